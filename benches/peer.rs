@@ -1,0 +1,2 @@
+//! Benchmarks side by side with the peer.
+fn main() {}

@@ -1,0 +1,1 @@
+//! `#[derive(Tree)]`: a struct of trees is a tree.

@@ -1,0 +1,195 @@
+//! Devices, meshes and their axes.
+
+mod axis;
+mod device;
+
+pub use axis::{Axes, Axis, AxisType};
+pub use device::{DeviceId, devices};
+
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use std::fmt;
+use std::sync::Arc;
+
+/// A grid of devices with named axes: a cheap handle, `Send + Sync`.
+///
+/// Device `i` of a mesh is the i-th in row-major order of its axes. Meshes are equal when axes, sizes,
+/// types and devices are. A mesh without devices ([`AbstractMesh`]) serves for types and plans.
+#[derive(Clone)]
+pub struct Mesh(Arc<Inner>);
+
+#[derive(PartialEq, Eq, Hash)]
+struct Inner {
+    names: Vec<Axis>,
+    sizes: Vec<usize>,
+    types: Vec<AxisType>,
+    devices: Option<Vec<DeviceId>>,
+}
+
+/// Makes meshes without devices, of any size, for types and plans.
+#[derive(Clone, Copy, Debug)]
+pub struct AbstractMesh;
+
+impl AbstractMesh {
+    /// A mesh of these axes, explicit, on no devices.
+    #[expect(clippy::new_ret_no_self, reason = "an abstract mesh is a mesh without devices")]
+    pub fn new<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
+        Mesh::build(axes.into_iter().map(|(a, n)| (a.into(), n, AxisType::Explicit)).collect(), None)
+    }
+}
+
+impl Mesh {
+    /// A mesh over the first devices of the process (made on demand), all axes explicit.
+    pub fn new<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
+        Mesh::with_types(axes.into_iter().map(|(a, n)| (a, n, AxisType::Explicit)))
+    }
+    /// The same, all axes auto.
+    pub fn auto<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
+        Mesh::with_types(axes.into_iter().map(|(a, n)| (a, n, AxisType::Auto)))
+    }
+    /// The same, each axis of its own type.
+    pub fn with_types<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize, AxisType)>) -> Result<Mesh> {
+        let axes: Vec<_> = axes.into_iter().map(|(a, n, t)| (a.into(), n, t)).collect();
+        let n = axes.iter().map(|a| a.1).product();
+        Mesh::build(axes, Some(devices(n)))
+    }
+    /// A mesh over these devices in this order, all axes explicit.
+    pub fn of_devices<A: Into<Axis>>(
+        devices: &[DeviceId],
+        axes: impl IntoIterator<Item = (A, usize)>,
+    ) -> Result<Mesh> {
+        let axes = axes.into_iter().map(|(a, n)| (a.into(), n, AxisType::Explicit)).collect();
+        Mesh::build(axes, Some(devices.to_vec()))
+    }
+    fn build(axes: Vec<(Axis, usize, AxisType)>, devices: Option<Vec<DeviceId>>) -> Result<Mesh> {
+        let fault = |m: String| Err(Error::at(Fault::new(ErrorKind::Mesh, m), "mesh", Vec::new(), None));
+        for (i, a) in axes.iter().enumerate() {
+            if a.1 == 0 {
+                return fault(format!("axis {} has size 0: an axis has at least one device", a.0));
+            }
+            if axes[..i].iter().any(|b| b.0 == a.0) {
+                return fault(format!("axis {} stands twice: each axis needs a name of its own", a.0));
+            }
+        }
+        let n: usize = axes.iter().map(|a| a.1).product();
+        if let Some(d) = &devices {
+            if d.len() != n {
+                return fault(format!("{} devices for axes that make {n}", d.len()));
+            }
+            let mut seen = std::collections::HashSet::new();
+            if let Some(twice) = d.iter().find(|d| !seen.insert(**d)) {
+                return fault(format!("{twice} stands twice"));
+            }
+        }
+        Ok(Mesh(Arc::new(Inner {
+            names: axes.iter().map(|a| a.0).collect(),
+            sizes: axes.iter().map(|a| a.1).collect(),
+            types: axes.iter().map(|a| a.2).collect(),
+            devices,
+        })))
+    }
+    /// The same mesh with `axes` of type `to`.
+    pub fn retyped(&self, axes: impl Into<Axes>, to: AxisType) -> Result<Mesh> {
+        let mut types = self.0.types.clone();
+        for axis in axes.into().iter() {
+            types[self.position(axis)?] = to;
+        }
+        let (names, sizes, devices) = (self.0.names.clone(), self.0.sizes.clone(), self.0.devices.clone());
+        Ok(Mesh(Arc::new(Inner { names, sizes, types, devices })))
+    }
+    /// The same devices with these axes auto.
+    pub fn with_auto(&self, axes: impl Into<Axes>) -> Result<Mesh> {
+        self.retyped(axes, AxisType::Auto)
+    }
+    /// How many devices it has.
+    pub fn size(&self) -> usize {
+        self.0.sizes.iter().product()
+    }
+    /// The axes' names, major first.
+    pub fn axis_names(&self) -> &[Axis] {
+        &self.0.names
+    }
+    /// The axes' sizes, major first.
+    pub fn axis_sizes(&self) -> &[usize] {
+        &self.0.sizes
+    }
+    /// The axes' types, major first.
+    pub fn axis_types(&self) -> &[AxisType] {
+        &self.0.types
+    }
+    /// Where the axis stands; an error that lists the mesh's axes where it is none of them.
+    pub fn position(&self, axis: Axis) -> Result<usize> {
+        self.find(axis).ok_or_else(|| Error::from(self.unknown(axis)))
+    }
+    /// Where the axis stands, if it is an axis of this mesh.
+    pub fn find(&self, axis: Axis) -> Option<usize> {
+        self.0.names.iter().position(|a| *a == axis)
+    }
+    /// The refusal of an axis that this mesh does not have.
+    pub fn unknown(&self, axis: Axis) -> Fault {
+        let names: Vec<_> = self.0.names.iter().map(|a| a.to_string()).collect();
+        Fault::new(ErrorKind::Mesh, format!("{axis} is no axis of the mesh {self}"))
+            .help(format!("its axes are {}", names.join(", ")))
+    }
+    /// The size of an axis of this mesh; 1 for others.
+    pub fn axis_size(&self, axis: Axis) -> usize {
+        self.find(axis).map_or(1, |i| self.0.sizes[i])
+    }
+    /// The type of an axis, if it is an axis of this mesh.
+    pub fn axis_type(&self, axis: Axis) -> Option<AxisType> {
+        self.find(axis).map(|i| self.0.types[i])
+    }
+    /// The axes of this type, major first.
+    pub fn axes_of(&self, ty: AxisType) -> Vec<Axis> {
+        self.0.names.iter().zip(&self.0.types).filter(|(_, t)| **t == ty).map(|(a, _)| *a).collect()
+    }
+    /// The distance in device positions between neighbours along the axis: the product of the sizes after it.
+    pub fn stride(&self, axis: Axis) -> usize {
+        self.find(axis).map_or(1, |i| self.0.sizes[i + 1..].iter().product())
+    }
+    /// Its devices in order; none for an abstract mesh.
+    pub fn devices(&self) -> &[DeviceId] {
+        self.0.devices.as_deref().unwrap_or(&[])
+    }
+    /// Whether it has no devices.
+    pub fn is_abstract(&self) -> bool {
+        self.0.devices.is_none()
+    }
+    /// The coordinates along the axes of the device at `position`.
+    pub fn coordinates(&self, position: usize) -> Vec<usize> {
+        let mut rest = position;
+        let mut c: Vec<_> = self.0.sizes.iter().rev().map(|n| (rest % n, rest /= n).0).collect();
+        c.reverse();
+        c
+    }
+}
+impl PartialEq for Mesh {
+    fn eq(&self, other: &Mesh) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+impl Eq for Mesh {}
+impl std::hash::Hash for Mesh {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.names.hash(state);
+        self.0.sizes.hash(state);
+    }
+}
+impl fmt::Display for Mesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Mesh(")?;
+        for (i, ((a, n), t)) in self.0.names.iter().zip(&self.0.sizes).zip(&self.0.types).enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            match t {
+                AxisType::Explicit => write!(f, "{comma}{a}: {n}")?,
+                AxisType::Auto => write!(f, "{comma}{a}: {n} auto")?,
+                AxisType::Manual => write!(f, "{comma}{a}: {n} manual")?,
+            }
+        }
+        write!(f, ")")
+    }
+}
+impl fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,1 @@
+//! The primitives, a file for each family, each with all its rules.

@@ -1,0 +1,27 @@
+//! From a placed program to one per-device program: regions, fetches, partial sums, and the report of what is communicated.
+
+mod layout;
+mod program;
+mod report;
+
+pub use layout::{DimLayout, Layout};
+pub use program::{Need, Slot, SpmdProgram, Step, Stored, Why};
+pub use report::{Collective, Collectives, Kind};
+
+use crate::diagnostic::Result;
+use crate::program::Program;
+
+/// One per-device program, and what it communicates.
+#[derive(Clone, Debug)]
+pub struct Localised {
+    /// The per-device program.
+    pub program: SpmdProgram,
+    /// Every collective, with its bytes, source line and reason.
+    pub collectives: Collectives,
+}
+
+/// Localises a program in which every variable is placed.
+pub fn localise(program: &Program) -> Result<Localised> {
+    let _ = program;
+    Err(crate::Error::other("not built yet"))
+}

@@ -1,0 +1,145 @@
+//! `SpmdProgram`: one step list for all devices.
+//!
+//! Nothing here is per device: a device's view of a step is a function of its position and the layouts.
+
+use super::{DimLayout, Layout};
+use crate::diagnostic::Place;
+use crate::mesh::Mesh;
+use crate::program::sentence::{Combine, Sentence};
+use crate::types::{DType, Shape};
+
+/// A stored value's number.
+pub type Slot = usize;
+
+/// A stored value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// The element type in memory (a key is a uint64).
+    pub dtype: DType,
+    /// The global shape. In manual mode a value that varies over axes has a leading dimension for each, split by it.
+    pub shape: Shape,
+    /// Where it lies.
+    pub layout: Layout,
+}
+
+/// What a fetch brings: the read, the loops of its reader, and where the reader runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Need {
+    /// Which step of the program reads (its index in `steps`).
+    pub reader: usize,
+    /// Which of its reads.
+    pub read: usize,
+}
+
+/// One step. In a [`Sentence`], `Source::Value(k)` is slot k.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// The pieces of `src` that later steps need and devices do not hold become readable. On engines with shared memory: nothing.
+    Fetch {
+        /// Of what.
+        src: Slot,
+        /// For whom.
+        needs: Vec<Need>,
+    },
+    /// A sentence on each device, over its box of the loops.
+    Local {
+        /// What is stored. It is in parts if a loop beyond the sentence's rank is split.
+        out: Slot,
+        /// What is computed.
+        sentence: Sentence,
+        /// How each loop is split. The split of folded loops fixes the order of addition, also where operands are replicated.
+        layout: Vec<DimLayout>,
+    },
+    /// A value in parts becomes one that is not (or over fewer digits).
+    Reduce {
+        /// In parts.
+        src: Slot,
+        /// Not, or less.
+        out: Slot,
+        /// How parts combine: in the one fixed tree over their ranks.
+        combine: Combine,
+    },
+    /// A loop of known length. The body's inputs: the step's number (int32), fixed, carries, a slice of each of `xs`; its outputs:
+    /// the carries, then what is stacked.
+    Loop {
+        /// What runs at each step.
+        body: Box<SpmdProgram>,
+        /// The number of the first step.
+        start: i64,
+        /// How many steps.
+        length: usize,
+        /// From the last slice to the first.
+        reverse: bool,
+        /// The same at every step.
+        fixed: Vec<Slot>,
+        /// The first carries.
+        carry: Vec<Slot>,
+        /// Run over along their leading dimension, which is whole.
+        xs: Vec<Slot>,
+        /// The last carries.
+        out: Vec<Slot>,
+        /// Stacked along a new leading dimension, which is whole.
+        ys: Vec<Slot>,
+    },
+    /// A loop while a condition holds.
+    While {
+        /// Inputs: its fixed slots, then the carries; one bool result, the same on all devices.
+        cond: Box<SpmdProgram>,
+        /// Inputs: its fixed slots, then the carries.
+        body: Box<SpmdProgram>,
+        /// Fixed inputs of the condition.
+        cond_fixed: Vec<Slot>,
+        /// Fixed inputs of the body.
+        body_fixed: Vec<Slot>,
+        /// The first carries.
+        carry: Vec<Slot>,
+        /// The last carries.
+        out: Vec<Slot>,
+    },
+    /// One of several programs. Where `which` varies over manual axes it has a leading dimension for each, and each device takes its own branch.
+    Branch {
+        /// bool (true: 0) or int32 (clamped).
+        which: Slot,
+        /// The programs; they read `ins` and end in equal layouts.
+        branches: Vec<SpmdProgram>,
+        /// What they read.
+        ins: Vec<Slot>,
+        /// What they make.
+        out: Vec<Slot>,
+    },
+    /// Prints each device's block, in device order.
+    Print {
+        /// The text, with `{}` for each value.
+        template: String,
+        /// The values, and how many leading dimensions of each are those of manual axes.
+        values: Vec<(Slot, usize)>,
+    },
+}
+
+/// Where a step comes from.
+#[derive(Clone, Debug, Default)]
+pub struct Why {
+    /// The user's line.
+    pub place: Option<Place>,
+    /// The operation, as the user knows it.
+    pub op: String,
+}
+
+/// One program for all devices.
+#[derive(Clone, Debug, Default)]
+pub struct SpmdProgram {
+    /// How many devices run it.
+    pub devices: usize,
+    /// Their mesh, if the program is on one.
+    pub mesh: Option<Mesh>,
+    /// All stored values.
+    pub slots: Vec<Stored>,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// Where each step comes from.
+    pub whys: Vec<Why>,
+    /// Its inputs.
+    pub ins: Vec<Slot>,
+    /// Its results.
+    pub outs: Vec<Slot>,
+}

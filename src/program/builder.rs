@@ -1,0 +1,134 @@
+//! Builder: programs one equation at a time, each typed as it is added.
+
+use super::{Control, Equation, Input, Literal, Op, Operand, Placement, Prim, Program, Var, VarInfo};
+use crate::diagnostic::{Error, Fault, Place, Result};
+use crate::mesh::Mesh;
+use crate::types::{ArrayType, DType, Scalar};
+
+/// A value of a program under construction: what equations read, and its type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Value {
+    /// The variable or literal.
+    pub input: Input,
+    /// Its type.
+    pub ty: ArrayType,
+}
+
+impl Value {
+    /// A number of this element type.
+    pub fn literal(dtype: DType, value: impl Into<Scalar>) -> Value {
+        Value { input: Input::Lit(Literal { dtype, value: value.into() }), ty: dtype.of([]) }
+    }
+    /// Whether it is a literal.
+    pub fn is_literal(&self) -> bool {
+        matches!(self.input, Input::Lit(_))
+    }
+}
+
+/// A program under construction.
+#[derive(Debug, Default)]
+pub struct Builder {
+    program: Program,
+    place: Option<Place>,
+}
+
+impl Builder {
+    /// An empty program.
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+    /// Equations added from here on are the user's `place`'s.
+    pub fn at(&mut self, place: Option<Place>) -> &mut Builder {
+        self.place = place;
+        self
+    }
+    /// The user's line that equations are added for.
+    pub fn place(&self) -> Option<Place> {
+        self.place
+    }
+    /// One more input.
+    pub fn input(&mut self, ty: ArrayType, placement: Option<Placement>) -> Value {
+        let v = self.bind(ty, placement);
+        if let Input::Var(var) = v.input {
+            self.program.inputs.push(var);
+        }
+        v
+    }
+    fn bind(&mut self, ty: ArrayType, placement: Option<Placement>) -> Value {
+        if self.program.mesh.is_none() {
+            self.program.mesh = ty.mesh.clone();
+        }
+        let var = Var(self.program.vars.len() as u32);
+        self.program.vars.push(VarInfo { ty: ty.clone(), placement });
+        Value { input: Input::Var(var), ty }
+    }
+    /// Applies a primitive: its results, typed; or its refusal, with the operands' types and the user's line.
+    pub fn emit(&mut self, prim: Prim, inputs: &[Value]) -> Result<Vec<Value>> {
+        let operands: Vec<_> =
+            inputs.iter().map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() }).collect();
+        let types = prim.types(&operands).map_err(|fault| self.refuse(fault, prim.name(), inputs))?;
+        Ok(self.push(Op::Prim(prim), inputs, types))
+    }
+    /// Applies a primitive of one result.
+    pub fn emit1(&mut self, prim: Prim, inputs: &[Value]) -> Result<Value> {
+        Ok(self.emit(prim, inputs)?.swap_remove(0))
+    }
+    /// Applies a control operation whose result types are known.
+    pub fn control(&mut self, control: Control, inputs: &[Value], types: Vec<ArrayType>) -> Vec<Value> {
+        self.push(Op::Control(control), inputs, types)
+    }
+    /// The error of this fault at the current place.
+    pub fn refuse(&self, fault: Fault, op: &str, inputs: &[Value]) -> Error {
+        Error::at(fault, op, inputs.iter().map(|v| v.ty.to_string()).collect(), self.place)
+    }
+    fn push(&mut self, op: Op, inputs: &[Value], types: Vec<ArrayType>) -> Vec<Value> {
+        let outs: Vec<_> = types.into_iter().map(|ty| self.bind(ty, None)).collect();
+        let outputs = outs.iter().filter_map(|v| if let Input::Var(v) = v.input { Some(v) } else { None });
+        let equation = Equation {
+            op,
+            inputs: inputs.iter().map(|v| v.input).collect(),
+            outputs: outputs.collect(),
+            place: self.place,
+        };
+        self.program.equations.push(equation);
+        outs
+    }
+    /// Repeats all equations of `program` here, on these inputs; its results.
+    pub fn inline(&mut self, program: &Program, inputs: &[Value]) -> Vec<Value> {
+        let mut map: Vec<Option<Value>> = vec![None; program.vars.len()];
+        for (var, value) in program.inputs.iter().zip(inputs) {
+            map[var.index()] = Some(value.clone());
+        }
+        let outer = self.place;
+        for e in &program.equations {
+            let ins: Vec<Value> = e.inputs.iter().map(|i| resolve(i, &map)).collect();
+            let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+            self.place = e.place.or(outer);
+            for (var, value) in e.outputs.iter().zip(self.push(e.op.clone(), &ins, types)) {
+                map[var.index()] = Some(value);
+            }
+        }
+        self.place = outer;
+        program.outputs.iter().map(|o| resolve(o, &map)).collect()
+    }
+    /// The program so far, to look at.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+    /// Sets the mesh of a program whose values are on none.
+    pub fn on(&mut self, mesh: &Mesh) {
+        self.program.mesh.get_or_insert_with(|| mesh.clone());
+    }
+    /// The program with these results.
+    pub fn finish(mut self, outputs: &[Value]) -> Program {
+        self.program.outputs = outputs.iter().map(|v| v.input).collect();
+        self.program
+    }
+}
+
+fn resolve(input: &Input, map: &[Option<Value>]) -> Value {
+    match input {
+        Input::Lit(l) => Value { input: *input, ty: l.dtype.of([]) },
+        Input::Var(v) => map[v.index()].clone().expect("equations read earlier results only"),
+    }
+}

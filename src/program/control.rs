@@ -1,0 +1,111 @@
+//! Operations with nested programs.
+
+use super::Program;
+use crate::mesh::{Axes, Mesh};
+use crate::sharding::Spec;
+use std::sync::Arc;
+
+/// An operation with nested programs.
+#[derive(Clone, Debug)]
+pub enum Control {
+    /// A program as one equation.
+    Jit {
+        /// What runs.
+        body: Arc<Program>,
+    },
+    /// A loop of known length: `fori_loop` with fixed bounds, `scan`.
+    Loop(Loop),
+    /// A loop while a condition holds. Inputs: what the condition alone reads, what the body alone reads, the carries.
+    While {
+        /// Reads its fixed inputs, then the carries; one bool result.
+        cond: Arc<Program>,
+        /// Reads its fixed inputs, then the carries; returns the carries.
+        body: Arc<Program>,
+        /// How many fixed inputs `cond` has.
+        cond_fixed: usize,
+        /// How many fixed inputs `body` has.
+        body_fixed: usize,
+    },
+    /// One of several programs. Inputs: which (bool: 0 is true's; or int32, clamped), then what all of them read.
+    Cond {
+        /// The programs; of two by a bool the first is the true one.
+        branches: Vec<Arc<Program>>,
+    },
+    /// Per-device code over the manual axes.
+    ShardMap(ShardMapping),
+    /// A program in which axes are of another type.
+    Modes {
+        /// What runs inside.
+        body: Arc<Program>,
+        /// The shardings asked for the results.
+        out_specs: Vec<Option<Spec>>,
+    },
+    /// Prints its inputs on every device in turn, when it runs. It has no results and is never removed.
+    Print {
+        /// The text, with `{}` for each input.
+        template: String,
+    },
+}
+
+/// A loop of known length.
+///
+/// Inputs: `fixed` values, then `carry` values, then arrays whose leading dimension is run over. The body's inputs: the step's
+/// number (int32, from `start`), the fixed, the carries, a slice of each array; its outputs: the next carries, then what is stacked.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    /// What runs at each step.
+    pub body: Arc<Program>,
+    /// The number of the first step.
+    pub start: i64,
+    /// How many steps.
+    pub length: usize,
+    /// From the last slice to the first; the steps' numbers fall likewise.
+    pub reverse: bool,
+    /// How many inputs are the same at every step.
+    pub fixed: usize,
+    /// How many carries.
+    pub carry: usize,
+}
+
+/// Per-device code: how global arrays become blocks and blocks global arrays.
+#[derive(Clone, Debug)]
+pub struct ShardMapping {
+    /// The per-device program, typed with varying axes.
+    pub body: Arc<Program>,
+    /// The mesh of the global values.
+    pub mesh: Mesh,
+    /// The axes that are manual inside.
+    pub axes: Axes,
+    /// How each input is cut over manual axes.
+    pub in_specs: Vec<Spec>,
+    /// How each result is put together over manual axes.
+    pub out_specs: Vec<Spec>,
+    /// Whether types track what varies.
+    pub checked: bool,
+}
+
+impl Control {
+    /// Its name, as programs print it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Control::Jit { .. } => "jit",
+            Control::Loop(_) => "loop",
+            Control::While { .. } => "while_loop",
+            Control::Cond { .. } => "cond",
+            Control::ShardMap(_) => "shard_map",
+            Control::Modes { .. } => "modes",
+            Control::Print { .. } => "debug_print",
+        }
+    }
+    /// The nested programs.
+    pub fn bodies(&self) -> Vec<&Arc<Program>> {
+        match self {
+            Control::Jit { body } | Control::Modes { body, .. } => vec![body],
+            Control::Loop(l) => vec![&l.body],
+            Control::While { cond, body, .. } => vec![cond, body],
+            Control::Cond { branches } => branches.iter().collect(),
+            Control::ShardMap(s) => vec![&s.body],
+            Control::Print { .. } => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The IR: a typed program over global arrays. Every equation knows the user's line.
+//!
+//! A program is a list of equations in order; each applies a primitive, or a control operation with nested
+//! programs, to variables and literals. Tracing makes programs, derivatives turn programs into programs, propagation places
+//! every variable, and the partitioner reads placed programs.
+
+mod builder;
+mod control;
+pub mod factors;
+mod primitive;
+mod print;
+pub mod sentence;
+pub mod typing;
+
+pub use builder::{Builder, Value};
+pub use control::{Control, Loop, ShardMapping};
+pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Rank};
+pub use primitive::{Collective, Operand, Pin, Prim, Primitive, Tangents};
+
+use crate::diagnostic::Place;
+use crate::mesh::Mesh;
+use crate::sharding::Atoms;
+use crate::types::{ArrayType, DType, Scalar};
+
+/// A variable of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Var(pub u32);
+
+impl Var {
+    /// Its place in the program's list of variables.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A number in a program: a scalar of a fixed element type, on no mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Literal {
+    /// Its element type.
+    pub dtype: DType,
+    /// Its value.
+    pub value: Scalar,
+}
+
+/// What an equation reads: a variable or a literal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Input {
+    /// An input of the program or the result of an earlier equation.
+    Var(Var),
+    /// A number.
+    Lit(Literal),
+}
+
+/// Where a variable lies over all axes, explicit and auto; made by propagation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Placement {
+    /// The digits that split each dimension. A dimension of size N over n parts lies in blocks of ⌈N/n⌉.
+    pub dims: Vec<Atoms>,
+    /// The digits over which it is in parts whose sum is the value (its unreduced axes).
+    pub partial: Atoms,
+}
+
+/// What is known of a variable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VarInfo {
+    /// Its type.
+    pub ty: ArrayType,
+    /// Where it lies; an input's is known before propagation, others' after it.
+    pub placement: Option<Placement>,
+}
+
+/// What an equation does.
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// A primitive.
+    Prim(Prim),
+    /// An operation with nested programs.
+    Control(Control),
+}
+
+/// One operation of a program.
+#[derive(Clone, Debug)]
+pub struct Equation {
+    /// What it does.
+    pub op: Op,
+    /// What it reads.
+    pub inputs: Vec<Input>,
+    /// What it binds.
+    pub outputs: Vec<Var>,
+    /// The user's line that asked for it.
+    pub place: Option<Place>,
+}
+
+/// A typed program.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// All variables, by number.
+    pub vars: Vec<VarInfo>,
+    /// Its inputs, in order.
+    pub inputs: Vec<Var>,
+    /// Its equations, in order: each reads inputs and earlier results.
+    pub equations: Vec<Equation>,
+    /// Its results, in order.
+    pub outputs: Vec<Input>,
+    /// The mesh of its values, where any is on one.
+    pub mesh: Option<Mesh>,
+}
+
+impl Program {
+    /// The type of a variable.
+    pub fn ty(&self, v: Var) -> &ArrayType {
+        &self.vars[v.index()].ty
+    }
+    /// The type of an input: a literal's is a scalar's.
+    pub fn input_type(&self, input: &Input) -> ArrayType {
+        match input {
+            Input::Var(v) => self.ty(*v).clone(),
+            Input::Lit(l) => l.dtype.of([]),
+        }
+    }
+    /// The types of its results.
+    pub fn output_types(&self) -> Vec<ArrayType> {
+        self.outputs.iter().map(|o| self.input_type(o)).collect()
+    }
+}

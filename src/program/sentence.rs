@@ -1,0 +1,274 @@
+//! Kernels as values: sentences of a small language of reads, elementwise code, folds and products.
+//!
+//! A [`Sentence`] says what one result is, element by element, over a box of loop indices: the result's dimensions first, then
+//! the loops that are summed or folded. Each operand is a [`Read`]: disjoint parts, each an affine map from loop
+//! indices to positions of a stored value. Structural operations (slice, pad, concatenate, transpose, broadcast, update) are reads only,
+//! so they compose and need no kernel. `runtime` runs sentences; nothing here knows of threads or memory.
+
+use crate::types::{DType, Scalar};
+use smallvec::SmallVec;
+
+/// What one result of an equation is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sentence {
+    /// The sizes of the loops: the result's dimensions, then those folded away.
+    pub extents: Vec<usize>,
+    /// How many of the loops are dimensions of the result.
+    pub rank: usize,
+    /// The element type of the result.
+    pub dtype: DType,
+    /// What is read.
+    pub reads: Vec<Read>,
+    /// What is done with it.
+    pub body: Body,
+}
+
+/// An operand of a sentence, as a function of the loop indices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The element type of what is read.
+    pub dtype: DType,
+    /// Disjoint parts of the space of loop indices.
+    pub parts: Vec<Part>,
+    /// The value where no part lies.
+    pub fill: Scalar,
+}
+
+/// One part of a read: a box of loop indices, and where it reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What is read.
+    pub from: Source,
+    /// For each loop, where the part begins, where it ends, and every which step it covers.
+    pub span: Vec<Span>,
+    /// For each dimension of what is read, the position as a function of the loop indices.
+    pub map: Vec<Affine>,
+}
+
+/// The steps `lo, lo+step, …` below `hi` of a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// First step.
+    pub lo: i64,
+    /// End (not included).
+    pub hi: i64,
+    /// Every which step: 1 but behind an interior pad.
+    pub step: i64,
+}
+
+/// What a part reads: operand k of the equation (in a per-device program: a slot), or a constant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    /// An operand or slot by number.
+    Value(usize),
+    /// The same number everywhere.
+    Const(Scalar),
+}
+
+/// The position `at + Σ coefficient · k` where k = (index − lo) / step of the part's span.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Affine {
+    /// The position where all k are 0.
+    pub at: i64,
+    /// Loops and coefficients (possibly negative); a loop in no map of a part is broadcast.
+    pub terms: SmallVec<[(usize, i64); 2]>,
+}
+
+/// What is done with the reads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Each element is `code` of the reads at its index.
+    Map(Code),
+    /// `code` at every index, combined over the loops beyond the rank.
+    Fold {
+        /// How.
+        combine: Combine,
+        /// What is combined.
+        code: Code,
+    },
+    /// The sum over the loops beyond the rank of reads 0 and 1 multiplied.
+    Product {
+        /// The element type of the sums.
+        accumulate: DType,
+    },
+    /// Read 0's source with another shape, in the same linear order; the read has one part that covers all of it.
+    Reshape,
+}
+
+/// How folded values are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "each name says it")]
+pub enum Combine {
+    Add,
+    Mul,
+    /// NaN where any is NaN.
+    Max,
+    /// NaN where any is NaN.
+    Min,
+    And,
+    Or,
+}
+
+/// Straight-line elementwise code: each instruction makes one value, the last one is the result.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Code {
+    /// The instructions, in order.
+    pub insts: Vec<Inst>,
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inst {
+    /// What it computes.
+    pub fun: Fun,
+    /// The element type of its operands (of the values, for select).
+    pub from: DType,
+    /// The element type of what it makes.
+    pub dtype: DType,
+    /// Its operands.
+    pub args: SmallVec<[Arg; 3]>,
+}
+
+/// An operand of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arg {
+    /// A read of the sentence.
+    Read(usize),
+    /// An earlier instruction.
+    Inst(usize),
+    /// A number.
+    Const(Scalar),
+    /// The global index of a loop, as int64 whatever `from` says.
+    Index(usize),
+}
+
+/// Elementwise functions. Integer arithmetic wraps; floats of 16 bits are computed in float32 and rounded once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "most names say it; the others are commented")]
+pub enum Fun {
+    /// The operand itself.
+    Copy,
+    /// The operand as another element type (`from` → `dtype`): floats are cut towards zero, to bool is `!= 0`.
+    Convert,
+    /// The operand's bits as another element type of the same width.
+    Bitcast,
+    Neg,
+    Sign,
+    Abs,
+    Floor,
+    Ceil,
+    /// Halves away from zero.
+    Round,
+    Exp,
+    Exp2,
+    Expm1,
+    Log,
+    Log1p,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Asinh,
+    Acosh,
+    Atanh,
+    Sqrt,
+    Rsqrt,
+    Cbrt,
+    Logistic,
+    Erf,
+    ErfInv,
+    IsFinite,
+    /// Bitwise; logical on bool.
+    Not,
+    Add,
+    Sub,
+    Mul,
+    /// Integers: towards zero.
+    Div,
+    /// With the dividend's sign.
+    Rem,
+    /// NaN where any is NaN.
+    Max,
+    /// NaN where any is NaN.
+    Min,
+    Pow,
+    Atan2,
+    NextAfter,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    And,
+    Or,
+    Xor,
+    ShiftLeft,
+    ShiftRightLogical,
+    ShiftRightArithmetic,
+    /// args: a bool, then what is taken where it holds, then what else.
+    Select,
+    /// The 20-round threefry hash: args are a key and a counter (high word, low word in its upper and lower halves), all uint64;
+    /// the result's lower half is the first output word, its upper half the second.
+    Threefry,
+}
+
+impl Span {
+    /// All steps of a loop.
+    pub fn all(size: usize) -> Span {
+        Span { lo: 0, hi: size as i64, step: 1 }
+    }
+    /// How many steps it covers.
+    pub fn len(&self) -> i64 {
+        ((self.hi - self.lo + self.step - 1) / self.step).max(0)
+    }
+    /// Whether it covers none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Affine {
+    /// The same position at every step.
+    pub fn constant(at: i64) -> Affine {
+        Affine { at, terms: SmallVec::new() }
+    }
+    /// `at + coefficient · k`.
+    pub fn of(at: i64, index: usize, coefficient: i64) -> Affine {
+        Affine { at, terms: SmallVec::from_slice(&[(index, coefficient)]) }
+    }
+}
+
+impl Read {
+    /// An operand read by one part that covers all loops: dimension d at the loop `loops[d]`; `None`: at position 0 (stretched).
+    pub fn plain(operand: usize, dtype: DType, extents: &[usize], loops: &[Option<usize>]) -> Read {
+        let map = loops.iter().map(|l| l.map_or(Affine::constant(0), |l| Affine::of(0, l, 1))).collect();
+        let span = extents.iter().map(|n| Span::all(*n)).collect();
+        Read {
+            dtype,
+            parts: vec![Part { from: Source::Value(operand), span, map }],
+            fill: Scalar::zero(dtype),
+        }
+    }
+}
+
+impl Code {
+    /// Read 0 itself.
+    pub fn copy(dtype: DType) -> Code {
+        Code::one(Fun::Copy, dtype, dtype, &[Arg::Read(0)])
+    }
+    /// One instruction.
+    pub fn one(fun: Fun, from: DType, dtype: DType, args: &[Arg]) -> Code {
+        Code { insts: vec![Inst { fun, from, dtype, args: SmallVec::from_slice(args) }] }
+    }
+    /// One more instruction; what it makes is returned as an operand.
+    pub fn push(&mut self, fun: Fun, from: DType, dtype: DType, args: &[Arg]) -> Arg {
+        self.insts.push(Inst { fun, from, dtype, args: SmallVec::from_slice(args) });
+        Arg::Inst(self.insts.len() - 1)
+    }
+}

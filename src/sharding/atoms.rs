@@ -1,0 +1,58 @@
+//! Pieces of mesh axes as digits of the device number.
+
+use super::Spec;
+use crate::mesh::{Axis, Mesh};
+use smallvec::SmallVec;
+
+/// A piece of a mesh axis: the digit `position / stride % size` of the device's position.
+///
+/// An axis, a part of an axis, an axis of another mesh over the same devices: all are atoms.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct Atom {
+    /// The distance in positions between neighbours.
+    pub stride: usize,
+    /// How many values the digit takes.
+    pub size: usize,
+}
+
+/// Digits that split a dimension, major first.
+pub type Atoms = SmallVec<[Atom; 2]>;
+
+impl Atom {
+    /// The digit of a device position.
+    pub fn digit(self, position: usize) -> usize {
+        position / self.stride % self.size
+    }
+    /// Whether the two share a digit, or split one axis in ways that do not nest: one layout cannot use both.
+    pub fn clashes(self, other: Atom) -> bool {
+        let (hi, lo) = if self.stride >= other.stride { (self, other) } else { (other, self) };
+        !hi.stride.is_multiple_of(lo.stride * lo.size)
+    }
+}
+
+/// How many parts these digits make.
+pub fn ways(atoms: &[Atom]) -> usize {
+    atoms.iter().map(|a| a.size).product()
+}
+
+/// Neighbouring pieces of one axis joined, sizes of 1 left out: the form in which equal splits are equal.
+pub fn canonical(atoms: impl IntoIterator<Item = Atom>) -> Atoms {
+    let mut joined = Atoms::new();
+    for x in atoms.into_iter().filter(|x| x.size > 1) {
+        match joined.last_mut() {
+            Some(p) if p.stride == x.stride * x.size => *p = Atom { stride: x.stride, size: p.size * x.size },
+            _ => joined.push(x),
+        }
+    }
+    joined
+}
+
+/// The digits of these axes of a mesh, canonical.
+pub fn of_axes(mesh: &Mesh, axes: impl IntoIterator<Item = Axis>) -> Atoms {
+    canonical(axes.into_iter().map(|a| Atom { stride: mesh.stride(a), size: mesh.axis_size(a) }))
+}
+
+/// The digits that split each dimension by a spec.
+pub fn of_spec(mesh: &Mesh, spec: Spec) -> Vec<Atoms> {
+    spec.dims().iter().map(|axes| of_axes(mesh, axes.iter())).collect()
+}

@@ -1,0 +1,76 @@
+//! `ArrayType`: `int32[4@X,2]{V:Y}`.
+
+use super::{DType, Shape};
+use crate::mesh::{Axes, Mesh};
+use crate::sharding::Spec;
+use std::fmt;
+
+/// The type of an array: `int32[4@X,2]`.
+///
+/// `spec` has an entry for each dimension and names explicit axes only; where a value also lies over auto axes is not part of
+/// its type. A value on no mesh has a whole spec and joins any mesh as replicated.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ArrayType {
+    /// The element type.
+    pub dtype: DType,
+    /// The sizes of the dimensions (inside `shard_map`: of one device's block).
+    pub shape: Shape,
+    /// The mesh that it lies on; inside `shard_map` with its manual axes marked as such.
+    pub mesh: Option<Mesh>,
+    /// How it is split over explicit axes, and its unreduced and reduced sets.
+    pub spec: Spec,
+    /// The manual axes over which it varies, in mesh order.
+    pub varying: Axes,
+}
+
+impl DType {
+    /// The type of a whole array, not on a mesh: `I32.of([8, 2])`.
+    pub fn of(self, shape: impl Into<Shape>) -> ArrayType {
+        let shape = shape.into();
+        let spec = Spec::whole(shape.rank());
+        ArrayType { dtype: self, shape, mesh: None, spec, varying: Axes::none() }
+    }
+}
+
+impl ArrayType {
+    /// How many dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape.rank()
+    }
+    /// Bytes of the whole array.
+    pub fn nbytes(&self) -> usize {
+        self.shape.elements() * self.dtype.size()
+    }
+    /// The type as printed, with short names of element types: `i32[4@X,2]`.
+    pub fn short(&self) -> String {
+        self.print(self.dtype.short())
+    }
+    fn print(&self, dtype: &str) -> String {
+        let dims: Vec<_> = (self.shape.iter().enumerate())
+            .map(|(d, n)| match self.spec.dims().get(d) {
+                Some(axes) if !axes.is_empty() => format!("{n}@{axes}"),
+                _ => n.to_string(),
+            })
+            .collect();
+        let sets = [("V", &self.varying), ("U", self.spec.unreduced_axes()), ("R", self.spec.reduced_axes())];
+        let sets: Vec<_> = sets.iter().filter(|s| !s.1.is_empty()).map(|(n, a)| format!("{n}:{a}")).collect();
+        let sets = if sets.is_empty() { String::new() } else { format!("{{{}}}", sets.join(", ")) };
+        format!("{dtype}[{}]{sets}", dims.join(","))
+    }
+}
+/// A bare shape is float32, whole.
+impl<S: Into<Shape>> From<S> for ArrayType {
+    fn from(shape: S) -> ArrayType {
+        DType::F32.of(shape)
+    }
+}
+impl fmt::Display for ArrayType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.print(self.dtype.name()))
+    }
+}
+impl fmt::Debug for ArrayType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

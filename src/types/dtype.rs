@@ -1,0 +1,110 @@
+//! Element types.
+
+use half::{bf16, f16};
+use std::fmt;
+
+/// The element type of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "each name says it")]
+pub enum DType {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    F16,
+    BF16,
+    F32,
+    F64,
+    /// A key of the random numbers: two 32-bit words.
+    Key,
+}
+
+const NAMES: [(DType, &str, &str, usize); 14] = [
+    (DType::Bool, "bool", "bool", 1),
+    (DType::I8, "int8", "i8", 1),
+    (DType::I16, "int16", "i16", 2),
+    (DType::I32, "int32", "i32", 4),
+    (DType::I64, "int64", "i64", 8),
+    (DType::U8, "uint8", "u8", 1),
+    (DType::U16, "uint16", "u16", 2),
+    (DType::U32, "uint32", "u32", 4),
+    (DType::U64, "uint64", "u64", 8),
+    (DType::F16, "float16", "f16", 2),
+    (DType::BF16, "bfloat16", "bf16", 2),
+    (DType::F32, "float32", "f32", 4),
+    (DType::F64, "float64", "f64", 8),
+    (DType::Key, "key<fry>", "key<fry>", 8),
+];
+
+impl DType {
+    /// All element types.
+    pub fn all() -> impl Iterator<Item = DType> {
+        NAMES.iter().map(|n| n.0)
+    }
+    /// As types print it: `float32`.
+    pub fn name(self) -> &'static str {
+        NAMES[self as usize].1
+    }
+    /// In short: `f32`.
+    pub fn short(self) -> &'static str {
+        NAMES[self as usize].2
+    }
+    /// The element type of this name, long or short.
+    pub fn from_name(name: &str) -> Option<DType> {
+        NAMES.iter().find(|n| n.1 == name || n.2 == name).map(|n| n.0)
+    }
+    /// Bytes of an element.
+    pub fn size(self) -> usize {
+        NAMES[self as usize].3
+    }
+    /// Whether it is a floating-point type.
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+    /// Whether it is an integer type, signed or not.
+    pub fn is_integer(self) -> bool {
+        self.is_signed() || self.is_unsigned()
+    }
+    /// Whether it is a signed integer type.
+    pub fn is_signed(self) -> bool {
+        matches!(self, DType::I8 | DType::I16 | DType::I32 | DType::I64)
+    }
+    /// Whether it is an unsigned integer type.
+    pub fn is_unsigned(self) -> bool {
+        matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64)
+    }
+    /// Whether arithmetic is defined on it: floats and integers.
+    pub fn is_number(self) -> bool {
+        self.is_float() || self.is_integer()
+    }
+    /// The type that its elements have in memory: a key is a uint64 whose low half is the first word.
+    pub fn storage(self) -> DType {
+        if self == DType::Key { DType::U64 } else { self }
+    }
+}
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Rust types that are element types.
+pub trait Element: Copy + PartialEq + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
+    /// The element type that it is.
+    const DTYPE: DType;
+}
+mod sealed {
+    /// Element types are those of this crate: their bytes are read as such.
+    pub trait Sealed {}
+}
+macro_rules! elements { ($($t:ident $d:ident)*) => {$(
+    impl sealed::Sealed for $t {}
+    impl Element for $t { const DTYPE: DType = DType::$d; }
+)*} }
+elements!(bool Bool i8 I8 i16 I16 i32 I32 i64 I64 u8 U8 u16 U16 u32 U32 u64 U64 f16 F16 bf16 BF16 f32 F32 f64 F64);

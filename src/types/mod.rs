@@ -1,0 +1,11 @@
+//! Types of arrays: element type, shape, sharding, and what varies over manual axes.
+
+mod array_type;
+mod dtype;
+mod scalar;
+mod shape;
+
+pub use array_type::ArrayType;
+pub use dtype::{DType, Element};
+pub use scalar::Scalar;
+pub use shape::Shape;

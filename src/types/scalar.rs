@@ -1,0 +1,82 @@
+//! Single elements: literals of programs and constants of kernels.
+
+use super::DType;
+use std::fmt;
+
+/// A number as the user wrote it, or as a kernel holds it: wide enough for every element type.
+#[derive(Clone, Copy, Debug)]
+pub enum Scalar {
+    /// `true` or `false`.
+    Bool(bool),
+    /// A whole number of any integer type.
+    Int(i128),
+    /// A number of any float type.
+    Float(f64),
+}
+impl Scalar {
+    /// Zero of this element type.
+    pub fn zero(dtype: DType) -> Scalar {
+        match dtype {
+            DType::Bool => Scalar::Bool(false),
+            d if d.is_float() => Scalar::Float(0.0),
+            _ => Scalar::Int(0),
+        }
+    }
+    /// One of this element type.
+    pub fn one(dtype: DType) -> Scalar {
+        match dtype {
+            DType::Bool => Scalar::Bool(true),
+            d if d.is_float() => Scalar::Float(1.0),
+            _ => Scalar::Int(1),
+        }
+    }
+    /// As a float.
+    pub fn to_f64(self) -> f64 {
+        match self {
+            Scalar::Bool(b) => f64::from(u8::from(b)),
+            Scalar::Int(i) => i as f64,
+            Scalar::Float(f) => f,
+        }
+    }
+    /// As a whole number, cut towards zero.
+    pub fn to_i128(self) -> i128 {
+        match self {
+            Scalar::Bool(b) => i128::from(b),
+            Scalar::Int(i) => i,
+            Scalar::Float(f) => f as i128,
+        }
+    }
+    fn bits(self) -> (u8, u128) {
+        match self {
+            Scalar::Bool(b) => (0, u128::from(b)),
+            Scalar::Int(i) => (1, i as u128),
+            Scalar::Float(f) => (2, u128::from(f.to_bits())),
+        }
+    }
+}
+/// Equal when the bits are: literals of programs must be a key.
+impl PartialEq for Scalar {
+    fn eq(&self, other: &Scalar) -> bool {
+        self.bits() == other.bits()
+    }
+}
+impl Eq for Scalar {}
+impl std::hash::Hash for Scalar {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.bits().hash(state);
+    }
+}
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Bool(b) => write!(f, "{b}"),
+            Scalar::Int(i) => write!(f, "{i}"),
+            Scalar::Float(x) => write!(f, "{x:?}"),
+        }
+    }
+}
+macro_rules! from { ($($t:ty => $v:ident $as:ty;)*) => {$(
+    impl From<$t> for Scalar { fn from(x: $t) -> Scalar { Scalar::$v(x as $as) } }
+)*} }
+from! { i8 => Int i128; i16 => Int i128; i32 => Int i128; i64 => Int i128; u8 => Int i128; u16 => Int i128; u32 => Int i128;
+u64 => Int i128; usize => Int i128; f32 => Float f64; f64 => Float f64; bool => Bool bool; }
