@@ -4,7 +4,7 @@
 
 use super::{DimLayout, Layout};
 use crate::diagnostic::Place;
-use crate::mesh::Mesh;
+use crate::mesh::{Axes, Mesh};
 use crate::program::sentence::{Combine, Sentence};
 use crate::types::{DType, Shape};
 
@@ -107,12 +107,14 @@ pub enum Step {
         /// What they make.
         out: Vec<Slot>,
     },
-    /// Prints each device's block, in device order.
+    /// Prints values: under manual axes each device's block, in device order.
     Print {
         /// The text, with `{}` for each value.
         template: String,
-        /// The values, and how many leading dimensions of each are those of manual axes.
-        values: Vec<(Slot, usize)>,
+        /// The values, and the manual axes of each one's leading (hidden) dimensions, in order.
+        values: Vec<(Slot, Axes)>,
+        /// The manual axes of the body that prints; none outside `shard_map`.
+        manual: Axes,
     },
 }
 
