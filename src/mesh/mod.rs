@@ -8,6 +8,7 @@ pub use device::{DeviceId, devices};
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// A grid of devices with named axes: a cheap handle, `Send + Sync`.
@@ -32,54 +33,97 @@ pub struct AbstractMesh;
 impl AbstractMesh {
     /// A mesh of these axes, explicit, on no devices.
     #[expect(clippy::new_ret_no_self, reason = "an abstract mesh is a mesh without devices")]
+    #[track_caller]
     pub fn new<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
-        Mesh::build(axes.into_iter().map(|(a, n)| (a.into(), n, AxisType::Explicit)).collect(), None)
+        Mesh::build(axes.into_iter().map(|(a, n)| (a.into(), n, AxisType::Explicit)).collect(), On::Nothing)
     }
 }
 
+/// The devices of a mesh to be built.
+enum On<'a> {
+    Nothing,
+    First,
+    These(&'a [DeviceId]),
+}
+
+/// How many virtual devices a process may have: a mesh holds an entry for each.
+const MOST_DEVICES: usize = 1 << 20;
+
 impl Mesh {
     /// A mesh over the first devices of the process (made on demand), all axes explicit.
+    #[track_caller]
     pub fn new<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
         Mesh::with_types(axes.into_iter().map(|(a, n)| (a, n, AxisType::Explicit)))
     }
     /// The same, all axes auto.
+    #[track_caller]
     pub fn auto<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
         Mesh::with_types(axes.into_iter().map(|(a, n)| (a, n, AxisType::Auto)))
     }
     /// The same, each axis of its own type.
+    #[track_caller]
     pub fn with_types<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize, AxisType)>) -> Result<Mesh> {
-        let axes: Vec<_> = axes.into_iter().map(|(a, n, t)| (a.into(), n, t)).collect();
-        let n = axes.iter().map(|a| a.1).product();
-        Mesh::build(axes, Some(devices(n)))
+        Mesh::build(axes.into_iter().map(|(a, n, t)| (a.into(), n, t)).collect(), On::First)
     }
     /// A mesh over these devices in this order, all axes explicit.
+    #[track_caller]
     pub fn of_devices<A: Into<Axis>>(
         devices: &[DeviceId],
         axes: impl IntoIterator<Item = (A, usize)>,
     ) -> Result<Mesh> {
         let axes = axes.into_iter().map(|(a, n)| (a.into(), n, AxisType::Explicit)).collect();
-        Mesh::build(axes, Some(devices.to_vec()))
+        Mesh::build(axes, On::These(devices))
     }
-    fn build(axes: Vec<(Axis, usize, AxisType)>, devices: Option<Vec<DeviceId>>) -> Result<Mesh> {
-        let fault = |m: String| Err(Error::at(Fault::new(ErrorKind::Mesh, m), "mesh", Vec::new(), None));
-        for (i, a) in axes.iter().enumerate() {
-            if a.1 == 0 {
-                return fault(format!("axis {} has size 0: an axis has at least one device", a.0));
+    #[track_caller]
+    fn build(axes: Vec<(Axis, usize, AxisType)>, on: On<'_>) -> Result<Mesh> {
+        let place = Location::caller();
+        Mesh::checked(axes, on).map_err(|fault| Error::at(fault, "mesh", Vec::new(), Some(place)))
+    }
+    fn checked(axes: Vec<(Axis, usize, AxisType)>, on: On<'_>) -> Result<Mesh, Fault> {
+        let fault = |m: String| Fault::new(ErrorKind::Mesh, m);
+        for (i, (axis, size, _)) in axes.iter().enumerate() {
+            if *size == 0 {
+                return Err(fault(format!("axis {axis} has size 0"))
+                    .help("an axis has at least one device: leave it out, or give it size 1"));
             }
-            if axes[..i].iter().any(|b| b.0 == a.0) {
-                return fault(format!("axis {} stands twice: each axis needs a name of its own", a.0));
-            }
-        }
-        let n: usize = axes.iter().map(|a| a.1).product();
-        if let Some(d) = &devices {
-            if d.len() != n {
-                return fault(format!("{} devices for axes that make {n}", d.len()));
-            }
-            let mut seen = std::collections::HashSet::new();
-            if let Some(twice) = d.iter().find(|d| !seen.insert(**d)) {
-                return fault(format!("{twice} stands twice"));
+            if axes[..i].iter().any(|b| b.0 == *axis) {
+                return Err(
+                    fault(format!("axis {axis} stands twice")).help("each axis needs a name of its own")
+                );
             }
         }
+        let sizes = || axes.iter().map(|a| format!("{}: {}", a.0, a.1)).collect::<Vec<_>>().join(", ");
+        let Some(n) = axes.iter().try_fold(1_usize, |n, a| n.checked_mul(a.1)) else {
+            return Err(fault(format!("the axes {} make more devices than can be counted", sizes())));
+        };
+        let devices = match on {
+            On::Nothing => None,
+            On::First if n > MOST_DEVICES => {
+                return Err(fault(format!(
+                    "the axes {} make {n} devices, but a process has at most {MOST_DEVICES}",
+                    sizes()
+                ))
+                .help("AbstractMesh serves for types and plans on any number of devices"));
+            }
+            On::First => Some(devices(n)),
+            On::These(d) if d.len() != n => {
+                return Err(fault(format!(
+                    "the axes {} make {n} devices, but {} are given",
+                    sizes(),
+                    d.len()
+                ))
+                .help(format!("give {n} devices, or sizes whose product is {}", d.len())));
+            }
+            On::These(d) => {
+                let mut seen = std::collections::HashSet::new();
+                if let Some(twice) = d.iter().find(|d| !seen.insert(**d)) {
+                    return Err(
+                        fault(format!("{twice} stands twice")).help("a device has one place in a mesh")
+                    );
+                }
+                Some(d.to_vec())
+            }
+        };
         Ok(Mesh(Arc::new(Inner {
             names: axes.iter().map(|a| a.0).collect(),
             sizes: axes.iter().map(|a| a.1).collect(),
@@ -126,9 +170,17 @@ impl Mesh {
     }
     /// The refusal of an axis that this mesh does not have.
     pub fn unknown(&self, axis: Axis) -> Fault {
+        self.unknown_name(axis.name())
+    }
+    /// The same of a name in text.
+    pub(crate) fn unknown_name(&self, axis: &str) -> Fault {
         let names: Vec<_> = self.0.names.iter().map(|a| a.to_string()).collect();
-        Fault::new(ErrorKind::Mesh, format!("{axis} is no axis of the mesh {self}"))
-            .help(format!("its axes are {}", names.join(", ")))
+        let help = match names.as_slice() {
+            [] => "it has no axes".to_string(),
+            [one] => format!("its only axis is {one}"),
+            many => format!("its axes are {}", many.join(", ")),
+        };
+        Fault::new(ErrorKind::Mesh, format!("{axis} is no axis of the mesh {self}")).help(help)
     }
     /// The size of an axis of this mesh; 1 for others.
     pub fn axis_size(&self, axis: Axis) -> usize {

@@ -10,6 +10,7 @@ pub use spec::Spec;
 
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
+use crate::types::Shape;
 use std::fmt;
 
 /// Where the parts of an array lie: a mesh, and a spec over its axes (explicit and auto ones alike).
@@ -37,7 +38,38 @@ impl Sharding {
     }
     /// Whether every device holds all of it.
     pub fn is_replicated(&self) -> bool {
-        self.spec.dims().iter().all(Axes::is_empty) && self.spec.unreduced_axes().is_empty()
+        self.ways(self.spec.dims().iter().flat_map(Axes::iter)) == 1
+            && self.ways(self.spec.unreduced_axes().iter()) == 1
+    }
+    /// The shape that a device holds of an array of this shape, at most: blocks at the end of an uneven dimension are smaller.
+    ///
+    /// ```
+    /// use atmesh::{Sharding, prelude::*};
+    /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    /// let sharding = Sharding::new(&mesh, p!["X", _], &[8, 16])?;
+    /// assert_eq!(sharding.shard_shape(&[8, 16])?, [4, 16]);
+    /// assert!(sharding.shard_shape(&[7, 16]).is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn shard_shape(&self, shape: &[usize]) -> Result<Shape, Fault> {
+        let spec = check_rank(self.spec, shape.len())?;
+        check_divides(&self.mesh, spec, shape)?;
+        Ok(shape.iter().zip(spec.dims()).map(|(n, axes)| n.div_ceil(self.ways(axes.iter()))).collect())
+    }
+    /// Whether both put every part of an array on the same devices, however axes are named and cut: the devices must be the
+    /// same in the same order; axes of size 1 and reduced axes do not matter, unreduced axes do.
+    pub fn is_equivalent(&self, other: &Sharding) -> bool {
+        let rank = self.spec.dims().len().max(other.spec.dims().len());
+        let places = |s: &Sharding| {
+            let unreduced = s.spec.in_order(&s.mesh).unreduced_axes().iter();
+            (atoms::of_spec(&s.mesh, s.spec.padded(rank)), atoms::of_axes(&s.mesh, unreduced))
+        };
+        let same_devices =
+            self.mesh.size() == other.mesh.size() && self.mesh.devices() == other.mesh.devices();
+        same_devices && places(self) == places(other)
+    }
+    fn ways(&self, axes: impl Iterator<Item = Axis>) -> usize {
+        axes.map(|a| self.mesh.axis_size(a)).product()
     }
 }
 impl fmt::Display for Sharding {
@@ -54,12 +86,7 @@ impl fmt::Debug for Sharding {
 /// Checks a spec against a mesh and a rank: known axes of the kinds allowed, none twice, not too many entries. Returns it with an
 /// entry for each dimension and its sets in mesh order.
 pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> Result<Spec, Fault> {
-    if spec.dims().len() > rank {
-        return Err(Fault::new(
-            ErrorKind::Shape,
-            format!("the spec {spec} has {} entries, but the array has {rank} dimensions", spec.dims().len()),
-        ));
-    }
+    let spec = check_rank(spec, rank)?;
     let mut seen: Vec<Axis> = Vec::new();
     for axis in spec.all_axes() {
         let Some(ty) = mesh.axis_type(axis) else { return Err(mesh.unknown(axis)) };
@@ -67,7 +94,7 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> R
             let ty = format!("{ty:?}").to_lowercase();
             return Err(Fault::new(
                 ErrorKind::Mesh,
-                format!("the spec {spec} names {axis}, which is {ty} here"),
+                format!("the spec {spec} names {axis}, which is {ty} in {mesh}"),
             ));
         }
         if seen.contains(&axis) {
@@ -76,7 +103,20 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> R
         }
         seen.push(axis);
     }
-    Ok(spec.padded(rank).in_order(mesh))
+    Ok(spec.in_order(mesh))
+}
+
+/// The spec with an entry for each dimension, if it has not more.
+fn check_rank(spec: Spec, rank: usize) -> Result<Spec, Fault> {
+    let entries = spec.dims().len();
+    if entries > rank {
+        return Err(Fault::new(
+            ErrorKind::Shape,
+            format!("the spec {spec} has entries for {entries} dimensions, but the array has {rank}"),
+        )
+        .help("an entry speaks of one dimension; dimensions without an entry are whole"));
+    }
+    Ok(spec.padded(rank))
 }
 
 /// Checks that each dimension divides as its axes ask.

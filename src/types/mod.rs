@@ -2,6 +2,7 @@
 
 mod array_type;
 mod dtype;
+mod parse;
 mod scalar;
 mod shape;
 

@@ -1,0 +1,265 @@
+//! Types from text: `float32[8@X,4]{V:Z, U:Y}`.
+
+use super::{ArrayType, DType, Shape};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
+use crate::sharding::{Spec, check_divides};
+use std::panic::Location;
+
+impl ArrayType {
+    /// The type that `text` spells, on this mesh: what types print as, with long or short names of element types.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    /// let ty = ArrayType::parse("f32[8@X,4]{U:Y}", &mesh)?;
+    /// assert_eq!(ty.to_string(), "float32[8@X,4]{U:Y}");
+    /// assert!(ArrayType::parse("f32[7@X]", &mesh).is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType> {
+        let place = Location::caller();
+        parse(text, mesh).map_err(|fault| Error::at(fault, "type", vec![text.to_string()], Some(place)))
+    }
+}
+
+fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType, Fault> {
+    let mut p = Parser { text, at: 0 };
+    // syntax first, to the end: a name that the mesh lacks matters only in text that is a type
+    let dtype = p.dtype()?;
+    let dims = p.dims()?;
+    let sets = p.sets()?;
+    if p.at < text.len() {
+        return Err(p.expected("the end"));
+    }
+
+    let mut seen = Seen { mesh, axes: Vec::new() };
+    let (shape, entries): (Vec<usize>, Vec<_>) = dims.into_iter().unzip();
+    let entries = entries.iter().map(|names| seen.axes(names, "split a dimension", &[AxisType::Explicit]));
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    let [varying, unreduced, reduced] = sets;
+    let either = [AxisType::Explicit, AxisType::Manual];
+    let in_order = |axes: Axes| -> Axes {
+        let mut axes: Vec<Axis> = axes.iter().collect();
+        axes.sort_by_key(|a| mesh.find(*a));
+        axes.into()
+    };
+    let varying = in_order(seen.axes(&varying, "stand in {V:…}", &[AxisType::Manual])?);
+    let unreduced = seen.axes(&unreduced, "stand in {U:…}", &either)?;
+    let reduced = seen.axes(&reduced, "stand in {R:…}", &either)?;
+    let spec = Spec::of(entries).unreduced(unreduced).reduced(reduced).in_order(mesh);
+    check_divides(mesh, spec, &shape)?;
+    let bytes = shape.iter().filter(|n| **n > 0).try_fold(dtype.size(), |b, n| b.checked_mul(*n));
+    if bytes.is_none_or(|b| b > isize::MAX as usize) {
+        return Err(Fault::new(ErrorKind::Shape, format!("{text} has more bytes than can be addressed")));
+    }
+    Ok(ArrayType { dtype, shape: Shape::from(shape), mesh: Some(mesh.clone()), spec, varying })
+}
+
+/// The axes named so far: each may be named once.
+struct Seen<'a> {
+    mesh: &'a Mesh,
+    axes: Vec<Axis>,
+}
+
+impl Seen<'_> {
+    fn axes(&mut self, names: &[&str], what: &str, kinds: &[AxisType]) -> Result<Axes, Fault> {
+        names.iter().map(|name| self.axis(name, what, kinds)).collect()
+    }
+    fn axis(&mut self, name: &str, what: &str, kinds: &[AxisType]) -> Result<Axis, Fault> {
+        // found by name first, so that a stranger's name is not kept for the life of the process
+        let Some(axis) = self.mesh.axis_names().iter().copied().find(|a| a.name() == name) else {
+            return Err(self.mesh.unknown_name(name));
+        };
+        let fault = |m: String| Fault::new(ErrorKind::Mesh, m);
+        let ty = self.mesh.axis_type(axis).unwrap_or(AxisType::Explicit);
+        if !kinds.contains(&ty) {
+            let words: Vec<_> = kinds.iter().map(|k| format!("{k:?}").to_lowercase()).collect();
+            let ty = format!("{ty:?}").to_lowercase();
+            let fault = fault(format!("axis {axis} is {ty} in {}: it may not {what}", self.mesh));
+            return Err(fault.help(format!("only {} axes may", words.join(" and "))));
+        }
+        if self.axes.contains(&axis) {
+            return Err(fault(format!("axis {axis} is named twice"))
+                .help("an axis splits one dimension or stands in one set: name it once"));
+        }
+        self.axes.push(axis);
+        Ok(axis)
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+/// A dimension: its size and the names of its axes.
+type DimText<'a> = (usize, Vec<&'a str>);
+
+impl<'a> Parser<'a> {
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+    fn expected(&self, what: &str) -> Fault {
+        let found = match self.rest().chars().next() {
+            Some(c) => format!("`{c}`"),
+            None => "the end".to_string(),
+        };
+        let at = self.text[..self.at].chars().count();
+        Fault::new(
+            ErrorKind::Syntax,
+            format!("`{}` is no type: {what} is expected at character {at}, not {found}", self.text),
+        )
+        .help("a type looks like float32[8@X,4@(Y,Z)]{V:A, U:B, R:C}, without blanks but between its sets")
+    }
+    fn eat(&mut self, token: &str) -> bool {
+        let found = self.rest().starts_with(token);
+        self.at += if found { token.len() } else { 0 };
+        found
+    }
+    fn need(&mut self, token: &str) -> Result<(), Fault> {
+        if self.eat(token) { Ok(()) } else { Err(self.expected(&format!("`{token}`"))) }
+    }
+    fn take(&mut self, keep: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let word = &rest[..rest.find(|c| !keep(c)).unwrap_or(rest.len())];
+        self.at += word.len();
+        word
+    }
+    fn dtype(&mut self) -> Result<DType, Fault> {
+        let name = &self.text[..self.text.find('[').unwrap_or(self.text.len())];
+        let Some(dtype) = DType::from_name(name) else {
+            let names: Vec<_> = DType::all().map(DType::name).collect();
+            let text = self.text;
+            let fault = match name {
+                "" => format!("`{text}` is no type: it begins with an element type"),
+                _ => format!("`{text}` is no type: {name} is no element type"),
+            };
+            return Err(Fault::new(ErrorKind::Syntax, fault)
+                .help(format!("element types are {}, or short as in f32, i8, bf16", names.join(", "))));
+        };
+        self.at = name.len();
+        Ok(dtype)
+    }
+    fn dims(&mut self) -> Result<Vec<DimText<'a>>, Fault> {
+        self.need("[")?;
+        let mut dims = Vec::new();
+        if self.eat("]") {
+            return Ok(dims);
+        }
+        loop {
+            dims.push(self.dim()?);
+            if self.eat("]") {
+                return Ok(dims);
+            }
+            if !self.eat(",") {
+                return Err(self.expected("`,` or `]`"));
+            }
+        }
+    }
+    fn dim(&mut self) -> Result<DimText<'a>, Fault> {
+        let start = self.at;
+        let digits = self.take(|c| c.is_ascii_digit());
+        let Ok(size) = digits.parse() else {
+            self.at = start;
+            return Err(self.expected("a size"));
+        };
+        let axes = if self.eat("@") { self.axes()? } else { Vec::new() };
+        Ok((size, axes))
+    }
+    /// `X` or `(X,Y)`.
+    fn axes(&mut self) -> Result<Vec<&'a str>, Fault> {
+        if !self.eat("(") {
+            return Ok(vec![self.axis()?]);
+        }
+        let mut axes = vec![self.axis()?];
+        while self.eat(",") {
+            axes.push(self.axis()?);
+        }
+        self.need(")")?;
+        Ok(axes)
+    }
+    fn axis(&mut self) -> Result<&'a str, Fault> {
+        let name = self.take(|c| !c.is_whitespace() && !"@,:()[]{}".contains(c));
+        if name.is_empty() { Err(self.expected("the name of an axis")) } else { Ok(name) }
+    }
+    /// The sets V, U, R: in this order, those that are there.
+    fn sets(&mut self) -> Result<[Vec<&'a str>; 3], Fault> {
+        let mut sets = [const { Vec::new() }; 3];
+        if !self.eat("{") {
+            return Ok(sets);
+        }
+        let mut any = false;
+        for (name, set) in ["V:", "U:", "R:"].iter().zip(&mut sets) {
+            let before = self.at;
+            if any && !self.eat(", ") {
+                break;
+            }
+            if self.eat(name) {
+                *set = self.axes()?;
+                any = true;
+            } else {
+                self.at = before;
+            }
+        }
+        if !any {
+            return Err(self.expected("`V:`, `U:` or `R:`"));
+        }
+        self.need("}")?;
+        Ok(sets)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::AxisType::{Auto, Explicit, Manual};
+
+    fn refusal(text: &str) -> String {
+        let mesh =
+            Mesh::with_types([("X", 2, Explicit), ("Y", 4, Explicit), ("A", 2, Auto), ("M", 2, Manual)])
+                .unwrap();
+        let e = ArrayType::parse(text, &mesh).unwrap_err();
+        let d = &e.diagnostics()[0];
+        format!("{}: {}", d.fault.kind.name(), d.fault.message)
+    }
+
+    #[test]
+    fn refusals_say_what_and_where() {
+        for (text, said) in [
+            (
+                "float32[16",
+                "syntax: `float32[16` is no type: `,` or `]` is expected at character 10, not the end",
+            ),
+            ("float33[16]", "syntax: `float33[16]` is no type: float33 is no element type"),
+            ("float32[-1]", "syntax: `float32[-1]` is no type: a size is expected at character 8, not `-`"),
+            ("float32[+1]", "syntax: `float32[+1]` is no type: a size is expected at character 8, not `+`"),
+            (
+                "f32[8]{R:X, U:Y}",
+                "syntax: `f32[8]{R:X, U:Y}` is no type: `}` is expected at character 10, not `,`",
+            ),
+            ("f32[8]{U:X, }", "syntax: `f32[8]{U:X, }` is no type: `}` is expected at character 10, not `,`"),
+            ("f32[8@Q]", "mesh: Q is no axis of the mesh Mesh(X: 2, Y: 4, A: 2 auto, M: 2 manual)"),
+            ("f32[8@X,8@X]", "mesh: axis X is named twice"),
+            ("f32[8@X]{V:M, U:M}", "mesh: axis M is named twice"),
+            (
+                "f32[8@A]",
+                "mesh: axis A is auto in Mesh(X: 2, Y: 4, A: 2 auto, M: 2 manual): it may not split a dimension",
+            ),
+            (
+                "f32[8]{V:X}",
+                "mesh: axis X is explicit in Mesh(X: 2, Y: 4, A: 2 auto, M: 2 manual): it may not stand in {V:…}",
+            ),
+            ("f32[9@Y]", "shape: dimension 0 has size 9, which Y does not divide into 4 equal parts"),
+            (
+                "f32[4294967296,4294967296]",
+                "shape: f32[4294967296,4294967296] has more bytes than can be addressed",
+            ),
+        ] {
+            assert_eq!(refusal(text), said);
+        }
+        assert!(refusal("f32[99999999999999999999999]").starts_with("syntax"));
+        assert!(refusal("f32[é]").starts_with("syntax"));
+    }
+}

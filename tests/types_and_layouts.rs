@@ -1,0 +1,202 @@
+//! The type language and the layout of shards, case by case as the reference has them.
+
+use atmesh::mesh::{Axes, AxisType};
+use atmesh::sharding::blocks;
+use atmesh::{ArrayType, Mesh, Sharding, Spec, devices, p};
+use serde_json::{Value, json};
+
+/// The cases of a file; the first line tells of the set.
+fn cases(file: &str) -> Vec<Value> {
+    let path = format!("{}/tests/conformance/{file}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut lines = text.lines().map(|l| serde_json::from_str::<Value>(l).unwrap());
+    let meta = lines.next().unwrap();
+    let cases: Vec<_> = lines.collect();
+    assert_eq!(meta["meta"]["cases"], cases.len(), "{file} is cut off");
+    cases
+}
+fn mesh(case: &Value) -> Mesh {
+    let (axes, types) = (&case["mesh"]["axes"], &case["mesh"]["types"]);
+    let axes = axes.as_array().unwrap().iter().zip(types.as_array().unwrap());
+    Mesh::with_types(axes.map(|(a, t)| {
+        let ty = match t.as_str().unwrap() {
+            "explicit" => AxisType::Explicit,
+            "auto" => AxisType::Auto,
+            "manual" => AxisType::Manual,
+            other => panic!("axis type {other}"),
+        };
+        (a[0].as_str().unwrap(), a[1].as_u64().unwrap() as usize, ty)
+    }))
+    .unwrap()
+}
+fn sizes(v: &Value) -> Vec<usize> {
+    v.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
+}
+fn spec(v: &Value) -> Spec {
+    let axes = |e: &Value| match e {
+        Value::Null => Axes::none(),
+        Value::String(a) => Axes::from(a.as_str()),
+        several => several.as_array().unwrap().iter().map(|a| a.as_str().unwrap().into()).collect(),
+    };
+    Spec::of(v.as_array().unwrap().iter().map(axes).collect())
+}
+/// The entry of one dimension as cases write it.
+fn entry(axes: &Axes) -> Value {
+    match axes.as_slice() {
+        [] => Value::Null,
+        [one] => json!(one.name()),
+        several => json!(several.iter().map(|a| a.name()).collect::<Vec<_>>()),
+    }
+}
+fn names(axes: &Axes) -> Value {
+    json!(axes.iter().map(|a| a.name()).collect::<Vec<_>>())
+}
+/// Runs every case and reports all that differ.
+fn run(file: &str, answer: impl Fn(&Value) -> Value) {
+    let cases = cases(file);
+    let wrong: Vec<_> = (cases.iter())
+        .filter_map(|case| {
+            let got = answer(case);
+            (got != case["expect"])
+                .then(|| format!("{}\n  want {}\n  got  {got}", case["id"], case["expect"]))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{} of {} cases differ:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+#[test]
+fn types_parse_and_print_as_the_reference_has_them() {
+    run("types.jsonl", |case| {
+        let (mesh, text) = (mesh(case), case["text"].as_str().unwrap());
+        let ty = match ArrayType::parse(text, &mesh) {
+            Ok(ty) => ty,
+            Err(e) => return json!({"error": e.kind().name()}),
+        };
+        let mut fields = json!({
+            "dtype": ty.dtype.name(), "shape": ty.shape.to_vec(), "spec": ty.spec.dims().iter().map(entry).collect::<Vec<_>>(),
+            "varying": names(&ty.varying), "unreduced": names(ty.spec.unreduced_axes()),
+            "reduced": names(ty.spec.reduced_axes()), "short": ty.short(),
+        });
+        let print = ty.to_string();
+        if print != text {
+            fields["print"] = json!(print);
+        }
+        // what is printed, in either form, is the same type
+        for text in [print, ty.short()] {
+            assert_eq!(ArrayType::parse(&text, &mesh).unwrap(), ty);
+        }
+        fields
+    });
+}
+
+#[test]
+fn shards_lie_where_the_reference_puts_them() {
+    run("layout.jsonl", |case| {
+        let shape = sizes(&case["shape"]);
+        let sharding = match Sharding::new(&mesh(case), spec(&case["spec"]), &shape) {
+            Ok(s) => s,
+            Err(fault) => return json!({"error": fault.kind.name()}),
+        };
+        let shards: Vec<_> = (blocks(&sharding, &shape).iter())
+            .map(|b| {
+                let index: Vec<_> = b.index.iter().map(|r| [r.start, r.end]).collect();
+                json!({"index": index, "replica": b.replica})
+            })
+            .collect();
+        json!({"shard_shape": sharding.shard_shape(&shape).unwrap().to_vec(), "shards": shards})
+    });
+}
+
+#[test]
+fn copies_of_an_unreduced_value_are_summands_not_replicas() {
+    let mesh = Mesh::new([("X", 2), ("Y", 2), ("Z", 2)]).unwrap();
+    let sharding = Sharding::new(&mesh, p!["X"; U: "Y"], &[4]).unwrap();
+    let replicas: Vec<_> = blocks(&sharding, &[4]).iter().map(|b| b.replica).collect();
+    assert_eq!(replicas, [0, 1, 0, 1, 0, 1, 0, 1], "only devices that differ along Z hold the same");
+    assert!(!sharding.is_replicated());
+    assert!(!Sharding::new(&mesh, p![_; U: "Y"], &[4]).unwrap().is_replicated());
+    assert!(Sharding::new(&mesh, p![_; R: "Y"], &[4]).unwrap().is_replicated());
+}
+
+#[test]
+fn blocks_follow_the_order_of_the_mesh_not_the_numbers_of_the_devices() {
+    let mut order = devices(4);
+    order.reverse();
+    let mesh = Mesh::of_devices(&order, [("X", 4)]).unwrap();
+    let sharding = Sharding::new(&mesh, p!["X"], &[8]).unwrap();
+    let blocks = blocks(&sharding, &[8]);
+    assert_eq!(mesh.devices()[0].id(), 3);
+    assert_eq!(blocks[0].index, [0..2], "the first device of the mesh, CPU 3, holds the first block");
+    assert_eq!(blocks[3].index, [6..8]);
+}
+
+#[test]
+fn uneven_blocks_over_auto_axes_end_short_or_empty() {
+    let mesh = Mesh::auto([("X", 4)]).unwrap();
+    let sharding = Sharding::new(&mesh, p!["X"], &[5]).unwrap();
+    let index: Vec<_> = blocks(&sharding, &[5]).into_iter().map(|b| b.index[0].clone()).collect();
+    assert_eq!(index, [0..2, 2..4, 4..5, 5..5]);
+    assert_eq!(sharding.shard_shape(&[5]).unwrap(), [2]);
+}
+
+#[test]
+fn equivalent_shardings_put_the_same_parts_on_the_same_devices() {
+    let mesh = Mesh::new([("x", 2), ("y", 4)]).unwrap();
+    let on = |mesh: &Mesh, spec: Spec| Sharding { mesh: mesh.clone(), spec };
+    let same = |a: Spec, b: Spec| on(&mesh, a).is_equivalent(&on(&mesh, b));
+    assert!(same(p!["x"], p!["x", _]));
+    assert!(same(p![], p![; R: "x"]));
+    assert!(!same(p![], p![; U: "x"]));
+    assert!(!same(p![("x", "y")], p![("y", "x")]));
+    let cut = Mesh::new([("a", 2), ("b", 2), ("c", 2)]).unwrap();
+    assert!(on(&mesh, p!["x"]).is_equivalent(&on(&cut, p!["a"])));
+    assert!(on(&mesh, p!["y"]).is_equivalent(&on(&cut, p![("b", "c")])));
+    assert!(!on(&mesh, p!["y"]).is_equivalent(&on(&cut, p![("c", "b")])));
+    let thin = Mesh::new([("a", 1), ("b", 8)]).unwrap();
+    assert!(on(&thin, p!["a"]).is_equivalent(&on(&thin, p![])) && on(&thin, p!["a"]).is_replicated());
+    let mut order = devices(8);
+    order.swap(0, 1);
+    let permuted = Mesh::of_devices(&order, [("x", 2), ("y", 4)]).unwrap();
+    assert!(!on(&mesh, p![]).is_equivalent(&on(&permuted, p![])));
+}
+
+#[test]
+fn what_a_mesh_cannot_be_is_an_error_with_a_mend() {
+    let said = |r: atmesh::Result<Mesh>| {
+        let d = r.unwrap_err().diagnostics()[0].clone();
+        assert!(d.place.is_some_and(|p| p.file().ends_with("types_and_layouts.rs")));
+        assert!(!d.fault.help.is_empty() || d.fault.message.contains("counted"));
+        d.fault.message
+    };
+    assert_eq!(said(Mesh::new([("X", 2), ("Y", 0)])), "axis Y has size 0");
+    assert_eq!(said(Mesh::new([("X", 2), ("X", 2)])), "axis X stands twice");
+    assert_eq!(
+        said(Mesh::of_devices(&devices(6), [("X", 2), ("Y", 4)])),
+        "the axes X: 2, Y: 4 make 8 devices, but 6 are given"
+    );
+    let twice = [devices(1), devices(1)].concat();
+    assert_eq!(said(Mesh::of_devices(&twice, [("X", 2)])), "CPU 0 stands twice");
+    let huge = usize::MAX / 2;
+    assert!(said(Mesh::new([("X", huge)])).contains("at most"));
+    assert!(said(Mesh::new([("X", huge), ("Y", 4)])).contains("more devices than can be counted"));
+    assert!(atmesh::AbstractMesh::new([("X", 1 << 40)]).is_ok(), "plans may be of any size");
+}
+
+#[test]
+fn what_a_spec_cannot_be_is_an_error_with_a_mend() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let fault = |spec, shape: &[usize]| Sharding::new(&mesh, spec, shape).unwrap_err();
+    let unknown = fault(p!["Q"], &[8]);
+    assert_eq!(
+        (unknown.message.as_str(), unknown.help.as_slice()),
+        ("Q is no axis of the mesh Mesh(X: 2, Y: 4)", &["its axes are X, Y".to_string()][..])
+    );
+    assert!(fault(p!["X", "X"], &[8, 8]).message.contains("names the axis X twice"));
+    let uneven = fault(p![_, "Y"], &[8, 10]);
+    assert_eq!(uneven.message, "dimension 1 has size 10, which Y does not divide into 4 equal parts");
+    assert_eq!(uneven.help[0], "the nearest sizes that 4 divides: 8 and 12");
+    assert_eq!(
+        fault(p![_, "X"], &[8]).message,
+        r#"the spec p![_, "X"] has entries for 2 dimensions, but the array has 1"#
+    );
+}
