@@ -1,9 +1,43 @@
 //! Engines: how a per-device program is run.
 
+mod reference;
+
 use super::Slab;
 use crate::diagnostic::Result;
 use crate::partition::SpmdProgram;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// Which engine runs a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// The device programs are tasks on the process's workers; a small program runs inline on the caller's thread.
+    Lockstep,
+    /// One OS thread a device; they meet through channels only.
+    Threads,
+    /// Element by element, ignoring distribution: slow, and plainly right. The oracle of tests.
+    Reference,
+}
+
+/// The process's default: the environment variable `ATMESH_ENGINE` (`lockstep`, `threads`, `reference`), else lockstep.
+impl Default for EngineKind {
+    fn default() -> EngineKind {
+        static DEFAULT: LazyLock<EngineKind> =
+            LazyLock::new(|| match std::env::var("ATMESH_ENGINE").as_deref() {
+                Ok("threads") => EngineKind::Threads,
+                Ok("reference") => EngineKind::Reference,
+                _ => EngineKind::Lockstep,
+            });
+        *DEFAULT
+    }
+}
+
+/// The engine of this kind.
+pub(crate) fn get(kind: EngineKind) -> &'static dyn Engine {
+    match kind {
+        EngineKind::Lockstep | EngineKind::Threads | EngineKind::Reference => &reference::Reference,
+    }
+}
 
 /// Something that runs per-device programs. All engines give the same bits.
 pub trait Engine: Send + Sync {

@@ -1,0 +1,159 @@
+//! The handle: what an [`Array`] is.
+
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::program::Value;
+use crate::runtime::Slab;
+use crate::sharding::Sharding;
+use crate::trace::Trace;
+use crate::types::{ArrayType, Shape};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A value, a value of a program that is being traced, or the first error of the formula that made it.
+///
+/// One type for all three, so that the same function runs eagerly, under `jit` and `grad`, and in a `shard_map` body. Element type,
+/// shape and sharding are known at run time; [`Array::ty`] tells them. Operations never panic: an ill-typed one returns an
+/// array that carries the diagnostic, operations on that one keep the first cause, and it comes out at the next `?`. Cloning clones a handle.
+#[must_use = "operations return new arrays"]
+#[derive(Clone)]
+pub struct Array(Arc<Repr>);
+
+/// The three things that an array can be.
+pub(crate) enum Repr {
+    /// Numbers.
+    Concrete(Concrete),
+    /// A value of a trace.
+    Traced(Traced),
+    /// The first cause.
+    Poisoned(Error),
+}
+
+/// An array of numbers.
+pub(crate) struct Concrete {
+    /// The explicit part of its type.
+    pub(crate) ty: ArrayType,
+    /// Where it lies, over explicit and auto axes; `None`: nowhere in particular (on device 0).
+    pub(crate) sharding: Option<Sharding>,
+    /// The numbers, until they are donated.
+    slab: Mutex<Option<Slab>>,
+    /// The line that donated it.
+    donated: OnceLock<Place>,
+}
+
+/// A value of a trace.
+pub(crate) struct Traced {
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) value: Value,
+}
+
+impl Concrete {
+    /// The numbers, or the line that donated them.
+    pub(crate) fn slab(&self) -> Result<Slab> {
+        let held = self.slab.lock().unwrap_or_else(|e| e.into_inner());
+        held.clone().ok_or_else(|| self.gone())
+    }
+    /// Takes the numbers away: the line `place` gives them to a program that may write over them.
+    pub(crate) fn donate(&self, place: Place) -> Result<Slab> {
+        let mut held = self.slab.lock().unwrap_or_else(|e| e.into_inner());
+        let slab = held.take().ok_or_else(|| self.gone())?;
+        let _ = self.donated.set(place);
+        Ok(slab)
+    }
+    fn gone(&self) -> Error {
+        let fault = match self.donated.get() {
+            Some(_) => {
+                Fault::new(ErrorKind::Donated, "the array was donated: its memory belongs to a result now")
+                    .help("use the result in its place, or do not donate this argument")
+            }
+            None => Fault::new(ErrorKind::Data, "the array has a type only, no numbers")
+                .help("it was made to lower a program: `lower` takes it, `call` does not"),
+        };
+        let error = Error::at(fault, "", vec![self.ty.to_string()], None);
+        match self.donated.get() {
+            Some(place) => error.related(place, "donated here"),
+            None => error,
+        }
+    }
+}
+
+impl Array {
+    /// An array of numbers.
+    pub(crate) fn concrete(slab: Slab, ty: ArrayType, sharding: Option<Sharding>) -> Array {
+        debug_assert_eq!(slab.dtype(), ty.dtype.storage());
+        debug_assert_eq!(slab.shape(), &ty.shape);
+        let slab = Mutex::new(Some(slab));
+        Array(Arc::new(Repr::Concrete(Concrete { ty, sharding, slab, donated: OnceLock::new() })))
+    }
+    /// An array without numbers, to lower programs for.
+    pub(crate) fn type_only(ty: ArrayType, sharding: Option<Sharding>) -> Array {
+        let slab = Mutex::new(None);
+        Array(Arc::new(Repr::Concrete(Concrete { ty, sharding, slab, donated: OnceLock::new() })))
+    }
+    /// A value of a trace.
+    pub(crate) fn traced(trace: Arc<Trace>, value: Value) -> Array {
+        Array(Arc::new(Repr::Traced(Traced { trace, value })))
+    }
+    /// An array that carries an error. Inside a trace use `trace::poison`, which also records it.
+    pub(crate) fn poisoned(error: Error) -> Array {
+        Array(Arc::new(Repr::Poisoned(error)))
+    }
+    /// What it is.
+    pub(crate) fn repr(&self) -> &Repr {
+        &self.0
+    }
+    /// Whether the two are handles of one value.
+    pub(crate) fn same(&self, other: &Array) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+    /// An address that is its own while it lives.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+    /// The numbers; `what` names the caller in the refusal of a traced value.
+    #[track_caller]
+    pub(crate) fn slab(&self, what: &str) -> Result<Slab> {
+        match self.repr() {
+            Repr::Concrete(c) => c.slab(),
+            Repr::Poisoned(e) => Err(e.clone()),
+            Repr::Traced(t) => {
+                let fault = Fault::new(
+                    ErrorKind::Trace,
+                    format!("`{what}` needs numbers, but inside a traced function a value has a type only"),
+                )
+                .help("return it from the traced function and look at the result")
+                .help("`debug_print!` prints it when the program runs");
+                let place = std::panic::Location::caller();
+                Err(Error::at(fault, what, vec![t.value.ty.to_string()], Some(place)))
+            }
+        }
+    }
+    /// Where it lies; `None` for an array on no mesh, and for a traced one, whose type says all that is known.
+    pub(crate) fn placed(&self) -> Option<&Sharding> {
+        match self.repr() {
+            Repr::Concrete(c) => c.sharding.as_ref(),
+            _ => None,
+        }
+    }
+    /// Its type without a clone.
+    pub(crate) fn type_ref(&self) -> Result<&ArrayType, &Error> {
+        match self.repr() {
+            Repr::Concrete(c) => Ok(&c.ty),
+            Repr::Traced(t) => Ok(&t.value.ty),
+            Repr::Poisoned(e) => Err(e),
+        }
+    }
+    /// Its type: element type, shape and sharding; or the error that it carries.
+    pub fn ty(&self) -> Result<ArrayType> {
+        self.type_ref().cloned().map_err(Error::clone)
+    }
+    /// The sizes of its dimensions (inside `shard_map`: of one device's block); or the error that it carries.
+    pub fn shape(&self) -> Result<Shape> {
+        self.type_ref().map(|t| t.shape.clone()).map_err(Error::clone)
+    }
+    /// The array itself, or the error that it carries.
+    pub fn ready(self) -> Result<Array> {
+        match self.repr() {
+            Repr::Poisoned(e) => Err(e.clone()),
+            _ => Ok(self),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Traces: where operations on arrays are recorded.
+//!
+//! An operation belongs to the innermost trace that is open on its thread, or, where an operand comes from a deeper one, to
+//! that; with neither it runs at once. Values of outer traces, and numbers, become *captures* of the trace that reads them: further inputs,
+//! one for each distinct value. A trace owns the list of its errors, so that an ill-typed operation is reported
+//! also where its result was dropped, all of them together at the end of the trace.
+
+use super::eager;
+use crate::array::{Array, Repr};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::program::{Builder, Control, Input, Literal, Placement, Prim, Program, Value, Var};
+use crate::types::ArrayType;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An operand of [`apply`].
+#[derive(Clone)]
+pub(crate) enum Arg {
+    /// An array.
+    Array(Array),
+    /// A number, weak in sharding: it joins any.
+    Lit(Literal),
+}
+impl From<&Array> for Arg {
+    fn from(a: &Array) -> Arg {
+        Arg::Array(a.clone())
+    }
+}
+impl From<Array> for Arg {
+    fn from(a: Array) -> Arg {
+        Arg::Array(a)
+    }
+}
+impl From<Literal> for Arg {
+    fn from(l: Literal) -> Arg {
+        Arg::Lit(l)
+    }
+}
+
+/// A program that is being recorded.
+pub(crate) struct Trace {
+    parent: Option<Arc<Trace>>,
+    depth: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None` once the trace has ended.
+    builder: Option<Builder>,
+    /// What it reads from outside, as values of the parent (or numbers), and what they are inside.
+    captures: Vec<(Array, Value)>,
+    /// Where in `captures` a value of the parent, or an array of numbers, stands.
+    known: HashMap<CaptureKey, usize>,
+    errors: Vec<Error>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum CaptureKey {
+    /// A variable of the parent.
+    Var(Var),
+    /// An array of numbers, by address: captures keep it alive.
+    Address(usize),
+}
+
+thread_local! {
+    static OPEN: RefCell<Vec<Arc<Trace>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The innermost trace that is open on this thread.
+pub(crate) fn innermost() -> Option<Arc<Trace>> {
+    OPEN.with_borrow(|open| open.last().cloned())
+}
+
+/// A trace that is open on this thread until this is dropped.
+pub(crate) struct Open(Arc<Trace>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        OPEN.with_borrow_mut(|open| open.retain(|t| !Arc::ptr_eq(t, &self.0)));
+        self.0.lock().builder = None;
+    }
+}
+
+/// What a trace recorded.
+pub(crate) struct Recorded {
+    /// The program; its inputs are those asked for, then the captures.
+    pub(crate) program: Program,
+    /// What the captures stand for outside.
+    pub(crate) captures: Vec<Array>,
+}
+
+impl Open {
+    /// A new trace inside the innermost one of this thread.
+    pub(crate) fn new() -> Open {
+        let parent = innermost();
+        let state = Mutex::new(State { builder: Some(Builder::new()), ..State::default() });
+        let depth = parent.as_ref().map_or(0, |p| p.depth + 1);
+        let trace = Arc::new(Trace { parent, depth, state });
+        OPEN.with_borrow_mut(|open| open.push(trace.clone()));
+        Open(trace)
+    }
+    /// One more input. All inputs are made before the first operation.
+    pub(crate) fn input(&self, ty: ArrayType, placement: Option<Placement>) -> Array {
+        let mut state = self.0.lock();
+        let value = state.builder.as_mut().expect("open while the guard lives").input(ty, placement);
+        drop(state);
+        Array::traced(self.0.clone(), value)
+    }
+    /// Ends the trace: its program, or all errors that were made in it.
+    pub(crate) fn finish(self, outputs: &[Array]) -> Result<Recorded> {
+        let mut values = Vec::with_capacity(outputs.len());
+        for out in outputs {
+            match self.0.import(out) {
+                Ok(v) => values.push(v),
+                Err(e) => self.0.record(&e),
+            }
+        }
+        let mut state = self.0.lock();
+        let errors = std::mem::take(&mut state.errors);
+        if !errors.is_empty() {
+            return Err(Error::all(errors));
+        }
+        let builder = state.builder.take().expect("open while the guard lives");
+        let captures = state.captures.drain(..).map(|(outer, _)| outer).collect();
+        drop(state);
+        Ok(Recorded { program: builder.finish(&values), captures })
+    }
+    /// Notes an error of the traced closure itself.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.0.record(error);
+    }
+}
+
+impl Trace {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// Notes an error, to be reported at the end of the trace.
+    fn record(&self, error: &Error) {
+        let mut state = self.lock();
+        if !state.errors.contains(error) {
+            state.errors.push(error.clone());
+        }
+    }
+    /// What `array` is inside this trace.
+    fn import(self: &Arc<Trace>, array: &Array) -> Result<Value> {
+        let traced = match array.repr() {
+            Repr::Poisoned(e) => return Err(e.clone()),
+            Repr::Traced(t) if t.value.is_literal() => return Ok(t.value.clone()),
+            Repr::Traced(t) if Arc::ptr_eq(&t.trace, self) => {
+                return if self.lock().builder.is_some() { Ok(t.value.clone()) } else { Err(kept(&t.value)) };
+            }
+            Repr::Traced(t) => Some(t),
+            Repr::Concrete(_) => None,
+        };
+        // a value from further out becomes a capture of every trace between
+        let outer = match (&self.parent, traced) {
+            (Some(parent), _) => Array::traced(parent.clone(), parent.import(array)?),
+            (None, Some(t)) => return Err(kept(&t.value)),
+            (None, None) => array.clone(),
+        };
+        let (ty, key, placement) = match outer.repr() {
+            Repr::Traced(t) => match t.value.input {
+                Input::Lit(_) => return Ok(t.value.clone()),
+                Input::Var(v) => (&t.value.ty, CaptureKey::Var(v), None),
+            },
+            Repr::Concrete(c) => (
+                &c.ty,
+                CaptureKey::Address(outer.address()),
+                Some(eager::placement(&c.ty, c.sharding.as_ref())),
+            ),
+            Repr::Poisoned(e) => return Err(e.clone()),
+        };
+        let mut state = self.lock();
+        if let Some(at) = state.known.get(&key) {
+            return Ok(state.captures[*at].1.clone());
+        }
+        let Some(builder) = &mut state.builder else { return Err(kept_type(ty)) };
+        let value = builder.input(ty.clone(), placement);
+        let at = state.captures.len();
+        state.known.insert(key, at);
+        state.captures.push((outer.clone(), value.clone()));
+        Ok(value)
+    }
+}
+
+fn kept(value: &Value) -> Error {
+    kept_type(&value.ty)
+}
+fn kept_type(ty: &ArrayType) -> Error {
+    let fault = Fault::new(
+        ErrorKind::Trace,
+        "this value was kept after its trace: it stands for a value of a program that has been recorded",
+    )
+    .help("return it from the traced function and use the result");
+    Error::at(fault, "", vec![ty.to_string()], None)
+}
+
+/// The trace that an operation on these belongs to.
+fn owner<'a>(inputs: impl Iterator<Item = &'a Array>) -> Option<Arc<Trace>> {
+    let mut deepest = innermost();
+    for array in inputs {
+        if let Repr::Traced(t) = array.repr()
+            && !t.value.is_literal()
+            && deepest.as_ref().is_none_or(|d| t.trace.depth > d.depth)
+        {
+            deepest = Some(t.trace.clone());
+        }
+    }
+    deepest
+}
+
+/// An array that carries `error`; the innermost open trace will report it.
+pub(crate) fn poison(error: Error) -> Array {
+    if let Some(trace) = innermost() {
+        trace.record(&error);
+    }
+    Array::poisoned(error)
+}
+
+/// Applies a primitive to arrays and numbers: recorded in a trace, or run at once.
+///
+/// The results are as many as its typing says; where it is refused, or an operand carries an error, one array with the error.
+pub(crate) fn apply(prim: Prim, inputs: &[Arg], place: Place) -> Vec<Array> {
+    let trace = owner(arrays(inputs));
+    let result = match first_error(inputs) {
+        Some(e) => Err(e),
+        None => match &trace {
+            Some(trace) => trace.emit(inputs, prim.name(), place, |b, values| b.emit(prim.clone(), values)),
+            None => eager::run(prim, inputs, place),
+        },
+    };
+    result.unwrap_or_else(|error| {
+        if let Some(trace) = &trace {
+            trace.record(&error);
+        }
+        vec![Array::poisoned(error)]
+    })
+}
+
+/// Applies a primitive of one result.
+pub(crate) fn apply1(prim: Prim, inputs: &[Arg], place: Place) -> Array {
+    apply(prim, inputs, place).swap_remove(0)
+}
+
+/// Applies a control operation whose result types are known.
+pub(crate) fn apply_control(
+    control: Control,
+    inputs: &[Array],
+    types: Vec<ArrayType>,
+    place: Place,
+) -> Result<Vec<Array>> {
+    let trace = owner(inputs.iter());
+    let args: Vec<Arg> = inputs.iter().map(Arg::from).collect();
+    if let Some(error) = first_error(&args) {
+        return Err(error);
+    }
+    match trace {
+        Some(trace) => {
+            let name = control.name();
+            trace.emit(&args, name, place, |b, values| Ok(b.control(control, values, types)))
+        }
+        None => eager::run_control(control, &args, types, place),
+    }
+}
+
+fn arrays(inputs: &[Arg]) -> impl Iterator<Item = &Array> {
+    inputs.iter().filter_map(|i| if let Arg::Array(a) = i { Some(a) } else { None })
+}
+fn first_error(inputs: &[Arg]) -> Option<Error> {
+    arrays(inputs).find_map(|a| if let Repr::Poisoned(e) = a.repr() { Some(e.clone()) } else { None })
+}
+
+impl Trace {
+    fn emit(
+        self: &Arc<Trace>,
+        inputs: &[Arg],
+        op: &str,
+        place: Place,
+        add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
+    ) -> Result<Vec<Array>> {
+        let values: Vec<Value> = inputs
+            .iter()
+            .map(|i| match i {
+                Arg::Array(a) => self.import(a).map_err(|e| located(e, op, place)),
+                Arg::Lit(l) => Ok(Value::literal(l.dtype, l.value)),
+            })
+            .collect::<Result<_>>()?;
+        let mut state = self.lock();
+        let Some(builder) = &mut state.builder else {
+            let ty = values.first().map_or_else(|| crate::DType::F32.of([]), |v| v.ty.clone());
+            return Err(located(kept_type(&ty), op, place));
+        };
+        let out = add(builder.at(Some(place)), &values)?;
+        drop(state);
+        Ok(out.into_iter().map(|v| Array::traced(self.clone(), v)).collect())
+    }
+}
+
+/// The error with the operation and line at which it came out, where it has none yet.
+fn located(error: Error, op: &str, place: Place) -> Error {
+    Error::all(error.diagnostics().iter().map(|d| {
+        let mut d = d.clone();
+        if d.place.is_none() {
+            (d.op, d.place) = (op.to_string(), Some(place));
+        }
+        Error::from(d)
+    }))
+}

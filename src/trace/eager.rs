@@ -1,0 +1,101 @@
+//! Operations at once: a program of one equation, compiled once for each operation and types of its operands.
+
+use super::core::Arg;
+use super::stages::{self, EngineKind, Ready};
+use crate::array::{Array, Repr};
+use crate::diagnostic::{Place, Result};
+use crate::program::{Builder, Control, Literal, Placement, Prim, Value};
+use crate::sharding::{Sharding, atoms};
+use crate::types::ArrayType;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex};
+
+/// Where an argument lies, as programs say it.
+pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placement {
+    match sharding {
+        None => Placement { dims: vec![atoms::Atoms::new(); ty.rank()], partial: atoms::Atoms::new() },
+        Some(s) => Placement {
+            dims: atoms::of_spec(&s.mesh, s.spec.padded(ty.rank())),
+            partial: atoms::of_axes(&s.mesh, s.spec.unreduced_axes().iter()),
+        },
+    }
+}
+
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    op: String,
+    engine: EngineKind,
+    operands: Vec<OperandKey>,
+}
+#[derive(PartialEq, Eq, Hash)]
+enum OperandKey {
+    Array(ArrayType, Option<Sharding>),
+    Lit(Literal),
+}
+
+/// Runs a primitive on numbers.
+pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {
+    static CACHE: LazyLock<Mutex<HashMap<Key, Arc<Ready>>>> = LazyLock::new(Mutex::default);
+    let engine = EngineKind::default();
+    let operands = inputs.iter().map(|i| match i {
+        Arg::Lit(l) => OperandKey::Lit(*l),
+        Arg::Array(a) => match a.repr() {
+            Repr::Concrete(c) => OperandKey::Array(c.ty.clone(), c.sharding.clone()),
+            _ => unreachable!("operations on traced values belong to a trace"),
+        },
+    });
+    let key = Key { op: prim.key(), engine, operands: operands.collect() };
+    let known = CACHE.lock().unwrap_or_else(|e| e.into_inner()).get(&key).cloned();
+    let ready = match known {
+        Some(ready) => ready,
+        None => {
+            let ready = Arc::new(compile(inputs, place, engine, |b, values| b.emit(prim, values))?);
+            let mut cache = CACHE.lock().unwrap_or_else(|e| e.into_inner());
+            cache.entry(key).or_insert(ready).clone()
+        }
+    };
+    call(&ready, inputs)
+}
+
+/// Runs a control operation on numbers.
+pub(crate) fn run_control(
+    control: Control,
+    inputs: &[Arg],
+    types: Vec<ArrayType>,
+    place: Place,
+) -> Result<Vec<Array>> {
+    let engine = EngineKind::default();
+    let ready = compile(inputs, place, engine, |b, values| Ok(b.control(control, values, types)))?;
+    call(&ready, inputs)
+}
+
+fn compile(
+    inputs: &[Arg],
+    place: Place,
+    engine: EngineKind,
+    add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
+) -> Result<Ready> {
+    let mut b = Builder::new();
+    let values: Vec<Value> = inputs
+        .iter()
+        .map(|i| match i {
+            Arg::Lit(l) => Value::literal(l.dtype, l.value),
+            Arg::Array(a) => match a.repr() {
+                Repr::Concrete(c) => b.input(c.ty.clone(), Some(placement(&c.ty, c.sharding.as_ref()))),
+                _ => unreachable!("operations on traced values belong to a trace"),
+            },
+        })
+        .collect();
+    let out = add(b.at(Some(place)), &values)?;
+    stages::compile(&b.finish(&out), &[], engine)
+}
+
+fn call(ready: &Ready, inputs: &[Arg]) -> Result<Vec<Array>> {
+    let mut slabs = Vec::with_capacity(inputs.len());
+    for i in inputs {
+        if let Arg::Array(a) = i {
+            slabs.push(a.slab("eager operation")?);
+        }
+    }
+    ready.call(&slabs, &vec![false; slabs.len()])
+}

@@ -1,0 +1,128 @@
+//! The pipeline from a program to something that runs: propagate, localise, compile.
+
+use crate::array::Array;
+use crate::diagnostic::Result;
+use crate::mesh::Mesh;
+use crate::partition::{self, Localised};
+use crate::program::{Placement, Program};
+use crate::propagate;
+pub use crate::runtime::engine::EngineKind;
+use crate::runtime::{Executable, Slab, engine};
+use crate::sharding::{Atom, Atoms, Sharding, Spec, atoms};
+use crate::types::ArrayType;
+use crate::{Axes, Axis};
+use std::sync::Arc;
+
+/// A program of which every value is placed, and the per-device program made of it.
+pub(crate) struct Staged {
+    /// The placed program.
+    pub(crate) program: Program,
+    /// The per-device program and what it communicates.
+    pub(crate) localised: Localised,
+    /// What the results are.
+    pub(crate) results: Vec<ResultType>,
+}
+
+/// What a result is, from outside.
+#[derive(Clone, Debug)]
+pub(crate) struct ResultType {
+    pub(crate) ty: ArrayType,
+    pub(crate) sharding: Option<Sharding>,
+}
+
+/// A program that is ready to run.
+pub(crate) struct Ready {
+    pub(crate) exe: Arc<dyn Executable>,
+    pub(crate) results: Vec<ResultType>,
+}
+
+/// Places every value and makes the per-device program. `wanted` asks for placements of results (missing ones: as propagated).
+pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<Staged> {
+    let mut wanted = wanted.to_vec();
+    wanted.resize(program.outputs.len(), None);
+    let mut placed = propagate::propagate(program, &wanted)?;
+    // results are split over whole axes: what was propagated over pieces of axes is widened
+    let mut again = false;
+    for (ty, (out, want)) in placed.output_types().iter().zip(placed.outputs.iter().zip(&mut wanted)) {
+        let crate::program::Input::Var(v) = out else { continue };
+        let (Some(mesh), Some(at)) = (&ty.mesh, &placed.vars[v.index()].placement) else { continue };
+        if spec_of(mesh, at).is_none() {
+            *want = Some(whole_axes(mesh, at));
+            again = true;
+        }
+    }
+    if again {
+        placed = propagate::propagate(program, &wanted)?;
+    }
+    let results = placed.outputs.iter().map(|out| result_type(&placed, out)).collect();
+    let localised = partition::localise(&placed)?;
+    Ok(Staged { program: placed, localised, results })
+}
+
+/// The whole pipeline.
+pub(crate) fn compile(program: &Program, wanted: &[Option<Placement>], engine: EngineKind) -> Result<Ready> {
+    let staged = lower(program, wanted)?;
+    Ok(Ready { exe: engine::get(engine).compile(&staged.localised.program)?, results: staged.results })
+}
+
+impl Ready {
+    /// Runs it; the results as arrays.
+    pub(crate) fn call(&self, args: &[Slab], donated: &[bool]) -> Result<Vec<Array>> {
+        let slabs = self.exe.call(args, donated)?;
+        let results = slabs.into_iter().zip(&self.results);
+        Ok(results.map(|(slab, r)| Array::concrete(slab, r.ty.clone(), r.sharding.clone())).collect())
+    }
+}
+
+fn result_type(program: &Program, out: &crate::program::Input) -> ResultType {
+    let ty = program.input_type(out);
+    let at = match out {
+        crate::program::Input::Var(v) => program.vars[v.index()].placement.as_ref(),
+        crate::program::Input::Lit(_) => None,
+    };
+    let sharding = ty.mesh.clone().map(|mesh| {
+        let spec = at.and_then(|at| spec_of(&mesh, at)).unwrap_or(ty.spec);
+        // the reduced set is no placement: the type has it
+        let spec = spec.reduced(ty.spec.reduced_axes());
+        Sharding { mesh, spec }
+    });
+    ResultType { ty, sharding }
+}
+
+/// The axes that these digits are, if they are whole axes of the mesh.
+fn axes_of(mesh: &Mesh, digits: &Atoms) -> Option<Axes> {
+    let all: Vec<(Axis, Atom)> = (mesh.axis_names().iter())
+        .map(|a| (*a, Atom { stride: mesh.stride(*a), size: mesh.axis_size(*a) }))
+        .filter(|(_, atom)| atom.size > 1)
+        .collect();
+    let mut axes = Axes::none();
+    for digit in digits {
+        // a digit of several axes is a run of neighbours: major first
+        let mut rest = *digit;
+        while rest.size > 1 {
+            let (axis, atom) = all
+                .iter()
+                .find(|(_, a)| a.stride * a.size == rest.stride * rest.size && rest.size % a.size == 0)?;
+            axes.push(*axis);
+            rest.size /= atom.size;
+        }
+    }
+    Some(axes)
+}
+
+/// The spec that a placement is, if it is over whole axes of the mesh.
+pub(crate) fn spec_of(mesh: &Mesh, at: &Placement) -> Option<Spec> {
+    let dims = at.dims.iter().map(|d| axes_of(mesh, d)).collect::<Option<Vec<_>>>()?;
+    let partial = axes_of(mesh, &at.partial)?;
+    Some(Spec::of(dims).unreduced(partial).in_order(mesh))
+}
+
+/// The placement without what is not over whole axes.
+fn whole_axes(mesh: &Mesh, at: &Placement) -> Placement {
+    let dims = at.dims.iter().map(|d| {
+        // the longest run of leading digits that are whole axes
+        let axes = (0..=d.len()).rev().find_map(|n| axes_of(mesh, &Atoms::from_slice(&d[..n])));
+        atoms::of_axes(mesh, axes.unwrap_or_default().iter())
+    });
+    Placement { dims: dims.collect(), partial: at.partial.clone() }
+}
