@@ -12,6 +12,8 @@ pub enum Control {
     Jit {
         /// What runs.
         body: Arc<Program>,
+        /// Whether derivatives compute its inner values again rather than keep them (`checkpoint`).
+        remat: bool,
     },
     /// A loop of known length: `fori_loop` with fixed bounds, `scan`.
     Loop(Loop),
@@ -88,7 +90,8 @@ impl Control {
     /// Its name, as programs print it.
     pub fn name(&self) -> &'static str {
         match self {
-            Control::Jit { .. } => "jit",
+            Control::Jit { remat: false, .. } => "jit",
+            Control::Jit { remat: true, .. } => "checkpoint",
             Control::Loop(_) => "loop",
             Control::While { .. } => "while_loop",
             Control::Cond { .. } => "cond",
@@ -100,7 +103,7 @@ impl Control {
     /// The nested programs.
     pub fn bodies(&self) -> Vec<&Arc<Program>> {
         match self {
-            Control::Jit { body } | Control::Modes { body, .. } => vec![body],
+            Control::Jit { body, .. } | Control::Modes { body, .. } => vec![body],
             Control::Loop(l) => vec![&l.body],
             Control::While { cond, body, .. } => vec![cond, body],
             Control::Cond { branches } => branches.iter().collect(),
