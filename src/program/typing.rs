@@ -1,11 +1,628 @@
 //! Explicit typing: result types from factors, or a refusal.
+//!
+//! Shapes first, then the sharding asked for, then the shardings by the loops: each operand's dimension hands its axes out to its
+//! loops, each loop joins what its operands say, each result dimension strings its loops' axes together. Last come the sets:
+//! which axes the results are unreduced and reduced over.
 
+use super::factors::{At, Dim, Factors, Join, Linearity, LoopId, Role};
 use super::{Operand, Primitive};
-use crate::diagnostic::Fault;
-use crate::types::ArrayType;
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
+use crate::sharding::{Spec, check_divides, check_spec};
+use crate::types::{ArrayType, DType, Shape};
 
 /// The results' types: shapes first, then `out`, then the shardings by the loops, then the sets.
 pub fn by_factors(prim: &(impl Primitive + ?Sized), operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+    by_factors_on(prim, operands, None)
+}
+
+/// The same for an operation that names the mesh of its results, where no operand is on one.
+pub fn by_factors_on(
+    prim: &(impl Primitive + ?Sized),
+    operands: &[Operand],
+    mesh: Option<&Mesh>,
+) -> Result<Vec<ArrayType>, Fault> {
     let shapes = prim.shapes(operands)?;
-    Ok(shapes.into_iter().map(|(dtype, shape)| dtype.of(shape)).collect())
+    let mesh = common_mesh(operands, mesh)?;
+    let out = match (prim.out(), &mesh, shapes.first()) {
+        (Some(spec), Some(mesh), Some((_, shape))) => Some(check_out(mesh, spec, shape)?),
+        (Some(spec), None, _) if !spec.is_whole() => return Err(no_mesh(spec)),
+        _ => None,
+    };
+    let (operands, varying) = alike(operands, mesh.as_ref())?;
+    let Some(mesh) = mesh else {
+        return Ok(shapes.into_iter().map(|(dtype, shape)| dtype.of(shape)).collect());
+    };
+    let types: Vec<ArrayType> = operands.iter().map(|o| o.ty.clone()).collect();
+    let factors = prim.factors(&types, &shapes);
+    let rule =
+        Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands: &operands, shapes: &shapes };
+    let entries = rule.join(out.is_some())?;
+    let (u, r) = rule.sets(prim.linearity(), out)?;
+    let mut results = Vec::with_capacity(shapes.len());
+    for (i, (dtype, shape)) in shapes.iter().enumerate() {
+        let dims = match out {
+            Some(out) if i == 0 => out.dims().to_vec(),
+            _ => rule.result(i, &entries)?,
+        };
+        let spec = Spec::of(dims).unreduced(&u).reduced(&r).in_order(&mesh);
+        rule.once(spec)?;
+        rule.divides(spec, shape)?;
+        results.push(ArrayType {
+            dtype: *dtype,
+            shape: shape.clone(),
+            mesh: Some(mesh.clone()),
+            spec,
+            varying: varying.clone(),
+        });
+    }
+    Ok(results)
+}
+
+/// Checks the sharding asked for a result: explicit axes of the mesh, none twice, sizes that divide.
+pub fn check_out(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Spec, Fault> {
+    // inside shard_map a cotangent may be asked to be unreduced over manual axes; dimensions never name them
+    let manual = |a: Axis| mesh.axis_type(a) == Some(AxisType::Manual);
+    let in_dims = spec.with_dims(Vec::new()).all_axes().any(manual);
+    let kinds = if in_dims && !spec.dims().iter().flat_map(Axes::iter).any(manual) {
+        &[AxisType::Explicit, AxisType::Manual][..]
+    } else {
+        &[AxisType::Explicit][..]
+    };
+    let spec = check_spec(mesh, spec, shape.len(), kinds)?;
+    check_divides(mesh, spec, shape)?;
+    Ok(spec)
+}
+
+fn no_mesh(spec: Spec) -> Fault {
+    Fault::new(
+        ErrorKind::Mesh,
+        format!("the result is asked to lie as {spec}, but no operand is on a mesh that has these axes"),
+    )
+    .help("put an operand on the mesh first: `x.put(&mesh, p![…])`")
+}
+
+/// The mesh that the operands are on. Values on none join any as replicated.
+pub fn common_mesh(operands: &[Operand], asked: Option<&Mesh>) -> Result<Option<Mesh>, Fault> {
+    let mut found: Option<(&Mesh, usize)> = None;
+    for (k, o) in operands.iter().enumerate() {
+        match (&o.ty.mesh, found) {
+            (Some(mesh), Some((first, j))) if mesh != first => {
+                return Err(Fault::new(
+                    ErrorKind::Mesh,
+                    format!("operand {j} is on {first}, operand {k} on {mesh}: operands lie on one mesh"),
+                )
+                .help(format!("put one of them on the other's mesh: `x.put(&mesh, {})`", o.ty.spec)));
+            }
+            (Some(mesh), None) => found = Some((mesh, k)),
+            _ => {}
+        }
+    }
+    match (found, asked) {
+        (Some((mesh, k)), Some(asked)) if mesh != asked => Err(Fault::new(
+            ErrorKind::Mesh,
+            format!("operand {k} is on {mesh}, but the result is asked to be on {asked}"),
+        )),
+        (found, asked) => Ok(found.map(|f| f.0).or(asked).cloned()),
+    }
+}
+
+/// The operands as they are inside `shard_map`: all vary over the union of what varies. One that is reduced over just what it
+/// lacks becomes varying; one that is unreduced there, or reduced over some of it, is refused.
+pub fn alike(operands: &[Operand], mesh: Option<&Mesh>) -> Result<(Vec<Operand>, Axes), Fault> {
+    let mut operands = operands.to_vec();
+    let Some(mesh) = mesh.filter(|_| operands.iter().any(|o| !o.ty.varying.is_empty())) else {
+        return Ok((operands, Axes::none()));
+    };
+    let union: Vec<Axis> = mesh
+        .axis_names()
+        .iter()
+        .copied()
+        .filter(|a| operands.iter().any(|o| o.ty.varying.contains(*a)))
+        .collect();
+    for (k, o) in operands.iter_mut().enumerate() {
+        let lacks: Vec<Axis> = union.iter().copied().filter(|a| !o.ty.varying.contains(*a)).collect();
+        let spec = o.ty.spec;
+        let (u, r) = (spec.unreduced_axes(), spec.reduced_axes());
+        if !lacks.is_empty() && same_set(r, &Axes::from(&lacks[..])) {
+            o.ty.spec = spec.reduced(Axes::none());
+        } else if let Some(axis) = lacks.iter().find(|a| u.contains(**a) || r.contains(**a)) {
+            let (state, mend) = if u.contains(*axis) {
+                ("unreduced", format!("sum it first: `x.psum({:?})`", axis.name()))
+            } else {
+                ("reduced", format!("cast it first: `x.pcast({:?}, To::Varying)`", axis.name()))
+            };
+            return Err(Fault::new(
+                ErrorKind::Sharding,
+                format!("operand {k}, {}, is {state} over {axis}, over which another operand varies", o.ty),
+            )
+            .help(mend));
+        }
+        o.ty.varying = Axes::from(&union[..]);
+    }
+    Ok((operands, Axes::from(union)))
+}
+
+fn same_set(a: &Axes, b: &Axes) -> bool {
+    a.len() == b.len() && a.iter().all(|x| b.contains(x))
+}
+fn within(a: &Axes, b: &Axes) -> bool {
+    a.iter().all(|x| b.contains(x))
+}
+fn extend(set: &mut Axes, more: &Axes) {
+    for a in more.iter() {
+        if !set.contains(a) {
+            set.push(a);
+        }
+    }
+}
+
+/// A dimension that carries a loop.
+struct Holder {
+    operand: usize,
+    dim: usize,
+    entry: Axes,
+    stretched: bool,
+}
+
+/// One equation while it is typed.
+struct Rule<'a> {
+    prim: &'a str,
+    mesh: &'a Mesh,
+    factors: &'a Factors,
+    operands: &'a [Operand],
+    shapes: &'a [(DType, Shape)],
+}
+
+impl Rule<'_> {
+    /// A dimension as messages name it.
+    fn tell(&self, operand: usize, dim: usize) -> String {
+        let ty = &self.operands[operand].ty;
+        let axes = Axes::from(ty.spec.dim(dim));
+        let at = if axes.is_empty() { String::new() } else { format!("@{axes}") };
+        let of = if self.operands.len() > 1 { format!("operand {operand}") } else { "the operand".into() };
+        format!("dimension {dim} of {of}, {}{at},", ty.shape[dim])
+    }
+    fn refuse(&self, message: String) -> Fault {
+        Fault::new(ErrorKind::Sharding, message)
+    }
+    /// How to make a dimension of an operand lie as given.
+    fn reshard(&self, operand: usize, dim: usize, entry: &Axes) -> String {
+        let spec = self.operands[operand].ty.spec;
+        let mut dims: Vec<Axes> = spec.dims().to_vec();
+        for (d, e) in dims.iter_mut().enumerate() {
+            if d == dim {
+                *e = entry.clone();
+            } else if e.iter().any(|a| entry.contains(a)) {
+                *e = Axes::none();
+            }
+        }
+        format!("reshard operand {operand}: `.reshard({})`", spec.with_dims(dims))
+    }
+    fn ways(&self, axes: &Axes) -> usize {
+        axes.iter().map(|a| self.mesh.axis_size(a)).product()
+    }
+
+    /// The axes of each loop. With `out` given only loops that ask for equality are joined.
+    fn join(&self, out: bool) -> Result<Vec<Axes>, Fault> {
+        let asked = |l: LoopId| !out || self.factors.loops[l].join == Some(Join::Equal);
+        let mut held: Vec<Vec<Holder>> = self.factors.loops.iter().map(|_| Vec::new()).collect();
+        for (operand, dims) in self.factors.operands.iter().enumerate() {
+            for (dim, over) in dims.iter().enumerate().filter(|(_, d)| d.loops.iter().all(|l| asked(*l))) {
+                let parts = self.hand_out(operand, dim, over)?;
+                for (&l, entry) in over.loops.iter().zip(parts) {
+                    held[l].push(Holder { operand, dim, entry, stretched: over.at == At::Stretched });
+                }
+            }
+        }
+        held.iter().enumerate().map(|(l, held)| self.join_one(l, held)).collect()
+    }
+
+    /// A dimension's axes to its loops, major first: a loop takes axes while more than 1 is left of it.
+    fn hand_out(&self, operand: usize, dim: usize, over: &Dim) -> Result<Vec<Axes>, Fault> {
+        let entry = self.operands[operand].ty.spec.dim(dim);
+        if over.loops.len() == 1 {
+            return Ok(vec![Axes::from(entry)]);
+        }
+        let split = |why: String| {
+            self.refuse(format!(
+                "{} is cut into {} parts, and {why}",
+                self.tell(operand, dim),
+                over.loops.len()
+            ))
+            .help(self.reshard(operand, dim, &Axes::none()))
+            .help("or say the result's sharding: `x.reshape_to([…], p![…])`")
+            .dim(operand, dim)
+        };
+        let mut axes = entry;
+        let mut parts = Vec::with_capacity(over.loops.len());
+        for &l in &over.loops {
+            let (mut left, mut taken) = (self.factors.loops[l].size, Axes::none());
+            while let (true, [axis, rest @ ..]) = (left > 1, axes) {
+                let n = self.mesh.axis_size(*axis);
+                if !left.is_multiple_of(n) {
+                    return Err(split(format!(
+                        "{axis} of size {n} does not divide what is left of a part, {left}"
+                    )));
+                }
+                (left, axes) = (left / n, rest);
+                taken.push(*axis);
+            }
+            parts.push(taken);
+        }
+        match axes {
+            [] => Ok(parts),
+            [axis, ..] => Err(split(format!("no part is left for {axis}"))),
+        }
+    }
+
+    fn join_one(&self, l: LoopId, held: &[Holder]) -> Result<Axes, Fault> {
+        let sharded: Vec<&Holder> = held.iter().filter(|h| !h.entry.is_empty()).collect();
+        let clash = sharded.windows(2).find(|w| w[0].entry != w[1].entry);
+        let role = self.factors.role(l);
+        match (self.factors.loops[l].join, role) {
+            (Some(Join::Never), _) | (None, Role::Whole) => {
+                if let Some(h) = sharded.first() {
+                    return Err(self.must_be_whole(h));
+                }
+            }
+            (Some(Join::Equal), _) => {
+                let full: Vec<&Holder> =
+                    held.iter().filter(|h| !(h.stretched && h.entry.is_empty())).collect();
+                if let Some(w) = full.windows(2).find(|w| w[0].entry != w[1].entry) {
+                    return Err(self.unlike(w[0], w[1], "must be split alike"));
+                }
+            }
+            (None, Role::Sum) => {
+                if let Some(w) = clash {
+                    return Err(self.unlike(w[0], w[1], "are one loop"));
+                }
+                if let [a, b, ..] = sharded[..] {
+                    return Err(self.ambiguous(l, a, b));
+                }
+            }
+            (Some(Join::First), _) | (None, Role::Pass | Role::Moved) => {
+                if let Some(w) = clash {
+                    return Err(self.unlike(w[0], w[1], "are one loop"));
+                }
+            }
+        }
+        let speaker = match self.factors.loops[l].join {
+            Some(Join::First) => held.first(),
+            _ => sharded.first().copied(),
+        };
+        Ok(speaker.map_or(Axes::none(), |h| h.entry.clone()))
+    }
+
+    fn must_be_whole(&self, h: &Holder) -> Fault {
+        let (operand, dim) = (h.operand, h.dim);
+        self.refuse(format!("{} must be whole here", self.tell(operand, dim)))
+            .help(self.reshard(operand, dim, &Axes::none()))
+            .dim(operand, dim)
+    }
+    fn unlike(&self, a: &Holder, b: &Holder, what: &str) -> Fault {
+        let mends = [(a, b), (b, a)].map(|(x, y)| self.reshard(x.operand, x.dim, &y.entry));
+        let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
+        let [first, second] = mends;
+        self.refuse(format!("{one} and {two} {what}"))
+            .help(first)
+            .help(second)
+            .dim(a.operand, a.dim)
+            .dim(b.operand, b.dim)
+    }
+    /// Both operands of a sum of products are split over it: whether the result is summed, and where it then lies, is open.
+    fn ambiguous(&self, l: LoopId, a: &Holder, b: &Holder) -> Fault {
+        let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
+        let axes = &a.entry;
+        let mut fault = self
+            .refuse(format!(
+                "{one} and {two} are contracted: the result could be summed over {axes}, or summed and scattered"
+            ))
+            .dim(a.operand, a.dim)
+            .dim(b.operand, b.dim);
+        let name = if self.prim == "dot_general" { "dot" } else { self.prim };
+        if let Some(usual) = self.usual(l) {
+            fault = fault.help(format!("all-reduced: `x.{name}_to(&w, {})`", Spec::of(usual.clone())));
+            let shape = &self.shapes[0].1;
+            let ways = self.ways(axes);
+            let free = usual.iter().zip(shape.iter()).position(|(e, n)| e.is_empty() && n % ways == 0);
+            let used = usual.iter().flat_map(Axes::iter).any(|x| axes.contains(x));
+            if let Some(d) = free.filter(|_| !used) {
+                let mut scattered = usual;
+                scattered[d] = axes.clone();
+                fault = fault.help(format!("scattered: `x.{name}_to(&w, {})`", Spec::of(scattered)));
+            }
+        }
+        fault
+    }
+    /// The first result's entries when all sums are made: what its own loops say, where these agree.
+    fn usual(&self, sum: LoopId) -> Option<Vec<Axes>> {
+        let mut seen = Axes::none();
+        self.factors
+            .results
+            .first()?
+            .iter()
+            .map(|dim| {
+                let mut entry = Axes::none();
+                for l in dim.loops.iter().filter(|l| **l != sum) {
+                    let holder = self.factors.operands.iter().enumerate().find_map(|(k, dims)| {
+                        let d = dims.iter().position(|d| d.loops.contains(l))?;
+                        let e = self.operands[k].ty.spec.dim(d);
+                        (!e.is_empty()).then_some(e)
+                    });
+                    for axis in holder
+                        .unwrap_or(&[])
+                        .iter()
+                        .copied()
+                        .filter(|a| !seen.contains(*a))
+                        .collect::<Vec<_>>()
+                    {
+                        entry.push(axis);
+                        seen.push(axis);
+                    }
+                }
+                Some(entry)
+            })
+            .collect()
+    }
+
+    /// A result's entries: its loops' axes strung together. Behind an unsharded loop only unsharded ones stand.
+    fn result(&self, i: usize, entries: &[Axes]) -> Result<Vec<Axes>, Fault> {
+        let string = |(d, dim): (usize, &Dim)| {
+            let (mut entry, mut gap) = (Axes::none(), false);
+            for l in &dim.loops {
+                if gap && !entries[*l].is_empty() {
+                    return Err(self.gap(d, *l));
+                }
+                gap |= entries[*l].is_empty();
+                entry = entry.iter().chain(entries[*l].iter()).collect();
+            }
+            Ok(entry)
+        };
+        self.factors.results[i].iter().enumerate().map(string).collect()
+    }
+    fn gap(&self, d: usize, l: LoopId) -> Fault {
+        let from = self
+            .factors
+            .operands
+            .iter()
+            .enumerate()
+            .find_map(|(k, dims)| dims.iter().position(|x| x.loops.contains(&l)).map(|dim| (k, dim)));
+        match from {
+            Some((k, dim)) => self
+                .refuse(format!(
+                    "{} becomes the minor part of dimension {d} of the result, whose major part is whole",
+                    self.tell(k, dim)
+                ))
+                .help(self.reshard(k, dim, &Axes::none()))
+                .help("or say the result's sharding: `x.reshape_to([…], p![…])`")
+                .dim(k, dim),
+            None => self.refuse(format!(
+                "the minor part of dimension {d} of the result is split, its major part whole"
+            )),
+        }
+    }
+
+    /// No axis splits two dimensions of a result, or a dimension and a set.
+    fn once(&self, spec: Spec) -> Result<(), Fault> {
+        let named: Vec<(Axis, String)> = (spec.dims().iter().enumerate())
+            .flat_map(|(d, e)| e.iter().map(move |a| (a, format!("dimension {d}"))))
+            .chain(spec.unreduced_axes().iter().map(|a| (a, "the unreduced set".to_string())))
+            .chain(spec.reduced_axes().iter().map(|a| (a, "the reduced set".to_string())))
+            .collect();
+        for (i, (axis, place)) in named.iter().enumerate() {
+            if let Some((_, before)) = named[..i].iter().find(|n| n.0 == *axis) {
+                let mut fault =
+                    self.refuse(format!("the result would name {axis} twice: in {before} and in {place}"));
+                for (k, o) in self.operands.iter().enumerate() {
+                    for d in (0..o.ty.rank()).filter(|d| o.ty.spec.dim(*d).contains(axis)) {
+                        let rest: Axes = o.ty.spec.dim(d).iter().copied().filter(|a| a != axis).collect();
+                        fault = fault.help(self.reshard(k, d, &rest)).dim(k, d);
+                    }
+                }
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+    /// What is inferred divides too: the rule of slices, pads and splits of sharded dimensions.
+    fn divides(&self, spec: Spec, shape: &[usize]) -> Result<(), Fault> {
+        for (d, (axes, n)) in spec.dims().iter().zip(shape).enumerate() {
+            let ways = self.ways(axes);
+            if n % ways != 0 {
+                let mut fault = self.refuse(format!(
+                    "dimension {d} of the result has size {n}, which {axes} does not divide into {ways} equal parts"
+                ));
+                let from =
+                    (0..self.operands.len()).find(|k| self.operands[*k].ty.spec.dim(d) == axes.as_slice());
+                if let Some(k) = from {
+                    fault = fault.help(self.reshard(k, d, &Axes::none())).dim(k, d);
+                }
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+
+    /// The unreduced and reduced axes of the results.
+    fn sets(&self, linearity: Linearity, out: Option<Spec>) -> Result<(Axes, Axes), Fault> {
+        let manual = |a: Axis| self.mesh.axis_type(a) == Some(AxisType::Manual);
+        let real: Vec<(usize, Spec)> = self
+            .operands
+            .iter()
+            .enumerate()
+            .filter(|(_, o)| !o.literal)
+            .map(|(k, o)| (k, o.ty.spec))
+            .collect();
+        let literal = real.len() < self.operands.len();
+        let (mut u, mut r) = (Axes::none(), Axes::none());
+        for (_, spec) in &real {
+            extend(&mut u, spec.unreduced_axes());
+            extend(&mut r, spec.reduced_axes());
+        }
+        let joins = matches!(linearity, Linearity::Joint | Linearity::None)
+            || linearity == Linearity::Product && u.is_empty();
+        if joins {
+            self.reduced_alike(&real, &r, literal && r.iter().any(manual))?;
+        }
+        if !u.is_empty() {
+            match linearity {
+                Linearity::Joint => self.unreduced_alike(&real, &u, literal)?,
+                Linearity::Product => {
+                    self.times_reduced(&real, literal)?;
+                    r = Axes::none();
+                }
+                _ => return Err(self.not_linear(&real)),
+            }
+        }
+        if linearity == Linearity::Contraction {
+            r = Axes::none();
+        }
+        let Some(out) = out else { return Ok((u, r)) };
+        let asked = out.unreduced_axes();
+        let (partial, even) = self.partial(linearity);
+        let sums = (0..self.factors.loops.len())
+            .any(|l| self.factors.loops[l].size > 1 && self.factors.role(l) == Role::Sum);
+        match linearity {
+            Linearity::Contraction if !asked.is_empty() && !(even && same_set(asked, &partial)) => {
+                Err(self.not_partial(asked, &partial))
+            }
+            Linearity::Joint if !asked.iter().all(|a| partial.contains(a) || u.contains(a)) => {
+                let mut may = partial.clone();
+                extend(&mut may, &u);
+                Err(self.not_partial(asked, &may))
+            }
+            Linearity::Joint if !within(&u, asked) => Err(self
+                .refuse(format!(
+                    "the operand is unreduced over {u}, which the sharding asked for, {out}, leaves out"
+                ))
+                .help(format!(
+                    "reshard it first: `x.reshard({})`",
+                    self.operands[0].ty.spec.unreduced(Axes::none())
+                ))),
+            Linearity::None | Linearity::Product if !within(asked, &u) => Err(self.not_partial(asked, &u)),
+            _ => {
+                if !sums {
+                    extend(&mut r, out.reduced_axes());
+                }
+                Ok((asked.clone(), r))
+            }
+        }
+    }
+    fn reduced_alike(&self, real: &[(usize, Spec)], r: &Axes, literal: bool) -> Result<(), Fault> {
+        let lacking = real.iter().find(|(_, s)| !same_set(s.reduced_axes(), r));
+        match (lacking, real.iter().find(|(_, s)| !s.reduced_axes().is_empty())) {
+            (Some((k, spec)), Some((j, other))) => {
+                let (k, j, spec, other) =
+                    if k == j { (real[0].0, *j, real[0].1, *other) } else { (*k, *j, *spec, *other) };
+                Err(self
+                    .refuse(format!(
+                        "operand {j}, {}, is reduced over {}, but operand {k}, {}, is not",
+                        self.operands[j].ty,
+                        other.reduced_axes(),
+                        self.operands[k].ty
+                    ))
+                    .help(format!("reshard operand {k}: `.reshard({})`", spec.reduced(other.reduced_axes())))
+                    .help(format!("reshard operand {j}: `.reshard({})`", other.reduced(Axes::none()))))
+            }
+            (None, Some((j, other))) if literal => Err(self
+                .refuse(format!(
+                    "operand {j}, {}, is reduced over {}, but a number is not",
+                    self.operands[*j].ty,
+                    other.reduced_axes()
+                ))
+                .help("cast it to varying first: `.pcast(…)`")),
+            _ => Ok(()),
+        }
+    }
+    fn unreduced_alike(&self, real: &[(usize, Spec)], u: &Axes, literal: bool) -> Result<(), Fault> {
+        let Some((j, with)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
+            return Ok(());
+        };
+        let summed = format!("or sum operand {j} first: `.reshard({})`", with.unreduced(Axes::none()));
+        if let Some((k, without)) = real.iter().find(|(_, s)| !same_set(s.unreduced_axes(), u)) {
+            let (k, j) = if k == j { (&real[0].0, j) } else { (k, j) };
+            return Err(self
+                .refuse(format!(
+                    "operand {j}, {}, is unreduced over {}, but operand {k}, {}, is not so",
+                    self.operands[*j].ty,
+                    with.unreduced_axes(),
+                    self.operands[*k].ty
+                ))
+                .help(format!("reshard operand {k}: `.reshard({})`", without.unreduced(u)))
+                .help(summed));
+        }
+        if literal {
+            return Err(self
+                .refuse(format!(
+                    "operand {j}, {}, is unreduced over {u}: a number beside it would count once for each part",
+                    self.operands[*j].ty
+                ))
+                .help(summed));
+        }
+        Ok(())
+    }
+    /// An unreduced factor wants the other one reduced over the same axes.
+    fn times_reduced(&self, real: &[(usize, Spec)], literal: bool) -> Result<(), Fault> {
+        let (with, others): (Vec<_>, Vec<_>) = real.iter().partition(|(_, s)| !s.unreduced_axes().is_empty());
+        if let ([(_, a)], [(_, b)]) = (&with[..], &others[..])
+            && !literal
+            && same_set(a.unreduced_axes(), b.reduced_axes())
+            && a.reduced_axes().is_empty()
+        {
+            return Ok(());
+        }
+        let Some((k, spec)) = with.first().copied() else { return Ok(()) };
+        let u = spec.unreduced_axes();
+        let why = if with.len() > 1 {
+            "a product of two unreduced values is not the sum of the products of their parts".to_string()
+        } else {
+            format!("the other factor must be reduced over {u} too")
+        };
+        let mut fault =
+            self.refuse(format!("operand {k}, {}, is unreduced over {u}: {why}", self.operands[k].ty));
+        if let [(j, other)] = &others[..] {
+            fault = fault.help(format!("reshard operand {j}: `.reshard({})`", other.reduced(u)));
+        }
+        Err(fault.help(format!("reshard operand {k}: `.reshard({})`", spec.unreduced(Axes::none()))))
+    }
+    fn not_linear(&self, real: &[(usize, Spec)]) -> Fault {
+        let Some((k, spec)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
+            return self.refuse("an operand is unreduced".into());
+        };
+        self.refuse(format!(
+            "operand {k}, {}, is unreduced over {}, and {} is not linear in it",
+            self.operands[*k].ty,
+            spec.unreduced_axes(),
+            self.prim
+        ))
+        .help(format!("sum it first: `.reshard({})`", spec.unreduced(Axes::none())))
+    }
+    fn not_partial(&self, asked: &Axes, partial: &Axes) -> Fault {
+        let fault = self.refuse(format!(
+            "the result is asked to be unreduced over {asked}, but it comes in parts over {}",
+            if partial.is_empty() { "no axis".to_string() } else { format!("{partial} only") }
+        ));
+        if partial.is_empty() { fault } else { fault.help(format!("ask for `U: {partial}`")) }
+    }
+    /// The axes along which a split sum leaves partial results (of a contraction: those of loops in two operands), and whether
+    /// all that carry such a loop are split alike.
+    fn partial(&self, linearity: Linearity) -> (Axes, bool) {
+        let (mut partial, mut even) = (Axes::none(), true);
+        for l in (0..self.factors.loops.len()).filter(|l| self.factors.role(*l) == Role::Sum) {
+            let mut entries = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
+                dims.iter().enumerate().filter(|(_, d)| d.loops[..] == [l]).map(|(d, _)| o.ty.spec.dim(d))
+            });
+            let Some(first) = entries.next() else { continue };
+            let (mut count, mut same) = (1, true);
+            for e in entries {
+                (count, same) = (count + 1, same && e == first);
+            }
+            if linearity != Linearity::Contraction || count > 1 {
+                extend(&mut partial, &Axes::from(first));
+                even &= same;
+            }
+        }
+        (partial, even)
+    }
 }
