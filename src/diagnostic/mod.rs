@@ -5,6 +5,7 @@
 
 mod render;
 
+use annotate_snippets::Renderer;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -150,6 +151,10 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         self.0.first().map_or(ErrorKind::Other, |d| d.fault.kind)
     }
+    /// As printed, with colours for a terminal.
+    pub fn colored(&self) -> String {
+        render::render(&self.0, &Renderer::styled())
+    }
     /// All diagnostics, in the order the operations were traced.
     pub fn diagnostics(&self) -> &[Diagnostic] {
         &self.0
@@ -179,7 +184,7 @@ impl PartialEq for Error {
 impl std::error::Error for Error {}
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        render::render(&self.0, f)
+        f.write_str(&render::render(&self.0, &Renderer::plain()))
     }
 }
 impl fmt::Debug for Error {
