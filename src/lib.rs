@@ -1,5 +1,7 @@
 //! Programs over many devices with sharded arrays.
 
+extern crate self as atmesh;
+
 pub mod array;
 pub mod diagnostic;
 pub mod mesh;
@@ -13,14 +15,21 @@ pub mod trace;
 pub mod types;
 
 pub use array::Array;
+pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
 pub use sharding::{Sharding, Spec};
 pub use trace::EngineKind;
+pub use trace::tree::{
+    self, Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of,
+};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
 /// What programs use: `use atmesh::prelude::*;`.
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
-    pub use crate::{AbstractMesh, Array, ArrayType, Axis, DType, Mesh, Result, Spec, axes, devices, p};
+    pub use crate::{
+        AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Mesh, Output, Result, Spec, Static, Tree,
+        axes, devices, p, tree, type_of,
+    };
 }

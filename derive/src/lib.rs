@@ -1,1 +1,180 @@
 //! `#[derive(Tree)]`: a struct of trees is a tree.
+
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+use quote::{format_ident, quote};
+use syn::{
+    Data, DeriveInput, Field, Fields, GenericParam, Index, TypeParamBound, parse_macro_input, parse_quote,
+};
+
+/// Makes a struct a tree of arrays: its fields are trees, its leaves have the paths `field.0.w`.
+///
+/// * Where the struct has a type parameter (`struct Layer<T = Array> { w: T, b: T }`), the struct of specs says how to shard one:
+///   `Layer<Spec>` is `Specs`.
+/// * `#[tree(skip)]` on a field: a plain value, part of the cache key of `jit`; it is `Clone`, `PartialEq`, `Debug`, `Send` and `Sync`.
+///
+/// ```ignore
+/// #[derive(Clone, Tree)]
+/// struct Layer<T = Array> {
+///     w: T,
+///     b: T,
+/// }
+/// ```
+#[proc_macro_derive(Tree, attributes(tree))]
+pub fn derive_tree(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
+    let Data::Struct(data) = &input.data else {
+        return Err(syn::Error::new_spanned(&input.ident, "`Tree` is derived for structs"));
+    };
+    let name = &input.ident;
+    let skips = data.fields.iter().map(skipped).collect::<syn::Result<Vec<bool>>>()?;
+    let members: Vec<Tokens> = (data.fields.iter().enumerate())
+        .map(|(i, f)| match &f.ident {
+            Some(ident) => quote!(#ident),
+            None => {
+                let i = Index::from(i);
+                quote!(#i)
+            }
+        })
+        .collect();
+    let labels: Vec<String> = (data.fields.iter().enumerate())
+        .map(|(i, f)| f.ident.as_ref().map_or_else(|| i.to_string(), ToString::to_string))
+        .collect();
+    let labels: Vec<&str> = labels.iter().map(|l| l.strip_prefix("r#").unwrap_or(l)).collect();
+
+    let mut visit = Tokens::new();
+    let mut rebuild = Tokens::new();
+    let mut differs = Tokens::new();
+    let mut specs = Tokens::new();
+    for ((member, label), skip) in members.iter().zip(&labels).zip(&skips) {
+        if *skip {
+            rebuild.extend(quote!(#member: ::core::clone::Clone::clone(&self.#member),));
+            differs.extend(quote! {
+                if self.#member != other.#member {
+                    return ::core::option::Option::Some(path.field(#label, |path| ::std::format!(
+                        "`{}` is {:?} in one and {:?} in the other", path, self.#member, other.#member
+                    )));
+                }
+            });
+        } else {
+            visit.extend(quote!(path.field(#label, |path| ::atmesh::Tree::visit(&self.#member, path, f));));
+            rebuild.extend(
+                quote!(#member: path.field(#label, |path| ::atmesh::Tree::rebuild(&self.#member, path, f)),),
+            );
+            differs.extend(quote! {
+                let found = path.field(#label, |path| ::atmesh::Tree::differs(&self.#member, &other.#member, path));
+                if found.is_some() {
+                    return found;
+                }
+            });
+            specs.extend(quote!((#label.into(), ::atmesh::Specs::spec_tree(&self.#member)),));
+        }
+    }
+    // plain values cannot be made up
+    let filled = if skips.contains(&true) {
+        quote!(::core::option::Option::None)
+    } else {
+        quote!(::core::option::Option::Some(Self { #( #members: ::atmesh::Tree::filled_with(error)?, )* }))
+    };
+
+    let bounded = |bound: TypeParamBound| {
+        let mut g = input.generics.clone();
+        for p in &mut g.params {
+            if let GenericParam::Type(t) = p {
+                t.bounds.push(bound.clone());
+            }
+        }
+        g
+    };
+    let tree = bounded(parse_quote!(::atmesh::Tree));
+    let (ti, ty, tw) = tree.split_for_impl();
+    let specs = input.generics.type_params().next().map(|_| {
+        let g = bounded(parse_quote!(::atmesh::Specs));
+        let (si, sy, sw) = g.split_for_impl();
+        quote! {
+            #[automatically_derived]
+            impl #si ::atmesh::Specs for #name #sy #sw {
+                fn spec_tree(&self) -> ::atmesh::tree::SpecTree {
+                    ::atmesh::tree::SpecTree::Node(::std::vec![#specs])
+                }
+            }
+        }
+    });
+    let clone_where = {
+        let mut w = tree.where_clause.clone().unwrap_or(parse_quote!(where));
+        w.predicates.push(parse_quote!(Self: ::core::clone::Clone));
+        w
+    };
+    // a field's own check, so that a message points at the field that is no tree
+    let checks =
+        data.fields.iter().zip(&skips).enumerate().filter(|(_, (_, skip))| !**skip).map(|(i, (f, _))| {
+            let (check, field) = (format_ident!("field{i}"), &f.ty);
+            quote! { fn #check #ti () #tw { tree::<#field>(); } }
+        });
+    let empty = matches!(data.fields, Fields::Unit) || skips.iter().all(|s| *s);
+    let unused = if empty { quote!(let _ = f;) } else { quote!() };
+    Ok(quote! {
+        #[automatically_derived]
+        impl #ti ::atmesh::Tree for #name #ty #tw {
+            fn visit<'__a>(
+                &'__a self,
+                path: &mut ::atmesh::tree::Path,
+                f: &mut dyn FnMut(&::atmesh::tree::Path, &'__a ::atmesh::Array),
+            ) {
+                #unused
+                #visit
+            }
+            fn rebuild(
+                &self,
+                path: &mut ::atmesh::tree::Path,
+                f: &mut dyn FnMut(&::atmesh::tree::Path, &::atmesh::Array) -> ::atmesh::Array,
+            ) -> Self {
+                #unused
+                Self { #rebuild }
+            }
+            fn differs(&self, other: &Self, path: &mut ::atmesh::tree::Path) -> ::core::option::Option<::std::string::String> {
+                #differs
+                ::core::option::Option::None
+            }
+            fn filled_with(error: &::atmesh::Error) -> ::core::option::Option<Self> {
+                #filled
+            }
+        }
+        #[automatically_derived]
+        impl #ti ::atmesh::Args for #name #ty #tw {
+            type Owned = Self;
+            fn into_tree(self) -> Self { self }
+        }
+        #[automatically_derived]
+        impl #ti ::atmesh::Param for #name #ty #clone_where {
+            type Owned = Self;
+            type Item<'__a> = Self;
+            fn lend(owned: &Self) -> Self { ::core::clone::Clone::clone(owned) }
+        }
+        const _: () = {
+            fn tree<T: ::atmesh::Tree>() {}
+            #( #[allow(dead_code)] #checks )*
+        };
+        #specs
+    })
+}
+
+/// Whether the field is marked `#[tree(skip)]`.
+fn skipped(f: &Field) -> syn::Result<bool> {
+    let mut skip = false;
+    for attr in f.attrs.iter().filter(|a| a.path().is_ident("tree")) {
+        attr.parse_nested_meta(|meta| {
+            if meta.path.is_ident("skip") {
+                skip = true;
+                Ok(())
+            } else {
+                Err(meta.error("expected `#[tree(skip)]`"))
+            }
+        })?;
+    }
+    Ok(skip)
+}

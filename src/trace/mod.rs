@@ -3,6 +3,7 @@
 mod core;
 mod eager;
 mod stages;
+pub mod tree;
 
 pub(crate) use core::{Arg, Trace, apply, apply1, poison};
 pub use stages::EngineKind;

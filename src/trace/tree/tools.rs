@@ -1,0 +1,86 @@
+//! What is done with whole trees.
+
+use super::{Args, Path, Specs, Tree, resolve};
+use crate::array::Array;
+use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::mesh::Mesh;
+use crate::trace::core::{poison, put_at};
+use std::panic::Location;
+
+/// The leaves, in order.
+pub(crate) fn collect<T: Tree>(tree: &T) -> Vec<Array> {
+    let mut all = Vec::new();
+    tree.visit(&mut Path::unnamed(), &mut |_, a| all.push(a.clone()));
+    all
+}
+
+/// The refusal of two trees that differ.
+pub(crate) fn mismatch(how: String, op: &str, place: Place) -> Error {
+    let fault = Fault::new(ErrorKind::Tree, format!("the two trees differ: {how}"));
+    Error::at(fault, op, Vec::new(), Some(place))
+}
+
+/// The tree with `f` applied to each array.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let t = tree::map(&(Array::from(1), vec![Array::from(2)]), |x| x + 1);
+/// assert_eq!(tree::leaves(&t)[1].item::<i32>()?, 3);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub fn map<T: Tree>(tree: &T, mut f: impl FnMut(&Array) -> Array) -> T {
+    tree.rebuild(&mut Path::unnamed(), &mut |_, a| f(a))
+}
+
+/// The tree with `f` applied to each pair of arrays of two trees of one shape. Where the shapes differ the result carries the
+/// error, which names the path.
+#[track_caller]
+pub fn map2<T: Tree>(a: &T, b: &T, mut f: impl FnMut(&Array, &Array) -> Array) -> T {
+    if let Some(how) = a.differs(b, &mut Path::named()) {
+        let wrong = poison(mismatch(how, "tree::map2", Location::caller()));
+        return map(a, |_| wrong.clone());
+    }
+    let others = collect(b);
+    let mut others = others.iter();
+    map(a, |x| f(x, others.next().expect("trees that do not differ have as many leaves")))
+}
+
+/// The tree with `f` applied to each path and array: `layers.0.w`.
+pub fn map_named<T: Tree>(tree: &T, mut f: impl FnMut(&str, &Array) -> Array) -> T {
+    tree.rebuild(&mut Path::named(), &mut |path, a| f(&path.to_string(), a))
+}
+
+/// All arrays of the tree, in order.
+pub fn leaves<T: Tree>(tree: &T) -> Vec<Array> {
+    collect(tree)
+}
+
+/// The tree with each array placed on the mesh as its spec says.
+#[track_caller]
+pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
+    let place = Location::caller();
+    match resolve(&specs.spec_tree(), tree, "the specs") {
+        Ok(specs) => {
+            let mut specs = specs.into_iter();
+            map(tree, |a| match specs.next().flatten() {
+                Some(spec) => put_at(a, mesh, spec, place),
+                None => a.clone(),
+            })
+        }
+        Err(e) => {
+            let wrong = poison(crate::trace::core::located(e, "tree::put", place));
+            map(tree, |_| wrong.clone())
+        }
+    }
+}
+
+/// One number or array from all arrays of the tree, one after the other: sums of squares and the like.
+pub fn fold<T: Tree, A: Args<Owned = Array>>(
+    tree: &T,
+    init: A,
+    mut f: impl FnMut(Array, &Array) -> Array,
+) -> Array {
+    let mut total = Some(init.into_tree());
+    tree.visit(&mut Path::unnamed(), &mut |_, a| total = Some(f(total.take().expect("put back"), a)));
+    total.expect("put back")
+}

@@ -1,0 +1,90 @@
+//! `type_of`: the types of values, as text to look at and to compare.
+
+use super::{Args, Path, Tree};
+use crate::array::{Array, Repr};
+use std::fmt;
+
+/// The types of a tree of arrays; or, for a value that carries an error, the error. Prints as types do, and compares with its print.
+#[derive(Clone)]
+pub struct TypeOf(String);
+
+/// The type of an array, `int32[4@X,2]`; of a tree, the types of its arrays. Also of numbers and ndarray values: what they would be as arguments.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::zeros([4, 2]);
+/// assert_eq!(type_of(&x), "float32[4,2]");
+/// assert_eq!(type_of((&x, 1)), "(float32[4,2], int32[])");
+/// ```
+pub fn type_of<T: Args>(value: T) -> TypeOf {
+    let tree = value.into_tree();
+    let mut root = Node::default();
+    tree.visit(&mut Path::named(), &mut |path, a| {
+        let mut at = &mut root;
+        for part in path.parts() {
+            let i = at.below.iter().position(|(name, _)| name == part).unwrap_or_else(|| {
+                at.below.push((part.to_string(), Node::default()));
+                at.below.len() - 1
+            });
+            at = &mut at.below[i].1;
+        }
+        at.leaf = Some(text(a));
+    });
+    TypeOf(root.to_string())
+}
+
+fn text(a: &Array) -> String {
+    match a.repr() {
+        Repr::Concrete(c) => c.ty.to_string(),
+        Repr::Traced(t) => t.value.ty.to_string(),
+        Repr::Poisoned(e) => e.to_string(),
+    }
+}
+
+#[derive(Default)]
+struct Node {
+    leaf: Option<String>,
+    below: Vec<(String, Node)>,
+}
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(leaf) = &self.leaf {
+            return f.write_str(leaf);
+        }
+        let numbered = self.below.iter().all(|(name, _)| name.parse::<usize>().is_ok());
+        let (open, close) = if numbered { ("(", ")") } else { ("{", "}") };
+        f.write_str(open)?;
+        for (i, (name, node)) in self.below.iter().enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            let name = if numbered { String::new() } else { format!("{name}: ") };
+            write!(f, "{comma}{name}{node}")?;
+        }
+        f.write_str(close)
+    }
+}
+
+impl fmt::Display for TypeOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+impl fmt::Debug for TypeOf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+impl PartialEq<&str> for TypeOf {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+impl PartialEq<str> for TypeOf {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+impl PartialEq for TypeOf {
+    fn eq(&self, other: &TypeOf) -> bool {
+        self.0 == other.0
+    }
+}
