@@ -1,9 +1,19 @@
 //! From a placed program to one per-device program: regions, fetches, partial sums, and the report of what is communicated.
 
+mod control;
+mod draft;
+mod fetch;
 mod layout;
+mod lower;
+mod manual;
+mod plan;
 mod program;
+pub mod reads;
+pub mod region;
 mod report;
+mod varying;
 
+pub use fetch::Piece;
 pub use layout::{DimLayout, Layout};
 pub use program::{Need, Slot, SpmdProgram, Step, Stored, Why};
 pub use report::{Collective, Collectives, Kind};
@@ -22,6 +32,5 @@ pub struct Localised {
 
 /// Localises a program in which every variable is placed.
 pub fn localise(program: &Program) -> Result<Localised> {
-    let _ = program;
-    Err(crate::Error::other("not built yet"))
+    control::whole(program, control::devices(program))
 }

@@ -1,0 +1,564 @@
+//! Lowering of operations with nested programs.
+
+use super::draft::{self, Draft};
+use super::lower::{Lower, Val};
+use super::varying::varying;
+use super::{Layout, Localised, Slot, Step, Stored, Why, plan};
+use crate::diagnostic::{Error, Result};
+use crate::mesh::Axis;
+use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence};
+use crate::program::{Control, Equation, Loop, Program, VarInfo};
+use crate::types::{DType, Scalar, Shape};
+
+/// A nested program's input: a number, or a stored value of its own.
+enum Inner {
+    Val(Val),
+    Slot { dtype: DType, shape: Shape, layout: Layout, hidden: Vec<Axis> },
+}
+
+/// How often the body of a loop that ends by a condition is taken to run, for the report.
+const UNKNOWN_TRIPS: u64 = 1;
+
+impl Lower {
+    pub(super) fn control(
+        &mut self,
+        program: &Program,
+        e: &Equation,
+        c: &Control,
+        operands: &[Val],
+    ) -> Result<Vec<Val>> {
+        let why = Why { place: e.place, op: c.name().to_string() };
+        match c {
+            Control::Jit { body } | Control::Modes { body, .. } => {
+                let outs = self.run(body, operands.to_vec())?;
+                let mut list = Vec::new();
+                for (v, var) in outs.into_iter().zip(&e.outputs) {
+                    list.push(self.placed(v, &program.vars[var.index()], &why));
+                }
+                Ok(list)
+            }
+            Control::ShardMap(m) => self.shard_map(program, e, m, operands),
+            Control::Loop(l) => self.fixed_loop(program, e, l, operands, &why),
+            Control::While { cond, body, cond_fixed, body_fixed } => {
+                self.while_loop(program, e, (cond, *cond_fixed), (body, *body_fixed), operands, &why)
+            }
+            Control::Cond { branches } => self.branches(program, e, branches, operands, &why),
+            Control::Print { template } => {
+                let values = operands.iter().map(|v| (self.as_slot(v, &why), v.hidden().len())).collect();
+                self.push(Step::Print { template: template.clone(), values }, &why);
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    /// The value as this variable is placed.
+    fn placed(&mut self, v: Val, info: &VarInfo, why: &Why) -> Val {
+        let Val::Slot(slot, hidden) = v else { return v };
+        let layout = self.layout(info, &hidden);
+        Val::Slot(self.draft.laid(slot, layout, why), hidden)
+    }
+
+    /// A nested program, lowered and localised; `finish` turns what its results are into its output slots.
+    fn nested(
+        &self,
+        program: &Program,
+        ins: Vec<Inner>,
+        finish: impl FnOnce(&mut Lower, Vec<Val>, &[Val]) -> Result<Vec<Slot>>,
+    ) -> Result<Localised> {
+        let draft = Draft::new(self.draft.devices, self.draft.mesh.clone());
+        let mut inner = Lower { draft, manual: self.manual.clone() };
+        let mut vals = Vec::new();
+        for i in ins {
+            vals.push(match i {
+                Inner::Val(v) => v,
+                Inner::Slot { dtype, shape, layout, hidden } => {
+                    let slot = inner.draft.slot(dtype, shape, layout);
+                    inner.draft.ins.push(slot);
+                    Val::Slot(slot, hidden)
+                }
+            });
+        }
+        let outs = inner.run(program, vals.clone())?;
+        inner.draft.outs = finish(&mut inner, outs, &vals)?;
+        plan::plan(inner.draft)
+    }
+
+    /// A fixed input of a nested program: numbers go inside as such.
+    fn fixed(&self, v: &Val, slots: &mut Vec<Slot>) -> Inner {
+        match v {
+            Val::Lit(_) => Inner::Val(v.clone()),
+            Val::Slot(slot, hidden) => {
+                slots.push(*slot);
+                let Stored { dtype, shape, layout } = self.draft.slots[*slot].clone();
+                Inner::Slot { dtype, shape, layout, hidden: hidden.clone() }
+            }
+        }
+    }
+
+    /// Where the carries of a loop lie, by its body's variables, with hidden dimensions for what they come to vary over.
+    fn carries(&self, body: &Program, first: usize, hidden: &[Vec<Axis>]) -> Vec<Stored> {
+        let of = |(k, hidden): (usize, &Vec<Axis>)| {
+            let info = &body.vars[body.inputs[first + k].index()];
+            let shape: Shape = self.sizes(hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
+            Stored { dtype: info.ty.dtype.storage(), shape, layout: self.layout(info, hidden) }
+        };
+        hidden.iter().enumerate().map(of).collect()
+    }
+
+    fn fixed_loop(
+        &mut self,
+        program: &Program,
+        e: &Equation,
+        l: &Loop,
+        operands: &[Val],
+        why: &Why,
+    ) -> Result<Vec<Val>> {
+        let (fixed, rest) = operands.split_at(l.fixed);
+        let (carry, xs) = rest.split_at(l.carry);
+        // what carries come to vary over: grows until it is stable
+        let mut hidden: Vec<Vec<Axis>> = carry.iter().map(|v| v.hidden().to_vec()).collect();
+        loop {
+            let ins = std::iter::once(Vec::new())
+                .chain(fixed.iter().map(|v| v.hidden().to_vec()))
+                .chain(hidden.iter().cloned())
+                .chain(xs.iter().map(|v| v.hidden().to_vec()));
+            let outs = varying(&l.body, ins.collect());
+            if !self.grow(&mut hidden, &outs) {
+                break;
+            }
+        }
+        let carries = self.carries(&l.body, 1 + l.fixed, &hidden);
+        let scalar = Layout { dims: Vec::new(), partial: None };
+        let mut ins = vec![Inner::Slot {
+            dtype: DType::I32,
+            shape: Shape::scalar(),
+            layout: scalar,
+            hidden: Vec::new(),
+        }];
+        let mut fixed_slots = Vec::new();
+        ins.extend(fixed.iter().map(|v| self.fixed(v, &mut fixed_slots)));
+        let mut carry_slots = Vec::new();
+        for ((v, stored), hidden) in carry.iter().zip(&carries).zip(&hidden) {
+            carry_slots.push(self.stored(v, stored.dtype, hidden, &stored.layout, why));
+            ins.push(stored.clone().inner(hidden));
+        }
+        let mut x_slots = Vec::new();
+        for (k, v) in xs.iter().enumerate() {
+            let info = &l.body.vars[l.body.inputs[1 + l.fixed + l.carry + k].index()];
+            let hidden = v.hidden().to_vec();
+            let slice = self.layout(info, &hidden);
+            let shape: Shape = self.sizes(&hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
+            x_slots.push(self.leading(v, l.length, &slice, why));
+            ins.push(Inner::Slot { dtype: info.ty.dtype, shape, layout: slice, hidden });
+        }
+        let mut stacked: Vec<(Stored, Vec<Axis>)> = Vec::new();
+        let body = self.nested(&l.body, ins, |inner, outs, _| {
+            let (next, ys) = outs.split_at(l.carry);
+            let mut slots = inner.carried(next, &carries, &hidden, why);
+            for v in ys {
+                let slot = inner.as_slot(v, why);
+                stacked.push((inner.draft.slots[slot].clone(), v.hidden().to_vec()));
+                slots.push(slot);
+            }
+            Ok(slots)
+        })?;
+        let out: Vec<Slot> =
+            carries.iter().map(|c| self.draft.slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
+        let ys: Vec<Slot> = (stacked.iter())
+            .map(|(y, _)| {
+                let shape = std::iter::once(l.length).chain(y.shape.iter().copied()).collect();
+                self.draft.slot(y.dtype, shape, with_leading(&y.layout, l.length))
+            })
+            .collect();
+        let step = Step::Loop {
+            body: Box::new(body.program),
+            start: l.start,
+            length: l.length,
+            reverse: l.reverse,
+            fixed: fixed_slots,
+            carry: carry_slots,
+            xs: x_slots,
+            out: out.clone(),
+            ys: ys.clone(),
+        };
+        if let Some(item) = self.push(step, why) {
+            item.inside.push((body.collectives, l.length as u64));
+        }
+        let mut list: Vec<Val> = out.into_iter().zip(hidden).map(|(s, h)| Val::Slot(s, h)).collect();
+        for (slot, (_, hidden)) in ys.into_iter().zip(stacked) {
+            list.push(self.behind(slot, hidden, why));
+        }
+        let mut placed = Vec::new();
+        for (v, var) in list.into_iter().zip(&e.outputs) {
+            placed.push(self.placed(v, &program.vars[var.index()], why));
+        }
+        Ok(placed)
+    }
+
+    /// Adds to the hidden dimensions of carries what the results vary over; whether any was new.
+    fn grow(&self, hidden: &mut [Vec<Axis>], outs: &[Vec<Axis>]) -> bool {
+        let mut grown = false;
+        for (h, o) in hidden.iter_mut().zip(outs) {
+            if o.iter().any(|a| !h.contains(a)) {
+                *h = self.in_order(h.iter().chain(o).copied());
+                grown = true;
+            }
+        }
+        grown
+    }
+
+    /// The next carries, stored as the carries are. No slot twice, and none that is an input at another place.
+    fn carried(&mut self, next: &[Val], carries: &[Stored], hidden: &[Vec<Axis>], why: &Why) -> Vec<Slot> {
+        let each = next.iter().zip(carries).zip(hidden);
+        each.map(|((v, c), h)| self.stored(v, c.dtype, h, &c.layout, why)).collect()
+    }
+
+    /// An array that a loop runs over, its leading dimension in front of the hidden ones and whole.
+    fn leading(&mut self, v: &Val, length: usize, slice: &Layout, why: &Why) -> Slot {
+        let slot = self.as_slot(v, why);
+        let h = v.hidden().len();
+        let layout = with_leading(slice, length);
+        if h == 0 {
+            return self.draft.laid(slot, layout, why);
+        }
+        let Stored { dtype, shape, .. } = self.draft.slots[slot].clone();
+        let extents: Vec<usize> = std::iter::once(shape[h])
+            .chain(shape[..h].iter().copied())
+            .chain(shape[h + 1..].iter().copied())
+            .collect();
+        let loops: Vec<_> = (0..shape.rank())
+            .map(|d| {
+                Some(if d < h {
+                    d + 1
+                } else if d == h {
+                    0
+                } else {
+                    d
+                })
+            })
+            .collect();
+        self.draft.local(draft::mapped(Read::plain(slot, dtype, &extents, &loops), &extents), layout, why)
+    }
+
+    /// A stacked result with its hidden dimensions in front again.
+    fn behind(&mut self, slot: Slot, hidden: Vec<Axis>, why: &Why) -> Val {
+        let h = hidden.len();
+        if h == 0 {
+            return Val::Slot(slot, hidden);
+        }
+        let Stored { dtype, shape, mut layout } = self.draft.slots[slot].clone();
+        let extents: Vec<usize> =
+            shape[1..=h].iter().copied().chain([shape[0]]).chain(shape[h + 1..].iter().copied()).collect();
+        let loops: Vec<_> = (0..shape.rank())
+            .map(|d| {
+                Some(if d == 0 {
+                    h
+                } else if d <= h {
+                    d - 1
+                } else {
+                    d
+                })
+            })
+            .collect();
+        layout.dims[..=h].rotate_left(1);
+        let s = draft::mapped(Read::plain(slot, dtype, &extents, &loops), &extents);
+        Val::Slot(self.draft.local(s, layout, why), hidden)
+    }
+
+    fn while_loop(
+        &mut self,
+        program: &Program,
+        e: &Equation,
+        (cond, cond_fixed): (&Program, usize),
+        (body, body_fixed): (&Program, usize),
+        operands: &[Val],
+        why: &Why,
+    ) -> Result<Vec<Val>> {
+        let (for_cond, rest) = operands.split_at(cond_fixed);
+        let (for_body, carry) = rest.split_at(body_fixed);
+        let axes_of = |vals: &[Val]| vals.iter().map(|v| v.hidden().to_vec()).collect::<Vec<_>>();
+        let mut hidden = axes_of(carry);
+        let test = loop {
+            let test = varying(cond, [axes_of(for_cond), hidden.clone()].concat()).swap_remove(0);
+            let mut outs = varying(body, [axes_of(for_body), hidden.clone()].concat());
+            // where devices end at different steps, what they carry differs
+            outs.iter_mut().for_each(|o| o.extend(&test));
+            if !self.grow(&mut hidden, &outs) {
+                break test;
+            }
+        };
+        let carries = self.carries(body, body_fixed, &hidden);
+        let mut carry_slots = Vec::new();
+        for ((v, stored), hidden) in carry.iter().zip(&carries).zip(&hidden) {
+            carry_slots.push(self.stored(v, stored.dtype, hidden, &stored.layout, why));
+        }
+        let carry_ins = || carries.iter().zip(&hidden).map(|(s, h)| s.clone().inner(h));
+        let whole = Layout { dims: Vec::new(), partial: None };
+        // the condition: true while it holds on any device
+        let mut cond_slots = Vec::new();
+        let mut ins: Vec<Inner> = for_cond.iter().map(|v| self.fixed(v, &mut cond_slots)).collect();
+        ins.extend(carry_ins());
+        let test_program =
+            self.nested(cond, ins, |inner, outs, _| Ok(vec![inner.any(&outs[0], &whole, why)]))?;
+        let mut body_slots = Vec::new();
+        let mut ins: Vec<Inner> = for_body.iter().map(|v| self.fixed(v, &mut body_slots)).collect();
+        let again = if test.is_empty() {
+            0
+        } else {
+            ins.extend(for_cond.iter().map(|v| self.fixed(v, &mut body_slots)));
+            for_cond.len()
+        };
+        ins.extend(carry_ins());
+        let stepped = self.stepped(ins, body, cond, body_fixed, again, &test, &carries, &hidden, why)?;
+        let out: Vec<Slot> =
+            carries.iter().map(|c| self.draft.slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
+        let step = Step::While {
+            cond: Box::new(test_program.program),
+            body: Box::new(stepped.program),
+            cond_fixed: cond_slots,
+            body_fixed: body_slots,
+            carry: carry_slots,
+            out: out.clone(),
+        };
+        if let Some(item) = self.push(step, why) {
+            item.inside.push((test_program.collectives, UNKNOWN_TRIPS));
+            item.inside.push((stepped.collectives, UNKNOWN_TRIPS));
+        }
+        let mut placed = Vec::new();
+        for ((slot, hidden), var) in out.into_iter().zip(hidden).zip(&e.outputs) {
+            placed.push(self.placed(Val::Slot(slot, hidden), &program.vars[var.index()], why));
+        }
+        Ok(placed)
+    }
+
+    /// One step of a loop with a condition. Where devices end at different steps (`test` is what the condition varies over), each
+    /// keeps its carries once its own condition fails.
+    #[expect(clippy::too_many_arguments, reason = "two programs and what they share")]
+    fn stepped(
+        &self,
+        ins: Vec<Inner>,
+        body: &Program,
+        cond: &Program,
+        body_fixed: usize,
+        again: usize,
+        test: &[Axis],
+        carries: &[Stored],
+        hidden: &[Vec<Axis>],
+        why: &Why,
+    ) -> Result<Localised> {
+        let draft = Draft::new(self.draft.devices, self.draft.mesh.clone());
+        let mut inner = Lower { draft, manual: self.manual.clone() };
+        let mut vals = Vec::new();
+        for i in ins {
+            vals.push(match i {
+                Inner::Val(v) => v,
+                Inner::Slot { dtype, shape, layout, hidden } => {
+                    let slot = inner.draft.slot(dtype, shape, layout);
+                    inner.draft.ins.push(slot);
+                    Val::Slot(slot, hidden)
+                }
+            });
+        }
+        let (fixed, rest) = vals.split_at(body_fixed);
+        let (for_cond, carry) = rest.split_at(again);
+        let next = inner.run(body, [fixed, carry].concat())?;
+        let mut slots = inner.carried(&next, carries, hidden, why);
+        if !test.is_empty() {
+            let holds = inner.run(cond, [for_cond, carry].concat())?.swap_remove(0);
+            for (k, slot) in slots.iter_mut().enumerate() {
+                let now = Val::Slot(*slot, hidden[k].clone());
+                let block = &carries[k].shape[hidden[k].len()..];
+                let choice = [&holds, &now, &carry[k]];
+                *slot = inner.select(choice, block, carries[k].dtype, &hidden[k], &carries[k].layout, why);
+            }
+        }
+        inner.draft.outs = slots;
+        plan::plan(inner.draft)
+    }
+
+    /// `choice[1]` where `choice[0]` holds, else `choice[2]`; stored with these hidden dimensions.
+    fn select(
+        &mut self,
+        choice: [&Val; 3],
+        block: &[usize],
+        dtype: DType,
+        hidden: &[Axis],
+        layout: &Layout,
+        why: &Why,
+    ) -> Slot {
+        let all: Vec<_> = (0..block.len()).map(Some).collect();
+        let reads = vec![
+            Read::plain(0, DType::Bool, block, &[]),
+            Read::plain(1, dtype, block, &all),
+            Read::plain(2, dtype, block, &all),
+        ];
+        let code = Code::one(Fun::Select, dtype, dtype, &[Arg::Read(0), Arg::Read(1), Arg::Read(2)]);
+        let s = Sentence { extents: block.to_vec(), rank: block.len(), dtype, reads, body: Body::Map(code) };
+        let operands: Vec<Val> = choice.into_iter().cloned().collect();
+        let s = self.batched(s, &operands, hidden);
+        self.emit(s, layout.clone(), why, false)
+    }
+
+    /// Whether a bool holds on any device.
+    fn any(&mut self, v: &Val, whole: &Layout, why: &Why) -> Slot {
+        let slot = self.as_slot(v, why);
+        let extents = self.sizes(v.hidden());
+        if extents.is_empty() {
+            return self.draft.laid(slot, whole.clone(), why);
+        }
+        let all: Vec<_> = (0..extents.len()).map(Some).collect();
+        let reads = vec![Read::plain(slot, DType::Bool, &extents, &all)];
+        let body = Body::Fold { combine: Combine::Or, code: Code::copy(DType::Bool) };
+        let s = Sentence { extents, rank: 0, dtype: DType::Bool, reads, body };
+        self.emit(s, whole.clone(), why, false)
+    }
+
+    fn branches(
+        &mut self,
+        program: &Program,
+        e: &Equation,
+        branches: &[std::sync::Arc<Program>],
+        operands: &[Val],
+        why: &Why,
+    ) -> Result<Vec<Val>> {
+        let Some((which, rest)) = operands.split_first() else {
+            return Err(Error::other("cond has no operands"));
+        };
+        if !which.hidden().is_empty() {
+            return self.chosen(program, e, branches, which, rest, why);
+        }
+        let dtype = match which {
+            Val::Lit(l) => l.dtype,
+            Val::Slot(s, _) => self.draft.slots[*s].dtype,
+        };
+        let whole = Layout { dims: Vec::new(), partial: None };
+        let which = self.stored(which, dtype, &[], &whole, why);
+        let axes: Vec<Vec<Axis>> = rest.iter().map(|v| v.hidden().to_vec()).collect();
+        let mut hidden: Vec<Vec<Axis>> = vec![Vec::new(); e.outputs.len()];
+        for b in branches {
+            self.grow(&mut hidden, &varying(b, axes.clone()));
+        }
+        let results: Vec<Stored> = (e.outputs.iter().zip(&hidden))
+            .map(|(var, hidden)| {
+                let info = &program.vars[var.index()];
+                let shape: Shape =
+                    self.sizes(hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
+                Stored { dtype: info.ty.dtype.storage(), shape, layout: self.layout(info, hidden) }
+            })
+            .collect();
+        let mut slots = Vec::new();
+        let (mut list, mut inside) = (Vec::new(), Vec::new());
+        for b in branches {
+            slots.clear();
+            let ins: Vec<Inner> = rest.iter().map(|v| self.fixed(v, &mut slots)).collect();
+            let done =
+                self.nested(b, ins, |inner, outs, _| Ok(inner.carried(&outs, &results, &hidden, why)))?;
+            list.push(done.program);
+            inside.push((done.collectives, 1));
+        }
+        let out: Vec<Slot> =
+            results.into_iter().map(|r| self.draft.slot(r.dtype, r.shape, r.layout)).collect();
+        let step = Step::Branch { which, branches: list, ins: slots, out: out.clone() };
+        if let Some(item) = self.push(step, why) {
+            item.inside = inside;
+        }
+        Ok(out.into_iter().zip(hidden).map(|(s, h)| Val::Slot(s, h)).collect())
+    }
+
+    /// Branches that devices take apart: all are run, and each device keeps its own one's results.
+    fn chosen(
+        &mut self,
+        program: &Program,
+        e: &Equation,
+        branches: &[std::sync::Arc<Program>],
+        which: &Val,
+        rest: &[Val],
+        why: &Why,
+    ) -> Result<Vec<Val>> {
+        let mut results: Vec<Vec<Val>> = Vec::new();
+        for b in branches {
+            results.push(self.run(b, rest.to_vec())?);
+        }
+        let number = self.as_slot(which, why);
+        let dtype = self.draft.slots[number].dtype;
+        let mut outs = Vec::new();
+        for (k, var) in e.outputs.iter().enumerate() {
+            let info = &program.vars[var.index()];
+            let all = results.iter().map(|r| &r[k]).chain([which]);
+            let hidden = self.in_order(all.flat_map(|v| v.hidden().iter().copied()));
+            let layout = self.layout(info, &hidden);
+            let d = info.ty.dtype;
+            // of n branches the k-th where the (clamped) number is at most k; a bool: 0 is true's
+            let mut kept = results[branches.len() - 1][k].clone();
+            for b in (0..branches.len() - 1).rev() {
+                let holds = self.compared(which, dtype, b, why);
+                let choice = [&holds, &results[b][k], &kept];
+                let slot = self.select(choice, &info.ty.shape, d, &hidden, &layout, why);
+                kept = Val::Slot(slot, hidden.clone());
+            }
+            outs.push(kept);
+        }
+        Ok(outs)
+    }
+
+    /// Whether a branch number is at most `b`; of a bool, the bool itself.
+    fn compared(&mut self, which: &Val, dtype: DType, b: usize, why: &Why) -> Val {
+        if dtype == DType::Bool {
+            return which.clone();
+        }
+        let reads = vec![Read::plain(0, dtype, &[], &[])];
+        let code = Code::one(Fun::Le, dtype, DType::Bool, &[Arg::Read(0), Arg::Const(Scalar::from(b))]);
+        let s = Sentence { extents: Vec::new(), rank: 0, dtype: DType::Bool, reads, body: Body::Map(code) };
+        let hidden = which.hidden().to_vec();
+        let s = self.batched(s, std::slice::from_ref(which), &hidden);
+        let layout = match which {
+            Val::Slot(slot, _) => self.draft.slots[*slot].layout.clone(),
+            Val::Lit(_) => Layout { dims: Vec::new(), partial: None },
+        };
+        Val::Slot(self.emit(s, layout, why, false), hidden)
+    }
+}
+
+impl Stored {
+    fn inner(self, hidden: &[Axis]) -> Inner {
+        let Stored { dtype, shape, layout } = self;
+        Inner::Slot { dtype, shape, layout, hidden: hidden.to_vec() }
+    }
+}
+
+/// The layout of an array whose slices along a new leading dimension lie so.
+fn with_leading(slice: &Layout, length: usize) -> Layout {
+    let dims = std::iter::once(super::DimLayout::new(length, [])).chain(slice.dims.iter().cloned()).collect();
+    Layout { dims, partial: slice.partial.clone() }
+}
+
+/// A whole program, lowered and localised.
+pub(super) fn whole(program: &Program, devices: usize) -> Result<Localised> {
+    let mut lower = Lower { draft: Draft::new(devices, program.mesh.clone()), manual: None };
+    let mut vals = Vec::new();
+    for var in &program.inputs {
+        let info = &program.vars[var.index()];
+        let layout = lower.layout(info, &[]);
+        let slot = lower.draft.slot(info.ty.dtype, info.ty.shape.clone(), layout);
+        lower.draft.ins.push(slot);
+        vals.push(Val::Slot(slot, Vec::new()));
+    }
+    let outs = lower.run(program, vals)?;
+    let why = Why { place: None, op: "return".into() };
+    lower.draft.outs = outs.iter().map(|v| lower.as_slot(v, &why)).collect();
+    plan::plan(lower.draft)
+}
+
+/// How many devices a program runs on: its mesh's, or as many as its placements speak of.
+pub(super) fn devices(program: &Program) -> usize {
+    let mut n = program.mesh.as_ref().map_or(1, |m| m.size());
+    for p in program.vars.iter().filter_map(|v| v.placement.as_ref()) {
+        n = p.dims.iter().flatten().chain(&p.partial).map(|a| a.stride * a.size).fold(n, usize::max);
+    }
+    for e in &program.equations {
+        if let crate::program::Op::Control(c) = &e.op {
+            n = c.bodies().iter().map(|b| devices(b)).fold(n, usize::max);
+        }
+    }
+    n
+}

@@ -1,0 +1,110 @@
+//! Drafts: a program's values and steps before anything is decided about where loops run.
+
+use super::{Collectives, Kind, Layout, Slot, SpmdProgram, Step, Stored, Why};
+use crate::mesh::{Axes, Mesh};
+use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
+use crate::types::{DType, Scalar, Shape};
+
+/// A step list in which the loops of local steps are not laid out yet, values in parts are read as if they were whole, and
+/// nothing is fetched. Programs inside control steps are finished.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    pub(super) devices: usize,
+    pub(super) mesh: Option<Mesh>,
+    pub(super) slots: Vec<Stored>,
+    pub(super) items: Vec<Item>,
+    pub(super) ins: Vec<Slot>,
+    pub(super) outs: Vec<Slot>,
+}
+
+/// A step of a draft.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// The step; the layout of a local step is empty.
+    pub(super) step: Step,
+    pub(super) why: Why,
+    /// The collective that the user asked for by this step.
+    pub(super) user: Option<(Kind, Axes)>,
+    /// Whether the result is to be stored as it is asked to lie.
+    pub(super) pinned: bool,
+    /// What the programs inside communicate, and how often each runs.
+    pub(super) inside: Vec<(Collectives, u64)>,
+}
+
+impl Item {
+    pub(super) fn new(step: Step, why: Why) -> Item {
+        Item { step, why, user: None, pinned: false, inside: Vec::new() }
+    }
+}
+
+impl Draft {
+    pub(super) fn new(devices: usize, mesh: Option<Mesh>) -> Draft {
+        Draft { devices, mesh, ..Draft::default() }
+    }
+    /// One more stored value.
+    pub(super) fn slot(&mut self, dtype: DType, shape: Shape, layout: Layout) -> Slot {
+        debug_assert_eq!(shape.rank(), layout.dims.len(), "a layout for each dimension");
+        self.slots.push(Stored { dtype: dtype.storage(), shape, layout });
+        self.slots.len() - 1
+    }
+    /// One more local step; its result.
+    pub(super) fn local(&mut self, sentence: Sentence, layout: Layout, why: &Why) -> Slot {
+        let shape = Shape::from(&sentence.extents[..sentence.rank]);
+        let out = self.slot(sentence.dtype, shape, layout);
+        self.items.push(Item::new(Step::Local { out, sentence, layout: Vec::new() }, why.clone()));
+        out
+    }
+    /// The value as it is, laid out so: itself if it lies so.
+    pub(super) fn laid(&mut self, slot: Slot, layout: Layout, why: &Why) -> Slot {
+        if self.slots[slot].layout == layout {
+            return slot;
+        }
+        let Stored { dtype, shape, .. } = self.slots[slot].clone();
+        self.local(copy(slot, dtype, &shape), layout, why)
+    }
+    /// The last step's item.
+    pub(super) fn last(&mut self) -> Option<&mut Item> {
+        self.items.last_mut()
+    }
+}
+
+/// The sentence that is a stored value itself.
+pub(super) fn copy(slot: Slot, dtype: DType, shape: &[usize]) -> Sentence {
+    let loops: Vec<_> = (0..shape.len()).map(Some).collect();
+    mapped(Read::plain(slot, dtype, shape, &loops), shape)
+}
+
+/// The sentence that is a read itself.
+pub(super) fn mapped(read: Read, extents: &[usize]) -> Sentence {
+    let dtype = read.dtype;
+    Sentence {
+        extents: extents.to_vec(),
+        rank: extents.len(),
+        dtype,
+        reads: vec![read],
+        body: Body::Map(Code::copy(dtype)),
+    }
+}
+
+/// The sentence of a reshape.
+pub(super) fn reshape(slot: Slot, dtype: DType, from: &[usize], to: &[usize]) -> Sentence {
+    let span = to.iter().map(|n| Span::all(*n)).collect();
+    // a reshape has no affine map: only that it reads all of the value counts
+    let map = vec![Affine::default(); from.len()];
+    let part = Part { from: Source::Value(slot), span, map };
+    Sentence {
+        extents: to.to_vec(),
+        rank: to.len(),
+        dtype,
+        reads: vec![Read { dtype, parts: vec![part], fill: Scalar::zero(dtype) }],
+        body: Body::Reshape,
+    }
+}
+
+impl From<Draft> for SpmdProgram {
+    fn from(d: Draft) -> SpmdProgram {
+        let (steps, whys) = d.items.into_iter().map(|i| (i.step, i.why)).unzip();
+        let Draft { devices, mesh, slots, ins, outs, .. } = { Draft { items: Vec::new(), ..d } };
+        SpmdProgram { devices, mesh, slots, steps, whys, ins, outs }
+    }
+}

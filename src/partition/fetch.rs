@@ -1,0 +1,149 @@
+//! Fetches: what a device needs and does not hold, and who holds it.
+//!
+//! [`SpmdProgram::pieces`] is the specification of every exchange: engines move exactly these boxes.
+
+use super::reads::{read_boxes, sources};
+use super::region::{Interval, Region, loop_box, minus, volume};
+use super::{Need, Slot, SpmdProgram, Step, Why};
+
+/// A box of a stored value that one device has from another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The position of the device that holds it. For a value in parts this says whose part it is.
+    pub from: usize,
+    /// Which elements: an interval for each dimension of the stored value.
+    pub region: Region,
+}
+
+impl SpmdProgram {
+    /// The box of its loops that the device at `position` runs in local step `step`; none for other steps.
+    pub fn loops(&self, step: usize, position: usize) -> Option<Region> {
+        match &self.steps[step] {
+            Step::Local { sentence, layout, .. } => Some(loop_box(layout, &sentence.extents, position)),
+            _ => None,
+        }
+    }
+
+    /// The boxes of `slot` that the device at `position` reads in step `step`; they may overlap.
+    pub fn needs(&self, step: usize, slot: Slot, position: usize) -> Vec<Region> {
+        let mut boxes = Vec::new();
+        if let (Step::Local { sentence, .. }, Some(loops)) = (&self.steps[step], self.loops(step, position)) {
+            for read in 0..sentence.reads.len() {
+                read_boxes(sentence, read, slot, &self.slots[slot].shape, &loops, &mut boxes);
+            }
+        }
+        boxes
+    }
+
+    /// What the device at `position` receives in a [`Step::Fetch`] or reads in a [`Step::Reduce`], in an order that all devices
+    /// agree on; nothing for other steps.
+    ///
+    /// Of a fetch: disjoint boxes that it does not hold, each with its nearest holder. Of a reduce: for each part in rank order the
+    /// pieces of the device's box of the result (also those that it holds itself), each with the holder of that part.
+    pub fn pieces(&self, step: usize, position: usize) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        match &self.steps[step] {
+            Step::Fetch { src, needs } => {
+                let stored = &self.slots[*src];
+                for b in self.missing(*src, needs, position) {
+                    stored.layout.holders(&stored.shape, position, &b, |from, region| {
+                        pieces.push(Piece { from, region });
+                    });
+                }
+            }
+            Step::Reduce { src, out, .. } => {
+                let stored = &self.slots[*src];
+                let wanted = self.slots[*out].layout.region(&stored.shape, position);
+                for p in self.addends(*src, *out, position) {
+                    stored.layout.holders(&stored.shape, p, &wanted, |from, region| {
+                        pieces.push(Piece { from, region });
+                    });
+                }
+            }
+            _ => {}
+        }
+        pieces
+    }
+
+    /// For each part of `src` that goes into `out` on the device at `position`, in rank order: a device of that part.
+    fn addends(&self, src: Slot, out: Slot, position: usize) -> Vec<usize> {
+        let parts = |s: Slot| self.slots[s].layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
+        let stay = parts(out);
+        let gone: Vec<_> = parts(src).into_iter().filter(|a| !stay.contains(a)).collect();
+        let along = super::DimLayout { atoms: gone.into_iter().collect(), block: 1, origin: 0 };
+        (0..along.ways()).map(|r| along.place(position, r)).collect()
+    }
+
+    /// The disjoint boxes of `src` that readers need on the device at `position` and that it does not hold.
+    pub fn missing(&self, src: Slot, needs: &[Need], position: usize) -> Vec<Region> {
+        let stored = &self.slots[src];
+        let mut wanted = Vec::new();
+        for need in needs {
+            if let (Step::Local { sentence, .. }, Some(loops)) =
+                (&self.steps[need.reader], self.loops(need.reader, position))
+            {
+                read_boxes(sentence, need.read, src, &stored.shape, &loops, &mut wanted);
+            }
+        }
+        let mut held = vec![stored.layout.region(&stored.shape, position)];
+        beyond(wanted, &mut held)
+    }
+}
+
+/// What the wanted boxes have beyond those held, disjoint; it is held afterwards.
+pub(super) fn beyond(wanted: Vec<Region>, held: &mut Vec<Region>) -> Vec<Region> {
+    let mut out: Vec<Region> = Vec::new();
+    for w in wanted {
+        if volume(&w) == 0 {
+            continue;
+        }
+        let mut rest = vec![w];
+        for h in held.iter() {
+            let mut next = Vec::new();
+            rest.iter().for_each(|r: &Vec<Interval>| minus(r, h, &mut next));
+            rest = next;
+        }
+        held.extend(rest.iter().cloned());
+        out.extend(rest);
+    }
+    out
+}
+
+/// Puts one fetch for each value before the first step that reads of it what its device does not hold.
+pub(super) fn insert(program: &mut SpmdProgram) {
+    let mut needs: Vec<Vec<Need>> = vec![Vec::new(); program.slots.len()];
+    for (k, step) in program.steps.iter().enumerate() {
+        let Step::Local { sentence, .. } = step else { continue };
+        for (read, r) in sentence.reads.iter().enumerate() {
+            for src in sources(r) {
+                let need = Need { reader: k, read };
+                let asks = |p| !program.missing(src, std::slice::from_ref(&need), p).is_empty();
+                if (0..program.devices).any(asks) {
+                    needs[src].push(need);
+                }
+            }
+        }
+    }
+    // steps move by the fetches before them
+    let n = program.steps.len();
+    let mut before: Vec<Vec<Slot>> = vec![Vec::new(); n];
+    for (src, list) in needs.iter().enumerate() {
+        if let Some(first) = list.first() {
+            before[first.reader].push(src);
+        }
+    }
+    let mut shift = 0;
+    let moved: Vec<usize> = before.iter().enumerate().map(|(k, b)| (shift += b.len(), k + shift).1).collect();
+    let steps = std::mem::take(&mut program.steps);
+    let whys = std::mem::take(&mut program.whys);
+    for ((k, step), why) in steps.into_iter().enumerate().zip(whys) {
+        for src in &before[k] {
+            let list = std::mem::take(&mut needs[*src]);
+            let needs = list.into_iter().map(|n| Need { reader: moved[n.reader], ..n }).collect();
+            program.steps.push(Step::Fetch { src: *src, needs });
+            program.whys.push(Why { place: why.place, op: why.op.clone() });
+        }
+        program.steps.push(step);
+        program.whys.push(why);
+    }
+}

@@ -1,0 +1,283 @@
+//! Lowering: equations become local steps over stored values, in the order of the program.
+
+use super::draft::{self, Draft, Item};
+use super::manual::Manual;
+use super::reads::is_identity;
+use super::{DimLayout, Kind, Layout, Slot, Step, Stored, Why};
+use crate::diagnostic::{Error, Result};
+use crate::mesh::{Axes, Axis};
+use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
+use crate::program::{Equation, Input, Literal, Op, Prim, Program, VarInfo};
+use crate::sharding::atoms::{Atoms, canonical};
+use crate::types::{ArrayType, DType, Shape};
+
+/// What a variable is in the draft.
+#[derive(Clone, Debug)]
+pub(super) enum Val {
+    /// A number.
+    Lit(Literal),
+    /// A stored value; its first dimensions are those of manual axes, in mesh order.
+    Slot(Slot, Vec<Axis>),
+}
+
+impl Val {
+    /// The manual axes that it has a dimension for.
+    pub(super) fn hidden(&self) -> &[Axis] {
+        match self {
+            Val::Lit(_) => &[],
+            Val::Slot(_, hidden) => hidden,
+        }
+    }
+}
+
+/// A draft under construction, and the manual axes around what is lowered.
+pub(super) struct Lower {
+    pub(super) draft: Draft,
+    pub(super) manual: Option<Manual>,
+}
+
+impl Lower {
+    /// All equations of a program, on these inputs: what its results are.
+    pub(super) fn run(&mut self, program: &Program, ins: Vec<Val>) -> Result<Vec<Val>> {
+        let mut map: Vec<Option<Val>> = vec![None; program.vars.len()];
+        for (var, val) in program.inputs.iter().zip(ins) {
+            map[var.index()] = Some(val);
+        }
+        for e in &program.equations {
+            let operands: Vec<Val> = e.inputs.iter().map(|i| value(i, &map)).collect();
+            let outs = match &e.op {
+                Op::Prim(prim) => self.primitive(program, e, prim, &operands)?,
+                Op::Control(c) => self.control(program, e, c, &operands)?,
+            };
+            for (var, val) in e.outputs.iter().zip(outs) {
+                map[var.index()] = Some(val);
+            }
+        }
+        Ok(program.outputs.iter().map(|o| value(o, &map)).collect())
+    }
+
+    fn primitive(
+        &mut self,
+        program: &Program,
+        e: &Equation,
+        prim: &Prim,
+        operands: &[Val],
+    ) -> Result<Vec<Val>> {
+        let why = Why { place: e.place, op: prim.name().to_string() };
+        if let Some(c) = prim.collective() {
+            return self.collective(program, e, &c, operands, &why);
+        }
+        let types: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
+        let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+        let sentences = prim.sentences(&types, &results);
+        if sentences.len() != e.outputs.len() {
+            return Err(Error::other(format!("{} has no kernel for each of its results", prim.name())));
+        }
+        let hidden = self.in_order(operands.iter().flat_map(|v| v.hidden().iter().copied()));
+        let pinned = prim.pins().is_some();
+        let mut outs = Vec::new();
+        for (s, var) in sentences.into_iter().zip(&e.outputs) {
+            let layout = self.layout(&program.vars[var.index()], &hidden);
+            let s = self.batched(s, operands, &hidden);
+            outs.push(Val::Slot(self.emit(s, layout, &why, pinned), hidden.clone()));
+        }
+        Ok(outs)
+    }
+
+    /// A sentence over operands made one over slots: loops for hidden dimensions in front, literals as constants.
+    pub(super) fn batched(&self, s: Sentence, operands: &[Val], hidden: &[Axis]) -> Sentence {
+        let (h, sizes) = (hidden.len(), self.sizes(hidden));
+        let extents: Vec<usize> = sizes.iter().copied().chain(s.extents).collect();
+        let lead = sizes.iter().map(|n| Span::all(*n));
+        if let (Body::Reshape, Some(Source::Value(k))) = (&s.body, s.reads[0].parts.first().map(|p| p.from)) {
+            match &operands[k] {
+                Val::Slot(slot, _) => {
+                    let from = &self.draft.slots[*slot];
+                    return draft::reshape(*slot, s.dtype, &from.shape, &extents);
+                }
+                Val::Lit(l) => return constant(*l, s.dtype, &extents),
+            }
+        }
+        let part = |p: Part| {
+            let span: Vec<Span> = lead.clone().chain(p.span).collect();
+            let moved =
+                |m: Affine| Affine { at: m.at, terms: m.terms.iter().map(|t| (t.0 + h, t.1)).collect() };
+            match p.from {
+                Source::Const(_) => Part { span, map: Vec::new(), ..p },
+                Source::Value(k) => match &operands[k] {
+                    Val::Lit(l) => Part { from: Source::Const(l.value), span, map: Vec::new() },
+                    Val::Slot(slot, own) => {
+                        let at = |a: &Axis| hidden.iter().position(|b| a == b).unwrap_or(0);
+                        let front = own.iter().map(|a| Affine::of(0, at(a), 1));
+                        let map = front.chain(p.map.into_iter().map(moved)).collect();
+                        Part { from: Source::Value(*slot), span, map }
+                    }
+                },
+            }
+        };
+        let reads = (s.reads.into_iter())
+            .map(|r| Read { parts: r.parts.into_iter().map(part).collect(), ..r })
+            .collect();
+        let shift = |mut code: Code| {
+            for arg in code.insts.iter_mut().flat_map(|i| &mut i.args) {
+                if let Arg::Index(l) = arg {
+                    *l += h;
+                }
+            }
+            code
+        };
+        let body = match s.body {
+            Body::Map(code) => Body::Map(shift(code)),
+            Body::Fold { combine, code } => Body::Fold { combine, code: shift(code) },
+            other => other,
+        };
+        Sentence { extents, rank: s.rank + h, dtype: s.dtype, reads, body }
+    }
+
+    /// A local step for the sentence; where it is a stored value itself, lying so, that value.
+    pub(super) fn emit(&mut self, s: Sentence, layout: Layout, why: &Why, pinned: bool) -> Slot {
+        if let (Some(slot), true) = (copied(&s), matches!(s.body, Body::Map(_))) {
+            let from = &self.draft.slots[slot];
+            if from.layout == layout
+                && from.dtype == s.dtype.storage()
+                && is_identity(&s.reads[0], &s.extents, &from.shape)
+            {
+                return slot;
+            }
+        }
+        let out = self.draft.local(s, layout, why);
+        if let Some(item) = self.draft.last() {
+            item.pinned = pinned;
+        }
+        out
+    }
+
+    /// Marks the last step as a collective that the user asked for.
+    pub(super) fn asked(&mut self, kind: Kind, axes: &Axes) {
+        if let Some(item) = self.draft.last() {
+            item.user = Some((kind, axes.clone()));
+        }
+    }
+
+    /// A step that is no local one.
+    pub(super) fn push(&mut self, step: Step, why: &Why) -> Option<&mut Item> {
+        self.draft.items.push(Item::new(step, why.clone()));
+        self.draft.last()
+    }
+
+    /// The value stored with these hidden dimensions, lying so.
+    pub(super) fn stored(
+        &mut self,
+        v: &Val,
+        dtype: DType,
+        hidden: &[Axis],
+        layout: &Layout,
+        why: &Why,
+    ) -> Slot {
+        let slot = match v {
+            Val::Slot(slot, own) if own == hidden => *slot,
+            Val::Slot(slot, own) => {
+                let Stored { dtype, shape, .. } = self.draft.slots[*slot].clone();
+                let inner = Shape::from(&shape[own.len()..]);
+                let loops: Vec<_> = (0..inner.rank()).map(Some).collect();
+                let s = draft::mapped(Read::plain(0, dtype, &inner, &loops), &inner);
+                let s = self.batched(s, std::slice::from_ref(v), hidden);
+                return self.draft.local(s, layout.clone(), why);
+            }
+            Val::Lit(l) => {
+                let s = constant(*l, dtype, &self.sizes(hidden));
+                return self.draft.local(s, layout.clone(), why);
+            }
+        };
+        self.draft.laid(slot, layout.clone(), why)
+    }
+
+    /// The value stored as it is: a number becomes a stored scalar.
+    pub(super) fn as_slot(&mut self, v: &Val, why: &Why) -> Slot {
+        match v {
+            Val::Slot(slot, _) => *slot,
+            Val::Lit(l) => self.stored(v, l.dtype, &[], &Layout { dims: Vec::new(), partial: None }, why),
+        }
+    }
+
+    /// Where a variable lies, its hidden dimensions first.
+    pub(super) fn layout(&self, info: &VarInfo, hidden: &[Axis]) -> Layout {
+        let front = hidden.iter().map(|a| {
+            let atoms = self.manual.as_ref().map(|m| m.atoms(*a)).unwrap_or_default();
+            DimLayout::new(atoms.iter().map(|a| a.size).product(), atoms)
+        });
+        let mut partial = Atoms::new();
+        let placement = info.placement.as_ref();
+        let dims = info.ty.shape.iter().enumerate().map(|(d, n)| {
+            let atoms = placement.and_then(|p| p.dims.get(d)).cloned().unwrap_or_default();
+            DimLayout::new(*n, atoms)
+        });
+        if let Some(p) = placement {
+            partial.extend(p.partial.iter().copied());
+        }
+        if let Some(m) = &self.manual {
+            for a in info.ty.spec.unreduced_axes().iter().filter(|a| m.axes.contains(*a)) {
+                partial.extend(m.atoms(a));
+            }
+        }
+        let partial = sorted(partial);
+        Layout {
+            dims: front.chain(dims).collect(),
+            partial: (!partial.is_empty()).then_some((Combine::Add, partial)),
+        }
+    }
+
+    /// The sizes of manual axes.
+    pub(super) fn sizes(&self, axes: &[Axis]) -> Vec<usize> {
+        axes.iter().map(|a| self.manual.as_ref().map_or(1, |m| m.mesh.axis_size(*a))).collect()
+    }
+
+    /// Manual axes in mesh order, each once.
+    pub(super) fn in_order(&self, axes: impl IntoIterator<Item = Axis>) -> Vec<Axis> {
+        let mut list: Vec<Axis> = axes.into_iter().collect();
+        if let Some(m) = &self.manual {
+            list.sort_by_key(|a| m.mesh.find(*a));
+        }
+        list.dedup();
+        list
+    }
+}
+
+/// What an equation's input is.
+fn value(input: &Input, map: &[Option<Val>]) -> Val {
+    match input {
+        Input::Lit(l) => Val::Lit(*l),
+        Input::Var(v) => map[v.index()].clone().expect("equations read earlier results only"),
+    }
+}
+
+/// Digits in the order of devices, canonical: the order of a value's parts.
+pub(super) fn sorted(mut atoms: Atoms) -> Atoms {
+    atoms.sort_by_key(|a| std::cmp::Reverse(a.stride));
+    atoms.dedup();
+    canonical(atoms)
+}
+
+/// The slot whose read the sentence is, unchanged.
+pub(super) fn copied(s: &Sentence) -> Option<Slot> {
+    let Body::Map(code) = &s.body else { return None };
+    let [read] = &s.reads[..] else { return None };
+    let [part] = &read.parts[..] else { return None };
+    match part.from {
+        Source::Value(slot) if *code == Code::copy(s.dtype) => Some(slot),
+        _ => None,
+    }
+}
+
+/// The sentence of a number, everywhere.
+pub(super) fn constant(l: Literal, dtype: DType, extents: &[usize]) -> Sentence {
+    let part = Part {
+        from: Source::Const(l.value),
+        span: extents.iter().map(|n| Span::all(*n)).collect(),
+        map: Vec::new(),
+    };
+    let read = Read { dtype: l.dtype, parts: vec![part], fill: l.value };
+    let mut s = draft::mapped(read, extents);
+    s.dtype = dtype;
+    s
+}

@@ -1,0 +1,120 @@
+//! Which manual axes values really vary over, by what they are computed from.
+
+use crate::mesh::Axis;
+use crate::program::{Collective, Control, Input, Op, Program};
+
+/// The axes that each result varies over, from those of the inputs. A type may claim more.
+pub(super) fn varying(program: &Program, ins: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> {
+    let mut of: Vec<Vec<Axis>> = vec![Vec::new(); program.vars.len()];
+    for (var, axes) in program.inputs.iter().zip(ins) {
+        of[var.index()] = axes;
+    }
+    let get = |of: &[Vec<Axis>], i: &Input| match i {
+        Input::Var(v) => of[v.index()].clone(),
+        Input::Lit(_) => Vec::new(),
+    };
+    for e in &program.equations {
+        let operands: Vec<Vec<Axis>> = e.inputs.iter().map(|i| get(&of, i)).collect();
+        let outs: Vec<Vec<Axis>> = match &e.op {
+            Op::Prim(prim) => match prim.collective() {
+                None => vec![union(operands.iter()); e.outputs.len()],
+                Some(c) => (e.outputs.iter().enumerate())
+                    .map(|(k, var)| {
+                        let own = operands.get(k).cloned().unwrap_or_default();
+                        after(&c, own, |a| program.ty(*var).spec.unreduced_axes().contains(a))
+                    })
+                    .collect(),
+            },
+            Op::Control(c) => control(c, operands),
+        };
+        for (var, axes) in e.outputs.iter().zip(outs) {
+            of[var.index()] = axes;
+        }
+    }
+    program.outputs.iter().map(|o| get(&of, o)).collect()
+}
+
+fn union<'a>(lists: impl Iterator<Item = &'a Vec<Axis>>) -> Vec<Axis> {
+    let mut all = Vec::new();
+    for a in lists.flatten() {
+        if !all.contains(a) {
+            all.push(*a);
+        }
+    }
+    all
+}
+
+fn after(c: &Collective, mut own: Vec<Axis>, unreduced: impl Fn(Axis) -> bool) -> Vec<Axis> {
+    match c {
+        Collective::Reduce { axes, .. } | Collective::AllGather { axes, .. } => {
+            own.retain(|a| !axes.contains(*a));
+        }
+        Collective::Cast { axes } => own.retain(|a| !axes.contains(a) || !unreduced(*a)),
+        Collective::ReduceScatter { axes, .. }
+        | Collective::AllToAll { axes, .. }
+        | Collective::Permute { axes, .. }
+        | Collective::AxisIndex { axes } => {
+            let more: Vec<Axis> = axes.iter().filter(|a| !own.contains(a)).collect();
+            own.extend(more);
+        }
+    }
+    own
+}
+
+fn control(c: &Control, operands: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> {
+    match c {
+        Control::Jit { body } | Control::Modes { body, .. } => varying(body, operands),
+        Control::Print { .. } => Vec::new(),
+        // values leave a nested map without its axes
+        Control::ShardMap(m) => {
+            let outer: Vec<Vec<Axis>> = operands.clone();
+            let ins = operands.into_iter().zip(&m.in_specs).map(|(own, spec)| {
+                let named: Vec<Axis> =
+                    spec.dims().iter().flat_map(|d| d.iter()).filter(|a| m.axes.contains(*a)).collect();
+                union([own, named].iter())
+            });
+            let mut outs = varying(&m.body, ins.collect());
+            let kept = union(outer.iter());
+            outs.iter_mut().for_each(|o| o.retain(|a| kept.contains(a) && !m.axes.contains(*a)));
+            outs
+        }
+        Control::Cond { branches } => {
+            let (which, rest) = operands.split_first().expect("a choice has its number");
+            let all: Vec<_> = branches.iter().map(|b| varying(b, rest.to_vec())).collect();
+            let results = all.first().map_or(0, Vec::len);
+            (0..results).map(|k| union(all.iter().map(|o| &o[k]).chain([which]))).collect()
+        }
+        Control::Loop(l) => {
+            let carries = l.fixed..l.fixed + l.carry;
+            let mut ins: Vec<Vec<Axis>> = std::iter::once(Vec::new()).chain(operands).collect();
+            loop {
+                let outs = varying(&l.body, ins.clone());
+                let mut grown = false;
+                for (k, o) in carries.clone().zip(&outs) {
+                    let more = union([&ins[k + 1], o].into_iter());
+                    grown |= more.len() > ins[k + 1].len();
+                    ins[k + 1] = more;
+                }
+                if !grown {
+                    let stay = ins[1 + carries.start..1 + carries.end].to_vec();
+                    return stay.into_iter().chain(outs.into_iter().skip(l.carry)).collect();
+                }
+            }
+        }
+        Control::While { cond, body, cond_fixed, body_fixed } => {
+            let for_cond = operands[..*cond_fixed].to_vec();
+            let for_body = operands[*cond_fixed..cond_fixed + body_fixed].to_vec();
+            let mut carry = operands[cond_fixed + body_fixed..].to_vec();
+            loop {
+                let test = varying(cond, [for_cond.clone(), carry.clone()].concat());
+                let outs = varying(body, [for_body.clone(), carry.clone()].concat());
+                let next: Vec<_> =
+                    carry.iter().zip(&outs).map(|(c, o)| union([c, o].into_iter().chain(&test))).collect();
+                if next.iter().zip(&carry).all(|(n, c)| n.len() == c.len()) {
+                    return carry;
+                }
+                carry = next;
+            }
+        }
+    }
+}
