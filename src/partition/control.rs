@@ -5,7 +5,7 @@ use super::lower::{Lower, Val};
 use super::varying::varying;
 use super::{Layout, Localised, Slot, Step, Stored, Why, plan};
 use crate::diagnostic::{Error, Result};
-use crate::mesh::Axis;
+use crate::mesh::{Axes, Axis};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence};
 use crate::program::{Control, Equation, Loop, Program, VarInfo};
 use crate::types::{DType, Scalar, Shape};
@@ -29,7 +29,7 @@ impl Lower {
     ) -> Result<Vec<Val>> {
         let why = Why { place: e.place, op: c.name().to_string() };
         match c {
-            Control::Jit { body } | Control::Modes { body, .. } => {
+            Control::Jit { body, .. } | Control::Modes { body, .. } => {
                 let outs = self.run(body, operands.to_vec())?;
                 let mut list = Vec::new();
                 for (v, var) in outs.into_iter().zip(&e.outputs) {
@@ -44,8 +44,10 @@ impl Lower {
             }
             Control::Cond { branches } => self.branches(program, e, branches, operands, &why),
             Control::Print { template } => {
-                let values = operands.iter().map(|v| (self.as_slot(v, &why), v.hidden().len())).collect();
-                self.push(Step::Print { template: template.clone(), values }, &why);
+                let values =
+                    operands.iter().map(|v| (self.as_slot(v, &why), Axes::from(v.hidden()))).collect();
+                let manual = self.manual.as_ref().map(|m| m.axes.clone()).unwrap_or_default();
+                self.push(Step::Print { template: template.clone(), values, manual }, &why);
                 Ok(Vec::new())
             }
         }

@@ -63,7 +63,7 @@ fn after(c: &Collective, mut own: Vec<Axis>, unreduced: impl Fn(Axis) -> bool) -
 
 fn control(c: &Control, operands: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> {
     match c {
-        Control::Jit { body } | Control::Modes { body, .. } => varying(body, operands),
+        Control::Jit { body, .. } | Control::Modes { body, .. } => varying(body, operands),
         Control::Print { .. } => Vec::new(),
         // values leave a nested map without its axes
         Control::ShardMap(m) => {
