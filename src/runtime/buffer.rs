@@ -1,15 +1,52 @@
-//! Buffers: aligned memory from a pool.
+//! Buffers: aligned memory from a process-wide pool.
+//!
+//! Fresh pages cost 25 to 50 times what reused memory does, so that buffers are kept when they are dropped: in size classes, four for
+//! each power of two. From 2 MiB on they are mapped in huge pages (on Linux); smaller ones come from the system allocator.
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard};
+
+/// All buffers are aligned to this many bytes, at least.
+const ALIGNMENT: usize = 64;
+/// From this size on buffers are mapped in huge pages.
+const HUGE: usize = 2 << 20;
+/// The smallest class.
+const SMALLEST: usize = 256;
+const CLASSES: usize = 4 * usize::BITS as usize;
 
 /// A block of bytes, 64-byte aligned, returned to the process-wide pool when dropped.
+///
+/// What a new buffer holds is not specified: whoever makes one writes it before it is shared.
 #[derive(Debug)]
 pub struct Buffer {
-    bytes: Vec<u64>,
+    start: NonNull<u8>,
     len: usize,
+    class: usize,
 }
+
+// SAFETY: a buffer owns its memory; shared references only read its address, and writes go through `&mut` or through
+// pointers whose users keep to their own parts
+unsafe impl Send for Buffer {}
+// SAFETY: as above
+unsafe impl Sync for Buffer {}
+
 impl Buffer {
-    /// A buffer of `len` bytes of any content that is valid for every element type but bool.
+    /// A buffer of `len` bytes, from the pool if it has one that fits.
     pub fn new(len: usize) -> Buffer {
-        Buffer { bytes: vec![0; len.div_ceil(8)], len }
+        let (class, size) = class_of(len);
+        let start = take(class).unwrap_or_else(|| obtain(size));
+        let live = LIVE.fetch_add(size, Relaxed) + size;
+        PEAK.fetch_max(live, Relaxed);
+        Buffer { start, len, class }
+    }
+    /// A buffer of `len` zero bytes.
+    pub fn zeroed(len: usize) -> Buffer {
+        let mut buffer = Buffer::new(len);
+        // SAFETY: the buffer has len bytes
+        unsafe { buffer.as_mut_ptr().write_bytes(0, len) }
+        buffer
     }
     /// Its size in bytes.
     pub fn len(&self) -> usize {
@@ -21,10 +58,193 @@ impl Buffer {
     }
     /// Where it begins.
     pub fn as_ptr(&self) -> *const u8 {
-        self.bytes.as_ptr().cast()
+        self.start.as_ptr()
     }
     /// Where it begins, to write.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
-        self.bytes.as_mut_ptr().cast()
+        self.start.as_ptr()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let size = size_of_class(self.class);
+        LIVE.fetch_sub(size, Relaxed);
+        // SAFETY: the memory is this class's, and nobody uses it any more
+        unsafe { give(self.start, self.class, size) }
+    }
+}
+
+/// Memory of the pool that is in no buffer.
+struct Free(Vec<NonNull<u8>>);
+// SAFETY: the pointers are owned by the pool
+unsafe impl Send for Free {}
+
+static POOL: [Mutex<Free>; CLASSES] = [const { Mutex::new(Free(Vec::new())) }; CLASSES];
+/// Bytes in buffers, the most there were, and bytes kept in the pool.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+/// The pool always keeps up to this much.
+const SMALL: usize = 64 << 20;
+
+/// The class for this many bytes, and its size.
+fn class_of(len: usize) -> (usize, usize) {
+    let len = len.max(SMALLEST);
+    let power = (len - 1).ilog2() as usize;
+    let quarter = (1usize << power) / 4;
+    let steps = (len - (1 << power)).div_ceil(quarter);
+    let class = 4 * power + steps;
+    (class, size_of_class(class))
+}
+fn size_of_class(class: usize) -> usize {
+    let (power, steps) = (class / 4, class % 4);
+    (1usize << power) + steps * ((1usize << power) / 4)
+}
+
+fn free(class: usize) -> MutexGuard<'static, Free> {
+    POOL[class].lock().unwrap_or_else(|e| e.into_inner())
+}
+fn take(class: usize) -> Option<NonNull<u8>> {
+    let start = free(class).0.pop()?;
+    KEPT.fetch_sub(size_of_class(class), Relaxed);
+    Some(start)
+}
+/// # Safety
+/// `start` was obtained for this class and is used by nobody.
+unsafe fn give(start: NonNull<u8>, class: usize, size: usize) {
+    // twice the most that was ever live at once is enough for any program that runs again
+    let most = (2 * PEAK.load(Relaxed)).max(SMALL);
+    if KEPT.fetch_add(size, Relaxed) + size <= most {
+        return free(class).0.push(start);
+    }
+    KEPT.fetch_sub(size, Relaxed);
+    // SAFETY: the caller's
+    unsafe { release(start, size) }
+}
+
+/// Returns all memory that no buffer uses to the system.
+///
+/// ```
+/// atmesh::runtime::trim();
+/// ```
+pub fn trim() {
+    for class in 0..CLASSES {
+        let list = std::mem::take(&mut free(class).0);
+        let size = if list.is_empty() { 0 } else { size_of_class(class) };
+        KEPT.fetch_sub(size * list.len(), Relaxed);
+        for start in list {
+            // SAFETY: it was in the pool's list for this class, and is in no list any more
+            unsafe { release(start, size) }
+        }
+    }
+    PEAK.store(LIVE.load(Relaxed), Relaxed);
+}
+
+fn layout(size: usize) -> Layout {
+    let layout = Layout::from_size_align(size, ALIGNMENT);
+    layout.unwrap_or_else(|_| handle_alloc_error(Layout::new::<[u8; ALIGNMENT]>()))
+}
+
+/// Memory of this size from the system; what the pool keeps is given back before it fails.
+fn obtain(size: usize) -> NonNull<u8> {
+    let try_it = || if size >= HUGE { map(size) } else { plain(size) };
+    try_it()
+        .or_else(|| {
+            trim();
+            try_it()
+        })
+        .unwrap_or_else(|| handle_alloc_error(layout(size)))
+}
+fn plain(size: usize) -> Option<NonNull<u8>> {
+    // SAFETY: classes are not empty
+    NonNull::new(unsafe { alloc(layout(size)) })
+}
+/// # Safety
+/// `start` came from `obtain(size)`, and nobody uses it.
+unsafe fn release(start: NonNull<u8>, size: usize) {
+    // SAFETY: the caller's
+    unsafe { if size >= HUGE { unmap(start, size) } else { dealloc(start.as_ptr(), layout(size)) } }
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn map(size: usize) -> Option<NonNull<u8>> {
+    // one more huge page than needed, so that the buffer can begin where one does
+    let whole = size.checked_next_multiple_of(HUGE)?.checked_add(HUGE)?;
+    // SAFETY: a new private mapping; what lies before and behind the aligned part is given back
+    unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let start = libc::mmap(std::ptr::null_mut(), whole, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        let before = (start as usize).next_multiple_of(HUGE) - start as usize;
+        let used = whole - HUGE;
+        let aligned = start.cast::<u8>().add(before);
+        if before > 0 {
+            libc::munmap(start, before);
+        }
+        if before < HUGE {
+            libc::munmap(aligned.add(used).cast(), HUGE - before);
+        }
+        libc::madvise(aligned.cast(), used, libc::MADV_HUGEPAGE);
+        NonNull::new(aligned)
+    }
+}
+#[cfg(all(target_os = "linux", not(miri)))]
+unsafe fn unmap(start: NonNull<u8>, size: usize) {
+    // SAFETY: the caller's: it was mapped by `map`
+    unsafe {
+        libc::munmap(start.as_ptr().cast(), size.next_multiple_of(HUGE));
+    }
+}
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn map(size: usize) -> Option<NonNull<u8>> {
+    plain(size)
+}
+#[cfg(not(all(target_os = "linux", not(miri))))]
+unsafe fn unmap(start: NonNull<u8>, size: usize) {
+    // SAFETY: the caller's: it was allocated by `plain`
+    unsafe { dealloc(start.as_ptr(), layout(size)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_waste_at_most_a_quarter() {
+        for len in (1..5000).chain([1 << 20, (1 << 20) + 1, 3 << 29]) {
+            let (class, size) = class_of(len);
+            assert!(size >= len && size_of_class(class) == size, "{len} in {size}");
+            assert!(len <= SMALLEST || size * 4 <= len * 5 + 4, "{len} in {size}");
+        }
+    }
+
+    #[test]
+    fn memory_is_aligned_and_all_of_it_writable() {
+        for len in [0, 1, 300, 4096, HUGE, HUGE + 1, 3 * HUGE + 17] {
+            let mut b = Buffer::zeroed(len);
+            assert_eq!(b.as_ptr() as usize % ALIGNMENT, 0);
+            // SAFETY: within the buffer
+            unsafe {
+                b.as_mut_ptr().write_bytes(7, len);
+                assert!(len == 0 || *b.as_ptr().add(len - 1) == 7);
+            }
+        }
+    }
+
+    #[test]
+    fn a_dropped_buffer_is_used_again() {
+        // a size that no other test uses
+        let len = 5 * HUGE + 12345;
+        let first = Buffer::new(len);
+        let start = first.as_ptr();
+        drop(first);
+        let again = Buffer::new(len);
+        assert_eq!(start, again.as_ptr());
+        drop(again);
+        trim();
+        assert!(free(class_of(len).0).0.is_empty());
     }
 }

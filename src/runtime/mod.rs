@@ -1,9 +1,11 @@
 //! Running per-device programs: buffers, kernels, workers, engines.
 
 mod buffer;
+pub mod cpu;
 pub mod engine;
+pub mod kernels;
 mod slab;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, trim};
 pub use engine::{Engine, Executable, RunReport};
 pub use slab::Slab;

@@ -1,0 +1,318 @@
+//! Many elements into one, and rows into a row, in orders that depend on nothing but their number.
+//!
+//! 16-bit floats are combined in float32 and rounded once, at the end of each call.
+
+use super::float::{max, min};
+use super::run::{Constants, How};
+use super::{Kernel, Rows, Rows8};
+use crate::program::sentence::Combine;
+use crate::runtime::cpu::Level;
+use crate::types::DType;
+use half::{bf16, f16};
+use std::marker::PhantomData;
+use std::slice::from_raw_parts;
+
+/// How two elements become one.
+pub(super) trait Mix: 'static {
+    /// An element in memory.
+    type M: Copy;
+    /// An element as it is combined.
+    type T: Copy;
+    /// What changes nothing.
+    const UNIT: Self::T;
+    /// Whether rows are taken eight at a time, as a tree.
+    const TREE: bool;
+    fn load(x: Self::M) -> Self::T;
+    fn store(x: Self::T) -> Self::M;
+    fn mix(a: Self::T, b: Self::T) -> Self::T;
+}
+
+pub(super) struct Add<T>(PhantomData<T>);
+pub(super) struct Mul<T>(PhantomData<T>);
+pub(super) struct Max<T>(PhantomData<T>);
+pub(super) struct Min<T>(PhantomData<T>);
+pub(super) struct And<T>(PhantomData<T>);
+pub(super) struct Or<T>(PhantomData<T>);
+
+macro_rules! mixes {
+    ($($How:ident<$M:ident> as $T:ident: $unit:expr, $tree:literal, |$a:ident, $b:ident| $e:expr, $load:expr, $store:expr;)*) => { $(
+        impl Mix for $How<$M> {
+            type M = $M;
+            type T = $T;
+            const UNIT: $T = $unit;
+            const TREE: bool = $tree;
+            #[inline(always)]
+            fn load(x: $M) -> $T { $load(x) }
+            #[inline(always)]
+            fn store(x: $T) -> $M { $store(x) }
+            #[inline(always)]
+            fn mix($a: $T, $b: $T) -> $T { $e }
+        }
+    )* };
+}
+macro_rules! floats {
+    ($($M:ident $T:ident $load:expr, $store:expr;)*) => { $( mixes! {
+        Add<$M> as $T: 0.0, true, |a, b| a + b, $load, $store;
+        Mul<$M> as $T: 1.0, false, |a, b| a * b, $load, $store;
+        Max<$M> as $T: $T::NEG_INFINITY, false, |a, b| max(a, b), $load, $store;
+        Min<$M> as $T: $T::INFINITY, false, |a, b| min(a, b), $load, $store;
+    } )* };
+}
+floats! {
+    f32 f32 |x| x, |x| x;
+    f64 f64 |x| x, |x| x;
+    f16 f32 f16::to_f32, f16::from_f32;
+    bf16 f32 bf16::to_f32, bf16::from_f32;
+}
+macro_rules! ints {
+    ($($T:ident)*) => { $( mixes! {
+        Add<$T> as $T: 0, false, |a, b| a.wrapping_add(b), |x| x, |x| x;
+        Mul<$T> as $T: 1, false, |a, b| a.wrapping_mul(b), |x| x, |x| x;
+        Max<$T> as $T: $T::MIN, false, |a, b| if a > b { a } else { b }, |x| x, |x| x;
+        Min<$T> as $T: $T::MAX, false, |a, b| if a < b { a } else { b }, |x| x, |x| x;
+        And<$T> as $T: !0, false, |a, b| a & b, |x| x, |x| x;
+        Or<$T> as $T: 0, false, |a, b| a | b, |x| x, |x| x;
+    } )* };
+}
+ints!(i8 i16 i32 i64 u8 u16 u32 u64);
+
+/// Bools: bytes 0 and 1.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(super) struct Truth(u8);
+mixes! {
+    And<Truth> as u8: 1, false, |a, b| a & b, |x: Truth| x.0, Truth;
+    Or<Truth> as u8: 0, false, |a, b| a | b, |x: Truth| x.0, Truth;
+}
+
+/// Element i goes to lane i mod 64, then lanes are halved.
+#[inline(always)]
+unsafe fn fold_body<M: Mix>(n: usize, d: *mut u8, a: *const u8) {
+    // SAFETY: the caller's: n elements at a, one at d
+    unsafe {
+        let a: &[M::M] = from_raw_parts(a.cast(), n);
+        let mut lanes = [M::UNIT; 64];
+        let whole = a.chunks_exact(64);
+        let rest = whole.remainder();
+        for c in whole {
+            for j in 0..64 {
+                lanes[j] = M::mix(lanes[j], M::load(c[j]));
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(rest) {
+            *lane = M::mix(*lane, M::load(*x));
+        }
+        let mut half = 32;
+        while half > 0 {
+            for j in 0..half {
+                lanes[j] = M::mix(lanes[j], lanes[j + half]);
+            }
+            half /= 2;
+        }
+        d.cast::<M::M>().write(M::store(lanes[0]));
+    }
+}
+
+/// `acc` may be one of the rows' memory only where it is wholly that row (element by element in place).
+#[inline(always)]
+unsafe fn rows_body<M: Mix>(n: usize, acc: *mut u8, x: *const u8, rows: usize, step: isize) {
+    let acc = acc.cast::<M::M>();
+    // SAFETY: the caller's: n elements in acc and in each row
+    unsafe {
+        let row = |i: usize| x.offset(i as isize * step).cast::<M::M>();
+        let mut i = 0;
+        while M::TREE && i + 8 <= rows {
+            let r: [*const M::M; 8] = std::array::from_fn(|k| row(i + k));
+            for j in 0..n {
+                let l = |k: usize| M::load(*r[k].add(j));
+                let left = M::mix(M::mix(l(0), l(1)), M::mix(l(2), l(3)));
+                let right = M::mix(M::mix(l(4), l(5)), M::mix(l(6), l(7)));
+                *acc.add(j) = M::store(M::mix(M::load(*acc.add(j)), M::mix(left, right)));
+            }
+            i += 8;
+        }
+        while i < rows {
+            let r = row(i);
+            for j in 0..n {
+                *acc.add(j) = M::store(M::mix(M::load(*acc.add(j)), M::load(*r.add(j))));
+            }
+            i += 1;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rows8_body<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) {
+    // SAFETY: the caller's: n elements in each of eight rows, and at d, which overlaps none of them
+    unsafe {
+        let d = std::slice::from_raw_parts_mut(d.cast::<M::M>(), n);
+        let r: [&[M::M]; 8] =
+            std::array::from_fn(|k| from_raw_parts(x.offset(k as isize * step).cast::<M::M>(), n));
+        for (j, d) in d.iter_mut().enumerate() {
+            let l = |k: usize| M::load(r[k][j]);
+            let left = M::mix(M::mix(l(0), l(1)), M::mix(l(2), l(3)));
+            let right = M::mix(M::mix(l(4), l(5)), M::mix(l(6), l(7)));
+            *d = M::store(M::mix(left, right));
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn mix_body<M: Mix>(n: usize, d: *mut u8, a: *const u8, b: *const u8) {
+    let (d, a, b) = (d.cast::<M::M>(), a.cast::<M::M>(), b.cast::<M::M>());
+    // SAFETY: the caller's: n elements each; d may be a
+    unsafe {
+        for i in 0..n {
+            *d.add(i) = M::store(M::mix(M::load(*a.add(i)), M::load(*b.add(i))));
+        }
+    }
+}
+
+macro_rules! levels {
+    ($($name:ident = $body:ident ($($p:ident: $t:ty),*) ($($call:ident),*);)*) => { $(
+        mod $name {
+            use super::*;
+            pub(super) unsafe fn base<M: Mix>($($p: $t),*) {
+                // SAFETY: the caller's
+                unsafe { $body::<M>($($call),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,bmi2")]
+            pub(super) unsafe fn avx2<M: Mix>($($p: $t),*) {
+                // SAFETY: the caller's
+                unsafe { $body::<M>($($call),*) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+            pub(super) unsafe fn avx512<M: Mix>($($p: $t),*) {
+                // SAFETY: the caller's
+                unsafe { $body::<M>($($call),*) }
+            }
+        }
+    )* };
+}
+levels! {
+    fold_at = fold_body(n: usize, d: *mut u8, a: *const u8, _b: *const u8, _c: *const u8, _k: &Constants) (n, d, a);
+    rows_at = rows_body(n: usize, acc: *mut u8, x: *const u8, rows: usize, step: isize) (n, acc, x, rows, step);
+    rows8_at = rows8_body(n: usize, d: *mut u8, x: *const u8, step: isize) (n, d, x, step);
+    mix_at = mix_body(n: usize, d: *mut u8, a: *const u8, b: *const u8, _c: *const u8, _k: &Constants) (n, d, a, b);
+}
+
+/// The tree over eight rows of float32, stored past the caches.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+unsafe fn rows8_stream(n: usize, d: *mut u8, x: *const u8, step: isize) {
+    use std::arch::x86_64::*;
+    // SAFETY: the caller's; streamed stores go to multiples of 64 bytes
+    unsafe {
+        let whole = if d as usize % 64 == 0 { n / 16 * 16 } else { 0 };
+        let r: [*const f32; 8] = std::array::from_fn(|k| x.offset(k as isize * step).cast());
+        let d32 = d.cast::<f32>();
+        for i in (0..whole).step_by(16) {
+            let pair =
+                |k: usize| _mm512_add_ps(_mm512_loadu_ps(r[k].add(i)), _mm512_loadu_ps(r[k + 1].add(i)));
+            let (left, right) = (_mm512_add_ps(pair(0), pair(2)), _mm512_add_ps(pair(4), pair(6)));
+            _mm512_stream_ps(d32.add(i), _mm512_add_ps(left, right));
+        }
+        rows8_body::<Add<f32>>(n - whole, d.add(whole * 4), x.add(whole * 4), step);
+    }
+}
+
+/// The functions of one way to combine.
+pub(super) struct Mixer {
+    pub(super) fold: Kernel,
+    pub(super) mix: Kernel,
+    pub(super) rows: Rows,
+    pub(super) rows8: Rows8,
+    pub(super) neutral: [u8; 8],
+}
+
+fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
+    let mut neutral = [0; 8];
+    let unit = M::store(M::UNIT);
+    // SAFETY: elements have at most 8 bytes, all initialised
+    unsafe {
+        let from: *const u8 = (&raw const unit).cast();
+        std::ptr::copy_nonoverlapping(from, neutral.as_mut_ptr(), size_of::<M::M>());
+    }
+    #[cfg(target_arch = "x86_64")]
+    match h.level {
+        Level::Avx512 if wide => {
+            return Mixer {
+                fold: fold_at::avx512::<M>,
+                mix: mix_at::avx512::<M>,
+                rows: rows_at::avx512::<M>,
+                rows8: rows8_at::avx512::<M>,
+                neutral,
+            };
+        }
+        Level::Avx2 | Level::Avx512 => {
+            return Mixer {
+                fold: fold_at::avx2::<M>,
+                mix: mix_at::avx2::<M>,
+                rows: rows_at::avx2::<M>,
+                rows8: rows8_at::avx2::<M>,
+                neutral,
+            };
+        }
+        Level::Base => {}
+    }
+    let _ = (h, wide);
+    Mixer {
+        fold: fold_at::base::<M>,
+        mix: mix_at::base::<M>,
+        rows: rows_at::base::<M>,
+        rows8: rows8_at::base::<M>,
+        neutral,
+    }
+}
+
+/// The functions that combine elements of a type; `None` where it has no such way.
+pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
+    macro_rules! number {
+        ($T:ident, $wide:expr) => {
+            match combine {
+                Combine::Add => mixer::<Add<$T>>(h, $wide),
+                Combine::Mul => mixer::<Mul<$T>>(h, $wide),
+                Combine::Max => mixer::<Max<$T>>(h, $wide),
+                Combine::Min => mixer::<Min<$T>>(h, $wide),
+                _ => return None,
+            }
+        };
+    }
+    macro_rules! int {
+        ($T:ident) => {
+            match combine {
+                Combine::And => mixer::<And<$T>>(h, false),
+                Combine::Or => mixer::<Or<$T>>(h, false),
+                _ => number!($T, false),
+            }
+        };
+    }
+    Some(match dtype {
+        DType::F32 => {
+            #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
+            let mut m = number!(f32, true);
+            #[cfg(target_arch = "x86_64")]
+            if h.stream && h.level == Level::Avx512 && combine == Combine::Add {
+                m.rows8 = rows8_stream;
+            }
+            m
+        }
+        DType::F64 => number!(f64, true),
+        DType::F16 => number!(f16, false),
+        DType::BF16 => number!(bf16, false),
+        DType::I8 => int!(i8),
+        DType::I16 => int!(i16),
+        DType::I32 => int!(i32),
+        DType::I64 => int!(i64),
+        DType::U8 => int!(u8),
+        DType::U16 => int!(u16),
+        DType::U32 => int!(u32),
+        DType::U64 | DType::Key => int!(u64),
+        DType::Bool => match combine {
+            Combine::And | Combine::Mul | Combine::Min => mixer::<And<Truth>>(h, false),
+            Combine::Or | Combine::Add | Combine::Max => mixer::<Or<Truth>>(h, false),
+        },
+    })
+}

@@ -1,0 +1,294 @@
+//! Functions on float32 without branches, so that loops over them become vector code.
+//!
+//! `L` is the processor level: from 1 on there is a fused multiply-add. Bounds in units of the last place, which the tests check, stand
+//! with each function.
+
+#![allow(clippy::excessive_precision, reason = "coefficients as published")]
+
+use std::f32::consts::{LN_2, LOG2_E};
+
+#[inline(always)]
+pub(super) fn fma<const L: u8>(a: f32, b: f32, c: f32) -> f32 {
+    // without the instruction mul_add is a function call
+    if L > 0 { a.mul_add(b, c) } else { a * b + c }
+}
+#[inline(always)]
+fn fmad<const L: u8>(a: f64, b: f64, c: f64) -> f64 {
+    if L > 0 { a.mul_add(b, c) } else { a * b + c }
+}
+#[inline(always)]
+pub(super) fn select(c: bool, a: f32, b: f32) -> f32 {
+    if c { a } else { b }
+}
+/// The polynomial with these coefficients, highest power first.
+#[inline(always)]
+fn poly<const L: u8, const N: usize>(x: f32, c: [f32; N]) -> f32 {
+    let mut p = c[0];
+    for c in &c[1..] {
+        p = fma::<L>(p, x, *c);
+    }
+    p
+}
+#[inline(always)]
+fn polyd<const L: u8, const N: usize>(x: f64, c: [f64; N]) -> f64 {
+    let mut p = c[0];
+    for c in &c[1..] {
+        p = fmad::<L>(p, x, *c);
+    }
+    p
+}
+
+/// Adding it rounds to a whole number, whose digits are then the low bits: 1.5·2²³ and 1.5·2⁵².
+const ROUND: f32 = 12582912.0;
+const ROUND64: f64 = 6755399441055744.0;
+/// ln 2 in two parts; products of the first with whole numbers are exact.
+const LN2_HI: f32 = 0.693_359_375;
+const LN2_LO: f32 = -2.12194440e-4;
+
+/// x to a whole number: as a float and as an integer.
+#[inline(always)]
+fn whole<const L: u8>(x: f32, scale: f32) -> (f32, i32) {
+    let t = fma::<L>(x, scale, ROUND);
+    (t - ROUND, (t.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32))
+}
+/// 2 to a power from -126 to 127.
+#[inline(always)]
+fn two(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) << 23) as u32)
+}
+/// (eʳ − 1 − r) / r² for |r| ≤ ln 2 / 2.
+#[inline(always)]
+fn exp_tail<const L: u8>(r: f32) -> f32 {
+    poly::<L, 6>(
+        r,
+        [
+            1.9875691500e-4,
+            1.3981999507e-3,
+            8.3334519073e-3,
+            4.1665795894e-2,
+            1.6666665459e-1,
+            5.0000001201e-1,
+        ],
+    )
+}
+/// (1 + p)·2ⁿ, also where 2ⁿ alone is out of range.
+#[inline(always)]
+fn scale(p: f32, n: i32) -> f32 {
+    (p + 1.0) * two(n >> 1) * two(n.wrapping_sub(n >> 1))
+}
+
+/// 1.1 units.
+#[inline(always)]
+pub(super) fn exp<const L: u8>(x: f32) -> f32 {
+    let x = select(x > 89.0, 89.0, select(x < -104.0, -104.0, x));
+    let (n, i) = whole::<L>(x, LOG2_E);
+    let r = fma::<L>(n, -LN2_LO, fma::<L>(n, -LN2_HI, x));
+    scale(fma::<L>(exp_tail::<L>(r), r * r, r), i)
+}
+
+/// 1.5 units.
+#[inline(always)]
+pub(super) fn exp2<const L: u8>(x: f32) -> f32 {
+    let x = select(x > 129.0, 129.0, select(x < -151.0, -151.0, x));
+    let (n, i) = whole::<L>(x, 1.0);
+    let r = (x - n) * LN_2;
+    scale(fma::<L>(exp_tail::<L>(r), r * r, r), i)
+}
+
+/// 2 units.
+#[inline(always)]
+pub(super) fn expm1<const L: u8>(x: f32) -> f32 {
+    let y = select(x > 89.0, 89.0, select(x < -25.0, -25.0, x));
+    let (n, i) = whole::<L>(y, LOG2_E);
+    let r = fma::<L>(n, -LN2_LO, fma::<L>(n, -LN2_HI, y));
+    let p = fma::<L>(exp_tail::<L>(r), r * r, r);
+    // half of it, since 2ⁿ may be out of range
+    let half = two(i.wrapping_sub(1));
+    let y = 2.0 * fma::<L>(half, p, half - 0.5);
+    select(x == 0.0, x, y)
+}
+
+/// The exponent of x > 0, and what is left in [√½, √2), less 1.
+#[inline(always)]
+fn split(x: f32) -> (f32, f32) {
+    let tiny = x < f32::MIN_POSITIVE;
+    let x = select(tiny, x * 8388608.0, x);
+    // so that the mantissa's carry into the exponent happens at √2
+    let bits = x.to_bits().wrapping_sub(0x3f35_04f3) as i32;
+    let e = bits >> 23;
+    let m = f32::from_bits(x.to_bits().wrapping_sub((e << 23) as u32));
+    (e as f32 - select(tiny, 23.0, 0.0), m - 1.0)
+}
+/// log(2ᵉ·(1 + z)) + c for a small c.
+#[inline(always)]
+fn log_of<const L: u8>(e: f32, z: f32, c: f32) -> f32 {
+    let q = z * z;
+    let p = poly::<L, 9>(
+        z,
+        [
+            7.0376836292e-2,
+            -1.1514610310e-1,
+            1.1676998740e-1,
+            -1.2420140846e-1,
+            1.4249322787e-1,
+            -1.6668057665e-1,
+            2.0000714765e-1,
+            -2.4999993993e-1,
+            3.3333331174e-1,
+        ],
+    );
+    let y = fma::<L>(e, LN2_LO, fma::<L>(p * z, q, c));
+    fma::<L>(e, LN2_HI, z + fma::<L>(q, -0.5, y))
+}
+
+/// 1 unit.
+#[inline(always)]
+pub(super) fn log<const L: u8>(x: f32) -> f32 {
+    let (e, z) = split(x);
+    let y = log_of::<L>(e, z, 0.0);
+    let y = select(x == f32::INFINITY, x, y);
+    select(x > 0.0, y, select(x == 0.0, f32::NEG_INFINITY, f32::NAN))
+}
+
+/// 1.5 units.
+#[inline(always)]
+pub(super) fn log1p<const L: u8>(x: f32) -> f32 {
+    let u = 1.0 + x;
+    // what the sum lost
+    let lost = select(x > 1.0, 1.0 - (u - x), x - (u - 1.0));
+    let (e, z) = split(u);
+    let y = log_of::<L>(e, z, lost / u);
+    let y = select(x == f32::INFINITY, x, y);
+    let y = select(u > 0.0, y, select(x == -1.0, f32::NEG_INFINITY, f32::NAN));
+    select(x == 0.0, x, y)
+}
+
+/// 3 units.
+#[inline(always)]
+pub(super) fn tanh<const L: u8>(x: f32) -> f32 {
+    let a = x.abs();
+    let a = select(a > 10.0, 10.0, a);
+    let t = expm1::<L>(2.0 * a);
+    (t / (t + 2.0)).copysign(x)
+}
+
+/// 2.5 units.
+#[inline(always)]
+pub(super) fn logistic<const L: u8>(x: f32) -> f32 {
+    // with 1/(1+exp(-x)) all digits are lost below -88
+    let e = exp::<L>(-x.abs());
+    select(x < 0.0, e, 1.0) / (1.0 + e)
+}
+
+/// 6 units; 1 or -1 beyond ±4.
+#[inline(always)]
+pub(super) fn erf<const L: u8>(x: f32) -> f32 {
+    let y = select(x > 4.0, 4.0, select(x < -4.0, -4.0, x));
+    let z = y * y;
+    let p = poly::<L, 7>(
+        z,
+        [
+            -2.72614225801306e-10,
+            2.77068142495902e-8,
+            -2.10102402082508e-6,
+            -5.69250639462346e-5,
+            -7.34990630326855e-4,
+            -2.95459980854025e-3,
+            -1.60960333262415e-2,
+        ],
+    );
+    let q = poly::<L, 5>(
+        z,
+        [
+            -1.45660718464996e-5,
+            -2.13374055278905e-4,
+            -1.68282697438203e-3,
+            -7.37332916720468e-3,
+            -1.42647390514189e-2,
+        ],
+    );
+    y * p / q
+}
+
+/// x as r + q·π/2 with |r| ≤ π/4, in float64.
+#[inline(always)]
+fn quarter<const L: u8>(x: f32) -> (f64, i64) {
+    let x = x as f64;
+    let t = fmad::<L>(x, std::f64::consts::FRAC_2_PI, ROUND64);
+    let n = t - ROUND64;
+    let r = fmad::<L>(n, -6.123233995736766e-17, fmad::<L>(n, -std::f64::consts::FRAC_PI_2, x));
+    (r, t.to_bits() as i64)
+}
+/// sin r and cos r for |r| ≤ π/4, to 1e-9.
+#[inline(always)]
+fn sin_cos<const L: u8>(r: f64) -> (f64, f64) {
+    let z = r * r;
+    let s = polyd::<L, 4>(
+        z,
+        [2.718311493989822e-6, -1.983933483609663e-4, 8.333329385889463e-3, -1.6666666641626524e-1],
+    );
+    let c = polyd::<L, 5>(
+        z,
+        [2.439044879627741e-5, -1.388676377460993e-3, 4.16666233237390632e-2, -4.9999999725103100e-1, 1.0],
+    );
+    (fmad::<L>(s * z, r, r), c)
+}
+#[inline(always)]
+fn flip(y: f64, sign: i64) -> f64 {
+    f64::from_bits(y.to_bits() ^ ((sign & 2) as u64) << 62)
+}
+
+/// Beyond it an argument is reduced by the scalar function.
+pub(super) const TRIG_MAX: f32 = 1e9;
+
+/// 0.51 units: computed in float64 and rounded once.
+#[inline(always)]
+pub(super) fn sin<const L: u8>(x: f32) -> f32 {
+    let (r, q) = quarter::<L>(x);
+    let (s, c) = sin_cos::<L>(r);
+    let y = flip(if q & 1 == 0 { s } else { c }, q) as f32;
+    select(x == 0.0, x, y)
+}
+/// 0.51 units.
+#[inline(always)]
+pub(super) fn cos<const L: u8>(x: f32) -> f32 {
+    let (r, q) = quarter::<L>(x);
+    let (s, c) = sin_cos::<L>(r);
+    flip(if q & 1 == 0 { c } else { s }, q.wrapping_add(q & 1)) as f32
+}
+
+/// Giles' approximation of the inverse of erf.
+#[inline(always)]
+pub(super) fn erf_inv<const L: u8>(x: f32) -> f32 {
+    let w = -log1p::<L>(-x * x);
+    let small = poly::<L, 9>(
+        w - 2.5,
+        [
+            2.81022636e-8,
+            3.43273939e-7,
+            -3.5233877e-6,
+            -4.39150654e-6,
+            0.00021858087,
+            -0.00125372503,
+            -0.00417768164,
+            0.246640727,
+            1.50140941,
+        ],
+    );
+    let large = poly::<L, 9>(
+        w.sqrt() - 3.0,
+        [
+            -0.000200214257,
+            0.000100950558,
+            0.00134934322,
+            -0.00367342844,
+            0.00573950773,
+            -0.0076224613,
+            0.00943887047,
+            1.00167406,
+            2.83297682,
+        ],
+    );
+    let y = select(w < 5.0, small, large) * x;
+    select(x.abs() == 1.0, x * f32::INFINITY, y)
+}

@@ -1,0 +1,180 @@
+//! Kernels: one loop for each instruction, element type and processor level.
+//!
+//! A compiled program is a list of such loops over short runs of elements. Which instruction set a loop uses is chosen once,
+//! when a program is compiled. Kernels are `unsafe` to call: the invariants are [`Kernel`]'s, and the two engines keep them.
+
+mod convert;
+mod float;
+mod fold;
+mod int;
+mod load;
+mod math32;
+mod math64;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use load::count;
+pub use run::fence;
+
+use super::cpu::{self, Level};
+use crate::program::sentence::{Combine, Fun};
+use crate::types::{DType, Scalar};
+use half::{bf16, f16};
+use run::How;
+
+/// n elements: `dst[i] = f(a[i], b[i], c[i]; k)`.
+///
+/// The caller upholds: each operand that the function reads is n elements of its type, contiguous and aligned to an element; `dst` has
+/// room for n elements of the result's type and overlaps no operand, unless a function says that it may. Bools are bytes 0 and 1.
+/// Operands that the function does not read may be any pointers.
+pub type Kernel = unsafe fn(n: usize, dst: *mut u8, a: *const u8, b: *const u8, c: *const u8, k: &[f64; 4]);
+
+/// Combines `rows` rows of n elements, `step` bytes apart from `src` on, into the row at `acc`, which holds a value already.
+///
+/// Sums of floats take eight rows at a time as the tree ((0+1)+(2+3))+((4+5)+(6+7)), the rest one by one.
+pub type Rows = unsafe fn(n: usize, acc: *mut u8, src: *const u8, rows: usize, step: isize);
+
+/// The tree over exactly eight rows of n elements, `step` bytes apart from `src` on, into `dst`.
+pub type Rows8 = unsafe fn(n: usize, dst: *mut u8, src: *const u8, step: isize);
+
+fn how(stream: bool) -> How {
+    How { level: cpu::level(), stream }
+}
+
+/// The kernel of a function from operands of type `from` to a result of type `dtype`; `None` where it is not defined on them.
+///
+/// [`Fun::Select`] reads bools at `a`, values at `b` and `c`; comparisons make bools; [`Fun::Threefry`] reads a key and a counter.
+pub fn select(fun: Fun, from: DType, dtype: DType) -> Option<Kernel> {
+    select_at(fun, from, dtype, how(false))
+}
+/// The same kernel with stores that go past the caches where that pays; [`fence`] makes them visible to other threads.
+pub fn select_streaming(fun: Fun, from: DType, dtype: DType) -> Option<Kernel> {
+    select_at(fun, from, dtype, how(true))
+}
+fn select_at(fun: Fun, from: DType, dtype: DType, h: How) -> Option<Kernel> {
+    let (from, dtype) = (from.storage(), dtype.storage());
+    match fun {
+        Fun::Copy => return int::copy(dtype.size(), h),
+        Fun::Bitcast => return if from.size() == dtype.size() { int::copy(dtype.size(), h) } else { None },
+        Fun::Convert if from == dtype => return int::copy(dtype.size(), h),
+        Fun::Convert => return convert::convert(from, dtype, h),
+        Fun::Select => return int::choose(dtype.size(), h),
+        Fun::Threefry => return Some(int::threefry(h)),
+        _ => {}
+    }
+    match from {
+        DType::Bool => int::select_bool(fun, h),
+        DType::I8 => int::select::<i8>(fun, h),
+        DType::I16 => int::select::<i16>(fun, h),
+        DType::I32 => int::select::<i32>(fun, h),
+        DType::I64 => int::select::<i64>(fun, h),
+        DType::U8 => int::select::<u8>(fun, h),
+        DType::U16 => int::select::<u16>(fun, h),
+        DType::U32 => int::select::<u32>(fun, h),
+        DType::U64 | DType::Key => int::select::<u64>(fun, h),
+        DType::F16 => float::select_half::<f16>(fun, h),
+        DType::BF16 => float::select_half::<bf16>(fun, h),
+        DType::F32 => float::select::<f32>(fun, h),
+        DType::F64 => float::select::<f64>(fun, h),
+    }
+}
+
+/// Sums of scaled operands on floats: `k0·a + k1`, `k0·a + k1·b`, or `k0·a + k1·b + k2·c`; each sum is fused where the level has that:
+/// `fma(a,k0,k1)`, `fma(b,k1,a·k0)`, `fma(c,k2,fma(b,k1,a·k0))`.
+pub fn lin(dtype: DType, terms: usize) -> Option<Kernel> {
+    lin_at(dtype, terms, how(false))
+}
+/// The same, with stores that go past the caches.
+pub fn lin_streaming(dtype: DType, terms: usize) -> Option<Kernel> {
+    lin_at(dtype, terms, how(true))
+}
+fn lin_at(dtype: DType, terms: usize, h: How) -> Option<Kernel> {
+    match dtype {
+        DType::F32 => float::lin::<f32>(terms, h),
+        DType::F64 => float::lin::<f64>(terms, h),
+        DType::F16 => float::lin_half::<f16>(terms, h),
+        DType::BF16 => float::lin_half::<bf16>(terms, h),
+        _ => None,
+    }
+}
+
+/// `a·b + c` on float32 and float64, fused where the level has that.
+pub fn mul_add(dtype: DType) -> Option<Kernel> {
+    match dtype {
+        DType::F32 => Some(float::mul_add::<f32>(how(false))),
+        DType::F64 => Some(float::mul_add::<f64>(how(false))),
+        _ => None,
+    }
+}
+
+/// The element at `a`, n times. `size` is an element's, in bytes: 1, 2, 4 or 8.
+pub fn splat(size: usize) -> Option<Kernel> {
+    load::splat_of(size)
+}
+/// Every `k[0]`-th element from `a` on; `k[0]` is a whole number of elements, possibly negative.
+pub fn gather(size: usize) -> Option<Kernel> {
+    load::gather_of(size)
+}
+/// The element whose bits are the low ones of `k[0]`, as [`constant`] makes it, n times; reads nothing.
+pub fn fill(size: usize) -> Option<Kernel> {
+    load::fill_of(size)
+}
+
+/// n ≥ 0 contiguous elements at `a` combined into one at `dst`; the neutral element where n is 0. `None` where the type has no such way.
+///
+/// Element i goes to lane i mod 64, then lanes are halved (0+32, 1+33, …; 0+16, …).
+pub fn fold(combine: Combine, dtype: DType) -> Option<Kernel> {
+    fold::find(combine, dtype.storage(), how(false)).map(|m| m.fold)
+}
+/// `a ∘ b`, element by element; `dst` may be `a`.
+pub fn combine(combine: Combine, dtype: DType) -> Option<Kernel> {
+    fold::find(combine, dtype.storage(), how(false)).map(|m| m.mix)
+}
+/// Rows combined into a row.
+pub fn rows(combine: Combine, dtype: DType) -> Option<Rows> {
+    fold::find(combine, dtype.storage(), how(false)).map(|m| m.rows)
+}
+/// Eight rows combined into a new one as a tree; `stream`: past the caches where that pays.
+pub fn rows8(combine: Combine, dtype: DType, stream: bool) -> Option<Rows8> {
+    fold::find(combine, dtype.storage(), how(stream)).map(|m| m.rows8)
+}
+/// The element that changes nothing when combined, as it lies in memory; the type's size counts.
+pub fn neutral(combine: Combine, dtype: DType) -> Option<[u8; 8]> {
+    fold::find(combine, dtype.storage(), How { level: Level::Base, stream: false }).map(|m| m.neutral)
+}
+
+/// A number as an element of this type, as it lies in memory; the type's size counts. Numbers out of an integer type's range wrap.
+pub fn bytes(dtype: DType, value: Scalar) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    let mut put = |b: &[u8]| bytes[..b.len()].copy_from_slice(b);
+    match dtype {
+        DType::Bool => put(&[match value {
+            Scalar::Bool(b) => b,
+            Scalar::Int(i) => i != 0,
+            Scalar::Float(f) => f != 0.0,
+        } as u8]),
+        DType::F16 => put(&f16::from_f64(value.to_f64()).to_ne_bytes()),
+        DType::BF16 => put(&bf16::from_f64(value.to_f64()).to_ne_bytes()),
+        DType::F32 => put(&(value.to_f64() as f32).to_ne_bytes()),
+        DType::F64 => put(&value.to_f64().to_ne_bytes()),
+        d => match d.size() {
+            1 => put(&(value.to_i128() as u8).to_ne_bytes()),
+            2 => put(&(value.to_i128() as u16).to_ne_bytes()),
+            4 => put(&(value.to_i128() as u32).to_ne_bytes()),
+            _ => put(&(value.to_i128() as u64).to_ne_bytes()),
+        },
+    }
+    bytes
+}
+/// A number as [`fill`] takes it.
+pub fn constant(dtype: DType, value: Scalar) -> f64 {
+    let b = bytes(dtype, value);
+    // the low bits of the float are the element's, whatever the byte order
+    f64::from_bits(match dtype.size() {
+        1 => b[0] as u64,
+        2 => u16::from_ne_bytes([b[0], b[1]]) as u64,
+        4 => u32::from_ne_bytes([b[0], b[1], b[2], b[3]]) as u64,
+        _ => u64::from_ne_bytes(b),
+    })
+}

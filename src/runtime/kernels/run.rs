@@ -1,0 +1,262 @@
+//! The loop around every elementwise function, compiled once for each level of the processor.
+
+use super::Kernel;
+use crate::runtime::cpu::Level;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
+
+/// The constants of an instruction.
+pub(super) type Constants = [f64; 4];
+
+/// A function of up to three elements.
+///
+/// `L` is the level: from 1 on there is a fused multiply-add.
+pub(super) trait El: 'static {
+    /// The first operand's element in memory (bool as a byte).
+    type A: Copy;
+    /// The second's.
+    type B: Copy + Default;
+    /// The third's.
+    type C: Copy + Default;
+    /// The result's.
+    type D: Copy;
+    /// How many operands are read.
+    const ARITY: usize;
+    /// The function.
+    fn f<const L: u8>(a: Self::A, b: Self::B, c: Self::C, k: &Constants) -> Self::D;
+    /// Arguments for which `f` is not good enough: they are done by [`El::exact`], one at a time.
+    const HARD: bool = false;
+    /// Whether this argument is one of them.
+    #[inline(always)]
+    fn hard(_a: Self::A) -> bool {
+        false
+    }
+    /// What the function is at such an argument.
+    fn exact(_a: Self::A) -> Option<Self::D> {
+        None
+    }
+}
+
+/// Operands as slices; those beyond the arity are empty.
+#[inline(always)]
+unsafe fn operand<'a, T>(p: *const u8, n: usize, used: bool) -> &'a [T] {
+    // SAFETY: the caller's: n elements lie at p if it is used
+    if used { unsafe { from_raw_parts(p.cast(), n) } } else { &[] }
+}
+
+/// # Safety
+/// As [`Kernel`] says.
+#[inline(always)]
+unsafe fn body<E: El, const L: u8>(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    b: *const u8,
+    c: *const u8,
+    k: &Constants,
+) {
+    // SAFETY: a kernel's operands hold n elements each, and the result overlaps none of them
+    unsafe {
+        let d: &mut [E::D] = from_raw_parts_mut(d.cast(), n);
+        let a: &[E::A] = operand(a, n, true);
+        let b: &[E::B] = operand(b, n, E::ARITY > 1);
+        let c: &[E::C] = operand(c, n, E::ARITY > 2);
+        let k = *k;
+        for i in 0..n {
+            let y = if E::ARITY > 1 { b[i] } else { Default::default() };
+            let z = if E::ARITY > 2 { c[i] } else { Default::default() };
+            d[i] = E::f::<L>(a[i], y, z, &k);
+        }
+        if E::HARD && a.iter().fold(false, |any, x| any | E::hard(*x)) {
+            mend::<E>(d, a);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn mend<E: El>(d: &mut [E::D], a: &[E::A]) {
+    for (d, a) in d.iter_mut().zip(a).filter(|(_, a)| E::hard(**a)) {
+        if let Some(y) = E::exact(*a) {
+            *d = y;
+        }
+    }
+}
+
+/// Whether the base level of this architecture has a fused multiply-add.
+const BASE: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
+
+unsafe fn base<E: El>(n: usize, d: *mut u8, a: *const u8, b: *const u8, c: *const u8, k: &Constants) {
+    // SAFETY: the caller's
+    unsafe { body::<E, BASE>(n, d, a, b, c, k) }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::*;
+    use std::arch::x86_64::*;
+
+    #[target_feature(enable = "avx2,fma,bmi2")]
+    pub(super) unsafe fn avx2<E: El>(
+        n: usize,
+        d: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        c: *const u8,
+        k: &Constants,
+    ) {
+        // SAFETY: the caller's
+        unsafe { body::<E, 1>(n, d, a, b, c, k) }
+    }
+
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+    pub(super) unsafe fn avx512<E: El>(
+        n: usize,
+        d: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        c: *const u8,
+        k: &Constants,
+    ) {
+        // SAFETY: the caller's
+        unsafe { body::<E, 2>(n, d, a, b, c, k) }
+    }
+
+    /// Bytes that are computed at a time before they are streamed.
+    const LINE: usize = 256;
+
+    /// Aligned space for one such piece.
+    #[repr(align(64))]
+    struct Piece([u8; LINE]);
+
+    /// Runs `body` piece by piece, handing each to `store`; an unaligned result and the rest are stored as usual.
+    #[inline(always)]
+    unsafe fn pieces<E: El, const L: u8>(
+        n: usize,
+        d: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        c: *const u8,
+        k: &Constants,
+        store: impl Fn(*const u8, *mut u8),
+    ) {
+        let size = size_of::<E::D>();
+        let step = LINE / size;
+        let whole = if d as usize % 64 == 0 { n / step * step } else { 0 };
+        let mut piece = Piece([0; LINE]);
+        let at = |p: *const u8, i: usize, size: usize| p.wrapping_add(i * size);
+        // SAFETY: the caller's; each piece lies within the operands
+        unsafe {
+            for i in (0..whole).step_by(step) {
+                let (x, y) = (at(a, i, size_of::<E::A>()), at(b, i, size_of::<E::B>()));
+                body::<E, L>(step, piece.0.as_mut_ptr(), x, y, at(c, i, size_of::<E::C>()), k);
+                store(piece.0.as_ptr(), d.add(i * size));
+            }
+            let (x, y) = (at(a, whole, size_of::<E::A>()), at(b, whole, size_of::<E::B>()));
+            body::<E, L>(n - whole, d.add(whole * size), x, y, at(c, whole, size_of::<E::C>()), k);
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+    pub(super) unsafe fn stream512<E: El>(
+        n: usize,
+        d: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        c: *const u8,
+        k: &Constants,
+    ) {
+        // SAFETY: the caller's; both pointers are aligned to 64 bytes and have LINE bytes
+        unsafe {
+            pieces::<E, 2>(n, d, a, b, c, k, |from, to| {
+                for i in (0..LINE).step_by(64) {
+                    _mm512_stream_si512(to.add(i).cast(), _mm512_load_si512(from.add(i).cast()));
+                }
+            })
+        }
+    }
+
+    #[target_feature(enable = "avx2,fma,bmi2")]
+    pub(super) unsafe fn stream256<E: El>(
+        n: usize,
+        d: *mut u8,
+        a: *const u8,
+        b: *const u8,
+        c: *const u8,
+        k: &Constants,
+    ) {
+        // SAFETY: as above
+        unsafe {
+            pieces::<E, 1>(n, d, a, b, c, k, |from, to| {
+                for i in (0..LINE).step_by(32) {
+                    _mm256_stream_si256(to.add(i).cast(), _mm256_load_si256(from.add(i).cast()));
+                }
+            })
+        }
+    }
+}
+
+/// How the kernel of a function is compiled and stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct How {
+    /// For which level.
+    pub(super) level: Level,
+    /// Whether the result goes past the caches.
+    pub(super) stream: bool,
+}
+
+/// The kernel of a function at a level.
+pub(super) fn pick<E: El>(how: How) -> Kernel {
+    #[cfg(target_arch = "x86_64")]
+    return match (how.level, how.stream) {
+        (Level::Avx512, true) => x86::stream512::<E>,
+        (Level::Avx512, false) => x86::avx512::<E>,
+        (Level::Avx2, true) => x86::stream256::<E>,
+        (Level::Avx2, false) => x86::avx2::<E>,
+        (Level::Base, _) => base::<E>,
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    return {
+        let _ = how;
+        base::<E>
+    };
+}
+
+/// The kernel of a function whose result is never worth streaming.
+pub(super) fn plain<E: El>(how: How) -> Kernel {
+    #[cfg(target_arch = "x86_64")]
+    return match how.level {
+        Level::Avx512 => x86::avx512::<E>,
+        Level::Avx2 => x86::avx2::<E>,
+        Level::Base => base::<E>,
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    return {
+        let _ = how;
+        base::<E>
+    };
+}
+
+/// The kernel of a function that gains little from the widest vectors: two forms only.
+pub(super) fn narrow<E: El>(how: How) -> Kernel {
+    #[cfg(target_arch = "x86_64")]
+    return if how.level >= Level::Avx2 { x86::avx2::<E> } else { base::<E> };
+    #[cfg(not(target_arch = "x86_64"))]
+    return {
+        let _ = how;
+        base::<E>
+    };
+}
+
+/// The kernel of a rare function, one form.
+pub(super) fn scalar<E: El>() -> Kernel {
+    base::<E>
+}
+
+/// Makes results that were stored past the caches visible to other threads.
+pub fn fence() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: every x86-64 processor has SSE
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
