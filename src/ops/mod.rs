@@ -4,6 +4,12 @@
 //! tested for completeness and appears in the tables of the book.
 
 pub mod build;
+pub mod creation;
+pub mod elementwise;
+mod pending;
+pub mod product;
+pub mod random;
+pub mod reduce;
 
 use crate::program::Prim;
 use crate::types::ArrayType;

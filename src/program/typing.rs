@@ -475,7 +475,7 @@ impl Rule<'_> {
                 _ => return Err(self.not_linear(&real)),
             }
         }
-        if linearity == Linearity::Contraction {
+        if matches!(linearity, Linearity::Contraction | Linearity::Nullary) {
             r = Axes::none();
         }
         let Some(out) = out else { return Ok((u, r)) };

@@ -1,0 +1,203 @@
+//! Creation: values that no operand gives.
+
+use super::build::not_linear;
+use super::elementwise::Takes;
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::mesh::Mesh;
+use crate::program::factors::{Dim, Factors, Linearity, Rank};
+use crate::program::sentence::{Arg, Body, Code, Fun, Sentence};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Scalar, Shape};
+use std::sync::Arc;
+
+/// `full{value}`: one number everywhere, of exactly the type given; a key is one number too, its low half the first word.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Full {
+    /// The result's type.
+    pub ty: ArrayType,
+    /// The number.
+    pub value: Scalar,
+}
+
+/// `iota{dimension}`: each element is its index along a dimension.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Iota {
+    /// The result's type.
+    pub ty: ArrayType,
+    /// Along which dimension it counts.
+    pub dimension: usize,
+}
+
+/// The type of what is created as the type given says: on its mesh, its spec checked.
+pub(super) fn created(ty: &ArrayType) -> Result<ArrayType, Fault> {
+    let spec = match &ty.mesh {
+        Some(mesh) => typing::check_out(mesh, ty.spec, &ty.shape)?,
+        None if ty.spec.is_whole() && ty.spec.dims().len() <= ty.rank() => ty.spec.padded(ty.rank()),
+        None => {
+            return Err(Fault::new(
+                ErrorKind::Mesh,
+                format!("{} is asked for, but no mesh is given", ty.spec),
+            )
+            .help("say the mesh: `F32.of([…]).on(&mesh, p![…])`"));
+        }
+    };
+    Ok(ArrayType { spec, ..ty.clone() })
+}
+
+/// The type as a parameter of what is created by it: with its mesh where it lies on one.
+pub(super) fn print(ty: &ArrayType) -> String {
+    let mesh = ty.mesh.as_ref().map(Mesh::to_string).map(|m| format!(", mesh={m}")).unwrap_or_default();
+    format!("ty={}{mesh}", ty.short())
+}
+
+/// A loop a dimension of the result, in no operand.
+pub(super) fn fresh(shape: &[usize]) -> Factors {
+    let mut f = Factors::default();
+    for &n in shape {
+        f.add(n);
+    }
+    f.results = vec![(0..shape.len()).map(Dim::same).collect()];
+    f
+}
+
+impl Primitive for Full {
+    fn name(&self) -> &'static str {
+        "full"
+    }
+    fn params(&self) -> String {
+        format!("value={}, {}", self.value, print(&self.ty))
+    }
+    fn shapes(&self, _: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let fits = match (self.value, self.ty.dtype) {
+            (Scalar::Bool(_), d) => d == DType::Bool,
+            (Scalar::Float(_), d) => d.is_float(),
+            (Scalar::Int(_), d) => d != DType::Bool,
+        };
+        if !fits {
+            return Err(Fault::new(ErrorKind::Dtype, format!("{} is no {}", self.value, self.ty.dtype)));
+        }
+        Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
+    }
+    fn factors(&self, _: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        fresh(&results[0].1)
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Nullary
+    }
+    fn rank(&self) -> Rank {
+        Rank::Plain
+    }
+    fn out(&self) -> Option<Spec> {
+        self.ty.mesh.as_ref().map(|_| self.ty.spec)
+    }
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        self.shapes(operands)?;
+        Ok(vec![created(&self.ty)?])
+    }
+    fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+        Ok(vec![None])
+    }
+    fn transpose(
+        &self,
+        _: &mut Builder,
+        _: &[Option<Value>],
+        _: &[ArrayType],
+        _: &[Option<Value>],
+    ) -> Result<Tangents> {
+        Ok(Vec::new())
+    }
+    fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let d = results[0].dtype.storage();
+        let value = match (self.value, d.is_float()) {
+            (Scalar::Int(i), true) => Scalar::Float(i as f64),
+            (v, _) => v,
+        };
+        let code = Code::one(Fun::Copy, d, d, &[Arg::Const(value)]);
+        vec![created_sentence(&results[0], code)]
+    }
+    fn cost(&self) -> f64 {
+        0.0
+    }
+}
+
+/// A sentence without reads.
+fn created_sentence(ty: &ArrayType, code: Code) -> Sentence {
+    Sentence {
+        extents: ty.shape.to_vec(),
+        rank: ty.rank(),
+        dtype: ty.dtype.storage(),
+        reads: Vec::new(),
+        body: Body::Map(code),
+    }
+}
+
+impl Primitive for Iota {
+    fn name(&self) -> &'static str {
+        "iota"
+    }
+    fn params(&self) -> String {
+        format!("dimension={}, {}", self.dimension, print(&self.ty))
+    }
+    fn shapes(&self, _: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        if self.dimension >= self.ty.rank() {
+            return Err(Fault::new(
+                ErrorKind::Shape,
+                format!("there is no dimension {}: the result has {}", self.dimension, self.ty.rank()),
+            ));
+        }
+        Takes::Number.check("iota", 0, self.ty.dtype)?;
+        Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
+    }
+    fn factors(&self, _: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        fresh(&results[0].1)
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Nullary
+    }
+    fn rank(&self) -> Rank {
+        Rank::Plain
+    }
+    fn out(&self) -> Option<Spec> {
+        self.ty.mesh.as_ref().map(|_| self.ty.spec)
+    }
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        self.shapes(operands)?;
+        Ok(vec![created(&self.ty)?])
+    }
+    fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+        Ok(vec![None])
+    }
+    fn transpose(
+        &self,
+        _: &mut Builder,
+        _: &[Option<Value>],
+        _: &[ArrayType],
+        _: &[Option<Value>],
+    ) -> Result<Tangents> {
+        Err(not_linear("iota"))
+    }
+    fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let d = results[0].dtype;
+        let code = Code::one(Fun::Convert, DType::I64, d, &[Arg::Index(self.dimension)]);
+        vec![created_sentence(&results[0], code)]
+    }
+    fn cost(&self) -> f64 {
+        1.0
+    }
+}
+
+impl Builder {
+    /// One number everywhere, of exactly this type.
+    pub fn full(&mut self, ty: &ArrayType, value: impl Into<Scalar>) -> Result<Value> {
+        self.emit1(Arc::new(Full { ty: ty.clone(), value: value.into() }), &[])
+    }
+    /// Zeros of exactly this type.
+    pub fn zeros(&mut self, ty: &ArrayType) -> Result<Value> {
+        self.full(ty, Scalar::zero(ty.dtype))
+    }
+    /// Each element's index along a dimension.
+    pub fn iota(&mut self, ty: &ArrayType, dimension: usize) -> Result<Value> {
+        self.emit1(Arc::new(Iota { ty: ty.clone(), dimension }), &[])
+    }
+}

@@ -1,0 +1,221 @@
+//! Functions of two operands.
+
+use super::{Takes, Unary, broadcast_shapes, factors, one_dtype, sentence};
+use crate::diagnostic::{Fault, Result};
+use crate::ops::build::not_linear;
+use crate::program::factors::{Factors, Linearity, Rank};
+use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Shape};
+
+/// Makes the enum and its table.
+macro_rules! binary {
+    ($($v:ident $name:literal $takes:ident $cost:literal;)*) => {
+        /// An elementwise function of two operands of one element type, whose shapes broadcast.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "most names say it; the others are commented")]
+        pub enum Binary { $($v,)* }
+        impl Binary {
+            /// All of them.
+            pub const ALL: &[Binary] = &[$(Binary::$v,)*];
+            /// Name, element types, operations an element.
+            fn row(self) -> (&'static str, Takes, f64) {
+                match self { $(Binary::$v => ($name, Takes::$takes, $cost),)* }
+            }
+            fn fun(self) -> Fun {
+                match self { $(Binary::$v => Fun::$v,)* }
+            }
+        }
+    };
+}
+binary! {
+    Add "add" Number 1.0;
+    Sub "sub" Number 1.0;
+    Mul "mul" Number 1.0;
+    Div "div" Number 4.0;
+    Rem "rem" Number 8.0;
+    Max "max" Ordered 1.0;
+    Min "min" Ordered 1.0;
+    Pow "pow" Number 24.0;
+    Atan2 "atan2" Float 20.0;
+    NextAfter "nextafter" Float 4.0;
+    Eq "eq" Ordered 1.0;
+    Ne "ne" Ordered 1.0;
+    Lt "lt" Ordered 1.0;
+    Le "le" Ordered 1.0;
+    Gt "gt" Ordered 1.0;
+    Ge "ge" Ordered 1.0;
+    And "and" Bits 1.0;
+    Or "or" Bits 1.0;
+    Xor "xor" Bits 1.0;
+    ShiftLeft "shift_left" Integer 1.0;
+    ShiftRightLogical "shift_right_logical" Integer 1.0;
+    ShiftRightArithmetic "shift_right_arithmetic" Integer 1.0;
+}
+
+impl Binary {
+    /// Whether it compares: the result is bool.
+    pub fn compares(self) -> bool {
+        matches!(self, Binary::Eq | Binary::Ne | Binary::Lt | Binary::Le | Binary::Gt | Binary::Ge)
+    }
+
+    /// The tangent along one operand, of any shape that broadcasts to the result's; `None` is zero.
+    fn along(
+        self,
+        b: &mut Builder,
+        k: usize,
+        [x, y]: [&Value; 2],
+        z: &Value,
+        t: &Value,
+    ) -> Result<Option<Value>> {
+        let (this, other) = if k == 0 { (x, y) } else { (y, x) };
+        Ok(Some(match (self, k) {
+            (Binary::Add | Binary::Sub | Binary::NextAfter, 0) | (Binary::Add, _) => t.clone(),
+            (Binary::Sub, _) => b.neg(t)?,
+            (Binary::Mul, _) => b.mul(t, other)?,
+            (Binary::Div, 0) => b.div(t, y)?,
+            (Binary::Div, _) => {
+                let slope = b.div(z, y)?;
+                let slope = b.neg(&slope)?;
+                b.mul(t, &slope)?
+            }
+            (Binary::Rem, 0) => t.clone(),
+            // x - y·trunc(x/y)
+            (Binary::Rem, _) => {
+                let q = b.div(x, y)?;
+                let (sign, size) = (b.unary(Unary::Sign, &q)?, b.unary(Unary::Abs, &q)?);
+                let whole = b.unary(Unary::Floor, &size)?;
+                let slope = b.mul(&sign, &whole)?;
+                let slope = b.neg(&slope)?;
+                b.mul(t, &slope)?
+            }
+            // equal operands share it
+            (Binary::Max | Binary::Min, _) => {
+                let (won, tied) = (b.binary(Binary::Eq, this, z)?, b.binary(Binary::Eq, other, z)?);
+                let (zero, half, one) = (b.number(&z.ty, 0.0)?, b.number(&z.ty, 0.5)?, b.number(&z.ty, 1.0)?);
+                let share = b.select(&tied, &half, &one)?;
+                let share = b.select(&won, &share, &zero)?;
+                b.mul(t, &share)?
+            }
+            (Binary::Pow, 0) => {
+                let less = b.plus(y, -1.0)?;
+                let p = b.binary(Binary::Pow, x, &less)?;
+                let slope = b.mul(y, &p)?;
+                // x⁰ is 1 at x = 0 too, where the formula says 0·∞
+                let (zero, none) = (b.number(&y.ty, 0.0)?, b.number(&slope.ty, 0.0)?);
+                let flat = b.binary(Binary::Eq, y, &zero)?;
+                let slope = if flat.ty.shape == slope.ty.shape && flat.ty.spec == slope.ty.spec
+                    || flat.ty.rank() == 0
+                {
+                    b.select(&flat, &none, &slope)?
+                } else {
+                    slope
+                };
+                b.mul(t, &slope)?
+            }
+            (Binary::Pow, _) => {
+                // log of 1 in place of log of 0: there the power is 0
+                let (zero, one) = (b.number(&x.ty, 0.0)?, b.number(&x.ty, 1.0)?);
+                let none = b.binary(Binary::Eq, x, &zero)?;
+                let safe = b.select(&none, &one, x)?;
+                let log = b.log(&safe)?;
+                let slope = b.mul(&log, z)?;
+                b.mul(t, &slope)?
+            }
+            (Binary::Atan2, _) => {
+                let (p, q) = (b.square(x)?, b.square(y)?);
+                let d = b.add(&p, &q)?;
+                let slope = b.div(other, &d)?;
+                let slope = if k == 0 { slope } else { b.neg(&slope)? };
+                b.mul(t, &slope)?
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl Primitive for Binary {
+    fn name(&self) -> &'static str {
+        self.row().0
+    }
+    fn params(&self) -> String {
+        String::new()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
+        let dtype = one_dtype(operands, 0)?;
+        self.row().1.check(self.name(), 0, dtype)?;
+        Ok(vec![(if self.compares() { DType::Bool } else { dtype }, shape)])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        factors(operands, &results[0].1)
+    }
+    fn linearity(&self) -> Linearity {
+        match self {
+            Binary::Add | Binary::Sub => Linearity::Joint,
+            Binary::Mul => Linearity::Product,
+            _ => Linearity::None,
+        }
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn jvp(
+        &self,
+        b: &mut Builder,
+        operands: &[Value],
+        tangents: &[Option<Value>],
+        outputs: &[Value],
+    ) -> Result<Tangents> {
+        let (x, y, z) = (&operands[0], &operands[1], &outputs[0]);
+        // both tangents of a linear function: the function of them
+        if let (Binary::Add | Binary::Sub, [Some(s), Some(t)]) = (self, tangents) {
+            return Ok(vec![Some(b.binary(*self, s, t)?)]);
+        }
+        let mut sum = None;
+        for (k, t) in tangents.iter().enumerate() {
+            let Some(t) = t else { continue };
+            let Some(part) = self.along(b, k, [x, y], z, t)? else { continue };
+            let part = b.broadcast_like(&part, &z.ty)?;
+            sum = b.sum_of(sum, Some(part))?;
+        }
+        Ok(vec![sum])
+    }
+    fn transpose(
+        &self,
+        b: &mut Builder,
+        operands: &[Option<Value>],
+        types: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
+        let mut result = vec![None, None];
+        for k in (0..2).filter(|k| operands[*k].is_none()) {
+            let part = match (self, k, &operands[1 - k]) {
+                (Binary::Add, ..) | (Binary::Sub, 0, _) => ct.clone(),
+                (Binary::Sub, ..) => b.neg(ct)?,
+                (Binary::Mul, _, Some(other)) => b.mul_by(ct, other)?,
+                (Binary::Div, 0, Some(y)) if ct.ty.spec.unreduced_axes().is_empty() => b.div(ct, y)?,
+                (Binary::Div, 0, Some(y)) => {
+                    let over = b.unary(Unary::Reciprocal, y)?;
+                    b.mul_by(ct, &over)?
+                }
+                _ => return Err(not_linear(self.name())),
+            };
+            result[k] = Some(b.unbroadcast(&part, &types[k])?);
+        }
+        Ok(result)
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let to = results[0].dtype.storage();
+        let code = Code::one(self.fun(), operands[0].dtype.storage(), to, &[Arg::Read(0), Arg::Read(1)]);
+        vec![sentence(operands, &results[0], code)]
+    }
+    fn cost(&self) -> f64 {
+        self.row().2
+    }
+}

@@ -1,0 +1,148 @@
+//! Element types: conversion of values and of bits.
+
+use super::{factors, sentence};
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::ops::build::not_linear;
+use crate::program::factors::{Factors, Linearity, Rank};
+use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Shape};
+
+/// `convert_element_type{dtype}`: floats are cut towards zero, integers wrap, to bool is `!= 0`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Convert {
+    /// The element type of the result.
+    pub dtype: DType,
+}
+
+/// `bitcast_convert_type{dtype}`: the same bits as another element type of the same width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bitcast {
+    /// The element type of the result.
+    pub dtype: DType,
+}
+
+fn code(fun: Fun, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+    let (from, to) = (operands[0].dtype.storage(), results[0].dtype.storage());
+    let fun = if from == to { Fun::Copy } else { fun };
+    vec![sentence(operands, &results[0], Code::one(fun, from, to, &[Arg::Read(0)]))]
+}
+
+impl Primitive for Convert {
+    fn name(&self) -> &'static str {
+        "convert_element_type"
+    }
+    fn params(&self) -> String {
+        format!("dtype={}", self.dtype)
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let ty = &operands[0].ty;
+        if (ty.dtype == DType::Key) != (self.dtype == DType::Key) {
+            return Err(Fault::new(
+                ErrorKind::Dtype,
+                format!("{} is not converted to {}", ty.dtype, self.dtype),
+            )
+            .help("the words of a key: `key.data()`"));
+        }
+        Ok(vec![(self.dtype, ty.shape.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        factors(operands, &results[0].1)
+    }
+    fn linearity(&self) -> Linearity {
+        // a sum of cut floats is not the cut sum
+        if self.dtype.is_float() { Linearity::Joint } else { Linearity::None }
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn jvp(&self, b: &mut Builder, _: &[Value], tangents: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+        Ok(vec![match &tangents[0] {
+            Some(t) if self.dtype.is_float() && t.ty.dtype.is_float() => Some(b.convert(t, self.dtype)?),
+            _ => None,
+        }])
+    }
+    fn transpose(
+        &self,
+        b: &mut Builder,
+        _: &[Option<Value>],
+        types: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        Ok(vec![match &cotangents[0] {
+            Some(ct) => Some(b.convert(ct, types[0].dtype)?),
+            None => None,
+        }])
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        code(Fun::Convert, operands, results)
+    }
+    fn cost(&self) -> f64 {
+        1.0
+    }
+}
+
+impl Primitive for Bitcast {
+    fn name(&self) -> &'static str {
+        "bitcast_convert_type"
+    }
+    fn params(&self) -> String {
+        format!("dtype={}", self.dtype)
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let (from, to) = (operands[0].ty.dtype, self.dtype);
+        if from.size() != to.size() {
+            return Err(Fault::new(
+                ErrorKind::Shape,
+                format!(
+                    "{from} has {} bytes, {to} has {}: bits are kept one for one",
+                    from.size(),
+                    to.size()
+                ),
+            ));
+        }
+        if from != to && (!from.is_number() || !to.is_number()) {
+            return Err(Fault::new(ErrorKind::Dtype, format!("the bits of {from} are not those of {to}"))
+                .help("convert the values: `x.astype(…)`"));
+        }
+        if from == DType::Bool {
+            return Err(Fault::new(ErrorKind::Dtype, "the bits of bool are not to be seen")
+                .help("convert the values: `x.astype(U8)`"));
+        }
+        Ok(vec![(to, operands[0].ty.shape.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        factors(operands, &results[0].1)
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::None
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+        Ok(vec![None])
+    }
+    fn transpose(
+        &self,
+        _: &mut Builder,
+        _: &[Option<Value>],
+        _: &[ArrayType],
+        _: &[Option<Value>],
+    ) -> Result<Tangents> {
+        Err(not_linear("bitcast_convert_type"))
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        code(Fun::Bitcast, operands, results)
+    }
+    fn cost(&self) -> f64 {
+        0.0
+    }
+}

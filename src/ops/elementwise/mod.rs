@@ -1,0 +1,162 @@
+//! Elementwise primitives: functions of one and two operands, select, clamp, conversions. Shapes broadcast as numpy's.
+
+mod binary;
+mod convert;
+mod select;
+mod slopes;
+mod unary;
+
+pub use binary::Binary;
+pub use convert::{Bitcast, Convert};
+pub use select::{Clamp, Select};
+pub use unary::Unary;
+
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::program::Operand;
+use crate::program::factors::{At, Dim, Factors};
+use crate::program::sentence::{Body, Code, Read, Sentence};
+use crate::types::{ArrayType, DType, Shape};
+
+/// Element types that an operation takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Takes {
+    Any,
+    /// Floats and integers.
+    Number,
+    Float,
+    /// Floats and signed integers.
+    Signed,
+    /// Integers and bool.
+    Bits,
+    Integer,
+    /// Floats, integers and bool.
+    Ordered,
+}
+
+impl Takes {
+    fn holds(self, d: DType) -> bool {
+        match self {
+            Takes::Any => true,
+            Takes::Number => d.is_number(),
+            Takes::Float => d.is_float(),
+            Takes::Signed => d.is_float() || d.is_signed(),
+            Takes::Bits => d.is_integer() || d == DType::Bool,
+            Takes::Integer => d.is_integer(),
+            Takes::Ordered => d != DType::Key,
+        }
+    }
+    fn words(self) -> &'static str {
+        match self {
+            Takes::Any => "any element type",
+            Takes::Number => "numbers",
+            Takes::Float => "floats",
+            Takes::Signed => "floats and signed integers",
+            Takes::Bits => "integers and bool",
+            Takes::Integer => "integers",
+            Takes::Ordered => "numbers and bool",
+        }
+    }
+    /// Refuses an operand of another element type.
+    pub(super) fn check(self, name: &str, operand: usize, dtype: DType) -> Result<(), Fault> {
+        if self.holds(dtype) {
+            return Ok(());
+        }
+        let fault = Fault::new(
+            ErrorKind::Dtype,
+            format!("{name} takes {}, and operand {operand} is {dtype}", self.words()),
+        );
+        Err(match self {
+            Takes::Float if dtype != DType::Key => fault.help("convert it first: `x.astype(F32)`"),
+            Takes::Number | Takes::Signed if dtype == DType::Bool => {
+                fault.help("convert it first: `x.astype(I32)`")
+            }
+            Takes::Bits if dtype.is_float() => fault.help("its bits as an integer: `x.bitcast(…)`"),
+            _ => fault,
+        })
+    }
+}
+
+/// Refuses operands of two element types.
+pub(super) fn one_dtype(operands: &[Operand], from: usize) -> Result<DType, Fault> {
+    let first = operands[from].ty.dtype;
+    for (k, o) in operands.iter().enumerate().skip(from) {
+        if o.ty.dtype != first {
+            return Err(Fault::new(
+                ErrorKind::Dtype,
+                format!(
+                    "operand {from} is {first}, operand {k} is {}: they must be of one element type",
+                    o.ty.dtype
+                ),
+            )
+            .help(format!("convert one of them: `.astype({})`", format!("{first:?}"))));
+        }
+    }
+    Ok(first)
+}
+
+/// The common shape, as numpy has it: ranks made equal with leading 1s, then sizes are equal or 1.
+pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Result<Shape, Fault> {
+    let shapes: Vec<&[usize]> = shapes.into_iter().collect();
+    let rank = shapes.iter().map(|s| s.len()).max().unwrap_or(0);
+    let mut sizes: Vec<(usize, usize)> = vec![(1, 0); rank];
+    for (k, shape) in shapes.iter().enumerate() {
+        let lead = rank - shape.len();
+        for (d, &n) in shape.iter().enumerate() {
+            let (size, holder) = sizes[lead + d];
+            if n == size || n == 1 {
+                continue;
+            }
+            if size != 1 {
+                let other = lead + d + shapes[holder].len() - rank;
+                return Err(Fault::new(
+                    ErrorKind::Shape,
+                    format!(
+                        "dimension {other} of operand {holder} has size {size}, dimension {d} of operand {k} size {n}: \
+                         sizes that meet must be equal, or one of them 1"
+                    ),
+                )
+                .dim(holder, other)
+                .dim(k, d));
+            }
+            sizes[lead + d] = (n, k);
+        }
+    }
+    Ok(sizes.iter().map(|s| s.0).collect())
+}
+
+/// One loop a result dimension; dimensions of size 1 that others stretch are read again at every step.
+pub(super) fn factors(operands: &[ArrayType], shape: &[usize]) -> Factors {
+    let mut f = Factors::default();
+    for &n in shape {
+        f.add(n);
+    }
+    let dims = |ty: &ArrayType| {
+        let lead = shape.len() - ty.rank();
+        let dim = |(d, n): (usize, &usize)| {
+            let at = if *n == 1 && shape[lead + d] != 1 { At::Stretched } else { At::Same };
+            Dim::at(lead + d, at)
+        };
+        ty.shape.iter().enumerate().map(dim).collect()
+    };
+    f.operands = operands.iter().map(dims).collect();
+    f.results = vec![(0..shape.len()).map(Dim::same).collect()];
+    f
+}
+
+/// `code` of the operands, each read where it stands against the result.
+pub(super) fn sentence(operands: &[ArrayType], result: &ArrayType, code: Code) -> Sentence {
+    let rank = result.rank();
+    let read = |(k, ty): (usize, &ArrayType)| {
+        let lead = rank - ty.rank();
+        let at = |(d, n): (usize, &usize)| (*n == result.shape[lead + d]).then_some(lead + d);
+        let loops: Vec<_> = ty.shape.iter().enumerate().map(at).collect();
+        Read::plain(k, ty.dtype.storage(), &result.shape, &loops)
+    };
+    Sentence {
+        extents: result.shape.to_vec(),
+        rank,
+        dtype: result.dtype.storage(),
+        reads: operands.iter().enumerate().map(read).collect(),
+        body: Body::Map(code),
+    }
+}

@@ -1,0 +1,206 @@
+//! Select and clamp: operands of one shape and one sharding, or scalars.
+
+use super::{Takes, factors, one_dtype, sentence};
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::ops::build::not_linear;
+use crate::program::factors::{Factors, Join, Linearity, Rank};
+use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Shape};
+
+/// `select(which, x, y)`: x where `which` holds, else y. All of one shape and one sharding; `which` may be a scalar, x and y numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Select;
+
+/// `clamp(lo, x, hi)`: x, but not below lo and not above hi, which are scalars or of x's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clamp;
+
+/// Refuses operands that are neither of this shape nor, where that may be, scalars.
+fn one_shape(operands: &[Operand], model: usize, scalar: impl Fn(usize) -> bool) -> Result<Shape, Fault> {
+    let shape = &operands[model].ty.shape;
+    for (k, o) in operands.iter().enumerate() {
+        if o.ty.shape != *shape && !(o.ty.rank() == 0 && scalar(k)) {
+            let or = if scalar(k) { " or a scalar" } else { "" };
+            return Err(Fault::new(
+                ErrorKind::Shape,
+                format!(
+                    "operand {k} has shape {}, and must have that of operand {model}, {shape}{or}",
+                    o.ty.shape
+                ),
+            )
+            .help("`where_` broadcasts its operands to a common shape"));
+        }
+    }
+    Ok(shape.clone())
+}
+
+impl Primitive for Select {
+    fn name(&self) -> &'static str {
+        "select"
+    }
+    fn params(&self) -> String {
+        String::new()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        // a number takes the shape of what it stands beside
+        let model = (1..3).chain([0]).find(|k| !operands[*k].literal).unwrap_or(1);
+        let shape = one_shape(operands, model, |k| k == 0 || operands[k].literal)?;
+        let dtype = one_dtype(operands, 1)?;
+        if operands[0].ty.dtype != DType::Bool {
+            return Err(Fault::new(
+                ErrorKind::Dtype,
+                format!("what selects must be bool, and operand 0 is {}", operands[0].ty.dtype),
+            )
+            .help("compare it: `x.ne(0)`"));
+        }
+        Ok(vec![(dtype, shape)])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        factors(operands, &results[0].1).join_all(Join::Equal)
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Joint
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    /// What selects does not count for the sets: it takes those of what is selected.
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        let mut operands = operands.to_vec();
+        let chosen = operands[1..].iter().find(|o| !o.literal).map(|o| o.ty.spec);
+        if let (Some(chosen), Some(which)) = (chosen, operands.first_mut())
+            && which.ty.spec.unreduced_axes().is_empty()
+        {
+            let spec = which.ty.spec;
+            which.ty.spec = spec.unreduced(chosen.unreduced_axes()).reduced(chosen.reduced_axes());
+        }
+        typing::by_factors(self, &operands)
+    }
+    fn jvp(
+        &self,
+        b: &mut Builder,
+        operands: &[Value],
+        tangents: &[Option<Value>],
+        outputs: &[Value],
+    ) -> Result<Tangents> {
+        let mut branch = |t: &Option<Value>| t.clone().map_or_else(|| b.zero_beside(&outputs[0].ty), Ok);
+        Ok(vec![match &tangents[1..] {
+            [None, None] => None,
+            [x, y] => {
+                let (x, y) = (branch(x)?, branch(y)?);
+                Some(b.select(&operands[0], &x, &y)?)
+            }
+            _ => None,
+        }])
+    }
+    fn transpose(
+        &self,
+        b: &mut Builder,
+        operands: &[Option<Value>],
+        types: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        let Some(ct) = &cotangents[0] else { return Ok(vec![None; 3]) };
+        let Some(which) = &operands[0] else { return Err(not_linear("select")) };
+        let zero = b.zero_beside(&ct.ty)?;
+        let mut result = vec![None; 3];
+        if operands[1].is_none() {
+            let part = b.select(which, ct, &zero)?;
+            result[1] = Some(b.unbroadcast(&part, &types[1])?);
+        }
+        if operands[2].is_none() {
+            let part = b.select(which, &zero, ct)?;
+            result[2] = Some(b.unbroadcast(&part, &types[2])?);
+        }
+        Ok(result)
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let d = results[0].dtype.storage();
+        let code = Code::one(Fun::Select, d, d, &[Arg::Read(0), Arg::Read(1), Arg::Read(2)]);
+        vec![sentence(operands, &results[0], code)]
+    }
+    fn cost(&self) -> f64 {
+        1.0
+    }
+}
+
+impl Primitive for Clamp {
+    fn name(&self) -> &'static str {
+        "clamp"
+    }
+    fn params(&self) -> String {
+        String::new()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let shape = one_shape(operands, 1, |k| k != 1)?;
+        let dtype = one_dtype(operands, 0)?;
+        Takes::Ordered.check("clamp", 1, dtype)?;
+        Ok(vec![(dtype, shape)])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        factors(operands, &results[0].1).join_all(Join::Equal)
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::None
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn jvp(
+        &self,
+        b: &mut Builder,
+        operands: &[Value],
+        tangents: &[Option<Value>],
+        outputs: &[Value],
+    ) -> Result<Tangents> {
+        use super::Binary::{Gt, Lt};
+        let (lo, x, hi, z) = (&operands[0], &operands[1], &operands[2], &outputs[0]);
+        let mut sum = None;
+        for (k, t) in tangents.iter().enumerate() {
+            let Some(t) = t else { continue };
+            let rules = match k {
+                0 => vec![(Gt, lo, x), (Lt, lo, hi)],
+                1 => vec![(Gt, x, lo), (Lt, x, hi)],
+                _ => vec![(Lt, hi, x)],
+            };
+            let mut rules = rules.into_iter();
+            let Some((cmp, p, q)) = rules.next() else { continue };
+            let mut active = b.binary(cmp, p, q)?;
+            for (cmp, p, q) in rules {
+                let more = b.binary(cmp, p, q)?;
+                active = b.binary(super::Binary::And, &active, &more)?;
+            }
+            let t = b.broadcast_like(t, &z.ty)?;
+            let zero = b.zero_beside(&t.ty)?;
+            let part = b.select(&active, &t, &zero)?;
+            sum = b.sum_of(sum, Some(part))?;
+        }
+        Ok(vec![sum])
+    }
+    fn transpose(
+        &self,
+        _: &mut Builder,
+        _: &[Option<Value>],
+        _: &[ArrayType],
+        _: &[Option<Value>],
+    ) -> Result<Tangents> {
+        Err(not_linear("clamp"))
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let d = results[0].dtype.storage();
+        let mut code = Code::one(Fun::Max, d, d, &[Arg::Read(1), Arg::Read(0)]);
+        code.push(Fun::Min, d, d, &[Arg::Inst(0), Arg::Read(2)]);
+        vec![sentence(operands, &results[0], code)]
+    }
+    fn cost(&self) -> f64 {
+        2.0
+    }
+}

@@ -1,0 +1,278 @@
+//! Functions of one operand.
+
+use super::{Takes, factors, sentence};
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::ops::build::not_linear;
+use crate::program::factors::{Factors, Linearity, Rank};
+use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Scalar, Shape};
+
+/// Makes the enum and its table: what is one instruction, then what is composed of several.
+macro_rules! unary {
+    (
+        single { $($v:ident $name:literal $takes:ident $cost:literal;)* }
+        composed { $($w:ident $word:literal $to:ident $price:literal;)* }
+    ) => {
+        /// An elementwise function of one operand.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[expect(missing_docs, reason = "most names say it; the others are commented")]
+        pub enum Unary {
+            $($v,)*
+            $($w,)*
+            /// x·½(1 + erf(x/√2)); `approximate`: by tanh.
+            Gelu {
+                approximate: bool,
+            },
+            /// x to a whole power.
+            IntegerPow(i32),
+        }
+        impl Unary {
+            /// All that have no parameters.
+            pub const PLAIN: &[Unary] = &[$(Unary::$v,)* $(Unary::$w,)*];
+            /// Name, element types, operations an element.
+            fn row(self) -> (&'static str, Takes, f64) {
+                match self {
+                    $(Unary::$v => ($name, Takes::$takes, $cost),)*
+                    $(Unary::$w => ($word, Takes::$to, $price),)*
+                    Unary::Gelu { .. } => ("gelu", Takes::Float, 20.0),
+                    Unary::IntegerPow(y) => ("integer_pow", Takes::Number, f64::from(y.unsigned_abs().max(1).ilog2() + 1)),
+                }
+            }
+            /// What is one instruction.
+            fn fun(self) -> Option<Fun> {
+                match self {
+                    $(Unary::$v => Some(Fun::$v),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+unary! {
+    single {
+    Neg "neg" Number 1.0;
+    Sign "sign" Number 1.0;
+    Abs "abs" Signed 1.0;
+    Floor "floor" Float 1.0;
+    Ceil "ceil" Float 1.0;
+    Round "round" Float 2.0;
+    Exp "exp" Float 10.0;
+    Exp2 "exp2" Float 10.0;
+    Expm1 "expm1" Float 12.0;
+    Log "log" Float 10.0;
+    Log1p "log1p" Float 12.0;
+    Sin "sin" Float 12.0;
+    Cos "cos" Float 12.0;
+    Tan "tan" Float 16.0;
+    Asin "asin" Float 16.0;
+    Acos "acos" Float 16.0;
+    Atan "atan" Float 16.0;
+    Sinh "sinh" Float 14.0;
+    Cosh "cosh" Float 14.0;
+    Tanh "tanh" Float 12.0;
+    Asinh "asinh" Float 16.0;
+    Acosh "acosh" Float 16.0;
+    Atanh "atanh" Float 16.0;
+    Sqrt "sqrt" Float 4.0;
+    Rsqrt "rsqrt" Float 4.0;
+    Cbrt "cbrt" Float 16.0;
+    Logistic "logistic" Float 12.0;
+    Erf "erf" Float 16.0;
+    ErfInv "erf_inv" Float 20.0;
+    IsFinite "is_finite" Float 1.0;
+    Not "not" Bits 1.0;
+    }
+    composed {
+    StopGradient "stop_gradient" Any 0.0;
+    Square "square" Number 1.0;
+    Reciprocal "reciprocal" Float 1.0;
+    Relu "relu" Number 1.0;
+    Silu "silu" Float 14.0;
+    Softplus "softplus" Float 24.0;
+    }
+}
+
+impl Unary {
+    fn code(self, dtype: DType) -> Code {
+        if let Some(fun) = self.fun() {
+            let to = if self == Unary::IsFinite { DType::Bool } else { dtype };
+            return Code::one(fun, dtype, to, &[Arg::Read(0)]);
+        }
+        let mut f = Formula::new(dtype);
+        let x = f.x;
+        let value = match self {
+            Unary::Square => f.two(Fun::Mul, x, x),
+            Unary::Reciprocal => {
+                let one = f.number(1.0);
+                f.two(Fun::Div, one, x)
+            }
+            Unary::Relu => {
+                let zero = f.number(0.0);
+                f.two(Fun::Max, x, zero)
+            }
+            Unary::Silu => {
+                let s = f.one(Fun::Logistic, x);
+                f.two(Fun::Mul, x, s)
+            }
+            // max(x, 0) + log1p(exp(-|x|)): no overflow
+            Unary::Softplus => {
+                let abs = f.one(Fun::Abs, x);
+                let neg = f.one(Fun::Neg, abs);
+                let e = f.one(Fun::Exp, neg);
+                let l = f.one(Fun::Log1p, e);
+                let zero = f.number(0.0);
+                let m = f.two(Fun::Max, x, zero);
+                f.two(Fun::Add, m, l)
+            }
+            Unary::Gelu { approximate } => {
+                let inner = if approximate {
+                    let cube = f.power(3);
+                    let a = f.number(0.044715);
+                    let cube = f.two(Fun::Mul, cube, a);
+                    let sum = f.two(Fun::Add, x, cube);
+                    let c = f.number((2.0 / std::f64::consts::PI).sqrt());
+                    let u = f.two(Fun::Mul, sum, c);
+                    f.one(Fun::Tanh, u)
+                } else {
+                    let c = f.number(std::f64::consts::FRAC_1_SQRT_2);
+                    let u = f.two(Fun::Mul, x, c);
+                    f.one(Fun::Erf, u)
+                };
+                let one = f.number(1.0);
+                let sum = f.two(Fun::Add, inner, one);
+                let half = f.number(0.5);
+                let h = f.two(Fun::Mul, x, half);
+                f.two(Fun::Mul, h, sum)
+            }
+            Unary::IntegerPow(y) => {
+                let p = f.power(y.unsigned_abs());
+                if y < 0 {
+                    let one = f.number(1.0);
+                    f.two(Fun::Div, one, p)
+                } else {
+                    p
+                }
+            }
+            _ => f.one(Fun::Copy, x),
+        };
+        f.finish(value)
+    }
+}
+
+/// Code under construction over one operand; floats of 16 bits are computed in float32 and rounded once.
+struct Formula {
+    code: Code,
+    narrow: DType,
+    dtype: DType,
+    x: Arg,
+}
+
+impl Formula {
+    fn new(dtype: DType) -> Formula {
+        let mut f = Formula { code: Code { insts: Vec::new() }, narrow: dtype, dtype, x: Arg::Read(0) };
+        if matches!(dtype, DType::F16 | DType::BF16) {
+            f.dtype = DType::F32;
+            f.x = f.code.push(Fun::Convert, dtype, DType::F32, &[Arg::Read(0)]);
+        }
+        f
+    }
+    fn number(&self, x: f64) -> Arg {
+        Arg::Const(if self.dtype.is_float() { Scalar::Float(x) } else { Scalar::Int(x as i128) })
+    }
+    fn one(&mut self, fun: Fun, a: Arg) -> Arg {
+        self.code.push(fun, self.dtype, self.dtype, &[a])
+    }
+    fn two(&mut self, fun: Fun, a: Arg, b: Arg) -> Arg {
+        self.code.push(fun, self.dtype, self.dtype, &[a, b])
+    }
+    /// x to this power, by squaring.
+    fn power(&mut self, mut n: u32) -> Arg {
+        let (mut base, mut value) = (self.x, None);
+        while n > 0 {
+            if n & 1 == 1 {
+                value = Some(value.map_or(base, |v| self.two(Fun::Mul, v, base)));
+            }
+            n >>= 1;
+            if n > 0 {
+                base = self.two(Fun::Mul, base, base);
+            }
+        }
+        value.unwrap_or(self.number(1.0))
+    }
+    fn finish(mut self, value: Arg) -> Code {
+        if self.narrow != self.dtype {
+            self.code.push(Fun::Convert, self.dtype, self.narrow, &[value]);
+        } else if !matches!(value, Arg::Inst(i) if i + 1 == self.code.insts.len()) {
+            self.code.push(Fun::Copy, self.dtype, self.dtype, &[value]);
+        }
+        self.code
+    }
+}
+
+impl Primitive for Unary {
+    fn name(&self) -> &'static str {
+        self.row().0
+    }
+    fn params(&self) -> String {
+        match self {
+            Unary::Gelu { approximate } => format!("approximate={approximate}"),
+            Unary::IntegerPow(y) => format!("y={y}"),
+            _ => String::new(),
+        }
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let ty = &operands[0].ty;
+        self.row().1.check(self.name(), 0, ty.dtype)?;
+        if matches!(self, Unary::IntegerPow(..0)) && !ty.dtype.is_float() {
+            return Err(Fault::new(ErrorKind::Dtype, format!("{} has no negative powers", ty.dtype)));
+        }
+        let dtype = if *self == Unary::IsFinite { DType::Bool } else { ty.dtype };
+        Ok(vec![(dtype, ty.shape.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        factors(operands, &results[0].1)
+    }
+    fn linearity(&self) -> Linearity {
+        match self {
+            Unary::Neg | Unary::StopGradient => Linearity::Joint,
+            _ => Linearity::None,
+        }
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn jvp(
+        &self,
+        b: &mut Builder,
+        operands: &[Value],
+        tangents: &[Option<Value>],
+        outputs: &[Value],
+    ) -> Result<Tangents> {
+        let Some(t) = &tangents[0] else { return Ok(vec![None]) };
+        self.tangent(b, &operands[0], &outputs[0], t).map(|t| vec![t])
+    }
+    fn transpose(
+        &self,
+        b: &mut Builder,
+        _: &[Option<Value>],
+        _: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        match (self, &cotangents[0]) {
+            (Unary::Neg, Some(ct)) => Ok(vec![Some(b.neg(ct)?)]),
+            (_, None) => Ok(vec![None]),
+            _ => Err(not_linear(self.name())),
+        }
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        vec![sentence(operands, &results[0], self.code(operands[0].dtype.storage()))]
+    }
+    fn cost(&self) -> f64 {
+        self.row().2
+    }
+}

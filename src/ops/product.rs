@@ -1,0 +1,242 @@
+//! Products: sums over pairs of dimensions of two operands.
+
+use super::build::{cotangent_type, not_linear};
+use super::elementwise::{Takes, one_dtype};
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::mesh::Axes;
+use crate::program::factors::{Dim, Factors, Join, Linearity, LoopId, Rank};
+use crate::program::sentence::{Body, Read, Sentence};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Shape};
+use std::sync::Arc;
+
+/// `dot_general{contracting, batch, out, preferred}`: the result has the batch dimensions, then lhs's others, then rhs's others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DotGeneral {
+    /// The dimensions of lhs and of rhs that are summed, in pairs.
+    pub contracting: [Vec<usize>; 2],
+    /// The dimensions of lhs and of rhs that run together, in pairs.
+    pub batch: [Vec<usize>; 2],
+    /// The sharding asked for the result.
+    pub out: Option<Spec>,
+    /// The element type of the result and of the sums; else that of the operands.
+    pub preferred: Option<DType>,
+}
+
+impl DotGeneral {
+    /// Operand k's dimensions that are neither contracted nor batch, in order.
+    fn free(&self, k: usize, rank: usize) -> Vec<usize> {
+        (0..rank).filter(|d| !self.contracting[k].contains(d) && !self.batch[k].contains(d)).collect()
+    }
+    /// For each dimension of operand k its loop: batch, lhs's others, rhs's others (the result's dimensions), then what is summed.
+    fn loops(&self, k: usize, ranks: [usize; 2]) -> Vec<LoopId> {
+        let lead = self.batch[0].len() + if k == 1 { self.free(0, ranks[0]).len() } else { 0 };
+        let rank = self.batch[0].len() + self.free(0, ranks[0]).len() + self.free(1, ranks[1]).len();
+        let free = self.free(k, ranks[k]);
+        let place = |list: &[usize], d: usize| list.iter().position(|x| *x == d);
+        let of = |d| {
+            place(&self.batch[k], d)
+                .or_else(|| place(&free, d).map(|i| lead + i))
+                .or_else(|| place(&self.contracting[k], d).map(|i| rank + i))
+        };
+        (0..ranks[k]).filter_map(of).collect()
+    }
+    fn check(&self, operands: &[Operand]) -> Result<(), Fault> {
+        let fault = |m: String| Err(Fault::new(ErrorKind::Shape, m));
+        for (word, pair) in [("contracting", &self.contracting), ("batch", &self.batch)] {
+            if pair[0].len() != pair[1].len() {
+                return fault(format!(
+                    "{} {word} dimensions of lhs, {} of rhs",
+                    pair[0].len(),
+                    pair[1].len()
+                ));
+            }
+        }
+        for (k, side) in ["lhs", "rhs"].iter().enumerate() {
+            let dims: Vec<usize> = self.contracting[k].iter().chain(&self.batch[k]).copied().collect();
+            let rank = operands[k].ty.rank();
+            for (i, d) in dims.iter().enumerate() {
+                if *d >= rank {
+                    return fault(format!("{side} has no dimension {d}: it has {rank}"));
+                }
+                if dims[..i].contains(d) {
+                    return fault(format!("dimension {d} of {side} is named twice"));
+                }
+            }
+        }
+        let (x, y) = (&operands[0].ty, &operands[1].ty);
+        for (word, pair) in [("contracting", &self.contracting), ("batch", &self.batch)] {
+            for (&i, &j) in pair[0].iter().zip(&pair[1]) {
+                if x.shape[i] != y.shape[j] {
+                    let m = format!(
+                        "dimension {i} of operand 0 has size {}, dimension {j} of operand 1 size {}: {word} dimensions must be equal",
+                        x.shape[i], y.shape[j]
+                    );
+                    return Err(Fault::new(ErrorKind::Shape, m).dim(0, i).dim(1, j));
+                }
+            }
+        }
+        Ok(())
+    }
+    /// The cotangent of operand k: the result's cotangent times the other operand, summed over the other's own dimensions.
+    fn cotangent(
+        &self,
+        b: &mut Builder,
+        k: usize,
+        ct: &Value,
+        other: &Value,
+        types: &[ArrayType],
+    ) -> Result<Value> {
+        let want = cotangent_type(&types[k]);
+        let (mine, others) = (self.free(k, types[k].rank()), self.free(1 - k, types[1 - k].rank()));
+        let lead = self.batch[0].len();
+        let others_start = if k == 0 { lead + mine.len() } else { lead };
+        let ct_batch: Vec<usize> = (0..lead).collect();
+        let ct_summed: Vec<usize> = (0..others.len()).map(|i| others_start + i).collect();
+        // the result's dimensions: batch, mine, then what was contracted, in the other operand's order
+        let mut pairs: Vec<(usize, usize)> =
+            self.contracting[1 - k].iter().copied().zip(self.contracting[k].iter().copied()).collect();
+        pairs.sort_unstable();
+        let order: Vec<usize> =
+            self.batch[k].iter().copied().chain(mine).chain(pairs.into_iter().map(|p| p.1)).collect();
+        let entries: Vec<Axes> = order.iter().map(|d| Axes::from(want.spec.dim(*d))).collect();
+        let other = b.convert(other, ct.ty.dtype)?;
+        let dot = DotGeneral {
+            contracting: [ct_summed, others],
+            batch: [ct_batch, self.batch[1 - k].clone()],
+            out: None,
+            preferred: (ct.ty.dtype != want.dtype).then_some(want.dtype),
+        };
+        let placed = ct.ty.mesh.is_some() || other.ty.mesh.is_some();
+        let product = b.dot_general_as(ct, &other, dot, placed.then(|| want.spec.with_dims(entries)))?;
+        let permutation: Vec<usize> =
+            (0..want.rank()).filter_map(|d| order.iter().position(|o| *o == d)).collect();
+        b.transpose(&product, &permutation)
+    }
+}
+
+impl Primitive for DotGeneral {
+    fn name(&self) -> &'static str {
+        "dot_general"
+    }
+    fn params(&self) -> String {
+        let out = self.out.map(|o| format!(", out={o}")).unwrap_or_default();
+        let preferred = self.preferred.map(|d| format!(", preferred={d}")).unwrap_or_default();
+        let ([a, b], [c, d]) = (&self.contracting, &self.batch);
+        format!("contracting=({a:?}, {b:?}), batch=({c:?}, {d:?}){out}{preferred}")
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        self.check(operands)?;
+        let dtype = one_dtype(operands, 0)?;
+        Takes::Number.check("dot_general", 0, dtype)?;
+        if let Some(to) = self.preferred
+            && (!to.is_number() || dtype.is_float() && !to.is_float())
+        {
+            return Err(Fault::new(ErrorKind::Dtype, format!("products of {dtype} are not summed as {to}")));
+        }
+        let (x, y) = (&operands[0].ty, &operands[1].ty);
+        let shape = (self.batch[0].iter().map(|d| x.shape[*d]))
+            .chain(self.free(0, x.rank()).into_iter().map(|d| x.shape[d]))
+            .chain(self.free(1, y.rank()).into_iter().map(|d| y.shape[d]));
+        Ok(vec![(self.preferred.unwrap_or(dtype), shape.collect())])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        let mut f = Factors::default();
+        for (d, &n) in results[0].1.iter().enumerate() {
+            if d < self.batch[0].len() {
+                f.add_joined(n, Join::First)
+            } else {
+                f.add(n)
+            };
+        }
+        for &d in &self.contracting[0] {
+            f.add(operands[0].shape[d]);
+        }
+        let ranks = [operands[0].rank(), operands[1].rank()];
+        f.operands = (0..2).map(|k| self.loops(k, ranks).into_iter().map(Dim::same).collect()).collect();
+        f.results = vec![(0..results[0].1.rank()).map(Dim::same).collect()];
+        f
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Contraction
+    }
+    fn rank(&self) -> Rank {
+        Rank::Plain
+    }
+    fn out(&self) -> Option<Spec> {
+        self.out
+    }
+    fn jvp(
+        &self,
+        b: &mut Builder,
+        operands: &[Value],
+        tangents: &[Option<Value>],
+        _: &[Value],
+    ) -> Result<Tangents> {
+        let (x, y) = (&operands[0], &operands[1]);
+        let mut sum = None;
+        if let Some(t) = &tangents[0] {
+            sum = Some(b.dot_general(t, y, self.clone())?);
+        }
+        if let Some(t) = &tangents[1] {
+            let part = b.dot_general(x, t, self.clone())?;
+            sum = b.sum_of(sum, Some(part))?;
+        }
+        Ok(vec![sum])
+    }
+    fn transpose(
+        &self,
+        b: &mut Builder,
+        operands: &[Option<Value>],
+        types: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
+        match operands {
+            [None, Some(y)] => Ok(vec![Some(self.cotangent(b, 0, ct, y, types)?), None]),
+            [Some(x), None] => Ok(vec![None, Some(self.cotangent(b, 1, ct, x, types)?)]),
+            _ => Err(not_linear("dot_general")),
+        }
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let (x, dtype) = (&operands[0], results[0].dtype);
+        let rank = results[0].rank();
+        let extents: Vec<usize> =
+            results[0].shape.iter().copied().chain(self.contracting[0].iter().map(|d| x.shape[*d])).collect();
+        let ranks = [operands[0].rank(), operands[1].rank()];
+        let read = |k: usize| {
+            let loops: Vec<_> = self.loops(k, ranks).into_iter().map(Some).collect();
+            Read::plain(k, operands[k].dtype, &extents, &loops)
+        };
+        let reads = vec![read(0), read(1)];
+        // sums of 16-bit floats are kept in 32 bits
+        let accumulate = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
+        vec![Sentence { extents, rank, dtype, reads, body: Body::Product { accumulate } }]
+    }
+    fn cost(&self) -> f64 {
+        2.0
+    }
+}
+
+impl Builder {
+    /// The sum of products over pairs of dimensions.
+    pub fn dot_general(&mut self, x: &Value, y: &Value, dot: DotGeneral) -> Result<Value> {
+        self.emit1(Arc::new(dot), &[x.clone(), y.clone()])
+    }
+    /// The same with exactly this sharding, which is asked for only where it would come out otherwise.
+    pub fn dot_general_as(
+        &mut self,
+        x: &Value,
+        y: &Value,
+        mut dot: DotGeneral,
+        want: Option<Spec>,
+    ) -> Result<Value> {
+        let operands = [x, y].map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() });
+        let as_wanted = dot.types(&operands).is_ok_and(|t| want.is_none_or(|w| t[0].spec == w));
+        if !as_wanted {
+            dot.out = want;
+        }
+        self.dot_general(x, y, dot)
+    }
+}

@@ -1,0 +1,336 @@
+//! Random numbers: the threefry hash of a key and a counter, so that they depend on neither devices nor shardings.
+
+use super::build::not_linear;
+use super::creation::{fresh, print};
+use super::elementwise::{
+    Takes, broadcast_shapes, factors as broadcast_factors, sentence as elementwise_sentence,
+};
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::program::factors::{Dim, Factors, Linearity, Rank};
+use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Part, Read, Sentence, Source, Span};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Scalar, Shape};
+use std::sync::Arc;
+
+/// `random_bits`: element i is made of the two words of the key's hash of i.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RandomBits {
+    /// The result's type, of unsigned integers.
+    pub ty: ArrayType,
+}
+
+/// `random_split`: key i is the hash of i.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RandomSplit {
+    /// The result's type, of keys.
+    pub ty: ArrayType,
+}
+
+/// `random_fold_in`: the key's hash of a number. Key and number broadcast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomFoldIn;
+
+/// `random_key_data`: the two words of a key, uint32, along a new last dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomKeyData;
+
+/// `random_wrap`: keys from their words along the last dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandomWrap;
+
+fn needs_key(name: &str, ty: &ArrayType, scalar: bool) -> Result<(), Fault> {
+    if ty.dtype != DType::Key {
+        return Err(Fault::new(
+            ErrorKind::Dtype,
+            format!("{name} takes a key, and operand 0 is {}", ty.dtype),
+        )
+        .help("make one: `Key::new(seed)`"));
+    }
+    if scalar && ty.rank() != 0 {
+        return Err(Fault::new(ErrorKind::Shape, format!("{name} takes one key, and operand 0 is {ty}"))
+            .help("take one of them, or map over them"));
+    }
+    Ok(())
+}
+
+/// A 64-bit word as an operand.
+fn word(x: u64) -> Arg {
+    Arg::Const(Scalar::Int(i128::from(x)))
+}
+
+/// The hash of each element's linear index under the key that is read 0.
+fn hashed(shape: &[usize]) -> (Code, Arg) {
+    let mut code = Code { insts: Vec::new() };
+    let mut index = Arg::Const(Scalar::Int(0));
+    for (d, &n) in shape.iter().enumerate() {
+        index = if d == 0 {
+            Arg::Index(0)
+        } else {
+            let major =
+                code.push(Fun::Mul, DType::I64, DType::I64, &[index, Arg::Const(Scalar::Int(n as i128))]);
+            code.push(Fun::Add, DType::I64, DType::I64, &[major, Arg::Index(d)])
+        };
+    }
+    let counter = code.push(Fun::Convert, DType::I64, DType::U64, &[index]);
+    let hash = code.push(Fun::Threefry, DType::U64, DType::U64, &[Arg::Read(0), counter]);
+    (code, hash)
+}
+
+/// The key, whole at every index, and `code` of it.
+fn of_key(ty: &ArrayType, code: Code) -> Sentence {
+    let extents = ty.shape.to_vec();
+    let reads = vec![Read::plain(0, DType::U64, &extents, &[])];
+    Sentence { rank: extents.len(), extents, dtype: ty.dtype.storage(), reads, body: Body::Map(code) }
+}
+
+/// What is the same for all of them: no derivative.
+macro_rules! integers {
+    ($name:literal, $rank:ident) => {
+        fn name(&self) -> &'static str {
+            $name
+        }
+        fn rank(&self) -> Rank {
+            Rank::$rank
+        }
+        fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+            Ok(vec![None])
+        }
+        fn transpose(
+            &self,
+            _: &mut Builder,
+            _: &[Option<Value>],
+            _: &[ArrayType],
+            _: &[Option<Value>],
+        ) -> Result<Tangents> {
+            Err(not_linear($name))
+        }
+    };
+}
+
+/// What is the same for those whose type is given: it is the result's, on the mesh of type or key.
+macro_rules! typed {
+    () => {
+        fn params(&self) -> String {
+            print(&self.ty)
+        }
+        fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+            let mut f = fresh(&results[0].1);
+            f.operands = operands.iter().map(|_| Vec::new()).collect();
+            f
+        }
+        fn linearity(&self) -> Linearity {
+            Linearity::Nullary
+        }
+        fn out(&self) -> Option<Spec> {
+            (self.ty.mesh.is_some() || !self.ty.spec.is_whole()).then_some(self.ty.spec)
+        }
+        fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+            typing::by_factors_on(self, operands, self.ty.mesh.as_ref())
+        }
+    };
+}
+
+impl Primitive for RandomBits {
+    integers!("random_bits", Plain);
+    typed!();
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        needs_key("random_bits", &operands[0].ty, true)?;
+        if !self.ty.dtype.is_unsigned() {
+            return Err(Fault::new(
+                ErrorKind::Dtype,
+                format!("bits are unsigned integers, not {}", self.ty.dtype),
+            ));
+        }
+        Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
+    }
+    fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let d = results[0].dtype;
+        let (mut code, hash) = hashed(&results[0].shape);
+        let second = code.push(Fun::ShiftRightLogical, DType::U64, DType::U64, &[hash, word(32)]);
+        if d == DType::U64 {
+            // the first word is the upper half
+            let first = code.push(Fun::ShiftLeft, d, d, &[hash, word(32)]);
+            code.push(Fun::Or, d, d, &[first, second]);
+        } else {
+            let mixed = code.push(Fun::Xor, DType::U64, DType::U64, &[hash, second]);
+            code.push(Fun::Convert, DType::U64, d, &[mixed]);
+        }
+        vec![of_key(&results[0], code)]
+    }
+    fn cost(&self) -> f64 {
+        75.0
+    }
+}
+
+impl Primitive for RandomSplit {
+    integers!("random_split", Plain);
+    typed!();
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        needs_key("random_split", &operands[0].ty, true)?;
+        if self.ty.dtype != DType::Key {
+            return Err(Fault::new(
+                ErrorKind::Dtype,
+                format!("a key is split into keys, not {}", self.ty.dtype),
+            ));
+        }
+        Ok(vec![(DType::Key, self.ty.shape.clone())])
+    }
+    fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        vec![of_key(&results[0], hashed(&results[0].shape).0)]
+    }
+    fn cost(&self) -> f64 {
+        70.0
+    }
+}
+
+impl Primitive for RandomFoldIn {
+    integers!("random_fold_in", Elementwise);
+    fn params(&self) -> String {
+        String::new()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
+        needs_key("random_fold_in", &operands[0].ty, false)?;
+        Takes::Integer.check("random_fold_in", 1, operands[1].ty.dtype)?;
+        Ok(vec![(DType::Key, shape)])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        broadcast_factors(operands, &results[0].1)
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::None
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        // the counter's high word is 0
+        let mut code = Code::one(Fun::Convert, operands[1].dtype, DType::U32, &[Arg::Read(1)]);
+        let counter = code.push(Fun::Convert, DType::U32, DType::U64, &[Arg::Inst(0)]);
+        code.push(Fun::Threefry, DType::U64, DType::U64, &[Arg::Read(0), counter]);
+        vec![elementwise_sentence(operands, &results[0], code)]
+    }
+    fn cost(&self) -> f64 {
+        70.0
+    }
+}
+
+impl Primitive for RandomKeyData {
+    integers!("random_key_data", Broadcast);
+    fn params(&self) -> String {
+        String::new()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let ty = &operands[0].ty;
+        needs_key("random_key_data", ty, false)?;
+        Ok(vec![(DType::U32, ty.shape.iter().copied().chain([2]).collect())])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        let mut f = fresh(&results[0].1);
+        f.operands = vec![(0..operands[0].rank()).map(Dim::same).collect()];
+        f
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::None
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let rank = operands[0].rank();
+        let extents = results[0].shape.to_vec();
+        let loops: Vec<_> = (0..rank).map(Some).collect();
+        let reads = vec![Read::plain(0, DType::U64, &extents, &loops)];
+        // word w begins at bit 32w
+        let bit = Arg::Const(Scalar::Int(32));
+        let mut code = Code::one(Fun::Mul, DType::I64, DType::I64, &[Arg::Index(rank), bit]);
+        let by = code.push(Fun::Convert, DType::I64, DType::U64, &[Arg::Inst(0)]);
+        let shifted = code.push(Fun::ShiftRightLogical, DType::U64, DType::U64, &[Arg::Read(0), by]);
+        code.push(Fun::Convert, DType::U64, DType::U32, &[shifted]);
+        vec![Sentence { extents, rank: rank + 1, dtype: DType::U32, reads, body: Body::Map(code) }]
+    }
+    fn cost(&self) -> f64 {
+        1.0
+    }
+}
+
+impl Primitive for RandomWrap {
+    integers!("random_wrap", Plain);
+    fn params(&self) -> String {
+        String::new()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let ty = &operands[0].ty;
+        let [lead @ .., 2] = &ty.shape[..] else {
+            return Err(Fault::new(
+                ErrorKind::Shape,
+                format!("a key has two words along the last dimension, and operand 0 is {ty}"),
+            ));
+        };
+        if ty.dtype != DType::U32 {
+            return Err(Fault::new(ErrorKind::Dtype, format!("a key's words are uint32, not {}", ty.dtype))
+                .help("convert them: `.astype(U32)`"));
+        }
+        Ok(vec![(DType::Key, lead.into())])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        let mut f = fresh(&results[0].1);
+        let words = f.add(2);
+        f.loops[words].whole = true;
+        f.operands = vec![(0..operands[0].rank()).map(Dim::same).collect()];
+        f
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::None
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let rank = results[0].rank();
+        let extents = results[0].shape.to_vec();
+        let read = |word: i64| {
+            let map = (0..rank).map(|d| Affine::of(0, d, 1)).chain([Affine::constant(word)]).collect();
+            let span = extents.iter().map(|n| Span::all(*n)).collect();
+            let fill = Scalar::zero(DType::U32);
+            Read { dtype: DType::U32, parts: vec![Part { from: Source::Value(0), span, map }], fill }
+        };
+        let reads = vec![read(0), read(1)];
+        let mut code = Code::one(Fun::Convert, DType::U32, DType::U64, &[Arg::Read(0)]);
+        let high = code.push(Fun::Convert, DType::U32, DType::U64, &[Arg::Read(1)]);
+        let high = code.push(Fun::ShiftLeft, DType::U64, DType::U64, &[high, word(32)]);
+        code.push(Fun::Or, DType::U64, DType::U64, &[Arg::Inst(0), high]);
+        vec![Sentence { extents, rank, dtype: DType::U64, reads, body: Body::Map(code) }]
+    }
+    fn cost(&self) -> f64 {
+        1.0
+    }
+}
+
+impl Builder {
+    /// The key of a seed: its words are 0 and the seed.
+    pub fn random_key(&mut self, seed: u32) -> Result<Value> {
+        self.full(&DType::Key.of([]), u64::from(seed) << 32)
+    }
+    /// Random bits of exactly this type.
+    pub fn random_bits(&mut self, key: &Value, ty: &ArrayType) -> Result<Value> {
+        self.emit1(Arc::new(RandomBits { ty: ty.clone() }), std::slice::from_ref(key))
+    }
+    /// An array of keys of exactly this type.
+    pub fn random_split(&mut self, key: &Value, ty: &ArrayType) -> Result<Value> {
+        self.emit1(Arc::new(RandomSplit { ty: ty.clone() }), std::slice::from_ref(key))
+    }
+    /// The key's hash of a number.
+    pub fn random_fold_in(&mut self, key: &Value, data: &Value) -> Result<Value> {
+        self.emit1(Arc::new(RandomFoldIn), &[key.clone(), data.clone()])
+    }
+    /// The words of a key.
+    pub fn random_key_data(&mut self, key: &Value) -> Result<Value> {
+        self.emit1(Arc::new(RandomKeyData), std::slice::from_ref(key))
+    }
+    /// Keys from their words.
+    pub fn random_wrap(&mut self, words: &Value) -> Result<Value> {
+        self.emit1(Arc::new(RandomWrap), std::slice::from_ref(words))
+    }
+}
