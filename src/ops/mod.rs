@@ -12,7 +12,14 @@ pub mod random;
 pub mod reduce;
 
 use crate::program::Prim;
-use crate::types::ArrayType;
+use crate::types::DType::{Bool, F32, I32, Key, U32};
+use crate::types::{ArrayType, Scalar};
+use creation::{Full, Iota};
+use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
+use product::DotGeneral;
+use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
+use reduce::{Reduce, Reduction};
+use std::sync::Arc;
 
 /// One line of the list of primitives.
 pub struct Entry {
@@ -24,18 +31,99 @@ pub struct Entry {
     pub example: fn() -> (Prim, Vec<ArrayType>),
 }
 
+/// `entry!(name, family, primitive, [types of operands])`
+macro_rules! entry {
+    ($name:literal, $family:literal, $prim:expr, [$($dtype:ident $shape:tt),*]) => {
+        Entry { name: $name, family: $family, example: || (Arc::new($prim), vec![$($dtype.of($shape)),*]) }
+    };
+}
+
 /// All primitives, by family.
 pub const PRIMITIVES: &[Entry] = &[
     // elementwise
-
+    entry!("neg", "elementwise", Unary::Neg, [F32[8, 4]]),
+    entry!("sign", "elementwise", Unary::Sign, [F32[8, 4]]),
+    entry!("abs", "elementwise", Unary::Abs, [F32[8, 4]]),
+    entry!("floor", "elementwise", Unary::Floor, [F32[8, 4]]),
+    entry!("ceil", "elementwise", Unary::Ceil, [F32[8, 4]]),
+    entry!("round", "elementwise", Unary::Round, [F32[8, 4]]),
+    entry!("exp", "elementwise", Unary::Exp, [F32[8, 4]]),
+    entry!("exp2", "elementwise", Unary::Exp2, [F32[8, 4]]),
+    entry!("expm1", "elementwise", Unary::Expm1, [F32[8, 4]]),
+    entry!("log", "elementwise", Unary::Log, [F32[8, 4]]),
+    entry!("log1p", "elementwise", Unary::Log1p, [F32[8, 4]]),
+    entry!("sin", "elementwise", Unary::Sin, [F32[8, 4]]),
+    entry!("cos", "elementwise", Unary::Cos, [F32[8, 4]]),
+    entry!("tan", "elementwise", Unary::Tan, [F32[8, 4]]),
+    entry!("asin", "elementwise", Unary::Asin, [F32[8, 4]]),
+    entry!("acos", "elementwise", Unary::Acos, [F32[8, 4]]),
+    entry!("atan", "elementwise", Unary::Atan, [F32[8, 4]]),
+    entry!("sinh", "elementwise", Unary::Sinh, [F32[8, 4]]),
+    entry!("cosh", "elementwise", Unary::Cosh, [F32[8, 4]]),
+    entry!("tanh", "elementwise", Unary::Tanh, [F32[8, 4]]),
+    entry!("asinh", "elementwise", Unary::Asinh, [F32[8, 4]]),
+    entry!("acosh", "elementwise", Unary::Acosh, [F32[8, 4]]),
+    entry!("atanh", "elementwise", Unary::Atanh, [F32[8, 4]]),
+    entry!("sqrt", "elementwise", Unary::Sqrt, [F32[8, 4]]),
+    entry!("rsqrt", "elementwise", Unary::Rsqrt, [F32[8, 4]]),
+    entry!("cbrt", "elementwise", Unary::Cbrt, [F32[8, 4]]),
+    entry!("logistic", "elementwise", Unary::Logistic, [F32[8, 4]]),
+    entry!("erf", "elementwise", Unary::Erf, [F32[8, 4]]),
+    entry!("erf_inv", "elementwise", Unary::ErfInv, [F32[8, 4]]),
+    entry!("is_finite", "elementwise", Unary::IsFinite, [F32[8, 4]]),
+    entry!("not", "elementwise", Unary::Not, [Bool[8, 4]]),
+    entry!("stop_gradient", "elementwise", Unary::StopGradient, [F32[8, 4]]),
+    entry!("square", "elementwise", Unary::Square, [F32[8, 4]]),
+    entry!("reciprocal", "elementwise", Unary::Reciprocal, [F32[8, 4]]),
+    entry!("relu", "elementwise", Unary::Relu, [F32[8, 4]]),
+    entry!("silu", "elementwise", Unary::Silu, [F32[8, 4]]),
+    entry!("softplus", "elementwise", Unary::Softplus, [F32[8, 4]]),
+    entry!("gelu", "elementwise", Unary::Gelu { approximate: true }, [F32[8, 4]]),
+    entry!("integer_pow", "elementwise", Unary::IntegerPow(3), [F32[8, 4]]),
+    entry!("add", "elementwise", Binary::Add, [F32[8, 4], F32[8, 4]]),
+    entry!("sub", "elementwise", Binary::Sub, [F32[8, 4], F32[8, 4]]),
+    entry!("mul", "elementwise", Binary::Mul, [F32[8, 4], F32[8, 4]]),
+    entry!("div", "elementwise", Binary::Div, [F32[8, 4], F32[8, 4]]),
+    entry!("rem", "elementwise", Binary::Rem, [F32[8, 4], F32[8, 4]]),
+    entry!("max", "elementwise", Binary::Max, [F32[8, 4], F32[8, 4]]),
+    entry!("min", "elementwise", Binary::Min, [F32[8, 4], F32[8, 4]]),
+    entry!("pow", "elementwise", Binary::Pow, [F32[8, 4], F32[8, 4]]),
+    entry!("atan2", "elementwise", Binary::Atan2, [F32[8, 4], F32[8, 4]]),
+    entry!("nextafter", "elementwise", Binary::NextAfter, [F32[8, 4], F32[8, 4]]),
+    entry!("eq", "elementwise", Binary::Eq, [F32[8, 4], F32[8, 4]]),
+    entry!("ne", "elementwise", Binary::Ne, [F32[8, 4], F32[8, 4]]),
+    entry!("lt", "elementwise", Binary::Lt, [F32[8, 4], F32[8, 4]]),
+    entry!("le", "elementwise", Binary::Le, [F32[8, 4], F32[8, 4]]),
+    entry!("gt", "elementwise", Binary::Gt, [F32[8, 4], F32[8, 4]]),
+    entry!("ge", "elementwise", Binary::Ge, [F32[8, 4], F32[8, 4]]),
+    entry!("and", "elementwise", Binary::And, [Bool[8, 4], Bool[8, 4]]),
+    entry!("or", "elementwise", Binary::Or, [Bool[8, 4], Bool[8, 4]]),
+    entry!("xor", "elementwise", Binary::Xor, [Bool[8, 4], Bool[8, 4]]),
+    entry!("shift_left", "elementwise", Binary::ShiftLeft, [I32[8, 4], I32[8, 4]]),
+    entry!("shift_right_logical", "elementwise", Binary::ShiftRightLogical, [I32[8, 4], I32[8, 4]]),
+    entry!("shift_right_arithmetic", "elementwise", Binary::ShiftRightArithmetic, [I32[8, 4], I32[8, 4]]),
+    entry!("select", "elementwise", Select, [Bool[8, 4], F32[8, 4], F32[8, 4]]),
+    entry!("clamp", "elementwise", Clamp, [F32[], F32[8, 4], F32[]]),
+    entry!("convert_element_type", "elementwise", Convert { dtype: I32 }, [F32[8, 4]]),
+    entry!("bitcast_convert_type", "elementwise", Bitcast { dtype: I32 }, [F32[8, 4]]),
     // reduce
-
+    entry!("reduce_sum", "reduce", Reduce::new(Reduction::Sum, &[1], None), [F32[8, 4]]),
+    entry!("reduce_max", "reduce", Reduce::new(Reduction::Max, &[1], None), [F32[8, 4]]),
+    entry!("reduce_min", "reduce", Reduce::new(Reduction::Min, &[1], None), [F32[8, 4]]),
+    entry!("reduce_prod", "reduce", Reduce::new(Reduction::Prod, &[1], None), [F32[8, 4]]),
+    entry!("reduce_and", "reduce", Reduce::new(Reduction::And, &[1], None), [Bool[8, 4]]),
+    entry!("reduce_or", "reduce", Reduce::new(Reduction::Or, &[1], None), [Bool[8, 4]]),
     // product
-
+    entry!("dot_general", "product", DotGeneral::matrix(), [F32[8, 4], F32[4, 2]]),
     // creation
-
+    entry!("full", "creation", Full { ty: F32.of([8, 4]), value: Scalar::Float(1.0) }, []),
+    entry!("iota", "creation", Iota { ty: I32.of([8, 4]), dimension: 1 }, []),
     // random
-
+    entry!("random_bits", "random", RandomBits { ty: U32.of([8, 4]) }, [Key[]]),
+    entry!("random_split", "random", RandomSplit { ty: Key.of([8]) }, [Key[]]),
+    entry!("random_fold_in", "random", RandomFoldIn, [Key[], I32[]]),
+    entry!("random_key_data", "random", RandomKeyData, [Key[8]]),
+    entry!("random_wrap", "random", RandomWrap, [U32[8, 2]]),
     // shape
 
     // slicing

@@ -25,6 +25,10 @@ pub struct DotGeneral {
 }
 
 impl DotGeneral {
+    /// The product of two matrices.
+    pub fn matrix() -> DotGeneral {
+        DotGeneral { contracting: [vec![1], vec![0]], ..DotGeneral::default() }
+    }
     /// Operand k's dimensions that are neither contracted nor batch, in order.
     fn free(&self, k: usize, rank: usize) -> Vec<usize> {
         (0..rank).filter(|d| !self.contracting[k].contains(d) && !self.batch[k].contains(d)).collect()
