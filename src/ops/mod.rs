@@ -4,12 +4,17 @@
 //! tested for completeness and appears in the tables of the book.
 
 pub mod build;
+pub mod collective;
 pub mod creation;
 pub mod elementwise;
-mod pending;
+mod fit;
 pub mod product;
 pub mod random;
 pub mod reduce;
+pub mod shape;
+pub mod sharding;
+pub mod slicing;
+mod view;
 
 use crate::program::Prim;
 use crate::types::DType::{Bool, F32, I32, Key, U32};
@@ -36,6 +41,10 @@ macro_rules! entry {
     ($name:literal, $family:literal, $prim:expr, [$($dtype:ident $shape:tt),*]) => {
         Entry { name: $name, family: $family, example: || (Arc::new($prim), vec![$($dtype.of($shape)),*]) }
     };
+}
+
+const fn entry(name: &'static str, family: &'static str, example: fn() -> (Prim, Vec<ArrayType>)) -> Entry {
+    Entry { name, family, example }
 }
 
 /// All primitives, by family.
@@ -125,10 +134,31 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("random_key_data", "random", RandomKeyData, [Key[8]]),
     entry!("random_wrap", "random", RandomWrap, [U32[8, 2]]),
     // shape
-
+    entry("broadcast_in_dim", "shape", shape::examples::broadcast_in_dim),
+    entry("reshape", "shape", shape::examples::reshape),
+    entry("transpose", "shape", shape::examples::transpose),
+    entry("squeeze", "shape", shape::examples::squeeze),
+    entry("expand_dims", "shape", shape::examples::expand_dims),
+    entry("rev", "shape", shape::examples::rev),
     // slicing
-
+    entry("slice", "slicing", slicing::examples::slice),
+    entry("pad", "slicing", slicing::examples::pad),
+    entry("concatenate", "slicing", slicing::examples::concatenate),
+    entry("update_slice", "slicing", slicing::examples::update_slice),
     // sharding
-
+    entry("reshard", "sharding", sharding::examples::reshard),
+    entry("constrain", "sharding", sharding::examples::constrain),
+    entry("copy", "sharding", sharding::examples::copy),
     // collective
+    entry("psum", "collective", collective::examples::psum),
+    entry("pmax", "collective", collective::examples::pmax),
+    entry("pmin", "collective", collective::examples::pmin),
+    entry("all_gather", "collective", collective::examples::all_gather),
+    entry("psum_scatter", "collective", collective::examples::psum_scatter),
+    entry("own_part", "collective", collective::examples::own_part),
+    entry("all_to_all", "collective", collective::examples::all_to_all),
+    entry("ppermute", "collective", collective::examples::ppermute),
+    entry("axis_index", "collective", collective::examples::axis_index),
+    entry("pvary", "collective", collective::examples::pvary),
+    entry("pcast", "collective", collective::examples::pcast),
 ];

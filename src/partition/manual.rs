@@ -252,7 +252,9 @@ impl Lower {
         let (axes, kind) = match c {
             Collective::Reduce { axes, .. } => (axes, Kind::AllReduce),
             Collective::AllGather { axes, .. } => (axes, Kind::AllGather),
-            Collective::ReduceScatter { axes, .. } => (axes, Kind::ReduceScatter),
+            Collective::ReduceScatter { axes, .. } | Collective::OwnPart { axes, .. } => {
+                (axes, Kind::ReduceScatter)
+            }
             Collective::AllToAll { axes, .. } => (axes, Kind::AllToAll),
             Collective::Permute { axes, .. } => (axes, Kind::Permute),
             Collective::AxisIndex { .. } | Collective::Cast { .. } => unreachable!("handled above"),
@@ -293,7 +295,7 @@ impl Lower {
                     body = Body::Fold { combine: *combine, code: Code::copy(dtype) };
                 }
             }
-            Collective::ReduceScatter { dim, tiled, .. } => {
+            Collective::ReduceScatter { dim, tiled, .. } | Collective::OwnPart { dim, tiled, .. } => {
                 for (d, n) in block.iter().enumerate() {
                     if d != *dim {
                         map.push(Affine::of(0, loops.add(*n), 1));
@@ -314,7 +316,7 @@ impl Lower {
                     map.push(m);
                 }
                 loops.rank = loops.extents.len();
-                if !is_parted {
+                if !is_parted && matches!(c, Collective::ReduceScatter { .. }) {
                     for a in self.in_order(axes.iter()) {
                         let n = self.sizes(&[a])[0];
                         there.push((a, loops.add(n)));
@@ -392,8 +394,10 @@ impl Lower {
         let s = Sentence { extents: loops.extents, rank: loops.rank, dtype, reads: vec![read], body };
         let before = self.draft.items.len();
         let out = self.arranged(s, &parted, &whole, layout, slot, why);
-        for item in &mut self.draft.items[before..] {
-            item.user = Some((kind, axes.clone()));
+        if !matches!(c, Collective::OwnPart { .. }) {
+            for item in &mut self.draft.items[before..] {
+                item.user = Some((kind, axes.clone()));
+            }
         }
         Ok(Val::Slot(out, hidden))
     }

@@ -51,6 +51,7 @@ fn after(c: &Collective, mut own: Vec<Axis>, unreduced: impl Fn(Axis) -> bool) -
         }
         Collective::Cast { axes } => own.retain(|a| !axes.contains(a) || !unreduced(*a)),
         Collective::ReduceScatter { axes, .. }
+        | Collective::OwnPart { axes, .. }
         | Collective::AllToAll { axes, .. }
         | Collective::Permute { axes, .. }
         | Collective::AxisIndex { axes } => {

@@ -114,6 +114,15 @@ pub enum Collective {
         /// Cut into blocks, or along a dimension of the axes' size, which goes.
         tiled: bool,
     },
+    /// Each device keeps its part of `dim` of a value that is the same on all: nothing is communicated.
+    OwnPart {
+        /// Over which.
+        axes: Axes,
+        /// Which dimension is cut.
+        dim: usize,
+        /// Cut into blocks, or along a dimension of the axes' size, which goes.
+        tiled: bool,
+    },
     /// Dimension `split` cut, its parts exchanged and joined along `concat`.
     AllToAll {
         /// Over which.

@@ -91,7 +91,8 @@ pub enum Body {
         /// The element type of the sums.
         accumulate: DType,
     },
-    /// Read 0's source with another shape, in the same linear order; the read has one part that covers all of it.
+    /// Read 0's source with another shape, in the same linear order; the read has one part, which spans all loops and whose map (all
+    /// zeros) says no more than the rank of what is read.
     Reshape,
 }
 

@@ -1,0 +1,287 @@
+//! Where values lie: reshard, constrain, copy.
+
+use super::build::cotangent_type;
+use super::view::{arity, plain_view};
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
+use crate::program::sentence::Sentence;
+use crate::program::{Builder, Dim, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value};
+use crate::sharding::{Spec, check_divides, check_spec};
+use crate::types::{ArrayType, DType, Shape};
+use std::sync::Arc;
+
+/// The same value, lying otherwise: any sharding to any other, also on another mesh over the same devices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reshard {
+    /// The mesh that it is to lie on.
+    pub mesh: Mesh,
+    /// How: over explicit and auto axes, and the unreduced and reduced sets.
+    pub spec: Spec,
+}
+
+/// Asserts a sharding over explicit axes, asks propagation for one over auto axes. The type stays.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constrain {
+    /// The mesh of the spec's axes.
+    pub mesh: Mesh,
+    /// The sharding.
+    pub spec: Spec,
+}
+
+/// The value itself, as a value of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copy;
+
+fn sharding(message: impl Into<String>) -> Fault {
+    Fault::new(ErrorKind::Sharding, message)
+}
+
+/// One loop a dimension.
+fn identity(x: &ArrayType) -> Factors {
+    let mut f = Factors::default();
+    let loops: Vec<_> = x.shape.iter().map(|n| f.add(*n)).collect();
+    f.operands = vec![loops.iter().map(|l| Dim::same(*l)).collect()];
+    f.results = vec![loops.into_iter().map(Dim::same).collect()];
+    f
+}
+
+fn copy_sentence(result: &ArrayType) -> Vec<Sentence> {
+    let loops: Vec<_> = (0..result.rank()).map(Some).collect();
+    plain_view(result, &loops)
+}
+
+/// Refuses a mesh over other devices than the operand's, or over the same in another order.
+fn same_devices(x: &ArrayType, mesh: &Mesh) -> Result<(), Fault> {
+    let Some(from) = x.mesh.as_ref().filter(|from| *from != mesh) else { return Ok(()) };
+    let known = !from.is_abstract() && !mesh.is_abstract();
+    if from.size() != mesh.size() || known && from.devices() != mesh.devices() {
+        let message = format!("the value lies on {from}, whose devices are not those of {mesh}");
+        return Err(Fault::new(ErrorKind::Mesh, message)
+            .help("both meshes must be over the same devices in the same order"));
+    }
+    Ok(())
+}
+
+fn manual(mesh: &Mesh, axis: Axis) -> bool {
+    mesh.axis_type(axis) == Some(AxisType::Manual)
+}
+
+impl Primitive for Reshard {
+    fn name(&self) -> &'static str {
+        "reshard"
+    }
+    fn params(&self) -> String {
+        format!("mesh={}, spec={}", self.mesh, self.spec)
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let x = arity(self.name(), operands, 1)?[0];
+        Ok(vec![(x.dtype, x.shape.clone())])
+    }
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        let x = arity(self.name(), operands, 1)?[0];
+        same_devices(x, &self.mesh)?;
+        let spec = check_spec(&self.mesh, self.spec, x.rank(), &[AxisType::Explicit, AxisType::Auto])?;
+        check_divides(&self.mesh, spec, &x.shape)?;
+        if x.mesh.as_ref().is_some_and(|m| *m != self.mesh && !m.axes_of(AxisType::Manual).is_empty()) {
+            let message = "inside shard_map a value stays on the body's mesh";
+            return Err(Fault::new(ErrorKind::Mesh, message));
+        }
+        let split = |a: Axis| x.spec.dims().iter().any(|d| d.contains(a));
+        if let Some(axis) = spec.unreduced_axes().iter().find(|a| split(*a)) {
+            return Err(sharding(format!(
+                "the operand is split over {axis}: only values that are whole over an axis can become unreduced over it"
+            ))
+            .help(format!("gather it first: `x.reshard({})`", x.spec.only(|a| a != axis))));
+        }
+        let explicit = spec.only(|a| self.mesh.axis_type(a) == Some(AxisType::Explicit));
+        // sets over manual axes are the body's own; a reshard over other axes leaves them
+        let keep = |set: &Axes, own: &Axes| -> Axes {
+            own.iter().chain(set.iter().filter(|a| manual(&self.mesh, *a))).collect()
+        };
+        let spec = explicit
+            .unreduced(keep(x.spec.unreduced_axes(), explicit.unreduced_axes()))
+            .reduced(keep(x.spec.reduced_axes(), explicit.reduced_axes()))
+            .in_order(&self.mesh);
+        Ok(vec![ArrayType { mesh: Some(self.mesh.clone()), spec, ..x.clone() }])
+    }
+    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
+        identity(&operands[0])
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Joint
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    super::shape::linear_jvp!();
+    fn transpose(
+        &self,
+        b: &mut Builder,
+        _operands: &[Option<Value>],
+        types: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
+        Ok(vec![Some(b.reshard_to(ct, &cotangent_type(&types[0]))?)])
+    }
+    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        copy_sentence(&results[0])
+    }
+    fn cost(&self) -> f64 {
+        0.0
+    }
+    fn pins(&self) -> Option<Pin> {
+        Some(Pin { mesh: self.mesh.clone(), spec: self.spec })
+    }
+}
+
+impl Primitive for Constrain {
+    fn name(&self) -> &'static str {
+        "constrain"
+    }
+    fn params(&self) -> String {
+        format!("mesh={}, spec={}", self.mesh, self.spec)
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let x = arity(self.name(), operands, 1)?[0];
+        Ok(vec![(x.dtype, x.shape.clone())])
+    }
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        let x = arity(self.name(), operands, 1)?[0];
+        same_devices(x, &self.mesh)?;
+        let mixed = self.mesh.axis_types().iter().any(|t| *t != AxisType::Explicit);
+        let kinds: &[AxisType] = if mixed { &[AxisType::Auto] } else { &[AxisType::Explicit] };
+        let spec = check_spec(&self.mesh, self.spec, x.rank(), kinds)?;
+        check_divides(&self.mesh, spec, &x.shape)?;
+        if !mixed && spec != x.spec {
+            return Err(sharding(format!("the value lies as {}, not as {spec}", x.spec)).help(format!(
+                "over explicit axes a constraint is an assertion; to move the value: `x.reshard({spec})`"
+            )));
+        }
+        let mesh = x.mesh.clone().or_else(|| Some(self.mesh.clone()));
+        Ok(vec![ArrayType { mesh, ..x.clone() }])
+    }
+    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
+        identity(&operands[0])
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Joint
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    super::shape::linear_jvp!();
+    fn transpose(
+        &self,
+        b: &mut Builder,
+        _operands: &[Option<Value>],
+        _types: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
+        // an assertion on the value says nothing of its cotangent's sets
+        if self.pins().is_none() {
+            return Ok(vec![Some(ct.clone())]);
+        }
+        Ok(vec![Some(b.emit1(Arc::new(self.clone()), std::slice::from_ref(ct))?)])
+    }
+    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        copy_sentence(&results[0])
+    }
+    fn cost(&self) -> f64 {
+        0.0
+    }
+    fn pins(&self) -> Option<Pin> {
+        let mixed = self.mesh.axis_types().iter().any(|t| *t != AxisType::Explicit);
+        mixed.then(|| Pin { mesh: self.mesh.clone(), spec: self.spec })
+    }
+}
+
+impl Primitive for Copy {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+    fn params(&self) -> String {
+        String::new()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let x = arity(self.name(), operands, 1)?[0];
+        Ok(vec![(x.dtype, x.shape.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
+        identity(&operands[0])
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Joint
+    }
+    fn rank(&self) -> Rank {
+        Rank::Elementwise
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    super::shape::linear_jvp!();
+    fn transpose(
+        &self,
+        _b: &mut Builder,
+        _operands: &[Option<Value>],
+        _types: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        Ok(vec![cotangents[0].clone()])
+    }
+    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        copy_sentence(&results[0])
+    }
+    fn cost(&self) -> f64 {
+        0.0
+    }
+}
+
+impl Builder {
+    /// `x` lying on `mesh` as `spec` says.
+    pub fn reshard(&mut self, x: &Value, mesh: &Mesh, spec: Spec) -> Result<Value> {
+        self.emit1(Arc::new(Reshard { mesh: mesh.clone(), spec }), std::slice::from_ref(x))
+    }
+    /// `x` lying as a value of type `want` over explicit axes; itself where it does.
+    pub fn reshard_to(&mut self, x: &Value, want: &ArrayType) -> Result<Value> {
+        let mesh = want.mesh.as_ref().or(x.ty.mesh.as_ref());
+        let Some(mesh) = mesh else { return Ok(x.clone()) };
+        let lies = x.ty.mesh.is_none() || x.ty.mesh.as_ref() == Some(mesh);
+        if lies && x.ty.spec == want.spec {
+            return Ok(x.clone());
+        }
+        let (mesh, spec) = (mesh.clone(), want.spec.only(|a| !manual(mesh, a)));
+        self.reshard(x, &mesh, spec)
+    }
+}
+
+/// An instance of each, with types of operands that it takes.
+pub(super) mod examples {
+    use super::*;
+    use crate::program::Prim;
+
+    type Example = (Prim, Vec<ArrayType>);
+    fn of(prim: impl Primitive, operands: impl IntoIterator<Item = ArrayType>) -> Example {
+        (Arc::new(prim), operands.into_iter().collect())
+    }
+
+    fn mesh(ty: AxisType) -> Mesh {
+        Mesh::with_types([("X", 2, ty)]).expect("one axis of size 2 makes a mesh")
+    }
+    pub(in crate::ops) fn reshard() -> Example {
+        of(Reshard { mesh: mesh(AxisType::Explicit), spec: crate::p!["X"] }, [DType::F32.of([4])])
+    }
+    pub(in crate::ops) fn constrain() -> Example {
+        of(Constrain { mesh: mesh(AxisType::Auto), spec: crate::p!["X"] }, [DType::F32.of([4])])
+    }
+    pub(in crate::ops) fn copy() -> Example {
+        of(Copy, [DType::F32.of([4])])
+    }
+}
