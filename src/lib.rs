@@ -18,11 +18,12 @@ pub use array::Array;
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
+pub use partition::{Collective, Collectives, Kind};
 pub use sharding::{Sharding, Spec};
-pub use trace::EngineKind;
 pub use trace::tree::{
     self, Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of,
 };
+pub use trace::{Compiled, EngineKind, Jit, Lowered, Traced, jit};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
 /// What programs use: `use atmesh::prelude::*;`.
@@ -30,6 +31,6 @@ pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::{
         AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Mesh, Output, Result, Spec, Static, Tree,
-        axes, devices, p, tree, type_of,
+        axes, devices, jit, p, tree, type_of,
     };
 }

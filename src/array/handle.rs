@@ -46,19 +46,19 @@ pub(crate) struct Traced {
 }
 
 impl Concrete {
-    /// The numbers, or the line that donated them.
-    pub(crate) fn slab(&self) -> Result<Slab> {
+    /// The numbers, or the refusal that names the line which donated them and the one that asks, `place`.
+    pub(crate) fn slab(&self, place: Place) -> Result<Slab> {
         let held = self.slab.lock().unwrap_or_else(|e| e.into_inner());
-        held.clone().ok_or_else(|| self.gone())
+        held.clone().ok_or_else(|| self.gone(place))
     }
     /// Takes the numbers away: the line `place` gives them to a program that may write over them.
     pub(crate) fn donate(&self, place: Place) -> Result<Slab> {
         let mut held = self.slab.lock().unwrap_or_else(|e| e.into_inner());
-        let slab = held.take().ok_or_else(|| self.gone())?;
+        let slab = held.take().ok_or_else(|| self.gone(place))?;
         let _ = self.donated.set(place);
         Ok(slab)
     }
-    fn gone(&self) -> Error {
+    fn gone(&self, place: Place) -> Error {
         let fault = match self.donated.get() {
             Some(_) => {
                 Fault::new(ErrorKind::Donated, "the array was donated: its memory belongs to a result now")
@@ -67,9 +67,9 @@ impl Concrete {
             None => Fault::new(ErrorKind::Data, "the array has a type only, no numbers")
                 .help("it was made to lower a program: `lower` takes it, `call` does not"),
         };
-        let error = Error::at(fault, "", vec![self.ty.to_string()], None);
+        let error = Error::at(fault, "use", vec![self.ty.to_string()], Some(place));
         match self.donated.get() {
-            Some(place) => error.related(place, "donated here"),
+            Some(donated) => error.related(donated, "donated here"),
             None => error,
         }
     }
@@ -112,7 +112,7 @@ impl Array {
     #[track_caller]
     pub(crate) fn slab(&self, what: &str) -> Result<Slab> {
         match self.repr() {
-            Repr::Concrete(c) => c.slab(),
+            Repr::Concrete(c) => c.slab(std::panic::Location::caller()),
             Repr::Poisoned(e) => Err(e.clone()),
             Repr::Traced(t) => {
                 let fault = Fault::new(

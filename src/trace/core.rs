@@ -75,6 +75,11 @@ pub(crate) fn innermost() -> Option<Arc<Trace>> {
     OPEN.with_borrow(|open| open.last().cloned())
 }
 
+/// Whether a trace is open on this thread.
+pub(crate) fn tracing() -> bool {
+    OPEN.with_borrow(|open| !open.is_empty())
+}
+
 /// A trace that is open on this thread until this is dropped.
 pub(crate) struct Open(Arc<Trace>);
 

@@ -54,7 +54,7 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>
             cache.entry(key).or_insert(ready).clone()
         }
     };
-    call(&ready, inputs)
+    call(&ready, inputs, place)
 }
 
 /// Runs a control operation on numbers.
@@ -66,7 +66,7 @@ pub(crate) fn run_control(
 ) -> Result<Vec<Array>> {
     let engine = EngineKind::default();
     let ready = compile(inputs, place, engine, |b, values| Ok(b.control(control, values, types)))?;
-    call(&ready, inputs)
+    call(&ready, inputs, place)
 }
 
 fn compile(
@@ -90,11 +90,13 @@ fn compile(
     stages::compile(&b.finish(&out), &[], engine)
 }
 
-fn call(ready: &Ready, inputs: &[Arg]) -> Result<Vec<Array>> {
+fn call(ready: &Ready, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {
     let mut slabs = Vec::with_capacity(inputs.len());
     for i in inputs {
-        if let Arg::Array(a) = i {
-            slabs.push(a.slab("eager operation")?);
+        if let Arg::Array(a) = i
+            && let Repr::Concrete(c) = a.repr()
+        {
+            slabs.push(c.slab(place)?);
         }
     }
     ready.call(&slabs, &vec![false; slabs.len()])

@@ -1,9 +1,13 @@
 //! Tracing: how closures over arrays become programs, and how programs are called.
 
+mod compiled;
 mod core;
 mod eager;
+mod jit;
 mod stages;
 pub mod tree;
 
+pub use compiled::{Compiled, Lowered, Traced};
 pub(crate) use core::{Arg, Trace, apply, apply1, poison};
+pub use jit::{ArgNums, Jit, Made, jit};
 pub use stages::EngineKind;

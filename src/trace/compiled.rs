@@ -1,0 +1,264 @@
+//! The stages of a traced function as values: traced, lowered, compiled.
+
+use super::core::Recorded;
+use super::stages::{self, Ready, Staged};
+use super::tree::{Args, Path, Tree};
+use crate::array::{Array, Repr};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::partition::{Collectives, SpmdProgram};
+use crate::program::Program;
+use crate::runtime::engine::{self, EngineKind};
+use crate::runtime::{RunReport, Slab};
+use crate::sharding::Sharding;
+use crate::types::ArrayType;
+use smallvec::SmallVec;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// What a program was traced for: an argument's type and where it lies.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Leaf {
+    pub(crate) ty: ArrayType,
+    pub(crate) sharding: Option<Sharding>,
+}
+
+impl Leaf {
+    /// What an array is. Of one that carries an error: a scalar, since nobody asks.
+    pub(crate) fn of(a: &Array) -> Leaf {
+        let ty = a.type_ref().cloned().unwrap_or_else(|_| crate::DType::F32.of([]));
+        Leaf { ty, sharding: a.placed().cloned() }
+    }
+    fn is(&self, a: &Array) -> bool {
+        match a.repr() {
+            Repr::Concrete(c) => c.ty == self.ty && c.sharding == self.sharding,
+            _ => false,
+        }
+    }
+}
+
+/// What all stages know of the function.
+struct Signature<I, O> {
+    args: I,
+    leaves: Vec<Leaf>,
+    /// For each leaf, then for each capture.
+    donated: Vec<bool>,
+    captures: Vec<Array>,
+    out: O,
+    engine: EngineKind,
+}
+
+/// A function as a typed program: the first stage. It prints.
+#[must_use]
+pub struct Traced<I, O> {
+    program: Program,
+    signature: Signature<I, O>,
+}
+
+/// A function as one per-device program with its collectives: the second stage. It prints.
+#[must_use]
+pub struct Lowered<I, O> {
+    staged: Staged,
+    signature: Signature<I, O>,
+}
+
+/// A function that is ready to run on arguments of one set of types. It is `Send + Sync`, and cheap to clone.
+#[must_use]
+pub struct Compiled<I, O>(Arc<Entry<I, O>>);
+
+impl<I, O> Clone for Compiled<I, O> {
+    fn clone(&self) -> Self {
+        Compiled(self.0.clone())
+    }
+}
+
+/// A compiled program for one set of argument types.
+pub(crate) struct Entry<I, O> {
+    args: I,
+    leaves: Vec<Leaf>,
+    donated: Vec<bool>,
+    captures: Vec<Slab>,
+    out: O,
+    ready: Ready,
+}
+
+impl<I, O> Traced<I, O> {
+    pub(super) fn new(
+        recorded: Recorded,
+        args: I,
+        leaves: Vec<Leaf>,
+        mut donated: Vec<bool>,
+        out: O,
+        engine: EngineKind,
+    ) -> Traced<I, O> {
+        let Recorded { program, captures } = recorded;
+        donated.resize(leaves.len() + captures.len(), false);
+        Traced { program, signature: Signature { args, leaves, donated, captures, out, engine } }
+    }
+    /// The program, typed over global arrays.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+    /// Places every value and makes the per-device program.
+    pub fn lower(self) -> Result<Lowered<I, O>> {
+        Ok(Lowered { staged: stages::lower(&self.program, &[])?, signature: self.signature })
+    }
+}
+impl<I, O> fmt::Display for Traced<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.program, f)
+    }
+}
+impl<I, O> fmt::Debug for Traced<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<I, O> Lowered<I, O> {
+    /// The program over global arrays, every value placed.
+    pub fn program(&self) -> &Program {
+        &self.staged.program
+    }
+    /// The per-device program.
+    pub fn spmd(&self) -> &SpmdProgram {
+        &self.staged.localised.program
+    }
+    /// Every collective, with its bytes, its source line, and the reason for it.
+    pub fn collectives(&self) -> &Collectives {
+        &self.staged.localised.collectives
+    }
+    /// Compiles the per-device program for its engine.
+    pub fn compile(self) -> Result<Compiled<I, O>> {
+        let Signature { args, leaves, donated, captures, out, engine } = self.signature;
+        let exe = engine::get(engine).compile(&self.staged.localised.program)?;
+        let ready = Ready { exe, results: self.staged.results };
+        let captures = captures.iter().map(|a| a.slab("compile")).collect::<Result<_>>()?;
+        Ok(Compiled(Arc::new(Entry { args, leaves, donated, captures, out, ready })))
+    }
+}
+impl<I, O> fmt::Display for Lowered<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.staged.program, f)
+    }
+}
+impl<I, O> fmt::Debug for Lowered<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<I: Tree, O: Tree> Compiled<I, O> {
+    pub(super) fn into_entry(self) -> Arc<Entry<I, O>> {
+        self.0
+    }
+    /// Runs it. Arguments of other types than it was compiled for are refused, with the path of the first that differs.
+    #[track_caller]
+    pub fn call<A: Args<Owned = I>>(&self, args: A) -> Result<O> {
+        let place = Location::caller();
+        let args = args.into_tree();
+        if !self.0.takes(&args) {
+            return Err(self.0.refuse(&args, place));
+        }
+        self.0.run(&args, place)
+    }
+    /// How it runs: engine, workers, memory, and the compiled program as text.
+    pub fn report(&self) -> RunReport {
+        self.0.ready.exe.report()
+    }
+}
+
+impl<I: Tree, O: Tree> Entry<I, O> {
+    /// Whether it was compiled for arguments of these types.
+    pub(super) fn takes(&self, args: &I) -> bool {
+        let (mut at, mut same) = (0, true);
+        args.visit(&mut Path::unnamed(), &mut |_, a| {
+            same = same && self.leaves.get(at).is_some_and(|leaf| leaf.is(a));
+            at += 1;
+        });
+        same && at == self.leaves.len() && self.args.differs(args, &mut Path::unnamed()).is_none()
+    }
+    /// Runs it on arguments that it takes.
+    pub(super) fn run(&self, args: &I, place: Place) -> Result<O> {
+        let mut slabs: SmallVec<[Slab; 8]> = SmallVec::new();
+        let mut failed = None;
+        args.visit(&mut Path::unnamed(), &mut |_, a| {
+            let Repr::Concrete(c) = a.repr() else { return };
+            let donated = self.donated[slabs.len()];
+            match if donated { c.donate(place) } else { c.slab(place) } {
+                Ok(slab) => slabs.push(slab),
+                Err(e) => {
+                    failed.get_or_insert(e);
+                }
+            }
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        slabs.extend(self.captures.iter().cloned());
+        let mut results = self.ready.call(&slabs, &self.donated)?.into_iter();
+        let out =
+            self.out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
+        Ok(out)
+    }
+    fn refuse(&self, args: &I, place: Place) -> Error {
+        if let Some(how) = self.args.differs(args, &mut Path::named()) {
+            return super::tree::mismatch(how, "call", place);
+        }
+        let mut leaves = self.leaves.iter();
+        let mut found = None;
+        args.visit(&mut Path::named(), &mut |path, a| {
+            let Some(leaf) = leaves.next() else { return };
+            if found.is_some() || leaf.is(a) {
+                return;
+            }
+            found = Some(match a.type_ref() {
+                Err(e) => e.clone(),
+                Ok(ty) => {
+                    let kind = differing(ty, &leaf.ty);
+                    let lies = |l: &Leaf| l.sharding.as_ref().map_or("on no mesh".into(), |s| s.to_string());
+                    let (was, is) = (lies(leaf), lies(&Leaf::of(a)));
+                    let message = if *ty == leaf.ty {
+                        format!("argument {} lies by {is}; the program was compiled for {was}", path.or("0"))
+                    } else {
+                        format!("argument {} is {ty}; the program was compiled for {}", path.or("0"), leaf.ty)
+                    };
+                    let fault = Fault::new(kind, message)
+                        .help("`jit(f).call(..)` compiles one for each set of types");
+                    Error::at(fault, "call", vec![ty.to_string()], Some(place))
+                }
+            });
+        });
+        found.unwrap_or_else(|| super::tree::mismatch("in number of arrays".into(), "call", place))
+    }
+}
+
+/// In what two types differ first: shape, element type, varying axes, sharding.
+pub(crate) fn differing(a: &ArrayType, b: &ArrayType) -> ErrorKind {
+    if a.shape != b.shape {
+        ErrorKind::Shape
+    } else if a.dtype != b.dtype {
+        ErrorKind::Dtype
+    } else if a.varying != b.varying {
+        ErrorKind::Vma
+    } else {
+        ErrorKind::Sharding
+    }
+}
+
+/// Asserts the collectives of a lowered program: these and no others. `assert_collectives!(lowered)`: none.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let x = Array::ones([4]).put(&mesh, p!["X"]);
+/// let lowered = jit(|x: &Array| x.sum(..)).lower(&x)?;
+/// assert_collectives!(lowered, AllReduce("X") x 1);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[macro_export]
+macro_rules! assert_collectives {
+    ($l:expr $(, $k:ident($a:expr) x $n:expr)* $(,)?) => {
+        $l.collectives().assert(&[$(($crate::Kind::$k, $crate::Axes::from($a), $n)),*])
+    };
+}

@@ -1,0 +1,321 @@
+//! `jit`: functions as programs, traced once for each set of argument types.
+
+use super::compiled::{Compiled, Entry, Leaf, Lowered, Traced};
+use super::core::{Open, Recorded, apply_control, innermost, located, poison, put_at};
+use super::eager;
+use super::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
+use crate::array::{Array, Repr};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::mesh::Mesh;
+use crate::program::Control;
+use crate::runtime::engine::EngineKind;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A traced function's body, boxed: its type can be written.
+pub(crate) type Body<'f, I, O> = Box<dyn Fn(&I) -> Result<O> + 'f>;
+/// The tree that a function returns.
+pub(crate) type Out<F, M> = <<F as Func<M>>::Ret as Output>::Tree;
+
+/// The function as a body.
+pub(crate) fn body<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Body<'f, F::In, Out<F, M>> {
+    Box::new(move |input| f.apply(input).into_result())
+}
+
+/// A function that is traced once for each set of argument types, then compiled; calls run what was compiled.
+///
+/// The types of its parameters are written out: nothing else says them. What is captured is constant. Inside another traced
+/// function the call is one equation of that one.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let f = jit(|x: &Array, y: &Array| x * y + 1.0);
+/// let x = Array::from([1.0f32, 2.0]);
+/// assert_eq!(f.call((&x, 3))?.to_vec::<f32>()?, [4.0, 7.0]);
+/// println!("{}", f.trace((&x, 3))?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub fn jit<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Jit<'f, F::In, Out<F, M>> {
+    Jit {
+        body: body(f),
+        arity: F::ARITY,
+        mesh: None,
+        in_specs: None,
+        out_specs: None,
+        donate: Vec::new(),
+        engine: None,
+        cache: RefCell::default(),
+    }
+}
+
+/// A traced function, made by [`jit`]. It is not `Send`, since its closure need not be; a [`Compiled`] is.
+#[must_use = "a traced function does nothing until it is called"]
+pub struct Jit<'f, I, O> {
+    body: Body<'f, I, O>,
+    arity: Option<usize>,
+    mesh: Option<Mesh>,
+    in_specs: Option<SpecTree>,
+    out_specs: Option<SpecTree>,
+    donate: Vec<usize>,
+    engine: Option<EngineKind>,
+    cache: RefCell<Vec<Arc<Entry<I, O>>>>,
+}
+
+/// Which arguments: `0`, `[0, 2]`.
+#[derive(Clone, Debug)]
+pub struct ArgNums(Vec<usize>);
+impl From<usize> for ArgNums {
+    fn from(n: usize) -> ArgNums {
+        ArgNums(vec![n])
+    }
+}
+impl<const N: usize> From<[usize; N]> for ArgNums {
+    fn from(n: [usize; N]) -> ArgNums {
+        ArgNums(n.into())
+    }
+}
+
+impl<I: Tree, O: Tree> Jit<'_, I, O> {
+    /// The mesh of a program whose arguments are on none: they are on it, replicated.
+    pub fn on(mut self, mesh: &Mesh) -> Self {
+        self.mesh = Some(mesh.clone());
+        self
+    }
+    /// How arguments lie. One that is on no mesh is placed so; one that lies otherwise is refused.
+    pub fn in_specs(mut self, specs: impl Specs) -> Self {
+        self.in_specs = Some(specs.spec_tree());
+        self
+    }
+    /// How results lie.
+    pub fn out_specs(mut self, specs: impl Specs) -> Self {
+        self.out_specs = Some(specs.spec_tree());
+        self
+    }
+    /// The memory of these arguments may be used for results: `donate(0)`. Whoever uses one of them afterwards gets an error.
+    pub fn donate(mut self, args: impl Into<ArgNums>) -> Self {
+        self.donate = args.into().0;
+        self
+    }
+    /// The engine that runs it, in place of the process's default.
+    pub fn engine(mut self, engine: EngineKind) -> Self {
+        self.engine = Some(engine);
+        self
+    }
+
+    /// Runs the function. Inside another trace the call becomes one equation of it.
+    #[track_caller]
+    pub fn call<A: Args<Owned = I>>(&self, args: A) -> Result<O> {
+        let place = Location::caller();
+        let args = self.prepared(args.into_tree(), place)?;
+        if super::core::tracing() || any_traced(&args) {
+            return self.call_inside(&args, place);
+        }
+        let known = self.cache.borrow().iter().find(|e| e.takes(&args)).cloned();
+        let entry = match known {
+            Some(entry) => entry,
+            None => {
+                let entry = self.trace_at(&args, place)?.lower()?.compile()?.into_entry();
+                self.cache.borrow_mut().push(entry.clone());
+                entry
+            }
+        };
+        entry.run(&args, place)
+    }
+    /// Records the function for arguments like these: a typed program.
+    #[track_caller]
+    pub fn trace<A: Args<Owned = I>>(&self, args: A) -> Result<Traced<I, O>> {
+        let place = Location::caller();
+        let args = self.prepared(args.into_tree(), place)?;
+        self.trace_at(&args, place)
+    }
+    /// All stages up to the per-device program: `trace(args)?.lower()`.
+    #[track_caller]
+    pub fn lower<A: Args<Owned = I>>(&self, args: A) -> Result<Lowered<I, O>> {
+        let place = Location::caller();
+        let args = self.prepared(args.into_tree(), place)?;
+        self.trace_at(&args, place)?.lower()
+    }
+
+    /// The arguments as `in_specs` says they lie.
+    fn prepared(&self, args: I, place: Place) -> Result<I> {
+        let Some(specs) = &self.in_specs else { return Ok(args) };
+        let specs = resolve(specs, &args, "in_specs").map_err(|e| located(e, "jit", place))?;
+        let mesh = self.mesh_of(&args);
+        let mut specs = specs.into_iter();
+        let mut refused = None;
+        let args = args.rebuild(&mut Path::named(), &mut |path, a| {
+            let (Some(spec), Ok(ty)) = (specs.next().flatten(), a.type_ref()) else { return a.clone() };
+            let mesh = a.placed().map(|s| &s.mesh).or(ty.mesh.as_ref()).or(mesh.as_ref());
+            let Some(mesh) = mesh else {
+                let fault = Fault::new(ErrorKind::Mesh, "in_specs name axes, but no argument is on a mesh")
+                    .help("say which: `jit(f).on(&mesh)`");
+                refused.get_or_insert(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
+                return a.clone();
+            };
+            match a.placed() {
+                Some(lies) if lies.spec.padded(ty.rank()) == spec.padded(ty.rank()).in_order(mesh) => {
+                    a.clone()
+                }
+                Some(lies) => {
+                    let fault = Fault::new(
+                        ErrorKind::Sharding,
+                        format!("argument {} lies by {}, but in_specs says {spec}", path.or(""), lies.spec),
+                    )
+                    .help(format!("move it first: `.reshard({spec})`"));
+                    refused.get_or_insert(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
+                    a.clone()
+                }
+                None => put_at(a, mesh, spec, place),
+            }
+        });
+        refused.map_or(Ok(args), Err)
+    }
+
+    fn mesh_of(&self, args: &I) -> Option<Mesh> {
+        let mut mesh = self.mesh.clone();
+        args.visit(&mut Path::unnamed(), &mut |_, a| {
+            if let (None, Ok(ty)) = (&mesh, a.type_ref()) {
+                mesh = ty.mesh.clone();
+            }
+        });
+        mesh
+    }
+
+    /// Records the body on inputs like the arguments.
+    fn record(&self, args: &I, place: Place) -> Result<(Recorded, O)> {
+        first_error(args)?;
+        let mesh = self.mesh_of(args);
+        let open = Open::new();
+        let inputs = args.rebuild(&mut Path::unnamed(), &mut |_, a| {
+            let leaf = Leaf::of(a);
+            let mut ty = leaf.ty;
+            if ty.mesh.is_none() {
+                ty.mesh = self.mesh.clone();
+            }
+            let inside = matches!(a.repr(), Repr::Traced(_));
+            let at = (!inside).then(|| eager::placement(&ty, leaf.sharding.as_ref()));
+            open.input(ty, at)
+        });
+        record_body(open, || {
+            let out = (self.body)(&inputs)?;
+            let Some(specs) = &self.out_specs else { return Ok(out) };
+            let specs = resolve(specs, &out, "out_specs").map_err(|e| located(e, "jit", place))?;
+            let mut specs = specs.into_iter();
+            Ok(out.rebuild(&mut Path::unnamed(), &mut |_, a| match (specs.next().flatten(), a.type_ref()) {
+                (Some(spec), Ok(ty)) => match ty.mesh.as_ref().or(mesh.as_ref()) {
+                    Some(mesh) => put_at(a, mesh, spec, place),
+                    None => {
+                        let fault =
+                            Fault::new(ErrorKind::Mesh, "out_specs name axes, but the program is on no mesh")
+                                .help("say which: `jit(f).on(&mesh)`");
+                        poison(Error::at(fault, "jit", vec![ty.to_string()], Some(place)))
+                    }
+                },
+                _ => a.clone(),
+            }))
+        })
+    }
+
+    fn trace_at(&self, args: &I, place: Place) -> Result<Traced<I, O>> {
+        let (recorded, out) = self.record(args, place)?;
+        let mut leaves = Vec::new();
+        let mut donated = Vec::new();
+        args.visit(&mut Path::named(), &mut |path, a| {
+            leaves.push(Leaf::of(a));
+            // the argument's number is the first part of the path, but for a function of one parameter
+            let number = match self.arity {
+                Some(1) => Some(0),
+                _ => path.parts().first().and_then(|p| p.parse::<usize>().ok()),
+            };
+            donated.push(number.is_some_and(|n| self.donate.contains(&n)));
+        });
+        let engine = self.engine.unwrap_or_default();
+        Ok(Traced::new(recorded, stripped(args), leaves, donated, stripped(&out), engine))
+    }
+
+    fn call_inside(&self, args: &I, place: Place) -> Result<O> {
+        let (recorded, out) = self.record(args, place).inspect_err(note)?;
+        let types = recorded.program.output_types();
+        let mut inputs = collect(args);
+        inputs.extend(recorded.captures);
+        let control = Control::Jit { body: Arc::new(recorded.program), remat: false };
+        let results = apply_control(control, &inputs, types, place).inspect_err(note)?;
+        let mut results = results.into_iter();
+        Ok(out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf")))
+    }
+}
+
+/// Notes an error in the trace around.
+pub(crate) fn note(error: &Error) {
+    if innermost().is_some() {
+        let _ = poison(error.clone());
+    }
+}
+
+/// Runs a body in an open trace and ends the trace: what was recorded and the tree of its results, or all errors.
+pub(crate) fn record_body<O: Tree>(open: Open, body: impl FnOnce() -> Result<O>) -> Result<(Recorded, O)> {
+    match body() {
+        Ok(out) => {
+            let recorded = open.finish(&collect(&out))?;
+            Ok((recorded, out))
+        }
+        Err(error) => {
+            open.fail(&error);
+            match open.finish(&[]) {
+                Ok(_) => Err(error),
+                Err(all) => Err(all),
+            }
+        }
+    }
+}
+
+/// The tree without its numbers: types only, to compare with and to build results from.
+pub(crate) fn stripped<T: Tree>(tree: &T) -> T {
+    tree.rebuild(&mut Path::unnamed(), &mut |_, a| {
+        let leaf = Leaf::of(a);
+        Array::type_only(leaf.ty, leaf.sharding)
+    })
+}
+
+fn any_traced<T: Tree>(tree: &T) -> bool {
+    let mut found = false;
+    tree.visit(&mut Path::unnamed(), &mut |_, a| found |= matches!(a.repr(), Repr::Traced(_)));
+    found
+}
+
+/// The first error that a leaf carries.
+pub(crate) fn first_error<T: Tree>(tree: &T) -> Result<()> {
+    let mut found = None;
+    tree.visit(&mut Path::unnamed(), &mut |_, a| {
+        if let (None, Err(e)) = (&found, a.type_ref()) {
+            found = Some(e.clone());
+        }
+    });
+    found.map_or(Ok(()), Err)
+}
+
+/// The mark of functions made of functions. It is no `fn(..)`, so it meets no blanket impl.
+#[derive(Clone, Copy, Debug)]
+pub struct Made;
+
+macro_rules! made { ($($t:ty),*) => {$(
+    #[diagnostic::do_not_recommend]
+    impl<I: Tree, O: Tree> Func<Made> for $t {
+        type In = I;
+        type Ret = Result<O>;
+        const ARITY: Option<usize> = None;
+        #[track_caller]
+        fn apply(&self, input: &I) -> Result<O> {
+            self.call_tree(input, Location::caller())
+        }
+    }
+)*} }
+made!(Jit<'_, I, O>, &Jit<'_, I, O>);
+
+impl<I: Tree, O: Tree> Jit<'_, I, O> {
+    fn call_tree(&self, args: &I, place: Place) -> Result<O> {
+        let same = args.rebuild(&mut Path::unnamed(), &mut |_, a| a.clone());
+        self.call_inside(&self.prepared(same, place)?, place)
+    }
+}
