@@ -3,6 +3,7 @@
 mod buffer;
 pub mod cpu;
 pub mod engine;
+pub mod gemm;
 pub mod kernels;
 mod slab;
 
