@@ -227,7 +227,7 @@ mod tests {
         // line numbers of this file are not what is tested
         let text = render(
             error.diagnostics(),
-            &Renderer::plain().anonymized_line_numbers(true).anonymized_origin_line_numbers(true),
+            &Renderer::plain().anonymized_snippet_line_numbers(true).anonymized_origin_line_numbers(true),
         );
         want.assert_eq(&(text + "\n"));
     }

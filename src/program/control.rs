@@ -111,4 +111,15 @@ impl Control {
             Control::Print { .. } => Vec::new(),
         }
     }
+    /// The nested programs, to replace them; in the order of [`Control::bodies`].
+    pub fn bodies_mut(&mut self) -> Vec<&mut Arc<Program>> {
+        match self {
+            Control::Jit { body, .. } | Control::Modes { body, .. } => vec![body],
+            Control::Loop(l) => vec![&mut l.body],
+            Control::While { cond, body, .. } => vec![cond, body],
+            Control::Cond { branches } => branches.iter_mut().collect(),
+            Control::ShardMap(s) => vec![&mut s.body],
+            Control::Print { .. } => Vec::new(),
+        }
+    }
 }
