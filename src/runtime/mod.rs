@@ -6,6 +6,8 @@ pub mod engine;
 pub mod gemm;
 pub mod kernels;
 mod slab;
+mod wait;
+pub mod workers;
 
 pub use buffer::{Buffer, trim};
 pub use engine::{Engine, Executable, RunReport};
