@@ -86,7 +86,6 @@ impl fmt::Debug for Sharding {
 /// Checks a spec against a mesh and a rank: known axes of the kinds allowed, none twice, not too many entries. Returns it with an
 /// entry for each dimension and its sets in mesh order.
 pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> Result<Spec, Fault> {
-    let spec = check_rank(spec, rank)?;
     let mut seen: Vec<Axis> = Vec::new();
     for axis in spec.all_axes() {
         let Some(ty) = mesh.axis_type(axis) else { return Err(mesh.unknown(axis)) };
@@ -103,7 +102,7 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> R
         }
         seen.push(axis);
     }
-    Ok(spec.in_order(mesh))
+    Ok(check_rank(spec, rank)?.in_order(mesh))
 }
 
 /// The spec with an entry for each dimension, if it has not more.

@@ -1,0 +1,286 @@
+//! Cases of the conformance files as programs of primitives.
+
+use crate::evaluate::{Data, cast, evaluate};
+use atmesh::diagnostic::{ErrorKind, Fault};
+use atmesh::mesh::{Axes, AxisType};
+use atmesh::ops::creation::{Full, Iota};
+use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
+use atmesh::ops::product::DotGeneral;
+use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit};
+use atmesh::ops::reduce::{Reduce, Reduction};
+use atmesh::program::{Builder, Prim, Primitive as _, Value};
+use atmesh::types::{ArrayType, DType, Scalar, Shape};
+use atmesh::{Error, Mesh, Spec};
+use serde_json::Value as Json;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What came of a case.
+pub enum Outcome {
+    Passed,
+    Failed(String),
+    /// It has an operation that is no primitive here.
+    Skipped(String),
+}
+
+enum Stop {
+    Refused(Error),
+    NotHere(String),
+}
+impl From<Error> for Stop {
+    fn from(e: Error) -> Stop {
+        Stop::Refused(e)
+    }
+}
+
+pub fn mesh(case: &Json) -> Mesh {
+    let (axes, types) = (&case["mesh"]["axes"], &case["mesh"]["types"]);
+    let axes = axes.as_array().unwrap().iter().zip(types.as_array().unwrap());
+    Mesh::with_types(axes.map(|(a, t)| {
+        let ty = if t == "explicit" { AxisType::Explicit } else { AxisType::Auto };
+        (a[0].as_str().unwrap(), a[1].as_u64().unwrap() as usize, ty)
+    }))
+    .unwrap()
+}
+fn axes(v: &Json) -> Axes {
+    match v {
+        Json::Null => Axes::none(),
+        Json::String(a) => Axes::from(a.as_str()),
+        several => several.as_array().unwrap().iter().map(|a| a.as_str().unwrap().into()).collect(),
+    }
+}
+fn spec(v: &Json) -> Option<Spec> {
+    let list = if v.is_object() { &v["spec"] } else { v };
+    let dims = list.as_array()?.iter().map(axes).collect();
+    Some(Spec::of(dims).unreduced(axes(&v["unreduced"])).reduced(axes(&v["reduced"])))
+}
+fn sizes(v: &Json) -> Vec<usize> {
+    match v {
+        Json::Array(list) => list.iter().map(|n| n.as_i64().unwrap() as usize).collect(),
+        Json::Null => Vec::new(),
+        n => vec![n.as_i64().unwrap() as usize],
+    }
+}
+fn dtype(p: &Json, default: DType) -> DType {
+    p["dtype"].as_str().map_or(default, |d| DType::from_name(d).unwrap())
+}
+fn snake(f: &Unary) -> &'static str {
+    f.name()
+}
+
+/// What an input's `data` says.
+fn fill(data: &Json, ty: &ArrayType) -> Data {
+    let n = ty.shape.elements();
+    if let Some(list) = data["list"].as_array() {
+        return list.iter().map(|v| cast(number(v), ty.dtype)).collect();
+    }
+    if let Some(iota) = data["iota"].as_array() {
+        let (start, step) = (iota[0].as_f64().unwrap(), iota[1].as_f64().unwrap());
+        return (0..n)
+            .map(|i| {
+                let x = start + step * i as f64;
+                if ty.dtype.is_float() {
+                    cast(Scalar::Float(x), ty.dtype)
+                } else {
+                    cast(Scalar::Int(x as i128), ty.dtype)
+                }
+            })
+            .collect();
+    }
+    let s = data["hash"].as_u64().unwrap();
+    (0..n as u64)
+        .map(|i| {
+            let mut h = (i * 2_654_435_761 + s * 40_503 + 12_345) % (1 << 32);
+            h ^= h >> 15;
+            h = h * 2_246_822_519 % (1 << 32);
+            h ^= h >> 13;
+            let x = match ty.dtype {
+                DType::Bool => Scalar::Bool(h % 2 == 1),
+                d if d.is_float() => Scalar::Float(h as f64 / 4_294_967_296.0 * 2.0 - 1.0),
+                _ => Scalar::Int(i128::from(h % 17)),
+            };
+            cast(x, ty.dtype)
+        })
+        .collect()
+}
+fn number(v: &Json) -> Scalar {
+    match v {
+        Json::Bool(b) => Scalar::Bool(*b),
+        Json::String(s) => Scalar::Float(s.parse().unwrap()),
+        v => v.as_i64().map_or_else(|| Scalar::Float(v.as_f64().unwrap()), |i| Scalar::Int(i.into())),
+    }
+}
+
+/// The primitive of an operation, and which of its operands stand side by side in element type.
+fn primitive(op: &str, p: &Json, mesh: &Mesh) -> Option<Prim> {
+    let out = spec(&p["out_sharding"]);
+    let created = |dtype: DType, shape: &Json| {
+        let shape = Shape::from(sizes(shape));
+        let spec = out.unwrap_or(Spec::whole(shape.rank()));
+        ArrayType { mesh: Some(mesh.clone()), spec, ..dtype.of(shape) }
+    };
+    if let Some(f) = Unary::PLAIN.iter().find(|f| snake(f) == op) {
+        return Some(Arc::new(*f));
+    }
+    if let Some(f) = Binary::ALL.iter().find(|f| f.name() == op) {
+        return Some(Arc::new(*f));
+    }
+    let pair = |v: &Json| [sizes(&v[0]), sizes(&v[1])];
+    let reduction = match op {
+        "reduce_sum" => Some(Reduction::Sum),
+        "reduce_max" => Some(Reduction::Max),
+        "reduce_min" => Some(Reduction::Min),
+        "reduce_prod" => Some(Reduction::Prod),
+        "reduce_and" => Some(Reduction::And),
+        "reduce_or" => Some(Reduction::Or),
+        _ => None,
+    };
+    if let Some(kind) = reduction {
+        return Some(Arc::new(Reduce::new(kind, &sizes(&p["axes"]), out)));
+    }
+    Some(match op {
+        "gelu" => Arc::new(Unary::Gelu { approximate: p["approximate"].as_bool().unwrap_or(true) }),
+        "integer_pow" => Arc::new(Unary::IntegerPow(p["y"].as_i64().unwrap() as i32)),
+        "select" => Arc::new(Select),
+        "clamp" => Arc::new(Clamp),
+        "convert_element_type" => Arc::new(Convert { dtype: dtype(p, DType::F32) }),
+        "bitcast_convert_type" => Arc::new(Bitcast { dtype: dtype(p, DType::F32) }),
+        "dot_general" => Arc::new(DotGeneral {
+            contracting: pair(&p["contracting"]),
+            batch: pair(&p["batch"]),
+            out,
+            preferred: p["preferred_element_type"].as_str().map(|d| DType::from_name(d).unwrap()),
+        }),
+        "full" | "zeros" | "ones" => {
+            let ty = created(dtype(p, DType::F32), &p["shape"]);
+            let value = match op {
+                "zeros" => Scalar::zero(ty.dtype),
+                "ones" => Scalar::one(ty.dtype),
+                _ => cast(number(&p["value"]), ty.dtype),
+            };
+            Arc::new(Full { ty, value })
+        }
+        "iota" => Arc::new(Iota {
+            ty: created(dtype(p, DType::F32), &p["shape"]),
+            dimension: p["dimension"].as_u64().unwrap() as usize,
+        }),
+        "random_key" => {
+            let seed = p["seed"].as_u64().unwrap();
+            Arc::new(Full { ty: DType::Key.of([]), value: Scalar::Int(i128::from(seed) << 32) })
+        }
+        "random_split" => Arc::new(RandomSplit { ty: created(DType::Key, &p["num"]) }),
+        "random_fold_in" => Arc::new(RandomFoldIn),
+        "random_key_data" => Arc::new(RandomKeyData),
+        "random_bits" => Arc::new(RandomBits { ty: created(dtype(p, DType::U32), &p["shape"]) }),
+        _ => return None,
+    })
+}
+
+/// The operands: a number takes the element type of what stands beside it.
+fn operands(e: &Json, known: &HashMap<String, Value>) -> Result<Vec<Value>, Stop> {
+    let op = e["op"].as_str().unwrap();
+    let named = |v: &Json| v.as_str().map(|n| known[n].clone());
+    let ins = e["in"].as_array().unwrap();
+    let skip = usize::from(op == "select");
+    let beside = ins.iter().skip(skip).find_map(named).map(|v| v.ty.dtype);
+    ins.iter()
+        .enumerate()
+        .map(|(k, v)| {
+            if let Some(v) = named(v) {
+                return Ok(v);
+            }
+            let lit = &v["lit"];
+            let value = number(lit);
+            let dtype = match (op, k) {
+                ("random_fold_in", _) => DType::I32,
+                ("select", 0) => DType::Bool,
+                _ => beside.ok_or_else(|| Stop::NotHere("numbers alone".into()))?,
+            };
+            let fits = match value {
+                Scalar::Bool(_) => dtype == DType::Bool,
+                Scalar::Int(_) => dtype != DType::Bool,
+                Scalar::Float(_) => dtype.is_float(),
+            };
+            if !fits {
+                return Err(Error::from(Fault::new(ErrorKind::Dtype, format!("{lit} is no {dtype}"))).into());
+            }
+            let value = if dtype.is_float() { Scalar::Float(value.to_f64()) } else { value };
+            Ok(Value::literal(dtype, value))
+        })
+        .collect()
+}
+
+/// Types and values of a case against what is expected.
+pub fn check(case: &Json) -> Outcome {
+    let mesh = mesh(case);
+    let mut b = Builder::new();
+    b.on(&mesh);
+    let (mut known, mut inputs) = (HashMap::new(), Vec::new());
+    for a in case["args"].as_array().unwrap() {
+        let ty = ArrayType::parse(a["type"].as_str().unwrap(), &mesh).unwrap();
+        inputs.push(fill(&a["data"], &ty));
+        known.insert(a["name"].as_str().unwrap().to_string(), b.input(ty, None));
+    }
+    let expect = &case["expect"];
+    for e in case["body"].as_array().unwrap() {
+        let (op, name) = (e["op"].as_str().unwrap(), e["out"][0].as_str().unwrap());
+        let Some(prim) = primitive(op, &e["params"], &mesh) else { return Outcome::Skipped(op.into()) };
+        let typed = operands(e, &known).and_then(|ins| Ok(b.emit(prim, &ins)?));
+        match typed {
+            Ok(values) => {
+                if expect["at"] == name {
+                    return Outcome::Failed(format!("{name} is {}, not refused", values[0].ty));
+                }
+                for (name, v) in e["out"].as_array().unwrap().iter().zip(values) {
+                    let name = name.as_str().unwrap();
+                    if let Some(want) = expect["types"][name].as_str()
+                        && want != v.ty.to_string()
+                    {
+                        return Outcome::Failed(format!("{name} is {}, not {want}", v.ty));
+                    }
+                    known.insert(name.to_string(), v);
+                }
+            }
+            Err(Stop::NotHere(why)) => return Outcome::Skipped(why),
+            Err(Stop::Refused(error)) => {
+                let right = expect["at"] == name && expect["error"] == error.kind().name();
+                return if right {
+                    Outcome::Passed
+                } else {
+                    Outcome::Failed(format!("{error}\nexpected {expect}"))
+                };
+            }
+        }
+    }
+    let returns: Vec<Value> =
+        case["returns"].as_array().unwrap().iter().map(|n| known[n.as_str().unwrap()].clone()).collect();
+    let results = evaluate(&b.finish(&returns), &inputs);
+    let tol = case["tol"].as_f64().unwrap_or(1e-5);
+    for ((got, want), v) in results.iter().zip(expect["values"].as_array().unwrap()).zip(&returns) {
+        if let Some(why) = differs(got, want, v.ty.dtype, tol) {
+            return Outcome::Failed(format!("{}: {why}", v.ty));
+        }
+    }
+    Outcome::Passed
+}
+
+fn differs(got: &Data, want: &Json, dtype: DType, tol: f64) -> Option<String> {
+    let want: Vec<Scalar> = want.as_array().unwrap().iter().map(number).collect();
+    let words = |x: &Scalar| {
+        let x = x.to_i128();
+        [Scalar::Int(x & 0xffff_ffff), Scalar::Int(x >> 32)]
+    };
+    let got: Data = if dtype == DType::Key { got.iter().flat_map(words).collect() } else { got.clone() };
+    if got.len() != want.len() {
+        return Some(format!("{} elements, not {}", got.len(), want.len()));
+    }
+    let near = |(g, w): (&Scalar, &Scalar)| {
+        if !dtype.is_float() {
+            return g.to_i128() == w.to_i128();
+        }
+        let (g, w) = (g.to_f64(), w.to_f64());
+        g == w || g.is_nan() && w.is_nan() || (g - w).abs() <= tol + tol * w.abs()
+    };
+    let i = got.iter().zip(&want).position(|p| !near(p))?;
+    Some(format!("element {i} is {}, not {}", got[i], want[i]))
+}

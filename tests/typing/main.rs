@@ -1,0 +1,64 @@
+//! The primitives against the reference: types and refusals by the builder, values by their sentences.
+
+mod driver;
+mod evaluate;
+
+use driver::{Outcome, check};
+use serde_json::Value as Json;
+use std::collections::BTreeMap;
+
+/// Runs the cases of a file; those that need other operations are counted.
+fn run(path: &str, at_least: usize) {
+    let text = std::fs::read_to_string(path).unwrap();
+    let (mut passed, mut failed, mut skipped) = (0, Vec::new(), BTreeMap::new());
+    for line in text.lines().skip(1) {
+        let case: Json = serde_json::from_str(line).unwrap();
+        match check(&case) {
+            Outcome::Passed => passed += 1,
+            Outcome::Failed(why) => failed.push(format!("{}: {why}\n{}", case["id"], case["body"])),
+            Outcome::Skipped(op) => *skipped.entry(op).or_insert(0) += 1,
+        }
+    }
+    println!("{path}: {passed} passed, {} failed, skipped {skipped:?}", failed.len());
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n\n"));
+    assert!(passed >= at_least, "only {passed} passed; skipped {skipped:?}");
+}
+
+/// A file of this crate.
+fn own(file: &str, at_least: usize) {
+    run(&format!("{}/tests/conformance/{file}", env!("CARGO_MANIFEST_DIR")), at_least);
+}
+
+#[test]
+fn elementwise() {
+    own("elementwise.jsonl", 246);
+}
+
+#[test]
+fn reductions() {
+    own("reductions.jsonl", 117);
+}
+
+#[test]
+fn dot_general() {
+    own("dot_general.jsonl", 250);
+}
+
+/// Exactly the reference's bits.
+#[test]
+fn random() {
+    own("random.jsonl", 59);
+}
+
+#[test]
+fn unreduced() {
+    own("unreduced.jsonl", 90);
+}
+
+/// Other files of cases, by hand: `CASES=a.jsonl,b.jsonl cargo test --test typing elsewhere -- --nocapture`.
+#[test]
+fn elsewhere() {
+    for path in std::env::var("CASES").unwrap_or_default().split(',').filter(|p| !p.is_empty()) {
+        let _ = std::panic::catch_unwind(|| run(path, 0));
+    }
+}
