@@ -11,6 +11,17 @@ use std::marker::PhantomData;
 #[repr(transparent)]
 struct Truth(u8);
 
+/// The nearest float32 towards zero, its last bit set where something was cut off: rounding it to fewer bits is as rounding x itself.
+#[inline(always)]
+pub(super) fn odd(x: f64) -> f32 {
+    let y = x as f32;
+    if y as f64 == x || x.is_nan() {
+        return y;
+    }
+    let away = (y as f64).abs() > x.abs();
+    f32::from_bits((y.to_bits() - away as u32) | 1)
+}
+
 trait To<D> {
     fn to(self) -> D;
 }
@@ -27,11 +38,11 @@ macro_rules! numbers {
         // every integer of up to 53 bits, and thus every one in range, is a float64: rounded once
         impl To<f16> for $A {
             #[inline(always)]
-            fn to(self) -> f16 { f16::from_f64(self as f64) }
+            fn to(self) -> f16 { f16::from_f32(odd(self as f64)) }
         }
         impl To<bf16> for $A {
             #[inline(always)]
-            fn to(self) -> bf16 { bf16::from_f64(self as f64) }
+            fn to(self) -> bf16 { bf16::from_f32(odd(self as f64)) }
         }
         impl To<$A> for f16 {
             #[inline(always)]

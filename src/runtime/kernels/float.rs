@@ -217,7 +217,7 @@ els! {
     Cosh 1 |a, b, c, k| a.cosh();
     Tanh 1 |a, b, c, k| a.tanh::<L>();
     Asinh 1 |a, b, c, k| a.asinh();
-    Acosh 1 |a, b, c, k| a.acosh();
+    Acosh 1 |a, b, c, k| if a < T::of(1.0) { T::of(f64::NAN) } else { a.acosh() };
     Atanh 1 |a, b, c, k| a.atanh();
     Sqrt 1 |a, b, c, k| a.sqrt();
     Rsqrt 1 |a, b, c, k| T::of(1.0).div(a.sqrt());

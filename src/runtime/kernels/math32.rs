@@ -207,7 +207,7 @@ pub(super) fn erf<const L: u8>(x: f32) -> f32 {
             -1.42647390514189e-2,
         ],
     );
-    y * p / q
+    y * (p / q)
 }
 
 /// x as r + q·π/2 with |r| ≤ π/4, in float64.
@@ -216,7 +216,12 @@ fn quarter<const L: u8>(x: f32) -> (f64, i64) {
     let x = x as f64;
     let t = fmad::<L>(x, std::f64::consts::FRAC_2_PI, ROUND64);
     let n = t - ROUND64;
-    let r = fmad::<L>(n, -6.123233995736766e-17, fmad::<L>(n, -std::f64::consts::FRAC_PI_2, x));
+    let r = if L > 0 {
+        fmad::<L>(n, -6.123233995736766e-17, fmad::<L>(n, -std::f64::consts::FRAC_PI_2, x))
+    } else {
+        // π/2 in parts of so few bits that n·part is exact
+        x - n * 1.57079625129699707031 - n * 7.54978941586159635335e-8 - n * 5.39030285815811905290e-15
+    };
     (r, t.to_bits() as i64)
 }
 /// sin r and cos r for |r| ≤ π/4, to 1e-9.
