@@ -1,0 +1,250 @@
+//! Collectives of per-device code, in bodies of `shard_map`.
+
+use super::dims::dim;
+use super::{Array, prims};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::mesh::{Axes, Mesh};
+use crate::program::sentence::Combine;
+use crate::trace::{apply1, current_mesh, poison};
+use crate::types::DType;
+use std::panic::Location;
+
+/// How blocks are put together or cut: in a dimension, or as a new one. [`tiled`], [`stacked`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gather {
+    dim: i32,
+    tiled: bool,
+    to: Gathered,
+}
+
+/// How the result of an all-gather is typed over its axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gathered {
+    /// As varying.
+    Varying,
+    /// As equal on all devices.
+    Invarying,
+    /// As reduced: equal, with a cotangent in parts.
+    Reduced,
+}
+
+/// Blocks joined (or cut) along a dimension that they have.
+pub fn tiled(dim: i32) -> Gather {
+    Gather { dim, tiled: true, to: Gathered::Varying }
+}
+/// Blocks along a dimension of their own, at this place of the result (or operand).
+pub fn stacked(dim: i32) -> Gather {
+    Gather { dim, tiled: false, to: Gathered::Varying }
+}
+impl Gather {
+    /// The result is typed as equal on all devices along the axes.
+    pub fn invarying(self) -> Gather {
+        Gather { to: Gathered::Invarying, ..self }
+    }
+    /// The result is typed as reduced over the axes: equal, with a cotangent in parts.
+    pub fn reduced(self) -> Gather {
+        Gather { to: Gathered::Reduced, ..self }
+    }
+}
+
+/// How an all-to-all cuts and joins: `split(0).concat(1)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    split: i32,
+    concat: i32,
+    tiled: bool,
+}
+/// The half of an [`Exchange`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    dim: i32,
+}
+/// An all-to-all that cuts this dimension.
+pub fn split(dim: i32) -> Split {
+    Split { dim }
+}
+impl Split {
+    /// The pieces are joined along a dimension.
+    pub fn concat(self, dim: i32) -> Exchange {
+        Exchange { split: self.dim, concat: dim, tiled: true }
+    }
+    /// The cut dimension, of the axes' size, goes; the pieces lie along a new dimension of the result.
+    pub fn stack(self, dim: i32) -> Exchange {
+        Exchange { split: self.dim, concat: dim, tiled: false }
+    }
+}
+
+/// Who sends to whom: pairs of source and target, [`shift`], [`ring`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permutation(Senders);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Senders {
+    Pairs(Vec<(usize, usize)>),
+    Shift(i64),
+    Ring(i64),
+}
+impl<const N: usize> From<[(usize, usize); N]> for Permutation {
+    fn from(pairs: [(usize, usize); N]) -> Permutation {
+        Permutation(Senders::Pairs(pairs.into()))
+    }
+}
+impl From<Vec<(usize, usize)>> for Permutation {
+    fn from(pairs: Vec<(usize, usize)>) -> Permutation {
+        Permutation(Senders::Pairs(pairs))
+    }
+}
+/// Each device sends to the one `by` places on; those at the end get zeros.
+pub fn shift(by: i64) -> Permutation {
+    Permutation(Senders::Shift(by))
+}
+/// Each device sends to the one `by` places on, round and round.
+pub fn ring(by: i64) -> Permutation {
+    Permutation(Senders::Ring(by))
+}
+impl Permutation {
+    /// The pairs among `n` devices.
+    pub(crate) fn pairs(&self, n: usize) -> Vec<(usize, usize)> {
+        let to = |i: usize, by: i64| i as i64 + by;
+        match &self.0 {
+            Senders::Pairs(pairs) => pairs.clone(),
+            Senders::Shift(by) => {
+                let inside = |i: &usize| (0..n as i64).contains(&to(*i, *by));
+                (0..n).filter(inside).map(|i| (i, to(i, *by) as usize)).collect()
+            }
+            Senders::Ring(by) => (0..n).map(|i| (i, to(i, *by).rem_euclid(n as i64) as usize)).collect(),
+        }
+    }
+}
+
+/// What [`Array::pcast`] makes of a value's type over manual axes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vary {
+    /// Different on each device, for all that the type says.
+    Varying,
+    /// Equal, with a cotangent in parts.
+    Reduced,
+    /// In parts whose sum is the value.
+    Unreduced,
+}
+
+impl Array {
+    fn manual_mesh(&self) -> Option<Mesh> {
+        self.type_ref().ok().and_then(|t| t.mesh.clone()).or_else(current_mesh)
+    }
+    /// The sum over the devices along the axes: the same on all of them. bool is summed as int32.
+    #[track_caller]
+    pub fn psum(&self, axes: impl Into<Axes>) -> Array {
+        let place = Location::caller();
+        let x = if self.type_ref().is_ok_and(|t| t.dtype == DType::Bool) {
+            apply1(prims::convert(DType::I32), &[self.into()], place)
+        } else {
+            self.clone()
+        };
+        apply1(prims::psum(Combine::Add, &axes.into()), &[x.into()], place)
+    }
+    /// The mean over the devices along the axes; of integers in float32.
+    #[track_caller]
+    pub fn pmean(&self, axes: impl Into<Axes>) -> Array {
+        let (axes, place) = (axes.into(), Location::caller());
+        let x = match self.type_ref() {
+            Ok(t) if !t.dtype.is_float() => apply1(prims::convert(DType::F32), &[self.into()], place),
+            _ => self.clone(),
+        };
+        let n: usize = match self.manual_mesh() {
+            Some(mesh) => axes.iter().map(|a| mesh.axis_size(a)).product(),
+            None => 1,
+        };
+        apply1(prims::psum(Combine::Add, &axes), &[x.into()], place) / n
+    }
+    /// The greatest over the devices along the axes.
+    #[track_caller]
+    pub fn pmax(&self, axes: impl Into<Axes>) -> Array {
+        apply1(prims::psum(self.extreme(true), &axes.into()), &[self.into()], Location::caller())
+    }
+    /// The smallest over the devices along the axes.
+    #[track_caller]
+    pub fn pmin(&self, axes: impl Into<Axes>) -> Array {
+        apply1(prims::psum(self.extreme(false), &axes.into()), &[self.into()], Location::caller())
+    }
+    fn extreme(&self, greatest: bool) -> Combine {
+        match (self.type_ref().is_ok_and(|t| t.dtype == DType::Bool), greatest) {
+            (true, true) => Combine::Or,
+            (true, false) => Combine::And,
+            (false, true) => Combine::Max,
+            (false, false) => Combine::Min,
+        }
+    }
+    /// The blocks of all devices along the axes: `x.all_gather("X", tiled(0))`, `stacked(0)`, `tiled(1).invarying()`.
+    #[track_caller]
+    pub fn all_gather(&self, axes: impl Into<Axes>, how: Gather) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match dim(how.dim.into(), ty.rank() + usize::from(!how.tiled)) {
+            Ok(d) => apply1(prims::all_gather(&axes.into(), d, how.tiled, how.to), &[self.into()], place),
+            Err(fault) => self.refuse("all_gather", fault, place),
+        }
+    }
+    /// The sum over the devices along the axes, of which each keeps its part of a dimension.
+    #[track_caller]
+    pub fn psum_scatter(&self, axes: impl Into<Axes>, how: Gather) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match dim(how.dim.into(), ty.rank()) {
+            Ok(d) => apply1(prims::psum_scatter(&axes.into(), d, how.tiled), &[self.into()], place),
+            Err(fault) => self.refuse("psum_scatter", fault, place),
+        }
+    }
+    /// Each device gets its piece of a dimension from every device: `x.all_to_all("X", split(0).concat(1))`.
+    #[track_caller]
+    pub fn all_to_all(&self, axes: impl Into<Axes>, how: Exchange) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let dims = dim(how.split.into(), ty.rank()).and_then(|s| Ok((s, dim(how.concat.into(), ty.rank())?)));
+        match dims {
+            Ok((s, c)) => apply1(prims::all_to_all(&axes.into(), s, c, how.tiled), &[self.into()], place),
+            Err(fault) => self.refuse("all_to_all", fault, place),
+        }
+    }
+    /// The block of the device that sends to this one; zeros where none does. Pairs, [`shift`] or [`ring`].
+    #[track_caller]
+    pub fn ppermute(&self, axes: impl Into<Axes>, how: impl Into<Permutation>) -> Array {
+        let (axes, place) = (axes.into(), Location::caller());
+        let n = match self.manual_mesh() {
+            Some(mesh) => axes.iter().map(|a| mesh.axis_size(a)).product(),
+            None => 1,
+        };
+        apply1(prims::ppermute(&axes, how.into().pairs(n)), &[self.into()], place)
+    }
+    /// The same value, typed as varying over the axes.
+    #[track_caller]
+    pub fn pvary(&self, axes: impl Into<Axes>) -> Array {
+        apply1(prims::pcast(&axes.into(), Vary::Varying), &[self.into()], Location::caller())
+    }
+    /// The same value, typed otherwise over manual axes.
+    #[track_caller]
+    pub fn pcast(&self, axes: impl Into<Axes>, to: Vary) -> Array {
+        apply1(prims::pcast(&axes.into(), to), &[self.into()], Location::caller())
+    }
+}
+
+/// This device's place along the axes, counted with the first one outermost: int32, varying over them. In a body of `shard_map`.
+#[track_caller]
+pub fn axis_index(axes: impl Into<Axes>) -> Array {
+    let (axes, place) = (axes.into(), Location::caller());
+    match current_mesh() {
+        Some(mesh) => apply1(prims::axis_index(&mesh, &axes), &[], place),
+        None => poison(outside("axis_index", place)),
+    }
+}
+
+/// How many devices lie along the axes: a number, since meshes are static. In a body of `shard_map`; 1 for axes that are none there.
+pub fn axis_size(axes: impl Into<Axes>) -> usize {
+    current_mesh().map_or(1, |mesh| axes.into().iter().map(|a| mesh.axis_size(a)).product())
+}
+
+fn outside(op: &str, place: Place) -> Error {
+    let fault = Fault::new(ErrorKind::Mesh, format!("`{op}` outside of a `shard_map` body: there are no manual axes"))
+        .help("call it in the closure of `shard_map`");
+    Error::at(fault, op, Vec::new(), Some(place))
+}

@@ -1,0 +1,319 @@
+//! Elementwise methods: functions of one number, of two, comparisons, choices, conversions.
+
+use super::operand::{self, Operand, Term};
+use super::{Array, prims};
+use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::mesh::Axes;
+use crate::program::sentence::Fun;
+use crate::sharding::Spec;
+use crate::trace::{Arg, apply1};
+use crate::types::{ArrayType, DType, Shape};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
+use std::panic::Location;
+
+impl Array {
+    /// Applies an elementwise function of one operand.
+    pub(crate) fn unary(&self, fun: Fun, place: Place) -> Array {
+        apply1(prims::unary(fun), &[self.into()], place)
+    }
+    /// Applies an elementwise function of two operands; a number takes the element type of the array.
+    pub(crate) fn binary(fun: Fun, a: Term, b: Term, place: Place) -> Array {
+        let prim = prims::binary(fun);
+        match operand::args(prim.name(), &[a, b], place) {
+            Ok(args) => apply1(prim, &args, place),
+            Err(refused) => refused,
+        }
+    }
+}
+
+macro_rules! unary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
+    impl Array { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self) -> Array {
+            self.unary(Fun::$fun, Location::caller())
+        }
+    )* }
+} }
+unary! {
+    /// −1, 0 or 1.
+    sign Sign;
+    /// The absolute value, of floats and signed integers.
+    abs Abs;
+    /// Down to a whole number.
+    floor Floor;
+    /// Up to a whole number.
+    ceil Ceil;
+    /// To the nearest whole number, halves away from zero.
+    round Round;
+    /// eˣ.
+    exp Exp;
+    /// 2ˣ.
+    exp2 Exp2;
+    /// eˣ − 1, exact near 0.
+    expm1 Expm1;
+    /// The natural logarithm.
+    log Log;
+    /// log(1 + x), exact near 0.
+    log1p Log1p;
+    /// The sine.
+    sin Sin;
+    /// The cosine.
+    cos Cos;
+    /// The tangent.
+    tan Tan;
+    /// The inverse sine.
+    asin Asin;
+    /// The inverse cosine.
+    acos Acos;
+    /// The inverse tangent.
+    atan Atan;
+    /// The hyperbolic sine.
+    sinh Sinh;
+    /// The hyperbolic cosine.
+    cosh Cosh;
+    /// The hyperbolic tangent.
+    tanh Tanh;
+    /// The inverse hyperbolic sine.
+    asinh Asinh;
+    /// The inverse hyperbolic cosine.
+    acosh Acosh;
+    /// The inverse hyperbolic tangent.
+    atanh Atanh;
+    /// The square root.
+    sqrt Sqrt;
+    /// 1 / √x.
+    rsqrt Rsqrt;
+    /// The cube root.
+    cbrt Cbrt;
+    /// 1 / (1 + e⁻ˣ).
+    logistic Logistic;
+    /// The error function.
+    erf Erf;
+    /// The inverse of the error function.
+    erf_inv ErfInv;
+    /// Whether it is neither infinite nor NaN.
+    is_finite IsFinite;
+}
+
+macro_rules! binary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
+    impl Array { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, b: impl Operand) -> Array {
+            Array::binary(Fun::$fun, self.term(), b.term(), Location::caller())
+        }
+    )* }
+} }
+binary! {
+    /// The greater of the two; NaN where either is.
+    maximum Max;
+    /// The smaller of the two; NaN where either is.
+    minimum Min;
+    /// To the power `b`.
+    pow Pow;
+    /// The angle of the point (b, self).
+    atan2 Atan2;
+    /// The next number of the element type towards `b`.
+    nextafter NextAfter;
+    /// Where the two are equal.
+    eq Eq;
+    /// Where the two differ.
+    ne Ne;
+    /// Where self is less.
+    lt Lt;
+    /// Where self is less or equal.
+    le Le;
+    /// Where self is greater.
+    gt Gt;
+    /// Where self is greater or equal.
+    ge Ge;
+    /// The bits moved to the left, zeros coming in.
+    shift_left ShiftLeft;
+    /// The bits moved to the right, zeros coming in.
+    shift_right_logical ShiftRightLogical;
+    /// The bits moved to the right, the sign coming in.
+    shift_right_arithmetic ShiftRightArithmetic;
+}
+
+impl Array {
+    /// x².
+    #[track_caller]
+    pub fn square(&self) -> Array {
+        self * self
+    }
+    /// 1 / x.
+    #[track_caller]
+    pub fn reciprocal(&self) -> Array {
+        1.0 / self
+    }
+    /// x to a whole power, by multiplications.
+    #[track_caller]
+    pub fn powi(&self, y: i32) -> Array {
+        if y == 0 {
+            return self.ones_like();
+        }
+        let mut result: Option<Array> = None;
+        let mut base = self.clone();
+        let mut n = y.unsigned_abs();
+        loop {
+            if n & 1 == 1 {
+                result = Some(match result {
+                    Some(r) => r * &base,
+                    None => base.clone(),
+                });
+            }
+            n >>= 1;
+            if n == 0 {
+                break;
+            }
+            base = base.square();
+        }
+        let power = result.unwrap_or_else(|| self.clone());
+        if y < 0 { power.reciprocal() } else { power }
+    }
+    /// max(x, 0), with slope 0 at 0.
+    #[track_caller]
+    pub fn relu(&self) -> Array {
+        self.le(self.zero()).select(self.zero(), self)
+    }
+    /// x · logistic(x).
+    #[track_caller]
+    pub fn silu(&self) -> Array {
+        self * self.logistic()
+    }
+    /// log(1 + eˣ).
+    #[track_caller]
+    pub fn softplus(&self) -> Array {
+        self.maximum(self.zero()) + (-self.abs()).exp().log1p()
+    }
+    /// x · Φ(x), by the usual approximation with tanh.
+    #[track_caller]
+    pub fn gelu(&self) -> Array {
+        let inner = FRAC_2_PI.sqrt() * (self + 0.044715 * (self.square() * self));
+        0.5 * self * (1.0 + inner.tanh())
+    }
+    /// x · Φ(x), by the error function.
+    #[track_caller]
+    pub fn gelu_exact(&self) -> Array {
+        0.5 * self * (1.0 + (self * FRAC_1_SQRT_2).erf())
+    }
+    /// Between `low` and `high`.
+    #[track_caller]
+    pub fn clamp(&self, low: impl Operand, high: impl Operand) -> Array {
+        self.maximum(low).minimum(high)
+    }
+    /// The same value, without a derivative.
+    #[track_caller]
+    pub fn stop_gradient(&self) -> Array {
+        apply1(prims::stop_gradient(), &[self.into()], Location::caller())
+    }
+    /// As another element type: floats are cut towards zero, to bool is `!= 0`, integers wrap.
+    #[track_caller]
+    pub fn astype(&self, dtype: DType) -> Array {
+        match self.type_ref() {
+            Ok(t) if t.dtype == dtype => self.clone(),
+            _ => apply1(prims::convert(dtype), &[self.into()], Location::caller()),
+        }
+    }
+    /// The bits as another element type of the same width.
+    #[track_caller]
+    pub fn bitcast(&self, dtype: DType) -> Array {
+        apply1(prims::bitcast(dtype), &[self.into()], Location::caller())
+    }
+    /// `a` where self holds, else `b`. Shapes that differ are broadcast to the common one, and to the sharding that they have in common.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([-1, 2, -3]);
+    /// assert_eq!(x.gt(0).select(&x, 0).to_vec::<i32>()?, [0, 2, 0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn select(&self, a: impl Operand, b: impl Operand) -> Array {
+        let place = Location::caller();
+        let (a, b) = (a.term(), b.term());
+        let values = match operand::args("select", &[a.clone(), b.clone()], place) {
+            Ok(args) => args,
+            Err(refused) => return refused,
+        };
+        let terms = [Term::Array(self.clone()), a, b];
+        let types: Vec<&ArrayType> = terms
+            .iter()
+            .filter_map(|t| if let Term::Array(a) = t { a.type_ref().ok() } else { None })
+            .collect();
+        let mut args = vec![Arg::from(self)];
+        args.extend(values);
+        if types.windows(2).any(|w| w[0].shape != w[1].shape) || types.len() < 3 {
+            let (shape, spec) = match common(&types) {
+                Ok(found) => found,
+                Err(fault) => return operand::refuse(fault, "select", &terms, place),
+            };
+            for arg in &mut args {
+                *arg = match arg {
+                    Arg::Array(x) => Arg::Array(x.spread(&shape, spec, place)),
+                    Arg::Lit(_) => apply1(prims::full(&shape, spec), &[arg.clone()], place).into(),
+                };
+            }
+        }
+        apply1(prims::select(), &args, place)
+    }
+    /// Broadcast to `shape`, lying as `spec` says where that names axes.
+    pub(crate) fn spread(&self, shape: &Shape, spec: Option<Spec>, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let lies = spec.is_none_or(|s| s.dims() == ty.spec.dims());
+        if ty.shape == *shape && lies {
+            return self.clone();
+        }
+        let first = shape.rank() - ty.rank();
+        let dims: Vec<usize> = (first..shape.rank()).collect();
+        apply1(prims::broadcast(shape, &dims, spec), &[self.into()], place)
+    }
+    /// Zero as a number of any element type.
+    pub(crate) fn zero(&self) -> crate::Scalar {
+        crate::Scalar::zero(self.type_ref().map_or(DType::F32, |t| t.dtype))
+    }
+}
+
+/// The shape that these broadcast to, and the sharding that the elementwise rule gives (`None` where nothing is sharded).
+pub(crate) fn common(types: &[&ArrayType]) -> Result<(Shape, Option<Spec>), Fault> {
+    let rank = types.iter().map(|t| t.rank()).max().unwrap_or(0);
+    let mut shape = Vec::with_capacity(rank);
+    let mut entries: Vec<Axes> = Vec::with_capacity(rank);
+    for d in 0..rank {
+        // the dimension of each operand that has one: its size and axes
+        let dims: Vec<(usize, Axes)> = types
+            .iter()
+            .filter(|t| t.rank() > 0)
+            .map(|t| match (d + t.rank()).checked_sub(rank) {
+                Some(at) => (t.shape[at], Axes::from(t.spec.dim(at))),
+                None => (1, Axes::none()),
+            })
+            .collect();
+        let size = dims.iter().map(|x| x.0).find(|n| *n != 1).unwrap_or(1);
+        if let Some(other) = dims.iter().map(|x| x.0).find(|n| *n != 1 && *n != size) {
+            return Err(Fault::new(
+                ErrorKind::Shape,
+                format!("dimension {d} is {size} in one operand and {other} in another"),
+            )
+            .help("sizes are equal, or 1"));
+        }
+        let mut sharded: Vec<&Axes> = Vec::new();
+        for (_, axes) in dims.iter().filter(|x| !x.1.is_empty()) {
+            if !sharded.contains(&axes) {
+                sharded.push(axes);
+            }
+        }
+        if let [a, b, ..] = sharded.as_slice() {
+            return Err(Fault::new(
+                ErrorKind::Sharding,
+                format!("dimension {d} is split over {a} in one operand and over {b} in another"),
+            )
+            .help("reshard one of them"));
+        }
+        shape.push(size);
+        entries.push(sharded.first().map_or_else(Axes::none, |a| (*a).clone()));
+    }
+    let spec = entries.iter().any(|a| !a.is_empty()).then(|| Spec::of(entries));
+    Ok((shape.into(), spec))
+}

@@ -1,0 +1,466 @@
+//! Parts of arrays: `ix!`, `slice` and `at`.
+
+use super::operand::{self, Operand, Term};
+use super::{Array, prims};
+use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::program::sentence::Fun;
+use crate::sharding::Spec;
+use crate::trace::{Arg, apply1};
+use crate::types::{ArrayType, DType, Shape};
+use std::ops::{Range, RangeFull};
+use std::panic::Location;
+
+/// A part of an array, written by [`crate::ix!`].
+#[derive(Clone, Debug)]
+pub struct Index {
+    picks: Vec<Pick>,
+}
+
+/// What an index takes of one dimension.
+#[derive(Clone)]
+pub struct Pick(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    At(i64),
+    Range { start: Option<i64>, stop: Option<i64>, step: i64 },
+    New,
+    Rest,
+    Array(Array),
+}
+
+impl std::fmt::Debug for Pick {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Kind::At(i) => write!(f, "{i}"),
+            Kind::Range { start, stop, step } => {
+                let text = |x: &Option<i64>| x.map_or_else(String::new, |x| x.to_string());
+                write!(f, "{}..{}", text(start), text(stop))?;
+                if *step == 1 { Ok(()) } else { write!(f, ";{step}") }
+            }
+            Kind::New => write!(f, "NewAxis"),
+            Kind::Rest => write!(f, "Rest"),
+            Kind::Array(a) => write!(f, "{}", Term::Array(a.clone()).describe()),
+        }
+    }
+}
+
+impl Index {
+    /// These picks, one a dimension.
+    pub fn new<const N: usize>(picks: [Pick; N]) -> Index {
+        Index { picks: picks.into() }
+    }
+}
+impl From<Vec<Pick>> for Index {
+    fn from(picks: Vec<Pick>) -> Index {
+        Index { picks }
+    }
+}
+impl Pick {
+    /// `start..stop;step`: negative ends count from the end, a negative step runs backwards.
+    pub fn range(start: Option<i64>, stop: Option<i64>, step: Option<i64>) -> Pick {
+        Pick(Kind::Range { start, stop, step: step.unwrap_or(1) })
+    }
+    /// `start..=last;step`.
+    pub fn through(start: Option<i64>, last: i64, step: Option<i64>) -> Pick {
+        // behind -1 lies the end, before 0 (backwards) the beginning
+        let step = step.unwrap_or(1);
+        let past = if step > 0 { -1 } else { 0 };
+        let stop = (last != past).then(|| last + step.signum());
+        Pick(Kind::Range { start, stop, step })
+    }
+}
+/// A new dimension of size 1.
+#[derive(Clone, Copy, Debug)]
+pub struct NewAxis;
+/// The dimensions that are not written.
+#[derive(Clone, Copy, Debug)]
+pub struct Rest;
+
+macro_rules! picks { ($($t:ty: $x:pat => $kind:expr;)*) => {$(
+    impl From<$t> for Pick {
+        fn from($x: $t) -> Pick {
+            Pick($kind)
+        }
+    }
+)*} }
+picks! {
+    i32: i => Kind::At(i.into());
+    i64: i => Kind::At(i);
+    usize: i => Kind::At(i as i64);
+    &Array: a => Kind::Array(a.clone());
+    Array: a => Kind::Array(a);
+    NewAxis: _ => Kind::New;
+    Rest: _ => Kind::Rest;
+    RangeFull: _ => Kind::Range { start: None, stop: None, step: 1 };
+    Range<i32>: r => Kind::Range { start: Some(r.start.into()), stop: Some(r.end.into()), step: 1 };
+    Range<usize>: r => Kind::Range { start: Some(r.start as i64), stop: Some(r.end as i64), step: 1 };
+}
+
+/// A part of an array: `ix![1..-1, .., 0, ..;2, &rows]`. Ranges with negative ends (they count from the end) and steps behind `;`,
+/// numbers (which drop the dimension), arrays of indices, [`NewAxis`], [`Rest`]. Dimensions that are not written are taken whole.
+///
+/// It takes ranges apart itself, since as an expression `1..-1` is an error to clippy.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::arange(0..12).reshape([3, 4]);
+/// assert_eq!(x.slice(ix![1..-1, ..;2]).to_vec::<i32>()?, [4, 6]);
+/// assert_eq!(x.slice(ix![-1, 1..=2]).to_vec::<i32>()?, [9, 10]);
+/// assert_eq!(x.slice(ix![0, ..;-1]).to_vec::<i32>()?, [3, 2, 1, 0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[macro_export]
+macro_rules! ix {
+    (@ [$($o:tt)*] [$($s:tt)*] ..= $($t:tt)*) => { $crate::ix!(@to through [$($o)*] [$($s)*] [] $($t)*) };
+    (@ [$($o:tt)*] [$($s:tt)*] .. $($t:tt)*) => { $crate::ix!(@to range [$($o)*] [$($s)*] [] $($t)*) };
+    (@ [$($o:tt)*] [$($s:tt)+] , $($t:tt)*) => {
+        $crate::ix!(@ [$($o)* $crate::array::Pick::from($($s)+),] [] $($t)*)
+    };
+    (@ [$($o:tt)*] [$($s:tt)+]) => { $crate::array::Index::new([$($o)* $crate::array::Pick::from($($s)+)]) };
+    (@ [$($o:tt)*] []) => { $crate::array::Index::new([$($o)*]) };
+    (@ $o:tt [$($s:tt)*] $t:tt $($r:tt)*) => { $crate::ix!(@ $o [$($s)* $t] $($r)*) };
+    (@to $k:ident $o:tt $s:tt $e:tt , $($t:tt)*) => { $crate::ix!(@end $k $o $s $e [] $($t)*) };
+    (@to $k:ident $o:tt $s:tt $e:tt ; $step:expr, $($t:tt)*) => { $crate::ix!(@end $k $o $s $e [$step] $($t)*) };
+    (@to $k:ident $o:tt $s:tt $e:tt ; $step:expr) => { $crate::ix!(@end $k $o $s $e [$step]) };
+    (@to $k:ident $o:tt $s:tt $e:tt) => { $crate::ix!(@end $k $o $s $e []) };
+    (@to $k:ident $o:tt $s:tt [$($e:tt)*] $t:tt $($r:tt)*) => { $crate::ix!(@to $k $o $s [$($e)* $t] $($r)*) };
+    (@end through [$($o:tt)*] $s:tt [$($e:tt)+] $p:tt $($t:tt)*) => {
+        $crate::ix!(@ [$($o)* $crate::array::Pick::through($crate::ix!(@opt $s), ($($e)+) as i64, $crate::ix!(@opt $p)),] [] $($t)*)
+    };
+    (@end range [$($o:tt)*] $s:tt $e:tt $p:tt $($t:tt)*) => {
+        $crate::ix!(@ [$($o)* $crate::array::Pick::range($crate::ix!(@opt $s), $crate::ix!(@opt $e), $crate::ix!(@opt $p)),] [] $($t)*)
+    };
+    (@opt []) => { None };
+    (@opt [$($e:tt)+]) => { Some(($($e)+) as i64) };
+    ($($t:tt)*) => { $crate::ix!(@ [] [] $($t)*) };
+}
+
+/// The part of an array that an index means.
+struct Box {
+    /// Of each dimension of the array: from where, how many, every which (positive), and whether backwards.
+    dims: Vec<Side>,
+    /// A start known at run time only, in place of `start`: a scalar of int32, in range after clamping.
+    moving: Vec<Option<Array>>,
+    /// Dimensions that are dropped.
+    dropped: Vec<usize>,
+    /// Where new dimensions stand in the result, ascending.
+    new: Vec<usize>,
+}
+#[derive(Clone, Copy)]
+struct Side {
+    start: usize,
+    len: usize,
+    step: usize,
+    backwards: bool,
+}
+
+impl Index {
+    fn resolve(&self, ty: &ArrayType) -> Result<Box, Fault> {
+        let shape = |m: String| Fault::new(ErrorKind::Shape, m);
+        let written = self.picks.iter().filter(|p| !matches!(p.0, Kind::New | Kind::Rest)).count();
+        let rests = self.picks.iter().filter(|p| matches!(p.0, Kind::Rest)).count();
+        if written > ty.rank() {
+            return Err(shape(format!("the index speaks of {written} dimensions, the array has {}", ty.rank())));
+        }
+        if rests > 1 {
+            return Err(shape("the index has two `Rest`: which dimensions each means is open".into()));
+        }
+        let mut found = Box { dims: Vec::new(), moving: vec![None; ty.rank()], dropped: Vec::new(), new: Vec::new() };
+        let mut at = 0; // in the result
+        let whole = |n: usize| Side { start: 0, len: n, step: 1, backwards: false };
+        let rest = Pick(Kind::Rest);
+        let end = if rests == 0 { Some(&rest) } else { None };
+        for pick in self.picks.iter().chain(end) {
+            let d = found.dims.len();
+            match &pick.0 {
+                Kind::New => {
+                    found.new.push(at);
+                    at += 1;
+                }
+                Kind::Rest => {
+                    for d in d..d + ty.rank() - written {
+                        found.dims.push(whole(ty.shape[d]));
+                        at += 1;
+                    }
+                }
+                Kind::At(i) => {
+                    let n = ty.shape[d] as i64;
+                    let position = if *i < 0 { i + n } else { *i };
+                    if !(0..n).contains(&position) {
+                        return Err(shape(format!("index {i} is out of range for dimension {d} of size {n}"))
+                            .dim(0, d));
+                    }
+                    found.dims.push(Side { start: position as usize, len: 1, step: 1, backwards: false });
+                    found.dropped.push(d);
+                }
+                Kind::Range { start, stop, step } => {
+                    if *step == 0 {
+                        return Err(shape(format!("the range of dimension {d} has step 0")).dim(0, d));
+                    }
+                    found.dims.push(side(*start, *stop, *step, ty.shape[d]));
+                    at += 1;
+                }
+                Kind::Array(a) => {
+                    let index = a.type_ref().map_err(|e| {
+                        e.diagnostics().first().map_or_else(|| shape("an error".into()), |d| d.fault.clone())
+                    })?;
+                    if !index.dtype.is_integer() {
+                        return Err(Fault::new(
+                            ErrorKind::Dtype,
+                            format!("indices are integers, not {}", index.dtype),
+                        ));
+                    }
+                    if index.rank() > 0 {
+                        return Err(Fault::new(
+                            ErrorKind::Other,
+                            format!("indexing by an array of rank {} is not built yet", index.rank()),
+                        )
+                        .help("take parts one by one by scalars: `x.slice(ix![&i])`, and `stack` them"));
+                    }
+                    found.dims.push(Side { start: 0, len: 1, step: 1, backwards: false });
+                    found.moving[d] = Some(a.clone());
+                    found.dropped.push(d);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// What a range takes of a dimension of size n: ends beyond it are cut, as in numpy.
+fn side(start: Option<i64>, stop: Option<i64>, step: i64, n: usize) -> Side {
+    let size = n as i64;
+    let place = |x: i64, low: i64, high: i64| (if x < 0 { x + size } else { x }).clamp(low, high);
+    if step > 0 {
+        let start = start.map_or(0, |s| place(s, 0, size));
+        let stop = stop.map_or(size, |s| place(s, 0, size));
+        let len = (stop - start + step - 1).max(0) / step;
+        return Side { start: start as usize, len: len as usize, step: step as usize, backwards: false };
+    }
+    let start = start.map_or(size - 1, |s| place(s, -1, size - 1));
+    let stop = stop.map_or(-1, |s| place(s, -1, size - 1));
+    let len = (start - stop - step - 1).max(0) / -step;
+    let first = if len == 0 { 0 } else { start + (len - 1) * step };
+    Side { start: first as usize, len: len as usize, step: step.unsigned_abs() as usize, backwards: true }
+}
+
+impl Box {
+    /// For each dimension start, limit and step of a slice.
+    fn bounds(&self) -> Vec<(usize, usize, usize)> {
+        let limit = |s: &Side| if s.len == 0 { s.start } else { s.start + (s.len - 1) * s.step + 1 };
+        self.dims.iter().map(|s| (s.start, limit(s), s.step)).collect()
+    }
+    fn lens(&self) -> Shape {
+        self.dims.iter().map(|s| s.len).collect()
+    }
+    fn backwards(&self) -> Vec<usize> {
+        (0..self.dims.len()).filter(|d| self.dims[*d].backwards).collect()
+    }
+    fn moves(&self) -> bool {
+        self.moving.iter().any(Option::is_some)
+    }
+    fn is_whole(&self, shape: &[usize]) -> bool {
+        !self.moves() && self.dims.iter().zip(shape).all(|(s, n)| s.len == *n && s.step == 1)
+    }
+    fn has_steps(&self) -> bool {
+        self.dims.iter().any(|s| s.step != 1)
+    }
+    /// The starts as operands: fixed ones as numbers.
+    fn starts(&self) -> Vec<Arg> {
+        let fixed = |s: &Side| Arg::Lit(crate::program::Literal { dtype: DType::I32, value: s.start.into() });
+        let starts = self.dims.iter().zip(&self.moving);
+        starts.map(|(s, m)| m.as_ref().map_or_else(|| fixed(s), Arg::from)).collect()
+    }
+    /// The shape of the part as the user sees it.
+    fn shown(&self) -> Vec<usize> {
+        let mut shape: Vec<usize> =
+            (0..self.dims.len()).filter(|d| !self.dropped.contains(d)).map(|d| self.dims[d].len).collect();
+        for at in &self.new {
+            shape.insert(*at, 1);
+        }
+        shape
+    }
+}
+
+impl Array {
+    /// A part of the array.
+    #[track_caller]
+    pub fn slice(&self, index: Index) -> Array {
+        self.slice_at("slice", &index, None, Location::caller())
+    }
+    fn slice_at(&self, op: &str, index: &Index, out: Option<Spec>, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let part = match index.resolve(ty) {
+            Ok(part) => part,
+            Err(fault) => return self.refuse(op, fault, place),
+        };
+        let taken = self.take_box(&part, place);
+        let dropped = taken.without(&part.dropped, place);
+        let result = if part.new.is_empty() { dropped } else { dropped.new_dims(&part.new, place) };
+        match out {
+            Some(spec) => result.reshard_at(spec, place),
+            None => result,
+        }
+    }
+    /// The box of all dimensions.
+    fn take_box(&self, part: &Box, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        if part.is_whole(&ty.shape) && part.backwards().is_empty() {
+            return self.clone();
+        }
+        let mut x = self.clone();
+        if part.moves() {
+            // the moving dimensions first, then the others
+            let sizes: Vec<usize> = (part.moving.iter().zip(ty.shape.iter()))
+                .map(|(m, n)| if m.is_some() { 1 } else { *n })
+                .collect();
+            let mut args = vec![Arg::from(self)];
+            args.extend(part.moving.iter().map(|m| {
+                let zero = Arg::Lit(crate::program::Literal { dtype: DType::I32, value: 0.into() });
+                m.as_ref().map_or(zero, Arg::from)
+            }));
+            x = apply1(prims::dynamic_slice(&sizes), &args, place);
+        }
+        let Ok(ty) = x.type_ref() else { return x };
+        if !part.dims.iter().zip(ty.shape.iter()).all(|(s, n)| s.len == *n) {
+            x = apply1(prims::slice(&part.bounds()), &[x.into()], place);
+        }
+        let back = part.backwards();
+        if back.is_empty() { x } else { apply1(prims::rev(&back), &[x.into()], place) }
+    }
+    /// A part of the array, to read or to replace: `x.at(ix![1..-1]).set(y)` is x with that part replaced; x itself stays.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::zeros(I32.of([4]));
+    /// assert_eq!(x.at(ix![1..-1]).set(7).to_vec::<i32>()?, [0, 7, 7, 0]);
+    /// assert_eq!(x.at(ix![-1]).add(2).to_vec::<i32>()?, [0, 0, 0, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn at(&self, index: Index) -> At {
+        At { array: self.clone(), index, out: None }
+    }
+}
+
+/// A part of an array, to read or to replace. The array itself does not change.
+#[must_use = "`at` does nothing until it is read or replaced"]
+#[derive(Clone, Debug)]
+pub struct At {
+    array: Array,
+    index: Index,
+    out: Option<Spec>,
+}
+
+impl At {
+    /// The sharding of the result, where the rules leave it open.
+    pub fn to(self, out: Spec) -> At {
+        At { out: Some(out), ..self }
+    }
+    /// The part.
+    #[track_caller]
+    pub fn get(self) -> Array {
+        self.array.slice_at("at.get", &self.index, self.out, Location::caller())
+    }
+    /// The array with the part replaced; `value` broadcasts to it.
+    #[track_caller]
+    pub fn set(self, value: impl Operand) -> Array {
+        self.update("at.set", None, value.term(), Location::caller())
+    }
+    /// The array with `value` added to the part.
+    #[track_caller]
+    pub fn add(self, value: impl Operand) -> Array {
+        self.update("at.add", Some(Fun::Add), value.term(), Location::caller())
+    }
+    /// The array with the part multiplied by `value`.
+    #[track_caller]
+    pub fn mul(self, value: impl Operand) -> Array {
+        self.update("at.mul", Some(Fun::Mul), value.term(), Location::caller())
+    }
+    /// The array with the smaller of the part and `value`.
+    #[track_caller]
+    pub fn min(self, value: impl Operand) -> Array {
+        self.update("at.min", Some(Fun::Min), value.term(), Location::caller())
+    }
+    /// The array with the greater of the part and `value`.
+    #[track_caller]
+    pub fn max(self, value: impl Operand) -> Array {
+        self.update("at.max", Some(Fun::Max), value.term(), Location::caller())
+    }
+
+    fn update(self, op: &str, fun: Option<Fun>, value: Term, place: Place) -> Array {
+        let x = &self.array;
+        let Ok(ty) = x.type_ref() else { return x.clone() };
+        let part = match self.index.resolve(ty) {
+            Ok(part) => part,
+            Err(fault) => return x.refuse(op, fault, place),
+        };
+        let args = match operand::args(op, &[x.into(), value], place) {
+            Ok(args) => args,
+            Err(refused) => return refused,
+        };
+        // the new value, of the shape that the user sees, then of the box
+        let value = match &args[1] {
+            Arg::Array(v) => v.clone(),
+            lit => apply1(prims::full(&Shape::scalar(), None), &[lit.clone()], place),
+        };
+        let shown: Shape = part.shown().into();
+        if value.type_ref().is_ok_and(|t| t.rank() > shown.rank()) {
+            let fault = Fault::new(
+                ErrorKind::Shape,
+                format!("a value of rank {} does not fit into a part of shape {shown}", value.type_ref().map_or(0, |t| t.rank())),
+            );
+            return operand::refuse(fault, op, &[x.into(), Term::from(&value)], place);
+        }
+        let value = value.spread(&shown, None, place).without(&part.new, place);
+        let value = if part.dropped.is_empty() { value } else { value.new_dims(&part.dropped, place) };
+        let back = part.backwards();
+        let value = if back.is_empty() { value } else { apply1(prims::rev(&back), &[value.into()], place) };
+        let value = match fun {
+            None => value,
+            Some(fun) => {
+                let forwards = Box { dims: part.dims.iter().map(|s| Side { backwards: false, ..*s }).collect(), moving: part.moving.clone(), dropped: Vec::new(), new: Vec::new() };
+                let old = x.take_box(&forwards, place);
+                Array::binary(fun, old.term(), value.term(), place)
+            }
+        };
+        let result = x.put_box(&part, &value, place);
+        match self.out {
+            Some(spec) => result.reshard_at(spec, place),
+            None => result,
+        }
+    }
+}
+
+impl Array {
+    /// The array with `value` (of the box's shape, in forward order) in place of the box.
+    fn put_box(&self, part: &Box, value: &Array, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        if value.type_ref().is_err() {
+            return value.clone();
+        }
+        if part.lens().elements() == 0 {
+            return self.clone();
+        }
+        // a value that is not sharded as the array lies as the array does
+        let value = match value.type_ref() {
+            Ok(v) if v.spec.is_whole() && !ty.spec.is_whole() && v.mesh.is_none() => value.spread(&part.lens(), Some(ty.spec), place),
+            _ => value.clone(),
+        };
+        if !part.has_steps() {
+            let mut args = vec![Arg::from(self), Arg::from(&value)];
+            args.extend(part.starts());
+            return apply1(prims::dynamic_update_slice(), &args, place);
+        }
+        // with steps: the value spread out, and where it lies
+        let widths: Vec<(i64, i64, usize)> = (part.dims.iter().zip(ty.shape.iter()))
+            .map(|(s, n)| {
+                let end = if s.len == 0 { s.start } else { s.start + (s.len - 1) * s.step + 1 };
+                (s.start as i64, *n as i64 - end as i64, s.step - 1)
+            })
+            .collect();
+        let spread = value.pad(self.zero(), widths.clone());
+        let mask = Array::full(DType::Bool.of(part.lens()), true).pad(false, widths);
+        mask.select(&spread, self)
+    }
+}

@@ -1,0 +1,150 @@
+//! What may stand beside an array in a formula: arrays and weak numbers.
+
+use super::Array;
+use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::program::Literal;
+use crate::trace::{Arg, poison};
+use crate::types::{DType, Scalar};
+
+/// What stands beside an array in a formula. Numbers are weak: they take the array's element type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an operand of an array",
+    label = "expected `Array`, `&Array` or a number",
+    note = "from a `Vec`, a slice or an ndarray: `Array::from(..)`"
+)]
+pub trait Operand {
+    /// The array or number that it is.
+    fn term(self) -> Term;
+}
+
+/// An operand: an array, or a number that takes the element type of the array beside it.
+#[derive(Clone)]
+pub enum Term {
+    /// An array.
+    Array(Array),
+    /// A number without an element type of its own.
+    Number(Scalar),
+}
+
+impl Operand for Term {
+    fn term(self) -> Term {
+        self
+    }
+}
+impl Operand for Array {
+    fn term(self) -> Term {
+        Term::Array(self)
+    }
+}
+impl Operand for &Array {
+    fn term(self) -> Term {
+        Term::Array(self.clone())
+    }
+}
+macro_rules! numbers { ($($t:ty)*) => {$(
+    impl Operand for $t {
+        fn term(self) -> Term {
+            Term::Number(self.into())
+        }
+    }
+)*} }
+numbers!(f32 f64 i32 i64 u32 u64 usize bool Scalar);
+
+impl Term {
+    /// Its element type: of an array its own; `None` for numbers, and for arrays that carry an error.
+    pub(crate) fn dtype(&self) -> Option<DType> {
+        match self {
+            Term::Array(a) => a.type_ref().ok().map(|t| t.dtype),
+            Term::Number(_) => None,
+        }
+    }
+    /// As text, for errors: a type or a number.
+    pub(crate) fn describe(&self) -> String {
+        match self {
+            Term::Array(a) => a.type_ref().map_or_else(|_| "an error".into(), |t| t.to_string()),
+            Term::Number(x) => x.to_string(),
+        }
+    }
+    /// As an operand of a primitive, where a number takes this element type.
+    pub(crate) fn arg(&self, dtype: DType) -> Result<Arg, Fault> {
+        match self {
+            Term::Array(a) => Ok(Arg::Array(a.clone())),
+            Term::Number(x) => Ok(Arg::Lit(Literal { dtype, value: weak(*x, dtype)? })),
+        }
+    }
+}
+
+/// The element type of a number that stands alone.
+pub(crate) fn default_dtype(x: Scalar) -> DType {
+    match x {
+        Scalar::Bool(_) => DType::Bool,
+        Scalar::Int(i) if i32::try_from(i).is_ok() => DType::I32,
+        Scalar::Int(_) => DType::I64,
+        Scalar::Float(_) => DType::F32,
+    }
+}
+
+/// A weak number as one of this element type.
+pub(crate) fn weak(x: Scalar, dtype: DType) -> Result<Scalar, Fault> {
+    let refuse = |why: &str| Err(Fault::new(ErrorKind::Dtype, format!("the number {x} {why} {dtype}")));
+    match x {
+        Scalar::Bool(_) if dtype == DType::Bool => Ok(x),
+        Scalar::Int(i) if dtype.is_integer() => {
+            if fits(i, dtype) {
+                Ok(x)
+            } else {
+                refuse("does not fit into").map_err(|f| f.help(format!("{} holds it", wider(i))))
+            }
+        }
+        Scalar::Int(i) if dtype.is_float() => Ok(Scalar::Float(i as f64)),
+        Scalar::Float(_) if dtype.is_float() => Ok(x),
+        Scalar::Float(_) if dtype.is_integer() => refuse("has a fraction or a point and cannot become")
+            .map_err(|f| f.help("write a whole number").help("or convert the array: `.astype(F32)`")),
+        Scalar::Bool(_) => {
+            refuse("cannot become").map_err(|f| f.help("write 0 or 1, or convert the array: `.astype(Bool)`"))
+        }
+        _ => refuse("cannot become").map_err(|f| f.help("convert the array: `.astype(I32)`")),
+    }
+}
+
+fn fits(i: i128, dtype: DType) -> bool {
+    let bits = dtype.size() as u32 * 8;
+    if dtype.is_signed() {
+        (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&i)
+    } else {
+        (0..1i128 << bits).contains(&i)
+    }
+}
+fn wider(i: i128) -> DType {
+    [DType::I32, DType::U32, DType::I64].into_iter().find(|d| fits(i, *d)).unwrap_or(DType::U64)
+}
+
+/// The operands of one operation, numbers with the element type of the arrays among them.
+pub(crate) fn args(op: &str, terms: &[Term], place: Place) -> Result<Vec<Arg>, Array> {
+    let dtype = terms.iter().find_map(Term::dtype).unwrap_or_else(|| {
+        // numbers only: a float among them makes floats
+        let numbers = terms.iter().filter_map(|t| if let Term::Number(x) = t { Some(*x) } else { None });
+        numbers.map(default_dtype).max().unwrap_or(DType::F32)
+    });
+    let args: Result<Vec<Arg>, Fault> = terms.iter().map(|t| t.arg(dtype)).collect();
+    args.map_err(|fault| refuse(fault, op, terms, place))
+}
+
+/// The array that carries this refusal; the first cause where an operand carries one.
+pub(crate) fn refuse(fault: Fault, op: &str, terms: &[Term], place: Place) -> Array {
+    for t in terms {
+        if let Term::Array(a) = t
+            && a.type_ref().is_err()
+        {
+            return a.clone();
+        }
+    }
+    poison(Error::at(fault, op, terms.iter().map(Term::describe).collect(), Some(place)))
+}
+
+impl Array {
+    /// The array that carries the refusal of an operation on this one.
+    pub(crate) fn refuse(&self, op: &str, fault: Fault, place: Place) -> Array {
+        refuse(fault, op, &[Term::Array(self.clone())], place)
+    }
+}

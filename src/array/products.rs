@@ -1,0 +1,448 @@
+//! Products: dot, matmul, einsum, and their twins that take the result's sharding.
+
+use super::operand::{self, Term};
+use super::{Array, prims};
+use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::mesh::Axes;
+use crate::sharding::Spec;
+use crate::trace::apply1;
+use crate::types::DType;
+use std::borrow::Borrow;
+use std::panic::Location;
+
+/// Which dimensions of the two operands of a product are summed, and which are run over together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contraction {
+    /// Pairs of dimensions that are summed.
+    pub contracting: Vec<(usize, usize)>,
+    /// Pairs of dimensions that both have and the result too, in front.
+    pub batch: Vec<(usize, usize)>,
+}
+
+impl Array {
+    /// The product of two arrays of rank 1 or 2: inner product, matrix and vector, matrices.
+    ///
+    /// Where both contracted dimensions are sharded, the result's sharding is open: [`Array::dot_to`] takes it.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.dot(&Array::from([1.0f32, 1.0])).to_vec::<f32>()?, [3.0, 7.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn dot(&self, b: impl Borrow<Array>) -> Array {
+        self.dot_at(b.borrow(), None, Location::caller())
+    }
+    /// [`Array::dot`], sharded (or left unreduced) as `out` says.
+    #[track_caller]
+    pub fn dot_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
+        self.dot_at(b.borrow(), Some(out), Location::caller())
+    }
+    fn dot_at(&self, b: &Array, out: Option<Spec>, place: Place) -> Array {
+        for x in [self, b] {
+            let Ok(ty) = x.type_ref() else { return x.clone() };
+            if !(1..=2).contains(&ty.rank()) {
+                let fault = Fault::new(
+                    ErrorKind::Shape,
+                    format!("`dot` takes arrays of rank 1 or 2, not of rank {}", ty.rank()),
+                );
+                let fault = match ty.rank() {
+                    0 => fault.help("multiply by a scalar: `a * b`"),
+                    _ => fault.help("use `matmul` for stacks of matrices, or `einsum`"),
+                };
+                return operand::refuse(fault, "dot", &both(self, b), place);
+            }
+        }
+        self.matmul_at("dot", b, out, place)
+    }
+    /// The product of (stacks of) matrices, as numpy's `matmul`: leading dimensions broadcast.
+    #[track_caller]
+    pub fn matmul(&self, b: impl Borrow<Array>) -> Array {
+        self.matmul_at("matmul", b.borrow(), None, Location::caller())
+    }
+    /// [`Array::matmul`], sharded (or left unreduced) as `out` says.
+    #[track_caller]
+    pub fn matmul_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
+        self.matmul_at("matmul", b.borrow(), Some(out), Location::caller())
+    }
+    fn matmul_at(&self, op: &str, b: &Array, out: Option<Spec>, place: Place) -> Array {
+        let (ta, tb) = match (self.type_ref(), b.type_ref()) {
+            (Err(_), _) => return self.clone(),
+            (_, Err(_)) => return b.clone(),
+            (Ok(ta), Ok(tb)) => (ta, tb),
+        };
+        let refuse = |fault| operand::refuse(fault, op, &both(self, b), place);
+        if ta.rank() == 0 || tb.rank() == 0 {
+            let fault = Fault::new(ErrorKind::Shape, format!("`{op}` takes arrays of rank 1 and more"));
+            return refuse(fault.help("multiply by a scalar: `a * b`"));
+        }
+        let (a_mat, b_mat) = (ta.rank() > 1, tb.rank() > 1);
+        let a_lead = &ta.shape[..ta.rank() - 1 - usize::from(a_mat)];
+        let b_lead = &tb.shape[..tb.rank() - 1 - usize::from(b_mat)];
+        let lead = a_lead.len().max(b_lead.len());
+        // where each kind of dimension stands in the result, in the order in which the product makes them
+        let (mut batch, mut a_other, mut b_other) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut a_ones, mut b_ones) = (Vec::new(), Vec::new());
+        let mut pairs = Vec::new();
+        for i in 0..lead {
+            let at = |dims: &[usize]| (i + dims.len()).checked_sub(lead).map(|d| (d, dims[d]));
+            match (at(a_lead), at(b_lead)) {
+                (None, _) => b_other.push(i),
+                (_, None) => a_other.push(i),
+                (Some((d, 1)), Some(_)) => {
+                    b_other.push(i);
+                    a_ones.push(d);
+                }
+                (Some(_), Some((d, 1))) => {
+                    a_other.push(i);
+                    b_ones.push(d);
+                }
+                (Some((_, n)), Some((_, m))) if n == m => {
+                    pairs.push((batch.len() + a_other.len(), batch.len() + b_other.len()));
+                    batch.push(i);
+                }
+                (Some((d, n)), Some((e, m))) => {
+                    let fault = Fault::new(
+                        ErrorKind::Shape,
+                        format!("dimension {d} is {n} on the left, dimension {e} is {m} on the right"),
+                    );
+                    return refuse(fault.help("leading dimensions are equal, or 1").dim(0, d).dim(1, e));
+                }
+            }
+        }
+        let a = if a_ones.is_empty() { self.clone() } else { self.without(&a_ones, place) };
+        let b = if b_ones.is_empty() { b.clone() } else { b.without(&b_ones, place) };
+        let (ra, rb) = (ta.rank() - a_ones.len(), tb.rank() - b_ones.len());
+        if a_mat {
+            a_other.push(lead);
+        }
+        if b_mat {
+            b_other.push(lead + usize::from(a_mat));
+        }
+        let made: Vec<usize> = batch.iter().chain(&a_other).chain(&b_other).copied().collect();
+        let how = Contraction { contracting: vec![(ra - 1, rb - 1 - usize::from(b_mat))], batch: pairs };
+        a.contract_into(&b, &how, &made, out, place)
+    }
+    /// The product whose k-th dimension is dimension `made[k]` of what is wanted; `out` speaks of what is wanted.
+    fn contract_into(
+        &self,
+        b: &Array,
+        how: &Contraction,
+        made: &[usize],
+        out: Option<Spec>,
+        place: Place,
+    ) -> Array {
+        let sorted = made.iter().copied().eq(0..made.len());
+        let out = out.map(|spec| {
+            let dims = spec.dims();
+            if sorted || dims.len() > made.len() {
+                return spec;
+            }
+            spec.with_dims(made.iter().map(|d| dims.get(*d).cloned().unwrap_or_default()).collect())
+        });
+        let product = apply1(prims::dot_general(how, out, None), &[self.into(), b.into()], place);
+        if sorted {
+            return product;
+        }
+        let mut perm = vec![0; made.len()];
+        for (k, d) in made.iter().enumerate() {
+            perm[*d] = k;
+        }
+        apply1(prims::transpose(&perm), &[product.into()], place)
+    }
+    /// The general product: batch dimensions, then the left operand's others, then the right one's. `sums` is the element type of the
+    /// sums and of the result, where it is not the operands'.
+    #[track_caller]
+    pub fn dot_general(&self, b: impl Borrow<Array>, how: &Contraction, sums: Option<DType>) -> Array {
+        let args = [self.into(), b.borrow().into()];
+        apply1(prims::dot_general(how, None, sums), &args, Location::caller())
+    }
+    /// [`Array::dot_general`], sharded (or left unreduced) as `out` says.
+    #[track_caller]
+    pub fn dot_general_to(
+        &self,
+        b: impl Borrow<Array>,
+        how: &Contraction,
+        sums: Option<DType>,
+        out: Spec,
+    ) -> Array {
+        let args = [self.into(), b.borrow().into()];
+        apply1(prims::dot_general(how, Some(out), sums), &args, Location::caller())
+    }
+}
+
+fn both(a: &Array, b: &Array) -> [Term; 2] {
+    [Term::Array(a.clone()), Term::Array(b.clone())]
+}
+
+/// Sums of products by named indices: `einsum("bd,dh->bh", [&x, &w])`. Without `->` the result has the indices that occur once, in
+/// alphabetical order.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([[1.0f32, 2.0], [3.0, 4.0]]);
+/// assert_eq!(einsum("ij,kj->ik", [&x, &x]).to_vec::<f32>()?, [5.0, 11.0, 11.0, 25.0]);
+/// assert_eq!(einsum("ii->", [&x]).item::<f32>()?, 5.0);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn einsum<A: Borrow<Array>>(subscripts: &str, operands: impl IntoIterator<Item = A>) -> Array {
+    einsum_at(subscripts, operands, None, Location::caller())
+}
+
+/// [`einsum`], sharded (or left unreduced) as `out` says of the result as written.
+#[track_caller]
+pub fn einsum_to<A: Borrow<Array>>(
+    subscripts: &str,
+    operands: impl IntoIterator<Item = A>,
+    out: Spec,
+) -> Array {
+    einsum_at(subscripts, operands, Some(out), Location::caller())
+}
+
+/// An operand of an einsum with the names of its dimensions.
+struct Named {
+    array: Array,
+    names: Vec<char>,
+}
+
+fn einsum_at<A: Borrow<Array>>(
+    subscripts: &str,
+    operands: impl IntoIterator<Item = A>,
+    out: Option<Spec>,
+    place: Place,
+) -> Array {
+    let operands: Vec<Array> = operands.into_iter().map(|a| a.borrow().clone()).collect();
+    if let Some(bad) = operands.iter().find(|a| a.type_ref().is_err()) {
+        return bad.clone();
+    }
+    let terms: Vec<Term> = operands.iter().map(Term::from).collect();
+    match parse(subscripts, &operands) {
+        Ok((named, result)) => contract_all(named, &result, out, place),
+        Err(fault) => operand::refuse(fault, &format!("einsum {subscripts:?}"), &terms, place),
+    }
+}
+
+impl From<&Array> for Term {
+    fn from(a: &Array) -> Term {
+        Term::Array(a.clone())
+    }
+}
+
+/// Names of all dimensions, checked: as many as each operand has, one size for each.
+fn parse(subscripts: &str, operands: &[Array]) -> Result<(Vec<Named>, Vec<char>), Fault> {
+    let text: String = subscripts.chars().filter(|c| !c.is_whitespace()).collect();
+    let (inputs, result) = text.split_once("->").map_or((text.as_str(), None), |(i, r)| (i, Some(r)));
+    let shape = |m: String| Fault::new(ErrorKind::Shape, m);
+    if let Some(c) = inputs.chars().chain(result.unwrap_or("").chars()).find(|c| !c.is_alphabetic() && *c != ',')
+    {
+        return Err(shape(format!("{c:?} does not name a dimension")).help("letters name dimensions: \"bd,dh->bh\""));
+    }
+    let lists: Vec<Vec<char>> = inputs.split(',').map(|s| s.chars().collect()).collect();
+    if lists.len() != operands.len() {
+        return Err(shape(format!("the subscripts name {} operands, there are {}", lists.len(), operands.len())));
+    }
+    let mut sizes: Vec<(char, usize)> = Vec::new();
+    for (k, (names, array)) in lists.iter().zip(operands).enumerate() {
+        let ty = array.type_ref().map_err(|_| shape("an operand carries an error".into()))?;
+        if names.len() != ty.rank() {
+            let list: String = names.iter().collect();
+            return Err(shape(format!(
+                "{list:?} names {} dimensions, operand {k} has {}",
+                names.len(),
+                ty.rank()
+            )));
+        }
+        for (d, (c, n)) in names.iter().zip(ty.shape.iter()).enumerate() {
+            match sizes.iter().find(|s| s.0 == *c) {
+                Some((_, m)) if m != n => {
+                    return Err(shape(format!("{c} is {m} in one place and {n} in another")).dim(k, d));
+                }
+                Some(_) => {}
+                None => sizes.push((*c, *n)),
+            }
+        }
+    }
+    let result: Vec<char> = match result {
+        Some(r) => r.chars().collect(),
+        None => {
+            let mut once: Vec<char> = (sizes.iter().map(|s| s.0))
+                .filter(|c| lists.iter().flatten().filter(|x| *x == c).count() == 1)
+                .collect();
+            once.sort_unstable();
+            once
+        }
+    };
+    for (i, c) in result.iter().enumerate() {
+        if result[..i].contains(c) {
+            return Err(shape(format!("the result names {c} twice")));
+        }
+        if !sizes.iter().any(|s| s.0 == *c) {
+            return Err(shape(format!("the result names {c}, which no operand has")));
+        }
+    }
+    let named = lists.into_iter().zip(operands).map(|(names, a)| Named { array: a.clone(), names }).collect();
+    Ok((named, result))
+}
+
+fn contract_all(mut named: Vec<Named>, result: &[char], out: Option<Spec>, place: Place) -> Array {
+    for n in &mut named {
+        if let Err(refused) = n.diagonals(place) {
+            return refused;
+        }
+    }
+    while named.len() > 1 {
+        let last = named.len() == 2;
+        let (i, j) = cheapest(&named, result);
+        let b = named.remove(j);
+        let a = named.remove(i);
+        let kept: Vec<char> =
+            result.iter().chain(named.iter().flat_map(|n| &n.names)).copied().collect();
+        let to = if last { Some(result) } else { None };
+        let ab = a.contract(b, &kept, to, if last { out } else { None }, place);
+        named.insert(i, ab);
+    }
+    let Some(mut one) = named.pop() else {
+        let fault = Fault::new(ErrorKind::Shape, "`einsum` takes one operand at least");
+        return operand::refuse(fault, "einsum", &[], place);
+    };
+    one.sum_out(|c| result.contains(&c), place);
+    let perm: Vec<usize> = result.iter().filter_map(|c| one.names.iter().position(|x| x == c)).collect();
+    let ordered = if perm.iter().copied().eq(0..perm.len()) {
+        one.array
+    } else {
+        apply1(prims::transpose(&perm), &[one.array.into()], place)
+    };
+    match out {
+        // what was not made by a product is moved to where it is wanted
+        Some(spec) if !lies(&ordered, spec) => ordered.reshard_at(spec, place),
+        _ => ordered,
+    }
+}
+
+fn lies(x: &Array, spec: Spec) -> bool {
+    x.type_ref().is_ok_and(|t| {
+        let spec = spec.padded(t.rank());
+        t.spec.dims() == spec.dims() && t.spec.unreduced_axes() == spec.unreduced_axes()
+    })
+}
+
+/// The pair whose product takes the fewest multiplications; earlier ones where several do.
+fn cheapest(named: &[Named], result: &[char]) -> (usize, usize) {
+    let mut best = (f64::INFINITY, 0, 1);
+    for i in 0..named.len() {
+        for j in i + 1..named.len() {
+            // the step itself, then what its result costs with the others
+            let mut cost = volume(&[&named[i], &named[j]]);
+            let others: Vec<&Named> =
+                named.iter().enumerate().filter(|(k, _)| *k != i && *k != j).map(|(_, n)| n).collect();
+            if !others.is_empty() {
+                let needed = |c: &char| result.contains(c) || others.iter().any(|o| o.names.contains(c));
+                let kept = sizes(&[&named[i], &named[j]]).into_iter().filter(|(c, _)| needed(c));
+                let mut all: Vec<(char, usize)> = kept.collect();
+                for (c, n) in sizes(&others) {
+                    if !all.iter().any(|x| x.0 == c) {
+                        all.push((c, n));
+                    }
+                }
+                cost += all.iter().map(|x| x.1 as f64).product::<f64>();
+            }
+            if cost < best.0 {
+                best = (cost, i, j);
+            }
+        }
+    }
+    (best.1, best.2)
+}
+fn sizes(named: &[&Named]) -> Vec<(char, usize)> {
+    let mut all: Vec<(char, usize)> = Vec::new();
+    for n in named {
+        for (d, c) in n.names.iter().enumerate() {
+            if !all.iter().any(|x| x.0 == *c) {
+                all.push((*c, n.size(d)));
+            }
+        }
+    }
+    all
+}
+fn volume(named: &[&Named]) -> f64 {
+    sizes(named).iter().map(|x| x.1 as f64).product()
+}
+
+impl Named {
+    fn size(&self, d: usize) -> usize {
+        self.array.type_ref().map_or(1, |t| t.shape[d])
+    }
+    /// Takes the diagonal where a name stands twice.
+    fn diagonals(&mut self, place: Place) -> Result<(), Array> {
+        while let Some((i, j)) = twice(&self.names) {
+            let Ok(ty) = self.array.type_ref() else { return Err(self.array.clone()) };
+            if !ty.spec.is_whole() {
+                let c = self.names[i];
+                let fault =
+                    Fault::new(ErrorKind::Sharding, format!("{c} takes the diagonal of a sharded operand"))
+                        .help("reshard it first: `.reshard(p![])`")
+                        .dim(0, i)
+                        .dim(0, j);
+                return Err(self.array.refuse("einsum", fault, place));
+            }
+            let index = |d| apply1(prims::iota(DType::I32, &ty.shape, d, None, None), &[], place);
+            let on = index(i).eq(index(j));
+            let kept = on.select(&self.array, self.array.zero());
+            self.array = apply1(prims::reduce(super::prims::ADD, &[i], None), &[kept.into()], place);
+            self.names.remove(i);
+        }
+        Ok(())
+    }
+    /// Sums over the dimensions that nobody else has.
+    fn sum_out(&mut self, kept: impl Fn(char) -> bool, place: Place) {
+        let axes: Vec<usize> = (0..self.names.len()).filter(|d| !kept(self.names[*d])).collect();
+        if !axes.is_empty() {
+            self.array = apply1(prims::reduce(super::prims::ADD, &axes, None), &[(&self.array).into()], place);
+            self.names.retain(|c| kept(*c));
+        }
+    }
+    /// The product with another. `kept` are the names that are needed later, `to` the order of the result where it is the last one.
+    fn contract(
+        mut self,
+        mut b: Named,
+        kept: &[char],
+        to: Option<&[char]>,
+        out: Option<Spec>,
+        place: Place,
+    ) -> Named {
+        let (a_names, b_names) = (self.names.clone(), b.names.clone());
+        self.sum_out(|c| kept.contains(&c) || b_names.contains(&c), place);
+        b.sum_out(|c| kept.contains(&c) || a_names.contains(&c), place);
+        let mut how = Contraction::default();
+        let (mut batch, mut a_other, mut b_other) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, c) in self.names.iter().enumerate() {
+            match b.names.iter().position(|x| x == c) {
+                Some(j) if kept.contains(c) => {
+                    how.batch.push((i, j));
+                    batch.push(*c);
+                }
+                Some(j) => how.contracting.push((i, j)),
+                None => a_other.push(*c),
+            }
+        }
+        b_other.extend(b.names.iter().filter(|c| !self.names.contains(c)));
+        let names: Vec<char> = batch.into_iter().chain(a_other).chain(b_other).collect();
+        let order: Vec<char> = to.map_or_else(|| names.clone(), <[char]>::to_vec);
+        let made: Vec<usize> = names.iter().filter_map(|c| order.iter().position(|x| x == c)).collect();
+        Named { array: self.array.contract_into(&b.array, &how, &made, out, place), names: order }
+    }
+}
+
+fn twice(names: &[char]) -> Option<(usize, usize)> {
+    (0..names.len()).find_map(|i| {
+        let j = names[i + 1..].iter().position(|c| *c == names[i])?;
+        Some((i, i + 1 + j))
+    })
+}
+
+/// The axes of one dimension of a spec, none beyond its entries.
+pub(crate) fn entry(spec: Spec, d: usize) -> Axes {
+    spec.dims().get(d).cloned().unwrap_or_default()
+}

@@ -1,0 +1,195 @@
+//! Reductions over dimensions, and what is made of them.
+
+use super::dims::{Dims, dim};
+use super::{Array, Operand, prims};
+use crate::diagnostic::Place;
+use crate::program::sentence::{Combine, Fun};
+use crate::sharding::Spec;
+use crate::trace::apply1;
+use crate::types::{DType, Scalar};
+use std::panic::Location;
+
+impl Array {
+    /// Combines over dimensions; `keep(..)` leaves them with size 1.
+    fn reduce(&self, op: &str, combine: Combine, dims: Dims, out: Option<Spec>, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let axes = match dims.resolve(ty.rank()) {
+            Ok(axes) => axes,
+            Err(fault) => return self.refuse(op, fault, place),
+        };
+        let reduced = apply1(prims::reduce(combine, &axes, out), &[self.into()], place);
+        if dims.keeps() && !axes.is_empty() {
+            let mut axes = axes;
+            axes.sort_unstable();
+            return reduced.new_dims(&axes, place);
+        }
+        reduced
+    }
+    /// In the element type that sums are made in: int32 or uint32 for narrower integers and bool.
+    fn widened(&self, place: Place) -> Array {
+        let to = match self.type_ref().map(|t| t.dtype) {
+            Ok(DType::Bool | DType::I8 | DType::I16) => DType::I32,
+            Ok(DType::U8 | DType::U16) => DType::U32,
+            _ => return self.clone(),
+        };
+        apply1(prims::convert(to), &[self.into()], place)
+    }
+    /// How many elements are combined into one.
+    fn count(&self, dims: &Dims) -> usize {
+        let Ok(ty) = self.type_ref() else { return 1 };
+        dims.resolve(ty.rank()).map_or(1, |axes| axes.iter().map(|d| ty.shape[*d]).product())
+    }
+    /// The sum over dimensions. bool and narrow integers are summed in 32 bits.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::arange(0..6).reshape([2, 3]);
+    /// assert_eq!(x.sum(0).to_vec::<i32>()?, [3, 5, 7]);
+    /// assert_eq!(x.sum(keep(-1)).shape()?, [2, 1]);
+    /// assert_eq!(x.sum(..).item::<i32>()?, 15);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn sum(&self, dims: impl Into<Dims>) -> Array {
+        let place = Location::caller();
+        self.widened(place).reduce("sum", Combine::Add, dims.into(), None, place)
+    }
+    /// The sum over dimensions, sharded (or left unreduced) as `out` says.
+    #[track_caller]
+    pub fn sum_to(&self, dims: impl Into<Dims>, out: Spec) -> Array {
+        let place = Location::caller();
+        self.widened(place).reduce("sum", Combine::Add, dims.into(), Some(out), place)
+    }
+    /// The product over dimensions. bool and narrow integers are multiplied in 32 bits.
+    #[track_caller]
+    pub fn prod(&self, dims: impl Into<Dims>) -> Array {
+        let place = Location::caller();
+        self.widened(place).reduce("prod", Combine::Mul, dims.into(), None, place)
+    }
+    /// The greatest element over dimensions; NaN where any is.
+    #[track_caller]
+    pub fn max(&self, dims: impl Into<Dims>) -> Array {
+        let combine = if self.is_bool() { Combine::Or } else { Combine::Max };
+        self.reduce("max", combine, dims.into(), None, Location::caller())
+    }
+    /// The smallest element over dimensions; NaN where any is.
+    #[track_caller]
+    pub fn min(&self, dims: impl Into<Dims>) -> Array {
+        let combine = if self.is_bool() { Combine::And } else { Combine::Min };
+        self.reduce("min", combine, dims.into(), None, Location::caller())
+    }
+    /// Whether any element over dimensions is not zero.
+    #[track_caller]
+    pub fn any(&self, dims: impl Into<Dims>) -> Array {
+        self.astype(DType::Bool).reduce("any", Combine::Or, dims.into(), None, Location::caller())
+    }
+    /// Whether no element over dimensions is zero.
+    #[track_caller]
+    pub fn all(&self, dims: impl Into<Dims>) -> Array {
+        self.astype(DType::Bool).reduce("all", Combine::And, dims.into(), None, Location::caller())
+    }
+    /// Bitwise and over dimensions, of integers and bool.
+    #[track_caller]
+    pub fn bit_and(&self, dims: impl Into<Dims>) -> Array {
+        self.reduce("bit_and", Combine::And, dims.into(), None, Location::caller())
+    }
+    /// Bitwise or over dimensions, of integers and bool.
+    #[track_caller]
+    pub fn bit_or(&self, dims: impl Into<Dims>) -> Array {
+        self.reduce("bit_or", Combine::Or, dims.into(), None, Location::caller())
+    }
+    fn is_bool(&self) -> bool {
+        self.type_ref().is_ok_and(|t| t.dtype == DType::Bool)
+    }
+    /// The mean over dimensions, of integers in float32. 16-bit floats are summed in float32.
+    #[track_caller]
+    pub fn mean(&self, dims: impl Into<Dims>) -> Array {
+        let dims = dims.into();
+        let n = self.count(&dims);
+        self.in_float(|x| x.sum(dims) / n as f64)
+    }
+    /// The variance (of the population) over dimensions.
+    #[track_caller]
+    pub fn var(&self, dims: impl Into<Dims>) -> Array {
+        let dims = dims.into();
+        self.in_float(|x| (x - x.mean(super::keep(&dims))).square().mean(dims))
+    }
+    /// The standard deviation (of the population) over dimensions.
+    #[track_caller]
+    pub fn std(&self, dims: impl Into<Dims>) -> Array {
+        self.var(dims).sqrt()
+    }
+    /// Computes in float32 what is an integer (and stays float32) or a 16-bit float (and comes back).
+    #[track_caller]
+    fn in_float(&self, f: impl FnOnce(&Array) -> Array) -> Array {
+        match self.type_ref().map(|t| t.dtype) {
+            Ok(DType::F16) => f(&self.astype(DType::F32)).astype(DType::F16),
+            Ok(DType::BF16) => f(&self.astype(DType::F32)).astype(DType::BF16),
+            Ok(DType::F32 | DType::F64) | Err(_) => f(self),
+            Ok(_) => f(&self.astype(DType::F32)),
+        }
+    }
+    /// log Σ eˣ over dimensions, without overflow.
+    #[track_caller]
+    pub fn logsumexp(&self, dims: impl Into<Dims>) -> Array {
+        let dims = dims.into();
+        let most = self.max(super::keep(&dims));
+        let most = most.is_finite().select(&most, most.zero()).stop_gradient();
+        let sum = (self - &most).exp().sum(super::keep(&dims)).log() + &most;
+        if dims.keeps() {
+            return sum;
+        }
+        let Ok(ty) = self.type_ref() else { return sum };
+        match dims.resolve(ty.rank()) {
+            Ok(axes) => sum.squeeze(axes),
+            Err(_) => sum,
+        }
+    }
+    /// eˣ / Σ eˣ along dimensions.
+    #[track_caller]
+    pub fn softmax(&self, dims: impl Into<Dims>) -> Array {
+        let dims = super::keep(dims);
+        let e = (self - self.max(&dims).stop_gradient()).exp();
+        &e / e.sum(&dims)
+    }
+    /// x − log Σ eˣ along dimensions.
+    #[track_caller]
+    pub fn log_softmax(&self, dims: impl Into<Dims>) -> Array {
+        let dims = super::keep(dims);
+        let x = self - self.max(&dims).stop_gradient();
+        &x - x.exp().sum(&dims).log()
+    }
+    /// The index (int32) of the first greatest element along a dimension; NaN counts as greatest.
+    #[track_caller]
+    pub fn argmax(&self, d: i32) -> Array {
+        self.first_extreme("argmax", d, Combine::Max, Location::caller())
+    }
+    /// The index (int32) of the first smallest element along a dimension; NaN counts as smallest.
+    #[track_caller]
+    pub fn argmin(&self, d: i32) -> Array {
+        self.first_extreme("argmin", d, Combine::Min, Location::caller())
+    }
+    #[track_caller]
+    fn first_extreme(&self, op: &str, d: i32, combine: Combine, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let at = match dim(d.into(), ty.rank()) {
+            Ok(at) => at,
+            Err(fault) => return self.refuse(op, fault, place),
+        };
+        if ty.dtype == DType::Bool {
+            return self.astype(DType::I32).first_extreme(op, d, combine, place);
+        }
+        let extreme = self.reduce(op, combine, super::keep(at), None, place);
+        let mut here = self.eq(&extreme);
+        if ty.dtype.is_float() {
+            here = here | Array::binary(Fun::Ne, self.term(), self.term(), place);
+        }
+        let n = ty.shape[at];
+        let index = apply1(prims::iota(DType::I32, &[n], 0, None, None), &[], place);
+        let mut sizes = vec![1; ty.rank()];
+        sizes[at] = n;
+        let index = index.reshape(sizes);
+        let index = here.select(&index, Scalar::from(n));
+        index.reduce(op, Combine::Min, at.into(), None, place)
+    }
+}

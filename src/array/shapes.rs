@@ -1,0 +1,357 @@
+//! Shapes: reshape, transpose, broadcast, new and dropped dimensions, joining and cutting.
+
+use super::dims::{Dims, dim};
+use super::operand::{self, Operand, Term};
+use super::{Array, prims};
+use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::sharding::Spec;
+use crate::trace::{Arg, apply1};
+use crate::types::{DType, Shape};
+use std::borrow::Borrow;
+use std::panic::Location;
+
+impl Array {
+    /// The same elements in row-major order with another shape.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(type_of(&Array::arange(0..8).reshape([4, 2])), "int32[4,2]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn reshape(&self, shape: impl Into<Shape>) -> Array {
+        self.reshape_at(shape.into(), None, Location::caller())
+    }
+    /// [`Array::reshape`], sharded as `out` says.
+    #[track_caller]
+    pub fn reshape_to(&self, shape: impl Into<Shape>, out: Spec) -> Array {
+        self.reshape_at(shape.into(), Some(out), Location::caller())
+    }
+    pub(crate) fn reshape_at(&self, shape: Shape, out: Option<Spec>, place: Place) -> Array {
+        match self.type_ref() {
+            Ok(t) if t.shape == shape && out.is_none() => self.clone(),
+            _ => apply1(prims::reshape(&shape, out), &[self.into()], place),
+        }
+    }
+    /// As one dimension.
+    #[track_caller]
+    pub fn ravel(&self) -> Array {
+        let n = self.type_ref().map_or(0, |t| t.shape.elements());
+        self.reshape([n])
+    }
+    /// Dimensions in another order: dimension k of the result is dimension `perm[k]`; `..` reverses them.
+    #[track_caller]
+    pub fn transpose(&self, perm: impl Into<Dims>) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let dims = perm.into();
+        let perm = if dims == Dims::from(..) {
+            (0..ty.rank()).rev().collect()
+        } else {
+            match dims.resolve(ty.rank()) {
+                Ok(perm) => perm,
+                Err(fault) => return self.refuse("transpose", fault, place),
+            }
+        };
+        apply1(prims::transpose(&perm), &[self.into()], place)
+    }
+    /// The dimensions in reverse order.
+    #[track_caller]
+    pub fn t(&self) -> Array {
+        self.transpose(..)
+    }
+    /// Repeated along dimensions of size 1 and new leading ones, as numpy broadcasts.
+    #[track_caller]
+    pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Array {
+        let (shape, place) = (shape.into(), Location::caller());
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        if ty.rank() > shape.rank() {
+            let fault = Fault::new(
+                ErrorKind::Shape,
+                format!("an array of rank {} does not broadcast to {shape}", ty.rank()),
+            );
+            return self.refuse("broadcast_to", fault, place);
+        }
+        self.spread(&shape, None, place)
+    }
+    /// Elements of this array repeated so that its dimensions become `dims` of an array of this shape.
+    #[track_caller]
+    pub fn broadcast_in_dim(&self, shape: impl Into<Shape>, dims: impl Into<Vec<usize>>) -> Array {
+        let prim = prims::broadcast(&shape.into(), &dims.into(), None);
+        apply1(prim, &[self.into()], Location::caller())
+    }
+    /// [`Array::broadcast_in_dim`], sharded as `out` says.
+    #[track_caller]
+    pub fn broadcast_in_dim_to(
+        &self,
+        shape: impl Into<Shape>,
+        dims: impl Into<Vec<usize>>,
+        out: Spec,
+    ) -> Array {
+        let prim = prims::broadcast(&shape.into(), &dims.into(), Some(out));
+        apply1(prim, &[self.into()], Location::caller())
+    }
+    /// New dimensions of size 1 at these places of the result.
+    #[track_caller]
+    pub fn expand_dims(&self, dims: impl Into<Dims>) -> Array {
+        let (dims, place) = (dims.into(), Location::caller());
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match dims.resolve_new(ty.rank()) {
+            Ok(at) => self.new_dims(&at, place),
+            Err(fault) => self.refuse("expand_dims", fault, place),
+        }
+    }
+    /// New dimensions of size 1 at these places of the result, in ascending order.
+    pub(crate) fn new_dims(&self, at: &[usize], place: Place) -> Array {
+        apply1(prims::expand_dims(at), &[self.into()], place)
+    }
+    /// Without these dimensions of size 1; `..` drops all of them.
+    #[track_caller]
+    pub fn squeeze(&self, dims: impl Into<Dims>) -> Array {
+        let (dims, place) = (dims.into(), Location::caller());
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        if dims == Dims::from(..) {
+            let ones: Vec<usize> = (0..ty.rank()).filter(|d| ty.shape[*d] == 1).collect();
+            return self.without(&ones, place);
+        }
+        match dims.resolve(ty.rank()) {
+            Ok(at) => self.without(&at, place),
+            Err(fault) => self.refuse("squeeze", fault, place),
+        }
+    }
+    /// Without these dimensions of size 1.
+    pub(crate) fn without(&self, dims: &[usize], place: Place) -> Array {
+        if dims.is_empty() {
+            return self.clone();
+        }
+        apply1(prims::squeeze(dims), &[self.into()], place)
+    }
+    /// In reverse order along dimensions.
+    #[track_caller]
+    pub fn flip(&self, dims: impl Into<Dims>) -> Array {
+        let (dims, place) = (dims.into(), Location::caller());
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match dims.resolve(ty.rank()) {
+            Ok(at) => apply1(prims::rev(&at), &[self.into()], place),
+            Err(fault) => self.refuse("flip", fault, place),
+        }
+    }
+    /// `value` around: for each dimension how many before, behind, and between elements. Negative numbers before and behind cut.
+    #[track_caller]
+    pub fn pad(&self, value: impl Operand, widths: impl IntoIterator<Item = (i64, i64, usize)>) -> Array {
+        let place = Location::caller();
+        let widths: Vec<_> = widths.into_iter().collect();
+        match operand::args("pad", &[self.into(), value.term()], place) {
+            Ok(args) => apply1(prims::pad(&widths), &args, place),
+            Err(refused) => refused,
+        }
+    }
+    /// The slices along a dimension, without it.
+    #[track_caller]
+    pub fn unstack(&self, d: i32) -> Vec<Array> {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return vec![self.clone()] };
+        let refuse = |fault| vec![self.refuse("unstack", fault, place)];
+        let at = match dim(d.into(), ty.rank()) {
+            Ok(at) => at,
+            Err(fault) => return refuse(fault),
+        };
+        if !ty.spec.dim(at).is_empty() {
+            let axes = super::products::entry(ty.spec, at);
+            let fault = Fault::new(
+                ErrorKind::Sharding,
+                format!("dimension {at} is split over {axes}: its slices lie on different devices"),
+            );
+            return refuse(fault.help("reshard it first: `.reshard(..)` with `_` for this dimension").dim(0, at));
+        }
+        (0..ty.shape[at]).map(|i| self.part(at, i, i + 1, place).without(&[at], place)).collect()
+    }
+    /// `start..limit` of one dimension.
+    pub(crate) fn part(&self, d: usize, start: usize, limit: usize, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        if start == 0 && limit == ty.shape[d] {
+            return self.clone();
+        }
+        let mut bounds: Vec<(usize, usize, usize)> = ty.shape.iter().map(|n| (0, *n, 1)).collect();
+        bounds[d] = (start, limit, 1);
+        apply1(prims::slice(&bounds), &[self.into()], place)
+    }
+    /// Consecutive pieces of these sizes along a dimension.
+    #[track_caller]
+    pub fn split(&self, sizes: impl AsRef<[usize]>, d: i32) -> Vec<Array> {
+        let (sizes, place) = (sizes.as_ref(), Location::caller());
+        let Ok(ty) = self.type_ref() else { return vec![self.clone(); sizes.len().max(1)] };
+        let refuse = |fault| vec![self.refuse("split", fault, place); sizes.len().max(1)];
+        let at = match dim(d.into(), ty.rank()) {
+            Ok(at) => at,
+            Err(fault) => return refuse(fault),
+        };
+        let total: usize = sizes.iter().sum();
+        if total != ty.shape[at] {
+            return refuse(
+                Fault::new(
+                    ErrorKind::Shape,
+                    format!("pieces of {sizes:?} make {total}, but dimension {at} has size {}", ty.shape[at]),
+                )
+                .dim(0, at),
+            );
+        }
+        let mut start = 0;
+        let piece = |n: &usize| {
+            let s = start;
+            start += n;
+            self.part(at, s, s + n, place)
+        };
+        sizes.iter().map(piece).collect()
+    }
+    /// Repeated as a whole: dimension d is repeated `reps[d]` times (the last dimensions, where there are fewer; new leading ones,
+    /// where there are more). A repeated dimension must not be sharded.
+    #[track_caller]
+    pub fn tile(&self, reps: impl AsRef<[usize]>) -> Array {
+        let (reps, place) = (reps.as_ref(), Location::caller());
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let rank = reps.len().max(ty.rank());
+        let lead: Vec<usize> = (0..rank - ty.rank()).collect();
+        let mut x = if lead.is_empty() { self.clone() } else { self.new_dims(&lead, place) };
+        for (k, n) in reps.iter().enumerate() {
+            let d = k + rank - reps.len();
+            let Ok(ty) = x.type_ref() else { return x };
+            if *n == 1 {
+                continue;
+            }
+            if !ty.spec.dim(d).is_empty() {
+                let axes = super::products::entry(ty.spec, d);
+                let fault = Fault::new(
+                    ErrorKind::Sharding,
+                    format!("dimension {d} is split over {axes} and cannot be repeated"),
+                );
+                return x.refuse("tile", fault.help("reshard it first").dim(0, d), place);
+            }
+            // [.., m, ..] → [.., n, m, ..] → [.., n·m, ..]
+            let mut shape: Vec<usize> = ty.shape.to_vec();
+            let m = shape[d];
+            shape.insert(d, *n);
+            let dims: Vec<usize> = (0..shape.len()).filter(|i| *i != d).collect();
+            let many = apply1(prims::broadcast(&shape.clone().into(), &dims, None), &[(&x).into()], place);
+            shape.splice(d..d + 2, [n * m]);
+            x = many.reshape_at(shape.into(), None, place);
+        }
+        x
+    }
+    /// Moved along a dimension, what leaves at one end coming in at the other. The dimension must not be sharded explicitly.
+    #[track_caller]
+    pub fn roll(&self, by: i64, d: i32) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let at = match dim(d.into(), ty.rank()) {
+            Ok(at) => at,
+            Err(fault) => return self.refuse("roll", fault, place),
+        };
+        if !ty.spec.dim(at).is_empty() {
+            let axes = super::products::entry(ty.spec, at);
+            let fault = Fault::new(ErrorKind::Sharding, format!("dimension {at} is split over {axes}"))
+                .help("reshard it first, or use `ppermute` in `shard_map`")
+                .dim(0, at);
+            return self.refuse("roll", fault, place);
+        }
+        let n = ty.shape[at];
+        let by = if n == 0 { 0 } else { by.rem_euclid(n as i64) as usize };
+        if by == 0 {
+            return self.clone();
+        }
+        let parts = [self.part(at, n - by, n, place), self.part(at, 0, n - by, place)];
+        join(&parts, at, place)
+    }
+    /// Zeros above the k-th diagonal of the last two dimensions.
+    #[track_caller]
+    pub fn tril(&self, k: i64) -> Array {
+        self.triangle("tril", k, |row, col, k| row.ge(&(col - k)))
+    }
+    /// Zeros below the k-th diagonal of the last two dimensions.
+    #[track_caller]
+    pub fn triu(&self, k: i64) -> Array {
+        self.triangle("triu", k, |row, col, k| row.le(&(col - k)))
+    }
+    #[track_caller]
+    fn triangle(&self, op: &str, k: i64, kept: impl Fn(&Array, &Array, i64) -> Array) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        if ty.rank() < 2 {
+            let fault = Fault::new(ErrorKind::Shape, format!("`{op}` takes arrays of rank 2 and more"));
+            return self.refuse(op, fault, place);
+        }
+        let last: Shape = ty.shape[ty.rank() - 2..].into();
+        let index = |d| apply1(prims::iota(DType::I32, &last, d, None, None), &[], place);
+        let mask = kept(&index(0), &index(1), k);
+        let mask = mask.spread(&ty.shape, None, place);
+        mask.select(self, self.zero())
+    }
+}
+
+impl Dims {
+    /// Places of new dimensions in the result of adding them to an array of this rank, ascending.
+    fn resolve_new(&self, rank: usize) -> Result<Vec<usize>, Fault> {
+        let count = self.len();
+        let mut at = self.resolve(rank + count)?;
+        at.sort_unstable();
+        Ok(at)
+    }
+}
+
+impl Operand for &Term {
+    fn term(self) -> Term {
+        self.clone()
+    }
+}
+
+/// Arrays one behind the other along a dimension that they have.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1, 2]);
+/// assert_eq!(concat([&x, &x], 0).to_vec::<i32>()?, [1, 2, 1, 2]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn concat<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Array {
+    let place = Location::caller();
+    let parts: Vec<Array> = parts.into_iter().map(|a| a.borrow().clone()).collect();
+    match first_rank("concat", &parts, place).and_then(|rank| {
+        dim(d.into(), rank).map_err(|fault| operand::refuse(fault, "concat", &terms(&parts), place))
+    }) {
+        Ok(at) => join(&parts, at, place),
+        Err(refused) => refused,
+    }
+}
+
+/// Arrays of one shape one behind the other along a new dimension of the result.
+#[track_caller]
+pub fn stack<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Array {
+    let place = Location::caller();
+    let parts: Vec<Array> = parts.into_iter().map(|a| a.borrow().clone()).collect();
+    match first_rank("stack", &parts, place).and_then(|rank| {
+        dim(d.into(), rank + 1).map_err(|fault| operand::refuse(fault, "stack", &terms(&parts), place))
+    }) {
+        Ok(at) => {
+            let parts: Vec<Array> = parts.iter().map(|p| p.new_dims(&[at], place)).collect();
+            join(&parts, at, place)
+        }
+        Err(refused) => refused,
+    }
+}
+
+fn terms(parts: &[Array]) -> Vec<Term> {
+    parts.iter().map(Term::from).collect()
+}
+fn first_rank(op: &str, parts: &[Array], place: Place) -> Result<usize, Array> {
+    let Some(first) = parts.first() else {
+        let fault = Fault::new(ErrorKind::Shape, format!("`{op}` takes one array at least"));
+        return Err(operand::refuse(fault, op, &[], place));
+    };
+    first.type_ref().map(|t| t.rank()).map_err(|_| first.clone())
+}
+/// One behind the other along dimension `at`.
+pub(crate) fn join(parts: &[Array], at: usize, place: Place) -> Array {
+    let args: Vec<Arg> = parts.iter().map(Arg::from).collect();
+    apply1(prims::concatenate(at), &args, place)
+}

@@ -1,0 +1,195 @@
+//! Where arrays lie: put, reshard, constrain, and looking at it.
+
+use super::{Array, Repr, prims};
+use crate::diagnostic::{Diagnostic, Error, ErrorKind, Fault, Place, Result};
+use crate::mesh::{AxisType, DeviceId, Mesh, devices};
+use crate::sharding::{Sharding, Spec, blocks, check_divides, check_spec};
+use crate::trace::apply1;
+use crate::types::{ArrayType, DType};
+use std::panic::Location;
+
+impl Array {
+    /// The same value on a mesh, lying as `spec` says (over explicit and auto axes): from nowhere in particular, from another sharding,
+    /// from another mesh.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    /// let a = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X", _]);
+    /// assert_eq!(type_of(&a), "int32[4@X,2]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn put(&self, mesh: &Mesh, spec: Spec) -> Array {
+        self.put_at(mesh, spec, Location::caller())
+    }
+    pub(crate) fn put_at(&self, mesh: &Mesh, spec: Spec, place: Place) -> Array {
+        let kinds = [AxisType::Explicit, AxisType::Auto];
+        self.move_to("put", mesh, spec, &kinds, place)
+    }
+    /// The same value with another sharding of the mesh that it lies on.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let a = Array::arange(0..8).put(&mesh, p!["X"]);
+    /// assert_eq!(type_of(&a.reshard(p![])), "int32[8]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn reshard(&self, spec: Spec) -> Array {
+        self.reshard_at(spec, Location::caller())
+    }
+    pub(crate) fn reshard_at(&self, spec: Spec, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match ty.mesh.clone() {
+            Some(mesh) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
+            None => match crate::trace::current_mesh() {
+                Some(mesh) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
+                None if spec.is_whole() && spec.dims().len() <= ty.rank() => self.clone(),
+                None => {
+                    let fault = Fault::new(ErrorKind::Mesh, format!("{spec} names axes, but the array is on no mesh"))
+                        .help("put it on one: `x.put(&mesh, p![..])`");
+                    self.refuse("reshard", fault, place)
+                }
+            },
+        }
+    }
+    fn move_to(&self, op: &str, mesh: &Mesh, spec: Spec, kinds: &[AxisType], place: Place) -> Array {
+        let ty = match self.type_ref() {
+            Ok(ty) => ty,
+            Err(_) => return self.clone(),
+        };
+        let checked = check_spec(mesh, spec, ty.rank(), kinds)
+            .and_then(|spec| check_divides(mesh, spec, &ty.shape).map(|()| spec));
+        let spec = match checked {
+            Ok(spec) => spec,
+            Err(fault) => return self.refuse(op, fault, place),
+        };
+        match self.repr() {
+            Repr::Concrete(c) => {
+                let in_parts = |s: Spec| !s.unreduced_axes().is_empty();
+                let parts = c.sharding.as_ref().is_some_and(|s| in_parts(s.spec)) || in_parts(c.ty.spec);
+                if parts || in_parts(spec) {
+                    return self.move_parts(op, mesh, spec, place);
+                }
+                // a whole value is stored in global order, whatever its sharding: only the type changes
+                match c.slab() {
+                    Ok(slab) => {
+                        let sharding = Sharding { mesh: mesh.clone(), spec };
+                        let ty = placed(ty.dtype, &ty.shape, &sharding);
+                        Array::concrete(slab, ty, Some(sharding))
+                    }
+                    Err(e) => Array::poisoned(at(e, op, place)),
+                }
+            }
+            _ => apply1(prims::reshard(mesh, spec), &[self.into()], place),
+        }
+    }
+    /// A value in parts (or to become one): summed first where the mesh changes.
+    fn move_parts(&self, op: &str, mesh: &Mesh, spec: Spec, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match &ty.mesh {
+            Some(own) if own != mesh => {
+                let whole = apply1(prims::reshard(own, Spec::whole(ty.rank())), &[self.into()], place);
+                whole.move_to(op, mesh, spec, &[AxisType::Explicit, AxisType::Auto], place)
+            }
+            Some(_) => apply1(prims::reshard(mesh, spec), &[self.into()], place),
+            None => {
+                let whole = self.move_to(op, mesh, Spec::whole(ty.rank()), &[AxisType::Explicit], place);
+                apply1(prims::reshard(mesh, spec), &[whole.into()], place)
+            }
+        }
+    }
+    /// Over explicit axes: an error unless it is sharded so. Over auto axes: a wish that the partitioner grants.
+    #[track_caller]
+    pub fn constrain(&self, spec: Spec) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match ty.mesh.clone().or_else(crate::trace::current_mesh) {
+            Some(mesh) => self.constrain_at(&mesh, spec, place),
+            None => {
+                let fault = Fault::new(ErrorKind::Mesh, "a constraint needs a mesh, and the array is on none")
+                    .help("put it on one: `x.put(&mesh, p![..])`")
+                    .help("or say which: `x.constrain_on(&mesh, ..)`, `jit(f).on(&mesh)`");
+                self.refuse("constrain", fault, place)
+            }
+        }
+    }
+    /// [`Array::constrain`] by a spec over the axes of another mesh over the same devices.
+    #[track_caller]
+    pub fn constrain_on(&self, mesh: &Mesh, spec: Spec) -> Array {
+        self.constrain_at(mesh, spec, Location::caller())
+    }
+    fn constrain_at(&self, mesh: &Mesh, spec: Spec, place: Place) -> Array {
+        apply1(prims::constrain(mesh, spec), &[self.into()], place)
+    }
+    /// The mesh and spec over explicit and auto axes; `None` for an array on no mesh. Of a traced value: what its type says.
+    pub fn sharding(&self) -> Result<Option<Sharding>> {
+        let ty = self.ty()?;
+        Ok(self.placed().cloned().or_else(|| ty.mesh.map(|mesh| Sharding { mesh, spec: ty.spec })))
+    }
+    /// The devices that hold it, in mesh order; an array on no mesh lies on device 0.
+    pub fn devices(&self) -> Result<Vec<DeviceId>> {
+        Ok(self.sharding()?.map_or_else(|| devices(1), |s| s.mesh.devices().to_vec()))
+    }
+    /// What each device holds, in mesh order.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let a = Array::arange(0..4).put(&mesh, p!["X"]);
+    /// let shards = a.shards()?;
+    /// assert_eq!(shards[1].index, [2..4]);
+    /// assert_eq!(shards[1].data.to_vec::<i32>()?, [2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn shards(&self) -> Result<Vec<Shard>> {
+        let slab = self.slab("shards")?;
+        let ty = self.ty()?;
+        let Some(sharding) = self.sharding()? else {
+            let index = ty.shape.iter().map(|n| 0..*n).collect();
+            return Ok(vec![Shard { device: devices(1)[0], index, replica: 0, data: self.clone() }]);
+        };
+        let mesh = &sharding.mesh;
+        // copies of an unreduced value are told apart by the coordinates along these axes, major first
+        let parts: Vec<usize> = sharding.spec.unreduced_axes().iter().filter_map(|a| mesh.find(a)).collect();
+        let held = blocks(&sharding, &ty.shape).into_iter().zip(mesh.devices()).enumerate();
+        held.map(|(position, (block, device))| {
+            let c = mesh.coordinates(position);
+            let copy = parts.iter().fold(0, |k, i| k * mesh.axis_sizes()[*i] + c[*i]);
+            let data = super::host::block(&slab, copy, &block.index);
+            let local = ty.dtype.of(block.index.iter().map(|r| r.len()).collect::<Vec<_>>());
+            let data = Array::concrete(data, local, None);
+            Ok(Shard { device: *device, index: block.index, replica: block.replica, data })
+        })
+        .collect()
+    }
+}
+
+/// What one device holds of an array.
+#[derive(Clone, Debug)]
+pub struct Shard {
+    /// The device.
+    pub device: DeviceId,
+    /// Where the part lies, in each dimension.
+    pub index: Vec<std::ops::Range<usize>>,
+    /// How many devices before this one hold the same part.
+    pub replica: usize,
+    /// The part, on no mesh.
+    pub data: Array,
+}
+
+/// The type of an array of numbers that lies so.
+pub(crate) fn placed(dtype: DType, shape: &crate::Shape, sharding: &Sharding) -> ArrayType {
+    ArrayType { mesh: Some(sharding.mesh.clone()), spec: sharding.explicit().padded(shape.rank()), ..dtype.of(shape) }
+}
+
+/// The error with the operation and line where it has none.
+pub(crate) fn at(error: Error, op: &str, place: Place) -> Error {
+    Error::all(error.diagnostics().iter().map(|d| match d.place {
+        Some(_) => Error::from(d.clone()),
+        None => Error::from(Diagnostic { op: op.into(), place: Some(place), ..d.clone() }),
+    }))
+}
