@@ -1,0 +1,239 @@
+//! Arrays from nothing: zeros, ones, ranges, the identity.
+
+use super::host::with_element;
+use super::operand::{self, Operand, Term};
+use super::sharding::placed;
+use super::{Array, prims};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::program::Literal;
+use crate::runtime::{Buffer, Slab};
+use crate::sharding::{Sharding, Spec};
+use crate::trace::{Arg, apply1, innermost, poison};
+use crate::types::{ArrayType, DType, Element, Scalar, Shape};
+use half::{bf16, f16};
+use std::ops::Range;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// Where a new array is to lie, checked: `None` on no mesh.
+fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
+    match &ty.mesh {
+        Some(mesh) => Sharding::new(mesh, ty.spec, &ty.shape).map(Some),
+        None if ty.spec.is_whole() => Ok(None),
+        None => Err(Fault::new(ErrorKind::Mesh, format!("{} names axes, but no mesh", ty.spec))
+            .help("`F32.of([8, 2]).on(&mesh, p![..])`")),
+    }
+}
+
+/// An array of which each element is the same number.
+fn constant(dtype: DType, shape: &Shape, value: Scalar) -> Slab {
+    let n = shape.elements();
+    let zero = matches!(value, Scalar::Bool(false) | Scalar::Int(0)) || matches!(value, Scalar::Float(x) if x.to_bits() == 0);
+    if zero {
+        return Slab::new(dtype.storage(), shape.clone(), 1, Arc::new(Buffer::zeroed(n * dtype.size())));
+    }
+    with_element!(dtype, T => Slab::from_elements(shape.clone(), &vec![<T as Number>::of(value); n]))
+}
+
+/// Elements made from numbers of a program.
+pub(crate) trait Number: Element {
+    /// The number as this element.
+    fn of(x: Scalar) -> Self;
+}
+macro_rules! numbers { ($($t:ty: $x:ident => $e:expr;)*) => {$(
+    impl Number for $t {
+        fn of($x: Scalar) -> $t {
+            $e
+        }
+    }
+)*} }
+numbers! {
+    bool: x => x.to_f64() != 0.0;
+    i8: x => x.to_i128() as i8; i16: x => x.to_i128() as i16; i32: x => x.to_i128() as i32; i64: x => x.to_i128() as i64;
+    u8: x => x.to_i128() as u8; u16: x => x.to_i128() as u16; u32: x => x.to_i128() as u32; u64: x => x.to_i128() as u64;
+    f16: x => f16::from_f64(x.to_f64()); bf16: x => bf16::from_f64(x.to_f64());
+    f32: x => x.to_f64() as f32; f64: x => x.to_f64();
+}
+
+impl Array {
+    /// Zeros of a type: a bare shape is float32. `Array::zeros(I32.of([4, 2]).on(&mesh, p!["X", _]))`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(type_of(&Array::zeros([4, 2])), "float32[4,2]");
+    /// assert_eq!(type_of(&Array::zeros(I32.of([4, 2]))), "int32[4,2]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn zeros(ty: impl Into<ArrayType>) -> Array {
+        let ty = ty.into();
+        let zero = Scalar::zero(ty.dtype);
+        Array::full_at("zeros", ty, Term::Number(zero), Location::caller())
+    }
+    /// Ones of a type.
+    #[track_caller]
+    pub fn ones(ty: impl Into<ArrayType>) -> Array {
+        let ty = ty.into();
+        let one = Scalar::one(ty.dtype);
+        Array::full_at("ones", ty, Term::Number(one), Location::caller())
+    }
+    /// The same number everywhere.
+    #[track_caller]
+    pub fn full(ty: impl Into<ArrayType>, value: impl Operand) -> Array {
+        Array::full_at("full", ty.into(), value.term(), Location::caller())
+    }
+    fn full_at(op: &str, ty: ArrayType, value: Term, place: Place) -> Array {
+        let sharding = match asked(&ty) {
+            Ok(sharding) => sharding,
+            Err(fault) => return poison(Error::at(fault, op, Vec::new(), Some(place))),
+        };
+        let value = match (value.arg(ty.dtype), &value) {
+            (Ok(arg), _) => arg,
+            (Err(fault), _) => return operand::refuse(fault, op, &[value], place),
+        };
+        match (&value, innermost().is_none()) {
+            (Arg::Lit(Literal { value, .. }), true) => {
+                at_once(constant(ty.dtype, &ty.shape, *value), ty.dtype, &ty.shape, sharding, place)
+            }
+            _ => {
+                let out = sharding.as_ref().map(Sharding::explicit);
+                let x = apply1(prims::full_on(&ty, out), &[value], place);
+                x.on(sharding, place)
+            }
+        }
+    }
+    /// Moved where explicit types do not say: over auto axes.
+    fn on(self, sharding: Option<Sharding>, place: Place) -> Array {
+        match sharding {
+            Some(s) if s.explicit() != s.spec => self.put_at(&s.mesh, s.spec, place),
+            _ => self,
+        }
+    }
+    /// 0, 1, … along dimension `d`.
+    #[track_caller]
+    pub fn iota(ty: impl Into<ArrayType>, d: usize) -> Array {
+        let (ty, place) = (ty.into(), Location::caller());
+        let sharding = match asked(&ty).and_then(|s| super::dims::dim(d as i64, ty.rank()).map(|_| s)) {
+            Ok(sharding) => sharding,
+            Err(fault) => return poison(Error::at(fault, "iota", vec![ty.to_string()], Some(place))),
+        };
+        let out = sharding.as_ref().map(Sharding::explicit);
+        let mesh = sharding.as_ref().map(|s| &s.mesh);
+        apply1(prims::iota(ty.dtype, &ty.shape, d, mesh, out), &[], place).on(sharding, place)
+    }
+    /// The whole numbers of a range, of its element type: `Array::arange(0..8)` is int32, `arange(0.0..8.0f32)` float32.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(2..5).to_vec::<i32>()?, [2, 3, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn arange<T: Countable>(range: Range<T>) -> Array {
+        let data = T::count(range);
+        Array::from(data)
+    }
+    /// 1 on the k-th diagonal, 0 elsewhere; the last two sizes of the type are rows and columns.
+    #[track_caller]
+    pub fn eye(ty: impl Into<ArrayType>, k: i64) -> Array {
+        let (ty, place) = (ty.into(), Location::caller());
+        if ty.rank() != 2 {
+            let fault = Fault::new(ErrorKind::Shape, format!("`eye` makes matrices, not arrays of rank {}", ty.rank()));
+            return poison(Error::at(fault, "eye", vec![ty.to_string()], Some(place)));
+        }
+        let of = ArrayType { dtype: DType::I32, ..ty.clone() };
+        let on = (Array::iota(of.clone(), 0) + k).eq(Array::iota(of, 1));
+        on.astype(ty.dtype)
+    }
+    /// `num` numbers from `start` to `stop` at equal distances, float32; with `endpoint` the last one is `stop`.
+    #[track_caller]
+    pub fn linspace(start: f64, stop: f64, num: usize, endpoint: bool) -> Array {
+        let steps = if endpoint { num.saturating_sub(1) } else { num };
+        let at = |i: usize| {
+            let t = if steps == 0 { 0.0 } else { i as f64 / steps as f64 };
+            (start * (1.0 - t) + stop * t) as f32
+        };
+        Array::from((0..num).map(at).collect::<Vec<f32>>())
+    }
+    /// Zeros of this array's type, lying as it does.
+    #[track_caller]
+    pub fn zeros_like(&self) -> Array {
+        self.full_like(self.zero())
+    }
+    /// Ones of this array's type, lying as it does.
+    #[track_caller]
+    pub fn ones_like(&self) -> Array {
+        let one = Scalar::one(self.type_ref().map_or(DType::F32, |t| t.dtype));
+        self.full_like(one)
+    }
+    /// The same number everywhere, of this array's type, lying as it does.
+    #[track_caller]
+    pub fn full_like(&self, value: impl Operand) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        // a new value varies over nothing and is whole: its sets are empty
+        let dims = ty.spec.dims().to_vec();
+        let spec = Spec::of(dims);
+        let mut asked = ArrayType { spec, varying: crate::Axes::none(), ..ty.clone() };
+        if let Some(s) = self.placed() {
+            asked.spec = Spec::of(s.spec.dims().to_vec());
+        }
+        if ty.mesh.as_ref().is_some_and(|m| !m.axes_of(crate::AxisType::Manual).is_empty()) {
+            // on a device: the block's type, on the mesh of the body
+            let arg = match value.term().arg(ty.dtype) {
+                Ok(arg) => arg,
+                Err(fault) => return self.refuse("full_like", fault, place),
+            };
+            return apply1(prims::full_on(&asked, Some(asked.spec)), &[arg], place);
+        }
+        Array::full_at("full_like", asked, value.term(), place)
+    }
+    /// A new last dimension: 1 at the place that the element says, 0 elsewhere, float32. Numbers out of range make zeros.
+    #[track_caller]
+    pub fn one_hot(&self, classes: usize) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let (rank, dtype) = (ty.rank(), ty.dtype);
+        let x = self.new_dims(&[rank], place);
+        let mut shape = vec![1; rank + 1];
+        shape[rank] = classes;
+        let index = apply1(prims::iota(dtype, &shape, rank, None, None), &[], place);
+        x.eq(&index).astype(DType::F32)
+    }
+}
+
+/// An array of numbers that lies so.
+fn at_once(slab: Slab, dtype: DType, shape: &Shape, sharding: Option<Sharding>, place: Place) -> Array {
+    match sharding {
+        None => Array::concrete(slab, dtype.of(shape), None),
+        Some(s) if s.spec.unreduced_axes().is_empty() => {
+            let ty = placed(dtype, shape, &s);
+            Array::concrete(slab, ty, Some(s))
+        }
+        Some(s) => Array::concrete(slab, dtype.of(shape), None).put_at(&s.mesh, s.spec, place),
+    }
+}
+
+/// Element types that ranges count in.
+pub trait Countable: Element {
+    /// The range's numbers.
+    fn count(range: Range<Self>) -> Vec<Self>;
+}
+macro_rules! countable { ($($t:ty)*) => {$(
+    impl Countable for $t {
+        fn count(range: Range<$t>) -> Vec<$t> {
+            range.collect()
+        }
+    }
+)*} }
+countable!(i8 i16 i32 i64 u8 u16 u32 u64);
+macro_rules! floats { ($($t:ty)*) => {$(
+    impl Countable for $t {
+        fn count(range: Range<$t>) -> Vec<$t> {
+            let n = (range.end - range.start).ceil();
+            let n = if n > 0.0 { n as usize } else { 0 };
+            (0..n).map(|i| range.start + i as $t).collect()
+        }
+    }
+)*} }
+floats!(f32 f64);

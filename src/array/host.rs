@@ -1,0 +1,430 @@
+//! Host data: arrays from and to `Vec`, slices and ndarray arrays, pieces, files.
+
+use super::sharding::{at, placed};
+use super::{Array, Repr, prims};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::runtime::{Buffer, Slab};
+use crate::sharding::{Sharding, blocks};
+use crate::trace::apply1;
+use crate::types::{ArrayType, DType, Element, Shape};
+use half::{bf16, f16};
+use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
+use std::ops::{Deref, Range};
+use std::panic::Location;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Runs an expression with `$T` the Rust type of an element type (keys are `u64`).
+macro_rules! with_element { ($dtype:expr, $T:ident => $e:expr) => { {
+    macro_rules! run { ($t:ty) => { { type $T = $t; $e } } }
+    match $dtype {
+        DType::Bool => run!(bool),
+        DType::I8 => run!(i8),
+        DType::I16 => run!(i16),
+        DType::I32 => run!(i32),
+        DType::I64 => run!(i64),
+        DType::U8 => run!(u8),
+        DType::U16 => run!(u16),
+        DType::U32 => run!(u32),
+        DType::U64 | DType::Key => run!(u64),
+        DType::F16 => run!(f16),
+        DType::BF16 => run!(bf16),
+        DType::F32 => run!(f32),
+        DType::F64 => run!(f64),
+    }
+} } }
+pub(crate) use with_element;
+
+fn whole<T: Element>(shape: Shape, data: &[T]) -> Array {
+    let ty = T::DTYPE.of(&shape);
+    Array::concrete(Slab::from_elements(shape, data), ty, None)
+}
+
+impl<T: Element> From<T> for Array {
+    fn from(x: T) -> Array {
+        whole(Shape::scalar(), &[x])
+    }
+}
+impl<T: Element> From<Vec<T>> for Array {
+    fn from(x: Vec<T>) -> Array {
+        whole([x.len()].into(), &x)
+    }
+}
+impl<T: Element> From<&[T]> for Array {
+    fn from(x: &[T]) -> Array {
+        whole([x.len()].into(), x)
+    }
+}
+impl<T: Element, const N: usize> From<[T; N]> for Array {
+    fn from(x: [T; N]) -> Array {
+        whole([N].into(), &x)
+    }
+}
+impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Array {
+    fn from(x: [[T; M]; N]) -> Array {
+        whole([N, M].into(), x.as_flattened())
+    }
+}
+/// Of any strides; copied in row-major order.
+impl<T: Element, S: Data<Elem = T>, D: Dimension> From<ArrayBase<S, D>> for Array {
+    fn from(x: ArrayBase<S, D>) -> Array {
+        let shape: Shape = x.shape().into();
+        match x.as_slice() {
+            Some(data) => whole(shape, data),
+            None => whole(shape, &x.iter().copied().collect::<Vec<T>>()),
+        }
+    }
+}
+impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Array {
+    fn from(x: &ArrayBase<S, D>) -> Array {
+        x.view().into()
+    }
+}
+
+/// The numbers of an array, borrowed from it without a copy: a slice in row-major order, and an ndarray view.
+#[derive(Clone, Debug)]
+pub struct View<T> {
+    slab: Slab,
+    element: std::marker::PhantomData<T>,
+}
+impl<T: Element> View<T> {
+    /// As an ndarray view.
+    pub fn array(&self) -> ArrayViewD<'_, T> {
+        ArrayViewD::from_shape(IxDyn(self.slab.shape()), self)
+            .expect("a slab has as many elements as its shape")
+    }
+}
+impl<T: Element> Deref for View<T> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        self.slab.elements()
+    }
+}
+
+impl Array {
+    /// The numbers in global row-major order: those of an unreduced array summed.
+    fn numbers(&self, op: &str, place: Place) -> Result<Slab> {
+        let slab = self.slab(op).map_err(|e| at(e, op, place))?;
+        if slab.copies() == 1 {
+            return Ok(slab);
+        }
+        let ty = self.ty()?;
+        let Some(mesh) = &ty.mesh else { return Ok(slab) };
+        let spec = ty.spec.unreduced(crate::Axes::none());
+        apply1(prims::reshard(mesh, spec), &[self.into()], place).slab(op)
+    }
+    fn of_element<T: Element>(&self, op: &str, place: Place) -> Result<Slab> {
+        let ty = self.ty()?;
+        if ty.dtype != T::DTYPE {
+            let fault = Fault::new(ErrorKind::Dtype, format!("the array is {}, not {}", ty.dtype, T::DTYPE));
+            let fault = match ty.dtype {
+                DType::Key => fault.help("a key's two words: `key.data()`"),
+                _ => fault.help(format!("convert it first: `.astype({:?})`", T::DTYPE)),
+            };
+            return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+        }
+        self.numbers(op, place)
+    }
+    /// The numbers, row-major.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1, 2], [3, 4]]);
+    /// assert_eq!(x.to_vec::<i32>()?, [1, 2, 3, 4]);
+    /// assert!(x.to_vec::<f32>().is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        Ok(self.of_element::<T>("to_vec", Location::caller())?.elements().to_vec())
+    }
+    /// The numbers as an ndarray array.
+    #[track_caller]
+    pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
+        let slab = self.of_element::<T>("to_ndarray", Location::caller())?;
+        let data = slab.elements().to_vec();
+        Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data).expect("a slab has as many elements as its shape"))
+    }
+    /// The numbers without a copy, as a slice and an ndarray view.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1, 2], [3, 4]]);
+    /// let view = x.view::<i32>()?;
+    /// assert_eq!(view.array()[[1, 0]], 3);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn view<T: Element>(&self) -> Result<View<T>> {
+        let slab = self.of_element::<T>("view", Location::caller())?;
+        Ok(View { slab, element: std::marker::PhantomData })
+    }
+    /// The number of an array of one element.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        let place = Location::caller();
+        let slab = self.of_element::<T>("item", place)?;
+        match slab.elements() {
+            [x] => Ok(*x),
+            all => {
+                let fault = Fault::new(ErrorKind::Shape, format!("`item` of an array of {} elements", all.len()))
+                    .help("`to_vec` gives all of them");
+                Err(Error::at(fault, "item", vec![self.ty()?.to_string()], Some(place)))
+            }
+        }
+    }
+    /// Its element type; or the error that it carries.
+    pub fn dtype(&self) -> Result<DType> {
+        self.type_ref().map(|t| t.dtype).map_err(Error::clone)
+    }
+    /// How many elements it has.
+    pub fn size(&self) -> Result<usize> {
+        self.type_ref().map(|t| t.shape.elements()).map_err(Error::clone)
+    }
+    /// Bytes of the whole array.
+    pub fn nbytes(&self) -> Result<usize> {
+        self.type_ref().map(ArrayType::nbytes).map_err(Error::clone)
+    }
+    /// Whether all numbers are close to those of another array: |a − b| ≤ 1e-8 + 1e-5·|b|. Shapes broadcast.
+    #[track_caller]
+    pub fn allclose(&self, other: &Array) -> Result<bool> {
+        self.allclose_by(other, 1e-5, 1e-8)
+    }
+    /// Whether all numbers are close: |a − b| ≤ absolute + relative·|b|. Shapes broadcast; NaN is close to nothing.
+    #[track_caller]
+    pub fn allclose_by(&self, other: &Array, relative: f64, absolute: f64) -> Result<bool> {
+        let place = Location::caller();
+        let (a, b) = (self.floats(place)?, other.floats(place)?);
+        let (ta, tb) = (self.ty()?, other.ty()?);
+        let (shape, _) = super::elementwise::common(&[&ta.dtype.of(&ta.shape), &tb.dtype.of(&tb.shape)])
+            .map_err(|f| Error::at(f, "allclose", vec![ta.to_string(), tb.to_string()], Some(place)))?;
+        let whole = "broadcasting was checked";
+        let (a, b) = (a.broadcast(IxDyn(&shape)).expect(whole), b.broadcast(IxDyn(&shape)).expect(whole));
+        Ok(a.iter().zip(b.iter()).all(|(a, b)| a == b || (a - b).abs() <= absolute + relative * b.abs()))
+    }
+    /// The numbers as f64.
+    fn floats(&self, place: Place) -> Result<ArrayD<f64>> {
+        let slab = self.numbers("allclose", place)?;
+        let data = with_element!(self.dtype()?, T => slab.elements::<T>().iter().map(|x| number(*x)).collect::<Vec<f64>>());
+        Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data).expect("a slab has as many elements as its shape"))
+    }
+    /// Writes a `.npy` file.
+    #[track_caller]
+    pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (place, path) = (Location::caller(), path.as_ref());
+        let ty = self.ty()?;
+        macro_rules! save { ($($d:ident $t:ty),*) => { match ty.dtype {
+            $( DType::$d => ndarray_npy::write_npy(path, &self.view::<$t>()?.array()).map_err(|e| e.to_string()), )*
+            other => Err(format!("{other} has no form in .npy files; convert it first")),
+        } } }
+        let done = save!(Bool bool, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64);
+        done.map_err(|why| file("save_npy", path, &why, place))
+    }
+    /// Reads a `.npy` file: whole, on no mesh.
+    #[track_caller]
+    pub fn load_npy(path: impl AsRef<Path>) -> Result<Array> {
+        let (place, path) = (Location::caller(), path.as_ref());
+        macro_rules! load { ($($t:ty),*) => { {
+            $(
+                match ndarray_npy::read_npy::<_, ArrayD<$t>>(path) {
+                    Ok(x) => return Ok(Array::from(x)),
+                    Err(ndarray_npy::ReadNpyError::WrongDescriptor(_)) => {}
+                    Err(e) => return Err(file("load_npy", path, &e.to_string(), place)),
+                }
+            )*
+        } } }
+        load!(f32, f64, i32, i64, bool, u8, i8, i16, u16, u32, u64);
+        Err(file("load_npy", path, "its element type is none that arrays have here", place))
+    }
+    /// An array made of pieces: `pieces[k]` is what the k-th device of the mesh holds, each of the block's shape.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let sharding = Sharding::new(&mesh, p!["X"], &[4])?;
+    /// let x = Array::from_shards([4], &sharding, [Array::from([1, 2]), Array::from([3, 4])])?;
+    /// assert_eq!(type_of(&x), "int32[4@X]");
+    /// assert!(Array::from_shards([4], &sharding, [Array::from([1, 2])]).is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_shards<A: Into<Array>>(
+        shape: impl Into<Shape>,
+        sharding: &Sharding,
+        pieces: impl IntoIterator<Item = A>,
+    ) -> Result<Array> {
+        let place = Location::caller();
+        let pieces: Vec<Array> = pieces.into_iter().map(Into::into).collect();
+        assemble("from_shards", shape.into(), sharding, place, |k, _| Ok(pieces.get(k).cloned()))
+    }
+    /// An array made piece by piece: `f` gets where a block lies, and makes it. It is called once for each different block.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let sharding = Sharding::new(&mesh, p!["X"], &[8])?;
+    /// let x = Array::from_fn([8], &sharding, |index| Array::arange(index[0].start as i32..index[0].end as i32))?;
+    /// assert_eq!(x.to_vec::<i32>()?, [0, 1, 2, 3, 4, 5, 6, 7]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_fn<A: Into<Array>>(
+        shape: impl Into<Shape>,
+        sharding: &Sharding,
+        mut f: impl FnMut(&[Range<usize>]) -> A,
+    ) -> Result<Array> {
+        let place = Location::caller();
+        let mut made: Vec<(Vec<Range<usize>>, Array)> = Vec::new();
+        assemble("from_fn", shape.into(), sharding, place, |_, index| {
+            if let Some((_, known)) = made.iter().find(|m| m.0 == index) {
+                return Ok(Some(known.clone()));
+            }
+            let piece = f(index).into().ready()?;
+            made.push((index.to_vec(), piece.clone()));
+            Ok(Some(piece))
+        })
+    }
+}
+
+fn file(op: &str, path: &Path, why: &str, place: Place) -> Error {
+    Error::at(Fault::new(ErrorKind::Data, format!("{}: {why}", path.display())), op, Vec::new(), Some(place))
+}
+
+/// Any element as a float.
+fn number<T: Element>(x: T) -> f64 {
+    let any: &dyn std::any::Any = &x;
+    macro_rules! as_f64 { ($($t:ty),*) => { $(
+        if let Some(x) = any.downcast_ref::<$t>() {
+            return *x as f64;
+        }
+    )* } }
+    as_f64!(f32, f64, i32, i64, u32, u64, i8, i16, u8, u16);
+    let half = any.downcast_ref::<f16>().map(|x| x.to_f64());
+    let half = half.or_else(|| any.downcast_ref::<bf16>().map(|x| x.to_f64()));
+    half.or_else(|| any.downcast_ref::<bool>().map(|x| f64::from(u8::from(*x)))).unwrap_or(f64::NAN)
+}
+
+/// The runs of bytes of a block within a row-major array: for each, where it begins there.
+fn rows(shape: &[usize], index: &[Range<usize>], element: usize) -> (usize, Vec<usize>) {
+    // dimensions that are taken whole at the end belong to one run
+    let mut tail = shape.len();
+    while tail > 0 && index[tail - 1] == (0..shape[tail - 1]) {
+        tail -= 1;
+    }
+    let inner: usize = shape[tail..].iter().product::<usize>() * element;
+    let lead = tail.saturating_sub(1);
+    let run = if tail == 0 { inner } else { index[lead].len() * inner };
+    let mut starts = vec![0];
+    for d in 0..tail {
+        let stride: usize = shape[d + 1..].iter().product::<usize>() * element;
+        let steps = if d == lead { index[d].start..index[d].start + 1 } else { index[d].clone() };
+        starts = starts.iter().flat_map(|s| steps.clone().map(move |i| s + i * stride)).collect();
+    }
+    if run == 0 { (0, Vec::new()) } else { (run, starts) }
+}
+
+/// The block of a slab's copy as a slab of its own; the slab itself where the block is all of it.
+pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Slab {
+    let shape = slab.shape();
+    if slab.copies() == 1 && index.iter().zip(shape.iter()).all(|(r, n)| *r == (0..*n)) {
+        return slab.clone();
+    }
+    let size = slab.dtype().size();
+    let local: Shape = index.iter().map(Range::len).collect();
+    let mut out = Buffer::new(local.elements() * size);
+    let (run, starts) = rows(shape, index, size);
+    let base = copy * shape.elements() * size;
+    for (k, start) in starts.iter().enumerate() {
+        // SAFETY: the runs of a block lie within its copy, and are as many bytes together as the new buffer has
+        unsafe {
+            let from = slab.dense().as_ptr().add(base + start);
+            std::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(k * run), run);
+        }
+    }
+    Slab::new(slab.dtype(), local, 1, Arc::new(out))
+}
+
+/// A slab from one piece a device.
+fn assemble(
+    op: &str,
+    shape: Shape,
+    sharding: &Sharding,
+    place: Place,
+    mut piece: impl FnMut(usize, &[Range<usize>]) -> Result<Option<Array>>,
+) -> Result<Array> {
+    let refuse = |kind, m: String| Error::at(Fault::new(kind, m), op, Vec::new(), Some(place));
+    let mesh = &sharding.mesh;
+    let sharding = Sharding::new(mesh, sharding.spec, &shape)
+        .map_err(|fault| Error::at(fault, op, vec![shape.to_string()], Some(place)))?;
+    let parts: Vec<usize> = sharding.spec.unreduced_axes().iter().filter_map(|a| mesh.find(a)).collect();
+    let copies: usize = parts.iter().map(|i| mesh.axis_sizes()[*i]).product();
+    let mut target: Option<(DType, Buffer)> = None;
+    for (position, b) in blocks(&sharding, &shape).into_iter().enumerate() {
+        let name = match mesh.devices().get(position) {
+            Some(device) => format!("device {device}"),
+            None => format!("device {position}"),
+        };
+        let Some(data) = piece(position, &b.index)? else {
+            let m = format!("the piece of {name} is missing: it holds {:?} of {shape}", b.index);
+            return Err(refuse(ErrorKind::Data, m));
+        };
+        let slab = data.slab(op)?;
+        let ty = data.ty()?;
+        let local: Shape = b.index.iter().map(Range::len).collect();
+        if ty.shape != local {
+            let m = format!("the piece of {name} has shape {}, but it holds {:?} of {shape}: shape {local}", ty.shape, b.index);
+            return Err(refuse(ErrorKind::Data, m));
+        }
+        let size = ty.dtype.size();
+        let (dtype, buffer) =
+            target.get_or_insert_with(|| (ty.dtype, Buffer::new(shape.elements() * copies * size)));
+        if *dtype != ty.dtype {
+            let m = format!("the piece of {name} is {}, those before are {dtype}", ty.dtype);
+            return Err(refuse(ErrorKind::Data, m));
+        }
+        let c = mesh.coordinates(position);
+        let copy = parts.iter().fold(0, |k, i| k * mesh.axis_sizes()[*i] + c[*i]);
+        let base = copy * shape.elements() * size;
+        let (run, starts) = rows(&shape, &b.index, size);
+        let from = slab.dense();
+        for (k, start) in starts.iter().enumerate() {
+            // SAFETY: the piece has the block's shape, so its runs are those of the block, within both buffers
+            let same = unsafe {
+                let from = std::slice::from_raw_parts(from.as_ptr().add(k * run), run);
+                let to = std::slice::from_raw_parts_mut(buffer.as_mut_ptr().add(base + start), run);
+                let same = b.replica == 0 || from == to;
+                to.copy_from_slice(from);
+                same
+            };
+            if !same {
+                let m = format!("the piece of {name} differs from that of another device that holds the same part, {:?}", b.index);
+                return Err(refuse(ErrorKind::Data, m));
+            }
+        }
+    }
+    let (dtype, buffer) = target.ok_or_else(|| refuse(ErrorKind::Data, "a mesh without devices holds no pieces".into()))?;
+    let slab = Slab::new(dtype.storage(), shape.clone(), copies, Arc::new(buffer));
+    let mut ty = placed(dtype, &shape, &sharding);
+    ty.spec = ty.spec.padded(shape.rank());
+    Ok(Array::concrete(slab, ty, Some(sharding)))
+}
+
+/// Numbers as numpy prints them; a traced value as its type; an error as itself.
+impl std::fmt::Display for Array {
+    #[track_caller]
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.repr() {
+            Repr::Traced(t) => write!(f, "{}", t.value.ty),
+            Repr::Poisoned(e) => write!(f, "{e}"),
+            Repr::Concrete(c) => match self.numbers("print", Location::caller()) {
+                Ok(slab) => f.write_str(&super::format::slab(c.ty.dtype, &slab)),
+                Err(e) => write!(f, "{e}"),
+            },
+        }
+    }
+}
+impl std::fmt::Debug for Array {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
