@@ -3,9 +3,11 @@
 use super::dims::dim;
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
-use crate::mesh::{Axes, Mesh};
+use crate::mesh::Axes;
 use crate::program::sentence::Combine;
-use crate::trace::{apply1, current_mesh, poison};
+use crate::ops::collective::{Cast, Gathered};
+use crate::program::Prim;
+use crate::trace::{Setting, apply1, poison, setting};
 use crate::types::DType;
 use std::panic::Location;
 
@@ -15,17 +17,6 @@ pub struct Gather {
     dim: i32,
     tiled: bool,
     to: Gathered,
-}
-
-/// How the result of an all-gather is typed over its axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gathered {
-    /// As varying.
-    Varying,
-    /// As equal on all devices.
-    Invarying,
-    /// As reduced: equal, with a cotangent in parts.
-    Reduced,
 }
 
 /// Blocks joined (or cut) along a dimension that they have.
@@ -117,55 +108,50 @@ impl Permutation {
     }
 }
 
-/// What [`Array::pcast`] makes of a value's type over manual axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Vary {
-    /// Different on each device, for all that the type says.
-    Varying,
-    /// Equal, with a cotangent in parts.
-    Reduced,
-    /// In parts whose sum is the value.
-    Unreduced,
-}
-
 impl Array {
-    fn manual_mesh(&self) -> Option<Mesh> {
-        self.type_ref().ok().and_then(|t| t.mesh.clone()).or_else(current_mesh)
+    /// Applies what `make` makes for the region that this is in.
+    fn collective(
+        &self,
+        op: &str,
+        axes: impl Into<Axes>,
+        place: Place,
+        make: impl FnOnce(&Setting, &Axes) -> Prim,
+    ) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let here = setting().or_else(|| ty.mesh.clone().map(|mesh| Setting { mesh, checked: true }));
+        match here {
+            Some(here) => apply1(make(&here, &axes.into()), &[self.into()], place),
+            None => self.refuse(op, outside(op), place),
+        }
     }
     /// The sum over the devices along the axes: the same on all of them. bool is summed as int32.
     #[track_caller]
     pub fn psum(&self, axes: impl Into<Axes>) -> Array {
         let place = Location::caller();
-        let x = if self.type_ref().is_ok_and(|t| t.dtype == DType::Bool) {
-            apply1(prims::convert(DType::I32), &[self.into()], place)
-        } else {
-            self.clone()
-        };
-        apply1(prims::psum(Combine::Add, &axes.into()), &[x.into()], place)
+        let is_bool = self.type_ref().is_ok_and(|t| t.dtype == DType::Bool);
+        let x = if is_bool { self.convert_at(DType::I32, place) } else { self.clone() };
+        x.collective("psum", axes, place, |at, axes| prims::preduce(at, Combine::Add, axes))
     }
     /// The mean over the devices along the axes; of integers in float32.
     #[track_caller]
     pub fn pmean(&self, axes: impl Into<Axes>) -> Array {
         let (axes, place) = (axes.into(), Location::caller());
-        let x = match self.type_ref() {
-            Ok(t) if !t.dtype.is_float() => apply1(prims::convert(DType::F32), &[self.into()], place),
-            _ => self.clone(),
-        };
-        let n: usize = match self.manual_mesh() {
-            Some(mesh) => axes.iter().map(|a| mesh.axis_size(a)).product(),
-            None => 1,
-        };
-        apply1(prims::psum(Combine::Add, &axes), &[x.into()], place) / n
+        let is_float = self.type_ref().is_ok_and(|t| t.dtype.is_float());
+        let x = if is_float { self.clone() } else { self.convert_at(DType::F32, place) };
+        let sum = x.collective("pmean", &axes, place, |at, axes| prims::preduce(at, Combine::Add, axes));
+        sum / axis_size(&axes)
     }
     /// The greatest over the devices along the axes.
     #[track_caller]
     pub fn pmax(&self, axes: impl Into<Axes>) -> Array {
-        apply1(prims::psum(self.extreme(true), &axes.into()), &[self.into()], Location::caller())
+        let combine = self.extreme(true);
+        self.collective("pmax", axes, Location::caller(), |at, axes| prims::preduce(at, combine, axes))
     }
     /// The smallest over the devices along the axes.
     #[track_caller]
     pub fn pmin(&self, axes: impl Into<Axes>) -> Array {
-        apply1(prims::psum(self.extreme(false), &axes.into()), &[self.into()], Location::caller())
+        let combine = self.extreme(false);
+        self.collective("pmin", axes, Location::caller(), |at, axes| prims::preduce(at, combine, axes))
     }
     fn extreme(&self, greatest: bool) -> Combine {
         match (self.type_ref().is_ok_and(|t| t.dtype == DType::Bool), greatest) {
@@ -181,7 +167,9 @@ impl Array {
         let place = Location::caller();
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match dim(how.dim.into(), ty.rank() + usize::from(!how.tiled)) {
-            Ok(d) => apply1(prims::all_gather(&axes.into(), d, how.tiled, how.to), &[self.into()], place),
+            Ok(d) => self.collective("all_gather", axes, place, |at, axes| {
+                prims::all_gather(at, axes, d, how.tiled, how.to)
+            }),
             Err(fault) => self.refuse("all_gather", fault, place),
         }
     }
@@ -191,7 +179,9 @@ impl Array {
         let place = Location::caller();
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match dim(how.dim.into(), ty.rank()) {
-            Ok(d) => apply1(prims::psum_scatter(&axes.into(), d, how.tiled), &[self.into()], place),
+            Ok(d) => self.collective("psum_scatter", axes, place, |at, axes| {
+                prims::psum_scatter(at, axes, d, how.tiled)
+            }),
             Err(fault) => self.refuse("psum_scatter", fault, place),
         }
     }
@@ -202,29 +192,30 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let dims = dim(how.split.into(), ty.rank()).and_then(|s| Ok((s, dim(how.concat.into(), ty.rank())?)));
         match dims {
-            Ok((s, c)) => apply1(prims::all_to_all(&axes.into(), s, c, how.tiled), &[self.into()], place),
+            Ok((s, c)) => self.collective("all_to_all", axes, place, |at, axes| {
+                prims::all_to_all(at, axes, s, c, how.tiled)
+            }),
             Err(fault) => self.refuse("all_to_all", fault, place),
         }
     }
     /// The block of the device that sends to this one; zeros where none does. Pairs, [`shift`] or [`ring`].
     #[track_caller]
     pub fn ppermute(&self, axes: impl Into<Axes>, how: impl Into<Permutation>) -> Array {
-        let (axes, place) = (axes.into(), Location::caller());
-        let n = match self.manual_mesh() {
-            Some(mesh) => axes.iter().map(|a| mesh.axis_size(a)).product(),
-            None => 1,
-        };
-        apply1(prims::ppermute(&axes, how.into().pairs(n)), &[self.into()], place)
+        let how = how.into();
+        self.collective("ppermute", axes, Location::caller(), |at, axes| {
+            let n = axes.iter().map(|a| at.mesh.axis_size(a)).product();
+            prims::ppermute(at, axes, how.pairs(n))
+        })
     }
     /// The same value, typed as varying over the axes.
     #[track_caller]
     pub fn pvary(&self, axes: impl Into<Axes>) -> Array {
-        apply1(prims::pcast(&axes.into(), Vary::Varying), &[self.into()], Location::caller())
+        self.pcast(axes, Cast::Varying)
     }
     /// The same value, typed otherwise over manual axes.
     #[track_caller]
-    pub fn pcast(&self, axes: impl Into<Axes>, to: Vary) -> Array {
-        apply1(prims::pcast(&axes.into(), to), &[self.into()], Location::caller())
+    pub fn pcast(&self, axes: impl Into<Axes>, to: Cast) -> Array {
+        self.collective("pcast", axes, Location::caller(), |at, axes| prims::pcast(at, axes, to))
     }
 }
 
@@ -232,19 +223,18 @@ impl Array {
 #[track_caller]
 pub fn axis_index(axes: impl Into<Axes>) -> Array {
     let (axes, place) = (axes.into(), Location::caller());
-    match current_mesh() {
-        Some(mesh) => apply1(prims::axis_index(&mesh, &axes), &[], place),
-        None => poison(outside("axis_index", place)),
+    match setting() {
+        Some(here) => apply1(prims::axis_index(&here, &axes), &[], place),
+        None => poison(Error::at(outside("axis_index"), "axis_index", Vec::new(), Some(place))),
     }
 }
 
 /// How many devices lie along the axes: a number, since meshes are static. In a body of `shard_map`; 1 for axes that are none there.
 pub fn axis_size(axes: impl Into<Axes>) -> usize {
-    current_mesh().map_or(1, |mesh| axes.into().iter().map(|a| mesh.axis_size(a)).product())
+    setting().map_or(1, |here| axes.into().iter().map(|a| here.mesh.axis_size(a)).product())
 }
 
-fn outside(op: &str, place: Place) -> Error {
-    let fault = Fault::new(ErrorKind::Mesh, format!("`{op}` outside of a `shard_map` body: there are no manual axes"))
-        .help("call it in the closure of `shard_map`");
-    Error::at(fault, op, Vec::new(), Some(place))
+fn outside(op: &str) -> Fault {
+    Fault::new(ErrorKind::Mesh, format!("`{op}` outside of a `shard_map` body: there are no manual axes"))
+        .help("call it in the closure of `shard_map`")
 }

@@ -5,6 +5,7 @@ use super::operand::{self, Operand, Term};
 use super::sharding::placed;
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::mesh::AxisType;
 use crate::program::Literal;
 use crate::runtime::{Buffer, Slab};
 use crate::sharding::{Sharding, Spec};
@@ -23,6 +24,19 @@ fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
         None => Err(Fault::new(ErrorKind::Mesh, format!("{} names axes, but no mesh", ty.spec))
             .help("`F32.of([8, 2]).on(&mesh, p![..])`")),
     }
+}
+
+/// The type of a new value like one of this type: it varies over nothing, and its sets are empty.
+pub(crate) fn plain(ty: &ArrayType) -> ArrayType {
+    let spec = Spec::of(ty.spec.dims().to_vec());
+    ArrayType { spec, varying: crate::Axes::none(), ..ty.clone() }
+}
+
+/// The type asked for as far as types say it: over explicit axes.
+fn explicit(ty: &ArrayType) -> ArrayType {
+    let Some(mesh) = &ty.mesh else { return ty.clone() };
+    let spec = ty.spec.padded(ty.rank()).only(|a| mesh.axis_type(a) == Some(AxisType::Explicit));
+    ArrayType { spec, ..ty.clone() }
 }
 
 /// An array of which each element is the same number.
@@ -95,10 +109,13 @@ impl Array {
             (Arg::Lit(Literal { value, .. }), true) => {
                 at_once(constant(ty.dtype, &ty.shape, *value), ty.dtype, &ty.shape, sharding, place)
             }
-            _ => {
-                let out = sharding.as_ref().map(Sharding::explicit);
-                let x = apply1(prims::full_on(&ty, out), &[value], place);
-                x.on(sharding, place)
+            (Arg::Lit(l), false) => apply1(prims::full(explicit(&ty), l.value), &[], place).on(sharding, place),
+            (Arg::Array(x), _) => {
+                let wide = x.spread(&ty.shape, None, place);
+                match sharding {
+                    Some(s) => wide.put_at(&s.mesh, s.spec, place),
+                    None => wide,
+                }
             }
         }
     }
@@ -117,9 +134,7 @@ impl Array {
             Ok(sharding) => sharding,
             Err(fault) => return poison(Error::at(fault, "iota", vec![ty.to_string()], Some(place))),
         };
-        let out = sharding.as_ref().map(Sharding::explicit);
-        let mesh = sharding.as_ref().map(|s| &s.mesh);
-        apply1(prims::iota(ty.dtype, &ty.shape, d, mesh, out), &[], place).on(sharding, place)
+        apply1(prims::iota(explicit(&ty), d), &[], place).on(sharding, place)
     }
     /// The whole numbers of a range, of its element type: `Array::arange(0..8)` is int32, `arange(0.0..8.0f32)` float32.
     ///
@@ -171,22 +186,20 @@ impl Array {
     pub fn full_like(&self, value: impl Operand) -> Array {
         let place = Location::caller();
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        // a new value varies over nothing and is whole: its sets are empty
-        let dims = ty.spec.dims().to_vec();
-        let spec = Spec::of(dims);
-        let mut asked = ArrayType { spec, varying: crate::Axes::none(), ..ty.clone() };
-        if let Some(s) = self.placed() {
-            asked.spec = Spec::of(s.spec.dims().to_vec());
+        let asked = plain(ty);
+        match self.placed() {
+            Some(s) => {
+                let spec = Spec::of(s.spec.dims().to_vec());
+                Array::full_at("full_like", ArrayType { spec, ..asked }, value.term(), place)
+            }
+            None if innermost().is_none() => Array::full_at("full_like", asked, value.term(), place),
+            // in a trace the type says all, also of manual axes
+            None => match value.term().arg(ty.dtype) {
+                Ok(Arg::Lit(l)) => apply1(prims::full(asked, l.value), &[], place),
+                Ok(Arg::Array(x)) => x.spread(&ty.shape, None, place),
+                Err(fault) => self.refuse("full_like", fault, place),
+            },
         }
-        if ty.mesh.as_ref().is_some_and(|m| !m.axes_of(crate::AxisType::Manual).is_empty()) {
-            // on a device: the block's type, on the mesh of the body
-            let arg = match value.term().arg(ty.dtype) {
-                Ok(arg) => arg,
-                Err(fault) => return self.refuse("full_like", fault, place),
-            };
-            return apply1(prims::full_on(&asked, Some(asked.spec)), &[arg], place);
-        }
-        Array::full_at("full_like", asked, value.term(), place)
     }
     /// A new last dimension: 1 at the place that the element says, 0 elsewhere, float32. Numbers out of range make zeros.
     #[track_caller]
@@ -197,7 +210,7 @@ impl Array {
         let x = self.new_dims(&[rank], place);
         let mut shape = vec![1; rank + 1];
         shape[rank] = classes;
-        let index = apply1(prims::iota(dtype, &shape, rank, None, None), &[], place);
+        let index = apply1(prims::iota(dtype.of(shape), rank), &[], place);
         x.eq(&index).astype(DType::F32)
     }
 }

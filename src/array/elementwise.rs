@@ -3,22 +3,23 @@
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Place};
-use crate::mesh::Axes;
-use crate::program::sentence::Fun;
+use crate::mesh::{Axes, Mesh};
+use crate::ops::elementwise::{Binary, Clamp, Unary};
+use crate::program::Prim;
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1};
 use crate::types::{ArrayType, DType, Shape};
-use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 use std::panic::Location;
+use std::sync::Arc;
 
 impl Array {
     /// Applies an elementwise function of one operand.
-    pub(crate) fn unary(&self, fun: Fun, place: Place) -> Array {
-        apply1(prims::unary(fun), &[self.into()], place)
+    pub(crate) fn unary(&self, fun: Unary, place: Place) -> Array {
+        apply1(Arc::new(fun), &[self.into()], place)
     }
     /// Applies an elementwise function of two operands; a number takes the element type of the array.
-    pub(crate) fn binary(fun: Fun, a: Term, b: Term, place: Place) -> Array {
-        let prim = prims::binary(fun);
+    pub(crate) fn binary(fun: Binary, a: Term, b: Term, place: Place) -> Array {
+        let prim: Prim = Arc::new(fun);
         match operand::args(prim.name(), &[a, b], place) {
             Ok(args) => apply1(prim, &args, place),
             Err(refused) => refused,
@@ -31,7 +32,7 @@ macro_rules! unary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self) -> Array {
-            self.unary(Fun::$fun, Location::caller())
+            self.unary(Unary::$fun, Location::caller())
         }
     )* }
 } }
@@ -94,6 +95,18 @@ unary! {
     erf_inv ErfInv;
     /// Whether it is neither infinite nor NaN.
     is_finite IsFinite;
+    /// x².
+    square Square;
+    /// 1 / x.
+    reciprocal Reciprocal;
+    /// max(x, 0), with slope 0 at 0.
+    relu Relu;
+    /// x · logistic(x).
+    silu Silu;
+    /// log(1 + eˣ).
+    softplus Softplus;
+    /// The same value, without a derivative.
+    stop_gradient StopGradient;
 }
 
 macro_rules! binary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
@@ -101,7 +114,7 @@ macro_rules! binary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self, b: impl Operand) -> Array {
-            Array::binary(Fun::$fun, self.term(), b.term(), Location::caller())
+            Array::binary(Binary::$fun, self.term(), b.term(), Location::caller())
         }
     )* }
 } }
@@ -137,84 +150,40 @@ binary! {
 }
 
 impl Array {
-    /// x².
-    #[track_caller]
-    pub fn square(&self) -> Array {
-        self * self
-    }
-    /// 1 / x.
-    #[track_caller]
-    pub fn reciprocal(&self) -> Array {
-        1.0 / self
-    }
-    /// x to a whole power, by multiplications.
+    /// x to a whole power.
     #[track_caller]
     pub fn powi(&self, y: i32) -> Array {
-        if y == 0 {
-            return self.ones_like();
-        }
-        let mut result: Option<Array> = None;
-        let mut base = self.clone();
-        let mut n = y.unsigned_abs();
-        loop {
-            if n & 1 == 1 {
-                result = Some(match result {
-                    Some(r) => r * &base,
-                    None => base.clone(),
-                });
-            }
-            n >>= 1;
-            if n == 0 {
-                break;
-            }
-            base = base.square();
-        }
-        let power = result.unwrap_or_else(|| self.clone());
-        if y < 0 { power.reciprocal() } else { power }
-    }
-    /// max(x, 0), with slope 0 at 0.
-    #[track_caller]
-    pub fn relu(&self) -> Array {
-        self.le(self.zero()).select(self.zero(), self)
-    }
-    /// x · logistic(x).
-    #[track_caller]
-    pub fn silu(&self) -> Array {
-        self * self.logistic()
-    }
-    /// log(1 + eˣ).
-    #[track_caller]
-    pub fn softplus(&self) -> Array {
-        self.maximum(self.zero()) + (-self.abs()).exp().log1p()
+        self.unary(Unary::IntegerPow(y), Location::caller())
     }
     /// x · Φ(x), by the usual approximation with tanh.
     #[track_caller]
     pub fn gelu(&self) -> Array {
-        let inner = FRAC_2_PI.sqrt() * (self + 0.044715 * (self.square() * self));
-        0.5 * self * (1.0 + inner.tanh())
+        self.unary(Unary::Gelu { approximate: true }, Location::caller())
     }
     /// x · Φ(x), by the error function.
     #[track_caller]
     pub fn gelu_exact(&self) -> Array {
-        0.5 * self * (1.0 + (self * FRAC_1_SQRT_2).erf())
+        self.unary(Unary::Gelu { approximate: false }, Location::caller())
     }
-    /// Between `low` and `high`.
+    /// Between `low` and `high`, which are numbers, scalars or of this array's type.
     #[track_caller]
     pub fn clamp(&self, low: impl Operand, high: impl Operand) -> Array {
-        self.maximum(low).minimum(high)
-    }
-    /// The same value, without a derivative.
-    #[track_caller]
-    pub fn stop_gradient(&self) -> Array {
-        apply1(prims::stop_gradient(), &[self.into()], Location::caller())
+        let place = Location::caller();
+        match operand::args("clamp", &[low.term(), self.into(), high.term()], place) {
+            Ok(args) => apply1(Arc::new(Clamp), &args, place),
+            Err(refused) => refused,
+        }
     }
     /// As another element type: floats are cut towards zero, to bool is `!= 0`, integers wrap.
     #[track_caller]
     pub fn astype(&self, dtype: DType) -> Array {
         match self.type_ref() {
             Ok(t) if t.dtype == dtype => self.clone(),
-            _ => apply1(prims::convert(dtype), &[self.into()], Location::caller()),
+            _ => self.convert_at(dtype, Location::caller()),
         }
+    }
+    pub(crate) fn convert_at(&self, dtype: DType, place: Place) -> Array {
+        apply1(prims::convert(dtype), &[self.into()], place)
     }
     /// The bits as another element type of the same width.
     #[track_caller]
@@ -244,30 +213,45 @@ impl Array {
             .collect();
         let mut args = vec![Arg::from(self)];
         args.extend(values);
-        if types.windows(2).any(|w| w[0].shape != w[1].shape) || types.len() < 3 {
-            let (shape, spec) = match common(&types) {
+        if types.windows(2).any(|w| w[0].shape != w[1].shape) {
+            let (shape, lies) = match common(&types) {
                 Ok(found) => found,
                 Err(fault) => return operand::refuse(fault, "select", &terms, place),
             };
             for arg in &mut args {
-                *arg = match arg {
-                    Arg::Array(x) => Arg::Array(x.spread(&shape, spec, place)),
-                    Arg::Lit(_) => apply1(prims::full(&shape, spec), &[arg.clone()], place).into(),
-                };
+                if let Arg::Array(x) = arg {
+                    *arg = x.spread(&shape, lies.as_ref(), place).into();
+                }
             }
         }
         apply1(prims::select(), &args, place)
     }
-    /// Broadcast to `shape`, lying as `spec` says where that names axes.
-    pub(crate) fn spread(&self, shape: &Shape, spec: Option<Spec>, place: Place) -> Array {
+    /// Broadcast to `shape`, lying as `lies` says.
+    pub(crate) fn spread(&self, shape: &Shape, lies: Option<&(Mesh, Spec)>, place: Place) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let lies = spec.is_none_or(|s| s.dims() == ty.spec.dims());
-        if ty.shape == *shape && lies {
-            return self.clone();
+        let there = lies.is_none_or(|(_, spec)| spec.dims() == ty.spec.dims());
+        if ty.shape == *shape {
+            return match lies {
+                Some((mesh, spec)) if !there && ty.mesh.is_none() => self.put_at(mesh, *spec, place),
+                Some((_, spec)) if !there => {
+                    let dims: Vec<usize> = (0..shape.rank()).collect();
+                    apply1(prims::broadcast(shape, &dims, Some(*spec)), &[self.into()], place)
+                }
+                _ => self.clone(),
+            };
         }
-        let first = shape.rank() - ty.rank();
-        let dims: Vec<usize> = (first..shape.rank()).collect();
-        apply1(prims::broadcast(shape, &dims, spec), &[self.into()], place)
+        let first = shape.rank().saturating_sub(ty.rank());
+        let dims: Vec<usize> = (first..first + ty.rank()).collect();
+        match lies {
+            Some((mesh, spec)) if ty.mesh.is_none() => {
+                let wide = apply1(prims::broadcast(shape, &dims, None), &[self.into()], place);
+                wide.put_at(mesh, *spec, place)
+            }
+            lies => {
+                let out = lies.map(|l| l.1);
+                apply1(prims::broadcast(shape, &dims, out), &[self.into()], place)
+            }
+        }
     }
     /// Zero as a number of any element type.
     pub(crate) fn zero(&self) -> crate::Scalar {
@@ -275,8 +259,8 @@ impl Array {
     }
 }
 
-/// The shape that these broadcast to, and the sharding that the elementwise rule gives (`None` where nothing is sharded).
-pub(crate) fn common(types: &[&ArrayType]) -> Result<(Shape, Option<Spec>), Fault> {
+/// The shape that these broadcast to, and the mesh and sharding that the elementwise rule gives (`None` where nothing is sharded).
+pub(crate) fn common(types: &[&ArrayType]) -> Result<(Shape, Option<(Mesh, Spec)>), Fault> {
     let rank = types.iter().map(|t| t.rank()).max().unwrap_or(0);
     let mut shape = Vec::with_capacity(rank);
     let mut entries: Vec<Axes> = Vec::with_capacity(rank);
@@ -314,6 +298,6 @@ pub(crate) fn common(types: &[&ArrayType]) -> Result<(Shape, Option<Spec>), Faul
         shape.push(size);
         entries.push(sharded.first().map_or_else(Axes::none, |a| (*a).clone()));
     }
-    let spec = entries.iter().any(|a| !a.is_empty()).then(|| Spec::of(entries));
-    Ok((shape.into(), spec))
+    let mesh = types.iter().find_map(|t| t.mesh.clone()).filter(|_| entries.iter().any(|a| !a.is_empty()));
+    Ok((shape.into(), mesh.map(|mesh| (mesh, Spec::of(entries)))))
 }

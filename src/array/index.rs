@@ -3,7 +3,8 @@
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Place};
-use crate::program::sentence::Fun;
+use crate::ops::elementwise::Binary;
+use crate::ops::reduce::Reduction;
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1};
 use crate::types::{ArrayType, DType, Shape};
@@ -266,12 +267,6 @@ impl Box {
     fn has_steps(&self) -> bool {
         self.dims.iter().any(|s| s.step != 1)
     }
-    /// The starts as operands: fixed ones as numbers.
-    fn starts(&self) -> Vec<Arg> {
-        let fixed = |s: &Side| Arg::Lit(crate::program::Literal { dtype: DType::I32, value: s.start.into() });
-        let starts = self.dims.iter().zip(&self.moving);
-        starts.map(|(s, m)| m.as_ref().map_or_else(|| fixed(s), Arg::from)).collect()
-    }
     /// The shape of the part as the user sees it.
     fn shown(&self) -> Vec<usize> {
         let mut shape: Vec<usize> =
@@ -310,17 +305,10 @@ impl Array {
             return self.clone();
         }
         let mut x = self.clone();
-        if part.moves() {
-            // the moving dimensions first, then the others
-            let sizes: Vec<usize> = (part.moving.iter().zip(ty.shape.iter()))
-                .map(|(m, n)| if m.is_some() { 1 } else { *n })
-                .collect();
-            let mut args = vec![Arg::from(self)];
-            args.extend(part.moving.iter().map(|m| {
-                let zero = Arg::Lit(crate::program::Literal { dtype: DType::I32, value: 0.into() });
-                m.as_ref().map_or(zero, Arg::from)
-            }));
-            x = apply1(prims::dynamic_slice(&sizes), &args, place);
+        for (d, i) in part.moving.iter().enumerate() {
+            if let Some(i) = i {
+                x = x.at_place(d, i, place);
+            }
         }
         let Ok(ty) = x.type_ref() else { return x };
         if !part.dims.iter().zip(ty.shape.iter()).all(|(s, n)| s.len == *n) {
@@ -328,6 +316,24 @@ impl Array {
         }
         let back = part.backwards();
         if back.is_empty() { x } else { apply1(prims::rev(&back), &[x.into()], place) }
+    }
+    /// Where dimension `d` has the position that the scalar `i` says: a mask of size 1 elsewhere. Negative positions count from the
+    /// end, then they are cut to what is there.
+    fn mask_at(&self, d: usize, i: &Array, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let n = ty.shape[d];
+        let i = i.astype(DType::I32);
+        let i = i.lt(0).select(&i + n, &i).maximum(0).minimum(n.saturating_sub(1));
+        let mut sizes = vec![1; ty.rank()];
+        sizes[d] = n;
+        apply1(prims::iota(DType::I32.of(sizes), d), &[], place).eq(i)
+    }
+    /// The slice of size 1 at a position of dimension `d` that is known at run time only.
+    fn at_place(&self, d: usize, i: &Array, place: Place) -> Array {
+        let kept = self.mask_at(d, i, place).select(self, self.zero());
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let kind = if ty.dtype == DType::Bool { Reduction::Or } else { Reduction::Sum };
+        apply1(prims::reduce(kind, &[d], None), &[kept.into()], place).new_dims(&[d], place)
     }
     /// A part of the array, to read or to replace: `x.at(ix![1..-1]).set(y)` is x with that part replaced; x itself stays.
     ///
@@ -370,25 +376,25 @@ impl At {
     /// The array with `value` added to the part.
     #[track_caller]
     pub fn add(self, value: impl Operand) -> Array {
-        self.update("at.add", Some(Fun::Add), value.term(), Location::caller())
+        self.update("at.add", Some(Binary::Add), value.term(), Location::caller())
     }
     /// The array with the part multiplied by `value`.
     #[track_caller]
     pub fn mul(self, value: impl Operand) -> Array {
-        self.update("at.mul", Some(Fun::Mul), value.term(), Location::caller())
+        self.update("at.mul", Some(Binary::Mul), value.term(), Location::caller())
     }
     /// The array with the smaller of the part and `value`.
     #[track_caller]
     pub fn min(self, value: impl Operand) -> Array {
-        self.update("at.min", Some(Fun::Min), value.term(), Location::caller())
+        self.update("at.min", Some(Binary::Min), value.term(), Location::caller())
     }
     /// The array with the greater of the part and `value`.
     #[track_caller]
     pub fn max(self, value: impl Operand) -> Array {
-        self.update("at.max", Some(Fun::Max), value.term(), Location::caller())
+        self.update("at.max", Some(Binary::Max), value.term(), Location::caller())
     }
 
-    fn update(self, op: &str, fun: Option<Fun>, value: Term, place: Place) -> Array {
+    fn update(self, op: &str, fun: Option<Binary>, value: Term, place: Place) -> Array {
         let x = &self.array;
         let Ok(ty) = x.type_ref() else { return x.clone() };
         let part = match self.index.resolve(ty) {
@@ -402,7 +408,7 @@ impl At {
         // the new value, of the shape that the user sees, then of the box
         let value = match &args[1] {
             Arg::Array(v) => v.clone(),
-            lit => apply1(prims::full(&Shape::scalar(), None), &[lit.clone()], place),
+            Arg::Lit(l) => Array::full(l.dtype.of([]), l.value),
         };
         let shown: Shape = part.shown().into();
         if value.type_ref().is_ok_and(|t| t.rank() > shown.rank()) {
@@ -442,15 +448,32 @@ impl Array {
         if part.lens().elements() == 0 {
             return self.clone();
         }
-        // a value that is not sharded as the array lies as the array does
-        let value = match value.type_ref() {
-            Ok(v) if v.spec.is_whole() && !ty.spec.is_whole() && v.mesh.is_none() => value.spread(&part.lens(), Some(ty.spec), place),
+        // a value that lies nowhere in particular lies as the array does
+        let value = match (value.type_ref(), &ty.mesh) {
+            (Ok(v), Some(mesh)) if v.mesh.is_none() && ty.spec.dims().iter().any(|a| !a.is_empty()) => {
+                value.put_at(mesh, Spec::of(ty.spec.dims().to_vec()), place)
+            }
             _ => value.clone(),
         };
+        if part.moves() {
+            // where all moving positions are met, the value; else what was there
+            let still = Box { moving: vec![None; ty.rank()], dims: Vec::new(), dropped: Vec::new(), new: Vec::new() };
+            let dims = part.dims.iter().zip(&part.moving).zip(ty.shape.iter());
+            let whole = |n: &usize| Side { start: 0, len: *n, step: 1, backwards: false };
+            let dims = dims.map(|((s, m), n)| if m.is_some() { whole(n) } else { Side { backwards: false, ..*s } });
+            let still = Box { dims: dims.collect(), ..still };
+            let old = self.take_box(&still, place);
+            let masks = part.moving.iter().enumerate().filter_map(|(d, i)| Some((d, i.as_ref()?)));
+            let mask = masks.map(|(d, i)| self.mask_at(d, i, place)).reduce(|a, b| a & b);
+            let Some(mask) = mask else { return self.clone() };
+            return self.put_box(&still, &mask.select(&value, &old), place);
+        }
+        if part.is_whole(&ty.shape) {
+            return value;
+        }
         if !part.has_steps() {
-            let mut args = vec![Arg::from(self), Arg::from(&value)];
-            args.extend(part.starts());
-            return apply1(prims::dynamic_update_slice(), &args, place);
+            let start: Vec<usize> = part.dims.iter().map(|s| s.start).collect();
+            return apply1(prims::update_slice(&start), &[self.into(), value.into()], place);
         }
         // with steps: the value spread out, and where it lies
         let widths: Vec<(i64, i64, usize)> = (part.dims.iter().zip(ty.shape.iter()))
@@ -460,7 +483,7 @@ impl Array {
             })
             .collect();
         let spread = value.pad(self.zero(), widths.clone());
-        let mask = Array::full(DType::Bool.of(part.lens()), true).pad(false, widths);
+        let mask = value.eq(&value).pad(false, widths);
         mask.select(&spread, self)
     }
 }

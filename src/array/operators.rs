@@ -1,7 +1,7 @@
 //! Operators: `+ - * / % & | ^`, prefix `-` and `!`, and the assigning ones.
 
 use super::{Array, Operand};
-use crate::program::sentence::Fun;
+use crate::ops::elementwise::{Binary, Unary};
 use std::ops;
 use std::panic::Location;
 
@@ -12,14 +12,14 @@ macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
         type Output = Array;
         #[track_caller]
         fn $op(self, rhs: R) -> Array {
-            Array::binary(Fun::$fun, self.term(), rhs.term(), Location::caller())
+            Array::binary(Binary::$fun, self.term(), rhs.term(), Location::caller())
         }
     }
     impl<R: Operand> ops::$Op<R> for &Array {
         type Output = Array;
         #[track_caller]
         fn $op(self, rhs: R) -> Array {
-            Array::binary(Fun::$fun, self.term(), rhs.term(), Location::caller())
+            Array::binary(Binary::$fun, self.term(), rhs.term(), Location::caller())
         }
     }
     binary!(@left $Op $op $fun f64 Array);
@@ -32,7 +32,7 @@ macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
         type Output = Array;
         #[track_caller]
         fn $op(self, rhs: $a) -> Array {
-            Array::binary(Fun::$fun, self.term(), rhs.term(), Location::caller())
+            Array::binary(Binary::$fun, self.term(), rhs.term(), Location::caller())
         }
     }
 };
@@ -53,14 +53,14 @@ macro_rules! prefix { ($($Op:ident $op:ident $fun:ident;)*) => {$(
         type Output = Array;
         #[track_caller]
         fn $op(self) -> Array {
-            (&self).unary(Fun::$fun, Location::caller())
+            (&self).unary(Unary::$fun, Location::caller())
         }
     }
     impl ops::$Op for &Array {
         type Output = Array;
         #[track_caller]
         fn $op(self) -> Array {
-            (&self).unary(Fun::$fun, Location::caller())
+            (&self).unary(Unary::$fun, Location::caller())
         }
     }
 )*} }
@@ -74,7 +74,7 @@ macro_rules! assign { ($($Op:ident $op:ident $fun:ident;)*) => {$(
     impl<R: Operand> ops::$Op<R> for Array {
         #[track_caller]
         fn $op(&mut self, rhs: R) {
-            *self = Array::binary(Fun::$fun, (&*self).term(), rhs.term(), Location::caller());
+            *self = Array::binary(Binary::$fun, (&*self).term(), rhs.term(), Location::caller());
         }
     }
 )*} }

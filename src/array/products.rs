@@ -4,6 +4,7 @@ use super::operand::{self, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Place};
 use crate::mesh::Axes;
+use crate::ops::reduce::Reduction;
 use crate::sharding::Spec;
 use crate::trace::apply1;
 use crate::types::DType;
@@ -387,10 +388,10 @@ impl Named {
                         .dim(0, j);
                 return Err(self.array.refuse("einsum", fault, place));
             }
-            let index = |d| apply1(prims::iota(DType::I32, &ty.shape, d, None, None), &[], place);
+            let index = |d| apply1(prims::iota(DType::I32.of(&ty.shape), d), &[], place);
             let on = index(i).eq(index(j));
             let kept = on.select(&self.array, self.array.zero());
-            self.array = apply1(prims::reduce(super::prims::ADD, &[i], None), &[kept.into()], place);
+            self.array = apply1(prims::reduce(Reduction::Sum, &[i], None), &[kept.into()], place);
             self.names.remove(i);
         }
         Ok(())
@@ -399,7 +400,7 @@ impl Named {
     fn sum_out(&mut self, kept: impl Fn(char) -> bool, place: Place) {
         let axes: Vec<usize> = (0..self.names.len()).filter(|d| !kept(self.names[*d])).collect();
         if !axes.is_empty() {
-            self.array = apply1(prims::reduce(super::prims::ADD, &axes, None), &[(&self.array).into()], place);
+            self.array = apply1(prims::reduce(Reduction::Sum, &axes, None), &[(&self.array).into()], place);
             self.names.retain(|c| kept(*c));
         }
     }

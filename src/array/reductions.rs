@@ -3,7 +3,8 @@
 use super::dims::{Dims, dim};
 use super::{Array, Operand, prims};
 use crate::diagnostic::Place;
-use crate::program::sentence::{Combine, Fun};
+use crate::ops::elementwise::Binary;
+use crate::ops::reduce::Reduction;
 use crate::sharding::Spec;
 use crate::trace::apply1;
 use crate::types::{DType, Scalar};
@@ -11,13 +12,13 @@ use std::panic::Location;
 
 impl Array {
     /// Combines over dimensions; `keep(..)` leaves them with size 1.
-    fn reduce(&self, op: &str, combine: Combine, dims: Dims, out: Option<Spec>, place: Place) -> Array {
+    fn reduce(&self, op: &str, kind: Reduction, dims: Dims, out: Option<Spec>, place: Place) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let axes = match dims.resolve(ty.rank()) {
             Ok(axes) => axes,
             Err(fault) => return self.refuse(op, fault, place),
         };
-        let reduced = apply1(prims::reduce(combine, &axes, out), &[self.into()], place);
+        let reduced = apply1(prims::reduce(kind, &axes, out), &[self.into()], place);
         if dims.keeps() && !axes.is_empty() {
             let mut axes = axes;
             axes.sort_unstable();
@@ -52,51 +53,51 @@ impl Array {
     #[track_caller]
     pub fn sum(&self, dims: impl Into<Dims>) -> Array {
         let place = Location::caller();
-        self.widened(place).reduce("sum", Combine::Add, dims.into(), None, place)
+        self.widened(place).reduce("sum", Reduction::Sum, dims.into(), None, place)
     }
     /// The sum over dimensions, sharded (or left unreduced) as `out` says.
     #[track_caller]
     pub fn sum_to(&self, dims: impl Into<Dims>, out: Spec) -> Array {
         let place = Location::caller();
-        self.widened(place).reduce("sum", Combine::Add, dims.into(), Some(out), place)
+        self.widened(place).reduce("sum", Reduction::Sum, dims.into(), Some(out), place)
     }
     /// The product over dimensions. bool and narrow integers are multiplied in 32 bits.
     #[track_caller]
     pub fn prod(&self, dims: impl Into<Dims>) -> Array {
         let place = Location::caller();
-        self.widened(place).reduce("prod", Combine::Mul, dims.into(), None, place)
+        self.widened(place).reduce("prod", Reduction::Prod, dims.into(), None, place)
     }
     /// The greatest element over dimensions; NaN where any is.
     #[track_caller]
     pub fn max(&self, dims: impl Into<Dims>) -> Array {
-        let combine = if self.is_bool() { Combine::Or } else { Combine::Max };
-        self.reduce("max", combine, dims.into(), None, Location::caller())
+        let kind = if self.is_bool() { Reduction::Or } else { Reduction::Max };
+        self.reduce("max", kind, dims.into(), None, Location::caller())
     }
     /// The smallest element over dimensions; NaN where any is.
     #[track_caller]
     pub fn min(&self, dims: impl Into<Dims>) -> Array {
-        let combine = if self.is_bool() { Combine::And } else { Combine::Min };
-        self.reduce("min", combine, dims.into(), None, Location::caller())
+        let kind = if self.is_bool() { Reduction::And } else { Reduction::Min };
+        self.reduce("min", kind, dims.into(), None, Location::caller())
     }
     /// Whether any element over dimensions is not zero.
     #[track_caller]
     pub fn any(&self, dims: impl Into<Dims>) -> Array {
-        self.astype(DType::Bool).reduce("any", Combine::Or, dims.into(), None, Location::caller())
+        self.astype(DType::Bool).reduce("any", Reduction::Or, dims.into(), None, Location::caller())
     }
     /// Whether no element over dimensions is zero.
     #[track_caller]
     pub fn all(&self, dims: impl Into<Dims>) -> Array {
-        self.astype(DType::Bool).reduce("all", Combine::And, dims.into(), None, Location::caller())
+        self.astype(DType::Bool).reduce("all", Reduction::And, dims.into(), None, Location::caller())
     }
     /// Bitwise and over dimensions, of integers and bool.
     #[track_caller]
     pub fn bit_and(&self, dims: impl Into<Dims>) -> Array {
-        self.reduce("bit_and", Combine::And, dims.into(), None, Location::caller())
+        self.reduce("bit_and", Reduction::And, dims.into(), None, Location::caller())
     }
     /// Bitwise or over dimensions, of integers and bool.
     #[track_caller]
     pub fn bit_or(&self, dims: impl Into<Dims>) -> Array {
-        self.reduce("bit_or", Combine::Or, dims.into(), None, Location::caller())
+        self.reduce("bit_or", Reduction::Or, dims.into(), None, Location::caller())
     }
     fn is_bool(&self) -> bool {
         self.type_ref().is_ok_and(|t| t.dtype == DType::Bool)
@@ -162,34 +163,33 @@ impl Array {
     /// The index (int32) of the first greatest element along a dimension; NaN counts as greatest.
     #[track_caller]
     pub fn argmax(&self, d: i32) -> Array {
-        self.first_extreme("argmax", d, Combine::Max, Location::caller())
+        self.first_extreme("argmax", d, Reduction::Max, Location::caller())
     }
     /// The index (int32) of the first smallest element along a dimension; NaN counts as smallest.
     #[track_caller]
     pub fn argmin(&self, d: i32) -> Array {
-        self.first_extreme("argmin", d, Combine::Min, Location::caller())
+        self.first_extreme("argmin", d, Reduction::Min, Location::caller())
     }
     #[track_caller]
-    fn first_extreme(&self, op: &str, d: i32, combine: Combine, place: Place) -> Array {
+    fn first_extreme(&self, op: &str, d: i32, kind: Reduction, place: Place) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let at = match dim(d.into(), ty.rank()) {
             Ok(at) => at,
             Err(fault) => return self.refuse(op, fault, place),
         };
         if ty.dtype == DType::Bool {
-            return self.astype(DType::I32).first_extreme(op, d, combine, place);
+            return self.astype(DType::I32).first_extreme(op, d, kind, place);
         }
-        let extreme = self.reduce(op, combine, super::keep(at), None, place);
+        let extreme = self.reduce(op, kind, super::keep(at), None, place);
         let mut here = self.eq(&extreme);
         if ty.dtype.is_float() {
-            here = here | Array::binary(Fun::Ne, self.term(), self.term(), place);
+            here = here | Array::binary(Binary::Ne, self.term(), self.term(), place);
         }
         let n = ty.shape[at];
-        let index = apply1(prims::iota(DType::I32, &[n], 0, None, None), &[], place);
         let mut sizes = vec![1; ty.rank()];
         sizes[at] = n;
-        let index = index.reshape(sizes);
+        let index = apply1(prims::iota(DType::I32.of(sizes), at), &[], place);
         let index = here.select(&index, Scalar::from(n));
-        index.reduce(op, Combine::Min, at.into(), None, place)
+        index.reduce(op, Reduction::Min, at.into(), None, place)
     }
 }

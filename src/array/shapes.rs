@@ -6,7 +6,7 @@ use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Place};
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1};
-use crate::types::{DType, Shape};
+use crate::types::{ArrayType, DType, Shape};
 use std::borrow::Borrow;
 use std::panic::Location;
 
@@ -141,10 +141,24 @@ impl Array {
     pub fn pad(&self, value: impl Operand, widths: impl IntoIterator<Item = (i64, i64, usize)>) -> Array {
         let place = Location::caller();
         let widths: Vec<_> = widths.into_iter().collect();
-        match operand::args("pad", &[self.into(), value.term()], place) {
-            Ok(args) => apply1(prims::pad(&widths), &args, place),
-            Err(refused) => refused,
+        let args = match operand::args("pad", &[self.into(), value.term()], place) {
+            Ok(args) => args,
+            Err(refused) => return refused,
+        };
+        match &args[1] {
+            Arg::Lit(l) => apply1(prims::pad(&widths, l.value), &args[..1], place),
+            Arg::Array(value) => {
+                let padded = apply1(prims::pad(&widths, self.zero()), &args[..1], place);
+                let inside = apply1(prims::pad(&widths, false.into()), &[self.trues(place).into()], place);
+                inside.select(&padded, value)
+            }
         }
+    }
+    /// `true` everywhere, of this array's shape, lying as it does.
+    fn trues(&self, place: Place) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let ty = ArrayType { dtype: DType::Bool, ..super::creation::plain(ty) };
+        apply1(prims::full(ty, true.into()), &[], place)
     }
     /// The slices along a dimension, without it.
     #[track_caller]
@@ -281,7 +295,7 @@ impl Array {
             return self.refuse(op, fault, place);
         }
         let last: Shape = ty.shape[ty.rank() - 2..].into();
-        let index = |d| apply1(prims::iota(DType::I32, &last, d, None, None), &[], place);
+        let index = |d| apply1(prims::iota(DType::I32.of(&last), d), &[], place);
         let mask = kept(&index(0), &index(1), k);
         let mask = mask.spread(&ty.shape, None, place);
         mask.select(self, self.zero())

@@ -4,7 +4,7 @@ use super::{Array, Repr, prims};
 use crate::diagnostic::{Diagnostic, Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{AxisType, DeviceId, Mesh, devices};
 use crate::sharding::{Sharding, Spec, blocks, check_divides, check_spec};
-use crate::trace::apply1;
+use crate::trace::{apply1, setting};
 use crate::types::{ArrayType, DType};
 use std::panic::Location;
 
@@ -44,7 +44,7 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match ty.mesh.clone() {
             Some(mesh) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
-            None => match crate::trace::current_mesh() {
+            None => match setting().map(|s| s.mesh) {
                 Some(mesh) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
                 None if spec.is_whole() && spec.dims().len() <= ty.rank() => self.clone(),
                 None => {
@@ -106,7 +106,7 @@ impl Array {
     pub fn constrain(&self, spec: Spec) -> Array {
         let place = Location::caller();
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        match ty.mesh.clone().or_else(crate::trace::current_mesh) {
+        match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
             Some(mesh) => self.constrain_at(&mesh, spec, place),
             None => {
                 let fault = Fault::new(ErrorKind::Mesh, "a constraint needs a mesh, and the array is on none")
