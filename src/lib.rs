@@ -14,7 +14,10 @@ pub mod sharding;
 pub mod trace;
 pub mod types;
 
-pub use array::Array;
+pub use array::{
+    Array, Dims, NewAxis, Operand, Rest, Shard, axis_index, axis_size, concat, einsum, einsum_to, keep, ring,
+    shift, split, stack, stacked, tiled,
+};
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
@@ -30,7 +33,8 @@ pub use types::{ArrayType, DType, Element, Scalar, Shape};
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::{
-        AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Mesh, Output, Result, Spec, Static, Tree,
-        axes, devices, jit, p, tree, type_of,
+        AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Mesh, NewAxis, Output, Rest, Result, Sharding,
+        Spec, Static, Tree, axes, axis_index, axis_size, concat, devices, einsum, ix, jit, keep, p, ring,
+        shift, split, stack, stacked, tiled, tree, type_of,
     };
 }

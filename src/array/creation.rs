@@ -42,7 +42,8 @@ fn explicit(ty: &ArrayType) -> ArrayType {
 /// An array of which each element is the same number.
 fn constant(dtype: DType, shape: &Shape, value: Scalar) -> Slab {
     let n = shape.elements();
-    let zero = matches!(value, Scalar::Bool(false) | Scalar::Int(0)) || matches!(value, Scalar::Float(x) if x.to_bits() == 0);
+    let zero = matches!(value, Scalar::Bool(false) | Scalar::Int(0))
+        || matches!(value, Scalar::Float(x) if x.to_bits() == 0);
     if zero {
         return Slab::new(dtype.storage(), shape.clone(), 1, Arc::new(Buffer::zeroed(n * dtype.size())));
     }
@@ -109,7 +110,9 @@ impl Array {
             (Arg::Lit(Literal { value, .. }), true) => {
                 at_once(constant(ty.dtype, &ty.shape, *value), ty.dtype, &ty.shape, sharding, place)
             }
-            (Arg::Lit(l), false) => apply1(prims::full(explicit(&ty), l.value), &[], place).on(sharding, place),
+            (Arg::Lit(l), false) => {
+                apply1(prims::full(explicit(&ty), l.value), &[], place).on(sharding, place)
+            }
             (Arg::Array(x), _) => {
                 let wide = x.spread(&ty.shape, None, place);
                 match sharding {
@@ -153,7 +156,10 @@ impl Array {
     pub fn eye(ty: impl Into<ArrayType>, k: i64) -> Array {
         let (ty, place) = (ty.into(), Location::caller());
         if ty.rank() != 2 {
-            let fault = Fault::new(ErrorKind::Shape, format!("`eye` makes matrices, not arrays of rank {}", ty.rank()));
+            let fault = Fault::new(
+                ErrorKind::Shape,
+                format!("`eye` makes matrices, not arrays of rank {}", ty.rank()),
+            );
             return poison(Error::at(fault, "eye", vec![ty.to_string()], Some(place)));
         }
         let of = ArrayType { dtype: DType::I32, ..ty.clone() };

@@ -289,7 +289,8 @@ impl FloatStyle {
         let most = sizes().fold(0.0, f64::max);
         let least = sizes().fold(f64::INFINITY, f64::min);
         let mut style = FloatStyle { scientific: false, left: 0, right: 0, digits: 0, exponent: 0 };
-        style.scientific = most > 0.0 && (most >= cutoff || least < round(1e-4) || round(most / least) > 1000.0);
+        style.scientific =
+            most > 0.0 && (most >= cutoff || least < round(1e-4) || round(most / least) > 1000.0);
         for x in finite() {
             if style.scientific {
                 let (int, frac, exponent) = x.scientific();
@@ -342,6 +343,3 @@ pub(crate) fn slab(dtype: DType, slab: &crate::runtime::Slab) -> String {
     } } }
     by!(Bool bool, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F16 f16, BF16 bf16, F32 f32, F64 f64)
 }
-
-#[cfg(test)]
-mod tests;

@@ -15,24 +15,31 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Runs an expression with `$T` the Rust type of an element type (keys are `u64`).
-macro_rules! with_element { ($dtype:expr, $T:ident => $e:expr) => { {
-    macro_rules! run { ($t:ty) => { { type $T = $t; $e } } }
-    match $dtype {
-        DType::Bool => run!(bool),
-        DType::I8 => run!(i8),
-        DType::I16 => run!(i16),
-        DType::I32 => run!(i32),
-        DType::I64 => run!(i64),
-        DType::U8 => run!(u8),
-        DType::U16 => run!(u16),
-        DType::U32 => run!(u32),
-        DType::U64 | DType::Key => run!(u64),
-        DType::F16 => run!(f16),
-        DType::BF16 => run!(bf16),
-        DType::F32 => run!(f32),
-        DType::F64 => run!(f64),
-    }
-} } }
+macro_rules! with_element {
+    ($dtype:expr, $T:ident => $e:expr) => {{
+        macro_rules! run {
+            ($t:ty) => {{
+                type $T = $t;
+                $e
+            }};
+        }
+        match $dtype {
+            DType::Bool => run!(bool),
+            DType::I8 => run!(i8),
+            DType::I16 => run!(i16),
+            DType::I32 => run!(i32),
+            DType::I64 => run!(i64),
+            DType::U8 => run!(u8),
+            DType::U16 => run!(u16),
+            DType::U32 => run!(u32),
+            DType::U64 | DType::Key => run!(u64),
+            DType::F16 => run!(f16),
+            DType::BF16 => run!(bf16),
+            DType::F32 => run!(f32),
+            DType::F64 => run!(f64),
+        }
+    }};
+}
 pub(crate) use with_element;
 
 fn whole<T: Element>(shape: Shape, data: &[T]) -> Array {
@@ -143,7 +150,8 @@ impl Array {
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
         let slab = self.of_element::<T>("to_ndarray", Location::caller())?;
         let data = slab.elements().to_vec();
-        Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data).expect("a slab has as many elements as its shape"))
+        Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data)
+            .expect("a slab has as many elements as its shape"))
     }
     /// The numbers without a copy, as a slice and an ndarray view.
     ///
@@ -167,8 +175,9 @@ impl Array {
         match slab.elements() {
             [x] => Ok(*x),
             all => {
-                let fault = Fault::new(ErrorKind::Shape, format!("`item` of an array of {} elements", all.len()))
-                    .help("`to_vec` gives all of them");
+                let fault =
+                    Fault::new(ErrorKind::Shape, format!("`item` of an array of {} elements", all.len()))
+                        .help("`to_vec` gives all of them");
                 Err(Error::at(fault, "item", vec![self.ty()?.to_string()], Some(place)))
             }
         }
@@ -206,7 +215,8 @@ impl Array {
     fn floats(&self, place: Place) -> Result<ArrayD<f64>> {
         let slab = self.numbers("allclose", place)?;
         let data = with_element!(self.dtype()?, T => slab.elements::<T>().iter().map(|x| number(*x)).collect::<Vec<f64>>());
-        Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data).expect("a slab has as many elements as its shape"))
+        Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data)
+            .expect("a slab has as many elements as its shape"))
     }
     /// Writes a `.npy` file.
     #[track_caller]
@@ -372,7 +382,10 @@ fn assemble(
         let ty = data.ty()?;
         let local: Shape = b.index.iter().map(Range::len).collect();
         if ty.shape != local {
-            let m = format!("the piece of {name} has shape {}, but it holds {:?} of {shape}: shape {local}", ty.shape, b.index);
+            let m = format!(
+                "the piece of {name} has shape {}, but it holds {:?} of {shape}: shape {local}",
+                ty.shape, b.index
+            );
             return Err(refuse(ErrorKind::Data, m));
         }
         let size = ty.dtype.size();
@@ -397,12 +410,16 @@ fn assemble(
                 same
             };
             if !same {
-                let m = format!("the piece of {name} differs from that of another device that holds the same part, {:?}", b.index);
+                let m = format!(
+                    "the piece of {name} differs from that of another device that holds the same part, {:?}",
+                    b.index
+                );
                 return Err(refuse(ErrorKind::Data, m));
             }
         }
     }
-    let (dtype, buffer) = target.ok_or_else(|| refuse(ErrorKind::Data, "a mesh without devices holds no pieces".into()))?;
+    let (dtype, buffer) =
+        target.ok_or_else(|| refuse(ErrorKind::Data, "a mesh without devices holds no pieces".into()))?;
     let slab = Slab::new(dtype.storage(), shape.clone(), copies, Arc::new(buffer));
     let mut ty = placed(dtype, &shape, &sharding);
     ty.spec = ty.spec.padded(shape.rank());

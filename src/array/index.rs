@@ -162,12 +162,16 @@ impl Index {
         let written = self.picks.iter().filter(|p| !matches!(p.0, Kind::New | Kind::Rest)).count();
         let rests = self.picks.iter().filter(|p| matches!(p.0, Kind::Rest)).count();
         if written > ty.rank() {
-            return Err(shape(format!("the index speaks of {written} dimensions, the array has {}", ty.rank())));
+            return Err(shape(format!(
+                "the index speaks of {written} dimensions, the array has {}",
+                ty.rank()
+            )));
         }
         if rests > 1 {
             return Err(shape("the index has two `Rest`: which dimensions each means is open".into()));
         }
-        let mut found = Box { dims: Vec::new(), moving: vec![None; ty.rank()], dropped: Vec::new(), new: Vec::new() };
+        let mut found =
+            Box { dims: Vec::new(), moving: vec![None; ty.rank()], dropped: Vec::new(), new: Vec::new() };
         let mut at = 0; // in the result
         let whole = |n: usize| Side { start: 0, len: n, step: 1, backwards: false };
         let rest = Pick(Kind::Rest);
@@ -189,8 +193,10 @@ impl Index {
                     let n = ty.shape[d] as i64;
                     let position = if *i < 0 { i + n } else { *i };
                     if !(0..n).contains(&position) {
-                        return Err(shape(format!("index {i} is out of range for dimension {d} of size {n}"))
-                            .dim(0, d));
+                        return Err(shape(format!(
+                            "index {i} is out of range for dimension {d} of size {n}"
+                        ))
+                        .dim(0, d));
                     }
                     found.dims.push(Side { start: position as usize, len: 1, step: 1, backwards: false });
                     found.dropped.push(d);
@@ -414,7 +420,10 @@ impl At {
         if value.type_ref().is_ok_and(|t| t.rank() > shown.rank()) {
             let fault = Fault::new(
                 ErrorKind::Shape,
-                format!("a value of rank {} does not fit into a part of shape {shown}", value.type_ref().map_or(0, |t| t.rank())),
+                format!(
+                    "a value of rank {} does not fit into a part of shape {shown}",
+                    value.type_ref().map_or(0, |t| t.rank())
+                ),
             );
             return operand::refuse(fault, op, &[x.into(), Term::from(&value)], place);
         }
@@ -425,7 +434,12 @@ impl At {
         let value = match fun {
             None => value,
             Some(fun) => {
-                let forwards = Box { dims: part.dims.iter().map(|s| Side { backwards: false, ..*s }).collect(), moving: part.moving.clone(), dropped: Vec::new(), new: Vec::new() };
+                let forwards = Box {
+                    dims: part.dims.iter().map(|s| Side { backwards: false, ..*s }).collect(),
+                    moving: part.moving.clone(),
+                    dropped: Vec::new(),
+                    new: Vec::new(),
+                };
                 let old = x.take_box(&forwards, place);
                 Array::binary(fun, old.term(), value.term(), place)
             }
@@ -457,10 +471,12 @@ impl Array {
         };
         if part.moves() {
             // where all moving positions are met, the value; else what was there
-            let still = Box { moving: vec![None; ty.rank()], dims: Vec::new(), dropped: Vec::new(), new: Vec::new() };
+            let still =
+                Box { moving: vec![None; ty.rank()], dims: Vec::new(), dropped: Vec::new(), new: Vec::new() };
             let dims = part.dims.iter().zip(&part.moving).zip(ty.shape.iter());
             let whole = |n: &usize| Side { start: 0, len: *n, step: 1, backwards: false };
-            let dims = dims.map(|((s, m), n)| if m.is_some() { whole(n) } else { Side { backwards: false, ..*s } });
+            let dims =
+                dims.map(|((s, m), n)| if m.is_some() { whole(n) } else { Side { backwards: false, ..*s } });
             let still = Box { dims: dims.collect(), ..still };
             let old = self.take_box(&still, place);
             let masks = part.moving.iter().enumerate().filter_map(|(d, i)| Some((d, i.as_ref()?)));

@@ -16,7 +16,9 @@ mod reductions;
 mod shapes;
 mod sharding;
 
-pub use collectives::{Exchange, Gather, Permutation, Split, axis_index, axis_size, ring, shift, split, stacked, tiled};
+pub use collectives::{
+    Exchange, Gather, Permutation, Split, axis_index, axis_size, ring, shift, split, stacked, tiled,
+};
 pub use creation::Countable;
 pub use dims::{Dims, keep};
 pub use handle::Array;

@@ -236,13 +236,20 @@ fn parse(subscripts: &str, operands: &[Array]) -> Result<(Vec<Named>, Vec<char>)
     let text: String = subscripts.chars().filter(|c| !c.is_whitespace()).collect();
     let (inputs, result) = text.split_once("->").map_or((text.as_str(), None), |(i, r)| (i, Some(r)));
     let shape = |m: String| Fault::new(ErrorKind::Shape, m);
-    if let Some(c) = inputs.chars().chain(result.unwrap_or("").chars()).find(|c| !c.is_alphabetic() && *c != ',')
+    if let Some(c) =
+        inputs.chars().chain(result.unwrap_or("").chars()).find(|c| !c.is_alphabetic() && *c != ',')
     {
-        return Err(shape(format!("{c:?} does not name a dimension")).help("letters name dimensions: \"bd,dh->bh\""));
+        return Err(
+            shape(format!("{c:?} does not name a dimension")).help("letters name dimensions: \"bd,dh->bh\"")
+        );
     }
     let lists: Vec<Vec<char>> = inputs.split(',').map(|s| s.chars().collect()).collect();
     if lists.len() != operands.len() {
-        return Err(shape(format!("the subscripts name {} operands, there are {}", lists.len(), operands.len())));
+        return Err(shape(format!(
+            "the subscripts name {} operands, there are {}",
+            lists.len(),
+            operands.len()
+        )));
     }
     let mut sizes: Vec<(char, usize)> = Vec::new();
     for (k, (names, array)) in lists.iter().zip(operands).enumerate() {
@@ -298,8 +305,7 @@ fn contract_all(mut named: Vec<Named>, result: &[char], out: Option<Spec>, place
         let (i, j) = cheapest(&named, result);
         let b = named.remove(j);
         let a = named.remove(i);
-        let kept: Vec<char> =
-            result.iter().chain(named.iter().flat_map(|n| &n.names)).copied().collect();
+        let kept: Vec<char> = result.iter().chain(named.iter().flat_map(|n| &n.names)).copied().collect();
         let to = if last { Some(result) } else { None };
         let ab = a.contract(b, &kept, to, if last { out } else { None }, place);
         named.insert(i, ab);

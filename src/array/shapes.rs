@@ -176,7 +176,9 @@ impl Array {
                 ErrorKind::Sharding,
                 format!("dimension {at} is split over {axes}: its slices lie on different devices"),
             );
-            return refuse(fault.help("reshard it first: `.reshard(..)` with `_` for this dimension").dim(0, at));
+            return refuse(
+                fault.help("reshard it first: `.reshard(..)` with `_` for this dimension").dim(0, at),
+            );
         }
         (0..ty.shape[at]).map(|i| self.part(at, i, i + 1, place).without(&[at], place)).collect()
     }

@@ -48,8 +48,11 @@ impl Array {
                 Some(mesh) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
                 None if spec.is_whole() && spec.dims().len() <= ty.rank() => self.clone(),
                 None => {
-                    let fault = Fault::new(ErrorKind::Mesh, format!("{spec} names axes, but the array is on no mesh"))
-                        .help("put it on one: `x.put(&mesh, p![..])`");
+                    let fault = Fault::new(
+                        ErrorKind::Mesh,
+                        format!("{spec} names axes, but the array is on no mesh"),
+                    )
+                    .help("put it on one: `x.put(&mesh, p![..])`");
                     self.refuse("reshard", fault, place)
                 }
             },
@@ -74,7 +77,7 @@ impl Array {
                     return self.move_parts(op, mesh, spec, place);
                 }
                 // a whole value is stored in global order, whatever its sharding: only the type changes
-                match c.slab() {
+                match c.slab(place) {
                     Ok(slab) => {
                         let sharding = Sharding { mesh: mesh.clone(), spec };
                         let ty = placed(ty.dtype, &ty.shape, &sharding);
@@ -109,9 +112,10 @@ impl Array {
         match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
             Some(mesh) => self.constrain_at(&mesh, spec, place),
             None => {
-                let fault = Fault::new(ErrorKind::Mesh, "a constraint needs a mesh, and the array is on none")
-                    .help("put it on one: `x.put(&mesh, p![..])`")
-                    .help("or say which: `x.constrain_on(&mesh, ..)`, `jit(f).on(&mesh)`");
+                let fault =
+                    Fault::new(ErrorKind::Mesh, "a constraint needs a mesh, and the array is on none")
+                        .help("put it on one: `x.put(&mesh, p![..])`")
+                        .help("or say which: `x.constrain_on(&mesh, ..)`, `jit(f).on(&mesh)`");
                 self.refuse("constrain", fault, place)
             }
         }
@@ -183,7 +187,11 @@ pub struct Shard {
 
 /// The type of an array of numbers that lies so.
 pub(crate) fn placed(dtype: DType, shape: &crate::Shape, sharding: &Sharding) -> ArrayType {
-    ArrayType { mesh: Some(sharding.mesh.clone()), spec: sharding.explicit().padded(shape.rank()), ..dtype.of(shape) }
+    ArrayType {
+        mesh: Some(sharding.mesh.clone()),
+        spec: sharding.explicit().padded(shape.rank()),
+        ..dtype.of(shape)
+    }
 }
 
 /// The error with the operation and line where it has none.

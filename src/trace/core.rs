@@ -56,6 +56,8 @@ struct State {
     /// Where in `captures` a value of the parent, or an array of numbers, stands.
     known: HashMap<CaptureKey, usize>,
     errors: Vec<Error>,
+    /// What `Open::set` said.
+    setting: Option<Setting>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -78,6 +80,42 @@ pub(crate) fn innermost() -> Option<Arc<Trace>> {
 /// Whether a trace is open on this thread.
 pub(crate) fn tracing() -> bool {
     OPEN.with_borrow(|open| !open.is_empty())
+}
+
+/// The devices that a trace speaks of.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    /// The mesh as its values see it: inside `shard_map` with the manual axes marked.
+    pub(crate) mesh: Mesh,
+    /// Whether types track what varies over manual axes.
+    pub(crate) checked: bool,
+}
+
+/// The setting of the innermost trace on this thread that has one; else the mesh of the values recorded so far.
+pub(crate) fn setting() -> Option<Setting> {
+    let mut at = innermost();
+    while let Some(trace) = at {
+        let state = trace.lock();
+        if let Some(setting) = &state.setting {
+            return Some(setting.clone());
+        }
+        if let Some(mesh) = state.builder.as_ref().and_then(|b| b.program().mesh.clone()) {
+            let checked = outer_checked(trace.parent.clone());
+            return Some(Setting { mesh, checked });
+        }
+        drop(state);
+        at = trace.parent.clone();
+    }
+    None
+}
+fn outer_checked(mut at: Option<Arc<Trace>>) -> bool {
+    while let Some(trace) = at {
+        if let Some(setting) = &trace.lock().setting {
+            return setting.checked;
+        }
+        at = trace.parent.clone();
+    }
+    true
 }
 
 /// A trace that is open on this thread until this is dropped.
@@ -107,6 +145,14 @@ impl Open {
         let trace = Arc::new(Trace { parent, depth, state });
         OPEN.with_borrow_mut(|open| open.push(trace.clone()));
         Open(trace)
+    }
+    /// Says which devices the trace speaks of: the body's mesh, and whether types track what varies.
+    pub(crate) fn set(&self, setting: Setting) {
+        let mut state = self.0.lock();
+        if let Some(builder) = &mut state.builder {
+            builder.on(&setting.mesh);
+        }
+        state.setting = Some(setting);
     }
     /// One more input. All inputs are made before the first operation.
     pub(crate) fn input(&self, ty: ArrayType, placement: Option<Placement>) -> Array {
@@ -319,7 +365,5 @@ pub(crate) fn located(error: Error, op: &str, place: Place) -> Error {
 
 /// The array as it lies by this spec on this mesh.
 pub(crate) fn put_at(array: &Array, mesh: &Mesh, spec: Spec, place: Place) -> Array {
-    let _ = (array, mesh, spec);
-    let fault = Fault::new(ErrorKind::Other, "`put` is not built yet");
-    poison(Error::at(fault, "put", Vec::new(), Some(place)))
+    array.put_at(mesh, spec, place)
 }

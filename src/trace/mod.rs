@@ -8,6 +8,6 @@ mod stages;
 pub mod tree;
 
 pub use compiled::{Compiled, Lowered, Traced};
-pub(crate) use core::{Arg, Trace, apply, apply1, poison};
+pub(crate) use core::{Arg, Setting, Trace, apply1, innermost, poison, setting};
 pub use jit::{ArgNums, Jit, Made, jit};
 pub use stages::EngineKind;

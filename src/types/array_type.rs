@@ -33,6 +33,10 @@ impl DType {
 }
 
 impl ArrayType {
+    /// The same on a mesh, lying as `spec` says (checked where an array of it is made): `F32.of([8, 2]).on(&mesh, p!["X", _])`.
+    pub fn on(self, mesh: &Mesh, spec: Spec) -> ArrayType {
+        ArrayType { mesh: Some(mesh.clone()), spec: spec.padded(self.rank()), ..self }
+    }
     /// How many dimensions.
     pub fn rank(&self) -> usize {
         self.shape.rank()
