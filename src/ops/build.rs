@@ -3,11 +3,12 @@
 //! Families add their own methods to [`Builder`] in blocks of their own.
 
 use super::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
+use super::shape::BroadcastInDim;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::{Axes, AxisType};
 use crate::program::{Builder, Input, Prim, Value};
 use crate::sharding::Spec;
-use crate::types::{ArrayType, DType, Scalar};
+use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 /// The type of a value's cotangent: its own with the unreduced and the reduced set traded.
@@ -170,37 +171,43 @@ impl Builder {
     }
     /// A tangent broadcast to the shape and sharding of its result.
     pub fn broadcast_like(&mut self, t: &Value, ty: &ArrayType) -> Result<Value> {
-        if t.ty.shape == ty.shape && t.ty.spec == ty.spec {
-            return Ok(t.clone());
-        }
         let dims: Vec<usize> = (ty.rank() - t.ty.rank()..ty.rank()).collect();
-        self.broadcast_in_dim(t, &ty.shape, &dims, ty.mesh.as_ref().map(|_| ty.spec))
+        self.broadcast_in_dim_as(t, &ty.shape, &dims, ty.spec)
     }
-    /// The cotangent of an operand of this type that was broadcast: summed over what was stretched, and of exactly the type of
-    /// the operand's cotangent.
+    /// Broadcast with exactly this sharding, which is asked for only where it would come out otherwise.
+    pub fn broadcast_in_dim_as(
+        &mut self,
+        x: &Value,
+        shape: &Shape,
+        dims: &[usize],
+        want: Spec,
+    ) -> Result<Value> {
+        let explicit = |a| x.ty.mesh.as_ref().is_some_and(|m| m.axis_type(a) == Some(AxisType::Explicit));
+        if x.ty.shape == *shape && x.ty.spec.only(explicit) == want.only(explicit) {
+            return Ok(x.clone());
+        }
+        let make = |out| {
+            let broadcast_dimensions = dims.to_vec();
+            Arc::new(BroadcastInDim { shape: shape.clone(), broadcast_dimensions, out }) as Prim
+        };
+        self.emit_as(make, std::slice::from_ref(x), want)
+    }
+    /// The cotangent of an operand of this type that was broadcast: summed over what was stretched, and lying over explicit axes
+    /// as the operand's cotangent does.
     pub fn unbroadcast(&mut self, ct: &Value, ty: &ArrayType) -> Result<Value> {
         let want = cotangent_type(ty);
-        let placed = ct.ty.mesh.is_some();
         let lead = ct.ty.rank() - want.rank();
         let stretched = |d: usize| want.shape[d] == 1 && ct.ty.shape[lead + d] != 1;
         let (gone, kept): (Vec<usize>, Vec<usize>) = (0..want.rank()).partition(|d| stretched(*d));
         let axes: Vec<usize> = (0..lead).chain(gone.iter().map(|d| lead + d)).collect();
         if axes.is_empty() {
-            return if placed && ct.ty.spec != want.spec {
-                let dims: Vec<usize> = (0..want.rank()).collect();
-                self.broadcast_in_dim(ct, &want.shape, &dims, Some(want.spec))
-            } else {
-                Ok(ct.clone())
-            };
+            return self.broadcast_in_dim_as(ct, &want.shape, &kept, want.spec);
         }
         let entries: Vec<Axes> = kept.iter().map(|d| Axes::from(want.spec.dim(*d))).collect();
-        let sum = self.reduce_sum_as(ct, &axes, placed.then(|| want.spec.with_dims(entries)))?;
-        if gone.is_empty() {
-            return Ok(sum);
-        }
+        let sum = self.reduce_sum_as(ct, &axes, Some(want.spec.with_dims(entries)))?;
         if gone.iter().all(|d| want.spec.dim(*d).is_empty()) {
             return self.expand_dims(&sum, &gone);
         }
-        self.broadcast_in_dim(&sum, &want.shape, &kept, placed.then_some(want.spec))
+        self.broadcast_in_dim_as(&sum, &want.shape, &kept, want.spec)
     }
 }

@@ -6,7 +6,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Join, Linearity, LoopId, Rank};
 use crate::program::sentence::{Body, Read, Sentence};
-use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -112,8 +112,7 @@ impl DotGeneral {
             out: None,
             preferred: (ct.ty.dtype != want.dtype).then_some(want.dtype),
         };
-        let placed = ct.ty.mesh.is_some() || other.ty.mesh.is_some();
-        let product = b.dot_general_as(ct, &other, dot, placed.then(|| want.spec.with_dims(entries)))?;
+        let product = b.dot_general_as(ct, &other, &dot, want.spec.with_dims(entries))?;
         let permutation: Vec<usize> =
             (0..want.rank()).filter_map(|d| order.iter().position(|o| *o == d)).collect();
         b.transpose(&product, &permutation)
@@ -229,18 +228,8 @@ impl Builder {
         self.emit1(Arc::new(dot), &[x.clone(), y.clone()])
     }
     /// The same with exactly this sharding, which is asked for only where it would come out otherwise.
-    pub fn dot_general_as(
-        &mut self,
-        x: &Value,
-        y: &Value,
-        mut dot: DotGeneral,
-        want: Option<Spec>,
-    ) -> Result<Value> {
-        let operands = [x, y].map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() });
-        let as_wanted = dot.types(&operands).is_ok_and(|t| want.is_none_or(|w| t[0].spec == w));
-        if !as_wanted {
-            dot.out = want;
-        }
-        self.dot_general(x, y, dot)
+    pub fn dot_general_as(&mut self, x: &Value, y: &Value, dot: &DotGeneral, want: Spec) -> Result<Value> {
+        let make = |out| Arc::new(DotGeneral { out, ..dot.clone() }) as Prim;
+        self.emit_as(make, &[x.clone(), y.clone()], want)
     }
 }

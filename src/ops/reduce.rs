@@ -5,7 +5,7 @@ use super::elementwise::{Binary, Takes};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Body, Code, Combine, Read, Sentence};
-use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -171,8 +171,7 @@ impl Primitive for Reduce {
             return Err(not_linear(self.name()));
         }
         let want = cotangent_type(&types[0]);
-        let out = ct.ty.mesh.as_ref().map(|_| want.spec);
-        Ok(vec![Some(b.broadcast_in_dim(ct, &want.shape, &self.kept(want.rank()), out)?)])
+        Ok(vec![Some(b.broadcast_in_dim_as(ct, &want.shape, &self.kept(want.rank()), want.spec)?)])
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let (x, dtype) = (&operands[0], results[0].dtype.storage());
@@ -203,10 +202,13 @@ impl Builder {
     }
     /// The sum with exactly this sharding, which is asked for only where it would come out otherwise.
     pub fn reduce_sum_as(&mut self, x: &Value, axes: &[usize], want: Option<Spec>) -> Result<Value> {
-        let operand = Operand { ty: x.ty.clone(), literal: x.is_literal() };
-        let free = Reduce::new(Reduction::Sum, axes, None);
-        let as_wanted = free.types(&[operand]).is_ok_and(|t| want.is_none_or(|w| t[0].spec == w));
-        self.reduce_sum(x, axes, if as_wanted { None } else { want })
+        match want {
+            Some(want) => {
+                let make = |out| Arc::new(Reduce::new(Reduction::Sum, axes, out)) as Prim;
+                self.emit_as(make, std::slice::from_ref(x), want)
+            }
+            None => self.reduce_sum(x, axes, None),
+        }
     }
     /// The index, int32, of the first greatest (or least) element along a dimension; a NaN is both.
     pub fn arg_extreme(&mut self, kind: Reduction, x: &Value, axis: usize) -> Result<Value> {

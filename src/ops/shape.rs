@@ -309,7 +309,7 @@ impl Primitive for Reshape {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
         let new_sizes = types[0].shape.clone();
         let make = |out| Arc::new(Reshape { new_sizes: new_sizes.clone(), out }) as _;
-        Ok(vec![Some(b.emit_as(make, std::slice::from_ref(ct), &cotangent_type(&types[0]))?)])
+        Ok(vec![Some(b.emit_as(make, std::slice::from_ref(ct), cotangent_type(&types[0]).spec)?)])
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         if let Some(loops) = self.as_view(&operands[0].shape) {

@@ -164,7 +164,7 @@ impl Primitive for Slice {
         let low = self.start.iter().map(|s| *s as i64).collect();
         let pad = Pad { low, high, interior, value: Scalar::zero(x.dtype), out: None };
         let make = |out| Arc::new(Pad { out, ..pad.clone() }) as _;
-        Ok(vec![Some(b.emit_as(make, std::slice::from_ref(ct), &cotangent_type(x))?)])
+        Ok(vec![Some(b.emit_as(make, std::slice::from_ref(ct), cotangent_type(x).spec)?)])
     }
     fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let span = results[0].shape.iter().map(|n| Span::all(*n)).collect();
@@ -287,15 +287,15 @@ impl Primitive for Pad {
         let want = cotangent_type(x);
         if !cut {
             let make = |out| Arc::new(Slice { out, ..slice.clone() }) as _;
-            return Ok(vec![Some(b.emit_as(make, std::slice::from_ref(ct), &want)?)]);
+            return Ok(vec![Some(b.emit_as(make, std::slice::from_ref(ct), want.spec)?)]);
         }
         // what the pad cut away has no cotangent
         let whole =
             Spec::whole(x.rank()).unreduced(want.spec.unreduced_axes()).reduced(want.spec.reduced_axes());
         let make = |out: Option<Spec>| Arc::new(Slice { out: out.map(|_| whole), ..slice.clone() }) as _;
-        let kept = b.emit_as(make, std::slice::from_ref(ct), &want)?;
+        let kept = b.emit_as(make, std::slice::from_ref(ct), want.spec)?;
         let make = |out| Arc::new(Pad { out, value: Scalar::zero(x.dtype), ..back.clone() }) as _;
-        Ok(vec![Some(b.emit_as(make, &[kept], &want)?)])
+        Ok(vec![Some(b.emit_as(make, &[kept], want.spec)?)])
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let (mut span, mut map) = (Vec::new(), Vec::new());
@@ -586,7 +586,7 @@ impl Builder {
             let (start, strides) = (start.to_vec(), vec![1; start.len()]);
             Arc::new(Slice { start, limit: limit.clone(), strides, out }) as _
         };
-        self.emit_as(make, std::slice::from_ref(ct), &cotangent_type(like))
+        self.emit_as(make, std::slice::from_ref(ct), cotangent_type(like).spec)
     }
     /// `x` with zeros around it.
     pub fn pad(&mut self, x: &Value, low: &[i64], high: &[i64]) -> Result<Value> {

@@ -1,6 +1,7 @@
 //! What structural primitives share: views as sentences, and small checks of parameters.
 
 use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::mesh::AxisType;
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
 use crate::program::{Builder, Operand, Prim, Value};
 use crate::sharding::Spec;
@@ -71,20 +72,24 @@ pub(crate) fn print_out(out: Option<Spec>) -> String {
 
 impl Builder {
     /// Applies a primitive of one result that can be asked for a sharding: without asking, where that already gives the
-    /// sharding of `want`, else with it.
+    /// sharding of `want` over explicit axes, else with it.
     pub(crate) fn emit_as(
         &mut self,
         make: impl Fn(Option<Spec>) -> Prim,
         inputs: &[Value],
-        want: &ArrayType,
+        want: Spec,
     ) -> Result<Value> {
+        let free = make(None);
+        let Some(mesh) = inputs.iter().find_map(|v| v.ty.mesh.clone()) else {
+            return self.emit1(free, inputs);
+        };
         let operands: Vec<_> =
             inputs.iter().map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() }).collect();
-        let free = make(None);
-        match free.types(&operands) {
-            Ok(types) if types[0].spec == want.spec => self.emit1(free, inputs),
-            _ if want.mesh.is_some() => self.emit1(make(Some(want.spec)), inputs),
-            _ => self.emit1(free, inputs),
+        let explicit = |s: Spec| s.only(|a| mesh.axis_type(a) == Some(AxisType::Explicit));
+        let want = explicit(want);
+        if free.types(&operands).is_ok_and(|types| explicit(types[0].spec) == want) {
+            return self.emit1(free, inputs);
         }
+        self.emit1(make(Some(want)), inputs)
     }
 }

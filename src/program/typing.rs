@@ -61,15 +61,7 @@ pub fn by_factors_on(
 
 /// Checks the sharding asked for a result: explicit axes of the mesh, none twice, sizes that divide.
 pub fn check_out(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Spec, Fault> {
-    // inside shard_map a cotangent may be asked to be unreduced over manual axes; dimensions never name them
-    let manual = |a: Axis| mesh.axis_type(a) == Some(AxisType::Manual);
-    let in_dims = spec.with_dims(Vec::new()).all_axes().any(manual);
-    let kinds = if in_dims && !spec.dims().iter().flat_map(Axes::iter).any(manual) {
-        &[AxisType::Explicit, AxisType::Manual][..]
-    } else {
-        &[AxisType::Explicit][..]
-    };
-    let spec = check_spec(mesh, spec, shape.len(), kinds)?;
+    let spec = check_spec(mesh, spec, shape.len(), &[AxisType::Explicit])?;
     check_divides(mesh, spec, shape)?;
     Ok(spec)
 }
@@ -479,35 +471,58 @@ impl Rule<'_> {
             r = Axes::none();
         }
         let Some(out) = out else { return Ok((u, r)) };
+        // what is asked for speaks of explicit axes; sets over manual ones are the body's own
+        let (own, u): (Axes, Axes) =
+            (u.iter().filter(|a| manual(*a)).collect(), u.iter().filter(|a| !manual(*a)).collect());
         let asked = out.unreduced_axes();
         let (partial, even) = self.partial(linearity);
         let sums = (0..self.factors.loops.len())
             .any(|l| self.factors.loops[l].size > 1 && self.factors.role(l) == Role::Sum);
         match linearity {
             Linearity::Contraction if !asked.is_empty() && !(even && same_set(asked, &partial)) => {
-                Err(self.not_partial(asked, &partial))
+                return Err(self.not_partial(asked, &partial));
             }
             Linearity::Joint if !asked.iter().all(|a| partial.contains(a) || u.contains(a)) => {
                 let mut may = partial.clone();
                 extend(&mut may, &u);
-                Err(self.not_partial(asked, &may))
+                return Err(self.not_partial(asked, &may));
             }
-            Linearity::Joint if !within(&u, asked) => Err(self
-                .refuse(format!(
-                    "the operand is unreduced over {u}, which the sharding asked for, {out}, leaves out"
-                ))
-                .help(format!(
-                    "reshard it first: `x.reshard({})`",
-                    self.operands[0].ty.spec.unreduced(Axes::none())
-                ))),
-            Linearity::None | Linearity::Product if !within(asked, &u) => Err(self.not_partial(asked, &u)),
-            _ => {
-                if !sums {
-                    extend(&mut r, out.reduced_axes());
-                }
-                Ok((asked.clone(), r))
+            Linearity::Joint if !within(&u, asked) => {
+                return Err(self
+                    .refuse(format!(
+                        "the operand is unreduced over {u}, which the sharding asked for, {out}, leaves out"
+                    ))
+                    .help(format!(
+                        "reshard it first: `x.reshard({})`",
+                        self.operands[0].ty.spec.unreduced(Axes::none())
+                    )));
             }
+            Linearity::None | Linearity::Product if !within(asked, &u) => {
+                return Err(self.not_partial(asked, &u));
+            }
+            _ => {}
         }
+        let mut unreduced = asked.clone();
+        extend(&mut unreduced, &own);
+        // the mirror of a sum whose result is unreduced: along a new dimension that is split over a reduced axis each device
+        // keeps its own part
+        let new = self.new_axes(out);
+        let mut reduced: Axes =
+            r.iter().filter(|a| linearity != Linearity::Joint || !new.contains(*a)).collect();
+        if !sums {
+            extend(&mut reduced, out.reduced_axes());
+        }
+        Ok((unreduced, reduced))
+    }
+    /// The axes that split the first result's dimensions which no operand has.
+    fn new_axes(&self, out: Spec) -> Axes {
+        let held = |l: LoopId| {
+            self.factors.operands.iter().flatten().any(|d| d.at != At::Stretched && d.loops.contains(&l))
+        };
+        let new = |dim: &Dim| !dim.loops.iter().any(|l| held(*l));
+        let dims = self.factors.results.first().map_or(&[][..], Vec::as_slice);
+        let axes = dims.iter().zip(out.dims()).filter(|(dim, _)| new(dim)).flat_map(|(_, axes)| axes.iter());
+        axes.collect()
     }
     fn reduced_alike(&self, real: &[(usize, Spec)], r: &Axes, literal: bool) -> Result<(), Fault> {
         let lacking = real.iter().find(|(_, s)| !same_set(s.reduced_axes(), r));
