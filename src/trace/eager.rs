@@ -4,6 +4,7 @@ use super::core::Arg;
 use super::stages::{self, EngineKind, Ready};
 use crate::array::{Array, Repr};
 use crate::diagnostic::{Place, Result};
+use crate::mesh::Mesh;
 use crate::program::{Builder, Control, Literal, Placement, Prim, Value};
 use crate::sharding::{Sharding, atoms};
 use crate::types::ArrayType;
@@ -26,6 +27,8 @@ struct Key {
     op: String,
     engine: EngineKind,
     operands: Vec<OperandKey>,
+    /// The meshes that the operation itself brings: names say which axes, not which devices.
+    meshes: Vec<Mesh>,
 }
 #[derive(PartialEq, Eq, Hash)]
 enum OperandKey {
@@ -44,7 +47,12 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>
             _ => unreachable!("operations on traced values belong to a trace"),
         },
     });
-    let key = Key { op: prim.key(), engine, operands: operands.collect() };
+    let operands: Vec<_> = operands.collect();
+    let mut meshes: Vec<Mesh> = prim.pins().map(|p| p.mesh).into_iter().collect();
+    if operands.is_empty() {
+        meshes.extend(prim.types(&[]).into_iter().flatten().filter_map(|t| t.mesh));
+    }
+    let key = Key { op: prim.key(), engine, operands, meshes };
     let known = CACHE.lock().unwrap_or_else(|e| e.into_inner()).get(&key).cloned();
     let ready = match known {
         Some(ready) => ready,

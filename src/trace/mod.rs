@@ -1,12 +1,14 @@
 //! Tracing: how closures over arrays become programs, and how programs are called.
 
 mod compiled;
+pub(crate) mod control;
 mod core;
 mod eager;
 mod jit;
 mod stages;
 pub mod tree;
 
+pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
 pub use compiled::{Compiled, Lowered, Traced};
 pub(crate) use core::{Arg, Setting, Trace, apply1, innermost, poison, setting};
 pub use jit::{ArgNums, Jit, Made, jit};

@@ -1,0 +1,124 @@
+//! Branches.
+
+use super::carry::branches;
+use super::{Piece, share_captures, tree_of, tree_unknown};
+use crate::array::{Array, Operand, Term};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::mesh::{Axes, Axis};
+use crate::program::Control;
+use crate::trace::core::{apply_control, poison};
+use crate::trace::tree::{Args, Output, Path, Tree, mismatch};
+use crate::types::{ArrayType, DType, Scalar};
+use std::panic::Location;
+use std::sync::Arc;
+
+/// `then()` where `pred` holds, else `other()`. What the branches read they capture.
+///
+/// Both are traced and must return equal types; only one runs.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1.0f32, 4.0]);
+/// let y = cond(x.sum(..).gt(3.0), || x.sqrt(), || x.clone());
+/// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn cond<R: Output>(pred: impl Operand, then: impl Fn() -> R, other: impl Fn() -> R) -> R::Tree {
+    let which = match pred.term() {
+        Term::Array(a) => a,
+        Term::Number(Scalar::Bool(b)) => b.into_tree(),
+        Term::Number(x) => (x.to_f64() != 0.0).into_tree(),
+    };
+    choose("cond", which, &[&|| then().into_result(), &|| other().into_result()], Location::caller())
+}
+
+/// Branch `index`, counted from 0; beyond the ends the first or the last one.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([0.0f32]);
+/// let y = switch(1, &[&|| x.sin(), &|| x.cos(), &|| x.clone()]);
+/// assert_eq!(y.to_vec::<f32>()?, [1.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn switch<R: Output>(index: impl Operand, branches: &[&dyn Fn() -> R]) -> R::Tree {
+    let which = match index.term() {
+        Term::Array(a) => a,
+        Term::Number(x) => (x.to_i128().clamp(0, i32::MAX.into()) as i32).into_tree(),
+    };
+    let results: Vec<_> = branches.iter().map(|b| move || b().into_result()).collect();
+    let results: Vec<&dyn Fn() -> Result<R::Tree>> = results.iter().map(|b| b as &dyn Fn() -> _).collect();
+    choose("switch", which, &results, Location::caller())
+}
+
+fn choose<T: Tree>(op: &str, which: Array, bodies: &[&dyn Fn() -> Result<T>], place: Place) -> T {
+    // all branches are traced, so that each one's errors are found
+    let mut pieces = Vec::new();
+    let mut errors = Vec::new();
+    if let Err(e) = which.type_ref() {
+        errors.push(e.clone());
+    }
+    for body in bodies {
+        match Piece::record(&[], |_| body()) {
+            Ok(piece) => pieces.push(piece),
+            Err(e) => errors.push(e),
+        }
+    }
+    let like = pieces.first().map(|p: &Piece<T>| {
+        p.out.rebuild(&mut Path::unnamed(), &mut |_, a| a.clone())
+    });
+    let out = if errors.is_empty() { run(op, which, pieces, place) } else { Err(Error::all(errors)) };
+    out.unwrap_or_else(|e| {
+        let _ = poison(e.clone());
+        match &like {
+            Some(like) => super::tree_failed(like, &e),
+            None => tree_unknown(&e),
+        }
+    })
+}
+
+fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place) -> Result<T> {
+    let refuse = |kind, message: String| {
+        Err(Error::at(Fault::new(kind, message), op, vec![which.ty()?.to_string()], Some(place)))
+    };
+    let ty = which.ty()?;
+    let wanted = if op == "cond" { DType::Bool } else { DType::I32 };
+    if ty.rank() != 0 {
+        return refuse(ErrorKind::Shape, format!("what chooses the branch is {ty}: it must be one {wanted}"));
+    }
+    if ty.dtype != wanted {
+        return refuse(ErrorKind::Dtype, format!("what chooses the branch is {ty}: it must be {wanted}[]"));
+    }
+    let Some(first) = pieces.first() else {
+        return refuse(ErrorKind::Shape, "there is no branch to choose".into());
+    };
+    for piece in &pieces[1..] {
+        if let Some(how) = first.out.differs(&piece.out, &mut Path::named()) {
+            return Err(mismatch(how, op, place));
+        }
+    }
+    let results: Vec<Vec<ArrayType>> = pieces.iter().map(|p| p.program.output_types()).collect();
+    let types = branches(op, &first.out, &results, place)?;
+    // where devices choose differently, what they get differs
+    let types: Vec<ArrayType> = types.into_iter().map(|t| varying_with(t, &ty)).collect();
+    let mut programs: Vec<_> =
+        pieces.iter_mut().map(|p| (&mut p.program, std::mem::take(&mut p.captures))).collect();
+    let captures = share_captures(&mut programs);
+    let branches = pieces.iter_mut().map(|p| Arc::new(std::mem::take(&mut p.program))).collect();
+    let inputs: Vec<Array> = std::iter::once(which).chain(captures).collect();
+    let results = apply_control(Control::Cond { branches }, &inputs, types, place)?;
+    Ok(tree_of(&pieces[0].out, results))
+}
+
+/// The type of a result that varies also over the axes over which the choice does.
+fn varying_with(mut ty: ArrayType, which: &ArrayType) -> ArrayType {
+    if which.varying.iter().all(|a| ty.varying.contains(a)) {
+        return ty;
+    }
+    let mesh = ty.mesh.get_or_insert_with(|| which.mesh.clone().expect("what varies is on a mesh"));
+    let both = |a: &Axis| ty.varying.contains(*a) || which.varying.contains(*a);
+    ty.varying = mesh.axis_names().iter().copied().filter(both).collect::<Axes>();
+    ty
+}

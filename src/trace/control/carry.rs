@@ -1,0 +1,131 @@
+//! Carries and branches: what must be of one type, and what to write where it is not.
+
+use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::trace::compiled::differing;
+use crate::trace::tree::{Path, Tree};
+use crate::types::ArrayType;
+
+/// The type of both, where they are of one type; a value on no mesh is like a whole one on any.
+pub(crate) fn joined(a: &ArrayType, b: &ArrayType) -> Option<ArrayType> {
+    if a == b {
+        return Some(a.clone());
+    }
+    let whole = |t: &ArrayType| t.spec.is_whole() && t.varying.is_empty();
+    let alike = a.dtype == b.dtype && a.shape == b.shape && whole(a) && whole(b);
+    match (&a.mesh, &b.mesh) {
+        (None, Some(_)) if alike => Some(b.clone()),
+        (Some(_), None) if alike => Some(a.clone()),
+        _ => None,
+    }
+}
+
+/// The types of a loop's carries, or a refusal of each that the body changes.
+pub(crate) fn carries<T: Tree>(
+    op: &str,
+    tree: &T,
+    before: &[ArrayType],
+    after: &[ArrayType],
+    place: Place,
+) -> Result<Vec<ArrayType>, Error> {
+    let mut types = Vec::new();
+    let mut errors = Vec::new();
+    let mut at = 0;
+    tree.visit(&mut Path::named(), &mut |path, _| {
+        let (was, is) = (&before[at], &after[at]);
+        at += 1;
+        match joined(was, is) {
+            Some(ty) => types.push(ty),
+            None => {
+                let kind = differing(was, is);
+                let name = if path.parts().is_empty() { "the carry".into() } else { format!("the carry `{path}`") };
+                let what = difference(kind);
+                let message =
+                    format!("{name} is {was} before the body and {is} after it: {what} of a carry may not change");
+                let fault = mends(Fault::new(kind, message), was, is);
+                errors.push(Error::at(fault, op, vec![was.to_string(), is.to_string()], Some(place)));
+            }
+        }
+    });
+    if errors.is_empty() { Ok(types) } else { Err(Error::all(errors)) }
+}
+
+fn difference(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Shape => "the shape",
+        ErrorKind::Dtype => "the element type",
+        ErrorKind::Vma => "what varies over manual axes",
+        _ => "the sharding",
+    }
+}
+
+fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
+    match fault.kind {
+        ErrorKind::Dtype => {
+            let (from, to) = (was.dtype, is.dtype);
+            fault
+                .help(format!("begin with the type that the body makes: `.astype({to:?})` on the first value"))
+                .help(format!("or convert at the end of the body: `.astype({from:?})`"))
+        }
+        ErrorKind::Vma => {
+            let more: Vec<String> =
+                is.varying.iter().filter(|a| !was.varying.contains(*a)).map(|a| format!("{:?}", a.name())).collect();
+            match more.as_slice() {
+                [] => fault.help("the body makes it the same on all devices: cast it back at the end of the body with `pcast`"),
+                [one] => fault.help(format!("begin with a value that varies: `.pcast({one}, Varying)` on the first value")),
+                many => {
+                    let axes = many.join(", ");
+                    fault.help(format!("begin with a value that varies: `.pcast([{axes}], Varying)` on the first value"))
+                }
+            }
+        }
+        ErrorKind::Sharding => fault
+            .help(format!("begin with that sharding: `.reshard({})` on the first value", is.spec))
+            .help(format!("or move it back at the end of the body: `.reshard({})`", was.spec)),
+        _ => fault,
+    }
+}
+
+/// The types that all branches return, or a refusal of each result that differs.
+pub(crate) fn branches<T: Tree>(
+    op: &str,
+    tree: &T,
+    results: &[Vec<ArrayType>],
+    place: Place,
+) -> Result<Vec<ArrayType>, Error> {
+    let mut types = Vec::new();
+    let mut errors = Vec::new();
+    let mut at = 0;
+    tree.visit(&mut Path::named(), &mut |path, _| {
+        let mut ty = results[0][at].clone();
+        for (n, other) in results.iter().enumerate().skip(1) {
+            let other = &other[at];
+            match joined(&ty, other) {
+                Some(both) => ty = both,
+                None => {
+                    let kind = differing(&ty, other);
+                    let name = if path.parts().is_empty() { "the result".into() } else { format!("result `{path}`") };
+                    let (first, nth) = match (op, n) {
+                        ("cond", _) => ("where it holds".to_string(), "where it does not".to_string()),
+                        _ => ("of branch 0".into(), format!("of branch {n}")),
+                    };
+                    let message = format!(
+                        "{name} is {ty} {first} and {other} {nth}: {} of all branches must agree",
+                        difference(kind)
+                    );
+                    let fault = Fault::new(kind, message);
+                    let fault = match kind {
+                        ErrorKind::Sharding => fault.help(format!("bring one to the other: `.reshard({})`", ty.spec)),
+                        ErrorKind::Dtype => fault.help(format!("bring one to the other: `.astype({:?})`", ty.dtype)),
+                        ErrorKind::Vma => fault.help("cast the one that varies less: `.pcast(.., Varying)`"),
+                        _ => fault,
+                    };
+                    errors.push(Error::at(fault, op, vec![ty.to_string(), other.to_string()], Some(place)));
+                    break;
+                }
+            }
+        }
+        types.push(ty);
+        at += 1;
+    });
+    if errors.is_empty() { Ok(types) } else { Err(Error::all(errors)) }
+}

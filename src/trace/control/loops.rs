@@ -1,0 +1,346 @@
+//! Loops.
+
+use super::carry::carries;
+use super::{Piece, tree_failed, tree_of, tree_unknown};
+use crate::array::{Array, Operand, Term};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::mesh::Axes;
+use crate::program::{Control, Loop};
+use crate::trace::core::{apply_control, poison};
+use crate::trace::jit::first_error;
+use crate::trace::tree::{Args, Output, Path, Tree, collect, mismatch};
+use crate::types::{ArrayType, DType, Scalar};
+use std::ops::Range;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// `body(i, carry)` for each `i` of the range; the last carry. Bounds are numbers, or arrays of one int32.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let y = fori_loop(0..10, 0.0, |i, x| x + i.astype(F32));
+/// assert_eq!(y.item::<f32>()?, 45.0);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn fori_loop<B: Operand, A: Args, R: Output<Tree = A::Owned>>(
+    range: Range<B>,
+    init: A,
+    body: impl Fn(Array, A::Owned) -> R,
+) -> A::Owned {
+    let place = Location::caller();
+    let init = init.into_tree();
+    let body = |i: Array, carry: A::Owned| body(i, carry).into_result();
+    let out = match (range.start.term(), range.end.term()) {
+        (Term::Number(lo), Term::Number(hi)) => fixed(lo, hi, &init, &body, place),
+        (lo, hi) => bounded(lo, hi, &init, &body, place),
+    };
+    out.unwrap_or_else(|e| failed(&init, e))
+}
+
+fn failed<T: Tree>(like: &T, error: Error) -> T {
+    let _ = poison(error.clone());
+    tree_failed(like, &error)
+}
+
+/// The loop over numbers.
+fn fixed<T: Tree>(
+    lo: Scalar,
+    hi: Scalar,
+    init: &T,
+    body: &dyn Fn(Array, T) -> Result<T>,
+    place: Place,
+) -> Result<T> {
+    let bound = |x: Scalar| match x {
+        Scalar::Int(i) => i32::try_from(i).map(i64::from).map_err(|_| {
+            let fault = Fault::new(ErrorKind::Dtype, format!("the bound {i} does not fit into int32"));
+            Error::at(fault, "fori_loop", Vec::new(), Some(place))
+        }),
+        _ => Err(Error::at(
+            Fault::new(ErrorKind::Dtype, format!("the bound {x} is no whole number")),
+            "fori_loop",
+            Vec::new(),
+            Some(place),
+        )),
+    };
+    let (start, end) = (bound(lo)?, bound(hi)?);
+    let step = |i: Array, carry: T, (): ()| Ok((body(i, carry)?, ()));
+    Ok(run("fori_loop", steps, init, &(), &step, place)?.0)
+}
+
+/// The loop over bounds that are arrays: while the number is below the end.
+fn bounded<T: Tree>(
+    lo: Term,
+    hi: Term,
+    init: &T,
+    body: &dyn Fn(Array, T) -> Result<T>,
+    place: Place,
+) -> Result<T> {
+    let [lo, hi] = [lo, hi].map(|t| -> Result<Array> {
+        let a = match t {
+            Term::Array(a) => a,
+            Term::Number(Scalar::Int(i)) if i32::try_from(i).is_ok() => (i as i32).into_tree(),
+            Term::Number(x) => {
+                let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is no int32"));
+                return Err(Error::at(fault, "fori_loop", Vec::new(), Some(place)));
+            }
+        };
+        let ty = a.ty()?;
+        if ty.dtype != DType::I32 || ty.rank() != 0 {
+            let kind = if ty.rank() != 0 { ErrorKind::Shape } else { ErrorKind::Dtype };
+            let fault = Fault::new(kind, "bounds of a loop are numbers, or arrays of one int32")
+                .help("convert it: `.astype(I32)`");
+            return Err(Error::at(fault, "fori_loop", vec![ty.to_string()], Some(place)));
+        }
+        Ok(a)
+    });
+    let (lo, hi) = (lo?, hi?);
+    let below = |(i, _): &(Array, T)| Ok(i.lt(&hi));
+    let next = |(i, carry): (Array, T)| Ok((&i + 1, body(i, carry)?));
+    let init = (lo, tree_of(init, collect(init)));
+    Ok(run_while("fori_loop", &init, &below, &next, place)?.1)
+}
+
+/// `body(carry)` while `cond(&carry)` holds; the last carry.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let (_, n) = while_loop((100, 0), |(x, _)| x.gt(1), |(x, n)| (x / 2, n + 1));
+/// assert_eq!(n.item::<i32>()?, 6);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn while_loop<A: Args, R: Output<Tree = A::Owned>>(
+    init: A,
+    cond: impl Fn(&A::Owned) -> Array,
+    body: impl Fn(A::Owned) -> R,
+) -> A::Owned {
+    let place = Location::caller();
+    let init = init.into_tree();
+    let out = run_while("while_loop", &init, &|x| Ok(cond(x)), &|x| body(x).into_result(), place);
+    out.unwrap_or_else(|e| failed(&init, e))
+}
+
+fn run_while<T: Tree>(
+    op: &str,
+    init: &T,
+    cond: &dyn Fn(&T) -> Result<Array>,
+    body: &dyn Fn(T) -> Result<T>,
+    place: Place,
+) -> Result<T> {
+    first_error(init)?;
+    let before = types_of(init);
+    let test = Piece::record(&before, |leaves| cond(&tree_of(init, leaves)))?;
+    let holds = &test.program.output_types()[0];
+    let refusal = if holds.rank() != 0 {
+        Some(Fault::new(ErrorKind::Shape, format!("the condition is {holds}: it must be one bool")))
+    } else if holds.dtype != DType::Bool {
+        Some(Fault::new(ErrorKind::Dtype, format!("the condition is {holds}: it must be bool[]")).help("compare: `.gt(0)`"))
+    } else if !holds.varying.is_empty() {
+        let axes = &holds.varying;
+        Some(
+            Fault::new(
+                ErrorKind::Vma,
+                format!("the condition is {holds}: devices along {axes} would leave the loop at different steps"),
+            )
+            .help(format!("go on while any device does: `.pmax({})`", quoted(axes))),
+        )
+    } else {
+        None
+    };
+    if let Some(fault) = refusal {
+        return Err(Error::at(fault, op, vec![holds.to_string()], Some(place)));
+    }
+    let step = Piece::record(&before, |leaves| body(tree_of(init, leaves)))?;
+    if let Some(how) = init.differs(&step.out, &mut Path::named()) {
+        return Err(mismatch(how, op, place));
+    }
+    let types = carries(op, init, &before, &step.program.output_types(), place)?;
+    // fixed inputs first
+    let (mut cond_program, mut body_program) = (test.program, step.program);
+    cond_program.inputs.rotate_right(test.captures.len());
+    body_program.inputs.rotate_right(step.captures.len());
+    let control = Control::While {
+        cond: Arc::new(cond_program),
+        body: Arc::new(body_program),
+        cond_fixed: test.captures.len(),
+        body_fixed: step.captures.len(),
+    };
+    let inputs: Vec<Array> = test.captures.into_iter().chain(step.captures).chain(collect(init)).collect();
+    Ok(tree_of(init, apply_control(control, &inputs, types, place)?))
+}
+
+fn quoted(axes: &Axes) -> String {
+    let names: Vec<String> = axes.iter().map(|a| format!("{:?}", a.name())).collect();
+    match names.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
+}
+
+/// `body(carry, x)` for each slice of `xs` along its leading dimension: the last carry, and the results stacked.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let xs = Array::from([1, 2, 3]);
+/// let (total, sums) = scan(0, &xs, |total, x| (&total + &x, &total + &x));
+/// assert_eq!(total.item::<i32>()?, 6);
+/// assert_eq!(sums.to_vec::<i32>()?, [1, 3, 6]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn scan<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
+    init: A,
+    xs: X,
+    body: impl Fn(A::Owned, X::Owned) -> R,
+) -> (A::Owned, Y) {
+    scan_at(ScanOptions::default(), init.into_tree(), xs.into_tree(), &|a, x| body(a, x).into_result(), Location::caller())
+}
+
+/// How [`scan_with`] goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScanOptions {
+    /// How many steps, where no array is run over (or to say it once more).
+    pub length: Option<usize>,
+    /// From the last slice to the first; results are stacked where their slices stand.
+    pub reverse: bool,
+}
+
+/// [`scan`] from the last slice to the first, or over nothing but a number of steps.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::{ScanOptions, scan_with};
+/// let options = ScanOptions { length: Some(4), ..ScanOptions::default() };
+/// let (x, ()) = scan_with(options, 1, (), |x, ()| (x * 2, ()));
+/// assert_eq!(x.item::<i32>()?, 16);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn scan_with<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
+    options: ScanOptions,
+    init: A,
+    xs: X,
+    body: impl Fn(A::Owned, X::Owned) -> R,
+) -> (A::Owned, Y) {
+    scan_at(options, init.into_tree(), xs.into_tree(), &|a, x| body(a, x).into_result(), Location::caller())
+}
+
+fn scan_at<T: Tree, X: Tree, Y: Tree>(
+    options: ScanOptions,
+    init: T,
+    xs: X,
+    body: &dyn Fn(T, X) -> Result<(T, Y)>,
+    place: Place,
+) -> (T, Y) {
+    let out = steps(options, &xs, place)
+        .and_then(|steps| run("scan", steps, &init, &xs, &|_, carry, x| body(carry, x), place));
+    out.unwrap_or_else(|e| (failed(&init, e.clone()), tree_unknown(&e)))
+}
+
+/// How many steps: the size of the leading dimensions, which agree and are whole.
+fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
+    first_error(xs)?;
+    let mut length = options.length;
+    let mut refused = None;
+    xs.visit(&mut Path::named(), &mut |path, a| {
+        let Ok(ty) = a.type_ref() else { return };
+        let name = path.or("it");
+        let fault = if ty.rank() == 0 {
+            Some(Fault::new(ErrorKind::Shape, format!("scan runs over leading dimensions, but {name} is {ty}")))
+        } else if !ty.spec.dim(0).is_empty() {
+            let rest = ty.spec.with_dims(
+                (0..ty.rank()).map(|d| if d == 0 { Axes::none() } else { ty.spec.dims()[d].clone() }).collect(),
+            );
+            Some(
+                Fault::new(
+                    ErrorKind::Sharding,
+                    format!("scan runs over leading dimensions one step at a time, but that of {name} is split: {ty}"),
+                )
+                .help(format!("move it first: `.reshard({rest})`"))
+                .dim(0, 0),
+            )
+        } else if length.is_some_and(|n| n != ty.shape[0]) {
+            let n = length.unwrap_or_default();
+            Some(Fault::new(ErrorKind::Shape, format!("scan has {n} steps, but {name} is {ty}")))
+        } else {
+            length = Some(ty.shape[0]);
+            None
+        };
+        if let (Some(fault), None) = (fault, &refused) {
+            refused = Some(Error::at(fault, "scan", vec![ty.to_string()], Some(place)));
+        }
+    });
+    if let Some(e) = refused {
+        return Err(e);
+    }
+    let Some(length) = length else {
+        let fault = Fault::new(ErrorKind::Shape, "scan runs over nothing: no array says how many steps")
+            .help("`scan_with(ScanOptions { length: Some(n), .. }, ..)` says it");
+        return Err(Error::at(fault, "scan", Vec::new(), Some(place)));
+    };
+}
+
+/// How a loop of known length goes.
+struct Steps {
+    start: i64,
+    length: usize,
+    reverse: bool,
+}
+
+fn run<T: Tree, X: Tree, Y: Tree>(
+    op: &str,
+    steps: Steps,
+    init: &T,
+    xs: &X,
+    body: &dyn Fn(Array, T, X) -> Result<(T, Y)>,
+    place: Place,
+) -> Result<(T, Y)> {
+    first_error(init)?;
+    let before = types_of(init);
+    let slices: Vec<ArrayType> = types_of(xs).iter().map(slice_type).collect();
+    let mut asked = vec![DType::I32.of([])];
+    asked.extend(before.iter().cloned());
+    asked.extend(slices);
+    let carry = before.len();
+    let piece = Piece::record(&asked, |mut leaves| {
+        let x = leaves.split_off(1 + carry);
+        let c = leaves.split_off(1);
+        let i = leaves.swap_remove(0);
+        body(i, tree_of(init, c), tree_of(xs, x))
+    })?;
+    let (next, _) = &piece.out;
+    if let Some(how) = init.differs(next, &mut Path::named()) {
+        return Err(mismatch(how, op, place));
+    }
+    let after = piece.program.output_types();
+    let mut types = carries(op, init, &before, &after[..carry], place)?;
+    types.extend(after[carry..].iter().map(|ty| stacked_type(ty, steps.length)));
+    // the step's number, the fixed ones, the carries, the slices
+    let Piece { mut program, captures, out } = piece;
+    let fixed = captures.len();
+    program.inputs[1..].rotate_right(fixed);
+    let Steps { start, length, reverse, .. } = steps;
+    let control = Control::Loop(Loop { body: Arc::new(program), start, length, reverse, fixed, carry });
+    let inputs: Vec<Array> = captures.into_iter().chain(collect(init)).chain(collect(xs)).collect();
+    let mut results = apply_control(control, &inputs, types, place)?;
+    let ys = results.split_off(carry);
+    Ok((tree_of(init, results), tree_of(&out.1, ys)))
+}
+
+fn types_of<T: Tree>(tree: &T) -> Vec<ArrayType> {
+    collect(tree).iter().filter_map(|a| a.type_ref().ok().cloned()).collect()
+}
+
+/// One slice along the leading dimension.
+fn slice_type(ty: &ArrayType) -> ArrayType {
+    let dims = ty.spec.dims().iter().skip(1).cloned().collect();
+    ArrayType { shape: ty.shape[1..].into(), spec: ty.spec.with_dims(dims), ..ty.clone() }
+}
+
+/// As many along a new leading dimension, which is whole.
+fn stacked_type(ty: &ArrayType, length: usize) -> ArrayType {
+    let dims = std::iter::once(Axes::none()).chain(ty.spec.padded(ty.rank()).dims().iter().cloned()).collect();
+    let shape = std::iter::once(length).chain(ty.shape.iter().copied()).collect();
+    ArrayType { shape, spec: ty.spec.with_dims(dims), ..ty.clone() }
+}

@@ -1,0 +1,107 @@
+//! Loops, branches, modes and prints of traced programs: closures that become programs within a program.
+//!
+//! All of them take their arguments first and the closure last, and give their result at once; an error flows in the result, as it
+//! does for other operations. They work on numbers as well, where they run at once.
+
+mod branch;
+mod carry;
+mod loops;
+mod print;
+
+pub use branch::{cond, switch};
+pub use loops::{ScanOptions, fori_loop, scan, scan_with, while_loop};
+pub use print::debug_print_values;
+
+use super::core::{Open, Recorded};
+use super::jit::record_body;
+use super::tree::{Path, Tree};
+use crate::array::Array;
+use crate::diagnostic::{Error, Result};
+use crate::program::{Program, Var, VarInfo};
+use crate::types::ArrayType;
+
+/// A closure as a program: what is asked for comes first among its inputs, then its captures.
+pub(crate) struct Piece<O> {
+    /// The program.
+    pub(crate) program: Program,
+    /// What the captures stand for outside.
+    pub(crate) captures: Vec<Array>,
+    /// The tree of its results.
+    pub(crate) out: O,
+}
+
+impl<O: Tree> Piece<O> {
+    /// Records a closure on inputs of these types.
+    pub(crate) fn record(types: &[ArrayType], f: impl FnOnce(Vec<Array>) -> Result<O>) -> Result<Piece<O>> {
+        Piece::record_in(Open::new(), types, f)
+    }
+    /// Records a closure in a trace that was opened for it.
+    pub(crate) fn record_in(
+        open: Open,
+        types: &[ArrayType],
+        f: impl FnOnce(Vec<Array>) -> Result<O>,
+    ) -> Result<Piece<O>> {
+        let inputs = types.iter().map(|ty| open.input(ty.clone(), None)).collect();
+        let (Recorded { program, captures }, out) = record_body(open, || f(inputs))?;
+        Ok(Piece { program, captures, out })
+    }
+    /// The variables of what was asked for, and of the captures.
+    pub(crate) fn inputs(&self) -> (&[Var], &[Var]) {
+        self.program.inputs.split_at(self.program.inputs.len() - self.captures.len())
+    }
+}
+
+/// The tree like `like` with these leaves.
+pub(crate) fn tree_of<T: Tree>(like: &T, leaves: Vec<Array>) -> T {
+    let mut leaves = leaves.into_iter();
+    like.rebuild(&mut Path::unnamed(), &mut |_, _| leaves.next().expect("one for each leaf"))
+}
+
+/// The tree like `like`, each leaf carrying the error.
+pub(crate) fn tree_failed<T: Tree>(like: &T, error: &Error) -> T {
+    like.rebuild(&mut Path::unnamed(), &mut |_, _| Array::poisoned(error.clone()))
+}
+
+/// A tree of which nothing is known but the error. One with plain values in it (`Static`, `#[tree(skip)]`) cannot be made up.
+#[track_caller]
+pub(crate) fn tree_unknown<T: Tree>(error: &Error) -> T {
+    T::filled_with(error).unwrap_or_else(|| {
+        panic!("a traced closure failed, and the plain values in its result cannot be made up:\n{error}")
+    })
+}
+
+/// Makes programs of several closures read the same captures, in the same order: the captures, and for each program its variables for them.
+pub(crate) fn share_captures(programs: &mut [(&mut Program, Vec<Array>)]) -> Vec<Array> {
+    let mut all: Vec<Array> = Vec::new();
+    for (_, captures) in programs.iter() {
+        for c in captures {
+            if !all.iter().any(|a| same_value(a, c)) {
+                all.push(c.clone());
+            }
+        }
+    }
+    for (program, captures) in programs {
+        let asked = program.inputs.len() - captures.len();
+        let own = program.inputs.split_off(asked);
+        for a in &all {
+            let var = match captures.iter().position(|c| same_value(a, c)) {
+                Some(i) => own[i],
+                None => {
+                    let ty = a.type_ref().cloned().unwrap_or_else(|_| crate::DType::F32.of([]));
+                    program.vars.push(VarInfo { ty, placement: None });
+                    Var(program.vars.len() as u32 - 1)
+                }
+            };
+            program.inputs.push(var);
+        }
+    }
+    all
+}
+
+fn same_value(a: &Array, b: &Array) -> bool {
+    use crate::array::Repr::Traced;
+    match (a.repr(), b.repr()) {
+        (Traced(x), Traced(y)) => std::sync::Arc::ptr_eq(&x.trace, &y.trace) && x.value.input == y.value.input,
+        _ => a.same(b),
+    }
+}
