@@ -332,7 +332,8 @@ impl Reader<'_> {
                 Source::Value(slot) => {
                     let (value, base) = self.part(slot);
                     let at = |a: &Affine| {
-                        let moved = |(l, c): &(usize, i64)| c * ((index[*l] - part.span[*l].lo) / part.span[*l].step);
+                        let moved =
+                            |(l, c): &(usize, i64)| c * ((index[*l] - part.span[*l].lo) / part.span[*l].step);
                         (a.at + a.terms.iter().map(moved).sum::<i64>()) as usize
                     };
                     value.at(base + ravel(part.map.iter().map(at), &value.shape))

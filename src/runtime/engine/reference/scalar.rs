@@ -56,7 +56,11 @@ fn convert(x: Scalar, dtype: DType) -> Scalar {
     match x {
         Scalar::Float(f) if dtype.is_integer() || dtype == DType::Key => {
             let n = bits(dtype.storage());
-            let (lo, hi) = if dtype.is_signed() { (-(1i128 << (n - 1)), (1i128 << (n - 1)) - 1) } else { (0, (1i128 << n) - 1) };
+            let (lo, hi) = if dtype.is_signed() {
+                (-(1i128 << (n - 1)), (1i128 << (n - 1)) - 1)
+            } else {
+                (0, (1i128 << n) - 1)
+            };
             // `as` cuts and saturates, and takes NaN as 0
             Scalar::Int((f as i128).clamp(lo, hi))
         }
