@@ -26,7 +26,10 @@ pub use sharding::{Sharding, Spec};
 pub use trace::tree::{
     self, Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of,
 };
-pub use trace::{Compiled, EngineKind, Jit, Lowered, Traced, jit};
+pub use trace::{
+    Compiled, EngineKind, Jit, Lowered, ScanOptions, Traced, cond, debug_print_values, fori_loop, jit, scan,
+    scan_with, switch, while_loop,
+};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
 /// What programs use: `use atmesh::prelude::*;`.
@@ -34,7 +37,8 @@ pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::{
         AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Mesh, NewAxis, Output, Rest, Result, Sharding,
-        Spec, Static, Tree, axes, axis_index, axis_size, concat, devices, einsum, ix, jit, keep, p, ring,
-        shift, split, stack, stacked, tiled, tree, type_of,
+        Spec, Static, Tree, assert_collectives, axes, axis_index, axis_size, concat, cond, debug_print,
+        devices, einsum, fori_loop, ix, jit, keep, p, ring, scan, shift, split, stack, stacked, switch,
+        tiled, tree, type_of, while_loop,
     };
 }

@@ -22,7 +22,7 @@ pub use collectives::{
 pub use creation::Countable;
 pub use dims::{Dims, keep};
 pub use handle::Array;
-pub(crate) use handle::{Concrete, Repr};
+pub(crate) use handle::Repr;
 pub use host::View;
 pub use index::{At, Index, NewAxis, Pick, Rest};
 pub use operand::{Operand, Term};

@@ -1,6 +1,6 @@
 //! `jit`: functions as programs, traced once for each set of argument types.
 
-use super::compiled::{Compiled, Entry, Leaf, Lowered, Traced};
+use super::compiled::{Entry, Leaf, Lowered, Traced};
 use super::core::{Open, Recorded, apply_control, innermost, located, poison, put_at};
 use super::eager;
 use super::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};

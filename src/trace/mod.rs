@@ -8,8 +8,8 @@ mod jit;
 mod stages;
 pub mod tree;
 
-pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
 pub use compiled::{Compiled, Lowered, Traced};
+pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
 pub(crate) use core::{Arg, Setting, Trace, apply1, innermost, poison, setting};
 pub use jit::{ArgNums, Jit, Made, jit};
 pub use stages::EngineKind;

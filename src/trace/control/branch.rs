@@ -66,9 +66,7 @@ fn choose<T: Tree>(op: &str, which: Array, bodies: &[&dyn Fn() -> Result<T>], pl
             Err(e) => errors.push(e),
         }
     }
-    let like = pieces.first().map(|p: &Piece<T>| {
-        p.out.rebuild(&mut Path::unnamed(), &mut |_, a| a.clone())
-    });
+    let like = pieces.first().map(|p: &Piece<T>| p.out.rebuild(&mut Path::unnamed(), &mut |_, a| a.clone()));
     let out = if errors.is_empty() { run(op, which, pieces, place) } else { Err(Error::all(errors)) };
     out.unwrap_or_else(|e| {
         let _ = poison(e.clone());

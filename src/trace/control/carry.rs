@@ -37,10 +37,12 @@ pub(crate) fn carries<T: Tree>(
             Some(ty) => types.push(ty),
             None => {
                 let kind = differing(was, is);
-                let name = if path.parts().is_empty() { "the carry".into() } else { format!("the carry `{path}`") };
+                let name =
+                    if path.parts().is_empty() { "the carry".into() } else { format!("the carry `{path}`") };
                 let what = difference(kind);
-                let message =
-                    format!("{name} is {was} before the body and {is} after it: {what} of a carry may not change");
+                let message = format!(
+                    "{name} is {was} before the body and {is} after it: {what} of a carry may not change"
+                );
                 let fault = mends(Fault::new(kind, message), was, is);
                 errors.push(Error::at(fault, op, vec![was.to_string(), is.to_string()], Some(place)));
             }
@@ -63,12 +65,18 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
         ErrorKind::Dtype => {
             let (from, to) = (was.dtype, is.dtype);
             fault
-                .help(format!("begin with the type that the body makes: `.astype({to:?})` on the first value"))
+                .help(format!(
+                    "begin with the type that the body makes: `.astype({to:?})` on the first value"
+                ))
                 .help(format!("or convert at the end of the body: `.astype({from:?})`"))
         }
         ErrorKind::Vma => {
-            let more: Vec<String> =
-                is.varying.iter().filter(|a| !was.varying.contains(*a)).map(|a| format!("{:?}", a.name())).collect();
+            let more: Vec<String> = is
+                .varying
+                .iter()
+                .filter(|a| !was.varying.contains(*a))
+                .map(|a| format!("{:?}", a.name()))
+                .collect();
             match more.as_slice() {
                 [] => fault.help("the body makes it the same on all devices: cast it back at the end of the body with `pcast`"),
                 [one] => fault.help(format!("begin with a value that varies: `.pcast({one}, Varying)` on the first value")),
@@ -103,7 +111,11 @@ pub(crate) fn branches<T: Tree>(
                 Some(both) => ty = both,
                 None => {
                     let kind = differing(&ty, other);
-                    let name = if path.parts().is_empty() { "the result".into() } else { format!("result `{path}`") };
+                    let name = if path.parts().is_empty() {
+                        "the result".into()
+                    } else {
+                        format!("result `{path}`")
+                    };
                     let (first, nth) = match (op, n) {
                         ("cond", _) => ("where it holds".to_string(), "where it does not".to_string()),
                         _ => ("of branch 0".into(), format!("of branch {n}")),
@@ -114,8 +126,12 @@ pub(crate) fn branches<T: Tree>(
                     );
                     let fault = Fault::new(kind, message);
                     let fault = match kind {
-                        ErrorKind::Sharding => fault.help(format!("bring one to the other: `.reshard({})`", ty.spec)),
-                        ErrorKind::Dtype => fault.help(format!("bring one to the other: `.astype({:?})`", ty.dtype)),
+                        ErrorKind::Sharding => {
+                            fault.help(format!("bring one to the other: `.reshard({})`", ty.spec))
+                        }
+                        ErrorKind::Dtype => {
+                            fault.help(format!("bring one to the other: `.astype({:?})`", ty.dtype))
+                        }
                         ErrorKind::Vma => fault.help("cast the one that varies less: `.pcast(.., Varying)`"),
                         _ => fault,
                     };

@@ -64,6 +64,7 @@ fn fixed<T: Tree>(
         )),
     };
     let (start, end) = (bound(lo)?, bound(hi)?);
+    let steps = Steps { start, length: (end - start).max(0) as usize, reverse: false };
     let step = |i: Array, carry: T, (): ()| Ok((body(i, carry)?, ()));
     Ok(run("fori_loop", steps, init, &(), &step, place)?.0)
 }
@@ -135,13 +136,18 @@ fn run_while<T: Tree>(
     let refusal = if holds.rank() != 0 {
         Some(Fault::new(ErrorKind::Shape, format!("the condition is {holds}: it must be one bool")))
     } else if holds.dtype != DType::Bool {
-        Some(Fault::new(ErrorKind::Dtype, format!("the condition is {holds}: it must be bool[]")).help("compare: `.gt(0)`"))
+        Some(
+            Fault::new(ErrorKind::Dtype, format!("the condition is {holds}: it must be bool[]"))
+                .help("compare: `.gt(0)`"),
+        )
     } else if !holds.varying.is_empty() {
         let axes = &holds.varying;
         Some(
             Fault::new(
                 ErrorKind::Vma,
-                format!("the condition is {holds}: devices along {axes} would leave the loop at different steps"),
+                format!(
+                    "the condition is {holds}: devices along {axes} would leave the loop at different steps"
+                ),
             )
             .help(format!("go on while any device does: `.pmax({})`", quoted(axes))),
         )
@@ -194,7 +200,13 @@ pub fn scan<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
     xs: X,
     body: impl Fn(A::Owned, X::Owned) -> R,
 ) -> (A::Owned, Y) {
-    scan_at(ScanOptions::default(), init.into_tree(), xs.into_tree(), &|a, x| body(a, x).into_result(), Location::caller())
+    scan_at(
+        ScanOptions::default(),
+        init.into_tree(),
+        xs.into_tree(),
+        &|a, x| body(a, x).into_result(),
+        Location::caller(),
+    )
 }
 
 /// How [`scan_with`] goes.
@@ -279,6 +291,7 @@ fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
             .help("`scan_with(ScanOptions { length: Some(n), .. }, ..)` says it");
         return Err(Error::at(fault, "scan", Vec::new(), Some(place)));
     };
+    Ok(Steps { start: 0, length, reverse: options.reverse })
 }
 
 /// How a loop of known length goes.
@@ -320,7 +333,7 @@ fn run<T: Tree, X: Tree, Y: Tree>(
     let Piece { mut program, captures, out } = piece;
     let fixed = captures.len();
     program.inputs[1..].rotate_right(fixed);
-    let Steps { start, length, reverse, .. } = steps;
+    let Steps { start, length, reverse } = steps;
     let control = Control::Loop(Loop { body: Arc::new(program), start, length, reverse, fixed, carry });
     let inputs: Vec<Array> = captures.into_iter().chain(collect(init)).chain(collect(xs)).collect();
     let mut results = apply_control(control, &inputs, types, place)?;
@@ -340,7 +353,8 @@ fn slice_type(ty: &ArrayType) -> ArrayType {
 
 /// As many along a new leading dimension, which is whole.
 fn stacked_type(ty: &ArrayType, length: usize) -> ArrayType {
-    let dims = std::iter::once(Axes::none()).chain(ty.spec.padded(ty.rank()).dims().iter().cloned()).collect();
+    let dims =
+        std::iter::once(Axes::none()).chain(ty.spec.padded(ty.rank()).dims().iter().cloned()).collect();
     let shape = std::iter::once(length).chain(ty.shape.iter().copied()).collect();
     ArrayType { shape, spec: ty.spec.with_dims(dims), ..ty.clone() }
 }

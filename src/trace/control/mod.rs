@@ -101,7 +101,9 @@ pub(crate) fn share_captures(programs: &mut [(&mut Program, Vec<Array>)]) -> Vec
 fn same_value(a: &Array, b: &Array) -> bool {
     use crate::array::Repr::Traced;
     match (a.repr(), b.repr()) {
-        (Traced(x), Traced(y)) => std::sync::Arc::ptr_eq(&x.trace, &y.trace) && x.value.input == y.value.input,
+        (Traced(x), Traced(y)) => {
+            std::sync::Arc::ptr_eq(&x.trace, &y.trace) && x.value.input == y.value.input
+        }
         _ => a.same(b),
     }
 }
