@@ -1,9 +1,13 @@
 //! From a placed program to one per-device program: regions, fetches, partial sums, and the report of what is communicated.
 
+mod choose;
 mod control;
+mod cost;
 mod draft;
 mod fetch;
+mod frames;
 mod layout;
+mod lines;
 mod lower;
 mod manual;
 mod plan;
@@ -12,6 +16,7 @@ pub mod reads;
 pub mod region;
 mod report;
 mod varying;
+mod views;
 
 pub use fetch::Piece;
 pub use layout::{DimLayout, Layout};
@@ -34,3 +39,6 @@ pub struct Localised {
 pub fn localise(program: &Program) -> Result<Localised> {
     control::whole(program, control::devices(program))
 }
+
+#[cfg(test)]
+mod tests;

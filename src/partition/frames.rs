@@ -1,0 +1,201 @@
+//! Frames: where the blocks of elementwise values begin that stay inside a program.
+//!
+//! A type fixes the axes of a dimension; where its blocks begin is free for a value that nobody outside sees. Values that read one
+//! another in place share a frame, and it lies where the group's other operands and readers lie, whichever moves least.
+
+use super::draft::Draft;
+use super::views::{in_place, inputs, is_copy};
+use super::{DimLayout, Slot, Step};
+use crate::program::sentence::{Body, Part, Sentence, Source};
+
+/// Where the slots stand: their steps, their readers, and the groups of those whose frame is free.
+struct Frames<'a> {
+    d: &'a Draft,
+    maker: Vec<Option<usize>>,
+    readers: Vec<Vec<usize>>,
+    group: Vec<Slot>,
+}
+
+/// A wish of a group's dimension: to lie so, for the sake of reading this source.
+struct Wish {
+    source: Slot,
+    layout: DimLayout,
+}
+
+/// Sets the frames of all values that may be anywhere.
+pub(super) fn choose(d: &mut Draft) {
+    let n = d.slots.len();
+    let (mut maker, mut readers) = (vec![None; n], vec![Vec::new(); n]);
+    for (k, item) in d.items.iter().enumerate() {
+        for s in inputs(&item.step) {
+            if readers[s].last() != Some(&k) {
+                readers[s].push(k);
+            }
+        }
+        if let Step::Local { out, .. } = item.step {
+            maker[out] = Some(k);
+        }
+    }
+    let mut outs = vec![false; n];
+    d.outs.iter().for_each(|s| outs[*s] = true);
+    let free: Vec<bool> = (0..n)
+        .map(|v| {
+            !outs[v]
+                && maker[v].is_some_and(|k| floats(d, v, k))
+                && readers[v].iter().all(|u| reads_boxes(d, *u))
+        })
+        .collect();
+    let mut f = Frames { d, maker, readers, group: (0..n).collect() };
+    for v in (0..n).filter(|v| free[*v]) {
+        let Some(s) = f.sentence(v) else { continue };
+        let sources: Vec<Slot> = (0..s.reads.len()).filter_map(|read| in_place(d, s, read)).collect();
+        for src in sources.into_iter().filter(|s| free[*s] && d.slots[*s].layout == d.slots[v].layout) {
+            let (a, b) = (f.root(src), f.root(v));
+            f.group[a.max(b)] = a.min(b);
+        }
+    }
+    let mut members: Vec<Vec<Slot>> = vec![Vec::new(); n];
+    for v in (0..n).filter(|v| free[*v]) {
+        members[f.root(v)].push(v);
+    }
+    let mut decided: Vec<bool> = free.iter().map(|f| !f).collect();
+    let mut layouts: Vec<Vec<DimLayout>> = d.slots.iter().map(|s| s.layout.dims.clone()).collect();
+    // backwards: what reads a group is decided before it
+    for last in (0..n).rev().filter(|v| free[*v]) {
+        if decided[last] {
+            continue;
+        }
+        let group = &members[f.root(last)];
+        let own = &d.slots[last].layout.dims;
+        let mut frame = own.clone();
+        if own.iter().any(|l| !l.atoms.is_empty()) {
+            let wishes = f.wishes(group, own, &layouts, &decided);
+            for (dim, wishes) in wishes.iter().enumerate() {
+                frame[dim] = best(&own[dim], wishes, d.slots[last].shape[dim]);
+            }
+        }
+        for m in group {
+            layouts[*m] = frame.clone();
+            decided[*m] = true;
+        }
+    }
+    for (slot, dims) in d.slots.iter_mut().zip(layouts) {
+        slot.layout.dims = dims;
+    }
+}
+
+/// Whether a value's step lets its frame be anywhere: elementwise, and nothing in parts.
+fn floats(d: &Draft, v: Slot, k: usize) -> bool {
+    let Step::Local { sentence, .. } = &d.items[k].step else { return false };
+    matches!(sentence.body, Body::Map(_))
+        && !d.items[k].pinned
+        && !is_copy(d, sentence)
+        && d.slots[v].layout.partial.is_none()
+        && inputs(&d.items[k].step).iter().all(|s| d.slots[*s].layout.partial.is_none())
+}
+
+/// Whether a step reads boxes, wherever they begin.
+fn reads_boxes(d: &Draft, k: usize) -> bool {
+    matches!(&d.items[k].step, Step::Local { sentence, .. } if !matches!(sentence.body, Body::Reshape))
+}
+
+impl Frames<'_> {
+    fn root(&self, mut v: Slot) -> Slot {
+        while self.group[v] != v {
+            v = self.group[v];
+        }
+        v
+    }
+    fn sentence(&self, v: Slot) -> Option<&Sentence> {
+        match &self.d.items[self.maker[v]?].step {
+            Step::Local { sentence, .. } => Some(sentence),
+            _ => None,
+        }
+    }
+
+    /// For each dimension of a group, where its outer operands and readers would like it to lie.
+    fn wishes(
+        &self,
+        group: &[Slot],
+        own: &[DimLayout],
+        layouts: &[Vec<DimLayout>],
+        decided: &[bool],
+    ) -> Vec<Vec<Wish>> {
+        let mut wishes: Vec<Vec<Wish>> = own.iter().map(|_| Vec::new()).collect();
+        let inside = |s: Slot| !decided[s] && self.root(s) == self.root(group[0]);
+        let mut steps: Vec<usize> = group.iter().filter_map(|v| self.maker[*v]).collect();
+        let makers = steps.len();
+        let outer = group.iter().flat_map(|v| self.readers[*v].iter().copied());
+        steps.extend(
+            outer.filter(|k| matches!(&self.d.items[*k].step, Step::Local { out, .. } if !inside(*out))),
+        );
+        steps[makers..].sort_unstable();
+        steps.dedup();
+        for k in steps {
+            let Step::Local { out, sentence, .. } = &self.d.items[k].step else { continue };
+            if !matches!(sentence.body, Body::Map(_)) || !inside(*out) && !decided[*out] {
+                continue;
+            }
+            for p in sentence.reads.iter().flat_map(|r| &r.parts) {
+                let Source::Value(s) = p.from else { continue };
+                for (loop_, dim, shift) in unit(p) {
+                    let (d, l, origin) = match (inside(*out), inside(s)) {
+                        (true, false) if decided[s] => {
+                            let l = &layouts[s][dim];
+                            (loop_, l, l.origin + shift)
+                        }
+                        (false, true) => {
+                            let l = &layouts[*out][loop_];
+                            (dim, l, l.origin - shift)
+                        }
+                        _ => continue,
+                    };
+                    if l.atoms == own[d].atoms && !l.atoms.is_empty() {
+                        wishes[d].push(Wish { source: s, layout: DimLayout { origin, ..l.clone() } });
+                    }
+                }
+            }
+        }
+        wishes
+    }
+}
+
+/// Where a part reads a dimension step by step along a loop: (loop, dimension, position − index).
+fn unit(p: &Part) -> Vec<(usize, usize, i64)> {
+    let of = |(dim, m): (usize, &crate::program::sentence::Affine)| match m.terms[..] {
+        [(l, 1)] if p.span[l].step == 1 => Some((l, dim, m.at - p.span[l].lo)),
+        _ => None,
+    };
+    p.map.iter().enumerate().filter_map(of).collect()
+}
+
+/// The frame that needs the least from neighbours: for each source the furthest to the left and to the right.
+fn best(own: &DimLayout, wishes: &[Wish], size: usize) -> DimLayout {
+    let price = |c: &DimLayout| -> i64 {
+        let mut halo: Vec<(Slot, i64, i64)> = Vec::new();
+        for w in wishes {
+            let k = halo.iter().position(|h| h.0 == w.source).unwrap_or_else(|| {
+                halo.push((w.source, 0, 0));
+                halo.len() - 1
+            });
+            let l = &w.layout;
+            let shift = if l.block == c.block { l.origin - c.origin } else { size as i64 };
+            halo[k] = (w.source, halo[k].1.max(shift), halo[k].2.max(-shift));
+        }
+        halo.iter().map(|h| h.1 + h.2).sum()
+    };
+    // the first and the last rank are stretched to the ends: not beyond two blocks
+    let fits = |c: &&DimLayout| {
+        [0, c.ways() - 1].iter().all(|r| {
+            let (lo, hi) = c.range(*r, size);
+            hi - lo <= 2 * own.block
+        })
+    };
+    let mut seen: Vec<&DimLayout> = Vec::new();
+    for c in std::iter::once(own).chain(wishes.iter().map(|w| &w.layout)).filter(fits) {
+        if !seen.contains(&c) {
+            seen.push(c);
+        }
+    }
+    seen.into_iter().min_by_key(|c| price(c)).unwrap_or(own).clone()
+}

@@ -1,0 +1,315 @@
+//! Random drafts: everything that a sentence can say, on meshes of 1 to 8 devices, dimensions mostly uneven.
+
+use super::VERIFY;
+use super::oracle::{check, plain};
+use crate::DType::F32;
+use crate::partition::draft::{Draft, Item, copy, mapped, reshape};
+use crate::partition::{DimLayout, Layout, Slot, SpmdProgram, Step, Why, plan};
+use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source, Span};
+use crate::sharding::atoms::{Atom, Atoms};
+use crate::types::{Scalar, Shape};
+
+/// A small generator of random numbers.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % n.max(1)
+    }
+    fn flip(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+/// The digits of a random mesh of this many devices: axes, and pieces of them.
+fn digits(r: &mut Random, devices: usize) -> Vec<Atom> {
+    let mut left = devices;
+    let mut atoms = Vec::new();
+    while left > 1 {
+        let sizes: Vec<usize> = (2..=left).filter(|n| left.is_multiple_of(*n)).collect();
+        let size = sizes[r.below(sizes.len())];
+        left /= size;
+        atoms.push(Atom { stride: left, size });
+    }
+    atoms
+}
+
+/// A random layout: each digit on some dimension, or nowhere.
+fn layout(r: &mut Random, shape: &[usize], devices: usize) -> Layout {
+    let mut dims: Vec<Atoms> = vec![Atoms::new(); shape.len()];
+    let mut atoms = digits(r, devices);
+    while !atoms.is_empty() {
+        let a = atoms.remove(r.below(atoms.len()));
+        let k = r.below(shape.len() + 1);
+        if let Some(d) = dims.get_mut(k) {
+            d.push(a);
+        }
+    }
+    Layout { dims: shape.iter().zip(dims).map(|(n, a)| DimLayout::new(*n, a)).collect(), partial: None }
+}
+
+fn sizes(r: &mut Random, rank: usize) -> Vec<usize> {
+    (0..rank).map(|_| 1 + r.below(9)).collect()
+}
+
+/// One part over all loops with these positions.
+fn part(slot: Slot, extents: &[usize], map: Vec<Affine>) -> Read {
+    let span = extents.iter().map(|n| Span::all(*n)).collect();
+    Read { dtype: F32, parts: vec![Part { from: Source::Value(slot), span, map }], fill: Scalar::Float(0.0) }
+}
+
+fn axes(n: usize) -> Vec<Affine> {
+    (0..n).map(|d| Affine::of(0, d, 1)).collect()
+}
+
+/// A random structural operation on a value.
+fn view(r: &mut Random, slot: Slot, shape: &[usize]) -> Sentence {
+    let rank = shape.len();
+    let d = r.below(rank);
+    let n = shape[d] as i64;
+    let (mut map, mut to) = (axes(rank), shape.to_vec());
+    match r.below(7) {
+        0 => {
+            // slice with a step
+            let step = 1 + r.below(3) as i64;
+            let from = r.below(shape[d]) as i64;
+            to[d] = ((n - from + step - 1) / step) as usize;
+            map[d] = Affine::of(from, d, step);
+            mapped(part(slot, &to, map), &to)
+        }
+        1 => {
+            map[d] = Affine::of(n - 1, d, -1);
+            mapped(part(slot, &to, map), &to)
+        }
+        2 => {
+            // pad, sometimes inside too
+            let (low, inner) = (r.below(4) as i64, if r.below(3) == 0 { 1 } else { 0 });
+            let high = r.below(3) as i64;
+            let size = low + (n - 1) * (1 + inner) + 1 + high;
+            to[d] = size as usize;
+            let mut read = part(slot, &to, map);
+            read.parts[0].span[d] = Span { lo: low, hi: low + (n - 1) * (1 + inner) + 1, step: 1 + inner };
+            read.fill = Scalar::Float(r.below(2) as f64);
+            mapped(read, &to)
+        }
+        3 => {
+            // roll
+            let m = r.below(shape[d]) as i64;
+            let mut read = part(slot, &to, map);
+            let mut second = read.parts[0].clone();
+            read.parts[0].span[d] = Span { lo: m, hi: n, step: 1 };
+            second.span[d] = Span { lo: 0, hi: m, step: 1 };
+            second.map[d] = Affine::of(n - m, d, 1);
+            read.parts.push(second);
+            read.parts.retain(|p| !p.span[d].is_empty());
+            mapped(read, &to)
+        }
+        4 => {
+            // transpose
+            let k = r.below(rank);
+            to.swap(d, k);
+            map.swap(d, k);
+            mapped(part(slot, &to, map), &to)
+        }
+        5 => {
+            // broadcast along a new dimension in front
+            to.insert(0, 1 + r.below(5));
+            let map = (0..rank).map(|d| Affine::of(0, d + 1, 1)).collect();
+            mapped(part(slot, &to, map), &to)
+        }
+        _ => {
+            // concatenated with itself
+            let mut read = part(slot, &to, map);
+            to[d] *= 2;
+            let mut second = read.parts[0].clone();
+            second.span[d] = Span { lo: n, hi: 2 * n, step: 1 };
+            read.parts.push(second);
+            mapped(read, &to)
+        }
+    }
+}
+
+fn binary(r: &mut Random, a: Slot, b: Slot, shape: &[usize]) -> Sentence {
+    let fun = [Fun::Add, Fun::Mul, Fun::Max, Fun::Sub][r.below(4)];
+    let reads = vec![part(a, shape, axes(shape.len())), part(b, shape, axes(shape.len()))];
+    let code = Code::one(fun, F32, F32, &[Arg::Read(0), Arg::Read(1)]);
+    Sentence { extents: shape.to_vec(), rank: shape.len(), dtype: F32, reads, body: Body::Map(code) }
+}
+
+/// x·2 + index of the first loop.
+fn unary(slot: Slot, shape: &[usize]) -> Sentence {
+    let mut code = Code { insts: Vec::new() };
+    let twice = code.push(Fun::Mul, F32, F32, &[Arg::Read(0), Arg::Const(Scalar::Float(0.5))]);
+    if !shape.is_empty() {
+        code.push(Fun::Add, F32, F32, &[twice, Arg::Index(0)]);
+    }
+    let reads = vec![part(slot, shape, axes(shape.len()))];
+    Sentence { extents: shape.to_vec(), rank: shape.len(), dtype: F32, reads, body: Body::Map(code) }
+}
+
+/// A fold over one dimension.
+fn fold(r: &mut Random, slot: Slot, shape: &[usize]) -> Sentence {
+    let d = r.below(shape.len());
+    let mut extents = shape.to_vec();
+    let n = extents.remove(d);
+    extents.push(n);
+    let last = extents.len() - 1;
+    let map = (0..shape.len())
+        .map(|e| Affine::of(0, if e == d { last } else { e - usize::from(e > d) }, 1))
+        .collect();
+    let combine = [Combine::Add, Combine::Max][r.below(2)];
+    let reads = vec![part(slot, &extents, map)];
+    Sentence { extents, rank: last, dtype: F32, reads, body: Body::Fold { combine, code: Code::copy(F32) } }
+}
+
+/// Σ over taps of a window along a dimension.
+fn window(r: &mut Random, slot: Slot, shape: &[usize]) -> Option<Sentence> {
+    let d = r.below(shape.len());
+    let (taps, stride, dilation) = (1 + r.below(3), 1 + r.below(2), 1 + r.below(2));
+    let width = dilation * (taps - 1) + 1;
+    let n = (shape[d] + stride).checked_sub(width)? / stride;
+    if n == 0 {
+        return None;
+    }
+    let mut extents = shape.to_vec();
+    extents[d] = n;
+    extents.push(taps);
+    let mut map = axes(shape.len());
+    map[d] = Affine::of(0, d, stride as i64);
+    map[d].terms.push((shape.len(), dilation as i64));
+    let reads = vec![part(slot, &extents, map)];
+    let body = Body::Fold { combine: Combine::Add, code: Code::copy(F32) };
+    Some(Sentence { extents, rank: shape.len(), dtype: F32, reads, body })
+}
+
+/// The product of the first by the last dimension.
+fn product(a: Slot, x: &[usize], b: Slot, y: &[usize]) -> Sentence {
+    // x[m.., k], y[k, n..]
+    let (m, n) = (x.len() - 1, y.len() - 1);
+    let mut extents = x[..m].to_vec();
+    extents.extend(&y[1..]);
+    extents.push(y[0]);
+    let k = extents.len() - 1;
+    let left = (0..m).map(|d| Affine::of(0, d, 1)).chain([Affine::of(0, k, 1)]).collect();
+    let right = std::iter::once(Affine::of(0, k, 1)).chain((0..n).map(|d| Affine::of(0, m + d, 1))).collect();
+    let reads = vec![part(a, &extents, left), part(b, &extents, right)];
+    Sentence { rank: k, dtype: F32, reads, body: Body::Product { accumulate: F32 }, extents }
+}
+
+/// A random draft of some steps.
+fn program(r: &mut Random, devices: usize) -> Draft {
+    let mut d = Draft::new(devices, None);
+    let why = Why { place: None, op: "test".into() };
+    for _ in 0..1 + r.below(2) {
+        let rank = 1 + r.below(2);
+        let shape = sizes(r, rank);
+        let l = layout(r, &shape, devices);
+        let s = d.slot(F32, Shape::from(shape), l);
+        d.ins.push(s);
+    }
+    let steps = 2 + r.below(6);
+    while d.items.len() < steps {
+        let a = r.below(d.slots.len());
+        let shape = d.slots[a].shape.to_vec();
+        let b = r.below(d.slots.len());
+        // a value in parts is read by the step after it alone, as nobody promises the others to be linear
+        let parted = [a, b].iter().any(|s| d.slots[*s].layout.partial.is_some());
+        if parted || shape.iter().product::<usize>() > 400 || shape.is_empty() {
+            continue;
+        }
+        let other = d.slots[b].shape.to_vec();
+        let s = match r.below(9) {
+            0..3 => view(r, a, &shape),
+            3 if other == shape => binary(r, a, b, &shape),
+            3 | 4 => unary(a, &shape),
+            5 => fold(r, a, &shape),
+            6 => match window(r, a, &shape) {
+                Some(s) => s,
+                None => continue,
+            },
+            7 if !other.is_empty() && shape.last() == other.first() => product(a, &shape, b, &other),
+            7 => copy(a, F32, &shape),
+            _ => {
+                let n: usize = shape.iter().product();
+                let f: Vec<usize> = (1..=n).filter(|k| n.is_multiple_of(*k)).collect();
+                let k = f[r.below(f.len())];
+                reshape(a, F32, &shape, &[k, n / k])
+            }
+        };
+        // mostly as the operand lies, where it has the same shape
+        let to = s.extents[..s.rank].to_vec();
+        let mut l = layout(r, &to, devices);
+        if r.flip() && to.len() == shape.len() {
+            let own = &d.slots[a].layout.dims;
+            l.dims = own.iter().zip(&to).map(|(l, n)| DimLayout::new(*n, l.atoms.iter().copied())).collect();
+        }
+        if s.extents.len() > s.rank
+            && r.below(4) == 0
+            && !matches!(s.body, Body::Fold { combine: Combine::Max, .. })
+        {
+            // a result that stays in parts, made whole by the next step
+            let free: Atoms = digits(r, devices)
+                .into_iter()
+                .filter(|a| l.dims.iter().all(|x| x.atoms.iter().all(|b| !a.clashes(*b))))
+                .take(1)
+                .collect();
+            if !free.is_empty() {
+                let parts = Layout { partial: Some((Combine::Add, free)), ..l.clone() };
+                let out = d.local(s, parts, &why);
+                d.local(copy(out, F32, &to), l, &why);
+                d.last().expect("just pushed").pinned = r.flip();
+                continue;
+            }
+        }
+        d.local(s, l, &why);
+        if r.below(6) == 0 {
+            d.items.last_mut().expect("just pushed").pinned = true;
+        }
+    }
+    let made: Vec<Slot> =
+        d.items.iter().map(|i| if let Step::Local { out, .. } = i.step { out } else { 0 }).collect();
+    d.outs.push(*made.last().expect("steps"));
+    for s in made {
+        if r.below(4) == 0 && !d.outs.contains(&s) {
+            d.outs.push(s);
+        }
+    }
+    d
+}
+
+fn cloned(d: &Draft) -> Draft {
+    Draft {
+        devices: d.devices,
+        mesh: None,
+        slots: d.slots.clone(),
+        items: d.items.iter().map(|i| Item { ..i.clone() }).collect(),
+        ins: d.ins.clone(),
+        outs: d.outs.clone(),
+    }
+}
+
+#[test]
+fn random_programs_agree_with_the_plain_evaluation() {
+    VERIFY.set(true);
+    for seed in 0..1000u64 {
+        let mut r = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let devices = [1, 2, 3, 4, 6, 8][r.below(6)];
+        let d = program(&mut r, devices);
+        let args: Vec<Vec<f64>> = d
+            .ins
+            .iter()
+            .map(|s| (0..d.slots[*s].shape.elements()).map(|_| r.below(17) as f64 - 8.0).collect())
+            .collect();
+        let wanted = plain(&SpmdProgram::from(cloned(&d)), &args);
+        let text = format!("{d:#?}");
+        let run = std::panic::catch_unwind(|| {
+            VERIFY.set(true);
+            let p = plan::plan(d).expect("a plan").program;
+            check(&p, &wanted, &args);
+        });
+        assert!(run.is_ok(), "seed {seed}, {devices} devices\n{text}");
+    }
+}

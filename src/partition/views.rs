@@ -1,0 +1,159 @@
+//! Structural operations as views: their readers read through them, and only what must be stored is stored.
+
+use super::draft::{Draft, Item};
+use super::lower::copied;
+use super::reads::{is_identity, sources, through};
+use super::{Slot, Step};
+use crate::program::sentence::{Body, Read, Sentence};
+
+/// More parts than this are stored rather than composed further.
+const PARTS: usize = 64;
+
+/// What was read through on the way to a value.
+#[derive(Clone, Debug)]
+pub(super) struct Via {
+    /// The item of the view, as it was.
+    pub(super) item: Item,
+    /// What it reads now.
+    pub(super) read: Read,
+    extents: Vec<usize>,
+    /// The views that it read through itself.
+    pub(super) through: Vec<Slot>,
+}
+
+/// The slots that a step reads.
+pub(super) fn inputs(step: &Step) -> Vec<Slot> {
+    match step {
+        Step::Fetch { src, .. } | Step::Reduce { src, .. } => vec![*src],
+        Step::Local { sentence, .. } => sentence.reads.iter().flat_map(sources).collect(),
+        Step::Loop { fixed, carry, xs, .. } => [&fixed[..], carry, xs].concat(),
+        Step::While { cond_fixed, body_fixed, carry, .. } => [&cond_fixed[..], body_fixed, carry].concat(),
+        Step::Branch { which, ins, .. } => [&[*which], &ins[..]].concat(),
+        Step::Print { values, .. } => values.iter().map(|v| v.0).collect(),
+    }
+}
+
+/// The slots that a step makes.
+pub(super) fn outputs(step: &Step) -> Vec<Slot> {
+    match step {
+        Step::Fetch { .. } | Step::Print { .. } => Vec::new(),
+        Step::Local { out, .. } | Step::Reduce { out, .. } => vec![*out],
+        Step::Loop { out, ys, .. } => [&out[..], ys].concat(),
+        Step::While { out, .. } | Step::Branch { out, .. } => out.clone(),
+    }
+}
+
+/// Removes local steps whose results nobody reads, and composes the reads of the others through views. What was composed is
+/// returned, by slot.
+pub(super) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
+    prune(d);
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); d.slots.len()];
+    let mut fixed = vec![false; d.slots.len()];
+    for (k, item) in d.items.iter().enumerate() {
+        let composes =
+            matches!(&item.step, Step::Local { sentence, .. } if !matches!(sentence.body, Body::Reshape));
+        for s in inputs(&item.step) {
+            readers[s].push(k);
+            fixed[s] |= !composes;
+        }
+    }
+    d.outs.iter().for_each(|s| fixed[*s] = true);
+    let mut vias: Vec<Option<Via>> = vec![None; d.slots.len()];
+    let mut items = std::mem::take(&mut d.items);
+    let mut kept = Vec::with_capacity(items.len());
+    for k in 0..items.len() {
+        let Step::Local { out, ref mut sentence, .. } = items[k].step else {
+            kept.push(k);
+            continue;
+        };
+        let passed =
+            if matches!(sentence.body, Body::Reshape) { Vec::new() } else { compose(sentence, &vias) };
+        let sentence = sentence.clone();
+        if !fixed[out] && !items[k].pinned && is_view(d, &sentence, out) {
+            let inner = &sentence.reads[0];
+            let all = readers[out].iter().all(|u| readable(&items[*u].step, out, inner, &sentence.extents));
+            if all {
+                let (read, extents) = (inner.clone(), sentence.extents.clone());
+                vias[out] = Some(Via { item: items[k].clone(), read, extents, through: passed });
+                continue;
+            }
+        }
+        kept.push(k);
+    }
+    let mut keep = kept.into_iter().peekable();
+    d.items =
+        items.into_iter().enumerate().filter_map(|(k, item)| keep.next_if_eq(&k).map(|_| item)).collect();
+    vias
+}
+
+/// Whether a sentence is a view that can be read through: a copy of the same parts, without steps in its spans.
+fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
+    let Body::Map(code) = &s.body else { return false };
+    let [read] = &s.reads[..] else { return false };
+    *code == crate::program::sentence::Code::copy(s.dtype)
+        && read.dtype == s.dtype
+        && read.parts.iter().all(|p| p.span.iter().all(|v| v.step == 1))
+        && sources(read).iter().all(|s| d.slots[*s].layout.partial == d.slots[out].layout.partial)
+        // a value in parts is zero in all but one of them where it is a constant
+        && (d.slots[out].layout.partial.is_none() || read.parts.len() == 1)
+}
+
+/// Whether a step can read a slot through this read of other slots.
+fn readable(step: &Step, slot: Slot, inner: &Read, extents: &[usize]) -> bool {
+    let Step::Local { sentence, .. } = step else { return false };
+    let product = matches!(sentence.body, Body::Product { .. });
+    sentence.reads.iter().filter(|r| sources(r).contains(&slot)).all(|r| {
+        let composed = through(r, slot, inner, extents);
+        composed.is_some_and(|c| {
+            c.parts.len() <= if product { 1 } else { PARTS } && (!product || covers(&c, &sentence.extents))
+        })
+    })
+}
+
+/// Whether the one part of a read covers all its loops.
+fn covers(read: &Read, extents: &[usize]) -> bool {
+    read.parts.iter().all(|p| p.span.iter().zip(extents).all(|(s, n)| s.lo == 0 && s.hi >= *n as i64))
+}
+
+/// Reads through every view that the sentence reads; which they were.
+fn compose(s: &mut Sentence, vias: &[Option<Via>]) -> Vec<Slot> {
+    let mut passed = Vec::new();
+    for r in &mut s.reads {
+        for slot in sources(r) {
+            let Some(via) = &vias[slot] else { continue };
+            if let Some(c) = through(r, slot, &via.read, &via.extents) {
+                *r = c;
+                passed.push(slot);
+                passed.extend(via.through.iter().copied());
+            }
+        }
+    }
+    passed
+}
+
+/// Removes local steps and reductions whose results nobody reads.
+fn prune(d: &mut Draft) {
+    let mut wanted = vec![false; d.slots.len()];
+    d.outs.iter().for_each(|s| wanted[*s] = true);
+    let mut keep = vec![true; d.items.len()];
+    for (k, item) in d.items.iter().enumerate().rev() {
+        let pure = matches!(item.step, Step::Local { .. } | Step::Reduce { .. });
+        keep[k] = !pure || outputs(&item.step).iter().any(|s| wanted[*s]);
+        if keep[k] {
+            inputs(&item.step).iter().for_each(|s| wanted[*s] = true);
+        }
+    }
+    let mut keep = keep.into_iter();
+    d.items.retain(|_| keep.next().unwrap_or(true));
+}
+
+/// The value that a local step reads in place, if it reads one at its own indices.
+pub(super) fn in_place(d: &Draft, s: &Sentence, read: usize) -> Option<Slot> {
+    let [slot] = sources(&s.reads[read])[..] else { return None };
+    is_identity(&s.reads[read], &s.extents, &d.slots[slot].shape).then_some(slot)
+}
+
+/// Whether a step is a copy of a value as it is.
+pub(super) fn is_copy(d: &Draft, s: &Sentence) -> bool {
+    copied(s).is_some_and(|slot| is_identity(&s.reads[0], &s.extents, &d.slots[slot].shape))
+}
