@@ -145,7 +145,8 @@ macro_rules! floats { ($($t:ty: $cutoff:expr, $to:expr, $of:expr, $shortest:expr
             style.show(&Number::of(self))
         }
         fn alone(&self) -> String {
-            Number::of(self).alone()
+            // float64 alone keeps its digits longer than in an array
+            Number::of(self).alone(if $cutoff == 1e8 { 1e16 } else { $cutoff })
         }
     }
     impl From<&$t> for Number {
@@ -229,14 +230,14 @@ impl Number {
         digits.truncate(kept);
         (sign, digits, exponent.parse().unwrap_or(0))
     }
-    /// As a scalar prints: all digits, scientific below 1e-4 and from 1e16 on.
-    fn alone(&self) -> String {
+    /// As a scalar prints: all digits, scientific below 1e-4 and from `cutoff` on.
+    fn alone(&self, cutoff: f64) -> String {
         let x = self.value.abs();
         if !x.is_finite() {
             return special(self.value).into();
         }
         let (sign, digits, exponent) = self.parts();
-        if x != 0.0 && !(1e-4..1e16).contains(&x) {
+        if x != 0.0 && !(1e-4..cutoff).contains(&x) {
             let behind = if digits.len() > 1 { format!(".{}", &digits[1..]) } else { String::new() };
             return format!("{sign}{}{behind}e{}", &digits[..1], power(exponent));
         }
@@ -318,10 +319,18 @@ impl FloatStyle {
             return format!("{:>width$}", special(x.value));
         }
         if self.scientific {
-            let (int, frac, exponent) = x.scientific();
-            let (sign, power) = exponent.split_at(1);
+            // all have the digits of the longest one, so these are of the number itself
             let (digits, width) = (self.digits, self.exponent);
-            return format!("{int:>left$}.{frac:0<digits$}e{sign}{power:0>width$}");
+            let text = format!("{:.digits$e}", x.value);
+            let (number, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+            let point = if digits == 0 { "." } else { "" };
+            let number = format!("{number}{point}");
+            let left = left + 1 + digits;
+            let (sign, power) = match exponent.strip_prefix('-') {
+                Some(power) => ('-', power),
+                None => ('+', exponent),
+            };
+            return format!("{number:>left$}e{sign}{power:0>width$}");
         }
         let (int, frac) = x.positional();
         format!("{int:>left$}.{frac:<right$}")
