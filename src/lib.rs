@@ -11,6 +11,7 @@ pub mod program;
 pub mod propagate;
 pub mod runtime;
 pub mod sharding;
+pub mod show;
 pub mod trace;
 pub mod types;
 
@@ -23,6 +24,7 @@ pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
 pub use partition::{Collective, Collectives, Kind};
 pub use sharding::{Sharding, Spec};
+pub use show::Picture;
 pub use trace::tree::{
     self, Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of,
 };

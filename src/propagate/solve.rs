@@ -256,11 +256,9 @@ impl System {
                 };
                 if rule.is_elementwise() && t < operands {
                     // an operand never gets ahead of a result sideways
-                    for r in operands..values.len() {
-                        if let Some(r) = of(&held, r, *l) {
-                            if r.axes != new && is_prefix(&r.axes, &new) {
-                                new = r.axes;
-                            }
+                    for r in (operands..values.len()).filter_map(|r| of(&held, r, *l)) {
+                        if r.axes != new && is_prefix(&r.axes, &new) {
+                            new = r.axes;
                         }
                     }
                 }

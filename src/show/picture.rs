@@ -1,0 +1,253 @@
+//! Who holds what: a picture of an array cut into blocks, each with the devices that hold it.
+
+use super::{svg, table};
+use crate::mesh::{Axes, Mesh};
+use crate::sharding::{Sharding, Spec, blocks};
+use crate::types::{ArrayType, Shape};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+
+/// A picture of how an array is cut and which devices hold each block. It prints as a table; see also [`Picture::colored`] and
+/// [`Picture::to_svg`].
+///
+/// Devices that hold the same block are listed together. Where an array is unreduced, the devices of each summand are, with a `+`
+/// between them. An array of more than two dimensions is drawn as the slices of its last two.
+///
+/// ```
+/// use atmesh::{Picture, Sharding, prelude::*};
+/// let mesh = Mesh::new([("x", 2), ("y", 2)])?;
+/// let sharding = Sharding::new(&mesh, p!["x", _], &[4, 4])?;
+/// let picture = Picture::of([4, 4], &sharding);
+/// assert_eq!(picture.to_string(), "\
+/// ┌───────────────────────┐
+/// │                       │
+/// │        CPU 0,1        │
+/// │                       │
+/// │                       │
+/// ├───────────────────────┤
+/// │                       │
+/// │        CPU 2,3        │
+/// │                       │
+/// │                       │
+/// └───────────────────────┘
+/// ");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Picture {
+    pub(super) grids: Vec<Grid>,
+    /// Lines beneath: devices that hold nothing, axes that are not decided yet.
+    pub(super) notes: Vec<String>,
+}
+
+/// One slice: a grid of blocks.
+#[derive(Clone, Debug)]
+pub(super) struct Grid {
+    /// Which slice it is, where there are several.
+    pub(super) title: String,
+    /// The sizes of the two dimensions drawn; an array of one dimension is drawn as a row.
+    pub(super) size: (Option<usize>, usize),
+    /// The blocks' positions along the two.
+    pub(super) rows: Vec<Range<usize>>,
+    pub(super) columns: Vec<Range<usize>>,
+    /// Who holds each block, row by row.
+    pub(super) cells: Vec<Holders>,
+}
+
+/// The devices that hold a block.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Holders {
+    pub(super) kind: &'static str,
+    /// One list for each summand; one in all, where the array is not in parts.
+    pub(super) summands: Vec<Vec<usize>>,
+}
+
+impl Picture {
+    /// The picture of an array of this shape.
+    pub fn of(shape: impl Into<Shape>, sharding: &Sharding) -> Picture {
+        draw(&shape.into(), sharding, &Axes::none())
+    }
+    /// The picture that a type tells, also while tracing. Where auto axes will put parts of it is not known then, and said so; inside
+    /// `shard_map` it is drawn for each device that it varies over.
+    pub fn of_type(ty: &ArrayType) -> Picture {
+        let Some(mesh) = &ty.mesh else {
+            let alone = Mesh::new::<&str>([]);
+            return alone.map_or_else(
+                |e| Picture { grids: Vec::new(), notes: vec![e.to_string()] },
+                |mesh| draw(&ty.shape, &Sharding { mesh, spec: Spec::whole(ty.rank()) }, &Axes::none()),
+            );
+        };
+        // what varies has a dimension of devices for each axis in front, as it has when it runs
+        let shape: Shape =
+            ty.varying.iter().map(|a| mesh.axis_size(a)).chain(ty.shape.iter().copied()).collect();
+        let dims = ty.varying.iter().map(Axes::from).chain(ty.spec.padded(ty.rank()).dims().iter().cloned());
+        let spec = ty.spec.with_dims(dims.collect());
+        let mut picture = draw(&shape, &Sharding { mesh: mesh.clone(), spec }, &ty.varying);
+        let auto = Axes::from(mesh.axes_of(crate::mesh::AxisType::Auto));
+        if !auto.is_empty() {
+            picture.notes.push(format!("over {auto}: as propagation decides"));
+        }
+        picture
+    }
+    /// As printed, with a background colour for each block in place of lines, for terminals of 24-bit colours.
+    pub fn colored(&self) -> String {
+        table::colored(self)
+    }
+    /// As an SVG image.
+    pub fn to_svg(&self) -> String {
+        svg::svg(self)
+    }
+}
+
+impl fmt::Display for Picture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&table::plain(self))
+    }
+}
+
+/// `varying`: the axes whose devices the leading dimensions count.
+fn draw(shape: &Shape, sharding: &Sharding, varying: &Axes) -> Picture {
+    let mesh = &sharding.mesh;
+    let kind = mesh.devices().first().map_or("dev", |d| d.kind());
+    // the blocks of each dimension, and who holds what; a dimension of size 0 is one empty block
+    let holds_nothing = |r: &Range<usize>, n: usize| r.is_empty() && n > 0;
+    let mut ranges: Vec<BTreeSet<(usize, usize)>> = vec![BTreeSet::new(); shape.rank()];
+    let mut holders: BTreeMap<Vec<(usize, usize)>, BTreeMap<Vec<usize>, Vec<usize>>> = BTreeMap::new();
+    let mut idle = Vec::new();
+    for (position, block) in blocks(sharding, shape).into_iter().enumerate() {
+        let id = mesh.devices().get(position).map_or(position, |d| d.id());
+        if block.index.iter().zip(shape.iter()).any(|(r, n)| holds_nothing(r, *n)) {
+            idle.push(id);
+            continue;
+        }
+        let at: Vec<_> = block.index.iter().map(|r| (r.start, r.end)).collect();
+        ranges.iter_mut().zip(&at).for_each(|(set, r)| {
+            set.insert(*r);
+        });
+        let coordinates = mesh.coordinates(position);
+        let unreduced = sharding.spec.unreduced_axes().iter().filter_map(|a| mesh.find(a));
+        let summand = unreduced.map(|i| coordinates[i]).collect();
+        holders.entry(at).or_default().entry(summand).or_default().push(id);
+    }
+    let ranges: Vec<Vec<Range<usize>>> =
+        ranges.into_iter().map(|set| set.into_iter().map(|(a, b)| a..b).collect()).collect();
+    let split = shape.rank().saturating_sub(2).max(varying.len().min(shape.rank()));
+    let (leading, drawn) = ranges.split_at(split);
+    let one = vec![0..1];
+    let (rows, columns) = match drawn {
+        [] => (&one, &one),
+        [columns] => (&one, columns),
+        [rows, columns, ..] => (rows, columns),
+    };
+    let size = match shape[split..] {
+        [] => (None, 1),
+        [n] => (None, n),
+        [m, n, ..] => (Some(m), n),
+    };
+    let cell = |slice: &[Range<usize>], row: &Range<usize>, column: &Range<usize>| {
+        let drawn = [row, column];
+        let at = slice.iter().chain(drawn.into_iter().skip(2 - (shape.rank() - split)));
+        let found = holders.get(&at.map(|r| (r.start, r.end)).collect::<Vec<_>>());
+        let summands = found.into_iter().flat_map(|s| s.values()).map(|ids| {
+            let mut ids = ids.clone();
+            ids.sort_unstable();
+            ids
+        });
+        Holders { kind, summands: summands.collect() }
+    };
+    let grids = product(leading).into_iter().map(|slice| Grid {
+        title: title(&slice, shape, varying),
+        size,
+        cells: rows
+            .iter()
+            .flat_map(|r| columns.iter().map(move |c| (r, c)))
+            .map(|(r, c)| cell(&slice, r, c))
+            .collect(),
+        rows: rows.clone(),
+        columns: columns.clone(),
+    });
+    let grids = grids.collect();
+    let mut notes = Vec::new();
+    if !idle.is_empty() {
+        idle.sort_unstable();
+        notes.push(format!("{kind} {}: nothing", ids(&idle, true)));
+    }
+    Picture { grids, notes }
+}
+
+/// Every choice of one block a dimension, in order.
+fn product(ranges: &[Vec<Range<usize>>]) -> Vec<Vec<Range<usize>>> {
+    ranges.iter().fold(vec![Vec::new()], |before, blocks| {
+        let longer = |head: &Vec<Range<usize>>| {
+            let head = head.clone();
+            blocks.iter().map(move |b| head.iter().cloned().chain([b.clone()]).collect()).collect::<Vec<_>>()
+        };
+        before.iter().flat_map(longer).collect()
+    })
+}
+
+/// `X=0, [0:2, :, :]`.
+fn title(slice: &[Range<usize>], shape: &Shape, varying: &Axes) -> String {
+    let mut parts: Vec<String> = varying.iter().zip(slice).map(|(a, r)| format!("{a}={}", r.start)).collect();
+    let dims = slice.iter().zip(shape.iter()).skip(varying.len());
+    let dims: Vec<_> = dims
+        .map(|(r, n)| if *r == (0..*n) { ":".to_string() } else { format!("{}:{}", r.start, r.end) })
+        .collect();
+    if !dims.is_empty() {
+        let rest = shape.rank() - slice.len();
+        parts.push(format!("[{}{}]", dims.join(", "), ", :".repeat(rest)));
+    }
+    parts.join(", ")
+}
+
+impl Holders {
+    /// `CPU 0,1 + 2,3`; `short`: `CPU 0-7`.
+    pub(super) fn label(&self, short: bool) -> String {
+        let summands: Vec<_> = self.summands.iter().map(|s| ids(s, short)).collect();
+        let text = format!("{} {}", self.kind, summands.join(" + "));
+        const LONG: usize = 28;
+        if !short || text.chars().count() <= LONG {
+            return text;
+        }
+        let devices: usize = self.summands.iter().map(Vec::len).sum();
+        let first = self.summands.first().and_then(|s| s.first()).copied().unwrap_or(0);
+        let last = self.summands.last().and_then(|s| s.last()).copied().unwrap_or(0);
+        match self.summands.len() {
+            1 => format!("{} {first},…,{last} ({devices})", self.kind),
+            n => format!("{} {first}…{last} ({n} summands)", self.kind),
+        }
+    }
+}
+
+/// `0,1,2,3`; `short`: runs of three and more as `0-3`.
+fn ids(ids: &[usize], short: bool) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut i = 0;
+    while i < ids.len() {
+        let run = (i..ids.len()).take_while(|j| ids[*j] == ids[i] + (j - i)).count();
+        let step = if short && run > 2 { run } else { 1 };
+        parts.push(if step > 1 { format!("{}-{}", ids[i], ids[i + run - 1]) } else { ids[i].to_string() });
+        i += step;
+    }
+    parts.join(",")
+}
+
+/// The colour of the k-th block, and of text on it: hues a golden angle apart, so that neighbours differ.
+pub(super) fn color(k: usize) -> ([u8; 3], [u8; 3]) {
+    let hue = (k as f64 * 137.508 + 210.0) % 360.0 / 60.0;
+    let (chroma, light) = (0.40, 0.42 + 0.16 * ((k / 3) % 3) as f64);
+    let side = chroma * (1.0 - (hue % 2.0 - 1.0).abs());
+    let (r, g, b) = match hue as u32 {
+        0 => (chroma, side, 0.0),
+        1 => (side, chroma, 0.0),
+        2 => (0.0, chroma, side),
+        3 => (0.0, side, chroma),
+        4 => (side, 0.0, chroma),
+        _ => (chroma, 0.0, side),
+    };
+    let back = [r, g, b].map(|c| ((c + light - chroma / 2.0).clamp(0.0, 1.0) * 255.0) as u8);
+    let [r, g, b] = back.map(f64::from);
+    let bright = r * 0.299 + g * 0.587 + b * 0.114 > 150.0;
+    (back, if bright { [0; 3] } else { [255; 3] })
+}
