@@ -1,14 +1,18 @@
 //! Running per-device programs: buffers, kernels, workers, engines.
 
+mod board;
 mod buffer;
 pub mod cpu;
+pub(crate) mod devices;
 pub mod engine;
 pub mod gemm;
 pub mod kernels;
+pub(crate) mod network;
 mod slab;
 mod wait;
 pub mod workers;
 
 pub use buffer::{Buffer, trim};
+pub use devices::on_device_thread;
 pub use engine::{Engine, Executable, RunReport};
 pub use slab::Slab;

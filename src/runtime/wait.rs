@@ -44,7 +44,14 @@ impl Signal {
             }
             std::hint::spin_loop();
         }
-        for _ in 0..YIELDS {
+        self.wait(YIELDS, same);
+    }
+    /// The same among more threads than cores: without pauses.
+    pub(super) fn wait_politely(&self, same: impl Fn(u32) -> bool) {
+        self.wait(50, same);
+    }
+    fn wait(&self, yields: usize, same: impl Fn(u32) -> bool) {
+        for _ in 0..yields {
             if !same(self.value.load(Acquire)) {
                 return;
             }

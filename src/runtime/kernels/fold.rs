@@ -1,6 +1,7 @@
 //! Many elements into one, and rows into a row, in orders that depend on nothing but their number.
 //!
-//! 16-bit floats are combined in float32 and rounded once, at the end of each call.
+//! 16-bit floats are combined in float32: a fold rounds once at its end, rows are rounded each time that two are combined, so that
+//! it does not matter who combines them.
 
 use super::float::{max, min};
 use super::run::{Constants, How};
@@ -25,6 +26,11 @@ pub(super) trait Mix: 'static {
     fn load(x: Self::M) -> Self::T;
     fn store(x: Self::T) -> Self::M;
     fn mix(a: Self::T, b: Self::T) -> Self::T;
+    /// The same on elements in memory: what is made is rounded.
+    #[inline(always)]
+    fn join(a: Self::M, b: Self::M) -> Self::M {
+        Self::store(Self::mix(Self::load(a), Self::load(b)))
+    }
 }
 
 pub(super) struct Add<T>(PhantomData<T>);
@@ -124,17 +130,17 @@ unsafe fn rows_body<M: Mix>(n: usize, acc: *mut u8, x: *const u8, rows: usize, s
         while M::TREE && i + 8 <= rows {
             let r: [*const M::M; 8] = std::array::from_fn(|k| row(i + k));
             for j in 0..n {
-                let l = |k: usize| M::load(*r[k].add(j));
-                let left = M::mix(M::mix(l(0), l(1)), M::mix(l(2), l(3)));
-                let right = M::mix(M::mix(l(4), l(5)), M::mix(l(6), l(7)));
-                *acc.add(j) = M::store(M::mix(M::load(*acc.add(j)), M::mix(left, right)));
+                let l = |k: usize| *r[k].add(j);
+                let left = M::join(M::join(l(0), l(1)), M::join(l(2), l(3)));
+                let right = M::join(M::join(l(4), l(5)), M::join(l(6), l(7)));
+                *acc.add(j) = M::join(*acc.add(j), M::join(left, right));
             }
             i += 8;
         }
         while i < rows {
             let r = row(i);
             for j in 0..n {
-                *acc.add(j) = M::store(M::mix(M::load(*acc.add(j)), M::load(*r.add(j))));
+                *acc.add(j) = M::join(*acc.add(j), *r.add(j));
             }
             i += 1;
         }
@@ -149,10 +155,10 @@ unsafe fn rows8_body<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) {
         let r: [&[M::M]; 8] =
             std::array::from_fn(|k| from_raw_parts(x.offset(k as isize * step).cast::<M::M>(), n));
         for (j, d) in d.iter_mut().enumerate() {
-            let l = |k: usize| M::load(r[k][j]);
-            let left = M::mix(M::mix(l(0), l(1)), M::mix(l(2), l(3)));
-            let right = M::mix(M::mix(l(4), l(5)), M::mix(l(6), l(7)));
-            *d = M::store(M::mix(left, right));
+            let l = |k: usize| r[k][j];
+            let left = M::join(M::join(l(0), l(1)), M::join(l(2), l(3)));
+            let right = M::join(M::join(l(4), l(5)), M::join(l(6), l(7)));
+            *d = M::join(left, right);
         }
     }
 }
@@ -163,7 +169,7 @@ unsafe fn mix_body<M: Mix>(n: usize, d: *mut u8, a: *const u8, b: *const u8) {
     // SAFETY: the caller's: n elements each; d may be a
     unsafe {
         for i in 0..n {
-            *d.add(i) = M::store(M::mix(M::load(*a.add(i)), M::load(*b.add(i))));
+            *d.add(i) = M::join(*a.add(i), *b.add(i));
         }
     }
 }

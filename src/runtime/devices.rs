@@ -1,0 +1,182 @@
+//! Device threads: one operating-system thread a device, kept for the next run.
+
+use super::wait::Signal;
+use crossbeam_channel::{Sender, unbounded};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::sync::{Arc, Mutex, Once};
+
+thread_local! {
+    /// Whether this is a device thread.
+    static DEVICE: Cell<bool> = const { Cell::new(false) };
+    /// The file, line and column of the last panic on this device thread.
+    static PANICKED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Whether the calling thread runs a device's code: operations on global arrays are not for it.
+pub fn on_device_thread() -> bool {
+    DEVICE.get()
+}
+
+/// What became of a device's code.
+pub(crate) struct Panicked {
+    pub(crate) payload: Box<dyn Any + Send>,
+    /// `file:line:column`, where known.
+    pub(crate) place: Option<String>,
+}
+
+/// Part `index` of a run, as a thread gets it.
+struct Job {
+    run: *const (dyn Fn(usize) + Sync),
+    index: usize,
+    left: Arc<Signal>,
+}
+// SAFETY: the closure is Sync, and outlives the job by the rules of `on_threads`
+unsafe impl Send for Job {}
+
+/// Threads that wait for a job.
+static IDLE: Mutex<Vec<Sender<Job>>> = Mutex::new(Vec::new());
+
+fn spawn() -> Sender<Job> {
+    let (sender, jobs) = unbounded::<Job>();
+    let mine = sender.clone();
+    std::thread::Builder::new()
+        .name("atmesh device".into())
+        .spawn(move || {
+            DEVICE.set(true);
+            for job in jobs {
+                // SAFETY: the closure lives until all parts have reported
+                let run = unsafe { &*job.run };
+                // `on_threads` takes panics inside the closure, so that this one never sees any
+                let _ = catch_unwind(AssertUnwindSafe(|| run(job.index)));
+                // idle before it reports, so that the next run finds it
+                IDLE.lock().unwrap_or_else(|e| e.into_inner()).push(mine.clone());
+                job.left.subtract(1);
+            }
+        })
+        .expect("the system has a thread for each device");
+    sender
+}
+
+/// Runs `code(0)`, …, `code(n − 1)`, each on a device thread of its own, at once. Returns when all have ended, with what each returned or its panic.
+///
+/// The code may borrow: it is not used after this function returns.
+pub(crate) fn on_threads<R: Send>(n: usize, code: &(dyn Fn(usize) -> R + Sync)) -> Vec<Result<R, Panicked>> {
+    note_panics();
+    let results: Vec<Mutex<Option<Result<R, Panicked>>>> = (0..n).map(|_| Mutex::new(None)).collect();
+    let part = |i: usize| {
+        PANICKED.set(None);
+        let result = catch_unwind(AssertUnwindSafe(|| code(i)));
+        let result = result.map_err(|payload| Panicked { payload, place: PANICKED.take() });
+        *results[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
+    };
+    let left = Arc::new(Signal::default());
+    left.set(n as u32);
+    let part: &(dyn Fn(usize) + Sync) = &part;
+    // SAFETY: only the lifetime is erased. The closure is used by the jobs below alone, each of which counts `left` down
+    // after its last use of it, and `_all` does not let this function end, by return or by panic, before `left` is 0
+    let run = unsafe {
+        std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync + 'static)>(
+            part,
+        )
+    };
+    struct All(Arc<Signal>);
+    impl Drop for All {
+        fn drop(&mut self) {
+            self.0.wait_politely(|n| n != 0);
+        }
+    }
+    let mut threads = {
+        let mut idle = IDLE.lock().unwrap_or_else(|e| e.into_inner());
+        let from = idle.len().saturating_sub(n);
+        idle.split_off(from)
+    };
+    while threads.len() < n {
+        threads.push(spawn());
+    }
+    let all = All(left.clone());
+    for (index, thread) in threads.into_iter().enumerate() {
+        if let Err(unsent) = thread.send(Job { run, index, left: left.clone() }) {
+            // a thread never ends while its sender is known; were it so, the part runs here
+            part(unsent.into_inner().index);
+            left.subtract(1);
+        }
+    }
+    drop(all);
+    let results = results.into_iter().map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
+    results.map(|r| r.expect("each part has reported")).collect()
+}
+
+/// What a panic said.
+pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}
+
+/// Notes where device code panics. It is not printed too: it comes out as an error of the run. Panics of other threads are printed as before.
+fn note_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !on_device_thread() {
+                return before(info);
+            }
+            PANICKED.set(info.location().map(Location::to_string));
+            if std::env::var_os("RUST_BACKTRACE").is_some_and(|v| v != "0") {
+                before(info);
+            }
+        }));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    #[test]
+    fn parts_run_at_once_and_may_borrow() {
+        let barrier = Barrier::new(5);
+        let sum = AtomicUsize::new(0);
+        let results = on_threads(5, &|i| {
+            assert!(on_device_thread());
+            barrier.wait();
+            sum.fetch_add(i, SeqCst);
+            i * i
+        });
+        let results: Vec<_> = results.into_iter().map(|r| r.ok().unwrap()).collect();
+        assert_eq!((results, sum.into_inner()), (vec![0, 1, 4, 9, 16], 10));
+        assert!(!on_device_thread());
+    }
+
+    #[test]
+    fn a_panic_names_its_line() {
+        let results = on_threads(2, &|i| assert_eq!(i, 0, "not the first"));
+        assert!(results[0].is_ok());
+        let panic = results[1].as_ref().err().unwrap();
+        assert!(message(&*panic.payload).contains("not the first"));
+        assert!(panic.place.as_ref().unwrap().contains("devices.rs"), "{:?}", panic.place);
+    }
+
+    #[test]
+    fn runs_of_different_callers_do_not_mix() {
+        std::thread::scope(|s| {
+            for k in 0..4 {
+                s.spawn(move || {
+                    for _ in 0..20 {
+                        let n = 1 + k;
+                        let meet = Barrier::new(n);
+                        let sums = on_threads(n, &|i| {
+                            meet.wait();
+                            i + k
+                        });
+                        assert!(sums.into_iter().enumerate().all(|(i, r)| r.ok() == Some(i + k)));
+                    }
+                });
+            }
+        });
+    }
+}

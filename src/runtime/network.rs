@@ -1,0 +1,133 @@
+//! Messages between devices: one channel to each, letters told apart by sender and tag.
+
+use super::board::{Board, Wait};
+use crate::diagnostic::{Error, Result};
+use crate::mesh::{Axes, Mesh};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+
+/// What is sent: shared, never copied.
+pub(crate) type Body = Arc<dyn Any + Send + Sync>;
+
+/// What a letter belongs to. Letters of one sender with one tag arrive in the order in which they were sent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Tag {
+    /// A message of the user's.
+    Peer,
+    /// A collective: over which axes, which one in order, and which exchange of it.
+    Group(Axes, u64, u8),
+    /// A step of a program.
+    Step(u64),
+    /// The run ends.
+    Stop,
+}
+
+/// A message.
+pub(crate) struct Letter {
+    pub(crate) from: usize,
+    pub(crate) tag: Tag,
+    pub(crate) body: Body,
+}
+
+/// Threads are more than cores: no spinning, some yields, then sleep.
+const YIELDS: usize = 50;
+
+/// The channels among the devices of one run.
+pub(crate) struct Network {
+    lines: Vec<Sender<Letter>>,
+    inboxes: Vec<Mutex<Option<Receiver<Letter>>>>,
+    pub(crate) board: Board,
+}
+
+impl Network {
+    pub(crate) fn new(devices: usize, mesh: Option<Mesh>) -> Network {
+        let (lines, inboxes) = (0..devices).map(|_| unbounded()).unzip::<_, _, Vec<_>, Vec<_>>();
+        let inboxes = inboxes.into_iter().map(|r| Mutex::new(Some(r))).collect();
+        Network { lines, inboxes, board: Board::new(devices, mesh) }
+    }
+    /// The end of `device`; each is taken once, by the thread that runs it.
+    pub(crate) fn mailbox(&self, device: usize) -> Mailbox<'_> {
+        let inbox = self.inboxes[device].lock().unwrap_or_else(|e| e.into_inner()).take();
+        let inbox = inbox.expect("one thread runs each device");
+        Mailbox { network: self, device, inbox, kept: Vec::new() }
+    }
+    /// Ends the run with this error, unless it ends already.
+    pub(crate) fn stop(&self, error: Error) {
+        if self.board.stop(error) {
+            self.wake_all();
+        }
+    }
+    fn wake_all(&self) {
+        for (device, line) in self.lines.iter().enumerate() {
+            self.board.sent(device);
+            // a device that has returned needs no waking
+            let _ = line.send(Letter { from: device, tag: Tag::Stop, body: Arc::new(()) });
+        }
+    }
+    /// The device's code has returned.
+    pub(crate) fn ended(&self, device: usize) {
+        if self.board.ended(device) {
+            self.wake_all();
+        }
+    }
+    fn verdict(&self) -> Error {
+        self.board.stopped().cloned().unwrap_or_else(|| Error::other("the run has ended"))
+    }
+}
+
+/// A device's end of the network.
+pub(crate) struct Mailbox<'n> {
+    network: &'n Network,
+    pub(crate) device: usize,
+    inbox: Receiver<Letter>,
+    /// Letters that came before they were asked for.
+    kept: Vec<Letter>,
+}
+
+impl Mailbox<'_> {
+    /// Sends to a device; never waits. A device that has returned gets nothing.
+    pub(crate) fn send(&self, to: usize, tag: Tag, body: Body) -> Result<()> {
+        if self.network.board.stopped().is_some() {
+            return Err(self.network.verdict());
+        }
+        self.network.board.sent(to);
+        let _ = self.network.lines[to].send(Letter { from: self.device, tag, body });
+        Ok(())
+    }
+    /// The next letter of `from` with this tag. `wait` says what the device waits for, if it must sleep.
+    pub(crate) fn receive(&mut self, from: usize, tag: &Tag, wait: &dyn Fn() -> Wait) -> Result<Body> {
+        if let Some(k) = self.kept.iter().position(|l| l.from == from && l.tag == *tag) {
+            return Ok(self.kept.remove(k).body);
+        }
+        loop {
+            let letter = self.next(wait)?;
+            if letter.tag == Tag::Stop {
+                return Err(self.network.verdict());
+            }
+            if letter.from == from && letter.tag == *tag {
+                return Ok(letter.body);
+            }
+            self.kept.push(letter);
+        }
+    }
+    fn next(&self, wait: &dyn Fn() -> Wait) -> Result<Letter> {
+        let board = &self.network.board;
+        for _ in 0..YIELDS {
+            match self.inbox.try_recv() {
+                Ok(letter) => {
+                    board.taken(self.device);
+                    return Ok(letter);
+                }
+                Err(TryRecvError::Disconnected) => return Err(self.network.verdict()),
+                Err(TryRecvError::Empty) => std::thread::yield_now(),
+            }
+        }
+        if board.sleep(self.device, wait()) {
+            self.network.wake_all();
+        }
+        let letter = self.inbox.recv().map_err(|_| self.network.verdict())?;
+        board.woke(self.device);
+        Ok(letter)
+    }
+}
