@@ -53,11 +53,15 @@ fn as_numpy_prints() {
         let words: Vec<&str> = head.split_whitespace().collect();
         let dtype = DType::from_name(words[0]).unwrap();
         let sizes = words[1].trim_matches(['[', ']']);
-        let shape: Shape = sizes.split(',').filter(|s| !s.is_empty()).map(|s| s.parse::<usize>().unwrap()).collect();
+        let shape: Shape =
+            sizes.split(',').filter(|s| !s.is_empty()).map(|s| s.parse::<usize>().unwrap()).collect();
         let got = array(dtype, &shape, &words[2..]).to_string();
         count += 1;
         if got != want {
-            wrong.push(format!("{}\ngot:\n{got}\nwanted:\n{want}\n", head.chars().take(60).collect::<String>()));
+            wrong.push(format!(
+                "{}\ngot:\n{got}\nwanted:\n{want}\n",
+                head.chars().take(60).collect::<String>()
+            ));
         }
     }
     assert!(count > 80, "only {count} cases were read");

@@ -4,7 +4,6 @@ mod collectives;
 mod creation;
 mod dims;
 mod elementwise;
-mod format;
 mod handle;
 mod host;
 mod index;

@@ -158,15 +158,10 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Va
                 })
                 .collect()
         }
-        Step::Print { template, values: shown, .. } => {
-            let mut rest = template.as_str();
-            let mut text = String::new();
-            for (slot, _) in shown {
-                let (before, after) = rest.split_once("{}").unwrap_or((rest, ""));
-                text += &format!("{before}{}", get(values, *slot));
-                rest = after;
-            }
-            println!("{text}{rest}");
+        Step::Print { template, values: shown, manual } => {
+            let shown: Vec<_> =
+                shown.iter().map(|(slot, hidden)| (get(values, *slot).to_slab(), hidden.clone())).collect();
+            println!("{}", crate::runtime::print::text(template, &shown, manual, program.mesh.as_ref()));
             Vec::new()
         }
     }

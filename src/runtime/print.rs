@@ -1,0 +1,77 @@
+//! What a program prints while it runs.
+
+use super::{Slab, format};
+use crate::mesh::{Axes, Mesh};
+use crate::types::Shape;
+
+/// The text of a print step: `template` with each `{}` replaced by a value.
+///
+/// Under `manual` axes a value is the list of all devices' blocks, in the mesh's order; the axes given with it are those of its
+/// leading dimensions. Elsewhere it is the array.
+pub(crate) fn text(template: &str, values: &[(Slab, Axes)], manual: &Axes, mesh: Option<&Mesh>) -> String {
+    let mut parts = template.split("{}");
+    let mut text = parts.next().unwrap_or_default().to_string();
+    let mut values = values.iter();
+    for after in parts {
+        match (values.next(), mesh) {
+            (Some((slab, hidden)), Some(mesh)) if !manual.is_empty() => {
+                text += &blocks(slab, hidden, manual, mesh);
+            }
+            (Some((slab, _)), _) => text += &format::slab(slab.dtype(), slab),
+            (None, _) => text += "{}",
+        }
+        text += after;
+    }
+    text
+}
+
+fn blocks(slab: &Slab, hidden: &Axes, manual: &Axes, mesh: &Mesh) -> String {
+    let shape: Shape = slab.shape().iter().skip(hidden.len()).copied().collect();
+    let bytes = shape.elements() * slab.dtype().size();
+    let axes: Vec<_> = mesh.axis_names().iter().copied().filter(|a| manual.contains(*a)).collect();
+    let names: Vec<_> = axes.iter().map(|a| a.name()).collect();
+    let mut list = Vec::new();
+    for position in 0..mesh.size() {
+        let coordinates = mesh.coordinates(position);
+        let at = |axis| mesh.find(axis).map_or(0, |i| coordinates[i]);
+        let block = hidden.iter().fold(0, |k, a| k * mesh.axis_size(a) + at(a));
+        let block = Slab::view(
+            slab.dtype(),
+            shape.clone(),
+            slab.dense().clone(),
+            bytes.max(1),
+            if bytes == 0 { [].into() } else { [block * bytes].into() },
+        );
+        let device = mesh.devices().get(position).map_or_else(|| format!("{position}"), ToString::to_string);
+        let numbers: Vec<_> = axes.iter().map(|a| at(*a).to_string()).collect();
+        list.push(format!(
+            "On {device} at mesh coordinates ({},) = ({},):\n{}\n",
+            names.join(", "),
+            numbers.join(", "),
+            format::slab(slab.dtype(), &block)
+        ));
+    }
+    list.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::Mesh;
+
+    #[test]
+    fn blocks_are_listed_in_device_order() {
+        let mesh = Mesh::new([("i", 2)]).unwrap();
+        let slab = Slab::from_elements([2, 2].into(), &[3, 1, 4, 1]);
+        let text = text("BEFORE:\n{}", &[(slab, "i".into())], &"i".into(), Some(&mesh));
+        let want = "BEFORE:\nOn CPU 0 at mesh coordinates (i,) = (0,):\n[3 1]\n\n\
+                    On CPU 1 at mesh coordinates (i,) = (1,):\n[4 1]\n";
+        assert_eq!(text, want);
+    }
+
+    #[test]
+    fn outside_manual_mode_the_array_is_printed() {
+        let slab = Slab::from_elements([2].into(), &[1.5f32, 2.0]);
+        assert_eq!(text("x: {}!", &[(slab, Axes::none())], &Axes::none(), None), "x: [1.5 2. ]!");
+    }
+}
