@@ -9,6 +9,7 @@ pub mod ops;
 pub mod partition;
 pub mod program;
 pub mod propagate;
+pub mod random;
 pub mod runtime;
 pub mod sharding;
 pub mod show;
@@ -23,6 +24,7 @@ pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
 pub use partition::{Collective, Collectives, Kind};
+pub use random::Key;
 pub use sharding::{Sharding, Spec};
 pub use show::Picture;
 pub use trace::tree::{
@@ -38,7 +40,7 @@ pub use types::{ArrayType, DType, Element, Scalar, Shape};
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::{
-        AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Mesh, NewAxis, Output, Rest, Result, Sharding,
+        AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Key, Mesh, NewAxis, Output, Rest, Result, Sharding,
         Spec, Static, Tree, assert_collectives, axes, axis_index, axis_size, concat, cond, debug_print,
         devices, einsum, fori_loop, ix, jit, keep, p, ring, scan, shift, split, stack, stacked, switch,
         tiled, tree, type_of, while_loop,

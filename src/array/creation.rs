@@ -39,6 +39,14 @@ fn explicit(ty: &ArrayType) -> ArrayType {
     ArrayType { spec, ..ty.clone() }
 }
 
+/// What `make` makes of a type over explicit axes, then moved where the type asks over auto axes.
+pub(crate) fn made(ty: ArrayType, op: &str, place: Place, make: impl FnOnce(ArrayType) -> Array) -> Array {
+    match asked(&ty) {
+        Ok(sharding) => make(explicit(&ty)).on(sharding, place),
+        Err(fault) => poison(Error::at(fault, op, vec![ty.to_string()], Some(place))),
+    }
+}
+
 /// An array of which each element is the same number.
 fn constant(dtype: DType, shape: &Shape, value: Scalar) -> Slab {
     let n = shape.elements();

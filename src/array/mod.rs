@@ -19,6 +19,7 @@ pub use collectives::{
     Exchange, Gather, Permutation, Split, axis_index, axis_size, ring, shift, split, stacked, tiled,
 };
 pub use creation::Countable;
+pub(crate) use creation::made;
 pub use dims::{Dims, keep};
 pub use handle::Array;
 pub(crate) use handle::Repr;

@@ -1,0 +1,130 @@
+//! Random numbers: threefry keys and samplers, bit for bit those of the reference. They depend on the key and the shape, not on
+//! devices or shardings.
+
+mod samplers;
+
+use crate::array::{Array, Operand};
+use crate::diagnostic::{Error, Result};
+use crate::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
+use crate::runtime::Slab;
+use crate::trace::apply1;
+use crate::trace::tree::{Args, Param, Path, Tree};
+use crate::types::{ArrayType, DType, Shape};
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A key: what random numbers are made of. The same key makes the same numbers; [`Key::split`] makes independent ones of it.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let [a, b] = Key::new(0).split();
+/// let x = a.normal([2, 3]);
+/// assert_eq!(type_of(&x), "float32[2,3]");
+/// assert_ne!(x.to_vec::<f32>()?, b.normal([2, 3]).to_vec::<f32>()?);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Key(Array);
+
+impl Key {
+    /// The key of a seed.
+    pub fn new(seed: u64) -> Key {
+        // the first word, the upper half of the seed, is the lower half of what is stored
+        let words = seed.rotate_left(32);
+        let slab = Slab::from_elements(Shape::scalar(), &[words]);
+        Key(Array::concrete(slab, DType::Key.of([]), None))
+    }
+    /// The key of an array of one key.
+    pub fn of(array: Array) -> Key {
+        Key(array)
+    }
+    /// As an array of one key.
+    pub fn array(&self) -> &Array {
+        &self.0
+    }
+    /// As many independent keys as the pattern asks for: `let [a, b] = key.split();`.
+    #[track_caller]
+    pub fn split<const N: usize>(&self) -> [Key; N] {
+        let keys = self.split_vec(N);
+        std::array::from_fn(|i| keys[i].clone())
+    }
+    /// `n` independent keys.
+    #[track_caller]
+    pub fn split_vec(&self, n: usize) -> Vec<Key> {
+        let keys = self.split_array([n]).unstack(0);
+        let mut keys: Vec<Key> = keys.into_iter().map(Key).collect();
+        // a key that carries an error gives as many that do
+        if let Some(first) = keys.first().cloned() {
+            keys.resize(n, first);
+        }
+        keys
+    }
+    /// An array of independent keys.
+    #[track_caller]
+    pub fn split_array(&self, shape: impl Into<Shape>) -> Array {
+        let ty = DType::Key.of(shape);
+        apply1(Arc::new(RandomSplit { ty }), &[(&self.0).into()], Location::caller())
+    }
+    /// The key made of this one and a whole number.
+    #[track_caller]
+    pub fn fold_in(&self, x: impl Operand) -> Key {
+        let place = Location::caller();
+        match x.term().arg(DType::I64) {
+            Ok(x) => Key(apply1(Arc::new(RandomFoldIn), &[(&self.0).into(), x], place)),
+            Err(fault) => Key(self.0.refuse("fold_in", fault, place)),
+        }
+    }
+    /// Its two words, uint32.
+    #[track_caller]
+    pub fn data(&self) -> Array {
+        apply1(Arc::new(RandomKeyData), &[(&self.0).into()], Location::caller())
+    }
+    /// The key of two words.
+    #[track_caller]
+    pub fn from_data(words: &Array) -> Key {
+        Key(apply1(Arc::new(RandomWrap), &[words.into()], Location::caller()))
+    }
+    /// Random bits, of an unsigned integer type.
+    #[track_caller]
+    pub fn bits(&self, ty: impl Into<ArrayType>) -> Array {
+        let place = Location::caller();
+        crate::array::made(ty.into(), "bits", place, |ty| {
+            apply1(Arc::new(RandomBits { ty }), &[(&self.0).into()], place)
+        })
+    }
+}
+
+impl Tree for Key {
+    fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array)) {
+        f(path, &self.0);
+    }
+    fn rebuild(&self, path: &mut Path, f: &mut dyn FnMut(&Path, &Array) -> Array) -> Key {
+        Key(f(path, &self.0))
+    }
+    fn differs(&self, _: &Key, _: &mut Path) -> Option<String> {
+        None
+    }
+    fn filled_with(error: &Error) -> Option<Key> {
+        Some(Key(Array::poisoned(error.clone())))
+    }
+}
+impl Args for Key {
+    type Owned = Key;
+    fn into_tree(self) -> Key {
+        self
+    }
+}
+impl Param for Key {
+    type Owned = Key;
+    type Item<'a> = Key;
+    fn lend(owned: &Key) -> Key {
+        owned.clone()
+    }
+}
+
+impl Key {
+    /// The key, or the error that it carries.
+    pub fn ready(self) -> Result<Key> {
+        self.0.ready().map(Key)
+    }
+}
