@@ -3,7 +3,7 @@
 use super::build::not_linear;
 use super::elementwise::Takes;
 use crate::diagnostic::{ErrorKind, Fault, Result};
-use crate::mesh::Mesh;
+use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Body, Code, Fun, Sentence};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
@@ -32,7 +32,14 @@ pub struct Iota {
 /// The type of what is created as the type given says: on its mesh, its spec checked.
 pub(super) fn created(ty: &ArrayType) -> Result<ArrayType, Fault> {
     let spec = match &ty.mesh {
-        Some(mesh) => typing::check_out(mesh, ty.spec, &ty.shape)?,
+        Some(mesh) => {
+            // sets over manual axes are the body's own; dimensions are never split over them
+            let manual = |a| mesh.axis_type(a) == Some(AxisType::Manual);
+            let split = ty.spec.dims().iter().flat_map(Axes::iter).any(manual);
+            let checked = if split { ty.spec } else { ty.spec.only(|a| !manual(a)) };
+            typing::check_out(mesh, checked, &ty.shape)?;
+            ty.spec.padded(ty.rank()).in_order(mesh)
+        }
         None if ty.spec.is_whole() && ty.spec.dims().len() <= ty.rank() => ty.spec.padded(ty.rank()),
         None => {
             return Err(Fault::new(

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What came of a case.
-pub enum Outcome {
+pub(crate) enum Outcome {
     Passed,
     Failed(String),
     /// It has an operation that is no primitive here.
@@ -33,7 +33,7 @@ impl From<Error> for Stop {
     }
 }
 
-pub fn mesh(case: &Json) -> Mesh {
+pub(crate) fn mesh(case: &Json) -> Mesh {
     let (axes, types) = (&case["mesh"]["axes"], &case["mesh"]["types"]);
     let axes = axes.as_array().unwrap().iter().zip(types.as_array().unwrap());
     Mesh::with_types(axes.map(|(a, t)| {
@@ -211,7 +211,7 @@ fn operands(e: &Json, known: &HashMap<String, Value>) -> Result<Vec<Value>, Stop
 }
 
 /// Types and values of a case against what is expected.
-pub fn check(case: &Json) -> Outcome {
+pub(crate) fn check(case: &Json) -> Outcome {
     let mesh = mesh(case);
     let mut b = Builder::new();
     b.on(&mesh);

@@ -5,10 +5,10 @@ use atmesh::program::{Input, Op, Program};
 use atmesh::types::{DType, Scalar};
 
 /// A value: its elements in row-major order, each as its element type holds it.
-pub type Data = Vec<Scalar>;
+pub(crate) type Data = Vec<Scalar>;
 
 /// A number as an element type holds it.
-pub fn cast(x: Scalar, to: DType) -> Scalar {
+pub(crate) fn cast(x: Scalar, to: DType) -> Scalar {
     let float = |x: f64| match to {
         DType::F16 => half::f16::from_f64(x).to_f64(),
         DType::BF16 => half::bf16::from_f64(x).to_f64(),
@@ -34,7 +34,7 @@ pub fn cast(x: Scalar, to: DType) -> Scalar {
 }
 
 /// The results of a program of primitives.
-pub fn evaluate(program: &Program, inputs: &[Data]) -> Vec<Data> {
+pub(crate) fn evaluate(program: &Program, inputs: &[Data]) -> Vec<Data> {
     let mut values: Vec<Option<Data>> = vec![None; program.vars.len()];
     for (var, data) in program.inputs.iter().zip(inputs) {
         values[var.index()] = Some(data.clone());

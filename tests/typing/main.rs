@@ -1,7 +1,9 @@
 //! The primitives against the reference: types and refusals by the builder, values by their sentences.
 
+mod derive;
 mod driver;
 mod evaluate;
+mod rules;
 
 use driver::{Outcome, check};
 use serde_json::Value as Json;

@@ -5,7 +5,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::ops::build::not_linear;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
-use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::program::{Builder, Input, Operand, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 
@@ -99,32 +99,46 @@ impl Binary {
                 b.mul(t, &share)?
             }
             (Binary::Pow, 0) => {
-                let less = b.plus(y, -1.0)?;
-                let p = b.binary(Binary::Pow, x, &less)?;
-                let slope = b.mul(y, &p)?;
-                // x⁰ is 1 at x = 0 too, where the formula says 0·∞
-                let (zero, none) = (b.number(&y.ty, 0.0)?, b.number(&slope.ty, 0.0)?);
-                let flat = b.binary(Binary::Eq, y, &zero)?;
-                let slope = if flat.ty.shape == slope.ty.shape && flat.ty.spec == slope.ty.spec
-                    || flat.ty.rank() == 0
-                {
-                    b.select(&flat, &none, &slope)?
-                } else {
-                    slope
+                let slope = match literal(y) {
+                    Some(0.0) => return Ok(None),
+                    Some(n) => {
+                        let less = b.number(&x.ty, n - 1.0)?;
+                        let p = b.binary(Binary::Pow, x, &less)?;
+                        b.times(&p, n)?
+                    }
+                    // x⁰ is flat at 0 too, where y·x^(y-1) says 0·∞
+                    None => {
+                        let (zero, one) = (b.number(&y.ty, 0.0)?, b.number(&y.ty, 1.0)?);
+                        let flat = b.eq(y, &zero)?;
+                        let less = b.plus(y, -1.0)?;
+                        let less = b.select(&flat, &one, &less)?;
+                        let p = b.binary(Binary::Pow, x, &less)?;
+                        b.mul(y, &p)?
+                    }
                 };
                 b.mul(t, &slope)?
             }
             (Binary::Pow, _) => {
-                // log of 1 in place of log of 0: there the power is 0
-                let (zero, one) = (b.number(&x.ty, 0.0)?, b.number(&x.ty, 1.0)?);
-                let none = b.binary(Binary::Eq, x, &zero)?;
-                let safe = b.select(&none, &one, x)?;
-                let log = b.log(&safe)?;
+                let log = match literal(x) {
+                    Some(0.0) => return Ok(None),
+                    Some(base) => b.number(&z.ty, base.ln())?,
+                    // the log of 1 in place of that of 0: there the power is 0
+                    None => {
+                        let (zero, one) = (b.number(&x.ty, 0.0)?, b.number(&x.ty, 1.0)?);
+                        let none = b.eq(x, &zero)?;
+                        let safe = b.select(&none, &one, x)?;
+                        b.log(&safe)?
+                    }
+                };
                 let slope = b.mul(&log, z)?;
                 b.mul(t, &slope)?
             }
             (Binary::Atan2, _) => {
-                let (p, q) = (b.square(x)?, b.square(y)?);
+                let square = |b: &mut Builder, x: &Value| match literal(x) {
+                    Some(x) => b.number(&z.ty, x * x),
+                    None => b.square(x),
+                };
+                let (p, q) = (square(b, x)?, square(b, y)?);
                 let d = b.add(&p, &q)?;
                 let slope = b.div(other, &d)?;
                 let slope = if k == 0 { slope } else { b.neg(&slope)? };
@@ -132,6 +146,14 @@ impl Binary {
             }
             _ => return Ok(None),
         }))
+    }
+}
+
+/// The number that a literal is.
+fn literal(x: &Value) -> Option<f64> {
+    match x.input {
+        Input::Lit(l) => Some(l.value.to_f64()),
+        Input::Var(_) => None,
     }
 }
 

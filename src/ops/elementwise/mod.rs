@@ -88,7 +88,7 @@ pub(super) fn one_dtype(operands: &[Operand], from: usize) -> Result<DType, Faul
                     o.ty.dtype
                 ),
             )
-            .help(format!("convert one of them: `.astype({})`", format!("{first:?}"))));
+            .help(format!("convert one of them: `.astype({first:?})`")));
         }
     }
     Ok(first)

@@ -1,0 +1,214 @@
+//! The sets of a result: which axes it is unreduced and reduced over.
+
+use super::{Rule, extend, same_set, within};
+use crate::diagnostic::Fault;
+use crate::mesh::{Axes, Axis, AxisType};
+use crate::program::factors::{At, Dim, Linearity, LoopId, Role};
+use crate::sharding::Spec;
+
+impl Rule<'_> {
+    /// The unreduced and reduced axes of the results.
+    pub(super) fn sets(&self, linearity: Linearity, out: Option<Spec>) -> Result<(Axes, Axes), Fault> {
+        let manual = |a: Axis| self.mesh.axis_type(a) == Some(AxisType::Manual);
+        let real: Vec<(usize, Spec)> = self
+            .operands
+            .iter()
+            .enumerate()
+            .filter(|(_, o)| !o.literal)
+            .map(|(k, o)| (k, o.ty.spec))
+            .collect();
+        let literal = real.len() < self.operands.len();
+        let (mut u, mut r) = (Axes::none(), Axes::none());
+        for (_, spec) in &real {
+            extend(&mut u, spec.unreduced_axes());
+            extend(&mut r, spec.reduced_axes());
+        }
+        let joins = matches!(linearity, Linearity::Joint | Linearity::None)
+            || linearity == Linearity::Product && u.is_empty();
+        if joins {
+            self.reduced_alike(&real, &r, literal && r.iter().any(manual))?;
+        }
+        if !u.is_empty() {
+            match linearity {
+                Linearity::Joint => self.unreduced_alike(&real, &u, literal)?,
+                Linearity::Product => {
+                    self.times_reduced(&real, literal)?;
+                    r = Axes::none();
+                }
+                _ => return Err(self.not_linear(&real)),
+            }
+        }
+        if matches!(linearity, Linearity::Contraction | Linearity::Nullary) {
+            r = Axes::none();
+        }
+        let Some(out) = out else { return Ok((u, r)) };
+        // what is asked for speaks of explicit axes; sets over manual ones are the body's own
+        let (own, u): (Axes, Axes) =
+            (u.iter().filter(|a| manual(*a)).collect(), u.iter().filter(|a| !manual(*a)).collect());
+        let asked = out.unreduced_axes();
+        let (partial, even) = self.partial(linearity);
+        let sums = (0..self.factors.loops.len())
+            .any(|l| self.factors.loops[l].size > 1 && self.factors.role(l) == Role::Sum);
+        match linearity {
+            Linearity::Contraction if !(asked.is_empty() || even && same_set(asked, &partial)) => {
+                return Err(self.not_partial(asked, &partial));
+            }
+            Linearity::Joint if !asked.iter().all(|a| partial.contains(a) || u.contains(a)) => {
+                let mut may = partial.clone();
+                extend(&mut may, &u);
+                return Err(self.not_partial(asked, &may));
+            }
+            Linearity::Joint if !within(&u, asked) => {
+                return Err(self
+                    .refuse(format!(
+                        "the operand is unreduced over {u}, which the sharding asked for, {out}, leaves out"
+                    ))
+                    .help(format!(
+                        "reshard it first: `x.reshard({})`",
+                        self.operands[0].ty.spec.unreduced(Axes::none())
+                    )));
+            }
+            Linearity::None | Linearity::Product if !within(asked, &u) => {
+                return Err(self.not_partial(asked, &u));
+            }
+            _ => {}
+        }
+        let mut unreduced = asked.clone();
+        extend(&mut unreduced, &own);
+        // the mirror of a sum whose result is unreduced: along a new dimension that is split over a reduced axis each device
+        // keeps its own part
+        let new = self.new_axes(out);
+        let mut reduced: Axes =
+            r.iter().filter(|a| linearity != Linearity::Joint || !new.contains(*a)).collect();
+        if !sums {
+            extend(&mut reduced, out.reduced_axes());
+        }
+        Ok((unreduced, reduced))
+    }
+    /// The axes that split the first result's dimensions which no operand has.
+    fn new_axes(&self, out: Spec) -> Axes {
+        let held = |l: LoopId| {
+            self.factors.operands.iter().flatten().any(|d| d.at != At::Stretched && d.loops.contains(&l))
+        };
+        let new = |dim: &Dim| !dim.loops.iter().any(|l| held(*l));
+        let dims = self.factors.results.first().map_or(&[][..], Vec::as_slice);
+        let axes = dims.iter().zip(out.dims()).filter(|(dim, _)| new(dim)).flat_map(|(_, axes)| axes.iter());
+        axes.collect()
+    }
+    fn reduced_alike(&self, real: &[(usize, Spec)], r: &Axes, literal: bool) -> Result<(), Fault> {
+        let lacking = real.iter().find(|(_, s)| !same_set(s.reduced_axes(), r));
+        match (lacking, real.iter().find(|(_, s)| !s.reduced_axes().is_empty())) {
+            (Some((k, spec)), Some((j, other))) => {
+                let (k, j, spec, other) =
+                    if k == j { (real[0].0, *j, real[0].1, *other) } else { (*k, *j, *spec, *other) };
+                Err(self
+                    .refuse(format!(
+                        "operand {j}, {}, is reduced over {}, but operand {k}, {}, is not",
+                        self.operands[j].ty,
+                        other.reduced_axes(),
+                        self.operands[k].ty
+                    ))
+                    .help(format!("reshard operand {k}: `.reshard({})`", spec.reduced(other.reduced_axes())))
+                    .help(format!("reshard operand {j}: `.reshard({})`", other.reduced(Axes::none()))))
+            }
+            (None, Some((j, other))) if literal => Err(self
+                .refuse(format!(
+                    "operand {j}, {}, is reduced over {}, but a number is not",
+                    self.operands[*j].ty,
+                    other.reduced_axes()
+                ))
+                .help("cast it to varying first: `.pcast(…)`")),
+            _ => Ok(()),
+        }
+    }
+    fn unreduced_alike(&self, real: &[(usize, Spec)], u: &Axes, literal: bool) -> Result<(), Fault> {
+        let Some((j, with)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
+            return Ok(());
+        };
+        let summed = format!("or sum operand {j} first: `.reshard({})`", with.unreduced(Axes::none()));
+        if let Some((k, without)) = real.iter().find(|(_, s)| !same_set(s.unreduced_axes(), u)) {
+            let (k, j) = if k == j { (&real[0].0, j) } else { (k, j) };
+            return Err(self
+                .refuse(format!(
+                    "operand {j}, {}, is unreduced over {}, but operand {k}, {}, is not so",
+                    self.operands[*j].ty,
+                    with.unreduced_axes(),
+                    self.operands[*k].ty
+                ))
+                .help(format!("reshard operand {k}: `.reshard({})`", without.unreduced(u)))
+                .help(summed));
+        }
+        if literal {
+            return Err(self
+                .refuse(format!(
+                    "operand {j}, {}, is unreduced over {u}: a number beside it would count once for each part",
+                    self.operands[*j].ty
+                ))
+                .help(summed));
+        }
+        Ok(())
+    }
+    /// An unreduced factor wants the other one reduced over the same axes.
+    fn times_reduced(&self, real: &[(usize, Spec)], literal: bool) -> Result<(), Fault> {
+        let (with, others): (Vec<_>, Vec<_>) = real.iter().partition(|(_, s)| !s.unreduced_axes().is_empty());
+        if let ([(_, a)], [(_, b)]) = (&with[..], &others[..])
+            && !literal
+            && same_set(a.unreduced_axes(), b.reduced_axes())
+            && a.reduced_axes().is_empty()
+        {
+            return Ok(());
+        }
+        let Some((k, spec)) = with.first().copied() else { return Ok(()) };
+        let u = spec.unreduced_axes();
+        let why = if with.len() > 1 {
+            "a product of two unreduced values is not the sum of the products of their parts".to_string()
+        } else {
+            format!("the other factor must be reduced over {u} too")
+        };
+        let mut fault =
+            self.refuse(format!("operand {k}, {}, is unreduced over {u}: {why}", self.operands[k].ty));
+        if let [(j, other)] = &others[..] {
+            fault = fault.help(format!("reshard operand {j}: `.reshard({})`", other.reduced(u)));
+        }
+        Err(fault.help(format!("reshard operand {k}: `.reshard({})`", spec.unreduced(Axes::none()))))
+    }
+    fn not_linear(&self, real: &[(usize, Spec)]) -> Fault {
+        let Some((k, spec)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
+            return self.refuse("an operand is unreduced".into());
+        };
+        self.refuse(format!(
+            "operand {k}, {}, is unreduced over {}, and {} is not linear in it",
+            self.operands[*k].ty,
+            spec.unreduced_axes(),
+            self.prim
+        ))
+        .help(format!("sum it first: `.reshard({})`", spec.unreduced(Axes::none())))
+    }
+    fn not_partial(&self, asked: &Axes, partial: &Axes) -> Fault {
+        let fault = self.refuse(format!(
+            "the result is asked to be unreduced over {asked}, but it comes in parts over {}",
+            if partial.is_empty() { "no axis".to_string() } else { format!("{partial} only") }
+        ));
+        if partial.is_empty() { fault } else { fault.help(format!("ask for `U: {partial}`")) }
+    }
+    /// The axes along which a split sum leaves partial results (of a contraction: those of loops in two operands), and whether
+    /// all that carry such a loop are split alike.
+    fn partial(&self, linearity: Linearity) -> (Axes, bool) {
+        let (mut partial, mut even) = (Axes::none(), true);
+        for l in (0..self.factors.loops.len()).filter(|l| self.factors.role(*l) == Role::Sum) {
+            let mut entries = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
+                dims.iter().enumerate().filter(|(_, d)| d.loops[..] == [l]).map(|(d, _)| o.ty.spec.dim(d))
+            });
+            let Some(first) = entries.next() else { continue };
+            let (mut count, mut same) = (1, true);
+            for e in entries {
+                (count, same) = (count + 1, same && e == first);
+            }
+            if linearity != Linearity::Contraction || count > 1 {
+                extend(&mut partial, &Axes::from(first));
+                even &= same;
+            }
+        }
+        (partial, even)
+    }
+}

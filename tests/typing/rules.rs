@@ -1,0 +1,179 @@
+//! Rules that no case of the reference asks for: every primitive is complete; meshes; manual mode; what refusals say.
+
+use atmesh::mesh::AxisType;
+use atmesh::ops::PRIMITIVES;
+use atmesh::ops::creation::Full;
+use atmesh::ops::elementwise::{Binary, Clamp, Select, Unary};
+use atmesh::ops::product::DotGeneral;
+use atmesh::ops::reduce::{Reduce, Reduction};
+use atmesh::program::factors::Role;
+use atmesh::program::{Operand, Prim};
+use atmesh::types::{ArrayType, DType, Scalar};
+use atmesh::{AbstractMesh, ErrorKind, Mesh, p};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+fn mesh() -> Mesh {
+    AbstractMesh::new([("X", 2), ("Y", 4)]).unwrap()
+}
+fn operands(mesh: &Mesh, types: &[&str]) -> Vec<Operand> {
+    types
+        .iter()
+        .map(|t| match t.strip_prefix("lit ") {
+            Some(t) => Operand { ty: DType::from_name(t).unwrap().of([]), literal: true },
+            None => Operand { ty: ArrayType::parse(t, mesh).unwrap(), literal: false },
+        })
+        .collect()
+}
+fn typed(prim: impl Into<Prim>, mesh: &Mesh, types: &[&str]) -> Result<String, ErrorKind> {
+    let prim: Prim = prim.into();
+    prim.types(&operands(mesh, types)).map(|t| t[0].to_string()).map_err(|f| f.kind)
+}
+fn of(f: Binary) -> Prim {
+    Arc::new(f)
+}
+
+#[test]
+fn every_primitive_is_complete() {
+    let mut names = HashSet::new();
+    for entry in PRIMITIVES {
+        let (prim, types) = (entry.example)();
+        assert_eq!(prim.name(), entry.name);
+        names.insert(entry.name);
+        let operands: Vec<Operand> =
+            types.iter().map(|ty| Operand { ty: ty.clone(), literal: false }).collect();
+        let results = prim.types(&operands).unwrap_or_else(|f| panic!("{}: {f:?}", prim.key()));
+        let shapes: Vec<_> = results.iter().map(|t| (t.dtype, t.shape.clone())).collect();
+        if prim.collective().is_some() {
+            continue;
+        }
+        let factors = prim.factors(&types, &shapes);
+        assert_eq!(factors.operands.len(), types.len(), "{}", prim.key());
+        let dims = factors.operands.iter().zip(&types).chain(factors.results.iter().zip(&results));
+        for (dims, ty) in dims {
+            assert_eq!(dims.len(), ty.rank(), "{}: a dimension without loops", prim.key());
+        }
+        let sentences = prim.sentences(&types, &results);
+        assert_eq!(sentences.len(), results.len(), "{}", prim.key());
+        for (s, ty) in sentences.iter().zip(&results) {
+            assert_eq!(s.extents[..s.rank], ty.shape[..], "{}", prim.key());
+            assert_eq!(s.dtype, ty.dtype.storage(), "{}", prim.key());
+            for part in s.reads.iter().flat_map(|r| &r.parts) {
+                assert_eq!(part.span.len(), s.extents.len(), "{}", prim.key());
+            }
+        }
+    }
+    assert_eq!(names.len(), PRIMITIVES.len(), "two primitives of one name");
+}
+
+#[test]
+fn roles_are_the_authors_word() {
+    let role = |prim: Prim, types: &[&str], l: usize| {
+        let types: Vec<ArrayType> = operands(&mesh(), types).into_iter().map(|o| o.ty).collect();
+        let ops: Vec<Operand> = types.iter().map(|t| Operand { ty: t.clone(), literal: false }).collect();
+        prim.factors(&types, &prim.shapes(&ops).unwrap()).role(l)
+    };
+    let add = || of(Binary::Add);
+    assert_eq!(role(add(), &["f32[8,1]", "f32[8,4]"], 1), Role::Pass);
+    let sum = || Arc::new(Reduce::new(Reduction::Sum, &[1], None)) as Prim;
+    assert_eq!([role(sum(), &["f32[8,4]"], 0), role(sum(), &["f32[8,4]"], 1)], [Role::Pass, Role::Sum]);
+    let dot = || Arc::new(DotGeneral::matrix()) as Prim;
+    let roles = [0, 1, 2].map(|l| role(dot(), &["f32[8,4]", "f32[4,2]"], l));
+    assert_eq!(roles, [Role::Pass, Role::Pass, Role::Sum]);
+}
+
+#[test]
+fn values_on_no_mesh_join_as_replicated() {
+    let x = Operand { ty: ArrayType::parse("f32[8@X,4]", &mesh()).unwrap(), literal: false };
+    let y = Operand { ty: DType::F32.of([8, 4]), literal: false };
+    let t = of(Binary::Add).types(&[y.clone(), x.clone()]).unwrap();
+    assert_eq!((t[0].to_string().as_str(), t[0].mesh.as_ref()), ("float32[8@X,4]", Some(&mesh())));
+    assert_eq!(of(Binary::Add).types(&[y.clone(), y]).unwrap()[0].mesh, None);
+    let other = AbstractMesh::new([("X", 4), ("Y", 2)]).unwrap();
+    let z = Operand { ty: ArrayType::parse("f32[8@X,4]", &other).unwrap(), literal: false };
+    assert_eq!(of(Binary::Add).types(&[x, z]).unwrap_err().kind, ErrorKind::Mesh);
+    let placed = Full { ty: ArrayType { spec: p!["X"], ..DType::F32.of([8]) }, value: Scalar::Float(0.0) };
+    assert_eq!((Arc::new(placed) as Prim).types(&[]).unwrap_err().kind, ErrorKind::Mesh);
+}
+
+/// Inside shard_map operands are cast to the union of what varies.
+#[test]
+fn manual_mode() {
+    let inner = mesh().retyped(["X", "Y"], AxisType::Manual).unwrap();
+    let add = |types: &[&str]| typed(of(Binary::Add), &inner, types);
+    assert_eq!(add(&["f32[4]{V:X}", "f32[4]{V:Y}"]).unwrap(), "float32[4]{V:(X,Y)}");
+    assert_eq!(add(&["f32[4]", "f32[4]{V:Y}"]).unwrap(), "float32[4]{V:Y}");
+    assert_eq!(add(&["f32[4]{V:X}", "lit f32"]).unwrap(), "float32[4]{V:X}");
+    // reduced over just what it lacks: it becomes varying
+    assert_eq!(add(&["f32[4]{R:X}", "f32[4]{V:X}"]).unwrap(), "float32[4]{V:X}");
+    assert_eq!(add(&["f32[4]{R:X}", "f32[4]{V:(X,Y)}"]), Err(ErrorKind::Sharding));
+    assert_eq!(add(&["f32[4]{U:X}", "f32[4]{V:X}"]), Err(ErrorKind::Sharding));
+    // beside what does not vary, a number too, a reduced value is refused
+    assert_eq!(add(&["f32[4]{R:X}", "f32[4]"]), Err(ErrorKind::Sharding));
+    assert_eq!(add(&["f32[4]{R:X}", "lit f32"]), Err(ErrorKind::Sharding));
+    assert_eq!(add(&["f32[4]{U:X}", "f32[4]{U:X}"]).unwrap(), "float32[4]{U:X}");
+    let mul = |types: &[&str]| typed(of(Binary::Mul), &inner, types);
+    assert_eq!(mul(&["f32[4]{U:X}", "f32[4]{R:X}"]).unwrap(), "float32[4]{U:X}");
+    // explicit axes go on beside manual ones
+    let partly = mesh().retyped("X", AxisType::Manual).unwrap();
+    assert_eq!(
+        typed(of(Binary::Mul), &partly, &["f32[4,8@Y]{V:X}", "f32[8]"]).unwrap(),
+        "float32[4,8@Y]{V:X}"
+    );
+    let dot = Arc::new(DotGeneral::matrix()) as Prim;
+    assert_eq!(typed(dot, &inner, &["f32[4,2]{V:X}", "f32[2,3]{V:Y}"]).unwrap(), "float32[4,3]{V:(X,Y)}");
+}
+
+#[test]
+fn sets() {
+    let select = |types: &[&str]| typed(Arc::new(Select) as Prim, &mesh(), types);
+    assert_eq!(select(&["bool[]", "f32[4]{U:X}", "f32[4]{U:X}"]).unwrap(), "float32[4]{U:X}");
+    assert_eq!(select(&["bool[4@X]", "f32[4@X]", "lit f32"]).unwrap(), "float32[4@X]");
+    assert_eq!(select(&["bool[4@X]", "lit f32", "lit f32"]).unwrap(), "float32[4@X]");
+    assert_eq!(select(&["bool[4]{R:X}", "lit f32", "lit f32"]).unwrap(), "float32[4]{R:X}");
+    assert_eq!(select(&["bool[]", "f32[4]{U:X}", "lit f32"]), Err(ErrorKind::Sharding));
+    let clamp = |types: &[&str]| typed(Arc::new(Clamp) as Prim, &mesh(), types);
+    assert_eq!(clamp(&["f32[]", "f32[4@X]", "lit f32"]).unwrap(), "float32[4@X]");
+    assert_eq!(clamp(&["f32[4]", "f32[4@X]", "lit f32"]), Err(ErrorKind::Sharding));
+    assert_eq!(typed(Arc::new(Unary::Exp) as Prim, &mesh(), &["f32[4]{U:X}"]), Err(ErrorKind::Sharding));
+    assert_eq!(typed(Arc::new(Unary::Neg) as Prim, &mesh(), &["f32[4]{U:X}"]).unwrap(), "float32[4]{U:X}");
+}
+
+/// Refusals name operands, dimensions and what to write instead.
+#[test]
+fn refusals_say_what_to_write() {
+    let fault = |prim: Prim, types: &[&str]| prim.types(&operands(&mesh(), types)).unwrap_err();
+    let f = fault(of(Binary::Add), &["f32[8@X,16@Y]", "f32[8@Y,16@X]"]);
+    assert_eq!(f.message, "dimension 0 of operand 0, 8@X, and dimension 0 of operand 1, 8@Y, are one loop");
+    assert_eq!(
+        f.help,
+        [r#"reshard operand 0: `.reshard(p!["Y", _])`"#, r#"reshard operand 1: `.reshard(p!["X", _])`"#]
+    );
+    assert_eq!(f.dims, [(0, 0), (1, 0)]);
+
+    let dot = || Arc::new(DotGeneral::matrix()) as Prim;
+    let f = fault(dot(), &["f32[8,16@Y]", "f32[16@Y,4]"]);
+    assert_eq!(
+        f.message,
+        "dimension 1 of operand 0, 16@Y, and dimension 0 of operand 1, 16@Y, are contracted: the result could be summed over \
+         Y, or summed and scattered"
+    );
+    assert_eq!(f.help, ["all-reduced: `x.dot_to(&w, p![_, _])`", r#"scattered: `x.dot_to(&w, p!["Y", _])`"#]);
+
+    let f = fault(dot(), &["f32[8@X,16]", "f32[16,4@X]"]);
+    assert_eq!(f.message, "the result would name X twice: in dimension 0 and in dimension 1");
+    assert_eq!(
+        f.help,
+        ["reshard operand 0: `.reshard(p![_, _])`", "reshard operand 1: `.reshard(p![_, _])`"]
+    );
+
+    let f = fault(of(Binary::Mul), &["f32[8]{U:X}", "f32[8]"]);
+    assert_eq!(
+        f.message,
+        "operand 0, float32[8]{U:X}, is unreduced over X: the other factor must be reduced over X too"
+    );
+    assert_eq!(
+        f.help,
+        [r#"reshard operand 1: `.reshard(p![_; R: "X"])`"#, "reshard operand 0: `.reshard(p![_])`"]
+    );
+}
