@@ -81,7 +81,8 @@ impl Builder {
     pub fn refuse(&self, fault: Fault, op: &str, inputs: &[Value]) -> Error {
         Error::at(fault, op, inputs.iter().map(|v| v.ty.to_string()).collect(), self.place)
     }
-    fn push(&mut self, op: Op, inputs: &[Value], types: Vec<ArrayType>) -> Vec<Value> {
+    /// Adds an equation whose result types are known.
+    pub fn push(&mut self, op: Op, inputs: &[Value], types: Vec<ArrayType>) -> Vec<Value> {
         let outs: Vec<_> = types.into_iter().map(|ty| self.bind(ty, None)).collect();
         let outputs = outs.iter().filter_map(|v| if let Input::Var(v) = v.input { Some(v) } else { None });
         let equation = Equation {

@@ -57,7 +57,7 @@ pub enum Control {
 pub struct Loop {
     /// What runs at each step.
     pub body: Arc<Program>,
-    /// The number of the first step.
+    /// The number of the step that takes the first slices: the step of slice k has the number start + k, in either direction.
     pub start: i64,
     /// How many steps.
     pub length: usize,

@@ -6,6 +6,7 @@
 
 mod builder;
 mod control;
+pub mod dce;
 pub mod factors;
 mod primitive;
 mod print;

@@ -1,0 +1,171 @@
+//! Backward: a linear program turned round.
+
+use super::surgery::{input_types, inputs, var};
+use super::{branches, loops, modes, per_device};
+use crate::diagnostic::Result;
+use crate::ops::build::cotangent_type;
+use crate::program::dce::{chosen, dce};
+use crate::program::{Builder, Control, Equation, Input, Op, Program, Value};
+use crate::types::ArrayType;
+
+/// A linear program turned round.
+#[derive(Clone, Debug)]
+pub(super) struct Transposed {
+    /// Inputs: the inputs that are not linear, then the cotangents given. Results: the cotangents of the linear inputs reached.
+    pub(super) program: Program,
+    /// For each linear input, whether it has a cotangent.
+    pub(super) reached: Vec<bool>,
+}
+
+/// Turns `program` round, which is linear in the inputs marked, for cotangents of the results marked.
+pub(super) fn transpose(program: &Program, is_linear: &[bool], given: &[bool]) -> Result<Transposed> {
+    let mut b = Builder::new();
+    if let Some(mesh) = &program.mesh {
+        b.on(mesh);
+    }
+    let mut values = Vec::with_capacity(is_linear.len());
+    for (ty, is_linear) in input_types(program).into_iter().zip(is_linear) {
+        values.push((!is_linear).then(|| b.input(ty, None)));
+    }
+    let mut cts = Vec::with_capacity(given.len());
+    for (ty, given) in program.output_types().iter().zip(given) {
+        cts.push(given.then(|| b.input(cotangent_type(ty), None)));
+    }
+    let back = chosen(&pull_back(&mut b, program, &values, &cts)?, is_linear);
+    let reached = back.iter().map(Option::is_some).collect();
+    let outs: Vec<Value> = back.into_iter().flatten().collect();
+    Ok(Transposed { program: dce(&b.finish(&outs)), reached })
+}
+
+/// An equation that is turned round, with what is known of it.
+pub(super) struct Turned<'a> {
+    /// Values of the operands that are not linear.
+    pub(super) operands: Vec<Option<Value>>,
+    /// Types of all operands.
+    pub(super) types: Vec<ArrayType>,
+    /// The cotangents of the results.
+    pub(super) cts: &'a [Option<Value>],
+}
+
+impl Turned<'_> {
+    /// Which operands are linear.
+    pub(super) fn is_linear(&self) -> Vec<bool> {
+        self.operands.iter().map(Option::is_none).collect()
+    }
+    /// Which results have a cotangent.
+    pub(super) fn given(&self) -> Vec<bool> {
+        self.cts.iter().map(Option::is_some).collect()
+    }
+    /// The cotangents that there are.
+    pub(super) fn cotangents(&self) -> Vec<Value> {
+        self.cts.iter().flatten().cloned().collect()
+    }
+    /// The values of the operands that are not linear.
+    pub(super) fn known(&self) -> Vec<Value> {
+        self.operands.iter().flatten().cloned().collect()
+    }
+    /// For each operand a cotangent, from those of the linear ones that were reached.
+    pub(super) fn spread(&self, reached: &[bool], outs: Vec<Value>) -> Vec<Option<Value>> {
+        let (mut reached, mut outs) = (reached.iter(), outs.into_iter());
+        let mut next = || reached.next().filter(|r| **r).and_then(|_| outs.next());
+        self.operands.iter().map(|o| if o.is_none() { next() } else { None }).collect()
+    }
+}
+
+/// Repeats the part of `program` that depends on known inputs only, then goes backward through the rest: a cotangent for each input
+/// whose value is `None` and that the given cotangents reach.
+pub(super) fn pull_back(
+    b: &mut Builder,
+    program: &Program,
+    values: &[Option<Value>],
+    given: &[Option<Value>],
+) -> Result<Vec<Option<Value>>> {
+    let mut known: Vec<Option<Value>> = vec![None; program.vars.len()];
+    for (v, value) in program.inputs.iter().zip(values) {
+        known[v.index()] = value.clone();
+    }
+    let outer = b.place();
+    let mut linear: Vec<&Equation> = Vec::new();
+    for e in &program.equations {
+        let ins: Option<Vec<Value>> = e.inputs.iter().map(|i| value(&known, i)).collect();
+        let Some(ins) = ins else {
+            linear.push(e);
+            continue;
+        };
+        b.at(e.place.or(outer));
+        let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+        for (v, out) in e.outputs.iter().zip(b.push(e.op.clone(), &ins, types)) {
+            known[v.index()] = Some(out);
+        }
+    }
+
+    let mut cts: Vec<Option<Value>> = vec![None; program.vars.len()];
+    b.at(outer);
+    for (output, ct) in program.outputs.iter().zip(given) {
+        if let (Some(v), Some(ct)) = (var(output), ct) {
+            add(b, program, &mut cts, v, ct)?;
+        }
+    }
+    for e in linear.into_iter().rev() {
+        let of_results: Vec<_> = e.outputs.iter().map(|v| cts[v.index()].take()).collect();
+        if of_results.iter().all(Option::is_none) {
+            continue;
+        }
+        b.at(e.place.or(outer));
+        let turned = Turned {
+            operands: e.inputs.iter().map(|i| value(&known, i)).collect(),
+            types: e.inputs.iter().map(|i| program.input_type(i)).collect(),
+            cts: &of_results,
+        };
+        let back = equation(b, e, &turned)?;
+        for ((input, ct), operand) in e.inputs.iter().zip(back).zip(&turned.operands) {
+            if let (Some(v), Some(ct), None) = (var(input), ct, operand) {
+                add(b, program, &mut cts, v, &ct)?;
+            }
+        }
+    }
+    b.at(outer);
+    let is_linear = values.iter().map(Option::is_none);
+    Ok(program.inputs.iter().zip(is_linear).map(|(v, l)| cts[v.index()].take().filter(|_| l)).collect())
+}
+
+fn value(known: &[Option<Value>], input: &Input) -> Option<Value> {
+    match input {
+        Input::Lit(l) => Some(Value { input: *input, ty: l.dtype.of([]) }),
+        Input::Var(v) => known[v.index()].clone(),
+    }
+}
+
+/// One more cotangent of a variable, made to fit its type.
+fn add(
+    b: &mut Builder,
+    program: &Program,
+    cts: &mut [Option<Value>],
+    v: crate::program::Var,
+    ct: &Value,
+) -> Result<()> {
+    let ct = b.fit_cotangent(ct, program.ty(v))?;
+    let before = cts[v.index()].take();
+    cts[v.index()] = b.sum_of(before, Some(ct))?;
+    Ok(())
+}
+
+fn equation(b: &mut Builder, e: &Equation, turned: &Turned<'_>) -> Result<Vec<Option<Value>>> {
+    match &e.op {
+        Op::Prim(prim) => prim.transpose(b, &turned.operands, &turned.types, turned.cts),
+        Op::Control(Control::Jit { body, .. }) => modes::turn_jit(b, body, turned),
+        Op::Control(Control::Modes { body, .. }) => modes::turn_modes(b, body, turned),
+        Op::Control(Control::Loop(l)) => loops::turn(b, l, turned),
+        Op::Control(Control::While { .. }) => Err(loops::no_way_back(b)),
+        Op::Control(Control::Cond { branches }) => branches::turn(b, branches, turned),
+        Op::Control(Control::ShardMap(m)) => per_device::turn(b, m, turned),
+        Op::Control(Control::Print { .. }) => Ok(vec![None; e.inputs.len()]),
+    }
+}
+
+/// Inputs of a program in a builder of their own, for bodies that are put together by hand.
+pub(super) fn body(types: &[ArrayType]) -> (Builder, Vec<Value>) {
+    let mut b = Builder::new();
+    let ins = inputs(&mut b, types.iter().cloned());
+    (b, ins)
+}

@@ -1,0 +1,195 @@
+//! Removes what no result needs: equations, results of nested programs, carries that only feed themselves.
+//!
+//! Equations that print stay, and so do those whose nested programs print.
+
+use super::{Control, Equation, Input, Loop, Op, Program, ShardMapping, Var, VarInfo};
+use std::sync::Arc;
+
+/// The program without what its results do not need. Its inputs stay.
+pub fn dce(program: &Program) -> Program {
+    keep(program, &vec![true; program.outputs.len()])
+}
+
+/// The program with these of its results only, without what they do not need. Its inputs stay.
+pub fn keep(program: &Program, wanted: &[bool]) -> Program {
+    let outputs: Vec<Input> = chosen(&program.outputs, wanted);
+    let mut live = vec![false; program.vars.len()];
+    mark(&mut live, &outputs);
+    let mut equations = Vec::new();
+    for e in program.equations.iter().rev() {
+        let wanted: Vec<bool> = e.outputs.iter().map(|v| live[v.index()]).collect();
+        if !wanted.contains(&true) && !has_effect(e) {
+            continue;
+        }
+        let e = match &e.op {
+            Op::Prim(_) => e.clone(),
+            Op::Control(c) => control(e, c, &wanted),
+        };
+        mark(&mut live, &e.inputs);
+        equations.push(e);
+    }
+    equations.reverse();
+    renumbered(program, equations, outputs)
+}
+
+/// Which inputs the program reads or returns.
+pub fn used(program: &Program) -> Vec<bool> {
+    let mut live = vec![false; program.vars.len()];
+    program.equations.iter().for_each(|e| mark(&mut live, &e.inputs));
+    mark(&mut live, &program.outputs);
+    program.inputs.iter().map(|v| live[v.index()]).collect()
+}
+
+/// The items that are wanted.
+pub fn chosen<T: Clone>(items: &[T], wanted: &[bool]) -> Vec<T> {
+    items.iter().zip(wanted).filter(|(_, w)| **w).map(|(x, _)| x.clone()).collect()
+}
+
+fn mark(live: &mut [bool], inputs: &[Input]) {
+    for i in inputs {
+        if let Input::Var(v) = i {
+            live[v.index()] = true;
+        }
+    }
+}
+
+/// Whether the equation does something beside its results.
+fn has_effect(e: &Equation) -> bool {
+    match &e.op {
+        Op::Prim(_) => false,
+        Op::Control(Control::Print { .. }) => true,
+        Op::Control(c) => c.bodies().iter().any(|b| b.equations.iter().any(has_effect)),
+    }
+}
+
+/// The same equations with variables numbered as they are bound.
+fn renumbered(program: &Program, mut equations: Vec<Equation>, mut outputs: Vec<Input>) -> Program {
+    let mut names: Vec<Option<Var>> = vec![None; program.vars.len()];
+    let mut vars: Vec<VarInfo> = Vec::new();
+    let mut bind = |v: Var, names: &mut Vec<Option<Var>>| {
+        let new = Var(vars.len() as u32);
+        vars.push(program.vars[v.index()].clone());
+        names[v.index()] = Some(new);
+        new
+    };
+    let read = |i: &mut Input, names: &[Option<Var>]| {
+        if let Input::Var(v) = i {
+            *v = names[v.index()].expect("equations read earlier results only");
+        }
+    };
+    let inputs = program.inputs.iter().map(|v| bind(*v, &mut names)).collect();
+    for e in &mut equations {
+        e.inputs.iter_mut().for_each(|i| read(i, &names));
+        e.outputs.iter_mut().for_each(|v| *v = bind(*v, &mut names));
+    }
+    outputs.iter_mut().for_each(|o| read(o, &names));
+    Program { vars, inputs, equations, outputs, mesh: program.mesh.clone() }
+}
+
+/// The program without the inputs that are not wanted; nothing may read them.
+fn without_inputs(program: Program, wanted: &[bool]) -> Program {
+    let inputs = chosen(&program.inputs, wanted);
+    let (equations, outputs) = (program.equations.clone(), program.outputs.clone());
+    renumbered(&Program { inputs, ..program }, equations, outputs)
+}
+
+/// An equation with nested programs, for those of its results that are wanted.
+fn control(e: &Equation, c: &Control, wanted: &[bool]) -> Equation {
+    let with = |c: Control, inputs: Vec<Input>, wanted: &[bool]| Equation {
+        op: Op::Control(c),
+        inputs,
+        outputs: chosen(&e.outputs, wanted),
+        place: e.place,
+    };
+    // a nested program with the wanted results, and which of the equation's inputs it reads
+    let cut = |body: &Program| {
+        let body = keep(body, wanted);
+        let used = used(&body);
+        (Arc::new(without_inputs(body, &used)), used)
+    };
+    match c {
+        Control::Jit { body, remat } => {
+            let (body, used) = cut(body);
+            with(Control::Jit { body, remat: *remat }, chosen(&e.inputs, &used), wanted)
+        }
+        Control::Modes { body, out_specs } => {
+            let (body, used) = cut(body);
+            let out_specs = chosen(out_specs, wanted);
+            with(Control::Modes { body, out_specs }, chosen(&e.inputs, &used), wanted)
+        }
+        Control::ShardMap(m) => {
+            let (body, used) = cut(&m.body);
+            let mapping = ShardMapping {
+                body,
+                in_specs: chosen(&m.in_specs, &used),
+                out_specs: chosen(&m.out_specs, wanted),
+                ..m.clone()
+            };
+            with(Control::ShardMap(mapping), chosen(&e.inputs, &used), wanted)
+        }
+        Control::Cond { branches } => {
+            let kept: Vec<Program> = branches.iter().map(|b| keep(b, wanted)).collect();
+            let mut any = vec![false; e.inputs.len() - 1];
+            for b in &kept {
+                any.iter_mut().zip(used(b)).for_each(|(any, used)| *any |= used);
+            }
+            let branches = kept.into_iter().map(|b| Arc::new(without_inputs(b, &any))).collect();
+            let inputs = e.inputs[..1].iter().copied().chain(chosen(&e.inputs[1..], &any)).collect();
+            with(Control::Cond { branches }, inputs, wanted)
+        }
+        Control::Loop(l) => {
+            let carries = live_carries(&wanted[..l.carry], |needed| {
+                let outs: Vec<bool> = needed.iter().chain(&wanted[l.carry..]).copied().collect();
+                used(&keep(&l.body, &outs))[1 + l.fixed..1 + l.fixed + l.carry].to_vec()
+            });
+            let outs: Vec<bool> = carries.iter().chain(&wanted[l.carry..]).copied().collect();
+            let body = keep(&l.body, &outs);
+            let mut ins = used(&body);
+            ins[0] = true;
+            ins[1 + l.fixed..1 + l.fixed + l.carry].copy_from_slice(&carries);
+            let count = |flags: &[bool]| flags.iter().filter(|f| **f).count();
+            let new = Loop {
+                fixed: count(&ins[1..1 + l.fixed]),
+                carry: count(&carries),
+                body: Arc::new(without_inputs(body, &ins)),
+                ..l.clone()
+            };
+            with(Control::Loop(new), chosen(&e.inputs, &ins[1..]), &outs)
+        }
+        Control::While { cond, body, cond_fixed, body_fixed } => {
+            let count = wanted.len();
+            let of_cond = used(cond)[*cond_fixed..].to_vec();
+            let first: Vec<bool> = wanted.iter().zip(of_cond).map(|(a, b)| *a || b).collect();
+            let carries = live_carries(&first, |needed| used(&keep(body, needed))[*body_fixed..].to_vec());
+            let cond_ins: Vec<bool> =
+                vec![true; *cond_fixed].into_iter().chain(carries.iter().copied()).collect();
+            let kept = keep(body, &carries);
+            let mut body_ins = used(&kept);
+            body_ins[*body_fixed..].copy_from_slice(&carries);
+            let fixed = body_ins[..*body_fixed].iter().filter(|f| **f).count();
+            let mut ins = vec![true; *cond_fixed];
+            ins.extend_from_slice(&body_ins);
+            debug_assert_eq!(ins.len(), cond_fixed + body_fixed + count);
+            let new = Control::While {
+                cond: Arc::new(without_inputs(Program::clone(cond), &cond_ins)),
+                body: Arc::new(without_inputs(kept, &body_ins)),
+                cond_fixed: *cond_fixed,
+                body_fixed: fixed,
+            };
+            with(new, chosen(&e.inputs, &ins), &carries)
+        }
+        Control::Print { .. } => e.clone(),
+    }
+}
+
+/// The carries that are needed, from those whose last value is wanted and what the body reads for the needed ones.
+fn live_carries(wanted: &[bool], reads: impl Fn(&[bool]) -> Vec<bool>) -> Vec<bool> {
+    let mut needed = wanted.to_vec();
+    loop {
+        let more: Vec<bool> = needed.iter().zip(reads(&needed)).map(|(n, r)| *n || r).collect();
+        if more == needed {
+            return needed;
+        }
+        needed = more;
+    }
+}
