@@ -4,6 +4,7 @@ extern crate self as atmesh;
 
 pub mod array;
 pub mod diagnostic;
+pub mod grad;
 pub mod mesh;
 pub mod ops;
 pub mod partition;
@@ -40,9 +41,9 @@ pub use types::{ArrayType, DType, Element, Scalar, Shape};
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::{
-        AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Key, Mesh, NewAxis, Output, Rest, Result, Sharding,
-        Spec, Static, Tree, assert_collectives, axes, axis_index, axis_size, concat, cond, debug_print,
-        devices, einsum, fori_loop, ix, jit, keep, p, ring, scan, shift, split, stack, stacked, switch,
-        tiled, tree, type_of, while_loop,
+        AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Key, Mesh, NewAxis, Output, Rest, Result,
+        Sharding, Spec, Static, Tree, assert_collectives, axes, axis_index, axis_size, concat, cond,
+        debug_print, devices, einsum, fori_loop, ix, jit, keep, p, ring, scan, shift, split, stack, stacked,
+        switch, tiled, tree, type_of, while_loop,
     };
 }

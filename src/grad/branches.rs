@@ -46,7 +46,8 @@ fn together(
     let all = [types, &chosen(types, &has)].concat();
     let mut programs = Vec::with_capacity(jvps.len());
     for jvp in jvps {
-        let there = vec![true; types.len()].into_iter().chain(chosen(&jvp.tangents, &has)).collect::<Vec<_>>();
+        let there =
+            vec![true; types.len()].into_iter().chain(chosen(&jvp.tangents, &has)).collect::<Vec<_>>();
         programs.push(Arc::new(filled(&jvp.program, &there, &all)?));
     }
     let operands = [std::slice::from_ref(which), &with_tangents(ins, tangents)].concat();
@@ -126,7 +127,8 @@ fn apart(
         .chain(kept.iter().cloned())
         .chain(tangents.iter().flatten().cloned())
         .collect();
-    let known_types: Vec<ArrayType> = operands[1..1 + shared.len() + kept.len()].iter().map(|v| v.ty.clone()).collect();
+    let known_types: Vec<ArrayType> =
+        operands[1..1 + shared.len() + kept.len()].iter().map(|v| v.ty.clone()).collect();
     let mut linear = Vec::with_capacity(lins.len());
     for ((lin, (found, _)), places) in lins.iter().zip(&parts).zip(&places) {
         let mut program = filled(&lin.linear, &chosen(&lin.tangents, &has), &chosen(types, &has))?;

@@ -5,12 +5,12 @@
 //! to the linear loop's step too. The transpose runs the other way: its carries are the carries' cotangents and the sums of those of
 //! fixed inputs. Which carries have tangents (cotangents) at all is found by repeating from those that have one at first.
 
+use super::Jvp;
 use super::linearize::{Linearized, linearize};
-use super::modes::{placed, with_tangents};
+use super::modes::placed;
 use super::push::{Duals, Style, forward};
 use super::surgery::{cotangent_types, filled, input_types, new_input, stacked, var};
 use super::transpose::{Transposed, Turned, body, transpose};
-use super::Jvp;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, dce, used};
@@ -51,7 +51,13 @@ impl Active {
 }
 
 /// The first tangents of the active carries: zeros where there is none at first.
-fn first(b: &mut Builder, l: &Loop, active: &Active, ins: &[Value], tangents: &[Option<Value>]) -> Result<Vec<Value>> {
+fn first(
+    b: &mut Builder,
+    l: &Loop,
+    active: &Active,
+    ins: &[Value],
+    tangents: &[Option<Value>],
+) -> Result<Vec<Value>> {
     let mut all = Vec::new();
     for (k, _) in active.carry.iter().enumerate().filter(|(_, a)| **a) {
         all.push(match &tangents[l.fixed + k] {
@@ -113,11 +119,7 @@ fn together(
     let (outs, out_tans) = program.outputs.split_at(out_types.len());
     let (next_tans, ys_tans) = out_tans.split_at(carry_tans.len());
     let outputs = [&outs[..l.carry], next_tans, &outs[l.carry..], ys_tans].concat();
-    let new = Loop {
-        fixed: l.fixed + fixed_tans.len(),
-        carry: l.carry + carry_tans.len(),
-        ..l.clone()
-    };
+    let new = Loop { fixed: l.fixed + fixed_tans.len(), carry: l.carry + carry_tans.len(), ..l.clone() };
     (program.inputs, program.outputs) = (inputs, outputs);
 
     let tans_of = |range: std::ops::Range<usize>| tangents[range].iter().flatten().cloned();
@@ -228,7 +230,8 @@ fn apart(
     let tangent_types = chosen(&out_types, &has);
     let mut program = filled(&lin.linear, &chosen(&lin.tangents, &has), &tangent_types)?;
     let (residuals, tans) = program.inputs.split_at(lin.residuals);
-    let (residuals, mut tans) = (residuals.to_vec(), tans.iter().copied());
+    let (residuals, tans) = (residuals.to_vec(), tans.to_vec());
+    let mut tans = tans.into_iter();
     let step = kept.iter().position(|k| *k == Kept::Step).map(|k| residuals[k]);
     let step = step.unwrap_or_else(|| new_input(&mut program, crate::DType::I32.of([])));
     let (mut fixed, mut xs): (Vec<(Var, Value)>, Vec<(Var, Value)>) = (Vec::new(), Vec::new());
@@ -352,7 +355,7 @@ pub(super) fn turn(b: &mut Builder, l: &Loop, turned: &Turned<'_>) -> Result<Vec
     let mut of_fixed = placed(fixed_reached, of_fixed).into_iter();
     let of_carry = placed(&carries, outs);
     let mut of_xs = placed(xs_reached, of_xs).into_iter();
-    let mut next = |linear: &bool, list: &mut dyn Iterator<Item = Option<Value>>| {
+    let next = |linear: &bool, list: &mut dyn Iterator<Item = Option<Value>>| {
         if *linear { list.next().flatten() } else { None }
     };
     let mut all: Vec<Option<Value>> = fixed_linear.iter().map(|f| next(f, &mut of_fixed)).collect();
@@ -426,12 +429,8 @@ pub(super) fn run_while(
             None => b.zeros(&ins[start + k].ty)?,
         });
     }
-    let new = Control::While {
-        cond: Arc::new(test),
-        body: Arc::new(program),
-        cond_fixed: cf,
-        body_fixed: n_fixed,
-    };
+    let new =
+        Control::While { cond: Arc::new(test), body: Arc::new(program), cond_fixed: cf, body_fixed: n_fixed };
     let mut outs = b.control(new, &operands, [types, &chosen(types, &carry)].concat());
     let tans = outs.split_off(types.len());
     Ok((outs, placed(&carry, tans)))

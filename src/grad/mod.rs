@@ -64,8 +64,7 @@ pub fn vjp_program(program: &Program, wrt: &[usize]) -> Result<Vjp> {
     let active: Vec<bool> = (0..program.inputs.len()).map(|i| wrt.contains(&i)).collect();
     let active = floats(program, &active)?;
     let linear = linearize::linearize(program, &active)?;
-    let is_tangent: Vec<bool> =
-        (0..linear.linear.inputs.len()).map(|i| i >= linear.residuals).collect();
+    let is_tangent: Vec<bool> = (0..linear.linear.inputs.len()).map(|i| i >= linear.residuals).collect();
     let given = vec![true; linear.linear.outputs.len()];
     let back = transpose::transpose(&linear.linear, &is_tangent, &given)?;
 

@@ -49,8 +49,7 @@ pub(super) fn jit(
         Style::Apart if remat => {
             let outs = b.control(Control::Jit { body: body.clone(), remat }, ins, types.to_vec());
             let (tangent_body, has) = tangents_only(body, &active)?;
-            let tans =
-                b.control(jit(tangent_body), &with_tangents(ins, tangents), chosen(types, &has));
+            let tans = b.control(jit(tangent_body), &with_tangents(ins, tangents), chosen(types, &has));
             Ok((outs, placed(&has, tans)))
         }
         Style::Apart => {

@@ -189,11 +189,7 @@ fn unnamed(m: &ShardMapping, spec: Spec) -> Axes {
     m.axes.iter().filter(|a| !spec.all_axes().any(|b| b == *a)).collect()
 }
 
-pub(super) fn turn(
-    b: &mut Builder,
-    m: &ShardMapping,
-    turned: &Turned<'_>,
-) -> Result<Vec<Option<Value>>> {
+pub(super) fn turn(b: &mut Builder, m: &ShardMapping, turned: &Turned<'_>) -> Result<Vec<Option<Value>>> {
     let is_linear = turned.is_linear();
     let given = turned.given();
     let back = transpose(&m.body, &is_linear, &given)?;

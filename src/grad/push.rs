@@ -107,9 +107,7 @@ fn equation(
         }
         Op::Control(Control::Loop(l)) => loops::run(b, l, ins, tangents, &types, style),
         Op::Control(w @ Control::While { .. }) => loops::run_while(b, w, ins, tangents, &types, style),
-        Op::Control(Control::Cond { branches }) => {
-            branches::cond(b, branches, ins, tangents, &types, style)
-        }
+        Op::Control(Control::Cond { branches }) => branches::cond(b, branches, ins, tangents, &types, style),
         Op::Control(Control::ShardMap(m)) => per_device::shard_map(b, m, ins, tangents, &types, style),
         Op::Control(Control::Print { .. }) => unreachable!("it has no results, so no tangents"),
     }

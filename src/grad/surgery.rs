@@ -46,7 +46,8 @@ pub(super) fn filled(program: &Program, has: &[bool], types: &[ArrayType]) -> Re
         let mut outs = outs.into_iter();
         let mut all = Vec::with_capacity(has.len());
         for (has, ty) in has.iter().zip(types) {
-            all.push(match outs.next_if(*has) {
+            let there = if *has { outs.next() } else { None };
+            all.push(match there {
                 Some(v) => v,
                 None => b.zeros(ty)?,
             });
@@ -54,13 +55,6 @@ pub(super) fn filled(program: &Program, has: &[bool], types: &[ArrayType]) -> Re
         Ok(all)
     })
 }
-
-trait NextIf: Iterator {
-    fn next_if(&mut self, take: bool) -> Option<Self::Item> {
-        if take { self.next() } else { None }
-    }
-}
-impl<I: Iterator> NextIf for I {}
 
 /// The type of values of this type stacked along a new leading dimension.
 pub(super) fn stacked(ty: &ArrayType, length: usize) -> ArrayType {

@@ -38,9 +38,15 @@ fn float(dtype: DType) -> Option<Float> {
         above_minus_one: -1.0 + f64::powi(2.0, -mantissa - 1),
     };
     Some(match dtype {
-        DType::F16 => made(DType::U16, DType::U16, 10, u64::from(f16::ONE.to_bits()), f16::MIN_POSITIVE.to_f64()),
-        DType::BF16 => made(DType::U16, DType::U8, 7, u64::from(bf16::ONE.to_bits()), bf16::MIN_POSITIVE.to_f64()),
-        DType::F32 => made(DType::U32, DType::U32, 23, u64::from(1f32.to_bits()), f64::from(f32::MIN_POSITIVE)),
+        DType::F16 => {
+            made(DType::U16, DType::U16, 10, u64::from(f16::ONE.to_bits()), f16::MIN_POSITIVE.to_f64())
+        }
+        DType::BF16 => {
+            made(DType::U16, DType::U8, 7, u64::from(bf16::ONE.to_bits()), bf16::MIN_POSITIVE.to_f64())
+        }
+        DType::F32 => {
+            made(DType::U32, DType::U32, 23, u64::from(1f32.to_bits()), f64::from(f32::MIN_POSITIVE))
+        }
         DType::F64 => made(DType::U64, DType::U64, 52, 1f64.to_bits(), f64::MIN_POSITIVE),
         _ => return None,
     })
@@ -60,7 +66,9 @@ impl Key {
     /// Normally distributed floats: mean 0, deviation 1.
     #[track_caller]
     pub fn normal(&self, ty: impl Into<ArrayType>) -> Array {
-        self.float("normal", ty.into(), Location::caller(), |u, f| SQRT_2 * u(f.above_minus_one, 1.0).erf_inv())
+        self.float("normal", ty.into(), Location::caller(), |u, f| {
+            SQRT_2 * u(f.above_minus_one, 1.0).erf_inv()
+        })
     }
     /// Normally distributed floats between `lower` and `upper`.
     #[track_caller]
@@ -103,11 +111,13 @@ impl Key {
             let [hi, lo] = [&keys[0], &keys[1]].map(|k| k.raw(ty.clone(), place));
             // 2^bits mod span, to put the two words together
             let (span, shift) = if wide == DType::U64 {
-                let span = if range.end > range.start { range.end.wrapping_sub(range.start) as u64 } else { 1 };
+                let span =
+                    if range.end > range.start { range.end.wrapping_sub(range.start) as u64 } else { 1 };
                 let half = (1u64 << 32) % span;
                 (span, half.wrapping_mul(half) % span)
             } else {
-                let span = if range.end > range.start { range.end.wrapping_sub(range.start) as u32 } else { 1 };
+                let span =
+                    if range.end > range.start { range.end.wrapping_sub(range.start) as u32 } else { 1 };
                 let half = (1u32 << 16) % span.max(1);
                 (u64::from(span), u64::from(half.wrapping_mul(half) % span.max(1)))
             };
@@ -115,7 +125,8 @@ impl Key {
             // a range of all numbers of the type needs no remainder
             let offset = if span == 0 { lo } else { ((hi % all) * shift + lo % all) % all };
             let to = if dtype.size() == 8 { dtype } else { DType::I32 };
-            let start = if to.is_unsigned() { Scalar::from(range.start as u64) } else { Scalar::from(range.start) };
+            let start =
+                if to.is_unsigned() { Scalar::from(range.start as u64) } else { Scalar::from(range.start) };
             if dtype == DType::U32 {
                 return offset + Scalar::from(range.start as u32);
             }
@@ -152,7 +163,8 @@ impl Key {
                 let bits = if of.bits == of.word { bits } else { bits.astype(of.word) };
                 let drawn = of.bits.size() as u32 * 8;
                 // random digits behind the point of 1.…, then minus 1
-                let digits = bits.shift_right_logical(Scalar::from(drawn - of.mantissa)) | Scalar::from(of.one);
+                let digits =
+                    bits.shift_right_logical(Scalar::from(drawn - of.mantissa)) | Scalar::from(of.one);
                 let unit = digits.bitcast(dtype) - 1.0;
                 let (low, high) = (rounded(low, dtype), rounded(high, dtype));
                 (unit * rounded(high - low, dtype) + low).maximum(low)
