@@ -12,6 +12,7 @@ pub mod program;
 pub mod propagate;
 pub mod random;
 pub mod runtime;
+pub mod shard_map;
 pub mod sharding;
 pub mod show;
 pub mod trace;
@@ -26,6 +27,7 @@ pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
 pub use partition::{Collective, Collectives, Kind};
 pub use random::Key;
+pub use shard_map::{ShardMap, shard_map};
 pub use sharding::{Sharding, Spec};
 pub use show::Picture;
 pub use trace::tree::{
@@ -46,4 +48,6 @@ pub mod prelude {
         debug_print, devices, einsum, fori_loop, ix, jit, keep, p, ring, scan, shift, split, stack, stacked,
         switch, tiled, tree, type_of, while_loop,
     };
+    // what traces, branches and differentiates
+    pub use crate::shard_map::shard_map;
 }

@@ -49,21 +49,18 @@ struct Signature<I, O> {
 }
 
 /// A function as a typed program: the first stage. It prints.
-#[must_use]
 pub struct Traced<I, O> {
     program: Program,
     signature: Signature<I, O>,
 }
 
 /// A function as one per-device program with its collectives: the second stage. It prints.
-#[must_use]
 pub struct Lowered<I, O> {
     staged: Staged,
     signature: Signature<I, O>,
 }
 
 /// A function that is ready to run on arguments of one set of types. It is `Send + Sync`, and cheap to clone.
-#[must_use]
 pub struct Compiled<I, O>(Arc<Entry<I, O>>);
 
 impl<I, O> Clone for Compiled<I, O> {

@@ -40,10 +40,15 @@ impl From<Literal> for Arg {
     }
 }
 
+/// What a value from outside is inside a trace.
+pub(crate) type Enter = dyn Fn(&ArrayType) -> Result<ArrayType, Fault> + Send + Sync;
+
 /// A program that is being recorded.
 pub(crate) struct Trace {
     parent: Option<Arc<Trace>>,
     depth: usize,
+    /// What values from outside are inside, where that is not the same.
+    enter: Option<Box<Enter>>,
     state: Mutex<State>,
 }
 
@@ -139,10 +144,17 @@ pub(crate) struct Recorded {
 impl Open {
     /// A new trace inside the innermost one of this thread.
     pub(crate) fn new() -> Open {
+        Open::of(None)
+    }
+    /// A new trace in which values from outside are of another type.
+    pub(crate) fn within(enter: Box<Enter>) -> Open {
+        Open::of(Some(enter))
+    }
+    fn of(enter: Option<Box<Enter>>) -> Open {
         let parent = innermost();
         let state = Mutex::new(State { builder: Some(Builder::new()), ..State::default() });
         let depth = parent.as_ref().map_or(0, |p| p.depth + 1);
-        let trace = Arc::new(Trace { parent, depth, state });
+        let trace = Arc::new(Trace { parent, depth, enter, state });
         OPEN.with_borrow_mut(|open| open.push(trace.clone()));
         Open(trace)
     }
@@ -226,12 +238,18 @@ impl Trace {
             ),
             Repr::Poisoned(e) => return Err(e.clone()),
         };
-        let mut state = self.lock();
+        let state = self.lock();
         if let Some(at) = state.known.get(&key) {
             return Ok(state.captures[*at].1.clone());
         }
+        drop(state);
+        let inside = match &self.enter {
+            Some(enter) => enter(ty)?,
+            None => ty.clone(),
+        };
+        let mut state = self.lock();
         let Some(builder) = &mut state.builder else { return Err(kept_type(ty)) };
-        let value = builder.input(ty.clone(), placement);
+        let value = builder.input(inside, placement);
         let at = state.captures.len();
         state.known.insert(key, at);
         state.captures.push((outer.clone(), value.clone()));

@@ -37,16 +37,7 @@ pub(crate) fn body<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Body<'f, F::In,
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 pub fn jit<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Jit<'f, F::In, Out<F, M>> {
-    Jit {
-        body: body(f),
-        arity: F::ARITY,
-        mesh: None,
-        in_specs: None,
-        out_specs: None,
-        donate: Vec::new(),
-        engine: None,
-        cache: RefCell::default(),
-    }
+    Jit::of(body(f), F::ARITY)
 }
 
 /// A traced function, made by [`jit`]. It is not `Send`, since its closure need not be; a [`Compiled`] is.
@@ -76,7 +67,20 @@ impl<const N: usize> From<[usize; N]> for ArgNums {
     }
 }
 
-impl<I: Tree, O: Tree> Jit<'_, I, O> {
+impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
+    /// The function of this body.
+    pub(crate) fn of(body: Body<'f, I, O>, arity: Option<usize>) -> Self {
+        Jit {
+            body,
+            arity,
+            mesh: None,
+            in_specs: None,
+            out_specs: None,
+            donate: Vec::new(),
+            engine: None,
+            cache: RefCell::default(),
+        }
+    }
     /// The mesh of a program whose arguments are on none: they are on it, replicated.
     pub fn on(mut self, mesh: &Mesh) -> Self {
         self.mesh = Some(mesh.clone());
@@ -111,6 +115,20 @@ impl<I: Tree, O: Tree> Jit<'_, I, O> {
         if super::core::tracing() || any_traced(&args) {
             return self.call_inside(&args, place);
         }
+        self.call_cached(args, place)
+    }
+    /// Runs the function; inside another trace, as if its body stood there.
+    pub(crate) fn call_inline(&self, args: I, place: Place) -> Result<O> {
+        if super::core::tracing() || any_traced(&args) {
+            return self.run_body(&args);
+        }
+        self.call_cached(args, place)
+    }
+    /// The body itself.
+    pub(crate) fn run_body(&self, args: &I) -> Result<O> {
+        (self.body)(args).inspect_err(note)
+    }
+    fn call_cached(&self, args: I, place: Place) -> Result<O> {
         let known = self.cache.borrow().iter().find(|e| e.takes(&args)).cloned();
         let entry = match known {
             Some(entry) => entry,

@@ -10,6 +10,9 @@ pub mod tree;
 
 pub use compiled::{Compiled, Lowered, Traced};
 pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
-pub(crate) use core::{Arg, Setting, Trace, apply1, innermost, poison, setting};
+pub(crate) use core::{
+    Arg, Enter, Open, Setting, Trace, apply_control, apply1, innermost, located, poison, setting,
+};
 pub use jit::{ArgNums, Jit, Made, jit};
+pub(crate) use jit::{Out, body, first_error};
 pub use stages::EngineKind;

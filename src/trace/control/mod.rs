@@ -42,12 +42,12 @@ impl<O: Tree> Piece<O> {
         f: impl FnOnce(Vec<Array>) -> Result<O>,
     ) -> Result<Piece<O>> {
         let inputs = types.iter().map(|ty| open.input(ty.clone(), None)).collect();
-        let (Recorded { program, captures }, out) = record_body(open, || f(inputs))?;
+        let (Recorded { mut program, captures }, out) = record_body(open, || f(inputs))?;
+        // where its inputs lie is for the program around it to say
+        for v in program.inputs.clone() {
+            program.vars[v.index()].placement = None;
+        }
         Ok(Piece { program, captures, out })
-    }
-    /// The variables of what was asked for, and of the captures.
-    pub(crate) fn inputs(&self) -> (&[Var], &[Var]) {
-        self.program.inputs.split_at(self.program.inputs.len() - self.captures.len())
     }
 }
 

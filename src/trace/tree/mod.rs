@@ -28,7 +28,8 @@ pub use types::{TypeOf, type_of};
 use crate::array::Array;
 use crate::diagnostic::{Error, Result};
 use crate::runtime::Slab;
-use crate::types::{DType, Scalar, Shape};
+use crate::sharding::Sharding;
+use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hash;
@@ -296,6 +297,33 @@ fn number(x: Scalar) -> Array {
         },
     };
     Array::concrete(slab, dtype.of([]), None)
+}
+
+/// A type stands for an argument of which there are no numbers: to trace and to lower programs, also for meshes without devices.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = AbstractMesh::new([("X", 65_536)])?;
+/// let program = jit(|x: &Array| x * 2.0).trace(F32.of([1 << 20]).on(&mesh, p!["X"]))?;
+/// assert_eq!(program.program().output_types()[0].to_string(), "float32[1048576@X]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+impl Args for ArrayType {
+    type Owned = Array;
+    #[track_caller]
+    fn into_tree(self) -> Array {
+        let Some(mesh) = &self.mesh else { return Array::type_only(self, None) };
+        match Sharding::new(mesh, self.spec, &self.shape) {
+            Ok(sharding) => {
+                let spec = sharding.explicit();
+                Array::type_only(ArrayType { spec, ..self }, Some(sharding))
+            }
+            Err(fault) => {
+                let place = std::panic::Location::caller();
+                Array::poisoned(Error::at(fault, "type", vec![self.to_string()], Some(place)))
+            }
+        }
+    }
 }
 
 macro_rules! tuples { ($(($($T:ident $n:tt)*))*) => {$(

@@ -1,0 +1,355 @@
+//! The boundary of a manual region: what blocks arguments are cut into, what results are outside, and what is refused.
+
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
+use crate::sharding::Spec;
+use crate::trace::Enter;
+use crate::trace::tree::{Path, Tree};
+use crate::types::{ArrayType, Shape};
+
+/// The boundary of one region.
+#[derive(Clone)]
+pub(super) struct Boundary {
+    outer: Mesh,
+    inside: Mesh,
+    axes: Axes,
+    checked: bool,
+}
+
+/// What results are outside.
+pub(super) struct Out {
+    pub(super) types: Vec<ArrayType>,
+}
+
+fn fault(kind: ErrorKind, message: impl Into<String>) -> Fault {
+    Fault::new(kind, message)
+}
+
+/// The axes of either list, in the mesh's order.
+fn union(mesh: &Mesh, a: impl Iterator<Item = Axis>, b: &Axes) -> Axes {
+    let all: Vec<Axis> = a.chain(b.iter()).collect();
+    mesh.axis_names().iter().copied().filter(|x| all.contains(x)).collect()
+}
+
+impl Boundary {
+    /// The region over `axes` of the mesh; refuses axes that it does not have or that are manual already.
+    pub(super) fn new(mesh: &Mesh, axes: &Axes, checked: bool) -> Result<Boundary, Fault> {
+        for (i, axis) in axes.iter().enumerate() {
+            match mesh.axis_type(axis) {
+                None => return Err(mesh.unknown(axis)),
+                Some(AxisType::Manual) => {
+                    return Err(fault(ErrorKind::Mesh, format!("the axis {axis} is manual here already")));
+                }
+                Some(_) if axes.as_slice()[..i].contains(&axis) => {
+                    return Err(fault(ErrorKind::Mesh, format!("the axis {axis} is named twice")));
+                }
+                Some(_) => {}
+            }
+        }
+        if axes.is_empty() {
+            let message = "there is no axis left to be manual over".to_string();
+            return Err(fault(ErrorKind::Mesh, message));
+        }
+        // in the mesh's order
+        let axes = union(mesh, axes.iter(), &Axes::none());
+        let inside = mesh
+            .retyped(axes.clone(), AxisType::Manual)
+            .map_err(|_| fault(ErrorKind::Mesh, "no such axis"))?;
+        Ok(Boundary { outer: mesh.clone(), inside, axes, checked })
+    }
+    /// The mesh as the body sees it.
+    pub(super) fn inside(&self) -> &Mesh {
+        &self.inside
+    }
+    /// The axes that become manual, in the mesh's order.
+    pub(super) fn axes(&self) -> &Axes {
+        &self.axes
+    }
+    /// Whether types track what varies.
+    pub(super) fn checked(&self) -> bool {
+        self.checked
+    }
+    fn ways(&self, axes: &[Axis]) -> usize {
+        axes.iter().map(|a| self.outer.axis_size(*a)).product()
+    }
+    /// Whether the region is manual over every axis, and all of them are explicit outside.
+    fn full_explicit(&self) -> bool {
+        self.outer.axis_types().iter().all(|t| *t == AxisType::Explicit)
+            && self.axes.len() == self.outer.axis_names().len()
+    }
+
+    /// A spec at the boundary names axes that become manual here.
+    fn names(&self, spec: Spec, what: &str, path: &Path) -> Result<(), Fault> {
+        let place = if path.parts().is_empty() { what.to_string() } else { format!("{what} of `{path}`") };
+        for axis in spec.all_axes() {
+            if self.outer.find(axis).is_none() {
+                return Err(self.outer.unknown(axis));
+            }
+            if !self.axes.contains(axis) {
+                return Err(fault(
+                    ErrorKind::Mesh,
+                    format!(
+                        "{place} names {axis}, which is not manual here: the region is manual over {}",
+                        self.axes
+                    ),
+                )
+                .help(format!("name it: `.over([.., {:?}])`", axis.name())));
+            }
+        }
+        let sets = spec.unreduced_axes().iter().chain(spec.reduced_axes().iter());
+        if sets.count() > 0 && !self.full_explicit() {
+            return Err(fault(
+                ErrorKind::Mesh,
+                format!(
+                    "{place} is {spec}: unreduced and reduced sets cross the boundary only where all axes are explicit and manual"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The spec by which each argument is cut: as given, or inferred from its type. Names are checked.
+    pub(super) fn arguments<T: Tree>(&self, tree: &T, asked: &[Option<Spec>]) -> Result<Vec<Spec>> {
+        self.each(tree, asked, |path, ty, asked| match asked {
+            Some(spec) => {
+                self.names(*spec, "in_specs", path)?;
+                Ok(*spec)
+            }
+            None => {
+                if let Some(auto) = self.axes.iter().find(|a| self.outer.axis_type(*a) != Some(AxisType::Explicit)) {
+                    return Err(fault(
+                        ErrorKind::Sharding,
+                        format!("in_specs are inferred from types, which do not say how {auto} is used: it is not explicit"),
+                    )
+                    .help("give in_specs: `p![..]`"));
+                }
+                self.own(ty)
+            }
+        })
+    }
+    fn each<T: Tree, A, B>(
+        &self,
+        tree: &T,
+        with: &[A],
+        f: impl Fn(&Path, &ArrayType, &A) -> Result<B, Fault>,
+    ) -> Result<Vec<B>> {
+        let mut out = Vec::new();
+        let mut refused = Vec::new();
+        let mut with = with.iter();
+        tree.visit(&mut Path::named(), &mut |path, a| {
+            let (Some(x), Ok(ty)) = (with.next(), a.type_ref()) else { return };
+            match f(path, ty, x) {
+                Ok(b) => out.push(b),
+                Err(f) => refused.push(Error::at(f, "", vec![ty.to_string()], None)),
+            }
+        });
+        if refused.is_empty() { Ok(out) } else { Err(Error::all(refused)) }
+    }
+
+    /// A type's own spec over the region's axes: of a dimension the leading ones.
+    fn own(&self, ty: &ArrayType) -> Result<Spec, Fault> {
+        for (d, axes) in ty.spec.dims().iter().enumerate() {
+            let mut rest = axes.iter().skip_while(|a| self.axes.contains(*a));
+            if let Some(inner) = rest.find(|a| self.axes.contains(*a)) {
+                return Err(fault(
+                    ErrorKind::Sharding,
+                    format!("dimension {d} of {ty} is split over {axes}: a region that is manual over {inner} and not over all axes before it cannot take its blocks"),
+                )
+                .help("reshard it first, with the manual axes in front"));
+            }
+        }
+        Ok(ty.spec.only(|a| self.axes.contains(a)))
+    }
+    /// The spec by which a captured value enters: its own.
+    pub(super) fn own_spec(&self, ty: &ArrayType) -> Result<Spec> {
+        Ok(self.own(ty)?)
+    }
+    /// What captured values are inside.
+    pub(super) fn entering(&self) -> Box<Enter> {
+        let border = self.clone();
+        Box::new(move |ty| {
+            let spec = border.own(ty)?;
+            border.block(ty, spec)
+        })
+    }
+
+    /// The types of the blocks. Ranks and divisibility are checked.
+    pub(super) fn blocks<T: Tree>(&self, tree: &T, specs: &[Spec]) -> Result<Vec<ArrayType>> {
+        self.each(tree, specs, |path, ty, spec| {
+            let name = path.or("it");
+            if spec.dims().len() > ty.rank() {
+                return Err(fault(
+                    ErrorKind::Shape,
+                    format!(
+                        "in_specs has {} entries for {name}, which has {} dimensions: {spec} for {ty}",
+                        spec.dims().len(),
+                        ty.rank()
+                    ),
+                ));
+            }
+            for (d, axes) in spec.dims().iter().enumerate() {
+                let (n, ways) = (ty.shape[d], self.ways(axes.as_slice()));
+                if n % ways != 0 {
+                    let (below, above) = (n / ways * ways, n.div_ceil(ways) * ways);
+                    let nearest = if below == 0 { above.to_string() } else { format!("{below} and {above}") };
+                    return Err(fault(
+                        ErrorKind::Shape,
+                        format!("dimension {d} of {name} has size {n}, which {axes} does not divide into {ways} equal blocks"),
+                    )
+                    .help(format!("the nearest sizes that {ways} divides: {nearest}")));
+                }
+            }
+            self.block(ty, *spec)
+        })
+    }
+    fn block(&self, ty: &ArrayType, spec: Spec) -> Result<ArrayType, Fault> {
+        if let Some(mesh) = ty.mesh.as_ref().filter(|m| **m != self.outer) {
+            return Err(fault(
+                ErrorKind::Mesh,
+                format!("the argument is on {mesh}, the region on {}", self.outer),
+            )
+            .help("put it there first: `.put(&mesh, p![..])`"));
+        }
+        let shape: Shape = ty.shape.iter().enumerate().map(|(d, n)| n / self.ways(spec.dim(d))).collect();
+        let mut inner = ty.spec.padded(ty.rank()).only(|a| !self.axes.contains(a));
+        let mut varying = ty.varying.clone();
+        if self.checked {
+            varying = union(&self.inside, spec.dims().iter().flat_map(Axes::iter), &varying);
+            inner = inner
+                .unreduced(union(&self.inside, inner.unreduced_axes().iter(), spec.unreduced_axes()))
+                .reduced(union(&self.inside, inner.reduced_axes().iter(), spec.reduced_axes()));
+        }
+        Ok(ArrayType { shape, mesh: Some(self.inside.clone()), spec: inner, varying, ..ty.clone() })
+    }
+
+    /// Refuses arguments that lie otherwise than `in_specs` says, where all axes are explicit and manual: nothing moves unasked.
+    pub(super) fn lie_so<T: Tree>(&self, tree: &T, specs: &[Spec], asked: &[Option<Spec>]) -> Result<()> {
+        let both: Vec<_> = specs.iter().zip(asked).collect();
+        self.each(tree, &both, |path, ty, (spec, asked)| {
+            let sets = |s: Spec| (s.unreduced_axes().clone(), s.reduced_axes().clone());
+            let (is, wants) = (ty.spec.padded(ty.rank()), spec.padded(ty.rank()).in_order(&self.outer));
+            let differs = if self.full_explicit() { is != wants } else { sets(is) != sets(wants) };
+            // an array on no mesh is placed as asked, but for sets, which only its type could give it
+            let placed = ty.mesh.is_some() || sets(is) != sets(wants);
+            if asked.is_some() && placed && differs {
+                return Err(fault(
+                    ErrorKind::Sharding,
+                    format!("{} is {ty}, but in_specs says {spec}", path.or("the argument")),
+                )
+                .help(format!("move it first: `.reshard({spec})`"))
+                .help("or take its own: `Inferred` in place of in_specs"));
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// The spec of each result. Names and ranks are checked.
+    pub(super) fn results<T: Tree>(&self, tree: &T, asked: &[Option<Spec>]) -> Result<Vec<Spec>> {
+        self.each(tree, asked, |path, ty, asked| {
+            let Some(spec) = *asked else {
+                return Err(fault(
+                    ErrorKind::Sharding,
+                    "out_specs cannot be inferred: say how each result is put together",
+                ));
+            };
+            self.names(spec, "out_specs", path)?;
+            if spec.dims().len() > ty.rank() {
+                let f = fault(
+                    ErrorKind::Shape,
+                    format!(
+                        "out_specs has {} entries for {}, which has {} dimensions: {spec} for {ty}",
+                        spec.dims().len(),
+                        path.or("the result"),
+                        ty.rank()
+                    ),
+                );
+                return Err(match ty.rank() {
+                    0 => f.help("for one number: `p![]`, or give it a dimension: `.reshape([1])`"),
+                    _ => f,
+                });
+            }
+            Ok(spec)
+        })
+    }
+
+    /// What results are outside, after the proof that those are the same on all devices which are promised to be.
+    pub(super) fn proved<T: Tree>(&self, tree: &T, specs: &[Spec], types: &[ArrayType]) -> Result<Out> {
+        let both: Vec<_> = specs.iter().zip(types).collect();
+        let types = self.each(tree, &both, |path, _, (spec, ty)| {
+            if self.checked {
+                self.proof(path, ty, **spec)?;
+            }
+            Ok(self.outside(ty, **spec))
+        })?;
+        Ok(Out { types })
+    }
+    fn proof(&self, path: &Path, ty: &ArrayType, spec: Spec) -> Result<(), Fault> {
+        let name = path.or("the result");
+        let mentioned: Vec<Axis> = spec.all_axes().collect();
+        let open: Axes =
+            self.axes.iter().filter(|a| ty.varying.contains(*a) && !mentioned.contains(a)).collect();
+        if !open.is_empty() {
+            let quoted: Vec<String> = open.iter().map(|a| format!("{:?}", a.name())).collect();
+            let list =
+                if let [one] = quoted.as_slice() { one.clone() } else { format!("[{}]", quoted.join(", ")) };
+            return Err(fault(
+                ErrorKind::Vma,
+                format!("{name} is {ty}: devices along {open} may hold different values, but out_specs {spec} promises one for all"),
+            )
+            .help(format!("sum it over the devices: `.psum({list})`"))
+            .help(format!("or put the devices' blocks together: name {open} in out_specs"))
+            .help("or, if all are the same and types cannot know it: `.unchecked()`"));
+        }
+        let own = |set: &Axes| -> Axes { set.iter().filter(|a| self.axes.contains(*a)).collect() };
+        let spec = spec.in_order(&self.outer);
+        for (what, is, wants) in [
+            ("unreduced", ty.spec.unreduced_axes(), spec.unreduced_axes()),
+            ("reduced", ty.spec.reduced_axes(), spec.reduced_axes()),
+        ] {
+            if own(is) != *wants {
+                let list = |a: &Axes| if a.is_empty() { "nothing".into() } else { a.to_string() };
+                return Err(fault(
+                    ErrorKind::Vma,
+                    format!(
+                        "{name} is {ty}: {what} over {}, but out_specs says {what} over {}",
+                        list(&own(is)),
+                        list(wants)
+                    ),
+                )
+                .help("sum it (`.psum(..)`) or cast it (`.pcast(..)`), or name the same axes in out_specs"));
+            }
+        }
+        Ok(())
+    }
+    /// The type outside: blocks put together, explicit axes in the spec.
+    fn outside(&self, ty: &ArrayType, spec: Spec) -> ArrayType {
+        let shape: Shape = ty.shape.iter().enumerate().map(|(d, n)| n * self.ways(spec.dim(d))).collect();
+        let explicit = |a: &Axis| self.outer.axis_type(*a) == Some(AxisType::Explicit);
+        let dims = (0..ty.rank())
+            .map(|d| {
+                spec.dim(d).iter().copied().filter(explicit).chain(ty.spec.dim(d).iter().copied()).collect()
+            })
+            .collect();
+        let keep = |set: &Axes, out: &Axes| -> Axes {
+            union(&self.outer, set.iter().filter(|a| !self.axes.contains(*a)), out)
+        };
+        let outer = Spec::of(dims)
+            .unreduced(keep(ty.spec.unreduced_axes(), spec.unreduced_axes()))
+            .reduced(keep(ty.spec.reduced_axes(), spec.reduced_axes()));
+        let varying = ty.varying.iter().filter(|a| !self.axes.contains(*a)).collect();
+        ArrayType { shape, mesh: Some(self.outer.clone()), spec: outer, varying, ..ty.clone() }
+    }
+
+    /// Refuses specs that name an axis twice.
+    pub(super) fn repeats<'a>(&self, specs: impl Iterator<Item = &'a Spec>) -> Result<(), Fault> {
+        for spec in specs {
+            let all: Vec<Axis> = spec.all_axes().collect();
+            if let Some((_, twice)) = all.iter().enumerate().find(|(i, a)| all[..*i].contains(a)) {
+                return Err(fault(ErrorKind::Mesh, format!("the spec {spec} names the axis {twice} twice"))
+                    .help("an axis can split one dimension only: name it once"));
+            }
+        }
+        Ok(())
+    }
+}

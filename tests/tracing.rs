@@ -1,0 +1,173 @@
+//! Tracing: trees, stages, control flow, errors.
+
+use atmesh::prelude::*;
+use atmesh::{Error, ErrorKind, Tree};
+
+#[derive(Clone, Tree)]
+struct Layer<T = Array> {
+    w: T,
+    b: T,
+}
+
+#[derive(Clone, Tree)]
+struct Mlp<T = Array> {
+    layers: Vec<Layer<T>>,
+    scale: Option<T>,
+}
+
+fn mlp() -> Mlp {
+    let layer = |i, o| Layer { w: array(&[i, o]), b: array(&[o]) };
+    Mlp { layers: vec![layer(4, 8), layer(8, 2)], scale: None }
+}
+
+fn array(shape: &[usize]) -> Array {
+    Array::from(vec![1.0f32; shape.iter().product()]).reshape(shape)
+}
+
+#[test]
+fn the_handle_and_compiled_functions_cross_threads() {
+    fn crosses<T: Send + Sync>() {}
+    crosses::<Array>();
+    crosses::<Mesh>();
+    crosses::<atmesh::Compiled<(Array, Mlp), Vec<Array>>>();
+}
+
+#[test]
+fn a_trace_types_as_it_goes() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let program = jit(|x: &Array, y: &Array| {
+        let z = x + y;
+        assert_eq!(type_of(&z), "int32[4@X,8@Y]");
+        z * 2
+    });
+    let (x, y) = (typed("int32[4@X,1]", &mesh), typed("int32[1,8@Y]", &mesh));
+    let traced = program.trace((x, y)).unwrap();
+    assert_eq!(traced.program().output_types()[0].to_string(), "int32[4@X,8@Y]");
+}
+
+/// An array of this type without numbers.
+fn typed(text: &str, mesh: &Mesh) -> ArrayType {
+    ArrayType::parse(text, mesh).unwrap()
+}
+
+#[test]
+fn all_errors_of_a_trace_come_together() {
+    let f = jit(|x: &Array| {
+        let _ = x + Array::from([1.0f32, 2.0, 3.0]);
+        let _ = x.dot(x);
+        x.sin()
+    });
+    let e = f.trace(array(&[2, 4])).unwrap_err();
+    assert_eq!(e.diagnostics().len(), 2, "{e}");
+    assert!(e.diagnostics().iter().all(|d| d.place.is_some_and(|p| p.file().ends_with("tracing.rs"))));
+}
+
+#[test]
+fn a_value_kept_after_its_trace_is_refused() {
+    let kept = std::cell::RefCell::new(None);
+    let f = jit(|x: &Array| {
+        *kept.borrow_mut() = Some(x.clone());
+        x.clone()
+    });
+    let _ = f.trace(array(&[2])).unwrap();
+    let old = kept.borrow().clone().unwrap();
+    let e = (old + 1.0).ready().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Trace, "{e}");
+    assert!(e.to_string().contains("kept after its trace"), "{e}");
+}
+
+#[test]
+fn the_first_cause_flows() {
+    let bad = array(&[2]) + array(&[3]);
+    let e: Error = (bad.sin() * 2.0).ready().unwrap_err();
+    assert_eq!(e.diagnostics().len(), 1);
+    assert_eq!(e.kind(), ErrorKind::Shape);
+}
+
+#[test]
+fn trees_have_paths() {
+    let mut names = Vec::new();
+    let _ = tree::map_named(&mlp(), |path, a| {
+        names.push(path.to_string());
+        a.clone()
+    });
+    assert_eq!(names, ["layers.0.w", "layers.0.b", "layers.1.w", "layers.1.b"]);
+    let mut other = mlp();
+    other.layers.pop();
+    let wrong = tree::map2(&mlp(), &other, |a, _| a.clone());
+    let e = wrong.layers[0].w.ty().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Tree);
+    assert!(e.to_string().contains("layers"), "{e}");
+}
+
+#[test]
+fn a_struct_of_specs_shards_a_struct() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let layer = Layer { w: p!["X", _], b: p![] };
+    let plan: Mlp<Spec> = Mlp { layers: vec![layer.clone(), layer], scale: None };
+    let placed = tree::put(&mlp(), &mesh, &plan);
+    assert_eq!(type_of(&placed.layers[0].w), "float32[4@X,8]");
+    assert_eq!(type_of(&placed.layers[1].b), "float32[2]");
+    let wrong = tree::put(&mlp(), &mesh, (p![], p![]));
+    assert_eq!(wrong.layers[0].w.ty().unwrap_err().kind(), ErrorKind::Tree);
+}
+
+#[test]
+fn functions_of_all_kinds_can_be_traced() {
+    fn item(x: &Array, w: Array) -> Array {
+        x + &w
+    }
+    fn known_by_a_bound(f: impl Fn(&Array) -> Array) {
+        let x = array(&[2]);
+        jit(&f).trace(&x).unwrap();
+        jit(f).trace(&x).unwrap();
+    }
+    let (x, y) = (array(&[2]), array(&[2]));
+    jit(item).trace((&x, &y)).unwrap();
+    jit(item as fn(&Array, Array) -> Array).trace((&x, 1.0)).unwrap();
+    known_by_a_bound(|x| x.sin());
+    let boxed: Box<dyn Fn(&Array) -> Array> = Box::new(|x| x.cos());
+    jit(&boxed).trace(&x).unwrap();
+    jit(&*boxed).trace(&x).unwrap();
+    jit(|| Array::from(1)).trace(()).unwrap();
+    jit(|(a, b): (&Array, &Array), m: &Mlp| a + b + &m.layers[0].b).trace(((1.0, 2.0), mlp())).unwrap();
+    jit(|x: &Array| -> Result<Array> { Ok(x.reshape([x.shape()?[0], 1])) }).trace(&x).unwrap();
+}
+
+#[test]
+fn carries_keep_their_types() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let f = jit(|x: &Array| {
+        let (y, _) = fori_loop(0..3, (x, 0), |_, (x, n)| (x.reshard(p!["X"]), n + 1));
+        y
+    });
+    let e = f.trace(typed("float32[4]", &mesh)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Sharding);
+    let text = e.to_string();
+    assert!(
+        text.contains("carry `0`") && text.contains("float32[4@X]") && text.contains("reshard"),
+        "{text}"
+    );
+
+    let f = jit(|x: &Array| while_loop(x, |x| x.sum(..).gt(0.0), |x| x.astype(F64)));
+    assert_eq!(f.trace(array(&[2])).unwrap_err().kind(), ErrorKind::Dtype);
+    let f = jit(|x: &Array| while_loop(x, |x| x.clone(), |x| x));
+    assert_eq!(f.trace(array(&[])).unwrap_err().kind(), ErrorKind::Dtype);
+    let f = jit(|x: &Array| scan(x, Array::from([1.0f32, 2.0]), |c, x| (c.clone(), c + x)));
+    let traced = f.trace(array(&[3])).unwrap();
+    let types: Vec<_> = traced.program().output_types().iter().map(|t| t.to_string()).collect();
+    assert_eq!(types, ["float32[3]", "float32[2,3]"]);
+}
+
+#[test]
+fn branches_agree() {
+    let f = jit(|p: &Array, x: &Array| cond(p, || x.sum(0), || x.clone()));
+    let e = f.trace((true, array(&[2]))).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Shape);
+    let f = jit(|i: &Array, x: &Array| switch(i, &[&|| x.sin(), &|| x * 2.0, &|| x.clone()]));
+    let traced = f.trace((1, array(&[2]))).unwrap();
+    // each branch stays in the branch
+    assert_eq!(traced.program().equations.len(), 1, "{traced}");
+    let f = jit(|i: &Array, x: &Array| switch(i, &[&|| x.clone()]));
+    assert_eq!(f.trace((1.5, array(&[2]))).unwrap_err().kind(), ErrorKind::Dtype);
+}
