@@ -22,8 +22,8 @@ pub(super) struct Placer {
     brought: Vec<Vec<(usize, usize)>>,
     /// Values in parts that were made whole for a reader that is not linear.
     settled: Vec<Option<Slot>>,
-    /// Values that lie between the two halves of an all-reduce, with the step of the first half.
-    pub(super) halves: Vec<(Slot, usize)>,
+    /// Values that lie between the two halves of an all-reduce, and what they become.
+    pub(super) halves: Vec<(Slot, Slot)>,
 }
 
 /// A way to lay a step out.
@@ -74,7 +74,7 @@ impl Placer {
         } else if matches!(s.body, Body::Reshape) {
             own.dims.clone()
         } else {
-            self.folding(&s, &own, out)
+            self.folding(&s, &own, out, item.user.is_some())
         };
         let folded = loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied());
         let parts = sorted(folded.chain(kept).collect());
@@ -90,7 +90,7 @@ impl Placer {
         }
         let Stored { dtype, shape, .. } = self.d.slots[out].clone();
         let tmp = self.slot(Stored { dtype, shape: shape.clone(), layout: at.clone() });
-        let then = Item { step: item.step.clone(), inside: Vec::new(), ..item.clone() };
+        let then = Item { through: Vec::new(), ..item.clone() };
         item.step = Step::Local { out: tmp, sentence: s, layout: loops };
         self.push(item);
         if at.partial.is_some() {
@@ -153,8 +153,8 @@ impl Placer {
         };
         let Stored { dtype, shape, .. } = self.d.slots[src].clone();
         let mid = self.slot(Stored { dtype, shape, layout });
-        self.halves.push((mid, self.d.items.len()));
-        self.push(Item { step: Step::Reduce { src, out: mid, combine }, inside: Vec::new(), ..item.clone() });
+        self.halves.push((mid, out));
+        self.push(Item { step: Step::Reduce { src, out: mid, combine }, ..item.clone() });
         self.copy(mid, out, item);
     }
 
@@ -309,8 +309,9 @@ impl Placer {
         list
     }
 
-    /// Folds and products: for each loop unsplit, as the result, or as an operand; the cheapest combination.
-    fn folding(&self, s: &Sentence, own: &Layout, out: Slot) -> Vec<DimLayout> {
+    /// Folds and products: for each loop unsplit, as the result, or as an operand; the cheapest combination. What the user `asked`
+    /// for by name is done as it was asked for.
+    fn folding(&self, s: &Sentence, own: &Layout, out: Slot, asked: bool) -> Vec<DimLayout> {
         let n = s.extents.len();
         let mut options: Vec<Vec<Atoms>> = Vec::new();
         for l in 0..n {
@@ -334,6 +335,9 @@ impl Placer {
         }
         let mut pick = vec![0; n];
         let mut best = self.way(s, own, out, &options, &pick);
+        if asked {
+            return best.loops;
+        }
         let combinations: usize = options.iter().map(Vec::len).product();
         if combinations <= SEARCH {
             for mut c in 1..combinations {

@@ -139,14 +139,14 @@ pub(super) struct Factor {
     pub(super) wanted: Atoms,
 }
 
-/// The factors of a read that takes all of a value, evenly split on both sides.
-pub(super) fn factored(slot: Slot, stored: &Stored, r: &Reader) -> Option<Vec<Factor>> {
+/// The factors of a read that takes all of a value; if `evenly`, only where both sides are split into equal blocks.
+pub(super) fn factored(slot: Slot, stored: &Stored, r: &Reader, evenly: bool) -> Option<Vec<Factor>> {
     let even = |l: &DimLayout, n: usize| {
         l.origin == 0 && n.is_multiple_of(l.ways()) && l.block as usize * l.ways() == n
     };
     let s = r.sentence;
     let all = stored.layout.dims.iter().zip(&stored.shape[..]).chain(r.layout.iter().zip(&s.extents));
-    if !all.into_iter().all(|(l, n)| even(l, *n)) {
+    if evenly && !all.into_iter().all(|(l, n)| even(l, *n)) {
         return None;
     }
     let held: Vec<&Atoms> = stored.layout.dims.iter().map(|l| &l.atoms).collect();
@@ -200,7 +200,11 @@ pub(super) fn factored(slot: Slot, stored: &Stored, r: &Reader) -> Option<Vec<Fa
         if sizes.is_empty() {
             continue;
         }
-        let pieces = spread(&[*n], &[held[dim]], &sizes)?;
+        // a dimension of one loop need not divide
+        let pieces = match sizes[..] {
+            [_] => vec![primes(held[dim])],
+            _ => spread(&[*n], &[held[dim]], &sizes)?,
+        };
         for ((l, _), own) in terms.iter().zip(pieces) {
             let wanted = primes(&r.layout[*l].atoms);
             factors.push(Factor { size: s.extents[*l] as i64, dim, held: own, wanted });
@@ -212,7 +216,7 @@ pub(super) fn factored(slot: Slot, stored: &Stored, r: &Reader) -> Option<Vec<Fa
 /// Aligned digits: what is held and wanted meets where digits are equal, a system of equations solved by union and find.
 fn digits(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copies: i64) -> Option<Cost> {
     let [reader] = readers else { return None };
-    let factors = factored(slot, stored, reader)?;
+    let factors = factored(slot, stored, reader, true)?;
     let all: BTreeSet<Atom> = factors.iter().flat_map(|f| f.held.iter().chain(&f.wanted)).copied().collect();
     let all: Vec<Atom> = all.into_iter().collect();
     if all.iter().enumerate().any(|(i, a)| all[..i].iter().any(|b| a.clashes(*b))) {

@@ -29,11 +29,13 @@ pub(super) struct Item {
     pub(super) pinned: bool,
     /// What the programs inside communicate, and how often each runs.
     pub(super) inside: Vec<(Collectives, u64)>,
+    /// The views that a local step reads through.
+    pub(super) through: Vec<Slot>,
 }
 
 impl Item {
     pub(super) fn new(step: Step, why: Why) -> Item {
-        Item { step, why, user: None, pinned: false, inside: Vec::new() }
+        Item { step, why, user: None, pinned: false, inside: Vec::new(), through: Vec::new() }
     }
 }
 
@@ -101,10 +103,26 @@ pub(super) fn reshape(slot: Slot, dtype: DType, from: &[usize], to: &[usize]) ->
     }
 }
 
-impl From<Draft> for SpmdProgram {
-    fn from(d: Draft) -> SpmdProgram {
-        let (steps, whys) = d.items.into_iter().map(|i| (i.step, i.why)).unzip();
-        let Draft { devices, mesh, slots, ins, outs, .. } = { Draft { items: Vec::new(), ..d } };
-        SpmdProgram { devices, mesh, slots, steps, whys, ins, outs }
+/// What is known of a finished step beside itself.
+#[derive(Clone, Debug)]
+pub(super) struct Note {
+    pub(super) user: Option<(Kind, Axes)>,
+    pub(super) pinned: bool,
+    pub(super) inside: Vec<(Collectives, u64)>,
+    pub(super) through: Vec<Slot>,
+}
+
+impl Draft {
+    /// The program, and a note for each step.
+    pub(super) fn finish(self) -> (SpmdProgram, Vec<Note>) {
+        let Draft { devices, mesh, slots, items, ins, outs } = self;
+        let mut p = SpmdProgram { devices, mesh, slots, ins, outs, ..SpmdProgram::default() };
+        let mut notes = Vec::with_capacity(items.len());
+        for Item { step, why, user, pinned, inside, through } in items {
+            p.steps.push(step);
+            p.whys.push(why);
+            notes.push(Note { user, pinned, inside, through });
+        }
+        (p, notes)
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! [`SpmdProgram::pieces`] is the specification of every exchange: engines move exactly these boxes.
 
+use super::cost::{Reader, cost};
+use super::draft::{Draft, Item};
 use super::reads::{read_boxes, sources};
 use super::region::{Interval, Region, loop_box, minus, volume};
-use super::{Need, Slot, SpmdProgram, Step, Why};
+use super::{Need, Slot, SpmdProgram, Step};
 
 /// A box of a stored value that one device has from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +68,7 @@ impl SpmdProgram {
     }
 
     /// For each part of `src` that goes into `out` on the device at `position`, in rank order: a device of that part.
-    fn addends(&self, src: Slot, out: Slot, position: usize) -> Vec<usize> {
+    pub(super) fn addends(&self, src: Slot, out: Slot, position: usize) -> Vec<usize> {
         let parts = |s: Slot| self.slots[s].layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
         let stay = parts(out);
         let gone: Vec<_> = parts(src).into_iter().filter(|a| !stay.contains(a)).collect();
@@ -110,40 +112,38 @@ pub(super) fn beyond(wanted: Vec<Region>, held: &mut Vec<Region>) -> Vec<Region>
 }
 
 /// Puts one fetch for each value before the first step that reads of it what its device does not hold.
-pub(super) fn insert(program: &mut SpmdProgram) {
-    let mut needs: Vec<Vec<Need>> = vec![Vec::new(); program.slots.len()];
-    for (k, step) in program.steps.iter().enumerate() {
-        let Step::Local { sentence, .. } = step else { continue };
+pub(super) fn insert(d: &mut Draft) {
+    let mut needs: Vec<Vec<Need>> = vec![Vec::new(); d.slots.len()];
+    for (k, item) in d.items.iter().enumerate() {
+        let Step::Local { sentence, layout, .. } = &item.step else { continue };
         for (read, r) in sentence.reads.iter().enumerate() {
             for src in sources(r) {
-                let need = Need { reader: k, read };
-                let asks = |p| !program.missing(src, std::slice::from_ref(&need), p).is_empty();
-                if (0..program.devices).any(asks) {
-                    needs[src].push(need);
+                let c = cost(d.devices, src, &d.slots[src], &[Reader { sentence, read, layout }], 1);
+                if c.total > 0 || !c.exact {
+                    needs[src].push(Need { reader: k, read });
                 }
             }
         }
     }
     // steps move by the fetches before them
-    let n = program.steps.len();
-    let mut before: Vec<Vec<Slot>> = vec![Vec::new(); n];
+    let mut before: Vec<Vec<Slot>> = vec![Vec::new(); d.items.len()];
     for (src, list) in needs.iter().enumerate() {
         if let Some(first) = list.first() {
             before[first.reader].push(src);
         }
     }
     let mut shift = 0;
-    let moved: Vec<usize> = before.iter().enumerate().map(|(k, b)| (shift += b.len(), k + shift).1).collect();
-    let steps = std::mem::take(&mut program.steps);
-    let whys = std::mem::take(&mut program.whys);
-    for ((k, step), why) in steps.into_iter().enumerate().zip(whys) {
+    let mut moved = Vec::with_capacity(before.len());
+    for (k, fetches) in before.iter().enumerate() {
+        shift += fetches.len();
+        moved.push(k + shift);
+    }
+    for (k, item) in std::mem::take(&mut d.items).into_iter().enumerate() {
         for src in &before[k] {
             let list = std::mem::take(&mut needs[*src]);
             let needs = list.into_iter().map(|n| Need { reader: moved[n.reader], ..n }).collect();
-            program.steps.push(Step::Fetch { src: *src, needs });
-            program.whys.push(Why { place: why.place, op: why.op.clone() });
+            d.items.push(Item::new(Step::Fetch { src: *src, needs }, item.why.clone()));
         }
-        program.steps.push(step);
-        program.whys.push(why);
+        d.items.push(item);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::draft;
 use super::lower::{Lower, Val};
-use super::{Kind, Layout, Slot, Why};
+use super::{DimLayout, Kind, Layout, Slot, Why};
 use crate::diagnostic::{Error, Result};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source, Span};
@@ -245,7 +245,7 @@ impl Lower {
         if let Collective::Cast { axes } = c {
             return Ok(self.cast(axes, v, info, why));
         }
-        let slot = self.as_slot(&v, why);
+        let mut slot = self.as_slot(&v, why);
         let own: Vec<Axis> = v.hidden().to_vec();
         let from = self.draft.slots[slot].clone();
         let block: Shape = Shape::from(&from.shape[own.len()..]);
@@ -296,6 +296,14 @@ impl Lower {
                 }
             }
             Collective::ReduceScatter { dim, tiled, .. } | Collective::OwnPart { dim, tiled, .. } => {
+                if is_parted {
+                    // the sum of the parts, split along the dimension: each device holds what it is to keep
+                    let mut split = Layout { partial: None, ..from.layout.clone() };
+                    let l = &mut split.dims[own.len() + dim];
+                    *l = DimLayout::new(block[*dim], l.atoms.iter().chain(&parts).copied());
+                    slot = self.draft.laid(slot, split, why);
+                    self.asked(kind, axes);
+                }
                 for (d, n) in block.iter().enumerate() {
                     if d != *dim {
                         map.push(Affine::of(0, loops.add(*n), 1));

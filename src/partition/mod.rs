@@ -10,6 +10,7 @@ mod layout;
 mod lines;
 mod lower;
 mod manual;
+mod names;
 mod plan;
 mod program;
 pub mod reads;

@@ -2,7 +2,7 @@
 
 use super::choose::Placer;
 use super::draft::Draft;
-use super::{Collectives, Localised, SpmdProgram, Step, fetch, frames, views};
+use super::{Localised, Step, fetch, frames, names, views};
 use crate::diagnostic::Result;
 use crate::program::sentence::{Arg, Body, Combine, Fun, Sentence, Source, Span};
 use crate::sharding::atoms::{Atom, Atoms};
@@ -12,7 +12,7 @@ use super::Slot;
 
 /// Decides everything that a draft leaves open.
 pub(super) fn plan(mut d: Draft) -> Result<Localised> {
-    let _vias = views::resolve(&mut d);
+    let vias = views::resolve(&mut d);
     frames::choose(&mut d);
     let items = std::mem::take(&mut d.items);
     let mut placer = Placer::new(d);
@@ -25,9 +25,11 @@ pub(super) fn plan(mut d: Draft) -> Result<Localised> {
             _ => placer.d.items.push(item),
         }
     }
-    let mut program = SpmdProgram::from(placer.d);
-    fetch::insert(&mut program);
-    Ok(Localised { program, collectives: Collectives::default() })
+    let Placer { mut d, halves, .. } = placer;
+    fetch::insert(&mut d);
+    let (program, notes) = d.finish();
+    let collectives = names::collectives(&program, &notes, &vias, &halves);
+    Ok(Localised { program, collectives })
 }
 
 /// Whether two sets of digits can't be in one layout.

@@ -2,6 +2,7 @@
 
 use crate::diagnostic::Place;
 use crate::mesh::Axes;
+use std::fmt;
 
 /// The kind of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,4 +52,119 @@ pub struct Collective {
 pub struct Collectives {
     pub(crate) list: Vec<Collective>,
     pub(crate) peak_bytes: u64,
+}
+
+impl Kind {
+    /// Its name in words: `all_reduce`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::AllReduce => "all_reduce",
+            Kind::AllGather => "all_gather",
+            Kind::ReduceScatter => "reduce_scatter",
+            Kind::AllToAll => "all_to_all",
+            Kind::Permute => "permute",
+            Kind::Halo => "halo",
+            Kind::Exchange => "exchange",
+        }
+    }
+}
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Collectives {
+    /// Every collective, in the order of the program; those of a loop's body once, with how often they run.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Collective> {
+        self.list.iter()
+    }
+    /// How many collectives there are; those of a loop's body count once.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+    /// Whether nothing is communicated.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// How many there are of this kind over these axes; those of a loop's body count once.
+    pub fn count(&self, kind: Kind, axes: impl Into<Axes>) -> usize {
+        let axes = axes.into();
+        self.list.iter().filter(|c| c.kind == kind && same_axes(&c.axes, &axes)).count()
+    }
+    /// Bytes that the busiest device of each collective receives, all runs together.
+    pub fn bytes(&self) -> u64 {
+        self.list.iter().map(|c| c.bytes * c.times).sum()
+    }
+    /// Bytes that all devices receive, all runs together.
+    pub fn total_bytes(&self) -> u64 {
+        self.list.iter().map(|c| c.total_bytes * c.times).sum()
+    }
+    /// The most bytes that a device holds at once: its blocks of the values that are in use, and what it has fetched.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+    /// Panics unless there are just these: so many of each kind over each set of axes (in any order), and no others. The message
+    /// lists what there is.
+    #[track_caller]
+    pub fn assert(&self, wanted: &[(Kind, Axes, usize)]) {
+        let mut wrong = Vec::new();
+        let mut seen: Vec<(Kind, &Axes)> = Vec::new();
+        for (kind, axes, n) in wanted {
+            let found = self.count(*kind, axes);
+            if found != *n {
+                wrong.push(format!("{kind} over {axes}: expected {n}, found {found}"));
+            }
+            seen.push((*kind, axes));
+        }
+        for c in &self.list {
+            if !seen.iter().any(|(k, a)| *k == c.kind && same_axes(a, &c.axes)) {
+                let n = self.count(c.kind, &c.axes);
+                wrong.push(format!("{} over {}: expected none, found {n}", c.kind, c.axes));
+                seen.push((c.kind, &c.axes));
+            }
+        }
+        assert!(wrong.is_empty(), "other collectives than expected:\n  {}\n{self}", wrong.join("\n  "));
+    }
+}
+
+/// Whether two lists name the same axes.
+fn same_axes(a: &Axes, b: &Axes) -> bool {
+    a.len() == b.len() && a.iter().all(|x| b.contains(x))
+}
+
+/// A table: kind, axes, bytes a device, how often, operation, line, reason; then the most bytes on a device.
+impl fmt::Display for Collectives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.list.is_empty() {
+            return writeln!(f, "no collectives; at most {} bytes on a device", self.peak_bytes);
+        }
+        let row = |c: &Collective| {
+            let line = c.source.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default();
+            [
+                c.kind.to_string(),
+                c.axes.to_string(),
+                c.bytes.to_string(),
+                c.times.to_string(),
+                c.op.clone(),
+                line,
+                c.reason.clone(),
+            ]
+        };
+        let head = ["kind", "axes", "bytes", "times", "operation", "line", "reason"].map(String::from);
+        let rows: Vec<[String; 7]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
+        let width = |k: usize| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
+        for r in &rows {
+            let mut line = String::new();
+            for (k, cell) in r.iter().enumerate() {
+                // numbers end below one another
+                line += &match k {
+                    2 | 3 => format!("{cell:>0$}  ", width(k)),
+                    _ => format!("{cell:<0$}  ", width(k)),
+                };
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        writeln!(f, "at most {} bytes on a device", self.peak_bytes)
+    }
 }

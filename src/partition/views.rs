@@ -17,8 +17,6 @@ pub(super) struct Via {
     /// What it reads now.
     pub(super) read: Read,
     extents: Vec<usize>,
-    /// The views that it read through itself.
-    pub(super) through: Vec<Slot>,
 }
 
 /// The slots that a step reads.
@@ -69,12 +67,13 @@ pub(super) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
         let passed =
             if matches!(sentence.body, Body::Reshape) { Vec::new() } else { compose(sentence, &vias) };
         let sentence = sentence.clone();
+        items[k].through = passed;
         if !fixed[out] && !items[k].pinned && is_view(d, &sentence, out) {
             let inner = &sentence.reads[0];
             let all = readers[out].iter().all(|u| readable(&items[*u].step, out, inner, &sentence.extents));
             if all {
                 let (read, extents) = (inner.clone(), sentence.extents.clone());
-                vias[out] = Some(Via { item: items[k].clone(), read, extents, through: passed });
+                vias[out] = Some(Via { item: items[k].clone(), read, extents });
                 continue;
             }
         }
@@ -124,7 +123,7 @@ fn compose(s: &mut Sentence, vias: &[Option<Via>]) -> Vec<Slot> {
             if let Some(c) = through(r, slot, &via.read, &via.extents) {
                 *r = c;
                 passed.push(slot);
-                passed.extend(via.through.iter().copied());
+                passed.extend(via.item.through.iter().copied());
             }
         }
     }

@@ -3,8 +3,8 @@
 use super::VERIFY;
 use super::oracle::{check, plain};
 use crate::DType::F32;
-use crate::partition::draft::{Draft, Item, copy, mapped, reshape};
-use crate::partition::{DimLayout, Layout, Slot, SpmdProgram, Step, Why, plan};
+use crate::partition::draft::{Draft, copy, mapped, reshape};
+use crate::partition::{DimLayout, Layout, Slot, Step, Why, plan};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source, Span};
 use crate::sharding::atoms::{Atom, Atoms};
 use crate::types::{Scalar, Shape};
@@ -285,7 +285,7 @@ fn cloned(d: &Draft) -> Draft {
         devices: d.devices,
         mesh: None,
         slots: d.slots.clone(),
-        items: d.items.iter().map(|i| Item { ..i.clone() }).collect(),
+        items: d.items.clone(),
         ins: d.ins.clone(),
         outs: d.outs.clone(),
     }
@@ -303,7 +303,7 @@ fn random_programs_agree_with_the_plain_evaluation() {
             .iter()
             .map(|s| (0..d.slots[*s].shape.elements()).map(|_| r.below(17) as f64 - 8.0).collect())
             .collect();
-        let wanted = plain(&SpmdProgram::from(cloned(&d)), &args);
+        let wanted = plain(&cloned(&d).finish().0, &args);
         let text = format!("{d:#?}");
         let run = std::panic::catch_unwind(|| {
             VERIFY.set(true);

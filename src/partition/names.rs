@@ -1,0 +1,461 @@
+//! Names of what is communicated: read off the digits that are held and wanted, or off the user's own collectives.
+
+use super::cost::{Factor, Reader, cost, factored};
+use super::draft::{Note, copy};
+use super::reads::sources;
+use super::region::volume;
+use super::views::Via;
+use super::{Collective, Collectives, DimLayout, Kind, Need, Piece, Slot, SpmdProgram, Step, Stored};
+use crate::mesh::{Axes, Axis, Mesh};
+use crate::program::sentence::{Body, Combine, Source};
+use crate::sharding::atoms::{Atom, Atoms, ways};
+
+/// Up to this many devices messages are counted one by one.
+const COUNTED: usize = 1024;
+/// How many devices are looked at beyond.
+const SAMPLE: usize = 16;
+
+/// All collectives of a program, with those of the programs inside, and the most bytes on a device.
+pub(super) fn collectives(
+    p: &SpmdProgram,
+    notes: &[Note],
+    vias: &[Option<Via>],
+    halves: &[(Slot, Slot)],
+) -> Collectives {
+    let namer = Namer { p, notes, vias, halves };
+    let mut list: Vec<Collective> = Vec::new();
+    // the first half of an all-reduce, by the value between the halves
+    let mut open: Vec<(Slot, usize)> = Vec::new();
+    let mut inner = Vec::new();
+    for (k, step) in p.steps.iter().enumerate() {
+        for (c, times) in &notes[k].inside {
+            list.extend(c.list.iter().map(|c| Collective { times: c.times * times, ..c.clone() }));
+        }
+        inner.push(notes[k].inside.iter().map(|(c, _)| c.peak_bytes).max().unwrap_or(0));
+        match step {
+            Step::Fetch { src, needs } => {
+                let Some(c) = namer.fetch(k, *src, needs) else { continue };
+                match open.iter().find(|o| o.0 == *src) {
+                    Some((_, first)) => {
+                        let all = &mut list[*first];
+                        all.bytes += c.bytes;
+                        all.total_bytes += c.total_bytes;
+                        all.messages += c.messages;
+                    }
+                    None => list.push(c),
+                }
+            }
+            Step::Reduce { src, out, combine } => {
+                let Some(c) = namer.reduce(k, *src, *out, *combine) else { continue };
+                if halves.iter().any(|h| h.0 == *out) {
+                    open.push((*out, list.len()));
+                }
+                list.push(c);
+            }
+            _ => {}
+        }
+    }
+    Collectives { list, peak_bytes: peak(p, &inner) }
+}
+
+struct Namer<'a> {
+    p: &'a SpmdProgram,
+    notes: &'a [Note],
+    vias: &'a [Option<Via>],
+    halves: &'a [(Slot, Slot)],
+}
+
+/// A kind of exchange with its digits.
+struct Name {
+    kind: Kind,
+    digits: Atoms,
+    reason: String,
+}
+
+impl Namer<'_> {
+    fn mesh(&self) -> Option<&Mesh> {
+        self.p.mesh.as_ref()
+    }
+
+    /// Messages of a step, and the devices that were looked at with their pieces.
+    fn looked(&self, k: usize) -> (u64, Vec<(usize, Vec<Piece>)>) {
+        let n = self.p.devices;
+        let sample: Vec<usize> = if n <= COUNTED {
+            (0..n).collect()
+        } else {
+            // the first, the last, and others between
+            (0..SAMPLE).map(|k| k * (n - 1) / (SAMPLE - 1)).collect()
+        };
+        let mut messages = 0;
+        let mut looked = Vec::new();
+        for device in &sample {
+            let pieces: Vec<Piece> =
+                self.p.pieces(k, *device).into_iter().filter(|x| x.from != *device).collect();
+            let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
+            from.sort_unstable();
+            from.dedup();
+            messages += from.len() as u64;
+            looked.push((*device, pieces));
+        }
+        let messages = if n <= COUNTED { messages } else { messages * n as u64 / SAMPLE as u64 };
+        (messages, looked)
+    }
+
+    fn fetch(&self, k: usize, src: Slot, needs: &[Need]) -> Option<Collective> {
+        let p = self.p;
+        let stored = &p.slots[src];
+        let readers: Vec<Reader> = needs.iter().filter_map(|n| self.reader(n)).collect();
+        let c = cost(p.devices, src, stored, &readers, 1);
+        if c.total == 0 {
+            return None;
+        }
+        let (messages, looked) = self.looked(k);
+        let first = needs.first()?.reader;
+        let mut why = p.whys[first].clone();
+        let size = stored.dtype.size() as u64;
+        let asked = self.asked(src, needs);
+        let (kind, axes, reason) = match asked {
+            Some((kind, axes, by)) => {
+                let reason = format!("the program calls {} over {axes}", by.op);
+                why = by;
+                (kind, axes, reason)
+            }
+            None => {
+                let name = self.named(src, stored, &readers, c.total, &looked, first);
+                (name.kind, axes_of(self.mesh(), &name.digits), name.reason)
+            }
+        };
+        Some(Collective {
+            kind,
+            axes,
+            bytes: c.max as u64 * size,
+            total_bytes: c.total as u64 * size,
+            messages,
+            times: 1,
+            op: why.op,
+            source: why.place,
+            reason,
+        })
+    }
+
+    fn reader(&self, n: &Need) -> Option<Reader<'_>> {
+        match &self.p.steps[n.reader] {
+            Step::Local { sentence, layout, .. } => Some(Reader { sentence, read: n.read, layout }),
+            _ => None,
+        }
+    }
+
+    /// The collective that the user asked for and that makes a reader need the value, if that is why.
+    fn asked(&self, src: Slot, needs: &[Need]) -> Option<(Kind, Axes, super::Why)> {
+        let moves = |u: &(Kind, Axes)| matches!(u.0, Kind::AllGather | Kind::AllToAll | Kind::Permute);
+        for n in needs {
+            let note = &self.notes[n.reader];
+            if let Some(u) = note.user.clone().filter(moves) {
+                return Some((u.0, u.1, self.p.whys[n.reader].clone()));
+            }
+            for via in note.through.iter().filter_map(|s| self.vias[*s].as_ref()) {
+                if let Some(u) = via.item.user.clone().filter(moves)
+                    && sources(&via.read).contains(&src)
+                {
+                    return Some((u.0, u.1, via.item.why.clone()));
+                }
+            }
+        }
+        None
+    }
+
+    /// The name of what these readers need together.
+    fn named(
+        &self,
+        src: Slot,
+        stored: &Stored,
+        readers: &[Reader],
+        total: i64,
+        looked: &[(usize, Vec<Piece>)],
+        first: usize,
+    ) -> Name {
+        let op = &self.p.whys[first].op;
+        let mut names: Vec<Name> = Vec::new();
+        for r in readers {
+            let Some(name) = single(src, stored, r, self.mesh(), op, self.notes[first].pinned) else {
+                continue;
+            };
+            // one reader that needs all that the others need names the whole
+            let alone = readers.len() == 1 || cost(self.p.devices, src, stored, &[*r], 1).total == total;
+            if alone {
+                return name;
+            }
+            names.push(name);
+        }
+        if names.len() == readers.len()
+            && names.windows(2).all(|w| w[0].kind == w[1].kind && w[0].digits == w[1].digits)
+            && let Some(name) = names.pop()
+        {
+            return name;
+        }
+        let digits = between(self.mesh(), looked);
+        let axes = axes_of(self.mesh(), &digits);
+        let partners = |pieces: &[Piece]| {
+            let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
+            from.sort_unstable();
+            from.dedup();
+            from.len()
+        };
+        let whole = |(_, pieces): &(usize, Vec<Piece>)| {
+            let moved: i64 = pieces.iter().map(|x| volume(&x.region)).sum();
+            partners(pieces) <= 1
+                && pieces
+                    .first()
+                    .is_none_or(|x| moved == volume(&stored.layout.region(&stored.shape, x.from)))
+        };
+        if looked.iter().all(whole) {
+            let reason = format!("{op} reads blocks that lie on other devices along {axes}");
+            return Name { kind: Kind::Permute, digits, reason };
+        }
+        if readers.iter().all(|r| is_halo(src, stored, r)) {
+            let reason = format!("{op} reads beyond the edges of blocks along {axes}");
+            return Name { kind: Kind::Halo, digits, reason };
+        }
+        let most = looked.iter().map(|(_, pieces)| partners(pieces)).max().unwrap_or(0);
+        let reason =
+            format!("{op} reads regions that lie on other devices along {axes}: from up to {most} of them");
+        Name { kind: Kind::Exchange, digits, reason }
+    }
+
+    fn reduce(&self, k: usize, src: Slot, out: Slot, combine: Combine) -> Option<Collective> {
+        let p = self.p;
+        let stored = &p.slots[src];
+        let copies = p.addends(src, out, 0).len() as i64;
+        let sentence = copy(src, stored.dtype, &stored.shape);
+        let reader = Reader { sentence: &sentence, read: 0, layout: &p.slots[out].layout.dims };
+        let c = cost(p.devices, src, stored, &[reader], copies);
+        if c.total == 0 {
+            return None;
+        }
+        let parts = |s: Slot| p.slots[s].layout.partial.as_ref().map(|x| x.1.clone()).unwrap_or_default();
+        let stay = parts(out);
+        let gone: Atoms = parts(src).into_iter().filter(|a| !stay.contains(a)).collect();
+        // where it ends up: behind the second half, if this is the first
+        let end = self.halves.iter().find(|h| h.0 == out).map_or(out, |h| h.1);
+        let used = |a: &Atom| p.slots[end].layout.dims.iter().any(|l| l.atoms.iter().any(|b| a.clashes(*b)));
+        let scattered = gone.iter().any(used);
+        let axes = axes_of(self.mesh(), &gone);
+        let (what, how) = match combine {
+            Combine::Add => ("partial sums are", "added"),
+            Combine::Mul => ("partial products are", "multiplied"),
+            Combine::Max => ("the largest of each part are", "compared"),
+            Combine::Min => ("the smallest of each part are", "compared"),
+            Combine::And | Combine::Or => ("partial results are", "combined"),
+        };
+        let ending = if scattered { "and each device keeps its block" } else { "on all devices" };
+        let cause = self.cause(src, &axes);
+        let (mut kind, mut axes_named) =
+            (if scattered { Kind::ReduceScatter } else { Kind::AllReduce }, axes);
+        if let Some((asked, over)) = &self.notes[k].user
+            && matches!(asked, Kind::AllReduce | Kind::ReduceScatter)
+        {
+            (kind, axes_named) = (*asked, over.clone());
+        }
+        let why = &p.whys[k];
+        let size = stored.dtype.size() as u64;
+        Some(Collective {
+            kind,
+            axes: axes_named,
+            bytes: c.max as u64 * size,
+            total_bytes: c.total as u64 * size,
+            messages: self.looked(k).0,
+            times: 1,
+            op: why.op.clone(),
+            source: why.place,
+            reason: format!("{cause}: {what} {how} {ending}"),
+        })
+    }
+
+    /// Why a value is in parts.
+    fn cause(&self, src: Slot, axes: &Axes) -> String {
+        let maker = self.p.steps.iter().position(|s| matches!(s, Step::Local { out, .. } if *out == src));
+        let Some(k) = maker else { return format!("the value is unreduced over {axes}") };
+        if self.notes[k].user.is_some() {
+            return format!("the program calls {} over {axes}", self.p.whys[k].op);
+        }
+        match &self.p.steps[k] {
+            Step::Local { sentence, .. } if matches!(sentence.body, Body::Product { .. }) => {
+                format!("the contracting dimension is split over {axes}")
+            }
+            Step::Local { sentence, .. } if sentence.extents.len() > sentence.rank => {
+                format!("a dimension that {} runs over is split over {axes}", self.p.whys[k].op)
+            }
+            _ => format!("the value is unreduced over {axes}"),
+        }
+    }
+}
+
+/// The name of what one reader needs, from digits alone; `None` where they do not say.
+fn single(
+    src: Slot,
+    stored: &Stored,
+    r: &Reader,
+    mesh: Option<&Mesh>,
+    op: &str,
+    pinned: bool,
+) -> Option<Name> {
+    let factors = factored(src, stored, r, false)?;
+    let cuts: Vec<(Atoms, Atoms)> = factors
+        .iter()
+        .map(|f| {
+            let same = f.held.iter().zip(&f.wanted).take_while(|(a, b)| a == b).count();
+            (f.held[same..].iter().copied().collect(), f.wanted[same..].iter().copied().collect())
+        })
+        .collect();
+    let list = |pick: fn(&(Atoms, Atoms)) -> &Atoms| -> Atoms {
+        cuts.iter().flat_map(|c| pick(c).iter().copied()).collect()
+    };
+    let (gone, new) = (list(|c| &c.0), list(|c| &c.1));
+    if gone.is_empty() {
+        return None;
+    }
+    let named = |a: &Atoms| axes_of(mesh, a);
+    let dim = |pick: fn(&(Atoms, Atoms)) -> &Atoms| {
+        cuts.iter().position(|c| !pick(c).is_empty()).map_or(0, |k| factors[k].dim)
+    };
+    let asks = |what: String| {
+        if pinned {
+            format!("{op} asks for the value {what}")
+        } else {
+            format!("{op} reads the value {what}")
+        }
+    };
+    let whole = |f: &Factor, c: &(Atoms, Atoms)| c.0.len() == f.held.len();
+    let (kind, digits, reason) = if new.is_empty() {
+        let what = format!("whole along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
+        (Kind::AllGather, gone, asks(what))
+    } else if let Some(over) = swapped(&cuts) {
+        let (from, to) = (dim(|c| &c.0), dim(|c| &c.1));
+        let what =
+            format!("split over {} along dimension {to}, but it is along dimension {from}", named(&over));
+        (Kind::AllToAll, over, asks(what))
+    } else if factors.iter().all(|f| ways(&f.held) == ways(&f.wanted)) {
+        let all: Atoms = gone.iter().chain(&new).copied().collect();
+        let what = format!("in other blocks of the same size, along {}", named(&all));
+        (Kind::Permute, all, asks(what))
+    } else if new.iter().all(|a| factors.iter().flat_map(|f| &f.held).all(|b| !a.clashes(*b)))
+        && factors.iter().zip(&cuts).all(|(f, c)| whole(f, c) || c.0.is_empty() || c.1.is_empty())
+    {
+        // the part that is wanted is cut off first
+        let what = format!("whole along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
+        (Kind::AllGather, gone, asks(what))
+    } else {
+        let all: Atoms = gone.iter().chain(&new).copied().collect();
+        let what = format!("split over {}, but it is split over {}", named(&new), named(&gone));
+        (Kind::Exchange, all, asks(what))
+    };
+    Some(Name { kind, digits, reason })
+}
+
+/// The digits that leave some dimensions and come to others, if they are the same ones.
+fn swapped(cuts: &[(Atoms, Atoms)]) -> Option<Atoms> {
+    let mut gone: Vec<Atom> = cuts.iter().flat_map(|c| c.0.iter().copied()).collect();
+    let mut new: Vec<Atom> = cuts.iter().flat_map(|c| c.1.iter().copied()).collect();
+    let over: Atoms = gone.iter().copied().collect();
+    gone.sort();
+    new.sort();
+    let from = cuts.iter().filter(|c| !c.0.is_empty()).count();
+    let to = cuts.iter().filter(|c| !c.1.is_empty()).count();
+    let apart = cuts.iter().all(|c| c.0.is_empty() || c.1.is_empty());
+    (gone == new && apart && from == 1 && to == 1).then_some(over)
+}
+
+/// Whether a reader needs its own blocks and something beyond their edges: same digits and the same slope in each split dimension.
+fn is_halo(src: Slot, stored: &Stored, r: &Reader) -> bool {
+    let parts = r.sentence.reads[r.read].parts.iter().filter(|p| p.from == Source::Value(src));
+    let along =
+        |l: &DimLayout, m: &crate::program::sentence::Affine, spans: &[crate::program::sentence::Span]| {
+            if l.atoms.is_empty() {
+                return true;
+            }
+            let mut split = m.terms.iter().filter(|t| !r.layout[t.0].atoms.is_empty());
+            let Some((k, c)) = split.next() else { return false };
+            let reader = &r.layout[*k];
+            split.next().is_none()
+                && reader.atoms == l.atoms
+                && (reader.block * c - l.block * spans[*k].step).abs() <= l.block / 2
+        };
+    !matches!(r.sentence.body, Body::Reshape)
+        && parts.into_iter().all(|p| p.map.iter().zip(&stored.layout.dims).all(|(m, l)| along(l, m, &p.span)))
+}
+
+/// The digits in which senders and receivers differ: whole axes.
+fn between(mesh: Option<&Mesh>, looked: &[(usize, Vec<Piece>)]) -> Atoms {
+    let Some(mesh) = mesh else { return Atoms::new() };
+    let axis = |a: Axis| Atom { stride: mesh.stride(a), size: mesh.axis_size(a) };
+    let differs = |a: &Atom| {
+        looked.iter().any(|(device, pieces)| pieces.iter().any(|x| a.digit(x.from) != a.digit(*device)))
+    };
+    mesh.axis_names().iter().map(|a| axis(*a)).filter(|a| a.size > 1 && differs(a)).collect()
+}
+
+/// The axes of a mesh that these digits are of, in the digits' order.
+fn axes_of(mesh: Option<&Mesh>, digits: &[Atom]) -> Axes {
+    let mut axes = Axes::none();
+    let Some(mesh) = mesh else { return axes };
+    for d in digits {
+        for a in mesh.axis_names() {
+            let (stride, size) = (mesh.stride(*a), mesh.axis_size(*a));
+            let meets = size > 1 && d.stride < stride * size && stride < d.stride * d.size;
+            if meets && !axes.contains(*a) {
+                axes.push(*a);
+            }
+        }
+    }
+    axes
+}
+
+/// The most bytes that a device holds at once: each value from its making to its last reader, with what is fetched of it.
+fn peak(p: &SpmdProgram, inside: &[u64]) -> u64 {
+    let mut last = vec![0; p.slots.len()];
+    let mut first = vec![usize::MAX; p.slots.len()];
+    for (k, step) in p.steps.iter().enumerate() {
+        for s in super::views::inputs(step) {
+            last[s] = k;
+        }
+        for s in super::views::outputs(step) {
+            (first[s], last[s]) = (k, last[s].max(k));
+        }
+    }
+    p.ins.iter().for_each(|s| (first[*s], last[*s]) = (0, p.steps.len()));
+    p.outs.iter().for_each(|s| last[*s] = p.steps.len());
+    // reshapes are other names of what they read
+    let alias = |s: Slot| {
+        first[s] < p.steps.len()
+            && matches!(&p.steps[first[s]], Step::Local { sentence, .. } if matches!(sentence.body, Body::Reshape))
+    };
+    let mut change = vec![0i64; p.steps.len() + 2];
+    for (s, stored) in p.slots.iter().enumerate() {
+        if first[s] == usize::MAX || alias(s) && !p.ins.contains(&s) {
+            continue;
+        }
+        let block = |(l, n): (&DimLayout, &usize)| {
+            let ranks = [0, 1.min(l.ways() - 1), l.ways() - 1];
+            ranks.map(|r| l.range(r, *n)).iter().map(|v| v.1 - v.0).max().unwrap_or(0)
+        };
+        let elements: i64 = stored.layout.dims.iter().zip(&stored.shape[..]).map(block).product();
+        let bytes = elements * stored.dtype.size() as i64;
+        change[first[s]] += bytes;
+        change[last[s] + 1] -= bytes;
+    }
+    for (k, step) in p.steps.iter().enumerate() {
+        let Step::Fetch { src, needs } = step else { continue };
+        let brought = |device: usize| p.missing(*src, needs, device).iter().map(|b| volume(b)).sum::<i64>();
+        let n = p.devices;
+        let elements = [0, n / 2, n - 1].map(brought).into_iter().max().unwrap_or(0);
+        let bytes = elements * p.slots[*src].dtype.size() as i64;
+        change[k] += bytes;
+        change[last[*src].max(k) + 1] -= bytes;
+    }
+    let (mut now, mut most) = (0i64, 0);
+    for (k, c) in change.iter().enumerate() {
+        now += c;
+        most = most.max(now as u64 + inside.get(k).copied().unwrap_or(0));
+    }
+    most
+}
