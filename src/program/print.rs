@@ -1,6 +1,10 @@
 //! Programs as text.
+//!
+//! An equation is a line: what it binds with types, what it does, what it reads, and the user's line. Where a value lies over
+//! axes that its type does not show, that stands behind the type: `float32[102] over [x]`.
 
-use super::{Input, Op, Program};
+use super::{Control, Input, Op, Program, Var};
+use crate::sharding::atoms;
 use std::fmt;
 
 impl fmt::Display for Program {
@@ -9,34 +13,73 @@ impl fmt::Display for Program {
     }
 }
 
-fn name(n: u32) -> String {
-    let letter = (b'a' + (n % 26) as u8) as char;
-    if n < 26 { letter.to_string() } else { format!("{letter}{}", n / 26) }
+/// `a` … `z`, `aa`, `ab`, ….
+fn name(v: Var) -> String {
+    let (mut n, mut letters) = (v.index() + 1, Vec::new());
+    while n > 0 {
+        letters.push((b'a' + ((n - 1) % 26) as u8) as char);
+        n = (n - 1) / 26;
+    }
+    letters.iter().rev().collect()
 }
+
 fn operand(i: &Input) -> String {
     match i {
-        Input::Var(v) => name(v.0),
+        Input::Var(v) => name(*v),
         Input::Lit(l) => l.value.to_string(),
+    }
+}
+
+fn binding(p: &Program, v: Var) -> String {
+    let info = &p.vars[v.index()];
+    let mut text = format!("{}: {}", name(v), info.ty);
+    if let (Some(mesh), Some(placement)) = (&p.mesh, &info.placement) {
+        let typed = atoms::of_spec(info.ty.mesh.as_ref().unwrap_or(mesh), info.ty.spec);
+        let differs = placement.dims.iter().zip(&typed).any(|(placed, typed)| placed != typed);
+        if differs {
+            let dims: Vec<_> = placement.dims.iter().map(|d| atoms::name(mesh, d)).collect();
+            text += &format!(" over [{}]", dims.join(","));
+        }
+    }
+    text
+}
+
+fn bindings(p: &Program, vars: &[Var]) -> String {
+    vars.iter().map(|v| binding(p, *v)).collect::<Vec<_>>().join(", ")
+}
+
+/// A control operation's parameters.
+fn control(c: &Control) -> String {
+    match c {
+        Control::Loop(l) => {
+            let way = if l.reverse { ", reverse" } else { "" };
+            let end = l.start + l.length as i64;
+            format!("{}[{}..{end}, fixed={}, carry={}{way}]", c.name(), l.start, l.fixed, l.carry)
+        }
+        Control::ShardMap(s) => {
+            format!("{}[over={}, in={:?}, out={:?}]", c.name(), s.axes, s.in_specs, s.out_specs)
+        }
+        Control::Print { template } => format!("{}[{template:?}]", c.name()),
+        _ => c.name().to_string(),
     }
 }
 
 fn print(p: &Program, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
     let pad = "  ".repeat(depth);
-    let ins: Vec<_> = p.inputs.iter().map(|v| format!("{}: {}", name(v.0), p.ty(*v))).collect();
-    writeln!(f, "{pad}({}) {{", ins.join(", "))?;
+    writeln!(f, "{pad}({}) {{", bindings(p, &p.inputs))?;
     for e in &p.equations {
-        let outs: Vec<_> = e.outputs.iter().map(|v| format!("{}: {}", name(v.0), p.ty(*v))).collect();
+        let what = match &e.op {
+            Op::Prim(prim) => prim.key(),
+            Op::Control(c) => control(c),
+        };
         let ins: Vec<_> = e.inputs.iter().map(operand).collect();
+        let bound =
+            if e.outputs.is_empty() { String::new() } else { format!("{} = ", bindings(p, &e.outputs)) };
         let place = e.place.map(|p| format!("  // {}:{}", p.file(), p.line())).unwrap_or_default();
-        match &e.op {
-            Op::Prim(prim) => {
-                writeln!(f, "{pad}  {} = {} {}{place}", outs.join(", "), prim.key(), ins.join(" "))?
-            }
-            Op::Control(c) => {
-                writeln!(f, "{pad}  {} = {} {}{place}", outs.join(", "), c.name(), ins.join(" "))?;
-                for body in c.bodies() {
-                    print(body, f, depth + 2)?;
-                }
+        writeln!(f, "{pad}  {bound}{what} {}{place}", ins.join(" "))?;
+        if let Op::Control(c) = &e.op {
+            for body in c.bodies() {
+                print(body, f, depth + 2)?;
             }
         }
     }

@@ -56,3 +56,59 @@ pub fn of_axes(mesh: &Mesh, axes: impl IntoIterator<Item = Axis>) -> Atoms {
 pub fn of_spec(mesh: &Mesh, spec: Spec) -> Vec<Atoms> {
     spec.dims().iter().map(|axes| of_axes(mesh, axes.iter())).collect()
 }
+
+/// These digits in the words of the mesh: `X`, `(X,Y)`, `_` for none; a piece of an axis is `X:(p)s`, the digit of size s behind
+/// the first p values of the axis; what no axis of the mesh contains is `stride×size`.
+pub fn name(mesh: &Mesh, atoms: &[Atom]) -> String {
+    let mut names = Vec::new();
+    for atom in atoms {
+        // a digit may span several axes: take them off from the minor end
+        let (mut rest, mut at, mut parts) = (atom.size, atom.stride, Vec::new());
+        for (axis, size) in mesh.axis_names().iter().zip(mesh.axis_sizes()).rev() {
+            let (stride, inside) = (mesh.stride(*axis), at / mesh.stride(*axis));
+            if rest == 1 || *size == 1 || at % stride != 0 || inside >= *size || size % inside != 0 {
+                continue;
+            }
+            let room = size / inside;
+            let taken = if rest.is_multiple_of(room) { room } else { rest };
+            if !room.is_multiple_of(taken) {
+                break;
+            }
+            let piece =
+                if taken == *size { axis.to_string() } else { format!("{axis}:({}){taken}", room / taken) };
+            parts.push(piece);
+            (rest, at) = (rest / taken, at * taken);
+        }
+        if rest > 1 {
+            parts = vec![format!("{}×{}", atom.stride, atom.size)];
+        }
+        names.extend(parts.into_iter().rev());
+    }
+    match names.as_slice() {
+        [] => "_".into(),
+        [one] => one.clone(),
+        many => format!("({})", many.join(",")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_named_after_axes_and_their_pieces() {
+        let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+        let named = |a: &[(usize, usize)]| {
+            let atoms: Vec<_> =
+                a.iter().map(|(stride, size)| Atom { stride: *stride, size: *size }).collect();
+            name(&mesh, &atoms)
+        };
+        assert_eq!(named(&[]), "_");
+        assert_eq!(named(&[(4, 2)]), "X");
+        assert_eq!(named(&[(1, 4)]), "Y");
+        assert_eq!(named(&[(1, 8)]), "(X,Y)");
+        assert_eq!(named(&[(1, 4), (4, 2)]), "(Y,X)");
+        assert_eq!(named(&[(2, 2)]), "Y:(1)2");
+        assert_eq!(named(&[(1, 2)]), "Y:(2)2");
+    }
+}
