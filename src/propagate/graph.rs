@@ -10,6 +10,8 @@ use crate::program::{
 use crate::sharding::atoms::{canonical, of_axes, of_spec};
 use crate::sharding::{Atom, Atoms, Spec};
 use crate::types::ArrayType;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// Which values the variables of one program are.
@@ -206,8 +208,8 @@ impl Graph {
             }
             return;
         }
-        if !outputs.is_empty() && uses.iter().all(Option::is_none) {
-            outputs.iter().for_each(|v| scope.constant[v.index()] = pin.is_none());
+        if let ([only], true) = (outputs, uses.iter().all(Option::is_none)) {
+            scope.constant[only.index()] = pin.is_none();
             return;
         }
         let operands: Vec<ArrayType> = inputs.iter().map(|i| scope.program.input_type(i)).collect();
@@ -250,16 +252,23 @@ impl Graph {
     /// What is asked of a value lies on the value itself already, if nothing else is asked of it and its type allows it: then
     /// what computes it is split as its user asked, too.
     pub(super) fn settle_asked(&mut self) {
-        for (id, dims) in &self.asked {
-            let agreed = self.asked.iter().all(|(other, theirs)| other != id || theirs == dims);
-            let value = &mut self.system.values[*id];
+        let mut asked: BTreeMap<ValueId, Option<Vec<Atoms>>> = BTreeMap::new();
+        for (id, dims) in self.asked.drain(..) {
+            match asked.entry(id) {
+                Entry::Vacant(e) => drop(e.insert(Some(dims))),
+                Entry::Occupied(mut e) if e.get().as_ref() != Some(&dims) => drop(e.insert(None)),
+                Entry::Occupied(_) => {}
+            }
+        }
+        for (id, dims) in asked {
+            let (value, Some(dims)) = (&mut self.system.values[id], dims) else { continue };
             let open = !value.closed.iter().any(|c| *c) && value.cut.is_none();
-            let allowed = value.dims.iter().zip(dims).all(|(own, to)| {
+            let allowed = value.dims.iter().zip(&dims).all(|(own, to)| {
                 let free = value.blocked.iter().all(|b| !to.iter().any(|t| t.clashes(*b)));
                 free && is_prefix(own, to)
             });
-            if agreed && open && allowed {
-                value.dims.clone_from(dims);
+            if open && allowed {
+                value.dims = dims;
                 value.closed.fill(true);
             }
         }
@@ -438,26 +447,26 @@ impl Instance {
     }
     /// Constants that users want to lie in several ways are made several times.
     fn place_constants(&self, program: &mut Program, values: &[Value]) {
-        // (the constant, where it lies, the variable that does)
-        let mut made: Vec<(Var, Placement, Var)> = Vec::new();
-        let mut copies: Vec<(Var, Var)> = Vec::new();
+        // of each constant, where it lies and the variables that do: the first is its own
+        let mut made: BTreeMap<Var, Vec<(Placement, Var)>> = BTreeMap::new();
         let last = program.equations.len();
         for used in &self.constants {
             let ty = program.ty(used.var).clone();
             let at = self.placement(&ty, &values[used.id]);
-            let known = made.iter().find(|(v, p, _)| *v == used.var && *p == at).map(|m| m.2);
-            let var = known.unwrap_or_else(|| {
-                let var = if made.iter().any(|m| m.0 == used.var) {
-                    program.vars.push(VarInfo { ty, placement: None });
-                    copies.push((used.var, Var(program.vars.len() as u32 - 1)));
-                    copies[copies.len() - 1].1
-                } else {
-                    used.var
-                };
-                program.vars[var.index()].placement = Some(at.clone());
-                made.push((used.var, at, var));
-                var
-            });
+            let made = made.entry(used.var).or_default();
+            let var = match made.iter().find(|(p, _)| *p == at) {
+                Some((_, var)) => *var,
+                None => {
+                    let mut var = used.var;
+                    if !made.is_empty() {
+                        var = Var(program.vars.len() as u32);
+                        program.vars.push(VarInfo { ty, placement: None });
+                    }
+                    program.vars[var.index()].placement = Some(at.clone());
+                    made.push((at, var));
+                    var
+                }
+            };
             let input = if used.equation == last {
                 &mut program.outputs[used.operand]
             } else {
@@ -465,19 +474,18 @@ impl Instance {
             };
             *input = Input::Var(var);
         }
-        if copies.is_empty() {
+        if made.values().all(|m| m.len() == 1) {
             return;
         }
-        let equations = std::mem::take(&mut program.equations);
-        for equation in equations {
-            let again = copies.iter().filter(|(v, _)| equation.outputs.contains(v));
-            let again: Vec<_> = again
-                .map(|(v, copy)| {
+        for equation in std::mem::take(&mut program.equations) {
+            let mut again = Vec::new();
+            for (k, output) in equation.outputs.iter().enumerate() {
+                for (_, copy) in made.get(output).into_iter().flatten().skip(1) {
                     let mut e = equation.clone();
-                    e.outputs.iter_mut().filter(|o| *o == v).for_each(|o| *o = *copy);
-                    e
-                })
-                .collect();
+                    e.outputs[k] = *copy;
+                    again.push(e);
+                }
+            }
             program.equations.push(equation);
             program.equations.extend(again);
         }

@@ -6,6 +6,8 @@
 //! the number of devices. Explicit axes enter as facts: auto axes are appended to them. Nested programs are part of one system:
 //! a loop's carry inside, its first value and its result speak about the same thing.
 
+#[cfg(test)]
+mod golden;
 mod graph;
 mod output;
 mod pieces;

@@ -11,12 +11,12 @@ use crate::program::{
     Program, Rank, ShardMapping, Tangents, Value,
 };
 use crate::sharding::Spec;
-use crate::sharding::atoms::{Atom, Atoms, of_axes, of_spec};
+use crate::sharding::atoms::{Atom, Atoms, of_axes, of_spec, ways};
 use crate::types::{ArrayType, DType, Shape};
 use crate::{axes, p};
 use std::sync::Arc;
 
-axes!(X, Y, Z);
+axes!(pub(super) X, pub(super) Y, pub(super) Z);
 
 #[derive(Clone, Debug)]
 struct Toy {
@@ -122,9 +122,9 @@ fn toy(text: &str, sizes: &[(char, usize)], rank: Rank) -> Toy {
 }
 
 /// A program under test on a mesh, and what is expected of its variables.
-struct Row {
-    mesh: Mesh,
-    b: Builder,
+pub(super) struct Row {
+    pub(super) mesh: Mesh,
+    pub(super) b: Builder,
     want: Vec<(Value, String)>,
 }
 
@@ -132,23 +132,23 @@ impl Row {
     fn new(axes: &[(crate::Axis, usize)]) -> Row {
         Row::on(Mesh::auto(axes.iter().copied()).unwrap())
     }
-    fn on(mesh: Mesh) -> Row {
+    pub(super) fn on(mesh: Mesh) -> Row {
         Row { mesh, b: Builder::new(), want: Vec::new() }
     }
     fn ty(&self, shape: &[usize]) -> ArrayType {
         ArrayType { mesh: Some(self.mesh.clone()), ..DType::F32.of(shape) }
     }
     /// An input that lies so.
-    fn arg(&mut self, shape: &[usize], spec: Spec) -> Value {
+    pub(super) fn arg(&mut self, shape: &[usize], spec: Spec) -> Value {
         let dims = of_spec(&self.mesh, spec.padded(shape.len()));
         self.arg_at(shape, dims)
     }
-    fn arg_at(&mut self, shape: &[usize], dims: Vec<Atoms>) -> Value {
+    pub(super) fn arg_at(&mut self, shape: &[usize], dims: Vec<Atoms>) -> Value {
         let ty = self.ty(shape);
         self.b.input(ty, Some(Placement { dims, partial: Atoms::new() }))
     }
     /// An input that may lie anyhow.
-    fn free(&mut self, shape: &[usize]) -> Value {
+    pub(super) fn free(&mut self, shape: &[usize]) -> Value {
         let ty = self.ty(shape);
         self.b.input(ty, None)
     }
@@ -164,12 +164,37 @@ impl Row {
         let sizes = [('i', a.ty.shape[0]), ('j', a.ty.shape[1]), ('k', b.ty.shape[1])];
         self.op(toy("ij,jk->ik", &sizes, Rank::Plain), &[a, b])
     }
-    fn pin(&mut self, x: &Value, spec: Spec) -> Value {
+    pub(super) fn pin(&mut self, x: &Value, spec: Spec) -> Value {
         let pin = Some(Pin { mesh: self.mesh.clone(), spec });
         self.op(Toy { pin, ..elementwise(&x.ty.shape, 1) }, &[x])
     }
-    fn want(&mut self, v: &Value, text: &str) {
+    pub(super) fn want(&mut self, v: &Value, text: &str) {
         self.want.push((v.clone(), text.to_string()));
+    }
+    /// Every variable is placed, in a way that one array can lie, and twice the same.
+    pub(super) fn check_all(self, what: &str, outs: &[Value]) {
+        let program = self.b.finish(outs);
+        let placed = propagate(&program, &[]).unwrap();
+        let again = propagate(&program, &[]).unwrap();
+        assert_eq!(placed.vars, again.vars, "{what}");
+        for info in &placed.vars {
+            let at = info.placement.as_ref().unwrap();
+            assert_eq!(at.dims.len(), info.ty.rank(), "{what}");
+            let atoms: Vec<&Atom> = at.dims.iter().flatten().collect();
+            for (i, a) in atoms.iter().enumerate() {
+                assert!(!atoms[..i].iter().any(|b| a.clashes(**b)), "{what}: {at:?}\n{placed}");
+                assert!(self.mesh.size().is_multiple_of(a.stride * a.size), "{what}: {at:?}");
+            }
+            let typed = of_spec(&self.mesh, info.ty.spec.padded(info.ty.rank()));
+            for ((d, typed), n) in at.dims.iter().zip(typed).zip(info.ty.shape.iter()) {
+                assert!(super::pieces::is_prefix(&typed, d), "{what}: {at:?} is not {}", info.ty);
+                assert!(
+                    typed.is_empty() || n.is_multiple_of(ways(d)),
+                    "{what}: {at:?} does not divide {}",
+                    info.ty
+                );
+            }
+        }
     }
     fn check(self, row: &str) {
         let outs: Vec<Value> = self.want.iter().map(|w| w.0.clone()).collect();
@@ -221,14 +246,14 @@ fn show(mesh: &Mesh, p: &Placement) -> String {
     p.dims.iter().map(dim).collect::<Vec<_>>().join(",")
 }
 
-fn row(name: &str, mesh: &[(crate::Axis, usize)], build: impl FnOnce(&mut Row)) {
+pub(super) fn row(name: &str, mesh: &[(crate::Axis, usize)], build: impl FnOnce(&mut Row)) {
     let mut r = Row::new(mesh);
     build(&mut r);
     r.check(name);
 }
 
 /// The mesh of most rows.
-const M: [(crate::Axis, usize); 2] = [(X, 4), (Y, 2)];
+pub(super) const M: [(crate::Axis, usize); 2] = [(X, 4), (Y, 2)];
 
 #[test]
 fn elementwise_rows() {
@@ -654,4 +679,74 @@ fn without_a_mesh_every_variable_is_whole() {
     let s = b.emit1(prim, &[a]).unwrap();
     let placed = propagate(&b.finish(&[s]), &[]).unwrap();
     assert_eq!(placement(&placed, 0).dims, vec![Atoms::new()]);
+}
+
+/// Random programs of toys over mixed meshes: whatever they are, every value ends as a layout that its type allows.
+#[test]
+fn random_programs_end_in_layouts() {
+    let mut seed = 7_u64;
+    let mut next = move |n: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % n
+    };
+    for round in 0..200 {
+        let kinds = [AxisType::Explicit, AxisType::Auto, AxisType::Auto];
+        let mesh = Mesh::with_types(
+            [("X", [2, 3, 4][next(3)]), ("Y", 2), ("Z", [2, 6][next(2)])]
+                .into_iter()
+                .enumerate()
+                .map(|(i, (a, n))| (a, n, kinds[(i + round) % 3])),
+        )
+        .unwrap();
+        let mut r = Row::on(mesh.clone());
+        let auto = mesh.axes_of(AxisType::Auto);
+        let explicit = mesh.axes_of(AxisType::Explicit)[0];
+        // a size that all axes together divide
+        const N: usize = 144;
+        let mut pool: Vec<Value> = (0..4)
+            .map(|_| {
+                let mut dims = [Axes::none(), Axes::none()];
+                if next(2) == 0 {
+                    dims[next(2)].push(explicit);
+                }
+                let ty = ArrayType { spec: Spec::of(dims.to_vec()), ..r.ty(&[N, N]) };
+                auto.iter().for_each(|a| {
+                    if next(2) == 0 {
+                        dims[next(2)].push(*a);
+                    }
+                });
+                let at = Placement { dims: of_spec(&mesh, Spec::of(dims.to_vec())), partial: Atoms::new() };
+                r.b.input(ty, (next(3) > 0).then_some(at))
+            })
+            .collect();
+        for _ in 0..12 {
+            let (a, b) = (pool[next(pool.len())].clone(), pool[next(pool.len())].clone());
+            let sizes = [('i', N), ('j', N), ('k', N)];
+            let halves = [('i', 4), ('j', 36), ('k', N)];
+            let mut op = match next(6) {
+                0 => toy("ij,jk->ik", &sizes, Rank::Plain),
+                1 => toy("ij,ij->ij", &sizes[..2], Rank::Elementwise),
+                2 => toy("ij,~ij->ji", &sizes[..2], Rank::DynamicSlice),
+                3 => toy("(ij)k,'i'k->(ij)k", &halves, Rank::Alias),
+                4 => toy("ij,+ik->+jk", &sizes, Rank::Plain),
+                _ => toy("ij,kj->ki i!", &sizes, Rank::Broadcast),
+            };
+            let spec =
+                if next(2) == 0 { Spec::of(vec![Axes::from(explicit), Axes::none()]) } else { p![_, _] };
+            op.ty = Some(ArrayType { spec, ..r.ty(&[N, N]) });
+            if next(5) == 0 {
+                op = Toy {
+                    pin: Some(Pin {
+                        mesh: mesh.clone(),
+                        spec: Spec::of(vec![Axes::none(), Axes::from(auto[next(2)])]),
+                    }),
+                    ..op
+                };
+            }
+            let inputs = if op.pin.is_some() { vec![&a] } else { vec![&a, &b] };
+            let out = r.op(op, &inputs);
+            pool.push(out);
+        }
+        r.check_all(&format!("round {round}"), &pool);
+    }
 }

@@ -106,6 +106,9 @@ impl fmt::Display for Picture {
     }
 }
 
+/// The devices of each summand, by their coordinates over the unreduced axes.
+type Summands = BTreeMap<Vec<usize>, Vec<usize>>;
+
 /// `varying`: the axes whose devices the leading dimensions count.
 fn draw(shape: &Shape, sharding: &Sharding, varying: &Axes) -> Picture {
     let mesh = &sharding.mesh;
@@ -113,7 +116,7 @@ fn draw(shape: &Shape, sharding: &Sharding, varying: &Axes) -> Picture {
     // the blocks of each dimension, and who holds what; a dimension of size 0 is one empty block
     let holds_nothing = |r: &Range<usize>, n: usize| r.is_empty() && n > 0;
     let mut ranges: Vec<BTreeSet<(usize, usize)>> = vec![BTreeSet::new(); shape.rank()];
-    let mut holders: BTreeMap<Vec<(usize, usize)>, BTreeMap<Vec<usize>, Vec<usize>>> = BTreeMap::new();
+    let mut holders: BTreeMap<Vec<(usize, usize)>, Summands> = BTreeMap::new();
     let mut idle = Vec::new();
     for (position, block) in blocks(sharding, shape).into_iter().enumerate() {
         let id = mesh.devices().get(position).map_or(position, |d| d.id());
@@ -134,7 +137,7 @@ fn draw(shape: &Shape, sharding: &Sharding, varying: &Axes) -> Picture {
         ranges.into_iter().map(|set| set.into_iter().map(|(a, b)| a..b).collect()).collect();
     let split = shape.rank().saturating_sub(2).max(varying.len().min(shape.rank()));
     let (leading, drawn) = ranges.split_at(split);
-    let one = vec![0..1];
+    let one = [0..1].to_vec();
     let (rows, columns) = match drawn {
         [] => (&one, &one),
         [columns] => (&one, columns),
