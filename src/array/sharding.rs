@@ -4,6 +4,7 @@ use super::{Array, Repr, prims};
 use crate::diagnostic::{Diagnostic, Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{AxisType, DeviceId, Mesh, devices};
 use crate::sharding::{Sharding, Spec, blocks, check_divides, check_spec};
+use crate::show::Picture;
 use crate::trace::{apply1, setting};
 use crate::types::{ArrayType, DType};
 use std::panic::Location;
@@ -132,6 +133,22 @@ impl Array {
     pub fn sharding(&self) -> Result<Option<Sharding>> {
         let ty = self.ty()?;
         Ok(self.placed().cloned().or_else(|| ty.mesh.map(|mesh| Sharding { mesh, spec: ty.spec })))
+    }
+    /// A picture of who holds what: of an array where it lies, of a traced value what its type says, of a value that carries an error
+    /// the error.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// println!("{}", Array::arange(0..4).put(&mesh, p!["X"]).visualize());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn visualize(&self) -> Picture {
+        match (self.ty(), self.placed()) {
+            (Err(e), _) => Picture::of_error(&e),
+            (Ok(ty), Some(sharding)) => Picture::of(ty.shape, sharding),
+            (Ok(ty), None) => Picture::of_type(&ty),
+        }
     }
     /// The devices that hold it, in mesh order; an array on no mesh lies on device 0.
     pub fn devices(&self) -> Result<Vec<DeviceId>> {

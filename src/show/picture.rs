@@ -1,6 +1,7 @@
 //! Who holds what: a picture of an array cut into blocks, each with the devices that hold it.
 
 use super::{svg, table};
+use crate::diagnostic::Error;
 use crate::mesh::{Axes, Mesh};
 use crate::sharding::{Sharding, Spec, blocks};
 use crate::types::{ArrayType, Shape};
@@ -74,7 +75,7 @@ impl Picture {
         let Some(mesh) = &ty.mesh else {
             let alone = Mesh::new::<&str>([]);
             return alone.map_or_else(
-                |e| Picture { grids: Vec::new(), notes: vec![e.to_string()] },
+                |e| Picture::of_error(&e),
                 |mesh| draw(&ty.shape, &Sharding { mesh, spec: Spec::whole(ty.rank()) }, &Axes::none()),
             );
         };
@@ -89,6 +90,10 @@ impl Picture {
             picture.notes.push(format!("over {auto}: as propagation decides"));
         }
         picture
+    }
+    /// What there is to see of a value that carries an error: the error.
+    pub fn of_error(error: &Error) -> Picture {
+        Picture { grids: Vec::new(), notes: vec![error.to_string()] }
     }
     /// As printed, with a background colour for each block in place of lines, for terminals of 24-bit colours.
     pub fn colored(&self) -> String {
