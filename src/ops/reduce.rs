@@ -3,11 +3,12 @@
 use super::build::{cotangent_type, not_linear};
 use super::elementwise::{Binary, Takes};
 use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Body, Code, Combine, Read, Sentence};
 use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
-use crate::types::{ArrayType, DType, Shape};
+use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 /// How a reduction combines.
@@ -135,26 +136,9 @@ impl Primitive for Reduce {
                     (b.reduce_sum(&part, &self.axes, self.out)?, b.reduce_sum(&is, &self.axes, self.out)?);
                 Some(b.div(&sum, &count)?)
             }
-            // t times the product of the others. Without zeros that is z/x; with one only its own counts; with more none does
             Reduction::Prod => {
-                let (zero, one) = (b.number(&x.ty, 0.0)?, b.number(&x.ty, 1.0)?);
-                let is = b.eq(x, &zero)?;
-                let safe = b.select(&is, &one, x)?;
-                let product = b.emit1(Arc::new(self.clone()), std::slice::from_ref(&safe))?;
-                let is = b.convert(&is, x.ty.dtype)?;
-                let zeros = b.reduce_sum(&is, &self.axes, self.out)?;
-                let over = b.div(t, &safe)?;
-                let at_zero = b.mul(&over, &is)?;
-                let (all, lone) = (
-                    b.reduce_sum(&over, &self.axes, self.out)?,
-                    b.reduce_sum(&at_zero, &self.axes, self.out)?,
-                );
-                let (zero, one) = (b.number(&zeros.ty, 0.0)?, b.number(&zeros.ty, 1.0)?);
-                let (none, single) = (b.eq(&zeros, &zero)?, b.eq(&zeros, &one)?);
-                let rest = b.zero_beside(&lone.ty)?;
-                let few = b.select(&single, &lone, &rest)?;
-                let sum = b.select(&none, &all, &few)?;
-                Some(b.mul(&sum, &product)?)
+                let (_, t) = b.product_tree(x, t, &self.axes)?;
+                Some(b.broadcast_like(&t, &z.ty)?)
             }
             Reduction::And | Reduction::Or => None,
         }])
@@ -191,7 +175,87 @@ impl Primitive for Reduce {
     }
 }
 
+/// A value and its tangent.
+type Pair = (Value, Value);
+
 impl Builder {
+    /// The product over these dimensions and its tangent, halves by halves: products of pairs, so that zeros are nothing special,
+    /// and their derivatives neither.
+    fn product_tree(&mut self, x: &Value, t: &Value, axes: &[usize]) -> Result<Pair> {
+        let mut pair = (x.clone(), t.clone());
+        for &axis in axes.iter().rev() {
+            let split = Axes::from(x.ty.spec.dim(axis));
+            let ways: usize = x.ty.mesh.iter().flat_map(|m| split.iter().map(|a| m.axis_size(a))).product();
+            let mut rest = axis;
+            if ways > 1 {
+                // each device's own part first
+                let each = |b: &mut Builder, v: &Value| {
+                    let (before, after) = (&v.ty.shape[..axis], &v.ty.shape[axis + 1..]);
+                    let sizes = [before, &[ways, v.ty.shape[axis] / ways], after].concat();
+                    b.reshape(v, sizes, None)
+                };
+                pair = (each(self, &pair.0)?, each(self, &pair.1)?);
+                rest += 1;
+            }
+            pair = self.halves(pair, rest)?;
+            if ways > 1 {
+                let whole = |b: &mut Builder, v: &Value| {
+                    let mut dims = v.ty.spec.dims().to_vec();
+                    dims[axis] = Axes::none();
+                    b.reshard_to(v, &ArrayType { spec: v.ty.spec.with_dims(dims), ..v.ty.clone() })
+                };
+                pair = (whole(self, &pair.0)?, whole(self, &pair.1)?);
+                pair = self.halves(pair, axis)?;
+            }
+        }
+        Ok(pair)
+    }
+    /// The product along a dimension, which goes, and its tangent.
+    fn halves(&mut self, pair: Pair, axis: usize) -> Result<Pair> {
+        let cut = |b: &mut Builder, v: &Value, from: usize, to: usize| {
+            let (mut start, mut limit) = (vec![0; v.ty.rank()], v.ty.shape.to_vec());
+            (start[axis], limit[axis]) = (from, to);
+            b.slice(v, &start, &limit)
+        };
+        let times = |b: &mut Builder, (x, s): &Pair, (y, t): &Pair| {
+            let (one, two) = (b.mul(s, y)?, b.mul(x, t)?);
+            Ok::<Pair, crate::Error>((b.mul(x, y)?, b.add(&one, &two)?))
+        };
+        let (mut pair, mut odd) = (pair, None);
+        loop {
+            let n = pair.0.ty.shape[axis];
+            if n <= 1 {
+                break;
+            }
+            let mut take = |from, to| {
+                Ok::<Pair, crate::Error>((cut(self, &pair.0, from, to)?, cut(self, &pair.1, from, to)?))
+            };
+            let (low, high) = (take(0, n / 2)?, take(n / 2, n / 2 * 2)?);
+            if n % 2 == 1 {
+                let last = take(n - 1, n)?;
+                odd = Some(match odd {
+                    Some(odd) => times(self, &odd, &last)?,
+                    None => last,
+                });
+            }
+            pair = times(self, &low, &high)?;
+        }
+        if let Some(odd) = odd {
+            pair = times(self, &pair, &odd)?;
+        }
+        if pair.0.ty.shape[axis] == 0 {
+            let kept = |v: &Value| -> ArrayType {
+                let mut dims = v.ty.spec.dims().to_vec();
+                dims.remove(axis);
+                let mut shape = v.ty.shape.clone();
+                shape.sizes_mut().remove(axis);
+                ArrayType { spec: v.ty.spec.with_dims(dims), shape, ..v.ty.clone() }
+            };
+            let (x, t) = (kept(&pair.0), kept(&pair.1));
+            return Ok((self.full(&x, Scalar::one(x.dtype))?, self.zeros(&t)?));
+        }
+        Ok((self.squeeze(&pair.0, &[axis])?, self.squeeze(&pair.1, &[axis])?))
+    }
     /// Combined over these dimensions.
     pub fn reduce(&mut self, kind: Reduction, x: &Value, axes: &[usize]) -> Result<Value> {
         self.emit1(Arc::new(Reduce::new(kind, axes, None)), std::slice::from_ref(x))

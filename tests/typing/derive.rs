@@ -209,6 +209,14 @@ fn reductions() {
         check_transpose(Arc::new(Reduce::new(Reduction::Sum, axes, None)), &["float64[2@X,3,4]{R:Y}"], 0);
         check_transpose(Arc::new(Reduce::new(Reduction::Sum, axes, None)), &["float64[2@X,3,4]{U:Y}"], 0);
     }
+    for (axes, ty) in [
+        (&[0][..], "float64[7]"),
+        (&[0], "float64[0,3]"),
+        (&[0, 1], "float64[6@X,5]"),
+        (&[0], "float64[2@X]"),
+    ] {
+        check_jvp(Arc::new(Reduce::new(Reduction::Prod, axes, None)), &[ty], &[0], 0.0);
+    }
     let unreduced = Reduce::new(Reduction::Sum, &[2], Some(p!["X", _; U: "Y"]));
     check_transpose(Arc::new(unreduced.clone()), &["float64[2@X,3,4@Y]"], 0);
     check_jvp(Arc::new(unreduced), &["float64[2@X,3,4@Y]"], &[0], 0.0);

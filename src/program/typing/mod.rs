@@ -47,7 +47,10 @@ pub fn by_factors_on(
             Some(out) if i == 0 => out.dims().to_vec(),
             _ => rule.result(i, &entries)?,
         };
-        let spec = Spec::of(dims).unreduced(&u).reduced(&r).in_order(&mesh);
+        let mut spec = Spec::of(dims);
+        if !(u.is_empty() && r.is_empty()) {
+            spec = spec.unreduced(&u).reduced(&r).in_order(&mesh);
+        }
         rule.once(spec)?;
         rule.divides(spec, shape)?;
         results.push(ArrayType {
