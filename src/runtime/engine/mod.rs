@@ -1,5 +1,6 @@
 //! Engines: how a per-device program is run.
 
+mod lockstep;
 mod reference;
 
 use super::Slab;
@@ -35,7 +36,8 @@ impl Default for EngineKind {
 /// The engine of this kind.
 pub(crate) fn get(kind: EngineKind) -> &'static dyn Engine {
     match kind {
-        EngineKind::Lockstep | EngineKind::Threads | EngineKind::Reference => &reference::Reference,
+        EngineKind::Lockstep => &lockstep::Lockstep,
+        EngineKind::Threads | EngineKind::Reference => &reference::Reference,
     }
 }
 

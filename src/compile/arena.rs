@@ -1,0 +1,101 @@
+//! The static buffer plan: an offset for every value that lies in memory for some levels only.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// A value that wants room from one level to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Want<T> {
+    /// The level that makes it.
+    pub(crate) from: u32,
+    /// The last level that reads it.
+    pub(crate) to: u32,
+    /// Bytes.
+    pub(crate) size: usize,
+    /// Whose it is.
+    pub(crate) what: T,
+}
+
+/// Places all of these, largest first within a level, each where the first free room is. Returns the bytes in use.
+pub(crate) fn plan<T: Copy>(mut wants: Vec<Want<T>>, mut put: impl FnMut(T, usize)) -> usize {
+    wants.sort_by_key(|w| (w.from, Reverse(w.size)));
+    let mut free: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut live: BinaryHeap<Reverse<(u32, usize, usize)>> = BinaryHeap::new();
+    let mut end = 0;
+    for w in wants {
+        while let Some(Reverse((to, at, size))) = live.peek().copied()
+            && to < w.from
+        {
+            live.pop();
+            give(&mut free, at, size);
+        }
+        let size = w.size.max(1).next_multiple_of(64);
+        let room = free.iter().find(|(_, s)| **s >= size).map(|(a, s)| (*a, *s));
+        let at = match room {
+            Some((at, have)) => {
+                free.remove(&at);
+                if have > size {
+                    free.insert(at + size, have - size);
+                }
+                at
+            }
+            None => {
+                // what is free at the end grows
+                let last = free.last_key_value().map(|(a, s)| (*a, *s)).filter(|(a, s)| a + s == end);
+                let at = last.map_or(end, |l| l.0);
+                free.remove(&at);
+                end = at + size;
+                at
+            }
+        };
+        live.push(Reverse((w.to, at, size)));
+        put(w.what, at);
+    }
+    end
+}
+
+/// Room given back, joined with its neighbours.
+fn give(free: &mut BTreeMap<usize, usize>, mut at: usize, mut size: usize) {
+    if let Some(next) = free.remove(&(at + size)) {
+        size += next;
+    }
+    if let Some((a, s)) = free.range(..at).next_back().map(|(a, s)| (*a, *s))
+        && a + s == at
+    {
+        free.remove(&a);
+        (at, size) = (a, size + s);
+    }
+    free.insert(at, size);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_live_at_once_do_not_overlap() {
+        let mut seed = 7u64;
+        let mut next = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % n
+        };
+        let wants: Vec<Want<usize>> = (0..500)
+            .map(|what| {
+                let from = next(60) as u32;
+                Want { from, to: from + next(9) as u32, size: 1 + next(5000) as usize, what }
+            })
+            .collect();
+        let mut at = vec![0; 500];
+        let bytes = plan(wants.clone(), |k, a| at[k] = a);
+        for (i, a) in wants.iter().enumerate() {
+            assert!(at[i] + a.size <= bytes);
+            for (j, b) in wants.iter().enumerate().take(i) {
+                let apart =
+                    a.to < b.from || b.to < a.from || at[i] + a.size <= at[j] || at[j] + b.size <= at[i];
+                assert!(apart, "{a:?} at {} and {b:?} at {}", at[i], at[j]);
+            }
+        }
+        let all: usize = wants.iter().map(|w| w.size).sum();
+        assert!(bytes < all / 3, "room is used again: {bytes} of {all}");
+    }
+}

@@ -1,0 +1,207 @@
+//! From the expressions of a cell to instructions: registers, loads, stores.
+
+use super::expr::{Do, Expr, Mem, Node, POSITION, weight};
+use super::kernel;
+use super::tiles::{Instr, Seg, Tiles};
+use crate::diagnostic::Result;
+use crate::program::sentence::Fun;
+use crate::runtime::kernels::{self, Kernel};
+use crate::types::DType;
+
+pub(super) use super::tiles::TILE;
+
+/// Marks an operand in memory until the number of registers is known.
+const MEMORY: u16 = 0x8000;
+
+fn refuse(what: impl std::fmt::Debug, from: DType, dtype: DType) -> crate::Error {
+    crate::Error::other(format!("no kernel for {what:?} from {from} to {dtype}"))
+}
+
+fn choose(what: Do, from: DType, dtype: DType, stream: bool) -> Result<Kernel> {
+    let streaming = match what {
+        _ if !stream => None,
+        Do::Fun(f) => kernels::select_streaming(f, from, dtype),
+        Do::Lin1 => kernels::lin_streaming(dtype, 1),
+        Do::Lin2 => kernels::lin_streaming(dtype, 2),
+        Do::Lin3 => kernels::lin_streaming(dtype, 3),
+        Do::MulAdd => None,
+    };
+    let plain = || match what {
+        Do::Fun(f) => kernels::select(f, from, dtype),
+        Do::Lin1 => kernels::lin(dtype, 1),
+        Do::Lin2 => kernels::lin(dtype, 2),
+        Do::Lin3 => kernels::lin(dtype, 3),
+        Do::MulAdd => kernels::mul_add(dtype),
+    };
+    streaming.or_else(plain).ok_or_else(|| refuse(what, from, dtype))
+}
+
+struct Emit {
+    seg: Seg,
+    free: Vec<u16>,
+    regs: u16,
+    weight: f64,
+}
+
+impl Emit {
+    fn mem(&mut self, m: Mem) -> u16 {
+        let mems = &mut self.seg.mems;
+        let i = mems.iter().position(|x| *x == m).unwrap_or_else(|| {
+            mems.push(m);
+            mems.len() - 1
+        });
+        MEMORY | i as u16
+    }
+    fn register(&mut self) -> u16 {
+        self.free.pop().unwrap_or_else(|| {
+            self.regs += 1;
+            self.regs - 1
+        })
+    }
+    fn row(&mut self, f: Kernel, s: u16, k: [f64; 4]) -> u16 {
+        // pinned: never given back
+        let d = self.regs;
+        self.regs += 1;
+        self.seg.row.push(Instr { f, d, s: [s; 3], k });
+        d
+    }
+}
+
+/// Instructions for these values: each stored at its place, or left where `result` says. `late` is a slot that shares memory with
+/// an operand: it is written after all reads. Returns the segment, its weight, its registers and the elements of its tiles.
+pub(super) fn emit(
+    expr: &Expr,
+    roots: &[(usize, Option<Mem>)],
+    last: usize,
+    late: Option<u32>,
+    stream: bool,
+) -> Result<(Seg, f64, u16, i64)> {
+    let n = expr.nodes.len();
+    let mut uses = vec![0u32; n];
+    for r in roots {
+        uses[r.0] += 1;
+    }
+    for i in (0..n).rev() {
+        if let (Node::Op { n, args, .. }, true) = (&expr.nodes[i].0, uses[i] > 0) {
+            for a in &args[..*n as usize] {
+                uses[*a as usize] += 1;
+            }
+        }
+    }
+    let mut e = Emit {
+        seg: Seg { lo: 0, hi: 0, row: Vec::new(), code: Vec::new(), mems: Vec::new(), result: 0 },
+        free: Vec::new(),
+        regs: 0,
+        weight: 0.0,
+    };
+    let mut at = vec![u16::MAX; n];
+    let mut wide = false;
+    let is_late = |m: &Mem| late == Some(m.slot);
+    for i in 0..n {
+        if uses[i] == 0 {
+            continue;
+        }
+        let (node, dtype) = expr.nodes[i];
+        wide |= dtype.size() > 4;
+        let store = roots.iter().find_map(|r| r.1.filter(|m| r.0 == i && !is_late(m)));
+        let direct = store.filter(|_| uses[i] == 1);
+        let size = dtype.size();
+        let none = || refuse("a load", dtype, dtype);
+        match node {
+            Node::Const(b) => {
+                let (f, k) = (kernels::fill(size).ok_or_else(none)?, [f64::from_bits(b), 0.0, 0.0, 0.0]);
+                at[i] = match direct {
+                    Some(m) => {
+                        let d = e.mem(m);
+                        e.seg.code.push(Instr { f, d, s: [d; 3], k });
+                        d
+                    }
+                    None => e.row(f, MEMORY, k),
+                };
+            }
+            Node::Mem(m) if m.st[last] == i64::from(m.size) => at[i] = e.mem(m),
+            Node::Mem(m) if m.st[last] == 0 => {
+                let (f, s) = (kernels::splat(size).ok_or_else(none)?, e.mem(m));
+                at[i] = e.row(f, s, [0.0; 4]);
+            }
+            Node::Mem(m) => {
+                let (f, s) = (kernels::gather(size).ok_or_else(none)?, e.mem(m));
+                let d = match direct {
+                    Some(m) => e.mem(m),
+                    None => e.register(),
+                };
+                let step = (m.st[last] / i64::from(m.size)) as f64;
+                e.seg.code.push(Instr { f, d, s: [s; 3], k: [step, 0.0, 0.0, 0.0] });
+                e.weight += 0.5;
+                at[i] = d;
+            }
+            Node::Position(m) => {
+                let s = e.mem(Mem { slot: POSITION, ..m });
+                let d = match direct {
+                    Some(m) => e.mem(m),
+                    None => e.register(),
+                };
+                e.seg.code.push(Instr {
+                    f: kernel::position,
+                    d,
+                    s: [s; 3],
+                    k: [m.st[last] as f64, 0.0, 0.0, 0.0],
+                });
+                e.weight += 0.05;
+                at[i] = d;
+            }
+            Node::Op { what, from, n, args, k } => {
+                wide |= from.size() > 4;
+                let s = args.map(|a| at[a as usize]);
+                let d = match store {
+                    Some(m) => e.mem(m),
+                    None => e.register(),
+                };
+                let f = choose(what, from, dtype, stream && direct.is_some())?;
+                e.seg.code.push(Instr { f, d, s, k: [k[0], k[1], k[2], 0.0] });
+                e.weight += weight(what, from, dtype);
+                at[i] = d;
+                let pinned = |r: u16, seg: &Seg| seg.row.iter().any(|x| x.d == r);
+                for a in &args[..n as usize] {
+                    let a = *a as usize;
+                    uses[a] -= 1;
+                    if uses[a] == 0 && at[a] & MEMORY == 0 && !pinned(at[a], &e.seg) {
+                        e.free.push(at[a]);
+                    }
+                }
+            }
+        }
+    }
+    for (r, m) in roots {
+        let Some(m) = m else {
+            e.seg.result = at[*r];
+            continue;
+        };
+        let d = e.mem(*m);
+        if at[*r] != d {
+            let dtype = expr.nodes[*r].1;
+            let f = choose(Do::Fun(Fun::Copy), dtype, dtype, stream && !is_late(m))?;
+            e.seg.code.push(Instr { f, d, s: [at[*r]; 3], k: [0.0; 4] });
+            e.weight += 0.02;
+        }
+    }
+    // a late store goes last, so that its pointer is the one that tiles are aligned to
+    Ok((e.seg, e.weight, e.regs, if wide { TILE / 2 } else { TILE }))
+}
+
+/// Gives operands in memory their numbers, behind the registers.
+pub(super) fn number(t: &mut Tiles) {
+    let regs = t.regs;
+    let fix = |x: &mut u16| {
+        if *x & MEMORY != 0 {
+            *x = (*x & !MEMORY) + regs;
+        }
+    };
+    for s in t.bands.iter_mut().flat_map(|b| &mut b.segs) {
+        for i in s.row.iter_mut().chain(&mut s.code) {
+            fix(&mut i.d);
+            i.s.iter_mut().for_each(fix);
+        }
+        fix(&mut s.result);
+    }
+}

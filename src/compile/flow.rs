@@ -1,0 +1,394 @@
+//! Pass 1, pieces: a per-device program as a list of items over slabs, every read as boxes with one affine map each.
+//!
+//! Here values in parts get their leading dimension, 16-bit sums and products are widened, reads that a product or a sum cannot
+//! take are given a value of their own, and nested programs become items.
+
+use super::index::{Ix, MAX, NONE};
+use crate::partition::{DimLayout, Layout, Slot};
+use crate::program::sentence::{Code, Combine, Source};
+use crate::types::{DType, Scalar, Shape};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+/// How far apart the elements of a value lie, for each of its dimensions.
+pub(crate) type Strides<'s> = dyn Fn(Slot, &[usize]) -> Ix + 's;
+
+/// A stored value as memory sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Value<'p> {
+    /// The element type in memory.
+    pub(crate) dtype: DType,
+    /// The shape; a value in parts has a leading dimension over the parts.
+    pub(crate) shape: Shape,
+    /// How many parts.
+    pub(crate) copies: usize,
+    /// The digits that tell the parts apart.
+    pub(crate) parts: DimLayout,
+    /// Elements from one index to the next.
+    pub(crate) strides: Ix,
+    /// The value in whose memory it lies, in the same linear order.
+    pub(crate) alias: Option<Slot>,
+    /// How the program lays it out; nothing for those added.
+    pub(crate) layout: Option<&'p Layout>,
+}
+
+/// A box of the reader's loops in which a read is one affine map.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// What is read there.
+    pub(crate) from: Source,
+    /// The box.
+    pub(crate) lo: Ix,
+    /// Its end.
+    pub(crate) hi: Ix,
+    /// The element at index 0 of all loops.
+    pub(crate) off: i64,
+    /// Elements a step of each loop.
+    pub(crate) st: Ix,
+    /// For each dimension of the source the loop that it follows at step 1, else `NONE`.
+    pub(crate) along: [u8; MAX],
+    /// How far the source's index is ahead of that loop.
+    pub(crate) shift: Ix,
+    /// Dimensions of the source.
+    pub(crate) rank: usize,
+}
+
+impl Piece {
+    /// The shift, if dimension d of the source is read at loop d with step 1 and there are `n` loops.
+    pub(crate) fn unit(&self, n: usize) -> Option<Ix> {
+        (self.rank == n && (0..n).all(|d| self.along[d] as usize == d)).then_some(self.shift)
+    }
+    /// The loop of each dimension, if all `n` loops are used once, unshifted.
+    pub(crate) fn permutation(&self, n: usize) -> Option<[u8; MAX]> {
+        let mut seen = [false; MAX];
+        let fine = self.rank == n
+            && (0..n).all(|d| {
+                let l = self.along[d];
+                l != NONE && self.shift[d] == 0 && !std::mem::replace(&mut seen[l as usize], true)
+            });
+        fine.then_some(self.along)
+    }
+    /// Whether the box is all of these loops.
+    pub(crate) fn covers(&self, ext: &Ix, n: usize) -> bool {
+        (0..n).all(|d| self.lo[d] <= 0 && self.hi[d] >= ext[d])
+    }
+}
+
+/// A read: disjoint pieces, and what is elsewhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Operand {
+    /// The element type.
+    pub(crate) dtype: DType,
+    /// Where no piece lies.
+    pub(crate) fill: Scalar,
+    /// The pieces.
+    pub(crate) pieces: Vec<Piece>,
+}
+
+impl Operand {
+    /// Whether it is one map, or one constant, over all loops.
+    pub(crate) fn simple(&self, ext: &Ix, n: usize) -> bool {
+        match &self.pieces[..] {
+            [] => true,
+            [p] => p.covers(ext, n),
+            _ => false,
+        }
+    }
+}
+
+/// An elementwise step.
+#[derive(Clone, Debug)]
+pub(crate) struct Map<'p> {
+    /// What it makes.
+    pub(crate) out: Slot,
+    /// How many loops: the dimensions of `out`.
+    pub(crate) n: usize,
+    /// Their sizes.
+    pub(crate) ext: Ix,
+    /// What is read.
+    pub(crate) reads: Vec<Operand>,
+    /// What is computed.
+    pub(crate) code: Cow<'p, Code>,
+    /// The loop that is loop 0 of the code's indices: 1 behind the dimension of the parts.
+    pub(crate) lead: usize,
+}
+
+/// What one rank adds: a box of the loops.
+#[derive(Clone, Debug)]
+pub(crate) struct RankBox {
+    /// Where it begins.
+    pub(crate) lo: Ix,
+    /// Where it ends.
+    pub(crate) hi: Ix,
+}
+
+/// A fold or a product.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold<'p> {
+    /// What it makes.
+    pub(crate) out: Slot,
+    /// The element type it computes in.
+    pub(crate) dtype: DType,
+    /// How many loops.
+    pub(crate) n: usize,
+    /// How many of them the result has.
+    pub(crate) rank: usize,
+    /// Their sizes.
+    pub(crate) ext: Ix,
+    /// What is read; each is one map.
+    pub(crate) reads: Vec<Operand>,
+    /// What is combined, and how; nothing: a product of both reads.
+    pub(crate) code: Option<(Combine, Cow<'p, Code>)>,
+    /// For each part of the result, the boxes of the ranks that make it, in the order of addition.
+    pub(crate) copies: Vec<Vec<RankBox>>,
+}
+
+impl Fold<'_> {
+    /// How it combines.
+    pub(crate) fn combine(&self) -> Combine {
+        self.code.as_ref().map_or(Combine::Add, |c| c.0)
+    }
+}
+
+/// A part of a read that steps over loops: copied by itself.
+#[derive(Clone, Debug)]
+pub(crate) struct PackPart {
+    /// What is copied.
+    pub(crate) from: Source,
+    /// Steps.
+    pub(crate) ext: Ix,
+    /// First element read, and elements a step.
+    pub(crate) src: (i64, Ix),
+    /// First element written, and elements a step.
+    pub(crate) dst: (i64, Ix),
+}
+
+/// A loop of known length. Pairs are of the outer and the inner slot.
+#[derive(Clone, Debug)]
+pub(crate) struct LoopItem<'p> {
+    /// What runs.
+    pub(crate) body: Box<Flow<'p>>,
+    /// The inner slot of the step's number.
+    pub(crate) step: Slot,
+    /// The first number.
+    pub(crate) start: i64,
+    /// How many steps.
+    pub(crate) length: usize,
+    /// From last to first.
+    pub(crate) reverse: bool,
+    /// The same at every step.
+    pub(crate) fixed: Vec<(Slot, Slot)>,
+    /// Carries.
+    pub(crate) carry: Vec<Carry>,
+    /// Sliced.
+    pub(crate) xs: Vec<(Slot, Slot)>,
+    /// Stacked.
+    pub(crate) ys: Vec<(Slot, Slot)>,
+}
+
+/// A value that goes from step to step.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carry {
+    /// The first one, outside.
+    pub(crate) first: Slot,
+    /// What a step reads.
+    pub(crate) from: Slot,
+    /// What a step makes.
+    pub(crate) to: Slot,
+    /// The last one, outside.
+    pub(crate) last: Slot,
+}
+
+/// A loop while a condition holds.
+#[derive(Clone, Debug)]
+pub(crate) struct WhileItem<'p> {
+    /// The condition.
+    pub(crate) cond: Box<Flow<'p>>,
+    /// The body.
+    pub(crate) body: Box<Flow<'p>>,
+    /// The same at every step, of the condition.
+    pub(crate) cond_fixed: Vec<(Slot, Slot)>,
+    /// The condition's inner slots of the carries.
+    pub(crate) cond_carry: Vec<Slot>,
+    /// The same at every step, of the body.
+    pub(crate) body_fixed: Vec<(Slot, Slot)>,
+    /// Carries of the body.
+    pub(crate) carry: Vec<Carry>,
+}
+
+/// One of several programs.
+#[derive(Clone, Debug)]
+pub(crate) struct BranchItem<'p> {
+    /// Which.
+    pub(crate) which: Slot,
+    /// The programs.
+    pub(crate) arms: Vec<Flow<'p>>,
+    /// What they read, outside.
+    pub(crate) ins: Vec<Slot>,
+    /// What they make, outside.
+    pub(crate) outs: Vec<Slot>,
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+pub(crate) enum Item<'p> {
+    /// Elementwise.
+    Map(Map<'p>),
+    /// A fold or product.
+    Fold(Fold<'p>),
+    /// A read that steps, as a value.
+    Pack { out: Slot, fill: Scalar, parts: Vec<PackPart> },
+    /// Control.
+    Loop(LoopItem<'p>),
+    /// Control.
+    While(WhileItem<'p>),
+    /// Control.
+    Branch(BranchItem<'p>),
+    /// Prints.
+    Print {
+        template: &'p str,
+        /// The sizes of the manual axes.
+        sizes: Vec<usize>,
+        /// Values, and the manual axis of each hidden dimension.
+        values: Vec<(Slot, Vec<usize>)>,
+    },
+}
+
+impl Item<'_> {
+    /// What it reads, each once.
+    pub(crate) fn sources(&self) -> SmallVec<[Slot; 4]> {
+        let mut v: SmallVec<[Slot; 4]> = SmallVec::new();
+        let reads = |v: &mut SmallVec<[Slot; 4]>, reads: &[Operand]| {
+            for p in reads.iter().flat_map(|r| &r.pieces) {
+                if let Source::Value(s) = p.from
+                    && !v.contains(&s)
+                {
+                    v.push(s);
+                }
+            }
+        };
+        match self {
+            Item::Map(m) => reads(&mut v, &m.reads),
+            Item::Fold(f) => reads(&mut v, &f.reads),
+            Item::Pack { parts, .. } => {
+                v.extend(
+                    parts.iter().filter_map(|p| if let Source::Value(s) = p.from { Some(s) } else { None }),
+                );
+            }
+            Item::Loop(l) => {
+                v.extend(l.fixed.iter().chain(&l.xs).map(|p| p.0).chain(l.carry.iter().map(|c| c.first)));
+            }
+            Item::While(w) => {
+                v.extend(w.cond_fixed.iter().chain(&w.body_fixed).map(|p| p.0));
+                v.extend(w.carry.iter().map(|c| c.first));
+            }
+            Item::Branch(b) => {
+                v.push(b.which);
+                v.extend(b.ins.iter().copied());
+            }
+            Item::Print { values, .. } => v.extend(values.iter().map(|v| v.0)),
+        }
+        if v.len() > 1 && !matches!(self, Item::Map(_) | Item::Fold(_)) {
+            v.sort_unstable();
+            v.dedup();
+        }
+        v
+    }
+    /// What it makes.
+    pub(crate) fn results(&self) -> SmallVec<[Slot; 2]> {
+        match self {
+            Item::Map(Map { out, .. }) | Item::Fold(Fold { out, .. }) | Item::Pack { out, .. } => {
+                SmallVec::from_slice(&[*out])
+            }
+            Item::Loop(l) => l.carry.iter().map(|c| c.last).chain(l.ys.iter().map(|y| y.1)).collect(),
+            Item::While(w) => w.carry.iter().map(|c| c.last).collect(),
+            Item::Branch(b) => b.outs.iter().copied().collect(),
+            Item::Print { .. } => SmallVec::new(),
+        }
+    }
+    /// Whether it prints, in itself or in a nested program.
+    pub(crate) fn prints(&self) -> bool {
+        let inside = |f: &Flow| f.items.iter().any(Item::prints);
+        match self {
+            Item::Print { .. } => true,
+            Item::Loop(l) => inside(&l.body),
+            Item::While(w) => inside(&w.cond) || inside(&w.body),
+            Item::Branch(b) => b.arms.iter().any(inside),
+            _ => false,
+        }
+    }
+}
+
+/// A program as items.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flow<'p> {
+    /// All values: the program's slots, then those that were added.
+    pub(crate) values: Vec<Value<'p>>,
+    /// The steps, in order.
+    pub(crate) items: Vec<Item<'p>>,
+    /// Inputs.
+    pub(crate) ins: Vec<Slot>,
+    /// Results.
+    pub(crate) outs: Vec<Slot>,
+    /// How many items read each value (results count once more).
+    pub(crate) uses: Vec<u32>,
+}
+
+impl Flow<'_> {
+    /// The value in whose memory s lies.
+    pub(crate) fn root(&self, mut s: Slot) -> Slot {
+        while let Some(a) = self.values[s].alias {
+            s = a;
+        }
+        s
+    }
+    pub(crate) fn count(&mut self) {
+        let mut uses = vec![0; self.values.len()];
+        for i in &self.items {
+            for s in i.sources() {
+                uses[self.root(s)] += 1;
+            }
+        }
+        for o in &self.outs {
+            uses[self.root(*o)] += 1000;
+        }
+        self.uses = uses;
+    }
+    /// Gives every result a value of its own, made by an item: control writes results where it wants them.
+    pub(crate) fn distinct_outs(&mut self, strides: &Strides<'_>) {
+        let made: std::collections::HashSet<Slot> = self.items.iter().flat_map(Item::results).collect();
+        for k in 0..self.outs.len() {
+            let o = self.outs[k];
+            if made.contains(&o) && !self.outs[..k].contains(&o) {
+                continue;
+            }
+            let v = self.values[o].clone();
+            let (n, mut ext) = (v.shape.rank(), [1; MAX]);
+            for (e, x) in ext.iter_mut().zip(v.shape.iter()) {
+                *e = *x as i64;
+            }
+            let mut p = Piece {
+                from: Source::Value(o),
+                lo: [0; MAX],
+                hi: ext,
+                off: 0,
+                st: v.strides,
+                along: [NONE; MAX],
+                shift: [0; MAX],
+                rank: n,
+            };
+            for d in 0..n {
+                p.along[d] = d as u8;
+            }
+            let new = self.values.len();
+            let dtype = v.dtype;
+            let strides = strides(new, &v.shape);
+            self.values.push(Value { alias: None, strides, ..v });
+            let read = Operand { dtype, fill: Scalar::zero(dtype), pieces: vec![p] };
+            let code = Cow::Owned(Code::copy(dtype));
+            self.items.push(Item::Map(Map { out: new, n, ext, reads: vec![read], code, lead: 0 }));
+            self.outs[k] = new;
+        }
+        self.count();
+    }
+}

@@ -1,0 +1,30 @@
+//! Fixed-size index vectors.
+
+use crate::diagnostic::Result;
+
+/// Most loops of a sentence, and dimensions of a stored value.
+pub(crate) const MAX: usize = 12;
+/// One number for each loop.
+pub(crate) type Ix = [i64; MAX];
+/// No loop.
+pub(crate) const NONE: u8 = u8::MAX;
+
+/// Refuses more loops than an index has.
+pub(crate) fn fits(n: usize) -> Result<()> {
+    if n <= MAX {
+        return Ok(());
+    }
+    Err(crate::Error::other(format!(
+        "a value with {n} dimensions and summed indices together; at most {MAX} are supported"
+    )))
+}
+
+/// Row-major strides.
+pub(crate) fn row_major(shape: &[usize]) -> Ix {
+    let (mut s, mut a) = ([0; MAX], 1);
+    for d in (0..shape.len()).rev() {
+        s[d] = a;
+        a *= shape[d] as i64;
+    }
+    s
+}

@@ -1,0 +1,210 @@
+//! Running tile programs over boxes: what all engines share.
+
+use super::expr::{Mem, POSITION};
+use super::index::{Ix, MAX};
+use super::tiles::{Instr, REGISTER, Tiles};
+use crate::runtime::kernels;
+use std::alloc::Layout;
+use std::cell::RefCell;
+
+/// Bytes of an accumulator of a fold.
+pub(crate) const ACCUMULATOR: usize = 4096;
+/// How many accumulators: deeper than any tree of sums.
+pub(crate) const ACCUMULATORS: usize = 80;
+
+/// A worker's registers, accumulators and table of operands.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    memory: *mut u8,
+    registers: usize,
+    table: Vec<*mut u8>,
+}
+
+impl Scratch {
+    const ALIGN: usize = 4096;
+    fn layout(registers: usize) -> Layout {
+        let bytes = registers * REGISTER + ACCUMULATORS * ACCUMULATOR;
+        Layout::from_size_align(bytes, Self::ALIGN).expect("a few hundred KiB")
+    }
+    fn new() -> Scratch {
+        Scratch { memory: std::ptr::null_mut(), registers: 0, table: Vec::new() }
+    }
+    /// Makes room for this many registers and operands.
+    pub(crate) fn fit(&mut self, registers: usize, operands: usize) {
+        if self.table.len() <= operands {
+            self.table.resize(operands + 1, std::ptr::null_mut());
+        }
+        if self.memory.is_null() || self.registers < registers {
+            let n = registers.max(2 * self.registers).max(16);
+            self.free();
+            let layout = Self::layout(n);
+            // SAFETY: the size is not 0
+            self.memory = unsafe { std::alloc::alloc(layout) };
+            if self.memory.is_null() {
+                std::alloc::handle_alloc_error(layout);
+            }
+            self.registers = n;
+        }
+        for r in 0..registers {
+            self.table[r] = self.memory.wrapping_add(ACCUMULATORS * ACCUMULATOR + r * REGISTER);
+        }
+    }
+    fn free(&mut self) {
+        if !self.memory.is_null() {
+            // SAFETY: allocated with this layout
+            unsafe { std::alloc::dealloc(self.memory, Self::layout(self.registers)) };
+        }
+    }
+    /// Accumulator k.
+    pub(crate) fn accumulator(&self, k: usize) -> *mut u8 {
+        assert!(k < ACCUMULATORS, "sums nest as deep as the logarithm of their length");
+        self.memory.wrapping_add(k * ACCUMULATOR)
+    }
+}
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+/// Runs `f` with this thread's scratch.
+pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
+    thread_local! { static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new()); }
+    SCRATCH.with(|s| f(&mut s.borrow_mut()))
+}
+
+/// Positions: n numbers from the address of `a` on, `k[0]` apart, as int64.
+///
+/// # Safety
+/// `d` has n elements; `a` is not read.
+pub(super) unsafe fn position(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, k: &[f64; 4]) {
+    let (from, step) = (a.addr() as i64, k[0] as i64);
+    // SAFETY: the caller's
+    let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<i64>(), n) };
+    for (i, d) in d.iter_mut().enumerate() {
+        *d = from.wrapping_add(i as i64 * step);
+    }
+}
+
+/// Where a place in memory is at this index.
+#[inline(always)]
+pub(crate) fn address(m: &Mem, base: &[*mut u8], x: &Ix, rank: usize) -> *mut u8 {
+    let mut o = m.off;
+    for d in 0..rank {
+        o += x[d] * m.st[d];
+    }
+    let from = if m.slot == POSITION { std::ptr::null_mut() } else { base[m.slot as usize] };
+    from.wrapping_offset(o as isize)
+}
+
+/// # Safety
+/// The operands of the instructions are valid for n elements.
+#[inline(always)]
+unsafe fn execute(code: &[Instr], table: &[*mut u8], n: i64) {
+    for i in code {
+        let at = |k: u16| table[k as usize];
+        // SAFETY: the caller's
+        unsafe { (i.f)(n as usize, at(i.d), at(i.s[0]), at(i.s[1]), at(i.s[2]), &i.k) }
+    }
+}
+
+/// Runs the programs over the box `lo..hi` of the space.
+///
+/// # Safety
+/// `base` has, for each slot that is used, memory as large as the strides say; nobody else writes what the box reads or
+/// writes, nor reads what it writes.
+pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch: &mut Scratch) {
+    scratch.fit(t.regs as usize, t.operands());
+    let (regs, last) = (t.regs as usize, t.rank - 1);
+    let table = &mut scratch.table[..];
+    for b in &t.bands {
+        let (mut x, mut end) = ([0i64; MAX], [0i64; MAX]);
+        let mut empty = false;
+        for d in 0..last {
+            x[d] = b.lo[d].max(lo[d]);
+            end[d] = b.hi[d].min(hi[d]);
+            empty |= x[d] >= end[d];
+        }
+        if empty {
+            continue;
+        }
+        let start = x;
+        loop {
+            for s in &b.segs {
+                let (a, e) = (s.lo.max(lo[last]), s.hi.min(hi[last]));
+                if a >= e {
+                    continue;
+                }
+                x[last] = a;
+                for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                    *p = address(m, base, &x, t.rank);
+                }
+                let (mut at, mut size) = (a, t.tile);
+                if e - a > t.tile
+                    && let Some(m) = s.mems.last()
+                    && m.slot != POSITION
+                {
+                    // the first tile is shorter where that aligns the last operand, a store
+                    let skew = (table[regs + s.mems.len() - 1] as usize & 63) as i64 / i64::from(m.size);
+                    size -= skew;
+                }
+                // SAFETY: the caller's: the box lies in the space, whose operands lie in their slots
+                unsafe {
+                    if !s.row.is_empty() {
+                        execute(&s.row, table, t.tile.min(e - a));
+                    }
+                    loop {
+                        let n = (e - at).min(size);
+                        execute(&s.code, table, n);
+                        at += n;
+                        if at >= e {
+                            break;
+                        }
+                        for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                            *p = p.wrapping_offset((n * m.st[last]) as isize);
+                        }
+                        size = t.tile;
+                    }
+                }
+            }
+            let mut d = last;
+            loop {
+                if d == 0 {
+                    break;
+                }
+                d -= 1;
+                x[d] += 1;
+                if x[d] < end[d] {
+                    d = usize::MAX;
+                    break;
+                }
+                x[d] = start[d];
+            }
+            if d != usize::MAX {
+                break;
+            }
+        }
+    }
+    if t.stream {
+        kernels::fence();
+    }
+}
+
+/// One tile of programs that store nothing, from index x on; returns where its value lies. All of the space is one segment.
+///
+/// # Safety
+/// As for [`run`]; the scratch fits the programs.
+#[inline(always)]
+pub(crate) unsafe fn value(t: &Tiles, base: &[*mut u8], x: &Ix, n: i64, scratch: &mut Scratch) -> *mut u8 {
+    let (s, regs) = (&t.bands[0].segs[0], t.regs as usize);
+    let table = &mut scratch.table[..];
+    for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+        *p = address(m, base, x, t.rank);
+    }
+    // SAFETY: the caller's
+    unsafe {
+        execute(&s.row, table, n);
+        execute(&s.code, table, n);
+    }
+    table[s.result as usize]
+}

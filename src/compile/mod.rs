@@ -1,0 +1,26 @@
+//! From a per-device program to something that runs: a file a pass.
+//!
+//! | pass | file | decides |
+//! |---|---|---|
+//! | 1 pieces | `flow`, `build` | every read as boxes with one affine map each |
+//! | 2 groups, 3 stored | `group` | which steps share one run over an index space, and what lies in memory |
+//! | 4 cells | `cells`, `expr`, `emit`, `tiles` | one tile program for each cell of the space; fused multiply-adds |
+//! | 5 to 9 | `plan`, `arena`, `fold`, `product` | aliases, levels, buffers, nodes bound to memory, cost |
+//!
+//! Passes 1 to 4 know nothing of memory but the strides of values; `kernel` runs tile programs over boxes for any engine.
+
+pub(crate) mod arena;
+pub(crate) mod build;
+pub(crate) mod cells;
+mod emit;
+pub(crate) mod expr;
+pub(crate) mod flow;
+pub(crate) mod fold;
+pub(crate) mod group;
+pub(crate) mod index;
+pub(crate) mod kernel;
+pub(crate) mod plan;
+pub(crate) mod product;
+pub(crate) mod tiles;
+
+pub(crate) use plan::compile;

@@ -1,0 +1,288 @@
+//! Products: tiles of the result, for each the ranks' blocks in device order, then what is computed from it.
+//!
+//! Tiles depend on shapes alone. Operands go to the product with their strides, transposed and sliced as they are.
+
+use super::cells::{self, Ask};
+use super::flow::{Fold, Operand};
+use super::group::{Groups, Head};
+use super::index::{Ix, MAX};
+use super::kernel::{self, Scratch};
+use super::tiles::Tiles;
+use crate::diagnostic::Result;
+use crate::partition::Slot;
+use crate::program::sentence::Source;
+use crate::runtime::gemm::gemm;
+use crate::types::DType;
+use smallvec::SmallVec;
+
+/// A matrix of a batch: strides in elements for each dimension of the product.
+#[derive(Clone, Copy, Debug)]
+struct Mat {
+    slot: u32,
+    off: i64,
+    st: Ix,
+}
+
+/// One block of the summed index: offsets into both operands, and its loops, the last one of which is the product's own.
+#[derive(Clone, Debug)]
+struct Block {
+    a: i64,
+    b: i64,
+    loops: SmallVec<[(i64, i64, i64); 2]>,
+}
+
+/// A product that is ready to run.
+#[derive(Clone, Debug)]
+pub(crate) struct ProductKernel {
+    dtype: DType,
+    a: Mat,
+    b: Mat,
+    c: Mat,
+    /// Elements from a part of the result to the next.
+    copy: i64,
+    /// Dimensions of the result, joined where that is possible.
+    ext: Ix,
+    rank: usize,
+    /// Which of them are the matrix's.
+    m: Option<usize>,
+    n: Option<usize>,
+    /// Tiles.
+    tm: i64,
+    tn: i64,
+    /// For each part of the result the blocks of its ranks.
+    copies: Vec<Vec<Block>>,
+    /// What is computed from a tile of the result.
+    pub(crate) epilogue: Option<Tiles>,
+    /// Microseconds, roughly.
+    pub(crate) cost: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Class {
+    Row,
+    Column,
+    Batch,
+}
+
+/// Prepares the product of a group. `same`: where its result lies, if in the memory of another value.
+pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, same: Option<Slot>) -> Result<ProductKernel> {
+    let Head::Product(k) = g.list[group].head else { unreachable!("asked of products") };
+    let f = g.fold(k);
+    let v = &g.flow.values[f.out];
+    let own = usize::from(v.copies > 1);
+    let order: Vec<usize> = (0..f.rank).filter(|l| f.ext[*l] != 1).collect();
+    let slot = same.unwrap_or(f.out);
+    let mut c = Mat { slot: slot as u32 + base, off: 0, st: [0; MAX] };
+    let mut a = operand(g, &f.reads[0], base, &order);
+    let mut b = operand(g, &f.reads[1], base, &order);
+    let mut ext = [1; MAX];
+    for (e, &l) in order.iter().enumerate() {
+        c.st[e] = v.strides[l + own];
+        ext[e] = f.ext[l];
+    }
+    let mut rank = order.len();
+    let members = !g.list[group].members.is_empty();
+    let ask = Ask { order: &order, stream: false, same: same.map(|s| (f.out, s)), base };
+    let mut epilogue = if members { Some(cells::tiles(g, group, &ask)?) } else { None };
+    let class = |a: &Mat, b: &Mat, d: usize| match (a.st[d] != 0, b.st[d] != 0) {
+        (true, false) => Class::Row,
+        (false, true) => Class::Column,
+        _ => Class::Batch,
+    };
+    // join dimensions of a kind
+    for d in (0..rank.saturating_sub(1)).rev() {
+        let e = ext[d + 1];
+        let alike = [&a, &b, &c].iter().all(|x| x.st[d] == x.st[d + 1] * e);
+        if class(&a, &b, d) != class(&a, &b, d + 1)
+            || !alike
+            || epilogue.as_ref().is_some_and(|t| !t.joinable(d))
+        {
+            continue;
+        }
+        if let Some(t) = &mut epilogue {
+            t.join(d);
+        }
+        for x in [&mut a.st, &mut b.st, &mut c.st] {
+            x.copy_within(d + 1.., d);
+            x[MAX - 1] = 0;
+        }
+        ext[d + 1] *= ext[d];
+        ext.copy_within(d + 1.., d);
+        ext[MAX - 1] = 1;
+        rank -= 1;
+    }
+    let largest = |k: Class| (0..rank).filter(|d| class(&a, &b, *d) == k).max_by_key(|d| ext[*d]);
+    let (m, n) = (largest(Class::Row), largest(Class::Column));
+    let size = |d: Option<usize>| d.map_or(1, |d| ext[d]);
+    let depth: i64 = (f.rank..f.n).map(|l| f.ext[l]).product();
+    let all: i64 = ext[..rank].iter().product();
+    let flops = 2.0 * all as f64 * depth as f64;
+    let (mut tm, mut tn) = (size(m).max(1), size(n).max(1));
+    let batch = all / (tm * tn).max(1);
+    let tiles = |tm: i64, tn: i64| (size(m) + tm - 1) / tm * ((size(n) + tn - 1) / tn) * batch;
+    let each = |tm: i64, tn: i64| 2.0 * (tm * tn) as f64 * depth as f64;
+    while flops > 2e6 && tm.max(tn) > 64 && (tiles(tm, tn) < 8 || each(tm, tn) > 2.2e9) {
+        if tm >= tn {
+            tm = (tm + 1) / 2;
+        } else {
+            tn = (tn + 1) / 2;
+        }
+    }
+    let copies: Vec<Vec<Block>> =
+        f.copies.iter().map(|c| c.iter().filter_map(|r| block(f, &r.lo, &r.hi)).collect()).collect();
+    let blocks: usize = copies.iter().map(Vec::len).sum();
+    let rate = if matches!(f.dtype, DType::F32) {
+        230e3
+    } else if f.dtype.is_float() {
+        110e3
+    } else {
+        4e3
+    };
+    let cost = flops / rate
+        + 0.1 * blocks as f64 * tiles(tm, tn) as f64
+        + epilogue.as_ref().map_or(0.0, |t| t.weight * all as f64 / 1000.0);
+    let copy = if own > 0 { v.strides[0] } else { 0 };
+    Ok(ProductKernel { dtype: f.dtype, a, b, c, copy, ext, rank, m, n, tm, tn, copies, epilogue, cost })
+}
+
+fn operand(g: &Groups<'_, '_>, o: &Operand, base: u32, order: &[usize]) -> Mat {
+    let p = &o.pieces[0];
+    let Source::Value(s) = p.from else { unreachable!("operands of products are values") };
+    let mut st = [0; MAX];
+    for (e, &l) in order.iter().enumerate() {
+        st[e] = p.st[l];
+    }
+    Mat { slot: g.flow.root(s) as u32 + base, off: p.off, st }
+}
+
+/// A rank's box of the summed loops; none if it is empty.
+fn block(f: &Fold<'_>, lo: &Ix, hi: &Ix) -> Option<Block> {
+    let (p, q) = (&f.reads[0].pieces[0], &f.reads[1].pieces[0]);
+    let mut b = Block { a: 0, b: 0, loops: SmallVec::new() };
+    for l in f.rank..f.n {
+        let len = hi[l] - lo[l];
+        if len <= 0 {
+            return None;
+        }
+        b.a += lo[l] * p.st[l];
+        b.b += lo[l] * q.st[l];
+        if len > 1 {
+            match b.loops.last_mut() {
+                Some(o) if o.1 == p.st[l] * len && o.2 == q.st[l] * len => *o = (o.0 * len, p.st[l], q.st[l]),
+                _ => b.loops.push((len, p.st[l], q.st[l])),
+            }
+        }
+    }
+    // the longest loop is the product's own
+    if let Some(k) = (0..b.loops.len()).max_by_key(|k| b.loops[*k].0) {
+        let last = b.loops.len() - 1;
+        b.loops.swap(k, last);
+    } else {
+        b.loops.push((1, 0, 0));
+    }
+    Some(b)
+}
+
+impl ProductKernel {
+    fn tiles(&self) -> (i64, i64, i64) {
+        let size = |d: Option<usize>| d.map_or(1, |d| self.ext[d]);
+        let matrix = |d: usize| Some(d) == self.m || Some(d) == self.n;
+        let batch = (0..self.rank).filter(|d| !matrix(*d)).map(|d| self.ext[d]).product();
+        (batch, (size(self.m) + self.tm - 1) / self.tm, (size(self.n) + self.tn - 1) / self.tn)
+    }
+    /// Into how many independent tasks it falls.
+    pub(crate) fn chunks(&self) -> i64 {
+        let (b, m, n) = self.tiles();
+        let all = b * m * n;
+        // small members of a batch go together
+        let per = (20.0 * all as f64 / self.cost.max(1e-3)).ceil().max(1.0) as i64;
+        (all + per - 1) / per
+    }
+    /// # Safety
+    /// As for [`kernel::run`].
+    pub(crate) unsafe fn run(&self, chunk: i64, chunks: i64, base: &[*mut u8], s: &mut Scratch) {
+        let (batch, rows, columns) = self.tiles();
+        let all = batch * rows * columns;
+        for t in all * chunk / chunks..all * (chunk + 1) / chunks {
+            let (mut k, r, c) = (t / (rows * columns), t / columns % rows, t % columns);
+            let (mut lo, mut hi) = ([0; MAX], [1; MAX]);
+            for d in (0..self.rank).rev() {
+                if Some(d) == self.m {
+                    (lo[d], hi[d]) = (r * self.tm, ((r + 1) * self.tm).min(self.ext[d]));
+                } else if Some(d) == self.n {
+                    (lo[d], hi[d]) = (c * self.tn, ((c + 1) * self.tn).min(self.ext[d]));
+                } else {
+                    lo[d] = k % self.ext[d];
+                    hi[d] = lo[d] + 1;
+                    k /= self.ext[d];
+                }
+            }
+            // SAFETY: the caller's; the tile lies in the result
+            unsafe { self.tile(&lo, &hi, base, s) }
+        }
+    }
+    /// # Safety
+    /// As for [`kernel::run`].
+    unsafe fn tile(&self, lo: &Ix, hi: &Ix, base: &[*mut u8], s: &mut Scratch) {
+        let size = self.dtype.size() as i64;
+        let at = |x: &Mat, more: i64| {
+            let off: i64 = (0..self.rank).map(|d| lo[d] * x.st[d]).sum();
+            base[x.slot as usize].wrapping_offset(((x.off + off + more) * size) as isize)
+        };
+        let extent = |d: Option<usize>| d.map_or(1, |d| (hi[d] - lo[d]) as usize);
+        let step = |x: &Mat, d: Option<usize>| d.map_or(0, |d| x.st[d] as isize);
+        let (m, n) = (extent(self.m), extent(self.n));
+        // a matrix of one row or column still needs a step that keeps its elements apart
+        let (rs, cs) = (step(&self.c, self.m), step(&self.c, self.n));
+        for (copy, blocks) in self.copies.iter().enumerate() {
+            let dst = at(&self.c, copy as i64 * self.copy);
+            let mut more = false;
+            for b in blocks {
+                let Some(((k, ak, bk), outer)) = b.loops.split_last().map(|(l, o)| (*l, o)) else { continue };
+                let count: i64 = outer.iter().map(|o| o.0).product();
+                for mut i in 0..count {
+                    let (mut oa, mut ob) = (b.a, b.b);
+                    for o in outer.iter().rev() {
+                        oa += i % o.0 * o.1;
+                        ob += i % o.0 * o.2;
+                        i /= o.0;
+                    }
+                    // SAFETY: the caller's: operands and result lie in their slots, and none overlaps the result
+                    unsafe {
+                        gemm(
+                            self.dtype,
+                            m,
+                            k as usize,
+                            n,
+                            dst,
+                            rs,
+                            cs,
+                            at(&self.a, oa),
+                            step(&self.a, self.m),
+                            ak as isize,
+                            at(&self.b, ob),
+                            bk as isize,
+                            step(&self.b, self.n),
+                            more,
+                        );
+                    }
+                    more = true;
+                }
+            }
+            if !more {
+                // a sum over nothing
+                for i in 0..m as isize {
+                    for j in 0..n as isize {
+                        let off = (i * rs + j * cs) * size as isize;
+                        // SAFETY: as above
+                        unsafe { std::ptr::write_bytes(dst.wrapping_offset(off), 0, size as usize) }
+                    }
+                }
+            }
+        }
+        if let Some(t) = &self.epilogue {
+            // SAFETY: the caller's; the space of the epilogue is that of the result
+            unsafe { kernel::run(t, base, lo, hi, s) }
+        }
+    }
+}

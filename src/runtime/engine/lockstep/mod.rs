@@ -1,0 +1,213 @@
+//! The lock-step engine: the device programs are tasks on the process's workers; a small program runs inline on the caller's thread.
+
+mod run;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod tests;
+
+use super::{Engine, Executable, RunReport};
+use crate::compile::plan::{Compiled, OutPlan, Place};
+use crate::compile::{self, kernel};
+use crate::diagnostic::Result;
+use crate::partition::{Slot, SpmdProgram};
+use crate::runtime::workers::team;
+use crate::runtime::{Buffer, Slab};
+use crate::types::{DType, Shape};
+use run::Runner;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// The lock-step engine.
+#[derive(Debug)]
+pub(crate) struct Lockstep;
+
+/// Microseconds below which a program runs on the caller's thread.
+const INLINE: f64 = 60.0;
+/// Microseconds from which it runs on workers that still spin.
+const SPINNING: f64 = 8.0;
+/// Nanoseconds that workers spin.
+const SPIN: usize = 100_000;
+
+impl Engine for Lockstep {
+    fn name(&self) -> &'static str {
+        "lockstep"
+    }
+    fn compile(&self, program: &SpmdProgram) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(Ready::new(program, None)?))
+    }
+}
+
+/// What a value is: element type, shape, parts.
+type Kind = (DType, Shape, usize);
+
+/// A compiled program.
+struct Ready {
+    compiled: Compiled,
+    ins: Vec<Kind>,
+    outs: Vec<Kind>,
+    /// Inline or on workers whatever it costs; for tests.
+    forced: Option<bool>,
+    /// Tables of slots that are not in use.
+    tables: Mutex<Vec<Table>>,
+    born: Instant,
+    last: AtomicUsize,
+}
+
+/// Where each slot lies.
+struct Table(Vec<*mut u8>);
+// SAFETY: a table between calls is a vector of numbers that nobody follows
+unsafe impl Send for Table {}
+
+/// A table and an arena that all members of a job see.
+struct Shared<'a>(&'a [*mut u8], *mut u8);
+// SAFETY: members write what the plan gives them: nobody else reads or writes it between two barriers
+unsafe impl Sync for Shared<'_> {}
+
+impl Ready {
+    fn new(p: &SpmdProgram, forced: Option<bool>) -> Result<Ready> {
+        let kind = |s: &Slot| {
+            let v = &p.slots[*s];
+            let copies = v.layout.partial.as_ref().map_or(1, |p| p.1.iter().map(|a| a.size).product());
+            (v.dtype.storage(), v.shape.clone(), copies)
+        };
+        Ok(Ready {
+            compiled: compile::compile(p)?,
+            ins: p.ins.iter().map(kind).collect(),
+            outs: p.outs.iter().map(kind).collect(),
+            forced,
+            tables: Mutex::default(),
+            born: Instant::now(),
+            last: AtomicUsize::new(0),
+        })
+    }
+    /// Whether this call runs on the caller's thread.
+    fn inline(&self) -> bool {
+        let cost = self.compiled.plan.cost;
+        match self.forced {
+            Some(inline) => inline,
+            None if cost >= INLINE => false,
+            None if cost < SPINNING => true,
+            None => {
+                // called again soon: workers woken now will still spin
+                let now = self.born.elapsed().as_nanos() as usize;
+                now - self.last.swap(now, Relaxed).min(now) >= SPIN
+            }
+        }
+    }
+    fn check(&self, args: &[Slab]) -> Result<()> {
+        if args.len() != self.ins.len() {
+            let (got, want) = (args.len(), self.ins.len());
+            return Err(crate::Error::other(format!("a program of {want} inputs was called with {got}")));
+        }
+        for (k, (a, (dtype, shape, copies))) in args.iter().zip(&self.ins).enumerate() {
+            if a.dtype() != *dtype || a.shape() != shape || a.copies() != *copies {
+                return Err(crate::Error::other(format!(
+                    "input {k} is {}{} in {} parts, but the program takes {dtype}{shape} in {copies}",
+                    a.dtype(),
+                    a.shape(),
+                    a.copies()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Executable for Ready {
+    fn call(&self, args: &[Slab], _donated: &[bool]) -> Result<Vec<Slab>> {
+        self.check(args)?;
+        let c = &self.compiled;
+        let mut fresh: Vec<Buffer> = c.fresh.iter().map(|n| Buffer::new(*n)).collect();
+        let mut arena = (c.arena > 0).then(|| Buffer::new(c.arena));
+        if !c.plan.levels.is_empty() {
+            let table = self.tables.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let Table(mut base) = table.unwrap_or_else(|| Table(vec![std::ptr::null_mut(); c.places.len()]));
+            let arena = arena.as_mut().map_or(std::ptr::null_mut(), Buffer::as_mut_ptr);
+            for (p, place) in base.iter_mut().zip(&c.places) {
+                *p = match *place {
+                    Place::Arg(i) => args[i].dense().as_ptr().cast_mut(),
+                    Place::Out(i) => fresh[i].as_mut_ptr(),
+                    Place::Arena(at) => arena.wrapping_add(at),
+                    Place::Nowhere | Place::Moving => std::ptr::null_mut(),
+                };
+            }
+            if self.inline() || team().workers() == 1 {
+                let ran = kernel::with_scratch(|scratch| {
+                    let mut r = Runner { member: None, counters: &[], rounds: Vec::new(), arena, scratch };
+                    // SAFETY: the table points to buffers of the sizes that the plan wants; arguments are not written
+                    unsafe { r.plan(&c.plan, &mut base) }
+                });
+                debug_assert!(ran.is_ok(), "nobody else takes part");
+            } else {
+                let counters: Vec<AtomicUsize> = (0..c.levels).map(|_| AtomicUsize::new(0)).collect();
+                let shared = Shared(&base, arena);
+                let done = team().run(&|m| {
+                    let Shared(base, arena) = &shared;
+                    let mut base = base.to_vec();
+                    kernel::with_scratch(|scratch| {
+                        let rounds = vec![0; c.levels];
+                        let mut r =
+                            Runner { member: Some(m), counters: &counters, rounds, arena: *arena, scratch };
+                        // SAFETY: as above; every member has an equal table of its own. An error means that another member
+                        // panicked, which `run` reports
+                        let _ = unsafe { r.plan(&c.plan, &mut base) };
+                    });
+                });
+                if let Err(panic) = done {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+            self.tables.lock().unwrap_or_else(PoisonError::into_inner).push(Table(base));
+        }
+        let fresh: Vec<Arc<Buffer>> = fresh.into_iter().map(Arc::new).collect();
+        let outs = c.outs.iter().zip(&self.outs).map(|(o, (dtype, shape, copies))| match o {
+            OutPlan::Fresh(i) => Slab::new(*dtype, shape.clone(), *copies, fresh[*i].clone()),
+            OutPlan::Arg(i) => Slab::new(*dtype, shape.clone(), *copies, args[*i].dense().clone()),
+            OutPlan::View { arg, block, blocks } => {
+                Slab::view(*dtype, shape.clone(), args[*arg].dense().clone(), *block, blocks.clone())
+            }
+        });
+        Ok(outs.collect())
+    }
+    fn report(&self) -> RunReport {
+        let c = &self.compiled;
+        let mut text = String::new();
+        print(&c.plan, 0, &mut text);
+        for (k, o) in c.outs.iter().enumerate() {
+            if let OutPlan::View { arg, block, blocks } = o {
+                let _ = writeln!(
+                    text,
+                    "result {k}: {} blocks of {block} bytes of argument {arg}, not copied",
+                    blocks.len()
+                );
+            }
+        }
+        let inline = self.forced.unwrap_or(c.plan.cost < INLINE);
+        let workers = if inline { 1 } else { team().workers() };
+        RunReport { engine: "lockstep", workers, inline, arena: c.arena, text }
+    }
+}
+
+/// A plan as text: a line for each node, levels apart.
+fn print(p: &compile::plan::Plan, indent: usize, text: &mut String) {
+    use compile::plan::Kernel;
+    for l in &p.levels {
+        for (k, n) in l.nodes.iter().enumerate() {
+            let head = if k == 0 { format!("{:>3}", l.id) } else { "   ".into() };
+            let tasks = if n.chunks == 1 { "1 task".into() } else { format!("{} tasks", n.chunks) };
+            let _ = writeln!(text, "{:indent$}{head}  {}; {tasks}, about {:.1} us", "", n.what, n.cost);
+            match &n.kernel {
+                Kernel::Loop(l) => print(&l.body, indent + 4, text),
+                Kernel::While(w) => {
+                    print(&w.cond, indent + 4, text);
+                    print(&w.body, indent + 4, text);
+                }
+                Kernel::Branch(b) => b.arms.iter().for_each(|a| print(a, indent + 4, text)),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Running plans: level by level, inline on the caller or on all workers.
+
+use crate::compile::index::{Ix, MAX};
+use crate::compile::kernel::{self, Scratch};
+use crate::compile::plan::{
+    BranchKernel, Kernel, Level, LoopKernel, Node, PackFrom, PackKernel, Plan, PrintKernel, WhileKernel,
+};
+use crate::runtime::workers::Member;
+use crate::runtime::{Buffer, Slab};
+use crate::types::DType;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// One of those that run a plan.
+pub(super) struct Runner<'a> {
+    /// Which, and among whom; nobody: it runs alone.
+    pub(super) member: Option<&'a Member<'a>>,
+    /// A counter of tasks for each level. They are never reset: round t of a level begins at t·(tasks + members), since each
+    /// member overshoots once.
+    pub(super) counters: &'a [AtomicUsize],
+    /// How often each level has run.
+    pub(super) rounds: Vec<usize>,
+    /// Where the arena begins.
+    pub(super) arena: *mut u8,
+    /// This thread's own.
+    pub(super) scratch: &'a mut Scratch,
+}
+
+/// A member of the team panicked.
+pub(super) struct Broken;
+
+type Ran = Result<(), Broken>;
+
+impl Runner<'_> {
+    fn meet(&self) -> Ran {
+        match self.member {
+            Some(m) if !m.barrier() => Err(Broken),
+            _ => Ok(()),
+        }
+    }
+    fn count(&self) -> usize {
+        self.member.map_or(1, Member::count)
+    }
+    fn index(&self) -> usize {
+        self.member.map_or(0, Member::index)
+    }
+
+    /// Runs all levels of a plan.
+    ///
+    /// # Safety
+    /// `base` has a pointer for each slot: to memory as large as the slot's value, which no one else writes; all members call this
+    /// with equal tables, but for the numbers of steps, which are each member's own.
+    pub(super) unsafe fn plan(&mut self, p: &Plan, base: &mut [*mut u8]) -> Ran {
+        for (k, level) in p.levels.iter().enumerate() {
+            // SAFETY: the caller's; nodes of a level are independent, and levels are apart
+            unsafe {
+                match &level.nodes[..] {
+                    [n] if n.kernel.control() => self.control(n, base)?,
+                    nodes if self.count() == 1 => {
+                        for n in nodes {
+                            self.whole(n, base);
+                        }
+                    }
+                    _ => {
+                        self.share(level, p.in_loop, base);
+                        if p.in_loop || k + 1 < p.levels.len() {
+                            self.meet()?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a share of a level's tasks.
+    ///
+    /// # Safety
+    /// As for [`Runner::plan`].
+    unsafe fn share(&mut self, level: &Level, in_loop: bool, base: &mut [*mut u8]) {
+        let (total, count) = (level.chunks as usize, self.count());
+        if in_loop && total <= count {
+            // the same tasks for the same member at every step: its cache has their data
+            let (a, b) = (total * self.index() / count, total * (self.index() + 1) / count);
+            for i in a..b {
+                // SAFETY: the caller's
+                unsafe { self.task(level, i as i64, base) }
+            }
+            return;
+        }
+        let start = self.rounds[level.id] * (total + count);
+        self.rounds[level.id] += 1;
+        loop {
+            let i = self.counters[level.id].fetch_add(1, Relaxed) - start;
+            if i >= total {
+                return;
+            }
+            // SAFETY: the caller's
+            unsafe { self.task(level, i as i64, base) }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Runner::plan`].
+    unsafe fn task(&mut self, level: &Level, mut i: i64, base: &mut [*mut u8]) {
+        for n in &level.nodes {
+            if i < n.chunks {
+                // SAFETY: the caller's
+                return unsafe { self.chunk(n, i, n.chunks, base) };
+            }
+            i -= n.chunks;
+        }
+    }
+
+    /// # Safety
+    /// As for [`Runner::plan`].
+    unsafe fn whole(&mut self, n: &Node, base: &mut [*mut u8]) {
+        // SAFETY: the caller's
+        unsafe {
+            match &n.kernel {
+                Kernel::Tiles { tiles, .. } => kernel::run(tiles, base, &[0; MAX], &tiles.ext, self.scratch),
+                Kernel::Fold(f, _) if f.staged() => {
+                    for i in 0..n.chunks {
+                        self.chunk(n, i, n.chunks, base);
+                    }
+                }
+                _ => self.chunk(n, 0, 1, base),
+            }
+        }
+    }
+
+    /// Task i of a node.
+    ///
+    /// # Safety
+    /// As for [`Runner::plan`].
+    unsafe fn chunk(&mut self, n: &Node, i: i64, chunks: i64, base: &mut [*mut u8]) {
+        // SAFETY: the caller's
+        unsafe {
+            match &n.kernel {
+                Kernel::Tiles { tiles, split, step } => {
+                    let (mut lo, mut hi) = ([0; MAX], tiles.ext);
+                    lo[*split] = i * step;
+                    hi[*split] = (lo[*split] + step).min(tiles.ext[*split]);
+                    kernel::run(tiles, base, &lo, &hi, self.scratch);
+                }
+                Kernel::Product(p) => p.run(i, chunks, base, self.scratch),
+                Kernel::Fold(f, at) => f.run(i, chunks, base, self.arena.wrapping_add(*at), self.scratch),
+                Kernel::FoldEnd(f, at) => f.end(i, chunks, base, self.arena.wrapping_add(*at), self.scratch),
+                Kernel::Pack(p) => pack(p, base),
+                Kernel::Print(p) => print(p, base),
+                Kernel::Loop(_) | Kernel::While(_) | Kernel::Branch(_) => {}
+            }
+        }
+    }
+
+    /// A node that all members enter.
+    ///
+    /// # Safety
+    /// As for [`Runner::plan`].
+    unsafe fn control(&mut self, n: &Node, base: &mut [*mut u8]) -> Ran {
+        // SAFETY: the caller's
+        unsafe {
+            match &n.kernel {
+                Kernel::Loop(l) => self.steps(l, base),
+                Kernel::While(w) => self.while_true(w, base),
+                Kernel::Branch(b) => self.branch(b, base),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Runner::plan`].
+    unsafe fn steps(&mut self, l: &LoopKernel, base: &mut [*mut u8]) -> Ran {
+        for (outer, inner) in &l.fixed {
+            base[*inner as usize] = base[*outer as usize];
+        }
+        let mut number = 0i32;
+        let number = &raw mut number;
+        base[l.step as usize] = number.cast();
+        for t in 0..l.length {
+            let k = if l.reverse { l.length - 1 - t } else { t };
+            // SAFETY: a local of this call, which outlives the step
+            unsafe { number.write((l.start + k as i64) as i32) }
+            for c in &l.carry {
+                base[c.from as usize] = base[if t == 0 { c.first } else { c.to } as usize];
+                // alternates so that the last step writes where the result shall be
+                base[c.to as usize] = match (l.length - 1 - t) % 2 {
+                    0 => base[c.last as usize],
+                    _ => self.arena.wrapping_add(c.other),
+                };
+            }
+            for (outer, inner, bytes) in &l.xs {
+                base[*inner as usize] = base[*outer as usize].wrapping_add(k * bytes);
+            }
+            for (inner, outer, bytes) in &l.ys {
+                base[*inner as usize] = base[*outer as usize].wrapping_add(k * bytes);
+            }
+            // SAFETY: the caller's; what a step writes is read by later steps only, which begin when all members have ended it
+            unsafe { self.plan(&l.body, base)? }
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`Runner::plan`].
+    unsafe fn while_true(&mut self, w: &WhileKernel, base: &mut [*mut u8]) -> Ran {
+        for (outer, inner) in &w.fixed {
+            base[*inner as usize] = base[*outer as usize];
+        }
+        for c in &w.carry {
+            base[c.to as usize] = base[c.first as usize];
+        }
+        let mut odd = false;
+        loop {
+            for (c, inner) in w.carry.iter().zip(&w.cond_carry) {
+                base[*inner as usize] = base[c.to as usize];
+            }
+            // SAFETY: the caller's; the condition is a bool, and is written again only after the body's barriers
+            let go = unsafe {
+                self.plan(&w.cond, base)?;
+                *base[w.test as usize] != 0
+            };
+            if !go {
+                break;
+            }
+            for c in &w.carry {
+                base[c.from as usize] = base[c.to as usize];
+                base[c.to as usize] =
+                    if odd { self.arena.wrapping_add(c.other) } else { base[c.last as usize] };
+            }
+            odd = !odd;
+            // SAFETY: the caller's
+            unsafe { self.plan(&w.body, base)? }
+        }
+        self.meet()?;
+        if self.index() == 0 {
+            for c in &w.carry {
+                let (from, to) = (base[c.to as usize], base[c.last as usize]);
+                if from != to {
+                    // SAFETY: two values of this many bytes
+                    unsafe { std::ptr::copy_nonoverlapping(from, to, c.bytes) }
+                }
+            }
+        }
+        self.meet()
+    }
+
+    /// # Safety
+    /// As for [`Runner::plan`].
+    unsafe fn branch(&mut self, b: &BranchKernel, base: &mut [*mut u8]) -> Ran {
+        let p = base[b.which as usize];
+        // SAFETY: the caller's: a scalar of this type
+        let which = unsafe {
+            match b.dtype {
+                DType::Bool => i64::from(*p == 0),
+                DType::I8 => i64::from(*p.cast::<i8>()),
+                DType::I16 => i64::from(*p.cast::<i16>()),
+                DType::I64 => *p.cast::<i64>(),
+                DType::U8 => i64::from(*p),
+                DType::U16 => i64::from(*p.cast::<u16>()),
+                DType::U32 => i64::from(*p.cast::<u32>()),
+                DType::U64 => (*p.cast::<u64>()).min(i64::MAX as u64) as i64,
+                _ => i64::from(*p.cast::<i32>()),
+            }
+        };
+        let k = which.clamp(0, b.arms.len() as i64 - 1) as usize;
+        for (outer, inner) in &b.wires[k] {
+            base[*inner as usize] = base[*outer as usize];
+        }
+        // SAFETY: the caller's
+        unsafe { self.plan(&b.arms[k], base) }
+    }
+}
+
+/// # Safety
+/// As for [`Runner::plan`].
+unsafe fn pack(p: &PackKernel, base: &[*mut u8]) {
+    let out = base[p.out as usize];
+    // SAFETY: the caller's; parts lie within both values
+    unsafe {
+        match p.size {
+            1 => copy::<u8>(p, base, out, |b| b as u8),
+            2 => copy::<u16>(p, base, out, |b| b as u16),
+            4 => copy::<u32>(p, base, out, |b| b as u32),
+            _ => copy::<u64>(p, base, out, |b| b),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`pack`].
+unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: impl Fn(u64) -> T) {
+    let at = |x: &Ix, (off, st): &(i64, Ix)| off + (0..MAX).map(|d| x[d] * st[d]).sum::<i64>();
+    // SAFETY: the caller's
+    unsafe { std::slice::from_raw_parts_mut(out.cast::<T>(), p.elements).fill(bits(p.fill)) }
+    for part in &p.parts {
+        let n: i64 = part.ext.iter().product();
+        let mut x = [0; MAX];
+        for _ in 0..n {
+            // SAFETY: the caller's
+            unsafe {
+                let to = out.wrapping_offset(at(&x, &part.dst) as isize).cast::<T>();
+                *to = match part.from {
+                    PackFrom::Slot(s) => {
+                        *base[s as usize].wrapping_offset(at(&x, &part.src) as isize).cast::<T>()
+                    }
+                    PackFrom::Bits(b) => bits(b),
+                };
+            }
+            for d in (0..MAX).rev() {
+                x[d] += 1;
+                if x[d] < part.ext[d] {
+                    break;
+                }
+                x[d] = 0;
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`Runner::plan`].
+unsafe fn print(p: &PrintKernel, base: &[*mut u8]) {
+    let mut text = String::new();
+    for k in 0..p.sizes.iter().product() {
+        let (mut x, mut r) = (vec![0; p.sizes.len()], k);
+        for d in (0..p.sizes.len()).rev() {
+            x[d] = r % p.sizes[d];
+            r /= p.sizes[d];
+        }
+        let mut rest = p.template.as_str();
+        for v in &p.values {
+            let (hidden, shape) = v.shape.split_at(v.hidden.len());
+            let block = v.hidden.iter().zip(hidden).fold(0, |a, (d, n)| a * n + x[*d]);
+            let bytes = shape.iter().product::<usize>() * v.dtype.size();
+            let mut copy = Buffer::new(bytes);
+            // SAFETY: the caller's; the block lies within the value
+            unsafe {
+                let from = base[v.slot as usize].wrapping_add(block * bytes);
+                std::ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), bytes);
+            }
+            let slab = Slab::new(v.dtype, shape.into(), 1, Arc::new(copy));
+            let (before, after) = rest.split_once("{}").unwrap_or((rest, ""));
+            text.push_str(before);
+            text.push_str(&crate::runtime::format::slab(v.dtype, &slab));
+            rest = after;
+        }
+        text.push_str(rest);
+        text.push('\n');
+    }
+    print!("{text}");
+}
