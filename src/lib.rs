@@ -38,6 +38,7 @@ pub use trace::{
     Compiled, EngineKind, Jit, Lowered, ScanOptions, Traced, cond, debug_print_values, fori_loop, jit, scan,
     scan_with, switch, while_loop,
 };
+pub use trace::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
 /// What programs use: `use atmesh::prelude::*;`.
@@ -51,4 +52,5 @@ pub mod prelude {
     };
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;
+    pub use crate::trace::{checkpoint, grad, jvp, value_and_grad, vjp};
 }

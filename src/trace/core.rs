@@ -323,17 +323,24 @@ pub(crate) fn apply_control(
     types: Vec<ArrayType>,
     place: Place,
 ) -> Result<Vec<Array>> {
-    let trace = owner(inputs.iter());
+    let name = control.name();
+    build(inputs, name, place, |b, values| Ok(b.control(control, values, types)))
+}
+
+/// Applies operations on arrays: recorded in a trace, or run at once as one program.
+pub(crate) fn build(
+    inputs: &[Array],
+    op: &str,
+    place: Place,
+    add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
+) -> Result<Vec<Array>> {
     let args: Vec<Arg> = inputs.iter().map(Arg::from).collect();
     if let Some(error) = first_error(&args) {
         return Err(error);
     }
-    match trace {
-        Some(trace) => {
-            let name = control.name();
-            trace.emit(&args, name, place, |b, values| Ok(b.control(control, values, types)))
-        }
-        None => eager::run_control(control, &args, types, place),
+    match owner(inputs.iter()) {
+        Some(trace) => trace.emit(&args, op, place, add),
+        None => eager::run_all(&args, place, add),
     }
 }
 

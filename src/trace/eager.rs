@@ -5,7 +5,7 @@ use super::stages::{self, EngineKind, Ready};
 use crate::array::{Array, Repr};
 use crate::diagnostic::{Place, Result};
 use crate::mesh::Mesh;
-use crate::program::{Builder, Control, Literal, Placement, Prim, Value};
+use crate::program::{Builder, Literal, Placement, Prim, Value};
 use crate::sharding::{Sharding, atoms};
 use crate::types::ArrayType;
 use std::collections::HashMap;
@@ -65,15 +65,13 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>
     call(&ready, inputs, place)
 }
 
-/// Runs a control operation on numbers.
-pub(crate) fn run_control(
-    control: Control,
+/// Runs operations on numbers, as one program.
+pub(crate) fn run_all(
     inputs: &[Arg],
-    types: Vec<ArrayType>,
     place: Place,
+    add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
-    let engine = EngineKind::default();
-    let ready = compile(inputs, place, engine, |b, values| Ok(b.control(control, values, types)))?;
+    let ready = compile(inputs, place, EngineKind::default(), add)?;
     call(&ready, inputs, place)
 }
 

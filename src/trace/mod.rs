@@ -3,6 +3,7 @@
 mod compiled;
 pub(crate) mod control;
 mod core;
+mod derivative;
 mod eager;
 mod jit;
 mod stages;
@@ -13,6 +14,7 @@ pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_w
 pub(crate) use core::{
     Arg, Enter, Open, Setting, Trace, apply_control, apply1, innermost, located, poison, setting,
 };
+pub use derivative::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
 pub use jit::{ArgNums, Jit, Made, jit};
 pub(crate) use jit::{Out, body, first_error};
 pub use stages::EngineKind;

@@ -4,6 +4,7 @@ use crate::array::Array;
 use crate::diagnostic::Result;
 use crate::mesh::Mesh;
 use crate::partition::{self, Localised};
+use crate::program::dce::dce;
 use crate::program::{Placement, Program};
 use crate::propagate;
 pub use crate::runtime::engine::EngineKind;
@@ -40,6 +41,7 @@ pub(crate) struct Ready {
 pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<Staged> {
     let mut wanted = wanted.to_vec();
     wanted.resize(program.outputs.len(), None);
+    let program = &dce(program);
     let mut placed = propagate::propagate(program, &wanted)?;
     // results are split over whole axes: what was propagated over pieces of axes is widened
     let mut again = false;

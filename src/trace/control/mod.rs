@@ -4,7 +4,7 @@
 //! does for other operations. They work on numbers as well, where they run at once.
 
 mod branch;
-mod carry;
+pub(super) mod carry;
 mod loops;
 mod print;
 

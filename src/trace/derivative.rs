@@ -1,0 +1,361 @@
+//! Derivatives in place: the point first, then the closure. What the closure captures is held constant.
+
+use super::control::{Piece, carry, tree_failed, tree_of, tree_unknown};
+use super::core::{build, located, poison};
+use super::jit::first_error;
+use super::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
+use crate::array::Array;
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::grad::{jvp_program, vjp_program};
+use crate::ops::build::cotangent_type;
+use crate::program::{Builder, Control, Program, Value};
+use crate::types::ArrayType;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The gradient of `f` at a point: a tree like it. `f` returns one number, or one number and what else to return.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1.0f32, 2.0]);
+/// let g = grad(&x, |x| x.square().sum(..));
+/// assert_eq!(g.to_vec::<f32>()?, [2.0, 4.0]);
+/// let (gx, gy) = grad((&x, 3.0), |(x, y)| (x * y).sum(..));
+/// assert_eq!(gx.to_vec::<f32>()?, [3.0, 3.0]);
+/// assert_eq!(gy.item::<f32>()?, 3.0);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn grad<A: Args, R: Output<Tree: Loss>>(at: A, f: impl Fn(A::Owned) -> R) -> A::Owned {
+    let (place, at) = (Location::caller(), at.into_tree());
+    match loss_and_grad("grad", &at, &|x| f(x).into_result(), place) {
+        Ok((_, g)) => g,
+        Err(e) => {
+            let _ = poison(e.clone());
+            tree_failed(&at, &e)
+        }
+    }
+}
+
+/// What `f` returns, and the gradient of its (first) number.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let ((loss, double), g) = value_and_grad(3.0, |x| (x.square(), &x * 2.0));
+/// assert_eq!((loss.item::<f32>()?, double.item::<f32>()?, g.item::<f32>()?), (9.0, 6.0, 6.0));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn value_and_grad<A: Args, R: Output<Tree: Loss>>(
+    at: A,
+    f: impl Fn(A::Owned) -> R,
+) -> (R::Tree, A::Owned) {
+    let (place, at) = (Location::caller(), at.into_tree());
+    loss_and_grad("value_and_grad", &at, &|x| f(x).into_result(), place).unwrap_or_else(|e| {
+        let _ = poison(e.clone());
+        (tree_unknown(&e), tree_failed(&at, &e))
+    })
+}
+
+/// The closure as a program of the point's leaves, and what it is applied to: these and the captures.
+fn record<A: Tree, R: Tree>(
+    op: &str,
+    at: &A,
+    f: &dyn Fn(A) -> Result<R>,
+    place: Place,
+) -> Result<(Program, Vec<Array>, R)> {
+    first_error(at)?;
+    let leaves = collect(at);
+    let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
+    if let Some((i, ty)) = types.iter().enumerate().find(|(_, t)| !t.dtype.is_float()) {
+        let (mut n, mut name) = (0, String::new());
+        at.visit(&mut Path::named(), &mut |path, _| {
+            if n == i {
+                name = path.or("the argument");
+            }
+            n += 1;
+        });
+        let fault =
+            Fault::new(ErrorKind::Dtype, format!("derivatives are taken by floats, but {name} is {ty}"))
+                .help("convert it first: `.astype(F32)`")
+                .help("or capture it: what is captured is held constant");
+        return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+    }
+    let piece = Piece::record(&types, |xs| f(tree_of(at, xs)))?;
+    Ok((piece.program, leaves.into_iter().chain(piece.captures).collect(), piece.out))
+}
+
+fn loss_and_grad<A: Tree, R: Tree>(
+    op: &str,
+    at: &A,
+    f: &dyn Fn(A) -> Result<R>,
+    place: Place,
+) -> Result<(R, A)> {
+    let (program, inputs, out) = record(op, at, f, place)?;
+    let types = program.output_types();
+    let Some(loss) = types.first() else {
+        let fault = Fault::new(ErrorKind::Shape, "the function returns no array to differentiate");
+        return Err(Error::at(fault, op, Vec::new(), Some(place)));
+    };
+    let refusal = if loss.rank() != 0 {
+        Some(
+            Fault::new(
+                ErrorKind::Shape,
+                format!("{op} differentiates one number, but the function returns {loss}"),
+            )
+            .help("sum it: `.sum(..)`, or take `vjp` with a cotangent of that shape"),
+        )
+    } else if !loss.dtype.is_float() {
+        Some(
+            Fault::new(
+                ErrorKind::Dtype,
+                format!("{op} differentiates a float, but the function returns {loss}"),
+            )
+            .help("convert it: `.astype(F32)`"),
+        )
+    } else {
+        None
+    };
+    if let Some(fault) = refusal {
+        return Err(Error::at(fault, op, vec![loss.to_string()], Some(place)));
+    }
+    let n = collect(at).len();
+    let wrt: Vec<usize> = (0..n).collect();
+    let vjp = vjp_program(&program, &wrt).map_err(|e| located(e, op, place))?;
+    let results = types.len();
+    let mut all = build(&inputs, op, place, |b, values| {
+        let mut values = b.inline(&vjp.forward, values);
+        let mut back = values.split_off(results);
+        for (i, ty) in types.iter().enumerate().filter(|(i, _)| vjp.depends[*i]) {
+            // of the loss 1, of what else is returned nothing
+            back.push(constant(b, ty, if i == 0 { 1.0 } else { 0.0 })?);
+        }
+        values.extend(b.inline(&vjp.backward, &back));
+        Ok(values)
+    })?;
+    let grads = all.split_off(results);
+    Ok((tree_of(&out, all), tree_of(at, grads)))
+}
+
+/// A cotangent that is this number everywhere, for a value of this type.
+fn constant(b: &mut Builder, ty: &ArrayType, value: f64) -> Result<Value> {
+    b.full(&cotangent_type(ty), value)
+}
+
+/// `f` at a point, and its derivative there along a tangent: a tree like the point.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let (y, dy) = jvp(2.0, 1.0, |x| &x * &x * &x);
+/// assert_eq!((y.item::<f32>()?, dy.item::<f32>()?), (8.0, 12.0));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn jvp<A: Args, R: Output>(
+    at: A,
+    tangent: impl Args<Owned = A::Owned>,
+    f: impl Fn(A::Owned) -> R,
+) -> (R::Tree, R::Tree) {
+    let place = Location::caller();
+    let (at, tangent) = (at.into_tree(), tangent.into_tree());
+    forward(&at, &tangent, &|x| f(x).into_result(), place).unwrap_or_else(|e| {
+        let _ = poison(e.clone());
+        (tree_unknown(&e), tree_unknown(&e))
+    })
+}
+
+fn forward<A: Tree, R: Tree>(
+    at: &A,
+    tangent: &A,
+    f: &dyn Fn(A) -> Result<R>,
+    place: Place,
+) -> Result<(R, R)> {
+    if let Some(how) = at.differs(tangent, &mut Path::named()) {
+        return Err(mismatch(how, "jvp", place));
+    }
+    let (program, mut inputs, out) = record("jvp", at, f, place)?;
+    let leaves = collect(at);
+    let tangents = collect(tangent);
+    let wanted: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
+    fits("jvp", "tangent", tangent, &wanted, Widen::Varying, place)?;
+    let active: Vec<bool> = (0..inputs.len()).map(|i| i < leaves.len()).collect();
+    let jvp = jvp_program(&program, &active).map_err(|e| located(e, "jvp", place))?;
+    let types = program.output_types();
+    let count = inputs.len();
+    inputs.extend(tangents);
+    let mut all = build(&inputs, "jvp", place, |b, values| {
+        let mut ins = values[..count].to_vec();
+        for (t, ty) in values[count..].iter().zip(&wanted) {
+            ins.push(b.fit(t, ty)?);
+        }
+        let mut values = b.inline(&jvp.program, &ins);
+        let mut found = values.split_off(types.len()).into_iter();
+        for (ty, has) in types.iter().zip(&jvp.tangents) {
+            values.push(match (has, ty.dtype.is_float()) {
+                (true, _) => found.next().expect("one for each that has one"),
+                // what does not move, or is no float, has a tangent of zeros
+                (false, _) => b.zeros(ty)?,
+            });
+        }
+        Ok(values)
+    })?;
+    let dots = all.split_off(types.len());
+    Ok((tree_of(&out, all), tree_of(&out, dots)))
+}
+
+/// `f` at a point, and the function from a cotangent of its result to one of the point.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1.0f32, 2.0]);
+/// let (y, pull) = vjp(&x, |x| x.sin());
+/// let dx = pull.call(Array::from([1.0f32, 0.0]));
+/// assert_eq!(dx.to_vec::<f32>()?[1], 0.0);
+/// # let _ = y;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn vjp<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> (R::Tree, Pullback<R::Tree, A::Owned>) {
+    let (place, at) = (Location::caller(), at.into_tree());
+    pullback(&at, &|x| f(x).into_result(), place).unwrap_or_else(|e| {
+        let _ = poison(e.clone());
+        let failed = Pullback { state: Err(e.clone()), out: tree_unknown(&e), at: tree_failed(&at, &e) };
+        (tree_unknown(&e), failed)
+    })
+}
+
+/// The way back from a result's cotangent to the argument's, made by [`vjp`]. It may be called many times.
+#[must_use = "it does nothing until it is called"]
+pub struct Pullback<R, A> {
+    state: Result<Backward>,
+    /// The result, whose tree and types cotangents must have.
+    out: R,
+    /// The point.
+    at: A,
+}
+
+struct Backward {
+    program: Program,
+    residuals: Vec<Array>,
+    depends: Vec<bool>,
+}
+
+fn pullback<A: Tree, R: Tree>(
+    at: &A,
+    f: &dyn Fn(A) -> Result<R>,
+    place: Place,
+) -> Result<(R, Pullback<R, A>)> {
+    let (program, inputs, out) = record("vjp", at, f, place)?;
+    let wrt: Vec<usize> = (0..collect(at).len()).collect();
+    let vjp = vjp_program(&program, &wrt).map_err(|e| located(e, "vjp", place))?;
+    let mut values = build(&inputs, "vjp", place, |b, values| Ok(b.inline(&vjp.forward, values)))?;
+    let residuals = values.split_off(program.outputs.len());
+    let out = tree_of(&out, values);
+    let backward = Backward { program: vjp.backward, residuals, depends: vjp.depends };
+    let same = |t: &R| tree_of(t, collect(t));
+    let pull = Pullback { state: Ok(backward), out: same(&out), at: tree_of(at, collect(at)) };
+    Ok((out, pull))
+}
+
+impl<R: Tree, A: Tree> Pullback<R, A> {
+    /// The cotangent of the argument, from one of the result: a tree like it, of the same types with unreduced and reduced traded.
+    #[track_caller]
+    pub fn call<C: Args<Owned = R>>(&self, cotangent: C) -> A {
+        let place = Location::caller();
+        self.pull(&cotangent.into_tree(), place).unwrap_or_else(|e| {
+            let _ = poison(e.clone());
+            tree_failed(&self.at, &e)
+        })
+    }
+    fn pull(&self, cotangent: &R, place: Place) -> Result<A> {
+        let back = self.state.as_ref().map_err(Error::clone)?;
+        if let Some(how) = self.out.differs(cotangent, &mut Path::named()) {
+            return Err(mismatch(how, "vjp", place));
+        }
+        let wanted: Vec<ArrayType> =
+            collect(&self.out).iter().map(|y| Ok(cotangent_type(&y.ty()?))).collect::<Result<_>>()?;
+        first_error(cotangent)?;
+        let given = collect(cotangent);
+        for (ct, (ty, depends)) in given.iter().zip(wanted.iter().zip(&back.depends)) {
+            if *depends {
+                fits("vjp", "cotangent", ct, std::slice::from_ref(ty), Widen::Nothing, place)?;
+            }
+        }
+        let cts = given.iter().zip(&back.depends).filter(|(_, d)| **d).map(|(ct, _)| ct.clone());
+        let inputs: Vec<Array> = back.residuals.iter().cloned().chain(cts).collect();
+        let out = build(&inputs, "vjp", place, |b, values| Ok(b.inline(&back.program, values)))?;
+        Ok(tree_of(&self.at, out))
+    }
+}
+
+/// What may be cast for the user.
+#[derive(Clone, Copy, PartialEq)]
+enum Widen {
+    /// To vary over more axes.
+    Varying,
+    /// Nothing.
+    Nothing,
+}
+
+/// Refuses tangents and cotangents of another type than they must have.
+fn fits<T: Tree>(
+    op: &str,
+    what: &str,
+    tree: &T,
+    wanted: &[ArrayType],
+    widen: Widen,
+    place: Place,
+) -> Result<()> {
+    first_error(tree)?;
+    let mut errors = Vec::new();
+    let mut wanted = wanted.iter();
+    tree.visit(&mut Path::named(), &mut |path, a| {
+        let (Ok(ty), Some(want)) = (a.type_ref(), wanted.next()) else { return };
+        let mut ty = ty.clone();
+        if widen == Widen::Varying && ty.varying.iter().all(|x| want.varying.contains(x)) {
+            ty.varying = want.varying.clone();
+            ty.mesh = ty.mesh.or_else(|| want.mesh.clone());
+        }
+        if carry::joined(&ty, want).is_none() {
+            let kind = super::compiled::differing(&ty, want);
+            let name =
+                if path.parts().is_empty() { format!("the {what}") } else { format!("the {what} `{path}`") };
+            let fault = Fault::new(kind, format!("{name} is {ty}, but must be {want}"));
+            let fault = match kind {
+                ErrorKind::Sharding => fault.help(format!("move it: `.reshard({})`", want.spec)),
+                ErrorKind::Dtype => fault.help(format!("convert it: `.astype({:?})`", want.dtype)),
+                ErrorKind::Vma => fault.help("cast it: `.pcast(.., To::Varying)`"),
+                _ => fault,
+            };
+            errors.push(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+        }
+    });
+    if errors.is_empty() { Ok(()) } else { Err(Error::all(errors)) }
+}
+
+/// `f` at a point; derivatives keep the point and compute the rest again in the backward pass, in place of keeping it.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let g = grad(0.5, |x| checkpoint(&x, |x| x.sin().exp()));
+/// assert!((g.item::<f32>()? - 1.4174).abs() < 1e-3);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn checkpoint<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
+    let (place, at) = (Location::caller(), at.into_tree());
+    let run = || -> Result<R::Tree> {
+        first_error(&at)?;
+        let leaves = collect(&at);
+        let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
+        let piece = Piece::record(&types, |xs| f(tree_of(&at, xs)).into_result())?;
+        let types = piece.program.output_types();
+        let inputs: Vec<Array> = leaves.into_iter().chain(piece.captures).collect();
+        let control = Control::Jit { body: Arc::new(piece.program), remat: true };
+        Ok(tree_of(&piece.out, super::core::apply_control(control, &inputs, types, place)?))
+    };
+    run().unwrap_or_else(|e| {
+        let _ = poison(e.clone());
+        tree_unknown(&e)
+    })
+}
