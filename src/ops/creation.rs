@@ -29,8 +29,8 @@ pub struct Iota {
     pub dimension: usize,
 }
 
-/// The type of what is created as the type given says: on its mesh, its spec checked.
-pub(super) fn created(ty: &ArrayType) -> Result<ArrayType, Fault> {
+/// The type of what is created as the type given says: on its mesh, its spec checked. Only zeros may be unreduced.
+pub(super) fn created(ty: &ArrayType, zero: bool) -> Result<ArrayType, Fault> {
     let spec = match &ty.mesh {
         Some(mesh) => {
             // sets over manual axes are the body's own; dimensions are never split over them
@@ -49,6 +49,15 @@ pub(super) fn created(ty: &ArrayType) -> Result<ArrayType, Fault> {
             .help("say the mesh: `F32.of([…]).on(&mesh, p![…])`"));
         }
     };
+    if !zero && !spec.unreduced_axes().is_empty() {
+        let fault = Fault::new(
+            ErrorKind::Sharding,
+            format!(
+                "{ty} is asked for, and each part would be the whole value: only zeros are made unreduced"
+            ),
+        );
+        return Err(fault.help(format!("make it, then `.reshard({spec})`")));
+    }
     Ok(ArrayType { spec, ..ty.clone() })
 }
 
@@ -100,7 +109,7 @@ impl Primitive for Full {
     }
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         self.shapes(operands)?;
-        Ok(vec![created(&self.ty)?])
+        Ok(vec![created(&self.ty, self.value.to_f64() == 0.0)?])
     }
     fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
         Ok(vec![None])
@@ -170,7 +179,7 @@ impl Primitive for Iota {
     }
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         self.shapes(operands)?;
-        Ok(vec![created(&self.ty)?])
+        Ok(vec![created(&self.ty, false)?])
     }
     fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
         Ok(vec![None])

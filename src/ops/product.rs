@@ -2,6 +2,7 @@
 
 use super::build::{cotangent_type, not_linear};
 use super::elementwise::{Takes, one_dtype};
+use super::view::arity;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Join, Linearity, LoopId, Rank};
@@ -130,6 +131,7 @@ impl Primitive for DotGeneral {
         format!("contracting=({a:?}, {b:?}), batch=({c:?}, {d:?}){out}{preferred}")
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        arity("dot_general", operands, 2)?;
         self.check(operands)?;
         let dtype = one_dtype(operands, 0)?;
         Takes::Number.check("dot_general", 0, dtype)?;

@@ -5,6 +5,7 @@ use super::creation::{fresh, print};
 use super::elementwise::{
     Takes, broadcast_shapes, factors as broadcast_factors, sentence as elementwise_sentence,
 };
+use super::view::arity;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Part, Read, Sentence, Source, Span};
@@ -135,7 +136,7 @@ impl Primitive for RandomBits {
     integers!("random_bits", Plain);
     typed!();
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        needs_key("random_bits", &operands[0].ty, true)?;
+        needs_key("random_bits", arity("random_bits", operands, 1)?[0], true)?;
         if !self.ty.dtype.is_unsigned() {
             return Err(Fault::new(
                 ErrorKind::Dtype,
@@ -167,7 +168,7 @@ impl Primitive for RandomSplit {
     integers!("random_split", Plain);
     typed!();
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        needs_key("random_split", &operands[0].ty, true)?;
+        needs_key("random_split", arity("random_split", operands, 1)?[0], true)?;
         if self.ty.dtype != DType::Key {
             return Err(Fault::new(
                 ErrorKind::Dtype,
@@ -190,6 +191,7 @@ impl Primitive for RandomFoldIn {
         String::new()
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        arity("random_fold_in", operands, 2)?;
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
         needs_key("random_fold_in", &operands[0].ty, false)?;
         Takes::Integer.check("random_fold_in", 1, operands[1].ty.dtype)?;
@@ -222,7 +224,7 @@ impl Primitive for RandomKeyData {
         String::new()
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let ty = &operands[0].ty;
+        let ty = arity("random_key_data", operands, 1)?[0];
         needs_key("random_key_data", ty, false)?;
         Ok(vec![(DType::U32, ty.shape.iter().copied().chain([2]).collect())])
     }
@@ -261,7 +263,7 @@ impl Primitive for RandomWrap {
         String::new()
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let ty = &operands[0].ty;
+        let ty = arity("random_wrap", operands, 1)?[0];
         let [lead @ .., 2] = &ty.shape[..] else {
             return Err(Fault::new(
                 ErrorKind::Shape,

@@ -2,6 +2,7 @@
 
 use super::build::{cotangent_type, not_linear};
 use super::elementwise::{Binary, Takes};
+use super::view::arity;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
@@ -75,7 +76,7 @@ impl Primitive for Reduce {
         format!("axes={:?}{out}", self.axes)
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let ty = &operands[0].ty;
+        let ty = arity(self.name(), operands, 1)?[0];
         for (i, a) in self.axes.iter().enumerate() {
             if *a >= ty.rank() {
                 return Err(Fault::new(

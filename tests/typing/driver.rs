@@ -256,10 +256,20 @@ pub(crate) fn check(case: &Json) -> Outcome {
         let (op, name) = (e["op"].as_str().unwrap(), e["out"][0].as_str().unwrap());
         let beside = e["in"][0].as_str().map(|n| known[n].ty.dtype);
         let nested = e.get("body").is_some() || e.get("branches").is_some();
-        let Some(prim) = (if nested { None } else { primitive(e, beside, &mesh) }) else {
-            return Outcome::Skipped(op.into());
+        let arg = match op {
+            "argmax" => Some(Reduction::Max),
+            "argmin" => Some(Reduction::Min),
+            _ => None,
         };
-        let typed = operands(e, &known).and_then(|ins| Ok(b.emit(prim, &ins)?));
+        let prim = if nested { None } else { primitive(e, beside, &mesh) };
+        let typed = operands(e, &known).and_then(|ins| match (prim, arg) {
+            (Some(prim), _) => Ok(b.emit(prim, &ins)?),
+            (None, Some(kind)) => {
+                let axis = e["params"]["axis"].as_i64().unwrap() as usize;
+                Ok(vec![b.arg_extreme(kind, &ins[0], axis)?])
+            }
+            (None, None) => Err(Stop::NotHere(op.into())),
+        });
         match typed {
             Ok(values) => {
                 if expect["at"] == name {

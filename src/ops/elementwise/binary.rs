@@ -3,6 +3,7 @@
 use super::{Takes, Unary, broadcast_shapes, factors, one_dtype, sentence};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::build::not_linear;
+use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Builder, Input, Operand, Primitive, Tangents, Value};
@@ -165,6 +166,7 @@ impl Primitive for Binary {
         String::new()
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        arity(self.name(), operands, 2)?;
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
         let dtype = one_dtype(operands, 0)?;
         self.row().1.check(self.name(), 0, dtype)?;

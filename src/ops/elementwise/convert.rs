@@ -3,6 +3,7 @@
 use super::{factors, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::build::not_linear;
+use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value};
@@ -37,7 +38,7 @@ impl Primitive for Convert {
         format!("dtype={}", self.dtype)
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let ty = &operands[0].ty;
+        let ty = arity(self.name(), operands, 1)?[0];
         if (ty.dtype == DType::Key) != (self.dtype == DType::Key) {
             return Err(Fault::new(
                 ErrorKind::Dtype,
@@ -94,7 +95,8 @@ impl Primitive for Bitcast {
         format!("dtype={}", self.dtype)
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let (from, to) = (operands[0].ty.dtype, self.dtype);
+        let ty = arity(self.name(), operands, 1)?[0];
+        let (from, to) = (ty.dtype, self.dtype);
         if from.size() != to.size() {
             return Err(Fault::new(
                 ErrorKind::Shape,
@@ -113,7 +115,7 @@ impl Primitive for Bitcast {
             return Err(Fault::new(ErrorKind::Dtype, "the bits of bool are not to be seen")
                 .help("convert the values: `x.astype(U8)`"));
         }
-        Ok(vec![(to, operands[0].ty.shape.clone())])
+        Ok(vec![(to, ty.shape.clone())])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         factors(operands, &results[0].1)

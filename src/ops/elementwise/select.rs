@@ -3,6 +3,7 @@
 use super::{Takes, factors, one_dtype, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::build::not_linear;
+use crate::ops::view::arity;
 use crate::program::factors::{Factors, Join, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
@@ -44,6 +45,7 @@ impl Primitive for Select {
         String::new()
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        arity("select", operands, 3)?;
         // a number takes the shape of what it stands beside
         let model = (1..3).chain([0]).find(|k| !operands[*k].literal).unwrap_or(1);
         let shape = one_shape(operands, model, |k| k == 0 || operands[k].literal)?;
@@ -72,7 +74,7 @@ impl Primitive for Select {
     /// What selects does not count for the sets: it takes those of what is selected.
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         let mut operands = operands.to_vec();
-        let chosen = operands[1..].iter().find(|o| !o.literal).map(|o| o.ty.spec);
+        let chosen = operands.iter().skip(1).find(|o| !o.literal).map(|o| o.ty.spec);
         if let (Some(chosen), Some(which)) = (chosen, operands.first_mut())
             && which.ty.spec.unreduced_axes().is_empty()
         {
@@ -137,6 +139,7 @@ impl Primitive for Clamp {
         String::new()
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        arity("clamp", operands, 3)?;
         let shape = one_shape(operands, 1, |k| k != 1)?;
         let dtype = one_dtype(operands, 0)?;
         Takes::Ordered.check("clamp", 1, dtype)?;

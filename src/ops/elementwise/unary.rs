@@ -3,6 +3,7 @@
 use super::{Takes, factors, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::build::not_linear;
+use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value};
@@ -223,7 +224,7 @@ impl Primitive for Unary {
         }
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let ty = &operands[0].ty;
+        let ty = arity(self.name(), operands, 1)?[0];
         self.row().1.check(self.name(), 0, ty.dtype)?;
         if matches!(self, Unary::IntegerPow(..0)) && !ty.dtype.is_float() {
             return Err(Fault::new(ErrorKind::Dtype, format!("{} has no negative powers", ty.dtype)));

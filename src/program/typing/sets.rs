@@ -68,7 +68,7 @@ impl Rule<'_> {
                         self.operands[0].ty.spec.unreduced(Axes::none())
                     )));
             }
-            Linearity::None | Linearity::Product if !within(asked, &u) => {
+            Linearity::None | Linearity::Product | Linearity::Nullary if !within(asked, &u) => {
                 return Err(self.not_partial(asked, &u));
             }
             _ => {}
