@@ -142,7 +142,7 @@ fn draw(shape: &Shape, sharding: &Sharding, varying: &Axes) -> Picture {
         ranges.into_iter().map(|set| set.into_iter().map(|(a, b)| a..b).collect()).collect();
     let split = shape.rank().saturating_sub(2).max(varying.len().min(shape.rank()));
     let (leading, drawn) = ranges.split_at(split);
-    let one = [0..1].to_vec();
+    let one: Vec<_> = std::iter::once(0..1).collect();
     let (rows, columns) = match drawn {
         [] => (&one, &one),
         [columns] => (&one, columns),
