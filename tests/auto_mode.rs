@@ -1,0 +1,161 @@
+//! Auto mode: the shardings that the reference's compiler chose for results, against ours.
+
+use atmesh::array::{Index, Pick};
+use atmesh::mesh::AxisType;
+use atmesh::prelude::*;
+use atmesh::program::{Input, Placement};
+use atmesh::propagate::propagate;
+use atmesh::sharding::atoms::{of_axes, ways};
+use atmesh::tree::Args;
+use atmesh::{Axes, Error, ScanOptions, concat, scan_with};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+type Env = BTreeMap<String, Array>;
+
+fn texts(v: &Value) -> Vec<&str> {
+    v.as_array().unwrap().iter().map(|s| s.as_str().unwrap()).collect()
+}
+fn sizes(v: &Value) -> Vec<usize> {
+    v.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect()
+}
+fn spec(v: &Value) -> Spec {
+    let axes = |e: &Value| match e {
+        Value::Null => Axes::none(),
+        Value::String(a) => Axes::from(a.as_str()),
+        several => texts(several).into_iter().map(Axis::from).collect(),
+    };
+    Spec::of(v.as_array().unwrap().iter().map(axes).collect())
+}
+
+/// Traces equations by name; `None` where an operation is not among those that these cases are about.
+fn trace(body: &Value, env: &mut Env, mesh: &Mesh) -> Option<()> {
+    for e in body.as_array().unwrap() {
+        let inputs = e["in"].as_array().unwrap();
+        let number = |v: &Value| v["lit"].as_f64().map(|x| Array::from(x as f32));
+        let ins = inputs.iter().map(|v| v.as_str().map_or_else(|| number(v), |n| env.get(n).cloned()));
+        let ins = ins.collect::<Option<Vec<Array>>>()?;
+        let (p, x) = (&e["params"], &ins[..]);
+        let axis = |name: &str| p[name].as_i64().unwrap() as i32;
+        let axes = |name: &str| sizes(&p[name]);
+        let out = match e["op"].as_str().unwrap() {
+            "add" => &x[0] + &x[1],
+            "mul" => &x[0] * &x[1],
+            "sin" => x[0].sin(),
+            "cos" => x[0].cos(),
+            "tanh" => x[0].tanh(),
+            "matmul" => x[0].matmul(&x[1]),
+            "einsum" => einsum(p["subscripts"].as_str().unwrap(), &ins),
+            "concatenate" => concat(&ins, axis("dimension")),
+            "slice" => {
+                let ends = sizes(&p["start"]).into_iter().zip(sizes(&p["limit"]));
+                x[0].slice(Index::from(ends.map(|(a, b)| Pick::from(a as i32..b as i32)).collect::<Vec<_>>()))
+            }
+            "reduce_sum" => x[0].sum(axes("axes")),
+            "reshape" => x[0].reshape(sizes(&p["new_sizes"])),
+            "transpose" => x[0].transpose(axes("permutation")),
+            "roll" => x[0].roll(p["shift"].as_i64().unwrap(), axis("axis")),
+            "argmax" => x[0].argmax(axis("axis")),
+            "softmax" => x[0].softmax(axis("axis")),
+            "with_sharding_constraint" => x[0].constrain_on(mesh, spec(&p["spec"])),
+            "scan" => {
+                let options =
+                    ScanOptions { length: p["length"].as_u64().map(|n| n as usize), ..Default::default() };
+                let (inner, outer) = (&e["body"], env.clone());
+                let carried = scan_with(options, ins[0].clone(), (), |c: Array, ()| {
+                    let mut env = outer.clone();
+                    env.insert(texts(&inner["args"])[0].into(), c);
+                    trace(&inner["body"], &mut env, mesh).ok_or_else(|| Error::other("not covered"))?;
+                    Ok::<_, Error>((env[texts(&inner["returns"])[0]].clone(), ()))
+                });
+                carried.0
+            }
+            _ => return None,
+        };
+        env.insert(texts(&e["out"])[0].into(), out);
+    }
+    Some(())
+}
+
+/// What a function may show of a result: whole axes that divide the dimension.
+fn shown(mesh: &Mesh, at: &Placement, shape: &[usize], chosen: Spec) -> bool {
+    let splits = |spec: Spec| {
+        spec.padded(shape.len()).dims().iter().map(|d| of_axes(mesh, d.iter())).collect::<Vec<_>>()
+    };
+    let names = mesh.axis_names();
+    at.dims.iter().zip(shape).zip(splits(chosen)).all(|((digits, n), chosen)| {
+        // the longest run of axes that begins these digits and divides the size
+        let mut axes: Vec<Axis> = Vec::new();
+        while let Some(next) = names.iter().find(|a| {
+            let longer = of_axes(mesh, axes.iter().copied().chain([**a]));
+            let last = longer.len().wrapping_sub(1);
+            let begins = longer.iter().zip(digits).enumerate().all(|(i, (l, d))| {
+                l == d || i == last && l.stride * l.size == d.stride * d.size && d.size % l.size == 0
+            });
+            !axes.contains(a)
+                && mesh.axis_size(**a) > 1
+                && begins
+                && longer.len() <= digits.len()
+                && n % ways(&longer) == 0
+        }) {
+            axes.push(*next);
+        }
+        of_axes(mesh, axes) == chosen
+    })
+}
+
+#[test]
+fn results_lie_as_the_reference_chose() {
+    let path = format!("{}/tests/conformance/auto_shardings.jsonl", env!("CARGO_MANIFEST_DIR"));
+    let (mut same, mut left_out, mut differ) = (0, 0, Vec::new());
+    for line in std::fs::read_to_string(path).unwrap().lines().skip(1) {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let pairs = case["mesh"]["axes"].as_array().unwrap().iter().zip(texts(&case["mesh"]["types"]));
+        let mesh = Mesh::with_types(pairs.map(|(a, t)| {
+            let ty = if t == "auto" { AxisType::Auto } else { AxisType::Explicit };
+            (a[0].as_str().unwrap(), a[1].as_u64().unwrap() as usize, ty)
+        }))
+        .unwrap();
+        let args = case["args"].as_array().unwrap();
+        let typed = args.iter().map(|a| {
+            let ty = ArrayType::parse(a["type"].as_str().unwrap(), &mesh).unwrap();
+            let at = if a["spec"].is_null() { ty.spec } else { spec(&a["spec"]) };
+            ty.on(&mesh, at).into_tree()
+        });
+        let typed: Vec<Array> = typed.collect();
+        let f = jit(|inputs: &Vec<Array>| {
+            let names = args.iter().map(|a| a["name"].as_str().unwrap().to_string());
+            let mut env: Env = names.zip(inputs.iter().cloned()).collect();
+            trace(&case["body"], &mut env, &mesh).ok_or_else(|| Error::other("not covered"))?;
+            Ok::<_, Error>(texts(&case["returns"]).into_iter().map(|r| env[r].clone()).collect::<Vec<_>>())
+        });
+        let traced = match f.trace(&typed) {
+            Ok(t) => t,
+            Err(e) if e.to_string().contains("not covered") => {
+                left_out += 1;
+                continue;
+            }
+            Err(e) => panic!("{}: {e}", case["id"]),
+        };
+        let placed = propagate(traced.program(), &[]).unwrap();
+        for (k, chosen) in case["chosen"].as_array().unwrap().iter().enumerate() {
+            let Input::Var(v) = placed.outputs[k] else { panic!("{}: a number", case["id"]) };
+            let info = &placed.vars[v.index()];
+            let at = info.placement.as_ref().unwrap();
+            if shown(&mesh, at, &info.ty.shape, spec(chosen)) {
+                same += 1;
+            } else {
+                differ.push(format!(
+                    "{} result {k}: {} chosen {chosen}, ours {:?}",
+                    case["id"], info.ty, at.dims
+                ));
+            }
+        }
+    }
+    println!("{same} as chosen, {left_out} cases left out\n{}", differ.join("\n"));
+    assert!(
+        same > 100 && differ.len() <= 5,
+        "{same} as chosen, {left_out} cases left out\n{}",
+        differ.join("\n")
+    );
+}
