@@ -2,9 +2,10 @@
 
 use super::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
-use crate::program::Literal;
-use crate::trace::{Arg, poison};
+use crate::program::{Literal, Prim};
+use crate::trace::{Arg, apply, poison};
 use crate::types::{DType, Scalar};
+use std::panic::Location;
 
 /// What stands beside an array in a formula. Numbers are weak: they take the array's element type.
 #[diagnostic::on_unimplemented(
@@ -143,6 +144,25 @@ pub(crate) fn refuse(fault: Fault, op: &str, terms: &[Term], place: Place) -> Ar
 }
 
 impl Array {
+    /// Applies a primitive of any kind, also one's own: its results, or one array that carries the refusal. Numbers take the element
+    /// type of the first array.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::ops::reduce::{Reduce, Reduction};
+    /// let x = Array::from([[1, 2], [3, 4]]);
+    /// let sums = Array::apply(std::sync::Arc::new(Reduce::new(Reduction::Sum, &[0], None)), &[(&x).into()]);
+    /// assert_eq!(sums[0].to_vec::<i32>()?, [4, 6]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn apply(prim: Prim, operands: &[Term]) -> Vec<Array> {
+        let place = Location::caller();
+        match args(prim.name(), operands, place) {
+            Ok(args) => apply(prim, &args, place),
+            Err(refused) => vec![refused],
+        }
+    }
     /// The array that carries the refusal of an operation on this one.
     pub(crate) fn refuse(&self, op: &str, fault: Fault, place: Place) -> Array {
         refuse(fault, op, &[Term::Array(self.clone())], place)

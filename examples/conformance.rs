@@ -1,0 +1,56 @@
+//! Runs conformance cases: `cargo run --release --example conformance -- [--engine threads|lockstep|reference] FILE.jsonl…`.
+//!
+//! Prints a line a file, `name passed/total`, then what failed, with what was got and wanted. Ends with status 1 if any did.
+
+#[path = "../tests/conformance/runner/mod.rs"]
+mod runner;
+
+use atmesh::EngineKind;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut engine = EngineKind::default();
+    let mut files = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        if arg == "--engine" {
+            engine = match args.next().as_deref() {
+                Some("threads") => EngineKind::Threads,
+                Some("lockstep") => EngineKind::Lockstep,
+                Some("reference") => EngineKind::Reference,
+                other => return usage(&format!("no engine {}", other.unwrap_or("named"))),
+            };
+        } else if arg.starts_with("--") {
+            return usage(&format!("unknown option {arg}"));
+        } else {
+            files.push(arg);
+        }
+    }
+    if files.is_empty() {
+        return usage("no files");
+    }
+    // a panic is reported as its case's failure
+    std::panic::set_hook(Box::new(|_| {}));
+    let exceptions = runner::exceptions(include_str!("../tests/conformance/exceptions.txt"));
+    let mut failed = false;
+    for path in files {
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) => {
+                println!("{path}: {e}");
+                failed = true;
+                continue;
+            }
+        };
+        let name = std::path::Path::new(&path).file_stem().map_or(path.clone(), |s| s.to_string_lossy().into_owned());
+        let report = runner::run(&name, &text, engine, &exceptions);
+        print!("{}", report.print());
+        failed |= !report.failed.is_empty();
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn usage(why: &str) -> ExitCode {
+    eprintln!("{why}\nusage: conformance [--engine threads|lockstep|reference] FILE.jsonl…");
+    ExitCode::from(2)
+}

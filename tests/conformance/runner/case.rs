@@ -1,0 +1,280 @@
+//! The three kinds of cases.
+
+use super::check::{self, numbers};
+use super::nested;
+use super::ops::{self, Val};
+use atmesh::{Array, ArrayType, Axes, AxisType, DType, EngineKind, Error, Mesh, Shape, Sharding, Spec, jit};
+use half::{bf16, f16};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// What is known while a case's program is traced.
+pub struct Env<'a> {
+    /// The mesh as the program at this place sees it.
+    pub mesh: Mesh,
+    /// Values by name.
+    pub names: BTreeMap<String, Val>,
+    /// What the trace found.
+    pub found: &'a RefCell<Found>,
+}
+
+/// What a trace found: types by name, and the innermost refusal.
+#[derive(Default)]
+pub struct Found {
+    pub types: BTreeMap<String, String>,
+    /// Which equation was refused, the kind, the whole text.
+    pub refused: Option<(String, String, String)>,
+    /// An op that is not built, or a case that cannot be read.
+    pub missing: Option<String>,
+}
+
+impl Env<'_> {
+    /// The same with room for a nested program's names, on another mesh.
+    pub fn inside(&self, mesh: Mesh) -> Env<'_> {
+        Env { mesh, names: self.names.clone(), found: self.found }
+    }
+    pub fn bind(&mut self, name: &str, value: Val) {
+        self.found.borrow_mut().types.entry(name.into()).or_insert_with(|| value.type_text());
+        self.names.insert(name.into(), value);
+    }
+    /// Notes that something is not built; as an error, to end the trace.
+    pub fn missing(&self, what: impl Into<String>) -> Error {
+        let what = what.into();
+        self.found.borrow_mut().missing.get_or_insert(what.clone());
+        Error::other(what)
+    }
+    /// Notes that the equation binding `name` was refused; inner refusals came first.
+    pub fn refused(&self, name: &str, error: &Error) {
+        let kind = error.kind().name().to_string();
+        self.found.borrow_mut().refused.get_or_insert((name.into(), kind, error.to_string()));
+    }
+}
+
+/// The mesh of a case.
+pub fn mesh(v: &Value) -> Result<Mesh, String> {
+    let axes = v["axes"].as_array().ok_or("no axes")?;
+    let types = v["types"].as_array().ok_or("no types")?;
+    let axes = axes.iter().zip(types).map(|(a, t)| {
+        let ty = match t.as_str() {
+            Some("auto") => AxisType::Auto,
+            Some("manual") => AxisType::Manual,
+            _ => AxisType::Explicit,
+        };
+        (a[0].as_str().unwrap_or(""), a[1].as_u64().unwrap_or(0) as usize, ty)
+    });
+    Mesh::with_types(axes).map_err(|e| e.to_string())
+}
+
+/// One axis or several.
+pub fn axes(v: &Value) -> Axes {
+    match v {
+        Value::String(a) => Axes::from(a.as_str()),
+        Value::Array(list) => list.iter().filter_map(Value::as_str).map(Into::into).collect(),
+        _ => Axes::none(),
+    }
+}
+
+/// A PartitionSpec: a list, or an object with the two sets.
+pub fn spec(v: &Value) -> Spec {
+    match v {
+        Value::Array(entries) => Spec::of(entries.iter().map(axes).collect()),
+        Value::Object(o) => {
+            let set = |name: &str| o.get(name).map(axes).unwrap_or_default();
+            let dims = o.get("spec").map_or_else(|| Spec::of(Vec::new()), spec);
+            dims.unreduced(set("unreduced")).reduced(set("reduced"))
+        }
+        _ => Spec::of(Vec::new()),
+    }
+}
+
+/// An argument: placed, with the data that its rule makes.
+fn argument(arg: &Value, mesh: &Mesh) -> Result<Array, String> {
+    let text = arg["type"].as_str().ok_or("an argument without type")?;
+    let ty = ArrayType::parse(text, mesh).map_err(|e| format!("type {text}: {e}"))?;
+    let spec = match arg.get("spec") {
+        Some(s) => spec(s).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes()),
+        None => ty.spec,
+    };
+    let whole = data(&arg["data"], ty.dtype, &ty.shape)?;
+    Ok(whole.put(mesh, spec))
+}
+
+fn data(rule: &Value, dtype: DType, shape: &Shape) -> Result<Array, String> {
+    let n = shape.elements();
+    let float = |v: &Value| numbers::float(v);
+    let of_floats = |xs: Vec<f64>| -> Result<Array, String> {
+        let ints = || xs.iter().map(|x| *x as i128).collect::<Vec<i128>>();
+        of(dtype, shape, &xs, &ints())
+    };
+    if let Some(list) = rule["list"].as_array() {
+        let floats: Vec<f64> = list.iter().map(float).collect();
+        let ints: Vec<i128> = list.iter().map(numbers::int).collect();
+        return of(dtype, shape, &floats, &ints);
+    }
+    if let Some(iota) = rule["iota"].as_array() {
+        let (start, step) = (float(&iota[0]), float(&iota[1]));
+        return of_floats((0..n).map(|i| start + step * i as f64).collect());
+    }
+    if let Some(s) = rule["hash"].as_u64() {
+        let hash = |i: u64| -> u32 {
+            let h = (i.wrapping_mul(2654435761).wrapping_add(s * 40503 + 12345) & 0xffff_ffff) as u32;
+            let h = (h ^ (h >> 15)).wrapping_mul(2246822519);
+            h ^ (h >> 13)
+        };
+        let all = (0..n as u64).map(hash);
+        return match dtype {
+            d if d.is_float() => of_floats(all.map(|h| f64::from(h) / 4294967296.0 * 2.0 - 1.0).collect()),
+            DType::Bool => of_floats(all.map(|h| f64::from(h % 2)).collect()),
+            _ => of_floats(all.map(|h| f64::from(h % 17)).collect()),
+        };
+    }
+    Err(format!("data {rule} is none that is known"))
+}
+
+/// Elements from floats, or for integer types from whole numbers, which wrap.
+fn of(dtype: DType, shape: &Shape, floats: &[f64], ints: &[i128]) -> Result<Array, String> {
+    macro_rules! int {
+        ($t:ty) => {
+            Array::from(ints.iter().map(|x| *x as $t).collect::<Vec<$t>>())
+        };
+    }
+    let flat = match dtype {
+        DType::Bool => Array::from(floats.iter().map(|x| *x != 0.0).collect::<Vec<bool>>()),
+        DType::I8 => int!(i8),
+        DType::I16 => int!(i16),
+        DType::I32 => int!(i32),
+        DType::I64 => int!(i64),
+        DType::U8 => int!(u8),
+        DType::U16 => int!(u16),
+        DType::U32 => int!(u32),
+        DType::U64 => int!(u64),
+        DType::F16 => Array::from(floats.iter().map(|x| f16::from_f64(*x)).collect::<Vec<f16>>()),
+        DType::BF16 => Array::from(floats.iter().map(|x| bf16::from_f64(*x)).collect::<Vec<bf16>>()),
+        DType::F32 => Array::from(floats.iter().map(|x| *x as f32).collect::<Vec<f32>>()),
+        DType::F64 => Array::from(floats.to_vec()),
+        other => return Err(format!("arguments of type {other}")),
+    };
+    Ok(flat.reshape(shape))
+}
+
+/// A program case.
+pub fn program(case: &Value, engine: EngineKind) -> Result<(), String> {
+    let mesh = mesh(&case["mesh"])?;
+    let args = case["args"].as_array().ok_or("no args")?;
+    let names: Vec<&str> = args.iter().filter_map(|a| a["name"].as_str()).collect();
+    let values: Vec<Array> = args.iter().map(|a| argument(a, &mesh)).collect::<Result<_, _>>()?;
+    let expect = &case["expect"];
+    for (arg, value) in args.iter().zip(&values) {
+        if let Err(e) = value.ty() {
+            return Err(format!("argument {}: {e}", arg["name"]));
+        }
+    }
+    let found = RefCell::new(Found::default());
+    let f = jit(|inputs: &Vec<Array>| -> atmesh::Result<Vec<Array>> {
+        // the program may be traced again for a later stage: what counts is the last time
+        *found.borrow_mut() = Found::default();
+        let mut env = Env { mesh: mesh.clone(), names: BTreeMap::new(), found: &found };
+        for (name, input) in names.iter().zip(inputs) {
+            env.names.insert(name.to_string(), Val::Array(input.clone()));
+        }
+        nested::equations(&mut env, &case["body"])?;
+        nested::results(&env, &case["returns"])
+    });
+    let f = f.on(&mesh).engine(engine);
+    let outcome = f.trace(&values);
+    {
+        let found = found.borrow();
+        if let Some(what) = &found.missing {
+            return Err(format!("not built: {what}"));
+        }
+        check::refusal(expect, found.refused.as_ref(), outcome.as_ref().err())?;
+        if expect.get("error").is_some() {
+            return Ok(());
+        }
+        check::types(&expect["types"], &found.types)?;
+    }
+    let traced = outcome.map_err(|e| e.to_string())?;
+    let results = traced
+        .lower()
+        .and_then(|l| l.compile())
+        .and_then(|c| c.call(&values))
+        .map_err(|e| format!("did not run: {e}"))?;
+    let tol = case["tol"].as_f64().unwrap_or(1e-5);
+    let wanted = expect["values"].as_array().ok_or("no values")?;
+    let returns = case["returns"].as_array().ok_or("no returns")?;
+    if results.len() != wanted.len() {
+        return Err(format!("{} results, {} wanted", results.len(), wanted.len()));
+    }
+    for ((name, got), want) in returns.iter().zip(&results).zip(wanted) {
+        let name = name.as_str().unwrap_or("");
+        if let Some(text) = expect["types"][name].as_str() {
+            let got = atmesh::type_of(got).to_string();
+            if got != text {
+                return Err(format!("result {name} has type {got}, wanted {text}"));
+            }
+        }
+        check::values(name, got, want, tol)?;
+        check::shards(name, got)?;
+    }
+    Ok(())
+}
+
+/// A layout case.
+pub fn layout(case: &Value) -> Result<(), String> {
+    let mesh = mesh(&case["mesh"])?;
+    let shape: Shape = ops::sizes(&case["shape"]).into();
+    let expect = &case["expect"];
+    let sharding = match (Sharding::new(&mesh, spec(&case["spec"]), &shape), expect["error"].as_str()) {
+        (Err(fault), Some(kind)) if fault.kind.name() == kind => return Ok(()),
+        (Err(fault), want) => return Err(format!("refused ({}), wanted {want:?}", fault.kind.name())),
+        (Ok(_), Some(kind)) => return Err(format!("accepted, wanted an error of kind {kind}")),
+        (Ok(sharding), None) => sharding,
+    };
+    let local = sharding.shard_shape(&shape).map_err(|f| f.message)?;
+    let want: Shape = ops::sizes(&expect["shard_shape"]).into();
+    if local != want {
+        return Err(format!("shard shape {local}, wanted {want}"));
+    }
+    let wanted = expect["shards"].as_array().ok_or("no shards")?;
+    let blocks = atmesh::sharding::blocks(&sharding, &shape);
+    if blocks.len() != wanted.len() {
+        return Err(format!("{} shards, wanted {}", blocks.len(), wanted.len()));
+    }
+    for (i, (got, want)) in blocks.iter().zip(wanted).enumerate() {
+        let index: Vec<Value> = got.index.iter().map(|r| serde_json::json!([r.start, r.end])).collect();
+        if Value::from(index.clone()) != want["index"] || want["replica"].as_u64() != Some(got.replica as u64) {
+            return Err(format!("device {i}: {index:?} replica {}, wanted {want}", got.replica));
+        }
+    }
+    Ok(())
+}
+
+/// A type case.
+pub fn ty(case: &Value) -> Result<(), String> {
+    let mut mesh = mesh(&case["mesh"])?;
+    let text = case["text"].as_str().ok_or("no text")?;
+    let expect = &case["expect"];
+    // an axis over which values vary is a manual one
+    let varying = axes(&expect["varying"]);
+    if !varying.is_empty() {
+        mesh = mesh.retyped(&varying, AxisType::Manual).map_err(|e| e.to_string())?;
+    }
+    let got = match (ArrayType::parse(text, &mesh), expect["error"].as_str()) {
+        (Err(e), Some(kind)) if e.kind().name() == kind => return Ok(()),
+        (Err(e), want) => return Err(format!("refused ({}), wanted {want:?}: {e}", e.kind().name())),
+        (Ok(t), Some(kind)) => return Err(format!("read as {t}, wanted an error of kind {kind}")),
+        (Ok(t), None) => t,
+    };
+    let same = |what: &str, got: String, want: String| {
+        if got == want { Ok(()) } else { Err(format!("{what} is {got}, wanted {want}")) }
+    };
+    let want_shape: Shape = ops::sizes(&expect["shape"]).into();
+    same("dtype", got.dtype.name().into(), expect["dtype"].as_str().unwrap_or("").into())?;
+    same("shape", got.shape.to_string(), want_shape.to_string())?;
+    let want_spec = spec(&expect["spec"]).unreduced(axes(&expect["unreduced"])).reduced(axes(&expect["reduced"]));
+    same("spec", got.spec.to_string(), want_spec.padded(got.rank()).in_order(&mesh).to_string())?;
+    same("varying", got.varying.to_string(), varying.to_string())?;
+    same("print", got.to_string(), expect["print"].as_str().unwrap_or(text).into())?;
+    same("short", got.short(), expect["short"].as_str().unwrap_or("").into())
+}

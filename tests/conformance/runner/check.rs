@@ -1,0 +1,159 @@
+//! Compares what was found with what is expected.
+
+use atmesh::{Array, DType, Error};
+use half::{bf16, f16};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Numbers of cases.
+pub mod numbers {
+    use serde_json::Value;
+
+    /// A float; `"nan"` and `"inf"` are written as strings.
+    pub fn float(v: &Value) -> f64 {
+        match v {
+            Value::String(s) => s.parse().unwrap_or(f64::NAN),
+            Value::Bool(b) => f64::from(u8::from(*b)),
+            other => other.as_f64().unwrap_or(f64::NAN),
+        }
+    }
+    /// A whole number.
+    pub fn int(v: &Value) -> i128 {
+        match v {
+            Value::Bool(b) => i128::from(*b),
+            other => {
+                let whole = other.as_i64().map(i128::from).or_else(|| other.as_u64().map(i128::from));
+                whole.unwrap_or_else(|| float(other) as i128)
+            }
+        }
+    }
+}
+
+/// Whether a refusal was wanted, and this one.
+pub fn refusal(
+    expect: &Value,
+    got: Option<&(String, String, String)>,
+    error: Option<&Error>,
+) -> Result<(), String> {
+    let want = expect["error"].as_str().map(|kind| (kind, expect["at"].as_str().unwrap_or("")));
+    match (want, got) {
+        (None, None) => match error {
+            None => Ok(()),
+            Some(e) => Err(format!("refused at the end: {e}")),
+        },
+        (Some((kind, at)), Some((name, found, _))) if kind == found && at == name => Ok(()),
+        (Some((kind, at)), Some((name, found, text))) => {
+            Err(format!("refused ({found}) at {name}, wanted {kind} at {at}: {text}"))
+        }
+        (Some((kind, at)), None) => {
+            let rest = error.map_or_else(|| "accepted".into(), |e| format!("refused at the end: {e}"));
+            Err(format!("{rest}; wanted {kind} at {at}"))
+        }
+        (None, Some((name, kind, text))) => Err(format!("refused ({kind}) at {name}: {text}")),
+    }
+}
+
+/// The type of every value.
+pub fn types(want: &Value, got: &BTreeMap<String, String>) -> Result<(), String> {
+    let Some(want) = want.as_object() else { return Ok(()) };
+    let wrong = want.iter().find(|(name, text)| got.get(*name).map(String::as_str) != text.as_str());
+    match wrong {
+        None => Ok(()),
+        Some((name, text)) => {
+            let got = got.get(name).map_or("nothing", String::as_str);
+            Err(format!("{name} has type {got}, wanted {}", text.as_str().unwrap_or("?")))
+        }
+    }
+}
+
+/// All elements, floats and whole numbers apart.
+enum Flat {
+    Floats(Vec<f64>),
+    Ints(Vec<i128>),
+}
+
+fn flat(x: &Array) -> Result<Flat, Error> {
+    macro_rules! floats {
+        ($t:ty) => {
+            Flat::Floats(x.to_vec::<$t>()?.into_iter().map(f64::from).collect())
+        };
+    }
+    macro_rules! ints {
+        ($t:ty) => {
+            Flat::Ints(x.to_vec::<$t>()?.into_iter().map(i128::from).collect())
+        };
+    }
+    Ok(match x.dtype()? {
+        DType::F16 => floats!(f16),
+        DType::BF16 => floats!(bf16),
+        DType::F32 => floats!(f32),
+        DType::F64 => floats!(f64),
+        DType::Bool => ints!(bool),
+        DType::I8 => ints!(i8),
+        DType::I16 => ints!(i16),
+        DType::I32 => ints!(i32),
+        DType::I64 => ints!(i64),
+        DType::U8 => ints!(u8),
+        DType::U16 => ints!(u16),
+        DType::U32 => ints!(u32),
+        DType::U64 => ints!(u64),
+        _ => return flat(&atmesh::Key::of(x.clone()).data()),
+    })
+}
+
+/// A result's numbers.
+pub fn values(name: &str, got: &Array, want: &Value, tol: f64) -> Result<(), String> {
+    let want = want.as_array().ok_or("values are no list")?;
+    let got = flat(got).map_err(|e| format!("{name}: {e}"))?;
+    let len = match &got {
+        Flat::Floats(x) => x.len(),
+        Flat::Ints(x) => x.len(),
+    };
+    if len != want.len() {
+        return Err(format!("{name} has {len} elements, wanted {}", want.len()));
+    }
+    for (i, w) in want.iter().enumerate() {
+        let differs = match &got {
+            Flat::Floats(x) => {
+                let (x, w) = (x[i], numbers::float(w));
+                let close = x == w || (x.is_nan() && w.is_nan()) || (x - w).abs() <= tol + tol * w.abs();
+                (!close).then(|| x.to_string())
+            }
+            Flat::Ints(x) => (x[i] != numbers::int(w)).then(|| x[i].to_string()),
+        };
+        if let Some(x) = differs {
+            return Err(format!("{name}[{i}] is {x}, wanted {w}"));
+        }
+    }
+    Ok(())
+}
+
+/// Each device's shard against its slice of the whole. Copies of an unreduced value are summands: their shapes only.
+pub fn shards(name: &str, x: &Array) -> Result<(), String> {
+    let fail = |e: Error| format!("shards of {name}: {e}");
+    let ty = x.ty().map_err(fail)?;
+    let shards = x.shards().map_err(fail)?;
+    let whole = match flat(x).map_err(fail)? {
+        Flat::Floats(x) => x.iter().map(|x| x.to_bits().into()).collect::<Vec<i128>>(),
+        Flat::Ints(x) => x,
+    };
+    let in_parts = !ty.spec.unreduced_axes().is_empty();
+    for shard in shards {
+        let data = match flat(&shard.data).map_err(fail)? {
+            Flat::Floats(x) => x.iter().map(|x| x.to_bits().into()).collect::<Vec<i128>>(),
+            Flat::Ints(x) => x,
+        };
+        let mut positions = vec![0];
+        for (r, n) in shard.index.iter().zip(ty.shape.iter()) {
+            positions = positions.iter().flat_map(|p| r.clone().map(move |i| p * n + i)).collect();
+        }
+        // an element of a key is two words
+        let words = whole.len() / ty.shape.elements().max(1);
+        let slice: Vec<i128> =
+            positions.iter().flat_map(|p| (0..words).map(move |w| p * words + w)).map(|p| whole[p]).collect();
+        if slice.len() != data.len() || (!in_parts && slice != data) {
+            return Err(format!("{name}: the shard of {} differs from its slice {:?}", shard.device, shard.index));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,127 @@
+//! Programs inside programs: equations in order, and the ops with bodies.
+
+use super::case::{Env, axes, spec};
+use super::ops::{self, Val};
+use atmesh::trace::ScanOptions;
+use atmesh::{Array, Error, Result, Spec};
+use serde_json::Value;
+
+/// Traces equations in order, until one is refused.
+pub fn equations(env: &mut Env, body: &Value) -> Result<()> {
+    for e in body.as_array().into_iter().flatten() {
+        let outs: Vec<&str> = e["out"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let first = outs.first().copied().unwrap_or("");
+        let results = equation(env, e, outs.len()).inspect_err(|error| env.refused(first, error))?;
+        for r in &results {
+            if let Val::Array(a) = r {
+                a.ty().inspect_err(|error| env.refused(first, error))?;
+            }
+        }
+        if results.len() != outs.len() {
+            return Err(env.missing(format!("{} has {} results, {} wanted", e["op"], results.len(), outs.len())));
+        }
+        for (name, value) in outs.iter().zip(results) {
+            env.bind(name, value);
+        }
+    }
+    Ok(())
+}
+
+/// What a program returns.
+pub fn results(env: &Env, returns: &Value) -> Result<Vec<Array>> {
+    let names = returns.as_array().into_iter().flatten().filter_map(Value::as_str);
+    names.map(|n| Ok(lookup(env, n)?.array())).collect()
+}
+
+fn lookup(env: &Env, name: &str) -> Result<Val> {
+    env.names.get(name).cloned().ok_or_else(|| env.missing(format!("no value {name}")))
+}
+
+/// A nested program: its args bound to these values, its equations, its results.
+fn program(env: &Env, mesh: atmesh::Mesh, body: &Value, args: &[Array]) -> Result<Vec<Array>> {
+    let mut inner = env.inside(mesh);
+    let names = body["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for (name, value) in names.zip(args) {
+        inner.bind(name, Val::Array(value.clone()));
+    }
+    equations(&mut inner, &body["body"])?;
+    results(&inner, &body["returns"])
+}
+
+fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
+    let op = e["op"].as_str().unwrap_or("");
+    let ins: Vec<Val> = (e["in"].as_array().into_iter().flatten())
+        .map(|i| match i {
+            Value::String(name) => lookup(env, name),
+            lit => Ok(Val::Lit(ops::scalar(&lit["lit"]))),
+        })
+        .collect::<Result<_>>()?;
+    let params = &e["params"];
+    if e.get("body").is_none() && e.get("branches").is_none() {
+        return ops::apply(env, op, &ins, params, outs);
+    }
+    let body = &e["body"];
+    let arrays: Vec<Array> = ins.iter().map(Val::array).collect();
+    let here = env.mesh.clone();
+    let run = |args: &[Array]| program(env, here.clone(), body, args);
+    let specs = |v: &Value| -> Vec<Spec> { v.as_array().into_iter().flatten().map(spec).collect() };
+    let results: Vec<Array> = match op {
+        "jit" => atmesh::jit(|args: &Vec<Array>| run(args)).call(&arrays)?,
+        "fori_loop" => {
+            let carries = arrays[2..].to_vec();
+            atmesh::fori_loop(ins[0].term()..ins[1].term(), carries, |i, carries: Vec<Array>| {
+                let args: Vec<Array> = [i].into_iter().chain(carries).collect();
+                run(&args)
+            })
+        }
+        "while_loop" => {
+            let cond = |carries: &Vec<Array>| match program(env, here.clone(), &e["cond"], carries) {
+                Ok(mut results) if !results.is_empty() => results.swap_remove(0),
+                Ok(_) => Array::from(false),
+                Err(error) => ops::failed(&error),
+            };
+            atmesh::while_loop(arrays, cond, |carries: Vec<Array>| run(&carries))
+        }
+        "scan" => {
+            let n = params["num_carry"].as_u64().unwrap_or(0) as usize;
+            let options = ScanOptions {
+                length: params["length"].as_u64().map(|n| n as usize),
+                reverse: params["reverse"].as_bool().unwrap_or(false),
+            };
+            let (carries, xs) = (arrays[..n].to_vec(), arrays[n..].to_vec());
+            let (carries, ys) = atmesh::scan_with(options, carries, xs, |carries: Vec<Array>, xs: Vec<Array>| {
+                let args: Vec<Array> = carries.into_iter().chain(xs).collect();
+                let mut carries = run(&args)?;
+                let ys = carries.split_off(n.min(carries.len()));
+                Ok((carries, ys))
+            });
+            carries.into_iter().chain(ys).collect()
+        }
+        "cond" => {
+            let operands = &arrays[1..];
+            let branch = |k: usize| program(env, here.clone(), &e["branches"][k], operands);
+            atmesh::cond(&arrays[0], || branch(0), || branch(1))
+        }
+        "switch" => {
+            let operands = &arrays[1..];
+            let count = e["branches"].as_array().map_or(0, Vec::len);
+            let branch = |k: usize| program(env, here.clone(), &e["branches"][k], operands);
+            let branches: Vec<_> = (0..count).map(|k| move || branch(k)).collect();
+            let branches: Vec<&dyn Fn() -> Result<Vec<Array>>> = branches.iter().map(|b| b as _).collect();
+            atmesh::switch(&arrays[0], &branches)
+        }
+        other => {
+            let _ = (axes, specs);
+            return Err(env.missing(other));
+        }
+    };
+    // a tree that could not be made is empty: its error is in the trace
+    if results.is_empty() && outs > 0 {
+        let refused = env.found.borrow().refused.is_some();
+        if !refused {
+            return Err(env.missing(format!("{op} returned nothing")));
+        }
+        return Err(Error::other("a body was refused"));
+    }
+    Ok(results.into_iter().map(Val::Array).collect())
+}

@@ -1,0 +1,513 @@
+//! Every op of `../OPS.md` that has no body, by the methods of `Array` (and, for ops that are primitives, by these).
+
+use super::case::{Env, axes, spec};
+use super::check::numbers;
+use atmesh::array::{Contraction, Dims, Term};
+use atmesh::ops::collective::Cast;
+use atmesh::ops::elementwise::{Bitcast, Clamp, Convert, Select};
+use atmesh::ops::reduce::{Reduce, Reduction};
+use atmesh::ops::shape::{ExpandDims, Rev, Squeeze, Transpose};
+use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
+use atmesh::program::Prim;
+use atmesh::{
+    Array, ArrayType, DType, Error, Key, Operand, Result, Scalar, Shape, Spec, Tree, axis_index, axis_size, concat,
+    einsum, einsum_to, keep, split, stack, stacked, tiled,
+};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A value of a case's program: an array, or a number that takes the element type of what stands beside it.
+#[derive(Clone)]
+pub enum Val {
+    Array(Array),
+    Lit(Scalar),
+}
+
+impl Val {
+    pub fn term(&self) -> Term {
+        match self {
+            Val::Array(a) => a.term(),
+            Val::Lit(x) => x.term(),
+        }
+    }
+    /// As an array: a number alone is float32, int32 or bool.
+    pub fn array(&self) -> Array {
+        match self {
+            Val::Array(a) => a.clone(),
+            Val::Lit(Scalar::Bool(b)) => Array::from(*b),
+            Val::Lit(Scalar::Int(i)) => Array::from(*i as i32),
+            Val::Lit(Scalar::Float(f)) => Array::from(*f as f32),
+        }
+    }
+    pub fn type_text(&self) -> String {
+        match self {
+            Val::Array(a) => atmesh::type_of(a).to_string(),
+            lit => atmesh::type_of(&lit.array()).to_string(),
+        }
+    }
+}
+
+/// A number of a case.
+pub fn scalar(v: &Value) -> Scalar {
+    match v {
+        Value::Bool(b) => Scalar::Bool(*b),
+        Value::Number(n) if n.is_f64() => Scalar::Float(n.as_f64().unwrap_or(0.0)),
+        Value::String(_) => Scalar::Float(numbers::float(v)),
+        other => Scalar::Int(numbers::int(other)),
+    }
+}
+
+/// A list of sizes (or one).
+pub fn sizes(v: &Value) -> Vec<usize> {
+    match v {
+        Value::Array(list) => list.iter().map(|n| numbers::int(n) as usize).collect(),
+        Value::Number(_) => vec![numbers::int(v) as usize],
+        _ => Vec::new(),
+    }
+}
+
+/// An array that carries an error.
+pub fn failed(error: &Error) -> Array {
+    Array::filled_with(error).unwrap_or_else(|| Array::from(false))
+}
+
+/// Dimensions as numpy's functions take them: null is all, a number, a list.
+fn dims(v: &Value) -> Dims {
+    match v {
+        Value::Number(n) => Dims::from(n.as_i64().unwrap_or(0)),
+        Value::Array(list) => Dims::from(list.iter().map(|n| n.as_i64().unwrap_or(0)).collect::<Vec<i64>>()),
+        _ => Dims::from(..),
+    }
+}
+
+fn prim(prim: impl atmesh::program::Primitive, ins: &[Val]) -> Array {
+    let terms: Vec<Term> = ins.iter().map(Val::term).collect();
+    let prim: Prim = Arc::new(prim);
+    Array::apply(prim, &terms).swap_remove(0)
+}
+
+/// A function of two operands of which the left one may be a number.
+fn binary(op: &str, a: &Val, b: &Val) -> Option<Array> {
+    let (x, y) = match (a, b) {
+        (Val::Lit(_), Val::Array(y)) => {
+            // on the left a number stands where the operands change places
+            let x = a.term();
+            return Some(match op {
+                "add" => y + x,
+                "mul" => y * x,
+                "max" => y.maximum(x),
+                "min" => y.minimum(x),
+                "and" => y & x,
+                "or" => y | x,
+                "xor" => y ^ x,
+                "eq" => y.eq(x),
+                "ne" => y.ne(x),
+                "lt" => y.gt(x),
+                "le" => y.ge(x),
+                "gt" => y.lt(x),
+                "ge" => y.le(x),
+                _ => {
+                    let Val::Lit(number) = a else { return None };
+                    return binary(op, &Val::Array(y.full_like(*number)), b);
+                }
+            });
+        }
+        (a, b) => (a.array(), b.term()),
+    };
+    Some(match op {
+        "add" => x + y,
+        "sub" => x - y,
+        "mul" => x * y,
+        "div" => x / y,
+        "rem" => x % y,
+        "max" => x.maximum(y),
+        "min" => x.minimum(y),
+        "pow" => x.pow(y),
+        "atan2" => x.atan2(y),
+        "nextafter" => x.nextafter(y),
+        "and" => x & y,
+        "or" => x | y,
+        "xor" => x ^ y,
+        "eq" => x.eq(y),
+        "ne" => x.ne(y),
+        "lt" => x.lt(y),
+        "le" => x.le(y),
+        "gt" => x.gt(y),
+        "ge" => x.ge(y),
+        "shift_left" => x.shift_left(y),
+        "shift_right_logical" => x.shift_right_logical(y),
+        "shift_right_arithmetic" => x.shift_right_arithmetic(y),
+        _ => return None,
+    })
+}
+
+fn unary(op: &str, x: &Array, p: &Value) -> Option<Array> {
+    Some(match op {
+        "neg" => -x,
+        "not" => !x,
+        "sign" => x.sign(),
+        "floor" => x.floor(),
+        "ceil" => x.ceil(),
+        "round" => x.round(),
+        "exp" => x.exp(),
+        "exp2" => x.exp2(),
+        "expm1" => x.expm1(),
+        "log" => x.log(),
+        "log1p" => x.log1p(),
+        "tanh" => x.tanh(),
+        "logistic" => x.logistic(),
+        "sin" => x.sin(),
+        "cos" => x.cos(),
+        "tan" => x.tan(),
+        "asin" => x.asin(),
+        "acos" => x.acos(),
+        "atan" => x.atan(),
+        "sinh" => x.sinh(),
+        "cosh" => x.cosh(),
+        "asinh" => x.asinh(),
+        "acosh" => x.acosh(),
+        "atanh" => x.atanh(),
+        "sqrt" => x.sqrt(),
+        "rsqrt" => x.rsqrt(),
+        "cbrt" => x.cbrt(),
+        "abs" => x.abs(),
+        "square" => x.square(),
+        "reciprocal" => x.reciprocal(),
+        "erf" => x.erf(),
+        "erf_inv" => x.erf_inv(),
+        "stop_gradient" => x.stop_gradient(),
+        "relu" => x.relu(),
+        "silu" => x.silu(),
+        "softplus" => x.softplus(),
+        "gelu" if p["approximate"].as_bool() == Some(false) => x.gelu_exact(),
+        "gelu" => x.gelu(),
+        "integer_pow" => x.powi(numbers::int(&p["y"]) as i32),
+        "is_finite" => x.is_finite(),
+        _ => return None,
+    })
+}
+
+/// Reductions and what is made of them: numpy's names.
+fn reduction(op: &str, x: &Array, p: &Value) -> Option<Array> {
+    let over = || if p["keepdims"].as_bool() == Some(true) { keep(dims(&p["axis"])) } else { dims(&p["axis"]) };
+    let one = || numbers::int(&p["axis"]) as i32;
+    Some(match op {
+        "sum" => x.sum(over()),
+        "prod" => x.prod(over()),
+        "mean" => x.mean(over()),
+        "var" => x.var(over()),
+        "std" => x.std(over()),
+        "any" => x.any(over()),
+        "all" => x.all(over()),
+        "amax" => x.max(over()),
+        "amin" => x.min(over()),
+        "logsumexp" => x.logsumexp(over()),
+        "softmax" => x.softmax(over()),
+        "log_softmax" => x.log_softmax(over()),
+        "argmax" => x.argmax(one()),
+        "argmin" => x.argmin(one()),
+        _ => {
+            let kind = match op {
+                "reduce_sum" => Reduction::Sum,
+                "reduce_max" => Reduction::Max,
+                "reduce_min" => Reduction::Min,
+                "reduce_prod" => Reduction::Prod,
+                "reduce_and" => Reduction::And,
+                "reduce_or" => Reduction::Or,
+                _ => return None,
+            };
+            prim(Reduce::new(kind, &sizes(&p["axes"]), out(p)), &[Val::Array(x.clone())])
+        }
+    })
+}
+
+fn out(p: &Value) -> Option<Spec> {
+    p.get("out_sharding").filter(|v| !v.is_null()).map(spec)
+}
+
+fn dtype(p: &Value, default: DType) -> DType {
+    p["dtype"].as_str().and_then(DType::from_name).unwrap_or(default)
+}
+
+/// The type of a new array: `shape`, `dtype`, `out_sharding`.
+fn new_type(env: &Env, p: &Value, shape: Vec<usize>, default: DType) -> ArrayType {
+    let ty = dtype(p, default).of(shape);
+    match out(p) {
+        Some(spec) => ty.on(&env.mesh, spec),
+        None => ty,
+    }
+}
+
+fn random(env: &Env, op: &str, ins: &[Val], p: &Value) -> Option<Array> {
+    if op == "random_key" {
+        return Some(Key::new(numbers::int(&p["seed"]) as u64).array().clone());
+    }
+    let key = Key::of(ins.first()?.array());
+    let ty = |default| new_type(env, p, sizes(&p["shape"]), default);
+    let or = |name: &str, default: f64| p.get(name).map_or(default, numbers::float);
+    Some(match op {
+        "random_split" => key.split_array(sizes(&p["num"])),
+        "random_fold_in" => key.fold_in(ins[1].term()).array().clone(),
+        "random_key_data" => key.data(),
+        "random_bits" => key.bits(ty(DType::U32)),
+        "random_uniform" => key.uniform_in(ty(DType::F32), or("minval", 0.0)..or("maxval", 1.0)),
+        "random_normal" => key.normal(ty(DType::F32)),
+        "random_truncated_normal" => key.truncated_normal(ty(DType::F32), or("lower", 0.0), or("upper", 0.0)),
+        "random_exponential" => key.exponential(ty(DType::F32)),
+        "random_gumbel" => key.gumbel(ty(DType::F32)),
+        "random_bernoulli" => key.bernoulli(ty(DType::F32), or("p", 0.5)),
+        "random_randint" => {
+            let range = numbers::int(&p["minval"]) as i64..numbers::int(&p["maxval"]) as i64;
+            key.randint(ty(DType::I32), range)
+        }
+        "random_categorical" => {
+            let axis = p.get("axis").map_or(-1, |a| numbers::int(a) as i32);
+            key.categorical(&ins[1].array(), axis)
+        }
+        _ => return None,
+    })
+}
+
+fn creation(env: &Env, op: &str, p: &Value) -> Option<Array> {
+    let shape = || new_type(env, p, sizes(&p["shape"]), DType::F32);
+    let or = |name: &str, default: f64| p.get(name).filter(|v| !v.is_null()).map_or(default, numbers::float);
+    Some(match op {
+        "full" => Array::full(shape(), scalar(&p["value"])),
+        "zeros" => Array::zeros(shape()),
+        "ones" => Array::ones(shape()),
+        "iota" => Array::iota(shape(), numbers::int(&p["dimension"]) as usize),
+        "arange" => {
+            let (start, stop, step) = (or("start", 0.0), or("stop", 0.0), or("step", 1.0));
+            let n = ((stop - start) / step).ceil().max(0.0) as usize;
+            let ty = new_type(env, p, vec![n], DType::I32);
+            let whole = ty.dtype.is_integer();
+            let number = |x: f64| if whole { Scalar::Int(x as i128) } else { Scalar::Float(x) };
+            Array::iota(ty, 0) * number(step) + number(start)
+        }
+        "eye" => {
+            let n = numbers::int(&p["n"]) as usize;
+            let m = p.get("m").filter(|m| !m.is_null()).map_or(n, |m| numbers::int(m) as usize);
+            Array::eye(new_type(env, p, vec![n, m], DType::F32), or("k", 0.0) as i64)
+        }
+        "linspace" => {
+            let endpoint = p["endpoint"].as_bool().unwrap_or(true);
+            Array::linspace(or("start", 0.0), or("stop", 0.0), or("num", 50.0) as usize, endpoint)
+        }
+        _ => return None,
+    })
+}
+
+fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
+    let a = || ins[0].array();
+    let b = || ins[1].array();
+    Some(match (op, out(p)) {
+        ("matmul", None) => a().matmul(b()),
+        ("matmul", Some(spec)) => a().matmul_to(b(), spec),
+        ("dot_general", to) => {
+            let pairs = |v: &Value| sizes(&v[0]).into_iter().zip(sizes(&v[1])).collect::<Vec<_>>();
+            let how = Contraction { contracting: pairs(&p["contracting"]), batch: pairs(&p["batch"]) };
+            let sums = p["preferred_element_type"].as_str().and_then(DType::from_name);
+            match to {
+                None => a().dot_general(b(), &how, sums),
+                Some(spec) => a().dot_general_to(b(), &how, sums, spec),
+            }
+        }
+        ("einsum", to) => {
+            let all: Vec<Array> = ins.iter().map(Val::array).collect();
+            let text = p["subscripts"].as_str().unwrap_or("");
+            match to {
+                None => einsum(text, &all),
+                Some(spec) => einsum_to(text, &all, spec),
+            }
+        }
+        _ => return None,
+    })
+}
+
+/// The starts of a dynamic slice, where they are numbers: from the end where negative, cut so that the slice fits.
+fn starts(ins: &[Val], shape: &[usize], sizes: &[usize]) -> Option<Vec<usize>> {
+    let fixed = ins.iter().zip(shape).zip(sizes).map(|((i, n), s)| {
+        let Val::Lit(i) = i else { return None };
+        let (i, n, s) = (i.to_i128(), *n as i128, *s as i128);
+        Some((if i < 0 { i + n } else { i }).clamp(0, (n - s).max(0)) as usize)
+    });
+    fixed.collect()
+}
+
+fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
+    let Some(first) = ins.first() else { return Ok(None) };
+    let x = first.array();
+    let one = || numbers::int(&p["axis"]) as i32;
+    let list = |name: &str| sizes(&p[name]);
+    let all = || ins.iter().map(Val::array).collect::<Vec<Array>>();
+    Ok(Some(match op {
+        "reshape" => match out(p) {
+            None => x.reshape(list("new_sizes")),
+            Some(spec) => x.reshape_to(list("new_sizes"), spec),
+        },
+        "transpose" => prim(Transpose { permutation: list("permutation") }, ins),
+        "squeeze" => prim(Squeeze { dimensions: list("dimensions") }, ins),
+        "expand_dims" => prim(ExpandDims { dimensions: list("dimensions") }, ins),
+        "rev" => prim(Rev { dimensions: list("dimensions") }, ins),
+        "broadcast_in_dim" => match out(p) {
+            None => x.broadcast_in_dim(list("shape"), list("broadcast_dimensions")),
+            Some(spec) => x.broadcast_in_dim_to(list("shape"), list("broadcast_dimensions"), spec),
+        },
+        "broadcast_to" => match out(p) {
+            None => x.broadcast_to(list("shape")),
+            Some(_) => return Ok(None),
+        },
+        "concatenate" => {
+            prim(Concatenate { dimension: numbers::int(&p["dimension"]) as usize }, ins)
+        }
+        "stack" => stack(all(), one()),
+        "tile" => x.tile(list("reps")),
+        "roll" => x.roll(numbers::int(&p["shift"]) as i64, one()),
+        "tril" => x.tril(p.get("k").map_or(0, |k| numbers::int(k) as i64)),
+        "triu" => x.triu(p.get("k").map_or(0, |k| numbers::int(k) as i64)),
+        "slice" => {
+            let strides = p.get("strides").filter(|s| !s.is_null()).map(sizes);
+            let strides = strides.unwrap_or_else(|| vec![1; list("start").len()]);
+            prim(Slice { start: list("start"), limit: list("limit"), strides, out: None }, ins)
+        }
+        "pad" => {
+            let whole = |v: &Value| v.as_array().into_iter().flatten().map(|n| numbers::int(n) as i64).collect();
+            let (low, high): (Vec<i64>, Vec<i64>) = (whole(&p["low"]), whole(&p["high"]));
+            let interior = p.get("interior").filter(|s| !s.is_null()).map(sizes);
+            let interior = interior.unwrap_or_else(|| vec![0; low.len()]);
+            match &ins[1] {
+                Val::Lit(value) => {
+                    let value = match (value, x.dtype()?.is_float()) {
+                        (Scalar::Int(i), true) => Scalar::Float(*i as f64),
+                        (value, _) => *value,
+                    };
+                    prim(Pad { low, high, interior, value, out: None }, &ins[..1])
+                }
+                Val::Array(value) => {
+                    let widths = low.into_iter().zip(high).zip(interior).map(|((l, h), i)| (l, h, i));
+                    x.pad(value, widths)
+                }
+            }
+        }
+        "dynamic_slice" => {
+            let (ty, sizes) = (x.ty()?, list("slice_sizes"));
+            let Some(start) = starts(&ins[1..], &ty.shape, &sizes) else { return Ok(None) };
+            let limit = start.iter().zip(&sizes).map(|(s, n)| s + n).collect();
+            prim(Slice { strides: vec![1; start.len()], start, limit, out: None }, &ins[..1])
+        }
+        "dynamic_update_slice" => {
+            let (ty, part) = (x.ty()?, ins[1].array().ty()?);
+            let Some(start) = starts(&ins[2..], &ty.shape, &part.shape) else { return Ok(None) };
+            prim(UpdateSlice { start }, &ins[..2])
+        }
+        "reshard" => x.reshard(spec(&p["spec"])),
+        "with_sharding_constraint" => x.constrain(spec(&p["spec"])),
+        "full_like" => x.full_like(scalar(&p["value"])),
+        "one_hot" => x.one_hot(numbers::int(&p["num_classes"]) as usize).astype(dtype(p, DType::F32)),
+        "convert_element_type" => prim(Convert { dtype: dtype(p, DType::F32) }, ins),
+        "bitcast_convert_type" => prim(Bitcast { dtype: dtype(p, DType::F32) }, ins),
+        "select" => prim(Select, ins),
+        "where" => x.select(ins[1].term(), ins[2].term()),
+        "clamp" => prim(Clamp, ins),
+        _ => return Ok(None),
+    }))
+}
+
+fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
+    let over = axes(&p["axis_name"]);
+    let n = |name: &str| p.get(name).map_or(0, |v| numbers::int(v) as i32);
+    let how = |dim: i32| if p["tiled"].as_bool() == Some(true) { tiled(dim) } else { stacked(dim) };
+    match op {
+        "axis_index" => return Some(Val::Array(axis_index(over))),
+        "axis_size" => return Some(Val::Lit(axis_size(over).into())),
+        _ if p.get("axis_index_groups").is_some_and(|g| !g.is_null()) => return None,
+        _ => {}
+    }
+    let first = ins.first()?;
+    if let ("psum", Val::Lit(x)) = (op, first) {
+        let n = axis_size(over);
+        return Some(Val::Lit(match x {
+            Scalar::Float(f) => Scalar::Float(f * n as f64),
+            other => Scalar::Int(other.to_i128() * n as i128),
+        }));
+    }
+    let x = first.array();
+    Some(Val::Array(match op {
+        "psum" => x.psum(over),
+        "pmean" => x.pmean(over),
+        "pmax" => x.pmax(over),
+        "pmin" => x.pmin(over),
+        "all_gather" => {
+            let how = how(n("axis"));
+            match p["to"].as_str() {
+                Some("invarying") => x.all_gather(over, how.invarying()),
+                Some("reduced") => x.all_gather(over, how.reduced()),
+                _ => x.all_gather(over, how),
+            }
+        }
+        "psum_scatter" => x.psum_scatter(over, how(n("scatter_dimension"))),
+        "all_to_all" => {
+            let cut = split(n("split_axis"));
+            let tiled = p["tiled"].as_bool() == Some(true);
+            x.all_to_all(over, if tiled { cut.concat(n("concat_axis")) } else { cut.stack(n("concat_axis")) })
+        }
+        "ppermute" => {
+            let pairs = p["perm"].as_array()?.iter().map(|v| (numbers::int(&v[0]) as usize, numbers::int(&v[1]) as usize));
+            x.ppermute(over, pairs.collect::<Vec<_>>())
+        }
+        "pcast" => x.pcast(
+            over,
+            match p["to"].as_str()? {
+                "reduced" => Cast::Reduced,
+                "unreduced" => Cast::Unreduced,
+                _ => Cast::Varying,
+            },
+        ),
+        _ => return None,
+    }))
+}
+
+/// Applies an op: its results, or the error that ends the trace.
+pub fn apply(env: &Env, op: &str, ins: &[Val], p: &Value, outs: usize) -> Result<Vec<Val>> {
+    let one = |a: Array| Ok(vec![Val::Array(a)]);
+    let many = |all: Vec<Array>| -> Result<Vec<Val>> {
+        // what is refused is one array that carries the error
+        for a in &all {
+            a.ty()?;
+        }
+        Ok(all.into_iter().map(Val::Array).collect())
+    };
+    if let Some(v) = collective(op, ins, p) {
+        return Ok(vec![v]);
+    }
+    if let Some(a) = creation(env, op, p).or_else(|| random(env, op, ins, p)) {
+        return one(a);
+    }
+    match (op, ins) {
+        ("unstack", [x]) => return many(x.array().unstack(numbers::int(&p["axis"]) as i32)),
+        ("split", [x]) => return many(x.array().split(sizes(&p["sizes"]), numbers::int(&p["axis"]) as i32)),
+        ("device_put", [x]) => return one(x.array().put(&env.mesh, spec(&p["spec"]))),
+        _ => {}
+    }
+    if let [a, b] = ins
+        && let Some(r) = product(op, ins, p).or_else(|| binary(op, a, b))
+    {
+        return one(r);
+    }
+    if let Some(r) = product(op, ins, p) {
+        return one(r);
+    }
+    if let [x] = ins {
+        let x = x.array();
+        if let Some(r) = unary(op, &x, p).or_else(|| reduction(op, &x, p)) {
+            return one(r);
+        }
+    }
+    match shapes(op, ins, p)? {
+        Some(r) => one(r),
+        None => {
+            let _ = (outs, concat::<&Array>, Shape::scalar);
+            Err(env.missing(op))
+        }
+    }
+}
