@@ -42,7 +42,9 @@ fn main() -> ExitCode {
                 continue;
             }
         };
-        let name = std::path::Path::new(&path).file_stem().map_or(path.clone(), |s| s.to_string_lossy().into_owned());
+        let name = std::path::Path::new(&path)
+            .file_stem()
+            .map_or(path.clone(), |s| s.to_string_lossy().into_owned());
         let report = runner::run(&name, &text, engine, &exceptions);
         print!("{}", report.print());
         failed |= !report.failed.is_empty();

@@ -158,6 +158,12 @@ impl Open {
         OPEN.with_borrow_mut(|open| open.push(trace.clone()));
         Open(trace)
     }
+    /// The mesh of a trace whose inputs may be on none.
+    pub(crate) fn on(&self, mesh: &Mesh) {
+        if let Some(builder) = &mut self.0.lock().builder {
+            builder.on(mesh);
+        }
+    }
     /// Says which devices the trace speaks of: the body's mesh, and whether types track what varies.
     pub(crate) fn set(&self, setting: Setting) {
         let mut state = self.0.lock();

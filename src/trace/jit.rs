@@ -205,6 +205,9 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         first_error(args)?;
         let mesh = self.mesh_of(args);
         let open = Open::new();
+        if let Some(mesh) = &self.mesh {
+            open.on(mesh);
+        }
         let inputs = args.rebuild(&mut Path::unnamed(), &mut |_, a| {
             let leaf = Leaf::of(a);
             let mut ty = leaf.ty;

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// What is known while a case's program is traced.
-pub struct Env<'a> {
+pub(crate) struct Env<'a> {
     /// The mesh as the program at this place sees it.
     pub mesh: Mesh,
     /// Values by name.
@@ -21,38 +21,43 @@ pub struct Env<'a> {
 
 /// What a trace found: types by name, and the innermost refusal.
 #[derive(Default)]
-pub struct Found {
+pub(crate) struct Found {
     pub types: BTreeMap<String, String>,
     /// Which equation was refused, the kind, the whole text.
     pub refused: Option<(String, String, String)>,
+    /// The equation whose results could not even be counted: its error is the trace's.
+    pub emptied: Option<String>,
     /// An op that is not built, or a case that cannot be read.
     pub missing: Option<String>,
 }
 
 impl Env<'_> {
     /// The same with room for a nested program's names, on another mesh.
-    pub fn inside(&self, mesh: Mesh) -> Env<'_> {
+    pub(crate) fn inside(&self, mesh: Mesh) -> Env<'_> {
         Env { mesh, names: self.names.clone(), found: self.found }
     }
-    pub fn bind(&mut self, name: &str, value: Val) {
+    pub(crate) fn bind(&mut self, name: &str, value: Val) {
         self.found.borrow_mut().types.entry(name.into()).or_insert_with(|| value.type_text());
         self.names.insert(name.into(), value);
     }
     /// Notes that something is not built; as an error, to end the trace.
-    pub fn missing(&self, what: impl Into<String>) -> Error {
+    pub(crate) fn missing(&self, what: impl Into<String>) -> Error {
         let what = what.into();
         self.found.borrow_mut().missing.get_or_insert(what.clone());
         Error::other(what)
     }
     /// Notes that the equation binding `name` was refused; inner refusals came first.
-    pub fn refused(&self, name: &str, error: &Error) {
+    pub(crate) fn refused(&self, name: &str, error: &Error) {
+        if self.found.borrow().emptied.is_some() {
+            return;
+        }
         let kind = error.kind().name().to_string();
         self.found.borrow_mut().refused.get_or_insert((name.into(), kind, error.to_string()));
     }
 }
 
 /// The mesh of a case.
-pub fn mesh(v: &Value) -> Result<Mesh, String> {
+pub(crate) fn mesh(v: &Value) -> Result<Mesh, String> {
     let axes = v["axes"].as_array().ok_or("no axes")?;
     let types = v["types"].as_array().ok_or("no types")?;
     let axes = axes.iter().zip(types).map(|(a, t)| {
@@ -67,7 +72,7 @@ pub fn mesh(v: &Value) -> Result<Mesh, String> {
 }
 
 /// One axis or several.
-pub fn axes(v: &Value) -> Axes {
+pub(crate) fn axes(v: &Value) -> Axes {
     match v {
         Value::String(a) => Axes::from(a.as_str()),
         Value::Array(list) => list.iter().filter_map(Value::as_str).map(Into::into).collect(),
@@ -76,7 +81,7 @@ pub fn axes(v: &Value) -> Axes {
 }
 
 /// A PartitionSpec: a list, or an object with the two sets.
-pub fn spec(v: &Value) -> Spec {
+pub(crate) fn spec(v: &Value) -> Spec {
     match v {
         Value::Array(entries) => Spec::of(entries.iter().map(axes).collect()),
         Value::Object(o) => {
@@ -159,7 +164,7 @@ fn of(dtype: DType, shape: &Shape, floats: &[f64], ints: &[i128]) -> Result<Arra
 }
 
 /// A program case.
-pub fn program(case: &Value, engine: EngineKind) -> Result<(), String> {
+pub(crate) fn program(case: &Value, engine: EngineKind) -> Result<(), String> {
     let mesh = mesh(&case["mesh"])?;
     let args = case["args"].as_array().ok_or("no args")?;
     let names: Vec<&str> = args.iter().filter_map(|a| a["name"].as_str()).collect();
@@ -188,7 +193,11 @@ pub fn program(case: &Value, engine: EngineKind) -> Result<(), String> {
         if let Some(what) = &found.missing {
             return Err(format!("not built: {what}"));
         }
-        check::refusal(expect, found.refused.as_ref(), outcome.as_ref().err())?;
+        let emptied = match (&found.refused, &found.emptied, &outcome) {
+            (None, Some(name), Err(e)) => Some((name.clone(), e.kind().name().to_string(), e.to_string())),
+            _ => None,
+        };
+        check::refusal(expect, found.refused.as_ref().or(emptied.as_ref()), outcome.as_ref().err())?;
         if expect.get("error").is_some() {
             return Ok(());
         }
@@ -221,7 +230,7 @@ pub fn program(case: &Value, engine: EngineKind) -> Result<(), String> {
 }
 
 /// A layout case.
-pub fn layout(case: &Value) -> Result<(), String> {
+pub(crate) fn layout(case: &Value) -> Result<(), String> {
     let mesh = mesh(&case["mesh"])?;
     let shape: Shape = ops::sizes(&case["shape"]).into();
     let expect = &case["expect"];
@@ -243,7 +252,8 @@ pub fn layout(case: &Value) -> Result<(), String> {
     }
     for (i, (got, want)) in blocks.iter().zip(wanted).enumerate() {
         let index: Vec<Value> = got.index.iter().map(|r| serde_json::json!([r.start, r.end])).collect();
-        if Value::from(index.clone()) != want["index"] || want["replica"].as_u64() != Some(got.replica as u64) {
+        if Value::from(index.clone()) != want["index"] || want["replica"].as_u64() != Some(got.replica as u64)
+        {
             return Err(format!("device {i}: {index:?} replica {}, wanted {want}", got.replica));
         }
     }
@@ -251,7 +261,7 @@ pub fn layout(case: &Value) -> Result<(), String> {
 }
 
 /// A type case.
-pub fn ty(case: &Value) -> Result<(), String> {
+pub(crate) fn ty(case: &Value) -> Result<(), String> {
     let mut mesh = mesh(&case["mesh"])?;
     let text = case["text"].as_str().ok_or("no text")?;
     let expect = &case["expect"];
@@ -272,7 +282,8 @@ pub fn ty(case: &Value) -> Result<(), String> {
     let want_shape: Shape = ops::sizes(&expect["shape"]).into();
     same("dtype", got.dtype.name().into(), expect["dtype"].as_str().unwrap_or("").into())?;
     same("shape", got.shape.to_string(), want_shape.to_string())?;
-    let want_spec = spec(&expect["spec"]).unreduced(axes(&expect["unreduced"])).reduced(axes(&expect["reduced"]));
+    let want_spec =
+        spec(&expect["spec"]).unreduced(axes(&expect["unreduced"])).reduced(axes(&expect["reduced"]));
     same("spec", got.spec.to_string(), want_spec.padded(got.rank()).in_order(&mesh).to_string())?;
     same("varying", got.varying.to_string(), varying.to_string())?;
     same("print", got.to_string(), expect["print"].as_str().unwrap_or(text).into())?;

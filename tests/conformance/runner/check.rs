@@ -6,11 +6,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// Numbers of cases.
-pub mod numbers {
+pub(crate) mod numbers {
     use serde_json::Value;
 
     /// A float; `"nan"` and `"inf"` are written as strings.
-    pub fn float(v: &Value) -> f64 {
+    pub(crate) fn float(v: &Value) -> f64 {
         match v {
             Value::String(s) => s.parse().unwrap_or(f64::NAN),
             Value::Bool(b) => f64::from(u8::from(*b)),
@@ -18,7 +18,7 @@ pub mod numbers {
         }
     }
     /// A whole number.
-    pub fn int(v: &Value) -> i128 {
+    pub(crate) fn int(v: &Value) -> i128 {
         match v {
             Value::Bool(b) => i128::from(*b),
             other => {
@@ -30,7 +30,7 @@ pub mod numbers {
 }
 
 /// Whether a refusal was wanted, and this one.
-pub fn refusal(
+pub(crate) fn refusal(
     expect: &Value,
     got: Option<&(String, String, String)>,
     error: Option<&Error>,
@@ -54,7 +54,7 @@ pub fn refusal(
 }
 
 /// The type of every value.
-pub fn types(want: &Value, got: &BTreeMap<String, String>) -> Result<(), String> {
+pub(crate) fn types(want: &Value, got: &BTreeMap<String, String>) -> Result<(), String> {
     let Some(want) = want.as_object() else { return Ok(()) };
     let wrong = want.iter().find(|(name, text)| got.get(*name).map(String::as_str) != text.as_str());
     match wrong {
@@ -102,7 +102,7 @@ fn flat(x: &Array) -> Result<Flat, Error> {
 }
 
 /// A result's numbers.
-pub fn values(name: &str, got: &Array, want: &Value, tol: f64) -> Result<(), String> {
+pub(crate) fn values(name: &str, got: &Array, want: &Value, tol: f64) -> Result<(), String> {
     let want = want.as_array().ok_or("values are no list")?;
     let got = flat(got).map_err(|e| format!("{name}: {e}"))?;
     let len = match &got {
@@ -129,7 +129,7 @@ pub fn values(name: &str, got: &Array, want: &Value, tol: f64) -> Result<(), Str
 }
 
 /// Each device's shard against its slice of the whole. Copies of an unreduced value are summands: their shapes only.
-pub fn shards(name: &str, x: &Array) -> Result<(), String> {
+pub(crate) fn shards(name: &str, x: &Array) -> Result<(), String> {
     let fail = |e: Error| format!("shards of {name}: {e}");
     let ty = x.ty().map_err(fail)?;
     let shards = x.shards().map_err(fail)?;
@@ -152,7 +152,10 @@ pub fn shards(name: &str, x: &Array) -> Result<(), String> {
         let slice: Vec<i128> =
             positions.iter().flat_map(|p| (0..words).map(move |w| p * words + w)).map(|p| whole[p]).collect();
         if slice.len() != data.len() || (!in_parts && slice != data) {
-            return Err(format!("{name}: the shard of {} differs from its slice {:?}", shard.device, shard.index));
+            return Err(format!(
+                "{name}: the shard of {} differs from its slice {:?}",
+                shard.device, shard.index
+            ));
         }
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What became of the cases of a file.
-pub struct Report {
+pub(crate) struct Report {
     /// The file's name without its ending.
     pub name: String,
     /// How many passed.
@@ -26,7 +26,12 @@ pub struct Report {
 }
 
 /// Runs all cases of a file's text.
-pub fn run(name: &str, text: &str, engine: EngineKind, exceptions: &BTreeMap<String, String>) -> Report {
+pub(crate) fn run(
+    name: &str,
+    text: &str,
+    engine: EngineKind,
+    exceptions: &BTreeMap<String, String>,
+) -> Report {
     let mut report =
         Report { name: name.into(), passed: 0, total: 0, excepted: Vec::new(), failed: Vec::new() };
     for line in text.lines().filter(|l| !l.trim().is_empty()) {
@@ -71,7 +76,7 @@ fn one(case: &Value, engine: EngineKind) -> Result<(), String> {
 }
 
 /// The exceptions: lines `file id reason`.
-pub fn exceptions(text: &str) -> BTreeMap<String, String> {
+pub(crate) fn exceptions(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
     lines
         .filter_map(|l| {
@@ -84,7 +89,7 @@ pub fn exceptions(text: &str) -> BTreeMap<String, String> {
 
 impl Report {
     /// The line of the file, and those of the cases that failed.
-    pub fn print(&self) -> String {
+    pub(crate) fn print(&self) -> String {
         let mut s = format!("{} {}/{}", self.name, self.passed, self.total);
         if !self.excepted.is_empty() {
             s += &format!(" ({} excepted)", self.excepted.len());

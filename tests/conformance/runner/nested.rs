@@ -2,12 +2,11 @@
 
 use super::case::{Env, axes, spec};
 use super::ops::{self, Val};
-use atmesh::trace::ScanOptions;
-use atmesh::{Array, Error, Result, Spec};
+use atmesh::{Array, Axis, AxisType, Error, Inferred, Mesh, Result, ScanOptions, Spec};
 use serde_json::Value;
 
 /// Traces equations in order, until one is refused.
-pub fn equations(env: &mut Env, body: &Value) -> Result<()> {
+pub(crate) fn equations(env: &mut Env, body: &Value) -> Result<()> {
     for e in body.as_array().into_iter().flatten() {
         let outs: Vec<&str> = e["out"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let first = outs.first().copied().unwrap_or("");
@@ -18,7 +17,12 @@ pub fn equations(env: &mut Env, body: &Value) -> Result<()> {
             }
         }
         if results.len() != outs.len() {
-            return Err(env.missing(format!("{} has {} results, {} wanted", e["op"], results.len(), outs.len())));
+            return Err(env.missing(format!(
+                "{} has {} results, {} wanted",
+                e["op"],
+                results.len(),
+                outs.len()
+            )));
         }
         for (name, value) in outs.iter().zip(results) {
             env.bind(name, value);
@@ -27,8 +31,12 @@ pub fn equations(env: &mut Env, body: &Value) -> Result<()> {
     Ok(())
 }
 
+fn manual(mesh: &Mesh, axis: Axis) -> bool {
+    mesh.axis_type(axis) == Some(AxisType::Manual)
+}
+
 /// What a program returns.
-pub fn results(env: &Env, returns: &Value) -> Result<Vec<Array>> {
+pub(crate) fn results(env: &Env, returns: &Value) -> Result<Vec<Array>> {
     let names = returns.as_array().into_iter().flatten().filter_map(Value::as_str);
     names.map(|n| Ok(lookup(env, n)?.array())).collect()
 }
@@ -38,7 +46,7 @@ fn lookup(env: &Env, name: &str) -> Result<Val> {
 }
 
 /// A nested program: its args bound to these values, its equations, its results.
-fn program(env: &Env, mesh: atmesh::Mesh, body: &Value, args: &[Array]) -> Result<Vec<Array>> {
+fn program(env: &Env, mesh: Mesh, body: &Value, args: &[Array]) -> Result<Vec<Array>> {
     let mut inner = env.inside(mesh);
     let names = body["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for (name, value) in names.zip(args) {
@@ -58,7 +66,7 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
         .collect::<Result<_>>()?;
     let params = &e["params"];
     if e.get("body").is_none() && e.get("branches").is_none() {
-        return ops::apply(env, op, &ins, params, outs);
+        return ops::apply(env, op, &ins, params);
     }
     let body = &e["body"];
     let arrays: Vec<Array> = ins.iter().map(Val::array).collect();
@@ -89,12 +97,13 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
                 reverse: params["reverse"].as_bool().unwrap_or(false),
             };
             let (carries, xs) = (arrays[..n].to_vec(), arrays[n..].to_vec());
-            let (carries, ys) = atmesh::scan_with(options, carries, xs, |carries: Vec<Array>, xs: Vec<Array>| {
-                let args: Vec<Array> = carries.into_iter().chain(xs).collect();
-                let mut carries = run(&args)?;
-                let ys = carries.split_off(n.min(carries.len()));
-                Ok((carries, ys))
-            });
+            let (carries, ys) =
+                atmesh::scan_with(options, carries, xs, |carries: Vec<Array>, xs: Vec<Array>| {
+                    let args: Vec<Array> = carries.into_iter().chain(xs).collect();
+                    let mut carries = run(&args)?;
+                    let ys = carries.split_off(n.min(carries.len()));
+                    Ok((carries, ys))
+                });
             carries.into_iter().chain(ys).collect()
         }
         "cond" => {
@@ -110,17 +119,28 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
             let branches: Vec<&dyn Fn() -> Result<Vec<Array>>> = branches.iter().map(|b| b as _).collect();
             atmesh::switch(&arrays[0], &branches)
         }
-        other => {
-            let _ = (axes, specs);
-            return Err(env.missing(other));
+        "shard_map" => {
+            let over = match &params["axis_names"] {
+                Value::Null => here.axis_names().iter().copied().filter(|a| !manual(&here, *a)).collect(),
+                names => axes(names),
+            };
+            // where the axes are wrong the equation is refused: its body is not run
+            let inside = here.retyped(&over, AxisType::Manual).unwrap_or_else(|_| here.clone());
+            let run = |args: &Vec<Array>| program(env, inside.clone(), body, args);
+            let out_specs = specs(&params["out_specs"]);
+            let f = match &params["in_specs"] {
+                Value::Null => atmesh::shard_map(&here, Inferred, out_specs, run),
+                list => atmesh::shard_map(&here, specs(list), out_specs, run),
+            };
+            let f = if params["axis_names"].is_null() { f } else { f.over(&over) };
+            let f = if params["check_vma"].as_bool() == Some(false) { f.unchecked() } else { f };
+            f.call(&arrays)?
         }
+        other => return Err(env.missing(other)),
     };
     // a tree that could not be made is empty: its error is in the trace
     if results.is_empty() && outs > 0 {
-        let refused = env.found.borrow().refused.is_some();
-        if !refused {
-            return Err(env.missing(format!("{op} returned nothing")));
-        }
+        env.found.borrow_mut().emptied.get_or_insert(e["out"][0].as_str().unwrap_or("").into());
         return Err(Error::other("a body was refused"));
     }
     Ok(results.into_iter().map(Val::Array).collect())

@@ -10,28 +10,28 @@ use atmesh::ops::shape::{ExpandDims, Rev, Squeeze, Transpose};
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::Prim;
 use atmesh::{
-    Array, ArrayType, DType, Error, Key, Operand, Result, Scalar, Shape, Spec, Tree, axis_index, axis_size, concat,
-    einsum, einsum_to, keep, split, stack, stacked, tiled,
+    Array, ArrayType, DType, Error, Key, Operand, Result, Scalar, Spec, Tree, axis_index, axis_size, einsum,
+    einsum_to, keep, split, stack, stacked, tiled,
 };
 use serde_json::Value;
 use std::sync::Arc;
 
 /// A value of a case's program: an array, or a number that takes the element type of what stands beside it.
 #[derive(Clone)]
-pub enum Val {
+pub(crate) enum Val {
     Array(Array),
     Lit(Scalar),
 }
 
 impl Val {
-    pub fn term(&self) -> Term {
+    pub(crate) fn term(&self) -> Term {
         match self {
             Val::Array(a) => a.term(),
             Val::Lit(x) => x.term(),
         }
     }
     /// As an array: a number alone is float32, int32 or bool.
-    pub fn array(&self) -> Array {
+    pub(crate) fn array(&self) -> Array {
         match self {
             Val::Array(a) => a.clone(),
             Val::Lit(Scalar::Bool(b)) => Array::from(*b),
@@ -39,7 +39,7 @@ impl Val {
             Val::Lit(Scalar::Float(f)) => Array::from(*f as f32),
         }
     }
-    pub fn type_text(&self) -> String {
+    pub(crate) fn type_text(&self) -> String {
         match self {
             Val::Array(a) => atmesh::type_of(a).to_string(),
             lit => atmesh::type_of(&lit.array()).to_string(),
@@ -48,7 +48,7 @@ impl Val {
 }
 
 /// A number of a case.
-pub fn scalar(v: &Value) -> Scalar {
+pub(crate) fn scalar(v: &Value) -> Scalar {
     match v {
         Value::Bool(b) => Scalar::Bool(*b),
         Value::Number(n) if n.is_f64() => Scalar::Float(n.as_f64().unwrap_or(0.0)),
@@ -58,7 +58,7 @@ pub fn scalar(v: &Value) -> Scalar {
 }
 
 /// A list of sizes (or one).
-pub fn sizes(v: &Value) -> Vec<usize> {
+pub(crate) fn sizes(v: &Value) -> Vec<usize> {
     match v {
         Value::Array(list) => list.iter().map(|n| numbers::int(n) as usize).collect(),
         Value::Number(_) => vec![numbers::int(v) as usize],
@@ -67,7 +67,7 @@ pub fn sizes(v: &Value) -> Vec<usize> {
 }
 
 /// An array that carries an error.
-pub fn failed(error: &Error) -> Array {
+pub(crate) fn failed(error: &Error) -> Array {
     Array::filled_with(error).unwrap_or_else(|| Array::from(false))
 }
 
@@ -189,7 +189,8 @@ fn unary(op: &str, x: &Array, p: &Value) -> Option<Array> {
 
 /// Reductions and what is made of them: numpy's names.
 fn reduction(op: &str, x: &Array, p: &Value) -> Option<Array> {
-    let over = || if p["keepdims"].as_bool() == Some(true) { keep(dims(&p["axis"])) } else { dims(&p["axis"]) };
+    let over =
+        || if p["keepdims"].as_bool() == Some(true) { keep(dims(&p["axis"])) } else { dims(&p["axis"]) };
     let one = || numbers::int(&p["axis"]) as i32;
     Some(match op {
         "sum" => x.sum(over()),
@@ -357,9 +358,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
             None => x.broadcast_to(list("shape")),
             Some(_) => return Ok(None),
         },
-        "concatenate" => {
-            prim(Concatenate { dimension: numbers::int(&p["dimension"]) as usize }, ins)
-        }
+        "concatenate" => prim(Concatenate { dimension: numbers::int(&p["dimension"]) as usize }, ins),
         "stack" => stack(all(), one()),
         "tile" => x.tile(list("reps")),
         "roll" => x.roll(numbers::int(&p["shift"]) as i64, one()),
@@ -371,7 +370,8 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
             prim(Slice { start: list("start"), limit: list("limit"), strides, out: None }, ins)
         }
         "pad" => {
-            let whole = |v: &Value| v.as_array().into_iter().flatten().map(|n| numbers::int(n) as i64).collect();
+            let whole =
+                |v: &Value| v.as_array().into_iter().flatten().map(|n| numbers::int(n) as i64).collect();
             let (low, high): (Vec<i64>, Vec<i64>) = (whole(&p["low"]), whole(&p["high"]));
             let interior = p.get("interior").filter(|s| !s.is_null()).map(sizes);
             let interior = interior.unwrap_or_else(|| vec![0; low.len()]);
@@ -452,7 +452,10 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
             x.all_to_all(over, if tiled { cut.concat(n("concat_axis")) } else { cut.stack(n("concat_axis")) })
         }
         "ppermute" => {
-            let pairs = p["perm"].as_array()?.iter().map(|v| (numbers::int(&v[0]) as usize, numbers::int(&v[1]) as usize));
+            let pairs = p["perm"]
+                .as_array()?
+                .iter()
+                .map(|v| (numbers::int(&v[0]) as usize, numbers::int(&v[1]) as usize));
             x.ppermute(over, pairs.collect::<Vec<_>>())
         }
         "pcast" => x.pcast(
@@ -468,7 +471,7 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
 }
 
 /// Applies an op: its results, or the error that ends the trace.
-pub fn apply(env: &Env, op: &str, ins: &[Val], p: &Value, outs: usize) -> Result<Vec<Val>> {
+pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<Val>> {
     let one = |a: Array| Ok(vec![Val::Array(a)]);
     let many = |all: Vec<Array>| -> Result<Vec<Val>> {
         // what is refused is one array that carries the error
@@ -505,9 +508,6 @@ pub fn apply(env: &Env, op: &str, ins: &[Val], p: &Value, outs: usize) -> Result
     }
     match shapes(op, ins, p)? {
         Some(r) => one(r),
-        None => {
-            let _ = (outs, concat::<&Array>, Shape::scalar);
-            Err(env.missing(op))
-        }
+        None => Err(env.missing(op)),
     }
 }
