@@ -12,6 +12,7 @@ mod lower;
 mod manual;
 mod names;
 mod plan;
+mod print;
 mod program;
 pub mod reads;
 pub mod region;
