@@ -216,7 +216,11 @@ impl Placer {
             } else {
                 cost(self.d.devices, src, stored, &readers, 1)
             };
-            let more = (after.total - before.total).max(0) as f64 * stored.dtype.size() as f64;
+            let mut more = (after.total - before.total).max(0) as f64 * stored.dtype.size() as f64;
+            if self.d.once.contains(&src) {
+                // fetched before the loop
+                more /= self.d.trips.max(1) as f64;
+            }
             // at equal bytes: fewer steps
             total += more + if more > 0.0 { 1.0 } else { 0.0 };
         }

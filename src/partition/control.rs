@@ -2,8 +2,9 @@
 
 use super::draft::{self, Draft};
 use super::lower::{Lower, Val};
+use super::plan::{self, Planned};
 use super::varying::varying;
-use super::{Layout, Localised, Slot, Step, Stored, Why, plan};
+use super::{Layout, Localised, Slot, Step, Stored, Why};
 use crate::diagnostic::{Error, Result};
 use crate::mesh::{Axes, Axis};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence};
@@ -16,8 +17,10 @@ enum Inner {
     Slot { dtype: DType, shape: Shape, layout: Layout, hidden: Vec<Axis> },
 }
 
-/// How often the body of a loop that ends by a condition is taken to run, for the report.
+/// How often the body of a loop that ends by a condition is said to run, in the report: nobody knows.
 const UNKNOWN_TRIPS: u64 = 1;
+/// How often it is taken to run where layouts are chosen.
+const USUAL_TRIPS: u64 = 16;
 
 impl Lower {
     pub(super) fn control(
@@ -60,13 +63,14 @@ impl Lower {
         Val::Slot(self.draft.laid(slot, layout, why), hidden)
     }
 
-    /// A nested program, lowered and localised; `finish` turns what its results are into its output slots.
+    /// A nested program of these inputs, lowered by `build` (which returns its output slots) and localised. The stored inputs in
+    /// `once` are the same in each of its `trips`.
     fn nested(
         &self,
-        program: &Program,
         ins: Vec<Inner>,
-        finish: impl FnOnce(&mut Lower, Vec<Val>, &[Val]) -> Result<Vec<Slot>>,
-    ) -> Result<Localised> {
+        (once, trips): (std::ops::Range<usize>, u64),
+        build: impl FnOnce(&mut Lower, &[Val]) -> Result<Vec<Slot>>,
+    ) -> Result<Planned> {
         let draft = Draft::new(self.draft.devices, self.draft.mesh.clone());
         let mut inner = Lower { draft, manual: self.manual.clone() };
         let mut vals = Vec::new();
@@ -80,9 +84,21 @@ impl Lower {
                 }
             });
         }
-        let outs = inner.run(program, vals.clone())?;
-        inner.draft.outs = finish(&mut inner, outs, &vals)?;
+        inner.draft.once = inner.draft.ins[once].to_vec();
+        inner.draft.trips = trips;
+        inner.draft.outs = build(&mut inner, &vals)?;
         plan::plan(inner.draft)
+    }
+
+    /// Lays the fixed inputs of a loop out as its body wants them; the body's first one is its input `first`.
+    fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut [Slot]) {
+        for (slot, why) in &body.adopted {
+            let p = &body.localised.program;
+            let found = p.ins.iter().skip(first).position(|s| s == slot);
+            if let Some(outer) = found.and_then(|k| fixed.get_mut(k)) {
+                *outer = self.draft.laid(*outer, p.slots[*slot].layout.clone(), why);
+            }
+        }
     }
 
     /// A fixed input of a nested program: numbers go inside as such.
@@ -154,7 +170,9 @@ impl Lower {
             ins.push(Inner::Slot { dtype: info.ty.dtype, shape, layout: slice, hidden });
         }
         let mut stacked: Vec<(Stored, Vec<Axis>)> = Vec::new();
-        let body = self.nested(&l.body, ins, |inner, outs, _| {
+        let once = (1..1 + fixed_slots.len(), l.length as u64);
+        let body = self.nested(ins, once, |inner, vals| {
+            let outs = inner.run(&l.body, vals.to_vec())?;
             let (next, ys) = outs.split_at(l.carry);
             let mut slots = inner.carried(next, &carries, &hidden, why);
             for v in ys {
@@ -164,6 +182,8 @@ impl Lower {
             }
             Ok(slots)
         })?;
+        self.adopt(&body, 1, &mut fixed_slots);
+        let body = body.localised;
         let out: Vec<Slot> =
             carries.iter().map(|c| self.draft.slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
         let ys: Vec<Slot> = (stacked.iter())
@@ -300,8 +320,12 @@ impl Lower {
         let mut cond_slots = Vec::new();
         let mut ins: Vec<Inner> = for_cond.iter().map(|v| self.fixed(v, &mut cond_slots)).collect();
         ins.extend(carry_ins());
-        let test_program =
-            self.nested(cond, ins, |inner, outs, _| Ok(vec![inner.any(&outs[0], &whole, why)]))?;
+        let test_program = self.nested(ins, (0..cond_slots.len(), USUAL_TRIPS), |inner, vals| {
+            let outs = inner.run(cond, vals.to_vec())?;
+            Ok(vec![inner.any(&outs[0], &whole, why)])
+        })?;
+        self.adopt(&test_program, 0, &mut cond_slots);
+        let test_program = test_program.localised;
         let mut body_slots = Vec::new();
         let mut ins: Vec<Inner> = for_body.iter().map(|v| self.fixed(v, &mut body_slots)).collect();
         let again = if test.is_empty() {
@@ -311,7 +335,26 @@ impl Lower {
             for_cond.len()
         };
         ins.extend(carry_ins());
-        let stepped = self.stepped(ins, body, cond, body_fixed, again, &test, &carries, &hidden, why)?;
+        // where devices end at different steps, each keeps its carries once its own condition fails
+        let stepped = self.nested(ins, (0..body_slots.len(), USUAL_TRIPS), |inner, vals| {
+            let (fixed, rest) = vals.split_at(body_fixed);
+            let (for_cond, carry) = rest.split_at(again);
+            let next = inner.run(body, [fixed, carry].concat())?;
+            let mut slots = inner.carried(&next, &carries, &hidden, why);
+            if !test.is_empty() {
+                let holds = inner.run(cond, [for_cond, carry].concat())?.swap_remove(0);
+                for (k, slot) in slots.iter_mut().enumerate() {
+                    let now = Val::Slot(*slot, hidden[k].clone());
+                    let block = &carries[k].shape[hidden[k].len()..];
+                    let choice = [&holds, &now, &carry[k]];
+                    *slot =
+                        inner.select(choice, block, carries[k].dtype, &hidden[k], &carries[k].layout, why);
+                }
+            }
+            Ok(slots)
+        })?;
+        self.adopt(&stepped, 0, &mut body_slots);
+        let stepped = stepped.localised;
         let out: Vec<Slot> =
             carries.iter().map(|c| self.draft.slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
         let step = Step::While {
@@ -331,51 +374,6 @@ impl Lower {
             placed.push(self.placed(Val::Slot(slot, hidden), &program.vars[var.index()], why));
         }
         Ok(placed)
-    }
-
-    /// One step of a loop with a condition. Where devices end at different steps (`test` is what the condition varies over), each
-    /// keeps its carries once its own condition fails.
-    #[expect(clippy::too_many_arguments, reason = "two programs and what they share")]
-    fn stepped(
-        &self,
-        ins: Vec<Inner>,
-        body: &Program,
-        cond: &Program,
-        body_fixed: usize,
-        again: usize,
-        test: &[Axis],
-        carries: &[Stored],
-        hidden: &[Vec<Axis>],
-        why: &Why,
-    ) -> Result<Localised> {
-        let draft = Draft::new(self.draft.devices, self.draft.mesh.clone());
-        let mut inner = Lower { draft, manual: self.manual.clone() };
-        let mut vals = Vec::new();
-        for i in ins {
-            vals.push(match i {
-                Inner::Val(v) => v,
-                Inner::Slot { dtype, shape, layout, hidden } => {
-                    let slot = inner.draft.slot(dtype, shape, layout);
-                    inner.draft.ins.push(slot);
-                    Val::Slot(slot, hidden)
-                }
-            });
-        }
-        let (fixed, rest) = vals.split_at(body_fixed);
-        let (for_cond, carry) = rest.split_at(again);
-        let next = inner.run(body, [fixed, carry].concat())?;
-        let mut slots = inner.carried(&next, carries, hidden, why);
-        if !test.is_empty() {
-            let holds = inner.run(cond, [for_cond, carry].concat())?.swap_remove(0);
-            for (k, slot) in slots.iter_mut().enumerate() {
-                let now = Val::Slot(*slot, hidden[k].clone());
-                let block = &carries[k].shape[hidden[k].len()..];
-                let choice = [&holds, &now, &carry[k]];
-                *slot = inner.select(choice, block, carries[k].dtype, &hidden[k], &carries[k].layout, why);
-            }
-        }
-        inner.draft.outs = slots;
-        plan::plan(inner.draft)
     }
 
     /// `choice[1]` where `choice[0]` holds, else `choice[2]`; stored with these hidden dimensions.
@@ -453,8 +451,11 @@ impl Lower {
         for b in branches {
             slots.clear();
             let ins: Vec<Inner> = rest.iter().map(|v| self.fixed(v, &mut slots)).collect();
-            let done =
-                self.nested(b, ins, |inner, outs, _| Ok(inner.carried(&outs, &results, &hidden, why)))?;
+            let done = self.nested(ins, (0..0, 1), |inner, vals| {
+                let outs = inner.run(b, vals.to_vec())?;
+                Ok(inner.carried(&outs, &results, &hidden, why))
+            })?;
+            let done = done.localised;
             list.push(done.program);
             inside.push((done.collectives, 1));
         }
@@ -548,7 +549,7 @@ pub(super) fn whole(program: &Program, devices: usize) -> Result<Localised> {
     let outs = lower.run(program, vals)?;
     let why = Why { place: None, op: "return".into() };
     lower.draft.outs = outs.iter().map(|v| lower.as_slot(v, &why)).collect();
-    plan::plan(lower.draft)
+    Ok(plan::plan(lower.draft)?.localised)
 }
 
 /// How many devices a program runs on: its mesh's, or as many as its placements speak of.

@@ -15,6 +15,10 @@ pub(super) struct Draft {
     pub(super) items: Vec<Item>,
     pub(super) ins: Vec<Slot>,
     pub(super) outs: Vec<Slot>,
+    /// Inputs that are the same in every run of the program (it is a loop's body).
+    pub(super) once: Vec<Slot>,
+    /// How often it is run for each of these.
+    pub(super) trips: u64,
 }
 
 /// A step of a draft.
@@ -115,7 +119,7 @@ pub(super) struct Note {
 impl Draft {
     /// The program, and a note for each step.
     pub(super) fn finish(self) -> (SpmdProgram, Vec<Note>) {
-        let Draft { devices, mesh, slots, items, ins, outs } = self;
+        let Draft { devices, mesh, slots, items, ins, outs, .. } = self;
         let mut p = SpmdProgram { devices, mesh, slots, ins, outs, ..SpmdProgram::default() };
         let mut notes = Vec::with_capacity(items.len());
         for Item { step, why, user, pinned, inside, through } in items {

@@ -1,11 +1,14 @@
 //! From a placed program to one per-device program: regions, fetches, partial sums, and the report of what is communicated.
 
+#[cfg(debug_assertions)]
+mod check;
 mod choose;
 mod control;
 mod cost;
 mod draft;
 mod fetch;
 mod frames;
+mod hoist;
 mod layout;
 mod lines;
 mod lower;

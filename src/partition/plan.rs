@@ -2,16 +2,21 @@
 
 use super::choose::Placer;
 use super::draft::Draft;
-use super::{Localised, Step, fetch, frames, names, views};
+use super::{Localised, Slot, Step, Why, fetch, frames, hoist, names, views};
 use crate::diagnostic::Result;
 use crate::program::sentence::{Arg, Body, Combine, Fun, Sentence, Source, Span};
 use crate::sharding::atoms::{Atom, Atoms};
 use crate::types::{DType, Scalar};
 
-use super::Slot;
+/// A finished program.
+pub(super) struct Planned {
+    pub(super) localised: Localised,
+    /// Inputs that are to lie otherwise than the draft said, and whose sake it is for.
+    pub(super) adopted: Vec<(Slot, Why)>,
+}
 
 /// Decides everything that a draft leaves open.
-pub(super) fn plan(mut d: Draft) -> Result<Localised> {
+pub(super) fn plan(mut d: Draft) -> Result<Planned> {
     let vias = views::resolve(&mut d);
     frames::choose(&mut d);
     let items = std::mem::take(&mut d.items);
@@ -26,10 +31,16 @@ pub(super) fn plan(mut d: Draft) -> Result<Localised> {
         }
     }
     let Placer { mut d, halves, .. } = placer;
+    let adopted = hoist::adopt(&mut d);
     fetch::insert(&mut d);
     let (program, notes) = d.finish();
+    #[cfg(debug_assertions)]
+    if let Err(wrong) = super::check::check(&program) {
+        let what = format!("the per-device program is not sound (please report this): {wrong}\n{program}");
+        return Err(crate::Error::other(what));
+    }
     let collectives = names::collectives(&program, &notes, &vias, &halves);
-    Ok(Localised { program, collectives })
+    Ok(Planned { localised: Localised { program, collectives }, adopted })
 }
 
 /// Whether two sets of digits can't be in one layout.
