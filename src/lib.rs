@@ -19,6 +19,8 @@ pub mod show;
 pub mod trace;
 pub mod types;
 
+pub use ndarray as nd;
+
 pub use array::{
     Array, Dims, NewAxis, Operand, Rest, Shard, axis_index, axis_size, concat, einsum, einsum_to, keep, ring,
     shift, split, stack, stacked, tiled,
@@ -45,10 +47,10 @@ pub use types::{ArrayType, DType, Element, Scalar, Shape};
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::{
-        AbstractMesh, Array, ArrayType, Axis, DType, Inferred, Key, Mesh, NewAxis, Output, Rest, Result,
-        Sharding, Spec, Static, Tree, assert_collectives, axes, axis_index, axis_size, concat, cond,
-        debug_print, devices, einsum, fori_loop, ix, jit, keep, p, ring, scan, shift, split, stack, stacked,
-        switch, tiled, tree, type_of, while_loop,
+        AbstractMesh, Array, ArrayType, Axis, DType, DeviceId, EngineKind, Inferred, Key, Mesh, NewAxis,
+        Output, Rest, Result, Sharding, Spec, Static, Tree, assert_collectives, axes, axis_index, axis_size,
+        concat, cond, debug_print, devices, einsum, fori_loop, ix, jit, keep, p, ring, scan, shift, split,
+        stack, stacked, switch, tiled, tree, type_of, while_loop,
     };
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;

@@ -4,8 +4,10 @@ mod lockstep;
 mod reference;
 
 use super::Slab;
-use crate::diagnostic::Result;
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::partition::SpmdProgram;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 /// Which engine runs a program.
@@ -23,13 +25,41 @@ pub enum EngineKind {
 /// The process's default: the environment variable `ATMESH_ENGINE` (`lockstep`, `threads`, `reference`), else lockstep.
 impl Default for EngineKind {
     fn default() -> EngineKind {
-        static DEFAULT: LazyLock<EngineKind> =
-            LazyLock::new(|| match std::env::var("ATMESH_ENGINE").as_deref() {
-                Ok("threads") => EngineKind::Threads,
-                Ok("reference") => EngineKind::Reference,
-                _ => EngineKind::Lockstep,
-            });
+        static DEFAULT: LazyLock<EngineKind> = LazyLock::new(|| {
+            std::env::var("ATMESH_ENGINE").ok().and_then(|n| n.parse().ok()).unwrap_or(EngineKind::Lockstep)
+        });
         *DEFAULT
+    }
+}
+
+impl EngineKind {
+    /// The engine that the command line asks for by `--engine NAME`; without it the default.
+    pub fn from_args() -> Result<EngineKind> {
+        let mut args = std::env::args().skip_while(|a| a != "--engine").skip(1);
+        args.next().map_or(Ok(EngineKind::default()), |name| name.parse())
+    }
+    fn name(self) -> &'static str {
+        match self {
+            EngineKind::Lockstep => "lockstep",
+            EngineKind::Threads => "threads",
+            EngineKind::Reference => "reference",
+        }
+    }
+}
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+impl FromStr for EngineKind {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<EngineKind> {
+        let all = [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference];
+        all.into_iter().find(|k| k.name() == name).ok_or_else(|| {
+            let fault = Fault::new(ErrorKind::Other, format!("there is no engine {name:?}"))
+                .help("engines are lockstep, threads and reference");
+            Error::from(fault)
+        })
     }
 }
 
@@ -70,4 +100,13 @@ pub struct RunReport {
     pub arena: usize,
     /// The compiled program as text.
     pub text: String,
+}
+
+impl fmt::Display for RunReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on =
+            if self.inline { "inline on the caller".into() } else { format!("{} workers", self.workers) };
+        writeln!(f, "engine {}, {on}, arena {} B", self.engine, self.arena)?;
+        f.write_str(&self.text)
+    }
 }
