@@ -171,3 +171,103 @@ fn branches_agree() {
     let f = jit(|i: &Array, x: &Array| switch(i, &[&|| x.clone()]));
     assert_eq!(f.trace((1.5, array(&[2]))).unwrap_err().kind(), ErrorKind::Dtype);
 }
+
+#[test]
+fn derivatives_have_the_types_of_their_points() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let f = jit(|w: &Array, x: &Array| {
+        let ((loss, _), g) = value_and_grad((w, x), |(w, x)| {
+            let y = x.dot(&w).tanh();
+            (y.square().sum(..), y)
+        });
+        (loss, g)
+    });
+    let traced = f.trace((typed("float32[4,8@X]", &mesh), typed("float32[16,4]", &mesh))).unwrap();
+    let types: Vec<_> = traced.program().output_types().iter().map(|t| t.to_string()).collect();
+    assert_eq!(types, ["float32[]", "float32[4,8@X]", "float32[16,4]"]);
+
+    let twice = jit(|x: &Array| grad(x, |x| grad(x, |x| x.sin().sum(..)).sum(..)));
+    assert_eq!(twice.trace(array(&[3])).unwrap().program().output_types()[0].to_string(), "float32[3]");
+    let ill = jit(|x: &Array| grad(x, |x| x.sin()));
+    assert_eq!(ill.trace(array(&[3])).unwrap_err().kind(), ErrorKind::Shape);
+    let ill = jit(|x: &Array| grad(x, |x| x.astype(F32)));
+    assert_eq!(ill.trace(1).unwrap_err().kind(), ErrorKind::Dtype);
+}
+
+#[test]
+fn per_device_code_is_typed_on_blocks() {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let f = shard_map(&mesh, (p!["X", "Y"], p![]), (p!["X"], p![]), |a: &Array, b: &Array| {
+        assert_eq!(type_of(a), "float32[4,2]{V:(X,Y)}");
+        assert_eq!(type_of(b), "float32[2]");
+        assert_eq!(axis_size("X"), 2);
+        (a.dot(b).psum("Y"), axis_index("X").psum(("X")))
+    });
+    let args = (typed("float32[8@X,4@Y]", &mesh), typed("float32[2]", &mesh));
+    let types: Vec<_> =
+        f.trace(args.clone()).unwrap().program().output_types().iter().map(|t| t.to_string()).collect();
+    assert_eq!(types, ["float32[8@X]", "int32[]"]);
+    // inside a jit it is one equation
+    assert_eq!(jit(&f).trace(args).unwrap().program().equations.len(), 1);
+
+    let promised = shard_map(&mesh, p!["X"], p![], |a: &Array| a.sum(..));
+    let e = promised.trace(typed("float32[8@X]", &mesh)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Vma);
+    assert!(e.to_string().contains("psum"), "{e}");
+    let uneven = shard_map(&mesh, p!["X"], p!["X"], |a: &Array| a.clone());
+    assert_eq!(uneven.trace(typed("float32[7]", &mesh)).unwrap_err().kind(), ErrorKind::Shape);
+    let other = shard_map(&mesh, p!["X"], p!["X"], |a: &Array| a.clone());
+    assert_eq!(other.trace(typed("float32[8@Y]", &mesh)).unwrap_err().kind(), ErrorKind::Sharding);
+    let _ = shard_map(&mesh, Inferred, p!["Y"], |a: &Array| a.clone())
+        .trace(typed("float32[8@Y]", &mesh))
+        .unwrap();
+    let unknown = shard_map(&mesh, p!["Z"], p![], |a: &Array| a.clone());
+    assert_eq!(unknown.trace(typed("float32[8]", &mesh)).unwrap_err().kind(), ErrorKind::Mesh);
+    let trusted = shard_map(&mesh, p!["X"], p![], |a: &Array| a.sum(..)).unchecked();
+    let _ = trusted.trace(typed("float32[8@X]", &mesh)).unwrap();
+    let partial = shard_map(&mesh, p!["X"], p!["X"], |a: &Array| {
+        assert_eq!(type_of(a), "float32[4,4@Y]{V:X}");
+        a * 2.0
+    })
+    .over("X");
+    let t = partial.trace(typed("float32[8@X,4@Y]", &mesh)).unwrap();
+    assert_eq!(t.program().output_types()[0].to_string(), "float32[8@X,4@Y]");
+}
+
+#[test]
+fn captures_of_per_device_code_enter_as_they_lie() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let f = jit(|a: &Array, w: &Array| {
+        let body = shard_map(&mesh, p!["X"], p!["X"], |a: &Array| {
+            let y = a * w;
+            assert_eq!(type_of(&(w + 1.0)), "float32[4]{V:X}");
+            y
+        });
+        body.call(a)
+    });
+    let ty = || typed("float32[8@X]", &mesh);
+    let t = f.trace((ty(), ty())).unwrap();
+    assert_eq!(t.program().output_types()[0].to_string(), "float32[8@X]");
+}
+
+#[test]
+fn loops_and_branches_in_per_device_code() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let ty = || typed("float32[8@X]", &mesh);
+    let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| fori_loop(0..3, x, |i, x| x * i + 1.0));
+    let _ = f.trace(ty()).unwrap();
+    let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| fori_loop(0..3, Array::zeros([4]), |_, y| y + x));
+    let e = f.trace(ty()).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Vma, "{e}");
+    assert!(e.to_string().contains("pcast"), "{e}");
+    // devices that choose for themselves get values of their own
+    let f = shard_map(&mesh, p!["X"], p![], |_: &Array| {
+        let one = Array::ones([]);
+        let y = cond(axis_index("X").eq(0), || one.clone(), || &one * 2.0);
+        assert_eq!(type_of(&y), "float32[]{V:X}");
+        y
+    });
+    assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Vma);
+    let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| while_loop(x, |x| x.sum(..).gt(0.0), |x| x - 1.0));
+    assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Vma);
+}

@@ -155,6 +155,7 @@ fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: 
     let mut out_specs = Vec::new();
     let piece = Piece::record_in(open, &types, |blocks| {
         let out = body(&tree_of(input, blocks))?;
+        first_error(&out)?;
         let specs = resolve(&s.out_specs, &out, "out_specs").map_err(at)?;
         let specs = border.results(&out, &specs).map_err(at)?;
         // what is the same on all devices may be put together like what is not

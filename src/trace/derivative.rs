@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// let x = Array::from([1.0f32, 2.0]);
 /// let g = grad(&x, |x| x.square().sum(..));
 /// assert_eq!(g.to_vec::<f32>()?, [2.0, 4.0]);
-/// let (gx, gy) = grad((&x, 3.0), |(x, y)| (x * y).sum(..));
+/// let (gx, gy) = grad((&x, Array::from(3.0f32)), |(x, y)| (x * y).sum(..));
 /// assert_eq!(gx.to_vec::<f32>()?, [3.0, 3.0]);
 /// assert_eq!(gy.item::<f32>()?, 3.0);
 /// # Ok::<(), atmesh::Error>(())
@@ -41,7 +41,7 @@ pub fn grad<A: Args, R: Output<Tree: Loss>>(at: A, f: impl Fn(A::Owned) -> R) ->
 ///
 /// ```
 /// use atmesh::prelude::*;
-/// let ((loss, double), g) = value_and_grad(3.0, |x| (x.square(), &x * 2.0));
+/// let ((loss, double), g) = value_and_grad(Array::from(3.0f32), |x| (x.square(), &x * 2.0));
 /// assert_eq!((loss.item::<f32>()?, double.item::<f32>()?, g.item::<f32>()?), (9.0, 6.0, 6.0));
 /// # Ok::<(), atmesh::Error>(())
 /// ```
@@ -146,7 +146,7 @@ fn constant(b: &mut Builder, ty: &ArrayType, value: f64) -> Result<Value> {
 ///
 /// ```
 /// use atmesh::prelude::*;
-/// let (y, dy) = jvp(2.0, 1.0, |x| &x * &x * &x);
+/// let (y, dy) = jvp(Array::from(2.0f32), 1.0, |x| &x * &x * &x);
 /// assert_eq!((y.item::<f32>()?, dy.item::<f32>()?), (8.0, 12.0));
 /// # Ok::<(), atmesh::Error>(())
 /// ```
@@ -337,7 +337,7 @@ fn fits<T: Tree>(
 ///
 /// ```
 /// use atmesh::prelude::*;
-/// let g = grad(0.5, |x| checkpoint(&x, |x| x.sin().exp()));
+/// let g = grad(Array::from(0.5f32), |x| checkpoint(&x, |x| x.sin().exp()));
 /// assert!((g.item::<f32>()? - 1.4174).abs() < 1e-3);
 /// # Ok::<(), atmesh::Error>(())
 /// ```

@@ -18,7 +18,7 @@ use std::sync::Arc;
 ///
 /// ```
 /// use atmesh::prelude::*;
-/// let y = fori_loop(0..10, 0.0, |i, x| x + i.astype(F32));
+/// let y = fori_loop(0..10, Array::from(0.0f32), |i, x| x + i.astype(F32));
 /// assert_eq!(y.item::<f32>()?, 45.0);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
@@ -106,7 +106,7 @@ fn bounded<T: Tree>(
 ///
 /// ```
 /// use atmesh::prelude::*;
-/// let (_, n) = while_loop((100, 0), |(x, _)| x.gt(1), |(x, n)| (x / 2, n + 1));
+/// let (_, n) = while_loop((Array::from(100), Array::from(0)), |(x, _)| x.gt(1), |(x, n)| (x / 2, n + 1));
 /// assert_eq!(n.item::<i32>()?, 6);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
@@ -189,7 +189,7 @@ fn quoted(axes: &Axes) -> String {
 /// ```
 /// use atmesh::prelude::*;
 /// let xs = Array::from([1, 2, 3]);
-/// let (total, sums) = scan(0, &xs, |total, x| (&total + &x, &total + &x));
+/// let (total, sums) = scan(Array::from(0), &xs, |total, x| (&total + &x, &total + &x));
 /// assert_eq!(total.item::<i32>()?, 6);
 /// assert_eq!(sums.to_vec::<i32>()?, [1, 3, 6]);
 /// # Ok::<(), atmesh::Error>(())
@@ -224,7 +224,7 @@ pub struct ScanOptions {
 /// use atmesh::prelude::*;
 /// use atmesh::{ScanOptions, scan_with};
 /// let options = ScanOptions { length: Some(4), ..ScanOptions::default() };
-/// let (x, ()) = scan_with(options, 1, (), |x, ()| (x * 2, ()));
+/// let (x, ()) = scan_with(options, Array::from(1), (), |x, ()| (x * 2, ()));
 /// assert_eq!(x.item::<i32>()?, 16);
 /// # Ok::<(), atmesh::Error>(())
 /// ```

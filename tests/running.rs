@@ -1,0 +1,145 @@
+//! Programs from closure to numbers.
+
+use atmesh::prelude::*;
+use atmesh::{EngineKind, ErrorKind};
+
+fn near(a: &Array, b: &[f32]) {
+    let a = a.to_vec::<f32>().unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(a.len(), b.len());
+    assert!(a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-5), "{a:?} {b:?}");
+}
+
+#[test]
+fn the_thin_program() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let a = Array::arange(0..4).reshape([4, 1]).put(&mesh, p!["X", _]);
+    let b = Array::arange(0..8).reshape([1, 8]).put(&mesh, p![_, "Y"]);
+    for engine in [EngineKind::Reference, EngineKind::Lockstep] {
+        let f = jit(|a: &Array, b: &Array| a + b).engine(engine);
+        let c = f.call((&a, &b)).unwrap();
+        assert_eq!(type_of(&c), "int32[4@X,8@Y]");
+        let want: Vec<i32> = (0..4).flat_map(|i| (0..8).map(move |j| i + j)).collect();
+        assert_eq!(c.to_vec::<i32>().unwrap(), want);
+        assert_eq!(f.call((&a, &b)).unwrap().to_vec::<i32>().unwrap(), want);
+    }
+    assert_eq!((&a + &b).to_vec::<i32>().unwrap().len(), 32);
+}
+
+#[test]
+fn calls_are_cached_by_type() {
+    let traced = std::cell::Cell::new(0);
+    let f = jit(|x: &Array, Static(n): Static<i32>| {
+        traced.set(traced.get() + 1);
+        x * n
+    });
+    let x = Array::from([1, 2]);
+    assert_eq!(f.call((&x, Static(2))).unwrap().to_vec::<i32>().unwrap(), [2, 4]);
+    assert_eq!(f.call((&x + 1, Static(2))).unwrap().to_vec::<i32>().unwrap(), [4, 6]);
+    assert_eq!(traced.get(), 1);
+    assert_eq!(f.call((&x, Static(3))).unwrap().to_vec::<i32>().unwrap(), [3, 6]);
+    let _ = f.call((Array::from([1.0f32]), Static(3))).unwrap();
+    assert_eq!(traced.get(), 3);
+    let mesh = Mesh::auto([("X", 2)]).unwrap();
+    let _ = f.call((x.put(&mesh, p!["X"]), Static(3))).unwrap();
+    let _ = f.call((x.put(&mesh, p![]), Static(3))).unwrap();
+    assert_eq!(traced.get(), 5);
+}
+
+#[test]
+fn donation_takes_the_argument() {
+    let f = jit(|x: &Array, y: &Array| x + y).donate(0);
+    let (x, y) = (Array::from([1, 2]), Array::from([3, 4]));
+    assert_eq!(f.call((&x, &y)).unwrap().to_vec::<i32>().unwrap(), [4, 6]);
+    let e = x.to_vec::<i32>().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Donated);
+    let d = &e.diagnostics()[0];
+    assert!(d.place.is_some() && d.related.len() == 1, "{e}");
+    assert_eq!((&x + 1).ready().unwrap_err().kind(), ErrorKind::Donated);
+    assert_eq!(f.call((&x, &y)).unwrap_err().kind(), ErrorKind::Donated);
+    assert_eq!(y.to_vec::<i32>().unwrap(), [3, 4]);
+}
+
+#[test]
+fn compiled_functions_refuse_other_types() {
+    let c = jit(|x: &(Array, Array)| &x.0 + &x.1)
+        .lower(&(Array::from(1), Array::from(2)))
+        .unwrap()
+        .compile()
+        .unwrap();
+    assert_eq!(c.call((1, 2)).unwrap().item::<i32>().unwrap(), 3);
+    let e = c.call((1, 2.0)).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Dtype);
+    assert!(e.to_string().contains("`1`"), "{e}");
+    let c2 = c.clone();
+    assert_eq!(
+        std::thread::spawn(move || c2.call((3, 4)).unwrap().item::<i32>().unwrap()).join().unwrap(),
+        7
+    );
+}
+
+#[test]
+fn loops_and_branches_run() {
+    let sum = fori_loop(0..10, Array::from(0), |i, x| x + i);
+    assert_eq!(sum.item::<i32>().unwrap(), 45);
+    let n = Array::from(4);
+    let zero = Array::from(0);
+    let sum = fori_loop(Array::from(1)..n, (&zero, &zero), |i, (x, n)| (x + i, n + 1));
+    assert_eq!((sum.0.item::<i32>().unwrap(), sum.1.item::<i32>().unwrap()), (6, 3));
+    let (x, n) = while_loop((Array::from(100), &zero), |(x, _)| x.gt(1), |(x, n)| (x / 2, n + 1));
+    assert_eq!((x.item::<i32>().unwrap(), n.item::<i32>().unwrap()), (1, 6));
+    let (total, sums) = scan(&zero, Array::from([1, 2, 3]), |total, x| (&total + &x, &total + &x));
+    assert_eq!((total.item::<i32>().unwrap(), sums.to_vec::<i32>().unwrap()), (6, vec![1, 3, 6]));
+    let back = atmesh::ScanOptions { reverse: true, ..Default::default() };
+    let (_, sums) = atmesh::scan_with(back, &zero, Array::from([1, 2, 3]), |t, x| (&t + &x, &t + &x));
+    assert_eq!(sums.to_vec::<i32>().unwrap(), [6, 5, 3]);
+    let f = jit(|i: &Array, x: &Array| switch(i, &[&|| x.square(), &|| x * 10.0, &|| -x]));
+    let pick = |i: i32| f.call((i, 3.0)).unwrap().item::<f32>().unwrap();
+    assert_eq!([pick(-5), pick(1), pick(2), pick(9)], [9.0, 30.0, -3.0, -3.0]);
+    let g = jit(|x: &Array| cond(x.gt(0.0), || x.sqrt(), || Array::from(-1.0f32)));
+    assert_eq!(g.call(4.0).unwrap().item::<f32>().unwrap(), 2.0);
+    assert_eq!(g.call(-4.0).unwrap().item::<f32>().unwrap(), -1.0);
+}
+
+#[test]
+fn derivatives_are_right() {
+    let x = Array::from([1.0f32, 2.0, 3.0]);
+    near(&grad(&x, |x| (&x * &x * &x).sum(..)), &[3.0, 12.0, 27.0]);
+    near(&grad(&x, |x| grad(x, |x| (&x * &x * &x).sum(..)).sum(..)), &[6.0, 12.0, 18.0]);
+    let f = jit(|x: &Array| grad(x, |x| fori_loop(0..3, &x, |_, y| y * &x).sum(..)));
+    near(&f.call(&x).unwrap(), &[4.0, 32.0, 108.0]);
+    let (y, dy) = jvp(&x, Array::from([1.0f32, 0.0, 1.0]), |x| x.square());
+    near(&y, &[1.0, 4.0, 9.0]);
+    near(&dy, &[2.0, 0.0, 6.0]);
+    let (_, pull) = vjp((&x, Array::from(2.0f32)), |(x, a)| x * a);
+    let (dx, da) = pull.call(Array::from([1.0f32, 1.0, 0.0]));
+    near(&dx, &[2.0, 2.0, 0.0]);
+    near(&da, &[3.0]);
+    let e = pull.call(Array::from([1.0f32])).0.ready().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Shape);
+    near(
+        &grad(&x, |x| checkpoint(&x, |x| x.sin().exp()).sum(..)).slice(ix![0]),
+        &[0.540_302_3 * 0.841_471f32.exp()],
+    );
+}
+
+#[test]
+fn per_device_code_runs() {
+    let mesh = Mesh::new([("X", 4)]).unwrap();
+    let a = Array::arange(0.0..16.0f32).put(&mesh, p!["X"]);
+    for engine in [EngineKind::Reference, EngineKind::Lockstep] {
+        let sums = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.sum(keep(..))).engine(engine);
+        near(&sums.call(&a).unwrap(), &[6.0, 22.0, 38.0, 54.0]);
+        let total = shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X")).engine(engine);
+        near(&total.call(&a).unwrap(), &[120.0]);
+        let turn = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.slice(ix![..1]).ppermute("X", ring(1)));
+        near(&turn.engine(engine).call(&a).unwrap(), &[12.0, 0.0, 4.0, 8.0]);
+        let index = shard_map(&mesh, (), p!["X"], || axis_index("X").reshape([1]));
+        assert_eq!(index.engine(engine).call(()).unwrap().to_vec::<i32>().unwrap(), [0, 1, 2, 3]);
+        // each device takes its own branch
+        let own = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+            cond(axis_index("X").eq(1), || x * 0.0, || x.clone())
+        });
+        let got = own.engine(engine).call(&a).unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(got[3..9], [3.0, 0.0, 0.0, 0.0, 0.0, 8.0]);
+    }
+}
