@@ -254,7 +254,8 @@ fn captures_of_per_device_code_enter_as_they_lie() {
 fn loops_and_branches_in_per_device_code() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
     let ty = || typed("float32[8@X]", &mesh);
-    let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| fori_loop(0..3, x, |i, x| x * i + 1.0));
+    let f =
+        shard_map(&mesh, p!["X"], p!["X"], |x: &Array| fori_loop(0..3, x, |i, x| x * i.astype(F32) + 1.0));
     let _ = f.trace(ty()).unwrap();
     let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| fori_loop(0..3, Array::zeros([4]), |_, y| y + x));
     let e = f.trace(ty()).unwrap_err();

@@ -108,11 +108,10 @@ impl Array {
     pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
-    /// The numbers; `what` names the caller in the refusal of a traced value.
-    #[track_caller]
-    pub(crate) fn slab(&self, what: &str) -> Result<Slab> {
+    /// The numbers; `what` and `place` name the caller in the refusal of a traced value.
+    pub(crate) fn slab(&self, what: &str, place: Place) -> Result<Slab> {
         match self.repr() {
-            Repr::Concrete(c) => c.slab(std::panic::Location::caller()),
+            Repr::Concrete(c) => c.slab(place),
             Repr::Poisoned(e) => Err(e.clone()),
             Repr::Traced(t) => {
                 let fault = Fault::new(
@@ -121,7 +120,6 @@ impl Array {
                 )
                 .help("return it from the traced function and look at the result")
                 .help("`debug_print!` prints it when the program runs");
-                let place = std::panic::Location::caller();
                 Err(Error::at(fault, what, vec![t.value.ty.to_string()], Some(place)))
             }
         }

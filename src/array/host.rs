@@ -1,6 +1,6 @@
 //! Host data: arrays from and to `Vec`, slices and ndarray arrays, pieces, files.
 
-use super::sharding::{at, placed};
+use super::sharding::placed;
 use super::{Array, Repr, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::runtime::{Buffer, Slab};
@@ -111,14 +111,14 @@ impl<T: Element> Deref for View<T> {
 impl Array {
     /// The numbers in global row-major order: those of an unreduced array summed.
     fn numbers(&self, op: &str, place: Place) -> Result<Slab> {
-        let slab = self.slab(op).map_err(|e| at(e, op, place))?;
+        let slab = self.slab(op, place)?;
         if slab.copies() == 1 {
             return Ok(slab);
         }
         let ty = self.ty()?;
         let Some(mesh) = &ty.mesh else { return Ok(slab) };
         let spec = ty.spec.unreduced(crate::Axes::none());
-        apply1(prims::reshard(mesh, spec), &[self.into()], place).slab(op)
+        apply1(prims::reshard(mesh, spec), &[self.into()], place).slab(op, place)
     }
     fn of_element<T: Element>(&self, op: &str, place: Place) -> Result<Slab> {
         let ty = self.ty()?;
@@ -378,7 +378,7 @@ fn assemble(
             let m = format!("the piece of {name} is missing: it holds {:?} of {shape}", b.index);
             return Err(refuse(ErrorKind::Data, m));
         };
-        let slab = data.slab(op)?;
+        let slab = data.slab(op, place)?;
         let ty = data.ty()?;
         let local: Shape = b.index.iter().map(Range::len).collect();
         if ty.shape != local {

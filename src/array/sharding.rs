@@ -167,7 +167,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn shards(&self) -> Result<Vec<Shard>> {
-        let slab = self.slab("shards")?;
+        let slab = self.slab("shards", Location::caller())?;
         let ty = self.ty()?;
         let Some(sharding) = self.sharding()? else {
             let index = ty.shape.iter().map(|n| 0..*n).collect();

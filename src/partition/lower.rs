@@ -89,7 +89,8 @@ impl Lower {
         let (h, sizes) = (hidden.len(), self.sizes(hidden));
         let extents: Vec<usize> = sizes.iter().copied().chain(s.extents).collect();
         let lead = sizes.iter().map(|n| Span::all(*n));
-        if let (Body::Reshape, Some(Source::Value(k))) = (&s.body, s.reads[0].parts.first().map(|p| p.from)) {
+        let first = s.reads.first().and_then(|r| r.parts.first()).map(|p| p.from);
+        if let (Body::Reshape, Some(Source::Value(k))) = (&s.body, first) {
             match &operands[k] {
                 Val::Slot(slot, _) => {
                     let from = &self.draft.slots[*slot];

@@ -74,6 +74,8 @@ pub(crate) struct Entry<I, O> {
     args: I,
     leaves: Vec<Leaf>,
     donated: Vec<bool>,
+    /// Whether any is.
+    donates: bool,
     captures: Vec<Slab>,
     out: O,
     ready: Ready,
@@ -126,12 +128,15 @@ impl<I, O> Lowered<I, O> {
         &self.staged.localised.collectives
     }
     /// Compiles the per-device program for its engine.
+    #[track_caller]
     pub fn compile(self) -> Result<Compiled<I, O>> {
+        let place = Location::caller();
         let Signature { args, leaves, donated, captures, out, engine } = self.signature;
         let exe = engine::get(engine).compile(&self.staged.localised.program)?;
         let ready = Ready { exe, results: self.staged.results };
-        let captures = captures.iter().map(|a| a.slab("compile")).collect::<Result<_>>()?;
-        Ok(Compiled(Arc::new(Entry { args, leaves, donated, captures, out, ready })))
+        let captures = captures.iter().map(|a| a.slab("compile", place)).collect::<Result<_>>()?;
+        let donates = donated.contains(&true);
+        Ok(Compiled(Arc::new(Entry { args, leaves, donated, donates, captures, out, ready })))
     }
 }
 impl<I, O> fmt::Display for Lowered<I, O> {
@@ -179,24 +184,36 @@ impl<I: Tree, O: Tree> Entry<I, O> {
     pub(super) fn run(&self, args: &I, place: Place) -> Result<O> {
         let mut slabs: SmallVec<[Slab; 8]> = SmallVec::new();
         let mut failed = None;
-        args.visit(&mut Path::unnamed(), &mut |_, a| {
-            let Repr::Concrete(c) = a.repr() else { return };
-            let donated = self.donated[slabs.len()];
-            match if donated { c.donate(place) } else { c.slab(place) } {
-                Ok(slab) => slabs.push(slab),
-                Err(e) => {
-                    failed.get_or_insert(e);
-                }
+        args.visit(&mut Path::unnamed(), &mut |_, a| match a.slab("call", place) {
+            Ok(slab) => slabs.push(slab),
+            Err(e) => {
+                failed.get_or_insert(e);
             }
         });
         if let Some(error) = failed {
             return Err(error);
+        }
+        if self.donates {
+            self.donate(args, place)?;
         }
         slabs.extend(self.captures.iter().cloned());
         let mut results = self.ready.call(&slabs, &self.donated)?.into_iter();
         let out =
             self.out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
         Ok(out)
+    }
+    /// Takes the donated arguments' numbers from their handles: only the run holds them now.
+    fn donate(&self, args: &I, place: Place) -> Result<()> {
+        let mut donated = self.donated.iter();
+        let mut failed = None;
+        args.visit(&mut Path::unnamed(), &mut |_, a| {
+            if let (Some(true), Repr::Concrete(c)) = (donated.next(), a.repr())
+                && let Err(e) = c.donate(place)
+            {
+                failed.get_or_insert(e);
+            }
+        });
+        failed.map_or(Ok(()), Err)
     }
     fn refuse(&self, args: &I, place: Place) -> Error {
         if let Some(how) = self.args.differs(args, &mut Path::named()) {
