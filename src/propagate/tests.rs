@@ -667,7 +667,7 @@ fn long_programs_are_quick_on_any_number_of_devices() {
     let start = std::time::Instant::now();
     let placed = propagate(&r.b.finish(&[h]), &[]).unwrap();
     assert_eq!(show(&mesh, &placement(&placed, 0)), "X,Y");
-    assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }
 
 #[test]

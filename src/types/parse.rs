@@ -20,7 +20,7 @@ impl ArrayType {
     #[track_caller]
     pub fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType> {
         let place = Location::caller();
-        parse(text, mesh).map_err(|fault| Error::at(fault, "type", vec![text.to_string()], Some(place)))
+        parse(text, mesh).map_err(|fault| Error::at(fault, "type", Vec::new(), Some(place)))
     }
 }
 

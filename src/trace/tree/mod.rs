@@ -346,6 +346,7 @@ macro_rules! tuples { ($(($($T:ident $n:tt)*))*) => {$(
     #[allow(clippy::unused_unit, non_snake_case)]
     impl<$($T: Args),*> Args for ($($T,)*) {
         type Owned = ($($T::Owned,)*);
+        #[track_caller]
         fn into_tree(self) -> Self::Owned {
             let ($($T,)*) = self;
             ($($T.into_tree(),)*)
