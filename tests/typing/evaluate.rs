@@ -56,7 +56,7 @@ pub(crate) fn evaluate(program: &Program, inputs: &[Data]) -> Vec<Data> {
     program.outputs.iter().map(|o| get(&values, o)).collect()
 }
 
-fn run(s: &Sentence, data: &[Data], shapes: &[Vec<usize>]) -> Data {
+pub(crate) fn run(s: &Sentence, data: &[Data], shapes: &[Vec<usize>]) -> Data {
     let out: usize = s.extents[..s.rank].iter().product();
     let inner: usize = s.extents[s.rank..].iter().product();
     if s.body == Body::Reshape {
