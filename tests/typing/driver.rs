@@ -26,7 +26,7 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-enum Stop {
+pub(crate) enum Stop {
     Refused(Error),
     NotHere(String),
 }
@@ -45,19 +45,19 @@ pub(crate) fn mesh(case: &Json) -> Mesh {
     }))
     .unwrap()
 }
-fn axes(v: &Json) -> Axes {
+pub(crate) fn axes(v: &Json) -> Axes {
     match v {
         Json::Null => Axes::none(),
         Json::String(a) => Axes::from(a.as_str()),
         several => several.as_array().unwrap().iter().map(|a| a.as_str().unwrap().into()).collect(),
     }
 }
-fn spec(v: &Json) -> Option<Spec> {
+pub(crate) fn spec(v: &Json) -> Option<Spec> {
     let list = if v.is_object() { &v["spec"] } else { v };
     let dims = list.as_array()?.iter().map(axes).collect();
     Some(Spec::of(dims).unreduced(axes(&v["unreduced"])).reduced(axes(&v["reduced"])))
 }
-fn sizes(v: &Json) -> Vec<usize> {
+pub(crate) fn sizes(v: &Json) -> Vec<usize> {
     match v {
         Json::Array(list) => list.iter().map(|n| n.as_i64().unwrap() as usize).collect(),
         Json::Null => Vec::new(),
@@ -72,7 +72,7 @@ fn snake(f: &Unary) -> &'static str {
 }
 
 /// What an input's `data` says.
-fn fill(data: &Json, ty: &ArrayType) -> Data {
+pub(crate) fn fill(data: &Json, ty: &ArrayType) -> Data {
     let n = ty.shape.elements();
     if let Some(list) = data["list"].as_array() {
         return list.iter().map(|v| cast(number(v), ty.dtype)).collect();
@@ -106,7 +106,7 @@ fn fill(data: &Json, ty: &ArrayType) -> Data {
         })
         .collect()
 }
-fn number(v: &Json) -> Scalar {
+pub(crate) fn number(v: &Json) -> Scalar {
     match v {
         Json::Bool(b) => Scalar::Bool(*b),
         Json::String(s) => Scalar::Float(s.parse().unwrap()),
@@ -115,7 +115,7 @@ fn number(v: &Json) -> Scalar {
 }
 
 /// The primitive of an equation; `beside` is the element type of its first operand.
-fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<Prim> {
+pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<Prim> {
     let (op, p) = (e["op"].as_str()?, &e["params"]);
     let out = spec(&p["out_sharding"]);
     let created = |dtype: DType, shape: &Json| {
@@ -308,7 +308,7 @@ pub(crate) fn check(case: &Json) -> Outcome {
     Outcome::Passed
 }
 
-fn differs(got: &Data, want: &Json, dtype: DType, tol: f64) -> Option<String> {
+pub(crate) fn differs(got: &Data, want: &Json, dtype: DType, tol: f64) -> Option<String> {
     let want: Vec<Scalar> = want.as_array().unwrap().iter().map(number).collect();
     let words = |x: &Scalar| {
         let x = x.to_i128();

@@ -1,0 +1,553 @@
+//! Cases with nested programs, derivatives and per-device code.
+
+use crate::driver::{Outcome, Stop, axes, differs, fill, mesh, number, primitive, sizes, spec};
+use crate::machine::{Held, Machine};
+use atmesh::diagnostic::{ErrorKind, Fault};
+use atmesh::grad::{jvp_program, vjp_program};
+use atmesh::mesh::{Axes, Axis, AxisType};
+use atmesh::ops::build::cotangent_type;
+use atmesh::ops::collective::{
+    AllGather, AllToAll, Along, AxisIndex, Cast, Gathered, Pcast, Ppermute, Preduce, PsumScatter,
+};
+use atmesh::ops::slicing::UpdateSlice;
+use atmesh::program::sentence::Combine;
+use atmesh::program::{Builder, Control, Loop, Prim, Program, ShardMapping, Value};
+use atmesh::types::{ArrayType, DType, Scalar, Shape};
+use atmesh::{Error, Mesh, Spec};
+use serde_json::Value as Json;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A program while it is read, and what it took from the one around it.
+struct Scope {
+    b: Builder,
+    names: HashMap<String, Value>,
+    captured: Vec<Value>,
+    mesh: Mesh,
+    checked: bool,
+    /// Whether names of the program around it may be captured.
+    open: bool,
+}
+
+struct Reader<'a> {
+    scopes: Vec<Scope>,
+    expect: &'a Json,
+    /// Where the program was found to be wrong.
+    at: Option<String>,
+}
+
+type Res<T> = Result<T, Stop>;
+
+fn not_here<T>(what: impl Into<String>) -> Res<T> {
+    Err(Stop::NotHere(what.into()))
+}
+fn refused<T>(kind: ErrorKind, message: impl Into<String>) -> Res<T> {
+    Err(Error::from(Fault::new(kind, message)).into())
+}
+fn list(v: &Json) -> &[Json] {
+    v.as_array().map_or(&[], Vec::as_slice)
+}
+fn text(v: &Json) -> &str {
+    v.as_str().unwrap()
+}
+
+impl Reader<'_> {
+    fn top(&mut self) -> &mut Scope {
+        self.scopes.last_mut().unwrap()
+    }
+    fn lookup(&mut self, name: &str, depth: usize) -> Res<Value> {
+        if let Some(v) = self.scopes[depth].names.get(name) {
+            return Ok(v.clone());
+        }
+        if depth == 0 || !self.scopes[depth].open {
+            return not_here("a captured name");
+        }
+        let outer = self.lookup(name, depth - 1)?;
+        let scope = &mut self.scopes[depth];
+        let inner = if outer.is_literal() { outer } else {
+            scope.captured.push(outer.clone());
+            scope.b.input(outer.ty, None)
+        };
+        scope.names.insert(name.into(), inner.clone());
+        Ok(inner)
+    }
+    fn operands(&mut self, e: &Json) -> Res<Vec<Value>> {
+        let op = text(&e["op"]);
+        let depth = self.scopes.len() - 1;
+        let mut found = Vec::new();
+        for v in list(&e["in"]) {
+            found.push(match v.as_str() {
+                Some(name) => Some(self.lookup(name, depth)?),
+                None => None,
+            });
+        }
+        let skip = usize::from(op == "select");
+        let beside = found.iter().skip(skip).flatten().find(|v| !v.is_literal()).map(|v| v.ty.dtype);
+        let mut all = Vec::new();
+        for (k, (v, named)) in list(&e["in"]).iter().zip(found).enumerate() {
+            let value = match named {
+                // a number with a name takes the element type of what stands beside it
+                Some(v) if !v.is_literal() => {
+                    all.push(v);
+                    continue;
+                }
+                Some(v) => match v.input {
+                    atmesh::program::Input::Lit(l) => l.value,
+                    atmesh::program::Input::Var(_) => unreachable!(),
+                },
+                None => number(&v["lit"]),
+            };
+            let dtype = match (op, k) {
+                ("select", 0) => DType::Bool,
+                _ => match beside {
+                    Some(d) => d,
+                    None => return not_here("numbers alone"),
+                },
+            };
+            let fits = match value {
+                Scalar::Bool(_) => dtype == DType::Bool,
+                Scalar::Int(_) => dtype != DType::Bool,
+                Scalar::Float(_) => dtype.is_float(),
+            };
+            if !fits {
+                return refused(ErrorKind::Dtype, format!("{value} is no {dtype}"));
+            }
+            let value = if dtype.is_float() { Scalar::Float(value.to_f64()) } else { value };
+            all.push(Value::literal(dtype, value));
+        }
+        Ok(all)
+    }
+    /// Equations; the first refused one is remembered.
+    fn equations(&mut self, body: &Json) -> Res<()> {
+        for e in list(body) {
+            let name = text(&e["out"][0]).to_string();
+            let outs = match self.equation(e) {
+                Ok(outs) => outs,
+                Err(stop) => {
+                    self.at.get_or_insert(name);
+                    return Err(stop);
+                }
+            };
+            for (name, v) in list(&e["out"]).iter().map(text).zip(outs) {
+                self.check_type(name, &v)?;
+                self.top().names.insert(name.into(), v);
+            }
+        }
+        Ok(())
+    }
+    fn check_type(&self, name: &str, v: &Value) -> Res<()> {
+        match self.expect["types"][name].as_str() {
+            Some(want) if self.expect["at"].is_null() && want != v.ty.to_string() && !v.is_literal() => {
+                Err(Stop::NotHere(format!("WRONG {name} is {}, not {want}", v.ty)))
+            }
+            _ => Ok(()),
+        }
+    }
+    /// A nested program of arguments of these types: its values of `args` and captures, and what it captured.
+    fn body(&mut self, body: &Json, types: &[ArrayType], mesh: Mesh, checked: bool, open: bool) -> Res<(Program, Vec<Value>)> {
+        let mut b = Builder::new();
+        b.on(&mesh);
+        let names: HashMap<String, Value> = (list(&body["args"]).iter().zip(types))
+            .map(|(name, ty)| (text(name).to_string(), b.input(ty.clone(), None)))
+            .collect();
+        for (name, v) in &names {
+            self.check_type(name, v)?;
+        }
+        self.scopes.push(Scope { b, names, captured: Vec::new(), mesh, checked, open });
+        let done = self.equations(&body["body"]);
+        let depth = self.scopes.len() - 1;
+        let mut outs = Vec::new();
+        if done.is_ok() {
+            for name in list(&body["returns"]) {
+                outs.push(self.lookup(text(name), depth)?);
+            }
+        }
+        let scope = self.scopes.pop().unwrap();
+        done?;
+        Ok((scope.b.finish(&outs), scope.captured))
+    }
+    fn same_mesh_body(&mut self, body: &Json, types: &[ArrayType]) -> Res<(Program, Vec<Value>)> {
+        let (mesh, checked) = (self.top().mesh.clone(), self.top().checked);
+        self.body(body, types, mesh, checked, true)
+    }
+
+    fn equation(&mut self, e: &Json) -> Res<Vec<Value>> {
+        let (op, p) = (text(&e["op"]), &e["params"]);
+        match op {
+            "shard_map" => return self.shard_map(e),
+            "jit" | "checkpoint" => {
+                let ins = self.operands(e)?;
+                let (program, captured) = self.same_mesh_body(&e["body"], &types(&ins))?;
+                let outs = program.output_types();
+                let control = Control::Jit { body: Arc::new(program), remat: op == "checkpoint" };
+                return Ok(self.top().b.control(control, &[ins, captured].concat(), outs));
+            }
+            "grad" | "value_and_grad" | "vjp" | "jvp" => return self.derivative(e),
+            "fori_loop" | "scan" => return self.run_loop(e),
+            "cond" => {
+                let ins = self.operands(e)?;
+                let mut branches = Vec::new();
+                let mut all: Vec<Value> = Vec::new();
+                for body in list(&e["branches"]) {
+                    let (program, captured) = self.same_mesh_body(body, &types(&ins[1..]))?;
+                    if !captured.is_empty() {
+                        return not_here("a captured name in a branch");
+                    }
+                    branches.push(Arc::new(program));
+                }
+                let outs: Vec<_> = branches.iter().map(|b| b.output_types()).collect();
+                if outs.windows(2).any(|w| w[0].iter().zip(&w[1]).any(|(a, b)| a.to_string() != b.to_string())) {
+                    return not_here("branches of different types");
+                }
+                all.extend(ins);
+                return Ok(self.top().b.control(Control::Cond { branches }, &all, outs[0].clone()));
+            }
+            _ => {}
+        }
+        let ins = self.operands(e)?;
+        if let Some(outs) = self.collective(op, p, &ins)? {
+            return Ok(outs);
+        }
+        let mesh = self.top().mesh.clone();
+        let prim: Option<Prim> = match op {
+            "dynamic_update_slice" => {
+                let starts: Option<Vec<usize>> =
+                    list(&e["in"])[2..].iter().map(|v| v["lit"].as_u64().map(|n| n as usize)).collect();
+                let Some(start) = starts else { return not_here("a dynamic start") };
+                let start = start.iter().enumerate().map(|(d, s)| {
+                    (*s).min(ins[0].ty.shape.get(d).copied().unwrap_or(0).saturating_sub(ins[1].ty.shape.get(d).copied().unwrap_or(0)))
+                });
+                let prim = UpdateSlice { start: start.collect() };
+                return Ok(vec![self.top().b.emit1(Arc::new(prim), &ins[..2])?]);
+            }
+            _ => {
+                let beside = ins.first().map(|v| v.ty.dtype);
+                primitive(e, beside, &mesh)
+            }
+        };
+        let Some(prim) = prim else { return not_here(op) };
+        let ins = if op == "pad" { &ins[..1] } else { &ins[..] };
+        Ok(self.top().b.emit(prim, ins)?)
+    }
+
+    fn collective(&mut self, op: &str, p: &Json, ins: &[Value]) -> Res<Option<Vec<Value>>> {
+        let (mesh, checked) = (self.top().mesh.clone(), self.top().checked);
+        if !p["axis_index_groups"].is_null() {
+            return not_here("axis_index_groups");
+        }
+        let mut named = axes(&p["axis_name"]);
+        if op == "ppermute" {
+            let mut order: Vec<Axis> = named.iter().collect();
+            order.sort_by_key(|a| mesh.find(*a));
+            named = order.into();
+        }
+        let along = Along { mesh: mesh.clone(), axes: named, checked };
+        let dim = |v: &Json, rank: usize| {
+            let d = v.as_i64().unwrap_or(0);
+            if d < 0 { (d + rank as i64) as usize } else { d as usize }
+        };
+        let rank = ins.first().map_or(0, |v| v.ty.rank());
+        let tiled = p["tiled"].as_bool().unwrap_or(false);
+        let b = &mut self.top().b;
+        let one = |b: &mut Builder, prim: Prim, ins: &[Value]| -> Res<Option<Vec<Value>>> { Ok(Some(vec![b.emit1(prim, ins)?])) };
+        let sum = |combine| Arc::new(Preduce { along: along.clone(), combine });
+        match op {
+            "psum" | "pmean" => {
+                let mut x = ins[0].clone();
+                if x.is_literal() {
+                    return not_here("the sum of a number");
+                }
+                if x.ty.dtype == DType::Bool {
+                    x = b.convert(&x, DType::I32)?;
+                }
+                if op == "pmean" && !x.ty.dtype.is_float() {
+                    x = b.convert(&x, DType::F32)?;
+                }
+                let y = b.emit1(sum(Combine::Add), &[x])?;
+                Ok(Some(vec![if op == "pmean" { b.times(&y, 1.0 / along.size() as f64)? } else { y }]))
+            }
+            "pmax" => one(b, sum(Combine::Max), ins),
+            "pmin" => one(b, sum(Combine::Min), ins),
+            "all_gather" => {
+                let to = match p["to"].as_str().unwrap_or("varying") {
+                    "varying" => Gathered::Varying,
+                    "invarying" => Gathered::Invarying,
+                    _ => Gathered::Reduced,
+                };
+                let dim = dim(&p["axis"], if tiled { rank } else { rank + 1 });
+                one(b, Arc::new(AllGather { along, dim, tiled, to }), ins)
+            }
+            "psum_scatter" => {
+                let dim = dim(&p["scatter_dimension"], rank);
+                one(b, Arc::new(PsumScatter { along, dim, tiled }), ins)
+            }
+            "all_to_all" => {
+                let (split, concat) = (dim(&p["split_axis"], rank), dim(&p["concat_axis"], rank));
+                one(b, Arc::new(AllToAll { along, split, concat, tiled }), ins)
+            }
+            "ppermute" => {
+                let pairs = list(&p["perm"]).iter().map(|v| (sizes(v)[0], sizes(v)[1])).collect();
+                one(b, Arc::new(Ppermute { along, pairs }), ins)
+            }
+            "axis_index" => one(b, Arc::new(AxisIndex { along }), &[]),
+            "axis_size" => {
+                // the names are checked as any collective's
+                b.emit1(Arc::new(AxisIndex { along: along.clone() }), &[])?;
+                Ok(Some(vec![Value::literal(DType::I32, along.size())]))
+            }
+            "pcast" => {
+                let to = match text(&p["to"]) {
+                    "varying" => Cast::Varying,
+                    "reduced" => Cast::Reduced,
+                    "unreduced" => Cast::Unreduced,
+                    other => return not_here(other),
+                };
+                one(b, Arc::new(Pcast { along, to }), ins)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn derivative(&mut self, e: &Json) -> Res<Vec<Value>> {
+        let (op, p) = (text(&e["op"]), &e["params"]);
+        let all = self.operands(e)?;
+        let n = list(&e["body"]["args"]).len();
+        let (args, rest) = all.split_at(n);
+        let (program, captured) = self.same_mesh_body(&e["body"], &types(args))?;
+        let ins = [args, &captured].concat();
+        let outs = program.outputs.len();
+        let b = &mut self.top().b;
+        if op == "jvp" {
+            let active: Vec<bool> = (0..ins.len()).map(|i| i < n).collect();
+            let jvp = jvp_program(&program, &active)?;
+            let types = program.output_types();
+            let mut all = b.inline(&jvp.program, &[&ins[..], rest].concat());
+            let mut tans = all.split_off(outs).into_iter();
+            for (has, ty) in jvp.tangents.iter().zip(&types) {
+                all.push(if *has { tans.next().unwrap() } else { b.zeros(ty)? });
+            }
+            return Ok(all);
+        }
+        let wrt = if op == "vjp" { (0..n).collect() } else { sizes(&p["wrt"]) };
+        let out_types = program.output_types();
+        let cts = if op == "vjp" {
+            for (ct, ty) in rest.iter().zip(&out_types) {
+                if ct.ty.to_string() != cotangent_type(ty).to_string() {
+                    return not_here("cotangents of another type");
+                }
+            }
+            rest.to_vec()
+        } else {
+            if out_types[0].rank() != 0 || !out_types[0].dtype.is_float() {
+                return not_here("a loss that is no number");
+            }
+            let one = Value::literal(out_types[0].dtype, Scalar::Float(1.0));
+            vec![b.fit_cotangent(&one, &out_types[0])?]
+        };
+        let vjp = vjp_program(&program, &wrt)?;
+        let mut values = b.inline(&vjp.forward, &ins);
+        let mut operands = values.split_off(outs);
+        operands.extend(cts.into_iter().zip(&vjp.depends).filter(|c| *c.1).map(|c| c.0));
+        let back = b.inline(&vjp.backward, &operands);
+        Ok(match op {
+            "grad" => back,
+            _ => values.into_iter().chain(back).collect(),
+        })
+    }
+
+    fn run_loop(&mut self, e: &Json) -> Res<Vec<Value>> {
+        let (op, p) = (text(&e["op"]), &e["params"]);
+        let ins = self.operands(e)?;
+        let index = DType::I32.of([]);
+        let (start, length, carry, reverse) = if op == "fori_loop" {
+            let bound = |k: usize| e["in"][k]["lit"].as_i64();
+            let (Some(lo), Some(hi)) = (bound(0), bound(1)) else { return not_here("dynamic bounds") };
+            (lo, (hi - lo).max(0) as usize, ins.len() - 2, false)
+        } else {
+            let carry = p["num_carry"].as_u64().unwrap() as usize;
+            let Some(x) = ins.get(carry) else { return not_here("a scan of nothing") };
+            if x.ty.rank() == 0 || ins[carry..].iter().any(|v| v.ty.rank() == 0 || v.ty.shape[0] != x.ty.shape[0] || !v.ty.spec.dim(0).is_empty()) {
+                return not_here("refused scans");
+            }
+            (0, x.ty.shape[0], carry, p["reverse"].as_bool().unwrap_or(false))
+        };
+        let ins = if op == "fori_loop" { ins[2..].to_vec() } else { ins };
+        if ins.iter().any(Value::is_literal) {
+            return not_here("a number as a carry");
+        }
+        let slice = |ty: &ArrayType| {
+            let dims = ty.spec.dims()[1..].to_vec();
+            ArrayType { shape: Shape::from(&ty.shape[1..]), spec: ty.spec.with_dims(dims), ..ty.clone() }
+        };
+        let mut args = if op == "fori_loop" { vec![index.clone()] } else { Vec::new() };
+        args.extend(ins.iter().enumerate().map(|(k, v)| if k < carry { v.ty.clone() } else { slice(&v.ty) }));
+        let (mut program, captured) = self.same_mesh_body(&e["body"], &args)?;
+        let outs = program.output_types();
+        if outs.iter().zip(&ins[..carry]).any(|(a, b)| a.to_string() != b.ty.to_string()) {
+            return not_here("carries of another type");
+        }
+        // the step's number, what is captured, then the arguments
+        let mut inputs = program.inputs.clone();
+        let fixed = inputs.split_off(args.len());
+        let step = if op == "fori_loop" { inputs.remove(0) } else {
+            let v = atmesh::program::Var(program.vars.len() as u32);
+            program.vars.push(atmesh::program::VarInfo { ty: index, placement: None });
+            v
+        };
+        program.inputs = [vec![step], fixed, inputs].concat();
+        let stacked = outs[carry..].iter().map(|ty| {
+            let mut shape = ty.shape.to_vec();
+            shape.insert(0, length);
+            let dims = std::iter::once(Axes::none()).chain(ty.spec.dims().iter().cloned()).collect();
+            ArrayType { shape: shape.into(), spec: ty.spec.with_dims(dims), ..ty.clone() }
+        });
+        let results = outs[..carry].iter().cloned().chain(stacked).collect();
+        let control = Loop { body: Arc::new(program), start, length, reverse, fixed: captured.len(), carry };
+        Ok(self.top().b.control(Control::Loop(control), &[captured, ins].concat(), results))
+    }
+
+    fn shard_map(&mut self, e: &Json) -> Res<Vec<Value>> {
+        let p = &e["params"];
+        let ins = self.operands(e)?;
+        if ins.iter().any(Value::is_literal) {
+            return not_here("a number given to shard_map");
+        }
+        let outer = self.top().mesh.clone();
+        let manual = |a: &Axis| outer.axis_type(*a) == Some(AxisType::Manual);
+        let over: Axes = if p["axis_names"].is_null() {
+            outer.axis_names().iter().copied().filter(|a| !manual(a)).collect()
+        } else {
+            list(&p["axis_names"]).iter().map(|a| Axis::from(text(a))).collect()
+        };
+        let checked = p["check_vma"].as_bool().unwrap_or(true);
+        let refusal = self.expect["at"] == e["out"][0];
+        if refusal || over.iter().any(|a| outer.find(a).is_none()) {
+            return not_here("refusals of shard_map");
+        }
+        let given: Vec<Spec> = if p["in_specs"].is_null() {
+            ins.iter().map(|v| v.ty.spec.only(|a| over.contains(a))).collect()
+        } else {
+            list(&p["in_specs"]).iter().map(|s| spec(s).unwrap()).collect()
+        };
+        let full = |s: Spec, rank: usize| s.padded(rank);
+        let in_specs: Vec<Spec> = given.iter().zip(&ins).map(|(s, v)| full(*s, v.ty.rank())).collect();
+        let mesh = outer.retyped(&over, AxisType::Manual).unwrap();
+        let order = |axes: Vec<Axis>| -> Axes {
+            let mut axes = axes;
+            axes.sort_by_key(|a| mesh.find(*a));
+            axes.dedup();
+            axes.into()
+        };
+        let mut values = Vec::new();
+        let mut blocks = Vec::new();
+        for (v, s) in ins.iter().zip(&in_specs) {
+            let explicit = |a: Axis| outer.axis_type(a) == Some(AxisType::Explicit);
+            // what lies over manual axes lies as the spec says
+            let dims = (0..v.ty.rank())
+                .map(|d| s.dim(d).iter().copied().filter(|a| explicit(*a)).chain(v.ty.spec.dim(d).iter().copied().filter(|a| !over.contains(*a))).collect())
+                .collect();
+            let want = ArrayType { mesh: Some(outer.clone()), spec: v.ty.spec.with_dims(dims), ..v.ty.clone() };
+            let b = &mut self.top().b;
+            values.push(b.reshard_to(v, &want)?);
+            let shape: Shape = (v.ty.shape.iter().enumerate())
+                .map(|(d, n)| n / s.dim(d).iter().map(|a| mesh.axis_size(*a)).product::<usize>())
+                .collect();
+            let rest = want.spec.only(|a| !over.contains(a));
+            let named: Vec<Axis> = s.dims().iter().flat_map(Axes::iter).collect();
+            blocks.push(ArrayType {
+                dtype: v.ty.dtype,
+                shape,
+                mesh: Some(mesh.clone()),
+                spec: if checked { rest.unreduced(s.unreduced_axes()).reduced(s.reduced_axes()) } else { rest },
+                varying: if checked { order(v.ty.varying.iter().chain(named).collect()) } else { v.ty.varying.clone() },
+            });
+        }
+        let (program, captured) = self.body(&e["body"], &blocks, mesh.clone(), checked, false)?;
+        assert!(captured.is_empty());
+        let given: Vec<Spec> = list(&p["out_specs"]).iter().map(|s| spec(s).unwrap()).collect();
+        let types = program.output_types();
+        let out_specs: Vec<Spec> = given.iter().zip(&types).map(|(s, t)| full(*s, t.rank())).collect();
+        // results are cast to what their spec says
+        let mut b = Builder::new();
+        b.on(&mesh);
+        let args: Vec<Value> = blocks.iter().map(|t| b.input(t.clone(), None)).collect();
+        let mut outs = b.inline(&program, &args);
+        for (v, s) in outs.iter_mut().zip(&out_specs) {
+            if checked {
+                let named = s.dims().iter().flat_map(Axes::iter);
+                let lacks: Vec<Axis> = named.filter(|a| !v.ty.varying.contains(*a)).collect();
+                *v = b.pcast(v, &mesh, lacks, Cast::Varying)?;
+                let parts: Vec<Axis> = s.unreduced_axes().iter().filter(|a| v.ty.varying.contains(*a)).collect();
+                *v = b.pcast(v, &mesh, parts, Cast::Unreduced)?;
+            }
+        }
+        let program = b.finish(&outs);
+        let results: Vec<ArrayType> = (program.output_types().iter().zip(&out_specs))
+            .map(|(t, s)| {
+                let shown = |a: &Axis| outer.axis_type(*a) == Some(AxisType::Explicit);
+                let dims = (0..t.rank()).map(|d| s.dim(d).iter().copied().filter(shown).chain(t.spec.dim(d).iter().copied()).collect());
+                ArrayType {
+                    dtype: t.dtype,
+                    shape: (t.shape.iter().enumerate())
+                        .map(|(d, n)| n * s.dim(d).iter().map(|a| mesh.axis_size(*a)).product::<usize>())
+                        .collect(),
+                    mesh: Some(outer.clone()),
+                    spec: Spec::of(dims.collect()).unreduced(s.unreduced_axes()).reduced(s.reduced_axes()).in_order(&outer),
+                    varying: t.varying.iter().filter(|a| !over.contains(*a)).collect(),
+                }
+            })
+            .collect();
+        let mapping = ShardMapping {
+            body: Arc::new(program),
+            mesh: outer,
+            axes: over,
+            in_specs,
+            out_specs,
+            checked,
+        };
+        Ok(self.top().b.control(Control::ShardMap(mapping), &values, results))
+    }
+}
+
+fn types(values: &[Value]) -> Vec<ArrayType> {
+    values.iter().map(|v| v.ty.clone()).collect()
+}
+
+/// Types and values of a case against what is expected.
+pub(crate) fn check(case: &Json) -> Outcome {
+    let mesh = mesh(case);
+    let mut b = Builder::new();
+    b.on(&mesh);
+    let (mut names, mut inputs) = (HashMap::new(), Vec::new());
+    for a in list(&case["args"]) {
+        let ty = ArrayType::parse(text(&a["type"]), &mesh).unwrap();
+        inputs.push(Held::of(fill(&a["data"], &ty)));
+        names.insert(text(&a["name"]).to_string(), b.input(ty, None));
+    }
+    let expect = &case["expect"];
+    let scope = Scope { b, names, captured: Vec::new(), mesh: mesh.clone(), checked: true, open: false };
+    let mut reader = Reader { scopes: vec![scope], expect, at: None };
+    match reader.equations(&case["body"]) {
+        Ok(()) if expect["at"].is_string() => {
+            return Outcome::Failed(format!("not refused: {expect}"));
+        }
+        Ok(()) => {}
+        Err(Stop::NotHere(why)) if why.starts_with("WRONG") => return Outcome::Failed(why),
+        Err(Stop::NotHere(why)) => return Outcome::Skipped(why),
+        Err(Stop::Refused(error)) => {
+            let right = expect["at"] == *reader.at.unwrap() && expect["error"] == error.kind().name();
+            return if right { Outcome::Passed } else { Outcome::Failed(format!("{error}\nexpected {}", expect.to_string().chars().take(300).collect::<String>())) };
+        }
+    }
+    let mut scope = reader.scopes.pop().unwrap();
+    let returns: Vec<Value> = list(&case["returns"]).iter().map(|n| scope.names[text(n)].clone()).collect();
+    let program = std::mem::take(&mut scope.b).finish(&returns);
+    let results = Machine { mesh }.run(&program, &inputs);
+    let tol = case["tol"].as_f64().unwrap_or(1e-5);
+    for ((got, want), v) in results.iter().zip(list(&expect["values"])).zip(&returns) {
+        if let Some(why) = differs(got.at(0), want, v.ty.dtype, tol.max(2e-5)) {
+            return Outcome::Failed(format!("{}: {why}\n{program}", v.ty));
+        }
+    }
+    Outcome::Passed
+}
