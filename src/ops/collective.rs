@@ -546,15 +546,15 @@ impl Primitive for PsumScatter {
     }
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.along.operand(self.name(), operands)?;
-        if !x.dtype.is_number() {
-            let message = format!("psum_scatter adds numbers, but the operand is {}", x.dtype);
-            return Err(Fault::new(ErrorKind::Dtype, message).help("convert it to int32 first"));
-        }
         if self.along.state(self.name(), x)? == State::Reduced {
             self.along.may_vary(self.name(), x)?;
         }
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
         self.along.cut(self.name(), &mut shape, &mut dims, self.dim, self.tiled)?;
+        if !x.dtype.is_number() {
+            let message = format!("psum_scatter adds numbers, but the operand is {}", x.dtype);
+            return Err(Fault::new(ErrorKind::Dtype, message).help("convert it to int32 first"));
+        }
         Ok(vec![self.along.result(x, shape, dims, State::Varying)?])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

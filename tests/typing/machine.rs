@@ -117,13 +117,18 @@ impl Machine {
         let out = result.shape.to_vec();
         let total = out.iter().product::<usize>();
         // element by element: which elements of which members of the group are combined
-        let read = |p: usize, axes: &Axes, f: &dyn Fn(usize, &[usize]) -> Vec<(usize, Vec<usize>)>, combine: Combine| {
+        let read = |p: usize,
+                    axes: &Axes,
+                    f: &dyn Fn(usize, &[usize]) -> Vec<(usize, Vec<usize>)>,
+                    combine: Combine| {
             let (group, me, shape) = (self.group(p, axes), self.rank(p, axes), types[0].shape.to_vec());
             (0..total)
                 .map(|i| {
                     let parts = f(me, &unflatten(i, &out));
                     let values = parts.iter().map(|(q, at)| x(group[*q])[flatten(at, &shape)]);
-                    values.reduce(|a, b| combined(combine, result.dtype, a, b)).unwrap_or(Scalar::zero(result.dtype))
+                    values
+                        .reduce(|a, b| combined(combine, result.dtype, a, b))
+                        .unwrap_or(Scalar::zero(result.dtype))
                 })
                 .collect::<Data>()
         };
@@ -140,7 +145,9 @@ impl Machine {
         };
         match c {
             Collective::Cast { .. } => ins[0].clone(),
-            Collective::AxisIndex { axes } => Held::each(n, |p| vec![Scalar::Int(self.rank(p, axes) as i128)]),
+            Collective::AxisIndex { axes } => {
+                Held::each(n, |p| vec![Scalar::Int(self.rank(p, axes) as i128)])
+            }
             Collective::Reduce { axes, combine } => {
                 let all = |_: usize, at: &[usize]| (0..self.size(axes)).map(|q| (q, at.to_vec())).collect();
                 Held::each(n, |p| read(p, axes, &all, *combine))
@@ -264,7 +271,13 @@ impl Machine {
         }
     }
 
-    fn shard_map(&self, m: &ShardMapping, ins: &[Held], types: &[ArrayType], results: &[ArrayType]) -> Vec<Held> {
+    fn shard_map(
+        &self,
+        m: &ShardMapping,
+        ins: &[Held],
+        types: &[ArrayType],
+        results: &[ArrayType],
+    ) -> Vec<Held> {
         let n = self.devices();
         let cut = |(k, x): (usize, &Held)| {
             let (shape, spec) = (types[k].shape.to_vec(), m.in_specs[k]);
@@ -314,7 +327,11 @@ impl Machine {
                                 let (a, b) = (c.to_f64(), first.to_f64());
                                 a == b || a.is_nan() || (a - b).abs() < 1e-6 * (1.0 + a.abs())
                             };
-                            assert!(copies.all(near), "devices hold different copies of result {k}: {}", m.body);
+                            assert!(
+                                copies.all(near),
+                                "devices hold different copies of result {k}: {}",
+                                m.body
+                            );
                             first
                         };
                         let parts = (0..self.size(u)).map(part);
@@ -322,7 +339,11 @@ impl Machine {
                     })
                     .collect::<Data>()
             };
-            if m.axes.len() == self.mesh.axis_names().len() { Held::of(whole(0)) } else { Held::each(n, whole) }
+            if m.axes.len() == self.mesh.axis_names().len() {
+                Held::of(whole(0))
+            } else {
+                Held::each(n, whole)
+            }
         };
         outs.into_iter().enumerate().map(join).collect()
     }
@@ -333,8 +354,20 @@ fn combined(combine: Combine, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
         (Combine::Add, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float(a + b),
         (Combine::Add, a, b) => Scalar::Int(a.to_i128() + b.to_i128()),
         (_, a, b) if a.to_f64().is_nan() || b.to_f64().is_nan() => Scalar::Float(f64::NAN),
-        (Combine::Max, a, b) => if a.to_f64() >= b.to_f64() { a } else { b },
-        (Combine::Min, a, b) => if a.to_f64() <= b.to_f64() { a } else { b },
+        (Combine::Max, a, b) => {
+            if a.to_f64() >= b.to_f64() {
+                a
+            } else {
+                b
+            }
+        }
+        (Combine::Min, a, b) => {
+            if a.to_f64() <= b.to_f64() {
+                a
+            } else {
+                b
+            }
+        }
         other => panic!("{other:?}"),
     };
     crate::evaluate::cast(x, dtype)

@@ -11,7 +11,7 @@ use driver::{Outcome, check};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// Runs the cases of a file; those that need other operations are counted.
+/// Runs the cases of a file (`bodies`: those with nested programs); those that need other operations are counted.
 fn run(path: &str, at_least: usize, bodies: bool) {
     let text = std::fs::read_to_string(path).unwrap();
     let (mut passed, mut failed, mut skipped) = (0, Vec::new(), BTreeMap::new());
@@ -57,6 +57,43 @@ fn random() {
 #[test]
 fn unreduced() {
     own("unreduced.jsonl", 172);
+}
+
+#[test]
+fn shapes() {
+    own("reshape.jsonl", 250);
+    own("slicing.jsonl", 191);
+}
+
+/// A file of this crate with nested programs.
+fn nested(file: &str, at_least: usize) {
+    run(&format!("{}/tests/conformance/{file}", env!("CARGO_MANIFEST_DIR")), at_least, true);
+}
+
+#[test]
+fn collectives() {
+    nested("collectives.jsonl", 243);
+    nested("vma.jsonl", 149);
+}
+
+#[test]
+fn per_device_code() {
+    nested("shard_map.jsonl", 188);
+}
+
+#[test]
+fn derivatives() {
+    nested("grad.jsonl", 157);
+}
+
+#[test]
+fn derivatives_of_per_device_code() {
+    nested("manual_grad.jsonl", 240);
+}
+
+#[test]
+fn control_flow() {
+    nested("control.jsonl", 141);
 }
 
 /// Other files of cases, by hand: `CASES=a.jsonl,b.jsonl cargo test --test typing elsewhere -- --nocapture`.

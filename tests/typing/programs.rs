@@ -9,6 +9,10 @@ use atmesh::ops::build::cotangent_type;
 use atmesh::ops::collective::{
     AllGather, AllToAll, Along, AxisIndex, Cast, Gathered, Pcast, Ppermute, Preduce, PsumScatter,
 };
+use atmesh::ops::elementwise::Unary;
+use atmesh::ops::product::DotGeneral;
+use atmesh::ops::reduce::Reduction;
+use atmesh::ops::sharding::{Constrain, Reshard};
 use atmesh::ops::slicing::UpdateSlice;
 use atmesh::program::sentence::Combine;
 use atmesh::program::{Builder, Control, Loop, Prim, Program, ShardMapping, Value};
@@ -64,7 +68,9 @@ impl Reader<'_> {
         }
         let outer = self.lookup(name, depth - 1)?;
         let scope = &mut self.scopes[depth];
-        let inner = if outer.is_literal() { outer } else {
+        let inner = if outer.is_literal() {
+            outer
+        } else {
             scope.captured.push(outer.clone());
             scope.b.input(outer.ty, None)
         };
@@ -81,7 +87,7 @@ impl Reader<'_> {
                 None => None,
             });
         }
-        let skip = usize::from(op == "select");
+        let skip = usize::from(op == "select" || op == "where");
         let beside = found.iter().skip(skip).flatten().find(|v| !v.is_literal()).map(|v| v.ty.dtype);
         let mut all = Vec::new();
         for (k, (v, named)) in list(&e["in"]).iter().zip(found).enumerate() {
@@ -144,7 +150,14 @@ impl Reader<'_> {
         }
     }
     /// A nested program of arguments of these types: its values of `args` and captures, and what it captured.
-    fn body(&mut self, body: &Json, types: &[ArrayType], mesh: Mesh, checked: bool, open: bool) -> Res<(Program, Vec<Value>)> {
+    fn body(
+        &mut self,
+        body: &Json,
+        types: &[ArrayType],
+        mesh: Mesh,
+        checked: bool,
+        open: bool,
+    ) -> Res<(Program, Vec<Value>)> {
         let mut b = Builder::new();
         b.on(&mesh);
         let names: HashMap<String, Value> = (list(&body["args"]).iter().zip(types))
@@ -184,7 +197,28 @@ impl Reader<'_> {
             }
             "grad" | "value_and_grad" | "vjp" | "jvp" => return self.derivative(e),
             "fori_loop" | "scan" => return self.run_loop(e),
-            "cond" => {
+            "auto_axes" | "explicit_axes" => return not_here(op),
+            "while_loop" => {
+                let ins = self.operands(e)?;
+                if ins.iter().any(Value::is_literal) {
+                    return not_here("a number as a carry");
+                }
+                let (cond, c) = self.same_mesh_body(&e["cond"], &types(&ins))?;
+                let (body, d) = self.same_mesh_body(&e["body"], &types(&ins))?;
+                let differs = |(a, b): (&ArrayType, &Value)| a.to_string() != b.ty.to_string();
+                if !c.is_empty()
+                    || !d.is_empty()
+                    || body.output_types().iter().zip(&ins).any(differs)
+                    || cond.output_types()[0].to_string() != "bool[]"
+                {
+                    return not_here("refused or capturing while loops");
+                }
+                let outs = body.output_types();
+                let control =
+                    Control::While { cond: cond.into(), body: body.into(), cond_fixed: 0, body_fixed: 0 };
+                return Ok(self.top().b.control(control, &ins, outs));
+            }
+            "cond" | "switch" => {
                 let ins = self.operands(e)?;
                 let mut branches = Vec::new();
                 let mut all: Vec<Value> = Vec::new();
@@ -196,7 +230,10 @@ impl Reader<'_> {
                     branches.push(Arc::new(program));
                 }
                 let outs: Vec<_> = branches.iter().map(|b| b.output_types()).collect();
-                if outs.windows(2).any(|w| w[0].iter().zip(&w[1]).any(|(a, b)| a.to_string() != b.to_string())) {
+                if outs
+                    .windows(2)
+                    .any(|w| w[0].iter().zip(&w[1]).any(|(a, b)| a.to_string() != b.to_string()))
+                {
                     return not_here("branches of different types");
                 }
                 all.extend(ins);
@@ -208,26 +245,98 @@ impl Reader<'_> {
         if let Some(outs) = self.collective(op, p, &ins)? {
             return Ok(outs);
         }
+        if let Some(out) = self.composite(op, p, &ins)? {
+            return Ok(vec![out]);
+        }
         let mesh = self.top().mesh.clone();
         let prim: Option<Prim> = match op {
+            "device_put" => {
+                Some(Arc::new(Reshard { mesh: mesh.clone(), spec: spec(&p["spec"]).unwrap() }) as Prim)
+            }
+            "with_sharding_constraint" => {
+                Some(Arc::new(Constrain { mesh: mesh.clone(), spec: spec(&p["spec"]).unwrap() }) as Prim)
+            }
             "dynamic_update_slice" => {
                 let starts: Option<Vec<usize>> =
                     list(&e["in"])[2..].iter().map(|v| v["lit"].as_u64().map(|n| n as usize)).collect();
                 let Some(start) = starts else { return not_here("a dynamic start") };
+                if ins[0].ty.spec != ins[1].ty.spec {
+                    return not_here("an update that lies otherwise");
+                }
                 let start = start.iter().enumerate().map(|(d, s)| {
-                    (*s).min(ins[0].ty.shape.get(d).copied().unwrap_or(0).saturating_sub(ins[1].ty.shape.get(d).copied().unwrap_or(0)))
+                    (*s).min(
+                        ins[0]
+                            .ty
+                            .shape
+                            .get(d)
+                            .copied()
+                            .unwrap_or(0)
+                            .saturating_sub(ins[1].ty.shape.get(d).copied().unwrap_or(0)),
+                    )
                 });
                 let prim = UpdateSlice { start: start.collect() };
                 return Ok(vec![self.top().b.emit1(Arc::new(prim), &ins[..2])?]);
             }
+            "pad" if e["in"][1].is_string() => return not_here("pad with a variable"),
             _ => {
                 let beside = ins.first().map(|v| v.ty.dtype);
                 primitive(e, beside, &mesh)
             }
         };
         let Some(prim) = prim else { return not_here(op) };
+        let auto = |a: Axis| mesh.axis_type(a) == Some(AxisType::Auto);
+        if op == "reshard" && spec(&p["spec"]).unwrap().all_axes().any(auto) {
+            return not_here("reshard over auto axes, which the array layer refuses");
+        }
         let ins = if op == "pad" { &ins[..1] } else { &ins[..] };
         Ok(self.top().b.emit(prim, ins)?)
+    }
+
+    /// Operations made of several, where the reference's are.
+    fn composite(&mut self, op: &str, p: &Json, ins: &[Value]) -> Res<Option<Value>> {
+        let Some(x) = ins.first().filter(|x| x.ty.dtype == DType::F32) else { return Ok(None) };
+        let rank = x.ty.rank();
+        let count = |d: i64| if d < 0 { (d + rank as i64) as usize } else { d as usize };
+        let over: Vec<usize> = match &p["axis"] {
+            Json::Null => (0..rank).collect(),
+            Json::Array(list) => list.iter().map(|d| count(d.as_i64().unwrap())).collect(),
+            d => vec![count(d.as_i64().unwrap())],
+        };
+        let keep = p["keepdims"].as_bool().unwrap_or(false);
+        if over.iter().any(|d| *d >= rank) {
+            return Ok(None);
+        }
+        let b = &mut self.top().b;
+        Ok(Some(match op {
+            "sum" | "mean" => {
+                let n: usize = over.iter().map(|d| x.ty.shape[*d]).product();
+                let mut y = b.reduce_sum(x, &over, None)?;
+                y = if keep { b.expand_dims(&y, &over)? } else { y };
+                if op == "mean" { b.times(&y, 1.0 / n as f64)? } else { y }
+            }
+            "softmax" | "logsumexp" => {
+                let top = b.reduce(Reduction::Max, x, &over)?;
+                let top = b.unary(Unary::StopGradient, &top)?;
+                let top = b.expand_dims(&top, &over)?;
+                let y = b.sub(x, &top)?;
+                let y = b.exp(&y)?;
+                let sum = b.reduce_sum(&y, &over, None)?;
+                if op == "softmax" {
+                    let sum = b.expand_dims(&sum, &over)?;
+                    b.div(&y, &sum)?
+                } else {
+                    let log = b.log(&sum)?;
+                    let top = b.squeeze(&top, &over)?;
+                    let y = b.add(&log, &top)?;
+                    if keep { b.expand_dims(&y, &over)? } else { y }
+                }
+            }
+            "matmul" if rank == 2 && ins[1].ty.rank() == 2 => {
+                let prim = DotGeneral { out: spec(&p["out_sharding"]), ..DotGeneral::matrix() };
+                b.emit1(Arc::new(prim), ins)?
+            }
+            _ => return Ok(None),
+        }))
     }
 
     fn collective(&mut self, op: &str, p: &Json, ins: &[Value]) -> Res<Option<Vec<Value>>> {
@@ -249,7 +358,9 @@ impl Reader<'_> {
         let rank = ins.first().map_or(0, |v| v.ty.rank());
         let tiled = p["tiled"].as_bool().unwrap_or(false);
         let b = &mut self.top().b;
-        let one = |b: &mut Builder, prim: Prim, ins: &[Value]| -> Res<Option<Vec<Value>>> { Ok(Some(vec![b.emit1(prim, ins)?])) };
+        let one = |b: &mut Builder, prim: Prim, ins: &[Value]| -> Res<Option<Vec<Value>>> {
+            Ok(Some(vec![b.emit1(prim, ins)?]))
+        };
         let sum = |combine| Arc::new(Preduce { along: along.clone(), combine });
         match op {
             "psum" | "pmean" => {
@@ -318,6 +429,13 @@ impl Reader<'_> {
         let outs = program.outputs.len();
         let b = &mut self.top().b;
         if op == "jvp" {
+            if args
+                .iter()
+                .zip(rest)
+                .any(|(x, t)| x.ty.to_string() != t.ty.to_string() || !x.ty.dtype.is_float())
+            {
+                return not_here("tangents of another type");
+            }
             let active: Vec<bool> = (0..ins.len()).map(|i| i < n).collect();
             let jvp = jvp_program(&program, &active)?;
             let types = program.output_types();
@@ -365,11 +483,15 @@ impl Reader<'_> {
             (lo, (hi - lo).max(0) as usize, ins.len() - 2, false)
         } else {
             let carry = p["num_carry"].as_u64().unwrap() as usize;
-            let Some(x) = ins.get(carry) else { return not_here("a scan of nothing") };
-            if x.ty.rank() == 0 || ins[carry..].iter().any(|v| v.ty.rank() == 0 || v.ty.shape[0] != x.ty.shape[0] || !v.ty.spec.dim(0).is_empty()) {
+            let given = p["length"].as_u64().map(|n| n as usize);
+            let lead = |v: &Value| if v.ty.rank() == 0 { None } else { Some(v.ty.shape[0]) };
+            let Some(length) = given.or_else(|| ins.get(carry).and_then(lead)) else {
+                return not_here("refused scans");
+            };
+            if ins[carry..].iter().any(|v| lead(v) != Some(length) || !v.ty.spec.dim(0).is_empty()) {
                 return not_here("refused scans");
             }
-            (0, x.ty.shape[0], carry, p["reverse"].as_bool().unwrap_or(false))
+            (0, length, carry, p["reverse"].as_bool().unwrap_or(false))
         };
         let ins = if op == "fori_loop" { ins[2..].to_vec() } else { ins };
         if ins.iter().any(Value::is_literal) {
@@ -389,7 +511,9 @@ impl Reader<'_> {
         // the step's number, what is captured, then the arguments
         let mut inputs = program.inputs.clone();
         let fixed = inputs.split_off(args.len());
-        let step = if op == "fori_loop" { inputs.remove(0) } else {
+        let step = if op == "fori_loop" {
+            inputs.remove(0)
+        } else {
             let v = atmesh::program::Var(program.vars.len() as u32);
             program.vars.push(atmesh::program::VarInfo { ty: index, placement: None });
             v
@@ -444,9 +568,17 @@ impl Reader<'_> {
             let explicit = |a: Axis| outer.axis_type(a) == Some(AxisType::Explicit);
             // what lies over manual axes lies as the spec says
             let dims = (0..v.ty.rank())
-                .map(|d| s.dim(d).iter().copied().filter(|a| explicit(*a)).chain(v.ty.spec.dim(d).iter().copied().filter(|a| !over.contains(*a))).collect())
+                .map(|d| {
+                    s.dim(d)
+                        .iter()
+                        .copied()
+                        .filter(|a| explicit(*a))
+                        .chain(v.ty.spec.dim(d).iter().copied().filter(|a| !over.contains(*a)))
+                        .collect()
+                })
                 .collect();
-            let want = ArrayType { mesh: Some(outer.clone()), spec: v.ty.spec.with_dims(dims), ..v.ty.clone() };
+            let want =
+                ArrayType { mesh: Some(outer.clone()), spec: v.ty.spec.with_dims(dims), ..v.ty.clone() };
             let b = &mut self.top().b;
             values.push(b.reshard_to(v, &want)?);
             let shape: Shape = (v.ty.shape.iter().enumerate())
@@ -458,8 +590,16 @@ impl Reader<'_> {
                 dtype: v.ty.dtype,
                 shape,
                 mesh: Some(mesh.clone()),
-                spec: if checked { rest.unreduced(s.unreduced_axes()).reduced(s.reduced_axes()) } else { rest },
-                varying: if checked { order(v.ty.varying.iter().chain(named).collect()) } else { v.ty.varying.clone() },
+                spec: if checked {
+                    rest.unreduced(s.unreduced_axes()).reduced(s.reduced_axes())
+                } else {
+                    rest
+                },
+                varying: if checked {
+                    order(v.ty.varying.iter().chain(named).collect())
+                } else {
+                    v.ty.varying.clone()
+                },
             });
         }
         let (program, captured) = self.body(&e["body"], &blocks, mesh.clone(), checked, false)?;
@@ -477,7 +617,8 @@ impl Reader<'_> {
                 let named = s.dims().iter().flat_map(Axes::iter);
                 let lacks: Vec<Axis> = named.filter(|a| !v.ty.varying.contains(*a)).collect();
                 *v = b.pcast(v, &mesh, lacks, Cast::Varying)?;
-                let parts: Vec<Axis> = s.unreduced_axes().iter().filter(|a| v.ty.varying.contains(*a)).collect();
+                let parts: Vec<Axis> =
+                    s.unreduced_axes().iter().filter(|a| v.ty.varying.contains(*a)).collect();
                 *v = b.pcast(v, &mesh, parts, Cast::Unreduced)?;
             }
         }
@@ -485,26 +626,25 @@ impl Reader<'_> {
         let results: Vec<ArrayType> = (program.output_types().iter().zip(&out_specs))
             .map(|(t, s)| {
                 let shown = |a: &Axis| outer.axis_type(*a) == Some(AxisType::Explicit);
-                let dims = (0..t.rank()).map(|d| s.dim(d).iter().copied().filter(shown).chain(t.spec.dim(d).iter().copied()).collect());
+                let dims = (0..t.rank()).map(|d| {
+                    s.dim(d).iter().copied().filter(shown).chain(t.spec.dim(d).iter().copied()).collect()
+                });
                 ArrayType {
                     dtype: t.dtype,
                     shape: (t.shape.iter().enumerate())
                         .map(|(d, n)| n * s.dim(d).iter().map(|a| mesh.axis_size(*a)).product::<usize>())
                         .collect(),
                     mesh: Some(outer.clone()),
-                    spec: Spec::of(dims.collect()).unreduced(s.unreduced_axes()).reduced(s.reduced_axes()).in_order(&outer),
+                    spec: Spec::of(dims.collect())
+                        .unreduced(s.unreduced_axes())
+                        .reduced(s.reduced_axes())
+                        .in_order(&outer),
                     varying: t.varying.iter().filter(|a| !over.contains(*a)).collect(),
                 }
             })
             .collect();
-        let mapping = ShardMapping {
-            body: Arc::new(program),
-            mesh: outer,
-            axes: over,
-            in_specs,
-            out_specs,
-            checked,
-        };
+        let mapping =
+            ShardMapping { body: Arc::new(program), mesh: outer, axes: over, in_specs, out_specs, checked };
         Ok(self.top().b.control(Control::ShardMap(mapping), &values, results))
     }
 }
@@ -536,7 +676,14 @@ pub(crate) fn check(case: &Json) -> Outcome {
         Err(Stop::NotHere(why)) => return Outcome::Skipped(why),
         Err(Stop::Refused(error)) => {
             let right = expect["at"] == *reader.at.unwrap() && expect["error"] == error.kind().name();
-            return if right { Outcome::Passed } else { Outcome::Failed(format!("{error}\nexpected {}", expect.to_string().chars().take(300).collect::<String>())) };
+            return if right {
+                Outcome::Passed
+            } else {
+                Outcome::Failed(format!(
+                    "{error}\nexpected {}",
+                    expect.to_string().chars().take(300).collect::<String>()
+                ))
+            };
         }
     }
     let mut scope = reader.scopes.pop().unwrap();
