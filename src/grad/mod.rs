@@ -21,8 +21,6 @@ mod push;
 mod surgery;
 mod transpose;
 
-#[cfg(test)]
-mod tests;
 
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::dce::{chosen, dce};
