@@ -272,7 +272,7 @@ impl Rule<'_> {
             }
             (None, Role::Sum) => {
                 if let Some(w) = clash {
-                    return Err(self.unlike(w[0], w[1], "are one loop"));
+                    return Err(self.unlike(w[0], w[1], "run together, but are split differently"));
                 }
                 if let [a, b, ..] = sharded[..] {
                     return Err(self.ambiguous(l, a, b));
@@ -280,7 +280,7 @@ impl Rule<'_> {
             }
             (Some(Join::First), _) | (None, Role::Pass | Role::Moved) => {
                 if let Some(w) = clash {
-                    return Err(self.unlike(w[0], w[1], "are one loop"));
+                    return Err(self.unlike(w[0], w[1], "run together, but are split differently"));
                 }
             }
         }
