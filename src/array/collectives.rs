@@ -3,7 +3,7 @@
 use super::dims::dim;
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
-use crate::mesh::Axes;
+use crate::mesh::{Axes, AxisType};
 use crate::ops::collective::{Cast, Gathered};
 use crate::program::Prim;
 use crate::program::sentence::Combine;
@@ -229,9 +229,26 @@ pub fn axis_index(axes: impl Into<Axes>) -> Array {
     }
 }
 
-/// How many devices lie along the axes: a number, since meshes are static. In a body of `shard_map`; 1 for axes that are none there.
+/// How many devices lie along the axes: a number, since meshes are static. In a body of `shard_map`; an axis that is not manual there is an
+/// error, reported at the end of the trace.
+#[track_caller]
 pub fn axis_size(axes: impl Into<Axes>) -> usize {
-    setting().map_or(1, |here| axes.into().iter().map(|a| here.mesh.axis_size(a)).product())
+    let (axes, place) = (axes.into(), Location::caller());
+    let report = |fault| {
+        let _ = poison(Error::at(fault, "axis_size", Vec::new(), Some(place)));
+    };
+    let Some(here) = setting() else {
+        report(outside("axis_size"));
+        return 1;
+    };
+    for axis in axes.iter() {
+        match here.mesh.axis_type(axis) {
+            Some(AxisType::Manual) => {}
+            Some(_) => report(Fault::new(ErrorKind::Mesh, format!("{axis} is not manual here"))),
+            None => report(here.mesh.unknown(axis)),
+        }
+    }
+    axes.iter().map(|a| here.mesh.axis_size(a)).product()
 }
 
 fn outside(op: &str) -> Fault {

@@ -209,7 +209,10 @@ impl Array {
             None if innermost().is_none() => Array::full_at("full_like", asked, value.term(), place),
             // in a trace the type says all, also of manual axes
             None => match value.term().arg(ty.dtype) {
-                Ok(Arg::Lit(l)) => apply1(prims::full(asked, l.value), &[], place),
+                Ok(Arg::Lit(l)) => {
+                    let new = apply1(prims::full(asked, l.value), &[], place);
+                    if ty.varying.is_empty() { new } else { new.pvary(&ty.varying) }
+                }
                 Ok(Arg::Array(x)) => x.spread(&ty.shape, None, place),
                 Err(fault) => self.refuse("full_like", fault, place),
             },

@@ -298,6 +298,14 @@ pub(crate) fn common(types: &[&ArrayType]) -> Result<(Shape, Option<(Mesh, Spec)
         shape.push(size);
         entries.push(sharded.first().map_or_else(Axes::none, |a| (*a).clone()));
     }
+    let all: Vec<_> = entries.iter().flat_map(Axes::iter).collect();
+    if let Some(twice) = (1..all.len()).find(|i| all[..*i].contains(&all[*i])) {
+        return Err(Fault::new(
+            ErrorKind::Sharding,
+            format!("the result would be split over {} in two dimensions", all[twice]),
+        )
+        .help("reshard one of the operands"));
+    }
     let mesh = types.iter().find_map(|t| t.mesh.clone()).filter(|_| entries.iter().any(|a| !a.is_empty()));
     Ok((shape.into(), mesh.map(|mesh| (mesh, Spec::of(entries)))))
 }

@@ -99,7 +99,19 @@ impl Array {
                     a_other.push(i);
                     b_ones.push(d);
                 }
-                (Some((_, n)), Some((_, m))) if n == m => {
+                (Some((d, n)), Some((e, m))) if n == m => {
+                    if ta.spec.dim(d) != tb.spec.dim(e) {
+                        let (x, y) = (entry(ta.spec, d), entry(tb.spec, e));
+                        let fault = Fault::new(
+                            ErrorKind::Sharding,
+                            format!(
+                                "dimension {d} is split over {x} on the left, dimension {e} over {y} on the right"
+                            ),
+                        );
+                        return refuse(
+                            fault.help("reshard one of them: both run together").dim(0, d).dim(1, e),
+                        );
+                    }
                     pairs.push((batch.len() + a_other.len(), batch.len() + b_other.len()));
                     batch.push(i);
                 }
@@ -307,7 +319,13 @@ fn contract_all(mut named: Vec<Named>, result: &[char], out: Option<Spec>, place
         let a = named.remove(i);
         let kept: Vec<char> = result.iter().chain(named.iter().flat_map(|n| &n.names)).copied().collect();
         let to = if last { Some(result) } else { None };
-        let ab = a.contract(b, &kept, to, if last { out } else { None }, place);
+        // where the result's sharding is said, steps on the way to it are not refused
+        let how = match (last, out) {
+            (true, out) => Out::As(out),
+            (false, Some(_)) => Out::Any,
+            (false, None) => Out::As(None),
+        };
+        let ab = a.contract(b, &kept, to, how, place);
         named.insert(i, ab);
     }
     let Some(mut one) = named.pop() else {
@@ -411,14 +429,7 @@ impl Named {
         }
     }
     /// The product with another. `kept` are the names that are needed later, `to` the order of the result where it is the last one.
-    fn contract(
-        mut self,
-        mut b: Named,
-        kept: &[char],
-        to: Option<&[char]>,
-        out: Option<Spec>,
-        place: Place,
-    ) -> Named {
+    fn contract(mut self, mut b: Named, kept: &[char], to: Option<&[char]>, out: Out, place: Place) -> Named {
         let (a_names, b_names) = (self.names.clone(), b.names.clone());
         self.sum_out(|c| kept.contains(&c) || b_names.contains(&c), place);
         b.sum_out(|c| kept.contains(&c) || a_names.contains(&c), place);
@@ -438,8 +449,37 @@ impl Named {
         let names: Vec<char> = batch.into_iter().chain(a_other).chain(b_other).collect();
         let order: Vec<char> = to.map_or_else(|| names.clone(), <[char]>::to_vec);
         let made: Vec<usize> = names.iter().filter_map(|c| order.iter().position(|x| x == c)).collect();
+        let out = match out {
+            Out::As(out) => out,
+            Out::Any => Some(natural(&order, [&self, &b])),
+        };
         Named { array: self.array.contract_into(&b.array, &how, &made, out, place), names: order }
     }
+}
+
+/// How a product's result is to lie.
+enum Out {
+    /// As said, or by the rules.
+    As(Option<Spec>),
+    /// Somehow: the rules' answer where there is one, else any.
+    Any,
+}
+
+/// A sharding for a step of an einsum: each dimension as an operand has it, no axis twice.
+fn natural(order: &[char], operands: [&Named; 2]) -> Spec {
+    let mut used: Vec<crate::Axis> = Vec::new();
+    let mut dims = Vec::with_capacity(order.len());
+    for c in order {
+        let entries = operands.iter().filter_map(|n| {
+            let d = n.names.iter().position(|x| x == c)?;
+            Some(entry(n.array.type_ref().ok()?.spec, d))
+        });
+        let free = |axes: &Axes| !axes.is_empty() && axes.iter().all(|a| !used.contains(&a));
+        let axes = entries.filter(free).next().unwrap_or_default();
+        used.extend(axes.iter());
+        dims.push(axes);
+    }
+    Spec::of(dims)
 }
 
 fn twice(names: &[char]) -> Option<(usize, usize)> {

@@ -7,7 +7,7 @@ use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
 use crate::sharding::Spec;
 use crate::trace::apply1;
-use crate::types::{DType, Scalar};
+use crate::types::{ArrayType, DType, Scalar};
 use std::panic::Location;
 
 impl Array {
@@ -186,9 +186,8 @@ impl Array {
             here = here | Array::binary(Binary::Ne, self.term(), self.term(), place);
         }
         let n = ty.shape[at];
-        let mut sizes = vec![1; ty.rank()];
-        sizes[at] = n;
-        let index = apply1(prims::iota(DType::I32.of(sizes), at), &[], place);
+        let of = ArrayType { dtype: DType::I32, ..super::creation::plain(ty) };
+        let index = apply1(prims::iota(of, at), &[], place);
         let index = here.select(&index, Scalar::from(n));
         index.reduce(op, Reduction::Min, at.into(), None, place)
     }

@@ -315,10 +315,10 @@ impl Array {
             let fault = Fault::new(ErrorKind::Shape, format!("`{op}` takes arrays of rank 2 and more"));
             return self.refuse(op, fault, place);
         }
-        let last: Shape = ty.shape[ty.rank() - 2..].into();
-        let index = |d| apply1(prims::iota(DType::I32.of(&last), d), &[], place);
+        let of = ArrayType { dtype: DType::I32, ..super::creation::plain(ty) };
+        let first = ty.rank() - 2;
+        let index = |d| apply1(prims::iota(of.clone(), first + d), &[], place);
         let mask = kept(&index(0), &index(1), k);
-        let mask = mask.spread(&ty.shape, None, place);
         mask.select(self, self.zero())
     }
 }

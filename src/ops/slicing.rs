@@ -493,8 +493,6 @@ impl Primitive for UpdateSlice {
             if u[d] == x[d] {
                 dims.push(Dim::same(l));
             } else {
-                // where the update is a part, the array's sharding is the result's; the update may be whole there
-                f.loops[l].join = Some(Join::First);
                 dims.push(Dim::at(l, At::Affine { scale: 1, offset: -(self.start[d] as i64), wrap: false }));
             }
         }

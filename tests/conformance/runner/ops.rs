@@ -2,16 +2,19 @@
 
 use super::case::{Env, axes, spec};
 use super::check::numbers;
-use atmesh::array::{Contraction, Dims, Term};
+use atmesh::array::{Dims, Term};
+use atmesh::diagnostic::Fault;
 use atmesh::ops::collective::Cast;
 use atmesh::ops::elementwise::{Bitcast, Clamp, Convert, Select};
+use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{ExpandDims, Rev, Squeeze, Transpose};
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::Prim;
+use atmesh::sharding::check_spec;
 use atmesh::{
-    Array, ArrayType, DType, Error, Key, Operand, Result, Scalar, Spec, Tree, axis_index, axis_size, einsum,
-    einsum_to, keep, split, stack, stacked, tiled,
+    Array, ArrayType, AxisType, DType, Error, ErrorKind, Key, Operand, Result, Scalar, Spec, Tree,
+    axis_index, axis_size, einsum, einsum_to, keep, split, stack, stacked, tiled,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -231,56 +234,73 @@ fn dtype(p: &Value, default: DType) -> DType {
 }
 
 /// The type of a new array: `shape`, `dtype`, `out_sharding`.
-fn new_type(env: &Env, p: &Value, shape: Vec<usize>, default: DType) -> ArrayType {
+fn new_type(env: &Env, p: &Value, shape: Vec<usize>, default: DType) -> Result<ArrayType> {
     let ty = dtype(p, default).of(shape);
     match out(p) {
-        Some(spec) => ty.on(&env.mesh, spec),
-        None => ty,
+        // `on` takes auto axes too, which an out_sharding must not name
+        Some(spec) => {
+            let spec = check_spec(&env.mesh, spec, ty.rank(), &[AxisType::Explicit])?;
+            Ok(ty.on(&env.mesh, spec))
+        }
+        None => Ok(ty),
     }
 }
 
-fn random(env: &Env, op: &str, ins: &[Val], p: &Value) -> Option<Array> {
+fn random(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
     if op == "random_key" {
-        return Some(Key::new(numbers::int(&p["seed"]) as u64).array().clone());
+        return Ok(Some(Key::new(numbers::int(&p["seed"]) as u64).array().clone()));
     }
-    let key = Key::of(ins.first()?.array());
+    let Some(first) = ins.first() else { return Ok(None) };
+    let key = Key::of(first.array());
     let ty = |default| new_type(env, p, sizes(&p["shape"]), default);
     let or = |name: &str, default: f64| p.get(name).map_or(default, numbers::float);
-    Some(match op {
+    Ok(Some(match op {
         "random_split" => key.split_array(sizes(&p["num"])),
         "random_fold_in" => key.fold_in(ins[1].term()).array().clone(),
         "random_key_data" => key.data(),
-        "random_bits" => key.bits(ty(DType::U32)),
-        "random_uniform" => key.uniform_in(ty(DType::F32), or("minval", 0.0)..or("maxval", 1.0)),
-        "random_normal" => key.normal(ty(DType::F32)),
-        "random_truncated_normal" => key.truncated_normal(ty(DType::F32), or("lower", 0.0), or("upper", 0.0)),
-        "random_exponential" => key.exponential(ty(DType::F32)),
-        "random_gumbel" => key.gumbel(ty(DType::F32)),
-        "random_bernoulli" => key.bernoulli(ty(DType::F32), or("p", 0.5)),
+        "random_bits" => key.bits(ty(DType::U32)?),
+        "random_uniform" => key.uniform_in(ty(DType::F32)?, or("minval", 0.0)..or("maxval", 1.0)),
+        "random_normal" => key.normal(ty(DType::F32)?),
+        "random_truncated_normal" => {
+            key.truncated_normal(ty(DType::F32)?, or("lower", 0.0), or("upper", 0.0))
+        }
+        "random_exponential" => key.exponential(ty(DType::F32)?),
+        "random_gumbel" => key.gumbel(ty(DType::F32)?),
+        "random_bernoulli" => key.bernoulli(ty(DType::F32)?, or("p", 0.5)),
         "random_randint" => {
             let range = numbers::int(&p["minval"]) as i64..numbers::int(&p["maxval"]) as i64;
-            key.randint(ty(DType::I32), range)
+            key.randint(ty(DType::I32)?, range)
         }
         "random_categorical" => {
             let axis = p.get("axis").map_or(-1, |a| numbers::int(a) as i32);
             key.categorical(&ins[1].array(), axis)
         }
-        _ => return None,
-    })
+        _ => return Ok(None),
+    }))
 }
 
-fn creation(env: &Env, op: &str, p: &Value) -> Option<Array> {
+fn creation(env: &Env, op: &str, p: &Value) -> Result<Option<Array>> {
     let shape = || new_type(env, p, sizes(&p["shape"]), DType::F32);
     let or = |name: &str, default: f64| p.get(name).filter(|v| !v.is_null()).map_or(default, numbers::float);
-    Some(match op {
-        "full" => Array::full(shape(), scalar(&p["value"])),
-        "zeros" => Array::zeros(shape()),
-        "ones" => Array::ones(shape()),
-        "iota" => Array::iota(shape(), numbers::int(&p["dimension"]) as usize),
+    Ok(Some(match op {
+        "full" => {
+            let ty = shape()?;
+            // its value is cast
+            let value = scalar(&p["value"]);
+            let value = match ty.dtype {
+                DType::Bool => Scalar::Bool(value.to_f64() != 0.0),
+                d if d.is_integer() => Scalar::Int(value.to_i128()),
+                _ => value,
+            };
+            Array::full(ty, value)
+        }
+        "zeros" => Array::zeros(shape()?),
+        "ones" => Array::ones(shape()?),
+        "iota" => Array::iota(shape()?, numbers::int(&p["dimension"]) as usize),
         "arange" => {
             let (start, stop, step) = (or("start", 0.0), or("stop", 0.0), or("step", 1.0));
             let n = ((stop - start) / step).ceil().max(0.0) as usize;
-            let ty = new_type(env, p, vec![n], DType::I32);
+            let ty = new_type(env, p, vec![n], DType::I32)?;
             let whole = ty.dtype.is_integer();
             let number = |x: f64| if whole { Scalar::Int(x as i128) } else { Scalar::Float(x) };
             Array::iota(ty, 0) * number(step) + number(start)
@@ -288,14 +308,14 @@ fn creation(env: &Env, op: &str, p: &Value) -> Option<Array> {
         "eye" => {
             let n = numbers::int(&p["n"]) as usize;
             let m = p.get("m").filter(|m| !m.is_null()).map_or(n, |m| numbers::int(m) as usize);
-            Array::eye(new_type(env, p, vec![n, m], DType::F32), or("k", 0.0) as i64)
+            Array::eye(new_type(env, p, vec![n, m], DType::F32)?, or("k", 0.0) as i64)
         }
         "linspace" => {
             let endpoint = p["endpoint"].as_bool().unwrap_or(true);
             Array::linspace(or("start", 0.0), or("stop", 0.0), or("num", 50.0) as usize, endpoint)
         }
-        _ => return None,
-    })
+        _ => return Ok(None),
+    }))
 }
 
 fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
@@ -305,13 +325,10 @@ fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
         ("matmul", None) => a().matmul(b()),
         ("matmul", Some(spec)) => a().matmul_to(b(), spec),
         ("dot_general", to) => {
-            let pairs = |v: &Value| sizes(&v[0]).into_iter().zip(sizes(&v[1])).collect::<Vec<_>>();
-            let how = Contraction { contracting: pairs(&p["contracting"]), batch: pairs(&p["batch"]) };
-            let sums = p["preferred_element_type"].as_str().and_then(DType::from_name);
-            match to {
-                None => a().dot_general(b(), &how, sums),
-                Some(spec) => a().dot_general_to(b(), &how, sums, spec),
-            }
+            let lists = |v: &Value| [sizes(&v[0]), sizes(&v[1])];
+            let preferred = p["preferred_element_type"].as_str().and_then(DType::from_name);
+            let (contracting, batch) = (lists(&p["contracting"]), lists(&p["batch"]));
+            prim(DotGeneral { contracting, batch, out: to, preferred }, ins)
         }
         ("einsum", to) => {
             let all: Vec<Array> = ins.iter().map(Val::array).collect();
@@ -356,7 +373,20 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
         },
         "broadcast_to" => match out(p) {
             None => x.broadcast_to(list("shape")),
-            Some(_) => return Ok(None),
+            Some(spec) => {
+                let (ty, shape) = (x.ty()?, list("shape"));
+                let first = shape.len().saturating_sub(ty.rank());
+                let differs =
+                    |d: &usize| !ty.spec.dim(*d).is_empty() && ty.spec.dim(*d) != spec.dim(first + d);
+                if let Some(d) = (0..ty.rank()).find(differs) {
+                    let fault = Fault::new(
+                        ErrorKind::Sharding,
+                        format!("dimension {d} lies otherwise in the result"),
+                    );
+                    return Err(fault.into());
+                }
+                x.broadcast_in_dim_to(shape, (first..first + ty.rank()).collect::<Vec<_>>(), spec)
+            }
         },
         "concatenate" => prim(Concatenate { dimension: numbers::int(&p["dimension"]) as usize }, ins),
         "stack" => stack(all(), one()),
@@ -480,10 +510,17 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
         }
         Ok(all.into_iter().map(Val::Array).collect())
     };
+    if op == "axis_size" {
+        // a number has no error: the axes are looked up where they have one
+        axis_index(axes(&p["axis_name"])).ty()?;
+    }
     if let Some(v) = collective(op, ins, p) {
         return Ok(vec![v]);
     }
-    if let Some(a) = creation(env, op, p).or_else(|| random(env, op, ins, p)) {
+    if let Some(a) = creation(env, op, p)? {
+        return one(a);
+    }
+    if let Some(a) = random(env, op, ins, p)? {
         return one(a);
     }
     match (op, ins) {
