@@ -16,6 +16,7 @@ pub mod runtime;
 pub mod shard_map;
 pub mod sharding;
 pub mod show;
+pub mod spmd;
 pub mod trace;
 pub mod types;
 
@@ -33,6 +34,7 @@ pub use random::Key;
 pub use shard_map::{ShardMap, shard_map};
 pub use sharding::{Sharding, Spec};
 pub use show::Picture;
+pub use spmd::{Device, Peer, Spmd, spmd};
 pub use trace::tree::{
     self, Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of,
 };
@@ -42,6 +44,9 @@ pub use trace::{
 };
 pub use trace::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
+
+/// The arrays that device code computes with.
+pub use ndarray as nd;
 
 /// What programs use: `use atmesh::prelude::*;`.
 pub mod prelude {
@@ -55,4 +60,5 @@ pub mod prelude {
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;
     pub use crate::trace::{checkpoint, grad, jvp, value_and_grad, vjp};
+    pub use crate::spmd::{Device, spmd};
 }

@@ -45,6 +45,12 @@ pub struct Exchange {
     concat: i32,
     tiled: bool,
 }
+impl Exchange {
+    /// The dimension that is cut, the one along which pieces are put together, and whether they are joined there.
+    pub(crate) fn parts(self) -> (i32, i32, bool) {
+        (self.split, self.concat, self.tiled)
+    }
+}
 /// The half of an [`Exchange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {

@@ -125,15 +125,7 @@ impl Board {
             });
             other.map(|(e, v)| ((*d, *w), (*e, *v)))
         });
-        let (kind, headline, help) = if let Some(first) = early.first() {
-            let headline =
-                format!("{} returned early: others wait for it in a collective", self.name(*first));
-            (
-                ErrorKind::Device,
-                headline,
-                "every device of the axes calls the same collectives in the same order",
-            )
-        } else if let Some(((d, w), (e, v))) = differ {
+        let (kind, headline, help) = if let Some(((d, w), (e, v))) = differ {
             let headline = format!(
                 "devices called different collectives: {} calls {}, {} calls {}",
                 self.name(d),
@@ -143,6 +135,14 @@ impl Board {
             );
             (
                 ErrorKind::Mismatch,
+                headline,
+                "every device of the axes calls the same collectives in the same order",
+            )
+        } else if let Some(first) = early.first() {
+            let headline =
+                format!("{} returned early: others wait for it in a collective", self.name(*first));
+            (
+                ErrorKind::Device,
                 headline,
                 "every device of the axes calls the same collectives in the same order",
             )

@@ -59,6 +59,12 @@ fn spawn() -> Sender<Job> {
     sender
 }
 
+/// Runs code on this thread and takes its panic, with the line if this is a device thread.
+pub(crate) fn guarded<R>(code: impl FnOnce() -> R) -> Result<R, Panicked> {
+    PANICKED.set(None);
+    catch_unwind(AssertUnwindSafe(code)).map_err(|payload| Panicked { payload, place: PANICKED.take() })
+}
+
 /// Runs `code(0)`, …, `code(n − 1)`, each on a device thread of its own, at once. Returns when all have ended, with what each returned or its panic.
 ///
 /// The code may borrow: it is not used after this function returns.
@@ -66,9 +72,7 @@ pub(crate) fn on_threads<R: Send>(n: usize, code: &(dyn Fn(usize) -> R + Sync)) 
     note_panics();
     let results: Vec<Mutex<Option<Result<R, Panicked>>>> = (0..n).map(|_| Mutex::new(None)).collect();
     let part = |i: usize| {
-        PANICKED.set(None);
-        let result = catch_unwind(AssertUnwindSafe(|| code(i)));
-        let result = result.map_err(|payload| Panicked { payload, place: PANICKED.take() });
+        let result = guarded(|| code(i));
         *results[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
     };
     let left = Arc::new(Signal::default());

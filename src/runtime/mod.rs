@@ -1,6 +1,6 @@
 //! Running per-device programs: buffers, kernels, workers, engines.
 
-mod board;
+pub(crate) mod board;
 mod buffer;
 pub mod cpu;
 pub(crate) mod devices;
@@ -11,6 +11,7 @@ pub mod kernels;
 pub(crate) mod network;
 pub(crate) mod print;
 mod slab;
+pub(crate) mod tree;
 mod wait;
 pub mod workers;
 

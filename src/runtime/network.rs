@@ -47,10 +47,10 @@ impl Network {
         Network { lines, inboxes, board: Board::new(devices, mesh) }
     }
     /// The end of `device`; each is taken once, by the thread that runs it.
-    pub(crate) fn mailbox(&self, device: usize) -> Mailbox<'_> {
+    pub(crate) fn mailbox(self: &Arc<Network>, device: usize) -> Mailbox {
         let inbox = self.inboxes[device].lock().unwrap_or_else(|e| e.into_inner()).take();
         let inbox = inbox.expect("one thread runs each device");
-        Mailbox { network: self, device, inbox, kept: Vec::new() }
+        Mailbox { network: self.clone(), device, inbox, kept: Vec::new() }
     }
     /// Ends the run with this error, unless it ends already.
     pub(crate) fn stop(&self, error: Error) {
@@ -71,21 +71,22 @@ impl Network {
             self.wake_all();
         }
     }
-    fn verdict(&self) -> Error {
+    /// Why the run ended.
+    pub(crate) fn verdict(&self) -> Error {
         self.board.stopped().cloned().unwrap_or_else(|| Error::other("the run has ended"))
     }
 }
 
 /// A device's end of the network.
-pub(crate) struct Mailbox<'n> {
-    network: &'n Network,
+pub(crate) struct Mailbox {
+    pub(crate) network: Arc<Network>,
     pub(crate) device: usize,
     inbox: Receiver<Letter>,
     /// Letters that came before they were asked for.
     kept: Vec<Letter>,
 }
 
-impl Mailbox<'_> {
+impl Mailbox {
     /// Sends to a device; never waits. A device that has returned gets nothing.
     pub(crate) fn send(&self, to: usize, tag: Tag, body: Body) -> Result<()> {
         if self.network.board.stopped().is_some() {
@@ -95,8 +96,13 @@ impl Mailbox<'_> {
         let _ = self.network.lines[to].send(Letter { from: self.device, tag, body });
         Ok(())
     }
-    /// The next letter of `from` with this tag. `wait` says what the device waits for, if it must sleep.
-    pub(crate) fn receive(&mut self, from: usize, tag: &Tag, wait: &dyn Fn() -> Wait) -> Result<Body> {
+    /// The next letter of `from` with this tag. `wait` says what the device waits for, if it must sleep, given the letters that came early.
+    pub(crate) fn receive(
+        &mut self,
+        from: usize,
+        tag: &Tag,
+        wait: &dyn Fn(&[Letter]) -> Wait,
+    ) -> Result<Body> {
         if let Some(k) = self.kept.iter().position(|l| l.from == from && l.tag == *tag) {
             return Ok(self.kept.remove(k).body);
         }
@@ -111,7 +117,7 @@ impl Mailbox<'_> {
             self.kept.push(letter);
         }
     }
-    fn next(&self, wait: &dyn Fn() -> Wait) -> Result<Letter> {
+    fn next(&self, wait: &dyn Fn(&[Letter]) -> Wait) -> Result<Letter> {
         let board = &self.network.board;
         for _ in 0..YIELDS {
             match self.inbox.try_recv() {
@@ -123,7 +129,7 @@ impl Mailbox<'_> {
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
             }
         }
-        if board.sleep(self.device, wait()) {
+        if board.sleep(self.device, wait(&self.kept)) {
             self.network.wake_all();
         }
         let letter = self.inbox.recv().map_err(|_| self.network.verdict())?;

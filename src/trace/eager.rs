@@ -3,9 +3,10 @@
 use super::core::Arg;
 use super::stages::{self, EngineKind, Ready};
 use crate::array::{Array, Repr};
-use crate::diagnostic::{Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::program::{Builder, Literal, Placement, Prim, Value};
+use crate::runtime::on_device_thread;
 use crate::sharding::{Sharding, atoms};
 use crate::types::ArrayType;
 use std::collections::HashMap;
@@ -36,8 +37,19 @@ enum OperandKey {
     Lit(Literal),
 }
 
+/// Refuses operations on global arrays in code that runs on one device of many.
+pub(crate) fn off_devices() -> Result<(), Fault> {
+    if !on_device_thread() {
+        return Ok(());
+    }
+    Err(Fault::new(ErrorKind::Trace, "an operation on global arrays in code that runs on one device")
+        .help("compute with the ndarray views that the code is given, and with `Device`'s collectives")
+        .help("or write the code as a `shard_map`: there arrays are the device's blocks"))
+}
+
 /// Runs a primitive on numbers.
 pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {
+    off_devices().map_err(|f| Error::at(f, prim.name(), Vec::new(), Some(place)))?;
     static CACHE: LazyLock<Mutex<HashMap<Key, Arc<Ready>>>> = LazyLock::new(Mutex::default);
     let engine = EngineKind::default();
     let operands = inputs.iter().map(|i| match i {
@@ -71,6 +83,7 @@ pub(crate) fn run_all(
     place: Place,
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
+    off_devices()?;
     let ready = compile(inputs, place, EngineKind::default(), add)?;
     call(&ready, inputs, place)
 }

@@ -70,6 +70,7 @@ pub(crate) fn compile(program: &Program, wanted: &[Option<Placement>], engine: E
 impl Ready {
     /// Runs it; the results as arrays.
     pub(crate) fn call(&self, args: &[Slab], donated: &[bool]) -> Result<Vec<Array>> {
+        super::eager::off_devices()?;
         let slabs = self.exe.call(args, donated)?;
         let results = slabs.into_iter().zip(&self.results);
         Ok(results.map(|(slab, r)| Array::concrete(slab, r.ty.clone(), r.sharding.clone())).collect())
