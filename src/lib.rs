@@ -45,9 +45,6 @@ pub use trace::{
 pub use trace::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
-/// The arrays that device code computes with.
-pub use ndarray as nd;
-
 /// What programs use: `use atmesh::prelude::*;`.
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
