@@ -152,7 +152,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
                 .into());
             }
             let ty = leaf.ty()?;
-            let slab = leaf.slab("spmd")?;
+            let slab = leaf.slab("spmd", self.place)?;
             if slab.copies() > 1 {
                 return Err(Fault::new(ErrorKind::Sharding, format!("{ty} is still in parts to be summed"))
                     .help("reshard it first")
