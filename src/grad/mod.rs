@@ -21,7 +21,6 @@ mod push;
 mod surgery;
 mod transpose;
 
-
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::dce::{chosen, dce};
 use crate::program::{Builder, Program, Value};

@@ -144,7 +144,10 @@ fn sets() {
 fn refusals_say_what_to_write() {
     let fault = |prim: Prim, types: &[&str]| prim.types(&operands(&mesh(), types)).unwrap_err();
     let f = fault(of(Binary::Add), &["f32[8@X,16@Y]", "f32[8@Y,16@X]"]);
-    assert_eq!(f.message, "dimension 0 of operand 0, 8@X, and dimension 0 of operand 1, 8@Y, run together, but are split differently");
+    assert_eq!(
+        f.message,
+        "dimension 0 of operand 0, 8@X, and dimension 0 of operand 1, 8@Y, run together, but are split differently"
+    );
     assert_eq!(
         f.help,
         [r#"reshard operand 0: `.reshard(p!["Y", _])`"#, r#"reshard operand 1: `.reshard(p!["X", _])`"#]
