@@ -42,7 +42,10 @@ pub use trace::{
     Compiled, EngineKind, Jit, Lowered, ScanOptions, Traced, cond, debug_print_values, fori_loop, jit, scan,
     scan_with, switch, while_loop,
 };
-pub use trace::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
+pub use trace::{
+    Pullback, auto_axes, auto_axes_over, checkpoint, explicit_axes, explicit_axes_over, grad, jvp,
+    value_and_grad, vjp,
+};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
 /// What programs use: `use atmesh::prelude::*;`.
@@ -56,6 +59,6 @@ pub mod prelude {
     };
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;
-    pub use crate::trace::{checkpoint, grad, jvp, value_and_grad, vjp};
     pub use crate::spmd::{Device, spmd};
+    pub use crate::trace::{auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp};
 }

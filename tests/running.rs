@@ -143,3 +143,42 @@ fn per_device_code_runs() {
         assert_eq!(got[3..9], [3.0, 0.0, 0.0, 0.0, 0.0, 8.0]);
     }
 }
+
+#[test]
+fn modes_change_the_type_of_axes() {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let x = Array::arange(0.0..16.0f32).reshape([4, 4]);
+    let want = x.t().dot(&x).to_vec::<f32>().unwrap();
+    let placed = x.put(&mesh, p!["X", "Y"]);
+    let captured = Array::ones([4]).put(&mesh, p!["X"]);
+    let f = jit(|x: &Array| {
+        auto_axes(x, p!["X", _], |x| {
+            assert_eq!(type_of(&x), "float32[4,4]");
+            assert_eq!(type_of(&(&captured + 0.0)), "float32[4]");
+            x.t().dot(&x)
+        })
+    });
+    let y = f.call(&placed).unwrap();
+    assert_eq!(type_of(&y), "float32[4@X,4]");
+    assert_eq!(y.to_vec::<f32>().unwrap(), want);
+    let y = atmesh::auto_axes_over("X", &placed, p!["X", "Y"], |x| {
+        assert_eq!(type_of(&x), "float32[4,4@Y]");
+        x * 2.0
+    });
+    assert_eq!(type_of(&y), "float32[4@X,4@Y]");
+    let parts = auto_axes(&placed, p![_, _; U: "X"], |x| x * 1.0);
+    assert_eq!(type_of(&parts), "float32[4,4]{U:X}");
+    assert_eq!(parts.reshard(p![]).to_vec::<f32>().unwrap(), x.to_vec::<f32>().unwrap());
+    let g = grad(&placed, |x| auto_axes(&x, p!["X", _], |x| x.square()).sum(..));
+    assert_eq!(type_of(&g), "float32[4@X,4@Y]");
+    near(&g.reshard(p![]).slice(ix![0, Rest]), &[0.0, 2.0, 4.0, 6.0]);
+
+    let auto = Mesh::auto([("X", 2)]).unwrap();
+    let x = Array::arange(0..4).put(&auto, p![]);
+    let y = explicit_axes(&x, p!["X"], |x| {
+        assert_eq!(type_of(&x), "int32[4@X]");
+        x + 1
+    });
+    assert_eq!(type_of(&y), "int32[4]");
+    assert_eq!(y.to_vec::<i32>().unwrap(), [1, 2, 3, 4]);
+}

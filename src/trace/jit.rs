@@ -32,8 +32,8 @@ pub(crate) fn body<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Body<'f, F::In,
 /// use atmesh::prelude::*;
 /// let f = jit(|x: &Array, y: &Array| x * y + 1.0);
 /// let x = Array::from([1.0f32, 2.0]);
-/// assert_eq!(f.call((&x, 3))?.to_vec::<f32>()?, [4.0, 7.0]);
-/// println!("{}", f.trace((&x, 3))?);
+/// assert_eq!(f.call((&x, 3.0))?.to_vec::<f32>()?, [4.0, 7.0]);
+/// println!("{}", f.trace((&x, 3.0))?);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 pub fn jit<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Jit<'f, F::In, Out<F, M>> {

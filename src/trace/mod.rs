@@ -11,6 +11,7 @@ pub mod tree;
 
 pub use compiled::{Compiled, Lowered, Traced};
 pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
+pub use control::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub(crate) use core::{
     Arg, Enter, Open, Setting, Trace, apply, apply_control, apply1, innermost, located, poison, setting,
 };

@@ -6,10 +6,12 @@
 mod branch;
 pub(super) mod carry;
 mod loops;
+mod modes;
 mod print;
 
 pub use branch::{cond, switch};
 pub use loops::{ScanOptions, fori_loop, scan, scan_with, while_loop};
+pub use modes::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use print::debug_print_values;
 
 use super::core::{Open, Recorded};

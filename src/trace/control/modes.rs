@@ -1,0 +1,299 @@
+//! Regions in which axes are of another type.
+
+use super::{Piece, tree_of, tree_unknown};
+use crate::array::Array;
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
+use crate::program::Control;
+use crate::sharding::{Sharding, Spec};
+use crate::trace::core::{Open, Setting, apply_control, located, poison, put_at, setting};
+use crate::trace::jit::first_error;
+use crate::trace::tree::{Args, Output, Specs, Tree, collect, resolve};
+use crate::types::ArrayType;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// Inside, the explicit axes are auto; the results come out as `out` says.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+/// let x = Array::ones([8, 8]).put(&mesh, p!["X", "Y"]);
+/// let y = auto_axes(&x, p!["X", _], |x| {
+///     assert_eq!(type_of(&x), "float32[8,8]");
+///     x.t().dot(&x)
+/// });
+/// assert_eq!(type_of(&y), "float32[8@X,8]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn auto_axes<A: Args, R: Output>(args: A, out: impl Specs, f: impl Fn(A::Owned) -> R) -> R::Tree {
+    auto(None, args.into_tree(), out, &|x| f(x).into_result(), Location::caller())
+}
+
+/// [`auto_axes`] of these axes only.
+#[track_caller]
+pub fn auto_axes_over<A: Args, R: Output>(
+    axes: impl Into<Axes>,
+    args: A,
+    out: impl Specs,
+    f: impl Fn(A::Owned) -> R,
+) -> R::Tree {
+    auto(Some(axes.into()), args.into_tree(), out, &|x| f(x).into_result(), Location::caller())
+}
+
+/// Inside, the auto axes are explicit and the arguments sharded as `specs` says; the results come out with these axes auto again.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::auto([("Y", 4)])?;
+/// let x = Array::ones([8]).put(&mesh, p![]);
+/// let y = explicit_axes(&x, p!["Y"], |x| {
+///     assert_eq!(type_of(&x), "float32[8@Y]");
+///     x * 2.0
+/// });
+/// assert_eq!(type_of(&y), "float32[8]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn explicit_axes<A: Args, R: Output>(args: A, specs: impl Specs, f: impl Fn(A::Owned) -> R) -> R::Tree {
+    explicit(None, args.into_tree(), specs, &|x| f(x).into_result(), Location::caller())
+}
+
+/// [`explicit_axes`] of these axes only.
+#[track_caller]
+pub fn explicit_axes_over<A: Args, R: Output>(
+    axes: impl Into<Axes>,
+    args: A,
+    specs: impl Specs,
+    f: impl Fn(A::Owned) -> R,
+) -> R::Tree {
+    explicit(Some(axes.into()), args.into_tree(), specs, &|x| f(x).into_result(), Location::caller())
+}
+
+/// The region: where it begins, what it is called, the mesh outside and inside.
+struct Region {
+    op: &'static str,
+    place: Place,
+    outer: Mesh,
+    inside: Mesh,
+    axes: Axes,
+}
+
+impl Region {
+    fn new<T: Tree>(
+        op: &'static str,
+        axes: Option<Axes>,
+        args: &T,
+        to: AxisType,
+        place: Place,
+    ) -> Result<Region> {
+        let refuse = |f: Fault| Error::at(f, op, Vec::new(), Some(place));
+        first_error(args)?;
+        let mesh = collect(args).iter().find_map(|a| a.type_ref().ok().and_then(|t| t.mesh.clone()));
+        let Some(outer) = mesh.or_else(|| setting().map(|s| s.mesh)) else {
+            let fault = Fault::new(ErrorKind::Mesh, "no argument is on a mesh, so there are no axes")
+                .help("put one there first: `.put(&mesh, p![..])`");
+            return Err(refuse(fault));
+        };
+        let from = if to == AxisType::Auto { AxisType::Explicit } else { AxisType::Auto };
+        let axes: Axes = match axes {
+            None => outer.axes_of(from).into(),
+            Some(axes) => {
+                for a in axes.iter() {
+                    match outer.axis_type(a) {
+                        None => return Err(refuse(outer.unknown(a))),
+                        Some(AxisType::Manual) => {
+                            let message = format!("{a} is manual here: it stays so to the end of the region");
+                            return Err(refuse(Fault::new(ErrorKind::Mesh, message)));
+                        }
+                        Some(_) => {}
+                    }
+                }
+                axes.iter().filter(|a| outer.axis_type(*a) == Some(from)).collect()
+            }
+        };
+        let inside = outer.retyped(axes.clone(), to)?;
+        Ok(Region { op, place, outer, inside, axes })
+    }
+    fn refuse(&self, fault: Fault, ty: &ArrayType) -> Error {
+        Error::at(fault, self.op, vec![ty.to_string()], Some(self.place))
+    }
+    fn at(&self, e: Error) -> Error {
+        located(e, self.op, self.place)
+    }
+    /// The spec without the region's axes.
+    fn others(&self, spec: Spec) -> Spec {
+        spec.only(|a| !self.axes.contains(a))
+    }
+    fn sets_without(&self, spec: Spec) -> Spec {
+        let keep = |set: &Axes| -> Axes { set.iter().filter(|a| !self.axes.contains(*a)).collect() };
+        spec.unreduced(keep(spec.unreduced_axes())).reduced(keep(spec.reduced_axes()))
+    }
+    /// The argument with nothing unreduced or reduced over the region's axes.
+    fn summed(&self, a: &Array) -> Array {
+        match a.type_ref() {
+            Ok(ty) if self.sets_without(ty.spec) != ty.spec => {
+                put_at(a, &self.outer, self.sets_without(ty.spec), self.place)
+            }
+            _ => a.clone(),
+        }
+    }
+    /// A trace of the region's body.
+    fn open(&self) -> Open {
+        let (inside, outer, axes) = (self.inside.clone(), self.outer.clone(), self.axes.clone());
+        let checked = setting().is_none_or(|s| s.checked);
+        let open = Open::within(Box::new(move |ty| {
+            if ty.mesh.as_ref().is_some_and(|m| *m != outer) {
+                return Err(Fault::new(
+                    ErrorKind::Mesh,
+                    format!("a captured value is on another mesh than {outer}"),
+                ));
+            }
+            let named = |set: &Axes| set.iter().any(|a| axes.contains(a));
+            if named(ty.spec.unreduced_axes()) || named(ty.spec.reduced_axes()) {
+                return Err(Fault::new(
+                    ErrorKind::Sharding,
+                    format!("a captured value is {ty}: it cannot be unreduced or reduced over axes that change their type"),
+                )
+                .help("pass it as an argument, or reshard it first"));
+            }
+            Ok(ArrayType {
+                mesh: Some(inside.clone()),
+                spec: ty.spec.only(|a| !axes.contains(a)),
+                ..ty.clone()
+            })
+        }));
+        open.set(Setting { mesh: self.inside.clone(), checked });
+        open
+    }
+    fn emit<O: Tree>(
+        &self,
+        args: Vec<Array>,
+        piece: Piece<O>,
+        out_specs: Vec<Option<Spec>>,
+        types: Vec<ArrayType>,
+    ) -> Result<O> {
+        let inputs: Vec<Array> = args.into_iter().chain(piece.captures).collect();
+        let control = Control::Modes { body: Arc::new(piece.program), out_specs };
+        Ok(tree_of(&piece.out, apply_control(control, &inputs, types, self.place)?))
+    }
+}
+
+fn finish<O: Tree>(out: Result<O>) -> O {
+    out.unwrap_or_else(|e| {
+        let _ = poison(e.clone());
+        tree_unknown(&e)
+    })
+}
+
+fn auto<T: Tree, O: Tree>(
+    axes: Option<Axes>,
+    args: T,
+    out: impl Specs,
+    f: &dyn Fn(T) -> Result<O>,
+    place: Place,
+) -> O {
+    let specs = out.spec_tree();
+    let run = || -> Result<O> {
+        let r = Region::new("auto_axes", axes, &args, AxisType::Auto, place)?;
+        let leaves: Vec<Array> = collect(&args).iter().map(|a| r.summed(a)).collect();
+        let types: Vec<ArrayType> = leaves
+            .iter()
+            .map(|a| {
+                let ty = a.ty()?;
+                Ok(ArrayType { mesh: Some(r.inside.clone()), spec: r.others(ty.spec), ..ty })
+            })
+            .collect::<Result<_>>()?;
+        let mut wanted: Vec<Spec> = Vec::new();
+        let piece = Piece::record_in(r.open(), &types, |xs| {
+            let out = f(tree_of(&args, xs))?;
+            first_error(&out)?;
+            let asked = resolve(&specs, &out, "the out specs").map_err(|e| r.at(e))?;
+            let mut results = Vec::new();
+            for (a, spec) in collect(&out).iter().zip(asked) {
+                let ty = a.ty()?;
+                let Some(spec) = spec else {
+                    let fault = Fault::new(
+                        ErrorKind::Sharding,
+                        "how results of auto axes lie is for the caller to say",
+                    )
+                    .help("give a spec for each result: `p![..]`");
+                    return Err(r.refuse(fault, &ty));
+                };
+                let sharding = Sharding::new(&r.outer, spec, &ty.shape).map_err(|f| r.refuse(f, &ty))?;
+                // it lies so inside already; sets over the region's axes are made outside
+                results.push(put_at(a, &r.inside, r.sets_without(sharding.spec), place));
+                wanted.push(sharding.spec);
+            }
+            Ok(tree_of(&out, results))
+        })?;
+        let explicit = |a: Axis| r.outer.axis_type(a) == Some(AxisType::Explicit);
+        let types: Vec<ArrayType> = (piece.program.output_types().into_iter().zip(&wanted))
+            .map(|(ty, spec)| ArrayType {
+                mesh: Some(r.outer.clone()),
+                spec: r.sets_without(*spec).only(explicit),
+                ..ty
+            })
+            .collect();
+        let out_specs = wanted.iter().map(|s| Some(r.sets_without(*s))).collect();
+        let out = r.emit(leaves, piece, out_specs, types)?;
+        let moved = collect(&out).into_iter().zip(&wanted).map(|(a, spec)| {
+            if r.sets_without(*spec) == *spec { a } else { put_at(&a, &r.outer, *spec, place) }
+        });
+        Ok(tree_of(&out, moved.collect()))
+    };
+    finish(run())
+}
+
+fn explicit<T: Tree, O: Tree>(
+    axes: Option<Axes>,
+    args: T,
+    specs: impl Specs,
+    f: &dyn Fn(T) -> Result<O>,
+    place: Place,
+) -> O {
+    let specs = specs.spec_tree();
+    let run = || -> Result<O> {
+        let r = Region::new("explicit_axes", axes, &args, AxisType::Explicit, place)?;
+        let asked = resolve(&specs, &args, "the specs").map_err(|e| r.at(e))?;
+        let mut leaves = Vec::new();
+        let mut types = Vec::new();
+        for (a, spec) in collect(&args).iter().zip(asked) {
+            let ty = a.ty()?;
+            let sharding =
+                Sharding::new(&r.inside, spec.unwrap_or(ty.spec), &ty.shape).map_err(|f| r.refuse(f, &ty))?;
+            // what the type says already of explicit axes is said again, and may be said otherwise
+            let before = r.others(sharding.explicit());
+            let moved = if before == ty.spec.padded(ty.rank()) {
+                a.clone()
+            } else {
+                put_at(a, &r.outer, before, place)
+            };
+            // sets over axes that are auto outside are made inside
+            let enters = r.sets_without(sharding.explicit());
+            types.push(ArrayType { mesh: Some(r.inside.clone()), spec: enters, ..moved.ty()? });
+            leaves.push((moved, sharding.explicit()));
+        }
+        let piece = Piece::record_in(r.open(), &types, |xs| {
+            let xs = xs.iter().zip(&leaves).map(|(x, (_, spec))| {
+                if r.sets_without(*spec) == *spec { x.clone() } else { put_at(x, &r.inside, *spec, place) }
+            });
+            let out = f(tree_of(&args, xs.collect()))?;
+            first_error(&out)?;
+            let summed = collect(&out).into_iter().map(|a| match a.type_ref() {
+                Ok(ty) if r.sets_without(ty.spec) != ty.spec => {
+                    put_at(&a, &r.inside, r.sets_without(ty.spec), place)
+                }
+                _ => a,
+            });
+            Ok(tree_of(&out, summed.collect()))
+        })?;
+        let types: Vec<ArrayType> = (piece.program.output_types().into_iter())
+            .map(|ty| ArrayType { mesh: Some(r.outer.clone()), spec: r.others(ty.spec), ..ty })
+            .collect();
+        let out_specs = vec![None; types.len()];
+        r.emit(leaves.into_iter().map(|l| l.0).collect(), piece, out_specs, types)
+    };
+    finish(run())
+}
