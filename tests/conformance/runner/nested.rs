@@ -136,6 +136,36 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
             let f = if params["check_vma"].as_bool() == Some(false) { f.unchecked() } else { f };
             f.call(&arrays)?
         }
+        "checkpoint" => atmesh::checkpoint(arrays, |args: Vec<Array>| run(&args)),
+        "grad" | "value_and_grad" => {
+            let wrt = ops::sizes(&params["wrt"]);
+            let at: Vec<Array> = wrt.iter().map(|i| arrays[*i].clone()).collect();
+            let loss = |at: Vec<Array>| {
+                let mut args = arrays.clone();
+                for (i, a) in wrt.iter().zip(at) {
+                    args[*i] = a;
+                }
+                run(&args)?.into_iter().next().ok_or_else(|| env.missing("a loss without returns"))
+            };
+            if op == "grad" {
+                atmesh::grad(at, loss)
+            } else {
+                let (value, grads) = atmesh::value_and_grad(at, loss);
+                [value].into_iter().chain(grads).collect()
+            }
+        }
+        "vjp" => {
+            let n = body["args"].as_array().map_or(0, Vec::len);
+            let (at, cotangents) = (arrays[..n].to_vec(), arrays[n..].to_vec());
+            let (values, pull) = atmesh::vjp(at, |args: Vec<Array>| run(&args));
+            values.into_iter().chain(pull.call(cotangents)).collect()
+        }
+        "jvp" => {
+            let n = arrays.len() / 2;
+            let (at, tangents) = (arrays[..n].to_vec(), arrays[n..].to_vec());
+            let (values, tangents) = atmesh::jvp(at, tangents, |args: Vec<Array>| run(&args));
+            values.into_iter().chain(tangents).collect()
+        }
         other => return Err(env.missing(other)),
     };
     // a tree that could not be made is empty: its error is in the trace

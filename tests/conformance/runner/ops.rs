@@ -376,16 +376,17 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
             Some(spec) => {
                 let (ty, shape) = (x.ty()?, list("shape"));
                 let first = shape.len().saturating_sub(ty.rank());
+                let dims: Vec<usize> = (first..first + ty.rank()).collect();
+                let wide = x.broadcast_in_dim_to(shape, dims, spec);
+                wide.ty()?;
+                // each entry of the operand is none or the result's
                 let differs =
                     |d: &usize| !ty.spec.dim(*d).is_empty() && ty.spec.dim(*d) != spec.dim(first + d);
                 if let Some(d) = (0..ty.rank()).find(differs) {
-                    let fault = Fault::new(
-                        ErrorKind::Sharding,
-                        format!("dimension {d} lies otherwise in the result"),
-                    );
-                    return Err(fault.into());
+                    let message = format!("dimension {d} lies otherwise in the result");
+                    return Err(Fault::new(ErrorKind::Sharding, message).into());
                 }
-                x.broadcast_in_dim_to(shape, (first..first + ty.rank()).collect::<Vec<_>>(), spec)
+                wide
             }
         },
         "concatenate" => prim(Concatenate { dimension: numbers::int(&p["dimension"]) as usize }, ins),
