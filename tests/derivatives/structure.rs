@@ -1,0 +1,169 @@
+//! What derived programs keep and refuse.
+
+use super::{check, gradient, near, run, sample};
+use atmesh::grad::{jvp_program, vjp_program};
+use atmesh::mesh::AxisType;
+use atmesh::program::{Builder, Control, Op, Program, Value};
+use atmesh::types::DType::{F32, F64, I32};
+use atmesh::types::{ArrayType, DType};
+use atmesh::{AbstractMesh, ErrorKind, p};
+use std::sync::Arc;
+
+fn three_sines() -> Arc<Program> {
+    let mut b = Builder::new();
+    let x = b.input(F64.of([3]), None);
+    let y = b.sin(&x).unwrap();
+    let y = b.sin(&y).unwrap();
+    let y = b.sin(&y).unwrap();
+    Arc::new(b.finish(&[y]))
+}
+fn summed(control: Control, ty: ArrayType) -> Program {
+    let mut b = Builder::new();
+    let x = b.input(ty.clone(), None);
+    let out = b.control(control, &[x], vec![ty]);
+    let y = b.reduce_sum(&out[0], &[0], None).unwrap();
+    b.finish(&[y])
+}
+
+/// A checkpoint keeps its operands and nothing from inside.
+#[test]
+fn checkpoints_keep_their_operands() {
+    for (remat, kept) in [(false, 3), (true, 1)] {
+        let program = summed(Control::Jit { body: three_sines(), remat }, F64.of([3]));
+        check(&program, &[0]);
+        assert_eq!(vjp_program(&program, &[0]).unwrap().residuals, kept);
+    }
+    let program = summed(Control::Jit { body: three_sines(), remat: true }, F64.of([3]));
+    let twice = gradient(&program, &[0]);
+    let mut b = Builder::new();
+    let x = b.input(F64.of([3]), None);
+    let g = b.inline(&twice, &[x]);
+    let g = b.reduce_sum(&g[0], &[0], None).unwrap();
+    check(&b.finish(&[g]), &[0]);
+}
+
+/// Programs in which axes are auto: the cotangent lies outside as its operand does.
+#[test]
+fn modes() {
+    let mesh = AbstractMesh::new([("X", 2)]).unwrap();
+    let inner = mesh.retyped("X", AxisType::Auto).unwrap();
+    let mut b = Builder::new();
+    let x = b.input(ArrayType { mesh: Some(inner), ..F64.of([4]) }, None);
+    let y = b.sin(&x).unwrap();
+    let y = b.mul(&y, &x).unwrap();
+    let body = Arc::new(b.finish(&[y]));
+    let outside = ArrayType { mesh: Some(mesh), spec: p!["X"], ..F64.of([4]) };
+    let program = summed(Control::Modes { body, out_specs: vec![Some(p!["X"])] }, outside.clone());
+    check(&program, &[0]);
+    let vjp = vjp_program(&program, &[0]).unwrap();
+    assert_eq!(vjp.backward.output_types(), [outside]);
+}
+
+fn doubling() -> Program {
+    let program = |f: &dyn Fn(&mut Builder, Value) -> Value| {
+        let mut b = Builder::new();
+        let x = b.input(F64.of([]), None);
+        let y = f(&mut b, x);
+        Arc::new(b.finish(&[y]))
+    };
+    let cond = program(&|b, x| {
+        let ten = Value::literal(F64, 10.0);
+        b.binary(atmesh::ops::elementwise::Binary::Lt, &x, &ten).unwrap()
+    });
+    let body = program(&|b, x| {
+        let y = b.square(&x).unwrap();
+        b.plus(&y, 1.0).unwrap()
+    });
+    let mut b = Builder::new();
+    let x = b.input(F64.of([]), None);
+    let outs = b.control(Control::While { cond, body, cond_fixed: 0, body_fixed: 0 }, &[x], vec![F64.of([])]);
+    b.finish(&outs)
+}
+
+/// While loops go forward only, and the refusal says what to write instead.
+#[test]
+fn while_loops() {
+    let program = doubling();
+    let jvp = jvp_program(&program, &[true]).unwrap();
+    let at = |x: f64| run(&program, &[vec![x]])[0][0];
+    let got = run(&jvp.program, &[vec![0.5], vec![1.0]])[1][0];
+    near(got, (at(0.5 + 1e-6) - at(0.5 - 1e-6)) / 2e-6, "tangent through a while loop");
+    let error = vjp_program(&program, &[0]).unwrap_err();
+    assert!(error.to_string().contains("fori_loop with fixed bounds"), "{error}");
+}
+
+/// A while loop that only feeds whole numbers is no obstacle.
+#[test]
+fn what_has_no_tangent_is_no_obstacle() {
+    let mut b = Builder::new();
+    let (x, y) = (b.input(F64.of([]), None), b.input(F64.of([]), None));
+    let z = b.inline(&doubling(), &[y]);
+    let out = b.mul(&x, &z[0]).unwrap();
+    let program = b.finish(&[out]);
+    check(&program, &[0]);
+}
+
+#[test]
+fn only_floats_are_differentiated_by() {
+    let mut b = Builder::new();
+    let n = b.input(I32.of([2]), None);
+    let error = vjp_program(&b.finish(&[n]), &[0]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Dtype);
+    assert!(error.to_string().contains("int32[2]"), "{error}");
+}
+
+/// What does not depend on an input gives zeros; what depends on nothing asked for takes no cotangent.
+#[test]
+fn independent_inputs_and_results() {
+    let mut b = Builder::new();
+    let (x, y) = (b.input(F64.of([2]), None), b.input(F64.of([2]), None));
+    let s = b.sin(&x).unwrap();
+    let program = b.finish(&[s, y]);
+    let vjp = vjp_program(&program, &[0]).unwrap();
+    assert_eq!(vjp.depends, [true, false]);
+    let mut b = Builder::new();
+    let (x, _) = (b.input(F64.of([]), None), b.input(F64.of([2]), None));
+    let program = b.finish(&[x]);
+    assert_eq!(run(&gradient(&program, &[1, 0]), &[vec![1.0], sample(2, 0)]), [vec![0.0, 0.0], vec![1.0]]);
+}
+
+/// Prints stand in the forward program, once.
+#[test]
+fn prints_stay() {
+    let mut b = Builder::new();
+    let x = b.input(F32.of([2]), None);
+    let y = b.sin(&x).unwrap();
+    b.control(Control::Print { template: "{}".into() }, std::slice::from_ref(&y), Vec::new());
+    let y = b.sin(&y).unwrap();
+    let vjp = vjp_program(&b.finish(&[y]), &[0]).unwrap();
+    let prints = |p: &Program| {
+        p.equations.iter().filter(|e| matches!(e.op, Op::Control(Control::Print { .. }))).count()
+    };
+    assert_eq!((prints(&vjp.forward), prints(&vjp.backward)), (1, 0));
+}
+
+/// Cotangents have the operand's type with the sets traded, however the operand was joined.
+#[test]
+fn cotangents_lie_as_their_operands() {
+    let mesh = AbstractMesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let ty = |text: &str| ArrayType::parse(text, &mesh).unwrap();
+    for (a, b_) in [
+        ("float64[4@X,2]", "float64[4,2]"),
+        ("float64[4@X,2@Y]", "float64[2]"),
+        ("float64[4@X,1]", "float64[1,2@Y]"),
+        ("float64[4]", "float64[]"),
+        ("float64[4@X]{R:Y}", "float64[4@X]{R:Y}"),
+    ] {
+        let mut b = Builder::new();
+        let (x, y) = (b.input(ty(a), None), b.input(ty(b_), None));
+        let z = b.mul(&x, &y).unwrap();
+        let z = b.square(&z).unwrap();
+        let dims: Vec<usize> = (0..z.ty.rank()).collect();
+        let z = b.reduce_sum(&z, &dims, None).unwrap();
+        let program = b.finish(&[z]);
+        let vjp = vjp_program(&program, &[0, 1]).unwrap();
+        let types: Vec<String> = vjp.backward.output_types().iter().map(|t| t.to_string()).collect();
+        assert_eq!(types, [a, b_].map(|t| t.replace("{R:", "{U:")));
+    }
+    assert_eq!(DType::F64.of([]).to_string(), "float64[]");
+}
