@@ -234,7 +234,8 @@ fn apart(
     let mut tans = tans.into_iter();
     let step = kept.iter().position(|k| *k == Kept::Step).map(|k| residuals[k]);
     let step = step.unwrap_or_else(|| new_input(&mut program, crate::DType::I32.of([])));
-    let (mut fixed, mut xs): (Vec<(Var, Value)>, Vec<(Var, Value)>) = (Vec::new(), Vec::new());
+    let mut fixed: Vec<(Var, Value)> = Vec::new();
+    let mut xs: Vec<(Var, Value)> = Vec::new();
     for (k, v) in kept.iter().zip(&residuals) {
         match k {
             Kept::Step => {}

@@ -219,7 +219,8 @@ pub(super) fn turn(b: &mut Builder, m: &ShardMapping, turned: &Turned<'_>) -> Re
         for (ct, spec) in outs.iter_mut().zip(&out_specs) {
             let along = Along { mesh: mesh.clone(), axes: unnamed(m, *spec), checked: false };
             if along.size() > 1 {
-                *ct = inner.emit1(Arc::new(Preduce { along, combine: Combine::Add }), &[ct.clone()])?;
+                let sum = Arc::new(Preduce { along, combine: Combine::Add });
+                *ct = inner.emit1(sum, std::slice::from_ref(ct))?;
             }
         }
     }

@@ -245,8 +245,8 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
             };
             for &side in sides {
                 let (mine, other) = (done[side], done[1 - side]);
-                let ratio = if sides.len() == 1 && other % mine == 0 { other / mine } else { 1 };
-                let size = if ratio > 1 && left[side] % ratio == 0 { ratio } else { left[side] };
+                let ratio = if sides.len() == 1 && other.is_multiple_of(mine) { other / mine } else { 1 };
+                let size = if ratio > 1 && left[side].is_multiple_of(ratio) { ratio } else { left[side] };
                 let l = f.add(size);
                 f.loops[l].whole = side == 0;
                 dims[side][at[side]].push(l);

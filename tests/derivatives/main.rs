@@ -2,6 +2,7 @@
 //! what is refused.
 
 #[path = "../typing/evaluate.rs"]
+#[expect(dead_code, reason = "the machine runs sentences itself")]
 mod evaluate;
 #[path = "../typing/machine.rs"]
 mod machine;

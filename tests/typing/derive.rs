@@ -50,7 +50,7 @@ fn tangent(prim: &Prim, types: &[ArrayType], wrt: usize, points: &[Data], t: &[f
 }
 
 /// Tangents against central differences.
-fn check_jvp(prim: Prim, types: &[&str], wrt: &[usize], shift: f64) {
+pub(crate) fn check_jvp(prim: Prim, types: &[&str], wrt: &[usize], shift: f64) {
     let types: Vec<ArrayType> = types.iter().map(|t| ty(t)).collect();
     let points: Vec<Vec<f64>> =
         types.iter().enumerate().map(|(k, t)| sample(t, k).iter().map(|x| x + shift).collect()).collect();
@@ -76,7 +76,7 @@ fn check_jvp(prim: Prim, types: &[&str], wrt: &[usize], shift: f64) {
 }
 
 /// ⟨ct, f(t)⟩ = ⟨fᵀ(ct), t⟩ where f is linear in operand `wrt`; and the cotangent's type.
-fn check_transpose(prim: Prim, types: &[&str], wrt: usize) {
+pub(crate) fn check_transpose(prim: Prim, types: &[&str], wrt: usize) {
     let types: Vec<ArrayType> = types.iter().map(|t| ty(t)).collect();
     let mut points: Vec<Data> = types.iter().enumerate().map(|(k, t)| floats(&sample(t, k))).collect();
     for (p, t) in points.iter_mut().zip(&types).filter(|(_, t)| t.dtype == DType::Bool) {

@@ -32,6 +32,9 @@ impl Held {
     }
 }
 
+/// Which elements of which members of a group an element of a device's result is made of: from the device's number and the index.
+type Source<'a> = dyn Fn(usize, &[usize]) -> Vec<(usize, Vec<usize>)> + 'a;
+
 /// Runs on the devices of a mesh.
 pub(crate) struct Machine {
     pub(crate) mesh: Mesh,
@@ -117,10 +120,7 @@ impl Machine {
         let out = result.shape.to_vec();
         let total = out.iter().product::<usize>();
         // element by element: which elements of which members of the group are combined
-        let read = |p: usize,
-                    axes: &Axes,
-                    f: &dyn Fn(usize, &[usize]) -> Vec<(usize, Vec<usize>)>,
-                    combine: Combine| {
+        let read = |p: usize, axes: &Axes, f: &Source<'_>, combine: Combine| {
             let (group, me, shape) = (self.group(p, axes), self.rank(p, axes), types[0].shape.to_vec());
             (0..total)
                 .map(|i| {

@@ -6,6 +6,7 @@ mod evaluate;
 mod machine;
 mod programs;
 mod rules;
+mod views;
 
 use driver::{Outcome, check};
 use serde_json::Value as Json;
