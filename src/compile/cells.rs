@@ -266,14 +266,16 @@ impl Cells<'_, '_, '_> {
                         let mut st = [0; MAX];
                         st[l + lead] = 1;
                         let mem = self.place(POSITION, 1, 0, &st, m, n);
-                        self.expr.position(mem)
+                        let at = self.expr.position(mem);
+                        let as_it_is = matches!(i.fun, Fun::Copy | Fun::Convert | Fun::Bitcast) || from == DType::I64;
+                        if as_it_is { at } else { self.expr.fun(Fun::Convert, DType::I64, from, &[at]) }
                     }
                 });
             }
             // a copy of the index as another type than int64 is a conversion
             let (mut fun, mut from) = (i.fun, from);
-            if fun == Fun::Copy && self.expr.dtype(args[0]) != i.dtype.storage() {
-                (fun, from) = (Fun::Convert, self.expr.dtype(args[0]));
+            if matches!(i.args.first(), Some(Arg::Index(_))) && matches!(fun, Fun::Copy | Fun::Convert) {
+                (fun, from) = (Fun::Convert, DType::I64);
             }
             nodes.push(self.expr.fun(fun, from, i.dtype.storage(), &args));
         }

@@ -141,7 +141,7 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
         pre,
     };
     let spaced = |c: &Vec<(Ix, Ix)>| n.reduced[..=last].iter().filter(|r| **r).count() == 1 && n.evenly(c);
-    if !row && direct && n.copies.iter().all(spaced) {
+    if !row && direct && n.st[last] == size && n.copies.iter().all(spaced) {
         n.eight = kernels::rows8(combine, dtype, big);
         if n.eight.is_some() {
             n.stream = big;
@@ -319,7 +319,8 @@ impl FoldKernel {
                     continue;
                 }
                 if ranks.is_empty() {
-                    self.fill(dst, n);
+                    self.fill(s.accumulator(0), n);
+                    self.write(s.accumulator(0), dst, n);
                     continue;
                 }
                 let mut tree = Tree::new(0);
@@ -329,7 +330,7 @@ impl FoldKernel {
                     tree.pushed(|a, b| self.merge(a, b, n, s));
                 }
                 tree.end(|a, b| self.merge(a, b, n, s));
-                std::ptr::copy_nonoverlapping(s.accumulator(0), dst, (n * self.size) as usize);
+                self.write(s.accumulator(0), dst, n);
             }
         }
         if self.stream {
@@ -355,7 +356,8 @@ impl FoldKernel {
             // SAFETY: the caller's
             unsafe {
                 if self.copies[copy].is_empty() {
-                    self.fill(dst, n);
+                    self.fill(s.accumulator(0), n);
+                    self.write(s.accumulator(0), dst, n);
                     continue;
                 }
                 let mut tree = Tree::new(0);
@@ -376,7 +378,24 @@ impl FoldKernel {
                     tree.pushed(|a, b| self.merge(a, b, n, s));
                 }
                 tree.end(|a, b| self.merge(a, b, n, s));
-                std::ptr::copy_nonoverlapping(s.accumulator(0), dst, (n * self.size) as usize);
+                self.write(s.accumulator(0), dst, n);
+            }
+        }
+    }
+    /// A tile of the result, from an accumulator to its place.
+    ///
+    /// # Safety
+    /// The result has these n elements.
+    unsafe fn write(&self, from: *mut u8, dst: *mut u8, n: i64) {
+        let step = self.st[self.pre.rank - 1];
+        // SAFETY: the caller's
+        unsafe {
+            if self.row || n == 1 || step == self.size {
+                return std::ptr::copy_nonoverlapping(from, dst, (n * self.size) as usize);
+            }
+            for i in 0..n {
+                let (from, to) = (from.wrapping_offset((i * self.size) as isize), dst.wrapping_offset((i * step) as isize));
+                std::ptr::copy_nonoverlapping(from, to, self.size as usize);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Engines: how a per-device program is run.
 
-mod lockstep;
+pub(crate) mod lockstep;
 mod reference;
 
 use super::Slab;

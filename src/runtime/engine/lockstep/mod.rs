@@ -4,7 +4,7 @@ mod run;
 #[cfg(test)]
 mod samples;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use super::{Engine, Executable, RunReport};
 use crate::compile::plan::{Compiled, OutPlan, Place};

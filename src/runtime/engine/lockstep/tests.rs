@@ -90,6 +90,347 @@ fn loops() {
     check("heat 2-D", &heat2d(70, 5), 1e-5);
 }
 
+
+const ALL: [DType; 13] = [
+    DType::Bool, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64,
+    DType::F16, DType::BF16, DType::F32, DType::F64,
+];
+fn tolerance(d: DType) -> f64 {
+    match d {
+        DType::F16 => 2e-3,
+        DType::BF16 => 1.6e-2,
+        DType::F32 => 1e-5,
+        DType::F64 => 1e-13,
+        _ => 0.0,
+    }
+}
+#[test]
+fn element_types() {
+    for d in ALL {
+        let name = d.name();
+        let mut m = Make::new(d);
+        let (x, y) = (m.input(&[13, 37], &[8, 1]), m.input(&[13, 37], &[8, 1]));
+        let mut outs = Vec::new();
+        if d != DType::Bool {
+            let s = m.bin(Fun::Sub, x, y);
+            let p = m.bin(Fun::Mul, s, x);
+            outs.push(m.scale(p, 3.0, 2.0));
+            for dims in [&[0][..], &[1], &[0, 1]] {
+                for c in [Combine::Add, Combine::Max, Combine::Min] {
+                    outs.push(m.fold_over(x, dims, if dims[0] == 0 { 8 } else { 1 }, c));
+                }
+            }
+        }
+        outs.push(m.bin(Fun::Max, x, y));
+        let shape = [13, 37];
+        let reads = vec![m.id(x), m.id(y)];
+        let code = Code::one(Fun::Lt, d, DType::Bool, &[Arg::Read(0), Arg::Read(1)]);
+        let less = m.local(&shape, &[8, 1], reads, DType::Bool, code);
+        outs.push(less);
+        let reads = vec![m.id(less), m.id(x), m.id(y)];
+        let code = Code::one(Fun::Select, d, d, &[Arg::Read(0), Arg::Read(1), Arg::Read(2)]);
+        outs.push(m.local(&shape, &[8, 1], reads, d, code));
+        for to in ALL {
+            let r = m.id(y);
+            outs.push(m.local(&shape, &[8, 1], vec![r], to, Code::one(Fun::Convert, d, to, &[Arg::Read(0)])));
+        }
+        check(name, &m.done(&outs), tolerance(d));
+    }
+    for c in [Combine::And, Combine::Or] {
+        let mut m = Make::new(DType::Bool);
+        let x = m.input(&[24, 6], &[8, 1]);
+        let outs = [m.fold_over(x, &[0], 8, c), m.fold_over(x, &[1], 1, c), m.fold_over(x, &[0, 1], 8, c)];
+        check("bools", &m.done(&outs), 0.0);
+    }
+}
+#[test]
+fn products_of_all_types() {
+    for d in ALL.into_iter().filter(|d| *d != DType::Bool) {
+        let mut m = Make::new(d);
+        let (a, b) = (m.input(&[10, 24], &[1, 8]), m.input(&[24, 7], &[8, 1]));
+        let o = m.dot(a, false, b, false, [1, 1, 8]);
+        // a batch of products, rows of two loops, a bias on each
+        let (x, y) = (m.input(&[3, 4, 5, 6], &[1; 4]), m.input(&[6, 3, 7], &[1; 3]));
+        let ext = [3, 4, 5, 7, 6];
+        let some = |l: &[usize]| l.iter().map(|l| (Some(*l), 0)).collect::<Vec<_>>();
+        let reads = vec![m.read(x, &ext, &some(&[0, 1, 2, 4])), m.read(y, &ext, &some(&[4, 0, 3]))];
+        let p = m.fold(&ext, 4, &[1, 1, 1, 1, 2], reads, Body::Product { accumulate: d });
+        let bias = m.input(&[5, 7], &[1, 1]);
+        let q = m.bin(Fun::Add, p, bias);
+        check(d.name(), &m.done(&[o, q, p]), tolerance(d) * 8.0);
+    }
+    // summed wider than the operands
+    let mut m = Make::new(DType::I8);
+    let (a, b) = (m.input(&[10, 24], &[1, 8]), m.input(&[24, 7], &[8, 1]));
+    let ext = [10, 7, 24];
+    let reads =
+        vec![m.read(a, &ext, &[(Some(0), 0), (Some(2), 0)]), m.read(b, &ext, &[(Some(2), 0), (Some(1), 0)])];
+    m.dtype = DType::I32;
+    let o = m.fold(&ext, 2, &[1, 1, 8], reads, Body::Product { accumulate: DType::I32 });
+    check("wider", &m.done(&[o]), 0.0);
+}
+#[test]
+fn views_of_all_kinds() {
+    let mut m = Make::new(F);
+    let (x, y) = (m.input(&[12, 9], &[4, 1]), m.input(&[5, 4], &[1, 1]));
+    let at = |lo: i64, hi: i64, step: i64| Span { lo, hi, step };
+    let part = |from, span: Vec<Span>, map: Vec<Affine>| Part { from: Source::Value(from), span, map };
+    // an interior pad beside a slice of another value, the rest filled
+    let parts = vec![
+        part(y, vec![at(1, 14, 3), at(0, 7, 2)], vec![Affine::of(0, 0, 1), Affine::of(0, 1, 1)]),
+        part(x, vec![at(0, 24, 2), at(10, 12, 1)], vec![Affine::of(0, 0, 1), Affine::of(8, 1, -1)]),
+    ];
+    let pad = Read { dtype: F, parts, fill: Scalar::Float(7.0) };
+    let a = m.lin(pad.clone(), &[24, 12], &[8, 1], 2.0, 1.0);
+    // summed as it is, and by windows of two terms
+    let code = Code::one(Fun::Copy, F, F, &[Arg::Read(0)]);
+    let add = Body::Fold { combine: Combine::Add, code: code.clone() };
+    let s = m.fold(&[24, 12], 1, &[1, 1], vec![pad], add.clone());
+    let ext = [5, 9, 3];
+    let two = Affine { at: 1, terms: [(0, 2), (2, 1)].into_iter().collect() };
+    let window = Read {
+        dtype: F,
+        parts: vec![part(x, ext.iter().map(|n| Span::all(*n)).collect(), vec![two, Affine::of(8, 1, -1)])],
+        fill: Scalar::Float(0.0),
+    };
+    let ext2 = [4, 9, 3];
+    let mut small = window.clone();
+    small.parts[0].span[0].hi = 4;
+    let w = m.fold(&ext2, 2, &[1, 1, 1], vec![small], add);
+    // every second row backwards, the diagonal, and transposed
+    let back = Read {
+        dtype: F,
+        parts: vec![part(x, vec![Span::all(6), Span::all(9)], vec![Affine::of(11, 0, -2), Affine::of(0, 1, 1)])],
+        fill: Scalar::Float(0.0),
+    };
+    let b = m.map(Fun::Exp, &[6, 9], &[1, 1], vec![back]);
+    let diagonal = m.read(x, &[9], &[(Some(0), 0), (Some(0), 0)]);
+    let c = m.map(Fun::Neg, &[9], &[1], vec![diagonal]);
+    let t = m.read(b, &[9, 6], &[(Some(1), 0), (Some(0), 0)]);
+    let t = m.map(Fun::Sin, &[9, 6], &[1, 1], vec![t]);
+    // a reshape between, read and returned
+    let r = m.slot(&[54], &[1]);
+    let id = m.read(t, &[54], &[(Some(0), 0), (None, 0)]);
+    let sentence = crate::program::sentence::Sentence {
+        extents: vec![54],
+        rank: 1,
+        dtype: F,
+        reads: vec![Read { parts: vec![part(t, vec![Span::all(54)], vec![Affine::default(), Affine::default()])], ..id }],
+        body: Body::Reshape,
+    };
+    m.p.steps.push(Step::Local { out: r, sentence, layout: layouts(&[54], &[1]) });
+    let u = m.scale(r, 0.5, 0.0);
+    check("views", &m.done(&[a, s, w, b, c, t, r, u, x, a]), 1e-5);
+}
+#[test]
+fn indices_and_constants() {
+    let mut m = Make::new(DType::I32);
+    let mut code = Code::one(Fun::Convert, DType::I64, DType::I32, &[Arg::Index(0)]);
+    let j = code.push(Fun::Convert, DType::I64, DType::I32, &[Arg::Index(1)]);
+    let ten = code.push(Fun::Mul, DType::I32, DType::I32, &[Arg::Inst(0), Arg::Const(Scalar::Int(1000))]);
+    code.push(Fun::Add, DType::I32, DType::I32, &[ten, j]);
+    let a = m.local(&[5, 700], &[5, 1], vec![], DType::I32, code);
+    let c = m.local(&[3], &[1], vec![], DType::I32, Code::one(Fun::Copy, DType::I32, DType::I32, &[Arg::Const(Scalar::Int(-9))]));
+    let s = m.fold_over(a, &[0], 1, Combine::Max);
+    check("indices", &m.done(&[a, c, s]), 0.0);
+    let mut m = Make::new(DType::U64);
+    let (k, n) = (m.input(&[4], &[1]), m.input(&[4, 50], &[1, 1]));
+    let reads = vec![m.read(k, &[4, 50], &[(Some(0), 0)]), m.id(n)];
+    let o = m.map(Fun::Threefry, &[4, 50], &[1, 1], reads);
+    check("threefry", &m.done(&[o]), 0.0);
+}
+#[test]
+fn nothing_and_scalars() {
+    let mut m = Make::new(F);
+    let (x, z, s) = (m.input(&[3, 0], &[1, 1]), m.input(&[0, 4], &[1, 1]), m.input(&[], &[]));
+    let mut outs = vec![m.un(Fun::Sin, x), m.un(Fun::Sin, s)];
+    for c in [Combine::Add, Combine::Mul, Combine::Max, Combine::Min] {
+        outs.extend([m.fold_over(x, &[1], 1, c), m.fold_over(z, &[0], 8, c), m.fold_over(x, &[0], 1, c)]);
+    }
+    outs.push(m.dot(x, false, z, false, [1, 1, 1]));
+    let t = m.un(Fun::Neg, s);
+    outs.push(m.bin(Fun::Mul, t, s));
+    check("nothing", &m.done(&outs), 1e-6);
+}
+/// A value in parts: scaled part by part, returned as it is, reduced in two steps.
+#[test]
+fn parts() {
+    use crate::sharding::Atom;
+    for d in [F, DType::BF16, DType::I32] {
+        let mut m = Make::new(d);
+        let (two, four) = (Atom { stride: 4, size: 2 }, Atom { stride: 1, size: 4 });
+        let x = m.slot_of(d, &[6, 5], &[1, 1], &[two, four]);
+        m.p.ins.push(x);
+        let y = m.input(&[6, 5], &[1, 1]);
+        let s = m.slot_of(d, &[6, 5], &[1, 1], &[two, four]);
+        let code = Code::one(Fun::Mul, d, d, &[Arg::Read(0), Arg::Read(1)]);
+        let sentence = crate::program::sentence::Sentence {
+            extents: vec![6, 5],
+            rank: 2,
+            dtype: d,
+            reads: vec![m.id(x), m.id(y)],
+            body: Body::Map(code),
+        };
+        m.p.steps.push(Step::Local { out: s, sentence, layout: layouts(&[6, 5], &[1, 1]) });
+        let half = m.slot_of(d, &[6, 5], &[1, 1], &[two]);
+        let whole = m.slot_of(d, &[6, 5], &[1, 1], &[]);
+        let other = m.slot_of(d, &[6, 5], &[1, 1], &[]);
+        m.p.steps.push(Step::Reduce { src: s, out: half, combine: Combine::Add });
+        m.p.steps.push(Step::Reduce { src: half, out: whole, combine: Combine::Add });
+        m.p.steps.push(Step::Reduce { src: x, out: other, combine: Combine::Add });
+        check("parts", &m.done(&[s, whole, other]), tolerance(d) * 4.0);
+    }
+}
+fn body(f: impl FnOnce(&mut Make) -> Vec<Slot>) -> Box<SpmdProgram> {
+    let mut b = Make::new(F);
+    let outs = f(&mut b);
+    Box::new(b.done(&outs))
+}
+#[test]
+fn scans() {
+    for (length, reverse) in [(0, false), (1, true), (2, false), (5, true)] {
+        // carries change places, one stays; a stack of the carry as it was, and of what is read
+        let b = body(|b| {
+            let t = b.slot_of(DType::I32, &[], &[], &[]);
+            b.p.ins.push(t);
+            let w = b.input(&[4], &[1]);
+            let (p, q, k) = (b.input(&[4], &[1]), b.input(&[4], &[1]), b.input(&[4], &[1]));
+            let x = b.input(&[4], &[1]);
+            let r = b.broadcast(t, &[4]);
+            let n = b.local(&[4], &[1], vec![r], F, Code::one(Fun::Convert, DType::I32, F, &[Arg::Read(0)]));
+            let a = b.bin(Fun::Mul, p, w);
+            let a = b.bin(Fun::Add, a, x);
+            let a = b.bin(Fun::Add, a, n);
+            vec![q, a, k, p, a, x]
+        });
+        let mut m = Make::new(F);
+        let w = m.input(&[4], &[1]);
+        let carry: Vec<Slot> = (0..3).map(|_| m.input(&[4], &[1])).collect();
+        let xs = m.input(&[length, 4], &[1, 1]);
+        let out: Vec<Slot> = (0..3).map(|_| m.slot(&[4], &[1])).collect();
+        let ys: Vec<Slot> = (0..3).map(|_| m.slot(&[length, 4], &[1, 1])).collect();
+        m.p.steps.push(Step::Loop {
+            body: b,
+            start: 3,
+            length,
+            reverse,
+            fixed: vec![w],
+            carry,
+            xs: vec![xs],
+            out: out.clone(),
+            ys: ys.clone(),
+        });
+        let after = m.bin(Fun::Add, out[0], out[2]);
+        check("scan", &m.done(&[out, ys, vec![after]].concat()), 1e-5);
+    }
+}
+#[test]
+fn loops_in_loops_while_and_branches() {
+    // while the first element is below 40: a loop of three steps, then one of two branches
+    let inner = body(|b| {
+        let t = b.slot_of(DType::I32, &[], &[], &[]);
+        b.p.ins.push(t);
+        let x = b.input(&[600], &[1]);
+        vec![b.scale(x, 1.25, 0.5)]
+    });
+    let arm = |c: f64| {
+        *body(|b| {
+            let x = b.input(&[600], &[1]);
+            vec![b.scale(x, 1.0, c)]
+        })
+    };
+    let step = body(|b| {
+        let x = b.input(&[600], &[1]);
+        let i = b.slot_of(DType::I32, &[], &[], &[]);
+        b.p.ins.push(i);
+        let y = b.slot(&[600], &[1]);
+        b.p.steps.push(Step::Loop {
+            body: inner.clone(),
+            start: 0,
+            length: 3,
+            reverse: false,
+            fixed: vec![],
+            carry: vec![x],
+            xs: vec![],
+            out: vec![y],
+            ys: vec![],
+        });
+        let z = b.slot(&[600], &[1]);
+        b.p.steps.push(Step::Branch {
+            which: i,
+            branches: vec![arm(1.0), arm(-2.0), arm(4.0)],
+            ins: vec![y],
+            out: vec![z],
+        });
+        let id = b.id(i);
+        let one = Arg::Const(Scalar::Int(1));
+        let n = b.local(&[], &[], vec![id], DType::I32, Code::one(Fun::Add, DType::I32, DType::I32, &[Arg::Read(0), one]));
+        vec![z, n]
+    });
+    let cond = body(|b| {
+        let x = b.input(&[600], &[1]);
+        let i = b.slot_of(DType::I32, &[], &[], &[]);
+        b.p.ins.push(i);
+        let r = b.read(x, &[], &[(None, 0)]);
+        let top = Arg::Const(Scalar::Float(40.0));
+        vec![b.local(&[], &[], vec![r], DType::Bool, Code::one(Fun::Lt, F, DType::Bool, &[Arg::Read(0), top]))]
+    });
+    let mut m = Make::new(F);
+    let x = m.input(&[600], &[1]);
+    let i = m.slot_of(DType::I32, &[], &[], &[]);
+    m.p.ins.push(i);
+    let (y, n) = (m.slot(&[600], &[1]), m.slot_of(DType::I32, &[], &[], &[]));
+    m.p.steps.push(Step::While {
+        cond,
+        body: step,
+        cond_fixed: vec![],
+        body_fixed: vec![],
+        carry: vec![x, i],
+        out: vec![y, n],
+    });
+    check("while", &m.done(&[y, n]), 1e-4);
+}
+/// Each device its own branch.
+#[test]
+fn branches_by_device() {
+    for of in [DType::Bool, DType::I32] {
+        let arm = |c: f64| {
+            *body(|b| {
+                let x = b.input(&[8, 5], &[8, 1]);
+                vec![b.scale(x, c, c)]
+            })
+        };
+        let mut branches = vec![arm(1.0), arm(-2.0)];
+        if of == DType::I32 {
+            branches.push(arm(3.0));
+        }
+        let mut m = Make::new(F);
+        let x = m.input(&[8, 5], &[8, 1]);
+        let which = m.slot_of(of, &[8], &[8], &[]);
+        m.p.ins.push(which);
+        let y = m.slot(&[8, 5], &[8, 1]);
+        m.p.steps.push(Step::Branch { which, branches, ins: vec![x], out: vec![y] });
+        check("by device", &m.done(&[y]), 1e-6);
+    }
+}
+/// Sums and maps of large values, so that each way of cutting them runs.
+#[test]
+fn large_values() {
+    let mut m = Make::new(F);
+    let x = m.input(&[700, 900], &[8, 1]);
+    let e = m.un(Fun::Exp, x);
+    let s = m.fold_over(e, &[1], 1, Combine::Add);
+    let reads = vec![m.id(e), m.read(s, &[700, 900], &[(Some(0), 0)])];
+    let o = m.map(Fun::Div, &[700, 900], &[8, 1], reads);
+    let q = m.un(Fun::Sin, x);
+    let all = m.fold_over(q, &[0, 1], 8, Combine::Add);
+    let top = m.fold_over(x, &[0], 8, Combine::Max);
+    let y = m.input(&[40000, 12], &[8, 1]);
+    let few = m.fold_over(y, &[1], 1, Combine::Add);
+    let columns = m.fold_over(y, &[0], 8, Combine::Add);
+    check("large", &m.done(&[o, all, top, few, columns]), 1e-4);
+}
+
 /// Times of the workloads; run with `--release -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures"]
@@ -154,4 +495,27 @@ fn times() {
         }
         println!("compile {n}: {least:.2} ms, arena {}", Ready::new(&p, None).unwrap().compiled.arena);
     }
+}
+
+/// Runs a float32 program of the partitioner's tests: all results as they should be, to the last bit.
+pub(crate) fn agrees(p: &SpmdProgram, args: &[Vec<f64>], wanted: &[Vec<f64>]) {
+    let slab = |(s, x): (&Slot, &Vec<f64>)| {
+        let data: Vec<f32> = x.iter().map(|x| *x as f32).collect();
+        Slab::from_elements(p.slots[*s].shape.clone(), &data)
+    };
+    let args: Vec<Slab> = p.ins.iter().zip(args).map(slab).collect();
+    let mut all = Vec::new();
+    for inline in [true, false] {
+        let ready = Ready::new(p, Some(inline)).unwrap();
+        let made = ready.call(&args, &vec![false; args.len()]).unwrap();
+        for (k, (m, w)) in made.iter().zip(wanted).enumerate() {
+            let mut x = vec![0.0; w.len()];
+            for (i, part) in numbers(m).iter().enumerate() {
+                x[i % w.len().max(1)] += part;
+            }
+            assert_eq!(&x, w, "result {k}\n{}\n{p:#?}", ready.report().text);
+        }
+        all.push(made.iter().map(|m| bytes(m).to_vec()).collect::<Vec<_>>());
+    }
+    assert!(all[0] == all[1], "inline and workers differ");
 }
