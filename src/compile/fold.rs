@@ -216,6 +216,21 @@ impl FoldKernel {
             self.span = i64::MAX;
         }
     }
+    /// Cuts it so that there is a task for each of `n` threads, if it has that many results: which elements are added in which
+    /// order does not depend on the tiles of kept indices.
+    pub(crate) fn spread(&mut self, n: i64) -> i64 {
+        if self.staged() {
+            return self.chunks();
+        }
+        if !self.row && self.tasks() < n {
+            let width = self.pre.ext[self.pre.rank - 1];
+            let tasks = (self.outer * self.copies.len() as i64).max(1);
+            let per = (n + tasks - 1) / tasks;
+            self.tile = ((width + per - 1) / per).clamp(1, self.tile);
+            self.columns = (width + self.tile - 1) / self.tile;
+        }
+        self.tasks().clamp(1, n)
+    }
     /// Whether it runs in two stages: spans, then their results.
     pub(crate) fn staged(&self) -> bool {
         self.span != i64::MAX

@@ -1,6 +1,7 @@
 //! Device threads: one operating-system thread a device, kept for the next run.
 
 use super::wait::Signal;
+use crate::diagnostic::{Error, Result};
 use crossbeam_channel::{Sender, unbounded};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -38,7 +39,7 @@ unsafe impl Send for Job {}
 /// Threads that wait for a job.
 static IDLE: Mutex<Vec<Sender<Job>>> = Mutex::new(Vec::new());
 
-fn spawn() -> Sender<Job> {
+fn spawn() -> Result<Sender<Job>> {
     let (sender, jobs) = unbounded::<Job>();
     let mine = sender.clone();
     std::thread::Builder::new()
@@ -55,8 +56,8 @@ fn spawn() -> Sender<Job> {
                 job.left.subtract(1);
             }
         })
-        .expect("the system has a thread for each device");
-    sender
+        .map_err(|e| Error::other(format!("the system has no thread for another device: {e}")))?;
+    Ok(sender)
 }
 
 /// Runs code on this thread and takes its panic, with the line if this is a device thread.
@@ -65,10 +66,14 @@ pub(crate) fn guarded<R>(code: impl FnOnce() -> R) -> Result<R, Panicked> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|payload| Panicked { payload, place: PANICKED.take() })
 }
 
-/// Runs `code(0)`, …, `code(n − 1)`, each on a device thread of its own, at once. Returns when all have ended, with what each returned or its panic.
+/// Runs `code(0)`, …, `code(n − 1)`, each on a device thread of its own, at once. Returns when all have ended, with what each
+/// returned or its panic; an error where the system has not as many threads, before any has begun.
 ///
 /// The code may borrow: it is not used after this function returns.
-pub(crate) fn on_threads<R: Send>(n: usize, code: &(dyn Fn(usize) -> R + Sync)) -> Vec<Result<R, Panicked>> {
+pub(crate) fn on_threads<R: Send>(
+    n: usize,
+    code: &(dyn Fn(usize) -> R + Sync),
+) -> Result<Vec<Result<R, Panicked>>> {
     note_panics();
     let results: Vec<Mutex<Option<Result<R, Panicked>>>> = (0..n).map(|_| Mutex::new(None)).collect();
     let part = |i: usize| {
@@ -76,7 +81,6 @@ pub(crate) fn on_threads<R: Send>(n: usize, code: &(dyn Fn(usize) -> R + Sync)) 
         *results[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
     };
     let left = Arc::new(Signal::default());
-    left.set(n as u32);
     let part: &(dyn Fn(usize) + Sync) = &part;
     // SAFETY: only the lifetime is erased. The closure is used by the jobs below alone, each of which counts `left` down
     // after its last use of it, and `_all` does not let this function end, by return or by panic, before `left` is 0
@@ -97,8 +101,15 @@ pub(crate) fn on_threads<R: Send>(n: usize, code: &(dyn Fn(usize) -> R + Sync)) 
         idle.split_off(from)
     };
     while threads.len() < n {
-        threads.push(spawn());
+        match spawn() {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                IDLE.lock().unwrap_or_else(|e| e.into_inner()).append(&mut threads);
+                return Err(error);
+            }
+        }
     }
+    left.set(n as u32);
     let all = All(left.clone());
     for (index, thread) in threads.into_iter().enumerate() {
         if let Err(unsent) = thread.send(Job { run, index, left: left.clone() }) {
@@ -109,7 +120,7 @@ pub(crate) fn on_threads<R: Send>(n: usize, code: &(dyn Fn(usize) -> R + Sync)) 
     }
     drop(all);
     let results = results.into_iter().map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
-    results.map(|r| r.expect("each part has reported")).collect()
+    Ok(results.map(|r| r.expect("each part has reported")).collect())
 }
 
 /// What a panic said.
@@ -150,7 +161,8 @@ mod tests {
             barrier.wait();
             sum.fetch_add(i, SeqCst);
             i * i
-        });
+        })
+        .unwrap();
         let results: Vec<_> = results.into_iter().map(|r| r.ok().unwrap()).collect();
         assert_eq!((results, sum.into_inner()), (vec![0, 1, 4, 9, 16], 10));
         assert!(!on_device_thread());
@@ -158,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_panic_names_its_line() {
-        let results = on_threads(2, &|i| assert_eq!(i, 0, "not the first"));
+        let results = on_threads(2, &|i| assert_eq!(i, 0, "not the first")).unwrap();
         assert!(results[0].is_ok());
         let panic = results[1].as_ref().err().unwrap();
         assert!(message(&*panic.payload).contains("not the first"));
@@ -176,7 +188,8 @@ mod tests {
                         let sums = on_threads(n, &|i| {
                             meet.wait();
                             i + k
-                        });
+                        })
+                        .unwrap();
                         assert!(sums.into_iter().enumerate().all(|(i, r)| r.ok() == Some(i + k)));
                     }
                 });

@@ -37,14 +37,28 @@ unsafe impl Sync for Team {}
 #[derive(Clone, Copy)]
 struct Job(*const (dyn Fn(&Member) + Sync));
 
+/// Where the members of a job meet.
+pub(crate) trait Meeting {
+    /// Waits until all `count` members are here. False if the job must end.
+    fn meet(&self, count: usize) -> bool;
+}
+
 /// One of those that run a job.
-#[derive(Debug)]
 pub struct Member<'a> {
     index: usize,
     count: usize,
-    barrier: Option<&'a Barrier>,
+    barrier: Option<&'a dyn Meeting>,
 }
-impl Member<'_> {
+impl std::fmt::Debug for Member<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "member {} of {}", self.index, self.count)
+    }
+}
+impl<'a> Member<'a> {
+    /// A member of a job that is not the team's.
+    pub(crate) fn of(index: usize, count: usize, meeting: &'a dyn Meeting) -> Member<'a> {
+        Member { index, count, barrier: Some(meeting) }
+    }
     /// Its number: 0 is the caller.
     pub fn index(&self) -> usize {
         self.index
@@ -56,7 +70,7 @@ impl Member<'_> {
     /// Waits until all members of the job are here. False if one of them panicked: then the job must end.
     #[must_use]
     pub fn barrier(&self) -> bool {
-        self.barrier.is_none_or(|b| b.wait(self.count as u32))
+        self.barrier.is_none_or(|b| b.meet(self.count))
     }
 }
 
@@ -67,8 +81,9 @@ struct Barrier {
     generation: CachePadded<Signal>,
     broken: AtomicBool,
 }
-impl Barrier {
-    fn wait(&self, n: u32) -> bool {
+impl Meeting for Barrier {
+    fn meet(&self, count: usize) -> bool {
+        let n = count as u32;
         let generation = self.generation.get();
         if self.here.fetch_add(1, AcqRel) + 1 == n {
             self.here.store(0, Relaxed);
@@ -78,6 +93,8 @@ impl Barrier {
         }
         !self.broken.load(Acquire)
     }
+}
+impl Barrier {
     fn destroy(&self) {
         self.broken.store(true, SeqCst);
         self.generation.set(self.generation.get().wrapping_add(1 << 31));

@@ -187,7 +187,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             };
             network.ended(position);
             end
-        });
+        })?;
         match network.board.stopped() {
             Some(verdict) => Err(verdict.clone()),
             None => Ok(ends.into_iter().filter_map(|e| e.ok().flatten()).collect()),

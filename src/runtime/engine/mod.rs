@@ -2,6 +2,7 @@
 
 pub(crate) mod lockstep;
 mod reference;
+mod threads;
 
 use super::Slab;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
@@ -67,7 +68,8 @@ impl FromStr for EngineKind {
 pub(crate) fn get(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Lockstep => &lockstep::Lockstep,
-        EngineKind::Threads | EngineKind::Reference => &reference::Reference,
+        EngineKind::Threads => &threads::Threads,
+        EngineKind::Reference => &reference::Reference,
     }
 }
 

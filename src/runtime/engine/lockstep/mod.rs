@@ -6,12 +6,13 @@ mod samples;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use super::threads::{self, Devices};
 use super::{Engine, Executable, RunReport};
 use crate::compile::plan::{Compiled, OutPlan, Place};
 use crate::compile::{self, kernel};
 use crate::diagnostic::Result;
 use crate::partition::{Slot, SpmdProgram};
-use crate::runtime::workers::team;
+use crate::runtime::workers::{Member, team};
 use crate::runtime::{Buffer, Slab};
 use crate::types::{DType, Shape};
 use run::Runner;
@@ -44,12 +45,14 @@ impl Engine for Lockstep {
 type Kind = (DType, Shape, usize);
 
 /// A compiled program.
-struct Ready {
+pub(super) struct Ready {
     compiled: Compiled,
     ins: Vec<Kind>,
     outs: Vec<Kind>,
     /// Inline or on workers whatever it costs; for tests.
     forced: Option<bool>,
+    /// The devices that run it, each on a thread of its own; nobody: the process's workers.
+    devices: Option<Devices>,
     /// Tables of slots that are not in use.
     tables: Mutex<Vec<Table>>,
     born: Instant,
@@ -78,10 +81,19 @@ impl Ready {
             ins: p.ins.iter().map(kind).collect(),
             outs: p.outs.iter().map(kind).collect(),
             forced,
+            devices: None,
             tables: Mutex::default(),
             born: Instant::now(),
             last: AtomicUsize::new(0),
         })
+    }
+    /// A program that runs on a thread for each device.
+    pub(super) fn on_devices(p: &SpmdProgram) -> Result<Ready> {
+        let mut ready = Ready::new(p, Some(false))?;
+        let devices = Devices::of(p);
+        threads::spread(&mut ready.compiled.plan, devices.count);
+        ready.devices = Some(devices);
+        Ok(ready)
     }
     /// Whether this call runs on the caller's thread.
     fn inline(&self) -> bool {
@@ -134,7 +146,7 @@ impl Executable for Ready {
                     Place::Nowhere | Place::Moving => std::ptr::null_mut(),
                 };
             }
-            if self.inline() || team().workers() == 1 {
+            if self.devices.is_none() && (self.inline() || team().workers() == 1) {
                 let ran = kernel::with_scratch(|scratch| {
                     let mut r = Runner { member: None, counters: &[], rounds: Vec::new(), arena, scratch };
                     // SAFETY: the table points to buffers of the sizes that the plan wants; arguments are not written
@@ -142,9 +154,11 @@ impl Executable for Ready {
                 });
                 debug_assert!(ran.is_ok(), "nobody else takes part");
             } else {
-                let counters: Vec<AtomicUsize> = (0..c.levels).map(|_| AtomicUsize::new(0)).collect();
+                // devices have fixed shares
+                let dynamic = if self.devices.is_none() { c.levels } else { 0 };
+                let counters: Vec<AtomicUsize> = (0..dynamic).map(|_| AtomicUsize::new(0)).collect();
                 let shared = Shared(&base, arena);
-                let done = team().run(&|m| {
+                let job = |m: &Member| {
                     let Shared(base, arena) = &shared;
                     let mut base = base.to_vec();
                     kernel::with_scratch(|scratch| {
@@ -155,9 +169,14 @@ impl Executable for Ready {
                         // panicked, which `run` reports
                         let _ = unsafe { r.plan(&c.plan, &mut base) };
                     });
-                });
-                if let Err(panic) = done {
-                    std::panic::resume_unwind(panic);
+                };
+                match &self.devices {
+                    Some(devices) => devices.run(&job)?,
+                    None => {
+                        if let Err(panic) = team().run(&job) {
+                            std::panic::resume_unwind(panic);
+                        }
+                    }
                 }
             }
             self.tables.lock().unwrap_or_else(PoisonError::into_inner).push(Table(base));
@@ -186,8 +205,11 @@ impl Executable for Ready {
             }
         }
         let inline = self.forced.unwrap_or(c.plan.cost < INLINE);
-        let workers = if inline { 1 } else { team().workers() };
-        RunReport { engine: "lockstep", workers, inline, arena: c.arena, text }
+        let (engine, workers) = match &self.devices {
+            Some(devices) => ("threads", devices.count),
+            None => ("lockstep", if inline { 1 } else { team().workers() }),
+        };
+        RunReport { engine, workers, inline, arena: c.arena, text }
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Runner<'a> {
     /// Which, and among whom; nobody: it runs alone.
     pub(super) member: Option<&'a Member<'a>>,
     /// A counter of tasks for each level. They are never reset: round t of a level begins at t·(tasks + members), since each
-    /// member overshoots once.
+    /// member overshoots once. Without counters each member has a fixed share of each level.
     pub(super) counters: &'a [AtomicUsize],
     /// How often each level has run.
     pub(super) rounds: Vec<usize>,
@@ -79,7 +79,7 @@ impl Runner<'_> {
     /// As for [`Runner::plan`].
     unsafe fn share(&mut self, level: &Level, in_loop: bool, base: &mut [*mut u8]) {
         let (total, count) = (level.chunks as usize, self.count());
-        if in_loop && total <= count {
+        if self.counters.is_empty() || in_loop && total <= count {
             // the same tasks for the same member at every step: its cache has their data
             let (a, b) = (total * self.index() / count, total * (self.index() + 1) / count);
             for i in a..b {

@@ -1,4 +1,4 @@
-//! Every shape of program against the reference engine; inline and workers to the same bits.
+//! Every shape of program against the reference engine; inline, workers and a thread a device to the same bits.
 
 use super::super::{EngineKind, get};
 use super::samples::*;
@@ -27,8 +27,12 @@ fn check(name: &str, p: &SpmdProgram, tolerance: f64) {
     let want = get(EngineKind::Reference).compile(p).unwrap().call(&args, &none).unwrap();
     let inline = Ready::new(p, Some(true)).unwrap();
     let workers = Ready::new(p, Some(false)).unwrap();
+    let devices = Ready::on_devices(p).unwrap();
     for _ in 0..2 {
         let (a, b) = (inline.call(&args, &none).unwrap(), workers.call(&args, &none).unwrap());
+        for (k, (a, c)) in a.iter().zip(devices.call(&args, &none).unwrap()).enumerate() {
+            assert!(bytes(a) == bytes(&c), "{name}: inline and a thread a device differ in result {k}");
+        }
         assert_eq!(a.len(), want.len());
         for (k, ((a, b), w)) in a.iter().zip(&b).zip(&want).enumerate() {
             assert_eq!((a.dtype(), a.shape(), a.copies()), (w.dtype(), w.shape(), w.copies()), "{name}");

@@ -1,0 +1,115 @@
+//! The threads engine: one operating-system thread a device. They meet by messages only.
+//!
+//! The tile programs, sums and products are those of the lock-step engine, so that both give the same bits. Each level is cut into as
+//! many shares as there are devices, along the dimension that is split among them where there is one, and each device runs its own:
+//! no counter, no queue. What others made is read where it lies, after a message said that it is made: what is sent is a handle,
+//! never a copy, and channels order memory.
+
+use super::lockstep::Ready;
+use super::{Engine, Executable};
+use crate::compile::plan::{Kernel, Plan};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::mesh::Mesh;
+use crate::partition::SpmdProgram;
+use crate::runtime::board::Wait;
+use crate::runtime::devices::{guarded, message, on_threads};
+use crate::runtime::network::{Mailbox, Network, Tag};
+use crate::runtime::workers::{Meeting, Member};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+/// The threads engine.
+#[derive(Debug)]
+pub(crate) struct Threads;
+
+impl Engine for Threads {
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+    fn compile(&self, program: &SpmdProgram) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(Ready::on_devices(program)?))
+    }
+}
+
+/// The devices of a program.
+#[derive(Clone, Debug)]
+pub(super) struct Devices {
+    pub(super) count: usize,
+    mesh: Option<Mesh>,
+}
+
+impl Devices {
+    pub(super) fn of(program: &SpmdProgram) -> Devices {
+        Devices { count: program.devices.max(1), mesh: program.mesh.clone() }
+    }
+    /// Runs a job on a thread for each device.
+    pub(super) fn run(&self, job: &(dyn Fn(&Member) + Sync)) -> Result<()> {
+        let network = Arc::new(Network::new(self.count, self.mesh.clone()));
+        on_threads(self.count, &|device| {
+            let meeting = Messages { mail: RefCell::new(network.mailbox(device)), met: Cell::new(0) };
+            let member = Member::of(device, self.count, &meeting);
+            if let Err(panic) = guarded(|| job(&member)) {
+                let at = panic.place.map_or(String::new(), |p| format!(" at {p}"));
+                let name = network.board.name(device);
+                let text = format!("{name} panicked{at}: {}", message(&*panic.payload));
+                network.stop(Error::at(Fault::new(ErrorKind::Device, text), "run", Vec::new(), None));
+            }
+            network.ended(device);
+        })?;
+        network.board.stopped().map_or(Ok(()), |verdict| Err(verdict.clone()))
+    }
+}
+
+/// Devices meet by telling each other: in round k each tells the device 2ᵏ places on, and hears from the one as far back, so
+/// that after ⌈log₂ n⌉ rounds all have heard, at some remove, from all.
+struct Messages {
+    mail: RefCell<Mailbox>,
+    met: Cell<u64>,
+}
+impl Meeting for Messages {
+    fn meet(&self, count: usize) -> bool {
+        let mut mail = self.mail.borrow_mut();
+        let me = mail.device;
+        let nothing: Arc<()> = Arc::new(());
+        let mut far = 1;
+        while far < count {
+            let tag = Tag::Step(self.met.replace(self.met.get() + 1));
+            let (to, from) = ((me + far) % count, (me + count - far) % count);
+            let wait = |_: &[_]| Wait { op: "run", over: None, missing: vec![from], place: None };
+            if mail.send(to, tag.clone(), nothing.clone()).is_err()
+                || mail.receive(from, &tag, &wait).is_err()
+            {
+                return false;
+            }
+            far *= 2;
+        }
+        true
+    }
+}
+
+/// Cuts each level into a share for each of `n` devices.
+pub(super) fn spread(plan: &mut Plan, n: usize) {
+    let n = n as i64;
+    for level in &mut plan.levels {
+        for node in &mut level.nodes {
+            match &mut node.kernel {
+                Kernel::Tiles { tiles, split, step } => {
+                    if tiles.ext[0] >= n {
+                        *split = 0;
+                    }
+                    *step = ((tiles.ext[*split] + n - 1) / n).max(1);
+                    node.chunks = ((tiles.ext[*split] + *step - 1) / *step).max(1);
+                }
+                Kernel::Fold(fold, _) => node.chunks = Arc::make_mut(fold).spread(n),
+                Kernel::Loop(l) => spread(&mut l.body, n as usize),
+                Kernel::While(w) => {
+                    spread(&mut w.cond, n as usize);
+                    spread(&mut w.body, n as usize);
+                }
+                Kernel::Branch(b) => b.arms.iter_mut().for_each(|a| spread(a, n as usize)),
+                Kernel::Product(_) | Kernel::FoldEnd(..) | Kernel::Pack(_) | Kernel::Print(_) => {}
+            }
+        }
+        level.chunks = level.nodes.iter().map(|n| n.chunks).sum();
+    }
+}
