@@ -1,0 +1,289 @@
+//! Arrays as users hold them: operands, indexing, host data, pieces, keys; and what they refuse.
+
+use atmesh::nd;
+use atmesh::prelude::*;
+use atmesh::{ErrorKind, Term};
+
+fn grid() -> Array {
+    Array::arange(0..60).reshape([3, 4, 5])
+}
+fn nd_grid() -> nd::ArrayD<i32> {
+    nd::Array::from_shape_vec(nd::IxDyn(&[3, 4, 5]), (0..60).collect()).unwrap()
+}
+
+/// The array's numbers and shape against an ndarray's.
+fn same(x: &Array, want: nd::ArrayViewD<i32>) {
+    let got = x.to_ndarray::<i32>().unwrap();
+    assert_eq!(got, want, "shape {:?}", x.shape());
+}
+
+#[test]
+fn indices_take_what_ndarray_takes() {
+    let (x, y) = (grid(), nd_grid());
+    same(&x.slice(ix![1]), y.slice(nd::s![1, .., ..]).into_dyn());
+    same(&x.slice(ix![-1, 2]), y.slice(nd::s![-1, 2, ..]).into_dyn());
+    same(&x.slice(ix![.., 1..-1]), y.slice(nd::s![.., 1..-1, ..]).into_dyn());
+    same(&x.slice(ix![.., .., ..;2]), y.slice(nd::s![.., .., ..;2]).into_dyn());
+    same(&x.slice(ix![.., .., 1..4;2]), y.slice(nd::s![.., .., 1..4;2]).into_dyn());
+    same(&x.slice(ix![..2, 1..=2, -2..]), y.slice(nd::s![..2, 1..=2, -2..]).into_dyn());
+    same(&x.slice(ix![0, NewAxis, .., 3]), y.slice(nd::s![0, nd::NewAxis, .., 3]).into_dyn());
+    same(&x.slice(ix![Rest, 0]), y.slice(nd::s![.., .., 0]).into_dyn());
+    same(&x.slice(ix![Rest, NewAxis]), y.slice(nd::s![.., .., .., nd::NewAxis]).into_dyn());
+    same(&x.slice(ix![.., ..;-1]), y.slice(nd::s![.., ..;-1, ..]).into_dyn());
+    // numpy's own: from the end, ends that lie outside, nothing
+    assert_eq!(Array::arange(0..5).slice(ix![3..0;-2]).to_vec::<i32>().unwrap(), [3, 1]);
+    assert_eq!(Array::arange(0..5).slice(ix![2..100]).to_vec::<i32>().unwrap(), [2, 3, 4]);
+    assert_eq!(Array::arange(0..5).slice(ix![4..1]).to_vec::<i32>().unwrap(), [0i32; 0]);
+}
+
+#[test]
+fn parts_are_replaced() {
+    let x = Array::arange(0..6);
+    let v = |a: Array| a.to_vec::<i32>().unwrap();
+    assert_eq!(v(x.at(ix![1..3]).set(&Array::from([8, 9]))), [0, 8, 9, 3, 4, 5]);
+    assert_eq!(v(x.at(ix![..;2]).set(7)), [7, 1, 7, 3, 7, 5]);
+    assert_eq!(v(x.at(ix![..;-2]).set(&Array::from([1, 2, 3]))), [0, 3, 2, 2, 4, 1]);
+    assert_eq!(v(x.at(ix![1..;3]).add(10)), [0, 11, 2, 3, 14, 5]);
+    assert_eq!(v(x.at(ix![-1]).mul(2)), [0, 1, 2, 3, 4, 10]);
+    assert_eq!(v(x.at(ix![..3]).max(1)), [1, 1, 2, 3, 4, 5]);
+    assert_eq!(v(x.at(ix![3..]).min(4)), [0, 1, 2, 3, 4, 4]);
+    assert_eq!(v(x.at(ix![..]).set(1)), [1; 6]);
+    assert_eq!(v(x.at(ix![4..2]).set(1)), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(v(x.clone()), [0, 1, 2, 3, 4, 5], "the array itself stays");
+
+    let mut want = nd_grid();
+    want.slice_mut(nd::s![1, 1..3, ..;2]).fill(-1);
+    same(&grid().at(ix![1, 1..3, ..;2]).set(-1), want.view());
+    let mut want = nd_grid();
+    want.slice_mut(nd::s![.., 2, ..]).assign(&nd::arr1(&[9, 8, 7, 6, 5]));
+    same(&grid().at(ix![.., 2]).set(&Array::from([9, 8, 7, 6, 5])), want.view());
+}
+
+#[test]
+fn positions_known_at_run_time() {
+    let x = Array::arange(0..12).reshape([3, 4]);
+    let f = jit(|x: &Array, i: &Array| (x.slice(ix![i]), x.at(ix![i, 1..3]).set(-1)));
+    for (i, row) in [(0, 0), (2, 2), (-1, 2), (7, 2), (-9, 0)] {
+        let (taken, put) = f.call((&x, i)).unwrap();
+        assert_eq!(taken.to_vec::<i32>().unwrap(), [4 * row, 4 * row + 1, 4 * row + 2, 4 * row + 3]);
+        let mut want: Vec<i32> = (0..12).collect();
+        want[4 * row as usize + 1] = -1;
+        want[4 * row as usize + 2] = -1;
+        assert_eq!(put.to_vec::<i32>().unwrap(), want);
+    }
+    let squares = fori_loop(0..5, Array::zeros(I32.of([5])), |i, x| x.at(ix![&i]).set(&i * &i));
+    assert_eq!(squares.to_vec::<i32>().unwrap(), [0, 1, 4, 9, 16]);
+}
+
+#[test]
+fn numbers_are_weak() {
+    let x = Array::from([1.0f32, 2.0]);
+    assert_eq!(type_of(&(2.0 * &x + 1)), "float32[2]");
+    assert_eq!(type_of(&(Array::from([1u8, 2]) + 1)), "uint8[2]");
+    let kind = |x: Array| x.ty().unwrap_err().kind();
+    assert_eq!(kind(Array::from([1, 2]) + 0.5), ErrorKind::Dtype);
+    assert_eq!(kind(Array::from([1, 2]) & true), ErrorKind::Dtype);
+    assert_eq!(kind(Array::from([1u8, 2]) + 300), ErrorKind::Dtype);
+    assert_eq!(kind(Array::from([1u8, 2]) + -1), ErrorKind::Dtype);
+    assert_eq!(kind(Array::from([true]) + 1), ErrorKind::Dtype);
+    assert_eq!(kind(Array::from([1]) + Array::from([1.0f32])), ErrorKind::Dtype);
+    let mut y = x.clone();
+    y += 1.0;
+    y *= &x;
+    assert_eq!(y.to_vec::<f32>().unwrap(), [2.0, 6.0]);
+    assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    assert_eq!((10 - Array::from([1, 2])).to_vec::<i32>().unwrap(), [9, 8]);
+    assert_eq!((!Array::from([true, false]) | false).to_vec::<bool>().unwrap(), [false, true]);
+}
+
+#[test]
+fn the_first_cause_flows() {
+    let bad = Array::from([1, 2]).reshape([3]);
+    let worse = (&bad + 1).sin().sum(..).slice(ix![4]).at(ix![0]).set(&bad);
+    let (first, last) = (bad.ty().unwrap_err(), worse.ty().unwrap_err());
+    assert_eq!(first.kind(), ErrorKind::Shape);
+    assert_eq!(first, last);
+    assert_eq!(worse.shape().unwrap_err(), first);
+    assert_eq!(worse.to_vec::<i32>().unwrap_err(), first);
+    assert_eq!(worse.to_string(), first.to_string());
+    assert!(first.to_string().contains("tests/arrays.rs"), "{first}");
+}
+
+#[test]
+fn indices_are_refused_with_a_reason() {
+    let x = grid();
+    let kind = |x: Array| x.ty().unwrap_err().kind();
+    assert_eq!(kind(x.slice(ix![3])), ErrorKind::Shape);
+    assert_eq!(kind(x.slice(ix![0, 0, 0, 0])), ErrorKind::Shape);
+    assert_eq!(kind(x.slice(ix![Rest, Rest])), ErrorKind::Shape);
+    assert_eq!(kind(x.slice(ix![..;0])), ErrorKind::Shape);
+    assert_eq!(kind(x.slice(ix![&Array::from(1.5f32)])), ErrorKind::Dtype);
+    assert_eq!(kind(x.at(ix![0]).set(&Array::zeros(I32.of([2, 3, 4, 5])))), ErrorKind::Shape);
+    assert_eq!(kind(x.sum(3)), ErrorKind::Shape);
+    assert_eq!(kind(x.sum([0, 0])), ErrorKind::Shape);
+    assert_eq!(kind(x.transpose([0, 1])), ErrorKind::Shape);
+    assert_eq!(kind(x.dot(&x)), ErrorKind::Shape);
+    assert_eq!(kind(x.split([1, 1], 1).swap_remove(0)), ErrorKind::Shape);
+    assert_eq!(kind(Array::zeros([5]).put(&Mesh::new([("X", 2)]).unwrap(), p!["X"])), ErrorKind::Shape);
+    assert_eq!(kind(Array::zeros([4]).put(&Mesh::new([("X", 2)]).unwrap(), p!["Q"])), ErrorKind::Mesh);
+}
+
+#[test]
+fn host_data_of_any_strides() {
+    let y = nd_grid();
+    let turned = y.t();
+    same(&Array::from(&turned), turned.view());
+    same(&Array::from(y.slice(nd::s![..;-1, 1.., ..;2])), y.slice(nd::s![..;-1, 1.., ..;2]).into_dyn());
+    same(&Array::from(&y).transpose(..), turned.view());
+    let view = grid().view::<i32>().unwrap();
+    assert_eq!(view.array(), y.view());
+    assert_eq!(view[17], 17);
+    assert_eq!(grid().slice(ix![0, 1, 2]).item::<i32>().unwrap(), 7);
+    assert_eq!(grid().item::<i32>().unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(grid().to_vec::<f32>().unwrap_err().kind(), ErrorKind::Dtype);
+    let x = Array::from([[1.0f32, 2.0], [3.0, 4.0]]);
+    assert_eq!((x.size().unwrap(), x.nbytes().unwrap(), x.dtype().unwrap()), (4, 16, F32));
+}
+
+#[test]
+fn files() {
+    let path = std::env::temp_dir().join(format!("atmesh-{}.npy", std::process::id()));
+    for x in [grid(), Array::from([1.5f64, -2.0]), Array::from([[true], [false]]), Array::from(7u8)] {
+        x.save_npy(&path).unwrap();
+        let y = Array::load_npy(&path).unwrap();
+        assert_eq!(type_of(&y), type_of(&x));
+        assert!(y.allclose(&x).unwrap());
+    }
+    std::fs::write(&path, "no numbers").unwrap();
+    assert_eq!(Array::load_npy(&path).unwrap_err().kind(), ErrorKind::Data);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(Array::load_npy(&path).unwrap_err().kind(), ErrorKind::Data);
+}
+
+#[test]
+fn pieces() {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let sharding = Sharding::new(&mesh, p!["X", _], &[4, 2]).unwrap();
+    let (top, low) = (Array::from([[0, 1], [2, 3]]), Array::from([[4, 5], [6, 7]]));
+    let x = Array::from_shards([4, 2], &sharding, [&top, &top, &low, &low].map(Array::clone)).unwrap();
+    assert_eq!(type_of(&x), "int32[4@X,2]");
+    assert_eq!(x.to_vec::<i32>().unwrap(), (0..8).collect::<Vec<_>>());
+    for (shard, replica) in x.shards().unwrap().iter().zip([0, 1, 0, 1]) {
+        assert_eq!(shard.replica, replica);
+    }
+    let refusal = |pieces: Vec<Array>| Array::from_shards([4, 2], &sharding, pieces).unwrap_err();
+    let missing = refusal(vec![top.clone(), top.clone(), low.clone()]);
+    assert_eq!(missing.kind(), ErrorKind::Data);
+    assert!(missing.to_string().contains("CPU 3"), "{missing}");
+    let misshapen = refusal(vec![top.clone(), top.clone(), low.slice(ix![0]), low.clone()]);
+    assert!(misshapen.to_string().contains("CPU 2") && misshapen.to_string().contains("[2]"), "{misshapen}");
+    let differs = refusal(vec![top.clone(), low.clone(), low.clone(), low.clone()]);
+    assert!(differs.to_string().contains("differs"), "{differs}");
+    let mixed = refusal(vec![top.clone(), top.clone(), low.astype(F32), low.clone()]);
+    assert!(mixed.to_string().contains("float32"), "{mixed}");
+
+    // the last dimension over both axes: blocks of one column each
+    let cols = Sharding::new(&mesh, p![_, ("Y", "X")], &[2, 4]).unwrap();
+    let calls = std::cell::Cell::new(0);
+    let x = Array::from_fn([2, 4], &cols, |index| {
+        calls.set(calls.get() + 1);
+        Array::from([[index[1].start as i32], [index[1].start as i32 + 10]])
+    });
+    assert_eq!(x.unwrap().to_vec::<i32>().unwrap(), [0, 1, 2, 3, 10, 11, 12, 13]);
+    assert_eq!(calls.get(), 4);
+    let whole = Sharding::new(&mesh, p![], &[2]).unwrap();
+    let once = std::cell::Cell::new(0);
+    let made = Array::from_fn([2], &whole, |_| {
+        once.set(once.get() + 1);
+        Array::from([1, 2])
+    });
+    assert_eq!((made.unwrap().sum(..).item::<i32>().unwrap(), once.get()), (3, 1));
+}
+
+#[test]
+fn moving_a_whole_value_moves_no_byte() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let other = Mesh::new([("A", 8)]).unwrap();
+    let x = Array::arange(0..64).reshape([8, 8]);
+    let at = |x: &Array| x.view::<i32>().unwrap().as_ptr();
+    let a = x.put(&mesh, p!["X", "Y"]);
+    let b = a.reshard(p!["Y", _]).put(&other, p![_, "A"]);
+    assert_eq!((at(&x), at(&x)), (at(&a), at(&b)));
+    assert_eq!(type_of(&b), "int32[8,8@A]");
+    assert_eq!(b.devices().unwrap().len(), 8);
+    assert_eq!(b.shards().unwrap()[3].data.to_vec::<i32>().unwrap(), [3, 11, 19, 27, 35, 43, 51, 59]);
+}
+
+#[test]
+fn sums_in_parts() {
+    let mesh = Mesh::new([("X", 4)]).unwrap();
+    let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
+    let parts = x.dot_to(&x, p![; U: "X"]);
+    assert_eq!(type_of(&parts), "float32[]{U:X}");
+    assert_eq!(parts.item::<f32>().unwrap(), 140.0);
+    let held: f32 = parts.shards().unwrap().iter().map(|s| s.data.item::<f32>().unwrap()).sum();
+    assert_eq!(held, 140.0);
+    assert_eq!(parts.put(&Mesh::new([("A", 2)]).unwrap(), p![]).item::<f32>().unwrap(), 140.0);
+}
+
+#[test]
+fn the_layer_of_key_1701() {
+    let [_, x, w, b] = Key::new(1701).split();
+    let (x, w, b) = (x.normal([32]), w.normal([32, 4]), b.normal([4]));
+    let y = (x.dot(&w) + b).logistic();
+    let want = Array::from([0.014222225f32, 0.9701333, 0.0012482634, 0.08572862]);
+    assert!(y.allclose(&want).unwrap(), "{y}");
+    let mesh = Mesh::new([("X", 8)]).unwrap();
+    let placed = Key::new(3).normal(F32.of([16, 2]).on(&mesh, p!["X", _]));
+    assert_eq!(type_of(&placed), "float32[16@X,2]");
+    assert!(placed.allclose(&Key::new(3).normal([16, 2])).unwrap(), "numbers do not depend on shardings");
+    assert_eq!(Key::new(42).data().to_vec::<u32>().unwrap(), [0, 42]);
+    let dice = Key::new(1).randint(I32.of([1000]), 1..7);
+    assert_eq!((dice.min(..).item::<i32>().unwrap(), dice.max(..).item::<i32>().unwrap()), (1, 6));
+    assert_eq!(Key::new(1).randint([4], 0..3).ty().unwrap_err().kind(), ErrorKind::Dtype);
+}
+
+#[test]
+fn reading_traced_values_is_refused() {
+    let refused = std::cell::RefCell::new(Vec::new());
+    let f = jit(|x: &Array| {
+        assert_eq!(x.to_string(), "float32[2]");
+        refused.borrow_mut().extend([
+            x.to_vec::<f32>().unwrap_err().kind(),
+            x.item::<f32>().unwrap_err().kind(),
+            x.shards().unwrap_err().kind(),
+            x.allclose(x).unwrap_err().kind(),
+        ]);
+        x.clone()
+    });
+    let _ = f.call(&Array::from([1.0f32, 2.0])).unwrap();
+    assert_eq!(*refused.borrow(), [ErrorKind::Trace; 4]);
+}
+
+#[test]
+fn creation() {
+    let v = |x: Array| x.to_vec::<f32>().unwrap();
+    assert_eq!(v(Array::eye([2, 3], 1)), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+    assert_eq!(v(Array::linspace(0.0, 1.0, 5, true)), [0.0, 0.25, 0.5, 0.75, 1.0]);
+    assert_eq!(v(Array::linspace(0.0, 1.0, 4, false)), [0.0, 0.25, 0.5, 0.75]);
+    assert_eq!(v(Array::full([2], 1.5)), [1.5, 1.5]);
+    assert_eq!(v(Array::from([2, 0, 5]).one_hot(3)), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let x = Array::zeros(I32.of([4]).on(&mesh, p!["X"]));
+    assert_eq!(type_of(&x), "int32[4@X]");
+    assert_eq!(type_of(&x.ones_like()), "int32[4@X]");
+    assert_eq!(Array::zeros(I32.of([3]).on(&mesh, p!["X"])).ty().unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(Array::full(I32.of([3]), 1.5).ty().unwrap_err().kind(), ErrorKind::Dtype);
+    let auto = Mesh::auto([("X", 2)]).unwrap();
+    let x = Array::ones(F32.of([4]).on(&auto, p!["X"]));
+    assert_eq!(type_of(&x), "float32[4]");
+    assert_eq!(x.shards().unwrap()[1].index, [2..4]);
+}
+
+#[test]
+fn primitives_of_ones_own_choice() {
+    use atmesh::ops::shape::Transpose;
+    let x = grid();
+    let t = Array::apply(std::sync::Arc::new(Transpose { permutation: vec![2, 0, 1] }), &[Term::Array(x)]);
+    assert_eq!(t[0].shape().unwrap(), [5, 3, 4]);
+}
