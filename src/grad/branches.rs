@@ -4,7 +4,7 @@ use super::linearize::{Found, Linearized, linearize};
 use super::modes::{placed, with_tangents};
 use super::push::{Duals, Style, forward};
 use super::surgery::{cotangent_types, extended, filled, input_types, new_input};
-use super::transpose::{Turned, transpose};
+use super::transpose::{Leave, Turned, transpose};
 use crate::diagnostic::Result;
 use crate::program::dce::chosen;
 use crate::program::{Builder, Control, Program, Value, Var};
@@ -158,8 +158,10 @@ pub(super) fn turn(
     turned: &Turned<'_>,
 ) -> Result<Vec<Option<Value>>> {
     let is_linear = &turned.is_linear()[1..];
-    let backs: Vec<_> =
-        branches.iter().map(|p| transpose(p, is_linear, &turned.given())).collect::<Result<_>>()?;
+    let backs: Vec<_> = branches
+        .iter()
+        .map(|p| transpose(p, is_linear, &turned.given(), |_| Leave::Fitted))
+        .collect::<Result<_>>()?;
     let reached = union(backs.iter().map(|t| t.reached.clone()));
     let linear_types = chosen(&turned.types[1..], is_linear);
     let types = cotangent_types(&chosen(&linear_types, &reached));

@@ -10,7 +10,7 @@ use super::linearize::{Linearized, linearize};
 use super::modes::placed;
 use super::push::{Duals, Style, forward};
 use super::surgery::{cotangent_types, filled, input_types, new_input, stacked, var};
-use super::transpose::{Transposed, Turned, body, transpose};
+use super::transpose::{Leave, Transposed, Turned, body, transpose};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, dce, used};
@@ -274,7 +274,9 @@ pub(super) fn turn(b: &mut Builder, l: &Loop, turned: &Turned<'_>) -> Result<Vec
     let (fixed_linear, xs_linear) = (&is_linear[..l.fixed], &is_linear[l.fixed + l.carry..]);
     let n_fixed = count(fixed_linear);
     let back = loop {
-        let back = transpose(&l.body, &of_body, &[&carries, &given[l.carry..]].concat())?;
+        // sums for fixed inputs run as they come, and are made to fit once, behind the loop
+        let leave = |i| if i <= l.fixed { Leave::AsTheyAre } else { Leave::Fitted };
+        let back = transpose(&l.body, &of_body, &[&carries, &given[l.carry..]].concat(), leave)?;
         let reached = &back.reached[n_fixed..n_fixed + l.carry];
         if reached.iter().zip(&carries).all(|(r, c)| *c || !*r) {
             break back;
@@ -291,8 +293,7 @@ pub(super) fn turn(b: &mut Builder, l: &Loop, turned: &Turned<'_>) -> Result<Vec
     let fixed_known = chosen(&body_types[1..1 + l.fixed], &known(fixed_linear));
     let xs_known = chosen(&body_types[1 + l.fixed + l.carry..], &known(xs_linear));
     let carry_types = cotangent_types(&chosen(&body_types[1 + l.fixed..1 + l.fixed + l.carry], &carries));
-    let sum_types =
-        cotangent_types(&chosen(&chosen(&body_types[1..1 + l.fixed], fixed_linear), fixed_reached));
+    let sum_types = program.output_types()[..count(fixed_reached)].to_vec();
     let ys_types = cotangent_types(&chosen(&l.body.output_types()[l.carry..], &given[l.carry..]));
     let step_type = std::slice::from_ref(&body_types[0]);
     let (mut inner, ins) =

@@ -63,7 +63,7 @@ pub fn vjp_program(program: &Program, wrt: &[usize]) -> Result<Vjp> {
     let linear = linearize::linearize(program, &active)?;
     let is_tangent: Vec<bool> = (0..linear.linear.inputs.len()).map(|i| i >= linear.residuals).collect();
     let given = vec![true; linear.linear.outputs.len()];
-    let back = transpose::transpose(&linear.linear, &is_tangent, &given)?;
+    let back = transpose::transpose(&linear.linear, &is_tangent, &given, |_| transpose::Leave::Fitted)?;
 
     // the transpose has a result for each input that it reaches, in their order; the caller asked for others, and in its own
     let mut b = Builder::new();

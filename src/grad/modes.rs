@@ -2,7 +2,7 @@
 
 use super::linearize::{Found, linearize};
 use super::push::{Duals, Style, forward};
-use super::transpose::{Turned, transpose};
+use super::transpose::{Leave, Turned, transpose};
 use crate::diagnostic::Result;
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, keep};
@@ -121,7 +121,7 @@ pub(super) fn turn_jit(
     body: &Arc<Program>,
     turned: &Turned<'_>,
 ) -> Result<Vec<Option<Value>>> {
-    let back = transpose(body, &turned.is_linear(), &turned.given())?;
+    let back = transpose(body, &turned.is_linear(), &turned.given(), |_| Leave::AsTheyAre)?;
     let operands = [turned.known(), turned.cotangents()].concat();
     let types = back.program.output_types();
     let control = Control::Jit { body: Arc::new(back.program), remat: false };
@@ -133,7 +133,7 @@ pub(super) fn turn_modes(
     body: &Arc<Program>,
     turned: &Turned<'_>,
 ) -> Result<Vec<Option<Value>>> {
-    let back = transpose(body, &turned.is_linear(), &turned.given())?;
+    let back = transpose(body, &turned.is_linear(), &turned.given(), |_| Leave::Fitted)?;
     let operands = [turned.known(), turned.cotangents()].concat();
     let types = results(turned, &back.reached);
     // each lies outside as the cotangent of its operand does

@@ -10,7 +10,7 @@ use super::linearize::{Found, linearize};
 use super::modes::{placed, with_tangents};
 use super::push::{Duals, Style, forward};
 use super::surgery::{input_types, inputs};
-use super::transpose::{Turned, transpose};
+use super::transpose::{Leave, Turned, transpose};
 use crate::diagnostic::Result;
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::ops::collective::{Along, Preduce};
@@ -192,7 +192,7 @@ fn unnamed(m: &ShardMapping, spec: Spec) -> Axes {
 pub(super) fn turn(b: &mut Builder, m: &ShardMapping, turned: &Turned<'_>) -> Result<Vec<Option<Value>>> {
     let is_linear = turned.is_linear();
     let given = turned.given();
-    let back = transpose(&m.body, &is_linear, &given)?;
+    let back = transpose(&m.body, &is_linear, &given, |_| Leave::Fitted)?;
     let known: Vec<bool> = is_linear.iter().map(|l| !l).collect();
     let in_specs: Vec<Spec> = chosen(&m.in_specs, &known);
     let ct_specs: Vec<Spec> = chosen(&m.out_specs, &given).into_iter().map(traded).collect();

@@ -17,8 +17,22 @@ pub(super) struct Transposed {
     pub(super) reached: Vec<bool>,
 }
 
-/// Turns `program` round, which is linear in the inputs marked, for cotangents of the results marked.
-pub(super) fn transpose(program: &Program, is_linear: &[bool], given: &[bool]) -> Result<Transposed> {
+/// What the cotangents of inputs are when they leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// Of exactly the type that they must have.
+    Fitted,
+    /// As they came, where all came alike: whoever takes them fits them, after more of them have been added.
+    AsTheyAre,
+}
+
+/// Turns `program` round, which is linear in the inputs marked, for cotangents of the results marked. `leave` is asked for each input.
+pub(super) fn transpose(
+    program: &Program,
+    is_linear: &[bool],
+    given: &[bool],
+    leave: impl Fn(usize) -> Leave,
+) -> Result<Transposed> {
     let mut b = Builder::new();
     if let Some(mesh) = &program.mesh {
         b.on(mesh);
@@ -31,7 +45,7 @@ pub(super) fn transpose(program: &Program, is_linear: &[bool], given: &[bool]) -
     for (ty, given) in program.output_types().iter().zip(given) {
         cts.push(given.then(|| b.input(cotangent_type(ty), None)));
     }
-    let back = chosen(&pull_back(&mut b, program, &values, &cts)?, is_linear);
+    let back = chosen(&pull_back(&mut b, program, &values, &cts, leave)?, is_linear);
     let reached = back.iter().map(Option::is_some).collect();
     let outs: Vec<Value> = back.into_iter().flatten().collect();
     Ok(Transposed { program: dce(&b.finish(&outs)), reached })
@@ -79,6 +93,7 @@ pub(super) fn pull_back(
     program: &Program,
     values: &[Option<Value>],
     given: &[Option<Value>],
+    leave: impl Fn(usize) -> Leave,
 ) -> Result<Vec<Option<Value>>> {
     let mut known: Vec<Option<Value>> = vec![None; program.vars.len()];
     for (v, value) in program.inputs.iter().zip(values) {
@@ -99,19 +114,22 @@ pub(super) fn pull_back(
         }
     }
 
-    let mut cts: Vec<Option<Value>> = vec![None; program.vars.len()];
+    let mut cts = vec![Sum::default(); program.vars.len()];
     b.at(outer);
     for (output, ct) in program.outputs.iter().zip(given) {
         if let (Some(v), Some(ct)) = (var(output), ct) {
-            add(b, program, &mut cts, v, ct)?;
+            cts[v.index()].add(b, ct)?;
         }
     }
     for e in linear.into_iter().rev() {
-        let of_results: Vec<_> = e.outputs.iter().map(|v| cts[v.index()].take()).collect();
+        b.at(e.place.or(outer));
+        let mut of_results = Vec::with_capacity(e.outputs.len());
+        for v in &e.outputs {
+            of_results.push(std::mem::take(&mut cts[v.index()]).fitted(b, program.ty(*v))?);
+        }
         if of_results.iter().all(Option::is_none) {
             continue;
         }
-        b.at(e.place.or(outer));
         let turned = Turned {
             operands: e.inputs.iter().map(|i| value(&known, i)).collect(),
             types: e.inputs.iter().map(|i| program.input_type(i)).collect(),
@@ -120,13 +138,45 @@ pub(super) fn pull_back(
         let back = equation(b, e, &turned)?;
         for ((input, ct), operand) in e.inputs.iter().zip(back).zip(&turned.operands) {
             if let (Some(v), Some(ct), None) = (var(input), ct, operand) {
-                add(b, program, &mut cts, v, &ct)?;
+                cts[v.index()].add(b, &ct)?;
             }
         }
     }
     b.at(outer);
-    let is_linear = values.iter().map(Option::is_none);
-    Ok(program.inputs.iter().zip(is_linear).map(|(v, l)| cts[v.index()].take().filter(|_| l)).collect())
+    let mut back = Vec::with_capacity(values.len());
+    for (i, (v, value)) in program.inputs.iter().zip(values).enumerate() {
+        let sum = std::mem::take(&mut cts[v.index()]);
+        back.push(match (value, sum.0.as_slice()) {
+            (Some(_), _) => None,
+            (None, [one]) if leave(i) == Leave::AsTheyAre => Some(one.clone()),
+            (None, _) => sum.fitted(b, program.ty(*v))?,
+        });
+    }
+    Ok(back)
+}
+
+/// The cotangents of a variable: a sum for each type that they come in. So what they need to fit the variable's own (a sum over
+/// devices, a move) is done once for all.
+#[derive(Clone, Debug, Default)]
+struct Sum(Vec<Value>);
+
+impl Sum {
+    fn add(&mut self, b: &mut Builder, ct: &Value) -> Result<()> {
+        match self.0.iter_mut().find(|sum| sum.ty == ct.ty) {
+            Some(sum) => *sum = b.add(sum, ct)?,
+            None => self.0.push(ct.clone()),
+        }
+        Ok(())
+    }
+    /// All of them, made to fit a variable of this type.
+    fn fitted(self, b: &mut Builder, of: &ArrayType) -> Result<Option<Value>> {
+        let mut all = None;
+        for ct in self.0 {
+            let ct = b.fit_cotangent(&ct, of)?;
+            all = b.sum_of(all, Some(ct))?;
+        }
+        Ok(all)
+    }
 }
 
 fn value(known: &[Option<Value>], input: &Input) -> Option<Value> {
@@ -134,20 +184,6 @@ fn value(known: &[Option<Value>], input: &Input) -> Option<Value> {
         Input::Lit(l) => Some(Value { input: *input, ty: l.dtype.of([]) }),
         Input::Var(v) => known[v.index()].clone(),
     }
-}
-
-/// One more cotangent of a variable, made to fit its type.
-fn add(
-    b: &mut Builder,
-    program: &Program,
-    cts: &mut [Option<Value>],
-    v: crate::program::Var,
-    ct: &Value,
-) -> Result<()> {
-    let ct = b.fit_cotangent(ct, program.ty(v))?;
-    let before = cts[v.index()].take();
-    cts[v.index()] = b.sum_of(before, Some(ct))?;
-    Ok(())
 }
 
 fn equation(b: &mut Builder, e: &Equation, turned: &Turned<'_>) -> Result<Vec<Option<Value>>> {

@@ -2,8 +2,8 @@
 
 use super::{check, gradient, near, run, sample};
 use atmesh::grad::{jvp_program, vjp_program};
-use atmesh::mesh::AxisType;
-use atmesh::program::{Builder, Control, Op, Program, Value};
+use atmesh::mesh::{Axes, AxisType};
+use atmesh::program::{Builder, Control, Loop, Op, Program, ShardMapping, Value};
 use atmesh::types::DType::{F32, F64, I32};
 use atmesh::types::{ArrayType, DType};
 use atmesh::{AbstractMesh, ErrorKind, p};
@@ -140,6 +140,50 @@ fn prints_stay() {
         p.equations.iter().filter(|e| matches!(e.op, Op::Control(Control::Print { .. }))).count()
     };
     assert_eq!((prints(&vjp.forward), prints(&vjp.backward)), (1, 0));
+}
+
+/// Weights that are the same on all devices, used twice at each step of a loop on each device: their gradient is summed over devices
+/// once, behind the loop.
+#[test]
+fn gradients_are_summed_over_devices_once() {
+    let mesh = AbstractMesh::new([("X", 2)]).unwrap();
+    let manual = mesh.retyped("X", AxisType::Manual).unwrap();
+    let ty = |varying: bool| ArrayType {
+        mesh: Some(manual.clone()),
+        varying: if varying { "X".into() } else { Axes::none() },
+        ..F64.of([2])
+    };
+    let mut b = Builder::new();
+    b.input(I32.of([]), None);
+    let (w, x) = (b.input(ty(false), None), b.input(ty(true), None));
+    let y = b.mul(&x, &w).unwrap();
+    let y = b.sin(&y).unwrap();
+    let z = b.mul(&w, &x).unwrap();
+    let next = b.add(&y, &z).unwrap();
+    let body = Arc::new(b.finish(&[next]));
+    let mut b = Builder::new();
+    let (w, x) = (b.input(ty(false), None), b.input(ty(true), None));
+    let l = Loop { body, start: 0, length: 3, reverse: false, fixed: 1, carry: 1 };
+    let out = b.control(Control::Loop(l), &[w, x], vec![ty(true)]);
+    let body = Arc::new(b.finish(&out));
+    let global =
+        |spec| ArrayType { mesh: Some(mesh.clone()), spec, ..F64.of([if spec == p!["X"] { 4 } else { 2 }]) };
+    let mapping = ShardMapping {
+        body,
+        mesh: mesh.clone(),
+        axes: "X".into(),
+        in_specs: vec![p![_], p!["X"]],
+        out_specs: vec![p!["X"]],
+        checked: true,
+    };
+    let mut b = Builder::new();
+    let (w, x) = (b.input(global(p![_]), None), b.input(global(p!["X"]), None));
+    let out = b.control(Control::ShardMap(mapping), &[w, x], vec![global(p!["X"])]);
+    let out = b.reduce_sum(&out[0], &[0], None).unwrap();
+    let program = b.finish(&[out]);
+    check(&program, &[0, 1]);
+    let backward = vjp_program(&program, &[0, 1]).unwrap().backward.to_string();
+    assert_eq!(backward.matches("psum").count(), 1, "{backward}");
 }
 
 /// Cotangents have the operand's type with the sets traded, however the operand was joined.
