@@ -18,6 +18,7 @@ pub(super) struct Planned {
 /// Decides everything that a draft leaves open.
 pub(super) fn plan(mut d: Draft) -> Result<Planned> {
     let vias = views::resolve(&mut d);
+    views::absorb(&mut d);
     frames::choose(&mut d);
     let items = std::mem::take(&mut d.items);
     let mut placer = Placer::new(d);

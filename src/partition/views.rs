@@ -156,3 +156,76 @@ pub(super) fn in_place(d: &Draft, s: &Sentence, read: usize) -> Option<Slot> {
 pub(super) fn is_copy(d: &Draft, s: &Sentence) -> bool {
     copied(s).is_some_and(|slot| is_identity(&s.reads[0], &s.extents, &d.slots[slot].shape))
 }
+
+/// Computes values in the order of the one copy that reads them: where a stored copy only permutes the dimensions of a value that
+/// nobody else reads, the value's step makes the copy itself.
+pub(super) fn absorb(d: &mut Draft) {
+    let mut readers = vec![0usize; d.slots.len()];
+    let mut maker = vec![None; d.slots.len()];
+    for (k, item) in d.items.iter().enumerate() {
+        inputs(&item.step).into_iter().for_each(|s| readers[s] += 1);
+        if let Step::Local { out, .. } = item.step {
+            maker[out] = Some(k);
+        }
+    }
+    d.outs.iter().for_each(|s| readers[*s] += 1);
+    let mut gone = vec![false; d.items.len()];
+    for k in 0..d.items.len() {
+        let Step::Local { out, sentence, .. } = &d.items[k].step else { continue };
+        let (out, pinned) = (*out, d.items[k].pinned || d.items[k].user.is_some());
+        let Some(slot) = copied(sentence).filter(|s| readers[*s] == 1 && !pinned) else { continue };
+        let Some(to) = permutation(sentence, &d.slots[slot].shape) else { continue };
+        let alike = d.slots[slot].layout.partial == d.slots[out].layout.partial;
+        let Some(m) = maker[slot].filter(|m| alike && movable(&d.items[*m])) else { continue };
+        // where the value was to lie is no matter: it is the copy that others see
+        let Step::Local { out: made, sentence, .. } = &mut d.items[m].step else { continue };
+        *made = out;
+        permute(sentence, &to);
+        maker[out] = Some(m);
+        gone[k] = true;
+    }
+    let mut gone = gone.into_iter();
+    d.items.retain(|_| !gone.next().unwrap_or(false));
+}
+
+/// Whether a step may make its result in another order of dimensions.
+fn movable(item: &Item) -> bool {
+    let sums = matches!(&item.step, Step::Local { sentence, .. } if !matches!(sentence.body, Body::Reshape));
+    sums && !item.pinned && item.user.is_none()
+}
+
+/// For each dimension of what a copy reads, the loop that runs over it, if the copy does nothing but permute dimensions.
+fn permutation(s: &Sentence, shape: &[usize]) -> Option<Vec<usize>> {
+    let [part] = &s.reads[0].parts[..] else { return None };
+    let whole = part.span.iter().zip(&s.extents).all(|(v, n)| v.lo == 0 && v.step == 1 && v.hi >= *n as i64);
+    let of = |(m, n): (&crate::program::sentence::Affine, &usize)| match m.terms[..] {
+        [(l, 1)] if m.at == 0 && s.extents[l] == *n => Some(l),
+        _ => None,
+    };
+    let to: Vec<usize> = part.map.iter().zip(shape).map(of).collect::<Option<_>>()?;
+    let mut seen = to.clone();
+    seen.sort_unstable();
+    (whole && seen.iter().copied().eq(0..s.extents.len())).then_some(to)
+}
+
+/// The sentence with result loop d at place `to[d]`.
+fn permute(s: &mut Sentence, to: &[usize]) {
+    let place = |l: usize| to.get(l).copied().unwrap_or(l);
+    let moved = |list: &mut [usize]| {
+        let old = list.to_vec();
+        old.into_iter().enumerate().for_each(|(l, x)| list[place(l)] = x);
+    };
+    moved(&mut s.extents);
+    for p in s.reads.iter_mut().flat_map(|r| &mut r.parts) {
+        let old = p.span.clone();
+        old.into_iter().enumerate().for_each(|(l, x)| p.span[place(l)] = x);
+        p.map.iter_mut().flat_map(|m| &mut m.terms).for_each(|t| t.0 = place(t.0));
+    }
+    if let Body::Map(code) | Body::Fold { code, .. } = &mut s.body {
+        for a in code.insts.iter_mut().flat_map(|i| &mut i.args) {
+            if let crate::program::sentence::Arg::Index(l) = a {
+                *l = place(*l);
+            }
+        }
+    }
+}
