@@ -1,5 +1,7 @@
 //! Tests: per-device programs run device by device, each reading only what it holds or fetched, against the plain evaluation.
 
+mod golden;
+mod manual;
 mod oracle;
 mod random;
 

@@ -4,6 +4,8 @@ use crate::partition::reads::span_steps;
 use crate::partition::region::{Region, each, full, linear, loop_box, volume};
 use crate::partition::{Slot, SpmdProgram, Step};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence, Source};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// What an instruction or read makes; keys and integers are exact below 2^53.
 fn run(code: &Code, index: &[i64], reads: &[f64]) -> f64 {
@@ -198,8 +200,6 @@ type Stores = Vec<Vec<Vec<Block>>>;
 pub(super) struct Traffic {
     pub(super) elements: i64,
     pub(super) messages: i64,
-    /// Each exchange's elements.
-    pub(super) each: Vec<i64>,
 }
 
 fn lookup(blocks: &[Block], what: &str, i: &[i64]) -> f64 {
@@ -253,6 +253,9 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
         }
     }
     let shape = |s: Slot| p.slots[s].shape.to_vec();
+    // what readers touched beyond their own blocks, element by element: the least that can be fetched
+    let touched: RefCell<BTreeSet<(Slot, usize, Vec<i64>)>> = RefCell::default();
+    let mut fetched = 0;
     let own = |stores: &Stores, s: Slot| stores.iter().map(|d| d[s][0].clone()).collect::<Vec<Block>>();
     for (k, step) in p.steps.iter().enumerate() {
         match step {
@@ -279,7 +282,7 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     got.push(list);
                 }
                 traffic.elements += moved;
-                traffic.each.push(moved);
+                fetched += moved;
                 for (dev, list) in got.into_iter().enumerate() {
                     stores[dev][*src].extend(list);
                 }
@@ -308,14 +311,19 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     made.push(Block { region, data });
                 }
                 traffic.elements += moved;
-                traffic.each.push(moved);
                 made.into_iter().enumerate().for_each(|(dev, b)| stores[dev][*out] = vec![b]);
             }
             Step::Local { out, sentence: s, layout } => {
                 for dev in 0..p.devices {
                     let loops = loop_box(layout, &s.extents, dev);
                     let what = |v: Slot| format!("step {k} on device {dev}: slot {v}");
-                    let get = |v: Slot, i: &[i64]| lookup(&stores[dev][v], &what(v), i);
+                    let get = |v: Slot, i: &[i64]| {
+                        let mine = &stores[dev][v][0].region;
+                        if !i.iter().zip(mine).all(|(x, r)| r.0 <= *x && *x < r.1) {
+                            touched.borrow_mut().insert((v, dev, i.to_vec()));
+                        }
+                        lookup(&stores[dev][v], &what(v), i)
+                    };
                     let data = sentence(s, &loops, &shape, &get);
                     stores[dev][*out] = vec![Block { region: loops[..s.rank].to_vec(), data }];
                 }
@@ -387,6 +395,7 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
             }
         }
     }
+    assert_eq!(fetched, touched.borrow().len() as i64, "nothing is fetched that is not read\n{p}");
     p.outs.iter().map(|s| own(&stores, *s)).collect()
 }
 

@@ -56,12 +56,12 @@ fn sizes(r: &mut Random, rank: usize) -> Vec<usize> {
 }
 
 /// One part over all loops with these positions.
-fn part(slot: Slot, extents: &[usize], map: Vec<Affine>) -> Read {
+pub(super) fn part(slot: Slot, extents: &[usize], map: Vec<Affine>) -> Read {
     let span = extents.iter().map(|n| Span::all(*n)).collect();
     Read { dtype: F32, parts: vec![Part { from: Source::Value(slot), span, map }], fill: Scalar::Float(0.0) }
 }
 
-fn axes(n: usize) -> Vec<Affine> {
+pub(super) fn axes(n: usize) -> Vec<Affine> {
     (0..n).map(|d| Affine::of(0, d, 1)).collect()
 }
 
@@ -132,7 +132,7 @@ fn view(r: &mut Random, slot: Slot, shape: &[usize]) -> Sentence {
     }
 }
 
-fn binary(r: &mut Random, a: Slot, b: Slot, shape: &[usize]) -> Sentence {
+pub(super) fn binary(r: &mut Random, a: Slot, b: Slot, shape: &[usize]) -> Sentence {
     let fun = [Fun::Add, Fun::Mul, Fun::Max, Fun::Sub][r.below(4)];
     let reads = vec![part(a, shape, axes(shape.len())), part(b, shape, axes(shape.len()))];
     let code = Code::one(fun, F32, F32, &[Arg::Read(0), Arg::Read(1)]);
@@ -140,7 +140,7 @@ fn binary(r: &mut Random, a: Slot, b: Slot, shape: &[usize]) -> Sentence {
 }
 
 /// x·2 + index of the first loop.
-fn unary(slot: Slot, shape: &[usize]) -> Sentence {
+pub(super) fn unary(slot: Slot, shape: &[usize]) -> Sentence {
     let mut code = Code { insts: Vec::new() };
     let twice = code.push(Fun::Mul, F32, F32, &[Arg::Read(0), Arg::Const(Scalar::Float(0.5))]);
     if !shape.is_empty() {
@@ -186,7 +186,7 @@ fn window(r: &mut Random, slot: Slot, shape: &[usize]) -> Option<Sentence> {
 }
 
 /// The product of the first by the last dimension.
-fn product(a: Slot, x: &[usize], b: Slot, y: &[usize]) -> Sentence {
+pub(super) fn product(a: Slot, x: &[usize], b: Slot, y: &[usize]) -> Sentence {
     // x[m.., k], y[k, n..]
     let (m, n) = (x.len() - 1, y.len() - 1);
     let mut extents = x[..m].to_vec();

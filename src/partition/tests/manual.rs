@@ -1,0 +1,164 @@
+//! Per-device code: its collectives, loops and branches, run device by device and compared with what they must be.
+
+use super::oracle::{check, plain};
+use crate::array::{Array, ring, shift, split, stacked, tiled};
+use crate::mesh::Mesh;
+use crate::partition::{Kind, SpmdProgram, Step};
+use crate::trace::{Lowered, cond, fori_loop, while_loop};
+use crate::{Result, axis_index, p, shard_map};
+
+/// Runs a lowered program of one input both ways; its one result, and its bytes a device.
+fn run<I: crate::Tree, O: crate::Tree>(lowered: &Lowered<I, O>, args: &[Vec<f64>]) -> Vec<f64> {
+    let p: &SpmdProgram = lowered.spmd();
+    let wanted = plain(p, args);
+    let traffic = check(p, &wanted, args);
+    let c = lowered.collectives();
+    let loops = p.steps.iter().any(|s| matches!(s, Step::While { .. } | Step::Loop { .. }));
+    if !loops {
+        assert_eq!(traffic.elements as u64 * 4, c.total_bytes(), "{c}\n{p}");
+    }
+    wanted.into_iter().next().expect("one result")
+}
+
+fn counted(n: usize) -> Vec<f64> {
+    (0..n).map(|i| i as f64).collect()
+}
+
+#[test]
+fn collectives_are_what_they_say() -> Result<()> {
+    let mesh = Mesh::new([("x", 8)])?;
+    let a = Array::arange(0.0..128.0f32).put(&mesh, p!["x"]);
+    let args = [counted(128)];
+    let block = |d: usize, i: usize| (16 * d + i) as f64;
+
+    let l = shard_map(&mesh, p!["x"], p![], |x: &Array| x.psum("x")).lower(&a)?;
+    l.collectives().assert(&[(Kind::AllReduce, "x".into(), 1)]);
+    assert_eq!(l.collectives().bytes(), 112);
+    let sums: Vec<f64> = (0..16).map(|i| (0..8).map(|d| block(d, i)).sum()).collect();
+    assert_eq!(run(&l, &args), sums);
+    // one fold reads the argument itself
+    let locals = l.spmd().steps.iter().filter(|s| {
+        matches!(s, Step::Local { sentence, .. }
+            if matches!(sentence.body, crate::program::sentence::Body::Fold { .. }))
+    });
+    assert_eq!(locals.count(), 1);
+
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.psum_scatter("x", tiled(0))).lower(&a)?;
+    l.collectives().assert(&[(Kind::ReduceScatter, "x".into(), 1)]);
+    assert_eq!(l.collectives().bytes(), 56);
+    assert_eq!(run(&l, &args), sums);
+
+    let l = shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", tiled(0).invarying())).lower(&a)?;
+    l.collectives().assert(&[(Kind::AllGather, "x".into(), 1)]);
+    assert_eq!(l.collectives().bytes(), 448);
+    assert_eq!(run(&l, &args), counted(128));
+
+    let l =
+        shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", stacked(1).invarying())).lower(&a)?;
+    let wanted: Vec<f64> = (0..16).flat_map(|i| (0..8).map(move |d| block(d, i))).collect();
+    assert_eq!(run(&l, &args), wanted);
+
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.ppermute("x", ring(1))).lower(&a)?;
+    l.collectives().assert(&[(Kind::Permute, "x".into(), 1)]);
+    assert_eq!(l.collectives().bytes(), 64);
+    let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| block((d + 7) % 8, i))).collect();
+    assert_eq!(run(&l, &args), wanted);
+
+    // through a reader; devices that are no target have zeros
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.ppermute("x", shift(1)) * 2.0).lower(&a)?;
+    l.collectives().assert(&[(Kind::Permute, "x".into(), 1)]);
+    let moved = |d: usize, i| if d == 0 { 0.0 } else { 2.0 * block(d - 1, i) };
+    let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| moved(d, i))).collect();
+    assert_eq!(run(&l, &args), wanted);
+
+    let l =
+        shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.all_to_all("x", split(0).concat(0))).lower(&a)?;
+    l.collectives().assert(&[(Kind::AllToAll, "x".into(), 1)]);
+    assert_eq!(l.collectives().bytes(), 56);
+    let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| block(i / 2, 2 * d + i % 2))).collect();
+    assert_eq!(run(&l, &args), wanted);
+    Ok(())
+}
+
+#[test]
+fn blocks_of_other_dimensions_and_axes() -> Result<()> {
+    let mesh = Mesh::new([("x", 2), ("y", 2)])?;
+    let a = Array::arange(0.0..32.0f32).reshape([4, 8]).put(&mesh, p!["x", "y"]);
+    let args = [counted(32)];
+    // sums over both axes, one after the other and together
+    let l = shard_map(&mesh, p!["x", "y"], p![], |x: &Array| x.psum(("x", "y"))).lower(&a)?;
+    let at = |i: usize, j: usize| (8 * i + j) as f64;
+    let sum = |i, j| at(i, j) + at(i + 2, j) + at(i, j + 4) + at(i + 2, j + 4);
+    let wanted: Vec<f64> = (0..2).flat_map(|i| (0..4).map(move |j| sum(i, j))).collect();
+    assert_eq!(run(&l, &args), wanted);
+    let l = shard_map(&mesh, p!["x", "y"], p!["x"], |x: &Array| x.psum("y")).lower(&a)?;
+    let wanted: Vec<f64> = (0..4).flat_map(|i| (0..4).map(move |j| at(i, j) + at(i, j + 4))).collect();
+    assert_eq!(run(&l, &args), wanted);
+    // what goes in as it was comes out as it was, whatever the dimensions are cut by
+    for (spec, from) in [(p![_, ("x", "y")], p![_, ("x", "y")]), (p![("y", "x")], p![("y", "x"), _])] {
+        let b = Array::arange(0.0..32.0f32).reshape([4, 8]).put(&mesh, from);
+        let l = shard_map(&mesh, spec, spec, |x: &Array| x + 1.0).lower(&b)?;
+        assert!(l.collectives().is_empty());
+        assert_eq!(run(&l, &args), (0..32).map(|i| i as f64 + 1.0).collect::<Vec<_>>());
+    }
+    // positions along two axes
+    let l = shard_map(&mesh, p!["x", "y"], p!["x", "y"], |x: &Array| {
+        x * 0.0 + axis_index(("y", "x")).astype(crate::DType::F32)
+    })
+    .lower(&a)?;
+    let wanted: Vec<f64> = (0..4).flat_map(|i| (0..8).map(move |j| (2 * (j / 4) + i / 2) as f64)).collect();
+    assert_eq!(run(&l, &args), wanted);
+    Ok(())
+}
+
+#[test]
+fn control_flow_inside() -> Result<()> {
+    let mesh = Mesh::new([("x", 4)])?;
+    let a = Array::arange(0.0..8.0f32).put(&mesh, p!["x"]);
+    let args = [counted(8)];
+    // a ring of sums: each step passes the block on
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| {
+        fori_loop(0..3, x, |_, x: Array| &x + &x.ppermute("x", ring(1)))
+    })
+    .lower(&a)?;
+    let mut wanted = counted(8);
+    for _ in 0..3 {
+        wanted = (0..8).map(|i| wanted[i] + wanted[(i + 6) % 8]).collect();
+    }
+    assert_eq!(run(&l, &args), wanted);
+    // each device goes on until its own block is large
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| {
+        while_loop(x, |x: &Array| x.sum(..).lt(20.0), |x: Array| x + 3.0)
+    })
+    .unchecked()
+    .lower(&a)?;
+    let grown = |d: usize| {
+        let (mut a, mut b) = (2.0 * d as f64, 2.0 * d as f64 + 1.0);
+        while a + b < 20.0 {
+            (a, b) = (a + 3.0, b + 3.0);
+        }
+        [a, b]
+    };
+    assert_eq!(run(&l, &args), (0..4).flat_map(grown).collect::<Vec<_>>());
+    // each device takes its own branch
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| cond(x.sum(..).lt(6.0), || x * 10.0, || x - 1.0))
+        .lower(&a)?;
+    let taken = |d: usize| {
+        let (a, b) = (2.0 * d as f64, 2.0 * d as f64 + 1.0);
+        if a + b < 6.0 { [a * 10.0, b * 10.0] } else { [a - 1.0, b - 1.0] }
+    };
+    assert_eq!(run(&l, &args), (0..4).flat_map(taken).collect::<Vec<_>>());
+    Ok(())
+}
+
+#[test]
+fn what_a_loop_reads_whole_is_gathered_before_it() -> Result<()> {
+    let mesh = Mesh::new([("x", 8)])?;
+    let w = Array::ones([16, 16]).put(&mesh, p!["x"]);
+    let v = Array::ones([64, 16]).put(&mesh, p!["x"]);
+    let l = crate::jit(|v: &Array, w: &Array| fori_loop(0..5, v, |_, v: Array| v.dot(&w.reshard(p![]))))
+        .lower((&v, &w))?;
+    l.collectives().assert(&[(Kind::AllGather, "x".into(), 1)]);
+    assert_eq!(l.collectives().bytes(), 896, "{}", l.collectives());
+    Ok(())
+}
