@@ -3,6 +3,7 @@
 extern crate self as atmesh;
 
 pub mod array;
+pub mod batch;
 mod compile;
 pub mod diagnostic;
 pub mod grad;

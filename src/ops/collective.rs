@@ -8,6 +8,7 @@ use super::view::{arity, list, shape_fault};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::sentence::{Combine, Sentence};
+use crate::program::{Batch, Batched};
 use crate::program::{
     Builder, Collective, Dim, Factors, Linearity, Operand, Prim, Primitive, Rank, Tangents, Value,
 };
@@ -487,6 +488,9 @@ impl Primitive for Preduce {
     fn collective(&self) -> Option<Collective> {
         Some(Collective::Reduce { axes: self.along.axes.clone(), combine: self.combine })
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(self.clone()))
+    }
 }
 
 impl Primitive for AllGather {
@@ -537,6 +541,9 @@ impl Primitive for AllGather {
         let (axes, dim, tiled) = (self.along.axes.clone(), self.dim, self.tiled);
         Some(Collective::AllGather { axes, dim, tiled })
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(AllGather { dim: self.dim + 1, ..self.clone() }))
+    }
 }
 
 impl Primitive for PsumScatter {
@@ -575,6 +582,9 @@ impl Primitive for PsumScatter {
     fn collective(&self) -> Option<Collective> {
         let (axes, dim, tiled) = (self.along.axes.clone(), self.dim, self.tiled);
         Some(Collective::ReduceScatter { axes, dim, tiled })
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(PsumScatter { dim: self.dim + 1, ..self.clone() }))
     }
 }
 
@@ -620,6 +630,9 @@ impl Primitive for OwnPart {
         let (axes, dim, tiled) = (self.along.axes.clone(), self.dim, self.tiled);
         Some(Collective::OwnPart { axes, dim, tiled })
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(OwnPart { dim: self.dim + 1, ..self.clone() }))
+    }
 }
 
 impl Primitive for AllToAll {
@@ -653,6 +666,10 @@ impl Primitive for AllToAll {
     fn collective(&self) -> Option<Collective> {
         let AllToAll { split, concat, tiled, .. } = *self;
         Some(Collective::AllToAll { axes: self.along.axes.clone(), split, concat, tiled })
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        let (split, concat) = (self.split + 1, self.concat + 1);
+        Batched::of(Arc::new(AllToAll { split, concat, ..self.clone() }))
     }
 }
 
@@ -696,6 +713,9 @@ impl Primitive for Ppermute {
     fn collective(&self) -> Option<Collective> {
         Some(Collective::Permute { axes: self.along.axes.clone(), pairs: self.pairs.clone() })
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(self.clone()))
+    }
 }
 
 impl Primitive for AxisIndex {
@@ -734,6 +754,9 @@ impl Primitive for AxisIndex {
     }
     fn collective(&self) -> Option<Collective> {
         Some(Collective::AxisIndex { axes: self.along.axes.clone() })
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(self.clone()))
     }
 }
 
@@ -792,6 +815,9 @@ impl Primitive for Pcast {
     });
     fn collective(&self) -> Option<Collective> {
         Some(Collective::Cast { axes: self.along.axes.as_slice().to_vec() })
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(self.clone()))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Body, Code, Fun, Sentence};
+use crate::program::{Batch, Batched};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
@@ -135,6 +136,9 @@ impl Primitive for Full {
     fn cost(&self) -> f64 {
         0.0
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(self.clone()))
+    }
 }
 
 /// A sentence without reads.
@@ -200,6 +204,9 @@ impl Primitive for Iota {
     }
     fn cost(&self) -> f64 {
         1.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(self.clone()))
     }
 }
 

@@ -128,8 +128,8 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("full", "creation", Full { ty: F32.of([8, 4]), value: Scalar::Float(1.0) }, []),
     entry!("iota", "creation", Iota { ty: I32.of([8, 4]), dimension: 1 }, []),
     // random
-    entry!("random_bits", "random", RandomBits { ty: U32.of([8, 4]) }, [Key[]]),
-    entry!("random_split", "random", RandomSplit { ty: Key.of([8]) }, [Key[]]),
+    entry!("random_bits", "random", RandomBits { ty: U32.of([8, 4]), keys: 0 }, [Key[]]),
+    entry!("random_split", "random", RandomSplit { ty: Key.of([8]), keys: 0 }, [Key[]]),
     entry!("random_fold_in", "random", RandomFoldIn, [Key[], I32[]]),
     entry!("random_key_data", "random", RandomKeyData, [Key[8]]),
     entry!("random_wrap", "random", RandomWrap, [U32[8, 2]]),

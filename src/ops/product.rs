@@ -7,6 +7,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Join, Linearity, LoopId, Rank};
 use crate::program::sentence::{Body, Read, Sentence};
+use crate::program::{Batch, Batched, behind};
 use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
@@ -221,6 +222,22 @@ impl Primitive for DotGeneral {
     }
     fn cost(&self) -> f64 {
         2.0
+    }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        let dims = |k: usize, dims: &[usize]| if batch.mapped[k] { behind(dims) } else { dims.to_vec() };
+        let contracting = [dims(0, &self.contracting[0]), dims(1, &self.contracting[1])];
+        let mut pairs = [dims(0, &self.batch[0]), dims(1, &self.batch[1])];
+        // a loop of one operand is one of its own dimensions: the first of them
+        let at = match batch.mapped {
+            [true, true] => 0,
+            [true, _] => self.batch[0].len(),
+            _ => self.batch[0].len() + self.free(0, batch.operands[0].rank()).len(),
+        };
+        if let [true, true] = batch.mapped {
+            pairs.iter_mut().for_each(|dims| dims.insert(0, 0));
+        }
+        let out = batch.out(self.out, at);
+        Batched { at, ..Batched::of(Arc::new(DotGeneral { contracting, batch: pairs, out, ..self.clone() })) }
     }
 }
 

@@ -9,6 +9,7 @@ use super::view::arity;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Part, Read, Sentence, Source, Span};
+use crate::program::{Batch, Batched, Examples};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
@@ -19,6 +20,8 @@ use std::sync::Arc;
 pub struct RandomBits {
     /// The result's type, of unsigned integers.
     pub ty: ArrayType,
+    /// How many leading dimensions the key has too: each key makes the bits of what is behind these.
+    pub keys: usize,
 }
 
 /// `random_split`: key i is the hash of i.
@@ -26,6 +29,8 @@ pub struct RandomBits {
 pub struct RandomSplit {
     /// The result's type, of keys.
     pub ty: ArrayType,
+    /// How many leading dimensions the key has too: each is split into what is behind these.
+    pub keys: usize,
 }
 
 /// `random_fold_in`: the key's hash of a number. Key and number broadcast.
@@ -40,7 +45,7 @@ pub struct RandomKeyData;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RandomWrap;
 
-fn needs_key(name: &str, ty: &ArrayType, scalar: bool) -> Result<(), Fault> {
+fn needs_key(name: &str, ty: &ArrayType) -> Result<(), Fault> {
     if ty.dtype != DType::Key {
         return Err(Fault::new(
             ErrorKind::Dtype,
@@ -48,11 +53,30 @@ fn needs_key(name: &str, ty: &ArrayType, scalar: bool) -> Result<(), Fault> {
         )
         .help("make one: `Key::new(seed)`"));
     }
-    if scalar && ty.rank() != 0 {
-        return Err(Fault::new(ErrorKind::Shape, format!("{name} takes one key, and operand 0 is {ty}"))
-            .help("take one of them, or map over them"));
-    }
     Ok(())
+}
+
+/// Refuses what is no key, and keys of another shape than the result's `keys` leading dimensions.
+fn needs_keys(name: &str, ty: &ArrayType, result: &ArrayType, keys: usize) -> Result<(), Fault> {
+    needs_key(name, ty)?;
+    if result.shape.get(..keys) == Some(&ty.shape[..]) {
+        return Ok(());
+    }
+    let message = match keys {
+        0 => format!("{name} takes one key, and operand 0 is {ty}"),
+        _ => format!(
+            "{name} takes a key for each of the first {keys} dimensions of {result}, and operand 0 is {ty}"
+        ),
+    };
+    Err(Fault::new(ErrorKind::Shape, message).help("take one of them, or map over them: `vmap`"))
+}
+
+/// The type of what all keys make, from that of what one makes; on no mesh it lies as the keys do.
+fn all_keys(ty: &ArrayType, examples: &Examples) -> ArrayType {
+    match ty.mesh {
+        Some(_) => examples.ty(ty),
+        None => ty.dtype.of(examples.shape(&ty.shape)),
+    }
 }
 
 /// A 64-bit word as an operand.
@@ -60,13 +84,13 @@ fn word(x: u64) -> Arg {
     Arg::Const(Scalar::Int(i128::from(x)))
 }
 
-/// The hash of each element's linear index under the key that is read 0.
-fn hashed(shape: &[usize]) -> (Code, Arg) {
+/// The hash of each element's linear index, counted behind the dimensions of the keys, under the key that is read 0.
+fn hashed(shape: &[usize], keys: usize) -> (Code, Arg) {
     let mut code = Code { insts: Vec::new() };
     let mut index = Arg::Const(Scalar::Int(0));
-    for (d, &n) in shape.iter().enumerate() {
-        index = if d == 0 {
-            Arg::Index(0)
+    for (d, &n) in shape.iter().enumerate().skip(keys) {
+        index = if d == keys {
+            Arg::Index(d)
         } else {
             let major =
                 code.push(Fun::Mul, DType::I64, DType::I64, &[index, Arg::Const(Scalar::Int(n as i128))]);
@@ -78,10 +102,10 @@ fn hashed(shape: &[usize]) -> (Code, Arg) {
     (code, hash)
 }
 
-/// The key, whole at every index, and `code` of it.
-fn of_key(ty: &ArrayType, code: Code) -> Sentence {
+/// The key of the leading `keys` indices, and `code` of it.
+fn of_key(ty: &ArrayType, keys: usize, code: Code) -> Sentence {
     let extents = ty.shape.to_vec();
-    let reads = vec![Read::plain(0, DType::U64, &extents, &[])];
+    let reads = vec![Read::plain(0, DType::U64, &extents, &(0..keys).map(Some).collect::<Vec<_>>())];
     Sentence { rank: extents.len(), extents, dtype: ty.dtype.storage(), reads, body: Body::Map(code) }
 }
 
@@ -113,11 +137,14 @@ macro_rules! integers {
 macro_rules! typed {
     () => {
         fn params(&self) -> String {
-            print(&self.ty)
+            match self.keys {
+                0 => print(&self.ty),
+                keys => format!("{}, keys={keys}", print(&self.ty)),
+            }
         }
         fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
             let mut f = fresh(&results[0].1);
-            f.operands = operands.iter().map(|_| Vec::new()).collect();
+            f.operands = operands.iter().map(|key| (0..key.rank()).map(Dim::same).collect()).collect();
             f
         }
         fn linearity(&self) -> Linearity {
@@ -136,7 +163,7 @@ impl Primitive for RandomBits {
     integers!("random_bits", Plain);
     typed!();
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        needs_key("random_bits", arity("random_bits", operands, 1)?[0], true)?;
+        needs_keys("random_bits", arity("random_bits", operands, 1)?[0], &self.ty, self.keys)?;
         if !self.ty.dtype.is_unsigned() {
             return Err(Fault::new(
                 ErrorKind::Dtype,
@@ -147,7 +174,7 @@ impl Primitive for RandomBits {
     }
     fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let d = results[0].dtype;
-        let (mut code, hash) = hashed(&results[0].shape);
+        let (mut code, hash) = hashed(&results[0].shape, self.keys);
         let second = code.push(Fun::ShiftRightLogical, DType::U64, DType::U64, &[hash, word(32)]);
         if d == DType::U64 {
             // the first word is the upper half
@@ -157,10 +184,13 @@ impl Primitive for RandomBits {
             let mixed = code.push(Fun::Xor, DType::U64, DType::U64, &[hash, second]);
             code.push(Fun::Convert, DType::U64, d, &[mixed]);
         }
-        vec![of_key(&results[0], code)]
+        vec![of_key(&results[0], self.keys, code)]
     }
     fn cost(&self) -> f64 {
         75.0
+    }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(RandomBits { ty: all_keys(&self.ty, batch.examples), keys: self.keys + 1 }))
     }
 }
 
@@ -168,7 +198,7 @@ impl Primitive for RandomSplit {
     integers!("random_split", Plain);
     typed!();
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        needs_key("random_split", arity("random_split", operands, 1)?[0], true)?;
+        needs_keys("random_split", arity("random_split", operands, 1)?[0], &self.ty, self.keys)?;
         if self.ty.dtype != DType::Key {
             return Err(Fault::new(
                 ErrorKind::Dtype,
@@ -178,10 +208,13 @@ impl Primitive for RandomSplit {
         Ok(vec![(DType::Key, self.ty.shape.clone())])
     }
     fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        vec![of_key(&results[0], hashed(&results[0].shape).0)]
+        vec![of_key(&results[0], self.keys, hashed(&results[0].shape, self.keys).0)]
     }
     fn cost(&self) -> f64 {
         70.0
+    }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(RandomSplit { ty: all_keys(&self.ty, batch.examples), keys: self.keys + 1 }))
     }
 }
 
@@ -193,7 +226,7 @@ impl Primitive for RandomFoldIn {
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity("random_fold_in", operands, 2)?;
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
-        needs_key("random_fold_in", &operands[0].ty, false)?;
+        needs_key("random_fold_in", &operands[0].ty)?;
         Takes::Integer.check("random_fold_in", 1, operands[1].ty.dtype)?;
         Ok(vec![(DType::Key, shape)])
     }
@@ -216,6 +249,9 @@ impl Primitive for RandomFoldIn {
     fn cost(&self) -> f64 {
         70.0
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::broadcasting(Arc::new(*self))
+    }
 }
 
 impl Primitive for RandomKeyData {
@@ -225,7 +261,7 @@ impl Primitive for RandomKeyData {
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity("random_key_data", operands, 1)?[0];
-        needs_key("random_key_data", ty, false)?;
+        needs_key("random_key_data", ty)?;
         Ok(vec![(DType::U32, ty.shape.iter().copied().chain([2]).collect())])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
@@ -254,6 +290,9 @@ impl Primitive for RandomKeyData {
     }
     fn cost(&self) -> f64 {
         1.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(*self))
     }
 }
 
@@ -308,6 +347,9 @@ impl Primitive for RandomWrap {
     fn cost(&self) -> f64 {
         1.0
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(*self))
+    }
 }
 
 impl Builder {
@@ -317,11 +359,11 @@ impl Builder {
     }
     /// Random bits of exactly this type.
     pub fn random_bits(&mut self, key: &Value, ty: &ArrayType) -> Result<Value> {
-        self.emit1(Arc::new(RandomBits { ty: ty.clone() }), std::slice::from_ref(key))
+        self.emit1(Arc::new(RandomBits { ty: ty.clone(), keys: 0 }), std::slice::from_ref(key))
     }
     /// An array of keys of exactly this type.
     pub fn random_split(&mut self, key: &Value, ty: &ArrayType) -> Result<Value> {
-        self.emit1(Arc::new(RandomSplit { ty: ty.clone() }), std::slice::from_ref(key))
+        self.emit1(Arc::new(RandomSplit { ty: ty.clone(), keys: 0 }), std::slice::from_ref(key))
     }
     /// The key's hash of a number.
     pub fn random_fold_in(&mut self, key: &Value, data: &Value) -> Result<Value> {

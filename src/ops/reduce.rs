@@ -7,6 +7,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Body, Code, Combine, Read, Sentence};
+use crate::program::{Batch, Batched, behind};
 use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
@@ -173,6 +174,10 @@ impl Primitive for Reduce {
     }
     fn cost(&self) -> f64 {
         1.0
+    }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        let (kind, axes) = (self.kind, behind(&self.axes));
+        Batched::of(Arc::new(Reduce { kind, axes, out: batch.out(self.out, 0) }))
     }
 }
 

@@ -6,6 +6,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::mesh::Axes;
 use crate::program::sentence::{Affine, Body, Part, Read, Sentence, Source, Span};
 use crate::program::{At, Builder, Dim, Factors, Join, Linearity, Operand, Primitive, Rank, Tangents, Value};
+use crate::program::{Batch, Batched, behind, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
@@ -171,6 +172,11 @@ impl Primitive for BroadcastInDim {
     fn cost(&self) -> f64 {
         0.0
     }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        let dims = inserted(&behind(&self.broadcast_dimensions), 0, 0);
+        let (shape, out) = (batch.examples.shape(&self.shape), batch.out(self.out, 0));
+        Batched::of(Arc::new(BroadcastInDim { shape, broadcast_dimensions: dims, out }))
+    }
 }
 
 impl Reshape {
@@ -332,6 +338,17 @@ impl Primitive for Reshape {
     fn cost(&self) -> f64 {
         0.0
     }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        // one that moves much takes no sharded dimension unless the result's sharding is said
+        let simple = batch.examples.axes.is_empty()
+            || Reshape::is_simple(
+                &batch.examples.shape(&batch.operands[0].shape),
+                &batch.examples.shape(&self.new_sizes),
+            );
+        let out = if simple { self.out } else { Some(self.out.unwrap_or(batch.results[0].spec)) };
+        let new_sizes = batch.examples.shape(&self.new_sizes);
+        Batched::of(Arc::new(Reshape { new_sizes, out: batch.out(out, 0) }))
+    }
 }
 
 impl Primitive for Transpose {
@@ -395,6 +412,9 @@ impl Primitive for Transpose {
     fn cost(&self) -> f64 {
         0.0
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(Transpose { permutation: inserted(&behind(&self.permutation), 0, 0) }))
+    }
 }
 
 impl Primitive for Squeeze {
@@ -453,6 +473,9 @@ impl Primitive for Squeeze {
     fn cost(&self) -> f64 {
         0.0
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(Squeeze { dimensions: behind(&self.dimensions) }))
+    }
 }
 
 impl Primitive for ExpandDims {
@@ -505,6 +528,9 @@ impl Primitive for ExpandDims {
     }
     fn cost(&self) -> f64 {
         0.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(ExpandDims { dimensions: behind(&self.dimensions) }))
     }
 }
 
@@ -564,6 +590,9 @@ impl Primitive for Rev {
     }
     fn cost(&self) -> f64 {
         0.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(Rev { dimensions: behind(&self.dimensions) }))
     }
 }
 

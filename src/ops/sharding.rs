@@ -5,6 +5,7 @@ use super::view::{arity, plain_view};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::sentence::Sentence;
+use crate::program::{Batch, Batched};
 use crate::program::{Builder, Dim, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value};
 use crate::sharding::{Spec, check_divides, check_spec};
 use crate::types::{ArrayType, DType, Shape};
@@ -136,6 +137,10 @@ impl Primitive for Reshard {
     fn pins(&self) -> Option<Pin> {
         Some(Pin { mesh: self.mesh.clone(), spec: self.spec })
     }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        let spec = batch.examples.spec(self.spec, batch.operands[0].rank(), 0);
+        Batched::of(Arc::new(Reshard { mesh: self.mesh.clone(), spec }))
+    }
 }
 
 impl Primitive for Constrain {
@@ -201,6 +206,10 @@ impl Primitive for Constrain {
         let mixed = self.mesh.axis_types().iter().any(|t| *t != AxisType::Explicit);
         mixed.then(|| Pin { mesh: self.mesh.clone(), spec: self.spec })
     }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        let spec = batch.examples.constraint(&self.mesh, self.spec, batch.operands[0].rank());
+        Batched::of(Arc::new(Constrain { mesh: self.mesh.clone(), spec }))
+    }
 }
 
 impl Primitive for Copy {
@@ -241,6 +250,9 @@ impl Primitive for Copy {
     }
     fn cost(&self) -> f64 {
         0.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(Copy))
     }
 }
 

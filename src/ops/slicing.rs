@@ -8,6 +8,7 @@ use super::view::{arity, list, part, print_out, shape_fault, view};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::sentence::{Affine, Part, Sentence, Span};
 use crate::program::{At, Builder, Dim, Factors, Join, Linearity, Operand, Primitive, Rank, Tangents, Value};
+use crate::program::{Batch, Batched, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
@@ -176,6 +177,14 @@ impl Primitive for Slice {
     fn cost(&self) -> f64 {
         0.0
     }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(Slice {
+            start: inserted(&self.start, 0, 0),
+            limit: inserted(&self.limit, 0, batch.examples.size),
+            strides: inserted(&self.strides, 0, 1),
+            out: batch.out(self.out, 0),
+        }))
+    }
 }
 
 impl Pad {
@@ -313,6 +322,15 @@ impl Primitive for Pad {
     fn cost(&self) -> f64 {
         0.0
     }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(Pad {
+            low: inserted(&self.low, 0, 0),
+            high: inserted(&self.high, 0, 0),
+            interior: inserted(&self.interior, 0, 0),
+            value: self.value,
+            out: batch.out(self.out, 0),
+        }))
+    }
 }
 
 impl Concatenate {
@@ -432,6 +450,9 @@ impl Primitive for Concatenate {
     }
     fn cost(&self) -> f64 {
         0.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::alike(Arc::new(Concatenate { dimension: self.dimension + 1 }), false)
     }
 }
 
@@ -564,6 +585,9 @@ impl Primitive for UpdateSlice {
     }
     fn cost(&self) -> f64 {
         0.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::alike(Arc::new(UpdateSlice { start: inserted(&self.start, 0, 0) }), false)
     }
 }
 

@@ -4,6 +4,7 @@
 //! programs, to variables and literals. Tracing makes programs, derivatives turn programs into programs, propagation places
 //! every variable, and the partitioner reads placed programs.
 
+mod batched;
 mod builder;
 mod control;
 pub mod dce;
@@ -13,6 +14,7 @@ mod print;
 pub mod sentence;
 pub mod typing;
 
+pub use batched::{Align, Batch, Batched, Examples, behind, inserted};
 pub use builder::{Builder, Value};
 pub use control::{Control, Loop, ShardMapping};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Rank};

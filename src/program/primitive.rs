@@ -2,7 +2,7 @@
 
 use super::factors::{Factors, Linearity, Rank};
 use super::sentence::Sentence;
-use super::{Builder, Value, typing};
+use super::{Batch, Batched, Builder, Value, typing};
 use crate::diagnostic::{Fault, Result};
 use crate::mesh::{Axes, Axis};
 use crate::sharding::Spec;
@@ -58,6 +58,8 @@ pub trait Primitive: fmt::Debug + Send + Sync + 'static {
         types: &[ArrayType],
         cotangents: &[Option<Value>],
     ) -> Result<Tangents>;
+    /// The operation on all examples of `vmap` at once: mapped operands have one more dimension, in front.
+    fn batched(&self, batch: &Batch<'_>) -> Batched;
     /// What each result is, element by element.
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence>;
     /// Floating-point operations a step of its loops.

@@ -67,6 +67,9 @@ impl Primitive for Toy {
     ) -> Result<Tangents> {
         Ok(c.to_vec())
     }
+    fn batched(&self, _: &crate::program::Batch<'_>) -> crate::program::Batched {
+        crate::program::Batched::of(std::sync::Arc::new(self.clone()))
+    }
     fn sentences(&self, _: &[ArrayType], _: &[ArrayType]) -> Vec<Sentence> {
         Vec::new()
     }

@@ -63,7 +63,7 @@ impl Key {
     #[track_caller]
     pub fn split_array(&self, shape: impl Into<Shape>) -> Array {
         let ty = DType::Key.of(shape);
-        apply1(Arc::new(RandomSplit { ty }), &[(&self.0).into()], Location::caller())
+        apply1(Arc::new(RandomSplit { ty, keys: 0 }), &[(&self.0).into()], Location::caller())
     }
     /// The key made of this one and a whole number.
     #[track_caller]
@@ -89,7 +89,7 @@ impl Key {
     pub fn bits(&self, ty: impl Into<ArrayType>) -> Array {
         let place = Location::caller();
         crate::array::made(ty.into(), "bits", place, |ty| {
-            apply1(Arc::new(RandomBits { ty }), &[(&self.0).into()], place)
+            apply1(Arc::new(RandomBits { ty, keys: 0 }), &[(&self.0).into()], place)
         })
     }
 }

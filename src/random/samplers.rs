@@ -141,7 +141,7 @@ impl Key {
     }
 
     fn raw(&self, ty: ArrayType, place: Place) -> Array {
-        apply1(Arc::new(RandomBits { ty }), &[self.array().into()], place)
+        apply1(Arc::new(RandomBits { ty, keys: 0 }), &[self.array().into()], place)
     }
     /// Floats made by `f` of uniform ones in a range.
     #[track_caller]

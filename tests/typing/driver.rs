@@ -172,7 +172,7 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
             let seed = p["seed"].as_u64().unwrap();
             Arc::new(Full { ty: DType::Key.of([]), value: Scalar::Int(i128::from(seed) << 32) })
         }
-        "random_split" => Arc::new(RandomSplit { ty: created(DType::Key, &p["num"]) }),
+        "random_split" => Arc::new(RandomSplit { ty: created(DType::Key, &p["num"]), keys: 0 }),
         "random_fold_in" => Arc::new(RandomFoldIn),
         "random_key_data" => Arc::new(RandomKeyData),
         "transpose" => Arc::new(Transpose { permutation: sizes(&p["permutation"]) }),
@@ -200,7 +200,7 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
             Arc::new(Pad { low, high, interior, value, out })
         }
         "reshard" => Arc::new(Reshard { mesh: mesh.clone(), spec: spec(&p["spec"]).unwrap() }),
-        "random_bits" => Arc::new(RandomBits { ty: created(dtype(p, DType::U32), &p["shape"]) }),
+        "random_bits" => Arc::new(RandomBits { ty: created(dtype(p, DType::U32), &p["shape"]), keys: 0 }),
         _ => return None,
     })
 }

@@ -6,9 +6,11 @@ use crate::ops::build::not_linear;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Batch, Batched};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
+use std::sync::Arc;
 
 /// `convert_element_type{dtype}`: floats are cut towards zero, integers wrap, to bool is `!= 0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,9 @@ impl Primitive for Convert {
     fn cost(&self) -> f64 {
         1.0
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::broadcasting(Arc::new(*self))
+    }
 }
 
 impl Primitive for Bitcast {
@@ -146,5 +151,8 @@ impl Primitive for Bitcast {
     }
     fn cost(&self) -> f64 {
         0.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::broadcasting(Arc::new(*self))
     }
 }

@@ -6,9 +6,11 @@ use crate::ops::build::not_linear;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Join, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Batch, Batched};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
+use std::sync::Arc;
 
 /// `select(which, x, y)`: x where `which` holds, else y. All of one shape and one sharding; `which` may be a scalar, x and y numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +131,9 @@ impl Primitive for Select {
     fn cost(&self) -> f64 {
         1.0
     }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::alike(Arc::new(*self), true)
+    }
 }
 
 impl Primitive for Clamp {
@@ -205,5 +210,8 @@ impl Primitive for Clamp {
     }
     fn cost(&self) -> f64 {
         2.0
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::alike(Arc::new(*self), false)
     }
 }

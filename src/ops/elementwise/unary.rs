@@ -6,9 +6,11 @@ use crate::ops::build::not_linear;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Batch, Batched};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
+use std::sync::Arc;
 
 /// Makes the enum and its table: what is one instruction, then what is composed of several.
 macro_rules! unary {
@@ -275,5 +277,8 @@ impl Primitive for Unary {
     }
     fn cost(&self) -> f64 {
         self.row().2
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::broadcasting(Arc::new(*self))
     }
 }

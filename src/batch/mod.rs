@@ -1,0 +1,227 @@
+//! Batching: a program on one example to a program on many.
+//!
+//! Every value that depends on a mapped one has one more dimension in front, which runs over the examples; the others stay as they
+//! are. A primitive says with which parameters it does the same to all examples
+//! ([`Primitive::batched`](crate::program::Primitive::batched)): in its factors that is a new loop in every mapped operand and every result. What
+//! lies around the operation (operands made to have the loop, the loop moved to the front) is the same for all of them and
+//! stands here. The examples are split over the axes over which the mapped dimensions are; every batched value is, and no other
+//! value may name these axes.
+
+mod control;
+
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::ops::shape::BroadcastInDim;
+use crate::program::{
+    Align, Batch, Batched, Builder, Equation, Examples, Input, Op, Prim, Program, Value, inserted,
+};
+use crate::sharding::Spec;
+use crate::types::ArrayType;
+use std::sync::Arc;
+
+/// A value of the batched program.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The value: of all examples, or the same for all.
+    pub value: Value,
+    /// Whether it has a dimension of examples, in front.
+    pub mapped: bool,
+}
+
+/// Repeats the program here for all examples: its results for inputs of which some are mapped.
+pub fn push(b: &mut Builder, program: &Program, inputs: &[Item], examples: &Examples) -> Result<Vec<Item>> {
+    let mut env: Vec<Option<Item>> = vec![None; program.vars.len()];
+    let outer = b.place();
+    for (var, item) in program.inputs.iter().zip(inputs) {
+        env[var.index()] = Some(item.clone());
+    }
+    for e in &program.equations {
+        b.at(e.place.or(outer));
+        let items: Vec<Item> = e.inputs.iter().map(|i| item(&env, i)).collect();
+        let results = equation(b, program, e, &items, examples)?;
+        for (var, item) in e.outputs.iter().zip(results) {
+            env[var.index()] = Some(item);
+        }
+    }
+    b.at(outer);
+    Ok(program.outputs.iter().map(|o| item(&env, o)).collect())
+}
+
+/// The value with a dimension of examples: itself, or repeated.
+pub fn spread(b: &mut Builder, item: &Item, examples: &Examples) -> Result<Value> {
+    if item.mapped {
+        return Ok(item.value.clone());
+    }
+    repeated(b, &item.value, examples)
+}
+
+fn item(env: &[Option<Item>], input: &Input) -> Item {
+    match input {
+        Input::Lit(l) => Item { value: Value { input: *input, ty: l.dtype.of([]) }, mapped: false },
+        Input::Var(v) => env[v.index()].clone().expect("equations read earlier results only"),
+    }
+}
+
+fn equation(
+    b: &mut Builder,
+    program: &Program,
+    e: &Equation,
+    items: &[Item],
+    examples: &Examples,
+) -> Result<Vec<Item>> {
+    let types: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+    let values: Vec<Value> = items.iter().map(|i| i.value.clone()).collect();
+    let names: &str = match &e.op {
+        Op::Prim(prim) => prim.name(),
+        Op::Control(c) => c.name(),
+    };
+    // what is the same for all examples
+    let same = items.iter().filter(|i| !i.mapped).map(|i| &i.value.ty);
+    let alike = items.iter().all(|i| !i.mapped);
+    for ty in same.chain(types.iter().filter(|_| alike)) {
+        unmapped(ty, examples).map_err(|fault| b.refuse(fault, names, &values))?;
+    }
+    if alike {
+        let results = b.push(e.op.clone(), &values, types);
+        return Ok(results.into_iter().map(|value| Item { value, mapped: false }).collect());
+    }
+    match &e.op {
+        Op::Prim(prim) => primitive(b, prim, program, e, items, &types, examples),
+        Op::Control(c) => control::batched(b, c, items, &types, examples),
+    }
+}
+
+/// Refuses a value that is the same for all examples and split over the axes over which these are.
+pub fn unmapped(ty: &ArrayType, examples: &Examples) -> Result<(), Fault> {
+    let Some(axis) = ty.spec.all_axes().find(|a| examples.axes.contains(*a)) else { return Ok(()) };
+    let rest = ty.spec.only(|a| !examples.axes.contains(a));
+    Err(Fault::new(
+        ErrorKind::Sharding,
+        format!("{ty} is the same for all examples and names {axis}, over which the examples are split"),
+    )
+    .help(format!("move it first: `.reshard({rest})`"))
+    .help("or split the examples over another axis"))
+}
+
+fn primitive(
+    b: &mut Builder,
+    prim: &Prim,
+    program: &Program,
+    e: &Equation,
+    items: &[Item],
+    types: &[ArrayType],
+    examples: &Examples,
+) -> Result<Vec<Item>> {
+    let operands: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
+    let mapped: Vec<bool> = items.iter().map(|i| i.mapped).collect();
+    let batch = Batch { examples, mapped: &mapped, operands: &operands, results: types };
+    let Batched { prim, align, at } = prim.batched(&batch);
+    let inputs = aligned(b, align, items, &batch)?;
+    let mut results = Vec::with_capacity(types.len());
+    for (value, ty) in b.emit(prim, &inputs)?.into_iter().zip(types) {
+        let order: Vec<usize> = std::iter::once(at).chain((0..=ty.rank()).filter(|d| *d != at)).collect();
+        let value = b.transpose(&value, &order)?;
+        let value = b.reshard_to(&value, &examples.ty(ty))?;
+        results.push(Item { value, mapped: true });
+    }
+    Ok(results)
+}
+
+/// The operands as the batched operation takes them.
+fn aligned(b: &mut Builder, align: Align, items: &[Item], batch: &Batch<'_>) -> Result<Vec<Value>> {
+    let result = batch.results.first().map_or(0, ArrayType::rank);
+    let mut values = Vec::with_capacity(items.len());
+    for (item, ty) in items.iter().zip(batch.operands) {
+        let value = &item.value;
+        values.push(match align {
+            Align::Kept => value.clone(),
+            Align::Broadcast if item.mapped => {
+                let new: Vec<usize> = (1..=result.saturating_sub(ty.rank())).collect();
+                b.expand_dims(value, &new)?
+            }
+            Align::Broadcast => value.clone(),
+            Align::All { .. } if item.mapped && ty.rank() < result => {
+                along(b, value, &batch.examples.ty(&batch.results[0]))?
+            }
+            Align::All { numbers } => {
+                let stays = item.mapped || ty.rank() < result || numbers && value.is_literal();
+                if stays { value.clone() } else { repeated(b, value, batch.examples)? }
+            }
+        });
+    }
+    Ok(values)
+}
+
+/// A number for each example, repeated to the shape of a value of type `like` and lying as it does.
+fn along(b: &mut Builder, each: &Value, like: &ArrayType) -> Result<Value> {
+    let spec = Spec::of(like.spec.padded(like.rank()).dims().to_vec());
+    b.broadcast_in_dim_as(each, &like.shape, &[0], spec)
+}
+
+/// The same for each example: the value, once for each.
+fn repeated(b: &mut Builder, value: &Value, examples: &Examples) -> Result<Value> {
+    let ty = examples.ty(&value.ty);
+    if let Input::Lit(l) = value.input {
+        return b.full(&ty, l.value);
+    }
+    // on the mesh of the others before it is split over its axes
+    let whole = ArrayType { spec: value.ty.spec, shape: value.ty.shape.clone(), ..ty.clone() };
+    let value = if value.ty.mesh.is_none() && !examples.axes.is_empty() {
+        match &whole.mesh {
+            Some(mesh) => b.reshard(value, mesh, whole.spec)?,
+            None => value.clone(),
+        }
+    } else {
+        value.clone()
+    };
+    let broadcast_dimensions: Vec<usize> = (1..ty.rank()).collect();
+    let make = |out| {
+        let (shape, broadcast_dimensions) = (ty.shape.clone(), broadcast_dimensions.clone());
+        Arc::new(BroadcastInDim { shape, broadcast_dimensions, out }) as Prim
+    };
+    b.emit_as(make, std::slice::from_ref(&value), ty.spec)
+}
+
+/// A nested program on all examples: `mapped` says which inputs have them, `wanted` which results must; with it, which have.
+fn nested(
+    program: &Program,
+    mapped: &[bool],
+    wanted: &[bool],
+    examples: &Examples,
+) -> Result<(Program, Vec<bool>), Error> {
+    let mut b = Builder::new();
+    if let Some(mesh) = program.mesh.as_ref().or(examples.mesh.as_ref()) {
+        b.on(mesh);
+    }
+    let items: Vec<Item> = (program.inputs.iter().zip(mapped))
+        .map(|(v, mapped)| {
+            let ty = program.ty(*v);
+            let ty = if *mapped { examples.ty(ty) } else { ty.clone() };
+            Item { value: b.input(ty, None), mapped: *mapped }
+        })
+        .collect();
+    let results = push(&mut b, program, &items, examples)?;
+    let has: Vec<bool> = results.iter().zip(wanted).map(|(r, w)| r.mapped || *w).collect();
+    let mut outputs = Vec::with_capacity(results.len());
+    for (r, has) in results.iter().zip(&has) {
+        outputs.push(if *has { spread(&mut b, r, examples)? } else { r.value.clone() });
+    }
+    Ok((b.finish(&outputs), has))
+}
+
+/// Results of a control operation, of which some have a dimension of examples.
+fn items(values: Vec<Value>, mapped: &[bool]) -> Vec<Item> {
+    values.into_iter().zip(mapped).map(|(value, mapped)| Item { value, mapped: *mapped }).collect()
+}
+
+/// The types of results of which some have a dimension of examples.
+fn types(one: &[ArrayType], mapped: &[bool], examples: &Examples) -> Vec<ArrayType> {
+    one.iter().zip(mapped).map(|(ty, m)| if *m { examples.ty(ty) } else { ty.clone() }).collect()
+}
+
+/// The spec of what enters or leaves a nested program, whole in the dimension of examples where it has one.
+fn behind_examples(spec: Spec, rank: usize, mapped: bool) -> Spec {
+    if !mapped {
+        return spec;
+    }
+    spec.with_dims(inserted(spec.padded(rank).dims(), 0, crate::Axes::none()))
+}
