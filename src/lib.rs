@@ -52,6 +52,7 @@ pub use types::{ArrayType, DType, Element, Scalar, Shape};
 /// What programs use: `use atmesh::prelude::*;`.
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    pub use crate::EngineKind::{Lockstep, Threads};
     pub use crate::{
         AbstractMesh, Array, ArrayType, Axis, DType, DeviceId, EngineKind, Inferred, Key, Mesh, NewAxis,
         Output, Rest, Result, Sharding, Spec, Static, Tree, assert_collectives, axes, axis_index, axis_size,

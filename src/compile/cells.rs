@@ -267,7 +267,8 @@ impl Cells<'_, '_, '_> {
                         st[l + lead] = 1;
                         let mem = self.place(POSITION, 1, 0, &st, m, n);
                         let at = self.expr.position(mem);
-                        let as_it_is = matches!(i.fun, Fun::Copy | Fun::Convert | Fun::Bitcast) || from == DType::I64;
+                        let as_it_is =
+                            matches!(i.fun, Fun::Copy | Fun::Convert | Fun::Bitcast) || from == DType::I64;
                         if as_it_is { at } else { self.expr.fun(Fun::Convert, DType::I64, from, &[at]) }
                     }
                 });

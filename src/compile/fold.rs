@@ -409,7 +409,10 @@ impl FoldKernel {
                 return std::ptr::copy_nonoverlapping(from, dst, (n * self.size) as usize);
             }
             for i in 0..n {
-                let (from, to) = (from.wrapping_offset((i * self.size) as isize), dst.wrapping_offset((i * step) as isize));
+                let (from, to) = (
+                    from.wrapping_offset((i * self.size) as isize),
+                    dst.wrapping_offset((i * step) as isize),
+                );
                 std::ptr::copy_nonoverlapping(from, to, self.size as usize);
             }
         }

@@ -141,7 +141,7 @@ impl<I, O> Lowered<I, O> {
 }
 impl<I, O> fmt::Display for Lowered<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.staged.program, f)
+        fmt::Display::fmt(self.spmd(), f)
     }
 }
 impl<I, O> fmt::Debug for Lowered<I, O> {

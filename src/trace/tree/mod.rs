@@ -29,7 +29,8 @@ use crate::array::Array;
 use crate::diagnostic::{Error, Result};
 use crate::runtime::Slab;
 use crate::sharding::Sharding;
-use crate::types::{ArrayType, DType, Scalar, Shape};
+use crate::types::{ArrayType, DType, Element, Scalar, Shape};
+use ndarray::{ArrayBase, Data, Dimension};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hash;
@@ -299,6 +300,20 @@ fn number(x: Scalar) -> Array {
     Array::concrete(slab, dtype.of([]), None)
 }
 
+// an ndarray value of any strides, as it is or by reference
+impl<T: Element, S: Data<Elem = T>, D: Dimension> Args for ArrayBase<S, D> {
+    type Owned = Array;
+    fn into_tree(self) -> Array {
+        Array::from(self)
+    }
+}
+impl<T: Element, S: Data<Elem = T>, D: Dimension> Args for &ArrayBase<S, D> {
+    type Owned = Array;
+    fn into_tree(self) -> Array {
+        Array::from(self.view())
+    }
+}
+
 /// A type stands for an argument of which there are no numbers: to trace and to lower programs, also for meshes without devices.
 ///
 /// ```
@@ -367,42 +382,3 @@ tuples! {
     (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9)
     (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10) (A 0 B 1 C 2 D 3 E 4 F 5 G 6 H 7 I 8 J 9 K 10 L 11)
 }
-
-/// Makes a type that wraps one array a tree of one leaf.
-#[allow(unused_macros)]
-macro_rules! one_leaf {
-    ([$($g:tt)*] $t:ty, $get:expr, $make:expr) => {
-        impl<$($g)*> $crate::Tree for $t {
-            fn visit<'a>(&'a self, path: &mut $crate::tree::Path, f: &mut dyn FnMut(&$crate::tree::Path, &'a $crate::Array)) {
-                let get: fn(&$t) -> &$crate::Array = $get;
-                f(path, get(self));
-            }
-            fn rebuild(
-                &self,
-                path: &mut $crate::tree::Path,
-                f: &mut dyn FnMut(&$crate::tree::Path, &$crate::Array) -> $crate::Array,
-            ) -> Self {
-                let (get, make): (fn(&$t) -> &$crate::Array, fn($crate::Array) -> $t) = ($get, $make);
-                make(f(path, get(self)))
-            }
-            fn differs(&self, _: &Self, _: &mut $crate::tree::Path) -> Option<String> {
-                None
-            }
-            fn filled_with(error: &$crate::Error) -> Option<Self> {
-                let make: fn($crate::Array) -> $t = $make;
-                Some(make($crate::Array::poisoned(error.clone())))
-            }
-        }
-        impl<$($g)*> $crate::tree::Args for $t {
-            type Owned = Self;
-            fn into_tree(self) -> Self { self }
-        }
-        impl<$($g)*> $crate::tree::Param for $t where $t: Clone {
-            type Owned = Self;
-            type Item<'a> = Self;
-            fn lend(owned: &Self) -> Self { owned.clone() }
-        }
-    };
-}
-#[allow(unused_imports)]
-pub(crate) use one_leaf;

@@ -94,10 +94,20 @@ fn loops() {
     check("heat 2-D", &heat2d(70, 5), 1e-5);
 }
 
-
 const ALL: [DType; 13] = [
-    DType::Bool, DType::I8, DType::I16, DType::I32, DType::I64, DType::U8, DType::U16, DType::U32, DType::U64,
-    DType::F16, DType::BF16, DType::F32, DType::F64,
+    DType::Bool,
+    DType::I8,
+    DType::I16,
+    DType::I32,
+    DType::I64,
+    DType::U8,
+    DType::U16,
+    DType::U32,
+    DType::U64,
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+    DType::F64,
 ];
 fn tolerance(d: DType) -> f64 {
     match d {
@@ -204,7 +214,11 @@ fn views_of_all_kinds() {
     // every second row backwards, the diagonal, and transposed
     let back = Read {
         dtype: F,
-        parts: vec![part(x, vec![Span::all(6), Span::all(9)], vec![Affine::of(11, 0, -2), Affine::of(0, 1, 1)])],
+        parts: vec![part(
+            x,
+            vec![Span::all(6), Span::all(9)],
+            vec![Affine::of(11, 0, -2), Affine::of(0, 1, 1)],
+        )],
         fill: Scalar::Float(0.0),
     };
     let b = m.map(Fun::Exp, &[6, 9], &[1, 1], vec![back]);
@@ -219,7 +233,10 @@ fn views_of_all_kinds() {
         extents: vec![54],
         rank: 1,
         dtype: F,
-        reads: vec![Read { parts: vec![part(t, vec![Span::all(54)], vec![Affine::default(), Affine::default()])], ..id }],
+        reads: vec![Read {
+            parts: vec![part(t, vec![Span::all(54)], vec![Affine::default(), Affine::default()])],
+            ..id
+        }],
         body: Body::Reshape,
     };
     m.p.steps.push(Step::Local { out: r, sentence, layout: layouts(&[54], &[1]) });
@@ -234,7 +251,13 @@ fn indices_and_constants() {
     let ten = code.push(Fun::Mul, DType::I32, DType::I32, &[Arg::Inst(0), Arg::Const(Scalar::Int(1000))]);
     code.push(Fun::Add, DType::I32, DType::I32, &[ten, j]);
     let a = m.local(&[5, 700], &[5, 1], vec![], DType::I32, code);
-    let c = m.local(&[3], &[1], vec![], DType::I32, Code::one(Fun::Copy, DType::I32, DType::I32, &[Arg::Const(Scalar::Int(-9))]));
+    let c = m.local(
+        &[3],
+        &[1],
+        vec![],
+        DType::I32,
+        Code::one(Fun::Copy, DType::I32, DType::I32, &[Arg::Const(Scalar::Int(-9))]),
+    );
     let s = m.fold_over(a, &[0], 1, Combine::Max);
     check("indices", &m.done(&[a, c, s]), 0.0);
     let mut m = Make::new(DType::U64);
@@ -368,7 +391,13 @@ fn loops_in_loops_while_and_branches() {
         });
         let id = b.id(i);
         let one = Arg::Const(Scalar::Int(1));
-        let n = b.local(&[], &[], vec![id], DType::I32, Code::one(Fun::Add, DType::I32, DType::I32, &[Arg::Read(0), one]));
+        let n = b.local(
+            &[],
+            &[],
+            vec![id],
+            DType::I32,
+            Code::one(Fun::Add, DType::I32, DType::I32, &[Arg::Read(0), one]),
+        );
         vec![z, n]
     });
     let cond = body(|b| {
@@ -377,7 +406,13 @@ fn loops_in_loops_while_and_branches() {
         b.p.ins.push(i);
         let r = b.read(x, &[], &[(None, 0)]);
         let top = Arg::Const(Scalar::Float(40.0));
-        vec![b.local(&[], &[], vec![r], DType::Bool, Code::one(Fun::Lt, F, DType::Bool, &[Arg::Read(0), top]))]
+        vec![b.local(
+            &[],
+            &[],
+            vec![r],
+            DType::Bool,
+            Code::one(Fun::Lt, F, DType::Bool, &[Arg::Read(0), top]),
+        )]
     });
     let mut m = Make::new(F);
     let x = m.input(&[600], &[1]);
