@@ -3,7 +3,7 @@
 use super::push::{Style, forward};
 use super::surgery::var;
 use crate::diagnostic::Result;
-use crate::program::dce::{dce, used};
+use crate::program::dce::{chosen, dce, used};
 use crate::program::{Equation, Input, Op, Program, Rank, Var};
 
 /// A program taken apart at a point.
@@ -61,10 +61,18 @@ pub(super) enum Found {
 
 /// Takes a program apart.
 pub(super) fn linearize(program: &Program, active: &[bool]) -> Result<Linearized> {
+    linearize_for(program, active, &vec![true; program.outputs.len()])
+}
+
+/// The same for the tangents of these results only.
+pub(super) fn linearize_for(program: &Program, active: &[bool], wanted: &[bool]) -> Result<Linearized> {
     let joint = forward(program, active, Style::Apart)?;
-    let (joint, tangents) = (joint.program, joint.tangents);
+    let wanted_tangents = chosen(wanted, &joint.tangents);
+    let tangents: Vec<bool> = joint.tangents.iter().zip(wanted).map(|(t, w)| *t && *w).collect();
+    let joint = joint.program;
     let (primals, tans) = joint.inputs.split_at(program.inputs.len());
     let (values, out_tangents) = joint.outputs.split_at(program.outputs.len());
+    let out_tangents = &chosen(out_tangents, &wanted_tangents)[..];
 
     // what depends on a tangent is linear in them
     let mut depends = vec![false; joint.vars.len()];

@@ -45,7 +45,7 @@ pub struct Vjp {
     pub backward: Program,
     /// How many residuals there are.
     pub residuals: usize,
-    /// Which results depend on the inputs asked for: those that a cotangent is taken of.
+    /// Which results depend on the inputs asked for (and were asked for): those that a cotangent is taken of.
     pub depends: Vec<bool>,
 }
 
@@ -58,9 +58,14 @@ pub fn jvp_program(program: &Program, active: &[bool]) -> Result<Jvp> {
 
 /// The program for reverse mode: values and residuals forward, cotangents of the inputs `wrt` backward.
 pub fn vjp_program(program: &Program, wrt: &[usize]) -> Result<Vjp> {
+    vjp_program_of(program, wrt, &vec![true; program.outputs.len()])
+}
+
+/// The same for cotangents of these results only: the others are computed, but nothing is kept for them.
+pub fn vjp_program_of(program: &Program, wrt: &[usize], results: &[bool]) -> Result<Vjp> {
     let active: Vec<bool> = (0..program.inputs.len()).map(|i| wrt.contains(&i)).collect();
     let active = floats(program, &active)?;
-    let linear = linearize::linearize(program, &active)?;
+    let linear = linearize::linearize_for(program, &active, results)?;
     let is_tangent: Vec<bool> = (0..linear.linear.inputs.len()).map(|i| i >= linear.residuals).collect();
     let given = vec![true; linear.linear.outputs.len()];
     let back = transpose::transpose(&linear.linear, &is_tangent, &given, |_| transpose::Leave::Fitted)?;

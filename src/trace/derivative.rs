@@ -6,7 +6,7 @@ use super::jit::first_error;
 use super::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
-use crate::grad::{jvp_program, vjp_program};
+use crate::grad::{jvp_program, vjp_program, vjp_program_of};
 use crate::ops::build::cotangent_type;
 use crate::program::{Builder, Control, Program, Value};
 use crate::types::ArrayType;
@@ -121,14 +121,15 @@ fn loss_and_grad<A: Tree, R: Tree>(
     }
     let n = collect(at).len();
     let wrt: Vec<usize> = (0..n).collect();
-    let vjp = vjp_program(&program, &wrt).map_err(|e| located(e, op, place))?;
+    // what else is returned is not differentiated
     let results = types.len();
+    let first: Vec<bool> = (0..results).map(|i| i == 0).collect();
+    let vjp = vjp_program_of(&program, &wrt, &first).map_err(|e| located(e, op, place))?;
     let mut all = build(&inputs, op, place, |b, values| {
         let mut values = b.inline(&vjp.forward, values);
         let mut back = values.split_off(results);
-        for (i, ty) in types.iter().enumerate().filter(|(i, _)| vjp.depends[*i]) {
-            // of the loss 1, of what else is returned nothing
-            back.push(constant(b, ty, if i == 0 { 1.0 } else { 0.0 })?);
+        if vjp.depends[0] {
+            back.push(constant(b, &types[0], 1.0)?);
         }
         values.extend(b.inline(&vjp.backward, &back));
         Ok(values)

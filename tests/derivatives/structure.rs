@@ -1,8 +1,9 @@
 //! What derived programs keep and refuse.
 
 use super::{check, gradient, near, run, sample};
-use atmesh::grad::{jvp_program, vjp_program};
+use atmesh::grad::{jvp_program, vjp_program, vjp_program_of};
 use atmesh::mesh::{Axes, AxisType};
+use atmesh::program::dce::dce;
 use atmesh::program::{Builder, Control, Loop, Op, Program, ShardMapping, Value};
 use atmesh::types::DType::{F32, F64, I32};
 use atmesh::types::{ArrayType, DType};
@@ -127,6 +128,16 @@ fn independent_inputs_and_results() {
     assert_eq!(run(&gradient(&program, &[1, 0]), &[vec![1.0], sample(2, 0)]), [vec![0.0, 0.0], vec![1.0]]);
 }
 
+/// For results that are not differentiated nothing is kept.
+#[test]
+fn results_that_take_no_cotangent() {
+    let mut b = Builder::new();
+    let x = b.input(F64.of([2]), None);
+    let (y, z) = (b.times(&x, 2.0).unwrap(), b.sin(&x).unwrap());
+    let vjp = vjp_program_of(&b.finish(&[y, z]), &[0], &[true, false]).unwrap();
+    assert_eq!((vjp.residuals, vjp.depends), (0, vec![true, false]));
+}
+
 /// Prints stand in the forward program, once.
 #[test]
 fn prints_stay() {
@@ -210,4 +221,33 @@ fn cotangents_lie_as_their_operands() {
         assert_eq!(types, [a, b_].map(|t| t.replace("{R:", "{U:")));
     }
     assert_eq!(DType::F64.of([]).to_string(), "float64[]");
+}
+
+/// Carries that only feed themselves go, with the fixed inputs, slices and results that only they use; a carry that another one reads
+/// stays.
+#[test]
+fn what_nobody_needs_goes() {
+    let f = || F64.of([]);
+    let mut b = Builder::new();
+    b.input(I32.of([]), None);
+    let (dead_fixed, fixed) = (b.input(f(), None), b.input(f(), None));
+    let (dead, x, y) = (b.input(f(), None), b.input(f(), None), b.input(f(), None));
+    let (slice, dead_slice) = (b.input(f(), None), b.input(f(), None));
+    let dead_next = b.mul(&dead, &dead_fixed).unwrap();
+    let stacked = b.add(&dead, &dead_slice).unwrap();
+    let next = b.add(&x, &y).unwrap();
+    let y_next = b.mul(&y, &fixed).unwrap();
+    let y_next = b.add(&y_next, &slice).unwrap();
+    let body = Arc::new(b.finish(&[dead_next, next, y_next, stacked]));
+    let mut b = Builder::new();
+    let mut ins: Vec<Value> = (0..5).map(|_| b.input(f(), None)).collect();
+    ins.extend((0..2).map(|_| b.input(F64.of([4]), None)));
+    let l = Loop { body, start: 0, length: 4, reverse: false, fixed: 2, carry: 3 };
+    let outs = b.control(Control::Loop(l), &ins, vec![f(), f(), f(), F64.of([4])]);
+    let program = b.finish(&outs[1..2]);
+    let small = dce(&program);
+    let Op::Control(Control::Loop(l)) = &small.equations[0].op else { panic!("{small}") };
+    assert_eq!((l.fixed, l.carry, l.body.inputs.len(), l.body.outputs.len()), (1, 2, 5, 2), "{small}");
+    let point: Vec<Vec<f64>> = (0..7).map(|k| sample(if k < 5 { 1 } else { 4 }, k)).collect();
+    assert_eq!(run(&small, &point), run(&program, &point));
 }
