@@ -10,7 +10,7 @@ use crate::mesh::{Axes, Axis, Mesh};
 use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Inst, Read, Sentence, Source, Span};
 use crate::types::{DType, Scalar, Shape};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
 /// Builds a flow.
@@ -207,7 +207,7 @@ impl<'p> Building<'p, '_> {
         if r.parts.iter().any(|p| p.span.iter().any(|s| s.step != 1 && s.len() > 1)) {
             return self.pack(r, ext, n, lead, out, at);
         }
-        let mut pieces = Vec::with_capacity(r.parts.len());
+        let mut pieces = SmallVec::with_capacity(r.parts.len());
         for part in &r.parts {
             if part.span.iter().any(Span::is_empty) {
                 continue;
@@ -360,7 +360,7 @@ impl<'p> Building<'p, '_> {
             (p.st[lead + l], p.along[d + own]) = (v.strides[d + own], (lead + l) as u8);
         }
         debug_assert!(used.iter().all(|l| lead + l < n));
-        Operand { dtype, fill: Scalar::zero(dtype), pieces: vec![p] }
+        Operand { dtype, fill: Scalar::zero(dtype), pieces: smallvec![p] }
     }
 
     /// An operand as a plain value of element type `to`, over the loops it depends on.
@@ -601,7 +601,7 @@ impl<'p> Building<'p, '_> {
             .collect();
         let fun = if narrow { Fun::Convert } else { Fun::Copy };
         let code = Code::one(fun, s.dtype, dtype, &[Arg::Read(0)]);
-        let reads = vec![Operand { dtype: s.dtype, fill: Scalar::zero(s.dtype), pieces: vec![p] }];
+        let reads = vec![Operand { dtype: s.dtype, fill: Scalar::zero(s.dtype), pieces: smallvec![p] }];
         let mut target = out;
         if narrow {
             let (shape, parts) = (o.shape[usize::from(o.copies > 1)..].into(), o.parts.clone());

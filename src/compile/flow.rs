@@ -7,7 +7,7 @@ use super::index::{Ix, MAX, NONE};
 use crate::partition::{DimLayout, Layout, Slot};
 use crate::program::sentence::{Code, Combine, Source};
 use crate::types::{DType, Scalar, Shape};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
 /// How far apart the elements of a value lie, for each of its dimensions.
@@ -82,7 +82,7 @@ pub(crate) struct Operand {
     /// Where no piece lies.
     pub(crate) fill: Scalar,
     /// The pieces.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: SmallVec<[Piece; 1]>,
 }
 
 impl Operand {
@@ -384,7 +384,7 @@ impl Flow<'_> {
             let dtype = v.dtype;
             let strides = strides(new, &v.shape);
             self.values.push(Value { alias: None, strides, ..v });
-            let read = Operand { dtype, fill: Scalar::zero(dtype), pieces: vec![p] };
+            let read = Operand { dtype, fill: Scalar::zero(dtype), pieces: smallvec![p] };
             let code = Cow::Owned(Code::copy(dtype));
             self.items.push(Item::Map(Map { out: new, n, ext, reads: vec![read], code, lead: 0 }));
             self.outs[k] = new;

@@ -338,6 +338,20 @@ impl FoldKernel {
                     self.write(s.accumulator(0), dst, n);
                     continue;
                 }
+                if self.row
+                    && let [r] = &ranks[..]
+                    && self.units(r) == 1
+                {
+                    // one tile: no tree
+                    let last = self.pre.rank - 1;
+                    for d in (0..=last).filter(|d| self.reduced[*d]) {
+                        x[d] = r.0[d];
+                    }
+                    let m = r.1[last] - r.0[last];
+                    let v = kernel::value(&self.pre, base, &x, m, s);
+                    (self.fold)(m as usize, dst, v, v, v, &[0.0; 4]);
+                    continue;
+                }
                 let mut tree = Tree::new(0);
                 for r in ranks {
                     let d = self.part(&x, n, r, 0, self.units(r), base, tree.depth, s);

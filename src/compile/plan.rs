@@ -12,9 +12,11 @@ use super::product::{self, ProductKernel};
 use super::tiles::Tiles;
 use crate::diagnostic::Result;
 use crate::partition::{Slot, SpmdProgram};
-use crate::program::sentence::{Fun, Source};
+use crate::program::sentence::{Combine, Fun, Source};
 use crate::runtime::workers;
 use crate::types::{DType, Shape};
+use smallvec::SmallVec;
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -164,6 +166,31 @@ impl Kernel {
     }
 }
 
+/// What a node is, for the report.
+#[derive(Clone, Debug)]
+pub(crate) struct What {
+    /// In a word or two.
+    pub(crate) name: &'static str,
+    /// What it makes: slot, element type, shape.
+    pub(crate) makes: SmallVec<[(Slot, DType, Shape); 1]>,
+    /// How many maps run in it.
+    pub(crate) maps: usize,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        for (k, (slot, dtype, shape)) in self.makes.iter().enumerate() {
+            write!(f, "{} %{slot} {}{shape}", if k == 0 { "" } else { "," }, dtype.short())?;
+        }
+        match self.maps {
+            0 => Ok(()),
+            1 => f.write_str(" with 1 map"),
+            n => write!(f, " with {n} maps"),
+        }
+    }
+}
+
 /// One piece of work.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
@@ -173,7 +200,7 @@ pub(crate) struct Node {
     /// Microseconds, roughly.
     pub(crate) cost: f64,
     /// For the report.
-    pub(crate) what: String,
+    pub(crate) what: What,
 }
 
 /// Nodes that are independent; or one node of control.
@@ -362,7 +389,7 @@ impl Planner {
                 Head::Elementwise => list[0].push(elementwise(g, k, base as u32, in_loop)?),
                 Head::Product(item) => {
                     let p = product::bind(g, k, base as u32, same[k])?;
-                    let what = format!("product {}{}", describe(flow, g.fold(item).out), epilogue(g, k));
+                    let what = describe(flow, "product", &[g.fold(item).out], group.members.len());
                     list[0].push(Node {
                         chunks: p.chunks(),
                         cost: p.cost,
@@ -373,14 +400,21 @@ impl Planner {
                 Head::Fold(item) => {
                     let Some(f) = kernels[k].take() else { continue };
                     let out = g.fold(item);
-                    let what = format!("{:?} {}{}", out.combine(), describe(flow, out.out), epilogue(g, k))
-                        .to_lowercase();
+                    let name = match out.combine() {
+                        Combine::Add => "sum",
+                        Combine::Mul => "product over",
+                        Combine::Max => "max",
+                        Combine::Min => "min",
+                        Combine::And => "all",
+                        Combine::Or => "any",
+                    };
+                    let what = describe(flow, name, &[out.out], group.members.len());
                     if f.staged() {
                         let node = Node {
                             chunks: f.ends(),
                             cost: 0.5,
                             kernel: Kernel::FoldEnd(f.clone(), at[item]),
-                            what: format!("{what}, results of its spans"),
+                            what: What { name: "results of spans", ..what.clone() },
                         };
                         list[1].push(node);
                     }
@@ -395,7 +429,8 @@ impl Planner {
                     Some(mut n) => {
                         self.slide(n.slots.clone(), at[item]);
                         slide_kernel(&mut n.kernel, at[item]);
-                        let (cost, what) = control_cost(&n.kernel);
+                        let (cost, name) = control_cost(&n.kernel);
+                        let what = describe(flow, name, &flow.items[item].results(), 0);
                         list[0].push(Node { kernel: n.kernel, chunks: 1, cost, what });
                     }
                     None => {
@@ -539,7 +574,7 @@ impl Planner {
                     fill: expr::bits(v.dtype, *fill),
                     parts: parts.iter().map(part).collect(),
                 };
-                let what = format!("gather by steps {}", describe(flow, *out));
+                let what = describe(flow, "gather by steps", &[*out], 0);
                 let cost = elements as f64 * 1e-3;
                 Some(Node { kernel: Kernel::Pack(Box::new(k)), chunks: 1, cost, what })
             }
@@ -555,7 +590,7 @@ impl Planner {
                 };
                 let values = values.iter().map(value).collect();
                 let k = PrintKernel { template: template.to_string(), sizes: sizes.clone(), values };
-                let what = format!("print {template:?}");
+                let what = describe(flow, "print", &[], 0);
                 Some(Node { kernel: Kernel::Print(Box::new(k)), chunks: 1, cost: 10.0, what })
             }
             _ => None,
@@ -586,29 +621,19 @@ fn slide_kernel(kernel: &mut Kernel, by: usize) {
     }
 }
 
-fn control_cost(k: &Kernel) -> (f64, String) {
+fn control_cost(k: &Kernel) -> (f64, &'static str) {
     match k {
-        Kernel::Loop(l) => (l.body.cost * l.length as f64 + 0.1, format!("loop of {} steps", l.length)),
+        Kernel::Loop(l) => (l.body.cost * l.length as f64 + 0.1, "loop"),
         // as if it ran some dozen steps
-        Kernel::While(w) => ((w.body.cost + w.cond.cost) * 50.0, "loop while a condition holds".into()),
-        Kernel::Branch(b) => {
-            (b.arms.iter().map(|a| a.cost).fold(0.0, f64::max), format!("one of {} branches", b.arms.len()))
-        }
-        _ => (0.0, String::new()),
+        Kernel::While(w) => ((w.body.cost + w.cond.cost) * 50.0, "loop while a condition holds"),
+        Kernel::Branch(b) => (b.arms.iter().map(|a| a.cost).fold(0.0, f64::max), "one of several branches"),
+        _ => (0.0, ""),
     }
 }
 
-fn describe(flow: &Flow<'_>, s: Slot) -> String {
-    let v = &flow.values[s];
-    format!("%{s} {}{}", v.dtype.short(), v.shape)
-}
-
-fn epilogue(g: &Groups<'_, '_>, group: usize) -> String {
-    match g.list[group].members.len() {
-        0 => String::new(),
-        1 => " with 1 map".into(),
-        n => format!(" with {n} maps"),
-    }
+fn describe(flow: &Flow<'_>, name: &'static str, makes: &[Slot], maps: usize) -> What {
+    let one = |s: &Slot| (*s, flow.values[*s].dtype, flow.values[*s].shape.clone());
+    What { name, makes: makes.iter().map(one).collect(), maps }
 }
 
 /// An elementwise group as a node.
@@ -648,15 +673,8 @@ fn elementwise(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -> Re
     let step = ((t.ext[split] + want - 1) / want).max(1);
     let step = (step + quantum - 1) / quantum * quantum;
     let chunks = ((t.ext[split] + step - 1) / step).max(1);
-    let code: usize = t.bands.iter().flat_map(|b| &b.segs).map(|s| s.code.len()).max().unwrap_or(0);
-    let list: Vec<String> = outs.iter().map(|o| describe(g.flow, *o)).collect();
-    let what = format!(
-        "{} of {} maps, {code} instructions in {} cells{}",
-        list.join(", "),
-        g.list[group].members.len(),
-        t.bands.iter().map(|b| b.segs.len()).sum::<usize>(),
-        if stream { ", past the caches" } else { "" }
-    );
+    let name = if stream { "tiles past the caches" } else { "tiles" };
+    let what = describe(g.flow, name, &outs, g.list[group].members.len());
     Ok(Node { kernel: Kernel::Tiles { tiles: Box::new(t), split, step }, chunks, cost, what })
 }
 

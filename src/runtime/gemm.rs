@@ -180,25 +180,41 @@ unsafe fn plain_body<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat
     }
 }
 
-/// A matrix by a vector (n = 1) whose rows are contiguous, as the vector is: 64 lanes, then halved.
+/// A matrix by a vector (n = 1) whose rows are contiguous, as the vector is: 64 lanes, or 16 where rows are short, then halved.
 #[inline(always)]
 unsafe fn dots_body<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+    // SAFETY: the caller's
+    unsafe {
+        match s.k {
+            0..=128 => lanes_body::<T, L, 16>(s, c, a, b, accumulate),
+            _ => lanes_body::<T, L, 64>(s, c, a, b, accumulate),
+        }
+    }
+}
+#[inline(always)]
+unsafe fn lanes_body<T: Num, const L: u8, const N: usize>(
+    s: Sizes,
+    c: Out<T>,
+    a: Mat<T>,
+    b: Mat<T>,
+    accumulate: bool,
+) {
     // SAFETY: the caller's; both strides are 1
     unsafe {
         let x = std::slice::from_raw_parts(b.at, s.k);
         for i in 0..s.m {
             let row = std::slice::from_raw_parts(a.row(i), s.k);
-            let mut lanes = [T::ZERO; 64];
-            let whole = s.k / 64 * 64;
-            for (r, x) in row.chunks_exact(64).zip(x.chunks_exact(64)) {
-                for j in 0..64 {
+            let mut lanes = [T::ZERO; N];
+            let whole = s.k / N * N;
+            for (r, x) in row.chunks_exact(N).zip(x.chunks_exact(N)) {
+                for j in 0..N {
                     lanes[j] = r[j].fma::<L>(x[j], lanes[j]);
                 }
             }
             for j in whole..s.k {
                 lanes[j - whole] = row[j].fma::<L>(x[j], lanes[j - whole]);
             }
-            let mut half = 32;
+            let mut half = N / 2;
             while half > 0 {
                 for j in 0..half {
                     lanes[j] = lanes[j].plus(lanes[j + half]);
