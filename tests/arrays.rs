@@ -1,5 +1,7 @@
 //! Arrays as users hold them: operands, indexing, host data, pieces, keys; and what they refuse.
 
+#![expect(clippy::reversed_empty_ranges, reason = "ndarray means 1..-1 from the end too")]
+
 use atmesh::nd;
 use atmesh::prelude::*;
 use atmesh::{ErrorKind, Term};
@@ -40,9 +42,9 @@ fn indices_take_what_ndarray_takes() {
 fn parts_are_replaced() {
     let x = Array::arange(0..6);
     let v = |a: Array| a.to_vec::<i32>().unwrap();
-    assert_eq!(v(x.at(ix![1..3]).set(&Array::from([8, 9]))), [0, 8, 9, 3, 4, 5]);
+    assert_eq!(v(x.at(ix![1..3]).set(Array::from([8, 9]))), [0, 8, 9, 3, 4, 5]);
     assert_eq!(v(x.at(ix![..;2]).set(7)), [7, 1, 7, 3, 7, 5]);
-    assert_eq!(v(x.at(ix![..;-2]).set(&Array::from([1, 2, 3]))), [0, 3, 2, 2, 4, 1]);
+    assert_eq!(v(x.at(ix![..;-2]).set(Array::from([1, 2, 3]))), [0, 3, 2, 2, 4, 1]);
     assert_eq!(v(x.at(ix![1..;3]).add(10)), [0, 11, 2, 3, 14, 5]);
     assert_eq!(v(x.at(ix![-1]).mul(2)), [0, 1, 2, 3, 4, 10]);
     assert_eq!(v(x.at(ix![..3]).max(1)), [1, 1, 2, 3, 4, 5]);
@@ -56,7 +58,7 @@ fn parts_are_replaced() {
     same(&grid().at(ix![1, 1..3, ..;2]).set(-1), want.view());
     let mut want = nd_grid();
     want.slice_mut(nd::s![.., 2, ..]).assign(&nd::arr1(&[9, 8, 7, 6, 5]));
-    same(&grid().at(ix![.., 2]).set(&Array::from([9, 8, 7, 6, 5])), want.view());
+    same(&grid().at(ix![.., 2]).set(Array::from([9, 8, 7, 6, 5])), want.view());
 }
 
 #[test]
@@ -118,7 +120,7 @@ fn indices_are_refused_with_a_reason() {
     assert_eq!(kind(x.slice(ix![Rest, Rest])), ErrorKind::Shape);
     assert_eq!(kind(x.slice(ix![..;0])), ErrorKind::Shape);
     assert_eq!(kind(x.slice(ix![&Array::from(1.5f32)])), ErrorKind::Dtype);
-    assert_eq!(kind(x.at(ix![0]).set(&Array::zeros(I32.of([2, 3, 4, 5])))), ErrorKind::Shape);
+    assert_eq!(kind(x.at(ix![0]).set(Array::zeros(I32.of([2, 3, 4, 5])))), ErrorKind::Shape);
     assert_eq!(kind(x.sum(3)), ErrorKind::Shape);
     assert_eq!(kind(x.sum([0, 0])), ErrorKind::Shape);
     assert_eq!(kind(x.transpose([0, 1])), ErrorKind::Shape);
@@ -271,13 +273,13 @@ fn creation() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
     let x = Array::zeros(I32.of([4]).on(&mesh, p!["X"]));
     assert_eq!(type_of(&x), "int32[4@X]");
-    assert_eq!(type_of(&x.ones_like()), "int32[4@X]");
+    assert_eq!(type_of(x.ones_like()), "int32[4@X]");
     assert_eq!(Array::zeros(I32.of([3]).on(&mesh, p!["X"])).ty().unwrap_err().kind(), ErrorKind::Shape);
     assert_eq!(Array::full(I32.of([3]), 1.5).ty().unwrap_err().kind(), ErrorKind::Dtype);
     let auto = Mesh::auto([("X", 2)]).unwrap();
     let x = Array::ones(F32.of([4]).on(&auto, p!["X"]));
     assert_eq!(type_of(&x), "float32[4]");
-    assert_eq!(x.shards().unwrap()[1].index, [2..4]);
+    assert_eq!(x.shards().unwrap()[1].index[0], 2..4);
 }
 
 #[test]

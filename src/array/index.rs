@@ -364,6 +364,8 @@ pub struct At {
     out: Option<Spec>,
 }
 
+// `x.at(i).add(v)` is no sum of two things of a kind: the trait's meaning is another
+#[expect(clippy::should_implement_trait, reason = "the reference's names")]
 impl At {
     /// The sharding of the result, where the rules leave it open.
     pub fn to(self, out: Spec) -> At {

@@ -470,12 +470,12 @@ fn natural(order: &[char], operands: [&Named; 2]) -> Spec {
     let mut used: Vec<crate::Axis> = Vec::new();
     let mut dims = Vec::with_capacity(order.len());
     for c in order {
-        let entries = operands.iter().filter_map(|n| {
+        let mut entries = operands.iter().filter_map(|n| {
             let d = n.names.iter().position(|x| x == c)?;
             Some(entry(n.array.type_ref().ok()?.spec, d))
         });
         let free = |axes: &Axes| !axes.is_empty() && axes.iter().all(|a| !used.contains(&a));
-        let axes = entries.filter(free).next().unwrap_or_default();
+        let axes = entries.find(free).unwrap_or_default();
         used.extend(axes.iter());
         dims.push(axes);
     }

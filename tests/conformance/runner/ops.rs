@@ -45,7 +45,7 @@ impl Val {
     pub(crate) fn type_text(&self) -> String {
         match self {
             Val::Array(a) => atmesh::type_of(a).to_string(),
-            lit => atmesh::type_of(&lit.array()).to_string(),
+            lit => atmesh::type_of(lit.array()).to_string(),
         }
     }
 }
