@@ -43,6 +43,7 @@ pub use trace::{
     Compiled, EngineKind, Jit, Lowered, ScanOptions, Traced, cond, debug_print_values, fori_loop, jit, scan,
     scan_with, switch, while_loop,
 };
+pub use trace::{MapDims, VmapOptions, vmap, vmap_with};
 pub use trace::{
     Pullback, auto_axes, auto_axes_over, checkpoint, explicit_axes, explicit_axes_over, grad, jvp,
     value_and_grad, vjp,
@@ -62,5 +63,5 @@ pub mod prelude {
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;
     pub use crate::spmd::{Device, spmd};
-    pub use crate::trace::{auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp};
+    pub use crate::trace::{auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp, vmap};
 }

@@ -20,6 +20,7 @@ pub use collectives::{
 };
 pub use creation::Countable;
 pub(crate) use creation::made;
+pub(crate) use dims::dim;
 pub use dims::{Dims, keep};
 pub use handle::Array;
 pub(crate) use handle::Repr;

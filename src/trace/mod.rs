@@ -8,6 +8,7 @@ mod eager;
 mod jit;
 mod stages;
 pub mod tree;
+mod vmap;
 
 pub use compiled::{Compiled, Lowered, Traced};
 pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
@@ -19,3 +20,4 @@ pub use derivative::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
 pub use jit::{ArgNums, Jit, Made, jit};
 pub(crate) use jit::{Out, body, first_error};
 pub use stages::EngineKind;
+pub use vmap::{MapDims, VmapOptions, vmap, vmap_with};
