@@ -510,7 +510,10 @@ fn times() {
         if !only.split(',').any(|o| name.contains(o)) {
             continue;
         }
-        let ready = Ready::new(&p, None).unwrap();
+        let ready = match get(EngineKind::default()).name() {
+            "threads" => Ready::on_devices(&p).unwrap(),
+            _ => Ready::new(&p, None).unwrap(),
+        };
         let args = inputs(&p);
         let none = vec![false; args.len()];
         let first = Instant::now();
