@@ -211,7 +211,7 @@ unsafe fn rows8_stream(n: usize, d: *mut u8, x: *const u8, step: isize) {
     use std::arch::x86_64::*;
     // SAFETY: the caller's; streamed stores go to multiples of 64 bytes
     unsafe {
-        let whole = if d as usize % 64 == 0 { n / 16 * 16 } else { 0 };
+        let whole = if (d as usize).is_multiple_of(64) { n / 16 * 16 } else { 0 };
         let r: [*const f32; 8] = std::array::from_fn(|k| x.offset(k as isize * step).cast());
         let d32 = d.cast::<f32>();
         for i in (0..whole).step_by(16) {

@@ -141,7 +141,7 @@ mod x86 {
     ) {
         let size = size_of::<E::D>();
         let step = LINE / size;
-        let whole = if d as usize % 64 == 0 { n / step * step } else { 0 };
+        let whole = if (d as usize).is_multiple_of(64) { n / step * step } else { 0 };
         let mut piece = Piece([0; LINE]);
         let at = |p: *const u8, i: usize, size: usize| p.wrapping_add(i * size);
         // SAFETY: the caller's; each piece lies within the operands
