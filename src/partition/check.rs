@@ -2,9 +2,9 @@
 
 use super::fetch::beyond;
 use super::reads::{part_boxes, sources, within};
-use super::region::{full, loop_box};
+use super::region::{Region, full};
 use super::views::{inputs, outputs};
-use super::{DimLayout, Layout, Need, Slot, SpmdProgram, Step, Stored};
+use super::{DimLayout, Layout, Slot, SpmdProgram, Step, Stored};
 use crate::program::sentence::{Body, Sentence, Source};
 use crate::sharding::atoms::{Atom, Atoms};
 
@@ -18,7 +18,9 @@ pub(super) fn check(p: &SpmdProgram) -> Result<(), String> {
     }
     let mut made = vec![false; p.slots.len()];
     p.ins.iter().for_each(|s| made[*s] = true);
-    let mut fetched: Vec<Vec<Need>> = vec![Vec::new(); p.slots.len()];
+    let devices = some(p.devices);
+    // what each of these devices has fetched of each value
+    let mut fetched: Vec<Vec<Vec<Region>>> = vec![vec![Vec::new(); devices.len()]; p.slots.len()];
     for (k, step) in p.steps.iter().enumerate() {
         let at = |e: String| format!("step {k} ({}): {e}", p.whys[k].op);
         if let Some(s) = inputs(step).into_iter().find(|s| !made[*s]) {
@@ -38,7 +40,9 @@ pub(super) fn check(p: &SpmdProgram) -> Result<(), String> {
                         return Err(at(format!("step {} does not read slot {src}", n.reader)));
                     }
                 }
-                fetched[*src].extend(needs.iter().cloned());
+                for (have, device) in fetched[*src].iter_mut().zip(&devices) {
+                    have.extend(p.missing(*src, needs, *device));
+                }
             }
             Step::Local { out, sentence, layout } => {
                 local(p, *out, sentence, layout).map_err(at)?;
@@ -174,19 +178,22 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
     Ok(())
 }
 
-/// On some devices: all that a local step reads is held, or was fetched before.
-fn held(p: &SpmdProgram, k: usize, s: &Sentence, fetched: &[Vec<Need>]) -> Result<(), String> {
-    let n = p.devices;
-    let mut devices = vec![0, 1 % n, n / 2, n - 1];
+/// The devices that are looked at.
+fn some(n: usize) -> Vec<usize> {
+    let mut devices = vec![0, 1 % n.max(1), n / 2, n.saturating_sub(1)];
     devices.dedup();
-    for device in devices {
+    devices
+}
+
+/// On some devices: all that a local step reads is held, or was fetched before.
+fn held(p: &SpmdProgram, k: usize, s: &Sentence, fetched: &[Vec<Vec<Region>>]) -> Result<(), String> {
+    for (d, device) in some(p.devices).into_iter().enumerate() {
         for src in s.reads.iter().flat_map(sources) {
             let stored = &p.slots[src];
             let mut here = vec![stored.layout.region(&stored.shape, device)];
-            here.extend(p.missing(src, &fetched[src], device));
+            here.extend(fetched[src][d].iter().cloned());
             if let Some(b) = beyond(p.needs(k, src, device), &mut here).first() {
-                let Step::Local { layout, .. } = &p.steps[k] else { continue };
-                let loops = loop_box(layout, &s.extents, device);
+                let loops = p.loops(k, device).unwrap_or_default();
                 return Err(format!(
                     "device {device} does not hold {b:?} of slot {src}, which loops {loops:?} read"
                 ));

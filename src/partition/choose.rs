@@ -1,6 +1,6 @@
 //! Where the loops of a local step run: its result's layout, its operands', or in between, whichever moves least.
 
-use super::cost::{Cost, Reader, cost};
+use super::cost::{Cost, Reader, cost, distinct};
 use super::draft::{self, Draft, Item};
 use super::lower::{copied, sorted};
 use super::plan::{cut, in_parts, replace};
@@ -121,7 +121,13 @@ impl Placer {
                 let r = Reader { sentence, read, layout };
                 for src in sources(&sentence.reads[read]) {
                     let c = cost(self.d.devices, src, &self.d.slots[src], &[r], 1);
-                    if c.total > 0 || !c.exact {
+                    let known = |(k, read): &(usize, usize)| match &self.d.items[*k].step {
+                        Step::Local { sentence, layout, .. } => {
+                            r.same(&Reader { sentence, read: *read, layout })
+                        }
+                        _ => false,
+                    };
+                    if (c.total > 0 || !c.exact) && !self.brought[src].iter().any(known) {
                         self.brought[src].push((k, read));
                     }
                 }
@@ -209,13 +215,14 @@ impl Placer {
                     readers.push(Reader { sentence, read: *read, layout });
                 }
             }
+            let here = group.iter().map(|(_, read)| Reader { sentence: s, read: *read, layout });
+            let all = distinct(readers.iter().copied().chain(here));
+            if all.len() == readers.len() {
+                // nothing that earlier readers don't need
+                continue;
+            }
             let before = if readers.is_empty() { Cost::default() } else { self.cost(src, &readers) };
-            readers.extend(group.iter().map(|(_, read)| Reader { sentence: s, read: *read, layout }));
-            let after = if readers.len() > group.len() || group.len() > 1 {
-                self.cost(src, &readers)
-            } else {
-                cost(self.d.devices, src, stored, &readers, 1)
-            };
+            let after = self.cost(src, &all);
             let mut more = (after.total - before.total).max(0) as f64 * stored.dtype.size() as f64;
             if self.d.once.contains(&src) {
                 // fetched before the loop

@@ -23,6 +23,28 @@ pub(super) struct Reader<'a> {
     pub(super) layout: &'a [DimLayout],
 }
 
+impl Reader<'_> {
+    /// Whether another reader needs just the same boxes.
+    pub(super) fn same(&self, other: &Reader) -> bool {
+        let shape = |r: &Reader| matches!(r.sentence.body, Body::Reshape);
+        self.layout == other.layout
+            && self.sentence.extents == other.sentence.extents
+            && shape(self) == shape(other)
+            && self.sentence.reads[self.read].parts == other.sentence.reads[other.read].parts
+    }
+}
+
+/// These readers without those that need what others need: layers repeat.
+pub(super) fn distinct<'a>(readers: impl IntoIterator<Item = Reader<'a>>) -> Vec<Reader<'a>> {
+    let mut list: Vec<Reader> = Vec::new();
+    for r in readers {
+        if !list.iter().any(|x| x.same(&r)) {
+            list.push(r);
+        }
+    }
+    list
+}
+
 /// Elements received.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
 pub(super) struct Cost {

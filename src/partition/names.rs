@@ -1,6 +1,6 @@
 //! Names of what is communicated: read off the digits that are held and wanted, or off the user's own collectives.
 
-use super::cost::{Factor, Reader, cost, factored};
+use super::cost::{Factor, Reader, cost, distinct, factored};
 use super::draft::{Note, copy};
 use super::reads::sources;
 use super::region::volume;
@@ -104,7 +104,7 @@ impl Namer<'_> {
     fn fetch(&self, k: usize, src: Slot, needs: &[Need]) -> Option<Collective> {
         let p = self.p;
         let stored = &p.slots[src];
-        let readers: Vec<Reader> = needs.iter().filter_map(|n| self.reader(n)).collect();
+        let readers = distinct(needs.iter().filter_map(|n| self.reader(n)));
         let c = cost(p.devices, src, stored, &readers, 1);
         if c.total == 0 {
             return None;

@@ -1,0 +1,134 @@
+//! What programs communicate: kinds, bytes and counts that must not get worse.
+
+use atmesh::prelude::*;
+use atmesh::{Collectives, Kind};
+
+/// One step of the heat equation; the ends stay.
+fn step(u: &Array) -> Array {
+    let (a, b, c) = (u.slice(ix![2..]), u.slice(ix![1..-1]), u.slice(ix![..-2]));
+    let middle = &b + &((&(&a - &(&b * 2.0)) + &c) * 0.1);
+    concat([u.slice(ix![..1]), middle, u.slice(ix![-1..])], 0)
+}
+
+#[test]
+fn heat_exchanges_one_element_with_each_neighbour() -> Result<()> {
+    for (n, messages) in [(1, 0), (2, 2), (4, 6), (8, 14)] {
+        let mesh = Mesh::auto([("X", n)])?;
+        let u = Array::ones([102]).put(&mesh, p!["X"]);
+        let run = jit(|u: &Array| fori_loop(0..10, u, |_, u: Array| step(&u))).lower(&u)?;
+        let slope = jit(|u: &Array| {
+            grad(u, |u: Array| {
+                let v = step(&u);
+                (&v * &v).sum(..)
+            })
+        })
+        .lower(&u)?;
+        let all = |c: &Collectives| {
+            c.iter().map(|c| (c.kind, c.messages, c.total_bytes, c.times)).collect::<Vec<_>>()
+        };
+        let once = |times| (Kind::Halo, messages, 4 * messages, times);
+        if n == 1 {
+            assert!(run.collectives().is_empty() && slope.collectives().is_empty());
+        } else {
+            assert_eq!(all(run.collectives()), [once(10)]);
+            // the value is needed once forward, its cotangent once backward
+            assert_eq!(all(slope.collectives()), [once(1), once(1)]);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn reshards_move_the_least() -> Result<()> {
+    use Kind::{AllGather, AllToAll, Exchange, Permute};
+    let mesh = |k: usize| -> Result<Mesh> {
+        match k {
+            8 => Mesh::new([("x", 8)]),
+            42 => Mesh::new([("x", 4), ("y", 2)]),
+            222 => Mesh::new([("x", 2), ("y", 2), ("z", 2)]),
+            _ => Mesh::new([("x", 2), ("y", 3)]),
+        }
+    };
+    let (square, cube, small, odd) = (vec![64, 64], vec![16, 16, 16], vec![16, 8, 8], vec![12, 12]);
+    let rows = [
+        (8, &square, p!["x", _], p![_, "x"], Some(AllToAll), 1792),
+        (42, &square, p!["x", "y"], p!["y", "x"], Some(Exchange), 2048),
+        (42, &square, p!["x", _], p!["y", _], Some(AllGather), 8192),
+        (42, &square, p![("x", "y"), _], p!["x", _], Some(AllGather), 2048),
+        (42, &square, p![("x", "y"), _], p!["x", "y"], Some(AllToAll), 1024),
+        (42, &square, p!["x", "y"], p![("x", "y"), _], Some(AllToAll), 1024),
+        (42, &square, p![("x", "y"), _], p![("y", "x"), _], Some(Permute), 2048),
+        (42, &square, p![("x", "y"), _], p![_, ("x", "y")], Some(AllToAll), 1792),
+        (42, &square, p![_, _], p!["x", "y"], None, 0),
+        (42, &square, p!["x", "y"], p![_, _], Some(AllGather), 14336),
+        (42, &square, p!["x", _], p![_, "y"], Some(AllGather), 6144),
+        (42, &square, p!["y", _], p![_, "x"], Some(AllGather), 2048),
+        (222, &cube, p!["x", "y", _], p![_, "x", "y"], Some(Exchange), 4096),
+        (222, &cube, p!["x", "y", "z"], p!["z", "x", "y"], Some(Permute), 2048),
+        (42, &square, p!["x", "y"], p!["y", _], Some(Exchange), 8192),
+        (222, &square, p![("x", "y"), "z"], p!["z", ("y", "x")], Some(Exchange), 2048),
+        (222, &square, p![("x", "y", "z"), _], p!["y", "x"], Some(Exchange), 4096),
+        (222, &cube, p!["y", _, "x"], p![_, ("x", "y"), _], Some(Exchange), 3072),
+        (23, &odd, p!["x", _], p!["y", _], Some(AllGather), 192),
+        (23, &odd, p!["x", "y"], p!["y", "x"], Some(Exchange), 96),
+        (42, &cube, p!["y", _, "x"], p![_, ("x", "y"), _], Some(Exchange), 1792),
+        (222, &small, p![_, ("x", "y"), _], p!["x", _, ("y", "z")], Some(Exchange), 384),
+        (222, &square, p!["x", _], p![_, ("x", "y")], Some(Exchange), 2048),
+        (222, &square, p![("x", "y"), _], p!["z", _], Some(AllGather), 8192),
+    ];
+    for (k, (on, shape, from, to, kind, bytes)) in rows.into_iter().enumerate() {
+        let x = Array::ones(shape.clone()).put(&mesh(on)?, from);
+        let lowered = jit(|x: &Array| x.reshard(to)).lower(&x)?;
+        let c = lowered.collectives();
+        assert_eq!(c.bytes(), bytes, "row {}: {c}", k + 1);
+        assert_eq!(c.iter().map(|c| c.kind).collect::<Vec<_>>(), Vec::from_iter(kind), "row {}: {c}", k + 1);
+    }
+    Ok(())
+}
+
+/// A layer's step: loss and gradients of two weights.
+fn mlp(x: &Array, a: &Array, b: &Array) -> (Array, Array) {
+    grad((a, b), |(a, b): (Array, Array)| {
+        let h = x.dot(&a).maximum(0.0);
+        let y = h.dot(&b);
+        (&y * &y).sum(..)
+    })
+}
+
+#[test]
+fn layers_communicate_what_their_shardings_ask() -> Result<()> {
+    let mesh = Mesh::auto([("d", 8)])?;
+    let at = |shape: [usize; 2], spec: Spec| Array::ones(shape).put(&mesh, spec);
+    let (x, whole, split) = (at([256, 64], p!["d"]), at([64, 64], p![]), at([64, 64], p!["d"]));
+    let weight = 64 * 64 * 4;
+    // data parallel: gradients are added over devices, nothing else moves
+    let lowered = jit(mlp).lower((&x, &whole, &whole))?;
+    assert_collectives!(lowered, AllReduce("d") x 2);
+    assert_eq!(lowered.collectives().bytes(), 2 * (2 * weight * 7 / 8), "{}", lowered.collectives());
+    // weights split: each is gathered once, for forward and backward alike
+    let lowered = jit(mlp).lower((&x, &split, &split))?;
+    assert_eq!(lowered.collectives().count(Kind::AllGather, "d"), 2, "{}", lowered.collectives());
+    Ok(())
+}
+
+#[test]
+fn a_weight_that_many_layers_read_is_gathered_once() -> Result<()> {
+    let mesh = Mesh::auto([("d", 8)])?;
+    let (x, w) = (Array::ones([128, 16]).put(&mesh, p!["d"]), Array::ones([16, 16]).put(&mesh, p!["d"]));
+    let layers = |x: &Array, w: &Array| (0..20).fold(x.clone(), |x, _| x.dot(w) * 2.0);
+    let lowered = jit(layers).lower((&x, &w))?;
+    assert_collectives!(lowered, AllGather("d") x 1);
+    assert_eq!(lowered.collectives().bytes(), 16 * 16 * 4 * 7 / 8);
+    let text = lowered.collectives().to_string();
+    assert!(text.contains("all_gather") && text.contains("tests/communication.rs"), "{text}");
+    Ok(())
+}
+
+#[test]
+#[should_panic(expected = "all_reduce over d: expected none, found 1")]
+fn an_assertion_lists_what_there_is() {
+    let mesh = Mesh::new([("d", 2)]).expect("a mesh");
+    let x = Array::ones([4]).put(&mesh, p!["d"]);
+    let lowered = jit(|x: &Array| x.sum(..)).lower(&x).expect("lowered");
+    assert_collectives!(lowered);
+}
