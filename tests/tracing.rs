@@ -269,6 +269,11 @@ fn loops_and_branches_in_per_device_code() {
         y
     });
     assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Vma);
+    let f = shard_map(&mesh, p!["X"], p![], |x: &Array| {
+        cond(axis_index("X").eq(0), || x.sum(..).psum("X"), || Array::ones([]))
+    });
+    let e = f.trace(ty()).unwrap_err();
+    assert!(e.kind() == ErrorKind::Vma && e.to_string().contains("different branches"), "{e}");
     let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| while_loop(x, |x| x.sum(..).gt(0.0), |x| x - 1.0));
     assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Vma);
 }

@@ -5,7 +5,7 @@ use super::{Piece, share_captures, tree_of, tree_unknown};
 use crate::array::{Array, Operand, Term};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis};
-use crate::program::Control;
+use crate::program::{Collective, Control, Op, Program};
 use crate::trace::core::{apply_control, poison};
 use crate::trace::tree::{Args, Output, Path, Tree, mismatch};
 use crate::types::{ArrayType, DType, Scalar};
@@ -97,6 +97,16 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
             return Err(mismatch(how, op, place));
         }
     }
+    // devices that take different branches would wait for one another
+    if let Some((name, axes)) = pieces.iter().find_map(|p| meeting(&p.program, &ty.varying)) {
+        let message = format!(
+            "devices along {axes} may take different branches, and one of them has {name} over {axes}"
+        );
+        let fault = Fault::new(ErrorKind::Vma, message)
+            .help(format!("do the {name} before the branches"))
+            .help("or choose by a value that is the same on all of these devices");
+        return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+    }
     let results: Vec<Vec<ArrayType>> = pieces.iter().map(|p| p.program.output_types()).collect();
     let types = branches(op, &first.out, &results, place)?;
     // where devices choose differently, what they get differs
@@ -108,6 +118,27 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
     let inputs: Vec<Array> = std::iter::once(which).chain(captures).collect();
     let results = apply_control(Control::Cond { branches }, &inputs, types, place)?;
     Ok(tree_of(&pieces[0].out, results))
+}
+
+/// A collective of the program among devices along some of these axes.
+fn meeting(program: &Program, axes: &Axes) -> Option<(&'static str, Axes)> {
+    if axes.is_empty() {
+        return None;
+    }
+    program.equations.iter().find_map(|e| match &e.op {
+        Op::Prim(prim) => match prim.collective()? {
+            Collective::Reduce { axes: over, .. }
+            | Collective::AllGather { axes: over, .. }
+            | Collective::ReduceScatter { axes: over, .. }
+            | Collective::AllToAll { axes: over, .. }
+            | Collective::Permute { axes: over, .. } => {
+                let common: Axes = over.iter().filter(|a| axes.contains(*a)).collect();
+                (!common.is_empty()).then(|| (prim.name(), common))
+            }
+            Collective::AxisIndex { .. } | Collective::Cast { .. } => None,
+        },
+        Op::Control(control) => control.bodies().into_iter().find_map(|body| meeting(body, axes)),
+    })
 }
 
 /// The type of a result that varies also over the axes over which the choice does.
