@@ -135,7 +135,7 @@ fn meeting(program: &Program, axes: &Axes) -> Option<(&'static str, Axes)> {
                 let common: Axes = over.iter().filter(|a| axes.contains(*a)).collect();
                 (!common.is_empty()).then(|| (prim.name(), common))
             }
-            Collective::AxisIndex { .. } | Collective::Cast { .. } => None,
+            Collective::AxisIndex { .. } | Collective::OwnPart { .. } | Collective::Cast { .. } => None,
         },
         Op::Control(control) => control.bodies().into_iter().find_map(|body| meeting(body, axes)),
     })
