@@ -1,2 +1,215 @@
-//! Benchmarks side by side with the peer.
-fn main() {}
+//! The project's side of the side-by-side benchmark: one JSON line a workload, with the names of `benches/peers/jax_peer.py`.
+//!
+//! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads]`
+use atmesh::prelude::*;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const N: usize = 8;
+
+/// What the command line asks for.
+struct Options {
+    only: Vec<String>,
+    seconds: f64,
+    engine: EngineKind,
+}
+
+fn main() -> Result<()> {
+    let mut o = Options { only: Vec::new(), seconds: 1.0, engine: EngineKind::Lockstep };
+    let mut args = std::env::args().skip(1);
+    while let Some(a) = args.next() {
+        match a.as_str() {
+            "--only" => {
+                o.only = args.next().unwrap_or_default().split(',').map(str::to_string).collect();
+            }
+            "--seconds" => o.seconds = args.next().and_then(|s| s.parse().ok()).unwrap_or(1.0),
+            "--engine" if args.next().as_deref() == Some("threads") => o.engine = EngineKind::Threads,
+            _ => {} // cargo passes --bench
+        }
+    }
+    type Work = fn(&Options) -> Result<()>;
+    let all: [(&str, Work); 12] = [
+        ("psum", |o| collective(o, "psum", 1, p![], |x| x.psum("X"))),
+        ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", tiled(0)))),
+        ("psum_scatter", |o| collective(o, "psum_scatter", 1, p!["X"], |x| x.psum_scatter("X", tiled(0)))),
+        ("all_to_all", |o| {
+            collective(o, "all_to_all", 1, p!["X"], |x| {
+                let n = x.shape().map_or(0, |s| s[0]);
+                x.reshape([N, n / N]).all_to_all("X", split(0).concat(0))
+            })
+        }),
+        ("ppermute", |o| collective(o, "ppermute", 1, p!["X"], |x| x.ppermute("X", ring(1)))),
+        ("elementwise", elementwise),
+        ("matmul", matmul),
+        ("seed_layer", seed_layer),
+        ("logistic_step", logistic_step),
+        ("mlp_step", mlp_step),
+        ("heat1d", heat1d),
+        ("heat2d", heat2d),
+    ];
+    for (name, work) in all {
+        let wanted = |n: &String| n == name || (name == "elementwise" && n == "reduce");
+        if o.only.is_empty() || o.only.iter().any(wanted) {
+            work(&o)?;
+        }
+    }
+    Ok(())
+}
+
+/// Two calls to warm up, then calls for some seconds: the median, the least, how many, and the very first.
+fn time(o: &Options, name: &str, what: &str, mut f: impl FnMut() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    f()?;
+    let first = start.elapsed();
+    f()?;
+    let (mut runs, start) = (Vec::new(), Instant::now());
+    while runs.len() < 5 || (start.elapsed().as_secs_f64() < o.seconds && runs.len() < 200_000) {
+        let t = Instant::now();
+        f()?;
+        runs.push(t.elapsed());
+    }
+    runs.sort();
+    let s = |d: Duration| d.as_secs_f64();
+    println!(
+        r#"{{"name": "{name}", "what": "{what}", "seconds": {:e}, "min": {:e}, "runs": {}, "first": {:e}}}"#,
+        s(runs[runs.len() / 2]),
+        s(runs[0]),
+        runs.len(),
+        s(first)
+    );
+    Ok(())
+}
+
+fn collective(o: &Options, name: &str, cut: usize, out: Spec, body: fn(&Array) -> Array) -> Result<()> {
+    let mesh = Mesh::new([("X", N)])?;
+    for (size, elements) in [("4K", 1 << 10), ("256K", 1 << 16), ("4M", 1 << 20), ("32M", 1 << 23)] {
+        let n = elements / cut;
+        let x = (Array::arange(0..(N * n) as i32) % 97).astype(F32).put(&mesh, p!["X"]);
+        let f = jit(shard_map(&mesh, p!["X"], out, body)).engine(o.engine);
+        time(o, &format!("{name}/{size}"), "8 devices", || f.call(&x).map(drop))?;
+    }
+    Ok(())
+}
+
+fn elementwise(o: &Options) -> Result<()> {
+    let mesh = Mesh::new([("X", N)])?;
+    for n in [64, 4096, 8192] {
+        let x = Array::arange(0..(n * n) as i32).astype(F32).reshape([n, n]) / (n * n);
+        let x = x.put(&mesh, p!["X", _]).ready()?;
+        let f = jit(|x: &Array| 2.0 * x.sin() + 1.0).engine(o.engine);
+        time(o, &format!("elementwise/{n}"), "2*sin(x)+1", || f.call(&x).map(drop))?;
+        let g = jit(|x: &Array| x.sum(0)).engine(o.engine);
+        time(o, &format!("reduce/{n}"), "x.sum(0), rows sharded", || g.call(&x).map(drop))?;
+    }
+    Ok(())
+}
+
+fn matmul(o: &Options) -> Result<()> {
+    let mesh = Mesh::new([("X", 4), ("Y", 2)])?;
+    let n = 2048;
+    let a = Array::ones([n, n]) / n;
+    let cases = [
+        ("none_contracted", p!["X", _], p![_, "Y"], p!["X", "Y"]),
+        ("one_contracted", p![_, "X"], p![_, _], p![_, _]),
+        ("both_contracted", p![_, "X"], p!["X", _], p![_, _]),
+        ("both_contracted_scatter", p![_, "X"], p!["X", _], p!["X", _]),
+        ("same_axis", p!["X", _], p![_, "X"], p!["X", _]),
+        ("replicated", p![_, _], p![_, _], p![_, _]),
+    ];
+    for (name, lhs, rhs, out) in cases {
+        let (x, y) = (a.put(&mesh, lhs), a.put(&mesh, rhs));
+        let f = jit(move |x: &Array, y: &Array| x.dot_to(y, out)).engine(o.engine);
+        time(o, &format!("matmul/{name}"), "2048^3 f32", || f.call((&x, &y)).map(drop))?;
+    }
+    Ok(())
+}
+
+fn seed_layer(o: &Options) -> Result<()> {
+    let mesh = Mesh::new([("X", N)])?;
+    let [_, xk, wk, bk] = Key::new(1701).split();
+    let x = xk.normal([32]).put(&mesh, p!["X"]);
+    let (w, b) = (wk.normal([32, 4]).put(&mesh, p![]), bk.normal([4]).put(&mesh, p![]));
+    let f = jit(|x: &Array, w: &Array, b: &Array| (x.dot(w) + b).logistic()).engine(o.engine);
+    time(o, "seed_layer", "sigmoid(x@W+b), x f32[32@X]", || f.call((&x, &w, &b)).map(drop))
+}
+
+type Params = BTreeMap<&'static str, Array>;
+
+fn logistic_step(o: &Options) -> Result<()> {
+    let mesh = Mesh::auto([("X", N)])?;
+    let (batch, dim) = (128 * N, 32);
+    let key = Key::new(1701);
+    let (x, w) = (key.normal([batch, dim]), key.normal([dim, 1]));
+    let y = x.dot(&w).gt(0).astype(F32);
+    let (x, y) = (x.put(&mesh, p!["X", _]), y.put(&mesh, p!["X", _]));
+    let p: Params = BTreeMap::from([("w", Array::zeros([dim, 1])), ("b", Array::zeros([1]))]);
+    let p = tree::put(&p, &mesh, p![]);
+    let step = jit(|p: &Params, x: &Array, y: &Array| {
+        let g = grad(p, |p| ((x.dot(&p["w"]) + &p["b"]).logistic() - y).square().mean(..));
+        tree::map2(p, &g, |a, g| a - 0.01 * g)
+    })
+    .engine(o.engine);
+    time(o, "logistic_step", "B=1024 D=32 data parallel", || step.call((&p, &x, &y)).map(drop))
+}
+
+fn mlp_step(o: &Options) -> Result<()> {
+    let mesh = Mesh::auto([("X", 4), ("Y", 2)])?;
+    let (batch, dim, hidden) = (512, 512, 2048);
+    let both = ("X", "Y");
+    let cases = [
+        ("dp", p![both, _], p![_, _], p![_, _]),
+        ("fsdp", p![both, _], p![both, _], p![both, _]),
+        ("tp", p![_, _], p![_, both], p![both, _]),
+        ("dp_tp", p!["X", _], p![_, "Y"], p!["Y", _]),
+    ];
+    for (name, data, w1, w2) in cases {
+        let key = Key::new(0);
+        let (x, y) = (key.normal([batch, dim]).put(&mesh, data), key.normal([batch, dim]).put(&mesh, data));
+        let p: Params = BTreeMap::from([
+            ("w1", (key.normal([dim, hidden]) / 32).put(&mesh, w1)),
+            ("w2", (key.normal([hidden, dim]) / 32).put(&mesh, w2)),
+        ]);
+        let step = jit(|p: &Params, x: &Array, y: &Array| {
+            let g = grad(p, |p| (x.dot(&p["w1"]).relu().dot(&p["w2"]) - y).square().mean(..));
+            tree::map2(p, &g, |a, g| a - 0.01 * g)
+        })
+        .out_specs(BTreeMap::from([("w1", w1), ("w2", w2)]))
+        .engine(o.engine);
+        time(o, &format!("mlp_step/{name}"), "B=512 D=512 H=2048", || step.call((&p, &x, &y)).map(drop))?;
+    }
+    Ok(())
+}
+
+fn heat1d(o: &Options) -> Result<()> {
+    let mesh = Mesh::auto([("X", N)])?;
+    for n in [104, 1 << 20] {
+        let x = Array::arange(0..n).astype(F32).sin().put(&mesh, p!["X"]);
+        let f = jit(|x: &Array| {
+            fori_loop(0..100, x, |_, x| {
+                let inner = 0.5 * x.slice(ix![1..-1]) + 0.25 * x.slice(ix![..-2]) + 0.25 * x.slice(ix![2..]);
+                x.at(ix![1..-1]).set(inner)
+            })
+        })
+        .out_specs(p!["X"])
+        .engine(o.engine);
+        time(o, &format!("heat1d/{n}"), "100 steps", || f.call(&x).map(drop))?;
+    }
+    Ok(())
+}
+
+fn heat2d(o: &Options) -> Result<()> {
+    let mesh = Mesh::auto([("X", 4), ("Y", 2)])?;
+    let n = 2048;
+    let x = Array::arange(0..(n * n) as i32).astype(F32).sin().reshape([n, n]).put(&mesh, p!["X", "Y"]);
+    let f = jit(|x: &Array| {
+        fori_loop(0..20, x, |_, x| {
+            let c = x.slice(ix![1..-1, 1..-1]);
+            let around = x.slice(ix![..-2, 1..-1]) + x.slice(ix![2.., 1..-1]);
+            let around = around + x.slice(ix![1..-1, ..-2]) + x.slice(ix![1..-1, 2..]);
+            x.at(ix![1..-1, 1..-1]).set(&c + 0.1 * (around - 4.0 * &c))
+        })
+    })
+    .out_specs(p!["X", "Y"])
+    .engine(o.engine);
+    time(o, "heat2d/2048", "20 steps", || f.call(&x).map(drop))
+}

@@ -1,4 +1,54 @@
-//! Programs over many devices with sharded arrays.
+//! Programs over many devices, written once, with sharded arrays whose shardings are part of their types.
+//!
+//! An [`Array`] is global: a program is written as if there were one device, and the array's type says how it is split over the axes of
+//! a [`Mesh`]. `int32[4@X,2]` is a 4×2 array whose first dimension is split over mesh axis `X`. For each axis of the mesh you
+//! choose who decides:
+//!
+//! * **explicit** ([`Mesh::new`]): shardings are in the types, propagate by fixed rules while a program is traced, and what is
+//!   ambiguous is an error that says what to write;
+//! * **auto** ([`Mesh::auto`]): you place a few values, propagation and the partitioner do the rest;
+//! * **manual**: [`shard_map`](shard_map::shard_map) traces code of one device's blocks with `psum`, `all_gather`, …;
+//!   [`spmd`](spmd::spmd) runs your own Rust on a thread a device with the same collectives.
+//!
+//! ```
+//! use atmesh::prelude::*;
+//!
+//! fn layer(x: &Array, w: &Array, b: &Array) -> Array {
+//!     (x.dot(w) + b).logistic()
+//! }
+//!
+//! let mesh = Mesh::new([("X", 8)])?;
+//! let [_, xk, wk, bk] = Key::new(1701).split();
+//! let (x, w, b) = (xk.normal([32]).put(&mesh, p!["X"]), wk.normal([32, 4]), bk.normal([4]));
+//! assert_eq!(type_of(&x), "float32[32@X]");
+//!
+//! let f = jit(layer); // traced and compiled once for each set of argument types
+//! let y = f.call((&x, &w, &b))?;
+//! assert_eq!(y.to_string(), "[0.01422223 0.9701333  0.00124826 0.08572862]");
+//!
+//! // what is communicated, and nothing else
+//! assert_collectives!(f.lower((&x, &w, &b))?, AllReduce("X") x 1);
+//!
+//! // gradients are sharded as the values they belong to
+//! let g = grad(&x, |x| layer(&x, &w, &b).sum(..));
+//! assert_eq!(type_of(&g), "float32[32@X]");
+//! # Ok::<(), atmesh::Error>(())
+//! ```
+//!
+//! # Errors are values that flow
+//!
+//! An ill-typed operation returns an array that carries the diagnostic; operations on it keep the first cause. It comes out at the next
+//! `?`: [`Array::ty`], [`Array::to_vec`], the end of a trace (which reports all independent errors). Nothing panics on bad input.
+//!
+//! # Stages
+//!
+//! `jit(f)` → [`trace`](Jit::trace) a typed program → [`lower`](Traced::lower) a per-device program with its [`Collectives`] →
+//! [`compile`](Lowered::compile) → [`call`](Compiled::call). Each prints.
+//!
+//! # Folders
+//!
+//! Arrows point down only: [`trace`] and [`array`] (what you hold) → [`grad`](mod@grad) → [`propagate`] → [`partition`] → `compile` → [`runtime`];
+//! all stand on [`program`] (the IR), [`types`], [`sharding`], [`mesh`] and [`diagnostic`]. The book (`book/`) walks through all of it.
 
 extern crate self as atmesh;
 
@@ -65,3 +115,8 @@ pub mod prelude {
     pub use crate::spmd::{Device, spmd};
     pub use crate::trace::{auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp, vmap};
 }
+
+/// The README's program runs as it stands.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -1,0 +1,41 @@
+//! One function, three layouts, and its gradient.
+use atmesh::prelude::*;
+
+// ANCHOR: layouts
+fn big_sin(x: &Array) -> Array {
+    x.sin()
+}
+
+fn main() -> Result<()> {
+    let x = Array::arange(1.0..1601.0f32).reshape([40, 40]);
+    let f = jit(big_sin);
+    let whole = f.call(&x)?;
+    println!("{whole}");
+
+    let rows = x.put(&Mesh::auto([("x", 4), ("y", 1)])?, p!["x", _]);
+    let y = f.call(&rows)?; // compiled anew for the new layout
+    println!("{}\nthe same: {}", y.visualize(), y.allclose(&whole)?);
+
+    let both = x.put(&Mesh::auto([("x", 2), ("y", 2)])?, p!["x", "y"]);
+    let y = f.call(&both)?;
+    println!("{}\nthe same: {}", y.visualize(), y.allclose(&whole)?);
+    // ANCHOR_END: layouts
+
+    // ANCHOR: gradients
+    // the value and the gradient, which is sharded as the points are
+    let g = jit(|x: &Array| value_and_grad(x, |x| big_sin(&x).sum(..)));
+    let (value, cos) = g.call(&both)?;
+    println!("value {value}\n{}\ncos: {}", cos.visualize(), cos.allclose(&both.cos())?);
+    assert_collectives!(g.lower(&both)?, AllReduce(("x", "y")) x 1); // the value's sum; the gradient moves nothing
+
+    // the derivative along any cotangent
+    let (_, pull) = vjp(&both, |x| big_sin(&x));
+    let weighted = pull.call(2.0 * Array::ones([40, 40]));
+    println!("2 cos: {}", weighted.allclose(&(2.0 * both.cos()))?);
+
+    // second derivative, forward over reverse
+    let (_, minus_sin) = jvp(&x, Array::ones([40, 40]), |x| grad(x, |x| big_sin(&x).sum(..)));
+    println!("-sin: {}", minus_sin.allclose(&-x.sin())?);
+    // ANCHOR_END: gradients
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! One array through every stage: its type, the traced program, where propagation places it, the per-device program, what is
+//! communicated, how it runs, and the shards that come out.
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    // ANCHOR: type
+    let mesh = Mesh::auto([("X", 4)])?;
+    let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
+    println!("{} on {}", type_of(&x), x.sharding()?.expect("it was put on a mesh"));
+    println!("{}", x.visualize());
+    // ANCHOR_END: type
+
+    // ANCHOR: trace
+    let steps = jit(|x: &Array| {
+        let difference = x.slice(ix![1..]) - x.slice(ix![..-1]);
+        let energy = difference.square().sum(..);
+        (difference, energy)
+    });
+    let traced = steps.trace(&x)?;
+    println!("{traced}");
+    // ANCHOR_END: trace
+
+    // ANCHOR: lower
+    let lowered = traced.lower()?;
+    println!("{}", lowered.program()); // the same program, every value placed
+    println!("{}", lowered.spmd()); // one program for all devices
+    println!("{}", lowered.collectives());
+    // ANCHOR_END: lower
+
+    // ANCHOR: run
+    let compiled = lowered.compile()?;
+    println!("{}", compiled.report());
+    let (difference, energy) = compiled.call(&x)?;
+    for shard in difference.shards()? {
+        println!("{} holds {:?}: {}", shard.device, shard.index, shard.data);
+    }
+    println!("energy: {energy}");
+    // ANCHOR_END: run
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! Sharded arrays, the three modes side by side, a layer three ways, and a training loop.
+use atmesh::prelude::*;
+use std::collections::BTreeMap;
+
+fn main() -> Result<()> {
+    data_sharding()?;
+    automatic()?;
+    explicit()?;
+    manual()?;
+    layer_three_ways()?;
+    training()
+}
+
+// ANCHOR: data
+fn data_sharding() -> Result<()> {
+    println!("{:?}", devices(8));
+    let a = Array::arange(0.0..32.0f32).reshape([4, 8]);
+    println!("{:?}\n{}", a.devices()?, a.visualize()); // one device
+
+    let mesh = Mesh::new([("x", 2), ("y", 4)])?;
+    let a = a.put(&mesh, p!["x", "y"]);
+    println!("{}\n{}", type_of(&a), a.visualize());
+    for shard in a.shards()? {
+        println!("{} {:?} {}", shard.device, shard.index, shard.data);
+    }
+    Ok(())
+}
+// ANCHOR_END: data
+
+// ANCHOR: auto
+fn f_elementwise(x: &Array) -> Array {
+    2.0 * x.sin() + 1.0
+}
+
+fn automatic() -> Result<()> {
+    let mesh = Mesh::auto([("x", 2), ("y", 4)])?;
+    let a = Array::arange(0.0..32.0f32).reshape([4, 8]).put(&mesh, p!["x", "y"]);
+
+    let result = jit(f_elementwise).call(&a)?;
+    println!("Shardings match: {}", a.sharding()? == result.sharding()?);
+
+    let f_contract = jit(|x: &Array| x.sum(0));
+    println!("{}", f_contract.call(&a)?.visualize());
+
+    // left to itself the result is replicated over x; ask for something else
+    let f_contract_2 = jit(|x: &Array| x.sum(0).constrain(p![("x", "y")]));
+    let result = f_contract_2.call(&a)?;
+    println!("{}\n{result}", result.visualize());
+    Ok(())
+}
+// ANCHOR_END: auto
+
+// ANCHOR: explicit
+axes!(X, Y); // a typo in X is a compile error
+
+fn explicit() -> Result<()> {
+    let f = jit(|a: &Array| {
+        println!("array type: {}", type_of(a)); // while tracing
+        2 * a
+    });
+    println!("{}", f.call(Array::arange(0..8))?);
+
+    let mesh = Mesh::new([(X, 2), (Y, 4)])?;
+    let a = Array::arange(0..8).reshape([4, 2]);
+    println!("a type: {}", type_of(&a));
+    println!("a_sharded type: {}", type_of(a.put(&mesh, p![X, _])));
+
+    let a0 = Array::arange(0..4).reshape([4, 1]).put(&mesh, p![X, _]);
+    let a1 = Array::arange(0..8).reshape([1, 8]).put(&mesh, p![_, Y]);
+    let add = jit(|a: &Array, b: &Array| {
+        let ans = a + b;
+        println!("a sharding: {}", type_of(a));
+        println!("b sharding: {}", type_of(b));
+        println!("ans sharding: {}", type_of(&ans));
+        ans
+    });
+    let sum = add.call((&a0, &a1))?;
+    println!("{sum}");
+
+    // an error is a value until somebody asks
+    let bad = (a0.reshape([4]) + Array::arange(0..4).put(&mesh, p![Y])) * 2;
+    if let Err(e) = bad.ty() {
+        println!("{e}");
+    }
+    Ok(())
+}
+// ANCHOR_END: explicit
+
+// ANCHOR: manual
+fn manual() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let a = Array::arange(0.0..32.0f32);
+    println!("global: {}", type_of(&a));
+
+    let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+        println!("on a device: {}", type_of(x));
+        f_elementwise(x)
+    });
+    println!("{}", f.call(&a)?);
+
+    // each device sums its own block ...
+    let a = Array::arange(0..32);
+    let sums = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.sum(keep(..)));
+    println!("{}", sums.call(&a)?);
+
+    // ... and all of them together
+    let total = shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X"));
+    println!("{}", total.call(&a)?);
+    Ok(())
+}
+// ANCHOR_END: manual
+
+// ANCHOR: layer
+fn layer(x: &Array, w: &Array, b: &Array) -> Array {
+    (x.dot(w) + b).logistic()
+}
+
+fn layer_three_ways() -> Result<()> {
+    let [_, xk, wk, bk] = Key::new(1701).split();
+    let (x, w, b) = (xk.normal([32]), wk.normal([32, 4]), bk.normal([4]));
+
+    // auto: shard the input, the rest follows
+    let mesh = Mesh::auto([("X", 8)])?;
+    let y = jit(layer).call((x.put(&mesh, p!["X"]), w.put(&mesh, p![]), &b))?;
+    println!("auto: {y}");
+
+    // or leave the inputs alone and constrain them inside
+    let constrained =
+        jit(|x: &Array, w: &Array, b: &Array| layer(&x.constrain(p!["X"]), &w.constrain(p!["X", _]), b));
+    println!("constrained: {}", constrained.on(&mesh).call((&x, &w, &b))?);
+
+    // explicit: the same function; its types say where things are
+    let mesh = Mesh::new([("X", 8)])?;
+    let (xs, ws) = (x.put(&mesh, p!["X"]), w.put(&mesh, p![]));
+    let typed = jit(|x: &Array, w: &Array, b: &Array| {
+        println!("x sharding: {}", type_of(x));
+        println!("W sharding: {}", type_of(w));
+        println!("b sharding: {}", type_of(b));
+        let out = layer(x, w, b);
+        println!("out sharding: {}", type_of(&out));
+        out
+    });
+    println!("explicit: {}", typed.call((&xs, &ws, &b))?);
+    let lowered = typed.lower((&xs, &ws, &b))?;
+    println!("{}", lowered.collectives()); // what, how many bytes, which line asked
+    assert_collectives!(lowered, AllReduce("X") x 1);
+
+    // manual: each device its part, then psum
+    let specs = (p!["X"], p!["X", _], p![_]);
+    let by_hand =
+        shard_map(&mesh, specs, p![_], |x: &Array, w: &Array, b: &Array| (x.dot(w).psum("X") + b).logistic());
+    println!("manual: {}", jit(by_hand).call((&x, &w, &b))?);
+    Ok(())
+}
+// ANCHOR_END: layer
+
+// ANCHOR: training
+type Params = BTreeMap<&'static str, Array>;
+
+fn training() -> Result<()> {
+    const LEARNING_RATE: f64 = 0.01;
+    let (batch, dim) = (128 * 8, 32);
+    let mesh = Mesh::auto([("X", 8)])?;
+    let data = p!["X", _];
+
+    let key = Key::new(1701);
+    let x = key.normal([batch, dim]);
+    let w_true = key.normal([dim, 1]);
+    let y = x.dot(&w_true).gt(0).astype(F32);
+    let (x, y) = (x.put(&mesh, data), y.put(&mesh, data));
+
+    let params = BTreeMap::from([("w", Array::zeros([dim, 1])), ("b", Array::zeros([1]))]);
+    let mut params = tree::put(&params, &mesh, p![]);
+
+    let train_step = jit(|p: &Params, x: &Array, y: &Array| {
+        let (loss, grads) = value_and_grad(p, |p| {
+            let logits = x.dot(&p["w"]) + &p["b"];
+            (logits.logistic() - y).square().mean(..)
+        });
+        (loss, tree::map2(p, &grads, |p, g| p - LEARNING_RATE * g))
+    });
+
+    for step in 0..100 {
+        let (loss, next) = train_step.call((&params, &x, &y))?;
+        params = next;
+        if step % 10 == 0 {
+            println!("step {step}: loss {:.6}", loss.item::<f32>()?);
+        }
+    }
+    Ok(())
+}
+// ANCHOR_END: training
