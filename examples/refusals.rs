@@ -49,7 +49,10 @@ fn main() -> Result<()> {
 
     // ANCHOR: meshes
     let other = Mesh::new([("X", 4)])?;
-    show("two meshes in one operation", (ones([8, 8], p!["X", _]) + Array::ones([8, 8]).put(&other, p!["X", _])).ty());
+    show(
+        "two meshes in one operation",
+        (ones([8, 8], p!["X", _]) + Array::ones([8, 8]).put(&other, p!["X", _])).ty(),
+    );
     // ANCHOR_END: meshes
 
     // ANCHOR: carry
@@ -121,9 +124,15 @@ fn on_devices() -> Result<()> {
     let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
 
     // ANCHOR: mismatch
-    let odd_one = spmd(&mesh, p!["X"], p![], |dev: &Device, x: ArrayView1<f32>| {
-        if dev.index("X") == 2 { dev.pmax(&x, "X") } else { dev.psum(&x, "X") }
-    });
+    let odd_one =
+        spmd(
+            &mesh,
+            p!["X"],
+            p![],
+            |dev: &Device, x: ArrayView1<f32>| {
+                if dev.index("X") == 2 { dev.pmax(&x, "X") } else { dev.psum(&x, "X") }
+            },
+        );
     show("devices that call different collectives", odd_one.call(&x));
     // ANCHOR_END: mismatch
 

@@ -48,9 +48,8 @@ fn layer_three_ways(engine: EngineKind) -> Result<()> {
     println!("explicit: {}", f.call(&args)?);
 
     let specs = (p!["X"], p!["X", _], p![_]);
-    let by_hand = shard_map(&mesh, specs, p![_], |x: &Array, w: &Array, b: &Array| {
-        (x.dot(w).psum("X") + b).logistic()
-    });
+    let by_hand =
+        shard_map(&mesh, specs, p![_], |x: &Array, w: &Array, b: &Array| (x.dot(w).psum("X") + b).logistic());
     println!("manual:   {}", jit(by_hand).engine(engine).call((&x, &w, &b))?);
 
     let lowered = f.lower(&args)?;

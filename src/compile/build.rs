@@ -6,7 +6,7 @@ use super::flow::{
 };
 use super::index::{Ix, MAX, NONE, fits};
 use crate::diagnostic::Result;
-use crate::mesh::{Axes, Axis, Mesh};
+use crate::mesh::Mesh;
 use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Inst, Read, Sentence, Source, Span};
 use crate::types::{DType, Scalar, Shape};
@@ -121,22 +121,8 @@ impl<'p> Building<'p, '_> {
             Step::While { .. } => self.enter_while(step, at),
             Step::Branch { .. } => self.enter_branch(step, at),
             Step::Print { template, values, manual } => {
-                let mut axes: Vec<Axis> = manual.iter().collect();
-                if let Some(mesh) = self.mesh {
-                    axes.sort_by_key(|a| mesh.find(*a));
-                }
-                // an axis is as long as the dimensions that stand for it
-                let long = |a: &Axis| {
-                    let hidden = |v: &(Slot, Axes)| {
-                        let d = v.1.iter().position(|x| x == *a)?;
-                        Some(self.flow.values[v.0 + at].shape[d])
-                    };
-                    self.mesh.map(|m| m.axis_size(*a)).or_else(|| values.iter().find_map(hidden)).unwrap_or(1)
-                };
-                let sizes = axes.iter().map(long).collect();
-                let which = |v: &Axes| v.iter().filter_map(|a| axes.iter().position(|x| *x == a)).collect();
-                let values = values.iter().map(|v| (v.0 + at, which(&v.1))).collect();
-                self.push(Item::Print { template, sizes, values });
+                let values = values.iter().map(|(slot, hidden)| (slot + at, hidden.clone())).collect();
+                self.push(Item::Print { template, values, manual, mesh: self.mesh });
                 Ok(())
             }
         }

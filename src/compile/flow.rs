@@ -4,6 +4,7 @@
 //! take are given a value of their own, and nested programs become items.
 
 use super::index::{Ix, MAX, NONE};
+use crate::mesh::{Axes, Mesh};
 use crate::partition::{DimLayout, Layout, Slot};
 use crate::program::sentence::{Code, Combine, Source};
 use crate::types::{DType, Scalar, Shape};
@@ -247,10 +248,11 @@ pub(crate) enum Item<'p> {
     /// Prints.
     Print {
         template: &'p str,
-        /// The sizes of the manual axes.
-        sizes: Vec<usize>,
-        /// Values, and the manual axis of each hidden dimension.
-        values: Vec<(Slot, Vec<usize>)>,
+        /// Values, and the manual axes of their hidden dimensions.
+        values: Vec<(Slot, Axes)>,
+        /// The manual axes.
+        manual: &'p Axes,
+        mesh: Option<&'p Mesh>,
     },
 }
 

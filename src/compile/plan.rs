@@ -11,6 +11,7 @@ use super::index::{Ix, row_major};
 use super::product::{self, ProductKernel};
 use super::tiles::Tiles;
 use crate::diagnostic::Result;
+use crate::mesh::{Axes, Mesh};
 use crate::partition::{Slot, SpmdProgram};
 use crate::program::sentence::{Combine, Fun, Source};
 use crate::runtime::workers;
@@ -121,23 +122,23 @@ pub(crate) struct BranchKernel {
     pub(crate) wires: Vec<Vec<(u32, u32)>>,
 }
 
-/// What is printed, at every position along the manual axes.
+/// What is printed.
 #[derive(Clone, Debug)]
 pub(crate) struct PrintKernel {
     pub(crate) template: String,
-    /// The sizes of the manual axes.
-    pub(crate) sizes: Vec<usize>,
     pub(crate) values: Vec<PrintValue>,
+    pub(crate) manual: Axes,
+    pub(crate) mesh: Option<Mesh>,
 }
 
-/// A value that is printed, block by block.
+/// A value that is printed.
 #[derive(Clone, Debug)]
 pub(crate) struct PrintValue {
     pub(crate) slot: u32,
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
-    /// The manual axis of each hidden dimension.
-    pub(crate) hidden: Vec<usize>,
+    /// The manual axes of its hidden dimensions.
+    pub(crate) hidden: Axes,
 }
 
 /// What a node runs.
@@ -578,8 +579,8 @@ impl Planner {
                 let cost = elements as f64 * 1e-3;
                 Some(Node { kernel: Kernel::Pack(Box::new(k)), chunks: 1, cost, what })
             }
-            Item::Print { template, sizes, values } => {
-                let value = |(s, hidden): &(Slot, Vec<usize>)| {
+            Item::Print { template, values, manual, mesh } => {
+                let value = |(s, hidden): &(Slot, Axes)| {
                     let v = &flow.values[*s];
                     PrintValue {
                         slot: slot(*s),
@@ -589,7 +590,12 @@ impl Planner {
                     }
                 };
                 let values = values.iter().map(value).collect();
-                let k = PrintKernel { template: template.to_string(), sizes: sizes.clone(), values };
+                let k = PrintKernel {
+                    template: template.to_string(),
+                    values,
+                    manual: Axes::clone(manual),
+                    mesh: mesh.cloned(),
+                };
                 let what = describe(flow, "print", &[], 0);
                 Some(Node { kernel: Kernel::Print(Box::new(k)), chunks: 1, cost: 10.0, what })
             }

@@ -322,32 +322,14 @@ unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: im
 /// # Safety
 /// As for [`Runner::plan`].
 unsafe fn print(p: &PrintKernel, base: &[*mut u8]) {
-    let mut text = String::new();
-    for k in 0..p.sizes.iter().product() {
-        let (mut x, mut r) = (vec![0; p.sizes.len()], k);
-        for d in (0..p.sizes.len()).rev() {
-            x[d] = r % p.sizes[d];
-            r /= p.sizes[d];
-        }
-        let mut rest = p.template.as_str();
-        for v in &p.values {
-            let (hidden, shape) = v.shape.split_at(v.hidden.len());
-            let block = v.hidden.iter().zip(hidden).fold(0, |a, (d, n)| a * n + x[*d]);
-            let bytes = shape.iter().product::<usize>() * v.dtype.size();
+    let values: Vec<_> = (p.values.iter())
+        .map(|v| {
+            let bytes = v.shape.elements() * v.dtype.size();
             let mut copy = Buffer::new(bytes);
-            // SAFETY: the caller's; the block lies within the value
-            unsafe {
-                let from = base[v.slot as usize].wrapping_add(block * bytes);
-                std::ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), bytes);
-            }
-            let slab = Slab::new(v.dtype, shape.into(), 1, Arc::new(copy));
-            let (before, after) = rest.split_once("{}").unwrap_or((rest, ""));
-            text.push_str(before);
-            text.push_str(&crate::runtime::format::slab(v.dtype, &slab));
-            rest = after;
-        }
-        text.push_str(rest);
-        text.push('\n');
-    }
-    print!("{text}");
+            // SAFETY: the caller's: the value lies at its slot
+            unsafe { std::ptr::copy_nonoverlapping(base[v.slot as usize], copy.as_mut_ptr(), bytes) };
+            (Slab::new(v.dtype, v.shape.clone(), 1, Arc::new(copy)), v.hidden.clone())
+        })
+        .collect();
+    println!("{}", crate::runtime::print::text(&p.template, &values, &p.manual, p.mesh.as_ref()));
 }
