@@ -116,24 +116,21 @@ impl Placer {
     /// Adds a step, and notes what it brings.
     fn push(&mut self, item: Item) {
         let k = self.d.items.len();
-        if let Step::Local { sentence, layout, .. } = &item.step {
-            for read in 0..sentence.reads.len() {
-                let r = Reader { sentence, read, layout };
-                for src in sources(&sentence.reads[read]) {
-                    let c = cost(self.d.devices, src, &self.d.slots[src], &[r], 1);
-                    let known = |(k, read): &(usize, usize)| match &self.d.items[*k].step {
-                        Step::Local { sentence, layout, .. } => {
-                            r.same(&Reader { sentence, read: *read, layout })
-                        }
-                        _ => false,
-                    };
-                    if (c.total > 0 || !c.exact) && !self.brought[src].iter().any(known) {
-                        self.brought[src].push((k, read));
-                    }
+        self.d.items.push(item);
+        let Step::Local { sentence, layout, .. } = &self.d.items[k].step else { return };
+        for read in 0..sentence.reads.len() {
+            let r = Reader { sentence, read, layout };
+            for src in sources(&sentence.reads[read]) {
+                let c = cost(self.d.devices, src, &self.d.slots[src], &[r], 1);
+                let known = |(k, read): &(usize, usize)| match &self.d.items[*k].step {
+                    Step::Local { sentence, layout, .. } => r.same(&Reader { sentence, read: *read, layout }),
+                    _ => false,
+                };
+                if (c.total > 0 || !c.exact) && !self.brought[src].iter().any(known) {
+                    self.brought[src].push((k, read));
                 }
             }
         }
-        self.d.items.push(item);
     }
 
     /// A value in parts made whole where it lies, once.

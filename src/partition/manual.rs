@@ -337,14 +337,14 @@ impl Lower {
                 let mut gather = |loops: &mut Loops| {
                     sizes.iter().for_each(|(a, n)| there.push((*a, loops.add(*n))));
                 };
-                for d in 0..=block.rank() {
+                for (d, n) in block.iter().map(Some).chain([None]).enumerate() {
                     if d == *dim {
                         gather(&mut loops);
                         if !*tiled {
                             whole.push(ways);
                         }
                     }
-                    if let Some(n) = block.get(d) {
+                    if let Some(n) = n {
                         at[d] = loops.add(*n);
                         whole.push(if *tiled && d == *dim { n * ways } else { *n });
                     }
@@ -540,8 +540,7 @@ fn split_layout(layout: &Layout, whole: &[usize], parted: &[usize]) -> Layout {
     for (l, n) in layout.dims.iter().zip(whole) {
         let mut atoms = l.atoms.iter().copied().collect::<std::collections::VecDeque<_>>();
         let mut left = *n;
-        loop {
-            let Some(size) = parted.get(k).copied() else { break };
+        while let Some(size) = parted.get(k).copied() {
             let mut room = size;
             let mut here = Atoms::new();
             while let Some(a) = atoms.front().copied() {

@@ -170,7 +170,7 @@ pub(super) fn absorb(d: &mut Draft) {
     }
     d.outs.iter().for_each(|s| readers[*s] += 1);
     let mut gone = vec![false; d.items.len()];
-    for k in 0..d.items.len() {
+    for (k, gone) in gone.iter_mut().enumerate() {
         let Step::Local { out, sentence, .. } = &d.items[k].step else { continue };
         let (out, pinned) = (*out, d.items[k].pinned || d.items[k].user.is_some());
         let Some(slot) = copied(sentence).filter(|s| readers[*s] == 1 && !pinned) else { continue };
@@ -182,7 +182,7 @@ pub(super) fn absorb(d: &mut Draft) {
         *made = out;
         permute(sentence, &to);
         maker[out] = Some(m);
-        gone[k] = true;
+        *gone = true;
     }
     let mut gone = gone.into_iter();
     d.items.retain(|_| !gone.next().unwrap_or(false));
