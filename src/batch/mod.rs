@@ -8,6 +8,8 @@
 //! value may name these axes.
 
 mod control;
+#[cfg(test)]
+mod tests;
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::ops::shape::BroadcastInDim;

@@ -67,6 +67,11 @@ impl<const N: usize> From<[Option<i32>; N]> for MapDims {
         MapDims(Which::Each(dims.into_iter().map(|d| d.map(i64::from)).collect()))
     }
 }
+impl From<Vec<Option<i32>>> for MapDims {
+    fn from(dims: Vec<Option<i32>>) -> MapDims {
+        MapDims(Which::Each(dims.into_iter().map(|d| d.map(i64::from)).collect()))
+    }
+}
 
 /// How [`vmap_with`] maps.
 #[derive(Clone, Debug)]

@@ -12,6 +12,8 @@ use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::sharding::{Spec, check_divides, check_spec};
 use crate::types::{ArrayType, DType, Shape};
+use smallvec::SmallVec;
+use std::borrow::Cow;
 
 /// The results' types: shapes first, then `out`, then the shardings by the loops, then the sets.
 pub fn by_factors(prim: &(impl Primitive + ?Sized), operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
@@ -32,13 +34,13 @@ pub fn by_factors_on(
         _ => None,
     };
     let (operands, varying) = alike(operands, mesh.as_ref())?;
+    let operands = &*operands;
     let Some(mesh) = mesh else {
         return Ok(shapes.into_iter().map(|(dtype, shape)| dtype.of(shape)).collect());
     };
     let types: Vec<ArrayType> = operands.iter().map(|o| o.ty.clone()).collect();
     let factors = prim.factors(&types, &shapes);
-    let rule =
-        Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands: &operands, shapes: &shapes };
+    let rule = Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands, shapes: &shapes };
     let entries = rule.join(out.is_some())?;
     let (u, r) = rule.sets(prim.linearity(), out)?;
     let mut results = Vec::with_capacity(shapes.len());
@@ -106,11 +108,11 @@ pub fn common_mesh(operands: &[Operand], asked: Option<&Mesh>) -> Result<Option<
 
 /// The operands as they are inside `shard_map`: all vary over the union of what varies. One that is reduced over just what it
 /// lacks becomes varying; one that is unreduced there, or reduced over some of it, is refused.
-pub fn alike(operands: &[Operand], mesh: Option<&Mesh>) -> Result<(Vec<Operand>, Axes), Fault> {
-    let mut operands = operands.to_vec();
+pub fn alike<'a>(operands: &'a [Operand], mesh: Option<&Mesh>) -> Result<(Cow<'a, [Operand]>, Axes), Fault> {
     let Some(mesh) = mesh.filter(|_| operands.iter().any(|o| !o.ty.varying.is_empty())) else {
-        return Ok((operands, Axes::none()));
+        return Ok((Cow::Borrowed(operands), Axes::none()));
     };
+    let mut operands = operands.to_vec();
     let union: Vec<Axis> = mesh
         .axis_names()
         .iter()
@@ -137,7 +139,7 @@ pub fn alike(operands: &[Operand], mesh: Option<&Mesh>) -> Result<(Vec<Operand>,
         }
         o.ty.varying = Axes::from(&union[..]);
     }
-    Ok((operands, Axes::from(union)))
+    Ok((Cow::Owned(operands), Axes::from(union)))
 }
 
 fn same_set(a: &Axes, b: &Axes) -> bool {
@@ -206,9 +208,15 @@ impl Rule<'_> {
         let mut held: Vec<Vec<Holder>> = self.factors.loops.iter().map(|_| Vec::new()).collect();
         for (operand, dims) in self.factors.operands.iter().enumerate() {
             for (dim, over) in dims.iter().enumerate().filter(|(_, d)| d.loops.iter().all(|l| asked(*l))) {
+                let entry = self.operands[operand].ty.spec.dim(dim);
+                let stretched = over.at == At::Stretched;
+                if let [l] = over.loops[..] {
+                    held[l].push(Holder { operand, dim, entry: Axes::from(entry), stretched });
+                    continue;
+                }
                 let parts = self.hand_out(operand, dim, over)?;
                 for (&l, entry) in over.loops.iter().zip(parts) {
-                    held[l].push(Holder { operand, dim, entry, stretched: over.at == At::Stretched });
+                    held[l].push(Holder { operand, dim, entry, stretched });
                 }
             }
         }
@@ -218,9 +226,6 @@ impl Rule<'_> {
     /// A dimension's axes to its loops, major first: a loop takes axes while more than 1 is left of it.
     fn hand_out(&self, operand: usize, dim: usize, over: &Dim) -> Result<Vec<Axes>, Fault> {
         let entry = self.operands[operand].ty.spec.dim(dim);
-        if over.loops.len() == 1 {
-            return Ok(vec![Axes::from(entry)]);
-        }
         let split = |why: String| {
             self.refuse(format!(
                 "{} is cut into {} parts, and {why}",
@@ -254,6 +259,10 @@ impl Rule<'_> {
     }
 
     fn join_one(&self, l: LoopId, held: &[Holder]) -> Result<Axes, Fault> {
+        // what nobody splits is whole, whatever the loop asks for
+        if held.iter().all(|h| h.entry.is_empty()) {
+            return Ok(Axes::none());
+        }
         let sharded: Vec<&Holder> = held.iter().filter(|h| !h.entry.is_empty()).collect();
         let clash = sharded.windows(2).find(|w| w[0].entry != w[1].entry);
         let role = self.factors.role(l);
@@ -402,6 +411,10 @@ impl Rule<'_> {
 
     /// No axis splits two dimensions of a result, or a dimension and a set.
     fn once(&self, spec: Spec) -> Result<(), Fault> {
+        let mut seen: SmallVec<[Axis; 4]> = SmallVec::new();
+        if spec.all_axes().all(|a| !seen.contains(&a) && (seen.push(a), true).1) {
+            return Ok(());
+        }
         let named: Vec<(Axis, String)> = (spec.dims().iter().enumerate())
             .flat_map(|(d, e)| e.iter().map(move |a| (a, format!("dimension {d}"))))
             .chain(spec.unreduced_axes().iter().map(|a| (a, "the unreduced set".to_string())))

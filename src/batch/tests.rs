@@ -1,0 +1,309 @@
+//! Every primitive of the list on many examples at once, against single runs stacked; control flow, shardings, refusals.
+
+use crate::ops::PRIMITIVES;
+use crate::ops::random::{RandomKeyData, RandomWrap};
+use crate::prelude::*;
+use crate::program::Prim;
+use crate::trace::{Arg, apply};
+use crate::{ErrorKind, MapDims, ScanOptions, Shape, VmapOptions, scan_with, vmap_with};
+use std::panic::Location;
+use std::sync::Arc;
+
+const EXAMPLES: usize = 4;
+
+fn run(prim: &Prim, xs: &[Array]) -> Vec<Array> {
+    let args: Vec<Arg> = xs.iter().map(Arg::from).collect();
+    apply(prim.clone(), &args, Location::caller())
+}
+
+/// Numbers of all signs, none twice.
+fn data(dtype: DType, shape: &[usize], seed: usize) -> Array {
+    let n: usize = shape.iter().product();
+    if dtype == DType::Key {
+        let words = data(U32, &[shape, &[2]].concat(), seed);
+        return run(&(Arc::new(RandomWrap) as Prim), &[words]).swap_remove(0);
+    }
+    let x = |i: usize| ((i * 7 + seed * 5) % 23) as f32 * 0.13 - 1.1;
+    let x = Array::from((0..n).map(x).collect::<Vec<_>>()).reshape(shape);
+    match dtype {
+        DType::Bool => x.gt(0.2),
+        d if d.is_float() => x.astype(d),
+        d => (x.abs() * 9.0).astype(d),
+    }
+}
+
+/// All numbers of an array, as bits.
+fn bits(x: &Array) -> Vec<u64> {
+    let x = match x.ty().unwrap().dtype {
+        DType::Key => run(&(Arc::new(RandomKeyData) as Prim), std::slice::from_ref(x)).swap_remove(0),
+        _ => x.clone(),
+    };
+    x.astype(F64).to_vec::<f64>().unwrap().into_iter().map(f64::to_bits).collect()
+}
+
+fn example(x: &Array, i: usize) -> Array {
+    x.slice(ix![i as i64])
+}
+
+/// Each subset of operands that is not empty.
+fn subsets(n: usize) -> impl Iterator<Item = Vec<bool>> {
+    (1..1usize << n).map(move |bits| (0..n).map(|k| bits >> k & 1 == 1).collect())
+}
+
+fn options(mapped: &[bool]) -> VmapOptions {
+    let dims: Vec<Option<i32>> = mapped.iter().map(|m| m.then_some(0)).collect();
+    VmapOptions { in_dims: MapDims::from(dims), ..VmapOptions::default() }
+}
+
+/// The list's primitives on global values that have operands.
+fn listed() -> impl Iterator<Item = (&'static str, Prim, Vec<ArrayType>)> {
+    let there = PRIMITIVES.iter().filter(|e| e.family != "collective");
+    there.map(|e| (e.name, (e.example)())).map(|(n, (p, t))| (n, p, t)).filter(|(_, _, t)| !t.is_empty())
+}
+
+#[test]
+fn every_primitive_does_to_all_what_it_does_to_each() {
+    for (name, prim, types) in listed() {
+        for mapped in subsets(types.len()) {
+            let xs: Vec<Array> = (types.iter().zip(&mapped).enumerate())
+                .map(|(k, (ty, m))| match m {
+                    true => data(ty.dtype, &[&[EXAMPLES][..], &ty.shape].concat(), k),
+                    false => data(ty.dtype, &ty.shape, k),
+                })
+                .collect();
+            let all = vmap_with(options(&mapped), &xs, |xs: Vec<Array>| run(&prim, &xs));
+            for (r, all) in all.iter().enumerate() {
+                let all = all.clone().ready().unwrap_or_else(|e| panic!("{name} {mapped:?}: {e}"));
+                let mut wanted = Vec::new();
+                for i in 0..EXAMPLES {
+                    let one: Vec<Array> = (xs.iter().zip(&mapped))
+                        .map(|(x, m)| if *m { example(x, i) } else { x.clone() })
+                        .collect();
+                    wanted.extend(bits(&run(&prim, &one)[r]));
+                }
+                assert_eq!(bits(&all), wanted, "{name} {mapped:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn examples_stay_split_over_their_axis() {
+    let mesh = Mesh::new([("B", 2), ("Y", 2)]).unwrap();
+    // asks for shardings on a mesh of its own
+    for (name, prim, types) in listed().filter(|(_, p, _)| p.pins().is_none()) {
+        for mapped in subsets(types.len()) {
+            for split in [false, true] {
+                let xs: Vec<(Array, Array)> = (types.iter().zip(&mapped).enumerate())
+                    .map(|(k, (ty, m))| {
+                        let inner = ty.shape.first().is_some_and(|n| split && n % 2 == 0);
+                        let mut dims = vec![crate::Axes::none(); ty.rank()];
+                        if inner {
+                            dims[0] = "Y".into();
+                        }
+                        let mut shape = ty.shape.to_vec();
+                        if *m {
+                            dims.insert(0, "B".into());
+                            shape.insert(0, EXAMPLES);
+                        }
+                        let x = data(ty.dtype, &shape, k);
+                        let on = x.put(&mesh, Spec::of(dims));
+                        (x, on)
+                    })
+                    .collect();
+                let (plain, on): (Vec<Array>, Vec<Array>) = xs.into_iter().unzip();
+                // what one example refuses all do
+                let one: Vec<Array> = on
+                    .iter()
+                    .zip(&mapped)
+                    .map(|(x, m)| if *m { example(&x.reshard(whole(x)), 0) } else { x.clone() })
+                    .collect();
+                if run(&prim, &one).iter().any(|y| y.ty().is_err()) {
+                    continue;
+                }
+                let f = |xs: Vec<Array>| run(&prim, &xs);
+                let all = vmap_with(options(&mapped), &on, f);
+                let wanted = vmap_with(options(&mapped), &plain, f);
+                for (all, wanted) in all.iter().zip(&wanted) {
+                    let ty = all.ty().unwrap_or_else(|e| panic!("{name} {mapped:?} {split}: {e}"));
+                    assert_eq!(ty.spec.dim(0), ["B".into()], "{name} {mapped:?} {split}: {ty}");
+                    let (got, want) = (all.astype(F64), wanted.astype(F64));
+                    if name == "reduce_sum" || name == "reduce_prod" || name == "dot_general" {
+                        let (got, want) = (got.to_vec::<f64>().unwrap(), want.to_vec::<f64>().unwrap());
+                        assert!(got.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-5), "{name}");
+                    } else {
+                        assert_eq!(bits(all), bits(wanted), "{name} {mapped:?} {split}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The spec of an array with its examples whole.
+fn whole(x: &Array) -> Spec {
+    x.ty().unwrap().spec.only(|a| a != "B".into())
+}
+
+/// Examples one by one, stacked.
+fn each(xs: &Array, f: impl Fn(Array) -> Array) -> Vec<u64> {
+    let n = xs.shape().unwrap()[0];
+    (0..n).flat_map(|i| bits(&f(example(xs, i)))).collect()
+}
+
+#[track_caller]
+fn agrees(xs: &Array, f: impl Fn(Array) -> Array) {
+    let all = vmap(xs, &f);
+    let ty = all.ty().unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(ty.shape[0], EXAMPLES);
+    assert_eq!(bits(&all), each(xs, &f));
+    // the same program behind jit, and jit behind it
+    let jitted = jit(|xs: &Array| vmap(xs, &f));
+    assert_eq!(bits(&jitted.call(xs).unwrap()), bits(&all));
+    let inner = jit(|x: &Array| f(x.clone()));
+    assert_eq!(bits(&vmap(xs, |x| inner.call(&x))), bits(&all));
+}
+
+fn numbers() -> Array {
+    data(F32, &[EXAMPLES, 3], 1)
+}
+
+#[test]
+fn collectives_run_for_all_examples() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    type Body = fn(&Array) -> Array;
+    let cases: [(&str, Spec, Spec, Body); 11] = [
+        ("psum", p!["X"], p![], |x| x.psum("X")),
+        ("pmax", p!["X"], p![], |x| x.pmax("X")),
+        ("pmin", p!["X"], p![], |x| x.pmin("X")),
+        ("all_gather", p!["X"], p!["X"], |x| x.all_gather("X", tiled(0))),
+        ("psum_scatter", p!["X"], p!["X"], |x| x.psum_scatter("X", tiled(0))),
+        ("all_to_all", p!["X"], p![_, "X"], |x| x.all_to_all("X", split(1).concat(0))),
+        ("ppermute", p!["X"], p!["X"], |x| x.ppermute("X", ring(1))),
+        ("axis_index", p!["X"], p!["X"], |x| x + axis_index("X").astype(F32)),
+        ("pvary", p![], p!["X"], |x| x.pvary("X")),
+        ("pcast", p![], p!["X"], |x| x.pvary("X") * 2.0),
+        // the transpose of a gather to invarying
+        ("own_part", p!["X"], p!["X"], |x| {
+            grad(x, |x| x.all_gather("X", tiled(0).invarying()).square().sum(..))
+        }),
+    ];
+    let listed: Vec<&str> = PRIMITIVES.iter().filter(|e| e.family == "collective").map(|e| e.name).collect();
+    assert_eq!(listed.len(), cases.len());
+    let xs = data(F32, &[EXAMPLES, 4, 2], 2);
+    for (name, ins, outs, body) in cases {
+        assert!(listed.contains(&name), "{name}");
+        let f = |x: Array| shard_map(&mesh, ins, outs, move |x: &Array| body(x)).call(&x);
+        let all = vmap(&xs, &f);
+        assert_eq!(
+            bits(&all.ready().unwrap_or_else(|e| panic!("{name}: {e}"))),
+            each(&xs, |x| f(x).unwrap()),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn loops_and_branches() {
+    let xs = numbers();
+    // a carry that depends on the example from the second step on
+    agrees(&xs, |x| fori_loop(0..3, Array::from(0.0f32), |_, c| c + x.sum(..)));
+    // steps run over, results stacked
+    agrees(&xs, |x| scan(Array::from(0.0f32), &x, |c, x| (&c + &x, &c * &x)).1);
+    let ys = data(F32, &[5], 3);
+    let options = ScanOptions { reverse: true, ..ScanOptions::default() };
+    agrees(&xs, |x| scan_with(options, x.clone(), &ys, |c, y| (&c * &y, &c + &y)).1);
+    // a choice that is the same for all, and one of each example
+    agrees(&xs, |x| cond(ys.sum(..).gt(0.0), || x.sin(), || x.cos()));
+    agrees(&xs, |x| cond(x.sum(..).gt(0.0), || x.sin(), || x.cos() * 2.0));
+    agrees(&xs, |x| switch((x.sum(..) * 2.0).astype(I32), &[&|| x.sin(), &|| x.cos(), &|| x.clone()]));
+    // examples that end at different times, with a counter that all share at first
+    agrees(&xs, |x| {
+        let start = (Array::from(0i32), x.abs() + 0.1);
+        let (n, x) = while_loop(start, |(_, x)| x.sum(..).lt(40.0), |(n, x)| (n + 1, x * 1.7));
+        x + n.astype(F32)
+    });
+    // all end at the same time
+    agrees(&xs, |x| {
+        while_loop((Array::from(0i32), x.clone()), |(n, _)| n.lt(3), |(n, x)| (n + 1, x.sin())).1
+    });
+    agrees(&xs, |x| checkpoint(&x, |x| x.sin().exp()));
+}
+
+#[test]
+fn gradients_of_each_and_of_all() {
+    let xs = numbers();
+    agrees(&xs, |x| grad(&x, |x| (x.sin() * &x).sum(..)));
+    agrees(&xs, |x| grad(&x, |x| fori_loop(0..2, x.clone(), |_, c| c.sin() * &x).sum(..)));
+    let of_all = grad(&xs, |xs| vmap(&xs, |x| (x.sin() * &x).sum(..)).sum(..));
+    assert_eq!(bits(&of_all), each(&xs, |x| grad(&x, |x| (x.sin() * &x).sum(..))));
+    // pairs of examples
+    let dots = vmap(&xs, |x| vmap(&xs, |y| x.dot(&y)));
+    let wanted = xs.dot(xs.t());
+    let near = |a: &Array, b: &Array| (a - b).abs().max(..).item::<f32>().unwrap() < 1e-6;
+    assert!(near(&dots, &wanted));
+}
+
+#[test]
+fn samplers_take_a_key_for_each_example() {
+    let keys = Key::new(7).split_array([EXAMPLES]);
+    agrees(&keys, |k| Key::of(k).uniform([3]));
+    agrees(&keys, |k| Key::of(k).split_array([2]));
+}
+
+#[test]
+fn types_of_mapped_dimensions() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let ty = |t: &str| ArrayType::parse(t, &mesh).unwrap();
+    // a constant takes the examples' axis
+    let f = jit(|x: &Array| vmap(x, |_| Array::zeros([4])));
+    assert_eq!(
+        f.trace(ty("float32[8@X,8]")).unwrap().program().output_types()[0].to_string(),
+        "float32[8@X,4]"
+    );
+    // FSDP within an example
+    let f = jit(|x: &Array, w: &Array| vmap(x, |x| x.dot(w)));
+    let traced = f.trace((ty("float32[8@Y,8@X,16]"), ty("float32[16,4]"))).unwrap();
+    assert_eq!(traced.program().output_types()[0].to_string(), "float32[8@Y,8@X,4]");
+    // the weights name the examples' axis: where it is summed over nothing else would find it
+    let e = f.trace((ty("float32[8@Y,8@X,16]"), ty("float32[16@Y,4]"))).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Sharding);
+    assert!(e.to_string().contains("the same for all examples"), "{e}");
+    // inside, the axis is taken
+    let f = jit(|x: &Array| vmap(x, |x| x.reshard(p!["Y"])));
+    let e = f.trace(ty("float32[8@Y,8]")).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Mesh, "{e}");
+    // mapped dimensions lie alike
+    let f = jit(|x: &Array, y: &Array| vmap((x, y), |(x, y)| x + y));
+    let e = f.trace((ty("float32[8@Y]"), ty("float32[8]"))).unwrap_err();
+    assert!(e.to_string().contains("must lie alike"), "{e}");
+    let e = f.trace((ty("float32[8]"), ty("float32[4]"))).unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Shape, "{e}");
+    // a reshape that would need whole dimensions leaves the examples where they are
+    let f = jit(|x: &Array| vmap(x, |x| x.reshape([4, 6])));
+    let traced = f.trace(ty("float32[8@Y,6,4]")).unwrap();
+    assert_eq!(traced.program().output_types()[0].to_string(), "float32[8@Y,4,6]");
+}
+
+#[test]
+fn other_dimensions() {
+    let x = data(F32, &[3, EXAMPLES], 1);
+    let w = data(F32, &[3], 2);
+    let options = |outs: i32| VmapOptions {
+        in_dims: [Some(-1), None].into(),
+        out_dims: outs.into(),
+        ..VmapOptions::default()
+    };
+    let wanted = &x * w.slice(ix![.., crate::NewAxis]);
+    let got = vmap_with(options(1), (&x, &w), |(x, w)| x * w);
+    assert_eq!((got.shape().unwrap(), bits(&got)), (Shape::from([3, EXAMPLES]), bits(&wanted)));
+    let got = vmap_with(options(0), (&x, &w), |(x, w)| x * w);
+    assert_eq!(bits(&got.t()), bits(&wanted));
+    let e = vmap(Array::from(1.0f32), |x| x).ready().err().unwrap();
+    assert_eq!(e.kind(), ErrorKind::Shape);
+    let all = VmapOptions { out_dims: None.into(), ..VmapOptions::default() };
+    let e = vmap_with(all.clone(), &x, |x| x).ready().err().unwrap();
+    assert!(e.to_string().contains("the same for all examples"), "{e}");
+    let same = vmap_with(all, &x, |_| w.clone());
+    assert_eq!(bits(&same), bits(&w));
+}
