@@ -80,6 +80,7 @@ pub use array::{
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
+pub use ops::collective::Cast;
 pub use partition::{Collective, Collectives, Kind};
 pub use random::Key;
 pub use shard_map::{ShardMap, shard_map};
@@ -105,10 +106,10 @@ pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::EngineKind::{Lockstep, Threads};
     pub use crate::{
-        AbstractMesh, Array, ArrayType, Axis, DType, DeviceId, EngineKind, Inferred, Key, Mesh, NewAxis,
-        Output, Rest, Result, Sharding, Spec, Static, Tree, assert_collectives, axes, axis_index, axis_size,
-        concat, cond, debug_print, devices, einsum, fori_loop, ix, jit, keep, p, ring, scan, shift, split,
-        stack, stacked, switch, tiled, tree, type_of, while_loop,
+        AbstractMesh, Array, ArrayType, Axis, Cast, DType, DeviceId, EngineKind, Inferred, Key, Mesh,
+        NewAxis, Output, Rest, Result, Sharding, Spec, Static, Tree, assert_collectives, axes, axis_index,
+        axis_size, concat, cond, debug_print, devices, einsum, fori_loop, ix, jit, keep, p, ring, scan,
+        shift, split, stack, stacked, switch, tiled, tree, type_of, while_loop,
     };
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;

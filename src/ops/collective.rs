@@ -233,7 +233,7 @@ impl Along {
         for axis in self.axes.iter() {
             let mend = match Along::state_of(x, axis) {
                 State::Unreduced => format!("sum it first: `x.psum({:?})`", axis.name()),
-                State::Reduced => format!("cast it first: `x.pcast({:?}, To::Varying)`", axis.name()),
+                State::Reduced => format!("cast it first: `x.pcast({:?}, Cast::Varying)`", axis.name()),
                 _ => continue,
             };
             let state = Along::state_of(x, axis).name();
@@ -513,7 +513,7 @@ impl Primitive for AllGather {
             return Err(vma(format!(
                 "all_gather to reduced takes varying values, but the operand does not vary over {axis}"
             ))
-            .help(format!("cast it first: `x.pcast({:?}, To::Varying)`", axis.name())));
+            .help(format!("cast it first: `x.pcast({:?}, Cast::Varying)`", axis.name())));
         }
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
         self.along.join(&mut shape, &mut dims, self.dim, self.tiled)?;

@@ -325,7 +325,7 @@ fn fits<T: Tree>(
             let fault = match kind {
                 ErrorKind::Sharding => fault.help(format!("move it: `.reshard({})`", want.spec)),
                 ErrorKind::Dtype => fault.help(format!("convert it: `.astype({:?})`", want.dtype)),
-                ErrorKind::Vma => fault.help("cast it: `.pcast(.., To::Varying)`"),
+                ErrorKind::Vma => fault.help("cast it: `.pcast(.., Cast::Varying)`"),
                 _ => fault,
             };
             errors.push(Error::at(fault, op, vec![ty.to_string()], Some(place)));

@@ -129,7 +129,7 @@ pub fn alike<'a>(operands: &'a [Operand], mesh: Option<&Mesh>) -> Result<(Cow<'a
             let (state, mend) = if u.contains(*axis) {
                 ("unreduced", format!("sum it first: `x.psum({:?})`", axis.name()))
             } else {
-                ("reduced", format!("cast it first: `x.pcast({:?}, To::Varying)`", axis.name()))
+                ("reduced", format!("cast it first: `x.pcast({:?}, Cast::Varying)`", axis.name()))
             };
             return Err(Fault::new(
                 ErrorKind::Sharding,

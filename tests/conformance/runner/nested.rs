@@ -2,7 +2,7 @@
 
 use super::case::{Env, axes, spec};
 use super::ops::{self, Val};
-use atmesh::{Array, Axis, AxisType, Error, Inferred, Mesh, Result, ScanOptions, Spec};
+use atmesh::{Array, Axes, Axis, AxisType, Error, Inferred, Mesh, Result, ScanOptions, Spec};
 use serde_json::Value;
 
 /// Traces equations in order, until one is refused.
@@ -135,6 +135,24 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
             let f = if params["axis_names"].is_null() { f } else { f.over(&over) };
             let f = if params["check_vma"].as_bool() == Some(false) { f.unchecked() } else { f };
             f.call(&arrays)?
+        }
+        "auto_axes" | "explicit_axes" => {
+            let (from, to, which) = match op {
+                "auto_axes" => (AxisType::Explicit, AxisType::Auto, "out_sharding"),
+                _ => (AxisType::Auto, AxisType::Explicit, "in_sharding"),
+            };
+            let over: Axes = match params.get("axes") {
+                None | Some(Value::Null) => here.axes_of(from).into(),
+                Some(names) => axes(names),
+            };
+            // where the axes are wrong the equation is refused: its body is not run
+            let inside = here.retyped(&over, to).unwrap_or_else(|_| here.clone());
+            let run = |args: Vec<Array>| program(env, inside.clone(), body, &args);
+            let specs = specs(&params[which]);
+            match op {
+                "auto_axes" => atmesh::auto_axes_over(over, arrays, specs, run),
+                _ => atmesh::explicit_axes_over(over, arrays, specs, run),
+            }
         }
         "checkpoint" => atmesh::checkpoint(arrays, |args: Vec<Array>| run(&args)),
         "grad" | "value_and_grad" => {

@@ -4,7 +4,7 @@ use super::case::{Env, axes, spec};
 use super::check::numbers;
 use atmesh::array::{Dims, Term};
 use atmesh::diagnostic::Fault;
-use atmesh::ops::collective::Cast;
+
 use atmesh::ops::elementwise::{Bitcast, Clamp, Convert, Select};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
