@@ -13,7 +13,7 @@ use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::Prim;
 use atmesh::sharding::check_spec;
 use atmesh::{
-    Array, ArrayType, AxisType, DType, Error, ErrorKind, Key, Operand, Result, Scalar, Spec, Tree,
+    Array, ArrayType, AxisType, Cast, DType, Error, ErrorKind, Key, Operand, Result, Scalar, Spec, Tree,
     axis_index, axis_size, einsum, einsum_to, keep, split, stack, stacked, tiled,
 };
 use serde_json::Value;
