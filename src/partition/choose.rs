@@ -1,6 +1,6 @@
 //! Where the loops of a local step run: its result's layout, its operands', or in between, whichever moves least.
 
-use super::cost::{Cost, Reader, cost, distinct};
+use super::cost::{Cost, Reader, distinct};
 use super::draft::{self, Draft, Item};
 use super::lower::{copied, sorted};
 use super::plan::{cut, in_parts, replace};
@@ -121,7 +121,7 @@ impl Placer {
         for read in 0..sentence.reads.len() {
             let r = Reader { sentence, read, layout };
             for src in sources(&sentence.reads[read]) {
-                let c = cost(self.d.devices, src, &self.d.slots[src], &[r], 1);
+                let c = self.d.price(src, &[r]);
                 let known = |(k, read): &(usize, usize)| match &self.d.items[*k].step {
                     Step::Local { sentence, layout, .. } => r.same(&Reader { sentence, read: *read, layout }),
                     _ => false,
@@ -190,7 +190,7 @@ impl Placer {
     }
 
     fn moved(&self, from: &Stored, reader: &Reader, copies: i64) -> f64 {
-        cost(self.d.devices, 0, from, &[*reader], copies).total as f64
+        self.d.prices.of(self.d.devices, 0, from, &[*reader], copies).total as f64
     }
 
     /// Bytes to bring all operands in, beyond what earlier readers of the same values bring.
@@ -232,7 +232,7 @@ impl Placer {
     }
 
     fn cost(&self, src: Slot, readers: &[Reader]) -> Cost {
-        cost(self.d.devices, src, &self.d.slots[src], readers, 1)
+        self.d.price(src, readers)
     }
 
     /// Elementwise: where the result lies, or where an operand does.

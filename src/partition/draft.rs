@@ -1,5 +1,7 @@
 //! Drafts: a program's values and steps before anything is decided about where loops run.
 
+use super::cost::{Cost, Reader};
+use super::prices::Prices;
 use super::{Collectives, Kind, Layout, Slot, SpmdProgram, Step, Stored, Why};
 use crate::mesh::{Axes, Mesh};
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
@@ -19,6 +21,8 @@ pub(super) struct Draft {
     pub(super) once: Vec<Slot>,
     /// How often it is run for each of these.
     pub(super) trips: u64,
+    /// What fetches move.
+    pub(super) prices: Prices,
 }
 
 /// A step of a draft.
@@ -67,6 +71,10 @@ impl Draft {
         }
         let Stored { dtype, shape, .. } = self.slots[slot].clone();
         self.local(copy(slot, dtype, &shape), layout, why)
+    }
+    /// What fetching a value for these readers moves.
+    pub(super) fn price(&self, slot: Slot, readers: &[Reader]) -> Cost {
+        self.prices.of(self.devices, slot, &self.slots[slot], readers, 1)
     }
     /// The last step's item.
     pub(super) fn last(&mut self) -> Option<&mut Item> {

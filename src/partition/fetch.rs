@@ -2,7 +2,7 @@
 //!
 //! [`SpmdProgram::pieces`] is the specification of every exchange: engines move exactly these boxes.
 
-use super::cost::{Reader, cost};
+use super::cost::Reader;
 use super::draft::{Draft, Item};
 use super::reads::{read_boxes, sources};
 use super::region::{Interval, Region, loop_box, minus, volume};
@@ -118,7 +118,7 @@ pub(super) fn insert(d: &mut Draft) {
         let Step::Local { sentence, layout, .. } = &item.step else { continue };
         for (read, r) in sentence.reads.iter().enumerate() {
             for src in sources(r) {
-                let c = cost(d.devices, src, &d.slots[src], &[Reader { sentence, read, layout }], 1);
+                let c = d.price(src, &[Reader { sentence, read, layout }]);
                 if c.total > 0 || !c.exact {
                     needs[src].push(Need { reader: k, read });
                 }

@@ -1,6 +1,6 @@
 //! What is the same in every step of a loop is fetched before it: a fixed input comes to lie as its readers inside need it.
 
-use super::cost::{Reader, cost, factored};
+use super::cost::{Reader, factored};
 use super::draft::Draft;
 use super::plan::replace;
 use super::reads::sources;
@@ -46,7 +46,7 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
         for read in (0..sentence.reads.len()).filter(|r| sources(&sentence.reads[*r]).contains(&slot)) {
             let reader = Reader { sentence, read, layout };
             readers.push(reader);
-            if cost(d.devices, slot, stored, &[reader], 1).total == 0 {
+            if d.price(slot, &[reader]).total == 0 {
                 continue;
             }
             let mut needed = vec![Atoms::new(); stored.shape.rank()];
@@ -69,7 +69,7 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
     let layout = Layout { dims: dims.collect(), partial: None };
     let held: i64 = layout.region(&stored.shape, 0).iter().map(|v| v.1 - v.0).product();
     let there = Stored { layout: layout.clone(), ..stored.clone() };
-    let c = cost(d.devices, slot, &there, &readers, 1);
+    let c = d.prices.of(d.devices, slot, &there, &readers, 1);
     let fits = held as usize * stored.dtype.size() <= LIMIT;
     (c.exact && c.total == 0 && fits).then_some((layout, why?))
 }

@@ -15,6 +15,7 @@ mod lower;
 mod manual;
 mod names;
 mod plan;
+mod prices;
 mod print;
 mod program;
 pub mod reads;

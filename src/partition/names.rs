@@ -1,7 +1,8 @@
 //! Names of what is communicated: read off the digits that are held and wanted, or off the user's own collectives.
 
-use super::cost::{Factor, Reader, cost, distinct, factored};
+use super::cost::{Factor, Reader, distinct, factored};
 use super::draft::{Note, copy};
+use super::prices::Prices;
 use super::reads::sources;
 use super::region::volume;
 use super::views::Via;
@@ -21,8 +22,9 @@ pub(super) fn collectives(
     notes: &[Note],
     vias: &[Option<Via>],
     halves: &[(Slot, Slot)],
+    prices: &Prices,
 ) -> Collectives {
-    let namer = Namer { p, notes, vias, halves };
+    let namer = Namer { p, notes, vias, halves, prices };
     let mut list: Vec<Collective> = Vec::new();
     // the first half of an all-reduce, by the value between the halves
     let mut open: Vec<(Slot, usize)> = Vec::new();
@@ -63,6 +65,7 @@ struct Namer<'a> {
     notes: &'a [Note],
     vias: &'a [Option<Via>],
     halves: &'a [(Slot, Slot)],
+    prices: &'a Prices,
 }
 
 /// A kind of exchange with its digits.
@@ -105,7 +108,7 @@ impl Namer<'_> {
         let p = self.p;
         let stored = &p.slots[src];
         let readers = distinct(needs.iter().filter_map(|n| self.reader(n)));
-        let c = cost(p.devices, src, stored, &readers, 1);
+        let c = self.prices.of(p.devices, src, stored, &readers, 1);
         if c.total == 0 {
             return None;
         }
@@ -181,7 +184,8 @@ impl Namer<'_> {
                 continue;
             };
             // one reader that needs all that the others need names the whole
-            let alone = readers.len() == 1 || cost(self.p.devices, src, stored, &[*r], 1).total == total;
+            let alone =
+                readers.len() == 1 || self.prices.of(self.p.devices, src, stored, &[*r], 1).total == total;
             if alone {
                 return name;
             }
@@ -228,7 +232,7 @@ impl Namer<'_> {
         let copies = p.addends(src, out, 0).len() as i64;
         let sentence = copy(src, stored.dtype, &stored.shape);
         let reader = Reader { sentence: &sentence, read: 0, layout: &p.slots[out].layout.dims };
-        let c = cost(p.devices, src, stored, &[reader], copies);
+        let c = self.prices.of(p.devices, src, stored, &[reader], copies);
         if c.total == 0 {
             return None;
         }

@@ -34,13 +34,14 @@ pub(super) fn plan(mut d: Draft) -> Result<Planned> {
     let Placer { mut d, halves, .. } = placer;
     let adopted = hoist::adopt(&mut d);
     fetch::insert(&mut d);
+    let prices = std::mem::take(&mut d.prices);
     let (program, notes) = d.finish();
     #[cfg(debug_assertions)]
     if let Err(wrong) = super::check::check(&program) {
         let what = format!("the per-device program is not sound (please report this): {wrong}\n{program}");
         return Err(crate::Error::other(what));
     }
-    let collectives = names::collectives(&program, &notes, &vias, &halves);
+    let collectives = names::collectives(&program, &notes, &vias, &halves, &prices);
     Ok(Planned { localised: Localised { program, collectives }, adopted })
 }
 

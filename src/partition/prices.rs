@@ -1,0 +1,85 @@
+//! Prices of fetches, each worked out once: layers repeat, and so do their fetches.
+
+use super::cost::{Cost, Reader, cost};
+use super::{DimLayout, Slot, Stored};
+use crate::program::sentence::{Body, Source};
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// What is known of the fetches of a program over so many devices.
+#[derive(Debug, Default)]
+pub(super) struct Prices {
+    known: RefCell<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    costs: HashMap<Box<[i64]>, Cost>,
+    /// Where keys are written before they are looked up.
+    key: Vec<i64>,
+}
+
+impl Prices {
+    /// What fetching `slot` for these readers moves; see [`cost`].
+    pub(super) fn of(
+        &self,
+        devices: usize,
+        slot: Slot,
+        stored: &Stored,
+        readers: &[Reader],
+        copies: i64,
+    ) -> Cost {
+        let mut known = self.known.borrow_mut();
+        let Known { costs, key } = &mut *known;
+        key.clear();
+        write(key, devices, slot, stored, readers, copies);
+        if let Some(c) = costs.get(&key[..]) {
+            return *c;
+        }
+        let c = cost(devices, slot, stored, readers, copies);
+        costs.insert(key.as_slice().into(), c);
+        c
+    }
+}
+
+/// All that a cost depends on, as numbers, each list with its length: equal keys are equal questions.
+fn write(key: &mut Vec<i64>, devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copies: i64) {
+    key.extend([devices as i64, copies, readers.len() as i64]);
+    sizes(key, &stored.shape);
+    layouts(key, &stored.layout.dims);
+    for r in readers {
+        let s = r.sentence;
+        key.push(i64::from(matches!(s.body, Body::Reshape)));
+        sizes(key, &s.extents);
+        layouts(key, r.layout);
+        let parts = &s.reads[r.read].parts;
+        key.push(parts.len() as i64);
+        for p in parts {
+            key.push(match p.from {
+                Source::Value(v) if v == slot => 0,
+                Source::Value(_) => 1,
+                Source::Const(_) => 2,
+            });
+            key.push(p.span.len() as i64);
+            p.span.iter().for_each(|v| key.extend([v.lo, v.hi, v.step]));
+            key.push(p.map.len() as i64);
+            for m in &p.map {
+                key.extend([m.at, m.terms.len() as i64]);
+                m.terms.iter().for_each(|t| key.extend([t.0 as i64, t.1]));
+            }
+        }
+    }
+}
+
+fn sizes(key: &mut Vec<i64>, list: &[usize]) {
+    key.push(list.len() as i64);
+    key.extend(list.iter().map(|n| *n as i64));
+}
+
+fn layouts(key: &mut Vec<i64>, list: &[DimLayout]) {
+    key.push(list.len() as i64);
+    for l in list {
+        key.extend([l.block, l.origin, l.atoms.len() as i64]);
+        l.atoms.iter().for_each(|a| key.extend([a.stride as i64, a.size as i64]));
+    }
+}
