@@ -14,13 +14,28 @@ fn all_pass(name: &str, engine: EngineKind) {
     let report = runner::run(name, &text, engine, &exceptions);
     assert!(report.total > 0, "{name} has no cases");
     assert!(report.failed.is_empty(), "{}", report.print());
-    // exceptions are few
-    assert!(report.excepted.len() * 100 <= report.total + report.excepted.len(), "{:?}", report.excepted);
+    // exceptions are few, but for reshapes that the reference refuses although nothing moves: tests/reshapes.rs has them
+    let others = report.excepted.iter().filter(|(_, why)| !why.starts_with("nothing moves")).count();
+    assert!(others * 100 <= report.total + report.excepted.len(), "{:?}", report.excepted);
 }
 
-macro_rules! files { ($($name:ident)*) => {$(
-    mod $name {
-        use super::*;
+// Each family runs on the two engines that programs use; on the reference engine those whose kernels are of different kinds
+// (tests/properties.rs compares all three).
+macro_rules! files {
+    ($engines:ident: $($name:ident)*) => {$(
+        mod $name {
+            use super::*;
+            files! { @$engines $name }
+        }
+    )*};
+    (@three $name:ident) => {
+        files! { @two $name }
+        #[test]
+        fn reference() {
+            all_pass(stringify!($name), EngineKind::Reference);
+        }
+    };
+    (@two $name:ident) => {
         #[test]
         fn lockstep() {
             all_pass(stringify!($name), EngineKind::Lockstep);
@@ -29,22 +44,17 @@ macro_rules! files { ($($name:ident)*) => {$(
         fn threads() {
             all_pass(stringify!($name), EngineKind::Threads);
         }
+    };
+    (@nothing_runs $name:ident) => {
         #[test]
-        fn reference() {
-            all_pass(stringify!($name), EngineKind::Reference);
+        fn all() {
+            all_pass(stringify!($name), EngineKind::default());
         }
-    }
-)*} }
-files! { seeds tutorial }
-
-#[test]
-fn types() {
-    all_pass("types", EngineKind::default());
+    };
 }
-#[test]
-fn layout() {
-    all_pass("layout", EngineKind::default());
-}
+files! { nothing_runs: types layout }
+files! { three: seeds tutorial elementwise reductions dot_general reshape unreduced }
+files! { two: broadcasting matmul einsum transpose broadcast_in_dim creation reshard convert x64 }
 
 #[test]
 fn exceptions_are_lines_of_file_id_and_reason() {

@@ -273,7 +273,14 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
     let [a, b] = dims;
     f.operands = vec![a.into_iter().map(Dim::several).collect()];
     f.results = vec![b.into_iter().map(Dim::several).collect()];
-    if Reshape::is_simple(from, to) { f } else { f.join_all(Join::Never) }
+    if !Reshape::is_simple(from, to) {
+        // one that cuts and joins in several places is sharded only so that nothing moves
+        for l in f.operands[0].iter().flat_map(|d| &d.loops) {
+            let shared = f.results[0].iter().any(|d| d.loops.contains(l));
+            f.loops[*l].join = shared.then_some(Join::Still);
+        }
+    }
+    f
 }
 
 impl Primitive for Reshape {
@@ -339,15 +346,8 @@ impl Primitive for Reshape {
         0.0
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
-        // one that moves much takes no sharded dimension unless the result's sharding is said
-        let simple = batch.examples.axes.is_empty()
-            || Reshape::is_simple(
-                &batch.examples.shape(&batch.operands[0].shape),
-                &batch.examples.shape(&self.new_sizes),
-            );
-        let out = if simple { self.out } else { Some(self.out.unwrap_or(batch.results[0].spec)) };
         let new_sizes = batch.examples.shape(&self.new_sizes);
-        Batched::of(Arc::new(Reshape { new_sizes, out: batch.out(out, 0) }))
+        Batched::of(Arc::new(Reshape { new_sizes, out: batch.out(self.out, 0) }))
     }
 }
 

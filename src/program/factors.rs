@@ -40,6 +40,9 @@ pub enum Join {
     Equal,
     /// None is sharded.
     Never,
+    /// Nothing may move: in a result dimension what stands behind this loop is sharded only where this one is split to the last
+    /// step.
+    Still,
 }
 
 /// What a loop is to its operation; derived from where it runs.

@@ -6,7 +6,7 @@
 
 mod sets;
 
-use super::factors::{At, Dim, Factors, Join, LoopId, Role};
+use super::factors::{At, Dim, FactorLoop, Factors, Join, LoopId, Role};
 use super::{Operand, Primitive};
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
@@ -287,7 +287,7 @@ impl Rule<'_> {
                     return Err(self.ambiguous(l, a, b));
                 }
             }
-            (Some(Join::First), _) | (None, Role::Pass | Role::Moved) => {
+            (Some(Join::First | Join::Still), _) | (None, Role::Pass | Role::Moved) => {
                 if let Some(w) = clash {
                     return Err(self.unlike(w[0], w[1], "run together, but are split differently"));
                 }
@@ -372,7 +372,8 @@ impl Rule<'_> {
             .collect()
     }
 
-    /// A result's entries: its loops' axes strung together. Behind an unsharded loop only unsharded ones stand.
+    /// A result's entries: its loops' axes strung together. Behind an unsharded loop only unsharded ones stand, behind one that is
+    /// to keep still also where it is not split to the last step.
     fn result(&self, i: usize, entries: &[Axes]) -> Result<Vec<Axes>, Fault> {
         let string = |(d, dim): (usize, &Dim)| {
             let (mut entry, mut gap) = (Axes::none(), false);
@@ -380,7 +381,11 @@ impl Rule<'_> {
                 if gap && !entries[*l].is_empty() {
                     return Err(self.gap(d, *l));
                 }
-                gap |= entries[*l].is_empty();
+                let FactorLoop { size, join, .. } = self.factors.loops[*l];
+                gap |= match join {
+                    Some(Join::Still) => self.ways(&entries[*l]) < size,
+                    _ => entries[*l].is_empty(),
+                };
                 entry = entry.iter().chain(entries[*l].iter()).collect();
             }
             Ok(entry)
@@ -397,8 +402,13 @@ impl Rule<'_> {
         match from {
             Some((k, dim)) => self
                 .refuse(format!(
-                    "{} becomes the minor part of dimension {d} of the result, whose major part is whole",
-                    self.tell(k, dim)
+                    "{} becomes the minor part of dimension {d} of the result, whose major part is {}",
+                    self.tell(k, dim),
+                    if self.factors.loops[l].join == Some(Join::Still) {
+                        "not split to the last"
+                    } else {
+                        "whole"
+                    }
                 ))
                 .help(self.reshard(k, dim, &Axes::none()))
                 .help("or say the result's sharding: `x.reshape_to([…], p![…])`")
