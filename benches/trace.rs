@@ -55,13 +55,14 @@ fn timed<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
 }
 
 /// The median of several runs.
-fn median(runs: usize, mut f: impl FnMut() -> Result<()>) -> Result<(f64, f64)> {
+fn median<T>(runs: usize, mut f: impl FnMut() -> Result<T>) -> Result<(f64, f64)> {
     f()?;
     let mut times = Vec::new();
     for _ in 0..runs {
         let t = Instant::now();
-        f()?;
+        let made = f()?;
         times.push(t.elapsed());
+        drop(made);
     }
     times.sort();
     let s = |d: Duration| d.as_secs_f64();
@@ -85,7 +86,7 @@ fn main() -> Result<()> {
     let mesh = Mesh::new([("data", 4), ("model", 2)])?;
     let (ps, x) = args(&mesh, layers, 8);
     let equations = forward.trace((&ps, &x))?.program().equations.len();
-    let (seconds, min) = median(runs, || forward.trace((&ps, &x)).map(drop))?;
+    let (seconds, min) = median(runs, || forward.trace((&ps, &x)))?;
     println!(
         r#"{{"name": "{name}", "what": "tracing of the forward pass, {equations} equations", "seconds": {seconds:e}, "min": {min:e}, "runs": {runs}}}"#
     );
@@ -101,7 +102,7 @@ fn main() -> Result<()> {
     for (data, model) in [(4, 2), (8192, 8)] {
         let mesh = AbstractMesh::new([("data", data), ("model", model)])?;
         let (ps, x) = args(&mesh, layers, 8192);
-        let (seconds, min) = median(runs.min(3), || forward.lower((&ps, &x)).map(drop))?;
+        let (seconds, min) = median(runs.min(3), || forward.lower((&ps, &x)))?;
         println!(
             r#"{{"name": "{name}_devices/{}", "what": "tracing and partitioning on so many abstract devices", "seconds": {seconds:e}, "min": {min:e}}}"#,
             data * model

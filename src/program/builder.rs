@@ -4,6 +4,7 @@ use super::{Control, Equation, Input, Literal, Op, Operand, Placement, Prim, Pro
 use crate::diagnostic::{Error, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::types::{ArrayType, DType, Scalar};
+use smallvec::SmallVec;
 
 /// A value of a program under construction: what equations read, and its type.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,7 +65,7 @@ impl Builder {
     }
     /// Applies a primitive: its results, typed; or its refusal, with the operands' types and the user's line.
     pub fn emit(&mut self, prim: Prim, inputs: &[Value]) -> Result<Vec<Value>> {
-        let operands: Vec<_> =
+        let operands: SmallVec<[Operand; 3]> =
             inputs.iter().map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() }).collect();
         let types = prim.types(&operands).map_err(|fault| self.refuse(fault, prim.name(), inputs))?;
         Ok(self.push(Op::Prim(prim), inputs, types))

@@ -38,7 +38,7 @@ pub fn by_factors_on(
     let Some(mesh) = mesh else {
         return Ok(shapes.into_iter().map(|(dtype, shape)| dtype.of(shape)).collect());
     };
-    let types: Vec<ArrayType> = operands.iter().map(|o| o.ty.clone()).collect();
+    let types: SmallVec<[ArrayType; 3]> = operands.iter().map(|o| o.ty.clone()).collect();
     let factors = prim.factors(&types, &shapes);
     let rule = Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands, shapes: &shapes };
     let entries = rule.join(out.is_some())?;
@@ -205,7 +205,8 @@ impl Rule<'_> {
     /// The axes of each loop. With `out` given only loops that ask for equality are joined.
     fn join(&self, out: bool) -> Result<Vec<Axes>, Fault> {
         let asked = |l: LoopId| !out || self.factors.loops[l].join == Some(Join::Equal);
-        let mut held: Vec<Vec<Holder>> = self.factors.loops.iter().map(|_| Vec::new()).collect();
+        let mut held: Vec<SmallVec<[Holder; 2]>> =
+            self.factors.loops.iter().map(|_| SmallVec::new()).collect();
         for (operand, dims) in self.factors.operands.iter().enumerate() {
             for (dim, over) in dims.iter().enumerate().filter(|(_, d)| d.loops.iter().all(|l| asked(*l))) {
                 let entry = self.operands[operand].ty.spec.dim(dim);
@@ -376,6 +377,9 @@ impl Rule<'_> {
     /// to keep still also where it is not split to the last step.
     fn result(&self, i: usize, entries: &[Axes]) -> Result<Vec<Axes>, Fault> {
         let string = |(d, dim): (usize, &Dim)| {
+            if let [l] = dim.loops[..] {
+                return Ok(entries[l].clone());
+            }
             let (mut entry, mut gap) = (Axes::none(), false);
             for l in &dim.loops {
                 if gap && !entries[*l].is_empty() {
