@@ -1,0 +1,358 @@
+//! Random programs on random arrays, meshes and shardings: nothing panics, a sharded result is the unsharded one, the engines agree,
+//! and types print as what they parse from.
+//!
+//! The cases are the same at every run; `PROPERTIES_SEED=7 PROPTEST_CASES=1000 cargo test --test properties` tries others.
+
+use atmesh::mesh::AxisType;
+use atmesh::prelude::*;
+use atmesh::{Axes, ErrorKind};
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy, any, prop_oneof};
+use proptest::sample::select;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+
+const NAMES: [&str; 3] = ["A", "B", "C"];
+const SIZES: [usize; 10] = [0, 1, 2, 3, 4, 5, 7, 8, 12, 16];
+
+/// Runs a property on as many cases, or on `PROPTEST_CASES`.
+fn holds<S: Strategy>(cases: u32, of: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let set = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
+    let cases = set("PROPTEST_CASES").unwrap_or(cases);
+    let mut seed = [7; 32];
+    seed[0] = set("PROPERTIES_SEED").unwrap_or(0) as u8;
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 500, ..Config::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+    if let Err(e) = TestRunner::new_with_rng(config, rng).run(&of, test) {
+        panic!("{e}");
+    }
+}
+
+/// One to three axes, one to eight devices.
+fn meshes() -> impl Strategy<Value = Vec<(usize, AxisType)>> {
+    let sizes = prop_oneof![
+        (1..=8usize).prop_map(|n| vec![n]),
+        select(vec![vec![2, 2], vec![2, 4], vec![4, 2], vec![3, 2], vec![1, 5], vec![8, 1]]),
+        select(vec![vec![2, 2, 2], vec![2, 1, 3], vec![1, 4, 2]]),
+    ];
+    let kinds = prop_oneof![
+        4 => Just([AxisType::Explicit; 3]),
+        1 => Just([AxisType::Auto; 3]),
+        1 => Just([AxisType::Explicit, AxisType::Auto, AxisType::Explicit]),
+    ];
+    (sizes, kinds).prop_map(|(sizes, kinds)| sizes.into_iter().zip(kinds).collect())
+}
+
+fn mesh_of(axes: &[(usize, AxisType)]) -> Mesh {
+    Mesh::with_types(axes.iter().zip(NAMES).map(|((n, kind), name)| (name, *n, *kind))).unwrap()
+}
+
+/// A sharding of the shape: axes of one of the kinds in the order that `picks` says, each on a dimension that it divides.
+fn spec_for(mesh: &Mesh, shape: &[usize], picks: &[u8], kinds: &[AxisType]) -> Spec {
+    let mut dims = vec![Axes::none(); shape.len()];
+    let mut left = shape.to_vec();
+    let mut names = mesh.axis_names().to_vec();
+    for pick in picks {
+        if names.is_empty() || shape.is_empty() {
+            break;
+        }
+        let axis = names.remove(*pick as usize / 16 % names.len());
+        let (d, n) = (*pick as usize % (shape.len() + 1), mesh.axis_size(axis));
+        if d < shape.len() && left[d] % n == 0 && kinds.contains(&mesh.axis_type(axis).unwrap()) {
+            left[d] /= n;
+            dims[d].push(axis);
+        }
+    }
+    Spec::of(dims)
+}
+
+/// One step of a program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Step {
+    Neg,
+    Tanh,
+    Twice,
+    Halved,
+    PlusFlipped(u8),
+    Transpose,
+    Ravel,
+    Split(u8),
+    Sum(u8),
+    Mean(u8),
+    Max(u8),
+    Slice(u8),
+    Pad(u8),
+    Concat(u8),
+    Stack,
+    Broadcast(u8),
+    Gram,
+    Softmax(u8),
+    Roll(u8),
+    Tril,
+    Positive,
+    Reshard([u8; 3]),
+    Constrain([u8; 3]),
+    Narrow,
+}
+
+fn steps() -> impl Strategy<Value = Step> {
+    use Step::*;
+    let plain = vec![Neg, Tanh, Twice, Halved, Transpose, Ravel, Stack, Gram, Tril, Positive, Narrow];
+    let with: Vec<fn(u8) -> Step> =
+        vec![PlusFlipped, Split, Sum, Mean, Max, Slice, Pad, Concat, Broadcast, Softmax, Roll];
+    prop_oneof![
+        2 => select(plain),
+        3 => (select(with), any::<u8>()).prop_map(|(f, d)| f(d)),
+        1 => any::<[u8; 3]>().prop_map(Reshard),
+        1 => any::<[u8; 3]>().prop_map(Constrain),
+    ]
+}
+
+impl Step {
+    /// Whether it sums, so that another order gives other last bits.
+    fn sums(self) -> bool {
+        matches!(self, Step::Sum(_) | Step::Mean(_) | Step::Gram | Step::Softmax(_))
+    }
+    fn apply(self, x: &Array, mesh: Option<&Mesh>) -> Result<Array> {
+        let ty = x.ty()?;
+        let (shape, rank) = (&ty.shape, ty.rank());
+        let float = ty.dtype.is_float();
+        let dim = |d: u8| d as i32 % rank.max(1) as i32;
+        let scalar = rank == 0;
+        Ok(match self {
+            Step::Neg if ty.dtype != Bool => -x,
+            Step::Tanh if float => x.tanh(),
+            Step::Twice if ty.dtype != Bool => x * 2,
+            Step::Halved if float => x * 0.5,
+            Step::PlusFlipped(d) if !scalar && ty.dtype != Bool => x + x.flip(dim(d)),
+            Step::Transpose => x.t(),
+            Step::Ravel => x.ravel(),
+            Step::Split(d) if !scalar => {
+                let (d, mut sizes) = (dim(d) as usize, shape.to_vec());
+                let factor = [4, 3, 2].into_iter().find(|f| sizes[d] % f == 0).unwrap_or(1);
+                sizes[d] /= factor;
+                sizes.insert(d + self.bit(), factor);
+                x.reshape(sizes)
+            }
+            Step::Sum(d) if !scalar && ty.dtype != Bool => x.sum(dim(d)),
+            Step::Mean(d) if !scalar && float => x.mean(dim(d)),
+            // an extreme of nothing has no value that other devices' blocks leave alone
+            Step::Max(d) if !scalar && shape[dim(d) as usize] > 0 => x.max(dim(d)),
+            Step::Slice(d) if !scalar => {
+                let d = dim(d) as usize;
+                let n = shape[d];
+                let sizes = [n / 2, n - n / 2];
+                x.split(sizes, d as i32).swap_remove(self.bit())
+            }
+            Step::Pad(d) if !scalar && ty.dtype != Bool => {
+                let at = dim(d) as usize;
+                x.pad(0, (0..rank).map(|k| if k == at { (1, 1, 1) } else { (0, 0, 0) }))
+            }
+            Step::Concat(d) if !scalar => concat([x, x], dim(d)),
+            Step::Stack => stack([x, x], 0),
+            Step::Broadcast(n) => {
+                let shape: Vec<usize> = [n as usize % 4].into_iter().chain(shape.iter().copied()).collect();
+                x.broadcast_to(shape)
+            }
+            Step::Gram if rank == 2 && float => x.matmul(x.t()) * 0.0625,
+            Step::Softmax(d) if !scalar && float => x.softmax(dim(d)),
+            Step::Roll(d) if !scalar => x.roll(i64::from(d) - 100, dim(d)),
+            Step::Tril if rank >= 2 && ty.dtype != Bool => x.tril(0),
+            Step::Positive if ty.dtype != Bool => x.gt(0).select(x, x.zeros_like()),
+            Step::Narrow => match ty.dtype {
+                F64 => x.astype(F32),
+                I32 => x.astype(I16),
+                _ => x.clone(),
+            },
+            Step::Reshard(picks) => match mesh {
+                Some(mesh) => x.reshard(spec_for(mesh, shape, &picks, &[AxisType::Explicit])),
+                None => x.clone(),
+            },
+            Step::Constrain(picks) => match mesh {
+                Some(mesh) if !mesh.axes_of(AxisType::Auto).is_empty() => {
+                    x.constrain(spec_for(mesh, shape, &picks, &[AxisType::Auto]))
+                }
+                _ => x.clone(),
+            },
+            _ => x.clone(),
+        })
+    }
+    fn bit(self) -> usize {
+        match self {
+            Step::Split(d) | Step::Slice(d) => d as usize / 128,
+            _ => 0,
+        }
+    }
+}
+
+/// Numbers of the shape that differ from one another, few of them whole.
+fn numbers(shape: &[usize], dtype: DType) -> Array {
+    let n: usize = shape.iter().product();
+    let mixed = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    let floats: Vec<f64> = (0..n).map(|i| mixed(i) as f64 / (1 << 23) as f64 - 1.0).collect();
+    let flat = match dtype {
+        d if d.is_float() => Array::from(floats).astype(d),
+        Bool => Array::from(floats).gt(0.0),
+        d => (Array::from(floats) * 50.0).astype(d),
+    };
+    flat.reshape(shape)
+}
+
+fn read(x: &Array) -> Result<Vec<f64>> {
+    x.astype(F64).to_vec::<f64>()
+}
+
+/// The same bits, but for what a NaN carries.
+fn same(a: &[f64], b: &[f64]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan())
+}
+
+/// Within rounding of sums of numbers as large as the largest.
+fn near(a: &[f64], b: &[f64], dtype: DType) -> bool {
+    let tol = match dtype {
+        F64 => 1e-12,
+        F16 => 4e-3,
+        BF16 => 3e-2,
+        _ if dtype.is_float() => 1e-5,
+        _ => 0.0,
+    };
+    let most = a.iter().fold(1.0, |m: f64, x| m.max(x.abs()));
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tol * most)
+}
+
+#[test]
+fn programs_do_not_depend_on_shardings_nor_engines() {
+    let dtypes = select(vec![F32, F32, F64, F16, BF16, I32, U8, Bool]);
+    let shapes = vec(select(SIZES.to_vec()), 1..=3);
+    let programs = (meshes(), shapes, any::<[u8; 3]>(), dtypes, vec(steps(), 1..=5));
+    holds(120, programs, |(axes, shape, picks, dtype, steps)| {
+        let fail = |what: &str, e: atmesh::Error| TestCaseError::fail(format!("{what}: {e}"));
+        let mesh = mesh_of(&axes);
+        let plain = numbers(&shape, dtype);
+        let x = plain.put(&mesh, spec_for(&mesh, &shape, &picks, &[AxisType::Explicit, AxisType::Auto]));
+        let (mut lone, mut eager, mut done) = (plain, x.clone(), Vec::new());
+        for step in steps {
+            // what types refuse is left out, but only for how it lies
+            let next = step.apply(&eager, Some(&mesh)).map_err(|e| fail("applied", e))?;
+            match next.ty() {
+                Ok(_) => {
+                    eager = next;
+                    lone = step.apply(&lone, None).map_err(|e| fail("unsharded", e))?;
+                    done.push(step);
+                }
+                Err(e) if e.kind() == ErrorKind::Sharding => {}
+                Err(e) => return Err(fail("refused", e)),
+            }
+        }
+        let run = |engine| {
+            let program = |x: &Array| -> Result<Array> {
+                done.iter().try_fold(x.clone(), |x, step| step.apply(&x, Some(&mesh)))
+            };
+            let y = jit(program).on(&mesh).engine(engine).call(&x)?;
+            Ok((type_of(&y).to_string(), y.ty()?.dtype, read(&y)?))
+        };
+        let want = read(&lone).map_err(|e| fail("unsharded", e))?;
+        let one_by_one = read(&eager).map_err(|e| fail("one by one", e))?;
+        let [lockstep, threads, reference] =
+            [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference].map(run);
+        let lockstep = lockstep.map_err(|e| fail("lockstep", e))?;
+        let threads = threads.map_err(|e| fail("threads", e))?;
+        let reference = reference.map_err(|e| fail("reference", e))?;
+        let check = |ok: bool, what: &str| {
+            let told =
+                || format!("{what} ({done:?}): {lockstep:?}, alone {want:?}, one by one {one_by_one:?}");
+            if ok { Ok(()) } else { Err(TestCaseError::fail(told())) }
+        };
+        check(lockstep.0 == type_of(&eager).to_string(), "another type than one by one")?;
+        check(same(&threads.2, &lockstep.2), &format!("threads are not lockstep: {threads:?}"))?;
+        for (name, got) in [("lockstep", &lockstep.2), ("eager", &one_by_one), ("reference", &reference.2)] {
+            // the reference engine asks libm for what compiled kernels approximate
+            let rounds = |s: &Step| s.sums() || name == "reference" && *s == Step::Tanh;
+            if done.iter().any(rounds) {
+                check(near(&want, got, lockstep.1), &format!("{name} is not near"))?;
+            } else {
+                check(same(&want, got), &format!("{name} has other bits: {got:?}"))?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn types_parse_as_they_print() {
+    let dtypes = select(vec![Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64]);
+    let shapes = vec(select(SIZES.to_vec()), 0..=4);
+    let types = (meshes(), shapes, any::<[u8; 3]>(), dtypes, any::<[u8; 3]>());
+    holds(2000, types, |(axes, shape, picks, dtype, sets)| {
+        let mut mesh = mesh_of(&axes);
+        let spec = spec_for(&mesh, &shape, &picks, &[AxisType::Explicit]);
+        // axes that split nothing are spread over the three sets
+        let free = |mesh: &Mesh| -> Vec<(usize, Axis)> {
+            let names = mesh.axis_names().iter().copied().enumerate();
+            names.filter(|(_, a)| !spec.all_axes().any(|b| b == *a)).collect()
+        };
+        let of = |set: u8| -> Axes {
+            let of = |(k, a): (usize, Axis)| (sets[k] % 4 == set).then_some(a);
+            free(&mesh).into_iter().filter_map(of).collect()
+        };
+        let explicit = |axes: Axes| -> Axes {
+            axes.iter().filter(|a| mesh.axis_type(*a) == Some(AxisType::Explicit)).collect()
+        };
+        let (varying, unreduced, reduced) = (of(1), explicit(of(2)), explicit(of(3)));
+        mesh = mesh.retyped(&varying, AxisType::Manual).unwrap();
+        let spec = spec.unreduced(unreduced).reduced(reduced);
+        let ty = ArrayType { mesh: Some(mesh.clone()), spec, varying, ..dtype.of(shape) };
+        for text in [ty.to_string(), ty.short()] {
+            let back = ArrayType::parse(&text, &mesh)
+                .map_err(|e| TestCaseError::fail(format!("{text} is not read: {e}")))?;
+            if back != ty || back.to_string() != ty.to_string() {
+                return Err(TestCaseError::fail(format!("{text} is read as {back:?}, not {ty:?}")));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Texts near the language are read or refused, never a panic; what is read prints as what is read again.
+#[test]
+fn any_text_is_read_or_refused() {
+    let words = vec![
+        "f32",
+        "float32",
+        "bool",
+        "key<fry>",
+        "[",
+        "]",
+        "8",
+        "0",
+        "7",
+        "@",
+        "A",
+        "B",
+        "(A,B)",
+        "(B,A)",
+        ",",
+        "{",
+        "}",
+        "V:",
+        "U:",
+        "R:",
+        "U:A",
+        "{U:(A,B)}",
+        " ",
+        "-1",
+        "18446744073709551616",
+        "é",
+    ];
+    holds(4000, vec(select(words), 0..12), |words| {
+        let mesh = Mesh::new([("A", 2), ("B", 4)]).unwrap();
+        let text: String = words.concat();
+        if let Ok(ty) = ArrayType::parse(&text, &mesh) {
+            let again = ArrayType::parse(&ty.to_string(), &mesh);
+            if again.as_ref().ok() != Some(&ty) {
+                return Err(TestCaseError::fail(format!("{text}: {ty} is read as {again:?}")));
+            }
+        }
+        Ok(())
+    });
+}
