@@ -307,3 +307,54 @@ fn other_dimensions() {
     let same = vmap_with(all, &x, |_| w.clone());
     assert_eq!(bits(&same), bits(&w));
 }
+
+#[test]
+fn axes_of_another_type_inside() {
+    let mesh = Mesh::new([("B", 2), ("Y", 2)]).unwrap();
+    let xs = data(F32, &[EXAMPLES, 6, 6], 1);
+    let on = xs.put(&mesh, p!["B", "Y"]);
+    let all = vmap(&on, |x| auto_axes(&x, p!["Y", _], |x| x.t() * 2.0));
+    assert_eq!(type_of(&all), "float32[4@B,6@Y,6]");
+    assert_eq!(bits(&all), each(&xs, |x| x.t() * 2.0));
+    let mesh = Mesh::auto([("B", 2), ("Y", 2)]).unwrap();
+    let on = xs.put(&mesh, p!["B", "Y"]);
+    let all = vmap(&on, |x| {
+        explicit_axes(&x, p![_, "Y"], |x| {
+            assert_eq!(type_of(&x), "float32[6,6@Y]");
+            x.sin() + &x
+        })
+    });
+    assert_eq!(bits(&all.ready().unwrap_or_else(|e| panic!("{e}"))), each(&xs, |x| x.sin() + &x));
+}
+
+#[test]
+fn blocks_of_many_examples() {
+    let mesh = Mesh::new([("B", 2), ("X", 2)]).unwrap();
+    let xs = data(F32, &[EXAMPLES, 4], 1);
+    let f =
+        |x: &Array| shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x - x.sum(..).psum("X")).over("X").call(x);
+    let all = vmap(xs.put(&mesh, p!["B"]), |x| f(&x));
+    assert_eq!(type_of(&all), "float32[4@B,4@X]");
+    let centred = |x: Array| &x - (x.slice(ix![..2]).sum(..) + x.slice(ix![2..]).sum(..));
+    assert_eq!(bits(&all), each(&xs, centred));
+    // the axis of the examples is manual inside
+    let e = vmap(xs.put(&mesh, p!["X"]), |x| f(&x)).ready().err().unwrap();
+    assert!(e.to_string().contains("manual inside"), "{e}");
+    // mapped within a body, on each device's block
+    let rows =
+        shard_map(&mesh, p!["X"], p!["X"], |x: &Array| vmap(x, |row| row.sum(..).psum("B") * &row)).call(&xs);
+    assert_eq!(bits(&rows.unwrap()), each(&xs, |x| x.sum(..) * 2.0 * &x));
+}
+
+#[test]
+fn each_example_prints() {
+    let f = jit(|xs: &Array, y: &Array| {
+        vmap(xs, |x| {
+            debug_print!("{} of {}", x, y);
+            x.sin()
+        })
+    });
+    let program = f.trace((numbers(), 1)).unwrap().program().to_string();
+    assert!(program.contains("debug_print") && program.contains("loop"), "{program}");
+    assert_eq!(bits(&f.call((numbers(), 1)).unwrap()), bits(&numbers().sin()));
+}
