@@ -41,7 +41,7 @@ fn operands() -> (Array, Array) {
 // A[I_x, J] · B[J, K_y] -> C[I_x, K_y]
 fn case_1_nothing_to_do(mesh: &Mesh) -> Result<()> {
     let (a, b) = operands();
-    let c = a.put(mesh, p!["x", _]).dot(&b.put(mesh, p![_, "y"]));
+    let c = a.put(mesh, p!["x", _]).dot(b.put(mesh, p![_, "y"]));
     println!("Case 1: {}\n{}", type_of(&c), c.visualize());
     println!("Correct result: {}", c.allclose(&a.dot(&b))?);
     Ok(())
@@ -111,13 +111,13 @@ fn case_4_gather_one(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     if let Err(e) = a.dot(&b).ty() {
         println!("{e}");
     }
-    let rows = a.dot(&b.reshard(p![]));
+    let rows = a.dot(b.reshard(p![]));
     let columns = a.reshard(p![]).dot(&b);
     println!("Case 4: {} {}", type_of(&rows), type_of(&columns));
 
     let specs = (p!["x", _], p![_, "x"]);
     let gather_b =
-        shard_map(mesh, specs, p!["x", _], |a: &Array, b: &Array| a.dot(&b.all_gather("x", tiled(1))));
+        shard_map(mesh, specs, p!["x", _], |a: &Array, b: &Array| a.dot(b.all_gather("x", tiled(1))));
     let gather_a =
         shard_map(mesh, specs, p![_, "x"], |a: &Array, b: &Array| a.all_gather("x", tiled(0)).dot(b));
     let c = jit(gather_b).engine(engine).call((&a, &b))?;

@@ -22,7 +22,7 @@ fn main() -> Result<()> {
     // ANCHOR: twice
     let (a, b) = (ones([8, 16], p!["X", _]), ones([16, 4], p![_, "X"]));
     show("one axis would split two dimensions", a.dot(&b).ty());
-    println!("mended: {}\n", type_of(a.dot(&b.reshard(p![]))));
+    println!("mended: {}\n", type_of(a.dot(b.reshard(p![]))));
     // ANCHOR_END: twice
 
     // ANCHOR: conflict
@@ -87,7 +87,7 @@ fn main() -> Result<()> {
     // ANCHOR_END: kept
 
     // ANCHOR: poisoned
-    let bad = Array::ones([4]).dot(&Array::ones([3]));
+    let bad = Array::ones([4]).dot(Array::ones([3]));
     let worse = (bad.sin() * 2.0).sum(..);
     println!("== a value that carries an error: its shape, its element type, its print");
     println!("{}\n{}\n{worse}\n", worse.shape().is_err(), worse.dtype().is_err());

@@ -83,7 +83,7 @@ fn training(engine: EngineKind) -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
     let key = Key::new(1701);
     let x = key.normal([1024, 32]);
-    let y = x.dot(&key.normal([32, 1])).gt(0).astype(F32);
+    let y = x.dot(key.normal([32, 1])).gt(0).astype(F32);
     let (x, y) = (x.put(&mesh, p!["X", _]), y.put(&mesh, p!["X", _]));
     let mut params = (Array::zeros([32, 1]).put(&mesh, p![]), Array::zeros([1]).put(&mesh, p![]));
     let step = jit(|p: &(Array, Array), x: &Array, y: &Array| {

@@ -201,7 +201,7 @@ fn per_device_code_is_typed_on_blocks() {
         assert_eq!(type_of(a), "float32[4,2]{V:(X,Y)}");
         assert_eq!(type_of(b), "float32[2]");
         assert_eq!(axis_size("X"), 2);
-        (a.dot(b).psum("Y"), axis_index("X").psum(("X")))
+        (a.dot(b).psum("Y"), axis_index("X").psum("X"))
     });
     let args = (typed("float32[8@X,4@Y]", &mesh), typed("float32[2]", &mesh));
     let types: Vec<_> =

@@ -550,8 +550,8 @@ impl<'p> Building<'p, '_> {
             matches!(s.dtype, DType::F16 | DType::BF16) && matches!(combine, Combine::Add | Combine::Mul);
         let dtype = if narrow { DType::F32 } else { s.dtype };
         let mut ext = [1; MAX];
-        for d in 0..rank {
-            ext[d] = s.shape[d + usize::from(s.copies > 1)] as i64;
+        for (e, n) in ext.iter_mut().zip(s.shape.iter().skip(usize::from(s.copies > 1))) {
+            *e = *n as i64;
         }
         let n = rank + 1;
         fits(n)?;

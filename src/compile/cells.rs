@@ -192,9 +192,7 @@ impl Cells<'_, '_, '_> {
             o -= st[l] * m.shift[l];
             wide[m.dims[l] as usize] += st[l];
         }
-        for d in 0..MAX {
-            o += self.lo[d] * wide[d];
-        }
+        o += self.lo.iter().zip(&wide).map(|(lo, w)| lo * w).sum::<i64>();
         let mut packed = [0; MAX];
         for (e, d) in self.ask.order.iter().enumerate() {
             packed[e] = wide[*d] * size as i64;

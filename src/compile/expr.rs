@@ -79,10 +79,6 @@ impl Expr {
     pub(crate) fn position(&mut self, m: Mem) -> usize {
         self.add(Node::Position(m), DType::I64)
     }
-    /// The element type of a value.
-    pub(crate) fn dtype(&self, x: usize) -> DType {
-        self.nodes[x].1
-    }
     fn op(&mut self, what: Do, from: DType, dtype: DType, args: &[usize], k: &[f64]) -> usize {
         let (mut a, mut c) = ([args[0] as u32; 3], [0.0; 3]);
         for (x, y) in a.iter_mut().zip(args) {

@@ -89,10 +89,7 @@ pub(super) unsafe fn position(n: usize, d: *mut u8, a: *const u8, _: *const u8, 
 /// Where a place in memory is at this index.
 #[inline(always)]
 pub(crate) fn address(m: &Mem, base: &[*mut u8], x: &Ix, rank: usize) -> *mut u8 {
-    let mut o = m.off;
-    for d in 0..rank {
-        o += x[d] * m.st[d];
-    }
+    let o = x[..rank].iter().zip(&m.st[..rank]).fold(m.off, |o, (x, st)| o + x * st);
     let from = if m.slot == POSITION { std::ptr::null_mut() } else { base[m.slot as usize] };
     from.wrapping_offset(o as isize)
 }

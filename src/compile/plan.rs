@@ -363,7 +363,7 @@ impl Planner {
                 kernels[k] = Some(f);
             }
         }
-        for s in 0..flow.values.len() {
+        for (s, last) in last.iter().enumerate() {
             let Some(d) = g.def[s] else { continue };
             if self.places[base + s] != Place::Nowhere || flow.root(s) != s || skip.contains(&d.group) {
                 continue;
@@ -372,7 +372,7 @@ impl Planner {
                 matches!(g.list[d.group].head, Head::Product(k) if k == d.item) && same[d.group].is_none();
             if g.stored[s] || head {
                 let from = g.list[d.group].level;
-                wants.push(Want { from, to: last[s].max(from), size: bytes(flow, s), what: Room::Slot(s) });
+                wants.push(Want { from, to: (*last).max(from), size: bytes(flow, s), what: Room::Slot(s) });
             }
         }
         let mut at = vec![0; flow.items.len()];
@@ -694,7 +694,7 @@ fn view(g: &Groups<'_, '_>, o: Slot) -> Option<(OutPlan, usize)> {
     let flow = g.flow;
     let d = g.def[o]?;
     let [m] = &g.list[d.group].members[..] else { return None };
-    if g.list[d.group].head != Head::Elementwise || flow.uses[o] % 1000 != 0 {
+    if g.list[d.group].head != Head::Elementwise || !flow.uses[o].is_multiple_of(1000) {
         return None;
     }
     let map: &Map<'_> = g.map(m.item);

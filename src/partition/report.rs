@@ -145,21 +145,24 @@ impl fmt::Display for Collectives {
                 c.kind.to_string(),
                 c.axes.to_string(),
                 c.bytes.to_string(),
+                c.total_bytes.to_string(),
+                c.messages.to_string(),
                 c.times.to_string(),
                 c.op.clone(),
                 line,
                 c.reason.clone(),
             ]
         };
-        let head = ["kind", "axes", "bytes", "times", "operation", "line", "reason"].map(String::from);
-        let rows: Vec<[String; 7]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
+        let head = ["kind", "axes", "bytes/device", "bytes", "messages", "times", "operation", "line", "reason"]
+            .map(String::from);
+        let rows: Vec<[String; 9]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
         let width = |k: usize| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
         for r in &rows {
             let mut line = String::new();
             for (k, cell) in r.iter().enumerate() {
                 // numbers end below one another
                 line += &match k {
-                    2 | 3 => format!("{cell:>0$}  ", width(k)),
+                    2..=5 => format!("{cell:>0$}  ", width(k)),
                     _ => format!("{cell:<0$}  ", width(k)),
                 };
             }

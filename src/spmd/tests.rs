@@ -183,15 +183,15 @@ fn the_message_program_as_printed_ends_with_the_roll_call() {
     let simulate = spmd(&mesh, p!["x"], p!["x"], |dev: &Device, x: ArrayView1<f32>| {
         let (id, last) = (dev.index("x"), dev.size("x") - 1);
         let mut data = x.to_owned();
-        if id > 1 {
-            if let Some(next) = dev.neighbor("x", 1) {
-                dev.send(next, &data.slice(s![-1..]))?;
-            }
+        if id > 1
+            && let Some(next) = dev.neighbor("x", 1)
+        {
+            dev.send(next, &data.slice(s![-1..]))?;
         }
-        if id != last {
-            if let Some(before) = dev.neighbor("x", -1) {
-                dev.recv_into(before, data.slice_mut(s![..1]))?;
-            }
+        if id != last
+            && let Some(before) = dev.neighbor("x", -1)
+        {
+            dev.recv_into(before, data.slice_mut(s![..1]))?;
         }
         Ok(data)
     });

@@ -156,7 +156,7 @@ fn what_a_loop_reads_whole_is_gathered_before_it() -> Result<()> {
     let mesh = Mesh::new([("x", 8)])?;
     let w = Array::ones([16, 16]).put(&mesh, p!["x"]);
     let v = Array::ones([64, 16]).put(&mesh, p!["x"]);
-    let l = crate::jit(|v: &Array, w: &Array| fori_loop(0..5, v, |_, v: Array| v.dot(&w.reshard(p![]))))
+    let l = crate::jit(|v: &Array, w: &Array| fori_loop(0..5, v, |_, v: Array| v.dot(w.reshard(p![]))))
         .lower((&v, &w))?;
     l.collectives().assert(&[(Kind::AllGather, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 896, "{}", l.collectives());

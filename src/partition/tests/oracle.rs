@@ -314,18 +314,18 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                 made.into_iter().enumerate().for_each(|(dev, b)| stores[dev][*out] = vec![b]);
             }
             Step::Local { out, sentence: s, layout } => {
-                for dev in 0..p.devices {
+                for (dev, store) in stores.iter_mut().enumerate() {
                     let loops = loop_box(layout, &s.extents, dev);
                     let what = |v: Slot| format!("step {k} on device {dev}: slot {v}");
                     let get = |v: Slot, i: &[i64]| {
-                        let mine = &stores[dev][v][0].region;
+                        let mine = &store[v][0].region;
                         if !i.iter().zip(mine).all(|(x, r)| r.0 <= *x && *x < r.1) {
                             touched.borrow_mut().insert((v, dev, i.to_vec()));
                         }
-                        lookup(&stores[dev][v], &what(v), i)
+                        lookup(&store[v], &what(v), i)
                     };
                     let data = sentence(s, &loops, &shape, &get);
-                    stores[dev][*out] = vec![Block { region: loops[..s.rank].to_vec(), data }];
+                    store[*out] = vec![Block { region: loops[..s.rank].to_vec(), data }];
                 }
             }
             Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } => {

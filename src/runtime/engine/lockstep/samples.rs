@@ -448,7 +448,7 @@ pub(super) fn noise(dtype: DType, shape: &Shape, copies: usize, seed: usize) -> 
         DType::F64 => put!(f64, |x: usize| x as f64 / 500.0 - 1.0),
         DType::F16 => put!(half::f16, |x: usize| half::f16::from_f64(x as f64 / 500.0 - 1.0)),
         DType::BF16 => put!(half::bf16, |x: usize| half::bf16::from_f64(x as f64 / 500.0 - 1.0)),
-        DType::Bool => put!(bool, |x: usize| x % 3 == 0),
+        DType::Bool => put!(bool, |x: usize| x.is_multiple_of(3)),
         DType::I8 | DType::U8 => put!(u8, |x: usize| x as u8),
         DType::I16 | DType::U16 => put!(u16, |x: usize| (x as u16).wrapping_mul(77)),
         DType::I32 | DType::U32 => put!(u32, |x: usize| (x as u32).wrapping_sub(500)),

@@ -66,7 +66,7 @@ impl Value {
     fn slab_of<T: Element>(&self, f: impl Fn(Scalar) -> T) -> Slab {
         let data: Vec<T> = self.data.iter().map(|x| f(*x)).collect();
         let n = self.shape.elements();
-        let copies = if n == 0 { 1 } else { data.len() / n };
+        let copies = data.len().checked_div(n).unwrap_or(1);
         // a value in parts is one buffer of them all
         let flat = Slab::from_elements(Shape::from([data.len()]), &data);
         Slab::new(T::DTYPE, self.shape.clone(), copies, flat.dense().clone())
