@@ -20,7 +20,8 @@ fn run(name: &str, args: &[&str]) -> String {
 }
 
 fn same_word(got: &str, want: &str) -> bool {
-    let number = |w: &str| w.trim_matches(|c: char| !c.is_ascii_digit() && c != '-' && c != '.').parse::<f64>();
+    let number =
+        |w: &str| w.trim_matches(|c: char| !c.is_ascii_digit() && c != '-' && c != '.').parse::<f64>();
     let around = |w: &str| w.replace(|c: char| c.is_ascii_digit() || "-.e".contains(c), "");
     got == want
         || match (number(got), number(want)) {
@@ -47,7 +48,8 @@ fn compare(name: &str, args: &[&str]) {
         match (got_lines.next(), want_lines.next()) {
             (None, None) => return,
             (Some(g), Some(w)) => {
-                let (gs, ws): (Vec<_>, Vec<_>) = (g.split_whitespace().collect(), w.split_whitespace().collect());
+                let (gs, ws): (Vec<_>, Vec<_>) =
+                    (g.split_whitespace().collect(), w.split_whitespace().collect());
                 let same = gs.len() == ws.len() && gs.iter().zip(&ws).all(|(g, w)| same_word(g, w));
                 assert!(same, "{name}, line {line}:\n got: {g}\nwant: {w}\n\nall of it:\n{got}");
             }

@@ -153,8 +153,9 @@ impl fmt::Display for Collectives {
                 c.reason.clone(),
             ]
         };
-        let head = ["kind", "axes", "bytes/device", "bytes", "messages", "times", "operation", "line", "reason"]
-            .map(String::from);
+        let head =
+            ["kind", "axes", "bytes/device", "bytes", "messages", "times", "operation", "line", "reason"]
+                .map(String::from);
         let rows: Vec<[String; 9]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
         let width = |k: usize| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
         for r in &rows {

@@ -110,12 +110,29 @@ impl Device {
             let part = Part { call: call.clone(), data: make(k) };
             self.mail.borrow().send(*member, tag.clone(), Arc::new(part))?;
         }
-        (0..at.members.len())
-            .map(|k| if k == at.rank { Ok(make(k)) } else { self.part(at, k, &tag, call) })
-            .collect()
+        // calls are compared in the members' order, so that whoever finds a difference names the first member and the one that differs
+        let mut first: Option<Arc<Call>> = None;
+        let mut parts = Vec::with_capacity(at.members.len());
+        for k in 0..at.members.len() {
+            if k == at.rank {
+                first.get_or_insert_with(|| call.clone());
+                parts.push(make(k));
+                continue;
+            }
+            let part = self.part(at, k, &tag, call)?;
+            if !call.same(&part.call) {
+                return Err(match &first {
+                    Some(first) => self.mismatch(at, (0, first), (k, &part.call)),
+                    None => self.mismatch(at, (0, &part.call), (at.rank, call)),
+                });
+            }
+            first.get_or_insert_with(|| part.call.clone());
+            parts.push(part.data.clone().downcast().map_err(|_| Error::other("a part of another type"))?);
+        }
+        Ok(parts)
     }
     /// What member k sent.
-    fn part<T: Element>(&self, at: &Meeting, k: usize, tag: &Tag, call: &Arc<Call>) -> Result<Arc<Vec<T>>> {
+    fn part(&self, at: &Meeting, k: usize, tag: &Tag, call: &Arc<Call>) -> Result<Arc<Part>> {
         let wait = |early: &[Letter]| Wait {
             op: call.op,
             over: Some((at.axes.clone(), at.count)),
@@ -125,30 +142,23 @@ impl Device {
             place: Some(call.place),
         };
         let body = self.mail.borrow_mut().receive(at.members[k], tag, &wait)?;
-        let part: Arc<Part> = body.downcast().map_err(|_| Error::other("a letter of another kind"))?;
-        if !call.same(&part.call) {
-            return Err(self.mismatch(at, k, call, &part.call));
-        }
-        part.data.clone().downcast().map_err(|_| Error::other("a part of another type"))
+        body.downcast().map_err(|_| Error::other("a letter of another kind"))
     }
-    fn mismatch(&self, at: &Meeting, k: usize, mine: &Call, theirs: &Call) -> Error {
+    /// The error of two members, by rank, that do not call the same.
+    fn mismatch(&self, at: &Meeting, one: (usize, &Call), other: (usize, &Call)) -> Error {
         let mail = self.mail.borrow();
-        let name = |d: usize| mail.network.board.name(d);
-        let (me, them) = (name(self.position()), name(at.members[k]));
-        let what = if mine.op == theirs.op {
+        let name = |k: usize| mail.network.board.name(at.members[k]);
+        let what = if one.1.op == other.1.op {
             "do not agree in a collective"
         } else {
             "called different collectives"
         };
-        let message = format!(
-            "devices {what}:\n  {me} calls {}\n  {them} calls {}",
-            mine.text(&at.axes),
-            theirs.text(&at.axes)
-        );
+        let says = |(k, call): (usize, &Call)| format!("{} calls {}", name(k), call.text(&at.axes));
+        let message = format!("devices {what}:\n  {}\n  {}", says(one), says(other));
         let fault = Fault::new(ErrorKind::Mismatch, message)
             .help("every device of the axes calls the same collectives in the same order, with the same element type and shape");
-        let error = Error::at(fault, mine.op, Vec::new(), Some(mine.place));
-        mail.network.stop(error.related(theirs.place, format!("{them} is here")));
+        let error = Error::at(fault, one.1.op, Vec::new(), Some(one.1.place));
+        mail.network.stop(error.related(other.1.place, format!("{} is here", name(other.0))));
         // the first of those who see it speaks for all
         mail.network.verdict()
     }
@@ -355,8 +365,19 @@ impl Device {
             None => vec![zero(); mine.len()],
             Some((from, _)) if *from == at.rank => mine.to_vec(),
             Some((from, _)) => {
-                let part = self.part::<T>(&at, *from, &tag, &call)?;
-                Arc::try_unwrap(part).unwrap_or_else(|p| p.to_vec())
+                let part = self.part(&at, *from, &tag, &call)?;
+                if !call.same(&part.call) {
+                    let (one, other) = ((*from, &*part.call), (at.rank, &*call));
+                    return Err(if one.0 < other.0 {
+                        self.mismatch(&at, one, other)
+                    } else {
+                        self.mismatch(&at, other, one)
+                    });
+                }
+                let data: Arc<Vec<T>> =
+                    part.data.clone().downcast().map_err(|_| Error::other("a part of another type"))?;
+                drop(part);
+                Arc::try_unwrap(data).unwrap_or_else(|p| p.to_vec())
             }
         };
         array(x.shape(), data)
