@@ -89,7 +89,9 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
         ErrorKind::Sharding => fault
             .help(format!("begin with that sharding: `.reshard({})` on the first value", is.spec))
             .help(format!("or move it back at the end of the body: `.reshard({})`", was.spec)),
-        _ => fault,
+        _ => fault
+            .help(format!("bring it back to {} at the end of the body: `reshape`, `slice`, a reduction", was.shape))
+            .help("or, if it grows with each step, return it as the second result of a `scan`, which stacks them"),
     }
 }
 
