@@ -47,7 +47,7 @@
 //!
 //! # Folders
 //!
-//! Arrows point down only: [`trace`] and [`array`] (what you hold) → [`grad`](mod@grad) → [`propagate`] → [`partition`] → `compile` → [`runtime`];
+//! Arrows point down only: [`trace`] and [`array`](mod@array) (what you hold) → [`grad`](mod@grad) → [`propagate`] → [`partition`] → `compile` → [`runtime`];
 //! all stand on [`program`] (the IR), [`types`], [`sharding`], [`mesh`] and [`diagnostic`]. The book (`book/`) walks through all of it.
 
 extern crate self as atmesh;

@@ -40,7 +40,7 @@ pub fn jit<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Jit<'f, F::In, Out<F, M
     Jit::of(body(f), F::ARITY)
 }
 
-/// A traced function, made by [`jit`]. It is not `Send`, since its closure need not be; a [`Compiled`] is.
+/// A traced function, made by [`jit`]. It is not `Send`, since its closure need not be; a [`Compiled`](crate::Compiled) is.
 #[must_use = "a traced function does nothing until it is called"]
 pub struct Jit<'f, I, O> {
     body: Body<'f, I, O>,
