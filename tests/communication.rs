@@ -132,3 +132,18 @@ fn an_assertion_lists_what_there_is() {
     let lowered = jit(|x: &Array| x.sum(..)).lower(&x).expect("lowered");
     assert_collectives!(lowered);
 }
+
+/// Axes whose sizes share no divisor, in the other order than the mesh has them: the parts of the sum are counted in mesh order.
+#[test]
+fn a_sum_over_axes_of_two_and_three_is_one_all_reduce() -> Result<()> {
+    for axes in [[("A", 3), ("B", 2)], [("A", 2), ("B", 3)]] {
+        let mesh = Mesh::auto(axes)?;
+        for spec in [p![("B", "A")], p![("A", "B")]] {
+            let x = Array::arange(0..12).put(&mesh, spec);
+            let sum = jit(|x: &Array| x.sum(..));
+            assert_collectives!(sum.lower(&x)?, AllReduce(["A", "B"]) x 1);
+            assert_eq!(sum.call(&x)?.item::<i32>()?, 66);
+        }
+    }
+    Ok(())
+}

@@ -148,7 +148,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
         return Err(format!("slot {out} lies otherwise than its loops run"));
     }
     independent(&loops.iter().flat_map(|l| l.atoms.iter().copied()).collect::<Vec<_>>())?;
-    let mut made: Vec<Atom> = loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied()).collect();
+    let mut made: Atoms = loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied()).collect();
     for (k, r) in s.reads.iter().enumerate() {
         for src in sources(r) {
             made.extend(parts(&p.slots[src]));
@@ -167,11 +167,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
             }
         }
     }
-    let mut wanted: Vec<Atom> = super::cost::primes(&parts(stored)).to_vec();
-    let mut made: Vec<Atom> = super::cost::primes(&made).to_vec();
-    made.sort();
-    made.dedup();
-    wanted.sort();
+    let (wanted, made) = (super::lower::sorted(parts(stored)), super::lower::sorted(made));
     if made != wanted {
         return Err(format!("slot {out} is in parts over {wanted:?}, but made in {made:?}"));
     }
