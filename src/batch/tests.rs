@@ -194,7 +194,7 @@ fn collectives_run_for_all_examples() {
     for (name, ins, outs, body) in cases {
         assert!(listed.contains(&name), "{name}");
         let f = |x: Array| shard_map(&mesh, ins, outs, move |x: &Array| body(x)).call(&x);
-        let all = vmap(&xs, &f);
+        let all = vmap(&xs, f);
         assert_eq!(
             bits(&all.ready().unwrap_or_else(|e| panic!("{name}: {e}"))),
             each(&xs, |x| f(x).unwrap()),
