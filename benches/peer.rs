@@ -1,6 +1,7 @@
 //! The project's side of the side-by-side benchmark: one JSON line a workload, with the names of `benches/peers/jax_peer.py`.
 //!
-//! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads]`
+//! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads]`; a name is of a group (`heat1d`) or of one of its
+//! lines (`heat1d/104`).
 use atmesh::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -48,7 +49,10 @@ fn main() -> Result<()> {
         ("heat2d", heat2d),
     ];
     for (name, work) in all {
-        let wanted = |n: &String| n == name || (name == "elementwise" && n == "reduce");
+        let wanted = |n: &String| {
+            let group = n.split('/').next().unwrap_or(n);
+            group == name || (name == "elementwise" && group == "reduce")
+        };
         if o.only.is_empty() || o.only.iter().any(wanted) {
             work(&o)?;
         }
@@ -58,6 +62,11 @@ fn main() -> Result<()> {
 
 /// Two calls to warm up, then calls for some seconds: the median, the least, how many, and the very first.
 fn time(o: &Options, name: &str, what: &str, mut f: impl FnMut() -> Result<()>) -> Result<()> {
+    let group = name.split('/').next().unwrap_or(name);
+    let asked = |n: &String| n == name || n == group || (n == "elementwise" && group == "reduce");
+    if !o.only.is_empty() && !o.only.iter().any(asked) {
+        return Ok(());
+    }
     let start = Instant::now();
     f()?;
     let first = start.elapsed();

@@ -176,8 +176,33 @@ impl<'p> Building<'p, '_> {
         for r in &s.reads {
             reads.push(self.operand(r, &ext, n, lead, Some(out), at)?);
         }
-        self.push(Item::Map(Map { out, n, ext, reads, code, lead }));
+        let map = Map { out, n, ext, reads, code, lead };
+        match self.copied(&map) {
+            Some(src) => self.flow.values[out].alias = Some(src),
+            None => self.push(Item::Map(map)),
+        }
         Ok(())
+    }
+
+    /// The value that a map copies as it is: what gathers replicas, say. Both are one in shared memory.
+    fn copied(&self, m: &Map<'_>) -> Option<Slot> {
+        let ([read], [inst]) = (&m.reads[..], &m.code.insts[..]) else { return None };
+        let [p] = &read.pieces[..] else { return None };
+        let Source::Value(src) = p.from else { return None };
+        let (v, o) = (&self.flow.values[src], &self.flow.values[m.out]);
+        let same = inst.fun == Fun::Copy
+            && inst.args[..] == [Arg::Read(0)]
+            && v.dtype == o.dtype
+            && self.alike(src, m.out)
+            && p.off == 0
+            && p.st == v.strides
+            && p.covers(&m.ext, m.n);
+        same.then_some(src)
+    }
+    /// Whether two values have one shape, and none is in parts.
+    fn alike(&self, a: Slot, b: Slot) -> bool {
+        let (a, b) = (&self.flow.values[a], &self.flow.values[b]);
+        a.shape == b.shape && a.strides == b.strides && a.copies == 1 && b.copies == 1
     }
 
     /// A read in loops `lead..n`; loop 0 is that over the parts of `out` if `lead` is 1.
@@ -217,8 +242,13 @@ impl<'p> Building<'p, '_> {
                 pieces.push(p);
                 continue;
             };
-            let v = &self.flow.values[k + at];
-            p.from = Source::Value(k + at);
+            // a value that is another one, shape and all, is read as that one: its reader may join its maker
+            let mut k = k + at;
+            while let Some(a) = self.flow.values[k].alias.filter(|a| self.alike(*a, k)) {
+                k = a;
+            }
+            let v = &self.flow.values[k];
+            p.from = Source::Value(k);
             p.rank = v.shape.rank();
             let own = usize::from(v.copies > 1);
             for (d, a) in part.map.iter().enumerate() {

@@ -360,8 +360,9 @@ impl Flow<'_> {
     pub(crate) fn distinct_outs(&mut self, strides: &Strides<'_>) {
         let made: std::collections::HashSet<Slot> = self.items.iter().flat_map(Item::results).collect();
         for k in 0..self.outs.len() {
-            let o = self.outs[k];
-            if made.contains(&o) && !self.outs[..k].contains(&o) {
+            let (o, root) = (self.outs[k], self.root(self.outs[k]));
+            if made.contains(&root) && !self.outs[..k].contains(&root) {
+                self.outs[k] = root;
                 continue;
             }
             let v = self.values[o].clone();

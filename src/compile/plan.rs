@@ -245,7 +245,7 @@ pub(crate) fn compile(p: &SpmdProgram) -> Result<Compiled> {
         planner.places[*s] = Place::Arg(i);
     }
     let groups = group::group(&flow);
-    let (outs, fresh, skip) = planner.outs(&groups);
+    let (outs, fresh, skip) = planner.outs(&groups, p.devices);
     let (plan, arena) = planner.plan(&groups, 0, false, &skip)?;
     let mut compiled = Compiled { plan, places: planner.places, arena, outs, fresh, levels: planner.levels };
     compiled.plan.cost = compiled.plan.levels.iter().flat_map(|l| &l.nodes).map(|n| n.cost).sum();
@@ -281,7 +281,7 @@ fn bytes(flow: &Flow<'_>, s: Slot) -> usize {
 
 impl Planner {
     /// What results are, and which groups need not run.
-    fn outs(&mut self, g: &Groups<'_, '_>) -> (Vec<OutPlan>, Vec<usize>, Vec<usize>) {
+    fn outs(&mut self, g: &Groups<'_, '_>, devices: usize) -> (Vec<OutPlan>, Vec<usize>, Vec<usize>) {
         let flow = g.flow;
         let (mut outs, mut fresh, mut skip) = (Vec::new(), Vec::new(), Vec::new());
         for o in &flow.outs {
@@ -289,7 +289,7 @@ impl Planner {
             outs.push(match self.places[root] {
                 Place::Arg(i) => OutPlan::Arg(i),
                 Place::Out(i) => OutPlan::Fresh(i),
-                _ => match view(g, root).filter(|_| root == *o) {
+                _ => match view(g, root, devices) {
                     Some((view, group)) => {
                         skip.push(group);
                         view
@@ -649,7 +649,10 @@ fn elementwise(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -> Re
     let outs: Vec<Slot> =
         g.list[group].members.iter().map(|m| g.map(m.item).out).filter(|o| g.stored[*o]).collect();
     let large = |o: &Slot| bytes(g.flow, *o) >= 16 << 20;
-    let stream = !in_loop && outs.len() == 1 && outs.iter().all(large) && g.flow.outs.contains(&outs[0]);
+    let stream = !in_loop
+        && outs.len() == 1
+        && outs.iter().all(large)
+        && g.flow.outs.iter().any(|o| g.flow.root(*o) == outs[0]);
     let ask = Ask { order: &order, stream, same: None, base };
     let mut t = cells::tiles(g, group, &ask)?;
     t.collapse();
@@ -684,13 +687,11 @@ fn elementwise(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -> Re
     Ok(Node { kernel: Kernel::Tiles { tiles: Box::new(t), split, step }, chunks, cost, what })
 }
 
-/// Most blocks of a view.
-const BLOCKS: usize = 1024;
 /// Fewest bytes of a block.
 const BLOCK: usize = 1024;
 
-/// A result that is whole blocks of one argument, and the group that would have copied it.
-fn view(g: &Groups<'_, '_>, o: Slot) -> Option<(OutPlan, usize)> {
+/// A result that is whole blocks of one argument, at most one for each device, and the group that would have copied it.
+fn view(g: &Groups<'_, '_>, o: Slot, devices: usize) -> Option<(OutPlan, usize)> {
     let flow = g.flow;
     let d = g.def[o]?;
     let [m] = &g.list[d.group].members[..] else { return None };
@@ -726,7 +727,7 @@ fn view(g: &Groups<'_, '_>, o: Slot) -> Option<(OutPlan, usize)> {
     let count: i64 = map.ext[..j].iter().product();
     let block = run as usize * v.dtype.size();
     let small = elements * 4 < from.shape.elements();
-    if count as usize > BLOCKS || block < BLOCK || small {
+    if count as usize > devices.max(1) || block < BLOCK || small {
         return None;
     }
     let mut blocks = Vec::with_capacity(count as usize);

@@ -210,37 +210,33 @@ pub(super) fn erf<const L: u8>(x: f32) -> f32 {
     y * (p / q)
 }
 
-/// x as r + q·π/2 with |r| ≤ π/4, in float64.
+/// x − n·π, in float64.
 #[inline(always)]
-fn quarter<const L: u8>(x: f32) -> (f64, i64) {
-    let x = x as f64;
-    let t = fmad::<L>(x, std::f64::consts::FRAC_2_PI, ROUND64);
-    let n = t - ROUND64;
-    let r = if L > 0 {
-        fmad::<L>(n, -6.123233995736766e-17, fmad::<L>(n, -std::f64::consts::FRAC_PI_2, x))
+fn less_pi<const L: u8>(x: f64, n: f64) -> f64 {
+    if L > 0 {
+        fmad::<L>(n, -1.2246467991473532e-16, fmad::<L>(n, -std::f64::consts::PI, x))
     } else {
-        // π/2 in parts of so few bits that n·part is exact
-        x - n * 1.57079625129699707031 - n * 7.54978941586159635335e-8 - n * 5.39030285815811905290e-15
-    };
-    (r, t.to_bits() as i64)
+        // π in parts of so few bits that n·part is exact
+        x - n * 3.14159250259399414062 - n * 1.50995788317231927067e-7 - n * 1.07806057163162381058e-14
+    }
 }
-/// sin r and cos r for |r| ≤ π/4, to 1e-9.
+/// sin r for |r| ≤ π/2, to 2.4e-11, its sign turned where q is odd. One polynomial over half a turn costs less than two over a
+/// quarter and a choice, and keeps the sign of 0.
 #[inline(always)]
-fn sin_cos<const L: u8>(r: f64) -> (f64, f64) {
+fn half_turn<const L: u8>(r: f64, q: u64) -> f32 {
     let z = r * r;
-    let s = polyd::<L, 4>(
+    let p = polyd::<L, 6>(
         z,
-        [2.718311493989822e-6, -1.983933483609663e-4, 8.333329385889463e-3, -1.6666666641626524e-1],
+        [
+            -2.3888907166964418e-08,
+            2.7525384304141447e-06,
+            -0.00019840868207533267,
+            0.008333331108584812,
+            -0.16666666626149196,
+            1.0,
+        ],
     );
-    let c = polyd::<L, 5>(
-        z,
-        [2.439044879627741e-5, -1.388676377460993e-3, 4.16666233237390632e-2, -4.9999999725103100e-1, 1.0],
-    );
-    (fmad::<L>(s * z, r, r), c)
-}
-#[inline(always)]
-fn flip(y: f64, sign: i64) -> f64 {
-    f64::from_bits(y.to_bits() ^ ((sign & 2) as u64) << 62)
+    f64::from_bits((p * r).to_bits() ^ q << 63) as f32
 }
 
 /// Beyond it an argument is reduced by the scalar function.
@@ -249,17 +245,16 @@ pub(super) const TRIG_MAX: f32 = 1e9;
 /// 0.51 units: computed in float64 and rounded once.
 #[inline(always)]
 pub(super) fn sin<const L: u8>(x: f32) -> f32 {
-    let (r, q) = quarter::<L>(x);
-    let (s, c) = sin_cos::<L>(r);
-    let y = flip(if q & 1 == 0 { s } else { c }, q) as f32;
-    select(x == 0.0, x, y)
+    let x = x as f64;
+    let t = fmad::<L>(x, std::f64::consts::FRAC_1_PI, ROUND64);
+    half_turn::<L>(less_pi::<L>(x, t - ROUND64), t.to_bits())
 }
-/// 0.51 units.
+/// 0.51 units: the sine a quarter of a turn on.
 #[inline(always)]
 pub(super) fn cos<const L: u8>(x: f32) -> f32 {
-    let (r, q) = quarter::<L>(x);
-    let (s, c) = sin_cos::<L>(r);
-    flip(if q & 1 == 0 { c } else { s }, q.wrapping_add(q & 1)) as f32
+    let x = x as f64;
+    let t = fmad::<L>(x, std::f64::consts::FRAC_1_PI, -0.5) + ROUND64;
+    half_turn::<L>(less_pi::<L>(x, t - ROUND64 + 0.5), t.to_bits() ^ 1)
 }
 
 /// Giles' approximation of the inverse of erf.
