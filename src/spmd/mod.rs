@@ -175,23 +175,28 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             let blocks: Vec<_> =
                 inputs.iter().map(|(slab, held)| BlockData::new(slab, &held[position].index)).collect();
             let end = match guarded(|| (self.code)(&device, &blocks)) {
-                Ok(Ok(results)) => Some(results),
-                Ok(Err(error)) => {
-                    network.stop(self.failed(&network, position, &error));
-                    None
-                }
-                Err(panic) => {
-                    network.stop(self.panicked(&network, position, panic));
-                    None
-                }
+                Ok(Ok(results)) => Ok(results),
+                // the run had ended, and the code passes that on
+                Ok(Err(error)) if network.board.stopped() == Some(&error) => Err(None),
+                Ok(Err(error)) => Err(Some(self.failed(&network, position, &error))),
+                Err(panic) => Err(Some(self.panicked(&network, position, panic))),
             };
+            if let Err(Some(error)) = &end {
+                network.stop(error.clone());
+            }
             network.ended(position);
             end
         })?;
-        match network.board.stopped() {
-            Some(verdict) => Err(verdict.clone()),
-            None => Ok(ends.into_iter().filter_map(|e| e.ok().flatten()).collect()),
+        let mut results = Vec::with_capacity(n);
+        for end in ends.into_iter().filter_map(Result::ok) {
+            match end {
+                Ok(r) => results.push(r),
+                // of several devices that fail by themselves the first one speaks, whichever was faster
+                Err(Some(error)) => return Err(error),
+                Err(None) => {}
+            }
         }
+        network.board.stopped().map_or(Ok(results), |verdict| Err(verdict.clone()))
     }
     /// The error of a device whose code panicked.
     fn panicked(&self, network: &Network, position: usize, panic: Panicked) -> Error {
