@@ -5,6 +5,7 @@ use crate::diagnostic::{Error, Result};
 use crate::mesh::{Axes, Mesh};
 use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::any::Any;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 /// What is sent: shared, never copied.
@@ -50,7 +51,7 @@ impl Network {
     pub(crate) fn mailbox(self: &Arc<Network>, device: usize) -> Mailbox {
         let inbox = self.inboxes[device].lock().unwrap_or_else(|e| e.into_inner()).take();
         let inbox = inbox.expect("one thread runs each device");
-        Mailbox { network: self.clone(), device, inbox, kept: Vec::new() }
+        Mailbox { network: self.clone(), device, inbox, kept: Vec::new(), told: Cell::new(false) }
     }
     /// Ends the run with this error, unless it ends already.
     pub(crate) fn stop(&self, error: Error) {
@@ -84,13 +85,24 @@ pub(crate) struct Mailbox {
     inbox: Receiver<Letter>,
     /// Letters that came before they were asked for.
     kept: Vec<Letter>,
+    /// Whether the device was told that the run had ended: what fails after that fails because of it.
+    told: Cell<bool>,
 }
 
 impl Mailbox {
+    /// Why the run ended; the device knows it from now on.
+    pub(crate) fn verdict(&self) -> Error {
+        self.told.set(true);
+        self.network.verdict()
+    }
+    /// Whether the device was told that the run had ended.
+    pub(crate) fn told(&self) -> bool {
+        self.told.get()
+    }
     /// Sends to a device; never waits. A device that has returned gets nothing.
     pub(crate) fn send(&self, to: usize, tag: Tag, body: Body) -> Result<()> {
         if self.network.board.stopped().is_some() {
-            return Err(self.network.verdict());
+            return Err(self.verdict());
         }
         self.network.board.sent(to);
         let _ = self.network.lines[to].send(Letter { from: self.device, tag, body });
@@ -109,7 +121,7 @@ impl Mailbox {
         loop {
             let letter = self.next(wait)?;
             if letter.tag == Tag::Stop {
-                return Err(self.network.verdict());
+                return Err(self.verdict());
             }
             if letter.from == from && letter.tag == *tag {
                 return Ok(letter.body);
@@ -125,14 +137,14 @@ impl Mailbox {
                     board.taken(self.device);
                     return Ok(letter);
                 }
-                Err(TryRecvError::Disconnected) => return Err(self.network.verdict()),
+                Err(TryRecvError::Disconnected) => return Err(self.verdict()),
                 Err(TryRecvError::Empty) => std::thread::yield_now(),
             }
         }
         if board.sleep(self.device, wait(&self.kept)) {
             self.network.wake_all();
         }
-        let letter = self.inbox.recv().map_err(|_| self.network.verdict())?;
+        let letter = self.inbox.recv().map_err(|_| self.verdict())?;
         board.woke(self.device);
         Ok(letter)
     }

@@ -160,7 +160,7 @@ impl Device {
         let error = Error::at(fault, one.1.op, Vec::new(), Some(one.1.place));
         mail.network.stop(error.related(other.1.place, format!("{} is here", name(other.0))));
         // the first of those who see it speaks for all
-        mail.network.verdict()
+        mail.verdict()
     }
     fn call(
         &self,

@@ -176,8 +176,8 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
                 inputs.iter().map(|(slab, held)| BlockData::new(slab, &held[position].index)).collect();
             let end = match guarded(|| (self.code)(&device, &blocks)) {
                 Ok(Ok(results)) => Ok(results),
-                // the run had ended, and the code passes that on
-                Ok(Err(error)) if network.board.stopped() == Some(&error) => Err(None),
+                // the run had ended, and that is why
+                _ if device.mail.borrow().told() => Err(None),
                 Ok(Err(error)) => Err(Some(self.failed(&network, position, &error))),
                 Err(panic) => Err(Some(self.panicked(&network, position, panic))),
             };
