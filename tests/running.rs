@@ -182,3 +182,35 @@ fn modes_change_the_type_of_axes() {
     assert_eq!(type_of(&y), "int32[4]");
     assert_eq!(y.to_vec::<i32>().unwrap(), [1, 2, 3, 4]);
 }
+
+/// Devices leave a loop at different steps: each keeps what it had then.
+#[test]
+fn devices_leave_a_loop_when_they_are_done() -> Result<()> {
+    let mesh = Mesh::new([("X", 4), ("Y", 2)])?;
+    let x = Array::from([1, 6, 7, 27, 2, 9, 1, 100]).put(&mesh, p![("X", "Y")]);
+    // steps until 1 is reached: none, or up to 111
+    let collatz = |x: &Array| {
+        let start = (x.reshape([]), Array::from(0).pvary(["X", "Y"]));
+        let next = |n: &Array| (n % 2).eq(0).select(n / 2, n * 3 + 1);
+        let (_, steps) = while_loop(start, |(n, _)| n.ne(1), |(n, k)| (next(&n), k + 1));
+        steps.reshape([1])
+    };
+    let f = shard_map(&mesh, p![("X", "Y")], p![("X", "Y")], collatz);
+    for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
+        let steps = jit(|x: &Array| f.call(x)).engine(engine).call(&x)?;
+        assert_eq!(steps.to_vec::<i32>()?, [0, 8, 16, 111, 1, 19, 0, 25], "{engine}");
+    }
+    // who has left would be waited for
+    let summed =
+        |x: &Array| while_loop(x, |x: &Array| x.sum(..).lt(100), |x: Array| &x + x.psum("X").pvary("X"));
+    let e = shard_map(&mesh, p![("X", "Y")], p![("X", "Y")], summed).call(&x).unwrap_err().to_string();
+    assert!(e.contains("may leave the loop at different steps, and it has psum over X"), "{e}");
+    // what is equal on all devices does not stay so
+    let counted = |x: &Array| {
+        let start = (x.clone(), Array::from(0));
+        while_loop(start, |(x, _)| x.sum(..).lt(100), |(x, k)| (x * 3, k + 1)).0
+    };
+    let e = shard_map(&mesh, p![("X", "Y")], p![("X", "Y")], counted).call(&x).unwrap_err();
+    assert_eq!(e.kind(), atmesh::ErrorKind::Vma, "{e}");
+    Ok(())
+}

@@ -53,7 +53,7 @@ pub fn switch<R: Output>(index: impl Operand, branches: &[&dyn Fn() -> R]) -> R:
     choose("switch", which, &results, Location::caller())
 }
 
-fn choose<T: Tree>(op: &str, which: Array, bodies: &[&dyn Fn() -> Result<T>], place: Place) -> T {
+pub(super) fn choose<T: Tree>(op: &str, which: Array, bodies: &[&dyn Fn() -> Result<T>], place: Place) -> T {
     // all branches are traced, so that each one's errors are found
     let mut pieces = Vec::new();
     let mut errors = Vec::new();
@@ -82,7 +82,7 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
         Err(Error::at(Fault::new(kind, message), op, vec![which.ty()?.to_string()], Some(place)))
     };
     let ty = which.ty()?;
-    let wanted = if op == "cond" { DType::Bool } else { DType::I32 };
+    let wanted = if op == "switch" { DType::I32 } else { DType::Bool };
     if ty.rank() != 0 {
         return refuse(ErrorKind::Shape, format!("what chooses the branch is {ty}: it must be one {wanted}"));
     }
@@ -99,12 +99,20 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
     }
     // devices that take different branches would wait for one another
     if let Some((name, axes)) = pieces.iter().find_map(|p| meeting(&p.program, &ty.varying)) {
-        let message = format!(
-            "devices along {axes} may take different branches, and one of them has {name} over {axes}"
-        );
-        let fault = Fault::new(ErrorKind::Vma, message)
-            .help(format!("do the {name} before the branches"))
-            .help("or choose by a value that is the same on all of these devices");
+        let fault = if op == "while_loop" {
+            let message = format!(
+                "devices along {axes} may leave the loop at different steps, and it has {name} over {axes}"
+            );
+            Fault::new(ErrorKind::Vma, message)
+                .help(format!("go on while any device does: `.pmax({})`", quoted(&axes)))
+        } else {
+            let message = format!(
+                "devices along {axes} may take different branches, and one of them has {name} over {axes}"
+            );
+            Fault::new(ErrorKind::Vma, message)
+                .help(format!("do the {name} before the branches"))
+                .help("or choose by a value that is the same on all of these devices")
+        };
         return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
     }
     let results: Vec<Vec<ArrayType>> = pieces.iter().map(|p| p.program.output_types()).collect();
@@ -118,6 +126,14 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
     let inputs: Vec<Array> = std::iter::once(which).chain(captures).collect();
     let results = apply_control(Control::Cond { branches }, &inputs, types, place)?;
     Ok(tree_of(&pieces[0].out, results))
+}
+
+fn quoted(axes: &Axes) -> String {
+    let names: Vec<String> = axes.iter().map(|a| format!("{:?}", a.name())).collect();
+    match names.as_slice() {
+        [one] => one.clone(),
+        many => format!("[{}]", many.join(", ")),
+    }
 }
 
 /// A collective of the program among devices along some of these axes.

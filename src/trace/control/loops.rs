@@ -1,5 +1,6 @@
 //! Loops.
 
+use super::branch::choose;
 use super::carry::carries;
 use super::{Piece, tree_failed, tree_of, tree_unknown};
 use crate::array::{Array, Operand, Term};
@@ -104,6 +105,8 @@ fn bounded<T: Tree>(
 
 /// `body(carry)` while `cond(&carry)` holds; the last carry.
 ///
+/// In a body of `shard_map` devices may leave the loop at different steps, if there is no collective in it over their axes.
+///
 /// ```
 /// use atmesh::prelude::*;
 /// let (_, n) = while_loop((Array::from(100), Array::from(0)), |(x, _)| x.gt(1), |(x, n)| (x / 2, n + 1));
@@ -140,22 +143,14 @@ fn run_while<T: Tree>(
             Fault::new(ErrorKind::Dtype, format!("the condition is {holds}: it must be bool[]"))
                 .help("compare: `.gt(0)`"),
         )
-    } else if !holds.varying.is_empty() {
-        let axes = &holds.varying;
-        Some(
-            Fault::new(
-                ErrorKind::Vma,
-                format!(
-                    "the condition is {holds}: devices along {axes} would leave the loop at different steps"
-                ),
-            )
-            .help(format!("go on while any device does: `.pmax({})`", quoted(axes))),
-        )
     } else {
         None
     };
     if let Some(fault) = refusal {
         return Err(Error::at(fault, op, vec![holds.to_string()], Some(place)));
+    }
+    if !holds.varying.is_empty() {
+        return while_any(op, &holds.varying, init, cond, body, place);
     }
     let step = Piece::record(&before, |leaves| body(tree_of(init, leaves)))?;
     if let Some(how) = init.differs(&step.out, &mut Path::named()) {
@@ -176,12 +171,32 @@ fn run_while<T: Tree>(
     Ok(tree_of(init, apply_control(control, &inputs, types, place)?))
 }
 
-fn quoted(axes: &Axes) -> String {
-    let names: Vec<String> = axes.iter().map(|a| format!("{:?}", a.name())).collect();
-    match names.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    }
+/// A loop that devices leave at different steps: all go on while any does, and those that are done keep their carry.
+fn while_any<T: Tree>(
+    op: &str,
+    axes: &Axes,
+    init: &T,
+    cond: &dyn Fn(&T) -> Result<Array>,
+    body: &dyn Fn(T) -> Result<T>,
+    place: Place,
+) -> Result<T> {
+    // the carry's arrays behind whether this device goes on
+    let with =
+        |holds: Array, carry: &T| -> Vec<Array> { [holds].into_iter().chain(collect(carry)).collect() };
+    let any = |state: &Vec<Array>| Ok(state[0].pmax(axes.clone()));
+    let next = |state: Vec<Array>| {
+        let step = || {
+            let carry = body(tree_of(init, state[1..].to_vec()))?;
+            if let Some(how) = init.differs(&carry, &mut Path::named()) {
+                return Err(mismatch(how, op, place));
+            }
+            Ok(with(cond(&carry)?, &carry))
+        };
+        Ok(choose("while_loop", state[0].clone(), &[&step, &|| Ok(state.clone())], place))
+    };
+    let start = with(cond(init)?, init);
+    let mut last = run_while(op, &start, &any, &next, place)?;
+    Ok(tree_of(init, last.split_off(1)))
 }
 
 /// `body(carry, x)` for each slice of `xs` along its leading dimension: the last carry, and the results stacked.
