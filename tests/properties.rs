@@ -57,7 +57,7 @@ fn spec_for(mesh: &Mesh, shape: &[usize], picks: &[u8], kinds: &[AxisType]) -> S
         }
         let axis = names.remove(*pick as usize / 16 % names.len());
         let (d, n) = (*pick as usize % (shape.len() + 1), mesh.axis_size(axis));
-        if d < shape.len() && left[d] % n == 0 && kinds.contains(&mesh.axis_type(axis).unwrap()) {
+        if d < shape.len() && left[d].is_multiple_of(n) && kinds.contains(&mesh.axis_type(axis).unwrap()) {
             left[d] /= n;
             dims[d].push(axis);
         }

@@ -54,7 +54,7 @@ fn nothing_moves() -> Result<()> {
         }
         let lowered = f.lower(&x)?;
         assert!(lowered.collectives().is_empty(), "{from} to {sizes:?}: {}", lowered.collectives());
-        if type_of(&y).to_string() != *to {
+        if type_of(&y) != *to {
             wrong.push(format!("{from} to {sizes:?} is {}", type_of(&y)));
         }
     }
@@ -78,6 +78,6 @@ fn what_would_move_is_refused() -> Result<()> {
         assert_eq!(e.kind(), ErrorKind::Sharding, "{from} to {sizes:?}: {e}");
     }
     // a group whose sizes share a divisor is fine
-    assert_eq!(type_of(&operand(mesh, "float32[6@X,4]")?.reshape([8, 3])), "float32[8@X,3]");
+    assert_eq!(type_of(operand(mesh, "float32[6@X,4]")?.reshape([8, 3])), "float32[8@X,3]");
     Ok(())
 }

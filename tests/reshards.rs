@@ -72,7 +72,7 @@ fn every_pair(axes: &[(&'static str, usize)], sizes: [usize; 2], run: &[EngineKi
             for engine in run {
                 let y = jit(|x: &Array| x.reshard(spec)).engine(*engine).call(&x)?;
                 assert_eq!(y.to_vec::<i32>()?, values, "{from:?} to {to:?} on {engine}");
-                assert_eq!(type_of(&y), type_of(&whole.put(&mesh, spec)));
+                assert_eq!(type_of(&y), type_of(whole.put(&mesh, spec)));
                 let shards = y.shards()?;
                 for (shard, here) in shards.iter().zip(after) {
                     let want: Vec<i32> =
