@@ -39,6 +39,34 @@ fn heat_exchanges_one_element_with_each_neighbour() -> Result<()> {
 }
 
 #[test]
+fn the_gradient_of_a_loop_exchanges_what_its_steps_do() -> Result<()> {
+    let mesh = Mesh::auto([("x", 8)])?;
+    let x = Key::new(0).uniform([102]).put(&mesh, p!["x"]);
+    // the ends stay, in place
+    let simulate = |x: &Array| {
+        fori_loop(0..100, x, |_, x| {
+            let inner = 0.5 * x.slice(ix![1..-1]) + 0.25 * x.slice(ix![..-2]) + 0.25 * x.slice(ix![2..]);
+            x.at(ix![1..-1]).set(inner)
+        })
+    };
+    let energy = |x: &Array| simulate(x).square().sum(..);
+    let slope = jit(|x: &Array| grad(x, |x| energy(&x)));
+    let lowered = slope.lower(&x)?;
+    let halos: Vec<_> =
+        (lowered.collectives().iter()).map(|c| (c.kind, c.messages, c.total_bytes, c.times)).collect();
+    // forward both edges of the value; backward one edge of each of two cotangents: 14 messages of 4 bytes a step either way
+    let want = [(Kind::Halo, 14, 56, 100), (Kind::Halo, 7, 28, 100), (Kind::Halo, 7, 28, 100)];
+    assert_eq!(halos, want, "{}", lowered.collectives());
+    // and it is the gradient: along one direction against the difference
+    let (value, along) = (energy(&x), Key::new(1).normal([102]).put(&mesh, p!["x"]));
+    let (small, sum) = (1e-2, (slope.call(&x)? * &along).sum(..));
+    let difference = (energy(&(&x + small * &along)) - energy(&(&x - small * &along))) / (2.0 * small);
+    let (got, want) = (sum.item::<f32>()?, difference.item::<f32>()?);
+    assert!((got - want).abs() < 1e-2 * value.item::<f32>()?.abs(), "{got} against {want}");
+    Ok(())
+}
+
+#[test]
 fn reshards_move_the_least() -> Result<()> {
     use Kind::{AllGather, AllToAll, Exchange, Permute};
     let mesh = |k: usize| -> Result<Mesh> {

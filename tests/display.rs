@@ -1,4 +1,4 @@
-//! Arrays print as numpy prints them: `goldens/display.txt` was written by numpy (`goldens/display.py`).
+//! Arrays print as numpy prints them: `golden/display.txt` was written by numpy (`golden/display.py`).
 
 use atmesh::{Array, DType, Element, Shape};
 use half::f16;
@@ -43,7 +43,7 @@ fn array(dtype: DType, shape: &Shape, words: &[&str]) -> Array {
 
 #[test]
 fn as_numpy_prints() {
-    let text = include_str!("goldens/display.txt");
+    let text = include_str!("golden/display.txt");
     let mut wrong = Vec::new();
     let mut count = 0;
     for case in text.split("\ncase ").skip(1) {
