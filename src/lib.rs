@@ -121,3 +121,8 @@ pub mod prelude {
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
+
+/// So do the programs of the book's page on `vmap`.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/vmap.md")]
+mod vmap_page {}
