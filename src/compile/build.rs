@@ -1,7 +1,7 @@
 //! From a per-device program to a flow.
 
 use super::flow::{
-    BranchItem, Carry, Flow, Fold, Item, LoopItem, Map, Operand, PackPart, Piece, RankBox, Strides, Value,
+    BranchItem, Carry, Flow, Fold, Item, LoopItem, Map, Operand, PackPart, Piece, RankBox, Strides, Uses, Value,
     WhileItem,
 };
 use super::index::{Ix, MAX, NONE, fits};
@@ -811,12 +811,12 @@ impl<'p> Building<'p, '_> {
         f.count();
         let mut keep = vec![true; f.items.len()];
         for (k, item) in f.items.iter().enumerate().rev() {
-            let dead = item.results().iter().all(|r| f.uses[f.root(*r)] == 0 && f.uses[*r] == 0);
+            let dead = item.results().iter().all(|r| f.uses[f.root(*r)] == Uses::NONE && f.uses[*r] == Uses::NONE);
             if dead && !item.prints() {
                 keep[k] = false;
                 for s in item.sources() {
                     let root = f.root(s);
-                    f.uses[root] -= 1;
+                    f.uses[root].readers -= 1;
                 }
             }
         }

@@ -321,6 +321,22 @@ impl Item<'_> {
     }
 }
 
+/// Who wants a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Uses {
+    /// How many items read it.
+    pub(crate) readers: u32,
+    /// Whether it is a result.
+    pub(crate) result: bool,
+}
+
+impl Uses {
+    /// Nobody does.
+    pub(crate) const NONE: Uses = Uses { readers: 0, result: false };
+    /// Just one item does.
+    pub(crate) const ONCE: Uses = Uses { readers: 1, result: false };
+}
+
 /// A program as items.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flow<'p> {
@@ -332,8 +348,8 @@ pub(crate) struct Flow<'p> {
     pub(crate) ins: Vec<Slot>,
     /// Results.
     pub(crate) outs: Vec<Slot>,
-    /// How many items read each value (results count once more).
-    pub(crate) uses: Vec<u32>,
+    /// Who wants each value.
+    pub(crate) uses: Vec<Uses>,
 }
 
 impl Flow<'_> {
@@ -345,14 +361,14 @@ impl Flow<'_> {
         s
     }
     pub(crate) fn count(&mut self) {
-        let mut uses = vec![0; self.values.len()];
+        let mut uses = vec![Uses::NONE; self.values.len()];
         for i in &self.items {
             for s in i.sources() {
-                uses[self.root(s)] += 1;
+                uses[self.root(s)].readers += 1;
             }
         }
         for o in &self.outs {
-            uses[self.root(*o)] += 1000;
+            uses[self.root(*o)].result = true;
         }
         self.uses = uses;
     }

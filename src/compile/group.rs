@@ -4,7 +4,7 @@
 //! ready before that group; a fold takes over the elementwise groups that it alone reads. A group's level is the longest path to it, so
 //! groups of one level are independent.
 
-use super::flow::{Flow, Fold, Item, Map, Piece};
+use super::flow::{Flow, Fold, Item, Map, Piece, Uses};
 use super::index::{Ix, MAX};
 use crate::partition::Slot;
 use crate::program::sentence::Source;
@@ -186,7 +186,8 @@ impl Groups<'_, '_> {
             let of = |p: &Piece| matches!(p.from, Source::Value(x) if self.flow.root(x) == s);
             self.map(m.item).reads.iter().any(|r| r.pieces.iter().any(of))
         };
-        self.flow.uses[s] as usize == self.list[g].members.iter().filter(reads).count()
+        let uses = self.flow.uses[s];
+        !uses.result && uses.readers as usize == self.list[g].members.iter().filter(reads).count()
     }
     fn sizes(&self, s: Slot) -> &[usize] {
         &self.flow.values[s].shape
@@ -243,7 +244,7 @@ impl Groups<'_, '_> {
                 merge.push(dq.group);
             } else if gq.level > level {
                 return None;
-            } else if like && self.flow.uses[*q] == 1 {
+            } else if like && self.flow.uses[*q] == Uses::ONCE {
                 let internal = |m: &Member| {
                     let o = self.map(m.item).out;
                     o == *q || self.inner(o, dq.group)
@@ -301,7 +302,7 @@ impl Groups<'_, '_> {
     fn takeable(&self, f: &Fold<'_>, s: Slot) -> Option<(usize, [u8; MAX])> {
         let d = self.def[s]?;
         let g = &self.list[d.group];
-        if g.head != Head::Elementwise || g.members.len() > 12 || self.flow.uses[s] != 1 {
+        if g.head != Head::Elementwise || g.members.len() > 12 || self.flow.uses[s] != Uses::ONCE {
             return None;
         }
         let mut dims = None;

@@ -695,7 +695,7 @@ fn view(g: &Groups<'_, '_>, o: Slot, devices: usize) -> Option<(OutPlan, usize)>
     let flow = g.flow;
     let d = g.def[o]?;
     let [m] = &g.list[d.group].members[..] else { return None };
-    if g.list[d.group].head != Head::Elementwise || !flow.uses[o].is_multiple_of(1000) {
+    if g.list[d.group].head != Head::Elementwise || flow.uses[o].readers > 0 {
         return None;
     }
     let map: &Map<'_> = g.map(m.item);

@@ -243,6 +243,26 @@ fn views_of_all_kinds() {
     let u = m.scale(r, 0.5, 0.0);
     check("views", &m.done(&[a, s, w, b, c, t, r, u, x, a]), 1e-5);
 }
+/// A result that could be a view of an argument, were it not read by steps too: by a thousand of them, and more.
+#[test]
+fn results_that_many_steps_read() {
+    for readers in [0, 1, 999, 1000, 1001, 2000] {
+        let mut m = Make::new(F);
+        m.p = collective("ppermute", 256);
+        let o = m.p.outs[0];
+        let read = |m: &mut Make, k: i64| {
+            let r = m.read(o, &[1], &[(None, k % 8), (None, k % 256)]);
+            m.map(Fun::Neg, &[1], &[1], vec![r])
+        };
+        let mut outs: Vec<Slot> = (0..readers).map(|k| read(&mut m, k)).collect();
+        outs.push(o);
+        let p = m.done(&outs);
+        check("read by many", &p, 0.0);
+        let compiled = compile::compile(&p).unwrap();
+        let view = matches!(compiled.outs[outs.len() - 1], OutPlan::View { .. });
+        assert_eq!(view, readers == 0, "{readers} readers");
+    }
+}
 #[test]
 fn indices_and_constants() {
     let mut m = Make::new(DType::I32);
