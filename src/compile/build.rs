@@ -1,8 +1,8 @@
 //! From a per-device program to a flow.
 
 use super::flow::{
-    BranchItem, Carry, Flow, Fold, Item, LoopItem, Map, Operand, PackPart, Piece, RankBox, Strides, Uses, Value,
-    WhileItem,
+    BranchItem, Carry, Flow, Fold, Item, LoopItem, Map, Operand, PackPart, Piece, RankBox, Strides, Uses,
+    Value, WhileItem,
 };
 use super::index::{Ix, MAX, NONE, fits};
 use crate::diagnostic::Result;
@@ -811,7 +811,8 @@ impl<'p> Building<'p, '_> {
         f.count();
         let mut keep = vec![true; f.items.len()];
         for (k, item) in f.items.iter().enumerate().rev() {
-            let dead = item.results().iter().all(|r| f.uses[f.root(*r)] == Uses::NONE && f.uses[*r] == Uses::NONE);
+            let dead =
+                item.results().iter().all(|r| f.uses[f.root(*r)] == Uses::NONE && f.uses[*r] == Uses::NONE);
             if dead && !item.prints() {
                 keep[k] = false;
                 for s in item.sources() {
