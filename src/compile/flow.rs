@@ -3,7 +3,7 @@
 //! Here values in parts get their leading dimension, 16-bit sums and products are widened, reads that a product or a sum cannot
 //! take are given a value of their own, and nested programs become items.
 
-use super::index::{Ix, MAX, NONE};
+use super::index::{Ix, MAX, NONE, extents};
 use crate::mesh::{Axes, Mesh};
 use crate::partition::{DimLayout, Layout, Slot};
 use crate::program::sentence::{Code, Combine, Source};
@@ -55,6 +55,11 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
+    /// One of a source with so many dimensions, over all of these loops, that follows none of them.
+    pub(crate) fn over(from: Source, ext: &Ix, rank: usize) -> Piece {
+        let (along, shift) = ([NONE; MAX], [0; MAX]);
+        Piece { from, lo: [0; MAX], hi: *ext, off: 0, st: [0; MAX], along, shift, rank }
+    }
     /// The shift, if dimension d of the source is read at loop d with step 1 and there are `n` loops.
     pub(crate) fn unit(&self, n: usize) -> Option<Ix> {
         (self.rank == n && (0..n).all(|d| self.along[d] as usize == d)).then_some(self.shift)
@@ -382,20 +387,8 @@ impl Flow<'_> {
                 continue;
             }
             let v = self.values[o].clone();
-            let (n, mut ext) = (v.shape.rank(), [1; MAX]);
-            for (e, x) in ext.iter_mut().zip(v.shape.iter()) {
-                *e = *x as i64;
-            }
-            let mut p = Piece {
-                from: Source::Value(o),
-                lo: [0; MAX],
-                hi: ext,
-                off: 0,
-                st: v.strides,
-                along: [NONE; MAX],
-                shift: [0; MAX],
-                rank: n,
-            };
+            let (n, ext) = (v.shape.rank(), extents(&v.shape));
+            let mut p = Piece { st: v.strides, ..Piece::over(Source::Value(o), &ext, n) };
             for d in 0..n {
                 p.along[d] = d as u8;
             }

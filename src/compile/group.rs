@@ -123,6 +123,10 @@ impl Groups<'_, '_> {
     pub(crate) fn level_of(&self, s: Slot) -> u32 {
         self.def[self.flow.root(s)].map_or(0, |d| self.list[d.group].level)
     }
+    /// The level at which an item runs; `top` is the last one, that of what makes nothing.
+    pub(crate) fn level_at(&self, item: &Item<'_>, top: u32) -> u32 {
+        item.results().first().map_or(top, |r| self.level_of(*r))
+    }
     fn open(&mut self, head: Head, level: u32) -> usize {
         self.list.push(Group { head, members: Vec::new(), level, absorbed: false, pieces: 0 });
         self.list.len() - 1

@@ -19,6 +19,15 @@ pub(crate) fn fits(n: usize) -> Result<()> {
     )))
 }
 
+/// The sizes of these dimensions, as loops.
+pub(crate) fn extents(shape: &[usize]) -> Ix {
+    let mut ext = [1; MAX];
+    for (e, n) in ext.iter_mut().zip(shape) {
+        *e = *n as i64;
+    }
+    ext
+}
+
 /// Row-major strides.
 pub(crate) fn row_major(shape: &[usize]) -> Ix {
     let (mut s, mut a) = ([0; MAX], 1);

@@ -64,8 +64,8 @@ struct Table(Vec<*mut u8>);
 // SAFETY: a table between calls is a vector of numbers that nobody follows
 unsafe impl Send for Table {}
 
-/// A table and an arena that all members of a job see.
-struct Shared<'a>(&'a [*mut u8], *mut u8);
+/// A table that all members of a job see.
+struct Shared<'a>(&'a [*mut u8]);
 // SAFETY: members write what the plan gives them: nobody else reads or writes it between two barriers
 unsafe impl Sync for Shared<'_> {}
 
@@ -148,7 +148,7 @@ impl Executable for Ready {
             }
             if self.devices.is_none() && (self.inline() || team().workers() == 1) {
                 let ran = kernel::with_scratch(|scratch| {
-                    let mut r = Runner { member: None, counters: &[], rounds: Vec::new(), arena, scratch };
+                    let mut r = Runner { member: None, counters: &[], rounds: Vec::new(), scratch };
                     // SAFETY: the table points to buffers of the sizes that the plan wants; arguments are not written
                     unsafe { r.plan(&c.plan, &mut base) }
                 });
@@ -157,14 +157,13 @@ impl Executable for Ready {
                 // devices have fixed shares
                 let dynamic = if self.devices.is_none() { c.levels } else { 0 };
                 let counters: Vec<AtomicUsize> = (0..dynamic).map(|_| AtomicUsize::new(0)).collect();
-                let shared = Shared(&base, arena);
+                let shared = Shared(&base);
                 let job = |m: &Member| {
-                    let Shared(base, arena) = &shared;
+                    let Shared(base) = &shared;
                     let mut base = base.to_vec();
                     kernel::with_scratch(|scratch| {
                         let rounds = vec![0; c.levels];
-                        let mut r =
-                            Runner { member: Some(m), counters: &counters, rounds, arena: *arena, scratch };
+                        let mut r = Runner { member: Some(m), counters: &counters, rounds, scratch };
                         // SAFETY: as above; every member has an equal table of its own. An error means that another member
                         // panicked, which `run` reports
                         let _ = unsafe { r.plan(&c.plan, &mut base) };

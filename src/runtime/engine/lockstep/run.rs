@@ -20,8 +20,6 @@ pub(super) struct Runner<'a> {
     pub(super) counters: &'a [AtomicUsize],
     /// How often each level has run.
     pub(super) rounds: Vec<usize>,
-    /// Where the arena begins.
-    pub(super) arena: *mut u8,
     /// This thread's own.
     pub(super) scratch: &'a mut Scratch,
 }
@@ -144,8 +142,11 @@ impl Runner<'_> {
                     kernel::run(tiles, base, &lo, &hi, self.scratch);
                 }
                 Kernel::Product(p) => p.run(i, chunks, base, self.scratch),
-                Kernel::Fold(f, at) => f.run(i, chunks, base, self.arena.wrapping_add(*at), self.scratch),
-                Kernel::FoldEnd(f, at) => f.end(i, chunks, base, self.arena.wrapping_add(*at), self.scratch),
+                Kernel::Fold(f, spans) => {
+                    let spans = spans.map_or(std::ptr::null_mut(), |s| base[s as usize]);
+                    f.run(i, chunks, base, spans, self.scratch);
+                }
+                Kernel::FoldEnd(f, spans) => f.end(i, chunks, base, base[*spans as usize], self.scratch),
                 Kernel::Pack(p) => pack(p, base),
                 Kernel::Print(p) => print(p, base),
                 Kernel::Loop(_) | Kernel::While(_) | Kernel::Branch(_) => {}
@@ -187,7 +188,7 @@ impl Runner<'_> {
                 // alternates so that the last step writes where the result shall be
                 base[c.to as usize] = match (l.length - 1 - t) % 2 {
                     0 => base[c.last as usize],
-                    _ => self.arena.wrapping_add(c.other),
+                    _ => base[c.other as usize],
                 };
             }
             for (outer, inner, bytes) in &l.xs {
@@ -226,8 +227,7 @@ impl Runner<'_> {
             }
             for c in &w.carry {
                 base[c.from as usize] = base[c.to as usize];
-                base[c.to as usize] =
-                    if odd { self.arena.wrapping_add(c.other) } else { base[c.last as usize] };
+                base[c.to as usize] = base[if odd { c.other } else { c.last } as usize];
             }
             odd = !odd;
             // SAFETY: the caller's

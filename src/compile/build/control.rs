@@ -1,0 +1,184 @@
+//! Loops and choices: their programs as flows of their own.
+
+use super::{Building, build};
+use crate::compile::flow::{BranchItem, Carry, Item, LoopItem, Map, WhileItem};
+use crate::compile::index::extents;
+use crate::diagnostic::Result;
+use crate::partition::{Slot, SpmdProgram, Step};
+use crate::program::sentence::{Arg, Code, Fun, Inst};
+use crate::types::{DType, Scalar};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+impl<'p> Building<'p, '_> {
+    pub(super) fn enter_loop(&mut self, step: &'p Step, at: Slot) -> Result<()> {
+        let Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } = step else {
+            return Ok(());
+        };
+        let (nf, nc) = (fixed.len(), carry.len());
+        let wanted = 1 + nf + nc + xs.len();
+        if body.ins.len() != wanted || body.outs.len() != nc + ys.len() || out.len() != nc {
+            return Err(crate::Error::other("a loop whose body does not fit its values"));
+        }
+        let mut flow = build(body, self.strides)?;
+        let ins = flow.ins.clone();
+        let mut item = LoopItem {
+            step: ins[0],
+            start: *start,
+            length: *length,
+            reverse: *reverse,
+            fixed: fixed.iter().zip(&ins[1..]).map(|(o, i)| (*o + at, *i)).collect(),
+            carry: Vec::new(),
+            xs: xs.iter().zip(&ins[1 + nf + nc..]).map(|(o, i)| (*o + at, *i)).collect(),
+            ys: Vec::new(),
+            body: Box::default(),
+        };
+        for x in xs {
+            if self.flow.values[*x + at].copies > 1 {
+                return Err(crate::Error::other("a loop over slices of a value in parts"));
+            }
+        }
+        let mut outs = Vec::new();
+        for k in 0..nc {
+            let (first, from, to, last) = (carry[k] + at, ins[1 + nf + k], flow.outs[k], out[k] + at);
+            if to == from || *length == 0 {
+                // the same at every step
+                item.fixed.push((first, from));
+                self.flow.values[last].alias = Some(first);
+            } else {
+                outs.push(to);
+                item.carry.push(Carry { first, from, to, last });
+            }
+        }
+        outs.extend(&flow.outs[nc..]);
+        flow.outs = outs;
+        flow.distinct_outs(self.strides);
+        for (c, to) in item.carry.iter_mut().zip(&flow.outs) {
+            c.to = *to;
+        }
+        item.ys = flow.outs[item.carry.len()..].iter().zip(ys).map(|(i, o)| (*i, *o + at)).collect();
+        item.body = Box::new(flow);
+        self.push(Item::Loop(item));
+        Ok(())
+    }
+    pub(super) fn enter_while(&mut self, step: &'p Step, at: Slot) -> Result<()> {
+        let Step::While { cond, body, cond_fixed, body_fixed, carry, out } = step else { return Ok(()) };
+        let (nc, cf, bf) = (carry.len(), cond_fixed.len(), body_fixed.len());
+        if cond.ins.len() != cf + nc
+            || body.ins.len() != bf + nc
+            || body.outs.len() != nc
+            || cond.outs.len() != 1
+        {
+            return Err(crate::Error::other("a loop whose condition or body does not fit its values"));
+        }
+        let mut c = build(cond, self.strides)?;
+        c.distinct_outs(self.strides);
+        let mut b = build(body, self.strides)?;
+        b.distinct_outs(self.strides);
+        let carry = (0..nc)
+            .map(|k| Carry { first: carry[k] + at, from: b.ins[bf + k], to: b.outs[k], last: out[k] + at })
+            .collect();
+        let pairs = |o: &[Slot], i: &[Slot]| o.iter().zip(i).map(|(o, i)| (*o + at, *i)).collect();
+        self.push(Item::While(WhileItem {
+            cond_fixed: pairs(cond_fixed, &c.ins),
+            cond_carry: c.ins[cf..].to_vec(),
+            body_fixed: pairs(body_fixed, &b.ins),
+            carry,
+            cond: Box::new(c),
+            body: Box::new(b),
+        }));
+        Ok(())
+    }
+    pub(super) fn enter_branch(&mut self, step: &'p Step, at: Slot) -> Result<()> {
+        let Step::Branch { which, branches, ins, out } = step else { return Ok(()) };
+        let fits = |p: &SpmdProgram| p.ins.len() == ins.len() && p.outs.len() == out.len();
+        if branches.is_empty() || !branches.iter().all(fits) {
+            return Err(crate::Error::other("a choice whose branches do not fit its values"));
+        }
+        if self.flow.values[*which + at].shape.rank() > 0 {
+            return self.select(step, at);
+        }
+        let mut arms = Vec::new();
+        for p in branches {
+            let mut f = build(p, self.strides)?;
+            f.distinct_outs(self.strides);
+            arms.push(f);
+        }
+        let shift = |v: &[Slot]| v.iter().map(|s| *s + at).collect();
+        self.push(Item::Branch(BranchItem { which: *which + at, arms, ins: shift(ins), outs: shift(out) }));
+        Ok(())
+    }
+    /// A choice that differs from device to device: all branches run, and each device takes the results of its own. They are pure.
+    pub(super) fn select(&mut self, step: &'p Step, at: Slot) -> Result<()> {
+        let Step::Branch { which, branches, ins, out } = step else { return Ok(()) };
+        let mut ends: Vec<Vec<Slot>> = Vec::new();
+        for p in branches {
+            let base = self.flow.values.len();
+            self.slots(p)?;
+            for (i, o) in p.ins.iter().zip(ins) {
+                self.flow.values[base + i].alias = Some(*o + at);
+            }
+            for s in &p.steps {
+                self.count(s, base);
+            }
+            for o in &p.outs {
+                self.readers[base + o] += 1;
+            }
+            for s in &p.steps {
+                self.step(s, base)?;
+            }
+            ends.push(p.outs.iter().map(|o| *o + base).collect());
+        }
+        let which = *which + at;
+        let hidden = self.flow.values[which].shape.rank();
+        let bool = self.flow.values[which].dtype == DType::Bool;
+        let from = self.flow.values[which].dtype;
+        for (k, o) in out.iter().enumerate() {
+            let o = *o + at;
+            let v = self.flow.values[o].clone();
+            let (n, ext) = (v.shape.rank(), extents(&v.shape));
+            // where each axis of the choice is among the result's dimensions
+            let place = |l: usize| {
+                let of = |s: Slot| self.flow.values[s].layout.map_or(&[][..], |l| &l.dims[..]);
+                let atoms = &of(which).get(l)?.atoms;
+                of(o).iter().position(|d| d.atoms == *atoms)
+            };
+            let lead: Vec<usize> = (0..hidden).filter_map(place).collect();
+            if v.copies > 1 || lead.len() != hidden {
+                return Err(crate::Error::other(
+                    "a choice by device whose results do not vary as the choice does",
+                ));
+            }
+            let all: Vec<usize> = (0..n).collect();
+            let mut reads = vec![self.whole(which, from, &lead, &ext, n, 0)];
+            for e in &ends {
+                reads.push(self.whole(e[k], v.dtype, &all, &ext, n, 0));
+            }
+            let mut code = Code { insts: Vec::new() };
+            let mut last = Arg::Read(ends.len());
+            for b in (0..ends.len() - 1).rev() {
+                let take = match bool {
+                    true => Arg::Read(0),
+                    // clamped: 0 takes everything below
+                    false => code.push(
+                        Fun::Le,
+                        from,
+                        DType::Bool,
+                        &[Arg::Read(0), Arg::Const(Scalar::Int(b as i128))],
+                    ),
+                };
+                last = code.push(Fun::Select, v.dtype, v.dtype, &[take, Arg::Read(b + 1), last]);
+            }
+            if code.insts.is_empty() {
+                code.insts.push(Inst {
+                    fun: Fun::Copy,
+                    from: v.dtype,
+                    dtype: v.dtype,
+                    args: SmallVec::from_slice(&[last]),
+                });
+            }
+            self.push(Item::Map(Map { out: o, n, ext, reads, code: Cow::Owned(code), lead: 0 }));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,354 @@
+//! Passes 5 to 9: aliases, levels, buffers, and each group bound to memory as a node.
+
+use super::control::{self, Nested};
+use super::view::view;
+use super::{
+    Compiled, Kernel, Level, Node, OutPlan, PackCopy, PackFrom, PackKernel, Place, Plan, PrintKernel,
+    PrintValue, What,
+};
+use crate::compile::arena::{self, Want};
+use crate::compile::cells::{self, Ask};
+use crate::compile::flow::{Flow, Item, PackPart};
+use crate::compile::fold::{self, FoldKernel};
+use crate::compile::group::{self, Groups, Head};
+use crate::compile::index::{Ix, row_major};
+use crate::compile::{build, expr, product};
+use crate::diagnostic::Result;
+use crate::mesh::Axes;
+use crate::partition::{Slot, SpmdProgram};
+use crate::program::sentence::{Combine, Source};
+use crate::runtime::workers;
+use std::sync::Arc;
+
+/// Compiles a program.
+pub(crate) fn compile(p: &SpmdProgram) -> Result<Compiled> {
+    let flow = build::build(p, &|_, shape| row_major(shape))?;
+    let mut planner = Planner { places: Vec::new(), levels: 0 };
+    planner.places.resize(flow.values.len(), Place::Nowhere);
+    for (i, s) in flow.ins.iter().enumerate() {
+        planner.places[*s] = Place::Arg(i);
+    }
+    let groups = group::group(&flow);
+    let (outs, fresh, skip) = planner.outs(&groups, p.devices);
+    let (plan, arena) = planner.plan(&groups, 0, false, &skip)?;
+    let mut compiled = Compiled { plan, places: planner.places, arena, outs, fresh, levels: planner.levels };
+    compiled.plan.cost = compiled.plan.levels.iter().flat_map(|l| &l.nodes).map(|n| n.cost).sum();
+    Ok(compiled)
+}
+
+/// What a plan is made with.
+pub(super) struct Planner {
+    /// Where each slot lies.
+    pub(super) places: Vec<Place>,
+    /// Levels so far.
+    levels: usize,
+}
+
+/// Whose room in the arena.
+#[derive(Clone, Copy)]
+enum Room {
+    /// A slot's.
+    Slot(usize),
+    /// All of a nested program's, by item.
+    Item(usize),
+}
+
+pub(super) fn bytes(flow: &Flow<'_>, s: Slot) -> usize {
+    let v = &flow.values[s];
+    v.shape.elements() * v.dtype.size()
+}
+
+impl Planner {
+    /// A slot beside the program's.
+    pub(super) fn room(&mut self, place: Place) -> u32 {
+        self.places.push(place);
+        (self.places.len() - 1) as u32
+    }
+    /// What results are, and which groups need not run.
+    fn outs(&mut self, g: &Groups<'_, '_>, devices: usize) -> (Vec<OutPlan>, Vec<usize>, Vec<usize>) {
+        let flow = g.flow;
+        let (mut outs, mut fresh, mut skip) = (Vec::new(), Vec::new(), Vec::new());
+        for o in &flow.outs {
+            let root = flow.root(*o);
+            outs.push(match self.places[root] {
+                Place::Arg(i) => OutPlan::Arg(i),
+                Place::Out(i) => OutPlan::Fresh(i),
+                _ => match view(g, root, devices) {
+                    Some((view, group)) => {
+                        skip.push(group);
+                        view
+                    }
+                    None => {
+                        self.places[root] = Place::Out(fresh.len());
+                        fresh.push(bytes(flow, root));
+                        OutPlan::Fresh(fresh.len() - 1)
+                    }
+                },
+            });
+        }
+        (outs, fresh, skip)
+    }
+
+    /// The plan of a flow whose slots begin at `base`, and the bytes of its part of the arena (offsets are from its begin).
+    pub(super) fn plan(
+        &mut self,
+        g: &Groups<'_, '_>,
+        base: usize,
+        in_loop: bool,
+        skip: &[usize],
+    ) -> Result<(Plan, usize)> {
+        let flow = g.flow;
+        let n = g.list.len();
+        let same: Vec<Option<Slot>> = (0..n).map(|k| epilogue(g, k)).collect();
+        // nested programs come first: their slots follow, their arenas are rooms of this one
+        let mut nested: Vec<Option<Nested>> = Vec::with_capacity(flow.items.len());
+        for item in &flow.items {
+            nested.push(self.control(flow, item, base)?);
+        }
+        let mut folds: Vec<Option<(Arc<FoldKernel>, Option<u32>)>> = vec![None; n];
+        for (k, group) in g.list.iter().enumerate() {
+            if let Head::Fold(_) = group.head {
+                let f = Arc::new(fold::bind(g, k, base as u32, in_loop)?);
+                let spans = f.staged().then(|| self.room(Place::Nowhere));
+                folds[k] = Some((f, spans));
+            }
+        }
+        let top = g.list.iter().map(|g| g.level).max().unwrap_or(0);
+        let mut wants = self.wants(g, base, top, &same, skip);
+        for (k, item) in flow.items.iter().enumerate() {
+            if let Some(n) = &nested[k] {
+                let level = g.level_at(item, top);
+                wants.push(Want { from: level, to: level, size: n.bytes, what: Room::Item(k) });
+            }
+        }
+        for (group, fold) in g.list.iter().zip(&folds) {
+            if let Some((f, Some(spans))) = fold {
+                let (level, what) = (group.level, Room::Slot(*spans as usize));
+                wants.push(Want { from: level, to: level, size: f.temp(), what });
+            }
+        }
+        let arena = arena::plan(wants, |what, offset| match what {
+            Room::Slot(s) => self.places[s] = Place::Arena(offset),
+            Room::Item(k) => {
+                if let Some(n) = &nested[k] {
+                    self.slide(n.slots.clone(), offset);
+                }
+            }
+        });
+        let mut levels: Vec<[Vec<Node>; 2]> = (0..top).map(|_| [Vec::new(), Vec::new()]).collect();
+        for (k, group) in g.list.iter().enumerate() {
+            if group.absorbed || skip.contains(&k) {
+                continue;
+            }
+            let list = &mut levels[group.level as usize - 1];
+            match group.head {
+                Head::Elementwise => list[0].push(elementwise(g, k, base as u32, in_loop)?),
+                Head::Product(item) => {
+                    let p = product::bind(g, k, base as u32, same[k])?;
+                    let what = describe(flow, "product", &[g.fold(item).out], group.members.len());
+                    let (chunks, cost) = (p.chunks(), p.cost);
+                    list[0].push(Node { kernel: Kernel::Product(Box::new(p)), chunks, cost, what });
+                }
+                Head::Fold(item) => {
+                    let Some((f, spans)) = folds[k].take() else { continue };
+                    let out = g.fold(item);
+                    let what = describe(flow, over(out.combine()), &[out.out], group.members.len());
+                    if let Some(spans) = spans {
+                        let kernel = Kernel::FoldEnd(f.clone(), spans);
+                        let what = What { name: "results of spans", ..what.clone() };
+                        list[1].push(Node { kernel, chunks: f.ends(), cost: 0.5, what });
+                    }
+                    let (chunks, cost) = (f.chunks(), f.cost);
+                    list[0].push(Node { kernel: Kernel::Fold(f, spans), chunks, cost, what });
+                }
+                Head::Whole(item) => match nested[item].take() {
+                    Some(n) => {
+                        let (cost, name) = control::cost(&n.kernel);
+                        let what = describe(flow, name, &flow.items[item].results(), 0);
+                        list[0].push(Node { kernel: n.kernel, chunks: 1, cost, what });
+                    }
+                    None => {
+                        if let Some(node) = self.single(flow, &flow.items[item], base as u32) {
+                            list[0].push(node);
+                        }
+                    }
+                },
+            }
+        }
+        let mut plan = Plan { levels: Vec::new(), cost: 0.0, in_loop };
+        for nodes in levels.into_iter().flatten() {
+            let (control, plain): (Vec<Node>, Vec<Node>) =
+                nodes.into_iter().partition(|n| n.kernel.control());
+            for nodes in
+                std::iter::once(plain).chain(control.into_iter().map(|n| vec![n])).filter(|n| !n.is_empty())
+            {
+                plan.cost += nodes.iter().map(|n| n.cost).sum::<f64>();
+                let chunks = nodes.iter().map(|n| n.chunks).sum();
+                plan.levels.push(Level { id: self.levels, nodes, chunks });
+                self.levels += 1;
+            }
+        }
+        Ok((plan, arena))
+    }
+
+    /// The values that want room in the arena: what is stored and has no other place.
+    fn wants(
+        &self,
+        g: &Groups<'_, '_>,
+        base: usize,
+        top: u32,
+        same: &[Option<Slot>],
+        skip: &[usize],
+    ) -> Vec<Want<Room>> {
+        let flow = g.flow;
+        let mut last = vec![0u32; flow.values.len()];
+        for item in &flow.items {
+            let level = g.level_at(item, top);
+            for s in item.sources() {
+                let root = flow.root(s);
+                last[root] = last[root].max(level);
+            }
+        }
+        let mut wants = Vec::new();
+        for (s, last) in last.iter().enumerate() {
+            let Some(d) = g.def[s] else { continue };
+            if self.places[base + s] != Place::Nowhere || flow.root(s) != s || skip.contains(&d.group) {
+                continue;
+            }
+            let head =
+                matches!(g.list[d.group].head, Head::Product(k) if k == d.item) && same[d.group].is_none();
+            if g.stored[s] || head {
+                let from = g.list[d.group].level;
+                let what = Room::Slot(base + s);
+                wants.push(Want { from, to: (*last).max(from), size: bytes(flow, s), what });
+            }
+        }
+        wants
+    }
+
+    /// A node for an item that runs on one thread.
+    fn single(&self, flow: &Flow<'_>, item: &Item<'_>, base: u32) -> Option<Node> {
+        let slot = |s: Slot| flow.root(s) as u32 + base;
+        match item {
+            Item::Pack { out, fill, parts } => {
+                let v = &flow.values[*out];
+                let size = v.dtype.size() as i64;
+                let scale = |(o, st): &(i64, Ix)| (o * size, st.map(|s| s * size));
+                let part = |p: &PackPart| PackCopy {
+                    from: match p.from {
+                        Source::Value(s) => PackFrom::Slot(slot(s)),
+                        Source::Const(c) => PackFrom::Bits(expr::bits(v.dtype, c)),
+                    },
+                    ext: p.ext,
+                    src: scale(&p.src),
+                    dst: scale(&p.dst),
+                };
+                let elements = v.shape.elements();
+                let k = PackKernel {
+                    out: slot(*out),
+                    elements,
+                    size: size as usize,
+                    fill: expr::bits(v.dtype, *fill),
+                    parts: parts.iter().map(part).collect(),
+                };
+                let what = describe(flow, "gather by steps", &[*out], 0);
+                let cost = elements as f64 * 1e-3;
+                Some(Node { kernel: Kernel::Pack(Box::new(k)), chunks: 1, cost, what })
+            }
+            Item::Print { template, values, manual, mesh } => {
+                let value = |(s, hidden): &(Slot, Axes)| {
+                    let v = &flow.values[*s];
+                    PrintValue {
+                        slot: slot(*s),
+                        dtype: v.dtype,
+                        shape: v.shape.clone(),
+                        hidden: hidden.clone(),
+                    }
+                };
+                let values = values.iter().map(value).collect();
+                let k = PrintKernel {
+                    template: template.to_string(),
+                    values,
+                    manual: Axes::clone(manual),
+                    mesh: mesh.cloned(),
+                };
+                let what = describe(flow, "print", &[], 0);
+                Some(Node { kernel: Kernel::Print(Box::new(k)), chunks: 1, cost: 10.0, what })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Where the product of a group lies if nobody needs the product itself: where its epilogue stores.
+fn epilogue(g: &Groups<'_, '_>, group: usize) -> Option<Slot> {
+    let Head::Product(p) = g.list[group].head else { return None };
+    let (flow, out) = (g.flow, g.fold(p).out);
+    if g.stored[out] {
+        return None;
+    }
+    let size = |s: Slot| flow.values[s].dtype.size();
+    g.list[group].members.iter().map(|m| g.map(m.item).out).find(|o| g.stored[*o] && size(*o) == size(out))
+}
+
+/// What a fold is called.
+fn over(combine: Combine) -> &'static str {
+    match combine {
+        Combine::Add => "sum",
+        Combine::Mul => "product over",
+        Combine::Max => "max",
+        Combine::Min => "min",
+        Combine::And => "all",
+        Combine::Or => "any",
+    }
+}
+
+fn describe(flow: &Flow<'_>, name: &'static str, makes: &[Slot], maps: usize) -> What {
+    let one = |s: &Slot| (*s, flow.values[*s].dtype, flow.values[*s].shape.clone());
+    What { name, makes: makes.iter().map(one).collect(), maps }
+}
+
+/// An elementwise group as a node.
+fn elementwise(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -> Result<Node> {
+    let (lo, hi, n) = cells::space(g, group);
+    let order: Vec<usize> = (0..n).filter(|d| hi[*d] - lo[*d] != 1).collect();
+    let outs: Vec<Slot> =
+        g.list[group].members.iter().map(|m| g.map(m.item).out).filter(|o| g.stored[*o]).collect();
+    let large = |o: &Slot| bytes(g.flow, *o) >= 16 << 20;
+    let stream = !in_loop
+        && outs.len() == 1
+        && outs.iter().all(large)
+        && g.flow.outs.iter().any(|o| g.flow.root(*o) == outs[0]);
+    let ask = Ask { order: &order, stream, same: None, base };
+    let mut t = cells::tiles(g, group, &ask)?;
+    t.collapse();
+    let size = t.elements();
+    let (mut operands, mut calls) = (1, 0.0);
+    for b in &t.bands {
+        let rows: i64 = (0..t.rank - 1).map(|d| b.hi[d] - b.lo[d]).product();
+        for s in &b.segs {
+            operands = operands.max(s.mems.iter().map(|m| m.size as usize).sum());
+            let tiles = (s.hi - s.lo + t.tile - 1) / t.tile;
+            calls += rows as f64 * (tiles as f64 * (s.code.len() + 2) as f64 + s.row.len() as f64);
+        }
+    }
+    let cost = (size as f64 * t.weight + 3.0 * calls).max(size as f64 * operands as f64 / 60.0) / 1000.0;
+    let workers = workers::team().workers() as i64;
+    let want = match in_loop {
+        true if cost < 3.0 => 1,
+        true if cost < 1000.0 => workers,
+        true => 16 * workers,
+        false => ((cost / 20.0) as i64).clamp(1, 512),
+    };
+    let split = match t.ext[0] >= want.min(8) {
+        true => 0,
+        false => (0..t.rank).max_by_key(|d| t.ext[*d]).unwrap_or(0),
+    };
+    let quantum = if split == t.rank - 1 { 512 } else { 1 };
+    let step = ((t.ext[split] + want - 1) / want).max(1);
+    let step = (step + quantum - 1) / quantum * quantum;
+    let chunks = ((t.ext[split] + step - 1) / step).max(1);
+    let name = if stream { "tiles past the caches" } else { "tiles" };
+    let what = describe(g.flow, name, &outs, g.list[group].members.len());
+    Ok(Node { kernel: Kernel::Tiles { tiles: Box::new(t), split, step }, chunks, cost, what })
+}
