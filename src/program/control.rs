@@ -6,7 +6,7 @@ use crate::sharding::Spec;
 use std::sync::Arc;
 
 /// An operation with nested programs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Control {
     /// A program as one equation.
     Jit {
@@ -53,7 +53,7 @@ pub enum Control {
 ///
 /// Inputs: `fixed` values, then `carry` values, then arrays whose leading dimension is run over. The body's inputs: the step's
 /// number (int32, from `start`), the fixed, the carries, a slice of each array; its outputs: the next carries, then what is stacked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Loop {
     /// What runs at each step.
     pub body: Arc<Program>,
@@ -70,7 +70,7 @@ pub struct Loop {
 }
 
 /// Per-device code: how global arrays become blocks and blocks global arrays.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ShardMapping {
     /// The per-device program, typed with varying axes.
     pub body: Arc<Program>,

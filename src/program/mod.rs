@@ -24,6 +24,7 @@ use crate::diagnostic::Place;
 use crate::mesh::Mesh;
 use crate::sharding::Atoms;
 use crate::types::{ArrayType, DType, Scalar};
+use std::hash::{Hash, Hasher};
 
 /// A variable of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,7 +65,7 @@ pub struct Placement {
 }
 
 /// What is known of a variable.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VarInfo {
     /// Its type.
     pub ty: ArrayType,
@@ -73,7 +74,7 @@ pub struct VarInfo {
 }
 
 /// What an equation does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A primitive.
     Prim(Prim),
@@ -81,7 +82,7 @@ pub enum Op {
     Control(Control),
 }
 
-/// One operation of a program.
+/// One operation of a program. Two are equal that do the same, whichever lines asked for them.
 #[derive(Clone, Debug)]
 pub struct Equation {
     /// What it does.
@@ -94,8 +95,22 @@ pub struct Equation {
     pub place: Option<Place>,
 }
 
-/// A typed program.
-#[derive(Clone, Debug, Default)]
+impl PartialEq for Equation {
+    fn eq(&self, other: &Equation) -> bool {
+        self.op == other.op && self.inputs == other.inputs && self.outputs == other.outputs
+    }
+}
+impl Eq for Equation {}
+impl Hash for Equation {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.op.hash(state);
+        self.inputs.hash(state);
+        self.outputs.hash(state);
+    }
+}
+
+/// A typed program. Equal programs do the same on the same types and placements: what was compiled for one serves the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Program {
     /// All variables, by number.
     pub vars: Vec<VarInfo>,
@@ -110,6 +125,14 @@ pub struct Program {
 }
 
 impl Program {
+    /// How many equations it has, those of nested programs counted in.
+    pub fn size(&self) -> usize {
+        let nested = |e: &Equation| match &e.op {
+            Op::Prim(_) => 0,
+            Op::Control(c) => c.bodies().into_iter().map(|b| b.size()).sum(),
+        };
+        self.equations.iter().map(|e| 1 + nested(e)).sum()
+    }
     /// The type of a variable.
     pub fn ty(&self, v: Var) -> &ArrayType {
         &self.vars[v.index()].ty

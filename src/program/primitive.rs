@@ -8,6 +8,7 @@ use crate::mesh::{Axes, Axis};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A primitive with its parameters.
@@ -80,7 +81,7 @@ pub trait Primitive: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A placement that the user asked for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pin {
     /// The mesh of the spec, which may be another one over the same devices.
     pub mesh: crate::mesh::Mesh,
@@ -160,5 +161,20 @@ impl dyn Primitive {
     pub fn key(&self) -> String {
         let params = self.params();
         if params.is_empty() { self.name().to_string() } else { format!("{}[{params}]", self.name()) }
+    }
+}
+
+// Name and parameters are a primitive's identity; but parameters name a mesh by its axes only, where it may be another one over the same
+// axes (a pin's), or one that no operand is on (a creation's, which is its result's).
+impl PartialEq for dyn Primitive {
+    fn eq(&self, other: &dyn Primitive) -> bool {
+        self.name() == other.name() && self.params() == other.params() && self.pins() == other.pins()
+    }
+}
+impl Eq for dyn Primitive {}
+impl Hash for dyn Primitive {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name().hash(state);
+        self.params().hash(state);
     }
 }

@@ -17,5 +17,5 @@ pub mod workers;
 
 pub use buffer::{Buffer, trim};
 pub use devices::on_device_thread;
-pub use engine::{Engine, Executable, RunReport};
+pub use engine::{Engine, Executable, RunReport, compilations};
 pub use slab::Slab;

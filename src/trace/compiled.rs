@@ -78,7 +78,7 @@ pub(crate) struct Entry<I, O> {
     donates: bool,
     captures: Vec<Slab>,
     out: O,
-    ready: Ready,
+    ready: Arc<Ready>,
 }
 
 impl<I, O> Traced<I, O> {
@@ -97,6 +97,11 @@ impl<I, O> Traced<I, O> {
     /// The program, typed over global arrays.
     pub fn program(&self) -> &Program {
         &self.program
+    }
+    /// All stages at once: an equal program that was compiled before serves again.
+    pub(super) fn into_entry(self, place: Place) -> Result<Arc<Entry<I, O>>> {
+        let ready = stages::ready(self.program, self.signature.engine)?;
+        Ok(Arc::new(Entry::new(self.signature, ready, place)?))
     }
     /// Places every value and makes the per-device program.
     pub fn lower(self) -> Result<Lowered<I, O>> {
@@ -131,12 +136,10 @@ impl<I, O> Lowered<I, O> {
     #[track_caller]
     pub fn compile(self) -> Result<Compiled<I, O>> {
         let place = Location::caller();
-        let Signature { args, leaves, donated, captures, out, engine } = self.signature;
-        let exe = engine::get(engine).compile(&self.staged.localised.program)?;
-        let ready = Ready { exe, results: self.staged.results };
-        let captures = captures.iter().map(|a| a.slab("compile", place)).collect::<Result<_>>()?;
-        let donates = donated.contains(&true);
-        Ok(Compiled(Arc::new(Entry { args, leaves, donated, donates, captures, out, ready })))
+        let engine = self.signature.engine;
+        let exe = engine::compile(engine, &self.staged.localised.program)?;
+        let ready = Arc::new(Ready { exe, results: self.staged.results });
+        Ok(Compiled(Arc::new(Entry::new(self.signature, ready, place)?)))
     }
 }
 impl<I, O> fmt::Display for Lowered<I, O> {
@@ -151,9 +154,6 @@ impl<I, O> fmt::Debug for Lowered<I, O> {
 }
 
 impl<I: Tree, O: Tree> Compiled<I, O> {
-    pub(super) fn into_entry(self) -> Arc<Entry<I, O>> {
-        self.0
-    }
     /// Runs it. Arguments of other types than it was compiled for are refused, with the path of the first that differs.
     #[track_caller]
     pub fn call<A: Args<Owned = I>>(&self, args: A) -> Result<O> {
@@ -167,6 +167,15 @@ impl<I: Tree, O: Tree> Compiled<I, O> {
     /// How it runs: engine, workers, memory, and the compiled program as text.
     pub fn report(&self) -> RunReport {
         self.0.ready.exe.report()
+    }
+}
+
+impl<I, O> Entry<I, O> {
+    fn new(signature: Signature<I, O>, ready: Arc<Ready>, place: Place) -> Result<Entry<I, O>> {
+        let Signature { args, leaves, donated, captures, out, .. } = signature;
+        let captures = captures.iter().map(|a| a.slab("compile", place)).collect::<Result<_>>()?;
+        let donates = donated.contains(&true);
+        Ok(Entry { args, leaves, donated, donates, captures, out, ready })
     }
 }
 

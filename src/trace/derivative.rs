@@ -1,4 +1,6 @@
 //! Derivatives in place: the point first, then the closure. What the closure captures is held constant.
+//!
+//! On numbers they run at once: the closure is traced at every call, and an equal program that was compiled before is found again.
 
 use super::control::{Piece, carry, tree_failed, tree_of, tree_unknown};
 use super::core::{build, located, poison};

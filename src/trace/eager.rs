@@ -1,16 +1,17 @@
-//! Operations at once: a program of one equation, compiled once for each operation and types of its operands.
+//! Operations at once: a program of one equation, compiled once for each operation and types of its operands; and programs of
+//! several, compiled once for each program.
 
+use super::cache::Cache;
 use super::core::Arg;
 use super::stages::{self, EngineKind, Ready};
 use crate::array::{Array, Repr};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
-use crate::program::{Builder, Literal, Placement, Prim, Value};
+use crate::program::{Builder, Literal, Placement, Prim, Program, Value};
 use crate::runtime::on_device_thread;
 use crate::sharding::{Sharding, atoms};
 use crate::types::ArrayType;
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::LazyLock;
 
 /// Where an argument lies, as programs say it.
 pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placement {
@@ -23,7 +24,7 @@ pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placemen
     }
 }
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     op: String,
     engine: EngineKind,
@@ -31,7 +32,7 @@ struct Key {
     /// The meshes that the operation itself brings: names say which axes, not which devices.
     meshes: Vec<Mesh>,
 }
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum OperandKey {
     Array(ArrayType, Option<Sharding>),
     Lit(Literal),
@@ -50,7 +51,7 @@ pub(crate) fn off_devices() -> Result<(), Fault> {
 /// Runs a primitive on numbers.
 pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {
     off_devices().map_err(|f| Error::at(f, prim.name(), Vec::new(), Some(place)))?;
-    static CACHE: LazyLock<Mutex<HashMap<Key, Arc<Ready>>>> = LazyLock::new(Mutex::default);
+    static OPERATIONS: LazyLock<Cache<Key, Ready>> = LazyLock::new(|| Cache::new(stages::KEPT));
     let engine = EngineKind::default();
     let operands = inputs.iter().map(|i| match i {
         Arg::Lit(l) => OperandKey::Lit(*l),
@@ -65,13 +66,11 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>
         meshes.extend(prim.types(&[]).into_iter().flatten().filter_map(|t| t.mesh));
     }
     let key = Key { op: prim.key(), engine, operands, meshes };
-    let known = CACHE.lock().unwrap_or_else(|e| e.into_inner()).get(&key).cloned();
-    let ready = match known {
+    let ready = match OPERATIONS.get(&key) {
         Some(ready) => ready,
         None => {
-            let ready = Arc::new(compile(inputs, place, engine, |b, values| b.emit(prim, values))?);
-            let mut cache = CACHE.lock().unwrap_or_else(|e| e.into_inner());
-            cache.entry(key).or_insert(ready).clone()
+            let program = program(inputs, place, |b, values| b.emit(prim, values))?;
+            OPERATIONS.put(key, stages::compile(&program, engine)?, stages::WEIGHT + 1)
         }
     };
     call(&ready, inputs, place)
@@ -84,16 +83,16 @@ pub(crate) fn run_all(
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     off_devices()?;
-    let ready = compile(inputs, place, EngineKind::default(), add)?;
+    let ready = stages::ready(program(inputs, place, add)?, EngineKind::default())?;
     call(&ready, inputs, place)
 }
 
-fn compile(
+/// The program of these operations, which has an input for each array.
+fn program(
     inputs: &[Arg],
     place: Place,
-    engine: EngineKind,
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
-) -> Result<Ready> {
+) -> Result<Program> {
     let mut b = Builder::new();
     let values: Vec<Value> = inputs
         .iter()
@@ -106,7 +105,7 @@ fn compile(
         })
         .collect();
     let out = add(b.at(Some(place)), &values)?;
-    stages::compile(&b.finish(&out), &[], engine)
+    Ok(b.finish(&out))
 }
 
 fn call(ready: &Ready, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {

@@ -133,7 +133,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         let entry = match known {
             Some(entry) => entry,
             None => {
-                let entry = self.trace_at(&args, place)?.lower()?.compile()?.into_entry();
+                let entry = self.trace_at(&args, place)?.into_entry(place)?;
                 self.cache.borrow_mut().push(entry.clone());
                 entry
             }

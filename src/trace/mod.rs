@@ -1,5 +1,6 @@
 //! Tracing: how closures over arrays become programs, and how programs are called.
 
+mod cache;
 mod compiled;
 pub(crate) mod control;
 mod core;

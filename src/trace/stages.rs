@@ -1,5 +1,6 @@
 //! The pipeline from a program to something that runs: propagate, localise, compile.
 
+use super::cache::Cache;
 use crate::array::Array;
 use crate::diagnostic::Result;
 use crate::mesh::Mesh;
@@ -12,7 +13,7 @@ use crate::runtime::{Executable, Slab, engine};
 use crate::sharding::{Atom, Atoms, Sharding, Spec, atoms};
 use crate::types::ArrayType;
 use crate::{Axes, Axis};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// A program of which every value is placed, and the per-device program made of it.
 pub(crate) struct Staged {
@@ -62,9 +63,28 @@ pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<S
 }
 
 /// The whole pipeline.
-pub(crate) fn compile(program: &Program, wanted: &[Option<Placement>], engine: EngineKind) -> Result<Ready> {
-    let staged = lower(program, wanted)?;
-    Ok(Ready { exe: engine::get(engine).compile(&staged.localised.program)?, results: staged.results })
+pub(super) fn compile(program: &Program, engine: EngineKind) -> Result<Ready> {
+    let staged = lower(program, &[])?;
+    Ok(Ready { exe: engine::compile(engine, &staged.localised.program)?, results: staged.results })
+}
+
+/// What the programs that are kept weigh at most, in equations.
+pub(super) const KEPT: usize = 1 << 15;
+/// What a program weighs besides its equations.
+pub(super) const WEIGHT: usize = 8;
+
+/// The program, compiled; or what was compiled for an equal one. Closures are traced at every call, since what they capture may
+/// differ in kind; but numbers from outside are inputs of a program, so the steps of a loop make equal ones.
+pub(super) fn ready(program: Program, engine: EngineKind) -> Result<Arc<Ready>> {
+    static PROGRAMS: LazyLock<Cache<(EngineKind, Arc<Program>), Ready>> =
+        LazyLock::new(|| Cache::new(KEPT));
+    let key = (engine, Arc::new(program));
+    if let Some(known) = PROGRAMS.get(&key) {
+        return Ok(known);
+    }
+    let ready = compile(&key.1, engine)?;
+    let weight = WEIGHT + key.1.size();
+    Ok(PROGRAMS.put(key, ready, weight))
 }
 
 impl Ready {

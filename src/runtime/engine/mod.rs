@@ -7,6 +7,7 @@ mod threads;
 use super::Slab;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::partition::SpmdProgram;
+use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
@@ -65,12 +66,39 @@ impl FromStr for EngineKind {
 }
 
 /// The engine of this kind.
-pub(crate) fn get(kind: EngineKind) -> &'static dyn Engine {
+fn get(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Lockstep => &lockstep::Lockstep,
         EngineKind::Threads => &threads::Threads,
         EngineKind::Reference => &reference::Reference,
     }
+}
+
+/// Prepares a program to run many times on the engine of this kind.
+pub(crate) fn compile(kind: EngineKind, program: &SpmdProgram) -> Result<Arc<dyn Executable>> {
+    COMPILED.set(COMPILED.get() + 1);
+    get(kind).compile(program)
+}
+
+thread_local! {
+    static COMPILED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// How many programs this thread has compiled until now: one that stays the same between two steps of a loop shows that nothing in it
+/// is compiled again.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::runtime::compilations;
+/// let mut w = Array::from([1.0f32, 2.0]);
+/// let mut step = || w = &w - 0.1 * grad(&w, |w| w.square().sum(..));
+/// step();
+/// let before = compilations();
+/// (0..10).for_each(|_| step());
+/// assert_eq!(compilations(), before);
+/// ```
+pub fn compilations() -> usize {
+    COMPILED.get()
 }
 
 /// Something that runs per-device programs. All engines give the same bits.

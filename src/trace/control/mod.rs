@@ -1,7 +1,8 @@
 //! Loops, branches, modes and prints of traced programs: closures that become programs within a program.
 //!
 //! All of them take their arguments first and the closure last, and give their result at once; an error flows in the result, as it
-//! does for other operations. They work on numbers as well, where they run at once.
+//! does for other operations. They work on numbers as well, where they run at once:
+//! traced at every call, compiled at the first.
 
 mod branch;
 pub(super) mod carry;

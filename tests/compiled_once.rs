@@ -1,0 +1,140 @@
+//! What runs at once is compiled once: steps of a loop that trace equal programs find what the first one compiled.
+
+use atmesh::prelude::*;
+use atmesh::runtime::compilations;
+use atmesh::{ScanOptions, checkpoint, scan_with, vjp};
+
+/// Runs a step with other numbers each time: the first one compiles, the later ones don't. The results of all steps.
+fn compiles_once<T>(what: &str, mut step: impl FnMut(f32) -> T) -> Vec<T> {
+    let start = compilations();
+    let mut results = vec![step(1.0)];
+    let first = compilations();
+    assert!(first > start, "{what}: the first step compiled nothing, so the test shows nothing");
+    results.extend((2..6).map(|k| step(k as f32)));
+    assert_eq!(compilations(), first, "{what}: a later step compiled again");
+    results
+}
+
+fn numbers(x: &Array) -> Vec<f32> {
+    x.to_vec::<f32>().unwrap()
+}
+
+#[test]
+fn derivatives() {
+    // sizes of their own, so that no other test has compiled these before
+    let got = compiles_once("grad", |k| {
+        let (x, w) = (Array::full([3], k), Array::full([3], 10.0 * k));
+        numbers(&grad(&x, |x| (&x * &x * &w).sum(..)))
+    });
+    assert_eq!(got[0], [20.0; 3]);
+    assert_eq!(got[4], [500.0; 3]);
+    let got = compiles_once("value_and_grad", |k| {
+        let (y, g) = value_and_grad(Array::full([5], k), |x| (&x * &x).sum(..));
+        (y.item::<f32>().unwrap(), numbers(&g)[0])
+    });
+    assert_eq!(got[2], (45.0, 6.0));
+    compiles_once("jvp", |k| numbers(&jvp(Array::full([6], k), Array::full([6], 1.0f32), |x| x.sin()).1));
+    let got = compiles_once("vjp", |k| {
+        let (_, pull) = vjp(Array::full([7], k), |x| &x * &x);
+        numbers(&pull.call(Array::full([7], k)))[0]
+    });
+    assert_eq!(got, [2.0, 8.0, 18.0, 32.0, 50.0]);
+    compiles_once("checkpoint", |k| {
+        numbers(&grad(Array::full([8], k), |x| checkpoint(&x, |x| x.sin().exp()).sum(..)))
+    });
+}
+
+#[test]
+fn control_flow() {
+    let got = compiles_once("cond", |k| {
+        let x = Array::full([9], k);
+        numbers(&cond(x.sum(..).gt(20.0), || &x * 2.0, || &x * 3.0))[0]
+    });
+    assert_eq!(got, [3.0, 6.0, 6.0, 8.0, 10.0]);
+    let got = compiles_once("switch", |k| {
+        let x = Array::full([10], k);
+        numbers(&switch(Array::from(k as i32 - 1), &[&|| &x + 1.0, &|| &x + 2.0]))[0]
+    });
+    assert_eq!(got, [2.0, 4.0, 5.0, 6.0, 7.0]);
+    let got = compiles_once("fori_loop", |k| {
+        let x = Array::full([11], k);
+        numbers(&fori_loop(0..3, Array::zeros([11]), |_, y| y + &x))[0]
+    });
+    assert_eq!(got, [3.0, 6.0, 9.0, 12.0, 15.0]);
+    compiles_once("while_loop", |k| {
+        numbers(&while_loop(Array::full([12], k), |x| x.sum(..).lt(1000.0), |x| x * 2.0))
+    });
+    compiles_once("scan", |k| {
+        numbers(&scan(Array::full([], k), Array::full([13], k), |c, x| (&c + &x, &c * &x)).1)
+    });
+    compiles_once("scan_with", |k| {
+        let options = ScanOptions { length: Some(4), reverse: true };
+        numbers(&scan_with(options, Array::full([14], k), (), |x, ()| (x * 2.0, ())).0)
+    });
+}
+
+#[test]
+fn maps_and_modes() {
+    let got = compiles_once("vmap", |k| {
+        let (xs, w) = (Array::full([3, 15], k), Array::full([15], k));
+        numbers(&vmap(&xs, |x| grad(&x, |x| (x * &w).square().sum(..))))[0]
+    });
+    assert_eq!(got, [2.0, 16.0, 54.0, 128.0, 250.0]);
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    compiles_once("auto_axes", |k| {
+        let x = Array::full([4, 15], k).put(&mesh, p!["X"]);
+        numbers(&auto_axes(&x, p!["X"], |x| &x + 1.0))
+    });
+    let got = compiles_once("shard_map", |k| {
+        let x = Array::full([16], k).put(&mesh, p!["X"]);
+        shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X")).call(&x).unwrap().item::<f32>().unwrap()
+    });
+    assert_eq!(got, [16.0, 32.0, 48.0, 64.0, 80.0]);
+    compiles_once("a jit made at each step", |k| {
+        let w = Array::full([17], k);
+        numbers(&jit(|x: &Array| x * &w).call(Array::full([17], k)).unwrap())
+    });
+}
+
+/// Whether a step compiles something.
+fn compiles(step: impl FnOnce()) -> bool {
+    let before = compilations();
+    step();
+    compilations() > before
+}
+
+#[test]
+fn what_differs_is_compiled_for_itself() {
+    let twice = |x: Array| drop(numbers(&grad(&x, |x| (x * 7.0).sum(..))));
+    assert!(compiles(|| twice(Array::ones([18]))));
+    assert!(!compiles(|| twice(Array::zeros([18]))));
+    assert!(compiles(|| twice(Array::ones([19]))), "another shape");
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    assert!(compiles(|| twice(Array::ones([18]).put(&mesh, p!["X"]))), "another sharding");
+    let auto = Mesh::auto([("X", 2)]).unwrap();
+    assert!(compiles(|| twice(Array::ones([18]).put(&auto, p!["X"]))), "an axis of another type");
+    assert!(compiles(|| twice(Array::ones([18]).put(&auto, p![]))), "split otherwise over an auto axis");
+    // a number in the program is part of it
+    assert!(compiles(|| drop(numbers(&grad(Array::ones([18]), |x| (x * 8.0).sum(..))))));
+    // another branch, another body
+    let choose = |x: &Array, k: f32| cond(true, || x * k, || x * 2.0);
+    let x = Array::ones([20]);
+    assert_eq!(numbers(&choose(&x, 3.0))[0], 3.0);
+    assert_eq!(numbers(&choose(&x, 4.0))[0], 4.0);
+}
+
+/// Equal but for the order of the devices: each keeps its own, in programs of several operations too.
+#[test]
+fn meshes_over_other_devices_are_told_apart() {
+    let ids = devices(2);
+    for order in [[ids[0], ids[1]], [ids[1], ids[0]]] {
+        let mesh = Mesh::of_devices(&order, [("X", 2)]).unwrap();
+        let split = |x: &Array| x.put(&mesh, p!["X"]);
+        let x = Array::arange(0..22);
+        for placed in [split(&x), jit(split).call(&x).unwrap(), cond(true, || split(&x), || split(&x))] {
+            let first = &placed.shards().unwrap()[0];
+            assert_eq!((first.device, first.index[0].start), (order[0], 0));
+            assert_eq!(placed.sharding().unwrap().unwrap().mesh, mesh);
+        }
+    }
+}
