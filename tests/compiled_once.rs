@@ -87,7 +87,11 @@ fn maps_and_modes() {
     });
     let got = compiles_once("shard_map", |k| {
         let x = Array::full([16], k).put(&mesh, p!["X"]);
-        shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X")).call(&x).unwrap().item::<f32>().unwrap()
+        shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X"))
+            .call(&x)
+            .unwrap()
+            .item::<f32>()
+            .unwrap()
     });
     assert_eq!(got, [16.0, 32.0, 48.0, 64.0, 80.0]);
     compiles_once("a jit made at each step", |k| {

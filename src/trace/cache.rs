@@ -47,7 +47,9 @@ impl<K: Hash + Eq + Clone, V> Cache<K, V> {
         let value = entry.value.clone();
         // a search through all is little beside the compilation that came before it; the one just put is the last to go
         while state.weight > self.most && state.entries.len() > 1 {
-            let Some(oldest) = state.entries.iter().min_by_key(|e| e.1.used).map(|e| e.0.clone()) else { break };
+            let Some(oldest) = state.entries.iter().min_by_key(|e| e.1.used).map(|e| e.0.clone()) else {
+                break;
+            };
             state.weight -= state.entries.remove(&oldest).map_or(0, |e| e.weight);
         }
         value

@@ -76,8 +76,7 @@ pub(super) const WEIGHT: usize = 8;
 /// The program, compiled; or what was compiled for an equal one. Closures are traced at every call, since what they capture may
 /// differ in kind; but numbers from outside are inputs of a program, so the steps of a loop make equal ones.
 pub(super) fn ready(program: Program, engine: EngineKind) -> Result<Arc<Ready>> {
-    static PROGRAMS: LazyLock<Cache<(EngineKind, Arc<Program>), Ready>> =
-        LazyLock::new(|| Cache::new(KEPT));
+    static PROGRAMS: LazyLock<Cache<(EngineKind, Arc<Program>), Ready>> = LazyLock::new(|| Cache::new(KEPT));
     let key = (engine, Arc::new(program));
     if let Some(known) = PROGRAMS.get(&key) {
         return Ok(known);
