@@ -1,7 +1,9 @@
 //! What the examples print, against `tests/golden/NAME.txt`: words to the letter, numbers to 5 digits.
 //!
-//! `ATMESH_BLESS=1 cargo test --test examples` writes the files anew (their `ANCHOR` lines, which the book uses, are kept by hand).
-use std::path::PathBuf;
+//! `ATMESH_BLESS=1 cargo test --test examples` writes the files anew (their `ANCHOR` lines, which the book uses, are kept by hand). Those of the book's
+//! chapters, in `tests/golden/book`, get theirs from what the example prints; so do the page `all_shardings.md` and the pictures.
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn run(name: &str, args: &[&str]) -> String {
@@ -31,17 +33,28 @@ fn same_word(got: &str, want: &str) -> bool {
 }
 
 fn compare(name: &str, args: &[&str]) {
-    let got = run(name, args);
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
-    if std::env::var_os("ATMESH_BLESS").is_some() && args.is_empty() {
-        std::fs::write(&path, &got).expect("the golden file can be written");
+    let path = at(&format!("tests/golden/{name}.txt"));
+    check(name, &run(name, args), &path, args.is_empty(), |l| !l.contains("ANCHOR"));
+}
+
+fn at(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+fn blessing() -> bool {
+    std::env::var_os("ATMESH_BLESS").is_some()
+}
+
+/// `shown`: the lines of the file that are compared.
+fn check(name: &str, got: &str, path: &Path, bless: bool, shown: fn(&str) -> bool) {
+    if bless && blessing() {
+        std::fs::write(path, got).expect("the golden file can be written");
         return;
     }
-    let want = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    let want = want.lines().filter(|l| !l.contains("ANCHOR"));
+    let want = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     // which engine runs is said in one line
     let said = |l: &&str| !l.starts_with("engine: ");
-    let (mut got_lines, mut want_lines) = (got.lines().filter(said), want.filter(said));
+    let (mut got_lines, mut want_lines) =
+        (got.lines().filter(said), want.lines().filter(|l| shown(l)).filter(said));
     let mut line = 0;
     loop {
         line += 1;
@@ -93,4 +106,106 @@ fn follow_prints_what_the_book_shows() {
 #[test]
 fn refusals_prints_what_the_book_shows() {
     compare("refusals", &[]);
+}
+
+/// What a chapter's programs print: each section as a part that the book can include by its name.
+fn chapter(name: &str) {
+    let (mut text, mut open) = (String::new(), None);
+    for line in run("book", &[name]).lines() {
+        match line.strip_prefix("== ") {
+            None => text += &format!("{line}\n"),
+            Some(section) => {
+                text = end(&text, open);
+                text += &format!("ANCHOR: {section}\n");
+                open = Some(section.to_string());
+            }
+        }
+    }
+    let path = at(&format!("tests/golden/book/{name}.txt"));
+    check(name, &end(&text, open), &path, true, |_| true);
+}
+fn end(text: &str, open: Option<String>) -> String {
+    open.map_or(String::new(), |section| format!("{}\nANCHOR_END: {section}\n", text.trim_end()))
+}
+
+#[test]
+fn chapters_print_what_the_book_shows() {
+    for name in ["meshes", "shardings", "explicit", "unreduced", "modes"] {
+        chapter(name);
+    }
+}
+#[test]
+fn the_page_of_all_shardings_is_what_its_program_prints() {
+    check("all_shardings", &run("book", &["all_shardings"]), &at("book/src/all_shardings.md"), true, |_| {
+        true
+    });
+}
+#[test]
+fn pictures_of_the_book_are_drawn_again() {
+    let fresh = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures");
+    let _ = std::fs::remove_dir_all(&fresh);
+    let _ = run("book", &["--pictures", fresh.to_str().expect("the path is text")]);
+    let read = |folder: &Path| -> BTreeMap<String, String> {
+        let files = std::fs::read_dir(folder).into_iter().flatten();
+        files
+            .map(|f| f.expect("the folder can be read").path())
+            .map(|f| {
+                let name = f.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                (name, std::fs::read_to_string(&f).expect("pictures are text"))
+            })
+            .collect()
+    };
+    let (drawn, folder) = (read(&fresh), at("book/src/pictures"));
+    assert!(drawn.len() > 20, "only {} pictures", drawn.len());
+    if blessing() {
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).expect("the folder can be made");
+        for (name, picture) in &drawn {
+            std::fs::write(folder.join(name), picture).expect("the picture can be written");
+        }
+        return;
+    }
+    let kept = read(&folder);
+    assert_eq!(kept.keys().collect::<Vec<_>>(), drawn.keys().collect::<Vec<_>>());
+    for (name, picture) in &drawn {
+        assert!(kept[name] == *picture, "{name} is drawn otherwise:\n{picture}");
+    }
+}
+
+/// What pages include, show and link to is there: mdBook builds without it, and says so in its log only.
+#[test]
+fn pages_of_the_book_include_what_there_is() {
+    let folder = at("book/src");
+    let pages = std::fs::read_dir(&folder).expect("the book has pages").map(|f| f.expect("a page").path());
+    let pages = pages.filter(|p| p.extension().is_some_and(|e| e == "md"));
+    let listed = std::fs::read_to_string(folder.join("SUMMARY.md")).expect("the book has a summary");
+    let mut included = 0;
+    for page in pages {
+        let text = std::fs::read_to_string(&page).expect("a page can be read");
+        let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let of = page.display();
+        for part in text.split("{{#include ").skip(1) {
+            let (path, anchor) = part.split("}}").next().map_or(("", None), |p| match p.split_once(':') {
+                Some((path, anchor)) => (path, Some(anchor)),
+                None => (p, None),
+            });
+            let file =
+                std::fs::read_to_string(folder.join(path)).unwrap_or_else(|e| panic!("{of}: {path}: {e}"));
+            if let Some(a) = anchor {
+                let marks = |mark: &str| {
+                    file.lines().filter(|l| l.trim_end().ends_with(&format!("{mark}: {a}"))).count()
+                };
+                assert!((marks("ANCHOR"), marks("ANCHOR_END")) == (1, 1), "{of}: {path} has no part {a}");
+            }
+            included += 1;
+        }
+        let links = text.split("](").skip(1).filter_map(|l| l.split(')').next());
+        for link in links.filter(|l| !l.contains("://") && !l.starts_with('#')) {
+            let file = link.split('#').next().unwrap_or(link);
+            assert!(folder.join(file).exists(), "{of}: there is no {file}");
+        }
+        let is_listed = listed.contains(&format!("({name})"));
+        assert!(name == "SUMMARY.md" || is_listed, "SUMMARY.md does not list {name}");
+    }
+    assert!(included > 100, "only {included} parts are included");
 }

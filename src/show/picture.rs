@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 
-/// A picture of how an array is cut and which devices hold each block. It prints as a table; see also [`Picture::colored`] and
-/// [`Picture::to_svg`].
+/// A picture of how an array is cut and which devices hold each block. It prints as a table; see also [`Picture::colored`],
+/// [`Picture::to_svg`] and [`Picture::to_svg_sized`].
 ///
 /// Devices that hold the same block are listed together. Where an array is unreduced, the devices of each summand are, with a `+`
 /// between them. An array of more than two dimensions is drawn as the slices of its last two.
@@ -101,7 +101,11 @@ impl Picture {
     }
     /// As an SVG image.
     pub fn to_svg(&self) -> String {
-        svg::svg(self)
+        svg::svg(self, svg::SIDE)
+    }
+    /// As an SVG image whose slices are so many pixels wide or high, whichever is more.
+    pub fn to_svg_sized(&self, side: f64) -> String {
+        svg::svg(self, side)
     }
 }
 
@@ -210,6 +214,10 @@ fn title(slice: &[Range<usize>], shape: &Shape, varying: &Axes) -> String {
 }
 
 impl Holders {
+    /// `0-3 + 4-7`, where there is no room for more.
+    pub(super) fn numbers(&self) -> String {
+        self.summands.iter().map(|s| ids(s, true)).collect::<Vec<_>>().join(" + ")
+    }
     /// `CPU 0,1 + 2,3`; `short`: `CPU 0-7`.
     pub(super) fn label(&self, short: bool) -> String {
         let summands: Vec<_> = self.summands.iter().map(|s| ids(s, short)).collect();

@@ -5,11 +5,13 @@ use std::fmt::Write;
 
 const GAP: f64 = 12.0;
 const LINE: f64 = 18.0;
-/// The most that one slice takes, in either direction, and the least that a block does.
-const SIDE: f64 = 480.0;
+/// The most that one slice takes, in either direction, where nothing else is asked for.
+pub(super) const SIDE: f64 = 480.0;
+/// The least that a block does.
 const LEAST: f64 = 14.0;
-/// The width of a letter of labels.
+/// The width of a letter of labels, and the room that they leave in a block.
 const LETTER: f64 = 7.5;
+const MARGIN: f64 = 4.0;
 
 /// Text as it stands in XML.
 fn escape(text: &str) -> String {
@@ -36,21 +38,22 @@ fn edges(blocks: &[std::ops::Range<usize>], total: usize, length: f64) -> Vec<f6
     at
 }
 
-/// Width and height of a slice: the array's proportions, within reason.
-fn extent(grid: &Grid) -> (f64, f64) {
-    let Some(rows) = grid.size.0 else { return (SIDE, 2.0 * LINE) };
+/// Width and height of a slice: the array's proportions, within reason; `side` is the longer one.
+fn extent(grid: &Grid, side: f64) -> (f64, f64) {
+    let Some(rows) = grid.size.0 else { return (side, 2.0 * LINE) };
     let ratio = (grid.size.1.max(1) as f64 / rows.max(1) as f64).clamp(0.25, 4.0);
-    if ratio >= 1.0 { (SIDE, SIDE / ratio) } else { (SIDE * ratio, SIDE) }
+    if ratio >= 1.0 { (side, side / ratio) } else { (side * ratio, side) }
 }
 
-pub(super) fn svg(picture: &Picture) -> String {
-    let (mut body, mut y, mut wide) = (String::new(), GAP, SIDE);
+pub(super) fn svg(picture: &Picture, side: f64) -> String {
+    let (mut body, mut y, mut wide) = (String::new(), GAP, 0.0_f64);
     for grid in &picture.grids {
         if !grid.title.is_empty() {
+            wide = wide.max(width_of(&grid.title));
             text(&mut body, GAP, y + LINE - 5.0, "start", "#222", &grid.title);
             y += LINE;
         }
-        let (width, height) = extent(grid);
+        let (width, height) = extent(grid, side);
         let columns = edges(&grid.columns, grid.size.1, width);
         let rows = edges(&grid.rows, grid.size.0.unwrap_or(1), height);
         for (r, row) in grid.rows.iter().enumerate() {
@@ -71,8 +74,9 @@ pub(super) fn svg(picture: &Picture) -> String {
                     escape(&format!("{full} {index}"))
                 );
                 // the longest label that the block has room for; none of it is lost: the title has it all
-                let fits = |label: &String| label.chars().count() as f64 * LETTER <= w && h >= LEAST;
-                if let Some(label) = [full, grid.cells[k].label(true)].into_iter().find(fits) {
+                let fits = |label: &String| width_of(label) + MARGIN <= w && h >= LEAST;
+                let labels = [full, grid.cells[k].label(true), grid.cells[k].numbers()];
+                if let Some(label) = labels.into_iter().find(fits) {
                     let ink = if x == 0 { "#000" } else { "#fff" };
                     text(&mut body, left + w / 2.0, top + h / 2.0 + 4.5, "middle", ink, &label);
                 }
@@ -83,6 +87,7 @@ pub(super) fn svg(picture: &Picture) -> String {
         y += rows[rows.len() - 1] + GAP;
     }
     for note in &picture.notes {
+        wide = wide.max(width_of(note));
         text(&mut body, GAP, y + LINE - 5.0, "start", "#222", note);
         y += LINE;
     }
@@ -91,6 +96,10 @@ pub(super) fn svg(picture: &Picture) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"12\">\n{body}</svg>\n"
     )
+}
+
+fn width_of(label: &str) -> f64 {
+    label.chars().count() as f64 * LETTER
 }
 
 fn text(body: &mut String, x: f64, y: f64, anchor: &str, ink: &str, label: &str) {

@@ -1,0 +1,95 @@
+//! Every sharding of a matrix on a mesh of two axes: this prints the book's page, which is therefore its own golden file.
+
+use crate::show::figure;
+use atmesh::prelude::*;
+use atmesh::{Axes, Axis};
+
+/// Every spec of an array of two dimensions: each axis splits no dimension or one of them, and where two split the same one, either may
+/// be the major.
+fn all_specs(axes: [Axis; 2]) -> Vec<Spec> {
+    let [x, y] = axes;
+    let places = [Some(0), Some(1), None];
+    let mut specs = Vec::new();
+    for (px, py) in places.into_iter().flat_map(|px| places.map(|py| (px, py))) {
+        let orders = if px.is_some() && px == py { 2 } else { 1 };
+        for order in 0..orders {
+            let mut dims = vec![Axes::none(), Axes::none()];
+            let named = if order == 0 { [(x, px), (y, py)] } else { [(y, py), (x, px)] };
+            for (axis, place) in named {
+                if let Some(d) = place {
+                    dims[d as usize].push(axis);
+                }
+            }
+            specs.push(Spec::of(dims));
+        }
+    }
+    specs.sort_by_key(|spec| spec.all_axes().count());
+    specs
+}
+
+pub(crate) fn chapter() -> Result<()> {
+    axes!(X, Y);
+    let mesh = Mesh::new([(X, 2), (Y, 4)])?;
+    let shape = [8, 8];
+    let specs = all_specs([X, Y]);
+    println!("# All shardings of a matrix\n");
+    println!("<!-- written by `cargo run --example book -- all_shardings`; a test compares it -->\n");
+    println!(
+        "`{mesh}` has devices 0 to 7. An 8×8 matrix of float32, 256 bytes, can lie on it in {} ways.",
+        specs.len()
+    );
+    println!("*Copies* counts the devices that hold the same block.\n");
+    println!("| spec | type | each device holds | bytes a device | copies |\n|---|---|---|---|---|");
+    for spec in &specs {
+        let x = Array::zeros(F32.of(shape).on(&mesh, *spec));
+        let shards = x.shards()?;
+        let (held, copies) = (&shards[0].data, shards.iter().map(|s| s.replica + 1).max().unwrap_or(0));
+        let (ty, block, bytes) = (type_of(&x), held.shape()?, held.nbytes()?);
+        println!("| [`{spec}`](#{}) | `{ty}` | `{block}` | {bytes} | {copies} |", name(*spec));
+    }
+    println!("\nEach block is drawn with the devices that hold it.\n");
+    for spec in &specs {
+        let x = Array::zeros(F32.of(shape).on(&mesh, *spec));
+        let (name, of_mesh) = (name(*spec), x.sharding()?.expect("it lies on a mesh"));
+        println!("## `{spec}` {{#{name}}}\n");
+        println!("`{}`: each device holds `{}`.", type_of(&x), of_mesh.shard_shape(&shape)?);
+        println!("{}\n", told(&mesh, *spec));
+        println!("![{spec}](pictures/{name}.svg)\n");
+        println!(
+            "<details><summary>in the terminal</summary>\n\n```text\n{}```\n\n</details>\n",
+            x.visualize()
+        );
+        figure(&name, &[("", &x)], "", &[], "")?;
+    }
+    Ok(())
+}
+
+/// `all-x-y`, `all-yx-whole`.
+fn name(spec: Spec) -> String {
+    let entry = |axes: &Axes| match axes.is_empty() {
+        true => "whole".to_string(),
+        false => axes.iter().map(|a| a.name().to_lowercase()).collect(),
+    };
+    format!("all-{}", spec.dims().iter().map(entry).collect::<Vec<_>>().join("-"))
+}
+
+/// What a spec says, in words.
+fn told(mesh: &Mesh, spec: Spec) -> String {
+    let what = ["Rows", "Columns"];
+    let dims = what.into_iter().zip(spec.dims()).filter(|(_, axes)| !axes.is_empty()).map(|(what, axes)| {
+        let ways: usize = axes.iter().map(|a| mesh.axis_size(a)).product();
+        let order = match axes.as_slice() {
+            [major, minor] => format!(": first over {major}, each part again over {minor}"),
+            _ => String::new(),
+        };
+        format!("{what} are split {ways} ways over {axes}{order}.")
+    });
+    let unused: Vec<&str> =
+        mesh.axis_names().iter().filter(|a| !spec.all_axes().any(|b| b == **a)).map(|a| a.name()).collect();
+    let copies = match unused.as_slice() {
+        [] => "No two devices hold the same.".to_string(),
+        all if all.len() == mesh.axis_names().len() => "All devices hold the same.".to_string(),
+        _ => format!("Devices that differ only in {} hold the same.", unused.join(" and ")),
+    };
+    dims.chain([copies]).collect::<Vec<_>>().join(" ")
+}

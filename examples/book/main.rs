@@ -1,0 +1,43 @@
+//! The programs of the book's chapters: `cargo run --release --example book -- [CHAPTER…] [--pictures FOLDER]`.
+//!
+//! Without a chapter all of them run. `--pictures` also writes the pictures that the chapters show.
+
+#[macro_use]
+mod show;
+mod all_shardings;
+mod explicit;
+mod meshes;
+mod modes;
+mod shardings;
+mod unreduced;
+
+use atmesh::Result;
+
+/// The chapters, in the book's order.
+const CHAPTERS: [(&str, fn() -> Result<()>); 6] = [
+    ("meshes", meshes::chapter),
+    ("shardings", shardings::chapter),
+    ("explicit", explicit::chapter),
+    ("all_shardings", all_shardings::chapter),
+    ("unreduced", unreduced::chapter),
+    ("modes", modes::chapter),
+];
+
+fn main() -> Result<()> {
+    let mut wanted = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match (arg.as_str(), CHAPTERS.iter().find(|c| c.0 == arg)) {
+            ("--pictures", _) => show::pictures_into(args.next().unwrap_or_else(|| "pictures".into()).into()),
+            (_, Some(chapter)) => wanted.push(chapter),
+            _ => {
+                let names: Vec<_> = CHAPTERS.iter().map(|c| c.0).collect();
+                return Err(atmesh::Error::other(format!("{arg} is no chapter: {}", names.join(", "))));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        wanted.extend(&CHAPTERS);
+    }
+    wanted.into_iter().try_for_each(|(_, chapter)| chapter())
+}
