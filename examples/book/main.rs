@@ -13,8 +13,10 @@ mod unreduced;
 
 use atmesh::Result;
 
+type Chapter = fn() -> Result<()>;
+
 /// The chapters, in the book's order.
-const CHAPTERS: [(&str, fn() -> Result<()>); 6] = [
+const CHAPTERS: [(&str, Chapter); 6] = [
     ("meshes", meshes::chapter),
     ("shardings", shardings::chapter),
     ("explicit", explicit::chapter),

@@ -25,7 +25,7 @@ macro_rules! rule {
             &$crate::show::text(stringify!($f)),
             &[$((stringify!($x), &$x)),+],
             lowered!($f; $($x),+),
-            |program| Ok(program.compile()?.call(lowered!(@args $($x),+))?),
+            |program| program.compile()?.call(lowered!(@args $($x),+)),
             None$(.or(Some($name)))?,
         )?
     };

@@ -42,8 +42,9 @@ pub(crate) fn chapter() -> Result<()> {
 
     section("linear");
     // ANCHOR: linear
-    rule!(u + u; u);
-    rule!(u - u; u);
+    let t = (2.0 * &v).reshard(p![_; U: "X"]);
+    rule!(t + u; t, u);
+    rule!(t - u; t, u);
     rule!(-u; u);
     rule!(u.reshape([2, 2]); u);
     rule!(u.sum(..); u);
