@@ -53,7 +53,7 @@ macro_rules! files {
     };
 }
 files! { nothing_runs: types layout }
-files! { three: seeds tutorial elementwise reductions dot_general reshape unreduced }
+files! { three: seeds tutorial elementwise reductions dot_general reshape unreduced own }
 files! { two: broadcasting matmul einsum transpose broadcast_in_dim creation reshard convert x64 }
 
 #[test]

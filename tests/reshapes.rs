@@ -73,6 +73,8 @@ fn what_would_move_is_refused() -> Result<()> {
         // no part is left for an axis
         ("float32[6@X,4@Y]", &[8, 3]),
         ("float32[3,8@X]", &[8, 3]),
+        // behind the end of what meets
+        ("float32[2,3,4@X]", &[4, 6]),
     ] {
         let e = operand(mesh, from)?.reshape(sizes).ty().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Sharding, "{from} to {sizes:?}: {e}");

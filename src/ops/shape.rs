@@ -264,10 +264,13 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
             }
         }
     }
-    // dimensions of size 1 (and all where there are no elements) share nothing
+    // dimensions of size 1 (and all where there are no elements) share nothing; nor do those behind the other side's end
+    let empty = from.contains(&0);
     for (side, shape) in [from, to].into_iter().enumerate() {
         for (d, n) in dims[side].iter_mut().zip(shape).filter(|(d, _)| d.is_empty()) {
-            d.push(f.add(*n));
+            let l = f.add(*n);
+            f.loops[l].whole = side == 0 && *n != 1 && !empty;
+            d.push(l);
         }
     }
     let [a, b] = dims;

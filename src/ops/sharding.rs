@@ -270,6 +270,13 @@ impl Builder {
             return Ok(x.clone());
         }
         let (mesh, spec) = (mesh.clone(), want.spec.only(|a| !manual(mesh, a)));
+        // what is split over an axis is made whole before it comes in parts over it
+        let parts = spec.unreduced_axes();
+        if lies && x.ty.spec.dims().iter().flat_map(Axes::iter).any(|a| parts.contains(a)) {
+            let whole = x.ty.spec.only(|a| !parts.contains(a));
+            let whole = self.reshard(x, &mesh, whole)?;
+            return self.reshard(&whole, &mesh, spec);
+        }
         self.reshard(x, &mesh, spec)
     }
 }
@@ -284,14 +291,13 @@ pub(super) mod examples {
         (Arc::new(prim), operands.into_iter().collect())
     }
 
-    fn mesh(ty: AxisType) -> Mesh {
-        Mesh::with_types([("X", 2, ty)]).expect("one axis of size 2 makes a mesh")
-    }
     pub(in crate::ops) fn reshard() -> Example {
-        of(Reshard { mesh: mesh(AxisType::Explicit), spec: crate::p!["X"] }, [DType::F32.of([4])])
+        let mesh = Mesh::new([("X", 2), ("Y", 2)]).expect("two axes make a mesh");
+        of(Reshard { mesh, spec: crate::p!["X"] }, [DType::F32.of([4, 2])])
     }
     pub(in crate::ops) fn constrain() -> Example {
-        of(Constrain { mesh: mesh(AxisType::Auto), spec: crate::p!["X"] }, [DType::F32.of([4])])
+        let mesh = Mesh::auto([("X", 2)]).expect("one axis makes a mesh");
+        of(Constrain { mesh, spec: crate::p!["X"] }, [DType::F32.of([4])])
     }
     pub(in crate::ops) fn copy() -> Example {
         of(Copy, [DType::F32.of([4])])

@@ -1,7 +1,7 @@
 //! What structural primitives share: views as sentences, and small checks of parameters.
 
 use crate::diagnostic::{ErrorKind, Fault, Result};
-use crate::mesh::AxisType;
+use crate::mesh::{Axes, AxisType};
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
 use crate::program::{Builder, Operand, Prim, Value};
 use crate::sharding::Spec;
@@ -72,7 +72,7 @@ pub(crate) fn print_out(out: Option<Spec>) -> String {
 
 impl Builder {
     /// Applies a primitive of one result that can be asked for a sharding: without asking, where that already gives the
-    /// sharding of `want` over explicit axes, else with it.
+    /// sharding of `want` over explicit axes, else with it. What is wanted in parts and does not come so is made whole first.
     pub(crate) fn emit_as(
         &mut self,
         make: impl Fn(Option<Spec>) -> Prim,
@@ -86,10 +86,14 @@ impl Builder {
         let operands: Vec<_> =
             inputs.iter().map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() }).collect();
         let explicit = |s: Spec| s.only(|a| mesh.axis_type(a) == Some(AxisType::Explicit));
+        let comes = free.types(&operands).ok().map(|types| explicit(types[0].spec));
         let want = explicit(want);
-        if free.types(&operands).is_ok_and(|types| explicit(types[0].spec) == want) {
-            return self.emit1(free, inputs);
+        let prim = |want: Spec| if comes == Some(want) { free.clone() } else { make(Some(want)) };
+        let asked = prim(want);
+        if !want.unreduced_axes().is_empty() && asked.types(&operands).is_err() {
+            let whole = self.emit1(prim(want.unreduced(Axes::none())), inputs)?;
+            return self.reshard(&whole, &mesh, want);
         }
-        self.emit1(make(Some(want)), inputs)
+        self.emit1(asked, inputs)
     }
 }

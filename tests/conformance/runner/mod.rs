@@ -7,6 +7,7 @@ mod nested;
 mod ops;
 
 use atmesh::EngineKind;
+use atmesh::program::Program;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,7 +53,7 @@ pub(crate) fn run(
             continue;
         }
         report.total += 1;
-        match one(&case, engine) {
+        match one(&case, engine, &mut |_| true) {
             Ok(()) => report.passed += 1,
             Err(why) => report.failed.push((id, why)),
         }
@@ -60,10 +61,14 @@ pub(crate) fn run(
     report
 }
 
-/// Runs one case; a panic is a failure like others.
-fn one(case: &Value, engine: EngineKind) -> Result<(), String> {
+/// Runs one case; a panic is a failure like others. Of a program that is accepted `seen` gets the trace, and says whether it is to run.
+pub(crate) fn one(
+    case: &Value,
+    engine: EngineKind,
+    seen: &mut dyn FnMut(&Program) -> bool,
+) -> Result<(), String> {
     let run = || match case["kind"].as_str() {
-        Some("program") => case::program(case, engine),
+        Some("program") => case::program(case, engine, seen),
         Some("layout") => case::layout(case),
         Some("type") => case::ty(case),
         other => Err(format!("unknown kind {other:?}")),

@@ -9,6 +9,7 @@ use atmesh::ops::elementwise::{Bitcast, Clamp, Convert, Select};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{ExpandDims, Rev, Squeeze, Transpose};
+use atmesh::ops::sharding::Copy;
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::Prim;
 use atmesh::sharding::check_spec;
@@ -258,6 +259,7 @@ fn random(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> 
         "random_split" => key.split_array(sizes(&p["num"])),
         "random_fold_in" => key.fold_in(ins[1].term()).array().clone(),
         "random_key_data" => key.data(),
+        "random_wrap_key_data" => Key::from_data(&first.array()).array().clone(),
         "random_bits" => key.bits(ty(DType::U32)?),
         "random_uniform" => key.uniform_in(ty(DType::F32)?, or("minval", 0.0)..or("maxval", 1.0)),
         "random_normal" => key.normal(ty(DType::F32)?),
@@ -440,6 +442,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
         "select" => prim(Select, ins),
         "where" => x.select(ins[1].term(), ins[2].term()),
         "clamp" => prim(Clamp, ins),
+        "copy" => prim(Copy, ins),
         _ => return Ok(None),
     }))
 }

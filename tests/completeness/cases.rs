@@ -1,0 +1,67 @@
+//! Conformance cases: which primitives they use is found by tracing them.
+
+use super::runner;
+use atmesh::EngineKind;
+use atmesh::ops::PRIMITIVES;
+use atmesh::program::{Op, Program};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// The names of all primitives of a program and of those inside it.
+fn collect(program: &Program, names: &mut BTreeSet<&'static str>) {
+    for e in &program.equations {
+        match &e.op {
+            Op::Prim(prim) => {
+                names.insert(prim.name());
+            }
+            Op::Control(c) => c.bodies().into_iter().for_each(|body| collect(body, names)),
+        }
+    }
+}
+
+/// The program cases of all files beside the runner, file by file in order of names; exceptions left out.
+fn cases() -> Vec<Value> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("the cases are there")
+        .map(|f| f.expect("it is listed").path())
+        .collect();
+    files.retain(|f| f.extension().is_some_and(|e| e == "jsonl"));
+    files.sort();
+    let exceptions = runner::exceptions(include_str!("../conformance/exceptions.txt"));
+    let mut cases = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).expect("it is text");
+        for line in text.lines().filter(|l| !l.trim().is_empty()) {
+            let case: Value = serde_json::from_str(line).expect("each line is a case");
+            let listed = case["id"].as_str().is_some_and(|id| exceptions.contains_key(id));
+            if case["kind"] == "program" && case["expect"].get("error").is_none() && !listed {
+                cases.push(case);
+            }
+        }
+    }
+    cases
+}
+
+/// Each primitive occurs in the trace of a case that passes: types of all values, and the numbers.
+#[test]
+fn every_primitive_has_a_conformance_case() {
+    let mut missing: BTreeSet<&str> = PRIMITIVES.iter().map(|e| e.name).collect();
+    let listed = missing.clone();
+    let mut unlisted: BTreeSet<&str> = BTreeSet::new();
+    for case in cases() {
+        let mut names = BTreeSet::new();
+        // it runs if it has something to show
+        let outcome = runner::one(&case, EngineKind::Lockstep, &mut |program| {
+            collect(program, &mut names);
+            names.iter().any(|n| missing.contains(n))
+        });
+        unlisted.extend(names.difference(&listed));
+        if outcome.is_ok() {
+            missing.retain(|n| !names.contains(n));
+        }
+    }
+    assert!(missing.is_empty(), "no conformance case that passes uses {missing:?}: write some to own.py");
+    assert!(unlisted.is_empty(), "{unlisted:?} are used, but not in the list of primitives");
+}
