@@ -202,7 +202,7 @@ impl Asked {
             return ("as asked".into(), self.moves(&pin.mesh));
         }
         let (mut words, mut kinds): (Vec<(String, String)>, Vec<(String, String)>) = Default::default();
-        let mut add = |list: &mut Vec<(String, String)>, l: LoopId, what: String| match list
+        let add = |list: &mut Vec<(String, String)>, l: LoopId, what: String| match list
             .iter_mut()
             .find(|x| x.1 == what)
         {
