@@ -28,7 +28,7 @@ const INTERVALS: [(f64, f64); 3] = [(-0.9, 0.9), (0.2, 0.9), (1.2, 1.9)];
 /// Numbers of an interval, all different, also from those of another seed; none is near 0.
 fn point(n: usize, seed: usize, (low, high): (f64, f64)) -> Vec<f64> {
     let at = |i: usize| (((i * 37 + seed * 29 + 7) % 97) as f64 + 0.2 * seed as f64) / 98.3;
-    let sign = |i: usize| if (i * 5 + seed) % 3 == 0 { -1.0 } else { 1.0 };
+    let sign = |i: usize| if (i * 5 + seed).is_multiple_of(3) { -1.0 } else { 1.0 };
     let number = |i: usize| match low < 0.0 {
         true => sign(i) * (0.1 + (high - 0.1) * at(i)),
         false => low + (high - low) * at(i),
@@ -213,7 +213,7 @@ fn splits(shape: &[usize], mesh: &Mesh) -> Vec<Vec<Axes>> {
     for n in shape {
         let mut longer = Vec::new();
         for dims in &all {
-            let free = |a: &Axis| !dims.iter().any(|d: &Axes| d.contains(*a)) && n % mesh.axis_size(*a) == 0;
+            let free = |a: &Axis| !dims.iter().any(|d: &Axes| d.contains(*a)) && n.is_multiple_of(mesh.axis_size(*a));
             let entries = mesh.axis_names().iter().copied().filter(free).map(Axes::from);
             for entry in std::iter::once(Axes::none()).chain(entries) {
                 longer.push(dims.iter().cloned().chain([entry]).collect());

@@ -87,6 +87,9 @@ struct Asked {
     results: Vec<ArrayType>,
 }
 
+/// Loops, and what is said of them.
+type Told = Vec<(String, String)>;
+
 /// What becomes of a split loop.
 #[derive(PartialEq)]
 enum Fate {
@@ -111,7 +114,7 @@ impl Asked {
     /// As many ways as divide all dimensions that carry the loop.
     fn ways(&self, l: LoopId) -> Option<usize> {
         let places = self.carried(l);
-        let sizes = |n: usize| places.iter().all(|(k, d)| self.types[*k].shape[*d] % n == 0);
+        let sizes = |n: usize| places.iter().all(|(k, d)| self.types[*k].shape[*d].is_multiple_of(n));
         (2..=7).find(|n| !places.is_empty() && sizes(*n))
     }
     /// The operands with these places split over X.
@@ -201,8 +204,8 @@ impl Asked {
         if let Some(pin) = self.prim.pins() {
             return ("as asked".into(), self.moves(&pin.mesh));
         }
-        let (mut words, mut kinds): (Vec<(String, String)>, Vec<(String, String)>) = Default::default();
-        let add = |list: &mut Vec<(String, String)>, l: LoopId, what: String| match list
+        let (mut words, mut kinds) = (Told::new(), Told::new());
+        let add = |list: &mut Told, l: LoopId, what: String| match list
             .iter_mut()
             .find(|x| x.1 == what)
         {
@@ -232,7 +235,7 @@ impl Asked {
                 add(&mut kinds, l, told);
             }
         }
-        let line = |list: Vec<(String, String)>| {
+        let line = |list: Told| {
             list.into_iter().map(|(l, w)| format!("{l}: {w}")).collect::<Vec<_>>().join("; ")
         };
         (line(words), line(kinds))
