@@ -213,7 +213,9 @@ fn splits(shape: &[usize], mesh: &Mesh) -> Vec<Vec<Axes>> {
     for n in shape {
         let mut longer = Vec::new();
         for dims in &all {
-            let free = |a: &Axis| !dims.iter().any(|d: &Axes| d.contains(*a)) && n.is_multiple_of(mesh.axis_size(*a));
+            let free = |a: &Axis| {
+                !dims.iter().any(|d: &Axes| d.contains(*a)) && n.is_multiple_of(mesh.axis_size(*a))
+            };
             let entries = mesh.axis_names().iter().copied().filter(free).map(Axes::from);
             for entry in std::iter::once(Axes::none()).chain(entries) {
                 longer.push(dims.iter().cloned().chain([entry]).collect());

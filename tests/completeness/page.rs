@@ -205,10 +205,7 @@ impl Asked {
             return ("as asked".into(), self.moves(&pin.mesh));
         }
         let (mut words, mut kinds) = (Told::new(), Told::new());
-        let add = |list: &mut Told, l: LoopId, what: String| match list
-            .iter_mut()
-            .find(|x| x.1 == what)
-        {
+        let add = |list: &mut Told, l: LoopId, what: String| match list.iter_mut().find(|x| x.1 == what) {
             Some((loops, _)) => *loops += &format!(" {}", letter(l)),
             None => list.push((letter(l).to_string(), what)),
         };
@@ -235,9 +232,8 @@ impl Asked {
                 add(&mut kinds, l, told);
             }
         }
-        let line = |list: Told| {
-            list.into_iter().map(|(l, w)| format!("{l}: {w}")).collect::<Vec<_>>().join("; ")
-        };
+        let line =
+            |list: Told| list.into_iter().map(|(l, w)| format!("{l}: {w}")).collect::<Vec<_>>().join("; ");
         (line(words), line(kinds))
     }
 }
