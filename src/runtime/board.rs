@@ -5,9 +5,10 @@
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
 use crate::mesh::{Axes, Mesh};
+use crate::runtime::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use crate::runtime::sync::{Mutex, MutexGuard};
 use crossbeam_utils::CachePadded;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::OnceLock;
 
 /// What a device waits for.
 #[derive(Clone, Debug)]

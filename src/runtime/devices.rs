@@ -1,12 +1,13 @@
 //! Device threads: one operating-system thread a device, kept for the next run.
 
+use super::sync::channel::{Sender, unbounded};
+use super::sync::{Builder, Global, Mutex, MutexGuard, thread_local};
 use super::wait::Signal;
 use crate::diagnostic::{Error, Result};
-use crossbeam_channel::{Sender, unbounded};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
-use std::sync::{Arc, Mutex, Once};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 thread_local! {
     /// Whether this is a device thread.
@@ -17,7 +18,7 @@ thread_local! {
 
 /// Whether the calling thread runs a device's code: operations on global arrays are not for it.
 pub fn on_device_thread() -> bool {
-    DEVICE.get()
+    DEVICE.with(Cell::get)
 }
 
 /// What became of a device's code.
@@ -32,38 +33,51 @@ struct Job {
     run: *const (dyn Fn(usize) + Sync),
     index: usize,
     left: Arc<Signal>,
+    /// The thread's own line, which it lays with the idle ones when the part is done.
+    line: Sender<Job>,
 }
 // SAFETY: the closure is Sync, and outlives the job by the rules of `on_threads`
 unsafe impl Send for Job {}
 
-/// Threads that wait for a job.
-static IDLE: Mutex<Vec<Sender<Job>>> = Mutex::new(Vec::new());
+/// The lines of threads that wait for a job. A thread ends when its line is dropped.
+static IDLE: Global<Mutex<Vec<Sender<Job>>>> = Global::new(Mutex::default);
+
+fn idle() -> MutexGuard<'static, Vec<Sender<Job>>> {
+    IDLE.get().lock().unwrap_or_else(|e| e.into_inner())
+}
+
+/// Ends the threads that wait for a job.
+#[cfg(all(test, shuttle))]
+pub(crate) fn dismiss() {
+    let lines = std::mem::take(&mut *idle());
+    drop(lines);
+}
 
 fn spawn() -> Result<Sender<Job>> {
-    let (sender, jobs) = unbounded::<Job>();
-    let mine = sender.clone();
-    std::thread::Builder::new()
+    let (line, jobs) = unbounded::<Job>();
+    Builder::new()
         .name("atmesh device".into())
         .spawn(move || {
-            DEVICE.set(true);
-            for job in jobs {
+            DEVICE.with(|d| d.set(true));
+            for Job { run, index, left, line } in jobs {
                 // SAFETY: the closure lives until all parts have reported
-                let run = unsafe { &*job.run };
+                let run = unsafe { &*run };
                 // `on_threads` takes panics inside the closure, so that this one never sees any
-                let _ = catch_unwind(AssertUnwindSafe(|| run(job.index)));
+                let _ = catch_unwind(AssertUnwindSafe(|| run(index)));
                 // idle before it reports, so that the next run finds it
-                IDLE.lock().unwrap_or_else(|e| e.into_inner()).push(mine.clone());
-                job.left.subtract(1);
+                idle().push(line);
+                left.subtract(1);
             }
         })
         .map_err(|e| Error::other(format!("the system has no thread for another device: {e}")))?;
-    Ok(sender)
+    Ok(line)
 }
 
 /// Runs code on this thread and takes its panic, with the line if this is a device thread.
 pub(crate) fn guarded<R>(code: impl FnOnce() -> R) -> Result<R, Panicked> {
-    PANICKED.set(None);
-    catch_unwind(AssertUnwindSafe(code)).map_err(|payload| Panicked { payload, place: PANICKED.take() })
+    PANICKED.with(RefCell::take);
+    catch_unwind(AssertUnwindSafe(code))
+        .map_err(|payload| Panicked { payload, place: PANICKED.with(RefCell::take) })
 }
 
 /// Runs `code(0)`, …, `code(n − 1)`, each on a device thread of its own, at once. Returns when all have ended, with what each
@@ -96,7 +110,7 @@ pub(crate) fn on_threads<R: Send>(
         }
     }
     let mut threads = {
-        let mut idle = IDLE.lock().unwrap_or_else(|e| e.into_inner());
+        let mut idle = idle();
         let from = idle.len().saturating_sub(n);
         idle.split_off(from)
     };
@@ -104,17 +118,17 @@ pub(crate) fn on_threads<R: Send>(
         match spawn() {
             Ok(thread) => threads.push(thread),
             Err(error) => {
-                IDLE.lock().unwrap_or_else(|e| e.into_inner()).append(&mut threads);
+                idle().append(&mut threads);
                 return Err(error);
             }
         }
     }
     left.set(n as u32);
     let all = All(left.clone());
-    for (index, thread) in threads.into_iter().enumerate() {
-        if let Err(unsent) = thread.send(Job { run, index, left: left.clone() }) {
-            // a thread never ends while its sender is known; were it so, the part runs here
-            part(unsent.into_inner().index);
+    for (index, line) in threads.into_iter().enumerate() {
+        if let Err(unsent) = line.send(Job { run, index, left: left.clone(), line: line.clone() }) {
+            // a thread never ends while its line is known; were it so, the part runs here
+            part(unsent.0.index);
             left.subtract(1);
         }
     }
@@ -130,7 +144,9 @@ pub(crate) fn message(payload: &(dyn Any + Send)) -> String {
 }
 
 /// Notes where device code panics. It is not printed too: it comes out as an error of the run. Panics of other threads are printed as before.
+#[cfg(not(shuttle))]
 fn note_panics() {
+    use std::{panic::Location, sync::Once};
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
@@ -146,7 +162,11 @@ fn note_panics() {
     });
 }
 
-#[cfg(test)]
+/// Shuttle's own hook prints the order of steps that led to a panic.
+#[cfg(shuttle)]
+fn note_panics() {}
+
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
     use std::sync::Barrier;
@@ -182,7 +202,7 @@ mod tests {
         std::thread::scope(|s| {
             for k in 0..4 {
                 s.spawn(move || {
-                    for _ in 0..20 {
+                    for _ in 0..if cfg!(miri) { 3 } else { 20 } {
                         let n = 1 + k;
                         let meet = Barrier::new(n);
                         let sums = on_threads(n, &|i| {

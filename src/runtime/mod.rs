@@ -11,6 +11,7 @@ pub mod kernels;
 pub(crate) mod network;
 pub(crate) mod print;
 mod slab;
+pub(crate) mod sync;
 pub(crate) mod tree;
 mod wait;
 pub mod workers;

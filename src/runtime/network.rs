@@ -1,12 +1,13 @@
 //! Messages between devices: one channel to each, letters told apart by sender and tag.
 
 use super::board::{Board, Wait};
+use super::sync::channel::{Receiver, Sender, TryRecvError, unbounded};
+use super::sync::{Mutex, rounds, yield_now};
 use crate::diagnostic::{Error, Result};
 use crate::mesh::{Axes, Mesh};
-use crossbeam_channel::{Receiver, Sender, TryRecvError, unbounded};
 use std::any::Any;
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// What is sent: shared, never copied.
 pub(crate) type Body = Arc<dyn Any + Send + Sync>;
@@ -32,7 +33,7 @@ pub(crate) struct Letter {
 }
 
 /// Threads are more than cores: no spinning, some yields, then sleep.
-const YIELDS: usize = 50;
+const YIELDS: usize = rounds(50);
 
 /// The channels among the devices of one run.
 pub(crate) struct Network {
@@ -138,7 +139,7 @@ impl Mailbox {
                     return Ok(letter);
                 }
                 Err(TryRecvError::Disconnected) => return Err(self.verdict()),
-                Err(TryRecvError::Empty) => std::thread::yield_now(),
+                Err(TryRecvError::Empty) => yield_now(),
             }
         }
         if board.sleep(self.device, wait(&self.kept)) {

@@ -4,13 +4,13 @@
 //! then yields, then sleep. A worker that is woken is kept off the caller's processor, which it would otherwise often share for
 //! milliseconds.
 
-use super::wait::{Signal, cpus};
+use super::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use super::sync::{Builder, Global, Mutex, thread_local};
+use super::wait::{self, Signal};
 use crossbeam_utils::CachePadded;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
-use std::sync::{Mutex, OnceLock};
 
 /// A panic's payload.
 pub type Panic = Box<dyn Any + Send>;
@@ -28,7 +28,7 @@ pub struct Team {
     job: UnsafeCell<Option<Job>>,
     barrier: Barrier,
     panic: Mutex<Option<Panic>>,
-    threads: Vec<cpus::Thread>,
+    threads: Vec<wait::Thread>,
 }
 // SAFETY: `job` is written by the holder of `running` while no worker reads it: before `epoch` rises and after `left` fell to 0
 unsafe impl Sync for Team {}
@@ -110,22 +110,26 @@ thread_local! {
     /// Whether this thread runs a job.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
+fn busy(yes: bool) {
+    BUSY.with(|b| b.set(yes));
+}
 
 /// The process's workers, started when they are first asked for.
 ///
 /// There are as many as the process may use cores, or as `ATMESH_WORKERS` says.
 pub fn team() -> &'static Team {
-    static TEAM: OnceLock<&'static Team> = OnceLock::new();
-    TEAM.get_or_init(|| {
+    static TEAM: Global<&'static Team> = Global::new(|| {
         let asked = std::env::var("ATMESH_WORKERS").ok().and_then(|s| s.parse::<usize>().ok());
-        let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        // under shuttle tests start their own
+        let cores = if cfg!(shuttle) { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
         Team::start(asked.unwrap_or(cores).clamp(1, 1024))
-    })
+    });
+    TEAM.get()
 }
 
 impl Team {
-    /// A team of this many, the caller among them. Its threads live as long as the process.
-    fn start(count: usize) -> &'static Team {
+    /// A team of this many, the caller among them. Its threads live as long as the process, or until it is closed.
+    pub(super) fn start(count: usize) -> &'static Team {
         let team: &'static Team = Box::leak(Box::new(Team {
             count,
             running: Mutex::new(()),
@@ -134,10 +138,10 @@ impl Team {
             job: UnsafeCell::new(None),
             barrier: Barrier::default(),
             panic: Mutex::new(None),
-            threads: (1..count).map(|_| cpus::Thread::default()).collect(),
+            threads: (1..count).map(|_| wait::Thread::default()).collect(),
         }));
         for (i, thread) in team.threads.iter().enumerate() {
-            std::thread::Builder::new()
+            Builder::new()
                 .name(format!("atmesh worker {}", i + 1))
                 .spawn(move || team.work(i + 1, thread))
                 .expect("the system has a thread for each core");
@@ -152,21 +156,27 @@ impl Team {
     pub fn asleep(&self) -> bool {
         self.epoch.sleepers() > 0
     }
-    fn work(&self, index: usize, thread: &cpus::Thread) {
+    fn work(&self, index: usize, thread: &wait::Thread) {
         thread.enter();
-        BUSY.set(true);
+        busy(true);
         let mut seen = 0;
         loop {
             self.epoch.wait_while(|e| e == seen);
             seen = seen.wrapping_add(1);
             // SAFETY: the job was written before the epoch rose, and is not changed before this worker has reported
             let job = unsafe { *self.job.get() };
-            if let Some(Job(job)) = job {
-                // SAFETY: the caller of `run` holds the closure until all workers have reported
-                self.member(index, unsafe { &*job });
-            }
+            let Some(Job(job)) = job else { return };
+            // SAFETY: the caller of `run` holds the closure until all workers have reported
+            self.member(index, unsafe { &*job });
             self.left.subtract(1);
         }
+    }
+    /// Ends its threads; the team is not used again.
+    #[cfg(all(test, shuttle))]
+    pub(super) fn close(&self) {
+        // SAFETY: no job runs any more, and none will
+        unsafe { *self.job.get() = None }
+        self.epoch.set(self.epoch.get().wrapping_add(1));
     }
     fn member(&self, index: usize, job: &(dyn Fn(&Member) + Sync)) {
         let me = Member { index, count: self.count, barrier: Some(&self.barrier) };
@@ -179,7 +189,7 @@ impl Team {
     ///
     /// On the caller alone (one member) where it is called from inside a job, or where another thread's job holds the workers.
     pub fn run(&self, job: &(dyn Fn(&Member) + Sync)) -> Result<(), Panic> {
-        let held = if self.count == 1 || BUSY.get() { None } else { self.running.try_lock().ok() };
+        let held = if self.count == 1 || BUSY.with(Cell::get) { None } else { self.running.try_lock().ok() };
         let Some(held) = held else {
             let alone = Member { index: 0, count: 1, barrier: None };
             return catch_unwind(AssertUnwindSafe(|| job(&alone)));
@@ -193,14 +203,14 @@ impl Team {
         unsafe { *self.job.get() = Some(Job(erased)) }
         self.left.set(self.count as u32 - 1);
         // the caller may have moved onto the only processor that a worker may use, so it is asked each time
-        let here = cpus::current();
+        let here = wait::current();
         for thread in &self.threads {
             thread.avoid(here);
         }
         self.epoch.set(self.epoch.get().wrapping_add(1));
-        BUSY.set(true);
+        busy(true);
         self.member(0, job);
-        BUSY.set(false);
+        busy(false);
         self.left.wait_while(|n| n != 0);
         self.barrier.mend();
         let panic = self.panic.lock().unwrap_or_else(|e| e.into_inner()).take();
@@ -209,9 +219,10 @@ impl Team {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
+    use std::sync::OnceLock;
     use std::sync::atomic::AtomicUsize;
 
     fn four() -> &'static Team {
@@ -276,7 +287,7 @@ mod tests {
         std::thread::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| {
-                    for _ in 0..20 {
+                    for _ in 0..if cfg!(miri) { 3 } else { 20 } {
                         four()
                             .run(&|me| {
                                 if me.index() == 0 {
@@ -289,6 +300,6 @@ mod tests {
                 });
             }
         });
-        assert_eq!(done.into_inner(), 80);
+        assert_eq!(done.into_inner(), if cfg!(miri) { 12 } else { 80 });
     }
 }

@@ -27,6 +27,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::runtime::devices::{Panicked, guarded, message, on_threads};
 use crate::runtime::network::Network;
+use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::team;
 use crate::runtime::{Buffer, Slab, on_device_thread};
 use crate::sharding::{Block as Held, Sharding, Spec, blocks, check_divides, check_spec};
@@ -35,7 +36,6 @@ use crate::types::{ArrayType, Shape};
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Code on blocks, its types erased.
 type Code<'f> = Box<dyn Fn(&Device, &[BlockData]) -> Result<Vec<Returned>> + Sync + 'f>;

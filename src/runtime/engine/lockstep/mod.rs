@@ -12,12 +12,12 @@ use crate::compile::plan::{Compiled, OutPlan, Place};
 use crate::compile::{self, kernel};
 use crate::diagnostic::Result;
 use crate::partition::{Slot, SpmdProgram};
+use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::{Member, team};
 use crate::runtime::{Buffer, Slab};
 use crate::types::{DType, Shape};
 use run::Runner;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 

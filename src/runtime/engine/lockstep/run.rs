@@ -5,11 +5,11 @@ use crate::compile::kernel::{self, Scratch};
 use crate::compile::plan::{
     BranchKernel, Kernel, Level, LoopKernel, Node, PackFrom, PackKernel, Plan, PrintKernel, WhileKernel,
 };
+use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::Member;
 use crate::runtime::{Buffer, Slab};
 use crate::types::DType;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// One of those that run a plan.
 pub(super) struct Runner<'a> {
