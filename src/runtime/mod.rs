@@ -8,6 +8,8 @@ pub mod engine;
 pub(crate) mod format;
 pub mod gemm;
 pub mod kernels;
+#[cfg(all(test, shuttle))]
+mod orders;
 pub(crate) mod network;
 pub(crate) mod print;
 mod slab;

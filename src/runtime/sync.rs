@@ -9,7 +9,9 @@
 mod taken {
     pub(crate) use crossbeam_channel as channel;
     pub(crate) use std::hint::spin_loop;
-    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+    #[cfg(any(test, miri, not(target_os = "linux")))]
+    pub(crate) use std::sync::Condvar;
+    pub(crate) use std::sync::{Mutex, MutexGuard, atomic};
     pub(crate) use std::thread::{Builder, yield_now};
     pub(crate) use std::thread_local;
 
@@ -40,6 +42,22 @@ mod taken {
 }
 
 pub(crate) use taken::*;
+
+/// Runs a test's body under shuttle in many orders of its threads' steps: at random, and with few but nasty changes of priority (PCT).
+///
+/// `ATMESH_ORDERS` says how many of each kind. A failure prints the order, and `SHUTTLE_RANDOM_SEED` chooses them.
+#[cfg(all(test, shuttle))]
+pub(crate) fn explore(body: impl Fn() + Copy + Send + Sync + 'static) {
+    use shuttle::scheduler::{PctScheduler, RandomScheduler};
+    let mut config = shuttle::Config::new();
+    config.stack_size = 512 << 10;
+    config.silence_warnings = true;
+    let orders = std::env::var("ATMESH_ORDERS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    shuttle::Runner::new(RandomScheduler::new(orders), config.clone()).run(body);
+    for depth in [2, 3, 5] {
+        shuttle::Runner::new(PctScheduler::new(depth, orders / 3 + 1), config.clone()).run(body);
+    }
+}
 
 /// `usual` rounds of waiting that is not sleep; under shuttle and Miri hardly any, so that threads do sleep.
 pub(crate) const fn rounds(usual: usize) -> usize {

@@ -16,7 +16,9 @@
 mod block;
 mod collectives;
 mod device;
-#[cfg(test)]
+#[cfg(all(test, shuttle))]
+mod orders;
+#[cfg(all(test, not(shuttle)))]
 mod tests;
 
 pub use block::{Block, BlockData, BlockOut, DeviceFn, Returned};

@@ -113,3 +113,65 @@ pub(super) fn spread(plan: &mut Plan, n: usize) {
         level.chunks = level.nodes.iter().map(|n| n.chunks).sum();
     }
 }
+
+#[cfg(all(test, shuttle))]
+mod orders {
+    use super::*;
+    use crate::runtime::devices::dismiss;
+    use crate::runtime::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use crate::runtime::sync::explore;
+
+    fn devices(count: usize) -> Devices {
+        Devices { count, mesh: None }
+    }
+
+    /// Three levels of five devices: none begins one before all have ended the last.
+    #[test]
+    fn levels_are_apart() {
+        explore(|| {
+            let done: Vec<AtomicUsize> = (0..3).map(|_| AtomicUsize::new(0)).collect();
+            let ran = devices(5).run(&|m| {
+                for level in &done {
+                    level.fetch_add(1, SeqCst);
+                    assert!(m.barrier());
+                    assert_eq!(level.load(SeqCst), 5);
+                }
+            });
+            ran.unwrap();
+            dismiss();
+        });
+    }
+
+    /// A device that panics ends the run of those that wait for it; the same threads then run the next.
+    #[test]
+    fn a_panic_ends_the_run() {
+        explore(|| {
+            for first in [true, false] {
+                let ran = devices(3).run(&|m| {
+                    if m.index() == 1 || first && m.index() == 2 {
+                        std::panic::resume_unwind(Box::new("as told"));
+                    }
+                    while m.barrier() {}
+                });
+                let text = ran.unwrap_err().to_string();
+                assert!(text.contains("panicked: as told"), "{text}");
+            }
+            devices(3).run(&|m| assert!(m.barrier())).unwrap();
+            dismiss();
+        });
+    }
+
+    /// A device that returns early is told of in the roll call.
+    #[test]
+    fn a_device_that_leaves_is_missed() {
+        explore(|| {
+            let ran = devices(3).run(&|m| {
+                let more = m.index() != 2;
+                assert!(!(more && m.barrier()));
+            });
+            let text = ran.unwrap_err().to_string();
+            assert!(text.contains("device 2 has returned"), "{text}");
+            dismiss();
+        });
+    }
+}

@@ -1,0 +1,143 @@
+//! Device code in many orders of steps, under shuttle.
+
+use super::spmd;
+use crate::Error;
+use crate::prelude::*;
+use crate::runtime::devices::dismiss;
+use crate::runtime::sync::explore;
+use ndarray::{Array1, ArrayView1, array};
+use shuttle::thread;
+
+fn line(n: usize) -> Mesh {
+    Mesh::new([("x", n)]).unwrap()
+}
+fn numbers(n: usize) -> Array {
+    Array::from((0..n).map(|i| i as f32).collect::<Vec<_>>())
+}
+/// The error of code that must fail on some device, as text.
+fn fails(n: usize, code: impl Fn(&Device) -> Result<()> + Sync) -> String {
+    let error = spmd(&line(n), (), (), |dev: &Device| code(dev)).call(()).unwrap_err();
+    dismiss();
+    error.to_string()
+}
+
+/// Sums, gathered sums and exchanges have the same bits in every order.
+#[test]
+fn collectives_agree() {
+    explore(|| {
+        let run = spmd(&line(3), p!["x"], p!["x"], |dev: &Device, x: ArrayView1<f32>| {
+            let sum = dev.psum(&x, "x")?;
+            dev.barrier("x")?;
+            let all = dev.all_gather(&sum, "x", 0)?;
+            let scattered = dev.psum_scatter(&all, "x", 0)?;
+            let turned = dev.ppermute(&scattered, "x", ring(1))?;
+            let back = dev.all_to_all(&dev.all_gather(&turned, "x", 0)?, "x", split(0).concat(0))?;
+            Ok(back.mapv(|y| y + dev.index("x") as f32))
+        });
+        let got = run.call(&numbers(6)).unwrap().to_vec::<f32>().unwrap();
+        let want = [18.0, 27.0].repeat(3);
+        let want: Vec<f32> = (0..3).flat_map(|d| want.iter().map(move |y| y + d as f32)).collect();
+        assert_eq!(got, want);
+        dismiss();
+    });
+}
+
+/// Sums too large for one message a device are shared out, and gathered.
+#[test]
+fn large_sums_agree() {
+    explore(|| {
+        let n = 5000;
+        let run = spmd(&line(2), (), p![], |dev: &Device| {
+            dev.psum(&Array1::from_elem(n, 1.0f32 + dev.position() as f32), "x")
+        });
+        assert_eq!(run.call(()).unwrap().to_vec::<f32>().unwrap(), vec![3.0; n]);
+        dismiss();
+    });
+}
+
+/// Sums over the rows and over the columns of devices do not take each other's letters.
+#[test]
+fn groups_do_not_mix() {
+    explore(|| {
+        let mesh = Mesh::new([("x", 2), ("y", 2)]).unwrap();
+        let run = spmd(&mesh, (), p![("x", "y")], |dev: &Device| {
+            let me = 1i32 << dev.position();
+            Ok(array![dev.psum_scalar(me, "x")?, dev.psum_scalar(me, "y")?, dev.psum_scalar(me, ("x", "y"))?])
+        });
+        let got = run.call(()).unwrap().to_vec::<i32>().unwrap();
+        assert_eq!(got, [5, 3, 15, 10, 3, 15, 5, 12, 15, 10, 12, 15]);
+        dismiss();
+    });
+}
+
+/// Different collectives are told by the same error in every order.
+#[test]
+fn a_mismatch_is_found() {
+    explore(|| {
+        let text = fails(3, |dev| {
+            let x = array![1.0f32];
+            if dev.position() == 1 { dev.pmax(&x, "x") } else { dev.psum(&x, "x") }.map(|_| ())
+        });
+        assert!(text.contains("called different collectives"), "{text}");
+    });
+}
+
+/// A device that returns, fails or panics ends those that wait for it, and is the one that is named.
+#[test]
+fn ends_of_one_device_end_all() {
+    explore(|| {
+        let early = fails(3, |dev| if dev.position() == 1 { Ok(()) } else { dev.barrier("x") });
+        assert!(early.contains("device 1 (x=1) returned early"), "{early}");
+        let wrong = fails(3, |dev| if dev.position() == 2 { Err(Error::other("sorry")) } else { dev.barrier("x") });
+        assert!(wrong.contains("device 2 (x=2) returned an error: sorry"), "{wrong}");
+        let panic = fails(3, |dev| {
+            if dev.position() == 0 {
+                std::panic::resume_unwind(Box::new("as told"));
+            }
+            dev.barrier("x")
+        });
+        assert!(panic.contains("device 0 (x=0) panicked: as told"), "{panic}");
+    });
+}
+
+/// Of several devices that fail by themselves the first one is named, if it came to fail.
+#[test]
+fn several_failures_are_one_error() {
+    explore(|| {
+        let text = fails(3, |dev| Err(Error::other(format!("no {}", dev.position()))));
+        assert!((0..3).any(|d| text.contains(&format!("device {d} (x={d}) returned an error: no {d}"))), "{text}");
+    });
+}
+
+/// Devices that wait for messages that nobody sends.
+#[test]
+fn receiving_in_vain_is_found() {
+    explore(|| {
+        let text = fails(2, |dev| {
+            let other = dev.peer(1 - dev.position()).unwrap();
+            if dev.position() == 0 {
+                dev.send(other, &array![1.0f32])?;
+            }
+            dev.recv::<f32, ndarray::Ix1>(other).map(|_| ())
+        });
+        assert!(text.contains("device 0 (x=0) waits in recv for device 1"), "{text}");
+        assert!(text.contains("device 1 (x=1) has returned"), "{text}");
+    });
+}
+
+/// Runs of several callers at once.
+#[test]
+fn runs_may_overlap() {
+    explore(|| {
+        let callers: Vec<_> = (1i32..3)
+            .map(|k| {
+                thread::spawn(move || {
+                    let run = spmd(&line(2), (), p![], |dev: &Device| dev.psum_scalar(k, "x"));
+                    assert_eq!(run.call(()).unwrap().to_vec::<i32>().unwrap(), [2 * k]);
+                })
+            })
+            .collect();
+        callers.into_iter().for_each(|c| c.join().unwrap());
+        dismiss();
+    });
+}
