@@ -8,9 +8,9 @@ pub mod engine;
 pub(crate) mod format;
 pub mod gemm;
 pub mod kernels;
+pub(crate) mod network;
 #[cfg(all(test, shuttle))]
 mod orders;
-pub(crate) mod network;
 pub(crate) mod print;
 mod slab;
 pub(crate) mod sync;

@@ -121,7 +121,8 @@ pub fn team() -> &'static Team {
     static TEAM: Global<&'static Team> = Global::new(|| {
         let asked = std::env::var("ATMESH_WORKERS").ok().and_then(|s| s.parse::<usize>().ok());
         // under shuttle tests start their own
-        let cores = if cfg!(shuttle) { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
+        let cores =
+            if cfg!(shuttle) { 1 } else { std::thread::available_parallelism().map_or(1, |n| n.get()) };
         Team::start(asked.unwrap_or(cores).clamp(1, 1024))
     });
     TEAM.get()

@@ -88,7 +88,8 @@ fn ends_of_one_device_end_all() {
     explore(|| {
         let early = fails(3, |dev| if dev.position() == 1 { Ok(()) } else { dev.barrier("x") });
         assert!(early.contains("device 1 (x=1) returned early"), "{early}");
-        let wrong = fails(3, |dev| if dev.position() == 2 { Err(Error::other("sorry")) } else { dev.barrier("x") });
+        let wrong =
+            fails(3, |dev| if dev.position() == 2 { Err(Error::other("sorry")) } else { dev.barrier("x") });
         assert!(wrong.contains("device 2 (x=2) returned an error: sorry"), "{wrong}");
         let panic = fails(3, |dev| {
             if dev.position() == 0 {
@@ -105,7 +106,10 @@ fn ends_of_one_device_end_all() {
 fn several_failures_are_one_error() {
     explore(|| {
         let text = fails(3, |dev| Err(Error::other(format!("no {}", dev.position()))));
-        assert!((0..3).any(|d| text.contains(&format!("device {d} (x={d}) returned an error: no {d}"))), "{text}");
+        assert!(
+            (0..3).any(|d| text.contains(&format!("device {d} (x={d}) returned an error: no {d}"))),
+            "{text}"
+        );
     });
 }
 
