@@ -184,7 +184,7 @@ impl Array {
         };
         Array::from((0..num).map(at).collect::<Vec<f32>>())
     }
-    /// Zeros of this array's type, lying as it does.
+    /// Zeros of this array's type, lying as it does; unreduced and reduced as it is.
     #[track_caller]
     pub fn zeros_like(&self) -> Array {
         self.full_like(self.zero())
@@ -200,15 +200,18 @@ impl Array {
     pub fn full_like(&self, value: impl Operand) -> Array {
         let place = Location::caller();
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let asked = plain(ty);
+        let value = value.term();
+        // only zeros are parts of themselves
+        let zero = matches!(value, Term::Number(x) if x.to_f64() == 0.0);
+        let asked = if zero { ArrayType { spec: ty.spec, ..plain(ty) } } else { plain(ty) };
         match self.placed() {
             Some(s) => {
-                let spec = Spec::of(s.spec.dims().to_vec());
-                Array::full_at("full_like", ArrayType { spec, ..asked }, value.term(), place)
+                let spec = if zero { s.spec } else { Spec::of(s.spec.dims().to_vec()) };
+                Array::full_at("full_like", ArrayType { spec, ..asked }, value, place)
             }
-            None if innermost().is_none() => Array::full_at("full_like", asked, value.term(), place),
+            None if innermost().is_none() => Array::full_at("full_like", asked, value, place),
             // in a trace the type says all, also of manual axes
-            None => match value.term().arg(ty.dtype) {
+            None => match value.arg(ty.dtype) {
                 Ok(Arg::Lit(l)) => {
                     let new = apply1(prims::full(asked, l.value), &[], place);
                     if ty.varying.is_empty() { new } else { new.pvary(&ty.varying) }

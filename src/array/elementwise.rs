@@ -257,6 +257,13 @@ impl Array {
     pub(crate) fn zero(&self) -> crate::Scalar {
         crate::Scalar::zero(self.type_ref().map_or(DType::F32, |t| t.dtype))
     }
+    /// A zero to choose beside it: the number, which joins all but what is in parts.
+    pub(crate) fn zero_beside(&self) -> Term {
+        match self.type_ref() {
+            Ok(ty) if !ty.spec.unreduced_axes().is_empty() => Term::Array(self.zeros_like()),
+            _ => Term::Number(self.zero()),
+        }
+    }
 }
 
 /// The shape that these broadcast to, and the mesh and sharding that the elementwise rule gives (`None` where nothing is sharded).

@@ -4,7 +4,7 @@ use super::sharding::placed;
 use super::{Array, Repr, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::runtime::{Buffer, Slab};
-use crate::sharding::{Sharding, blocks};
+use crate::sharding::{Sharding, blocks, check_parts};
 use crate::trace::apply1;
 use crate::types::{ArrayType, DType, Element, Shape};
 use half::{bf16, f16};
@@ -389,6 +389,7 @@ fn assemble(
             return Err(refuse(ErrorKind::Data, m));
         }
         let size = ty.dtype.size();
+        check_parts(sharding.spec, ty.dtype).map_err(|f| Error::at(f, op, vec![ty.to_string()], Some(place)))?;
         let (dtype, buffer) =
             target.get_or_insert_with(|| (ty.dtype, Buffer::new(shape.elements() * copies * size)));
         if *dtype != ty.dtype {

@@ -336,7 +336,7 @@ impl Array {
     }
     /// The slice of size 1 at a position of dimension `d` that is known at run time only.
     fn at_place(&self, d: usize, i: &Array, place: Place) -> Array {
-        let kept = self.mask_at(d, i, place).select(self, self.zero());
+        let kept = self.mask_at(d, i, place).select(self, self.zero_beside());
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let kind = if ty.dtype == DType::Bool { Reduction::Or } else { Reduction::Sum };
         apply1(prims::reduce(kind, &[d], None), &[kept.into()], place).new_dims(&[d], place)
@@ -501,7 +501,7 @@ impl Array {
             })
             .collect();
         let spread = value.pad(self.zero(), widths.clone());
-        let mask = value.eq(&value).pad(false, widths);
+        let mask = Array::full(DType::Bool.of(part.lens()), true).pad(false, widths);
         mask.select(&spread, self)
     }
 }

@@ -414,7 +414,7 @@ impl Named {
             }
             let index = |d| apply1(prims::iota(DType::I32.of(&ty.shape), d), &[], place);
             let on = index(i).eq(index(j));
-            let kept = on.select(&self.array, self.array.zero());
+            let kept = on.select(&self.array, self.array.zero_beside());
             self.array = apply1(prims::reduce(Reduction::Sum, &[i], None), &[kept.into()], place);
             self.names.remove(i);
         }

@@ -319,7 +319,7 @@ impl Array {
         let first = ty.rank() - 2;
         let index = |d| apply1(prims::iota(of.clone(), first + d), &[], place);
         let mask = kept(&index(0), &index(1), k);
-        mask.select(self, self.zero())
+        mask.select(self, self.zero_beside())
     }
 }
 

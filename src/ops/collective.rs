@@ -12,7 +12,7 @@ use crate::program::{Batch, Batched};
 use crate::program::{
     Builder, Collective, Dim, Factors, Linearity, Operand, Prim, Primitive, Rank, Tangents, Value,
 };
-use crate::sharding::Spec;
+use crate::sharding::{Spec, check_parts};
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
@@ -271,11 +271,13 @@ impl Along {
         }
         let mut varying: Vec<Axis> = v.iter().collect();
         varying.sort_by_key(|a| self.mesh.find(*a));
+        let spec = Spec::of(dims).unreduced(u).reduced(r).in_order(&self.mesh);
+        check_parts(spec, x.dtype)?;
         Ok(ArrayType {
             dtype: x.dtype,
             shape,
             mesh: Some(self.mesh.clone()),
-            spec: Spec::of(dims).unreduced(u).reduced(r).in_order(&self.mesh),
+            spec,
             varying: varying.into(),
         })
     }

@@ -8,7 +8,7 @@ use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Body, Code, Fun, Sentence};
 use crate::program::{Batch, Batched};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
-use crate::sharding::Spec;
+use crate::sharding::{Spec, check_parts};
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
@@ -39,6 +39,7 @@ pub(super) fn created(ty: &ArrayType, zero: bool) -> Result<ArrayType, Fault> {
             let split = ty.spec.dims().iter().flat_map(Axes::iter).any(manual);
             let checked = if split { ty.spec } else { ty.spec.only(|a| !manual(a)) };
             typing::check_out(mesh, checked, &ty.shape)?;
+            check_parts(ty.spec, ty.dtype)?;
             ty.spec.padded(ty.rank()).in_order(mesh)
         }
         None if ty.spec.is_whole() && ty.spec.dims().len() <= ty.rank() => ty.spec.padded(ty.rank()),

@@ -7,7 +7,7 @@ use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::sentence::Sentence;
 use crate::program::{Batch, Batched};
 use crate::program::{Builder, Dim, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value};
-use crate::sharding::{Spec, check_divides, check_spec};
+use crate::sharding::{Spec, check_divides, check_parts, check_spec};
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
@@ -83,6 +83,7 @@ impl Primitive for Reshard {
         same_devices(x, &self.mesh)?;
         let spec = check_spec(&self.mesh, self.spec, x.rank(), &[AxisType::Explicit, AxisType::Auto])?;
         check_divides(&self.mesh, spec, &x.shape)?;
+        check_parts(spec, x.dtype)?;
         if x.mesh.as_ref().is_some_and(|m| *m != self.mesh && !m.axes_of(AxisType::Manual).is_empty()) {
             let message = "inside shard_map a value stays on the body's mesh";
             return Err(Fault::new(ErrorKind::Mesh, message));

@@ -6,7 +6,7 @@ use super::region::{Region, full};
 use super::views::{inputs, outputs};
 use super::{DimLayout, Layout, Slot, SpmdProgram, Step, Stored};
 use crate::program::sentence::{Body, Sentence, Source};
-use crate::sharding::atoms::{Atom, Atoms};
+use crate::sharding::atoms::{Atom, Atoms, without};
 
 /// The first thing that is wrong with a program, if anything is.
 pub(super) fn check(p: &SpmdProgram) -> Result<(), String> {
@@ -50,7 +50,7 @@ pub(super) fn check(p: &SpmdProgram) -> Result<(), String> {
             }
             Step::Reduce { src, out, .. } => {
                 let (from, to) = (parts(&p.slots[*src]), parts(&p.slots[*out]));
-                if from.is_empty() || to.len() >= from.len() || !to.iter().all(|a| from.contains(a)) {
+                if from.is_empty() || without(&from, &to).is_none_or(|gone| gone.is_empty()) {
                     return Err(at(format!("parts over {from:?} do not become parts over {to:?}")));
                 }
             }

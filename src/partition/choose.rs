@@ -8,7 +8,7 @@ use super::reads::{is_identity, sources};
 use super::region::loop_box;
 use super::{DimLayout, Layout, Slot, Step, Stored};
 use crate::program::sentence::{Body, Combine, Sentence, Source};
-use crate::sharding::atoms::{Atoms, canonical, ways};
+use crate::sharding::atoms::{Atoms, canonical, ways, without};
 
 /// A byte moved costs as much as this many elements computed… of one device's work.
 const BYTE: f64 = 32.0;
@@ -47,13 +47,13 @@ impl Placer {
         for k in 0..s.reads.len() {
             for src in sources(&s.reads[k]) {
                 let Some((_, parts)) = self.d.slots[src].layout.partial.clone() else { continue };
-                if parts.iter().all(|a| wanted.contains(a)) {
+                if without(&wanted, &parts).is_some() {
                     kept = sorted(kept.into_iter().chain(parts).collect());
                     continue;
                 }
-                let all =
+                let copy =
                     copied(&s).is_some() && is_identity(&s.reads[k], &s.extents, &self.d.slots[src].shape);
-                if all {
+                if copy && without(&parts, &wanted).is_some() {
                     self.reduce(src, out, item);
                     return;
                 }
@@ -61,7 +61,7 @@ impl Placer {
                 replace(&mut s, src, whole);
             }
         }
-        let missing: Atoms = wanted.iter().copied().filter(|a| !kept.contains(a)).collect();
+        let missing = without(&wanted, &kept).unwrap_or_default();
         if !missing.is_empty() && s.extents.len() == s.rank {
             s = in_parts(s, ways(&missing));
         }
@@ -165,10 +165,8 @@ impl Placer {
     fn reduce_way(&self, from: &Stored, to: &Layout) -> (f64, Option<Layout>) {
         let bytes = from.dtype.size() as f64;
         let stay = to.partial.clone().map(|p| p.1).unwrap_or_default();
-        let gone: Atoms = match &from.layout.partial {
-            Some((_, parts)) => parts.iter().copied().filter(|a| !stay.contains(a)).collect(),
-            None => Atoms::new(),
-        };
+        let parts = from.layout.partial.clone().map(|p| p.1).unwrap_or_default();
+        let gone = without(&parts, &stay).unwrap_or(parts);
         let copies = ways(&gone) as i64;
         let s = draft::copy(0, from.dtype, &from.shape);
         let to_reader = Reader { sentence: &s, read: 0, layout: &to.dims };
@@ -266,11 +264,10 @@ impl Placer {
         let mut left = missing.clone();
         let mut folded: Vec<DimLayout> = Vec::new();
         for l in s.rank..s.extents.len() {
-            let held =
-                self.splits(s, l).into_iter().max_by_key(|a| a.iter().filter(|a| left.contains(a)).count());
-            let mut atoms = held.unwrap_or_default();
-            atoms.retain(|a| left.contains(a));
-            left.retain(|a| !atoms.contains(a));
+            let among = |a: Atoms| a.into_iter().filter(|a| without(&left, &[*a]).is_some()).collect();
+            let held = self.splits(s, l).into_iter().map(among);
+            let atoms: Atoms = held.max_by_key(|a: &Atoms| ways(a)).unwrap_or_default();
+            left = without(&left, &atoms).unwrap_or_default();
             folded.push(DimLayout::new(s.extents[l], atoms));
         }
         if let (Some(first), false) = (folded.first_mut(), left.is_empty()) {

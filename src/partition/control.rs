@@ -47,8 +47,8 @@ impl Lower {
             }
             Control::Cond { branches } => self.branches(program, e, branches, operands, &why),
             Control::Print { template } => {
-                let values =
-                    operands.iter().map(|v| (self.as_slot(v, &why), Axes::from(v.hidden()))).collect();
+                let values = operands.iter().map(|v| (self.whole_slot(v, &why), Axes::from(v.hidden())));
+                let values = values.collect();
                 let manual = self.manual.as_ref().map(|m| m.axes.clone()).unwrap_or_default();
                 self.push(Step::Print { template: template.clone(), values, manual }, &why);
                 Ok(Vec::new())

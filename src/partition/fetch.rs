@@ -7,6 +7,7 @@ use super::draft::{Draft, Item};
 use super::reads::{read_boxes, sources};
 use super::region::{Interval, Region, loop_box, minus, volume};
 use super::{Need, Slot, SpmdProgram, Step};
+use crate::sharding::atoms::without;
 
 /// A box of a stored value that one device has from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +72,8 @@ impl SpmdProgram {
     pub(super) fn addends(&self, src: Slot, out: Slot, position: usize) -> Vec<usize> {
         let parts = |s: Slot| self.slots[s].layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
         let stay = parts(out);
-        let gone: Vec<_> = parts(src).into_iter().filter(|a| !stay.contains(a)).collect();
-        let along = super::DimLayout { atoms: gone.into_iter().collect(), block: 1, origin: 0 };
+        let atoms = without(&parts(src), &stay).unwrap_or_default();
+        let along = super::DimLayout { atoms, block: 1, origin: 0 };
         (0..along.ways()).map(|r| along.place(position, r)).collect()
     }
 

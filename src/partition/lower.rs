@@ -201,6 +201,13 @@ impl Lower {
         }
     }
 
+    /// The same, of a value in parts their sum.
+    pub(super) fn whole_slot(&mut self, v: &Val, why: &Why) -> Slot {
+        let slot = self.as_slot(v, why);
+        let layout = Layout { partial: None, ..self.draft.slots[slot].layout.clone() };
+        self.draft.laid(slot, layout, why)
+    }
+
     /// Where a variable lies, its hidden dimensions first.
     pub(super) fn layout(&self, info: &VarInfo, hidden: &[Axis]) -> Layout {
         let front = hidden.iter().map(|a| {

@@ -9,7 +9,7 @@ use super::views::Via;
 use super::{Collective, Collectives, DimLayout, Kind, Need, Piece, Slot, SpmdProgram, Step, Stored};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::sentence::{Body, Combine, Source};
-use crate::sharding::atoms::{Atom, Atoms, ways};
+use crate::sharding::atoms::{Atom, Atoms, ways, without};
 
 /// Up to this many devices messages are counted one by one.
 const COUNTED: usize = 1024;
@@ -238,7 +238,7 @@ impl Namer<'_> {
         }
         let parts = |s: Slot| p.slots[s].layout.partial.as_ref().map(|x| x.1.clone()).unwrap_or_default();
         let stay = parts(out);
-        let gone: Atoms = parts(src).into_iter().filter(|a| !stay.contains(a)).collect();
+        let gone = without(&parts(src), &stay).unwrap_or_default();
         // where it ends up: behind the second half, if this is the first
         let end = self.halves.iter().find(|h| h.0 == out).map_or(out, |h| h.1);
         let used = |a: &Atom| p.slots[end].layout.dims.iter().any(|l| l.atoms.iter().any(|b| a.clashes(*b)));

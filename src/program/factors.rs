@@ -92,6 +92,8 @@ pub enum At {
 pub enum Linearity {
     /// Linear in all operands together: unreduced and reduced sets agree, and pass.
     Joint,
+    /// Linear in all operands but the first, which chooses among them: it is not unreduced, and no matter for the sets.
+    Chosen,
     /// Not linear: unreduced operands are refused, reduced sets agree and pass.
     None,
     /// Linear in each operand: unreduced times reduced is unreduced.

@@ -210,6 +210,15 @@ impl Boundary {
             )
             .help("put it there first: `.put(&mesh, p![..])`"));
         }
+        let parts = spec.unreduced_axes();
+        if !self.checked && !parts.is_empty() {
+            return Err(fault(
+                ErrorKind::Sharding,
+                format!("{ty} is in parts over {parts}, and types of an unchecked region do not say of what only the sum means something"),
+            )
+            .help(format!("sum it first: `.reshard({})`", ty.spec.unreduced(Axes::none())))
+            .help("or leave out `.unchecked()`"));
+        }
         let shape: Shape = ty.shape.iter().enumerate().map(|(d, n)| n / self.ways(spec.dim(d))).collect();
         let mut inner = ty.spec.padded(ty.rank()).only(|a| !self.axes.contains(a));
         let mut varying = ty.varying.clone();

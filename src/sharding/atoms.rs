@@ -47,6 +47,20 @@ pub fn canonical(atoms: impl IntoIterator<Item = Atom>) -> Atoms {
     joined
 }
 
+/// What is left of digits without others that are among them, canonical; `None` where one of these is not.
+pub fn without(atoms: &[Atom], gone: &[Atom]) -> Option<Atoms> {
+    let mut left = Atoms::from_slice(atoms);
+    for g in gone {
+        let end = g.stride * g.size;
+        let holds = |a: &Atom| g.stride.is_multiple_of(a.stride) && (a.stride * a.size).is_multiple_of(end);
+        let k = left.iter().position(holds)?;
+        let a = left[k];
+        left[k] = Atom { stride: end, size: a.stride * a.size / end };
+        left.insert(k + 1, Atom { stride: a.stride, size: g.stride / a.stride });
+    }
+    Some(canonical(left))
+}
+
 /// The digits of these axes of a mesh, canonical.
 pub fn of_axes(mesh: &Mesh, axes: impl IntoIterator<Item = Axis>) -> Atoms {
     canonical(axes.into_iter().map(|a| Atom { stride: mesh.stride(a), size: mesh.axis_size(a) }))
@@ -94,6 +108,21 @@ pub fn name(mesh: &Mesh, atoms: &[Atom]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digits_go_from_those_they_are_joined_with() {
+        let atoms = |a: &[(usize, usize)]| -> Atoms {
+            a.iter().map(|(stride, size)| Atom { stride: *stride, size: *size }).collect()
+        };
+        let left = |a: &[(usize, usize)], b: &[(usize, usize)]| without(&atoms(a), &atoms(b));
+        assert_eq!(left(&[(1, 12)], &[(2, 3)]), Some(atoms(&[(6, 2), (1, 2)])));
+        assert_eq!(left(&[(1, 12)], &[(6, 2), (1, 2)]), Some(atoms(&[(2, 3)])));
+        assert_eq!(left(&[(8, 2), (1, 4)], &[(8, 2)]), Some(atoms(&[(1, 4)])));
+        assert_eq!(left(&[(1, 4)], &[(1, 4)]), Some(atoms(&[])));
+        assert_eq!(left(&[(1, 4)], &[(1, 8)]), None);
+        assert_eq!(left(&[(2, 2)], &[(1, 2)]), None);
+        assert_eq!(left(&[(1, 6)], &[(1, 4)]), None);
+    }
 
     #[test]
     fn digits_are_named_after_axes_and_their_pieces() {

@@ -10,7 +10,7 @@ pub use spec::Spec;
 
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::types::Shape;
+use crate::types::{DType, Shape};
 use std::fmt;
 
 /// Where the parts of an array lie: a mesh, and a spec over its axes (explicit and auto ones alike).
@@ -116,6 +116,19 @@ fn check_rank(spec: Spec, rank: usize) -> Result<Spec, Fault> {
         .help("an entry speaks of one dimension; dimensions without an entry are whole"));
     }
     Ok(spec.padded(rank))
+}
+
+/// Checks that what is to be in parts can be added up: the parts of a bool or of a key cannot.
+pub fn check_parts(spec: Spec, dtype: DType) -> Result<(), Fault> {
+    if spec.unreduced_axes().is_empty() || dtype.is_number() {
+        return Ok(());
+    }
+    let message = format!("{spec} asks for parts whose sum is the value, and {dtype} is not added up");
+    let fault = Fault::new(ErrorKind::Sharding, message);
+    Err(match dtype {
+        DType::Bool => fault.help("convert it first: `x.astype(I32)`"),
+        _ => fault,
+    })
 }
 
 /// Checks that each dimension divides as its axes ask.

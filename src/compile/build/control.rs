@@ -1,16 +1,56 @@
 //! Loops and choices: their programs as flows of their own.
 
 use super::{Building, build};
-use crate::compile::flow::{BranchItem, Carry, Item, LoopItem, Map, WhileItem};
-use crate::compile::index::extents;
+use crate::compile::flow::{BranchItem, Carry, Item, LoopItem, Map, Operand, Piece, WhileItem};
+use crate::compile::index::{MAX, NONE, extents};
 use crate::diagnostic::Result;
-use crate::partition::{Slot, SpmdProgram, Step};
-use crate::program::sentence::{Arg, Code, Fun, Inst};
+use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
+use crate::program::sentence::{Arg, Code, Fun, Inst, Source};
 use crate::types::{DType, Scalar};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
 impl<'p> Building<'p, '_> {
+    /// Where a loop has the slices of this value one behind the other: of a value in parts, whose parts lie so, elsewhere.
+    fn slices(&mut self, whole: Slot) -> Result<Slot> {
+        let v = &self.flow.values[whole];
+        if v.copies == 1 {
+            return Ok(whole);
+        }
+        let (dtype, mut shape) = (v.dtype, v.shape.clone());
+        shape.sizes_mut().swap(0, 1);
+        let slices = self.value(dtype, shape, DimLayout { atoms: SmallVec::new(), block: 1, origin: 0 })?;
+        self.readers[slices] = 1;
+        Ok(slices)
+    }
+    /// `to` is `from` with the first two dimensions traded; nothing where they are one value.
+    fn trade(&mut self, from: Slot, to: Slot) {
+        if from == to {
+            return;
+        }
+        let (v, o) = (&self.flow.values[from], &self.flow.values[to]);
+        let (n, dtype) = (o.shape.rank(), o.dtype);
+        let ext = extents(&o.shape);
+        let (mut st, mut along) = ([0; MAX], [NONE; MAX]);
+        for (d, stride) in v.strides.iter().take(n).enumerate() {
+            let l = if d < 2 { 1 - d } else { d };
+            (st[l], along[d]) = (*stride, l as u8);
+        }
+        let p = Piece {
+            from: Source::Value(from),
+            lo: [0; MAX],
+            hi: ext,
+            off: 0,
+            st,
+            along,
+            shift: [0; MAX],
+            rank: n,
+        };
+        let read = Operand { dtype, fill: Scalar::zero(dtype), pieces: smallvec![p] };
+        let code = Cow::Owned(Code::copy(dtype));
+        self.push(Item::Map(Map { out: to, n, ext, reads: vec![read], code, lead: 0 }));
+    }
+
     pub(super) fn enter_loop(&mut self, step: &'p Step, at: Slot) -> Result<()> {
         let Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } = step else {
             return Ok(());
@@ -33,10 +73,10 @@ impl<'p> Building<'p, '_> {
             ys: Vec::new(),
             body: Box::default(),
         };
-        for x in xs {
-            if self.flow.values[*x + at].copies > 1 {
-                return Err(crate::Error::other("a loop over slices of a value in parts"));
-            }
+        for x in &mut item.xs {
+            let slices = self.slices(x.0)?;
+            self.trade(x.0, slices);
+            x.0 = slices;
         }
         let mut outs = Vec::new();
         for k in 0..nc {
@@ -56,9 +96,13 @@ impl<'p> Building<'p, '_> {
         for (c, to) in item.carry.iter_mut().zip(&flow.outs) {
             c.to = *to;
         }
-        item.ys = flow.outs[item.carry.len()..].iter().zip(ys).map(|(i, o)| (*i, *o + at)).collect();
+        let stacked: Vec<Slot> = ys.iter().map(|y| self.slices(*y + at)).collect::<Result<_>>()?;
+        item.ys = flow.outs[item.carry.len()..].iter().copied().zip(stacked.iter().copied()).collect();
         item.body = Box::new(flow);
         self.push(Item::Loop(item));
+        for (from, y) in stacked.into_iter().zip(ys) {
+            self.trade(from, *y + at);
+        }
         Ok(())
     }
     pub(super) fn enter_while(&mut self, step: &'p Step, at: Slot) -> Result<()> {

@@ -2,12 +2,13 @@
 
 use super::{factors, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::mesh::Axes;
 use crate::ops::build::not_linear;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Batch, Batched};
-use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -56,6 +57,20 @@ impl Primitive for Convert {
     fn linearity(&self) -> Linearity {
         // a sum of cut floats is not the cut sum
         if self.dtype.is_float() { Linearity::Joint } else { Linearity::None }
+    }
+    /// Of parts only floats convert to floats: sums of whole numbers wrap in one width, and not or elsewhere in another.
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        let types = typing::by_factors(self, operands)?;
+        let x = &operands[0].ty;
+        if x.dtype.is_float() || types[0].spec.unreduced_axes().is_empty() {
+            return Ok(types);
+        }
+        let (u, name, to) = (x.spec.unreduced_axes(), self.name(), self.dtype);
+        Err(Fault::new(
+            ErrorKind::Sharding,
+            format!("the operand, {x}, is unreduced over {u}, and {name} from {} to {to} is not linear in it", x.dtype),
+        )
+        .help(format!("sum it first: `.reshard({})`", x.spec.unreduced(Axes::none()))))
     }
     fn rank(&self) -> Rank {
         Rank::Elementwise

@@ -7,7 +7,7 @@ use crate::ops::view::arity;
 use crate::program::factors::{Factors, Join, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Batch, Batched};
-use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -65,25 +65,13 @@ impl Primitive for Select {
         factors(operands, &results[0].1).join_all(Join::Equal)
     }
     fn linearity(&self) -> Linearity {
-        Linearity::Joint
+        Linearity::Chosen
     }
     fn rank(&self) -> Rank {
         Rank::Elementwise
     }
     fn out(&self) -> Option<Spec> {
         None
-    }
-    /// What selects does not count for the sets: it takes those of what is selected.
-    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
-        let mut operands = operands.to_vec();
-        let chosen = operands.iter().skip(1).find(|o| !o.literal).map(|o| o.ty.spec);
-        if let (Some(chosen), Some(which)) = (chosen, operands.first_mut())
-            && which.ty.spec.unreduced_axes().is_empty()
-        {
-            let spec = which.ty.spec;
-            which.ty.spec = spec.unreduced(chosen.unreduced_axes()).reduced(chosen.reduced_axes());
-        }
-        typing::by_factors(self, &operands)
     }
     fn jvp(
         &self,

@@ -10,7 +10,7 @@ use super::factors::{At, Dim, FactorLoop, Factors, Join, LoopId, Role};
 use super::{Operand, Primitive};
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::sharding::{Spec, check_divides, check_spec};
+use crate::sharding::{Spec, check_divides, check_parts, check_spec};
 use crate::types::{ArrayType, DType, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -52,6 +52,7 @@ pub fn by_factors_on(
         let mut spec = Spec::of(dims);
         if !(u.is_empty() && r.is_empty()) {
             spec = spec.unreduced(&u).reduced(&r).in_order(&mesh);
+            check_parts(spec, *dtype)?;
         }
         rule.once(spec)?;
         rule.divides(spec, shape)?;

@@ -10,7 +10,7 @@ impl Rule<'_> {
     /// The unreduced and reduced axes of the results.
     pub(super) fn sets(&self, linearity: Linearity, out: Option<Spec>) -> Result<(Axes, Axes), Fault> {
         let manual = |a: Axis| self.mesh.axis_type(a) == Some(AxisType::Manual);
-        let real: Vec<(usize, Spec)> = self
+        let mut real: Vec<(usize, Spec)> = self
             .operands
             .iter()
             .enumerate()
@@ -18,19 +18,29 @@ impl Rule<'_> {
             .map(|(k, o)| (k, o.ty.spec))
             .collect();
         let literal = real.len() < self.operands.len();
+        if linearity == Linearity::Chosen
+            && let [(0, which), chosen @ ..] = &real[..]
+        {
+            if !which.unreduced_axes().is_empty() {
+                return Err(self.not_linear(&real));
+            }
+            if !chosen.is_empty() {
+                real.remove(0);
+            }
+        }
         let (mut u, mut r) = (Axes::none(), Axes::none());
         for (_, spec) in &real {
             extend(&mut u, spec.unreduced_axes());
             extend(&mut r, spec.reduced_axes());
         }
-        let joins = matches!(linearity, Linearity::Joint | Linearity::None)
+        let joins = matches!(linearity, Linearity::Joint | Linearity::Chosen | Linearity::None)
             || linearity == Linearity::Product && u.is_empty();
         if joins {
             self.reduced_alike(&real, &r, literal && r.iter().any(manual))?;
         }
         if !u.is_empty() {
             match linearity {
-                Linearity::Joint => self.unreduced_alike(&real, &u, literal)?,
+                Linearity::Joint | Linearity::Chosen => self.unreduced_alike(&real, &u, literal)?,
                 Linearity::Product => {
                     self.times_reduced(&real, literal)?;
                     r = Axes::none();
