@@ -2,12 +2,12 @@
 //!
 //! The parts of an unreduced value differ from one another, so whoever reads a part where the sum is meant is found out.
 
+use atmesh::array::Term;
 use atmesh::ops::PRIMITIVES;
 use atmesh::prelude::*;
 use atmesh::program::Prim;
 use atmesh::types::ArrayType;
 use atmesh::{Axes, Error, ErrorKind, axes};
-use atmesh::array::Term;
 
 axes!(X, Y);
 
@@ -41,9 +41,8 @@ fn laid(mesh: &Mesh, shape: &[usize], dtype: DType, spec: Spec, seed: usize) -> 
     let whole = pieces.iter().skip(1).fold(pieces[0].clone(), |a, b| a + b);
     let local = (0..mesh.size()).map(|device| {
         let c = mesh.coordinates(device);
-        let rank = |axes: &[Axis]| {
-            axes.iter().fold(0, |r, a| r * mesh.axis_size(*a) + c[mesh.find(*a).unwrap()])
-        };
+        let rank =
+            |axes: &[Axis]| axes.iter().fold(0, |r, a| r * mesh.axis_size(*a) + c[mesh.find(*a).unwrap()]);
         let mut x = pieces[rank(u.as_slice())].clone();
         for d in 0..shape.len() {
             let ways: usize = spec.dim(d).iter().map(|a| mesh.axis_size(*a)).product();
@@ -68,7 +67,9 @@ fn near(a: &[f64], b: &[f64], dtype: DType) -> bool {
         _ => 0.0,
     };
     a.len() == b.len()
-        && a.iter().zip(b).all(|(a, b)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tol * (1.0 + b.abs()))
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tol * (1.0 + b.abs()))
 }
 
 /// The ways in which an operand of this shape lies.
@@ -84,7 +85,9 @@ fn specs(mesh: &Mesh, shape: &[usize], number: bool) -> Vec<Spec> {
         whole.unreduced(X).reduced(Y),
     ];
     for d in 0..rank {
-        let at = |axes: Axes| Spec::of((0..rank).map(|k| if k == d { axes.clone() } else { Axes::none() }).collect());
+        let at = |axes: Axes| {
+            Spec::of((0..rank).map(|k| if k == d { axes.clone() } else { Axes::none() }).collect())
+        };
         all.push(at(X.into()));
         all.push(at(Y.into()).unreduced(X));
         all.push(at(Y.into()).reduced(X));
@@ -101,20 +104,32 @@ fn primitives_of_values_in_parts() {
     for entry in PRIMITIVES.iter().filter(|e| !matches!(e.family, "collective" | "random")) {
         let (prim, types) = (entry.example)();
         for dtype in [None, Some(I32), Some(I8), Some(Bool), Some(BF16)] {
-            let types: Vec<ArrayType> = types.iter().map(|t| match dtype {
-                Some(d) if t.dtype == F32 => d.of(&t.shape),
-                _ => t.clone(),
-            }).collect();
+            let types: Vec<ArrayType> = types
+                .iter()
+                .map(|t| match dtype {
+                    Some(d) if t.dtype == F32 => d.of(&t.shape),
+                    _ => t.clone(),
+                })
+                .collect();
             each_way(&mesh, &prim, &types, &mut Vec::new(), &mut |laid: &[(Array, Array)]| {
                 let terms: Vec<Term> = laid.iter().map(|x| Term::from(&x.0)).collect();
                 let wholes: Vec<Term> = laid.iter().map(|x| Term::from(&x.1)).collect();
                 let ins: Vec<String> = laid.iter().map(|x| type_of(&x.0).to_string()).collect();
-                if !ins.iter().any(|s| s.contains('{')) { return }
+                if !ins.iter().any(|s| s.contains('{')) {
+                    return;
+                }
                 let out = Array::apply(prim.clone(), &terms);
-                if let Err(e) = out[0].ty() { refused += 1; let _ = e; return }
+                if let Err(e) = out[0].ty() {
+                    refused += 1;
+                    let _ = e;
+                    return;
+                }
                 accepted += 1;
                 for (a, b) in out.iter().zip(Array::apply(prim.clone(), &wholes)) {
-                    let (Ok(got), Ok(want)) = (read(&a), read(&b)) else { wrong.push(format!("{}: {ins:?}: {a:?} {b:?}", prim.key())); continue };
+                    let (Ok(got), Ok(want)) = (read(&a), read(&b)) else {
+                        wrong.push(format!("{}: {ins:?}: {a:?} {b:?}", prim.key()));
+                        continue;
+                    };
                     if !near(&got, &want, b.dtype().unwrap()) {
                         wrong.push(format!("{}: {ins:?} -> {}", prim.key(), type_of(a)));
                     }
@@ -126,7 +141,13 @@ fn primitives_of_values_in_parts() {
     assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn each_way(mesh: &Mesh, prim: &Prim, types: &[ArrayType], done: &mut Vec<(Array, Array)>, f: &mut dyn FnMut(&[(Array, Array)])) {
+fn each_way(
+    mesh: &Mesh,
+    prim: &Prim,
+    types: &[ArrayType],
+    done: &mut Vec<(Array, Array)>,
+    f: &mut dyn FnMut(&[(Array, Array)]),
+) {
     let Some(ty) = types.get(done.len()) else { return f(done) };
     for spec in specs(mesh, &ty.shape, ty.dtype.is_number()) {
         done.push(laid(mesh, &ty.shape, ty.dtype, spec, done.len() * 3).unwrap());
@@ -255,7 +276,9 @@ const ACCEPTED: &[(&str, Program)] = &[
     ("summed backwards", |x| x.u.flip(1).sum(1)),
     ("summed after joining", |x| concat([&x.u, &x.v], 1).sum(1)),
     ("summed after choosing", |x| x.p.gt(0.0).select(&x.u, &x.v).sum(0)),
-    ("slices of padded", |x| scan(x.u.sum(0).zeros_like(), x.u.pad(0, [(1, 1, 0), (0, 0, 0)]), |c, row| (&c - &row, c + row)).1),
+    ("slices of padded", |x| {
+        scan(x.u.sum(0).zeros_like(), x.u.pad(0, [(1, 1, 0), (0, 0, 0)]), |c, row| (&c - &row, c + row)).1
+    }),
     ("every other part replaced", |x| x.u.at(ix![..;2]).set(x.v.slice(ix![..2]))),
     ("slices the other way round", |x| {
         let back = atmesh::ScanOptions { reverse: true, ..Default::default() };
@@ -366,7 +389,19 @@ fn inputs(mesh: &Mesh) -> Result<(In, In)> {
     let b = (b.put(mesh, p![]), b);
     let part = |k: usize| {
         let pick = |x: &(Array, Array)| if k == 0 { x.0.clone() } else { x.1.clone() };
-        In { u: pick(&u), v: pick(&v), us: pick(&us), uu: pick(&uu), w: pick(&w), r: pick(&r), s: pick(&s), p: pick(&p), i: pick(&i), n: pick(&n), b: pick(&b) }
+        In {
+            u: pick(&u),
+            v: pick(&v),
+            us: pick(&us),
+            uu: pick(&uu),
+            w: pick(&w),
+            r: pick(&r),
+            s: pick(&s),
+            p: pick(&p),
+            i: pick(&i),
+            n: pick(&n),
+            b: pick(&b),
+        }
     };
     Ok((part(0), part(1)))
 }
@@ -393,8 +428,15 @@ fn programs_of_values_in_parts() -> Result<()> {
     for (name, f) in REFUSED {
         for (how, got) in [("at once", f(&x).ready()), ("traced", jit(|x: &In| f(x)).on(&mesh).call(&x))] {
             match got {
-                Ok(y) => wrong.push(format!("{name} {how} is accepted: {}, {:?}, not {:?}", type_of(&y), read(&y), read(&f(&whole)))),
-                Err(e) if !matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Vma) => wrong.push(format!("{name} {how}: {e}")),
+                Ok(y) => wrong.push(format!(
+                    "{name} {how} is accepted: {}, {:?}, not {:?}",
+                    type_of(&y),
+                    read(&y),
+                    read(&f(&whole))
+                )),
+                Err(e) if !matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Vma) => {
+                    wrong.push(format!("{name} {how}: {e}"))
+                }
                 Err(_) => {}
             }
         }

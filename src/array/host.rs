@@ -389,7 +389,8 @@ fn assemble(
             return Err(refuse(ErrorKind::Data, m));
         }
         let size = ty.dtype.size();
-        check_parts(sharding.spec, ty.dtype).map_err(|f| Error::at(f, op, vec![ty.to_string()], Some(place)))?;
+        check_parts(sharding.spec, ty.dtype)
+            .map_err(|f| Error::at(f, op, vec![ty.to_string()], Some(place)))?;
         let (dtype, buffer) =
             target.get_or_insert_with(|| (ty.dtype, Buffer::new(shape.elements() * copies * size)));
         if *dtype != ty.dtype {

@@ -273,13 +273,7 @@ impl Along {
         varying.sort_by_key(|a| self.mesh.find(*a));
         let spec = Spec::of(dims).unreduced(u).reduced(r).in_order(&self.mesh);
         check_parts(spec, x.dtype)?;
-        Ok(ArrayType {
-            dtype: x.dtype,
-            shape,
-            mesh: Some(self.mesh.clone()),
-            spec,
-            varying: varying.into(),
-        })
+        Ok(ArrayType { dtype: x.dtype, shape, mesh: Some(self.mesh.clone()), spec, varying: varying.into() })
     }
     fn same(&self, x: &ArrayType, state: State) -> Result<ArrayType, Fault> {
         self.result(x, x.shape.clone(), x.spec.dims().to_vec(), state)

@@ -68,7 +68,10 @@ impl Primitive for Convert {
         let (u, name, to) = (x.spec.unreduced_axes(), self.name(), self.dtype);
         Err(Fault::new(
             ErrorKind::Sharding,
-            format!("the operand, {x}, is unreduced over {u}, and {name} from {} to {to} is not linear in it", x.dtype),
+            format!(
+                "the operand, {x}, is unreduced over {u}, and {name} from {} to {to} is not linear in it",
+                x.dtype
+            ),
         )
         .help(format!("sum it first: `.reshard({})`", x.spec.unreduced(Axes::none()))))
     }

@@ -91,9 +91,11 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
     }
     let parts = ty.spec.unreduced_axes();
     if !parts.is_empty() {
-        let message = format!("what chooses the branch is {ty}: in parts over {parts}, of which only the sum chooses");
+        let message =
+            format!("what chooses the branch is {ty}: in parts over {parts}, of which only the sum chooses");
         let whole = ty.spec.unreduced(Axes::none());
-        let fault = Fault::new(ErrorKind::Sharding, message).help(format!("sum it first: `.reshard({whole})`"));
+        let fault =
+            Fault::new(ErrorKind::Sharding, message).help(format!("sum it first: `.reshard({whole})`"));
         return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
     }
     let Some(first) = pieces.first() else {
