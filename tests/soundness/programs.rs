@@ -1,160 +1,8 @@
-//! Values in parts: a program that type-checks computes what the same program computes of the whole values.
-//!
-//! The parts of an unreduced value differ from one another, so whoever reads a part where the sum is meant is found out.
+//! Programs of values in parts: those that mean something, and those that are refused.
 
-use atmesh::array::Term;
-use atmesh::ops::PRIMITIVES;
+use crate::{X, Y, laid, mesh, near, read, to};
 use atmesh::prelude::*;
-use atmesh::program::Prim;
-use atmesh::types::ArrayType;
-use atmesh::{Axes, Error, ErrorKind, axes};
-
-axes!(X, Y);
-
-fn mesh() -> Mesh {
-    Mesh::new([("X", 2), ("Y", 2)]).unwrap()
-}
-
-/// The k-th of some numbers that are sums of few powers of two, so that sums of them are exact in any order.
-fn number(k: usize) -> f64 {
-    ((k * 37 + 11) % 61) as f64 / 16.0 - 1.75
-}
-
-/// An array of numbers of the shape, and of one element type.
-fn numbers(shape: &[usize], dtype: DType, seed: usize) -> Array {
-    let n: usize = shape.iter().product();
-    let flat = Array::from((0..n).map(|i| number(i * 7 + seed * 13)).collect::<Vec<f64>>());
-    let flat = match dtype {
-        Bool => flat.gt(0.0),
-        d if d.is_float() => flat.astype(d),
-        d => (flat * 16.0).astype(I64).astype(d),
-    };
-    flat.reshape(shape)
-}
-
-/// A value that lies so and, where that is unreduced, has parts that all differ; and the value as a whole, on no mesh.
-fn laid(mesh: &Mesh, shape: &[usize], dtype: DType, spec: Spec, seed: usize) -> Result<(Array, Array)> {
-    let sharding = Sharding::new(mesh, spec, shape).map_err(Error::from)?;
-    let u = spec.unreduced_axes();
-    let parts: usize = u.iter().map(|a| mesh.axis_size(a)).product();
-    let pieces: Vec<Array> = (0..parts).map(|k| numbers(shape, dtype, seed + 5 * k)).collect();
-    let whole = pieces.iter().skip(1).fold(pieces[0].clone(), |a, b| a + b);
-    let local = (0..mesh.size()).map(|device| {
-        let c = mesh.coordinates(device);
-        let rank =
-            |axes: &[Axis]| axes.iter().fold(0, |r, a| r * mesh.axis_size(*a) + c[mesh.find(*a).unwrap()]);
-        let mut x = pieces[rank(u.as_slice())].clone();
-        for d in 0..shape.len() {
-            let ways: usize = spec.dim(d).iter().map(|a| mesh.axis_size(*a)).product();
-            x = x.split(vec![shape[d] / ways; ways], d as i32).swap_remove(rank(spec.dim(d)));
-        }
-        x
-    });
-    let pieces: Vec<Array> = local.collect();
-    Ok((Array::from_shards(shape, &sharding, pieces)?, whole))
-}
-
-fn read(x: &Array) -> Result<Vec<f64>> {
-    let whole = x.ty()?.spec.unreduced(Axes::none());
-    to(x, whole).astype(F64).to_vec::<f64>()
-}
-
-fn near(a: &[f64], b: &[f64], dtype: DType) -> bool {
-    let tol = match dtype {
-        F16 | BF16 => 4e-2,
-        F64 => 1e-12,
-        _ if dtype.is_float() => 1e-5,
-        _ => 0.0,
-    };
-    a.len() == b.len()
-        && a.iter()
-            .zip(b)
-            .all(|(a, b)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tol * (1.0 + b.abs()))
-}
-
-/// The ways in which an operand of this shape lies.
-fn specs(mesh: &Mesh, shape: &[usize], number: bool) -> Vec<Spec> {
-    let rank = shape.len();
-    let whole = Spec::whole(rank);
-    let mut all = vec![
-        whole,
-        whole.unreduced(X),
-        whole.unreduced([X, Y]),
-        whole.reduced(X),
-        whole.reduced([X, Y]),
-        whole.unreduced(X).reduced(Y),
-    ];
-    for d in 0..rank {
-        let at = |axes: Axes| {
-            Spec::of((0..rank).map(|k| if k == d { axes.clone() } else { Axes::none() }).collect())
-        };
-        all.push(at(X.into()));
-        all.push(at(Y.into()).unreduced(X));
-        all.push(at(Y.into()).reduced(X));
-    }
-    all.retain(|s| Sharding::new(mesh, *s, shape).is_ok() && (number || s.unreduced_axes().is_empty()));
-    all
-}
-
-#[test]
-fn primitives_of_values_in_parts() {
-    let mesh = mesh();
-    let mut wrong = Vec::new();
-    let (mut accepted, mut refused) = (0, 0);
-    for entry in PRIMITIVES.iter().filter(|e| !matches!(e.family, "collective" | "random")) {
-        let (prim, types) = (entry.example)();
-        for dtype in [None, Some(I32), Some(I8), Some(Bool), Some(BF16)] {
-            let types: Vec<ArrayType> = types
-                .iter()
-                .map(|t| match dtype {
-                    Some(d) if t.dtype == F32 => d.of(&t.shape),
-                    _ => t.clone(),
-                })
-                .collect();
-            each_way(&mesh, &prim, &types, &mut Vec::new(), &mut |laid: &[(Array, Array)]| {
-                let terms: Vec<Term> = laid.iter().map(|x| Term::from(&x.0)).collect();
-                let wholes: Vec<Term> = laid.iter().map(|x| Term::from(&x.1)).collect();
-                let ins: Vec<String> = laid.iter().map(|x| type_of(&x.0).to_string()).collect();
-                if !ins.iter().any(|s| s.contains('{')) {
-                    return;
-                }
-                let out = Array::apply(prim.clone(), &terms);
-                if let Err(e) = out[0].ty() {
-                    refused += 1;
-                    let _ = e;
-                    return;
-                }
-                accepted += 1;
-                for (a, b) in out.iter().zip(Array::apply(prim.clone(), &wholes)) {
-                    let (Ok(got), Ok(want)) = (read(&a), read(&b)) else {
-                        wrong.push(format!("{}: {ins:?}: {a:?} {b:?}", prim.key()));
-                        continue;
-                    };
-                    if !near(&got, &want, b.dtype().unwrap()) {
-                        wrong.push(format!("{}: {ins:?} -> {}", prim.key(), type_of(a)));
-                    }
-                }
-            });
-        }
-    }
-    println!("{accepted} {refused}");
-    assert!(wrong.is_empty(), "{}\n{}", wrong.len(), wrong.join("\n"));
-}
-
-fn each_way(
-    mesh: &Mesh,
-    prim: &Prim,
-    types: &[ArrayType],
-    done: &mut Vec<(Array, Array)>,
-    f: &mut dyn FnMut(&[(Array, Array)]),
-) {
-    let Some(ty) = types.get(done.len()) else { return f(done) };
-    for spec in specs(mesh, &ty.shape, ty.dtype.is_number()) {
-        done.push(laid(mesh, &ty.shape, ty.dtype, spec, done.len() * 3).unwrap());
-        each_way(mesh, prim, types, done, f);
-        done.pop();
-    }
-}
+use atmesh::{ErrorKind, ScanOptions, scan_with, type_of};
 
 /// What programs take: on a mesh, and once more whole and on no mesh.
 #[derive(Clone, Tree)]
@@ -183,14 +31,6 @@ struct In {
     b: Array,
 }
 
-/// The value lying otherwise; itself where it is on no mesh.
-fn to(x: &Array, spec: Spec) -> Array {
-    match x.sharding() {
-        Ok(Some(_)) => x.reshard(spec),
-        _ => x.clone(),
-    }
-}
-
 type Program = fn(&In) -> Array;
 
 /// Programs that mean something of values in parts.
@@ -217,7 +57,7 @@ const ACCEPTED: &[(&str, Program)] = &[
     ("to f64", |x| x.u.astype(F64)),
     ("part replaced", |x| x.u.at(ix![1..3]).set(x.v.slice(ix![..2]))),
     ("part added to", |x| x.u.at(ix![..;2]).add(x.v.slice(ix![..2]))),
-    ("chosen", |x| (&x.p).gt(0.0).select(&x.u, &x.v)),
+    ("chosen", |x| x.p.gt(0.0).select(&x.u, &x.v)),
     ("split", |x| x.u.split([1, 3], 0).swap_remove(1)),
     ("made whole", |x| to(&x.u, p![]).cos()),
     ("scattered", |x| to(&x.u, p!["X"]).cos()),
@@ -281,8 +121,8 @@ const ACCEPTED: &[(&str, Program)] = &[
     }),
     ("every other part replaced", |x| x.u.at(ix![..;2]).set(x.v.slice(ix![..2]))),
     ("slices the other way round", |x| {
-        let back = atmesh::ScanOptions { reverse: true, ..Default::default() };
-        atmesh::scan_with(back, x.u.zeros_like().sum(0), &x.us, |c, row| (&c + row.sum(..), row)).1
+        let back = ScanOptions { reverse: true, ..Default::default() };
+        scan_with(back, x.u.zeros_like().sum(0), &x.us, |c, row| (&c + row.sum(..), row)).1
     }),
     ("no derivative", |x| x.u.stop_gradient()),
 ];
