@@ -32,7 +32,13 @@ pub(crate) fn numbers(shape: &[usize], dtype: DType, seed: usize) -> Array {
 }
 
 /// A value that lies so and, where that is unreduced, has parts that all differ; and the value as a whole, on no mesh.
-pub(crate) fn laid(mesh: &Mesh, shape: &[usize], dtype: DType, spec: Spec, seed: usize) -> Result<(Array, Array)> {
+pub(crate) fn laid(
+    mesh: &Mesh,
+    shape: &[usize],
+    dtype: DType,
+    spec: Spec,
+    seed: usize,
+) -> Result<(Array, Array)> {
     let sharding = Sharding::new(mesh, spec, shape).map_err(Error::from)?;
     let u = spec.unreduced_axes();
     let parts: usize = u.iter().map(|a| mesh.axis_size(a)).product();
