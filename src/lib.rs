@@ -74,8 +74,8 @@ pub mod types;
 pub use ndarray as nd;
 
 pub use array::{
-    Array, Dims, NewAxis, Operand, Rest, Shard, Term, axis_index, axis_size, concat, einsum, einsum_to, keep,
-    ring, shift, split, stack, stacked, tiled,
+    Array, Dims, NewAxis, Operand, ProductOptions, Rest, Shard, Term, axis_index, axis_size, concat, einsum,
+    einsum_to, einsum_with, keep, ring, shift, split, stack, stacked, tiled,
 };
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};

@@ -94,6 +94,13 @@ impl Array {
         Array::full_at("zeros", ty, Term::Number(zero), Location::caller())
     }
     /// Ones of a type.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// assert_eq!(type_of(Array::ones(I32.of([4, 2]).on(&mesh, p!["X", _]))), "int32[4@X,2]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn ones(ty: impl Into<ArrayType>) -> Array {
         let ty = ty.into();
@@ -101,6 +108,12 @@ impl Array {
         Array::full_at("ones", ty, Term::Number(one), Location::caller())
     }
     /// The same number everywhere.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::full(I32.of([3]), 7).to_vec::<i32>()?, [7, 7, 7]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn full(ty: impl Into<ArrayType>, value: impl Operand) -> Array {
         Array::full_at("full", ty.into(), value.term(), Location::caller())
@@ -138,6 +151,12 @@ impl Array {
         }
     }
     /// 0, 1, … along dimension `d`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::iota(I32.of([2, 3]), 1).to_vec::<i32>()?, [0, 1, 2, 0, 1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn iota(ty: impl Into<ArrayType>, d: usize) -> Array {
         let (ty, place) = (ty.into(), Location::caller());
@@ -159,7 +178,30 @@ impl Array {
         let data = T::count(range);
         Array::from(data)
     }
+    /// `start`, `start + step`, … of a type of rank 1, which says how many, of which element type and where they lie.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::arange_of(I32.of([4]).on(&mesh, p!["X"]), 3, -2);
+    /// assert_eq!((type_of(&x).to_string(), x.to_vec::<i32>()?), ("int32[4@X]".into(), vec![3, 1, -1, -3]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn arange_of(ty: impl Into<ArrayType>, start: impl Operand, step: impl Operand) -> Array {
+        let (ty, place) = (ty.into(), Location::caller());
+        match row("arange", &ty, place) {
+            Ok(()) => Array::iota(ty, 0) * step.term() + start.term(),
+            Err(refused) => refused,
+        }
+    }
     /// 1 on the k-th diagonal, 0 elsewhere; the last two sizes of the type are rows and columns.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::eye(I32.of([2, 3]), 1).to_vec::<i32>()?, [0, 1, 0, 0, 0, 1]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn eye(ty: impl Into<ArrayType>, k: i64) -> Array {
         let (ty, place) = (ty.into(), Location::caller());
@@ -175,14 +217,48 @@ impl Array {
         on.astype(ty.dtype)
     }
     /// `num` numbers from `start` to `stop` at equal distances, float32; with `endpoint` the last one is `stop`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::linspace(0.0, 1.0, 5, true).to_vec::<f32>()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, num: usize, endpoint: bool) -> Array {
+        Array::linspace_of([num], start, stop, endpoint)
+    }
+    /// [`Array::linspace`] of a type of rank 1, which says how many numbers, of which element type and where they lie. Whole numbers are
+    /// rounded down.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::linspace_of(F64.of([4]).on(&mesh, p!["X"]), 0.0, 1.0, false);
+    /// assert_eq!((type_of(&x).to_string(), x.to_vec::<f64>()?), ("float64[4@X]".into(), vec![0.0, 0.25, 0.5, 0.75]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn linspace_of(ty: impl Into<ArrayType>, start: f64, stop: f64, endpoint: bool) -> Array {
+        let (ty, place) = (ty.into(), Location::caller());
+        if let Err(refused) = row("linspace", &ty, place) {
+            return refused;
+        }
+        let sharding = match asked(&ty) {
+            Ok(sharding) => sharding,
+            Err(fault) => return poison(Error::at(fault, "linspace", vec![ty.to_string()], Some(place))),
+        };
+        let num = ty.shape[0];
         let steps = if endpoint { num.saturating_sub(1) } else { num };
         let at = |i: usize| {
             let t = if steps == 0 { 0.0 } else { i as f64 / steps as f64 };
-            (start * (1.0 - t) + stop * t) as f32
+            let x = start * (1.0 - t) + stop * t;
+            Scalar::Float(if ty.dtype.is_float() { x } else { x.floor() })
         };
-        Array::from((0..num).map(at).collect::<Vec<f32>>())
+        let slab = with_element!(ty.dtype, T => {
+            let numbers: Vec<T> = (0..num).map(|i| <T as Number>::of(at(i))).collect();
+            Slab::from_elements(ty.shape.clone(), &numbers)
+        });
+        at_once(slab, ty.dtype, &ty.shape, sharding, place)
     }
     /// Zeros of this array's type, lying as it does; unreduced and reduced as it is.
     #[track_caller]
@@ -196,6 +272,14 @@ impl Array {
         self.full_like(one)
     }
     /// The same number everywhere, of this array's type, lying as it does.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::arange(0..4).put(&mesh, p!["X"]);
+    /// assert_eq!(type_of(x.full_like(7)), "int32[4@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn full_like(&self, value: impl Operand) -> Array {
         let place = Location::caller();
@@ -222,6 +306,13 @@ impl Array {
         }
     }
     /// A new last dimension: 1 at the place that the element says, 0 elsewhere, float32. Numbers out of range make zeros.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([1, 5]).one_hot(3);
+    /// assert_eq!(x.to_vec::<f32>()?, [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn one_hot(&self, classes: usize) -> Array {
         let place = Location::caller();
@@ -233,6 +324,17 @@ impl Array {
         let index = apply1(prims::iota(dtype.of(shape), rank), &[], place);
         x.eq(&index).astype(DType::F32)
     }
+}
+
+/// Refuses a type that is not of rank 1.
+fn row(op: &str, ty: &ArrayType, place: Place) -> Result<(), Array> {
+    if ty.rank() == 1 {
+        return Ok(());
+    }
+    let fault =
+        Fault::new(ErrorKind::Shape, format!("`{op}` makes arrays of rank 1, not of rank {}", ty.rank()))
+            .help("reshape it: `.reshape([…])`");
+    Err(poison(Error::at(fault, op, vec![ty.to_string()], Some(place))))
 }
 
 /// An array of numbers that lies so.

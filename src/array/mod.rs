@@ -27,6 +27,6 @@ pub(crate) use handle::Repr;
 pub use host::View;
 pub use index::{At, Index, NewAxis, Pick, Rest};
 pub use operand::{Operand, Term};
-pub use products::{Contraction, einsum, einsum_to};
+pub use products::{Contraction, ProductOptions, einsum, einsum_to, einsum_with};
 pub use shapes::{concat, stack};
 pub use sharding::Shard;

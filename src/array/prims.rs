@@ -87,10 +87,10 @@ pub(crate) fn update_slice(start: &[usize]) -> Prim {
     Arc::new(UpdateSlice { start: start.into() })
 }
 pub(crate) fn reshard(mesh: &Mesh, spec: Spec) -> Prim {
-    Arc::new(Reshard { mesh: mesh.clone(), spec })
+    Arc::new(Reshard::new(mesh.clone(), spec))
 }
 pub(crate) fn constrain(mesh: &Mesh, spec: Spec) -> Prim {
-    Arc::new(Constrain { mesh: mesh.clone(), spec })
+    Arc::new(Constrain::new(mesh.clone(), spec))
 }
 
 fn along(at: &Setting, axes: &Axes) -> Along {

@@ -20,6 +20,21 @@ pub struct Contraction {
     pub batch: Vec<(usize, usize)>,
 }
 
+/// How a product is made: `x.matmul_with(&w, ProductOptions { sums: Some(F32), ..ProductOptions::default() })`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProductOptions {
+    /// How the result lies, or over which axes it is left unreduced; else by the rules.
+    pub out: Option<Spec>,
+    /// The element type of the sums and of the result; else that of the operands.
+    pub sums: Option<DType>,
+}
+
+impl ProductOptions {
+    fn out(out: Option<Spec>) -> ProductOptions {
+        ProductOptions { out, sums: None }
+    }
+}
+
 impl Array {
     /// The product of two arrays of rank 1 or 2: inner product, matrix and vector, matrices.
     ///
@@ -36,6 +51,16 @@ impl Array {
         self.dot_at(b.borrow(), None, Location::caller())
     }
     /// [`Array::dot`], sharded (or left unreduced) as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
+    /// let w = Array::ones([8, 2]).put(&mesh, p!["X", _]);
+    /// assert_eq!(type_of(x.dot_to(&w, p!["X", _])), "float32[4@X,2]");
+    /// assert_eq!(type_of(x.dot_to(&w, p![_, _; U: "X"])), "float32[4,2]{U:X}");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn dot_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
         self.dot_at(b.borrow(), Some(out), Location::caller())
@@ -55,19 +80,39 @@ impl Array {
                 return operand::refuse(fault, "dot", &both(self, b), place);
             }
         }
-        self.matmul_at("dot", b, out, place)
+        self.matmul_at("dot", b, ProductOptions::out(out), place)
     }
     /// The product of (stacks of) matrices, as numpy's `matmul`: leading dimensions broadcast.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::ones([5, 4, 8]);
+    /// assert_eq!(x.matmul(Array::ones([8, 2])).shape()?, [5, 4, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn matmul(&self, b: impl Borrow<Array>) -> Array {
-        self.matmul_at("matmul", b.borrow(), None, Location::caller())
+        self.matmul_with(b, ProductOptions::default())
     }
     /// [`Array::matmul`], sharded (or left unreduced) as `out` says.
     #[track_caller]
     pub fn matmul_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.matmul_at("matmul", b.borrow(), Some(out), Location::caller())
+        self.matmul_with(b, ProductOptions::out(Some(out)))
     }
-    fn matmul_at(&self, op: &str, b: &Array, out: Option<Spec>, place: Place) -> Array {
+    /// [`Array::matmul`], the result's sharding and the sums' element type chosen.
+    ///
+    /// ```
+    /// use atmesh::{ProductOptions, prelude::*};
+    /// let x = Array::ones(BF16.of([1, 1000]));
+    /// let in_f32 = ProductOptions { sums: Some(F32), ..ProductOptions::default() };
+    /// assert_eq!(type_of(x.matmul_with(x.t(), in_f32)), "float32[1,1]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn matmul_with(&self, b: impl Borrow<Array>, options: ProductOptions) -> Array {
+        self.matmul_at("matmul", b.borrow(), options, Location::caller())
+    }
+    fn matmul_at(&self, op: &str, b: &Array, options: ProductOptions, place: Place) -> Array {
         let (ta, tb) = match (self.type_ref(), b.type_ref()) {
             (Err(_), _) => return self.clone(),
             (_, Err(_)) => return b.clone(),
@@ -135,26 +180,26 @@ impl Array {
         }
         let made: Vec<usize> = batch.iter().chain(&a_other).chain(&b_other).copied().collect();
         let how = Contraction { contracting: vec![(ra - 1, rb - 1 - usize::from(b_mat))], batch: pairs };
-        a.contract_into(&b, &how, &made, out, place)
+        a.contract_into(&b, &how, &made, options, place)
     }
-    /// The product whose k-th dimension is dimension `made[k]` of what is wanted; `out` speaks of what is wanted.
+    /// The product whose k-th dimension is dimension `made[k]` of what is wanted; `options.out` speaks of what is wanted.
     fn contract_into(
         &self,
         b: &Array,
         how: &Contraction,
         made: &[usize],
-        out: Option<Spec>,
+        options: ProductOptions,
         place: Place,
     ) -> Array {
         let sorted = made.iter().copied().eq(0..made.len());
-        let out = out.map(|spec| {
+        let out = options.out.map(|spec| {
             let dims = spec.dims();
             if sorted || dims.len() > made.len() {
                 return spec;
             }
             spec.with_dims(made.iter().map(|d| dims.get(*d).cloned().unwrap_or_default()).collect())
         });
-        let product = apply1(prims::dot_general(how, out, None), &[self.into(), b.into()], place);
+        let product = apply1(prims::dot_general(how, out, options.sums), &[self.into(), b.into()], place);
         if sorted {
             return product;
         }
@@ -166,6 +211,14 @@ impl Array {
     }
     /// The general product: batch dimensions, then the left operand's others, then the right one's. `sums` is the element type of the
     /// sums and of the result, where it is not the operands'.
+    ///
+    /// ```
+    /// use atmesh::{array::Contraction, prelude::*};
+    /// let (x, y) = (Array::ones(I8.of([3, 100])), Array::ones(I8.of([5, 100])));
+    /// let how = Contraction { contracting: vec![(1, 1)], ..Contraction::default() };
+    /// assert_eq!(type_of(x.dot_general(&y, &how, Some(I32))), "int32[3,5]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn dot_general(&self, b: impl Borrow<Array>, how: &Contraction, sums: Option<DType>) -> Array {
         let args = [self.into(), b.borrow().into()];
@@ -201,7 +254,7 @@ fn both(a: &Array, b: &Array) -> [Term; 2] {
 /// ```
 #[track_caller]
 pub fn einsum<A: Borrow<Array>>(subscripts: &str, operands: impl IntoIterator<Item = A>) -> Array {
-    einsum_at(subscripts, operands, None, Location::caller())
+    einsum_with(ProductOptions::default(), subscripts, operands)
 }
 
 /// [`einsum`], sharded (or left unreduced) as `out` says of the result as written.
@@ -211,7 +264,25 @@ pub fn einsum_to<A: Borrow<Array>>(
     operands: impl IntoIterator<Item = A>,
     out: Spec,
 ) -> Array {
-    einsum_at(subscripts, operands, Some(out), Location::caller())
+    einsum_with(ProductOptions::out(Some(out)), subscripts, operands)
+}
+
+/// [`einsum`], the result's sharding and the sums' element type chosen.
+///
+/// ```
+/// use atmesh::{ProductOptions, einsum_with, prelude::*};
+/// let x = Array::ones(BF16.of([4, 1000]));
+/// let in_f32 = ProductOptions { sums: Some(F32), ..ProductOptions::default() };
+/// assert_eq!(einsum_with(in_f32, "ij,ij->i", [&x, &x]).to_vec::<f32>()?, [1000.0; 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn einsum_with<A: Borrow<Array>>(
+    options: ProductOptions,
+    subscripts: &str,
+    operands: impl IntoIterator<Item = A>,
+) -> Array {
+    einsum_at(subscripts, operands, options, Location::caller())
 }
 
 /// An operand of an einsum with the names of its dimensions.
@@ -223,7 +294,7 @@ struct Named {
 fn einsum_at<A: Borrow<Array>>(
     subscripts: &str,
     operands: impl IntoIterator<Item = A>,
-    out: Option<Spec>,
+    options: ProductOptions,
     place: Place,
 ) -> Array {
     let operands: Vec<Array> = operands.into_iter().map(|a| a.borrow().clone()).collect();
@@ -232,7 +303,7 @@ fn einsum_at<A: Borrow<Array>>(
     }
     let terms: Vec<Term> = operands.iter().map(Term::from).collect();
     match parse(subscripts, &operands) {
-        Ok((named, result)) => contract_all(named, &result, out, place),
+        Ok((named, result)) => contract_all(named, &result, options, place),
         Err(fault) => operand::refuse(fault, &format!("einsum {subscripts:?}"), &terms, place),
     }
 }
@@ -306,8 +377,19 @@ fn parse(subscripts: &str, operands: &[Array]) -> Result<(Vec<Named>, Vec<char>)
     Ok((named, result))
 }
 
-fn contract_all(mut named: Vec<Named>, result: &[char], out: Option<Spec>, place: Place) -> Array {
+fn contract_all(mut named: Vec<Named>, result: &[char], options: ProductOptions, place: Place) -> Array {
+    let ProductOptions { out, sums } = options;
+    // one product makes its sums in an element type of its own; other sums, and what they meet, are of it from the start
+    let one_product = named.len() == 2 && {
+        let alone =
+            |n: &Named, m: &Named| n.names.iter().any(|c| !m.names.contains(c) && !result.contains(c));
+        let twice = named.iter().any(|n| twice(&n.names).is_some());
+        !twice && !alone(&named[0], &named[1]) && !alone(&named[1], &named[0])
+    };
     for n in &mut named {
+        if let Some(dtype) = sums.filter(|_| !one_product) {
+            n.array = n.array.convert_at(dtype, place);
+        }
         if let Err(refused) = n.diagonals(place) {
             return refused;
         }
@@ -325,7 +407,7 @@ fn contract_all(mut named: Vec<Named>, result: &[char], out: Option<Spec>, place
             (false, Some(_)) => Out::Any,
             (false, None) => Out::As(None),
         };
-        let ab = a.contract(b, &kept, to, how, place);
+        let ab = a.contract(b, &kept, to, how, sums, place);
         named.insert(i, ab);
     }
     let Some(mut one) = named.pop() else {
@@ -429,7 +511,15 @@ impl Named {
         }
     }
     /// The product with another. `kept` are the names that are needed later, `to` the order of the result where it is the last one.
-    fn contract(mut self, mut b: Named, kept: &[char], to: Option<&[char]>, out: Out, place: Place) -> Named {
+    fn contract(
+        mut self,
+        mut b: Named,
+        kept: &[char],
+        to: Option<&[char]>,
+        out: Out,
+        sums: Option<DType>,
+        place: Place,
+    ) -> Named {
         let (a_names, b_names) = (self.names.clone(), b.names.clone());
         self.sum_out(|c| kept.contains(&c) || b_names.contains(&c), place);
         b.sum_out(|c| kept.contains(&c) || a_names.contains(&c), place);
@@ -453,7 +543,8 @@ impl Named {
             Out::As(out) => out,
             Out::Any => Some(natural(&order, [&self, &b])),
         };
-        Named { array: self.array.contract_into(&b.array, &how, &made, out, place), names: order }
+        let options = ProductOptions { out, sums };
+        Named { array: self.array.contract_into(&b.array, &how, &made, options, place), names: order }
     }
 }
 

@@ -1,13 +1,12 @@
 //! Reductions over dimensions, and what is made of them.
 
 use super::dims::{Dims, dim};
-use super::{Array, Operand, prims};
+use super::{Array, prims};
 use crate::diagnostic::Place;
-use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
 use crate::sharding::Spec;
-use crate::trace::apply1;
-use crate::types::{ArrayType, DType, Scalar};
+use crate::trace::{apply1, build, poison};
+use crate::types::DType;
 use std::panic::Location;
 
 impl Array {
@@ -40,7 +39,7 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return 1 };
         dims.resolve(ty.rank()).map_or(1, |axes| axes.iter().map(|d| ty.shape[*d]).product())
     }
-    /// The sum over dimensions. bool and narrow integers are summed in 32 bits.
+    /// The sum over dimensions. bool and narrow integers are summed in 32 bits; in another element type: `x.astype(F64).sum(..)`.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -56,6 +55,15 @@ impl Array {
         self.widened(place).reduce("sum", Reduction::Sum, dims.into(), None, place)
     }
     /// The sum over dimensions, sharded (or left unreduced) as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
+    /// assert_eq!(type_of(x.sum_to(1, p!["X"])), "float32[4@X]");
+    /// assert_eq!(type_of(x.sum_to(1, p![_; U: "X"])), "float32[4]{U:X}");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn sum_to(&self, dims: impl Into<Dims>, out: Spec) -> Array {
         let place = Location::caller();
@@ -68,6 +76,13 @@ impl Array {
         self.widened(place).reduce("prod", Reduction::Prod, dims.into(), None, place)
     }
     /// The greatest element over dimensions; NaN where any is.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[3, 1], [2, 4]]);
+    /// assert_eq!((x.max(0).to_vec::<i32>()?, x.min(..).item::<i32>()?), (vec![3, 4], 1));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn max(&self, dims: impl Into<Dims>) -> Array {
         let kind = if self.is_bool() { Reduction::Or } else { Reduction::Max };
@@ -80,6 +95,13 @@ impl Array {
         self.reduce("min", kind, dims.into(), None, Location::caller())
     }
     /// Whether any element over dimensions is not zero.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[0, 1], [0, 0]]);
+    /// assert_eq!((x.any(1).to_vec::<bool>()?, x.all(..).item::<bool>()?), (vec![true, false], false));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn any(&self, dims: impl Into<Dims>) -> Array {
         self.astype(DType::Bool).reduce("any", Reduction::Or, dims.into(), None, Location::caller())
@@ -110,15 +132,40 @@ impl Array {
         self.in_float(|x| x.sum(dims) / n as f64)
     }
     /// The variance (of the population) over dimensions.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([1.0f32, 3.0, 5.0, 7.0]);
+    /// assert_eq!((x.mean(..).item::<f32>()?, x.var(..).item::<f32>()?), (4.0, 5.0));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn var(&self, dims: impl Into<Dims>) -> Array {
+        self.var_ddof(dims, 0)
+    }
+    /// The variance over dimensions, of n − `ddof` degrees of freedom: 1 estimates it from a sample.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([1.0f32, 3.0, 5.0, 7.0, 9.0]);
+    /// assert_eq!((x.var(..).item::<f32>()?, x.var_ddof(.., 1).item::<f32>()?), (8.0, 10.0));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn var_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
         let dims = dims.into();
-        self.in_float(|x| (x - x.mean(super::keep(&dims))).square().mean(dims))
+        let n = self.count(&dims).saturating_sub(ddof);
+        self.in_float(|x| (x - x.mean(super::keep(&dims))).square().sum(dims) / n as f64)
     }
     /// The standard deviation (of the population) over dimensions.
     #[track_caller]
     pub fn std(&self, dims: impl Into<Dims>) -> Array {
-        self.var(dims).sqrt()
+        self.std_ddof(dims, 0)
+    }
+    /// The standard deviation over dimensions, of n − `ddof` degrees of freedom.
+    #[track_caller]
+    pub fn std_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
+        self.var_ddof(dims, ddof).sqrt()
     }
     /// Computes in float32 what is an integer (and stays float32) or a 16-bit float (and comes back).
     #[track_caller]
@@ -130,10 +177,19 @@ impl Array {
             Ok(_) => f(&self.astype(DType::F32)),
         }
     }
-    /// log Σ eˣ over dimensions, without overflow.
+    /// log Σ eˣ over dimensions, without overflow; of integers in float32.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1000.0f32, f32::NEG_INFINITY]).logsumexp(..).item::<f32>()?, 1000.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn logsumexp(&self, dims: impl Into<Dims>) -> Array {
         let dims = dims.into();
+        if self.type_ref().is_ok_and(|t| !t.dtype.is_float()) {
+            return self.astype(DType::F32).logsumexp(dims);
+        }
         let most = self.max(super::keep(&dims));
         let most = most.is_finite().select(&most, most.zero()).stop_gradient();
         let sum = (self - &most).exp().sum(super::keep(&dims)).log() + &most;
@@ -147,6 +203,12 @@ impl Array {
         }
     }
     /// eˣ / Σ eˣ along dimensions.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([[5.0f32, 5.0], [90.0, -90.0]]).softmax(1).to_vec::<f32>()?, [0.5, 0.5, 1.0, 0.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn softmax(&self, dims: impl Into<Dims>) -> Array {
         let dims = super::keep(dims);
@@ -161,6 +223,13 @@ impl Array {
         &x - x.exp().sum(&dims).log()
     }
     /// The index (int32) of the first greatest element along a dimension; NaN counts as greatest.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[2.0f32, 9.0, 9.0], [1.0, f32::NAN, 3.0]]);
+    /// assert_eq!((x.argmax(1).to_vec::<i32>()?, x.argmin(1).to_vec::<i32>()?), (vec![1, 1], vec![0, 1]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn argmax(&self, d: i32) -> Array {
         self.first_extreme("argmax", d, Reduction::Max, Location::caller())
@@ -170,25 +239,15 @@ impl Array {
     pub fn argmin(&self, d: i32) -> Array {
         self.first_extreme("argmin", d, Reduction::Min, Location::caller())
     }
-    #[track_caller]
     fn first_extreme(&self, op: &str, d: i32, kind: Reduction, place: Place) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let at = match dim(d.into(), ty.rank()) {
             Ok(at) => at,
             Err(fault) => return self.refuse(op, fault, place),
         };
-        if ty.dtype == DType::Bool {
-            return self.astype(DType::I32).first_extreme(op, d, kind, place);
+        match build(std::slice::from_ref(self), op, place, |b, x| Ok(vec![b.arg_extreme(kind, &x[0], at)?])) {
+            Ok(mut found) => found.swap_remove(0),
+            Err(e) => poison(e),
         }
-        let extreme = self.reduce(op, kind, super::keep(at), None, place);
-        let mut here = self.eq(&extreme);
-        if ty.dtype.is_float() {
-            here = here | Array::binary(Binary::Ne, self.term(), self.term(), place);
-        }
-        let n = ty.shape[at];
-        let of = ArrayType { dtype: DType::I32, ..super::creation::plain(ty) };
-        let index = apply1(prims::iota(of, at), &[], place);
-        let index = here.select(&index, Scalar::from(n));
-        index.reduce(op, Reduction::Min, at.into(), None, place)
     }
 }

@@ -59,6 +59,12 @@ impl Array {
         self.reshape([n])
     }
     /// Dimensions in another order: dimension k of the result is dimension `perm[k]`; `..` reverses them.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::zeros([2, 3, 4]).transpose([2, 0, 1]).shape()?, [4, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn transpose(&self, perm: impl Into<Dims>) -> Array {
         let place = Location::caller();
@@ -80,6 +86,12 @@ impl Array {
         self.transpose(..)
     }
     /// Repeated along dimensions of size 1 and new leading ones, as numpy broadcasts.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1, 2]).broadcast_to([2, 2]).to_vec::<i32>()?, [1, 2, 1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Array {
         let (shape, place) = (shape.into(), Location::caller());
@@ -93,7 +105,43 @@ impl Array {
         }
         self.spread(&shape, None, place)
     }
+    /// [`Array::broadcast_to`], sharded as `out` says: dimensions of this array that are sharded already stay so.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    /// let x = Array::arange(0..4).put(&mesh, p!["X"]);
+    /// assert_eq!(type_of(x.broadcast_as([2, 4], p!["Y", "X"])), "int32[2@Y,4@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn broadcast_as(&self, shape: impl Into<Shape>, out: Spec) -> Array {
+        let (shape, place) = (shape.into(), Location::caller());
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let first = shape.rank().saturating_sub(ty.rank());
+        let dims: Vec<usize> = (first..first + ty.rank()).collect();
+        let wide = apply1(prims::broadcast(&shape, &dims, Some(out)), &[self.into()], place);
+        let differs = |d: &usize| !ty.spec.dim(*d).is_empty() && ty.spec.dim(*d) != out.dim(first + d);
+        match (0..ty.rank()).find(differs).filter(|_| wide.type_ref().is_ok()) {
+            Some(d) => {
+                let (from, to) = (super::products::entry(ty.spec, d), super::products::entry(out, first + d));
+                let to = if to.is_empty() { "whole".into() } else { format!("split over {to}") };
+                let fault = Fault::new(
+                    ErrorKind::Sharding,
+                    format!("dimension {d} is split over {from}, and asked to be {to} in the result"),
+                );
+                self.refuse("broadcast_as", fault.help("reshard it first: `.reshard(..)`").dim(0, d), place)
+            }
+            None => wide,
+        }
+    }
     /// Elements of this array repeated so that its dimensions become `dims` of an array of this shape.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1, 2]).broadcast_in_dim([2, 2], [0]).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn broadcast_in_dim(&self, shape: impl Into<Shape>, dims: impl Into<Vec<usize>>) -> Array {
         let prim = prims::broadcast(&shape.into(), &dims.into(), None);
@@ -111,6 +159,13 @@ impl Array {
         apply1(prim, &[self.into()], Location::caller())
     }
     /// New dimensions of size 1 at these places of the result.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::zeros([4, 2]).expand_dims([0, -1]);
+    /// assert_eq!((x.shape()?.to_vec(), x.squeeze(0).shape()?.to_vec()), (vec![1, 4, 2, 1], vec![4, 2, 1]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn expand_dims(&self, dims: impl Into<Dims>) -> Array {
         let (dims, place) = (dims.into(), Location::caller());
@@ -156,6 +211,12 @@ impl Array {
         }
     }
     /// `value` around: for each dimension how many before, behind, and between elements. Negative numbers before and behind cut.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1, 2, 3]).pad(0, [(1, -1, 1)]).to_vec::<i32>()?, [0, 1, 0, 2, 0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn pad(&self, value: impl Operand, widths: impl IntoIterator<Item = (i64, i64, usize)>) -> Array {
         let place = Location::caller();
@@ -298,6 +359,13 @@ impl Array {
         join(&parts, at, place)
     }
     /// Zeros above the k-th diagonal of the last two dimensions.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1, 2], [3, 4]]);
+    /// assert_eq!((x.tril(0).to_vec::<i32>()?, x.triu(1).to_vec::<i32>()?), (vec![1, 0, 3, 4], vec![0, 2, 0, 0]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn tril(&self, k: i64) -> Array {
         self.triangle("tril", k, |row, col, k| row.ge(&(col - k)))
@@ -360,6 +428,13 @@ pub fn concat<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> A
 }
 
 /// Arrays of one shape one behind the other along a new dimension of the result.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1, 2]);
+/// assert_eq!(stack([&x, &x], 1).to_vec::<i32>()?, [1, 1, 2, 2]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
 pub fn stack<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Array {
     let place = Location::caller();

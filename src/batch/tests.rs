@@ -118,7 +118,8 @@ fn examples_stay_split_over_their_axis() {
                     .zip(&mapped)
                     .map(|(x, m)| if *m { example(&x.reshard(whole(x)), 0) } else { x.clone() })
                     .collect();
-                if run(&prim, &one).iter().any(|y| y.ty().is_err()) {
+                if let Some(Err(e)) = run(&prim, &one).iter().map(Array::ty).find(|t| t.is_err()) {
+                    assert!(split, "{name} {mapped:?}: an example that is whole is refused: {e}");
                     continue;
                 }
                 let f = |xs: Vec<Array>| run(&prim, &xs);
@@ -137,6 +138,20 @@ fn examples_stay_split_over_their_axis() {
                 }
             }
         }
+    }
+}
+
+/// What asks for a placement asks for one of each example.
+#[test]
+fn placements_asked_for_are_those_of_examples() {
+    let xs = data(F32, &[EXAMPLES, 4, 2], 1);
+    for (mesh, ask) in [
+        (Mesh::new([("B", 2), ("Y", 2)]), (|x| x.reshard(p!["Y"])) as fn(Array) -> Array),
+        (Mesh::auto([("B", 2), ("Y", 2)]), |x| x.constrain(p!["Y"])),
+    ] {
+        let all = jit(|xs: &Array| vmap(xs, ask)).call(xs.put(&mesh.unwrap(), p!["B"])).unwrap();
+        assert_eq!(all.sharding().unwrap().unwrap().spec.to_string(), p!["B", "Y", _].to_string());
+        assert_eq!(bits(&all), bits(&xs));
     }
 }
 
@@ -171,6 +186,7 @@ fn numbers() -> Array {
 #[test]
 fn collectives_run_for_all_examples() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
+    let wide = Mesh::new([("B", 2), ("X", 2)]).unwrap();
     type Body = fn(&Array) -> Array;
     let cases: [(&str, Spec, Spec, Body); 11] = [
         ("psum", p!["X"], p![], |x| x.psum("X")),
@@ -195,11 +211,14 @@ fn collectives_run_for_all_examples() {
         assert!(listed.contains(&name), "{name}");
         let f = |x: Array| shard_map(&mesh, ins, outs, move |x: &Array| body(x)).call(&x);
         let all = vmap(&xs, f);
-        assert_eq!(
-            bits(&all.ready().unwrap_or_else(|e| panic!("{name}: {e}"))),
-            each(&xs, |x| f(x).unwrap()),
-            "{name}"
-        );
+        let wanted = each(&xs, |x| f(x).unwrap());
+        assert_eq!(bits(&all.ready().unwrap_or_else(|e| panic!("{name}: {e}"))), wanted, "{name}");
+        // the examples split over an axis of their own
+        let f = |x: Array| shard_map(&wide, ins, outs, move |x: &Array| body(x)).over("X").call(&x);
+        let all = vmap(xs.put(&wide, p!["B"]), f);
+        let ty = all.ty().unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(ty.spec.dim(0), ["B".into()], "{name}: {ty}");
+        assert_eq!(bits(&all), wanted, "{name}");
     }
 }
 

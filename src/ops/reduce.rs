@@ -282,17 +282,18 @@ impl Builder {
     }
     /// The index, int32, of the first greatest (or least) element along a dimension; a NaN is both.
     pub fn arg_extreme(&mut self, kind: Reduction, x: &Value, axis: usize) -> Result<Value> {
-        let Some(&n) = x.ty.shape.get(axis) else {
-            let fault = Fault::new(
-                ErrorKind::Shape,
-                format!("there is no dimension {axis}: the operand has {}", x.ty.rank()),
-            );
-            return Err(self.refuse(fault, "argmax", std::slice::from_ref(x)));
+        let none = match x.ty.shape.get(axis) {
+            None => Some(format!("there is no dimension {axis}: the operand has {}", x.ty.rank())),
+            Some(0) => Some(format!("dimension {axis} is empty: no element is extreme")),
+            Some(_) => None,
         };
-        if n == 0 {
-            let fault =
-                Fault::new(ErrorKind::Shape, format!("dimension {axis} is empty: no element is extreme"));
-            return Err(self.refuse(fault, "argmax", std::slice::from_ref(x)));
+        if let Some(message) = none {
+            let name = if kind == Reduction::Min { "argmin" } else { "argmax" };
+            return Err(self.refuse(Fault::new(ErrorKind::Shape, message), name, std::slice::from_ref(x)));
+        }
+        if x.ty.dtype == DType::Bool {
+            let x = self.convert(x, DType::I32)?;
+            return self.arg_extreme(kind, &x, axis);
         }
         let best = self.reduce(kind, x, &[axis])?;
         let best = self.expand_dims(&best, &[axis])?;
@@ -301,9 +302,11 @@ impl Builder {
             let nan = self.binary(Binary::Ne, x, x)?;
             found = self.binary(Binary::Or, &found, &nan)?;
         }
-        let ty = ArrayType { dtype: DType::I32, ..x.ty.clone() };
+        // new values vary over nothing
+        let spec = Spec::of(x.ty.spec.dims().to_vec());
+        let ty = ArrayType { dtype: DType::I32, spec, varying: Axes::none(), ..x.ty.clone() };
         let index = self.iota(&ty, axis)?;
-        let end = self.number(&ty, n as f64)?;
+        let end = self.number(&ty, x.ty.shape[axis] as f64)?;
         let candidates = self.select(&found, &index, &end)?;
         self.reduce(Reduction::Min, &candidates, &[axis])
     }

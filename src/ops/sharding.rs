@@ -1,11 +1,11 @@
 //! Where values lie: reshard, constrain, copy.
 
 use super::build::cotangent_type;
-use super::view::{arity, plain_view};
+use super::view::{arity, list, plain_view};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::sentence::Sentence;
-use crate::program::{Batch, Batched};
+use crate::program::{Batch, Batched, behind};
 use crate::program::{Builder, Dim, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value};
 use crate::sharding::{Spec, check_divides, check_parts, check_spec};
 use crate::types::{ArrayType, DType, Shape};
@@ -18,6 +18,15 @@ pub struct Reshard {
     pub mesh: Mesh,
     /// How: over explicit and auto axes, and the unreduced and reduced sets.
     pub spec: Spec,
+    /// Dimensions that may be split further over auto axes: those of `vmap`'s examples.
+    pub open: Vec<usize>,
+}
+
+impl Reshard {
+    /// To lie so.
+    pub fn new(mesh: Mesh, spec: Spec) -> Reshard {
+        Reshard { mesh, spec, open: Vec::new() }
+    }
 }
 
 /// Asserts a sharding over explicit axes, asks propagation for one over auto axes. The type stays.
@@ -27,6 +36,26 @@ pub struct Constrain {
     pub mesh: Mesh,
     /// The sharding.
     pub spec: Spec,
+    /// Dimensions of which it says nothing: those of `vmap`'s examples.
+    pub open: Vec<usize>,
+}
+
+impl Constrain {
+    /// To lie so.
+    pub fn new(mesh: Mesh, spec: Spec) -> Constrain {
+        Constrain { mesh, spec, open: Vec::new() }
+    }
+}
+
+fn params(mesh: &Mesh, spec: Spec, open: &[usize]) -> String {
+    let open = if open.is_empty() { String::new() } else { format!(", open={}", list(open)) };
+    format!("mesh={mesh}, spec={spec}{open}")
+}
+
+/// The open dimensions of all examples; the examples' own is, unless it is asked to lie somehow.
+fn opened(open: &[usize], spec: Spec) -> Vec<usize> {
+    let own = spec.dim(0).is_empty().then_some(0);
+    own.into_iter().chain(behind(open)).collect()
 }
 
 /// The value itself, as a value of its own.
@@ -72,7 +101,7 @@ impl Primitive for Reshard {
         "reshard"
     }
     fn params(&self) -> String {
-        format!("mesh={}, spec={}", self.mesh, self.spec)
+        params(&self.mesh, self.spec, &self.open)
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let x = arity(self.name(), operands, 1)?[0];
@@ -136,11 +165,11 @@ impl Primitive for Reshard {
         0.0
     }
     fn pins(&self) -> Option<Pin> {
-        Some(Pin { mesh: self.mesh.clone(), spec: self.spec })
+        Some(Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone() })
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         let spec = batch.examples.spec(self.spec, batch.operands[0].rank(), 0);
-        Batched::of(Arc::new(Reshard { mesh: self.mesh.clone(), spec }))
+        Batched::of(Arc::new(Reshard { mesh: self.mesh.clone(), spec, open: opened(&self.open, spec) }))
     }
 }
 
@@ -149,7 +178,7 @@ impl Primitive for Constrain {
         "constrain"
     }
     fn params(&self) -> String {
-        format!("mesh={}, spec={}", self.mesh, self.spec)
+        params(&self.mesh, self.spec, &self.open)
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let x = arity(self.name(), operands, 1)?[0];
@@ -205,11 +234,11 @@ impl Primitive for Constrain {
     }
     fn pins(&self) -> Option<Pin> {
         let mixed = self.mesh.axis_types().iter().any(|t| *t != AxisType::Explicit);
-        mixed.then(|| Pin { mesh: self.mesh.clone(), spec: self.spec })
+        mixed.then(|| Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone() })
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         let spec = batch.examples.constraint(&self.mesh, self.spec, batch.operands[0].rank());
-        Batched::of(Arc::new(Constrain { mesh: self.mesh.clone(), spec }))
+        Batched::of(Arc::new(Constrain { mesh: self.mesh.clone(), spec, open: opened(&self.open, spec) }))
     }
 }
 
@@ -260,7 +289,7 @@ impl Primitive for Copy {
 impl Builder {
     /// `x` lying on `mesh` as `spec` says.
     pub fn reshard(&mut self, x: &Value, mesh: &Mesh, spec: Spec) -> Result<Value> {
-        self.emit1(Arc::new(Reshard { mesh: mesh.clone(), spec }), std::slice::from_ref(x))
+        self.emit1(Arc::new(Reshard::new(mesh.clone(), spec)), std::slice::from_ref(x))
     }
     /// `x` lying as a value of type `want` over explicit axes; itself where it does.
     pub fn reshard_to(&mut self, x: &Value, want: &ArrayType) -> Result<Value> {
@@ -294,11 +323,11 @@ pub(super) mod examples {
 
     pub(in crate::ops) fn reshard() -> Example {
         let mesh = Mesh::new([("X", 2), ("Y", 2)]).expect("two axes make a mesh");
-        of(Reshard { mesh, spec: crate::p!["X"] }, [DType::F32.of([4, 2])])
+        of(Reshard::new(mesh, crate::p!["X"]), [DType::F32.of([4, 2])])
     }
     pub(in crate::ops) fn constrain() -> Example {
-        let mesh = Mesh::auto([("X", 2)]).expect("one axis makes a mesh");
-        of(Constrain { mesh, spec: crate::p!["X"] }, [DType::F32.of([4])])
+        let mesh = Mesh::auto([("X", 2), ("Y", 2)]).expect("two axes make a mesh");
+        of(Constrain::new(mesh, crate::p!["X"]), [DType::F32.of([4, 2])])
     }
     pub(in crate::ops) fn copy() -> Example {
         of(Copy, [DType::F32.of([4])])

@@ -87,6 +87,8 @@ pub struct Pin {
     pub mesh: crate::mesh::Mesh,
     /// The spec over all axes that it speaks of.
     pub spec: Spec,
+    /// Dimensions that may be split over further auto axes.
+    pub open: Vec<usize>,
 }
 
 /// What a primitive of manual mode does among the devices along its axes. Dimensions are of one device's block.

@@ -67,10 +67,9 @@ fn elementwise() {
         let a = r.arg(&[16, 32], p![X]);
         let s = r.b.sin(&a).unwrap();
         let mesh = r.mesh.clone();
-        let c = r.b.emit1(
-            Arc::new(crate::ops::sharding::Constrain { mesh, spec: p![_, Y] }),
-            std::slice::from_ref(&s),
-        );
+        let c = r
+            .b
+            .emit1(Arc::new(crate::ops::sharding::Constrain::new(mesh, p![_, Y])), std::slice::from_ref(&s));
         r.want(&s, "-,Y");
         r.want(&c.unwrap(), "-,Y");
     });

@@ -195,7 +195,7 @@ impl Graph {
             let mesh = scope.program.ty(*outputs.first()?).mesh.clone()?;
             let spec = prim.out()?;
             let auto = |a: Axis| mesh.axis_type(a) == Some(AxisType::Auto);
-            spec.all_axes().any(auto).then_some(Pin { mesh, spec })
+            spec.all_axes().any(auto).then_some(Pin { mesh, spec, open: Vec::new() })
         });
         if let (Some(pin), Some(&result)) = (&pin, results.first()) {
             self.pin(result, pin, prim.name() == "reshard");
@@ -234,7 +234,7 @@ impl Graph {
             let own = &value.dims[d];
             let spoken_of = own.iter().any(|o| wanted.iter().any(|w| w.clashes(*o)));
             value.dims[d] = if spoken_of { wanted } else { canonical(own.iter().copied().chain(wanted)) };
-            value.closed[d] = !open;
+            value.closed[d] = !(open || pin.open.contains(&d));
         }
     }
     /// A result of the whole program asked to lie so.

@@ -168,7 +168,7 @@ impl Row {
         self.op(toy("ij,jk->ik", &sizes, Rank::Plain), &[a, b])
     }
     pub(super) fn pin(&mut self, x: &Value, spec: Spec) -> Value {
-        let pin = Some(Pin { mesh: self.mesh.clone(), spec });
+        let pin = Some(Pin { mesh: self.mesh.clone(), spec, open: Vec::new() });
         self.op(Toy { pin, ..elementwise(&x.ty.shape, 1) }, &[x])
     }
     pub(super) fn want(&mut self, v: &Value, text: &str) {
@@ -742,6 +742,7 @@ fn random_programs_end_in_layouts() {
                     pin: Some(Pin {
                         mesh: mesh.clone(),
                         spec: Spec::of(vec![Axes::none(), Axes::from(auto[next(2)])]),
+                        open: Vec::new(),
                     }),
                     ..op
                 };

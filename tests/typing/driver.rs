@@ -199,7 +199,7 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
             let value = cast(number(&e["in"][1]["lit"]), beside?);
             Arc::new(Pad { low, high, interior, value, out })
         }
-        "reshard" => Arc::new(Reshard { mesh: mesh.clone(), spec: spec(&p["spec"]).unwrap() }),
+        "reshard" => Arc::new(Reshard::new(mesh.clone(), spec(&p["spec"]).unwrap())),
         "random_bits" => Arc::new(RandomBits { ty: created(dtype(p, DType::U32), &p["shape"]), keys: 0 }),
         _ => return None,
     })

@@ -250,11 +250,9 @@ impl Reader<'_> {
         }
         let mesh = self.top().mesh.clone();
         let prim: Option<Prim> = match op {
-            "device_put" => {
-                Some(Arc::new(Reshard { mesh: mesh.clone(), spec: spec(&p["spec"]).unwrap() }) as Prim)
-            }
+            "device_put" => Some(Arc::new(Reshard::new(mesh.clone(), spec(&p["spec"]).unwrap())) as Prim),
             "with_sharding_constraint" => {
-                Some(Arc::new(Constrain { mesh: mesh.clone(), spec: spec(&p["spec"]).unwrap() }) as Prim)
+                Some(Arc::new(Constrain::new(mesh.clone(), spec(&p["spec"]).unwrap())) as Prim)
             }
             "dynamic_update_slice" => {
                 let starts: Option<Vec<usize>> =

@@ -93,14 +93,14 @@ fn concatenations_and_updates() {
 #[test]
 fn shardings() {
     let mesh = AbstractMesh::new([("X", 2), ("Y", 2)]).unwrap();
-    let to = |spec: Spec| of(Reshard { mesh: mesh.clone(), spec });
+    let to = |spec: Spec| of(Reshard::new(mesh.clone(), spec));
     both(to(p!["X", _]), &["float64[4,2@Y]"], &[0]);
     both(to(p![]), &["float64[4@X]{U:Y}"], &[0]);
     both(to(p!["Y"]), &["float64[4]{U:Y}"], &[0]);
     both(to(p![_; U: "X"]), &["float64[4]"], &[0]);
     both(to(p![_; R: "X"]), &["float64[4@Y]"], &[0]);
     both(of(Copy), &["float64[4@Y]{U:X}"], &[0]);
-    both(of(Constrain { mesh: mesh.clone(), spec: p!["X"] }), &["float64[4@X]"], &[0]);
+    both(of(Constrain::new(mesh.clone(), p!["X"])), &["float64[4@X]"], &[0]);
     let auto = mesh.retyped(["X", "Y"], AxisType::Auto).unwrap();
-    assert!(of(Constrain { mesh: auto, spec: p!["X"] }).pins().is_some());
+    assert!(of(Constrain::new(auto, p!["X"])).pins().is_some());
 }

@@ -3,7 +3,6 @@
 use super::case::{Env, axes, spec};
 use super::check::numbers;
 use atmesh::array::{Dims, Term};
-use atmesh::diagnostic::Fault;
 
 use atmesh::ops::elementwise::{Bitcast, Clamp, Convert, Select};
 use atmesh::ops::product::DotGeneral;
@@ -14,8 +13,8 @@ use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::Prim;
 use atmesh::sharding::check_spec;
 use atmesh::{
-    Array, ArrayType, AxisType, Cast, DType, Error, ErrorKind, Key, Operand, Result, Scalar, Spec, Tree,
-    axis_index, axis_size, einsum, einsum_to, keep, split, stack, stacked, tiled,
+    Array, ArrayType, AxisType, Cast, DType, Error, Key, Operand, Result, Scalar, Spec, Tree, axis_index,
+    axis_size, einsum, einsum_to, keep, split, stack, stacked, tiled,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -305,7 +304,7 @@ fn creation(env: &Env, op: &str, p: &Value) -> Result<Option<Array>> {
             let ty = new_type(env, p, vec![n], DType::I32)?;
             let whole = ty.dtype.is_integer();
             let number = |x: f64| if whole { Scalar::Int(x as i128) } else { Scalar::Float(x) };
-            Array::iota(ty, 0) * number(step) + number(start)
+            Array::arange_of(ty, number(start), number(step))
         }
         "eye" => {
             let n = numbers::int(&p["n"]) as usize;
@@ -375,21 +374,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
         },
         "broadcast_to" => match out(p) {
             None => x.broadcast_to(list("shape")),
-            Some(spec) => {
-                let (ty, shape) = (x.ty()?, list("shape"));
-                let first = shape.len().saturating_sub(ty.rank());
-                let dims: Vec<usize> = (first..first + ty.rank()).collect();
-                let wide = x.broadcast_in_dim_to(shape, dims, spec);
-                wide.ty()?;
-                // each entry of the operand is none or the result's
-                let differs =
-                    |d: &usize| !ty.spec.dim(*d).is_empty() && ty.spec.dim(*d) != spec.dim(first + d);
-                if let Some(d) = (0..ty.rank()).find(differs) {
-                    let message = format!("dimension {d} lies otherwise in the result");
-                    return Err(Fault::new(ErrorKind::Sharding, message).into());
-                }
-                wide
-            }
+            Some(spec) => x.broadcast_as(list("shape"), spec),
         },
         "concatenate" => prim(Concatenate { dimension: numbers::int(&p["dimension"]) as usize }, ins),
         "stack" => stack(all(), one()),
