@@ -150,6 +150,29 @@ pub(crate) struct Fold<'p> {
 }
 
 impl Fold<'_> {
+    /// Renames the loops of the result: loop l becomes loop `to[l]`. What is added, and in which order, stays.
+    pub(crate) fn rename(&mut self, to: &[u8; MAX]) {
+        let rank = self.rank;
+        let turn = |x: &mut Ix| {
+            let old = *x;
+            for l in 0..rank {
+                x[to[l] as usize] = old[l];
+            }
+        };
+        turn(&mut self.ext);
+        for p in self.reads.iter_mut().flat_map(|r| &mut r.pieces) {
+            turn(&mut p.lo);
+            turn(&mut p.hi);
+            turn(&mut p.st);
+            for l in p.along.iter_mut().filter(|l| (**l as usize) < rank) {
+                *l = to[*l as usize];
+            }
+        }
+        for b in self.copies.iter_mut().flatten() {
+            turn(&mut b.lo);
+            turn(&mut b.hi);
+        }
+    }
     /// How it combines.
     pub(crate) fn combine(&self) -> Combine {
         self.code.as_ref().map_or(Combine::Add, |c| c.0)

@@ -2,7 +2,7 @@
 //!
 //! | pass | file | decides |
 //! |---|---|---|
-//! | 1 pieces | `flow`, `build` | every read as boxes with one affine map each |
+//! | 1 pieces | `flow`, `build`, `turn` | every read as boxes with one affine map each; products as their readers want them |
 //! | 2 groups, 3 stored | `group` | which steps share one run over an index space, and what lies in memory |
 //! | 4 cells | `cells`, `expr`, `emit`, `tiles` | one tile program for each cell of the space; fused multiply-adds |
 //! | 5 to 9 | `plan`, `arena`, `fold`, `product` | aliases, levels, buffers, nodes bound to memory, cost |
@@ -22,5 +22,6 @@ pub(crate) mod kernel;
 pub(crate) mod plan;
 pub(crate) mod product;
 pub(crate) mod tiles;
+mod turn;
 
 pub(crate) use plan::compile;

@@ -3,10 +3,13 @@
 //! Large float products go to the `gemm` crate; tiny ones, products with a vector and integers are plain loops. Which of these is
 //! taken, and thus the order of every sum, depends on sizes and strides only.
 
+mod vector;
+
 use super::Buffer;
 use super::cpu::{self, Level};
 use crate::types::DType;
 use half::{bf16, f16};
+use vector::{columns as columns_body, dots as dots_body};
 
 /// Up to this many products a plain loop is faster than packing.
 const TINY: usize = 4096;
@@ -122,6 +125,14 @@ trait Num: Copy + 'static {
     fn plus(self, x: Self) -> Self;
     /// `self·x + y`, fused from level 1 on.
     fn fma<const L: u8>(self, x: Self, y: Self) -> Self;
+    /// The sums of 16 rows, halved again and again.
+    ///
+    /// # Safety
+    /// The processor has level `L`.
+    #[inline(always)]
+    unsafe fn halved<const L: u8>(rows: &[[Self; 16]; 16]) -> [Self; 16] {
+        vector::halved(rows)
+    }
 }
 macro_rules! ints {
     ($($T:ident)*) => { $(
@@ -136,7 +147,7 @@ macro_rules! ints {
 }
 ints!(i8 i16 i32 i64 u8 u16 u32 u64);
 macro_rules! floats {
-    ($($T:ident)*) => { $(
+    ($T:ident $($more:item)?) => {
         impl Num for $T {
             const ZERO: $T = 0.0;
             #[inline(always)]
@@ -145,10 +156,22 @@ macro_rules! floats {
             fn fma<const L: u8>(self, x: $T, y: $T) -> $T {
                 if L > 0 { self.mul_add(x, y) } else { self * x + y }
             }
+            $($more)?
         }
-    )* };
+    };
 }
-floats!(f32 f64);
+floats!(f64);
+floats!(f32
+    #[inline(always)]
+    unsafe fn halved<const L: u8>(rows: &[[f32; 16]; 16]) -> [f32; 16] {
+        #[cfg(target_arch = "x86_64")]
+        if L == 2 {
+            // SAFETY: level 2 is AVX-512, and the processor has it
+            return unsafe { vector::halved_avx512(rows) };
+        }
+        vector::halved(rows)
+    }
+);
 
 /// Each element's terms in order; rows of the result in runs of columns.
 #[inline(always)]
@@ -175,75 +198,6 @@ unsafe fn plain_body<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat
                 for (j, sum) in sums[..width].iter().enumerate() {
                     c.put(i, from + j, *sum, accumulate);
                 }
-            }
-        }
-    }
-}
-
-/// A matrix by a vector (n = 1) whose rows are contiguous, as the vector is: 64 lanes, or 16 where rows are short, then halved.
-#[inline(always)]
-unsafe fn dots_body<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
-    // SAFETY: the caller's
-    unsafe {
-        match s.k {
-            0..=128 => lanes_body::<T, L, 16>(s, c, a, b, accumulate),
-            _ => lanes_body::<T, L, 64>(s, c, a, b, accumulate),
-        }
-    }
-}
-#[inline(always)]
-unsafe fn lanes_body<T: Num, const L: u8, const N: usize>(
-    s: Sizes,
-    c: Out<T>,
-    a: Mat<T>,
-    b: Mat<T>,
-    accumulate: bool,
-) {
-    // SAFETY: the caller's; both strides are 1
-    unsafe {
-        let x = std::slice::from_raw_parts(b.at, s.k);
-        for i in 0..s.m {
-            let row = std::slice::from_raw_parts(a.row(i), s.k);
-            let mut lanes = [T::ZERO; N];
-            let whole = s.k / N * N;
-            for (r, x) in row.chunks_exact(N).zip(x.chunks_exact(N)) {
-                for j in 0..N {
-                    lanes[j] = r[j].fma::<L>(x[j], lanes[j]);
-                }
-            }
-            for j in whole..s.k {
-                lanes[j - whole] = row[j].fma::<L>(x[j], lanes[j - whole]);
-            }
-            let mut half = N / 2;
-            while half > 0 {
-                for j in 0..half {
-                    lanes[j] = lanes[j].plus(lanes[j + half]);
-                }
-                half /= 2;
-            }
-            c.put(i, 0, lanes[0], accumulate);
-        }
-    }
-}
-
-/// A matrix by a vector (n = 1) whose columns are contiguous: columns are added in order, a run of rows at a time.
-#[inline(always)]
-unsafe fn columns_body<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
-    const RUN: usize = 256;
-    // SAFETY: the caller's; the rows' stride is 1
-    unsafe {
-        for from in (0..s.m).step_by(RUN) {
-            let rows = (s.m - from).min(RUN);
-            let mut sums = [T::ZERO; RUN];
-            for p in 0..s.k {
-                let x = b.get(p, 0);
-                let column = std::slice::from_raw_parts(a.row(from).offset(p as isize * a.cs), rows);
-                for (sum, y) in sums.iter_mut().zip(column) {
-                    *sum = y.fma::<L>(x, *sum);
-                }
-            }
-            for (i, sum) in sums[..rows].iter().enumerate() {
-                c.put(from + i, 0, *sum, accumulate);
             }
         }
     }
@@ -456,7 +410,7 @@ mod tests {
         bound: f64,
     ) {
         let sizes =
-            [(1, 1, 1), (3, 5, 4), (1, 70, 33), (65, 130, 1), (9, 600, 7), (64, 2, 40), (0, 3, 3), (3, 0, 3)];
+            [(1, 1, 1), (3, 5, 4), (1, 70, 35), (85, 130, 1), (39, 33, 1), (9, 600, 7), (64, 2, 40), (0, 3, 3), (3, 0, 3)];
         for (m, k, n) in sizes {
             for form in (0..27).step_by(2) {
                 let room = |r: usize, c: usize| (2 * r + 1) * (2 * c + 4) + 8;

@@ -8,6 +8,7 @@ mod read;
 
 use super::flow::{Flow, Item, Map, Strides, Uses, Value};
 use super::index::{extents, fits};
+use super::turn::turn_products;
 use crate::diagnostic::Result;
 use crate::mesh::Mesh;
 use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
@@ -222,5 +223,6 @@ impl<'p> Building<'p, '_> {
             k += 1;
             keep[k - 1]
         });
+        turn_products(f, self.strides);
     }
 }
