@@ -346,10 +346,7 @@ pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Slab {
     let base = copy * shape.elements() * size;
     for (k, start) in starts.iter().enumerate() {
         // SAFETY: the runs of a block lie within its copy, and are as many bytes together as the new buffer has
-        unsafe {
-            let from = slab.dense().as_ptr().add(base + start);
-            std::ptr::copy_nonoverlapping(from, out.as_mut_ptr().add(k * run), run);
-        }
+        unsafe { slab.copy_to(base + start, run, out.as_mut_ptr().add(k * run)) }
     }
     Slab::new(slab.dtype(), local, 1, Arc::new(out))
 }

@@ -4,7 +4,6 @@ use super::dims::{Dims, dim};
 use super::operand::{self, Operand, Term};
 use super::{Array, Repr, prims};
 use crate::diagnostic::{ErrorKind, Fault, Place};
-use crate::runtime::Slab;
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1, innermost};
 use crate::types::{ArrayType, DType, Shape};
@@ -46,7 +45,7 @@ impl Array {
         let Repr::Concrete(c) = self.repr() else { return self.clone() };
         match c.slab(place) {
             Ok(slab) => {
-                let same = Slab::new(slab.dtype(), shape.clone(), 1, slab.dense().clone());
+                let same = slab.reshaped(slab.dtype(), shape.clone(), 1);
                 Array::concrete(same, c.ty.dtype.of(shape), None)
             }
             Err(e) => Array::poisoned(e),

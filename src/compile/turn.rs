@@ -6,7 +6,7 @@
 use super::flow::{Flow, Item, Map, Operand, Piece, Strides, Uses, Value};
 use super::index::{MAX, extents};
 use crate::partition::Slot;
-use crate::program::sentence::{Fun, Source};
+use crate::program::sentence::{Arg, Fun, Source};
 use crate::types::{Scalar, Shape};
 use smallvec::smallvec;
 
@@ -36,8 +36,7 @@ pub(crate) fn turn_products(flow: &mut Flow<'_>, strides: &Strides<'_>) {
                 (gone[k], made[out]) = (true, Some(maker));
                 break;
             }
-            let v = &flow.values[target];
-            let read = whole(v, target);
+            let read = whole(&flow.values[target], target);
             if let Item::Map(m) = &mut flow.items[k] {
                 for r in m.reads.iter_mut().filter(|r| reads(r, s)) {
                     *r = read.clone();
@@ -73,7 +72,11 @@ fn turned(flow: &Flow<'_>, m: &Map<'_>, s: Slot) -> Option<[u8; MAX]> {
 fn copies(flow: &Flow<'_>, m: &Map<'_>) -> bool {
     let ([r], [inst]) = (&m.reads[..], &m.code.insts[..]) else { return false };
     let v = &flow.values[m.out];
-    inst.fun == Fun::Copy && r.dtype == v.dtype && v.copies == 1 && v.alias.is_none()
+    inst.fun == Fun::Copy
+        && inst.args[..] == [Arg::Read(0)]
+        && r.dtype == v.dtype
+        && v.copies == 1
+        && v.alias.is_none()
 }
 
 /// A new value: s with dimension d in place `to[d]`.

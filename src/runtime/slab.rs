@@ -1,8 +1,20 @@
 //! Slabs: the stored global value of an array.
 
 use super::Buffer;
+use super::workers::{Member, team};
 use crate::types::{DType, Element, Shape};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+
+/// From this many bytes on a view is made dense by all workers.
+const LARGE: usize = 2 << 20;
+/// Bytes that one of them copies at a time.
+const PIECE: usize = 1 << 20;
+
+/// A new buffer that all workers write, each its own pieces.
+struct Target(*mut u8);
+// SAFETY: no piece is written by two workers
+unsafe impl Sync for Target {}
 
 /// A stored value in global row-major order, shared: every device's block is a view of it, replicas are one.
 ///
@@ -62,17 +74,75 @@ impl Slab {
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.0.buffer
     }
-    /// The value in one piece, row-major: the buffer itself, or for a view a copy that is made once.
+    /// The same bytes under another shape of as many elements.
+    pub fn reshaped(&self, dtype: DType, shape: Shape, copies: usize) -> Slab {
+        let whole = self.0.dense.get().filter(|_| self.0.blocks.is_some());
+        let (buffer, blocks) = match whole {
+            Some(dense) => (dense, None),
+            None => (&self.0.buffer, self.0.blocks.clone()),
+        };
+        Slab(Arc::new(Inner { dtype, shape, copies, buffer: buffer.clone(), blocks, dense: OnceLock::new() }))
+    }
+    /// A view of this value: block k of the result lies at byte `blocks[k]` of it. A view of a view is one of the buffer beneath,
+    /// where no block lies in two of its own.
+    pub fn select(&self, dtype: DType, shape: Shape, block: usize, blocks: &Arc<[usize]>) -> Slab {
+        let Some((own, at)) = self.0.blocks.as_ref().filter(|_| self.0.dense.get().is_none()) else {
+            return Slab::view(dtype, shape, self.dense().clone(), block, blocks.clone());
+        };
+        let place = |b: &usize| (b % own + block <= *own).then(|| at[b / own] + b % own);
+        match blocks.iter().map(place).collect::<Option<Arc<[usize]>>>() {
+            Some(places) => Slab::view(dtype, shape, self.0.buffer.clone(), block, places),
+            None => Slab::view(dtype, shape, self.dense().clone(), block, blocks.clone()),
+        }
+    }
+    /// Copies `len` bytes of the value from byte `at` on, wherever they lie.
+    ///
+    /// # Safety
+    /// They are bytes of the value, and `to` has room for them, in no memory of the slab's.
+    pub unsafe fn copy_to(&self, mut at: usize, len: usize, mut to: *mut u8) {
+        let Some((block, blocks)) = self.0.blocks.as_ref().filter(|_| self.0.dense.get().is_none()) else {
+            // SAFETY: the caller's
+            return unsafe { std::ptr::copy_nonoverlapping(self.dense().as_ptr().add(at), to, len) };
+        };
+        let end = at + len;
+        while at < end {
+            let n = (block - at % block).min(end - at);
+            // SAFETY: the caller's; blocks lie within the buffer
+            unsafe {
+                let from = self.0.buffer.as_ptr().add(blocks[at / block] + at % block);
+                std::ptr::copy_nonoverlapping(from, to, n);
+                to = to.add(n);
+            }
+            at += n;
+        }
+    }
+    /// The value in one piece, row-major: the buffer itself, or for a view a copy that is made once, by all workers if it is large.
     pub fn dense(&self) -> &Arc<Buffer> {
-        let Some((block, blocks)) = &self.0.blocks else { return &self.0.buffer };
+        if self.0.blocks.is_none() {
+            return &self.0.buffer;
+        }
         self.0.dense.get_or_init(|| {
-            let mut whole = Buffer::new(self.nbytes());
-            for (k, at) in blocks.iter().enumerate() {
-                // SAFETY: blocks lie within the buffer, and the copies within the new one
-                unsafe {
-                    let from = self.0.buffer.as_ptr().add(*at);
-                    std::ptr::copy_nonoverlapping(from, whole.as_mut_ptr().add(k * block), *block);
+            let len = self.nbytes();
+            let mut whole = Buffer::new(len);
+            if len < LARGE {
+                // SAFETY: all bytes of the value, into a buffer of as many
+                unsafe { self.copy_to(0, len, whole.as_mut_ptr()) }
+                return Arc::new(whole);
+            }
+            let (next, to) = (AtomicUsize::new(0), Target(whole.as_mut_ptr()));
+            let copy = |_: &Member| {
+                let Target(to) = &to;
+                loop {
+                    let at = next.fetch_add(PIECE, Relaxed);
+                    if at >= len {
+                        return;
+                    }
+                    // SAFETY: each piece of the value into the same piece of the new buffer, which nobody else writes
+                    unsafe { self.copy_to(at, PIECE.min(len - at), to.add(at)) }
                 }
+            };
+            if let Err(panic) = team().run(&copy) {
+                std::panic::resume_unwind(panic);
             }
             Arc::new(whole)
         })
@@ -94,5 +164,56 @@ impl Slab {
             std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), size_of_val(data));
         }
         Slab::new(T::DTYPE, shape, 1, Arc::new(buffer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(of: &Slab, block: usize, order: &[usize]) -> Slab {
+        let places: Arc<[usize]> = order.iter().map(|k| k * block * 4).collect();
+        of.select(DType::I32, [block * order.len()].into(), block * 4, &places)
+    }
+
+    #[test]
+    fn a_view_of_a_view_copies_nothing_where_its_blocks_are_whole() {
+        let numbers: Vec<i32> = (0..24).collect();
+        let slab = Slab::from_elements([24].into(), &numbers);
+        let halves = view(&slab, 12, &[1, 0]);
+        let thirds = view(&halves, 4, &[5, 0, 1, 2]);
+        assert!(Arc::ptr_eq(thirds.buffer(), slab.buffer()) && halves.0.dense.get().is_none());
+        assert_eq!(thirds.elements::<i32>(), [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]);
+        // a block that lies in two pieces
+        let across = view(&halves, 8, &[1]);
+        assert_eq!(across.elements::<i32>(), [20, 21, 22, 23, 0, 1, 2, 3]);
+        assert!(halves.0.dense.get().is_some());
+        // now it lies in one piece, which its other forms share
+        let again = halves.reshaped(DType::I32, [4, 6].into(), 1);
+        assert!(Arc::ptr_eq(again.buffer(), halves.dense()) && again.blocks().is_none());
+    }
+
+    #[test]
+    fn any_bytes_of_a_view_can_be_copied() {
+        let numbers: Vec<i32> = (0..24).collect();
+        let reversed = view(&Slab::from_elements([24].into(), &numbers), 3, &[7, 6, 5, 4, 3, 2, 1, 0]);
+        let mut some = [0i32; 8];
+        // SAFETY: elements 2 to 10 of 24
+        unsafe { reversed.copy_to(2 * 4, 8 * 4, some.as_mut_ptr().cast()) }
+        assert_eq!(some, [23, 18, 19, 20, 15, 16, 17, 12]);
+        assert!(reversed.0.dense.get().is_none());
+    }
+
+    #[test]
+    fn all_workers_make_a_large_view_dense() {
+        let n = if cfg!(miri) { LARGE / 4 } else { 3 * LARGE / 4 + 12 };
+        let numbers: Vec<i32> = (0..n as i32).collect();
+        let slab = Slab::from_elements([n].into(), &numbers);
+        let order: Vec<usize> = (0..n / 4).rev().collect();
+        let reversed = view(&slab, 4, &order);
+        let got = reversed.elements::<i32>();
+        for (k, x) in got.iter().enumerate() {
+            assert_eq!(*x as usize, n - 4 - k / 4 * 4 + k % 4);
+        }
     }
 }

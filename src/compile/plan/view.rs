@@ -9,8 +9,13 @@ use crate::program::sentence::{Fun, Source};
 
 /// Fewest bytes of a block.
 const BLOCK: usize = 1024;
+/// Fewest bytes of a block where a device's part of the result is in several.
+const RUN: usize = 4096;
+/// Most blocks of such a result.
+const RUNS: usize = 4096;
 
-/// A result that is whole blocks of one argument, at most one for each device, and the group that would have copied it.
+/// A result that is whole blocks of one argument, for each device one, or as many as there are devices (what `all_to_all` gives it),
+/// and the group that would have copied it.
 pub(super) fn view(g: &Groups<'_, '_>, o: Slot, devices: usize) -> Option<(OutPlan, usize)> {
     let flow = g.flow;
     let d = g.def[o]?;
@@ -46,11 +51,14 @@ pub(super) fn view(g: &Groups<'_, '_>, o: Slot, devices: usize) -> Option<(OutPl
     let count: i64 = map.ext[..j].iter().product();
     let block = run as usize * v.dtype.size();
     let small = elements * 4 < from.shape.elements();
-    if count as usize > devices.max(1) || block < BLOCK || small {
+    let (count, devices) = (count as usize, devices.max(1));
+    let few = count <= devices && block >= BLOCK;
+    let runs = count <= RUNS.min(devices * devices) && block >= RUN;
+    if small || !(few || runs) {
         return None;
     }
-    let mut blocks = Vec::with_capacity(count as usize);
-    for k in 0..count {
+    let mut blocks = Vec::with_capacity(count);
+    for k in 0..count as i64 {
         let (mut x, mut r) = ([0; MAX], k);
         for d in (0..j).rev() {
             x[d] = r % map.ext[d];

@@ -46,10 +46,12 @@ pub(super) unsafe fn halved_avx512(rows: &[[f32; LANES]; ROWS]) -> [f32; ROWS] {
     let quarters = |a: __m512, b: __m512| {
         _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b))
     };
-    let halves =
-        |a: __m512, b: __m512| _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b));
-    let wholes =
-        |a: __m512, b: __m512| _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b));
+    let halves = |a: __m512, b: __m512| {
+        _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b))
+    };
+    let wholes = |a: __m512, b: __m512| {
+        _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b))
+    };
     let four = |i: usize| quarters(eighths(row(i), row(i + 1)), eighths(row(i + 2), row(i + 3)));
     let sums = wholes(halves(four(0), four(4)), halves(four(8), four(12)));
     let mut out = [0.0; ROWS];

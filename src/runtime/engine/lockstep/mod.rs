@@ -183,10 +183,8 @@ impl Executable for Ready {
         let fresh: Vec<Arc<Buffer>> = fresh.into_iter().map(Arc::new).collect();
         let outs = c.outs.iter().zip(&self.outs).map(|(o, (dtype, shape, copies))| match o {
             OutPlan::Fresh(i) => Slab::new(*dtype, shape.clone(), *copies, fresh[*i].clone()),
-            OutPlan::Arg(i) => Slab::new(*dtype, shape.clone(), *copies, args[*i].dense().clone()),
-            OutPlan::View { arg, block, blocks } => {
-                Slab::view(*dtype, shape.clone(), args[*arg].dense().clone(), *block, blocks.clone())
-            }
+            OutPlan::Arg(i) => args[*i].reshaped(*dtype, shape.clone(), *copies),
+            OutPlan::View { arg, block, blocks } => args[*arg].select(*dtype, shape.clone(), *block, blocks),
         });
         Ok(outs.collect())
     }

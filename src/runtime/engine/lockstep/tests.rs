@@ -53,12 +53,40 @@ fn check(name: &str, p: &SpmdProgram, tolerance: f64) {
 
 #[test]
 fn collectives() {
-    for n in [1024, 1240, 64 * 64] {
+    for n in [1024, 1240, 64 * 64, 8192] {
         for kind in ["psum", "psum_scatter", "all_gather", "all_to_all", "ppermute"] {
             check(kind, &collective(kind, n), 1e-6);
         }
     }
 }
+/// What only moves blocks is a view, also where a device's part is in pieces; of small pieces it is a copy.
+#[test]
+fn moved_blocks_are_not_copied() {
+    for (kind, n, blocks) in [("ppermute", 256, 8), ("all_to_all", 8192, 64), ("all_to_all", 4096, 0)] {
+        let text = Ready::new(&collective(kind, n), None).unwrap().report().text;
+        let want = format!("{blocks} blocks of");
+        assert_eq!(text.contains("not copied") && text.contains(&want), blocks > 0, "{kind} {n}: {text}");
+    }
+}
+
+/// The transposition in a product's gradient is part of the product, and what is computed from it runs on its tiles.
+#[test]
+fn products_that_are_read_transposed_are_made_so() {
+    for (fun, text) in [(Fun::Add, "f32[16,24] with 1 map"), (Fun::Copy, "f32[16,24]; ")] {
+        let mut m = Make::new(F);
+        let (x, y) = (m.input(&[40, 24], &[8, 1]), m.input(&[40, 16], &[8, 1]));
+        let w = m.input(&[16, 24], &[1, 8]);
+        let product = m.dot(x, true, y, false, [1, 1, 8]);
+        let turned = m.read(product, &[16, 24], &[(Some(1), 0), (Some(0), 0)]);
+        let reads = if fun == Fun::Add { vec![turned, m.id(w)] } else { vec![turned] };
+        let out = m.map(fun, &[16, 24], &[1, 8], reads);
+        let p = m.done(&[out]);
+        check("turned", &p, 1e-5);
+        let report = Ready::new(&p, None).unwrap().report().text;
+        assert!(report.contains(text) && !report.contains("tiles"), "{report}");
+    }
+}
+
 #[test]
 fn elementwise_and_reductions() {
     for n in [1, 7, 64, 100, 129] {
