@@ -12,6 +12,8 @@ const ROWS: usize = 16;
 const SHORT: usize = 128;
 /// Columns that are added apart from each other.
 const APART: usize = 4;
+/// Up to so many columns are added in order.
+const FEW: usize = 16;
 
 /// The sums of 16 rows of lanes: lane j and lane j + 8, of these j and j + 4, and so on.
 #[inline(always)]
@@ -168,7 +170,7 @@ unsafe fn put<T: Num>(c: Out<T>, from: usize, sums: &[T], accumulate: bool) {
     }
 }
 
-/// A matrix by a vector (n = 1) whose columns are contiguous: every fourth column in one sum, then these four.
+/// A matrix by a vector (n = 1) whose columns are contiguous: in order, or of more than a few every fourth in one sum.
 ///
 /// # Safety
 /// As for [`super::gemm`]; the stride along m is 1.
@@ -181,25 +183,16 @@ pub(super) unsafe fn columns<T: Num, const L: u8>(
     accumulate: bool,
 ) {
     let mut from = 0;
-    // SAFETY: the caller's; each strip lies within the rows
-    unsafe {
-        while from + 4 * LANES <= s.m {
-            strip::<T, L, 4, LANES>(from, s, c, a, b, accumulate);
-            from += 4 * LANES;
-        }
-        while from + 2 * LANES <= s.m {
-            strip::<T, L, 2, LANES>(from, s, c, a, b, accumulate);
-            from += 2 * LANES;
-        }
-        while from + LANES <= s.m {
-            strip::<T, L, 1, LANES>(from, s, c, a, b, accumulate);
-            from += LANES;
-        }
-        while from < s.m {
-            strip::<T, L, 1, 1>(from, s, c, a, b, accumulate);
-            from += 1;
-        }
+    macro_rules! strips {
+        ($($V:literal $N:expr;)*) => { $(
+            while from + $V * $N <= s.m {
+                // SAFETY: the caller's; the strip lies within the rows
+                unsafe { strip::<T, L, $V, { $N }>(from, s, c, a, b, accumulate) }
+                from += $V * $N;
+            }
+        )* };
     }
+    strips! { 4 LANES; 2 LANES; 1 LANES; 1 LANES / 2; 1 LANES / 4; 1 1; }
 }
 
 /// `V` times `N` rows.
@@ -226,16 +219,14 @@ unsafe fn strip<T: Num, const L: u8, const V: usize, const N: usize>(
             }
         }
     };
-    let whole = s.k / APART * APART;
+    let whole = if s.k <= FEW { 0 } else { s.k / APART * APART };
     for p in (0..whole).step_by(APART) {
         for q in 0..APART {
             add(p + q, &mut sums[q]);
         }
     }
-    for q in 0..APART {
-        if whole + q < s.k {
-            add(whole + q, &mut sums[q]);
-        }
+    for p in whole..s.k {
+        add(p, &mut sums[0]);
     }
     let [x, y, z, w] = sums;
     for v in 0..V {
