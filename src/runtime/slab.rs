@@ -1,9 +1,9 @@
 //! Slabs: the stored global value of an array.
 
 use super::Buffer;
+use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::workers::{Member, team};
 use crate::types::{DType, Element, Shape};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// From this many bytes on a view is made dense by all workers.
