@@ -16,12 +16,39 @@ pub(crate) struct Want<T> {
     pub(crate) what: T,
 }
 
-/// Places all of these, largest first within a level, each where the first free room is. Returns the bytes in use.
-pub(crate) fn plan<T: Copy>(mut wants: Vec<Want<T>>, mut put: impl FnMut(T, usize)) -> usize {
+/// Room outside the arena.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spare {
+    /// Bytes.
+    pub(crate) size: usize,
+    /// It is free for values that later levels make.
+    pub(crate) after: u32,
+}
+
+/// Where a value lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum At {
+    /// From this byte of the arena on.
+    Arena(usize),
+    /// In this spare room, from that byte on.
+    Spare(usize, usize),
+}
+
+/// Places all of these, largest first within a level, each where the first free room is, spare room first. Returns the bytes of the
+/// arena. Room is counted in lines of 64 bytes; spare room has whole ones.
+pub(crate) fn plan<T: Copy>(spare: &[Spare], mut wants: Vec<Want<T>>, mut put: impl FnMut(T, At)) -> usize {
     wants.sort_by_key(|w| (w.from, Reverse(w.size)));
     let mut free: BTreeMap<usize, usize> = BTreeMap::new();
     let mut live: BinaryHeap<Reverse<(u32, usize, usize)>> = BinaryHeap::new();
-    let mut end = 0;
+    // all room has addresses in one row, with gaps, so that no two join
+    let (mut end, mut starts) = (0, Vec::with_capacity(spare.len()));
+    for s in spare {
+        let size = s.size.max(1).next_multiple_of(64);
+        live.push(Reverse((s.after, end, size)));
+        starts.push(end);
+        end += size + 64;
+    }
+    let arena = end;
     for w in wants {
         while let Some(Reverse((to, at, size))) = live.peek().copied()
             && to < w.from
@@ -49,9 +76,16 @@ pub(crate) fn plan<T: Copy>(mut wants: Vec<Want<T>>, mut put: impl FnMut(T, usiz
             }
         };
         live.push(Reverse((w.to, at, size)));
-        put(w.what, at);
+        let place = match at.checked_sub(arena) {
+            Some(at) => At::Arena(at),
+            None => {
+                let k = starts.partition_point(|s| *s <= at) - 1;
+                At::Spare(k, at - starts[k])
+            }
+        };
+        put(w.what, place);
     }
-    end
+    end - arena
 }
 
 /// Room given back, joined with its neighbours.
@@ -85,17 +119,36 @@ mod tests {
                 Want { from, to: from + next(9) as u32, size: 1 + next(5000) as usize, what }
             })
             .collect();
-        let mut at = vec![0; 500];
-        let bytes = plan(wants.clone(), |k, a| at[k] = a);
-        for (i, a) in wants.iter().enumerate() {
-            assert!(at[i] + a.size <= bytes);
-            for (j, b) in wants.iter().enumerate().take(i) {
-                let apart =
-                    a.to < b.from || b.to < a.from || at[i] + a.size <= at[j] || at[j] + b.size <= at[i];
-                assert!(apart, "{a:?} at {} and {b:?} at {}", at[i], at[j]);
+        let spare = [(3000, 0), (4100, 20), (64, 5)].map(|(size, after)| Spare { size, after });
+        let mut alone = 0;
+        for spare in [&[][..], &spare] {
+            let mut at = vec![At::Arena(0); 500];
+            let bytes = plan(spare, wants.clone(), |k, a| at[k] = a);
+            let room = |a: At| match a {
+                At::Arena(at) => (usize::MAX, at),
+                At::Spare(k, at) => (k, at),
+            };
+            for (i, a) in wants.iter().enumerate() {
+                let (r, x) = room(at[i]);
+                match spare.get(r) {
+                    Some(s) => assert!(x + a.size <= s.size.next_multiple_of(64) && a.from > s.after),
+                    None => assert!(x + a.size <= bytes),
+                }
+                for (j, b) in wants.iter().enumerate().take(i) {
+                    let (q, y) = room(at[j]);
+                    let apart =
+                        a.to < b.from || b.to < a.from || r != q || x + a.size <= y || y + b.size <= x;
+                    assert!(apart, "{a:?} at {:?} and {b:?} at {:?}", at[i], at[j]);
+                }
+            }
+            let all: usize = wants.iter().map(|w| w.size).sum();
+            assert!(bytes < all / 3, "room is used again: {bytes} of {all}");
+            if spare.is_empty() {
+                alone = bytes;
+            } else {
+                let used = |k| at.iter().any(|a| room(*a).0 == k);
+                assert!(bytes < alone && used(0) && used(1), "{bytes} of {alone}");
             }
         }
-        let all: usize = wants.iter().map(|w| w.size).sum();
-        assert!(bytes < all / 3, "room is used again: {bytes} of {all}");
     }
 }

@@ -1,7 +1,7 @@
 //! Pass 4, cells: the index space of a group is cut wherever a read changes its piece or a map begins or ends. In a cell each
 //! read is one affine operand or a constant, so that no tile needs a mask.
 
-use super::emit;
+use super::emit::{self, Late};
 use super::expr::{Expr, Mem, POSITION};
 use super::flow::{Operand, Piece};
 use super::group::{Groups, Head, Member};
@@ -22,6 +22,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) stream: bool,
     /// A value that lies in another one's memory: (what is read, where it lies).
     pub(crate) same: Option<(Slot, Slot)>,
+    /// Values that are stored over what the group reads: (value, over which one).
+    pub(crate) over: &'a [(Slot, Slot)],
     /// Added to slot numbers.
     pub(crate) base: u32,
 }
@@ -125,6 +127,10 @@ pub(crate) fn tiles(g: &Groups<'_, '_>, group: usize, ask: &Ask<'_>) -> Result<T
     if t.elements() == 0 {
         return Ok(t);
     }
+    let slot = |s: Slot| s as u32 + ask.base;
+    let same = ask.same.map(|s| Late { to: slot(s.1), from: None });
+    let over = ask.over.iter().map(|s| Late { to: slot(s.0), from: Some(slot(s.1)) });
+    let late: SmallVec<[Late; 2]> = same.into_iter().chain(over).collect();
     let mut c = Cells { g, group, ask, lo, at: lo, expr: Expr::default(), memo: Vec::new() };
     let mut ix = [0usize; MAX];
     'bands: loop {
@@ -156,8 +162,7 @@ pub(crate) fn tiles(g: &Groups<'_, '_>, group: usize, ask: &Ask<'_>) -> Result<T
             if roots.is_empty() {
                 continue;
             }
-            let late = ask.same.map(|s| s.1 as u32 + ask.base);
-            let (mut seg, weight, regs, tile) = emit::emit(&c.expr, &roots, nd - 1, late, ask.stream)?;
+            let (mut seg, weight, regs, tile) = emit::emit(&c.expr, &roots, nd - 1, &late, ask.stream)?;
             (seg.lo, seg.hi) = (w[0] - lo[dims[nd - 1]], w[1] - lo[dims[nd - 1]]);
             t.weight = t.weight.max(weight);
             t.regs = t.regs.max(regs);

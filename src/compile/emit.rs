@@ -7,6 +7,7 @@ use crate::diagnostic::Result;
 use crate::program::sentence::Fun;
 use crate::runtime::kernels::{self, Kernel};
 use crate::types::DType;
+use smallvec::SmallVec;
 
 pub(super) use super::tiles::TILE;
 
@@ -58,6 +59,12 @@ impl Emit {
             self.regs - 1
         })
     }
+    fn copy(&mut self, d: u16, s: u16, dtype: DType, stream: bool) -> Result<()> {
+        let f = choose(Do::Fun(Fun::Copy), dtype, dtype, stream)?;
+        self.seg.code.push(Instr { f, d, s: [s; 3], k: [0.0; 4] });
+        self.weight += 0.02;
+        Ok(())
+    }
     fn row(&mut self, f: Kernel, s: u16, k: [f64; 4]) -> u16 {
         // pinned: never given back
         let d = self.regs;
@@ -67,13 +74,22 @@ impl Emit {
     }
 }
 
-/// Instructions for these values: each stored at its place, or left where `result` says. `late` is a slot that shares memory with
-/// an operand: it is written after all reads. Returns the segment, its weight, its registers and the elements of its tiles.
+/// A slot that shares memory with an operand: it is written after all reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Late {
+    /// What is written.
+    pub(super) to: u32,
+    /// In whose place, index by index, if it is not its own.
+    pub(super) from: Option<u32>,
+}
+
+/// Instructions for these values: each stored at its place, or left where `result` says. Returns the segment, its weight, its registers
+/// and the elements of its tiles.
 pub(super) fn emit(
     expr: &Expr,
     roots: &[(usize, Option<Mem>)],
     last: usize,
-    late: Option<u32>,
+    late: &[Late],
     stream: bool,
 ) -> Result<(Seg, f64, u16, i64)> {
     let n = expr.nodes.len();
@@ -96,7 +112,7 @@ pub(super) fn emit(
     };
     let mut at = vec![u16::MAX; n];
     let mut wide = false;
-    let is_late = |m: &Mem| late == Some(m.slot);
+    let is_late = |m: &Mem| late.iter().any(|l| l.to == m.slot);
     for i in 0..n {
         if uses[i] == 0 {
             continue;
@@ -173,16 +189,40 @@ pub(super) fn emit(
         }
     }
     for (r, m) in roots {
-        let Some(m) = m else {
-            e.seg.result = at[*r];
-            continue;
-        };
-        let d = e.mem(*m);
-        if at[*r] != d {
-            let dtype = expr.nodes[*r].1;
-            let f = choose(Do::Fun(Fun::Copy), dtype, dtype, stream && !is_late(m))?;
-            e.seg.code.push(Instr { f, d, s: [at[*r]; 3], k: [0.0; 4] });
-            e.weight += 0.02;
+        match m {
+            None => e.seg.result = at[*r],
+            Some(m) if is_late(m) => {}
+            Some(m) => {
+                let d = e.mem(*m);
+                if at[*r] != d {
+                    e.copy(d, at[*r], expr.nodes[*r].1, stream)?;
+                }
+            }
+        }
+    }
+    // what late stores find in memory that another one may write is read before the first of them
+    let mut stores: SmallVec<[(u16, usize, Mem); 2]> = SmallVec::new();
+    for (r, m) in roots.iter().filter_map(|(r, m)| Some((*r, m.filter(is_late)?))) {
+        let own = |x: &Mem| x.slot == m.slot || late.iter().any(|l| l.to == m.slot && l.from == Some(x.slot));
+        let mut s = at[r];
+        if s & MEMORY != 0 && !own(&e.seg.mems[usize::from(s & !MEMORY)]) {
+            let d = e.register();
+            e.copy(d, s, expr.nodes[r].1, false)?;
+            s = d;
+        }
+        stores.push((s, r, m));
+    }
+    for (s, r, m) in stores {
+        let d = e.mem(m);
+        let dtype = expr.nodes[r].1;
+        match s & MEMORY != 0 {
+            _ if s == d => {}
+            true => {
+                let k = [dtype.size() as f64, 0.0, 0.0, 0.0];
+                e.seg.code.push(Instr { f: kernel::unless_there, d, s: [s; 3], k });
+                e.weight += 0.02;
+            }
+            false => e.copy(d, s, dtype, false)?,
         }
     }
     // a late store goes last, so that its pointer is the one that tiles are aligned to

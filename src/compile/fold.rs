@@ -67,7 +67,7 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
     let Head::Fold(k) = g.list[group].head else { unreachable!("asked of folds") };
     let f = g.fold(k);
     let order = order(f);
-    let ask = Ask { order: &order, stream: false, same: None, base };
+    let ask = Ask { order: &order, stream: false, same: None, over: &[], base };
     let mut pre = cells::tiles(g, group, &ask)?;
     let v = &g.flow.values[f.out];
     let size = v.dtype.size() as i64;

@@ -86,6 +86,24 @@ pub(super) unsafe fn position(n: usize, d: *mut u8, a: *const u8, _: *const u8, 
     }
 }
 
+/// Copies n elements of `k[0]` bytes, unless they are there: a value that lies in the memory of its operand, where that could be had.
+///
+/// # Safety
+/// `a` and `d` have n elements; they are the same or do not overlap.
+pub(super) unsafe fn unless_there(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    _: *const u8,
+    _: *const u8,
+    k: &[f64; 4],
+) {
+    if d.cast_const() != a {
+        // SAFETY: the caller's
+        unsafe { std::ptr::copy_nonoverlapping(a, d, n * k[0] as usize) }
+    }
+}
+
 /// Where a place in memory is at this index.
 #[inline(always)]
 pub(crate) fn address(m: &Mem, base: &[*mut u8], x: &Ix, rank: usize) -> *mut u8 {

@@ -64,8 +64,15 @@ enum Class {
     Batch,
 }
 
-/// Prepares the product of a group. `same`: where its result lies, if in the memory of another value.
-pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, same: Option<Slot>) -> Result<ProductKernel> {
+/// Prepares the product of a group. `same`: where its result lies, if in the memory of another value. `over`: values that its epilogue
+/// stores over what it reads.
+pub(crate) fn bind(
+    g: &Groups<'_, '_>,
+    group: usize,
+    base: u32,
+    same: Option<Slot>,
+    over: &[(Slot, Slot)],
+) -> Result<ProductKernel> {
     let Head::Product(k) = g.list[group].head else { unreachable!("asked of products") };
     let f = g.fold(k);
     let v = &g.flow.values[f.out];
@@ -82,7 +89,7 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, same: Option<Slo
     }
     let mut rank = order.len();
     let members = !g.list[group].members.is_empty();
-    let ask = Ask { order: &order, stream: false, same: same.map(|s| (f.out, s)), base };
+    let ask = Ask { order: &order, stream: false, same: same.map(|s| (f.out, s)), over, base };
     let mut epilogue = if members { Some(cells::tiles(g, group, &ask)?) } else { None };
     let class = |a: &Mat, b: &Mat, d: usize| match (a.st[d] != 0, b.st[d] != 0) {
         (true, false) => Class::Row,

@@ -438,12 +438,7 @@ fn peak(p: &SpmdProgram, inside: &[u64]) -> u64 {
         if first[s] == usize::MAX || alias(s) && !p.ins.contains(&s) {
             continue;
         }
-        let block = |(l, n): (&DimLayout, &usize)| {
-            let ranks = [0, 1.min(l.ways() - 1), l.ways() - 1];
-            ranks.map(|r| l.range(r, *n)).iter().map(|v| v.1 - v.0).max().unwrap_or(0)
-        };
-        let elements: i64 = stored.layout.dims.iter().zip(&stored.shape[..]).map(block).product();
-        let bytes = elements * stored.dtype.size() as i64;
+        let bytes = stored.block_bytes() as i64;
         change[first[s]] += bytes;
         change[last[s] + 1] -= bytes;
     }

@@ -22,6 +22,18 @@ pub struct Stored {
     pub layout: Layout,
 }
 
+impl Stored {
+    /// Bytes of the largest block that a device has of it.
+    pub fn block_bytes(&self) -> usize {
+        let block = |(l, n): (&DimLayout, &usize)| {
+            let ranks = [0, 1.min(l.ways() - 1), l.ways() - 1];
+            ranks.map(|r| l.range(r, *n)).iter().map(|v| v.1 - v.0).max().unwrap_or(0)
+        };
+        let elements: i64 = self.layout.dims.iter().zip(&self.shape[..]).map(block).product();
+        elements as usize * self.dtype.size()
+    }
+}
+
 /// What a fetch brings: the read, the loops of its reader, and where the reader runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {

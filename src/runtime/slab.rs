@@ -147,6 +147,14 @@ impl Slab {
             Arc::new(whole)
         })
     }
+    /// The memory of the value in one piece, if this is the only handle on it: whoever asks may write over it.
+    pub(crate) fn sole(&mut self) -> Option<Arc<Buffer>> {
+        self.dense();
+        let inner = Arc::get_mut(&mut self.0)?;
+        let buffer = if inner.blocks.is_some() { inner.dense.get_mut()? } else { &mut inner.buffer };
+        Arc::get_mut(buffer)?;
+        Some(buffer.clone())
+    }
     /// The elements, row-major (all parts). Panics if `T` is not the storage type.
     pub fn elements<T: Element>(&self) -> &[T] {
         assert_eq!(T::DTYPE, self.0.dtype, "a slab is read as what it is");

@@ -100,7 +100,7 @@ impl<I, O> Traced<I, O> {
     }
     /// All stages at once: an equal program that was compiled before serves again.
     pub(super) fn into_entry(self, place: Place) -> Result<Arc<Entry<I, O>>> {
-        let ready = stages::ready(self.program, self.signature.engine)?;
+        let ready = stages::ready(self.program, &self.signature.donated, self.signature.engine)?;
         Ok(Arc::new(Entry::new(self.signature, ready, place)?))
     }
     /// Places every value and makes the per-device program.
@@ -137,7 +137,7 @@ impl<I, O> Lowered<I, O> {
     pub fn compile(self) -> Result<Compiled<I, O>> {
         let place = Location::caller();
         let engine = self.signature.engine;
-        let exe = engine::compile(engine, &self.staged.localised.program)?;
+        let exe = engine::compile(engine, &self.staged.localised.program, &self.signature.donated)?;
         let ready = Arc::new(Ready { exe, results: self.staged.results });
         Ok(Compiled(Arc::new(Entry::new(self.signature, ready, place)?)))
     }
@@ -206,7 +206,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
             self.donate(args, place)?;
         }
         slabs.extend(self.captures.iter().cloned());
-        let mut results = self.ready.call(&slabs, &self.donated)?.into_iter();
+        let mut results = self.ready.call(&mut slabs)?.into_iter();
         let out =
             self.out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
         Ok(out)

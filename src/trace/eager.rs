@@ -70,7 +70,7 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>
         Some(ready) => ready,
         None => {
             let program = program(inputs, place, |b, values| b.emit(prim, values))?;
-            OPERATIONS.put(key, stages::compile(&program, engine)?, stages::WEIGHT + 1)
+            OPERATIONS.put(key, stages::compile(&program, &[], engine)?, stages::WEIGHT + 1)
         }
     };
     call(&ready, inputs, place)
@@ -83,7 +83,7 @@ pub(crate) fn run_all(
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     off_devices()?;
-    let ready = stages::ready(program(inputs, place, add)?, EngineKind::default())?;
+    let ready = stages::ready(program(inputs, place, add)?, &[], EngineKind::default())?;
     call(&ready, inputs, place)
 }
 
@@ -117,5 +117,5 @@ fn call(ready: &Ready, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {
             slabs.push(c.slab(place)?);
         }
     }
-    ready.call(&slabs, &vec![false; slabs.len()])
+    ready.call(&mut slabs)
 }

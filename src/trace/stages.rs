@@ -63,9 +63,9 @@ pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<S
 }
 
 /// The whole pipeline.
-pub(super) fn compile(program: &Program, engine: EngineKind) -> Result<Ready> {
+pub(super) fn compile(program: &Program, donated: &[bool], engine: EngineKind) -> Result<Ready> {
     let staged = lower(program, &[])?;
-    Ok(Ready { exe: engine::compile(engine, &staged.localised.program)?, results: staged.results })
+    Ok(Ready { exe: engine::compile(engine, &staged.localised.program, donated)?, results: staged.results })
 }
 
 /// What the programs that are kept weigh at most, in equations.
@@ -75,22 +75,25 @@ pub(super) const WEIGHT: usize = 8;
 
 /// The program, compiled; or what was compiled for an equal one. Closures are traced at every call, since what they capture may
 /// differ in kind; but numbers from outside are inputs of a program, so the steps of a loop make equal ones.
-pub(super) fn ready(program: Program, engine: EngineKind) -> Result<Arc<Ready>> {
-    static PROGRAMS: LazyLock<Cache<(EngineKind, Arc<Program>), Ready>> = LazyLock::new(|| Cache::new(KEPT));
-    let key = (engine, Arc::new(program));
+pub(super) fn ready(program: Program, donated: &[bool], engine: EngineKind) -> Result<Arc<Ready>> {
+    type Key = (EngineKind, Box<[bool]>, Arc<Program>);
+    static PROGRAMS: LazyLock<Cache<Key, Ready>> = LazyLock::new(|| Cache::new(KEPT));
+    // up to the last one that is donated
+    let given = donated.iter().rposition(|d| *d).map_or(0, |k| k + 1);
+    let key = (engine, donated[..given].into(), Arc::new(program));
     if let Some(known) = PROGRAMS.get(&key) {
         return Ok(known);
     }
-    let ready = compile(&key.1, engine)?;
-    let weight = WEIGHT + key.1.size();
+    let ready = compile(&key.2, donated, engine)?;
+    let weight = WEIGHT + key.2.size();
     Ok(PROGRAMS.put(key, ready, weight))
 }
 
 impl Ready {
     /// Runs it; the results as arrays.
-    pub(crate) fn call(&self, args: &[Slab], donated: &[bool]) -> Result<Vec<Array>> {
+    pub(crate) fn call(&self, args: &mut [Slab]) -> Result<Vec<Array>> {
         super::eager::off_devices()?;
-        let slabs = self.exe.call(args, donated)?;
+        let slabs = self.exe.call(args)?;
         let results = slabs.into_iter().zip(&self.results);
         Ok(results.map(|(slab, r)| Array::concrete(slab, r.ty.clone(), r.sharding.clone())).collect())
     }

@@ -1,5 +1,6 @@
 //! Nested programs: loops and choices with plans of their own, whose slots follow those of the plan around.
 
+use super::reuse::{self, Reuse};
 use super::schedule::{Planner, bytes};
 use super::{BranchKernel, CarryKernel, Kernel, LoopKernel, Place, Plan, WhileKernel};
 use crate::compile::flow::{Carry, Flow, Item};
@@ -18,18 +19,20 @@ pub(super) struct Nested {
 }
 
 impl Planner {
-    /// A control item with its nested plans.
+    /// Item `k`, if it is one of control, with its nested plans.
     pub(super) fn control(
         &mut self,
         flow: &Flow<'_>,
-        item: &Item<'_>,
+        k: usize,
         base: usize,
+        reuse: &Reuse,
     ) -> Result<Option<Nested>> {
         let outer = |s: Slot| (flow.root(s) + base) as u32;
         let begin = self.places.len();
-        let (kernel, bytes) = match item {
+        let others: Vec<_> = reuse.others.iter().filter(|o| o.0 == k).map(|o| (o.1, o.2)).collect();
+        let (kernel, bytes) = match &flow.items[k] {
             Item::Loop(l) => {
-                let (body, at, mut size) = self.nested(&l.body)?;
+                let (body, at, mut size, alone) = self.nested(&l.body, &l.carry)?;
                 let slice = |s: Slot| bytes(flow, s) / l.length.max(1);
                 let k = LoopKernel {
                     step: l.step as u32 + at,
@@ -37,7 +40,7 @@ impl Planner {
                     length: l.length,
                     reverse: l.reverse,
                     fixed: l.fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + at)).collect(),
-                    carry: self.carries(flow, &l.carry, base, at, &mut size),
+                    carry: self.carries(flow, &l.carry, (base, at), &alone, &others, &mut size),
                     xs: l.xs.iter().map(|(o, i)| (outer(*o), *i as u32 + at, slice(*o))).collect(),
                     ys: l.ys.iter().map(|(i, o)| (*i as u32 + at, outer(*o), slice(*o))).collect(),
                     body,
@@ -45,11 +48,11 @@ impl Planner {
                 (Kernel::Loop(Box::new(k)), size)
             }
             Item::While(w) => {
-                let (cond, c, first) = self.nested(&w.cond)?;
+                let (cond, c, first, _) = self.nested(&w.cond, &[])?;
                 let after = self.places.len();
-                let (body, b, second) = self.nested(&w.body)?;
+                let (body, b, second, alone) = self.nested(&w.body, &w.carry)?;
                 // both parts of the arena side by side
-                self.slide(after..self.places.len(), first);
+                self.slide(after..self.places.len(), Place::Arena(first));
                 let mut size = first + second;
                 let fixed = w.cond_fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + c));
                 let k = WhileKernel {
@@ -57,7 +60,7 @@ impl Planner {
                         .chain(w.body_fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + b)))
                         .collect(),
                     cond_carry: w.cond_carry.iter().map(|s| *s as u32 + c).collect(),
-                    carry: self.carries(flow, &w.carry, base, b, &mut size),
+                    carry: self.carries(flow, &w.carry, (base, b), &alone, &others, &mut size),
                     test: w.cond.outs[0] as u32 + c,
                     cond,
                     body,
@@ -68,7 +71,7 @@ impl Planner {
             Item::Branch(b) => {
                 let (mut arms, mut wires, mut size) = (Vec::new(), Vec::new(), 0);
                 for arm in &b.arms {
-                    let (plan, at, bytes) = self.nested(arm)?;
+                    let (plan, at, bytes, _) = self.nested(arm, &[])?;
                     size = size.max(bytes);
                     let pairs = b.ins.iter().zip(&arm.ins).chain(b.outs.iter().zip(&arm.outs));
                     wires.push(pairs.map(|(o, i)| (outer(*o), *i as u32 + at)).collect());
@@ -82,41 +85,54 @@ impl Planner {
         };
         Ok(Some(Nested { kernel, slots: begin..self.places.len(), bytes }))
     }
-    /// The carries of a loop whose body's slots begin at `at`; their second places are behind `size` bytes of its arena.
+    /// The carries of a loop, whose slots begin at `base` outside and `at` inside. Those that are not updated in place have a second
+    /// one in a donated argument, or behind `size` bytes of the loop's arena.
     fn carries(
         &mut self,
         flow: &Flow<'_>,
         list: &[Carry],
-        base: usize,
-        at: u32,
+        (base, at): (usize, u32),
+        alone: &[bool],
+        others: &[(usize, usize)],
         size: &mut usize,
     ) -> Vec<CarryKernel> {
-        let one = |c: &Carry| {
+        let outer = |s: Slot| (flow.root(s) + base) as u32;
+        let mut made = Vec::with_capacity(list.len());
+        for (k, c) in list.iter().enumerate() {
             let bytes = bytes(flow, c.last);
-            let other = self.room(Place::Arena(*size));
-            *size += bytes.next_multiple_of(64);
-            let outer = |s: Slot| (flow.root(s) + base) as u32;
+            let other = match others.iter().find(|o| o.0 == k) {
+                _ if alone[k] => None,
+                Some((_, gift)) => Some(self.room(Place::Given(*gift, 0))),
+                None => {
+                    *size += bytes.next_multiple_of(64);
+                    Some(self.room(Place::Arena(*size - bytes.next_multiple_of(64))))
+                }
+            };
             let (from, to) = (c.from as u32 + at, c.to as u32 + at);
-            CarryKernel { first: outer(c.first), from, to, last: outer(c.last), other, bytes }
-        };
-        list.iter().map(one).collect()
+            made.push(CarryKernel { first: outer(c.first), from, to, last: outer(c.last), other, bytes });
+        }
+        made
     }
-    /// The plan of a nested flow, its first slot, and the bytes of its arena, which begins at 0.
-    fn nested(&mut self, flow: &Flow<'_>) -> Result<(Plan, u32, usize)> {
+    /// The plan of a nested flow, its first slot, the bytes of its arena, which begins at 0, and which carries it updates in place.
+    fn nested(&mut self, flow: &Flow<'_>, carry: &[Carry]) -> Result<(Plan, u32, usize, Vec<bool>)> {
         let base = self.places.len();
         self.places.resize(base + flow.values.len(), Place::Nowhere);
         for s in flow.ins.iter().chain(&flow.outs) {
             self.places[base + s] = Place::Moving;
         }
-        let (plan, arena) = self.plan(&group::group(flow), base, true, &[])?;
-        Ok((plan, base as u32, arena))
+        let mut groups = group::group(flow);
+        let (alone, reuse) = reuse::carries(&mut groups, carry);
+        let (plan, arena) = self.plan(&groups, base, true, &[], &reuse)?;
+        Ok((plan, base as u32, arena, alone))
     }
-    /// Moves what lies in the arena.
-    pub(super) fn slide(&mut self, slots: Range<usize>, by: usize) {
+    /// Moves what lies in the arena of a nested program to where that has its room.
+    pub(super) fn slide(&mut self, slots: Range<usize>, to: Place) {
         for p in &mut self.places[slots] {
-            if let Place::Arena(at) = p {
-                *at += by;
-            }
+            *p = match (*p, to) {
+                (Place::Arena(at), Place::Arena(by)) => Place::Arena(at + by),
+                (Place::Arena(at), Place::Given(gift, by)) => Place::Given(gift, at + by),
+                (p, _) => p,
+            };
         }
     }
 }

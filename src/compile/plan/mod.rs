@@ -1,9 +1,11 @@
 //! A program that is ready to run: where values lie, and levels of nodes.
 //!
 //! `schedule` makes it (passes 5 to 9 of the lock-step engine: views, aliases, levels, buffers, and each group bound to memory as a node),
-//! with what is inside loops and choices in `control`, and results that are blocks of an argument in `view`.
+//! with what is inside loops and choices in `control`, results that are blocks of an argument
+//! in `view`, and memory that is written again in `reuse`.
 
 mod control;
+mod reuse;
 mod schedule;
 mod view;
 
@@ -30,6 +32,8 @@ pub(crate) enum Place {
     Out(usize),
     /// In the arena.
     Arena(usize),
+    /// In a donated argument: of `gifts`, and from which byte on.
+    Given(usize, usize),
     /// Where control puts it, step by step.
     Moving,
 }
@@ -39,10 +43,34 @@ pub(crate) enum Place {
 pub(crate) enum OutPlan {
     /// A fresh buffer.
     Fresh(usize),
+    /// A donated argument, of `gifts`.
+    Given(usize),
     /// The buffer of an argument.
     Arg(usize),
     /// Blocks of an argument: bytes of a block, and where each lies.
     View { arg: usize, block: usize, blocks: Arc<[usize]> },
+}
+
+/// A donated argument whose memory is written to; where a caller still holds it, a fresh buffer stands in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gift {
+    /// Which argument.
+    pub(crate) arg: usize,
+    /// Its bytes.
+    pub(crate) bytes: usize,
+    /// What for.
+    pub(crate) purpose: Use,
+}
+
+/// What the memory of a donated argument is used for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Use {
+    /// A result.
+    Result,
+    /// One of a loop's two places for a carry.
+    Carry,
+    /// Values in between.
+    Room,
 }
 
 /// A copy of strided boxes, on one thread.
@@ -87,14 +115,15 @@ pub(crate) struct LoopKernel {
     pub(crate) ys: Vec<(u32, u32, usize)>,
 }
 
-/// A value that goes from step to step; `other` is the second place that it alternates with.
+/// A value that goes from step to step. It alternates between the place of the last one and another; or is updated in place, if there is
+/// no other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CarryKernel {
     pub(crate) first: u32,
     pub(crate) from: u32,
     pub(crate) to: u32,
     pub(crate) last: u32,
-    pub(crate) other: u32,
+    pub(crate) other: Option<u32>,
     pub(crate) bytes: usize,
 }
 
@@ -231,6 +260,8 @@ pub(crate) struct Compiled {
     pub(crate) outs: Vec<OutPlan>,
     /// Bytes of each fresh buffer.
     pub(crate) fresh: Vec<usize>,
+    /// Donated arguments that are written to.
+    pub(crate) gifts: Vec<Gift>,
     /// Number of levels, nested ones too.
     pub(crate) levels: usize,
 }

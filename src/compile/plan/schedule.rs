@@ -1,12 +1,13 @@
 //! Passes 5 to 9: aliases, levels, buffers, and each group bound to memory as a node.
 
 use super::control::{self, Nested};
+use super::reuse::{self, Reuse};
 use super::view::view;
 use super::{
-    Compiled, Kernel, Level, Node, OutPlan, PackCopy, PackFrom, PackKernel, Place, Plan, PrintKernel,
+    Compiled, Gift, Kernel, Level, Node, OutPlan, PackCopy, PackFrom, PackKernel, Place, Plan, PrintKernel,
     PrintValue, What,
 };
-use crate::compile::arena::{self, Want};
+use crate::compile::arena::{self, At, Spare, Want};
 use crate::compile::cells::{self, Ask};
 use crate::compile::flow::{Flow, Item, PackPart};
 use crate::compile::fold::{self, FoldKernel};
@@ -20,20 +21,26 @@ use crate::program::sentence::{Combine, Source};
 use crate::runtime::workers;
 use std::sync::Arc;
 
-/// Compiles a program.
-pub(crate) fn compile(p: &SpmdProgram) -> Result<Compiled> {
+/// Compiles a program. The memory of inputs that are `donated` may be written to.
+pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<Compiled> {
     let flow = build::build(p, &|_, shape| row_major(shape))?;
     let mut planner = Planner { places: Vec::new(), levels: 0 };
     planner.places.resize(flow.values.len(), Place::Nowhere);
     for (i, s) in flow.ins.iter().enumerate() {
         planner.places[*s] = Place::Arg(i);
     }
-    let groups = group::group(&flow);
-    let (outs, fresh, skip) = planner.outs(&groups, p.devices);
-    let (plan, arena) = planner.plan(&groups, 0, false, &skip)?;
-    let mut compiled = Compiled { plan, places: planner.places, arena, outs, fresh, levels: planner.levels };
-    compiled.plan.cost = compiled.plan.levels.iter().flat_map(|l| &l.nodes).map(|n| n.cost).sum();
-    Ok(compiled)
+    let mut groups = group::group(&flow);
+    let (outs, skip) = planner.views(&groups, p.devices);
+    let reuse = reuse::donated(&mut groups, donated, &outs);
+    for (s, gift) in &reuse.lie {
+        planner.places[*s] = Place::Given(*gift, 0);
+    }
+    let (mut outs, fresh) = planner.outs(&flow, outs);
+    let (mut plan, arena) = planner.plan(&groups, 0, false, &skip, &reuse)?;
+    plan.cost = plan.levels.iter().flat_map(|l| &l.nodes).map(|n| n.cost).sum();
+    let gifts = planner.used(&reuse.gifts, &mut outs);
+    let Planner { places, levels } = planner;
+    Ok(Compiled { plan, places, arena, outs, fresh, gifts, levels })
 }
 
 /// What a plan is made with.
@@ -64,29 +71,55 @@ impl Planner {
         self.places.push(place);
         (self.places.len() - 1) as u32
     }
-    /// What results are, and which groups need not run.
-    fn outs(&mut self, g: &Groups<'_, '_>, devices: usize) -> (Vec<OutPlan>, Vec<usize>, Vec<usize>) {
-        let flow = g.flow;
-        let (mut outs, mut fresh, mut skip) = (Vec::new(), Vec::new(), Vec::new());
-        for o in &flow.outs {
+    /// The results that are arguments, or blocks of one, and the groups that need not run.
+    fn views(&self, g: &Groups<'_, '_>, devices: usize) -> (Vec<Option<OutPlan>>, Vec<usize>) {
+        let mut skip = Vec::new();
+        let outs = g.flow.outs.iter().map(|o| {
+            let root = g.flow.root(*o);
+            if let Place::Arg(i) = self.places[root] {
+                return Some(OutPlan::Arg(i));
+            }
+            let (view, group) = view(g, root, devices)?;
+            skip.push(group);
+            Some(view)
+        });
+        (outs.collect(), skip)
+    }
+    /// What all results are, and the bytes of those in fresh buffers.
+    fn outs(&mut self, flow: &Flow<'_>, known: Vec<Option<OutPlan>>) -> (Vec<OutPlan>, Vec<usize>) {
+        let mut fresh = Vec::new();
+        let outs = flow.outs.iter().zip(known).map(|(o, known)| {
             let root = flow.root(*o);
-            outs.push(match self.places[root] {
-                Place::Arg(i) => OutPlan::Arg(i),
+            known.unwrap_or_else(|| match self.places[root] {
+                Place::Given(gift, _) => OutPlan::Given(gift),
                 Place::Out(i) => OutPlan::Fresh(i),
-                _ => match view(g, root, devices) {
-                    Some((view, group)) => {
-                        skip.push(group);
-                        view
-                    }
-                    None => {
-                        self.places[root] = Place::Out(fresh.len());
-                        fresh.push(bytes(flow, root));
-                        OutPlan::Fresh(fresh.len() - 1)
-                    }
-                },
+                _ => {
+                    self.places[root] = Place::Out(fresh.len());
+                    fresh.push(bytes(flow, root));
+                    OutPlan::Fresh(fresh.len() - 1)
+                }
+            })
+        });
+        (outs.collect(), fresh)
+    }
+    /// The gifts in which something lies, numbered anew.
+    fn used(&mut self, gifts: &[Gift], outs: &mut [OutPlan]) -> Vec<Gift> {
+        let (mut used, mut number) = (Vec::new(), vec![None; gifts.len()]);
+        let places = self.places.iter_mut().filter_map(|p| match p {
+            Place::Given(gift, _) => Some(gift),
+            _ => None,
+        });
+        let outs = outs.iter_mut().filter_map(|o| match o {
+            OutPlan::Given(gift) => Some(gift),
+            _ => None,
+        });
+        for gift in places.chain(outs) {
+            *gift = *number[*gift].get_or_insert_with(|| {
+                used.push(gifts[*gift]);
+                used.len() - 1
             });
         }
-        (outs, fresh, skip)
+        used
     }
 
     /// The plan of a flow whose slots begin at `base`, and the bytes of its part of the arena (offsets are from its begin).
@@ -96,14 +129,15 @@ impl Planner {
         base: usize,
         in_loop: bool,
         skip: &[usize],
+        reuse: &Reuse,
     ) -> Result<(Plan, usize)> {
         let flow = g.flow;
         let n = g.list.len();
-        let same: Vec<Option<Slot>> = (0..n).map(|k| epilogue(g, k)).collect();
+        let same: Vec<Option<Slot>> = (0..n).map(|k| epilogue(g, k, &reuse.over[k])).collect();
         // nested programs come first: their slots follow, their arenas are rooms of this one
         let mut nested: Vec<Option<Nested>> = Vec::with_capacity(flow.items.len());
-        for item in &flow.items {
-            nested.push(self.control(flow, item, base)?);
+        for k in 0..flow.items.len() {
+            nested.push(self.control(flow, k, base, reuse)?);
         }
         let mut folds: Vec<Option<(Arc<FoldKernel>, Option<u32>)>> = vec![None; n];
         for (k, group) in g.list.iter().enumerate() {
@@ -127,11 +161,18 @@ impl Planner {
                 wants.push(Want { from: level, to: level, size: f.temp(), what });
             }
         }
-        let arena = arena::plan(wants, |what, offset| match what {
-            Room::Slot(s) => self.places[s] = Place::Arena(offset),
-            Room::Item(k) => {
-                if let Some(n) = &nested[k] {
-                    self.slide(n.slots.clone(), offset);
+        let spare: Vec<Spare> = reuse.spare.iter().map(|s| s.1).collect();
+        let arena = arena::plan(&spare, wants, |what, at| {
+            let place = match at {
+                At::Arena(at) => Place::Arena(at),
+                At::Spare(k, at) => Place::Given(reuse.spare[k].0, at),
+            };
+            match what {
+                Room::Slot(s) => self.places[s] = place,
+                Room::Item(k) => {
+                    if let Some(n) = &nested[k] {
+                        self.slide(n.slots.clone(), place);
+                    }
                 }
             }
         });
@@ -142,9 +183,9 @@ impl Planner {
             }
             let list = &mut levels[group.level as usize - 1];
             match group.head {
-                Head::Elementwise => list[0].push(elementwise(g, k, base as u32, in_loop)?),
+                Head::Elementwise => list[0].push(elementwise(g, k, base as u32, in_loop, &reuse.over[k])?),
                 Head::Product(item) => {
-                    let p = product::bind(g, k, base as u32, same[k])?;
+                    let p = product::bind(g, k, base as u32, same[k], &reuse.over[k])?;
                     let what = describe(flow, "product", &[g.fold(item).out], group.members.len());
                     let (chunks, cost) = (p.chunks(), p.cost);
                     list[0].push(Node { kernel: Kernel::Product(Box::new(p)), chunks, cost, what });
@@ -280,15 +321,16 @@ impl Planner {
     }
 }
 
-/// Where the product of a group lies if nobody needs the product itself: where its epilogue stores.
-fn epilogue(g: &Groups<'_, '_>, group: usize) -> Option<Slot> {
+/// Where the product of a group lies if nobody needs the product itself: where its epilogue stores, but not over what that reads.
+fn epilogue(g: &Groups<'_, '_>, group: usize, over: &[(Slot, Slot)]) -> Option<Slot> {
     let Head::Product(p) = g.list[group].head else { return None };
     let (flow, out) = (g.flow, g.fold(p).out);
     if g.stored[out] {
         return None;
     }
     let size = |s: Slot| flow.values[s].dtype.size();
-    g.list[group].members.iter().map(|m| g.map(m.item).out).find(|o| g.stored[*o] && size(*o) == size(out))
+    let fits = |o: &Slot| g.stored[*o] && size(*o) == size(out) && over.iter().all(|x| x.0 != *o);
+    g.list[group].members.iter().map(|m| g.map(m.item).out).find(fits)
 }
 
 /// What a fold is called.
@@ -309,17 +351,24 @@ fn describe(flow: &Flow<'_>, name: &'static str, makes: &[Slot], maps: usize) ->
 }
 
 /// An elementwise group as a node.
-fn elementwise(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -> Result<Node> {
+fn elementwise(
+    g: &Groups<'_, '_>,
+    group: usize,
+    base: u32,
+    in_loop: bool,
+    over: &[(Slot, Slot)],
+) -> Result<Node> {
     let (lo, hi, n) = cells::space(g, group);
     let order: Vec<usize> = (0..n).filter(|d| hi[*d] - lo[*d] != 1).collect();
     let outs: Vec<Slot> =
         g.list[group].members.iter().map(|m| g.map(m.item).out).filter(|o| g.stored[*o]).collect();
     let large = |o: &Slot| bytes(g.flow, *o) >= 16 << 20;
     let stream = !in_loop
+        && over.is_empty()
         && outs.len() == 1
         && outs.iter().all(large)
         && g.flow.outs.iter().any(|o| g.flow.root(*o) == outs[0]);
-    let ask = Ask { order: &order, stream, same: None, base };
+    let ask = Ask { order: &order, stream, same: None, over, base };
     let mut t = cells::tiles(g, group, &ask)?;
     t.collapse();
     let size = t.elements();

@@ -75,9 +75,13 @@ fn get(kind: EngineKind) -> &'static dyn Engine {
 }
 
 /// Prepares a program to run many times on the engine of this kind.
-pub(crate) fn compile(kind: EngineKind, program: &SpmdProgram) -> Result<Arc<dyn Executable>> {
+pub(crate) fn compile(
+    kind: EngineKind,
+    program: &SpmdProgram,
+    donated: &[bool],
+) -> Result<Arc<dyn Executable>> {
     COMPILED.set(COMPILED.get() + 1);
-    get(kind).compile(program)
+    get(kind).compile(program, donated)
 }
 
 thread_local! {
@@ -105,14 +109,15 @@ pub fn compilations() -> usize {
 pub trait Engine: Send + Sync {
     /// Its name: `lockstep`, `threads`.
     fn name(&self) -> &'static str;
-    /// Prepares a program to run many times.
-    fn compile(&self, program: &SpmdProgram) -> Result<Arc<dyn Executable>>;
+    /// Prepares a program to run many times. Inputs that are `donated` (missing ones are not) may be written over.
+    fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>>;
 }
 
 /// A program that is ready to run. It may be called from many threads.
 pub trait Executable: Send + Sync {
-    /// Runs it. `args` are the inputs' slabs; where `donated` is true the buffer may be overwritten if nobody else holds it.
-    fn call(&self, args: &[Slab], donated: &[bool]) -> Result<Vec<Slab>>;
+    /// Runs it. `args` are the inputs' slabs. Those of donated inputs are written over if these are the only handles on them; their
+    /// values are lost then.
+    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>>;
     /// How it runs: groups, levels, buffers, workers.
     fn report(&self) -> RunReport;
 }
@@ -126,17 +131,39 @@ pub struct RunReport {
     pub workers: usize,
     /// Whether it runs inline on the caller's thread.
     pub inline: bool,
-    /// Bytes of the static buffer plan.
+    /// Bytes of all arguments.
+    pub arguments: usize,
+    /// Bytes of all results but those that are arguments, or views of them.
+    pub results: usize,
+    /// Bytes of results that lie in donated arguments.
+    pub donated: usize,
+    /// Bytes of the static buffer plan: values in between, for which there is no room in donated arguments.
     pub arena: usize,
+    /// The share of the busiest device in [`peak_bytes`](RunReport::peak_bytes), roughly: its blocks of arguments and results, and an equal
+    /// part of the arena.
+    pub device_bytes: usize,
     /// The compiled program as text.
     pub text: String,
+}
+
+impl RunReport {
+    /// The most bytes that a call holds, its arguments and results among them. Replicas are one in memory.
+    pub fn peak_bytes(&self) -> usize {
+        self.arguments + self.results - self.donated + self.arena
+    }
 }
 
 impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let on =
             if self.inline { "inline on the caller".into() } else { format!("{} workers", self.workers) };
-        writeln!(f, "engine {}, {on}, arena {} B", self.engine, self.arena)?;
+        writeln!(f, "engine {}, {on}", self.engine)?;
+        write!(f, "arguments {} B, results {} B", self.arguments, self.results)?;
+        if self.donated > 0 {
+            write!(f, " ({} B in donated arguments)", self.donated)?;
+        }
+        let (peak, device) = (self.peak_bytes(), self.device_bytes);
+        writeln!(f, ", arena {} B: at most {peak} B, \u{2248} {device} B a device", self.arena)?;
         f.write_str(&self.text)
     }
 }

@@ -26,8 +26,8 @@ impl Engine for Threads {
     fn name(&self) -> &'static str {
         "threads"
     }
-    fn compile(&self, program: &SpmdProgram) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(Ready::on_devices(program)?))
+    fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(Ready::on_devices(program, donated)?))
     }
 }
 

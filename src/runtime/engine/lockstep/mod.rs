@@ -8,7 +8,7 @@ pub(crate) mod tests;
 
 use super::threads::{self, Devices};
 use super::{Engine, Executable, RunReport};
-use crate::compile::plan::{Compiled, OutPlan, Place};
+use crate::compile::plan::{Compiled, Gift, OutPlan, Place, Use};
 use crate::compile::{self, kernel};
 use crate::diagnostic::Result;
 use crate::partition::{Slot, SpmdProgram};
@@ -17,6 +17,7 @@ use crate::runtime::workers::{Member, team};
 use crate::runtime::{Buffer, Slab};
 use crate::types::{DType, Shape};
 use run::Runner;
+use smallvec::SmallVec;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -36,8 +37,8 @@ impl Engine for Lockstep {
     fn name(&self) -> &'static str {
         "lockstep"
     }
-    fn compile(&self, program: &SpmdProgram) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(Ready::new(program, None)?))
+    fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(Ready::new(program, donated, None)?))
     }
 }
 
@@ -49,6 +50,10 @@ pub(super) struct Ready {
     compiled: Compiled,
     ins: Vec<Kind>,
     outs: Vec<Kind>,
+    /// Bytes of one device's blocks of the inputs, and of each result.
+    blocks: (usize, Vec<usize>),
+    /// How many devices the program is for.
+    shares: usize,
     /// Inline or on workers whatever it costs; for tests.
     forced: Option<bool>,
     /// The devices that run it, each on a thread of its own; nobody: the process's workers.
@@ -70,16 +75,19 @@ struct Shared<'a>(&'a [*mut u8]);
 unsafe impl Sync for Shared<'_> {}
 
 impl Ready {
-    fn new(p: &SpmdProgram, forced: Option<bool>) -> Result<Ready> {
+    fn new(p: &SpmdProgram, donated: &[bool], forced: Option<bool>) -> Result<Ready> {
         let kind = |s: &Slot| {
             let v = &p.slots[*s];
             let copies = v.layout.partial.as_ref().map_or(1, |p| p.1.iter().map(|a| a.size).product());
             (v.dtype.storage(), v.shape.clone(), copies)
         };
+        let block = |s: &Slot| p.slots[*s].block_bytes();
         Ok(Ready {
-            compiled: compile::compile(p)?,
+            compiled: compile::compile(p, donated)?,
             ins: p.ins.iter().map(kind).collect(),
             outs: p.outs.iter().map(kind).collect(),
+            blocks: (p.ins.iter().map(block).sum(), p.outs.iter().map(block).collect()),
+            shares: p.devices.max(1),
             forced,
             devices: None,
             tables: Mutex::default(),
@@ -88,8 +96,8 @@ impl Ready {
         })
     }
     /// A program that runs on a thread for each device.
-    pub(super) fn on_devices(p: &SpmdProgram) -> Result<Ready> {
-        let mut ready = Ready::new(p, Some(false))?;
+    pub(super) fn on_devices(p: &SpmdProgram, donated: &[bool]) -> Result<Ready> {
+        let mut ready = Ready::new(p, donated, Some(false))?;
         let devices = Devices::of(p);
         threads::spread(&mut ready.compiled.plan, devices.count);
         ready.devices = Some(devices);
@@ -129,10 +137,15 @@ impl Ready {
 }
 
 impl Executable for Ready {
-    fn call(&self, args: &[Slab], _donated: &[bool]) -> Result<Vec<Slab>> {
+    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>> {
         self.check(args)?;
         let c = &self.compiled;
         let mut fresh: Vec<Buffer> = c.fresh.iter().map(|n| Buffer::new(*n)).collect();
+        // a donated argument that somebody still holds stays as it is
+        let own = |g: &Gift, args: &mut [Slab]| {
+            args[g.arg].sole().unwrap_or_else(|| Arc::new(Buffer::new(g.bytes)))
+        };
+        let given: SmallVec<[Arc<Buffer>; 4]> = c.gifts.iter().map(|g| own(g, args)).collect();
         let mut arena = (c.arena > 0).then(|| Buffer::new(c.arena));
         if !c.plan.levels.is_empty() {
             let table = self.tables.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -143,13 +156,15 @@ impl Executable for Ready {
                     Place::Arg(i) => args[i].dense().as_ptr().cast_mut(),
                     Place::Out(i) => fresh[i].as_mut_ptr(),
                     Place::Arena(at) => arena.wrapping_add(at),
+                    Place::Given(gift, at) => given[gift].as_ptr().cast_mut().wrapping_add(at),
                     Place::Nowhere | Place::Moving => std::ptr::null_mut(),
                 };
             }
             if self.devices.is_none() && (self.inline() || team().workers() == 1) {
                 let ran = kernel::with_scratch(|scratch| {
                     let mut r = Runner { member: None, counters: &[], rounds: Vec::new(), scratch };
-                    // SAFETY: the table points to buffers of the sizes that the plan wants; arguments are not written
+                    // SAFETY: the table points to buffers of the sizes that the plan wants; no argument is written but those to
+                    // which nobody else has a handle, behind their last reads
                     unsafe { r.plan(&c.plan, &mut base) }
                 });
                 debug_assert!(ran.is_ok(), "nobody else takes part");
@@ -183,6 +198,7 @@ impl Executable for Ready {
         let fresh: Vec<Arc<Buffer>> = fresh.into_iter().map(Arc::new).collect();
         let outs = c.outs.iter().zip(&self.outs).map(|(o, (dtype, shape, copies))| match o {
             OutPlan::Fresh(i) => Slab::new(*dtype, shape.clone(), *copies, fresh[*i].clone()),
+            OutPlan::Given(i) => Slab::new(*dtype, shape.clone(), *copies, given[*i].clone()),
             OutPlan::Arg(i) => args[*i].reshaped(*dtype, shape.clone(), *copies),
             OutPlan::View { arg, block, blocks } => args[*arg].select(*dtype, shape.clone(), *block, blocks),
         });
@@ -192,21 +208,67 @@ impl Executable for Ready {
         let c = &self.compiled;
         let mut text = String::new();
         print(&c.plan, 0, &mut text);
+        let (mut arguments, mut results, mut donated, mut seen) = (0, 0, 0, Vec::new());
+        let mut device = self.blocks.0 + c.arena.div_ceil(self.shares);
+        let bytes = |(dtype, shape, copies): &Kind| dtype.size() * shape.elements() * copies;
+        arguments += self.ins.iter().map(bytes).sum::<usize>();
         for (k, o) in c.outs.iter().enumerate() {
-            if let OutPlan::View { arg, block, blocks } = o {
-                let _ = writeln!(
-                    text,
-                    "result {k}: {} blocks of {block} bytes of argument {arg}, not copied",
-                    blocks.len()
-                );
+            match o {
+                OutPlan::Arg(arg) => {
+                    let _ = writeln!(text, "result {k}: argument {arg}, not copied");
+                }
+                OutPlan::View { arg, block, blocks } => {
+                    let n = blocks.len();
+                    let _ = writeln!(
+                        text,
+                        "result {k}: {n} blocks of {block} bytes of argument {arg}, not copied"
+                    );
+                }
+                OutPlan::Given(gift) => {
+                    let _ = writeln!(
+                        text,
+                        "result {k}: in the memory of donated argument {}",
+                        c.gifts[*gift].arg
+                    );
+                    if !seen.contains(&(true, *gift)) {
+                        seen.push((true, *gift));
+                        results += bytes(&self.outs[k]);
+                        donated += bytes(&self.outs[k]);
+                    }
+                }
+                OutPlan::Fresh(i) => {
+                    if !seen.contains(&(false, *i)) {
+                        seen.push((false, *i));
+                        results += bytes(&self.outs[k]);
+                        device += self.blocks.1[k];
+                    }
+                }
             }
+        }
+        for g in &c.gifts {
+            let use_ = match g.purpose {
+                Use::Result => continue,
+                Use::Carry => "a place of a loop's carry",
+                Use::Room => "room for values in between",
+            };
+            let _ = writeln!(text, "donated argument {}: {use_}", g.arg);
         }
         let inline = self.forced.unwrap_or(c.plan.cost < INLINE);
         let (engine, workers) = match &self.devices {
             Some(devices) => ("threads", devices.count),
             None => ("lockstep", if inline { 1 } else { team().workers() }),
         };
-        RunReport { engine, workers, inline, arena: c.arena, text }
+        RunReport {
+            engine,
+            workers,
+            inline,
+            arguments,
+            results,
+            donated,
+            arena: c.arena,
+            device_bytes: device,
+            text,
+        }
     }
 }
 

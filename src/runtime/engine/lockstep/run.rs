@@ -186,10 +186,10 @@ impl Runner<'_> {
             for c in &l.carry {
                 base[c.from as usize] = base[if t == 0 { c.first } else { c.to } as usize];
                 // alternates so that the last step writes where the result shall be
-                base[c.to as usize] = match (l.length - 1 - t) % 2 {
-                    0 => base[c.last as usize],
-                    _ => base[c.other as usize],
-                };
+                base[c.to as usize] = base[match c.other {
+                    Some(other) if (l.length - 1 - t) % 2 == 1 => other,
+                    _ => c.last,
+                } as usize];
             }
             for (outer, inner, bytes) in &l.xs {
                 base[*inner as usize] = base[*outer as usize].wrapping_add(k * bytes);
@@ -227,7 +227,7 @@ impl Runner<'_> {
             }
             for c in &w.carry {
                 base[c.from as usize] = base[c.to as usize];
-                base[c.to as usize] = base[if odd { c.other } else { c.last } as usize];
+                base[c.to as usize] = base[c.other.filter(|_| odd).unwrap_or(c.last) as usize];
             }
             odd = !odd;
             // SAFETY: the caller's

@@ -22,15 +22,14 @@ fn bytes(s: &Slab) -> &[u8] {
 /// Runs a program inline, on workers and by the reference engine.
 #[track_caller]
 fn check(name: &str, p: &SpmdProgram, tolerance: f64) {
-    let args = inputs(p);
-    let none = vec![false; args.len()];
-    let want = get(EngineKind::Reference).compile(p).unwrap().call(&args, &none).unwrap();
-    let inline = Ready::new(p, Some(true)).unwrap();
-    let workers = Ready::new(p, Some(false)).unwrap();
-    let devices = Ready::on_devices(p).unwrap();
+    let mut args = inputs(p);
+    let want = get(EngineKind::Reference).compile(p, &[]).unwrap().call(&mut args).unwrap();
+    let inline = Ready::new(p, &[], Some(true)).unwrap();
+    let workers = Ready::new(p, &[], Some(false)).unwrap();
+    let devices = Ready::on_devices(p, &[]).unwrap();
     for _ in 0..2 {
-        let (a, b) = (inline.call(&args, &none).unwrap(), workers.call(&args, &none).unwrap());
-        for (k, (a, c)) in a.iter().zip(devices.call(&args, &none).unwrap()).enumerate() {
+        let (a, b) = (inline.call(&mut args).unwrap(), workers.call(&mut args).unwrap());
+        for (k, (a, c)) in a.iter().zip(devices.call(&mut args).unwrap()).enumerate() {
             assert!(bytes(a) == bytes(&c), "{name}: inline and a thread a device differ in result {k}");
         }
         assert_eq!(a.len(), want.len());
@@ -286,7 +285,7 @@ fn results_that_many_steps_read() {
         outs.push(o);
         let p = m.done(&outs);
         check("read by many", &p, 0.0);
-        let compiled = compile::compile(&p).unwrap();
+        let compiled = compile::compile(&p, &[]).unwrap();
         let view = matches!(compiled.outs[outs.len() - 1], OutPlan::View { .. });
         assert_eq!(view, readers == 0, "{readers} readers");
     }
@@ -559,19 +558,18 @@ fn times() {
             continue;
         }
         let ready = match get(EngineKind::default()).name() {
-            "threads" => Ready::on_devices(&p).unwrap(),
-            _ => Ready::new(&p, None).unwrap(),
+            "threads" => Ready::on_devices(&p, &[]).unwrap(),
+            _ => Ready::new(&p, &[], None).unwrap(),
         };
-        let args = inputs(&p);
-        let none = vec![false; args.len()];
+        let mut args = inputs(&p);
         let first = Instant::now();
-        ready.call(&args, &none).unwrap();
+        ready.call(&mut args).unwrap();
         let first = first.elapsed().as_secs_f64() * 1e6;
         let busy = cpu();
         let (mut times, begin) = (Vec::new(), Instant::now());
         while begin.elapsed().as_secs_f64() < 0.4 && times.len() < 20000 || times.len() < 5 {
             let t = Instant::now();
-            std::hint::black_box(ready.call(&args, &none).unwrap());
+            std::hint::black_box(ready.call(&mut args).unwrap());
             times.push(t.elapsed().as_secs_f64() * 1e6);
         }
         let busy = (cpu() - busy) / times.len() as f64;
@@ -590,10 +588,10 @@ fn times() {
         let mut least = f64::MAX;
         for _ in 0..5 {
             let t = cpu();
-            std::hint::black_box(Ready::new(&p, None).unwrap());
+            std::hint::black_box(Ready::new(&p, &[], None).unwrap());
             least = least.min((cpu() - t) / 1e3);
         }
-        println!("compile {n}: {least:.2} ms, arena {}", Ready::new(&p, None).unwrap().compiled.arena);
+        println!("compile {n}: {least:.2} ms, arena {}", Ready::new(&p, &[], None).unwrap().compiled.arena);
     }
 }
 
@@ -603,11 +601,11 @@ pub(crate) fn agrees(p: &SpmdProgram, args: &[Vec<f64>], wanted: &[Vec<f64>]) {
         let data: Vec<f32> = x.iter().map(|x| *x as f32).collect();
         Slab::from_elements(p.slots[*s].shape.clone(), &data)
     };
-    let args: Vec<Slab> = p.ins.iter().zip(args).map(slab).collect();
+    let mut args: Vec<Slab> = p.ins.iter().zip(args).map(slab).collect();
     let mut all = Vec::new();
     for inline in [true, false] {
-        let ready = Ready::new(p, Some(inline)).unwrap();
-        let made = ready.call(&args, &vec![false; args.len()]).unwrap();
+        let ready = Ready::new(p, &[], Some(inline)).unwrap();
+        let made = ready.call(&mut args).unwrap();
         for (k, (m, w)) in made.iter().zip(wanted).enumerate() {
             let mut x = vec![0.0; w.len()];
             for (i, part) in numbers(m).iter().enumerate() {

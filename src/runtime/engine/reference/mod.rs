@@ -26,13 +26,13 @@ impl Engine for Reference {
     fn name(&self) -> &'static str {
         "reference"
     }
-    fn compile(&self, program: &SpmdProgram) -> Result<Arc<dyn Executable>> {
+    fn compile(&self, program: &SpmdProgram, _donated: &[bool]) -> Result<Arc<dyn Executable>> {
         Ok(Arc::new(Plain(program.clone())))
     }
 }
 
 impl Executable for Plain {
-    fn call(&self, args: &[Slab], _donated: &[bool]) -> Result<Vec<Slab>> {
+    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>> {
         let args = args.iter().map(|s| Rc::new(Value::of(s))).collect();
         Ok(run(&self.0, args).iter().map(|v| v.to_slab()).collect())
     }
