@@ -145,18 +145,30 @@ fn a_training_step_of_products() {
 #[test]
 fn updates_of_a_part_are_in_place() {
     for on in PLACES {
-        let make = || (vec![put(noise(&[16, 24], 1), on)], vec![put(noise(&[2, 24], 2), On::Nothing)]);
-        check(|x, y| vec![x[0].at(ix![3..5]).set(&y[0])], make, &[Some(0)]);
+        let make = || (vec![put(noise(&[16, 24], 1), on)], vec![noise(&[8, 24], 2)]);
+        check(|x, y| vec![x[0].at(ix![3..11]).set(&y[0])], make, &[Some(0)]);
     }
 }
 
-/// Each result is most of the argument in whose memory the other one lies.
+/// Each result is most of the argument in whose memory the other one lies, all made at once.
 #[test]
 fn arguments_that_change_places() {
     let make = || (vec![noise(&[900], 1), noise(&[900], 2)], vec![]);
-    check(|x, _| vec![x[1].at(ix![0..3]).set(1.0), x[0].at(ix![5..9]).set(2.0)], make, &[Some(0), Some(1)]);
-    check(|x, _| vec![&x[0] + &x[1], &x[0] - &x[1]], make, &[Some(0), Some(1)]);
-    check(|x, _| vec![2.0 * &x[1], 3.0 * &x[0]], make, &[Some(0), Some(1)]);
+    let swapped = |x: &List, _: &List| {
+        let sum = &x[0] + &x[1];
+        let a = x[1].at(ix![0..3]).set(sum.slice(ix![0..3]));
+        vec![a, x[0].at(ix![5..9]).set(sum.slice(ix![5..9]))]
+    };
+    check(swapped, make, &[Some(0), Some(1)]);
+    let both = |x: &List, _: &List| {
+        let sum = &x[0] + &x[1];
+        vec![2.0 * &sum, 3.0 * sum]
+    };
+    check(both, make, &[Some(0), Some(1)]);
+    // apart: each lies where what it reads was
+    check(|x, _| vec![2.0 * &x[1], 3.0 * &x[0]], make, &[Some(1), Some(0)]);
+    // each would have to come before the other
+    check(|x, _| vec![&x[0] + &x[1], &x[0] - &x[1]], make, &[Some(0), None]);
     check(|x, _| vec![x[1].clone(), x[0].clone()], make, &[Some(1), Some(0)]);
 }
 
@@ -305,7 +317,7 @@ fn loops_alternate_with_the_argument() {
 fn carries_are_updated_in_place() {
     const N: usize = 80_000;
     fn steps<const K: i32>(x: &List, y: &List) -> List {
-        vec![fori_loop(0..K, x[0].clone(), |i, x| (0.5 * x + &y[0]).at(ix![7..9]).set(i.astype(F32)))]
+        vec![fori_loop(0..K, x[0].clone(), |_, x| (0.5 * x + &y[0]).at(ix![7..9]).set(1.0))]
     }
     let make = || (vec![noise(&[N], 1)], vec![noise(&[N], 2)]);
     for (plain, given) in [check(steps::<4>, make, &[Some(0)]), check(steps::<5>, make, &[Some(0)])] {

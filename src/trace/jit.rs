@@ -96,7 +96,27 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         self.out_specs = Some(specs.spec_tree());
         self
     }
-    /// The memory of these arguments may be used for results: `donate(0)`. Whoever uses one of them afterwards gets an error.
+    /// The memory of these arguments may be written over: `donate(0)`, `donate([0, 2])`. Whoever uses one of them afterwards gets an error.
+    ///
+    /// A donated argument becomes a result of its size, if its last reader has run before that result is made, or reads it index by index
+    /// as the result is stored (`w - 0.1 * g`, `x.at(i).set(y)`): a training step updates its weights in place. It becomes one of the
+    /// two places between which a loop's carry alternates. Otherwise it is room for values in between. The compiled program's
+    /// [report](crate::Compiled::report) says which.
+    ///
+    /// Only memory that nobody else holds is written over. Where another array, a [`View`](crate::View) or a second argument has a part in
+    /// it, or the argument is itself returned, it stays as it is, and results lie elsewhere: they are the same to the last bit.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let step = jit(|w: &Array, g: &Array| w - 0.5 * g).donate(0);
+    /// let (w, g) = (Array::from([1.0f32, 2.0]), Array::from([1.0f32, 1.0]));
+    /// let at = w.view::<f32>()?.as_ptr();
+    /// let next = step.call((&w, &g))?;
+    /// assert_eq!(next.view::<f32>()?.as_ptr(), at);
+    /// assert_eq!(next.to_vec::<f32>()?, [0.5, 1.5]);
+    /// assert!(w.to_vec::<f32>().is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn donate(mut self, args: impl Into<ArgNums>) -> Self {
         self.donate = args.into().0;
         self
