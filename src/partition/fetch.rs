@@ -6,7 +6,7 @@ use super::cost::Reader;
 use super::draft::{Draft, Item};
 use super::reads::{read_boxes, sources};
 use super::region::{Interval, Region, loop_box, minus, volume};
-use super::{Need, Slot, SpmdProgram, Step};
+use super::{DimLayout, Need, Slot, SpmdProgram, Step};
 use crate::sharding::atoms::without;
 
 /// A box of a stored value that one device has from another.
@@ -70,11 +70,14 @@ impl SpmdProgram {
 
     /// For each part of `src` that goes into `out` on the device at `position`, in rank order: a device of that part.
     pub(super) fn addends(&self, src: Slot, out: Slot, position: usize) -> Vec<usize> {
-        let parts = |s: Slot| self.slots[s].layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
-        let stay = parts(out);
-        let atoms = without(&parts(src), &stay).unwrap_or_default();
-        let along = super::DimLayout { atoms, block: 1, origin: 0 };
+        let along = self.parts_gone(src, out);
         (0..along.ways()).map(|r| along.place(position, r)).collect()
+    }
+    /// The digits over which parts of `src` differ and those of `out` do not.
+    pub(super) fn parts_gone(&self, src: Slot, out: Slot) -> DimLayout {
+        let parts = |s: Slot| self.slots[s].layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
+        let atoms = without(&parts(src), &parts(out)).unwrap_or_default();
+        DimLayout { atoms, block: 1, origin: 0 }
     }
 
     /// The disjoint boxes of `src` that readers need on the device at `position` and that it does not hold.

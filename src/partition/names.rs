@@ -1,8 +1,8 @@
 //! Names of what is communicated: read off the digits that are held and wanted, or off the user's own collectives.
 
-use super::cost::{Factor, Reader, distinct, factored};
+use super::cost::{Cost, Factor, Reader, distinct, factored};
 use super::draft::{Note, copy};
-use super::prices::Prices;
+use super::prices::{self, Prices};
 use super::reads::sources;
 use super::region::volume;
 use super::views::Via;
@@ -10,6 +10,9 @@ use super::{Collective, Collectives, DimLayout, Kind, Need, Piece, Slot, SpmdPro
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::sentence::{Body, Combine, Source};
 use crate::sharding::atoms::{Atom, Atoms, ways, without};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Up to this many devices messages are counted one by one.
 const COUNTED: usize = 1024;
@@ -24,7 +27,7 @@ pub(super) fn collectives(
     halves: &[(Slot, Slot)],
     prices: &Prices,
 ) -> Collectives {
-    let namer = Namer { p, notes, vias, halves, prices };
+    let namer = Namer { p, notes, vias, halves, prices, seen: RefCell::default() };
     let mut list: Vec<Collective> = Vec::new();
     // the first half of an all-reduce, by the value between the halves
     let mut open: Vec<(Slot, usize)> = Vec::new();
@@ -33,7 +36,8 @@ pub(super) fn collectives(
         for (c, times) in &notes[k].inside {
             list.extend(c.list.iter().map(|c| Collective { times: c.times * times, ..c.clone() }));
         }
-        inner.push(notes[k].inside.iter().map(|(c, _)| c.peak_bytes).max().unwrap_or(0));
+        let inside = notes[k].inside.iter().map(|(c, _)| (c.peak_bytes, !c.estimated));
+        inner.push(inside.reduce(|a, b| (a.0.max(b.0), a.1 && b.1)).unwrap_or((0, true)));
         match step {
             Step::Fetch { src, needs } => {
                 let Some(c) = namer.fetch(k, *src, needs) else { continue };
@@ -43,6 +47,8 @@ pub(super) fn collectives(
                         all.bytes += c.bytes;
                         all.total_bytes += c.total_bytes;
                         all.messages += c.messages;
+                        all.exact &= c.exact;
+                        all.counted &= c.counted;
                     }
                     None => list.push(c),
                 }
@@ -57,7 +63,8 @@ pub(super) fn collectives(
             _ => {}
         }
     }
-    Collectives { list, peak_bytes: peak(p, &inner) }
+    let (peak_bytes, exact) = namer.peak(&inner);
+    Collectives { list, peak_bytes, estimated: !exact }
 }
 
 struct Namer<'a> {
@@ -66,6 +73,23 @@ struct Namer<'a> {
     vias: &'a [Option<Via>],
     halves: &'a [(Slot, Slot)],
     prices: &'a Prices,
+    /// What was seen of steps like these: layers repeat.
+    seen: RefCell<HashMap<Box<[i64]>, Rc<Seen>>>,
+}
+
+/// What some devices receive in a step.
+struct Seen {
+    /// Messages of all devices.
+    messages: u64,
+    /// Whether they were counted one by one.
+    counted: bool,
+    /// The devices that were looked at, and what of a fetch is not theirs.
+    devices: Vec<(usize, Vec<Piece>)>,
+}
+
+/// All of n, or from so many on some of them: the first, the last, and others between.
+fn sample(n: usize) -> Vec<usize> {
+    if n <= COUNTED { (0..n).collect() } else { (0..SAMPLE).map(|k| k * (n - 1) / (SAMPLE - 1)).collect() }
 }
 
 /// A kind of exchange with its digits.
@@ -80,39 +104,77 @@ impl Namer<'_> {
         self.p.mesh.as_ref()
     }
 
-    /// Messages of a step, and the devices that were looked at with their pieces.
-    fn looked(&self, k: usize) -> (u64, Vec<(usize, Vec<Piece>)>) {
-        let n = self.p.devices;
-        let sample: Vec<usize> = if n <= COUNTED {
-            (0..n).collect()
-        } else {
-            // the first, the last, and others between
-            (0..SAMPLE).map(|k| k * (n - 1) / (SAMPLE - 1)).collect()
-        };
-        let mut messages = 0;
-        let mut looked = Vec::new();
-        for device in &sample {
-            let pieces: Vec<Piece> =
-                self.p.pieces(k, *device).into_iter().filter(|x| x.from != *device).collect();
-            let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
-            from.sort_unstable();
-            from.dedup();
-            messages += from.len() as u64;
-            looked.push((*device, pieces));
+    /// What was seen of steps with this key, or what `look` sees.
+    fn seen(&self, key: Vec<i64>, look: impl FnOnce() -> Seen) -> Rc<Seen> {
+        if let Some(known) = self.seen.borrow().get(&key[..]) {
+            return known.clone();
         }
-        let messages = if n <= COUNTED { messages } else { messages * n as u64 / SAMPLE as u64 };
-        (messages, looked)
+        let seen = Rc::new(look());
+        self.seen.borrow_mut().insert(key.into(), seen.clone());
+        seen
+    }
+    /// What devices receive in fetch `k`.
+    fn fetched(&self, k: usize) -> Seen {
+        let n = self.p.devices;
+        let mut messages = 0;
+        let look = |device: usize| {
+            let mut pieces = self.p.pieces(k, device);
+            pieces.retain(|x| x.from != device);
+            messages += partners(&pieces) as u64;
+            (device, pieces)
+        };
+        let devices: Vec<(usize, Vec<Piece>)> = sample(n).into_iter().map(look).collect();
+        let messages = messages * n as u64 / devices.len().max(1) as u64;
+        Seen { messages, counted: n <= COUNTED, devices }
+    }
+    /// What devices read of each other's parts where `src` is reduced to `out`.
+    fn combined(&self, src: Slot, out: Slot) -> Seen {
+        let (p, n) = (self.p, self.p.devices);
+        let (parts, stored) = (p.parts_gone(src, out), &p.slots[src]);
+        let mut messages = 0;
+        let devices = sample(n);
+        for &device in &devices {
+            let wanted = p.slots[out].layout.region(&stored.shape, device);
+            let own = parts.rank(device);
+            let others = parts.ways() - 1;
+            // from how many others it has what it wants of these parts
+            let from = |list: &mut dyn Iterator<Item = usize>| {
+                let mut pieces = Vec::new();
+                for part in list {
+                    let at = parts.place(device, part);
+                    stored.layout.holders(&stored.shape, at, &wanted, |from, region| {
+                        pieces.push(Piece { from, region });
+                    });
+                }
+                pieces.retain(|x| x.from != device);
+                partners(&pieces)
+            };
+            // those behind its own part are one further
+            let some = sample(others);
+            let theirs = from(&mut some.iter().map(|k| k + usize::from(*k >= own)));
+            messages += (theirs * others / some.len().max(1) + from(&mut [own].into_iter())) as u64;
+        }
+        let messages = messages * n as u64 / devices.len().max(1) as u64;
+        Seen { messages, counted: n <= COUNTED, devices: Vec::new() }
+    }
+
+    /// What a fetch moves.
+    fn price(&self, src: Slot, needs: &[Need]) -> (Vec<Reader<'_>>, Cost) {
+        let readers = distinct(needs.iter().filter_map(|n| self.reader(n)));
+        let cost = self.prices.of(self.p.devices, src, &self.p.slots[src], &readers, 1);
+        (readers, cost)
     }
 
     fn fetch(&self, k: usize, src: Slot, needs: &[Need]) -> Option<Collective> {
         let p = self.p;
         let stored = &p.slots[src];
-        let readers = distinct(needs.iter().filter_map(|n| self.reader(n)));
-        let c = self.prices.of(p.devices, src, stored, &readers, 1);
+        let (readers, c) = self.price(src, needs);
         if c.total == 0 {
             return None;
         }
-        let (messages, looked) = self.looked(k);
+        let mut key = Vec::new();
+        prices::write(&mut key, p.devices, src, stored, &readers, 1);
+        let seen = self.seen(key, || self.fetched(k));
         let first = needs.first()?.reader;
         let mut why = p.whys[first].clone();
         let size = stored.dtype.size() as u64;
@@ -124,7 +186,7 @@ impl Namer<'_> {
                 (kind, axes, reason)
             }
             None => {
-                let name = self.named(src, stored, &readers, c.total, &looked, first);
+                let name = self.named(src, stored, &readers, c.total, &seen.devices, first);
                 (name.kind, axes_of(self.mesh(), &name.digits), name.reason)
             }
         };
@@ -133,7 +195,9 @@ impl Namer<'_> {
             axes,
             bytes: c.max as u64 * size,
             total_bytes: c.total as u64 * size,
-            messages,
+            exact: c.exact,
+            messages: seen.messages,
+            counted: seen.counted,
             times: 1,
             op: why.op,
             source: why.place,
@@ -199,12 +263,6 @@ impl Namer<'_> {
         }
         let digits = between(self.mesh(), looked);
         let axes = axes_of(self.mesh(), &digits);
-        let partners = |pieces: &[Piece]| {
-            let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
-            from.sort_unstable();
-            from.dedup();
-            from.len()
-        };
         let whole = |(_, pieces): &(usize, Vec<Piece>)| {
             let moved: i64 = pieces.iter().map(|x| volume(&x.region)).sum();
             partners(pieces) <= 1
@@ -229,7 +287,7 @@ impl Namer<'_> {
     fn reduce(&self, k: usize, src: Slot, out: Slot, combine: Combine) -> Option<Collective> {
         let p = self.p;
         let stored = &p.slots[src];
-        let copies = p.addends(src, out, 0).len() as i64;
+        let copies = p.parts_gone(src, out).ways() as i64;
         let sentence = copy(src, stored.dtype, &stored.shape);
         let reader = Reader { sentence: &sentence, read: 0, layout: &p.slots[out].layout.dims };
         let c = self.prices.of(p.devices, src, stored, &[reader], copies);
@@ -262,17 +320,72 @@ impl Namer<'_> {
         }
         let why = &p.whys[k];
         let size = stored.dtype.size() as u64;
+        let mut key = Vec::new();
+        prices::write(&mut key, p.devices, src, stored, &[reader], copies);
+        for s in [src, out] {
+            prices::digits(&mut key, &parts(s));
+        }
+        let seen = self.seen(key, || self.combined(src, out));
         Some(Collective {
             kind,
             axes: axes_named,
             bytes: c.max as u64 * size,
             total_bytes: c.total as u64 * size,
-            messages: self.looked(k).0,
+            exact: c.exact,
+            messages: seen.messages,
+            counted: seen.counted,
             times: 1,
             op: why.op.clone(),
             source: why.place,
             reason: format!("{cause}: {what} {how} {ending}"),
         })
+    }
+
+    /// The most bytes that a device holds at once: each value from its making to its last reader, with what is fetched of it; and whether
+    /// no figure in it is an estimate.
+    fn peak(&self, inside: &[(u64, bool)]) -> (u64, bool) {
+        let p = self.p;
+        let mut last = vec![0; p.slots.len()];
+        let mut first = vec![usize::MAX; p.slots.len()];
+        for (k, step) in p.steps.iter().enumerate() {
+            for s in super::views::inputs(step) {
+                last[s] = k;
+            }
+            for s in super::views::outputs(step) {
+                (first[s], last[s]) = (k, last[s].max(k));
+            }
+        }
+        p.ins.iter().for_each(|s| (first[*s], last[*s]) = (0, p.steps.len()));
+        p.outs.iter().for_each(|s| last[*s] = p.steps.len());
+        // reshapes are other names of what they read
+        let alias = |s: Slot| {
+            first[s] < p.steps.len()
+                && matches!(&p.steps[first[s]], Step::Local { sentence, .. } if matches!(sentence.body, Body::Reshape))
+        };
+        let mut change = vec![0i64; p.steps.len() + 2];
+        for (s, stored) in p.slots.iter().enumerate() {
+            if first[s] == usize::MAX || alias(s) && !p.ins.contains(&s) {
+                continue;
+            }
+            let bytes = stored.block_bytes() as i64;
+            change[first[s]] += bytes;
+            change[last[s] + 1] -= bytes;
+        }
+        let mut exact = inside.iter().all(|x| x.1);
+        for (k, step) in p.steps.iter().enumerate() {
+            let Step::Fetch { src, needs } = step else { continue };
+            let (_, c) = self.price(*src, needs);
+            exact &= c.exact;
+            let bytes = c.max * p.slots[*src].dtype.size() as i64;
+            change[k] += bytes;
+            change[last[*src].max(k) + 1] -= bytes;
+        }
+        let (mut now, mut most) = (0i64, 0);
+        for (k, c) in change.iter().enumerate() {
+            now += c;
+            most = most.max(now as u64 + inside.get(k).map_or(0, |x| x.0));
+        }
+        (most, exact)
     }
 
     /// Why a value is in parts.
@@ -414,47 +527,10 @@ fn axes_of(mesh: Option<&Mesh>, digits: &[Atom]) -> Axes {
     axes
 }
 
-/// The most bytes that a device holds at once: each value from its making to its last reader, with what is fetched of it.
-fn peak(p: &SpmdProgram, inside: &[u64]) -> u64 {
-    let mut last = vec![0; p.slots.len()];
-    let mut first = vec![usize::MAX; p.slots.len()];
-    for (k, step) in p.steps.iter().enumerate() {
-        for s in super::views::inputs(step) {
-            last[s] = k;
-        }
-        for s in super::views::outputs(step) {
-            (first[s], last[s]) = (k, last[s].max(k));
-        }
-    }
-    p.ins.iter().for_each(|s| (first[*s], last[*s]) = (0, p.steps.len()));
-    p.outs.iter().for_each(|s| last[*s] = p.steps.len());
-    // reshapes are other names of what they read
-    let alias = |s: Slot| {
-        first[s] < p.steps.len()
-            && matches!(&p.steps[first[s]], Step::Local { sentence, .. } if matches!(sentence.body, Body::Reshape))
-    };
-    let mut change = vec![0i64; p.steps.len() + 2];
-    for (s, stored) in p.slots.iter().enumerate() {
-        if first[s] == usize::MAX || alias(s) && !p.ins.contains(&s) {
-            continue;
-        }
-        let bytes = stored.block_bytes() as i64;
-        change[first[s]] += bytes;
-        change[last[s] + 1] -= bytes;
-    }
-    for (k, step) in p.steps.iter().enumerate() {
-        let Step::Fetch { src, needs } = step else { continue };
-        let brought = |device: usize| p.missing(*src, needs, device).iter().map(|b| volume(b)).sum::<i64>();
-        let n = p.devices;
-        let elements = [0, n / 2, n - 1].map(brought).into_iter().max().unwrap_or(0);
-        let bytes = elements * p.slots[*src].dtype.size() as i64;
-        change[k] += bytes;
-        change[last[*src].max(k) + 1] -= bytes;
-    }
-    let (mut now, mut most) = (0i64, 0);
-    for (k, c) in change.iter().enumerate() {
-        now += c;
-        most = most.max(now as u64 + inside.get(k).copied().unwrap_or(0));
-    }
-    most
+/// How many devices these pieces come from.
+fn partners(pieces: &[Piece]) -> usize {
+    let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
+    from.sort_unstable();
+    from.dedup();
+    from.len()
 }

@@ -3,6 +3,7 @@
 use super::cost::{Cost, Reader, cost};
 use super::{DimLayout, Slot, Stored};
 use crate::program::sentence::{Body, Source};
+use crate::sharding::atoms::Atom;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -43,7 +44,14 @@ impl Prices {
 }
 
 /// All that a cost depends on, as numbers, each list with its length: equal keys are equal questions.
-fn write(key: &mut Vec<i64>, devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copies: i64) {
+pub(super) fn write(
+    key: &mut Vec<i64>,
+    devices: usize,
+    slot: Slot,
+    stored: &Stored,
+    readers: &[Reader],
+    copies: i64,
+) {
     key.extend([devices as i64, copies, readers.len() as i64]);
     sizes(key, &stored.shape);
     layouts(key, &stored.layout.dims);
@@ -79,7 +87,12 @@ fn sizes(key: &mut Vec<i64>, list: &[usize]) {
 fn layouts(key: &mut Vec<i64>, list: &[DimLayout]) {
     key.push(list.len() as i64);
     for l in list {
-        key.extend([l.block, l.origin, l.atoms.len() as i64]);
-        l.atoms.iter().for_each(|a| key.extend([a.stride as i64, a.size as i64]));
+        key.extend([l.block, l.origin]);
+        digits(key, &l.atoms);
     }
+}
+
+pub(super) fn digits(key: &mut Vec<i64>, list: &[Atom]) {
+    key.push(list.len() as i64);
+    list.iter().for_each(|a| key.extend([a.stride as i64, a.size as i64]));
 }

@@ -35,8 +35,12 @@ pub struct Collective {
     pub bytes: u64,
     /// Bytes that all devices receive together, each time it runs.
     pub total_bytes: u64,
+    /// Whether the bytes are exact; else some devices' were looked at, of many that differ (they are printed with `≈`).
+    pub exact: bool,
     /// Messages between devices, each time it runs, if every piece is sent by itself.
     pub messages: u64,
+    /// Whether all messages were counted; else those of some devices, of many (printed with `≈`).
+    pub counted: bool,
     /// How often it runs: the trip counts of the loops around it.
     pub times: u64,
     /// The operation that asked for it.
@@ -52,6 +56,8 @@ pub struct Collective {
 pub struct Collectives {
     pub(crate) list: Vec<Collective>,
     pub(crate) peak_bytes: u64,
+    /// Whether that is an estimate.
+    pub(crate) estimated: bool,
 }
 
 impl Kind {
@@ -100,7 +106,9 @@ impl Collectives {
     pub fn total_bytes(&self) -> u64 {
         self.list.iter().map(|c| c.total_bytes * c.times).sum()
     }
-    /// The most bytes that a device holds at once: its blocks of the values that are in use, and what it has fetched.
+    /// The most bytes that a device holds at once: its blocks of the values that are in use, and what it has fetched. It is printed with
+    /// `≈` if it is an estimate. Donated arguments count to the end; what their memory is used for is the compiled program's
+    /// [report](crate::runtime::RunReport).
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
@@ -133,20 +141,26 @@ fn same_axes(a: &Axes, b: &Axes) -> bool {
     a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }
 
+/// A figure; an estimate is marked.
+fn number(n: u64, exact: bool) -> String {
+    format!("{}{n}", if exact { "" } else { "≈" })
+}
+
 /// A table: kind, axes, bytes a device, how often, operation, line, reason; then the most bytes on a device.
 impl fmt::Display for Collectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let peak = format!("at most {} bytes on a device", number(self.peak_bytes, !self.estimated));
         if self.list.is_empty() {
-            return writeln!(f, "no collectives; at most {} bytes on a device", self.peak_bytes);
+            return writeln!(f, "no collectives; {peak}");
         }
         let row = |c: &Collective| {
             let line = c.source.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default();
             [
                 c.kind.to_string(),
                 c.axes.to_string(),
-                c.bytes.to_string(),
-                c.total_bytes.to_string(),
-                c.messages.to_string(),
+                number(c.bytes, c.exact),
+                number(c.total_bytes, c.exact),
+                number(c.messages, c.counted),
                 c.times.to_string(),
                 c.op.clone(),
                 line,
@@ -169,6 +183,6 @@ impl fmt::Display for Collectives {
             }
             writeln!(f, "{}", line.trim_end())?;
         }
-        writeln!(f, "at most {} bytes on a device", self.peak_bytes)
+        writeln!(f, "{peak}")
     }
 }
