@@ -2,6 +2,9 @@
 //!
 //! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads]`; a name is of a group (`heat1d`) or of one of its
 //! lines (`heat1d/104`).
+#[path = "peer/trace.rs"]
+mod trace;
+
 use atmesh::prelude::*;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,6 +16,15 @@ struct Options {
     only: Vec<String>,
     seconds: f64,
     engine: EngineKind,
+}
+
+impl Options {
+    /// Whether this line, or its group, is asked for.
+    fn wants(&self, name: &str) -> bool {
+        let group = name.split('/').next().unwrap_or(name);
+        let asked = |n: &String| n == name || n == group || (n == "elementwise" && group == "reduce");
+        self.only.is_empty() || self.only.iter().any(asked)
+    }
 }
 
 fn main() -> Result<()> {
@@ -29,7 +41,7 @@ fn main() -> Result<()> {
         }
     }
     type Work = fn(&Options) -> Result<()>;
-    let all: [(&str, Work); 12] = [
+    let all: [(&str, Work); 13] = [
         ("psum", |o| collective(o, "psum", 1, p![], |x| x.psum("X"))),
         ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", tiled(0)))),
         ("psum_scatter", |o| collective(o, "psum_scatter", 1, p!["X"], |x| x.psum_scatter("X", tiled(0)))),
@@ -47,6 +59,7 @@ fn main() -> Result<()> {
         ("mlp_step", mlp_step),
         ("heat1d", heat1d),
         ("heat2d", heat2d),
+        ("trace", trace::trace),
     ];
     for (name, work) in all {
         let wanted = |n: &String| {
@@ -61,21 +74,20 @@ fn main() -> Result<()> {
 }
 
 /// Two calls to warm up, then calls for some seconds: the median, the least, how many, and the very first.
-fn time(o: &Options, name: &str, what: &str, mut f: impl FnMut() -> Result<()>) -> Result<()> {
-    let group = name.split('/').next().unwrap_or(name);
-    let asked = |n: &String| n == name || n == group || (n == "elementwise" && group == "reduce");
-    if !o.only.is_empty() && !o.only.iter().any(asked) {
+fn time<T>(o: &Options, name: &str, what: &str, mut f: impl FnMut() -> Result<T>) -> Result<()> {
+    if !o.wants(name) {
         return Ok(());
     }
     let start = Instant::now();
-    f()?;
+    drop(f()?);
     let first = start.elapsed();
-    f()?;
+    drop(f()?);
     let (mut runs, start) = (Vec::new(), Instant::now());
     while runs.len() < 5 || (start.elapsed().as_secs_f64() < o.seconds && runs.len() < 200_000) {
         let t = Instant::now();
-        f()?;
+        let made = f()?;
         runs.push(t.elapsed());
+        drop(made);
     }
     runs.sort();
     let s = |d: Duration| d.as_secs_f64();
