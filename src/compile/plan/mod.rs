@@ -73,6 +73,16 @@ pub(crate) enum Use {
     Room,
 }
 
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Use::Result => "a result",
+            Use::Carry => "a place of a loop's carry",
+            Use::Room => "room for values in between",
+        })
+    }
+}
+
 /// A copy of strided boxes, on one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct PackKernel {

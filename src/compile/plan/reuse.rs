@@ -247,9 +247,11 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
             if out.is_some() || reuse.lie.iter().any(|x| x.0 == o) {
                 continue;
             }
+            let Some(maker) = order.g.def[o].map(|d| d.group) else { continue };
             let fits = |k: usize| {
-                let fit = order.fit(slots[k], o, &readers[k]).filter(|f| f.over == over)?;
-                Some((k, fit))
+                let reads = readers[k].iter().any(|i| order.at[*i] == maker);
+                let fit = if reads == over { order.fit(slots[k], o, &readers[k]) } else { None };
+                Some((k, fit?))
             };
             let size = bytes(flow, o);
             let free = (0..args.len()).filter(|k| !taken[*k] && bytes(flow, slots[*k]) == size);

@@ -6,7 +6,7 @@
 
 mod sets;
 
-use super::factors::{At, Dim, FactorLoop, Factors, Join, LoopId, Role};
+use super::factors::{At, Dim, FactorLoop, Factors, Join, LoopId, Rank, Role};
 use super::{Operand, Primitive};
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
@@ -38,6 +38,9 @@ pub fn by_factors_on(
     let Some(mesh) = mesh else {
         return Ok(shapes.into_iter().map(|(dtype, shape)| dtype.of(shape)).collect());
     };
+    if let (None, Some(spec), [(dtype, shape)]) = (out, elementwise(prim, operands, &shapes), &shapes[..]) {
+        return Ok(vec![ArrayType { dtype: *dtype, shape: shape.clone(), mesh: Some(mesh), spec, varying }]);
+    }
     let types: SmallVec<[ArrayType; 3]> = operands.iter().map(|o| o.ty.clone()).collect();
     let factors = prim.factors(&types, &shapes);
     let rule = Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands, shapes: &shapes };
@@ -65,6 +68,30 @@ pub fn by_factors_on(
         });
     }
     Ok(results)
+}
+
+/// What the rules below come to where an elementwise operation finds all its operands (numbers aside) of the result's shape, split alike and
+/// in no set: the operands' spec. It is the commonest case by far.
+fn elementwise(
+    prim: &(impl Primitive + ?Sized),
+    operands: &[Operand],
+    shapes: &[(DType, Shape)],
+) -> Option<Spec> {
+    let [(_, shape)] = shapes else { return None };
+    let mut common: Option<Spec> = None;
+    for o in operands.iter().filter(|o| !(o.literal && o.ty.shape.is_empty())) {
+        let spec = o.ty.spec;
+        let fits = o.ty.mesh.is_some()
+            && o.ty.shape == *shape
+            && spec.dims().len() == shape.rank()
+            && spec.unreduced_axes().is_empty()
+            && spec.reduced_axes().is_empty();
+        if !fits || common.is_some_and(|c| c != spec) {
+            return None;
+        }
+        common = Some(spec);
+    }
+    common.filter(|_| prim.rank() == Rank::Elementwise)
 }
 
 /// Checks the sharding asked for a result: explicit axes of the mesh, none twice, sizes that divide.

@@ -208,51 +208,27 @@ impl Executable for Ready {
         let c = &self.compiled;
         let mut text = String::new();
         print(&c.plan, 0, &mut text);
-        let (mut arguments, mut results, mut donated, mut seen) = (0, 0, 0, Vec::new());
-        let mut device = self.blocks.0 + c.arena.div_ceil(self.shares);
-        let bytes = |(dtype, shape, copies): &Kind| dtype.size() * shape.elements() * copies;
-        arguments += self.ins.iter().map(bytes).sum::<usize>();
         for (k, o) in c.outs.iter().enumerate() {
-            match o {
-                OutPlan::Arg(arg) => {
-                    let _ = writeln!(text, "result {k}: argument {arg}, not copied");
+            let _ = match o {
+                OutPlan::Fresh(_) => Ok(()),
+                OutPlan::Arg(arg) => writeln!(text, "result {k}: argument {arg}, not copied"),
+                OutPlan::Given(gift) => {
+                    writeln!(text, "result {k}: in the memory of donated argument {}", c.gifts[*gift].arg)
                 }
                 OutPlan::View { arg, block, blocks } => {
                     let n = blocks.len();
-                    let _ = writeln!(
-                        text,
-                        "result {k}: {n} blocks of {block} bytes of argument {arg}, not copied"
-                    );
+                    writeln!(text, "result {k}: {n} blocks of {block} bytes of argument {arg}, not copied")
                 }
-                OutPlan::Given(gift) => {
-                    let _ = writeln!(
-                        text,
-                        "result {k}: in the memory of donated argument {}",
-                        c.gifts[*gift].arg
-                    );
-                    if !seen.contains(&(true, *gift)) {
-                        seen.push((true, *gift));
-                        results += bytes(&self.outs[k]);
-                        donated += bytes(&self.outs[k]);
-                    }
-                }
-                OutPlan::Fresh(i) => {
-                    if !seen.contains(&(false, *i)) {
-                        seen.push((false, *i));
-                        results += bytes(&self.outs[k]);
-                        device += self.blocks.1[k];
-                    }
-                }
-            }
-        }
-        for g in &c.gifts {
-            let use_ = match g.purpose {
-                Use::Result => continue,
-                Use::Carry => "a place of a loop's carry",
-                Use::Room => "room for values in between",
             };
-            let _ = writeln!(text, "donated argument {}: {use_}", g.arg);
         }
+        for g in c.gifts.iter().filter(|g| g.purpose != Use::Result) {
+            let _ = writeln!(text, "donated argument {}: {}", g.arg, g.purpose);
+        }
+        let bytes = |(dtype, shape, copies): &Kind| dtype.size() * shape.elements() * copies;
+        let given = |k: &usize| c.outs.iter().any(|o| matches!(o, OutPlan::Given(g) if g == k));
+        let donated: usize = (0..c.gifts.len()).filter(given).map(|k| c.gifts[k].bytes).sum();
+        let first = |i: usize| c.outs.iter().position(|o| matches!(o, OutPlan::Fresh(k) if *k == i));
+        let blocks = (0..c.fresh.len()).filter_map(first).map(|k| self.blocks.1[k]).sum::<usize>();
         let inline = self.forced.unwrap_or(c.plan.cost < INLINE);
         let (engine, workers) = match &self.devices {
             Some(devices) => ("threads", devices.count),
@@ -262,11 +238,11 @@ impl Executable for Ready {
             engine,
             workers,
             inline,
-            arguments,
-            results,
+            arguments: self.ins.iter().map(bytes).sum(),
+            results: c.fresh.iter().sum::<usize>() + donated,
             donated,
             arena: c.arena,
-            device_bytes: device,
+            device_bytes: self.blocks.0 + blocks + c.arena.div_ceil(self.shares),
             text,
         }
     }
