@@ -130,7 +130,7 @@ fn a_training_step_of_products() {
     let step = |w: &List, x: &List| {
         let h = x[0].dot(&w[0]).tanh();
         let out = h.dot(&w[1]) - &x[1];
-        let back = out.dot(&w[1].t()) * (1.0 - &h * &h);
+        let back = out.dot(w[1].t()) * (1.0 - &h * &h);
         vec![&w[0] - 0.1 * x[0].t().dot(&back), &w[1] - 0.1 * h.t().dot(&out)]
     };
     for on in [On::Nothing, On::Explicit(""), On::Auto("")] {
@@ -194,7 +194,7 @@ fn arguments_that_several_steps_read() {
     check(|x, _| vec![&x[0] - x[0].sum(0)], make, &[Some(0)]);
     check(|x, _| vec![x[0].dot(&x[0])], make, &[None]);
     // made when all that reads the argument is over
-    check(|x, _| vec![x[0].dot(&x[0]).dot(&Array::ones([32, 32]))], make, &[Some(0)]);
+    check(|x, _| vec![x[0].dot(&x[0]).dot(Array::ones([32, 32]))], make, &[Some(0)]);
 }
 
 #[test]
