@@ -103,7 +103,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// two places between which a loop's carry alternates. Otherwise it is room for values in between. The compiled program's
     /// [report](crate::Compiled::report) says which.
     ///
-    /// Only memory that nobody else holds is written over. Where another array, a [`View`](crate::View) or a second argument has a part in
+    /// Only memory that nobody else holds is written over. Where another array, a [`View`](crate::array::View) or a second argument has a part in
     /// it, or the argument is itself returned, it stays as it is, and results lie elsewhere: they are the same to the last bit.
     ///
     /// ```
