@@ -11,7 +11,8 @@ use syn::{
 ///
 /// * Where the struct has a type parameter (`struct Layer<T = Array> { w: T, b: T }`), the struct of specs says how to shard one:
 ///   `Layer<Spec>` is `Specs`.
-/// * `#[tree(skip)]` on a field: a plain value, part of the cache key of `jit`; it is `Clone`, `PartialEq`, `Debug`, `Send` and `Sync`.
+/// * `#[tree(skip)]` on a field: a plain value, part of the cache key of `jit`; it is `Clone`, `Default`, `PartialEq`, `Debug`, `Send` and
+///   `Sync`. The default stands in the result of a closure that failed before it returned.
 ///
 /// ```ignore
 /// #[derive(Clone, Tree)]
@@ -49,9 +50,11 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
     let mut visit = Tokens::new();
     let mut rebuild = Tokens::new();
     let mut differs = Tokens::new();
+    let mut filled = Tokens::new();
     let mut specs = Tokens::new();
     for ((member, label), skip) in members.iter().zip(&labels).zip(&skips) {
         if *skip {
+            filled.extend(quote!(#member: ::core::default::Default::default(),));
             rebuild.extend(quote!(#member: ::core::clone::Clone::clone(&self.#member),));
             differs.extend(quote! {
                 if self.#member != other.#member {
@@ -61,6 +64,7 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
                 }
             });
         } else {
+            filled.extend(quote!(#member: ::atmesh::Tree::filled_with(error),));
             visit.extend(quote!(path.field(#label, |path| ::atmesh::Tree::visit(&self.#member, path, f));));
             rebuild.extend(
                 quote!(#member: path.field(#label, |path| ::atmesh::Tree::rebuild(&self.#member, path, f)),),
@@ -74,12 +78,6 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
             specs.extend(quote!((#label.into(), ::atmesh::Specs::spec_tree(&self.#member)),));
         }
     }
-    // plain values cannot be made up
-    let filled = if skips.contains(&true) {
-        quote!(::core::option::Option::None)
-    } else {
-        quote!(::core::option::Option::Some(Self { #( #members: ::atmesh::Tree::filled_with(error)?, )* }))
-    };
 
     let bounded = |bound: TypeParamBound| {
         let mut g = input.generics.clone();
@@ -117,6 +115,7 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
         });
     let empty = matches!(data.fields, Fields::Unit) || skips.iter().all(|s| *s);
     let unused = if empty { quote!(let _ = f;) } else { quote!() };
+    let unused_error = if empty { quote!(let _ = error;) } else { quote!() };
     Ok(quote! {
         #[automatically_derived]
         impl #ti ::atmesh::Tree for #name #ty #tw {
@@ -140,8 +139,9 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
                 #differs
                 ::core::option::Option::None
             }
-            fn filled_with(error: &::atmesh::Error) -> ::core::option::Option<Self> {
-                #filled
+            fn filled_with(error: &::atmesh::Error) -> Self {
+                #unused_error
+                Self { #filled }
             }
         }
         #[automatically_derived]

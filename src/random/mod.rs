@@ -104,8 +104,8 @@ impl Tree for Key {
     fn differs(&self, _: &Key, _: &mut Path) -> Option<String> {
         None
     }
-    fn filled_with(error: &Error) -> Option<Key> {
-        Some(Key(Array::poisoned(error.clone())))
+    fn filled_with(error: &Error) -> Key {
+        Key(Array::poisoned(error.clone()))
     }
 }
 impl Args for Key {

@@ -128,9 +128,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         }
         let inputs = self.inputs(&args, &manual)?;
         let results = self.on_devices(&inputs)?;
-        let template = O::filled_with(&Error::other("no result")).ok_or_else(|| {
-            Error::from(Fault::new(ErrorKind::Tree, "results of device code are arrays only"))
-        })?;
+        let template = O::filled_with(&Error::other("no result"));
         let specs = resolve(&self.out_specs, &template, "out_specs")?;
         let arrays: Vec<Array> = (specs.into_iter().enumerate())
             .map(|(k, spec)| self.output(k, spec, &results, &manual))

@@ -2,7 +2,7 @@
 //!
 //! On numbers they run at once: the closure is traced at every call, and an equal program that was compiled before is found again.
 
-use super::control::{Piece, carry, tree_failed, tree_of, tree_unknown};
+use super::control::{Piece, Returned, carry, tree_failed, tree_of};
 use super::core::{build, located, poison};
 use super::jit::first_error;
 use super::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
@@ -53,10 +53,9 @@ pub fn value_and_grad<A: Args, R: Output<Tree: Loss>>(
     f: impl Fn(A::Owned) -> R,
 ) -> (R::Tree, A::Owned) {
     let (place, at) = (Location::caller(), at.into_tree());
-    loss_and_grad("value_and_grad", &at, &|x| f(x).into_result(), place).unwrap_or_else(|e| {
-        let _ = poison(e.clone());
-        (tree_unknown(&e), tree_failed(&at, &e))
-    })
+    let returned = Returned::new();
+    let f = |x| returned.note(f(x).into_result());
+    loss_and_grad("value_and_grad", &at, &f, place).unwrap_or_else(|e| (returned.failed(&e), tree_failed(&at, &e)))
 }
 
 /// The closure as a program of the point's leaves, and what it is applied to: these and the captures.
@@ -161,10 +160,9 @@ pub fn jvp<A: Args, R: Output>(
 ) -> (R::Tree, R::Tree) {
     let place = Location::caller();
     let (at, tangent) = (at.into_tree(), tangent.into_tree());
-    forward(&at, &tangent, &|x| f(x).into_result(), place).unwrap_or_else(|e| {
-        let _ = poison(e.clone());
-        (tree_unknown(&e), tree_unknown(&e))
-    })
+    let returned = Returned::new();
+    let f = |x| returned.note(f(x).into_result());
+    forward(&at, &tangent, &f, place).unwrap_or_else(|e| (returned.failed(&e), returned.failed(&e)))
 }
 
 fn forward<A: Tree, R: Tree>(
@@ -220,10 +218,10 @@ fn forward<A: Tree, R: Tree>(
 #[track_caller]
 pub fn vjp<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> (R::Tree, Pullback<R::Tree, A::Owned>) {
     let (place, at) = (Location::caller(), at.into_tree());
-    pullback(&at, &|x| f(x).into_result(), place).unwrap_or_else(|e| {
-        let _ = poison(e.clone());
-        let failed = Pullback { state: Err(e.clone()), out: tree_unknown(&e), at: tree_failed(&at, &e) };
-        (tree_unknown(&e), failed)
+    let returned = Returned::new();
+    pullback(&at, &|x| returned.note(f(x).into_result()), place).unwrap_or_else(|e| {
+        let (out, at) = (returned.failed(&e), tree_failed(&at, &e));
+        (returned.failed(&e), Pullback { state: Err(e), out, at })
     })
 }
 
@@ -347,18 +345,16 @@ fn fits<T: Tree>(
 #[track_caller]
 pub fn checkpoint<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
     let (place, at) = (Location::caller(), at.into_tree());
+    let returned = Returned::new();
     let run = || -> Result<R::Tree> {
         first_error(&at)?;
         let leaves = collect(&at);
         let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
-        let piece = Piece::record(&types, |xs| f(tree_of(&at, xs)).into_result())?;
+        let piece = Piece::record(&types, |xs| returned.note(f(tree_of(&at, xs)).into_result()))?;
         let types = piece.program.output_types();
         let inputs: Vec<Array> = leaves.into_iter().chain(piece.captures).collect();
         let control = Control::Jit { body: Arc::new(piece.program), remat: true };
         Ok(tree_of(&piece.out, super::core::apply_control(control, &inputs, types, place)?))
     };
-    run().unwrap_or_else(|e| {
-        let _ = poison(e.clone());
-        tree_unknown(&e)
-    })
+    run().unwrap_or_else(|e| returned.failed(&e))
 }

@@ -1,7 +1,7 @@
 //! `vmap` in place: the arguments first, then the closure on one example.
 
-use super::control::{Piece, tree_of, tree_unknown};
-use super::core::{build, poison};
+use super::control::{Piece, Returned, tree_of};
+use super::core::build;
 use super::jit::first_error;
 use super::tree::{Args, Output, Path, Tree, collect};
 use crate::array::{Array, dim};
@@ -107,10 +107,8 @@ pub fn vmap_with<A: Args, R: Output>(options: VmapOptions, args: A, f: impl Fn(A
 }
 
 fn mapped<A: Tree, R: Tree>(options: &VmapOptions, args: &A, f: &dyn Fn(A) -> Result<R>, place: Place) -> R {
-    run(options, args, f, place).unwrap_or_else(|e| {
-        let _ = poison(e.clone());
-        tree_unknown(&e)
-    })
+    let returned = Returned::new();
+    run(options, args, &|x| returned.note(f(x)), place).unwrap_or_else(|e| returned.failed(&e))
 }
 
 /// The dimension of each leaf as it is asked for, from its place in the tree.

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use std::fmt;
 
 /// The element type of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each name says it")]
 pub enum DType {
@@ -19,6 +19,7 @@ pub enum DType {
     U64,
     F16,
     BF16,
+    #[default]
     F32,
     F64,
     /// A key of the random numbers: two 32-bit words.

@@ -1,12 +1,12 @@
 //! Branches.
 
 use super::carry::branches;
-use super::{Piece, share_captures, tree_of, tree_unknown};
+use super::{Piece, Returned, share_captures, tree_of};
 use crate::array::{Array, Operand, Term};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis};
 use crate::program::{Collective, Control, Op, Program};
-use crate::trace::core::{apply_control, poison};
+use crate::trace::core::apply_control;
 use crate::trace::tree::{Args, Output, Path, Tree, mismatch};
 use crate::types::{ArrayType, DType, Scalar};
 use std::panic::Location;
@@ -55,26 +55,20 @@ pub fn switch<R: Output>(index: impl Operand, branches: &[&dyn Fn() -> R]) -> R:
 
 pub(super) fn choose<T: Tree>(op: &str, which: Array, bodies: &[&dyn Fn() -> Result<T>], place: Place) -> T {
     // all branches are traced, so that each one's errors are found
+    let returned = Returned::new();
     let mut pieces = Vec::new();
     let mut errors = Vec::new();
     if let Err(e) = which.type_ref() {
         errors.push(e.clone());
     }
     for body in bodies {
-        match Piece::record(&[], |_| body()) {
+        match Piece::record(&[], |_| returned.note(body())) {
             Ok(piece) => pieces.push(piece),
             Err(e) => errors.push(e),
         }
     }
-    let like = pieces.first().map(|p: &Piece<T>| p.out.rebuild(&mut Path::unnamed(), &mut |_, a| a.clone()));
     let out = if errors.is_empty() { run(op, which, pieces, place) } else { Err(Error::all(errors)) };
-    out.unwrap_or_else(|e| {
-        let _ = poison(e.clone());
-        match &like {
-            Some(like) => super::tree_failed(like, &e),
-            None => tree_unknown(&e),
-        }
-    })
+    out.unwrap_or_else(|e| returned.failed(&e))
 }
 
 fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place) -> Result<T> {

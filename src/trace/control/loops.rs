@@ -2,7 +2,7 @@
 
 use super::branch::choose;
 use super::carry::carries;
-use super::{Piece, tree_failed, tree_of, tree_unknown};
+use super::{Piece, Returned, tree_failed, tree_of};
 use crate::array::{Array, Operand, Term};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Axes;
@@ -260,9 +260,10 @@ fn scan_at<T: Tree, X: Tree, Y: Tree>(
     body: &dyn Fn(T, X) -> Result<(T, Y)>,
     place: Place,
 ) -> (T, Y) {
-    let out = steps(options, &xs, place)
-        .and_then(|steps| run("scan", steps, &init, &xs, &|_, carry, x| body(carry, x), place));
-    out.unwrap_or_else(|e| (failed(&init, e.clone()), tree_unknown(&e)))
+    let returned = Returned::new();
+    let step = |_, carry, x| returned.note(body(carry, x));
+    let out = steps(options, &xs, place).and_then(|steps| run("scan", steps, &init, &xs, &step, place));
+    out.unwrap_or_else(|e| (tree_failed(&init, &e), returned.failed(&e).1))
 }
 
 /// How many steps: the size of the leading dimensions, which agree and are whole.

@@ -15,13 +15,14 @@ pub use loops::{ScanOptions, fori_loop, scan, scan_with, while_loop};
 pub use modes::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use print::debug_print_values;
 
-use super::core::{Open, Recorded};
+use super::core::{Open, Recorded, poison};
 use super::jit::record_body;
-use super::tree::{Path, Tree};
+use super::tree::{Path, Tree, collect};
 use crate::array::Array;
 use crate::diagnostic::{Error, Result};
 use crate::program::{Program, Var, VarInfo};
 use crate::types::ArrayType;
+use std::cell::RefCell;
 
 /// A closure as a program: what is asked for comes first among its inputs, then its captures.
 pub(crate) struct Piece<O> {
@@ -65,12 +66,28 @@ pub(crate) fn tree_failed<T: Tree>(like: &T, error: &Error) -> T {
     like.rebuild(&mut Path::unnamed(), &mut |_, _| Array::poisoned(error.clone()))
 }
 
-/// A tree of which nothing is known but the error. One with plain values in it (`Static`, `#[tree(skip)]`) cannot be made up.
-#[track_caller]
-pub(crate) fn tree_unknown<T: Tree>(error: &Error) -> T {
-    T::filled_with(error).unwrap_or_else(|| {
-        panic!("a traced closure failed, and the plain values in its result cannot be made up:\n{error}")
-    })
+/// The tree that a traced closure returned, where it did: the results are like it, also those that carry an error.
+pub(crate) struct Returned<T>(RefCell<Option<T>>);
+
+impl<T: Tree> Returned<T> {
+    pub(crate) fn new() -> Returned<T> {
+        Returned(RefCell::new(None))
+    }
+    /// Notes what the closure returns.
+    pub(crate) fn note(&self, out: Result<T>) -> Result<T> {
+        if let Ok(out) = &out {
+            self.0.borrow_mut().get_or_insert_with(|| tree_of(out, collect(out)));
+        }
+        out
+    }
+    /// The results of what was refused; the trace around is told.
+    pub(crate) fn failed(&self, error: &Error) -> T {
+        let _ = poison(error.clone());
+        match &*self.0.borrow() {
+            Some(like) => tree_failed(like, error),
+            None => T::filled_with(error),
+        }
+    }
 }
 
 /// Makes programs of several closures read the same captures, in the same order: the captures, and for each program its variables for them.

@@ -1,12 +1,12 @@
 //! Regions in which axes are of another type.
 
-use super::{Piece, tree_of, tree_unknown};
+use super::{Piece, Returned, tree_of};
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::Control;
 use crate::sharding::{Sharding, Spec};
-use crate::trace::core::{Open, Setting, apply_control, located, poison, put_at, setting};
+use crate::trace::core::{Open, Setting, apply_control, located, put_at, setting};
 use crate::trace::jit::first_error;
 use crate::trace::tree::{Args, Output, Specs, Tree, collect, resolve};
 use crate::types::ArrayType;
@@ -180,13 +180,6 @@ impl Region {
     }
 }
 
-fn finish<O: Tree>(out: Result<O>) -> O {
-    out.unwrap_or_else(|e| {
-        let _ = poison(e.clone());
-        tree_unknown(&e)
-    })
-}
-
 fn auto<T: Tree, O: Tree>(
     axes: Option<Axes>,
     args: T,
@@ -195,6 +188,7 @@ fn auto<T: Tree, O: Tree>(
     place: Place,
 ) -> O {
     let specs = out.spec_tree();
+    let returned = Returned::new();
     let run = || -> Result<O> {
         let r = Region::new("auto_axes", axes, &args, AxisType::Auto, place)?;
         let leaves: Vec<Array> = collect(&args).iter().map(|a| r.summed(a)).collect();
@@ -207,7 +201,7 @@ fn auto<T: Tree, O: Tree>(
             .collect::<Result<_>>()?;
         let mut wanted: Vec<Spec> = Vec::new();
         let piece = Piece::record_in(r.open(), &types, |xs| {
-            let out = f(tree_of(&args, xs))?;
+            let out = returned.note(f(tree_of(&args, xs)))?;
             first_error(&out)?;
             let asked = resolve(&specs, &out, "the out specs").map_err(|e| r.at(e))?;
             let mut results = Vec::new();
@@ -243,7 +237,7 @@ fn auto<T: Tree, O: Tree>(
         });
         Ok(tree_of(&out, moved.collect()))
     };
-    finish(run())
+    run().unwrap_or_else(|e| returned.failed(&e))
 }
 
 fn explicit<T: Tree, O: Tree>(
@@ -254,6 +248,7 @@ fn explicit<T: Tree, O: Tree>(
     place: Place,
 ) -> O {
     let specs = specs.spec_tree();
+    let returned = Returned::new();
     let run = || -> Result<O> {
         let r = Region::new("explicit_axes", axes, &args, AxisType::Explicit, place)?;
         let asked = resolve(&specs, &args, "the specs").map_err(|e| r.at(e))?;
@@ -279,7 +274,7 @@ fn explicit<T: Tree, O: Tree>(
             let xs = xs.iter().zip(&leaves).map(|(x, (_, spec))| {
                 if r.sets_without(*spec) == *spec { x.clone() } else { put_at(x, &r.inside, *spec, place) }
             });
-            let out = f(tree_of(&args, xs.collect()))?;
+            let out = returned.note(f(tree_of(&args, xs.collect())))?;
             first_error(&out)?;
             let summed = collect(&out).into_iter().map(|a| match a.type_ref() {
                 Ok(ty) if r.sets_without(ty.spec) != ty.spec => {
@@ -295,5 +290,5 @@ fn explicit<T: Tree, O: Tree>(
         let out_specs = vec![None; types.len()];
         r.emit(leaves.into_iter().map(|l| l.0).collect(), piece, out_specs, types)
     };
-    finish(run())
+    run().unwrap_or_else(|e| returned.failed(&e))
 }

@@ -49,8 +49,9 @@ pub trait Tree: Sized + Send + Sync + 'static {
     fn rebuild(&self, path: &mut Path, f: &mut dyn FnMut(&Path, &Array) -> Array) -> Self;
     /// Where and how the two differ in what is no array: lengths, keys, plain values.
     fn differs(&self, other: &Self, path: &mut Path) -> Option<String>;
-    /// A tree of this type whose leaves carry `error` (a `Vec` is empty, an `Option` is `None`); `None` where plain values are part of it.
-    fn filled_with(error: &Error) -> Option<Self>;
+    /// A tree of this type whose leaves carry `error`, where a closure failed before it said which: a `Vec` and a map are empty, an
+    /// `Option` is `None`, a plain value is its type's default.
+    fn filled_with(error: &Error) -> Self;
 }
 
 /// What a caller may pass where the tree `Owned` is wanted: the tree, a reference to it, numbers for arrays, tuples of such.
@@ -116,6 +117,9 @@ impl<T: Tree> Loss for (Array, T) {}
 
 /// A plain value as an argument: a part of the cache key, not traced.
 ///
+/// Its type has a default, which stands in the result of a closure that failed before it returned: `cond`, `vmap` and their like give
+/// a tree whose arrays carry the error.
+///
 /// ```
 /// use atmesh::prelude::*;
 /// let power = jit(|x: &Array, Static(n): Static<u32>| (1..n).fold(x.clone(), |y, _| y * x));
@@ -134,12 +138,12 @@ impl Tree for Array {
     fn differs(&self, _: &Array, _: &mut Path) -> Option<String> {
         None
     }
-    fn filled_with(error: &Error) -> Option<Array> {
-        Some(Array::poisoned(error.clone()))
+    fn filled_with(error: &Error) -> Array {
+        Array::poisoned(error.clone())
     }
 }
 
-impl<T: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static> Tree for Static<T> {
+impl<T: Clone + Default + Eq + Hash + fmt::Debug + Send + Sync + 'static> Tree for Static<T> {
     fn visit<'a>(&'a self, _: &mut Path, _: &mut dyn FnMut(&Path, &'a Array)) {}
     fn rebuild(&self, _: &mut Path, _: &mut dyn FnMut(&Path, &Array) -> Array) -> Self {
         self.clone()
@@ -148,8 +152,8 @@ impl<T: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static> Tree for Static<
         (self != other)
             .then(|| format!("{} is {:?} in one and {:?} in the other", path.or("it"), self.0, other.0))
     }
-    fn filled_with(_: &Error) -> Option<Self> {
-        None
+    fn filled_with(_: &Error) -> Self {
+        Static(T::default())
     }
 }
 
@@ -172,8 +176,8 @@ impl<T: Tree> Tree for Vec<T> {
             pairs.find_map(|(i, (a, b))| path.entry(i, |path| a.differs(b, path)))
         })
     }
-    fn filled_with(_: &Error) -> Option<Self> {
-        Some(Vec::new())
+    fn filled_with(_: &Error) -> Self {
+        Vec::new()
     }
 }
 
@@ -190,9 +194,8 @@ impl<T: Tree, const N: usize> Tree for [T; N] {
         let mut pairs = self.iter().zip(other).enumerate();
         pairs.find_map(|(i, (a, b))| path.entry(i, |path| a.differs(b, path)))
     }
-    fn filled_with(error: &Error) -> Option<Self> {
-        let all: Option<Vec<T>> = (0..N).map(|_| T::filled_with(error)).collect();
-        all?.try_into().ok()
+    fn filled_with(error: &Error) -> Self {
+        std::array::from_fn(|_| T::filled_with(error))
     }
 }
 
@@ -212,8 +215,8 @@ impl<T: Tree> Tree for Option<T> {
             _ => Some(format!("{} is there in one and not in the other", path.or("the tree"))),
         }
     }
-    fn filled_with(_: &Error) -> Option<Self> {
-        Some(None)
+    fn filled_with(_: &Error) -> Self {
+        None
     }
 }
 
@@ -234,8 +237,8 @@ macro_rules! maps { ($($K:ty)*) => {$(
             }
             self.iter().find_map(|(k, a)| path.key(k, |path| a.differs(&other[k], path)))
         }
-        fn filled_with(_: &Error) -> Option<Self> {
-            Some(BTreeMap::new())
+        fn filled_with(_: &Error) -> Self {
+            BTreeMap::new()
         }
     }
 )*} }
@@ -255,7 +258,7 @@ macro_rules! by_value { ($([$($g:tt)*] $t:ty;)*) => {$(
 )*} }
 by_value! {
     [] Array;
-    [T: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static] Static<T>;
+    [T: Clone + Default + Eq + Hash + fmt::Debug + Send + Sync + 'static] Static<T>;
     [T: Tree] Vec<T>;
     [T: Tree, const N: usize] [T; N];
     [T: Tree] Option<T>;
@@ -354,8 +357,8 @@ macro_rules! tuples { ($(($($T:ident $n:tt)*))*) => {$(
             $( if let Some(d) = path.entry($n, |path| self.$n.differs(&other.$n, path)) { return Some(d); } )*
             None
         }
-        fn filled_with(error: &Error) -> Option<Self> {
-            Some(($( $T::filled_with(error)?, )*))
+        fn filled_with(error: &Error) -> Self {
+            ($( $T::filled_with(error), )*)
         }
     }
     #[allow(clippy::unused_unit, non_snake_case)]

@@ -71,7 +71,7 @@ pub(crate) fn sizes(v: &Value) -> Vec<usize> {
 
 /// An array that carries an error.
 pub(crate) fn failed(error: &Error) -> Array {
-    Array::filled_with(error).unwrap_or_else(|| Array::from(false))
+    Array::filled_with(error)
 }
 
 /// Dimensions as numpy's functions take them: null is all, a number, a list.
