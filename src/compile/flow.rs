@@ -5,7 +5,7 @@
 
 use super::index::{Ix, MAX, NONE, extents};
 use crate::mesh::{Axes, Mesh};
-use crate::partition::{DimLayout, Layout, Slot};
+use crate::partition::{DimLayout, Layout, Printed, Slot};
 use crate::program::sentence::{Code, Combine, Source};
 use crate::types::{DType, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
@@ -276,8 +276,8 @@ pub(crate) enum Item<'p> {
     /// Prints.
     Print {
         template: &'p str,
-        /// Values, and the manual axes of their hidden dimensions.
-        values: Vec<(Slot, Axes)>,
+        /// Where the values are, and what they are.
+        values: Vec<(Slot, &'p Printed)>,
         /// The manual axes.
         manual: &'p Axes,
         mesh: Option<&'p Mesh>,

@@ -4,9 +4,9 @@ use super::draft::{self, Draft};
 use super::lower::{Lower, Val};
 use super::plan::{self, Planned};
 use super::varying::varying;
-use super::{Layout, Localised, Slot, Step, Stored, Why};
+use super::{Layout, Localised, Printed, Slot, Step, Stored, Why};
 use crate::diagnostic::{Error, Result};
-use crate::mesh::{Axes, Axis};
+use crate::mesh::Axis;
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence};
 use crate::program::{Control, Equation, Loop, Program, VarInfo};
 use crate::types::{DType, Scalar, Shape};
@@ -47,8 +47,10 @@ impl Lower {
             }
             Control::Cond { branches } => self.branches(program, e, branches, operands, &why),
             Control::Print { template } => {
-                let values = operands.iter().map(|v| (self.whole_slot(v, &why), Axes::from(v.hidden())));
-                let values = values.collect();
+                let types = e.inputs.iter().map(|i| program.input_type(i).dtype);
+                let values = (operands.iter().zip(types))
+                    .map(|(v, dtype)| Printed { slot: self.whole_slot(v, &why), dtype, hidden: v.hidden().into() })
+                    .collect();
                 let manual = self.manual.as_ref().map(|m| m.axes.clone()).unwrap_or_default();
                 self.push(Step::Print { template: template.clone(), values, manual }, &why);
                 Ok(Vec::new())

@@ -115,7 +115,7 @@ fn rename(step: &mut Step, from: Slot, to: Slot) {
             each(ins);
         }
         Step::Print { values, .. } => {
-            values.iter_mut().filter(|v| v.0 == from).for_each(|v| v.0 = to);
+            values.iter_mut().filter(|v| v.slot == from).for_each(|v| v.slot = to);
         }
     }
 }

@@ -26,7 +26,7 @@ mod views;
 
 pub use fetch::Piece;
 pub use layout::{DimLayout, Layout};
-pub use program::{Need, Slot, SpmdProgram, Step, Stored, Why};
+pub use program::{Need, Printed, Slot, SpmdProgram, Step, Stored, Why};
 pub use report::{Collective, Collectives, Kind};
 
 use crate::diagnostic::Result;

@@ -65,7 +65,7 @@ fn print(p: &SpmdProgram, f: &mut String, depth: usize) -> fmt::Result {
                 branches.iter().try_for_each(|b| print(b, f, depth + 2))?;
             }
             Step::Print { template, values, .. } => {
-                let slots: Vec<Slot> = values.iter().map(|v| v.0).collect();
+                let slots: Vec<Slot> = values.iter().map(|v| v.slot).collect();
                 writeln!(f, "{pad}  print {template:?} {}{note}", names(&slots))?;
             }
         }

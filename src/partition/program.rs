@@ -123,11 +123,22 @@ pub enum Step {
     Print {
         /// The text, with `{}` for each value.
         template: String,
-        /// The values, and the manual axes of each one's leading (hidden) dimensions, in order.
-        values: Vec<(Slot, Axes)>,
+        /// What stands for each `{}`.
+        values: Vec<Printed>,
         /// The manual axes of the body that prints; none outside `shard_map`.
         manual: Axes,
     },
+}
+
+/// A value that a program prints.
+#[derive(Clone, Debug)]
+pub struct Printed {
+    /// The value.
+    pub slot: Slot,
+    /// The element type as the user knows it: keys are stored as numbers.
+    pub dtype: DType,
+    /// The manual axes of its leading (hidden) dimensions, in order.
+    pub hidden: Axes,
 }
 
 /// Where a step comes from.

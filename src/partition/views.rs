@@ -27,7 +27,7 @@ pub(super) fn inputs(step: &Step) -> Vec<Slot> {
         Step::Loop { fixed, carry, xs, .. } => [&fixed[..], carry, xs].concat(),
         Step::While { cond_fixed, body_fixed, carry, .. } => [&cond_fixed[..], body_fixed, carry].concat(),
         Step::Branch { which, ins, .. } => [&[*which], &ins[..]].concat(),
-        Step::Print { values, .. } => values.iter().map(|v| v.0).collect(),
+        Step::Print { values, .. } => values.iter().map(|v| v.slot).collect(),
     }
 }
 

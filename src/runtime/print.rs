@@ -2,22 +2,30 @@
 
 use super::{Slab, format};
 use crate::mesh::{Axes, Mesh};
-use crate::types::Shape;
+use crate::types::{DType, Shape};
+
+/// A value to print.
+pub(crate) struct Shown {
+    /// What is stored of it.
+    pub(crate) slab: Slab,
+    /// Its element type.
+    pub(crate) dtype: DType,
+    /// The manual axes of its leading dimensions.
+    pub(crate) hidden: Axes,
+}
 
 /// The text of a print step: `template` with each `{}` replaced by a value.
 ///
-/// Under `manual` axes a value is the list of all devices' blocks, in the mesh's order; the axes given with it are those of its
-/// leading dimensions. Elsewhere it is the array.
-pub(crate) fn text(template: &str, values: &[(Slab, Axes)], manual: &Axes, mesh: Option<&Mesh>) -> String {
+/// Under `manual` axes a value is the list of all devices' blocks, in the mesh's order; its leading dimensions are those of
+/// `hidden`. Elsewhere it is the array.
+pub(crate) fn text(template: &str, values: &[Shown], manual: &Axes, mesh: Option<&Mesh>) -> String {
     let mut parts = template.split("{}");
     let mut text = parts.next().unwrap_or_default().to_string();
     let mut values = values.iter();
     for after in parts {
         match (values.next(), mesh) {
-            (Some((slab, hidden)), Some(mesh)) if !manual.is_empty() => {
-                text += &blocks(slab, hidden, manual, mesh);
-            }
-            (Some((slab, _)), _) => text += &format::slab(slab.dtype(), slab),
+            (Some(v), Some(mesh)) if !manual.is_empty() => text += &blocks(v, manual, mesh),
+            (Some(v), _) => text += &format::slab(v.dtype, &v.slab),
             (None, _) => text += "{}",
         }
         text += after;
@@ -25,7 +33,8 @@ pub(crate) fn text(template: &str, values: &[(Slab, Axes)], manual: &Axes, mesh:
     text
 }
 
-fn blocks(slab: &Slab, hidden: &Axes, manual: &Axes, mesh: &Mesh) -> String {
+fn blocks(value: &Shown, manual: &Axes, mesh: &Mesh) -> String {
+    let Shown { slab, dtype, hidden } = value;
     let shape: Shape = slab.shape().iter().skip(hidden.len()).copied().collect();
     let bytes = shape.elements() * slab.dtype().size();
     let axes: Vec<_> = mesh.axis_names().iter().copied().filter(|a| manual.contains(*a)).collect();
@@ -48,7 +57,7 @@ fn blocks(slab: &Slab, hidden: &Axes, manual: &Axes, mesh: &Mesh) -> String {
             "On {device} at mesh coordinates ({},) = ({},):\n{}\n",
             names.join(", "),
             numbers.join(", "),
-            format::slab(slab.dtype(), &block)
+            format::slab(*dtype, &block)
         ));
     }
     list.join("\n")
@@ -59,19 +68,33 @@ mod tests {
     use super::*;
     use crate::mesh::Mesh;
 
+    fn shown(slab: Slab, hidden: Axes) -> Shown {
+        Shown { dtype: slab.dtype(), slab, hidden }
+    }
+
     #[test]
     fn blocks_are_listed_in_device_order() {
         let mesh = Mesh::new([("i", 2)]).unwrap();
         let slab = Slab::from_elements([2, 2].into(), &[3, 1, 4, 1]);
-        let text = text("BEFORE:\n{}", &[(slab, "i".into())], &"i".into(), Some(&mesh));
+        let text = text("BEFORE:\n{}", &[shown(slab, "i".into())], &"i".into(), Some(&mesh));
         let want = "BEFORE:\nOn CPU 0 at mesh coordinates (i,) = (0,):\n[3 1]\n\n\
                     On CPU 1 at mesh coordinates (i,) = (1,):\n[4 1]\n";
         assert_eq!(text, want);
     }
 
     #[test]
+    fn keys_are_their_two_words() {
+        let slab = Slab::from_elements([2].into(), &[7u64 << 32, 5]);
+        let keys = |hidden| [Shown { slab: slab.clone(), dtype: DType::Key, hidden }];
+        assert_eq!(text("{}", &keys(Axes::none()), &Axes::none(), None), "[[0 7]\n [5 0]]");
+        let mesh = Mesh::new([("i", 2)]).unwrap();
+        let blocks = text("{}", &keys("i".into()), &"i".into(), Some(&mesh));
+        assert!(blocks.contains("(0,):\n[0 7]\n") && blocks.contains("(1,):\n[5 0]\n"), "{blocks}");
+    }
+
+    #[test]
     fn outside_manual_mode_the_array_is_printed() {
         let slab = Slab::from_elements([2].into(), &[1.5f32, 2.0]);
-        assert_eq!(text("x: {}!", &[(slab, Axes::none())], &Axes::none(), None), "x: [1.5 2. ]!");
+        assert_eq!(text("x: {}!", &[shown(slab, Axes::none())], &Axes::none(), None), "x: [1.5 2. ]!");
     }
 }

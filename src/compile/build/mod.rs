@@ -113,7 +113,7 @@ impl<'p> Building<'p, '_> {
                 one(*which);
                 ins.iter().for_each(|s| one(*s));
             }
-            Step::Print { values, .. } => values.iter().for_each(|v| one(v.0)),
+            Step::Print { values, .. } => values.iter().for_each(|v| one(v.slot)),
         }
     }
     fn step(&mut self, step: &'p Step, at: Slot) -> Result<()> {
@@ -125,7 +125,7 @@ impl<'p> Building<'p, '_> {
             Step::While { .. } => self.enter_while(step, at),
             Step::Branch { .. } => self.enter_branch(step, at),
             Step::Print { template, values, manual } => {
-                let values = values.iter().map(|(slot, hidden)| (slot + at, hidden.clone())).collect();
+                let values = values.iter().map(|v| (v.slot + at, v)).collect();
                 self.push(Item::Print { template, values, manual, mesh: self.mesh });
                 Ok(())
             }

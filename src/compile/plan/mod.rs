@@ -172,6 +172,7 @@ pub(crate) struct PrintKernel {
 #[derive(Clone, Debug)]
 pub(crate) struct PrintValue {
     pub(crate) slot: u32,
+    /// As the user knows it: keys are stored as numbers.
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
     /// The manual axes of its hidden dimensions.

@@ -16,7 +16,7 @@ use crate::compile::index::{Ix, row_major};
 use crate::compile::{build, expr, product};
 use crate::diagnostic::Result;
 use crate::mesh::Axes;
-use crate::partition::{Slot, SpmdProgram};
+use crate::partition::{Printed, Slot, SpmdProgram};
 use crate::program::sentence::{Combine, Source};
 use crate::runtime::workers;
 use std::sync::Arc;
@@ -297,13 +297,13 @@ impl Planner {
                 Some(Node { kernel: Kernel::Pack(Box::new(k)), chunks: 1, cost, what })
             }
             Item::Print { template, values, manual, mesh } => {
-                let value = |(s, hidden): &(Slot, Axes)| {
+                let value = |(s, printed): &(Slot, &Printed)| {
                     let v = &flow.values[*s];
                     PrintValue {
                         slot: slot(*s),
-                        dtype: v.dtype,
+                        dtype: printed.dtype,
                         shape: v.shape.clone(),
-                        hidden: hidden.clone(),
+                        hidden: printed.hidden.clone(),
                     }
                 };
                 let values = values.iter().map(value).collect();

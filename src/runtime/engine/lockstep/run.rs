@@ -5,6 +5,7 @@ use crate::compile::kernel::{self, Scratch};
 use crate::compile::plan::{
     BranchKernel, Kernel, Level, LoopKernel, Node, PackFrom, PackKernel, Plan, PrintKernel, WhileKernel,
 };
+use crate::runtime::print::{Shown, text};
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::Member;
 use crate::runtime::{Buffer, Slab};
@@ -328,8 +329,9 @@ unsafe fn print(p: &PrintKernel, base: &[*mut u8]) {
             let mut copy = Buffer::new(bytes);
             // SAFETY: the caller's: the value lies at its slot
             unsafe { std::ptr::copy_nonoverlapping(base[v.slot as usize], copy.as_mut_ptr(), bytes) };
-            (Slab::new(v.dtype, v.shape.clone(), 1, Arc::new(copy)), v.hidden.clone())
+            let slab = Slab::new(v.dtype.storage(), v.shape.clone(), 1, Arc::new(copy));
+            Shown { slab, dtype: v.dtype, hidden: v.hidden.clone() }
         })
         .collect();
-    println!("{}", crate::runtime::print::text(&p.template, &values, &p.manual, p.mesh.as_ref()));
+    println!("{}", text(&p.template, &values, &p.manual, p.mesh.as_ref()));
 }

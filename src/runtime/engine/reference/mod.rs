@@ -11,6 +11,7 @@ use crate::diagnostic::Result;
 use crate::partition::{Layout, Slot, SpmdProgram, Step, Stored};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Read, Sentence, Source};
 use crate::runtime::Slab;
+use crate::runtime::print::{Shown, text};
 use crate::sharding::Atoms;
 use crate::types::{DType, Scalar};
 use std::rc::Rc;
@@ -160,8 +161,10 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Va
         }
         Step::Print { template, values: shown, manual } => {
             let shown: Vec<_> =
-                shown.iter().map(|(slot, hidden)| (get(values, *slot).to_slab(), hidden.clone())).collect();
-            println!("{}", crate::runtime::print::text(template, &shown, manual, program.mesh.as_ref()));
+                (shown.iter())
+                .map(|v| Shown { slab: get(values, v.slot).to_slab(), dtype: v.dtype, hidden: v.hidden.clone() })
+                .collect();
+            println!("{}", text(template, &shown, manual, program.mesh.as_ref()));
             Vec::new()
         }
     }
