@@ -54,8 +54,15 @@ fn donation_takes_the_argument() {
     assert_eq!(e.kind(), ErrorKind::Donated);
     let d = &e.diagnostics()[0];
     assert!(d.place.is_some() && d.related.len() == 1, "{e}");
-    assert_eq!((&x + 1).ready().unwrap_err().kind(), ErrorKind::Donated);
-    assert_eq!(f.call((&x, &y)).unwrap_err().kind(), ErrorKind::Donated);
+    // each names the operation that used it
+    let used = |by: &str, e: atmesh::Error| {
+        assert_eq!((e.kind(), e.diagnostics()[0].op.as_str()), (ErrorKind::Donated, by), "{e}");
+    };
+    used("to_vec", e.clone());
+    used("add", (&x + 1).ready().unwrap_err());
+    used("reshape", x.reshape([1, 2]).ready().unwrap_err());
+    used("call", f.call((&x, &y)).unwrap_err());
+    used("cond", cond(true, || &x + 1, || x.clone()).ready().unwrap_err());
     assert_eq!(y.to_vec::<i32>().unwrap(), [3, 4]);
 }
 

@@ -46,19 +46,19 @@ pub(crate) struct Traced {
 }
 
 impl Concrete {
-    /// The numbers, or the refusal that names the line which donated them and the one that asks, `place`.
-    pub(crate) fn slab(&self, place: Place) -> Result<Slab> {
+    /// The numbers, or the refusal that names the line which donated them, and who asks: `op`, at `place`.
+    pub(crate) fn slab(&self, op: &str, place: Place) -> Result<Slab> {
         let held = self.slab.lock().unwrap_or_else(|e| e.into_inner());
-        held.clone().ok_or_else(|| self.gone(place))
+        held.clone().ok_or_else(|| self.gone(op, place))
     }
     /// Takes the numbers away: the line `place` gives them to a program that may write over them.
     pub(crate) fn donate(&self, place: Place) -> Result<Slab> {
         let mut held = self.slab.lock().unwrap_or_else(|e| e.into_inner());
-        let slab = held.take().ok_or_else(|| self.gone(place))?;
+        let slab = held.take().ok_or_else(|| self.gone("call", place))?;
         let _ = self.donated.set(place);
         Ok(slab)
     }
-    fn gone(&self, place: Place) -> Error {
+    fn gone(&self, op: &str, place: Place) -> Error {
         let fault = match self.donated.get() {
             Some(_) => {
                 Fault::new(ErrorKind::Donated, "the array was donated: its memory belongs to a result now")
@@ -67,7 +67,7 @@ impl Concrete {
             None => Fault::new(ErrorKind::Data, "the array has a type only, no numbers")
                 .help("it was made to lower a program: `lower` takes it, `call` does not"),
         };
-        let error = Error::at(fault, "use", vec![self.ty.to_string()], Some(place));
+        let error = Error::at(fault, op, vec![self.ty.to_string()], Some(place));
         match self.donated.get() {
             Some(donated) => error.related(donated, "donated here"),
             None => error,
@@ -111,7 +111,7 @@ impl Array {
     /// The numbers; `what` and `place` name the caller in the refusal of a traced value.
     pub(crate) fn slab(&self, what: &str, place: Place) -> Result<Slab> {
         match self.repr() {
-            Repr::Concrete(c) => c.slab(place),
+            Repr::Concrete(c) => c.slab(what, place),
             Repr::Poisoned(e) => Err(e.clone()),
             Repr::Traced(t) => {
                 let fault = Fault::new(

@@ -23,7 +23,7 @@ pub(crate) use creation::made;
 pub(crate) use dims::dim;
 pub use dims::{Dims, keep};
 pub use handle::Array;
-pub(crate) use handle::Repr;
+pub(crate) use handle::{Repr, Traced};
 pub use host::View;
 pub use index::{At, Index, NewAxis, Pick, Rest};
 pub use operand::{Operand, Term};

@@ -43,7 +43,7 @@ impl Array {
     /// The same memory, read with another shape.
     fn relabelled(&self, shape: Shape, place: Place) -> Array {
         let Repr::Concrete(c) = self.repr() else { return self.clone() };
-        match c.slab(place) {
+        match c.slab("reshape", place) {
             Ok(slab) => {
                 let same = slab.reshaped(slab.dtype(), shape.clone(), 1);
                 Array::concrete(same, c.ty.dtype.of(shape), None)

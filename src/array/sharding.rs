@@ -78,7 +78,7 @@ impl Array {
                     return self.move_parts(op, mesh, spec, place);
                 }
                 // a whole value is stored in global order, whatever its sharding: only the type changes
-                match c.slab(place) {
+                match c.slab(op, place) {
                     Ok(slab) => {
                         let sharding = Sharding { mesh: mesh.clone(), spec };
                         let ty = placed(ty.dtype, &ty.shape, &sharding);

@@ -346,7 +346,7 @@ pub(crate) fn build(
     }
     match owner(inputs.iter()) {
         Some(trace) => trace.emit(&args, op, place, add),
-        None => eager::run_all(&args, place, add),
+        None => eager::run_all(&args, op, place, add),
     }
 }
 

@@ -4,10 +4,10 @@
 use super::cache::Cache;
 use super::core::Arg;
 use super::stages::{self, EngineKind, Ready};
-use crate::array::{Array, Repr};
+use crate::array::{Array, Repr, Traced};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
-use crate::program::{Builder, Literal, Placement, Prim, Program, Value};
+use crate::program::{Builder, Input, Literal, Placement, Prim, Program, Value};
 use crate::runtime::on_device_thread;
 use crate::sharding::{Sharding, atoms};
 use crate::types::ArrayType;
@@ -48,19 +48,29 @@ pub(crate) fn off_devices() -> Result<(), Fault> {
         .help("or write the code as a `shard_map`: there arrays are the device's blocks"))
 }
 
+/// The number that a value of a trace is, if it is one: that belongs to no trace. Operations on others are recorded.
+fn number_of(traced: &Traced) -> Result<Literal> {
+    match traced.value.input {
+        Input::Lit(l) => Ok(l),
+        Input::Var(_) => Err(Fault::new(ErrorKind::Trace, "this value stands for one of a program").into()),
+    }
+}
+
 /// Runs a primitive on numbers.
 pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {
-    off_devices().map_err(|f| Error::at(f, prim.name(), Vec::new(), Some(place)))?;
+    let name = prim.name();
+    off_devices().map_err(|f| Error::at(f, name, Vec::new(), Some(place)))?;
     static OPERATIONS: LazyLock<Cache<Key, Ready>> = LazyLock::new(|| Cache::new(stages::KEPT));
     let engine = EngineKind::default();
     let operands = inputs.iter().map(|i| match i {
-        Arg::Lit(l) => OperandKey::Lit(*l),
+        Arg::Lit(l) => Ok(OperandKey::Lit(*l)),
         Arg::Array(a) => match a.repr() {
-            Repr::Concrete(c) => OperandKey::Array(c.ty.clone(), c.sharding.clone()),
-            _ => unreachable!("operations on traced values belong to a trace"),
+            Repr::Concrete(c) => Ok(OperandKey::Array(c.ty.clone(), c.sharding.clone())),
+            Repr::Traced(t) => number_of(t).map(OperandKey::Lit),
+            Repr::Poisoned(e) => Err(e.clone()),
         },
     });
-    let operands: Vec<_> = operands.collect();
+    let operands: Vec<_> = operands.collect::<Result<_>>()?;
     let mut meshes: Vec<Mesh> = prim.pins().map(|p| p.mesh).into_iter().collect();
     if operands.is_empty() {
         meshes.extend(prim.types(&[]).into_iter().flatten().filter_map(|t| t.mesh));
@@ -73,18 +83,19 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>
             OPERATIONS.put(key, stages::compile(&program, &[], engine)?, stages::WEIGHT + 1)
         }
     };
-    call(&ready, inputs, place)
+    call(&ready, inputs, name, place)
 }
 
 /// Runs operations on numbers, as one program.
 pub(crate) fn run_all(
     inputs: &[Arg],
+    op: &str,
     place: Place,
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
-    off_devices()?;
+    off_devices().map_err(|f| Error::at(f, op, Vec::new(), Some(place)))?;
     let ready = stages::ready(program(inputs, place, add)?, &[], EngineKind::default())?;
-    call(&ready, inputs, place)
+    call(&ready, inputs, op, place)
 }
 
 /// The program of these operations, which has an input for each array.
@@ -97,24 +108,25 @@ fn program(
     let values: Vec<Value> = inputs
         .iter()
         .map(|i| match i {
-            Arg::Lit(l) => Value::literal(l.dtype, l.value),
+            Arg::Lit(l) => Ok(Value::literal(l.dtype, l.value)),
             Arg::Array(a) => match a.repr() {
-                Repr::Concrete(c) => b.input(c.ty.clone(), Some(placement(&c.ty, c.sharding.as_ref()))),
-                _ => unreachable!("operations on traced values belong to a trace"),
+                Repr::Concrete(c) => Ok(b.input(c.ty.clone(), Some(placement(&c.ty, c.sharding.as_ref())))),
+                Repr::Traced(t) => number_of(t).map(|l| Value::literal(l.dtype, l.value)),
+                Repr::Poisoned(e) => Err(e.clone()),
             },
         })
-        .collect();
+        .collect::<Result<_>>()?;
     let out = add(b.at(Some(place)), &values)?;
     Ok(b.finish(&out))
 }
 
-fn call(ready: &Ready, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {
+fn call(ready: &Ready, inputs: &[Arg], op: &str, place: Place) -> Result<Vec<Array>> {
     let mut slabs = Vec::with_capacity(inputs.len());
     for i in inputs {
         if let Arg::Array(a) = i
             && let Repr::Concrete(c) = a.repr()
         {
-            slabs.push(c.slab(place)?);
+            slabs.push(c.slab(op, place)?);
         }
     }
     ready.call(&mut slabs)
