@@ -118,3 +118,158 @@ fn errors_flow_through_closures() {
     told(jvp(bad, bad, |x| x).0);
     told(vjp(bad, |x| x).1.call(Array::ones([2])));
 }
+
+/// Runs it; whether it panicked, and with what.
+fn panic_of(run: impl FnOnce()) -> Option<String> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).err()?;
+    let text = caught.downcast_ref::<String>().cloned();
+    text.or_else(|| caught.downcast_ref::<&str>().map(ToString::to_string)).or(Some("?".into()))
+}
+
+/// Dimensions and numbers that are wrong for nearly every array, and some that are right for a few.
+const DIMS: [i32; 8] = [0, 1, -1, 2, -3, 9, i32::MAX, i32::MIN];
+const LONG: [i64; 8] = [0, 1, -1, 3, -9, 1 << 40, i64::MAX, i64::MIN];
+const SIZES: [usize; 6] = [0, 1, 3, 1 << 33, usize::MAX / 2, usize::MAX];
+
+/// Each method with each bad argument, as (what, call).
+fn calls() -> Vec<(String, Box<dyn Fn(&Array, &Array) -> Vec<Array>>)> {
+    let mut all: Vec<(String, Box<dyn Fn(&Array, &Array) -> Vec<Array>>)> = Vec::new();
+    macro_rules! each { ($p:ident in $list:expr; $($call:expr),+ $(,)?) => {$(
+        for $p in $list {
+            #[allow(clippy::redundant_closure_call)]
+            all.push((format!("{} for {:?}", stringify!($call), $p), Box::new(move |x, y| { let _ = y; $call(x, y).into_list() })));
+        }
+    )+} }
+    type A<'a> = &'a Array;
+    each!(d in DIMS;
+        |x: A, _: A| x.sum(d), |x: A, _: A| x.sum(keep([d, 0])), |x: A, _: A| x.mean(d), |x: A, _: A| x.var(d),
+        |x: A, _: A| x.argmax(d), |x: A, _: A| x.softmax(d), |x: A, _: A| x.logsumexp(d), |x: A, _: A| x.any(d),
+        |x: A, _: A| x.transpose([d, 0]), |x: A, _: A| x.expand_dims([d, d]), |x: A, _: A| x.expand_dims(d),
+        |x: A, _: A| x.squeeze(d), |x: A, _: A| x.flip(d), |x: A, _: A| x.unstack(d), |x: A, _: A| x.split([1, 2], d),
+        |x: A, y: A| concat([x, y], d), |x: A, y: A| stack([x, y], d), |x: A, _: A| x.powi(d), |x: A, _: A| x.slice(ix![d]),
+        |x: A, _: A| x.at(ix![d]).set(1), |x: A, _: A| Key::new(1).categorical(x, d),
+        |x: A, _: A| vmap(x, move |x| x.sum(d)),
+        |x: A, _: A| atmesh::vmap_with(atmesh::VmapOptions { in_dims: d.into(), ..Default::default() }, x, |x| x),
+        |x: A, _: A| atmesh::vmap_with(atmesh::VmapOptions { out_dims: d.into(), ..Default::default() }, x, |x| x),
+        |x: A, _: A| switch(d, &[&|| x + 1, &|| x.clone()]),
+        |x: A, _: A| fori_loop(d..d.saturating_add(2), x, |_, x| x),
+    );
+    each!(n in LONG;
+        |x: A, _: A| x.roll(n, 0), |x: A, _: A| x.tril(n), |x: A, _: A| x.triu(n), |x: A, _: A| x.pad(0, [(n, n, 0)]),
+        |x: A, _: A| x.pad(0, [(0, n, 1), (n, 0, 0)]), |_: A, _: A| Array::eye([2, 2], n),
+        |x: A, _: A| x.slice(atmesh::array::Pick::range(Some(n), None, Some(n)).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::Pick::range(None, Some(n), Some(-1)).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::Pick::range(Some(n), Some(-n.max(-9)), Some(i64::MIN)).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::Pick::range(Some(n), Some(n), Some(i64::MAX)).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::Pick::through(Some(n), n, None).into_index()),
+        |x: A, _: A| x + n, |x: A, _: A| x.clamp(n, n), |x: A, _: A| x / n, |x: A, _: A| x % n,
+        |x: A, _: A| Array::full(F32.of([2]), n) + x, |x: A, _: A| Array::full(I8.of([2]), n) + x,
+        |_: A, _: A| Key::new(1).randint(I32.of([2]), n..n.saturating_add(1)),
+        |_: A, _: A| Key::new(1).randint(I64.of([2]), n..0),
+    );
+    each!(n in SIZES;
+        |x: A, _: A| x.reshape([n, n]), |x: A, _: A| x.broadcast_to([n, n, 3]), |x: A, _: A| x.broadcast_in_dim([n, n], [n]),
+        |x: A, _: A| x.split([n, n], 0), |x: A, _: A| x.slice(ix![n]), |x: A, _: A| x.slice(ix![n..n]),
+        |x: A, _: A| x.sum(n),
+    );
+    // these would be made
+    each!(n in [usize::MAX / 2, usize::MAX];
+        |_: A, _: A| Array::zeros([n, 4]), |_: A, _: A| Array::ones(I32.of([n])), |_: A, _: A| Array::iota(F64.of([n, n]), 0),
+        |_: A, _: A| Array::iota([2], n), |_: A, _: A| Key::new(1).uniform([n, 3]), |_: A, _: A| Key::new(1).normal([n, n]),
+        |_: A, _: A| Key::new(1).split_array([n, n]), |_: A, _: A| Array::eye([n, n], 0),
+        |x: A, _: A| x.one_hot(n), |x: A, _: A| x.tile([n, n]), |x: A, _: A| x.pad(0, [(n as i64, n as i64, n)]),
+        |_: A, _: A| scan_with(ScanOptions { length: Some(n), reverse: false }, Array::from(1), (), |x, ()| (&x + 1, x)).1,
+    );
+    each!(s in ["", "->", "ij,jk->ik", "ii->i", "i,i,i", "ij->ji->", "é", "i...->...", "ij,jk->zz", ",,,"];
+        |x: A, y: A| einsum(s, [x, y]), |x: A, _: A| einsum(s, [x]), |x: A, _: A| einsum(s, [x, x, x]),
+    );
+    each!(t in ["", "X", "Y", "Nowhere"];
+        |x: A, _: A| x.psum(t), |x: A, _: A| x.all_gather(t, tiled(0)), |x: A, _: A| x.ppermute(t, ring(1)),
+        |x: A, _: A| x.psum_scatter(t, tiled(9)), |x: A, _: A| x.all_to_all(t, split(9).concat(-9)), |x: A, _: A| x.pvary(t),
+        |x: A, _: A| x.pmean([t, t]), |_: A, _: A| axis_index(t), |x: A, _: A| x.reshard(p![t]), |x: A, _: A| x.constrain(p![t, t]),
+        |x: A, _: A| x.reshard(p![_, _, t, _]), |x: A, y: A| x.dot_to(y, p![t]), |x: A, _: A| x.sum_to(0, p![t, t, t]),
+        |x: A, _: A| x.put(&Mesh::new([("X", 2)]).unwrap(), p![t]), |x: A, _: A| auto_axes(x, p![t], |x| x),
+        |x: A, _: A| explicit_axes(x, p![t], |x| x), |_: A, _: A| Array::zeros(F32.of([4]).on(&Mesh::new([("X", 2)]).unwrap(), p![t, t])),
+    );
+    each!(_n in [0];
+        |x: A, y: A| x.dot(y), |x: A, y: A| x.matmul(y), |x: A, y: A| x + y, |x: A, y: A| x.select(y, y), |x: A, y: A| x.pow(y),
+        |x: A, y: A| x << y, |x: A, y: A| x.atan2(y), |x: A, y: A| x.slice(ix![y]), |x: A, y: A| x.at(ix![y]).add(y),
+        |x: A, y: A| x.at(ix![0..1]).set(y), |x: A, y: A| x.full_like(y), |x: A, y: A| x.clamp(y, y), |x: A, _: A| x.t(),
+        |x: A, y: A| cond(x, || y.clone(), || y + 1), |x: A, y: A| switch(x, &[&|| y.clone()]), |x: A, _: A| x.one_hot(3),
+        |x: A, y: A| fori_loop(x..y, x, |_, x| x + 1), |x: A, y: A| while_loop(x, |x| x.lt(y), |x| x + 1),
+        |x: A, y: A| scan(x, y, |x, y| (&x + y, x)).1, |x: A, y: A| vmap((x, y), |(x, y)| x + y),
+        |x: A, _: A| grad(x, |x| x), |x: A, y: A| grad((x, y), |(x, y)| (x * y).sum(..)), |x: A, y: A| jvp(x, y, |x| x.sin()).1,
+        |x: A, y: A| vjp(x, |x| x.exp()).1.call(y), |x: A, _: A| x.bitcast(F32), |x: A, _: A| x.astype(DType::Key),
+        |x: A, _: A| x.astype(Bool), |x: A, _: A| x.gelu(), |x: A, _: A| x.std(..), |x: A, _: A| x.max(..), |x: A, _: A| x.argmin(0),
+        |x: A, y: A| Key::of(x.clone()).fold_in(y).uniform([2]), |x: A, _: A| Key::from_data(x).normal([2]),
+        |x: A, _: A| Key::of(x.clone()).split_array([2]), |x: A, _: A| checkpoint(x, |x| x.sum(..)),
+        |x: A, y: A| tree::map2(&vec![x.clone()], &vec![y.clone(), y.clone()], |a, b| a + b),
+        |x: A, y: A| { debug_print!("{}", x, y); x.clone() }, |_: A, _: A| switch(0, &[] as &[&dyn Fn() -> Array]),
+        |x: A, y: A| concat([] as [&Array; 0], 0) + stack([] as [Array; 0], 1) + x + y,
+    );
+    all
+}
+
+trait IntoList {
+    fn into_list(self) -> Vec<Array>;
+}
+impl<T: Tree> IntoList for T {
+    fn into_list(self) -> Vec<Array> {
+        tree::leaves(&self)
+    }
+}
+trait IntoIndex {
+    fn into_index(self) -> atmesh::array::Index;
+}
+impl IntoIndex for atmesh::array::Pick {
+    fn into_index(self) -> atmesh::array::Index {
+        vec![self].into()
+    }
+}
+
+/// Every method, with arguments that are wrong in every way, on arrays of many kinds: at once, traced, and in a `shard_map`.
+#[test]
+fn no_method_panics() {
+    let mesh = Mesh::new([("X", 2), ("Y", 1)]).unwrap();
+    let auto = Mesh::auto([("X", 2)]).unwrap();
+    let operands = [
+        Array::from(3),
+        Array::from(2.5f32),
+        Array::from(true),
+        Array::zeros([0]),
+        Array::ones([2, 3]),
+        Array::arange(0..4).put(&mesh, p!["X"]),
+        Array::ones([2, 2]).put(&auto, p!["X"]),
+        Array::from([true, false]),
+        Array::from([1u8, 200]),
+        Array::ones(F16.of([1, 2, 1])),
+        Key::new(1).array().clone(),
+        Key::new(2).split_array([3]),
+        Array::ones([2]).dot(Array::ones([3])),
+    ];
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut failed = Vec::new();
+    for (what, call) in calls() {
+        for (i, x) in operands.iter().enumerate() {
+            let y = &operands[(i * 5 + what.len()) % operands.len()];
+            let told = |x: &Array| x.ty().map_or_else(|_| "an error".into(), |t| t.to_string());
+            let mut note = |how: &str, run: &dyn Fn()| {
+                if let Some(panic) = panic_of(run) {
+                    failed.push(format!("{what} {how} on {}, {}: {panic}", told(x), told(y)));
+                }
+            };
+            note("at once", &|| {
+                for a in call(x, y) {
+                    let _ = (a.to_string(), a.visualize().to_string(), a.shards());
+                }
+            });
+            note("traced", &|| drop(jit(|x: &Array, y: &Array| call(x, y)).lower((x, y))));
+            note("in a shard_map", &|| {
+                drop(shard_map(&mesh, p![], p![], |x: &Array, y: &Array| call(x, y)).lower((x, y)));
+            });
+        }
+    }
+    std::panic::set_hook(hook);
+    assert!(failed.is_empty(), "{} panics:\n{}", failed.len(), failed.join("\n"));
+}

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 /// Where a new array is to lie, checked: `None` on no mesh.
 fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
+    ty.addressable()?;
     match &ty.mesh {
         Some(mesh) => Sharding::new(mesh, ty.spec, &ty.shape).map(Some),
         None if ty.spec.is_whole() => Ok(None),

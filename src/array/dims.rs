@@ -58,6 +58,11 @@ pub(crate) fn dim(d: i64, rank: usize) -> Result<usize, Fault> {
     })
 }
 
+/// A number as one that may be negative; one that is too large is too large for any array.
+pub(crate) fn signed(d: usize) -> i64 {
+    i64::try_from(d).unwrap_or(i64::MAX)
+}
+
 impl From<RangeFull> for Dims {
     fn from(_: RangeFull) -> Dims {
         Dims { list: None, keep: false }
@@ -78,10 +83,10 @@ macro_rules! dims { ($([$($g:tt)*] $t:ty: $d:ident => $list:expr;)*) => {$(
 dims! {
     [] i32: d => vec![d.into()];
     [] i64: d => vec![d];
-    [] usize: d => vec![d as i64];
+    [] usize: d => vec![signed(d)];
     [const N: usize] [i32; N]: d => d.into_iter().map(i64::from).collect();
-    [const N: usize] [usize; N]: d => d.into_iter().map(|d| d as i64).collect();
-    [] &[usize]: d => d.iter().map(|d| *d as i64).collect();
-    [] Vec<usize>: d => d.into_iter().map(|d| d as i64).collect();
+    [const N: usize] [usize; N]: d => d.into_iter().map(signed).collect();
+    [] &[usize]: d => d.iter().copied().map(signed).collect();
+    [] Vec<usize>: d => d.into_iter().map(signed).collect();
     [] Vec<i64>: d => d;
 }

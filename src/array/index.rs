@@ -1,7 +1,7 @@
 //! Parts of arrays: `ix!`, `slice` and `at`.
 
 use super::operand::{self, Operand, Term};
-use super::{Array, prims};
+use super::{Array, dims, prims};
 use crate::diagnostic::{ErrorKind, Fault, Place};
 use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
@@ -67,7 +67,7 @@ impl Pick {
         // behind -1 lies the end, before 0 (backwards) the beginning
         let step = step.unwrap_or(1);
         let past = if step > 0 { -1 } else { 0 };
-        let stop = (last != past).then(|| last + step.signum());
+        let stop = (last != past).then(|| last.saturating_add(step.signum()));
         Pick(Kind::Range { start, stop, step })
     }
 }
@@ -88,14 +88,14 @@ macro_rules! picks { ($($t:ty: $x:pat => $kind:expr;)*) => {$(
 picks! {
     i32: i => Kind::At(i.into());
     i64: i => Kind::At(i);
-    usize: i => Kind::At(i as i64);
+    usize: i => Kind::At(dims::signed(i));
     &Array: a => Kind::Array(a.clone());
     Array: a => Kind::Array(a);
     NewAxis: _ => Kind::New;
     Rest: _ => Kind::Rest;
     RangeFull: _ => Kind::Range { start: None, stop: None, step: 1 };
     Range<i32>: r => Kind::Range { start: Some(r.start.into()), stop: Some(r.end.into()), step: 1 };
-    Range<usize>: r => Kind::Range { start: Some(r.start as i64), stop: Some(r.end as i64), step: 1 };
+    Range<usize>: r => Kind::Range { start: Some(dims::signed(r.start)), stop: Some(dims::signed(r.end)), step: 1 };
 }
 
 /// A part of an array: `ix![1..-1, .., 0, ..;2, &rows]`. Ranges with negative ends (they count from the end) and steps behind `;`,
@@ -238,6 +238,8 @@ impl Index {
 /// What a range takes of a dimension of size n: ends beyond it are cut, as in numpy.
 fn side(start: Option<i64>, stop: Option<i64>, step: i64, n: usize) -> Side {
     let size = n as i64;
+    // a step beyond the dimension is one to its end
+    let step = step.clamp(-size.max(1), size.max(1));
     let place = |x: i64, low: i64, high: i64| (if x < 0 { x + size } else { x }).clamp(low, high);
     if step > 0 {
         let start = start.map_or(0, |s| place(s, 0, size));

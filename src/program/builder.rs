@@ -67,7 +67,10 @@ impl Builder {
     pub fn emit(&mut self, prim: Prim, inputs: &[Value]) -> Result<Vec<Value>> {
         let operands: SmallVec<[Operand; 3]> =
             inputs.iter().map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() }).collect();
-        let types = prim.types(&operands).map_err(|fault| self.refuse(fault, prim.name(), inputs))?;
+        let types = prim
+            .types(&operands)
+            .and_then(|types| types.iter().try_for_each(ArrayType::addressable).map(|()| types))
+            .map_err(|fault| self.refuse(fault, prim.name(), inputs))?;
         Ok(self.push(Op::Prim(prim), inputs, types))
     }
     /// Applies a primitive of one result.

@@ -1,6 +1,7 @@
 //! `ArrayType`: `int32[4@X,2]{V:Y}`.
 
 use super::{DType, Shape};
+use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Mesh};
 use crate::sharding::Spec;
 use std::fmt;
@@ -41,9 +42,17 @@ impl ArrayType {
     pub fn rank(&self) -> usize {
         self.shape.rank()
     }
-    /// Bytes of the whole array.
+    /// Bytes of the whole array; where they are more than can be counted, the greatest number.
     pub fn nbytes(&self) -> usize {
-        self.shape.elements() * self.dtype.size()
+        self.shape.elements().saturating_mul(self.dtype.size())
+    }
+    /// Refuses arrays of more bytes than can be addressed. Types of results are checked, so that later stages may count in `usize` and
+    /// `i64`.
+    pub(crate) fn addressable(&self) -> Result<(), Fault> {
+        if self.nbytes() <= i64::MAX as usize && self.shape.iter().all(|n| *n <= i64::MAX as usize) {
+            return Ok(());
+        }
+        Err(Fault::new(ErrorKind::Shape, format!("{self} is of more bytes than can be addressed")))
     }
     /// The type as printed, with short names of element types: `i32[4@X,2]`.
     pub fn short(&self) -> String {

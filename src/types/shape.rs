@@ -17,9 +17,9 @@ impl Shape {
     pub fn rank(&self) -> usize {
         self.0.len()
     }
-    /// How many elements.
+    /// How many elements; where they are more than can be counted, the greatest number.
     pub fn elements(&self) -> usize {
-        self.0.iter().product()
+        self.0.iter().fold(1, |n, size| n.saturating_mul(*size))
     }
     /// The sizes, to change them.
     pub fn sizes_mut(&mut self) -> &mut SmallVec<[usize; 4]> {

@@ -345,6 +345,9 @@ fn run<T: Tree, X: Tree, Y: Tree>(
     let after = piece.program.output_types();
     let mut types = carries(op, init, &before, &after[..carry], place)?;
     types.extend(after[carry..].iter().map(|ty| stacked_type(ty, steps.length)));
+    if let Some(fault) = types.iter().find_map(|ty| ty.addressable().err()) {
+        return Err(Error::at(fault, op, Vec::new(), Some(place)));
+    }
     // the step's number, the fixed ones, the carries, the slices
     let Piece { mut program, captures, out } = piece;
     let fixed = captures.len();
