@@ -2,7 +2,8 @@
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
 use syn::{
     Data, DeriveInput, Field, Fields, GenericParam, Index, TypeParamBound, parse_macro_input, parse_quote,
 };
@@ -28,8 +29,10 @@ pub fn derive_tree(input: TokenStream) -> TokenStream {
 }
 
 fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
-    let Data::Struct(data) = &input.data else {
-        return Err(syn::Error::new_spanned(&input.ident, "`Tree` is derived for structs"));
+    let data = match &input.data {
+        Data::Struct(data) => data,
+        Data::Enum(_) => return Err(no_struct(input, "an enum")),
+        Data::Union(_) => return Err(no_struct(input, "a union")),
     };
     let name = &input.ident;
     let skips = data.fields.iter().map(skipped).collect::<syn::Result<Vec<bool>>>()?;
@@ -52,9 +55,11 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
     let mut differs = Tokens::new();
     let mut filled = Tokens::new();
     let mut specs = Tokens::new();
-    for ((member, label), skip) in members.iter().zip(&labels).zip(&skips) {
+    for (((member, label), skip), field) in members.iter().zip(&labels).zip(&skips).zip(&data.fields) {
         if *skip {
-            filled.extend(quote!(#member: ::core::default::Default::default(),));
+            // errors about the type point at the field
+            let default = quote_spanned!(field.ty.span()=> ::core::default::Default::default());
+            filled.extend(quote!(#member: #default,));
             rebuild.extend(quote!(#member: ::core::clone::Clone::clone(&self.#member),));
             differs.extend(quote! {
                 if self.#member != other.#member {
@@ -161,6 +166,14 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
         };
         #specs
     })
+}
+
+fn no_struct(input: &DeriveInput, what: &str) -> syn::Error {
+    let message = format!(
+        "`Tree` is derived for structs: {what} is no fixed list of arrays\n\
+         help: a plain value in a tree is a field with `#[tree(skip)]`, or `Static(..)`"
+    );
+    syn::Error::new_spanned(&input.ident, message)
 }
 
 /// Whether the field is marked `#[tree(skip)]`.

@@ -40,7 +40,7 @@ use std::hash::Hash;
     message = "`{Self}` is not a tree of arrays",
     label = "not a tree of arrays",
     note = "trees are `Array`, `Key`, tuples, `Vec`, `Option`, `BTreeMap<String, _>`, and structs with `#[derive(Tree)]`",
-    note = "wrap a plain value in `Static(..)` to pass it as part of the cache key"
+    note = "wrap a plain value in `Static(..)` to pass it as part of the cache key, or mark the field of a struct with `#[tree(skip)]`"
 )]
 pub trait Tree: Sized + Send + Sync + 'static {
     /// Shows each leaf, in order, with its path.
@@ -265,6 +265,7 @@ by_value! {
     [T: Tree] BTreeMap<String, T>;
     [T: Tree] BTreeMap<&'static str, T>;
 }
+#[diagnostic::do_not_recommend]
 impl<T: Tree + Clone> Args for &T {
     type Owned = T;
     fn into_tree(self) -> T {
@@ -330,16 +331,18 @@ impl Args for ArrayType {
     type Owned = Array;
     #[track_caller]
     fn into_tree(self) -> Array {
-        let Some(mesh) = &self.mesh else { return Array::type_only(self, None) };
-        match Sharding::new(mesh, self.spec, &self.shape) {
-            Ok(sharding) => {
+        let place = std::panic::Location::caller();
+        let lies = self.addressable().and_then(|()| match &self.mesh {
+            Some(mesh) => Sharding::new(mesh, self.spec, &self.shape).map(Some),
+            None => Ok(None),
+        });
+        match lies {
+            Ok(None) => Array::type_only(self, None),
+            Ok(Some(sharding)) => {
                 let spec = sharding.explicit();
                 Array::type_only(ArrayType { spec, ..self }, Some(sharding))
             }
-            Err(fault) => {
-                let place = std::panic::Location::caller();
-                Array::poisoned(Error::at(fault, "type", vec![self.to_string()], Some(place)))
-            }
+            Err(fault) => Array::poisoned(Error::at(fault, "type", vec![self.to_string()], Some(place))),
         }
     }
 }

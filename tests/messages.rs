@@ -1,0 +1,83 @@
+//! What rustc says where users meet our traits: each file of `tests/ui` does not compile, and the messages hold what stands behind its
+//! `//~`.
+//!
+//! Only our own words are asserted (`#[diagnostic::on_unimplemented]`, the derive's errors, `#[must_use]`), one piece a line: how rustc
+//! lays messages out, which other types it lists and how it names ours changes from version to version, so that whole outputs,
+//! as `trybuild` compares them, would hold for one version only. Nothing is downloaded, and the library is the one that these tests are
+//! linked with.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The library as cargo built it for these tests: asking for it again builds nothing.
+fn library() -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--offline", "--lib", "--message-format=json", "--manifest-path"]);
+    cargo.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
+    // `target/<profile>/deps/messages-…`
+    let profile = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().to_path_buf();
+    match profile.file_name().and_then(|n| n.to_str()) {
+        Some("release") => cargo.args(["--profile", "bench"]),
+        _ => cargo.args(["--profile", "test"]),
+    };
+    cargo.arg("--target-dir").arg(profile.parent().unwrap());
+    let out = cargo.output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).unwrap();
+    let messages = text.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap());
+    let files = messages
+        .filter(|m| m["reason"] == "compiler-artifact" && m["target"]["name"] == "atmesh")
+        .flat_map(|m| m["filenames"].as_array().cloned().unwrap_or_default());
+    let mut libraries = files.filter_map(|f| f.as_str().filter(|f| f.ends_with(".rlib")).map(PathBuf::from));
+    libraries.next_back().expect("cargo names the library")
+}
+
+/// The text in one line, without what rustc draws.
+fn plain(text: &str) -> String {
+    text.split_whitespace().filter(|w| !matches!(*w, "|" | "=")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn messages_hold_our_words() {
+    let library = library();
+    let scratch = tempfile(&library);
+    let mut cases: Vec<PathBuf> = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ui"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    cases.sort();
+    assert!(cases.len() >= 18);
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let source = std::fs::read_to_string(case).unwrap();
+        let out = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
+            .args(["--edition=2024", "--crate-type=bin", "--emit=metadata", "--color=never", "--diagnostic-width=1000"])
+            .arg("-o")
+            .arg(&scratch)
+            .arg("-L")
+            .arg(format!("dependency={}", library.parent().unwrap().join("deps").display()))
+            .arg("-L")
+            .arg(format!("dependency={}", library.parent().unwrap().display()))
+            .arg("--extern")
+            .arg(format!("atmesh={}", library.display()))
+            .arg(case)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(out.stderr).unwrap();
+        let name = case.file_name().unwrap().to_string_lossy();
+        if out.status.success() {
+            wrong.push(format!("{name} compiles"));
+        }
+        let expected: Vec<&str> = source.lines().filter_map(|l| l.strip_prefix("//~ ")).collect();
+        assert!(!expected.is_empty(), "{name} expects nothing");
+        for words in expected.iter().filter(|words| !plain(&said).contains(&plain(words))) {
+            wrong.push(format!("{name}: expected {words:?} in\n{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// A file beside the library that rustc may write.
+fn tempfile(library: &Path) -> PathBuf {
+    library.with_file_name(format!("messages-{}.rmeta", std::process::id()))
+}

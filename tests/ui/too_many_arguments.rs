@@ -1,0 +1,7 @@
+//~ type mismatch resolving
+//~ expected `Array`, found `(Array, Array)`
+use atmesh::prelude::*;
+fn main() {
+    let f = jit(|x: &Array| x + 1);
+    let y = f.call((Array::from(1), Array::from(2)));
+}
