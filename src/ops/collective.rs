@@ -390,7 +390,7 @@ macro_rules! collective_common {
 
 macro_rules! linear_collective {
     () => {
-        super::shape::linear_jvp!();
+        super::moves::linear_jvp!();
         fn cost(&self) -> f64 {
             0.0
         }
@@ -563,7 +563,7 @@ impl Primitive for PsumScatter {
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         passing(&operands[0], &results[0].1, |d| after_cut(d, self.dim, self.tiled))
     }
-    super::shape::linear_jvp!();
+    super::moves::linear_jvp!();
     fn cost(&self) -> f64 {
         1.0
     }

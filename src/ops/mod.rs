@@ -8,6 +8,7 @@ pub mod collective;
 pub mod creation;
 pub mod elementwise;
 mod fit;
+mod moves;
 pub mod product;
 pub mod random;
 pub mod reduce;

@@ -1,12 +1,13 @@
 //! Shapes: broadcast_in_dim, reshape, transpose, squeeze, expand_dims, rev.
 
 use super::build::cotangent_type;
-use super::view::{arity, check_dims, list, part, plain_view, print_out, shape_fault, view};
+use super::moves::Move;
+use super::view::{check_dims, list, part, plain_view, print_out, shape_fault, view};
 use crate::diagnostic::{Fault, Result};
 use crate::mesh::Axes;
 use crate::program::sentence::{Affine, Body, Part, Read, Sentence, Source, Span};
-use crate::program::{At, Builder, Dim, Factors, Join, Linearity, Operand, Primitive, Rank, Tangents, Value};
-use crate::program::{Batch, Batched, behind, inserted};
+use crate::program::{At, Builder, Dim, Factors, Join, Rank, Value};
+use crate::program::{Batch, behind, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
@@ -59,35 +60,14 @@ pub struct Rev {
     pub dimensions: Vec<usize>,
 }
 
-/// The tangents of a linear primitive of one operand: itself of the operand's.
-macro_rules! linear_jvp {
-    () => {
-        fn jvp(
-            &self,
-            b: &mut Builder,
-            _operands: &[Value],
-            tangents: &[Option<Value>],
-            _outputs: &[Value],
-        ) -> Result<Tangents> {
-            match &tangents[0] {
-                Some(t) => Ok(vec![Some(b.emit1(Arc::new(self.clone()), std::slice::from_ref(t))?)]),
-                None => Ok(vec![None]),
-            }
-        }
-    };
-}
-pub(crate) use linear_jvp;
-
-impl Primitive for BroadcastInDim {
-    fn name(&self) -> &'static str {
-        "broadcast_in_dim"
-    }
-    fn params(&self) -> String {
+impl Move for BroadcastInDim {
+    const NAME: &'static str = "broadcast_in_dim";
+    const RANK: Rank = Rank::Broadcast;
+    fn text(&self) -> String {
         let dims = list(&self.broadcast_dimensions);
         format!("shape={}, dims={dims}{}", self.shape, print_out(self.out))
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         if self.broadcast_dimensions.len() != x.rank() {
             return Err(shape_fault(format!(
                 "broadcast_dimensions has {} entries, but the operand has {} dimensions",
@@ -106,12 +86,12 @@ impl Primitive for BroadcastInDim {
                 return Err(shape_fault(message).help("only dimensions of size 1 are repeated").dim(0, d));
             }
         }
-        Ok(vec![(x.dtype, self.shape.clone())])
+        Ok(self.shape.clone())
     }
-    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
+    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
         let mut f = Factors::default();
         let loops: Vec<_> = self.shape.iter().map(|n| f.add(*n)).collect();
-        let dims = self.broadcast_dimensions.iter().zip(&*operands[0].shape).map(|(&to, &n)| {
+        let dims = self.broadcast_dimensions.iter().zip(&*x.shape).map(|(&to, &n)| {
             let stretched = n == 1 && self.shape[to] != 1;
             Dim::at(loops[to], if stretched { At::Stretched } else { At::Same })
         });
@@ -119,25 +99,10 @@ impl Primitive for BroadcastInDim {
         f.results = vec![loops.iter().map(|l| Dim::same(*l)).collect()];
         f
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
-    }
-    fn rank(&self) -> Rank {
-        Rank::Broadcast
-    }
-    fn out(&self) -> Option<Spec> {
+    fn asked(&self) -> Option<Spec> {
         self.out
     }
-    linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
-        let x = &types[0];
+    fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
         // new dimensions and repeated ones are summed; what is left stands in the order of the result
         let kept: Vec<usize> = (0..x.rank())
             .filter(|&d| x.shape[d] != 1 || self.shape[self.broadcast_dimensions[d]] == 1)
@@ -156,10 +121,10 @@ impl Primitive for BroadcastInDim {
             kept.iter().map(|d| order.iter().position(|o| o == d).unwrap_or_default()).collect();
         y = b.transpose(&y, &permutation)?;
         let new: Vec<usize> = (0..x.rank()).filter(|d| !kept.contains(d)).collect();
-        Ok(vec![Some(b.expand_dims(&y, &new)?)])
+        b.expand_dims(&y, &new)
     }
-    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        let sizes = &operands[0].shape;
+    fn reads(&self, x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
+        let sizes = &x.shape;
         let span = self.shape.iter().map(|n| Span::all(*n)).collect();
         let map = self
             .broadcast_dimensions
@@ -167,15 +132,12 @@ impl Primitive for BroadcastInDim {
             .zip(&**sizes)
             .map(|(&to, &n)| if n == 1 { Affine::constant(0) } else { Affine::of(0, to, 1) });
         let map = map.collect();
-        view(&results[0], vec![part(0, span, map)], Scalar::zero(operands[0].dtype.storage()))
+        view(y, vec![part(0, span, map)], Scalar::zero(x.dtype.storage()))
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn batched(&self, batch: &Batch<'_>) -> Batched {
+    fn for_examples(&self, batch: &Batch<'_>) -> Self {
         let dims = inserted(&behind(&self.broadcast_dimensions), 0, 0);
         let (shape, out) = (batch.examples.shape(&self.shape), batch.out(self.out, 0));
-        Batched::of(Arc::new(BroadcastInDim { shape, broadcast_dimensions: dims, out }))
+        BroadcastInDim { shape, broadcast_dimensions: dims, out }
     }
 }
 
@@ -286,56 +248,40 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
     f
 }
 
-impl Primitive for Reshape {
-    fn name(&self) -> &'static str {
-        "reshape"
-    }
-    fn params(&self) -> String {
+impl Move for Reshape {
+    const NAME: &'static str = "reshape";
+    const RANK: Rank = Rank::Alias;
+    fn text(&self) -> String {
         format!("shape={}{}", self.new_sizes, print_out(self.out))
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         if x.shape.elements() != self.new_sizes.elements() {
             let (n, m) = (x.shape.elements(), self.new_sizes.elements());
             return Err(shape_fault(format!("{} has {n} elements, but {} has {m}", x.shape, self.new_sizes))
                 .help("a reshape keeps the number of elements"));
         }
-        Ok(vec![(x.dtype, self.new_sizes.clone())])
+        Ok(self.new_sizes.clone())
     }
-    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
-        reshape_factors(&operands[0].shape, &self.new_sizes)
+    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
+        reshape_factors(&x.shape, &self.new_sizes)
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
-    }
-    fn rank(&self) -> Rank {
-        Rank::Alias
-    }
-    fn out(&self) -> Option<Spec> {
+    fn asked(&self) -> Option<Spec> {
         self.out
     }
-    linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
-        let new_sizes = types[0].shape.clone();
+    fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
+        let new_sizes = x.shape.clone();
         let make = |out| Arc::new(Reshape { new_sizes: new_sizes.clone(), out }) as _;
-        Ok(vec![Some(b.emit_as(make, std::slice::from_ref(ct), cotangent_type(&types[0]).spec)?)])
+        b.emit_as(make, std::slice::from_ref(ct), cotangent_type(x).spec)
     }
-    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        if let Some(loops) = self.as_view(&operands[0].shape) {
-            return plain_view(&results[0], &loops);
+    fn reads(&self, x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
+        if let Some(loops) = self.as_view(&x.shape) {
+            return plain_view(y, &loops);
         }
-        let dtype = results[0].dtype.storage();
+        let dtype = y.dtype.storage();
         let whole = Part {
             from: Source::Value(0),
             span: self.new_sizes.iter().map(|n| Span::all(*n)).collect(),
-            map: vec![Affine::constant(0); operands[0].rank()],
+            map: vec![Affine::constant(0); x.rank()],
         };
         vec![Sentence {
             extents: self.new_sizes.to_vec(),
@@ -345,24 +291,19 @@ impl Primitive for Reshape {
             body: Body::Reshape,
         }]
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn batched(&self, batch: &Batch<'_>) -> Batched {
+    fn for_examples(&self, batch: &Batch<'_>) -> Self {
         let new_sizes = batch.examples.shape(&self.new_sizes);
-        Batched::of(Arc::new(Reshape { new_sizes, out: batch.out(self.out, 0) }))
+        Reshape { new_sizes, out: batch.out(self.out, 0) }
     }
 }
 
-impl Primitive for Transpose {
-    fn name(&self) -> &'static str {
-        "transpose"
-    }
-    fn params(&self) -> String {
+impl Move for Transpose {
+    const NAME: &'static str = "transpose";
+    const RANK: Rank = Rank::Alias;
+    fn text(&self) -> String {
         format!("permutation={}", list(&self.permutation))
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         if self.permutation.len() != x.rank() {
             return Err(shape_fault(format!(
                 "the permutation {} has {} entries, but the operand has {} dimensions",
@@ -372,63 +313,41 @@ impl Primitive for Transpose {
             )));
         }
         check_dims("dimension", &self.permutation, x.rank())?;
-        Ok(vec![(x.dtype, self.permutation.iter().map(|d| x.shape[*d]).collect())])
+        Ok(self.permutation.iter().map(|d| x.shape[*d]).collect())
     }
-    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
+    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
         let mut f = Factors::default();
-        let loops: Vec<_> = operands[0].shape.iter().map(|n| f.add(*n)).collect();
+        let loops: Vec<_> = x.shape.iter().map(|n| f.add(*n)).collect();
         f.results = vec![self.permutation.iter().map(|d| Dim::same(loops[*d])).collect()];
         f.operands = vec![loops.into_iter().map(Dim::same).collect()];
         f
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
-    }
-    fn rank(&self) -> Rank {
-        Rank::Alias
-    }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        _types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
+    fn back(&self, b: &mut Builder, ct: &Value, _x: &ArrayType) -> Result<Value> {
         let mut inverse = vec![0; self.permutation.len()];
         for (i, d) in self.permutation.iter().enumerate() {
             inverse[*d] = i;
         }
-        Ok(vec![Some(b.transpose(ct, &inverse)?)])
+        b.transpose(ct, &inverse)
     }
-    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
         let mut loops = vec![None; self.permutation.len()];
         for (i, d) in self.permutation.iter().enumerate() {
             loops[*d] = Some(i);
         }
-        plain_view(&results[0], &loops)
+        plain_view(y, &loops)
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn batched(&self, _: &Batch<'_>) -> Batched {
-        Batched::of(Arc::new(Transpose { permutation: inserted(&behind(&self.permutation), 0, 0) }))
+    fn for_examples(&self, _: &Batch<'_>) -> Self {
+        Transpose { permutation: inserted(&behind(&self.permutation), 0, 0) }
     }
 }
 
-impl Primitive for Squeeze {
-    fn name(&self) -> &'static str {
-        "squeeze"
-    }
-    fn params(&self) -> String {
+impl Move for Squeeze {
+    const NAME: &'static str = "squeeze";
+    const RANK: Rank = Rank::Alias;
+    fn text(&self) -> String {
         format!("dims={}", list(&self.dimensions))
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         check_dims("dimension", &self.dimensions, x.rank())?;
         if let Some(&d) = self.dimensions.iter().find(|d| x.shape[**d] != 1) {
             return Err(shape_fault(format!("dimension {d} has size {}, not 1", x.shape[d]))
@@ -436,123 +355,79 @@ impl Primitive for Squeeze {
                 .dim(0, d));
         }
         let kept = (0..x.rank()).filter(|d| !self.dimensions.contains(d));
-        Ok(vec![(x.dtype, kept.map(|d| x.shape[d]).collect())])
+        Ok(kept.map(|d| x.shape[d]).collect())
     }
-    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
+    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
         let mut f = Factors::default();
-        let loops: Vec<_> = operands[0].shape.iter().map(|n| f.add(*n)).collect();
+        let loops: Vec<_> = x.shape.iter().map(|n| f.add(*n)).collect();
         let kept = loops.iter().enumerate().filter(|(d, _)| !self.dimensions.contains(d));
         f.results = vec![kept.map(|(_, l)| Dim::same(*l)).collect()];
         f.operands = vec![loops.into_iter().map(Dim::same).collect()];
         f
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
+    fn back(&self, b: &mut Builder, ct: &Value, _x: &ArrayType) -> Result<Value> {
+        b.expand_dims(ct, &self.dimensions)
     }
-    fn rank(&self) -> Rank {
-        Rank::Alias
-    }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        _types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
-        Ok(vec![Some(b.expand_dims(ct, &self.dimensions)?)])
-    }
-    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+    fn reads(&self, x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
         let mut next = 0..;
-        let loops: Vec<_> = (0..operands[0].rank())
+        let loops: Vec<_> = (0..x.rank())
             .map(|d| if self.dimensions.contains(&d) { None } else { next.next() })
             .collect();
-        plain_view(&results[0], &loops)
+        plain_view(y, &loops)
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn batched(&self, _: &Batch<'_>) -> Batched {
-        Batched::of(Arc::new(Squeeze { dimensions: behind(&self.dimensions) }))
+    fn for_examples(&self, _: &Batch<'_>) -> Self {
+        Squeeze { dimensions: behind(&self.dimensions) }
     }
 }
 
-impl Primitive for ExpandDims {
-    fn name(&self) -> &'static str {
-        "expand_dims"
-    }
-    fn params(&self) -> String {
+impl Move for ExpandDims {
+    const NAME: &'static str = "expand_dims";
+    const RANK: Rank = Rank::Alias;
+    fn text(&self) -> String {
         format!("dims={}", list(&self.dimensions))
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         let rank = x.rank() + self.dimensions.len();
         check_dims("dimension", &self.dimensions, rank)?;
         let mut old = x.shape.iter().copied();
         let new = (0..rank).map(|d| if self.dimensions.contains(&d) { 1 } else { old.next().unwrap_or(1) });
-        Ok(vec![(x.dtype, new.collect())])
+        Ok(new.collect())
     }
-    fn factors(&self, _operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+    fn loops(&self, _x: &ArrayType, y: &Shape) -> Factors {
         let mut f = Factors::default();
-        let loops: Vec<_> = results[0].1.iter().map(|n| f.add(*n)).collect();
+        let loops: Vec<_> = y.iter().map(|n| f.add(*n)).collect();
         let old = loops.iter().enumerate().filter(|(d, _)| !self.dimensions.contains(d));
         f.operands = vec![old.map(|(_, l)| Dim::same(*l)).collect()];
         f.results = vec![loops.into_iter().map(Dim::same).collect()];
         f
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
+    fn back(&self, b: &mut Builder, ct: &Value, _x: &ArrayType) -> Result<Value> {
+        b.squeeze(ct, &self.dimensions)
     }
-    fn rank(&self) -> Rank {
-        Rank::Alias
-    }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        _types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
-        Ok(vec![Some(b.squeeze(ct, &self.dimensions)?)])
-    }
-    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
         let loops: Vec<_> =
-            (0..results[0].rank()).filter(|d| !self.dimensions.contains(d)).map(Some).collect();
-        plain_view(&results[0], &loops)
+            (0..y.rank()).filter(|d| !self.dimensions.contains(d)).map(Some).collect();
+        plain_view(y, &loops)
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn batched(&self, _: &Batch<'_>) -> Batched {
-        Batched::of(Arc::new(ExpandDims { dimensions: behind(&self.dimensions) }))
+    fn for_examples(&self, _: &Batch<'_>) -> Self {
+        ExpandDims { dimensions: behind(&self.dimensions) }
     }
 }
 
-impl Primitive for Rev {
-    fn name(&self) -> &'static str {
-        "rev"
-    }
-    fn params(&self) -> String {
+impl Move for Rev {
+    const NAME: &'static str = "rev";
+    const RANK: Rank = Rank::Plain;
+    fn text(&self) -> String {
         format!("dims={}", list(&self.dimensions))
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         check_dims("dimension", &self.dimensions, x.rank())?;
-        Ok(vec![(x.dtype, x.shape.clone())])
+        Ok(x.shape.clone())
     }
-    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
+    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
         let mut f = Factors::default();
         let (mut of, mut to) = (Vec::new(), Vec::new());
-        for (d, &n) in operands[0].shape.iter().enumerate() {
+        for (d, &n) in x.shape.iter().enumerate() {
             let l = f.add(n);
             let turned = At::Affine { scale: -1, offset: n as i64 - 1, wrap: false };
             of.push(Dim::at(l, if self.dimensions.contains(&d) { turned } else { At::Same }));
@@ -562,40 +437,20 @@ impl Primitive for Rev {
         f.results = vec![to];
         f
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
+    fn back(&self, b: &mut Builder, ct: &Value, _x: &ArrayType) -> Result<Value> {
+        b.rev(ct, &self.dimensions)
     }
-    fn rank(&self) -> Rank {
-        Rank::Plain
-    }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        _types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
-        Ok(vec![Some(b.rev(ct, &self.dimensions)?)])
-    }
-    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        let shape = &operands[0].shape;
+    fn reads(&self, x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
+        let shape = &x.shape;
         let span = shape.iter().map(|n| Span::all(*n)).collect();
         let map = shape.iter().enumerate().map(|(d, &n)| {
             if self.dimensions.contains(&d) { Affine::of(n as i64 - 1, d, -1) } else { Affine::of(0, d, 1) }
         });
         let map = map.collect();
-        view(&results[0], vec![part(0, span, map)], Scalar::zero(results[0].dtype.storage()))
+        view(y, vec![part(0, span, map)], Scalar::zero(y.dtype.storage()))
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn batched(&self, _: &Batch<'_>) -> Batched {
-        Batched::of(Arc::new(Rev { dimensions: behind(&self.dimensions) }))
+    fn for_examples(&self, _: &Batch<'_>) -> Self {
+        Rev { dimensions: behind(&self.dimensions) }
     }
 }
 
@@ -657,7 +512,7 @@ impl Builder {
 /// An instance of each, with types of operands that it takes.
 pub(super) mod examples {
     use super::*;
-    use crate::program::Prim;
+    use crate::program::{Prim, Primitive};
 
     type Example = (Prim, Vec<ArrayType>);
     fn of(prim: impl Primitive, operands: impl IntoIterator<Item = ArrayType>) -> Example {

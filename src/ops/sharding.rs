@@ -1,12 +1,13 @@
 //! Where values lie: reshard, constrain, copy.
 
 use super::build::cotangent_type;
-use super::view::{arity, list, plain_view};
+use super::moves::Move;
+use super::view::{list, plain_view};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::sentence::Sentence;
-use crate::program::{Batch, Batched, behind};
-use crate::program::{Builder, Dim, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value};
+use crate::program::{Batch, behind};
+use crate::program::{Builder, Dim, Factors, Operand, Pin, Rank, Value};
 use crate::sharding::{Spec, check_divides, check_parts, check_spec};
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -96,19 +97,17 @@ fn manual(mesh: &Mesh, axis: Axis) -> bool {
     mesh.axis_type(axis) == Some(AxisType::Manual)
 }
 
-impl Primitive for Reshard {
-    fn name(&self) -> &'static str {
-        "reshard"
-    }
-    fn params(&self) -> String {
+impl Move for Reshard {
+    const NAME: &'static str = "reshard";
+    const RANK: Rank = Rank::Elementwise;
+    fn text(&self) -> String {
         params(&self.mesh, self.spec, &self.open)
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
-        Ok(vec![(x.dtype, x.shape.clone())])
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
+        Ok(x.shape.clone())
     }
-    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn typed(&self, x: &Operand) -> Result<ArrayType, Fault> {
+        let x = &x.ty;
         same_devices(x, &self.mesh)?;
         let spec = check_spec(&self.mesh, self.spec, x.rank(), &[AxisType::Explicit, AxisType::Auto])?;
         check_divides(&self.mesh, spec, &x.shape)?;
@@ -133,59 +132,37 @@ impl Primitive for Reshard {
             .unreduced(keep(x.spec.unreduced_axes(), explicit.unreduced_axes()))
             .reduced(keep(x.spec.reduced_axes(), explicit.reduced_axes()))
             .in_order(&self.mesh);
-        Ok(vec![ArrayType { mesh: Some(self.mesh.clone()), spec, ..x.clone() }])
+        Ok(ArrayType { mesh: Some(self.mesh.clone()), spec, ..x.clone() })
     }
-    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
-        identity(&operands[0])
+    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
+        identity(x)
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
+    fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
+        b.reshard_to(ct, &cotangent_type(x))
     }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
+    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
+        copy_sentence(y)
     }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    super::shape::linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
-        Ok(vec![Some(b.reshard_to(ct, &cotangent_type(&types[0]))?)])
-    }
-    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        copy_sentence(&results[0])
-    }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn pins(&self) -> Option<Pin> {
+    fn pin(&self) -> Option<Pin> {
         Some(Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone() })
     }
-    fn batched(&self, batch: &Batch<'_>) -> Batched {
+    fn for_examples(&self, batch: &Batch<'_>) -> Self {
         let spec = batch.examples.spec(self.spec, batch.operands[0].rank(), 0);
-        Batched::of(Arc::new(Reshard { mesh: self.mesh.clone(), spec, open: opened(&self.open, spec) }))
+        Reshard { mesh: self.mesh.clone(), spec, open: opened(&self.open, spec) }
     }
 }
 
-impl Primitive for Constrain {
-    fn name(&self) -> &'static str {
-        "constrain"
-    }
-    fn params(&self) -> String {
+impl Move for Constrain {
+    const NAME: &'static str = "constrain";
+    const RANK: Rank = Rank::Elementwise;
+    fn text(&self) -> String {
         params(&self.mesh, self.spec, &self.open)
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
-        Ok(vec![(x.dtype, x.shape.clone())])
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
+        Ok(x.shape.clone())
     }
-    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn typed(&self, x: &Operand) -> Result<ArrayType, Fault> {
+        let x = &x.ty;
         same_devices(x, &self.mesh)?;
         let mixed = self.mesh.axis_types().iter().any(|t| *t != AxisType::Explicit);
         let kinds: &[AxisType] = if mixed { &[AxisType::Auto] } else { &[AxisType::Explicit] };
@@ -197,92 +174,51 @@ impl Primitive for Constrain {
             )));
         }
         let mesh = x.mesh.clone().or_else(|| Some(self.mesh.clone()));
-        Ok(vec![ArrayType { mesh, ..x.clone() }])
+        Ok(ArrayType { mesh, ..x.clone() })
     }
-    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
-        identity(&operands[0])
+    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
+        identity(x)
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
-    }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
-    }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    super::shape::linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        _types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
+    fn back(&self, b: &mut Builder, ct: &Value, _x: &ArrayType) -> Result<Value> {
         // an assertion on the value says nothing of its cotangent's sets
-        if self.pins().is_none() {
-            return Ok(vec![Some(ct.clone())]);
+        if self.pin().is_none() {
+            return Ok(ct.clone());
         }
-        Ok(vec![Some(b.emit1(Arc::new(self.clone()), std::slice::from_ref(ct))?)])
+        b.emit1(Arc::new(self.clone()), std::slice::from_ref(ct))
     }
-    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        copy_sentence(&results[0])
+    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
+        copy_sentence(y)
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn pins(&self) -> Option<Pin> {
+    fn pin(&self) -> Option<Pin> {
         let mixed = self.mesh.axis_types().iter().any(|t| *t != AxisType::Explicit);
         mixed.then(|| Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone() })
     }
-    fn batched(&self, batch: &Batch<'_>) -> Batched {
+    fn for_examples(&self, batch: &Batch<'_>) -> Self {
         let spec = batch.examples.constraint(&self.mesh, self.spec, batch.operands[0].rank());
-        Batched::of(Arc::new(Constrain { mesh: self.mesh.clone(), spec, open: opened(&self.open, spec) }))
+        Constrain { mesh: self.mesh.clone(), spec, open: opened(&self.open, spec) }
     }
 }
 
-impl Primitive for Copy {
-    fn name(&self) -> &'static str {
-        "copy"
-    }
-    fn params(&self) -> String {
+impl Move for Copy {
+    const NAME: &'static str = "copy";
+    const RANK: Rank = Rank::Elementwise;
+    fn text(&self) -> String {
         String::new()
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
-        Ok(vec![(x.dtype, x.shape.clone())])
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
+        Ok(x.shape.clone())
     }
-    fn factors(&self, operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
-        identity(&operands[0])
+    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
+        identity(x)
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
+    fn back(&self, _b: &mut Builder, ct: &Value, _x: &ArrayType) -> Result<Value> {
+        Ok(ct.clone())
     }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
+    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
+        copy_sentence(y)
     }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    super::shape::linear_jvp!();
-    fn transpose(
-        &self,
-        _b: &mut Builder,
-        _operands: &[Option<Value>],
-        _types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        Ok(vec![cotangents[0].clone()])
-    }
-    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        copy_sentence(&results[0])
-    }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn batched(&self, _: &Batch<'_>) -> Batched {
-        Batched::of(Arc::new(Copy))
+    fn for_examples(&self, _: &Batch<'_>) -> Self {
+        Copy
     }
 }
 

@@ -3,7 +3,7 @@
 //! All are views: their sentences read, and compute nothing. The transposes are each other.
 
 use super::build::cotangent_type;
-use super::shape::linear_jvp;
+use super::moves::Move;
 use super::view::{arity, list, part, print_out, shape_fault, view};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::sentence::{Affine, Part, Sentence, Span};
@@ -91,11 +91,10 @@ impl Slice {
     }
 }
 
-impl Primitive for Slice {
-    fn name(&self) -> &'static str {
-        "slice"
-    }
-    fn params(&self) -> String {
+impl Move for Slice {
+    const NAME: &'static str = "slice";
+    const RANK: Rank = Rank::Plain;
+    fn text(&self) -> String {
         let strides = if self.strides.iter().all(|s| *s == 1) {
             String::new()
         } else {
@@ -103,8 +102,7 @@ impl Primitive for Slice {
         };
         format!("start={}, limit={}{strides}{}", list(&self.start), list(&self.limit), print_out(self.out))
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
-        let x = arity(self.name(), operands, 1)?[0];
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
         for (what, n) in
             [("start", self.start.len()), ("limit", self.limit.len()), ("strides", self.strides.len())]
         {
@@ -125,36 +123,21 @@ impl Primitive for Slice {
                 );
             }
         }
-        Ok(vec![(x.dtype, (0..x.rank()).map(|d| self.size(d)).collect())])
+        Ok((0..x.rank()).map(|d| self.size(d)).collect())
     }
-    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        let from = &operands[0].shape;
-        moved(from, &results[0].1, None, |d| {
+    fn loops(&self, x: &ArrayType, y: &Shape) -> Factors {
+        let from = &x.shape;
+        moved(from, y, None, |d| {
             let all = self.size(d) == from[d];
             let (scale, offset) = (self.strides[d] as i64, self.start[d] as i64);
             (if all { At::Same } else { At::Affine { scale, offset, wrap: false } }, At::Same)
         })
         .0
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
-    }
-    fn rank(&self) -> Rank {
-        Rank::Plain
-    }
-    fn out(&self) -> Option<Spec> {
+    fn asked(&self) -> Option<Spec> {
         self.out
     }
-    linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
-        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
-        let x = &types[0];
+    fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
         let (mut high, mut interior) = (Vec::new(), Vec::new());
         for (d, &n) in x.shape.iter().enumerate() {
             // an empty slice leaves the whole dimension to what stands behind it
@@ -165,25 +148,22 @@ impl Primitive for Slice {
         let low = self.start.iter().map(|s| *s as i64).collect();
         let pad = Pad { low, high, interior, value: Scalar::zero(x.dtype), out: None };
         let make = |out| Arc::new(Pad { out, ..pad.clone() }) as _;
-        Ok(vec![Some(b.emit_as(make, std::slice::from_ref(ct), cotangent_type(x).spec)?)])
+        b.emit_as(make, std::slice::from_ref(ct), cotangent_type(x).spec)
     }
-    fn sentences(&self, _operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        let span = results[0].shape.iter().map(|n| Span::all(*n)).collect();
+    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
+        let span = y.shape.iter().map(|n| Span::all(*n)).collect();
         let map = (0..self.start.len())
             .map(|d| Affine::of(self.start[d] as i64, d, self.strides[d] as i64))
             .collect();
-        view(&results[0], vec![part(0, span, map)], Scalar::zero(results[0].dtype.storage()))
+        view(y, vec![part(0, span, map)], Scalar::zero(y.dtype.storage()))
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
-    fn batched(&self, batch: &Batch<'_>) -> Batched {
-        Batched::of(Arc::new(Slice {
+    fn for_examples(&self, batch: &Batch<'_>) -> Self {
+        Slice {
             start: inserted(&self.start, 0, 0),
             limit: inserted(&self.limit, 0, batch.examples.size),
             strides: inserted(&self.strides, 0, 1),
             out: batch.out(self.out, 0),
-        }))
+        }
     }
 }
 
@@ -333,6 +313,23 @@ impl Primitive for Pad {
     }
 }
 
+/// The tangent of an operation that joins its operands: itself of their tangents, with zeros for those that don't move.
+fn joined_jvp(
+    prim: &(impl Primitive + Clone),
+    b: &mut Builder,
+    operands: &[Value],
+    tangents: &[Option<Value>],
+) -> Result<Tangents> {
+    let mut parts = Vec::with_capacity(operands.len());
+    for (x, t) in operands.iter().zip(tangents) {
+        parts.push(match t {
+            Some(t) => t.clone(),
+            None => b.zeros(&x.ty)?,
+        });
+    }
+    Ok(vec![Some(b.emit1(Arc::new(prim.clone()), &parts)?)])
+}
+
 impl Concatenate {
     /// Where each operand begins.
     fn starts(&self, operands: &[ArrayType]) -> Vec<usize> {
@@ -409,14 +406,7 @@ impl Primitive for Concatenate {
         tangents: &[Option<Value>],
         _outputs: &[Value],
     ) -> Result<Tangents> {
-        let mut parts = Vec::with_capacity(operands.len());
-        for (x, t) in operands.iter().zip(tangents) {
-            parts.push(match t {
-                Some(t) => t.clone(),
-                None => b.zeros(&x.ty)?,
-            });
-        }
-        Ok(vec![Some(b.emit1(Arc::new(self.clone()), &parts)?)])
+        joined_jvp(self, b, operands, tangents)
     }
     fn transpose(
         &self,
@@ -536,14 +526,7 @@ impl Primitive for UpdateSlice {
         tangents: &[Option<Value>],
         _outputs: &[Value],
     ) -> Result<Tangents> {
-        let mut both = Vec::with_capacity(2);
-        for (x, t) in operands.iter().zip(tangents) {
-            both.push(match t {
-                Some(t) => t.clone(),
-                None => b.zeros(&x.ty)?,
-            });
-        }
-        Ok(vec![Some(b.emit1(Arc::new(self.clone()), &both)?)])
+        joined_jvp(self, b, operands, tangents)
     }
     fn transpose(
         &self,

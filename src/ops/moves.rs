@@ -1,0 +1,116 @@
+//! Primitives of one operand that move elements and compute nothing: what is true of all of them, once.
+//!
+//! They are linear; their tangent is themselves of the operand's tangent; they cost nothing. A primitive of this kind is one `impl Move`.
+
+use super::view::arity;
+use crate::diagnostic::{Fault, Result};
+use crate::program::sentence::Sentence;
+use crate::program::{Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value};
+use crate::program::typing;
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Shape};
+use std::fmt;
+use std::sync::Arc;
+
+/// A primitive of one operand that moves elements. `x` is the operand, `y` the result.
+pub trait Move: Clone + fmt::Debug + Send + Sync + 'static {
+    /// Its name, as programs print it.
+    const NAME: &'static str;
+    /// When auto propagation lets it speak.
+    const RANK: Rank;
+    /// Its parameters as text.
+    fn text(&self) -> String;
+    /// The shape of the result; refuses operands of wrong rank or size.
+    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault>;
+    /// Its loops.
+    fn loops(&self, x: &ArrayType, y: &Shape) -> Factors;
+    /// The cotangent of the operand, from that of the result.
+    fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value>;
+    /// What the result is, element by element.
+    fn reads(&self, x: &ArrayType, y: &ArrayType) -> Vec<Sentence>;
+    /// The same on all examples of `vmap` at once, which run along a new first dimension.
+    fn for_examples(&self, batch: &Batch<'_>) -> Self;
+
+    /// The sharding asked for the result.
+    fn asked(&self) -> Option<Spec> {
+        None
+    }
+    /// The result's type: from the loops, but for those that say where it lies.
+    fn typed(&self, x: &Operand) -> Result<ArrayType, Fault> {
+        Ok(typing::by_factors(self, std::slice::from_ref(x))?.swap_remove(0))
+    }
+    /// Whether the result is asked to lie as given.
+    fn pin(&self) -> Option<Pin> {
+        None
+    }
+}
+
+/// The tangents of a linear primitive of one operand: itself of the operand's.
+macro_rules! linear_jvp {
+    () => {
+        fn jvp(
+            &self,
+            b: &mut Builder,
+            _operands: &[Value],
+            tangents: &[Option<Value>],
+            _outputs: &[Value],
+        ) -> Result<Tangents> {
+            match &tangents[0] {
+                Some(t) => Ok(vec![Some(b.emit1(Arc::new(self.clone()), std::slice::from_ref(t))?)]),
+                None => Ok(vec![None]),
+            }
+        }
+    };
+}
+pub(super) use linear_jvp;
+
+impl<M: Move> Primitive for M {
+    fn name(&self) -> &'static str {
+        M::NAME
+    }
+    fn params(&self) -> String {
+        self.text()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let x = arity(M::NAME, operands, 1)?[0];
+        Ok(vec![(x.dtype, self.shape(x)?)])
+    }
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        arity(M::NAME, operands, 1)?;
+        Ok(vec![self.typed(&operands[0])?])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        self.loops(&operands[0], &results[0].1)
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Joint
+    }
+    fn rank(&self) -> Rank {
+        M::RANK
+    }
+    fn out(&self) -> Option<Spec> {
+        self.asked()
+    }
+    linear_jvp!();
+    fn transpose(
+        &self,
+        b: &mut Builder,
+        _operands: &[Option<Value>],
+        types: &[ArrayType],
+        cotangents: &[Option<Value>],
+    ) -> Result<Tangents> {
+        Ok(vec![cotangents[0].as_ref().map(|ct| self.back(b, ct, &types[0])).transpose()?])
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        self.reads(&operands[0], &results[0])
+    }
+    fn cost(&self) -> f64 {
+        0.0
+    }
+    fn pins(&self) -> Option<Pin> {
+        self.pin()
+    }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(self.for_examples(batch)))
+    }
+}
