@@ -193,7 +193,7 @@ fn calls() -> Vec<(String, Box<dyn Fn(&Array, &Array) -> Vec<Array>>)> {
     );
     each!(_n in [0];
         |x: A, y: A| x.dot(y), |x: A, y: A| x.matmul(y), |x: A, y: A| x + y, |x: A, y: A| x.select(y, y), |x: A, y: A| x.pow(y),
-        |x: A, y: A| x << y, |x: A, y: A| x.atan2(y), |x: A, y: A| x.slice(ix![y]), |x: A, y: A| x.at(ix![y]).add(y),
+        |x: A, y: A| x.shift_left(y), |x: A, y: A| x.atan2(y), |x: A, y: A| x.slice(ix![y]), |x: A, y: A| x.at(ix![y]).add(y),
         |x: A, y: A| x.at(ix![0..1]).set(y), |x: A, y: A| x.full_like(y), |x: A, y: A| x.clamp(y, y), |x: A, _: A| x.t(),
         |x: A, y: A| cond(x, || y.clone(), || y + 1), |x: A, y: A| switch(x, &[&|| y.clone()]), |x: A, _: A| x.one_hot(3),
         |x: A, y: A| fori_loop(x..y, x, |_, x| x + 1), |x: A, y: A| while_loop(x, |x| x.lt(y), |x| x + 1),
