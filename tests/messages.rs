@@ -51,7 +51,13 @@ fn messages_hold_our_words() {
     for case in &cases {
         let source = std::fs::read_to_string(case).unwrap();
         let out = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
-            .args(["--edition=2024", "--crate-type=bin", "--emit=metadata", "--color=never", "--diagnostic-width=1000"])
+            .args([
+                "--edition=2024",
+                "--crate-type=bin",
+                "--emit=metadata",
+                "--color=never",
+                "--diagnostic-width=1000",
+            ])
             .arg("-o")
             .arg(&scratch)
             .arg("-L")

@@ -5,8 +5,10 @@
 use super::view::arity;
 use crate::diagnostic::{Fault, Result};
 use crate::program::sentence::Sentence;
-use crate::program::{Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value};
 use crate::program::typing;
+use crate::program::{
+    Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value,
+};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::fmt;

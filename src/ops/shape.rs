@@ -370,9 +370,8 @@ impl Move for Squeeze {
     }
     fn reads(&self, x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
         let mut next = 0..;
-        let loops: Vec<_> = (0..x.rank())
-            .map(|d| if self.dimensions.contains(&d) { None } else { next.next() })
-            .collect();
+        let loops: Vec<_> =
+            (0..x.rank()).map(|d| if self.dimensions.contains(&d) { None } else { next.next() }).collect();
         plain_view(y, &loops)
     }
     fn for_examples(&self, _: &Batch<'_>) -> Self {
@@ -405,8 +404,7 @@ impl Move for ExpandDims {
         b.squeeze(ct, &self.dimensions)
     }
     fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
-        let loops: Vec<_> =
-            (0..y.rank()).filter(|d| !self.dimensions.contains(d)).map(Some).collect();
+        let loops: Vec<_> = (0..y.rank()).filter(|d| !self.dimensions.contains(d)).map(Some).collect();
         plain_view(y, &loops)
     }
     fn for_examples(&self, _: &Batch<'_>) -> Self {

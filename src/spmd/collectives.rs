@@ -209,39 +209,6 @@ impl Device {
         let nothing = Arc::new(Vec::<bool>::new());
         self.exchange(&at, 0, &call, |_| nothing.clone()).map(|_| ())
     }
-    /// The sum over the devices along the axes, the same bits on all of them.
-    #[track_caller]
-    pub fn psum<T: Element, D: Dimension>(
-        &self,
-        x: &ArrayRef<T, D>,
-        axes: impl Into<Axes>,
-    ) -> Result<NdArray<T, D>> {
-        let sum =
-            self.reduce(elements(x), x.shape(), axes.into(), Combine::Add, "psum", Location::caller())?;
-        array(x.shape(), sum)
-    }
-    /// The largest over the devices along the axes; NaN where any is NaN.
-    #[track_caller]
-    pub fn pmax<T: Element, D: Dimension>(
-        &self,
-        x: &ArrayRef<T, D>,
-        axes: impl Into<Axes>,
-    ) -> Result<NdArray<T, D>> {
-        let max =
-            self.reduce(elements(x), x.shape(), axes.into(), Combine::Max, "pmax", Location::caller())?;
-        array(x.shape(), max)
-    }
-    /// The smallest over the devices along the axes; NaN where any is NaN.
-    #[track_caller]
-    pub fn pmin<T: Element, D: Dimension>(
-        &self,
-        x: &ArrayRef<T, D>,
-        axes: impl Into<Axes>,
-    ) -> Result<NdArray<T, D>> {
-        let min =
-            self.reduce(elements(x), x.shape(), axes.into(), Combine::Min, "pmin", Location::caller())?;
-        array(x.shape(), min)
-    }
     /// The sum of a number over the devices along the axes.
     #[track_caller]
     pub fn psum_scalar<T: Element>(&self, x: T, axes: impl Into<Axes>) -> Result<T> {
@@ -398,6 +365,30 @@ impl Device {
             format!("dimension {dim} of the block has size {}, which {n} does not divide", shape[dim]);
         Err(self.refuse(ErrorKind::Shape, message, op, place))
     }
+}
+
+macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $combine:ident;)*) => {
+    impl Device {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<T: Element, D: Dimension>(
+            &self,
+            x: &ArrayRef<T, D>,
+            axes: impl Into<Axes>,
+        ) -> Result<NdArray<T, D>> {
+            let (axes, place) = (axes.into(), Location::caller());
+            let all = self.reduce(elements(x), x.shape(), axes, Combine::$combine, stringify!($name), place)?;
+            array(x.shape(), all)
+        }
+    )*}
+} }
+reductions! {
+    /// The sum over the devices along the axes, the same bits on all of them.
+    psum Add;
+    /// The largest over the devices along the axes; NaN where any is NaN.
+    pmax Max;
+    /// The smallest over the devices along the axes; NaN where any is NaN.
+    pmin Min;
 }
 
 fn zero<T: Element>() -> T {

@@ -55,7 +55,8 @@ pub fn value_and_grad<A: Args, R: Output<Tree: Loss>>(
     let (place, at) = (Location::caller(), at.into_tree());
     let returned = Returned::new();
     let f = |x| returned.note(f(x).into_result());
-    loss_and_grad("value_and_grad", &at, &f, place).unwrap_or_else(|e| (returned.failed(&e), tree_failed(&at, &e)))
+    loss_and_grad("value_and_grad", &at, &f, place)
+        .unwrap_or_else(|e| (returned.failed(&e), tree_failed(&at, &e)))
 }
 
 /// The closure as a program of the point's leaves, and what it is applied to: these and the captures.

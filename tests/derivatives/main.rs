@@ -6,6 +6,8 @@
 mod evaluate;
 #[path = "../typing/machine.rs"]
 mod machine;
+#[path = "../../src/runtime/engine/reference/scalar.rs"]
+mod scalar;
 
 mod structure;
 

@@ -1,6 +1,7 @@
 //! Cases of the conformance files as programs of primitives.
 
-use crate::evaluate::{Data, cast, evaluate};
+use crate::evaluate::{Data, evaluate};
+use crate::scalar::convert;
 use atmesh::diagnostic::{ErrorKind, Fault};
 use atmesh::mesh::{Axes, AxisType};
 use atmesh::ops::creation::{Full, Iota};
@@ -75,7 +76,7 @@ fn snake(f: &Unary) -> &'static str {
 pub(crate) fn fill(data: &Json, ty: &ArrayType) -> Data {
     let n = ty.shape.elements();
     if let Some(list) = data["list"].as_array() {
-        return list.iter().map(|v| cast(number(v), ty.dtype)).collect();
+        return list.iter().map(|v| convert(number(v), ty.dtype)).collect();
     }
     if let Some(iota) = data["iota"].as_array() {
         let (start, step) = (iota[0].as_f64().unwrap(), iota[1].as_f64().unwrap());
@@ -83,9 +84,9 @@ pub(crate) fn fill(data: &Json, ty: &ArrayType) -> Data {
             .map(|i| {
                 let x = start + step * i as f64;
                 if ty.dtype.is_float() {
-                    cast(Scalar::Float(x), ty.dtype)
+                    convert(Scalar::Float(x), ty.dtype)
                 } else {
-                    cast(Scalar::Int(x as i128), ty.dtype)
+                    convert(Scalar::Int(x as i128), ty.dtype)
                 }
             })
             .collect();
@@ -102,7 +103,7 @@ pub(crate) fn fill(data: &Json, ty: &ArrayType) -> Data {
                 d if d.is_float() => Scalar::Float(h as f64 / 4_294_967_296.0 * 2.0 - 1.0),
                 _ => Scalar::Int(i128::from(h % 17)),
             };
-            cast(x, ty.dtype)
+            convert(x, ty.dtype)
         })
         .collect()
 }
@@ -160,7 +161,7 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
             let value = match op {
                 "zeros" => Scalar::zero(ty.dtype),
                 "ones" => Scalar::one(ty.dtype),
-                _ => cast(number(&p["value"]), ty.dtype),
+                _ => convert(number(&p["value"]), ty.dtype),
             };
             Arc::new(Full { ty, value })
         }
@@ -196,7 +197,7 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
                 |v: &Json| v.as_array().unwrap().iter().map(|n| n.as_i64().unwrap()).collect::<Vec<_>>();
             let (low, high) = (list(&p["low"]), list(&p["high"]));
             let interior = if p["interior"].is_null() { vec![0; low.len()] } else { sizes(&p["interior"]) };
-            let value = cast(number(&e["in"][1]["lit"]), beside?);
+            let value = convert(number(&e["in"][1]["lit"]), beside?);
             Arc::new(Pad { low, high, interior, value, out })
         }
         "reshard" => Arc::new(Reshard::new(mesh.clone(), spec(&p["spec"]).unwrap())),

@@ -80,7 +80,7 @@ impl Machine {
         }
         let get = |values: &[Option<Held>], i: &Input| match i {
             Input::Var(v) => values[v.index()].clone().expect("a variable is bound before it is read"),
-            Input::Lit(l) => Held::of(vec![crate::evaluate::cast(l.value, l.dtype)]),
+            Input::Lit(l) => Held::of(vec![crate::scalar::convert(l.value, l.dtype)]),
         };
         for e in &program.equations {
             let ins: Vec<Held> = e.inputs.iter().map(|i| get(&values, i)).collect();
@@ -370,5 +370,5 @@ fn combined(combine: Combine, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
         }
         other => panic!("{other:?}"),
     };
-    crate::evaluate::cast(x, dtype)
+    crate::scalar::convert(x, dtype)
 }

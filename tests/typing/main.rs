@@ -6,6 +6,9 @@ mod evaluate;
 mod machine;
 mod programs;
 mod rules;
+/// The scalar functions of the reference engine, which test sentences as well.
+#[path = "../../src/runtime/engine/reference/scalar.rs"]
+mod scalar;
 mod views;
 
 use driver::{Outcome, check};

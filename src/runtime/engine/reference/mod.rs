@@ -160,9 +160,12 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Va
                 .collect()
         }
         Step::Print { template, values: shown, manual } => {
-            let shown: Vec<_> =
-                (shown.iter())
-                .map(|v| Shown { slab: get(values, v.slot).to_slab(), dtype: v.dtype, hidden: v.hidden.clone() })
+            let shown: Vec<_> = (shown.iter())
+                .map(|v| Shown {
+                    slab: get(values, v.slot).to_slab(),
+                    dtype: v.dtype,
+                    hidden: v.hidden.clone(),
+                })
                 .collect();
             println!("{}", text(template, &shown, manual, program.mesh.as_ref()));
             Vec::new()
