@@ -131,9 +131,12 @@ const DIMS: [i32; 8] = [0, 1, -1, 2, -3, 9, i32::MAX, i32::MIN];
 const LONG: [i64; 8] = [0, 1, -1, 3, -9, 1 << 40, i64::MAX, i64::MIN];
 const SIZES: [usize; 6] = [0, 1, 3, 1 << 33, usize::MAX / 2, usize::MAX];
 
-/// Each method with each bad argument, as (what, call).
-fn calls() -> Vec<(String, Box<dyn Fn(&Array, &Array) -> Vec<Array>>)> {
-    let mut all: Vec<(String, Box<dyn Fn(&Array, &Array) -> Vec<Array>>)> = Vec::new();
+/// A call's name, and the call.
+type Call = (String, Box<dyn Fn(&Array, &Array) -> Vec<Array>>);
+
+/// Each method with each bad argument.
+fn calls() -> Vec<Call> {
+    let mut all: Vec<Call> = Vec::new();
     macro_rules! each { ($p:ident in $list:expr; $($call:expr),+ $(,)?) => {$(
         for $p in $list {
             #[allow(clippy::redundant_closure_call)]

@@ -21,7 +21,7 @@ pub(crate) fn turn_products(flow: &mut Flow<'_>, strides: &Strides<'_>) {
         }
     }
     let mut gone = vec![false; flow.items.len()];
-    for k in 0..flow.items.len() {
+    for (k, gone) in gone.iter_mut().enumerate() {
         for s in flow.items[k].sources() {
             let Some(maker) = made.get(s).copied().flatten() else { continue };
             let Item::Map(m) = &flow.items[k] else { continue };
@@ -33,7 +33,7 @@ pub(crate) fn turn_products(flow: &mut Flow<'_>, strides: &Strides<'_>) {
                 f.out = target;
             }
             if target == out {
-                (gone[k], made[out]) = (true, Some(maker));
+                (*gone, made[out]) = (true, Some(maker));
                 break;
             }
             let read = whole(&flow.values[target], target);
@@ -44,11 +44,8 @@ pub(crate) fn turn_products(flow: &mut Flow<'_>, strides: &Strides<'_>) {
             }
         }
     }
-    let mut k = 0;
-    flow.items.retain(|_| {
-        k += 1;
-        !gone[k - 1]
-    });
+    let mut gone = gone.into_iter();
+    flow.items.retain(|_| gone.next() != Some(true));
 }
 
 fn reads(o: &Operand, s: Slot) -> bool {

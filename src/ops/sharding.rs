@@ -253,7 +253,7 @@ pub(super) mod examples {
     use crate::program::Prim;
 
     type Example = (Prim, Vec<ArrayType>);
-    fn of(prim: impl Primitive, operands: impl IntoIterator<Item = ArrayType>) -> Example {
+    fn of(prim: impl crate::program::Primitive, operands: impl IntoIterator<Item = ArrayType>) -> Example {
         (Arc::new(prim), operands.into_iter().collect())
     }
 

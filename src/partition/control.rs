@@ -49,7 +49,11 @@ impl Lower {
             Control::Print { template } => {
                 let types = e.inputs.iter().map(|i| program.input_type(i).dtype);
                 let values = (operands.iter().zip(types))
-                    .map(|(v, dtype)| Printed { slot: self.whole_slot(v, &why), dtype, hidden: v.hidden().into() })
+                    .map(|(v, dtype)| Printed {
+                        slot: self.whole_slot(v, &why),
+                        dtype,
+                        hidden: v.hidden().into(),
+                    })
                     .collect();
                 let manual = self.manual.as_ref().map(|m| m.axes.clone()).unwrap_or_default();
                 self.push(Step::Print { template: template.clone(), values, manual }, &why);

@@ -2,6 +2,9 @@
 //!
 //! The order of every sum depends on its length alone: an element of the result is the same whichever rows it is computed with.
 
+// one index runs through several small arrays, which are registers
+#![allow(clippy::needless_range_loop)]
+
 use super::{Mat, Num, Out, Sizes};
 
 /// Sums that a row is taken in, at last.

@@ -62,7 +62,7 @@ fn collectives() {
 #[test]
 fn moved_blocks_are_not_copied() {
     for (kind, n, blocks) in [("ppermute", 256, 8), ("all_to_all", 8192, 64), ("all_to_all", 4096, 0)] {
-        let text = Ready::new(&collective(kind, n), None).unwrap().report().text;
+        let text = Ready::new(&collective(kind, n), &[], None).unwrap().report().text;
         let want = format!("{blocks} blocks of");
         assert_eq!(text.contains("not copied") && text.contains(&want), blocks > 0, "{kind} {n}: {text}");
     }
@@ -81,7 +81,7 @@ fn products_that_are_read_transposed_are_made_so() {
         let out = m.map(fun, &[16, 24], &[1, 8], reads);
         let p = m.done(&[out]);
         check("turned", &p, 1e-5);
-        let report = Ready::new(&p, None).unwrap().report().text;
+        let report = Ready::new(&p, &[], None).unwrap().report().text;
         assert!(report.contains(text) && !report.contains("tiles"), "{report}");
     }
 }
