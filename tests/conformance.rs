@@ -54,7 +54,7 @@ macro_rules! files {
 }
 files! { nothing_runs: types layout }
 files! { three: seeds tutorial elementwise reductions dot_general reshape unreduced own }
-files! { two: broadcasting matmul einsum transpose broadcast_in_dim creation reshard convert x64 }
+files! { two: broadcasting matmul einsum transpose broadcast_in_dim creation reshard convert x64 slicing control manual_grad }
 
 #[test]
 fn exceptions_are_lines_of_file_id_and_reason() {
