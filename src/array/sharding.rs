@@ -95,8 +95,10 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match &ty.mesh {
             Some(own) if own != mesh => {
+                let kinds = [AxisType::Explicit, AxisType::Auto];
                 let whole = apply1(prims::reshard(own, Spec::whole(ty.rank())), &[self.into()], place);
-                whole.move_to(op, mesh, spec, &[AxisType::Explicit, AxisType::Auto], place)
+                let there = whole.move_to(op, mesh, Spec::whole(ty.rank()), &kinds, place);
+                there.move_to(op, mesh, spec, &kinds, place)
             }
             Some(_) => apply1(prims::reshard(mesh, spec), &[self.into()], place),
             None => {

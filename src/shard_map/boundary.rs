@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::sharding::Spec;
+use crate::sharding::{Spec, check_parts};
 use crate::trace::Enter;
 use crate::trace::tree::{Path, Tree};
 use crate::types::{ArrayType, Shape};
@@ -289,6 +289,7 @@ impl Boundary {
             if self.checked {
                 self.proof(path, ty, **spec)?;
             }
+            check_parts(**spec, ty.dtype)?;
             Ok(self.outside(ty, **spec))
         })?;
         Ok(Out { types })

@@ -9,6 +9,7 @@ use super::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::grad::{jvp_program, vjp_program, vjp_program_of};
+use crate::mesh::{Axes, AxisType};
 use crate::ops::build::cotangent_type;
 use crate::program::{Builder, Control, Program, Value};
 use crate::types::ArrayType;
@@ -142,7 +143,12 @@ fn loss_and_grad<A: Tree, R: Tree>(
 
 /// A cotangent that is this number everywhere, for a value of this type.
 fn constant(b: &mut Builder, ty: &ArrayType, value: f64) -> Result<Value> {
-    b.full(&cotangent_type(ty), value)
+    let want = cotangent_type(ty);
+    // a number counts once: where the cotangent is in parts over explicit axes, in the first of them
+    let manual = |a| ty.mesh.as_ref().is_some_and(|m| m.axis_type(a) == Some(AxisType::Manual));
+    let whole: Axes = want.spec.unreduced_axes().iter().filter(|a| manual(*a)).collect();
+    let number = b.full(&ArrayType { spec: want.spec.unreduced(whole), ..want.clone() }, value)?;
+    b.reshard_to(&number, &want)
 }
 
 /// `f` at a point, and its derivative there along a tangent: a tree like the point.
