@@ -1,7 +1,7 @@
 //! What programs communicate: kinds, bytes and counts that must not get worse.
 
 use atmesh::prelude::*;
-use atmesh::{Collectives, Kind};
+use atmesh::{Args, Collectives, Kind};
 
 /// One step of the heat equation; the ends stay.
 fn step(u: &Array) -> Array {
@@ -172,6 +172,25 @@ fn a_sum_over_axes_of_two_and_three_is_one_all_reduce() -> Result<()> {
             assert_collectives!(sum.lower(&x)?, AllReduce(["A", "B"]) x 1);
             assert_eq!(sum.call(&x)?.item::<i32>()?, 66);
         }
+    }
+    Ok(())
+}
+
+/// Of many devices only some are looked at for messages: those are estimates, and say so. Bytes are exact.
+#[test]
+fn figures_of_many_devices_are_marked_as_estimates() -> Result<()> {
+    for (n, marks) in [(8, false), (4096, true)] {
+        let mesh = AbstractMesh::new([("X", n)])?;
+        let x = F32.of([1 << 16]).on(&mesh, p!["X"]).into_tree();
+        let lowered = jit(|x: &Array| x.sum(..)).lower(&x)?;
+        let c = lowered.collectives();
+        let sum = c.iter().next().expect("an all-reduce");
+        assert_eq!((c.len(), sum.kind, sum.exact, sum.counted), (1, Kind::AllReduce, true, !marks));
+        // each device's sum to each other one
+        assert_eq!((sum.messages, sum.total_bytes), ((n * (n - 1)) as u64, 4 * (n * (n - 1)) as u64));
+        let text = c.to_string();
+        assert_eq!(text.contains(&format!("≈{}", sum.messages)), marks, "{text}");
+        assert_eq!(text.matches('≈').count(), usize::from(marks), "{text}");
     }
     Ok(())
 }

@@ -1,0 +1,89 @@
+//! What devices receive in a step: all of them, or of many some. Steps that are alike are looked at once.
+
+use super::Namer;
+use crate::partition::{Piece, Slot};
+use std::rc::Rc;
+
+/// Up to this many devices messages are counted one by one.
+const COUNTED: usize = 1024;
+/// How many devices are looked at beyond.
+const SAMPLE: usize = 16;
+
+/// What some devices receive in a step.
+pub(super) struct Seen {
+    /// Messages of all devices.
+    pub(super) messages: u64,
+    /// Whether they were counted one by one.
+    pub(super) counted: bool,
+    /// The devices that were looked at, and what of a fetch is not theirs.
+    pub(super) devices: Vec<(usize, Vec<Piece>)>,
+}
+
+/// All of n, or from so many on some of them: the first, the last, and others between.
+fn sample(n: usize) -> Vec<usize> {
+    if n <= COUNTED { (0..n).collect() } else { (0..SAMPLE).map(|k| k * (n - 1) / (SAMPLE - 1)).collect() }
+}
+
+impl Namer<'_> {
+    /// What was seen of steps with this key, or what `look` sees.
+    pub(super) fn seen(&self, key: Vec<i64>, look: impl FnOnce() -> Seen) -> Rc<Seen> {
+        if let Some(known) = self.seen.borrow().get(&key[..]) {
+            return known.clone();
+        }
+        let seen = Rc::new(look());
+        self.seen.borrow_mut().insert(key.into(), seen.clone());
+        seen
+    }
+    /// What devices receive in fetch `k`.
+    pub(super) fn fetched(&self, k: usize) -> Seen {
+        let n = self.p.devices;
+        let mut messages = 0;
+        let look = |device: usize| {
+            let mut pieces = self.p.pieces(k, device);
+            pieces.retain(|x| x.from != device);
+            messages += partners(&pieces) as u64;
+            (device, pieces)
+        };
+        let devices: Vec<(usize, Vec<Piece>)> = sample(n).into_iter().map(look).collect();
+        let messages = messages * n as u64 / devices.len().max(1) as u64;
+        Seen { messages, counted: n <= COUNTED, devices }
+    }
+    /// What devices read of each other's parts where `src` is reduced to `out`.
+    pub(super) fn combined(&self, src: Slot, out: Slot) -> Seen {
+        let (p, n) = (self.p, self.p.devices);
+        let (parts, stored) = (p.parts_gone(src, out), &p.slots[src]);
+        let mut messages = 0;
+        let devices = sample(n);
+        for &device in &devices {
+            let wanted = p.slots[out].layout.region(&stored.shape, device);
+            let own = parts.rank(device);
+            let others = parts.ways() - 1;
+            // from how many others it has what it wants of these parts
+            let from = |list: &mut dyn Iterator<Item = usize>| {
+                let mut pieces = Vec::new();
+                for part in list {
+                    let at = parts.place(device, part);
+                    stored.layout.holders(&stored.shape, at, &wanted, |from, region| {
+                        pieces.push(Piece { from, region });
+                    });
+                }
+                pieces.retain(|x| x.from != device);
+                partners(&pieces)
+            };
+            // those behind its own part are one further
+            let some = sample(others);
+            let theirs = from(&mut some.iter().map(|k| k + usize::from(*k >= own)));
+            messages += (theirs * others / some.len().max(1) + from(&mut [own].into_iter())) as u64;
+        }
+        let messages = messages * n as u64 / devices.len().max(1) as u64;
+        Seen { messages, counted: n <= COUNTED, devices: Vec::new() }
+    }
+}
+
+/// How many devices these pieces come from.
+pub(super) fn partners(pieces: &[Piece]) -> usize {
+    let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
+    from.sort_unstable();
+    from.dedup();
+    from.len()
+}
