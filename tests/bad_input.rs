@@ -128,7 +128,7 @@ fn panic_of(run: impl FnOnce()) -> Option<String> {
 
 /// Dimensions and numbers that are wrong for nearly every array, and some that are right for a few.
 const DIMS: [i32; 8] = [0, 1, -1, 2, -3, 9, i32::MAX, i32::MIN];
-const LONG: [i64; 8] = [0, 1, -1, 3, -9, 1 << 40, i64::MAX, i64::MIN];
+const LONG: [i64; 8] = [0, 1, -1, 3, -9, 1 << 60, i64::MAX, i64::MIN];
 const SIZES: [usize; 6] = [0, 1, 3, 1 << 33, usize::MAX / 2, usize::MAX];
 
 /// A call's name, and the call.

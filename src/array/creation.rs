@@ -7,6 +7,7 @@ use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
 use crate::mesh::AxisType;
 use crate::program::Literal;
+use crate::runtime::fits;
 use crate::runtime::{Buffer, Slab};
 use crate::sharding::{Sharding, Spec};
 use crate::trace::{Arg, apply1, innermost, poison};
@@ -19,6 +20,9 @@ use std::sync::Arc;
 /// Where a new array is to lie, checked: `None` on no mesh.
 fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
     ty.addressable()?;
+    if innermost().is_none() && ty.mesh.as_ref().is_none_or(|m| !m.is_abstract()) {
+        fits(ty.nbytes())?;
+    }
     match &ty.mesh {
         Some(mesh) => Sharding::new(mesh, ty.spec, &ty.shape).map(Some),
         None if ty.spec.is_whole() => Ok(None),

@@ -281,7 +281,7 @@ impl Array {
             Ok(at) => at,
             Err(fault) => return refuse(fault),
         };
-        let total: usize = sizes.iter().sum();
+        let total = sizes.iter().fold(0, |total: usize, n| total.saturating_add(*n));
         if total != ty.shape[at] {
             return refuse(
                 Fault::new(
@@ -328,7 +328,7 @@ impl Array {
             shape.insert(d, *n);
             let dims: Vec<usize> = (0..shape.len()).filter(|i| *i != d).collect();
             let many = apply1(prims::broadcast(&shape.clone().into(), &dims, None), &[(&x).into()], place);
-            shape.splice(d..d + 2, [n * m]);
+            shape.splice(d..d + 2, [n.saturating_mul(m)]);
             x = many.reshape_at(shape.into(), None, place);
         }
         x

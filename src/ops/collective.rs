@@ -326,7 +326,7 @@ impl Along {
         let n = self.size();
         if tiled {
             Along::check_dim("dimension", dim, shape.rank())?;
-            shape.sizes_mut()[dim] *= n;
+            shape.sizes_mut()[dim] = shape[dim].saturating_mul(n);
         } else {
             Along::check_dim("new dimension", dim, shape.rank() + 1)?;
             shape.sizes_mut().insert(dim, n);

@@ -170,8 +170,12 @@ impl Move for Slice {
 impl Pad {
     /// The size of a dimension of `n` elements; negative where more is cut than there is.
     fn size(&self, d: usize, n: usize) -> i64 {
-        let n = n as i64;
-        self.low[d] + n + (n - 1).max(0) * self.interior[d] as i64 + self.high[d]
+        let n = n as i128;
+        let size = i128::from(self.low[d])
+            + n
+            + (n - 1).max(0) * self.interior[d] as i128
+            + i128::from(self.high[d]);
+        size.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
     /// Which elements of a dimension of `n` stay: `first..end`.
     fn kept(&self, d: usize, n: usize) -> (i64, i64) {
@@ -210,6 +214,13 @@ impl Primitive for Pad {
         }
         let mut shape = Vec::with_capacity(x.rank());
         for (d, &n) in x.shape.iter().enumerate() {
+            let most = 1u64 << 62;
+            if self.low[d].unsigned_abs().max(self.high[d].unsigned_abs()).max(self.interior[d] as u64) > most
+            {
+                return Err(
+                    shape_fault(format!("dimension {d} is padded by more than can be counted")).dim(0, d)
+                );
+            }
             let size = self.size(d, n);
             let Ok(size) = usize::try_from(size) else {
                 return Err(shape_fault(format!(
@@ -373,7 +384,7 @@ impl Primitive for Concatenate {
                 let message = format!("operand {k} is {}, but operand 0 {}", x.dtype, first.dtype);
                 return Err(Fault::new(ErrorKind::Dtype, message).help("convert one of them first"));
             }
-            shape.sizes_mut()[d] += x.shape[d];
+            shape.sizes_mut()[d] = shape[d].saturating_add(x.shape[d]);
         }
         Ok(vec![(first.dtype, shape)])
     }

@@ -3,10 +3,11 @@
 //! Fresh pages cost 25 to 50 times what reused memory does, so that buffers are kept when they are dropped: in size classes, four for
 //! each power of two. From 2 MiB on they are mapped in huge pages (on Linux); smaller ones come from the system allocator.
 
+use crate::diagnostic::{ErrorKind, Fault};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// All buffers are aligned to this many bytes, at least.
 const ALIGNMENT: usize = 64;
@@ -121,6 +122,33 @@ unsafe fn give(start: NonNull<u8>, class: usize, size: usize) {
     KEPT.fetch_sub(size, Relaxed);
     // SAFETY: the caller's
     unsafe { release(start, size) }
+}
+
+/// Refuses to run what needs more memory than the machine has, where that is known: to ask for it would end the process.
+pub(crate) fn fits(bytes: usize) -> Result<(), Fault> {
+    static MEMORY: LazyLock<usize> = LazyLock::new(memory);
+    if bytes <= *MEMORY {
+        return Ok(());
+    }
+    let (wanted, most) = (bytes as f64 / GIB, *MEMORY as f64 / GIB);
+    let message = format!("this needs {wanted:.1} GiB of memory, and the machine has {most:.1}");
+    Err(Fault::new(ErrorKind::Data, message)
+        .help("make programs for such arrays from their types: `F32.of(shape)`"))
+}
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// The machine's memory in bytes; without end where nobody says.
+fn memory() -> usize {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        // SAFETY: `sysconf` only reads
+        let (pages, size) =
+            unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+        if let (Ok(pages), Ok(size)) = (usize::try_from(pages), usize::try_from(size)) {
+            return pages.saturating_mul(size);
+        }
+    }
+    usize::MAX
 }
 
 /// Returns all memory that no buffer uses to the system.

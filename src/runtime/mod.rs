@@ -18,6 +18,7 @@ pub(crate) mod tree;
 mod wait;
 pub mod workers;
 
+pub(crate) use buffer::fits;
 pub use buffer::{Buffer, trim};
 pub use devices::on_device_thread;
 pub use engine::{Engine, Executable, RunReport, compilations};

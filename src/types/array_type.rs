@@ -49,7 +49,9 @@ impl ArrayType {
     /// Refuses arrays of more bytes than can be addressed. Types of results are checked, so that later stages may count in `usize` and
     /// `i64`.
     pub(crate) fn addressable(&self) -> Result<(), Fault> {
-        if self.nbytes() <= i64::MAX as usize && self.shape.iter().all(|n| *n <= i64::MAX as usize) {
+        // strides are counted also where another dimension is empty
+        let sizes = self.shape.iter().filter(|n| **n != 0);
+        if sizes.fold(self.dtype.size(), |n, size| n.saturating_mul(*size)) <= i64::MAX as usize {
             return Ok(());
         }
         Err(Fault::new(ErrorKind::Shape, format!("{self} is of more bytes than can be addressed")))

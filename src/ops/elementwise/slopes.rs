@@ -110,7 +110,7 @@ impl Unary {
             Unary::Gelu { approximate } => b.gelu_slope(x, approximate)?,
             Unary::IntegerPow(0) => return Ok(None),
             Unary::IntegerPow(n) => {
-                let p = b.unary(Unary::IntegerPow(n - 1), x)?;
+                let p = b.unary(Unary::IntegerPow(n.saturating_sub(1)), x)?;
                 b.times(&p, f64::from(n))?
             }
             _ => return Ok(None),

@@ -344,6 +344,12 @@ fn run<T: Tree, X: Tree, Y: Tree>(
     }
     let after = piece.program.output_types();
     let mut types = carries(op, init, &before, &after[..carry], place)?;
+    let last = i64::try_from(steps.length).map_or(i64::MAX, |n| steps.start.saturating_add(n - 1));
+    if last > i32::MAX.into() {
+        let fault =
+            Fault::new(ErrorKind::Shape, format!("{} steps are more than int32 counts", steps.length));
+        return Err(Error::at(fault, op, Vec::new(), Some(place)));
+    }
     types.extend(after[carry..].iter().map(|ty| stacked_type(ty, steps.length)));
     if let Some(fault) = types.iter().find_map(|ty| ty.addressable().err()) {
         return Err(Error::at(fault, op, Vec::new(), Some(place)));

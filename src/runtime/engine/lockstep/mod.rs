@@ -14,7 +14,7 @@ use crate::diagnostic::Result;
 use crate::partition::{Slot, SpmdProgram};
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::{Member, team};
-use crate::runtime::{Buffer, Slab};
+use crate::runtime::{Buffer, Slab, fits};
 use crate::types::{DType, Shape};
 use run::Runner;
 use smallvec::SmallVec;
@@ -140,6 +140,7 @@ impl Executable for Ready {
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>> {
         self.check(args)?;
         let c = &self.compiled;
+        fits(c.fresh.iter().fold(c.arena, |sum, n| sum.saturating_add(*n)))?;
         let mut fresh: Vec<Buffer> = c.fresh.iter().map(|n| Buffer::new(*n)).collect();
         // a donated argument that somebody still holds stays as it is
         let own = |g: &Gift, args: &mut [Slab]| {
