@@ -143,7 +143,6 @@ fn parts_on_other_meshes() -> Result<()> {
         refused(on(&|u, _| u.cos()), "a function");
         refused(on(&|u, s| u + s), "plus whole");
     }
-    refused(whole.put(&mixed, p![; U: Y]).ready(), "parts over an auto axis");
     Ok(())
 }
 
