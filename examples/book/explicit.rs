@@ -191,7 +191,7 @@ pub(crate) fn chapter() -> Result<()> {
 
     section("creation-refused");
     // ANCHOR: creation-refused
-    crate::show::refused(Array::zeros(F32.of([6, 4]).on(&mesh, p!["Y", _])).ty().map(|_| ()))?;
+    crate::show::refused(Array::zeros(F32.of([6, 4]).on(&mesh, p!["Y", _])).ty())?;
     // ANCHOR_END: creation-refused
 
     section("reshard");

@@ -33,7 +33,7 @@ macro_rules! rule {
 
 /// `refused!(a + b; a, b)` prints why `a + b` is not a program of `a` and `b`.
 macro_rules! refused {
-    ($f:expr; $($x:ident),+) => { $crate::show::refused(lowered!($f; $($x),+).map(|_| ()))? };
+    ($f:expr; $($x:ident),+) => { $crate::show::refused(lowered!($f; $($x),+))? };
 }
 
 /// The lowered program of an expression.
@@ -88,9 +88,9 @@ pub(crate) fn communication(report: &Collectives) -> String {
     report.iter().map(tell).collect::<Vec<_>>().join("; ")
 }
 
-pub(crate) fn refused(result: Result<()>) -> Result<()> {
+pub(crate) fn refused<T>(result: Result<T>) -> Result<()> {
     match result {
-        Ok(()) => Err(Error::other("this was to be refused")),
+        Ok(_) => Err(Error::other("this was to be refused")),
         Err(e) => {
             println!("{e}\n");
             Ok(())

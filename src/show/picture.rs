@@ -214,6 +214,11 @@ fn title(slice: &[Range<usize>], shape: &Shape, varying: &Axes) -> String {
 }
 
 impl Holders {
+    /// The colour of a block, and of text on it: that of the first device that holds it, so that in all pictures the same colour is
+    /// the same device.
+    pub(super) fn color(&self) -> ([u8; 3], [u8; 3]) {
+        color(self.summands.first().and_then(|s| s.first()).copied().unwrap_or(0))
+    }
     /// `0-3 + 4-7`, where there is no room for more.
     pub(super) fn numbers(&self) -> String {
         self.summands.iter().map(|s| ids(s, true)).collect::<Vec<_>>().join(" + ")
@@ -249,8 +254,8 @@ fn ids(ids: &[usize], short: bool) -> String {
     parts.join(",")
 }
 
-/// The colour of the k-th block, and of text on it: hues a golden angle apart, so that neighbours differ.
-pub(super) fn color(k: usize) -> ([u8; 3], [u8; 3]) {
+/// The colour of a device, and of text on it: hues a golden angle apart, so that neighbours differ.
+fn color(k: usize) -> ([u8; 3], [u8; 3]) {
     let hue = (k as f64 * 137.508 + 210.0) % 360.0 / 60.0;
     let (chroma, light) = (0.40, 0.42 + 0.16 * ((k / 3) % 3) as f64);
     let side = chroma * (1.0 - (hue % 2.0 - 1.0).abs());

@@ -1,6 +1,6 @@
 //! Pictures as SVG: a rectangle for each block, in the proportions of the array.
 
-use super::picture::{Grid, Picture, color};
+use super::picture::{Grid, Picture};
 use std::fmt::Write;
 
 const GAP: f64 = 12.0;
@@ -59,7 +59,7 @@ pub(super) fn svg(picture: &Picture, side: f64) -> String {
         for (r, row) in grid.rows.iter().enumerate() {
             for (c, column) in grid.columns.iter().enumerate() {
                 let k = r * grid.columns.len() + c;
-                let ([red, green, blue], [x, ..]) = color(k);
+                let ([red, green, blue], [x, ..]) = grid.cells[k].color();
                 let (left, top) = (GAP + columns[c], y + rows[r]);
                 let (w, h) = (columns[c + 1] - columns[c], rows[r + 1] - rows[r]);
                 let index = match grid.size.0 {

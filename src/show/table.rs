@@ -1,6 +1,6 @@
 //! Pictures in the terminal: the reference's boxes, with its proportions.
 
-use super::picture::{Grid, Picture, color};
+use super::picture::{Grid, Picture};
 
 /// The widest a table gets, and the most rows of blocks and slices drawn; what is beyond is elided.
 const WIDE: usize = 80;
@@ -154,7 +154,8 @@ pub(super) fn colored(picture: &Picture) -> String {
         let paint = |cells: Vec<String>, row: Option<usize>| {
             let cells = l.columns.iter().zip(cells).map(|(column, text)| match (row, column) {
                 (Some(row), Some(column)) => {
-                    let ([r, g, b], [x, y, z]) = color(row * grid.columns.len() + column);
+                    let cell = &grid.cells[row * grid.columns.len() + column];
+                    let ([r, g, b], [x, y, z]) = cell.color();
                     format!("\x1b[38;2;{x};{y};{z};48;2;{r};{g};{b}m {text} \x1b[0m")
                 }
                 _ => format!(" {text} "),
