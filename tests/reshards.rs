@@ -119,3 +119,35 @@ fn one_axis() -> Result<()> {
     }
     Ok(())
 }
+
+/// The same with values in parts and reduced ones: whatever a value was, it is the same value after.
+#[test]
+fn sets_too() -> Result<()> {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let mut all = Vec::new();
+    for dims in specs(&["X", "Y"]) {
+        let free: Vec<&str> =
+            ["X", "Y"].into_iter().filter(|a| !dims.iter().flatten().any(|b| b == a)).collect();
+        // each axis that splits nothing: of neither set, unreduced, or reduced
+        for k in 0..3_usize.pow(free.len() as u32) {
+            let of = |set: usize| -> Axes {
+                let digit = |i: usize| k / 3_usize.pow(i as u32) % 3;
+                (0..free.len()).filter(|i| digit(*i) == set).map(|i| Axis::from(free[i])).collect()
+            };
+            all.push(spec_of(&dims).unreduced(of(1)).reduced(of(2)));
+        }
+    }
+    assert_eq!(all.len(), 27);
+    let whole = Array::arange(0..32).astype(F32).reshape([4, 8]);
+    let values = whole.to_vec::<f32>()?;
+    for from in &all {
+        let x = whole.put(&mesh, *from);
+        assert_eq!(x.to_vec::<f32>()?, values, "{from}");
+        for to in &all {
+            let y = jit(|x: &Array| x.reshard(*to)).call(&x)?;
+            assert_eq!(y.ty()?, F32.of([4, 8]).on(&mesh, *to), "{from} to {to}");
+            assert_eq!(y.to_vec::<f32>()?, values, "{from} to {to}");
+        }
+    }
+    Ok(())
+}

@@ -47,7 +47,7 @@ pub(crate) fn chapter() -> Result<()> {
         let (ty, block, bytes) = (type_of(&x), held.shape()?, held.nbytes()?);
         println!("| [`{spec}`](#{}) | `{ty}` | `{block}` | {bytes} | {copies} |", name(*spec));
     }
-    println!("\nEach block is drawn with the devices that hold it.\n");
+    println!("\nEach block is drawn with the devices that hold it, in the colour of the first of them.\n");
     for spec in &specs {
         let x = Array::zeros(F32.of(shape).on(&mesh, *spec));
         let (name, of_mesh) = (name(*spec), x.sharding()?.expect("it lies on a mesh"));

@@ -31,6 +31,12 @@ pub(crate) fn chapter() -> Result<()> {
     for shard in v.reshard(p![_; U: "X"]).shards()? {
         println!("{} {}", shard.device, shard.data);
     }
+    let s = v.reshard(p!["X"]);
+    rule!(s.reshard(p![_; U: "X"]); s);
+    println!("{}", s.reshard(p![_; U: "X"]));
+    for shard in s.reshard(p![_; U: "X"]).shards()? {
+        println!("{} {}", shard.device, shard.data);
+    }
     // ANCHOR_END: make
 
     section("finish");

@@ -116,13 +116,6 @@ impl Move for Reshard {
             let message = "inside shard_map a value stays on the body's mesh";
             return Err(Fault::new(ErrorKind::Mesh, message));
         }
-        let split = |a: Axis| x.spec.dims().iter().any(|d| d.contains(a));
-        if let Some(axis) = spec.unreduced_axes().iter().find(|a| split(*a)) {
-            return Err(sharding(format!(
-                "the operand is split over {axis}: only values that are whole over an axis can become unreduced over it"
-            ))
-            .help(format!("gather it first: `x.reshard({})`", x.spec.only(|a| a != axis))));
-        }
         let explicit = spec.only(|a| self.mesh.axis_type(a) == Some(AxisType::Explicit));
         // sets over manual axes are the body's own; a reshard over other axes leaves them
         let keep = |set: &Axes, own: &Axes| -> Axes {
