@@ -428,15 +428,15 @@ fn colours_and_images() {
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
     let picture = Picture::of([8], &sharding(&mesh, p!["X"], &[8]));
     expect![[r#"
-        ^[38;2;255;255;255;48;2;56;107;158m         ^[0m^[38;2;255;255;255;48;2;158;56;77m         ^[0m
-        ^[38;2;255;255;255;48;2;56;107;158m CPU 0,1 ^[0m^[38;2;255;255;255;48;2;158;56;77m CPU 2,3 ^[0m
-        ^[38;2;255;255;255;48;2;56;107;158m         ^[0m^[38;2;255;255;255;48;2;158;56;77m         ^[0m
+        ^[38;2;255;255;255;48;2;56;107;158m         ^[0m^[38;2;255;255;255;48;2;56;158;64m         ^[0m
+        ^[38;2;255;255;255;48;2;56;107;158m CPU 0,1 ^[0m^[38;2;255;255;255;48;2;56;158;64m CPU 2,3 ^[0m
+        ^[38;2;255;255;255;48;2;56;107;158m         ^[0m^[38;2;255;255;255;48;2;56;158;64m         ^[0m
     "#]]
     .assert_eq(&picture.colored().replace('\x1b', "^"));
     expect![[r##"
         <svg xmlns="http://www.w3.org/2000/svg" width="504" height="72" viewBox="0 0 504 72" font-family="ui-monospace, monospace" font-size="12">
         <g><title>CPU 0,1 [0:4]</title><rect x="12.0" y="12.0" width="240.0" height="36.0" fill="#386b9e" stroke="#fff"/><text x="132.0" y="34.5" text-anchor="middle" fill="#fff">CPU 0,1</text></g>
-        <g><title>CPU 2,3 [4:8]</title><rect x="252.0" y="12.0" width="240.0" height="36.0" fill="#9e384d" stroke="#fff"/><text x="372.0" y="34.5" text-anchor="middle" fill="#fff">CPU 2,3</text></g>
+        <g><title>CPU 2,3 [4:8]</title><rect x="252.0" y="12.0" width="240.0" height="36.0" fill="#389e40" stroke="#fff"/><text x="372.0" y="34.5" text-anchor="middle" fill="#fff">CPU 2,3</text></g>
         </svg>
     "##]].assert_eq(&picture.to_svg());
     let picture = Picture::of([8, 8], &sharding(&mesh, p!["X", "Y"], &[8, 8]));
