@@ -7,7 +7,7 @@ use crate::mesh::{Axes, AxisType};
 use crate::ops::collective::{Cast, Gathered};
 use crate::program::Prim;
 use crate::program::sentence::Combine;
-use crate::trace::{Setting, apply1, poison, setting};
+use crate::trace::{Setting, apply1, poison, setting, told};
 use crate::types::DType;
 use std::panic::Location;
 
@@ -118,12 +118,13 @@ impl Array {
     /// Applies what `make` makes for the region that this is in.
     fn collective(
         &self,
-        op: &str,
+        op: &'static str,
         axes: impl Into<Axes>,
         place: Place,
         make: impl FnOnce(&Setting, &Axes) -> Prim,
     ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
+        let _told = told(op);
         let here = setting().or_else(|| ty.mesh.clone().map(|mesh| Setting { mesh, checked: true }));
         match here {
             Some(here) => apply1(make(&here, &axes.into()), &[self.into()], place),
@@ -145,6 +146,10 @@ impl Array {
         let is_float = self.type_ref().is_ok_and(|t| t.dtype.is_float());
         let x = if is_float { self.clone() } else { self.convert_at(DType::F32, place) };
         let sum = x.collective("pmean", &axes, place, |at, axes| prims::preduce(at, Combine::Add, axes));
+        // what is wrong with the axes was told
+        if sum.type_ref().is_err() {
+            return sum;
+        }
         sum / axis_size(&axes)
     }
     /// The greatest over the devices along the axes.
@@ -250,7 +255,9 @@ pub fn axis_size(axes: impl Into<Axes>) -> usize {
     for axis in axes.iter() {
         match here.mesh.axis_type(axis) {
             Some(AxisType::Manual) => {}
-            Some(_) => report(Fault::new(ErrorKind::Mesh, format!("{axis} is not manual here"))),
+            Some(_) => report(Fault::new(ErrorKind::Mesh, format!("{axis} is not manual here")).help(
+                format!("`shard_map` makes it so; elsewhere: `mesh.axis_size({:?}.into())`", axis.name()),
+            )),
             None => report(here.mesh.unknown(axis)),
         }
     }

@@ -211,10 +211,8 @@ impl Array {
     pub fn eye(ty: impl Into<ArrayType>, k: i64) -> Array {
         let (ty, place) = (ty.into(), Location::caller());
         if ty.rank() != 2 {
-            let fault = Fault::new(
-                ErrorKind::Shape,
-                format!("`eye` makes matrices, not arrays of rank {}", ty.rank()),
-            );
+            let fault = Fault::new(ErrorKind::Shape, format!("a matrix has 2 dimensions, not {}", ty.rank()))
+                .help("give both sizes: `Array::eye([n, n], 0)`");
             return poison(Error::at(fault, "eye", vec![ty.to_string()], Some(place)));
         }
         let of = ArrayType { dtype: DType::I32, ..ty.clone() };

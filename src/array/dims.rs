@@ -37,7 +37,9 @@ impl Dims {
         for &d in list {
             let d = dim(d, rank)?;
             if dims.contains(&d) {
-                return Err(Fault::new(ErrorKind::Shape, format!("dimension {d} is named twice")));
+                return Err(Fault::new(ErrorKind::Shape, format!("dimension {d} is named twice"))
+                    .help("name each dimension once")
+                    .dim(0, d));
             }
             dims.push(d);
         }
@@ -51,9 +53,10 @@ pub(crate) fn dim(d: i64, rank: usize) -> Result<usize, Fault> {
     if (0..rank as i64).contains(&at) {
         return Ok(at as usize);
     }
-    let fault = Fault::new(ErrorKind::Shape, format!("dimension {d} of an array of rank {rank}"));
+    let fault = Fault::new(ErrorKind::Shape, format!("there is no dimension {d} in an array of rank {rank}"));
     Err(match rank {
         0 => fault.help("a scalar has no dimensions"),
+        1 => fault.help("its only dimension is 0, or -1 from the end"),
         _ => fault.help(format!("dimensions are 0 to {}, or -{rank} to -1 from the end", rank - 1)),
     })
 }

@@ -4,10 +4,10 @@ use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Place};
 use crate::mesh::{Axes, Mesh};
-use crate::ops::elementwise::{Binary, Clamp, Unary};
+use crate::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
 use crate::program::Prim;
 use crate::sharding::Spec;
-use crate::trace::{Arg, apply1};
+use crate::trace::{Arg, apply1, told};
 use crate::types::{ArrayType, DType, Shape};
 use std::panic::Location;
 use std::sync::Arc;
@@ -169,8 +169,12 @@ impl Array {
     #[track_caller]
     pub fn clamp(&self, low: impl Operand, high: impl Operand) -> Array {
         let place = Location::caller();
-        match operand::args("clamp", &[low.term(), self.into(), high.term()], place) {
-            Ok(args) => apply1(Arc::new(Clamp), &args, place),
+        // bounds that are numbers take the array's element type
+        match operand::args("clamp", &[self.into(), low.term(), high.term()], place) {
+            Ok(mut args) => {
+                args.swap(0, 1);
+                apply1(Arc::new(Clamp), &args, place)
+            }
             Err(refused) => refused,
         }
     }
@@ -183,11 +187,13 @@ impl Array {
         }
     }
     pub(crate) fn convert_at(&self, dtype: DType, place: Place) -> Array {
+        let _told = told("astype");
         apply1(prims::convert(dtype), &[self.into()], place)
     }
     /// The bits as another element type of the same width.
     #[track_caller]
     pub fn bitcast(&self, dtype: DType) -> Array {
+        let _told = told("bitcast");
         apply1(prims::bitcast(dtype), &[self.into()], Location::caller())
     }
     /// `a` where self holds, else `b`. Shapes that differ are broadcast to the common one, and to the sharding that they have in common.
@@ -207,13 +213,12 @@ impl Array {
             Err(refused) => return refused,
         };
         let terms = [Term::Array(self.clone()), a, b];
-        let types: Vec<&ArrayType> = terms
-            .iter()
-            .filter_map(|t| if let Term::Array(a) = t { a.type_ref().ok() } else { None })
+        let types: Vec<(usize, &ArrayType)> = (terms.iter().enumerate())
+            .filter_map(|(k, t)| if let Term::Array(a) = t { Some((k, a.type_ref().ok()?)) } else { None })
             .collect();
         let mut args = vec![Arg::from(self)];
         args.extend(values);
-        if types.windows(2).any(|w| w[0].shape != w[1].shape) {
+        if types.windows(2).any(|w| w[0].1.shape != w[1].1.shape) {
             let (shape, lies) = match common(&types) {
                 Ok(found) => found,
                 Err(fault) => return operand::refuse(fault, "select", &terms, place),
@@ -266,53 +271,56 @@ impl Array {
     }
 }
 
-/// The shape that these broadcast to, and the mesh and sharding that the elementwise rule gives (`None` where nothing is sharded).
-pub(crate) fn common(types: &[&ArrayType]) -> Result<(Shape, Option<(Mesh, Spec)>), Fault> {
-    let rank = types.iter().map(|t| t.rank()).max().unwrap_or(0);
-    let mut shape = Vec::with_capacity(rank);
+/// The shape that these operands (by number) broadcast to, and the mesh and sharding that the elementwise rule gives (`None` where nothing
+/// is sharded).
+fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>), Fault> {
+    let shape =
+        broadcast_shapes(types.iter().map(|t| &*t.1.shape)).map_err(|fault| numbered(fault, types))?;
+    let rank = shape.rank();
     let mut entries: Vec<Axes> = Vec::with_capacity(rank);
     for d in 0..rank {
-        // the dimension of each operand that has one: its size and axes
-        let dims: Vec<(usize, Axes)> = types
-            .iter()
-            .filter(|t| t.rank() > 0)
-            .map(|t| match (d + t.rank()).checked_sub(rank) {
-                Some(at) => (t.shape[at], Axes::from(t.spec.dim(at))),
-                None => (1, Axes::none()),
-            })
-            .collect();
-        let size = dims.iter().map(|x| x.0).find(|n| *n != 1).unwrap_or(1);
-        if let Some(other) = dims.iter().map(|x| x.0).find(|n| *n != 1 && *n != size) {
-            return Err(Fault::new(
-                ErrorKind::Shape,
-                format!("dimension {d} is {size} in one operand and {other} in another"),
-            )
-            .help("sizes are equal, or 1"));
-        }
-        let mut sharded: Vec<&Axes> = Vec::new();
-        for (_, axes) in dims.iter().filter(|x| !x.1.is_empty()) {
-            if !sharded.contains(&axes) {
-                sharded.push(axes);
+        // who splits this dimension first
+        let mut split: Option<(usize, &ArrayType, usize)> = None;
+        for (k, ty) in types {
+            let Some(at) = (d + ty.rank()).checked_sub(rank).filter(|at| !ty.spec.dim(*at).is_empty()) else {
+                continue;
+            };
+            match split {
+                Some(first) if first.1.spec.dim(first.2) != ty.spec.dim(at) => {
+                    return Err(super::products::split_alike(first, (*k, ty, at)));
+                }
+                Some(_) => {}
+                None => split = Some((*k, ty, at)),
             }
         }
-        if let [a, b, ..] = sharded.as_slice() {
-            return Err(Fault::new(
-                ErrorKind::Sharding,
-                format!("dimension {d} is split over {a} in one operand and over {b} in another"),
-            )
-            .help("reshard one of them"));
-        }
-        shape.push(size);
-        entries.push(sharded.first().map_or_else(Axes::none, |a| (*a).clone()));
+        entries.push(split.map_or_else(Axes::none, |(_, ty, at)| Axes::from(ty.spec.dim(at))));
     }
     let all: Vec<_> = entries.iter().flat_map(Axes::iter).collect();
     if let Some(twice) = (1..all.len()).find(|i| all[..*i].contains(&all[*i])) {
-        return Err(Fault::new(
+        let axis = all[twice];
+        let mut fault = Fault::new(
             ErrorKind::Sharding,
-            format!("the result would be split over {} in two dimensions", all[twice]),
-        )
-        .help("reshard one of the operands"));
+            format!("the result would name {axis} twice: two of its dimensions would be split over it"),
+        );
+        for (k, ty) in types {
+            for d in (0..ty.rank()).filter(|d| ty.spec.dim(*d).contains(&axis)) {
+                let spec = super::products::moved(ty, d, &Axes::none());
+                fault = fault.help(format!("reshard operand {k}: `.reshard({spec})`")).dim(*k, d);
+            }
+        }
+        return Err(fault);
     }
-    let mesh = types.iter().find_map(|t| t.mesh.clone()).filter(|_| entries.iter().any(|a| !a.is_empty()));
-    Ok((shape.into(), mesh.map(|mesh| (mesh, Spec::of(entries)))))
+    let mesh = types.iter().find_map(|t| t.1.mesh.clone()).filter(|_| entries.iter().any(|a| !a.is_empty()));
+    Ok((shape, mesh.map(|mesh| (mesh, Spec::of(entries)))))
+}
+
+/// A fault of these operands with the numbers that the user's have.
+fn numbered(mut fault: Fault, types: &[(usize, &ArrayType)]) -> Fault {
+    for (k, (number, _)) in types.iter().enumerate().rev() {
+        fault.message = fault.message.replace(&format!("operand {k}"), &format!("operand {number}"));
+    }
+    for mark in &mut fault.marks {
+        mark.0 = types[mark.0].0;
+    }
+    fault
 }

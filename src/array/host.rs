@@ -3,6 +3,7 @@
 use super::sharding::placed;
 use super::{Array, Repr, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::ops::elementwise::broadcast_shapes;
 use crate::runtime::{Buffer, Slab};
 use crate::sharding::{Sharding, blocks, check_parts};
 use crate::trace::apply1;
@@ -205,7 +206,7 @@ impl Array {
         let place = Location::caller();
         let (a, b) = (self.floats(place)?, other.floats(place)?);
         let (ta, tb) = (self.ty()?, other.ty()?);
-        let (shape, _) = super::elementwise::common(&[&ta.dtype.of(&ta.shape), &tb.dtype.of(&tb.shape)])
+        let shape = broadcast_shapes([&*ta.shape, &*tb.shape])
             .map_err(|f| Error::at(f, "allclose", vec![ta.to_string(), tb.to_string()], Some(place)))?;
         let whole = "broadcasting was checked";
         let (a, b) = (a.broadcast(IxDyn(&shape)).expect(whole), b.broadcast(IxDyn(&shape)).expect(whole));
@@ -265,6 +266,15 @@ impl Array {
     ) -> Result<Array> {
         let place = Location::caller();
         let pieces: Vec<Array> = pieces.into_iter().map(Into::into).collect();
+        let (given, devices) = (pieces.len(), sharding.mesh.size());
+        if given > devices {
+            let fault = Fault::new(
+                ErrorKind::Data,
+                format!("there are {given} pieces, but {} has {devices} devices", sharding.mesh),
+            )
+            .help("give one piece for each device, in the mesh's order");
+            return Err(Error::at(fault, "from_shards", Vec::new(), Some(place)));
+        }
         assemble("from_shards", shape.into(), sharding, place, |k, _| Ok(pieces.get(k).cloned()))
     }
     /// An array made piece by piece: `f` gets where a block lies, and makes it. It is called once for each different block.
@@ -359,7 +369,11 @@ fn assemble(
     place: Place,
     mut piece: impl FnMut(usize, &[Range<usize>]) -> Result<Option<Array>>,
 ) -> Result<Array> {
-    let refuse = |kind, m: String| Error::at(Fault::new(kind, m), op, Vec::new(), Some(place));
+    let refuse = |kind, m: String| {
+        let help =
+            "give one piece for each device, of the shape and part that `shards()` of such an array shows";
+        Error::at(Fault::new(kind, m).help(help), op, Vec::new(), Some(place))
+    };
     let mesh = &sharding.mesh;
     let sharding = Sharding::new(mesh, sharding.spec, &shape)
         .map_err(|fault| Error::at(fault, op, vec![shape.to_string()], Some(place)))?;

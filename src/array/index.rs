@@ -6,7 +6,7 @@ use crate::diagnostic::{ErrorKind, Fault, Place};
 use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
 use crate::sharding::Spec;
-use crate::trace::{Arg, apply1};
+use crate::trace::{Arg, apply1, carried, poison, told};
 use crate::types::{ArrayType, DType, Shape};
 use std::ops::{Range, RangeFull};
 use std::panic::Location;
@@ -157,18 +157,24 @@ struct Side {
 }
 
 impl Index {
+    /// The positions that are arrays.
+    fn arrays(&self) -> impl Iterator<Item = &Array> {
+        self.picks.iter().filter_map(|p| if let Kind::Array(a) = &p.0 { Some(a) } else { None })
+    }
     fn resolve(&self, ty: &ArrayType) -> Result<Box, Fault> {
         let shape = |m: String| Fault::new(ErrorKind::Shape, m);
         let written = self.picks.iter().filter(|p| !matches!(p.0, Kind::New | Kind::Rest)).count();
         let rests = self.picks.iter().filter(|p| matches!(p.0, Kind::Rest)).count();
         if written > ty.rank() {
             return Err(shape(format!(
-                "the index speaks of {written} dimensions, the array has {}",
+                "the index speaks of {written} dimensions, but the array has {}",
                 ty.rank()
-            )));
+            ))
+            .help("give one entry for each dimension at most; those left out are taken whole"));
         }
         if rests > 1 {
-            return Err(shape("the index has two `Rest`: which dimensions each means is open".into()));
+            return Err(shape("the index has two `Rest`: which dimensions each means is open".into())
+                .help("write `..` for dimensions that are taken whole, `Rest` once"));
         }
         let mut found =
             Box { dims: Vec::new(), moving: vec![None; ty.rank()], dropped: Vec::new(), new: Vec::new() };
@@ -196,6 +202,10 @@ impl Index {
                         return Err(shape(format!(
                             "index {i} is out of range for dimension {d} of size {n}"
                         ))
+                        .help(match n {
+                            0 => "the dimension is empty".to_string(),
+                            _ => format!("indices are 0 to {}, or -{n} to -1 from the end", n - 1),
+                        })
                         .dim(0, d));
                     }
                     found.dims.push(Side { start: position as usize, len: 1, step: 1, backwards: false });
@@ -203,20 +213,24 @@ impl Index {
                 }
                 Kind::Range { start, stop, step } => {
                     if *step == 0 {
-                        return Err(shape(format!("the range of dimension {d} has step 0")).dim(0, d));
+                        return Err(shape(format!("the range of dimension {d} has step 0"))
+                            .help("steps are at least 1; negative ones go backwards")
+                            .dim(0, d));
                     }
                     found.dims.push(side(*start, *stop, *step, ty.shape[d]));
                     at += 1;
                 }
                 Kind::Array(a) => {
-                    let index = a.type_ref().map_err(|e| {
-                        e.diagnostics().first().map_or_else(|| shape("an error".into()), |d| d.fault.clone())
-                    })?;
+                    // an index that carries an error was told before this
+                    let Ok(index) = a.type_ref() else {
+                        return Err(shape("the index carries an error".into()));
+                    };
                     if !index.dtype.is_integer() {
                         return Err(Fault::new(
                             ErrorKind::Dtype,
                             format!("indices are integers, not {}", index.dtype),
-                        ));
+                        )
+                        .help("convert it: `.astype(I32)`"));
                     }
                     if index.rank() > 0 {
                         return Err(Fault::new(
@@ -292,7 +306,11 @@ impl Array {
     pub fn slice(&self, index: Index) -> Array {
         self.slice_at("slice", &index, None, Location::caller())
     }
-    fn slice_at(&self, op: &str, index: &Index, out: Option<Spec>, place: Place) -> Array {
+    fn slice_at(&self, op: &'static str, index: &Index, out: Option<Spec>, place: Place) -> Array {
+        let _told = told(op);
+        if let Some(error) = carried(std::iter::once(self).chain(index.arrays())) {
+            return poison(error);
+        }
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let part = match index.resolve(ty) {
             Ok(part) => part,
@@ -404,8 +422,13 @@ impl At {
         self.update("at.max", Some(Binary::Max), value.term(), Location::caller())
     }
 
-    fn update(self, op: &str, fun: Option<Binary>, value: Term, place: Place) -> Array {
+    fn update(self, op: &'static str, fun: Option<Binary>, value: Term, place: Place) -> Array {
+        let _told = told(op);
         let x = &self.array;
+        let new = if let Term::Array(v) = &value { Some(v) } else { None };
+        if let Some(error) = carried(std::iter::once(x).chain(self.index.arrays()).chain(new)) {
+            return poison(error);
+        }
         let Ok(ty) = x.type_ref() else { return x.clone() };
         let part = match self.index.resolve(ty) {
             Ok(part) => part,
@@ -421,14 +444,9 @@ impl At {
             Arg::Lit(l) => Array::full(l.dtype.of([]), l.value),
         };
         let shown: Shape = part.shown().into();
-        if value.type_ref().is_ok_and(|t| t.rank() > shown.rank()) {
-            let fault = Fault::new(
-                ErrorKind::Shape,
-                format!(
-                    "a value of rank {} does not fit into a part of shape {shown}",
-                    value.type_ref().map_or(0, |t| t.rank())
-                ),
-            );
+        if let Ok(v) = value.type_ref()
+            && let Err(fault) = fits(ty, &part, &shown, v, fun.is_none())
+        {
             return operand::refuse(fault, op, &[x.into(), Term::from(&value)], place);
         }
         let value = value.spread(&shown, None, place).without(&part.new, place);
@@ -454,6 +472,40 @@ impl At {
             None => result,
         }
     }
+}
+
+/// Refuses a new value that does not broadcast to the part's shape, or, where it is set as it is, that is split otherwise than the array.
+fn fits(ty: &ArrayType, part: &Box, shown: &Shape, value: &ArrayType, set: bool) -> Result<(), Fault> {
+    let lead = shown.rank().checked_sub(value.rank());
+    let misfit = (0..value.rank()).find(|d| {
+        let n = value.shape[*d];
+        lead.is_none_or(|lead| n != 1 && n != shown[lead + d])
+    });
+    if let Some(d) = misfit {
+        let message = format!("a value of shape {} does not fit into a part of shape {shown}", value.shape);
+        let fault = Fault::new(ErrorKind::Shape, message)
+            .help(format!("give a value of shape {shown}, or one that broadcasts to it"));
+        return Err(if lead.is_some() { fault.dim(1, d) } else { fault });
+    }
+    if !set || part.is_whole(&ty.shape) || part.moves() || value.mesh.is_none() || value.mesh != ty.mesh {
+        return Ok(());
+    }
+    // the array's dimension of each dimension of the value
+    let mut from: Vec<Option<usize>> =
+        (0..ty.rank()).filter(|d| !part.dropped.contains(d)).map(Some).collect();
+    for at in &part.new {
+        from.insert(*at, None);
+    }
+    let lead = lead.unwrap_or_default();
+    for (e, d) in from.iter().skip(lead).enumerate() {
+        if let Some(d) = *d
+            && value.shape[e] == shown[lead + e]
+            && ty.spec.dim(d) != value.spec.dim(e)
+        {
+            return Err(super::products::split_alike((0, ty, d), (1, value, e)));
+        }
+    }
+    Ok(())
 }
 
 impl Array {

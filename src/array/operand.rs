@@ -3,7 +3,7 @@
 use super::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
 use crate::program::{Literal, Prim};
-use crate::trace::{Arg, apply, poison};
+use crate::trace::{Arg, apply, carried, poison, told_as};
 use crate::types::{DType, Scalar};
 use std::panic::Location;
 
@@ -131,16 +131,13 @@ pub(crate) fn args(op: &str, terms: &[Term], place: Place) -> Result<Vec<Arg>, A
     args.map_err(|fault| refuse(fault, op, terms, place))
 }
 
-/// The array that carries this refusal; the first cause where an operand carries one.
+/// The array that carries this refusal; where operands carry errors, those.
 pub(crate) fn refuse(fault: Fault, op: &str, terms: &[Term], place: Place) -> Array {
-    for t in terms {
-        if let Term::Array(a) = t
-            && a.type_ref().is_err()
-        {
-            return a.clone();
-        }
+    let arrays = terms.iter().filter_map(|t| if let Term::Array(a) = t { Some(a) } else { None });
+    if let Some(error) = carried(arrays) {
+        return poison(error);
     }
-    poison(Error::at(fault, op, terms.iter().map(Term::describe).collect(), Some(place)))
+    poison(Error::at(fault, told_as(op), terms.iter().map(Term::describe).collect(), Some(place)))
 }
 
 impl Array {

@@ -6,8 +6,8 @@ use crate::diagnostic::{ErrorKind, Fault, Place};
 use crate::mesh::Axes;
 use crate::ops::reduce::Reduction;
 use crate::sharding::Spec;
-use crate::trace::apply1;
-use crate::types::DType;
+use crate::trace::{apply1, carried, poison, told, told_order};
+use crate::types::{ArrayType, DType};
 use std::borrow::Borrow;
 use std::panic::Location;
 
@@ -66,12 +66,16 @@ impl Array {
         self.dot_at(b.borrow(), Some(out), Location::caller())
     }
     fn dot_at(&self, b: &Array, out: Option<Spec>, place: Place) -> Array {
+        let _told = told("dot");
+        if let Some(error) = carried([self, b].into_iter()) {
+            return poison(error);
+        }
         for x in [self, b] {
             let Ok(ty) = x.type_ref() else { return x.clone() };
             if !(1..=2).contains(&ty.rank()) {
                 let fault = Fault::new(
                     ErrorKind::Shape,
-                    format!("`dot` takes arrays of rank 1 or 2, not of rank {}", ty.rank()),
+                    format!("an array has rank {}: `dot` takes arrays of rank 1 or 2", ty.rank()),
                 );
                 let fault = match ty.rank() {
                     0 => fault.help("multiply by a scalar: `a * b`"),
@@ -112,11 +116,10 @@ impl Array {
     pub fn matmul_with(&self, b: impl Borrow<Array>, options: ProductOptions) -> Array {
         self.matmul_at("matmul", b.borrow(), options, Location::caller())
     }
-    fn matmul_at(&self, op: &str, b: &Array, options: ProductOptions, place: Place) -> Array {
-        let (ta, tb) = match (self.type_ref(), b.type_ref()) {
-            (Err(_), _) => return self.clone(),
-            (_, Err(_)) => return b.clone(),
-            (Ok(ta), Ok(tb)) => (ta, tb),
+    fn matmul_at(&self, op: &'static str, b: &Array, options: ProductOptions, place: Place) -> Array {
+        let _told = told(op);
+        let (Ok(ta), Ok(tb)) = (self.type_ref(), b.type_ref()) else {
+            return carried([self, b].into_iter()).map_or_else(|| self.clone(), poison);
         };
         let refuse = |fault| operand::refuse(fault, op, &both(self, b), place);
         if ta.rank() == 0 || tb.rank() == 0 {
@@ -146,16 +149,7 @@ impl Array {
                 }
                 (Some((d, n)), Some((e, m))) if n == m => {
                     if ta.spec.dim(d) != tb.spec.dim(e) {
-                        let (x, y) = (entry(ta.spec, d), entry(tb.spec, e));
-                        let fault = Fault::new(
-                            ErrorKind::Sharding,
-                            format!(
-                                "dimension {d} is split over {x} on the left, dimension {e} over {y} on the right"
-                            ),
-                        );
-                        return refuse(
-                            fault.help("reshard one of them: both run together").dim(0, d).dim(1, e),
-                        );
+                        return refuse(split_alike((0, ta, d), (1, tb, e)));
                     }
                     pairs.push((batch.len() + a_other.len(), batch.len() + b_other.len()));
                     batch.push(i);
@@ -163,9 +157,11 @@ impl Array {
                 (Some((d, n)), Some((e, m))) => {
                     let fault = Fault::new(
                         ErrorKind::Shape,
-                        format!("dimension {d} is {n} on the left, dimension {e} is {m} on the right"),
+                        format!(
+                            "dimension {d} of operand 0 has size {n}, dimension {e} of operand 1 size {m}: leading dimensions must be equal, or one of them 1"
+                        ),
                     );
-                    return refuse(fault.help("leading dimensions are equal, or 1").dim(0, d).dim(1, e));
+                    return refuse(fault.dim(0, d).dim(1, e));
                 }
             }
         }
@@ -180,14 +176,16 @@ impl Array {
         }
         let made: Vec<usize> = batch.iter().chain(&a_other).chain(&b_other).copied().collect();
         let how = Contraction { contracting: vec![(ra - 1, rb - 1 - usize::from(b_mat))], batch: pairs };
-        a.contract_into(&b, &how, &made, options, place)
+        a.contract_into(&b, &how, &made, false, options, place)
     }
-    /// The product whose k-th dimension is dimension `made[k]` of what is wanted; `options.out` speaks of what is wanted.
+    /// The product whose k-th dimension is dimension `made[k]` of what is wanted; `options.out` speaks of what is wanted. A `step` is on
+    /// the way to what the user asked for.
     fn contract_into(
         &self,
         b: &Array,
         how: &Contraction,
         made: &[usize],
+        step: bool,
         options: ProductOptions,
         place: Place,
     ) -> Array {
@@ -199,7 +197,9 @@ impl Array {
             }
             spec.with_dims(made.iter().map(|d| dims.get(*d).cloned().unwrap_or_default()).collect())
         });
+        told_order((!step).then(|| made.to_vec()));
         let product = apply1(prims::dot_general(how, out, options.sums), &[self.into(), b.into()], place);
+        told_order(Some(Vec::new()));
         if sorted {
             return product;
         }
@@ -236,6 +236,38 @@ impl Array {
         let args = [self.into(), b.borrow().into()];
         apply1(prims::dot_general(how, Some(out), sums), &args, Location::caller())
     }
+}
+
+/// The refusal of dimensions of two operands (number, type, dimension) that run together, but are split differently.
+pub(super) fn split_alike(a: (usize, &ArrayType, usize), b: (usize, &ArrayType, usize)) -> Fault {
+    let name = |(k, ty, d): (usize, &ArrayType, usize)| {
+        let axes = entry(ty.spec, d);
+        let at = if axes.is_empty() { String::new() } else { format!("@{axes}") };
+        format!("dimension {d} of operand {k}, {}{at},", ty.shape[d])
+    };
+    let message = format!("{} and {} must be split alike", name(a), name(b));
+    let mut fault = Fault::new(ErrorKind::Sharding, message).dim(a.0, a.2).dim(b.0, b.2);
+    for ((k, x, d), (_, y, e)) in [(a, b), (b, a)] {
+        let axes = entry(y.spec, e);
+        let ways = y.mesh.as_ref().map_or(1, |m| axes.iter().map(|a| m.axis_size(a)).product());
+        if x.shape[d].is_multiple_of(ways) {
+            fault = fault.help(format!("reshard operand {k}: `.reshard({})`", moved(x, d, &axes)));
+        }
+    }
+    fault
+}
+
+/// The type's spec with dimension `d` split over these axes, and no other dimension over one of them.
+pub(super) fn moved(ty: &ArrayType, d: usize, axes: &Axes) -> Spec {
+    let mut dims = ty.spec.padded(ty.rank()).dims().to_vec();
+    for (i, entry) in dims.iter_mut().enumerate() {
+        if i == d {
+            *entry = axes.clone();
+        } else if entry.iter().any(|a| axes.contains(a)) {
+            *entry = Axes::none();
+        }
+    }
+    ty.spec.with_dims(dims)
 }
 
 fn both(a: &Array, b: &Array) -> [Term; 2] {
@@ -298,13 +330,17 @@ fn einsum_at<A: Borrow<Array>>(
     place: Place,
 ) -> Array {
     let operands: Vec<Array> = operands.into_iter().map(|a| a.borrow().clone()).collect();
-    if let Some(bad) = operands.iter().find(|a| a.type_ref().is_err()) {
-        return bad.clone();
+    let _told = told("einsum");
+    if let Some(error) = carried(operands.iter()) {
+        return poison(error);
     }
     let terms: Vec<Term> = operands.iter().map(Term::from).collect();
     match parse(subscripts, &operands) {
         Ok((named, result)) => contract_all(named, &result, options, place),
-        Err(fault) => operand::refuse(fault, &format!("einsum {subscripts:?}"), &terms, place),
+        Err(mut fault) => {
+            fault.message = format!("in {subscripts:?} {}", fault.message);
+            operand::refuse(fault, "einsum", &terms, place)
+        }
     }
 }
 
@@ -322,36 +358,41 @@ fn parse(subscripts: &str, operands: &[Array]) -> Result<(Vec<Named>, Vec<char>)
     if let Some(c) =
         inputs.chars().chain(result.unwrap_or("").chars()).find(|c| !c.is_alphabetic() && *c != ',')
     {
-        return Err(
-            shape(format!("{c:?} does not name a dimension")).help("letters name dimensions: \"bd,dh->bh\"")
-        );
+        return Err(shape(format!("{c:?} does not name a dimension")).help(
+            "letters name dimensions, `,` stands between operands, `->` before the result: \"bd,dh->bh\"",
+        ));
     }
     let lists: Vec<Vec<char>> = inputs.split(',').map(|s| s.chars().collect()).collect();
     if lists.len() != operands.len() {
         return Err(shape(format!(
-            "the subscripts name {} operands, there are {}",
+            "there are subscripts of {} operands, but {} operands",
             lists.len(),
             operands.len()
-        )));
+        ))
+        .help("write the dimensions of each operand, with `,` between them"));
     }
-    let mut sizes: Vec<(char, usize)> = Vec::new();
+    let mut sizes: Vec<(char, usize, (usize, usize))> = Vec::new();
     for (k, (names, array)) in lists.iter().zip(operands).enumerate() {
         let ty = array.type_ref().map_err(|_| shape("an operand carries an error".into()))?;
         if names.len() != ty.rank() {
             let list: String = names.iter().collect();
             return Err(shape(format!(
-                "{list:?} names {} dimensions, operand {k} has {}",
+                "{list:?} names {} dimensions, but operand {k} has {}",
                 names.len(),
                 ty.rank()
-            )));
+            ))
+            .help(format!("write {} letters for operand {k}", ty.rank())));
         }
         for (d, (c, n)) in names.iter().zip(ty.shape.iter()).enumerate() {
             match sizes.iter().find(|s| s.0 == *c) {
-                Some((_, m)) if m != n => {
-                    return Err(shape(format!("{c} is {m} in one place and {n} in another")).dim(k, d));
+                Some((_, m, (j, e))) if m != n => {
+                    return Err(shape(format!("{c} names dimensions of sizes {m} and {n}"))
+                        .help("dimensions of one name have one size")
+                        .dim(*j, *e)
+                        .dim(k, d));
                 }
                 Some(_) => {}
-                None => sizes.push((*c, *n)),
+                None => sizes.push((*c, *n, (k, d))),
             }
         }
     }
@@ -367,10 +408,14 @@ fn parse(subscripts: &str, operands: &[Array]) -> Result<(Vec<Named>, Vec<char>)
     };
     for (i, c) in result.iter().enumerate() {
         if result[..i].contains(c) {
-            return Err(shape(format!("the result names {c} twice")));
+            return Err(
+                shape(format!("the result names {c} twice")).help("name each dimension of the result once")
+            );
         }
         if !sizes.iter().any(|s| s.0 == *c) {
-            return Err(shape(format!("the result names {c}, which no operand has")));
+            let known: String = sizes.iter().map(|s| s.0).collect();
+            return Err(shape(format!("the result names {c}, which no operand has"))
+                .help(format!("the operands' dimensions are {known:?}")));
         }
     }
     let named = lists.into_iter().zip(operands).map(|(names, a)| Named { array: a.clone(), names }).collect();
@@ -411,7 +456,7 @@ fn contract_all(mut named: Vec<Named>, result: &[char], options: ProductOptions,
         named.insert(i, ab);
     }
     let Some(mut one) = named.pop() else {
-        let fault = Fault::new(ErrorKind::Shape, "`einsum` takes one operand at least");
+        let fault = Fault::new(ErrorKind::Shape, "there are no operands").help("give at least one array");
         return operand::refuse(fault, "einsum", &[], place);
     };
     one.sum_out(|c| result.contains(&c), place);
@@ -544,7 +589,8 @@ impl Named {
             Out::Any => Some(natural(&order, [&self, &b])),
         };
         let options = ProductOptions { out, sums };
-        Named { array: self.array.contract_into(&b.array, &how, &made, options, place), names: order }
+        let array = self.array.contract_into(&b.array, &how, &made, to.is_none(), options, place);
+        Named { array, names: order }
     }
 }
 

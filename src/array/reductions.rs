@@ -5,13 +5,21 @@ use super::{Array, prims};
 use crate::diagnostic::Place;
 use crate::ops::reduce::Reduction;
 use crate::sharding::Spec;
-use crate::trace::{apply1, build, poison};
+use crate::trace::{apply1, build, poison, told};
 use crate::types::DType;
 use std::panic::Location;
 
 impl Array {
     /// Combines over dimensions; `keep(..)` leaves them with size 1.
-    fn reduce(&self, op: &str, kind: Reduction, dims: Dims, out: Option<Spec>, place: Place) -> Array {
+    fn reduce(
+        &self,
+        op: &'static str,
+        kind: Reduction,
+        dims: Dims,
+        out: Option<Spec>,
+        place: Place,
+    ) -> Array {
+        let _told = told(op);
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let axes = match dims.resolve(ty.rank()) {
             Ok(axes) => axes,
@@ -129,7 +137,8 @@ impl Array {
     pub fn mean(&self, dims: impl Into<Dims>) -> Array {
         let dims = dims.into();
         let n = self.count(&dims);
-        self.in_float(|x| x.sum(dims) / n as f64)
+        let _told = told("mean");
+        (self.in_float().sum(dims) / n as f64).back(self)
     }
     /// The variance (of the population) over dimensions.
     ///
@@ -155,7 +164,9 @@ impl Array {
     pub fn var_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
         let dims = dims.into();
         let n = self.count(&dims).saturating_sub(ddof);
-        self.in_float(|x| (x - x.mean(super::keep(&dims))).square().sum(dims) / n as f64)
+        let _told = told("var");
+        let x = self.in_float();
+        ((&x - x.mean(super::keep(&dims))).square().sum(dims) / n as f64).back(self)
     }
     /// The standard deviation (of the population) over dimensions.
     #[track_caller]
@@ -165,16 +176,23 @@ impl Array {
     /// The standard deviation over dimensions, of n − `ddof` degrees of freedom.
     #[track_caller]
     pub fn std_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
+        let _told = told("std");
         self.var_ddof(dims, ddof).sqrt()
     }
-    /// Computes in float32 what is an integer (and stays float32) or a 16-bit float (and comes back).
+    /// What means are computed in: float32 of an integer or of a 16-bit float, which the result goes [`back`](Array::back) to.
     #[track_caller]
-    fn in_float(&self, f: impl FnOnce(&Array) -> Array) -> Array {
+    fn in_float(&self) -> Array {
         match self.type_ref().map(|t| t.dtype) {
-            Ok(DType::F16) => f(&self.astype(DType::F32)).astype(DType::F16),
-            Ok(DType::BF16) => f(&self.astype(DType::F32)).astype(DType::BF16),
-            Ok(DType::F32 | DType::F64) | Err(_) => f(self),
-            Ok(_) => f(&self.astype(DType::F32)),
+            Ok(DType::F32 | DType::F64) | Err(_) => self.clone(),
+            Ok(_) => self.astype(DType::F32),
+        }
+    }
+    /// A result for `x`: of 16-bit floats again where `x` is.
+    #[track_caller]
+    fn back(&self, x: &Array) -> Array {
+        match x.type_ref().map(|t| t.dtype) {
+            Ok(dtype @ (DType::F16 | DType::BF16)) => self.astype(dtype),
+            _ => self.clone(),
         }
     }
     /// log Σ eˣ over dimensions, without overflow; of integers in float32.
@@ -187,6 +205,7 @@ impl Array {
     #[track_caller]
     pub fn logsumexp(&self, dims: impl Into<Dims>) -> Array {
         let dims = dims.into();
+        let _told = told("logsumexp");
         if self.type_ref().is_ok_and(|t| !t.dtype.is_float()) {
             return self.astype(DType::F32).logsumexp(dims);
         }
@@ -212,6 +231,7 @@ impl Array {
     #[track_caller]
     pub fn softmax(&self, dims: impl Into<Dims>) -> Array {
         let dims = super::keep(dims);
+        let _told = told("softmax");
         let e = (self - self.max(&dims).stop_gradient()).exp();
         &e / e.sum(&dims)
     }
@@ -219,6 +239,7 @@ impl Array {
     #[track_caller]
     pub fn log_softmax(&self, dims: impl Into<Dims>) -> Array {
         let dims = super::keep(dims);
+        let _told = told("log_softmax");
         let x = self - self.max(&dims).stop_gradient();
         &x - x.exp().sum(&dims).log()
     }

@@ -4,8 +4,9 @@ use super::dims::{Dims, dim};
 use super::operand::{self, Operand, Term};
 use super::{Array, Repr, prims};
 use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::mesh::Axes;
 use crate::sharding::Spec;
-use crate::trace::{Arg, apply1, innermost};
+use crate::trace::{Arg, apply1, carried, innermost, poison, told};
 use crate::types::{ArrayType, DType, Shape};
 use std::borrow::Borrow;
 use std::panic::Location;
@@ -73,8 +74,18 @@ impl Array {
             (0..ty.rank()).rev().collect()
         } else {
             match dims.resolve(ty.rank()) {
-                Ok(perm) => perm,
-                Err(fault) => return self.refuse("transpose", fault, place),
+                Ok(perm) if perm.len() == ty.rank() => perm,
+                named => {
+                    let (n, rank) = (dims.len(), ty.rank());
+                    let fault = named.err().unwrap_or_else(|| {
+                        let message =
+                            format!("the permutation has {n} entries, but the array has rank {rank}");
+                        Fault::new(ErrorKind::Shape, message)
+                    });
+                    let all: Vec<usize> = (0..rank).rev().collect();
+                    let help = format!("name each of its dimensions once, as `{all:?}` does");
+                    return self.refuse("transpose", Fault { help: vec![help], ..fault }, place);
+                }
             }
         };
         apply1(prims::transpose(&perm), &[self.into()], place)
@@ -99,9 +110,11 @@ impl Array {
             let fault = Fault::new(
                 ErrorKind::Shape,
                 format!("an array of rank {} does not broadcast to {shape}", ty.rank()),
-            );
+            )
+            .help("new dimensions come in front, none is dropped: reduce or `squeeze` first");
             return self.refuse("broadcast_to", fault, place);
         }
+        let _told = told("broadcast_to");
         self.spread(&shape, None, place)
     }
     /// [`Array::broadcast_to`], sharded as `out` says: dimensions of this array that are sharded already stay so.
@@ -171,7 +184,10 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match dims.resolve_new(ty.rank()) {
             Ok(at) => self.new_dims(&at, place),
-            Err(fault) => self.refuse("expand_dims", fault, place),
+            Err(mut fault) => {
+                fault.marks.clear();
+                self.refuse("expand_dims", fault.help("new dimensions are counted in the result"), place)
+            }
         }
     }
     /// New dimensions of size 1 at these places of the result, in ascending order.
@@ -205,7 +221,10 @@ impl Array {
         let (dims, place) = (dims.into(), Location::caller());
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match dims.resolve(ty.rank()) {
-            Ok(at) => apply1(prims::rev(&at), &[self.into()], place),
+            Ok(at) => {
+                let _told = told("flip");
+                apply1(prims::rev(&at), &[self.into()], place)
+            }
             Err(fault) => self.refuse("flip", fault, place),
         }
     }
@@ -219,7 +238,19 @@ impl Array {
     #[track_caller]
     pub fn pad(&self, value: impl Operand, widths: impl IntoIterator<Item = (i64, i64, usize)>) -> Array {
         let place = Location::caller();
+        let _told = told("pad");
         let widths: Vec<_> = widths.into_iter().collect();
+        if let Ok(ty) = self.type_ref()
+            && ty.rank() != widths.len()
+        {
+            let (n, rank) = (widths.len(), ty.rank());
+            let fault = Fault::new(
+                ErrorKind::Shape,
+                format!("there are widths for {n} dimensions, but the array has {rank}"),
+            )
+            .help("give (before, behind, between) for each dimension");
+            return self.refuse("pad", fault, place);
+        }
         let args = match operand::args("pad", &[self.into(), value.term()], place) {
             Ok(args) => args,
             Err(refused) => return refused,
@@ -227,6 +258,13 @@ impl Array {
         match &args[1] {
             Arg::Lit(l) => apply1(prims::pad(&widths, l.value), &args[..1], place),
             Arg::Array(value) => {
+                if let Ok(v) = value.type_ref()
+                    && v.rank() != 0
+                {
+                    let fault = Fault::new(ErrorKind::Shape, "what is put around must be one number")
+                        .help("to put an array there: `concat`");
+                    return operand::refuse(fault, "pad", &[self.into(), value.into()], place);
+                }
                 let padded = apply1(prims::pad(&widths, self.zero()), &args[..1], place);
                 let inside = apply1(prims::pad(&widths, false.into()), &[self.trues(place).into()], place);
                 inside.select(&padded, value)
@@ -243,6 +281,7 @@ impl Array {
     #[track_caller]
     pub fn unstack(&self, d: i32) -> Vec<Array> {
         let place = Location::caller();
+        let _told = told("unstack");
         let Ok(ty) = self.type_ref() else { return vec![self.clone()] };
         let refuse = |fault| vec![self.refuse("unstack", fault, place)];
         let at = match dim(d.into(), ty.rank()) {
@@ -255,9 +294,8 @@ impl Array {
                 ErrorKind::Sharding,
                 format!("dimension {at} is split over {axes}: its slices lie on different devices"),
             );
-            return refuse(
-                fault.help("reshard it first: `.reshard(..)` with `_` for this dimension").dim(0, at),
-            );
+            let whole = super::products::moved(ty, at, &Axes::none());
+            return refuse(fault.help(format!("gather it first: `.reshard({whole})`")).dim(0, at));
         }
         (0..ty.shape[at]).map(|i| self.part(at, i, i + 1, place).without(&[at], place)).collect()
     }
@@ -281,6 +319,7 @@ impl Array {
             Ok(at) => at,
             Err(fault) => return refuse(fault),
         };
+        let _told = told("split");
         let total = sizes.iter().fold(0, |total: usize, n| total.saturating_add(*n));
         if total != ty.shape[at] {
             return refuse(
@@ -288,6 +327,7 @@ impl Array {
                     ErrorKind::Shape,
                     format!("pieces of {sizes:?} make {total}, but dimension {at} has size {}", ty.shape[at]),
                 )
+                .help("give sizes whose sum is that of the dimension")
                 .dim(0, at),
             );
         }
@@ -320,7 +360,12 @@ impl Array {
                     ErrorKind::Sharding,
                     format!("dimension {d} is split over {axes} and cannot be repeated"),
                 );
-                return x.refuse("tile", fault.help("reshard it first").dim(0, d), place);
+                let whole = super::products::moved(ty, d, &Axes::none());
+                return x.refuse(
+                    "tile",
+                    fault.help(format!("gather it first: `.reshard({whole})`")).dim(0, d),
+                    place,
+                );
             }
             // [.., m, ..] → [.., n, m, ..] → [.., n·m, ..]
             let mut shape: Vec<usize> = ty.shape.to_vec();
@@ -344,8 +389,12 @@ impl Array {
         };
         if !ty.spec.dim(at).is_empty() {
             let axes = super::products::entry(ty.spec, at);
-            let fault = Fault::new(ErrorKind::Sharding, format!("dimension {at} is split over {axes}"))
-                .help("reshard it first, or use `ppermute` in `shard_map`")
+            let whole = super::products::moved(ty, at, &Axes::none());
+            let message =
+                format!("dimension {at} is split over {axes}: its elements would move between devices");
+            let fault = Fault::new(ErrorKind::Sharding, message)
+                .help(format!("gather it first: `.reshard({whole})`"))
+                .help("or move blocks by `ppermute` in `shard_map`")
                 .dim(0, at);
             return self.refuse("roll", fault, place);
         }
@@ -379,7 +428,9 @@ impl Array {
         let place = Location::caller();
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.rank() < 2 {
-            let fault = Fault::new(ErrorKind::Shape, format!("`{op}` takes arrays of rank 2 and more"));
+            let fault =
+                Fault::new(ErrorKind::Shape, format!("an array of rank {} has no diagonal", ty.rank()))
+                    .help("it takes (stacks of) matrices: `.reshape([n, m])`");
             return self.refuse(op, fault, place);
         }
         let of = ArrayType { dtype: DType::I32, ..super::creation::plain(ty) };
@@ -417,6 +468,7 @@ impl Operand for &Term {
 #[track_caller]
 pub fn concat<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Array {
     let place = Location::caller();
+    let _told = told("concat");
     let parts: Vec<Array> = parts.into_iter().map(|a| a.borrow().clone()).collect();
     match first_rank("concat", &parts, place).and_then(|rank| {
         dim(d.into(), rank).map_err(|fault| operand::refuse(fault, "concat", &terms(&parts), place))
@@ -437,7 +489,11 @@ pub fn concat<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> A
 #[track_caller]
 pub fn stack<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Array {
     let place = Location::caller();
+    let _told = told("stack");
     let parts: Vec<Array> = parts.into_iter().map(|a| a.borrow().clone()).collect();
+    if let Some(fault) = unlike(&parts) {
+        return operand::refuse(fault, "stack", &terms(&parts), place);
+    }
     match first_rank("stack", &parts, place).and_then(|rank| {
         dim(d.into(), rank + 1).map_err(|fault| operand::refuse(fault, "stack", &terms(&parts), place))
     }) {
@@ -454,10 +510,33 @@ fn terms(parts: &[Array]) -> Vec<Term> {
 }
 fn first_rank(op: &str, parts: &[Array], place: Place) -> Result<usize, Array> {
     let Some(first) = parts.first() else {
-        let fault = Fault::new(ErrorKind::Shape, format!("`{op}` takes one array at least"));
+        let fault = Fault::new(ErrorKind::Shape, "there are no arrays").help("give at least one");
         return Err(operand::refuse(fault, op, &[], place));
     };
-    first.type_ref().map(|t| t.rank()).map_err(|_| first.clone())
+    if let Some(error) = carried(parts.iter()) {
+        return Err(poison(error));
+    }
+    Ok(first.type_ref().map_or(0, |t| t.rank()))
+}
+/// What keeps arrays from being stacked: shapes that differ, dimensions that are split differently.
+fn unlike(parts: &[Array]) -> Option<Fault> {
+    let first = parts.first()?.type_ref().ok()?;
+    parts.iter().enumerate().skip(1).find_map(|(k, part)| {
+        let ty = part.type_ref().ok()?;
+        if ty.shape != first.shape {
+            let message = format!(
+                "operand {k} has shape {}, but operand 0 {}: stacked arrays have one shape",
+                ty.shape, first.shape
+            );
+            let fault =
+                Fault::new(ErrorKind::Shape, message).help("join them one behind the other: `concat`");
+            let differ =
+                (0..ty.rank()).find(|d| ty.rank() == first.rank() && ty.shape[*d] != first.shape[*d]);
+            return Some(differ.map_or(fault.clone(), |d| fault.dim(0, d).dim(k, d)));
+        }
+        let apart = (0..ty.rank()).find(|d| ty.spec.dim(*d) != first.spec.dim(*d))?;
+        (ty.mesh == first.mesh).then(|| super::products::split_alike((0, first, apart), (k, ty, apart)))
+    })
 }
 /// One behind the other along dimension `at`.
 pub(crate) fn join(parts: &[Array], at: usize, place: Place) -> Array {

@@ -5,6 +5,7 @@
 
 mod render;
 
+use crate::sharding::Spec;
 use annotate_snippets::Renderer;
 use std::fmt;
 use std::panic::Location;
@@ -73,25 +74,47 @@ pub struct Fault {
     pub kind: ErrorKind,
     /// What is wrong with what, in one sentence.
     pub message: String,
+    /// Where the result may be asked to lie, where the rules leave it open: in a word, and as a spec.
+    pub choices: Vec<(String, Spec)>,
     /// What to write instead; each entry is one way.
     pub help: Vec<String>,
-    /// The dimensions at fault: operand number and dimension.
-    pub dims: Vec<(usize, usize)>,
+    /// What is at fault in the printed operand types: operand number and part.
+    pub marks: Vec<(usize, Spot)>,
+}
+
+/// A part of a printed type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spot {
+    /// A dimension: `8@X`.
+    Dim(usize),
+    /// The element type: `float32`.
+    Dtype,
+    /// What it varies, is unreduced and reduced over: `{U:X}`.
+    Sets,
 }
 
 impl Fault {
     /// A fault of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Fault {
-        Fault { kind, message: message.into(), help: Vec::new(), dims: Vec::new() }
+        Fault { kind, message: message.into(), choices: Vec::new(), help: Vec::new(), marks: Vec::new() }
     }
     /// The same, with one more way to mend it.
     pub fn help(mut self, help: impl Into<String>) -> Fault {
         self.help.push(help.into());
         self
     }
+    /// The same, with one more sharding that the result may be asked for.
+    pub fn choice(mut self, what: impl Into<String>, out: Spec) -> Fault {
+        self.choices.push((what.into(), out));
+        self
+    }
     /// The same, with dimension `dim` of operand `operand` marked.
-    pub fn dim(mut self, operand: usize, dim: usize) -> Fault {
-        self.dims.push((operand, dim));
+    pub fn dim(self, operand: usize, dim: usize) -> Fault {
+        self.mark(operand, Spot::Dim(dim))
+    }
+    /// The same, with a part of operand `operand` marked.
+    pub fn mark(mut self, operand: usize, part: Spot) -> Fault {
+        self.marks.push((operand, part));
         self
     }
 }

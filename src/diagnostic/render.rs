@@ -1,6 +1,6 @@
 //! Diagnostics as text, with the user's source line where the file can be read.
 
-use super::{Diagnostic, Place};
+use super::{Diagnostic, Place, Spot};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use std::ops::Range;
 use std::path::Path;
@@ -55,7 +55,15 @@ fn one(d: &Diagnostic, renderer: &Renderer) -> String {
     }
     if !d.operands.is_empty() {
         let name = if d.operands.len() == 1 { "operand" } else { "operands" };
-        group = group.element(Level::NOTE.with_name(name).message(operands(&d.operands, &d.fault.dims)));
+        group = group.element(Level::NOTE.with_name(name).message(operands(&d.operands, &d.fault.marks)));
+    }
+    for (what, out) in &d.fault.choices {
+        let call = match d.op.as_str() {
+            "einsum" => format!("einsum_to(…, {out})"),
+            "dot_general" => format!("x.dot_general_to(&w, &how, None, {out})"),
+            op => format!("x.{op}_to(&w, {out})"),
+        };
+        group = group.element(Level::HELP.message(format!("{what}: `{call}`")));
     }
     for help in &d.fault.help {
         group = group.element(Level::HELP.message(help.clone()));
@@ -101,10 +109,21 @@ fn span(text: &str, place: Place, op: &str) -> Option<Range<usize>> {
 
 /// The part of the expression that begins here which names the operation.
 fn underlined(here: &str, op: &str) -> Range<usize> {
-    let word = here.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(here.len());
+    let ends = |text: &str| text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let mut word = ends(here);
     let called = here[word..].starts_with('(') && here[..word] == *op;
+    // of a path all of it: `Array::from_shards`
+    while let Some(rest) = here[word..].strip_prefix("::").filter(|rest| ends(rest) > 0) {
+        word += "::".len() + ends(rest);
+    }
     let first = here.chars().next().map_or(0, char::len_utf8);
-    let symbol = operator(op).filter(|_| !called).and_then(|symbol| find_operator(here, symbol));
+    let symbol = operator(op).filter(|_| !called).and_then(|symbol| {
+        // the place of `(a + b).sum()` is that of the bracket
+        find_operator(here, symbol).or_else(|| {
+            let inside = find_operator(here.strip_prefix('(')?, symbol)?;
+            Some(inside.start + 1..inside.end + 1)
+        })
+    });
     symbol.unwrap_or(0..word.max(first))
 }
 
@@ -146,15 +165,15 @@ fn find_operator(text: &str, symbol: &str) -> Option<Range<usize>> {
     None
 }
 
-/// Operand types, and under them carets at the dimensions at fault.
-fn operands(types: &[String], dims: &[(usize, usize)]) -> String {
+/// Operand types, and under them carets at what is at fault.
+fn operands(types: &[String], parts: &[(usize, Spot)]) -> String {
     const WIDE: usize = 100;
     let one_line = types.iter().map(|t| t.chars().count() + 2).sum::<usize>() <= WIDE;
     let (mut lines, mut text, mut marks) = (Vec::new(), String::new(), String::new());
     for (k, ty) in types.iter().enumerate() {
         let before = text.chars().count();
-        for (_, d) in dims.iter().filter(|d| d.0 == k) {
-            if let Some(r) = dim(ty, *d) {
+        for (_, part) in parts.iter().filter(|p| p.0 == k) {
+            if let Some(r) = stands(ty, *part) {
                 let (from, to) =
                     (before + ty[..r.start].chars().count(), before + ty[..r.end].chars().count());
                 let mut row: Vec<char> = marks.chars().collect();
@@ -175,6 +194,15 @@ fn operands(types: &[String], dims: &[(usize, usize)]) -> String {
         }
     }
     lines.join("\n")
+}
+
+/// Where a part stands in a printed type.
+fn stands(ty: &str, part: Spot) -> Option<Range<usize>> {
+    match part {
+        Spot::Dim(d) => dim(ty, d),
+        Spot::Dtype => ty.find('[').map(|open| 0..open),
+        Spot::Sets => ty.rfind("]{").map(|close| close + 1..ty.len()),
+    }
 }
 
 /// Where dimension `d` stands in a printed type.
@@ -357,7 +385,21 @@ mod tests {
             float32[1024@(X,Y),1024,1024,1024],
             float32[1024@(X,Y),1024,1024,1024]
                                          ^^^^"#]]
-        .assert_eq(&operands(&types, &[(1, 0), (3, 3), (9, 0), (0, 7)]));
+        .assert_eq(&operands(
+            &types,
+            &[(1, Spot::Dim(0)), (3, Spot::Dim(3)), (9, Spot::Dim(0)), (0, Spot::Dim(7))],
+        ));
+    }
+    #[test]
+    fn element_types_and_sets_are_marked() {
+        let types = vec!["float32[8@X,4]{V:Z, U:(A,B)}".to_string(), "int32[4]".into(), "2".into()];
+        expect![[r#"
+            float32[8@X,4]{V:Z, U:(A,B)}, int32[4], 2
+                          ^^^^^^^^^^^^^^  ^^^^^"#]]
+        .assert_eq(&operands(
+            &types,
+            &[(0, Spot::Sets), (1, Spot::Dtype), (1, Spot::Sets), (2, Spot::Dtype)],
+        ));
     }
     #[test]
     fn what_is_underlined() {
@@ -369,6 +411,11 @@ mod tests {
             ("f(a + b)", "add", "f"),
             ("add(&a, &b)", "add", "add"),
             ("größe.sum()", "sum", "größe"),
+            ("(&a + &b).ty()", "add", "+"),
+            ("(f(a - c) * &b).sum(..)", "mul", "*"),
+            ("(a, b - c)", "sub", "("),
+            ("Array::from_shards(x)", "from_shards", "Array::from_shards"),
+            ("Array::zeros::<f32>(x)", "zeros", "Array::zeros"),
         ] {
             assert_eq!(&text[underlined(text, op)], found, "{text}");
         }

@@ -185,7 +185,8 @@ impl Along {
                 }
             }
             if self.axes.as_slice()[..i].contains(&axis) {
-                return Err(Fault::new(ErrorKind::Mesh, format!("the axis {axis} is named twice")));
+                return Err(Fault::new(ErrorKind::Mesh, format!("the axis {axis} is named twice"))
+                    .help("name each axis once"));
             }
         }
         Ok(())
@@ -198,7 +199,8 @@ impl Along {
             Some(mesh) if *mesh != self.mesh => Err(Fault::new(
                 ErrorKind::Mesh,
                 format!("the operand is on {mesh}, but here the mesh is {}", self.mesh),
-            )),
+            )
+            .help("pass it to `shard_map` as an argument")),
             _ => Ok(x),
         }
     }
@@ -282,24 +284,18 @@ impl Along {
         if dim < rank {
             return Ok(());
         }
-        Err(shape_fault(format!("{what} {dim} is out of range for {rank} dimensions")))
+        Err(shape_fault(format!("there is no {what} {dim} among {rank} dimensions"))
+            .help("dimensions are counted from 0"))
     }
     /// Shape and entries after dimension `dim` was cut into as many parts as there are devices.
-    fn cut(
-        &self,
-        name: &str,
-        shape: &mut Shape,
-        dims: &mut Vec<Axes>,
-        dim: usize,
-        tiled: bool,
-    ) -> Result<(), Fault> {
+    fn cut(&self, shape: &mut Shape, dims: &mut Vec<Axes>, dim: usize, tiled: bool) -> Result<(), Fault> {
         let n = self.size();
         Along::check_dim("dimension", dim, shape.rank())?;
         let size = shape[dim];
         if tiled {
             if !size.is_multiple_of(n) {
                 return Err(shape_fault(format!(
-                    "{name} cuts dimension {dim} of size {size} into {n} parts, which do not come out equal"
+                    "dimension {dim} of size {size} does not come apart into {n} equal parts"
                 ))
                 .help(format!(
                     "the size must be a multiple of {n}, the number of devices along {}",
@@ -311,9 +307,9 @@ impl Along {
         } else {
             if size != n {
                 return Err(shape_fault(format!(
-                    "{name} takes dimension {dim} apart over {n} devices, but its size is {size}"
+                    "dimension {dim} is taken apart over {n} devices, but its size is {size}"
                 ))
-                .help("tiled, it is cut into blocks")
+                .help(format!("cut it into blocks: `tiled({dim})`"))
                 .dim(0, dim));
             }
             shape.sizes_mut().remove(dim);
@@ -439,7 +435,7 @@ impl Primitive for Preduce {
         let x = self.along.operand(self.name(), operands)?;
         if self.combine == Combine::Add {
             if !x.dtype.is_number() {
-                let message = format!("psum adds numbers, but the operand is {}", x.dtype);
+                let message = format!("numbers are added, but the operand is {}", x.dtype);
                 return Err(Fault::new(ErrorKind::Dtype, message).help("convert it to int32 first"));
             }
             if self.along.state("psum", x)? == State::Reduced {
@@ -447,7 +443,8 @@ impl Primitive for Preduce {
             }
         } else {
             if x.dtype == DType::Key {
-                return Err(Fault::new(ErrorKind::Dtype, "keys have no order"));
+                return Err(Fault::new(ErrorKind::Dtype, "keys have no order")
+                    .help("the two words of a key are numbers: `key.data()`"));
             }
             self.along.may_vary(self.name(), x)?;
         }
@@ -466,7 +463,7 @@ impl Primitive for Preduce {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         if self.combine != Combine::Add {
             let name = self.name();
-            let fault = Fault::new(ErrorKind::Other, format!("{name} has no derivative"))
+            let fault = Fault::new(ErrorKind::Other, "it has no derivative")
                 .help(format!("if it only scales, stop the derivative first: `x.stop_gradient().{name}(…)`"));
             return Err(b.refuse(fault, name, std::slice::from_ref(t)));
         }
@@ -553,9 +550,9 @@ impl Primitive for PsumScatter {
             self.along.may_vary(self.name(), x)?;
         }
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
-        self.along.cut(self.name(), &mut shape, &mut dims, self.dim, self.tiled)?;
+        self.along.cut(&mut shape, &mut dims, self.dim, self.tiled)?;
         if !x.dtype.is_number() {
-            let message = format!("psum_scatter adds numbers, but the operand is {}", x.dtype);
+            let message = format!("numbers are added, but the operand is {}", x.dtype);
             return Err(Fault::new(ErrorKind::Dtype, message).help("convert it to int32 first"));
         }
         Ok(vec![self.along.result(x, shape, dims, State::Varying)?])
@@ -611,7 +608,7 @@ impl Primitive for OwnPart {
             )));
         }
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
-        self.along.cut(self.name(), &mut shape, &mut dims, self.dim, self.tiled)?;
+        self.along.cut(&mut shape, &mut dims, self.dim, self.tiled)?;
         Ok(vec![self.along.result(x, shape, dims, State::Varying)?])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
@@ -641,7 +638,7 @@ impl Primitive for AllToAll {
         let x = self.along.operand(self.name(), operands)?;
         self.along.may_vary(self.name(), x)?;
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
-        self.along.cut(self.name(), &mut shape, &mut dims, self.split, self.tiled)?;
+        self.along.cut(&mut shape, &mut dims, self.split, self.tiled)?;
         self.along.join(&mut shape, &mut dims, self.concat, self.tiled)?;
         Ok(vec![self.along.result(x, shape, dims, State::Varying)?])
     }
@@ -681,7 +678,8 @@ impl Primitive for Ppermute {
         for (i, &(source, target)) in self.pairs.iter().enumerate() {
             if let Some(p) = [source, target].into_iter().find(|p| *p >= n) {
                 let message = format!("there is no device {p} along {}, which has {n}", self.along.axes);
-                return Err(Fault::new(ErrorKind::Mesh, message));
+                return Err(Fault::new(ErrorKind::Mesh, message)
+                    .help(format!("they are counted along the axes, from 0 to {}", n - 1)));
             }
             let twice = |what, p| {
                 let message = format!("device {p} is a {what} twice");

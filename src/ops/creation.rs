@@ -1,7 +1,6 @@
 //! Creation: values that no operand gives.
 
 use super::build::not_linear;
-use super::elementwise::Takes;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
@@ -164,10 +163,17 @@ impl Primitive for Iota {
         if self.dimension >= self.ty.rank() {
             return Err(Fault::new(
                 ErrorKind::Shape,
-                format!("there is no dimension {}: the result has {}", self.dimension, self.ty.rank()),
-            ));
+                format!("there is no dimension {} in {}", self.dimension, self.ty),
+            )
+            .help("name a dimension of the result"));
         }
-        Takes::Number.check("iota", 0, self.ty.dtype)?;
+        if !self.ty.dtype.is_number() {
+            return Err(Fault::new(
+                ErrorKind::Dtype,
+                format!("positions are numbers, not {}", self.ty.dtype),
+            )
+            .help("count in `I32` and convert: `.astype(…)`"));
+        }
         Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
     }
     fn factors(&self, _: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

@@ -53,21 +53,26 @@ impl DotGeneral {
         for (word, pair) in [("contracting", &self.contracting), ("batch", &self.batch)] {
             if pair[0].len() != pair[1].len() {
                 return fault(format!(
-                    "{} {word} dimensions of lhs, {} of rhs",
+                    "there are {} {word} dimensions of operand 0, but {} of operand 1",
                     pair[0].len(),
                     pair[1].len()
                 ));
             }
         }
-        for (k, side) in ["lhs", "rhs"].iter().enumerate() {
+        for k in 0..2 {
             let dims: Vec<usize> = self.contracting[k].iter().chain(&self.batch[k]).copied().collect();
             let rank = operands[k].ty.rank();
             for (i, d) in dims.iter().enumerate() {
                 if *d >= rank {
-                    return fault(format!("{side} has no dimension {d}: it has {rank}"));
+                    return fault(format!("operand {k} has no dimension {d}: its rank is {rank}"));
                 }
                 if dims[..i].contains(d) {
-                    return fault(format!("dimension {d} of {side} is named twice"));
+                    return Err(Fault::new(
+                        ErrorKind::Shape,
+                        format!("dimension {d} of operand {k} is named twice"),
+                    )
+                    .help("a dimension is contracted, or a batch dimension, or neither")
+                    .dim(k, *d));
                 }
             }
         }
@@ -79,7 +84,15 @@ impl DotGeneral {
                         "dimension {i} of operand 0 has size {}, dimension {j} of operand 1 size {}: {word} dimensions must be equal",
                         x.shape[i], y.shape[j]
                     );
-                    return Err(Fault::new(ErrorKind::Shape, m).dim(0, i).dim(1, j));
+                    let fault = Fault::new(ErrorKind::Shape, m).dim(0, i).dim(1, j);
+                    let turned = |ty: &ArrayType, d: usize| (ty.rank() == 2).then(|| ty.shape[1 - d]);
+                    return Err(if turned(y, j) == Some(x.shape[i]) {
+                        fault.help("transpose operand 1: `.t()`")
+                    } else if turned(x, i) == Some(y.shape[j]) {
+                        fault.help("transpose operand 0: `.t()`")
+                    } else {
+                        fault
+                    });
                 }
             }
         }
@@ -135,11 +148,16 @@ impl Primitive for DotGeneral {
         arity("dot_general", operands, 2)?;
         self.check(operands)?;
         let dtype = one_dtype(operands, 0)?;
-        Takes::Number.check("dot_general", 0, dtype)?;
+        Takes::Number.check(0, dtype)?;
         if let Some(to) = self.preferred
             && (!to.is_number() || dtype.is_float() && !to.is_float())
         {
-            return Err(Fault::new(ErrorKind::Dtype, format!("products of {dtype} are not summed as {to}")));
+            return Err(Fault::new(ErrorKind::Dtype, format!("products of {dtype} are not summed as {to}"))
+                .help(if dtype.is_float() {
+                    "sum them as floats: `Some(F32)`"
+                } else {
+                    "sum them as numbers: `Some(I32)`"
+                }));
         }
         let (x, y) = (&operands[0].ty, &operands[1].ty);
         let shape = (self.batch[0].iter().map(|d| x.shape[*d]))

@@ -227,7 +227,7 @@ impl Primitive for RandomFoldIn {
         arity("random_fold_in", operands, 2)?;
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
         needs_key("random_fold_in", &operands[0].ty)?;
-        Takes::Integer.check("random_fold_in", 1, operands[1].ty.dtype)?;
+        Takes::Integer.check(1, operands[1].ty.dtype)?;
         Ok(vec![(DType::Key, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

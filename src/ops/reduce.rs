@@ -82,11 +82,14 @@ impl Primitive for Reduce {
             if *a >= ty.rank() {
                 return Err(Fault::new(
                     ErrorKind::Shape,
-                    format!("there is no dimension {a}: the operand has {}", ty.rank()),
-                ));
+                    format!("there is no dimension {a} in an array of rank {}", ty.rank()),
+                )
+                .help("dimensions are counted from 0"));
             }
             if self.axes[..i].contains(a) {
-                return Err(Fault::new(ErrorKind::Shape, format!("dimension {a} is named twice")));
+                return Err(Fault::new(ErrorKind::Shape, format!("dimension {a} is named twice"))
+                    .help("name each dimension once")
+                    .dim(0, *a));
             }
         }
         let takes = match self.kind {
@@ -94,7 +97,7 @@ impl Primitive for Reduce {
             Reduction::Max | Reduction::Min => Takes::Ordered,
             Reduction::And | Reduction::Or => Takes::Bits,
         };
-        takes.check(self.name(), 0, ty.dtype)?;
+        takes.check(0, ty.dtype)?;
         Ok(vec![(ty.dtype, self.kept(ty.rank()).into_iter().map(|d| ty.shape[d]).collect())])
     }
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
@@ -289,7 +292,10 @@ impl Builder {
         };
         if let Some(message) = none {
             let name = if kind == Reduction::Min { "argmin" } else { "argmax" };
-            return Err(self.refuse(Fault::new(ErrorKind::Shape, message), name, std::slice::from_ref(x)));
+            let fault = Fault::new(ErrorKind::Shape, message)
+                .help("leave out what is empty before this, or give it an element: `pad`")
+                .dim(0, axis);
+            return Err(self.refuse(fault, name, std::slice::from_ref(x)));
         }
         if x.ty.dtype == DType::Bool {
             let x = self.convert(x, DType::I32)?;

@@ -3,9 +3,10 @@
 //! All are views: their sentences read, and compute nothing. The transposes are each other.
 
 use super::build::cotangent_type;
+use super::elementwise::one_dtype;
 use super::moves::Move;
 use super::view::{arity, list, part, print_out, shape_fault, view};
-use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::diagnostic::{ErrorKind, Fault, Result, Spot};
 use crate::program::sentence::{Affine, Part, Sentence, Span};
 use crate::program::{At, Builder, Dim, Factors, Join, Linearity, Operand, Primitive, Rank, Tangents, Value};
 use crate::program::{Batch, Batched, inserted};
@@ -227,6 +228,7 @@ impl Primitive for Pad {
                     "low {} and high {} cut more than dimension {d} of size {n} has",
                     self.low[d], self.high[d]
                 ))
+                .help(format!("cut {n} elements at most"))
                 .dim(0, d));
             };
             shape.push(size);
@@ -376,17 +378,22 @@ impl Primitive for Concatenate {
                     "operand {k} has shape {}, but operand 0 {}: they may differ in dimension {d} only",
                     x.shape, first.shape
                 ));
-                return Err(differs
-                    .filter(|i| *i < x.rank())
-                    .map_or(fault.clone(), |i| fault.dim(0, i).dim(k, i)));
-            }
-            if x.dtype != first.dtype {
-                let message = format!("operand {k} is {}, but operand 0 {}", x.dtype, first.dtype);
-                return Err(Fault::new(ErrorKind::Dtype, message).help("convert one of them first"));
+                if x.rank() != first.rank() {
+                    return Err(fault.help("give them one rank: `.expand_dims(…)`, `.reshape(…)`"));
+                }
+                // the other dimension, where that is all they differ in
+                let others = (0..first.rank()).filter(|i| *i != d && x.shape[*i] != first.shape[*i]);
+                let fault = match (others.count(), differs) {
+                    (1, Some(i)) if x.shape[d] == first.shape[d] => fault.help(format!(
+                        "join them along dimension {i}, or make their sizes equal: `slice`, `pad`"
+                    )),
+                    _ => fault.help("make their sizes equal: `slice`, `pad`"),
+                };
+                return Err(differs.map_or(fault.clone(), |i| fault.dim(0, i).dim(k, i)));
             }
             shape.sizes_mut()[d] = shape[d].saturating_add(x.shape[d]);
         }
-        Ok(vec![(first.dtype, shape)])
+        Ok(vec![(one_dtype(operands, 0)?, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         let mut f = Factors::default();
@@ -493,9 +500,10 @@ impl Primitive for UpdateSlice {
         }
         if u.dtype != x.dtype {
             let message = format!("the update is {}, but the array {}", u.dtype, x.dtype);
-            return Err(
-                Fault::new(ErrorKind::Dtype, message).help(format!("convert the update to {}", x.dtype))
-            );
+            return Err(Fault::new(ErrorKind::Dtype, message)
+                .help(format!("convert the update: `.astype({:?})`", x.dtype))
+                .mark(0, Spot::Dtype)
+                .mark(1, Spot::Dtype));
         }
         for (d, (&n, &m)) in x.shape.iter().zip(&*u.shape).enumerate() {
             let at = self.start[d];

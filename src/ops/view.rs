@@ -27,10 +27,14 @@ pub(crate) fn shape_fault(message: impl Into<String>) -> Fault {
 pub(crate) fn check_dims(what: &str, dims: &[usize], rank: usize) -> Result<(), Fault> {
     for (i, d) in dims.iter().enumerate() {
         if *d >= rank {
-            return Err(shape_fault(format!("{what} {d} is out of range for {rank} dimensions")));
+            let fault = shape_fault(format!("there is no {what} {d} among {rank} dimensions"));
+            return Err(match rank {
+                0 => fault.help("a scalar has no dimensions"),
+                _ => fault.help(format!("dimensions are 0 to {}", rank - 1)),
+            });
         }
         if dims[..i].contains(d) {
-            return Err(shape_fault(format!("{what} {d} stands twice")));
+            return Err(shape_fault(format!("{what} {d} is named twice")).help("name each dimension once"));
         }
     }
     Ok(())

@@ -4,11 +4,11 @@
 mod samplers;
 
 use crate::array::{Array, Operand};
-use crate::diagnostic::{Error, Result};
+use crate::diagnostic::{Error, Fault, Result};
 use crate::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use crate::runtime::Slab;
-use crate::trace::apply1;
 use crate::trace::tree::{Args, Param, Path, Tree};
+use crate::trace::{apply1, told};
 use crate::types::{ArrayType, DType, Shape};
 use std::panic::Location;
 use std::sync::Arc;
@@ -69,9 +69,14 @@ impl Key {
     #[track_caller]
     pub fn fold_in(&self, x: impl Operand) -> Key {
         let place = Location::caller();
+        let _told = told("fold_in");
         match x.term().arg(DType::I64) {
             Ok(x) => Key(apply1(Arc::new(RandomFoldIn), &[(&self.0).into(), x], place)),
-            Err(fault) => Key(self.0.refuse("fold_in", fault, place)),
+            Err(Fault { kind, message, .. }) => {
+                let fault = Fault::new(kind, message)
+                    .help("a key is made of another and a whole number: `key.fold_in(3)`");
+                Key(self.0.refuse("fold_in", fault, place))
+            }
         }
     }
     /// Its two words, uint32.
@@ -82,6 +87,7 @@ impl Key {
     /// The key of two words.
     #[track_caller]
     pub fn from_data(words: &Array) -> Key {
+        let _told = told("from_data");
         Key(apply1(Arc::new(RandomWrap), &[words.into()], Location::caller()))
     }
     /// Random bits, of an unsigned integer type.

@@ -2,7 +2,7 @@
 
 use super::Key;
 use crate::array::Array;
-use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Spot};
 use crate::ops::random::RandomBits;
 use crate::trace::{apply1, poison};
 use crate::types::{ArrayType, DType, Scalar};
@@ -101,7 +101,11 @@ impl Key {
         let (ty, place) = (ty.into(), Location::caller());
         if !ty.dtype.is_integer() {
             let fault = Fault::new(ErrorKind::Dtype, format!("`randint` makes integers, not {}", ty.dtype))
-                .help("say the element type: `key.randint(I32.of([8]), 0..10)`");
+                .help(format!(
+                    "say the element type: `key.randint(I32.of({}), {}..{})`",
+                    ty.shape, range.start, range.end
+                ))
+                .mark(0, Spot::Dtype);
             return poison(Error::at(fault, "randint", vec![ty.to_string()], Some(place)));
         }
         let dtype = ty.dtype;
@@ -154,7 +158,9 @@ impl Key {
     ) -> Array {
         let dtype = ty.dtype;
         let Some(of) = float(dtype) else {
-            let fault = Fault::new(ErrorKind::Dtype, format!("`{op}` makes floats, not {dtype}"));
+            let fault = Fault::new(ErrorKind::Dtype, format!("`{op}` makes floats, not {dtype}"))
+                .help(format!("give the shape, or a float type: `key.{op}(F32.of({}))`", ty.shape))
+                .mark(0, Spot::Dtype);
             return poison(Error::at(fault, op, vec![ty.to_string()], Some(place)));
         };
         crate::array::made(ty, op, place, |ty| {

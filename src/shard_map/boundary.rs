@@ -38,17 +38,20 @@ impl Boundary {
             match mesh.axis_type(axis) {
                 None => return Err(mesh.unknown(axis)),
                 Some(AxisType::Manual) => {
-                    return Err(fault(ErrorKind::Mesh, format!("the axis {axis} is manual here already")));
+                    return Err(fault(ErrorKind::Mesh, format!("the axis {axis} is manual here already"))
+                        .help("name the axes of the inner region only: `.over(…)`"));
                 }
                 Some(_) if axes.as_slice()[..i].contains(&axis) => {
-                    return Err(fault(ErrorKind::Mesh, format!("the axis {axis} is named twice")));
+                    return Err(fault(ErrorKind::Mesh, format!("the axis {axis} is named twice"))
+                        .help("name each axis once"));
                 }
                 Some(_) => {}
             }
         }
         if axes.is_empty() {
             let message = "there is no axis left to be manual over".to_string();
-            return Err(fault(ErrorKind::Mesh, message));
+            return Err(fault(ErrorKind::Mesh, message)
+                .help("all axes are manual here already: call the closure itself"));
         }
         // in the mesh's order
         let axes = union(mesh, axes.iter(), &Axes::none());
@@ -103,7 +106,8 @@ impl Boundary {
                 format!(
                     "{place} is {spec}: unreduced and reduced sets cross the boundary only where all axes are explicit and manual"
                 ),
-            ));
+            )
+            .help("sum before the boundary: `.reshard(…)` outside, `.psum(…)` inside"));
         }
         Ok(())
     }
@@ -176,7 +180,7 @@ impl Boundary {
     /// The types of the blocks. Ranks and divisibility are checked.
     pub(super) fn blocks<T: Tree>(&self, tree: &T, specs: &[Spec]) -> Result<Vec<ArrayType>> {
         self.each(tree, specs, |path, ty, spec| {
-            let name = path.or("it");
+            let name = path.or("the argument");
             if spec.dims().len() > ty.rank() {
                 return Err(fault(
                     ErrorKind::Shape,
@@ -185,7 +189,8 @@ impl Boundary {
                         spec.dims().len(),
                         ty.rank()
                     ),
-                ));
+                )
+                .help("an entry speaks of one dimension; dimensions without an entry are whole"));
             }
             for (d, axes) in spec.dims().iter().enumerate() {
                 let (n, ways) = (ty.shape[d], self.ways(axes.as_slice()));
@@ -196,7 +201,8 @@ impl Boundary {
                         ErrorKind::Shape,
                         format!("dimension {d} of {name} has size {n}, which {axes} does not divide into {ways} equal blocks"),
                     )
-                    .help(format!("the nearest sizes that {ways} divides: {nearest}")));
+                    .help(format!("the nearest sizes that {ways} divides: {nearest}"))
+                    .dim(0, d));
                 }
             }
             self.block(ty, *spec)
@@ -259,8 +265,9 @@ impl Boundary {
             let Some(spec) = *asked else {
                 return Err(fault(
                     ErrorKind::Sharding,
-                    "out_specs cannot be inferred: say how each result is put together",
-                ));
+                    "out_specs cannot be inferred: they say how each result is put together",
+                )
+                .help("give a spec for each result: `p![…]`"));
             };
             self.names(spec, "out_specs", path)?;
             if spec.dims().len() > ty.rank() {
@@ -275,7 +282,7 @@ impl Boundary {
                 );
                 return Err(match ty.rank() {
                     0 => f.help("for one number: `p![]`, or give it a dimension: `.reshape([1])`"),
-                    _ => f,
+                    _ => f.help("an entry speaks of one dimension; dimensions without an entry are whole"),
                 });
             }
             Ok(spec)

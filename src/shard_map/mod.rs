@@ -16,7 +16,7 @@ use crate::trace::control::{Piece, tree_of};
 use crate::trace::tree::{Args, Func, Output, SpecTree, Specs, Tree, collect, resolve};
 use crate::trace::{
     Compiled, EngineKind, Jit, Lowered, Made, Open, Out, Setting, Traced, apply_control, apply1, body,
-    first_error, located, setting,
+    located, no_error, setting,
 };
 use boundary::{Boundary, Out as Outgoing};
 use std::cell::RefCell;
@@ -135,7 +135,7 @@ made!(ShardMap<'_, I, O>, &ShardMap<'_, I, O>);
 fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: &I) -> Result<O> {
     let place = s.place;
     let at = |e: Error| located(e, "shard_map", place);
-    first_error(input)?;
+    no_error(input)?;
     let mesh = around(&s.mesh);
     let axes = s.axes.clone().unwrap_or_else(|| {
         let open = |a: &crate::Axis| mesh.axis_type(*a) != Some(AxisType::Manual);
@@ -155,7 +155,7 @@ fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: 
     let mut out_specs = Vec::new();
     let piece = Piece::record_in(open, &types, |blocks| {
         let out = body(&tree_of(input, blocks))?;
-        first_error(&out)?;
+        no_error(&out)?;
         let specs = resolve(&s.out_specs, &out, "out_specs").map_err(at)?;
         let specs = border.results(&out, &specs).map_err(at)?;
         // what is the same on all devices may be put together like what is not

@@ -90,11 +90,22 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> R
     for axis in spec.all_axes() {
         let Some(ty) = mesh.axis_type(axis) else { return Err(mesh.unknown(axis)) };
         if !kinds.contains(&ty) {
-            let ty = format!("{ty:?}").to_lowercase();
-            return Err(Fault::new(
+            let word = format!("{ty:?}").to_lowercase();
+            let fault = Fault::new(
                 ErrorKind::Mesh,
-                format!("the spec {spec} names {axis}, which is {ty} in {mesh}"),
-            ));
+                format!("the spec {spec} names {axis}, which is {word} in {mesh}"),
+            );
+            return Err(match ty {
+                AxisType::Auto => {
+                    fault.help(format!("over auto axes ask for it: `.constrain({spec})`")).help(format!(
+                        "or make {axis} explicit: by `Mesh::new`, or `explicit_axes` around this part"
+                    ))
+                }
+                AxisType::Explicit => fault.help("over explicit axes values are moved: `.reshard(p![…])`"),
+                AxisType::Manual => fault.help(
+                    "over manual axes collectives move the devices' blocks: `all_gather`, `all_to_all`, …",
+                ),
+            });
         }
         if seen.contains(&axis) {
             return Err(Fault::new(ErrorKind::Mesh, format!("the spec {spec} names the axis {axis} twice"))
@@ -143,7 +154,8 @@ pub fn check_divides(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<(), Fau
                 format!("dimension {d} has size {n}, which {axes} does not divide into {ways} equal parts"),
             )
             .help(format!("the nearest sizes that {ways} divides: {nearest}"))
-            .help("or make the axis auto: over auto axes a dimension need not divide"));
+            .help("or make the axis auto: over auto axes a dimension need not divide")
+            .dim(0, d));
         }
     }
     Ok(())

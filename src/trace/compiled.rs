@@ -4,7 +4,7 @@ use super::core::Recorded;
 use super::stages::{self, Ready, Staged};
 use super::tree::{Args, Path, Tree};
 use crate::array::{Array, Repr};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::partition::{Collectives, SpmdProgram};
 use crate::program::Program;
 use crate::runtime::engine::{self, EngineKind};
@@ -226,33 +226,58 @@ impl<I: Tree, O: Tree> Entry<I, O> {
     }
     fn refuse(&self, args: &I, place: Place) -> Error {
         if let Some(how) = self.args.differs(args, &mut Path::named()) {
-            return super::tree::mismatch(how, "call", place);
+            return super::tree::mismatch(COMPILED, &how, "call", place);
         }
         let mut leaves = self.leaves.iter();
-        let mut found = None;
+        let mut found = Vec::new();
         args.visit(&mut Path::named(), &mut |path, a| {
             let Some(leaf) = leaves.next() else { return };
-            if found.is_some() || leaf.is(a) {
+            if leaf.is(a) {
                 return;
             }
-            found = Some(match a.type_ref() {
+            found.push(match a.type_ref() {
                 Err(e) => e.clone(),
                 Ok(ty) => {
                     let kind = differing(ty, &leaf.ty);
                     let lies = |l: &Leaf| l.sharding.as_ref().map_or("on no mesh".into(), |s| s.to_string());
                     let (was, is) = (lies(leaf), lies(&Leaf::of(a)));
                     let message = if *ty == leaf.ty {
-                        format!("argument {} lies by {is}; the program was compiled for {was}", path.or("0"))
+                        format!("argument {} lies as {is}; the program was compiled for {was}", path.or("0"))
                     } else {
                         format!("argument {} is {ty}; the program was compiled for {}", path.or("0"), leaf.ty)
                     };
                     let fault = Fault::new(kind, message)
                         .help("`jit(f).call(..)` compiles one for each set of types");
-                    Error::at(fault, "call", vec![ty.to_string()], Some(place))
+                    Error::at(marked(fault, 0, ty, &leaf.ty), "call", vec![ty.to_string()], Some(place))
                 }
             });
         });
-        found.unwrap_or_else(|| super::tree::mismatch("in number of arrays".into(), "call", place))
+        if found.is_empty() {
+            return super::tree::mismatch(COMPILED, "in number of arrays", "call", place);
+        }
+        Error::all(found)
+    }
+}
+
+const COMPILED: &str = "the arguments that the program was compiled for and these";
+
+/// The fault with that marked in the type of operand `k`, `ty`, in which it differs from another.
+pub(crate) fn marked(fault: Fault, k: usize, ty: &ArrayType, other: &ArrayType) -> Fault {
+    match differing(ty, other) {
+        ErrorKind::Dtype => fault.mark(k, Spot::Dtype),
+        ErrorKind::Vma => fault.mark(k, Spot::Sets),
+        ErrorKind::Shape if ty.rank() != other.rank() => fault,
+        kind => {
+            let differs = |d: &usize| match kind {
+                ErrorKind::Shape => ty.shape[*d] != other.shape[*d],
+                _ => ty.spec.dim(*d) != other.spec.dim(*d),
+            };
+            let dims: Vec<usize> = (0..ty.rank()).filter(differs).collect();
+            match dims.is_empty() {
+                true => fault.mark(k, Spot::Sets),
+                false => dims.into_iter().fold(fault, |f, d| f.dim(k, d)),
+            }
+        }
     }
 }
 

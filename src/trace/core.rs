@@ -297,17 +297,99 @@ pub(crate) fn poison(error: Error) -> Array {
     Array::poisoned(error)
 }
 
+thread_local! {
+    static TOLD: RefCell<Option<Telling>> = const { RefCell::new(None) };
+}
+
+/// How refusals of primitives are told while a method applies them.
+struct Telling {
+    op: &'static str,
+    /// Where each dimension of what is applied stands in the method's result; `None` for a step on the way to it.
+    order: Option<Vec<usize>>,
+}
+
+/// While this lives, refusals on this thread are told as those of a method that applies primitives of other names.
+#[must_use = "it names refusals while it lives"]
+pub(crate) struct Told {
+    outermost: bool,
+}
+impl Drop for Told {
+    fn drop(&mut self) {
+        if self.outermost {
+            TOLD.set(None);
+        }
+    }
+}
+
+/// Refusals from here on are `op`'s, or those of the method that called this one.
+pub(crate) fn told(op: &'static str) -> Told {
+    TOLD.with_borrow_mut(|told| {
+        let outermost = told.is_none();
+        told.get_or_insert_with(|| Telling { op, order: Some(Vec::new()) });
+        Told { outermost }
+    })
+}
+
+/// Says of what is applied next where its dimensions stand in the method's result (empty: in the same order), or that it is a step
+/// on the way to it.
+pub(crate) fn told_order(order: Option<Vec<usize>>) {
+    TOLD.with_borrow_mut(|told| {
+        if let Some(told) = told {
+            told.order = order;
+        }
+    });
+}
+
+/// The operation as the user knows it.
+pub(crate) fn told_as(op: &str) -> String {
+    TOLD.with_borrow(|told| told.as_ref().map_or(op, |t| t.op).to_string())
+}
+
+/// The error as one of the method that is called at this place.
+fn retold(error: Error, place: Place) -> Error {
+    TOLD.with_borrow(|told| {
+        let Some(told) = told else { return error };
+        Error::all(error.diagnostics().iter().map(|d| {
+            let mut d = d.clone();
+            if d.place == Some(place) {
+                d.op = told.op.to_string();
+                match &told.order {
+                    Some(order) => {
+                        for (_, out) in &mut d.fault.choices {
+                            let mut dims = out.dims().to_vec();
+                            if order.len() == dims.len() {
+                                for (entry, to) in out.dims().iter().zip(order) {
+                                    dims[*to] = entry.clone();
+                                }
+                            }
+                            *out = out.with_dims(dims);
+                        }
+                    }
+                    None if d.fault.choices.is_empty() => {}
+                    None => {
+                        d.fault.choices.clear();
+                        d.fault =
+                            d.fault.help(format!("say how the result lies: `{}_to(…, p![…])`", told.op));
+                    }
+                }
+            }
+            Error::from(d)
+        }))
+    })
+}
+
 /// Applies a primitive to arrays and numbers: recorded in a trace, or run at once.
 ///
 /// The results are as many as its typing says; where it is refused, or an operand carries an error, one array with the error.
 pub(crate) fn apply(prim: Prim, inputs: &[Arg], place: Place) -> Vec<Array> {
     let trace = owner(arrays(inputs));
-    let result = match first_error(inputs) {
+    let result = match carried(arrays(inputs)) {
         Some(e) => Err(e),
         None => match &trace {
             Some(trace) => trace.emit(inputs, prim.name(), place, |b, values| b.emit(prim.clone(), values)),
             None => eager::run(prim, inputs, place),
-        },
+        }
+        .map_err(|e| retold(e, place)),
     };
     result.unwrap_or_else(|error| {
         if let Some(trace) = &trace {
@@ -341,7 +423,7 @@ pub(crate) fn build(
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     let args: Vec<Arg> = inputs.iter().map(Arg::from).collect();
-    if let Some(error) = first_error(&args) {
+    if let Some(error) = carried(inputs.iter()) {
         return Err(error);
     }
     match owner(inputs.iter()) {
@@ -353,8 +435,15 @@ pub(crate) fn build(
 fn arrays(inputs: &[Arg]) -> impl Iterator<Item = &Array> {
     inputs.iter().filter_map(|i| if let Arg::Array(a) = i { Some(a) } else { None })
 }
-fn first_error(inputs: &[Arg]) -> Option<Error> {
-    arrays(inputs).find_map(|a| if let Repr::Poisoned(e) = a.repr() { Some(e.clone()) } else { None })
+/// What these carry: of several errors all, in order, each once.
+pub(crate) fn carried<'a>(arrays: impl Iterator<Item = &'a Array>) -> Option<Error> {
+    let mut errors = arrays.filter_map(|a| a.type_ref().err());
+    let first = errors.next()?;
+    let others: Vec<&Error> = errors.filter(|e| *e != first).collect();
+    if others.is_empty() {
+        return Some(first.clone());
+    }
+    Some(Error::all(std::iter::once(first).chain(others).cloned()))
 }
 
 impl Trace {

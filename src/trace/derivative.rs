@@ -2,12 +2,13 @@
 //!
 //! On numbers they run at once: the closure is traced at every call, and an equal program that was compiled before is found again.
 
+use super::compiled::marked;
 use super::control::{Piece, Returned, carry, tree_failed, tree_of};
 use super::core::{build, located, poison};
-use super::jit::first_error;
+use super::jit::no_error;
 use super::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::array::Array;
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::grad::{jvp_program, vjp_program, vjp_program_of};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::build::cotangent_type;
@@ -67,22 +68,24 @@ fn record<A: Tree, R: Tree>(
     f: &dyn Fn(A) -> Result<R>,
     place: Place,
 ) -> Result<(Program, Vec<Array>, R)> {
-    first_error(at)?;
+    no_error(at)?;
     let leaves = collect(at);
     let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
-    if let Some((i, ty)) = types.iter().enumerate().find(|(_, t)| !t.dtype.is_float()) {
-        let (mut n, mut name) = (0, String::new());
-        at.visit(&mut Path::named(), &mut |path, _| {
-            if n == i {
-                name = path.or("the argument");
-            }
-            n += 1;
-        });
-        let fault =
-            Fault::new(ErrorKind::Dtype, format!("derivatives are taken by floats, but {name} is {ty}"))
+    let mut refused = Vec::new();
+    at.visit(&mut Path::named(), &mut |path, a| {
+        let Ok(ty) = a.type_ref() else { return };
+        if !ty.dtype.is_float() {
+            let name = path.or("the argument");
+            let message = format!("derivatives are taken by floats, but {name} is {ty}");
+            let fault = Fault::new(ErrorKind::Dtype, message)
                 .help("convert it first: `.astype(F32)`")
-                .help("or capture it: what is captured is held constant");
-        return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+                .help("or capture it: what is captured is held constant")
+                .mark(0, Spot::Dtype);
+            refused.push(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+        }
+    });
+    if !refused.is_empty() {
+        return Err(Error::all(refused));
     }
     let piece = Piece::record(&types, |xs| f(tree_of(at, xs)))?;
     Ok((piece.program, leaves.into_iter().chain(piece.captures).collect(), piece.out))
@@ -97,24 +100,27 @@ fn loss_and_grad<A: Tree, R: Tree>(
     let (program, inputs, out) = record(op, at, f, place)?;
     let types = program.output_types();
     let Some(loss) = types.first() else {
-        let fault = Fault::new(ErrorKind::Shape, "the function returns no array to differentiate");
+        let fault = Fault::new(ErrorKind::Shape, "the function returns no array to differentiate")
+            .help("return the loss first: one float");
         return Err(Error::at(fault, op, Vec::new(), Some(place)));
     };
     let refusal = if loss.rank() != 0 {
         Some(
             Fault::new(
                 ErrorKind::Shape,
-                format!("{op} differentiates one number, but the function returns {loss}"),
+                format!("one number is differentiated, but the function returns {loss}"),
             )
-            .help("sum it: `.sum(..)`, or take `vjp` with a cotangent of that shape"),
+            .help("sum it: `.sum(..)`")
+            .help("or take `vjp`, with a cotangent of that shape"),
         )
     } else if !loss.dtype.is_float() {
         Some(
             Fault::new(
                 ErrorKind::Dtype,
-                format!("{op} differentiates a float, but the function returns {loss}"),
+                format!("a float is differentiated, but the function returns {loss}"),
             )
-            .help("convert it: `.astype(F32)`"),
+            .help("convert it: `.astype(F32)`")
+            .mark(0, Spot::Dtype),
         )
     } else {
         None
@@ -179,7 +185,7 @@ fn forward<A: Tree, R: Tree>(
     place: Place,
 ) -> Result<(R, R)> {
     if let Some(how) = at.differs(tangent, &mut Path::named()) {
-        return Err(mismatch(how, "jvp", place));
+        return Err(mismatch("the point and its tangent", &how, "jvp", place));
     }
     let (program, mut inputs, out) = record("jvp", at, f, place)?;
     let leaves = collect(at);
@@ -278,11 +284,11 @@ impl<R: Tree, A: Tree> Pullback<R, A> {
     fn pull(&self, cotangent: &R, place: Place) -> Result<A> {
         let back = self.state.as_ref().map_err(Error::clone)?;
         if let Some(how) = self.out.differs(cotangent, &mut Path::named()) {
-            return Err(mismatch(how, "vjp", place));
+            return Err(mismatch("the result and its cotangent", &how, "vjp", place));
         }
         let wanted: Vec<ArrayType> =
             collect(&self.out).iter().map(|y| Ok(cotangent_type(&y.ty()?))).collect::<Result<_>>()?;
-        first_error(cotangent)?;
+        no_error(cotangent)?;
         let given = collect(cotangent);
         for (ct, (ty, depends)) in given.iter().zip(wanted.iter().zip(&back.depends)) {
             if *depends {
@@ -314,7 +320,7 @@ fn fits<T: Tree>(
     widen: Widen,
     place: Place,
 ) -> Result<()> {
-    first_error(tree)?;
+    no_error(tree)?;
     let mut errors = Vec::new();
     let mut wanted = wanted.iter();
     tree.visit(&mut Path::named(), &mut |path, a| {
@@ -329,12 +335,7 @@ fn fits<T: Tree>(
             let name =
                 if path.parts().is_empty() { format!("the {what}") } else { format!("the {what} `{path}`") };
             let fault = Fault::new(kind, format!("{name} is {ty}, but must be {want}"));
-            let fault = match kind {
-                ErrorKind::Sharding => fault.help(format!("move it: `.reshard({})`", want.spec)),
-                ErrorKind::Dtype => fault.help(format!("convert it: `.astype({:?})`", want.dtype)),
-                ErrorKind::Vma => fault.help("cast it: `.pcast(.., Cast::Varying)`"),
-                _ => fault,
-            };
+            let fault = marked(carry::brought(fault, &ty, want), 0, &ty, want);
             errors.push(Error::at(fault, op, vec![ty.to_string()], Some(place)));
         }
     });
@@ -354,7 +355,7 @@ pub fn checkpoint<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> R::Tr
     let (place, at) = (Location::caller(), at.into_tree());
     let returned = Returned::new();
     let run = || -> Result<R::Tree> {
-        first_error(&at)?;
+        no_error(&at)?;
         let leaves = collect(&at);
         let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
         let piece = Piece::record(&types, |xs| returned.note(f(tree_of(&at, xs)).into_result()))?;

@@ -1,7 +1,7 @@
 //! `jit`: functions as programs, traced once for each set of argument types.
 
 use super::compiled::{Entry, Leaf, Lowered, Traced};
-use super::core::{Open, Recorded, apply_control, innermost, located, poison, put_at};
+use super::core::{Open, Recorded, apply_control, carried, innermost, located, poison, put_at, told};
 use super::eager;
 use super::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
 use crate::array::{Array, Repr};
@@ -181,14 +181,15 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         let specs = resolve(specs, &args, "in_specs").map_err(|e| located(e, "jit", place))?;
         let mesh = self.mesh_of(&args);
         let mut specs = specs.into_iter();
-        let mut refused = None;
+        let _told = told("jit");
+        let mut refused = Vec::new();
         let args = args.rebuild(&mut Path::named(), &mut |path, a| {
             let (Some(spec), Ok(ty)) = (specs.next().flatten(), a.type_ref()) else { return a.clone() };
             let mesh = a.placed().map(|s| &s.mesh).or(ty.mesh.as_ref()).or(mesh.as_ref());
             let Some(mesh) = mesh else {
                 let fault = Fault::new(ErrorKind::Mesh, "in_specs name axes, but no argument is on a mesh")
                     .help("say which: `jit(f).on(&mesh)`");
-                refused.get_or_insert(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
+                refused.push(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
                 return a.clone();
             };
             match a.placed() {
@@ -198,16 +199,20 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                 Some(lies) => {
                     let fault = Fault::new(
                         ErrorKind::Sharding,
-                        format!("argument {} lies by {}, but in_specs says {spec}", path.or(""), lies.spec),
+                        format!(
+                            "{} lies as {}, but in_specs says {spec}",
+                            path.or("the argument"),
+                            lies.spec
+                        ),
                     )
                     .help(format!("move it first: `.reshard({spec})`"));
-                    refused.get_or_insert(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
+                    refused.push(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
                     a.clone()
                 }
                 None => put_at(a, mesh, spec, place),
             }
         });
-        refused.map_or(Ok(args), Err)
+        if refused.is_empty() { Ok(args) } else { Err(Error::all(refused)) }
     }
 
     fn mesh_of(&self, args: &I) -> Option<Mesh> {
@@ -222,7 +227,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
 
     /// Records the body on inputs like the arguments.
     fn record(&self, args: &I, place: Place) -> Result<(Recorded, O)> {
-        first_error(args)?;
+        no_error(args)?;
         let mesh = self.mesh_of(args);
         let open = Open::new();
         if let Some(mesh) = &self.mesh {
@@ -242,6 +247,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             let out = (self.body)(&inputs)?;
             let Some(specs) = &self.out_specs else { return Ok(out) };
             let specs = resolve(specs, &out, "out_specs").map_err(|e| located(e, "jit", place))?;
+            let _told = told("jit");
             let mut specs = specs.into_iter();
             Ok(out.rebuild(&mut Path::unnamed(), &mut |_, a| match (specs.next().flatten(), a.type_ref()) {
                 (Some(spec), Ok(ty)) => match ty.mesh.as_ref().or(mesh.as_ref()) {
@@ -261,7 +267,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     fn trace_at(&self, args: &I, place: Place) -> Result<Traced<I, O>> {
         let (recorded, out) = self.record(args, place)?;
         let mut leaves = Vec::new();
-        let mut donated = Vec::new();
+        let mut numbers = Vec::new();
         args.visit(&mut Path::named(), &mut |path, a| {
             leaves.push(Leaf::of(a));
             // the argument's number is the first part of the path, but for a function of one parameter
@@ -269,8 +275,18 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                 Some(1) => Some(0),
                 _ => path.parts().first().and_then(|p| p.parse::<usize>().ok()),
             };
-            donated.push(number.is_some_and(|n| self.donate.contains(&n)));
+            numbers.push(number);
         });
+        let given = self.arity.unwrap_or_else(|| numbers.iter().flatten().max().map_or(0, |n| n + 1));
+        if let Some(none) = self.donate.iter().find(|n| **n >= given) {
+            let fault = Fault::new(
+                ErrorKind::Tree,
+                format!("argument {none} is to be donated, but there are {given} arguments"),
+            )
+            .help("arguments are counted from 0: `.donate(0)`");
+            return Err(Error::at(fault, "jit", Vec::new(), Some(place)));
+        }
+        let donated = numbers.iter().map(|n| n.is_some_and(|n| self.donate.contains(&n))).collect();
         let engine = self.engine.unwrap_or_default();
         Ok(Traced::new(recorded, stripped(args), leaves, donated, stripped(&out), engine))
     }
@@ -325,15 +341,9 @@ fn any_traced<T: Tree>(tree: &T) -> bool {
     found
 }
 
-/// The first error that a leaf carries.
-pub(crate) fn first_error<T: Tree>(tree: &T) -> Result<()> {
-    let mut found = None;
-    tree.visit(&mut Path::unnamed(), &mut |_, a| {
-        if let (None, Err(e)) = (&found, a.type_ref()) {
-            found = Some(e.clone());
-        }
-    });
-    found.map_or(Ok(()), Err)
+/// The errors that leaves carry.
+pub(crate) fn no_error<T: Tree>(tree: &T) -> Result<()> {
+    carried(collect(tree).iter()).map_or(Ok(()), Err)
 }
 
 /// The mark of functions made of functions. It is no `fn(..)`, so it meets no blanket impl.

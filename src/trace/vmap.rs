@@ -2,7 +2,7 @@
 
 use super::control::{Piece, Returned, tree_of};
 use super::core::build;
-use super::jit::first_error;
+use super::jit::no_error;
 use super::tree::{Args, Output, Path, Tree, collect};
 use crate::array::{Array, dim};
 use crate::batch::{Item, push, spread, unmapped};
@@ -137,7 +137,8 @@ fn asked<T: Tree>(dims: &MapDims, tree: &T, what: &str) -> Result<Vec<Option<i64
     });
     match &dims.0 {
         Which::Each(list) if list.len() > parts && found.iter().all(Result::is_ok) => {
-            Err(Fault::new(ErrorKind::Tree, format!("{what} has {} entries for {parts} parts", list.len())))
+            Err(Fault::new(ErrorKind::Tree, format!("{what} has {} entries for {parts} parts", list.len()))
+                .help("give one for each part of a tuple, or one for all: `0.into()`"))
         }
         _ => found.into_iter().collect(),
     }
@@ -181,8 +182,10 @@ fn examples<A: Tree>(options: &VmapOptions, args: &A, place: Place) -> Result<(E
         let (size, entry) = (ty.shape[d], Axes::from(ty.spec.dim(d)));
         match &first {
             Some((other, n, _)) if *n != size => {
-                let message = format!("{name} has {size} examples along dimension {d}, {other} has {n}");
-                errors.push(refuse(Fault::new(ErrorKind::Shape, message).dim(0, d), ty));
+                let message = format!("{name} has {size} examples along dimension {d}, but {other} has {n}");
+                let fault = Fault::new(ErrorKind::Shape, message)
+                    .help("map over dimensions of one size; what is the same for all examples is captured");
+                errors.push(refuse(fault.dim(0, d), ty));
             }
             Some((other, _, axes)) if *axes != entry => {
                 let show = |axes: &Axes| {
@@ -226,7 +229,8 @@ fn examples<A: Tree>(options: &VmapOptions, args: &A, place: Place) -> Result<(E
                 "the examples are asked to be split over {named}, but the mapped dimensions are {}",
                 if axes.is_empty() { "whole".to_string() } else { format!("split over {axes}") }
             ),
-        );
+        )
+        .help("split the mapped dimensions so first: `.reshard(p![…])`, or leave `axes` out");
         return Err(Error::at(fault, "vmap", Vec::new(), Some(place)));
     }
     Ok((Examples { size, axes, constrained: options.axes.clone(), mesh }, leaves))
@@ -238,7 +242,7 @@ fn run<A: Tree, R: Tree>(
     f: &dyn Fn(A) -> Result<R>,
     place: Place,
 ) -> Result<R> {
-    first_error(args)?;
+    no_error(args)?;
     let (examples, leaves) = examples(options, args, place)?;
     let types: Vec<ArrayType> = leaves.iter().map(|l| l.one.clone()).collect();
     let piece = Piece::record(&types, |xs| f(tree_of(args, xs)))?;
@@ -258,7 +262,8 @@ fn run<A: Tree, R: Tree>(
             }
             items.push(item);
         }
-        let results = push(b, &piece.program, &items, &examples)?;
+        let results = push(b, &piece.program, &items, &examples)
+            .map_err(|e| e.related(place, "mapped here: types are those of all examples together"))?;
         let mut outs = Vec::with_capacity(results.len());
         for (item, d) in results.iter().zip(&dims) {
             outs.push(placed(b, item, *d, &examples)?);

@@ -1,5 +1,6 @@
 //! Rules that no case of the reference asks for: every primitive is complete; meshes; manual mode; what refusals say.
 
+use atmesh::diagnostic::Spot;
 use atmesh::mesh::AxisType;
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::creation::Full;
@@ -152,7 +153,7 @@ fn refusals_say_what_to_write() {
         f.help,
         [r#"reshard operand 0: `.reshard(p!["Y", _])`"#, r#"reshard operand 1: `.reshard(p!["X", _])`"#]
     );
-    assert_eq!(f.dims, [(0, 0), (1, 0)]);
+    assert_eq!(f.marks, [(0, Spot::Dim(0)), (1, Spot::Dim(0))]);
 
     let dot = || Arc::new(DotGeneral::matrix()) as Prim;
     let f = fault(dot(), &["f32[8,16@Y]", "f32[16@Y,4]"]);
@@ -161,7 +162,8 @@ fn refusals_say_what_to_write() {
         "dimension 1 of operand 0, 16@Y, and dimension 0 of operand 1, 16@Y, are contracted: the result could be summed over \
          Y, or summed and scattered"
     );
-    assert_eq!(f.help, ["all-reduced: `x.dot_to(&w, p![_, _])`", r#"scattered: `x.dot_to(&w, p!["Y", _])`"#]);
+    let choices: Vec<_> = f.choices.iter().map(|(what, out)| (what.as_str(), *out)).collect();
+    assert_eq!(choices, [("all-reduced", p![_, _]), ("scattered", p!["Y", _])]);
 
     let f = fault(dot(), &["f32[8@X,16]", "f32[16,4@X]"]);
     assert_eq!(f.message, "the result would name X twice: in dimension 0 and in dimension 1");
@@ -177,6 +179,6 @@ fn refusals_say_what_to_write() {
     );
     assert_eq!(
         f.help,
-        [r#"reshard operand 1: `.reshard(p![_; R: "X"])`"#, "reshard operand 0: `.reshard(p![_])`"]
+        [r#"reshard operand 1: `.reshard(p![_; R: "X"])`"#, "sum operand 0 first: `.reshard(p![_])`"]
     );
 }

@@ -171,7 +171,7 @@ impl Primitive for Binary {
         arity(self.name(), operands, 2)?;
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
         let dtype = one_dtype(operands, 0)?;
-        self.row().1.check(self.name(), 0, dtype)?;
+        self.row().1.check(0, dtype)?;
         Ok(vec![(if self.compares() { DType::Bool } else { dtype }, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

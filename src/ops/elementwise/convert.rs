@@ -1,7 +1,7 @@
 //! Element types: conversion of values and of bits.
 
 use super::{factors, sentence};
-use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::diagnostic::{ErrorKind, Fault, Result, Spot};
 use crate::mesh::Axes;
 use crate::ops::build::not_linear;
 use crate::ops::view::arity;
@@ -73,7 +73,8 @@ impl Primitive for Convert {
                 x.dtype
             ),
         )
-        .help(format!("sum it first: `.reshard({})`", x.spec.unreduced(Axes::none()))))
+        .help(format!("sum it first: `.reshard({})`", x.spec.unreduced(Axes::none())))
+        .mark(0, Spot::Sets))
     }
     fn rank(&self) -> Rank {
         Rank::Elementwise
@@ -128,7 +129,9 @@ impl Primitive for Bitcast {
                     from.size(),
                     to.size()
                 ),
-            ));
+            )
+            .help("take an element type of as many bytes, or convert the numbers: `.astype(…)`")
+            .mark(0, Spot::Dtype));
         }
         if from != to && (!from.is_number() || !to.is_number()) {
             return Err(Fault::new(ErrorKind::Dtype, format!("the bits of {from} are not those of {to}"))

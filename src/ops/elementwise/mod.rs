@@ -11,7 +11,7 @@ pub use convert::{Bitcast, Convert};
 pub use select::{Clamp, Select};
 pub use unary::Unary;
 
-use crate::diagnostic::{ErrorKind, Fault};
+use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::program::Operand;
 use crate::program::factors::{At, Dim, Factors};
 use crate::program::sentence::{Body, Code, Read, Sentence};
@@ -57,21 +57,24 @@ impl Takes {
         }
     }
     /// Refuses an operand of another element type.
-    pub(super) fn check(self, name: &str, operand: usize, dtype: DType) -> Result<(), Fault> {
+    pub(super) fn check(self, operand: usize, dtype: DType) -> Result<(), Fault> {
         if self.holds(dtype) {
             return Ok(());
         }
         let fault = Fault::new(
             ErrorKind::Dtype,
-            format!("{name} takes {}, and operand {operand} is {dtype}", self.words()),
-        );
+            format!("operand {operand} is {dtype}, but {} are expected", self.words()),
+        )
+        .mark(operand, Spot::Dtype);
+        let bits = [DType::U8, DType::U16, DType::U32, DType::U64];
+        let word = bits.into_iter().find(|d| d.size() == dtype.size()).unwrap_or(DType::U32);
         Err(match self {
-            Takes::Float if dtype != DType::Key => fault.help("convert it first: `x.astype(F32)`"),
-            Takes::Number | Takes::Signed if dtype == DType::Bool => {
-                fault.help("convert it first: `x.astype(I32)`")
-            }
-            Takes::Bits if dtype.is_float() => fault.help("its bits as an integer: `x.bitcast(…)`"),
-            _ => fault,
+            _ if dtype == DType::Key => fault.help("the two words of a key are numbers: `key.data()`"),
+            Takes::Float => fault.help("convert it first: `.astype(F32)`"),
+            Takes::Bits | Takes::Integer if dtype.is_float() => fault
+                .help("convert it first: `.astype(I32)`")
+                .help(format!("or take its bits: `.bitcast({word:?})`")),
+            _ => fault.help("convert it first: `.astype(I32)`"),
         })
     }
 }
@@ -81,14 +84,22 @@ pub(super) fn one_dtype(operands: &[Operand], from: usize) -> Result<DType, Faul
     let first = operands[from].ty.dtype;
     for (k, o) in operands.iter().enumerate().skip(from) {
         if o.ty.dtype != first {
-            return Err(Fault::new(
+            let other = o.ty.dtype;
+            // to the one that holds the other's numbers
+            let wide = |d: DType| (d.is_float(), d.is_number(), d.size());
+            let (narrow, to) = if wide(other) > wide(first) { (from, other) } else { (k, first) };
+            let fault = Fault::new(
                 ErrorKind::Dtype,
                 format!(
-                    "operand {from} is {first}, operand {k} is {}: they must be of one element type",
-                    o.ty.dtype
+                    "operand {from} is {first}, operand {k} is {other}: they must be of one element type"
                 ),
             )
-            .help(format!("convert one of them: `.astype({first:?})`")));
+            .mark(from, Spot::Dtype)
+            .mark(k, Spot::Dtype);
+            return Err(match first == DType::Key || other == DType::Key {
+                true => fault.help("the two words of a key are numbers: `key.data()`"),
+                false => fault.help(format!("convert operand {narrow}: `.astype({to:?})`")),
+            });
         }
     }
     Ok(first)

@@ -135,7 +135,7 @@ impl Primitive for Clamp {
         arity("clamp", operands, 3)?;
         let shape = one_shape(operands, 1, |k| k != 1)?;
         let dtype = one_dtype(operands, 0)?;
-        Takes::Ordered.check("clamp", 1, dtype)?;
+        Takes::Ordered.check(1, dtype)?;
         Ok(vec![(dtype, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

@@ -8,7 +8,7 @@ mod sets;
 
 use super::factors::{At, Dim, FactorLoop, Factors, Join, LoopId, Rank, Role};
 use super::{Operand, Primitive};
-use crate::diagnostic::{ErrorKind, Fault};
+use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::sharding::{Spec, check_divides, check_parts, check_spec};
 use crate::types::{ArrayType, DType, Shape};
@@ -96,9 +96,25 @@ fn elementwise(
 
 /// Checks the sharding asked for a result: explicit axes of the mesh, none twice, sizes that divide.
 pub fn check_out(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Spec, Fault> {
-    let spec = check_spec(mesh, spec, shape.len(), &[AxisType::Explicit])?;
-    check_divides(mesh, spec, shape)?;
-    Ok(spec)
+    // what is at fault are the result's dimensions, no operand's
+    let of_result = |fault: Fault| match fault.kind {
+        ErrorKind::Shape => {
+            let message = format!("the result is asked to lie as {spec}, but {}", fault.message);
+            Fault { message, marks: Vec::new(), ..fault }
+        }
+        _ => fault,
+    };
+    let checked = check_spec(mesh, spec, shape.len(), &[AxisType::Explicit]).map_err(|fault| {
+        let (entries, rank) = (spec.dims().len(), shape.len());
+        of_result(match fault.kind {
+            ErrorKind::Shape => {
+                Fault { message: format!("it has rank {rank}: there are {entries} entries"), ..fault }
+            }
+            _ => fault,
+        })
+    })?;
+    check_divides(mesh, checked, shape).map_err(of_result)?;
+    Ok(checked)
 }
 
 fn no_mesh(spec: Spec) -> Fault {
@@ -115,11 +131,8 @@ pub fn common_mesh(operands: &[Operand], asked: Option<&Mesh>) -> Result<Option<
     for (k, o) in operands.iter().enumerate() {
         match (&o.ty.mesh, found) {
             (Some(mesh), Some((first, j))) if mesh != first => {
-                return Err(Fault::new(
-                    ErrorKind::Mesh,
-                    format!("operand {j} is on {first}, operand {k} on {mesh}: operands lie on one mesh"),
-                )
-                .help(format!("put one of them on the other's mesh: `x.put(&mesh, {})`", o.ty.spec)));
+                return Err(two_meshes((j, first), (k, mesh))
+                    .help(format!("put one of them on the other's mesh: `x.put(&mesh, {})`", o.ty.spec)));
             }
             (Some(mesh), None) => found = Some((mesh, k)),
             _ => {}
@@ -129,9 +142,19 @@ pub fn common_mesh(operands: &[Operand], asked: Option<&Mesh>) -> Result<Option<
         (Some((mesh, k)), Some(asked)) if mesh != asked => Err(Fault::new(
             ErrorKind::Mesh,
             format!("operand {k} is on {mesh}, but the result is asked to be on {asked}"),
-        )),
+        )
+        .help("name the operands' mesh, or move the result: `.put(&mesh, p![…])`")),
         (found, asked) => Ok(found.map(|f| f.0).or(asked).cloned()),
     }
+}
+
+fn two_meshes((j, first): (usize, &Mesh), (k, other): (usize, &Mesh)) -> Fault {
+    let (one, two) = (first.to_string(), other.to_string());
+    let differ = if one == two { ", over other devices or in another order" } else { "" };
+    Fault::new(
+        ErrorKind::Mesh,
+        format!("operand {j} is on {one}, operand {k} on {two}{differ}: operands lie on one mesh"),
+    )
 }
 
 /// The operands as they are inside `shard_map`: all vary over the union of what varies. One that is reduced over just what it
@@ -163,7 +186,8 @@ pub fn alike<'a>(operands: &'a [Operand], mesh: Option<&Mesh>) -> Result<(Cow<'a
                 ErrorKind::Sharding,
                 format!("operand {k}, {}, is {state} over {axis}, over which another operand varies", o.ty),
             )
-            .help(mend));
+            .help(mend)
+            .mark(k, Spot::Sets));
         }
         o.ty.varying = Axes::from(&union[..]);
     }
@@ -212,6 +236,10 @@ impl Rule<'_> {
     }
     fn refuse(&self, message: String) -> Fault {
         Fault::new(ErrorKind::Sharding, message)
+    }
+    /// Whether a dimension of an operand can be split so.
+    fn can_split(&self, operand: usize, dim: usize, entry: &Axes) -> bool {
+        self.operands[operand].ty.shape[dim].is_multiple_of(self.ways(entry))
     }
     /// How to make a dimension of an operand lie as given.
     fn reshard(&self, operand: usize, dim: usize, entry: &Axes) -> String {
@@ -262,7 +290,7 @@ impl Rule<'_> {
                 over.loops.len()
             ))
             .help(self.reshard(operand, dim, &Axes::none()))
-            .help("or say the result's sharding: `x.reshape_to([…], p![…])`")
+            .help(self.said())
             .dim(operand, dim)
         };
         let mut axes = entry;
@@ -336,14 +364,20 @@ impl Rule<'_> {
             .dim(operand, dim)
     }
     fn unlike(&self, a: &Holder, b: &Holder, what: &str) -> Fault {
-        let mends = [(a, b), (b, a)].map(|(x, y)| self.reshard(x.operand, x.dim, &y.entry));
         let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
-        let [first, second] = mends;
-        self.refuse(format!("{one} and {two} {what}"))
-            .help(first)
-            .help(second)
-            .dim(a.operand, a.dim)
-            .dim(b.operand, b.dim)
+        let mut fault =
+            self.refuse(format!("{one} and {two} {what}")).dim(a.operand, a.dim).dim(b.operand, b.dim);
+        for (x, y) in [(a, b), (b, a)] {
+            if self.can_split(x.operand, x.dim, &y.entry) {
+                fault = fault.help(self.reshard(x.operand, x.dim, &y.entry));
+            }
+        }
+        if fault.help.is_empty() {
+            for x in [a, b] {
+                fault = fault.help(self.reshard(x.operand, x.dim, &Axes::none()));
+            }
+        }
+        fault
     }
     /// Both operands of a sum of products are split over it: whether the result is summed, and where it then lies, is open.
     fn ambiguous(&self, l: LoopId, a: &Holder, b: &Holder) -> Fault {
@@ -355,9 +389,8 @@ impl Rule<'_> {
             ))
             .dim(a.operand, a.dim)
             .dim(b.operand, b.dim);
-        let name = if self.prim == "dot_general" { "dot" } else { self.prim };
         if let Some(usual) = self.usual(l) {
-            fault = fault.help(format!("all-reduced: `x.{name}_to(&w, {})`", Spec::of(usual.clone())));
+            fault = fault.choice("all-reduced", Spec::of(usual.clone()));
             let shape = &self.shapes[0].1;
             let ways = self.ways(axes);
             let free = usual.iter().zip(shape.iter()).position(|(e, n)| e.is_empty() && n % ways == 0);
@@ -365,7 +398,7 @@ impl Rule<'_> {
             if let Some(d) = free.filter(|_| !used) {
                 let mut scattered = usual;
                 scattered[d] = axes.clone();
-                fault = fault.help(format!("scattered: `x.{name}_to(&w, {})`", Spec::of(scattered)));
+                fault = fault.choice("scattered", Spec::of(scattered));
             }
         }
         fault
@@ -434,7 +467,7 @@ impl Rule<'_> {
         match from {
             Some((k, dim)) => self
                 .refuse(format!(
-                    "{} becomes the minor part of dimension {d} of the result, whose major part is {}",
+                    "{} becomes the minor part of dimension {d} of the result, whose major part is {}: its elements would move between devices",
                     self.tell(k, dim),
                     if self.factors.loops[l].join == Some(Join::Still) {
                         "not split to the last"
@@ -443,12 +476,32 @@ impl Rule<'_> {
                     }
                 ))
                 .help(self.reshard(k, dim, &Axes::none()))
-                .help("or say the result's sharding: `x.reshape_to([…], p![…])`")
+                .help(self.said())
                 .dim(k, dim),
             None => self.refuse(format!(
                 "the minor part of dimension {d} of the result is split, its major part whole"
             )),
         }
+    }
+
+    /// How to say where the result of a reshape is to lie: each axis on the first dimension made of what it split that it divides.
+    fn said(&self) -> String {
+        let shape = &self.shapes[0].1;
+        let mut dims = vec![Axes::none(); shape.rank()];
+        let split = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
+            dims.iter().enumerate().map(|(d, dim)| (&dim.loops, Axes::from(o.ty.spec.dim(d))))
+        });
+        for (loops, entry) in split.filter(|(_, entry)| !entry.is_empty()) {
+            let made = |d: &usize| {
+                let with: Axes = dims[*d].iter().chain(entry.iter()).collect();
+                self.factors.results[0][*d].loops.iter().any(|l| loops.contains(l))
+                    && shape[*d].is_multiple_of(self.ways(&with))
+            };
+            if let Some(d) = (0..shape.rank()).find(made) {
+                dims[d] = dims[d].iter().chain(entry.iter()).collect();
+            }
+        }
+        format!("or say the result's sharding: `x.reshape_to({shape}, {})`", Spec::of(dims))
     }
 
     /// No axis splits two dimensions of a result, or a dimension and a set.

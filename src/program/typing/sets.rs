@@ -1,7 +1,7 @@
 //! The sets of a result: which axes it is unreduced and reduced over.
 
 use super::{Rule, extend, same_set, within};
-use crate::diagnostic::Fault;
+use crate::diagnostic::{Fault, Spot};
 use crate::mesh::{Axes, Axis, AxisType};
 use crate::program::factors::{At, Dim, Linearity, LoopId, Role};
 use crate::sharding::Spec;
@@ -22,7 +22,7 @@ impl Rule<'_> {
             && let [(0, which), chosen @ ..] = &real[..]
         {
             if !which.unreduced_axes().is_empty() {
-                return Err(self.not_linear(&real));
+                return Err(self.not_linear(linearity, &real));
             }
             if !chosen.is_empty() {
                 real.remove(0);
@@ -45,7 +45,7 @@ impl Rule<'_> {
                     self.times_reduced(&real, literal)?;
                     r = Axes::none();
                 }
-                _ => return Err(self.not_linear(&real)),
+                _ => return Err(self.not_linear(linearity, &real)),
             }
         }
         if matches!(linearity, Linearity::Contraction | Linearity::Nullary) {
@@ -61,12 +61,12 @@ impl Rule<'_> {
             .any(|l| self.factors.loops[l].size > 1 && self.factors.role(l) == Role::Sum);
         match linearity {
             Linearity::Contraction if !(asked.is_empty() || even && same_set(asked, &partial)) => {
-                return Err(self.not_partial(asked, &partial));
+                return Err(self.not_partial(out, &partial));
             }
             Linearity::Joint if !asked.iter().all(|a| partial.contains(a) || u.contains(a)) => {
                 let mut may = partial.clone();
                 extend(&mut may, &u);
-                return Err(self.not_partial(asked, &may));
+                return Err(self.not_partial(out, &may));
             }
             Linearity::Joint if !within(&u, asked) => {
                 return Err(self
@@ -76,10 +76,11 @@ impl Rule<'_> {
                     .help(format!(
                         "reshard it first: `x.reshard({})`",
                         self.operands[0].ty.spec.unreduced(Axes::none())
-                    )));
+                    ))
+                    .mark(0, Spot::Sets));
             }
             Linearity::None | Linearity::Product | Linearity::Nullary if !within(asked, &u) => {
-                return Err(self.not_partial(asked, &u));
+                return Err(self.not_partial(out, &u));
             }
             _ => {}
         }
@@ -119,7 +120,9 @@ impl Rule<'_> {
                         self.operands[k].ty
                     ))
                     .help(format!("reshard operand {k}: `.reshard({})`", spec.reduced(other.reduced_axes())))
-                    .help(format!("reshard operand {j}: `.reshard({})`", other.reduced(Axes::none()))))
+                    .help(format!("reshard operand {j}: `.reshard({})`", other.reduced(Axes::none())))
+                    .mark(k, Spot::Sets)
+                    .mark(j, Spot::Sets))
             }
             (None, Some((j, other))) if literal => Err(self
                 .refuse(format!(
@@ -127,7 +130,8 @@ impl Rule<'_> {
                     self.operands[*j].ty,
                     other.reduced_axes()
                 ))
-                .help("cast it to varying first: `.pcast(…)`")),
+                .help(format!("cast it first: `.pcast(…, Cast::Varying)` over {}", other.reduced_axes()))
+                .mark(*j, Spot::Sets)),
             _ => Ok(()),
         }
     }
@@ -135,7 +139,7 @@ impl Rule<'_> {
         let Some((j, with)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
             return Ok(());
         };
-        let summed = format!("or sum operand {j} first: `.reshard({})`", with.unreduced(Axes::none()));
+        let summed = format!("sum operand {j} first: `.reshard({})`", with.unreduced(Axes::none()));
         if let Some((k, without)) = real.iter().find(|(_, s)| !same_set(s.unreduced_axes(), u)) {
             let (k, j) = if k == j { (&real[0].0, j) } else { (k, j) };
             return Err(self
@@ -146,7 +150,9 @@ impl Rule<'_> {
                     self.operands[*k].ty
                 ))
                 .help(format!("reshard operand {k}: `.reshard({})`", without.unreduced(u)))
-                .help(summed));
+                .help(format!("or {summed}"))
+                .mark(*k, Spot::Sets)
+                .mark(*j, Spot::Sets));
         }
         if literal {
             return Err(self
@@ -154,7 +160,8 @@ impl Rule<'_> {
                     "operand {j}, {}, is unreduced over {u}: a number beside it would count once for each part",
                     self.operands[*j].ty
                 ))
-                .help(summed));
+                .help(summed)
+                .mark(*j, Spot::Sets));
         }
         Ok(())
     }
@@ -180,26 +187,42 @@ impl Rule<'_> {
         if let [(j, other)] = &others[..] {
             fault = fault.help(format!("reshard operand {j}: `.reshard({})`", other.reduced(u)));
         }
-        Err(fault.help(format!("reshard operand {k}: `.reshard({})`", spec.unreduced(Axes::none()))))
+        fault = others.iter().fold(fault, |f, (j, _)| f.mark(*j, Spot::Sets));
+        fault = with.iter().fold(fault, |f, (k, _)| f.mark(*k, Spot::Sets));
+        Err(fault.help(format!("sum operand {k} first: `.reshard({})`", spec.unreduced(Axes::none()))))
     }
-    fn not_linear(&self, real: &[(usize, Spec)]) -> Fault {
+    fn not_linear(&self, linearity: Linearity, real: &[(usize, Spec)]) -> Fault {
         let Some((k, spec)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
             return self.refuse("an operand is unreduced".into());
         };
+        let why = match linearity {
+            Linearity::Contraction => "its product is not left in parts".to_string(),
+            _ => format!("{} of a sum is not the sum of {0} of its parts", self.prim),
+        };
         self.refuse(format!(
-            "operand {k}, {}, is unreduced over {}, and {} is not linear in it",
+            "operand {k}, {}, is unreduced over {}: {why}",
             self.operands[*k].ty,
-            spec.unreduced_axes(),
-            self.prim
+            spec.unreduced_axes()
         ))
         .help(format!("sum it first: `.reshard({})`", spec.unreduced(Axes::none())))
+        .mark(*k, Spot::Sets)
     }
-    fn not_partial(&self, asked: &Axes, partial: &Axes) -> Fault {
+    fn not_partial(&self, out: Spec, partial: &Axes) -> Fault {
+        let asked = out.unreduced_axes();
         let fault = self.refuse(format!(
             "the result is asked to be unreduced over {asked}, but it comes in parts over {}",
             if partial.is_empty() { "no axis".to_string() } else { format!("{partial} only") }
         ));
-        if partial.is_empty() { fault } else { fault.help(format!("ask for `U: {partial}`")) }
+        let rank = self.shapes.first().map_or(0, |s| s.1.rank());
+        let dims = out.padded(rank).dims().iter();
+        let dims = dims.map(|d| d.iter().filter(|a| !partial.contains(*a)).collect()).collect();
+        let may = out.with_dims(dims).unreduced(partial);
+        match partial.is_empty() {
+            true => fault.help(format!(
+                "ask for {may}: only a sum over a dimension that is split over {asked} leaves parts over it"
+            )),
+            false => fault.help(format!("ask for {may}")),
+        }
     }
     /// The axes along which a split sum leaves partial results (of a contraction: those of loops in two operands), and whether
     /// all that carry such a loop are split alike.

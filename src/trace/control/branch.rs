@@ -72,16 +72,31 @@ pub(super) fn choose<T: Tree>(op: &str, which: Array, bodies: &[&dyn Fn() -> Res
 }
 
 fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place) -> Result<T> {
-    let refuse = |kind, message: String| {
-        Err(Error::at(Fault::new(kind, message), op, vec![which.ty()?.to_string()], Some(place)))
+    let refuse = |kind, message: String, help: &str| {
+        let fault = Fault::new(kind, message).help(help);
+        Err(Error::at(fault, op, vec![which.ty()?.to_string()], Some(place)))
     };
     let ty = which.ty()?;
     let wanted = if op == "switch" { DType::I32 } else { DType::Bool };
     if ty.rank() != 0 {
-        return refuse(ErrorKind::Shape, format!("what chooses the branch is {ty}: it must be one {wanted}"));
+        let help = "reduce it to one: `.all(..)`, `.any(..)`; or choose each element: `pred.select(a, b)`";
+        return refuse(
+            ErrorKind::Shape,
+            format!("what chooses the branch is {ty}: it must be one {wanted}"),
+            help,
+        );
     }
     if ty.dtype != wanted {
-        return refuse(ErrorKind::Dtype, format!("what chooses the branch is {ty}: it must be {wanted}[]"));
+        let help = if wanted == DType::Bool {
+            "compare it: `.gt(0)`, `.ne(0)`"
+        } else {
+            "convert it: `.astype(I32)`"
+        };
+        return refuse(
+            ErrorKind::Dtype,
+            format!("what chooses the branch is {ty}: it must be {wanted}[]"),
+            help,
+        );
     }
     let parts = ty.spec.unreduced_axes();
     if !parts.is_empty() {
@@ -93,11 +108,11 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
         return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
     }
     let Some(first) = pieces.first() else {
-        return refuse(ErrorKind::Shape, "there is no branch to choose".into());
+        return refuse(ErrorKind::Shape, "there is no branch to choose".into(), "give at least one branch");
     };
     for piece in &pieces[1..] {
         if let Some(how) = first.out.differs(&piece.out, &mut Path::named()) {
-            return Err(mismatch(how, op, place));
+            return Err(mismatch("the results of the branches", &how, op, place));
         }
     }
     // devices that take different branches would wait for one another

@@ -1,7 +1,8 @@
 //! Carries and branches: what must be of one type, and what to write where it is not.
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
-use crate::trace::compiled::differing;
+use crate::mesh::Axis;
+use crate::trace::compiled::{differing, marked};
 use crate::trace::tree::{Path, Tree};
 use crate::types::ArrayType;
 
@@ -44,6 +45,7 @@ pub(crate) fn carries<T: Tree>(
                     "{name} is {was} before the body and {is} after it: {what} of a carry may not change"
                 );
                 let fault = mends(Fault::new(kind, message), was, is);
+                let fault = marked(marked(fault, 0, was, is), 1, is, was);
                 errors.push(Error::at(fault, op, vec![was.to_string(), is.to_string()], Some(place)));
             }
         }
@@ -71,27 +73,49 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
                 .help(format!("or convert at the end of the body: `.astype({from:?})`"))
         }
         ErrorKind::Vma => {
-            let more: Vec<String> = is
-                .varying
-                .iter()
-                .filter(|a| !was.varying.contains(*a))
-                .map(|a| format!("{:?}", a.name()))
-                .collect();
-            match more.as_slice() {
-                [] => fault.help("the body makes it the same on all devices: cast it back at the end of the body with `pcast`"),
-                [one] => fault.help(format!("begin with a value that varies: `.pcast({one}, Varying)` on the first value")),
-                many => {
-                    let axes = many.join(", ");
-                    fault.help(format!("begin with a value that varies: `.pcast([{axes}], Varying)` on the first value"))
-                }
+            let more = missing(was, is);
+            match more.is_empty() {
+                true => fault.help("the body makes it the same on all devices: make it vary again at its end by `pvary`"),
+                false => fault.help(format!("begin with a value that varies: `.pvary({more:?})` on the first value")),
             }
         }
         ErrorKind::Sharding => fault
-            .help(format!("begin with that sharding: `.reshard({})` on the first value", is.spec))
-            .help(format!("or move it back at the end of the body: `.reshard({})`", was.spec)),
+            .help(format!("begin with that sharding: `{}` on the first value", move_to(was, is)))
+            .help(format!("or move it back at the end of the body: `{}`", move_to(is, was))),
         _ => fault
             .help(format!("bring it back to {} at the end of the body: `reshape`, `slice`, a reduction", was.shape))
             .help("or, if it grows with each step, return it as the second result of a `scan`, which stacks them"),
+    }
+}
+
+/// The axes over which only the second varies.
+fn missing(a: &ArrayType, b: &ArrayType) -> Vec<&'static str> {
+    b.varying.iter().filter(|x| !a.varying.contains(*x)).map(Axis::name).collect()
+}
+
+/// What moves a value to lie as another does: one on no mesh is put there.
+fn move_to(from: &ArrayType, to: &ArrayType) -> String {
+    match (&from.mesh, &to.mesh) {
+        (None, Some(_)) => format!(".put(&mesh, {})", to.spec),
+        _ => format!(".reshard({})", to.spec.padded(to.rank())),
+    }
+}
+
+/// The fault with what brings a value to the type that is wanted.
+pub(crate) fn brought(fault: Fault, is: &ArrayType, want: &ArrayType) -> Fault {
+    match fault.kind {
+        ErrorKind::Sharding => fault.help(format!("move it: `{}`", move_to(is, want))),
+        ErrorKind::Dtype => fault.help(format!("convert it: `.astype({:?})`", want.dtype)),
+        ErrorKind::Vma => match missing(is, want) {
+            more if more.is_empty() => {
+                fault.help("make it the same on all devices: by `psum`, or outside of the branches")
+            }
+            more => fault.help(format!("make it vary: `.pvary({more:?})`")),
+        },
+        _ => fault.help(format!(
+            "bring it to the shape {}: `reshape`, `slice`, `broadcast_to`, a reduction",
+            want.shape
+        )),
     }
 }
 
@@ -127,16 +151,12 @@ pub(crate) fn branches<T: Tree>(
                         difference(kind)
                     );
                     let fault = Fault::new(kind, message);
-                    let fault = match kind {
-                        ErrorKind::Sharding => {
-                            fault.help(format!("bring one to the other: `.reshard({})`", ty.spec))
-                        }
-                        ErrorKind::Dtype => {
-                            fault.help(format!("bring one to the other: `.astype({:?})`", ty.dtype))
-                        }
-                        ErrorKind::Vma => fault.help("cast the one that varies less: `.pcast(.., Varying)`"),
-                        _ => fault,
+                    // the one that varies less can be made to vary more
+                    let fault = match (kind, missing(other, &ty).is_empty()) {
+                        (ErrorKind::Vma, true) => brought(fault, &ty, other),
+                        _ => brought(fault, other, &ty),
                     };
+                    let fault = marked(marked(fault, 0, &ty, other), 1, other, &ty);
                     errors.push(Error::at(fault, op, vec![ty.to_string(), other.to_string()], Some(place)));
                     break;
                 }

@@ -8,7 +8,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Axes;
 use crate::program::{Control, Loop};
 use crate::trace::core::{apply_control, poison};
-use crate::trace::jit::first_error;
+use crate::trace::jit::no_error;
 use crate::trace::tree::{Args, Output, Path, Tree, collect, mismatch};
 use crate::types::{ArrayType, DType, Scalar};
 use std::ops::Range;
@@ -54,11 +54,13 @@ fn fixed<T: Tree>(
 ) -> Result<T> {
     let bound = |x: Scalar| match x {
         Scalar::Int(i) => i32::try_from(i).map(i64::from).map_err(|_| {
-            let fault = Fault::new(ErrorKind::Dtype, format!("the bound {i} does not fit into int32"));
+            let fault = Fault::new(ErrorKind::Dtype, format!("the bound {i} does not fit into int32"))
+                .help("steps are counted in int32: put one loop into another");
             Error::at(fault, "fori_loop", Vec::new(), Some(place))
         }),
         _ => Err(Error::at(
-            Fault::new(ErrorKind::Dtype, format!("the bound {x} is no whole number")),
+            Fault::new(ErrorKind::Dtype, format!("the bound {x} is no whole number"))
+                .help("count in whole numbers: `0..10`"),
             "fori_loop",
             Vec::new(),
             Some(place),
@@ -83,15 +85,18 @@ fn bounded<T: Tree>(
             Term::Array(a) => a,
             Term::Number(Scalar::Int(i)) if i32::try_from(i).is_ok() => (i as i32).into_tree(),
             Term::Number(x) => {
-                let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is no int32"));
+                let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is no int32"))
+                    .help("count in whole numbers: `0..10`");
                 return Err(Error::at(fault, "fori_loop", Vec::new(), Some(place)));
             }
         };
         let ty = a.ty()?;
         if ty.dtype != DType::I32 || ty.rank() != 0 {
-            let kind = if ty.rank() != 0 { ErrorKind::Shape } else { ErrorKind::Dtype };
-            let fault = Fault::new(kind, "bounds of a loop are numbers, or arrays of one int32")
-                .help("convert it: `.astype(I32)`");
+            let (kind, help) = match ty.rank() {
+                0 => (ErrorKind::Dtype, "convert it: `.astype(I32)`"),
+                _ => (ErrorKind::Shape, "take one element: `.slice(ix![0])`"),
+            };
+            let fault = Fault::new(kind, "bounds of a loop are numbers, or arrays of one int32").help(help);
             return Err(Error::at(fault, "fori_loop", vec![ty.to_string()], Some(place)));
         }
         Ok(a)
@@ -132,16 +137,27 @@ fn run_while<T: Tree>(
     body: &dyn Fn(T) -> Result<T>,
     place: Place,
 ) -> Result<T> {
-    first_error(init)?;
+    no_error(init)?;
     let before = types_of(init);
-    let test = Piece::record(&before, |leaves| cond(&tree_of(init, leaves)))?;
+    let test = Piece::record(&before, |leaves| cond(&tree_of(init, leaves)));
+    let test = match test {
+        Ok(test) => test,
+        // the body's errors are told too
+        Err(e) => {
+            let step = Piece::record(&before, |leaves| body(tree_of(init, leaves)));
+            return Err(Error::all(std::iter::once(e).chain(step.err())));
+        }
+    };
     let holds = &test.program.output_types()[0];
     let refusal = if holds.rank() != 0 {
-        Some(Fault::new(ErrorKind::Shape, format!("the condition is {holds}: it must be one bool")))
+        Some(
+            Fault::new(ErrorKind::Shape, format!("the condition is {holds}: it must be one bool"))
+                .help("reduce it to one: `.all(..)`, `.any(..)`"),
+        )
     } else if holds.dtype != DType::Bool {
         Some(
             Fault::new(ErrorKind::Dtype, format!("the condition is {holds}: it must be bool[]"))
-                .help("compare: `.gt(0)`"),
+                .help("compare it: `.gt(0)`, `.ne(0)`"),
         )
     } else {
         None
@@ -154,7 +170,7 @@ fn run_while<T: Tree>(
     }
     let step = Piece::record(&before, |leaves| body(tree_of(init, leaves)))?;
     if let Some(how) = init.differs(&step.out, &mut Path::named()) {
-        return Err(mismatch(how, op, place));
+        return Err(mismatch("the carry before the body and after it", &how, op, place));
     }
     let types = carries(op, init, &before, &step.program.output_types(), place)?;
     // fixed inputs first
@@ -188,7 +204,7 @@ fn while_any<T: Tree>(
         let step = || {
             let carry = body(tree_of(init, state[1..].to_vec()))?;
             if let Some(how) = init.differs(&carry, &mut Path::named()) {
-                return Err(mismatch(how, op, place));
+                return Err(mismatch("the carry before the body and after it", &how, op, place));
             }
             Ok(with(cond(&carry)?, &carry))
         };
@@ -268,14 +284,18 @@ fn scan_at<T: Tree, X: Tree, Y: Tree>(
 
 /// How many steps: the size of the leading dimensions, which agree and are whole.
 fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
-    first_error(xs)?;
+    no_error(xs)?;
     let mut length = options.length;
-    let mut refused = None;
+    let mut known = "ScanOptions".to_string();
+    let mut refused = Vec::new();
     xs.visit(&mut Path::named(), &mut |path, a| {
         let Ok(ty) = a.type_ref() else { return };
-        let name = path.or("it");
+        let name = path.or("the array");
         let fault = if ty.rank() == 0 {
-            Some(Fault::new(ErrorKind::Shape, format!("scan runs over leading dimensions, but {name} is {ty}")))
+            Some(
+                Fault::new(ErrorKind::Shape, format!("the loop runs over leading dimensions, but {name} is {ty}"))
+                    .help("capture what is the same at every step"),
+            )
         } else if !ty.spec.dim(0).is_empty() {
             let rest = ty.spec.with_dims(
                 (0..ty.rank()).map(|d| if d == 0 { Axes::none() } else { ty.spec.dims()[d].clone() }).collect(),
@@ -283,28 +303,33 @@ fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
             Some(
                 Fault::new(
                     ErrorKind::Sharding,
-                    format!("scan runs over leading dimensions one step at a time, but that of {name} is split: {ty}"),
+                    format!("the loop takes one slice of the leading dimension after the other, but that of {name} is split: {ty}"),
                 )
-                .help(format!("move it first: `.reshard({rest})`"))
+                .help(format!("gather it first: `.reshard({rest})`"))
                 .dim(0, 0),
             )
         } else if length.is_some_and(|n| n != ty.shape[0]) {
             let n = length.unwrap_or_default();
-            Some(Fault::new(ErrorKind::Shape, format!("scan has {n} steps, but {name} is {ty}")))
+            Some(
+                Fault::new(ErrorKind::Shape, format!("the loop has {n} steps by {known}, but {name} is {ty}"))
+                    .help("give leading dimensions of one size")
+                    .dim(0, 0),
+            )
         } else {
+            if length.is_none() {
+                known.clone_from(&name);
+            }
             length = Some(ty.shape[0]);
             None
         };
-        if let (Some(fault), None) = (fault, &refused) {
-            refused = Some(Error::at(fault, "scan", vec![ty.to_string()], Some(place)));
-        }
+        refused.extend(fault.map(|fault| Error::at(fault, "scan", vec![ty.to_string()], Some(place))));
     });
-    if let Some(e) = refused {
-        return Err(e);
+    if !refused.is_empty() {
+        return Err(Error::all(refused));
     }
     let Some(length) = length else {
-        let fault = Fault::new(ErrorKind::Shape, "scan runs over nothing: no array says how many steps")
-            .help("`scan_with(ScanOptions { length: Some(n), .. }, ..)` says it");
+        let fault = Fault::new(ErrorKind::Shape, "no array says how many steps the loop has")
+            .help("say it: `scan_with(ScanOptions { length: Some(n), ..ScanOptions::default() }, …)`");
         return Err(Error::at(fault, "scan", Vec::new(), Some(place)));
     };
     Ok(Steps { start: 0, length, reverse: options.reverse })
@@ -325,7 +350,7 @@ fn run<T: Tree, X: Tree, Y: Tree>(
     body: &dyn Fn(Array, T, X) -> Result<(T, Y)>,
     place: Place,
 ) -> Result<(T, Y)> {
-    first_error(init)?;
+    no_error(init)?;
     let before = types_of(init);
     let slices: Vec<ArrayType> = types_of(xs).iter().map(slice_type).collect();
     let mut asked = vec![DType::I32.of([])];
@@ -340,7 +365,7 @@ fn run<T: Tree, X: Tree, Y: Tree>(
     })?;
     let (next, _) = &piece.out;
     if let Some(how) = init.differs(next, &mut Path::named()) {
-        return Err(mismatch(how, op, place));
+        return Err(mismatch("the carry before the body and after it", &how, op, place));
     }
     let after = piece.program.output_types();
     let mut types = carries(op, init, &before, &after[..carry], place)?;

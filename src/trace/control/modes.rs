@@ -7,7 +7,7 @@ use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::Control;
 use crate::sharding::{Sharding, Spec};
 use crate::trace::core::{Open, Setting, apply_control, located, put_at, setting};
-use crate::trace::jit::first_error;
+use crate::trace::jit::no_error;
 use crate::trace::tree::{Args, Output, Specs, Tree, collect, resolve};
 use crate::types::ArrayType;
 use std::panic::Location;
@@ -89,7 +89,7 @@ impl Region {
         place: Place,
     ) -> Result<Region> {
         let refuse = |f: Fault| Error::at(f, op, Vec::new(), Some(place));
-        first_error(args)?;
+        no_error(args)?;
         let mesh = collect(args).iter().find_map(|a| a.type_ref().ok().and_then(|t| t.mesh.clone()));
         let Some(outer) = mesh.or_else(|| setting().map(|s| s.mesh)) else {
             let fault = Fault::new(ErrorKind::Mesh, "no argument is on a mesh, so there are no axes")
@@ -105,7 +105,7 @@ impl Region {
                         None => return Err(refuse(outer.unknown(a))),
                         Some(AxisType::Manual) => {
                             let message = format!("{a} is manual here: it stays so to the end of the region");
-                            return Err(refuse(Fault::new(ErrorKind::Mesh, message)));
+                            return Err(refuse(Fault::new(ErrorKind::Mesh, message).help("name other axes")));
                         }
                         Some(_) => {}
                     }
@@ -148,7 +148,8 @@ impl Region {
                 return Err(Fault::new(
                     ErrorKind::Mesh,
                     format!("a captured value is on another mesh than {outer}"),
-                ));
+                )
+                .help("put it there first: `.put(&mesh, p![…])`"));
             }
             let named = |set: &Axes| set.iter().any(|a| axes.contains(a));
             if named(ty.spec.unreduced_axes()) || named(ty.spec.reduced_axes()) {
@@ -202,8 +203,8 @@ fn auto<T: Tree, O: Tree>(
         let mut wanted: Vec<Spec> = Vec::new();
         let piece = Piece::record_in(r.open(), &types, |xs| {
             let out = returned.note(f(tree_of(&args, xs)))?;
-            first_error(&out)?;
-            let asked = resolve(&specs, &out, "the out specs").map_err(|e| r.at(e))?;
+            no_error(&out)?;
+            let asked = resolve(&specs, &out, "`out`").map_err(|e| r.at(e))?;
             let mut results = Vec::new();
             for (a, spec) in collect(&out).iter().zip(asked) {
                 let ty = a.ty()?;
@@ -251,7 +252,7 @@ fn explicit<T: Tree, O: Tree>(
     let returned = Returned::new();
     let run = || -> Result<O> {
         let r = Region::new("explicit_axes", axes, &args, AxisType::Explicit, place)?;
-        let asked = resolve(&specs, &args, "the specs").map_err(|e| r.at(e))?;
+        let asked = resolve(&specs, &args, "`specs`").map_err(|e| r.at(e))?;
         let mut leaves = Vec::new();
         let mut types = Vec::new();
         for (a, spec) in collect(&args).iter().zip(asked) {
@@ -275,7 +276,7 @@ fn explicit<T: Tree, O: Tree>(
                 if r.sets_without(*spec) == *spec { x.clone() } else { put_at(x, &r.inside, *spec, place) }
             });
             let out = returned.note(f(tree_of(&args, xs.collect())))?;
-            first_error(&out)?;
+            no_error(&out)?;
             let summed = collect(&out).into_iter().map(|a| match a.type_ref() {
                 Ok(ty) if r.sets_without(ty.spec) != ty.spec => {
                     put_at(&a, &r.inside, r.sets_without(ty.spec), place)

@@ -29,10 +29,9 @@ pub fn debug_print_values(template: &str, values: &[Array]) {
     let place = Location::caller();
     let holes = template.matches("{}").count();
     if holes != values.len() {
-        let fault = Fault::new(
-            ErrorKind::Shape,
-            format!("the text has {holes} `{{}}`, but there are {} values", values.len()),
-        );
+        let fault =
+            Fault::new(ErrorKind::Shape, format!("the text has {holes} `{{}}` for {} values", values.len()))
+                .help("write `{}` once for each value");
         let _ = poison(Error::at(fault, "debug_print", Vec::new(), Some(place)));
         return;
     }

@@ -14,9 +14,10 @@ pub(crate) fn collect<T: Tree>(tree: &T) -> Vec<Array> {
     all
 }
 
-/// The refusal of two trees that differ.
-pub(crate) fn mismatch(how: String, op: &str, place: Place) -> Error {
-    let fault = Fault::new(ErrorKind::Tree, format!("the two trees differ: {how}"));
+/// The refusal of two trees of different structure: `what` says which two.
+pub(crate) fn mismatch(what: &str, how: &str, op: &str, place: Place) -> Error {
+    let fault = Fault::new(ErrorKind::Tree, format!("{what} differ in structure: {how}"))
+        .help("give both the same tuples, fields, lengths and plain values");
     Error::at(fault, op, Vec::new(), Some(place))
 }
 
@@ -37,7 +38,7 @@ pub fn map<T: Tree>(tree: &T, mut f: impl FnMut(&Array) -> Array) -> T {
 #[track_caller]
 pub fn map2<T: Tree>(a: &T, b: &T, mut f: impl FnMut(&Array, &Array) -> Array) -> T {
     if let Some(how) = a.differs(b, &mut Path::named()) {
-        let wrong = poison(mismatch(how, "tree::map2", Location::caller()));
+        let wrong = poison(mismatch("the two trees", &how, "tree::map2", Location::caller()));
         return map(a, |_| wrong.clone());
     }
     let others = collect(b);

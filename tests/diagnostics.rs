@@ -1,0 +1,322 @@
+//! Errors as a user meets them: which are told, in what order, once each; and mends that mend.
+use atmesh::array::Contraction;
+use atmesh::prelude::*;
+use atmesh::{Axes, Error, ErrorKind};
+
+/// Operation and line of each diagnostic.
+fn told(error: &Error) -> Vec<(String, u32)> {
+    error
+        .diagnostics()
+        .iter()
+        .map(|d| (d.op.clone(), d.place.expect("operations have a place").line()))
+        .collect()
+}
+fn ops(error: &Error) -> Vec<String> {
+    told(error).into_iter().map(|(op, _)| op).collect()
+}
+
+#[test]
+fn independent_errors_are_all_told_once_in_the_order_of_their_lines() {
+    let first = line!() + 2;
+    let f = jit(|x: &Array| {
+        let a = x.reshape([3, 3]);
+        let b = a.sin() * 2.0 + x; // follows from a: no news
+        let _dropped = x + Array::arange(0..8);
+        let c = &b + x.dot(Array::ones([3]));
+        (a, b, c)
+    });
+    let error = f.call(Array::ones([8])).map(|_| ()).expect_err("three lines are wrong");
+    let want = [("reshape", first), ("add", first + 2), ("dot", first + 3)];
+    assert_eq!(told(&error), want.map(|(op, line)| (op.to_string(), line)));
+    assert_eq!(error.diagnostics()[1].fault.kind, ErrorKind::Dtype);
+}
+
+#[test]
+fn a_line_that_runs_many_times_is_told_once() {
+    let f = jit(|x: &Array| {
+        let mut sum = x.clone();
+        for _ in 0..5 {
+            sum = sum + x.dot(Array::ones([3]));
+        }
+        sum
+    });
+    assert_eq!(ops(&f.call(Array::ones([8])).map(|_| ()).unwrap_err()), ["dot"]);
+}
+
+/// Two independent errors.
+fn two(x: &Array) -> Array {
+    x.reshape([3, 3]).sum(..) + (x + Array::arange(0..8))
+}
+
+#[test]
+fn first_causes_survive_what_is_around_them() {
+    let x = Array::ones([8]);
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let check = |name: &str, result: Result<Array>| {
+        let error = result.map(|_| ()).expect_err(name);
+        assert_eq!(ops(&error), ["reshape", "add"], "{name}:\n{error}");
+    };
+    check("nothing", two(&x).ready());
+    check("jit", jit(|x: &Array| two(x)).call(&x));
+    let inner = jit(|x: &Array| two(x));
+    check("nested jit", jit(|x: &Array| inner.call(x)).call(&x));
+    check(
+        "nested jit whose error is dropped",
+        jit(|x: &Array| inner.call(x).unwrap_or_else(|_| x.clone())).call(&x),
+    );
+    check("fori_loop", fori_loop(0..3, &x, |_, x| two(&x)).ready());
+    check("while_loop", while_loop(&x, |x| x.sum(..).lt(9.0), |x| two(&x)).ready());
+    check("while_loop's condition", while_loop(&x, |x| two(x).sum(..).lt(9.0), |x| x + 1.0).ready());
+    check("scan", scan(&x, Array::ones([4]), |c, y| (two(&c), y)).0.ready());
+    check("cond", cond(x.sum(..).gt(0.0), || two(&x), || x.clone()).ready());
+    check("cond's choice", cond(two(&x).sum(..).gt(0.0), || x.clone(), || x.clone()).ready());
+    check("switch", switch(1, &[&|| x.clone(), &|| two(&x)]).ready());
+    check("grad", grad(&x, |x| two(&x).sum(..)).ready());
+    check("vjp", atmesh::vjp(&x, |x| two(&x)).0.ready());
+    check("jvp", jvp(&x, &x, |x| two(&x)).0.ready());
+    check("vmap", vmap(Array::ones([4, 8]), |x| two(&x)).ready());
+    check("checkpoint", checkpoint(&x, |x| two(&x)).ready());
+    let x16 = Array::ones([16]);
+    check("shard_map", shard_map(&mesh, p!["X"], p!["X"], |x: &Array| two(x)).call(&x16));
+    let placed = x.put(&mesh, p![]);
+    check("auto_axes", auto_axes(&placed, p![], |x| two(&x)).ready());
+    let auto = x.put(&Mesh::auto([("X", 2)]).unwrap(), p![]);
+    check("explicit_axes", explicit_axes(&auto, p![], |x| two(&x)).ready());
+    check("a tree", jit(|x: &Array| vec![x.clone(), two(x)]).call(&x).map(|v| v[1].clone()));
+    check("a capture", {
+        let bad = two(&x);
+        jit(|x: &Array| x + &bad).call(&x)
+    });
+    check("an argument", jit(|x: &Array| x + 1.0).call(two(&x)));
+    check(
+        "a loop in a loop in a gradient",
+        grad(&x, |x| fori_loop(0..2, x, |_, x| fori_loop(0..2, x, |_, x| two(&x))).sum(..)).ready(),
+    );
+}
+
+#[test]
+fn operands_with_different_errors_carry_all_of_them() {
+    let (a, b) = (Array::ones([4]).reshape([5]), Array::ones([4]) + Array::ones([3]));
+    let both = [
+        (&a + &b),
+        a.dot(&b),
+        concat([&a, &b], 0),
+        stack([&a, &b], 0),
+        a.matmul(&b),
+        einsum("i,i->", [&a, &b]),
+    ];
+    for x in both.into_iter().chain([
+        Array::ones([4]).gt(0.0).select(&a, &b),
+        a.at(ix![0]).set(&b),
+        a.slice(ix![&b]),
+    ]) {
+        assert_eq!(ops(&x.ty().unwrap_err()), ["reshape", "add"]);
+    }
+    assert_eq!(
+        ops(&jit(|x: &(Array, Array)| &x.0 + &x.1).call((&a, &b)).map(|_| ()).unwrap_err()),
+        ["reshape", "add"]
+    );
+}
+
+#[test]
+fn composed_operations_are_told_by_their_own_name_and_the_users_line() {
+    let ints = Array::arange(0..4);
+    for (x, op) in [
+        (ints.softmax(0), "softmax"),
+        (ints.logsumexp(0), "logsumexp"),
+        (Array::ones([4]).mean(1), "mean"),
+        (Array::ones([4]).astype(BF16).std(1), "std"),
+        (Array::ones([4]).dot(Array::ones([3])), "dot"),
+        (einsum("i,i->", [Array::ones([4]), Array::ones([4]).astype(F64)]), "einsum"),
+        (Array::ones([4]).broadcast_to([3]), "broadcast_to"),
+        (Array::ones([4]).at(ix![..2]).set(Array::arange(0..2)), "at.set"),
+    ] {
+        let error = x.ty().unwrap_err();
+        assert_eq!(ops(&error), [op], "{error}");
+        assert_eq!(error.diagnostics()[0].place.unwrap().file(), file!(), "{error}");
+    }
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let mean = shard_map(&mesh, p!["X"], p![], |x: &Array| x.pmean("Q"));
+    assert_eq!(ops(&mean.call(Array::ones([4])).unwrap_err()), ["pmean"]);
+    // the name does not outlive its operation
+    assert_eq!(ops(&(ints + 0.5).ty().unwrap_err()), ["add"]);
+}
+
+#[test]
+fn every_error_of_arguments_is_told() {
+    let f = jit(|x: &Array, y: &Array| x + y);
+    let x = Array::ones([4]);
+    let compiled = f.lower((&x, &x)).and_then(|l| l.compile()).unwrap();
+    let error = compiled.call((Array::ones([3]), Array::arange(0..4))).unwrap_err();
+    let kinds: Vec<_> = error.diagnostics().iter().map(|d| d.fault.kind).collect();
+    assert_eq!(kinds, [ErrorKind::Shape, ErrorKind::Dtype]);
+    let tangent: (Array, Array) =
+        grad(&(Array::arange(0..4), Array::arange(0..3)), |(a, b)| a.sum(..) + b.sum(..));
+    assert_eq!(tangent.0.ty().unwrap_err().diagnostics().len(), 2);
+    assert!(jit(|x: &Array| x + 1.0).donate(1).call(&x).is_err(), "there is no argument 1");
+    let sharding = x.put(&Mesh::new([("X", 2)]).unwrap(), p!["X"]).sharding().unwrap().unwrap();
+    assert!(
+        Array::from_shards([4], &sharding, (0..3).map(|_| Array::ones([2]))).is_err(),
+        "a piece too many"
+    );
+}
+
+/// The spec that `p![…]` writes.
+fn spec(text: &str) -> Spec {
+    let inside = text.strip_prefix("p![").and_then(|t| t.strip_suffix(']')).expect(text);
+    let (dims, sets) = inside.split_once(';').unwrap_or((inside, ""));
+    let axes =
+        |entry: &str| -> Axes { entry.split('"').skip(1).step_by(2).map(atmesh::Axis::from).collect() };
+    // entries of several axes have commas of their own
+    let (mut entries, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (i, c) in dims.char_indices().chain([(dims.len(), ',')]) {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            ',' if depth == 0 && !dims.is_empty() => {
+                entries.push(axes(&dims[start..i]));
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    let (u, r) = sets.split_once("R:").unwrap_or((sets, ""));
+    Spec::of(entries).unreduced(axes(u)).reduced(axes(r))
+}
+
+/// What is between two pieces of text.
+fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
+    let rest = &text[text.find(before)? + before.len()..];
+    Some(&rest[..rest.find(after)?])
+}
+
+/// Follows each mend of a refused operation, and each mend of what comes of it: all end in an accepted one. How many were followed.
+fn follow(op: &dyn Fn(&[Array], Option<Spec>) -> Array, operands: &[Array], depth: usize) -> usize {
+    let Err(error) = op(operands, None).ty() else { return 0 };
+    let d = &error.diagnostics()[0];
+    assert!(depth < 6, "mends lead nowhere:\n{error}");
+    assert!(!d.fault.help.is_empty() || !d.fault.choices.is_empty(), "no mend:\n{error}");
+    let mut followed = 0;
+    for (_, out) in &d.fault.choices {
+        let made = op(operands, Some(*out)).ty();
+        assert_eq!(made.as_ref().map(|t| t.spec.dims()).ok(), Some(out.dims()), "{out} for\n{error}");
+        followed += 1;
+    }
+    for help in &d.fault.help {
+        let mut operands = operands.to_vec();
+        if let (Some(k), Some(to)) = (between(help, "operand ", ":"), between(help, ".reshard(", ")`")) {
+            let k: usize = k.trim_end_matches(" first").parse().unwrap_or_else(|_| panic!("{help}"));
+            operands[k] = operands[k].reshard(spec(to));
+            operands[k].ty().unwrap_or_else(|e| panic!("{help}:\n{e}"));
+        } else if let Some(to) = between(help, ".reshard(", ")`") {
+            operands[0] = operands[0].reshard(spec(to));
+        } else if let Some(out) = between(help, "_to([", ")`").and_then(|t| t.split_once("], ")) {
+            op(&operands, Some(spec(out.1))).ty().unwrap_or_else(|e| panic!("{help}:\n{e}"));
+            followed += 1;
+            continue;
+        } else {
+            panic!("a mend that this test does not read: {help}");
+        }
+        followed += 1 + follow(op, &operands, depth + 1);
+    }
+    followed
+}
+
+#[test]
+fn mends_of_conflicting_shardings_work() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let entries: [Axes; 5] = [Axes::none(), "X".into(), "Y".into(), ["X", "Y"].into(), ["Y", "X"].into()];
+    let specs = |rank: usize| {
+        let mut all = vec![Vec::new()];
+        for _ in 0..rank {
+            all = all
+                .into_iter()
+                .flat_map(|s: Vec<Axes>| entries.iter().map(move |e| [s.clone(), vec![e.clone()]].concat()))
+                .collect();
+        }
+        all.retain(|s| {
+            let axes: Vec<_> = s.iter().flat_map(Axes::iter).collect();
+            (1..axes.len()).all(|i| !axes[..i].contains(&axes[i]))
+        });
+        all.into_iter().map(Spec::of).collect::<Vec<_>>()
+    };
+    let two = specs(2);
+    let mut followed = 0;
+    type Op = Box<dyn Fn(&[Array], Option<Spec>) -> Array>;
+    let binary: Vec<Op> = vec![
+        Box::new(|x, _| &x[0] + &x[1]),
+        Box::new(|x, _| x[0].gt(0.0).select(&x[1], &x[2])),
+        Box::new(|x, out| out.map_or_else(|| x[0].dot(&x[1]), |out| x[0].dot_to(&x[1], out))),
+        Box::new(|x, out| {
+            out.map_or_else(
+                || einsum("ij,jk->ki", &x[..2]),
+                |out| atmesh::einsum_to("ij,jk->ki", &x[..2], out),
+            )
+        }),
+        Box::new(|x, out| {
+            let how = Contraction { contracting: vec![(1, 1)], batch: vec![(0, 0)] };
+            out.map_or_else(
+                || x[0].dot_general(&x[1], &how, None),
+                |out| x[0].dot_general_to(&x[1], &how, None, out),
+            )
+        }),
+        Box::new(|x, _| concat([&x[0], &x[1]], 0)),
+        Box::new(|x, _| stack([&x[0], &x[1]], 1)),
+    ];
+    for op in &binary[..] {
+        for a in &two {
+            for b in &two {
+                // the third one is for `select`
+                let operands = [*a, *b, *a].map(|s| Array::ones([8, 8]).put(&mesh, s));
+                followed += follow(op, &operands, 0);
+            }
+        }
+    }
+    let broadcast: Op = Box::new(|x, _| &x[0] + &x[1]);
+    for a in &two {
+        for b in specs(1) {
+            followed +=
+                follow(&broadcast, &[Array::ones([8, 8]).put(&mesh, *a), Array::ones([8]).put(&mesh, b)], 0);
+        }
+        for (from, to) in
+            [([8, 8], vec![64]), ([8, 8], vec![2, 32]), ([8, 24], vec![4, 6, 8]), ([16, 8], vec![8, 16])]
+        {
+            let reshape: Op = Box::new(move |x, out| match out {
+                None => x[0].reshape(&to[..]),
+                Some(out) => x[0].reshape_to(&to[..], out),
+            });
+            followed += follow(&reshape, &[Array::ones(from).put(&mesh, *a)], 0);
+        }
+    }
+    assert!(followed > 1000, "{followed}");
+}
+
+#[test]
+fn mends_of_unreduced_values_work() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let ones = |s: Spec| Array::ones([8, 8]).put(&mesh, s);
+    let values = [
+        ones(p![]),
+        ones(p!["Y"]),
+        ones(p![_, _; U: "X"]),
+        ones(p![_, _; R: "X"]),
+        ones(p!["Y", _; U: "X"]),
+        ones(p![_, _; U: "Y"]),
+        ones(p![_, _; U: ["X", "Y"]]),
+    ];
+    let binary: [fn(&[Array], Option<Spec>) -> Array; 3] =
+        [|x, _| &x[0] + &x[1], |x, _| &x[0] * &x[1], |x, _| concat([&x[0], &x[1]], 0)];
+    let unary: [fn(&Array) -> Array; 3] = [|x| x.sin(), |x| x.max(0), |x| &x.square() + 1.0];
+    let mut followed = 0;
+    for a in &values {
+        for f in unary {
+            followed += follow(&|x, _| f(&x[0]), std::slice::from_ref(a), 0);
+        }
+        for b in &values {
+            for f in binary {
+                followed += follow(&f, &[a.clone(), b.clone()], 0);
+            }
+        }
+    }
+    assert!(followed > 50, "{followed}");
+}
