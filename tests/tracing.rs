@@ -260,7 +260,7 @@ fn loops_and_branches_in_per_device_code() {
     let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| fori_loop(0..3, Array::zeros([4]), |_, y| y + x));
     let e = f.trace(ty()).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Vma, "{e}");
-    assert!(e.to_string().contains("pcast"), "{e}");
+    assert!(e.to_string().contains("pvary"), "{e}");
     // devices that choose for themselves get values of their own
     let f = shard_map(&mesh, p!["X"], p![], |_: &Array| {
         let one = Array::ones([]);

@@ -59,9 +59,9 @@ impl DotGeneral {
                 ));
             }
         }
-        for k in 0..2 {
+        for (k, operand) in operands.iter().enumerate() {
             let dims: Vec<usize> = self.contracting[k].iter().chain(&self.batch[k]).copied().collect();
-            let rank = operands[k].ty.rank();
+            let rank = operand.ty.rank();
             for (i, d) in dims.iter().enumerate() {
                 if *d >= rank {
                     return fault(format!("operand {k} has no dimension {d}: its rank is {rank}"));

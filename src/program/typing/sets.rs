@@ -6,6 +6,11 @@ use crate::mesh::{Axes, Axis, AxisType};
 use crate::program::factors::{At, Dim, Linearity, LoopId, Role};
 use crate::sharding::Spec;
 
+/// The spec reduced over these axes, which split nothing then.
+fn reduced_over(spec: Spec, axes: &Axes) -> Spec {
+    spec.only(|a| !axes.contains(a)).reduced(axes)
+}
+
 impl Rule<'_> {
     /// The unreduced and reduced axes of the results.
     pub(super) fn sets(&self, linearity: Linearity, out: Option<Spec>) -> Result<(Axes, Axes), Fault> {
@@ -119,7 +124,10 @@ impl Rule<'_> {
                         other.reduced_axes(),
                         self.operands[k].ty
                     ))
-                    .help(format!("reshard operand {k}: `.reshard({})`", spec.reduced(other.reduced_axes())))
+                    .help(format!(
+                        "reshard operand {k}: `.reshard({})`",
+                        reduced_over(spec, other.reduced_axes())
+                    ))
                     .help(format!("reshard operand {j}: `.reshard({})`", other.reduced(Axes::none())))
                     .mark(k, Spot::Sets)
                     .mark(j, Spot::Sets))
@@ -140,19 +148,25 @@ impl Rule<'_> {
             return Ok(());
         };
         let summed = format!("sum operand {j} first: `.reshard({})`", with.unreduced(Axes::none()));
-        if let Some((k, without)) = real.iter().find(|(_, s)| !same_set(s.unreduced_axes(), u)) {
-            let (k, j) = if k == j { (&real[0].0, j) } else { (k, j) };
-            return Err(self
+        let other = real.iter().find(|(_, s)| !same_set(s.unreduced_axes(), with.unreduced_axes()));
+        if let Some((k, without)) = other {
+            let wanted = with.unreduced_axes();
+            let fault = self
                 .refuse(format!(
                     "operand {j}, {}, is unreduced over {}, but operand {k}, {}, is not so",
-                    self.operands[*j].ty,
-                    with.unreduced_axes(),
-                    self.operands[*k].ty
+                    self.operands[*j].ty, wanted, self.operands[*k].ty
                 ))
-                .help(format!("reshard operand {k}: `.reshard({})`", without.unreduced(u)))
-                .help(format!("or {summed}"))
                 .mark(*k, Spot::Sets)
-                .mark(*j, Spot::Sets));
+                .mark(*j, Spot::Sets);
+            // only what is whole over an axis can become unreduced over it
+            let split = without.dims().iter().flat_map(Axes::iter).any(|a| wanted.contains(a));
+            return Err(if split {
+                fault.help(summed)
+            } else {
+                fault
+                    .help(format!("reshard operand {k}: `.reshard({})`", without.unreduced(wanted)))
+                    .help(format!("or {summed}"))
+            });
         }
         if literal {
             return Err(self
@@ -185,7 +199,7 @@ impl Rule<'_> {
         let mut fault =
             self.refuse(format!("operand {k}, {}, is unreduced over {u}: {why}", self.operands[k].ty));
         if let [(j, other)] = &others[..] {
-            fault = fault.help(format!("reshard operand {j}: `.reshard({})`", other.reduced(u)));
+            fault = fault.help(format!("reshard operand {j}: `.reshard({})`", reduced_over(*other, u)));
         }
         fault = others.iter().fold(fault, |f, (j, _)| f.mark(*j, Spot::Sets));
         fault = with.iter().fold(fault, |f, (k, _)| f.mark(*k, Spot::Sets));

@@ -76,7 +76,7 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
             let more = missing(was, is);
             match more.is_empty() {
                 true => fault.help("the body makes it the same on all devices: make it vary again at its end by `pvary`"),
-                false => fault.help(format!("begin with a value that varies: `.pvary({more:?})` on the first value")),
+                false => fault.help(format!("begin with a value that varies: `.pvary({})` on the first value", listed(&more))),
             }
         }
         ErrorKind::Sharding => fault
@@ -91,6 +91,11 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
 /// The axes over which only the second varies.
 fn missing(a: &ArrayType, b: &ArrayType) -> Vec<&'static str> {
     b.varying.iter().filter(|x| !a.varying.contains(*x)).map(Axis::name).collect()
+}
+
+/// Axes as they are written: `"X"`, `["X", "Y"]`.
+fn listed(axes: &[&str]) -> String {
+    if let [one] = axes { format!("{one:?}") } else { format!("{axes:?}") }
 }
 
 /// What moves a value to lie as another does: one on no mesh is put there.
@@ -110,7 +115,7 @@ pub(crate) fn brought(fault: Fault, is: &ArrayType, want: &ArrayType) -> Fault {
             more if more.is_empty() => {
                 fault.help("make it the same on all devices: by `psum`, or outside of the branches")
             }
-            more => fault.help(format!("make it vary: `.pvary({more:?})`")),
+            more => fault.help(format!("make it vary: `.pvary({})`", listed(&more))),
         },
         _ => fault.help(format!(
             "bring it to the shape {}: `reshape`, `slice`, `broadcast_to`, a reduction",
