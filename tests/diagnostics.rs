@@ -36,7 +36,7 @@ fn a_line_that_runs_many_times_is_told_once() {
     let f = jit(|x: &Array| {
         let mut sum = x.clone();
         for _ in 0..5 {
-            sum = sum + x.dot(Array::ones([3]));
+            sum += x.dot(Array::ones([3]));
         }
         sum
     });
@@ -299,8 +299,8 @@ fn mends_of_unreduced_values_work() {
         ones(p![_, _; U: "Y"]),
         ones(p![_, _; U: ["X", "Y"]]),
     ];
-    let binary: [fn(&[Array], Option<Spec>) -> Array; 3] =
-        [|x, _| &x[0] + &x[1], |x, _| &x[0] * &x[1], |x, _| concat([&x[0], &x[1]], 0)];
+    type Two = fn(&[Array], Option<Spec>) -> Array;
+    let binary: [Two; 3] = [|x, _| &x[0] + &x[1], |x, _| &x[0] * &x[1], |x, _| concat([&x[0], &x[1]], 0)];
     let unary: [fn(&Array) -> Array; 3] = [|x| x.sin(), |x| x.max(0), |x| &x.square() + 1.0];
     let mut followed = 0;
     for a in &values {
