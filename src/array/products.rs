@@ -267,7 +267,7 @@ pub(super) fn moved(ty: &ArrayType, d: usize, axes: &Axes) -> Spec {
             *entry = Axes::none();
         }
     }
-    ty.spec.with_dims(dims)
+    ty.spec.only(|a| !axes.contains(a)).with_dims(dims)
 }
 
 fn both(a: &Array, b: &Array) -> [Term; 2] {

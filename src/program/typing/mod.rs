@@ -252,7 +252,8 @@ impl Rule<'_> {
                 *e = Axes::none();
             }
         }
-        format!("reshard operand {operand}: `.reshard({})`", spec.with_dims(dims))
+        let spec = spec.only(|a| !entry.contains(a)).with_dims(dims);
+        format!("reshard operand {operand}: `.reshard({spec})`")
     }
     fn ways(&self, axes: &Axes) -> usize {
         axes.iter().map(|a| self.mesh.axis_size(a)).product()
