@@ -49,9 +49,10 @@ impl ArrayType {
     /// Refuses arrays of more bytes than can be addressed. Types of results are checked, so that later stages may count in `usize` and
     /// `i64`.
     pub(crate) fn addressable(&self) -> Result<(), Fault> {
-        // strides are counted also where another dimension is empty
+        // far more than any address; sums of a few such counts still fit. Strides are counted also where another dimension is empty
+        const MOST: usize = 1 << 60;
         let sizes = self.shape.iter().filter(|n| **n != 0);
-        if sizes.fold(self.dtype.size(), |n, size| n.saturating_mul(*size)) <= i64::MAX as usize {
+        if sizes.fold(self.dtype.size(), |n, size| n.saturating_mul(*size)) <= MOST {
             return Ok(());
         }
         Err(Fault::new(ErrorKind::Shape, format!("{self} is of more bytes than can be addressed")))
