@@ -458,3 +458,27 @@ impl std::fmt::Debug for Array {
         std::fmt::Display::fmt(self, f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mesh, p};
+
+    /// Blocks of every way to split a small array are cut out of it and put together again.
+    #[test]
+    fn blocks_are_cut_out_and_put_together() {
+        let mesh = Mesh::new([("x", 2), ("y", 3)]).unwrap();
+        let x = Array::from(ArrayD::from_shape_vec(&[4, 3, 2][..], (0..24).collect::<Vec<i16>>()).unwrap());
+        let whole = x.slab("test", Location::caller()).unwrap();
+        for spec in [p![], p!["x"], p![_, "y"], p!["x", "y"], p![_, "y", "x"], p![("x",), _, _]] {
+            let sharding = Sharding::new(&mesh, spec, &[4, 3, 2]).unwrap();
+            let piece = |index: &[Range<usize>]| {
+                let cut = block(&whole, 0, index);
+                let ty = DType::I16.of(cut.shape());
+                Array::concrete(cut, ty, None)
+            };
+            let again = Array::from_fn([4, 3, 2], &sharding, piece).unwrap();
+            assert_eq!(again.to_vec::<i16>().unwrap(), x.to_vec::<i16>().unwrap(), "{spec}");
+        }
+    }
+}

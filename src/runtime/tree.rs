@@ -75,12 +75,13 @@ mod tests {
 
     #[test]
     fn the_order_is_the_documented_one() {
-        let x =
-            |k: usize| -> Vec<f32> { (0..2500).map(|i| ((i * 31 + k * 977) as f32).sin() * 1e3).collect() };
-        for n in [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 23] {
+        const N: usize = if cfg!(miri) { RUN + 5 } else { 2500 };
+        let x = |k: usize| -> Vec<f32> { (0..N).map(|i| ((i * 31 + k * 977) as f32).sin() * 1e3).collect() };
+        let all = [3, 7, 1, 2, 4, 5, 6, 8, 9, 16, 23];
+        for &n in if cfg!(miri) { &all[..2] } else { &all } {
             let parts: Vec<_> = (0..n).map(x).collect();
             let got = add(&parts);
-            for i in [0, 1, 1023, 1024, 2499] {
+            for i in [0, 1, 1023, 1024, N - 1] {
                 let p = |k: usize| parts[k][i];
                 let want = match n {
                     1 => p(0),

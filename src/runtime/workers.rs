@@ -97,7 +97,8 @@ impl Meeting for Barrier {
 impl Barrier {
     fn destroy(&self) {
         self.broken.store(true, SeqCst);
-        self.generation.set(self.generation.get().wrapping_add(1 << 31));
+        // several members may panic at once: each counts, so that the number does not come back to what a waiter saw
+        self.generation.add(1);
     }
     /// Ready for the next job. Nobody waits at it.
     fn mend(&self) {
@@ -193,7 +194,10 @@ impl Team {
         let held = if self.count == 1 || BUSY.with(Cell::get) { None } else { self.running.try_lock().ok() };
         let Some(held) = held else {
             let alone = Member { index: 0, count: 1, barrier: None };
-            return catch_unwind(AssertUnwindSafe(|| job(&alone)));
+            let before = BUSY.with(|b| b.replace(true));
+            let ran = catch_unwind(AssertUnwindSafe(|| job(&alone)));
+            busy(before);
+            return ran;
         };
         // SAFETY: the lifetime is erased for the workers only, and this function does not return before all of them are done
         // with it: `member` does not unwind, and `left` falls to 0 when each has returned from it

@@ -55,6 +55,10 @@ impl<S: Sleep> Signal<S> {
         self.value.store(value, SeqCst);
         self.wake();
     }
+    pub(super) fn add(&self, n: u32) {
+        self.value.fetch_add(n, SeqCst);
+        self.wake();
+    }
     pub(super) fn subtract(&self, n: u32) {
         self.value.fetch_sub(n, SeqCst);
         self.wake();

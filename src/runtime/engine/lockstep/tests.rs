@@ -52,7 +52,7 @@ fn check(name: &str, p: &SpmdProgram, tolerance: f64) {
 
 #[test]
 fn collectives() {
-    for n in [1024, 1240, 64 * 64, 8192] {
+    for &n in if cfg!(miri) { &[64][..] } else { &[1024, 1240, 64 * 64, 8192] } {
         for kind in ["psum", "psum_scatter", "all_gather", "all_to_all", "ppermute"] {
             check(kind, &collective(kind, n), 1e-6);
         }
@@ -88,7 +88,7 @@ fn products_that_are_read_transposed_are_made_so() {
 
 #[test]
 fn elementwise_and_reductions() {
-    for n in [1, 7, 64, 100, 129] {
+    for &n in if cfg!(miri) { &[9][..] } else { &[1, 7, 64, 100, 129] } {
         check("elementwise", &elementwise(n), 1e-6);
         for dims in [&[0][..], &[1], &[0, 1]] {
             check("reduce", &reduce(n, dims), 1e-5);
@@ -98,11 +98,13 @@ fn elementwise_and_reductions() {
 #[test]
 fn products() {
     for kind in ["none_contracted", "both_contracted", "same_axis", "replicated"] {
-        check(kind, &matmul(96, kind), 1e-5);
-        check(kind, &matmul(33, kind), 1e-5);
+        for &n in if cfg!(miri) { &[9][..] } else { &[96, 33] } {
+            check(kind, &matmul(n, kind), 1e-5);
+        }
     }
 }
 #[test]
+#[cfg_attr(miri, ignore = "too large for Miri; the small ones run the same code")]
 fn models() {
     check("seed layer", &seed_layer(), 1e-6);
     check("logistic step", &logistic_step(100.0), 1e-5);
@@ -113,12 +115,13 @@ fn models() {
 }
 #[test]
 fn loops() {
-    for n in [104, 1003] {
-        for steps in [0, 1, 2, 7] {
+    for &n in if cfg!(miri) { &[24][..] } else { &[104, 1003] } {
+        for &steps in if cfg!(miri) { &[2][..] } else { &[0, 1, 2, 7] } {
             check("heat 1-D", &heat1d(n, steps), 1e-5);
         }
     }
-    check("heat 2-D", &heat2d(70, 5), 1e-5);
+    let (n, steps) = if cfg!(miri) { (9, 2) } else { (70, 5) };
+    check("heat 2-D", &heat2d(n, steps), 1e-5);
 }
 
 const ALL: [DType; 13] = [
@@ -146,6 +149,7 @@ fn tolerance(d: DType) -> f64 {
     }
 }
 #[test]
+#[cfg_attr(miri, ignore = "too large for Miri; the small ones run the same code")]
 fn element_types() {
     for d in ALL {
         let name = d.name();
@@ -185,6 +189,7 @@ fn element_types() {
     }
 }
 #[test]
+#[cfg_attr(miri, ignore = "too large for Miri; the small ones run the same code")]
 fn products_of_all_types() {
     for d in ALL.into_iter().filter(|d| *d != DType::Bool) {
         let mut m = Make::new(d);
@@ -272,6 +277,7 @@ fn views_of_all_kinds() {
 }
 /// A result that could be a view of an argument, were it not read by steps too: by a thousand of them, and more.
 #[test]
+#[cfg_attr(miri, ignore = "too large for Miri; the small ones run the same code")]
 fn results_that_many_steps_read() {
     for readers in [0, 1, 999, 1000, 1001, 2000] {
         let mut m = Make::new(F);
@@ -297,7 +303,7 @@ fn indices_and_constants() {
     let j = code.push(Fun::Convert, DType::I64, DType::I32, &[Arg::Index(1)]);
     let ten = code.push(Fun::Mul, DType::I32, DType::I32, &[Arg::Inst(0), Arg::Const(Scalar::Int(1000))]);
     code.push(Fun::Add, DType::I32, DType::I32, &[ten, j]);
-    let a = m.local(&[5, 700], &[5, 1], vec![], DType::I32, code);
+    let a = m.local(&[5, if cfg!(miri) { 70 } else { 700 }], &[5, 1], vec![], DType::I32, code);
     let c = m.local(
         &[3],
         &[1],
@@ -330,7 +336,7 @@ fn nothing_and_scalars() {
 #[test]
 fn parts() {
     use crate::sharding::Atom;
-    for d in [F, DType::BF16, DType::I32] {
+    for d in [F, DType::BF16, DType::I32].into_iter().take(if cfg!(miri) { 1 } else { 3 }) {
         let mut m = Make::new(d);
         let (two, four) = (Atom { stride: 4, size: 2 }, Atom { stride: 1, size: 4 });
         let x = m.slot_of(d, &[6, 5], &[1, 1], &[two, four]);
@@ -362,7 +368,9 @@ fn body(f: impl FnOnce(&mut Make) -> Vec<Slot>) -> Box<SpmdProgram> {
 }
 #[test]
 fn scans() {
-    for (length, reverse) in [(0, false), (1, true), (2, false), (5, true)] {
+    for (length, reverse) in
+        [(2, false), (0, false), (1, true), (5, true)].into_iter().take(if cfg!(miri) { 1 } else { 4 })
+    {
         // carries change places, one stays; a stack of the carry as it was, and of what is read
         let b = body(|b| {
             let t = b.slot_of(DType::I32, &[], &[], &[]);
@@ -400,24 +408,25 @@ fn scans() {
 }
 #[test]
 fn loops_in_loops_while_and_branches() {
+    const N: usize = if cfg!(miri) { 20 } else { 600 };
     // while the first element is below 40: a loop of three steps, then one of two branches
     let inner = body(|b| {
         let t = b.slot_of(DType::I32, &[], &[], &[]);
         b.p.ins.push(t);
-        let x = b.input(&[600], &[1]);
+        let x = b.input(&[N], &[1]);
         vec![b.scale(x, 1.25, 0.5)]
     });
     let arm = |c: f64| {
         *body(|b| {
-            let x = b.input(&[600], &[1]);
+            let x = b.input(&[N], &[1]);
             vec![b.scale(x, 1.0, c)]
         })
     };
     let step = body(|b| {
-        let x = b.input(&[600], &[1]);
+        let x = b.input(&[N], &[1]);
         let i = b.slot_of(DType::I32, &[], &[], &[]);
         b.p.ins.push(i);
-        let y = b.slot(&[600], &[1]);
+        let y = b.slot(&[N], &[1]);
         b.p.steps.push(Step::Loop {
             body: inner.clone(),
             start: 0,
@@ -429,7 +438,7 @@ fn loops_in_loops_while_and_branches() {
             out: vec![y],
             ys: vec![],
         });
-        let z = b.slot(&[600], &[1]);
+        let z = b.slot(&[N], &[1]);
         b.p.steps.push(Step::Branch {
             which: i,
             branches: vec![arm(1.0), arm(-2.0), arm(4.0)],
@@ -448,7 +457,7 @@ fn loops_in_loops_while_and_branches() {
         vec![z, n]
     });
     let cond = body(|b| {
-        let x = b.input(&[600], &[1]);
+        let x = b.input(&[N], &[1]);
         let i = b.slot_of(DType::I32, &[], &[], &[]);
         b.p.ins.push(i);
         let r = b.read(x, &[], &[(None, 0)]);
@@ -462,10 +471,10 @@ fn loops_in_loops_while_and_branches() {
         )]
     });
     let mut m = Make::new(F);
-    let x = m.input(&[600], &[1]);
+    let x = m.input(&[N], &[1]);
     let i = m.slot_of(DType::I32, &[], &[], &[]);
     m.p.ins.push(i);
-    let (y, n) = (m.slot(&[600], &[1]), m.slot_of(DType::I32, &[], &[], &[]));
+    let (y, n) = (m.slot(&[N], &[1]), m.slot_of(DType::I32, &[], &[], &[]));
     m.p.steps.push(Step::While {
         cond,
         body: step,
@@ -501,6 +510,7 @@ fn branches_by_device() {
 }
 /// Sums and maps of large values, so that each way of cutting them runs.
 #[test]
+#[cfg_attr(miri, ignore = "too large for Miri; the small ones run the same code")]
 fn large_values() {
     let mut m = Make::new(F);
     let x = m.input(&[200, 1400], &[8, 1]);
