@@ -492,10 +492,11 @@ impl Instance {
     }
     fn placement(&self, ty: &ArrayType, value: &Value) -> Placement {
         let mesh = ty.mesh.as_ref().or(self.mesh.as_ref());
-        Placement {
-            dims: (0..value.dims.len()).map(|d| value.dim(d, false)).collect(),
-            partial: mesh.map_or(Atoms::new(), |m| of_axes(m, ty.spec.in_order(m).unreduced_axes().iter())),
-        }
+        let partial = mesh.map_or(Atoms::new(), |m| of_axes(m, ty.spec.in_order(m).unreduced_axes().iter()));
+        // where the parts lie no dimension is split, whatever axes of other meshes are wished for
+        let free = |a: &Atom| partial.iter().all(|p| !a.clashes(*p));
+        let dims = (0..value.dims.len()).map(|d| value.dim(d, false).into_iter().take_while(free).collect());
+        Placement { dims: dims.collect(), partial }
     }
 }
 
