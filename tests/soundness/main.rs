@@ -2,6 +2,7 @@
 //!
 //! The parts of an unreduced value differ from one another, so whoever reads a part where the sum is meant is found out.
 
+mod gradients;
 mod manual;
 mod primitives;
 mod programs;

@@ -140,6 +140,8 @@ fn parts_on_other_meshes() -> Result<()> {
             "constrained, scattered",
         )?;
         check(&on(&|u, s| s.t().dot_to(s, p![; U: X]) - u)?, &(other.t().dot(&other) - &whole), "products")?;
+        let rest = Mesh::auto([("B", 4)])?;
+        check(&on(&|u, _| u.constrain_on(&rest, p!["B"]).t())?, &whole.t(), "constrained by another mesh")?;
         refused(on(&|u, _| u.cos()), "a function");
         refused(on(&|u, s| u + s), "plus whole");
     }
