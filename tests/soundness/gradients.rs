@@ -42,7 +42,7 @@ const LOSSES: &[(&str, Loss)] = &[
     ("repeated", |x| (x.u.broadcast_to([3, 4, 4]).sum(0) * &x.p).sum(..)),
     ("reshaped", |x| (x.u.reshape([2, 8]).sum(0) * x.p.reshape([2, 8]).sum(0)).sum(..)),
     ("rounded", |x| (x.u.astype(BF16).astype(F32) * &x.p).sum(..)),
-    ("chosen", |x| x.p.gt(0.0).select(&x.u, &x.u.zeros_like()).square().sum(..)),
+    ("chosen", |x| x.p.gt(0.0).select(&x.u, x.u.zeros_like()).square().sum(..)),
     ("chosen by itself", |x| x.u.gt(0.0).select(&x.u, 0.0).sum(..)),
     ("greatest", |x| x.u.max(1).sum(..)),
     ("mean and deviation", |x| (x.u.mean(0) * x.u.var(0)).sum(..)),

@@ -35,7 +35,8 @@ impl Engine for Reference {
 impl Executable for Plain {
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>> {
         let args = args.iter().map(|s| Rc::new(Value::of(s))).collect();
-        Ok(run(&self.0, args).iter().map(|v| v.to_slab()).collect())
+        let parts = self.0.outs.iter().map(|s| copies(&self.0.slots[*s]));
+        Ok(run(&self.0, args).iter().zip(parts).map(|(v, parts)| v.to_slab(parts)).collect())
     }
     fn report(&self) -> RunReport {
         RunReport { engine: "reference", workers: 1, inline: true, ..RunReport::default() }
@@ -162,7 +163,7 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Va
         Step::Print { template, values: shown, manual } => {
             let shown: Vec<_> = (shown.iter())
                 .map(|v| Shown {
-                    slab: get(values, v.slot).to_slab(),
+                    slab: get(values, v.slot).to_slab(copies(&program.slots[v.slot])),
                     dtype: v.dtype,
                     hidden: v.hidden.clone(),
                 })

@@ -45,28 +45,26 @@ impl Value {
         };
         Value { dtype: slab.dtype(), shape: slab.shape().clone(), data }
     }
-    /// As a slab.
-    pub(super) fn to_slab(&self) -> Slab {
+    /// As a slab of so many parts.
+    pub(super) fn to_slab(&self, copies: usize) -> Slab {
         match self.dtype {
-            DType::Bool => self.slab_of(|x| x.to_i128() != 0),
-            DType::I8 => self.slab_of(|x| x.to_i128() as i8),
-            DType::I16 => self.slab_of(|x| x.to_i128() as i16),
-            DType::I32 => self.slab_of(|x| x.to_i128() as i32),
-            DType::I64 => self.slab_of(|x| x.to_i128() as i64),
-            DType::U8 => self.slab_of(|x| x.to_i128() as u8),
-            DType::U16 => self.slab_of(|x| x.to_i128() as u16),
-            DType::U32 => self.slab_of(|x| x.to_i128() as u32),
-            DType::U64 | DType::Key => self.slab_of(|x| x.to_i128() as u64),
-            DType::F16 => self.slab_of(|x| f16::from_f64(x.to_f64())),
-            DType::BF16 => self.slab_of(|x| bf16::from_f64(x.to_f64())),
-            DType::F32 => self.slab_of(|x| x.to_f64() as f32),
-            DType::F64 => self.slab_of(Scalar::to_f64),
+            DType::Bool => self.slab_of(copies, |x| x.to_i128() != 0),
+            DType::I8 => self.slab_of(copies, |x| x.to_i128() as i8),
+            DType::I16 => self.slab_of(copies, |x| x.to_i128() as i16),
+            DType::I32 => self.slab_of(copies, |x| x.to_i128() as i32),
+            DType::I64 => self.slab_of(copies, |x| x.to_i128() as i64),
+            DType::U8 => self.slab_of(copies, |x| x.to_i128() as u8),
+            DType::U16 => self.slab_of(copies, |x| x.to_i128() as u16),
+            DType::U32 => self.slab_of(copies, |x| x.to_i128() as u32),
+            DType::U64 | DType::Key => self.slab_of(copies, |x| x.to_i128() as u64),
+            DType::F16 => self.slab_of(copies, |x| f16::from_f64(x.to_f64())),
+            DType::BF16 => self.slab_of(copies, |x| bf16::from_f64(x.to_f64())),
+            DType::F32 => self.slab_of(copies, |x| x.to_f64() as f32),
+            DType::F64 => self.slab_of(copies, Scalar::to_f64),
         }
     }
-    fn slab_of<T: Element>(&self, f: impl Fn(Scalar) -> T) -> Slab {
+    fn slab_of<T: Element>(&self, copies: usize, f: impl Fn(Scalar) -> T) -> Slab {
         let data: Vec<T> = self.data.iter().map(|x| f(*x)).collect();
-        let n = self.shape.elements();
-        let copies = data.len().checked_div(n).unwrap_or(1);
         // a value in parts is one buffer of them all
         let flat = Slab::from_elements(Shape::from([data.len()]), &data);
         Slab::new(T::DTYPE, self.shape.clone(), copies, flat.dense().clone())
