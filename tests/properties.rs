@@ -236,8 +236,10 @@ impl Step {
             }
             Step::Loop(k) if ty.dtype != Bool => fori_loop(0..i32::from(k % 4), x, |_, c| &c - x),
             Step::Scan(k) if !scalar && ty.dtype != Bool => {
-                let first = x.slice(ix![0..1]).reshape(&shape[1..]);
-                let first = if shape[0] == 0 { Array::zeros(ty.dtype.of(&shape[1..])) } else { first };
+                let first = match shape[0] {
+                    0 => Array::zeros(ty.dtype.of(&shape[1..])),
+                    _ => x.slice(ix![0..1]).reshape(&shape[1..]),
+                };
                 let options = ScanOptions { reverse: k % 2 == 1, ..ScanOptions::default() };
                 scan_with(options, first, x, |c, row| (&row - &c, c - row)).1
             }
