@@ -67,18 +67,26 @@ fn sharding(message: impl Into<String>) -> Fault {
     Fault::new(ErrorKind::Sharding, message)
 }
 
-/// One loop a dimension.
-fn identity(x: &ArrayType) -> Factors {
-    let mut f = Factors::default();
-    let loops: Vec<_> = x.shape.iter().map(|n| f.add(*n)).collect();
-    f.operands = vec![loops.iter().map(|l| Dim::same(*l)).collect()];
-    f.results = vec![loops.into_iter().map(Dim::same).collect()];
-    f
-}
-
-fn copy_sentence(result: &ArrayType) -> Vec<Sentence> {
-    let loops: Vec<_> = (0..result.rank()).map(Some).collect();
-    plain_view(result, &loops)
+/// What is true of all of these: each element of the result is that of the operand at the same place.
+macro_rules! stays {
+    () => {
+        const RANK: Rank = Rank::Elementwise;
+        fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
+            Ok(x.shape.clone())
+        }
+        /// One a dimension.
+        fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
+            let mut f = Factors::default();
+            let loops: Vec<_> = x.shape.iter().map(|n| f.add(*n)).collect();
+            f.operands = vec![loops.iter().map(|l| Dim::same(*l)).collect()];
+            f.results = vec![loops.into_iter().map(Dim::same).collect()];
+            f
+        }
+        fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
+            let loops: Vec<_> = (0..y.rank()).map(Some).collect();
+            plain_view(y, &loops)
+        }
+    };
 }
 
 /// Refuses a mesh over other devices than the operand's, or over the same in another order.
@@ -99,12 +107,9 @@ fn manual(mesh: &Mesh, axis: Axis) -> bool {
 
 impl Move for Reshard {
     const NAME: &'static str = "reshard";
-    const RANK: Rank = Rank::Elementwise;
+    stays!();
     fn text(&self) -> String {
         params(&self.mesh, self.spec, &self.open)
-    }
-    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
-        Ok(x.shape.clone())
     }
     fn typed(&self, x: &Operand) -> Result<ArrayType, Fault> {
         let x = &x.ty;
@@ -127,14 +132,8 @@ impl Move for Reshard {
             .in_order(&self.mesh);
         Ok(ArrayType { mesh: Some(self.mesh.clone()), spec, ..x.clone() })
     }
-    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
-        identity(x)
-    }
     fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
         b.reshard_to(ct, &cotangent_type(x))
-    }
-    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
-        copy_sentence(y)
     }
     fn pin(&self) -> Option<Pin> {
         Some(Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone() })
@@ -147,12 +146,9 @@ impl Move for Reshard {
 
 impl Move for Constrain {
     const NAME: &'static str = "constrain";
-    const RANK: Rank = Rank::Elementwise;
+    stays!();
     fn text(&self) -> String {
         params(&self.mesh, self.spec, &self.open)
-    }
-    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
-        Ok(x.shape.clone())
     }
     fn typed(&self, x: &Operand) -> Result<ArrayType, Fault> {
         let x = &x.ty;
@@ -169,18 +165,12 @@ impl Move for Constrain {
         let mesh = x.mesh.clone().or_else(|| Some(self.mesh.clone()));
         Ok(ArrayType { mesh, ..x.clone() })
     }
-    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
-        identity(x)
-    }
     fn back(&self, b: &mut Builder, ct: &Value, _x: &ArrayType) -> Result<Value> {
         // an assertion on the value says nothing of its cotangent's sets
         if self.pin().is_none() {
             return Ok(ct.clone());
         }
         b.emit1(Arc::new(self.clone()), std::slice::from_ref(ct))
-    }
-    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
-        copy_sentence(y)
     }
     fn pin(&self) -> Option<Pin> {
         let mixed = self.mesh.axis_types().iter().any(|t| *t != AxisType::Explicit);
@@ -194,21 +184,12 @@ impl Move for Constrain {
 
 impl Move for Copy {
     const NAME: &'static str = "copy";
-    const RANK: Rank = Rank::Elementwise;
+    stays!();
     fn text(&self) -> String {
         String::new()
     }
-    fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
-        Ok(x.shape.clone())
-    }
-    fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
-        identity(x)
-    }
     fn back(&self, _b: &mut Builder, ct: &Value, _x: &ArrayType) -> Result<Value> {
         Ok(ct.clone())
-    }
-    fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
-        copy_sentence(y)
     }
     fn for_examples(&self, _: &Batch<'_>) -> Self {
         Copy

@@ -8,7 +8,7 @@ use super::prices::{self, Prices};
 use super::reads::sources;
 use super::region::volume;
 use super::views::Via;
-use super::{Collective, Collectives, DimLayout, Kind, Need, Piece, Slot, SpmdProgram, Step, Stored};
+use super::{Collective, Collectives, DimLayout, Kind, Need, Piece, Slot, SpmdProgram, Step, Stored, Why};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::sentence::{Body, Combine, Source};
 use crate::sharding::atoms::{Atom, Atoms, ways, without};
@@ -75,6 +75,23 @@ struct Namer<'a> {
     seen: RefCell<HashMap<Box<[i64]>, Rc<Seen>>>,
 }
 
+/// A line of the report: what moves and what it costs, of elements of `size` bytes, and who asked for it.
+fn listed(named: (Kind, Axes), c: &Cost, size: u64, seen: &Seen, why: &Why, reason: String) -> Collective {
+    Collective {
+        kind: named.0,
+        axes: named.1,
+        bytes: c.max as u64 * size,
+        total_bytes: c.total as u64 * size,
+        exact: c.exact,
+        messages: seen.messages,
+        counted: seen.counted,
+        times: 1,
+        op: why.op.clone(),
+        source: why.place,
+        reason,
+    }
+}
+
 /// A kind of exchange with its digits.
 struct Name {
     kind: Kind,
@@ -119,19 +136,7 @@ impl Namer<'_> {
                 (name.kind, axes_of(self.mesh(), &name.digits), name.reason)
             }
         };
-        Some(Collective {
-            kind,
-            axes,
-            bytes: c.max as u64 * size,
-            total_bytes: c.total as u64 * size,
-            exact: c.exact,
-            messages: seen.messages,
-            counted: seen.counted,
-            times: 1,
-            op: why.op,
-            source: why.place,
-            reason,
-        })
+        Some(listed((kind, axes), &c, size, &seen, &why, reason))
     }
 
     fn reader(&self, n: &Need) -> Option<Reader<'_>> {
@@ -142,7 +147,7 @@ impl Namer<'_> {
     }
 
     /// The collective that the user asked for and that makes a reader need the value, if that is why.
-    fn asked(&self, src: Slot, needs: &[Need]) -> Option<(Kind, Axes, super::Why)> {
+    fn asked(&self, src: Slot, needs: &[Need]) -> Option<(Kind, Axes, Why)> {
         let moves = |u: &(Kind, Axes)| matches!(u.0, Kind::AllGather | Kind::AllToAll | Kind::Permute);
         for n in needs {
             let note = &self.notes[n.reader];
@@ -255,19 +260,8 @@ impl Namer<'_> {
             prices::digits(&mut key, &parts(s));
         }
         let seen = self.seen(key, || self.combined(src, out));
-        Some(Collective {
-            kind,
-            axes: axes_named,
-            bytes: c.max as u64 * size,
-            total_bytes: c.total as u64 * size,
-            exact: c.exact,
-            messages: seen.messages,
-            counted: seen.counted,
-            times: 1,
-            op: why.op.clone(),
-            source: why.place,
-            reason: format!("{cause}: {what} {how} {ending}"),
-        })
+        let reason = format!("{cause}: {what} {how} {ending}");
+        Some(listed((kind, axes_named), &c, size, &seen, why, reason))
     }
 
     /// The most bytes that a device holds at once: each value from its making to its last reader, with what is fetched of it; and whether
