@@ -56,19 +56,20 @@ fn outside(m: &ShardMapping, block: &ArrayType, spec: Spec) -> ArrayType {
         shape,
         mesh: Some(m.mesh.clone()),
         spec: Spec::of(dims).unreduced(u).reduced(r).in_order(&m.mesh),
-        varying: block.varying.iter().filter(|a| !m.axes.contains(*a)).collect(),
+        varying: block.varying.without(&m.axes),
     }
 }
 
 /// The type inside of blocks shaped as this type when they enter by this spec.
 fn entering(m: &ShardMapping, block: &ArrayType, spec: Spec) -> ArrayType {
-    let own = |set: &Axes| -> Vec<Axis> { set.iter().filter(|a| !m.axes.contains(*a)).collect() };
     let mut block = block.clone();
-    let outer = own(&block.varying);
     if m.checked {
-        block.varying = in_order(&m.mesh, outer.into_iter().chain(names(spec)));
-        let u = own(block.spec.unreduced_axes()).into_iter().chain(spec.unreduced_axes().iter());
-        let r = own(block.spec.reduced_axes()).into_iter().chain(spec.reduced_axes().iter());
+        let own = |set: &Axes| set.without(&m.axes);
+        let (v, u, r) =
+            (own(&block.varying), own(block.spec.unreduced_axes()), own(block.spec.reduced_axes()));
+        block.varying = in_order(&m.mesh, v.iter().chain(names(spec)));
+        let u = u.iter().chain(spec.unreduced_axes().iter());
+        let r = r.iter().chain(spec.reduced_axes().iter());
         block.spec = block.spec.unreduced(in_order(&m.mesh, u)).reduced(in_order(&m.mesh, r));
     }
     block

@@ -87,6 +87,26 @@ impl Axes {
     pub fn push(&mut self, axis: Axis) {
         self.0.push(axis);
     }
+    /// The axes of `more` that are not among them, minor to the others.
+    pub(crate) fn extend(&mut self, more: &Axes) {
+        for axis in more.iter() {
+            if !self.contains(axis) {
+                self.push(axis);
+            }
+        }
+    }
+    /// Those that are not among `others`.
+    pub(crate) fn without(&self, others: &Axes) -> Axes {
+        self.iter().filter(|a| !others.contains(*a)).collect()
+    }
+    /// Whether all of them are among `others`.
+    pub(crate) fn within(&self, others: &Axes) -> bool {
+        self.iter().all(|a| others.contains(a))
+    }
+    /// Whether they are the same axes, in any order.
+    pub(crate) fn same_set(&self, other: &Axes) -> bool {
+        self.len() == other.len() && self.within(other)
+    }
 }
 impl FromIterator<Axis> for Axes {
     fn from_iter<I: IntoIterator<Item = Axis>>(iter: I) -> Axes {

@@ -70,12 +70,7 @@ pub(super) fn print(ty: &ArrayType) -> String {
 
 /// A loop a dimension of the result, in no operand.
 pub(super) fn fresh(shape: &[usize]) -> Factors {
-    let mut f = Factors::default();
-    for &n in shape {
-        f.add(n);
-    }
-    f.results = vec![(0..shape.len()).map(Dim::same).collect()];
-    f
+    Factors { results: vec![Dim::each(0..shape.len())], ..Factors::over(shape) }
 }
 
 impl Primitive for Full {

@@ -1,4 +1,4 @@
-//! The primitives, a file for each family, each with all its rules.
+//! The primitives, a file or folder for each family, each with all its rules.
 //!
 //! Adding one touches its family's file and [`PRIMITIVES`]. A rule that is missing does not compile; what stands in the list is
 //! tested for completeness and appears in the tables of the book.
@@ -17,35 +17,43 @@ pub mod sharding;
 pub mod slicing;
 mod view;
 
+use crate::mesh::{AxisType, Mesh};
+use crate::p;
 use crate::program::Prim;
+use crate::program::sentence::Combine;
 use crate::types::DType::{Bool, F32, I32, Key, U32};
 use crate::types::{ArrayType, Scalar};
+use collective::{
+    AllGather, AllToAll, Along, AxisIndex, Cast, Gathered, OwnPart, Pcast, Ppermute, Preduce, PsumScatter,
+};
 use creation::{Full, Iota};
 use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use product::DotGeneral;
 use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use reduce::{Reduce, Reduction};
+use shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
+use sharding::{Constrain, Copy, Reshard};
+use slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use std::sync::Arc;
 
 /// One line of the list of primitives.
 pub struct Entry {
     /// Its name, as programs print it.
     pub name: &'static str,
-    /// The family it belongs to: the file that it stands in.
+    /// The family it belongs to: the file or folder that it stands in.
     pub family: &'static str,
     /// An instance, and types of operands that it takes.
     pub example: fn() -> (Prim, Vec<ArrayType>),
 }
 
-/// `entry!(name, family, primitive, [types of operands])`
+/// `entry!(name, family, primitive, [element types and shapes of operands])`; operands on a mesh: `primitive; [types]`.
 macro_rules! entry {
     ($name:literal, $family:literal, $prim:expr, [$($dtype:ident $shape:tt),*]) => {
-        Entry { name: $name, family: $family, example: || (Arc::new($prim), vec![$($dtype.of($shape)),*]) }
+        entry!($name, $family, $prim; [$($dtype.of($shape)),*])
     };
-}
-
-const fn entry(name: &'static str, family: &'static str, example: fn() -> (Prim, Vec<ArrayType>)) -> Entry {
-    Entry { name, family, example }
+    ($name:literal, $family:literal, $prim:expr; [$($ty:expr),*]) => {
+        Entry { name: $name, family: $family, example: || (Arc::new($prim), vec![$($ty),*]) }
+    };
 }
 
 /// All primitives, by family.
@@ -135,31 +143,57 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("random_key_data", "random", RandomKeyData, [Key[8]]),
     entry!("random_wrap", "random", RandomWrap, [U32[8, 2]]),
     // shape
-    entry("broadcast_in_dim", "shape", shape::examples::broadcast_in_dim),
-    entry("reshape", "shape", shape::examples::reshape),
-    entry("transpose", "shape", shape::examples::transpose),
-    entry("squeeze", "shape", shape::examples::squeeze),
-    entry("expand_dims", "shape", shape::examples::expand_dims),
-    entry("rev", "shape", shape::examples::rev),
+    entry!("broadcast_in_dim", "shape",
+        BroadcastInDim { shape: [3, 2, 4].into(), broadcast_dimensions: vec![2, 0], out: None }, [F32[4, 1]]),
+    entry!("reshape", "shape", Reshape { new_sizes: [4, 6].into(), out: None }, [F32[2, 3, 4]]),
+    entry!("transpose", "shape", Transpose { permutation: vec![2, 0, 1] }, [F32[2, 3, 4]]),
+    entry!("squeeze", "shape", Squeeze { dimensions: vec![1] }, [F32[2, 1, 3]]),
+    entry!("expand_dims", "shape", ExpandDims { dimensions: vec![0, 2] }, [F32[3, 2]]),
+    entry!("rev", "shape", Rev { dimensions: vec![1] }, [F32[2, 3]]),
     // slicing
-    entry("slice", "slicing", slicing::examples::slice),
-    entry("pad", "slicing", slicing::examples::pad),
-    entry("concatenate", "slicing", slicing::examples::concatenate),
-    entry("update_slice", "slicing", slicing::examples::update_slice),
+    entry!("slice", "slicing",
+        Slice { start: vec![1, 0], limit: vec![7, 3], strides: vec![2, 1], out: None }, [F32[9, 3]]),
+    entry!("pad", "slicing",
+        Pad { low: vec![2, -1], high: vec![-1, 1], interior: vec![1, 0], value: Scalar::Float(0.5), out: None },
+        [F32[4, 3]]),
+    entry!("concatenate", "slicing", Concatenate { dimension: 1 }, [F32[2, 2], F32[2, 4], F32[2, 2]]),
+    entry!("update_slice", "slicing", UpdateSlice { start: vec![2, 1] }, [F32[4, 6], F32[2, 4]]),
     // sharding
-    entry("reshard", "sharding", sharding::examples::reshard),
-    entry("constrain", "sharding", sharding::examples::constrain),
-    entry("copy", "sharding", sharding::examples::copy),
+    entry!("reshard", "sharding", Reshard::new(grid(AxisType::Explicit), p!["X"]), [F32[4, 2]]),
+    entry!("constrain", "sharding", Constrain::new(grid(AxisType::Auto), p!["X"]), [F32[4, 2]]),
+    entry!("copy", "sharding", Copy, [F32[4]]),
     // collective
-    entry("psum", "collective", collective::examples::psum),
-    entry("pmax", "collective", collective::examples::pmax),
-    entry("pmin", "collective", collective::examples::pmin),
-    entry("all_gather", "collective", collective::examples::all_gather),
-    entry("psum_scatter", "collective", collective::examples::psum_scatter),
-    entry("own_part", "collective", collective::examples::own_part),
-    entry("all_to_all", "collective", collective::examples::all_to_all),
-    entry("ppermute", "collective", collective::examples::ppermute),
-    entry("axis_index", "collective", collective::examples::axis_index),
-    entry("pvary", "collective", collective::examples::pvary),
-    entry("pcast", "collective", collective::examples::pcast),
+    entry!("psum", "collective", Preduce { along: along(), combine: Combine::Add }; [varying()]),
+    entry!("pmax", "collective", Preduce { along: along(), combine: Combine::Max }; [varying()]),
+    entry!("pmin", "collective", Preduce { along: along(), combine: Combine::Min }; [varying()]),
+    entry!("all_gather", "collective", AllGather { along: along(), dim: 1, tiled: true, to: Gathered::Varying };
+        [varying()]),
+    entry!("psum_scatter", "collective", PsumScatter { along: along(), dim: 1, tiled: true }; [varying()]),
+    entry!("own_part", "collective", OwnPart { along: along(), dim: 0, tiled: false }; [alike()]),
+    entry!("all_to_all", "collective", AllToAll { along: along(), split: 1, concat: 0, tiled: true }; [varying()]),
+    entry!("ppermute", "collective", Ppermute { along: along(), pairs: vec![(0, 1), (1, 0)] }; [varying()]),
+    entry!("axis_index", "collective", AxisIndex { along: along() }, []),
+    entry!("pvary", "collective", Pcast { along: along(), to: Cast::Varying }; [alike()]),
+    entry!("pcast", "collective", Pcast { along: along(), to: Cast::Unreduced }; [varying()]),
 ];
+
+/// A mesh of two axes of this type.
+fn grid(axes: AxisType) -> Mesh {
+    Mesh::with_types([("X", 2, axes), ("Y", 2, axes)]).expect("two axes make a mesh")
+}
+
+/// Two devices along a manual axis.
+fn along() -> Along {
+    let mesh = Mesh::with_types([("X", 2, AxisType::Manual)]).expect("one axis makes a mesh");
+    Along { mesh, axes: "X".into(), checked: true }
+}
+
+/// A value that is the same on both of these devices.
+fn alike() -> ArrayType {
+    ArrayType { mesh: Some(along().mesh), ..F32.of([2, 4]) }
+}
+
+/// A value that differs on them.
+fn varying() -> ArrayType {
+    ArrayType { varying: "X".into(), ..alike() }
+}

@@ -178,8 +178,8 @@ impl Primitive for DotGeneral {
             f.add(operands[0].shape[d]);
         }
         let ranks = [operands[0].rank(), operands[1].rank()];
-        f.operands = (0..2).map(|k| self.loops(k, ranks).into_iter().map(Dim::same).collect()).collect();
-        f.results = vec![(0..results[0].1.rank()).map(Dim::same).collect()];
+        f.operands = (0..2).map(|k| Dim::each(self.loops(k, ranks))).collect();
+        f.results = vec![Dim::each(0..results[0].1.rank())];
         f
     }
     fn linearity(&self) -> Linearity {

@@ -5,10 +5,10 @@ use super::creation::{fresh, print};
 use super::elementwise::{
     Takes, broadcast_shapes, factors as broadcast_factors, sentence as elementwise_sentence,
 };
-use super::view::arity;
+use super::view::{arity, part};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
-use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Part, Read, Sentence, Source, Span};
+use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Read, Sentence, Span};
 use crate::program::{Batch, Batched, Examples};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
 use crate::sharding::Spec;
@@ -144,7 +144,7 @@ macro_rules! typed {
         }
         fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
             let mut f = fresh(&results[0].1);
-            f.operands = operands.iter().map(|key| (0..key.rank()).map(Dim::same).collect()).collect();
+            f.operands = operands.iter().map(|key| Dim::each(0..key.rank())).collect();
             f
         }
         fn linearity(&self) -> Linearity {
@@ -266,7 +266,7 @@ impl Primitive for RandomKeyData {
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         let mut f = fresh(&results[0].1);
-        f.operands = vec![(0..operands[0].rank()).map(Dim::same).collect()];
+        f.operands = vec![Dim::each(0..operands[0].rank())];
         f
     }
     fn linearity(&self) -> Linearity {
@@ -319,7 +319,7 @@ impl Primitive for RandomWrap {
         let mut f = fresh(&results[0].1);
         let words = f.add(2);
         f.loops[words].whole = true;
-        f.operands = vec![(0..operands[0].rank()).map(Dim::same).collect()];
+        f.operands = vec![Dim::each(0..operands[0].rank())];
         f
     }
     fn linearity(&self) -> Linearity {
@@ -332,10 +332,9 @@ impl Primitive for RandomWrap {
         let rank = results[0].rank();
         let extents = results[0].shape.to_vec();
         let read = |word: i64| {
-            let map = (0..rank).map(|d| Affine::of(0, d, 1)).chain([Affine::constant(word)]).collect();
-            let span = extents.iter().map(|n| Span::all(*n)).collect();
+            let map = Affine::identity(rank).into_iter().chain([Affine::constant(word)]).collect();
             let fill = Scalar::zero(DType::U32);
-            Read { dtype: DType::U32, parts: vec![Part { from: Source::Value(0), span, map }], fill }
+            Read { dtype: DType::U32, parts: vec![part(0, Span::whole(&extents), map)], fill }
         };
         let reads = vec![read(0), read(1)];
         let mut code = Code::one(Fun::Convert, DType::U32, DType::U64, &[Arg::Read(0)]);

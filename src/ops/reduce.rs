@@ -101,14 +101,9 @@ impl Primitive for Reduce {
         Ok(vec![(ty.dtype, self.kept(ty.rank()).into_iter().map(|d| ty.shape[d]).collect())])
     }
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
-        let mut f = Factors::default();
-        for n in operands[0].shape.iter() {
-            f.add(*n);
-        }
-        let rank = operands[0].rank();
-        f.operands = vec![(0..rank).map(Dim::same).collect()];
-        f.results = vec![self.kept(rank).into_iter().map(Dim::same).collect()];
-        f
+        let x = &operands[0];
+        let results = vec![Dim::each(self.kept(x.rank()))];
+        Factors { operands: vec![Dim::each(0..x.rank())], results, ..Factors::over(&x.shape) }
     }
     fn linearity(&self) -> Linearity {
         if self.kind == Reduction::Sum { Linearity::Joint } else { Linearity::None }

@@ -9,7 +9,7 @@ use crate::program::sentence::Sentence;
 use crate::program::{Batch, behind};
 use crate::program::{Builder, Dim, Factors, Operand, Pin, Rank, Value};
 use crate::sharding::{Spec, check_divides, check_parts, check_spec};
-use crate::types::{ArrayType, DType, Shape};
+use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
 
 /// The same value, lying otherwise: any sharding to any other, also on another mesh over the same devices.
@@ -76,11 +76,8 @@ macro_rules! stays {
         }
         /// One a dimension.
         fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
-            let mut f = Factors::default();
-            let loops: Vec<_> = x.shape.iter().map(|n| f.add(*n)).collect();
-            f.operands = vec![loops.iter().map(|l| Dim::same(*l)).collect()];
-            f.results = vec![loops.into_iter().map(Dim::same).collect()];
-            f
+            let dims = Dim::each(0..x.rank());
+            Factors { operands: vec![dims.clone()], results: vec![dims], ..Factors::over(&x.shape) }
         }
         fn reads(&self, _x: &ArrayType, y: &ArrayType) -> Vec<Sentence> {
             let loops: Vec<_> = (0..y.rank()).map(Some).collect();
@@ -218,28 +215,5 @@ impl Builder {
             return self.reshard(&whole, &mesh, spec);
         }
         self.reshard(x, &mesh, spec)
-    }
-}
-
-/// An instance of each, with types of operands that it takes.
-pub(super) mod examples {
-    use super::*;
-    use crate::program::Prim;
-
-    type Example = (Prim, Vec<ArrayType>);
-    fn of(prim: impl crate::program::Primitive, operands: impl IntoIterator<Item = ArrayType>) -> Example {
-        (Arc::new(prim), operands.into_iter().collect())
-    }
-
-    pub(in crate::ops) fn reshard() -> Example {
-        let mesh = Mesh::new([("X", 2), ("Y", 2)]).expect("two axes make a mesh");
-        of(Reshard::new(mesh, crate::p!["X"]), [DType::F32.of([4, 2])])
-    }
-    pub(in crate::ops) fn constrain() -> Example {
-        let mesh = Mesh::auto([("X", 2), ("Y", 2)]).expect("two axes make a mesh");
-        of(Constrain::new(mesh, crate::p!["X"]), [DType::F32.of([4, 2])])
-    }
-    pub(in crate::ops) fn copy() -> Example {
-        of(Copy, [DType::F32.of([4])])
     }
 }

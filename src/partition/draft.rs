@@ -102,7 +102,7 @@ pub(super) fn mapped(read: Read, extents: &[usize]) -> Sentence {
 
 /// The sentence of a reshape.
 pub(super) fn reshape(slot: Slot, dtype: DType, from: &[usize], to: &[usize]) -> Sentence {
-    let span = to.iter().map(|n| Span::all(*n)).collect();
+    let span = Span::whole(to);
     // a reshape has no affine map: only that it reads all of the value counts
     let map = vec![Affine::default(); from.len()];
     let part = Part { from: Source::Value(slot), span, map };

@@ -279,11 +279,7 @@ pub(super) fn copied(s: &Sentence) -> Option<Slot> {
 
 /// The sentence of a number, everywhere.
 pub(super) fn constant(l: Literal, dtype: DType, extents: &[usize]) -> Sentence {
-    let part = Part {
-        from: Source::Const(l.value),
-        span: extents.iter().map(|n| Span::all(*n)).collect(),
-        map: Vec::new(),
-    };
+    let part = Part { from: Source::Const(l.value), span: Span::whole(extents), map: Vec::new() };
     let read = Read { dtype: l.dtype, parts: vec![part], fill: l.value };
     let mut s = draft::mapped(read, extents);
     s.dtype = dtype;

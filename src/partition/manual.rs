@@ -100,8 +100,7 @@ impl Lower {
             }
             map.push(m);
         }
-        let part =
-            Part { from: Source::Value(*slot), span: extents.iter().map(|n| Span::all(*n)).collect(), map };
+        let part = Part { from: Source::Value(*slot), span: Span::whole(&extents), map };
         let read = Read { dtype: info.ty.dtype, parts: vec![part], fill: Scalar::zero(info.ty.dtype) };
         Ok(Val::Slot(self.emit(draft::mapped(read, &extents), layout, why, false), hidden))
     }
@@ -168,11 +167,7 @@ impl Lower {
             None => Affine::constant(0),
         };
         let map = own.iter().map(position).chain(dims.iter().map(|l| Affine::of(0, *l, 1))).collect();
-        let part = Part {
-            from: Source::Value(slot),
-            span: loops.extents.iter().map(|n| Span::all(*n)).collect(),
-            map,
-        };
+        let part = Part { from: Source::Value(slot), span: Span::whole(&loops.extents), map };
         let read = Read { dtype, parts: vec![part], fill: Scalar::zero(dtype) };
         let manual = std::mem::replace(&mut self.manual, outer.cloned());
         let layout = self.layout(info, &kept);
@@ -395,7 +390,7 @@ impl Lower {
         }
         let front = own.iter().map(|a| of(&there, *a).map_or(Affine::constant(0), |l| Affine::of(0, l, 1)));
         let map: Vec<Affine> = front.chain(map).collect();
-        let span = loops.extents.iter().map(|n| Span::all(*n)).collect();
+        let span = Span::whole(&loops.extents);
         let part = Part { from: Source::Value(slot), span, map };
         let read = Read { dtype, parts: vec![part], fill: Scalar::zero(dtype) };
         let parted = loops.extents[..loops.rank].to_vec();
@@ -456,7 +451,7 @@ impl Lower {
         let dtype = info.ty.dtype;
         let part = Part {
             from: Source::Value(slot),
-            span: loops.extents.iter().map(|n| Span::all(*n)).collect(),
+            span: Span::whole(&loops.extents),
             map: front.chain(dims).collect(),
         };
         let reads = vec![Read { dtype, parts: vec![part], fill: Scalar::zero(dtype) }];
@@ -495,7 +490,7 @@ fn permuted(
     }
     let part = |(source, target, n): (usize, usize, usize)| {
         let (s, t) = (digits(source), digits(target));
-        let mut span: Vec<Span> = extents.iter().map(|n| Span::all(*n)).collect();
+        let mut span = Span::whole(extents);
         let mut front: Vec<Affine> = own
             .iter()
             .map(|a| here.iter().find(|x| x.0 == *a).map_or(Affine::constant(0), |x| Affine::of(0, x.1, 1)))

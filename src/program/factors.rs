@@ -128,6 +128,10 @@ impl Dim {
     pub fn at(l: LoopId, at: At) -> Dim {
         Dim { loops: SmallVec::from_slice(&[l]), at }
     }
+    /// Dimensions that run over one loop each, position by position.
+    pub fn each(loops: impl IntoIterator<Item = LoopId>) -> Vec<Dim> {
+        loops.into_iter().map(Dim::same).collect()
+    }
     /// A dimension made of several loops, major first.
     pub fn several(loops: impl IntoIterator<Item = LoopId>) -> Dim {
         Dim { loops: loops.into_iter().collect(), at: At::Same }
@@ -135,6 +139,14 @@ impl Dim {
 }
 
 impl Factors {
+    /// A loop of each of these sizes, in order; where they run is not said yet.
+    pub fn over(sizes: &[usize]) -> Factors {
+        let mut f = Factors::default();
+        for &n in sizes {
+            f.add(n);
+        }
+        f
+    }
     /// One more loop.
     pub fn add(&mut self, size: usize) -> LoopId {
         self.loops.push(FactorLoop { size, whole: false, join: None, quiet: false });

@@ -224,6 +224,10 @@ impl Span {
     pub fn all(size: usize) -> Span {
         Span { lo: 0, hi: size as i64, step: 1 }
     }
+    /// All steps of loops of these sizes.
+    pub fn whole(extents: &[usize]) -> Vec<Span> {
+        extents.iter().map(|n| Span::all(*n)).collect()
+    }
     /// How many steps it covers.
     pub fn len(&self) -> i64 {
         ((self.hi - self.lo + self.step - 1) / self.step).max(0)
@@ -243,13 +247,17 @@ impl Affine {
     pub fn of(at: i64, index: usize, coefficient: i64) -> Affine {
         Affine { at, terms: SmallVec::from_slice(&[(index, coefficient)]) }
     }
+    /// Each dimension at the loop of its number.
+    pub fn identity(rank: usize) -> Vec<Affine> {
+        (0..rank).map(|d| Affine::of(0, d, 1)).collect()
+    }
 }
 
 impl Read {
     /// An operand read by one part that covers all loops: dimension d at the loop `loops[d]`; `None`: at position 0 (stretched).
     pub fn plain(operand: usize, dtype: DType, extents: &[usize], loops: &[Option<usize>]) -> Read {
         let map = loops.iter().map(|l| l.map_or(Affine::constant(0), |l| Affine::of(0, l, 1))).collect();
-        let span = extents.iter().map(|n| Span::all(*n)).collect();
+        let span = Span::whole(extents);
         Read {
             dtype,
             parts: vec![Part { from: Source::Value(operand), span, map }],

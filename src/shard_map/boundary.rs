@@ -354,7 +354,7 @@ impl Boundary {
         let outer = Spec::of(dims)
             .unreduced(keep(ty.spec.unreduced_axes(), spec.unreduced_axes()))
             .reduced(keep(ty.spec.reduced_axes(), spec.reduced_axes()));
-        let varying = ty.varying.iter().filter(|a| !self.axes.contains(*a)).collect();
+        let varying = ty.varying.without(&self.axes);
         ArrayType { shape, mesh: Some(self.outer.clone()), spec: outer, varying, ..ty.clone() }
     }
 

@@ -137,10 +137,6 @@ pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Re
 
 /// One loop a result dimension; dimensions of size 1 that others stretch are read again at every step.
 pub(super) fn factors(operands: &[ArrayType], shape: &[usize]) -> Factors {
-    let mut f = Factors::default();
-    for &n in shape {
-        f.add(n);
-    }
     let dims = |ty: &ArrayType| {
         let lead = shape.len() - ty.rank();
         let dim = |(d, n): (usize, &usize)| {
@@ -149,9 +145,8 @@ pub(super) fn factors(operands: &[ArrayType], shape: &[usize]) -> Factors {
         };
         ty.shape.iter().enumerate().map(dim).collect()
     };
-    f.operands = operands.iter().map(dims).collect();
-    f.results = vec![(0..shape.len()).map(Dim::same).collect()];
-    f
+    let operands = operands.iter().map(dims).collect();
+    Factors { operands, results: vec![Dim::each(0..shape.len())], ..Factors::over(shape) }
 }
 
 /// `code` of the operands, each read where it stands against the result.

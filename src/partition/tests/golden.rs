@@ -1,7 +1,7 @@
 //! Figures that must not get worse: bytes of views, products, stencils and loops, and the time that plans take.
 
 use super::oracle::{check, plain};
-use super::random::{axes, part, product};
+use super::random::{part, product};
 use crate::DType::F32;
 use crate::mesh::{AbstractMesh, Mesh};
 use crate::partition::draft::{Draft, copy, mapped, reshape};
@@ -57,7 +57,7 @@ impl Plan {
     fn slice(&mut self, a: Slot, start: i64, n: usize, step: i64, spec: &str) -> Slot {
         let mut to = self.shape(a);
         to[0] = n;
-        let mut map = axes(to.len());
+        let mut map = Affine::identity(to.len());
         map[0] = Affine::of(start, 0, step);
         self.local(mapped(part(a, &to, map), &to), spec)
     }
@@ -127,7 +127,7 @@ fn views_of_64_on_8_move_only_their_edges() {
         let mut p = Plan::on(&on);
         let x = p.input(&[64], "x");
         let to = [(low + 63 * (1 + inner) + 1 + high) as usize];
-        let mut read = part(x, &to, axes(1));
+        let mut read = part(x, &to, Affine::identity(1));
         read.parts[0].span[0] = Span { lo: low, hi: low + 63 * (1 + inner) + 1, step: 1 + inner };
         let out = p.local(mapped(read, &to), "x");
         p.bytes(out)
@@ -157,7 +157,7 @@ fn heat(p: &mut Plan, u: Slot, n: usize) -> Slot {
     let s = Sentence { extents: vec![inner], rank: 1, dtype: F32, reads, body: Body::Map(code) };
     let middle = p.local(s, "x");
     // ends of u around the middle
-    let mut whole = part(u, &[n], axes(1));
+    let mut whole = part(u, &[n], Affine::identity(1));
     let mut parts = Vec::new();
     for (lo, hi, from) in [(0, 1, u), (1, n - 1, middle), (n - 1, n, u)] {
         let mut q = whole.parts[0].clone();

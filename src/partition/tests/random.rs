@@ -59,12 +59,8 @@ fn sizes(r: &mut Random, rank: usize) -> Vec<usize> {
 
 /// One part over all loops with these positions.
 pub(super) fn part(slot: Slot, extents: &[usize], map: Vec<Affine>) -> Read {
-    let span = extents.iter().map(|n| Span::all(*n)).collect();
+    let span = Span::whole(extents);
     Read { dtype: F32, parts: vec![Part { from: Source::Value(slot), span, map }], fill: Scalar::Float(0.0) }
-}
-
-pub(super) fn axes(n: usize) -> Vec<Affine> {
-    (0..n).map(|d| Affine::of(0, d, 1)).collect()
 }
 
 /// A random structural operation on a value.
@@ -72,7 +68,7 @@ fn view(r: &mut Random, slot: Slot, shape: &[usize]) -> Sentence {
     let rank = shape.len();
     let d = r.below(rank);
     let n = shape[d] as i64;
-    let (mut map, mut to) = (axes(rank), shape.to_vec());
+    let (mut map, mut to) = (Affine::identity(rank), shape.to_vec());
     match r.below(7) {
         0 => {
             // slice with a step
@@ -136,7 +132,8 @@ fn view(r: &mut Random, slot: Slot, shape: &[usize]) -> Sentence {
 
 pub(super) fn binary(r: &mut Random, a: Slot, b: Slot, shape: &[usize]) -> Sentence {
     let fun = [Fun::Add, Fun::Mul, Fun::Max, Fun::Sub][r.below(4)];
-    let reads = vec![part(a, shape, axes(shape.len())), part(b, shape, axes(shape.len()))];
+    let reads =
+        vec![part(a, shape, Affine::identity(shape.len())), part(b, shape, Affine::identity(shape.len()))];
     let code = Code::one(fun, F32, F32, &[Arg::Read(0), Arg::Read(1)]);
     Sentence { extents: shape.to_vec(), rank: shape.len(), dtype: F32, reads, body: Body::Map(code) }
 }
@@ -148,7 +145,7 @@ pub(super) fn unary(slot: Slot, shape: &[usize]) -> Sentence {
     if !shape.is_empty() {
         code.push(Fun::Add, F32, F32, &[twice, Arg::Index(0)]);
     }
-    let reads = vec![part(slot, shape, axes(shape.len()))];
+    let reads = vec![part(slot, shape, Affine::identity(shape.len()))];
     Sentence { extents: shape.to_vec(), rank: shape.len(), dtype: F32, reads, body: Body::Map(code) }
 }
 
@@ -179,7 +176,7 @@ fn window(r: &mut Random, slot: Slot, shape: &[usize]) -> Option<Sentence> {
     let mut extents = shape.to_vec();
     extents[d] = n;
     extents.push(taps);
-    let mut map = axes(shape.len());
+    let mut map = Affine::identity(shape.len());
     map[d] = Affine::of(0, d, stride as i64);
     map[d].terms.push((shape.len(), dilation as i64));
     let reads = vec![part(slot, &extents, map)];

@@ -174,7 +174,7 @@ pub fn alike<'a>(operands: &'a [Operand], mesh: Option<&Mesh>) -> Result<(Cow<'a
         let lacks: Vec<Axis> = union.iter().copied().filter(|a| !o.ty.varying.contains(*a)).collect();
         let spec = o.ty.spec;
         let (u, r) = (spec.unreduced_axes(), spec.reduced_axes());
-        if !lacks.is_empty() && same_set(r, &Axes::from(&lacks[..])) {
+        if !lacks.is_empty() && r.same_set(&Axes::from(&lacks[..])) {
             o.ty.spec = spec.reduced(Axes::none());
         } else if let Some(axis) = lacks.iter().find(|a| u.contains(**a) || r.contains(**a)) {
             let (state, mend) = if u.contains(*axis) {
@@ -192,20 +192,6 @@ pub fn alike<'a>(operands: &'a [Operand], mesh: Option<&Mesh>) -> Result<(Cow<'a
         o.ty.varying = Axes::from(&union[..]);
     }
     Ok((Cow::Owned(operands), Axes::from(union)))
-}
-
-fn same_set(a: &Axes, b: &Axes) -> bool {
-    a.len() == b.len() && a.iter().all(|x| b.contains(x))
-}
-fn within(a: &Axes, b: &Axes) -> bool {
-    a.iter().all(|x| b.contains(x))
-}
-fn extend(set: &mut Axes, more: &Axes) {
-    for a in more.iter() {
-        if !set.contains(a) {
-            set.push(a);
-        }
-    }
 }
 
 /// A dimension that carries a loop.

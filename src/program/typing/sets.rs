@@ -1,6 +1,6 @@
 //! The sets of a result: which axes it is unreduced and reduced over.
 
-use super::{Rule, extend, same_set, within};
+use super::Rule;
 use crate::diagnostic::{Fault, Spot};
 use crate::mesh::{Axes, Axis, AxisType};
 use crate::program::factors::{At, Dim, Linearity, LoopId, Role};
@@ -35,8 +35,8 @@ impl Rule<'_> {
         }
         let (mut u, mut r) = (Axes::none(), Axes::none());
         for (_, spec) in &real {
-            extend(&mut u, spec.unreduced_axes());
-            extend(&mut r, spec.reduced_axes());
+            u.extend(spec.unreduced_axes());
+            r.extend(spec.reduced_axes());
         }
         let joins = matches!(linearity, Linearity::Joint | Linearity::Chosen | Linearity::None)
             || linearity == Linearity::Product && u.is_empty();
@@ -65,15 +65,15 @@ impl Rule<'_> {
         let sums = (0..self.factors.loops.len())
             .any(|l| self.factors.loops[l].size > 1 && self.factors.role(l) == Role::Sum);
         match linearity {
-            Linearity::Contraction if !(asked.is_empty() || even && same_set(asked, &partial)) => {
+            Linearity::Contraction if !(asked.is_empty() || even && asked.same_set(&partial)) => {
                 return Err(self.not_partial(out, &partial));
             }
             Linearity::Joint if !asked.iter().all(|a| partial.contains(a) || u.contains(a)) => {
                 let mut may = partial.clone();
-                extend(&mut may, &u);
+                may.extend(&u);
                 return Err(self.not_partial(out, &may));
             }
-            Linearity::Joint if !within(&u, asked) => {
+            Linearity::Joint if !u.within(asked) => {
                 return Err(self
                     .refuse(format!(
                         "the operand is unreduced over {u}, which the sharding asked for, {out}, leaves out"
@@ -84,20 +84,20 @@ impl Rule<'_> {
                     ))
                     .mark(0, Spot::Sets));
             }
-            Linearity::None | Linearity::Product | Linearity::Nullary if !within(asked, &u) => {
+            Linearity::None | Linearity::Product | Linearity::Nullary if !asked.within(&u) => {
                 return Err(self.not_partial(out, &u));
             }
             _ => {}
         }
         let mut unreduced = asked.clone();
-        extend(&mut unreduced, &own);
+        unreduced.extend(&own);
         // the mirror of a sum whose result is unreduced: along a new dimension that is split over a reduced axis each device
         // keeps its own part
         let new = self.new_axes(out);
         let mut reduced: Axes =
             r.iter().filter(|a| linearity != Linearity::Joint || !new.contains(*a)).collect();
         if !sums {
-            extend(&mut reduced, out.reduced_axes());
+            reduced.extend(out.reduced_axes());
         }
         Ok((unreduced, reduced))
     }
@@ -112,7 +112,7 @@ impl Rule<'_> {
         axes.collect()
     }
     fn reduced_alike(&self, real: &[(usize, Spec)], r: &Axes, literal: bool) -> Result<(), Fault> {
-        let lacking = real.iter().find(|(_, s)| !same_set(s.reduced_axes(), r));
+        let lacking = real.iter().find(|(_, s)| !s.reduced_axes().same_set(r));
         match (lacking, real.iter().find(|(_, s)| !s.reduced_axes().is_empty())) {
             (Some((k, spec)), Some((j, other))) => {
                 let (k, j, spec, other) =
@@ -148,7 +148,7 @@ impl Rule<'_> {
             return Ok(());
         };
         let summed = format!("sum operand {j} first: `.reshard({})`", with.unreduced(Axes::none()));
-        let other = real.iter().find(|(_, s)| !same_set(s.unreduced_axes(), with.unreduced_axes()));
+        let other = real.iter().find(|(_, s)| !s.unreduced_axes().same_set(with.unreduced_axes()));
         if let Some((k, without)) = other {
             let wanted = with.unreduced_axes();
             let fault = self
@@ -184,7 +184,7 @@ impl Rule<'_> {
         let (with, others): (Vec<_>, Vec<_>) = real.iter().partition(|(_, s)| !s.unreduced_axes().is_empty());
         if let ([(_, a)], [(_, b)]) = (&with[..], &others[..])
             && !literal
-            && same_set(a.unreduced_axes(), b.reduced_axes())
+            && a.unreduced_axes().same_set(b.reduced_axes())
             && a.reduced_axes().is_empty()
         {
             return Ok(());
@@ -252,7 +252,7 @@ impl Rule<'_> {
                 (count, same) = (count + 1, same && e == first);
             }
             if linearity != Linearity::Contraction || count > 1 {
-                extend(&mut partial, &Axes::from(first));
+                partial.extend(&Axes::from(first));
                 even &= same;
             }
         }

@@ -94,10 +94,7 @@ impl Primitive for Toy {
 /// blank: loops that are needed `whole` (`i!`) or `quiet` (`i?`).
 fn toy(text: &str, sizes: &[(char, usize)], rank: Rank) -> Toy {
     let (text, marks) = text.split_once(' ').unwrap_or((text, ""));
-    let mut factors = Factors::default();
-    for (_, n) in sizes {
-        factors.add(*n);
-    }
+    let mut factors = Factors::over(&sizes.iter().map(|s| s.1).collect::<Vec<_>>());
     let index = |c: char| sizes.iter().position(|s| s.0 == c).unwrap();
     for (l, mark) in marks.chars().step_by(2).zip(marks.chars().skip(1).step_by(2)) {
         let l = &mut factors.loops[index(l)];
@@ -212,10 +209,9 @@ impl Row {
 }
 
 fn elementwise(shape: &[usize], operands: usize) -> Toy {
-    let mut factors = Factors::default();
-    let dims: Vec<Dim> = shape.iter().map(|n| Dim::same(factors.add(*n))).collect();
-    factors.operands = vec![dims.clone(); operands];
-    factors.results = vec![dims];
+    let dims = Dim::each(0..shape.len());
+    let (operands, results) = (vec![dims.clone(); operands], vec![dims]);
+    let factors = Factors { operands, results, ..Factors::over(shape) };
     Toy { factors, rank: Rank::Elementwise, pin: None, ty: None }
 }
 

@@ -127,8 +127,8 @@ impl Region {
         spec.only(|a| !self.axes.contains(a))
     }
     fn sets_without(&self, spec: Spec) -> Spec {
-        let keep = |set: &Axes| -> Axes { set.iter().filter(|a| !self.axes.contains(*a)).collect() };
-        spec.unreduced(keep(spec.unreduced_axes())).reduced(keep(spec.reduced_axes()))
+        let (u, r) = (spec.unreduced_axes(), spec.reduced_axes());
+        spec.unreduced(u.without(&self.axes)).reduced(r.without(&self.axes))
     }
     /// The argument with nothing unreduced or reduced over the region's axes.
     fn summed(&self, a: &Array) -> Array {

@@ -61,7 +61,7 @@ impl Make {
     /// A read over loops of these sizes: dimension d at the loop of `at[d]`, plus its offset.
     pub(super) fn read(&self, s: Slot, extents: &[usize], at: &[(Option<usize>, i64)]) -> Read {
         let map = at.iter().map(|(l, o)| l.map_or(Affine::constant(*o), |l| Affine::of(*o, l, 1))).collect();
-        let span = extents.iter().map(|n| Span::all(*n)).collect();
+        let span = Span::whole(extents);
         let dtype = self.p.slots[s].dtype;
         Read { dtype, parts: vec![Part { from: Source::Value(s), span, map }], fill: Scalar::zero(dtype) }
     }
@@ -93,7 +93,7 @@ impl Make {
         let span = |lo: i64, hi: i64| Span { lo, hi, step: 1 };
         let inside = (0..n.len()).map(|d| span(at[d], at[d] + m[d] as i64)).collect();
         let mut parts = vec![part(u, inside, true)];
-        let mut rest: Vec<Span> = n.iter().map(|n| Span::all(*n)).collect();
+        let mut rest = Span::whole(&n);
         for d in 0..n.len() {
             for (a, b) in [(rest[d].lo, at[d]), (at[d] + m[d] as i64, rest[d].hi)] {
                 if a < b {

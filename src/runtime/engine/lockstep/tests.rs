@@ -236,7 +236,7 @@ fn views_of_all_kinds() {
     let two = Affine { at: 1, terms: [(0, 2), (2, 1)].into_iter().collect() };
     let window = Read {
         dtype: F,
-        parts: vec![part(x, ext.iter().map(|n| Span::all(*n)).collect(), vec![two, Affine::of(8, 1, -1)])],
+        parts: vec![part(x, Span::whole(&ext), vec![two, Affine::of(8, 1, -1)])],
         fill: Scalar::Float(0.0),
     };
     let ext2 = [4, 9, 3];

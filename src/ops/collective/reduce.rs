@@ -1,0 +1,89 @@
+//! One value of all devices' blocks, element by element: psum, pmax, pmin.
+
+use super::{Along, Cast, Pcast, State, collective_common, passing, transposed_by};
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::ops::elementwise::Takes;
+use crate::program::sentence::{Combine, Sentence};
+use crate::program::{Batch, Batched};
+use crate::program::{
+    Builder, Collective, Factors, Linearity, Operand, Prim, Primitive, Rank, Tangents, Value,
+};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Shape};
+use std::sync::Arc;
+
+/// Combines the blocks of all devices element by element: `psum`, `pmax`, `pmin`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Preduce {
+    /// Among whom.
+    pub along: Along,
+    /// How: [`Combine::Add`], [`Combine::Max`] or [`Combine::Min`].
+    pub combine: Combine,
+}
+
+impl Preduce {
+    fn cast(&self, to: Cast) -> Option<Prim> {
+        Some(Arc::new(Pcast { along: self.along.clone(), to }))
+    }
+}
+
+impl Primitive for Preduce {
+    fn name(&self) -> &'static str {
+        match self.combine {
+            Combine::Max => "pmax",
+            Combine::Min => "pmin",
+            _ => "psum",
+        }
+    }
+    collective_common!();
+    fn params(&self) -> String {
+        self.along.print()
+    }
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        let x = self.along.operand(self.name(), operands)?;
+        if self.combine == Combine::Add {
+            Takes::Number.check(0, x.dtype)?;
+            if self.along.state("psum", x)? == State::Reduced {
+                self.along.may_vary("psum", x)?;
+            }
+        } else {
+            Takes::Ordered.check(0, x.dtype)?;
+            self.along.may_vary(self.name(), x)?;
+        }
+        Ok(vec![self.along.same(x, State::Invarying)?])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        passing(&operands[0], &results[0].1, Some)
+    }
+    fn jvp(
+        &self,
+        b: &mut Builder,
+        _operands: &[Value],
+        tangents: &[Option<Value>],
+        _outputs: &[Value],
+    ) -> Result<Tangents> {
+        let Some(t) = &tangents[0] else { return Ok(vec![None]) };
+        if self.combine != Combine::Add {
+            let name = self.name();
+            let fault = Fault::new(ErrorKind::Other, "it has no derivative")
+                .help(format!("if it only scales, stop the derivative first: `x.stop_gradient().{name}(…)`"));
+            return Err(b.refuse(fault, name, std::slice::from_ref(t)));
+        }
+        Ok(vec![Some(b.emit1(Arc::new(self.clone()), std::slice::from_ref(t))?)])
+    }
+    transposed_by!(|self, types| match self.along.state("psum", &types[0])? {
+        // without types of what varies a sum of sums is what the transpose is
+        _ if !self.along.checked => Some(Arc::new(self.clone())),
+        State::Unreduced => self.cast(Cast::Reduced),
+        _ => self.cast(Cast::Varying),
+    });
+    fn cost(&self) -> f64 {
+        1.0
+    }
+    fn collective(&self) -> Option<Collective> {
+        Some(Collective::Reduce { axes: self.along.axes.clone(), combine: self.combine })
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(self.clone()))
+    }
+}
