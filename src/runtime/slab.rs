@@ -7,9 +7,9 @@ use crate::types::{DType, Element, Shape};
 use std::sync::{Arc, OnceLock};
 
 /// From this many bytes on a view is made dense by all workers.
-const LARGE: usize = 2 << 20;
+const LARGE: usize = if cfg!(miri) { 32 << 10 } else { 2 << 20 };
 /// Bytes that one of them copies at a time.
-const PIECE: usize = 1 << 20;
+const PIECE: usize = LARGE / 2;
 
 /// A new buffer that all workers write, each its own pieces.
 struct Target(*mut u8);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn all_workers_make_a_large_view_dense() {
-        let n = if cfg!(miri) { LARGE / 4 } else { 3 * LARGE / 4 + 12 };
+        let n = 3 * LARGE / 4 + 12;
         let numbers: Vec<i32> = (0..n as i32).collect();
         let slab = Slab::from_elements([n].into(), &numbers);
         let order: Vec<usize> = (0..n / 4).rev().collect();
