@@ -11,7 +11,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 
 /// All buffers are aligned to this many bytes, at least.
 const ALIGNMENT: usize = 64;
-/// From this size on buffers are mapped in huge pages.
+/// From this size on buffers are mapped in huge pages, where the system has them.
 const HUGE: usize = 2 << 20;
 /// The smallest class.
 const SMALLEST: usize = 256;
@@ -34,8 +34,9 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// A buffer of `len` bytes, from the pool if it has one that fits.
-    pub fn new(len: usize) -> Buffer {
+    /// A buffer of `len` bytes, from the pool if it has one that fits. They are not initialized: whoever makes it writes them all before
+    /// any is read.
+    pub(crate) fn new(len: usize) -> Buffer {
         let (class, size) = class_of(len);
         let start = take(class).unwrap_or_else(|| obtain(size));
         let live = LIVE.fetch_add(size, Relaxed) + size;
@@ -43,7 +44,7 @@ impl Buffer {
         Buffer { start, len, class }
     }
     /// A buffer of `len` zero bytes.
-    pub fn zeroed(len: usize) -> Buffer {
+    pub(crate) fn zeroed(len: usize) -> Buffer {
         let mut buffer = Buffer::new(len);
         // SAFETY: the buffer has len bytes
         unsafe { buffer.as_mut_ptr().write_bytes(0, len) }
@@ -176,64 +177,80 @@ fn layout(size: usize) -> Layout {
 
 /// Memory of this size from the system; what the pool keeps is given back before it fails.
 fn obtain(size: usize) -> NonNull<u8> {
-    let try_it = || if size >= HUGE { map(size) } else { plain(size) };
-    try_it()
-        .or_else(|| {
-            trim();
-            try_it()
-        })
-        .unwrap_or_else(|| handle_alloc_error(layout(size)))
+    let again = || {
+        trim();
+        ask(size)
+    };
+    ask(size).or_else(again).unwrap_or_else(|| handle_alloc_error(layout(size)))
 }
-fn plain(size: usize) -> Option<NonNull<u8>> {
-    // SAFETY: classes are not empty
-    NonNull::new(unsafe { alloc(layout(size)) })
+fn ask(size: usize) -> Option<NonNull<u8>> {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if size >= HUGE {
+        return huge::map(size);
+    }
+    allocate(size)
 }
 /// # Safety
 /// `start` came from `obtain(size)`, and nobody uses it.
 unsafe fn release(start: NonNull<u8>, size: usize) {
-    // SAFETY: the caller's
-    unsafe { if size >= HUGE { unmap(start, size) } else { dealloc(start.as_ptr(), layout(size)) } }
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if size >= HUGE {
+        // SAFETY: the caller's: memory of this size is mapped
+        return unsafe { huge::unmap(start, size) };
+    }
+    // SAFETY: the caller's: other memory is allocated
+    unsafe { free_allocated(start, size) }
 }
 
-#[cfg(all(target_os = "linux", not(miri)))]
-fn map(size: usize) -> Option<NonNull<u8>> {
-    // one more huge page than needed, so that the buffer can begin where one does
-    let whole = size.checked_next_multiple_of(HUGE)?.checked_add(HUGE)?;
-    // SAFETY: a new private mapping; what lies before and behind the aligned part is given back
-    unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        let start = libc::mmap(std::ptr::null_mut(), whole, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        let before = (start as usize).next_multiple_of(HUGE) - start as usize;
-        let used = whole - HUGE;
-        let aligned = start.cast::<u8>().add(before);
-        if before > 0 {
-            libc::munmap(start, before);
-        }
-        if before < HUGE {
-            libc::munmap(aligned.add(used).cast(), HUGE - before);
-        }
-        libc::madvise(aligned.cast(), used, libc::MADV_HUGEPAGE);
-        NonNull::new(aligned)
-    }
+/// Memory from the system's allocator.
+fn allocate(size: usize) -> Option<NonNull<u8>> {
+    // SAFETY: classes are not empty
+    NonNull::new(unsafe { alloc(layout(size)) })
 }
-#[cfg(all(target_os = "linux", not(miri)))]
-unsafe fn unmap(start: NonNull<u8>, size: usize) {
-    // SAFETY: the caller's: it was mapped by `map`
-    unsafe {
-        libc::munmap(start.as_ptr().cast(), size.next_multiple_of(HUGE));
-    }
-}
-#[cfg(not(all(target_os = "linux", not(miri))))]
-fn map(size: usize) -> Option<NonNull<u8>> {
-    plain(size)
-}
-#[cfg(not(all(target_os = "linux", not(miri))))]
-unsafe fn unmap(start: NonNull<u8>, size: usize) {
-    // SAFETY: the caller's: it was allocated by `plain`
+/// # Safety
+/// `start` came from `allocate(size)`, and nobody uses it.
+unsafe fn free_allocated(start: NonNull<u8>, size: usize) {
+    // SAFETY: the caller's: it was allocated with this layout
     unsafe { dealloc(start.as_ptr(), layout(size)) }
+}
+
+/// Memory mapped in huge pages.
+#[cfg(all(target_os = "linux", not(miri)))]
+mod huge {
+    use super::HUGE;
+    use std::ptr::NonNull;
+
+    pub(super) fn map(size: usize) -> Option<NonNull<u8>> {
+        // one more huge page than needed, so that the buffer can begin where one does
+        let whole = size.checked_next_multiple_of(HUGE)?.checked_add(HUGE)?;
+        // SAFETY: a new private mapping of `whole` bytes, of which the aligned part begins less than a huge page on; what lies before and
+        // behind it is given back, and no one has seen it
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            let start =
+                libc::mmap(std::ptr::null_mut(), whole, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+            if start == libc::MAP_FAILED {
+                return None;
+            }
+            let before = (start as usize).next_multiple_of(HUGE) - start as usize;
+            let used = whole - HUGE;
+            let aligned = start.cast::<u8>().add(before);
+            if before > 0 {
+                libc::munmap(start, before);
+            }
+            libc::munmap(aligned.add(used).cast(), HUGE - before);
+            libc::madvise(aligned.cast(), used, libc::MADV_HUGEPAGE);
+            NonNull::new(aligned)
+        }
+    }
+    /// # Safety
+    /// `start` came from `map(size)`, and nobody uses it.
+    pub(super) unsafe fn unmap(start: NonNull<u8>, size: usize) {
+        // SAFETY: the caller's: the aligned part of the mapping is what is left of it
+        unsafe {
+            libc::munmap(start.as_ptr().cast(), size.next_multiple_of(HUGE));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -258,6 +275,22 @@ mod tests {
             unsafe {
                 b.as_mut_ptr().write_bytes(7, len);
                 assert!(len == 0 || *b.as_ptr().add(len - 1) == 7);
+            }
+        }
+    }
+
+    /// What systems without huge pages have for large buffers.
+    #[test]
+    fn large_memory_comes_from_the_allocator_too() {
+        for len in [HUGE, 3 * HUGE + 17] {
+            let size = class_of(len).1;
+            let start = allocate(size).unwrap();
+            assert_eq!(start.as_ptr() as usize % ALIGNMENT, 0);
+            // SAFETY: within what was allocated, which is used by nobody else and not after
+            unsafe {
+                start.write_bytes(7, size);
+                assert_eq!(*start.as_ptr().add(size - 1), 7);
+                free_allocated(start, size);
             }
         }
     }

@@ -90,6 +90,8 @@ impl<T: Copy> Mat<T> {
     fn row(self, i: usize) -> *const T {
         self.at.wrapping_offset(i as isize * self.rs)
     }
+    /// # Safety
+    /// Row i and column j are of the matrix.
     #[inline(always)]
     unsafe fn get(self, i: usize, j: usize) -> T {
         // SAFETY: the caller's: the element is of the matrix
@@ -107,6 +109,8 @@ struct Out<T> {
     cs: isize,
 }
 impl<T: Num> Out<T> {
+    /// # Safety
+    /// Row i and column j are of the matrix, whose element is written if it is added to.
     #[inline(always)]
     unsafe fn put(self, i: usize, j: usize, x: T, accumulate: bool) {
         // SAFETY: the caller's: the element is of the matrix
@@ -174,6 +178,9 @@ floats!(f32
 );
 
 /// Each element's terms in order; rows of the result in runs of columns.
+///
+/// # Safety
+/// As [`gemm`] says; the processor has level `L`.
 #[inline(always)]
 unsafe fn plain_body<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
     // SAFETY: the caller's
@@ -205,14 +212,20 @@ unsafe fn plain_body<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat
 
 macro_rules! levels {
     ($($name:ident = $body:ident;)*) => { $(
+        /// # Safety
+        /// As [`gemm`] says.
         unsafe fn $name<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
             #[cfg(target_arch = "x86_64")]
             {
+                /// # Safety
+                /// As [`gemm`] says; the processor has these features.
                 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
                 unsafe fn avx512<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
                     // SAFETY: the caller's
                     unsafe { $body::<T, 2>(s, c, a, b, accumulate) }
                 }
+                /// # Safety
+                /// As [`gemm`] says; the processor has these features.
                 #[target_feature(enable = "avx2,fma,bmi2")]
                 unsafe fn avx2<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
                     // SAFETY: the caller's
@@ -235,6 +248,9 @@ macro_rules! levels {
 levels! { plain = plain_body; dots = dots_body; columns = columns_body; }
 
 /// The loops: a vector on either side, else row by row.
+///
+/// # Safety
+/// As [`gemm`] says.
 unsafe fn loops<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
     // SAFETY: the caller's
     unsafe {
@@ -266,6 +282,10 @@ unsafe fn loops<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: b
     }
 }
 
+/// Products of float32 or of float64, which `T` is.
+///
+/// # Safety
+/// As [`gemm`] says.
 unsafe fn floats<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
     // SAFETY: the caller's; scratch has m·n elements
     unsafe {
@@ -295,7 +315,7 @@ unsafe fn floats<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: 
 /// A product of matrices by the `gemm` crate, whose vector code Miri does not know.
 ///
 /// # Safety
-/// As [`gemm`] says.
+/// As [`gemm`] says; `T` is float32 or float64.
 unsafe fn call<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
     if cfg!(miri) {
         // SAFETY: the caller's
@@ -335,7 +355,7 @@ unsafe fn call<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bo
             let c = Out { at: c.at.cast::<$F>(), rs: c.rs, cs: c.cs };
             let a = Mat { at: a.at.cast::<$F>(), rs: a.rs, cs: a.cs };
             let b = Mat { at: b.at.cast::<$F>(), rs: b.rs, cs: b.cs };
-            // SAFETY: the caller's; T is this type
+            // SAFETY: the caller's; of the two types that T may be, it is the one of this size
             unsafe { typed(s, c, a, b, accumulate, 0.0, [1.0, 1.0]) }
         }};
     }
@@ -343,6 +363,9 @@ unsafe fn call<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bo
 }
 
 /// 16-bit floats: packed as float32, multiplied there, rounded once, and then added.
+///
+/// # Safety
+/// As [`gemm`] says.
 unsafe fn halves<H: Widen>(s: Sizes, c: Out<H>, a: Mat<H>, b: Mat<H>, accumulate: bool) {
     // SAFETY: the caller's; the scratch buffers have as many elements as the matrices
     unsafe {
@@ -440,6 +463,7 @@ mod tests {
                 let start: Vec<T> = numbers(room(m, n), 3).into_iter().map(&of).collect();
                 let at =
                     |s: (isize, isize), i: usize, j: usize| (i as isize * s.0 + j as isize * s.1) as usize;
+                // SAFETY: each matrix has room for the elements that these strides name
                 let run = |c: &mut Vec<T>, accumulate| unsafe {
                     let (pa, pb, pc) = (a.as_ptr().cast(), b.as_ptr().cast(), c.as_mut_ptr().cast());
                     gemm(dtype, m, k, n, pc, sc.0, sc.1, pa, sa.0, sa.1, pb, sb.0, sb.1, accumulate);

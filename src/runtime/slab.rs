@@ -13,7 +13,7 @@ const PIECE: usize = LARGE / 2;
 
 /// A new buffer that all workers write, each its own pieces.
 struct Target(*mut u8);
-// SAFETY: no piece is written by two workers
+// SAFETY: the pointer is followed by `dense` alone, where no piece is written by two workers, and none is read before all have ended
 unsafe impl Sync for Target {}
 
 /// A stored value in global row-major order, shared: every device's block is a view of it, replicas are one.
@@ -35,20 +35,34 @@ struct Inner {
 }
 
 impl Slab {
-    /// A slab over all of a buffer. `dtype` is a storage type; `copies` is 1 but for values in parts.
-    pub fn new(dtype: DType, shape: Shape, copies: usize, buffer: Arc<Buffer>) -> Slab {
-        Slab(Arc::new(Inner { dtype, shape, copies, buffer, blocks: None, dense: OnceLock::new() }))
+    /// A slab over all of a buffer, whose bytes are elements of the type. `dtype` is a storage type; `copies` is 1 but for values in
+    /// parts.
+    pub(crate) fn new(dtype: DType, shape: Shape, copies: usize, buffer: Arc<Buffer>) -> Slab {
+        let slab =
+            Slab(Arc::new(Inner { dtype, shape, copies, buffer, blocks: None, dense: OnceLock::new() }));
+        assert!(slab.covered(), "a slab lies within its buffer");
+        slab
     }
     /// A view: block k of the value lies at byte `blocks[k]` of the buffer.
-    pub fn view(dtype: DType, shape: Shape, buffer: Arc<Buffer>, block: usize, blocks: Arc<[usize]>) -> Slab {
-        Slab(Arc::new(Inner {
-            dtype,
-            shape,
-            copies: 1,
-            buffer,
-            blocks: Some((block, blocks)),
-            dense: OnceLock::new(),
-        }))
+    pub(crate) fn view(
+        dtype: DType,
+        shape: Shape,
+        buffer: Arc<Buffer>,
+        block: usize,
+        blocks: Arc<[usize]>,
+    ) -> Slab {
+        let within = blocks.iter().all(|at| at + block <= buffer.len());
+        let blocks = Some((block, blocks));
+        let slab = Slab(Arc::new(Inner { dtype, shape, copies: 1, buffer, blocks, dense: OnceLock::new() }));
+        assert!(within && slab.covered(), "the blocks of a view are the value, and lie within its buffer");
+        slab
+    }
+    /// Whether the value lies in its blocks, or within its buffer.
+    fn covered(&self) -> bool {
+        match &self.0.blocks {
+            Some((block, blocks)) => self.nbytes() == block * blocks.len(),
+            None => self.nbytes() <= self.0.buffer.len(),
+        }
     }
     /// The element type in memory.
     pub fn dtype(&self) -> DType {
@@ -75,17 +89,20 @@ impl Slab {
         &self.0.buffer
     }
     /// The same bytes under another shape of as many elements.
-    pub fn reshaped(&self, dtype: DType, shape: Shape, copies: usize) -> Slab {
+    pub(crate) fn reshaped(&self, dtype: DType, shape: Shape, copies: usize) -> Slab {
         let whole = self.0.dense.get().filter(|_| self.0.blocks.is_some());
         let (buffer, blocks) = match whole {
             Some(dense) => (dense, None),
             None => (&self.0.buffer, self.0.blocks.clone()),
         };
-        Slab(Arc::new(Inner { dtype, shape, copies, buffer: buffer.clone(), blocks, dense: OnceLock::new() }))
+        let buffer = buffer.clone();
+        let slab = Slab(Arc::new(Inner { dtype, shape, copies, buffer, blocks, dense: OnceLock::new() }));
+        assert!(slab.covered(), "a reshape keeps the number of bytes");
+        slab
     }
     /// A view of this value: block k of the result lies at byte `blocks[k]` of it. A view of a view is one of the buffer beneath,
     /// where no block lies in two of its own.
-    pub fn select(&self, dtype: DType, shape: Shape, block: usize, blocks: &Arc<[usize]>) -> Slab {
+    pub(crate) fn select(&self, dtype: DType, shape: Shape, block: usize, blocks: &Arc<[usize]>) -> Slab {
         let Some((own, at)) = self.0.blocks.as_ref().filter(|_| self.0.dense.get().is_none()) else {
             return Slab::view(dtype, shape, self.dense().clone(), block, blocks.clone());
         };
@@ -99,7 +116,7 @@ impl Slab {
     ///
     /// # Safety
     /// They are bytes of the value, and `to` has room for them, in no memory of the slab's.
-    pub unsafe fn copy_to(&self, mut at: usize, len: usize, mut to: *mut u8) {
+    pub(crate) unsafe fn copy_to(&self, mut at: usize, len: usize, mut to: *mut u8) {
         let Some((block, blocks)) = self.0.blocks.as_ref().filter(|_| self.0.dense.get().is_none()) else {
             // SAFETY: the caller's
             return unsafe { std::ptr::copy_nonoverlapping(self.dense().as_ptr().add(at), to, len) };
@@ -159,7 +176,8 @@ impl Slab {
     pub fn elements<T: Element>(&self) -> &[T] {
         assert_eq!(T::DTYPE, self.0.dtype, "a slab is read as what it is");
         let n = self.0.shape.elements() * self.0.copies;
-        // SAFETY: the buffer holds n elements of this type, aligned to 64 bytes, and lives as long as self
+        // SAFETY: the buffer holds n elements of this type (`new` and its kin ask for it), written before the slab was made, aligned to
+        // 64 bytes; it lives as long as self, and who holds a handle does not write
         unsafe { std::slice::from_raw_parts(self.dense().as_ptr().cast(), n) }
     }
     /// A slab of these elements.

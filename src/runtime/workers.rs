@@ -180,10 +180,17 @@ impl Team {
         unsafe { *self.job.get() = None }
         self.epoch.set(self.epoch.get().wrapping_add(1));
     }
+    /// Runs the job as this member and keeps its panic; never unwinds.
     fn member(&self, index: usize, job: &(dyn Fn(&Member) + Sync)) {
         let me = Member { index, count: self.count, barrier: Some(&self.barrier) };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(&me))) {
-            self.panic.lock().unwrap_or_else(|e| e.into_inner()).get_or_insert(panic);
+            let mut first = self.panic.lock().unwrap_or_else(|e| e.into_inner());
+            match &*first {
+                None => *first = Some(panic),
+                // not dropped: that may panic too, and nothing unwinds from here
+                Some(_) => std::mem::forget(panic),
+            }
+            drop(first);
             self.barrier.destroy();
         }
     }

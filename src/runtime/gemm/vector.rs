@@ -134,7 +134,7 @@ unsafe fn lanes<T: Num, const L: u8, const R: usize, const V: usize>(
 /// A matrix by a vector (n = 1) whose rows are contiguous, as the vector is.
 ///
 /// # Safety
-/// As for [`super::gemm`]; both strides along k are 1.
+/// As for [`super::gemm`]; both strides along k are 1, and the processor has level `L`.
 #[inline(always)]
 pub(super) unsafe fn dots<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
     let mut block = [[T::ZERO; LANES]; ROWS];
@@ -176,7 +176,7 @@ unsafe fn put<T: Num>(c: Out<T>, from: usize, sums: &[T], accumulate: bool) {
 /// A matrix by a vector (n = 1) whose columns are contiguous: in order, or of more than a few every fourth in one sum.
 ///
 /// # Safety
-/// As for [`super::gemm`]; the stride along m is 1.
+/// As for [`super::gemm`]; the stride along m is 1, and the processor has level `L`.
 #[inline(always)]
 pub(super) unsafe fn columns<T: Num, const L: u8>(
     s: Sizes,

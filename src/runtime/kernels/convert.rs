@@ -96,6 +96,9 @@ impl<A: To<D> + Copy + 'static, D: Copy + 'static> El for Cast<A, D> {
 }
 
 /// float32 to a 16-bit float and back go through the crate's vector code.
+///
+/// # Safety
+/// As [`Kernel`] says, for an operand of type H and a result of float32.
 unsafe fn widen<H: super::float::Half>(
     n: usize,
     d: *mut u8,
@@ -107,6 +110,8 @@ unsafe fn widen<H: super::float::Half>(
     // SAFETY: the caller's: n elements each, apart
     unsafe { H::widen(std::slice::from_raw_parts(a.cast(), n), std::slice::from_raw_parts_mut(d.cast(), n)) }
 }
+/// # Safety
+/// As [`Kernel`] says, for an operand of float32 and a result of type H.
 unsafe fn round<H: super::float::Half>(
     n: usize,
     d: *mut u8,

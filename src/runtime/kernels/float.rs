@@ -424,6 +424,8 @@ unsafe fn through<H: Half, E: El<A = f32, B = f32, C = f32>, const L: u8>(
         store(&made[..m], d, at);
     }
 }
+/// # Safety
+/// As `through` says.
 unsafe fn float_kernel<H: Half, E: El<A = f32, B = f32, C = f32, D = f32>>(
     n: usize,
     d: *mut u8,
@@ -439,6 +441,8 @@ unsafe fn float_kernel<H: Half, E: El<A = f32, B = f32, C = f32, D = f32>>(
         })
     }
 }
+/// # Safety
+/// As `through` says.
 unsafe fn bool_kernel<H: Half, E: El<A = f32, B = f32, C = f32, D = u8>>(
     n: usize,
     d: *mut u8,

@@ -92,6 +92,9 @@ mixes! {
 }
 
 /// Element i goes to lane i mod 64, then lanes are halved.
+///
+/// # Safety
+/// There are n elements at `a`, and room for one at `d`.
 #[inline(always)]
 unsafe fn fold_body<M: Mix>(n: usize, d: *mut u8, a: *const u8) {
     // SAFETY: the caller's: n elements at a, one at d
@@ -120,6 +123,9 @@ unsafe fn fold_body<M: Mix>(n: usize, d: *mut u8, a: *const u8) {
 }
 
 /// `acc` may be one of the rows' memory only where it is wholly that row (element by element in place).
+///
+/// # Safety
+/// There are n elements at `acc` and in each row.
 #[inline(always)]
 unsafe fn rows_body<M: Mix>(n: usize, acc: *mut u8, x: *const u8, rows: usize, step: isize) {
     let acc = acc.cast::<M::M>();
@@ -147,6 +153,8 @@ unsafe fn rows_body<M: Mix>(n: usize, acc: *mut u8, x: *const u8, rows: usize, s
     }
 }
 
+/// # Safety
+/// There are n elements in each of eight rows, and room for n at `d`, which overlaps none of them.
 #[inline(always)]
 unsafe fn rows8_body<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) {
     // SAFETY: the caller's: n elements in each of eight rows, and at d, which overlaps none of them
@@ -163,6 +171,8 @@ unsafe fn rows8_body<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) {
     }
 }
 
+/// # Safety
+/// There are n elements at each of the three; `d` may be `a` or `b`, but overlaps neither in part.
 #[inline(always)]
 unsafe fn mix_body<M: Mix>(n: usize, d: *mut u8, a: *const u8, b: *const u8) {
     let (d, a, b) = (d.cast::<M::M>(), a.cast::<M::M>(), b.cast::<M::M>());
@@ -178,16 +188,22 @@ macro_rules! levels {
     ($($name:ident = $body:ident ($($p:ident: $t:ty),*) ($($call:ident),*);)*) => { $(
         mod $name {
             use super::*;
+            /// # Safety
+            /// As the body says.
             pub(super) unsafe fn base<M: Mix>($($p: $t),*) {
                 // SAFETY: the caller's
                 unsafe { $body::<M>($($call),*) }
             }
+            /// # Safety
+            /// As the body says; the processor has these features.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx2,fma,bmi2")]
             pub(super) unsafe fn avx2<M: Mix>($($p: $t),*) {
                 // SAFETY: the caller's
                 unsafe { $body::<M>($($call),*) }
             }
+            /// # Safety
+            /// As the body says; the processor has these features.
             #[cfg(target_arch = "x86_64")]
             #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
             pub(super) unsafe fn avx512<M: Mix>($($p: $t),*) {
@@ -205,6 +221,9 @@ levels! {
 }
 
 /// The tree over eight rows of float32, stored past the caches.
+///
+/// # Safety
+/// As `rows8_body` says, for float32; the processor has these features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
 unsafe fn rows8_stream(n: usize, d: *mut u8, x: *const u8, step: isize) {

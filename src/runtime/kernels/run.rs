@@ -37,6 +37,9 @@ pub(super) trait El: 'static {
 }
 
 /// Operands as slices; those beyond the arity are empty.
+///
+/// # Safety
+/// If it is used, n elements of the type lie at `p`, for as long as the slice is.
 #[inline(always)]
 unsafe fn operand<'a, T>(p: *const u8, n: usize, used: bool) -> &'a [T] {
     // SAFETY: the caller's: n elements lie at p if it is used
@@ -85,6 +88,8 @@ fn mend<E: El>(d: &mut [E::D], a: &[E::A]) {
 /// Whether the base level of this architecture has a fused multiply-add.
 const BASE: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
 
+/// # Safety
+/// As [`Kernel`] says.
 unsafe fn base<E: El>(n: usize, d: *mut u8, a: *const u8, b: *const u8, c: *const u8, k: &Constants) {
     // SAFETY: the caller's
     unsafe { body::<E, BASE>(n, d, a, b, c, k) }
@@ -95,6 +100,8 @@ mod x86 {
     use super::*;
     use std::arch::x86_64::*;
 
+    /// # Safety
+    /// As [`Kernel`](super::Kernel) says; the processor has these features.
     #[target_feature(enable = "avx2,fma,bmi2")]
     pub(super) unsafe fn avx2<E: El>(
         n: usize,
@@ -108,6 +115,8 @@ mod x86 {
         unsafe { body::<E, 1>(n, d, a, b, c, k) }
     }
 
+    /// # Safety
+    /// As [`Kernel`](super::Kernel) says; the processor has these features.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
     pub(super) unsafe fn avx512<E: El>(
         n: usize,
@@ -128,7 +137,11 @@ mod x86 {
     #[repr(align(64))]
     struct Piece([u8; LINE]);
 
-    /// Runs `body` piece by piece, handing each to `store`; an unaligned result and the rest are stored as usual.
+    /// Runs `body` piece by piece, handing each to `store`: LINE bytes and room for them, both aligned to 64
+    /// bytes. An unaligned result and the rest are stored as usual.
+    ///
+    /// # Safety
+    /// As [`Kernel`](super::Kernel) says; the processor has level `L`.
     #[inline(always)]
     unsafe fn pieces<E: El, const L: u8>(
         n: usize,
@@ -156,6 +169,8 @@ mod x86 {
         }
     }
 
+    /// # Safety
+    /// As [`Kernel`](super::Kernel) says; the processor has these features.
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
     pub(super) unsafe fn stream512<E: El>(
         n: usize,
@@ -175,6 +190,8 @@ mod x86 {
         }
     }
 
+    /// # Safety
+    /// As [`Kernel`](super::Kernel) says; the processor has these features.
     #[target_feature(enable = "avx2,fma,bmi2")]
     pub(super) unsafe fn stream256<E: El>(
         n: usize,

@@ -100,6 +100,7 @@ mod tests {
                 let before = unsafe { libc::CPU_COUNT(allowed()) };
                 assert_eq!((on, left), if before > 1 { (false, before - 1) } else { (true, 1) });
                 thread.avoid(u32::MAX);
+                // SAFETY: as above
                 assert_eq!(left, unsafe { libc::CPU_COUNT(&may_use(0)) });
             });
         });
