@@ -287,7 +287,7 @@ fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>)
             };
             match split {
                 Some(first) if first.1.spec.dim(first.2) != ty.spec.dim(at) => {
-                    return Err(super::products::split_alike(first, (*k, ty, at)));
+                    return Err(super::refusals::split_alike(first, (*k, ty, at)));
                 }
                 Some(_) => {}
                 None => split = Some((*k, ty, at)),
@@ -304,7 +304,7 @@ fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>)
         );
         for (k, ty) in types {
             for d in (0..ty.rank()).filter(|d| ty.spec.dim(*d).contains(&axis)) {
-                let spec = super::products::moved(ty, d, &Axes::none());
+                let spec = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
                 fault = fault.help(format!("reshard operand {k}: `.reshard({spec})`")).dim(*k, d);
             }
         }

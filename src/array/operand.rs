@@ -165,3 +165,15 @@ impl Array {
         refuse(fault, op, &[Term::Array(self.clone())], place)
     }
 }
+
+impl From<&Array> for Term {
+    fn from(a: &Array) -> Term {
+        Term::Array(a.clone())
+    }
+}
+
+impl Operand for &Term {
+    fn term(self) -> Term {
+        self.clone()
+    }
+}

@@ -5,14 +5,14 @@ use super::lower::{Lower, Val};
 use super::plan::{self, Planned};
 use super::varying::varying;
 use super::{Layout, Localised, Printed, Slot, Step, Stored, Why};
-use crate::diagnostic::{Error, Result};
+use crate::diagnostic::Result;
 use crate::mesh::Axis;
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence};
 use crate::program::{Control, Equation, Loop, Program, VarInfo};
-use crate::types::{DType, Scalar, Shape};
+use crate::types::{DType, Shape};
 
 /// A nested program's input: a number, or a stored value of its own.
-enum Inner {
+pub(super) enum Inner {
     Val(Val),
     Slot { dtype: DType, shape: Shape, layout: Layout, hidden: Vec<Axis> },
 }
@@ -63,7 +63,7 @@ impl Lower {
     }
 
     /// The value as this variable is placed.
-    fn placed(&mut self, v: Val, info: &VarInfo, why: &Why) -> Val {
+    pub(super) fn placed(&mut self, v: Val, info: &VarInfo, why: &Why) -> Val {
         let Val::Slot(slot, hidden) = v else { return v };
         let layout = self.layout(info, &hidden);
         Val::Slot(self.draft.laid(slot, layout, why), hidden)
@@ -71,7 +71,7 @@ impl Lower {
 
     /// A nested program of these inputs, lowered by `build` (which returns its output slots) and localised. The stored inputs in
     /// `once` are the same in each of its `trips`.
-    fn nested(
+    pub(super) fn nested(
         &self,
         ins: Vec<Inner>,
         (once, trips): (std::ops::Range<usize>, u64),
@@ -97,7 +97,7 @@ impl Lower {
     }
 
     /// Lays the fixed inputs of a loop out as its body wants them; the body's first one is its input `first`.
-    fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut [Slot]) {
+    pub(super) fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut [Slot]) {
         for (slot, why) in &body.adopted {
             let p = &body.localised.program;
             let found = p.ins.iter().skip(first).position(|s| s == slot);
@@ -108,7 +108,7 @@ impl Lower {
     }
 
     /// A fixed input of a nested program: numbers go inside as such.
-    fn fixed(&self, v: &Val, slots: &mut Vec<Slot>) -> Inner {
+    pub(super) fn fixed(&self, v: &Val, slots: &mut Vec<Slot>) -> Inner {
         match v {
             Val::Lit(_) => Inner::Val(v.clone()),
             Val::Slot(slot, hidden) => {
@@ -129,7 +129,7 @@ impl Lower {
         hidden.iter().enumerate().map(of).collect()
     }
 
-    fn fixed_loop(
+    pub(super) fn fixed_loop(
         &mut self,
         program: &Program,
         e: &Equation,
@@ -224,7 +224,7 @@ impl Lower {
     }
 
     /// Adds to the hidden dimensions of carries what the results vary over; whether any was new.
-    fn grow(&self, hidden: &mut [Vec<Axis>], outs: &[Vec<Axis>]) -> bool {
+    pub(super) fn grow(&self, hidden: &mut [Vec<Axis>], outs: &[Vec<Axis>]) -> bool {
         let mut grown = false;
         for (h, o) in hidden.iter_mut().zip(outs) {
             if o.iter().any(|a| !h.contains(a)) {
@@ -236,7 +236,13 @@ impl Lower {
     }
 
     /// The next carries, stored as the carries are. No slot twice, and none that is an input at another place.
-    fn carried(&mut self, next: &[Val], carries: &[Stored], hidden: &[Vec<Axis>], why: &Why) -> Vec<Slot> {
+    pub(super) fn carried(
+        &mut self,
+        next: &[Val],
+        carries: &[Stored],
+        hidden: &[Vec<Axis>],
+        why: &Why,
+    ) -> Vec<Slot> {
         let each = next.iter().zip(carries).zip(hidden);
         each.map(|((v, c), h)| self.stored(v, c.dtype, h, &c.layout, why)).collect()
     }
@@ -383,7 +389,7 @@ impl Lower {
     }
 
     /// `choice[1]` where `choice[0]` holds, else `choice[2]`; stored with these hidden dimensions.
-    fn select(
+    pub(super) fn select(
         &mut self,
         choice: [&Val; 3],
         block: &[usize],
@@ -417,114 +423,6 @@ impl Lower {
         let body = Body::Fold { combine: Combine::Or, code: Code::copy(DType::Bool) };
         let s = Sentence { extents, rank: 0, dtype: DType::Bool, reads, body };
         self.emit(s, whole.clone(), why, false)
-    }
-
-    fn branches(
-        &mut self,
-        program: &Program,
-        e: &Equation,
-        branches: &[std::sync::Arc<Program>],
-        operands: &[Val],
-        why: &Why,
-    ) -> Result<Vec<Val>> {
-        let Some((which, rest)) = operands.split_first() else {
-            return Err(Error::other("cond has no operands"));
-        };
-        if !which.hidden().is_empty() {
-            return self.chosen(program, e, branches, which, rest, why);
-        }
-        let dtype = match which {
-            Val::Lit(l) => l.dtype,
-            Val::Slot(s, _) => self.draft.slots[*s].dtype,
-        };
-        let whole = Layout { dims: Vec::new(), partial: None };
-        let which = self.stored(which, dtype, &[], &whole, why);
-        let axes: Vec<Vec<Axis>> = rest.iter().map(|v| v.hidden().to_vec()).collect();
-        let mut hidden: Vec<Vec<Axis>> = vec![Vec::new(); e.outputs.len()];
-        for b in branches {
-            self.grow(&mut hidden, &varying(b, axes.clone()));
-        }
-        let results: Vec<Stored> = (e.outputs.iter().zip(&hidden))
-            .map(|(var, hidden)| {
-                let info = &program.vars[var.index()];
-                let shape: Shape =
-                    self.sizes(hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
-                Stored { dtype: info.ty.dtype.storage(), shape, layout: self.layout(info, hidden) }
-            })
-            .collect();
-        let mut slots = Vec::new();
-        let (mut list, mut inside) = (Vec::new(), Vec::new());
-        for b in branches {
-            slots.clear();
-            let ins: Vec<Inner> = rest.iter().map(|v| self.fixed(v, &mut slots)).collect();
-            let done = self.nested(ins, (0..0, 1), |inner, vals| {
-                let outs = inner.run(b, vals.to_vec())?;
-                Ok(inner.carried(&outs, &results, &hidden, why))
-            })?;
-            let done = done.localised;
-            list.push(done.program);
-            inside.push((done.collectives, 1));
-        }
-        let out: Vec<Slot> =
-            results.into_iter().map(|r| self.draft.slot(r.dtype, r.shape, r.layout)).collect();
-        let step = Step::Branch { which, branches: list, ins: slots, out: out.clone() };
-        if let Some(item) = self.push(step, why) {
-            item.inside = inside;
-        }
-        Ok(out.into_iter().zip(hidden).map(|(s, h)| Val::Slot(s, h)).collect())
-    }
-
-    /// Branches that devices take apart: all are run, and each device keeps its own one's results.
-    fn chosen(
-        &mut self,
-        program: &Program,
-        e: &Equation,
-        branches: &[std::sync::Arc<Program>],
-        which: &Val,
-        rest: &[Val],
-        why: &Why,
-    ) -> Result<Vec<Val>> {
-        let mut results: Vec<Vec<Val>> = Vec::new();
-        for b in branches {
-            results.push(self.run(b, rest.to_vec())?);
-        }
-        let number = self.as_slot(which, why);
-        let dtype = self.draft.slots[number].dtype;
-        let mut outs = Vec::new();
-        for (k, var) in e.outputs.iter().enumerate() {
-            let info = &program.vars[var.index()];
-            let all = results.iter().map(|r| &r[k]).chain([which]);
-            let hidden = self.in_order(all.flat_map(|v| v.hidden().iter().copied()));
-            let layout = self.layout(info, &hidden);
-            let d = info.ty.dtype;
-            // of n branches the k-th where the (clamped) number is at most k; a bool: 0 is true's
-            let mut kept = results[branches.len() - 1][k].clone();
-            for b in (0..branches.len() - 1).rev() {
-                let holds = self.compared(which, dtype, b, why);
-                let choice = [&holds, &results[b][k], &kept];
-                let slot = self.select(choice, &info.ty.shape, d, &hidden, &layout, why);
-                kept = Val::Slot(slot, hidden.clone());
-            }
-            outs.push(kept);
-        }
-        Ok(outs)
-    }
-
-    /// Whether a branch number is at most `b`; of a bool, the bool itself.
-    fn compared(&mut self, which: &Val, dtype: DType, b: usize, why: &Why) -> Val {
-        if dtype == DType::Bool {
-            return which.clone();
-        }
-        let reads = vec![Read::plain(0, dtype, &[], &[])];
-        let code = Code::one(Fun::Le, dtype, DType::Bool, &[Arg::Read(0), Arg::Const(Scalar::from(b))]);
-        let s = Sentence { extents: Vec::new(), rank: 0, dtype: DType::Bool, reads, body: Body::Map(code) };
-        let hidden = which.hidden().to_vec();
-        let s = self.batched(s, std::slice::from_ref(which), &hidden);
-        let layout = match which {
-            Val::Slot(slot, _) => self.draft.slots[*slot].layout.clone(),
-            Val::Lit(_) => Layout { dims: Vec::new(), partial: None },
-        };
-        Val::Slot(self.emit(s, layout, why, false), hidden)
     }
 }
 

@@ -1,8 +1,10 @@
 //! From a placed program to one per-device program: regions, fetches, partial sums, and the report of what is communicated.
 
 #[cfg(debug_assertions)]
+mod branches;
 mod check;
 mod choose;
+mod collective;
 mod control;
 mod cost;
 mod draft;

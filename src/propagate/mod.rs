@@ -9,6 +9,7 @@
 #[cfg(test)]
 mod golden;
 mod graph;
+mod instance;
 mod output;
 mod pieces;
 mod rule;

@@ -85,6 +85,16 @@ impl Spec {
         dims.resize(rank, Axes::none());
         self.with_dims(dims)
     }
+    /// With dimension `d` split over these axes, and nothing else over one of them.
+    pub(crate) fn with_dim(self, d: usize, axes: &Axes) -> Spec {
+        let others = self.padded(d + 1).only(|a| !axes.contains(a));
+        let entry = |(i, e): (usize, &Axes)| match i == d {
+            true => axes.clone(),
+            false if self.dim(i).iter().any(|a| axes.contains(*a)) => Axes::none(),
+            false => e.clone(),
+        };
+        others.with_dims(others.dims().iter().enumerate().map(entry).collect())
+    }
     /// With its two sets in the mesh's order.
     pub fn in_order(self, mesh: &Mesh) -> Spec {
         let sorted = |axes: &Axes| -> Axes {

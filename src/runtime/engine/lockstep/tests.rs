@@ -1,5 +1,7 @@
 //! Every shape of program against the reference engine; inline, workers and a thread a device to the same bits.
 
+mod control;
+
 use super::super::{EngineKind, get};
 use super::samples::*;
 use super::*;
@@ -115,17 +117,6 @@ fn models() {
     }
     check("long", &long(60), 1e-4);
 }
-#[test]
-fn loops() {
-    for &n in if cfg!(miri) { &[24][..] } else { &[104, 1003] } {
-        for &steps in if cfg!(miri) { &[2][..] } else { &[0, 1, 2, 7] } {
-            check("heat 1-D", &heat1d(n, steps), 1e-5);
-        }
-    }
-    let (n, steps) = if cfg!(miri) { (9, 2) } else { (70, 5) };
-    check("heat 2-D", &heat2d(n, steps), 1e-5);
-}
-
 const ALL: [DType; 13] = [
     DType::Bool,
     DType::I8,
@@ -361,153 +352,6 @@ fn parts() {
         m.p.steps.push(Step::Reduce { src: half, out: whole, combine: Combine::Add });
         m.p.steps.push(Step::Reduce { src: x, out: other, combine: Combine::Add });
         check("parts", &m.done(&[s, whole, other]), tolerance(d) * 4.0);
-    }
-}
-fn body(f: impl FnOnce(&mut Make) -> Vec<Slot>) -> Box<SpmdProgram> {
-    let mut b = Make::new(F);
-    let outs = f(&mut b);
-    Box::new(b.done(&outs))
-}
-#[test]
-fn scans() {
-    for (length, reverse) in
-        [(2, false), (0, false), (1, true), (5, true)].into_iter().take(if cfg!(miri) { 1 } else { 4 })
-    {
-        // carries change places, one stays; a stack of the carry as it was, and of what is read
-        let b = body(|b| {
-            let t = b.slot_of(DType::I32, &[], &[], &[]);
-            b.p.ins.push(t);
-            let w = b.input(&[4], &[1]);
-            let (p, q, k) = (b.input(&[4], &[1]), b.input(&[4], &[1]), b.input(&[4], &[1]));
-            let x = b.input(&[4], &[1]);
-            let r = b.broadcast(t, &[4]);
-            let n = b.local(&[4], &[1], vec![r], F, Code::one(Fun::Convert, DType::I32, F, &[Arg::Read(0)]));
-            let a = b.bin(Fun::Mul, p, w);
-            let a = b.bin(Fun::Add, a, x);
-            let a = b.bin(Fun::Add, a, n);
-            vec![q, a, k, p, a, x]
-        });
-        let mut m = Make::new(F);
-        let w = m.input(&[4], &[1]);
-        let carry: Vec<Slot> = (0..3).map(|_| m.input(&[4], &[1])).collect();
-        let xs = m.input(&[length, 4], &[1, 1]);
-        let out: Vec<Slot> = (0..3).map(|_| m.slot(&[4], &[1])).collect();
-        let ys: Vec<Slot> = (0..3).map(|_| m.slot(&[length, 4], &[1, 1])).collect();
-        m.p.steps.push(Step::Loop {
-            body: b,
-            start: 3,
-            length,
-            reverse,
-            fixed: vec![w],
-            carry,
-            xs: vec![xs],
-            out: out.clone(),
-            ys: ys.clone(),
-        });
-        let after = m.bin(Fun::Add, out[0], out[2]);
-        check("scan", &m.done(&[out, ys, vec![after]].concat()), 1e-5);
-    }
-}
-#[test]
-fn loops_in_loops_while_and_branches() {
-    const N: usize = if cfg!(miri) { 20 } else { 600 };
-    // while the first element is below 40: a loop of three steps, then one of two branches
-    let inner = body(|b| {
-        let t = b.slot_of(DType::I32, &[], &[], &[]);
-        b.p.ins.push(t);
-        let x = b.input(&[N], &[1]);
-        vec![b.scale(x, 1.25, 0.5)]
-    });
-    let arm = |c: f64| {
-        *body(|b| {
-            let x = b.input(&[N], &[1]);
-            vec![b.scale(x, 1.0, c)]
-        })
-    };
-    let step = body(|b| {
-        let x = b.input(&[N], &[1]);
-        let i = b.slot_of(DType::I32, &[], &[], &[]);
-        b.p.ins.push(i);
-        let y = b.slot(&[N], &[1]);
-        b.p.steps.push(Step::Loop {
-            body: inner.clone(),
-            start: 0,
-            length: 3,
-            reverse: false,
-            fixed: vec![],
-            carry: vec![x],
-            xs: vec![],
-            out: vec![y],
-            ys: vec![],
-        });
-        let z = b.slot(&[N], &[1]);
-        b.p.steps.push(Step::Branch {
-            which: i,
-            branches: vec![arm(1.0), arm(-2.0), arm(4.0)],
-            ins: vec![y],
-            out: vec![z],
-        });
-        let id = b.id(i);
-        let one = Arg::Const(Scalar::Int(1));
-        let n = b.local(
-            &[],
-            &[],
-            vec![id],
-            DType::I32,
-            Code::one(Fun::Add, DType::I32, DType::I32, &[Arg::Read(0), one]),
-        );
-        vec![z, n]
-    });
-    let cond = body(|b| {
-        let x = b.input(&[N], &[1]);
-        let i = b.slot_of(DType::I32, &[], &[], &[]);
-        b.p.ins.push(i);
-        let r = b.read(x, &[], &[(None, 0)]);
-        let top = Arg::Const(Scalar::Float(40.0));
-        vec![b.local(
-            &[],
-            &[],
-            vec![r],
-            DType::Bool,
-            Code::one(Fun::Lt, F, DType::Bool, &[Arg::Read(0), top]),
-        )]
-    });
-    let mut m = Make::new(F);
-    let x = m.input(&[N], &[1]);
-    let i = m.slot_of(DType::I32, &[], &[], &[]);
-    m.p.ins.push(i);
-    let (y, n) = (m.slot(&[N], &[1]), m.slot_of(DType::I32, &[], &[], &[]));
-    m.p.steps.push(Step::While {
-        cond,
-        body: step,
-        cond_fixed: vec![],
-        body_fixed: vec![],
-        carry: vec![x, i],
-        out: vec![y, n],
-    });
-    check("while", &m.done(&[y, n]), 1e-4);
-}
-/// Each device its own branch.
-#[test]
-fn branches_by_device() {
-    for of in [DType::Bool, DType::I32] {
-        let arm = |c: f64| {
-            *body(|b| {
-                let x = b.input(&[8, 5], &[8, 1]);
-                vec![b.scale(x, c, c)]
-            })
-        };
-        let mut branches = vec![arm(1.0), arm(-2.0)];
-        if of == DType::I32 {
-            branches.push(arm(3.0));
-        }
-        let mut m = Make::new(F);
-        let x = m.input(&[8, 5], &[8, 1]);
-        let which = m.slot_of(of, &[8], &[8], &[]);
-        m.p.ins.push(which);
-        let y = m.slot(&[8, 5], &[8, 1]);
-        m.p.steps.push(Step::Branch { which, branches, ins: vec![x], out: vec![y] });
-        check("by device", &m.done(&[y]), 1e-6);
     }
 }
 /// Sums and maps of large values, so that each way of cutting them runs.

@@ -1,0 +1,36 @@
+//! Refusals of how operands lie, with what mends them.
+
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::mesh::Axes;
+use crate::types::ArrayType;
+
+/// The refusal of dimensions of two operands (number, type, dimension) that run together, but are split differently.
+pub(super) fn split_alike(a: (usize, &ArrayType, usize), b: (usize, &ArrayType, usize)) -> Fault {
+    let name = |(k, ty, d): (usize, &ArrayType, usize)| {
+        let axes = Axes::from(ty.spec.dim(d));
+        let at = if axes.is_empty() { String::new() } else { format!("@{axes}") };
+        format!("dimension {d} of operand {k}, {}{at},", ty.shape[d])
+    };
+    let message = format!("{} and {} must be split alike", name(a), name(b));
+    let mut fault = Fault::new(ErrorKind::Sharding, message).dim(a.0, a.2).dim(b.0, b.2);
+    for ((k, x, d), (_, y, e)) in [(a, b), (b, a)] {
+        let axes = Axes::from(y.spec.dim(e));
+        let ways = y.mesh.as_ref().map_or(1, |m| axes.iter().map(|a| m.axis_size(a)).product());
+        if x.shape[d].is_multiple_of(ways) {
+            fault = fault.help(format!(
+                "reshard operand {k}: `.reshard({})`",
+                x.spec.padded(x.rank()).with_dim(d, &axes)
+            ));
+        }
+    }
+    fault
+}
+
+/// The refusal of an operation along a dimension that is split: `why` of its axes.
+pub(super) fn is_split(ty: &ArrayType, d: usize, why: &str) -> Fault {
+    let axes = Axes::from(ty.spec.dim(d));
+    let whole = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
+    Fault::new(ErrorKind::Sharding, format!("dimension {d} is split over {axes}{why}"))
+        .help(format!("gather it first: `.reshard({whole})`"))
+        .dim(0, d)
+}

@@ -1,0 +1,343 @@
+//! The entries of a result: over which axes each of its dimensions is split, or why that cannot be said.
+
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::mesh::{Axes, Axis, Mesh};
+use crate::program::Operand;
+use crate::program::factors::{At, Dim, FactorLoop, Factors, Join, LoopId, Role};
+use crate::sharding::Spec;
+use crate::types::{DType, Shape};
+use smallvec::SmallVec;
+
+/// A dimension that carries a loop.
+struct Holder {
+    operand: usize,
+    dim: usize,
+    entry: Axes,
+    stretched: bool,
+}
+
+/// One equation while it is typed.
+pub(super) struct Rule<'a> {
+    pub(super) prim: &'a str,
+    pub(super) mesh: &'a Mesh,
+    pub(super) factors: &'a Factors,
+    pub(super) operands: &'a [Operand],
+    pub(super) shapes: &'a [(DType, Shape)],
+}
+
+impl Rule<'_> {
+    /// A dimension as messages name it.
+    pub(super) fn tell(&self, operand: usize, dim: usize) -> String {
+        let ty = &self.operands[operand].ty;
+        let axes = Axes::from(ty.spec.dim(dim));
+        let at = if axes.is_empty() { String::new() } else { format!("@{axes}") };
+        let of = if self.operands.len() > 1 { format!("operand {operand}") } else { "the operand".into() };
+        format!("dimension {dim} of {of}, {}{at},", ty.shape[dim])
+    }
+    pub(super) fn refuse(&self, message: String) -> Fault {
+        Fault::new(ErrorKind::Sharding, message)
+    }
+    /// Whether a dimension of an operand can be split so.
+    fn can_split(&self, operand: usize, dim: usize, entry: &Axes) -> bool {
+        self.operands[operand].ty.shape[dim].is_multiple_of(self.ways(entry))
+    }
+    /// How to make a dimension of an operand lie as given.
+    pub(super) fn reshard(&self, operand: usize, dim: usize, entry: &Axes) -> String {
+        let spec = self.operands[operand].ty.spec.with_dim(dim, entry);
+        format!("reshard operand {operand}: `.reshard({spec})`")
+    }
+    fn ways(&self, axes: &Axes) -> usize {
+        axes.iter().map(|a| self.mesh.axis_size(a)).product()
+    }
+
+    /// The axes of each loop. With `out` given only loops that ask for equality are joined.
+    pub(super) fn join(&self, out: bool) -> Result<Vec<Axes>, Fault> {
+        let asked = |l: LoopId| !out || self.factors.loops[l].join == Some(Join::Equal);
+        let mut held: Vec<SmallVec<[Holder; 2]>> =
+            self.factors.loops.iter().map(|_| SmallVec::new()).collect();
+        for (operand, dims) in self.factors.operands.iter().enumerate() {
+            for (dim, over) in dims.iter().enumerate().filter(|(_, d)| d.loops.iter().all(|l| asked(*l))) {
+                let entry = self.operands[operand].ty.spec.dim(dim);
+                let stretched = over.at == At::Stretched;
+                if let [l] = over.loops[..] {
+                    held[l].push(Holder { operand, dim, entry: Axes::from(entry), stretched });
+                    continue;
+                }
+                let parts = self.hand_out(operand, dim, over)?;
+                for (&l, entry) in over.loops.iter().zip(parts) {
+                    held[l].push(Holder { operand, dim, entry, stretched });
+                }
+            }
+        }
+        held.iter().enumerate().map(|(l, held)| self.join_one(l, held)).collect()
+    }
+
+    /// A dimension's axes to its loops, major first: a loop takes axes while more than 1 is left of it.
+    fn hand_out(&self, operand: usize, dim: usize, over: &Dim) -> Result<Vec<Axes>, Fault> {
+        let entry = self.operands[operand].ty.spec.dim(dim);
+        let split = |why: String| {
+            self.refuse(format!(
+                "{} is cut into {} parts, and {why}",
+                self.tell(operand, dim),
+                over.loops.len()
+            ))
+            .help(self.reshard(operand, dim, &Axes::none()))
+            .help(self.said())
+            .dim(operand, dim)
+        };
+        let mut axes = entry;
+        let mut parts = Vec::with_capacity(over.loops.len());
+        for &l in &over.loops {
+            let (mut left, mut taken) = (self.factors.loops[l].size, Axes::none());
+            while let (true, [axis, rest @ ..]) = (left > 1, axes) {
+                let n = self.mesh.axis_size(*axis);
+                if !left.is_multiple_of(n) {
+                    return Err(split(format!(
+                        "{axis} of size {n} does not divide what is left of a part, {left}"
+                    )));
+                }
+                (left, axes) = (left / n, rest);
+                taken.push(*axis);
+            }
+            parts.push(taken);
+        }
+        match axes {
+            [] => Ok(parts),
+            [axis, ..] => Err(split(format!("no part is left for {axis}"))),
+        }
+    }
+
+    fn join_one(&self, l: LoopId, held: &[Holder]) -> Result<Axes, Fault> {
+        // what nobody splits is whole, whatever the loop asks for
+        if held.iter().all(|h| h.entry.is_empty()) {
+            return Ok(Axes::none());
+        }
+        let sharded: Vec<&Holder> = held.iter().filter(|h| !h.entry.is_empty()).collect();
+        let clash = sharded.windows(2).find(|w| w[0].entry != w[1].entry);
+        let role = self.factors.role(l);
+        match (self.factors.loops[l].join, role) {
+            (Some(Join::Never), _) | (None, Role::Whole) => {
+                if let Some(h) = sharded.first() {
+                    return Err(self.must_be_whole(h));
+                }
+            }
+            (Some(Join::Equal), _) => {
+                let full: Vec<&Holder> =
+                    held.iter().filter(|h| !(h.stretched && h.entry.is_empty())).collect();
+                if let Some(w) = full.windows(2).find(|w| w[0].entry != w[1].entry) {
+                    return Err(self.unlike(w[0], w[1], "must be split alike"));
+                }
+            }
+            (None, Role::Sum) => {
+                if let Some(w) = clash {
+                    return Err(self.unlike(w[0], w[1], "run together, but are split differently"));
+                }
+                if let [a, b, ..] = sharded[..] {
+                    return Err(self.ambiguous(l, a, b));
+                }
+            }
+            (Some(Join::First | Join::Still), _) | (None, Role::Pass | Role::Moved) => {
+                if let Some(w) = clash {
+                    return Err(self.unlike(w[0], w[1], "run together, but are split differently"));
+                }
+            }
+        }
+        let speaker = match self.factors.loops[l].join {
+            Some(Join::First) => held.first(),
+            _ => sharded.first().copied(),
+        };
+        Ok(speaker.map_or(Axes::none(), |h| h.entry.clone()))
+    }
+
+    fn must_be_whole(&self, h: &Holder) -> Fault {
+        let (operand, dim) = (h.operand, h.dim);
+        self.refuse(format!("{} must be whole here", self.tell(operand, dim)))
+            .help(self.reshard(operand, dim, &Axes::none()))
+            .dim(operand, dim)
+    }
+    fn unlike(&self, a: &Holder, b: &Holder, what: &str) -> Fault {
+        let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
+        let mut fault =
+            self.refuse(format!("{one} and {two} {what}")).dim(a.operand, a.dim).dim(b.operand, b.dim);
+        for (x, y) in [(a, b), (b, a)] {
+            if self.can_split(x.operand, x.dim, &y.entry) {
+                fault = fault.help(self.reshard(x.operand, x.dim, &y.entry));
+            }
+        }
+        if fault.help.is_empty() {
+            for x in [a, b] {
+                fault = fault.help(self.reshard(x.operand, x.dim, &Axes::none()));
+            }
+        }
+        fault
+    }
+    /// Both operands of a sum of products are split over it: whether the result is summed, and where it then lies, is open.
+    fn ambiguous(&self, l: LoopId, a: &Holder, b: &Holder) -> Fault {
+        let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
+        let axes = &a.entry;
+        let mut fault = self
+            .refuse(format!(
+                "{one} and {two} are contracted: the result could be summed over {axes}, or summed and scattered"
+            ))
+            .dim(a.operand, a.dim)
+            .dim(b.operand, b.dim);
+        if let Some(usual) = self.usual(l) {
+            fault = fault.choice("all-reduced", Spec::of(usual.clone()));
+            let shape = &self.shapes[0].1;
+            let ways = self.ways(axes);
+            let free = usual.iter().zip(shape.iter()).position(|(e, n)| e.is_empty() && n % ways == 0);
+            let used = usual.iter().flat_map(Axes::iter).any(|x| axes.contains(x));
+            if let Some(d) = free.filter(|_| !used) {
+                let mut scattered = usual;
+                scattered[d] = axes.clone();
+                fault = fault.choice("scattered", Spec::of(scattered));
+            }
+        }
+        fault
+    }
+    /// The first result's entries when all sums are made: what its own loops say, where these agree.
+    fn usual(&self, sum: LoopId) -> Option<Vec<Axes>> {
+        let mut seen = Axes::none();
+        self.factors
+            .results
+            .first()?
+            .iter()
+            .map(|dim| {
+                let mut entry = Axes::none();
+                for l in dim.loops.iter().filter(|l| **l != sum) {
+                    let holder = self.factors.operands.iter().enumerate().find_map(|(k, dims)| {
+                        let d = dims.iter().position(|d| d.loops.contains(l))?;
+                        let e = self.operands[k].ty.spec.dim(d);
+                        (!e.is_empty()).then_some(e)
+                    });
+                    for axis in holder
+                        .unwrap_or(&[])
+                        .iter()
+                        .copied()
+                        .filter(|a| !seen.contains(*a))
+                        .collect::<Vec<_>>()
+                    {
+                        entry.push(axis);
+                        seen.push(axis);
+                    }
+                }
+                Some(entry)
+            })
+            .collect()
+    }
+
+    /// A result's entries: its loops' axes strung together. Behind an unsharded loop only unsharded ones stand, behind one that is
+    /// to keep still also where it is not split to the last step.
+    pub(super) fn result(&self, i: usize, entries: &[Axes]) -> Result<Vec<Axes>, Fault> {
+        let string = |(d, dim): (usize, &Dim)| {
+            if let [l] = dim.loops[..] {
+                return Ok(entries[l].clone());
+            }
+            let (mut entry, mut gap) = (Axes::none(), false);
+            for l in &dim.loops {
+                if gap && !entries[*l].is_empty() {
+                    return Err(self.gap(d, *l));
+                }
+                let FactorLoop { size, join, .. } = self.factors.loops[*l];
+                gap |= match join {
+                    Some(Join::Still) => self.ways(&entries[*l]) < size,
+                    _ => entries[*l].is_empty(),
+                };
+                entry = entry.iter().chain(entries[*l].iter()).collect();
+            }
+            Ok(entry)
+        };
+        self.factors.results[i].iter().enumerate().map(string).collect()
+    }
+    fn gap(&self, d: usize, l: LoopId) -> Fault {
+        let from = self
+            .factors
+            .operands
+            .iter()
+            .enumerate()
+            .find_map(|(k, dims)| dims.iter().position(|x| x.loops.contains(&l)).map(|dim| (k, dim)));
+        match from {
+            Some((k, dim)) => self
+                .refuse(format!(
+                    "{} becomes the minor part of dimension {d} of the result, whose major part is {}: its elements would move between devices",
+                    self.tell(k, dim),
+                    if self.factors.loops[l].join == Some(Join::Still) {
+                        "not split to the last"
+                    } else {
+                        "whole"
+                    }
+                ))
+                .help(self.reshard(k, dim, &Axes::none()))
+                .help(self.said())
+                .dim(k, dim),
+            None => self.refuse(format!(
+                "the minor part of dimension {d} of the result is split, its major part whole"
+            )),
+        }
+    }
+
+    /// How to say where the result of a reshape is to lie: each axis on the first dimension made of what it split that it divides.
+    fn said(&self) -> String {
+        let shape = &self.shapes[0].1;
+        let mut dims = vec![Axes::none(); shape.rank()];
+        let split = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
+            dims.iter().enumerate().map(|(d, dim)| (&dim.loops, Axes::from(o.ty.spec.dim(d))))
+        });
+        for (loops, entry) in split.filter(|(_, entry)| !entry.is_empty()) {
+            let made = |d: &usize| {
+                let with: Axes = dims[*d].iter().chain(entry.iter()).collect();
+                self.factors.results[0][*d].loops.iter().any(|l| loops.contains(l))
+                    && shape[*d].is_multiple_of(self.ways(&with))
+            };
+            if let Some(d) = (0..shape.rank()).find(made) {
+                dims[d] = dims[d].iter().chain(entry.iter()).collect();
+            }
+        }
+        format!("or say the result's sharding: `x.reshape_to({shape}, {})`", Spec::of(dims))
+    }
+
+    /// No axis splits two dimensions of a result, or a dimension and a set.
+    pub(super) fn once(&self, spec: Spec) -> Result<(), Fault> {
+        let mut seen: SmallVec<[Axis; 4]> = SmallVec::new();
+        if spec.all_axes().all(|a| !seen.contains(&a) && (seen.push(a), true).1) {
+            return Ok(());
+        }
+        let named: Vec<(Axis, String)> = (spec.dims().iter().enumerate())
+            .flat_map(|(d, e)| e.iter().map(move |a| (a, format!("dimension {d}"))))
+            .chain(spec.unreduced_axes().iter().map(|a| (a, "the unreduced set".to_string())))
+            .chain(spec.reduced_axes().iter().map(|a| (a, "the reduced set".to_string())))
+            .collect();
+        for (i, (axis, place)) in named.iter().enumerate() {
+            if let Some((_, before)) = named[..i].iter().find(|n| n.0 == *axis) {
+                let mut fault =
+                    self.refuse(format!("the result would name {axis} twice: in {before} and in {place}"));
+                for (k, o) in self.operands.iter().enumerate() {
+                    for d in (0..o.ty.rank()).filter(|d| o.ty.spec.dim(*d).contains(axis)) {
+                        let rest: Axes = o.ty.spec.dim(d).iter().copied().filter(|a| a != axis).collect();
+                        fault = fault.help(self.reshard(k, d, &rest)).dim(k, d);
+                    }
+                }
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+    /// What is inferred divides too: the rule of slices, pads and splits of sharded dimensions.
+    pub(super) fn divides(&self, spec: Spec, shape: &[usize]) -> Result<(), Fault> {
+        for (d, (axes, n)) in spec.dims().iter().zip(shape).enumerate() {
+            let ways = self.ways(axes);
+            if n % ways != 0 {
+                let mut fault = self.refuse(format!(
+                    "dimension {d} of the result has size {n}, which {axes} does not divide into {ways} equal parts"
+                ));
+                let from =
+                    (0..self.operands.len()).find(|k| self.operands[*k].ty.spec.dim(d) == axes.as_slice());
+                if let Some(k) = from {
+                    fault = fault.help(self.reshard(k, d, &Axes::none())).dim(k, d);
+                }
+                return Err(fault);
+            }
+        }
+        Ok(())
+    }
+}
