@@ -1,7 +1,7 @@
 //! The fixed point: levels of priority, and steps on single equations that only ever lengthen what dimensions have.
 
 use super::pieces::{agree, clear_of, gcd, is_prefix, major_part, minor_part, push};
-use super::rule::{LEVELS, Rule};
+use super::rule::{Directions, LEVELS, Rule};
 use crate::sharding::atoms::{canonical, ways};
 use crate::sharding::{Atom, Atoms};
 use std::cmp::Reverse;
@@ -204,48 +204,12 @@ impl System {
             .map(|(t, v)| v.map_or(Vec::new(), |v| project(rule, t, &self.values[v], *inside == Some(t))))
             .collect();
         let of = |held: &[Projection], t: usize, l: usize| held[t].get(l).and_then(Option::as_ref).cloned();
-        let weight: Vec<u128> = (held.iter())
-            .map(|h| {
-                let sizes =
-                    h.iter().zip(&rule.loops).filter(|(h, _)| h.is_some()).map(|(_, l)| l.size as u128);
-                sizes.fold(1, u128::saturating_mul)
-            })
-            .collect();
-
-        // on what the holders of each loop agree, and who speaks for it: the heaviest that has it all
-        let mut order = Vec::new();
-        for (l, direction) in directions.iter().enumerate().filter(|(_, d)| d.any()) {
-            let (mut agreed, mut open) = (Atoms::new(), true);
-            let mut fold = |tensors: std::ops::Range<usize>, may: bool| {
-                for h in held[tensors].iter().filter_map(|h| h.get(l)?.as_ref()) {
-                    agree(&mut agreed, &h.axes, may, &mut open);
-                }
-            };
-            if direction.forward {
-                fold(0..operands, true);
-                fold(operands..values.len(), direction.backward);
-            } else {
-                fold(operands..values.len(), true);
-                fold(0..operands, false);
-            }
-            if agreed.is_empty() {
-                continue;
-            }
-            let has_it = |t: &usize| {
-                held[*t].get(l).and_then(Option::as_ref).is_some_and(|h| is_prefix(&agreed, &h.axes))
-            };
-            let speakers = (0..values.len()).filter(has_it);
-            let Some(speaker) = speakers.min_by_key(|t| (Reverse(weight[*t]), *t)) else { continue };
-            let more_ways_first = if rule.is_elementwise() { ways(&agreed) } else { 0 };
-            order.push(((Reverse(weight[speaker]), Reverse(more_ways_first), speaker, l), agreed));
-        }
-        order.sort_by_key(|o| o.0);
-
+        let agreements = agreements(rule, &directions, &held);
         let mut changes: Vec<(ValueId, usize, bool, Atoms)> = Vec::new();
         for t in (operands..values.len()).chain(0..operands) {
             let Some(v) = values[t] else { continue };
             let mut touched = false;
-            for ((.., l), agreed) in &order {
+            for (l, agreed) in &agreements {
                 let direction = directions[*l];
                 if !(if t >= operands { direction.forward } else { direction.backward }) {
                     continue;
@@ -281,6 +245,45 @@ impl System {
         }
         changed
     }
+}
+
+/// On what the holders of each loop agree, the loops first for which the heaviest tensor speaks that has it all.
+fn agreements(rule: &Rule, directions: &[Directions], held: &[Projection]) -> Vec<(usize, Atoms)> {
+    let (operands, all) = (rule.operands, held.len());
+    let weight: Vec<u128> = (held.iter())
+        .map(|h| {
+            let sizes = h.iter().zip(&rule.loops).filter(|(h, _)| h.is_some()).map(|(_, l)| l.size as u128);
+            sizes.fold(1, u128::saturating_mul)
+        })
+        .collect();
+    let mut order = Vec::new();
+    for (l, direction) in directions.iter().enumerate().filter(|(_, d)| d.any()) {
+        let (mut agreed, mut open) = (Atoms::new(), true);
+        let mut fold = |tensors: std::ops::Range<usize>, may: bool| {
+            for h in held[tensors].iter().filter_map(|h| h.get(l)?.as_ref()) {
+                agree(&mut agreed, &h.axes, may, &mut open);
+            }
+        };
+        if direction.forward {
+            fold(0..operands, true);
+            fold(operands..all, direction.backward);
+        } else {
+            fold(operands..all, true);
+            fold(0..operands, false);
+        }
+        if agreed.is_empty() {
+            continue;
+        }
+        let has_it =
+            |t: &usize| held[*t].get(l).and_then(Option::as_ref).is_some_and(|h| is_prefix(&agreed, &h.axes));
+        let Some(speaker) = (0..all).filter(has_it).min_by_key(|t| (Reverse(weight[*t]), *t)) else {
+            continue;
+        };
+        let more_ways_first = if rule.is_elementwise() { ways(&agreed) } else { 0 };
+        order.push(((Reverse(weight[speaker]), Reverse(more_ways_first), speaker, l), agreed));
+    }
+    order.sort_by_key(|o| o.0);
+    order.into_iter().map(|((.., l), agreed)| (l, agreed)).collect()
 }
 
 /// As much of what is agreed for a loop as this tensor can take.

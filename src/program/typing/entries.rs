@@ -46,6 +46,7 @@ impl Rule<'_> {
         let spec = self.operands[operand].ty.spec.with_dim(dim, entry);
         format!("reshard operand {operand}: `.reshard({spec})`")
     }
+    /// How many parts these axes make.
     fn ways(&self, axes: &Axes) -> usize {
         axes.iter().map(|a| self.mesh.axis_size(a)).product()
     }
@@ -107,6 +108,7 @@ impl Rule<'_> {
         }
     }
 
+    /// The axes of one loop, from what the dimensions that carry it have.
     fn join_one(&self, l: LoopId, held: &[Holder]) -> Result<Axes, Fault> {
         // what nobody splits is whole, whatever the loop asks for
         if held.iter().all(|h| h.entry.is_empty()) {
@@ -210,16 +212,10 @@ impl Rule<'_> {
                         let e = self.operands[k].ty.spec.dim(d);
                         (!e.is_empty()).then_some(e)
                     });
-                    for axis in holder
-                        .unwrap_or(&[])
-                        .iter()
-                        .copied()
-                        .filter(|a| !seen.contains(*a))
-                        .collect::<Vec<_>>()
-                    {
-                        entry.push(axis);
-                        seen.push(axis);
-                    }
+                    let fresh: Axes =
+                        holder.unwrap_or(&[]).iter().copied().filter(|a| !seen.contains(*a)).collect();
+                    entry.extend(&fresh);
+                    seen.extend(&fresh);
                 }
                 Some(entry)
             })

@@ -12,9 +12,11 @@ fn reduced_over(spec: Spec, axes: &Axes) -> Spec {
 }
 
 impl Rule<'_> {
+    fn manual(&self, axis: Axis) -> bool {
+        self.mesh.axis_type(axis) == Some(AxisType::Manual)
+    }
     /// The unreduced and reduced axes of the results.
     pub(super) fn sets(&self, linearity: Linearity, out: Option<Spec>) -> Result<(Axes, Axes), Fault> {
-        let manual = |a: Axis| self.mesh.axis_type(a) == Some(AxisType::Manual);
         let mut real: Vec<(usize, Spec)> = self
             .operands
             .iter()
@@ -41,7 +43,7 @@ impl Rule<'_> {
         let joins = matches!(linearity, Linearity::Joint | Linearity::Chosen | Linearity::None)
             || linearity == Linearity::Product && u.is_empty();
         if joins {
-            self.reduced_alike(&real, &r, literal && r.iter().any(manual))?;
+            self.reduced_alike(&real, &r, literal && r.iter().any(|a| self.manual(a)))?;
         }
         if !u.is_empty() {
             match linearity {
@@ -56,10 +58,16 @@ impl Rule<'_> {
         if matches!(linearity, Linearity::Contraction | Linearity::Nullary) {
             r = Axes::none();
         }
-        let Some(out) = out else { return Ok((u, r)) };
+        match out {
+            Some(out) => self.sets_asked(linearity, out, &u, &r),
+            None => Ok((u, r)),
+        }
+    }
+    /// The same where a sharding is asked for: its sets, of results that would be unreduced and reduced over `u` and `r`.
+    fn sets_asked(&self, linearity: Linearity, out: Spec, u: &Axes, r: &Axes) -> Result<(Axes, Axes), Fault> {
         // what is asked for speaks of explicit axes; sets over manual ones are the body's own
         let (own, u): (Axes, Axes) =
-            (u.iter().filter(|a| manual(*a)).collect(), u.iter().filter(|a| !manual(*a)).collect());
+            (u.iter().filter(|a| self.manual(*a)).collect(), u.iter().filter(|a| !self.manual(*a)).collect());
         let asked = out.unreduced_axes();
         let (partial, even) = self.partial(linearity);
         let sums = (0..self.factors.loops.len())
