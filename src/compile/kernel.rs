@@ -36,8 +36,8 @@ impl Scratch {
         }
         if self.memory.is_null() || self.registers < registers {
             let n = registers.max(2 * self.registers).max(16);
-            self.free();
             let layout = Self::layout(n);
+            self.free();
             // SAFETY: the size is not 0
             self.memory = unsafe { std::alloc::alloc(layout) };
             if self.memory.is_null() {
@@ -51,7 +51,7 @@ impl Scratch {
     }
     fn free(&mut self) {
         if !self.memory.is_null() {
-            // SAFETY: allocated with this layout
+            // SAFETY: allocated with this layout, and used by nobody: new memory takes its place at once, or the scratch ends
             unsafe { std::alloc::dealloc(self.memory, Self::layout(self.registers)) };
         }
     }

@@ -1,6 +1,6 @@
 //! Creation: values that no operand gives.
 
-use super::build::not_linear;
+use super::moves::no_derivative;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
@@ -187,18 +187,7 @@ impl Primitive for Iota {
         self.shapes(operands)?;
         Ok(vec![created(&self.ty, false)?])
     }
-    fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
-        Ok(vec![None])
-    }
-    fn transpose(
-        &self,
-        _: &mut Builder,
-        _: &[Option<Value>],
-        _: &[ArrayType],
-        _: &[Option<Value>],
-    ) -> Result<Tangents> {
-        Err(not_linear("iota"))
-    }
+    no_derivative!("iota");
     fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let d = results[0].dtype;
         let code = Code::one(Fun::Convert, DType::I64, d, &[Arg::Index(self.dimension)]);

@@ -1,6 +1,7 @@
 //! Primitives of one operand that move elements and compute nothing: what is true of all of them, once.
 //!
 //! They are linear; their tangent is themselves of the operand's tangent; they cost nothing. A primitive of this kind is one `impl Move`.
+//! Rules of derivatives that further families answer alike are macros beside it.
 
 use super::view::arity;
 use crate::diagnostic::{Fault, Result};
@@ -65,6 +66,25 @@ macro_rules! linear_jvp {
     };
 }
 pub(super) use linear_jvp;
+
+/// No tangents and no cotangents: of results that do not change with the operands, or are no numbers that vary smoothly.
+macro_rules! no_derivative {
+    ($name:literal) => {
+        fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+            Ok(vec![None])
+        }
+        fn transpose(
+            &self,
+            _: &mut Builder,
+            _: &[Option<Value>],
+            _: &[ArrayType],
+            _: &[Option<Value>],
+        ) -> Result<Tangents> {
+            Err(crate::ops::build::not_linear($name))
+        }
+    };
+}
+pub(super) use no_derivative;
 
 impl<M: Move> Primitive for M {
     fn name(&self) -> &'static str {

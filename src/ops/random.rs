@@ -1,10 +1,10 @@
 //! Random numbers: the threefry hash of a key and a counter, so that they depend on neither devices nor shardings.
 
-use super::build::not_linear;
 use super::creation::{fresh, print};
 use super::elementwise::{
     Takes, broadcast_shapes, factors as broadcast_factors, sentence as elementwise_sentence,
 };
+use super::moves::no_derivative;
 use super::view::{arity, part};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
@@ -118,18 +118,7 @@ macro_rules! integers {
         fn rank(&self) -> Rank {
             Rank::$rank
         }
-        fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
-            Ok(vec![None])
-        }
-        fn transpose(
-            &self,
-            _: &mut Builder,
-            _: &[Option<Value>],
-            _: &[ArrayType],
-            _: &[Option<Value>],
-        ) -> Result<Tangents> {
-            Err(not_linear($name))
-        }
+        no_derivative!($name);
     };
 }
 

@@ -79,7 +79,7 @@ impl Drop for Buffer {
 
 /// Memory of the pool that is in no buffer.
 struct Free(Vec<NonNull<u8>>);
-// SAFETY: the pointers are owned by the pool
+// SAFETY: the memory is the pool's alone and belongs to no thread
 unsafe impl Send for Free {}
 
 static POOL: [Mutex<Free>; CLASSES] = [const { Mutex::new(Free(Vec::new())) }; CLASSES];

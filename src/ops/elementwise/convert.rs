@@ -3,7 +3,7 @@
 use super::{factors, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result, Spot};
 use crate::mesh::Axes;
-use crate::ops::build::not_linear;
+use crate::ops::moves::no_derivative;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
@@ -155,18 +155,7 @@ impl Primitive for Bitcast {
     fn out(&self) -> Option<Spec> {
         None
     }
-    fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
-        Ok(vec![None])
-    }
-    fn transpose(
-        &self,
-        _: &mut Builder,
-        _: &[Option<Value>],
-        _: &[ArrayType],
-        _: &[Option<Value>],
-    ) -> Result<Tangents> {
-        Err(not_linear("bitcast_convert_type"))
-    }
+    no_derivative!("bitcast_convert_type");
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         code(Fun::Bitcast, operands, results)
     }

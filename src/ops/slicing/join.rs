@@ -26,21 +26,36 @@ pub struct UpdateSlice {
     pub start: Vec<usize>,
 }
 
-/// The tangent of an operation that joins its operands: itself of their tangents, with zeros for those that don't move.
-fn joined_jvp(
-    prim: &(impl Primitive + Clone),
-    b: &mut Builder,
-    operands: &[Value],
-    tangents: &[Option<Value>],
-) -> Result<Tangents> {
-    let mut parts = Vec::with_capacity(operands.len());
-    for (x, t) in operands.iter().zip(tangents) {
-        parts.push(match t {
-            Some(t) => t.clone(),
-            None => b.zeros(&x.ty)?,
-        });
-    }
-    Ok(vec![Some(b.emit1(Arc::new(prim.clone()), &parts)?)])
+/// What operations answer alike that join their operands. Their tangent is themselves of the operands' tangents, with zeros for those
+/// that don't move.
+macro_rules! joins_operands {
+    () => {
+        fn linearity(&self) -> Linearity {
+            Linearity::Joint
+        }
+        fn out(&self) -> Option<Spec> {
+            None
+        }
+        fn jvp(
+            &self,
+            b: &mut Builder,
+            operands: &[Value],
+            tangents: &[Option<Value>],
+            _outputs: &[Value],
+        ) -> Result<Tangents> {
+            let mut parts = Vec::with_capacity(operands.len());
+            for (x, t) in operands.iter().zip(tangents) {
+                parts.push(match t {
+                    Some(t) => t.clone(),
+                    None => b.zeros(&x.ty)?,
+                });
+            }
+            Ok(vec![Some(b.emit1(Arc::new(self.clone()), &parts)?)])
+        }
+        fn cost(&self) -> f64 {
+            0.0
+        }
+    };
 }
 
 impl Concatenate {
@@ -52,6 +67,7 @@ impl Concatenate {
 }
 
 impl Primitive for Concatenate {
+    joins_operands!();
     fn name(&self) -> &'static str {
         "concatenate"
     }
@@ -106,23 +122,8 @@ impl Primitive for Concatenate {
         let results = vec![Dim::each(0..shape.rank())];
         Factors { operands, results, ..Factors::over(shape) }.join_all(Join::Equal)
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
-    }
     fn rank(&self) -> Rank {
         Rank::Plain
-    }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        _outputs: &[Value],
-    ) -> Result<Tangents> {
-        joined_jvp(self, b, operands, tangents)
     }
     fn transpose(
         &self,
@@ -154,9 +155,6 @@ impl Primitive for Concatenate {
         let parts = parts.filter(|p| !p.span.iter().any(Span::is_empty)).collect();
         view(&results[0], parts, Scalar::zero(results[0].dtype.storage()))
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::alike(Arc::new(Concatenate { dimension: self.dimension + 1 }), false)
     }
@@ -179,6 +177,7 @@ fn around(outer: &[Span], inner: &[Span]) -> Vec<Vec<Span>> {
 }
 
 impl Primitive for UpdateSlice {
+    joins_operands!();
     fn name(&self) -> &'static str {
         "update_slice"
     }
@@ -222,23 +221,8 @@ impl Primitive for UpdateSlice {
         let operands = vec![Dim::each(0..x.rank()), dims.collect()];
         Factors { operands, results: vec![Dim::each(0..x.rank())], ..Factors::over(x) }.join_all(Join::Equal)
     }
-    fn linearity(&self) -> Linearity {
-        Linearity::Joint
-    }
     fn rank(&self) -> Rank {
         Rank::DynamicSlice
-    }
-    fn out(&self) -> Option<Spec> {
-        None
-    }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        _outputs: &[Value],
-    ) -> Result<Tangents> {
-        joined_jvp(self, b, operands, tangents)
     }
     fn transpose(
         &self,
@@ -277,9 +261,6 @@ impl Primitive for UpdateSlice {
             parts.push(part(1, inner, Affine::identity(rank)));
         }
         view(&results[0], parts, Scalar::zero(results[0].dtype.storage()))
-    }
-    fn cost(&self) -> f64 {
-        0.0
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::alike(Arc::new(UpdateSlice { start: inserted(&self.start, 0, 0) }), false)
