@@ -45,16 +45,16 @@ fn by_hand(x: &Array) -> Result<Array> {
     simulate.call(x.put(&mesh, p!["x"]))
 }
 
-fn step(x: &Array) -> Array {
+fn step(x: &Array) -> Result<Array> {
     let from_left = x.slice(ix![-1..]).ppermute("x", shift(1));
     let from_right = x.slice(ix![..1]).ppermute("x", shift(-1));
     let padded = concat([&from_left, x, &from_right], 0);
     let next = 0.5 * x + 0.25 * padded.slice(ix![..-2]) + 0.25 * padded.slice(ix![2..]);
 
     // the two ends of the rod stay
-    let (me, last) = (axis_index("x"), axis_size("x") as i32 - 1);
+    let (me, last) = (axis_index("x"), axis_size("x")? as i32 - 1);
     let next = cond(me.eq(0), || next.at(ix![0]).set(x.slice(ix![0])), || next.clone());
-    cond(me.eq(last), || next.at(ix![-1]).set(x.slice(ix![-1])), || next.clone())
+    Ok(cond(me.eq(last), || next.at(ix![-1]).set(x.slice(ix![-1])), || next.clone()))
 }
 // ANCHOR_END: manual
 

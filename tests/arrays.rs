@@ -282,6 +282,122 @@ fn creation() {
     assert_eq!(x.shards().unwrap()[1].index[0], 2..4);
 }
 
+/// Everything that makes arrays takes where they are to lie: the type, the values, and nothing moves.
+#[test]
+fn creation_where_it_is_to_lie() -> Result<()> {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let (row, both) = (p!["X"], p!["X", "Y"]);
+    let places = Array::from([3, -1, 0, 7]).put(&mesh, p!["X"]);
+    let square = Array::arange(0..16).reshape([4, 4]).put(&mesh, p!["X", _]);
+    type Make = Box<dyn Fn(&Array, &Array) -> Array>;
+    let of = |f: fn(&Mesh) -> Array| -> Make {
+        let mesh = mesh.clone();
+        Box::new(move |_, _| f(&mesh))
+    };
+    // what is made, its type, the same on no mesh
+    let cases: Vec<(&str, Make, &str, Array)> = vec![
+        ("zeros", of(|m| Array::zeros(F32.of([4]).on(m, p!["X"]))), "float32[4@X]", Array::zeros([4])),
+        ("ones", of(|m| Array::ones(F32.of([4]).on(m, p!["X"]))), "float32[4@X]", Array::ones([4])),
+        ("full", of(|m| Array::full(I8.of([4]).on(m, p!["X"]), 7)), "int8[4@X]", Array::full(I8.of([4]), 7)),
+        (
+            "iota",
+            of(|m| Array::iota(I32.of([2, 4]).on(m, p![_, "X"]), 1)),
+            "int32[2,4@X]",
+            Array::iota(I32.of([2, 4]), 1),
+        ),
+        (
+            "arange_of",
+            of(|m| Array::arange_of(I32.of([4]).on(m, p!["X"]), 3, -2)),
+            "int32[4@X]",
+            Array::arange_of(I32.of([4]), 3, -2),
+        ),
+        (
+            "eye",
+            of(|m| Array::eye(F32.of([4, 2]).on(m, p!["X", "Y"]), -1)),
+            "float32[4@X,2@Y]",
+            Array::eye([4, 2], -1),
+        ),
+        (
+            "linspace_of",
+            of(|m| Array::linspace_of(F32.of([4]).on(m, p![("X", "Y")]), 0.0, 1.0, true)),
+            "float32[4@(X,Y)]",
+            Array::linspace(0.0, 1.0, 4, true),
+        ),
+        ("full_like", Box::new(|x, _| x.full_like(7)), "int32[4@X]", Array::full(I32.of([4]), 7)),
+        ("zeros_like", Box::new(|_, m| m.zeros_like()), "int32[4@X,4]", Array::zeros(I32.of([4, 4]))),
+        ("ones_like", Box::new(|_, m| m.ones_like()), "int32[4@X,4]", Array::ones(I32.of([4, 4]))),
+        (
+            "full_like_to",
+            Box::new(|_, m| m.full_like_to(7, p![_, "X"])),
+            "int32[4,4@X]",
+            Array::full(I32.of([4, 4]), 7),
+        ),
+        ("tril", Box::new(|_, m| m.tril(0)), "int32[4@X,4]", Array::arange(0..16).reshape([4, 4]).tril(0)),
+        (
+            "tril_to",
+            Box::new(move |_, m| m.tril_to(1, both)),
+            "int32[4@X,4@Y]",
+            Array::arange(0..16).reshape([4, 4]).tril(1),
+        ),
+        (
+            "triu_to",
+            Box::new(move |_, m| m.triu_to(-1, both)),
+            "int32[4@X,4@Y]",
+            Array::arange(0..16).reshape([4, 4]).triu(-1),
+        ),
+        ("one_hot", Box::new(|x, _| x.one_hot(4)), "float32[4@X,4]", Array::from([3, -1, 0, 7]).one_hot(4)),
+        (
+            "one_hot_to",
+            Box::new(move |x, _| x.one_hot_to(4, both)),
+            "float32[4@X,4@Y]",
+            Array::from([3, -1, 0, 7]).one_hot(4),
+        ),
+        (
+            "one_hot_to, the classes whole",
+            Box::new(move |x, _| x.one_hot_to(3, row)),
+            "float32[4@X,3]",
+            Array::from([3, -1, 0, 7]).one_hot(3),
+        ),
+        (
+            "one_hot_to, in parts",
+            Box::new(move |x, _| x.one_hot_to(4, p!["X", _; U: "Y"])),
+            "float32[4@X,4]{U:Y}",
+            Array::from([3, -1, 0, 7]).one_hot(4),
+        ),
+    ];
+    for (what, make, ty, want) in &cases {
+        let f = jit(|x: &Array, m: &Array| make(x, m));
+        let moved = f.lower((&places, &square))?;
+        // a split square is split anew only where it is asked to lie otherwise
+        assert!(moved.collectives().is_empty(), "{what}: {}", moved.collectives());
+        for made in [make(&places, &square), f.call((&places, &square))?] {
+            assert_eq!(type_of(&made), *ty, "{what}");
+            let bits = |x: &Array| x.astype(F64).to_vec::<f64>();
+            assert_eq!(bits(&made.reshard(p![]))?, bits(want)?, "{what}");
+        }
+    }
+    // in a body of shard_map, over the axes that stay explicit
+    let inside = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.one_hot_to(4, p![_, "Y"])).over("X");
+    let hot = inside.call(&places)?;
+    assert_eq!(type_of(&hot), "float32[4@X,4@Y]");
+    assert_eq!(hot.to_vec::<f32>()?, Array::from([3, -1, 0, 7]).one_hot(4).to_vec::<f32>()?);
+    assert_eq!(type_of(Array::from([1, 2]).one_hot_to(3, p![_, _])), "float32[2,3]");
+    // what cannot be
+    let told = |x: Array| {
+        let e = x.ty().unwrap_err();
+        (e.diagnostics()[0].op.clone(), e.kind())
+    };
+    let refused = |op: &str, kind| (op.to_string(), kind);
+    assert_eq!(told(places.one_hot_to(3, both)), refused("one_hot", ErrorKind::Shape));
+    assert_eq!(told(places.one_hot_to(4, p!["X", "Y", _])), refused("one_hot", ErrorKind::Shape));
+    assert_eq!(told(places.one_hot_to(4, p!["X", "X"])), refused("one_hot", ErrorKind::Mesh));
+    assert_eq!(told(Array::from([1, 2]).one_hot_to(4, p!["X"])), refused("one_hot", ErrorKind::Mesh));
+    assert_eq!(told(square.tril_to(0, p!["Z"])), refused("tril", ErrorKind::Mesh));
+    assert_eq!(told(places.triu_to(0, p!["X"])), refused("triu", ErrorKind::Shape));
+    assert_eq!(told(places.full_like_to(0, p![_, "X"])), refused("full_like", ErrorKind::Shape));
+    Ok(())
+}
+
 #[test]
 fn primitives_of_ones_own_choice() {
     use atmesh::ops::shape::Transpose;

@@ -63,14 +63,25 @@ impl Grid {
     }
     /// How often an element must go from one device to another: a device gets what it is to have and does not hold. Where it is in
     /// parts, and not to stay so, each set of devices that hold all parts brings these together on one and sends the sum to the
-    /// others that want it.
+    /// others that want it. Where parts are made, one of them has the element: whichever costs least.
     fn moves(&self, from: &Lies, to: &Lies, element: &[usize], sizes: &[usize]) -> usize {
-        let gone: Vec<&str> = from.parts.iter().copied().filter(|a| !to.parts.contains(a)).collect();
         let made: Vec<&str> = to.parts.iter().copied().filter(|a| !from.parts.contains(a)).collect();
+        let mut by_part: Vec<(Vec<usize>, Vec<bool>)> = Vec::new();
+        for d in 0..self.devices() {
+            let part: Vec<usize> = made.iter().map(|a| self.coordinate(d, a)).collect();
+            let k = by_part.iter().position(|p| p.0 == part).unwrap_or_else(|| {
+                by_part.push((part, vec![false; self.devices()]));
+                by_part.len() - 1
+            });
+            by_part[k].1[d] = self.holds(to, d, element, sizes);
+        }
+        by_part.iter().map(|p| self.moves_to(from, to, element, sizes, &p.1)).min().unwrap()
+    }
+    /// The same, to these devices.
+    fn moves_to(&self, from: &Lies, to: &Lies, element: &[usize], sizes: &[usize], want: &[bool]) -> usize {
+        let gone: Vec<&str> = from.parts.iter().copied().filter(|a| !to.parts.contains(a)).collect();
         let ways: usize = gone.iter().map(|a| self.size(a)).product();
-        let wants = |device: &usize| {
-            made.iter().all(|a| self.coordinate(*device, a) == 0) && self.holds(to, *device, element, sizes)
-        };
+        let wants = |device: &usize| want[*device];
         let has = |device: &usize| self.holds(from, *device, element, sizes);
         let devices = 0..self.devices();
         if ways == 1 {
@@ -107,6 +118,13 @@ impl Grid {
     }
 }
 
+/// Whether blocks become parts without moving: a dimension's minor axes, or axes that split nothing.
+fn in_place(from: &Lies, to: &Lies) -> bool {
+    from.dims.iter().zip(&to.dims).all(|(had, has)| {
+        had.strip_prefix(&has[..]).is_some_and(|gone| gone.iter().all(|a| to.parts.contains(a)))
+    })
+}
+
 fn axes(names: &[&'static str]) -> Axes {
     names.iter().map(|a| Axis::from(*a)).collect()
 }
@@ -139,6 +157,10 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -
         assert_eq!(x.to_vec::<i32>()?, values);
         for to in &all {
             let spec = spec_of(to);
+            // whether the device's part has the element: the part of its block, or the first
+            let splits = |a: &&str| from.dims.iter().flatten().any(|b| *b == *a);
+            let first = |d: usize| to.parts.iter().filter(|a| !splits(a)).all(|a| grid.coordinate(d, a) == 0);
+            let mine = |d: usize, e: &[usize]| first(d) && grid.holds(from, d, e, sizes);
             let lowered = jit(|x: &Array| x.reshard(spec)).lower(&x)?;
             let moves = |e: &Vec<usize>| grid.moves(from, to, e, sizes);
             let needed = 4 * elements.iter().map(moves).sum::<usize>() as u64;
@@ -146,10 +168,8 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -
             // parts that become others, or blocks otherwise split, may go by way of the whole value
             let least = match (from.parts.is_empty(), to.parts.is_empty()) {
                 (true, true) => true,
-                _ => {
-                    from.dims == to.dims
-                        && (from.parts.is_empty() || to.parts.iter().all(|a| from.parts.contains(a)))
-                }
+                (true, false) => in_place(from, to),
+                _ => from.dims == to.dims && to.parts.iter().all(|a| from.parts.contains(a)),
             };
             if moved < needed || least && moved != needed {
                 wrong.push(format!("{from:?} to {to:?} moves {moved} bytes, {needed} are needed"));
@@ -159,11 +179,20 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -
                 assert_eq!(y.to_vec::<i32>()?, values, "{from:?} to {to:?} on {engine}");
                 assert_eq!(type_of(&y), type_of(whole.put(&mesh, spec)));
                 for (device, shard) in y.shards()?.iter().enumerate() {
-                    let held = elements.iter().zip(&values).filter(|(e, _)| grid.holds(to, device, e, sizes));
-                    let want: Vec<i32> = held.map(|(_, v)| *v).collect();
+                    let held =
+                        || elements.iter().zip(&values).filter(|(e, _)| grid.holds(to, device, e, sizes));
+                    let want: Vec<i32> = held().map(|(_, v)| *v).collect();
                     let got = shard.data.to_vec::<i32>()?;
-                    // of a value in parts a device holds one: which, the parts' sum was asked above
-                    let same = if to.parts.is_empty() { got == want } else { got.len() == want.len() };
+                    // of a value in parts a device holds one: which, the parts' sum was asked above. Of what comes in parts
+                    // where it lies, it holds what it had, and zeros
+                    let had = |(e, v): (&Vec<usize>, &i32)| if mine(device, e) { *v } else { 0 };
+                    let same = if to.parts.is_empty() {
+                        got == want
+                    } else if from.parts.is_empty() && in_place(from, to) {
+                        got == held().map(had).collect::<Vec<_>>()
+                    } else {
+                        got.len() == want.len()
+                    };
                     assert!(same, "{from:?} to {to:?} on {engine}: device {device} holds {got:?}");
                 }
             }
@@ -275,5 +304,59 @@ fn sets_too() -> Result<()> {
             assert_eq!(y.to_vec::<f32>()?, values, "{from} to {to}");
         }
     }
+    Ok(())
+}
+
+/// Between a split and parts nothing moves, either way back: what is split becomes unreduced, and the cotangent of that, reduced, is
+/// split; what is reduced is split, and the cotangent of that comes in parts.
+#[test]
+fn a_block_becomes_a_part_where_it_lies() -> Result<()> {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let numbers = [1.0_f32, -2.5, f32::INFINITY, 4.0, f32::NAN, 6.0, 1e-40, 8.0];
+    let split = Array::from(numbers).put(&mesh, p!["X"]);
+
+    let made = jit(|x: &Array| x.reshard(p![_; U: "X"]));
+    assert_collectives!(made.lower(&split)?);
+    let y = made.call(&split)?;
+    assert_eq!(type_of(&y), "float32[8]{U:X}");
+    let held: Vec<Vec<f32>> = y.shards()?.iter().map(|s| s.data.to_vec()).collect::<Result<_>>()?;
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    for (device, held) in held.iter().enumerate() {
+        let mut want = [0.0; 8];
+        let own = device / 2 * 4..device / 2 * 4 + 4;
+        want[own.clone()].copy_from_slice(&numbers[own]);
+        assert_eq!(bits(held), bits(&want), "device {device}");
+    }
+    assert_eq!(bits(&y.to_vec::<f32>()?), bits(&numbers));
+
+    // its cotangent is reduced, and each device takes its block
+    let whole = Array::arange(0.0..8.0f32).put(&mesh, p![_; R: "X"]);
+    let back = jit(|x: &Array| grad(x, |x| (x.reshard(p![_; U: "X"]) * &whole).reshard(p![]).sum(..)));
+    assert_collectives!(back.lower(&split)?);
+    let g = back.call(&split)?;
+    assert_eq!((type_of(&g).to_string(), g.to_vec()?), ("float32[8@X]".into(), whole.to_vec::<f32>()?));
+
+    // reduced to split, and back
+    let weight = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
+    let cut = jit(|x: &Array| x.reshard(p!["X"]));
+    assert_collectives!(cut.lower(&whole)?);
+    let back = jit(|x: &Array| grad(x, |x| (x.reshard(p!["X"]) * &weight).sum(..)));
+    assert_collectives!(back.lower(&whole)?);
+    let g = back.call(&whole)?;
+    assert_eq!((type_of(&g).to_string(), g.to_vec()?), ("float32[8]{U:X}".into(), weight.to_vec::<f32>()?));
+    Ok(())
+}
+
+/// As many devices as there be: the per-device program is of the same size.
+#[test]
+fn a_block_becomes_a_part_on_any_mesh() -> Result<()> {
+    let steps = |n: usize| -> Result<usize> {
+        let mesh = AbstractMesh::new([("X", n), ("Y", 2)])?;
+        let x = F32.of([n * 4, 6]).on(&mesh, p![("X", "Y"), _]);
+        let lowered = jit(|x: &Array| x.reshard(p!["X", _; U: "Y"])).lower(x)?;
+        assert_collectives!(lowered);
+        Ok(lowered.spmd().to_string().replace(&(n * 4).to_string(), "n").len())
+    };
+    assert!(steps(32_768)? <= steps(4)? + 16);
     Ok(())
 }

@@ -200,7 +200,9 @@ fn per_device_code_is_typed_on_blocks() {
     let f = shard_map(&mesh, (p!["X", "Y"], p![]), (p!["X"], p![]), |a: &Array, b: &Array| {
         assert_eq!(type_of(a), "float32[4,2]{V:(X,Y)}");
         assert_eq!(type_of(b), "float32[2]");
-        assert_eq!(axis_size("X"), 2);
+        assert_eq!(axis_size("X").unwrap(), 2);
+        assert_eq!(axis_size(["X", "Y"]).unwrap(), 4);
+        assert_eq!(axis_size("Z").unwrap_err().kind(), ErrorKind::Mesh);
         (a.dot(b).psum("Y"), axis_index("X").psum("X"))
     });
     let args = (typed("float32[8@X,4@Y]", &mesh), typed("float32[2]", &mesh));

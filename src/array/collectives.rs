@@ -2,7 +2,7 @@
 
 use super::dims::dim;
 use super::{Array, prims};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::collective::{Cast, Gathered};
 use crate::program::Prim;
@@ -150,7 +150,10 @@ impl Array {
         if sum.type_ref().is_err() {
             return sum;
         }
-        sum / axis_size(&axes)
+        match axis_size(&axes) {
+            Ok(n) => sum / n,
+            Err(error) => poison(error),
+        }
     }
     /// The greatest over the devices along the axes.
     #[track_caller]
@@ -240,28 +243,35 @@ pub fn axis_index(axes: impl Into<Axes>) -> Array {
     }
 }
 
-/// How many devices lie along the axes: a number, since meshes are static. In a body of `shard_map`; an axis that is not manual there is an
-/// error, reported at the end of the trace.
+/// How many devices lie along the axes: a number, since meshes are static. In a body of `shard_map`; elsewhere, and for an axis that is not
+/// manual there, an error.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let share = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| Ok(x / axis_size("X")?));
+/// assert_eq!(share.call(Array::ones([4]))?.to_vec::<f32>()?, [0.5; 4]);
+/// assert!(axis_size("X").is_err(), "no axis is manual here");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
-pub fn axis_size(axes: impl Into<Axes>) -> usize {
+pub fn axis_size(axes: impl Into<Axes>) -> Result<usize> {
     let (axes, place) = (axes.into(), Location::caller());
-    let report = |fault| {
-        let _ = poison(Error::at(fault, "axis_size", Vec::new(), Some(place)));
-    };
-    let Some(here) = setting() else {
-        report(outside("axis_size"));
-        return 1;
-    };
+    let refuse = |fault| Error::at(fault, "axis_size", Vec::new(), Some(place));
+    let here = setting().ok_or_else(|| refuse(outside("axis_size")))?;
+    let mut sizes = 1;
     for axis in axes.iter() {
         match here.mesh.axis_type(axis) {
-            Some(AxisType::Manual) => {}
-            Some(_) => report(Fault::new(ErrorKind::Mesh, format!("{axis} is not manual here")).help(
-                format!("`shard_map` makes it so; elsewhere: `mesh.axis_size({:?}.into())`", axis.name()),
-            )),
-            None => report(here.mesh.unknown(axis)),
+            Some(AxisType::Manual) => sizes *= here.mesh.axis_size(axis),
+            Some(_) => {
+                let fault = Fault::new(ErrorKind::Mesh, format!("{axis} is not manual here"));
+                let elsewhere = format!("elsewhere: `mesh.axis_size({:?}.into())`", axis.name());
+                return Err(refuse(fault.help("`shard_map` makes it so").help(elsewhere)));
+            }
+            None => return Err(refuse(here.mesh.unknown(axis))),
         }
     }
-    axes.iter().map(|a| here.mesh.axis_size(a)).product()
+    Ok(sizes)
 }
 
 fn outside(op: &str) -> Fault {

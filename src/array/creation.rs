@@ -5,12 +5,12 @@ use super::operand::{self, Operand, Term};
 use super::sharding::placed;
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
-use crate::mesh::AxisType;
+use crate::mesh::{Axes, AxisType};
 use crate::program::Literal;
 use crate::runtime::fits;
 use crate::runtime::{Buffer, Slab};
-use crate::sharding::{Sharding, Spec};
-use crate::trace::{Arg, apply1, innermost, poison};
+use crate::sharding::{Sharding, Spec, check_divides, check_spec};
+use crate::trace::{Arg, apply1, innermost, poison, told};
 use crate::types::{ArrayType, DType, Element, Scalar, Shape};
 use half::{bf16, f16};
 use std::ops::Range;
@@ -34,7 +34,7 @@ fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
 /// The type of a new value like one of this type: it varies over nothing, and its sets are empty.
 pub(crate) fn plain(ty: &ArrayType) -> ArrayType {
     let spec = Spec::of(ty.spec.dims().to_vec());
-    ArrayType { spec, varying: crate::Axes::none(), ..ty.clone() }
+    ArrayType { spec, varying: Axes::none(), ..ty.clone() }
 }
 
 /// The type asked for as far as types say it: over explicit axes.
@@ -308,6 +308,27 @@ impl Array {
             },
         }
     }
+    /// [`Array::full_like`], sharded as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    /// let x = Array::ones([4, 2]).put(&mesh, p!["X", _]);
+    /// assert_eq!(type_of(x.full_like_to(0, p![_, "Y"])), "float32[4,2@Y]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn full_like_to(&self, value: impl Operand, out: Spec) -> Array {
+        let place = Location::caller();
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let mesh = match self.mesh_of(out, ty.rank()) {
+            Ok(mesh) => mesh,
+            Err(fault) => return self.refuse("full_like", fault, place),
+        };
+        let new =
+            Array::full_at("full_like", ArrayType { mesh, spec: out, ..plain(ty) }, value.term(), place);
+        if ty.varying.is_empty() { new } else { new.pvary(&ty.varying) }
+    }
     /// A new last dimension: 1 at the place that the element says, 0 elsewhere, float32. Numbers out of range make zeros.
     ///
     /// ```
@@ -318,14 +339,57 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn one_hot(&self, classes: usize) -> Array {
-        let place = Location::caller();
+        self.one_hot_at(classes, None, Location::caller())
+    }
+    /// [`Array::one_hot`], sharded as `out` says. To split the new dimension moves nothing.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    /// let x = Array::from([1, 5]).put(&mesh, p!["X"]);
+    /// assert_eq!(type_of(x.one_hot(4)), "float32[2@X,4]");
+    /// assert_eq!(type_of(x.one_hot_to(4, p!["X", "Y"])), "float32[2@X,4@Y]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn one_hot_to(&self, classes: usize, out: Spec) -> Array {
+        self.one_hot_at(classes, Some(out), Location::caller())
+    }
+    fn one_hot_at(&self, classes: usize, out: Option<Spec>, place: Place) -> Array {
+        let _told = told("one_hot");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let (rank, dtype) = (ty.rank(), ty.dtype);
-        let x = self.new_dims(&[rank], place);
-        let mut shape = vec![1; rank + 1];
-        shape[rank] = classes;
-        let index = apply1(prims::iota(dtype.of(shape), rank), &[], place);
-        x.eq(&index).astype(DType::F32)
+        let mut shape = ty.shape.to_vec();
+        shape.push(classes);
+        let mut of = dtype.of(std::iter::repeat_n(1, rank).chain([classes]).collect::<Vec<_>>());
+        let mut x = self.clone();
+        if let Some(out) = out {
+            let checked = self.mesh_of(out, rank + 1).and_then(|mesh| {
+                let Some(mesh) = &mesh else { return Ok(()) };
+                check_spec(mesh, out, rank + 1, &[AxisType::Explicit])?;
+                check_divides(mesh, out, &shape)
+            });
+            if let Err(fault) = checked {
+                return self.refuse("one_hot", fault, place);
+            }
+            // the operand as the result's other dimensions, the classes as its last one
+            let (lead, last) = out.dims().split_at(rank.min(out.dims().len()));
+            x = self.reshard_at(Spec::of(lead.to_vec()), place);
+            let dims = vec![Axes::none(); rank].into_iter().chain(last.iter().cloned()).collect();
+            of = ArrayType {
+                mesh: x.type_ref().ok().and_then(|t| t.mesh.clone()),
+                spec: Spec::of(dims),
+                ..of
+            };
+        }
+        let index = made(of, "one_hot", place, |of| apply1(prims::iota(of, rank), &[], place));
+        let hot = x.new_dims(&[rank], place).eq(&index).astype(DType::F32);
+        match out {
+            Some(out) if hot.type_ref().is_ok_and(|t| t.spec != out.padded(rank + 1)) => {
+                hot.reshard_at(out, place)
+            }
+            _ => hot,
+        }
     }
 }
 

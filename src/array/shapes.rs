@@ -341,10 +341,38 @@ impl Array {
     pub fn tril(&self, k: i64) -> Array {
         self.triangle("tril", k, |row, col, k| row.ge(&(col - k)))
     }
+    /// [`Array::tril`], sharded as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::from([[1, 2], [3, 4]]).put(&mesh, p![]);
+    /// assert_eq!(type_of(x.tril_to(0, p!["X"])), "int32[2@X,2]");
+    /// assert_eq!(type_of(x.triu_to(0, p![_, "X"])), "int32[2,2@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn tril_to(&self, k: i64, out: Spec) -> Array {
+        let _told = told("tril");
+        self.reshard_at(out, Location::caller()).tril(k)
+    }
     /// Zeros below the k-th diagonal of the last two dimensions.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1, 2], [3, 4]]);
+    /// assert_eq!(x.triu(0).to_vec::<i32>()?, [1, 2, 0, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn triu(&self, k: i64) -> Array {
         self.triangle("triu", k, |row, col, k| row.le(&(col - k)))
+    }
+    /// [`Array::triu`], sharded as `out` says.
+    #[track_caller]
+    pub fn triu_to(&self, k: i64, out: Spec) -> Array {
+        let _told = told("triu");
+        self.reshard_at(out, Location::caller()).triu(k)
     }
     #[track_caller]
     fn triangle(&self, op: &str, k: i64, kept: impl Fn(&Array, &Array, i64) -> Array) -> Array {

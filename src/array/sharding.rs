@@ -42,21 +42,24 @@ impl Array {
         self.reshard_at(spec, Location::caller())
     }
     pub(crate) fn reshard_at(&self, spec: Spec, place: Place) -> Array {
-        let Ok(ty) = self.type_ref() else { return self.clone() };
-        match ty.mesh.clone() {
-            Some(mesh) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
-            None => match setting().map(|s| s.mesh) {
-                Some(mesh) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
-                None if spec.is_whole() && spec.dims().len() <= ty.rank() => self.clone(),
-                None => {
-                    let fault = Fault::new(
-                        ErrorKind::Mesh,
-                        format!("{spec} names axes, but the array is on no mesh"),
-                    )
-                    .help("put it on one: `x.put(&mesh, p![..])`");
-                    self.refuse("reshard", fault, place)
-                }
-            },
+        let rank = self.type_ref().map_or(0, |t| t.rank());
+        match self.mesh_of(spec, rank) {
+            Ok(Some(mesh)) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
+            Ok(None) => self.clone(),
+            Err(fault) => self.refuse("reshard", fault, place),
+        }
+    }
+    /// The mesh whose axes a spec for this array, or one of this rank made of it, names: its own, or that of the program around it;
+    /// none for a whole array on none.
+    pub(crate) fn mesh_of(&self, spec: Spec, rank: usize) -> Result<Option<Mesh>, Fault> {
+        let Ok(ty) = self.type_ref() else { return Ok(None) };
+        match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
+            None if !spec.is_whole() || spec.dims().len() > rank => {
+                let fault =
+                    Fault::new(ErrorKind::Mesh, format!("{spec} names axes, but the array is on no mesh"));
+                Err(fault.help("put it on one: `x.put(&mesh, p![..])`"))
+            }
+            mesh => Ok(mesh),
         }
     }
     fn move_to(&self, op: &str, mesh: &Mesh, spec: Spec, kinds: &[AxisType], place: Place) -> Array {

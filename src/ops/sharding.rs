@@ -207,13 +207,6 @@ impl Builder {
             return Ok(x.clone());
         }
         let (mesh, spec) = (mesh.clone(), want.spec.only(|a| !manual(mesh, a)));
-        // what is split over an axis is made whole before it comes in parts over it
-        let parts = spec.unreduced_axes();
-        if lies && x.ty.spec.dims().iter().flat_map(Axes::iter).any(|a| parts.contains(a)) {
-            let whole = x.ty.spec.only(|a| !parts.contains(a));
-            let whole = self.reshard(x, &mesh, whole)?;
-            return self.reshard(&whole, &mesh, spec);
-        }
         self.reshard(x, &mesh, spec)
     }
 }

@@ -66,9 +66,11 @@ impl Placer {
             s = in_parts(s, ways(&missing));
         }
         let loops = if !wanted.is_empty() {
-            let mut loops = own.dims.clone();
-            loops.extend(self.typed_parts(&s, &missing));
-            loops
+            let folded = match &item.step {
+                Step::Local { layout, .. } if !layout.is_empty() => layout.clone(),
+                _ => self.typed_parts(&s, &missing),
+            };
+            own.dims.iter().cloned().chain(folded).collect()
         } else if matches!(s.body, Body::Map(_)) {
             self.elementwise(&s, &own)
         } else if matches!(s.body, Body::Reshape) {

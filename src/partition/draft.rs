@@ -28,7 +28,7 @@ pub(super) struct Draft {
 /// A step of a draft.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
-    /// The step; the layout of a local step is empty.
+    /// The step; the layout of a local step is empty, or that of its folded loops.
     pub(super) step: Step,
     pub(super) why: Why,
     /// The collective that the user asked for by this step.

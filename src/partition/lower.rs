@@ -78,8 +78,18 @@ impl Lower {
         let mut outs = Vec::new();
         for (s, var) in sentences.into_iter().zip(&e.outputs) {
             let layout = self.layout(&program.vars[var.index()], &hidden);
-            let s = self.batched(s, operands, &hidden);
-            outs.push(Val::Slot(self.emit(s, layout, &why, pinned), hidden.clone()));
+            let parts = match operands {
+                [Val::Slot(slot, _)] if pinned => self.own_parts(*slot, &layout, &why),
+                _ => None,
+            };
+            let slot = match parts {
+                Some(slot) => slot,
+                None => {
+                    let s = self.batched(s, operands, &hidden);
+                    self.emit(s, layout, &why, pinned)
+                }
+            };
+            outs.push(Val::Slot(slot, hidden.clone()));
         }
         Ok(outs)
     }

@@ -16,6 +16,7 @@ mod lines;
 mod lower;
 mod manual;
 mod names;
+mod own;
 mod plan;
 mod prices;
 mod print;

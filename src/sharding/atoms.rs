@@ -61,6 +61,22 @@ pub fn without(atoms: &[Atom], gone: &[Atom]) -> Option<Atoms> {
     Some(canonical(left))
 }
 
+/// The digits that are among others too, in their order.
+pub fn common(atoms: &[Atom], others: &[Atom]) -> Atoms {
+    let mut both = Atoms::new();
+    for a in atoms {
+        let meet = |b: &Atom| {
+            let (lo, hi) = (a.stride.max(b.stride), (a.stride * a.size).min(b.stride * b.size));
+            let nested = lo.is_multiple_of(a.stride.min(b.stride)) && hi.is_multiple_of(lo);
+            (nested && hi > lo).then(|| Atom { stride: lo, size: hi / lo })
+        };
+        let mut here: Atoms = others.iter().filter_map(meet).collect();
+        here.sort_by_key(|x| std::cmp::Reverse(x.stride));
+        both.extend(here);
+    }
+    both
+}
+
 /// The digits of these axes of a mesh, canonical.
 pub fn of_axes(mesh: &Mesh, axes: impl IntoIterator<Item = Axis>) -> Atoms {
     canonical(axes.into_iter().map(|a| Atom { stride: mesh.stride(a), size: mesh.axis_size(a) }))

@@ -432,25 +432,27 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
     }))
 }
 
+/// What comes of the axes' sizes alone: these, and sums of numbers.
+fn sized(op: &str, ins: &[Val], p: &Value) -> Result<Option<Val>> {
+    let over = || axis_size(axes(&p["axis_name"]));
+    Ok(match (op, ins.first()) {
+        ("axis_size", _) => Some(Val::Lit(over()?.into())),
+        ("psum", Some(Val::Lit(Scalar::Float(f)))) => Some(Val::Lit(Scalar::Float(f * over()? as f64))),
+        ("psum", Some(Val::Lit(x))) => Some(Val::Lit(Scalar::Int(x.to_i128() * over()? as i128))),
+        _ => None,
+    })
+}
+
 fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
     let over = axes(&p["axis_name"]);
     let n = |name: &str| p.get(name).map_or(0, |v| numbers::int(v) as i32);
     let how = |dim: i32| if p["tiled"].as_bool() == Some(true) { tiled(dim) } else { stacked(dim) };
     match op {
         "axis_index" => return Some(Val::Array(axis_index(over))),
-        "axis_size" => return Some(Val::Lit(axis_size(over).into())),
         _ if p.get("axis_index_groups").is_some_and(|g| !g.is_null()) => return None,
         _ => {}
     }
-    let first = ins.first()?;
-    if let ("psum", Val::Lit(x)) = (op, first) {
-        let n = axis_size(over);
-        return Some(Val::Lit(match x {
-            Scalar::Float(f) => Scalar::Float(f * n as f64),
-            other => Scalar::Int(other.to_i128() * n as i128),
-        }));
-    }
-    let x = first.array();
+    let x = ins.first()?.array();
     Some(Val::Array(match op {
         "psum" => x.psum(over),
         "pmean" => x.pmean(over),
@@ -502,6 +504,9 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
     if op == "axis_size" {
         // a number has no error: the axes are looked up where they have one
         axis_index(axes(&p["axis_name"])).ty()?;
+    }
+    if let Some(v) = sized(op, ins, p)? {
+        return Ok(vec![v]);
     }
     if let Some(v) = collective(op, ins, p) {
         return Ok(vec![v]);
