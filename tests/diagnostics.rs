@@ -204,8 +204,15 @@ fn follow(op: &dyn Fn(&[Array], Option<Spec>) -> Array, operands: &[Array], dept
     }
     for help in &d.fault.help {
         let mut operands = operands.to_vec();
-        if let (Some(k), Some(to)) = (between(help, "operand ", ":"), between(help, ".reshard(", ")`")) {
+        if let Some(to) = between(help, "`Array::from(…).put(&mesh, ", ")`") {
+            // the operation takes a number of its own until it is given one that lies so
+            let mesh = operands[0].ty().unwrap().mesh.unwrap();
+            operands.push(Array::from(3.0f32).put(&mesh, spec(to)));
+        } else if let (Some(k), Some(to)) = (between(help, "operand ", ":"), between(help, ".reshard(", ")`"))
+        {
             let k: usize = k.trim_end_matches(" first").parse().unwrap_or_else(|_| panic!("{help}"));
+            // of an operation of one array and a number the other operand is the array
+            let k = k.min(operands.len() - 1);
             operands[k] = operands[k].reshard(spec(to));
             operands[k].ty().unwrap_or_else(|e| panic!("{help}:\n{e}"));
         } else if let Some(to) = between(help, ".reshard(", ")`") {
@@ -293,6 +300,8 @@ fn mends_of_unreduced_values_work() {
     let values = [
         ones(p![]),
         ones(p!["Y"]),
+        ones(p!["X"]),
+        ones(p![_, "X"]),
         ones(p![_, _; U: "X"]),
         ones(p![_, _; R: "X"]),
         ones(p!["Y", _; U: "X"]),
@@ -302,10 +311,23 @@ fn mends_of_unreduced_values_work() {
     type Two = fn(&[Array], Option<Spec>) -> Array;
     let binary: [Two; 3] = [|x, _| &x[0] + &x[1], |x, _| &x[0] * &x[1], |x, _| concat([&x[0], &x[1]], 0)];
     let unary: [fn(&Array) -> Array; 3] = [|x| x.sin(), |x| x.max(0), |x| &x.square() + 1.0];
+    // an array and a number, or the number that a mend made
+    let numbers: [Two; 4] = [
+        |x, _| x.get(1).map_or_else(|| &x[0] + 3.0, |n| &x[0] + n),
+        |x, _| x.get(1).map_or_else(|| 3.0 - &x[0], |n| n - &x[0]),
+        |x, _| x.get(1).map_or_else(|| &x[0] * 3.0, |n| &x[0] * n),
+        |x, _| x.get(1).map_or_else(|| 3.0 * &x[0], |n| n * &x[0]),
+    ];
     let mut followed = 0;
     for a in &values {
         for f in unary {
             followed += follow(&|x, _| f(&x[0]), std::slice::from_ref(a), 0);
+        }
+        for f in numbers {
+            let mends = follow(&f, std::slice::from_ref(a), 0);
+            let parts = !a.ty().unwrap().spec.unreduced_axes().is_empty();
+            assert_eq!(mends, if parts { 2 } else { 0 }, "{}", type_of(a));
+            followed += mends;
         }
         for b in &values {
             for f in binary {

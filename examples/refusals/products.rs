@@ -47,6 +47,8 @@ pub(crate) fn refusals() -> Result<()> {
     let bias = ones([8, 4], p![]);
     refused("what is summed beside what is not", (&parts + &bias).ty())?;
     mended(&parts + bias.reshard(p![_, _; U: "X"]))?;
+    refused("a number beside what is not summed", (3.0 * &parts).ty())?;
+    mended(Array::from(3.0f32).put(&mesh, p![; R: "X"]) * &parts)?;
     // ANCHOR_END: unreduced
 
     // ANCHOR: partial

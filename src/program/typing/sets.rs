@@ -11,6 +11,11 @@ fn reduced_over(spec: Spec, axes: &Axes) -> Spec {
     spec.only(|a| !axes.contains(a)).reduced(axes)
 }
 
+/// How a number becomes an array of this kind.
+fn number(kind: &str, spec: Spec) -> String {
+    format!("make the number {kind}: `Array::from(…).put(&mesh, {spec})`")
+}
+
 impl Rule<'_> {
     fn manual(&self, axis: Axis) -> bool {
         self.mesh.axis_type(axis) == Some(AxisType::Manual)
@@ -166,15 +171,10 @@ impl Rule<'_> {
                 ))
                 .mark(*k, Spot::Sets)
                 .mark(*j, Spot::Sets);
-            // only what is whole over an axis can become unreduced over it
-            let split = without.dims().iter().flat_map(Axes::iter).any(|a| wanted.contains(a));
-            return Err(if split {
-                fault.help(summed)
-            } else {
-                fault
-                    .help(format!("reshard operand {k}: `.reshard({})`", without.unreduced(wanted)))
-                    .help(format!("or {summed}"))
-            });
+            let parts = without.only(|a| !wanted.contains(a)).unreduced(wanted);
+            return Err(fault
+                .help(format!("reshard operand {k}: `.reshard({parts})`"))
+                .help(format!("or {summed}")));
         }
         if literal {
             return Err(self
@@ -182,7 +182,8 @@ impl Rule<'_> {
                     "operand {j}, {}, is unreduced over {u}: a number beside it would count once for each part",
                     self.operands[*j].ty
                 ))
-                .help(summed)
+                .help(number("unreduced", Spec::whole(0).unreduced(u)))
+                .help(format!("or {summed}"))
                 .mark(*j, Spot::Sets));
         }
         Ok(())
@@ -201,6 +202,8 @@ impl Rule<'_> {
         let u = spec.unreduced_axes();
         let why = if with.len() > 1 {
             "a product of two unreduced values is not the sum of the products of their parts".to_string()
+        } else if literal {
+            format!("its factor must be reduced over {u}, and a number is not")
         } else {
             format!("the other factor must be reduced over {u} too")
         };
@@ -209,9 +212,13 @@ impl Rule<'_> {
         if let [(j, other)] = &others[..] {
             fault = fault.help(format!("reshard operand {j}: `.reshard({})`", reduced_over(*other, u)));
         }
+        if literal {
+            fault = fault.help(number("reduced", Spec::whole(0).reduced(u)));
+        }
         fault = others.iter().fold(fault, |f, (j, _)| f.mark(*j, Spot::Sets));
         fault = with.iter().fold(fault, |f, (k, _)| f.mark(*k, Spot::Sets));
-        Err(fault.help(format!("sum operand {k} first: `.reshard({})`", spec.unreduced(Axes::none()))))
+        let or = if fault.help.is_empty() { "" } else { "or " };
+        Err(fault.help(format!("{or}sum operand {k} first: `.reshard({})`", spec.unreduced(Axes::none()))))
     }
     fn not_linear(&self, linearity: Linearity, real: &[(usize, Spec)]) -> Fault {
         let Some((k, spec)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
