@@ -405,3 +405,89 @@ fn primitives_of_ones_own_choice() {
     let t = Array::apply(std::sync::Arc::new(Transpose { permutation: vec![2, 0, 1] }), &[Term::Array(x)]);
     assert_eq!(t[0].shape().unwrap(), [5, 3, 4]);
 }
+
+#[test]
+fn products_of_three_with_sums_of_a_type() -> Result<()> {
+    use atmesh::{ProductOptions, einsum_with};
+    // 1 + 1/256 has nine digits behind the point: bfloat16 loses the last one, float32 keeps all of the sums
+    let (a, b, c) =
+        (Array::ones(BF16.of([4, 512])), Array::ones(BF16.of([512, 6])), Array::ones(BF16.of([6, 3])));
+    let options = |sums, out| ProductOptions { sums, out };
+    let rounded = einsum_with(options(None, None), "ij,jk,kl->il", [&a, &(&b / 3.0), &c]);
+    let exact = einsum_with(options(Some(F32), None), "ij,jk,kl->il", [&a, &(&b / 3.0), &c]);
+    assert_eq!(
+        (type_of(&rounded).to_string(), type_of(&exact).to_string()),
+        ("bfloat16[4,3]".into(), "float32[4,3]".into())
+    );
+    // a third in bfloat16, 512 · 6 times
+    let third = (Array::ones(BF16.of([])) / 3.0).astype(F64).item::<f64>()?;
+    let want = 3072.0 * third;
+    assert!(exact.astype(F64).to_vec::<f64>()?.iter().all(|x| *x == want), "{exact} is not {want}");
+    assert!(
+        rounded.astype(F64).to_vec::<f64>()?.iter().all(|x| (x - want).abs() <= want / 128.0),
+        "{rounded}"
+    );
+    // integers of 8 bits do not wrap in sums of 32
+    let ones = Array::full(I8.of([100, 100]), 3);
+    let sums = einsum_with(options(Some(I32), None), "ij,jk,kl->il", [&ones.slice(ix![..2]), &ones, &ones]);
+    assert_eq!(sums.to_vec::<i32>()?, vec![270_000; 200]);
+    // where the result could lie in several ways it is asked; the mend of its refusal works
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let (a, b, c) = (a.put(&mesh, p!["Y", "X"]), b.put(&mesh, p!["X", _]), c.put(&mesh, p![]));
+    let open = einsum_with(options(Some(F32), None), "ij,jk,kl->li", [&a, &b, &c]).ty().unwrap_err();
+    assert_eq!(open.kind(), ErrorKind::Sharding);
+    for out in [p![_, "Y"], p![], p!["X", "Y"].only(|a| a.name() == "Y")] {
+        let first = einsum_with(options(Some(F32), Some(p!["Y", _])), "ij,jk->ik", [&a, &b]);
+        assert_eq!(type_of(&first), "float32[4@Y,6]");
+        let all = einsum_with(options(Some(F32), Some(out)), "ij,jk,kl->li", [&a, &b, &c]);
+        assert_eq!(all.ty()?.spec, out.padded(2));
+        assert_eq!(all.to_vec::<f32>()?, vec![3072.0; 12]);
+    }
+    Ok(())
+}
+
+/// What is not replaced keeps its bits, NaN's too: no mask multiplies it, nothing is added to it.
+#[test]
+fn strided_parts_are_replaced_between_what_is_not_a_number() -> Result<()> {
+    let strange = [f32::from_bits(0x7fc1_2345), f32::NEG_INFINITY, -0.0, f32::from_bits(0xffc0_0001)];
+    let numbers: Vec<f32> = (0..48).map(|k| strange[k % 4]).collect();
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    for spec in [p![], p!["X", _], p![_, "Y"], p!["X", "Y"]] {
+        let x = Array::from(numbers.clone()).reshape([4, 12]).put(&mesh, spec);
+        let x = if spec.is_whole() { Array::from(numbers.clone()).reshape([4, 12]) } else { x };
+        let part = |x: &Array| -> Array { x.at(ix![1..;2, ..;3]).set(7.0) };
+        let rows = |x: &Array| -> Array { x.at(ix![.., 1..;4]).set(Array::full([4, 3], 5.0)) };
+        let back = |x: &Array| -> Array { x.at(ix![..;-2, -1]).add(1.0) };
+        for (k, f) in [&part as &dyn Fn(&Array) -> Array, &rows, &back].into_iter().enumerate() {
+            let touched = |r: usize, c: usize| match k {
+                0 => r % 2 == 1 && c % 3 == 0,
+                1 => c % 4 == 1,
+                _ => r % 2 == 1 && c == 11,
+            };
+            let want: Vec<f32> = (0..48)
+                .map(|i| match (touched(i / 12, i % 12), k) {
+                    (false, _) => numbers[i],
+                    (true, 0) => 7.0,
+                    (true, 1) => 5.0,
+                    (true, _) => numbers[i] + 1.0,
+                })
+                .collect();
+            let Ok(now) = f(&x).to_vec::<f32>() else {
+                // a value that is whole beside a part that is split must be resharded by the user
+                assert!(k == 1 && !spec.is_whole(), "{k} {spec}: {}", f(&x).ty().unwrap_err());
+                continue;
+            };
+            let later = jit(|x: &Array| f(x)).call(&x)?.to_vec::<f32>()?;
+            for (name, got) in [("at once", now), ("compiled", later)] {
+                let same = |i: &usize| {
+                    // what an addition makes of a NaN is the machine's
+                    bits(&got)[*i] == bits(&want)[*i] || k == 2 && touched(i / 12, i % 12) && got[*i].is_nan()
+                };
+                let wrong: Vec<usize> = (0..48).filter(|i| !same(i)).collect();
+                assert!(wrong.is_empty(), "{name}, update {k} of {spec}: elements {wrong:?} of {got:?}");
+            }
+        }
+    }
+    Ok(())
+}

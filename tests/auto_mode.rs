@@ -254,3 +254,74 @@ fn numbers_do_not_depend_on_where_values_lie() {
     }
     assert!(ran > 110, "only {ran} cases ran");
 }
+
+/// Dimensions that the axes do not divide: blocks of unequal sizes, some empty, and no element counted twice or left out.
+#[test]
+fn uneven_blocks_are_folded_once() -> Result<()> {
+    let mesh = Mesh::auto([("X", 4), ("Y", 2)])?;
+    let near = |a: &Array, b: &Array, what: &str| {
+        let same = a.astype(F64).allclose_by(&b.astype(F64), 1e-5, 1e-6);
+        assert!(same.unwrap(), "{what}: {a}\nis not\n{b}");
+    };
+    type Fold = fn(&Array, i32) -> Array;
+    let exact: [(&str, Fold); 6] = [
+        ("max", |x, d| x.max(d)),
+        ("min", |x, d| x.min(d)),
+        ("argmax", |x, d| x.argmax(d)),
+        ("argmin", |x, d| x.argmin(d)),
+        ("any", |x, d| x.gt(1.5).any(d)),
+        ("all", |x, d| x.gt(-1.5).all(d)),
+    ];
+    let summed: [(&str, Fold); 7] = [
+        ("sum", |x, d| x.sum(d)),
+        ("prod", |x, d| x.prod(d)),
+        ("mean", |x, d| x.mean(d)),
+        ("std", |x, d| x.std_ddof(d, 1)),
+        ("logsumexp", |x, d| x.logsumexp(d)),
+        ("softmax", |x, d| x.softmax(d)),
+        ("log_softmax", |x, d| x.log_softmax(d)),
+    ];
+    // 5 elements over 4 devices: 2, 2, 1 and none; 9: 3, 3, 3 and none
+    for (rows, columns) in [(5, 3), (3, 7), (9, 5), (1, 2)] {
+        let x = Key::new(rows as u64).normal([rows, columns]);
+        // the greatest and the least lie last, where blocks are short
+        let x = x.at(ix![-1, -1]).set(9.0).at(ix![-1, 0]).set(-9.0);
+        for spec in [p!["X", _], p![_, "X"], p!["X", "Y"], p!["Y", "X"], p![("X", "Y"), _], p![_, ("Y", "X")]]
+        {
+            let placed = x.put(&mesh, spec);
+            for d in 0..2 {
+                for (name, f) in &exact {
+                    let what = format!("{name} along {d} of [{rows},{columns}] by {spec}");
+                    let want = f(&x, d).astype(F64).to_vec::<f64>()?;
+                    let at = |engine| jit(|x: &Array| f(x, d)).engine(engine).call(&placed);
+                    for engine in [EngineKind::Lockstep, EngineKind::Threads] {
+                        assert_eq!(at(engine)?.astype(F64).to_vec::<f64>()?, want, "{what}");
+                    }
+                }
+                for (name, f) in &summed {
+                    let what = format!("{name} along {d} of [{rows},{columns}] by {spec}");
+                    let want = f(&x, d);
+                    let at = |engine| jit(|x: &Array| f(x, d)).engine(engine).call(&placed);
+                    let (one, other) = (at(EngineKind::Lockstep)?, at(EngineKind::Threads)?);
+                    assert_eq!(one.shape()?, want.shape()?, "{what}");
+                    if rows > 1 || *name != "std" {
+                        near(&one, &want, &what);
+                    }
+                    let bits = |x: &Array| {
+                        x.to_vec::<f32>().map(|v| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>())
+                    };
+                    assert_eq!(bits(&one)?, bits(&other)?, "{what}: the engines differ");
+                    let grads = jit(|x: &Array| grad(x, |x| (f(&x, d) * 1.5).sum(..))).call(&placed)?;
+                    if rows > 1 && columns > 1 && *name != "std" {
+                        near(
+                            &grads,
+                            &grad(&x, |x| (f(&x, d) * 1.5).sum(..)),
+                            &format!("the slope of {what}"),
+                        );
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}

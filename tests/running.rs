@@ -221,3 +221,55 @@ fn devices_leave_a_loop_when_they_are_done() -> Result<()> {
     assert_eq!(e.kind(), atmesh::ErrorKind::Vma, "{e}");
     Ok(())
 }
+
+/// Prints from a program of its own, whose output can be read: what a value in parts stands for, in either engine.
+#[test]
+fn unreduced_values_print_their_sum() {
+    if std::env::var_os("ATMESH_PRINTS").is_some() {
+        return prints().unwrap();
+    }
+    let out = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "unreduced_values_print_their_sum", "--nocapture"])
+        .env("ATMESH_PRINTS", "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(out.stdout).unwrap() + &String::from_utf8(out.stderr).unwrap();
+    assert!(out.status.success(), "{said}");
+    for engine in ["lockstep", "threads"] {
+        let lines: Vec<&str> = said.lines().filter_map(|l| l.split_once(engine).map(|l| l.1)).collect();
+        let want =
+            [" explicit [10. 10.] [ 2.5  2.5]", " split [0. 1. 2. 3.]", " in a loop 2.0", " in a loop 4.0"];
+        assert_eq!(lines, want, "{engine}, of\n{said}");
+        let blocks = said.split(&format!("body of {engine}s\n")).nth(1).unwrap_or_else(|| panic!("{said}"));
+        let blocks: Vec<&str> = blocks.lines().take(5).filter(|l| l.starts_with('[')).collect();
+        assert_eq!(blocks, ["[4. 6.]", "[4. 6.]"], "{engine}, of\n{said}");
+    }
+}
+
+fn prints() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    for (engine, name) in [(Lockstep, "lockstep"), (Threads, "threads")] {
+        let say = |what: &str, values: &[Array]| {
+            atmesh::debug_print_values(&format!("{name} {what}{}", " {}".repeat(values.len())), values);
+        };
+        let f = jit(|x: &Array, w: &Array| {
+            let parts = x.dot_to(w, p![_; U: "X"]);
+            say("explicit", &[parts.clone(), parts.reshard(p![]) / 4.0]);
+            say("split", &[Array::arange(0.0..4.0f32).put(&mesh, p!["X"]).reshard(p![_; U: "X"])]);
+            fori_loop(0..2, parts.sum(..).zeros_like(), |_, s| {
+                let s = s + Array::from(2.0f32).put(&mesh, p![; U: "X"]);
+                say("in a loop", &[s.clone()]);
+                s
+            })
+        });
+        let (x, w) = (Array::full([2, 4], 2.5).put(&mesh, p![_, "X"]), Array::ones([4]).put(&mesh, p!["X"]));
+        f.engine(engine).call((&x, &w))?;
+        let body = shard_map(&mesh, p!["X"], p![_; U: "X"], |x: &Array| {
+            let parts = x.pcast("X", Cast::Unreduced);
+            atmesh::debug_print_values(&format!("body of {name}s\n{{}}"), &[parts.clone()]);
+            parts
+        });
+        body.engine(engine).call(Array::arange(1.0..5.0f32).put(&mesh, p!["X"]))?;
+    }
+    Ok(())
+}

@@ -132,6 +132,14 @@ impl Array {
         }
     }
     /// The sum over the devices along the axes: the same on all of them. bool is summed as int32.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p![], |x: &Array| x.psum("X"));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn psum(&self, axes: impl Into<Axes>) -> Array {
         let place = Location::caller();
@@ -140,6 +148,14 @@ impl Array {
         x.collective("psum", axes, place, |at, axes| prims::preduce(at, Combine::Add, axes))
     }
     /// The mean over the devices along the axes; of integers in float32.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p![], |x: &Array| x.pmean("X"));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn pmean(&self, axes: impl Into<Axes>) -> Array {
         let (axes, place) = (axes.into(), Location::caller());
@@ -156,6 +172,15 @@ impl Array {
         }
     }
     /// The greatest over the devices along the axes.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], (p![], p![]), |x: &Array| (x.pmax("X"), x.pmin("X")));
+    /// let (most, least) = f.call(Array::from([1, 9, 3, 4]))?;
+    /// assert_eq!((most.to_vec::<i32>()?, least.to_vec::<i32>()?), (vec![3, 9], vec![1, 4]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn pmax(&self, axes: impl Into<Axes>) -> Array {
         let combine = self.extreme(true);
@@ -176,6 +201,14 @@ impl Array {
         }
     }
     /// The blocks of all devices along the axes: `x.all_gather("X", tiled(0))`, `stacked(0)`, `tiled(1).invarying()`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.all_gather("X", tiled(0)));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 1, 2, 3, 0, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn all_gather(&self, axes: impl Into<Axes>, how: Gather) -> Array {
         let place = Location::caller();
@@ -188,6 +221,14 @@ impl Array {
         }
     }
     /// The sum over the devices along the axes, of which each keeps its part of a dimension.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum_scatter("X", tiled(0)));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn psum_scatter(&self, axes: impl Into<Axes>, how: Gather) -> Array {
         let place = Location::caller();
@@ -200,6 +241,15 @@ impl Array {
         }
     }
     /// Each device gets its piece of a dimension from every device: `x.all_to_all("X", split(0).concat(1))`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p![_, "X"], |x: &Array| x.all_to_all("X", split(1).concat(0)));
+    /// let x = Array::arange(0..4).reshape([2, 2]);
+    /// assert_eq!(f.call(&x)?.to_vec::<i32>()?, x.to_vec::<i32>()?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn all_to_all(&self, axes: impl Into<Axes>, how: Exchange) -> Array {
         let place = Location::caller();
@@ -213,6 +263,14 @@ impl Array {
         }
     }
     /// The block of the device that sends to this one; zeros where none does. Pairs, [`shift`] or [`ring`].
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", shift(1)));
+    /// assert_eq!(f.call(Array::from([1, 2, 3, 4]))?.to_vec::<i32>()?, [0, 0, 1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn ppermute(&self, axes: impl Into<Axes>, how: impl Into<Permutation>) -> Array {
         let how = how.into();
@@ -222,11 +280,28 @@ impl Array {
         })
     }
     /// The same value, typed as varying over the axes.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p![], p!["X"], |x: &Array| x.pvary("X"));
+    /// assert_eq!(f.call(Array::from([1, 2]))?.to_vec::<i32>()?, [1, 2, 1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn pvary(&self, axes: impl Into<Axes>) -> Array {
         self.pcast(axes, Cast::Varying)
     }
     /// The same value, typed otherwise over manual axes.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p![; U: "X"], |x: &Array| x.sum(..).pcast("X", Cast::Unreduced));
+    /// let x = f.call(Array::arange(0..4).put(&mesh, p!["X"]))?;
+    /// assert_eq!((type_of(&x).to_string(), x.item::<i32>()?), ("int32[]{U:X}".into(), 6));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn pcast(&self, axes: impl Into<Axes>, to: Cast) -> Array {
         self.collective("pcast", axes, Location::caller(), |at, axes| prims::pcast(at, axes, to))
@@ -234,6 +309,14 @@ impl Array {
 }
 
 /// This device's place along the axes, counted with the first one outermost: int32, varying over them. In a body of `shard_map`.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x + axis_index("X"));
+/// assert_eq!(f.call(Array::from([10, 10]))?.to_vec::<i32>()?, [10, 11]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
 pub fn axis_index(axes: impl Into<Axes>) -> Array {
     let (axes, place) = (axes.into(), Location::caller());

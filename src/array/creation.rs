@@ -264,11 +264,25 @@ impl Array {
         at_once(slab, ty.dtype, &ty.shape, sharding, place)
     }
     /// Zeros of this array's type, lying as it does; unreduced and reduced as it is.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::arange(0..4).put(&mesh, p!["X"]);
+    /// assert_eq!(type_of(x.zeros_like()), "int32[4@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn zeros_like(&self) -> Array {
         self.full_like(self.zero())
     }
     /// Ones of this array's type, lying as it does.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([2.5, 3.5]).ones_like().to_vec::<f64>()?, [1.0, 1.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn ones_like(&self) -> Array {
         let one = Scalar::one(self.type_ref().map_or(DType::F32, |t| t.dtype));

@@ -28,6 +28,15 @@ pub fn einsum<A: Borrow<Array>>(subscripts: &str, operands: impl IntoIterator<It
 }
 
 /// [`einsum`], sharded (or left unreduced) as `out` says of the result as written.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::einsum_to;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
+/// assert_eq!(type_of(einsum_to("ij,kj->ki", [&x, &x], p!["X"])), "float32[4@X,4]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
 pub fn einsum_to<A: Borrow<Array>>(
     subscripts: &str,

@@ -151,21 +151,46 @@ binary! {
 
 impl Array {
     /// x to a whole power.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([2.0f32, -4.0]).powi(-1).to_vec::<f32>()?, [0.5, -0.25]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn powi(&self, y: i32) -> Array {
         self.unary(Unary::IntegerPow(y), Location::caller())
     }
     /// x · Φ(x), by the usual approximation with tanh.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([-1.0f32, 0.0, 1.0]);
+    /// assert!(x.gelu().allclose_by(&x.gelu_exact(), 0.0, 1e-3)?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn gelu(&self) -> Array {
         self.unary(Unary::Gelu { approximate: true }, Location::caller())
     }
     /// x · Φ(x), by the error function.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert!(Array::from(1.0).gelu_exact().allclose(&Array::from(0.8413447460685429))?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn gelu_exact(&self) -> Array {
         self.unary(Unary::Gelu { approximate: false }, Location::caller())
     }
     /// Between `low` and `high`, which are numbers, scalars or of this array's type.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([-5, 1, 5]).clamp(0, 3).to_vec::<i32>()?, [0, 1, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn clamp(&self, low: impl Operand, high: impl Operand) -> Array {
         let place = Location::caller();
@@ -179,6 +204,12 @@ impl Array {
         }
     }
     /// As another element type: floats are cut towards zero, to bool is `!= 0`, integers wrap.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([-1.7f32, 0.0, 300.0]).astype(I32).to_vec::<i32>()?, [-1, 0, 300]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn astype(&self, dtype: DType) -> Array {
         match self.type_ref() {
@@ -191,6 +222,12 @@ impl Array {
         apply1(prims::convert(dtype), &[self.into()], place)
     }
     /// The bits as another element type of the same width.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from(1.0f32).bitcast(U32).item::<u32>()?, 0x3f80_0000);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn bitcast(&self, dtype: DType) -> Array {
         let _told = told("bitcast");

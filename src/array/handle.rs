@@ -140,14 +140,33 @@ impl Array {
         }
     }
     /// Its type: element type, shape and sharding; or the error that it carries.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).ty()?, I32.of([4]));
+    /// assert!((Array::ones([4]) + Array::ones([3])).ty().is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn ty(&self) -> Result<ArrayType> {
         self.type_ref().cloned().map_err(Error::clone)
     }
     /// The sizes of its dimensions (inside `shard_map`: of one device's block); or the error that it carries.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::ones([4, 2]).shape()?, [4, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn shape(&self) -> Result<Shape> {
         self.type_ref().map(|t| t.shape.clone()).map_err(Error::clone)
     }
     /// The array itself, or the error that it carries.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert!(Array::ones([4]).reshape([5]).sin().ready().is_err(), "reshape's error");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn ready(self) -> Result<Array> {
         match self.repr() {
             Repr::Poisoned(e) => Err(e.clone()),

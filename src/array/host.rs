@@ -97,6 +97,13 @@ pub struct View<T> {
 }
 impl<T: Element> View<T> {
     /// As an ndarray view.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1, 2], [3, 4]]);
+    /// assert_eq!(x.view::<i32>()?.array().sum(), 10);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn array(&self) -> ArrayViewD<'_, T> {
         ArrayViewD::from_shape(IxDyn(self.slab.shape()), self)
             .expect("a slab has as many elements as its shape")
@@ -147,6 +154,13 @@ impl Array {
         Ok(self.of_element::<T>("to_vec", Location::caller())?.elements().to_vec())
     }
     /// The numbers as an ndarray array.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::arange(0..6).reshape([2, 3]).to_ndarray::<i32>()?;
+    /// assert_eq!((x.shape(), x[[1, 2]]), (&[2, 3][..], 5));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
         let slab = self.of_element::<T>("to_ndarray", Location::caller())?;
@@ -169,6 +183,12 @@ impl Array {
         Ok(View { slab, element: std::marker::PhantomData })
     }
     /// The number of an array of one element.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).sum(..).item::<i32>()?, 6);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn item<T: Element>(&self) -> Result<T> {
         let place = Location::caller();
@@ -184,10 +204,23 @@ impl Array {
         }
     }
     /// Its element type; or the error that it carries.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1u8]).dtype()?, U8);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn dtype(&self) -> Result<DType> {
         self.type_ref().map(|t| t.dtype).map_err(Error::clone)
     }
     /// How many elements it has.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::ones([4, 2]);
+    /// assert_eq!((x.size()?, x.nbytes()?), (8, 32));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn size(&self) -> Result<usize> {
         self.type_ref().map(|t| t.shape.elements()).map_err(Error::clone)
     }
@@ -196,11 +229,25 @@ impl Array {
         self.type_ref().map(ArrayType::nbytes).map_err(Error::clone)
     }
     /// Whether all numbers are close to those of another array: |a − b| ≤ 1e-8 + 1e-5·|b|. Shapes broadcast.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([1.0f32, 2.0]);
+    /// assert!(x.allclose(&(&x + 1e-6))? && !x.allclose(&(&x + 1e-3))?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn allclose(&self, other: &Array) -> Result<bool> {
         self.allclose_by(other, 1e-5, 1e-8)
     }
     /// Whether all numbers are close: |a − b| ≤ absolute + relative·|b|. Shapes broadcast; NaN is close to nothing.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([1.0f32, 2.0]);
+    /// assert!(x.allclose_by(&(&x * 1.1), 0.2, 0.0)?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn allclose_by(&self, other: &Array, relative: f64, absolute: f64) -> Result<bool> {
         let place = Location::caller();
@@ -220,6 +267,16 @@ impl Array {
             .expect("a slab has as many elements as its shape"))
     }
     /// Writes a `.npy` file.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("atmesh-{}.npy", std::process::id()));
+    /// Array::from([1, 2]).save_npy(&path)?;
+    /// let read = Array::load_npy(&path);
+    /// std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// assert_eq!(read?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let (place, path) = (Location::caller(), path.as_ref());
@@ -232,6 +289,12 @@ impl Array {
         done.map_err(|why| file("save_npy", path, &why, place))
     }
     /// Reads a `.npy` file: whole, on no mesh.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert!(Array::load_npy("nowhere.npy").is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn load_npy(path: impl AsRef<Path>) -> Result<Array> {
         let (place, path) = (Location::caller(), path.as_ref());

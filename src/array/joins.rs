@@ -10,6 +10,13 @@ use std::panic::Location;
 
 impl Array {
     /// The slices along a dimension, without it.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let rows = Array::from([[1, 2], [3, 4]]).unstack(0);
+    /// assert_eq!(rows[1].to_vec::<i32>()?, [3, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn unstack(&self, d: i32) -> Vec<Array> {
         let place = Location::caller();
@@ -36,6 +43,13 @@ impl Array {
         apply1(prims::slice(&bounds), &[self.into()], place)
     }
     /// Consecutive pieces of these sizes along a dimension.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let parts = Array::arange(0..5).split([2, 3], 0);
+    /// assert_eq!(parts[1].to_vec::<i32>()?, [2, 3, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn split(&self, sizes: impl AsRef<[usize]>, d: i32) -> Vec<Array> {
         let (sizes, place) = (sizes.as_ref(), Location::caller());

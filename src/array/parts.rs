@@ -13,6 +13,14 @@ use std::panic::Location;
 
 impl Array {
     /// A part of the array.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::arange(0..6).reshape([2, 3]);
+    /// assert_eq!(x.slice(ix![1]).to_vec::<i32>()?, [3, 4, 5]);
+    /// assert_eq!(x.slice(ix![.., -1]).to_vec::<i32>()?, [2, 5]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn slice(&self, index: Index) -> Array {
         self.slice_at("slice", &index, None, Location::caller())
@@ -99,35 +107,79 @@ pub struct At {
 #[expect(clippy::should_implement_trait, reason = "the reference's names")]
 impl At {
     /// The sharding of the result, where the rules leave it open.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::arange(0..4).put(&mesh, p![]);
+    /// assert_eq!(type_of(x.at(ix![..2]).to(p!["X"]).get()), "int32[2@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn to(self, out: Spec) -> At {
         At { out: Some(out), ..self }
     }
     /// The part.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).at(ix![1..3]).get().to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn get(self) -> Array {
         self.array.slice_at("at.get", &self.index, self.out, Location::caller())
     }
     /// The array with the part replaced; `value` broadcasts to it.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).at(ix![..;2]).set(9).to_vec::<i32>()?, [9, 1, 9, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn set(self, value: impl Operand) -> Array {
         self.update("at.set", None, value.term(), Location::caller())
     }
     /// The array with `value` added to the part.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).at(ix![1..3]).add(10).to_vec::<i32>()?, [0, 11, 12, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn add(self, value: impl Operand) -> Array {
         self.update("at.add", Some(Binary::Add), value.term(), Location::caller())
     }
     /// The array with the part multiplied by `value`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).at(ix![2..]).mul(-1).to_vec::<i32>()?, [0, 1, -2, -3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn mul(self, value: impl Operand) -> Array {
         self.update("at.mul", Some(Binary::Mul), value.term(), Location::caller())
     }
     /// The array with the smaller of the part and `value`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).at(ix![1..]).min(2).to_vec::<i32>()?, [0, 1, 2, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn min(self, value: impl Operand) -> Array {
         self.update("at.min", Some(Binary::Min), value.term(), Location::caller())
     }
     /// The array with the greater of the part and `value`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).at(ix![1..]).max(2).to_vec::<i32>()?, [0, 2, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn max(self, value: impl Operand) -> Array {
         self.update("at.max", Some(Binary::Max), value.term(), Location::caller())

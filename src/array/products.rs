@@ -97,6 +97,16 @@ impl Array {
         self.matmul_with(b, ProductOptions::default())
     }
     /// [`Array::matmul`], sharded (or left unreduced) as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([3, 4, 8]).put(&mesh, p![_, _, "X"]);
+    /// let w = Array::ones([8, 2]).put(&mesh, p!["X", _]);
+    /// assert_eq!(type_of(x.matmul_to(&w, p![_, "X"])), "float32[3,4@X,2]");
+    /// assert!(x.matmul(&w).ty().is_err(), "the result could lie in several ways");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn matmul_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
         self.matmul_with(b, ProductOptions::out(Some(out)))
@@ -223,6 +233,16 @@ impl Array {
         apply1(prims::dot_general(how, None, sums), &args, Location::caller())
     }
     /// [`Array::dot_general`], sharded (or left unreduced) as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::array::Contraction;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([4, 8]).put(&mesh, p![_, "X"]);
+    /// let how = Contraction { contracting: vec![(1, 1)], ..Contraction::default() };
+    /// assert_eq!(type_of(x.dot_general_to(&x, &how, None, p![_, _; U: "X"])), "float32[4,4]{U:X}");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn dot_general_to(
         &self,

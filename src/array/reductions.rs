@@ -78,6 +78,12 @@ impl Array {
         self.widened(place).reduce("sum", Reduction::Sum, dims.into(), Some(out), place)
     }
     /// The product over dimensions. bool and narrow integers are multiplied in 32 bits.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(1..5).prod(..).item::<i32>()?, 24);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn prod(&self, dims: impl Into<Dims>) -> Array {
         let place = Location::caller();
@@ -97,6 +103,12 @@ impl Array {
         self.reduce("max", kind, dims.into(), None, Location::caller())
     }
     /// The smallest element over dimensions; NaN where any is.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([[3, 1], [2, 4]]).min(1).to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn min(&self, dims: impl Into<Dims>) -> Array {
         let kind = if self.is_bool() { Reduction::And } else { Reduction::Min };
@@ -115,16 +127,34 @@ impl Array {
         self.astype(DType::Bool).reduce("any", Reduction::Or, dims.into(), None, Location::caller())
     }
     /// Whether no element over dimensions is zero.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([[0, 1], [2, 3]]).all(1).to_vec::<bool>()?, [false, true]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn all(&self, dims: impl Into<Dims>) -> Array {
         self.astype(DType::Bool).reduce("all", Reduction::And, dims.into(), None, Location::caller())
     }
     /// Bitwise and over dimensions, of integers and bool.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([0b110, 0b011]).bit_and(..).item::<i32>()?, 0b010);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn bit_and(&self, dims: impl Into<Dims>) -> Array {
         self.reduce("bit_and", Reduction::And, dims.into(), None, Location::caller())
     }
     /// Bitwise or over dimensions, of integers and bool.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([0b110, 0b011]).bit_or(..).item::<i32>()?, 0b111);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn bit_or(&self, dims: impl Into<Dims>) -> Array {
         self.reduce("bit_or", Reduction::Or, dims.into(), None, Location::caller())
@@ -133,6 +163,12 @@ impl Array {
         self.type_ref().is_ok_and(|t| t.dtype == DType::Bool)
     }
     /// The mean over dimensions, of integers in float32. 16-bit floats are summed in float32.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([[1, 2], [5, 6]]).mean(0).to_vec::<f32>()?, [3.0, 4.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn mean(&self, dims: impl Into<Dims>) -> Array {
         let dims = dims.into();
@@ -169,11 +205,24 @@ impl Array {
         ((&x - x.mean(super::keep(&dims))).square().sum(dims) / n as f64).back(self)
     }
     /// The standard deviation (of the population) over dimensions.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([2.0f32, 6.0]).std(..).item::<f32>()?, 2.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn std(&self, dims: impl Into<Dims>) -> Array {
         self.std_ddof(dims, 0)
     }
     /// The standard deviation over dimensions, of n − `ddof` degrees of freedom.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([0.0f32, 0.0, 6.0, 6.0, 3.0]);
+    /// assert_eq!(x.std_ddof(.., 1).item::<f32>()?, 3.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn std_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
         let _told = told("std");
@@ -236,6 +285,13 @@ impl Array {
         &e / e.sum(&dims)
     }
     /// x − log Σ eˣ along dimensions.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([0.5f32, 2.0, -1.0]);
+    /// assert!(x.log_softmax(0).exp().allclose(&x.softmax(0))?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn log_softmax(&self, dims: impl Into<Dims>) -> Array {
         let dims = super::keep(dims);
@@ -256,6 +312,12 @@ impl Array {
         self.first_extreme("argmax", d, Reduction::Max, Location::caller())
     }
     /// The index (int32) of the first smallest element along a dimension; NaN counts as smallest.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([4, 1, 1]).argmin(0).item::<i32>()?, 1);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn argmin(&self, d: i32) -> Array {
         self.first_extreme("argmin", d, Reduction::Min, Location::caller())

@@ -24,6 +24,14 @@ impl Array {
         self.reshape_at(shape.into(), None, Location::caller())
     }
     /// [`Array::reshape`], sharded as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([4, 2]).put(&mesh, p![_, "X"]);
+    /// assert_eq!(type_of(x.reshape_to([8], p!["X"])), "float32[8@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn reshape_to(&self, shape: impl Into<Shape>, out: Spec) -> Array {
         self.reshape_at(shape.into(), Some(out), Location::caller())
@@ -53,6 +61,12 @@ impl Array {
         }
     }
     /// As one dimension.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::ones([4, 2]).ravel().shape()?, [8]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn ravel(&self) -> Array {
         let n = self.type_ref().map_or(0, |t| t.shape.elements());
@@ -91,6 +105,12 @@ impl Array {
         apply1(prims::transpose(&perm), &[self.into()], place)
     }
     /// The dimensions in reverse order.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::ones([4, 2]).t().shape()?, [2, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn t(&self) -> Array {
         self.transpose(..)
@@ -160,6 +180,14 @@ impl Array {
         apply1(prim, &[self.into()], Location::caller())
     }
     /// [`Array::broadcast_in_dim`], sharded as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::from([1, 2]).put(&mesh, p![]);
+    /// assert_eq!(type_of(x.broadcast_in_dim_to([2, 4], [0], p![_, "X"])), "int32[2,4@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn broadcast_in_dim_to(
         &self,
@@ -195,6 +223,12 @@ impl Array {
         apply1(prims::expand_dims(at), &[self.into()], place)
     }
     /// Without these dimensions of size 1; `..` drops all of them.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::ones([1, 4, 1]).squeeze(..).shape()?, [4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn squeeze(&self, dims: impl Into<Dims>) -> Array {
         let (dims, place) = (dims.into(), Location::caller());
@@ -216,6 +250,12 @@ impl Array {
         apply1(prims::squeeze(dims), &[self.into()], place)
     }
     /// In reverse order along dimensions.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..3).flip(0).to_vec::<i32>()?, [2, 1, 0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn flip(&self, dims: impl Into<Dims>) -> Array {
         let (dims, place) = (dims.into(), Location::caller());
@@ -279,6 +319,12 @@ impl Array {
     }
     /// Repeated as a whole: dimension d is repeated `reps[d]` times (the last dimensions, where there are fewer; new leading ones,
     /// where there are more). A repeated dimension must not be sharded.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1, 2]).tile([3]).to_vec::<i32>()?, [1, 2, 1, 2, 1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn tile(&self, reps: impl AsRef<[usize]>) -> Array {
         let (reps, place) = (reps.as_ref(), Location::caller());
@@ -308,6 +354,12 @@ impl Array {
         x
     }
     /// Moved along a dimension, what leaves at one end coming in at the other. The dimension must not be sharded explicitly.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::arange(0..4).roll(1, 0).to_vec::<i32>()?, [3, 0, 1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn roll(&self, by: i64, d: i32) -> Array {
         let place = Location::caller();
@@ -369,6 +421,14 @@ impl Array {
         self.triangle("triu", k, |row, col, k| row.le(&(col - k)))
     }
     /// [`Array::triu`], sharded as `out` says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::from([[1, 2], [3, 4]]).put(&mesh, p![]);
+    /// assert_eq!(type_of(x.triu_to(0, p![_, "X"])), "int32[2,2@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn triu_to(&self, k: i64, out: Spec) -> Array {
         let _told = told("triu");

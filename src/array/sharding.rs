@@ -111,6 +111,14 @@ impl Array {
         }
     }
     /// Over explicit axes: an error unless it is sharded so. Over auto axes: a wish that the partitioner grants.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::auto([("X", 2)])?;
+    /// let f = jit(|x: &Array| (x * 2.0).constrain(p!["X"]));
+    /// assert_eq!(f.call(Array::ones([4]).put(&mesh, p![]))?.shards()?[1].index, [2..4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn constrain(&self, spec: Spec) -> Array {
         let place = Location::caller();
@@ -127,6 +135,14 @@ impl Array {
         }
     }
     /// [`Array::constrain`] by a spec over the axes of another mesh over the same devices.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::auto([("X", 2)])?;
+    /// let x = Array::ones([4]).constrain_on(&mesh, p!["X"]);
+    /// assert_eq!(x.shards()?[1].index, [2..4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn constrain_on(&self, mesh: &Mesh, spec: Spec) -> Array {
         self.constrain_at(mesh, spec, Location::caller())
@@ -135,6 +151,15 @@ impl Array {
         apply1(prims::constrain(mesh, spec), &[self.into()], place)
     }
     /// The mesh and spec over explicit and auto axes; `None` for an array on no mesh. Of a traced value: what its type says.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([4]).put(&mesh, p!["X"]);
+    /// assert_eq!(x.sharding()?.map(|s| s.spec), Some(p!["X"]));
+    /// assert!(Array::ones([4]).sharding()?.is_none());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn sharding(&self) -> Result<Option<Sharding>> {
         let ty = self.ty()?;
         Ok(self.placed().cloned().or_else(|| ty.mesh.map(|mesh| Sharding { mesh, spec: ty.spec })))
@@ -156,6 +181,13 @@ impl Array {
         }
     }
     /// The devices that hold it, in mesh order; an array on no mesh lies on device 0.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// assert_eq!(Array::ones([4]).put(&mesh, p!["X"]).devices()?, mesh.devices());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn devices(&self) -> Result<Vec<DeviceId>> {
         Ok(self.sharding()?.map_or_else(|| devices(1), |s| s.mesh.devices().to_vec()))
     }

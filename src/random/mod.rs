@@ -28,6 +28,12 @@ pub struct Key(Array);
 
 impl Key {
     /// The key of a seed.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Key::new(42).data().to_vec::<u32>()?, [0, 42]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn new(seed: u64) -> Key {
         // the first word, the upper half of the seed, is the lower half of what is stored
         let words = seed.rotate_left(32);
@@ -43,12 +49,25 @@ impl Key {
         &self.0
     }
     /// As many independent keys as the pattern asks for: `let [a, b] = key.split();`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let [a, b] = Key::new(0).split();
+    /// assert_ne!(a.data().to_vec::<u32>()?, b.data().to_vec::<u32>()?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn split<const N: usize>(&self) -> [Key; N] {
         let keys = self.split_vec(N);
         std::array::from_fn(|i| keys[i].clone())
     }
     /// `n` independent keys.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Key::new(0).split_vec(5).len(), 5);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn split_vec(&self, n: usize) -> Vec<Key> {
         let keys = self.split_array([n]).unstack(0);
@@ -60,12 +79,26 @@ impl Key {
         keys
     }
     /// An array of independent keys.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let keys = Key::new(0).split_array([4]);
+    /// assert_eq!(type_of(vmap(&keys, |k| Key::of(k).normal([3]))), "float32[4,3]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn split_array(&self, shape: impl Into<Shape>) -> Array {
         let ty = DType::Key.of(shape);
         apply1(Arc::new(RandomSplit { ty, keys: 0 }), &[(&self.0).into()], Location::caller())
     }
     /// The key made of this one and a whole number.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let key = Key::new(0);
+    /// assert_ne!(key.fold_in(1).data().to_vec::<u32>()?, key.fold_in(2).data().to_vec::<u32>()?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn fold_in(&self, x: impl Operand) -> Key {
         let place = Location::caller();
@@ -85,12 +118,25 @@ impl Key {
         apply1(Arc::new(RandomKeyData), &[(&self.0).into()], Location::caller())
     }
     /// The key of two words.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let key = Key::new(7);
+    /// assert_eq!(Key::from_data(&key.data()).normal([]).item::<f32>()?, key.normal([]).item::<f32>()?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn from_data(words: &Array) -> Key {
         let _told = told("from_data");
         Key(apply1(Arc::new(RandomWrap), &[words.into()], Location::caller()))
     }
     /// Random bits, of an unsigned integer type.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(type_of(Key::new(0).bits(U8.of([4]))), "uint8[4]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn bits(&self, ty: impl Into<ArrayType>) -> Array {
         let place = Location::caller();

@@ -54,16 +54,39 @@ fn float(dtype: DType) -> Option<Float> {
 
 impl Key {
     /// Uniform floats in [0, 1). A bare shape is float32.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Key::new(0).uniform(F32.of([100]).on(&mesh, p!["X"]));
+    /// assert_eq!(type_of(&x), "float32[100@X]");
+    /// assert!(x.min(..).item::<f32>()? >= 0.0 && x.max(..).item::<f32>()? < 1.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn uniform(&self, ty: impl Into<ArrayType>) -> Array {
         self.float("uniform", ty.into(), Location::caller(), |u, _| u(0.0, 1.0))
     }
     /// Uniform floats in a range.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Key::new(0).uniform_in([100], -2.0..2.0);
+    /// assert!(x.min(..).item::<f32>()? >= -2.0 && x.max(..).item::<f32>()? < 2.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn uniform_in(&self, ty: impl Into<ArrayType>, range: Range<f64>) -> Array {
         self.float("uniform", ty.into(), Location::caller(), |u, _| u(range.start, range.end))
     }
     /// Normally distributed floats: mean 0, deviation 1.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Key::new(0).normal([1000]);
+    /// assert!(x.mean(..).item::<f32>()?.abs() < 0.1 && (x.std(..).item::<f32>()? - 1.0).abs() < 0.1);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn normal(&self, ty: impl Into<ArrayType>) -> Array {
         self.float("normal", ty.into(), Location::caller(), |u, f| {
@@ -71,6 +94,13 @@ impl Key {
         })
     }
     /// Normally distributed floats between `lower` and `upper`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Key::new(0).truncated_normal([100], -1.0, 1.0);
+    /// assert!(x.abs().max(..).item::<f32>()? <= 1.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn truncated_normal(&self, ty: impl Into<ArrayType>, lower: f64, upper: f64) -> Array {
         self.float("truncated_normal", ty.into(), Location::caller(), |u, _| {
@@ -80,22 +110,48 @@ impl Key {
         })
     }
     /// Exponentially distributed floats: mean 1.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert!((Key::new(0).exponential([1000]).mean(..).item::<f32>()? - 1.0).abs() < 0.2);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn exponential(&self, ty: impl Into<ArrayType>) -> Array {
         self.float("exponential", ty.into(), Location::caller(), |u, _| -(-u(0.0, 1.0)).log1p())
     }
     /// Floats of the standard Gumbel distribution.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert!(Key::new(0).gumbel([100]).is_finite().all(..).item::<bool>()?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn gumbel(&self, ty: impl Into<ArrayType>) -> Array {
         self.float("gumbel", ty.into(), Location::caller(), |u, f| -(-u(f.tiny, 1.0).log()).log())
     }
     /// `true` with probability `p`. The type says shape and sharding only.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let heads = Key::new(0).bernoulli([1000], 0.25).astype(F32).mean(..);
+    /// assert!((heads.item::<f32>()? - 0.25).abs() < 0.1);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn bernoulli(&self, ty: impl Into<ArrayType>, p: f64) -> Array {
         let ty = ArrayType { dtype: DType::F32, ..ty.into() };
         self.float("bernoulli", ty, Location::caller(), |u, _| u(0.0, 1.0).lt(p))
     }
     /// Whole numbers of a range, of an integer type: `key.randint(I32.of([8]), 0..10)`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let dice = Key::new(0).randint(I32.of([100]), 1..7);
+    /// assert_eq!((dice.min(..).item::<i32>()?, dice.max(..).item::<i32>()?), (1, 6));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn randint(&self, ty: impl Into<ArrayType>, range: Range<i64>) -> Array {
         let (ty, place) = (ty.into(), Location::caller());
@@ -138,6 +194,13 @@ impl Key {
         })
     }
     /// Indices (int32) along a dimension, each with the probability of its logit: softmax(logits).
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let logits = Array::from([[0.0f32, 100.0], [100.0, 0.0]]);
+    /// assert_eq!(Key::new(0).categorical(&logits, 1).to_vec::<i32>()?, [1, 0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
     pub fn categorical(&self, logits: &Array, dim: i32) -> Array {
         let Ok(ty) = logits.type_ref() else { return logits.clone() };

@@ -122,6 +122,13 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         self
     }
     /// The engine that runs it, in place of the process's default.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let f = jit(|x: &Array| x + 1.0).engine(Threads);
+    /// assert_eq!(f.call(Array::ones([2]))?.to_vec::<f32>()?, [2.0, 2.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = Some(engine);
         self

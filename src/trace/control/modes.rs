@@ -32,6 +32,16 @@ pub fn auto_axes<A: Args, R: Output>(args: A, out: impl Specs, f: impl Fn(A::Own
 }
 
 /// [`auto_axes`] of these axes only.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::auto_axes_over;
+/// let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+/// let x = Array::ones([4, 4]).put(&mesh, p!["X", "Y"]);
+/// let y = auto_axes_over("Y", &x, p!["X"], |x| x.sum(1));
+/// assert_eq!(type_of(y), "float32[4@X]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[track_caller]
 pub fn auto_axes_over<A: Args, R: Output>(
     axes: impl Into<Axes>,
