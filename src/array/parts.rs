@@ -25,6 +25,7 @@ impl Array {
     pub fn slice(&self, index: Index) -> Array {
         self.slice_at("slice", &index, None, Location::caller())
     }
+    #[track_caller]
     fn slice_at(&self, op: &'static str, index: &Index, out: Option<Spec>, place: Place) -> Array {
         let _told = told(op);
         if let Some(error) = carried(std::iter::once(self).chain(index.arrays())) {
@@ -44,6 +45,7 @@ impl Array {
         }
     }
     /// The box of all dimensions.
+    #[track_caller]
     fn take_box(&self, part: &Box, place: Place) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if part.is_whole(&ty.shape) && part.backwards().is_empty() {
@@ -64,6 +66,7 @@ impl Array {
     }
     /// Where dimension `d` has the position that the scalar `i` says: a mask of size 1 elsewhere. Negative positions count from the
     /// end, then they are cut to what is there.
+    #[track_caller]
     fn mask_at(&self, d: usize, i: &Array, place: Place) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let n = ty.shape[d];
@@ -74,6 +77,7 @@ impl Array {
         apply1(prims::iota(DType::I32.of(sizes), d), &[], place).eq(i)
     }
     /// The slice of size 1 at a position of dimension `d` that is known at run time only.
+    #[track_caller]
     fn at_place(&self, d: usize, i: &Array, place: Place) -> Array {
         let kept = self.mask_at(d, i, place).select(self, self.zero_beside());
         let Ok(ty) = self.type_ref() else { return self.clone() };
@@ -185,6 +189,7 @@ impl At {
         self.update("at.max", Some(Binary::Max), value.term(), Location::caller())
     }
 
+    #[track_caller]
     fn update(self, op: &'static str, fun: Option<Binary>, value: Term, place: Place) -> Array {
         let _told = told(op);
         let x = &self.array;
@@ -273,6 +278,7 @@ fn fits(ty: &ArrayType, part: &Box, shown: &Shape, value: &ArrayType, set: bool)
 
 impl Array {
     /// The array with `value` (of the box's shape, in forward order) in place of the box.
+    #[track_caller]
     fn put_box(&self, part: &Box, value: &Array, place: Place) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if value.type_ref().is_err() {
@@ -318,7 +324,7 @@ impl Array {
             })
             .collect();
         let spread = value.pad(self.zero(), widths.clone());
-        let mask = Array::full(DType::Bool.of(part.lens()), true).pad(false, widths);
+        let mask = value.trues(place).pad(false, widths);
         mask.select(&spread, self)
     }
 }

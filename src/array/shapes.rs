@@ -312,7 +312,7 @@ impl Array {
         }
     }
     /// `true` everywhere, of this array's shape, lying as it does.
-    fn trues(&self, place: Place) -> Array {
+    pub(super) fn trues(&self, place: Place) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let ty = ArrayType { dtype: DType::Bool, ..super::creation::plain(ty) };
         apply1(prims::full(ty, true.into()), &[], place)

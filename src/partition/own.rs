@@ -39,23 +39,21 @@ impl Lower {
         let (mut extents, mut dims, mut map) = (Vec::new(), Vec::new(), Vec::new());
         let mut blocks = Vec::new();
         for (d, n) in from.shape.iter().enumerate() {
+            let at = extents.len();
             if digits[d].is_empty() {
-                map.push(Affine::of(0, extents.len(), 1));
-                (extents.push(*n), dims.push(to.dims[d].clone()));
+                map.push(Affine::of(0, at, 1));
+                extents.push(*n);
+                dims.push(to.dims[d].clone());
                 continue;
             }
             let (outer, inner) = (to.dims[d].ways(), ways(&digits[d]));
             let each = n / outer / inner;
-            let at = extents.len();
-            for (size, atoms) in
-                [(outer, to.dims[d].atoms.clone()), (inner, Atoms::new()), (each, Atoms::new())]
-            {
-                (extents.push(size), dims.push(DimLayout::new(size, atoms)));
-            }
-            map.push(Affine {
-                at: 0,
-                terms: [(at, (inner * each) as i64), (at + 2, 1)].into_iter().collect(),
-            });
+            extents.extend([outer, inner, each]);
+            dims.push(DimLayout::new(outer, to.dims[d].atoms.clone()));
+            dims.extend([inner, each].map(|size| DimLayout::new(size, [])));
+            let mut position = Affine::of(0, at, (inner * each) as i64);
+            position.terms.push((at + 2, 1));
+            map.push(position);
             blocks.push((d, at + 1, each));
         }
         let rank = extents.len();
