@@ -1,7 +1,7 @@
 //! Collectives: what the per-device programs of manual mode do together.
 //!
 //! Their types are functions on the sets of axes over which values vary. None has a sentence: the partitioner reads
-//! [`Primitive::collective`] and makes reads and folds over all devices' blocks of it. In unchecked regions types say nothing of what
+//! [`Primitive::collective`](crate::program::Primitive::collective) and makes reads and folds over all devices' blocks of it. In unchecked regions types say nothing of what
 //! varies; there every value counts as varying, and the transpose of a sum is a sum.
 
 mod cast;
