@@ -108,8 +108,8 @@ pub mod prelude {
     pub use crate::{
         AbstractMesh, Array, ArrayType, Axis, Cast, DType, DeviceId, EngineKind, Inferred, Key, Mesh,
         NewAxis, Output, Rest, Result, Sharding, Spec, Static, Tree, assert_collectives, axes, axis_index,
-        axis_size, concat, cond, debug_print, devices, einsum, fori_loop, ix, jit, keep, p, ring, scan,
-        shift, split, stack, stacked, switch, tiled, tree, type_of, while_loop,
+        axis_size, concat, cond, debug_print, devices, einsum, einsum_to, fori_loop, ix, jit, keep, p, ring,
+        scan, shift, split, stack, stacked, switch, tiled, tree, type_of, while_loop,
     };
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;

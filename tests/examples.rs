@@ -135,6 +135,9 @@ fn chapter(name: &str) {
     let (mut text, mut open) = (String::new(), None);
     for line in run("book", &[name]).lines() {
         match line.strip_prefix("== ") {
+            // one blank line between what is printed, none before the first
+            None if line.is_empty()
+                && text.lines().last().is_none_or(|l| l.is_empty() || l.starts_with("ANCHOR")) => {}
             None => text += &format!("{line}\n"),
             Some(section) => {
                 text = end(&text, open);

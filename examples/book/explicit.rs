@@ -106,7 +106,7 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(einsum("bqd,df->bfq", [q, w]); q, w);
     let h = Array::ones([4, 8, 16]).put(&mesh, p!["X", _, "Y"]);
     let v = ones([16, 8], p!["Y", _]);
-    rule!(atmesh::einsum_to("bqd,df->bqf", [h, v], p!["X", _, _]); h, v);
+    rule!(einsum_to("bqd,df->bqf", [h, v], p!["X", _, _]); h, v);
     // ANCHOR_END: einsum
 
     section("einsum-refused");

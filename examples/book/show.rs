@@ -92,7 +92,7 @@ pub(crate) fn refused<T>(result: Result<T>) -> Result<()> {
     match result {
         Ok(_) => Err(Error::other("this was to be refused")),
         Err(e) => {
-            println!("{e}\n");
+            println!("\n{e}\n");
             Ok(())
         }
     }

@@ -1,7 +1,6 @@
 //! Tracing, loops and branches, derivatives, `vmap`.
 use crate::{mended, refused};
 use atmesh::prelude::*;
-use atmesh::vjp;
 
 pub(crate) fn refusals() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;

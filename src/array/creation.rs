@@ -20,7 +20,10 @@ use std::sync::Arc;
 /// Where a new array is to lie, checked: `None` on no mesh.
 fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
     ty.addressable()?;
-    if innermost().is_none() && ty.mesh.as_ref().is_none_or(|m| !m.is_abstract()) {
+    if innermost().is_none() {
+        if let Some(mesh) = ty.mesh.as_ref().filter(|m| m.is_abstract()) {
+            return Err(super::sharding::no_devices(mesh));
+        }
         fits(ty.nbytes())?;
     }
     match &ty.mesh {
@@ -216,6 +219,7 @@ impl Array {
             return poison(Error::at(fault, "eye", vec![ty.to_string()], Some(place)));
         }
         let of = ArrayType { dtype: DType::I32, ..ty.clone() };
+        let k = super::shapes::diagonal(k, &ty.shape);
         let on = (Array::iota(of.clone(), 0) + k).eq(Array::iota(of, 1));
         on.astype(ty.dtype)
     }

@@ -184,7 +184,8 @@ impl Array {
     pub fn gelu_exact(&self) -> Array {
         self.unary(Unary::Gelu { approximate: false }, Location::caller())
     }
-    /// Between `low` and `high`, which are numbers, scalars or of this array's type.
+    /// Between `low` and `high`, which are numbers, scalars or of this array's type. Errors count `low` as operand 0, the array as
+    /// operand 1 and `high` as operand 2.
     ///
     /// ```
     /// use atmesh::prelude::*;

@@ -2,7 +2,7 @@
 
 use super::operand::Term;
 use super::{Array, dims};
-use crate::diagnostic::{ErrorKind, Fault};
+use crate::diagnostic::{ErrorKind, Fault, counted};
 use crate::types::{ArrayType, Shape};
 use std::ops::{Range, RangeFull};
 
@@ -163,7 +163,8 @@ impl Index {
         let rests = self.picks.iter().filter(|p| matches!(p.0, Kind::Rest)).count();
         if written > ty.rank() {
             return Err(shape(format!(
-                "the index speaks of {written} dimensions, but the array has {}",
+                "the index speaks of {}, but the array has {}",
+                counted(written, "dimension"),
                 ty.rank()
             ))
             .help("give one entry for each dimension at most; those left out are taken whole"));

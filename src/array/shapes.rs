@@ -4,7 +4,7 @@ use super::dims::{Dims, dim};
 use super::joins::join;
 use super::operand::{self, Operand};
 use super::{Array, Repr, prims, refusals};
-use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::diagnostic::{ErrorKind, Fault, Place, counted};
 use crate::mesh::Axes;
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1, innermost, told};
@@ -90,10 +90,9 @@ impl Array {
             match dims.resolve(ty.rank()) {
                 Ok(perm) if perm.len() == ty.rank() => perm,
                 named => {
-                    let (n, rank) = (dims.len(), ty.rank());
+                    let (entries, rank) = (counted(dims.len(), "entry"), ty.rank());
                     let fault = named.err().unwrap_or_else(|| {
-                        let message =
-                            format!("the permutation has {n} entries, but the array has rank {rank}");
+                        let message = format!("the permutation has {entries}, but the array has rank {rank}");
                         Fault::new(ErrorKind::Shape, message)
                     });
                     let all: Vec<usize> = (0..rank).rev().collect();
@@ -283,10 +282,10 @@ impl Array {
         if let Ok(ty) = self.type_ref()
             && ty.rank() != widths.len()
         {
-            let (n, rank) = (widths.len(), ty.rank());
+            let (given, rank) = (counted(widths.len(), "dimension"), ty.rank());
             let fault = Fault::new(
                 ErrorKind::Shape,
-                format!("there are widths for {n} dimensions, but the array has {rank}"),
+                format!("there are widths for {given}, but the array has {rank}"),
             )
             .help("give (before, behind, between) for each dimension");
             return self.refuse("pad", fault, place);
@@ -391,7 +390,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn tril(&self, k: i64) -> Array {
-        self.triangle("tril", k, |row, col, k| row.ge(&(col - k)))
+        self.triangle("tril", k)
     }
     /// [`Array::tril`], sharded as `out` says.
     ///
@@ -418,7 +417,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn triu(&self, k: i64) -> Array {
-        self.triangle("triu", k, |row, col, k| row.le(&(col - k)))
+        self.triangle("triu", k)
     }
     /// [`Array::triu`], sharded as `out` says.
     ///
@@ -435,7 +434,7 @@ impl Array {
         self.reshard_at(out, Location::caller()).triu(k)
     }
     #[track_caller]
-    fn triangle(&self, op: &str, k: i64, kept: impl Fn(&Array, &Array, i64) -> Array) -> Array {
+    fn triangle(&self, op: &'static str, k: i64) -> Array {
         let place = Location::caller();
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.rank() < 2 {
@@ -447,9 +446,16 @@ impl Array {
         let of = ArrayType { dtype: DType::I32, ..super::creation::plain(ty) };
         let first = ty.rank() - 2;
         let index = |d| apply1(prims::iota(of.clone(), first + d), &[], place);
-        let mask = kept(&index(0), &index(1), k);
+        let on = index(1) - diagonal(k, &ty.shape[first..]);
+        let mask = if op == "tril" { index(0).ge(on) } else { index(0).le(on) };
         mask.select(self, self.zero_beside())
     }
+}
+
+/// A diagonal of a matrix of this shape, counted from the main one: those further out are all alike.
+pub(super) fn diagonal(k: i64, shape: &[usize]) -> i64 {
+    let count = |d: usize| i64::try_from(shape[d]).unwrap_or(i64::MAX);
+    k.clamp(-count(0), count(1))
 }
 
 impl Dims {

@@ -5,7 +5,7 @@ use crate::diagnostic::{Diagnostic, Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{AxisType, DeviceId, Mesh, devices};
 use crate::sharding::{Sharding, Spec, blocks, check_divides, check_spec};
 use crate::show::Picture;
-use crate::trace::{apply1, setting};
+use crate::trace::{apply1, innermost, setting};
 use crate::types::{ArrayType, DType};
 use std::panic::Location;
 
@@ -74,6 +74,9 @@ impl Array {
             Err(fault) => return self.refuse(op, fault, place),
         };
         match self.repr() {
+            Repr::Concrete(_) if mesh.is_abstract() && innermost().is_none() => {
+                self.refuse(op, no_devices(mesh), place)
+            }
             Repr::Concrete(c) => {
                 let in_parts = |s: Spec| !s.unreduced_axes().is_empty();
                 let parts = c.sharding.as_ref().is_some_and(|s| in_parts(s.spec)) || in_parts(c.ty.spec);
@@ -110,13 +113,18 @@ impl Array {
             }
         }
     }
-    /// Over explicit axes: an error unless it is sharded so. Over auto axes: a wish that the partitioner grants.
+    /// Over auto axes: a wish that the partitioner grants. On a mesh whose axes are all explicit: an error unless it is sharded so.
     ///
     /// ```
     /// use atmesh::prelude::*;
-    /// let mesh = Mesh::auto([("X", 2)])?;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let a = Array::ones([8]).put(&mesh, p!["X"]);
+    /// assert!(a.constrain(p!["X"]).ty().is_ok());
+    /// assert!(a.constrain(p![]).ty().is_err());
+    /// use atmesh::prelude::*;
+    /// let auto = Mesh::auto([("X", 2)])?;
     /// let f = jit(|x: &Array| (x * 2.0).constrain(p!["X"]));
-    /// assert_eq!(f.call(Array::ones([4]).put(&mesh, p![]))?.shards()?[1].index, [2..4]);
+    /// assert_eq!(f.call(Array::ones([4]).put(&auto, p![]))?.shards()?[1].index, [2..4]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
@@ -237,6 +245,13 @@ pub struct Shard {
     pub replica: usize,
     /// The part, on no mesh.
     pub data: Array,
+}
+
+/// Why nothing lies on an abstract mesh.
+pub(super) fn no_devices(mesh: &Mesh) -> Fault {
+    Fault::new(ErrorKind::Mesh, format!("{mesh} is abstract: it has no devices that could hold numbers"))
+        .help("trace with a type in place of the array: `F32.of([8]).on(&mesh, p![…])`")
+        .help("or make a mesh of devices: `Mesh::new`")
 }
 
 /// The type of an array of numbers that lies so.

@@ -93,6 +93,15 @@ pub enum Spot {
     Sets,
 }
 
+/// A number of things, as sentences have it: `1 entry`, `3 entries`.
+pub(crate) fn counted(n: usize, what: &str) -> String {
+    match (n, what.strip_suffix('y')) {
+        (1, _) => format!("1 {what}"),
+        (_, Some(stem)) => format!("{n} {stem}ies"),
+        _ => format!("{n} {what}s"),
+    }
+}
+
 impl Fault {
     /// A fault of this kind with this message.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Fault {

@@ -82,6 +82,11 @@ impl Mesh {
     fn checked(axes: Vec<(Axis, usize, AxisType)>, on: On<'_>) -> Result<Mesh, Fault> {
         let fault = |m: String| Fault::new(ErrorKind::Mesh, m);
         for (i, (axis, size, _)) in axes.iter().enumerate() {
+            // what types print reads back
+            if axis.name().is_empty() || axis.name().contains(|c: char| !Axis::names_with(c)) {
+                return Err(fault(format!("{:?} is no name of an axis", axis.name()))
+                    .help("a name is not empty, and has no blanks and none of `@`, `,`, `:` and brackets"));
+            }
             if *size == 0 {
                 return Err(fault(format!("axis {axis} has size 0"))
                     .help("an axis has at least one device: leave it out, or give it size 1"));
@@ -179,6 +184,10 @@ impl Mesh {
             [] => "it has no axes".to_string(),
             [one] => format!("its only axis is {one}"),
             many => format!("its axes are {}", many.join(", ")),
+        };
+        let help = match names.iter().find(|n| n.eq_ignore_ascii_case(axis)) {
+            Some(near) => format!("{help}: write {near}"),
+            None => help,
         };
         Fault::new(ErrorKind::Mesh, format!("{axis} is no axis of the mesh {self}")).help(help)
     }

@@ -1,6 +1,6 @@
 //! The boundary of a manual region: what blocks arguments are cut into, what results are outside, and what is refused.
 
-use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result, counted};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::sharding::{Spec, check_parts};
 use crate::trace::Enter;
@@ -185,9 +185,9 @@ impl Boundary {
                 return Err(fault(
                     ErrorKind::Shape,
                     format!(
-                        "in_specs has {} entries for {name}, which has {} dimensions: {spec} for {ty}",
-                        spec.dims().len(),
-                        ty.rank()
+                        "in_specs has {} for {name}, which has {}: {spec} for {ty}",
+                        counted(spec.dims().len(), "entry"),
+                        counted(ty.rank(), "dimension")
                     ),
                 )
                 .help("an entry speaks of one dimension; dimensions without an entry are whole"));
@@ -274,10 +274,10 @@ impl Boundary {
                 let f = fault(
                     ErrorKind::Shape,
                     format!(
-                        "out_specs has {} entries for {}, which has {} dimensions: {spec} for {ty}",
-                        spec.dims().len(),
+                        "out_specs has {} for {}, which has {}: {spec} for {ty}",
+                        counted(spec.dims().len(), "entry"),
                         path.or("the result"),
-                        ty.rank()
+                        counted(ty.rank(), "dimension")
                     ),
                 );
                 return Err(match ty.rank() {

@@ -8,7 +8,7 @@ pub use atoms::{Atom, Atoms};
 pub use layout::{Block, blocks};
 pub use spec::Spec;
 
-use crate::diagnostic::{ErrorKind, Fault};
+use crate::diagnostic::{ErrorKind, Fault, counted};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::types::{DType, Shape};
 use std::fmt;
@@ -109,11 +109,24 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> R
         }
         if seen.contains(&axis) {
             return Err(Fault::new(ErrorKind::Mesh, format!("the spec {spec} names the axis {axis} twice"))
-                .help("an axis can split one dimension only: name it once"));
+                .help("an axis splits one dimension, or stands in one set: name it once"));
         }
         seen.push(axis);
     }
     Ok(check_rank(spec, rank)?.in_order(mesh))
+}
+
+/// The refusal of a spec as one of what is asked of a result of this rank.
+pub(crate) fn of_result(fault: Fault, spec: Spec, rank: usize) -> Fault {
+    if fault.kind != ErrorKind::Shape {
+        return fault;
+    }
+    let entries = spec.dims().len();
+    let why = match entries > rank {
+        true => format!("it has rank {rank}, and there are {}", counted(entries, "entry")),
+        false => fault.message,
+    };
+    Fault { message: format!("the result is asked to lie as {spec}, but {why}"), ..fault }
 }
 
 /// The spec with an entry for each dimension, if it has not more.
@@ -122,7 +135,10 @@ fn check_rank(spec: Spec, rank: usize) -> Result<Spec, Fault> {
     if entries > rank {
         return Err(Fault::new(
             ErrorKind::Shape,
-            format!("the spec {spec} has entries for {entries} dimensions, but the array has {rank}"),
+            format!(
+                "the spec {spec} has entries for {}, but the array has {rank}",
+                counted(entries, "dimension")
+            ),
         )
         .help("an entry speaks of one dimension; dimensions without an entry are whole"));
     }

@@ -1,6 +1,6 @@
 //! The stages of a traced function as values: traced, lowered, compiled.
 
-use super::core::Recorded;
+use super::core::{Recorded, located};
 use super::stages::{self, Ready, Staged};
 use super::tree::{Args, Path, Tree};
 use crate::array::{Array, Repr};
@@ -206,7 +206,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
             self.donate(args, place)?;
         }
         slabs.extend(self.captures.iter().cloned());
-        let mut results = self.ready.call(&mut slabs)?.into_iter();
+        let mut results = self.ready.call(&mut slabs).map_err(|e| located(e, "call", place))?.into_iter();
         let out =
             self.out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
         Ok(out)

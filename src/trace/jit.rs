@@ -9,6 +9,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::program::Control;
 use crate::runtime::engine::EngineKind;
+use crate::sharding::{Sharding, of_result};
 use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
@@ -258,7 +259,13 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             let mut specs = specs.into_iter();
             Ok(out.rebuild(&mut Path::unnamed(), &mut |_, a| match (specs.next().flatten(), a.type_ref()) {
                 (Some(spec), Ok(ty)) => match ty.mesh.as_ref().or(mesh.as_ref()) {
-                    Some(mesh) => put_at(a, mesh, spec, place),
+                    Some(mesh) => match Sharding::new(mesh, spec, &ty.shape) {
+                        Ok(_) => put_at(a, mesh, spec, place),
+                        Err(fault) => {
+                            let fault = of_result(fault, spec, ty.rank());
+                            poison(Error::at(fault, "jit", vec![ty.to_string()], Some(place)))
+                        }
+                    },
                     None => {
                         let fault =
                             Fault::new(ErrorKind::Mesh, "out_specs name axes, but the program is on no mesh")

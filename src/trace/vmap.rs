@@ -6,7 +6,7 @@ use super::jit::no_error;
 use super::tree::{Args, Output, Path, Tree, collect};
 use crate::array::{Array, dim};
 use crate::batch::{Item, push, spread, unmapped};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, counted};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::{Builder, Examples, Value, inserted};
 use crate::types::ArrayType;
@@ -119,14 +119,15 @@ fn asked<T: Tree>(dims: &MapDims, tree: &T, what: &str) -> Result<Vec<Option<i64
         found.push(match &dims.0 {
             Which::All(d) => Ok(*d),
             Which::Each(list) => {
-                let part = path.parts().first().and_then(|p| p.parse::<usize>().ok());
+                // an array that is the only argument is the first one
+                let part = path.parts().first().map_or(Some(0), |p| p.parse::<usize>().ok());
                 parts = parts.max(part.map_or(0, |p| p + 1));
                 part.and_then(|p| list.get(p).copied()).ok_or_else(|| {
                     Fault::new(
                         ErrorKind::Tree,
                         format!(
-                            "{what} has {} entries, and none is for {}",
-                            list.len(),
+                            "{what} has {}, and none is for {}",
+                            counted(list.len(), "entry"),
                             path.or("the only array")
                         ),
                     )
@@ -136,10 +137,11 @@ fn asked<T: Tree>(dims: &MapDims, tree: &T, what: &str) -> Result<Vec<Option<i64
         });
     });
     match &dims.0 {
-        Which::Each(list) if list.len() > parts && found.iter().all(Result::is_ok) => {
-            Err(Fault::new(ErrorKind::Tree, format!("{what} has {} entries for {parts} parts", list.len()))
-                .help("give one for each part of a tuple, or one for all: `0.into()`"))
-        }
+        Which::Each(list) if list.len() > parts && found.iter().all(Result::is_ok) => Err(Fault::new(
+            ErrorKind::Tree,
+            format!("{what} has {} for {}", counted(list.len(), "entry"), counted(parts, "part")),
+        )
+        .help("give one for each part of a tuple, or one for all: `0.into()`")),
         _ => found.into_iter().collect(),
     }
 }

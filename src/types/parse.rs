@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
         Ok(axes)
     }
     fn axis(&mut self) -> Result<&'a str, Fault> {
-        let name = self.take(|c| !c.is_whitespace() && !"@,:()[]{}".contains(c));
+        let name = self.take(Axis::names_with);
         if name.is_empty() { Err(self.expected("the name of an axis")) } else { Ok(name) }
     }
     /// The sets V, U, R: in this order, those that are there.

@@ -3,7 +3,7 @@
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::Operand;
-use crate::program::factors::{At, Dim, FactorLoop, Factors, Join, LoopId, Role};
+use crate::program::factors::{At, Dim, FactorLoop, Factors, Join, Linearity, LoopId, Role};
 use crate::sharding::Spec;
 use crate::types::{DType, Shape};
 use smallvec::SmallVec;
@@ -44,7 +44,10 @@ impl Rule<'_> {
     /// How to make a dimension of an operand lie as given.
     pub(super) fn reshard(&self, operand: usize, dim: usize, entry: &Axes) -> String {
         let spec = self.operands[operand].ty.spec.with_dim(dim, entry);
-        format!("reshard operand {operand}: `.reshard({spec})`")
+        match self.operands.len() {
+            1 => format!("reshard it first: `.reshard({spec})`"),
+            _ => format!("reshard operand {operand}: `.reshard({spec})`"),
+        }
     }
     /// How many parts these axes make.
     fn ways(&self, axes: &Axes) -> usize {
@@ -179,7 +182,7 @@ impl Rule<'_> {
         let axes = &a.entry;
         let mut fault = self
             .refuse(format!(
-                "{one} and {two} are contracted: the result could be summed over {axes}, or summed and scattered"
+                "{one} and {two} are contracted: the result could be summed over {axes}, summed and scattered, or left in parts"
             ))
             .dim(a.operand, a.dim)
             .dim(b.operand, b.dim);
@@ -189,10 +192,17 @@ impl Rule<'_> {
             let ways = self.ways(axes);
             let free = usual.iter().zip(shape.iter()).position(|(e, n)| e.is_empty() && n % ways == 0);
             let used = usual.iter().flat_map(Axes::iter).any(|x| axes.contains(x));
+            let (partial, even) = self.partial(Linearity::Contraction);
+            let free_of_parts = usual.iter().flat_map(Axes::iter).all(|x| !partial.contains(x));
+            let parts = (even && free_of_parts && self.shapes[0].0.is_number())
+                .then(|| Spec::of(usual.clone()).unreduced(&partial));
             if let Some(d) = free.filter(|_| !used) {
                 let mut scattered = usual;
                 scattered[d] = axes.clone();
                 fault = fault.choice("scattered", Spec::of(scattered));
+            }
+            if let Some(parts) = parts {
+                fault = fault.choice("left in parts, to be summed later", parts);
             }
         }
         fault
@@ -280,13 +290,23 @@ impl Rule<'_> {
             dims.iter().enumerate().map(|(d, dim)| (&dim.loops, Axes::from(o.ty.spec.dim(d))))
         });
         for (loops, entry) in split.filter(|(_, entry)| !entry.is_empty()) {
-            let made = |d: &usize| {
-                let with: Axes = dims[*d].iter().chain(entry.iter()).collect();
-                self.factors.results[0][*d].loops.iter().any(|l| loops.contains(l))
-                    && shape[*d].is_multiple_of(self.ways(&with))
+            // all axes of the dimension on one of its parts, or as many as find one
+            let room = |dims: &[Axes], axes: &[Axis]| {
+                (0..shape.rank()).find(|d| {
+                    let with: Axes = dims[*d].iter().chain(axes.iter().copied()).collect();
+                    self.factors.results[0][*d].loops.iter().any(|l| loops.contains(l))
+                        && shape[*d].is_multiple_of(self.ways(&with))
+                })
             };
-            if let Some(d) = (0..shape.rank()).find(made) {
-                dims[d] = dims[d].iter().chain(entry.iter()).collect();
+            match room(&dims, entry.as_slice()) {
+                Some(d) => dims[d] = dims[d].iter().chain(entry.iter()).collect(),
+                None => {
+                    for axis in entry.iter() {
+                        if let Some(d) = room(&dims, &[axis]) {
+                            dims[d].push(axis);
+                        }
+                    }
+                }
             }
         }
         format!("or say the result's sharding: `x.reshape_to({shape}, {})`", Spec::of(dims))

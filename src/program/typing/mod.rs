@@ -11,7 +11,7 @@ use super::factors::Rank;
 use super::{Operand, Primitive};
 use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::sharding::{Spec, check_divides, check_parts, check_spec};
+use crate::sharding::{Spec, check_divides, check_parts, check_spec, of_result};
 use crate::types::{ArrayType, DType, Shape};
 use entries::Rule;
 use smallvec::SmallVec;
@@ -99,24 +99,9 @@ fn elementwise(
 /// Checks the sharding asked for a result: explicit axes of the mesh, none twice, sizes that divide.
 pub fn check_out(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Spec, Fault> {
     // what is at fault are the result's dimensions, no operand's
-    let of_result = |fault: Fault| match fault.kind {
-        ErrorKind::Shape => {
-            let message = format!("the result is asked to lie as {spec}, but {}", fault.message);
-            Fault { message, marks: Vec::new(), ..fault }
-        }
-        _ => fault,
-    };
-    let checked = check_spec(mesh, spec, shape.len(), &[AxisType::Explicit]).map_err(|fault| {
-        let (entries, rank) = (spec.dims().len(), shape.len());
-        of_result(match fault.kind {
-            ErrorKind::Shape => {
-                Fault { message: format!("it has rank {rank}: there are {entries} entries"), ..fault }
-            }
-            _ => fault,
-        })
-    })?;
-    check_divides(mesh, checked, shape).map_err(of_result)?;
-    Ok(checked)
+    check_spec(mesh, spec, shape.len(), &[AxisType::Explicit])
+        .and_then(|checked| check_divides(mesh, checked, shape).map(|()| checked))
+        .map_err(|fault| Fault { marks: Vec::new(), ..of_result(fault, spec, shape.len()) })
 }
 
 fn no_mesh(spec: Spec) -> Fault {

@@ -209,6 +209,14 @@ impl Rule<'_> {
         };
         let mut fault =
             self.refuse(format!("operand {k}, {}, is unreduced over {u}: {why}", self.operands[k].ty));
+        if let ([_, (j, other)], []) = (&with[..], &others[..]) {
+            let whole = |spec: Spec| spec.unreduced(Axes::none());
+            return Err(fault
+                .mark(k, Spot::Sets)
+                .mark(*j, Spot::Sets)
+                .help(format!("sum operand {j} first: `.reshard({})`", reduced_over(whole(*other), u)))
+                .help(format!("or both: `.reshard({})`", whole(spec))));
+        }
         if let [(j, other)] = &others[..] {
             fault = fault.help(format!("reshard operand {j}: `.reshard({})`", reduced_over(*other, u)));
         }
@@ -226,7 +234,12 @@ impl Rule<'_> {
         };
         let why = match linearity {
             Linearity::Contraction => "its product is not left in parts".to_string(),
-            _ => format!("{} of a sum is not the sum of {0} of its parts", self.prim),
+            _ if self.prim == "div" => "a quotient is not left in parts".to_string(),
+            _ if self.prim == "convert_element_type" => "a sum is rounded once, not in parts".to_string(),
+            _ => {
+                let name = self.prim.strip_prefix("reduce_").unwrap_or(self.prim);
+                format!("{name} of a sum is not the sum of {name} of its parts")
+            }
         };
         self.refuse(format!(
             "operand {k}, {}, is unreduced over {}: {why}",
@@ -255,7 +268,7 @@ impl Rule<'_> {
     }
     /// The axes along which a split sum leaves partial results (of a contraction: those of loops in two operands), and whether
     /// all that carry such a loop are split alike.
-    fn partial(&self, linearity: Linearity) -> (Axes, bool) {
+    pub(super) fn partial(&self, linearity: Linearity) -> (Axes, bool) {
         let (mut partial, mut even) = (Axes::none(), true);
         for l in (0..self.factors.loops.len()).filter(|l| self.factors.role(*l) == Role::Sum) {
             let mut entries = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {

@@ -5,7 +5,7 @@ use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::Control;
-use crate::sharding::{Sharding, Spec};
+use crate::sharding::{Sharding, Spec, check_spec, of_result};
 use crate::trace::core::{Open, Setting, apply_control, located, put_at, setting};
 use crate::trace::jit::no_error;
 use crate::trace::tree::{Args, Output, Specs, Tree, collect, resolve};
@@ -53,6 +53,7 @@ pub fn auto_axes_over<A: Args, R: Output>(
 }
 
 /// Inside, the auto axes are explicit and the arguments sharded as `specs` says; the results come out with these axes auto again.
+/// What the closure captures is whole over these axes inside: what should be split is passed as an argument.
 ///
 /// ```
 /// use atmesh::prelude::*;
@@ -226,7 +227,8 @@ fn auto<T: Tree, O: Tree>(
                     .help("give a spec for each result: `p![..]`");
                     return Err(r.refuse(fault, &ty));
                 };
-                let sharding = Sharding::new(&r.outer, spec, &ty.shape).map_err(|f| r.refuse(f, &ty))?;
+                let sharding = Sharding::new(&r.outer, spec, &ty.shape)
+                    .map_err(|f| r.refuse(of_result(f, spec, ty.rank()), &ty))?;
                 // it lies so inside already; sets over the region's axes are made outside
                 results.push(put_at(a, &r.inside, r.sets_without(sharding.spec), place));
                 wanted.push(sharding.spec);
@@ -267,8 +269,10 @@ fn explicit<T: Tree, O: Tree>(
         let mut types = Vec::new();
         for (a, spec) in collect(&args).iter().zip(asked) {
             let ty = a.ty()?;
-            let sharding =
-                Sharding::new(&r.inside, spec.unwrap_or(ty.spec), &ty.shape).map_err(|f| r.refuse(f, &ty))?;
+            let spec = spec.unwrap_or(ty.spec);
+            // over axes that stay auto the spec would be no more than a wish
+            check_spec(&r.inside, spec, ty.rank(), &[AxisType::Explicit]).map_err(|f| r.refuse(f, &ty))?;
+            let sharding = Sharding::new(&r.inside, spec, &ty.shape).map_err(|f| r.refuse(f, &ty))?;
             // what the type says already of explicit axes is said again, and may be said otherwise
             let before = r.others(sharding.explicit());
             let moved = if before == ty.spec.padded(ty.rank()) {
