@@ -121,7 +121,7 @@ impl Array {
     /// let a = Array::ones([8]).put(&mesh, p!["X"]);
     /// assert!(a.constrain(p!["X"]).ty().is_ok());
     /// assert!(a.constrain(p![]).ty().is_err());
-    /// use atmesh::prelude::*;
+    ///
     /// let auto = Mesh::auto([("X", 2)])?;
     /// let f = jit(|x: &Array| (x * 2.0).constrain(p!["X"]));
     /// assert_eq!(f.call(Array::ones([4]).put(&auto, p![]))?.shards()?[1].index, [2..4]);
