@@ -4,7 +4,7 @@
 
 use atmesh::nd;
 use atmesh::prelude::*;
-use atmesh::{ErrorKind, Term};
+use atmesh::{DType, ErrorKind, Term};
 
 fn grid() -> Array {
     Array::arange(0..60).reshape([3, 4, 5])
@@ -491,5 +491,40 @@ fn strided_parts_are_replaced_between_what_is_not_a_number() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+#[test]
+fn extremes_of_nothing_are_refused_sums_are_not() -> Result<()> {
+    let x = Array::zeros([0, 4]);
+    for y in [x.max(0), x.min(..), x.argmax(0), x.astype(DType::Bool).max(keep(-2))] {
+        let e = y.ty().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Shape, "{e}");
+    }
+    assert_eq!(type_of(x.max(1)), "float32[0]", "each of no rows has a greatest element");
+    assert_eq!(x.logsumexp(0).to_vec::<f32>()?, [f32::NEG_INFINITY; 4]);
+    assert_eq!(type_of(x.softmax(0)), "float32[0,4]");
+    assert_eq!(x.sum(0).to_vec::<f32>()?, [0.0; 4]);
+    Ok(())
+}
+
+#[test]
+fn means_of_64_bit_integers_are_float64() -> Result<()> {
+    let x = Array::from([1i64 << 40, (1 << 40) + 2]);
+    assert_eq!(x.mean(..).item::<f64>()?, ((1i64 << 40) + 1) as f64);
+    assert_eq!((x.var(..).item::<f64>()?, x.std(..).item::<f64>()?), (1.0, 1.0));
+    assert_eq!(type_of(x.logsumexp(..)), "float64[]");
+    assert_eq!(type_of(x.astype(I32).mean(..)), "float32[]");
+    Ok(())
+}
+
+#[test]
+fn a_leading_1_that_is_split_is_not_repeated() -> Result<()> {
+    let mesh = Mesh::new([("X", 1), ("Y", 2)])?;
+    let x = Array::ones([1, 4, 2]).put(&mesh, p!["X", _, _]);
+    let e = x.matmul(Array::ones([3, 2, 4]).put(&mesh, p![])).ty().unwrap_err();
+    assert_eq!(e.kind(), ErrorKind::Sharding, "{e}");
+    let whole = x.reshard(p![_, _, _]).matmul(Array::ones([3, 2, 4]).put(&mesh, p![]));
+    assert_eq!(type_of(whole), "float32[3,4,4]");
     Ok(())
 }

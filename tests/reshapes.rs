@@ -70,6 +70,10 @@ fn what_would_move_is_refused() -> Result<()> {
         ("float32[8@Y,16@X]", &[64, 2][..]),
         ("float32[4,8@X,8]", &[32, 2, 4]),
         ("float32[2,4@Y,8]", &[8, 2, 4]),
+        // also where dimensions of size 1 come and go
+        ("float32[8@Y,16@X]", &[128, 1]),
+        ("float32[1,8@Y,16@X]", &[128]),
+        ("float32[8@Y,1,16@X]", &[128]),
         // no part is left for an axis
         ("float32[6@X,4@Y]", &[8, 3]),
         ("float32[3,8@X]", &[8, 3]),
@@ -79,7 +83,24 @@ fn what_would_move_is_refused() -> Result<()> {
         let e = operand(mesh, from)?.reshape(sizes).ty().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Sharding, "{from} to {sizes:?}: {e}");
     }
+    // one run that is merged, and nothing else: its entries are strung together
+    assert_eq!(type_of(operand(mesh, "float32[8@Y,16@X]")?.reshape([128])), "float32[128@(Y,X)]");
+    assert_eq!(type_of(operand(mesh, "float32[8@Y,16@X,1,4]")?.reshape([128, 4])), "float32[128@(Y,X),4]");
     // a group whose sizes share a divisor is fine
     assert_eq!(type_of(operand(mesh, "float32[6@X,4]")?.reshape([8, 3])), "float32[8@X,3]");
+    Ok(())
+}
+
+#[test]
+fn without_elements_the_dimensions_around_go_on() -> Result<()> {
+    let mesh: &[_] = &[("X", 2), ("Y", 3)];
+    for (from, sizes, to) in [
+        ("float32[0@X,12@Y]", &[0, 1, 12][..], "float32[0@X,1,12@Y]"),
+        ("float32[6@Y,0,8@X]", &[1, 6, 0, 8], "float32[1,6@Y,0,8@X]"),
+        ("float32[4@X,0@Y,6]", &[4, 2, 0, 6], "float32[4@X,2,0@Y,6]"),
+        ("float32[4@X,0,6@Y]", &[4, 0], "float32[4@X,0]"),
+    ] {
+        assert_eq!(type_of(operand(mesh, from)?.reshape(sizes)), to, "{from} to {sizes:?}");
+    }
     Ok(())
 }

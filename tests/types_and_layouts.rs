@@ -2,7 +2,7 @@
 
 use atmesh::mesh::{Axes, AxisType};
 use atmesh::sharding::blocks;
-use atmesh::{ArrayType, Mesh, Sharding, Spec, devices, p};
+use atmesh::{ArrayType, ErrorKind, Mesh, Sharding, Spec, devices, p};
 use serde_json::{Value, json};
 
 /// The cases of a file; the first line tells of the set.
@@ -93,8 +93,10 @@ fn types_parse_and_print_as_the_reference_has_them() {
 fn shards_lie_where_the_reference_puts_them() {
     run("layout.jsonl", |case| {
         let shape = sizes(&case["shape"]);
-        let sharding = match Sharding::new(&mesh(case), spec(&case["spec"]), &shape) {
-            Ok(s) => s,
+        let held = Sharding::new(&mesh(case), spec(&case["spec"]), &shape)
+            .and_then(|sharding| Ok((sharding.shard_shape(&shape)?, sharding)));
+        let (local, sharding) = match held {
+            Ok(held) => held,
             Err(fault) => return json!({"error": fault.kind.name()}),
         };
         let shards: Vec<_> = (blocks(&sharding, &shape).iter())
@@ -103,7 +105,7 @@ fn shards_lie_where_the_reference_puts_them() {
                 json!({"index": index, "replica": b.replica})
             })
             .collect();
-        json!({"shard_shape": sharding.shard_shape(&shape).unwrap().to_vec(), "shards": shards})
+        json!({"shard_shape": local.to_vec(), "shards": shards})
     });
 }
 
@@ -136,7 +138,9 @@ fn uneven_blocks_over_auto_axes_end_short_or_empty() {
     let sharding = Sharding::new(&mesh, p!["X"], &[5]).unwrap();
     let index: Vec<_> = blocks(&sharding, &[5]).into_iter().map(|b| b.index[0].clone()).collect();
     assert_eq!(index, [0..2, 2..4, 4..5, 5..5]);
-    assert_eq!(sharding.shard_shape(&[5]).unwrap(), [2]);
+    let fault = sharding.shard_shape(&[5]).unwrap_err();
+    assert_eq!(fault.kind, ErrorKind::Shape, "no shape is that of every device");
+    assert!(!fault.message.contains("auto"), "{}", fault.message);
 }
 
 #[test]

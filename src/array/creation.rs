@@ -82,7 +82,7 @@ numbers! {
     bool: x => x.to_f64() != 0.0;
     i8: x => x.to_i128() as i8; i16: x => x.to_i128() as i16; i32: x => x.to_i128() as i32; i64: x => x.to_i128() as i64;
     u8: x => x.to_i128() as u8; u16: x => x.to_i128() as u16; u32: x => x.to_i128() as u32; u64: x => x.to_i128() as u64;
-    f16: x => f16::from_f64(x.to_f64()); bf16: x => bf16::from_f64(x.to_f64());
+    f16: x => x.to_f16(); bf16: x => x.to_bf16();
     f32: x => x.to_f64() as f32; f64: x => x.to_f64();
 }
 

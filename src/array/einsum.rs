@@ -13,13 +13,16 @@ use std::borrow::Borrow;
 use std::panic::Location;
 
 /// Sums of products by named indices: `einsum("bd,dh->bh", [&x, &w])`. Without `->` the result has the indices that occur once, in
-/// alphabetical order.
+/// alphabetical order, behind those of `...`.
 ///
 /// ```
 /// use atmesh::prelude::*;
 /// let x = Array::from([[1.0f32, 2.0], [3.0, 4.0]]);
 /// assert_eq!(einsum("ij,kj->ik", [&x, &x]).to_vec::<f32>()?, [5.0, 11.0, 11.0, 25.0]);
 /// assert_eq!(einsum("ii->", [&x]).item::<f32>()?, 5.0);
+/// // `...` is any number of dimensions, which are aligned at the end; sizes of 1 are repeated
+/// let y = Array::ones([3, 1, 2]);
+/// assert_eq!(type_of(einsum("...i,ji->...j", [&y, &x])), "float32[3,1,2]");
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
@@ -82,7 +85,7 @@ fn einsum_at<A: Borrow<Array>>(
         return poison(error);
     }
     let terms: Vec<Term> = operands.iter().map(Term::from).collect();
-    match parse(subscripts, &operands) {
+    match parse(subscripts, &operands, place) {
         Ok((named, result)) => contract_all(named, &result, options, place),
         Err(mut fault) => {
             fault.message = format!("in {subscripts:?} {}", fault.message);
@@ -91,19 +94,14 @@ fn einsum_at<A: Borrow<Array>>(
     }
 }
 
-/// Names of all dimensions, checked: as many as each operand has, one size for each.
-fn parse(subscripts: &str, operands: &[Array]) -> Result<(Vec<Named>, Vec<char>), Fault> {
+/// The names of all dimensions, checked: as many as each operand has, one size for each; and those of the result.
+fn parse(subscripts: &str, operands: &[Array], place: Place) -> Result<(Vec<Named>, Vec<char>), Fault> {
     let text: String = subscripts.chars().filter(|c| !c.is_whitespace()).collect();
     let (inputs, result) = text.split_once("->").map_or((text.as_str(), None), |(i, r)| (i, Some(r)));
-    let shape = |m: String| Fault::new(ErrorKind::Shape, m);
-    if let Some(c) =
-        inputs.chars().chain(result.unwrap_or("").chars()).find(|c| !c.is_alphabetic() && *c != ',')
-    {
-        return Err(shape(format!("{c:?} does not name a dimension")).help(
-            "letters name dimensions, `,` stands between operands, `->` before the result: \"bd,dh->bh\"",
-        ));
+    let lists: Vec<&str> = inputs.split(',').collect();
+    for list in lists.iter().copied().chain(result) {
+        letters_and_dots(list)?;
     }
-    let lists: Vec<Vec<char>> = inputs.split(',').map(|s| s.chars().collect()).collect();
     if lists.len() != operands.len() {
         return Err(shape(format!(
             "there are subscripts of {} operands, but {} operands",
@@ -112,39 +110,25 @@ fn parse(subscripts: &str, operands: &[Array]) -> Result<(Vec<Named>, Vec<char>)
         ))
         .help("write the dimensions of each operand, with `,` between them"));
     }
-    let mut sizes: Vec<(char, usize, (usize, usize))> = Vec::new();
-    for (k, (names, array)) in lists.iter().zip(operands).enumerate() {
-        let ty = array.type_ref().map_err(|_| shape("an operand carries an error".into()))?;
-        if names.len() != ty.rank() {
-            let list: String = names.iter().collect();
-            return Err(shape(format!(
-                "{list:?} names {} dimensions, but operand {k} has {}",
-                names.len(),
-                ty.rank()
-            ))
-            .help(format!("write {} letters for operand {k}", ty.rank())));
-        }
-        for (d, (c, n)) in names.iter().zip(ty.shape.iter()).enumerate() {
-            match sizes.iter().find(|s| s.0 == *c) {
-                Some((_, m, (j, e))) if m != n => {
-                    return Err(shape(format!("{c} names dimensions of sizes {m} and {n}"))
-                        .help("dimensions of one name have one size")
-                        .dim(*j, *e)
-                        .dim(k, d));
-                }
-                Some(_) => {}
-                None => sizes.push((*c, *n, (k, d))),
-            }
-        }
+    let mut named = Vec::with_capacity(operands.len());
+    for (k, (list, array)) in lists.iter().zip(operands).enumerate() {
+        let rank = array.type_ref().map_err(|_| shape("an operand carries an error".into()))?.rank();
+        named.push(Named { array: array.clone(), names: written_out(list, rank, k)? });
     }
+    let sizes = one_size_each(&mut named, place)?;
+    let under_dots = sizes.iter().map(|s| s.0).filter(|c| *c >= UNDER_DOTS);
+    let mut dots: Vec<char> = under_dots.collect();
+    dots.sort_unstable_by(|a, b| b.cmp(a));
     let result: Vec<char> = match result {
-        Some(r) => r.chars().collect(),
+        Some(r) => match r.split_once("...") {
+            Some((before, behind)) => before.chars().chain(dots).chain(behind.chars()).collect(),
+            None => r.chars().collect(),
+        },
         None => {
-            let mut once: Vec<char> = (sizes.iter().map(|s| s.0))
-                .filter(|c| lists.iter().flatten().filter(|x| *x == c).count() == 1)
-                .collect();
+            let mut once: Vec<char> =
+                inputs.chars().filter(|c| c.is_alphabetic() && inputs.matches(*c).count() == 1).collect();
             once.sort_unstable();
-            once
+            [dots, once].concat()
         }
     };
     for (i, c) in result.iter().enumerate() {
@@ -154,13 +138,79 @@ fn parse(subscripts: &str, operands: &[Array]) -> Result<(Vec<Named>, Vec<char>)
             );
         }
         if !sizes.iter().any(|s| s.0 == *c) {
-            let known: String = sizes.iter().map(|s| s.0).collect();
+            let known: String = sizes.iter().map(|s| s.0).filter(|c| *c < UNDER_DOTS).collect();
             return Err(shape(format!("the result names {c}, which no operand has"))
                 .help(format!("the operands' dimensions are {known:?}")));
         }
     }
-    let named = lists.into_iter().zip(operands).map(|(names, a)| Named { array: a.clone(), names }).collect();
     Ok((named, result))
+}
+
+fn shape(message: String) -> Fault {
+    Fault::new(ErrorKind::Shape, message)
+}
+
+/// The name of the last dimension under `...`; those before it have the next ones. They are no letters.
+const UNDER_DOTS: char = '\u{e000}';
+
+/// The name of the `i`-th dimension from the end of those under `...`.
+fn under_dots(i: usize) -> Option<char> {
+    char::from_u32(UNDER_DOTS as u32 + u32::try_from(i).ok()?)
+}
+
+/// Checks that a list names dimensions by letters, and has `...` once at most.
+fn letters_and_dots(list: &str) -> Result<(), Fault> {
+    let letters: String = list.splitn(2, "...").collect();
+    match letters.chars().find(|c| !c.is_alphabetic()) {
+        None => Ok(()),
+        Some(c) => Err(shape(format!("{c:?} does not name a dimension")).help(
+            "letters name dimensions, `...` is all others, `,` stands between operands, `->` before the result: \"bd,dh->bh\"",
+        )),
+    }
+}
+
+/// The names of the dimensions of operand `k`, those under `...` too.
+fn written_out(list: &str, rank: usize, k: usize) -> Result<Vec<char>, Fault> {
+    let letters = list.chars().filter(|c| c.is_alphabetic()).count();
+    let dots = list.split_once("...");
+    if letters > rank || letters < rank && dots.is_none() {
+        let least = if dots.is_some() { "at least " } else { "" };
+        return Err(shape(format!("{list:?} names {least}{letters} dimensions, but operand {k} has {rank}"))
+            .help(format!("write {rank} letters for operand {k}")));
+    }
+    let Some((before, behind)) = dots else { return Ok(list.chars().collect()) };
+    let between = (0..rank - letters).rev().filter_map(under_dots);
+    Ok(before.chars().chain(between).chain(behind.chars()).collect())
+}
+
+/// Checks that dimensions of one name have one size, and drops those of size 1 that are repeated to others'. Returns the sizes.
+fn one_size_each(named: &mut [Named], place: Place) -> Result<Vec<(char, usize)>, Fault> {
+    let mut sizes: Vec<(char, usize, (usize, usize))> = Vec::new();
+    for (k, n) in named.iter().enumerate() {
+        for (d, &c) in n.names.iter().enumerate() {
+            let size = n.size(d);
+            match sizes.iter_mut().find(|s| s.0 == c) {
+                None => sizes.push((c, size, (k, d))),
+                Some(s) if s.1 == size || size == 1 && s.2.0 != k => {}
+                Some(s) if s.1 == 1 && s.2.0 != k => *s = (c, size, (k, d)),
+                Some((_, m, (j, e))) => {
+                    let c = if c < UNDER_DOTS { c.to_string() } else { "`...`".into() };
+                    return Err(shape(format!("{c} names dimensions of sizes {m} and {size}"))
+                        .help("dimensions of one name have one size, or 1 in another operand")
+                        .dim(*j, *e)
+                        .dim(k, d));
+                }
+            }
+        }
+    }
+    let sizes: Vec<(char, usize)> = sizes.into_iter().map(|(c, n, _)| (c, n)).collect();
+    for n in named {
+        let one = |d: &usize| n.size(*d) == 1 && sizes.iter().any(|s| s.0 == n.names[*d] && s.1 != 1);
+        let ones: Vec<usize> = (0..n.names.len()).filter(one).collect();
+        n.array = n.array.without(&ones, place);
+        n.names = (0..n.names.len()).filter(|d| !ones.contains(d)).map(|d| n.names[d]).collect();
+    }
+    Ok(sizes)
 }
 
 fn contract_all(mut named: Vec<Named>, result: &[char], options: ProductOptions, place: Place) -> Array {
@@ -193,8 +243,8 @@ fn contract_all(mut named: Vec<Named>, result: &[char], options: ProductOptions,
             (false, Some(_)) => Out::Any,
             (false, None) => Out::As(None),
         };
-        let ab = a.contract(b, &kept, to, how, sums, place);
-        named.insert(i, ab);
+        // a product comes behind what is left
+        named.push(a.contract(b, &kept, to, how, sums, place));
     }
     let Some(mut one) = named.pop() else {
         let fault = Fault::new(ErrorKind::Shape, "there are no operands").help("give at least one array");
@@ -221,25 +271,24 @@ fn lies(x: &Array, spec: Spec) -> bool {
     })
 }
 
-/// The pair whose product takes the fewest multiplications; earlier ones where several do.
+/// The pair whose product, with what its result costs with the others, takes the fewest multiplications and additions; earlier ones where
+/// several do.
 fn cheapest(named: &[Named], result: &[char]) -> (usize, usize) {
     let mut best = (f64::INFINITY, 0, 1);
     for i in 0..named.len() {
         for j in i + 1..named.len() {
-            // the step itself, then what its result costs with the others
-            let mut cost = volume(&[&named[i], &named[j]]);
+            let (a, b) = (&named[i], &named[j]);
             let others: Vec<&Named> =
                 named.iter().enumerate().filter(|(k, _)| *k != i && *k != j).map(|(_, n)| n).collect();
+            let needed = |c: &char| result.contains(c) || others.iter().any(|o| o.names.contains(c));
+            let mut cost = operations(sizes(&[a, b]), |c| shared(a, b, c) && !needed(&c));
             if !others.is_empty() {
-                let needed = |c: &char| result.contains(c) || others.iter().any(|o| o.names.contains(c));
-                let kept = sizes(&[&named[i], &named[j]]).into_iter().filter(|(c, _)| needed(c));
-                let mut all: Vec<(char, usize)> = kept.collect();
-                for (c, n) in sizes(&others) {
-                    if !all.iter().any(|x| x.0 == c) {
-                        all.push((c, n));
-                    }
-                }
-                cost += all.iter().map(|x| x.1 as f64).product::<f64>();
+                let mut all: Vec<(char, usize)> =
+                    sizes(&[a, b]).into_iter().filter(|(c, _)| needed(c)).collect();
+                let rest = sizes(&others);
+                let summed = all.iter().any(|(c, _)| !result.contains(c));
+                all.extend(rest.into_iter().filter(|(c, _)| !a.names.contains(c) && !b.names.contains(c)));
+                cost += operations(all, |_| summed);
             }
             if cost < best.0 {
                 best = (cost, i, j);
@@ -247,6 +296,14 @@ fn cheapest(named: &[Named], result: &[char]) -> (usize, usize) {
         }
     }
     (best.1, best.2)
+}
+fn shared(a: &Named, b: &Named, name: char) -> bool {
+    a.names.contains(&name) && b.names.contains(&name)
+}
+/// How many multiplications a product over these dimensions takes, and as many additions where one of them is summed.
+fn operations(dims: Vec<(char, usize)>, summed: impl Fn(char) -> bool) -> f64 {
+    let ways = if dims.iter().any(|(c, _)| summed(*c)) { 2.0 } else { 1.0 };
+    dims.iter().map(|x| x.1 as f64).product::<f64>() * ways
 }
 fn sizes(named: &[&Named]) -> Vec<(char, usize)> {
     let mut all: Vec<(char, usize)> = Vec::new();
@@ -258,9 +315,6 @@ fn sizes(named: &[&Named]) -> Vec<(char, usize)> {
         }
     }
     all
-}
-fn volume(named: &[&Named]) -> f64 {
-    sizes(named).iter().map(|x| x.1 as f64).product()
 }
 
 impl Named {
@@ -288,6 +342,11 @@ impl Named {
         }
         Ok(())
     }
+    /// The axes over which the dimension of this name is split.
+    fn axes(&self, name: char) -> Option<Axes> {
+        let d = self.names.iter().position(|c| *c == name)?;
+        Some(Axes::from(self.array.type_ref().ok()?.spec.dim(d)))
+    }
     /// Sums over the dimensions that nobody else has.
     fn sum_out(&mut self, kept: impl Fn(char) -> bool, place: Place) {
         let axes: Vec<usize> = (0..self.names.len()).filter(|d| !kept(self.names[*d])).collect();
@@ -309,28 +368,37 @@ impl Named {
         let (a_names, b_names) = (self.names.clone(), b.names.clone());
         self.sum_out(|c| kept.contains(&c) || b_names.contains(&c), place);
         b.sum_out(|c| kept.contains(&c) || a_names.contains(&c), place);
-        let mut how = Contraction::default();
-        let (mut batch, mut a_other, mut b_other) = (Vec::new(), Vec::new(), Vec::new());
-        for (i, c) in self.names.iter().enumerate() {
-            match b.names.iter().position(|x| x == c) {
-                Some(j) if kept.contains(c) => {
-                    how.batch.push((i, j));
-                    batch.push(*c);
-                }
-                Some(j) => how.contracting.push((i, j)),
-                None => a_other.push(*c),
-            }
-        }
-        b_other.extend(b.names.iter().filter(|c| !self.names.contains(c)));
-        let names: Vec<char> = batch.into_iter().chain(a_other).chain(b_other).collect();
-        let order: Vec<char> = to.map_or_else(|| names.clone(), <[char]>::to_vec);
+        let both = |c: &char| a_names.contains(c) && b_names.contains(c);
+        let of = |n: &Named| n.names.iter().copied().filter(|c| !both(c)).collect::<Vec<char>>();
+        // a step's result has its dimensions in the order in which they are found, the later operand's first
+        let found = || {
+            let mut all = b.names.clone();
+            all.extend(self.names.iter().filter(|c| !both(c)));
+            all.retain(|c| kept.contains(c));
+            all
+        };
+        let order: Vec<char> = to.map_or_else(found, <[char]>::to_vec);
+        let batch: Vec<char> = order.iter().copied().filter(both).collect();
+        let product = |a: &Named, b: &Named| [batch.clone(), of(a), of(b)].concat();
+        // A product has the left operand's entries where dimensions run together. The left one is the later one where its order does not
+        // come out without a transpose; this shows only where the entries differ.
+        let differ = || batch.iter().any(|c| self.axes(*c) != b.axes(*c));
+        let turned = product(&self, &b) != order && (to.is_none() || differ());
+        let (a, b) = if turned { (b, self) } else { (self, b) };
+        let at = |n: &Named, c: char| n.names.iter().position(|x| *x == c);
+        let pair = |c: &char| Some((at(&a, *c)?, at(&b, *c)?));
+        let how = Contraction {
+            contracting: a.names.iter().filter(|c| !batch.contains(c)).filter_map(pair).collect(),
+            batch: batch.iter().filter_map(pair).collect(),
+        };
+        let names = product(&a, &b);
         let made: Vec<usize> = names.iter().filter_map(|c| order.iter().position(|x| x == c)).collect();
         let out = match out {
             Out::As(out) => out,
-            Out::Any => Some(natural(&order, [&self, &b])),
+            Out::Any => Some(natural(&order, [&a, &b])),
         };
         let options = ProductOptions { out, sums };
-        let array = self.array.contract_into(&b.array, &how, &made, to.is_none(), options, place);
+        let array = a.array.contract_into(&b.array, &how, &made, to.is_none(), options, place);
         Named { array, names: order }
     }
 }
@@ -348,10 +416,7 @@ fn natural(order: &[char], operands: [&Named; 2]) -> Spec {
     let mut used: Vec<crate::Axis> = Vec::new();
     let mut dims = Vec::with_capacity(order.len());
     for c in order {
-        let mut entries = operands.iter().filter_map(|n| {
-            let d = n.names.iter().position(|x| x == c)?;
-            Some(Axes::from(n.array.type_ref().ok()?.spec.dim(d)))
-        });
+        let mut entries = operands.iter().filter_map(|n| n.axes(*c));
         let free = |axes: &Axes| !axes.is_empty() && axes.iter().all(|a| !used.contains(&a));
         let axes = entries.find(free).unwrap_or_default();
         used.extend(axes.iter());

@@ -147,13 +147,13 @@ impl Array {
             match (at(a_lead), at(b_lead)) {
                 (None, _) => b_other.push(i),
                 (_, None) => a_other.push(i),
-                (Some((d, 1)), Some(_)) => {
+                (Some((d, 1)), Some(_)) if ta.spec.dim(d).is_empty() => {
                     b_other.push(i);
                     a_ones.push(d);
                 }
-                (Some(_), Some((d, 1))) => {
+                (Some(_), Some((e, 1))) if tb.spec.dim(e).is_empty() => {
                     a_other.push(i);
-                    b_ones.push(d);
+                    b_ones.push(e);
                 }
                 (Some((d, n)), Some((e, m))) if n == m => {
                     if ta.spec.dim(d) != tb.spec.dim(e) {
@@ -162,6 +162,8 @@ impl Array {
                     pairs.push((batch.len() + a_other.len(), batch.len() + b_other.len()));
                     batch.push(i);
                 }
+                (Some((d, 1)), Some(_)) => return refuse(refusals::split_one(0, ta, d)),
+                (Some(_), Some((e, 1))) => return refuse(refusals::split_one(1, tb, e)),
                 (Some((d, n)), Some((e, m))) => {
                     let fault = Fault::new(
                         ErrorKind::Shape,

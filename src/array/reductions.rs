@@ -3,7 +3,7 @@
 use super::dims::{Dims, dim};
 use super::{Array, prims};
 use crate::diagnostic::Place;
-use crate::ops::reduce::Reduction;
+use crate::ops::reduce::{Reduction, none_extreme};
 use crate::sharding::Spec;
 use crate::trace::{apply1, build, poison, told};
 use crate::types::DType;
@@ -89,7 +89,7 @@ impl Array {
         let place = Location::caller();
         self.widened(place).reduce("prod", Reduction::Prod, dims.into(), None, place)
     }
-    /// The greatest element over dimensions; NaN where any is.
+    /// The greatest element over dimensions, none of which is empty; NaN where any is.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -99,10 +99,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn max(&self, dims: impl Into<Dims>) -> Array {
-        let kind = if self.is_bool() { Reduction::Or } else { Reduction::Max };
-        self.reduce("max", kind, dims.into(), None, Location::caller())
+        let (dims, place) = (dims.into(), Location::caller());
+        self.some_along(&dims, "max", place).unwrap_or_else(|| self.most(dims, place))
     }
-    /// The smallest element over dimensions; NaN where any is.
+    /// The smallest element over dimensions, none of which is empty; NaN where any is.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -111,8 +111,20 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn min(&self, dims: impl Into<Dims>) -> Array {
+        let (dims, place) = (dims.into(), Location::caller());
         let kind = if self.is_bool() { Reduction::And } else { Reduction::Min };
-        self.reduce("min", kind, dims.into(), None, Location::caller())
+        self.some_along(&dims, "min", place).unwrap_or_else(|| self.reduce("min", kind, dims, None, place))
+    }
+    /// The refusal where one of these dimensions is empty: no element is extreme.
+    fn some_along(&self, dims: &Dims, op: &str, place: Place) -> Option<Array> {
+        let ty = self.type_ref().ok()?;
+        let d = dims.resolve(ty.rank()).ok()?.into_iter().find(|d| ty.shape[*d] == 0)?;
+        Some(self.refuse(op, none_extreme(d), place))
+    }
+    /// The greatest element; the least number of the type where there is none.
+    fn most(&self, dims: Dims, place: Place) -> Array {
+        let kind = if self.is_bool() { Reduction::Or } else { Reduction::Max };
+        self.reduce("max", kind, dims, None, place)
     }
     /// Whether any element over dimensions is not zero.
     ///
@@ -162,7 +174,7 @@ impl Array {
     fn is_bool(&self) -> bool {
         self.type_ref().is_ok_and(|t| t.dtype == DType::Bool)
     }
-    /// The mean over dimensions, of integers in float32. 16-bit floats are summed in float32.
+    /// The mean over dimensions, of integers in float32 (64-bit ones in float64). 16-bit floats are summed in float32.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -228,11 +240,12 @@ impl Array {
         let _told = told("std");
         self.var_ddof(dims, ddof).sqrt()
     }
-    /// What means are computed in: float32 of an integer or of a 16-bit float, which the result goes [`back`](Array::back) to.
+    /// What means are computed in: float64 of a 64-bit integer, float32 of another or of a 16-bit float, which the result goes [`back`](Array::back) to.
     #[track_caller]
     fn in_float(&self) -> Array {
         match self.type_ref().map(|t| t.dtype) {
             Ok(DType::F32 | DType::F64) | Err(_) => self.clone(),
+            Ok(DType::I64 | DType::U64) => self.astype(DType::F64),
             Ok(_) => self.astype(DType::F32),
         }
     }
@@ -244,7 +257,7 @@ impl Array {
             _ => self.clone(),
         }
     }
-    /// log Σ eˣ over dimensions, without overflow; of integers in float32.
+    /// log Σ eˣ over dimensions, without overflow; of integers in float32 (64-bit ones in float64).
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -256,9 +269,9 @@ impl Array {
         let dims = dims.into();
         let _told = told("logsumexp");
         if self.type_ref().is_ok_and(|t| !t.dtype.is_float()) {
-            return self.astype(DType::F32).logsumexp(dims);
+            return self.in_float().logsumexp(dims);
         }
-        let most = self.max(super::keep(&dims));
+        let most = self.most(super::keep(&dims), Location::caller());
         let most = most.is_finite().select(&most, most.zero()).stop_gradient();
         let sum = (self - &most).exp().sum(super::keep(&dims)).log() + &most;
         if dims.keeps() {
@@ -281,7 +294,7 @@ impl Array {
     pub fn softmax(&self, dims: impl Into<Dims>) -> Array {
         let dims = super::keep(dims);
         let _told = told("softmax");
-        let e = (self - self.max(&dims).stop_gradient()).exp();
+        let e = (self - self.most(dims.clone(), Location::caller()).stop_gradient()).exp();
         &e / e.sum(&dims)
     }
     /// x − log Σ eˣ along dimensions.
@@ -296,7 +309,7 @@ impl Array {
     pub fn log_softmax(&self, dims: impl Into<Dims>) -> Array {
         let dims = super::keep(dims);
         let _told = told("log_softmax");
-        let x = self - self.max(&dims).stop_gradient();
+        let x = self - self.most(dims.clone(), Location::caller()).stop_gradient();
         &x - x.exp().sum(&dims).log()
     }
     /// The index (int32) of the first greatest element along a dimension; NaN counts as greatest.

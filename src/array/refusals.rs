@@ -34,3 +34,14 @@ pub(super) fn is_split(ty: &ArrayType, d: usize, why: &str) -> Fault {
         .help(format!("gather it first: `.reshard({whole})`"))
         .dim(0, d)
 }
+
+/// The refusal of a leading dimension of size 1 that is split (over axes of size 1) beside another size.
+pub(super) fn split_one(k: usize, ty: &ArrayType, d: usize) -> Fault {
+    let (axes, whole) = (Axes::from(ty.spec.dim(d)), ty.spec.padded(ty.rank()).with_dim(d, &Axes::none()));
+    let message = format!(
+        "dimension {d} of operand {k} has size 1 and is split over {axes}: only a whole one is repeated"
+    );
+    Fault::new(ErrorKind::Sharding, message)
+        .dim(k, d)
+        .help(format!("reshard operand {k}: `.reshard({whole})`"))
+}

@@ -185,15 +185,14 @@ fn exact_inverse(x: f64) -> bool {
 
 /// The bits of a number as an element of this type.
 pub(crate) fn bits(dtype: DType, x: Scalar) -> u64 {
-    use half::{bf16, f16};
     match dtype {
         DType::Bool => u64::from(match x {
             Scalar::Bool(b) => b,
             Scalar::Int(i) => i != 0,
             Scalar::Float(f) => f != 0.0,
         }),
-        DType::F16 => u64::from(f16::from_f64(x.to_f64()).to_bits()),
-        DType::BF16 => u64::from(bf16::from_f64(x.to_f64()).to_bits()),
+        DType::F16 => u64::from(x.to_f16().to_bits()),
+        DType::BF16 => u64::from(x.to_bf16().to_bits()),
         DType::F32 => u64::from((x.to_f64() as f32).to_bits()),
         DType::F64 => x.to_f64().to_bits(),
         DType::I8 | DType::U8 => x.to_i128() as u8 as u64,

@@ -182,6 +182,13 @@ impl Primitive for Reduce {
 /// A value and its tangent.
 type Pair = (Value, Value);
 
+/// The refusal of an extreme element along an empty dimension.
+pub(crate) fn none_extreme(d: usize) -> Fault {
+    Fault::new(ErrorKind::Shape, format!("dimension {d} is empty: no element is extreme"))
+        .help("leave out what is empty before this, or give it an element: `pad`")
+        .dim(0, d)
+}
+
 impl Builder {
     /// The product over these dimensions and its tangent, halves by halves: products of pairs, so that zeros are nothing special,
     /// and their derivatives neither.
@@ -281,15 +288,15 @@ impl Builder {
     /// The index, int32, of the first greatest (or least) element along a dimension; a NaN is both.
     pub fn arg_extreme(&mut self, kind: Reduction, x: &Value, axis: usize) -> Result<Value> {
         let none = match x.ty.shape.get(axis) {
-            None => Some(format!("there is no dimension {axis}: the operand has {}", x.ty.rank())),
-            Some(0) => Some(format!("dimension {axis} is empty: no element is extreme")),
+            None => Some(Fault::new(
+                ErrorKind::Shape,
+                format!("there is no dimension {axis}: the operand has {}", x.ty.rank()),
+            )),
+            Some(0) => Some(none_extreme(axis)),
             Some(_) => None,
         };
-        if let Some(message) = none {
+        if let Some(fault) = none {
             let name = if kind == Reduction::Min { "argmin" } else { "argmax" };
-            let fault = Fault::new(ErrorKind::Shape, message)
-                .help("leave out what is empty before this, or give it an element: `pad`")
-                .dim(0, axis);
             return Err(self.refuse(fault, name, std::slice::from_ref(x)));
         }
         if x.ty.dtype == DType::Bool {

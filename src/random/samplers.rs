@@ -246,8 +246,8 @@ impl Key {
 /// The number of this element type nearest to `x`.
 fn rounded(x: f64, dtype: DType) -> f64 {
     match dtype {
-        DType::F16 => f16::from_f64(x).to_f64(),
-        DType::BF16 => bf16::from_f64(x).to_f64(),
+        DType::F16 => Scalar::Float(x).to_f16().to_f64(),
+        DType::BF16 => Scalar::Float(x).to_bf16().to_f64(),
         DType::F32 => f64::from(x as f32),
         _ => x,
     }

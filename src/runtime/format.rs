@@ -1,6 +1,6 @@
 //! Arrays as text, as numpy prints them: 8 digits, 75 columns, the middle left out above 1000 elements.
 
-use crate::types::{DType, Element};
+use crate::types::{DType, Element, Scalar};
 use half::{bf16, f16};
 use std::fmt::Write;
 
@@ -161,8 +161,8 @@ macro_rules! floats { ($($t:ty: $cutoff:expr, $to:expr, $of:expr, $shortest:expr
 floats! {
     f64: 1e8, |x| x, |x| x, |x| format!("{x:e}");
     f32: 1e6, f64::from, |x| x as f32, |x| format!("{x:e}");
-    f16: 1e3, f64::from, f16::from_f64, |x| narrow(x.into(), |y| f64::from(f16::from_f64(y)));
-    bf16: 1e3, f64::from, bf16::from_f64, |x| narrow(x.into(), |y| f64::from(bf16::from_f64(y)));
+    f16: 1e3, f64::from, |x| Scalar::Float(x).to_f16(), |x| narrow(x.into(), |y| Scalar::Float(y).to_f16().into());
+    bf16: 1e3, f64::from, |x| Scalar::Float(x).to_bf16(), |x| narrow(x.into(), |y| Scalar::Float(y).to_bf16().into());
 }
 
 /// The fewest digits that round to the same 16-bit number.

@@ -41,7 +41,8 @@ impl Sharding {
         self.ways(self.spec.dims().iter().flat_map(Axes::iter)) == 1
             && self.ways(self.spec.unreduced_axes().iter()) == 1
     }
-    /// The shape that a device holds of an array of this shape, at most: blocks at the end of an uneven dimension are smaller.
+    /// The shape that every device holds of an array of this shape. Refused where a dimension does not divide, even over auto axes alone:
+    /// devices then hold [`blocks`] of several shapes.
     ///
     /// ```
     /// use atmesh::{Sharding, prelude::*};
@@ -53,8 +54,12 @@ impl Sharding {
     /// ```
     pub fn shard_shape(&self, shape: &[usize]) -> Result<Shape, Fault> {
         let spec = check_rank(self.spec, shape.len())?;
-        check_divides(&self.mesh, spec, shape)?;
-        Ok(shape.iter().zip(spec.dims()).map(|(n, axes)| n.div_ceil(self.ways(axes.iter()))).collect())
+        let ways = spec.dims().iter().map(|axes| self.ways(axes.iter()));
+        let parts = shape.iter().zip(ways).enumerate().map(|(d, (&n, ways))| match n % ways {
+            0 => Ok(n / ways),
+            _ => Err(indivisible(spec, d, n, ways)),
+        });
+        parts.collect()
     }
     /// Whether both put every part of an array on the same devices, however axes are named and cut: the devices must be the
     /// same in the same order; axes of size 1 and reduced axes do not matter, unreduced axes do.
@@ -163,16 +168,22 @@ pub fn check_divides(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<(), Fau
     for (d, (axes, &n)) in spec.dims().iter().zip(shape).enumerate() {
         let ways: usize = axes.iter().map(|a| mesh.axis_size(a)).product();
         if n % ways != 0 && axes.iter().any(|a| mesh.axis_type(a) != Some(AxisType::Auto)) {
-            let (below, above) = (n / ways * ways, n.div_ceil(ways) * ways);
-            let nearest = if below == 0 { format!("{above}") } else { format!("{below} and {above}") };
-            return Err(Fault::new(
-                ErrorKind::Shape,
-                format!("dimension {d} has size {n}, which {axes} does not divide into {ways} equal parts"),
-            )
-            .help(format!("the nearest sizes that {ways} divides: {nearest}"))
-            .help("or make the axis auto: over auto axes a dimension need not divide")
-            .dim(0, d));
+            let fault = indivisible(spec, d, n, ways);
+            return Err(fault.help("or make the axis auto: over auto axes a dimension need not divide"));
         }
     }
     Ok(())
+}
+
+/// A dimension of size `n` does not divide into as many parts as its axes ask.
+fn indivisible(spec: Spec, d: usize, n: usize, ways: usize) -> Fault {
+    let (below, above) = (n / ways * ways, n.div_ceil(ways) * ways);
+    let nearest = if below == 0 { format!("{above}") } else { format!("{below} and {above}") };
+    let message = format!(
+        "dimension {d} has size {n}, which {} does not divide into {ways} equal parts",
+        spec.dims()[d]
+    );
+    Fault::new(ErrorKind::Shape, message)
+        .help(format!("the nearest sizes that {ways} divides: {nearest}"))
+        .dim(0, d)
 }

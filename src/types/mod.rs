@@ -9,4 +9,5 @@ mod shape;
 pub use array_type::ArrayType;
 pub use dtype::{DType, Element};
 pub use scalar::Scalar;
+pub(crate) use scalar::odd;
 pub use shape::Shape;

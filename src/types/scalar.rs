@@ -1,6 +1,7 @@
 //! Single elements: literals of programs and constants of kernels.
 
 use super::DType;
+use half::{bf16, f16};
 use std::fmt;
 
 /// A number as the user wrote it, or as a kernel holds it: wide enough for every element type.
@@ -38,6 +39,14 @@ impl Scalar {
             Scalar::Float(f) => f,
         }
     }
+    /// As the nearest float16.
+    pub fn to_f16(self) -> f16 {
+        f16::from_f32(odd(self.to_f64()))
+    }
+    /// As the nearest bfloat16.
+    pub fn to_bf16(self) -> bf16 {
+        bf16::from_f32(odd(self.to_f64()))
+    }
     /// As a whole number, cut towards zero.
     pub fn to_i128(self) -> i128 {
         match self {
@@ -53,6 +62,16 @@ impl Scalar {
             Scalar::Float(f) => (2, u128::from(f.to_bits())),
         }
     }
+}
+/// The nearest float32 towards zero, its last bit set where something was cut off: rounding it to fewer bits is as rounding x itself.
+#[inline(always)]
+pub(crate) fn odd(x: f64) -> f32 {
+    let y = x as f32;
+    if y as f64 == x || x.is_nan() {
+        return y;
+    }
+    let away = (y as f64).abs() > x.abs();
+    f32::from_bits((y.to_bits() - away as u32) | 1)
 }
 /// Equal when the bits are: literals of programs must be a key.
 impl PartialEq for Scalar {
@@ -80,3 +99,24 @@ macro_rules! from { ($($t:ty => $v:ident $as:ty;)*) => {$(
 )*} }
 from! { i8 => Int i128; i16 => Int i128; i32 => Int i128; i64 => Int i128; u8 => Int i128; u16 => Int i128; u32 => Int i128;
 u64 => Int i128; usize => Int i128; f32 => Float f64; f64 => Float f64; bool => Bool bool; }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixteen_bits_are_rounded_once() {
+        // halfway between two neighbours, but for bits that float32 has not
+        let half = 1.0 + f64::powi(2.0, -8);
+        let more = half + f64::powi(2.0, -50);
+        assert_eq!(Scalar::Float(half).to_bf16().to_f64(), 1.0, "to even");
+        assert_eq!(Scalar::Float(more).to_bf16().to_f64(), 1.0078125);
+        assert_eq!(Scalar::Float(-more).to_bf16().to_f64(), -1.0078125);
+        let half = 1.0 + f64::powi(2.0, -11);
+        assert_eq!(Scalar::Float(half).to_f16().to_f64(), 1.0);
+        assert_eq!(Scalar::Float(half + f64::powi(2.0, -40)).to_f16().to_f64(), 1.0 + f64::powi(2.0, -10));
+        assert_eq!(Scalar::Float(1e300).to_f16(), f16::INFINITY);
+        assert_eq!(Scalar::Float(f64::MIN_POSITIVE).to_f16().to_f64(), 0.0);
+        assert!(Scalar::Float(f64::NAN).to_bf16().is_nan());
+    }
+}

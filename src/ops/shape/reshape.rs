@@ -29,26 +29,31 @@ impl Reshape {
         let mut to = self.new_sizes.iter().enumerate().filter(|(_, n)| **n != 1).map(|(d, _)| d);
         Some(from.iter().map(|n| if *n == 1 { None } else { to.next() }).collect())
     }
-    /// Whether at most one run of dimensions is split or merged, not both (dimensions of size 1 left out).
-    fn is_simple(from: &[usize], to: &[usize]) -> bool {
-        let sums = |s: &[usize]| -> Vec<usize> {
-            let mut product = 1;
-            s.iter().filter(|n| **n != 1).map(|n| (product *= n, product).1).collect()
-        };
-        let (a, b) = (sums(from), sums(to));
-        let (mut i, mut j, mut groups, mut pure) = (0, 0, 0, true);
-        while i < a.len() && j < b.len() {
-            let (i0, j0) = (i, j);
-            (i, j) = (i + 1, j + 1);
-            while i <= a.len() && j <= b.len() && a[i - 1] != b[j - 1] {
-                if a[i - 1] < b[j - 1] { i += 1 } else { j += 1 }
+    /// Whether it merges one run of dimensions and leaves the others: then the run's entries are strung together, though elements may move.
+    /// A run ends with the 1s behind it that the result has not, and has none before its end.
+    fn merges_one_run(from: &[usize], to: &[usize]) -> bool {
+        let ends = from.iter().rev().zip(to.iter().rev()).take_while(|(n, m)| (**n, **m) == (1, 1)).count();
+        let (from, to) = (&from[..from.len() - ends], &to[..to.len() - ends]);
+        let (mut at, mut runs) = (0, 0);
+        for (d, &n) in to.iter().enumerate() {
+            if from.get(at) == Some(&n) {
+                at += 1;
+                continue;
             }
-            if (i - i0, j - j0) != (1, 1) {
-                groups += 1;
-                pure &= i - i0 == 1 || j - j0 == 1;
+            runs += 1;
+            let (start, mut product) = (at, 1usize);
+            while product != n && from.get(at).is_some_and(|m| *m != 1) {
+                product = product.saturating_mul(from[at]);
+                at += 1;
+            }
+            if at == start || product != n {
+                return false;
+            }
+            while from.get(at) == Some(&1) && to.get(d + 1) != Some(&1) {
+                at += 1;
             }
         }
-        groups <= 1 && pure
+        at == from.len() && runs == 1 && to.len() < from.len()
     }
 }
 
@@ -61,7 +66,21 @@ fn gcd(a: usize, b: usize) -> usize {
 fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
     let mut f = Factors::default();
     let mut dims: [Vec<Vec<usize>>; 2] = [vec![Vec::new(); from.len()], vec![Vec::new(); to.len()]];
-    if !from.contains(&0) {
+    let empty = from.contains(&0);
+    if empty {
+        // without elements, dimensions go on that are the same up to where the shapes first differ, from either end
+        let big = |s: &[usize]| (0..s.len()).filter(|d| s[*d] != 1).collect::<Vec<usize>>();
+        let (a, b) = (big(from), big(to));
+        let same = |(i, j): &(&usize, &usize)| from[**i] == to[**j];
+        let first = a.iter().zip(&b).take_while(same).count();
+        let last = a[first..].iter().rev().zip(b[first..].iter().rev()).take_while(same).count();
+        let (ends, others) = (a[a.len() - last..].iter(), b[b.len() - last..].iter());
+        for (&i, &j) in a[..first].iter().chain(ends).zip(b[..first].iter().chain(others)) {
+            let l = f.add(from[i]);
+            dims[0][i].push(l);
+            dims[1][j].push(l);
+        }
+    } else {
         let mut rest = [from.to_vec(), to.to_vec()];
         let (mut at, mut done) = ([0, 0], [1usize, 1usize]);
         loop {
@@ -104,8 +123,7 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
             }
         }
     }
-    // dimensions of size 1 (and all where there are no elements) share nothing; nor do those behind the other side's end
-    let empty = from.contains(&0);
+    // dimensions of size 1 (and others where there are no elements) share nothing; nor do those behind the other side's end
     for (side, shape) in [from, to].into_iter().enumerate() {
         for (d, n) in dims[side].iter_mut().zip(shape).filter(|(d, _)| d.is_empty()) {
             let l = f.add(*n);
@@ -116,8 +134,8 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
     let [a, b] = dims;
     f.operands = vec![a.into_iter().map(Dim::several).collect()];
     f.results = vec![b.into_iter().map(Dim::several).collect()];
-    if !Reshape::is_simple(from, to) {
-        // one that cuts and joins in several places is sharded only so that nothing moves
+    if !Reshape::merges_one_run(from, to) {
+        // any other is sharded only so that nothing moves
         for l in f.operands[0].iter().flat_map(|d| &d.loops) {
             let shared = f.results[0].iter().any(|d| d.loops.contains(l));
             f.loops[*l].join = shared.then_some(Join::Still);

@@ -2,7 +2,7 @@
 
 use super::Kernel;
 use super::run::{Constants, El, How, narrow, scalar};
-use crate::types::DType;
+use crate::types::{DType, odd};
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
@@ -10,17 +10,6 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
 struct Truth(u8);
-
-/// The nearest float32 towards zero, its last bit set where something was cut off: rounding it to fewer bits is as rounding x itself.
-#[inline(always)]
-pub(super) fn odd(x: f64) -> f32 {
-    let y = x as f32;
-    if y as f64 == x || x.is_nan() {
-        return y;
-    }
-    let away = (y as f64).abs() > x.abs();
-    f32::from_bits((y.to_bits() - away as u32) | 1)
-}
 
 trait To<D> {
     fn to(self) -> D;

@@ -154,8 +154,8 @@ pub fn bytes(dtype: DType, value: Scalar) -> [u8; 8] {
             Scalar::Int(i) => i != 0,
             Scalar::Float(f) => f != 0.0,
         } as u8]),
-        DType::F16 => put(&f16::from_f32(convert::odd(value.to_f64())).to_ne_bytes()),
-        DType::BF16 => put(&bf16::from_f32(convert::odd(value.to_f64())).to_ne_bytes()),
+        DType::F16 => put(&value.to_f16().to_ne_bytes()),
+        DType::BF16 => put(&value.to_bf16().to_ne_bytes()),
         DType::F32 => put(&(value.to_f64() as f32).to_ne_bytes()),
         DType::F64 => put(&value.to_f64().to_ne_bytes()),
         d => match d.size() {

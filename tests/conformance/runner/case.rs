@@ -4,7 +4,9 @@ use super::check::{self, numbers};
 use super::nested;
 use super::ops::{self, Val};
 use atmesh::program::Program;
-use atmesh::{Array, ArrayType, Axes, AxisType, DType, EngineKind, Error, Mesh, Shape, Sharding, Spec, jit};
+use atmesh::{
+    Array, ArrayType, Axes, AxisType, DType, EngineKind, Error, Mesh, Scalar, Shape, Sharding, Spec, jit,
+};
 use half::{bf16, f16};
 use serde_json::Value;
 use std::cell::RefCell;
@@ -155,8 +157,8 @@ fn of(dtype: DType, shape: &Shape, floats: &[f64], ints: &[i128]) -> Result<Arra
         DType::U16 => int!(u16),
         DType::U32 => int!(u32),
         DType::U64 => int!(u64),
-        DType::F16 => Array::from(floats.iter().map(|x| f16::from_f64(*x)).collect::<Vec<f16>>()),
-        DType::BF16 => Array::from(floats.iter().map(|x| bf16::from_f64(*x)).collect::<Vec<bf16>>()),
+        DType::F16 => Array::from(floats.iter().map(|x| Scalar::Float(*x).to_f16()).collect::<Vec<f16>>()),
+        DType::BF16 => Array::from(floats.iter().map(|x| Scalar::Float(*x).to_bf16()).collect::<Vec<bf16>>()),
         DType::F32 => Array::from(floats.iter().map(|x| *x as f32).collect::<Vec<f32>>()),
         DType::F64 => Array::from(floats.to_vec()),
         other => return Err(format!("arguments of type {other}")),
@@ -242,13 +244,14 @@ pub(crate) fn layout(case: &Value) -> Result<(), String> {
     let mesh = mesh(&case["mesh"])?;
     let shape: Shape = ops::sizes(&case["shape"]).into();
     let expect = &case["expect"];
-    let sharding = match (Sharding::new(&mesh, spec(&case["spec"]), &shape), expect["error"].as_str()) {
+    let held = Sharding::new(&mesh, spec(&case["spec"]), &shape)
+        .and_then(|sharding| Ok((sharding.shard_shape(&shape)?, sharding)));
+    let (local, sharding) = match (held, expect["error"].as_str()) {
         (Err(fault), Some(kind)) if fault.kind.name() == kind => return Ok(()),
         (Err(fault), want) => return Err(format!("refused ({}), wanted {want:?}", fault.kind.name())),
         (Ok(_), Some(kind)) => return Err(format!("accepted, wanted an error of kind {kind}")),
-        (Ok(sharding), None) => sharding,
+        (Ok(held), None) => held,
     };
-    let local = sharding.shard_shape(&shape).map_err(|f| f.message)?;
     let want: Shape = ops::sizes(&expect["shard_shape"]).into();
     if local != want {
         return Err(format!("shard shape {local}, wanted {want}"));

@@ -15,8 +15,8 @@ pub(super) fn cut(x: Scalar, dtype: DType) -> Scalar {
         }),
         DType::F64 => Scalar::Float(x.to_f64()),
         DType::F32 => Scalar::Float(f64::from(x.to_f64() as f32)),
-        DType::F16 => Scalar::Float(f16::from_f64(x.to_f64()).to_f64()),
-        DType::BF16 => Scalar::Float(bf16::from_f64(x.to_f64()).to_f64()),
+        DType::F16 => Scalar::Float(x.to_f16().to_f64()),
+        DType::BF16 => Scalar::Float(x.to_bf16().to_f64()),
         _ => Scalar::Int(wrap(x.to_i128(), dtype)),
     }
 }
@@ -37,8 +37,8 @@ fn to_bits(x: Scalar, dtype: DType) -> u128 {
     match dtype {
         DType::F64 => x.to_f64().to_bits().into(),
         DType::F32 => (x.to_f64() as f32).to_bits().into(),
-        DType::F16 => f16::from_f64(x.to_f64()).to_bits().into(),
-        DType::BF16 => bf16::from_f64(x.to_f64()).to_bits().into(),
+        DType::F16 => x.to_f16().to_bits().into(),
+        DType::BF16 => x.to_bf16().to_bits().into(),
         d => (x.to_i128() as u128) & ((1u128 << bits(d)) - 1),
     }
 }

@@ -57,8 +57,8 @@ impl Value {
             DType::U16 => self.slab_of(copies, |x| x.to_i128() as u16),
             DType::U32 => self.slab_of(copies, |x| x.to_i128() as u32),
             DType::U64 | DType::Key => self.slab_of(copies, |x| x.to_i128() as u64),
-            DType::F16 => self.slab_of(copies, |x| f16::from_f64(x.to_f64())),
-            DType::BF16 => self.slab_of(copies, |x| bf16::from_f64(x.to_f64())),
+            DType::F16 => self.slab_of(copies, |x| x.to_f16()),
+            DType::BF16 => self.slab_of(copies, |x| x.to_bf16()),
             DType::F32 => self.slab_of(copies, |x| x.to_f64() as f32),
             DType::F64 => self.slab_of(copies, Scalar::to_f64),
         }
