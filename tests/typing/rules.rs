@@ -160,10 +160,17 @@ fn refusals_say_what_to_write() {
     assert_eq!(
         f.message,
         "dimension 1 of operand 0, 16@Y, and dimension 0 of operand 1, 16@Y, are contracted: the result could be summed over \
-         Y, or summed and scattered"
+         Y, summed and scattered, or left in parts"
     );
     let choices: Vec<_> = f.choices.iter().map(|(what, out)| (what.as_str(), *out)).collect();
-    assert_eq!(choices, [("all-reduced", p![_, _]), ("scattered", p!["Y", _])]);
+    assert_eq!(
+        choices,
+        [
+            ("all-reduced", p![_, _]),
+            ("scattered", p!["Y", _]),
+            ("left in parts, to be summed later", p![_, _; U: "Y"])
+        ]
+    );
 
     let f = fault(dot(), &["f32[8@X,16]", "f32[16,4@X]"]);
     assert_eq!(f.message, "the result would name X twice: in dimension 0 and in dimension 1");
@@ -179,6 +186,6 @@ fn refusals_say_what_to_write() {
     );
     assert_eq!(
         f.help,
-        [r#"reshard operand 1: `.reshard(p![_; R: "X"])`"#, "sum operand 0 first: `.reshard(p![_])`"]
+        [r#"reshard operand 1: `.reshard(p![_; R: "X"])`"#, "or sum operand 0 first: `.reshard(p![_])`"]
     );
 }
