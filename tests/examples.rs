@@ -41,7 +41,7 @@ fn anchored(text: &str, before: &str) -> String {
     let (mut lines, old): (Vec<&str>, Vec<&str>) = (text.lines().collect(), before.lines().collect());
     let mut at = 0;
     for (i, anchor) in old.iter().enumerate().filter(|(_, line)| is_anchor(line)) {
-        let next: Vec<&str> = old[i..].iter().copied().filter(|line| !is_anchor(line)).take(3).collect();
+        let next: Vec<&str> = old[i..].iter().copied().filter(|line| !is_anchor(line)).take(2).collect();
         let here = (at..lines.len()).find(|i| lines[*i..].starts_with(&next));
         let to = if next.is_empty() { Some(lines.len()) } else { here };
         let to = to.unwrap_or_else(|| panic!("{anchor} stood before lines that are gone: {next:?}"));

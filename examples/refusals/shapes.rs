@@ -41,6 +41,8 @@ pub(crate) fn refusals() -> Result<()> {
 
     // ANCHOR: broadcast
     refused("a size that does not broadcast", x.broadcast_to([5, 4, 2]).ty())?;
+    refused("a vector that is meant to run down the rows", (&x + Array::ones([4])).ty())?;
+    mended(&x + Array::ones([4]).reshape([4, 1]))?;
     refused("dimensions that go nowhere", x.broadcast_in_dim([4, 3], [0, 2]).ty())?;
     mended(x.broadcast_in_dim([4, 5, 3], [0, 2]))?;
     // ANCHOR_END: broadcast

@@ -171,7 +171,8 @@ impl Array {
                             "dimension {d} of operand 0 has size {n}, dimension {e} of operand 1 size {m}: leading dimensions must be equal, or one of them 1"
                         ),
                     );
-                    return refuse(fault.dim(0, d).dim(1, e));
+                    let help = "make them equal: `slice`, `pad`; a size of 1 is repeated";
+                    return refuse(fault.dim(0, d).dim(1, e).help(help));
                 }
             }
         }

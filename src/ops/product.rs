@@ -90,8 +90,12 @@ impl DotGeneral {
                         fault.help("transpose operand 1: `.t()`")
                     } else if turned(x, i) == Some(y.shape[j]) {
                         fault.help("transpose operand 0: `.t()`")
+                    } else if word == "batch" {
+                        fault.help("make them equal: `slice`, `pad`, or repeat one of size 1: `broadcast_to`")
                     } else {
-                        fault
+                        fault.help(
+                            "contract others, `dot_general` or `einsum`, or make these equal: `slice`, `pad`",
+                        )
                     });
                 }
             }

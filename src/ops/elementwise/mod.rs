@@ -119,20 +119,33 @@ pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Re
             }
             if size != 1 {
                 let other = lead + d + shapes[holder].len() - rank;
-                return Err(Fault::new(
+                let fault = Fault::new(
                     ErrorKind::Shape,
                     format!(
                         "dimension {other} of operand {holder} has size {size}, dimension {d} of operand {k} size {n}: \
                          sizes that meet must be equal, or one of them 1"
                     ),
-                )
-                .dim(holder, other)
-                .dim(k, d));
+                );
+                return Err(fault.dim(holder, other).dim(k, d).help(meeting(&shapes, holder, k)));
             }
             sizes[lead + d] = (n, k);
         }
     }
     Ok(sizes.iter().map(|s| s.0).collect())
+}
+
+/// What to write instead of operands whose sizes do not fit: a vector may be meant along another dimension than the last.
+fn meeting(shapes: &[&[usize]], i: usize, k: usize) -> String {
+    let meant = [(i, k), (k, i)].into_iter().find_map(|(v, x)| {
+        let ([n], to) = (shapes[v], shapes[x]) else { return None };
+        let mut at = (0..to.len()).filter(|d| to[*d] == *n);
+        let (d, None) = (at.next()?, at.next()) else { return None };
+        let shape: Vec<usize> = std::iter::once(*n).chain(vec![1; to.len() - d - 1]).collect();
+        Some(format!(
+            "to meet dimension {d} of operand {x}, operand {v} needs 1s behind: `.reshape({shape:?})`"
+        ))
+    });
+    meant.unwrap_or_else(|| "cut or fill one of them, `slice` or `pad`; a size of 1 is repeated".to_string())
 }
 
 /// One loop a result dimension; dimensions of size 1 that others stretch are read again at every step.
