@@ -1,7 +1,7 @@
 //! From a placed program to one per-device program: regions, fetches, partial sums, and the report of what is communicated.
 
-#[cfg(debug_assertions)]
 mod branches;
+#[cfg(debug_assertions)]
 mod check;
 mod choose;
 mod collective;
