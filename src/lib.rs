@@ -56,6 +56,7 @@ pub mod array;
 pub mod batch;
 mod compile;
 pub mod diagnostic;
+pub mod engine;
 pub mod grad;
 pub mod mesh;
 pub mod ops;

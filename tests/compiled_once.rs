@@ -1,7 +1,7 @@
 //! What runs at once is compiled once: steps of a loop that trace equal programs find what the first one compiled.
 
+use atmesh::engine::compilations;
 use atmesh::prelude::*;
-use atmesh::runtime::compilations;
 use atmesh::{ScanOptions, checkpoint, scan_with, vjp};
 
 /// Runs a step with other numbers each time: the first one compiles, the later ones don't. The results of all steps.

@@ -1,7 +1,7 @@
 //! Donated arguments: their memory becomes results where that is sound, and results are the same to the last bit where it is not.
 
+use atmesh::engine::RunReport;
 use atmesh::prelude::*;
-use atmesh::runtime::RunReport;
 use atmesh::{EngineKind, ErrorKind};
 
 type List = Vec<Array>;

@@ -510,7 +510,7 @@ impl std::fmt::Display for Array {
             Repr::Traced(t) => write!(f, "{}", t.value.ty),
             Repr::Poisoned(e) => write!(f, "{e}"),
             Repr::Concrete(c) => match self.numbers("print", Location::caller()) {
-                Ok(slab) => f.write_str(&crate::runtime::format::slab(c.ty.dtype, &slab)),
+                Ok(slab) => f.write_str(&crate::show::format::slab(c.ty.dtype, &slab)),
                 Err(e) => write!(f, "{e}"),
             },
         }

@@ -108,7 +108,7 @@ impl Collectives {
     }
     /// The most bytes that a device holds at once: its blocks of the values that are in use, and what it has fetched. It is printed with
     /// `≈` if it is an estimate. Donated arguments count to the end; what their memory is used for is the compiled program's
-    /// [report](crate::runtime::RunReport).
+    /// [report](crate::engine::RunReport).
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }

@@ -1,17 +1,14 @@
-//! Running per-device programs: buffers, kernels, workers, engines.
+//! What programs run on: memory, kernels, products, workers, device threads, messages.
 
 pub(crate) mod board;
 mod buffer;
 pub mod cpu;
 pub(crate) mod devices;
-pub mod engine;
-pub(crate) mod format;
 pub mod gemm;
 pub mod kernels;
 pub(crate) mod network;
 #[cfg(all(test, shuttle))]
 mod orders;
-pub(crate) mod print;
 mod slab;
 pub(crate) mod sync;
 pub(crate) mod tree;
@@ -21,5 +18,4 @@ pub mod workers;
 pub(crate) use buffer::fits;
 pub use buffer::{Buffer, trim};
 pub use devices::on_device_thread;
-pub use engine::{Engine, Executable, RunReport, compilations};
 pub use slab::Slab;

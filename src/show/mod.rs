@@ -1,6 +1,8 @@
-//! What programs and arrays look like: in the terminal and as images.
+//! What programs and arrays look like: as text, in the terminal and as images.
 
+pub(crate) mod format;
 mod picture;
+pub(crate) mod print;
 mod svg;
 mod table;
 

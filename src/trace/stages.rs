@@ -3,13 +3,14 @@
 use super::cache::Cache;
 use crate::array::Array;
 use crate::diagnostic::Result;
+pub use crate::engine::EngineKind;
+use crate::engine::{self, Executable};
 use crate::mesh::Mesh;
 use crate::partition::{self, Localised};
 use crate::program::dce::dce;
 use crate::program::{Placement, Program};
 use crate::propagate;
-pub use crate::runtime::engine::EngineKind;
-use crate::runtime::{Executable, Slab, engine};
+use crate::runtime::Slab;
 use crate::sharding::{Atom, Atoms, Sharding, Spec, atoms};
 use crate::types::ArrayType;
 use crate::{Axes, Axis};

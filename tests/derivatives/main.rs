@@ -6,7 +6,7 @@
 mod evaluate;
 #[path = "../typing/machine.rs"]
 mod machine;
-#[path = "../../src/runtime/engine/reference/scalar.rs"]
+#[path = "../../src/engine/reference/scalar.rs"]
 mod scalar;
 
 mod structure;

@@ -7,7 +7,7 @@ mod machine;
 mod programs;
 mod rules;
 /// The scalar functions of the reference engine, which test sentences as well.
-#[path = "../../src/runtime/engine/reference/scalar.rs"]
+#[path = "../../src/engine/reference/scalar.rs"]
 mod scalar;
 mod views;
 

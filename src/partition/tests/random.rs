@@ -315,7 +315,7 @@ fn random_programs_agree_with_the_plain_evaluation() {
             VERIFY.set(true);
             let p = plan::plan(d).expect("a plan").localised.program;
             check(&p, &wanted, &args);
-            crate::runtime::engine::lockstep::tests::agrees(&p, &args, &wanted);
+            crate::engine::lockstep::tests::agrees(&p, &args, &wanted);
         });
         assert!(run.is_ok(), "seed {seed}, {devices} devices\n{text}");
     }

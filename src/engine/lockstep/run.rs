@@ -5,10 +5,10 @@ use crate::compile::kernel::{self, Scratch};
 use crate::compile::plan::{
     BranchKernel, Kernel, Level, LoopKernel, Node, PackFrom, PackKernel, Plan, PrintKernel, WhileKernel,
 };
-use crate::runtime::print::{Shown, text};
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::Member;
 use crate::runtime::{Buffer, Slab};
+use crate::show::print::{Shown, text};
 use crate::types::DType;
 use std::sync::Arc;
 

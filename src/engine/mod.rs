@@ -4,9 +4,9 @@ pub(crate) mod lockstep;
 mod reference;
 mod threads;
 
-use super::Slab;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::partition::SpmdProgram;
+use crate::runtime::Slab;
 use std::cell::Cell;
 use std::fmt;
 use std::str::FromStr;
@@ -93,7 +93,7 @@ thread_local! {
 ///
 /// ```
 /// use atmesh::prelude::*;
-/// use atmesh::runtime::compilations;
+/// use atmesh::engine::compilations;
 /// let mut w = Array::from([1.0f32, 2.0]);
 /// let mut step = || w = &w - 0.1 * grad(&w, |w| w.square().sum(..));
 /// step();

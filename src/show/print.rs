@@ -1,7 +1,8 @@
 //! What a program prints while it runs.
 
-use super::{Slab, format};
+use super::format;
 use crate::mesh::{Axes, Mesh};
+use crate::runtime::Slab;
 use crate::types::{DType, Shape};
 
 /// A value to print.
