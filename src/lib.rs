@@ -70,6 +70,8 @@ pub mod sharding;
 pub mod show;
 pub mod spmd;
 pub mod trace;
+pub mod transform;
+pub mod tree;
 pub mod types;
 
 pub use ndarray as nd;
@@ -80,6 +82,7 @@ pub use array::{
 };
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
+pub use engine::EngineKind;
 pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
 pub use ops::collective::Cast;
 pub use partition::{Collective, Collectives, Kind};
@@ -88,18 +91,16 @@ pub use shard_map::{ShardMap, shard_map};
 pub use sharding::{Sharding, Spec};
 pub use show::Picture;
 pub use spmd::{Device, Peer, Spmd, spmd};
-pub use trace::tree::{
-    self, Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of,
+pub use transform::{
+    Compiled, Jit, Lowered, ScanOptions, Traced, cond, debug_print_values, fori_loop, jit, scan, scan_with,
+    switch, while_loop,
 };
-pub use trace::{
-    Compiled, EngineKind, Jit, Lowered, ScanOptions, Traced, cond, debug_print_values, fori_loop, jit, scan,
-    scan_with, switch, while_loop,
-};
-pub use trace::{MapDims, VmapOptions, vmap, vmap_with};
-pub use trace::{
+pub use transform::{MapDims, VmapOptions, vmap, vmap_with};
+pub use transform::{
     Pullback, auto_axes, auto_axes_over, checkpoint, explicit_axes, explicit_axes_over, grad, jvp,
     value_and_grad, vjp,
 };
+pub use tree::{Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
 /// What programs use: `use atmesh::prelude::*;`.
@@ -115,7 +116,7 @@ pub mod prelude {
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;
     pub use crate::spmd::{Device, spmd};
-    pub use crate::trace::{auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp, vmap};
+    pub use crate::transform::{auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp, vmap};
 }
 
 /// The README's program runs as it stands.

@@ -1,12 +1,12 @@
 //! Host data: arrays from and to `Vec`, slices and ndarray arrays, pieces, files.
 
 use super::sharding::placed;
-use super::{Array, Repr, prims};
+use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::ops::elementwise::broadcast_shapes;
 use crate::runtime::{Buffer, Slab};
 use crate::sharding::{Sharding, blocks, check_parts};
-use crate::trace::apply1;
+use crate::trace::{Repr, apply1};
 use crate::types::{ArrayType, DType, Element, Shape};
 use half::{bf16, f16};
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};

@@ -5,7 +5,7 @@ mod creation;
 mod dims;
 mod einsum;
 mod elementwise;
-mod handle;
+
 mod host;
 mod index;
 mod joins;
@@ -19,6 +19,7 @@ mod refusals;
 mod shapes;
 mod sharding;
 
+pub use crate::trace::Array;
 pub use collectives::{
     Exchange, Gather, Permutation, Split, axis_index, axis_size, ring, shift, split, stacked, tiled,
 };
@@ -27,8 +28,6 @@ pub(crate) use creation::made;
 pub(crate) use dims::dim;
 pub use dims::{Dims, keep};
 pub use einsum::{einsum, einsum_to, einsum_with};
-pub use handle::Array;
-pub(crate) use handle::{Repr, Traced};
 pub use host::View;
 pub use index::{Index, NewAxis, Pick, Rest};
 pub use joins::{concat, stack};

@@ -3,11 +3,11 @@
 use super::dims::{Dims, dim};
 use super::joins::join;
 use super::operand::{self, Operand};
-use super::{Array, Repr, prims, refusals};
+use super::{Array, prims, refusals};
 use crate::diagnostic::{ErrorKind, Fault, Place, counted};
 use crate::mesh::Axes;
 use crate::sharding::Spec;
-use crate::trace::{Arg, apply1, innermost, told};
+use crate::trace::{Arg, Repr, apply1, innermost, told};
 use crate::types::{ArrayType, DType, Shape};
 use std::panic::Location;
 

@@ -1,11 +1,11 @@
 //! Where arrays lie: put, reshard, constrain, and looking at it.
 
-use super::{Array, Repr, prims};
+use super::{Array, prims};
 use crate::diagnostic::{Diagnostic, Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{AxisType, DeviceId, Mesh, devices};
 use crate::sharding::{Sharding, Spec, blocks, check_divides, check_spec};
 use crate::show::Picture;
-use crate::trace::{apply1, innermost, setting};
+use crate::trace::{Repr, apply1, innermost, setting};
 use crate::types::{ArrayType, DType};
 use std::panic::Location;
 

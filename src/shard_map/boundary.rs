@@ -4,7 +4,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Result, counted};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::sharding::{Spec, check_parts};
 use crate::trace::Enter;
-use crate::trace::tree::{Path, Tree};
+use crate::tree::{Path, Tree};
 use crate::types::{ArrayType, Shape};
 
 /// The boundary of one region.

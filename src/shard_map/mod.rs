@@ -8,16 +8,15 @@ mod boundary;
 
 use crate::array::Array;
 use crate::diagnostic::{Error, Place, Result};
+use crate::engine::EngineKind;
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::ops::collective::{Along, Cast, Pcast};
 use crate::program::{Control, ShardMapping};
 use crate::sharding::Spec;
-use crate::trace::control::{Piece, tree_of};
-use crate::trace::tree::{Args, Func, Output, SpecTree, Specs, Tree, collect, resolve};
-use crate::trace::{
-    Compiled, EngineKind, Jit, Lowered, Made, Open, Out, Setting, Traced, apply_control, apply1, body,
-    located, no_error, setting,
-};
+use crate::trace::{Open, Setting, apply_control, apply1, located, setting};
+use crate::transform::control::{Piece, tree_of};
+use crate::transform::{Compiled, Jit, Lowered, Made, Out, Traced, body, no_error};
+use crate::tree::{Args, Func, Output, SpecTree, Specs, Tree, collect, resolve};
 use boundary::{Boundary, Out as Outgoing};
 use std::cell::RefCell;
 use std::panic::Location;

@@ -4,7 +4,7 @@ use super::Device;
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::runtime::Slab;
-use crate::trace::tree::Tree;
+use crate::tree::Tree;
 use crate::types::{DType, Element, Shape};
 use ndarray::{Array as NdArray, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuilder};
 use std::ops::Range;

@@ -24,7 +24,7 @@ mod tests;
 pub use block::{Block, BlockData, BlockOut, DeviceFn, Returned};
 pub use device::{Device, Peer};
 
-use crate::array::{Array, Repr};
+use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::runtime::devices::{Panicked, guarded, message, on_threads};
@@ -33,7 +33,8 @@ use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::team;
 use crate::runtime::{Buffer, Slab, on_device_thread};
 use crate::sharding::{Block as Held, Sharding, Spec, blocks, check_divides, check_spec};
-use crate::trace::tree::{Args, Path, SpecTree, Specs, Tree, resolve};
+use crate::trace::Repr;
+use crate::tree::{Args, Path, SpecTree, Specs, Tree, resolve};
 use crate::types::{ArrayType, Shape};
 use std::marker::PhantomData;
 use std::panic::Location;

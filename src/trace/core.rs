@@ -6,11 +6,10 @@
 //! also where its result was dropped, all of them together at the end of the trace.
 
 use super::eager;
-use crate::array::{Array, Repr};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::program::{Builder, Control, Input, Literal, Placement, Prim, Program, Value, Var};
-use crate::sharding::Spec;
+use crate::trace::{Array, Repr};
 use crate::types::ArrayType;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -481,9 +480,4 @@ pub(crate) fn located(error: Error, op: &str, place: Place) -> Error {
         }
         Error::from(d)
     }))
-}
-
-/// The array as it lies by this spec on this mesh.
-pub(crate) fn put_at(array: &Array, mesh: &Mesh, spec: Spec, place: Place) -> Array {
-    array.put_at(mesh, spec, place)
 }

@@ -3,13 +3,14 @@
 
 use super::cache::Cache;
 use super::core::Arg;
-use super::stages::{self, EngineKind, Ready};
-use crate::array::{Array, Repr, Traced};
+use super::stages::{self, Ready};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::engine::EngineKind;
 use crate::mesh::Mesh;
 use crate::program::{Builder, Input, Literal, Placement, Prim, Program, Value};
 use crate::runtime::on_device_thread;
 use crate::sharding::{Sharding, atoms};
+use crate::trace::{Array, Repr, Traced};
 use crate::types::ArrayType;
 use std::sync::LazyLock;
 

@@ -1,10 +1,8 @@
 //! The pipeline from a program to something that runs: propagate, localise, compile.
 
 use super::cache::Cache;
-use crate::array::Array;
 use crate::diagnostic::Result;
-pub use crate::engine::EngineKind;
-use crate::engine::{self, Executable};
+use crate::engine::{self, EngineKind, Executable};
 use crate::mesh::Mesh;
 use crate::partition::{self, Localised};
 use crate::program::dce::dce;
@@ -12,6 +10,7 @@ use crate::program::{Placement, Program};
 use crate::propagate;
 use crate::runtime::Slab;
 use crate::sharding::{Atom, Atoms, Sharding, Spec, atoms};
+use crate::trace::Array;
 use crate::types::ArrayType;
 use crate::{Axes, Axis};
 use std::sync::{Arc, LazyLock};
@@ -64,19 +63,19 @@ pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<S
 }
 
 /// The whole pipeline.
-pub(super) fn compile(program: &Program, donated: &[bool], engine: EngineKind) -> Result<Ready> {
+pub(crate) fn compile(program: &Program, donated: &[bool], engine: EngineKind) -> Result<Ready> {
     let staged = lower(program, &[])?;
     Ok(Ready { exe: engine::compile(engine, &staged.localised.program, donated)?, results: staged.results })
 }
 
 /// What the programs that are kept weigh at most, in equations.
-pub(super) const KEPT: usize = 1 << 15;
+pub(crate) const KEPT: usize = 1 << 15;
 /// What a program weighs besides its equations.
-pub(super) const WEIGHT: usize = 8;
+pub(crate) const WEIGHT: usize = 8;
 
 /// The program, compiled; or what was compiled for an equal one. Closures are traced at every call, since what they capture may
 /// differ in kind; but numbers from outside are inputs of a program, so the steps of a loop make equal ones.
-pub(super) fn ready(program: Program, donated: &[bool], engine: EngineKind) -> Result<Arc<Ready>> {
+pub(crate) fn ready(program: Program, donated: &[bool], engine: EngineKind) -> Result<Arc<Ready>> {
     type Key = (EngineKind, Box<[bool]>, Arc<Program>);
     static PROGRAMS: LazyLock<Cache<Key, Ready>> = LazyLock::new(|| Cache::new(KEPT));
     // up to the last one that is donated

@@ -4,7 +4,7 @@ use super::oracle::{check, plain};
 use crate::array::{Array, ring, shift, split, stacked, tiled};
 use crate::mesh::Mesh;
 use crate::partition::{Kind, SpmdProgram, Step};
-use crate::trace::{Lowered, cond, fori_loop, while_loop};
+use crate::transform::{Lowered, cond, fori_loop, while_loop};
 use crate::{Result, axis_index, p, shard_map};
 
 /// Runs a lowered program of one input both ways; its one result, and its bytes a device.

@@ -1,7 +1,8 @@
 //! `type_of`: the types of values, as text to look at and to compare.
 
 use super::{Args, Path, Tree};
-use crate::array::{Array, Repr};
+use crate::array::Array;
+use crate::trace::Repr;
 use std::fmt;
 
 /// The types of a tree of arrays; or, for a value that carries an error, the error. Prints as types do, and compares with its print.

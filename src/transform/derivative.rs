@@ -4,15 +4,15 @@
 
 use super::compiled::marked;
 use super::control::{Piece, Returned, carry, tree_failed, tree_of};
-use super::core::{build, located, poison};
 use super::jit::no_error;
-use super::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::grad::{jvp_program, vjp_program, vjp_program_of};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::build::cotangent_type;
 use crate::program::{Builder, Control, Program, Value};
+use crate::trace::{build, located, poison};
+use crate::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::types::ArrayType;
 use std::panic::Location;
 use std::sync::Arc;
@@ -362,7 +362,7 @@ pub fn checkpoint<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> R::Tr
         let types = piece.program.output_types();
         let inputs: Vec<Array> = leaves.into_iter().chain(piece.captures).collect();
         let control = Control::Jit { body: Arc::new(piece.program), remat: true };
-        Ok(tree_of(&piece.out, super::core::apply_control(control, &inputs, types, place)?))
+        Ok(tree_of(&piece.out, crate::trace::apply_control(control, &inputs, types, place)?))
     };
     run().unwrap_or_else(|e| returned.failed(&e))
 }

@@ -1,15 +1,16 @@
 //! `jit`: functions as programs, traced once for each set of argument types.
 
 use super::compiled::{Entry, Leaf, Lowered, Traced};
-use super::core::{Open, Recorded, apply_control, carried, innermost, located, poison, put_at, told};
-use super::eager;
-use super::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
-use crate::array::{Array, Repr};
+use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::engine::EngineKind;
 use crate::mesh::Mesh;
 use crate::program::Control;
 use crate::sharding::{Sharding, of_result};
+use crate::trace::Repr;
+use crate::trace::eager;
+use crate::trace::{Open, Recorded, apply_control, carried, innermost, located, poison, told};
+use crate::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
 use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
@@ -140,14 +141,14 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     pub fn call<A: Args<Owned = I>>(&self, args: A) -> Result<O> {
         let place = Location::caller();
         let args = self.prepared(args.into_tree(), place)?;
-        if super::core::tracing() || any_traced(&args) {
+        if crate::trace::tracing() || any_traced(&args) {
             return self.call_inside(&args, place);
         }
         self.call_cached(args, place)
     }
     /// Runs the function; inside another trace, as if its body stood there.
     pub(crate) fn call_inline(&self, args: I, place: Place) -> Result<O> {
-        if super::core::tracing() || any_traced(&args) {
+        if crate::trace::tracing() || any_traced(&args) {
             return self.run_body(&args);
         }
         self.call_cached(args, place)
@@ -217,7 +218,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                     refused.push(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
                     a.clone()
                 }
-                None => put_at(a, mesh, spec, place),
+                None => a.put_at(mesh, spec, place),
             }
         });
         if refused.is_empty() { Ok(args) } else { Err(Error::all(refused)) }
@@ -260,7 +261,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             Ok(out.rebuild(&mut Path::unnamed(), &mut |_, a| match (specs.next().flatten(), a.type_ref()) {
                 (Some(spec), Ok(ty)) => match ty.mesh.as_ref().or(mesh.as_ref()) {
                     Some(mesh) => match Sharding::new(mesh, spec, &ty.shape) {
-                        Ok(_) => put_at(a, mesh, spec, place),
+                        Ok(_) => a.put_at(mesh, spec, place),
                         Err(fault) => {
                             let fault = of_result(fault, spec, ty.rank());
                             poison(Error::at(fault, "jit", vec![ty.to_string()], Some(place)))

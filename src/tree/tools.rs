@@ -4,7 +4,7 @@ use super::{Args, Path, Specs, Tree, resolve};
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
 use crate::mesh::Mesh;
-use crate::trace::core::{poison, put_at};
+use crate::trace::poison;
 use std::panic::Location;
 
 /// The leaves, in order.
@@ -64,12 +64,12 @@ pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
         Ok(specs) => {
             let mut specs = specs.into_iter();
             map(tree, |a| match specs.next().flatten() {
-                Some(spec) => put_at(a, mesh, spec, place),
+                Some(spec) => a.put_at(mesh, spec, place),
                 None => a.clone(),
             })
         }
         Err(e) => {
-            let wrong = poison(crate::trace::core::located(e, "tree::put", place));
+            let wrong = poison(crate::trace::located(e, "tree::put", place));
             map(tree, |_| wrong.clone())
         }
     }

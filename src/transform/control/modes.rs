@@ -6,9 +6,9 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::Control;
 use crate::sharding::{Sharding, Spec, check_spec, of_result};
-use crate::trace::core::{Open, Setting, apply_control, located, put_at, setting};
-use crate::trace::jit::no_error;
-use crate::trace::tree::{Args, Output, Specs, Tree, collect, resolve};
+use crate::trace::{Open, Setting, apply_control, located, setting};
+use crate::transform::jit::no_error;
+use crate::tree::{Args, Output, Specs, Tree, collect, resolve};
 use crate::types::ArrayType;
 use std::panic::Location;
 use std::sync::Arc;
@@ -145,7 +145,7 @@ impl Region {
     fn summed(&self, a: &Array) -> Array {
         match a.type_ref() {
             Ok(ty) if self.sets_without(ty.spec) != ty.spec => {
-                put_at(a, &self.outer, self.sets_without(ty.spec), self.place)
+                a.put_at(&self.outer, self.sets_without(ty.spec), self.place)
             }
             _ => a.clone(),
         }
@@ -230,7 +230,7 @@ fn auto<T: Tree, O: Tree>(
                 let sharding = Sharding::new(&r.outer, spec, &ty.shape)
                     .map_err(|f| r.refuse(of_result(f, spec, ty.rank()), &ty))?;
                 // it lies so inside already; sets over the region's axes are made outside
-                results.push(put_at(a, &r.inside, r.sets_without(sharding.spec), place));
+                results.push(a.put_at(&r.inside, r.sets_without(sharding.spec), place));
                 wanted.push(sharding.spec);
             }
             Ok(tree_of(&out, results))
@@ -246,7 +246,7 @@ fn auto<T: Tree, O: Tree>(
         let out_specs = wanted.iter().map(|s| Some(r.sets_without(*s))).collect();
         let out = r.emit(leaves, piece, out_specs, types)?;
         let moved = collect(&out).into_iter().zip(&wanted).map(|(a, spec)| {
-            if r.sets_without(*spec) == *spec { a } else { put_at(&a, &r.outer, *spec, place) }
+            if r.sets_without(*spec) == *spec { a } else { a.put_at(&r.outer, *spec, place) }
         });
         Ok(tree_of(&out, moved.collect()))
     };
@@ -278,7 +278,7 @@ fn explicit<T: Tree, O: Tree>(
             let moved = if before == ty.spec.padded(ty.rank()) {
                 a.clone()
             } else {
-                put_at(a, &r.outer, before, place)
+                a.put_at(&r.outer, before, place)
             };
             // sets over axes that are auto outside are made inside
             let enters = r.sets_without(sharding.explicit());
@@ -287,13 +287,13 @@ fn explicit<T: Tree, O: Tree>(
         }
         let piece = Piece::record_in(r.open(), &types, |xs| {
             let xs = xs.iter().zip(&leaves).map(|(x, (_, spec))| {
-                if r.sets_without(*spec) == *spec { x.clone() } else { put_at(x, &r.inside, *spec, place) }
+                if r.sets_without(*spec) == *spec { x.clone() } else { x.put_at(&r.inside, *spec, place) }
             });
             let out = returned.note(f(tree_of(&args, xs.collect())))?;
             no_error(&out)?;
             let summed = collect(&out).into_iter().map(|a| match a.type_ref() {
                 Ok(ty) if r.sets_without(ty.spec) != ty.spec => {
-                    put_at(&a, &r.inside, r.sets_without(ty.spec), place)
+                    a.put_at(&r.inside, r.sets_without(ty.spec), place)
                 }
                 _ => a,
             });

@@ -1,9 +1,6 @@
 //! The stages of a traced function as values: traced, lowered, compiled.
 
-use super::core::{Recorded, located};
-use super::stages::{self, Ready, Staged};
-use super::tree::{Args, Path, Tree};
-use crate::array::{Array, Repr};
+use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::engine::RunReport;
 use crate::engine::{self, EngineKind};
@@ -11,6 +8,10 @@ use crate::partition::{Collectives, SpmdProgram};
 use crate::program::Program;
 use crate::runtime::Slab;
 use crate::sharding::Sharding;
+use crate::trace::Repr;
+use crate::trace::stages::{self, Ready, Staged};
+use crate::trace::{Recorded, located};
+use crate::tree::{Args, Path, Tree};
 use crate::types::ArrayType;
 use smallvec::SmallVec;
 use std::fmt;
@@ -227,7 +228,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
     }
     fn refuse(&self, args: &I, place: Place) -> Error {
         if let Some(how) = self.args.differs(args, &mut Path::named()) {
-            return super::tree::mismatch(COMPILED, &how, "call", place);
+            return crate::tree::mismatch(COMPILED, &how, "call", place);
         }
         let mut leaves = self.leaves.iter();
         let mut found = Vec::new();
@@ -254,7 +255,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
             });
         });
         if found.is_empty() {
-            return super::tree::mismatch(COMPILED, "in number of arrays", "call", place);
+            return crate::tree::mismatch(COMPILED, "in number of arrays", "call", place);
         }
         Error::all(found)
     }

@@ -3,7 +3,7 @@
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault};
 use crate::program::Control;
-use crate::trace::core::{apply_control, poison};
+use crate::trace::{apply_control, poison};
 use std::panic::Location;
 
 /// Prints arrays when the program runs: `debug_print!("x: {}", x)`. Inside `shard_map` it prints each device's block, in the

@@ -1,14 +1,14 @@
 //! `vmap` in place: the arguments first, then the closure on one example.
 
 use super::control::{Piece, Returned, tree_of};
-use super::core::build;
 use super::jit::no_error;
-use super::tree::{Args, Output, Path, Tree, collect};
 use crate::array::{Array, dim};
 use crate::batch::{Item, push, spread, unmapped};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, counted};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::{Builder, Examples, Value, inserted};
+use crate::trace::build;
+use crate::tree::{Args, Output, Path, Tree, collect};
 use crate::types::ArrayType;
 use std::panic::Location;
 

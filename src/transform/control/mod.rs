@@ -15,12 +15,12 @@ pub use loops::{ScanOptions, fori_loop, scan, scan_with, while_loop};
 pub use modes::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use print::debug_print_values;
 
-use super::core::{Open, Recorded, poison};
 use super::jit::record_body;
-use super::tree::{Path, Tree, collect};
 use crate::array::Array;
 use crate::diagnostic::{Error, Result};
 use crate::program::{Program, Var, VarInfo};
+use crate::trace::{Open, Recorded, poison};
+use crate::tree::{Path, Tree, collect};
 use crate::types::ArrayType;
 use std::cell::RefCell;
 
@@ -119,7 +119,7 @@ pub(crate) fn share_captures(programs: &mut [(&mut Program, Vec<Array>)]) -> Vec
 }
 
 fn same_value(a: &Array, b: &Array) -> bool {
-    use crate::array::Repr::Traced;
+    use crate::trace::Repr::Traced;
     match (a.repr(), b.repr()) {
         (Traced(x), Traced(y)) => {
             std::sync::Arc::ptr_eq(&x.trace, &y.trace) && x.value.input == y.value.input

@@ -2,8 +2,8 @@
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
 use crate::mesh::Axis;
-use crate::trace::compiled::{differing, marked};
-use crate::trace::tree::{Path, Tree};
+use crate::transform::compiled::{differing, marked};
+use crate::tree::{Path, Tree};
 use crate::types::ArrayType;
 
 /// The type of both, where they are of one type; a value on no mesh is like a whole one on any.

@@ -1,0 +1,15 @@
+//! What takes a function: closures over arrays as programs that are called, differentiated, mapped, and the control flow within them.
+
+mod compiled;
+pub(crate) mod control;
+mod derivative;
+mod jit;
+mod vmap;
+
+pub use compiled::{Compiled, Lowered, Traced};
+pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
+pub use control::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
+pub use derivative::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
+pub use jit::{ArgNums, Jit, Made, jit};
+pub(crate) use jit::{Out, body, no_error};
+pub use vmap::{MapDims, VmapOptions, vmap, vmap_with};
