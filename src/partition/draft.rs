@@ -1,9 +1,12 @@
 //! Drafts: a program's values and steps before anything is decided about where loops run.
 
-use super::cost::{Cost, Reader};
-use super::prices::Prices;
-use super::{Collectives, Kind, Layout, Slot, SpmdProgram, Step, Stored, Why};
 use crate::mesh::{Axes, Mesh};
+use crate::partition::layout::Layout;
+use crate::partition::price::cost::Cost;
+use crate::partition::price::prices::Prices;
+use crate::partition::price::reader::Reader;
+use crate::partition::program::{Slot, SpmdProgram, Step, Stored, Why};
+use crate::partition::report::{Collectives, Kind};
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
 use crate::types::{DType, Scalar, Shape};
 
@@ -76,6 +79,15 @@ impl Draft {
     pub(super) fn price(&self, slot: Slot, readers: &[Reader]) -> Cost {
         self.prices.of(self.devices, slot, &self.slots[slot], readers, 1)
     }
+    /// The value that a local step reads in place, if it reads one at its own indices.
+    pub(super) fn in_place(&self, s: &Sentence, read: usize) -> Option<Slot> {
+        let [slot] = s.reads[read].sources()[..] else { return None };
+        s.reads[read].is_identity(&s.extents, &self.slots[slot].shape).then_some(slot)
+    }
+    /// Whether a step is a copy of a value as it is.
+    pub(super) fn is_copy(&self, s: &Sentence) -> bool {
+        s.copied().is_some_and(|slot| s.reads[0].is_identity(&s.extents, &self.slots[slot].shape))
+    }
     /// The last step's item.
     pub(super) fn last(&mut self) -> Option<&mut Item> {
         self.items.last_mut()
@@ -113,6 +125,16 @@ pub(super) fn reshape(slot: Slot, dtype: DType, from: &[usize], to: &[usize]) ->
         reads: vec![Read { dtype, parts: vec![part], fill: Scalar::zero(dtype) }],
         body: Body::Reshape,
     }
+}
+
+/// What was read through on the way to a value.
+#[derive(Clone, Debug)]
+pub(super) struct Via {
+    /// The item of the view, as it was.
+    pub(super) item: Item,
+    /// What it reads now.
+    pub(super) read: Read,
+    pub(super) extents: Vec<usize>,
 }
 
 /// What is known of a finished step beside itself.

@@ -2,10 +2,10 @@
 //!
 //! Nothing here is per device: a device's view of a step is a function of its position and the layouts.
 
-use super::{DimLayout, Layout};
 use crate::diagnostic::Place;
 use crate::mesh::{Axes, Mesh};
-use crate::program::sentence::{Combine, Sentence};
+use crate::partition::layout::{DimLayout, Layout};
+use crate::program::sentence::{Combine, Read, Sentence};
 use crate::types::{DType, Shape};
 
 /// A stored value's number.
@@ -128,6 +128,31 @@ pub enum Step {
         /// The manual axes of the body that prints; none outside `shard_map`.
         manual: Axes,
     },
+}
+
+impl Step {
+    /// The slots that a step reads.
+    pub(crate) fn inputs(&self) -> Vec<Slot> {
+        match self {
+            Step::Fetch { src, .. } | Step::Reduce { src, .. } => vec![*src],
+            Step::Local { sentence, .. } => sentence.reads.iter().flat_map(Read::sources).collect(),
+            Step::Loop { fixed, carry, xs, .. } => [&fixed[..], carry, xs].concat(),
+            Step::While { cond_fixed, body_fixed, carry, .. } => {
+                [&cond_fixed[..], body_fixed, carry].concat()
+            }
+            Step::Branch { which, ins, .. } => [&[*which], &ins[..]].concat(),
+            Step::Print { values, .. } => values.iter().map(|v| v.slot).collect(),
+        }
+    }
+    /// The slots that a step makes.
+    pub(crate) fn outputs(&self) -> Vec<Slot> {
+        match self {
+            Step::Fetch { .. } | Step::Print { .. } => Vec::new(),
+            Step::Local { out, .. } | Step::Reduce { out, .. } => vec![*out],
+            Step::Loop { out, ys, .. } => [&out[..], ys].concat(),
+            Step::While { out, .. } | Step::Branch { out, .. } => out.clone(),
+        }
+    }
 }
 
 /// A value that a program prints.

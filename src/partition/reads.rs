@@ -1,7 +1,7 @@
 //! Reads over boxes: which boxes of a stored value a box of loops touches, and reads through other reads.
 
-use super::Slot;
-use super::region::{Interval, Region, each, full, intersect, linear, minus, range_boxes, volume};
+use crate::partition::program::Slot;
+use crate::partition::region::{Interval, Region, each, full, intersect, linear, minus, range_boxes, volume};
 use crate::program::sentence::{Affine, Body, Part, Read, Sentence, Source, Span};
 
 /// The k with `at + step·k` in `v`, for `0 ≤ k < n`.
@@ -125,19 +125,6 @@ fn reshaped(to: &[usize], from: &[usize], b: &[Interval], out: &mut Vec<Region>)
     out.extend(runs.iter().flat_map(|r| range_boxes(from, r.0, r.1)));
 }
 
-/// Whether the read is all of `slot`, dimension by dimension at the result's loops, and nothing else.
-pub fn is_identity(read: &Read, extents: &[usize], shape: &[usize]) -> bool {
-    let [part] = &read.parts[..] else { return false };
-    matches!(part.from, Source::Value(_))
-        && extents == shape
-        && part.span.iter().zip(extents).all(|(s, n)| *s == Span::all(*n))
-        && part.map.iter().enumerate().all(|(d, m)| {
-            // a dimension of size 1 may be read at a constant
-            m.at == 0
-                && (m.terms[..] == [(d, 1)] || shape[d] == 1 && m.terms.iter().all(|t| extents[t.0] == 1))
-        })
-}
-
 /// `outer` with its parts of `slot` read through `inner`, what `slot` is as a function of its own indices; `None` where the result
 /// would not be affine.
 pub fn through(outer: &Read, slot: Slot, inner: &Read, inner_extents: &[usize]) -> Option<Read> {
@@ -225,19 +212,6 @@ fn substitute(inner: &Affine, span: &[Span], outer: &[Affine], ks: &[Interval]) 
     }
     r.terms.retain(|t| t.1 != 0);
     r
-}
-
-/// The slots that a read touches, each once, in order.
-pub fn sources(read: &Read) -> Vec<Slot> {
-    let mut slots: Vec<Slot> = Vec::new();
-    for p in &read.parts {
-        if let Source::Value(s) = p.from
-            && !slots.contains(&s)
-        {
-            slots.push(s);
-        }
-    }
-    slots
 }
 
 /// Whether a box lies within another.

@@ -1,6 +1,6 @@
 //! Boxes of indices: intersections, differences, and the boxes of linear ranges.
 
-use super::{DimLayout, Layout};
+use crate::partition::layout::{DimLayout, Layout};
 
 /// Indices from the first (included) to the second (not included).
 pub type Interval = (i64, i64);
@@ -34,6 +34,24 @@ pub fn minus(a: &[Interval], b: &[Interval], out: &mut Vec<Region>) {
         }
         rest[d] = c[d];
     }
+}
+/// What the wanted boxes have beyond those held, disjoint; it is held afterwards.
+pub(crate) fn beyond(wanted: Vec<Region>, held: &mut Vec<Region>) -> Vec<Region> {
+    let mut out: Vec<Region> = Vec::new();
+    for w in wanted {
+        if volume(&w) == 0 {
+            continue;
+        }
+        let mut rest = vec![w];
+        for h in held.iter() {
+            let mut next = Vec::new();
+            rest.iter().for_each(|r: &Region| minus(r, h, &mut next));
+            rest = next;
+        }
+        held.extend(rest.iter().cloned());
+        out.extend(rest);
+    }
+    out
 }
 /// Visits every index of a box, row-major.
 pub fn each(b: &[Interval], mut visit: impl FnMut(&[i64])) {

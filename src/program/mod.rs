@@ -11,6 +11,7 @@ pub mod dce;
 pub mod factors;
 mod primitive;
 mod print;
+mod rewrite;
 pub mod sentence;
 pub mod typing;
 

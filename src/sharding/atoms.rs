@@ -77,6 +77,40 @@ pub fn common(atoms: &[Atom], others: &[Atom]) -> Atoms {
     both
 }
 
+/// Digits in the order of devices, canonical: the order of a value's parts.
+pub(crate) fn sorted(mut atoms: Atoms) -> Atoms {
+    atoms.sort_by_key(|a| std::cmp::Reverse(a.stride));
+    atoms.dedup();
+    canonical(atoms)
+}
+
+/// Digits of prime size, major first.
+pub(crate) fn primes(atoms: &[Atom]) -> Atoms {
+    let mut out = Atoms::new();
+    for x in atoms {
+        let (mut n, mut p) = (x.size, 2);
+        while n > 1 {
+            if n.is_multiple_of(p) {
+                n /= p;
+                out.push(Atom { stride: x.stride * n, size: p });
+            } else {
+                p += 1;
+            }
+        }
+    }
+    out
+}
+
+/// Whether two sets of digits can't be in one layout.
+pub(crate) fn clash(a: &[Atom], b: &[Atom]) -> bool {
+    a.iter().any(|x| b.iter().any(|y| x.clashes(*y)))
+}
+
+/// Digits up to the first that is in use.
+pub(crate) fn cut(a: &[Atom], used: &[Atom]) -> Atoms {
+    a.iter().copied().take_while(|x| !clash(&[*x], used)).collect()
+}
+
 /// The digits of these axes of a mesh, canonical.
 pub fn of_axes(mesh: &Mesh, axes: impl IntoIterator<Item = Axis>) -> Atoms {
     canonical(axes.into_iter().map(|a| Atom { stride: mesh.stride(a), size: mesh.axis_size(a) }))

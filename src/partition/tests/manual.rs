@@ -3,7 +3,8 @@
 use super::oracle::{check, plain};
 use crate::array::{Array, ring, shift, split, stacked, tiled};
 use crate::mesh::Mesh;
-use crate::partition::{Kind, SpmdProgram, Step};
+use crate::partition::program::{SpmdProgram, Step};
+use crate::partition::report::Kind;
 use crate::transform::{Lowered, cond, fori_loop, while_loop};
 use crate::{Result, axis_index, p, shard_map};
 

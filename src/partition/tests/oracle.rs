@@ -1,8 +1,8 @@
 //! Two evaluators of per-device programs: plainly, as if on one device, and device by device.
 
+use crate::partition::program::{Slot, SpmdProgram, Step};
 use crate::partition::reads::span_steps;
 use crate::partition::region::{Region, each, full, linear, loop_box, volume};
-use crate::partition::{Slot, SpmdProgram, Step};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence, Source};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

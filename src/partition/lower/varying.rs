@@ -4,7 +4,7 @@ use crate::mesh::Axis;
 use crate::program::{Collective, Control, Input, Op, Program};
 
 /// The axes that each result varies over, from those of the inputs. A type may claim more.
-pub(super) fn varying(program: &Program, ins: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> {
+pub(crate) fn varying(program: &Program, ins: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> {
     let mut of: Vec<Vec<Axis>> = vec![Vec::new(); program.vars.len()];
     for (var, axes) in program.inputs.iter().zip(ins) {
         of[var.index()] = axes;

@@ -1,15 +1,18 @@
 //! A split value as one in parts: each device keeps what it holds, in its place, and has zeros elsewhere. Nothing moves.
 
-use super::draft::{self, Item};
-use super::lower::{Lower, sorted};
-use super::{DimLayout, Layout, Slot, Step, Why};
+use crate::partition::draft;
+use crate::partition::draft::Item;
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::lower::equations::Lower;
+use crate::partition::program::{Slot, Step, Why};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source, Span};
+use crate::sharding::atoms::sorted;
 use crate::sharding::atoms::{Atoms, common, ways, without};
 use crate::types::{DType, Scalar};
 
 impl Lower {
     /// `src` in the parts of `to`, where it is split over digits of these; `None` where it is not, or not evenly.
-    pub(super) fn own_parts(&mut self, src: Slot, to: &Layout, why: &Why) -> Option<Slot> {
+    pub(crate) fn own_parts(&mut self, src: Slot, to: &Layout, why: &Why) -> Option<Slot> {
         let from = self.draft.slots[src].clone();
         let parts_of = |l: &Layout| l.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
         let (before, after) = (parts_of(&from.layout), parts_of(to));

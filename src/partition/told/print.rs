@@ -1,7 +1,8 @@
 //! Per-device programs as text: a line for each step.
 
-use super::{DimLayout, Layout, Slot, SpmdProgram, Step};
 use crate::mesh::Mesh;
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::program::{Slot, SpmdProgram, Step};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
 use std::fmt::{self, Write};
 

@@ -1,31 +1,29 @@
 //! Names of what is communicated: read off the digits that are held and wanted, or off the user's own collectives.
 
-mod seen;
-
-use super::cost::{Cost, Factor, Reader, distinct, factored};
-use super::draft::{Note, copy};
-use super::prices::{self, Prices};
-use super::reads::sources;
-use super::region::volume;
-use super::views::Via;
-use super::{Collective, Collectives, DimLayout, Kind, Need, Piece, Slot, SpmdProgram, Step, Stored, Why};
 use crate::mesh::{Axes, Axis, Mesh};
+use crate::partition::draft::{Note, Via, copy};
+use crate::partition::layout::DimLayout;
+use crate::partition::pieces::Piece;
+use crate::partition::price::cost::{Cost, Factor, factored};
+use crate::partition::price::prices;
+use crate::partition::price::prices::Prices;
+use crate::partition::price::reader::{Reader, distinct};
+use crate::partition::program::{Need, Slot, SpmdProgram, Step, Stored, Why};
+use crate::partition::region::volume;
+use crate::partition::report::{Collective, Collectives, Kind};
+use crate::partition::told::seen::{Looks, Seen, partners};
 use crate::program::sentence::{Body, Combine, Source};
 use crate::sharding::atoms::{Atom, Atoms, ways, without};
-use seen::{Seen, partners};
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
 
 /// All collectives of a program, with those of the programs inside, and the most bytes on a device.
-pub(super) fn collectives(
+pub(crate) fn collectives(
     p: &SpmdProgram,
     notes: &[Note],
     vias: &[Option<Via>],
     halves: &[(Slot, Slot)],
     prices: &Prices,
 ) -> Collectives {
-    let namer = Namer { p, notes, vias, halves, prices, seen: RefCell::default() };
+    let namer = Namer { p, notes, vias, halves, prices, looks: Looks::at(p) };
     let mut list: Vec<Collective> = Vec::new();
     // the first half of an all-reduce, by the value between the halves
     let mut open: Vec<(Slot, usize)> = Vec::new();
@@ -71,8 +69,7 @@ struct Namer<'a> {
     vias: &'a [Option<Via>],
     halves: &'a [(Slot, Slot)],
     prices: &'a Prices,
-    /// What was seen of steps like these: layers repeat.
-    seen: RefCell<HashMap<Box<[i64]>, Rc<Seen>>>,
+    looks: Looks<'a>,
 }
 
 /// A line of the report: what moves and what it costs, of elements of `size` bytes, and who asked for it.
@@ -120,7 +117,7 @@ impl Namer<'_> {
         }
         let mut key = Vec::new();
         prices::write(&mut key, p.devices, src, stored, &readers, 1);
-        let seen = self.seen(key, || self.fetched(k));
+        let seen = self.looks.seen(key, || self.looks.fetched(k));
         let first = needs.first()?.reader;
         let mut why = p.whys[first].clone();
         let size = stored.dtype.size() as u64;
@@ -156,7 +153,7 @@ impl Namer<'_> {
             }
             for via in note.through.iter().filter_map(|s| self.vias[*s].as_ref()) {
                 if let Some(u) = via.item.user.clone().filter(moves)
-                    && sources(&via.read).contains(&src)
+                    && via.read.sources().contains(&src)
                 {
                     return Some((u.0, u.1, via.item.why.clone()));
                 }
@@ -259,7 +256,7 @@ impl Namer<'_> {
         for s in [src, out] {
             prices::digits(&mut key, &parts(s));
         }
-        let seen = self.seen(key, || self.combined(src, out));
+        let seen = self.looks.seen(key, || self.looks.combined(src, out));
         let reason = format!("{cause}: {what} {how} {ending}");
         Some(listed((kind, axes_named), &c, size, &seen, why, reason))
     }
@@ -271,10 +268,10 @@ impl Namer<'_> {
         let mut last = vec![0; p.slots.len()];
         let mut first = vec![usize::MAX; p.slots.len()];
         for (k, step) in p.steps.iter().enumerate() {
-            for s in super::views::inputs(step) {
+            for s in step.inputs() {
                 last[s] = k;
             }
-            for s in super::views::outputs(step) {
+            for s in step.outputs() {
                 (first[s], last[s]) = (k, last[s].max(k));
             }
         }

@@ -1,14 +1,15 @@
 //! Where the loops of a local step run: its result's layout, its operands', or in between, whichever moves least.
 
-use super::cost::{Cost, Reader, distinct};
-use super::draft::{self, Draft, Item};
-use super::lower::{copied, sorted};
-use super::plan::{cut, in_parts, replace};
-use super::reads::{is_identity, sources};
-use super::region::loop_box;
-use super::{DimLayout, Layout, Slot, Step, Stored};
+use crate::partition::draft;
+use crate::partition::draft::{Draft, Item};
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::price::cost::Cost;
+use crate::partition::price::reader::{Reader, distinct};
+use crate::partition::program::{Slot, Step, Stored};
+use crate::partition::region::loop_box;
 use crate::program::sentence::{Body, Combine, Sentence, Source};
 use crate::sharding::atoms::{Atoms, canonical, ways, without};
+use crate::sharding::atoms::{cut, primes, sorted};
 
 /// A byte moved costs as much as this many elements computed… of one device's work.
 const BYTE: f64 = 32.0;
@@ -16,14 +17,14 @@ const BYTE: f64 = 32.0;
 const SEARCH: usize = 64;
 
 /// A draft whose steps are laid out one after the other.
-pub(super) struct Placer {
-    pub(super) d: Draft,
+pub(crate) struct Placer {
+    pub(crate) d: Draft,
     /// For each value, the reads (step, read) that bring something of it.
     brought: Vec<Vec<(usize, usize)>>,
     /// Values in parts that were made whole for a reader that is not linear.
     settled: Vec<Option<Slot>>,
     /// Values that lie between the two halves of an all-reduce, and what they become.
-    pub(super) halves: Vec<(Slot, Slot)>,
+    pub(crate) halves: Vec<(Slot, Slot)>,
 }
 
 /// A way to lay a step out.
@@ -34,36 +35,36 @@ struct Way {
 }
 
 impl Placer {
-    pub(super) fn new(d: Draft) -> Placer {
+    pub(crate) fn new(d: Draft) -> Placer {
         let n = d.slots.len();
         Placer { d, brought: vec![Vec::new(); n], settled: vec![None; n], halves: Vec::new() }
     }
 
     /// Lays out the local step that makes `out`.
-    pub(super) fn place(&mut self, mut item: Item, out: Slot, mut s: Sentence) {
+    pub(crate) fn place(&mut self, mut item: Item, out: Slot, mut s: Sentence) {
         let own = self.d.slots[out].layout.clone();
         let wanted = own.partial.clone().map(|p| p.1).unwrap_or_default();
         let mut kept = Atoms::new();
         for k in 0..s.reads.len() {
-            for src in sources(&s.reads[k]) {
+            for src in s.reads[k].sources() {
                 let Some((_, parts)) = self.d.slots[src].layout.partial.clone() else { continue };
                 if without(&wanted, &parts).is_some() {
                     kept = sorted(kept.into_iter().chain(parts).collect());
                     continue;
                 }
                 let copy =
-                    copied(&s).is_some() && is_identity(&s.reads[k], &s.extents, &self.d.slots[src].shape);
+                    s.copied().is_some() && s.reads[k].is_identity(&s.extents, &self.d.slots[src].shape);
                 if copy && without(&parts, &wanted).is_some() {
                     self.reduce(src, out, item);
                     return;
                 }
                 let whole = self.settle(src, &item);
-                replace(&mut s, src, whole);
+                s.replace(src, whole);
             }
         }
         let missing = without(&wanted, &kept).unwrap_or_default();
         if !missing.is_empty() && s.extents.len() == s.rank {
-            s = in_parts(s, ways(&missing));
+            s = s.in_parts(ways(&missing));
         }
         let loops = if !wanted.is_empty() {
             let folded = match &item.step {
@@ -122,7 +123,7 @@ impl Placer {
         let Step::Local { sentence, layout, .. } = &self.d.items[k].step else { return };
         for read in 0..sentence.reads.len() {
             let r = Reader { sentence, read, layout };
-            for src in sources(&sentence.reads[read]) {
+            for src in sentence.reads[read].sources() {
                 let c = self.d.price(src, &[r]);
                 let known = |(k, read): &(usize, usize)| match &self.d.items[*k].step {
                     Step::Local { sentence, layout, .. } => r.same(&Reader { sentence, read: *read, layout }),
@@ -198,7 +199,7 @@ impl Placer {
         let mut total = 0.0;
         let mut seen: Vec<(Slot, usize)> = Vec::new();
         for read in 0..s.reads.len() {
-            for src in sources(&s.reads[read]) {
+            for src in s.reads[read].sources() {
                 seen.push((src, read));
             }
         }
@@ -244,10 +245,10 @@ impl Placer {
         }
         let result = s.dtype.size() as f64;
         for k in 0..s.reads.len() {
-            let [src] = sources(&s.reads[k])[..] else { continue };
+            let [src] = s.reads[k].sources()[..] else { continue };
             let stored = &self.d.slots[src];
             let there = &stored.layout.dims;
-            if *there == own.dims || !is_identity(&s.reads[k], &s.extents, &stored.shape) {
+            if *there == own.dims || !s.reads[k].is_identity(&s.extents, &stored.shape) {
                 continue;
             }
             let copy = draft::copy(0, s.dtype, &s.extents);
@@ -295,7 +296,7 @@ impl Placer {
                     _ if m.terms.iter().any(|t| t.0 == l) => {
                         let mut terms = m.terms.to_vec();
                         terms.sort_by_key(|t| std::cmp::Reverse(t.1.abs()));
-                        let mut digits = super::cost::primes(&held.atoms).into_iter().peekable();
+                        let mut digits = primes(&held.atoms).into_iter().peekable();
                         for (k, _) in terms {
                             let (mut room, mut here) = (s.extents[k], Atoms::new());
                             while let Some(a) = digits.next_if(|a| room.is_multiple_of(a.size)) {

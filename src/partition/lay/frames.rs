@@ -3,9 +3,9 @@
 //! A type fixes the axes of a dimension; where its blocks begin is free for a value that nobody outside sees. Values that read one
 //! another in place share a frame, and it lies where the group's other operands and readers lie, whichever moves least.
 
-use super::draft::Draft;
-use super::views::{in_place, inputs, is_copy};
-use super::{DimLayout, Slot, Step};
+use crate::partition::draft::Draft;
+use crate::partition::layout::DimLayout;
+use crate::partition::program::{Slot, Step};
 use crate::program::sentence::{Body, Part, Sentence, Source};
 
 /// Where the slots stand: their steps, their readers, and the groups of those whose frame is free.
@@ -23,11 +23,11 @@ struct Wish {
 }
 
 /// Sets the frames of all values that may be anywhere.
-pub(super) fn choose(d: &mut Draft) {
+pub(crate) fn choose(d: &mut Draft) {
     let n = d.slots.len();
     let (mut maker, mut readers) = (vec![None; n], vec![Vec::new(); n]);
     for (k, item) in d.items.iter().enumerate() {
-        for s in inputs(&item.step) {
+        for s in item.step.inputs() {
             if readers[s].last() != Some(&k) {
                 readers[s].push(k);
             }
@@ -48,7 +48,7 @@ pub(super) fn choose(d: &mut Draft) {
     let mut f = Frames { d, maker, readers, group: (0..n).collect() };
     for v in (0..n).filter(|v| free[*v]) {
         let Some(s) = f.sentence(v) else { continue };
-        let sources: Vec<Slot> = (0..s.reads.len()).filter_map(|read| in_place(d, s, read)).collect();
+        let sources: Vec<Slot> = (0..s.reads.len()).filter_map(|read| d.in_place(s, read)).collect();
         for src in sources.into_iter().filter(|s| free[*s] && d.slots[*s].layout == d.slots[v].layout) {
             let (a, b) = (f.root(src), f.root(v));
             f.group[a.max(b)] = a.min(b);
@@ -89,9 +89,9 @@ fn floats(d: &Draft, v: Slot, k: usize) -> bool {
     let Step::Local { sentence, .. } = &d.items[k].step else { return false };
     matches!(sentence.body, Body::Map(_))
         && !d.items[k].pinned
-        && !is_copy(d, sentence)
+        && !d.is_copy(sentence)
         && d.slots[v].layout.partial.is_none()
-        && inputs(&d.items[k].step).iter().all(|s| d.slots[*s].layout.partial.is_none())
+        && d.items[k].step.inputs().iter().all(|s| d.slots[*s].layout.partial.is_none())
 }
 
 /// Whether a step reads boxes, wherever they begin.

@@ -1,7 +1,9 @@
 //! Prices of fetches, each worked out once: layers repeat, and so do their fetches.
 
-use super::cost::{Cost, Reader, cost};
-use super::{DimLayout, Slot, Stored};
+use crate::partition::layout::DimLayout;
+use crate::partition::price::cost::{Cost, cost};
+use crate::partition::price::reader::Reader;
+use crate::partition::program::{Slot, Stored};
 use crate::program::sentence::{Body, Source};
 use crate::sharding::atoms::Atom;
 use std::cell::RefCell;
@@ -9,7 +11,7 @@ use std::collections::HashMap;
 
 /// What is known of the fetches of a program over so many devices.
 #[derive(Debug, Default)]
-pub(super) struct Prices {
+pub(crate) struct Prices {
     known: RefCell<Known>,
 }
 
@@ -22,7 +24,7 @@ struct Known {
 
 impl Prices {
     /// What fetching `slot` for these readers moves; see [`cost`].
-    pub(super) fn of(
+    pub(crate) fn of(
         &self,
         devices: usize,
         slot: Slot,
@@ -44,7 +46,7 @@ impl Prices {
 }
 
 /// All that a cost depends on, as numbers, each list with its length: equal keys are equal questions.
-pub(super) fn write(
+pub(crate) fn write(
     key: &mut Vec<i64>,
     devices: usize,
     slot: Slot,
@@ -92,7 +94,7 @@ fn layouts(key: &mut Vec<i64>, list: &[DimLayout]) {
     }
 }
 
-pub(super) fn digits(key: &mut Vec<i64>, list: &[Atom]) {
+pub(crate) fn digits(key: &mut Vec<i64>, list: &[Atom]) {
     key.push(list.len() as i64);
     list.iter().for_each(|a| key.extend([a.stride as i64, a.size as i64]));
 }

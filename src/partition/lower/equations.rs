@@ -1,19 +1,20 @@
 //! Lowering: equations become local steps over stored values, in the order of the program.
 
-use super::draft::{self, Draft, Item};
-use super::manual::Manual;
-use super::reads::is_identity;
-use super::{DimLayout, Kind, Layout, Slot, Step, Stored, Why};
 use crate::diagnostic::{Error, Result};
-use crate::mesh::{Axes, Axis};
+use crate::mesh::{Axes, Axis, Mesh};
+use crate::partition::draft;
+use crate::partition::draft::{Draft, Item};
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::program::{Slot, Step, Stored, Why};
+use crate::partition::report::Kind;
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
 use crate::program::{Equation, Input, Literal, Op, Prim, Program, VarInfo};
-use crate::sharding::atoms::{Atoms, canonical};
+use crate::sharding::atoms::{Atoms, of_axes, sorted};
 use crate::types::{ArrayType, DType, Shape};
 
 /// What a variable is in the draft.
 #[derive(Clone, Debug)]
-pub(super) enum Val {
+pub(crate) enum Val {
     /// A number.
     Lit(Literal),
     /// A stored value; its first dimensions are those of manual axes, in mesh order.
@@ -22,7 +23,7 @@ pub(super) enum Val {
 
 impl Val {
     /// The manual axes that it has a dimension for.
-    pub(super) fn hidden(&self) -> &[Axis] {
+    pub(crate) fn hidden(&self) -> &[Axis] {
         match self {
             Val::Lit(_) => &[],
             Val::Slot(_, hidden) => hidden,
@@ -30,15 +31,29 @@ impl Val {
     }
 }
 
+/// The manual axes around what is lowered.
+#[derive(Clone, Debug)]
+pub(crate) struct Manual {
+    pub(crate) mesh: Mesh,
+    pub(crate) axes: Axes,
+}
+
+impl Manual {
+    /// The digits of an axis.
+    pub(crate) fn atoms(&self, axis: Axis) -> Atoms {
+        of_axes(&self.mesh, [axis])
+    }
+}
+
 /// A draft under construction, and the manual axes around what is lowered.
-pub(super) struct Lower {
-    pub(super) draft: Draft,
-    pub(super) manual: Option<Manual>,
+pub(crate) struct Lower {
+    pub(crate) draft: Draft,
+    pub(crate) manual: Option<Manual>,
 }
 
 impl Lower {
     /// All equations of a program, on these inputs: what its results are.
-    pub(super) fn run(&mut self, program: &Program, ins: Vec<Val>) -> Result<Vec<Val>> {
+    pub(crate) fn run(&mut self, program: &Program, ins: Vec<Val>) -> Result<Vec<Val>> {
         let mut map: Vec<Option<Val>> = vec![None; program.vars.len()];
         for (var, val) in program.inputs.iter().zip(ins) {
             map[var.index()] = Some(val);
@@ -95,7 +110,7 @@ impl Lower {
     }
 
     /// A sentence over operands made one over slots: loops for hidden dimensions in front, literals as constants.
-    pub(super) fn batched(&self, s: Sentence, operands: &[Val], hidden: &[Axis]) -> Sentence {
+    pub(crate) fn batched(&self, s: Sentence, operands: &[Val], hidden: &[Axis]) -> Sentence {
         let (h, sizes) = (hidden.len(), self.sizes(hidden));
         let extents: Vec<usize> = sizes.iter().copied().chain(s.extents).collect();
         let lead = sizes.iter().map(|n| Span::all(*n));
@@ -146,12 +161,12 @@ impl Lower {
     }
 
     /// A local step for the sentence; where it is a stored value itself, lying so, that value.
-    pub(super) fn emit(&mut self, s: Sentence, layout: Layout, why: &Why, pinned: bool) -> Slot {
-        if let (Some(slot), true) = (copied(&s), matches!(s.body, Body::Map(_))) {
+    pub(crate) fn emit(&mut self, s: Sentence, layout: Layout, why: &Why, pinned: bool) -> Slot {
+        if let (Some(slot), true) = (s.copied(), matches!(s.body, Body::Map(_))) {
             let from = &self.draft.slots[slot];
             if from.layout == layout
                 && from.dtype == s.dtype.storage()
-                && is_identity(&s.reads[0], &s.extents, &from.shape)
+                && s.reads[0].is_identity(&s.extents, &from.shape)
             {
                 return slot;
             }
@@ -164,20 +179,20 @@ impl Lower {
     }
 
     /// Marks the last step as a collective that the user asked for.
-    pub(super) fn asked(&mut self, kind: Kind, axes: &Axes) {
+    pub(crate) fn asked(&mut self, kind: Kind, axes: &Axes) {
         if let Some(item) = self.draft.last() {
             item.user = Some((kind, axes.clone()));
         }
     }
 
     /// A step that is no local one.
-    pub(super) fn push(&mut self, step: Step, why: &Why) -> Option<&mut Item> {
+    pub(crate) fn push(&mut self, step: Step, why: &Why) -> Option<&mut Item> {
         self.draft.items.push(Item::new(step, why.clone()));
         self.draft.last()
     }
 
     /// The value stored with these hidden dimensions, lying so.
-    pub(super) fn stored(
+    pub(crate) fn stored(
         &mut self,
         v: &Val,
         dtype: DType,
@@ -204,7 +219,7 @@ impl Lower {
     }
 
     /// The value stored as it is: a number becomes a stored scalar.
-    pub(super) fn as_slot(&mut self, v: &Val, why: &Why) -> Slot {
+    pub(crate) fn as_slot(&mut self, v: &Val, why: &Why) -> Slot {
         match v {
             Val::Slot(slot, _) => *slot,
             Val::Lit(l) => self.stored(v, l.dtype, &[], &Layout { dims: Vec::new(), partial: None }, why),
@@ -212,14 +227,14 @@ impl Lower {
     }
 
     /// The same, of a value in parts their sum.
-    pub(super) fn whole_slot(&mut self, v: &Val, why: &Why) -> Slot {
+    pub(crate) fn whole_slot(&mut self, v: &Val, why: &Why) -> Slot {
         let slot = self.as_slot(v, why);
         let layout = Layout { partial: None, ..self.draft.slots[slot].layout.clone() };
         self.draft.laid(slot, layout, why)
     }
 
     /// Where a variable lies, its hidden dimensions first.
-    pub(super) fn layout(&self, info: &VarInfo, hidden: &[Axis]) -> Layout {
+    pub(crate) fn layout(&self, info: &VarInfo, hidden: &[Axis]) -> Layout {
         let front = hidden.iter().map(|a| {
             let atoms = self.manual.as_ref().map(|m| m.atoms(*a)).unwrap_or_default();
             DimLayout::new(atoms.iter().map(|a| a.size).product(), atoms)
@@ -246,12 +261,12 @@ impl Lower {
     }
 
     /// The sizes of manual axes.
-    pub(super) fn sizes(&self, axes: &[Axis]) -> Vec<usize> {
+    pub(crate) fn sizes(&self, axes: &[Axis]) -> Vec<usize> {
         axes.iter().map(|a| self.manual.as_ref().map_or(1, |m| m.mesh.axis_size(*a))).collect()
     }
 
     /// Manual axes in mesh order, each once.
-    pub(super) fn in_order(&self, axes: impl IntoIterator<Item = Axis>) -> Vec<Axis> {
+    pub(crate) fn in_order(&self, axes: impl IntoIterator<Item = Axis>) -> Vec<Axis> {
         let mut list: Vec<Axis> = axes.into_iter().collect();
         if let Some(m) = &self.manual {
             list.sort_by_key(|a| m.mesh.find(*a));
@@ -269,26 +284,8 @@ fn value(input: &Input, map: &[Option<Val>]) -> Val {
     }
 }
 
-/// Digits in the order of devices, canonical: the order of a value's parts.
-pub(super) fn sorted(mut atoms: Atoms) -> Atoms {
-    atoms.sort_by_key(|a| std::cmp::Reverse(a.stride));
-    atoms.dedup();
-    canonical(atoms)
-}
-
-/// The slot whose read the sentence is, unchanged.
-pub(super) fn copied(s: &Sentence) -> Option<Slot> {
-    let Body::Map(code) = &s.body else { return None };
-    let [read] = &s.reads[..] else { return None };
-    let [part] = &read.parts[..] else { return None };
-    match part.from {
-        Source::Value(slot) if *code == Code::copy(s.dtype) => Some(slot),
-        _ => None,
-    }
-}
-
 /// The sentence of a number, everywhere.
-pub(super) fn constant(l: Literal, dtype: DType, extents: &[usize]) -> Sentence {
+pub(crate) fn constant(l: Literal, dtype: DType, extents: &[usize]) -> Sentence {
     let part = Part { from: Source::Const(l.value), span: Span::whole(extents), map: Vec::new() };
     let read = Read { dtype: l.dtype, parts: vec![part], fill: l.value };
     let mut s = draft::mapped(read, extents);

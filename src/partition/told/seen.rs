@@ -1,7 +1,9 @@
 //! What devices receive in a step: all of them, or of many some. Steps that are alike are looked at once.
 
-use super::Namer;
-use crate::partition::{Piece, Slot};
+use crate::partition::pieces::Piece;
+use crate::partition::program::{Slot, SpmdProgram};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// Up to this many devices messages are counted one by one.
@@ -10,13 +12,13 @@ const COUNTED: usize = 1024;
 const SAMPLE: usize = 16;
 
 /// What some devices receive in a step.
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// Messages of all devices.
-    pub(super) messages: u64,
+    pub(crate) messages: u64,
     /// Whether they were counted one by one.
-    pub(super) counted: bool,
+    pub(crate) counted: bool,
     /// The devices that were looked at, and what of a fetch is not theirs.
-    pub(super) devices: Vec<(usize, Vec<Piece>)>,
+    pub(crate) devices: Vec<(usize, Vec<Piece>)>,
 }
 
 /// All of n, or from so many on some of them: the first, the last, and others between.
@@ -24,9 +26,19 @@ fn sample(n: usize) -> Vec<usize> {
     if n <= COUNTED { (0..n).collect() } else { (0..SAMPLE).map(|k| k * (n - 1) / (SAMPLE - 1)).collect() }
 }
 
-impl Namer<'_> {
+/// Looks at what devices receive in the steps of a program.
+pub(crate) struct Looks<'a> {
+    p: &'a SpmdProgram,
+    /// What was seen of steps like these: layers repeat.
+    seen: RefCell<HashMap<Box<[i64]>, Rc<Seen>>>,
+}
+
+impl<'a> Looks<'a> {
+    pub(crate) fn at(p: &'a SpmdProgram) -> Looks<'a> {
+        Looks { p, seen: RefCell::default() }
+    }
     /// What was seen of steps with this key, or what `look` sees.
-    pub(super) fn seen(&self, key: Vec<i64>, look: impl FnOnce() -> Seen) -> Rc<Seen> {
+    pub(crate) fn seen(&self, key: Vec<i64>, look: impl FnOnce() -> Seen) -> Rc<Seen> {
         if let Some(known) = self.seen.borrow().get(&key[..]) {
             return known.clone();
         }
@@ -35,7 +47,7 @@ impl Namer<'_> {
         seen
     }
     /// What devices receive in fetch `k`.
-    pub(super) fn fetched(&self, k: usize) -> Seen {
+    pub(crate) fn fetched(&self, k: usize) -> Seen {
         let n = self.p.devices;
         let mut messages = 0;
         let look = |device: usize| {
@@ -49,7 +61,7 @@ impl Namer<'_> {
         Seen { messages, counted: n <= COUNTED, devices }
     }
     /// What devices read of each other's parts where `src` is reduced to `out`.
-    pub(super) fn combined(&self, src: Slot, out: Slot) -> Seen {
+    pub(crate) fn combined(&self, src: Slot, out: Slot) -> Seen {
         let (p, n) = (self.p, self.p.devices);
         let (parts, stored) = (p.parts_gone(src, out), &p.slots[src]);
         let mut messages = 0;
@@ -81,7 +93,7 @@ impl Namer<'_> {
 }
 
 /// How many devices these pieces come from.
-pub(super) fn partners(pieces: &[Piece]) -> usize {
+pub(crate) fn partners(pieces: &[Piece]) -> usize {
     let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
     from.sort_unstable();
     from.dedup();

@@ -1,56 +1,23 @@
 //! Structural operations as views: their readers read through them, and only what must be stored is stored.
 
-use super::draft::{Draft, Item};
-use super::lower::copied;
-use super::reads::{is_identity, sources, through};
-use super::{Slot, Step};
+use crate::partition::draft::{Draft, Item, Via};
+use crate::partition::program::{Slot, Step};
+use crate::partition::reads::through;
 use crate::program::sentence::{Body, Read, Sentence};
 
 /// More parts than this are stored rather than composed further.
 const PARTS: usize = 64;
 
-/// What was read through on the way to a value.
-#[derive(Clone, Debug)]
-pub(super) struct Via {
-    /// The item of the view, as it was.
-    pub(super) item: Item,
-    /// What it reads now.
-    pub(super) read: Read,
-    extents: Vec<usize>,
-}
-
-/// The slots that a step reads.
-pub(super) fn inputs(step: &Step) -> Vec<Slot> {
-    match step {
-        Step::Fetch { src, .. } | Step::Reduce { src, .. } => vec![*src],
-        Step::Local { sentence, .. } => sentence.reads.iter().flat_map(sources).collect(),
-        Step::Loop { fixed, carry, xs, .. } => [&fixed[..], carry, xs].concat(),
-        Step::While { cond_fixed, body_fixed, carry, .. } => [&cond_fixed[..], body_fixed, carry].concat(),
-        Step::Branch { which, ins, .. } => [&[*which], &ins[..]].concat(),
-        Step::Print { values, .. } => values.iter().map(|v| v.slot).collect(),
-    }
-}
-
-/// The slots that a step makes.
-pub(super) fn outputs(step: &Step) -> Vec<Slot> {
-    match step {
-        Step::Fetch { .. } | Step::Print { .. } => Vec::new(),
-        Step::Local { out, .. } | Step::Reduce { out, .. } => vec![*out],
-        Step::Loop { out, ys, .. } => [&out[..], ys].concat(),
-        Step::While { out, .. } | Step::Branch { out, .. } => out.clone(),
-    }
-}
-
 /// Removes local steps whose results nobody reads, and composes the reads of the others through views. What was composed is
 /// returned, by slot.
-pub(super) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
+pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
     prune(d);
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); d.slots.len()];
     let mut fixed = vec![false; d.slots.len()];
     for (k, item) in d.items.iter().enumerate() {
         let composes =
             matches!(&item.step, Step::Local { sentence, .. } if !matches!(sentence.body, Body::Reshape));
-        for s in inputs(&item.step) {
+        for s in item.step.inputs() {
             readers[s].push(k);
             fixed[s] |= !composes;
         }
@@ -92,7 +59,7 @@ fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
     *code == crate::program::sentence::Code::copy(s.dtype)
         && read.dtype == s.dtype
         && read.parts.iter().all(|p| p.span.iter().all(|v| v.step == 1))
-        && sources(read).iter().all(|s| d.slots[*s].layout.partial == d.slots[out].layout.partial)
+        && read.sources().iter().all(|s| d.slots[*s].layout.partial == d.slots[out].layout.partial)
         // a value in parts is zero in all but one of them where it is a constant
         && (d.slots[out].layout.partial.is_none() || read.parts.len() == 1)
 }
@@ -101,7 +68,7 @@ fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
 fn readable(step: &Step, slot: Slot, inner: &Read, extents: &[usize]) -> bool {
     let Step::Local { sentence, .. } = step else { return false };
     let product = matches!(sentence.body, Body::Product { .. });
-    sentence.reads.iter().filter(|r| sources(r).contains(&slot)).all(|r| {
+    sentence.reads.iter().filter(|r| r.sources().contains(&slot)).all(|r| {
         let composed = through(r, slot, inner, extents);
         composed.is_some_and(|c| {
             c.parts.len() <= if product { 1 } else { PARTS } && (!product || covers(&c, &sentence.extents))
@@ -118,7 +85,7 @@ fn covers(read: &Read, extents: &[usize]) -> bool {
 fn compose(s: &mut Sentence, vias: &[Option<Via>]) -> Vec<Slot> {
     let mut passed = Vec::new();
     for r in &mut s.reads {
-        for slot in sources(r) {
+        for slot in r.sources() {
             let Some(via) = &vias[slot] else { continue };
             if let Some(c) = through(r, slot, &via.read, &via.extents) {
                 *r = c;
@@ -137,33 +104,22 @@ fn prune(d: &mut Draft) {
     let mut keep = vec![true; d.items.len()];
     for (k, item) in d.items.iter().enumerate().rev() {
         let pure = matches!(item.step, Step::Local { .. } | Step::Reduce { .. });
-        keep[k] = !pure || outputs(&item.step).iter().any(|s| wanted[*s]);
+        keep[k] = !pure || item.step.outputs().iter().any(|s| wanted[*s]);
         if keep[k] {
-            inputs(&item.step).iter().for_each(|s| wanted[*s] = true);
+            item.step.inputs().iter().for_each(|s| wanted[*s] = true);
         }
     }
     let mut keep = keep.into_iter();
     d.items.retain(|_| keep.next().unwrap_or(true));
 }
 
-/// The value that a local step reads in place, if it reads one at its own indices.
-pub(super) fn in_place(d: &Draft, s: &Sentence, read: usize) -> Option<Slot> {
-    let [slot] = sources(&s.reads[read])[..] else { return None };
-    is_identity(&s.reads[read], &s.extents, &d.slots[slot].shape).then_some(slot)
-}
-
-/// Whether a step is a copy of a value as it is.
-pub(super) fn is_copy(d: &Draft, s: &Sentence) -> bool {
-    copied(s).is_some_and(|slot| is_identity(&s.reads[0], &s.extents, &d.slots[slot].shape))
-}
-
 /// Computes values in the order of the one copy that reads them: where a stored copy only permutes the dimensions of a value that
 /// nobody else reads, the value's step makes the copy itself.
-pub(super) fn absorb(d: &mut Draft) {
+pub(crate) fn absorb(d: &mut Draft) {
     let mut readers = vec![0usize; d.slots.len()];
     let mut maker = vec![None; d.slots.len()];
     for (k, item) in d.items.iter().enumerate() {
-        inputs(&item.step).into_iter().for_each(|s| readers[s] += 1);
+        item.step.inputs().into_iter().for_each(|s| readers[s] += 1);
         if let Step::Local { out, .. } = item.step {
             maker[out] = Some(k);
         }
@@ -173,7 +129,7 @@ pub(super) fn absorb(d: &mut Draft) {
     for (k, gone) in gone.iter_mut().enumerate() {
         let Step::Local { out, sentence, .. } = &d.items[k].step else { continue };
         let (out, pinned) = (*out, d.items[k].pinned || d.items[k].user.is_some());
-        let Some(slot) = copied(sentence).filter(|s| readers[*s] == 1 && !pinned) else { continue };
+        let Some(slot) = sentence.copied().filter(|s| readers[*s] == 1 && !pinned) else { continue };
         let Some(to) = permutation(sentence, &d.slots[slot].shape) else { continue };
         let alike = d.slots[slot].layout.partial == d.slots[out].layout.partial;
         let Some(m) = maker[slot].filter(|m| alike && movable(&d.items[*m])) else { continue };

@@ -1,18 +1,17 @@
 //! What is the same in every step of a loop is fetched before it: a fixed input comes to lie as its readers inside need it.
 
-use super::cost::{Reader, factored};
-use super::draft::Draft;
-use super::plan::replace;
-use super::reads::sources;
-use super::views::{inputs, is_copy};
-use super::{DimLayout, Layout, Slot, Step, Stored, Why};
+use crate::partition::draft::Draft;
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::price::cost::factored;
+use crate::partition::price::reader::Reader;
+use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::sharding::atoms::{Atoms, canonical};
 
 /// The most bytes that a device holds of one value for the sake of a loop.
 const LIMIT: usize = 1 << 30;
 
 /// Lays the fixed inputs of a loop's body out as their readers need them, where they can agree; which, and for whom.
-pub(super) fn adopt(d: &mut Draft) -> Vec<(Slot, Why)> {
+pub(crate) fn adopt(d: &mut Draft) -> Vec<(Slot, Why)> {
     let mut adopted = Vec::new();
     for slot in d.once.clone() {
         if let Some((layout, why)) = wanted(d, slot) {
@@ -38,12 +37,12 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
     for item in &d.items {
         let Step::Local { sentence, layout, .. } = &item.step else {
             // others take it as it lies
-            if inputs(&item.step).contains(&slot) {
+            if item.step.inputs().contains(&slot) {
                 return None;
             }
             continue;
         };
-        for read in (0..sentence.reads.len()).filter(|r| sources(&sentence.reads[*r]).contains(&slot)) {
+        for read in (0..sentence.reads.len()).filter(|r| sentence.reads[*r].sources().contains(&slot)) {
             let reader = Reader { sentence, read, layout };
             readers.push(reader);
             if d.price(slot, &[reader]).total == 0 {
@@ -82,9 +81,9 @@ fn drop_copies(d: &mut Draft) {
             rename(&mut item.step, *from, *to);
         }
         if let Step::Local { out, sentence, .. } = &item.step
-            && is_copy(d, sentence)
+            && d.is_copy(sentence)
             && !d.outs.contains(out)
-            && let Some(src) = sources(&sentence.reads[0]).first().copied()
+            && let Some(src) = sentence.reads[0].sources().first().copied()
             && d.slots[src].layout == d.slots[*out].layout
         {
             renamed.push((*out, src));
@@ -98,7 +97,7 @@ fn drop_copies(d: &mut Draft) {
 fn rename(step: &mut Step, from: Slot, to: Slot) {
     let each = |list: &mut Vec<Slot>| list.iter_mut().filter(|s| **s == from).for_each(|s| *s = to);
     match step {
-        Step::Local { sentence, .. } => replace(sentence, from, to),
+        Step::Local { sentence, .. } => sentence.replace(from, to),
         Step::Fetch { src, .. } | Step::Reduce { src, .. } => {
             if *src == from {
                 *src = to;

@@ -1,19 +1,20 @@
 //! Linear ends: where the intervals that a fetch is made of begin and end, as lines over the devices' coordinates.
 
-use super::cost::Reader;
-use super::{DimLayout, Slot, Stored};
+use crate::partition::layout::DimLayout;
+use crate::partition::price::reader::Reader;
+use crate::partition::program::{Slot, Stored};
 use crate::program::sentence::{Body, Source};
 use crate::sharding::atoms::Atoms;
 use std::collections::BTreeSet;
 
 /// A coordinate of the devices, and where the count of elements changes its formula.
-pub(super) struct Variable {
+pub(crate) struct Variable {
     /// The digits that make it.
-    pub(super) along: DimLayout,
+    pub(crate) along: DimLayout,
     /// The first coordinate of each piece, and the end.
-    pub(super) nodes: Vec<i64>,
+    pub(crate) nodes: Vec<i64>,
     /// The degree of the polynomial within a piece.
-    pub(super) degree: i64,
+    pub(crate) degree: i64,
 }
 
 /// Positions on one line of numbers: `slope·coordinate + offset` of variables, and constants.
@@ -27,7 +28,7 @@ struct Group {
 const RUNS: usize = 64;
 
 /// All lines of a fetch, crossed with one another; `None` where an end is not linear in one coordinate.
-pub(super) fn lines(
+pub(crate) fn lines(
     slot: Slot,
     stored: &Stored,
     readers: &[Reader],

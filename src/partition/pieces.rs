@@ -2,11 +2,10 @@
 //!
 //! [`SpmdProgram::pieces`] is the specification of every exchange: engines move exactly these boxes.
 
-use super::cost::Reader;
-use super::draft::{Draft, Item};
-use super::reads::{read_boxes, sources};
-use super::region::{Interval, Region, loop_box, minus, volume};
-use super::{DimLayout, Need, Slot, SpmdProgram, Step};
+use crate::partition::layout::DimLayout;
+use crate::partition::program::{Need, Slot, SpmdProgram, Step};
+use crate::partition::reads::read_boxes;
+use crate::partition::region::{Region, beyond, loop_box};
 use crate::sharding::atoms::without;
 
 /// A box of a stored value that one device has from another.
@@ -69,12 +68,12 @@ impl SpmdProgram {
     }
 
     /// For each part of `src` that goes into `out` on the device at `position`, in rank order: a device of that part.
-    pub(super) fn addends(&self, src: Slot, out: Slot, position: usize) -> Vec<usize> {
+    pub(crate) fn addends(&self, src: Slot, out: Slot, position: usize) -> Vec<usize> {
         let along = self.parts_gone(src, out);
         (0..along.ways()).map(|r| along.place(position, r)).collect()
     }
     /// The digits over which parts of `src` differ and those of `out` do not.
-    pub(super) fn parts_gone(&self, src: Slot, out: Slot) -> DimLayout {
+    pub(crate) fn parts_gone(&self, src: Slot, out: Slot) -> DimLayout {
         let parts = |s: Slot| self.slots[s].layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
         let atoms = without(&parts(src), &parts(out)).unwrap_or_default();
         DimLayout { atoms, block: 1, origin: 0 }
@@ -93,61 +92,5 @@ impl SpmdProgram {
         }
         let mut held = vec![stored.layout.region(&stored.shape, position)];
         beyond(wanted, &mut held)
-    }
-}
-
-/// What the wanted boxes have beyond those held, disjoint; it is held afterwards.
-pub(super) fn beyond(wanted: Vec<Region>, held: &mut Vec<Region>) -> Vec<Region> {
-    let mut out: Vec<Region> = Vec::new();
-    for w in wanted {
-        if volume(&w) == 0 {
-            continue;
-        }
-        let mut rest = vec![w];
-        for h in held.iter() {
-            let mut next = Vec::new();
-            rest.iter().for_each(|r: &Vec<Interval>| minus(r, h, &mut next));
-            rest = next;
-        }
-        held.extend(rest.iter().cloned());
-        out.extend(rest);
-    }
-    out
-}
-
-/// Puts one fetch for each value before the first step that reads of it what its device does not hold.
-pub(super) fn insert(d: &mut Draft) {
-    let mut needs: Vec<Vec<Need>> = vec![Vec::new(); d.slots.len()];
-    for (k, item) in d.items.iter().enumerate() {
-        let Step::Local { sentence, layout, .. } = &item.step else { continue };
-        for (read, r) in sentence.reads.iter().enumerate() {
-            for src in sources(r) {
-                let c = d.price(src, &[Reader { sentence, read, layout }]);
-                if c.total > 0 || !c.exact {
-                    needs[src].push(Need { reader: k, read });
-                }
-            }
-        }
-    }
-    // steps move by the fetches before them
-    let mut before: Vec<Vec<Slot>> = vec![Vec::new(); d.items.len()];
-    for (src, list) in needs.iter().enumerate() {
-        if let Some(first) = list.first() {
-            before[first.reader].push(src);
-        }
-    }
-    let mut shift = 0;
-    let mut moved = Vec::with_capacity(before.len());
-    for (k, fetches) in before.iter().enumerate() {
-        shift += fetches.len();
-        moved.push(k + shift);
-    }
-    for (k, item) in std::mem::take(&mut d.items).into_iter().enumerate() {
-        for src in &before[k] {
-            let list = std::mem::take(&mut needs[*src]);
-            let needs = list.into_iter().map(|n| Need { reader: moved[n.reader], ..n }).collect();
-            d.items.push(Item::new(Step::Fetch { src: *src, needs }, item.why.clone()));
-        }
-        d.items.push(item);
     }
 }

@@ -1,18 +1,21 @@
 //! Lowering of operations with nested programs.
 
-use super::draft::{self, Draft};
-use super::lower::{Lower, Val};
-use super::plan::{self, Planned};
-use super::varying::varying;
-use super::{Layout, Localised, Printed, Slot, Step, Stored, Why};
 use crate::diagnostic::Result;
 use crate::mesh::Axis;
+use crate::partition::draft;
+use crate::partition::draft::Draft;
+use crate::partition::lay::plan;
+use crate::partition::lay::plan::Planned;
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::lower::equations::{Lower, Val};
+use crate::partition::lower::varying::varying;
+use crate::partition::program::{Printed, Slot, Step, Stored, Why};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence};
 use crate::program::{Control, Equation, Loop, Program, VarInfo};
 use crate::types::{DType, Shape};
 
 /// A nested program's input: a number, or a stored value of its own.
-pub(super) enum Inner {
+pub(crate) enum Inner {
     Val(Val),
     Slot { dtype: DType, shape: Shape, layout: Layout, hidden: Vec<Axis> },
 }
@@ -23,7 +26,7 @@ const UNKNOWN_TRIPS: u64 = 1;
 const USUAL_TRIPS: u64 = 16;
 
 impl Lower {
-    pub(super) fn control(
+    pub(crate) fn control(
         &mut self,
         program: &Program,
         e: &Equation,
@@ -63,7 +66,7 @@ impl Lower {
     }
 
     /// The value as this variable is placed.
-    pub(super) fn placed(&mut self, v: Val, info: &VarInfo, why: &Why) -> Val {
+    pub(crate) fn placed(&mut self, v: Val, info: &VarInfo, why: &Why) -> Val {
         let Val::Slot(slot, hidden) = v else { return v };
         let layout = self.layout(info, &hidden);
         Val::Slot(self.draft.laid(slot, layout, why), hidden)
@@ -71,7 +74,7 @@ impl Lower {
 
     /// A nested program of these inputs, lowered by `build` (which returns its output slots) and localised. The stored inputs in
     /// `once` are the same in each of its `trips`.
-    pub(super) fn nested(
+    pub(crate) fn nested(
         &self,
         ins: Vec<Inner>,
         (once, trips): (std::ops::Range<usize>, u64),
@@ -97,7 +100,7 @@ impl Lower {
     }
 
     /// Lays the fixed inputs of a loop out as its body wants them; the body's first one is its input `first`.
-    pub(super) fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut [Slot]) {
+    pub(crate) fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut [Slot]) {
         for (slot, why) in &body.adopted {
             let p = &body.localised.program;
             let found = p.ins.iter().skip(first).position(|s| s == slot);
@@ -108,7 +111,7 @@ impl Lower {
     }
 
     /// A fixed input of a nested program: numbers go inside as such.
-    pub(super) fn fixed(&self, v: &Val, slots: &mut Vec<Slot>) -> Inner {
+    pub(crate) fn fixed(&self, v: &Val, slots: &mut Vec<Slot>) -> Inner {
         match v {
             Val::Lit(_) => Inner::Val(v.clone()),
             Val::Slot(slot, hidden) => {
@@ -129,7 +132,7 @@ impl Lower {
         hidden.iter().enumerate().map(of).collect()
     }
 
-    pub(super) fn fixed_loop(
+    pub(crate) fn fixed_loop(
         &mut self,
         program: &Program,
         e: &Equation,
@@ -224,7 +227,7 @@ impl Lower {
     }
 
     /// Adds to the hidden dimensions of carries what the results vary over; whether any was new.
-    pub(super) fn grow(&self, hidden: &mut [Vec<Axis>], outs: &[Vec<Axis>]) -> bool {
+    pub(crate) fn grow(&self, hidden: &mut [Vec<Axis>], outs: &[Vec<Axis>]) -> bool {
         let mut grown = false;
         for (h, o) in hidden.iter_mut().zip(outs) {
             if o.iter().any(|a| !h.contains(a)) {
@@ -236,7 +239,7 @@ impl Lower {
     }
 
     /// The next carries, stored as the carries are. No slot twice, and none that is an input at another place.
-    pub(super) fn carried(
+    pub(crate) fn carried(
         &mut self,
         next: &[Val],
         carries: &[Stored],
@@ -389,7 +392,7 @@ impl Lower {
     }
 
     /// `choice[1]` where `choice[0]` holds, else `choice[2]`; stored with these hidden dimensions.
-    pub(super) fn select(
+    pub(crate) fn select(
         &mut self,
         choice: [&Val; 3],
         block: &[usize],
@@ -435,37 +438,6 @@ impl Stored {
 
 /// The layout of an array whose slices along a new leading dimension lie so.
 fn with_leading(slice: &Layout, length: usize) -> Layout {
-    let dims = std::iter::once(super::DimLayout::new(length, [])).chain(slice.dims.iter().cloned()).collect();
+    let dims = std::iter::once(DimLayout::new(length, [])).chain(slice.dims.iter().cloned()).collect();
     Layout { dims, partial: slice.partial.clone() }
-}
-
-/// A whole program, lowered and localised.
-pub(super) fn whole(program: &Program, devices: usize) -> Result<Localised> {
-    let mut lower = Lower { draft: Draft::new(devices, program.mesh.clone()), manual: None };
-    let mut vals = Vec::new();
-    for var in &program.inputs {
-        let info = &program.vars[var.index()];
-        let layout = lower.layout(info, &[]);
-        let slot = lower.draft.slot(info.ty.dtype, info.ty.shape.clone(), layout);
-        lower.draft.ins.push(slot);
-        vals.push(Val::Slot(slot, Vec::new()));
-    }
-    let outs = lower.run(program, vals)?;
-    let why = Why { place: None, op: "return".into() };
-    lower.draft.outs = outs.iter().map(|v| lower.as_slot(v, &why)).collect();
-    Ok(plan::plan(lower.draft)?.localised)
-}
-
-/// How many devices a program runs on: its mesh's, or as many as its placements speak of.
-pub(super) fn devices(program: &Program) -> usize {
-    let mut n = program.mesh.as_ref().map_or(1, |m| m.size());
-    for p in program.vars.iter().filter_map(|v| v.placement.as_ref()) {
-        n = p.dims.iter().flatten().chain(&p.partial).map(|a| a.stride * a.size).fold(n, usize::max);
-    }
-    for e in &program.equations {
-        if let crate::program::Op::Control(c) = &e.op {
-            n = c.bodies().iter().map(|b| devices(b)).fold(n, usize::max);
-        }
-    }
-    n
 }

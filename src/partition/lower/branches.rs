@@ -1,17 +1,18 @@
 //! Lowering of branches: one program runs on all devices, or, where devices choose differently, all run and each takes its own.
 
-use super::control::Inner;
-use super::lower::{Lower, Val};
-use super::varying::varying;
-use super::{Layout, Slot, Step, Stored, Why};
 use crate::diagnostic::{Error, Result};
 use crate::mesh::Axis;
+use crate::partition::layout::Layout;
+use crate::partition::lower::control::Inner;
+use crate::partition::lower::equations::{Lower, Val};
+use crate::partition::lower::varying::varying;
+use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::program::sentence::{Arg, Body, Code, Fun, Read, Sentence};
 use crate::program::{Equation, Program};
 use crate::types::{DType, Scalar, Shape};
 
 impl Lower {
-    pub(super) fn branches(
+    pub(crate) fn branches(
         &mut self,
         program: &Program,
         e: &Equation,

@@ -5,65 +5,36 @@
 //! between the places where ends cross, and a few devices in each piece say all. *Irregular*: the digits that matter are
 //! enumerated, or sampled where they are too many.
 
-use super::fetch::beyond;
-use super::lines::{Variable, lines};
-use super::plan::clash;
-use super::reads::read_boxes;
-use super::region::{loop_box, volume};
-use super::{DimLayout, Slot, Stored};
-use crate::program::sentence::{Body, Sentence, Source, Span};
+use crate::partition::layout::DimLayout;
+use crate::partition::price::lines::{Variable, lines};
+use crate::partition::price::reader::Reader;
+use crate::partition::program::{Slot, Stored};
+use crate::partition::reads::read_boxes;
+use crate::partition::region::{beyond, loop_box, volume};
+use crate::program::sentence::{Body, Source, Span};
 use crate::sharding::atoms::{Atom, Atoms, ways};
+use crate::sharding::atoms::{clash, primes};
 use std::collections::BTreeSet;
-
-/// A read of a stored value, and where its reader runs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a> {
-    pub(super) sentence: &'a Sentence,
-    pub(super) read: usize,
-    pub(super) layout: &'a [DimLayout],
-}
-
-impl Reader<'_> {
-    /// Whether another reader needs just the same boxes.
-    pub(super) fn same(&self, other: &Reader) -> bool {
-        let shape = |r: &Reader| matches!(r.sentence.body, Body::Reshape);
-        self.layout == other.layout
-            && self.sentence.extents == other.sentence.extents
-            && shape(self) == shape(other)
-            && self.sentence.reads[self.read].parts == other.sentence.reads[other.read].parts
-    }
-}
-
-/// These readers without those that need what others need: layers repeat.
-pub(super) fn distinct<'a>(readers: impl IntoIterator<Item = Reader<'a>>) -> Vec<Reader<'a>> {
-    let mut list: Vec<Reader> = Vec::new();
-    for r in readers {
-        if !list.iter().any(|x| x.same(&r)) {
-            list.push(r);
-        }
-    }
-    list
-}
 
 /// Elements received.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
-pub(super) struct Cost {
+pub(crate) struct Cost {
     /// The most on one device.
-    pub(super) max: i64,
+    pub(crate) max: i64,
     /// By all devices.
-    pub(super) total: i64,
+    pub(crate) total: i64,
     /// Whether the figures are exact.
-    pub(super) exact: bool,
+    pub(crate) exact: bool,
 }
 
 /// How many combinations of irregular digits are looked at.
 const SAMPLE: usize = 512;
 
 /// What fetching `slot` for these readers moves; if `copies` parts of it are combined, all of them are asked.
-pub(super) fn cost(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copies: i64) -> Cost {
+pub(crate) fn cost(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copies: i64) -> Cost {
     let c = symbolic(devices, slot, stored, readers, copies);
     #[cfg(test)]
-    if c.exact && super::tests::verifies() {
+    if c.exact && crate::partition::tests::verifies() {
         let each: Vec<i64> = (0..devices).map(|d| received(slot, stored, readers, copies, d)).collect();
         let max = each.iter().copied().max().unwrap_or(0);
         assert_eq!((c.max, c.total), (max, each.iter().sum()), "{stored:?}\n{readers:?}");
@@ -150,19 +121,19 @@ fn sum(vars: &[Variable], device: usize, f: &dyn Fn(usize) -> i64, c: &mut Cost)
 }
 
 /// One factor of a space in which both what is held and what is wanted are boxes.
-pub(super) struct Factor {
+pub(crate) struct Factor {
     /// Its size.
-    pub(super) size: i64,
+    pub(crate) size: i64,
     /// The dimension of the stored value.
-    pub(super) dim: usize,
+    pub(crate) dim: usize,
     /// The prime digits that split what is held.
-    pub(super) held: Atoms,
+    pub(crate) held: Atoms,
     /// The prime digits that split what is wanted.
-    pub(super) wanted: Atoms,
+    pub(crate) wanted: Atoms,
 }
 
 /// The factors of a read that takes all of a value; if `evenly`, only where both sides are split into equal blocks.
-pub(super) fn factored(slot: Slot, stored: &Stored, r: &Reader, evenly: bool) -> Option<Vec<Factor>> {
+pub(crate) fn factored(slot: Slot, stored: &Stored, r: &Reader, evenly: bool) -> Option<Vec<Factor>> {
     let even = |l: &DimLayout, n: usize| {
         l.origin == 0 && n.is_multiple_of(l.ways()) && l.block as usize * l.ways() == n
     };
@@ -273,23 +244,6 @@ fn digits(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copie
         total: devices as i64 * copies * need - matching * overlap,
         exact: true,
     })
-}
-
-/// Digits of prime size, major first.
-pub(super) fn primes(atoms: &[Atom]) -> Atoms {
-    let mut out = Atoms::new();
-    for x in atoms {
-        let (mut n, mut p) = (x.size, 2);
-        while n > 1 {
-            if n.is_multiple_of(p) {
-                n /= p;
-                out.push(Atom { stride: x.stride * n, size: p });
-            } else {
-                p += 1;
-            }
-        }
-    }
-    out
 }
 
 /// The common refinement of two shapes of one size, major to minor; `None` if a piece of one does not divide one of the other.

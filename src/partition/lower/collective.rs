@@ -1,18 +1,20 @@
 //! The collectives of manual mode, as reads and folds over the hidden dimensions of stored values.
 
-use super::draft;
-use super::lower::{Lower, Val};
-use super::manual::Loops;
-use super::{DimLayout, Kind, Layout, Slot, Why};
 use crate::diagnostic::{Error, Result};
 use crate::mesh::{Axes, Axis};
+use crate::partition::draft;
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::lower::equations::{Lower, Val};
+use crate::partition::lower::manual::Loops;
+use crate::partition::program::{Slot, Why};
+use crate::partition::report::Kind;
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source, Span};
 use crate::program::{Collective, Equation, Program, VarInfo};
 use crate::types::{DType, Scalar, Shape};
 
 impl Lower {
     /// A collective: a read or a fold over hidden dimensions.
-    pub(super) fn collective(
+    pub(crate) fn collective(
         &mut self,
         program: &Program,
         e: &Equation,

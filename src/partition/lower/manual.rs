@@ -1,39 +1,26 @@
 //! Manual mode: per-device values as stored values with a leading dimension for each axis that they vary over, cut out of the values around
 //! the region and put together again.
 
-use super::draft;
-use super::lower::{Lower, Val};
-use super::{DimLayout, Layout, Slot, Why};
 use crate::diagnostic::Result;
-use crate::mesh::{Axes, Axis, Mesh};
+use crate::mesh::{Axes, Axis};
+use crate::partition::draft;
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::lower::equations::{Lower, Manual, Val};
+use crate::partition::program::{Slot, Why};
 use crate::program::sentence::{Affine, Body, Code, Combine, Part, Read, Sentence, Source, Span};
 use crate::program::{Equation, Program, ShardMapping, VarInfo};
 use crate::sharding::Spec;
-use crate::sharding::atoms::{Atom, Atoms, of_axes};
+use crate::sharding::atoms::{Atom, Atoms};
 use crate::types::{DType, Scalar};
 
-/// The manual axes around what is lowered.
-#[derive(Clone, Debug)]
-pub(super) struct Manual {
-    pub(super) mesh: Mesh,
-    pub(super) axes: Axes,
-}
-
-impl Manual {
-    /// The digits of an axis.
-    pub(super) fn atoms(&self, axis: Axis) -> Atoms {
-        of_axes(&self.mesh, [axis])
-    }
-}
-
 /// An index of a value with its hidden dimensions as named loops: what a collective's read is written with.
-pub(super) struct Loops {
-    pub(super) extents: Vec<usize>,
-    pub(super) rank: usize,
+pub(crate) struct Loops {
+    pub(crate) extents: Vec<usize>,
+    pub(crate) rank: usize,
 }
 
 impl Loops {
-    pub(super) fn add(&mut self, n: usize) -> usize {
+    pub(crate) fn add(&mut self, n: usize) -> usize {
         self.extents.push(n);
         self.extents.len() - 1
     }
@@ -41,7 +28,7 @@ impl Loops {
 
 impl Lower {
     /// Per-device code: inputs cut into blocks, the body, results put together.
-    pub(super) fn shard_map(
+    pub(crate) fn shard_map(
         &mut self,
         program: &Program,
         e: &Equation,
@@ -185,7 +172,7 @@ impl Lower {
 
     /// A sentence whose result has shape `parted`, reshaped to `whole` if that is another shape; without a step of its own where it
     /// only renames linear positions of `from`.
-    pub(super) fn arranged(
+    pub(crate) fn arranged(
         &mut self,
         s: Sentence,
         parted: &[usize],

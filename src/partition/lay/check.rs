@@ -1,15 +1,14 @@
 //! What must hold of every per-device program; checked in debug builds.
 
-use super::fetch::beyond;
-use super::reads::{part_boxes, sources, within};
-use super::region::{Region, full};
-use super::views::{inputs, outputs};
-use super::{DimLayout, Layout, Slot, SpmdProgram, Step, Stored};
-use crate::program::sentence::{Body, Sentence, Source};
-use crate::sharding::atoms::{Atom, Atoms, without};
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::program::{Slot, SpmdProgram, Step, Stored};
+use crate::partition::reads::{part_boxes, within};
+use crate::partition::region::{Region, beyond, full};
+use crate::program::sentence::{Body, Read, Sentence, Source};
+use crate::sharding::atoms::{Atom, Atoms, sorted, without};
 
 /// The first thing that is wrong with a program, if anything is.
-pub(super) fn check(p: &SpmdProgram) -> Result<(), String> {
+pub(crate) fn check(p: &SpmdProgram) -> Result<(), String> {
     if p.steps.len() != p.whys.len() {
         return Err("each step has its origin".into());
     }
@@ -23,10 +22,10 @@ pub(super) fn check(p: &SpmdProgram) -> Result<(), String> {
     let mut fetched: Vec<Vec<Vec<Region>>> = vec![vec![Vec::new(); devices.len()]; p.slots.len()];
     for (k, step) in p.steps.iter().enumerate() {
         let at = |e: String| format!("step {k} ({}): {e}", p.whys[k].op);
-        if let Some(s) = inputs(step).into_iter().find(|s| !made[*s]) {
+        if let Some(s) = step.inputs().into_iter().find(|s| !made[*s]) {
             return Err(at(format!("slot {s} is read before it is made")));
         }
-        for s in outputs(step) {
+        for s in step.outputs() {
             if std::mem::replace(&mut made[s], true) {
                 return Err(at(format!("slot {s} is made twice")));
             }
@@ -35,7 +34,7 @@ pub(super) fn check(p: &SpmdProgram) -> Result<(), String> {
             Step::Fetch { src, needs } => {
                 for n in needs {
                     let reads = matches!(&p.steps.get(n.reader), Some(Step::Local { sentence, .. })
-                        if sentence.reads.get(n.read).is_some_and(|r| sources(r).contains(src)));
+                        if sentence.reads.get(n.read).is_some_and(|r| r.sources().contains(src)));
                     if n.reader <= k || !reads {
                         return Err(at(format!("step {} does not read slot {src}", n.reader)));
                     }
@@ -150,7 +149,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
     independent(&loops.iter().flat_map(|l| l.atoms.iter().copied()).collect::<Vec<_>>())?;
     let mut made: Atoms = loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied()).collect();
     for (k, r) in s.reads.iter().enumerate() {
-        for src in sources(r) {
+        for src in r.sources() {
             made.extend(parts(&p.slots[src]));
         }
         for part in &r.parts {
@@ -167,7 +166,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
             }
         }
     }
-    let (wanted, made) = (super::lower::sorted(parts(stored)), super::lower::sorted(made));
+    let (wanted, made) = (sorted(parts(stored)), sorted(made));
     if made != wanted {
         return Err(format!("slot {out} is in parts over {wanted:?}, but made in {made:?}"));
     }
@@ -184,7 +183,7 @@ fn some(n: usize) -> Vec<usize> {
 /// On some devices: all that a local step reads is held, or was fetched before.
 fn held(p: &SpmdProgram, k: usize, s: &Sentence, fetched: &[Vec<Vec<Region>>]) -> Result<(), String> {
     for (d, device) in some(p.devices).into_iter().enumerate() {
-        for src in s.reads.iter().flat_map(sources) {
+        for src in s.reads.iter().flat_map(Read::sources) {
             let stored = &p.slots[src];
             let mut here = vec![stored.layout.region(&stored.shape, device)];
             here.extend(fetched[src][d].iter().cloned());

@@ -1,0 +1,12 @@
+//! Laying out: what is stored, where blocks begin, where loops run, what is fetched.
+
+#[cfg(debug_assertions)]
+mod check;
+mod choose;
+mod fetch;
+mod frames;
+mod hoist;
+pub(super) mod plan;
+mod views;
+
+pub use plan::Localised;

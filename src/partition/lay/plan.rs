@@ -1,0 +1,55 @@
+//! Planning: what is stored, where blocks begin, where loops run, what is fetched.
+
+use crate::diagnostic::Result;
+use crate::partition::draft::Draft;
+use crate::partition::lay::choose::Placer;
+use crate::partition::lay::{fetch, frames, hoist, views};
+use crate::partition::program::{Slot, SpmdProgram, Step, Why};
+use crate::partition::report::Collectives;
+use crate::partition::told::names;
+
+/// One per-device program, and what it communicates.
+#[derive(Clone, Debug)]
+pub struct Localised {
+    /// The per-device program.
+    pub program: SpmdProgram,
+    /// Every collective, with its bytes, source line and reason.
+    pub collectives: Collectives,
+}
+
+/// A finished program.
+pub(crate) struct Planned {
+    pub(crate) localised: Localised,
+    /// Inputs that are to lie otherwise than the draft said, and whose sake it is for.
+    pub(crate) adopted: Vec<(Slot, Why)>,
+}
+
+/// Decides everything that a draft leaves open.
+pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
+    let vias = views::resolve(&mut d);
+    views::absorb(&mut d);
+    frames::choose(&mut d);
+    let items = std::mem::take(&mut d.items);
+    let mut placer = Placer::new(d);
+    for item in items {
+        match item.step {
+            Step::Local { out, ref sentence, .. } => {
+                let sentence = sentence.clone();
+                placer.place(item, out, sentence);
+            }
+            _ => placer.d.items.push(item),
+        }
+    }
+    let Placer { mut d, halves, .. } = placer;
+    let adopted = hoist::adopt(&mut d);
+    fetch::insert(&mut d);
+    let prices = std::mem::take(&mut d.prices);
+    let (program, notes) = d.finish();
+    #[cfg(debug_assertions)]
+    if let Err(wrong) = crate::partition::lay::check::check(&program) {
+        let what = format!("the per-device program is not sound (please report this): {wrong}\n{program}");
+        return Err(crate::Error::other(what));
+    }
+    let collectives = names::collectives(&program, &notes, &vias, &halves, &prices);
+    Ok(Planned { localised: Localised { program, collectives }, adopted })
+}

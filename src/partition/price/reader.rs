@@ -1,0 +1,34 @@
+//! Who reads a value, and where.
+
+use crate::partition::layout::DimLayout;
+use crate::program::sentence::{Body, Sentence};
+
+/// A read of a stored value, and where its reader runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader<'a> {
+    pub(crate) sentence: &'a Sentence,
+    pub(crate) read: usize,
+    pub(crate) layout: &'a [DimLayout],
+}
+
+impl Reader<'_> {
+    /// Whether another reader needs just the same boxes.
+    pub(crate) fn same(&self, other: &Reader) -> bool {
+        let shape = |r: &Reader| matches!(r.sentence.body, Body::Reshape);
+        self.layout == other.layout
+            && self.sentence.extents == other.sentence.extents
+            && shape(self) == shape(other)
+            && self.sentence.reads[self.read].parts == other.sentence.reads[other.read].parts
+    }
+}
+
+/// These readers without those that need what others need: layers repeat.
+pub(crate) fn distinct<'a>(readers: impl IntoIterator<Item = Reader<'a>>) -> Vec<Reader<'a>> {
+    let mut list: Vec<Reader> = Vec::new();
+    for r in readers {
+        if !list.iter().any(|x| x.same(&r)) {
+            list.push(r);
+        }
+    }
+    list
+}
