@@ -53,9 +53,11 @@
 extern crate self as atmesh;
 
 pub mod array;
+mod axes;
 pub mod batch;
 mod compile;
 pub mod diagnostic;
+mod elements;
 pub mod engine;
 pub mod grad;
 pub mod mesh;

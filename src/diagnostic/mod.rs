@@ -5,7 +5,7 @@
 
 mod render;
 
-use crate::sharding::Spec;
+use crate::axes::Spec;
 use annotate_snippets::Renderer;
 use std::fmt;
 use std::panic::Location;

@@ -1,9 +1,8 @@
 //! Devices, meshes and their axes.
 
-mod axis;
 mod device;
 
-pub use axis::{Axes, Axis, AxisType};
+pub use crate::axes::{Axes, Axis, AxisType};
 pub use device::{DeviceId, devices};
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};

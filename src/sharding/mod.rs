@@ -2,15 +2,14 @@
 
 pub mod atoms;
 mod layout;
-mod spec;
 
+pub use crate::axes::Spec;
 pub use atoms::{Atom, Atoms};
 pub use layout::{Block, blocks};
-pub use spec::Spec;
 
 use crate::diagnostic::{ErrorKind, Fault, counted};
+use crate::elements::{DType, Shape};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::types::{DType, Shape};
 use std::fmt;
 
 /// Where the parts of an array lie: a mesh, and a spec over its axes (explicit and auto ones alike).
@@ -85,6 +84,18 @@ impl fmt::Display for Sharding {
 impl fmt::Debug for Sharding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+impl Spec {
+    /// With its two sets in the mesh's order.
+    pub fn in_order(self, mesh: &Mesh) -> Spec {
+        let sorted = |axes: &Axes| -> Axes {
+            let mut v: Vec<Axis> = axes.iter().collect();
+            v.sort_by_key(|a| mesh.find(*a));
+            v.into()
+        };
+        self.with_sets(sorted(self.unreduced_axes()), sorted(self.reduced_axes()))
     }
 }
 

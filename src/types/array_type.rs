@@ -1,7 +1,7 @@
 //! `ArrayType`: `int32[4@X,2]{V:Y}`.
 
-use super::{DType, Shape};
 use crate::diagnostic::{ErrorKind, Fault};
+use crate::elements::{DType, Shape};
 use crate::mesh::{Axes, Mesh};
 use crate::sharding::Spec;
 use std::fmt;

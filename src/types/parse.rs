@@ -1,7 +1,8 @@
 //! Types from text: `float32[8@X,4]{V:Z, U:Y}`.
 
-use super::{ArrayType, DType, Shape};
+use super::ArrayType;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::elements::{DType, Shape};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::sharding::{Spec, check_divides};
 use std::panic::Location;

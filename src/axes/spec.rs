@@ -1,6 +1,6 @@
 //! `Spec`: how the dimensions of an array are split, and over which axes it is unreduced or reduced.
 
-use crate::mesh::{Axes, Axis, Mesh};
+use super::{Axes, Axis};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{LazyLock, RwLock};
@@ -95,15 +95,9 @@ impl Spec {
         };
         others.with_dims(others.dims().iter().enumerate().map(entry).collect())
     }
-    /// With its two sets in the mesh's order.
-    pub fn in_order(self, mesh: &Mesh) -> Spec {
-        let sorted = |axes: &Axes| -> Axes {
-            let mut v: Vec<Axis> = axes.iter().collect();
-            v.sort_by_key(|a| mesh.find(*a));
-            v.into()
-        };
-        let Data { dims, unreduced, reduced } = self.0;
-        intern(Data { dims: dims.clone(), unreduced: sorted(unreduced), reduced: sorted(reduced) })
+    /// With these sets in place of its own.
+    pub(crate) fn with_sets(self, unreduced: Axes, reduced: Axes) -> Spec {
+        intern(Data { unreduced, reduced, dims: self.0.dims.clone() })
     }
     /// Only the axes that `keep` holds for.
     pub fn only(self, keep: impl Fn(Axis) -> bool) -> Spec {

@@ -1,0 +1,10 @@
+//! What an array is of, wherever it lies: element types, numbers, shapes.
+
+mod dtype;
+mod scalar;
+mod shape;
+
+pub use dtype::{DType, Element};
+pub use scalar::Scalar;
+pub(crate) use scalar::odd;
+pub use shape::Shape;
