@@ -276,3 +276,152 @@ fn no_method_panics() {
     std::panic::set_hook(hook);
     assert!(failed.is_empty(), "{} panics:\n{}", failed.len(), failed.join("\n"));
 }
+
+/// What is asked for must fit into the machine before anything of it is made, also where a trace would only record it.
+#[test]
+fn giant_arrays_are_refused_before_they_are_made() {
+    let refused = |what: &str, x: Array| {
+        let error = x.ty().expect_err(what);
+        assert!(matches!(error.kind(), ErrorKind::Shape | ErrorKind::Data), "{what}: {error}");
+        assert!(error.diagnostics()[0].place.is_some(), "{what}: {error}");
+    };
+    refused("arange", Array::arange(0i64..1 << 45));
+    refused("arange", Array::arange(i64::MIN..i64::MAX));
+    refused("arange", Array::arange(0..u64::MAX));
+    refused("arange", Array::arange(0.0..f32::INFINITY));
+    refused("arange", Array::arange(f64::MIN..f64::MAX));
+    refused("linspace", Array::linspace(0.0, 1.0, 1 << 50, true));
+    refused("reshape", Array::zeros([0]).reshape([0, usize::MAX, 2]));
+    refused("reshape", Array::zeros([0]).reshape([usize::MAX, 0, 2]));
+    assert_eq!(Array::arange(0.0..f64::NAN).shape().unwrap(), [0]);
+    assert_eq!(Array::arange(i64::MAX..i64::MIN).shape().unwrap(), [0]);
+    assert_eq!(Array::arange(i64::MAX - 1..i64::MAX).to_vec::<i64>().unwrap(), [i64::MAX - 1]);
+    let traced = [
+        jit(|_: &Array| Array::linspace(0.0, 1.0, 1 << 50, true)),
+        jit(|_: &Array| Array::arange(0i64..1 << 45)),
+        jit(|_: &Array| Array::arange(0.0..f64::INFINITY)),
+    ];
+    for f in traced {
+        assert!(f.call(Array::ones([2])).is_err());
+    }
+}
+
+/// No device holds what lies on a mesh without devices.
+#[test]
+fn nothing_is_put_together_on_an_abstract_mesh() {
+    for devices in [2, 1 << 40] {
+        let mesh = AbstractMesh::new([("X", devices)]).unwrap();
+        let sharding = Sharding::new(&mesh, p!["X"], &[1 << 40]).unwrap();
+        let made = Array::from_fn([1 << 40], &sharding, |_| Array::ones([1]));
+        assert!(made.unwrap_err().to_string().contains("no devices"));
+        let made = Array::from_shards([1 << 40], &sharding, [Array::ones([1]), Array::ones([1])]);
+        assert!(made.unwrap_err().to_string().contains("no devices"));
+    }
+}
+
+/// Ends near the limits of every integer type: numbers of the range, or a refusal, never others.
+#[test]
+fn random_integers_are_of_their_range() {
+    let limits = |d: DType| -> (i128, i128) {
+        let bits = d.size() as u32 * 8;
+        if d.is_signed() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
+    };
+    let types = || [I8, I16, I32, I64, U8, U16, U32, U64];
+    let mut ends: Vec<i64> = types()
+        .iter()
+        .flat_map(|d| [limits(*d).0, limits(*d).1])
+        .flat_map(|x| [x - 1, x, x + 1, x + 2])
+        .filter_map(|x| x.try_into().ok())
+        .chain([-3, 0, 1, 5, i64::MAX, i64::MIN])
+        .collect();
+    ends.sort_unstable();
+    ends.dedup();
+    let key = Key::new(3);
+    for dtype in types() {
+        let (least, most) = limits(dtype);
+        for (i, &start) in ends.iter().enumerate() {
+            for &end in ends.iter().skip(i % 3).step_by(3) {
+                let x = key.randint(dtype.of([4]), start..end);
+                // an empty range is its start
+                let last = if start < end { i128::from(end) - 1 } else { start.into() };
+                let fits = i128::from(start) >= least && i128::from(start) <= most && last <= most;
+                match x.ty() {
+                    Ok(_) => {
+                        assert!(fits, "{dtype} {start}..{end} is drawn");
+                        let numbers: Vec<i128> = if dtype == U64 {
+                            x.to_vec::<u64>().unwrap().into_iter().map(Into::into).collect()
+                        } else {
+                            x.astype(I64).to_vec::<i64>().unwrap().into_iter().map(Into::into).collect()
+                        };
+                        let range = i128::from(start)..=last;
+                        assert!(
+                            numbers.iter().all(|n| range.contains(n)),
+                            "{dtype} {start}..{end}: {numbers:?}"
+                        );
+                    }
+                    Err(error) => {
+                        assert!(!fits, "{dtype} {start}..{end}: {error}");
+                        assert!(error.to_string().contains("randint"), "{error}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A key takes 32 bits: what has more would be cut, so that two numbers give one key.
+#[test]
+fn keys_are_made_of_numbers_of_32_bits() {
+    let key = Key::new(0);
+    for n in [-1, i64::MIN, 1 << 32, i64::MAX] {
+        let error = key.fold_in(n).ready().unwrap_err();
+        assert!(error.to_string().contains("uint32"), "{error}");
+    }
+    for wide in [Array::from(5i64), Array::from([1u64, 2])] {
+        let error = key.fold_in(&wide).ready().unwrap_err();
+        assert!(error.to_string().contains("fold_in"), "{error}");
+    }
+    let words = |k: Key| k.data().to_vec::<u32>().unwrap();
+    assert_eq!(words(key.fold_in(u32::MAX)), words(key.fold_in(Array::from(u32::MAX))));
+    assert_eq!(words(key.fold_in(3)), words(key.fold_in(Array::from(3i8))));
+}
+
+#[test]
+fn an_empty_dimension_has_no_position() {
+    let x = Array::zeros(I32.of([2, 0]));
+    for index in [ix![.., 0], ix![.., &Array::from(0)]] {
+        for refused in [x.slice(index.clone()), x.at(index.clone()).set(1), x.at(index.clone()).get()] {
+            let error = refused.ty().unwrap_err();
+            assert!(error.to_string().contains("dimension 1"), "{error}");
+        }
+    }
+}
+
+/// Steps further than there are devices, and sizes near the end of what is counted.
+#[test]
+fn steps_and_sizes_near_the_end() {
+    let mesh = Mesh::new([("X", 4)]).unwrap();
+    let x = Array::arange(0..4).put(&mesh, p!["X"]);
+    let moved = |by: atmesh::array::Permutation| {
+        shard_map(&mesh, p!["X"], p!["X"], move |x: &Array| x.ppermute("X", by.clone()))
+            .call(&x)
+            .unwrap()
+            .to_vec::<i32>()
+            .unwrap()
+    };
+    assert_eq!(moved(ring(i64::MAX)), moved(ring(3)));
+    assert_eq!(moved(ring(i64::MIN)), moved(ring(0)));
+    assert_eq!(moved(shift(i64::MAX)), [0; 4]);
+    assert_eq!(moved(shift(i64::MIN)), [0; 4]);
+    for n in [usize::MAX, usize::MAX - 3, 1 << 63] {
+        let auto = Mesh::auto([("X", 4)]).unwrap();
+        let sharding = Sharding { mesh: auto, spec: p!["X"] };
+        let blocks = atmesh::sharding::blocks(&sharding, &[n]);
+        let held: usize = blocks.iter().map(|b| b.index[0].len()).sum();
+        assert_eq!((held, blocks[3].index[0].end), (n, n));
+    }
+    // an axis again and again, which nobody checked: as many ways as can be counted, never 0
+    let giant = AbstractMesh::new([("X", 1 << 32)]).unwrap();
+    let sharding = Sharding { mesh: giant, spec: p![("X", "X")] };
+    assert!(sharding.shard_shape(&[8]).is_err());
+}

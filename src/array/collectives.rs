@@ -102,14 +102,16 @@ pub fn ring(by: i64) -> Permutation {
 impl Permutation {
     /// The pairs among `n` devices.
     pub(crate) fn pairs(&self, n: usize) -> Vec<(usize, usize)> {
-        let to = |i: usize, by: i64| i as i64 + by;
         match &self.0 {
             Senders::Pairs(pairs) => pairs.clone(),
             Senders::Shift(by) => {
-                let inside = |i: &usize| (0..n as i64).contains(&to(*i, *by));
-                (0..n).filter(inside).map(|i| (i, to(i, *by) as usize)).collect()
+                let to = |i: usize| i64::try_from(i).ok()?.checked_add(*by)?.try_into().ok();
+                (0..n).filter_map(|i| to(i).filter(|t| *t < n).map(|t| (i, t))).collect()
             }
-            Senders::Ring(by) => (0..n).map(|i| (i, to(i, *by).rem_euclid(n as i64) as usize)).collect(),
+            Senders::Ring(by) => {
+                let by = by.rem_euclid((n as i64).max(1)) as usize;
+                (0..n).map(|i| (i, (i + by) % n)).collect()
+            }
         }
     }
 }

@@ -19,8 +19,13 @@ use std::sync::Arc;
 
 /// Where a new array is to lie, checked: `None` on no mesh.
 fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
+    asked_for(ty, innermost().is_none())
+}
+
+/// The same; `now` says whether its numbers are made at once, not recorded.
+fn asked_for(ty: &ArrayType, now: bool) -> Result<Option<Sharding>, Fault> {
     ty.addressable()?;
-    if innermost().is_none() {
+    if now {
         if let Some(mesh) = ty.mesh.as_ref().filter(|m| m.is_abstract()) {
             return Err(super::sharding::no_devices(mesh));
         }
@@ -183,8 +188,12 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn arange<T: Countable>(range: Range<T>) -> Array {
-        let data = T::count(range);
-        Array::from(data)
+        let (n, place) = (T::count(&range), Location::caller());
+        let ty = T::DTYPE.of([n]);
+        match asked_for(&ty, true) {
+            Ok(_) => Array::from((0..n).map(|i| T::nth(&range, i)).collect::<Vec<T>>()),
+            Err(fault) => poison(Error::at(fault, "arange", vec![ty.to_string()], Some(place))),
+        }
     }
     /// `start`, `start + step`, … of a type of rank 1, which says how many, of which element type and where they lie.
     ///
@@ -250,7 +259,7 @@ impl Array {
         if let Err(refused) = row("linspace", &ty, place) {
             return refused;
         }
-        let sharding = match asked(&ty) {
+        let sharding = match asked_for(&ty, true) {
             Ok(sharding) => sharding,
             Err(fault) => return poison(Error::at(fault, "linspace", vec![ty.to_string()], Some(place))),
         };
@@ -436,23 +445,32 @@ fn at_once(slab: Slab, dtype: DType, shape: &Shape, sharding: Option<Sharding>, 
 
 /// Element types that ranges count in.
 pub trait Countable: Element {
-    /// The range's numbers.
-    fn count(range: Range<Self>) -> Vec<Self>;
+    /// How many numbers the range has; where they are more than can be counted, the greatest number.
+    fn count(range: &Range<Self>) -> usize;
+    /// Its `i`-th number.
+    fn nth(range: &Range<Self>, i: usize) -> Self;
 }
 macro_rules! countable { ($($t:ty)*) => {$(
     impl Countable for $t {
-        fn count(range: Range<$t>) -> Vec<$t> {
-            range.collect()
+        fn count(range: &Range<$t>) -> usize {
+            let n = i128::from(range.end) - i128::from(range.start);
+            usize::try_from(n.max(0)).unwrap_or(usize::MAX)
+        }
+        fn nth(range: &Range<$t>, i: usize) -> $t {
+            // of the range, so of the type; a step of i may not be
+            range.start.wrapping_add(i as $t)
         }
     }
 )*} }
 countable!(i8 i16 i32 i64 u8 u16 u32 u64);
 macro_rules! floats { ($($t:ty)*) => {$(
     impl Countable for $t {
-        fn count(range: Range<$t>) -> Vec<$t> {
-            let n = (range.end - range.start).ceil();
-            let n = if n > 0.0 { n as usize } else { 0 };
-            (0..n).map(|i| range.start + i as $t).collect()
+        fn count(range: &Range<$t>) -> usize {
+            // of NaN none; beyond what is counted the greatest number
+            (range.end - range.start).ceil() as usize
+        }
+        fn nth(range: &Range<$t>, i: usize) -> $t {
+            range.start + i as $t
         }
     }
 )*} }

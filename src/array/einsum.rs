@@ -191,12 +191,12 @@ fn one_size_each(named: &mut [Named], place: Place) -> Result<Vec<(char, usize)>
             let size = n.size(d);
             match sizes.iter_mut().find(|s| s.0 == c) {
                 None => sizes.push((c, size, (k, d))),
-                Some(s) if s.1 == size || size == 1 && s.2.0 != k => {}
-                Some(s) if s.1 == 1 && s.2.0 != k => *s = (c, size, (k, d)),
+                Some(s) if s.1 == size || size == 1 => {}
+                Some(s) if s.1 == 1 => *s = (c, size, (k, d)),
                 Some((_, m, (j, e))) => {
                     let c = if c < UNDER_DOTS { c.to_string() } else { "`...`".into() };
                     return Err(shape(format!("{c} names dimensions of sizes {m} and {size}"))
-                        .help("dimensions of one name have one size, or 1 in another operand")
+                        .help("dimensions of one name have one size, or 1")
                         .dim(*j, *e)
                         .dim(k, d));
                 }

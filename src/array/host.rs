@@ -1,18 +1,17 @@
 //! Host data: arrays from and to `Vec`, slices and ndarray arrays, pieces, files.
 
-use super::sharding::placed;
+use super::sharding::{no_devices, placed};
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::ops::elementwise::broadcast_shapes;
-use crate::runtime::{Buffer, Slab};
+use crate::runtime::{Buffer, Slab, fits};
 use crate::sharding::{Sharding, blocks, check_parts};
-use crate::trace::{Repr, apply1};
+use crate::trace::{Repr, apply1, poison};
 use crate::types::{ArrayType, DType, Element, Shape};
 use half::{bf16, f16};
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
 use std::ops::{Deref, Range};
 use std::panic::Location;
-use std::path::Path;
 use std::sync::Arc;
 
 /// Runs an expression with `$T` the Rust type of an element type (keys are `u64`).
@@ -43,8 +42,13 @@ macro_rules! with_element {
 }
 pub(crate) use with_element;
 
+#[track_caller]
 fn whole<T: Element>(shape: Shape, data: &[T]) -> Array {
     let ty = T::DTYPE.of(&shape);
+    // sizes beside an empty dimension may be of any size
+    if let Err(fault) = ty.addressable() {
+        return poison(Error::at(fault, "from", vec![ty.to_string()], Some(Location::caller())));
+    }
     Array::concrete(Slab::from_elements(shape, data), ty, None)
 }
 
@@ -75,6 +79,7 @@ impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Array {
 }
 /// Of any strides; copied in row-major order.
 impl<T: Element, S: Data<Elem = T>, D: Dimension> From<ArrayBase<S, D>> for Array {
+    #[track_caller]
     fn from(x: ArrayBase<S, D>) -> Array {
         let shape: Shape = x.shape().into();
         match x.as_slice() {
@@ -84,6 +89,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> From<ArrayBase<S, D>> for Arra
     }
 }
 impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Array {
+    #[track_caller]
     fn from(x: &ArrayBase<S, D>) -> Array {
         x.view().into()
     }
@@ -118,7 +124,7 @@ impl<T: Element> Deref for View<T> {
 
 impl Array {
     /// The numbers in global row-major order: those of an unreduced array summed.
-    fn numbers(&self, op: &str, place: Place) -> Result<Slab> {
+    pub(super) fn numbers(&self, op: &str, place: Place) -> Result<Slab> {
         let slab = self.slab(op, place)?;
         if slab.copies() == 1 {
             return Ok(slab);
@@ -262,53 +268,9 @@ impl Array {
     /// The numbers as f64.
     fn floats(&self, place: Place) -> Result<ArrayD<f64>> {
         let slab = self.numbers("allclose", place)?;
-        let data = with_element!(self.dtype()?, T => slab.elements::<T>().iter().map(|x| number(*x)).collect::<Vec<f64>>());
+        let data = with_element!(self.dtype()?, T => slab.elements::<T>().iter().map(|x| x.to_f64()).collect::<Vec<f64>>());
         Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data)
             .expect("a slab has as many elements as its shape"))
-    }
-    /// Writes a `.npy` file.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let path = std::env::temp_dir().join(format!("atmesh-{}.npy", std::process::id()));
-    /// Array::from([1, 2]).save_npy(&path)?;
-    /// let read = Array::load_npy(&path);
-    /// std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
-    /// assert_eq!(read?.to_vec::<i32>()?, [1, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        let (place, path) = (Location::caller(), path.as_ref());
-        let ty = self.ty()?;
-        macro_rules! save { ($($d:ident $t:ty),*) => { match ty.dtype {
-            $( DType::$d => ndarray_npy::write_npy(path, &self.view::<$t>()?.array()).map_err(|e| e.to_string()), )*
-            other => Err(format!("{other} has no form in .npy files; convert it first")),
-        } } }
-        let done = save!(Bool bool, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64);
-        done.map_err(|why| file("save_npy", path, &why, place))
-    }
-    /// Reads a `.npy` file: whole, on no mesh.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert!(Array::load_npy("nowhere.npy").is_err());
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn load_npy(path: impl AsRef<Path>) -> Result<Array> {
-        let (place, path) = (Location::caller(), path.as_ref());
-        macro_rules! load { ($($t:ty),*) => { {
-            $(
-                match ndarray_npy::read_npy::<_, ArrayD<$t>>(path) {
-                    Ok(x) => return Ok(Array::from(x)),
-                    Err(ndarray_npy::ReadNpyError::WrongDescriptor(_)) => {}
-                    Err(e) => return Err(file("load_npy", path, &e.to_string(), place)),
-                }
-            )*
-        } } }
-        load!(f32, f64, i32, i64, bool, u8, i8, i16, u16, u32, u64);
-        Err(file("load_npy", path, "its element type is none that arrays have here", place))
     }
     /// An array made of pieces: `pieces[k]` is what the k-th device of the mesh holds, each of the block's shape.
     ///
@@ -369,24 +331,6 @@ impl Array {
     }
 }
 
-fn file(op: &str, path: &Path, why: &str, place: Place) -> Error {
-    Error::at(Fault::new(ErrorKind::Data, format!("{}: {why}", path.display())), op, Vec::new(), Some(place))
-}
-
-/// Any element as a float.
-fn number<T: Element>(x: T) -> f64 {
-    let any: &dyn std::any::Any = &x;
-    macro_rules! as_f64 { ($($t:ty),*) => { $(
-        if let Some(x) = any.downcast_ref::<$t>() {
-            return *x as f64;
-        }
-    )* } }
-    as_f64!(f32, f64, i32, i64, u32, u64, i8, i16, u8, u16);
-    let half = any.downcast_ref::<f16>().map(|x| x.to_f64());
-    let half = half.or_else(|| any.downcast_ref::<bf16>().map(|x| x.to_f64()));
-    half.or_else(|| any.downcast_ref::<bool>().map(|x| f64::from(u8::from(*x)))).unwrap_or(f64::NAN)
-}
-
 /// The runs of bytes of a block within a row-major array: for each, where it begins there.
 fn rows(shape: &[usize], index: &[Range<usize>], element: usize) -> (usize, Vec<usize>) {
     // dimensions that are taken whole at the end belong to one run
@@ -438,8 +382,11 @@ fn assemble(
         Error::at(Fault::new(kind, m).help(help), op, Vec::new(), Some(place))
     };
     let mesh = &sharding.mesh;
-    let sharding = Sharding::new(mesh, sharding.spec, &shape)
-        .map_err(|fault| Error::at(fault, op, vec![shape.to_string()], Some(place)))?;
+    let refused = |fault| Error::at(fault, op, vec![shape.to_string()], Some(place));
+    if mesh.is_abstract() {
+        return Err(refused(no_devices(mesh)));
+    }
+    let sharding = Sharding::new(mesh, sharding.spec, &shape).map_err(refused)?;
     let parts: Vec<usize> = sharding.spec.unreduced_axes().iter().filter_map(|a| mesh.find(a)).collect();
     let copies: usize = parts.iter().map(|i| mesh.axis_sizes()[*i]).product();
     let mut target: Option<(DType, Buffer)> = None;
@@ -465,8 +412,14 @@ fn assemble(
         let size = ty.dtype.size();
         check_parts(sharding.spec, ty.dtype)
             .map_err(|f| Error::at(f, op, vec![ty.to_string()], Some(place)))?;
-        let (dtype, buffer) =
-            target.get_or_insert_with(|| (ty.dtype, Buffer::new(shape.elements() * copies * size)));
+        let (dtype, buffer) = match &mut target {
+            Some(target) => target,
+            empty => {
+                let bytes = ty.dtype.of(&shape).nbytes().saturating_mul(copies);
+                ty.dtype.of(&shape).addressable().and_then(|()| fits(bytes)).map_err(refused)?;
+                empty.insert((ty.dtype, Buffer::new(bytes)))
+            }
+        };
         if *dtype != ty.dtype {
             let m = format!("the piece of {name} is {}, those before are {dtype}", ty.dtype);
             return Err(refuse(ErrorKind::Data, m));

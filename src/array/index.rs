@@ -236,6 +236,10 @@ impl Index {
                         )
                         .help("take parts one by one by scalars: `x.slice(ix![&i])`, and `stack` them"));
                     }
+                    if ty.shape[d] == 0 {
+                        let fault = shape(format!("dimension {d} is empty: no index is in its range"));
+                        return Err(fault.dim(0, d));
+                    }
                     found.dims.push(Side { start: 0, len: 1, step: 1, backwards: false });
                     found.moving[d] = Some(a.clone());
                     found.dropped.push(d);

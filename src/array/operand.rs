@@ -91,7 +91,7 @@ pub(crate) fn weak(x: Scalar, dtype: DType) -> Result<Scalar, Fault> {
     match x {
         Scalar::Bool(_) if dtype == DType::Bool => Ok(x),
         Scalar::Int(i) if dtype.is_integer() => {
-            if fits(i, dtype) {
+            if holds(dtype, i) {
                 Ok(x)
             } else {
                 refuse("does not fit into").map_err(|f| f.help(format!("{} holds it", wider(i))))
@@ -108,7 +108,8 @@ pub(crate) fn weak(x: Scalar, dtype: DType) -> Result<Scalar, Fault> {
     }
 }
 
-fn fits(i: i128, dtype: DType) -> bool {
+/// Whether a whole number is one of this integer type.
+pub(crate) fn holds(dtype: DType, i: i128) -> bool {
     let bits = dtype.size() as u32 * 8;
     if dtype.is_signed() {
         (-(1i128 << (bits - 1))..1i128 << (bits - 1)).contains(&i)
@@ -117,7 +118,7 @@ fn fits(i: i128, dtype: DType) -> bool {
     }
 }
 fn wider(i: i128) -> DType {
-    [DType::I32, DType::U32, DType::I64].into_iter().find(|d| fits(i, *d)).unwrap_or(DType::U64)
+    [DType::I32, DType::U32, DType::I64].into_iter().find(|d| holds(*d, i)).unwrap_or(DType::U64)
 }
 
 /// The operands of one operation, numbers with the element type of the arrays among them.

@@ -39,7 +39,12 @@ impl Array {
     pub(crate) fn reshape_at(&self, shape: Shape, out: Option<Spec>, place: Place) -> Array {
         match self.type_ref() {
             Ok(t) if t.shape == shape && out.is_none() => self.clone(),
-            Ok(t) if t.shape.elements() == shape.elements() && out.is_none() && self.is_here() => {
+            Ok(t)
+                if t.shape.elements() == shape.elements()
+                    && out.is_none()
+                    && self.is_here()
+                    && t.dtype.of(&shape).addressable().is_ok() =>
+            {
                 self.relabelled(shape, place)
             }
             _ => apply1(prims::reshape(&shape, out), &[self.into()], place),

@@ -99,13 +99,31 @@ impl fmt::Display for DType {
 pub trait Element: Copy + PartialEq + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     /// The element type that it is.
     const DTYPE: DType;
+    /// The element as a float64: the nearest one; `true` is 1.
+    ///
+    /// ```
+    /// use atmesh::Element;
+    /// assert_eq!((3u8.to_f64(), true.to_f64(), (-2.5f32).to_f64()), (3.0, 1.0, -2.5));
+    /// ```
+    fn to_f64(self) -> f64;
 }
 mod sealed {
     /// Element types are those of this crate: their bytes are read as such.
     pub trait Sealed {}
 }
-macro_rules! elements { ($($t:ident $d:ident)*) => {$(
+macro_rules! elements { ($($t:ident $d:ident $x:ident => $to_f64:expr;)*) => {$(
     impl sealed::Sealed for $t {}
-    impl Element for $t { const DTYPE: DType = DType::$d; }
+    impl Element for $t {
+        const DTYPE: DType = DType::$d;
+        fn to_f64(self) -> f64 {
+            let $x = self;
+            $to_f64
+        }
+    }
 )*} }
-elements!(bool Bool i8 I8 i16 I16 i32 I32 i64 I64 u8 U8 u16 U16 u32 U32 u64 U64 f16 F16 bf16 BF16 f32 F32 f64 F64);
+elements! {
+    bool Bool x => u8::from(x).into();
+    i8 I8 x => x.into(); i16 I16 x => x.into(); i32 I32 x => x.into(); i64 I64 x => x as f64;
+    u8 U8 x => x.into(); u16 U16 x => x.into(); u32 U32 x => x.into(); u64 U64 x => x as f64;
+    f16 F16 x => x.into(); bf16 BF16 x => x.into(); f32 F32 x => x.into(); f64 F64 x => x;
+}

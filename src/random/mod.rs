@@ -4,7 +4,7 @@
 mod samplers;
 
 use crate::array::{Array, Operand};
-use crate::diagnostic::{Error, Fault, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use crate::runtime::Slab;
 use crate::trace::{apply1, told};
@@ -91,7 +91,7 @@ impl Key {
         let ty = DType::Key.of(shape);
         apply1(Arc::new(RandomSplit { ty, keys: 0 }), &[(&self.0).into()], Location::caller())
     }
-    /// The key made of this one and a whole number.
+    /// The key made of this one and a whole number: one of uint32, or an array of an integer type of at most 32 bits.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -103,12 +103,20 @@ impl Key {
     pub fn fold_in(&self, x: impl Operand) -> Key {
         let place = Location::caller();
         let _told = told("fold_in");
-        match x.term().arg(DType::I64) {
+        let refuse = |Fault { kind, message, .. }: Fault, help: &str| {
+            Key(self.0.refuse("fold_in", Fault::new(kind, message).help(help), place))
+        };
+        let term = x.term();
+        // of more bits some would be cut, and two numbers give one key
+        if let Some(wide) = term.dtype().filter(|d| d.is_integer() && d.size() == 8) {
+            let fault =
+                Fault::new(ErrorKind::Dtype, format!("a key takes 32 bits of a number, not those of {wide}"));
+            return refuse(fault, "convert it: `.astype(U32)`; or take both halves, one after the other");
+        }
+        match term.arg(DType::U32) {
             Ok(x) => Key(apply1(Arc::new(RandomFoldIn), &[(&self.0).into(), x], place)),
-            Err(Fault { kind, message, .. }) => {
-                let fault = Fault::new(kind, message)
-                    .help("a key is made of another and a whole number: `key.fold_in(3)`");
-                Key(self.0.refuse("fold_in", fault, place))
+            Err(fault) => {
+                refuse(fault, "a key is made of another and a whole number of uint32: `key.fold_in(3)`")
             }
         }
     }
@@ -130,21 +138,42 @@ impl Key {
         let _told = told("from_data");
         Key(apply1(Arc::new(RandomWrap), &[words.into()], Location::caller()))
     }
-    /// Random bits, of an unsigned integer type.
+    /// Random bits, of an unsigned integer type; a bare shape is uint32.
     ///
     /// ```
     /// use atmesh::prelude::*;
     /// assert_eq!(type_of(Key::new(0).bits(U8.of([4]))), "uint8[4]");
+    /// assert_eq!(type_of(Key::new(0).bits([4])), "uint32[4]");
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn bits(&self, ty: impl Into<ArrayType>) -> Array {
+    pub fn bits(&self, ty: impl Into<Words>) -> Array {
         let place = Location::caller();
-        crate::array::made(ty.into(), "bits", place, |ty| {
+        crate::array::made(ty.into().0, "bits", place, |ty| {
             apply1(Arc::new(RandomBits { ty, keys: 0 }), &[(&self.0).into()], place)
         })
     }
 }
+
+/// The type of an array of whole numbers; a bare shape is int32.
+#[derive(Clone, Debug)]
+pub struct Integers(ArrayType);
+/// The type of an array of random bits; a bare shape is uint32.
+#[derive(Clone, Debug)]
+pub struct Words(ArrayType);
+macro_rules! asked { ($($name:ident $dtype:ident),*) => {$(
+    impl From<ArrayType> for $name {
+        fn from(ty: ArrayType) -> $name {
+            $name(ty)
+        }
+    }
+    impl<S: Into<Shape>> From<S> for $name {
+        fn from(shape: S) -> $name {
+            $name(DType::$dtype.of(shape))
+        }
+    }
+)*} }
+asked!(Integers I32, Words U32);
 
 impl Tree for Key {
     fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array)) {

@@ -1,7 +1,7 @@
 //! Samplers: distributions made of random bits.
 
-use super::Key;
-use crate::array::Array;
+use super::{Integers, Key};
+use crate::array::{Array, holds};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Spot};
 use crate::ops::random::RandomBits;
 use crate::trace::{apply1, poison};
@@ -144,17 +144,18 @@ impl Key {
         let ty = ArrayType { dtype: DType::F32, ..ty.into() };
         self.float("bernoulli", ty, Location::caller(), |u, _| u(0.0, 1.0).lt(p))
     }
-    /// Whole numbers of a range, of an integer type: `key.randint(I32.of([8]), 0..10)`.
+    /// Whole numbers of a range, which must be one of their element type. A bare shape is int32: `key.randint([8], 0..10)`. An empty
+    /// range gives its start.
     ///
     /// ```
     /// use atmesh::prelude::*;
-    /// let dice = Key::new(0).randint(I32.of([100]), 1..7);
+    /// let dice = Key::new(0).randint([100], 1..7);
     /// assert_eq!((dice.min(..).item::<i32>()?, dice.max(..).item::<i32>()?), (1, 6));
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn randint(&self, ty: impl Into<ArrayType>, range: Range<i64>) -> Array {
-        let (ty, place) = (ty.into(), Location::caller());
+    pub fn randint(&self, ty: impl Into<Integers>, range: Range<i64>) -> Array {
+        let (Integers(ty), place) = (ty.into(), Location::caller());
         if !ty.dtype.is_integer() {
             let fault = Fault::new(ErrorKind::Dtype, format!("`randint` makes integers, not {}", ty.dtype))
                 .help(format!(
@@ -165,6 +166,18 @@ impl Key {
             return poison(Error::at(fault, "randint", vec![ty.to_string()], Some(place)));
         }
         let dtype = ty.dtype;
+        let last = if range.is_empty() { range.start } else { range.end - 1 };
+        if let Some(out) = [range.start, last].into_iter().find(|i| !holds(dtype, (*i).into())) {
+            let (start, end) = (range.start, range.end);
+            let fault =
+                Fault::new(ErrorKind::Dtype, format!("{out}, of the range {start}..{end}, is no {dtype}"))
+                    .help(format!(
+                        "int64 holds the range: `key.randint(I64.of({}), {start}..{end})`",
+                        ty.shape
+                    ))
+                    .mark(0, Spot::Dtype);
+            return poison(Error::at(fault, "randint", vec![ty.to_string()], Some(place)));
+        }
         let wide = if dtype.size() == 8 { DType::U64 } else { DType::U32 };
         crate::array::made(ArrayType { dtype: wide, ..ty }, "randint", place, |ty| {
             let keys = self.split_vec(2);

@@ -27,10 +27,14 @@ pub fn blocks(sharding: &Sharding, shape: &[usize]) -> Vec<Block> {
                 .enumerate()
                 .map(|(d, &n)| {
                     let axes = sharding.spec.dim(d);
-                    let ways: usize = axes.iter().map(|a| mesh.axis_size(*a)).product();
-                    let rank = axes.iter().fold(0, |r, a| r * mesh.axis_size(*a) + coordinate(*a));
+                    let ways: usize = sharding.ways(axes.iter().copied());
+                    // checked axes stay below `ways`; others, of a sharding made by hand, below what is counted
+                    let rank = axes.iter().fold(0_usize, |r, a| {
+                        r.saturating_mul(mesh.axis_size(*a)).saturating_add(coordinate(*a))
+                    });
                     let block = n.div_ceil(ways);
-                    (rank * block).min(n)..((rank + 1) * block).min(n)
+                    let end = |blocks: usize| blocks.saturating_mul(block).min(n);
+                    end(rank)..end(rank.saturating_add(1))
                 })
                 .collect();
             // copies along unreduced axes are different summands, not replicas

@@ -72,8 +72,9 @@ impl Sharding {
             self.mesh.size() == other.mesh.size() && self.mesh.devices() == other.mesh.devices();
         same_devices && places(self) == places(other)
     }
+    /// In how many ways the axes split, never 0: the fields are public, so they may name one axis again and again.
     fn ways(&self, axes: impl Iterator<Item = Axis>) -> usize {
-        axes.map(|a| self.mesh.axis_size(a)).product()
+        axes.fold(1, |n: usize, a| n.saturating_mul(self.mesh.axis_size(a)))
     }
 }
 impl fmt::Display for Sharding {
@@ -188,7 +189,7 @@ pub fn check_divides(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<(), Fau
 
 /// A dimension of size `n` does not divide into as many parts as its axes ask.
 fn indivisible(spec: Spec, d: usize, n: usize, ways: usize) -> Fault {
-    let (below, above) = (n / ways * ways, n.div_ceil(ways) * ways);
+    let (below, above) = (n / ways * ways, n.div_ceil(ways).saturating_mul(ways));
     let nearest = if below == 0 { format!("{above}") } else { format!("{below} and {above}") };
     let message = format!(
         "dimension {d} has size {n}, which {} does not divide into {ways} equal parts",

@@ -1,0 +1,321 @@
+//! `.npy` files: numpy's format for one array. A header in Python's words (element type, order, shape), then the elements.
+//!
+//! The header is compared with the file's length before anything is made, so that a file never asks for more memory than it
+//! has bytes.
+
+use super::Array;
+use super::host::with_element;
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::runtime::{Buffer, Slab, fits};
+use crate::types::{DType, Shape};
+use half::{bf16, f16};
+use ndarray::{ArrayView, IxDyn, ShapeBuilder};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::panic::Location;
+use std::path::Path;
+use std::sync::Arc;
+
+const MAGIC: &[u8; 6] = b"\x93NUMPY";
+/// No header that means anything here is longer.
+const LONGEST: usize = 1 << 16;
+
+/// The element types that both have, as numpy writes them.
+const TYPES: [(DType, &str); 12] = [
+    (DType::Bool, "b1"),
+    (DType::I8, "i1"),
+    (DType::I16, "i2"),
+    (DType::I32, "i4"),
+    (DType::I64, "i8"),
+    (DType::U8, "u1"),
+    (DType::U16, "u2"),
+    (DType::U32, "u4"),
+    (DType::U64, "u8"),
+    (DType::F16, "f2"),
+    (DType::F32, "f4"),
+    (DType::F64, "f8"),
+];
+
+impl Array {
+    /// Writes a `.npy` file: element type, shape and numbers, not the sharding. A file of this name is replaced once all is written,
+    /// so that none is ever half there. bfloat16 and keys have no form in such files.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let path = std::env::temp_dir().join(format!("atmesh-{}.npy", std::process::id()));
+    /// Array::from([1, 2]).save_npy(&path)?;
+    /// let read = Array::load_npy(&path);
+    /// std::fs::remove_file(&path).map_err(atmesh::Error::other)?;
+    /// assert_eq!(read?.to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn save_npy(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (place, path) = (Location::caller(), path.as_ref());
+        let bytes = self.npy_bytes("save_npy", place)?;
+        replace(path, &bytes).map_err(|why| file("save_npy", path, why, place))
+    }
+    /// Reads a `.npy` file: on no mesh, of the file's element type and shape. Either byte order and either order of dimensions is read.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert!(Array::load_npy("nowhere.npy").is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn load_npy(path: impl AsRef<Path>) -> Result<Array> {
+        let (place, path) = (Location::caller(), path.as_ref());
+        load(path).map_err(|fault| {
+            let fault = Fault { message: format!("{}: {}", path.display(), fault.message), ..fault };
+            Error::at(fault, "load_npy", Vec::new(), Some(place))
+        })
+    }
+    /// The file's bytes.
+    pub(crate) fn npy_bytes(&self, op: &str, place: Place) -> Result<Vec<u8>> {
+        let ty = self.ty()?;
+        let slab = self.numbers(op, place)?;
+        let Some((_, code)) = TYPES.iter().find(|t| t.0 == ty.dtype) else {
+            let fault = Fault::new(ErrorKind::Dtype, format!("{} has no form in .npy files", ty.dtype));
+            let fault = match ty.dtype {
+                DType::Key => fault.help("a key's two words have: `key.data()`"),
+                _ => fault.help("convert it first: `.astype(F32)`"),
+            };
+            return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+        };
+        let order = match ty.dtype.size() {
+            1 => '|',
+            _ if cfg!(target_endian = "big") => '>',
+            _ => '<',
+        };
+        let sizes: Vec<String> = ty.shape.iter().map(usize::to_string).collect();
+        let comma = if sizes.len() == 1 { "," } else { "" };
+        let shape = format!("({}{comma})", sizes.join(", "));
+        let header = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': {shape}, }}");
+        // the elements begin at a multiple of 64
+        let len = (10 + header.len() + 1).next_multiple_of(64) - 10;
+        let mut bytes = Vec::with_capacity(10 + len + ty.nbytes());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&[1, 0]);
+        let short = u16::try_from(len).map_err(|_| {
+            let fault =
+                Fault::new(ErrorKind::Data, "a header of so many dimensions is too long for .npy files");
+            Error::at(fault, op, vec![ty.to_string()], Some(place))
+        })?;
+        bytes.extend_from_slice(&short.to_le_bytes());
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.resize(10 + len - 1, b' ');
+        bytes.push(b'\n');
+        let dense = slab.dense();
+        // SAFETY: a buffer's bytes up to the value's length were written before its slab was made
+        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(dense.as_ptr(), slab.nbytes()) });
+        Ok(bytes)
+    }
+}
+
+/// Writes a file beside its place, then moves it there.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = File::create(&part)
+        .and_then(|mut f| f.write_all(bytes).and_then(|()| f.sync_all()))
+        .and_then(|()| std::fs::rename(&part, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&part);
+    }
+    written
+}
+
+pub(crate) fn file(op: &str, path: &Path, why: impl std::fmt::Display, place: Place) -> Error {
+    Error::at(Fault::new(ErrorKind::Data, format!("{}: {why}", path.display())), op, Vec::new(), Some(place))
+}
+
+fn data(why: impl std::fmt::Display) -> Fault {
+    Fault::new(ErrorKind::Data, why.to_string())
+}
+
+fn load(path: &Path) -> Result<Array, Fault> {
+    // asked before it is opened: to open a pipe waits for whoever writes it
+    let known = std::fs::metadata(path).map_err(data)?;
+    if !known.is_file() {
+        let fault = data("it is no regular file, whose length is known");
+        return Err(
+            fault.help("read it by other means, and make the array of a `Vec`: `Array::from(numbers)`")
+        );
+    }
+    let mut file = File::open(path).map_err(data)?;
+    let length = file.metadata().map_err(data)?.len();
+    let (header, begins) = read_header(&mut file)?;
+    let Header { dtype, big, fortran, shape } = header;
+    let ty = dtype.of(&shape);
+    ty.addressable()?;
+    let (takes, holds) = (ty.nbytes(), length.saturating_sub(begins));
+    if takes as u64 != holds {
+        return Err(data(format!("{ty} takes {takes} bytes, but the file holds {holds} behind its header")));
+    }
+    fits(takes)?;
+    let mut buffer = Buffer::zeroed(takes);
+    // SAFETY: the buffer has as many bytes, all of them zeros, and nobody else knows it yet
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), takes) };
+    file.read_exact(bytes).map_err(data)?;
+    if big != cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+    }
+    if dtype == DType::Bool && bytes.iter().any(|b| *b > 1) {
+        return Err(data("a bool in it is neither true nor false"));
+    }
+    let slab = Slab::new(dtype, shape.clone(), 1, Arc::new(buffer));
+    if !fortran || shape.rank() < 2 {
+        return Ok(Array::concrete(slab, ty, None));
+    }
+    with_element!(dtype, T => {
+        let turned = ArrayView::from_shape(IxDyn(&shape).f(), slab.elements::<T>()).map_err(data)?;
+        Ok(Array::from(turned))
+    })
+}
+
+struct Header {
+    dtype: DType,
+    /// Whether the most significant byte comes first.
+    big: bool,
+    /// Whether the first dimension runs fastest.
+    fortran: bool,
+    shape: Shape,
+}
+
+/// The header, and where the elements begin.
+fn read_header(file: &mut File) -> Result<(Header, u64), Fault> {
+    let no_file = |_| data("it is no .npy file: the header is cut off");
+    let mut start = [0; 8];
+    file.read_exact(&mut start).map_err(no_file)?;
+    if start[..6] != MAGIC[..] {
+        return Err(data("it is no .npy file: these begin with \\x93NUMPY, before their header"));
+    }
+    let (length, begins) = match start[6] {
+        1 => {
+            let mut length = [0; 2];
+            file.read_exact(&mut length).map_err(no_file)?;
+            (u16::from_le_bytes(length) as usize, 10)
+        }
+        2 | 3 => {
+            let mut length = [0; 4];
+            file.read_exact(&mut length).map_err(no_file)?;
+            (u32::from_le_bytes(length) as usize, 12)
+        }
+        other => return Err(data(format!("its header is of version {other}; 1, 2 and 3 are known"))),
+    };
+    if length > LONGEST {
+        return Err(data(format!("its header says that it has {length} bytes, more than any array needs")));
+    }
+    let mut text = vec![0; length];
+    file.read_exact(&mut text).map_err(no_file)?;
+    let text = std::str::from_utf8(&text).map_err(|_| data("its header is no text"))?;
+    let header = Parser { text, rest: text }.header()?;
+    Ok((header, begins + length as u64))
+}
+
+/// Of the dictionary that a header is: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
+struct Parser<'a> {
+    text: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Parser<'a> {
+    fn expected(&self, what: &str) -> Fault {
+        let at = self.text.len() - self.rest.len();
+        let shown: String = self.text.trim_end().chars().take(200).collect();
+        data(format!("its header is {shown:?}: {what} is expected at byte {at}"))
+    }
+    fn eat(&mut self, token: &str) -> bool {
+        self.rest = self.rest.trim_start();
+        let found = self.rest.strip_prefix(token);
+        self.rest = found.unwrap_or(self.rest);
+        found.is_some()
+    }
+    fn need(&mut self, token: &str) -> Result<(), Fault> {
+        if self.eat(token) { Ok(()) } else { Err(self.expected(&format!("`{token}`"))) }
+    }
+    /// A word in quotes, which has none within.
+    fn word(&mut self) -> Result<&'a str, Fault> {
+        for quote in ["'", "\""] {
+            if self.eat(quote) {
+                let Some((word, rest)) = self.rest.split_once(quote) else { break };
+                self.rest = rest;
+                return Ok(word);
+            }
+        }
+        Err(self.expected("a word in quotes"))
+    }
+    fn boolean(&mut self) -> Result<bool, Fault> {
+        if self.eat("True") {
+            return Ok(true);
+        }
+        if self.eat("False") { Ok(false) } else { Err(self.expected("`True` or `False`")) }
+    }
+    fn sizes(&mut self) -> Result<Vec<usize>, Fault> {
+        self.need("(")?;
+        let mut sizes = Vec::new();
+        while !self.eat(")") {
+            self.rest = self.rest.trim_start();
+            let digits = self.rest.len() - self.rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let Ok(size) = self.rest[..digits].parse() else { return Err(self.expected("a size")) };
+            self.rest = &self.rest[digits..];
+            sizes.push(size);
+            // a tuple of one has a comma
+            if !self.eat(",") {
+                if sizes.len() == 1 {
+                    return Err(self.expected("`,`"));
+                }
+                self.need(")")?;
+                break;
+            }
+        }
+        Ok(sizes)
+    }
+    fn header(mut self) -> Result<Header, Fault> {
+        let (mut descr, mut fortran, mut shape) = (None, None, None);
+        self.need("{")?;
+        while !self.eat("}") {
+            let before = Parser { ..self };
+            let key = self.word()?;
+            self.need(":")?;
+            let again = match key {
+                "descr" => descr.replace(self.word()?).is_some(),
+                "fortran_order" => fortran.replace(self.boolean()?).is_some(),
+                "shape" => shape.replace(self.sizes()?).is_some(),
+                _ => true,
+            };
+            if again {
+                return Err(before.expected("one each of `descr`, `fortran_order` and `shape`"));
+            }
+            if !self.eat(",") {
+                self.need("}")?;
+                break;
+            }
+        }
+        if !self.rest.trim().is_empty() {
+            return Err(self.expected("the end"));
+        }
+        let missing = |what| move || data(format!("its header says no `{what}`"));
+        let descr = descr.ok_or_else(missing("descr"))?;
+        let fortran = fortran.ok_or_else(missing("fortran_order"))?;
+        let shape = shape.ok_or_else(missing("shape"))?;
+        let known = descr.split_at_checked(1).and_then(|(order, code)| {
+            let (dtype, _) = TYPES.iter().find(|t| t.1 == code)?;
+            let big = match order {
+                "<" => false,
+                ">" => true,
+                "=" => cfg!(target_endian = "big"),
+                "|" if dtype.size() == 1 => false,
+                _ => return None,
+            };
+            Some((*dtype, big))
+        });
+        let Some((dtype, big)) = known else {
+            let names: Vec<_> = TYPES.iter().map(|t| t.0.name()).collect();
+            return Err(data(format!("its element type, `{descr}`, is none that arrays have here"))
+                .help(format!("convert it in Python: `x.astype(…)` to one of {}", names.join(", "))));
+        };
+        Ok(Header { dtype, big, fortran, shape: shape.into() })
+    }
+}

@@ -1,0 +1,222 @@
+//! `.npy` files: what numpy writes is read, and what is no such file, or promises more than it holds, is an error.
+
+use atmesh::ErrorKind;
+use atmesh::prelude::*;
+use std::path::PathBuf;
+use std::process::id;
+
+/// A file that goes when the test ends.
+struct Scratch(PathBuf);
+impl Scratch {
+    fn new(name: &str, bytes: &[u8]) -> Scratch {
+        let path = std::env::temp_dir().join(format!("atmesh-files-{}-{name}.npy", id()));
+        std::fs::write(&path, bytes).unwrap();
+        Scratch(path)
+    }
+}
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A file with this header, as numpy pads it, and these bytes behind it.
+fn file(header: &str, data: &[u8]) -> Vec<u8> {
+    let mut header = header.to_string();
+    while !(10 + header.len() + 1).is_multiple_of(64) {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(data);
+    bytes
+}
+fn header(descr: &str, fortran: bool, shape: &str) -> String {
+    let fortran = if fortran { "True" } else { "False" };
+    format!("{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {shape}, }}")
+}
+fn load(name: &str, bytes: &[u8]) -> Result<Array> {
+    Array::load_npy(&Scratch::new(name, bytes).0)
+}
+
+#[test]
+fn a_header_that_promises_more_than_the_file_holds_is_refused() {
+    for (descr, shape) in [
+        ("<f4", "(1099511627776,)"),
+        ("<f4", "(8589934592,)"),
+        ("|i1", "(30000000000,)"),
+        ("<f8", "(4611686018427387904, 4)"),
+        ("<f8", "(18446744073709551616,)"),
+        ("<i4", "(1, 1, 1073741824, 2)"),
+        ("<f4", "(0, 18446744073709551615, 2)"),
+        ("<f4", "(3,)"),
+    ] {
+        let error = load("bomb", &file(&header(descr, false, shape), &[0; 8])).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Shape), "{shape}: {error}");
+        assert!(error.to_string().contains("load_npy"), "{error}");
+    }
+    let error = load("short", &file(&header("<f4", false, "(3, 2)"), &[0; 8])).unwrap_err();
+    assert!(error.to_string().contains("float32[3,2] takes 24 bytes, but the file holds 8"), "{error}");
+    let error = load("long", &file(&header("<f4", false, "(1,)"), &[0; 8])).unwrap_err();
+    assert!(error.to_string().contains("float32[1] takes 4 bytes, but the file holds 8"), "{error}");
+}
+
+/// A file without an end, and one that nobody writes, would be read for ever.
+#[test]
+#[cfg(unix)]
+fn only_regular_files_are_read() {
+    for path in ["/dev/zero", "/dev/null", "/"] {
+        let error = Array::load_npy(path).unwrap_err();
+        assert!(error.to_string().contains("no regular file"), "{error}");
+    }
+    let fifo = std::env::temp_dir().join(format!("atmesh-files-{}-fifo", id()));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let refused = Array::load_npy(&fifo);
+    std::fs::remove_file(&fifo).unwrap();
+    assert!(refused.is_err());
+}
+
+#[test]
+fn every_element_type_is_written_and_read() {
+    let x = Array::arange(0..6).reshape([2, 3]);
+    for dtype in [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, F32, F64] {
+        let scratch = Scratch::new(&format!("{dtype}"), b"");
+        let x = x.astype(dtype);
+        x.save_npy(&scratch.0).unwrap();
+        let read = Array::load_npy(&scratch.0).unwrap();
+        assert_eq!(read.ty().unwrap(), x.ty().unwrap());
+        assert_eq!(read.to_string(), x.to_string());
+        // the numbers begin at a multiple of 64, as numpy has it
+        assert!(
+            (std::fs::metadata(&scratch.0).unwrap().len() as usize - x.nbytes().unwrap()).is_multiple_of(64)
+        );
+    }
+    for shape in [&[][..], &[0], &[1], &[2, 0, 3], &[1, 2, 3, 4]] {
+        let scratch = Scratch::new("shapes", b"");
+        let x = Array::ones(shape);
+        x.save_npy(&scratch.0).unwrap();
+        assert_eq!(Array::load_npy(&scratch.0).unwrap().ty().unwrap(), x.ty().unwrap());
+    }
+}
+
+/// What Python's numpy writes that this crate does not.
+#[test]
+fn other_orders_and_other_headers_are_read() {
+    let big: Vec<u8> = [1i16, -2, 300].iter().flat_map(|x| x.to_be_bytes()).collect();
+    assert_eq!(
+        load("big", &file(&header(">i2", false, "(3,)"), &big)).unwrap().to_vec::<i16>().unwrap(),
+        [1, -2, 300]
+    );
+    let columns: Vec<u8> = [1i32, 2, 3, 4, 5, 6].iter().flat_map(|x| x.to_be_bytes()).collect();
+    let x = load("fortran", &file(&header(">i4", true, "(2, 3)"), &columns)).unwrap();
+    assert_eq!(x.to_vec::<i32>().unwrap(), [1, 3, 5, 2, 4, 6]);
+    let halves = [0x3c00u16, 0xc000].map(u16::to_le_bytes).concat();
+    let x = load("half", &file(&header("<f2", false, "(2,)"), &halves)).unwrap();
+    assert_eq!(x.astype(F32).to_vec::<f32>().unwrap(), [1.0, -2.0]);
+    for text in [
+        "{\"shape\": (2, ), 'fortran_order':False,\n 'descr' : '|u1'}",
+        "{'descr': '<u1', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '=u1', 'fortran_order': True, 'shape': (2,), }",
+    ] {
+        assert_eq!(load("header", &file(text, &[7, 8])).unwrap().to_vec::<u8>().unwrap(), [7, 8], "{text}");
+    }
+    // versions 2 and 3 have a longer length
+    for version in [2u8, 3] {
+        let text = header("|u1", false, "(2,)") + "\n";
+        let mut bytes = vec![0x93, b'N', b'U', b'M', b'P', b'Y', version, 0];
+        bytes.extend((text.len() as u32).to_le_bytes());
+        bytes.extend(text.as_bytes());
+        bytes.extend([7, 8]);
+        assert_eq!(load("version", &bytes).unwrap().to_vec::<u8>().unwrap(), [7, 8]);
+    }
+}
+
+#[test]
+fn what_is_no_file_of_numbers_is_told() {
+    for (text, why) in [
+        (header("<c8", false, "(1,)"), "`<c8`"),
+        (header("|O", false, "(1,)"), "`|O`"),
+        (header("<f2", false, "1"), "header"),
+        ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }".into(), "header"),
+        ("{'descr': '<f4', 'shape': (1,), }".into(), "fortran_order"),
+        ("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }".into(), "header"),
+        ("{'descr': '<f4', 'fortran_order': 1, 'shape': (1,), }".into(), "header"),
+        (String::new(), "header"),
+    ] {
+        let error = load("bad", &file(&text, &[0; 8])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Data, "{text}");
+        assert!(error.to_string().contains(why), "{text}: {error}");
+    }
+    let error = load("bool", &file(&header("|b1", false, "(2,)"), &[1, 2])).unwrap_err();
+    assert!(error.to_string().contains("neither true nor false"), "{error}");
+    for bytes in [&b""[..], b"\x93NUMPY", b"PK\x03\x04 and so on", b"\x93NUMPY\x09\x00\x01\x00 "] {
+        assert_eq!(load("magic", bytes).unwrap_err().kind(), ErrorKind::Data);
+    }
+    let traced = jit(|x: &Array| -> Result<Array> {
+        x.save_npy("never.npy")?;
+        Ok(x.clone())
+    });
+    let error = traced.call(Array::ones([2])).unwrap_err().to_string();
+    assert!(error.contains("`save_npy` needs numbers"), "{error}");
+}
+
+/// Headers that are cut, doubled and overwritten at random: an error or an array, never more memory than the file has bytes.
+#[test]
+fn mutated_headers() {
+    let mut seed = 7u64;
+    let mut next = move |n: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % n
+    };
+    let pieces: [&[u8]; 14] = [
+        b"9",
+        b"0",
+        b"4611686018427387904",
+        b"-",
+        b",",
+        b"(",
+        b")",
+        b"'",
+        b"True",
+        b"<f8",
+        b">i2",
+        b"|b1",
+        b"{",
+        b"\xff",
+    ];
+    const SHAPES: [&str; 6] = ["(2, 2)", "(4,)", "()", "(0, 3)", "(8589934592,)", "(2, 4611686018427387904)"];
+    let (mut read, mut refused) = (0, 0);
+    for round in 0..3000 {
+        let descr = ["<f4", ">f8", "|u1", "<i2", "|b1", "<f2"][next(6)];
+        let mut bytes = file(&header(descr, next(2) == 0, SHAPES[next(SHAPES.len())]), &[1; 16]);
+        for _ in 0..next(4) {
+            let at = next(bytes.len());
+            match next(4) {
+                0 => bytes.truncate(at),
+                1 => bytes[at] = next(256) as u8,
+                2 => drop(bytes.splice(at..at, pieces[next(pieces.len())].iter().copied())),
+                _ => {
+                    let end = (at + next(6)).min(bytes.len());
+                    drop(bytes.splice(at..end, pieces[next(pieces.len())].iter().copied()));
+                }
+            }
+            if bytes.is_empty() {
+                bytes.push(b'x');
+            }
+        }
+        match load("mutated", &bytes) {
+            Ok(x) => {
+                read += 1;
+                assert!(x.nbytes().unwrap() <= bytes.len(), "round {round}");
+                let _ = x.to_string();
+            }
+            Err(error) => {
+                refused += 1;
+                assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Shape), "round {round}: {error}");
+            }
+        }
+    }
+    assert!(read > 20 && refused > 1000, "{read} {refused}");
+}
