@@ -12,29 +12,83 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// Why a case did not pass.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It needs this, which is not built.
+    Unbuilt(String),
+    /// What was got and wanted.
+    Differs(String),
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::Differs(why)
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(why: &str) -> Failure {
+        Failure::Differs(why.into())
+    }
+}
+
 /// What became of the cases of a file.
 pub(crate) struct Report {
     /// The file's name without its ending.
     pub name: String,
     /// How many passed.
     pub passed: usize,
-    /// How many there are, without the exceptions.
+    /// How many there are, without the exceptions and those that need what is not built.
     pub total: usize,
     /// Those listed as exceptions: id and reason.
     pub excepted: Vec<(String, String)>,
+    /// How many need something that is listed as not built, by its name.
+    pub unbuilt: BTreeMap<String, usize>,
     /// Those that failed: id and what differed.
     pub failed: Vec<(String, String)>,
 }
 
+/// Cases that need not pass.
+pub(crate) struct Lists {
+    /// Those whose answer is judged otherwise: the reason by id.
+    pub exceptions: BTreeMap<String, String>,
+    /// What is not built: by its name, the file that shows it.
+    pub unbuilt: BTreeMap<String, String>,
+}
+
+impl Lists {
+    /// Those of this crate.
+    pub(crate) fn own() -> Lists {
+        Lists {
+            exceptions: keyed(include_str!("../exceptions.txt"), |[_, id, reason]| (id, reason)),
+            unbuilt: keyed(include_str!("../unbuilt.txt"), |[what, file, _]| (what, file)),
+        }
+    }
+}
+
+/// Lines of three words, of which the last is a text; without comments.
+fn keyed(text: &'static str, key: impl Fn([&str; 3]) -> (&str, &str)) -> BTreeMap<String, String> {
+    let lines = text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
+    let pairs = lines.map(|l| {
+        let words: Vec<&str> = l.splitn(3, ' ').collect();
+        let words = words.try_into().unwrap_or_else(|_| panic!("a line of three words: {l}"));
+        let (key, value) = key(words);
+        (key.to_string(), value.to_string())
+    });
+    pairs.collect()
+}
+
 /// Runs all cases of a file's text.
-pub(crate) fn run(
-    name: &str,
-    text: &str,
-    engine: EngineKind,
-    exceptions: &BTreeMap<String, String>,
-) -> Report {
-    let mut report =
-        Report { name: name.into(), passed: 0, total: 0, excepted: Vec::new(), failed: Vec::new() };
+pub(crate) fn run(name: &str, text: &str, engine: EngineKind, lists: &Lists) -> Report {
+    let mut report = Report {
+        name: name.into(),
+        passed: 0,
+        total: 0,
+        excepted: Vec::new(),
+        unbuilt: BTreeMap::new(),
+        failed: Vec::new(),
+    };
     for line in text.lines().filter(|l| !l.trim().is_empty()) {
         let case: Value = match serde_json::from_str(line) {
             Ok(case) => case,
@@ -48,15 +102,32 @@ pub(crate) fn run(
             continue;
         }
         let id = case["id"].as_str().unwrap_or("(no id)").to_string();
-        if let Some(reason) = exceptions.get(&id) {
+        let outcome = one(&case, engine, &mut |_| true);
+        if let Some(reason) = lists.exceptions.get(&id) {
+            if outcome.is_ok() {
+                report.failed.push((id.clone(), format!("passes, but is listed as an exception: {reason}")));
+            }
             report.excepted.push((id, reason.clone()));
             continue;
         }
-        report.total += 1;
-        match one(&case, engine, &mut |_| true) {
+        match outcome {
+            Err(Failure::Unbuilt(what)) if lists.unbuilt.contains_key(&what) => {
+                *report.unbuilt.entry(what).or_default() += 1;
+                continue;
+            }
+            Err(Failure::Unbuilt(what)) => {
+                report.failed.push((id, format!("needs {what}, which is not built")))
+            }
+            Err(Failure::Differs(why)) => report.failed.push((id, why)),
             Ok(()) => report.passed += 1,
-            Err(why) => report.failed.push((id, why)),
         }
+        report.total += 1;
+    }
+    // what was built leaves the list
+    for (what, _) in
+        lists.unbuilt.iter().filter(|(what, file)| *file == name && !report.unbuilt.contains_key(*what))
+    {
+        report.failed.push((what.clone(), format!("is listed as not built, but no case of {name} needs it")));
     }
     report
 }
@@ -66,30 +137,19 @@ pub(crate) fn one(
     case: &Value,
     engine: EngineKind,
     seen: &mut dyn FnMut(&Program) -> bool,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let run = || match case["kind"].as_str() {
         Some("program") => case::program(case, engine, seen),
-        Some("layout") => case::layout(case),
-        Some("type") => case::ty(case),
-        other => Err(format!("unknown kind {other:?}")),
+        Some("layout") => Ok(case::layout(case)?),
+        Some("type") => Ok(case::ty(case)?),
+        Some(other) => Err(Failure::Unbuilt(other.into())),
+        None => Err("a case without kind".into()),
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()));
-        Err(format!("panicked: {}", text.unwrap_or_default()))
+        Err(format!("panicked: {}", text.unwrap_or_default()).into())
     })
-}
-
-/// The exceptions: lines `file id reason`.
-pub(crate) fn exceptions(text: &str) -> BTreeMap<String, String> {
-    let lines = text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
-    lines
-        .filter_map(|l| {
-            let mut words = l.splitn(3, ' ');
-            let (_, id, reason) = (words.next()?, words.next()?, words.next()?);
-            Some((id.to_string(), reason.to_string()))
-        })
-        .collect()
 }
 
 impl Report {
@@ -98,6 +158,10 @@ impl Report {
         let mut s = format!("{} {}/{}", self.name, self.passed, self.total);
         if !self.excepted.is_empty() {
             s += &format!(" ({} excepted)", self.excepted.len());
+        }
+        if !self.unbuilt.is_empty() {
+            let names: Vec<String> = self.unbuilt.iter().map(|(what, n)| format!("{what} {n}")).collect();
+            s += &format!(" (not built: {})", names.join(", "));
         }
         s.push('\n');
         for (id, why) in &self.failed {

@@ -136,6 +136,25 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
             let f = if params["check_vma"].as_bool() == Some(false) { f.unchecked() } else { f };
             f.call(&arrays)?
         }
+        "smap" => {
+            // a shard_map over one axis; an entry is the dimension that the axis splits
+            let over = axes(&params["axis_name"]);
+            let specs = |v: &Value| -> Vec<Spec> {
+                let split = |d: &Value| match d.as_u64() {
+                    None => Spec::of(Vec::new()),
+                    Some(d) => Spec::of((0..d).map(|_| Axes::none()).chain([over.clone()]).collect()),
+                };
+                v.as_array().into_iter().flatten().map(split).collect()
+            };
+            let inside = here.retyped(&over, AxisType::Manual).unwrap_or_else(|_| here.clone());
+            let run = |args: &Vec<Array>| program(env, inside.clone(), body, args);
+            let out_specs = specs(&params["out_axes"]);
+            let f = match &params["in_axes"] {
+                Value::Array(_) => atmesh::shard_map(&here, specs(&params["in_axes"]), out_specs, run),
+                _ => atmesh::shard_map(&here, Inferred, out_specs, run),
+            };
+            f.over(&over).call(&arrays)?
+        }
         "auto_axes" | "explicit_axes" => {
             let (from, to, which) = match op {
                 "auto_axes" => (AxisType::Explicit, AxisType::Auto, "out_sharding"),

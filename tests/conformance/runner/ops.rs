@@ -353,7 +353,7 @@ fn starts(ins: &[Val], shape: &[usize], sizes: &[usize]) -> Option<Vec<usize>> {
     fixed.collect()
 }
 
-fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
+fn shapes(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
     let Some(first) = ins.first() else { return Ok(None) };
     let x = first.array();
     let one = || numbers::int(&p["axis"]) as i32;
@@ -409,13 +409,17 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
         }
         "dynamic_slice" => {
             let (ty, sizes) = (x.ty()?, list("slice_sizes"));
-            let Some(start) = starts(&ins[1..], &ty.shape, &sizes) else { return Ok(None) };
+            let Some(start) = starts(&ins[1..], &ty.shape, &sizes) else {
+                return Err(env.missing("traced_starts"));
+            };
             let limit = start.iter().zip(&sizes).map(|(s, n)| s + n).collect();
             prim(Slice { strides: vec![1; start.len()], start, limit, out: None }, &ins[..1])
         }
         "dynamic_update_slice" => {
             let (ty, part) = (x.ty()?, ins[1].array().ty()?);
-            let Some(start) = starts(&ins[2..], &ty.shape, &part.shape) else { return Ok(None) };
+            let Some(start) = starts(&ins[2..], &ty.shape, &part.shape) else {
+                return Err(env.missing("traced_starts"));
+            };
             prim(UpdateSlice { start }, &ins[..2])
         }
         "reshard" => x.reshard(spec(&p["spec"])),
@@ -447,10 +451,8 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
     let over = axes(&p["axis_name"]);
     let n = |name: &str| p.get(name).map_or(0, |v| numbers::int(v) as i32);
     let how = |dim: i32| if p["tiled"].as_bool() == Some(true) { tiled(dim) } else { stacked(dim) };
-    match op {
-        "axis_index" => return Some(Val::Array(axis_index(over))),
-        _ if p.get("axis_index_groups").is_some_and(|g| !g.is_null()) => return None,
-        _ => {}
+    if op == "axis_index" {
+        return Some(Val::Array(axis_index(over)));
     }
     let x = ins.first()?.array();
     Some(Val::Array(match op {
@@ -479,6 +481,8 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
                 .map(|v| (numbers::int(&v[0]) as usize, numbers::int(&v[1]) as usize));
             x.ppermute(over, pairs.collect::<Vec<_>>())
         }
+        "pshuffle" => x.ppermute(over, sizes(&p["perm"]).into_iter().zip(0..).collect::<Vec<_>>()),
+        "pswapaxes" => x.all_to_all(over, split(n("axis")).stack(n("axis"))),
         "pcast" => x.pcast(
             over,
             match p["to"].as_str()? {
@@ -507,6 +511,12 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
     }
     if let Some(v) = sized(op, ins, p)? {
         return Ok(vec![v]);
+    }
+    if p["dtype"].as_str().is_some_and(|dtype| dtype.starts_with("complex")) {
+        return Err(env.missing("complex"));
+    }
+    if p.get("axis_index_groups").is_some_and(|groups| !groups.is_null()) {
+        return Err(env.missing("axis_index_groups"));
     }
     if let Some(v) = collective(op, ins, p) {
         return Ok(vec![v]);
@@ -537,7 +547,7 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
             return one(r);
         }
     }
-    match shapes(op, ins, p)? {
+    match shapes(env, op, ins, p)? {
         Some(r) => one(r),
         None => Err(env.missing(op)),
     }
