@@ -66,7 +66,7 @@ fn native(x: &Array) -> Result<Array> {
         let n = x.len();
         let mut data = Array1::zeros(n + 2);
         data.slice_mut(s![1..=n]).assign(&x);
-        let (left, right) = (dev.neighbor("x", -1), dev.neighbor("x", 1));
+        let (left, right) = (dev.neighbor("x", -1)?, dev.neighbor("x", 1)?);
         let first = if left.is_none() { 2 } else { 1 };
         let last = if right.is_none() { n - 1 } else { n };
 
@@ -102,10 +102,10 @@ fn as_printed(x: &Array) -> Result<()> {
     let simulate = spmd(&mesh, p!["x"], p!["x"], |dev: &Device, x: ArrayView1<f32>| {
         let mut data = x.to_owned();
         let n = data.len();
-        if let (Some(_), Some(right)) = (dev.neighbor("x", -1), dev.neighbor("x", 1)) {
+        if let (Some(_), Some(right)) = (dev.neighbor("x", -1)?, dev.neighbor("x", 1)?) {
             dev.send(right, &data.slice(s![n - 1..]))?;
         }
-        if let Some(right) = dev.neighbor("x", 1) {
+        if let Some(right) = dev.neighbor("x", 1)? {
             dev.recv_into(right, data.slice_mut(s![..1]))?;
         }
         Ok(data)

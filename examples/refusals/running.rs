@@ -44,7 +44,7 @@ fn on_devices() -> Result<()> {
             p!["X"],
             p![],
             |dev: &Device, x: ArrayView1<f32>| {
-                if dev.index("X") == 2 { dev.pmax(&x, "X") } else { dev.psum(&x, "X") }
+                if dev.index("X")? == 2 { dev.pmax(&x, "X") } else { dev.psum(&x, "X") }
             },
         );
     refused("devices that call different collectives", odd_one.call(&x))?;
@@ -52,7 +52,7 @@ fn on_devices() -> Result<()> {
 
     // ANCHOR: waiting
     let waits = spmd(&mesh, p!["X"], p!["X"], |dev: &Device, x: ArrayView1<f32>| match dev.peer(0) {
-        Some(first) if dev.index("X") == 1 => dev.recv(first),
+        Some(first) if dev.index("X")? == 1 => dev.recv(first),
         _ => Ok::<Array1<f32>, _>(x.to_owned()),
     });
     refused("a message that nobody sends", waits.call(&x))?;
@@ -60,7 +60,7 @@ fn on_devices() -> Result<()> {
 
     // ANCHOR: panic
     let fails = spmd(&mesh, p!["X"], p![], |dev: &Device, x: ArrayView1<f32>| {
-        assert!(dev.index("X") != 3, "device 3 has had enough");
+        assert!(dev.index("X")? != 3, "device 3 has had enough");
         dev.psum(&x, "X")
     });
     refused("a panic on a device", fails.call(&x))?;

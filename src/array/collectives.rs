@@ -9,6 +9,7 @@ use crate::program::Prim;
 use crate::program::sentence::Combine;
 use crate::trace::{Setting, apply1, poison, setting, told};
 use crate::types::DType;
+use std::collections::HashSet;
 use std::panic::Location;
 
 /// How blocks are put together or cut: in a dimension, or as a new one. [`tiled`], [`stacked`].
@@ -99,20 +100,52 @@ pub fn shift(by: i64) -> Permutation {
 pub fn ring(by: i64) -> Permutation {
     Permutation(Senders::Ring(by))
 }
+impl std::fmt::Display for Permutation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            Senders::Pairs(pairs) => write!(f, "{pairs:?}"),
+            Senders::Shift(by) => write!(f, "shift({by})"),
+            Senders::Ring(by) => write!(f, "ring({by})"),
+        }
+    }
+}
 impl Permutation {
     /// The pairs among `n` devices.
     pub(crate) fn pairs(&self, n: usize) -> Vec<(usize, usize)> {
         match &self.0 {
             Senders::Pairs(pairs) => pairs.clone(),
-            Senders::Shift(by) => {
-                let to = |i: usize| i64::try_from(i).ok()?.checked_add(*by)?.try_into().ok();
-                (0..n).filter_map(|i| to(i).filter(|t| *t < n).map(|t| (i, t))).collect()
-            }
-            Senders::Ring(by) => {
-                let by = by.rem_euclid((n as i64).max(1)) as usize;
-                (0..n).map(|i| (i, (i + by) % n)).collect()
-            }
+            _ => (0..n).filter_map(|i| Some((i, self.target(i, n)?))).collect(),
         }
+    }
+    /// The first device among `n` to which `i` sends.
+    pub(crate) fn target(&self, i: usize, n: usize) -> Option<usize> {
+        match &self.0 {
+            Senders::Pairs(pairs) => pairs.iter().find(|p| p.0 == i).map(|p| p.1),
+            Senders::Shift(by) => i.checked_add_signed(isize::try_from(*by).ok()?).filter(|to| *to < n),
+            Senders::Ring(by) => Some((i + by.rem_euclid((n as i64).max(1)) as usize) % n),
+        }
+    }
+    /// The device among `n` that sends to `i`.
+    pub(crate) fn source(&self, i: usize, n: usize) -> Option<usize> {
+        match &self.0 {
+            Senders::Pairs(pairs) => pairs.iter().find(|p| p.1 == i).map(|p| p.0),
+            Senders::Shift(by) => Permutation(Senders::Shift(by.checked_neg()?)).target(i, n),
+            Senders::Ring(by) => Some((i + n - by.rem_euclid((n as i64).max(1)) as usize) % n),
+        }
+    }
+    /// The first of explicit pairs that cannot be among the `n` devices over these axes, and why.
+    pub(crate) fn wrong(&self, n: usize, axes: &Axes) -> Option<String> {
+        let Senders::Pairs(pairs) = &self.0 else { return None };
+        let (mut from, mut to) = (HashSet::new(), HashSet::new());
+        pairs.iter().find_map(|(a, b)| {
+            if *a >= n || *b >= n {
+                Some(format!("the pair ({a}, {b}) is outside the {n} devices over {axes}"))
+            } else if !from.insert(*a) || !to.insert(*b) {
+                Some(format!("the pair ({a}, {b}) names a source or a target for the second time"))
+            } else {
+                None
+            }
+        })
     }
 }
 

@@ -12,8 +12,10 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Mesh;
 use crate::partition::SpmdProgram;
 use crate::runtime::board::Wait;
-use crate::runtime::devices::{guarded, message, on_threads};
-use crate::runtime::network::{Mailbox, Network, Tag};
+use crate::runtime::devices::{Caller, guarded, on_threads};
+use crate::runtime::network::{Kept, Mailbox, Network, Tag};
+use crate::runtime::prints::Prints;
+use crate::runtime::wait::Signal;
 use crate::runtime::workers::{Meeting, Member};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -42,19 +44,25 @@ impl Devices {
     pub(super) fn of(program: &SpmdProgram) -> Devices {
         Devices { count: program.devices.max(1), mesh: program.mesh.clone() }
     }
-    /// Runs a job on a thread for each device.
-    pub(super) fn run(&self, job: &(dyn Fn(&Member) + Sync)) -> Result<()> {
+    /// Runs a job on a thread for each device. `prints` are its texts, with that bell.
+    pub(super) fn run(
+        &self,
+        bell: Arc<Signal>,
+        prints: &Prints,
+        job: &(dyn Fn(&Member) + Sync),
+    ) -> Result<()> {
         let network = Arc::new(Network::new(self.count, self.mesh.clone()));
-        on_threads(self.count, &|device| {
+        let caller = Caller { bell, heed: &|| prints.write(), late: &network.late() };
+        on_threads(self.count, &caller, &|device| {
+            let _ended = network.end(device);
             let meeting = Messages { mail: RefCell::new(network.mailbox(device)), met: Cell::new(0) };
             let member = Member::of(device, self.count, &meeting);
             if let Err(panic) = guarded(|| job(&member)) {
-                let at = panic.place.map_or(String::new(), |p| format!(" at {p}"));
+                let at = panic.place.as_ref().map_or(String::new(), |p| format!(" at {p}"));
                 let name = network.board.name(device);
-                let text = format!("{name} panicked{at}: {}", message(&*panic.payload));
+                let text = format!("{name} panicked{at}: {}", panic.message());
                 network.stop(Error::at(Fault::new(ErrorKind::Device, text), "run", Vec::new(), None));
             }
-            network.ended(device);
         })?;
         network.board.stopped().map_or(Ok(()), |verdict| Err(verdict.clone()))
     }
@@ -75,7 +83,7 @@ impl Meeting for Messages {
         while far < count {
             let tag = Tag::Step(self.met.replace(self.met.get() + 1));
             let (to, from) = ((me + far) % count, (me + count - far) % count);
-            let wait = |_: &[_]| Wait { op: "run", over: None, missing: vec![from], place: None };
+            let wait = |_: &Kept| Wait { op: "run", over: None, missing: vec![from], place: None };
             if mail.send(to, tag.clone(), nothing.clone()).is_err()
                 || mail.receive(from, &tag, &wait).is_err()
             {
@@ -124,13 +132,17 @@ mod orders {
     fn devices(count: usize) -> Devices {
         Devices { count, mesh: None }
     }
+    fn run(devices: Devices, job: impl Fn(&Member) + Sync) -> Result<()> {
+        let bell: Arc<Signal> = Arc::default();
+        devices.run(bell.clone(), &Prints::with_bell(bell), &job)
+    }
 
     /// Three levels of five devices: none begins one before all have ended the last.
     #[test]
     fn levels_are_apart() {
         explore(|| {
             let done: Vec<AtomicUsize> = (0..3).map(|_| AtomicUsize::new(0)).collect();
-            let ran = devices(5).run(&|m| {
+            let ran = run(devices(5), |m| {
                 for level in &done {
                     level.fetch_add(1, SeqCst);
                     assert!(m.barrier());
@@ -147,7 +159,7 @@ mod orders {
     fn a_panic_ends_the_run() {
         explore(|| {
             for first in [true, false] {
-                let ran = devices(3).run(&|m| {
+                let ran = run(devices(3), |m| {
                     if m.index() == 1 || first && m.index() == 2 {
                         std::panic::resume_unwind(Box::new("as told"));
                     }
@@ -156,7 +168,7 @@ mod orders {
                 let text = ran.unwrap_err().to_string();
                 assert!(text.contains("panicked: as told"), "{text}");
             }
-            devices(3).run(&|m| assert!(m.barrier())).unwrap();
+            run(devices(3), |m| assert!(m.barrier())).unwrap();
             dismiss();
         });
     }
@@ -165,7 +177,7 @@ mod orders {
     #[test]
     fn a_device_that_leaves_is_missed() {
         explore(|| {
-            let ran = devices(3).run(&|m| {
+            let ran = run(devices(3), |m| {
                 let more = m.index() != 2;
                 assert!(!(more && m.barrier()));
             });

@@ -153,11 +153,7 @@ fn memory() -> usize {
 }
 
 /// Returns all memory that no buffer uses to the system.
-///
-/// ```
-/// atmesh::runtime::trim();
-/// ```
-pub fn trim() {
+pub(super) fn trim() {
     for class in 0..CLASSES {
         let list = std::mem::take(&mut free(class).0);
         let size = if list.is_empty() { 0 } else { size_of_class(class) };

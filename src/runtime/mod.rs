@@ -9,13 +9,24 @@ pub mod kernels;
 pub(crate) mod network;
 #[cfg(all(test, shuttle))]
 mod orders;
+pub(crate) mod prints;
 mod slab;
 pub(crate) mod sync;
 pub(crate) mod tree;
-mod wait;
+pub(crate) mod wait;
 pub mod workers;
 
+pub use buffer::Buffer;
 pub(crate) use buffer::fits;
-pub use buffer::{Buffer, trim};
 pub use devices::on_device_thread;
 pub use slab::Slab;
+
+/// Returns what the process keeps for the next program to the system: memory that no array uses, and idle device threads.
+///
+/// ```
+/// atmesh::runtime::trim();
+/// ```
+pub fn trim() {
+    buffer::trim();
+    devices::dismiss();
+}

@@ -7,13 +7,15 @@ use crate::diagnostic::{Error, Result};
 use crate::mesh::{Axes, Mesh};
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::io::Write;
 use std::sync::Arc;
 
 /// What is sent: shared, never copied.
 pub(crate) type Body = Arc<dyn Any + Send + Sync>;
 
 /// What a letter belongs to. Letters of one sender with one tag arrive in the order in which they were sent.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Tag {
     /// A message of the user's.
     Peer,
@@ -52,7 +54,7 @@ impl Network {
     pub(crate) fn mailbox(self: &Arc<Network>, device: usize) -> Mailbox {
         let inbox = self.inboxes[device].lock().unwrap_or_else(|e| e.into_inner()).take();
         let inbox = inbox.expect("one thread runs each device");
-        Mailbox { network: self.clone(), device, inbox, kept: Vec::new(), told: Cell::new(false) }
+        Mailbox { network: self.clone(), device, inbox, kept: Kept::default(), told: Cell::new(false) }
     }
     /// Ends the run with this error, unless it ends already.
     pub(crate) fn stop(&self, error: Error) {
@@ -68,14 +70,62 @@ impl Network {
         }
     }
     /// The device's code has returned.
-    pub(crate) fn ended(&self, device: usize) {
+    fn ended(&self, device: usize) {
         if self.board.ended(device) {
             self.wake_all();
         }
     }
+    /// For a caller who is [late](super::devices::Caller::late): when a run that had failed before has still not ended, it is told once, on
+    /// stderr, why and who still runs.
+    pub(crate) fn late(&self) -> impl Fn() {
+        let times = Cell::new(0);
+        move || {
+            if let Some(text) = self.board.held_up() {
+                times.set(times.get() + 1);
+                if times.get() == 2 {
+                    let _ = writeln!(std::io::stderr(), "{text}");
+                }
+            }
+        }
+    }
+    /// Ends the device's part when dropped, whatever its code does.
+    pub(crate) fn end(&self, device: usize) -> impl Drop {
+        struct End<'a>(&'a Network, usize);
+        impl Drop for End<'_> {
+            fn drop(&mut self) {
+                self.0.ended(self.1);
+            }
+        }
+        End(self, device)
+    }
     /// Why the run ended.
     pub(crate) fn verdict(&self) -> Error {
         self.board.stopped().cloned().unwrap_or_else(|| Error::other("the run has ended"))
+    }
+}
+
+/// Letters that came before they were asked for, by sender and tag.
+#[derive(Default)]
+pub(crate) struct Kept(HashMap<(usize, Tag), VecDeque<Body>>);
+impl Kept {
+    fn put(&mut self, letter: Letter) {
+        self.0.entry((letter.from, letter.tag)).or_default().push_back(letter.body);
+    }
+    fn take(&mut self, from: usize, tag: &Tag) -> Option<Body> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let key = (from, tag.clone());
+        let letters = self.0.get_mut(&key)?;
+        let body = letters.pop_front();
+        if letters.is_empty() {
+            self.0.remove(&key);
+        }
+        body
+    }
+    /// Whether there is a letter of this sender with this tag.
+    pub(crate) fn has(&self, from: usize, tag: &Tag) -> bool {
+        self.0.contains_key(&(from, tag.clone()))
     }
 }
 
@@ -84,8 +134,7 @@ pub(crate) struct Mailbox {
     pub(crate) network: Arc<Network>,
     pub(crate) device: usize,
     inbox: Receiver<Letter>,
-    /// Letters that came before they were asked for.
-    kept: Vec<Letter>,
+    kept: Kept,
     /// Whether the device was told that the run had ended: what fails after that fails because of it.
     told: Cell<bool>,
 }
@@ -110,14 +159,13 @@ impl Mailbox {
         Ok(())
     }
     /// The next letter of `from` with this tag. `wait` says what the device waits for, if it must sleep, given the letters that came early.
-    pub(crate) fn receive(
-        &mut self,
-        from: usize,
-        tag: &Tag,
-        wait: &dyn Fn(&[Letter]) -> Wait,
-    ) -> Result<Body> {
-        if let Some(k) = self.kept.iter().position(|l| l.from == from && l.tag == *tag) {
-            return Ok(self.kept.remove(k).body);
+    pub(crate) fn receive(&mut self, from: usize, tag: &Tag, wait: &dyn Fn(&Kept) -> Wait) -> Result<Body> {
+        if let Some(body) = self.kept.take(from, tag) {
+            return Ok(body);
+        }
+        // each device is told once that the run ends: whoever goes on after that is not woken again
+        if self.told.get() || self.network.board.stopped().is_some() {
+            return Err(self.verdict());
         }
         loop {
             let letter = self.next(wait)?;
@@ -127,10 +175,10 @@ impl Mailbox {
             if letter.from == from && letter.tag == *tag {
                 return Ok(letter.body);
             }
-            self.kept.push(letter);
+            self.kept.put(letter);
         }
     }
-    fn next(&self, wait: &dyn Fn(&[Letter]) -> Wait) -> Result<Letter> {
+    fn next(&self, wait: &dyn Fn(&Kept) -> Wait) -> Result<Letter> {
         let board = &self.network.board;
         for _ in 0..YIELDS {
             match self.inbox.try_recv() {

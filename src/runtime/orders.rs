@@ -1,8 +1,8 @@
 //! Workers, device threads, their network and board in many orders of steps, under shuttle.
 
 use super::board::Wait;
-use super::devices::{dismiss, guarded, on_threads};
-use super::network::{Letter, Mailbox, Network, Tag};
+use super::devices::{dismiss, guarded, on_threads_plainly};
+use super::network::{Kept, Mailbox, Network, Tag};
 use super::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use super::sync::explore;
 use super::wait::Signal;
@@ -124,13 +124,13 @@ fn run<R: Send>(
     code: impl Fn(&mut Mailbox) -> R + Sync,
 ) -> (Vec<Option<R>>, Option<Error>, Arc<Network>) {
     let network = Arc::new(Network::new(n, None));
-    let ends = on_threads(n, &|device| {
+    let ends = on_threads_plainly(n, &|device| {
         let mut mail = network.mailbox(device);
+        let _ended = network.end(device);
         let end = guarded(|| code(&mut mail));
         if end.is_err() {
             network.stop(Error::other(format!("device {device} panicked")));
         }
-        network.ended(device);
         end.ok()
     });
     let ends = ends.unwrap().into_iter().map(|end| end.ok().flatten()).collect();
@@ -138,7 +138,7 @@ fn run<R: Send>(
     (ends, verdict, network)
 }
 fn peer(mail: &mut Mailbox, from: usize) -> Result<usize> {
-    let wait = |_: &[Letter]| Wait { op: "recv", over: None, missing: vec![from], place: None };
+    let wait = |_: &Kept| Wait { op: "recv", over: None, missing: vec![from], place: None };
     Ok(*mail.receive(from, &Tag::Peer, &wait)?.downcast().unwrap())
 }
 fn send(mail: &Mailbox, to: usize, tag: Tag, x: usize) -> Result<()> {
@@ -180,7 +180,7 @@ fn letters_are_told_apart() {
             }
             let mut sum = vec![peer(mail, 2)?, peer(mail, 1)?, peer(mail, 1)?, peer(mail, 2)?];
             for from in [2, 1] {
-                let wait = |_: &[Letter]| Wait { op: "psum", over: None, missing: vec![from], place: None };
+                let wait = |_: &Kept| Wait { op: "psum", over: None, missing: vec![from], place: None };
                 sum.push(*mail.receive(from, &tag(1), &wait)?.downcast().unwrap());
             }
             assert_eq!(sum, [20, 10, 11, 21, 200, 100]);
@@ -251,7 +251,7 @@ fn runs_share_threads() {
                 thread::spawn(move || {
                     for round in 0..2 {
                         let local = AtomicUsize::new(round);
-                        let ends = on_threads(n, &|i| local.fetch_add(1, SeqCst) + i).unwrap();
+                        let ends = on_threads_plainly(n, &|i| local.fetch_add(1, SeqCst) + i).unwrap();
                         let sum: usize = ends.into_iter().map(|e| e.ok().unwrap()).sum();
                         assert_eq!(sum, n * round + n * (n - 1));
                     }

@@ -4,7 +4,7 @@
 //! then yields, then sleep. A worker that is woken is kept off the caller's processor, which it would otherwise often share for
 //! milliseconds.
 
-use super::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use super::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use super::sync::{Builder, Global, Mutex, thread_local};
 use super::wait::{self, Signal};
 use crossbeam_utils::CachePadded;
@@ -17,8 +17,10 @@ pub type Panic = Box<dyn Any + Send>;
 
 /// All workers of the process.
 pub struct Team {
-    /// How many run a job, the caller among them.
-    count: usize,
+    /// How many run a job, the caller among them: those for which the system had a thread.
+    count: AtomicUsize,
+    /// The process that has the threads, by its forks.
+    forks: u32,
     /// One job at a time.
     running: Mutex<()>,
     /// Counts jobs; workers wait for the next.
@@ -132,8 +134,16 @@ pub fn team() -> &'static Team {
 impl Team {
     /// A team of this many, the caller among them. Its threads live as long as the process, or until it is closed.
     pub(super) fn start(count: usize) -> &'static Team {
+        Team::start_by(count, |name, work| Builder::new().name(name).spawn(work).map(|_| ()))
+    }
+    /// The same where `spawn` starts threads. Where it fails the team is of those that started.
+    fn start_by(
+        count: usize,
+        spawn: impl Fn(String, Box<dyn FnOnce() + Send>) -> std::io::Result<()>,
+    ) -> &'static Team {
         let team: &'static Team = Box::leak(Box::new(Team {
-            count,
+            count: AtomicUsize::new(1),
+            forks: wait::forks(),
             running: Mutex::new(()),
             epoch: Default::default(),
             left: Default::default(),
@@ -143,16 +153,17 @@ impl Team {
             threads: (1..count).map(|_| wait::Thread::default()).collect(),
         }));
         for (i, thread) in team.threads.iter().enumerate() {
-            Builder::new()
-                .name(format!("atmesh worker {}", i + 1))
-                .spawn(move || team.work(i + 1, thread))
-                .expect("the system has a thread for each core");
+            if spawn(format!("atmesh worker {}", i + 1), Box::new(move || team.work(i + 1, thread))).is_err()
+            {
+                break;
+            }
+            team.count.store(i + 2, Relaxed);
         }
         team
     }
     /// How many run a job, the caller among them.
     pub fn workers(&self) -> usize {
-        self.count
+        self.count.load(Relaxed)
     }
     /// Whether a job would have to wake workers that sleep.
     pub fn asleep(&self) -> bool {
@@ -182,7 +193,7 @@ impl Team {
     }
     /// Runs the job as this member and keeps its panic; never unwinds.
     fn member(&self, index: usize, job: &(dyn Fn(&Member) + Sync)) {
-        let me = Member { index, count: self.count, barrier: Some(&self.barrier) };
+        let me = Member { index, count: self.workers(), barrier: Some(&self.barrier) };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(&me))) {
             let mut first = self.panic.lock().unwrap_or_else(|e| e.into_inner());
             match &*first {
@@ -196,9 +207,12 @@ impl Team {
     }
     /// Runs a closure on all workers at once; the caller is member 0. A panic of any of them is returned, after all have ended.
     ///
-    /// On the caller alone (one member) where it is called from inside a job, or where another thread's job holds the workers.
+    /// On the caller alone (one member) where it is called from inside a job, where another thread's job holds the workers, and in a
+    /// process that was forked from the one that has them.
     pub fn run(&self, job: &(dyn Fn(&Member) + Sync)) -> Result<(), Panic> {
-        let held = if self.count == 1 || BUSY.with(Cell::get) { None } else { self.running.try_lock().ok() };
+        let count = self.workers();
+        let alone = count == 1 || BUSY.with(Cell::get) || wait::forks() != self.forks;
+        let held = if alone { None } else { self.running.try_lock().ok() };
         let Some(held) = held else {
             let alone = Member { index: 0, count: 1, barrier: None };
             let before = BUSY.with(|b| b.replace(true));
@@ -213,10 +227,10 @@ impl Team {
         };
         // SAFETY: this thread holds `running`, and no worker runs
         unsafe { *self.job.get() = Some(Job(erased)) }
-        self.left.set(self.count as u32 - 1);
+        self.left.set(count as u32 - 1);
         // the caller may have moved onto the only processor that a worker may use, so it is asked each time
         let here = wait::current();
-        for thread in &self.threads {
+        for thread in &self.threads[..count - 1] {
             thread.avoid(here);
         }
         self.epoch.set(self.epoch.get().wrapping_add(1));
@@ -235,7 +249,6 @@ impl Team {
 mod tests {
     use super::*;
     use std::sync::OnceLock;
-    use std::sync::atomic::AtomicUsize;
 
     fn four() -> &'static Team {
         static TEAM: OnceLock<&'static Team> = OnceLock::new();
@@ -274,6 +287,27 @@ mod tests {
             let payload = result.unwrap_err();
             assert_eq!(payload.downcast_ref::<String>().unwrap(), &format!("on {who}"));
             four().run(&|me| assert!(me.barrier())).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_team_is_of_those_for_which_there_are_threads() {
+        for most in [0, 2] {
+            let started = AtomicUsize::new(0);
+            let team = Team::start_by(6, |name, work| {
+                if started.fetch_add(1, SeqCst) == most {
+                    return Err(std::io::ErrorKind::WouldBlock.into());
+                }
+                Builder::new().name(name).spawn(work).map(|_| ())
+            });
+            assert_eq!(team.workers(), most + 1);
+            let ran = AtomicUsize::new(0);
+            team.run(&|me| {
+                assert!(me.count() == most + 1 && me.barrier());
+                ran.fetch_add(1, SeqCst);
+            })
+            .unwrap();
+            assert_eq!(ran.into_inner(), most + 1);
         }
     }
 

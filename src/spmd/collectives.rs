@@ -8,39 +8,23 @@ use crate::array::{Exchange, Permutation};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Axes;
 use crate::program::sentence::Combine;
-use crate::runtime::board::Wait;
-use crate::runtime::network::{Body, Letter, Tag};
+use crate::runtime::board::{Call, Wait};
+use crate::runtime::network::{Body, Kept, Tag};
 use crate::runtime::tree::tree;
-use crate::types::{DType, Element, Shape};
+use crate::types::{DType, Element};
 use ndarray::{Array as NdArray, ArrayRef, Dimension, IxDyn};
+use std::ops::{Deref, Range};
 use std::panic::Location;
 use std::sync::Arc;
 
-/// What must be the same on all devices of a collective; and where this one calls it.
-#[derive(Clone, Debug)]
-struct Call {
-    op: &'static str,
-    dtype: DType,
-    shape: Shape,
-    params: String,
-    place: Place,
-}
-impl Call {
-    fn same(&self, other: &Call) -> bool {
-        (self.op, self.dtype, &self.shape, &self.params)
-            == (other.op, other.dtype, &other.shape, &other.params)
-    }
-    fn text(&self, axes: &Axes) -> String {
-        let params = if self.params.is_empty() { String::new() } else { format!(", {}", self.params) };
-        format!("{}({}{}, over {axes}{params}) at {}", self.op, self.dtype, self.shape, self.place)
-    }
-}
 /// What devices send in a collective.
 struct Part {
     call: Arc<Call>,
     data: Body,
 }
 
+/// From so many devices on what each sends goes up a tree and down again: each hears from few, where otherwise each hears from all.
+const MANY: usize = if cfg!(shuttle) { 4 } else { 24 };
 /// From this size on each device combines its share only, and the shares are exchanged.
 const LARGE: usize = 16 << 10;
 
@@ -63,7 +47,7 @@ impl Cut {
         }
         part
     }
-    fn join<T: Copy>(self, parts: &[Arc<Vec<T>>]) -> Vec<T> {
+    fn join<T: Copy, P: Deref<Target = Vec<T>>>(self, parts: &[P]) -> Vec<T> {
         let mut whole = Vec::with_capacity(self.outer * self.inner * parts.len());
         for run in 0..self.outer {
             for part in parts {
@@ -93,72 +77,119 @@ fn combine<T: Element>(how: Combine, parts: &[&[T]]) -> Vec<T> {
     sum
 }
 
+/// What a letter of a collective brings.
+fn open<V: Send + Sync + 'static>(part: &Part) -> Result<Arc<V>> {
+    part.data.clone().downcast().map_err(|_| Error::other("a part of another type"))
+}
+
 impl Device {
     fn refuse(&self, kind: ErrorKind, message: String, op: &str, place: Place) -> Error {
         Error::at(Fault::new(kind, message), op, Vec::new(), Some(place))
     }
-    /// Sends `make(k)` to member k and returns what all members sent to this one, in order.
+    /// What all members give, in order.
     fn exchange<T: Element>(
         &self,
         at: &Meeting,
         round: u8,
         call: &Arc<Call>,
-        make: impl Fn(usize) -> Arc<Vec<T>>,
-    ) -> Result<Vec<Arc<Vec<T>>>> {
-        let tag = Tag::Group(at.axes.clone(), at.count, round);
-        for (k, member) in at.members.iter().enumerate().filter(|(k, _)| *k != at.rank) {
-            let part = Part { call: call.clone(), data: make(k) };
-            self.mail.borrow().send(*member, tag.clone(), Arc::new(part))?;
+        mine: Arc<Vec<T>>,
+    ) -> Result<Arc<Vec<Arc<Vec<T>>>>> {
+        if at.group.size >= MANY {
+            let join = |mut own: Vec<_>, others: &Vec<Arc<Vec<T>>>| {
+                own.extend_from_slice(others);
+                own
+            };
+            return self.converge(at, round, call, vec![mine], join);
+        }
+        let (rank, size) = (at.group.rank, at.group.size);
+        let tag = Tag::Group(at.group.axes.clone(), at.count, round);
+        for k in (0..size).filter(|k| *k != rank) {
+            self.post(at, k, &tag, call, mine.clone())?;
         }
         // calls are compared in the members' order, so that whoever finds a difference names the first member and the one that differs
         let mut first: Option<Arc<Call>> = None;
-        let mut parts = Vec::with_capacity(at.members.len());
-        for k in 0..at.members.len() {
-            if k == at.rank {
+        let mut parts = Vec::with_capacity(size);
+        for k in 0..size {
+            if k == rank {
                 first.get_or_insert_with(|| call.clone());
-                parts.push(make(k));
+                parts.push(mine.clone());
                 continue;
             }
-            let part = self.part(at, k, &tag, call)?;
+            let part = self.part(at, k..size, &tag, call)?;
             if !call.same(&part.call) {
                 return Err(match &first {
                     Some(first) => self.mismatch(at, (0, first), (k, &part.call)),
-                    None => self.mismatch(at, (0, &part.call), (at.rank, call)),
+                    None => self.mismatch(at, (0, &part.call), (rank, call)),
                 });
             }
             first.get_or_insert_with(|| part.call.clone());
-            parts.push(part.data.clone().downcast().map_err(|_| Error::other("a part of another type"))?);
+            parts.push(open(&part)?);
         }
-        Ok(parts)
+        Ok(Arc::new(parts))
     }
-    /// What member k sent.
-    fn part(&self, at: &Meeting, k: usize, tag: &Tag, call: &Arc<Call>) -> Result<Arc<Part>> {
-        let wait = |early: &[Letter]| Wait {
+    /// What all members give, merged in the fixed tree over their order: member r takes what r + 1, r + 2, r + 4, … have merged, as far as
+    /// these are its own, and gives it to the one that is its lowest bit before it. What the first has then goes back the same ways.
+    fn converge<V: Send + Sync + 'static>(
+        &self,
+        at: &Meeting,
+        round: u8,
+        call: &Arc<Call>,
+        mine: V,
+        merge: impl Fn(V, &V) -> V,
+    ) -> Result<Arc<V>> {
+        let (rank, size) = (at.group.rank, at.group.size);
+        let tag = |down| Tag::Group(at.group.axes.clone(), at.count, 2 * round + down);
+        let (up, down) = (tag(0), tag(1));
+        let mut all = mine;
+        let mut far = 1;
+        while rank & far == 0 && far < size {
+            if rank + far < size {
+                let part = self.part(at, rank + far..rank + far + 1, &up, call)?;
+                if !call.same(&part.call) {
+                    return Err(self.mismatch(at, (rank, call), (rank + far, &part.call)));
+                }
+                all = merge(all, &*open::<V>(&part)?);
+            }
+            far *= 2;
+        }
+        let mut all = Arc::new(all);
+        if rank > 0 {
+            let parent = rank - far;
+            self.post(at, parent, &up, call, all)?;
+            let part = self.part(at, parent..parent + 1, &down, call)?;
+            all = open(&part)?;
+        }
+        while far > 1 {
+            far /= 2;
+            if rank + far < size {
+                self.post(at, rank + far, &down, call, all.clone())?;
+            }
+        }
+        Ok(all)
+    }
+    /// Sends something to member k.
+    fn post(&self, at: &Meeting, k: usize, tag: &Tag, call: &Arc<Call>, data: Body) -> Result<()> {
+        let part = Part { call: call.clone(), data };
+        self.mail.borrow().send(at.group.member(k), tag.clone(), Arc::new(part))
+    }
+    /// What the first of these members sent; this device waits for the others too.
+    fn part(&self, at: &Meeting, of: Range<usize>, tag: &Tag, call: &Arc<Call>) -> Result<Arc<Part>> {
+        let wait = |early: &Kept| Wait {
             op: call.op,
-            over: Some((at.axes.clone(), at.count)),
-            missing: (at.members[k..].iter().copied())
-                .filter(|m| *m != self.position() && !early.iter().any(|l| l.from == *m && l.tag == *tag))
+            over: Some((at.group.axes.clone(), at.count)),
+            missing: (of.clone().map(|k| at.group.member(k)))
+                .filter(|m| *m != self.position() && !early.has(*m, tag))
                 .collect(),
             place: Some(call.place),
         };
-        let body = self.mail.borrow_mut().receive(at.members[k], tag, &wait)?;
+        let body = self.mail.borrow_mut().receive(at.group.member(of.start), tag, &wait)?;
         body.downcast().map_err(|_| Error::other("a letter of another kind"))
     }
     /// The error of two members, by rank, that do not call the same.
     fn mismatch(&self, at: &Meeting, one: (usize, &Call), other: (usize, &Call)) -> Error {
         let mail = self.mail.borrow();
-        let name = |k: usize| mail.network.board.name(at.members[k]);
-        let what = if one.1.op == other.1.op {
-            "do not agree in a collective"
-        } else {
-            "called different collectives"
-        };
-        let says = |(k, call): (usize, &Call)| format!("{} calls {}", name(k), call.text(&at.axes));
-        let message = format!("devices {what}:\n  {}\n  {}", says(one), says(other));
-        let fault = Fault::new(ErrorKind::Mismatch, message)
-            .help("every device of the axes calls the same collectives in the same order, with the same element type and shape");
-        let error = Error::at(fault, one.1.op, Vec::new(), Some(one.1.place));
-        mail.network.stop(error.related(other.1.place, format!("{} is here", name(other.0))));
+        let of = |(k, call)| (at.group.member(k), call);
+        mail.network.stop(mail.network.board.differ(&at.group.axes, of(one), of(other)));
         // the first of those who see it speaks for all
         mail.verdict()
     }
@@ -186,16 +217,21 @@ impl Device {
             return Err(self.refuse(ErrorKind::Dtype, message, op, place));
         }
         let at = self.meet(axes, op, place)?;
-        let n = at.members.len();
+        let n = at.group.size;
         let call = self.call(op, T::DTYPE, shape, String::new(), place);
-        let (len, x) = (x.len(), Arc::new(x));
-        let parts = self.exchange(&at, 0, &call, |_| x.clone())?;
-        if len * size_of::<T>() <= LARGE || n == 1 {
+        let len = x.len();
+        let small = len * size_of::<T>() <= LARGE;
+        if small && n >= MANY {
+            let both = |own: Vec<T>, other: &Vec<T>| combine(how, &[&own, other]);
+            return Ok(Arc::unwrap_or_clone(self.converge(&at, 0, &call, x, both)?));
+        }
+        let parts = self.exchange(&at, 0, &call, Arc::new(x))?;
+        if small || n == 1 {
             return Ok(combine(how, &parts.iter().map(|p| p.as_slice()).collect::<Vec<_>>()));
         }
-        let (from, to) = (len * at.rank / n, len * (at.rank + 1) / n);
-        let share = Arc::new(combine(how, &parts.iter().map(|p| &p[from..to]).collect::<Vec<_>>()));
-        let shares = self.exchange(&at, 1, &call, |_| share.clone())?;
+        let (from, to) = (len * at.group.rank / n, len * (at.group.rank + 1) / n);
+        let share = combine(how, &parts.iter().map(|p| &p[from..to]).collect::<Vec<_>>());
+        let shares = self.exchange(&at, 1, &call, Arc::new(share))?;
         let mut whole = Vec::with_capacity(len);
         shares.iter().for_each(|s| whole.extend_from_slice(s));
         Ok(whole)
@@ -206,8 +242,10 @@ impl Device {
         let place = Location::caller();
         let at = self.meet(axes.into(), "barrier", place)?;
         let call = self.call("barrier", DType::Bool, &[0], String::new(), place);
-        let nothing = Arc::new(Vec::<bool>::new());
-        self.exchange(&at, 0, &call, |_| nothing.clone()).map(|_| ())
+        if at.group.size >= MANY {
+            return self.converge(&at, 0, &call, (), |(), ()| ()).map(|_| ());
+        }
+        self.exchange(&at, 0, &call, Arc::new(Vec::<bool>::new())).map(|_| ())
     }
     /// The sum of a number over the devices along the axes.
     #[track_caller]
@@ -227,8 +265,7 @@ impl Device {
         self.dim(x.shape(), dim, "all_gather", place)?;
         let at = self.meet(axes.into(), "all_gather", place)?;
         let call = self.call("all_gather", T::DTYPE, x.shape(), format!("dim {dim}"), place);
-        let mine = Arc::new(elements(x));
-        let parts = self.exchange(&at, 0, &call, |_| mine.clone())?;
+        let parts = self.exchange(&at, 0, &call, Arc::new(elements(x)))?;
         let mut shape = x.shape().to_vec();
         let whole = Cut::of(&shape, dim, 1).join(&parts);
         shape[dim] *= parts.len();
@@ -252,11 +289,12 @@ impl Device {
             return Err(self.refuse(ErrorKind::Dtype, message, "psum_scatter", place));
         }
         let call = self.call("psum_scatter", T::DTYPE, &shape, format!("dim {dim}"), place);
-        let n = at.members.len();
-        let (cut, mine) = (Cut::of(&shape, dim, n), elements(x));
-        let parts = self.exchange(&at, 0, &call, |k| Arc::new(cut.part(&mine, k, n)))?;
+        let (n, rank) = (at.group.size, at.group.rank);
+        let cut = Cut::of(&shape, dim, n);
+        let all = self.exchange(&at, 0, &call, Arc::new(elements(x)))?;
+        let parts: Vec<Vec<T>> = all.iter().map(|x| cut.part(x, rank, n)).collect();
         shape[dim] /= n;
-        array(&shape, combine(Combine::Add, &parts.iter().map(|p| p.as_slice()).collect::<Vec<_>>()))
+        array(&shape, combine(Combine::Add, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>()))
     }
     /// One dimension cut, its parts sent to the devices along the axes, and what comes joined along another: `split(0).concat(1)`.
     #[track_caller]
@@ -275,27 +313,28 @@ impl Device {
         self.dim(x.shape(), concat, "all_to_all", place)?;
         let at = self.meet(axes.into(), "all_to_all", place)?;
         let mut shape = x.shape().to_vec();
-        let n = at.members.len();
+        let n = at.group.size;
         if tiled {
             self.divides(&shape, split, &at, "all_to_all", place)?;
         } else if shape[split] != n {
             let message = format!(
                 "dimension {split} has size {}, but there are {n} devices over {}",
-                shape[split], at.axes
+                shape[split], at.group.axes
             );
             return Err(self.refuse(ErrorKind::Shape, message, "all_to_all", place));
         }
         let params =
             format!("dim {split} cut, {} {concat}", if tiled { "joined along" } else { "stacked along" });
         let call = self.call("all_to_all", T::DTYPE, &shape, params, place);
-        let (cut, mine) = (Cut::of(&shape, split, n), elements(x));
-        let parts = self.exchange(&at, 0, &call, |k| Arc::new(cut.part(&mine, k, n)))?;
+        let cut = Cut::of(&shape, split, n);
+        let all = self.exchange(&at, 0, &call, Arc::new(elements(x)))?;
+        let parts: Vec<Vec<T>> = all.iter().map(|x| cut.part(x, at.group.rank, n)).collect();
         shape[split] /= n;
         if !tiled {
             shape.remove(split);
             shape.insert(concat, 1);
         }
-        let whole = Cut::of(&shape, concat, 1).join(&parts);
+        let whole = Cut::of(&shape, concat, 1).join(&parts.iter().collect::<Vec<_>>());
         shape[concat] *= n;
         array(&shape, whole)
     }
@@ -309,42 +348,35 @@ impl Device {
     ) -> Result<NdArray<T, D>> {
         let place = Location::caller();
         let at = self.meet(axes.into(), "ppermute", place)?;
-        let n = at.members.len();
-        let pairs = pairs.into().pairs(n);
-        for (i, (from, to)) in pairs.iter().enumerate() {
-            let message = if *from >= n || *to >= n {
-                format!("the pair ({from}, {to}) is outside the {n} devices over {}", at.axes)
-            } else if pairs[..i].iter().any(|p| p.0 == *from || p.1 == *to) {
-                format!("the pair ({from}, {to}) names a source or a target for the second time")
-            } else {
-                continue;
-            };
+        let n = at.group.size;
+        let pairs = pairs.into();
+        if let Some(message) = pairs.wrong(n, &at.group.axes) {
             return Err(self.refuse(ErrorKind::Shape, message, "ppermute", place));
         }
-        let call = self.call("ppermute", T::DTYPE, x.shape(), format!("{pairs:?}"), place);
-        let tag = Tag::Group(at.axes.clone(), at.count, 0);
+        let call = self.call("ppermute", T::DTYPE, x.shape(), pairs.to_string(), place);
+        let (axes, rank) = (at.group.axes.clone(), at.group.rank);
+        self.mail.borrow().network.board.permutes(self.position(), (axes.clone(), at.count), call.clone());
+        let tag = Tag::Group(axes, at.count, 0);
         let mine = Arc::new(elements(x));
-        for (_, to) in pairs.iter().filter(|p| p.0 == at.rank && p.1 != at.rank) {
-            let part = Part { call: call.clone(), data: mine.clone() };
-            self.mail.borrow().send(at.members[*to], tag.clone(), Arc::new(part))?;
+        if let Some(to) = pairs.target(rank, n).filter(|to| *to != rank) {
+            self.post(&at, to, &tag, &call, mine.clone())?;
         }
-        let data = match pairs.iter().find(|p| p.1 == at.rank) {
+        let data = match pairs.source(rank, n) {
             None => vec![zero(); mine.len()],
-            Some((from, _)) if *from == at.rank => mine.to_vec(),
-            Some((from, _)) => {
-                let part = self.part(&at, *from, &tag, &call)?;
+            Some(from) if from == rank => mine.to_vec(),
+            Some(from) => {
+                let part = self.part(&at, from..from + 1, &tag, &call)?;
                 if !call.same(&part.call) {
-                    let (one, other) = ((*from, &*part.call), (at.rank, &*call));
+                    let (one, other) = ((from, &*part.call), (rank, &*call));
                     return Err(if one.0 < other.0 {
                         self.mismatch(&at, one, other)
                     } else {
                         self.mismatch(&at, other, one)
                     });
                 }
-                let data: Arc<Vec<T>> =
-                    part.data.clone().downcast().map_err(|_| Error::other("a part of another type"))?;
+                let data = open::<Vec<T>>(&part)?;
                 drop(part);
-                Arc::try_unwrap(data).unwrap_or_else(|p| p.to_vec())
+                Arc::unwrap_or_clone(data)
             }
         };
         array(x.shape(), data)
@@ -357,7 +389,7 @@ impl Device {
         Err(self.refuse(ErrorKind::Shape, message, op, place))
     }
     fn divides(&self, shape: &[usize], dim: usize, at: &Meeting, op: &str, place: Place) -> Result<()> {
-        let n = at.members.len();
+        let n = at.group.size;
         if shape[dim].is_multiple_of(n) {
             return Ok(());
         }

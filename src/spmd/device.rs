@@ -3,9 +3,10 @@
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::runtime::board::Wait;
-use crate::runtime::network::{Body, Letter, Mailbox, Tag};
+use crate::runtime::network::{Body, Kept, Mailbox, Tag};
 use crate::types::{DType, Element, Shape};
 use ndarray::{Array as NdArray, ArrayRef, ArrayViewMut, Dimension, IxDyn};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
@@ -20,23 +21,38 @@ pub struct Device {
     axes: Axes,
     position: usize,
     pub(super) mail: RefCell<Mailbox>,
-    groups: RefCell<Vec<Group>>,
+    /// The groups of its collectives, and how many of each it called.
+    groups: RefCell<Vec<(Arc<Group>, u64)>>,
 }
 
 /// The devices along some axes, this one among them.
-struct Group {
-    axes: Axes,
-    members: Arc<[usize]>,
-    rank: usize,
-    /// Collectives called so far.
-    count: u64,
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) axes: Axes,
+    /// How many they are.
+    pub(super) size: usize,
+    /// This one's place among them.
+    pub(super) rank: usize,
+    /// The position of the first.
+    origin: usize,
+    /// Size and stride of each axis.
+    digits: SmallVec<[(usize, usize); 2]>,
+}
+impl Group {
+    /// The position of member `rank`.
+    pub(super) fn member(&self, mut rank: usize) -> usize {
+        self.digits.iter().rev().fold(self.origin, |p, (size, stride)| {
+            let p = p + rank % size * stride;
+            rank /= size;
+            p
+        })
+    }
 }
 
 /// One collective of a group.
 pub(super) struct Meeting {
-    pub(super) axes: Axes,
-    pub(super) members: Arc<[usize]>,
-    pub(super) rank: usize,
+    pub(super) group: Arc<Group>,
+    /// How many this device called before, with this one.
     pub(super) count: u64,
 }
 
@@ -90,18 +106,17 @@ impl Device {
     /// The devices along the axes, this one's rank among them, and how many axes are named.
     pub(super) fn meet(&self, axes: Axes, op: &str, place: Place) -> Result<Meeting> {
         let mut groups = self.groups.borrow_mut();
-        let known = groups.iter().position(|g| g.axes == axes);
+        let known = groups.iter().position(|(g, _)| g.axes == axes);
         let at = match known {
             Some(at) => at,
             None => {
-                groups.push(self.group(axes).map_err(|f| self.error(f, op, place))?);
+                groups.push((Arc::new(self.group(axes).map_err(|f| self.error(f, op, place))?), 0));
                 groups.len() - 1
             }
         };
-        let group = &mut groups[at];
-        group.count += 1;
-        let (axes, members) = (group.axes.clone(), group.members.clone());
-        Ok(Meeting { axes, members, rank: group.rank, count: group.count })
+        let (group, count) = &mut groups[at];
+        *count += 1;
+        Ok(Meeting { group: group.clone(), count: *count })
     }
     fn group(&self, axes: Axes) -> Result<Group, Fault> {
         let mut seen: Vec<Axis> = Vec::new();
@@ -121,44 +136,56 @@ impl Device {
             }
             seen.push(axis);
         }
-        let size: usize = seen.iter().map(|a| self.mesh.axis_size(*a)).product();
-        let digit = |a: Axis| self.position / self.mesh.stride(a) % self.mesh.axis_size(a);
-        let rank = seen.iter().fold(0, |r, a| r * self.mesh.axis_size(*a) + digit(*a));
-        let origin = self.position - seen.iter().map(|a| digit(*a) * self.mesh.stride(*a)).sum::<usize>();
-        let member = |mut rank: usize| {
-            seen.iter().rev().fold(origin, |p, a| {
-                let (size, stride) = (self.mesh.axis_size(*a), self.mesh.stride(*a));
-                let p = p + rank % size * stride;
-                rank /= size;
-                p
-            })
-        };
-        Ok(Group { members: (0..size).map(member).collect(), axes, rank, count: 0 })
+        let digits: SmallVec<[_; 2]> =
+            seen.iter().map(|a| (self.mesh.axis_size(*a), self.mesh.stride(*a))).collect();
+        let digit = |(size, stride): &(usize, usize)| self.position / stride % size;
+        Ok(Group {
+            axes,
+            size: digits.iter().map(|d| d.0).product(),
+            rank: digits.iter().fold(0, |r, d| r * d.0 + digit(d)),
+            origin: self.position - digits.iter().map(|d| digit(d) * d.1).sum::<usize>(),
+            digits,
+        })
     }
-    /// A look at the devices along the axes. Unknown axes end the device's code: the error comes out of the run.
-    fn look<R>(&self, axes: Axes, op: &str, place: Place, f: impl FnOnce(&Group) -> R) -> R {
-        match self.group(axes) {
-            Ok(group) => f(&group),
-            Err(fault) => std::panic::resume_unwind(Box::new(self.error(fault, op, place))),
-        }
+    /// The devices along the axes; an error for an axis that the mesh or the code has not.
+    fn look(&self, axes: impl Into<Axes>, op: &str, place: Place) -> Result<Group> {
+        self.group(axes.into()).map_err(|fault| self.error(fault, op, place))
     }
     /// Its index along an axis, or along several as one, major first.
     #[track_caller]
-    pub fn index(&self, axes: impl Into<Axes>) -> usize {
-        self.look(axes.into(), "index", Location::caller(), |g| g.rank)
+    pub fn index(&self, axes: impl Into<Axes>) -> Result<usize> {
+        Ok(self.look(axes, "index", Location::caller())?.rank)
     }
     /// How many devices there are along an axis, or along several.
     #[track_caller]
-    pub fn size(&self, axes: impl Into<Axes>) -> usize {
-        self.look(axes.into(), "size", Location::caller(), |g| g.members.len())
+    pub fn size(&self, axes: impl Into<Axes>) -> Result<usize> {
+        Ok(self.look(axes, "size", Location::caller())?.size)
     }
-    /// The device that is `by` steps along the axes, if there is one.
+    /// The device that is `by` steps along the axes, if there is one: the line has ends.
     #[track_caller]
-    pub fn neighbor(&self, axes: impl Into<Axes>, by: i64) -> Option<Peer> {
-        self.look(axes.into(), "neighbor", Location::caller(), |g| {
-            let there = usize::try_from(i64::try_from(g.rank).ok()?.checked_add(by)?).ok()?;
-            g.members.get(there).map(|p| Peer { position: *p })
-        })
+    pub fn neighbor(&self, axes: impl Into<Axes>, by: i64) -> Result<Option<Peer>> {
+        let group = self.look(axes, "neighbor", Location::caller())?;
+        let there = isize::try_from(by).ok().and_then(|by| group.rank.checked_add_signed(by));
+        Ok(there.filter(|r| *r < group.size).map(|r| Peer { position: group.member(r) }))
+    }
+    /// The device that is `by` steps along the axes, round and round: `dev.ring("x", 1)` is the next one, and of the last the first.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("x", 2), ("y", 3)])?;
+    /// let f = spmd(&mesh, (), p!["x", "y"], |dev: &Device| {
+    ///     let me = atmesh::nd::array![[dev.position() as i32]];
+    ///     dev.send(dev.ring("y", 1)?, &me)?;
+    ///     dev.recv::<i32, atmesh::nd::Ix2>(dev.ring("y", -1)?)
+    /// });
+    /// assert_eq!(f.call(())?.to_vec::<i32>()?, [2, 0, 1, 5, 3, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn ring(&self, axes: impl Into<Axes>, by: i64) -> Result<Peer> {
+        let group = self.look(axes, "ring", Location::caller())?;
+        let there = (group.rank + by.rem_euclid(group.size as i64) as usize) % group.size;
+        Ok(Peer { position: group.member(there) })
     }
     /// The device at a position of the mesh, if there is one.
     pub fn peer(&self, position: usize) -> Option<Peer> {
@@ -174,7 +201,7 @@ impl Device {
     }
     fn next<T: Element>(&self, from: Peer, place: Place) -> Result<(Arc<Message>, Arc<Vec<T>>)> {
         let wait =
-            |_: &[Letter]| Wait { op: "recv", over: None, missing: vec![from.position], place: Some(place) };
+            |_: &Kept| Wait { op: "recv", over: None, missing: vec![from.position], place: Some(place) };
         let body = self.mail.borrow_mut().receive(from.position, &Tag::Peer, &wait)?;
         let message: Arc<Message> = body.downcast().map_err(|_| Error::other("a letter of another kind"))?;
         match message.data.clone().downcast::<Vec<T>>() {

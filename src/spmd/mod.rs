@@ -27,7 +27,7 @@ pub use device::{Device, Peer};
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
-use crate::runtime::devices::{Panicked, guarded, message, on_threads};
+use crate::runtime::devices::{Caller, Panicked, guarded, on_threads};
 use crate::runtime::network::Network;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::team;
@@ -128,9 +128,10 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             manual = manual.retyped(axis, AxisType::Manual)?;
         }
         let inputs = self.inputs(&args, &manual)?;
-        let results = self.on_devices(&inputs)?;
         let template = O::filled_with(&Error::other("no result"));
+        let results = self.on_devices(&inputs)?;
         let specs = resolve(&self.out_specs, &template, "out_specs")?;
+        agree(&results, specs.len())?;
         let arrays: Vec<Array> = (specs.into_iter().enumerate())
             .map(|(k, spec)| self.output(k, spec, &results, &manual))
             .collect::<Result<_>>()?;
@@ -171,7 +172,10 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
     fn on_devices(&self, inputs: &[(Slab, Vec<Held>)]) -> Result<Vec<Vec<Returned>>> {
         let n = self.mesh.size();
         let network = Arc::new(Network::new(n, Some(self.mesh.clone())));
-        let ends = on_threads(n, &|position| {
+        let caller = Caller { bell: Arc::default(), heed: &|| (), late: &network.late() };
+        let ends = on_threads(n, &caller, &|position| {
+            // also where what follows panics
+            let _ended = network.end(position);
             let device = Device::new(&self.mesh, &self.axes, network.mailbox(position));
             let blocks: Vec<_> =
                 inputs.iter().map(|(slab, held)| BlockData::new(slab, &held[position].index)).collect();
@@ -185,12 +189,11 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             if let Err(Some(error)) = &end {
                 network.stop(error.clone());
             }
-            network.ended(position);
             end
         })?;
         let mut results = Vec::with_capacity(n);
-        for end in ends.into_iter().filter_map(Result::ok) {
-            match end {
+        for (position, end) in ends.into_iter().enumerate() {
+            match end.unwrap_or_else(|panic| Err(Some(self.panicked(&network, position, panic)))) {
                 Ok(r) => results.push(r),
                 // of several devices that fail by themselves the first one speaks, whichever was faster
                 Err(Some(error)) => return Err(error),
@@ -201,15 +204,10 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
     }
     /// The error of a device whose code panicked.
     fn panicked(&self, network: &Network, position: usize, panic: Panicked) -> Error {
-        match panic.payload.downcast::<Error>() {
-            Ok(error) => self.failed(network, position, &error),
-            Err(payload) => {
-                let name = network.board.name(position);
-                let at = panic.place.map_or(String::new(), |p| format!(" at {p}"));
-                let text = format!("{name} panicked{at}: {}", message(&*payload));
-                Error::at(Fault::new(ErrorKind::Device, text), "spmd", Vec::new(), Some(self.place))
-            }
-        }
+        let name = network.board.name(position);
+        let at = panic.place.as_ref().map_or(String::new(), |p| format!(" at {p}"));
+        let text = format!("{name} panicked{at}: {}", panic.message());
+        Error::at(Fault::new(ErrorKind::Device, text), "spmd", Vec::new(), Some(self.place))
     }
     /// The error of a device's own code.
     fn failed(&self, network: &Network, position: usize, error: &Error) -> Error {
@@ -241,16 +239,6 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         manual: &Mesh,
     ) -> Result<Array> {
         let first = &results[0][k];
-        if let Some((p, other)) =
-            results.iter().enumerate().find_map(|(p, r)| (r[k].shape != first.shape).then_some((p, &r[k])))
-        {
-            return Err(Fault::new(
-                ErrorKind::Shape,
-                format!("result {k} has shape {} on device 0 and {} on device {p}", first.shape, other.shape),
-            )
-            .help("all devices return blocks of one shape")
-            .into());
-        }
         let spec = spec.unwrap_or_else(|| Spec::whole(first.shape.rank()));
         let spec = check_spec(manual, spec, first.shape.rank(), &[AxisType::Manual])?;
         let ways = |d: usize| spec.dim(d).iter().map(|a| self.mesh.axis_size(*a)).product::<usize>();
@@ -290,6 +278,29 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         };
         Ok(Array::concrete(Slab::new(first.dtype, shape, 1, Arc::new(buffer)), ty, Some(sharding)))
     }
+}
+
+/// Refuses results of the devices that do not make `n` arrays.
+fn agree(results: &[Vec<Returned>], n: usize) -> Result<(), Fault> {
+    let first = results.first().ok_or_else(|| Fault::new(ErrorKind::Device, "no device has returned"))?;
+    for (p, own) in results.iter().enumerate() {
+        if own.len() != n {
+            let message = format!("device {p} returns {} results, but its type makes {n} arrays", own.len());
+            return Err(Fault::new(ErrorKind::Tree, message)
+                .help("`BlockOut::give` gives one result for each array of `Arrays`"));
+        }
+        let differing = own.iter().zip(first).position(|(a, b)| (a.dtype, &a.shape) != (b.dtype, &b.shape));
+        let Some(k) = differing else { continue };
+        let (a, b) = (&first[k], &own[k]);
+        let (kind, what) = if a.dtype == b.dtype {
+            (ErrorKind::Shape, format!("has shape {} on device 0 and {} on device {p}", a.shape, b.shape))
+        } else {
+            (ErrorKind::Dtype, format!("is {a:?} on device 0 and {b:?} on device {p}"))
+        };
+        return Err(Fault::new(kind, format!("result {k} {what}"))
+            .help("all devices return blocks of one element type and shape"));
+    }
+    Ok(())
 }
 
 /// A global array that is being put together.

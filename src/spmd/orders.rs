@@ -32,7 +32,8 @@ fn collectives_agree() {
             let scattered = dev.psum_scatter(&all, "x", 0)?;
             let turned = dev.ppermute(&scattered, "x", ring(1))?;
             let back = dev.all_to_all(&dev.all_gather(&turned, "x", 0)?, "x", split(0).concat(0))?;
-            Ok(back.mapv(|y| y + dev.index("x") as f32))
+            let me = dev.index("x")? as f32;
+            Ok(back.mapv(|y| y + me))
         });
         let got = run.call(&numbers(6)).unwrap().to_vec::<f32>().unwrap();
         let want = [18.0, 27.0].repeat(3);
@@ -143,5 +144,54 @@ fn runs_may_overlap() {
             .collect();
         callers.into_iter().for_each(|c| c.join().unwrap());
         dismiss();
+    });
+}
+
+/// Many devices meet by a tree.
+#[test]
+fn trees_agree() {
+    explore(|| {
+        let run = spmd(&line(5), p!["x"], p!["x"], |dev: &Device, x: ArrayView1<f32>| {
+            dev.barrier("x")?;
+            let sum = dev.psum(&x, "x")?;
+            dev.psum_scatter(&dev.all_gather(&sum, "x", 0)?, "x", 0)
+        });
+        assert_eq!(run.call(&numbers(5)).unwrap().to_vec::<f32>().unwrap(), [50.0; 5]);
+        let early = fails(6, |dev| if dev.position() == 3 { Ok(()) } else { dev.barrier("x") });
+        assert!(early.contains("device 3 (x=3) returned early"), "{early}");
+        let text = fails(5, |dev| {
+            if dev.position() == 3 { dev.barrier("x") } else { dev.psum_scalar(1, "x").map(|_| ()) }
+        });
+        assert!(text.contains("called different collectives"), "{text}");
+    });
+}
+
+/// Device code that ignores errors and receives again, after another device failed.
+#[test]
+fn errors_may_be_ignored() {
+    explore(|| {
+        let text = fails(3, |dev| {
+            if dev.position() == 0 {
+                return Err(Error::other("disk full"));
+            }
+            let (first, me) = (dev.peer(0).unwrap(), dev.position());
+            for _ in 0..2 {
+                let _ = dev.recv::<f32, ndarray::Ix1>(first);
+                let _ = dev.ppermute(&array![me], "x", ring(1));
+            }
+            Ok(())
+        });
+        assert!(text.contains("disk full"), "{text}");
+    });
+}
+
+/// Permutations that differ are told as such in every order.
+#[test]
+fn permutations_that_differ_are_found() {
+    explore(|| {
+        let text = fails(3, |dev| {
+            dev.ppermute(&array![1.0f32], "x", ring(if dev.position() == 1 { 2 } else { 1 })).map(|_| ())
+        });
+        assert!(text.contains("ring(1)") && text.contains("ring(2)"), "{text}");
     });
 }

@@ -22,12 +22,12 @@ fn each_device_has_its_block_and_coordinates() {
     let x = whole(&[4, 6], (0..24).collect::<Vec<i32>>());
     let f = spmd(&mesh, p!["x", "y"], (p![("x", "y")], p!["y", "x"]), |dev: &Device, x: ArrayView2<i32>| {
         assert_eq!(x.shape(), [2, 2]);
-        assert_eq!((dev.size("x"), dev.size("y"), dev.size(("y", "x"))), (2, 3, 6));
-        assert_eq!(dev.index(("x", "y")), dev.position());
-        assert_eq!(dev.index(("y", "x")), dev.index("y") * 2 + dev.index("x"));
+        assert_eq!((dev.size("x")?, dev.size("y")?, dev.size(("y", "x"))?), (2, 3, 6));
+        assert_eq!(dev.index(("x", "y"))?, dev.position());
+        assert_eq!(dev.index(("y", "x"))?, dev.index("y")? * 2 + dev.index("x")?);
         assert_eq!(
-            dev.neighbor("y", 1).map(Peer::position),
-            (dev.index("y") < 2).then(|| dev.position() + 1)
+            dev.neighbor("y", 1)?.map(Peer::position),
+            (dev.index("y")? < 2).then(|| dev.position() + 1)
         );
         Ok((vec![x[[0, 0]]], x.t().to_owned()))
     });
@@ -62,7 +62,7 @@ fn the_collectives_do_what_their_names_say() {
             dev.all_to_all(&gathered, "x", split(1).concat(0))?,
             dev.ppermute(&x, "x", shift(1))?,
             dev.ppermute(&x, "x", ring(-1))?,
-            dev.psum_scalar(dev.index("x") as i64, "x")?,
+            dev.psum_scalar(dev.index("x")? as i64, "x")?,
         ))
     });
     // a number cannot be split: the last result is the same on all
@@ -154,7 +154,7 @@ fn the_message_program_mended_is_the_heat_equation() {
         let n = x.len();
         let mut data = Array1::zeros(n + 2);
         data.slice_mut(s![1..=n]).assign(&x);
-        let (left, right) = (dev.neighbor("x", -1), dev.neighbor("x", 1));
+        let (left, right) = (dev.neighbor("x", -1)?, dev.neighbor("x", 1)?);
         let first = if left.is_none() { 2 } else { 1 };
         let last = if right.is_none() { n - 1 } else { n };
         for _ in 0..STEPS {
@@ -184,15 +184,15 @@ fn the_message_program_mended_is_the_heat_equation() {
 fn the_message_program_as_printed_ends_with_the_roll_call() {
     let mesh = mesh(&[("x", 4)]);
     let simulate = spmd(&mesh, p!["x"], p!["x"], |dev: &Device, x: ArrayView1<f32>| {
-        let (id, last) = (dev.index("x"), dev.size("x") - 1);
+        let (id, last) = (dev.index("x")?, dev.size("x")? - 1);
         let mut data = x.to_owned();
         if id > 1
-            && let Some(next) = dev.neighbor("x", 1)
+            && let Some(next) = dev.neighbor("x", 1)?
         {
             dev.send(next, &data.slice(s![-1..]))?;
         }
         if id != last
-            && let Some(before) = dev.neighbor("x", -1)
+            && let Some(before) = dev.neighbor("x", -1)?
         {
             dev.recv_into(before, data.slice_mut(s![..1]))?;
         }
@@ -243,7 +243,7 @@ fn different_collectives_are_named_with_both_lines() {
         "{t}"
     );
     assert!(t.contains("device 2 (x=1, y=0)"), "{t}");
-    let e = fails(|dev| dev.psum(&Array1::<f32>::zeros(dev.index("x") + 1), "x").map(|_| ()));
+    let e = fails(|dev| dev.psum(&Array1::<f32>::zeros(dev.index("x")? + 1), "x").map(|_| ()));
     assert!(text(&e).contains("float32[1]") && text(&e).contains("float32[2]"), "{e}");
     // over different axes: nobody's letter comes
     let e = fails(|dev| dev.psum_scalar(1, if dev.position() == 3 { "x" } else { "y" }).map(|_| ()));
@@ -285,10 +285,13 @@ fn wrong_axes_types_and_shapes_are_refused() {
     let e = fails(|dev| dev.psum_scalar(1, "z").map(|_| ()));
     assert_eq!(e.kind(), ErrorKind::Mesh);
     let e = fails(|dev| {
-        let _ = dev.index("z");
-        Ok(())
+        for asked in [dev.index("z"), dev.size("z"), dev.ring("z", 1).map(Peer::position)] {
+            assert_eq!(asked.unwrap_err().kind(), ErrorKind::Mesh);
+        }
+        dev.neighbor("z", 1).map(|_| ())
     });
     assert_eq!(e.kind(), ErrorKind::Mesh, "{e}");
+    assert!(e.to_string().contains("neighbor"), "{e}");
     let e = fails(|dev| dev.psum_scalar(true, "x").map(|_| ()));
     assert_eq!(e.kind(), ErrorKind::Dtype);
     let e = fails(|dev| dev.psum_scatter(&Array1::<f32>::zeros(3), "x", 0).map(|_| ()));
@@ -296,9 +299,9 @@ fn wrong_axes_types_and_shapes_are_refused() {
     let e = fails(|dev| dev.ppermute(&Array1::<f32>::zeros(3), "x", [(0, 1), (1, 1)]).map(|_| ()));
     assert_eq!(e.kind(), ErrorKind::Shape);
     let e = fails(|dev| {
-        if let Some(next) = dev.neighbor("x", 1) {
+        if let Some(next) = dev.neighbor("x", 1)? {
             dev.send(next, &Array1::<f32>::zeros(3))?;
-        } else if let Some(before) = dev.neighbor("x", -1) {
+        } else if let Some(before) = dev.neighbor("x", -1)? {
             dev.recv::<i32, ndarray::Ix1>(before)?;
         }
         Ok(())
@@ -377,4 +380,185 @@ fn large_results_are_put_together_by_the_workers() {
         assert_eq!(got[[at.0, at.1]], ((x * 2 + y) * n * n + 5 * n + 7) as i32);
     }
     assert_eq!(got.len_of(NdAxis(0)), 2 * n);
+}
+
+/// Runs it on a thread of its own; fails where it does not come back.
+fn in_time<R: Send + 'static>(code: impl FnOnce() -> R + Send + 'static) -> R {
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(code()));
+    result.recv_timeout(std::time::Duration::from_secs(60)).expect("it hangs, or panicked")
+}
+
+/// What devices return that do not agree on types or numbers of results.
+enum Odd {
+    Bools(Vec<bool>),
+    Bytes(Vec<u8>),
+    Twice(Vec<u8>),
+    Nothing,
+}
+impl BlockOut for Odd {
+    type Arrays = Array;
+    fn give(self, to: &mut Vec<Returned>) {
+        match self {
+            Odd::Bools(x) => x.give(to),
+            Odd::Bytes(x) => x.give(to),
+            Odd::Twice(x) => (x.clone(), x).give(to),
+            Odd::Nothing => {}
+        }
+    }
+}
+
+#[test]
+fn results_of_other_types_or_numbers_are_refused() {
+    let mesh = mesh(&[("x", 2)]);
+    let run = |odd: fn(usize) -> Odd| {
+        spmd(&mesh, (), p!["x"], move |dev: &Device| Ok(odd(dev.position()))).call(()).unwrap_err()
+    };
+    let e = run(|d| if d == 0 { Odd::Bools(vec![true; 4]) } else { Odd::Bytes(vec![7; 4]) });
+    assert_eq!(e.kind(), ErrorKind::Dtype);
+    assert!(text(&e).contains("result 0 is bool[4] on device 0 and uint8[4] on device 1"), "{e}");
+    for odd in [
+        |d| if d == 0 { Odd::Bytes(vec![7]) } else { Odd::Nothing },
+        |d| if d == 0 { Odd::Nothing } else { Odd::Bytes(vec![7]) },
+        |d| if d == 0 { Odd::Bytes(vec![7]) } else { Odd::Twice(vec![7]) },
+        |_| Odd::Twice(vec![7]),
+    ] {
+        assert_eq!(run(odd).kind(), ErrorKind::Tree);
+    }
+}
+
+#[test]
+fn device_code_that_goes_on_after_a_failure_ends() {
+    let e = in_time(|| {
+        fails(|dev| {
+            if dev.position() == 0 {
+                return Err(Error::other("disk full"));
+            }
+            let first = dev.peer(0).unwrap();
+            for _ in 0..3 {
+                assert!(dev.recv::<f32, ndarray::Ix1>(first).is_err());
+                let mut x = Array1::<f32>::zeros(2);
+                assert!(dev.recv_into(first, x.view_mut()).is_err());
+                assert!(dev.ppermute(&x, ("x", "y"), shift(1)).is_err() || dev.position() == 0);
+                assert!(dev.barrier("x").is_err() || dev.position() == 1);
+            }
+            Ok(())
+        })
+    });
+    assert!(text(&e).contains("disk full"), "{e}");
+}
+
+#[test]
+fn what_a_panic_throws_may_panic_itself() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("once more");
+        }
+    }
+    for waits in [true, false] {
+        let e = in_time(move || {
+            fails(move |dev| {
+                if dev.position() == 1 {
+                    std::panic::panic_any(Bomb);
+                }
+                if waits { dev.barrier(("x", "y")) } else { Ok(()) }
+            })
+        });
+        assert!(text(&e).contains("device 1 (x=0, y=1) panicked"), "{e}");
+    }
+}
+
+#[test]
+fn permutations_that_differ_are_both_named() {
+    for (odd, by) in [(2, ring(2)), (0, ring(3)), (3, shift(1)), (1, vec![(0, 1), (1, 3)].into())] {
+        let e = in_time(move || {
+            fails(move |dev| {
+                let by = if dev.position() == odd { by.clone() } else { ring(1) };
+                dev.ppermute(&Array1::<f32>::zeros(2), ("x", "y"), by).map(|_| ())
+            })
+        });
+        assert_eq!(e.kind(), ErrorKind::Mismatch, "{e}");
+        assert!(text(&e).contains("do not agree in a collective"), "{e}");
+        assert!(text(&e).contains("ring(1)") && text(&e).contains(&format!("device {odd} ")), "{e}");
+    }
+}
+
+/// Many devices meet by a tree: what each gets is what few get who hear from all.
+#[test]
+fn many_devices_have_the_bits_of_the_fixed_tree() {
+    let sizes = if cfg!(miri) { &[25][..] } else { &[24, 25, 31, 32, 33, 100] };
+    for &n in sizes {
+        let x = numbers(3 * n);
+        let f = spmd(
+            &mesh(&[("x", n)]),
+            p!["x"],
+            (p![], p![], p![], p!["x"], p!["x"]),
+            |dev: &Device, x: ArrayView1<f32>| {
+                dev.barrier("x")?;
+                let all = dev.all_gather(&x, "x", 0)?;
+                let wide = Array1::from_iter((0..dev.size("x")?).map(|k| x[0] * k as f32));
+                Ok((
+                    dev.psum(&x, "x")?,
+                    dev.pmax(&x, "x")?,
+                    all,
+                    dev.psum_scatter(&wide, "x", 0)?,
+                    dev.all_to_all(&wide, "x", split(0).concat(0))?,
+                ))
+            },
+        );
+        let (sum, max, all, scattered, exchanged) = f.call(&x).unwrap();
+        let bits = |a: &Array| a.to_vec::<f32>().unwrap().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&all), bits(&x));
+        let rows = x.reshape([n, 3]).put(&mesh(&[("x", n)]), p!["x"]);
+        assert_eq!(bits(&max), bits(&rows.max(0)));
+        // the engines sum over devices by the same tree
+        let rows_sum = crate::shard_map(&mesh(&[("x", n)]), p!["x"], p![], |x: &Array| x.sum(0).psum("x"));
+        assert_eq!(bits(&sum), bits(&rows_sum.call(&rows).unwrap()), "{n} devices");
+        let firsts: Vec<f32> = x.to_vec::<f32>().unwrap().chunks(3).map(|r| r[0]).collect();
+        let table = exchanged.to_vec::<f32>().unwrap();
+        assert!((0..n * n).all(|k| table[k] == firsts[k % n] * (k / n) as f32));
+        let total: f32 = firsts.iter().sum();
+        for (k, s) in scattered.to_vec::<f32>().unwrap().into_iter().enumerate() {
+            assert!((s - total * k as f32).abs() < 1e-2, "{s}");
+        }
+    }
+}
+
+#[test]
+fn many_devices_end_as_few_do() {
+    let run = |code: fn(&Device) -> Result<()>| {
+        in_time(move || {
+            spmd(&mesh(&[("x", 40)]), (), (), move |dev: &Device| code(dev)).call(()).unwrap_err()
+        })
+    };
+    let e = run(|dev| if dev.position() == 17 { Err(Error::other("sorry")) } else { dev.barrier("x") });
+    assert!(text(&e).contains("device 17 (x=17) returned an error: sorry"), "{e}");
+    let e = run(|dev| if dev.position() == 17 { Ok(()) } else { dev.barrier("x") });
+    assert!(text(&e).contains("device 17 (x=17) returned early"), "{e}");
+    let e = run(|dev| {
+        let x = Array1::<f32>::zeros(2 + usize::from(dev.position() == 17));
+        dev.psum(&x, "x").map(|_| ())
+    });
+    assert_eq!(e.kind(), ErrorKind::Mismatch);
+    assert!(
+        text(&e).contains("float32[2]") && text(&e).contains("device 17 (x=17) calls psum(float32[3]"),
+        "{e}"
+    );
+}
+
+#[test]
+#[cfg(not(miri))]
+fn thousands_of_devices_meet_in_no_time() {
+    let n = 2048;
+    let mesh = mesh(&[("x", n)]);
+    let begun = std::time::Instant::now();
+    let f = spmd(&mesh, (), p![], |dev: &Device| {
+        dev.barrier("x")?;
+        dev.psum_scalar(1i32, "x")
+    });
+    assert_eq!(f.call(()).unwrap().item::<i32>().unwrap(), n as i32);
+    crate::runtime::trim();
+    // it took a minute when each wrote to all
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
 }

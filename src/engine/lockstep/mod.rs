@@ -12,7 +12,9 @@ use crate::compile::plan::{Compiled, Gift, OutPlan, Place, Use};
 use crate::compile::{self, kernel};
 use crate::diagnostic::Result;
 use crate::partition::{Slot, SpmdProgram};
+use crate::runtime::prints::Prints;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use crate::runtime::wait::Signal;
 use crate::runtime::workers::{Member, team};
 use crate::runtime::{Buffer, Slab, fits};
 use crate::types::{DType, Shape};
@@ -161,9 +163,12 @@ impl Executable for Ready {
                     Place::Nowhere | Place::Moving => std::ptr::null_mut(),
                 };
             }
+            let bell = self.devices.as_ref().map(|_| Arc::<Signal>::default());
+            let prints = bell.clone().map_or_else(Prints::default, Prints::with_bell);
             if self.devices.is_none() && (self.inline() || team().workers() == 1) {
                 let ran = kernel::with_scratch(|scratch| {
-                    let mut r = Runner { member: None, counters: &[], rounds: Vec::new(), scratch };
+                    let mut r =
+                        Runner { member: None, counters: &[], rounds: Vec::new(), prints: &prints, scratch };
                     // SAFETY: the table points to buffers of the sizes that the plan wants; no argument is written but those to
                     // which nobody else has a handle, behind their last reads
                     unsafe { r.plan(&c.plan, &mut base) }
@@ -179,16 +184,19 @@ impl Executable for Ready {
                     let mut base = base.to_vec();
                     kernel::with_scratch(|scratch| {
                         let rounds = vec![0; c.levels];
-                        let mut r = Runner { member: Some(m), counters: &counters, rounds, scratch };
+                        let mut r =
+                            Runner { member: Some(m), counters: &counters, rounds, prints: &prints, scratch };
                         // SAFETY: as above; every member has an equal table of its own. An error means that another member
                         // panicked, which `run` reports
                         let _ = unsafe { r.plan(&c.plan, &mut base) };
                     });
                 };
-                match &self.devices {
-                    Some(devices) => devices.run(&job)?,
-                    None => {
-                        if let Err(panic) = team().run(&job) {
+                match (&self.devices, bell) {
+                    (Some(devices), Some(bell)) => devices.run(bell, &prints, &job)?,
+                    _ => {
+                        let ran = team().run(&job);
+                        prints.write();
+                        if let Err(panic) = ran {
                             std::panic::resume_unwind(panic);
                         }
                     }

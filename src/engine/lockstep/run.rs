@@ -5,6 +5,7 @@ use crate::compile::kernel::{self, Scratch};
 use crate::compile::plan::{
     BranchKernel, Kernel, Level, LoopKernel, Node, PackFrom, PackKernel, Plan, PrintKernel, WhileKernel,
 };
+use crate::runtime::prints::Prints;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::Member;
 use crate::runtime::{Buffer, Slab};
@@ -21,6 +22,8 @@ pub(super) struct Runner<'a> {
     pub(super) counters: &'a [AtomicUsize],
     /// How often each level has run.
     pub(super) rounds: Vec<usize>,
+    /// What it prints.
+    pub(super) prints: &'a Prints,
     /// This thread's own.
     pub(super) scratch: &'a mut Scratch,
 }
@@ -32,6 +35,9 @@ type Ran = Result<(), Broken>;
 
 impl Runner<'_> {
     fn meet(&self) -> Ran {
+        if self.index() == 0 && self.prints.caller_runs() {
+            self.prints.write();
+        }
         match self.member {
             Some(m) if !m.barrier() => Err(Broken),
             _ => Ok(()),
@@ -149,7 +155,12 @@ impl Runner<'_> {
                 }
                 Kernel::FoldEnd(f, spans) => f.end(i, chunks, base, base[*spans as usize], self.scratch),
                 Kernel::Pack(p) => pack(p, base),
-                Kernel::Print(p) => print(p, base),
+                Kernel::Print(p) => {
+                    self.prints.say(print(p, base));
+                    if self.member.is_none() {
+                        self.prints.write();
+                    }
+                }
                 Kernel::Loop(_) | Kernel::While(_) | Kernel::Branch(_) => {}
             }
         }
@@ -322,7 +333,7 @@ unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: im
 
 /// # Safety
 /// As for [`Runner::plan`].
-unsafe fn print(p: &PrintKernel, base: &[*mut u8]) {
+unsafe fn print(p: &PrintKernel, base: &[*mut u8]) -> String {
     let values: Vec<_> = (p.values.iter())
         .map(|v| {
             let bytes = v.shape.elements() * v.dtype.size();
@@ -333,5 +344,5 @@ unsafe fn print(p: &PrintKernel, base: &[*mut u8]) {
             Shown { slab, dtype: v.dtype, hidden: v.hidden.clone() }
         })
         .collect();
-    println!("{}", text(&p.template, &values, &p.manual, p.mesh.as_ref()));
+    text(&p.template, &values, &p.manual, p.mesh.as_ref())
 }

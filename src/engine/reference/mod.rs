@@ -11,6 +11,7 @@ use crate::diagnostic::Result;
 use crate::partition::{Layout, Slot, SpmdProgram, Step, Stored};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Read, Sentence, Source};
 use crate::runtime::Slab;
+use crate::runtime::prints::Prints;
 use crate::sharding::Atoms;
 use crate::show::print::{Shown, text};
 use crate::types::{DType, Scalar};
@@ -168,7 +169,9 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Va
                     hidden: v.hidden.clone(),
                 })
                 .collect();
-            println!("{}", text(template, &shown, manual, program.mesh.as_ref()));
+            let prints = Prints::default();
+            prints.say(text(template, &shown, manual, program.mesh.as_ref()));
+            prints.write();
             Vec::new()
         }
     }

@@ -9,14 +9,16 @@ mod portable;
 #[cfg(all(target_os = "linux", not(miri), not(shuttle)))]
 use linux::Futex as System;
 #[cfg(all(target_os = "linux", not(miri), not(shuttle)))]
-pub(super) use linux::{Thread, current};
+pub(super) use linux::{Thread, current, forks};
 #[cfg(not(all(target_os = "linux", not(miri), not(shuttle))))]
 use portable::Condition as System;
 #[cfg(not(all(target_os = "linux", not(miri), not(shuttle))))]
-pub(super) use portable::{Thread, current};
+pub(super) use portable::{Thread, current, forks};
 
 use super::sync::atomic::{AtomicU32, Ordering::*};
 use super::sync::{rounds, spin_loop, yield_now};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 /// Pauses, then yields, before a worker sleeps. Workers are no more than cores, so that a pause costs nobody anything.
 const PAUSES: usize = rounds(3000);
@@ -25,18 +27,18 @@ const YIELDS: usize = rounds(200);
 const POLITE: usize = rounds(50);
 
 /// How threads sleep on a number.
-pub(super) trait Sleep: Default {
+pub(crate) trait Sleep: Default {
     /// Wakes all that sleep. The number changed before.
     fn wake(&self, at: &AtomicU32);
-    /// Returns when the number is no longer `value`, or for no reason.
-    fn until_changed(&self, at: &AtomicU32, value: u32);
+    /// Returns when the number is no longer `value`, after `most`, or for no reason.
+    fn until_changed(&self, at: &AtomicU32, value: u32, most: Option<Duration>);
 }
 
 /// A number that threads wait for.
 ///
 /// It must not come back to a value that a waiter saw before the waiter can look again: it counts, or changes once in a job.
 #[derive(Debug, Default)]
-pub(super) struct Signal<S = System> {
+pub(crate) struct Signal<S = System> {
     value: AtomicU32,
     sleepers: AtomicU32,
     sleep: S,
@@ -55,7 +57,7 @@ impl<S: Sleep> Signal<S> {
         self.value.store(value, SeqCst);
         self.wake();
     }
-    pub(super) fn add(&self, n: u32) {
+    pub(crate) fn add(&self, n: u32) {
         self.value.fetch_add(n, SeqCst);
         self.wake();
     }
@@ -79,10 +81,26 @@ impl<S: Sleep> Signal<S> {
         self.wait(YIELDS, same);
     }
     /// The same among more threads than cores: without pauses.
+    #[cfg(all(test, shuttle))]
     pub(super) fn wait_politely(&self, same: impl Fn(u32) -> bool) {
         self.wait(POLITE, same);
     }
+    /// The same among more threads than cores, without pauses, and with a look at something each time that so much has passed.
+    pub(super) fn wait_watchfully(&self, same: impl Fn(u32) -> bool, every: Duration, look: impl Fn()) {
+        let begun = Instant::now();
+        let looks = Cell::new(1);
+        self.sleep(POLITE, Some(every), |value| {
+            if begun.elapsed() >= every * looks.get() {
+                looks.set(looks.get() + 1);
+                look();
+            }
+            same(value)
+        });
+    }
     fn wait(&self, yields: usize, same: impl Fn(u32) -> bool) {
+        self.sleep(yields, None, same);
+    }
+    fn sleep(&self, yields: usize, most: Option<Duration>, same: impl Fn(u32) -> bool) {
         for _ in 0..yields {
             if !same(self.value.load(Acquire)) {
                 return;
@@ -95,7 +113,7 @@ impl<S: Sleep> Signal<S> {
             if !same(value) {
                 break;
             }
-            self.sleep.until_changed(&self.value, value);
+            self.sleep.until_changed(&self.value, value, most);
         }
         self.sleepers.fetch_sub(1, SeqCst);
     }

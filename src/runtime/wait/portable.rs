@@ -3,10 +3,11 @@
 use super::Sleep;
 use crate::runtime::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use crate::runtime::sync::{Condvar, Mutex};
+use std::time::Duration;
 
 /// Sleeps on a condition variable.
 #[derive(Debug, Default)]
-pub(in crate::runtime) struct Condition {
+pub(crate) struct Condition {
     lock: Mutex<()>,
     changed: Condvar,
 }
@@ -16,10 +17,14 @@ impl Sleep for Condition {
         drop(self.lock.lock().unwrap_or_else(|e| e.into_inner()));
         self.changed.notify_all();
     }
-    fn until_changed(&self, at: &AtomicU32, value: u32) {
+    fn until_changed(&self, at: &AtomicU32, value: u32, most: Option<Duration>) {
         let held = self.lock.lock().unwrap_or_else(|e| e.into_inner());
-        if at.load(SeqCst) == value {
-            drop(self.changed.wait(held).unwrap_or_else(|e| e.into_inner()));
+        if at.load(SeqCst) != value {
+            return;
+        }
+        match most {
+            None => drop(self.changed.wait(held).unwrap_or_else(|e| e.into_inner())),
+            Some(most) => drop(self.changed.wait_timeout(held, most).unwrap_or_else(|e| e.into_inner())),
         }
     }
 }
@@ -34,6 +39,10 @@ mod thread {
     pub(in crate::runtime) fn current() -> u32 {
         0
     }
+    /// Processes that fork are not told of here.
+    pub(in crate::runtime) fn forks() -> u32 {
+        0
+    }
     impl Thread {
         /// This thread is it.
         pub(in crate::runtime) fn enter(&self) {}
@@ -42,4 +51,4 @@ mod thread {
     }
 }
 #[cfg(not(all(target_os = "linux", not(miri), not(shuttle))))]
-pub(in crate::runtime) use thread::{Thread, current};
+pub(in crate::runtime) use thread::{Thread, current, forks};
