@@ -4,7 +4,7 @@ use super::push::{Style, forward};
 use super::surgery::var;
 use crate::diagnostic::Result;
 use crate::program::dce::{chosen, dce, used};
-use crate::program::{Equation, Input, Op, Program, Rank, Var};
+use crate::program::{Again, Equation, Input, Op, Program, Var};
 
 /// A program taken apart at a point.
 #[derive(Clone, Debug)]
@@ -136,16 +136,16 @@ fn live_equations(equations: &[Equation], outputs: &[Input], vars: usize) -> Vec
     kept
 }
 
-/// Whether it is better computed again than kept: what depends on no variable; broadcasts and other views of the same or smaller
-/// values; slices of what is at hand anyway.
+/// Whether it is better computed again than kept: what depends on no variable, and what the primitive says.
 fn is_cheap(e: &Equation, inputs: &[Var], needs: &[bool]) -> bool {
     let Op::Prim(prim) = &e.op else { return false };
     if e.inputs.iter().filter_map(var).next().is_none() {
         return true;
     }
     let at_hand = |v: Var| inputs.contains(&v) || needs[v.index()];
-    match prim.rank() {
-        Rank::Broadcast | Rank::Alias => true,
-        _ => prim.name() == "slice" && e.inputs.iter().filter_map(var).all(at_hand),
+    match prim.again() {
+        Again::Never => false,
+        Again::AtHand => e.inputs.iter().filter_map(var).all(at_hand),
+        Again::Always => true,
     }
 }

@@ -12,7 +12,7 @@ use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 /// `full{value}`: one number everywhere, of exactly the type given; a key is one number too, its low half the first word.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Full {
     /// The result's type.
     pub ty: ArrayType,
@@ -21,7 +21,7 @@ pub struct Full {
 }
 
 /// `iota{dimension}`: each element is its index along a dimension.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Iota {
     /// The result's type.
     pub ty: ArrayType,
@@ -128,9 +128,6 @@ impl Primitive for Full {
         let code = Code::one(Fun::Copy, d, d, &[Arg::Const(value)]);
         vec![created_sentence(&results[0], code)]
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(self.clone()))
     }
@@ -192,9 +189,6 @@ impl Primitive for Iota {
         let d = results[0].dtype;
         let code = Code::one(Fun::Convert, DType::I64, d, &[Arg::Index(self.dimension)]);
         vec![created_sentence(&results[0], code)]
-    }
-    fn cost(&self) -> f64 {
-        1.0
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(self.clone()))

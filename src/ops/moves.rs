@@ -1,6 +1,6 @@
 //! Primitives of one operand that move elements and compute nothing: what is true of all of them, once.
 //!
-//! They are linear; their tangent is themselves of the operand's tangent; they cost nothing. A primitive of this kind is one `impl Move`.
+//! They are linear; their tangent is themselves of the operand's tangent. A primitive of this kind is one `impl Move`.
 //! Rules of derivatives that further families answer alike are macros beside it.
 
 use super::view::arity;
@@ -8,15 +8,16 @@ use crate::diagnostic::{Fault, Result};
 use crate::program::sentence::Sentence;
 use crate::program::typing;
 use crate::program::{
-    Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value,
+    Again, Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::fmt;
+use std::hash::Hash;
 use std::sync::Arc;
 
 /// A primitive of one operand that moves elements. `x` is the operand, `y` the result.
-pub trait Move: Clone + fmt::Debug + Send + Sync + 'static {
+pub trait Move: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// Its name, as programs print it.
     const NAME: &'static str;
     /// When auto propagation lets it speak.
@@ -45,6 +46,10 @@ pub trait Move: Clone + fmt::Debug + Send + Sync + 'static {
     /// Whether the result is asked to lie as given.
     fn pin(&self) -> Option<Pin> {
         None
+    }
+    /// When derivatives compute the result again rather than keep it.
+    fn recomputed(&self) -> Again {
+        Again::by_rank(Self::RANK)
     }
 }
 
@@ -126,11 +131,11 @@ impl<M: Move> Primitive for M {
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         self.reads(&operands[0], &results[0])
     }
-    fn cost(&self) -> f64 {
-        0.0
-    }
     fn pins(&self) -> Option<Pin> {
         self.pin()
+    }
+    fn again(&self) -> Again {
+        self.recomputed()
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(self.for_examples(batch)))

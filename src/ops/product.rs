@@ -14,7 +14,7 @@ use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// `dot_general{contracting, batch, out, preferred}`: the result has the batch dimensions, then lhs's others, then rhs's others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct DotGeneral {
     /// The dimensions of lhs and of rhs that are summed, in pairs.
     pub contracting: [Vec<usize>; 2],
@@ -241,9 +241,6 @@ impl Primitive for DotGeneral {
         // sums of 16-bit floats are kept in 32 bits
         let accumulate = if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype };
         vec![Sentence { extents, rank, dtype, reads, body: Body::Product { accumulate } }]
-    }
-    fn cost(&self) -> f64 {
-        2.0
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         let dims = |k: usize, dims: &[usize]| if batch.mapped[k] { behind(dims) } else { dims.to_vec() };

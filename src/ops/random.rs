@@ -16,7 +16,7 @@ use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 /// `random_bits`: element i is made of the two words of the key's hash of i.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RandomBits {
     /// The result's type, of unsigned integers.
     pub ty: ArrayType,
@@ -25,7 +25,7 @@ pub struct RandomBits {
 }
 
 /// `random_split`: key i is the hash of i.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RandomSplit {
     /// The result's type, of keys.
     pub ty: ArrayType,
@@ -34,15 +34,15 @@ pub struct RandomSplit {
 }
 
 /// `random_fold_in`: the key's hash of a number. Key and number broadcast.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RandomFoldIn;
 
 /// `random_key_data`: the two words of a key, uint32, along a new last dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RandomKeyData;
 
 /// `random_wrap`: keys from their words along the last dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RandomWrap;
 
 fn needs_key(name: &str, ty: &ArrayType) -> Result<(), Fault> {
@@ -175,9 +175,6 @@ impl Primitive for RandomBits {
         }
         vec![of_key(&results[0], self.keys, code)]
     }
-    fn cost(&self) -> f64 {
-        75.0
-    }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(RandomBits { ty: all_keys(&self.ty, batch.examples), keys: self.keys + 1 }))
     }
@@ -198,9 +195,6 @@ impl Primitive for RandomSplit {
     }
     fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         vec![of_key(&results[0], self.keys, hashed(&results[0].shape, self.keys).0)]
-    }
-    fn cost(&self) -> f64 {
-        70.0
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(RandomSplit { ty: all_keys(&self.ty, batch.examples), keys: self.keys + 1 }))
@@ -234,9 +228,6 @@ impl Primitive for RandomFoldIn {
         let counter = code.push(Fun::Convert, DType::U32, DType::U64, &[Arg::Inst(0)]);
         code.push(Fun::Threefry, DType::U64, DType::U64, &[Arg::Read(0), counter]);
         vec![elementwise_sentence(operands, &results[0], code)]
-    }
-    fn cost(&self) -> f64 {
-        70.0
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::broadcasting(Arc::new(*self))
@@ -276,9 +267,6 @@ impl Primitive for RandomKeyData {
         let shifted = code.push(Fun::ShiftRightLogical, DType::U64, DType::U64, &[Arg::Read(0), by]);
         code.push(Fun::Convert, DType::U64, DType::U32, &[shifted]);
         vec![Sentence { extents, rank: rank + 1, dtype: DType::U32, reads, body: Body::Map(code) }]
-    }
-    fn cost(&self) -> f64 {
-        1.0
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(*self))
@@ -331,9 +319,6 @@ impl Primitive for RandomWrap {
         let high = code.push(Fun::ShiftLeft, DType::U64, DType::U64, &[high, word(32)]);
         code.push(Fun::Or, DType::U64, DType::U64, &[Arg::Inst(0), high]);
         vec![Sentence { extents, rank, dtype: DType::U64, reads, body: Body::Map(code) }]
-    }
-    fn cost(&self) -> f64 {
-        1.0
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(*self))

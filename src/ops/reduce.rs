@@ -26,7 +26,7 @@ pub enum Reduction {
 }
 
 /// `reduce_sum{axes, out}` and its kin: the dimensions in `axes` drop out.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reduce {
     /// How it combines.
     pub kind: Reduction,
@@ -169,9 +169,6 @@ impl Primitive for Reduce {
             _ => Body::Fold { combine: self.kind.combine(), code: Code::copy(dtype) },
         };
         vec![Sentence { extents, rank: kept.len(), dtype, reads, body }]
-    }
-    fn cost(&self) -> f64 {
-        1.0
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         let (kind, axes) = (self.kind, behind(&self.axes));

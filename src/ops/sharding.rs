@@ -13,7 +13,7 @@ use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
 
 /// The same value, lying otherwise: any sharding to any other, also on another mesh over the same devices.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reshard {
     /// The mesh that it is to lie on.
     pub mesh: Mesh,
@@ -31,7 +31,7 @@ impl Reshard {
 }
 
 /// Asserts a sharding over explicit axes, asks propagation for one over auto axes. The type stays.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Constrain {
     /// The mesh of the spec's axes.
     pub mesh: Mesh,
@@ -60,7 +60,7 @@ fn opened(open: &[usize], spec: Spec) -> Vec<usize> {
 }
 
 /// The value itself, as a value of its own.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Copy;
 
 fn sharding(message: impl Into<String>) -> Fault {
@@ -133,7 +133,12 @@ impl Move for Reshard {
         b.reshard_to(ct, &cotangent_type(x))
     }
     fn pin(&self) -> Option<Pin> {
-        Some(Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone() })
+        // it speaks of explicit axes, and leaves auto ones open where it names none
+        let is = |ty| move |a: &Axis| self.mesh.axis_type(*a) == Some(ty);
+        let names_auto = self.spec.all_axes().any(|a| is(AxisType::Auto)(&a));
+        let has_explicit = self.mesh.axis_names().iter().any(is(AxisType::Explicit));
+        let loose = has_explicit && !names_auto;
+        Some(Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone(), loose })
     }
     fn for_examples(&self, batch: &Batch<'_>) -> Self {
         let spec = batch.examples.spec(self.spec, batch.operands[0].rank(), 0);
@@ -171,7 +176,7 @@ impl Move for Constrain {
     }
     fn pin(&self) -> Option<Pin> {
         let mixed = self.mesh.axis_types().iter().any(|t| *t != AxisType::Explicit);
-        mixed.then(|| Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone() })
+        mixed.then(|| Pin { mesh: self.mesh.clone(), spec: self.spec, open: self.open.clone(), loose: false })
     }
     fn for_examples(&self, batch: &Batch<'_>) -> Self {
         let spec = batch.examples.constraint(&self.mesh, self.spec, batch.operands[0].rank());

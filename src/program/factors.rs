@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 pub type LoopId = usize;
 
 /// The loops of one equation and where they run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Factors {
     /// The loop indices.
     pub loops: Vec<FactorLoop>,
@@ -19,7 +19,7 @@ pub struct Factors {
 }
 
 /// A loop index.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FactorLoop {
     /// How many steps it has.
     pub size: usize,
@@ -32,7 +32,7 @@ pub struct FactorLoop {
 }
 
 /// What explicit typing asks of the operands that carry a loop, beside the defaults of its role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Join {
     /// At most one distinct entry among the sharded ones; the result takes the first operand's.
     First,
@@ -46,7 +46,7 @@ pub enum Join {
 }
 
 /// What a loop is to its operation; derived from where it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Runs over operands and results, or results only: split means local.
     Pass,
@@ -59,7 +59,7 @@ pub enum Role {
 }
 
 /// How a dimension runs over loops: usually one; several, major first, only in reshape.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dim {
     /// The loops, major first.
     pub loops: SmallVec<[LoopId; 2]>,
@@ -68,27 +68,25 @@ pub struct Dim {
 }
 
 /// How a step of a loop stands to a position of a dimension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum At {
     /// Step i is position i.
     Same,
     /// Size 1, read again at every step: broadcasting.
     Stretched,
-    /// Step i is position scale·i + offset, where that exists; `wrap`: modulo the size.
+    /// Step i is position scale·i + offset, where that exists.
     Affine {
         /// Positions a step.
         scale: i64,
         /// Position of step 0.
         offset: i64,
-        /// Whether positions go round.
-        wrap: bool,
     },
     /// At a place known at run time only.
     Window,
 }
 
 /// How an operation treats sums that are still in parts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Linearity {
     /// Linear in all operands together: unreduced and reduced sets agree, and pass.
     Joint,
@@ -105,7 +103,7 @@ pub enum Linearity {
 }
 
 /// When auto propagation lets the operation speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rank {
     /// First: elementwise.
     Elementwise,

@@ -7,6 +7,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::mesh::{Axes, Axis};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
+use std::any::{Any, TypeId};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -27,10 +28,10 @@ pub struct Operand {
 pub type Tangents = Vec<Option<Value>>;
 
 /// An operation with all its rules. A missing rule does not compile.
-pub trait Primitive: fmt::Debug + Send + Sync + 'static {
+pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     /// Its name, as programs print it.
     fn name(&self) -> &'static str;
-    /// Its parameters as text, `axes=[0]`: with the name they are its identity.
+    /// Its parameters, as programs print them: `axes=[0]`. Text is for reading: what it leaves out is compared all the same.
     fn params(&self) -> String;
     /// Element types and shapes of the results; refuses operands of wrong rank, size or element type.
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault>;
@@ -63,8 +64,6 @@ pub trait Primitive: fmt::Debug + Send + Sync + 'static {
     fn batched(&self, batch: &Batch<'_>) -> Batched;
     /// What each result is, element by element.
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence>;
-    /// Floating-point operations a step of its loops.
-    fn cost(&self) -> f64;
 
     /// The results' types. From the factors, but for operations that are functions on types.
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
@@ -78,6 +77,49 @@ pub trait Primitive: fmt::Debug + Send + Sync + 'static {
     fn pins(&self) -> Option<Pin> {
         None
     }
+    /// When derivatives compute its result again rather than keep it.
+    fn again(&self) -> Again {
+        Again::by_rank(self.rank())
+    }
+}
+
+/// What a primitive is, to compare: its type and all its fields. Every type that has `Eq` and `Hash` has it. Floats are no keys: hold
+/// them as [`Scalar`](crate::types::Scalar)s, which are equal when their bits are.
+pub trait Identity: Any {
+    /// Whether the other is of the same type with equal fields.
+    fn same(&self, other: &dyn Any) -> bool;
+    /// Hashes the type and all fields.
+    fn digest(&self, state: &mut dyn Hasher);
+}
+impl<T: Any + Eq + Hash> Identity for T {
+    fn same(&self, other: &dyn Any) -> bool {
+        other.downcast_ref::<T>() == Some(self)
+    }
+    fn digest(&self, mut state: &mut dyn Hasher) {
+        TypeId::of::<T>().hash(&mut state);
+        self.hash(&mut state);
+    }
+}
+
+/// When derivatives compute a value that they need again, rather than keep it from the forward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// It is kept.
+    Never,
+    /// Where its operands are kept anyway: it is smaller than they are.
+    AtHand,
+    /// Always: it is a view of its operands, or larger than they are.
+    Always,
+}
+
+impl Again {
+    /// Views and broadcasts are computed again, everything else is kept.
+    pub fn by_rank(rank: Rank) -> Again {
+        match rank {
+            Rank::Alias | Rank::Broadcast => Again::Always,
+            Rank::Elementwise | Rank::DynamicSlice | Rank::Plain => Again::Never,
+        }
+    }
 }
 
 /// A placement that the user asked for.
@@ -89,6 +131,8 @@ pub struct Pin {
     pub spec: Spec,
     /// Dimensions that may be split over further auto axes.
     pub open: Vec<usize>,
+    /// Whether all dimensions may: it speaks of explicit axes only.
+    pub loose: bool,
 }
 
 /// What a primitive of manual mode does among the devices along its axes. Dimensions are of one device's block.
@@ -159,24 +203,34 @@ pub enum Collective {
 }
 
 impl dyn Primitive {
-    /// Name and parameters: `reduce_sum[axes=[0]]`.
+    /// It as a primitive of this type, if it is one.
+    ///
+    /// ```
+    /// use atmesh::ops::reduce::{Reduce, Reduction};
+    /// use atmesh::program::Prim;
+    /// use std::sync::Arc;
+    /// let prim: Prim = Arc::new(Reduce::new(Reduction::Sum, &[1], None));
+    /// assert_eq!(prim.downcast_ref::<Reduce>().map(|r| &r.axes[..]), Some(&[1][..]));
+    /// ```
+    pub fn downcast_ref<T: Primitive>(&self) -> Option<&T> {
+        let any: &dyn Any = self;
+        any.downcast_ref()
+    }
+    /// Name and parameters, as programs print it: `reduce_sum[axes=[0]]`.
     pub fn key(&self) -> String {
         let params = self.params();
         if params.is_empty() { self.name().to_string() } else { format!("{}[{params}]", self.name()) }
     }
 }
 
-// Name and parameters are a primitive's identity; but parameters name a mesh by its axes only, where it may be another one over the same
-// axes (a pin's), or one that no operand is on (a creation's, which is its result's).
 impl PartialEq for dyn Primitive {
     fn eq(&self, other: &dyn Primitive) -> bool {
-        self.name() == other.name() && self.params() == other.params() && self.pins() == other.pins()
+        self.same(other)
     }
 }
 impl Eq for dyn Primitive {}
 impl Hash for dyn Primitive {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-        self.params().hash(state);
+        self.digest(state);
     }
 }

@@ -176,10 +176,10 @@ impl Graph {
             let mesh = scope.program.ty(*outputs.first()?).mesh.clone()?;
             let spec = prim.out()?;
             let auto = |a: Axis| mesh.axis_type(a) == Some(AxisType::Auto);
-            spec.all_axes().any(auto).then_some(Pin { mesh, spec, open: Vec::new() })
+            spec.all_axes().any(auto).then_some(Pin { mesh, spec, open: Vec::new(), loose: false })
         });
         if let (Some(pin), Some(&result)) = (&pin, results.first()) {
-            self.pin(result, pin, prim.name() == "reshard");
+            self.pin(result, pin);
         }
         if prim.pins().is_some() {
             let (Some(&result), source) = (results.first(), uses.first().copied().flatten()) else { return };
@@ -203,19 +203,15 @@ impl Graph {
         let values = read.chain(made).collect();
         self.equation(|| Rule::new(&factors, prim.rank()), values, None);
     }
-    /// A value asked to lie so. A reshard speaks of explicit axes, and leaves auto ones open where it names none.
-    fn pin(&mut self, id: ValueId, pin: &Pin, reshard: bool) {
-        let of = |ty| move |a: &Axis| pin.mesh.axis_type(*a) == Some(ty);
-        let names_auto = pin.spec.all_axes().any(|a| of(AxisType::Auto)(&a));
-        let has_explicit = pin.mesh.axis_names().iter().any(of(AxisType::Explicit));
-        let open = reshard && has_explicit && !names_auto;
+    /// A value asked to be placed so.
+    fn pin(&mut self, id: ValueId, pin: &Pin) {
         let value = &mut self.system.values[id];
         let wanted = of_spec(&pin.mesh, pin.spec.padded(value.shape.len()));
         for (d, wanted) in wanted.into_iter().enumerate().take(value.dims.len()) {
             let own = &value.dims[d];
             let spoken_of = own.iter().any(|o| wanted.iter().any(|w| w.clashes(*o)));
             value.dims[d] = if spoken_of { wanted } else { canonical(own.iter().copied().chain(wanted)) };
-            value.closed[d] = !(open || pin.open.contains(&d));
+            value.closed[d] = !(pin.loose || pin.open.contains(&d));
         }
     }
     /// A result of the whole program asked to lie so.

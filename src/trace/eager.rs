@@ -6,8 +6,7 @@ use super::core::Arg;
 use super::stages::{self, Ready};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::engine::EngineKind;
-use crate::mesh::Mesh;
-use crate::program::{Builder, Input, Literal, Placement, Prim, Program, Value};
+use crate::program::{Builder, Input, Literal, Op, Placement, Prim, Program, Value};
 use crate::runtime::on_device_thread;
 use crate::sharding::{Sharding, atoms};
 use crate::trace::{Array, Repr, Traced};
@@ -27,11 +26,9 @@ pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placemen
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
-    op: String,
+    op: Op,
     engine: EngineKind,
     operands: Vec<OperandKey>,
-    /// The meshes that the operation itself brings: names say which axes, not which devices.
-    meshes: Vec<Mesh>,
 }
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum OperandKey {
@@ -72,11 +69,7 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>
         },
     });
     let operands: Vec<_> = operands.collect::<Result<_>>()?;
-    let mut meshes: Vec<Mesh> = prim.pins().map(|p| p.mesh).into_iter().collect();
-    if operands.is_empty() {
-        meshes.extend(prim.types(&[]).into_iter().flatten().filter_map(|t| t.mesh));
-    }
-    let key = Key { op: prim.key(), engine, operands, meshes };
+    let key = Key { op: Op::Prim(prim.clone()), engine, operands };
     let ready = match OPERATIONS.get(&key) {
         Some(ready) => ready,
         None => {

@@ -5,6 +5,7 @@
 
 mod cases;
 mod derivatives;
+mod identity;
 mod page;
 
 #[path = "../conformance/runner/mod.rs"]

@@ -53,17 +53,16 @@ fn dim(d: &Dim) -> String {
     match d.at {
         At::Same => loops,
         At::Stretched => "1".into(),
-        At::Affine { scale, offset, wrap } => {
+        At::Affine { scale, offset } => {
             let scaled = match scale {
                 1 => loops,
                 -1 => format!("-{loops}"),
                 n => format!("{n}{loops}"),
             };
-            let at = match offset {
+            match offset {
                 0 => scaled,
                 n => format!("{scaled}{n:+}"),
-            };
-            if wrap { format!("{at} mod size") } else { at }
+            }
         }
         At::Window => format!("{loops} from where it says"),
     }

@@ -1,7 +1,8 @@
 //! The same blocks to another type of what varies: pvary, pcast.
 
-use super::{Along, Preduce, State, collective_common, linear_collective, passing, transposed_by, vma};
+use super::{Along, Preduce, State, collective_common, passing, transposed_by, vma};
 use crate::diagnostic::{Fault, Result};
+use crate::ops::moves::linear_jvp;
 use crate::program::sentence::{Combine, Sentence};
 use crate::program::{Batch, Batched};
 use crate::program::{
@@ -12,7 +13,7 @@ use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// What a cast makes of a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cast {
     /// To varying, from invarying or reduced.
     Varying,
@@ -23,7 +24,7 @@ pub enum Cast {
 }
 
 /// The same blocks with another type: `pvary`, `pcast`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pcast {
     /// Over which axes.
     pub along: Along,
@@ -73,7 +74,7 @@ impl Primitive for Pcast {
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         passing(&operands[0], &results[0].1, Some)
     }
-    linear_collective!();
+    linear_jvp!();
     transposed_by!(|self, types| {
         let along = self.along.clone();
         let cast = |to| Some(Arc::new(Pcast { along: along.clone(), to }) as Prim);

@@ -1,7 +1,8 @@
 //! Blocks from device to device: all_to_all, ppermute.
 
-use super::{Along, State, after_cut, collective_common, linear_collective, passing, transposed_by};
+use super::{Along, State, after_cut, collective_common, passing, transposed_by};
 use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::ops::moves::linear_jvp;
 use crate::ops::view::list;
 use crate::program::sentence::Sentence;
 use crate::program::{Batch, Batched};
@@ -13,7 +14,7 @@ use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// Part i along one dimension goes to device i, which joins what it gets along another.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllToAll {
     /// Among whom.
     pub along: Along,
@@ -26,7 +27,7 @@ pub struct AllToAll {
 }
 
 /// Blocks from device to device; zeros where none arrives.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ppermute {
     /// Among whom.
     pub along: Along,
@@ -57,7 +58,7 @@ impl Primitive for AllToAll {
             }
         })
     }
-    linear_collective!();
+    linear_jvp!();
     transposed_by!(|self, _types| {
         let (split, concat) = (self.concat, self.split);
         Some(Arc::new(AllToAll { split, concat, ..self.clone() }))
@@ -105,7 +106,7 @@ impl Primitive for Ppermute {
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         passing(&operands[0], &results[0].1, Some)
     }
-    linear_collective!();
+    linear_jvp!();
     transposed_by!(|self, _types| {
         let pairs = self.pairs.iter().map(|&(s, t)| (t, s)).collect();
         Some(Arc::new(Ppermute { pairs, along: self.along.clone() }))

@@ -1,6 +1,6 @@
 //! Blocks joined and taken apart: all_gather, psum_scatter, own_part.
 
-use super::{Along, State, after_cut, collective_common, linear_collective, passing, transposed_by, vma};
+use super::{Along, State, after_cut, collective_common, passing, transposed_by, vma};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::elementwise::Takes;
 use crate::ops::moves::linear_jvp;
@@ -14,7 +14,7 @@ use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// What a gathered value is to the types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gathered {
     /// It counts as varying, although all have the same.
     Varying,
@@ -25,7 +25,7 @@ pub enum Gathered {
 }
 
 /// The blocks of all devices joined.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllGather {
     /// Among whom.
     pub along: Along,
@@ -38,7 +38,7 @@ pub struct AllGather {
 }
 
 /// The sum over devices, of which each keeps its part.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PsumScatter {
     /// Among whom.
     pub along: Along,
@@ -49,7 +49,7 @@ pub struct PsumScatter {
 }
 
 /// The device's own part of a value that is the same on all: the transpose of a gather to invarying.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnPart {
     /// Among whom.
     pub along: Along,
@@ -94,7 +94,7 @@ impl Primitive for AllGather {
         let at = |d: usize| if self.tiled || d < self.dim { d } else { d + 1 };
         passing(&operands[0], &results[0].1, |d| Some(at(d)).filter(|_| !(self.tiled && d == self.dim)))
     }
-    linear_collective!();
+    linear_jvp!();
     transposed_by!(|self, _types| {
         let (along, dim, tiled) = (self.along.clone(), self.dim, self.tiled);
         Some(if self.to == Gathered::Invarying && along.checked {
@@ -131,9 +131,6 @@ impl Primitive for PsumScatter {
         passing(&operands[0], &results[0].1, |d| after_cut(d, self.dim, self.tiled))
     }
     linear_jvp!();
-    fn cost(&self) -> f64 {
-        1.0
-    }
     transposed_by!(|self, types| {
         let to = match self.along.state(self.name(), &types[0])? {
             State::Unreduced => Gathered::Reduced,
@@ -173,7 +170,7 @@ impl Primitive for OwnPart {
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         passing(&operands[0], &results[0].1, |d| after_cut(d, self.dim, self.tiled))
     }
-    linear_collective!();
+    linear_jvp!();
     transposed_by!(|self, _types| {
         let (along, dim, tiled) = (self.along.clone(), self.dim, self.tiled);
         Some(Arc::new(AllGather { along, dim, tiled, to: Gathered::Invarying }))

@@ -11,7 +11,7 @@ use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// The device's position along the axes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AxisIndex {
     /// Along which.
     pub along: Along,
@@ -47,9 +47,6 @@ impl Primitive for AxisIndex {
         _cotangents: &[Option<Value>],
     ) -> Result<Tangents> {
         Ok(Vec::new())
-    }
-    fn cost(&self) -> f64 {
-        0.0
     }
     fn collective(&self) -> Option<Collective> {
         Some(Collective::AxisIndex { axes: self.along.axes.clone() })

@@ -24,7 +24,7 @@ use crate::sharding::{Spec, check_parts};
 use crate::types::{ArrayType, Shape};
 
 /// The devices that take part: those along `axes`, the first named outermost.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Along {
     /// The mesh as the body sees it: its manual axes are marked as such.
     pub mesh: Mesh,
@@ -35,7 +35,7 @@ pub struct Along {
 }
 
 /// How a value stands to manual axes, all of them alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     Varying,
     Invarying,
@@ -294,17 +294,6 @@ macro_rules! collective_common {
     };
 }
 use collective_common;
-
-/// What those answer alike that are linear and compute nothing.
-macro_rules! linear_collective {
-    () => {
-        crate::ops::moves::linear_jvp!();
-        fn cost(&self) -> f64 {
-            0.0
-        }
-    };
-}
-use linear_collective;
 
 /// The transpose of a collective of one operand: another one on the cotangent.
 macro_rules! transposed_by {

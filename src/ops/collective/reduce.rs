@@ -13,7 +13,7 @@ use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// Combines the blocks of all devices element by element: `psum`, `pmax`, `pmin`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Preduce {
     /// Among whom.
     pub along: Along,
@@ -30,9 +30,11 @@ impl Preduce {
 impl Primitive for Preduce {
     fn name(&self) -> &'static str {
         match self.combine {
-            Combine::Max => "pmax",
-            Combine::Min => "pmin",
-            _ => "psum",
+            Combine::Add => "psum",
+            Combine::Mul => "pprod",
+            // of bools the greatest is their disjunction, the least their conjunction
+            Combine::Max | Combine::Or => "pmax",
+            Combine::Min | Combine::And => "pmin",
         }
     }
     collective_common!();
@@ -77,9 +79,6 @@ impl Primitive for Preduce {
         State::Unreduced => self.cast(Cast::Reduced),
         _ => self.cast(Cast::Varying),
     });
-    fn cost(&self) -> f64 {
-        1.0
-    }
     fn collective(&self) -> Option<Collective> {
         Some(Collective::Reduce { axes: self.along.axes.clone(), combine: self.combine })
     }

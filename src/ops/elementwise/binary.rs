@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Makes the enum and its table.
 macro_rules! binary {
-    ($($v:ident $name:literal $takes:ident $cost:literal;)*) => {
+    ($($v:ident $name:literal $takes:ident;)*) => {
         /// An elementwise function of two operands of one element type, whose shapes broadcast.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "most names say it; the others are commented")]
@@ -22,9 +22,9 @@ macro_rules! binary {
         impl Binary {
             /// All of them.
             pub const ALL: &[Binary] = &[$(Binary::$v,)*];
-            /// Name, element types, operations an element.
-            fn row(self) -> (&'static str, Takes, f64) {
-                match self { $(Binary::$v => ($name, Takes::$takes, $cost),)* }
+            /// Name and element types.
+            fn row(self) -> (&'static str, Takes) {
+                match self { $(Binary::$v => ($name, Takes::$takes),)* }
             }
             fn fun(self) -> Fun {
                 match self { $(Binary::$v => Fun::$v,)* }
@@ -33,28 +33,28 @@ macro_rules! binary {
     };
 }
 binary! {
-    Add "add" Number 1.0;
-    Sub "sub" Number 1.0;
-    Mul "mul" Number 1.0;
-    Div "div" Number 4.0;
-    Rem "rem" Number 8.0;
-    Max "max" Ordered 1.0;
-    Min "min" Ordered 1.0;
-    Pow "pow" Number 24.0;
-    Atan2 "atan2" Float 20.0;
-    NextAfter "nextafter" Float 4.0;
-    Eq "eq" Ordered 1.0;
-    Ne "ne" Ordered 1.0;
-    Lt "lt" Ordered 1.0;
-    Le "le" Ordered 1.0;
-    Gt "gt" Ordered 1.0;
-    Ge "ge" Ordered 1.0;
-    And "and" Bits 1.0;
-    Or "or" Bits 1.0;
-    Xor "xor" Bits 1.0;
-    ShiftLeft "shift_left" Integer 1.0;
-    ShiftRightLogical "shift_right_logical" Integer 1.0;
-    ShiftRightArithmetic "shift_right_arithmetic" Integer 1.0;
+    Add "add" Number;
+    Sub "sub" Number;
+    Mul "mul" Number;
+    Div "div" Number;
+    Rem "rem" Number;
+    Max "max" Ordered;
+    Min "min" Ordered;
+    Pow "pow" Number;
+    Atan2 "atan2" Float;
+    NextAfter "nextafter" Float;
+    Eq "eq" Ordered;
+    Ne "ne" Ordered;
+    Lt "lt" Ordered;
+    Le "le" Ordered;
+    Gt "gt" Ordered;
+    Ge "ge" Ordered;
+    And "and" Bits;
+    Or "or" Bits;
+    Xor "xor" Bits;
+    ShiftLeft "shift_left" Integer;
+    ShiftRightLogical "shift_right_logical" Integer;
+    ShiftRightArithmetic "shift_right_arithmetic" Integer;
 }
 
 impl Binary {
@@ -240,9 +240,6 @@ impl Primitive for Binary {
         let to = results[0].dtype.storage();
         let code = Code::one(self.fun(), operands[0].dtype.storage(), to, &[Arg::Read(0), Arg::Read(1)]);
         vec![sentence(operands, &results[0], code)]
-    }
-    fn cost(&self) -> f64 {
-        self.row().2
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::broadcasting(Arc::new(*self))

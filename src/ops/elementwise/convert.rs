@@ -14,14 +14,14 @@ use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// `convert_element_type{dtype}`: floats are cut towards zero, integers wrap, to bool is `!= 0`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Convert {
     /// The element type of the result.
     pub dtype: DType,
 }
 
 /// `bitcast_convert_type{dtype}`: the same bits as another element type of the same width.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bitcast {
     /// The element type of the result.
     pub dtype: DType,
@@ -103,9 +103,6 @@ impl Primitive for Convert {
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         code(Fun::Convert, operands, results)
     }
-    fn cost(&self) -> f64 {
-        1.0
-    }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::broadcasting(Arc::new(*self))
     }
@@ -158,9 +155,6 @@ impl Primitive for Bitcast {
     no_derivative!("bitcast_convert_type");
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         code(Fun::Bitcast, operands, results)
-    }
-    fn cost(&self) -> f64 {
-        0.0
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::broadcasting(Arc::new(*self))

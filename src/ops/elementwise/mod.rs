@@ -18,7 +18,7 @@ use crate::program::sentence::{Body, Code, Read, Sentence};
 use crate::types::{ArrayType, DType, Shape};
 
 /// Element types that an operation takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Takes {
     Any,
     /// Floats and integers.

@@ -13,11 +13,11 @@ use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// `select(which, x, y)`: x where `which` holds, else y. All of one shape and one sharding; `which` may be a scalar, x and y numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Select;
 
 /// `clamp(lo, x, hi)`: x, but not below lo and not above hi, which are scalars or of x's type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Clamp;
 
 /// Refuses operands that are neither of this shape nor, where that may be, scalars.
@@ -116,9 +116,6 @@ impl Primitive for Select {
         let code = Code::one(Fun::Select, d, d, &[Arg::Read(0), Arg::Read(1), Arg::Read(2)]);
         vec![sentence(operands, &results[0], code)]
     }
-    fn cost(&self) -> f64 {
-        1.0
-    }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::alike(Arc::new(*self), true)
     }
@@ -195,9 +192,6 @@ impl Primitive for Clamp {
         let mut code = Code::one(Fun::Max, d, d, &[Arg::Read(1), Arg::Read(0)]);
         code.push(Fun::Min, d, d, &[Arg::Inst(0), Arg::Read(2)]);
         vec![sentence(operands, &results[0], code)]
-    }
-    fn cost(&self) -> f64 {
-        2.0
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::alike(Arc::new(*self), false)

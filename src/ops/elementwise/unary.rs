@@ -15,8 +15,8 @@ use std::sync::Arc;
 /// Makes the enum and its table: what is one instruction, then what is composed of several.
 macro_rules! unary {
     (
-        single { $($v:ident $name:literal $takes:ident $cost:literal;)* }
-        composed { $($w:ident $word:literal $to:ident $price:literal;)* }
+        single { $($v:ident $name:literal $takes:ident;)* }
+        composed { $($w:ident $word:literal $to:ident;)* }
     ) => {
         /// An elementwise function of one operand.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,13 +34,13 @@ macro_rules! unary {
         impl Unary {
             /// All that have no parameters.
             pub const PLAIN: &[Unary] = &[$(Unary::$v,)* $(Unary::$w,)*];
-            /// Name, element types, operations an element.
-            fn row(self) -> (&'static str, Takes, f64) {
+            /// Name and element types.
+            fn row(self) -> (&'static str, Takes) {
                 match self {
-                    $(Unary::$v => ($name, Takes::$takes, $cost),)*
-                    $(Unary::$w => ($word, Takes::$to, $price),)*
-                    Unary::Gelu { .. } => ("gelu", Takes::Float, 20.0),
-                    Unary::IntegerPow(y) => ("integer_pow", Takes::Number, f64::from(y.unsigned_abs().max(1).ilog2() + 1)),
+                    $(Unary::$v => ($name, Takes::$takes),)*
+                    $(Unary::$w => ($word, Takes::$to),)*
+                    Unary::Gelu { .. } => ("gelu", Takes::Float),
+                    Unary::IntegerPow(_) => ("integer_pow", Takes::Number),
                 }
             }
             /// What is one instruction.
@@ -55,45 +55,45 @@ macro_rules! unary {
 }
 unary! {
     single {
-    Neg "neg" Number 1.0;
-    Sign "sign" Number 1.0;
-    Abs "abs" Signed 1.0;
-    Floor "floor" Float 1.0;
-    Ceil "ceil" Float 1.0;
-    Round "round" Float 2.0;
-    Exp "exp" Float 10.0;
-    Exp2 "exp2" Float 10.0;
-    Expm1 "expm1" Float 12.0;
-    Log "log" Float 10.0;
-    Log1p "log1p" Float 12.0;
-    Sin "sin" Float 12.0;
-    Cos "cos" Float 12.0;
-    Tan "tan" Float 16.0;
-    Asin "asin" Float 16.0;
-    Acos "acos" Float 16.0;
-    Atan "atan" Float 16.0;
-    Sinh "sinh" Float 14.0;
-    Cosh "cosh" Float 14.0;
-    Tanh "tanh" Float 12.0;
-    Asinh "asinh" Float 16.0;
-    Acosh "acosh" Float 16.0;
-    Atanh "atanh" Float 16.0;
-    Sqrt "sqrt" Float 4.0;
-    Rsqrt "rsqrt" Float 4.0;
-    Cbrt "cbrt" Float 16.0;
-    Logistic "logistic" Float 12.0;
-    Erf "erf" Float 16.0;
-    ErfInv "erf_inv" Float 20.0;
-    IsFinite "is_finite" Float 1.0;
-    Not "not" Bits 1.0;
+    Neg "neg" Number;
+    Sign "sign" Number;
+    Abs "abs" Signed;
+    Floor "floor" Float;
+    Ceil "ceil" Float;
+    Round "round" Float;
+    Exp "exp" Float;
+    Exp2 "exp2" Float;
+    Expm1 "expm1" Float;
+    Log "log" Float;
+    Log1p "log1p" Float;
+    Sin "sin" Float;
+    Cos "cos" Float;
+    Tan "tan" Float;
+    Asin "asin" Float;
+    Acos "acos" Float;
+    Atan "atan" Float;
+    Sinh "sinh" Float;
+    Cosh "cosh" Float;
+    Tanh "tanh" Float;
+    Asinh "asinh" Float;
+    Acosh "acosh" Float;
+    Atanh "atanh" Float;
+    Sqrt "sqrt" Float;
+    Rsqrt "rsqrt" Float;
+    Cbrt "cbrt" Float;
+    Logistic "logistic" Float;
+    Erf "erf" Float;
+    ErfInv "erf_inv" Float;
+    IsFinite "is_finite" Float;
+    Not "not" Bits;
     }
     composed {
-    StopGradient "stop_gradient" Any 0.0;
-    Square "square" Number 1.0;
-    Reciprocal "reciprocal" Float 1.0;
-    Relu "relu" Number 1.0;
-    Silu "silu" Float 14.0;
-    Softplus "softplus" Float 24.0;
+    StopGradient "stop_gradient" Any;
+    Square "square" Number;
+    Reciprocal "reciprocal" Float;
+    Relu "relu" Number;
+    Silu "silu" Float;
+    Softplus "softplus" Float;
     }
 }
 
@@ -274,9 +274,6 @@ impl Primitive for Unary {
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         vec![sentence(operands, &results[0], self.code(operands[0].dtype.storage()))]
-    }
-    fn cost(&self) -> f64 {
-        self.row().2
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::broadcasting(Arc::new(*self))

@@ -12,7 +12,7 @@ use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
 
 /// Dimension i of the operand becomes dimension `broadcast_dimensions[i]` of the result; the others are new.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BroadcastInDim {
     /// The result's shape.
     pub shape: Shape,

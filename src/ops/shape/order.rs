@@ -9,14 +9,14 @@ use crate::types::{ArrayType, Scalar, Shape};
 use std::sync::Arc;
 
 /// Dimension i of the result is dimension `permutation[i]` of the operand.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Transpose {
     /// Which dimension of the operand each dimension of the result is.
     pub permutation: Vec<usize>,
 }
 
 /// Dimensions from the last position to the first.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rev {
     /// Which ones.
     pub dimensions: Vec<usize>,
@@ -75,7 +75,7 @@ impl Move for Rev {
     }
     fn loops(&self, x: &ArrayType, _y: &Shape) -> Factors {
         let turned = x.shape.iter().enumerate().map(|(d, &n)| {
-            let turned = At::Affine { scale: -1, offset: n as i64 - 1, wrap: false };
+            let turned = At::Affine { scale: -1, offset: n as i64 - 1 };
             Dim::at(d, if self.dimensions.contains(&d) { turned } else { At::Same })
         });
         let operands = vec![turned.collect()];

@@ -11,7 +11,7 @@ use crate::types::{ArrayType, Scalar, Shape};
 use std::sync::Arc;
 
 /// The same elements in the same linear order, with other sizes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reshape {
     /// The result's shape.
     pub new_sizes: Shape,

@@ -9,14 +9,14 @@ use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
 
 /// Drops dimensions of size 1.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Squeeze {
     /// Which ones.
     pub dimensions: Vec<usize>,
 }
 
 /// New dimensions of size 1.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ExpandDims {
     /// Where they stand in the result.
     pub dimensions: Vec<usize>,

@@ -13,14 +13,14 @@ use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 /// The operands one after another along a dimension.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Concatenate {
     /// Along which.
     pub dimension: usize,
 }
 
 /// The first operand with the second one in its place from `start` on.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UpdateSlice {
     /// Where the second operand begins, in each dimension.
     pub start: Vec<usize>,
@@ -51,9 +51,6 @@ macro_rules! joins_operands {
                 });
             }
             Ok(vec![Some(b.emit1(Arc::new(self.clone()), &parts)?)])
-        }
-        fn cost(&self) -> f64 {
-            0.0
         }
     };
 }
@@ -114,7 +111,7 @@ impl Primitive for Concatenate {
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         let shape = &results[0].1;
         let dims = |start: usize| {
-            let placed = At::Affine { scale: 1, offset: -(start as i64), wrap: false };
+            let placed = At::Affine { scale: 1, offset: -(start as i64) };
             let at = |d| if d == self.dimension { placed } else { At::Same };
             (0..shape.rank()).map(|d| Dim::at(d, at(d))).collect()
         };
@@ -215,7 +212,7 @@ impl Primitive for UpdateSlice {
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
         let (x, u) = (&operands[0].shape, &operands[1].shape);
         let dims = (0..x.rank()).map(|d| {
-            let placed = At::Affine { scale: 1, offset: -(self.start[d] as i64), wrap: false };
+            let placed = At::Affine { scale: 1, offset: -(self.start[d] as i64) };
             Dim::at(d, if u[d] == x[d] { At::Same } else { placed })
         });
         let operands = vec![Dim::each(0..x.rank()), dims.collect()];

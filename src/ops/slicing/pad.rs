@@ -12,7 +12,7 @@ use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 /// The operand with a number around and between its elements. Negative `low` and `high` cut.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pad {
     /// How many before, in each dimension.
     pub low: Vec<i64>,
@@ -98,7 +98,7 @@ impl Primitive for Pad {
         moved(from, &results[0].1, |d| {
             let still = self.low[d] == 0 && self.high[d] == 0 && self.interior[d] == 0;
             let (scale, offset) = (self.interior[d] as i64 + 1, self.low[d]);
-            (At::Same, if still { At::Same } else { At::Affine { scale, offset, wrap: false } })
+            (At::Same, if still { At::Same } else { At::Affine { scale, offset } })
         })
     }
     fn linearity(&self) -> Linearity {
@@ -168,9 +168,6 @@ impl Primitive for Pad {
         let empty = span.iter().any(Span::is_empty);
         let parts = if empty { Vec::new() } else { vec![part(0, span, map)] };
         view(&results[0], parts, self.value)
-    }
-    fn cost(&self) -> f64 {
-        0.0
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(Pad {

@@ -6,13 +6,13 @@ use crate::ops::build::cotangent_type;
 use crate::ops::moves::Move;
 use crate::ops::view::{list, part, print_out, shape_fault, view};
 use crate::program::sentence::{Affine, Sentence, Span};
-use crate::program::{At, Batch, Builder, Factors, Rank, Value, inserted};
+use crate::program::{Again, At, Batch, Builder, Factors, Rank, Value, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, Scalar, Shape};
 use std::sync::Arc;
 
 /// Every `strides`-th position from `start` to below `limit`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Slice {
     /// First position in each dimension.
     pub start: Vec<usize>,
@@ -69,7 +69,7 @@ impl Move for Slice {
         moved(from, y, |d| {
             let all = self.size(d) == from[d];
             let (scale, offset) = (self.strides[d] as i64, self.start[d] as i64);
-            (if all { At::Same } else { At::Affine { scale, offset, wrap: false } }, At::Same)
+            (if all { At::Same } else { At::Affine { scale, offset } }, At::Same)
         })
     }
     fn asked(&self) -> Option<Spec> {
@@ -93,6 +93,10 @@ impl Move for Slice {
             .map(|d| Affine::of(self.start[d] as i64, d, self.strides[d] as i64))
             .collect();
         view(y, vec![part(0, Span::whole(&y.shape), map)], Scalar::zero(y.dtype.storage()))
+    }
+    /// It holds fewer elements than its operand, but keeps that alive.
+    fn recomputed(&self) -> Again {
+        Again::AtHand
     }
     fn for_examples(&self, batch: &Batch<'_>) -> Self {
         Slice {

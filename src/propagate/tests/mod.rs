@@ -21,7 +21,7 @@ mod rows;
 
 axes!(pub(super) X, pub(super) Y, pub(super) Z);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Toy {
     factors: Factors,
     rank: Rank,
@@ -76,9 +76,6 @@ impl Primitive for Toy {
     fn sentences(&self, _: &[ArrayType], _: &[ArrayType]) -> Vec<Sentence> {
         Vec::new()
     }
-    fn cost(&self) -> f64 {
-        1.0
-    }
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         let mesh = operands.iter().find_map(|o| o.ty.mesh.clone());
         let types =
@@ -109,7 +106,7 @@ fn toy(text: &str, sizes: &[(char, usize)], rank: Rank) -> Toy {
                 ')' => dims.push(Dim::several(several.take().unwrap())),
                 '~' => at = At::Window,
                 '\'' => at = At::Stretched,
-                '+' => at = At::Affine { scale: 1, offset: 1, wrap: false },
+                '+' => at = At::Affine { scale: 1, offset: 1 },
                 c => match &mut several {
                     Some(list) => list.push(index(c)),
                     None => dims.push(Dim::at(index(c), std::mem::replace(&mut at, At::Same))),
@@ -168,7 +165,7 @@ impl Row {
         self.op(toy("ij,jk->ik", &sizes, Rank::Plain), &[a, b])
     }
     pub(super) fn pin(&mut self, x: &Value, spec: Spec) -> Value {
-        let pin = Some(Pin { mesh: self.mesh.clone(), spec, open: Vec::new() });
+        let pin = Some(Pin { mesh: self.mesh.clone(), spec, open: Vec::new(), loose: false });
         self.op(Toy { pin, ..elementwise(&x.ty.shape, 1) }, &[x])
     }
     pub(super) fn want(&mut self, v: &Value, text: &str) {

@@ -264,6 +264,7 @@ fn random_programs_end_in_layouts() {
                         mesh: mesh.clone(),
                         spec: Spec::of(vec![Axes::none(), Axes::from(auto[next(2)])]),
                         open: Vec::new(),
+                        loose: false,
                     }),
                     ..op
                 };
