@@ -1,6 +1,386 @@
 //! A primitive is its type and its fields: two that differ in one field are two, in programs and in what is kept of them.
 
+use atmesh::mesh::{AxisType, DeviceId};
+use atmesh::ops::PRIMITIVES;
+use atmesh::ops::collective::{
+    AllGather, AllToAll, Along, AxisIndex, Cast, Gathered, OwnPart, Pcast, Ppermute, Preduce, PsumScatter,
+};
+use atmesh::ops::creation::{Full, Iota};
+use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
+use atmesh::ops::product::DotGeneral;
+use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
+use atmesh::ops::reduce::{Reduce, Reduction};
+use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
+use atmesh::ops::sharding::{Constrain, Copy, Reshard};
+use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::prelude::*;
+use atmesh::program::sentence::Combine;
+use atmesh::program::{Builder, Operand, Prim, Primitive, Program};
+use atmesh::types::{Scalar, Shape};
+use atmesh::{Axes, Error, checkpoint};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+/// Fields in which two may differ that have the same results, or are not accepted of the same operands.
+const UNSEEN: &[(&str, &str)] = &[
+    ("along.mesh", "a body is on one mesh, and so are its values"),
+    ("along.checked", "says whether types track what varies, not what is computed"),
+    ("keys", "the rank of the operand says it too"),
+    ("ty.varying", "what is created outside of a body varies over nothing"),
+    ("open", "gives freedom to propagation, which has no reason to use it here"),
+];
+
+/// Functions of bools that are the same.
+const SAME: &[&str] = &["of and and min", "of or and max", "of xor and ne", "of min and and", "of max and or", "of ne and xor"];
+
+/// All primitives that differ from `$prim` in one field, with that field's name. A field that is left out does not compile.
+macro_rules! others {
+    ($prim:expr, $x:ident; $($ty:ident { $($field:ident: $values:expr),* })*) => {
+        $(if let Some($x) = $prim.downcast_ref::<$ty>() {
+            let $ty { $($field: _),* } = $x;
+            #[allow(unused_mut, reason = "some have no fields")]
+            let mut all: Vec<(String, Prim)> = Vec::new();
+            $(for value in $values {
+                let (part, value) = value.named();
+                #[allow(clippy::needless_update, reason = "some have one field only")]
+                let other = $ty { $field: value, ..$x.clone() };
+                all.push((format!("{}{part}", stringify!($field)), Arc::new(other)));
+            })*
+            return all;
+        })*
+    };
+}
+
+/// A value of a field; of a part of it, if that has a name.
+trait Named<T> {
+    fn named(self) -> (&'static str, T);
+}
+impl<T> Named<T> for T {
+    fn named(self) -> (&'static str, T) {
+        ("", self)
+    }
+}
+/// A value that differs in a part of the field.
+struct In<T>(&'static str, T);
+impl<T> Named<T> for In<T> {
+    fn named(self) -> (&'static str, T) {
+        (self.0, self.1)
+    }
+}
+fn grid(axes: AxisType) -> Mesh {
+    Mesh::with_types([("X", 2, axes), ("Y", 3, axes)]).expect("two axes make a mesh")
+}
+/// The devices of a mesh from the last to the first.
+fn backwards(mesh: &Mesh) -> Mesh {
+    let devices: Vec<DeviceId> = mesh.devices().iter().rev().copied().collect();
+    let axes = mesh.axis_names().iter().map(|a| (*a, mesh.axis_size(*a)));
+    let turned = Mesh::of_devices(&devices, axes).expect("the same devices");
+    let typed = mesh.axis_names().iter().zip(mesh.axis_types());
+    typed.fold(turned, |mesh, (axis, ty)| mesh.retyped(*axis, *ty).expect("its own axis"))
+}
+fn alongs(x: &Along) -> Vec<In<Along>> {
+    let Along { mesh, axes: _, checked } = x;
+    vec![
+        In(".mesh", Along { mesh: backwards(mesh), ..x.clone() }),
+        In(".axes", Along { axes: Axes::none(), ..x.clone() }),
+        In(".checked", Along { checked: !checked, ..x.clone() }),
+    ]
+}
+fn types(x: &ArrayType) -> Vec<In<ArrayType>> {
+    let ArrayType { dtype, shape, mesh, spec: _, varying: _ } = x;
+    let to = if *dtype == U32 { U64 } else { F64 };
+    vec![
+        In(".dtype", ArrayType { dtype: to, ..x.clone() }),
+        In(".shape", ArrayType { shape: shape.iter().map(|n| n * 2).collect(), ..x.clone() }),
+        In(".mesh", ArrayType { mesh: mesh.as_ref().map(backwards), ..x.clone() }),
+        In(".spec", ArrayType { spec: p!["X"], ..x.clone() }),
+        In(".varying", ArrayType { varying: "X".into(), ..x.clone() }),
+    ]
+}
+
+/// The fields of a primitive, each with the primitive that has another value there.
+fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
+    let next = |prim: Prim| vec![(prim.name().to_string(), prim)];
+    if let Some(f) = prim.downcast_ref::<Unary>() {
+        return match f {
+            Unary::Gelu { approximate } => next(Arc::new(Unary::Gelu { approximate: !approximate })),
+            Unary::IntegerPow(n) => next(Arc::new(Unary::IntegerPow(n - 1))),
+            plain => {
+                assert!(Unary::PLAIN.contains(plain), "say what differs in each parameter of {plain:?}");
+                let others = Unary::PLAIN.iter().filter(|g| *g != plain);
+                others.map(|g| ("function".to_string(), Arc::new(*g) as Prim)).collect()
+            }
+        };
+    }
+    if let Some(f) = prim.downcast_ref::<Binary>() {
+        let others = Binary::ALL.iter().filter(|g| *g != f);
+        return others.map(|g| ("function".to_string(), Arc::new(*g) as Prim)).collect();
+    }
+    others! { prim, x;
+        Select {}
+        Clamp {}
+        Convert { dtype: [F64] }
+        Bitcast { dtype: [U32] }
+        Reduce {
+            kind: [Reduction::Prod, Reduction::Or, Reduction::Sum].into_iter().filter(|k| *k != x.kind),
+            axes: [vec![0]],
+            out: [Some(p!["X"])]
+        }
+        DotGeneral {
+            contracting: [[vec![1], vec![1]]],
+            batch: [[vec![1], vec![0]]],
+            out: [Some(p!["X"])],
+            preferred: [Some(F64)]
+        }
+        Full { ty: types(&x.ty), value: [Scalar::Float(2.0), Scalar::Float(-0.0)] }
+        Iota { ty: types(&x.ty), dimension: [0] }
+        RandomBits { ty: types(&x.ty), keys: [1] }
+        RandomSplit { ty: types(&x.ty), keys: [1] }
+        RandomFoldIn {}
+        RandomKeyData {}
+        RandomWrap {}
+        BroadcastInDim {
+            shape: [Shape::from([2, 2, 4])],
+            broadcast_dimensions: [vec![2, 1]],
+            out: [Some(p![_, "X"])]
+        }
+        Reshape { new_sizes: [Shape::from([6, 4])], out: [Some(p!["X"])] }
+        Transpose { permutation: [vec![0, 2, 1]] }
+        Squeeze { dimensions: [vec![]] }
+        ExpandDims { dimensions: [vec![0, 1]] }
+        Rev { dimensions: [vec![0]] }
+        Slice {
+            start: [vec![2, 0]],
+            limit: [vec![5, 3]],
+            strides: [vec![3, 1]],
+            out: [Some(p!["Y"])]
+        }
+        Pad {
+            low: [vec![1, -1]],
+            high: [vec![0, 1]],
+            interior: [vec![0, 0]],
+            value: [Scalar::Float(0.25), Scalar::Float(f64::NAN)],
+            out: [Some(p!["X"])]
+        }
+        Concatenate { dimension: [0] }
+        UpdateSlice { start: [vec![1, 1]] }
+        Reshard { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![0]] }
+        Constrain { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![1]] }
+        Copy {}
+        Preduce {
+            along: alongs(&x.along),
+            combine: [Combine::Add, Combine::Max, Combine::Min, Combine::And].into_iter().filter(|c| *c != x.combine)
+        }
+        AllGather {
+            along: alongs(&x.along),
+            dim: [0],
+            tiled: [!x.tiled],
+            to: [Gathered::Invarying, Gathered::Reduced]
+        }
+        PsumScatter { along: alongs(&x.along), dim: [0], tiled: [!x.tiled] }
+        OwnPart { along: alongs(&x.along), dim: [1], tiled: [!x.tiled] }
+        AllToAll { along: alongs(&x.along), split: [0], concat: [1], tiled: [!x.tiled] }
+        Ppermute { along: alongs(&x.along), pairs: [vec![(0, 1)]] }
+        AxisIndex { along: alongs(&x.along) }
+        Pcast { along: alongs(&x.along), to: [Cast::Varying, Cast::Reduced].into_iter().filter(|c| *c != x.to) }
+    }
+    panic!("say what differs in each field of {}: a row of `others!`", prim.key())
+}
+
+/// The list, with operands on which further values of the fields are accepted, and bools where these are another matter.
+fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
+    let mut all: Vec<(Prim, Vec<ArrayType>)> = Vec::new();
+    let on = |ty: ArrayType| ty.on(&grid(AxisType::Explicit), p![]);
+    for entry in PRIMITIVES {
+        let (prim, operands) = (entry.example)();
+        let square = || operands.iter().map(|t| ArrayType { shape: [2, 2].into(), ..t.clone() }).collect();
+        let of = |prim: Prim| (prim, operands.clone());
+        all.push(match entry.name {
+            "dot_general" => {
+                let (contracting, batch) = ([vec![2], vec![1]], [vec![0], vec![0]]);
+                (
+                    Arc::new(DotGeneral { contracting, batch, ..DotGeneral::default() }),
+                    vec![F32.of([2, 2, 2]); 2],
+                )
+            }
+            "full" => of(Arc::new(Full { ty: on(F32.of([8, 4])), value: Scalar::Float(0.0) })),
+            "iota" => of(Arc::new(Iota { ty: on(I32.of([8, 4])), dimension: 1 })),
+            "random_bits" => of(Arc::new(RandomBits { ty: on(U32.of([8, 4])), keys: 0 })),
+            "random_split" => of(Arc::new(RandomSplit { ty: on(DType::Key.of([8])), keys: 0 })),
+            "concatenate" | "psum_scatter" | "own_part" => (prim, square()),
+            "all_gather" | "all_to_all" => (prim, square()),
+            "reshard" => of(Arc::new(Reshard::new(grid(AxisType::Explicit), p!["X"]))),
+            "constrain" => of(Arc::new(Constrain::new(grid(AxisType::Auto), p!["X"]))),
+            _ => (prim, operands),
+        });
+        let (prim, operands) = (entry.example)();
+        if let Some(x) = prim.downcast_ref::<Preduce>().filter(|x| x.combine == Combine::Max) {
+            let bools = operands.iter().map(|t| ArrayType { dtype: Bool, ..t.clone() }).collect();
+            all.push((Arc::new(Preduce { combine: Combine::Or, ..x.clone() }), bools));
+        }
+    }
+    all
+}
+
+/// Numbers of both signs, none of them whole.
+fn numbers(ty: &ArrayType, seed: usize) -> Array {
+    let n = ty.shape.elements();
+    let x = Array::from(
+        (0..n).map(|i| ((i * 37 + seed * 13 + 11) % 61) as f64 / 16.0 - 1.72).collect::<Vec<_>>(),
+    );
+    let x = match ty.dtype {
+        Bool => x.gt(0.0),
+        DType::Key => return Key::new(7).split_array(ty.shape.clone()),
+        d if d.is_float() => x.astype(d),
+        d => (x * 16.0).astype(I64).astype(d),
+    };
+    x.reshape(&ty.shape)
+}
+
+/// What a primitive makes of its operands: the types, where they lie, and all bits.
+#[derive(Debug, PartialEq)]
+struct Made(Vec<(String, Option<Sharding>, Vec<u64>)>);
+
+impl Made {
+    fn of(ys: Vec<Array>) -> Result<Made> {
+        let one = |y: &Array| -> Result<_> {
+            let (ty, sharding) = (y.ty()?, y.sharding()?);
+            let y = match ty.spec.unreduced_axes().is_empty() {
+                true => y.clone(),
+                false => y.reshard(ty.spec.unreduced(Axes::none())),
+            };
+            let y = if ty.dtype == DType::Key { Key::of(y).data() } else { y };
+            let bits = match ty.dtype.is_float() {
+                true => y.astype(F64).to_vec::<f64>()?.into_iter().map(f64::to_bits).collect(),
+                false => y.astype(U64).to_vec::<u64>()?,
+            };
+            Ok((ty.to_string(), sharding, bits))
+        };
+        ys.iter().map(one).collect::<Result<_>>().map(Made)
+    }
+}
+
+fn operands(types: &[ArrayType]) -> Vec<Operand> {
+    types.iter().map(|ty| Operand { ty: ty.clone(), literal: false }).collect()
+}
+
+/// The program that applies it.
+fn program(prim: &Prim, types: &[ArrayType]) -> Result<Program> {
+    let mut b = Builder::new();
+    let inputs: Vec<_> = types.iter().map(|ty| b.input(ty.clone(), None)).collect();
+    let outputs = b.emit(prim.clone(), &inputs)?;
+    Ok(b.finish(&outputs))
+}
+
+/// The manual axes of a block's type, in front of which blocks are joined.
+fn border(ty: &ArrayType) -> Spec {
+    let sets = Spec::whole(0).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
+    if ty.varying.is_empty() { sets } else { Spec::of(vec![ty.varying.clone()]) }
+}
+
+/// Runs it through all that is kept in the process: as an operation of its own, and inside a program.
+fn run(prim: &Prim, types: &[ArrayType], xs: &[Array]) -> Result<Vec<Made>> {
+    let apply = |xs: &[Array]| match prim.downcast_ref::<AxisIndex>() {
+        // without operands it belongs to the body that it is called in
+        Some(x) => vec![axis_index(x.along.axes.clone()).reshape([1])],
+        None => Array::apply(prim.clone(), &xs.iter().map(Into::into).collect::<Vec<_>>()),
+    };
+    let Some(manual) = types.iter().find_map(|t| t.mesh.clone()).filter(|_| prim.collective().is_some())
+    else {
+        let nested = checkpoint(&xs.to_vec(), |xs: Vec<Array>| apply(&xs));
+        return Ok(vec![Made::of(apply(xs))?, Made::of(nested)?]);
+    };
+    let mesh = manual.retyped("X", AxisType::Explicit)?;
+    let results = prim.types(&operands(types)).map_err(Error::from)?;
+    let (ins, outs): (Vec<Spec>, Vec<Spec>) =
+        (types.iter().map(border).collect(), results.iter().map(border).collect());
+    // one operand more, so that there always is one
+    let (ins, xs) = ([ins, vec![p![]]].concat(), [xs, &[Array::from(0.0)]].concat());
+    let body = |xs: &Vec<Array>| apply(&xs[..xs.len() - 1]);
+    Ok(vec![Made::of(shard_map(&mesh, ins, outs, body).call(&xs)?)?])
+}
+
+/// Arrays of these types; on this mesh, if there is one. A block that varies is one of two.
+fn place(types: &[ArrayType], mesh: Option<&Mesh>) -> Vec<Array> {
+    let one = |(k, ty): (usize, &ArrayType)| {
+        let mut shape = ty.shape.to_vec();
+        if !ty.varying.is_empty() {
+            shape[0] *= 2;
+        }
+        let x = numbers(&ArrayType { shape: shape.into(), ..ty.dtype.of([]) }, k);
+        match mesh {
+            Some(mesh) => x.put(mesh, Spec::whole(ty.rank())),
+            None => x,
+        }
+    };
+    types.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn two_that_differ_in_one_field_are_two() -> Result<()> {
+    let state = RandomState::new();
+    let mesh = grid(AxisType::Explicit);
+    let mut unseen: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
+    for (prim, types) in subjects() {
+        for (field, other) in others(&*prim) {
+            let what = format!("{} and {}, which differ in `{field}`", prim.key(), other.key());
+            assert!(*prim != *other && *other != *prim, "{what} are equal");
+            assert!(state.hash_one(&*prim) == state.hash_one(&*prim.clone()));
+            let mut why = Vec::new();
+            for mesh in [None, Some(&mesh)] {
+                let lies = match mesh {
+                    Some(mesh) if prim.collective().is_none() => {
+                        types.iter().map(|t| ArrayType { mesh: Some(mesh.clone()), ..t.clone() }).collect()
+                    }
+                    _ => types.clone(),
+                };
+                let (Ok(one), two) = (program(&prim, &lies), program(&other, &lies)) else { continue };
+                let two = match two {
+                    Ok(two) => two,
+                    Err(e) => {
+                        why.push(e.to_string());
+                        continue;
+                    }
+                };
+                assert_ne!(one, two, "{what} make equal programs");
+                let xs = place(&types, mesh.filter(|_| prim.collective().is_none()));
+                let (one, two) = match (run(&prim, &lies, &xs), run(&other, &lies, &xs)) {
+                    (Ok(one), Ok(two)) => (one, two),
+                    (one, two) => {
+                        why.extend([one.err(), two.err()].into_iter().flatten().map(|e| e.to_string()));
+                        continue;
+                    }
+                };
+                if one.iter().zip(&two).all(|(one, two)| one != two) {
+                    why = vec!["differs".into()];
+                    break;
+                }
+                why.push(format!("the results of {what} are equal"));
+            }
+            unseen.entry((prim.name(), field)).or_default().extend(why);
+        }
+    }
+    let listed = |field: &str| UNSEEN.iter().any(|(known, _)| *known == field);
+    for ((name, field), why) in &unseen {
+        let seen = why.iter().any(|w| w == "differs");
+        assert!(seen || listed(field), "{name}: no result shows `{field}`:\n{}", why.join("\n"));
+        let equal = why.iter().find(|w| w.ends_with("are equal") && !SAME.iter().any(|s| w.contains(s)));
+        assert!(equal.is_none() || listed(field), "{name}: {}", equal.map_or("", |w| w));
+    }
+    Ok(())
+}
+
+/// No two of the list are equal, and each is equal to itself made again.
+#[test]
+fn all_of_the_list_are_two() {
+    for (i, one) in PRIMITIVES.iter().enumerate() {
+        for (k, two) in PRIMITIVES.iter().enumerate() {
+            let (one, two) = ((one.example)().0, (two.example)().0);
+            assert_eq!(*one == *two, i == k, "{} and {}", one.key(), two.key());
+        }
+    }
+}
 
 /// The greatest and the least of bools are other operations than each other, and than a sum.
 #[test]
