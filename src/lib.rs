@@ -47,8 +47,29 @@
 //!
 //! # Folders
 //!
-//! Arrows point down only: [`trace`] and [`array`](mod@array) (what you hold) → [`grad`](mod@grad) → [`propagate`] → [`partition`] → `compile` → [`runtime`];
-//! all stand on [`program`] (the IR), [`types`], [`sharding`], [`mesh`] and [`diagnostic`]. The book (`book/`) walks through all of it.
+//! From the top down; a folder uses those below it only (a test reads the imports). The book (`book/`) walks through all of it.
+//!
+//! | folder | what is in it |
+//! |---|---|
+//! | `spmd`, `shard_map` | code of one device: your own Rust on a thread per device, and traced code of one device's blocks |
+//! | `transform` | what takes a function: `jit`, `grad`, `vmap`, loops and branches |
+//! | `random`, `tree` | keys and samplers; nests of arrays |
+//! | `array` | the methods of arrays |
+//! | `trace` | the handle of an array, recording operations on it, running them at once |
+//! | `engine` | running what is compiled: in lock-step, on a thread per device, or element by element |
+//! | `show` | arrays and meshes as text and as pictures |
+//! | `compile` | from a per-device program to tile programs and a plan of buffers |
+//! | `runtime` | memory, kernels, products, workers, messages |
+//! | `partition` | from a placed program to one per-device program with its collectives |
+//! | `propagate` | a placement for every value |
+//! | `batch`, `grad` | programs of many examples; derivatives of programs |
+//! | `ops` | the primitives |
+//! | `program` | the IR: programs, what a primitive answers, the language of kernels |
+//! | `types` | types of arrays |
+//! | `sharding` | which device holds what |
+//! | `elements`, `mesh` | element types and shapes; devices and their axes |
+//! | `diagnostic` | errors |
+//! | `axes` | names of axes, and specs |
 
 extern crate self as atmesh;
 
@@ -59,6 +80,8 @@ mod compile;
 pub mod diagnostic;
 mod elements;
 pub mod engine;
+#[cfg(test)]
+mod floors;
 pub mod grad;
 pub mod mesh;
 pub mod ops;
