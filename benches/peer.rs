@@ -43,15 +43,17 @@ fn main() -> Result<()> {
     type Work = fn(&Options) -> Result<()>;
     let all: [(&str, Work); 13] = [
         ("psum", |o| collective(o, "psum", 1, p![], |x| x.psum("X"))),
-        ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", tiled(0)))),
-        ("psum_scatter", |o| collective(o, "psum_scatter", 1, p!["X"], |x| x.psum_scatter("X", tiled(0)))),
+        ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", Gather::tiled(0)))),
+        ("psum_scatter", |o| {
+            collective(o, "psum_scatter", 1, p!["X"], |x| x.psum_scatter("X", Gather::tiled(0)))
+        }),
         ("all_to_all", |o| {
             collective(o, "all_to_all", 1, p!["X"], |x| {
                 let n = x.shape().map_or(0, |s| s[0]);
-                x.reshape([N, n / N]).all_to_all("X", split(0).concat(0))
+                x.reshape([N, n / N]).all_to_all("X", Exchange::split(0).concat(0))
             })
         }),
-        ("ppermute", |o| collective(o, "ppermute", 1, p!["X"], |x| x.ppermute("X", ring(1)))),
+        ("ppermute", |o| collective(o, "ppermute", 1, p!["X"], |x| x.ppermute("X", Permutation::ring(1)))),
         ("elementwise", elementwise),
         ("matmul", matmul),
         ("seed_layer", seed_layer),

@@ -59,7 +59,7 @@ fn case_2_all_gather(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     }
     let f = shard_map(mesh, (p![_, "x"], p![]), p![], |a: &Array, b: &Array| {
         println!("Before all-gather: {}", type_of(a));
-        let whole = a.all_gather("x", tiled(1).invarying());
+        let whole = a.all_gather("x", Gather::tiled(1).invarying());
         println!("After all-gather: {}", type_of(&whole));
         whole.dot(b)
     });
@@ -117,9 +117,9 @@ fn case_4_gather_one(mesh: &Mesh, engine: EngineKind) -> Result<()> {
 
     let specs = (p!["x", _], p![_, "x"]);
     let gather_b =
-        shard_map(mesh, specs, p!["x", _], |a: &Array, b: &Array| a.dot(b.all_gather("x", tiled(1))));
+        shard_map(mesh, specs, p!["x", _], |a: &Array, b: &Array| a.dot(b.all_gather("x", Gather::tiled(1))));
     let gather_a =
-        shard_map(mesh, specs, p![_, "x"], |a: &Array, b: &Array| a.all_gather("x", tiled(0)).dot(b));
+        shard_map(mesh, specs, p![_, "x"], |a: &Array, b: &Array| a.all_gather("x", Gather::tiled(0)).dot(b));
     let c = jit(gather_b).engine(engine).call((&a, &b))?;
     println!("{}\nCorrect result: {}", c.visualize(), c.allclose(&whole)?);
     let c = jit(gather_a).engine(engine).call((&a, &b))?;
@@ -143,11 +143,11 @@ fn collectives(engine: EngineKind) -> Result<()> {
         println!("FINAL RESULT:\n{y}");
         Ok(())
     };
-    run("all_gather", &short, p!["i"], |x| x.all_gather("i", tiled(0)))?;
+    run("all_gather", &short, p!["i"], |x| x.all_gather("i", Gather::tiled(0)))?;
     run("psum", &long, p![], |x| x.psum("i"))?;
-    run("psum_scatter", &long, p!["i"], |x| x.psum_scatter("i", tiled(0)))?;
-    run("all_to_all", &long, p!["i"], |x| x.all_to_all("i", split(0).concat(0)))?;
-    run("ppermute", &short, p!["i"], |x| x.ppermute("i", ring(1)))
+    run("psum_scatter", &long, p!["i"], |x| x.psum_scatter("i", Gather::tiled(0)))?;
+    run("all_to_all", &long, p!["i"], |x| x.all_to_all("i", Exchange::split(0).concat(0)))?;
+    run("ppermute", &short, p!["i"], |x| x.ppermute("i", Permutation::ring(1)))
 }
 
 // prints every device's block, in the devices' order, when it runs

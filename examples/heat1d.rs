@@ -46,8 +46,8 @@ fn by_hand(x: &Array) -> Result<Array> {
 }
 
 fn step(x: &Array) -> Result<Array> {
-    let from_left = x.slice(ix![-1..]).ppermute("x", shift(1));
-    let from_right = x.slice(ix![..1]).ppermute("x", shift(-1));
+    let from_left = x.slice(ix![-1..]).ppermute("x", Permutation::shift(1));
+    let from_right = x.slice(ix![..1]).ppermute("x", Permutation::shift(-1));
     let padded = concat([&from_left, x, &from_right], 0);
     let next = 0.5 * x + 0.25 * padded.slice(ix![..-2]) + 0.25 * padded.slice(ix![2..]);
 

@@ -13,7 +13,7 @@ fn main() -> Result<()> {
 
 // ANCHOR: data
 fn data_sharding() -> Result<()> {
-    println!("{:?}", devices(8));
+    println!("{:?}", atmesh::devices(8)?);
     let a = Array::arange(0.0..32.0f32).reshape([4, 8]);
     println!("{:?}\n{}", a.devices()?, a.visualize()); // one device
 
@@ -100,7 +100,7 @@ fn manual() -> Result<()> {
 
     // each device sums its own block ...
     let a = Array::arange(0..32);
-    let sums = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.sum(keep(..)));
+    let sums = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.sum(Dims::keep(..)));
     println!("{}", sums.call(&a)?);
 
     // ... and all of them together

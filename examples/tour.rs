@@ -5,7 +5,7 @@ use atmesh::prelude::*;
 
 fn main() -> Result<()> {
     let engine = EngineKind::from_args()?;
-    println!("devices: {:?}\nengine: {engine}\n", devices(8));
+    println!("devices: {:?}\nengine: {engine}\n", atmesh::devices(8)?);
     types(engine)?;
     layer_three_ways(engine)?;
     halos(engine)?;

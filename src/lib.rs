@@ -40,6 +40,19 @@
 //! An ill-typed operation returns an array that carries the diagnostic; operations on it keep the first cause. It comes out at the next
 //! `?`: [`Array::ty`], [`Array::to_vec`], the end of a trace (which reports all independent errors). Nothing panics on bad input.
 //!
+//! # Names
+//!
+//! * `f` goes by the rules; `f_to(.., spec)` says how its result lies; `f_with(.., options)` takes all that may be said, the options last.
+//!   (`broadcast_to` has its shape in its name already: the form with a spec is `broadcast_as`.)
+//! * Options and reports may get more fields: options are made by `Default` and their methods, `ScanOptions::default().length(4)`.
+//! * A name of numpy or JAX finds ours in the search of these pages: `concatenate`, `moveaxis`, `where`, `device_put`.
+//!
+//! # What is stable
+//!
+//! What the root and the [`prelude`] name, with [`array`](mod@array), [`mesh`], [`sharding`], [`types`], [`random`], [`tree`](mod@tree), [`shard_map`](mod@shard_map),
+//! [`spmd`](mod@spmd), [`diagnostic`] and [`show`], changes with a major version only. [`program`], [`ops`], [`grad`](mod@grad), [`batch`], [`propagate`],
+//! [`partition`], [`engine`], [`runtime`], [`trace`] and [`transform`] are open to those who read programs or write primitives and change with minor versions.
+//!
 //! # Stages
 //!
 //! `jit(f)` → [`trace`](Jit::trace) a typed program → [`lower`](Traced::lower) a per-device program with its [`Collectives`] →
@@ -102,13 +115,13 @@ pub mod types;
 pub use ndarray as nd;
 
 pub use array::{
-    Array, Dims, NewAxis, Operand, ProductOptions, Rest, Shard, Term, axis_index, axis_size, concat, einsum,
-    einsum_to, einsum_with, keep, ring, shift, split, stack, stacked, tiled,
+    Array, Dims, Exchange, Gather, NewAxis, Operand, Permutation, ProductOptions, Rest, Shard, Term,
+    axis_index, axis_size, concat, einsum, einsum_to, einsum_with, stack,
 };
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use engine::EngineKind;
-pub use mesh::{AbstractMesh, Axes, Axis, AxisType, DeviceId, Mesh, devices};
+pub use mesh::{Axes, Axis, AxisType, DeviceId, Mesh, devices};
 pub use ops::collective::Cast;
 pub use partition::{Collective, Collectives, Kind};
 pub use random::Key;
@@ -133,10 +146,10 @@ pub mod prelude {
     pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::EngineKind::{Lockstep, Threads};
     pub use crate::{
-        AbstractMesh, Array, ArrayType, Axis, Cast, DType, DeviceId, EngineKind, Inferred, Key, Mesh,
-        NewAxis, Output, Rest, Result, Sharding, Spec, Static, Tree, assert_collectives, axes, axis_index,
-        axis_size, concat, cond, debug_print, devices, einsum, einsum_to, fori_loop, ix, jit, keep, p, ring,
-        scan, shift, split, stack, stacked, switch, tiled, tree, type_of, while_loop,
+        Array, ArrayType, Axis, Cast, DType, DeviceId, Dims, EngineKind, Exchange, Gather, Inferred, Key,
+        Mesh, NewAxis, Output, Permutation, Rest, Result, Sharding, Spec, Static, Tree, assert_collectives,
+        axes, axis_index, axis_size, concat, cond, debug_print, einsum, einsum_to, fori_loop, ix, jit, p,
+        scan, stack, switch, tree, type_of, while_loop,
     };
     // what traces, branches and differentiates
     pub use crate::shard_map::shard_map;

@@ -242,7 +242,9 @@ fn the_layer_of_key_1701() {
     assert_eq!(Key::new(42).data().to_vec::<u32>().unwrap(), [0, 42]);
     let dice = Key::new(1).randint(I32.of([1000]), 1..7);
     assert_eq!((dice.min(..).item::<i32>().unwrap(), dice.max(..).item::<i32>().unwrap()), (1, 6));
-    assert_eq!(Key::new(1).randint([4], 0..3).ty().unwrap_err().kind(), ErrorKind::Dtype);
+    assert_eq!(type_of(Key::new(1).randint([4], 0..3)), "int32[4]");
+    assert_eq!(type_of(Key::new(1).bits([4])), "uint32[4]");
+    assert_eq!(Key::new(1).randint(F32.of([4]), 0..3).ty().unwrap_err().kind(), ErrorKind::Dtype);
 }
 
 #[test]
@@ -412,9 +414,13 @@ fn products_of_three_with_sums_of_a_type() -> Result<()> {
     // 1 + 1/256 has nine digits behind the point: bfloat16 loses the last one, float32 keeps all of the sums
     let (a, b, c) =
         (Array::ones(BF16.of([4, 512])), Array::ones(BF16.of([512, 6])), Array::ones(BF16.of([6, 3])));
-    let options = |sums, out| ProductOptions { sums, out };
-    let rounded = einsum_with(options(None, None), "ij,jk,kl->il", [&a, &(&b / 3.0), &c]);
-    let exact = einsum_with(options(Some(F32), None), "ij,jk,kl->il", [&a, &(&b / 3.0), &c]);
+    let options = |sums: Option<DType>, out: Option<Spec>| {
+        let options = ProductOptions::default();
+        let options = sums.map_or(options, |dtype| options.sums(dtype));
+        out.map_or(options, |out| options.out(out))
+    };
+    let rounded = einsum_with("ij,jk,kl->il", [&a, &(&b / 3.0), &c], options(None, None));
+    let exact = einsum_with("ij,jk,kl->il", [&a, &(&b / 3.0), &c], options(Some(F32), None));
     assert_eq!(
         (type_of(&rounded).to_string(), type_of(&exact).to_string()),
         ("bfloat16[4,3]".into(), "float32[4,3]".into())
@@ -429,17 +435,17 @@ fn products_of_three_with_sums_of_a_type() -> Result<()> {
     );
     // integers of 8 bits do not wrap in sums of 32
     let ones = Array::full(I8.of([100, 100]), 3);
-    let sums = einsum_with(options(Some(I32), None), "ij,jk,kl->il", [&ones.slice(ix![..2]), &ones, &ones]);
+    let sums = einsum_with("ij,jk,kl->il", [&ones.slice(ix![..2]), &ones, &ones], options(Some(I32), None));
     assert_eq!(sums.to_vec::<i32>()?, vec![270_000; 200]);
     // where the result could lie in several ways it is asked; the mend of its refusal works
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let (a, b, c) = (a.put(&mesh, p!["Y", "X"]), b.put(&mesh, p!["X", _]), c.put(&mesh, p![]));
-    let open = einsum_with(options(Some(F32), None), "ij,jk,kl->li", [&a, &b, &c]).ty().unwrap_err();
+    let open = einsum_with("ij,jk,kl->li", [&a, &b, &c], options(Some(F32), None)).ty().unwrap_err();
     assert_eq!(open.kind(), ErrorKind::Sharding);
     for out in [p![_, "Y"], p![], p!["X", "Y"].only(|a| a.name() == "Y")] {
-        let first = einsum_with(options(Some(F32), Some(p!["Y", _])), "ij,jk->ik", [&a, &b]);
+        let first = einsum_with("ij,jk->ik", [&a, &b], options(Some(F32), Some(p!["Y", _])));
         assert_eq!(type_of(&first), "float32[4@Y,6]");
-        let all = einsum_with(options(Some(F32), Some(out)), "ij,jk,kl->li", [&a, &b, &c]);
+        let all = einsum_with("ij,jk,kl->li", [&a, &b, &c], options(Some(F32), Some(out)));
         assert_eq!(all.ty()?.spec, out.padded(2));
         assert_eq!(all.to_vec::<f32>()?, vec![3072.0; 12]);
     }
@@ -497,7 +503,7 @@ fn strided_parts_are_replaced_between_what_is_not_a_number() -> Result<()> {
 #[test]
 fn extremes_of_nothing_are_refused_sums_are_not() -> Result<()> {
     let x = Array::zeros([0, 4]);
-    for y in [x.max(0), x.min(..), x.argmax(0), x.astype(DType::Bool).max(keep(-2))] {
+    for y in [x.max(0), x.min(..), x.argmax(0), x.astype(DType::Bool).max(Dims::keep(-2))] {
         let e = y.ty().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Shape, "{e}");
     }

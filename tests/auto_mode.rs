@@ -59,15 +59,16 @@ fn trace(body: &Value, env: &mut Env, mesh: &Mesh) -> Option<()> {
             "softmax" => x[0].softmax(axis("axis")),
             "with_sharding_constraint" => x[0].constrain_on(mesh, spec(&p["spec"])),
             "scan" => {
-                let options =
-                    ScanOptions { length: p["length"].as_u64().map(|n| n as usize), ..Default::default() };
+                let mut options = ScanOptions::default();
+                options.length = p["length"].as_u64().map(|n| n as usize);
                 let (inner, outer) = (&e["body"], env.clone());
-                let carried = scan_with(options, ins[0].clone(), (), |c: Array, ()| {
+                let body = |c: Array, ()| {
                     let mut env = outer.clone();
                     env.insert(texts(&inner["args"])[0].into(), c);
                     trace(&inner["body"], &mut env, mesh).ok_or_else(|| Error::other(NOT_COVERED))?;
                     Ok::<_, Error>((env[texts(&inner["returns"])[0]].clone(), ()))
-                });
+                };
+                let carried = scan_with(ins[0].clone(), (), body, options);
                 carried.0
             }
             "square" => x[0].square(),
@@ -116,7 +117,7 @@ fn shown(mesh: &Mesh, at: &Placement, shape: &[usize], chosen: Spec) -> bool {
                 l == d || i == last && l.stride * l.size == d.stride * d.size && d.size % l.size == 0
             });
             !axes.contains(a)
-                && mesh.axis_size(**a) > 1
+                && mesh.axis_size(**a).unwrap() > 1
                 && begins
                 && longer.len() <= digits.len()
                 && n % ways(&longer) == 0

@@ -53,8 +53,8 @@ fn closures_that_fail_before_they_return() {
     check("auto_axes", &auto_axes(x.put(&mesh, p!["X"]), p![], |x| fails(&x)));
     let auto = Mesh::auto([("X", 2)]).unwrap();
     check("explicit_axes", &explicit_axes(x.put(&auto, p![]), p![], |x| fails(&x)));
-    let options = ScanOptions { length: Some(2), ..ScanOptions::default() };
-    let (carry, ys) = scan_with(options, x, (), |x, ()| fails(&x).map(|f| (x, f)));
+    let options = ScanOptions::default().length(2);
+    let (carry, ys) = scan_with(x, (), |x, ()| fails(&x).map(|f| (x, f)), options);
     poisoned("scan", &carry, ErrorKind::Shape);
     check("scan", &ys);
     // carries are like the first ones
@@ -94,8 +94,8 @@ fn closures_that_return_errors() {
     let refused = cond(true, || found(x), || found(&(&ty + &x.astype(I32)).astype(I32)));
     assert!(tree::leaves(&refused).iter().all(|a| a.ty().is_err()));
     assert_eq!(refused.0.all.len(), 2);
-    let options = ScanOptions { length: Some(2), ..ScanOptions::default() };
-    let (_, ys) = scan_with(options, x, (), |x, ()| (x.sum(..), found(&x)));
+    let options = ScanOptions::default().length(2);
+    let (_, ys) = scan_with(x, (), |x, ()| (x.sum(..), found(&x)), options);
     poisoned("scan", &ys, ErrorKind::Shape);
     assert_eq!(ys.0.all.len(), 2);
 }
@@ -145,15 +145,15 @@ fn calls() -> Vec<Call> {
     )+} }
     type A<'a> = &'a Array;
     each!(d in DIMS;
-        |x: A, _: A| x.sum(d), |x: A, _: A| x.sum(keep([d, 0])), |x: A, _: A| x.mean(d), |x: A, _: A| x.var(d),
+        |x: A, _: A| x.sum(d), |x: A, _: A| x.sum(Dims::keep([d, 0])), |x: A, _: A| x.mean(d), |x: A, _: A| x.var(d),
         |x: A, _: A| x.argmax(d), |x: A, _: A| x.softmax(d), |x: A, _: A| x.logsumexp(d), |x: A, _: A| x.any(d),
         |x: A, _: A| x.transpose([d, 0]), |x: A, _: A| x.expand_dims([d, d]), |x: A, _: A| x.expand_dims(d),
         |x: A, _: A| x.squeeze(d), |x: A, _: A| x.flip(d), |x: A, _: A| x.unstack(d), |x: A, _: A| x.split([1, 2], d),
         |x: A, y: A| concat([x, y], d), |x: A, y: A| stack([x, y], d), |x: A, _: A| x.powi(d), |x: A, _: A| x.slice(ix![d]),
         |x: A, _: A| x.at(ix![d]).set(1), |x: A, _: A| Key::new(1).categorical(x, d),
         |x: A, _: A| vmap(x, move |x| x.sum(d)),
-        |x: A, _: A| atmesh::vmap_with(atmesh::VmapOptions { in_dims: d.into(), ..Default::default() }, x, |x| x),
-        |x: A, _: A| atmesh::vmap_with(atmesh::VmapOptions { out_dims: d.into(), ..Default::default() }, x, |x| x),
+        |x: A, _: A| atmesh::vmap_with(x, |x| x, atmesh::VmapOptions::default().in_dims(d)),
+        |x: A, _: A| atmesh::vmap_with(x, |x| x, atmesh::VmapOptions::default().out_dims(d)),
         |x: A, _: A| switch(d, &[&|| x + 1, &|| x.clone()]),
         |x: A, _: A| fori_loop(d..d.saturating_add(2), x, |_, x| x),
     );
@@ -181,14 +181,14 @@ fn calls() -> Vec<Call> {
         |_: A, _: A| Array::iota([2], n), |_: A, _: A| Key::new(1).uniform([n, 3]), |_: A, _: A| Key::new(1).normal([n, n]),
         |_: A, _: A| Key::new(1).split_array([n, n]), |_: A, _: A| Array::eye([n, n], 0),
         |x: A, _: A| x.one_hot(n), |x: A, _: A| x.tile([n, n]), |x: A, _: A| x.pad(0, [(n as i64, n as i64, n)]),
-        |_: A, _: A| scan_with(ScanOptions { length: Some(n), reverse: false }, Array::from(1), (), |x, ()| (&x + 1, x)).1,
+        |_: A, _: A| scan_with(Array::from(1), (), |x, ()| (&x + 1, x), ScanOptions::default().length(n)).1,
     );
     each!(s in ["", "->", "ij,jk->ik", "ii->i", "i,i,i", "ij->ji->", "é", "i...->...", "ij,jk->zz", ",,,"];
         |x: A, y: A| einsum(s, [x, y]), |x: A, _: A| einsum(s, [x]), |x: A, _: A| einsum(s, [x, x, x]),
     );
     each!(t in ["", "X", "Y", "Nowhere"];
-        |x: A, _: A| x.psum(t), |x: A, _: A| x.all_gather(t, tiled(0)), |x: A, _: A| x.ppermute(t, ring(1)),
-        |x: A, _: A| x.psum_scatter(t, tiled(9)), |x: A, _: A| x.all_to_all(t, split(9).concat(-9)), |x: A, _: A| x.pvary(t),
+        |x: A, _: A| x.psum(t), |x: A, _: A| x.all_gather(t, Gather::tiled(0)), |x: A, _: A| x.ppermute(t, Permutation::ring(1)),
+        |x: A, _: A| x.psum_scatter(t, Gather::tiled(9)), |x: A, _: A| x.all_to_all(t, Exchange::split(9).concat(-9)), |x: A, _: A| x.pvary(t),
         |x: A, _: A| x.pmean([t, t]), |_: A, _: A| axis_index(t), |x: A, _: A| x.reshard(p![t]), |x: A, _: A| x.constrain(p![t, t]),
         |x: A, _: A| x.reshard(p![_, _, t, _]), |x: A, y: A| x.dot_to(y, p![t]), |x: A, _: A| x.sum_to(0, p![t, t, t]),
         |x: A, _: A| x.put(&Mesh::new([("X", 2)]).unwrap(), p![t]), |x: A, _: A| auto_axes(x, p![t], |x| x),
@@ -310,7 +310,7 @@ fn giant_arrays_are_refused_before_they_are_made() {
 #[test]
 fn nothing_is_put_together_on_an_abstract_mesh() {
     for devices in [2, 1 << 40] {
-        let mesh = AbstractMesh::new([("X", devices)]).unwrap();
+        let mesh = Mesh::without_devices([("X", devices)]).unwrap();
         let sharding = Sharding::new(&mesh, p!["X"], &[1 << 40]).unwrap();
         let made = Array::from_fn([1 << 40], &sharding, |_| Array::ones([1]));
         assert!(made.unwrap_err().to_string().contains("no devices"));
@@ -409,19 +409,19 @@ fn steps_and_sizes_near_the_end() {
             .to_vec::<i32>()
             .unwrap()
     };
-    assert_eq!(moved(ring(i64::MAX)), moved(ring(3)));
-    assert_eq!(moved(ring(i64::MIN)), moved(ring(0)));
-    assert_eq!(moved(shift(i64::MAX)), [0; 4]);
-    assert_eq!(moved(shift(i64::MIN)), [0; 4]);
+    assert_eq!(moved(Permutation::ring(i64::MAX)), moved(Permutation::ring(3)));
+    assert_eq!(moved(Permutation::ring(i64::MIN)), moved(Permutation::ring(0)));
+    assert_eq!(moved(Permutation::shift(i64::MAX)), [0; 4]);
+    assert_eq!(moved(Permutation::shift(i64::MIN)), [0; 4]);
     for n in [usize::MAX, usize::MAX - 3, 1 << 63] {
         let auto = Mesh::auto([("X", 4)]).unwrap();
         let sharding = Sharding { mesh: auto, spec: p!["X"] };
-        let blocks = atmesh::sharding::blocks(&sharding, &[n]);
+        let blocks = atmesh::sharding::blocks(&sharding, &[n]).unwrap();
         let held: usize = blocks.iter().map(|b| b.index[0].len()).sum();
         assert_eq!((held, blocks[3].index[0].end), (n, n));
     }
     // an axis again and again, which nobody checked: as many ways as can be counted, never 0
-    let giant = AbstractMesh::new([("X", 1 << 32)]).unwrap();
+    let giant = Mesh::without_devices([("X", 1 << 32)]).unwrap();
     let sharding = Sharding { mesh: giant, spec: p![("X", "X")] };
     assert!(sharding.shard_shape(&[8]).is_err());
 }

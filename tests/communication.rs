@@ -180,7 +180,7 @@ fn a_sum_over_axes_of_two_and_three_is_one_all_reduce() -> Result<()> {
 #[test]
 fn figures_of_many_devices_are_marked_as_estimates() -> Result<()> {
     for (n, marks) in [(8, false), (4096, true)] {
-        let mesh = AbstractMesh::new([("X", n)])?;
+        let mesh = Mesh::without_devices([("X", n)])?;
         let x = F32.of([1 << 16]).on(&mesh, p!["X"]).into_tree();
         let lowered = jit(|x: &Array| x.sum(..)).lower(&x)?;
         let c = lowered.collectives();

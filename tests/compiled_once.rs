@@ -68,8 +68,8 @@ fn control_flow() {
         numbers(&scan(Array::full([], k), Array::full([13], k), |c, x| (&c + &x, &c * &x)).1)
     });
     compiles_once("scan_with", |k| {
-        let options = ScanOptions { length: Some(4), reverse: true };
-        numbers(&scan_with(options, Array::full([14], k), (), |x, ()| (x * 2.0, ())).0)
+        let options = ScanOptions::default().length(4).reversed();
+        numbers(&scan_with(Array::full([14], k), (), |x, ()| (x * 2.0, ()), options).0)
     });
 }
 
@@ -130,7 +130,7 @@ fn what_differs_is_compiled_for_itself() {
 /// Equal but for the order of the devices: each keeps its own, in programs of several operations too.
 #[test]
 fn meshes_over_other_devices_are_told_apart() {
-    let ids = devices(2);
+    let ids = atmesh::devices(2).unwrap();
     for order in [[ids[0], ids[1]], [ids[1], ids[0]]] {
         let mesh = Mesh::of_devices(&order, [("X", 2)]).unwrap();
         let split = |x: &Array| x.put(&mesh, p!["X"]);

@@ -235,7 +235,7 @@ fn memory_that_others_hold_is_left_alone() {
         let mesh = Mesh::new([("X", 4)]).unwrap();
         let x = noise(&[4096], 3).put(&mesh, p!["X"]).ready().unwrap();
         let before = bits(&x);
-        let turn = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", ring(1)));
+        let turn = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", Permutation::ring(1)));
         let turned = jit(turn).engine(engine).call(&x).unwrap();
         let y = jit(|x: &Array| x * 2.0).donate(0).engine(engine).call(&x).unwrap();
         let want: Vec<u32> = before.iter().cycle().skip(3 * 1024).take(4096).copied().collect();

@@ -1,7 +1,7 @@
 //! Pictures: those of the reference to the letter, and what only ours draw.
 
 use atmesh::mesh::{Axes, AxisType};
-use atmesh::{AbstractMesh, ArrayType, Mesh, Picture, Sharding, Spec, devices, p};
+use atmesh::{ArrayType, Mesh, Picture, Sharding, Spec, p};
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
@@ -398,7 +398,7 @@ fn types_are_drawn_while_tracing() {
         └───────┴───────┘
     "#]]
     .assert_eq(&Picture::of_type(&ty).to_string());
-    let plan = AbstractMesh::new([("X", 4)]).unwrap();
+    let plan = Mesh::without_devices([("X", 4)]).unwrap();
     let ty = ArrayType::parse("f32[8@X]", &plan).unwrap();
     expect![[r#"
         ┌───────┬───────┬───────┬───────┐
@@ -409,7 +409,7 @@ fn types_are_drawn_while_tracing() {
 }
 #[test]
 fn devices_are_named_by_their_own_numbers() {
-    let mut order = devices(4);
+    let mut order = atmesh::devices(4).unwrap();
     order.reverse();
     let mesh = Mesh::of_devices(&order, [("X", 4)]).unwrap();
     check(

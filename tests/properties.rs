@@ -49,7 +49,7 @@ fn meshes() -> impl Strategy<Value = Axed> {
 }
 
 fn mesh_of((axes, turned): &Axed) -> Mesh {
-    let mut ids = devices(axes.iter().map(|a| a.0).product());
+    let mut ids = atmesh::devices(axes.iter().map(|a| a.0).product()).unwrap();
     // turned, and for odd numbers backwards
     let n = ids.len();
     ids.rotate_left(turned / 2 % n);
@@ -73,7 +73,7 @@ fn spec_for(mesh: &Mesh, shape: &[usize], picks: &[u8], kinds: &[AxisType]) -> S
             break;
         }
         let axis = names.remove(*pick as usize / 16 % names.len());
-        let (d, n) = (*pick as usize % (shape.len() + 1), mesh.axis_size(axis));
+        let (d, n) = (*pick as usize % (shape.len() + 1), mesh.axis_size(axis).unwrap());
         if d < shape.len() && left[d].is_multiple_of(n) && kinds.contains(&mesh.axis_type(axis).unwrap()) {
             left[d] /= n;
             dims[d].push(axis);
@@ -240,8 +240,9 @@ impl Step {
                     0 => Array::zeros(ty.dtype.of(&shape[1..])),
                     _ => x.slice(ix![0..1]).reshape(&shape[1..]),
                 };
-                let options = ScanOptions { reverse: k % 2 == 1, ..ScanOptions::default() };
-                scan_with(options, first, x, |c, row| (&row - &c, c - row)).1
+                let mut options = ScanOptions::default();
+                options.reverse = k % 2 == 1;
+                scan_with(first, x, |c, row| (&row - &c, c - row), options).1
             }
             Step::Branch(k) => {
                 let which = Array::from(i32::from(k) - 100);

@@ -351,7 +351,7 @@ fn a_block_becomes_a_part_where_it_lies() -> Result<()> {
 #[test]
 fn a_block_becomes_a_part_on_any_mesh() -> Result<()> {
     let steps = |n: usize| -> Result<usize> {
-        let mesh = AbstractMesh::new([("X", n), ("Y", 2)])?;
+        let mesh = Mesh::without_devices([("X", n), ("Y", 2)])?;
         let x = F32.of([n * 4, 6]).on(&mesh, p![("X", "Y"), _]);
         let lowered = jit(|x: &Array| x.reshard(p!["X", _; U: "Y"])).lower(x)?;
         assert_collectives!(lowered);

@@ -96,8 +96,8 @@ fn loops_and_branches_run() {
     assert_eq!((x.item::<i32>().unwrap(), n.item::<i32>().unwrap()), (1, 6));
     let (total, sums) = scan(&zero, Array::from([1, 2, 3]), |total, x| (&total + &x, &total + &x));
     assert_eq!((total.item::<i32>().unwrap(), sums.to_vec::<i32>().unwrap()), (6, vec![1, 3, 6]));
-    let back = atmesh::ScanOptions { reverse: true, ..Default::default() };
-    let (_, sums) = atmesh::scan_with(back, &zero, Array::from([1, 2, 3]), |t, x| (&t + &x, &t + &x));
+    let back = atmesh::ScanOptions::default().reversed();
+    let (_, sums) = atmesh::scan_with(&zero, Array::from([1, 2, 3]), |t, x| (&t + &x, &t + &x), back);
     assert_eq!(sums.to_vec::<i32>().unwrap(), [6, 5, 3]);
     let f = jit(|i: &Array, x: &Array| switch(i, &[&|| x.square(), &|| x * 10.0, &|| -x]));
     let pick = |i: i32| f.call((i, 3.0)).unwrap().item::<f32>().unwrap();
@@ -134,11 +134,13 @@ fn per_device_code_runs() {
     let mesh = Mesh::new([("X", 4)]).unwrap();
     let a = Array::arange(0.0..16.0f32).put(&mesh, p!["X"]);
     for engine in [EngineKind::Reference, EngineKind::Lockstep] {
-        let sums = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.sum(keep(..))).engine(engine);
+        let sums = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.sum(Dims::keep(..))).engine(engine);
         near(&sums.call(&a).unwrap(), &[6.0, 22.0, 38.0, 54.0]);
         let total = shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X")).engine(engine);
         near(&total.call(&a).unwrap(), &[120.0]);
-        let turn = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.slice(ix![..1]).ppermute("X", ring(1)));
+        let turn = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+            x.slice(ix![..1]).ppermute("X", Permutation::ring(1))
+        });
         near(&turn.engine(engine).call(&a).unwrap(), &[12.0, 0.0, 4.0, 8.0]);
         let index = shard_map(&mesh, (), p!["X"], || axis_index("X").reshape([1]));
         assert_eq!(index.engine(engine).call(()).unwrap().to_vec::<i32>().unwrap(), [0, 1, 2, 3]);

@@ -16,17 +16,17 @@ const F: usize = 2048;
 const S: usize = 128;
 
 fn norm(x: &Array) -> Array {
-    let y = x - x.mean(keep(-1));
-    let z = x - x.mean(keep(-1));
-    y * (z.square().mean(keep(-1)) + 1e-5).rsqrt()
+    let y = x - x.mean(Dims::keep(-1));
+    let z = x - x.mean(Dims::keep(-1));
+    y * (z.square().mean(Dims::keep(-1)) + 1e-5).rsqrt()
 }
 
 fn block(x: &Array, p: &Layer) -> Array {
     let h = norm(x);
     let [q, k, v] = [0, 1, 2].map(|i| einsum("bsd,dhk->bshk", [&h, &p[i]]));
     let a = einsum("bshk,bthk->bhst", [&q, &k]) / ((D / H) as f64).sqrt();
-    let a = (&a - a.max(keep(-1))).exp();
-    let a = &a / a.sum(keep(-1));
+    let a = (&a - a.max(Dims::keep(-1))).exp();
+    let a = &a / a.sum(Dims::keep(-1));
     let o = einsum("bhst,bthk->bshk", [&a, &v]);
     let x = x + einsum_to("bshk,hkd->bsd", [&o, &p[3]], p!["data", _, _]);
     let h = norm(&x);
@@ -77,7 +77,7 @@ pub(crate) fn trace(o: &Options) -> Result<()> {
         );
     }
     for (data, model) in [(4, 2), (8192, 8)] {
-        let mesh = AbstractMesh::new([("data", data), ("model", model)])?;
+        let mesh = Mesh::without_devices([("data", data), ("model", model)])?;
         let (ps, x) = args(&mesh, 8192);
         let name = format!("trace/transformer48_devices{}", data * model);
         let what = format!("tracing and partitioning on {} abstract devices", data * model);

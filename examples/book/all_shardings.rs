@@ -77,7 +77,8 @@ fn name(spec: Spec) -> String {
 fn told(mesh: &Mesh, spec: Spec) -> String {
     let what = ["Rows", "Columns"];
     let dims = what.into_iter().zip(spec.dims()).filter(|(_, axes)| !axes.is_empty()).map(|(what, axes)| {
-        let ways: usize = axes.iter().map(|a| mesh.axis_size(a)).product();
+        let ways =
+            axes.iter().map(|a| mesh.axis_size(a)).product::<Result<usize>>().expect("axes of the mesh");
         let order = match axes.as_slice() {
             [major, minor] => format!(": first over {major}, each part again over {minor}"),
             _ => String::new(),

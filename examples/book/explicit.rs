@@ -53,7 +53,7 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(a.sum(0); a => "reduce-split");
     rule!(a.sum_to(0, p!["X"]); a => "reduce-scatter");
     rule!(a.sum(..); a);
-    rule!(a.max(keep(0)); a);
+    rule!(a.max(Dims::keep(0)); a);
     rule!(a.mean(0); a);
     rule!(a.softmax(1); a);
     rule!(a.softmax(0); a);

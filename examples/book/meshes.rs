@@ -7,8 +7,8 @@ use atmesh::prelude::*;
 pub(crate) fn chapter() -> Result<()> {
     section("devices");
     // ANCHOR: devices
-    println!("{:?}", devices(8));
-    let third = devices(8)[3];
+    println!("{:?}", atmesh::devices(8)?);
+    let third = atmesh::devices(8)?[3];
     println!("{third}: id {}, kind {}, process {}", third.id(), third.kind(), third.process());
     // ANCHOR_END: devices
 
@@ -51,7 +51,7 @@ pub(crate) fn chapter() -> Result<()> {
 
     section("abstract");
     // ANCHOR: abstract
-    let huge = AbstractMesh::new([("data", 1024), ("model", 64)])?;
+    let huge = Mesh::without_devices([("data", 1024), ("model", 64)])?;
     println!("{huge}: {} devices, abstract: {}", huge.size(), huge.is_abstract());
     let layer = jit(|x: &Array, w: &Array| x.dot(w).relu());
     let x = F32.of([8192, 4096]).on(&huge, p!["data", _]);
@@ -63,7 +63,7 @@ pub(crate) fn chapter() -> Result<()> {
 
     section("order");
     // ANCHOR: order
-    let d = devices(8);
+    let d = atmesh::devices(8)?;
     let snake = [d[0], d[1], d[2], d[3], d[7], d[6], d[5], d[4]];
     let snake = Mesh::of_devices(&snake, [("X", 2), ("Y", 4)])?;
     let x = Array::arange(0..8).reshape([2, 4]).put(&snake, p!["X", "Y"]);
@@ -94,7 +94,7 @@ pub(crate) fn chapter() -> Result<()> {
     // ANCHOR: refusals
     refused(Mesh::new([("X", 2), ("X", 4)]))?;
     refused(Mesh::new([("X", 2), ("Y", 0)]))?;
-    refused(Mesh::of_devices(&devices(6), [("X", 2), ("Y", 4)]))?;
+    refused(Mesh::of_devices(&atmesh::devices(6)?, [("X", 2), ("Y", 4)]))?;
     refused(Mesh::of_devices(&[d[0], d[0]], [("X", 2)]))?;
     // ANCHOR_END: refusals
     Ok(())

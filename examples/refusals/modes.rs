@@ -26,7 +26,7 @@ pub(crate) fn refusals() -> Result<()> {
     // ANCHOR_END: permutation
 
     // ANCHOR: scatter
-    let parts = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum_scatter("X", tiled(0)));
+    let parts = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum_scatter("X", Gather::tiled(0)));
     refused("a block that does not come apart", parts.call(Array::ones([6])))?;
     mended(parts.call(Array::ones([8]))?)?;
     // ANCHOR_END: scatter

@@ -41,7 +41,7 @@ pub(crate) fn refusals() -> Result<()> {
     let there = Array::ones([8, 8]).put(&other, p!["X", _]);
     refused("two meshes in one operation", (ones([8, 8], p!["X", _]) + &there).ty())?;
     mended(ones([8, 8], p!["X", _]) + there.put(&mesh, p!["X", _]))?;
-    refused("more devices than are given", Mesh::of_devices(&devices(6), [("X", 2), ("Y", 4)]))?;
+    refused("more devices than are given", Mesh::of_devices(&atmesh::devices(6)?, [("X", 2), ("Y", 4)]))?;
     // ANCHOR_END: meshes
 
     // ANCHOR: dtypes

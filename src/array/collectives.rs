@@ -12,7 +12,8 @@ use crate::types::DType;
 use std::collections::HashSet;
 use std::panic::Location;
 
-/// How blocks are put together or cut: in a dimension, or as a new one. [`tiled`], [`stacked`].
+/// How blocks are put together or cut: in a dimension, or as a new one. [`Gather::tiled`],
+/// [`Gather::stacked`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gather {
     dim: i32,
@@ -20,15 +21,31 @@ pub struct Gather {
     to: Gathered,
 }
 
-/// Blocks joined (or cut) along a dimension that they have.
-pub fn tiled(dim: i32) -> Gather {
-    Gather { dim, tiled: true, to: Gathered::Varying }
-}
-/// Blocks along a dimension of their own, at this place of the result (or operand).
-pub fn stacked(dim: i32) -> Gather {
-    Gather { dim, tiled: false, to: Gathered::Varying }
-}
 impl Gather {
+    /// Blocks joined (or cut) along a dimension that they have.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.all_gather("X", Gather::tiled(0)));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 1, 2, 3, 0, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn tiled(dim: i32) -> Gather {
+        Gather { dim, tiled: true, to: Gathered::Varying }
+    }
+    /// Blocks along a dimension of their own, at this place of the result (or operand).
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X", _], |x: &Array| x.all_gather("X", Gather::stacked(0)));
+    /// assert_eq!(f.call(Array::arange(0..4))?.shape()?, [4, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn stacked(dim: i32) -> Gather {
+        Gather { dim, tiled: false, to: Gathered::Varying }
+    }
     /// The result is typed as equal on all devices along the axes.
     pub fn invarying(self) -> Gather {
         Gather { to: Gathered::Invarying, ..self }
@@ -39,7 +56,7 @@ impl Gather {
     }
 }
 
-/// How an all-to-all cuts and joins: `split(0).concat(1)`.
+/// How an all-to-all cuts and joins: `Exchange::split(0).concat(1)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     split: i32,
@@ -47,6 +64,19 @@ pub struct Exchange {
     tiled: bool,
 }
 impl Exchange {
+    /// An all-to-all that cuts this dimension: `Exchange::split(0).concat(1)`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let turned = |x: &Array| x.all_to_all("X", Exchange::split(1).concat(0));
+    /// let f = shard_map(&mesh, p!["X"], p![_, "X"], turned);
+    /// assert_eq!(type_of(f.call(Array::ones([4, 4]))?), "float32[4,4@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn split(dim: i32) -> Split {
+        Split { dim }
+    }
     /// The dimension that is cut, the one along which pieces are put together, and whether they are joined there.
     pub(crate) fn parts(self) -> (i32, i32, bool) {
         (self.split, self.concat, self.tiled)
@@ -56,10 +86,6 @@ impl Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     dim: i32,
-}
-/// An all-to-all that cuts this dimension.
-pub fn split(dim: i32) -> Split {
-    Split { dim }
 }
 impl Split {
     /// The pieces are joined along a dimension.
@@ -72,7 +98,7 @@ impl Split {
     }
 }
 
-/// Who sends to whom: pairs of source and target, [`shift`], [`ring`].
+/// Who sends to whom: pairs of source and target, [`Permutation::shift`], [`Permutation::ring`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permutation(Senders);
 
@@ -92,24 +118,40 @@ impl From<Vec<(usize, usize)>> for Permutation {
         Permutation(Senders::Pairs(pairs))
     }
 }
-/// Each device sends to the one `by` places on; those at the end get zeros.
-pub fn shift(by: i64) -> Permutation {
-    Permutation(Senders::Shift(by))
-}
-/// Each device sends to the one `by` places on, round and round.
-pub fn ring(by: i64) -> Permutation {
-    Permutation(Senders::Ring(by))
-}
 impl std::fmt::Display for Permutation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
             Senders::Pairs(pairs) => write!(f, "{pairs:?}"),
-            Senders::Shift(by) => write!(f, "shift({by})"),
-            Senders::Ring(by) => write!(f, "ring({by})"),
+            Senders::Shift(by) => write!(f, "Permutation::shift({by})"),
+            Senders::Ring(by) => write!(f, "Permutation::ring({by})"),
         }
     }
 }
 impl Permutation {
+    /// Each device sends to the one `by` places on; those at the end get zeros.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", Permutation::shift(1)));
+    /// assert_eq!(f.call(Array::arange(1..5))?.to_vec::<i32>()?, [0, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn shift(by: i64) -> Permutation {
+        Permutation(Senders::Shift(by))
+    }
+    /// Each device sends to the one `by` places on, round and round.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", Permutation::ring(1)));
+    /// assert_eq!(f.call(Array::arange(1..5))?.to_vec::<i32>()?, [4, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn ring(by: i64) -> Permutation {
+        Permutation(Senders::Ring(by))
+    }
     /// The pairs among `n` devices.
     pub(crate) fn pairs(&self, n: usize) -> Vec<(usize, usize)> {
         match &self.0 {
@@ -235,12 +277,12 @@ impl Array {
             (false, false) => Combine::Min,
         }
     }
-    /// The blocks of all devices along the axes: `x.all_gather("X", tiled(0))`, `stacked(0)`, `tiled(1).invarying()`.
+    /// The blocks of all devices along the axes: `x.all_gather("X", Gather::tiled(0))`, `Gather::stacked(0)`, `Gather::tiled(1).invarying()`.
     ///
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
-    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.all_gather("X", tiled(0)));
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.all_gather("X", Gather::tiled(0)));
     /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 1, 2, 3, 0, 1, 2, 3]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
@@ -260,7 +302,7 @@ impl Array {
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
-    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum_scatter("X", tiled(0)));
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum_scatter("X", Gather::tiled(0)));
     /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
@@ -275,12 +317,12 @@ impl Array {
             Err(fault) => self.refuse("psum_scatter", fault, place),
         }
     }
-    /// Each device gets its piece of a dimension from every device: `x.all_to_all("X", split(0).concat(1))`.
+    /// Each device gets its piece of a dimension from every device: `x.all_to_all("X", Exchange::split(0).concat(1))`.
     ///
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
-    /// let f = shard_map(&mesh, p!["X"], p![_, "X"], |x: &Array| x.all_to_all("X", split(1).concat(0)));
+    /// let f = shard_map(&mesh, p!["X"], p![_, "X"], |x: &Array| x.all_to_all("X", Exchange::split(1).concat(0)));
     /// let x = Array::arange(0..4).reshape([2, 2]);
     /// assert_eq!(f.call(&x)?.to_vec::<i32>()?, x.to_vec::<i32>()?);
     /// # Ok::<(), atmesh::Error>(())
@@ -302,7 +344,7 @@ impl Array {
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
-    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", shift(1)));
+    /// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", Permutation::shift(1)));
     /// assert_eq!(f.call(Array::from([1, 2, 3, 4]))?.to_vec::<i32>()?, [0, 0, 1, 2]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
@@ -310,7 +352,7 @@ impl Array {
     pub fn ppermute(&self, axes: impl Into<Axes>, how: impl Into<Permutation>) -> Array {
         let how = how.into();
         self.collective("ppermute", axes, Location::caller(), |at, axes| {
-            let n = axes.iter().map(|a| at.mesh.axis_size(a)).product();
+            let n = axes.iter().map(|a| at.mesh.extent(a)).product();
             prims::ppermute(at, axes, how.pairs(n))
         })
     }
@@ -380,10 +422,10 @@ pub fn axis_size(axes: impl Into<Axes>) -> Result<usize> {
     let mut sizes = 1;
     for axis in axes.iter() {
         match here.mesh.axis_type(axis) {
-            Some(AxisType::Manual) => sizes *= here.mesh.axis_size(axis),
+            Some(AxisType::Manual) => sizes *= here.mesh.extent(axis),
             Some(_) => {
                 let fault = Fault::new(ErrorKind::Mesh, format!("{axis} is not manual here"));
-                let elsewhere = format!("elsewhere: `mesh.axis_size({:?}.into())`", axis.name());
+                let elsewhere = format!("elsewhere: `mesh.axis_size({:?})?`", axis.name());
                 return Err(refuse(fault.help("`shard_map` makes it so").help(elsewhere)));
             }
             None => return Err(refuse(here.mesh.unknown(axis))),

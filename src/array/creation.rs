@@ -32,7 +32,7 @@ fn asked_for(ty: &ArrayType, now: bool) -> Result<Option<Sharding>, Fault> {
         fits(ty.nbytes())?;
     }
     match &ty.mesh {
-        Some(mesh) => Sharding::new(mesh, ty.spec, &ty.shape).map(Some),
+        Some(mesh) => Sharding::checked(mesh, ty.spec, &ty.shape).map(Some),
         None if ty.spec.is_whole() => Ok(None),
         None => Err(Fault::new(ErrorKind::Mesh, format!("{} names axes, but no mesh", ty.spec))
             .help("`F32.of([8, 2]).on(&mesh, p![..])`")),

@@ -3,7 +3,7 @@
 use crate::diagnostic::{ErrorKind, Fault};
 use std::ops::RangeFull;
 
-/// Dimensions: `0`, `-1` (the last), `[0, 1]`, `..` (all of them), `keep(0)` (a reduction leaves a dimension of size 1).
+/// Dimensions: `0`, `-1` (the last), `[0, 1]`, `..` (all of them), `Dims::keep(0)` (a reduction leaves a dimension of size 1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dims {
     /// `None`: all.
@@ -11,17 +11,18 @@ pub struct Dims {
     keep: bool,
 }
 
-/// The same dimensions; the reduction leaves each with size 1.
-///
-/// ```
-/// use atmesh::keep;
-/// assert_ne!(keep(0), 0.into());
-/// ```
-pub fn keep(dims: impl Into<Dims>) -> Dims {
-    Dims { keep: true, ..dims.into() }
-}
-
 impl Dims {
+    /// The same dimensions; the reduction leaves each with size 1.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::ones([4, 2]).sum(Dims::keep(-1)).shape()?, [4, 1]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias = "keepdims")]
+    pub fn keep(dims: impl Into<Dims>) -> Dims {
+        Dims { keep: true, ..dims.into() }
+    }
     /// Whether reduced dimensions stay with size 1.
     pub(crate) fn keeps(&self) -> bool {
         self.keep

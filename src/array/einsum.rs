@@ -27,7 +27,7 @@ use std::panic::Location;
 /// ```
 #[track_caller]
 pub fn einsum<A: Borrow<Array>>(subscripts: &str, operands: impl IntoIterator<Item = A>) -> Array {
-    einsum_with(ProductOptions::default(), subscripts, operands)
+    einsum_with(subscripts, operands, ProductOptions::default())
 }
 
 /// [`einsum`], sharded (or left unreduced) as `out` says of the result as written.
@@ -46,7 +46,7 @@ pub fn einsum_to<A: Borrow<Array>>(
     operands: impl IntoIterator<Item = A>,
     out: Spec,
 ) -> Array {
-    einsum_with(ProductOptions::out(Some(out)), subscripts, operands)
+    einsum_with(subscripts, operands, ProductOptions::lying(Some(out)))
 }
 
 /// [`einsum`], the result's sharding and the sums' element type chosen.
@@ -54,15 +54,15 @@ pub fn einsum_to<A: Borrow<Array>>(
 /// ```
 /// use atmesh::{ProductOptions, einsum_with, prelude::*};
 /// let x = Array::ones(BF16.of([4, 1000]));
-/// let in_f32 = ProductOptions { sums: Some(F32), ..ProductOptions::default() };
-/// assert_eq!(einsum_with(in_f32, "ij,ij->i", [&x, &x]).to_vec::<f32>()?, [1000.0; 4]);
+/// let in_f32 = ProductOptions::default().sums(F32);
+/// assert_eq!(einsum_with("ij,ij->i", [&x, &x], in_f32).to_vec::<f32>()?, [1000.0; 4]);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
 pub fn einsum_with<A: Borrow<Array>>(
-    options: ProductOptions,
     subscripts: &str,
     operands: impl IntoIterator<Item = A>,
+    options: ProductOptions,
 ) -> Array {
     einsum_at(subscripts, operands, options, Location::caller())
 }

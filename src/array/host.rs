@@ -5,7 +5,7 @@ use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::ops::elementwise::broadcast_shapes;
 use crate::runtime::{Buffer, Slab, fits};
-use crate::sharding::{Sharding, blocks, check_parts};
+use crate::sharding::{Sharding, blocks_of, check_parts};
 use crate::trace::{Repr, apply1, poison};
 use crate::types::{ArrayType, DType, Element, Shape};
 use half::{bf16, f16};
@@ -386,11 +386,11 @@ fn assemble(
     if mesh.is_abstract() {
         return Err(refused(no_devices(mesh)));
     }
-    let sharding = Sharding::new(mesh, sharding.spec, &shape).map_err(refused)?;
+    let sharding = Sharding::checked(mesh, sharding.spec, &shape).map_err(refused)?;
     let parts: Vec<usize> = sharding.spec.unreduced_axes().iter().filter_map(|a| mesh.find(a)).collect();
     let copies: usize = parts.iter().map(|i| mesh.axis_sizes()[*i]).product();
     let mut target: Option<(DType, Buffer)> = None;
-    for (position, b) in blocks(&sharding, &shape).into_iter().enumerate() {
+    for (position, b) in blocks_of(&sharding, &shape).into_iter().enumerate() {
         let name = match mesh.devices().get(position) {
             Some(device) => format!("device {device}"),
             None => format!("device {position}"),

@@ -21,13 +21,11 @@ mod shapes;
 mod sharding;
 
 pub use crate::trace::Array;
-pub use collectives::{
-    Exchange, Gather, Permutation, Split, axis_index, axis_size, ring, shift, split, stacked, tiled,
-};
+pub use collectives::{Exchange, Gather, Permutation, Split, axis_index, axis_size};
 pub use creation::Countable;
 pub(crate) use creation::made;
+pub use dims::Dims;
 pub(crate) use dims::dim;
-pub use dims::{Dims, keep};
 pub use einsum::{einsum, einsum_to, einsum_with};
 pub use host::View;
 pub use index::{Index, NewAxis, Pick, Rest};

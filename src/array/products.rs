@@ -18,8 +18,9 @@ pub struct Contraction {
     pub batch: Vec<(usize, usize)>,
 }
 
-/// How a product is made: `x.matmul_with(&w, ProductOptions { sums: Some(F32), ..ProductOptions::default() })`.
+/// How a product is made: `x.matmul_with(&w, ProductOptions::default().sums(F32))`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ProductOptions {
     /// How the result lies, or over which axes it is left unreduced; else by the rules.
     pub out: Option<Spec>,
@@ -28,7 +29,21 @@ pub struct ProductOptions {
 }
 
 impl ProductOptions {
-    pub(super) fn out(out: Option<Spec>) -> ProductOptions {
+    /// The same; the result lies so, or is left unreduced so.
+    ///
+    /// ```
+    /// use atmesh::{ProductOptions, prelude::*};
+    /// let options = ProductOptions::default().out(p!["X"]).sums(F32);
+    /// assert_eq!((options.out, options.sums), (Some(p!["X"]), Some(F32)));
+    /// ```
+    pub fn out(self, out: Spec) -> ProductOptions {
+        ProductOptions { out: Some(out), ..self }
+    }
+    /// The same; sums and result are of this element type.
+    pub fn sums(self, dtype: DType) -> ProductOptions {
+        ProductOptions { sums: Some(dtype), ..self }
+    }
+    pub(super) fn lying(out: Option<Spec>) -> ProductOptions {
         ProductOptions { out, sums: None }
     }
 }
@@ -82,7 +97,7 @@ impl Array {
                 return operand::refuse(fault, "dot", &both(self, b), place);
             }
         }
-        self.matmul_at("dot", b, ProductOptions::out(out), place)
+        self.matmul_at("dot", b, ProductOptions::lying(out), place)
     }
     /// The product of (stacks of) matrices, as numpy's `matmul`: leading dimensions broadcast.
     ///
@@ -109,14 +124,14 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn matmul_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.matmul_with(b, ProductOptions::out(Some(out)))
+        self.matmul_with(b, ProductOptions::lying(Some(out)))
     }
     /// [`Array::matmul`], the result's sharding and the sums' element type chosen.
     ///
     /// ```
     /// use atmesh::{ProductOptions, prelude::*};
     /// let x = Array::ones(BF16.of([1, 1000]));
-    /// let in_f32 = ProductOptions { sums: Some(F32), ..ProductOptions::default() };
+    /// let in_f32 = ProductOptions::default().sums(F32);
     /// assert_eq!(type_of(x.matmul_with(x.t(), in_f32)), "float32[1,1]");
     /// # Ok::<(), atmesh::Error>(())
     /// ```

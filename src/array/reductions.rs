@@ -10,7 +10,7 @@ use crate::types::DType;
 use std::panic::Location;
 
 impl Array {
-    /// Combines over dimensions; `keep(..)` leaves them with size 1.
+    /// Combines over dimensions; `Dims::keep(..)` leaves them with size 1.
     fn reduce(
         &self,
         op: &'static str,
@@ -53,7 +53,7 @@ impl Array {
     /// use atmesh::prelude::*;
     /// let x = Array::arange(0..6).reshape([2, 3]);
     /// assert_eq!(x.sum(0).to_vec::<i32>()?, [3, 5, 7]);
-    /// assert_eq!(x.sum(keep(-1)).shape()?, [2, 1]);
+    /// assert_eq!(x.sum(Dims::keep(-1)).shape()?, [2, 1]);
     /// assert_eq!(x.sum(..).item::<i32>()?, 15);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
@@ -214,7 +214,7 @@ impl Array {
         let n = self.count(&dims).saturating_sub(ddof);
         let _told = told("var");
         let x = self.in_float();
-        ((&x - x.mean(super::keep(&dims))).square().sum(dims) / n as f64).back(self)
+        ((&x - x.mean(super::Dims::keep(&dims))).square().sum(dims) / n as f64).back(self)
     }
     /// The standard deviation (of the population) over dimensions.
     ///
@@ -271,9 +271,9 @@ impl Array {
         if self.type_ref().is_ok_and(|t| !t.dtype.is_float()) {
             return self.in_float().logsumexp(dims);
         }
-        let most = self.most(super::keep(&dims), Location::caller());
+        let most = self.most(super::Dims::keep(&dims), Location::caller());
         let most = most.is_finite().select(&most, most.zero()).stop_gradient();
-        let sum = (self - &most).exp().sum(super::keep(&dims)).log() + &most;
+        let sum = (self - &most).exp().sum(super::Dims::keep(&dims)).log() + &most;
         if dims.keeps() {
             return sum;
         }
@@ -292,7 +292,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn softmax(&self, dims: impl Into<Dims>) -> Array {
-        let dims = super::keep(dims);
+        let dims = super::Dims::keep(dims);
         let _told = told("softmax");
         let e = (self - self.most(dims.clone(), Location::caller()).stop_gradient()).exp();
         &e / e.sum(&dims)
@@ -307,7 +307,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn log_softmax(&self, dims: impl Into<Dims>) -> Array {
-        let dims = super::keep(dims);
+        let dims = super::Dims::keep(dims);
         let _told = told("log_softmax");
         let x = self - self.most(dims.clone(), Location::caller()).stop_gradient();
         &x - x.exp().sum(&dims).log()

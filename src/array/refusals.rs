@@ -15,7 +15,7 @@ pub(super) fn split_alike(a: (usize, &ArrayType, usize), b: (usize, &ArrayType, 
     let mut fault = Fault::new(ErrorKind::Sharding, message).dim(a.0, a.2).dim(b.0, b.2);
     for ((k, x, d), (_, y, e)) in [(a, b), (b, a)] {
         let axes = Axes::from(y.spec.dim(e));
-        let ways = y.mesh.as_ref().map_or(1, |m| axes.iter().map(|a| m.axis_size(a)).product());
+        let ways = y.mesh.as_ref().map_or(1, |m| axes.iter().map(|a| m.extent(a)).product());
         if x.shape[d].is_multiple_of(ways) {
             fault = fault.help(format!(
                 "reshard operand {k}: `.reshard({})`",

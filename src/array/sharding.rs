@@ -2,8 +2,8 @@
 
 use super::{Array, prims};
 use crate::diagnostic::{Diagnostic, Error, ErrorKind, Fault, Place, Result};
-use crate::mesh::{AxisType, DeviceId, Mesh, devices};
-use crate::sharding::{Sharding, Spec, blocks, check_divides, check_spec};
+use crate::mesh::{AxisType, DeviceId, Mesh, first};
+use crate::sharding::{Sharding, Spec, blocks_of, check_divides, check_spec};
 use crate::show::Picture;
 use crate::trace::{Repr, apply1, innermost, setting};
 use crate::types::{ArrayType, DType};
@@ -197,7 +197,7 @@ impl Array {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     pub fn devices(&self) -> Result<Vec<DeviceId>> {
-        Ok(self.sharding()?.map_or_else(|| devices(1), |s| s.mesh.devices().to_vec()))
+        Ok(self.sharding()?.map_or_else(|| first(1), |s| s.mesh.devices().to_vec()))
     }
     /// What each device holds, in mesh order.
     ///
@@ -216,12 +216,12 @@ impl Array {
         let ty = self.ty()?;
         let Some(sharding) = self.sharding()? else {
             let index = ty.shape.iter().map(|n| 0..*n).collect();
-            return Ok(vec![Shard { device: devices(1)[0], index, replica: 0, data: self.clone() }]);
+            return Ok(vec![Shard { device: first(1)[0], index, replica: 0, data: self.clone() }]);
         };
         let mesh = &sharding.mesh;
         // copies of an unreduced value are told apart by the coordinates along these axes, major first
         let parts: Vec<usize> = sharding.spec.unreduced_axes().iter().filter_map(|a| mesh.find(a)).collect();
-        let held = blocks(&sharding, &ty.shape).into_iter().zip(mesh.devices()).enumerate();
+        let held = blocks_of(&sharding, &ty.shape).into_iter().zip(mesh.devices()).enumerate();
         held.map(|(position, (block, device))| {
             let c = mesh.coordinates(position);
             let copy = parts.iter().fold(0, |k, i| k * mesh.axis_sizes()[*i] + c[*i]);

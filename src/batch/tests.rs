@@ -71,7 +71,7 @@ fn every_primitive_does_to_all_what_it_does_to_each() {
                     false => data(ty.dtype, &ty.shape, k),
                 })
                 .collect();
-            let all = vmap_with(options(&mapped), &xs, |xs: Vec<Array>| run(&prim, &xs));
+            let all = vmap_with(&xs, |xs: Vec<Array>| run(&prim, &xs), options(&mapped));
             for (r, all) in all.iter().enumerate() {
                 let all = all.clone().ready().unwrap_or_else(|e| panic!("{name} {mapped:?}: {e}"));
                 let mut wanted = Vec::new();
@@ -123,8 +123,8 @@ fn examples_stay_split_over_their_axis() {
                     continue;
                 }
                 let f = |xs: Vec<Array>| run(&prim, &xs);
-                let all = vmap_with(options(&mapped), &on, f);
-                let wanted = vmap_with(options(&mapped), &plain, f);
+                let all = vmap_with(&on, f, options(&mapped));
+                let wanted = vmap_with(&plain, f, options(&mapped));
                 for (all, wanted) in all.iter().zip(&wanted) {
                     let ty = all.ty().unwrap_or_else(|e| panic!("{name} {mapped:?} {split}: {e}"));
                     assert_eq!(ty.spec.dim(0), ["B".into()], "{name} {mapped:?} {split}: {ty}");
@@ -192,16 +192,16 @@ fn collectives_run_for_all_examples() {
         ("psum", p!["X"], p![], |x| x.psum("X")),
         ("pmax", p!["X"], p![], |x| x.pmax("X")),
         ("pmin", p!["X"], p![], |x| x.pmin("X")),
-        ("all_gather", p!["X"], p!["X"], |x| x.all_gather("X", tiled(0))),
-        ("psum_scatter", p!["X"], p!["X"], |x| x.psum_scatter("X", tiled(0))),
-        ("all_to_all", p!["X"], p![_, "X"], |x| x.all_to_all("X", split(1).concat(0))),
-        ("ppermute", p!["X"], p!["X"], |x| x.ppermute("X", ring(1))),
+        ("all_gather", p!["X"], p!["X"], |x| x.all_gather("X", Gather::tiled(0))),
+        ("psum_scatter", p!["X"], p!["X"], |x| x.psum_scatter("X", Gather::tiled(0))),
+        ("all_to_all", p!["X"], p![_, "X"], |x| x.all_to_all("X", Exchange::split(1).concat(0))),
+        ("ppermute", p!["X"], p!["X"], |x| x.ppermute("X", Permutation::ring(1))),
         ("axis_index", p!["X"], p!["X"], |x| x + axis_index("X").astype(F32)),
         ("pvary", p![], p!["X"], |x| x.pvary("X")),
         ("pcast", p![], p!["X"], |x| x.pvary("X") * 2.0),
         // the transpose of a gather to invarying
         ("own_part", p!["X"], p!["X"], |x| {
-            grad(x, |x| x.all_gather("X", tiled(0).invarying()).square().sum(..))
+            grad(x, |x| x.all_gather("X", Gather::tiled(0).invarying()).square().sum(..))
         }),
     ];
     let listed: Vec<&str> = PRIMITIVES.iter().filter(|e| e.family == "collective").map(|e| e.name).collect();
@@ -231,7 +231,7 @@ fn loops_and_branches() {
     agrees(&xs, |x| scan(Array::from(0.0f32), &x, |c, x| (&c + &x, &c * &x)).1);
     let ys = data(F32, &[5], 3);
     let options = ScanOptions { reverse: true, ..ScanOptions::default() };
-    agrees(&xs, |x| scan_with(options, x.clone(), &ys, |c, y| (&c * &y, &c + &y)).1);
+    agrees(&xs, |x| scan_with(x.clone(), &ys, |c, y| (&c * &y, &c + &y), options).1);
     // a choice that is the same for all, and one of each example
     agrees(&xs, |x| cond(ys.sum(..).gt(0.0), || x.sin(), || x.cos()));
     agrees(&xs, |x| cond(x.sum(..).gt(0.0), || x.sin(), || x.cos() * 2.0));
@@ -314,16 +314,16 @@ fn other_dimensions() {
         ..VmapOptions::default()
     };
     let wanted = &x * w.slice(ix![.., crate::NewAxis]);
-    let got = vmap_with(options(1), (&x, &w), |(x, w)| x * w);
+    let got = vmap_with((&x, &w), |(x, w)| x * w, options(1));
     assert_eq!((got.shape().unwrap(), bits(&got)), (Shape::from([3, EXAMPLES]), bits(&wanted)));
-    let got = vmap_with(options(0), (&x, &w), |(x, w)| x * w);
+    let got = vmap_with((&x, &w), |(x, w)| x * w, options(0));
     assert_eq!(bits(&got.t()), bits(&wanted));
     let e = vmap(Array::from(1.0f32), |x| x).ready().err().unwrap();
     assert_eq!(e.kind(), ErrorKind::Shape);
     let all = VmapOptions { out_dims: None.into(), ..VmapOptions::default() };
-    let e = vmap_with(all.clone(), &x, |x| x).ready().err().unwrap();
+    let e = vmap_with(&x, |x| x, all.clone()).ready().err().unwrap();
     assert!(e.to_string().contains("the same for all examples"), "{e}");
-    let same = vmap_with(all, &x, |_| w.clone());
+    let same = vmap_with(&x, |_| w.clone(), all);
     assert_eq!(bits(&same), bits(&w));
 }
 

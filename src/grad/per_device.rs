@@ -40,7 +40,7 @@ fn traded(spec: Spec) -> Spec {
 /// The type outside of a result whose blocks are of this type and leave by this spec.
 fn outside(m: &ShardMapping, block: &ArrayType, spec: Spec) -> ArrayType {
     let shape: Shape = (block.shape.iter().enumerate())
-        .map(|(d, n)| n * spec.dim(d).iter().map(|a| m.mesh.axis_size(*a)).product::<usize>())
+        .map(|(d, n)| n * spec.dim(d).iter().map(|a| m.mesh.extent(*a)).product::<usize>())
         .collect();
     let shown = |a: &Axis| m.mesh.axis_type(*a) == Some(AxisType::Explicit);
     let dims = (0..block.rank())
@@ -208,7 +208,7 @@ pub(super) fn turn(b: &mut Builder, m: &ShardMapping, turned: &Turned<'_>) -> Re
         let mut ty = entering(m, block, *spec);
         ty.mesh = Some(mesh.clone());
         let ct = inner.input(ty, None);
-        let copies: usize = unnamed(m, *spec).iter().map(|a| m.mesh.axis_size(a)).product();
+        let copies: usize = unnamed(m, *spec).iter().map(|a| m.mesh.extent(a)).product();
         values.push(match m.checked {
             true => inner.fit_cotangent(&ct, block)?,
             false if copies > 1 => inner.times(&ct, 1.0 / copies as f64)?,

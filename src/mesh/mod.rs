@@ -4,8 +4,9 @@ mod device;
 
 pub use crate::axes::{Axes, Axis, AxisType};
 pub use device::{DeviceId, devices};
+pub(crate) use device::{MOST_DEVICES, first};
 
-use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 /// A grid of devices with named axes: a cheap handle, `Send + Sync`.
 ///
 /// Device `i` of a mesh is the i-th in row-major order of its axes. Meshes are equal when axes, sizes,
-/// types and devices are. A mesh without devices ([`AbstractMesh`]) serves for types and plans.
+/// types and devices are. A mesh without devices ([`Mesh::without_devices`]) serves for types and plans.
 #[derive(Clone)]
 pub struct Mesh(Arc<Inner>);
 
@@ -25,28 +26,12 @@ struct Inner {
     devices: Option<Vec<DeviceId>>,
 }
 
-/// Makes meshes without devices, of any size, for types and plans.
-#[derive(Clone, Copy, Debug)]
-pub struct AbstractMesh;
-
-impl AbstractMesh {
-    /// A mesh of these axes, explicit, on no devices.
-    #[expect(clippy::new_ret_no_self, reason = "an abstract mesh is a mesh without devices")]
-    #[track_caller]
-    pub fn new<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
-        Mesh::build(axes.into_iter().map(|(a, n)| (a.into(), n, AxisType::Explicit)).collect(), On::Nothing)
-    }
-}
-
 /// The devices of a mesh to be built.
 enum On<'a> {
     Nothing,
     First,
     These(&'a [DeviceId]),
 }
-
-/// How many virtual devices a process may have: a mesh holds an entry for each.
-const MOST_DEVICES: usize = 1 << 20;
 
 impl Mesh {
     /// A mesh over the first devices of the process (made on demand), all axes explicit.
@@ -72,6 +57,19 @@ impl Mesh {
     ) -> Result<Mesh> {
         let axes = axes.into_iter().map(|(a, n)| (a.into(), n, AxisType::Explicit)).collect();
         Mesh::build(axes, On::These(devices))
+    }
+    /// A mesh on no devices, of any size, for types and plans: all axes explicit.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::without_devices([("X", 1 << 16)])?;
+    /// assert!(mesh.is_abstract() && mesh.devices().is_empty());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias = "AbstractMesh")]
+    #[track_caller]
+    pub fn without_devices<A: Into<Axis>>(axes: impl IntoIterator<Item = (A, usize)>) -> Result<Mesh> {
+        Mesh::build(axes.into_iter().map(|(a, n)| (a.into(), n, AxisType::Explicit)).collect(), On::Nothing)
     }
     #[track_caller]
     fn build(axes: Vec<(Axis, usize, AxisType)>, on: On<'_>) -> Result<Mesh> {
@@ -107,9 +105,9 @@ impl Mesh {
                     "the axes {} make {n} devices, but a process has at most {MOST_DEVICES}",
                     sizes()
                 ))
-                .help("AbstractMesh serves for types and plans on any number of devices"));
+                .help("`Mesh::without_devices` serves for types and plans on any number of devices"));
             }
-            On::First => Some(devices(n)),
+            On::First => Some(first(n)),
             On::These(d) if d.len() != n => {
                 return Err(fault(format!(
                     "the axes {} make {n} devices, but {} are given",
@@ -165,15 +163,16 @@ impl Mesh {
         &self.0.types
     }
     /// Where the axis stands; an error that lists the mesh's axes where it is none of them.
-    pub fn position(&self, axis: Axis) -> Result<usize> {
-        self.find(axis).ok_or_else(|| Error::from(self.unknown(axis)))
+    #[track_caller]
+    pub fn position(&self, axis: impl Into<Axis>) -> Result<usize> {
+        self.known("position", axis.into(), Location::caller())
     }
     /// Where the axis stands, if it is an axis of this mesh.
     pub fn find(&self, axis: Axis) -> Option<usize> {
         self.0.names.iter().position(|a| *a == axis)
     }
     /// The refusal of an axis that this mesh does not have.
-    pub fn unknown(&self, axis: Axis) -> Fault {
+    pub(crate) fn unknown(&self, axis: Axis) -> Fault {
         self.unknown_name(axis.name())
     }
     /// The same of a name in text.
@@ -190,8 +189,30 @@ impl Mesh {
         };
         Fault::new(ErrorKind::Mesh, format!("{axis} is no axis of the mesh {self}")).help(help)
     }
-    /// The size of an axis of this mesh; 1 for others.
-    pub fn axis_size(&self, axis: Axis) -> usize {
+    /// The size of an axis; an error that lists the mesh's axes where it is none of them.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    /// assert_eq!((mesh.axis_size("X")?, mesh.stride("X")?), (2, 4));
+    /// assert!(mesh.axis_size("Z").is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn axis_size(&self, axis: impl Into<Axis>) -> Result<usize> {
+        self.known("axis_size", axis.into(), Location::caller()).map(|i| self.0.sizes[i])
+    }
+    /// The distance in device positions between neighbours along the axis, the product of the sizes after it; an error where the mesh
+    /// lacks the axis.
+    #[track_caller]
+    pub fn stride(&self, axis: impl Into<Axis>) -> Result<usize> {
+        self.known("stride", axis.into(), Location::caller()).map(|i| self.0.sizes[i + 1..].iter().product())
+    }
+    fn known(&self, op: &str, axis: Axis, place: Place) -> Result<usize> {
+        self.find(axis).ok_or_else(|| Error::at(self.unknown(axis), op, Vec::new(), Some(place)))
+    }
+    /// The size of an axis that was checked to be this mesh's; 1 for one that it lacks, as of a mesh of another region.
+    pub(crate) fn extent(&self, axis: Axis) -> usize {
         self.find(axis).map_or(1, |i| self.0.sizes[i])
     }
     /// The type of an axis, if it is an axis of this mesh.
@@ -202,8 +223,8 @@ impl Mesh {
     pub fn axes_of(&self, ty: AxisType) -> Vec<Axis> {
         self.0.names.iter().zip(&self.0.types).filter(|(_, t)| **t == ty).map(|(a, _)| *a).collect()
     }
-    /// The distance in device positions between neighbours along the axis: the product of the sizes after it.
-    pub fn stride(&self, axis: Axis) -> usize {
+    /// The stride of an axis that was checked.
+    pub(crate) fn step(&self, axis: Axis) -> usize {
         self.find(axis).map_or(1, |i| self.0.sizes[i + 1..].iter().product())
     }
     /// Its devices in order; none for an abstract mesh.

@@ -193,7 +193,7 @@ impl Builder {
         let mut pair = (x.clone(), t.clone());
         for &axis in axes.iter().rev() {
             let split = Axes::from(x.ty.spec.dim(axis));
-            let ways: usize = x.ty.mesh.iter().flat_map(|m| split.iter().map(|a| m.axis_size(a))).product();
+            let ways: usize = x.ty.mesh.iter().flat_map(|m| split.iter().map(|a| m.extent(a))).product();
             let mut rest = axis;
             if ways > 1 {
                 // each device's own part first

@@ -35,7 +35,7 @@ struct Scope<'a> {
 }
 
 fn atom(mesh: &Mesh, axis: Axis) -> Atom {
-    Atom { stride: mesh.stride(axis), size: mesh.axis_size(axis) }
+    Atom { stride: mesh.step(axis), size: mesh.extent(axis) }
 }
 
 /// The digits that no dimension may take: of axes that are not auto, other than those named.

@@ -73,7 +73,7 @@ impl Boundary {
         self.checked
     }
     fn ways(&self, axes: &[Axis]) -> usize {
-        axes.iter().map(|a| self.outer.axis_size(*a)).product()
+        axes.iter().map(|a| self.outer.extent(*a)).product()
     }
     /// Whether the region is manual over every axis, and all of them are explicit outside.
     fn full_explicit(&self) -> bool {

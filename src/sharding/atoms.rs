@@ -113,7 +113,7 @@ pub(crate) fn cut(a: &[Atom], used: &[Atom]) -> Atoms {
 
 /// The digits of these axes of a mesh, canonical.
 pub fn of_axes(mesh: &Mesh, axes: impl IntoIterator<Item = Axis>) -> Atoms {
-    canonical(axes.into_iter().map(|a| Atom { stride: mesh.stride(a), size: mesh.axis_size(a) }))
+    canonical(axes.into_iter().map(|a| Atom { stride: mesh.step(a), size: mesh.extent(a) }))
 }
 
 /// The digits that split each dimension by a spec.
@@ -129,7 +129,7 @@ pub fn name(mesh: &Mesh, atoms: &[Atom]) -> String {
         // a digit may span several axes: take them off from the minor end
         let (mut rest, mut at, mut parts) = (atom.size, atom.stride, Vec::new());
         for (axis, size) in mesh.axis_names().iter().zip(mesh.axis_sizes()).rev() {
-            let (stride, inside) = (mesh.stride(*axis), at / mesh.stride(*axis));
+            let (stride, inside) = (mesh.step(*axis), at / mesh.step(*axis));
             if rest == 1 || *size == 1 || at % stride != 0 || inside >= *size || size % inside != 0 {
                 continue;
             }

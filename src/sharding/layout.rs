@@ -1,7 +1,10 @@
 //! Which part of an array lies on which device.
 
 use super::Sharding;
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::mesh::MOST_DEVICES;
 use std::ops::Range;
+use std::panic::Location;
 
 /// What one device holds: a box of the array, and how many devices before it hold the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +18,31 @@ pub struct Block {
 /// The block of each device, in mesh order.
 ///
 /// A dimension of size N that is split n ways is held in blocks of ⌈N/n⌉; the last ones are shorter or empty.
-pub fn blocks(sharding: &Sharding, shape: &[usize]) -> Vec<Block> {
+///
+/// Of a mesh of more devices than a process may have (2^20) there is no such list: an error.
+///
+/// ```
+/// use atmesh::{prelude::*, sharding::blocks};
+/// let mesh = Mesh::auto([("X", 2)])?;
+/// let blocks = blocks(&Sharding::new(&mesh, p!["X"], &[5])?, &[5])?;
+/// assert_eq!((&blocks[0].index, &blocks[1].index), (&vec![0..3], &vec![3..5]));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn blocks(sharding: &Sharding, shape: &[usize]) -> Result<Vec<Block>> {
+    let (mesh, place) = (&sharding.mesh, Location::caller());
+    if mesh.size() > MOST_DEVICES {
+        let message = format!(
+            "a list of the blocks of {} devices is asked for, at most {MOST_DEVICES} are listed",
+            mesh.size()
+        );
+        return Err(Error::at(Fault::new(ErrorKind::Mesh, message), "blocks", Vec::new(), Some(place)));
+    }
+    Ok(blocks_of(sharding, shape))
+}
+
+/// The same for a mesh of devices.
+pub(crate) fn blocks_of(sharding: &Sharding, shape: &[usize]) -> Vec<Block> {
     let mesh = &sharding.mesh;
     let mut seen = std::collections::HashMap::new();
     (0..mesh.size())
@@ -30,7 +57,7 @@ pub fn blocks(sharding: &Sharding, shape: &[usize]) -> Vec<Block> {
                     let ways: usize = sharding.ways(axes.iter().copied());
                     // checked axes stay below `ways`; others, of a sharding made by hand, below what is counted
                     let rank = axes.iter().fold(0_usize, |r, a| {
-                        r.saturating_mul(mesh.axis_size(*a)).saturating_add(coordinate(*a))
+                        r.saturating_mul(mesh.extent(*a)).saturating_add(coordinate(*a))
                     });
                     let block = n.div_ceil(ways);
                     let end = |blocks: usize| blocks.saturating_mul(block).min(n);

@@ -5,12 +5,14 @@ mod layout;
 
 pub use crate::axes::Spec;
 pub use atoms::{Atom, Atoms};
+pub(crate) use layout::blocks_of;
 pub use layout::{Block, blocks};
 
-use crate::diagnostic::{ErrorKind, Fault, counted};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result, counted};
 use crate::elements::{DType, Shape};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use std::fmt;
+use std::panic::Location;
 
 /// Where the parts of an array lie: a mesh, and a spec over its axes (explicit and auto ones alike).
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -26,7 +28,21 @@ impl Sharding {
     ///
     /// Entries beyond the spec's are whole dimensions. A dimension that is split over any explicit or manual axis must divide;
     /// one that is split over auto axes alone need not.
-    pub fn new(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Sharding, Fault> {
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    /// assert!(Sharding::new(&mesh, p!["X"], &[8]).is_ok());
+    /// assert!(Sharding::new(&mesh, p!["Z"], &[8]).is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn new(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Sharding> {
+        let place = Location::caller();
+        Sharding::checked(mesh, spec, shape).map_err(|f| Error::at(f, "sharding", Vec::new(), Some(place)))
+    }
+    /// The same for whoever knows who asks.
+    pub(crate) fn checked(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Sharding, Fault> {
         let spec = check_spec(mesh, spec, shape.len(), &[AxisType::Explicit, AxisType::Auto])?;
         check_divides(mesh, spec, shape)?;
         Ok(Sharding { mesh: mesh.clone(), spec })
@@ -51,7 +67,12 @@ impl Sharding {
     /// assert!(sharding.shard_shape(&[7, 16]).is_err());
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    pub fn shard_shape(&self, shape: &[usize]) -> Result<Shape, Fault> {
+    #[track_caller]
+    pub fn shard_shape(&self, shape: &[usize]) -> Result<Shape> {
+        let place = Location::caller();
+        self.part_of(shape).map_err(|f| Error::at(f, "shard_shape", Vec::new(), Some(place)))
+    }
+    fn part_of(&self, shape: &[usize]) -> Result<Shape, Fault> {
         let spec = check_rank(self.spec, shape.len())?;
         let ways = spec.dims().iter().map(|axes| self.ways(axes.iter()));
         let parts = shape.iter().zip(ways).enumerate().map(|(d, (&n, ways))| match n % ways {
@@ -74,7 +95,7 @@ impl Sharding {
     }
     /// In how many ways the axes split, never 0: the fields are public, so they may name one axis again and again.
     fn ways(&self, axes: impl Iterator<Item = Axis>) -> usize {
-        axes.fold(1, |n: usize, a| n.saturating_mul(self.mesh.axis_size(a)))
+        axes.fold(1, |n: usize, a| n.saturating_mul(self.mesh.extent(a)))
     }
 }
 impl fmt::Display for Sharding {
@@ -178,7 +199,7 @@ pub fn check_parts(spec: Spec, dtype: DType) -> Result<(), Fault> {
 /// Checks that each dimension divides as its axes ask.
 pub fn check_divides(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<(), Fault> {
     for (d, (axes, &n)) in spec.dims().iter().zip(shape).enumerate() {
-        let ways: usize = axes.iter().map(|a| mesh.axis_size(a)).product();
+        let ways: usize = axes.iter().map(|a| mesh.extent(a)).product();
         if n % ways != 0 && axes.iter().any(|a| mesh.axis_type(a) != Some(AxisType::Auto)) {
             let fault = indivisible(spec, d, n, ways);
             return Err(fault.help("or make the axis auto: over auto axes a dimension need not divide"));

@@ -2,8 +2,9 @@
 
 use super::{svg, table};
 use crate::diagnostic::Error;
+use crate::mesh::MOST_DEVICES;
 use crate::mesh::{Axes, Mesh};
-use crate::sharding::{Sharding, Spec, blocks};
+use crate::sharding::{Sharding, Spec, blocks_of};
 use crate::types::{ArrayType, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -81,7 +82,7 @@ impl Picture {
         };
         // what varies has a dimension of devices for each axis in front, as it has when it runs
         let shape: Shape =
-            ty.varying.iter().map(|a| mesh.axis_size(a)).chain(ty.shape.iter().copied()).collect();
+            ty.varying.iter().map(|a| mesh.extent(a)).chain(ty.shape.iter().copied()).collect();
         let dims = ty.varying.iter().map(Axes::from).chain(ty.spec.padded(ty.rank()).dims().iter().cloned());
         let spec = ty.spec.with_dims(dims.collect());
         let mut picture = draw(&shape, &Sharding { mesh: mesh.clone(), spec }, &ty.varying);
@@ -121,13 +122,17 @@ type Summands = BTreeMap<Vec<usize>, Vec<usize>>;
 /// `varying`: the axes whose devices the leading dimensions count.
 fn draw(shape: &Shape, sharding: &Sharding, varying: &Axes) -> Picture {
     let mesh = &sharding.mesh;
+    if mesh.size() > MOST_DEVICES {
+        let notes = vec![format!("{} devices are too many to be drawn", mesh.size())];
+        return Picture { grids: Vec::new(), notes };
+    }
     let kind = mesh.devices().first().map_or("dev", |d| d.kind());
     // the blocks of each dimension, and who holds what; a dimension of size 0 is one empty block
     let holds_nothing = |r: &Range<usize>, n: usize| r.is_empty() && n > 0;
     let mut ranges: Vec<BTreeSet<(usize, usize)>> = vec![BTreeSet::new(); shape.rank()];
     let mut holders: BTreeMap<Vec<(usize, usize)>, Summands> = BTreeMap::new();
     let mut idle = Vec::new();
-    for (position, block) in blocks(sharding, shape).into_iter().enumerate() {
+    for (position, block) in blocks_of(sharding, shape).into_iter().enumerate() {
         let id = mesh.devices().get(position).map_or(position, |d| d.id());
         if block.index.iter().zip(shape.iter()).any(|(r, n)| holds_nothing(r, *n)) {
             idle.push(id);

@@ -296,7 +296,7 @@ impl Device {
         shape[dim] /= n;
         array(&shape, combine(Combine::Add, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>()))
     }
-    /// One dimension cut, its parts sent to the devices along the axes, and what comes joined along another: `split(0).concat(1)`.
+    /// One dimension cut, its parts sent to the devices along the axes, and what comes joined along another: `Exchange::split(0).concat(1)`.
     #[track_caller]
     pub fn all_to_all<T: Element, D: Dimension>(
         &self,
@@ -338,7 +338,7 @@ impl Device {
         shape[concat] *= n;
         array(&shape, whole)
     }
-    /// What the source of each pair sends to its target: `[(0, 1), (1, 0)]`, `shift(1)`, `ring(1)`. Zeros for a device that is no target.
+    /// What the source of each pair sends to its target: `[(0, 1), (1, 0)]`, `Permutation::shift(1)`, `Permutation::ring(1)`. Zeros for a device that is no target.
     #[track_caller]
     pub fn ppermute<T: Element, D: Dimension>(
         &self,

@@ -137,7 +137,7 @@ impl Device {
             seen.push(axis);
         }
         let digits: SmallVec<[_; 2]> =
-            seen.iter().map(|a| (self.mesh.axis_size(*a), self.mesh.stride(*a))).collect();
+            seen.iter().map(|a| (self.mesh.extent(*a), self.mesh.step(*a))).collect();
         let digit = |(size, stride): &(usize, usize)| self.position / stride % size;
         Ok(Group {
             axes,

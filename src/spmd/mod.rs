@@ -32,7 +32,7 @@ use crate::runtime::network::Network;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::team;
 use crate::runtime::{Buffer, Slab, on_device_thread};
-use crate::sharding::{Block as Held, Sharding, Spec, blocks, check_divides, check_spec};
+use crate::sharding::{Block as Held, Sharding, Spec, blocks_of, check_divides, check_spec};
 use crate::trace::Repr;
 use crate::tree::{Args, Path, SpecTree, Specs, Tree, resolve};
 use crate::types::{ArrayType, Shape};
@@ -164,7 +164,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             let spec = check_spec(manual, spec.unwrap_or_else(own), ty.rank(), &[AxisType::Manual])?;
             check_divides(manual, spec, &ty.shape)?;
             let sharding = Sharding { mesh: self.mesh.clone(), spec };
-            Ok((slab, blocks(&sharding, &ty.shape)))
+            Ok((slab, blocks_of(&sharding, &ty.shape)))
         };
         leaves.iter().zip(specs).map(|(leaf, spec)| cut(leaf, spec)).collect()
     }
@@ -241,10 +241,10 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         let first = &results[0][k];
         let spec = spec.unwrap_or_else(|| Spec::whole(first.shape.rank()));
         let spec = check_spec(manual, spec, first.shape.rank(), &[AxisType::Manual])?;
-        let ways = |d: usize| spec.dim(d).iter().map(|a| self.mesh.axis_size(*a)).product::<usize>();
+        let ways = |d: usize| spec.dim(d).iter().map(|a| self.mesh.extent(*a)).product::<usize>();
         let shape: Shape = first.shape.iter().enumerate().map(|(d, n)| n * ways(d)).collect();
         let sharding = Sharding { mesh: self.mesh.clone(), spec };
-        let held = blocks(&sharding, &shape);
+        let held = blocks_of(&sharding, &shape);
         let size = first.dtype.size();
         let mut buffer = Buffer::new(shape.elements() * size);
         let whole = Whole { start: buffer.as_mut_ptr(), shape: &shape, size };

@@ -30,8 +30,9 @@ fn collectives_agree() {
             dev.barrier("x")?;
             let all = dev.all_gather(&sum, "x", 0)?;
             let scattered = dev.psum_scatter(&all, "x", 0)?;
-            let turned = dev.ppermute(&scattered, "x", ring(1))?;
-            let back = dev.all_to_all(&dev.all_gather(&turned, "x", 0)?, "x", split(0).concat(0))?;
+            let turned = dev.ppermute(&scattered, "x", Permutation::ring(1))?;
+            let back =
+                dev.all_to_all(&dev.all_gather(&turned, "x", 0)?, "x", Exchange::split(0).concat(0))?;
             let me = dev.index("x")? as f32;
             Ok(back.mapv(|y| y + me))
         });
@@ -177,7 +178,7 @@ fn errors_may_be_ignored() {
             let (first, me) = (dev.peer(0).unwrap(), dev.position());
             for _ in 0..2 {
                 let _ = dev.recv::<f32, ndarray::Ix1>(first);
-                let _ = dev.ppermute(&array![me], "x", ring(1));
+                let _ = dev.ppermute(&array![me], "x", Permutation::ring(1));
             }
             Ok(())
         });
@@ -190,7 +191,8 @@ fn errors_may_be_ignored() {
 fn permutations_that_differ_are_found() {
     explore(|| {
         let text = fails(3, |dev| {
-            dev.ppermute(&array![1.0f32], "x", ring(if dev.position() == 1 { 2 } else { 1 })).map(|_| ())
+            dev.ppermute(&array![1.0f32], "x", Permutation::ring(if dev.position() == 1 { 2 } else { 1 }))
+                .map(|_| ())
         });
         assert!(text.contains("ring(1)") && text.contains("ring(2)"), "{text}");
     });

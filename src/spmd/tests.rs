@@ -1,7 +1,7 @@
 //! Device code, its collectives and their laws, and how runs end that go wrong.
 
 use super::*;
-use crate::array::{ring, shift, split};
+use crate::array::{Exchange, Permutation};
 use crate::{Array, Element, p};
 use ndarray::{Array1, Array2, ArrayD, ArrayView1, ArrayView2, ArrayViewD, Axis as NdAxis, Zip, s};
 use std::sync::Mutex;
@@ -59,9 +59,9 @@ fn the_collectives_do_what_their_names_say() {
             dev.psum(&x, "x")?,
             dev.pmax(&x, "x")?,
             dev.psum_scatter(&gathered, "x", 1)?,
-            dev.all_to_all(&gathered, "x", split(1).concat(0))?,
-            dev.ppermute(&x, "x", shift(1))?,
-            dev.ppermute(&x, "x", ring(-1))?,
+            dev.all_to_all(&gathered, "x", Exchange::split(1).concat(0))?,
+            dev.ppermute(&x, "x", Permutation::shift(1))?,
+            dev.ppermute(&x, "x", Permutation::ring(-1))?,
             dev.psum_scalar(dev.index("x")? as i64, "x")?,
         ))
     });
@@ -107,12 +107,13 @@ fn exchanges_and_permutations_undo_themselves() {
     let mesh = mesh(&[("a", 2), ("b", 3)]);
     let x = whole(&[36, 6], (0..216).collect::<Vec<i32>>());
     let f = spmd(&mesh, p![("a", "b")], p![("a", "b")], |dev: &Device, x: ArrayView2<i32>| {
-        let there = dev.all_to_all(&x, ("a", "b"), split(1).concat(0))?;
-        let back = dev.all_to_all(&there, ("a", "b"), split(0).concat(1))?;
-        let round = dev.ppermute(&dev.ppermute(&back, "b", ring(2))?, "b", ring(1))?;
+        let there = dev.all_to_all(&x, ("a", "b"), Exchange::split(1).concat(0))?;
+        let back = dev.all_to_all(&there, ("a", "b"), Exchange::split(0).concat(1))?;
+        let round =
+            dev.ppermute(&dev.ppermute(&back, "b", Permutation::ring(2))?, "b", Permutation::ring(1))?;
         // stacking along a dimension is joining along one of size 1
         let cube = x.to_owned().into_shape_with_order((6, 3, 2)).map_err(Error::other)?;
-        let stacked = dev.all_to_all(&cube, "b", split(1).stack(0))?;
+        let stacked = dev.all_to_all(&cube, "b", Exchange::split(1).stack(0))?;
         assert_eq!(stacked.shape(), [3, 6, 2]);
         Ok(round)
     });
@@ -439,7 +440,7 @@ fn device_code_that_goes_on_after_a_failure_ends() {
                 assert!(dev.recv::<f32, ndarray::Ix1>(first).is_err());
                 let mut x = Array1::<f32>::zeros(2);
                 assert!(dev.recv_into(first, x.view_mut()).is_err());
-                assert!(dev.ppermute(&x, ("x", "y"), shift(1)).is_err() || dev.position() == 0);
+                assert!(dev.ppermute(&x, ("x", "y"), Permutation::shift(1)).is_err() || dev.position() == 0);
                 assert!(dev.barrier("x").is_err() || dev.position() == 1);
             }
             Ok(())
@@ -471,10 +472,15 @@ fn what_a_panic_throws_may_panic_itself() {
 
 #[test]
 fn permutations_that_differ_are_both_named() {
-    for (odd, by) in [(2, ring(2)), (0, ring(3)), (3, shift(1)), (1, vec![(0, 1), (1, 3)].into())] {
+    for (odd, by) in [
+        (2, Permutation::ring(2)),
+        (0, Permutation::ring(3)),
+        (3, Permutation::shift(1)),
+        (1, vec![(0, 1), (1, 3)].into()),
+    ] {
         let e = in_time(move || {
             fails(move |dev| {
-                let by = if dev.position() == odd { by.clone() } else { ring(1) };
+                let by = if dev.position() == odd { by.clone() } else { Permutation::ring(1) };
                 dev.ppermute(&Array1::<f32>::zeros(2), ("x", "y"), by).map(|_| ())
             })
         });
@@ -503,7 +509,7 @@ fn many_devices_have_the_bits_of_the_fixed_tree() {
                     dev.pmax(&x, "x")?,
                     all,
                     dev.psum_scatter(&wide, "x", 0)?,
-                    dev.all_to_all(&wide, "x", split(0).concat(0))?,
+                    dev.all_to_all(&wide, "x", Exchange::split(0).concat(0))?,
                 ))
             },
         );

@@ -117,7 +117,7 @@ fn result_type(program: &Program, out: &crate::program::Input) -> ResultType {
 /// The axes that these digits are, if they are whole axes of the mesh.
 fn axes_of(mesh: &Mesh, digits: &Atoms) -> Option<Axes> {
     let all: Vec<(Axis, Atom)> = (mesh.axis_names().iter())
-        .map(|a| (*a, Atom { stride: mesh.stride(*a), size: mesh.axis_size(*a) }))
+        .map(|a| (*a, Atom { stride: mesh.step(*a), size: mesh.extent(*a) }))
         .filter(|(_, atom)| atom.size > 1)
         .collect();
     let mut axes = Axes::none();

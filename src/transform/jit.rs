@@ -260,7 +260,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             let mut specs = specs.into_iter();
             Ok(out.rebuild(&mut Path::unnamed(), &mut |_, a| match (specs.next().flatten(), a.type_ref()) {
                 (Some(spec), Ok(ty)) => match ty.mesh.as_ref().or(mesh.as_ref()) {
-                    Some(mesh) => match Sharding::new(mesh, spec, &ty.shape) {
+                    Some(mesh) => match Sharding::checked(mesh, spec, &ty.shape) {
                         Ok(_) => a.put_at(mesh, spec, place),
                         Err(fault) => {
                             let fault = of_result(fault, spec, ty.rank());

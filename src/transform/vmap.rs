@@ -75,6 +75,7 @@ impl From<Vec<Option<i32>>> for MapDims {
 
 /// How [`vmap_with`] maps.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct VmapOptions {
     /// Which dimension of the arguments runs over the examples.
     pub in_dims: MapDims,
@@ -90,19 +91,39 @@ impl Default for VmapOptions {
     }
 }
 
+impl VmapOptions {
+    /// The same; these dimensions of the arguments run over the examples.
+    ///
+    /// ```
+    /// let options = atmesh::VmapOptions::default().in_dims([Some(1), None]).out_dims(-1);
+    /// assert_eq!(options.out_dims, (-1).into());
+    /// ```
+    pub fn in_dims(self, dims: impl Into<MapDims>) -> VmapOptions {
+        VmapOptions { in_dims: dims.into(), ..self }
+    }
+    /// The same; these dimensions of the results do.
+    pub fn out_dims(self, dims: impl Into<MapDims>) -> VmapOptions {
+        VmapOptions { out_dims: dims.into(), ..self }
+    }
+    /// The same; the examples are split over these axes.
+    pub fn axes(self, axes: impl Into<Axes>) -> VmapOptions {
+        VmapOptions { axes: axes.into(), ..self }
+    }
+}
+
 /// [`vmap`] over other dimensions than the first, or over some of the arguments only.
 ///
 /// ```
 /// use atmesh::prelude::*;
 /// use atmesh::{VmapOptions, vmap_with};
 /// let xs = Array::from([[1, 2, 3], [4, 5, 6]]);
-/// let options = VmapOptions { in_dims: [Some(1), None].into(), ..VmapOptions::default() };
-/// let sums = vmap_with(options, (&xs, 10), |(x, y)| x.sum(..) * y);
+/// let options = VmapOptions::default().in_dims([Some(1), None]);
+/// let sums = vmap_with((&xs, 10), |(x, y)| x.sum(..) * y, options);
 /// assert_eq!(sums.to_vec::<i32>()?, [50, 70, 90]);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn vmap_with<A: Args, R: Output>(options: VmapOptions, args: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
+pub fn vmap_with<A: Args, R: Output>(args: A, f: impl Fn(A::Owned) -> R, options: VmapOptions) -> R::Tree {
     mapped(&options, &args.into_tree(), &|x| f(x).into_result(), Location::caller())
 }
 

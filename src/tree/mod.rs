@@ -322,7 +322,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> Args for &ArrayBase<S, D> {
 ///
 /// ```
 /// use atmesh::prelude::*;
-/// let mesh = AbstractMesh::new([("X", 65_536)])?;
+/// let mesh = Mesh::without_devices([("X", 65_536)])?;
 /// let program = jit(|x: &Array| x * 2.0).trace(F32.of([1 << 20]).on(&mesh, p!["X"]))?;
 /// assert_eq!(program.program().output_types()[0].to_string(), "float32[1048576@X]");
 /// # Ok::<(), atmesh::Error>(())
@@ -333,7 +333,7 @@ impl Args for ArrayType {
     fn into_tree(self) -> Array {
         let place = std::panic::Location::caller();
         let lies = self.addressable().and_then(|()| match &self.mesh {
-            Some(mesh) => Sharding::new(mesh, self.spec, &self.shape).map(Some),
+            Some(mesh) => Sharding::checked(mesh, self.spec, &self.shape).map(Some),
             None => Ok(None),
         });
         match lies {

@@ -214,7 +214,7 @@ fn splits(shape: &[usize], mesh: &Mesh) -> Vec<Vec<Axes>> {
         let mut longer = Vec::new();
         for dims in &all {
             let free = |a: &Axis| {
-                !dims.iter().any(|d: &Axes| d.contains(*a)) && n.is_multiple_of(mesh.axis_size(*a))
+                !dims.iter().any(|d: &Axes| d.contains(*a)) && n.is_multiple_of(mesh.axis_size(*a).unwrap())
             };
             let entries = mesh.axis_names().iter().copied().filter(free).map(Axes::from);
             for entry in std::iter::once(Axes::none()).chain(entries) {

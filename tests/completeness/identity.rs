@@ -87,7 +87,7 @@ fn grid(axes: AxisType) -> Mesh {
 /// The devices of a mesh from the last to the first.
 fn backwards(mesh: &Mesh) -> Mesh {
     let devices: Vec<DeviceId> = mesh.devices().iter().rev().copied().collect();
-    let axes = mesh.axis_names().iter().map(|a| (*a, mesh.axis_size(*a)));
+    let axes = mesh.axis_names().iter().map(|a| (*a, mesh.axis_size(*a).expect("its own axis")));
     let turned = Mesh::of_devices(&devices, axes).expect("the same devices");
     let typed = mesh.axis_names().iter().zip(mesh.axis_types());
     typed.fold(turned, |mesh, (axis, ty)| mesh.retyped(*axis, *ty).expect("its own axis"))

@@ -8,7 +8,7 @@ use atmesh::ops::PRIMITIVES;
 use atmesh::program::factors::LoopId;
 use atmesh::program::{At, Collective, Dim, Factors, Operand, Prim};
 use atmesh::types::{ArrayType, DType};
-use atmesh::{AbstractMesh, Args, Array, Axes, Kind, Mesh, Spec, jit};
+use atmesh::{Args, Array, Axes, Kind, Mesh, Spec, jit};
 use std::path::PathBuf;
 
 const HEAD: &str = "\
@@ -160,7 +160,7 @@ impl Asked {
     }
     /// Whether operands may be in parts.
     fn parts(&self) -> &'static str {
-        let mesh = AbstractMesh::new([("X", 2)]).expect("one axis makes a mesh");
+        let mesh = Mesh::without_devices([("X", 2)]).expect("one axis makes a mesh");
         let all_bool = self.types.iter().all(|t| t.dtype == DType::Bool);
         let numbers: Vec<bool> = self.types.iter().map(|t| t.dtype.is_number() || all_bool).collect();
         let ask = |unreduced: &dyn Fn(usize) -> bool| {
@@ -216,7 +216,7 @@ impl Asked {
             }
             // inner parts of a dimension and dimensions of size 1 cannot be split alone
             let Some(ways) = self.ways(l) else { continue };
-            let mesh = AbstractMesh::new([("X", ways)]).expect("one axis makes a mesh");
+            let mesh = Mesh::without_devices([("X", ways)]).expect("one axis makes a mesh");
             let (word, places) = self.word(l, &mesh);
             add(&mut words, l, word.into());
             let names = |kinds: Vec<Kind>| kinds.iter().map(|k| k.name()).collect::<Vec<_>>().join(", ");

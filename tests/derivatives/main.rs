@@ -11,7 +11,7 @@ mod scalar;
 
 mod structure;
 
-use atmesh::AbstractMesh;
+use atmesh::Mesh;
 use atmesh::grad::{jvp_program, vjp_program};
 use atmesh::program::{Builder, Control, Loop, Program, Value};
 use atmesh::types::DType::{Bool, F64, I32};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// The results of a program of floats (inputs and results alike).
 fn run(program: &Program, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let held = |x: &Vec<f64>| Held::of(x.iter().map(|x| Scalar::Float(*x)).collect());
-    let mesh = program.mesh.clone().unwrap_or_else(|| AbstractMesh::new([("one", 1)]).unwrap());
+    let mesh = program.mesh.clone().unwrap_or_else(|| Mesh::without_devices([("one", 1)]).unwrap());
     let outs = Machine { mesh }.run(program, &inputs.iter().map(held).collect::<Vec<_>>());
     outs.iter().map(|o| o.at(0).iter().map(|x| x.to_f64()).collect()).collect()
 }

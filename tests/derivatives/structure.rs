@@ -7,7 +7,7 @@ use atmesh::program::dce::dce;
 use atmesh::program::{Builder, Control, Loop, Op, Program, ShardMapping, Value};
 use atmesh::types::DType::{F32, F64, I32};
 use atmesh::types::{ArrayType, DType};
-use atmesh::{AbstractMesh, ErrorKind, p};
+use atmesh::{ErrorKind, Mesh, p};
 use std::sync::Arc;
 
 fn three_sines() -> Arc<Program> {
@@ -46,7 +46,7 @@ fn checkpoints_keep_their_operands() {
 /// Programs in which axes are auto: the cotangent lies outside as its operand does.
 #[test]
 fn modes() {
-    let mesh = AbstractMesh::new([("X", 2)]).unwrap();
+    let mesh = Mesh::without_devices([("X", 2)]).unwrap();
     let inner = mesh.retyped("X", AxisType::Auto).unwrap();
     let mut b = Builder::new();
     let x = b.input(ArrayType { mesh: Some(inner), ..F64.of([4]) }, None);
@@ -157,7 +157,7 @@ fn prints_stay() {
 /// once, behind the loop.
 #[test]
 fn gradients_are_summed_over_devices_once() {
-    let mesh = AbstractMesh::new([("X", 2)]).unwrap();
+    let mesh = Mesh::without_devices([("X", 2)]).unwrap();
     let manual = mesh.retyped("X", AxisType::Manual).unwrap();
     let ty = |varying: bool| ArrayType {
         mesh: Some(manual.clone()),
@@ -200,7 +200,7 @@ fn gradients_are_summed_over_devices_once() {
 /// Cotangents have the operand's type with the sets traded, however the operand was joined.
 #[test]
 fn cotangents_lie_as_their_operands() {
-    let mesh = AbstractMesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let mesh = Mesh::without_devices([("X", 2), ("Y", 2)]).unwrap();
     let ty = |text: &str| ArrayType::parse(text, &mesh).unwrap();
     for (a, b_) in [
         ("float64[4@X,2]", "float64[4,2]"),

@@ -43,16 +43,17 @@ pub(crate) fn laid(
 ) -> Result<(Array, Array)> {
     let sharding = Sharding::new(mesh, spec, shape).map_err(Error::from)?;
     let u = spec.unreduced_axes();
-    let parts: usize = u.iter().map(|a| mesh.axis_size(a)).product();
+    let parts: usize = u.iter().map(|a| mesh.axis_size(a).unwrap()).product();
     let pieces: Vec<Array> = (0..parts).map(|k| numbers(shape, dtype, seed + 5 * k)).collect();
     let whole = pieces.iter().skip(1).fold(pieces[0].clone(), |a, b| a + b);
     let local = (0..mesh.size()).map(|device| {
         let c = mesh.coordinates(device);
-        let rank =
-            |axes: &[Axis]| axes.iter().fold(0, |r, a| r * mesh.axis_size(*a) + c[mesh.find(*a).unwrap()]);
+        let rank = |axes: &[Axis]| {
+            axes.iter().fold(0, |r, a| r * mesh.axis_size(*a).unwrap() + c[mesh.find(*a).unwrap()])
+        };
         let mut x = pieces[rank(u.as_slice())].clone();
         for (d, n) in shape.iter().enumerate() {
-            let ways: usize = spec.dim(d).iter().map(|a| mesh.axis_size(*a)).product();
+            let ways: usize = spec.dim(d).iter().map(|a| mesh.axis_size(*a).unwrap()).product();
             x = x.split(vec![n / ways; ways], d as i32).swap_remove(rank(spec.dim(d)));
         }
         x

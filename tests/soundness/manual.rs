@@ -32,13 +32,13 @@ fn per_device_code_of_parts() -> Result<()> {
         check(&run(|u| u.psum("X"), p![])?, &whole, "summed")?;
         check(&run(|u| (u + u).psum("X").cos(), p![])?, &(&whole * 2.0).cos(), "a function of the sum")?;
         check(&run(|u| u.t(), p![; U: X])?, &whole.t(), "parts stay")?;
-        check(&run(|u| u.psum_scatter("X", tiled(0)), p!["X"])?, &whole, "scattered")?;
+        check(&run(|u| u.psum_scatter("X", Gather::tiled(0)), p!["X"])?, &whole, "scattered")?;
         refused(run(|u| u.cos(), p![; U: X]), "a function of parts");
         refused(run(|u| u.cos(), p![]), "a function of parts as one value");
         refused(run(|u| u.clone(), p![]), "parts as one value");
         refused(run(|u| u.pmax("X"), p![]), "the greatest part");
-        refused(run(|u| u.all_gather("X", stacked(0)), p![]), "all parts");
-        refused(run(|u| u.ppermute("X", ring(1)), p!["X"]), "another device's part");
+        refused(run(|u| u.all_gather("X", Gather::stacked(0)), p![]), "all parts");
+        refused(run(|u| u.ppermute("X", Permutation::ring(1)), p!["X"]), "another device's part");
         refused(run(|u| u * axis_index("X").astype(F32), p!["X"]), "parts that vary");
         refused(run(|u| u.pcast("X", Cast::Varying), p!["X"]), "parts as blocks");
         let product = shard_map(&mesh, (p![; U: X], p![; R: X]), p![; U: X], |u: &Array, r: &Array| u * r);

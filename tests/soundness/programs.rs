@@ -122,8 +122,8 @@ const ACCEPTED: &[(&str, Program)] = &[
     }),
     ("every other part replaced", |x| x.u.at(ix![..;2]).set(x.v.slice(ix![..2]))),
     ("slices the other way round", |x| {
-        let back = ScanOptions { reverse: true, ..Default::default() };
-        scan_with(back, x.u.zeros_like().sum(0), &x.us, |c, row| (&c + row.sum(..), row)).1
+        let back = ScanOptions::default().reversed();
+        scan_with(x.u.zeros_like().sum(0), &x.us, |c, row| (&c + row.sum(..), row), back).1
     }),
     ("no derivative", |x| x.u.stop_gradient()),
 ];

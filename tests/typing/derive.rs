@@ -8,11 +8,11 @@ use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::program::{Builder, Prim, Value};
 use atmesh::types::{ArrayType, DType, Scalar};
-use atmesh::{AbstractMesh, Mesh, p};
+use atmesh::{Mesh, p};
 use std::sync::Arc;
 
 fn mesh() -> Mesh {
-    AbstractMesh::new([("X", 2), ("Y", 2)]).unwrap()
+    Mesh::without_devices([("X", 2), ("Y", 2)]).unwrap()
 }
 fn ty(text: &str) -> ArrayType {
     ArrayType::parse(text, &mesh()).unwrap()

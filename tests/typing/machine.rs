@@ -56,7 +56,7 @@ impl Machine {
     /// The device's number along axes, and the devices that differ from it along these only, by their numbers.
     fn rank(&self, p: usize, axes: &Axes) -> usize {
         let c = self.mesh.coordinates(p);
-        axes.iter().fold(0, |r, a| r * self.mesh.axis_size(a) + c[self.mesh.find(a).unwrap()])
+        axes.iter().fold(0, |r, a| r * self.mesh.axis_size(a).unwrap() + c[self.mesh.find(a).unwrap()])
     }
     fn group(&self, p: usize, axes: &Axes) -> Vec<usize> {
         let c = self.mesh.coordinates(p);
@@ -69,7 +69,7 @@ impl Machine {
         all
     }
     fn size(&self, axes: &Axes) -> usize {
-        axes.iter().map(|a| self.mesh.axis_size(a)).product()
+        axes.iter().map(|a| self.mesh.axis_size(a).unwrap()).product()
     }
 
     pub(crate) fn run(&self, program: &Program, inputs: &[Held]) -> Vec<Held> {

@@ -10,12 +10,12 @@ use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::program::factors::Role;
 use atmesh::program::{Operand, Prim};
 use atmesh::types::{ArrayType, DType, Scalar};
-use atmesh::{AbstractMesh, ErrorKind, Mesh, p};
+use atmesh::{ErrorKind, Mesh, p};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 fn mesh() -> Mesh {
-    AbstractMesh::new([("X", 2), ("Y", 4)]).unwrap()
+    Mesh::without_devices([("X", 2), ("Y", 4)]).unwrap()
 }
 fn operands(mesh: &Mesh, types: &[&str]) -> Vec<Operand> {
     types
@@ -90,7 +90,7 @@ fn values_on_no_mesh_join_as_replicated() {
     let t = of(Binary::Add).types(&[y.clone(), x.clone()]).unwrap();
     assert_eq!((t[0].to_string().as_str(), t[0].mesh.as_ref()), ("float32[8@X,4]", Some(&mesh())));
     assert_eq!(of(Binary::Add).types(&[y.clone(), y]).unwrap()[0].mesh, None);
-    let other = AbstractMesh::new([("X", 4), ("Y", 2)]).unwrap();
+    let other = Mesh::without_devices([("X", 4), ("Y", 2)]).unwrap();
     let z = Operand { ty: ArrayType::parse("f32[8@X,4]", &other).unwrap(), literal: false };
     assert_eq!(of(Binary::Add).types(&[x, z]).unwrap_err().kind, ErrorKind::Mesh);
     let placed = Full { ty: ArrayType { spec: p!["X"], ..DType::F32.of([8]) }, value: Scalar::Float(0.0) };

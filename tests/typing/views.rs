@@ -1,7 +1,7 @@
 //! Derivative rules of what only moves elements: every primitive of shapes, slices and shardings.
 
 use crate::derive::{check_jvp, check_transpose};
-use atmesh::AbstractMesh;
+use atmesh::Mesh;
 use atmesh::Spec;
 use atmesh::mesh::AxisType;
 use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
@@ -92,7 +92,7 @@ fn concatenations_and_updates() {
 
 #[test]
 fn shardings() {
-    let mesh = AbstractMesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let mesh = Mesh::without_devices([("X", 2), ("Y", 2)]).unwrap();
     let to = |spec: Spec| of(Reshard::new(mesh.clone(), spec));
     both(to(p!["X", _]), &["float64[4,2@Y]"], &[0]);
     both(to(p![]), &["float64[4@X]{U:Y}"], &[0]);

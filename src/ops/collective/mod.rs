@@ -61,7 +61,7 @@ fn vma(message: impl Into<String>) -> Fault {
 impl Along {
     /// How many devices there are along the axes.
     pub fn size(&self) -> usize {
-        self.axes.iter().map(|a| self.mesh.axis_size(a)).product()
+        self.axes.iter().map(|a| self.mesh.extent(a)).product()
     }
     fn print(&self) -> String {
         if self.checked { format!("axes={}", self.axes) } else { format!("axes={}, unchecked", self.axes) }
@@ -146,7 +146,7 @@ impl Along {
     /// The result's type: of this shape and these entries, in the given state over the axes.
     fn result(&self, x: &ArrayType, shape: Shape, dims: Vec<Axes>, state: State) -> Result<ArrayType, Fault> {
         for (d, (entry, n)) in dims.iter().zip(&*shape).enumerate() {
-            let ways: usize = entry.iter().map(|a| self.mesh.axis_size(a)).product();
+            let ways: usize = entry.iter().map(|a| self.mesh.extent(a)).product();
             if n % ways != 0 {
                 return Err(Fault::new(
                     ErrorKind::Sharding,
@@ -208,7 +208,7 @@ impl Along {
                 return Err(shape_fault(format!(
                     "dimension {dim} is taken apart over {n} devices, but its size is {size}"
                 ))
-                .help(format!("cut it into blocks: `tiled({dim})`"))
+                .help(format!("cut it into blocks: `Gather::tiled({dim})`"))
                 .dim(0, dim));
             }
             shape.sizes_mut().remove(dim);

@@ -262,7 +262,7 @@ impl Lower {
 
     /// The sizes of manual axes.
     pub(crate) fn sizes(&self, axes: &[Axis]) -> Vec<usize> {
-        axes.iter().map(|a| self.manual.as_ref().map_or(1, |m| m.mesh.axis_size(*a))).collect()
+        axes.iter().map(|a| self.manual.as_ref().map_or(1, |m| m.mesh.extent(*a))).collect()
     }
 
     /// Manual axes in mesh order, each once.

@@ -3,7 +3,7 @@
 use super::oracle::{check, plain};
 use super::random::{part, product};
 use crate::DType::F32;
-use crate::mesh::{AbstractMesh, Mesh};
+use crate::mesh::Mesh;
 use crate::partition::draft::{Draft, copy, mapped, reshape};
 use crate::partition::lay::plan;
 use crate::partition::lay::plan::Localised;
@@ -15,7 +15,7 @@ use crate::sharding::atoms::of_axes;
 use crate::types::{Scalar, Shape};
 
 fn mesh(axes: &[(&str, usize)]) -> Mesh {
-    AbstractMesh::new(axes.iter().copied()).expect("a mesh")
+    Mesh::without_devices(axes.iter().copied()).expect("a mesh")
 }
 
 /// A layout by the names of the axes of each dimension: `x y -`, several axes as `x+y`.

@@ -1,7 +1,7 @@
 //! Per-device code: its collectives, loops and branches, run device by device and compared with what they must be.
 
 use super::oracle::{check, plain};
-use crate::array::{Array, ring, shift, split, stacked, tiled};
+use crate::array::{Array, Exchange, Gather, Permutation};
 use crate::mesh::Mesh;
 use crate::partition::program::{SpmdProgram, Step};
 use crate::partition::report::Kind;
@@ -44,36 +44,40 @@ fn collectives_are_what_they_say() -> Result<()> {
     });
     assert_eq!(locals.count(), 1);
 
-    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.psum_scatter("x", tiled(0))).lower(&a)?;
+    let l =
+        shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.psum_scatter("x", Gather::tiled(0))).lower(&a)?;
     l.collectives().assert(&[(Kind::ReduceScatter, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 56);
     assert_eq!(run(&l, &args), sums);
 
-    let l = shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", tiled(0).invarying())).lower(&a)?;
+    let l = shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", Gather::tiled(0).invarying()))
+        .lower(&a)?;
     l.collectives().assert(&[(Kind::AllGather, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 448);
     assert_eq!(run(&l, &args), counted(128));
 
-    let l =
-        shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", stacked(1).invarying())).lower(&a)?;
+    let l = shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", Gather::stacked(1).invarying()))
+        .lower(&a)?;
     let wanted: Vec<f64> = (0..16).flat_map(|i| (0..8).map(move |d| block(d, i))).collect();
     assert_eq!(run(&l, &args), wanted);
 
-    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.ppermute("x", ring(1))).lower(&a)?;
+    let l =
+        shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.ppermute("x", Permutation::ring(1))).lower(&a)?;
     l.collectives().assert(&[(Kind::Permute, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 64);
     let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| block((d + 7) % 8, i))).collect();
     assert_eq!(run(&l, &args), wanted);
 
     // through a reader; devices that are no target have zeros
-    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.ppermute("x", shift(1)) * 2.0).lower(&a)?;
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.ppermute("x", Permutation::shift(1)) * 2.0)
+        .lower(&a)?;
     l.collectives().assert(&[(Kind::Permute, "x".into(), 1)]);
     let moved = |d: usize, i| if d == 0 { 0.0 } else { 2.0 * block(d - 1, i) };
     let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| moved(d, i))).collect();
     assert_eq!(run(&l, &args), wanted);
 
-    let l =
-        shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.all_to_all("x", split(0).concat(0))).lower(&a)?;
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.all_to_all("x", Exchange::split(0).concat(0)))
+        .lower(&a)?;
     l.collectives().assert(&[(Kind::AllToAll, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 56);
     let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| block(i / 2, 2 * d + i % 2))).collect();
@@ -119,7 +123,7 @@ fn control_flow_inside() -> Result<()> {
     let args = [counted(8)];
     // a ring of sums: each step passes the block on
     let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| {
-        fori_loop(0..3, x, |_, x: Array| &x + &x.ppermute("x", ring(1)))
+        fori_loop(0..3, x, |_, x: Array| &x + &x.ppermute("x", Permutation::ring(1)))
     })
     .lower(&a)?;
     let mut wanted = counted(8);

@@ -424,7 +424,7 @@ fn is_halo(src: Slot, stored: &Stored, r: &Reader) -> bool {
 /// The digits in which senders and receivers differ: whole axes.
 fn between(mesh: Option<&Mesh>, looked: &[(usize, Vec<Piece>)]) -> Atoms {
     let Some(mesh) = mesh else { return Atoms::new() };
-    let axis = |a: Axis| Atom { stride: mesh.stride(a), size: mesh.axis_size(a) };
+    let axis = |a: Axis| Atom { stride: mesh.step(a), size: mesh.extent(a) };
     let differs = |a: &Atom| {
         looked.iter().any(|(device, pieces)| pieces.iter().any(|x| a.digit(x.from) != a.digit(*device)))
     };
@@ -437,7 +437,7 @@ fn axes_of(mesh: Option<&Mesh>, digits: &[Atom]) -> Axes {
     let Some(mesh) = mesh else { return axes };
     for d in digits {
         for a in mesh.axis_names() {
-            let (stride, size) = (mesh.stride(*a), mesh.axis_size(*a));
+            let (stride, size) = (mesh.step(*a), mesh.extent(*a));
             let meets = size > 1 && d.stride < stride * size && stride < d.stride * d.size;
             if meets && !axes.contains(*a) {
                 axes.push(*a);

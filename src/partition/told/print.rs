@@ -112,16 +112,16 @@ fn axes(atoms: &[crate::sharding::Atom], mesh: Option<&Mesh>) -> String {
             // the axis whose upper end this is
             let axis = mesh.and_then(|m| {
                 m.axis_names().iter().copied().find(|x| {
-                    m.axis_size(*x) > 1
-                        && m.stride(*x) * m.axis_size(*x) == stride
-                        && rest.is_multiple_of(m.axis_size(*x))
+                    m.extent(*x) > 1
+                        && m.step(*x) * m.extent(*x) == stride
+                        && rest.is_multiple_of(m.extent(*x))
                 })
             });
             match (axis, mesh) {
                 (Some(x), Some(m)) => {
                     names.push(x.to_string());
-                    stride = m.stride(x);
-                    rest /= m.axis_size(x);
+                    stride = m.step(x);
+                    rest /= m.extent(x);
                 }
                 _ => {
                     names.push(format!("({}){rest}", a.stride));

@@ -51,7 +51,7 @@ impl Rule<'_> {
     }
     /// How many parts these axes make.
     fn ways(&self, axes: &Axes) -> usize {
-        axes.iter().map(|a| self.mesh.axis_size(a)).product()
+        axes.iter().map(|a| self.mesh.extent(a)).product()
     }
 
     /// The axes of each loop. With `out` given only loops that ask for equality are joined.
@@ -94,7 +94,7 @@ impl Rule<'_> {
         for &l in &over.loops {
             let (mut left, mut taken) = (self.factors.loops[l].size, Axes::none());
             while let (true, [axis, rest @ ..]) = (left > 1, axes) {
-                let n = self.mesh.axis_size(*axis);
+                let n = self.mesh.extent(*axis);
                 if !left.is_multiple_of(n) {
                     return Err(split(format!(
                         "{axis} of size {n} does not divide what is left of a part, {left}"

@@ -223,10 +223,9 @@ fn show(mesh: &Mesh, p: &Placement) -> String {
         let (mut rest, mut names) = (*a, Vec::new());
         while rest.size > 1 {
             let top = rest.stride * rest.size;
-            let of =
-                |x: &&crate::Axis| mesh.stride(**x) < top && top <= mesh.stride(**x) * mesh.axis_size(**x);
+            let of = |x: &&crate::Axis| mesh.step(**x) < top && top <= mesh.step(**x) * mesh.extent(**x);
             let axis = *mesh.axis_names().iter().find(of).unwrap();
-            let (stride, size) = (mesh.stride(axis), mesh.axis_size(axis));
+            let (stride, size) = (mesh.step(axis), mesh.extent(axis));
             let low = stride.max(rest.stride);
             let (pre, here) = (stride * size / top, top / low);
             names.push(if here == size { axis.to_string() } else { format!("{axis}:({pre}){here}") });

@@ -179,7 +179,7 @@ fn meshes_of_other_devices_are_refused() {
 
 #[test]
 fn long_programs_are_quick_on_any_number_of_devices() {
-    let mesh = crate::AbstractMesh::new([("X", 1 << 20), ("Y", 1 << 10)]).unwrap().with_auto([X, Y]).unwrap();
+    let mesh = Mesh::without_devices([("X", 1 << 20), ("Y", 1 << 10)]).unwrap().with_auto([X, Y]).unwrap();
     let mut r = Row::on(mesh.clone());
     let mut h = r.arg(&[1 << 20, 1 << 10], p![X]);
     for k in 0..500 {

@@ -242,6 +242,7 @@ pub fn scan<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
 
 /// How [`scan_with`] goes.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct ScanOptions {
     /// How many steps, where no array is run over (or to say it once more).
     pub length: Option<usize>,
@@ -249,22 +250,38 @@ pub struct ScanOptions {
     pub reverse: bool,
 }
 
+impl ScanOptions {
+    /// The same, of so many steps.
+    ///
+    /// ```
+    /// let options = atmesh::ScanOptions::default().length(4).reversed();
+    /// assert_eq!((options.length, options.reverse), (Some(4), true));
+    /// ```
+    pub fn length(self, steps: usize) -> ScanOptions {
+        ScanOptions { length: Some(steps), ..self }
+    }
+    /// The same, from the last slice to the first.
+    pub fn reversed(self) -> ScanOptions {
+        ScanOptions { reverse: true, ..self }
+    }
+}
+
 /// [`scan`] from the last slice to the first, or over nothing but a number of steps.
 ///
 /// ```
 /// use atmesh::prelude::*;
 /// use atmesh::{ScanOptions, scan_with};
-/// let options = ScanOptions { length: Some(4), ..ScanOptions::default() };
-/// let (x, ()) = scan_with(options, Array::from(1), (), |x, ()| (x * 2, ()));
+/// let options = ScanOptions::default().length(4);
+/// let (x, ()) = scan_with(Array::from(1), (), |x, ()| (x * 2, ()), options);
 /// assert_eq!(x.item::<i32>()?, 16);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
 pub fn scan_with<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
-    options: ScanOptions,
     init: A,
     xs: X,
     body: impl Fn(A::Owned, X::Owned) -> R,
+    options: ScanOptions,
 ) -> (A::Owned, Y) {
     scan_at(options, init.into_tree(), xs.into_tree(), &|a, x| body(a, x).into_result(), Location::caller())
 }
@@ -329,7 +346,7 @@ fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
     }
     let Some(length) = length else {
         let fault = Fault::new(ErrorKind::Shape, "no array says how many steps the loop has")
-            .help("say it: `scan_with(ScanOptions { length: Some(n), ..ScanOptions::default() }, …)`");
+            .help("say it: `scan_with(…, ScanOptions::default().length(n))`");
         return Err(Error::at(fault, "scan", Vec::new(), Some(place)));
     };
     Ok(Steps { start: 0, length, reverse: options.reverse })

@@ -227,7 +227,7 @@ fn auto<T: Tree, O: Tree>(
                     .help("give a spec for each result: `p![..]`");
                     return Err(r.refuse(fault, &ty));
                 };
-                let sharding = Sharding::new(&r.outer, spec, &ty.shape)
+                let sharding = Sharding::checked(&r.outer, spec, &ty.shape)
                     .map_err(|f| r.refuse(of_result(f, spec, ty.rank()), &ty))?;
                 // it lies so inside already; sets over the region's axes are made outside
                 results.push(a.put_at(&r.inside, r.sets_without(sharding.spec), place));
@@ -272,7 +272,7 @@ fn explicit<T: Tree, O: Tree>(
             let spec = spec.unwrap_or(ty.spec);
             // over axes that stay auto the spec would be no more than a wish
             check_spec(&r.inside, spec, ty.rank(), &[AxisType::Explicit]).map_err(|f| r.refuse(f, &ty))?;
-            let sharding = Sharding::new(&r.inside, spec, &ty.shape).map_err(|f| r.refuse(f, &ty))?;
+            let sharding = Sharding::checked(&r.inside, spec, &ty.shape).map_err(|f| r.refuse(f, &ty))?;
             // what the type says already of explicit axes is said again, and may be said otherwise
             let before = r.others(sharding.explicit());
             let moved = if before == ty.spec.padded(ty.rank()) {

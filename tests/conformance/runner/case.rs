@@ -247,8 +247,8 @@ pub(crate) fn layout(case: &Value) -> Result<(), String> {
     let held = Sharding::new(&mesh, spec(&case["spec"]), &shape)
         .and_then(|sharding| Ok((sharding.shard_shape(&shape)?, sharding)));
     let (local, sharding) = match (held, expect["error"].as_str()) {
-        (Err(fault), Some(kind)) if fault.kind.name() == kind => return Ok(()),
-        (Err(fault), want) => return Err(format!("refused ({}), wanted {want:?}", fault.kind.name())),
+        (Err(fault), Some(kind)) if fault.kind().name() == kind => return Ok(()),
+        (Err(fault), want) => return Err(format!("refused ({}), wanted {want:?}", fault.kind().name())),
         (Ok(_), Some(kind)) => return Err(format!("accepted, wanted an error of kind {kind}")),
         (Ok(held), None) => held,
     };
@@ -257,7 +257,7 @@ pub(crate) fn layout(case: &Value) -> Result<(), String> {
         return Err(format!("shard shape {local}, wanted {want}"));
     }
     let wanted = expect["shards"].as_array().ok_or("no shards")?;
-    let blocks = atmesh::sharding::blocks(&sharding, &shape);
+    let blocks = atmesh::sharding::blocks(&sharding, &shape).map_err(|e| e.to_string())?;
     if blocks.len() != wanted.len() {
         return Err(format!("{} shards, wanted {}", blocks.len(), wanted.len()));
     }

@@ -92,18 +92,17 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
         }
         "scan" => {
             let n = params["num_carry"].as_u64().unwrap_or(0) as usize;
-            let options = ScanOptions {
-                length: params["length"].as_u64().map(|n| n as usize),
-                reverse: params["reverse"].as_bool().unwrap_or(false),
-            };
+            let mut options = ScanOptions::default();
+            options.length = params["length"].as_u64().map(|n| n as usize);
+            options.reverse = params["reverse"].as_bool().unwrap_or(false);
             let (carries, xs) = (arrays[..n].to_vec(), arrays[n..].to_vec());
-            let (carries, ys) =
-                atmesh::scan_with(options, carries, xs, |carries: Vec<Array>, xs: Vec<Array>| {
-                    let args: Vec<Array> = carries.into_iter().chain(xs).collect();
-                    let mut carries = run(&args)?;
-                    let ys = carries.split_off(n.min(carries.len()));
-                    Ok((carries, ys))
-                });
+            let body = |carries: Vec<Array>, xs: Vec<Array>| -> Result<(Vec<Array>, Vec<Array>)> {
+                let args: Vec<Array> = carries.into_iter().chain(xs).collect();
+                let mut carries = run(&args)?;
+                let ys = carries.split_off(n.min(carries.len()));
+                Ok((carries, ys))
+            };
+            let (carries, ys) = atmesh::scan_with(carries, xs, body, options);
             carries.into_iter().chain(ys).collect()
         }
         "cond" => {

@@ -13,8 +13,8 @@ use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::Prim;
 use atmesh::sharding::check_spec;
 use atmesh::{
-    Array, ArrayType, AxisType, Cast, DType, Error, Key, Operand, Result, Scalar, Spec, Tree, axis_index,
-    axis_size, einsum, einsum_to, keep, split, stack, stacked, tiled,
+    Array, ArrayType, AxisType, Cast, DType, Error, Exchange, Gather, Key, Operand, Result, Scalar, Spec,
+    Tree, axis_index, axis_size, einsum, einsum_to, stack,
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -192,8 +192,9 @@ fn unary(op: &str, x: &Array, p: &Value) -> Option<Array> {
 
 /// Reductions and what is made of them: numpy's names.
 fn reduction(op: &str, x: &Array, p: &Value) -> Option<Array> {
-    let over =
-        || if p["keepdims"].as_bool() == Some(true) { keep(dims(&p["axis"])) } else { dims(&p["axis"]) };
+    let over = || {
+        if p["keepdims"].as_bool() == Some(true) { Dims::keep(dims(&p["axis"])) } else { dims(&p["axis"]) }
+    };
     let one = || numbers::int(&p["axis"]) as i32;
     Some(match op {
         "sum" => x.sum(over()),
@@ -450,7 +451,8 @@ fn sized(op: &str, ins: &[Val], p: &Value) -> Result<Option<Val>> {
 fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
     let over = axes(&p["axis_name"]);
     let n = |name: &str| p.get(name).map_or(0, |v| numbers::int(v) as i32);
-    let how = |dim: i32| if p["tiled"].as_bool() == Some(true) { tiled(dim) } else { stacked(dim) };
+    let how =
+        |dim: i32| if p["tiled"].as_bool() == Some(true) { Gather::tiled(dim) } else { Gather::stacked(dim) };
     if op == "axis_index" {
         return Some(Val::Array(axis_index(over)));
     }
@@ -470,7 +472,7 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
         }
         "psum_scatter" => x.psum_scatter(over, how(n("scatter_dimension"))),
         "all_to_all" => {
-            let cut = split(n("split_axis"));
+            let cut = Exchange::split(n("split_axis"));
             let tiled = p["tiled"].as_bool() == Some(true);
             x.all_to_all(over, if tiled { cut.concat(n("concat_axis")) } else { cut.stack(n("concat_axis")) })
         }
@@ -482,7 +484,7 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
             x.ppermute(over, pairs.collect::<Vec<_>>())
         }
         "pshuffle" => x.ppermute(over, sizes(&p["perm"]).into_iter().zip(0..).collect::<Vec<_>>()),
-        "pswapaxes" => x.all_to_all(over, split(n("axis")).stack(n("axis"))),
+        "pswapaxes" => x.all_to_all(over, Exchange::split(n("axis")).stack(n("axis"))),
         "pcast" => x.pcast(
             over,
             match p["to"].as_str()? {

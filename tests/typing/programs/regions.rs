@@ -166,7 +166,7 @@ impl Reader<'_> {
             let b = &mut self.top().b;
             values.push(b.reshard_to(v, &want)?);
             let shape: Shape = (v.ty.shape.iter().enumerate())
-                .map(|(d, n)| n / s.dim(d).iter().map(|a| mesh.axis_size(*a)).product::<usize>())
+                .map(|(d, n)| n / s.dim(d).iter().map(|a| mesh.axis_size(*a).unwrap()).product::<usize>())
                 .collect();
             let rest = want.spec.only(|a| !over.contains(a));
             let named: Vec<Axis> = s.dims().iter().flat_map(Axes::iter).collect();
@@ -216,7 +216,9 @@ impl Reader<'_> {
                 ArrayType {
                     dtype: t.dtype,
                     shape: (t.shape.iter().enumerate())
-                        .map(|(d, n)| n * s.dim(d).iter().map(|a| mesh.axis_size(*a)).product::<usize>())
+                        .map(|(d, n)| {
+                            n * s.dim(d).iter().map(|a| mesh.axis_size(*a).unwrap()).product::<usize>()
+                        })
                         .collect(),
                     mesh: Some(outer.clone()),
                     spec: Spec::of(dims.collect())
