@@ -3,7 +3,7 @@
 use super::surgery::{input_types, inputs};
 use super::{Jvp, branches, loops, modes, per_device};
 use crate::diagnostic::Result;
-use crate::program::{Builder, Control, Equation, Input, Op, Program, Value};
+use crate::program::{Builder, Control, Equation, Forward, Input, Op, Program, Value};
 
 /// How control operations are differentiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ fn equation(
     match &e.op {
         Op::Prim(prim) => {
             let outs = b.push(e.op.clone(), ins, types);
-            let mut tans = prim.jvp(b, ins, tangents, &outs)?;
+            let mut tans = prim.jvp(Forward { b, operands: ins, tangents, outputs: &outs })?;
             tans.resize(outs.len(), None);
             for (t, out) in tans.iter_mut().zip(&outs) {
                 *t = match t.take() {

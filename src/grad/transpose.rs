@@ -5,7 +5,7 @@ use super::{branches, loops, modes, per_device};
 use crate::diagnostic::Result;
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, dce};
-use crate::program::{Builder, Control, Equation, Input, Op, Program, Value};
+use crate::program::{Back, Builder, Control, Equation, Input, Op, Program, Value};
 use crate::types::ArrayType;
 
 /// A linear program turned round.
@@ -188,7 +188,10 @@ fn value(known: &[Option<Value>], input: &Input) -> Option<Value> {
 
 fn equation(b: &mut Builder, e: &Equation, turned: &Turned<'_>) -> Result<Vec<Option<Value>>> {
     match &e.op {
-        Op::Prim(prim) => prim.transpose(b, &turned.operands, &turned.types, turned.cts),
+        Op::Prim(prim) => {
+            let Turned { operands, types, .. } = turned;
+            prim.transpose(Back { b, operands, types, cotangents: turned.cts })
+        }
         Op::Control(Control::Jit { body, .. }) => modes::turn_jit(b, body, turned),
         Op::Control(Control::Modes { body, .. }) => modes::turn_modes(b, body, turned),
         Op::Control(Control::Loop(l)) => loops::turn(b, l, turned),

@@ -5,6 +5,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Body, Code, Fun, Sentence};
+use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
 use crate::sharding::{Spec, check_parts};
@@ -107,16 +108,10 @@ impl Primitive for Full {
         self.shapes(operands)?;
         Ok(vec![created(&self.ty, self.value.to_f64() == 0.0)?])
     }
-    fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+    fn jvp(&self, _: Forward<'_>) -> Result<Tangents> {
         Ok(vec![None])
     }
-    fn transpose(
-        &self,
-        _: &mut Builder,
-        _: &[Option<Value>],
-        _: &[ArrayType],
-        _: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, _: Back<'_>) -> Result<Tangents> {
         Ok(Vec::new())
     }
     fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {

@@ -5,6 +5,7 @@
 
 use super::view::arity;
 use crate::diagnostic::{Fault, Result};
+use crate::program::Back;
 use crate::program::sentence::Sentence;
 use crate::program::typing;
 use crate::program::{
@@ -58,10 +59,7 @@ macro_rules! linear_jvp {
     () => {
         fn jvp(
             &self,
-            b: &mut Builder,
-            _operands: &[Value],
-            tangents: &[Option<Value>],
-            _outputs: &[Value],
+            crate::program::Forward { b, tangents, .. }: crate::program::Forward<'_>,
         ) -> Result<Tangents> {
             match &tangents[0] {
                 Some(t) => Ok(vec![Some(b.emit1(Arc::new(self.clone()), std::slice::from_ref(t))?)]),
@@ -75,16 +73,10 @@ pub(super) use linear_jvp;
 /// No tangents and no cotangents: of results that do not change with the operands, or are no numbers that vary smoothly.
 macro_rules! no_derivative {
     ($name:literal) => {
-        fn jvp(&self, _: &mut Builder, _: &[Value], _: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+        fn jvp(&self, _: crate::program::Forward<'_>) -> Result<Tangents> {
             Ok(vec![None])
         }
-        fn transpose(
-            &self,
-            _: &mut Builder,
-            _: &[Option<Value>],
-            _: &[ArrayType],
-            _: &[Option<Value>],
-        ) -> Result<Tangents> {
+        fn transpose(&self, _: crate::program::Back<'_>) -> Result<Tangents> {
             Err(crate::ops::build::not_linear($name))
         }
     };
@@ -119,13 +111,7 @@ impl<M: Move> Primitive for M {
         self.asked()
     }
     linear_jvp!();
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, types, cotangents, .. }: Back<'_>) -> Result<Tangents> {
         Ok(vec![cotangents[0].as_ref().map(|ct| self.back(b, ct, &types[0])).transpose()?])
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {

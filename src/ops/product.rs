@@ -7,6 +7,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Join, Linearity, LoopId, Rank};
 use crate::program::sentence::{Body, Read, Sentence};
+use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched, behind};
 use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
@@ -195,13 +196,7 @@ impl Primitive for DotGeneral {
     fn out(&self) -> Option<Spec> {
         self.out
     }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        _: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         let (x, y) = (&operands[0], &operands[1]);
         let mut sum = None;
         if let Some(t) = &tangents[0] {
@@ -213,13 +208,7 @@ impl Primitive for DotGeneral {
         }
         Ok(vec![sum])
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         match operands {
             [None, Some(y)] => Ok(vec![Some(self.cotangent(b, 0, ct, y, types)?), None]),

@@ -7,6 +7,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Body, Code, Combine, Read, Sentence};
+use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched, behind};
 use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
@@ -114,13 +115,7 @@ impl Primitive for Reduce {
     fn out(&self) -> Option<Spec> {
         self.out
     }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        outputs: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let (Some(t), x, z) = (&tangents[0], &operands[0], &outputs[0]) else { return Ok(vec![None]) };
         let kept = self.kept(x.ty.rank());
         Ok(vec![match self.kind {
@@ -143,13 +138,7 @@ impl Primitive for Reduce {
             Reduction::And | Reduction::Or => None,
         }])
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, types, cotangents, .. }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
         if self.kind != Reduction::Sum {
             return Err(not_linear(self.name()));

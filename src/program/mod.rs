@@ -19,7 +19,7 @@ pub use batched::{Align, Batch, Batched, Examples, behind, inserted};
 pub use builder::{Builder, Value};
 pub use control::{Control, Loop, ShardMapping};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Rank};
-pub use primitive::{Again, Collective, Identity, Operand, Pin, Prim, Primitive, Tangents};
+pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 
 use crate::diagnostic::Place;
 use crate::mesh::Mesh;

@@ -27,6 +27,32 @@ pub struct Operand {
 /// The tangents of a primitive's results; `None` is zero.
 pub type Tangents = Vec<Option<Value>>;
 
+/// A primitive at a point, and tangents there, as [`Primitive::jvp`] sees them.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    /// The program that what is computed is added to.
+    pub b: &'a mut Builder,
+    /// The operands at the point.
+    pub operands: &'a [Value],
+    /// Their tangents; `None` is zero.
+    pub tangents: &'a [Option<Value>],
+    /// The results at the point.
+    pub outputs: &'a [Value],
+}
+
+/// A primitive that is linear in some operands, and cotangents of its results, as [`Primitive::transpose`] sees them.
+#[derive(Debug)]
+pub struct Back<'a> {
+    /// The program that what is computed is added to.
+    pub b: &'a mut Builder,
+    /// The values of operands that it is not linear in here; `None` for the others.
+    pub operands: &'a [Option<Value>],
+    /// The types of all operands.
+    pub types: &'a [ArrayType],
+    /// The cotangents of the results; `None` is zero.
+    pub cotangents: &'a [Option<Value>],
+}
+
 /// An operation with all its rules. A missing rule does not compile.
 pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     /// Its name, as programs print it.
@@ -43,23 +69,10 @@ pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     fn rank(&self) -> Rank;
     /// The sharding asked for the first result.
     fn out(&self) -> Option<Spec>;
-    /// The tangents of the results, from those of the operands (`None` is zero). `outputs` are the results at the point.
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        outputs: &[Value],
-    ) -> Result<Tangents>;
-    /// The cotangents of the operands that it is linear in. `operands` holds `None` for these, the values of the others;
-    /// `types` are all operands' types. Called with at least one cotangent of a result.
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents>;
+    /// The tangents of the results, from those of the operands.
+    fn jvp(&self, at: Forward<'_>) -> Result<Tangents>;
+    /// The cotangents of the operands that it is linear in. Called with at least one cotangent of a result.
+    fn transpose(&self, at: Back<'_>) -> Result<Tangents>;
     /// The operation on all examples of `vmap` at once: mapped operands have one more dimension, in front.
     fn batched(&self, batch: &Batch<'_>) -> Batched;
     /// What each result is, element by element.

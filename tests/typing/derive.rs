@@ -6,7 +6,7 @@ use atmesh::ops::build::cotangent_type;
 use atmesh::ops::elementwise::{Binary, Clamp, Convert, Select, Unary};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
-use atmesh::program::{Builder, Prim, Value};
+use atmesh::program::{Back, Builder, Forward, Prim, Value};
 use atmesh::types::{ArrayType, DType, Scalar};
 use atmesh::{Mesh, p};
 use std::sync::Arc;
@@ -37,7 +37,8 @@ fn tangent(prim: &Prim, types: &[ArrayType], wrt: usize, points: &[Data], t: &[f
     let outputs = b.emit(prim.clone(), &operands).unwrap();
     let mut tangents = vec![None; types.len()];
     tangents[wrt] = Some(along);
-    let result = prim.jvp(&mut b, &operands, &tangents, &outputs).unwrap();
+    let result =
+        prim.jvp(Forward { b: &mut b, operands: &operands, tangents: &tangents, outputs: &outputs }).unwrap();
     let zero = b.zeros(&outputs[0].ty).unwrap();
     let result = result[0].clone().unwrap_or(zero);
     assert_eq!(result.ty, outputs[0].ty, "the tangent of {} along operand {wrt}", prim.key());
@@ -103,7 +104,8 @@ pub(crate) fn check_transpose(prim: Prim, types: &[&str], wrt: usize) {
     let of = b.input(cotangent_type(&out), None);
     let known: Vec<Option<Value>> =
         values.into_iter().enumerate().map(|(k, v)| (k != wrt).then_some(v)).collect();
-    let result = prim.transpose(&mut b, &known, &types, &[Some(of)]).unwrap();
+    let result =
+        prim.transpose(Back { b: &mut b, operands: &known, types: &types, cotangents: &[Some(of)] }).unwrap();
     let result = result[wrt].clone().unwrap();
     assert_eq!(result.ty, cotangent_type(&types[wrt]), "the cotangent of operand {wrt} of {}", prim.key());
     points.push(floats(&ct));
@@ -273,7 +275,14 @@ fn reduced_over_manual_axes() {
         let (v, t) = (b.input(x.clone(), None), b.input(x.clone(), None));
         let y = b.unary(f, &v).unwrap();
         let prim: Prim = Arc::new(f);
-        let dy = prim.jvp(&mut b, &[v], &[Some(t)], std::slice::from_ref(&y)).unwrap();
+        let dy = prim
+            .jvp(Forward {
+                b: &mut b,
+                operands: &[v],
+                tangents: &[Some(t)],
+                outputs: std::slice::from_ref(&y),
+            })
+            .unwrap();
         assert_eq!(dy[0].as_ref().unwrap().ty, x, "{}", prim.name());
     }
 }

@@ -4,8 +4,9 @@ use super::{Along, State, collective_common};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::view::arity;
 use crate::program::sentence::Sentence;
+use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
-use crate::program::{Builder, Collective, Factors, Linearity, Operand, Primitive, Rank, Tangents, Value};
+use crate::program::{Collective, Factors, Linearity, Operand, Primitive, Rank, Tangents};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -30,22 +31,10 @@ impl Primitive for AxisIndex {
     fn factors(&self, _operands: &[ArrayType], _results: &[(DType, Shape)]) -> Factors {
         Factors { results: vec![Vec::new()], ..Factors::default() }
     }
-    fn jvp(
-        &self,
-        _b: &mut Builder,
-        _operands: &[Value],
-        _tangents: &[Option<Value>],
-        _outputs: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, _: Forward<'_>) -> Result<Tangents> {
         Ok(vec![None])
     }
-    fn transpose(
-        &self,
-        _b: &mut Builder,
-        _operands: &[Option<Value>],
-        _types: &[ArrayType],
-        _cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, _: Back<'_>) -> Result<Tangents> {
         Ok(Vec::new())
     }
     fn collective(&self) -> Option<Collective> {

@@ -298,13 +298,7 @@ use collective_common;
 /// The transpose of a collective of one operand: another one on the cotangent.
 macro_rules! transposed_by {
     (|$self:ident, $types:ident| $prim:expr) => {
-        fn transpose(
-            &$self,
-            b: &mut Builder,
-            _operands: &[Option<Value>],
-            $types: &[ArrayType],
-            cotangents: &[Option<Value>],
-        ) -> Result<Tangents> {
+        fn transpose(&$self, crate::program::Back { b, types: $types, cotangents, .. }: crate::program::Back<'_>) -> Result<Tangents> {
             let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
             let prim: Option<Prim> = $prim;
             Ok(vec![Some(match prim {

@@ -3,11 +3,10 @@
 use super::{Along, Cast, Pcast, State, collective_common, passing, transposed_by};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::elementwise::Takes;
+use crate::program::Forward;
 use crate::program::sentence::{Combine, Sentence};
 use crate::program::{Batch, Batched};
-use crate::program::{
-    Builder, Collective, Factors, Linearity, Operand, Prim, Primitive, Rank, Tangents, Value,
-};
+use crate::program::{Collective, Factors, Linearity, Operand, Prim, Primitive, Rank, Tangents};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -57,13 +56,7 @@ impl Primitive for Preduce {
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         passing(&operands[0], &results[0].1, Some)
     }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        _operands: &[Value],
-        tangents: &[Option<Value>],
-        _outputs: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         if self.combine != Combine::Add {
             let name = self.name();

@@ -6,6 +6,7 @@ use crate::ops::build::not_linear;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
 use crate::program::{Builder, Input, Operand, Primitive, Tangents, Value};
 use crate::sharding::Spec;
@@ -190,13 +191,7 @@ impl Primitive for Binary {
     fn out(&self) -> Option<Spec> {
         None
     }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        outputs: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let (x, y, z) = (&operands[0], &operands[1], &outputs[0]);
         // both tangents of a linear function: the function of them
         if let (Binary::Add | Binary::Sub, [Some(s), Some(t)]) = (self, tangents) {
@@ -211,13 +206,7 @@ impl Primitive for Binary {
         }
         Ok(vec![sum])
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         let mut result = vec![None, None];
         for k in (0..2).filter(|k| operands[*k].is_none()) {

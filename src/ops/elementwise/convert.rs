@@ -7,8 +7,9 @@ use crate::ops::moves::no_derivative;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
-use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
+use crate::program::{Operand, Primitive, Tangents, typing};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -82,19 +83,13 @@ impl Primitive for Convert {
     fn out(&self) -> Option<Spec> {
         None
     }
-    fn jvp(&self, b: &mut Builder, _: &[Value], tangents: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         Ok(vec![match &tangents[0] {
             Some(t) if self.dtype.is_float() && t.ty.dtype.is_float() => Some(b.convert(t, self.dtype)?),
             _ => None,
         }])
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, types, cotangents, .. }: Back<'_>) -> Result<Tangents> {
         Ok(vec![match &cotangents[0] {
             Some(ct) => Some(b.convert(ct, types[0].dtype)?),
             None => None,

@@ -6,8 +6,9 @@ use crate::ops::build::not_linear;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Join, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
-use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::program::{Operand, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -73,13 +74,7 @@ impl Primitive for Select {
     fn out(&self) -> Option<Spec> {
         None
     }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        outputs: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let mut branch = |t: &Option<Value>| t.clone().map_or_else(|| b.zero_beside(&outputs[0].ty), Ok);
         Ok(vec![match &tangents[1..] {
             [None, None] => None,
@@ -90,13 +85,7 @@ impl Primitive for Select {
             _ => None,
         }])
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None; 3]) };
         let Some(which) = &operands[0] else { return Err(not_linear("select")) };
         let zero = b.zero_beside(&ct.ty)?;
@@ -147,13 +136,7 @@ impl Primitive for Clamp {
     fn out(&self) -> Option<Spec> {
         None
     }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        outputs: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         use super::Binary::{Gt, Lt};
         let (lo, x, hi, z) = (&operands[0], &operands[1], &operands[2], &outputs[0]);
         let mut sum = None;
@@ -178,13 +161,7 @@ impl Primitive for Clamp {
         }
         Ok(vec![sum])
     }
-    fn transpose(
-        &self,
-        _: &mut Builder,
-        _: &[Option<Value>],
-        _: &[ArrayType],
-        _: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, _: Back<'_>) -> Result<Tangents> {
         Err(not_linear("clamp"))
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {

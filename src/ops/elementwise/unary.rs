@@ -6,8 +6,9 @@ use crate::ops::build::not_linear;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Rank};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
+use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
-use crate::program::{Builder, Operand, Primitive, Tangents, Value};
+use crate::program::{Operand, Primitive, Tangents};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
@@ -249,23 +250,11 @@ impl Primitive for Unary {
     fn out(&self) -> Option<Spec> {
         None
     }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        outputs: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         self.tangent(b, &operands[0], &outputs[0], t).map(|t| vec![t])
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _: &[Option<Value>],
-        _: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, cotangents, .. }: Back<'_>) -> Result<Tangents> {
         match (self, &cotangents[0]) {
             (Unary::Neg, Some(ct)) => Ok(vec![Some(b.neg(ct)?)]),
             (_, None) => Ok(vec![None]),

@@ -5,6 +5,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result, Spot};
 use crate::ops::build::cotangent_type;
 use crate::ops::elementwise::one_dtype;
 use crate::ops::view::{arity, list, part, shape_fault, view};
+use crate::program::Back;
 use crate::program::sentence::{Affine, Part, Sentence, Span};
 use crate::program::{At, Batch, Batched, Builder, Dim, Factors, Join, Linearity, Operand, Primitive};
 use crate::program::{Rank, Tangents, Value, inserted};
@@ -38,10 +39,7 @@ macro_rules! joins_operands {
         }
         fn jvp(
             &self,
-            b: &mut Builder,
-            operands: &[Value],
-            tangents: &[Option<Value>],
-            _outputs: &[Value],
+            crate::program::Forward { b, operands, tangents, .. }: crate::program::Forward<'_>,
         ) -> Result<Tangents> {
             let mut parts = Vec::with_capacity(operands.len());
             for (x, t) in operands.iter().zip(tangents) {
@@ -122,13 +120,7 @@ impl Primitive for Concatenate {
     fn rank(&self) -> Rank {
         Rank::Plain
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None; types.len()]) };
         let mut parts = Vec::with_capacity(types.len());
         for ((x, operand), at) in types.iter().zip(operands).zip(self.starts(types)) {
@@ -221,13 +213,7 @@ impl Primitive for UpdateSlice {
     fn rank(&self) -> Rank {
         Rank::DynamicSlice
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };
         let x = match &operands[0] {
             Some(_) => None,

@@ -6,6 +6,7 @@ use crate::ops::build::cotangent_type;
 use crate::ops::view::{arity, list, part, print_out, shape_fault, view};
 use crate::program::sentence::{Affine, Sentence, Span};
 use crate::program::{At, Batch, Batched, Builder, Factors, Linearity, Operand, Primitive, Rank};
+use crate::program::{Back, Forward};
 use crate::program::{Tangents, Value, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
@@ -110,24 +111,12 @@ impl Primitive for Pad {
     fn out(&self) -> Option<Spec> {
         self.out
     }
-    fn jvp(
-        &self,
-        b: &mut Builder,
-        operands: &[Value],
-        tangents: &[Option<Value>],
-        _outputs: &[Value],
-    ) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         let zero = Pad { value: Scalar::zero(operands[0].ty.dtype), ..self.clone() };
         Ok(vec![Some(b.emit1(Arc::new(zero), std::slice::from_ref(t))?)])
     }
-    fn transpose(
-        &self,
-        b: &mut Builder,
-        _operands: &[Option<Value>],
-        types: &[ArrayType],
-        cotangents: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { b, types, cotangents, .. }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
         let x = &types[0];
         let mut slice = Slice { start: vec![], limit: vec![], strides: vec![], out: None };

@@ -10,6 +10,7 @@ use crate::program::{
     At, Builder, Control, Dim, Factors, Input, Linearity, Loop, Op, Operand, Pin, Placement, Prim, Primitive,
     Program, Rank, ShardMapping, Tangents, Value,
 };
+use crate::program::{Back, Forward};
 use crate::sharding::Spec;
 use crate::sharding::atoms::{Atom, Atoms, of_axes, of_spec, ways};
 use crate::types::{ArrayType, DType, Shape};
@@ -58,16 +59,10 @@ impl Primitive for Toy {
     fn out(&self) -> Option<Spec> {
         None
     }
-    fn jvp(&self, _: &mut Builder, _: &[Value], t: &[Option<Value>], _: &[Value]) -> Result<Tangents> {
+    fn jvp(&self, Forward { tangents: t, .. }: Forward<'_>) -> Result<Tangents> {
         Ok(t.to_vec())
     }
-    fn transpose(
-        &self,
-        _: &mut Builder,
-        _: &[Option<Value>],
-        _: &[ArrayType],
-        c: &[Option<Value>],
-    ) -> Result<Tangents> {
+    fn transpose(&self, Back { cotangents: c, .. }: Back<'_>) -> Result<Tangents> {
         Ok(c.to_vec())
     }
     fn batched(&self, _: &crate::program::Batch<'_>) -> crate::program::Batched {
