@@ -69,8 +69,17 @@ impl FromStr for EngineKind {
 fn get(kind: EngineKind) -> &'static dyn Engine {
     match kind {
         EngineKind::Lockstep => &lockstep::Lockstep,
-        EngineKind::Threads => &threads::Threads,
+        EngineKind::Threads => &Threads,
         EngineKind::Reference => &reference::Reference,
+    }
+}
+
+/// The threads engine: what the lock-step engine compiles, on a thread for each device.
+struct Threads;
+
+impl Engine for Threads {
+    fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(lockstep::Ready::on_devices(program, donated)?))
     }
 }
 
@@ -106,15 +115,13 @@ pub fn compilations() -> usize {
 }
 
 /// Something that runs per-device programs. All engines give the same bits.
-pub trait Engine: Send + Sync {
-    /// Its name: `lockstep`, `threads`.
-    fn name(&self) -> &'static str;
+pub(crate) trait Engine: Send + Sync {
     /// Prepares a program to run many times. Inputs that are `donated` (missing ones are not) may be written over.
     fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>>;
 }
 
 /// A program that is ready to run. It may be called from many threads.
-pub trait Executable: Send + Sync {
+pub(crate) trait Executable: Send + Sync {
     /// Runs it. `args` are the inputs' slabs. Those of donated inputs are written over if these are the only handles on them; their
     /// values are lost then.
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>>;

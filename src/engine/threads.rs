@@ -5,8 +5,6 @@
 //! no counter, no queue. What others made is read where it lies, after a message said that it is made: what is sent is a handle,
 //! never a copy, and channels order memory.
 
-use super::lockstep::Ready;
-use super::{Engine, Executable};
 use crate::compile::plan::{Kernel, Plan};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Mesh;
@@ -19,19 +17,6 @@ use crate::runtime::wait::Signal;
 use crate::runtime::workers::{Meeting, Member};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-
-/// The threads engine.
-#[derive(Debug)]
-pub(crate) struct Threads;
-
-impl Engine for Threads {
-    fn name(&self) -> &'static str {
-        "threads"
-    }
-    fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(Ready::on_devices(program, donated)?))
-    }
-}
 
 /// The devices of a program.
 #[derive(Clone, Debug)]

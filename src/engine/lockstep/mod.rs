@@ -36,9 +36,6 @@ const SPINNING: f64 = 8.0;
 const SPIN: usize = 100_000;
 
 impl Engine for Lockstep {
-    fn name(&self) -> &'static str {
-        "lockstep"
-    }
     fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>> {
         Ok(Arc::new(Ready::new(program, donated, None)?))
     }

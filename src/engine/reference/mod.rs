@@ -25,9 +25,6 @@ pub(crate) struct Reference;
 struct Plain(SpmdProgram);
 
 impl Engine for Reference {
-    fn name(&self) -> &'static str {
-        "reference"
-    }
     fn compile(&self, program: &SpmdProgram, _donated: &[bool]) -> Result<Arc<dyn Executable>> {
         Ok(Arc::new(Plain(program.clone())))
     }

@@ -26,8 +26,10 @@ pub(crate) struct Planned {
 
 /// Decides everything that a draft leaves open.
 pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
+    watch("lower", &d);
     let vias = views::resolve(&mut d);
     views::absorb(&mut d);
+    watch("views", &d);
     frames::choose(&mut d);
     let items = std::mem::take(&mut d.items);
     let mut placer = Placer::new(d);
@@ -42,7 +44,9 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     }
     let Placer { mut d, halves, .. } = placer;
     let adopted = hoist::adopt(&mut d);
+    watch("choose", &d);
     fetch::insert(&mut d);
+    watch("fetch", &d);
     let prices = std::mem::take(&mut d.prices);
     let (program, notes) = d.finish();
     #[cfg(debug_assertions)]
@@ -53,3 +57,9 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     let collectives = names::collectives(&program, &notes, &vias, &halves, &prices);
     Ok(Planned { localised: Localised { program, collectives }, adopted })
 }
+
+/// Shows a draft between two passes to the test of the module's page.
+#[cfg(test)]
+use crate::partition::tests::watch;
+#[cfg(not(test))]
+fn watch(_: &'static str, _: &Draft) {}

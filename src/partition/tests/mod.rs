@@ -3,6 +3,7 @@
 mod golden;
 mod manual;
 mod oracle;
+mod page;
 mod random;
 
 use std::cell::Cell;
@@ -15,3 +16,5 @@ thread_local! {
 pub(super) fn verifies() -> bool {
     VERIFY.get()
 }
+
+pub(super) use page::watch;
