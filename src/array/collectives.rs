@@ -2,15 +2,15 @@
 
 use super::dims::dim;
 use super::{Array, prims};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::collective::{Cast, Gathered};
-use crate::program::Prim;
+use crate::ops::elementwise::Binary;
 use crate::program::sentence::Combine;
-use crate::trace::{Setting, apply1, poison, setting, told};
+use crate::program::{Call, Prim};
+use crate::trace::{Setting, apply1, poison, setting};
 use crate::types::DType;
 use std::collections::HashSet;
-use std::panic::Location;
 
 /// How blocks are put together or cut: in a dimension, or as a new one. [`Gather::tiled`],
 /// [`Gather::stacked`].
@@ -195,17 +195,15 @@ impl Array {
     /// Applies what `make` makes for the region that this is in.
     fn collective(
         &self,
-        op: &'static str,
         axes: impl Into<Axes>,
-        place: Place,
+        call: Call<'_>,
         make: impl FnOnce(&Setting, &Axes) -> Prim,
     ) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let _told = told(op);
         let here = setting().or_else(|| ty.mesh.clone().map(|mesh| Setting { mesh, checked: true }));
         match here {
-            Some(here) => apply1(make(&here, &axes.into()), &[self.into()], place),
-            None => self.refuse(op, outside(op), place),
+            Some(here) => apply1(make(&here, &axes.into()), &[self.into()], call),
+            None => self.refuse(outside(call.op), call),
         }
     }
     /// The sum over the devices along the axes: the same on all of them. bool is summed as int32.
@@ -219,10 +217,11 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn psum(&self, axes: impl Into<Axes>) -> Array {
-        let place = Location::caller();
-        let is_bool = self.type_ref().is_ok_and(|t| t.dtype == DType::Bool);
-        let x = if is_bool { self.convert_at(DType::I32, place) } else { self.clone() };
-        x.collective("psum", axes, place, |at, axes| prims::preduce(at, Combine::Add, axes))
+        self.told(Call::here("psum"), |call| {
+            let is_bool = self.type_ref().is_ok_and(|t| t.dtype == DType::Bool);
+            let x = if is_bool { self.convert_at(DType::I32, call) } else { self.clone() };
+            x.collective(axes, call, |at, axes| prims::preduce(at, Combine::Add, axes))
+        })
     }
     /// The mean over the devices along the axes; of integers in float32.
     ///
@@ -235,18 +234,20 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn pmean(&self, axes: impl Into<Axes>) -> Array {
-        let (axes, place) = (axes.into(), Location::caller());
-        let is_float = self.type_ref().is_ok_and(|t| t.dtype.is_float());
-        let x = if is_float { self.clone() } else { self.convert_at(DType::F32, place) };
-        let sum = x.collective("pmean", &axes, place, |at, axes| prims::preduce(at, Combine::Add, axes));
-        // what is wrong with the axes was told
-        if sum.type_ref().is_err() {
-            return sum;
-        }
-        match axis_size(&axes) {
-            Ok(n) => sum / n,
-            Err(error) => poison(error),
-        }
+        let axes = axes.into();
+        self.told(Call::here("pmean"), |call| {
+            let is_float = self.type_ref().is_ok_and(|t| t.dtype.is_float());
+            let x = if is_float { self.clone() } else { self.convert_at(DType::F32, call) };
+            let sum = x.collective(&axes, call, |at, axes| prims::preduce(at, Combine::Add, axes));
+            // what is wrong with the axes was told
+            if sum.type_ref().is_err() {
+                return sum;
+            }
+            match size_of(&axes, call) {
+                Ok(n) => sum.with(Binary::Div, n, call),
+                Err(error) => poison(error),
+            }
+        })
     }
     /// The greatest over the devices along the axes.
     ///
@@ -261,13 +262,13 @@ impl Array {
     #[track_caller]
     pub fn pmax(&self, axes: impl Into<Axes>) -> Array {
         let combine = self.extreme(true);
-        self.collective("pmax", axes, Location::caller(), |at, axes| prims::preduce(at, combine, axes))
+        self.collective(axes, Call::here("pmax"), |at, axes| prims::preduce(at, combine, axes))
     }
     /// The smallest over the devices along the axes.
     #[track_caller]
     pub fn pmin(&self, axes: impl Into<Axes>) -> Array {
         let combine = self.extreme(false);
-        self.collective("pmin", axes, Location::caller(), |at, axes| prims::preduce(at, combine, axes))
+        self.collective(axes, Call::here("pmin"), |at, axes| prims::preduce(at, combine, axes))
     }
     fn extreme(&self, greatest: bool) -> Combine {
         match (self.type_ref().is_ok_and(|t| t.dtype == DType::Bool), greatest) {
@@ -288,13 +289,13 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn all_gather(&self, axes: impl Into<Axes>, how: Gather) -> Array {
-        let place = Location::caller();
+        let call = Call::here("all_gather");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match dim(how.dim.into(), ty.rank() + usize::from(!how.tiled)) {
-            Ok(d) => self.collective("all_gather", axes, place, |at, axes| {
-                prims::all_gather(at, axes, d, how.tiled, how.to)
-            }),
-            Err(fault) => self.refuse("all_gather", fault, place),
+            Ok(d) => {
+                self.collective(axes, call, |at, axes| prims::all_gather(at, axes, d, how.tiled, how.to))
+            }
+            Err(fault) => self.refuse(fault, call),
         }
     }
     /// The sum over the devices along the axes, of which each keeps its part of a dimension.
@@ -308,13 +309,11 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn psum_scatter(&self, axes: impl Into<Axes>, how: Gather) -> Array {
-        let place = Location::caller();
+        let call = Call::here("psum_scatter");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match dim(how.dim.into(), ty.rank()) {
-            Ok(d) => self.collective("psum_scatter", axes, place, |at, axes| {
-                prims::psum_scatter(at, axes, d, how.tiled)
-            }),
-            Err(fault) => self.refuse("psum_scatter", fault, place),
+            Ok(d) => self.collective(axes, call, |at, axes| prims::psum_scatter(at, axes, d, how.tiled)),
+            Err(fault) => self.refuse(fault, call),
         }
     }
     /// Each device gets its piece of a dimension from every device: `x.all_to_all("X", Exchange::split(0).concat(1))`.
@@ -329,14 +328,14 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn all_to_all(&self, axes: impl Into<Axes>, how: Exchange) -> Array {
-        let place = Location::caller();
+        let call = Call::here("all_to_all");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let dims = dim(how.split.into(), ty.rank()).and_then(|s| Ok((s, dim(how.concat.into(), ty.rank())?)));
         match dims {
-            Ok((s, c)) => self.collective("all_to_all", axes, place, |at, axes| {
-                prims::all_to_all(at, axes, s, c, how.tiled)
-            }),
-            Err(fault) => self.refuse("all_to_all", fault, place),
+            Ok((s, c)) => {
+                self.collective(axes, call, |at, axes| prims::all_to_all(at, axes, s, c, how.tiled))
+            }
+            Err(fault) => self.refuse(fault, call),
         }
     }
     /// The block of the device that sends to this one; zeros where none does. Pairs, [`shift`] or [`ring`].
@@ -351,7 +350,7 @@ impl Array {
     #[track_caller]
     pub fn ppermute(&self, axes: impl Into<Axes>, how: impl Into<Permutation>) -> Array {
         let how = how.into();
-        self.collective("ppermute", axes, Location::caller(), |at, axes| {
+        self.collective(axes, Call::here("ppermute"), |at, axes| {
             let n = axes.iter().map(|a| at.mesh.extent(a)).product();
             prims::ppermute(at, axes, how.pairs(n))
         })
@@ -367,7 +366,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn pvary(&self, axes: impl Into<Axes>) -> Array {
-        self.pcast(axes, Cast::Varying)
+        self.cast_at(axes, Cast::Varying, Call::here("pvary"))
     }
     /// The same value, typed otherwise over manual axes.
     ///
@@ -381,7 +380,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn pcast(&self, axes: impl Into<Axes>, to: Cast) -> Array {
-        self.collective("pcast", axes, Location::caller(), |at, axes| prims::pcast(at, axes, to))
+        self.cast_at(axes, to, Call::here("pcast"))
+    }
+    pub(super) fn cast_at(&self, axes: impl Into<Axes>, to: Cast, call: Call<'_>) -> Array {
+        self.collective(axes, call, |at, axes| prims::pcast(at, axes, to))
     }
 }
 
@@ -396,10 +398,10 @@ impl Array {
 /// ```
 #[track_caller]
 pub fn axis_index(axes: impl Into<Axes>) -> Array {
-    let (axes, place) = (axes.into(), Location::caller());
+    let (axes, call) = (axes.into(), Call::here("axis_index"));
     match setting() {
-        Some(here) => apply1(prims::axis_index(&here, &axes), &[], place),
-        None => poison(Error::at(outside("axis_index"), "axis_index", Vec::new(), Some(place))),
+        Some(here) => apply1(prims::axis_index(&here, &axes), &[], call),
+        None => poison(call.error(outside(call.op), Vec::new)),
     }
 }
 
@@ -416,9 +418,12 @@ pub fn axis_index(axes: impl Into<Axes>) -> Array {
 /// ```
 #[track_caller]
 pub fn axis_size(axes: impl Into<Axes>) -> Result<usize> {
-    let (axes, place) = (axes.into(), Location::caller());
-    let refuse = |fault| Error::at(fault, "axis_size", Vec::new(), Some(place));
-    let here = setting().ok_or_else(|| refuse(outside("axis_size")))?;
+    size_of(&axes.into(), Call::here("axis_size"))
+}
+
+fn size_of(axes: &Axes, call: Call<'_>) -> Result<usize> {
+    let refuse = |fault| call.error(fault, Vec::new);
+    let here = setting().ok_or_else(|| refuse(outside(call.op)))?;
     let mut sizes = 1;
     for axis in axes.iter() {
         match here.mesh.axis_type(axis) {

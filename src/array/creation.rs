@@ -4,17 +4,18 @@ use super::host::with_element;
 use super::operand::{self, Operand, Term};
 use super::sharding::placed;
 use super::{Array, prims};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, AxisType};
-use crate::program::Literal;
+use crate::ops::collective::Cast;
+use crate::ops::elementwise::Binary;
+use crate::program::{Call, Literal};
 use crate::runtime::fits;
 use crate::runtime::{Buffer, Slab};
 use crate::sharding::{Sharding, Spec, check_divides, check_spec};
-use crate::trace::{Arg, apply1, innermost, poison, told};
+use crate::trace::{Arg, apply1, innermost, poison};
 use crate::types::{ArrayType, DType, Element, Scalar, Shape};
 use half::{bf16, f16};
 use std::ops::Range;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// Where a new array is to lie, checked: `None` on no mesh.
@@ -53,10 +54,10 @@ fn explicit(ty: &ArrayType) -> ArrayType {
 }
 
 /// What `make` makes of a type over explicit axes, then moved where the type asks over auto axes.
-pub(crate) fn made(ty: ArrayType, op: &str, place: Place, make: impl FnOnce(ArrayType) -> Array) -> Array {
+pub(crate) fn made(ty: ArrayType, call: Call<'_>, make: impl FnOnce(ArrayType) -> Array) -> Array {
     match asked(&ty) {
-        Ok(sharding) => make(explicit(&ty)).on(sharding, place),
-        Err(fault) => poison(Error::at(fault, op, vec![ty.to_string()], Some(place))),
+        Ok(sharding) => make(explicit(&ty)).on(sharding, call),
+        Err(fault) => refuse(fault, &ty, call),
     }
 }
 
@@ -104,7 +105,7 @@ impl Array {
     pub fn zeros(ty: impl Into<ArrayType>) -> Array {
         let ty = ty.into();
         let zero = Scalar::zero(ty.dtype);
-        Array::full_at("zeros", ty, Term::Number(zero), Location::caller())
+        Array::full_at(ty, Term::Number(zero), Call::here("zeros"))
     }
     /// Ones of a type.
     ///
@@ -118,7 +119,7 @@ impl Array {
     pub fn ones(ty: impl Into<ArrayType>) -> Array {
         let ty = ty.into();
         let one = Scalar::one(ty.dtype);
-        Array::full_at("ones", ty, Term::Number(one), Location::caller())
+        Array::full_at(ty, Term::Number(one), Call::here("ones"))
     }
     /// The same number everywhere.
     ///
@@ -129,37 +130,35 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn full(ty: impl Into<ArrayType>, value: impl Operand) -> Array {
-        Array::full_at("full", ty.into(), value.term(), Location::caller())
+        Array::full_at(ty.into(), value.term(), Call::here("full"))
     }
-    fn full_at(op: &str, ty: ArrayType, value: Term, place: Place) -> Array {
+    fn full_at(ty: ArrayType, value: Term, call: Call<'_>) -> Array {
         let sharding = match asked(&ty) {
             Ok(sharding) => sharding,
-            Err(fault) => return poison(Error::at(fault, op, Vec::new(), Some(place))),
+            Err(fault) => return refuse(fault, &ty, call),
         };
         let value = match (value.arg(ty.dtype), &value) {
             (Ok(arg), _) => arg,
-            (Err(fault), _) => return operand::refuse(fault, op, &[value], place),
+            (Err(fault), _) => return operand::refuse(fault, &[value], call),
         };
         match (&value, innermost().is_none()) {
             (Arg::Lit(Literal { value, .. }), true) => {
-                at_once(constant(ty.dtype, &ty.shape, *value), ty.dtype, &ty.shape, sharding, place)
+                at_once(constant(ty.dtype, &ty.shape, *value), ty.dtype, &ty.shape, sharding, call)
             }
-            (Arg::Lit(l), false) => {
-                apply1(prims::full(explicit(&ty), l.value), &[], place).on(sharding, place)
-            }
+            (Arg::Lit(l), false) => apply1(prims::full(explicit(&ty), l.value), &[], call).on(sharding, call),
             (Arg::Array(x), _) => {
-                let wide = x.spread(&ty.shape, None, place);
+                let wide = x.spread(&ty.shape, None, call);
                 match sharding {
-                    Some(s) => wide.put_at(&s.mesh, s.spec, place),
+                    Some(s) => wide.put_at(&s.mesh, s.spec, call),
                     None => wide,
                 }
             }
         }
     }
     /// Moved where explicit types do not say: over auto axes.
-    fn on(self, sharding: Option<Sharding>, place: Place) -> Array {
+    fn on(self, sharding: Option<Sharding>, call: Call<'_>) -> Array {
         match sharding {
-            Some(s) if s.explicit() != s.spec => self.put_at(&s.mesh, s.spec, place),
+            Some(s) if s.explicit() != s.spec => self.put_at(&s.mesh, s.spec, call),
             _ => self,
         }
     }
@@ -172,12 +171,14 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn iota(ty: impl Into<ArrayType>, d: usize) -> Array {
-        let (ty, place) = (ty.into(), Location::caller());
+        Array::iota_at(ty.into(), d, Call::here("iota"))
+    }
+    fn iota_at(ty: ArrayType, d: usize, call: Call<'_>) -> Array {
         let sharding = match asked(&ty).and_then(|s| super::dims::dim(d as i64, ty.rank()).map(|_| s)) {
             Ok(sharding) => sharding,
-            Err(fault) => return poison(Error::at(fault, "iota", vec![ty.to_string()], Some(place))),
+            Err(fault) => return refuse(fault, &ty, call),
         };
-        apply1(prims::iota(explicit(&ty), d), &[], place).on(sharding, place)
+        apply1(prims::iota(explicit(&ty), d), &[], call).on(sharding, call)
     }
     /// The whole numbers of a range, of its element type: `Array::arange(0..8)` is int32, `arange(0.0..8.0f32)` float32.
     ///
@@ -188,11 +189,11 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn arange<T: Countable>(range: Range<T>) -> Array {
-        let (n, place) = (T::count(&range), Location::caller());
+        let (n, call) = (T::count(&range), Call::here("arange"));
         let ty = T::DTYPE.of([n]);
         match asked_for(&ty, true) {
             Ok(_) => Array::from((0..n).map(|i| T::nth(&range, i)).collect::<Vec<T>>()),
-            Err(fault) => poison(Error::at(fault, "arange", vec![ty.to_string()], Some(place))),
+            Err(fault) => refuse(fault, &ty, call),
         }
     }
     /// `start`, `start + step`, … of a type of rank 1, which says how many, of which element type and where they lie.
@@ -206,9 +207,12 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn arange_of(ty: impl Into<ArrayType>, start: impl Operand, step: impl Operand) -> Array {
-        let (ty, place) = (ty.into(), Location::caller());
-        match row("arange", &ty, place) {
-            Ok(()) => Array::iota(ty, 0) * step.term() + start.term(),
+        let (ty, call) = (ty.into(), Call::here("arange_of"));
+        match row(&ty, call) {
+            Ok(()) => {
+                let steps = Array::iota_at(ty, 0, call).with(Binary::Mul, step, call);
+                steps.with(Binary::Add, start, call)
+            }
             Err(refused) => refused,
         }
     }
@@ -221,16 +225,16 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn eye(ty: impl Into<ArrayType>, k: i64) -> Array {
-        let (ty, place) = (ty.into(), Location::caller());
+        let (ty, call) = (ty.into(), Call::here("eye"));
         if ty.rank() != 2 {
             let fault = Fault::new(ErrorKind::Shape, format!("a matrix has 2 dimensions, not {}", ty.rank()))
                 .help("give both sizes: `Array::eye([n, n], 0)`");
-            return poison(Error::at(fault, "eye", vec![ty.to_string()], Some(place)));
+            return refuse(fault, &ty, call);
         }
         let of = ArrayType { dtype: DType::I32, ..ty.clone() };
         let k = super::shapes::diagonal(k, &ty.shape);
-        let on = (Array::iota(of.clone(), 0) + k).eq(Array::iota(of, 1));
-        on.astype(ty.dtype)
+        let rows = Array::iota_at(of.clone(), 0, call).with(Binary::Add, k, call);
+        rows.with(Binary::Eq, Array::iota_at(of, 1, call), call).astype_at(ty.dtype, call)
     }
     /// `num` numbers from `start` to `stop` at equal distances, float32; with `endpoint` the last one is `stop`.
     ///
@@ -241,7 +245,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn linspace(start: f64, stop: f64, num: usize, endpoint: bool) -> Array {
-        Array::linspace_of([num], start, stop, endpoint)
+        Array::linspace_at([num].into(), start, stop, endpoint, Call::here("linspace"))
     }
     /// [`Array::linspace`] of a type of rank 1, which says how many numbers, of which element type and where they lie. Whole numbers are
     /// rounded down.
@@ -255,13 +259,15 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn linspace_of(ty: impl Into<ArrayType>, start: f64, stop: f64, endpoint: bool) -> Array {
-        let (ty, place) = (ty.into(), Location::caller());
-        if let Err(refused) = row("linspace", &ty, place) {
+        Array::linspace_at(ty.into(), start, stop, endpoint, Call::here("linspace_of"))
+    }
+    fn linspace_at(ty: ArrayType, start: f64, stop: f64, endpoint: bool, call: Call<'_>) -> Array {
+        if let Err(refused) = row(&ty, call) {
             return refused;
         }
         let sharding = match asked_for(&ty, true) {
             Ok(sharding) => sharding,
-            Err(fault) => return poison(Error::at(fault, "linspace", vec![ty.to_string()], Some(place))),
+            Err(fault) => return refuse(fault, &ty, call),
         };
         let num = ty.shape[0];
         let steps = if endpoint { num.saturating_sub(1) } else { num };
@@ -274,7 +280,7 @@ impl Array {
             let numbers: Vec<T> = (0..num).map(|i| <T as Number>::of(at(i))).collect();
             Slab::from_elements(ty.shape.clone(), &numbers)
         });
-        at_once(slab, ty.dtype, &ty.shape, sharding, place)
+        at_once(slab, ty.dtype, &ty.shape, sharding, call)
     }
     /// Zeros of this array's type, lying as it does; unreduced and reduced as it is.
     ///
@@ -287,7 +293,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn zeros_like(&self) -> Array {
-        self.full_like(self.zero())
+        self.full_like_at(self.zero().term(), Call::here("zeros_like"))
     }
     /// Ones of this array's type, lying as it does.
     ///
@@ -299,7 +305,7 @@ impl Array {
     #[track_caller]
     pub fn ones_like(&self) -> Array {
         let one = Scalar::one(self.type_ref().map_or(DType::F32, |t| t.dtype));
-        self.full_like(one)
+        self.full_like_at(one.term(), Call::here("ones_like"))
     }
     /// The same number everywhere, of this array's type, lying as it does.
     ///
@@ -312,26 +318,27 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn full_like(&self, value: impl Operand) -> Array {
-        let place = Location::caller();
+        self.full_like_at(value.term(), Call::here("full_like"))
+    }
+    pub(super) fn full_like_at(&self, value: Term, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let value = value.term();
         // only zeros are parts of themselves
         let zero = matches!(value, Term::Number(x) if x.to_f64() == 0.0);
         let asked = if zero { ArrayType { spec: ty.spec, ..plain(ty) } } else { plain(ty) };
         match self.placed() {
             Some(s) => {
                 let spec = if zero { s.spec } else { Spec::of(s.spec.dims().to_vec()) };
-                Array::full_at("full_like", ArrayType { spec, ..asked }, value, place)
+                Array::full_at(ArrayType { spec, ..asked }, value, call)
             }
-            None if innermost().is_none() => Array::full_at("full_like", asked, value, place),
+            None if innermost().is_none() => Array::full_at(asked, value, call),
             // in a trace the type says all, also of manual axes
             None => match value.arg(ty.dtype) {
                 Ok(Arg::Lit(l)) => {
-                    let new = apply1(prims::full(asked, l.value), &[], place);
-                    if ty.varying.is_empty() { new } else { new.pvary(&ty.varying) }
+                    let new = apply1(prims::full(asked, l.value), &[], call);
+                    if ty.varying.is_empty() { new } else { new.cast_at(&ty.varying, Cast::Varying, call) }
                 }
-                Ok(Arg::Array(x)) => x.spread(&ty.shape, None, place),
-                Err(fault) => self.refuse("full_like", fault, place),
+                Ok(Arg::Array(x)) => x.spread(&ty.shape, None, call),
+                Err(fault) => self.refuse(fault, call),
             },
         }
     }
@@ -346,15 +353,14 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn full_like_to(&self, value: impl Operand, out: Spec) -> Array {
-        let place = Location::caller();
+        let call = Call::here("full_like_to");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let mesh = match self.mesh_of(out, ty.rank()) {
             Ok(mesh) => mesh,
-            Err(fault) => return self.refuse("full_like", fault, place),
+            Err(fault) => return self.refuse(fault, call),
         };
-        let new =
-            Array::full_at("full_like", ArrayType { mesh, spec: out, ..plain(ty) }, value.term(), place);
-        if ty.varying.is_empty() { new } else { new.pvary(&ty.varying) }
+        let new = Array::full_at(ArrayType { mesh, spec: out, ..plain(ty) }, value.term(), call);
+        if ty.varying.is_empty() { new } else { new.cast_at(&ty.varying, Cast::Varying, call) }
     }
     /// A new last dimension: 1 at the place that the element says, 0 elsewhere, float32. Numbers out of range make zeros.
     ///
@@ -366,7 +372,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn one_hot(&self, classes: usize) -> Array {
-        self.one_hot_at(classes, None, Location::caller())
+        self.one_hot_at(classes, None, Call::here("one_hot"))
     }
     /// [`Array::one_hot`], sharded as `out` says. To split the new dimension moves nothing.
     ///
@@ -380,10 +386,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn one_hot_to(&self, classes: usize, out: Spec) -> Array {
-        self.one_hot_at(classes, Some(out), Location::caller())
+        self.one_hot_at(classes, Some(out), Call::here("one_hot_to"))
     }
-    fn one_hot_at(&self, classes: usize, out: Option<Spec>, place: Place) -> Array {
-        let _told = told("one_hot");
+    fn one_hot_at(&self, classes: usize, out: Option<Spec>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let (rank, dtype) = (ty.rank(), ty.dtype);
         let mut shape = ty.shape.to_vec();
@@ -397,11 +402,11 @@ impl Array {
                 check_divides(mesh, out, &shape)
             });
             if let Err(fault) = checked {
-                return self.refuse("one_hot", fault, place);
+                return self.refuse(fault, call);
             }
             // the operand as the result's other dimensions, the classes as its last one
             let (lead, last) = out.dims().split_at(rank.min(out.dims().len()));
-            x = self.reshard_at(Spec::of(lead.to_vec()), place);
+            x = self.reshard_at(Spec::of(lead.to_vec()), call);
             let dims = vec![Axes::none(); rank].into_iter().chain(last.iter().cloned()).collect();
             of = ArrayType {
                 mesh: x.type_ref().ok().and_then(|t| t.mesh.clone()),
@@ -409,11 +414,11 @@ impl Array {
                 ..of
             };
         }
-        let index = made(of, "one_hot", place, |of| apply1(prims::iota(of, rank), &[], place));
-        let hot = x.new_dims(&[rank], place).eq(&index).astype(DType::F32);
+        let index = made(of, call, |of| apply1(prims::iota(of, rank), &[], call));
+        let hot = x.new_dims(&[rank], call).with(Binary::Eq, &index, call).astype_at(DType::F32, call);
         match out {
             Some(out) if hot.type_ref().is_ok_and(|t| t.spec != out.padded(rank + 1)) => {
-                hot.reshard_at(out, place)
+                hot.reshard_at(out, call)
             }
             _ => hot,
         }
@@ -421,25 +426,32 @@ impl Array {
 }
 
 /// Refuses a type that is not of rank 1.
-fn row(op: &str, ty: &ArrayType, place: Place) -> Result<(), Array> {
+fn row(ty: &ArrayType, call: Call<'_>) -> Result<(), Array> {
     if ty.rank() == 1 {
         return Ok(());
     }
-    let fault =
-        Fault::new(ErrorKind::Shape, format!("`{op}` makes arrays of rank 1, not of rank {}", ty.rank()))
-            .help("reshape it: `.reshape([…])`");
-    Err(poison(Error::at(fault, op, vec![ty.to_string()], Some(place))))
+    let fault = Fault::new(
+        ErrorKind::Shape,
+        format!("`{}` makes arrays of rank 1, not of rank {}", call.op, ty.rank()),
+    )
+    .help("reshape it: `.reshape([…])`");
+    Err(refuse(fault, ty, call))
+}
+
+/// The array that carries the refusal of a type.
+fn refuse(fault: Fault, ty: &ArrayType, call: Call<'_>) -> Array {
+    poison(call.error(fault, || vec![ty.to_string()]))
 }
 
 /// An array of numbers that lies so.
-fn at_once(slab: Slab, dtype: DType, shape: &Shape, sharding: Option<Sharding>, place: Place) -> Array {
+fn at_once(slab: Slab, dtype: DType, shape: &Shape, sharding: Option<Sharding>, call: Call<'_>) -> Array {
     match sharding {
         None => Array::concrete(slab, dtype.of(shape), None),
         Some(s) if s.spec.unreduced_axes().is_empty() => {
             let ty = placed(dtype, shape, &s);
             Array::concrete(slab, ty, Some(s))
         }
-        Some(s) => Array::concrete(slab, dtype.of(shape), None).put_at(&s.mesh, s.spec, place),
+        Some(s) => Array::concrete(slab, dtype.of(shape), None).put_at(&s.mesh, s.spec, call),
     }
 }
 

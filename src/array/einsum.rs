@@ -3,14 +3,15 @@
 use super::operand::{self, Term};
 use super::products::{Contraction, ProductOptions};
 use super::{Array, prims};
-use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::Axes;
+use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
+use crate::program::{Call, Source};
 use crate::sharding::Spec;
-use crate::trace::{apply1, carried, poison, told};
+use crate::trace::{apply1, carried, poison};
 use crate::types::DType;
 use std::borrow::Borrow;
-use std::panic::Location;
 
 /// Sums of products by named indices: `einsum("bd,dh->bh", [&x, &w])`. Without `->` the result has the indices that occur once, in
 /// alphabetical order, behind those of `...`.
@@ -27,7 +28,8 @@ use std::panic::Location;
 /// ```
 #[track_caller]
 pub fn einsum<A: Borrow<Array>>(subscripts: &str, operands: impl IntoIterator<Item = A>) -> Array {
-    einsum_with(subscripts, operands, ProductOptions::default())
+    let call = Call::here("einsum").twin("einsum_to(…, {})");
+    einsum_at(subscripts, operands, ProductOptions::default(), call)
 }
 
 /// [`einsum`], sharded (or left unreduced) as `out` says of the result as written.
@@ -46,7 +48,7 @@ pub fn einsum_to<A: Borrow<Array>>(
     operands: impl IntoIterator<Item = A>,
     out: Spec,
 ) -> Array {
-    einsum_with(subscripts, operands, ProductOptions::lying(Some(out)))
+    einsum_at(subscripts, operands, ProductOptions::lying(Some(out)), Call::here("einsum_to"))
 }
 
 /// [`einsum`], the result's sharding and the sums' element type chosen.
@@ -64,38 +66,40 @@ pub fn einsum_with<A: Borrow<Array>>(
     operands: impl IntoIterator<Item = A>,
     options: ProductOptions,
 ) -> Array {
-    einsum_at(subscripts, operands, options, Location::caller())
+    let call = Call::here("einsum_with").twin("einsum_with(…, how.out({}))");
+    einsum_at(subscripts, operands, options, call)
 }
 
 /// An operand of an einsum with the names of its dimensions.
 struct Named {
     array: Array,
     names: Vec<char>,
+    /// The number of the user's operand that it is made of, and the dimensions of that which are left; `None` for a product.
+    from: Option<(usize, Vec<usize>)>,
 }
 
 fn einsum_at<A: Borrow<Array>>(
     subscripts: &str,
     operands: impl IntoIterator<Item = A>,
     options: ProductOptions,
-    place: Place,
+    call: Call<'_>,
 ) -> Array {
     let operands: Vec<Array> = operands.into_iter().map(|a| a.borrow().clone()).collect();
-    let _told = told("einsum");
     if let Some(error) = carried(operands.iter()) {
         return poison(error);
     }
     let terms: Vec<Term> = operands.iter().map(Term::from).collect();
-    match parse(subscripts, &operands, place) {
-        Ok((named, result)) => contract_all(named, &result, options, place),
+    match parse(subscripts, &operands, call) {
+        Ok((named, result)) => contract_all(named, &result, &terms, options, call),
         Err(mut fault) => {
             fault.message = format!("in {subscripts:?} {}", fault.message);
-            operand::refuse(fault, "einsum", &terms, place)
+            operand::refuse(fault, &terms, call)
         }
     }
 }
 
 /// The names of all dimensions, checked: as many as each operand has, one size for each; and those of the result.
-fn parse(subscripts: &str, operands: &[Array], place: Place) -> Result<(Vec<Named>, Vec<char>), Fault> {
+fn parse(subscripts: &str, operands: &[Array], call: Call<'_>) -> Result<(Vec<Named>, Vec<char>), Fault> {
     let text: String = subscripts.chars().filter(|c| !c.is_whitespace()).collect();
     let (inputs, result) = text.split_once("->").map_or((text.as_str(), None), |(i, r)| (i, Some(r)));
     let lists: Vec<&str> = inputs.split(',').collect();
@@ -113,9 +117,10 @@ fn parse(subscripts: &str, operands: &[Array], place: Place) -> Result<(Vec<Name
     let mut named = Vec::with_capacity(operands.len());
     for (k, (list, array)) in lists.iter().zip(operands).enumerate() {
         let rank = array.type_ref().map_err(|_| shape("an operand carries an error".into()))?.rank();
-        named.push(Named { array: array.clone(), names: written_out(list, rank, k)? });
+        let names = written_out(list, rank, k)?;
+        named.push(Named { array: array.clone(), names, from: Some((k, (0..rank).collect())) });
     }
-    let sizes = one_size_each(&mut named, place)?;
+    let sizes = one_size_each(&mut named, call)?;
     let under_dots = sizes.iter().map(|s| s.0).filter(|c| *c >= UNDER_DOTS);
     let mut dots: Vec<char> = under_dots.collect();
     dots.sort_unstable_by(|a, b| b.cmp(a));
@@ -184,7 +189,7 @@ fn written_out(list: &str, rank: usize, k: usize) -> Result<Vec<char>, Fault> {
 }
 
 /// Checks that dimensions of one name have one size, and drops those of size 1 that are repeated to others'. Returns the sizes.
-fn one_size_each(named: &mut [Named], place: Place) -> Result<Vec<(char, usize)>, Fault> {
+fn one_size_each(named: &mut [Named], call: Call<'_>) -> Result<Vec<(char, usize)>, Fault> {
     let mut sizes: Vec<(char, usize, (usize, usize))> = Vec::new();
     for (k, n) in named.iter().enumerate() {
         for (d, &c) in n.names.iter().enumerate() {
@@ -207,13 +212,19 @@ fn one_size_each(named: &mut [Named], place: Place) -> Result<Vec<(char, usize)>
     for n in named {
         let one = |d: &usize| n.size(*d) == 1 && sizes.iter().any(|s| s.0 == n.names[*d] && s.1 != 1);
         let ones: Vec<usize> = (0..n.names.len()).filter(one).collect();
-        n.array = n.array.without(&ones, place);
-        n.names = (0..n.names.len()).filter(|d| !ones.contains(d)).map(|d| n.names[d]).collect();
+        n.array = n.array.without(&ones, call);
+        n.keep(|d, _| !ones.contains(&d));
     }
     Ok(sizes)
 }
 
-fn contract_all(mut named: Vec<Named>, result: &[char], options: ProductOptions, place: Place) -> Array {
+fn contract_all(
+    mut named: Vec<Named>,
+    result: &[char],
+    terms: &[Term],
+    options: ProductOptions,
+    call: Call<'_>,
+) -> Array {
     let ProductOptions { out, sums } = options;
     // one product makes its sums in an element type of its own; other sums, and what they meet, are of it from the start
     let one_product = named.len() == 2 && {
@@ -224,9 +235,9 @@ fn contract_all(mut named: Vec<Named>, result: &[char], options: ProductOptions,
     };
     for n in &mut named {
         if let Some(dtype) = sums.filter(|_| !one_product) {
-            n.array = n.array.convert_at(dtype, place);
+            n.array = n.array.convert_at(dtype, call);
         }
-        if let Err(refused) = n.diagonals(place) {
+        if let Err(refused) = n.diagonals(terms, call) {
             return refused;
         }
     }
@@ -244,22 +255,23 @@ fn contract_all(mut named: Vec<Named>, result: &[char], options: ProductOptions,
             (false, None) => Out::As(None),
         };
         // a product comes behind what is left
-        named.push(a.contract(b, &kept, to, how, sums, place));
+        let step = if last { call } else { call.step() };
+        named.push(a.contract(b, &kept, to, how, sums, terms, step));
     }
     let Some(mut one) = named.pop() else {
         let fault = Fault::new(ErrorKind::Shape, "there are no operands").help("give at least one array");
-        return operand::refuse(fault, "einsum", &[], place);
+        return operand::refuse(fault, &[], call);
     };
-    one.sum_out(|c| result.contains(&c), place);
+    one.sum_out(|c| result.contains(&c), call);
     let perm: Vec<usize> = result.iter().filter_map(|c| one.names.iter().position(|x| x == c)).collect();
     let ordered = if perm.iter().copied().eq(0..perm.len()) {
         one.array
     } else {
-        apply1(prims::transpose(&perm), &[one.array.into()], place)
+        apply1(prims::transpose(&perm), &[one.array.into()], call)
     };
     match out {
         // what was not made by a product is moved to where it is wanted
-        Some(spec) if !lies(&ordered, spec) => ordered.reshard_at(spec, place),
+        Some(spec) if !lies(&ordered, spec) => ordered.reshard_at(spec, call),
         _ => ordered,
     }
 }
@@ -321,26 +333,42 @@ impl Named {
     fn size(&self, d: usize) -> usize {
         self.array.type_ref().map_or(1, |t| t.shape[d])
     }
+    /// Keeps these dimensions (by number and name) of what says which is which.
+    fn keep(&mut self, kept: impl Fn(usize, char) -> bool) {
+        let left: Vec<usize> = (0..self.names.len()).filter(|d| kept(*d, self.names[*d])).collect();
+        self.names = left.iter().map(|d| self.names[*d]).collect();
+        if let Some((_, dims)) = &mut self.from {
+            *dims = left.iter().map(|d| dims[*d]).collect();
+        }
+    }
     /// Takes the diagonal where a name stands twice.
-    fn diagonals(&mut self, place: Place) -> Result<(), Array> {
+    fn diagonals(&mut self, terms: &[Term], call: Call<'_>) -> Result<(), Array> {
         while let Some((i, j)) = twice(&self.names) {
             let Ok(ty) = self.array.type_ref() else { return Err(self.array.clone()) };
             if !ty.spec.is_whole() {
                 let c = self.names[i];
-                let fault =
-                    Fault::new(ErrorKind::Sharding, format!("{c} takes the diagonal of a sharded operand"))
-                        .help("reshard it first: `.reshard(p![])`")
-                        .dim(0, i)
-                        .dim(0, j);
-                return Err(self.array.refuse("einsum", fault, place));
+                let (number, dims) =
+                    self.from.as_ref().map_or((0, [i, j]), |(k, dims)| (*k, [dims[i], dims[j]]));
+                let message = format!("{c} takes the diagonal of operand {number}, which is sharded");
+                let fault = Fault::new(ErrorKind::Sharding, message)
+                    .help(format!("reshard operand {number}: `.reshard(p![])`"))
+                    .dim(number, dims[0])
+                    .dim(number, dims[1]);
+                return Err(operand::refuse(fault, terms, call));
             }
-            let index = |d| apply1(prims::iota(DType::I32.of(&ty.shape), d), &[], place);
-            let on = index(i).eq(index(j));
-            let kept = on.select(&self.array, self.array.zero_beside());
-            self.array = apply1(prims::reduce(Reduction::Sum, &[i], None), &[kept.into()], place);
-            self.names.remove(i);
+            let index = |d| apply1(prims::iota(DType::I32.of(&ty.shape), d), &[], call);
+            let on = index(i).with(Binary::Eq, index(j), call);
+            let kept = on.select_at(Term::from(&self.array), self.array.zero_beside(call), call);
+            self.array = apply1(prims::reduce(Reduction::Sum, &[i], None), &[kept.into()], call);
+            self.keep(|d, _| d != i);
         }
         Ok(())
+    }
+    /// What it is to the user.
+    fn source<'a>(&'a self, terms: &'a [Term]) -> Option<Source<'a>> {
+        let (number, dims) = self.from.as_ref()?;
+        let Term::Array(array) = &terms[*number] else { return None };
+        Some(Source { number: *number, ty: array.type_ref().ok(), dims: Some(dims) })
     }
     /// The axes over which the dimension of this name is split.
     fn axes(&self, name: char) -> Option<Axes> {
@@ -348,11 +376,11 @@ impl Named {
         Some(Axes::from(self.array.type_ref().ok()?.spec.dim(d)))
     }
     /// Sums over the dimensions that nobody else has.
-    fn sum_out(&mut self, kept: impl Fn(char) -> bool, place: Place) {
+    fn sum_out(&mut self, kept: impl Fn(char) -> bool, call: Call<'_>) {
         let axes: Vec<usize> = (0..self.names.len()).filter(|d| !kept(self.names[*d])).collect();
         if !axes.is_empty() {
-            self.array = apply1(prims::reduce(Reduction::Sum, &axes, None), &[(&self.array).into()], place);
-            self.names.retain(|c| kept(*c));
+            self.array = apply1(prims::reduce(Reduction::Sum, &axes, None), &[(&self.array).into()], call);
+            self.keep(|_, c| kept(c));
         }
     }
     /// The product with another. `kept` are the names that are needed later, `to` the order of the result where it is the last one.
@@ -363,11 +391,12 @@ impl Named {
         to: Option<&[char]>,
         out: Out,
         sums: Option<DType>,
-        place: Place,
+        terms: &[Term],
+        call: Call<'_>,
     ) -> Named {
         let (a_names, b_names) = (self.names.clone(), b.names.clone());
-        self.sum_out(|c| kept.contains(&c) || b_names.contains(&c), place);
-        b.sum_out(|c| kept.contains(&c) || a_names.contains(&c), place);
+        self.sum_out(|c| kept.contains(&c) || b_names.contains(&c), call);
+        b.sum_out(|c| kept.contains(&c) || a_names.contains(&c), call);
         let both = |c: &char| a_names.contains(c) && b_names.contains(c);
         let of = |n: &Named| n.names.iter().copied().filter(|c| !both(c)).collect::<Vec<char>>();
         // a step's result has its dimensions in the order in which they are found, the later operand's first
@@ -398,8 +427,14 @@ impl Named {
             Out::Any => Some(natural(&order, [&a, &b])),
         };
         let options = ProductOptions { out, sums };
-        let array = a.array.contract_into(&b.array, &how, &made, to.is_none(), options, place);
-        Named { array, names: order }
+        let told = || operand::described(terms);
+        let array = match (a.source(terms), b.source(terms)) {
+            (Some(x), Some(y)) => {
+                a.array.contract_into(&b.array, &how, &made, options, call.on(&told, &[x, y]))
+            }
+            _ => a.array.contract_into(&b.array, &how, &made, options, call),
+        };
+        Named { array, names: order, from: None }
     }
 }
 

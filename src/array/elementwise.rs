@@ -2,28 +2,33 @@
 
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
-use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Mesh};
 use crate::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
-use crate::program::Prim;
+use crate::program::{Call, Source};
 use crate::sharding::Spec;
-use crate::trace::{Arg, apply1, told};
+use crate::trace::{Arg, apply1};
 use crate::types::{ArrayType, DType, Shape};
-use std::panic::Location;
 use std::sync::Arc;
 
 impl Array {
     /// Applies an elementwise function of one operand.
-    pub(crate) fn unary(&self, fun: Unary, place: Place) -> Array {
-        apply1(Arc::new(fun), &[self.into()], place)
+    pub(crate) fn unary(&self, fun: Unary, call: Call<'_>) -> Array {
+        apply1(Arc::new(fun), &[self.into()], call)
     }
     /// Applies an elementwise function of two operands; a number takes the element type of the array.
-    pub(crate) fn binary(fun: Binary, a: Term, b: Term, place: Place) -> Array {
-        let prim: Prim = Arc::new(fun);
-        match operand::args(prim.name(), &[a, b], place) {
-            Ok(args) => apply1(prim, &args, place),
+    pub(crate) fn binary(fun: Binary, a: Term, b: Term, call: Call<'_>) -> Array {
+        match operand::args(&[a, b], call) {
+            Ok(args) => apply1(Arc::new(fun), &args, call),
             Err(refused) => refused,
         }
+    }
+}
+
+impl Array {
+    /// [`Array::binary`] of this one and another.
+    pub(crate) fn with(&self, fun: Binary, b: impl Operand, call: Call<'_>) -> Array {
+        Array::binary(fun, self.term(), b.term(), call)
     }
 }
 
@@ -32,7 +37,7 @@ macro_rules! unary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self) -> Array {
-            self.unary(Unary::$fun, Location::caller())
+            self.unary(Unary::$fun, Call::here(stringify!($name)))
         }
     )* }
 } }
@@ -114,7 +119,7 @@ macro_rules! binary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
         $(#[$doc])*
         #[track_caller]
         pub fn $name(&self, b: impl Operand) -> Array {
-            Array::binary(Binary::$fun, self.term(), b.term(), Location::caller())
+            Array::binary(Binary::$fun, self.term(), b.term(), Call::here(stringify!($name)))
         }
     )* }
 } }
@@ -159,7 +164,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn powi(&self, y: i32) -> Array {
-        self.unary(Unary::IntegerPow(y), Location::caller())
+        self.unary(Unary::IntegerPow(y), Call::here("powi"))
     }
     /// x · Φ(x), by the usual approximation with tanh.
     ///
@@ -171,7 +176,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn gelu(&self) -> Array {
-        self.unary(Unary::Gelu { approximate: true }, Location::caller())
+        self.unary(Unary::Gelu { approximate: true }, Call::here("gelu"))
     }
     /// x · Φ(x), by the error function.
     ///
@@ -182,10 +187,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn gelu_exact(&self) -> Array {
-        self.unary(Unary::Gelu { approximate: false }, Location::caller())
+        self.unary(Unary::Gelu { approximate: false }, Call::here("gelu_exact"))
     }
-    /// Between `low` and `high`, which are numbers, scalars or of this array's type. Errors count `low` as operand 0, the array as
-    /// operand 1 and `high` as operand 2.
+    /// Between `low` and `high`, which are numbers, scalars or of this array's type.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -194,15 +198,16 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn clamp(&self, low: impl Operand, high: impl Operand) -> Array {
-        let place = Location::caller();
+        let terms = [self.into(), low.term(), high.term()];
+        let call = Call::here("clamp");
         // bounds that are numbers take the array's element type
-        match operand::args("clamp", &[self.into(), low.term(), high.term()], place) {
-            Ok(mut args) => {
-                args.swap(0, 1);
-                apply1(Arc::new(Clamp), &args, place)
-            }
-            Err(refused) => refused,
-        }
+        let mut args = match operand::args(&terms, call) {
+            Ok(args) => args,
+            Err(refused) => return refused,
+        };
+        args.swap(0, 1);
+        let sources = [1, 0, 2].map(|number| Source { number, ty: None, dims: None });
+        apply1(Arc::new(Clamp), &args, call.on(&|| operand::described(&terms), &sources))
     }
     /// As another element type: floats are cut towards zero, to bool is `!= 0`, integers wrap.
     ///
@@ -213,14 +218,16 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn astype(&self, dtype: DType) -> Array {
+        self.astype_at(dtype, Call::here("astype"))
+    }
+    pub(crate) fn astype_at(&self, dtype: DType, call: Call<'_>) -> Array {
         match self.type_ref() {
             Ok(t) if t.dtype == dtype => self.clone(),
-            _ => self.convert_at(dtype, Location::caller()),
+            _ => self.convert_at(dtype, call),
         }
     }
-    pub(crate) fn convert_at(&self, dtype: DType, place: Place) -> Array {
-        let _told = told("astype");
-        apply1(prims::convert(dtype), &[self.into()], place)
+    pub(crate) fn convert_at(&self, dtype: DType, call: Call<'_>) -> Array {
+        apply1(prims::convert(dtype), &[self.into()], call)
     }
     /// The bits as another element type of the same width.
     ///
@@ -231,8 +238,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn bitcast(&self, dtype: DType) -> Array {
-        let _told = told("bitcast");
-        apply1(prims::bitcast(dtype), &[self.into()], Location::caller())
+        apply1(prims::bitcast(dtype), &[self.into()], Call::here("bitcast"))
     }
     /// `a` where self holds, else `b`. Shapes that differ are broadcast to the common one, and to the sharding that they have in common.
     ///
@@ -244,9 +250,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn select(&self, a: impl Operand, b: impl Operand) -> Array {
-        let place = Location::caller();
-        let (a, b) = (a.term(), b.term());
-        let values = match operand::args("select", &[a.clone(), b.clone()], place) {
+        self.select_at(a.term(), b.term(), Call::here("select"))
+    }
+    pub(crate) fn select_at(&self, a: Term, b: Term, call: Call<'_>) -> Array {
+        let values = match operand::args(&[a.clone(), b.clone()], call) {
             Ok(args) => args,
             Err(refused) => return refused,
         };
@@ -259,26 +266,26 @@ impl Array {
         if types.windows(2).any(|w| w[0].1.shape != w[1].1.shape) {
             let (shape, lies) = match common(&types) {
                 Ok(found) => found,
-                Err(fault) => return operand::refuse(fault, "select", &terms, place),
+                Err(fault) => return operand::refuse(fault, &terms, call),
             };
             for arg in &mut args {
                 if let Arg::Array(x) = arg {
-                    *arg = x.spread(&shape, lies.as_ref(), place).into();
+                    *arg = x.spread(&shape, lies.as_ref(), call).into();
                 }
             }
         }
-        apply1(prims::select(), &args, place)
+        apply1(prims::select(), &args, call)
     }
     /// Broadcast to `shape`, lying as `lies` says.
-    pub(crate) fn spread(&self, shape: &Shape, lies: Option<&(Mesh, Spec)>, place: Place) -> Array {
+    pub(crate) fn spread(&self, shape: &Shape, lies: Option<&(Mesh, Spec)>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let there = lies.is_none_or(|(_, spec)| spec.dims() == ty.spec.dims());
         if ty.shape == *shape {
             return match lies {
-                Some((mesh, spec)) if !there && ty.mesh.is_none() => self.put_at(mesh, *spec, place),
+                Some((mesh, spec)) if !there && ty.mesh.is_none() => self.put_at(mesh, *spec, call),
                 Some((_, spec)) if !there => {
                     let dims: Vec<usize> = (0..shape.rank()).collect();
-                    apply1(prims::broadcast(shape, &dims, Some(*spec)), &[self.into()], place)
+                    apply1(prims::broadcast(shape, &dims, Some(*spec)), &[self.into()], call)
                 }
                 _ => self.clone(),
             };
@@ -287,12 +294,12 @@ impl Array {
         let dims: Vec<usize> = (first..first + ty.rank()).collect();
         match lies {
             Some((mesh, spec)) if ty.mesh.is_none() => {
-                let wide = apply1(prims::broadcast(shape, &dims, None), &[self.into()], place);
-                wide.put_at(mesh, *spec, place)
+                let wide = apply1(prims::broadcast(shape, &dims, None), &[self.into()], call);
+                wide.put_at(mesh, *spec, call)
             }
             lies => {
                 let out = lies.map(|l| l.1);
-                apply1(prims::broadcast(shape, &dims, out), &[self.into()], place)
+                apply1(prims::broadcast(shape, &dims, out), &[self.into()], call)
             }
         }
     }
@@ -301,9 +308,11 @@ impl Array {
         crate::Scalar::zero(self.type_ref().map_or(DType::F32, |t| t.dtype))
     }
     /// A zero to choose beside it: the number, which joins all but what is in parts.
-    pub(crate) fn zero_beside(&self) -> Term {
+    pub(crate) fn zero_beside(&self, call: Call<'_>) -> Term {
         match self.type_ref() {
-            Ok(ty) if !ty.spec.unreduced_axes().is_empty() => Term::Array(self.zeros_like()),
+            Ok(ty) if !ty.spec.unreduced_axes().is_empty() => {
+                Term::Array(self.full_like_at(self.zero().term(), call))
+            }
             _ => Term::Number(self.zero()),
         }
     }
@@ -312,8 +321,7 @@ impl Array {
 /// The shape that these operands (by number) broadcast to, and the mesh and sharding that the elementwise rule gives (`None` where nothing
 /// is sharded).
 fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>), Fault> {
-    let shape =
-        broadcast_shapes(types.iter().map(|t| &*t.1.shape)).map_err(|fault| numbered(fault, types))?;
+    let shape = broadcast_shapes(types.iter().map(|(k, ty)| (*k, &*ty.shape)))?;
     let rank = shape.rank();
     let mut entries: Vec<Axes> = Vec::with_capacity(rank);
     for d in 0..rank {
@@ -350,15 +358,4 @@ fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>)
     }
     let mesh = types.iter().find_map(|t| t.1.mesh.clone()).filter(|_| entries.iter().any(|a| !a.is_empty()));
     Ok((shape, mesh.map(|mesh| (mesh, Spec::of(entries)))))
-}
-
-/// A fault of these operands with the numbers that the user's have.
-fn numbered(mut fault: Fault, types: &[(usize, &ArrayType)]) -> Fault {
-    for (k, (number, _)) in types.iter().enumerate().rev() {
-        fault.message = fault.message.replace(&format!("operand {k}"), &format!("operand {number}"));
-    }
-    for mark in &mut fault.marks {
-        mark.0 = types[mark.0].0;
-    }
-    fault
 }

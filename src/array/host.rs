@@ -4,6 +4,7 @@ use super::sharding::{no_devices, placed};
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::ops::elementwise::broadcast_shapes;
+use crate::program::Call;
 use crate::runtime::{Buffer, Slab, fits};
 use crate::sharding::{Sharding, blocks_of, check_parts};
 use crate::trace::{Repr, apply1, poison};
@@ -124,7 +125,7 @@ impl<T: Element> Deref for View<T> {
 
 impl Array {
     /// The numbers in global row-major order: those of an unreduced array summed.
-    pub(super) fn numbers(&self, op: &str, place: Place) -> Result<Slab> {
+    pub(super) fn numbers(&self, op: &'static str, place: Place) -> Result<Slab> {
         let slab = self.slab(op, place)?;
         if slab.copies() == 1 {
             return Ok(slab);
@@ -132,9 +133,9 @@ impl Array {
         let ty = self.ty()?;
         let Some(mesh) = &ty.mesh else { return Ok(slab) };
         let spec = ty.spec.unreduced(crate::Axes::none());
-        apply1(prims::reshard(mesh, spec), &[self.into()], place).slab(op, place)
+        apply1(prims::reshard(mesh, spec), &[self.into()], Call::new(op, place)).slab(op, place)
     }
-    fn of_element<T: Element>(&self, op: &str, place: Place) -> Result<Slab> {
+    fn of_element<T: Element>(&self, op: &'static str, place: Place) -> Result<Slab> {
         let ty = self.ty()?;
         if ty.dtype != T::DTYPE {
             let fault = Fault::new(ErrorKind::Dtype, format!("the array is {}, not {}", ty.dtype, T::DTYPE));
@@ -259,7 +260,7 @@ impl Array {
         let place = Location::caller();
         let (a, b) = (self.floats(place)?, other.floats(place)?);
         let (ta, tb) = (self.ty()?, other.ty()?);
-        let shape = broadcast_shapes([&*ta.shape, &*tb.shape])
+        let shape = broadcast_shapes([(0, &*ta.shape), (1, &*tb.shape)])
             .map_err(|f| Error::at(f, "allclose", vec![ta.to_string(), tb.to_string()], Some(place)))?;
         let whole = "broadcasting was checked";
         let (a, b) = (a.broadcast(IxDyn(&shape)).expect(whole), b.broadcast(IxDyn(&shape)).expect(whole));

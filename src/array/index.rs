@@ -133,23 +133,48 @@ macro_rules! ix {
 }
 
 /// The part of an array that an index means.
-pub(super) struct Box {
-    /// Of each dimension of the array: from where, how many, every which (positive), and whether backwards.
+pub(super) struct Part {
+    /// What is taken of each dimension of the array.
     pub(super) dims: Vec<Side>,
-    /// A start known at run time only, in place of `start`: a scalar of int32, in range after clamping.
-    pub(super) moving: Vec<Option<Array>>,
     /// Dimensions that are dropped.
     pub(super) dropped: Vec<usize>,
     /// Where new dimensions stand in the result, ascending.
     pub(super) new: Vec<usize>,
 }
-/// Of one dimension.
-#[derive(Clone, Copy)]
+/// Of one dimension: from where, how many, every which (positive), and whether backwards.
+#[derive(Clone)]
 pub(super) struct Side {
-    pub(super) start: usize,
+    pub(super) start: Start,
     pub(super) len: usize,
     pub(super) step: usize,
     pub(super) backwards: bool,
+}
+/// Where a side begins.
+#[derive(Clone)]
+pub(super) enum Start {
+    At(usize),
+    /// Known at run time only: an integer scalar. One element is taken.
+    Moving(Array),
+}
+
+impl Side {
+    /// All of a dimension.
+    pub(super) fn whole(n: usize) -> Side {
+        Side { start: Start::At(0), len: n, step: 1, backwards: false }
+    }
+    /// The index, where it is known at run time only.
+    pub(super) fn moving(&self) -> Option<&Array> {
+        if let Start::Moving(i) = &self.start { Some(i) } else { None }
+    }
+    /// Start, limit and step; of a moving one, in the dimension of size 1 that is left of it.
+    pub(super) fn bounds(&self) -> (usize, usize, usize) {
+        let start = if let Start::At(start) = self.start { start } else { 0 };
+        (start, if self.len == 0 { start } else { start + (self.len - 1) * self.step + 1 }, self.step)
+    }
+    /// The same in ascending order.
+    pub(super) fn forwards(&self) -> Side {
+        Side { backwards: false, ..self.clone() }
+    }
 }
 
 impl Index {
@@ -157,7 +182,7 @@ impl Index {
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.picks.iter().filter_map(|p| if let Kind::Array(a) = &p.0 { Some(a) } else { None })
     }
-    pub(super) fn resolve(&self, ty: &ArrayType) -> Result<Box, Fault> {
+    pub(super) fn resolve(&self, ty: &ArrayType) -> Result<Part, Fault> {
         let shape = |m: String| Fault::new(ErrorKind::Shape, m);
         let written = self.picks.iter().filter(|p| !matches!(p.0, Kind::New | Kind::Rest)).count();
         let rests = self.picks.iter().filter(|p| matches!(p.0, Kind::Rest)).count();
@@ -173,10 +198,8 @@ impl Index {
             return Err(shape("the index has two `Rest`: which dimensions each means is open".into())
                 .help("write `..` for dimensions that are taken whole, `Rest` once"));
         }
-        let mut found =
-            Box { dims: Vec::new(), moving: vec![None; ty.rank()], dropped: Vec::new(), new: Vec::new() };
+        let mut found = Part { dims: Vec::new(), dropped: Vec::new(), new: Vec::new() };
         let mut at = 0; // in the result
-        let whole = |n: usize| Side { start: 0, len: n, step: 1, backwards: false };
         let rest = Pick(Kind::Rest);
         let end = if rests == 0 { Some(&rest) } else { None };
         for pick in self.picks.iter().chain(end) {
@@ -188,7 +211,7 @@ impl Index {
                 }
                 Kind::Rest => {
                     for d in d..d + ty.rank() - written {
-                        found.dims.push(whole(ty.shape[d]));
+                        found.dims.push(Side::whole(ty.shape[d]));
                         at += 1;
                     }
                 }
@@ -205,7 +228,8 @@ impl Index {
                         })
                         .dim(0, d));
                     }
-                    found.dims.push(Side { start: position as usize, len: 1, step: 1, backwards: false });
+                    let start = Start::At(position as usize);
+                    found.dims.push(Side { start, len: 1, step: 1, backwards: false });
                     found.dropped.push(d);
                 }
                 Kind::Range { start, stop, step } => {
@@ -240,8 +264,8 @@ impl Index {
                         let fault = shape(format!("dimension {d} is empty: no index is in its range"));
                         return Err(fault.dim(0, d));
                     }
-                    found.dims.push(Side { start: 0, len: 1, step: 1, backwards: false });
-                    found.moving[d] = Some(a.clone());
+                    let start = Start::Moving(a.clone());
+                    found.dims.push(Side { start, len: 1, step: 1, backwards: false });
                     found.dropped.push(d);
                 }
             }
@@ -260,20 +284,21 @@ fn side(start: Option<i64>, stop: Option<i64>, step: i64, n: usize) -> Side {
         let start = start.map_or(0, |s| place(s, 0, size));
         let stop = stop.map_or(size, |s| place(s, 0, size));
         let len = (stop - start + step - 1).max(0) / step;
-        return Side { start: start as usize, len: len as usize, step: step as usize, backwards: false };
+        let start = Start::At(start as usize);
+        return Side { start, len: len as usize, step: step as usize, backwards: false };
     }
     let start = start.map_or(size - 1, |s| place(s, -1, size - 1));
     let stop = stop.map_or(-1, |s| place(s, -1, size - 1));
     let len = (start - stop - step - 1).max(0) / -step;
     let first = if len == 0 { 0 } else { start + (len - 1) * step };
-    Side { start: first as usize, len: len as usize, step: step.unsigned_abs() as usize, backwards: true }
+    let start = Start::At(first as usize);
+    Side { start, len: len as usize, step: step.unsigned_abs() as usize, backwards: true }
 }
 
-impl Box {
+impl Part {
     /// For each dimension start, limit and step of a slice.
     pub(super) fn bounds(&self) -> Vec<(usize, usize, usize)> {
-        let limit = |s: &Side| if s.len == 0 { s.start } else { s.start + (s.len - 1) * s.step + 1 };
-        self.dims.iter().map(|s| (s.start, limit(s), s.step)).collect()
+        self.dims.iter().map(Side::bounds).collect()
     }
     pub(super) fn lens(&self) -> Shape {
         self.dims.iter().map(|s| s.len).collect()
@@ -282,7 +307,7 @@ impl Box {
         (0..self.dims.len()).filter(|d| self.dims[*d].backwards).collect()
     }
     pub(super) fn moves(&self) -> bool {
-        self.moving.iter().any(Option::is_some)
+        self.dims.iter().any(|s| s.moving().is_some())
     }
     pub(super) fn is_whole(&self, shape: &[usize]) -> bool {
         !self.moves() && self.dims.iter().zip(shape).all(|(s, n)| s.len == *n && s.step == 1)

@@ -3,10 +3,10 @@
 use super::dims::dim;
 use super::operand::{self, Term};
 use super::{Array, prims, refusals};
-use crate::diagnostic::{ErrorKind, Fault, Place};
-use crate::trace::{Arg, apply1, carried, poison, told};
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::program::Call;
+use crate::trace::{Arg, apply1, carried, poison};
 use std::borrow::Borrow;
-use std::panic::Location;
 
 impl Array {
     /// The slices along a dimension, without it.
@@ -19,28 +19,29 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn unstack(&self, d: i32) -> Vec<Array> {
-        let place = Location::caller();
-        let _told = told("unstack");
+        let call = Call::here("unstack");
         let Ok(ty) = self.type_ref() else { return vec![self.clone()] };
-        let refuse = |fault| vec![self.refuse("unstack", fault, place)];
+        let refuse = |fault, n| vec![self.refuse(fault, call); n];
         let at = match dim(d.into(), ty.rank()) {
             Ok(at) => at,
-            Err(fault) => return refuse(fault),
+            Err(fault) => return refuse(fault, 1),
         };
         if !ty.spec.dim(at).is_empty() {
-            return refuse(refusals::is_split(ty, at, ": its slices lie on different devices"));
+            // as many as the dimension is long, so that the one that is asked for tells
+            let fault = refusals::is_split(ty, at, ": its slices are on different devices");
+            return refuse(fault, ty.shape[at].max(1));
         }
-        (0..ty.shape[at]).map(|i| self.part(at, i, i + 1, place).without(&[at], place)).collect()
+        (0..ty.shape[at]).map(|i| self.part(at, i, i + 1, call).without(&[at], call)).collect()
     }
     /// `start..limit` of one dimension.
-    pub(crate) fn part(&self, d: usize, start: usize, limit: usize, place: Place) -> Array {
+    pub(crate) fn part(&self, d: usize, start: usize, limit: usize, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if start == 0 && limit == ty.shape[d] {
             return self.clone();
         }
         let mut bounds: Vec<(usize, usize, usize)> = ty.shape.iter().map(|n| (0, *n, 1)).collect();
         bounds[d] = (start, limit, 1);
-        apply1(prims::slice(&bounds), &[self.into()], place)
+        apply1(prims::slice(&bounds), &[self.into()], call)
     }
     /// Consecutive pieces of these sizes along a dimension.
     ///
@@ -52,14 +53,13 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn split(&self, sizes: impl AsRef<[usize]>, d: i32) -> Vec<Array> {
-        let (sizes, place) = (sizes.as_ref(), Location::caller());
+        let (sizes, call) = (sizes.as_ref(), Call::here("split"));
         let Ok(ty) = self.type_ref() else { return vec![self.clone(); sizes.len().max(1)] };
-        let refuse = |fault| vec![self.refuse("split", fault, place); sizes.len().max(1)];
+        let refuse = |fault| vec![self.refuse(fault, call); sizes.len().max(1)];
         let at = match dim(d.into(), ty.rank()) {
             Ok(at) => at,
             Err(fault) => return refuse(fault),
         };
-        let _told = told("split");
         let total = sizes.iter().fold(0, |total: usize, n| total.saturating_add(*n));
         if total != ty.shape[at] {
             return refuse(
@@ -75,7 +75,7 @@ impl Array {
         let piece = |n: &usize| {
             let s = start;
             start += n;
-            self.part(at, s, s + n, place)
+            self.part(at, s, s + n, call)
         };
         sizes.iter().map(piece).collect()
     }
@@ -91,13 +91,12 @@ impl Array {
 /// ```
 #[track_caller]
 pub fn concat<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Array {
-    let place = Location::caller();
-    let _told = told("concat");
+    let call = Call::here("concat");
     let parts: Vec<Array> = parts.into_iter().map(|a| a.borrow().clone()).collect();
-    match first_rank("concat", &parts, place).and_then(|rank| {
-        dim(d.into(), rank).map_err(|fault| operand::refuse(fault, "concat", &terms(&parts), place))
-    }) {
-        Ok(at) => join(&parts, at, place),
+    match first_rank(&parts, call)
+        .and_then(|rank| dim(d.into(), rank).map_err(|fault| operand::refuse(fault, &terms(&parts), call)))
+    {
+        Ok(at) => join(&parts, at, call),
         Err(refused) => refused,
     }
 }
@@ -112,18 +111,17 @@ pub fn concat<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> A
 /// ```
 #[track_caller]
 pub fn stack<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Array {
-    let place = Location::caller();
-    let _told = told("stack");
+    let call = Call::here("stack");
     let parts: Vec<Array> = parts.into_iter().map(|a| a.borrow().clone()).collect();
     if let Some(fault) = unlike(&parts) {
-        return operand::refuse(fault, "stack", &terms(&parts), place);
+        return operand::refuse(fault, &terms(&parts), call);
     }
-    match first_rank("stack", &parts, place).and_then(|rank| {
-        dim(d.into(), rank + 1).map_err(|fault| operand::refuse(fault, "stack", &terms(&parts), place))
+    match first_rank(&parts, call).and_then(|rank| {
+        dim(d.into(), rank + 1).map_err(|fault| operand::refuse(fault, &terms(&parts), call))
     }) {
         Ok(at) => {
-            let parts: Vec<Array> = parts.iter().map(|p| p.new_dims(&[at], place)).collect();
-            join(&parts, at, place)
+            let parts: Vec<Array> = parts.iter().map(|p| p.new_dims(&[at], call)).collect();
+            join(&parts, at, call)
         }
         Err(refused) => refused,
     }
@@ -132,10 +130,10 @@ pub fn stack<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Ar
 fn terms(parts: &[Array]) -> Vec<Term> {
     parts.iter().map(Term::from).collect()
 }
-fn first_rank(op: &str, parts: &[Array], place: Place) -> Result<usize, Array> {
+fn first_rank(parts: &[Array], call: Call<'_>) -> Result<usize, Array> {
     let Some(first) = parts.first() else {
         let fault = Fault::new(ErrorKind::Shape, "there are no arrays").help("give at least one");
-        return Err(operand::refuse(fault, op, &[], place));
+        return Err(operand::refuse(fault, &[], call));
     };
     if let Some(error) = carried(parts.iter()) {
         return Err(poison(error));
@@ -163,7 +161,7 @@ fn unlike(parts: &[Array]) -> Option<Fault> {
     })
 }
 /// One behind the other along dimension `at`.
-pub(crate) fn join(parts: &[Array], at: usize, place: Place) -> Array {
+pub(crate) fn join(parts: &[Array], at: usize, call: Call<'_>) -> Array {
     let args: Vec<Arg> = parts.iter().map(Arg::from).collect();
-    apply1(prims::concatenate(at), &args, place)
+    apply1(prims::concatenate(at), &args, call)
 }

@@ -71,7 +71,7 @@ impl Array {
         })
     }
     /// The file's bytes.
-    pub(crate) fn npy_bytes(&self, op: &str, place: Place) -> Result<Vec<u8>> {
+    pub(crate) fn npy_bytes(&self, op: &'static str, place: Place) -> Result<Vec<u8>> {
         let ty = self.ty()?;
         let slab = self.numbers(op, place)?;
         let Some((_, code)) = TYPES.iter().find(|t| t.0 == ty.dtype) else {

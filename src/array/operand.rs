@@ -1,11 +1,10 @@
 //! What may stand beside an array in a formula: arrays and weak numbers.
 
 use super::Array;
-use crate::diagnostic::{Error, ErrorKind, Fault, Place};
-use crate::program::{Literal, Prim};
-use crate::trace::{Arg, apply, carried, poison, told_as};
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::program::{Call, Literal, Prim, Source};
+use crate::trace::{Arg, apply, carried, poison};
 use crate::types::{DType, Scalar};
-use std::panic::Location;
 
 /// What stands beside an array in a formula. Numbers are weak: they take the array's element type.
 #[diagnostic::on_unimplemented(
@@ -122,23 +121,28 @@ fn wider(i: i128) -> DType {
 }
 
 /// The operands of one operation, numbers with the element type of the arrays among them.
-pub(crate) fn args(op: &str, terms: &[Term], place: Place) -> Result<Vec<Arg>, Array> {
+pub(crate) fn args(terms: &[Term], call: Call<'_>) -> Result<Vec<Arg>, Array> {
     let dtype = terms.iter().find_map(Term::dtype).unwrap_or_else(|| {
         // numbers only: a float among them makes floats
         let numbers = terms.iter().filter_map(|t| if let Term::Number(x) = t { Some(*x) } else { None });
         numbers.map(default_dtype).max().unwrap_or(DType::F32)
     });
     let args: Result<Vec<Arg>, Fault> = terms.iter().map(|t| t.arg(dtype)).collect();
-    args.map_err(|fault| refuse(fault, op, terms, place))
+    args.map_err(|fault| refuse(fault, terms, call))
 }
 
 /// The array that carries this refusal; where operands carry errors, those.
-pub(crate) fn refuse(fault: Fault, op: &str, terms: &[Term], place: Place) -> Array {
+pub(crate) fn refuse(fault: Fault, terms: &[Term], call: Call<'_>) -> Array {
     let arrays = terms.iter().filter_map(|t| if let Term::Array(a) = t { Some(a) } else { None });
     if let Some(error) = carried(arrays) {
         return poison(error);
     }
-    poison(Error::at(fault, told_as(op), terms.iter().map(Term::describe).collect(), Some(place)))
+    poison(call.error(fault, || described(terms)))
+}
+
+/// Operands as text, for errors.
+pub(crate) fn described(terms: &[Term]) -> Vec<String> {
+    terms.iter().map(Term::describe).collect()
 }
 
 impl Array {
@@ -155,15 +159,25 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn apply(prim: Prim, operands: &[Term]) -> Vec<Array> {
-        let place = Location::caller();
-        match args(prim.name(), operands, place) {
-            Ok(args) => apply(prim, &args, place),
+        let call = Call::here(prim.name());
+        match args(operands, call) {
+            Ok(args) => apply(prim, &args, call),
             Err(refused) => vec![refused],
         }
     }
+    /// What `make` makes of this array, which is the user's operand: errors tell it, not what is made on the way.
+    pub(crate) fn told<R>(&self, call: Call<'_>, make: impl FnOnce(Call<'_>) -> R) -> R {
+        match self.type_ref() {
+            Ok(ty) if !call.tells_operands() => {
+                let source = Source { number: 0, ty: Some(ty), dims: None };
+                make(call.on(&|| vec![ty.to_string()], &[source]))
+            }
+            _ => make(call),
+        }
+    }
     /// The array that carries the refusal of an operation on this one.
-    pub(crate) fn refuse(&self, op: &str, fault: Fault, place: Place) -> Array {
-        refuse(fault, op, &[Term::Array(self.clone())], place)
+    pub(crate) fn refuse(&self, fault: Fault, call: Call<'_>) -> Array {
+        refuse(fault, &[Term::Array(self.clone())], call)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::{Array, Operand};
 use crate::ops::elementwise::{Binary, Unary};
+use crate::program::{Call, Primitive};
 use std::ops;
-use std::panic::Location;
 
 // One generic impl a side: its Output does not depend on the literal's type, so `(x + 1.0).sin()` infers.
 // On the left only f64 and i32: with two float types there, `(2.0 * x).sin()` does not infer.
@@ -12,14 +12,14 @@ macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
         type Output = Array;
         #[track_caller]
         fn $op(self, rhs: R) -> Array {
-            Array::binary(Binary::$fun, self.term(), rhs.term(), Location::caller())
+            Array::binary(Binary::$fun, self.term(), rhs.term(), Call::here(Binary::$fun.name()))
         }
     }
     impl<R: Operand> ops::$Op<R> for &Array {
         type Output = Array;
         #[track_caller]
         fn $op(self, rhs: R) -> Array {
-            Array::binary(Binary::$fun, self.term(), rhs.term(), Location::caller())
+            Array::binary(Binary::$fun, self.term(), rhs.term(), Call::here(Binary::$fun.name()))
         }
     }
     binary!(@left $Op $op $fun f64 Array);
@@ -32,7 +32,7 @@ macro_rules! binary { ($($Op:ident $op:ident $fun:ident;)*) => {$(
         type Output = Array;
         #[track_caller]
         fn $op(self, rhs: $a) -> Array {
-            Array::binary(Binary::$fun, self.term(), rhs.term(), Location::caller())
+            Array::binary(Binary::$fun, self.term(), rhs.term(), Call::here(Binary::$fun.name()))
         }
     }
 };
@@ -53,14 +53,14 @@ macro_rules! prefix { ($($Op:ident $op:ident $fun:ident;)*) => {$(
         type Output = Array;
         #[track_caller]
         fn $op(self) -> Array {
-            (&self).unary(Unary::$fun, Location::caller())
+            (&self).unary(Unary::$fun, Call::here(Unary::$fun.name()))
         }
     }
     impl ops::$Op for &Array {
         type Output = Array;
         #[track_caller]
         fn $op(self) -> Array {
-            (&self).unary(Unary::$fun, Location::caller())
+            (&self).unary(Unary::$fun, Call::here(Unary::$fun.name()))
         }
     }
 )*} }
@@ -74,7 +74,7 @@ macro_rules! assign { ($($Op:ident $op:ident $fun:ident;)*) => {$(
     impl<R: Operand> ops::$Op<R> for Array {
         #[track_caller]
         fn $op(&mut self, rhs: R) {
-            *self = Array::binary(Binary::$fun, (&*self).term(), rhs.term(), Location::caller());
+            *self = Array::binary(Binary::$fun, (&*self).term(), rhs.term(), Call::here(Binary::$fun.name()));
         }
     }
 )*} }

@@ -1,15 +1,15 @@
 //! Parts of arrays, read and replaced: `slice` and `at`.
 
-use super::index::{Box, Index, Side};
+use super::index::{Index, Part, Side};
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
-use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::diagnostic::{ErrorKind, Fault};
 use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
+use crate::program::Call;
 use crate::sharding::Spec;
-use crate::trace::{Arg, apply1, carried, poison, told};
+use crate::trace::{Arg, apply1, carried, poison};
 use crate::types::{ArrayType, DType, Shape};
-use std::panic::Location;
 
 impl Array {
     /// A part of the array.
@@ -23,66 +23,70 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn slice(&self, index: Index) -> Array {
-        self.slice_at("slice", &index, None, Location::caller())
+        self.slice_at(&index, None, Call::here("slice"))
     }
-    #[track_caller]
-    fn slice_at(&self, op: &'static str, index: &Index, out: Option<Spec>, place: Place) -> Array {
-        let _told = told(op);
+    fn slice_at(&self, index: &Index, out: Option<Spec>, call: Call<'_>) -> Array {
         if let Some(error) = carried(std::iter::once(self).chain(index.arrays())) {
             return poison(error);
         }
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let part = match index.resolve(ty) {
             Ok(part) => part,
-            Err(fault) => return self.refuse(op, fault, place),
+            Err(fault) => return self.refuse(fault, call),
         };
-        let taken = self.take_box(&part, place);
-        let dropped = taken.without(&part.dropped, place);
-        let result = if part.new.is_empty() { dropped } else { dropped.new_dims(&part.new, place) };
-        match out {
-            Some(spec) => result.reshard_at(spec, place),
-            None => result,
-        }
+        self.told(call, |call| {
+            let taken = self.take(&part, call);
+            let dropped = taken.without(&part.dropped, call);
+            let result = if part.new.is_empty() { dropped } else { dropped.new_dims(&part.new, call) };
+            match out {
+                Some(spec) => result.reshard_at(spec, call),
+                None => result,
+            }
+        })
     }
-    /// The box of all dimensions.
-    #[track_caller]
-    fn take_box(&self, part: &Box, place: Place) -> Array {
+    /// The part, of the array's rank.
+    fn take(&self, part: &Part, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if part.is_whole(&ty.shape) && part.backwards().is_empty() {
             return self.clone();
         }
         let mut x = self.clone();
-        for (d, i) in part.moving.iter().enumerate() {
-            if let Some(i) = i {
-                x = x.at_place(d, i, place);
+        for (d, side) in part.dims.iter().enumerate() {
+            if let Some(i) = side.moving() {
+                x = x.at_place(d, i, call);
             }
         }
         let Ok(ty) = x.type_ref() else { return x };
         if !part.dims.iter().zip(ty.shape.iter()).all(|(s, n)| s.len == *n) {
-            x = apply1(prims::slice(&part.bounds()), &[x.into()], place);
+            x = apply1(prims::slice(&part.bounds()), &[x.into()], call);
         }
         let back = part.backwards();
-        if back.is_empty() { x } else { apply1(prims::rev(&back), &[x.into()], place) }
+        if back.is_empty() { x } else { apply1(prims::rev(&back), &[x.into()], call) }
     }
-    /// Where dimension `d` has the position that the scalar `i` says: a mask of size 1 elsewhere. Negative positions count from the
-    /// end, then they are cut to what is there.
-    #[track_caller]
-    fn mask_at(&self, d: usize, i: &Array, place: Place) -> Array {
+    /// Where dimension `d` has the position that the scalar `i` says: a mask of size 1 elsewhere, split as the dimension is. Negative
+    /// positions count from the end, then they are cut to what is there.
+    fn mask_at(&self, d: usize, i: &Array, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let n = ty.shape[d];
-        let i = i.astype(DType::I32);
-        let i = i.lt(0).select(&i + n, &i).maximum(0).minimum(n.saturating_sub(1));
+        let i = i.astype_at(DType::I32, call);
+        let below = i.with(Binary::Lt, 0, call);
+        let i = below.select_at(i.with(Binary::Add, n, call).term(), i.term(), call);
+        let i = i.with(Binary::Max, 0, call).with(Binary::Min, n.saturating_sub(1), call);
         let mut sizes = vec![1; ty.rank()];
         sizes[d] = n;
-        apply1(prims::iota(DType::I32.of(sizes), d), &[], place).eq(i)
+        let mut mask = DType::I32.of(sizes);
+        if !ty.spec.dim(d).is_empty() {
+            mask.spec = mask.spec.with_dim(d, &ty.spec.dim(d).into());
+            mask.mesh = ty.mesh.clone();
+        }
+        apply1(prims::iota(mask, d), &[], call).with(Binary::Eq, i, call)
     }
     /// The slice of size 1 at a position of dimension `d` that is known at run time only.
-    #[track_caller]
-    fn at_place(&self, d: usize, i: &Array, place: Place) -> Array {
-        let kept = self.mask_at(d, i, place).select(self, self.zero_beside());
+    fn at_place(&self, d: usize, i: &Array, call: Call<'_>) -> Array {
+        let kept = self.mask_at(d, i, call).select_at(self.term(), self.zero_beside(call), call);
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let kind = if ty.dtype == DType::Bool { Reduction::Or } else { Reduction::Sum };
-        apply1(prims::reduce(kind, &[d], None), &[kept.into()], place).new_dims(&[d], place)
+        apply1(prims::reduce(kind, &[d], None), &[kept.into()], call).new_dims(&[d], call)
     }
     /// A part of the array, to read or to replace: `x.at(ix![1..-1]).set(y)` is x with that part replaced; x itself stays.
     ///
@@ -131,7 +135,7 @@ impl At {
     /// ```
     #[track_caller]
     pub fn get(self) -> Array {
-        self.array.slice_at("at.get", &self.index, self.out, Location::caller())
+        self.array.slice_at(&self.index, self.out, Call::here("at.get"))
     }
     /// The array with the part replaced; `value` broadcasts to it.
     ///
@@ -142,7 +146,7 @@ impl At {
     /// ```
     #[track_caller]
     pub fn set(self, value: impl Operand) -> Array {
-        self.update("at.set", None, value.term(), Location::caller())
+        self.update(None, value.term(), Call::here("at.set"))
     }
     /// The array with `value` added to the part.
     ///
@@ -153,7 +157,7 @@ impl At {
     /// ```
     #[track_caller]
     pub fn add(self, value: impl Operand) -> Array {
-        self.update("at.add", Some(Binary::Add), value.term(), Location::caller())
+        self.update(Some(Binary::Add), value.term(), Call::here("at.add"))
     }
     /// The array with the part multiplied by `value`.
     ///
@@ -164,7 +168,7 @@ impl At {
     /// ```
     #[track_caller]
     pub fn mul(self, value: impl Operand) -> Array {
-        self.update("at.mul", Some(Binary::Mul), value.term(), Location::caller())
+        self.update(Some(Binary::Mul), value.term(), Call::here("at.mul"))
     }
     /// The array with the smaller of the part and `value`.
     ///
@@ -175,7 +179,7 @@ impl At {
     /// ```
     #[track_caller]
     pub fn min(self, value: impl Operand) -> Array {
-        self.update("at.min", Some(Binary::Min), value.term(), Location::caller())
+        self.update(Some(Binary::Min), value.term(), Call::here("at.min"))
     }
     /// The array with the greater of the part and `value`.
     ///
@@ -186,12 +190,10 @@ impl At {
     /// ```
     #[track_caller]
     pub fn max(self, value: impl Operand) -> Array {
-        self.update("at.max", Some(Binary::Max), value.term(), Location::caller())
+        self.update(Some(Binary::Max), value.term(), Call::here("at.max"))
     }
 
-    #[track_caller]
-    fn update(self, op: &'static str, fun: Option<Binary>, value: Term, place: Place) -> Array {
-        let _told = told(op);
+    fn update(self, fun: Option<Binary>, value: Term, call: Call<'_>) -> Array {
         let x = &self.array;
         let new = if let Term::Array(v) = &value { Some(v) } else { None };
         if let Some(error) = carried(std::iter::once(x).chain(self.index.arrays()).chain(new)) {
@@ -200,9 +202,9 @@ impl At {
         let Ok(ty) = x.type_ref() else { return x.clone() };
         let part = match self.index.resolve(ty) {
             Ok(part) => part,
-            Err(fault) => return x.refuse(op, fault, place),
+            Err(fault) => return x.refuse(fault, call),
         };
-        let args = match operand::args(op, &[x.into(), value], place) {
+        let args = match operand::args(&[x.into(), value], call) {
             Ok(args) => args,
             Err(refused) => return refused,
         };
@@ -215,35 +217,30 @@ impl At {
         if let Ok(v) = value.type_ref()
             && let Err(fault) = fits(ty, &part, &shown, v, fun.is_none())
         {
-            return operand::refuse(fault, op, &[x.into(), Term::from(&value)], place);
+            return operand::refuse(fault, &[x.into(), Term::from(&value)], call);
         }
-        let value = value.spread(&shown, None, place).without(&part.new, place);
-        let value = if part.dropped.is_empty() { value } else { value.new_dims(&part.dropped, place) };
+        let value = value.spread(&shown, None, call).without(&part.new, call);
+        let value = if part.dropped.is_empty() { value } else { value.new_dims(&part.dropped, call) };
         let back = part.backwards();
-        let value = if back.is_empty() { value } else { apply1(prims::rev(&back), &[value.into()], place) };
+        let value = if back.is_empty() { value } else { apply1(prims::rev(&back), &[value.into()], call) };
         let value = match fun {
             None => value,
             Some(fun) => {
-                let forwards = Box {
-                    dims: part.dims.iter().map(|s| Side { backwards: false, ..*s }).collect(),
-                    moving: part.moving.clone(),
-                    dropped: Vec::new(),
-                    new: Vec::new(),
-                };
-                let old = x.take_box(&forwards, place);
-                Array::binary(fun, old.term(), value.term(), place)
+                let dims = part.dims.iter().map(Side::forwards).collect();
+                let old = x.take(&Part { dims, dropped: Vec::new(), new: Vec::new() }, call);
+                Array::binary(fun, old.term(), value.term(), call)
             }
         };
-        let result = x.put_box(&part, &value, place);
+        let result = x.put_box(&part, &value, call);
         match self.out {
-            Some(spec) => result.reshard_at(spec, place),
+            Some(spec) => result.reshard_at(spec, call),
             None => result,
         }
     }
 }
 
 /// Refuses a new value that does not broadcast to the part's shape, or, where it is set as it is, that is split otherwise than the array.
-fn fits(ty: &ArrayType, part: &Box, shown: &Shape, value: &ArrayType, set: bool) -> Result<(), Fault> {
+fn fits(ty: &ArrayType, part: &Part, shown: &Shape, value: &ArrayType, set: bool) -> Result<(), Fault> {
     let lead = shown.rank().checked_sub(value.rank());
     let misfit = (0..value.rank()).find(|d| {
         let n = value.shape[*d];
@@ -278,8 +275,7 @@ fn fits(ty: &ArrayType, part: &Box, shown: &Shape, value: &ArrayType, set: bool)
 
 impl Array {
     /// The array with `value` (of the box's shape, in forward order) in place of the box.
-    #[track_caller]
-    fn put_box(&self, part: &Box, value: &Array, place: Place) -> Array {
+    fn put_box(&self, part: &Part, value: &Array, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if value.type_ref().is_err() {
             return value.clone();
@@ -290,41 +286,36 @@ impl Array {
         // a value that lies nowhere in particular lies as the array does
         let value = match (value.type_ref(), &ty.mesh) {
             (Ok(v), Some(mesh)) if v.mesh.is_none() && ty.spec.dims().iter().any(|a| !a.is_empty()) => {
-                value.put_at(mesh, Spec::of(ty.spec.dims().to_vec()), place)
+                value.put_at(mesh, Spec::of(ty.spec.dims().to_vec()), call)
             }
             _ => value.clone(),
         };
         if part.moves() {
             // where all moving positions are met, the value; else what was there
             let still =
-                Box { moving: vec![None; ty.rank()], dims: Vec::new(), dropped: Vec::new(), new: Vec::new() };
-            let dims = part.dims.iter().zip(&part.moving).zip(ty.shape.iter());
-            let whole = |n: &usize| Side { start: 0, len: *n, step: 1, backwards: false };
-            let dims =
-                dims.map(|((s, m), n)| if m.is_some() { whole(n) } else { Side { backwards: false, ..*s } });
-            let still = Box { dims: dims.collect(), ..still };
-            let old = self.take_box(&still, place);
-            let masks = part.moving.iter().enumerate().filter_map(|(d, i)| Some((d, i.as_ref()?)));
-            let mask = masks.map(|(d, i)| self.mask_at(d, i, place)).reduce(|a, b| a & b);
+                |(s, n): (&Side, &usize)| if s.moving().is_some() { Side::whole(*n) } else { s.forwards() };
+            let dims = part.dims.iter().zip(ty.shape.iter()).map(still).collect();
+            let still = Part { dims, dropped: Vec::new(), new: Vec::new() };
+            let old = self.take(&still, call);
+            let masks = part.dims.iter().enumerate().filter_map(|(d, s)| Some((d, s.moving()?)));
+            let mask =
+                masks.map(|(d, i)| self.mask_at(d, i, call)).reduce(|a, b| a.with(Binary::And, b, call));
             let Some(mask) = mask else { return self.clone() };
-            return self.put_box(&still, &mask.select(&value, &old), place);
+            return self.put_box(&still, &mask.select_at(value.term(), old.term(), call), call);
         }
         if part.is_whole(&ty.shape) {
             return value;
         }
         if !part.has_steps() {
-            let start: Vec<usize> = part.dims.iter().map(|s| s.start).collect();
-            return apply1(prims::update_slice(&start), &[self.into(), value.into()], place);
+            let start: Vec<usize> = part.bounds().iter().map(|b| b.0).collect();
+            return apply1(prims::update_slice(&start), &[self.into(), value.into()], call);
         }
         // with steps: the value spread out, and where it lies
-        let widths: Vec<(i64, i64, usize)> = (part.dims.iter().zip(ty.shape.iter()))
-            .map(|(s, n)| {
-                let end = if s.len == 0 { s.start } else { s.start + (s.len - 1) * s.step + 1 };
-                (s.start as i64, *n as i64 - end as i64, s.step - 1)
-            })
+        let widths: Vec<(i64, i64, usize)> = (part.bounds().into_iter().zip(ty.shape.iter()))
+            .map(|((start, end, step), n)| (start as i64, *n as i64 - end as i64, step - 1))
             .collect();
-        let spread = value.pad(self.zero(), widths.clone());
-        let mask = value.trues(place).pad(false, widths);
-        mask.select(&spread, self)
+        let spread = apply1(prims::pad(&widths, self.zero()), &[(&value).into()], call);
+        let mask = apply1(prims::pad(&widths, false.into()), &[value.trues(call).into()], call);
+        mask.select_at(spread.term(), self.term(), call)
     }
 }

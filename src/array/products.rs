@@ -2,12 +2,12 @@
 
 use super::operand::{self, Term};
 use super::{Array, prims, refusals};
-use crate::diagnostic::{ErrorKind, Fault, Place};
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::program::{Call, Source};
 use crate::sharding::Spec;
-use crate::trace::{apply1, carried, poison, told, told_order};
-use crate::types::DType;
+use crate::trace::{apply1, carried, poison};
+use crate::types::{ArrayType, DType};
 use std::borrow::Borrow;
-use std::panic::Location;
 
 /// Which dimensions of the two operands of a product are summed, and which are run over together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -61,7 +61,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn dot(&self, b: impl Borrow<Array>) -> Array {
-        self.dot_at(b.borrow(), None, Location::caller())
+        self.dot_at(b.borrow(), None, Call::here("dot").twin("x.dot_to(&w, {})"))
     }
     /// [`Array::dot`], sharded (or left unreduced) as `out` says.
     ///
@@ -76,10 +76,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn dot_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.dot_at(b.borrow(), Some(out), Location::caller())
+        self.dot_at(b.borrow(), Some(out), Call::here("dot_to"))
     }
-    fn dot_at(&self, b: &Array, out: Option<Spec>, place: Place) -> Array {
-        let _told = told("dot");
+    fn dot_at(&self, b: &Array, out: Option<Spec>, call: Call<'_>) -> Array {
         if let Some(error) = carried([self, b].into_iter()) {
             return poison(error);
         }
@@ -94,10 +93,10 @@ impl Array {
                     0 => fault.help("multiply by a scalar: `a * b`"),
                     _ => fault.help("use `matmul` for stacks of matrices, or `einsum`"),
                 };
-                return operand::refuse(fault, "dot", &both(self, b), place);
+                return operand::refuse(fault, &both(self, b), call);
             }
         }
-        self.matmul_at("dot", b, ProductOptions::lying(out), place)
+        self.matmul_at(b, ProductOptions::lying(out), call)
     }
     /// The product of (stacks of) matrices, as numpy's `matmul`: leading dimensions broadcast.
     ///
@@ -109,7 +108,8 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn matmul(&self, b: impl Borrow<Array>) -> Array {
-        self.matmul_with(b, ProductOptions::default())
+        let call = Call::here("matmul").twin("x.matmul_to(&w, {})");
+        self.matmul_at(b.borrow(), ProductOptions::default(), call)
     }
     /// [`Array::matmul`], sharded (or left unreduced) as `out` says.
     ///
@@ -124,7 +124,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn matmul_to(&self, b: impl Borrow<Array>, out: Spec) -> Array {
-        self.matmul_with(b, ProductOptions::lying(Some(out)))
+        self.matmul_at(b.borrow(), ProductOptions::lying(Some(out)), Call::here("matmul_to"))
     }
     /// [`Array::matmul`], the result's sharding and the sums' element type chosen.
     ///
@@ -137,16 +137,18 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn matmul_with(&self, b: impl Borrow<Array>, options: ProductOptions) -> Array {
-        self.matmul_at("matmul", b.borrow(), options, Location::caller())
+        let call =
+            Call::here("matmul_with").twin("x.matmul_with(&w, how.out({}))");
+        self.matmul_at(b.borrow(), options, call)
     }
-    fn matmul_at(&self, op: &'static str, b: &Array, options: ProductOptions, place: Place) -> Array {
-        let _told = told(op);
+    fn matmul_at(&self, b: &Array, options: ProductOptions, call: Call<'_>) -> Array {
         let (Ok(ta), Ok(tb)) = (self.type_ref(), b.type_ref()) else {
             return carried([self, b].into_iter()).map_or_else(|| self.clone(), poison);
         };
-        let refuse = |fault| operand::refuse(fault, op, &both(self, b), place);
+        let refuse = |fault| operand::refuse(fault, &both(self, b), call);
         if ta.rank() == 0 || tb.rank() == 0 {
-            let fault = Fault::new(ErrorKind::Shape, format!("`{op}` takes arrays of rank 1 and more"));
+            let fault =
+                Fault::new(ErrorKind::Shape, format!("`{}` takes arrays of rank 1 and more", call.op));
             return refuse(fault.help("multiply by a scalar: `a * b`"));
         }
         let (a_mat, b_mat) = (ta.rank() > 1, tb.rank() > 1);
@@ -191,8 +193,7 @@ impl Array {
                 }
             }
         }
-        let a = if a_ones.is_empty() { self.clone() } else { self.without(&a_ones, place) };
-        let b = if b_ones.is_empty() { b.clone() } else { b.without(&b_ones, place) };
+        let (x, y) = (self.without(&a_ones, call), b.without(&b_ones, call));
         let (ra, rb) = (ta.rank() - a_ones.len(), tb.rank() - b_ones.len());
         if a_mat {
             a_other.push(lead);
@@ -202,18 +203,20 @@ impl Array {
         }
         let made: Vec<usize> = batch.iter().chain(&a_other).chain(&b_other).copied().collect();
         let how = Contraction { contracting: vec![(ra - 1, rb - 1 - usize::from(b_mat))], batch: pairs };
-        a.contract_into(&b, &how, &made, false, options, place)
+        let kept = |ty: &ArrayType, ones: &[usize]| (0..ty.rank()).filter(|d| !ones.contains(d)).collect();
+        let dims: [Vec<usize>; 2] = [kept(ta, &a_ones), kept(tb, &b_ones)];
+        let of = |number: usize, ty| Source { number, ty: Some(ty), dims: Some(&dims[number]) };
+        let told = || operand::described(&both(self, b));
+        x.contract_into(&y, &how, &made, options, call.on(&told, &[of(0, ta), of(1, tb)]))
     }
-    /// The product whose k-th dimension is dimension `made[k]` of what is wanted; `options.out` speaks of what is wanted. A `step` is on
-    /// the way to what the user asked for.
+    /// The product whose k-th dimension is dimension `made[k]` of what is wanted; `options.out` speaks of what is wanted.
     pub(super) fn contract_into(
         &self,
         b: &Array,
         how: &Contraction,
         made: &[usize],
-        step: bool,
         options: ProductOptions,
-        place: Place,
+        call: Call<'_>,
     ) -> Array {
         let sorted = made.iter().copied().eq(0..made.len());
         let out = options.out.map(|spec| {
@@ -223,9 +226,8 @@ impl Array {
             }
             spec.with_dims(made.iter().map(|d| dims.get(*d).cloned().unwrap_or_default()).collect())
         });
-        told_order((!step).then(|| made.to_vec()));
-        let product = apply1(prims::dot_general(how, out, options.sums), &[self.into(), b.into()], place);
-        told_order(Some(Vec::new()));
+        let args = [self.into(), b.into()];
+        let product = apply1(prims::dot_general(how, out, options.sums), &args, call.turned(made));
         if sorted {
             return product;
         }
@@ -233,7 +235,7 @@ impl Array {
         for (k, d) in made.iter().enumerate() {
             perm[*d] = k;
         }
-        apply1(prims::transpose(&perm), &[product.into()], place)
+        apply1(prims::transpose(&perm), &[product.into()], call)
     }
     /// The general product: batch dimensions, then the left operand's others, then the right one's. `sums` is the element type of the
     /// sums and of the result, where it is not the operands'.
@@ -248,7 +250,8 @@ impl Array {
     #[track_caller]
     pub fn dot_general(&self, b: impl Borrow<Array>, how: &Contraction, sums: Option<DType>) -> Array {
         let args = [self.into(), b.borrow().into()];
-        apply1(prims::dot_general(how, None, sums), &args, Location::caller())
+        let call = Call::here("dot_general").twin("x.dot_general_to(&w, &how, None, {})");
+        apply1(prims::dot_general(how, None, sums), &args, call)
     }
     /// [`Array::dot_general`], sharded (or left unreduced) as `out` says.
     ///
@@ -270,7 +273,7 @@ impl Array {
         out: Spec,
     ) -> Array {
         let args = [self.into(), b.borrow().into()];
-        apply1(prims::dot_general(how, Some(out), sums), &args, Location::caller())
+        apply1(prims::dot_general(how, Some(out), sums), &args, Call::here("dot_general_to"))
     }
 }
 

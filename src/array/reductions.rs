@@ -1,46 +1,38 @@
 //! Reductions over dimensions, and what is made of them.
 
 use super::dims::{Dims, dim};
-use super::{Array, prims};
-use crate::diagnostic::Place;
+use super::{Array, Operand, Term, prims};
+use crate::ops::elementwise::{Binary, Unary};
 use crate::ops::reduce::{Reduction, none_extreme};
+use crate::program::Call;
 use crate::sharding::Spec;
-use crate::trace::{apply1, build, poison, told};
+use crate::trace::{apply1, build, poison};
 use crate::types::DType;
-use std::panic::Location;
 
 impl Array {
     /// Combines over dimensions; `Dims::keep(..)` leaves them with size 1.
-    fn reduce(
-        &self,
-        op: &'static str,
-        kind: Reduction,
-        dims: Dims,
-        out: Option<Spec>,
-        place: Place,
-    ) -> Array {
-        let _told = told(op);
+    fn reduce(&self, kind: Reduction, dims: Dims, out: Option<Spec>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let axes = match dims.resolve(ty.rank()) {
             Ok(axes) => axes,
-            Err(fault) => return self.refuse(op, fault, place),
+            Err(fault) => return self.refuse(fault, call),
         };
-        let reduced = apply1(prims::reduce(kind, &axes, out), &[self.into()], place);
+        let reduced = apply1(prims::reduce(kind, &axes, out), &[self.into()], call);
         if dims.keeps() && !axes.is_empty() {
             let mut axes = axes;
             axes.sort_unstable();
-            return reduced.new_dims(&axes, place);
+            return reduced.new_dims(&axes, call);
         }
         reduced
     }
     /// In the element type that sums are made in: int32 or uint32 for narrower integers and bool.
-    fn widened(&self, place: Place) -> Array {
+    fn widened(&self, call: Call<'_>) -> Array {
         let to = match self.type_ref().map(|t| t.dtype) {
             Ok(DType::Bool | DType::I8 | DType::I16) => DType::I32,
             Ok(DType::U8 | DType::U16) => DType::U32,
             _ => return self.clone(),
         };
-        apply1(prims::convert(to), &[self.into()], place)
+        apply1(prims::convert(to), &[self.into()], call)
     }
     /// How many elements are combined into one.
     fn count(&self, dims: &Dims) -> usize {
@@ -59,8 +51,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn sum(&self, dims: impl Into<Dims>) -> Array {
-        let place = Location::caller();
-        self.widened(place).reduce("sum", Reduction::Sum, dims.into(), None, place)
+        self.sum_at(dims.into(), None, Call::here("sum").twin("x.sum_to(dims, {})"))
     }
     /// The sum over dimensions, sharded (or left unreduced) as `out` says.
     ///
@@ -74,8 +65,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn sum_to(&self, dims: impl Into<Dims>, out: Spec) -> Array {
-        let place = Location::caller();
-        self.widened(place).reduce("sum", Reduction::Sum, dims.into(), Some(out), place)
+        self.sum_at(dims.into(), Some(out), Call::here("sum_to"))
+    }
+    pub(crate) fn sum_at(&self, dims: Dims, out: Option<Spec>, call: Call<'_>) -> Array {
+        self.told(call, |call| self.widened(call).reduce(Reduction::Sum, dims, out, call))
     }
     /// The product over dimensions. bool and narrow integers are multiplied in 32 bits.
     ///
@@ -86,8 +79,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn prod(&self, dims: impl Into<Dims>) -> Array {
-        let place = Location::caller();
-        self.widened(place).reduce("prod", Reduction::Prod, dims.into(), None, place)
+        self.told(Call::here("prod"), |call| {
+            self.widened(call).reduce(Reduction::Prod, dims.into(), None, call)
+        })
     }
     /// The greatest element over dimensions, none of which is empty; NaN where any is.
     ///
@@ -99,8 +93,8 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn max(&self, dims: impl Into<Dims>) -> Array {
-        let (dims, place) = (dims.into(), Location::caller());
-        self.some_along(&dims, "max", place).unwrap_or_else(|| self.most(dims, place))
+        let (dims, call) = (dims.into(), Call::here("max"));
+        self.some_along(&dims, call).unwrap_or_else(|| self.most(dims, call))
     }
     /// The smallest element over dimensions, none of which is empty; NaN where any is.
     ///
@@ -111,20 +105,20 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn min(&self, dims: impl Into<Dims>) -> Array {
-        let (dims, place) = (dims.into(), Location::caller());
+        let (dims, call) = (dims.into(), Call::here("min"));
         let kind = if self.is_bool() { Reduction::And } else { Reduction::Min };
-        self.some_along(&dims, "min", place).unwrap_or_else(|| self.reduce("min", kind, dims, None, place))
+        self.some_along(&dims, call).unwrap_or_else(|| self.reduce(kind, dims, None, call))
     }
     /// The refusal where one of these dimensions is empty: no element is extreme.
-    fn some_along(&self, dims: &Dims, op: &str, place: Place) -> Option<Array> {
+    fn some_along(&self, dims: &Dims, call: Call<'_>) -> Option<Array> {
         let ty = self.type_ref().ok()?;
         let d = dims.resolve(ty.rank()).ok()?.into_iter().find(|d| ty.shape[*d] == 0)?;
-        Some(self.refuse(op, none_extreme(d), place))
+        Some(self.refuse(none_extreme(d), call))
     }
     /// The greatest element; the least number of the type where there is none.
-    fn most(&self, dims: Dims, place: Place) -> Array {
+    fn most(&self, dims: Dims, call: Call<'_>) -> Array {
         let kind = if self.is_bool() { Reduction::Or } else { Reduction::Max };
-        self.reduce("max", kind, dims, None, place)
+        self.reduce(kind, dims, None, call)
     }
     /// Whether any element over dimensions is not zero.
     ///
@@ -136,7 +130,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn any(&self, dims: impl Into<Dims>) -> Array {
-        self.astype(DType::Bool).reduce("any", Reduction::Or, dims.into(), None, Location::caller())
+        self.told(Call::here("any"), |call| {
+            self.astype_at(DType::Bool, call).reduce(Reduction::Or, dims.into(), None, call)
+        })
     }
     /// Whether no element over dimensions is zero.
     ///
@@ -147,7 +143,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn all(&self, dims: impl Into<Dims>) -> Array {
-        self.astype(DType::Bool).reduce("all", Reduction::And, dims.into(), None, Location::caller())
+        self.told(Call::here("all"), |call| {
+            self.astype_at(DType::Bool, call).reduce(Reduction::And, dims.into(), None, call)
+        })
     }
     /// Bitwise and over dimensions, of integers and bool.
     ///
@@ -158,7 +156,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn bit_and(&self, dims: impl Into<Dims>) -> Array {
-        self.reduce("bit_and", Reduction::And, dims.into(), None, Location::caller())
+        self.reduce(Reduction::And, dims.into(), None, Call::here("bit_and"))
     }
     /// Bitwise or over dimensions, of integers and bool.
     ///
@@ -169,7 +167,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn bit_or(&self, dims: impl Into<Dims>) -> Array {
-        self.reduce("bit_or", Reduction::Or, dims.into(), None, Location::caller())
+        self.reduce(Reduction::Or, dims.into(), None, Call::here("bit_or"))
     }
     fn is_bool(&self) -> bool {
         self.type_ref().is_ok_and(|t| t.dtype == DType::Bool)
@@ -184,9 +182,12 @@ impl Array {
     #[track_caller]
     pub fn mean(&self, dims: impl Into<Dims>) -> Array {
         let dims = dims.into();
+        self.told(Call::here("mean"), |call| self.in_float(call).mean_at(dims, call).back(self, call))
+    }
+    /// The mean of floats.
+    fn mean_at(&self, dims: Dims, call: Call<'_>) -> Array {
         let n = self.count(&dims);
-        let _told = told("mean");
-        (self.in_float().sum(dims) / n as f64).back(self)
+        self.sum_at(dims, None, call).with(Binary::Div, n as f64, call)
     }
     /// The variance (of the population) over dimensions.
     ///
@@ -198,7 +199,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn var(&self, dims: impl Into<Dims>) -> Array {
-        self.var_ddof(dims, 0)
+        self.var_at(dims.into(), 0, Call::here("var"))
     }
     /// The variance over dimensions, of n − `ddof` degrees of freedom: 1 estimates it from a sample.
     ///
@@ -210,11 +211,16 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn var_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
-        let dims = dims.into();
+        self.var_at(dims.into(), ddof, Call::here("var_ddof"))
+    }
+    fn var_at(&self, dims: Dims, ddof: usize, call: Call<'_>) -> Array {
         let n = self.count(&dims).saturating_sub(ddof);
-        let _told = told("var");
-        let x = self.in_float();
-        ((&x - x.mean(super::Dims::keep(&dims))).square().sum(dims) / n as f64).back(self)
+        self.told(call, |call| {
+            let x = self.in_float(call);
+            let off = x.with(Binary::Sub, x.mean_at(Dims::keep(&dims), call), call);
+            let sum = off.unary(Unary::Square, call).sum_at(dims, None, call);
+            sum.with(Binary::Div, n as f64, call).back(self, call)
+        })
     }
     /// The standard deviation (of the population) over dimensions.
     ///
@@ -225,7 +231,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn std(&self, dims: impl Into<Dims>) -> Array {
-        self.std_ddof(dims, 0)
+        self.std_at(dims.into(), 0, Call::here("std"))
     }
     /// The standard deviation over dimensions, of n − `ddof` degrees of freedom.
     ///
@@ -237,23 +243,23 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn std_ddof(&self, dims: impl Into<Dims>, ddof: usize) -> Array {
-        let _told = told("std");
-        self.var_ddof(dims, ddof).sqrt()
+        self.std_at(dims.into(), ddof, Call::here("std_ddof"))
+    }
+    fn std_at(&self, dims: Dims, ddof: usize, call: Call<'_>) -> Array {
+        self.told(call, |call| self.var_at(dims, ddof, call).unary(Unary::Sqrt, call))
     }
     /// What means are computed in: float64 of a 64-bit integer, float32 of another or of a 16-bit float, which the result goes [`back`](Array::back) to.
-    #[track_caller]
-    fn in_float(&self) -> Array {
+    fn in_float(&self, call: Call<'_>) -> Array {
         match self.type_ref().map(|t| t.dtype) {
             Ok(DType::F32 | DType::F64) | Err(_) => self.clone(),
-            Ok(DType::I64 | DType::U64) => self.astype(DType::F64),
-            Ok(_) => self.astype(DType::F32),
+            Ok(DType::I64 | DType::U64) => self.astype_at(DType::F64, call),
+            Ok(_) => self.astype_at(DType::F32, call),
         }
     }
     /// A result for `x`: of 16-bit floats again where `x` is.
-    #[track_caller]
-    fn back(&self, x: &Array) -> Array {
+    fn back(&self, x: &Array, call: Call<'_>) -> Array {
         match x.type_ref().map(|t| t.dtype) {
-            Ok(dtype @ (DType::F16 | DType::BF16)) => self.astype(dtype),
+            Ok(dtype @ (DType::F16 | DType::BF16)) => self.astype_at(dtype, call),
             _ => self.clone(),
         }
     }
@@ -266,20 +272,25 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn logsumexp(&self, dims: impl Into<Dims>) -> Array {
-        let dims = dims.into();
-        let _told = told("logsumexp");
+        self.told(Call::here("logsumexp"), |call| self.logsumexp_at(dims.into(), call))
+    }
+    fn logsumexp_at(&self, dims: Dims, call: Call<'_>) -> Array {
         if self.type_ref().is_ok_and(|t| !t.dtype.is_float()) {
-            return self.in_float().logsumexp(dims);
+            return self.in_float(call).logsumexp_at(dims, call);
         }
-        let most = self.most(super::Dims::keep(&dims), Location::caller());
-        let most = most.is_finite().select(&most, most.zero()).stop_gradient();
-        let sum = (self - &most).exp().sum(super::Dims::keep(&dims)).log() + &most;
+        let most = self.most(Dims::keep(&dims), call);
+        let finite = most.unary(Unary::IsFinite, call);
+        let most =
+            finite.select_at(Term::from(&most), most.zero().term(), call).unary(Unary::StopGradient, call);
+        let sum = self.with(Binary::Sub, &most, call).unary(Unary::Exp, call);
+        let sum = sum.sum_at(Dims::keep(&dims), None, call).unary(Unary::Log, call);
+        let sum = sum.with(Binary::Add, &most, call);
         if dims.keeps() {
             return sum;
         }
         let Ok(ty) = self.type_ref() else { return sum };
         match dims.resolve(ty.rank()) {
-            Ok(axes) => sum.squeeze(axes),
+            Ok(axes) => sum.without(&axes, call),
             Err(_) => sum,
         }
     }
@@ -292,10 +303,15 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn softmax(&self, dims: impl Into<Dims>) -> Array {
-        let dims = super::Dims::keep(dims);
-        let _told = told("softmax");
-        let e = (self - self.most(dims.clone(), Location::caller()).stop_gradient()).exp();
-        &e / e.sum(&dims)
+        let dims = Dims::keep(dims);
+        self.told(Call::here("softmax"), |call| {
+            let e = self.below(&dims, call).unary(Unary::Exp, call);
+            e.with(Binary::Div, e.sum_at(dims, None, call), call)
+        })
+    }
+    /// x − max(x).
+    fn below(&self, dims: &Dims, call: Call<'_>) -> Array {
+        self.with(Binary::Sub, self.most(dims.clone(), call).unary(Unary::StopGradient, call), call)
     }
     /// x − log Σ eˣ along dimensions.
     ///
@@ -307,10 +323,12 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn log_softmax(&self, dims: impl Into<Dims>) -> Array {
-        let dims = super::Dims::keep(dims);
-        let _told = told("log_softmax");
-        let x = self - self.most(dims.clone(), Location::caller()).stop_gradient();
-        &x - x.exp().sum(&dims).log()
+        let dims = Dims::keep(dims);
+        self.told(Call::here("log_softmax"), |call| {
+            let x = self.below(&dims, call);
+            let sum = x.unary(Unary::Exp, call).sum_at(dims, None, call);
+            x.with(Binary::Sub, sum.unary(Unary::Log, call), call)
+        })
     }
     /// The index (int32) of the first greatest element along a dimension; NaN counts as greatest.
     ///
@@ -322,7 +340,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn argmax(&self, d: i32) -> Array {
-        self.first_extreme("argmax", d, Reduction::Max, Location::caller())
+        self.first_extreme(d, Reduction::Max, Call::here("argmax"))
     }
     /// The index (int32) of the first smallest element along a dimension; NaN counts as smallest.
     ///
@@ -333,15 +351,17 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn argmin(&self, d: i32) -> Array {
-        self.first_extreme("argmin", d, Reduction::Min, Location::caller())
+        self.first_extreme(d, Reduction::Min, Call::here("argmin"))
     }
-    fn first_extreme(&self, op: &str, d: i32, kind: Reduction, place: Place) -> Array {
+    fn first_extreme(&self, d: i32, kind: Reduction, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let at = match dim(d.into(), ty.rank()) {
             Ok(at) => at,
-            Err(fault) => return self.refuse(op, fault, place),
+            Err(fault) => return self.refuse(fault, call),
         };
-        match build(std::slice::from_ref(self), op, place, |b, x| Ok(vec![b.arg_extreme(kind, &x[0], at)?])) {
+        match build(std::slice::from_ref(self), call.op, call.place, |b, x| {
+            Ok(vec![b.arg_extreme(kind, &x[0], at)?])
+        }) {
             Ok(mut found) => found.swap_remove(0),
             Err(e) => poison(e),
         }

@@ -4,12 +4,13 @@ use super::dims::{Dims, dim};
 use super::joins::join;
 use super::operand::{self, Operand};
 use super::{Array, prims, refusals};
-use crate::diagnostic::{ErrorKind, Fault, Place, counted};
+use crate::diagnostic::{ErrorKind, Fault, counted};
 use crate::mesh::Axes;
+use crate::ops::elementwise::Binary;
+use crate::program::Call;
 use crate::sharding::Spec;
-use crate::trace::{Arg, Repr, apply1, innermost, told};
+use crate::trace::{Arg, Repr, apply1, innermost};
 use crate::types::{ArrayType, DType, Shape};
-use std::panic::Location;
 
 impl Array {
     /// The same elements in row-major order with another shape.
@@ -21,7 +22,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Shape>) -> Array {
-        self.reshape_at(shape.into(), None, Location::caller())
+        self.reshape_at(shape.into(), None, Call::here("reshape"))
     }
     /// [`Array::reshape`], sharded as `out` says.
     ///
@@ -34,9 +35,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn reshape_to(&self, shape: impl Into<Shape>, out: Spec) -> Array {
-        self.reshape_at(shape.into(), Some(out), Location::caller())
+        self.reshape_at(shape.into(), Some(out), Call::here("reshape_to"))
     }
-    pub(crate) fn reshape_at(&self, shape: Shape, out: Option<Spec>, place: Place) -> Array {
+    pub(crate) fn reshape_at(&self, shape: Shape, out: Option<Spec>, call: Call<'_>) -> Array {
         match self.type_ref() {
             Ok(t) if t.shape == shape && out.is_none() => self.clone(),
             Ok(t)
@@ -45,9 +46,9 @@ impl Array {
                     && self.is_here()
                     && t.dtype.of(&shape).addressable().is_ok() =>
             {
-                self.relabelled(shape, place)
+                self.relabelled(shape, call)
             }
-            _ => apply1(prims::reshape(&shape, out), &[self.into()], place),
+            _ => apply1(prims::reshape(&shape, out), &[self.into()], call),
         }
     }
     /// Whether it is an array of numbers that lies nowhere in particular, where no trace would record what is done with it.
@@ -55,9 +56,9 @@ impl Array {
         matches!(self.repr(), Repr::Concrete(c) if c.sharding.is_none()) && innermost().is_none()
     }
     /// The same memory, read with another shape.
-    fn relabelled(&self, shape: Shape, place: Place) -> Array {
+    fn relabelled(&self, shape: Shape, call: Call<'_>) -> Array {
         let Repr::Concrete(c) = self.repr() else { return self.clone() };
-        match c.slab("reshape", place) {
+        match c.slab(call.op, call.place) {
             Ok(slab) => {
                 let same = slab.reshaped(slab.dtype(), shape.clone(), 1);
                 Array::concrete(same, c.ty.dtype.of(shape), None)
@@ -75,7 +76,7 @@ impl Array {
     #[track_caller]
     pub fn ravel(&self) -> Array {
         let n = self.type_ref().map_or(0, |t| t.shape.elements());
-        self.reshape([n])
+        self.reshape_at([n].into(), None, Call::here("ravel"))
     }
     /// Dimensions in another order: dimension k of the result is dimension `perm[k]`; `..` reverses them.
     ///
@@ -86,9 +87,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn transpose(&self, perm: impl Into<Dims>) -> Array {
-        let place = Location::caller();
+        self.transpose_at(perm.into(), Call::here("transpose"))
+    }
+    fn transpose_at(&self, dims: Dims, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let dims = perm.into();
         let perm = if dims == Dims::from(..) {
             (0..ty.rank()).rev().collect()
         } else {
@@ -102,11 +104,11 @@ impl Array {
                     });
                     let all: Vec<usize> = (0..rank).rev().collect();
                     let help = format!("name each of its dimensions once, as `{all:?}` does");
-                    return self.refuse("transpose", Fault { help: vec![help], ..fault }, place);
+                    return self.refuse(Fault { help: vec![help], ..fault }, call);
                 }
             }
         };
-        apply1(prims::transpose(&perm), &[self.into()], place)
+        apply1(prims::transpose(&perm), &[self.into()], call)
     }
     /// The dimensions in reverse order.
     ///
@@ -117,7 +119,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn t(&self) -> Array {
-        self.transpose(..)
+        self.transpose_at((..).into(), Call::here("t"))
     }
     /// Repeated along dimensions of size 1 and new leading ones, as numpy broadcasts.
     ///
@@ -128,7 +130,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Shape>) -> Array {
-        let (shape, place) = (shape.into(), Location::caller());
+        let (shape, call) = (shape.into(), Call::here("broadcast_to"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.rank() > shape.rank() {
             let fault = Fault::new(
@@ -136,10 +138,9 @@ impl Array {
                 format!("an array of rank {} does not broadcast to {shape}", ty.rank()),
             )
             .help("new dimensions come in front, none is dropped: reduce or `squeeze` first");
-            return self.refuse("broadcast_to", fault, place);
+            return self.refuse(fault, call);
         }
-        let _told = told("broadcast_to");
-        self.spread(&shape, None, place)
+        self.spread(&shape, None, call)
     }
     /// [`Array::broadcast_to`], sharded as `out` says: dimensions of this array that are sharded already stay so.
     ///
@@ -152,11 +153,11 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn broadcast_as(&self, shape: impl Into<Shape>, out: Spec) -> Array {
-        let (shape, place) = (shape.into(), Location::caller());
+        let (shape, call) = (shape.into(), Call::here("broadcast_as"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let first = shape.rank().saturating_sub(ty.rank());
         let dims: Vec<usize> = (first..first + ty.rank()).collect();
-        let wide = apply1(prims::broadcast(&shape, &dims, Some(out)), &[self.into()], place);
+        let wide = apply1(prims::broadcast(&shape, &dims, Some(out)), &[self.into()], call);
         let differs = |d: &usize| !ty.spec.dim(*d).is_empty() && ty.spec.dim(*d) != out.dim(first + d);
         match (0..ty.rank()).find(differs).filter(|_| wide.type_ref().is_ok()) {
             Some(d) => {
@@ -166,7 +167,7 @@ impl Array {
                     ErrorKind::Sharding,
                     format!("dimension {d} is split over {from}, and asked to be {to} in the result"),
                 );
-                self.refuse("broadcast_as", fault.help("reshard it first: `.reshard(..)`").dim(0, d), place)
+                self.refuse(fault.help("reshard it first: `.reshard(..)`").dim(0, d), call)
             }
             None => wide,
         }
@@ -181,7 +182,7 @@ impl Array {
     #[track_caller]
     pub fn broadcast_in_dim(&self, shape: impl Into<Shape>, dims: impl Into<Vec<usize>>) -> Array {
         let prim = prims::broadcast(&shape.into(), &dims.into(), None);
-        apply1(prim, &[self.into()], Location::caller())
+        apply1(prim, &[self.into()], Call::here("broadcast_in_dim"))
     }
     /// [`Array::broadcast_in_dim`], sharded as `out` says.
     ///
@@ -200,7 +201,7 @@ impl Array {
         out: Spec,
     ) -> Array {
         let prim = prims::broadcast(&shape.into(), &dims.into(), Some(out));
-        apply1(prim, &[self.into()], Location::caller())
+        apply1(prim, &[self.into()], Call::here("broadcast_in_dim_to"))
     }
     /// New dimensions of size 1 at these places of the result.
     ///
@@ -212,19 +213,19 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn expand_dims(&self, dims: impl Into<Dims>) -> Array {
-        let (dims, place) = (dims.into(), Location::caller());
+        let (dims, call) = (dims.into(), Call::here("expand_dims"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match dims.resolve_new(ty.rank()) {
-            Ok(at) => self.new_dims(&at, place),
+            Ok(at) => self.new_dims(&at, call),
             Err(mut fault) => {
                 fault.marks.clear();
-                self.refuse("expand_dims", fault.help("new dimensions are counted in the result"), place)
+                self.refuse(fault.help("new dimensions are counted in the result"), call)
             }
         }
     }
     /// New dimensions of size 1 at these places of the result, in ascending order.
-    pub(crate) fn new_dims(&self, at: &[usize], place: Place) -> Array {
-        apply1(prims::expand_dims(at), &[self.into()], place)
+    pub(crate) fn new_dims(&self, at: &[usize], call: Call<'_>) -> Array {
+        apply1(prims::expand_dims(at), &[self.into()], call)
     }
     /// Without these dimensions of size 1; `..` drops all of them.
     ///
@@ -235,23 +236,23 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn squeeze(&self, dims: impl Into<Dims>) -> Array {
-        let (dims, place) = (dims.into(), Location::caller());
+        let (dims, call) = (dims.into(), Call::here("squeeze"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if dims == Dims::from(..) {
             let ones: Vec<usize> = (0..ty.rank()).filter(|d| ty.shape[*d] == 1).collect();
-            return self.without(&ones, place);
+            return self.without(&ones, call);
         }
         match dims.resolve(ty.rank()) {
-            Ok(at) => self.without(&at, place),
-            Err(fault) => self.refuse("squeeze", fault, place),
+            Ok(at) => self.without(&at, call),
+            Err(fault) => self.refuse(fault, call),
         }
     }
     /// Without these dimensions of size 1.
-    pub(crate) fn without(&self, dims: &[usize], place: Place) -> Array {
+    pub(crate) fn without(&self, dims: &[usize], call: Call<'_>) -> Array {
         if dims.is_empty() {
             return self.clone();
         }
-        apply1(prims::squeeze(dims), &[self.into()], place)
+        apply1(prims::squeeze(dims), &[self.into()], call)
     }
     /// In reverse order along dimensions.
     ///
@@ -262,14 +263,11 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn flip(&self, dims: impl Into<Dims>) -> Array {
-        let (dims, place) = (dims.into(), Location::caller());
+        let (dims, call) = (dims.into(), Call::here("flip"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match dims.resolve(ty.rank()) {
-            Ok(at) => {
-                let _told = told("flip");
-                apply1(prims::rev(&at), &[self.into()], place)
-            }
-            Err(fault) => self.refuse("flip", fault, place),
+            Ok(at) => apply1(prims::rev(&at), &[self.into()], call),
+            Err(fault) => self.refuse(fault, call),
         }
     }
     /// `value` around: for each dimension how many before, behind, and between elements. Negative numbers before and behind cut.
@@ -281,8 +279,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn pad(&self, value: impl Operand, widths: impl IntoIterator<Item = (i64, i64, usize)>) -> Array {
-        let place = Location::caller();
-        let _told = told("pad");
+        let call = Call::here("pad");
         let widths: Vec<_> = widths.into_iter().collect();
         if let Ok(ty) = self.type_ref()
             && ty.rank() != widths.len()
@@ -293,33 +290,33 @@ impl Array {
                 format!("there are widths for {given}, but the array has {rank}"),
             )
             .help("give (before, behind, between) for each dimension");
-            return self.refuse("pad", fault, place);
+            return self.refuse(fault, call);
         }
-        let args = match operand::args("pad", &[self.into(), value.term()], place) {
+        let args = match operand::args(&[self.into(), value.term()], call) {
             Ok(args) => args,
             Err(refused) => return refused,
         };
         match &args[1] {
-            Arg::Lit(l) => apply1(prims::pad(&widths, l.value), &args[..1], place),
+            Arg::Lit(l) => apply1(prims::pad(&widths, l.value), &args[..1], call),
             Arg::Array(value) => {
                 if let Ok(v) = value.type_ref()
                     && v.rank() != 0
                 {
                     let fault = Fault::new(ErrorKind::Shape, "what is put around must be one number")
                         .help("to put an array there: `concat`");
-                    return operand::refuse(fault, "pad", &[self.into(), value.into()], place);
+                    return operand::refuse(fault, &[self.into(), value.into()], call);
                 }
-                let padded = apply1(prims::pad(&widths, self.zero()), &args[..1], place);
-                let inside = apply1(prims::pad(&widths, false.into()), &[self.trues(place).into()], place);
-                inside.select(&padded, value)
+                let padded = apply1(prims::pad(&widths, self.zero()), &args[..1], call);
+                let inside = apply1(prims::pad(&widths, false.into()), &[self.trues(call).into()], call);
+                inside.select_at(padded.term(), value.term(), call)
             }
         }
     }
     /// `true` everywhere, of this array's shape, lying as it does.
-    pub(super) fn trues(&self, place: Place) -> Array {
+    pub(super) fn trues(&self, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let ty = ArrayType { dtype: DType::Bool, ..super::creation::plain(ty) };
-        apply1(prims::full(ty, true.into()), &[], place)
+        apply1(prims::full(ty, true.into()), &[], call)
     }
     /// Repeated as a whole: dimension d is repeated `reps[d]` times (the last dimensions, where there are fewer; new leading ones,
     /// where there are more). A repeated dimension must not be sharded.
@@ -331,11 +328,11 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn tile(&self, reps: impl AsRef<[usize]>) -> Array {
-        let (reps, place) = (reps.as_ref(), Location::caller());
+        let (reps, call) = (reps.as_ref(), Call::here("tile"));
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let rank = reps.len().max(ty.rank());
         let lead: Vec<usize> = (0..rank - ty.rank()).collect();
-        let mut x = if lead.is_empty() { self.clone() } else { self.new_dims(&lead, place) };
+        let mut x = if lead.is_empty() { self.clone() } else { self.new_dims(&lead, call) };
         for (k, n) in reps.iter().enumerate() {
             let d = k + rank - reps.len();
             let Ok(ty) = x.type_ref() else { return x };
@@ -344,16 +341,16 @@ impl Array {
             }
             if !ty.spec.dim(d).is_empty() {
                 let fault = refusals::is_split(ty, d, " and cannot be repeated");
-                return x.refuse("tile", fault, place);
+                return x.refuse(fault, call);
             }
             // [.., m, ..] → [.., n, m, ..] → [.., n·m, ..]
             let mut shape: Vec<usize> = ty.shape.to_vec();
             let m = shape[d];
             shape.insert(d, *n);
             let dims: Vec<usize> = (0..shape.len()).filter(|i| *i != d).collect();
-            let many = apply1(prims::broadcast(&shape.clone().into(), &dims, None), &[(&x).into()], place);
+            let many = apply1(prims::broadcast(&shape.clone().into(), &dims, None), &[(&x).into()], call);
             shape.splice(d..d + 2, [n.saturating_mul(m)]);
-            x = many.reshape_at(shape.into(), None, place);
+            x = many.reshape_at(shape.into(), None, call);
         }
         x
     }
@@ -366,24 +363,24 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn roll(&self, by: i64, d: i32) -> Array {
-        let place = Location::caller();
+        let call = Call::here("roll");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let at = match dim(d.into(), ty.rank()) {
             Ok(at) => at,
-            Err(fault) => return self.refuse("roll", fault, place),
+            Err(fault) => return self.refuse(fault, call),
         };
         if !ty.spec.dim(at).is_empty() {
             let fault = refusals::is_split(ty, at, ": its elements would move between devices")
                 .help("or move blocks by `ppermute` in `shard_map`");
-            return self.refuse("roll", fault, place);
+            return self.refuse(fault, call);
         }
         let n = ty.shape[at];
         let by = if n == 0 { 0 } else { by.rem_euclid(n as i64) as usize };
         if by == 0 {
             return self.clone();
         }
-        let parts = [self.part(at, n - by, n, place), self.part(at, 0, n - by, place)];
-        join(&parts, at, place)
+        let parts = [self.part(at, n - by, n, call), self.part(at, 0, n - by, call)];
+        join(&parts, at, call)
     }
     /// Zeros above the k-th diagonal of the last two dimensions.
     ///
@@ -395,7 +392,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn tril(&self, k: i64) -> Array {
-        self.triangle("tril", k)
+        self.triangle(true, k, Call::here("tril"))
     }
     /// [`Array::tril`], sharded as `out` says.
     ///
@@ -409,8 +406,8 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn tril_to(&self, k: i64, out: Spec) -> Array {
-        let _told = told("tril");
-        self.reshard_at(out, Location::caller()).tril(k)
+        let call = Call::here("tril_to");
+        self.reshard_at(out, call).triangle(true, k, call)
     }
     /// Zeros below the k-th diagonal of the last two dimensions.
     ///
@@ -422,7 +419,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn triu(&self, k: i64) -> Array {
-        self.triangle("triu", k)
+        self.triangle(false, k, Call::here("triu"))
     }
     /// [`Array::triu`], sharded as `out` says.
     ///
@@ -435,25 +432,24 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn triu_to(&self, k: i64, out: Spec) -> Array {
-        let _told = told("triu");
-        self.reshard_at(out, Location::caller()).triu(k)
+        let call = Call::here("triu_to");
+        self.reshard_at(out, call).triangle(false, k, call)
     }
-    #[track_caller]
-    fn triangle(&self, op: &'static str, k: i64) -> Array {
-        let place = Location::caller();
+    /// Zeros above (`lower`) or below the k-th diagonal.
+    fn triangle(&self, lower: bool, k: i64, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.rank() < 2 {
             let fault =
                 Fault::new(ErrorKind::Shape, format!("an array of rank {} has no diagonal", ty.rank()))
                     .help("it takes (stacks of) matrices: `.reshape([n, m])`");
-            return self.refuse(op, fault, place);
+            return self.refuse(fault, call);
         }
         let of = ArrayType { dtype: DType::I32, ..super::creation::plain(ty) };
         let first = ty.rank() - 2;
-        let index = |d| apply1(prims::iota(of.clone(), first + d), &[], place);
-        let on = index(1) - diagonal(k, &ty.shape[first..]);
-        let mask = if op == "tril" { index(0).ge(on) } else { index(0).le(on) };
-        mask.select(self, self.zero_beside())
+        let index = |d| apply1(prims::iota(of.clone(), first + d), &[], call);
+        let on = index(1).with(Binary::Sub, diagonal(k, &ty.shape[first..]), call);
+        let mask = index(0).with(if lower { Binary::Ge } else { Binary::Le }, on, call);
+        mask.select_at(self.term(), self.zero_beside(call), call)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Where arrays lie: put, reshard, constrain, and looking at it.
 
 use super::{Array, prims};
-use crate::diagnostic::{Diagnostic, Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{AxisType, DeviceId, Mesh, first};
+use crate::program::Call;
 use crate::sharding::{Sharding, Spec, blocks_of, check_divides, check_spec};
 use crate::show::Picture;
 use crate::trace::{Repr, apply1, innermost, setting};
@@ -22,11 +23,11 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn put(&self, mesh: &Mesh, spec: Spec) -> Array {
-        self.put_at(mesh, spec, Location::caller())
+        self.put_at(mesh, spec, Call::here("put"))
     }
-    pub(crate) fn put_at(&self, mesh: &Mesh, spec: Spec, place: Place) -> Array {
+    pub(crate) fn put_at(&self, mesh: &Mesh, spec: Spec, call: Call<'_>) -> Array {
         let kinds = [AxisType::Explicit, AxisType::Auto];
-        self.move_to("put", mesh, spec, &kinds, place)
+        self.move_to(mesh, spec, &kinds, call)
     }
     /// The same value with another sharding of the mesh that it lies on.
     ///
@@ -39,14 +40,14 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn reshard(&self, spec: Spec) -> Array {
-        self.reshard_at(spec, Location::caller())
+        self.reshard_at(spec, Call::here("reshard"))
     }
-    pub(crate) fn reshard_at(&self, spec: Spec, place: Place) -> Array {
+    pub(crate) fn reshard_at(&self, spec: Spec, call: Call<'_>) -> Array {
         let rank = self.type_ref().map_or(0, |t| t.rank());
         match self.mesh_of(spec, rank) {
-            Ok(Some(mesh)) => self.move_to("reshard", &mesh, spec, &[AxisType::Explicit], place),
+            Ok(Some(mesh)) => self.move_to(&mesh, spec, &[AxisType::Explicit], call),
             Ok(None) => self.clone(),
-            Err(fault) => self.refuse("reshard", fault, place),
+            Err(fault) => self.refuse(fault, call),
         }
     }
     /// The mesh whose axes a spec for this array, or one of this rank made of it, names: its own, or that of the program around it;
@@ -62,7 +63,7 @@ impl Array {
             mesh => Ok(mesh),
         }
     }
-    fn move_to(&self, op: &str, mesh: &Mesh, spec: Spec, kinds: &[AxisType], place: Place) -> Array {
+    fn move_to(&self, mesh: &Mesh, spec: Spec, kinds: &[AxisType], call: Call<'_>) -> Array {
         let ty = match self.type_ref() {
             Ok(ty) => ty,
             Err(_) => return self.clone(),
@@ -71,45 +72,45 @@ impl Array {
             .and_then(|spec| check_divides(mesh, spec, &ty.shape).map(|()| spec));
         let spec = match checked {
             Ok(spec) => spec,
-            Err(fault) => return self.refuse(op, fault, place),
+            Err(fault) => return self.refuse(fault, call),
         };
         match self.repr() {
             Repr::Concrete(_) if mesh.is_abstract() && innermost().is_none() => {
-                self.refuse(op, no_devices(mesh), place)
+                self.refuse(no_devices(mesh), call)
             }
             Repr::Concrete(c) => {
                 let in_parts = |s: Spec| !s.unreduced_axes().is_empty();
                 let parts = c.sharding.as_ref().is_some_and(|s| in_parts(s.spec)) || in_parts(c.ty.spec);
                 if parts || in_parts(spec) {
-                    return self.move_parts(op, mesh, spec, place);
+                    return self.move_parts(mesh, spec, call);
                 }
                 // a whole value is stored in global order, whatever its sharding: only the type changes
-                match c.slab(op, place) {
+                match c.slab(call.op, call.place) {
                     Ok(slab) => {
                         let sharding = Sharding { mesh: mesh.clone(), spec };
                         let ty = placed(ty.dtype, &ty.shape, &sharding);
                         Array::concrete(slab, ty, Some(sharding))
                     }
-                    Err(e) => Array::poisoned(at(e, op, place)),
+                    Err(e) => Array::poisoned(e),
                 }
             }
-            _ => apply1(prims::reshard(mesh, spec), &[self.into()], place),
+            _ => apply1(prims::reshard(mesh, spec), &[self.into()], call),
         }
     }
     /// A value in parts (or to become one): summed first where the mesh changes.
-    fn move_parts(&self, op: &str, mesh: &Mesh, spec: Spec, place: Place) -> Array {
+    fn move_parts(&self, mesh: &Mesh, spec: Spec, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match &ty.mesh {
             Some(own) if own != mesh => {
                 let kinds = [AxisType::Explicit, AxisType::Auto];
-                let whole = apply1(prims::reshard(own, Spec::whole(ty.rank())), &[self.into()], place);
-                let there = whole.move_to(op, mesh, Spec::whole(ty.rank()), &kinds, place);
-                there.move_to(op, mesh, spec, &kinds, place)
+                let whole = apply1(prims::reshard(own, Spec::whole(ty.rank())), &[self.into()], call);
+                let there = whole.move_to(mesh, Spec::whole(ty.rank()), &kinds, call);
+                there.move_to(mesh, spec, &kinds, call)
             }
-            Some(_) => apply1(prims::reshard(mesh, spec), &[self.into()], place),
+            Some(_) => apply1(prims::reshard(mesh, spec), &[self.into()], call),
             None => {
-                let whole = self.move_to(op, mesh, Spec::whole(ty.rank()), &[AxisType::Explicit], place);
-                apply1(prims::reshard(mesh, spec), &[whole.into()], place)
+                let whole = self.move_to(mesh, Spec::whole(ty.rank()), &[AxisType::Explicit], call);
+                apply1(prims::reshard(mesh, spec), &[whole.into()], call)
             }
         }
     }
@@ -129,16 +130,16 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn constrain(&self, spec: Spec) -> Array {
-        let place = Location::caller();
+        let call = Call::here("constrain");
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
-            Some(mesh) => self.constrain_at(&mesh, spec, place),
+            Some(mesh) => self.constrain_at(&mesh, spec, call),
             None => {
                 let fault =
                     Fault::new(ErrorKind::Mesh, "a constraint needs a mesh, and the array is on none")
                         .help("put it on one: `x.put(&mesh, p![..])`")
                         .help("or say which: `x.constrain_on(&mesh, ..)`, `jit(f).on(&mesh)`");
-                self.refuse("constrain", fault, place)
+                self.refuse(fault, call)
             }
         }
     }
@@ -153,10 +154,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn constrain_on(&self, mesh: &Mesh, spec: Spec) -> Array {
-        self.constrain_at(mesh, spec, Location::caller())
+        self.constrain_at(mesh, spec, Call::here("constrain_on"))
     }
-    fn constrain_at(&self, mesh: &Mesh, spec: Spec, place: Place) -> Array {
-        apply1(prims::constrain(mesh, spec), &[self.into()], place)
+    fn constrain_at(&self, mesh: &Mesh, spec: Spec, call: Call<'_>) -> Array {
+        apply1(prims::constrain(mesh, spec), &[self.into()], call)
     }
     /// The mesh and spec over explicit and auto axes; `None` for an array on no mesh. Of a traced value: what its type says.
     ///
@@ -261,12 +262,4 @@ pub(crate) fn placed(dtype: DType, shape: &crate::Shape, sharding: &Sharding) ->
         spec: sharding.explicit().padded(shape.rank()),
         ..dtype.of(shape)
     }
-}
-
-/// The error with the operation and line where it has none.
-pub(crate) fn at(error: Error, op: &str, place: Place) -> Error {
-    Error::all(error.diagnostics().iter().map(|d| match d.place {
-        Some(_) => Error::from(d.clone()),
-        None => Error::from(Diagnostic { op: op.into(), place: Some(place), ..d.clone() }),
-    }))
 }

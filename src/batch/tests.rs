@@ -6,14 +6,13 @@ use crate::prelude::*;
 use crate::program::Prim;
 use crate::trace::{Arg, apply};
 use crate::{ErrorKind, MapDims, ScanOptions, Shape, VmapOptions, scan_with, vmap_with};
-use std::panic::Location;
 use std::sync::Arc;
 
 const EXAMPLES: usize = 4;
 
 fn run(prim: &Prim, xs: &[Array]) -> Vec<Array> {
     let args: Vec<Arg> = xs.iter().map(Arg::from).collect();
-    apply(prim.clone(), &args, Location::caller())
+    apply(prim.clone(), &args, crate::program::Call::here(prim.name()))
 }
 
 /// Numbers of all signs, none twice.

@@ -141,6 +141,8 @@ pub struct Diagnostic {
     pub place: Option<Place>,
     /// Further lines of the user's that matter (where it was donated, where the loop began), with a word on each.
     pub related: Vec<(Place, String)>,
+    /// How the call is written with the sharding of its result, which is in the place of `{}`: `x.dot_to(&w, {})`.
+    pub twin: Option<String>,
 }
 
 /// One or several diagnostics. `Display` and `Debug` both render them with the source line.
@@ -153,7 +155,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 impl Error {
     /// The error of one operation at the user's `place`.
     pub fn at(fault: Fault, op: impl Into<String>, operands: Vec<String>, place: Option<Place>) -> Error {
-        Error::from(Diagnostic { fault, op: op.into(), operands, place, related: Vec::new() })
+        Error::from(Diagnostic { fault, op: op.into(), operands, place, related: Vec::new(), twin: None })
     }
     /// An error of the user's own code, for `?` on foreign results: `.map_err(Error::other)?`.
     pub fn other(error: impl fmt::Display) -> Error {
@@ -178,6 +180,17 @@ impl Error {
             d.related.push((place, what.into()));
         }
         Error(Arc::new(list))
+    }
+    /// The same, with this operation and line where it has none yet.
+    pub(crate) fn located(self, op: &str, place: Place) -> Error {
+        if self.0.iter().all(|d| d.place.is_some()) {
+            return self;
+        }
+        let list = self.0.iter().map(|d| match d.place {
+            Some(_) => d.clone(),
+            None => Diagnostic { op: op.into(), place: Some(place), ..d.clone() },
+        });
+        Error(Arc::new(list.collect()))
     }
     /// The kind of the first diagnostic.
     pub fn kind(&self) -> ErrorKind {

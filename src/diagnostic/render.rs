@@ -58,11 +58,8 @@ fn one(d: &Diagnostic, renderer: &Renderer) -> String {
         group = group.element(Level::NOTE.with_name(name).message(operands(&d.operands, &d.fault.marks)));
     }
     for (what, out) in &d.fault.choices {
-        let call = match d.op.as_str() {
-            "einsum" => format!("einsum_to(…, {out})"),
-            "dot_general" => format!("x.dot_general_to(&w, &how, None, {out})"),
-            op => format!("x.{op}_to(&w, {out})"),
-        };
+        let out = out.to_string();
+        let call = d.twin.as_ref().map_or_else(|| out.clone(), |twin| twin.replace("{}", &out));
         group = group.element(Level::HELP.message(format!("{what}: `{call}`")));
     }
     for help in &d.fault.help {

@@ -70,7 +70,7 @@ impl DotGeneral {
                 if dims[..i].contains(d) {
                     return Err(Fault::new(
                         ErrorKind::Shape,
-                        format!("dimension {d} of operand {k} is named twice"),
+                        format!("{} is named twice", operand.dimension(k, *d)),
                     )
                     .help("a dimension is contracted, or a batch dimension, or neither")
                     .dim(k, *d));
@@ -82,15 +82,18 @@ impl DotGeneral {
             for (&i, &j) in pair[0].iter().zip(&pair[1]) {
                 if x.shape[i] != y.shape[j] {
                     let m = format!(
-                        "dimension {i} of operand 0 has size {}, dimension {j} of operand 1 size {}: {word} dimensions must be equal",
-                        x.shape[i], y.shape[j]
+                        "{} has size {}, {} size {}: {word} dimensions must be equal",
+                        operands[0].dimension(0, i),
+                        x.shape[i],
+                        operands[1].dimension(1, j),
+                        y.shape[j]
                     );
                     let fault = Fault::new(ErrorKind::Shape, m).dim(0, i).dim(1, j);
                     let turned = |ty: &ArrayType, d: usize| (ty.rank() == 2).then(|| ty.shape[1 - d]);
                     return Err(if turned(y, j) == Some(x.shape[i]) {
-                        fault.help("transpose operand 1: `.t()`")
+                        fault.help(format!("transpose operand {}: `.t()`", operands[1].number(1)))
                     } else if turned(x, i) == Some(y.shape[j]) {
-                        fault.help("transpose operand 0: `.t()`")
+                        fault.help(format!("transpose operand {}: `.t()`", operands[0].number(0)))
                     } else if word == "batch" {
                         fault.help("make them equal: `slice`, `pad`, or repeat one of size 1: `broadcast_to`")
                     } else {
@@ -153,7 +156,7 @@ impl Primitive for DotGeneral {
         arity("dot_general", operands, 2)?;
         self.check(operands)?;
         let dtype = one_dtype(operands, 0)?;
-        Takes::Number.check(0, dtype)?;
+        Takes::Number.check(operands, 0)?;
         if let Some(to) = self.preferred
             && (!to.is_number() || dtype.is_float() && !to.is_float())
         {

@@ -208,9 +208,9 @@ impl Primitive for RandomFoldIn {
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity("random_fold_in", operands, 2)?;
-        let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
+        let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]).enumerate())?;
         needs_key("random_fold_in", &operands[0].ty)?;
-        Takes::Integer.check(1, operands[1].ty.dtype)?;
+        Takes::Integer.check(operands, 1)?;
         Ok(vec![(DType::Key, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

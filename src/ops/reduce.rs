@@ -98,7 +98,7 @@ impl Primitive for Reduce {
             Reduction::Max | Reduction::Min => Takes::Ordered,
             Reduction::And | Reduction::Or => Takes::Bits,
         };
-        takes.check(0, ty.dtype)?;
+        takes.check(operands, 0)?;
         Ok(vec![(ty.dtype, self.kept(ty.rank()).into_iter().map(|d| ty.shape[d]).collect())])
     }
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {

@@ -87,8 +87,7 @@ impl Builder {
         let Some(mesh) = inputs.iter().find_map(|v| v.ty.mesh.clone()) else {
             return self.emit1(free, inputs);
         };
-        let operands: Vec<_> =
-            inputs.iter().map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() }).collect();
+        let operands: Vec<_> = inputs.iter().map(|v| Operand::new(v.ty.clone(), v.is_literal())).collect();
         let explicit = |s: Spec| s.only(|a| mesh.axis_type(a) == Some(AxisType::Explicit));
         let comes = free.types(&operands).ok().map(|types| explicit(types[0].spec));
         let want = explicit(want);

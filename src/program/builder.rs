@@ -1,6 +1,6 @@
 //! Builder: programs one equation at a time, each typed as it is added.
 
-use super::{Control, Equation, Input, Literal, Op, Operand, Placement, Prim, Program, Var, VarInfo};
+use super::{Call, Control, Equation, Input, Literal, Op, Operand, Placement, Prim, Program, Var, VarInfo};
 use crate::diagnostic::{Error, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::types::{ArrayType, DType, Scalar};
@@ -65,12 +65,22 @@ impl Builder {
     }
     /// Applies a primitive: its results, typed; or its refusal, with the operands' types and the user's line.
     pub fn emit(&mut self, prim: Prim, inputs: &[Value]) -> Result<Vec<Value>> {
-        let operands: SmallVec<[Operand; 3]> =
-            inputs.iter().map(|v| Operand { ty: v.ty.clone(), literal: v.is_literal() }).collect();
-        let types = prim
-            .types(&operands)
-            .and_then(|types| types.iter().try_for_each(ArrayType::addressable).map(|()| types))
-            .map_err(|fault| self.refuse(fault, prim.name(), inputs))?;
+        let types =
+            typed(&prim, &operands(inputs)).map_err(|fault| self.refuse(fault, prim.name(), inputs))?;
+        Ok(self.push(Op::Prim(prim), inputs, types))
+    }
+    /// Applies a primitive for a call of the user's: its results, typed; or its refusal, in the call's terms.
+    pub fn emit_for(&mut self, prim: Prim, inputs: &[Value], call: Call<'_>) -> Result<Vec<Value>> {
+        self.place = Some(call.place);
+        let operands = operands(inputs);
+        let types = typed(&prim, &operands).map_err(|fault| {
+            let named: SmallVec<[Operand; 3]> =
+                operands.iter().enumerate().map(|(k, o)| o.named(call.source(k))).collect();
+            // in the user's numbers and dimensions, where these are others
+            let fault =
+                if call.tells_operands() { typed(&prim, &named).err().unwrap_or(fault) } else { fault };
+            call.error(fault, || inputs.iter().map(|v| v.ty.to_string()).collect())
+        })?;
         Ok(self.push(Op::Prim(prim), inputs, types))
     }
     /// Applies a primitive of one result.
@@ -129,6 +139,17 @@ impl Builder {
         self.program.outputs = outputs.iter().map(|v| v.input).collect();
         self.program
     }
+}
+
+fn operands(inputs: &[Value]) -> SmallVec<[Operand; 3]> {
+    inputs.iter().map(|v| Operand::new(v.ty.clone(), v.is_literal())).collect()
+}
+
+/// The types of the results, which later stages can count in.
+fn typed(prim: &Prim, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+    let types = prim.types(operands)?;
+    types.iter().try_for_each(ArrayType::addressable)?;
+    Ok(types)
 }
 
 fn resolve(input: &Input, map: &[Option<Value>]) -> Value {

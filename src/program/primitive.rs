@@ -2,7 +2,7 @@
 
 use super::factors::{Factors, Linearity, Rank};
 use super::sentence::Sentence;
-use super::{Batch, Batched, Builder, Value, typing};
+use super::{Batch, Batched, Builder, Source, Value, typing};
 use crate::diagnostic::{Fault, Result};
 use crate::mesh::{Axes, Axis};
 use crate::sharding::Spec;
@@ -22,6 +22,54 @@ pub struct Operand {
     pub ty: ArrayType,
     /// Whether it is a number written by the user: it joins any sharding and any set.
     pub literal: bool,
+    /// What it is to the user, where that is not itself.
+    known: Option<Arc<Known>>,
+}
+
+/// What the user knows an operand as.
+#[derive(Clone, Debug)]
+struct Known {
+    number: usize,
+    ty: ArrayType,
+    dims: Option<Vec<usize>>,
+}
+
+impl From<ArrayType> for Operand {
+    fn from(ty: ArrayType) -> Operand {
+        Operand::new(ty, false)
+    }
+}
+
+impl Operand {
+    /// An operand of this type, which may be a number written by the user.
+    pub fn new(ty: ArrayType, literal: bool) -> Operand {
+        Operand { ty, literal, known: None }
+    }
+    /// The same as the user knows it.
+    pub(super) fn named(&self, source: Option<&Source<'_>>) -> Operand {
+        let known = |s: &Source<'_>| Known {
+            number: s.number,
+            ty: s.ty.unwrap_or(&self.ty).clone(),
+            dims: s.dims.map(Into::into),
+        };
+        Operand { known: source.map(known).map(Arc::new), ..self.clone() }
+    }
+    /// The number that messages give it, where it is the k-th.
+    pub(crate) fn number(&self, k: usize) -> usize {
+        self.known.as_ref().map_or(k, |known| known.number)
+    }
+    /// The user's dimension that its dimension `d` is.
+    pub(crate) fn dim(&self, d: usize) -> usize {
+        self.known.as_ref().and_then(|known| known.dims.as_ref()).map_or(d, |dims| dims[d])
+    }
+    /// The type that the user knows it by.
+    pub(crate) fn told(&self) -> &ArrayType {
+        self.known.as_ref().map_or(&self.ty, |known| &known.ty)
+    }
+    /// `dimension 1 of operand 0`, where it is the k-th.
+    pub(crate) fn dimension(&self, k: usize, d: usize) -> String {
+        format!("dimension {} of operand {}", self.dim(d), self.number(k))
+    }
 }
 
 /// The tangents of a primitive's results; `None` is zero.

@@ -6,11 +6,11 @@ mod samplers;
 use crate::array::{Array, Operand};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
+use crate::program::Call;
 use crate::runtime::Slab;
-use crate::trace::{apply1, told};
+use crate::trace::apply1;
 use crate::tree::{Args, Param, Path, Tree};
 use crate::types::{ArrayType, DType, Shape};
-use std::panic::Location;
 use std::sync::Arc;
 
 /// A key: what random numbers are made of. The same key makes the same numbers; [`Key::split`] makes independent ones of it.
@@ -89,7 +89,7 @@ impl Key {
     #[track_caller]
     pub fn split_array(&self, shape: impl Into<Shape>) -> Array {
         let ty = DType::Key.of(shape);
-        apply1(Arc::new(RandomSplit { ty, keys: 0 }), &[(&self.0).into()], Location::caller())
+        apply1(Arc::new(RandomSplit { ty, keys: 0 }), &[(&self.0).into()], Call::here("split_array"))
     }
     /// The key made of this one and a whole number: one of uint32, or an array of an integer type of at most 32 bits.
     ///
@@ -101,10 +101,9 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn fold_in(&self, x: impl Operand) -> Key {
-        let place = Location::caller();
-        let _told = told("fold_in");
+        let call = Call::here("fold_in");
         let refuse = |Fault { kind, message, .. }: Fault, help: &str| {
-            Key(self.0.refuse("fold_in", Fault::new(kind, message).help(help), place))
+            Key(self.0.refuse(Fault::new(kind, message).help(help), call))
         };
         let term = x.term();
         // of more bits some would be cut, and two numbers give one key
@@ -114,7 +113,7 @@ impl Key {
             return refuse(fault, "convert it: `.astype(U32)`; or take both halves, one after the other");
         }
         match term.arg(DType::U32) {
-            Ok(x) => Key(apply1(Arc::new(RandomFoldIn), &[(&self.0).into(), x], place)),
+            Ok(x) => Key(apply1(Arc::new(RandomFoldIn), &[(&self.0).into(), x], call)),
             Err(fault) => {
                 refuse(fault, "a key is made of another and a whole number of uint32: `key.fold_in(3)`")
             }
@@ -123,7 +122,7 @@ impl Key {
     /// Its two words, uint32.
     #[track_caller]
     pub fn data(&self) -> Array {
-        apply1(Arc::new(RandomKeyData), &[(&self.0).into()], Location::caller())
+        apply1(Arc::new(RandomKeyData), &[(&self.0).into()], Call::here("data"))
     }
     /// The key of two words.
     ///
@@ -135,8 +134,7 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn from_data(words: &Array) -> Key {
-        let _told = told("from_data");
-        Key(apply1(Arc::new(RandomWrap), &[words.into()], Location::caller()))
+        Key(apply1(Arc::new(RandomWrap), &[words.into()], Call::here("from_data")))
     }
     /// Random bits, of an unsigned integer type; a bare shape is uint32.
     ///
@@ -148,9 +146,9 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn bits(&self, ty: impl Into<Words>) -> Array {
-        let place = Location::caller();
-        crate::array::made(ty.into().0, "bits", place, |ty| {
-            apply1(Arc::new(RandomBits { ty, keys: 0 }), &[(&self.0).into()], place)
+        let call = Call::here("bits");
+        crate::array::made(ty.into().0, call, |ty| {
+            apply1(Arc::new(RandomBits { ty, keys: 0 }), &[(&self.0).into()], call)
         })
     }
 }

@@ -2,14 +2,14 @@
 
 use super::{Integers, Key};
 use crate::array::{Array, holds};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Spot};
+use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::ops::random::RandomBits;
+use crate::program::Call;
 use crate::trace::{apply1, poison};
 use crate::types::{ArrayType, DType, Scalar};
 use half::{bf16, f16};
 use std::f64::consts::SQRT_2;
 use std::ops::Range;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// What a float type is made of.
@@ -65,7 +65,7 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn uniform(&self, ty: impl Into<ArrayType>) -> Array {
-        self.float("uniform", ty.into(), Location::caller(), |u, _| u(0.0, 1.0))
+        self.float(ty.into(), Call::here("uniform"), |u, _| u(0.0, 1.0))
     }
     /// Uniform floats in a range.
     ///
@@ -77,7 +77,7 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn uniform_in(&self, ty: impl Into<ArrayType>, range: Range<f64>) -> Array {
-        self.float("uniform", ty.into(), Location::caller(), |u, _| u(range.start, range.end))
+        self.float(ty.into(), Call::here("uniform_in"), |u, _| u(range.start, range.end))
     }
     /// Normally distributed floats: mean 0, deviation 1.
     ///
@@ -89,9 +89,7 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn normal(&self, ty: impl Into<ArrayType>) -> Array {
-        self.float("normal", ty.into(), Location::caller(), |u, f| {
-            SQRT_2 * u(f.above_minus_one, 1.0).erf_inv()
-        })
+        self.float(ty.into(), Call::here("normal"), |u, f| SQRT_2 * u(f.above_minus_one, 1.0).erf_inv())
     }
     /// Normally distributed floats between `lower` and `upper`.
     ///
@@ -103,7 +101,7 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn truncated_normal(&self, ty: impl Into<ArrayType>, lower: f64, upper: f64) -> Array {
-        self.float("truncated_normal", ty.into(), Location::caller(), |u, _| {
+        self.float(ty.into(), Call::here("truncated_normal"), |u, _| {
             let x = SQRT_2 * u(libm::erf(lower / SQRT_2), libm::erf(upper / SQRT_2)).erf_inv();
             let (low, high) = (x.full_like(lower), x.full_like(upper));
             x.clamp(low.nextafter(f64::INFINITY), high.nextafter(f64::NEG_INFINITY))
@@ -118,7 +116,7 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn exponential(&self, ty: impl Into<ArrayType>) -> Array {
-        self.float("exponential", ty.into(), Location::caller(), |u, _| -(-u(0.0, 1.0)).log1p())
+        self.float(ty.into(), Call::here("exponential"), |u, _| -(-u(0.0, 1.0)).log1p())
     }
     /// Floats of the standard Gumbel distribution.
     ///
@@ -129,7 +127,7 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn gumbel(&self, ty: impl Into<ArrayType>) -> Array {
-        self.float("gumbel", ty.into(), Location::caller(), |u, f| -(-u(f.tiny, 1.0).log()).log())
+        self.float(ty.into(), Call::here("gumbel"), |u, f| -(-u(f.tiny, 1.0).log()).log())
     }
     /// `true` with probability `p`. The type says shape and sharding only.
     ///
@@ -142,7 +140,7 @@ impl Key {
     #[track_caller]
     pub fn bernoulli(&self, ty: impl Into<ArrayType>, p: f64) -> Array {
         let ty = ArrayType { dtype: DType::F32, ..ty.into() };
-        self.float("bernoulli", ty, Location::caller(), |u, _| u(0.0, 1.0).lt(p))
+        self.float(ty, Call::here("bernoulli"), |u, _| u(0.0, 1.0).lt(p))
     }
     /// Whole numbers of a range, which must be one of their element type. A bare shape is int32: `key.randint([8], 0..10)`. An empty
     /// range gives its start.
@@ -155,7 +153,7 @@ impl Key {
     /// ```
     #[track_caller]
     pub fn randint(&self, ty: impl Into<Integers>, range: Range<i64>) -> Array {
-        let (Integers(ty), place) = (ty.into(), Location::caller());
+        let (Integers(ty), call) = (ty.into(), Call::here("randint"));
         if !ty.dtype.is_integer() {
             let fault = Fault::new(ErrorKind::Dtype, format!("`randint` makes integers, not {}", ty.dtype))
                 .help(format!(
@@ -163,7 +161,7 @@ impl Key {
                     ty.shape, range.start, range.end
                 ))
                 .mark(0, Spot::Dtype);
-            return poison(Error::at(fault, "randint", vec![ty.to_string()], Some(place)));
+            return poison(call.error(fault, || vec![ty.to_string()]));
         }
         let dtype = ty.dtype;
         let last = if range.is_empty() { range.start } else { range.end - 1 };
@@ -176,12 +174,12 @@ impl Key {
                         ty.shape
                     ))
                     .mark(0, Spot::Dtype);
-            return poison(Error::at(fault, "randint", vec![ty.to_string()], Some(place)));
+            return poison(call.error(fault, || vec![ty.to_string()]));
         }
         let wide = if dtype.size() == 8 { DType::U64 } else { DType::U32 };
-        crate::array::made(ArrayType { dtype: wide, ..ty }, "randint", place, |ty| {
+        crate::array::made(ArrayType { dtype: wide, ..ty }, call, |ty| {
             let keys = self.split_vec(2);
-            let [hi, lo] = [&keys[0], &keys[1]].map(|k| k.raw(ty.clone(), place));
+            let [hi, lo] = [&keys[0], &keys[1]].map(|k| k.raw(ty.clone(), call));
             // 2^bits mod span, to put the two words together
             let (span, shift) = if wide == DType::U64 {
                 let span =
@@ -220,28 +218,27 @@ impl Key {
         (self.gumbel(ty.dtype.of(&ty.shape)) + logits).argmax(dim)
     }
 
-    fn raw(&self, ty: ArrayType, place: Place) -> Array {
-        apply1(Arc::new(RandomBits { ty, keys: 0 }), &[self.array().into()], place)
+    fn raw(&self, ty: ArrayType, call: Call<'_>) -> Array {
+        apply1(Arc::new(RandomBits { ty, keys: 0 }), &[self.array().into()], call)
     }
     /// Floats made by `f` of uniform ones in a range.
     #[track_caller]
     fn float(
         &self,
-        op: &str,
         ty: ArrayType,
-        place: Place,
+        call: Call<'_>,
         f: impl FnOnce(&dyn Fn(f64, f64) -> Array, &Float) -> Array,
     ) -> Array {
         let dtype = ty.dtype;
         let Some(of) = float(dtype) else {
-            let fault = Fault::new(ErrorKind::Dtype, format!("`{op}` makes floats, not {dtype}"))
-                .help(format!("give the shape, or a float type: `key.{op}(F32.of({}))`", ty.shape))
+            let fault = Fault::new(ErrorKind::Dtype, format!("`{}` makes floats, not {dtype}", call.op))
+                .help(format!("give the shape, or a float type: `key.{}(F32.of({}))`", call.op, ty.shape))
                 .mark(0, Spot::Dtype);
-            return poison(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+            return poison(call.error(fault, || vec![ty.to_string()]));
         };
-        crate::array::made(ty, op, place, |ty| {
+        crate::array::made(ty, call, |ty| {
             let uniform = |low: f64, high: f64| {
-                let bits = self.raw(ArrayType { dtype: of.bits, ..ty.clone() }, place);
+                let bits = self.raw(ArrayType { dtype: of.bits, ..ty.clone() }, call);
                 let bits = if of.bits == of.word { bits } else { bits.astype(of.word) };
                 let drawn = of.bits.size() as u32 * 8;
                 // random digits behind the point of 1.…, then minus 1

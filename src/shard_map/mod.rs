@@ -11,9 +11,9 @@ use crate::diagnostic::{Error, Place, Result};
 use crate::engine::EngineKind;
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::ops::collective::{Along, Cast, Pcast};
-use crate::program::{Control, ShardMapping};
+use crate::program::{Call, Control, ShardMapping};
 use crate::sharding::Spec;
-use crate::trace::{Open, Setting, apply_control, apply1, located, setting};
+use crate::trace::{Open, Setting, apply_control, apply1, setting};
 use crate::transform::control::{Piece, tree_of};
 use crate::transform::{Compiled, Jit, Lowered, Made, Out, Traced, body, no_error};
 use crate::tree::{Args, Func, Output, SpecTree, Specs, Tree, collect, resolve};
@@ -133,7 +133,7 @@ made!(ShardMap<'_, I, O>, &ShardMap<'_, I, O>);
 /// Records the body as one equation of the open trace.
 fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: &I) -> Result<O> {
     let place = s.place;
-    let at = |e: Error| located(e, "shard_map", place);
+    let at = |e: Error| e.located("shard_map", place);
     no_error(input)?;
     let mesh = around(&s.mesh);
     let axes = s.axes.clone().unwrap_or_else(|| {
@@ -195,6 +195,7 @@ fn around(mesh: &Mesh) -> Mesh {
 
 /// The result as its spec wants it: varying over the axes that it is put together over, unreduced where the spec says so.
 fn cast(a: &Array, border: &Boundary, spec: Spec, place: Place) -> Array {
+    let call = Call::new("shard_map", place);
     let Ok(ty) = a.type_ref() else { return a.clone() };
     if !border.checked() {
         return a.clone();
@@ -208,11 +209,11 @@ fn cast(a: &Array, border: &Boundary, spec: Spec, place: Place) -> Array {
     let mut out = a.clone();
     let missing: Axes = spec.dims().iter().flat_map(Axes::iter).filter(|axis| !state(*axis)).collect();
     if !missing.is_empty() {
-        out = apply1(Arc::new(Pcast { along: along(missing), to: Cast::Varying }), &[(&out).into()], place);
+        out = apply1(Arc::new(Pcast { along: along(missing), to: Cast::Varying }), &[(&out).into()], call);
     }
     let parts: Axes = spec.unreduced_axes().iter().filter(|axis| ty.varying.contains(*axis)).collect();
     if !parts.is_empty() {
-        out = apply1(Arc::new(Pcast { along: along(parts), to: Cast::Unreduced }), &[(&out).into()], place);
+        out = apply1(Arc::new(Pcast { along: along(parts), to: Cast::Unreduced }), &[(&out).into()], call);
     }
     out
 }

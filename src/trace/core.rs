@@ -8,7 +8,7 @@
 use super::eager;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
-use crate::program::{Builder, Control, Input, Literal, Placement, Prim, Program, Value, Var};
+use crate::program::{Builder, Call, Control, Input, Literal, Placement, Prim, Program, Value, Var};
 use crate::trace::{Array, Repr};
 use crate::types::ArrayType;
 use std::cell::RefCell;
@@ -296,99 +296,19 @@ pub(crate) fn poison(error: Error) -> Array {
     Array::poisoned(error)
 }
 
-thread_local! {
-    static TOLD: RefCell<Option<Telling>> = const { RefCell::new(None) };
-}
-
-/// How refusals of primitives are told while a method applies them.
-struct Telling {
-    op: &'static str,
-    /// Where each dimension of what is applied stands in the method's result; `None` for a step on the way to it.
-    order: Option<Vec<usize>>,
-}
-
-/// While this lives, refusals on this thread are told as those of a method that applies primitives of other names.
-#[must_use = "it names refusals while it lives"]
-pub(crate) struct Told {
-    outermost: bool,
-}
-impl Drop for Told {
-    fn drop(&mut self) {
-        if self.outermost {
-            TOLD.set(None);
-        }
-    }
-}
-
-/// Refusals from here on are `op`'s, or those of the method that called this one.
-pub(crate) fn told(op: &'static str) -> Told {
-    TOLD.with_borrow_mut(|told| {
-        let outermost = told.is_none();
-        told.get_or_insert_with(|| Telling { op, order: Some(Vec::new()) });
-        Told { outermost }
-    })
-}
-
-/// Says of what is applied next where its dimensions stand in the method's result (empty: in the same order), or that it is a step
-/// on the way to it.
-pub(crate) fn told_order(order: Option<Vec<usize>>) {
-    TOLD.with_borrow_mut(|told| {
-        if let Some(told) = told {
-            told.order = order;
-        }
-    });
-}
-
-/// The operation as the user knows it.
-pub(crate) fn told_as(op: &str) -> String {
-    TOLD.with_borrow(|told| told.as_ref().map_or(op, |t| t.op).to_string())
-}
-
-/// The error as one of the method that is called at this place.
-fn retold(error: Error, place: Place) -> Error {
-    TOLD.with_borrow(|told| {
-        let Some(told) = told else { return error };
-        Error::all(error.diagnostics().iter().map(|d| {
-            let mut d = d.clone();
-            if d.place == Some(place) {
-                d.op = told.op.to_string();
-                match &told.order {
-                    Some(order) => {
-                        for (_, out) in &mut d.fault.choices {
-                            let mut dims = out.dims().to_vec();
-                            if order.len() == dims.len() {
-                                for (entry, to) in out.dims().iter().zip(order) {
-                                    dims[*to] = entry.clone();
-                                }
-                            }
-                            *out = out.with_dims(dims);
-                        }
-                    }
-                    None if d.fault.choices.is_empty() => {}
-                    None => {
-                        d.fault.choices.clear();
-                        d.fault =
-                            d.fault.help(format!("say how the result lies: `{}_to(…, p![…])`", told.op));
-                    }
-                }
-            }
-            Error::from(d)
-        }))
-    })
-}
-
 /// Applies a primitive to arrays and numbers: recorded in a trace, or run at once.
 ///
 /// The results are as many as its typing says; where it is refused, or an operand carries an error, one array with the error.
-pub(crate) fn apply(prim: Prim, inputs: &[Arg], place: Place) -> Vec<Array> {
+pub(crate) fn apply(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Vec<Array> {
     let trace = owner(arrays(inputs));
     let result = match carried(arrays(inputs)) {
         Some(e) => Err(e),
         None => match &trace {
-            Some(trace) => trace.emit(inputs, prim.name(), place, |b, values| b.emit(prim.clone(), values)),
-            None => eager::run(prim, inputs, place),
-        }
-        .map_err(|e| retold(e, place)),
+            Some(trace) => {
+                trace.emit(inputs, call.op, call.place, |b, values| b.emit_for(prim.clone(), values, call))
+            }
+            None => eager::run(prim, inputs, call).map_err(|e| call.locate(e)),
+        },
     };
     result.unwrap_or_else(|error| {
         if let Some(trace) = &trace {
@@ -399,8 +319,8 @@ pub(crate) fn apply(prim: Prim, inputs: &[Arg], place: Place) -> Vec<Array> {
 }
 
 /// Applies a primitive of one result.
-pub(crate) fn apply1(prim: Prim, inputs: &[Arg], place: Place) -> Array {
-    apply(prim, inputs, place).swap_remove(0)
+pub(crate) fn apply1(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Array {
+    apply(prim, inputs, call).swap_remove(0)
 }
 
 /// Applies a control operation whose result types are known.
@@ -427,7 +347,7 @@ pub(crate) fn build(
     }
     match owner(inputs.iter()) {
         Some(trace) => trace.emit(&args, op, place, add),
-        None => eager::run_all(&args, op, place, add),
+        None => eager::run_all(&args, op, place, add).map_err(|e| e.located(op, place)),
     }
 }
 
@@ -456,28 +376,17 @@ impl Trace {
         let values: Vec<Value> = inputs
             .iter()
             .map(|i| match i {
-                Arg::Array(a) => self.import(a).map_err(|e| located(e, op, place)),
+                Arg::Array(a) => self.import(a).map_err(|e| e.located(op, place)),
                 Arg::Lit(l) => Ok(Value::literal(l.dtype, l.value)),
             })
             .collect::<Result<_>>()?;
         let mut state = self.lock();
         let Some(builder) = &mut state.builder else {
             let ty = values.first().map_or_else(|| crate::DType::F32.of([]), |v| v.ty.clone());
-            return Err(located(kept_type(&ty), op, place));
+            return Err(kept_type(&ty).located(op, place));
         };
         let out = add(builder.at(Some(place)), &values)?;
         drop(state);
         Ok(out.into_iter().map(|v| Array::traced(self.clone(), v)).collect())
     }
-}
-
-/// The error with the operation and line at which it came out, where it has none yet.
-pub(crate) fn located(error: Error, op: &str, place: Place) -> Error {
-    Error::all(error.diagnostics().iter().map(|d| {
-        let mut d = d.clone();
-        if d.place.is_none() {
-            (d.op, d.place) = (op.to_string(), Some(place));
-        }
-        Error::from(d)
-    }))
 }

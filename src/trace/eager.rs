@@ -4,9 +4,9 @@
 use super::cache::Cache;
 use super::core::Arg;
 use super::stages::{self, Ready};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{ErrorKind, Fault, Place, Result};
 use crate::engine::EngineKind;
-use crate::program::{Builder, Input, Literal, Op, Placement, Prim, Program, Value};
+use crate::program::{Builder, Call, Input, Literal, Op, Placement, Prim, Program, Value};
 use crate::runtime::on_device_thread;
 use crate::sharding::{Sharding, atoms};
 use crate::trace::{Array, Repr, Traced};
@@ -55,9 +55,8 @@ fn number_of(traced: &Traced) -> Result<Literal> {
 }
 
 /// Runs a primitive on numbers.
-pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>> {
-    let name = prim.name();
-    off_devices().map_err(|f| Error::at(f, name, Vec::new(), Some(place)))?;
+pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Array>> {
+    off_devices()?;
     static OPERATIONS: LazyLock<Cache<Key, Ready>> = LazyLock::new(|| Cache::new(stages::KEPT));
     let engine = EngineKind::default();
     let operands = inputs.iter().map(|i| match i {
@@ -73,11 +72,11 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], place: Place) -> Result<Vec<Array>
     let ready = match OPERATIONS.get(&key) {
         Some(ready) => ready,
         None => {
-            let program = program(inputs, place, |b, values| b.emit(prim, values))?;
+            let program = program(inputs, call.place, |b, values| b.emit_for(prim, values, call))?;
             OPERATIONS.put(key, stages::compile(&program, &[], engine)?, stages::WEIGHT + 1)
         }
     };
-    call(&ready, inputs, name, place)
+    run_ready(&ready, inputs, call.op, call.place)
 }
 
 /// Runs operations on numbers, as one program.
@@ -87,9 +86,9 @@ pub(crate) fn run_all(
     place: Place,
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
-    off_devices().map_err(|f| Error::at(f, op, Vec::new(), Some(place)))?;
+    off_devices()?;
     let ready = stages::ready(program(inputs, place, add)?, &[], EngineKind::default())?;
-    call(&ready, inputs, op, place)
+    run_ready(&ready, inputs, op, place)
 }
 
 /// The program of these operations, which has an input for each array.
@@ -114,7 +113,7 @@ fn program(
     Ok(b.finish(&out))
 }
 
-fn call(ready: &Ready, inputs: &[Arg], op: &str, place: Place) -> Result<Vec<Array>> {
+fn run_ready(ready: &Ready, inputs: &[Arg], op: &str, place: Place) -> Result<Vec<Array>> {
     let mut slabs = Vec::with_capacity(inputs.len());
     for i in inputs {
         if let Arg::Array(a) = i

@@ -8,7 +8,7 @@ pub(crate) mod stages;
 
 pub(crate) use core::{
     Arg, Enter, Open, Recorded, Setting, Trace, apply, apply_control, apply1, build, carried, innermost,
-    located, poison, setting, told, told_as, told_order, tracing,
+    poison, setting, tracing,
 };
 pub use handle::Array;
 pub(crate) use handle::{Repr, Traced};

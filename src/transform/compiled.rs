@@ -8,9 +8,9 @@ use crate::partition::{Collectives, SpmdProgram};
 use crate::program::Program;
 use crate::runtime::Slab;
 use crate::sharding::Sharding;
+use crate::trace::Recorded;
 use crate::trace::Repr;
 use crate::trace::stages::{self, Ready, Staged};
-use crate::trace::{Recorded, located};
 use crate::tree::{Args, Path, Tree};
 use crate::types::ArrayType;
 use smallvec::SmallVec;
@@ -208,7 +208,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
             self.donate(args, place)?;
         }
         slabs.extend(self.captures.iter().cloned());
-        let mut results = self.ready.call(&mut slabs).map_err(|e| located(e, "call", place))?.into_iter();
+        let mut results = self.ready.call(&mut slabs).map_err(|e| e.located("call", place))?.into_iter();
         let out =
             self.out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
         Ok(out)

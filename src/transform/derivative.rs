@@ -11,7 +11,7 @@ use crate::grad::{jvp_program, vjp_program, vjp_program_of};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::build::cotangent_type;
 use crate::program::{Builder, Control, Program, Value};
-use crate::trace::{build, located, poison};
+use crate::trace::{build, poison};
 use crate::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::types::ArrayType;
 use std::panic::Location;
@@ -133,7 +133,7 @@ fn loss_and_grad<A: Tree, R: Tree>(
     // what else is returned is not differentiated
     let results = types.len();
     let first: Vec<bool> = (0..results).map(|i| i == 0).collect();
-    let vjp = vjp_program_of(&program, &wrt, &first).map_err(|e| located(e, op, place))?;
+    let vjp = vjp_program_of(&program, &wrt, &first).map_err(|e| e.located(op, place))?;
     let mut all = build(&inputs, op, place, |b, values| {
         let mut values = b.inline(&vjp.forward, values);
         let mut back = values.split_off(results);
@@ -193,7 +193,7 @@ fn forward<A: Tree, R: Tree>(
     let wanted: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
     fits("jvp", "tangent", tangent, &wanted, Widen::Varying, place)?;
     let active: Vec<bool> = (0..inputs.len()).map(|i| i < leaves.len()).collect();
-    let jvp = jvp_program(&program, &active).map_err(|e| located(e, "jvp", place))?;
+    let jvp = jvp_program(&program, &active).map_err(|e| e.located("jvp", place))?;
     let types = program.output_types();
     let count = inputs.len();
     inputs.extend(tangents);
@@ -261,7 +261,7 @@ fn pullback<A: Tree, R: Tree>(
 ) -> Result<(R, Pullback<R, A>)> {
     let (program, inputs, out) = record("vjp", at, f, place)?;
     let wrt: Vec<usize> = (0..collect(at).len()).collect();
-    let vjp = vjp_program(&program, &wrt).map_err(|e| located(e, "vjp", place))?;
+    let vjp = vjp_program(&program, &wrt).map_err(|e| e.located("vjp", place))?;
     let mut values = build(&inputs, "vjp", place, |b, values| Ok(b.inline(&vjp.forward, values)))?;
     let residuals = values.split_off(program.outputs.len());
     let out = tree_of(&out, values);

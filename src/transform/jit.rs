@@ -5,11 +5,11 @@ use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::engine::EngineKind;
 use crate::mesh::Mesh;
-use crate::program::Control;
+use crate::program::{Call, Control};
 use crate::sharding::{Sharding, of_result};
 use crate::trace::Repr;
 use crate::trace::eager;
-use crate::trace::{Open, Recorded, apply_control, carried, innermost, located, poison, told};
+use crate::trace::{Open, Recorded, apply_control, carried, innermost, poison};
 use crate::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
 use std::cell::RefCell;
 use std::panic::Location;
@@ -187,10 +187,9 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// The arguments as `in_specs` says they lie.
     fn prepared(&self, args: I, place: Place) -> Result<I> {
         let Some(specs) = &self.in_specs else { return Ok(args) };
-        let specs = resolve(specs, &args, "in_specs").map_err(|e| located(e, "jit", place))?;
+        let specs = resolve(specs, &args, "in_specs").map_err(|e| e.located("jit", place))?;
         let mesh = self.mesh_of(&args);
         let mut specs = specs.into_iter();
-        let _told = told("jit");
         let mut refused = Vec::new();
         let args = args.rebuild(&mut Path::named(), &mut |path, a| {
             let (Some(spec), Ok(ty)) = (specs.next().flatten(), a.type_ref()) else { return a.clone() };
@@ -218,7 +217,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                     refused.push(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
                     a.clone()
                 }
-                None => a.put_at(mesh, spec, place),
+                None => a.put_at(mesh, spec, Call::new("jit", place)),
             }
         });
         if refused.is_empty() { Ok(args) } else { Err(Error::all(refused)) }
@@ -255,13 +254,12 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         record_body(open, || {
             let out = (self.body)(&inputs)?;
             let Some(specs) = &self.out_specs else { return Ok(out) };
-            let specs = resolve(specs, &out, "out_specs").map_err(|e| located(e, "jit", place))?;
-            let _told = told("jit");
+            let specs = resolve(specs, &out, "out_specs").map_err(|e| e.located("jit", place))?;
             let mut specs = specs.into_iter();
             Ok(out.rebuild(&mut Path::unnamed(), &mut |_, a| match (specs.next().flatten(), a.type_ref()) {
                 (Some(spec), Ok(ty)) => match ty.mesh.as_ref().or(mesh.as_ref()) {
                     Some(mesh) => match Sharding::checked(mesh, spec, &ty.shape) {
-                        Ok(_) => a.put_at(mesh, spec, place),
+                        Ok(_) => a.put_at(mesh, spec, Call::new("jit", place)),
                         Err(fault) => {
                             let fault = of_result(fault, spec, ty.rank());
                             poison(Error::at(fault, "jit", vec![ty.to_string()], Some(place)))

@@ -4,6 +4,7 @@ use super::{Args, Path, Specs, Tree, resolve};
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
 use crate::mesh::Mesh;
+use crate::program::Call;
 use crate::trace::poison;
 use std::panic::Location;
 
@@ -64,12 +65,12 @@ pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
         Ok(specs) => {
             let mut specs = specs.into_iter();
             map(tree, |a| match specs.next().flatten() {
-                Some(spec) => a.put_at(mesh, spec, place),
+                Some(spec) => a.put_at(mesh, spec, Call::new("tree::put", place)),
                 None => a.clone(),
             })
         }
         Err(e) => {
-            let wrong = poison(crate::trace::located(e, "tree::put", place));
+            let wrong = poison(e.located("tree::put", place));
             map(tree, |_| wrong.clone())
         }
     }

@@ -68,7 +68,7 @@ struct Subject {
 }
 
 fn operands(types: &[ArrayType]) -> Vec<Operand> {
-    types.iter().map(|ty| Operand { ty: ty.clone(), literal: false }).collect()
+    types.iter().map(|ty| Operand::new(ty.clone(), false)).collect()
 }
 
 /// An operation of manual mode, on blocks cut from global arrays: dimension 0 of those that vary, and of results that vary.

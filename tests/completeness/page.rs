@@ -75,7 +75,7 @@ fn loops(f: &Factors) -> String {
 }
 
 fn operands(types: &[ArrayType]) -> Vec<Operand> {
-    types.iter().map(|ty| Operand { ty: ty.clone(), literal: false }).collect()
+    types.iter().map(|ty| Operand::new(ty.clone(), false)).collect()
 }
 
 /// A primitive's example, to be asked.

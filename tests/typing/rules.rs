@@ -21,8 +21,8 @@ fn operands(mesh: &Mesh, types: &[&str]) -> Vec<Operand> {
     types
         .iter()
         .map(|t| match t.strip_prefix("lit ") {
-            Some(t) => Operand { ty: DType::from_name(t).unwrap().of([]), literal: true },
-            None => Operand { ty: ArrayType::parse(t, mesh).unwrap(), literal: false },
+            Some(t) => Operand::new(DType::from_name(t).unwrap().of([]), true),
+            None => Operand::new(ArrayType::parse(t, mesh).unwrap(), false),
         })
         .collect()
 }
@@ -41,8 +41,7 @@ fn every_primitive_is_complete() {
         let (prim, types) = (entry.example)();
         assert_eq!(prim.name(), entry.name);
         names.insert(entry.name);
-        let operands: Vec<Operand> =
-            types.iter().map(|ty| Operand { ty: ty.clone(), literal: false }).collect();
+        let operands: Vec<Operand> = types.iter().map(|ty| Operand::new(ty.clone(), false)).collect();
         let results = prim.types(&operands).unwrap_or_else(|f| panic!("{}: {f:?}", prim.key()));
         let shapes: Vec<_> = results.iter().map(|t| (t.dtype, t.shape.clone())).collect();
         if prim.collective().is_some() {
@@ -71,7 +70,7 @@ fn every_primitive_is_complete() {
 fn roles_are_the_authors_word() {
     let role = |prim: Prim, types: &[&str], l: usize| {
         let types: Vec<ArrayType> = operands(&mesh(), types).into_iter().map(|o| o.ty).collect();
-        let ops: Vec<Operand> = types.iter().map(|t| Operand { ty: t.clone(), literal: false }).collect();
+        let ops: Vec<Operand> = types.iter().map(|t| Operand::new(t.clone(), false)).collect();
         prim.factors(&types, &prim.shapes(&ops).unwrap()).role(l)
     };
     let add = || of(Binary::Add);
@@ -85,13 +84,13 @@ fn roles_are_the_authors_word() {
 
 #[test]
 fn values_on_no_mesh_join_as_replicated() {
-    let x = Operand { ty: ArrayType::parse("f32[8@X,4]", &mesh()).unwrap(), literal: false };
-    let y = Operand { ty: DType::F32.of([8, 4]), literal: false };
+    let x = Operand::new(ArrayType::parse("f32[8@X,4]", &mesh()).unwrap(), false);
+    let y = Operand::new(DType::F32.of([8, 4]), false);
     let t = of(Binary::Add).types(&[y.clone(), x.clone()]).unwrap();
     assert_eq!((t[0].to_string().as_str(), t[0].mesh.as_ref()), ("float32[8@X,4]", Some(&mesh())));
     assert_eq!(of(Binary::Add).types(&[y.clone(), y]).unwrap()[0].mesh, None);
     let other = Mesh::without_devices([("X", 4), ("Y", 2)]).unwrap();
-    let z = Operand { ty: ArrayType::parse("f32[8@X,4]", &other).unwrap(), literal: false };
+    let z = Operand::new(ArrayType::parse("f32[8@X,4]", &other).unwrap(), false);
     assert_eq!(of(Binary::Add).types(&[x, z]).unwrap_err().kind, ErrorKind::Mesh);
     let placed = Full { ty: ArrayType { spec: p!["X"], ..DType::F32.of([8]) }, value: Scalar::Float(0.0) };
     assert_eq!((Arc::new(placed) as Prim).types(&[]).unwrap_err().kind, ErrorKind::Mesh);

@@ -122,7 +122,7 @@ impl Primitive for PsumScatter {
         }
         let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
         self.along.cut(&mut shape, &mut dims, self.dim, self.tiled)?;
-        Takes::Number.check(0, x.dtype)?;
+        Takes::Number.check(operands, 0)?;
         Ok(vec![self.along.result(x, shape, dims, State::Varying)?])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

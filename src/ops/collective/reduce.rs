@@ -43,12 +43,12 @@ impl Primitive for Preduce {
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         let x = self.along.operand(self.name(), operands)?;
         if self.combine == Combine::Add {
-            Takes::Number.check(0, x.dtype)?;
+            Takes::Number.check(operands, 0)?;
             if self.along.state("psum", x)? == State::Reduced {
                 self.along.may_vary("psum", x)?;
             }
         } else {
-            Takes::Ordered.check(0, x.dtype)?;
+            Takes::Ordered.check(operands, 0)?;
             self.along.may_vary(self.name(), x)?;
         }
         Ok(vec![self.along.same(x, State::Invarying)?])

@@ -170,9 +170,9 @@ impl Primitive for Binary {
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity(self.name(), operands, 2)?;
-        let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]))?;
+        let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]).enumerate())?;
         let dtype = one_dtype(operands, 0)?;
-        self.row().1.check(0, dtype)?;
+        self.row().1.check(operands, 0)?;
         Ok(vec![(if self.compares() { DType::Bool } else { dtype }, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

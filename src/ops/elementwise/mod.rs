@@ -57,13 +57,14 @@ impl Takes {
         }
     }
     /// Refuses an operand of another element type.
-    pub(super) fn check(self, operand: usize, dtype: DType) -> Result<(), Fault> {
+    pub(super) fn check(self, operands: &[Operand], operand: usize) -> Result<(), Fault> {
+        let (dtype, number) = (operands[operand].ty.dtype, operands[operand].number(operand));
         if self.holds(dtype) {
             return Ok(());
         }
         let fault = Fault::new(
             ErrorKind::Dtype,
-            format!("operand {operand} is {dtype}, but {} are expected", self.words()),
+            format!("operand {number} is {dtype}, but {} are expected", self.words()),
         )
         .mark(operand, Spot::Dtype);
         let bits = [DType::U8, DType::U16, DType::U32, DType::U64];
@@ -91,26 +92,31 @@ pub(super) fn one_dtype(operands: &[Operand], from: usize) -> Result<DType, Faul
             let fault = Fault::new(
                 ErrorKind::Dtype,
                 format!(
-                    "operand {from} is {first}, operand {k} is {other}: they must be of one element type"
+                    "operand {} is {first}, operand {} is {other}: they must be of one element type",
+                    operands[from].number(from),
+                    o.number(k),
                 ),
             )
             .mark(from, Spot::Dtype)
             .mark(k, Spot::Dtype);
             return Err(match first == DType::Key || other == DType::Key {
                 true => fault.help("the two words of a key are numbers: `key.data()`"),
-                false => fault.help(format!("convert operand {narrow}: `.astype({to:?})`")),
+                false => {
+                    let narrow = operands[narrow].number(narrow);
+                    fault.help(format!("convert operand {narrow}: `.astype({to:?})`"))
+                }
             });
         }
     }
     Ok(first)
 }
 
-/// The common shape, as numpy has it: ranks made equal with leading 1s, then sizes are equal or 1.
-pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Result<Shape, Fault> {
-    let shapes: Vec<&[usize]> = shapes.into_iter().collect();
-    let rank = shapes.iter().map(|s| s.len()).max().unwrap_or(0);
+/// The common shape of these (with their operands' numbers), as numpy has it: ranks made equal with leading 1s, then sizes are equal or 1.
+pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = (usize, &'a [usize])>) -> Result<Shape, Fault> {
+    let shapes: Vec<(usize, &[usize])> = shapes.into_iter().collect();
+    let rank = shapes.iter().map(|s| s.1.len()).max().unwrap_or(0);
     let mut sizes: Vec<(usize, usize)> = vec![(1, 0); rank];
-    for (k, shape) in shapes.iter().enumerate() {
+    for (i, (k, shape)) in shapes.iter().enumerate() {
         let lead = rank - shape.len();
         for (d, &n) in shape.iter().enumerate() {
             let (size, holder) = sizes[lead + d];
@@ -118,26 +124,27 @@ pub fn broadcast_shapes<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Re
                 continue;
             }
             if size != 1 {
-                let other = lead + d + shapes[holder].len() - rank;
+                let (first, held) = shapes[holder];
+                let other = lead + d + held.len() - rank;
                 let fault = Fault::new(
                     ErrorKind::Shape,
                     format!(
-                        "dimension {other} of operand {holder} has size {size}, dimension {d} of operand {k} size {n}: \
+                        "dimension {other} of operand {first} has size {size}, dimension {d} of operand {k} size {n}: \
                          sizes that meet must be equal, or one of them 1"
                     ),
                 );
-                return Err(fault.dim(holder, other).dim(k, d).help(meeting(&shapes, holder, k)));
+                return Err(fault.dim(first, other).dim(*k, d).help(meeting(shapes[holder], (*k, shape))));
             }
-            sizes[lead + d] = (n, k);
+            sizes[lead + d] = (n, i);
         }
     }
     Ok(sizes.iter().map(|s| s.0).collect())
 }
 
 /// What to write instead of operands whose sizes do not fit: a vector may be meant along another dimension than the last.
-fn meeting(shapes: &[&[usize]], i: usize, k: usize) -> String {
-    let meant = [(i, k), (k, i)].into_iter().find_map(|(v, x)| {
-        let ([n], to) = (shapes[v], shapes[x]) else { return None };
+fn meeting(a: (usize, &[usize]), b: (usize, &[usize])) -> String {
+    let meant = [(a, b), (b, a)].into_iter().find_map(|((v, vector), (x, to))| {
+        let [n] = vector else { return None };
         let mut at = (0..to.len()).filter(|d| to[*d] == *n);
         let (d, None) = (at.next()?, at.next()) else { return None };
         let shape: Vec<usize> = std::iter::once(*n).chain(vec![1; to.len() - d - 1]).collect();

@@ -30,8 +30,10 @@ fn one_shape(operands: &[Operand], model: usize, scalar: impl Fn(usize) -> bool)
             return Err(Fault::new(
                 ErrorKind::Shape,
                 format!(
-                    "operand {k} has shape {}, and must have that of operand {model}, {shape}{or}",
-                    o.ty.shape
+                    "operand {} has shape {}, and must have that of operand {}, {shape}{or}",
+                    o.number(k),
+                    o.ty.shape,
+                    operands[model].number(model)
                 ),
             )
             .help("`where_` broadcasts its operands to a common shape"));
@@ -121,7 +123,7 @@ impl Primitive for Clamp {
         arity("clamp", operands, 3)?;
         let shape = one_shape(operands, 1, |k| k != 1)?;
         let dtype = one_dtype(operands, 0)?;
-        Takes::Ordered.check(1, dtype)?;
+        Takes::Ordered.check(operands, 1)?;
         Ok(vec![(dtype, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {

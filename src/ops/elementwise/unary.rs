@@ -228,7 +228,7 @@ impl Primitive for Unary {
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity(self.name(), operands, 1)?[0];
-        self.row().1.check(0, ty.dtype)?;
+        self.row().1.check(operands, 0)?;
         if matches!(self, Unary::IntegerPow(..0)) && !ty.dtype.is_float() {
             return Err(Fault::new(ErrorKind::Dtype, format!("{} has no negative powers", ty.dtype)));
         }

@@ -28,11 +28,15 @@ pub(super) struct Rule<'a> {
 impl Rule<'_> {
     /// A dimension as messages name it.
     pub(super) fn tell(&self, operand: usize, dim: usize) -> String {
-        let ty = &self.operands[operand].ty;
-        let axes = Axes::from(ty.spec.dim(dim));
+        let o = &self.operands[operand];
+        let (ty, d) = (o.told(), o.dim(dim));
+        let axes = Axes::from(ty.spec.dim(d));
         let at = if axes.is_empty() { String::new() } else { format!("@{axes}") };
-        let of = if self.operands.len() > 1 { format!("operand {operand}") } else { "the operand".into() };
-        format!("dimension {dim} of {of}, {}{at},", ty.shape[dim])
+        let of = match self.operands.len() {
+            1 => "the operand".into(),
+            _ => format!("operand {}", o.number(operand)),
+        };
+        format!("dimension {d} of {of}, {}{at},", ty.shape[d])
     }
     pub(super) fn refuse(&self, message: String) -> Fault {
         Fault::new(ErrorKind::Sharding, message)
@@ -43,10 +47,11 @@ impl Rule<'_> {
     }
     /// How to make a dimension of an operand lie as given.
     pub(super) fn reshard(&self, operand: usize, dim: usize, entry: &Axes) -> String {
-        let spec = self.operands[operand].ty.spec.with_dim(dim, entry);
+        let o = &self.operands[operand];
+        let spec = o.told().spec.with_dim(o.dim(dim), entry);
         match self.operands.len() {
             1 => format!("reshard it first: `.reshard({spec})`"),
-            _ => format!("reshard operand {operand}: `.reshard({spec})`"),
+            _ => format!("reshard operand {}: `.reshard({spec})`", o.number(operand)),
         }
     }
     /// How many parts these axes make.

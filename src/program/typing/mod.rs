@@ -171,7 +171,11 @@ pub fn alike<'a>(operands: &'a [Operand], mesh: Option<&Mesh>) -> Result<(Cow<'a
             };
             return Err(Fault::new(
                 ErrorKind::Sharding,
-                format!("operand {k}, {}, is {state} over {axis}, over which another operand varies", o.ty),
+                format!(
+                    "operand {}, {}, is {state} over {axis}, over which another operand varies",
+                    o.number(k),
+                    o.told()
+                ),
             )
             .help(mend)
             .mark(k, Spot::Sets));

@@ -17,6 +17,27 @@ fn number(kind: &str, spec: Spec) -> String {
 }
 
 impl Rule<'_> {
+    fn number(&self, k: usize) -> usize {
+        self.operands[k].number(k)
+    }
+    fn spec(&self, k: usize) -> Spec {
+        self.operands[k].told().spec
+    }
+    /// An operand as messages name it.
+    fn named(&self, k: usize) -> String {
+        format!("operand {}, {}", self.number(k), self.operands[k].told())
+    }
+    /// How to sum an unreduced operand.
+    fn summed(&self, k: usize) -> String {
+        format!("sum operand {} first: `.reshard({})`", self.number(k), self.spec(k).unreduced(Axes::none()))
+    }
+    /// How to reshard two operands.
+    pub(super) fn both(&self, j: usize, to: Spec, k: usize, other: Spec) -> String {
+        let (one, two) = (self.number(j), self.number(k));
+        format!(
+            "reshard both operands: operand {one} by `.reshard({to})`, operand {two} by `.reshard({other})`"
+        )
+    }
     fn manual(&self, axis: Axis) -> bool {
         self.mesh.axis_type(axis) == Some(AxisType::Manual)
     }
@@ -127,28 +148,32 @@ impl Rule<'_> {
     fn reduced_alike(&self, real: &[(usize, Spec)], r: &Axes, literal: bool) -> Result<(), Fault> {
         let lacking = real.iter().find(|(_, s)| !s.reduced_axes().same_set(r));
         match (lacking, real.iter().find(|(_, s)| !s.reduced_axes().is_empty())) {
-            (Some((k, spec)), Some((j, other))) => {
-                let (k, j, spec, other) =
-                    if k == j { (real[0].0, *j, real[0].1, *other) } else { (*k, *j, *spec, *other) };
+            (Some((k, _)), Some((j, other))) => {
+                let (k, j, other) = if k == j { (real[0].0, *j, *other) } else { (*k, *j, *other) };
                 Err(self
                     .refuse(format!(
-                        "operand {j}, {}, is reduced over {}, but operand {k}, {}, is not",
-                        self.operands[j].ty,
+                        "{}, is reduced over {}, but {}, is not",
+                        self.named(j),
                         other.reduced_axes(),
-                        self.operands[k].ty
+                        self.named(k)
                     ))
                     .help(format!(
-                        "reshard operand {k}: `.reshard({})`",
-                        reduced_over(spec, other.reduced_axes())
+                        "reshard operand {}: `.reshard({})`",
+                        self.number(k),
+                        reduced_over(self.spec(k), other.reduced_axes())
                     ))
-                    .help(format!("reshard operand {j}: `.reshard({})`", other.reduced(Axes::none())))
+                    .help(format!(
+                        "reshard operand {}: `.reshard({})`",
+                        self.number(j),
+                        self.spec(j).reduced(Axes::none())
+                    ))
                     .mark(k, Spot::Sets)
                     .mark(j, Spot::Sets))
             }
             (None, Some((j, other))) if literal => Err(self
                 .refuse(format!(
-                    "operand {j}, {}, is reduced over {}, but a number is not",
-                    self.operands[*j].ty,
+                    "{}, is reduced over {}, but a number is not",
+                    self.named(*j),
                     other.reduced_axes()
                 ))
                 .help(format!("cast it first: `.pcast(…, Cast::Varying)` over {}", other.reduced_axes()))
@@ -160,27 +185,28 @@ impl Rule<'_> {
         let Some((j, with)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
             return Ok(());
         };
-        let summed = format!("sum operand {j} first: `.reshard({})`", with.unreduced(Axes::none()));
+        let summed = self.summed(*j);
         let other = real.iter().find(|(_, s)| !s.unreduced_axes().same_set(with.unreduced_axes()));
-        if let Some((k, without)) = other {
+        if let Some((k, _)) = other {
             let wanted = with.unreduced_axes();
             let fault = self
                 .refuse(format!(
-                    "operand {j}, {}, is unreduced over {}, but operand {k}, {}, is not so",
-                    self.operands[*j].ty, wanted, self.operands[*k].ty
+                    "{}, is unreduced over {wanted}, but {}, is not",
+                    self.named(*j),
+                    self.named(*k)
                 ))
                 .mark(*k, Spot::Sets)
                 .mark(*j, Spot::Sets);
-            let parts = without.only(|a| !wanted.contains(a)).unreduced(wanted);
+            let parts = self.spec(*k).only(|a| !wanted.contains(a)).unreduced(wanted);
             return Err(fault
-                .help(format!("reshard operand {k}: `.reshard({parts})`"))
+                .help(format!("reshard operand {}: `.reshard({parts})`", self.number(*k)))
                 .help(format!("or {summed}")));
         }
         if literal {
             return Err(self
                 .refuse(format!(
-                    "operand {j}, {}, is unreduced over {u}: a number beside it would count once for each part",
-                    self.operands[*j].ty
+                    "{}, is unreduced over {u}: a number beside it would count once for each part",
+                    self.named(*j)
                 ))
                 .help(number("unreduced", Spec::whole(0).unreduced(u)))
                 .help(format!("or {summed}"))
@@ -207,18 +233,22 @@ impl Rule<'_> {
         } else {
             format!("the other factor must be reduced over {u} too")
         };
-        let mut fault =
-            self.refuse(format!("operand {k}, {}, is unreduced over {u}: {why}", self.operands[k].ty));
-        if let ([_, (j, other)], []) = (&with[..], &others[..]) {
-            let whole = |spec: Spec| spec.unreduced(Axes::none());
+        let mut fault = self.refuse(format!("{}, is unreduced over {u}: {why}", self.named(k)));
+        if let ([_, (j, _)], []) = (&with[..], &others[..]) {
+            let whole = |k: usize| self.spec(k).unreduced(Axes::none());
             return Err(fault
                 .mark(k, Spot::Sets)
                 .mark(*j, Spot::Sets)
-                .help(format!("sum operand {j} first: `.reshard({})`", reduced_over(whole(*other), u)))
-                .help(format!("or both: `.reshard({})`", whole(spec))));
+                .help(format!(
+                    "sum operand {} first: `.reshard({})`",
+                    self.number(*j),
+                    reduced_over(whole(*j), u)
+                ))
+                .help(self.both(k, whole(k), *j, whole(*j))));
         }
-        if let [(j, other)] = &others[..] {
-            fault = fault.help(format!("reshard operand {j}: `.reshard({})`", reduced_over(*other, u)));
+        if let [(j, _)] = &others[..] {
+            let to = reduced_over(self.spec(*j), u);
+            fault = fault.help(format!("reshard operand {}: `.reshard({to})`", self.number(*j)));
         }
         if literal {
             fault = fault.help(number("reduced", Spec::whole(0).reduced(u)));
@@ -226,7 +256,7 @@ impl Rule<'_> {
         fault = others.iter().fold(fault, |f, (j, _)| f.mark(*j, Spot::Sets));
         fault = with.iter().fold(fault, |f, (k, _)| f.mark(*k, Spot::Sets));
         let or = if fault.help.is_empty() { "" } else { "or " };
-        Err(fault.help(format!("{or}sum operand {k} first: `.reshard({})`", spec.unreduced(Axes::none()))))
+        Err(fault.help(format!("{or}{}", self.summed(k))))
     }
     fn not_linear(&self, linearity: Linearity, real: &[(usize, Spec)]) -> Fault {
         let Some((k, spec)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
@@ -241,13 +271,12 @@ impl Rule<'_> {
                 format!("{name} of a sum is not the sum of {name} of its parts")
             }
         };
-        self.refuse(format!(
-            "operand {k}, {}, is unreduced over {}: {why}",
-            self.operands[*k].ty,
-            spec.unreduced_axes()
-        ))
-        .help(format!("sum it first: `.reshard({})`", spec.unreduced(Axes::none())))
-        .mark(*k, Spot::Sets)
+        self.refuse(format!("{}, is unreduced over {}: {why}", self.named(*k), spec.unreduced_axes()))
+            .help(match self.operands.len() {
+                1 => format!("sum it first: `.reshard({})`", self.spec(*k).unreduced(Axes::none())),
+                _ => self.summed(*k),
+            })
+            .mark(*k, Spot::Sets)
     }
     fn not_partial(&self, out: Spec, partial: &Axes) -> Fault {
         let asked = out.unreduced_axes();

@@ -4,9 +4,9 @@ use super::{Piece, Returned, tree_of};
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::program::Control;
+use crate::program::{Call, Control};
 use crate::sharding::{Sharding, Spec, check_spec, of_result};
-use crate::trace::{Open, Setting, apply_control, located, setting};
+use crate::trace::{Open, Setting, apply_control, setting};
 use crate::transform::jit::no_error;
 use crate::tree::{Args, Output, Specs, Tree, collect, resolve};
 use crate::types::ArrayType;
@@ -130,8 +130,11 @@ impl Region {
     fn refuse(&self, fault: Fault, ty: &ArrayType) -> Error {
         Error::at(fault, self.op, vec![ty.to_string()], Some(self.place))
     }
+    fn call(&self) -> Call<'static> {
+        Call::new(self.op, self.place)
+    }
     fn at(&self, e: Error) -> Error {
-        located(e, self.op, self.place)
+        e.located(self.op, self.place)
     }
     /// The spec without the region's axes.
     fn others(&self, spec: Spec) -> Spec {
@@ -145,7 +148,7 @@ impl Region {
     fn summed(&self, a: &Array) -> Array {
         match a.type_ref() {
             Ok(ty) if self.sets_without(ty.spec) != ty.spec => {
-                a.put_at(&self.outer, self.sets_without(ty.spec), self.place)
+                a.put_at(&self.outer, self.sets_without(ty.spec), self.call())
             }
             _ => a.clone(),
         }
@@ -230,7 +233,7 @@ fn auto<T: Tree, O: Tree>(
                 let sharding = Sharding::checked(&r.outer, spec, &ty.shape)
                     .map_err(|f| r.refuse(of_result(f, spec, ty.rank()), &ty))?;
                 // it lies so inside already; sets over the region's axes are made outside
-                results.push(a.put_at(&r.inside, r.sets_without(sharding.spec), place));
+                results.push(a.put_at(&r.inside, r.sets_without(sharding.spec), r.call()));
                 wanted.push(sharding.spec);
             }
             Ok(tree_of(&out, results))
@@ -246,7 +249,7 @@ fn auto<T: Tree, O: Tree>(
         let out_specs = wanted.iter().map(|s| Some(r.sets_without(*s))).collect();
         let out = r.emit(leaves, piece, out_specs, types)?;
         let moved = collect(&out).into_iter().zip(&wanted).map(|(a, spec)| {
-            if r.sets_without(*spec) == *spec { a } else { a.put_at(&r.outer, *spec, place) }
+            if r.sets_without(*spec) == *spec { a } else { a.put_at(&r.outer, *spec, r.call()) }
         });
         Ok(tree_of(&out, moved.collect()))
     };
@@ -278,7 +281,7 @@ fn explicit<T: Tree, O: Tree>(
             let moved = if before == ty.spec.padded(ty.rank()) {
                 a.clone()
             } else {
-                a.put_at(&r.outer, before, place)
+                a.put_at(&r.outer, before, r.call())
             };
             // sets over axes that are auto outside are made inside
             let enters = r.sets_without(sharding.explicit());
@@ -287,13 +290,13 @@ fn explicit<T: Tree, O: Tree>(
         }
         let piece = Piece::record_in(r.open(), &types, |xs| {
             let xs = xs.iter().zip(&leaves).map(|(x, (_, spec))| {
-                if r.sets_without(*spec) == *spec { x.clone() } else { x.put_at(&r.inside, *spec, place) }
+                if r.sets_without(*spec) == *spec { x.clone() } else { x.put_at(&r.inside, *spec, r.call()) }
             });
             let out = returned.note(f(tree_of(&args, xs.collect())))?;
             no_error(&out)?;
             let summed = collect(&out).into_iter().map(|a| match a.type_ref() {
                 Ok(ty) if r.sets_without(ty.spec) != ty.spec => {
-                    a.put_at(&r.inside, r.sets_without(ty.spec), place)
+                    a.put_at(&r.inside, r.sets_without(ty.spec), r.call())
                 }
                 _ => a,
             });
