@@ -3,7 +3,7 @@
 use super::operand::Term;
 use super::{Array, dims};
 use crate::diagnostic::{ErrorKind, Fault, counted};
-use crate::types::{ArrayType, Shape};
+use crate::types::{ArrayType, DType, Shape};
 use std::ops::{Range, RangeFull};
 
 /// A part of an array, written by [`crate::ix!`].
@@ -182,6 +182,32 @@ impl Index {
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.picks.iter().filter_map(|p| if let Kind::Array(a) = &p.0 { Some(a) } else { None })
     }
+    /// The refusal of an index for dimension `d` that has several elements.
+    fn many(&self, d: usize, index: &ArrayType, ty: &ArrayType) -> Fault {
+        let message = format!("indexing by an array of rank {} is not built yet", index.rank());
+        let fault = Fault::new(ErrorKind::Unsupported, message);
+        if self.arrays().count() > 1 {
+            return fault.help("take a part for each index by a scalar: `vmap`");
+        }
+        let picks: Vec<String> = (self.picks.iter())
+            .map(|p| if let Kind::Array(_) = p.0 { "&i".into() } else { format!("{p:?}") })
+            .collect();
+        let each = format!("|i| x.slice(ix![{}])", picks.join(", "));
+        let fault = match index.rank() {
+            1 => fault.help(format!("take a part for each index: `vmap(&ids, {each})`")),
+            _ => {
+                fault.help(format!("take a part for each index: `vmap(ids.ravel(), {each})`, then `reshape`"))
+            }
+        };
+        if d > 0 || picks.len() > 1 || ty.rank() > 2 || !ty.dtype.is_number() {
+            return fault;
+        }
+        let hot = match ty.dtype {
+            DType::F32 => format!("ids.one_hot({})", ty.shape[0]),
+            other => format!("ids.one_hot({}).astype({other:?})", ty.shape[0]),
+        };
+        fault.help(format!("or multiply: `{hot}.matmul(&x)`"))
+    }
     pub(super) fn resolve(&self, ty: &ArrayType) -> Result<Part, Fault> {
         let shape = |m: String| Fault::new(ErrorKind::Shape, m);
         let written = self.picks.iter().filter(|p| !matches!(p.0, Kind::New | Kind::Rest)).count();
@@ -247,18 +273,17 @@ impl Index {
                         return Err(shape("the index carries an error".into()));
                     };
                     if !index.dtype.is_integer() {
-                        return Err(Fault::new(
-                            ErrorKind::Dtype,
-                            format!("indices are integers, not {}", index.dtype),
-                        )
-                        .help("convert it: `.astype(I32)`"));
+                        let message = format!("indices are integers, not {}", index.dtype);
+                        let fault = Fault::new(ErrorKind::Dtype, message);
+                        return Err(match index.dtype {
+                            DType::Bool => fault
+                                .help("to choose elements by a mask: `mask.select(&x, 0)`")
+                                .help("to replace those where it holds: `mask.select(&new, &x)`"),
+                            _ => fault.help("convert it: `.astype(I32)`"),
+                        });
                     }
                     if index.rank() > 0 {
-                        return Err(Fault::new(
-                            ErrorKind::Other,
-                            format!("indexing by an array of rank {} is not built yet", index.rank()),
-                        )
-                        .help("take parts one by one by scalars: `x.slice(ix![&i])`, and `stack` them"));
+                        return Err(self.many(d, index, ty));
                     }
                     if ty.shape[d] == 0 {
                         let fault = shape(format!("dimension {d} is empty: no index is in its range"));

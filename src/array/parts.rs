@@ -50,6 +50,13 @@ impl Array {
         if part.is_whole(&ty.shape) && part.backwards().is_empty() {
             return self.clone();
         }
+        if ty.dtype == DType::Key && part.moves() {
+            // a position known at run time only is found by a sum, which the words of keys have
+            let words = apply1(prims::key_words(), &[self.into()], call);
+            let dims = part.dims.iter().cloned().chain([Side::whole(2)]).collect();
+            let taken = words.take(&Part { dims, dropped: Vec::new(), new: Vec::new() }, call);
+            return apply1(prims::key_of_words(), &[taken.into()], call);
+        }
         let mut x = self.clone();
         for (d, side) in part.dims.iter().enumerate() {
             if let Some(i) = side.moving() {

@@ -7,6 +7,7 @@ use crate::ops::collective::{
 use crate::ops::creation::{Full, Iota};
 use crate::ops::elementwise::{Bitcast, Convert, Select};
 use crate::ops::product::DotGeneral;
+use crate::ops::random::{RandomKeyData, RandomWrap};
 use crate::ops::reduce::{Reduce, Reduction};
 use crate::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
 use crate::ops::sharding::{Constrain, Reshard};
@@ -36,6 +37,12 @@ pub(crate) fn dot_general(how: &super::Contraction, out: Option<Spec>, preferred
         [a, b]
     };
     Arc::new(DotGeneral { contracting: pair(&how.contracting), batch: pair(&how.batch), out, preferred })
+}
+pub(crate) fn key_words() -> Prim {
+    Arc::new(RandomKeyData)
+}
+pub(crate) fn key_of_words() -> Prim {
+    Arc::new(RandomWrap)
 }
 pub(crate) fn full(ty: ArrayType, value: Scalar) -> Prim {
     Arc::new(Full { ty, value })

@@ -15,7 +15,7 @@ pub(super) use super::tiles::TILE;
 const MEMORY: u16 = 0x8000;
 
 fn refuse(what: impl std::fmt::Debug, from: DType, dtype: DType) -> crate::Error {
-    crate::Error::other(format!("no kernel for {what:?} from {from} to {dtype}"))
+    crate::Error::internal(format!("no kernel for {what:?} from {from} to {dtype}"))
 }
 
 fn choose(what: Do, from: DType, dtype: DType, stream: bool) -> Result<Kernel> {

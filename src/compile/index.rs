@@ -1,9 +1,10 @@
 //! Fixed-size index vectors.
 
 use crate::diagnostic::Result;
+use crate::types;
 
 /// Most loops of a sentence, and dimensions of a stored value.
-pub(crate) const MAX: usize = 12;
+pub(crate) const MAX: usize = types::MOST_INDICES;
 /// One number for each loop.
 pub(crate) type Ix = [i64; MAX];
 /// No loop.
@@ -14,9 +15,7 @@ pub(crate) fn fits(n: usize) -> Result<()> {
     if n <= MAX {
         return Ok(());
     }
-    Err(crate::Error::other(format!(
-        "a value with {n} dimensions and summed indices together; at most {MAX} are supported"
-    )))
+    Err(types::too_many(n).into())
 }
 
 /// The sizes of these dimensions, as loops.

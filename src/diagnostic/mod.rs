@@ -28,7 +28,7 @@ pub enum ErrorKind {
     Mesh,
     /// Varying or invariant over manual axes.
     Vma,
-    /// Text that is not in the type language.
+    /// Text that is not in the type language, or no name of what it should name.
     Syntax,
     /// A traced value used where numbers are needed, or outside its trace.
     Trace,
@@ -42,6 +42,12 @@ pub enum ErrorKind {
     Mismatch,
     /// Host data: pieces that are missing or misshapen, files.
     Data,
+    /// Not built, or not offered: the program is sound, and no other way of writing it is at fault.
+    Unsupported,
+    /// A run of device code that another device ended: what that one told is the cause.
+    Stopped,
+    /// A fault of atmesh itself. Please report it.
+    Internal,
     /// What the user's own code returned.
     Other,
 }
@@ -62,6 +68,9 @@ impl ErrorKind {
             ErrorKind::Device => "device",
             ErrorKind::Mismatch => "mismatch",
             ErrorKind::Data => "data",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Stopped => "stopped",
+            ErrorKind::Internal => "internal",
             ErrorKind::Other => "other",
         }
     }
@@ -160,6 +169,11 @@ impl Error {
     /// An error of the user's own code, for `?` on foreign results: `.map_err(Error::other)?`.
     pub fn other(error: impl fmt::Display) -> Error {
         Error::at(Fault::new(ErrorKind::Other, error.to_string()), "", Vec::new(), None)
+    }
+    /// An error that no program may meet: something of atmesh's own does not hold.
+    pub(crate) fn internal(what: impl fmt::Display) -> Error {
+        let fault = Fault::new(ErrorKind::Internal, what.to_string());
+        fault.help("this is a fault of atmesh, not of the program: please report it").into()
     }
     /// All diagnostics of these, in order.
     pub fn all(errors: impl IntoIterator<Item = Error>) -> Error {

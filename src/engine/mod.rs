@@ -58,7 +58,7 @@ impl FromStr for EngineKind {
     fn from_str(name: &str) -> Result<EngineKind> {
         let all = [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference];
         all.into_iter().find(|k| k.name() == name).ok_or_else(|| {
-            let fault = Fault::new(ErrorKind::Other, format!("there is no engine {name:?}"))
+            let fault = Fault::new(ErrorKind::Syntax, format!("there is no engine {name:?}"))
                 .help("engines are lockstep, threads and reference");
             Error::from(fault)
         })

@@ -369,7 +369,7 @@ pub(super) fn turn(b: &mut Builder, l: &Loop, turned: &Turned<'_>) -> Result<Vec
 /// The refusal of reverse mode for loops whose number of steps is not known beforehand.
 pub(super) fn no_way_back(b: &Builder) -> Error {
     let fault = Fault::new(
-        ErrorKind::Other,
+        ErrorKind::Unsupported,
         "the gradient of a loop needs the number of its steps beforehand, which a while loop does not have",
     )
     .help("use fori_loop with fixed bounds, or scan")

@@ -4,7 +4,7 @@
 
 use super::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use super::shape::BroadcastInDim;
-use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::diagnostic::{Error, Result};
 use crate::mesh::{Axes, AxisType};
 use crate::program::{Builder, Input, Prim, Value};
 use crate::sharding::Spec;
@@ -20,8 +20,7 @@ pub fn cotangent_type(ty: &ArrayType) -> ArrayType {
 
 /// The error of transposing an operation along an operand in which it is not linear.
 pub fn not_linear(name: &str) -> Error {
-    Fault::new(ErrorKind::Other, format!("{name} is not linear in an operand whose cotangent is asked for"))
-        .into()
+    Error::internal(format!("{name} is not linear in an operand whose cotangent is asked for"))
 }
 
 /// Axes over which the type is reduced and a literal beside it would not join: manual ones.

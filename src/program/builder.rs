@@ -4,6 +4,7 @@ use super::{Call, Control, Equation, Input, Literal, Op, Operand, Placement, Pri
 use crate::diagnostic::{Error, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::types::{ArrayType, DType, Scalar};
+use crate::types::{MOST_INDICES, too_many};
 use smallvec::SmallVec;
 
 /// A value of a program under construction: what equations read, and its type.
@@ -149,6 +150,14 @@ fn operands(inputs: &[Value]) -> SmallVec<[Operand; 3]> {
 fn typed(prim: &Prim, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
     let types = prim.types(operands)?;
     types.iter().try_for_each(ArrayType::addressable)?;
+    // few operations come near: only for those the indices are counted
+    if operands.iter().map(|o| o.ty.rank()).sum::<usize>() > MOST_INDICES {
+        let of: Vec<ArrayType> = operands.iter().map(|o| o.ty.clone()).collect();
+        let indices = prim.sentences(&of, &types).iter().map(|s| s.extents.len()).max().unwrap_or(0);
+        if indices > MOST_INDICES {
+            return Err(too_many(indices));
+        }
+    }
     Ok(types)
 }
 

@@ -6,7 +6,7 @@ use super::sync::channel::RecvTimeoutError;
 use super::sync::channel::{Receiver, Sender, unbounded};
 use super::sync::{Builder, Global, Mutex, MutexGuard, thread_local};
 use super::wait::{self, Signal};
-use crate::diagnostic::{Error, Result};
+use crate::diagnostic::{ErrorKind, Fault, Result};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -120,7 +120,11 @@ fn spawn() -> Result<Thread> {
                 left.subtract(1);
             }
         })
-        .map_err(|e| Error::other(format!("the system has no thread for another device: {e}")))?;
+        .map_err(|e| {
+            let message = format!("the system has no thread for another device: {e}");
+            let fault = Fault::new(ErrorKind::Device, message);
+            fault.help("use fewer devices, or the engine `lockstep`, which needs no thread for each")
+        })?;
     Ok(Thread { id, line })
 }
 

@@ -3,7 +3,7 @@
 use super::board::{Board, Wait};
 use super::sync::channel::{Receiver, Sender, TryRecvError, unbounded};
 use super::sync::{Mutex, rounds, yield_now};
-use crate::diagnostic::{Error, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Mesh};
 use std::any::Any;
 use std::cell::Cell;
@@ -100,7 +100,10 @@ impl Network {
     }
     /// Why the run ended.
     pub(crate) fn verdict(&self) -> Error {
-        self.board.stopped().cloned().unwrap_or_else(|| Error::other("the run has ended"))
+        self.board
+            .stopped()
+            .cloned()
+            .unwrap_or_else(|| Fault::new(ErrorKind::Stopped, "the run has ended").into())
     }
 }
 

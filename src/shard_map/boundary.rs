@@ -314,7 +314,7 @@ impl Boundary {
                 ErrorKind::Vma,
                 format!("{name} is {ty}: devices along {open} may hold different values, but out_specs {spec} promises one for all"),
             )
-            .help(format!("sum it over the devices: `.psum({list})`"))
+            .help(format!("if each device has a part of a sum: `.psum({list})`; of a mean: `.pmean({list})`"))
             .help(format!("or put the devices' blocks together: name {open} in out_specs"))
             .help("or, if all are the same and types cannot know it: `.unchecked()`"));
         }

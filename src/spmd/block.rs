@@ -53,10 +53,10 @@ impl BlockData {
         let elements = self.slab.elements::<T>();
         if self.shape.contains(&0) {
             let shape = IxDyn(&self.shape);
-            return ArrayViewD::from_shape(shape, &[]).map_err(Error::other);
+            return ArrayViewD::from_shape(shape, &[]).map_err(Error::internal);
         }
         let shape = IxDyn(&self.shape).strides(IxDyn(&self.strides));
-        ArrayViewD::from_shape(shape, &elements[self.offset..]).map_err(Error::other)
+        ArrayViewD::from_shape(shape, &elements[self.offset..]).map_err(Error::internal)
     }
     fn slice<T: Element>(&self) -> Result<&[T]> {
         let view = self.view::<T>()?;

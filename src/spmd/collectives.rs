@@ -59,8 +59,8 @@ impl Cut {
 }
 
 fn array<T, D: Dimension>(shape: &[usize], data: Vec<T>) -> Result<NdArray<T, D>> {
-    let array = NdArray::from_shape_vec(IxDyn(shape), data).map_err(Error::other)?;
-    array.into_dimensionality().map_err(Error::other)
+    let array = NdArray::from_shape_vec(IxDyn(shape), data).map_err(Error::internal)?;
+    array.into_dimensionality().map_err(Error::internal)
 }
 
 /// The parts combined in the fixed tree.
@@ -79,7 +79,7 @@ fn combine<T: Element>(how: Combine, parts: &[&[T]]) -> Vec<T> {
 
 /// What a letter of a collective brings.
 fn open<V: Send + Sync + 'static>(part: &Part) -> Result<Arc<V>> {
-    part.data.clone().downcast().map_err(|_| Error::other("a part of another type"))
+    part.data.clone().downcast().map_err(|_| Error::internal("a part of another type"))
 }
 
 impl Device {
@@ -183,7 +183,7 @@ impl Device {
             place: Some(call.place),
         };
         let body = self.mail.borrow_mut().receive(at.group.member(of.start), tag, &wait)?;
-        body.downcast().map_err(|_| Error::other("a letter of another kind"))
+        body.downcast().map_err(|_| Error::internal("a letter of another kind"))
     }
     /// The error of two members, by rank, that do not call the same.
     fn mismatch(&self, at: &Meeting, one: (usize, &Call), other: (usize, &Call)) -> Error {

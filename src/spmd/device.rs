@@ -203,7 +203,8 @@ impl Device {
         let wait =
             |_: &Kept| Wait { op: "recv", over: None, missing: vec![from.position], place: Some(place) };
         let body = self.mail.borrow_mut().receive(from.position, &Tag::Peer, &wait)?;
-        let message: Arc<Message> = body.downcast().map_err(|_| Error::other("a letter of another kind"))?;
+        let message: Arc<Message> =
+            body.downcast().map_err(|_| Error::internal("a letter of another kind"))?;
         match message.data.clone().downcast::<Vec<T>>() {
             Ok(data) => Ok((message, data)),
             Err(_) => {
@@ -225,7 +226,7 @@ impl Device {
         let place = Location::caller();
         let (message, data) = self.next::<T>(from, place)?;
         let data = Arc::try_unwrap(data).unwrap_or_else(|d| d.to_vec());
-        let array = NdArray::from_shape_vec(IxDyn(&message.shape), data).map_err(Error::other)?;
+        let array = NdArray::from_shape_vec(IxDyn(&message.shape), data).map_err(Error::internal)?;
         array.into_dimensionality::<D>().map_err(|_| {
             let what = format!(
                 "a message of shape {} is received in {} dimensions",

@@ -128,7 +128,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             manual = manual.retyped(axis, AxisType::Manual)?;
         }
         let inputs = self.inputs(&args, &manual)?;
-        let template = O::filled_with(&Error::other("no result"));
+        let template = O::filled_with(&Error::internal("no result"));
         let results = self.on_devices(&inputs)?;
         let specs = resolve(&self.out_specs, &template, "out_specs")?;
         agree(&results, specs.len())?;

@@ -120,6 +120,11 @@ impl Array {
                 )
                 .help("return it from the traced function and look at the result")
                 .help("`debug_print!` prints it when the program runs");
+                // one number is mostly asked for to choose by it
+                let fault = match t.value.ty.rank() {
+                    0 => fault.help("to choose by it: `cond` or `switch` between programs, `x.select(a, b)` between values"),
+                    _ => fault,
+                };
                 Err(Error::at(fault, what, vec![t.value.ty.to_string()], Some(place)))
             }
         }

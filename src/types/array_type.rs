@@ -24,6 +24,17 @@ pub struct ArrayType {
     pub varying: Axes,
 }
 
+/// Most dimensions of an array, and most indices that an operation runs over: its result's and those that it sums.
+pub(crate) const MOST_INDICES: usize = 12;
+
+/// The refusal of an operation that runs over more indices.
+pub(crate) fn too_many(n: usize) -> Fault {
+    let message = format!(
+        "this runs over {n} indices, those of its result and those that it sums: at most {MOST_INDICES} are supported"
+    );
+    Fault::new(ErrorKind::Unsupported, message).help("make one dimension of several: `.reshape(..)`")
+}
+
 impl DType {
     /// The type of a whole array, not on a mesh: `I32.of([8, 2])`.
     pub fn of(self, shape: impl Into<Shape>) -> ArrayType {
@@ -46,9 +57,15 @@ impl ArrayType {
     pub fn nbytes(&self) -> usize {
         self.shape.elements().saturating_mul(self.dtype.size())
     }
-    /// Refuses arrays of more bytes than can be addressed. Types of results are checked, so that later stages may count in `usize` and
-    /// `i64`.
+    /// Refuses arrays of more dimensions than are supported, and of more bytes than can be addressed. Types of results are checked, so
+    /// that later stages may count in `usize` and `i64`.
     pub(crate) fn addressable(&self) -> Result<(), Fault> {
+        if self.rank() > MOST_INDICES {
+            let message =
+                format!("{self} has {} dimensions: at most {MOST_INDICES} are supported", self.rank());
+            let fault = Fault::new(ErrorKind::Unsupported, message);
+            return Err(fault.help("make one dimension of several: `.reshape(..)`"));
+        }
         // far more than any address; sums of a few such counts still fit. Strides are counted also where another dimension is empty
         const MOST: usize = 1 << 60;
         let sizes = self.shape.iter().filter(|n| **n != 0);

@@ -6,3 +6,4 @@ mod parse;
 pub(crate) use crate::elements::odd;
 pub use crate::elements::{DType, Element, Scalar, Shape};
 pub use array_type::ArrayType;
+pub(crate) use array_type::{MOST_INDICES, too_many};

@@ -281,7 +281,7 @@ impl Made {
 }
 
 fn operands(types: &[ArrayType]) -> Vec<Operand> {
-    types.iter().map(|ty| Operand { ty: ty.clone(), literal: false }).collect()
+    types.iter().map(|ty| Operand::new(ty.clone(), false)).collect()
 }
 
 /// The program that applies it.

@@ -61,7 +61,7 @@ pub(crate) struct FoldKernel {
 }
 
 fn refuse(f: &Fold<'_>) -> crate::Error {
-    crate::Error::other(format!("no kernel combines by {:?} over {}", f.combine(), f.dtype))
+    crate::Error::internal(format!("no kernel combines by {:?} over {}", f.combine(), f.dtype))
 }
 
 /// Prepares the fold of a group.

@@ -119,11 +119,11 @@ impl Ready {
     fn check(&self, args: &[Slab]) -> Result<()> {
         if args.len() != self.ins.len() {
             let (got, want) = (args.len(), self.ins.len());
-            return Err(crate::Error::other(format!("a program of {want} inputs was called with {got}")));
+            return Err(crate::Error::internal(format!("a program of {want} inputs was called with {got}")));
         }
         for (k, (a, (dtype, shape, copies))) in args.iter().zip(&self.ins).enumerate() {
             if a.dtype() != *dtype || a.shape() != shape || a.copies() != *copies {
-                return Err(crate::Error::other(format!(
+                return Err(crate::Error::internal(format!(
                     "input {k} is {}{} in {} parts, but the program takes {dtype}{shape} in {copies}",
                     a.dtype(),
                     a.shape(),

@@ -60,7 +60,7 @@ impl Primitive for Preduce {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         if self.combine != Combine::Add {
             let name = self.name();
-            let fault = Fault::new(ErrorKind::Other, "it has no derivative")
+            let fault = Fault::new(ErrorKind::Unsupported, "it has no derivative")
                 .help(format!("if it only scales, stop the derivative first: `x.stop_gradient().{name}(…)`"));
             return Err(b.refuse(fault, name, std::slice::from_ref(t)));
         }

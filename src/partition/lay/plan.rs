@@ -51,8 +51,8 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     let (program, notes) = d.finish();
     #[cfg(debug_assertions)]
     if let Err(wrong) = crate::partition::lay::check::check(&program) {
-        let what = format!("the per-device program is not sound (please report this): {wrong}\n{program}");
-        return Err(crate::Error::other(what));
+        let what = format!("the per-device program is not sound: {wrong}\n{program}");
+        return Err(crate::Error::internal(what));
     }
     let collectives = names::collectives(&program, &notes, &vias, &halves, &prices);
     Ok(Planned { localised: Localised { program, collectives }, adopted })

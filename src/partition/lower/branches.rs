@@ -21,7 +21,7 @@ impl Lower {
         why: &Why,
     ) -> Result<Vec<Val>> {
         let Some((which, rest)) = operands.split_first() else {
-            return Err(Error::other("cond has no operands"));
+            return Err(Error::internal("cond has no operands"));
         };
         if !which.hidden().is_empty() {
             return self.chosen(program, e, branches, which, rest, why);

@@ -23,7 +23,7 @@ impl Lower {
         why: &Why,
     ) -> Result<Vec<Val>> {
         if self.manual.is_none() {
-            return Err(Error::other(format!("{} stands outside manual mode", why.op)));
+            return Err(Error::internal(format!("{} stands outside manual mode", why.op)));
         }
         // variadic collectives: one result for each operand
         let mut outs = Vec::new();
@@ -40,7 +40,7 @@ impl Lower {
         if let Collective::AxisIndex { axes } = c {
             return Ok(self.axis_index(axes, info, why));
         }
-        let Some(v) = v else { return Err(Error::other(format!("{} has no operand", why.op))) };
+        let Some(v) = v else { return Err(Error::internal(format!("{} has no operand", why.op))) };
         let (axes, kind) = match c {
             Collective::Reduce { axes, .. } => (axes, Kind::AllReduce),
             Collective::AllGather { axes, .. } => (axes, Kind::AllGather),

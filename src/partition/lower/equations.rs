@@ -86,7 +86,7 @@ impl Lower {
         let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
         let sentences = prim.sentences(&types, &results);
         if sentences.len() != e.outputs.len() {
-            return Err(Error::other(format!("{} has no kernel for each of its results", prim.name())));
+            return Err(Error::internal(format!("{} has no kernel for each of its results", prim.name())));
         }
         let hidden = self.in_order(operands.iter().flat_map(|v| v.hidden().iter().copied()));
         let pinned = prim.pins().is_some();
