@@ -137,8 +137,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn matmul_with(&self, b: impl Borrow<Array>, options: ProductOptions) -> Array {
-        let call =
-            Call::here("matmul_with").twin("x.matmul_with(&w, how.out({}))");
+        let call = Call::here("matmul_with").twin("x.matmul_with(&w, how.out({}))");
         self.matmul_at(b.borrow(), options, call)
     }
     fn matmul_at(&self, b: &Array, options: ProductOptions, call: Call<'_>) -> Array {
