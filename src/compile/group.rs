@@ -71,6 +71,8 @@ pub(crate) struct Groups<'f, 'p> {
     pub(crate) list: Vec<Group>,
     /// Where each value is made; inputs are not.
     pub(crate) def: Vec<Option<Def>>,
+    /// The group that each item runs in.
+    pub(crate) at: Vec<usize>,
     /// Whether a value lies in memory.
     pub(crate) stored: Vec<bool>,
 }
@@ -92,10 +94,12 @@ const SAME: [u8; MAX] = {
 /// Groups a flow.
 pub(crate) fn group<'f, 'p>(flow: &'f Flow<'p>) -> Groups<'f, 'p> {
     let n = flow.values.len();
-    let mut g = Groups { flow, list: Vec::new(), def: vec![None; n], stored: vec![false; n] };
+    let at = Vec::with_capacity(flow.items.len());
+    let mut g = Groups { flow, list: Vec::new(), def: vec![None; n], at, stored: vec![false; n] };
     let mut printed = 0;
     for k in 0..flow.items.len() {
-        g.place(k, &mut printed);
+        let group = g.place(k, &mut printed);
+        g.at.push(group);
     }
     g.store();
     g
@@ -123,9 +127,9 @@ impl Groups<'_, '_> {
     pub(crate) fn level_of(&self, s: Slot) -> u32 {
         self.def[self.flow.root(s)].map_or(0, |d| self.list[d.group].level)
     }
-    /// The level at which an item runs; `top` is the last one, that of what makes nothing.
-    pub(crate) fn level_at(&self, item: &Item<'_>, top: u32) -> u32 {
-        item.results().first().map_or(top, |r| self.level_of(*r))
+    /// The level at which an item runs.
+    pub(crate) fn level_at(&self, item: usize) -> u32 {
+        self.list[self.at[item]].level
     }
     fn open(&mut self, head: Head, level: u32) -> usize {
         self.list.push(Group { head, members: Vec::new(), level, absorbed: false, pieces: 0 });
@@ -134,7 +138,8 @@ impl Groups<'_, '_> {
     fn next_level(&self, sources: impl IntoIterator<Item = Slot>) -> u32 {
         1 + sources.into_iter().map(|s| self.level_of(s)).max().unwrap_or(0)
     }
-    fn place(&mut self, k: usize, printed: &mut u32) {
+    /// Gives an item its group.
+    fn place(&mut self, k: usize, printed: &mut u32) -> usize {
         match &self.flow.items[k] {
             Item::Map(m) => {
                 let sources = self.sources(m);
@@ -146,16 +151,19 @@ impl Groups<'_, '_> {
                 self.list[g].members.push(Member { item: k, shift, dims: SAME });
                 self.list[g].pieces += pieces;
                 self.def[m.out] = Some(Def { group: g, item: k, shift, rank: Some(m.n) });
+                g
             }
             Item::Fold(f) if f.code.is_none() => {
                 let level = self.next_level(self.flow.items[k].sources());
                 let g = self.open(Head::Product(k), level);
                 let rank = (f.copies.len() == 1).then_some(f.rank);
                 self.def[f.out] = Some(Def { group: g, item: k, shift: [0; MAX], rank });
+                g
             }
             Item::Fold(f) => {
                 let g = self.take_over(k, f);
                 self.def[f.out] = Some(Def { group: g, item: k, shift: [0; MAX], rank: None });
+                g
             }
             item => {
                 let mut level = self.next_level(item.sources());
@@ -167,6 +175,7 @@ impl Groups<'_, '_> {
                 for o in item.results() {
                     self.def[o] = Some(Def { group: g, item: k, shift: [0; MAX], rank: None });
                 }
+                g
             }
         }
     }
@@ -272,6 +281,7 @@ impl Groups<'_, '_> {
         self.list[h].absorbed = true;
         self.list[g].pieces += self.list[h].pieces;
         for m in &members {
+            self.at[m.item] = g;
             let out = self.map(m.item).out;
             if let Some(d) = &mut self.def[out] {
                 d.group = g;

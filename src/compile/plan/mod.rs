@@ -4,6 +4,8 @@
 //! with what is inside loops and choices in `control`, results that are blocks of an argument
 //! in `view`, and memory that is written again in `reuse`.
 
+#[cfg(debug_assertions)]
+mod check;
 mod control;
 mod reuse;
 mod schedule;
@@ -228,6 +230,22 @@ impl fmt::Display for What {
             1 => f.write_str(" with 1 map"),
             n => write!(f, " with {n} maps"),
         }
+    }
+}
+
+impl Level {
+    /// Whether members that run it with others, inside a nested program, all pass a barrier.
+    fn meets(&self) -> bool {
+        match &self.nodes[..] {
+            [Node { kernel: Kernel::Loop(l), .. }] => l.length > 0 && l.body.meets(),
+            _ => true,
+        }
+    }
+}
+impl Plan {
+    /// Whether all members that run it with others, as a nested program, pass a barrier on the way.
+    pub(crate) fn meets(&self) -> bool {
+        self.levels.iter().any(Level::meets)
     }
 }
 

@@ -46,8 +46,6 @@ struct Fit {
 /// Which groups run before which.
 struct Order<'g, 'f, 'p> {
     g: &'g mut Groups<'f, 'p>,
-    /// The group of each item.
-    at: Vec<usize>,
     /// For each group those that run later.
     later: Vec<Vec<usize>>,
     /// Whether that says more than the levels do.
@@ -57,16 +55,9 @@ struct Order<'g, 'f, 'p> {
 impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
     fn of(g: &'g mut Groups<'f, 'p>) -> Self {
         let flow = g.flow;
-        let mut at = vec![usize::MAX; flow.items.len()];
-        for (k, group) in g.list.iter().enumerate().filter(|x| !x.1.absorbed) {
-            group.members.iter().for_each(|m| at[m.item] = k);
-            if let Head::Product(i) | Head::Fold(i) | Head::Whole(i) = group.head {
-                at[i] = k;
-            }
-        }
         let mut later = vec![Vec::new(); g.list.len()];
         let mut printed = None;
-        for (item, own) in flow.items.iter().zip(&at) {
+        for (item, own) in flow.items.iter().zip(&g.at) {
             let made = item.sources().into_iter().filter_map(|s| Some(g.def[flow.root(s)]?.group));
             // prints keep their order
             let before = printed.filter(|_| item.prints());
@@ -79,7 +70,7 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
                 printed = Some(*own);
             }
         }
-        Order { g, at, later, changed: false }
+        Order { g, later, changed: false }
     }
     /// Whether group `a` runs before group `b`, or is it.
     fn reaches(&self, a: usize, b: usize) -> bool {
@@ -114,17 +105,17 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
     /// How `to` may lie in the memory of `from`, which these items read.
     fn fit(&self, from: Slot, to: Slot, readers: &[usize]) -> Option<Fit> {
         let maker = self.g.def[to]?.group;
-        let inside = |i: &&usize| self.at[**i] == maker;
+        let inside = |i: &&usize| self.g.at[**i] == maker;
         if readers.iter().filter(inside).any(|i| !self.in_place(*i, from, to)) {
             return None;
         }
-        let over = readers.iter().any(|i| self.at[*i] == maker);
+        let over = readers.iter().any(|i| self.g.at[*i] == maker);
         self.behind(maker, readers).map(|before| Fit { maker, over, before })
     }
     /// The groups of these items without `maker`, if none of them waits for it.
     fn behind(&self, maker: usize, readers: &[usize]) -> Option<SmallVec<[usize; 4]>> {
         let mut before: SmallVec<[usize; 4]> =
-            readers.iter().map(|i| self.at[*i]).filter(|r| *r != maker).collect();
+            readers.iter().map(|i| self.g.at[*i]).filter(|r| *r != maker).collect();
         before.sort_unstable();
         before.dedup();
         before.iter().all(|r| !self.reaches(maker, *r)).then_some(before)
@@ -228,10 +219,10 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
     for (item, what) in flow.items.iter().enumerate() {
         for (c, carry, over) in given_carries(flow, what) {
             let Some(k) = slots.iter().position(|s| *s == flow.root(carry.first)) else { continue };
-            let Some(before) = order.behind(order.at[item], &readers[k]).filter(|_| !taken[k]) else {
+            let Some(before) = order.behind(order.g.at[item], &readers[k]).filter(|_| !taken[k]) else {
                 continue;
             };
-            order.put(&before, order.at[item]);
+            order.put(&before, order.g.at[item]);
             taken[k] = true;
             reuse.gifts.push(gift(k, Use::Carry));
             match over {
@@ -249,7 +240,7 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
             }
             let Some(maker) = order.g.def[o].map(|d| d.group) else { continue };
             let fits = |k: usize| {
-                let reads = readers[k].iter().any(|i| order.at[*i] == maker);
+                let reads = readers[k].iter().any(|i| order.g.at[*i] == maker);
                 let fit = if reads == over { order.fit(slots[k], o, &readers[k]) } else { None };
                 Some((k, fit?))
             };
@@ -268,7 +259,7 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
     order.settle();
     // what is left is room for others once it has been read
     for k in (0..args.len()).filter(|k| !taken[*k]) {
-        let after = readers[k].iter().map(|i| order.g.list[order.at[*i]].level).max().unwrap_or(0);
+        let after = readers[k].iter().map(|i| order.g.list[order.g.at[*i]].level).max().unwrap_or(0);
         reuse.gifts.push(gift(k, Use::Room));
         reuse.spare.push((reuse.gifts.len() - 1, Spare { size: bytes(flow, slots[k]), after }));
     }

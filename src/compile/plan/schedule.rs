@@ -148,10 +148,10 @@ impl Planner {
             }
         }
         let top = g.list.iter().map(|g| g.level).max().unwrap_or(0);
-        let mut wants = self.wants(g, base, top, &same, skip);
-        for (k, item) in flow.items.iter().enumerate() {
-            if let Some(n) = &nested[k] {
-                let level = g.level_at(item, top);
+        let mut wants = self.wants(g, base, &same, skip);
+        for (k, n) in nested.iter().enumerate() {
+            if let Some(n) = n {
+                let level = g.level_at(k);
                 wants.push(Want { from: level, to: level, size: n.bytes, what: Room::Item(k) });
             }
         }
@@ -162,6 +162,7 @@ impl Planner {
             }
         }
         let spare: Vec<Spare> = reuse.spare.iter().map(|s| s.1).collect();
+        let mut rooms: Vec<Option<Place>> = vec![None; flow.items.len()];
         let arena = arena::plan(&spare, wants, |what, at| {
             let place = match at {
                 At::Arena(at) => Place::Arena(at),
@@ -170,12 +171,15 @@ impl Planner {
             match what {
                 Room::Slot(s) => self.places[s] = place,
                 Room::Item(k) => {
+                    rooms[k] = Some(place);
                     if let Some(n) = &nested[k] {
                         self.slide(n.slots.clone(), place);
                     }
                 }
             }
         });
+        #[cfg(debug_assertions)]
+        super::check::apart(super::check::lives(g, &self.places[base..], &nested, &rooms));
         let mut levels: Vec<[Vec<Node>; 2]> = (0..top).map(|_| [Vec::new(), Vec::new()]).collect();
         for (k, group) in g.list.iter().enumerate() {
             if group.absorbed || skip.contains(&k) {
@@ -237,14 +241,13 @@ impl Planner {
         &self,
         g: &Groups<'_, '_>,
         base: usize,
-        top: u32,
         same: &[Option<Slot>],
         skip: &[usize],
     ) -> Vec<Want<Room>> {
         let flow = g.flow;
         let mut last = vec![0u32; flow.values.len()];
-        for item in &flow.items {
-            let level = g.level_at(item, top);
+        for (k, item) in flow.items.iter().enumerate() {
+            let level = g.level_at(k);
             for s in item.sources() {
                 let root = flow.root(s);
                 last[root] = last[root].max(level);

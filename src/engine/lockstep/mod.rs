@@ -1,5 +1,7 @@
 //! The lock-step engine: the device programs are tasks on the process's workers; a small program runs inline on the caller's thread.
 
+#[cfg(all(test, shuttle))]
+mod orders;
 mod run;
 #[cfg(test)]
 mod samples;

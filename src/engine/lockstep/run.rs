@@ -11,6 +11,7 @@ use crate::runtime::workers::Member;
 use crate::runtime::{Buffer, Slab};
 use crate::show::print::{Shown, text};
 use crate::types::DType;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// One of those that run a plan.
@@ -229,13 +230,16 @@ impl Runner<'_> {
             for (c, inner) in w.carry.iter().zip(&w.cond_carry) {
                 base[*inner as usize] = base[c.to as usize];
             }
-            // SAFETY: the caller's; the condition is a bool, and is written again only after the body's barriers
+            // SAFETY: the caller's; the condition is a bool, and is written again only after a barrier
             let go = unsafe {
                 self.plan(&w.cond, base)?;
                 *base[w.test as usize] != 0
             };
             if !go {
                 break;
+            }
+            if !w.body.meets() {
+                self.meet()?;
             }
             for c in &w.carry {
                 base[c.from as usize] = base[c.to as usize];
@@ -277,6 +281,10 @@ impl Runner<'_> {
             }
         };
         let k = which.clamp(0, b.arms.len() as i64 - 1) as usize;
+        // behind an arm without a barrier a member could go on, and the number be another one, before all have read it
+        if !b.arms.iter().all(Plan::meets) {
+            self.meet()?;
+        }
         for (outer, inner) in &b.wires[k] {
             base[*inner as usize] = base[*outer as usize];
         }
@@ -305,7 +313,7 @@ unsafe fn pack(p: &PackKernel, base: &[*mut u8]) {
 unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: impl Fn(u64) -> T) {
     let at = |x: &Ix, (off, st): &(i64, Ix)| off + (0..MAX).map(|d| x[d] * st[d]).sum::<i64>();
     // SAFETY: the caller's
-    unsafe { std::slice::from_raw_parts_mut(out.cast::<T>(), p.elements).fill(bits(p.fill)) }
+    unsafe { std::slice::from_raw_parts_mut(out.cast(), p.elements).fill(MaybeUninit::new(bits(p.fill))) }
     for part in &p.parts {
         let n: i64 = part.ext.iter().product();
         let mut x = [0; MAX];
@@ -313,12 +321,12 @@ unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: im
             // SAFETY: the caller's
             unsafe {
                 let to = out.wrapping_offset(at(&x, &part.dst) as isize).cast::<T>();
-                *to = match part.from {
+                to.write(match part.from {
                     PackFrom::Slot(s) => {
                         *base[s as usize].wrapping_offset(at(&x, &part.src) as isize).cast::<T>()
                     }
                     PackFrom::Bits(b) => bits(b),
-                };
+                });
             }
             for d in (0..MAX).rev() {
                 x[d] += 1;
