@@ -6,12 +6,13 @@ use super::expr::{Expr, Mem, POSITION};
 use super::flow::{Operand, Piece};
 use super::group::{Groups, Head, Member};
 use super::index::{Ix, MAX};
-use super::tiles::{Band, Tiles};
+use super::tiles::{Band, Seg, Tiles};
 use crate::diagnostic::Result;
 use crate::partition::Slot;
 use crate::program::sentence::{Arg, Code, Fun, Source};
 use crate::types::{DType, Scalar};
 use smallvec::SmallVec;
+use std::collections::HashMap;
 
 /// What is asked of a group's tile programs.
 #[derive(Debug)]
@@ -63,57 +64,26 @@ struct Cells<'a, 'f, 'p> {
     g: &'a Groups<'f, 'p>,
     group: usize,
     ask: &'a Ask<'a>,
+    /// The box of the space.
     lo: Ix,
+    hi: Ix,
+    /// The loops that become dimensions; one of one index if there are none.
+    dims: &'a [usize],
+    /// Which members are stored.
+    stores: SmallVec<[usize; 4]>,
     /// The cell's first index.
     at: Ix,
     expr: Expr,
     memo: Vec<u32>,
+    rows: HashMap<*const Operand, Option<Row>>,
 }
 
 /// The tile programs of a group over its space; those of a fold leave its value in `result`.
 pub(crate) fn tiles(g: &Groups<'_, '_>, group: usize, ask: &Ask<'_>) -> Result<Tiles> {
-    let (lo, hi, _) = space(g, group);
-    let members = &g.list[group].members;
-    let fold = if let Head::Fold(k) = g.list[group].head { Some(k) } else { None };
-    let stores: SmallVec<[usize; 4]> = match fold {
-        Some(_) => SmallVec::new(),
-        None => (0..members.len()).filter(|m| g.stored[g.map(members[*m].item).out]).collect(),
-    };
-    let dummy = [MAX - 1];
-    let dims: &[usize] = if ask.order.is_empty() { &dummy } else { ask.order };
-    let nd = dims.len();
-    let mut lo = lo;
-    let mut hi = hi;
-    if ask.order.is_empty() {
-        (lo[MAX - 1], hi[MAX - 1]) = (0, 1);
-    }
-    // where the space is cut
-    let mut cuts: SmallVec<[Vec<i64>; 4]> = dims.iter().map(|&d| vec![lo[d], hi[d]]).collect();
-    {
-        let mut cut = |e: usize, x: i64| {
-            if x > lo[dims[e]] && x < hi[dims[e]] && !cuts[e].contains(&x) {
-                cuts[e].push(x);
-            }
-        };
-        for m in members {
-            let map = g.map(m.item);
-            let (a, b) = extent(g, m);
-            for (e, &d) in dims.iter().enumerate() {
-                cut(e, a[d]);
-                cut(e, b[d]);
-                let Some(l) = (0..map.n).find(|l| m.dims[*l] as usize == d) else { continue };
-                for p in map.reads.iter().flat_map(|r| &r.pieces) {
-                    cut(e, p.lo[l] + m.shift[l]);
-                    cut(e, p.hi[l] + m.shift[l]);
-                }
-            }
-        }
-    }
-    for c in &mut cuts {
-        c.sort_unstable();
-    }
+    let mut c = Cells::new(g, group, ask);
+    let inner = c.dims.len() - 1;
     let mut t = Tiles {
-        rank: nd,
+        rank: c.dims.len(),
         ext: [1; MAX],
         bands: Vec::new(),
         regs: 0,
@@ -121,49 +91,26 @@ pub(crate) fn tiles(g: &Groups<'_, '_>, group: usize, ask: &Ask<'_>) -> Result<T
         stream: ask.stream,
         weight: 0.0,
     };
-    for (e, &d) in dims.iter().enumerate() {
-        t.ext[e] = (hi[d] - lo[d]).max(0);
+    for (e, &d) in c.dims.iter().enumerate() {
+        t.ext[e] = (c.hi[d] - c.lo[d]).max(0);
     }
     if t.elements() == 0 {
         return Ok(t);
     }
-    let slot = |s: Slot| s as u32 + ask.base;
-    let same = ask.same.map(|s| Late { to: slot(s.1), from: None });
-    let over = ask.over.iter().map(|s| Late { to: slot(s.0), from: Some(slot(s.1)) });
-    let late: SmallVec<[Late; 2]> = same.into_iter().chain(over).collect();
-    let mut c = Cells { g, group, ask, lo, at: lo, expr: Expr::default(), memo: Vec::new() };
-    let mut ix = [0usize; MAX];
-    'bands: loop {
+    let late = c.late();
+    let cuts = c.cuts();
+    for outer in boxes(&cuts[..inner]) {
         let mut band = Band { lo: [0; MAX], hi: [1; MAX], segs: Vec::new() };
-        for e in 0..nd - 1 {
-            c.at[dims[e]] = cuts[e][ix[e]];
-            (band.lo[e], band.hi[e]) = (cuts[e][ix[e]] - lo[dims[e]], cuts[e][ix[e] + 1] - lo[dims[e]]);
+        for (e, (from, to)) in outer.into_iter().enumerate() {
+            let d = c.dims[e];
+            c.at[d] = from;
+            (band.lo[e], band.hi[e]) = (from - c.lo[d], to - c.lo[d]);
         }
-        for w in cuts[nd - 1].windows(2) {
-            c.at[dims[nd - 1]] = w[0];
-            c.expr.nodes.clear();
-            c.memo.clear();
-            c.memo.resize(members.len(), u32::MAX);
-            let mut roots: SmallVec<[(usize, Option<Mem>); 4]> = SmallVec::new();
-            if let Some(k) = fold {
-                let f = g.fold(k);
-                let Some((_, code)) = &f.code else { continue };
-                let identity = Member { item: k, shift: [0; MAX], dims: std::array::from_fn(|d| d as u8) };
-                roots.push((c.code(code, &f.reads, &identity, f.n, 0), None));
-            }
-            for &m in &stores {
-                let (a, b) = extent(g, &members[m]);
-                if (0..MAX).all(|d| a[d] <= c.at[d] && c.at[d] < b[d] || d == MAX - 1 && ask.order.is_empty())
-                {
-                    let node = c.member(m);
-                    roots.push((node, Some(c.target(&members[m]))));
-                }
-            }
-            if roots.is_empty() {
-                continue;
-            }
-            let (mut seg, weight, regs, tile) = emit::emit(&c.expr, &roots, nd - 1, &late, ask.stream)?;
-            (seg.lo, seg.hi) = (w[0] - lo[dims[nd - 1]], w[1] - lo[dims[nd - 1]]);
+        for w in cuts[inner].windows(2) {
+            let d = c.dims[inner];
+            c.at[d] = w[0];
+            let Some((mut seg, weight, regs, tile)) = c.segment(&late)? else { continue };
+            (seg.lo, seg.hi) = (w[0] - c.lo[d], w[1] - c.lo[d]);
             t.weight = t.weight.max(weight);
             t.regs = t.regs.max(regs);
             t.tile = t.tile.min(tile);
@@ -172,24 +119,118 @@ pub(crate) fn tiles(g: &Groups<'_, '_>, group: usize, ask: &Ask<'_>) -> Result<T
         if !band.segs.is_empty() {
             t.push(band);
         }
-        let mut e = nd - 1;
-        loop {
-            if e == 0 {
-                break 'bands;
-            }
-            e -= 1;
-            ix[e] += 1;
-            if ix[e] + 1 < cuts[e].len() {
-                break;
-            }
-            ix[e] = 0;
-        }
     }
     emit::number(&mut t);
     Ok(t)
 }
 
-impl Cells<'_, '_, '_> {
+/// All boxes between these cuts, the last dimension fastest.
+fn boxes(cuts: &[Vec<i64>]) -> impl Iterator<Item = SmallVec<[(i64, i64); 4]>> {
+    let all: usize = cuts.iter().map(|c| c.len() - 1).product();
+    (0..all).map(move |mut k| {
+        let mut cell = SmallVec::from_elem((0, 0), cuts.len());
+        for (side, c) in cell.iter_mut().zip(cuts).rev() {
+            let x = k % (c.len() - 1);
+            k /= c.len() - 1;
+            *side = (c[x], c[x + 1]);
+        }
+        cell
+    })
+}
+
+/// The many pieces of an operand, one behind the other along a loop.
+struct Row {
+    along: usize,
+    /// Their numbers, and where each begins.
+    order: Vec<(i64, u32)>,
+}
+
+/// Fewer pieces than this are looked at one by one.
+const FEW: usize = 8;
+
+impl Row {
+    /// That of these pieces, if there is a loop of which no two of them share an index.
+    fn of(pieces: &[Piece], n: usize) -> Option<Row> {
+        (0..n).find_map(|along| {
+            let mut order: Vec<_> = pieces.iter().zip(0..).map(|(p, k)| (p.lo[along], k)).collect();
+            order.sort_unstable();
+            let apart = |w: &[(i64, u32)]| pieces[w[0].1 as usize].hi[along] <= w[1].0;
+            order.windows(2).all(apart).then_some(Row { along, order })
+        })
+    }
+    /// The piece that alone may hold this index.
+    fn piece(&self, x: i64) -> Option<usize> {
+        let behind = self.order.partition_point(|p| p.0 <= x);
+        Some(self.order[behind.checked_sub(1)?].1 as usize)
+    }
+}
+
+impl<'a, 'f, 'p> Cells<'a, 'f, 'p> {
+    fn new(g: &'a Groups<'f, 'p>, group: usize, ask: &'a Ask<'a>) -> Self {
+        let (lo, hi, _) = space(g, group);
+        let members = &g.list[group].members;
+        let stores = match g.list[group].head {
+            Head::Fold(_) => SmallVec::new(),
+            _ => (0..members.len()).filter(|m| g.stored[g.map(members[*m].item).out]).collect(),
+        };
+        let dims: &[usize] = if ask.order.is_empty() { &[MAX - 1] } else { ask.order };
+        let (expr, memo, rows) = (Expr::default(), Vec::new(), HashMap::new());
+        Cells { g, group, ask, lo, hi, dims, stores, at: lo, expr, memo, rows }
+    }
+    /// Slots that are written where something else lies.
+    fn late(&self) -> SmallVec<[Late; 2]> {
+        let slot = |s: Slot| s as u32 + self.ask.base;
+        let same = self.ask.same.map(|s| Late { to: slot(s.1), from: None });
+        let over = self.ask.over.iter().map(|s| Late { to: slot(s.0), from: Some(slot(s.1)) });
+        same.into_iter().chain(over).collect()
+    }
+    /// Where the space is cut: at its ends, and wherever a member or a piece of what it reads begins or ends.
+    fn cuts(&self) -> Vec<Vec<i64>> {
+        let mut cuts: Vec<Vec<i64>> = self.dims.iter().map(|&d| vec![self.lo[d], self.hi[d]]).collect();
+        for m in &self.g.list[self.group].members {
+            let map = self.g.map(m.item);
+            let (a, b) = extent(self.g, m);
+            for (cuts, &d) in cuts.iter_mut().zip(self.dims) {
+                cuts.extend([a[d], b[d]]);
+                let Some(l) = (0..map.n).find(|l| m.dims[*l] as usize == d) else { continue };
+                for p in map.reads.iter().flat_map(|r| &r.pieces) {
+                    cuts.extend([p.lo[l] + m.shift[l], p.hi[l] + m.shift[l]]);
+                }
+            }
+        }
+        for (cuts, &d) in cuts.iter_mut().zip(self.dims) {
+            cuts.retain(|x| (self.lo[d]..=self.hi[d]).contains(x));
+            cuts.sort_unstable();
+            cuts.dedup();
+        }
+        cuts
+    }
+    /// The program of the cell at `at`, its weight, its registers and the elements of its tiles; none if nothing is made there.
+    fn segment(&mut self, late: &[Late]) -> Result<Option<(Seg, f64, u16, i64)>> {
+        let g = self.g;
+        let group = &g.list[self.group];
+        self.expr.clear();
+        self.memo.clear();
+        self.memo.resize(group.members.len(), u32::MAX);
+        let mut roots: SmallVec<[(usize, Option<Mem>); 4]> = SmallVec::new();
+        if let Head::Fold(k) = group.head {
+            let f = g.fold(k);
+            let Some((_, code)) = &f.code else { return Ok(None) };
+            let identity = Member { item: k, shift: [0; MAX], dims: std::array::from_fn(|d| d as u8) };
+            roots.push((self.code(code, &f.reads, &identity, f.n, 0), None));
+        }
+        for m in self.stores.clone() {
+            let (a, b) = extent(g, &group.members[m]);
+            if (0..MAX).all(|d| a[d] <= self.at[d] && self.at[d] < b[d]) {
+                let node = self.member(m);
+                roots.push((node, Some(self.target(&group.members[m]))));
+            }
+        }
+        if roots.is_empty() {
+            return Ok(None);
+        }
+        emit::emit(&self.expr, &roots, self.dims.len() - 1, late, self.ask.stream).map(Some)
+    }
     /// A place, from elements off + Σ loop · st of a value, as a member sees it.
     fn place(&self, slot: u32, size: usize, off: i64, st: &Ix, m: &Member, n: usize) -> Mem {
         let (mut o, mut wide) = (off, [0; MAX]);
@@ -232,13 +273,17 @@ impl Cells<'_, '_, '_> {
         node
     }
     fn operand(&mut self, o: &Operand, m: &Member, n: usize) -> usize {
-        let inside = |p: &&Piece| {
-            (0..n).all(|l| {
-                let x = self.at[m.dims[l] as usize] - m.shift[l];
-                p.lo[l] <= x && x < p.hi[l]
-            })
+        let at = |l: usize| self.at[m.dims[l] as usize] - m.shift[l];
+        let inside = |p: &&Piece| (0..n).all(|l| p.lo[l] <= at(l) && at(l) < p.hi[l]);
+        let row = match o.pieces.len() {
+            ..FEW => &None,
+            _ => self.rows.entry(o).or_insert_with(|| Row::of(&o.pieces, n)),
         };
-        let Some(p) = o.pieces.iter().find(inside) else { return self.expr.constant(o.dtype, o.fill) };
+        let found = match row {
+            Some(row) => row.piece(at(row.along)).map(|k| &o.pieces[k]).filter(inside),
+            None => o.pieces.iter().find(inside),
+        };
+        let Some(p) = found else { return self.expr.constant(o.dtype, o.fill) };
         let s = match p.from {
             Source::Const(c) => return self.expr.constant(o.dtype, c),
             Source::Value(s) => s,
