@@ -1,4 +1,4 @@
-//! Products: tiles of the result, for each the ranks' blocks in device order, then what is computed from it.
+//! Products: tiles of the result, for each the products of the ranks' blocks, added in the tree of sums, then what is computed from it.
 //!
 //! Tiles depend on shapes alone. Operands go to the product with their strides, transposed and sliced as they are.
 
@@ -11,7 +11,8 @@ use super::tiles::Tiles;
 use crate::diagnostic::Result;
 use crate::partition::Slot;
 use crate::program::sentence::Source;
-use crate::runtime::gemm::gemm;
+use crate::runtime::Buffer;
+use crate::runtime::gemm::{Way, gemm, plus};
 use crate::types::DType;
 use smallvec::SmallVec;
 
@@ -46,6 +47,8 @@ pub(crate) struct ProductKernel {
     /// Which of them are the matrix's.
     m: Option<usize>,
     n: Option<usize>,
+    /// Which way all of it goes, and so each tile.
+    way: Way,
     /// Tiles.
     tm: i64,
     tn: i64,
@@ -120,6 +123,8 @@ pub(crate) fn bind(
     }
     let largest = |k: Class| (0..rank).filter(|d| class(&a, &b, *d) == k).max_by_key(|d| ext[*d]);
     let (m, n) = (largest(Class::Row), largest(Class::Column));
+    let every = |k: Class| (0..rank).filter(|d| class(&a, &b, *d) == k).map(|d| ext[d] as usize).product();
+    let way = Way::of(every(Class::Row), every(Class::Column));
     let size = |d: Option<usize>| d.map_or(1, |d| ext[d]);
     let depth: i64 = (f.rank..f.n).map(|l| f.ext[l]).product();
     let all: i64 = ext[..rank].iter().product();
@@ -149,7 +154,7 @@ pub(crate) fn bind(
         + 0.1 * blocks as f64 * tiles(tm, tn) as f64
         + epilogue.as_ref().map_or(0.0, |t| t.weight * all as f64 / 1000.0);
     let copy = if own > 0 { v.strides[0] } else { 0 };
-    Ok(ProductKernel { dtype: f.dtype, a, b, c, copy, ext, rank, m, n, tm, tn, copies, epilogue, cost })
+    Ok(ProductKernel { dtype: f.dtype, a, b, c, copy, ext, rank, m, n, way, tm, tn, copies, epilogue, cost })
 }
 
 fn operand(g: &Groups<'_, '_>, o: &Operand, base: u32, order: &[usize]) -> Mat {
@@ -232,51 +237,44 @@ impl ProductKernel {
     /// As for [`kernel::run`].
     unsafe fn tile(&self, lo: &Ix, hi: &Ix, base: &[*mut u8], s: &mut Scratch) {
         let size = self.dtype.size() as i64;
-        let at = |x: &Mat, more: i64| {
-            let off: i64 = (0..self.rank).map(|d| lo[d] * x.st[d]).sum();
-            base[x.slot as usize].wrapping_offset(((x.off + off + more) * size) as isize)
-        };
         let extent = |d: Option<usize>| d.map_or(1, |d| (hi[d] - lo[d]) as usize);
-        let step = |x: &Mat, d: Option<usize>| d.map_or(0, |d| x.st[d] as isize);
         let (m, n) = (extent(self.m), extent(self.n));
-        // a matrix of one row or column still needs a step that keeps its elements apart
         let (rs, cs) = (step(&self.c, self.m), step(&self.c, self.n));
+        let by_rows = cs.abs() <= rs.abs();
+        let (prs, pcs) = if by_rows { (n as isize, 1) } else { (1, m as isize) };
+        // sums that wait for others: the first in the result, more where that is not enough
+        let mut more: SmallVec<[Buffer; 4]> = SmallVec::new();
         for (copy, blocks) in self.copies.iter().enumerate() {
-            let dst = at(&self.c, copy as i64 * self.copy);
-            let mut more = false;
-            for b in blocks {
-                let Some(((k, ak, bk), outer)) = b.loops.split_last().map(|(l, o)| (*l, o)) else { continue };
-                let count: i64 = outer.iter().map(|o| o.0).product();
-                for mut i in 0..count {
-                    let (mut oa, mut ob) = (b.a, b.b);
-                    for o in outer.iter().rev() {
-                        oa += i % o.0 * o.1;
-                        ob += i % o.0 * o.2;
-                        i /= o.0;
+            let dst = self.at(&self.c, lo, copy as i64 * self.copy, base);
+            let mut place = |k: usize| {
+                while more.len() < k {
+                    more.push(Buffer::new(m * n * size as usize));
+                }
+                if k == 0 { (dst, rs, cs) } else { (more[k - 1].as_mut_ptr(), prs, pcs) }
+            };
+            let mut waiting = 0;
+            for (k, b) in blocks.iter().enumerate() {
+                let mut merges = (k + 1).trailing_zeros();
+                // SAFETY: the caller's: operands and result lie in their slots, and none overlaps the result
+                unsafe {
+                    if merges > 0 && b.loops.len() == 1 {
+                        self.block(b, lo, (m, n), place(waiting - 1), true, base);
+                        merges -= 1;
+                    } else {
+                        self.block(b, lo, (m, n), place(waiting), false, base);
+                        waiting += 1;
                     }
-                    // SAFETY: the caller's: operands and result lie in their slots, and none overlaps the result
-                    unsafe {
-                        gemm(
-                            self.dtype,
-                            m,
-                            k as usize,
-                            n,
-                            dst,
-                            rs,
-                            cs,
-                            at(&self.a, oa),
-                            step(&self.a, self.m),
-                            ak as isize,
-                            at(&self.b, ob),
-                            bk as isize,
-                            step(&self.b, self.n),
-                            more,
-                        );
+                    for _ in 0..merges {
+                        plus(self.dtype, (m, n), place(waiting - 2), place(waiting - 1));
+                        waiting -= 1;
                     }
-                    more = true;
                 }
             }
-            if !more {
+            for k in (1..waiting).rev() {
+                // SAFETY: as above
+                unsafe { plus(self.dtype, (m, n), place(k - 1), place(k)) }
+            }
+            if blocks.is_empty() {
                 // a sum over nothing
                 for i in 0..m as isize {
                     for j in 0..n as isize {
@@ -292,4 +290,47 @@ impl ProductKernel {
             unsafe { kernel::run(t, base, lo, hi, s) }
         }
     }
+    /// Where an operand's or the result's tile from `lo` on begins, and `more` elements behind.
+    fn at(&self, x: &Mat, lo: &Ix, more: i64, base: &[*mut u8]) -> *mut u8 {
+        let off: i64 = (0..self.rank).map(|d| lo[d] * x.st[d]).sum();
+        let bytes = (x.off + off + more) * self.dtype.size() as i64;
+        base[x.slot as usize].wrapping_offset(bytes as isize)
+    }
+    /// The product of a rank's blocks: an m×n tile from `lo` on.
+    ///
+    /// # Safety
+    /// As for [`kernel::run`]; `dst` has such a tile, and overlaps no operand. With `accumulate` the block has one loop.
+    unsafe fn block(
+        &self,
+        b: &Block,
+        lo: &Ix,
+        (m, n): (usize, usize),
+        (dst, rs, cs): (*mut u8, isize, isize),
+        accumulate: bool,
+        base: &[*mut u8],
+    ) {
+        let Some(((k, ak, bk), outer)) = b.loops.split_last().map(|(l, o)| (*l, o)) else { return };
+        let count: i64 = outer.iter().map(|o| o.0).product();
+        for turn in 0..count {
+            let (mut i, mut oa, mut ob) = (turn, b.a, b.b);
+            for o in outer.iter().rev() {
+                oa += i % o.0 * o.1;
+                ob += i % o.0 * o.2;
+                i /= o.0;
+            }
+            let (x, y) = (self.at(&self.a, lo, oa, base), self.at(&self.b, lo, ob, base));
+            let (ars, bcs) = (step(&self.a, self.m), step(&self.b, self.n));
+            let (k, acs, brs) = (k as usize, ak as isize, bk as isize);
+            let more = accumulate || turn > 0;
+            // SAFETY: the caller's
+            unsafe {
+                gemm(self.dtype, self.way, m, k, n, dst, rs, cs, x, ars, acs, y, brs, bcs, more);
+            }
+        }
+    }
+}
+
+/// Elements from an index of this dimension to the next; none where it has one index.
+fn step(x: &Mat, d: Option<usize>) -> isize {
+    d.map_or(0, |d| x.st[d] as isize)
 }

@@ -1,8 +1,13 @@
 //! Matrix products on one thread.
 //!
-//! Large float products go to the `gemm` crate; tiny ones, products with a vector and integers are plain loops. Which of these is
-//! taken, and thus the order of every sum, depends on sizes and strides only.
+//! An element of a product of two matrices of floats is a sum in one order, whatever computes it: its terms are cut into panels of 512; the
+//! terms of a panel are added in order, each by a fused multiply-add where the level has that (`cpu`), and the panels' sums in order. Large
+//! products go to the `gemm` crate, a panel at a time, because of which neither its own cuts nor the machine's caches matter; tiny ones
+//! are plain loops. A product with a vector has an order of its own, by its length and by what is contiguous.
+//!
+//! Which order that is depends on the whole product ([`Way`]), and not on the tile of it that a call computes.
 
+mod crates;
 #[cfg(test)]
 mod tests;
 mod vector;
@@ -10,29 +15,51 @@ mod vector;
 use super::Buffer;
 use super::cpu::{self, Level};
 use crate::types::DType;
-use half::{bf16, f16};
 use vector::{columns as columns_body, dots as dots_body};
 
 /// Up to this many products a plain loop is faster than packing.
 const TINY: usize = 4096;
-/// Up to this many terms the crate adds all of a sum before it touches the result.
-const PANEL: usize = 512;
+/// So many terms are added before their sum is added to those before.
+pub(crate) const PANEL: usize = 512;
 /// Columns of a result that a loop keeps in registers.
 const COLUMNS: usize = 32;
+
+/// What the whole product is, of which a call computes a tile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// Of two matrices.
+    Matrices,
+    /// Of a matrix and a vector: one column.
+    Column,
+    /// Of a vector and a matrix: one row.
+    Row,
+}
+
+impl Way {
+    /// That of a result with so many rows and columns.
+    pub fn of(rows: usize, columns: usize) -> Way {
+        match (rows, columns) {
+            (_, 1) => Way::Column,
+            (1, _) => Way::Row,
+            _ => Way::Matrices,
+        }
+    }
+}
 
 /// `dst = lhs·rhs`, or with `accumulate` `dst += lhs·rhs`: m×k by k×n, strides in elements of `dtype`.
 ///
 /// `accumulate` adds the product as it would be by itself, rounded to `dtype`: so sums over blocks do not depend on who adds them.
-/// Integers wrap; 16-bit floats are multiplied and summed in float32 and rounded once.
+/// Integers wrap.
 ///
 /// # Safety
 /// All elements that sizes and strides name are within memory of the type and `dst`'s are distinct, writable, and none of an operand's.
 ///
 /// # Panics
-/// If `dtype` is not a number type.
+/// If `dtype` is neither an integer type nor float32 or float64.
 #[expect(clippy::too_many_arguments, reason = "the form in which every library has it")]
 pub unsafe fn gemm(
     dtype: DType,
+    way: Way,
     m: usize,
     k: usize,
     n: usize,
@@ -53,23 +80,52 @@ pub unsafe fn gemm(
             let a = Mat { at: lhs.cast::<$T>(), rs: lhs_rs, cs: lhs_cs };
             let b = Mat { at: rhs.cast::<$T>(), rs: rhs_rs, cs: rhs_cs };
             // SAFETY: the caller's
-            unsafe { $f(Sizes { m, k, n }, c, a, b, accumulate) }
+            unsafe { $f(way, Sizes { m, k, n }, c, a, b, accumulate) }
         }};
     }
     match dtype {
         DType::F32 => run!(floats, f32),
         DType::F64 => run!(floats, f64),
-        DType::F16 => run!(halves, f16),
-        DType::BF16 => run!(halves, bf16),
-        DType::I8 => run!(loops, i8),
-        DType::I16 => run!(loops, i16),
-        DType::I32 => run!(loops, i32),
-        DType::I64 => run!(loops, i64),
-        DType::U8 => run!(loops, u8),
-        DType::U16 => run!(loops, u16),
-        DType::U32 => run!(loops, u32),
-        DType::U64 => run!(loops, u64),
-        DType::Bool | DType::Key => panic!("no products of {dtype}"),
+        DType::I8 => run!(ints, i8),
+        DType::I16 => run!(ints, i16),
+        DType::I32 => run!(ints, i32),
+        DType::I64 => run!(ints, i64),
+        DType::U8 => run!(ints, u8),
+        DType::U16 => run!(ints, u16),
+        DType::U32 => run!(ints, u32),
+        DType::U64 => run!(ints, u64),
+        DType::F16 | DType::BF16 | DType::Bool | DType::Key => panic!("no products of {dtype}"),
+    }
+}
+
+/// `dst += part`, m×n: strides in elements of `dtype`.
+///
+/// # Safety
+/// All elements that sizes and strides name are within memory of the type, and no two of them are one.
+///
+/// # Panics
+/// As [`gemm`].
+pub(crate) unsafe fn plus(
+    dtype: DType,
+    (m, n): (usize, usize),
+    dst: (*mut u8, isize, isize),
+    part: (*mut u8, isize, isize),
+) {
+    macro_rules! run {
+        ($T:ty) => {{
+            let matrix = |x: (*mut u8, isize, isize)| Out { at: x.0.cast::<$T>(), rs: x.1, cs: x.2 };
+            // SAFETY: the caller's
+            unsafe { add(Sizes { m, k: 0, n }, matrix(dst), matrix(part)) }
+        }};
+    }
+    match dtype {
+        DType::F32 => run!(f32),
+        DType::F64 => run!(f64),
+        DType::I8 | DType::U8 => run!(u8),
+        DType::I16 | DType::U16 => run!(u16),
+        DType::I32 | DType::U32 => run!(u32),
+        DType::I64 | DType::U64 => run!(u64),
+        DType::F16 | DType::BF16 | DType::Bool | DType::Key => panic!("no products of {dtype}"),
     }
 }
 
@@ -101,6 +157,10 @@ impl<T: Copy> Mat<T> {
     }
     fn flip(self) -> Mat<T> {
         Mat { at: self.at, rs: self.cs, cs: self.rs }
+    }
+    /// From row i and column j on.
+    fn from(self, i: usize, j: usize) -> Mat<T> {
+        Mat { at: self.row(i).wrapping_offset(j as isize * self.cs), ..self }
     }
 }
 /// A result.
@@ -249,23 +309,48 @@ macro_rules! levels {
 }
 levels! { plain = plain_body; dots = dots_body; columns = columns_body; }
 
-/// The loops: a vector on either side, else row by row.
+/// Integers, whose sums have no order: a vector on either side, else row by row.
 ///
 /// # Safety
 /// As [`gemm`] says.
-unsafe fn loops<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+unsafe fn ints<T: Num>(_: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
     // SAFETY: the caller's
     unsafe {
-        if s.m == 1 && s.n != 1 {
-            let flipped = Sizes { m: s.n, k: s.k, n: 1 };
-            return loops(flipped, c.flip(), b.flip(), a.flip(), accumulate);
+        match Way::of(s.m, s.n) {
+            Way::Matrices => in_order(s, c, a, b, accumulate),
+            way => by_vector(way, s, c, a, b, accumulate),
         }
-        if s.n != 1 && b.cs != 1 && a.rs == 1 {
+    }
+}
+
+/// Each element's terms in order.
+///
+/// # Safety
+/// As [`gemm`] says.
+unsafe fn in_order<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+    // SAFETY: the caller's
+    unsafe {
+        if b.cs != 1 && a.rs == 1 {
             // by columns of the result, which then are contiguous
             let flipped = Sizes { m: s.n, k: s.k, n: s.m };
             return plain(flipped, c.flip(), b.flip(), a.flip(), accumulate);
         }
-        if s.n != 1 || s.k == 1 {
+        plain(s, c, a, b, accumulate)
+    }
+}
+
+/// A product of which one side is a vector, as `way` says.
+///
+/// # Safety
+/// As [`gemm`] says.
+unsafe fn by_vector<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+    // SAFETY: the caller's
+    unsafe {
+        if way == Way::Row {
+            let flipped = Sizes { m: s.n, k: s.k, n: 1 };
+            return by_vector(Way::Column, flipped, c.flip(), b.flip(), a.flip(), accumulate);
+        }
+        if s.k == 1 {
             return plain(s, c, a, b, accumulate);
         }
         // short rows are better taken column by column, where these are contiguous
@@ -273,144 +358,105 @@ unsafe fn loops<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: b
             if b.rs == 1 {
                 return dots(s, c, a, b, accumulate);
             }
-            let mut packed = Buffer::new(s.k * size_of::<T>());
-            let x: *mut T = packed.as_mut_ptr().cast();
-            for p in 0..s.k {
-                x.add(p).write(b.get(p, 0));
-            }
-            return dots(s, c, a, Mat { at: x, rs: 1, cs: 1 }, accumulate);
+            let (_packed, x) = pack(b, s.k, 1);
+            return dots(s, c, a, Mat { at: x.at, rs: 1, cs: 1 }, accumulate);
         }
         if a.rs == 1 { columns(s, c, a, b, accumulate) } else { plain(s, c, a, b, accumulate) }
     }
+}
+
+/// A matrix copied row by row.
+///
+/// # Safety
+/// It has so many rows and columns.
+unsafe fn pack<T: Num>(x: Mat<T>, rows: usize, cols: usize) -> (Buffer, Mat<T>) {
+    let mut packed = Buffer::new(rows * cols * size_of::<T>());
+    let to: *mut T = packed.as_mut_ptr().cast();
+    for i in 0..rows {
+        for j in 0..cols {
+            // SAFETY: the caller's; the copy has as many elements
+            unsafe { to.add(i * cols + j).write(x.get(i, j)) }
+        }
+    }
+    (packed, Mat { at: to, rs: cols as isize, cs: 1 })
 }
 
 /// Products of float32 or of float64, which `T` is.
 ///
 /// # Safety
 /// As [`gemm`] says.
-unsafe fn floats<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+unsafe fn floats<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
     // SAFETY: the caller's; scratch has m·n elements
     unsafe {
-        // (of two terms the crate adds one after the other to what is there)
-        if s.m * s.n * s.k <= TINY || s.k <= 2 || s.m == 1 || s.n == 1 {
-            return loops(s, c, a, b, accumulate);
+        if way != Way::Matrices {
+            return by_vector(way, s, c, a, b, accumulate);
         }
         if accumulate && s.k > PANEL {
-            // the crate would add panel by panel to what is there
+            // the panels are added before their sum is
             let mut scratch = Buffer::new(s.m * s.n * size_of::<T>());
             let by_rows = c.cs.abs() <= c.rs.abs();
             let (rs, cs) = if by_rows { (s.n as isize, 1) } else { (1, s.m as isize) };
             let part = Out { at: scratch.as_mut_ptr().cast(), rs, cs };
-            call(s, part, a, b, false);
-            let (outer, inner) = if by_rows { (s.m, s.n) } else { (s.n, s.m) };
-            for i in 0..outer {
-                for j in 0..inner {
-                    let (i, j) = if by_rows { (i, j) } else { (j, i) };
-                    c.put(i, j, *part.at.offset(i as isize * rs + j as isize * cs), true);
-                }
-            }
-            return;
+            floats(way, s, part, a, b, false);
+            return add(s, c, part);
         }
-        call(s, c, a, b, accumulate);
+        panel(Sizes { k: s.k.min(PANEL), ..s }, c, a, b, accumulate);
+        for from in (PANEL..s.k).step_by(PANEL) {
+            let k = (s.k - from).min(PANEL);
+            panel(Sizes { k, ..s }, c, a.from(0, from), b.from(from, 0), true);
+        }
     }
 }
-/// A product of matrices by the `gemm` crate, whose vector code Miri does not know.
+
+/// `dst += part`, m×n.
+///
+/// # Safety
+/// Both have so many rows and columns, and do not overlap.
+unsafe fn add<T: Num>(s: Sizes, c: Out<T>, part: Out<T>) {
+    if c.cs.abs() > c.rs.abs() {
+        // SAFETY: the caller's
+        return unsafe { add(Sizes { m: s.n, n: s.m, ..s }, c.flip(), part.flip()) };
+    }
+    for i in 0..s.m {
+        let row = |x: Out<T>| x.at.wrapping_offset(i as isize * x.rs);
+        let (to, from) = (row(c), row(part));
+        // SAFETY: the caller's
+        unsafe {
+            if c.cs == 1 && part.cs == 1 {
+                let from = std::slice::from_raw_parts(from, s.n);
+                for (to, from) in std::slice::from_raw_parts_mut(to, s.n).iter_mut().zip(from) {
+                    *to = to.plus(*from);
+                }
+                continue;
+            }
+            for j in 0..s.n as isize {
+                let to = to.offset(j * c.cs);
+                *to = (*to).plus(*from.offset(j * part.cs));
+            }
+        }
+    }
+}
+
+/// A product of at most [`PANEL`] terms, in order.
 ///
 /// # Safety
 /// As [`gemm`] says; `T` is float32 or float64.
-unsafe fn call<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
-    if cfg!(miri) {
-        // SAFETY: the caller's
-        return unsafe { loops(s, c, a, b, accumulate) };
-    }
-    /// # Safety
-    /// As `gemm`, for T = F.
-    unsafe fn typed<F: 'static>(s: Sizes, c: Out<F>, a: Mat<F>, b: Mat<F>, read: bool, zero: F, one: [F; 2]) {
-        let [one, again] = one;
-        // SAFETY: the caller's
-        unsafe {
-            gemm::gemm(
-                s.m,
-                s.n,
-                s.k,
-                c.at,
-                c.cs,
-                c.rs,
-                read,
-                a.at,
-                a.cs,
-                a.rs,
-                b.at,
-                b.cs,
-                b.rs,
-                if read { one } else { zero },
-                again,
-                false,
-                false,
-                false,
-                gemm::Parallelism::None,
-            )
-        }
-    }
-    macro_rules! cast {
-        ($F:ty) => {{
-            let c = Out { at: c.at.cast::<$F>(), rs: c.rs, cs: c.cs };
-            let a = Mat { at: a.at.cast::<$F>(), rs: a.rs, cs: a.cs };
-            let b = Mat { at: b.at.cast::<$F>(), rs: b.rs, cs: b.cs };
-            // SAFETY: the caller's; of the two types that T may be, it is the one of this size
-            unsafe { typed(s, c, a, b, accumulate, 0.0, [1.0, 1.0]) }
-        }};
-    }
-    if size_of::<T>() == 4 { cast!(f32) } else { cast!(f64) }
-}
-
-/// 16-bit floats: packed as float32, multiplied there, rounded once, and then added.
-///
-/// # Safety
-/// As [`gemm`] says.
-unsafe fn halves<H: Widen>(s: Sizes, c: Out<H>, a: Mat<H>, b: Mat<H>, accumulate: bool) {
-    // SAFETY: the caller's; the scratch buffers have as many elements as the matrices
+unsafe fn panel<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+    // SAFETY: the caller's
     unsafe {
-        let pack = |x: Mat<H>, rows: usize, cols: usize| {
-            let mut wide = Buffer::new(rows * cols * 4);
-            let to: *mut f32 = wide.as_mut_ptr().cast();
-            for i in 0..rows {
-                for j in 0..cols {
-                    to.add(i * cols + j).write(x.get(i, j).widen());
-                }
-            }
-            wide
-        };
-        let (wa, wb) = (pack(a, s.m, s.k), pack(b, s.k, s.n));
-        let mut wc = Buffer::new(s.m * s.n * 4);
-        let product: *mut f32 = wc.as_mut_ptr().cast();
-        let matrix = |x: &Buffer, cols: usize| Mat { at: x.as_ptr().cast(), rs: cols as isize, cs: 1 };
-        let out = Out { at: product, rs: s.n as isize, cs: 1 };
-        floats::<f32>(s, out, matrix(&wa, s.k), matrix(&wb, s.n), false);
-        for i in 0..s.m {
-            for j in 0..s.n {
-                c.put(i, j, H::round(*product.add(i * s.n + j)), accumulate);
-            }
+        // (of two terms the crate adds one after the other to what is there; it has ways of its own for vectors)
+        if s.m * s.n * s.k <= TINY || s.k <= 2 || s.m == 1 || s.n == 1 || !crates::usable() {
+            return in_order(s, c, a, b, accumulate);
         }
+        // (and where rows by columns make a few numbers it adds lane by lane)
+        if a.cs == 1 && b.rs == 1 && s.m * s.n <= 256 {
+            if s.n <= s.m {
+                let (_packed, b) = pack(b, s.k, s.n);
+                return crates::product(s, c, a, b, accumulate);
+            }
+            let (_packed, a) = pack(a.flip(), s.k, s.m);
+            return crates::product(s, c, a.flip(), b, accumulate);
+        }
+        crates::product(s, c, a, b, accumulate)
     }
 }
-trait Widen: Num {
-    fn widen(self) -> f32;
-    fn round(x: f32) -> Self;
-}
-macro_rules! halves {
-    ($($T:ident)*) => { $(
-        impl Widen for $T {
-            fn widen(self) -> f32 { self.to_f32() }
-            fn round(x: f32) -> $T { $T::from_f32(x) }
-        }
-        impl Num for $T {
-            const ZERO: $T = $T::ZERO;
-            fn plus(self, x: $T) -> $T { $T::from_f32(self.to_f32() + x.to_f32()) }
-            fn fma<const L: u8>(self, x: $T, y: $T) -> $T {
-                $T::from_f32(self.to_f32() * x.to_f32() + y.to_f32())
-            }
-        }
-    )* };
-}
-halves!(f16 bf16);

@@ -1,4 +1,4 @@
-//! Products of every size, stride and element type, against sums in order.
+//! Products of every size, stride and element type, against the sums that are promised, bit for bit.
 
 use super::*;
 
@@ -18,26 +18,28 @@ fn numbers(n: usize, seed: u64) -> Vec<f64> {
 fn strides(form: usize, rows: usize, cols: usize) -> (isize, isize) {
     [(cols as isize, 1), (1, rows as isize), (2 * cols as isize + 3, 2)][form]
 }
-fn check<T: Copy + PartialEq + std::fmt::Debug>(
+
+/// Whether this level adds a product with one rounding.
+fn fused() -> bool {
+    cfg!(target_arch = "aarch64") || cpu::level() > Level::Base
+}
+/// The promised sum of a product of matrices.
+fn sum<T: Num>(terms: impl Iterator<Item = (T, T)>) -> T {
+    let terms: Vec<_> = terms.collect();
+    let fma = if fused() { T::fma::<1> } else { T::fma::<0> };
+    let panels = terms.chunks(PANEL).map(|p| p.iter().fold(T::ZERO, |sum, (x, y)| fma(*x, *y, sum)));
+    panels.reduce(T::plus).unwrap_or(T::ZERO)
+}
+
+/// Products of these sizes, of all or some forms of strides: `test` gets the element as it was, the product, what was added up, and
+/// the terms.
+fn each<T: Num>(
     dtype: DType,
     of: impl Fn(f64) -> T,
-    to: impl Fn(T) -> f64,
-    plus: impl Fn(T, T) -> T,
-    bound: f64,
+    sizes: &[(usize, usize, usize)],
+    step: usize,
+    test: impl Fn(&str, T, T, T, &[(T, T)]),
 ) {
-    let all = [
-        (1, 1, 1),
-        (3, 5, 4),
-        (1, 70, 35),
-        (85, 130, 1),
-        (39, 33, 1),
-        (9, 600, 7),
-        (64, 2, 40),
-        (0, 3, 3),
-        (3, 0, 3),
-    ];
-    let few = [(3, 5, 4), (1, 9, 3), (5, 9, 1), (0, 3, 3), (3, 0, 3)];
-    let (sizes, step) = if cfg!(miri) { (&few[..], 8) } else { (&all[..], 2) };
     for &(m, k, n) in sizes {
         for form in (0..27).step_by(step) {
             let room = |r: usize, c: usize| (2 * r + 1) * (2 * c + 4) + 8;
@@ -50,68 +52,115 @@ fn check<T: Copy + PartialEq + std::fmt::Debug>(
             // SAFETY: each matrix has room for the elements that these strides name
             let run = |c: &mut Vec<T>, accumulate| unsafe {
                 let (pa, pb, pc) = (a.as_ptr().cast(), b.as_ptr().cast(), c.as_mut_ptr().cast());
-                gemm(dtype, m, k, n, pc, sc.0, sc.1, pa, sa.0, sa.1, pb, sb.0, sb.1, accumulate);
+                let way = Way::of(m, n);
+                gemm(dtype, way, m, k, n, pc, sc.0, sc.1, pa, sa.0, sa.1, pb, sb.0, sb.1, accumulate);
             };
             let (mut fresh, mut added) = (start.clone(), start.clone());
             run(&mut fresh, false);
             run(&mut added, true);
+            let name = format!("{dtype} {m}×{k}×{n} form {form}");
             for i in 0..m {
                 for j in 0..n {
-                    let terms = (0..k).map(|p| to(a[at(sa, i, p)]) * to(b[at(sb, p, j)]));
-                    let (sum, scale) = terms.fold((0.0, 1e-30), |(s, t), x| (s + x, t + x.abs()));
-                    let got = to(fresh[at(sc, i, j)]);
-                    assert!(
-                        (got - sum).abs() <= bound * scale,
-                        "{dtype} {m}×{k}×{n} form {form}: {got} for {sum}"
-                    );
-                    let want = plus(start[at(sc, i, j)], fresh[at(sc, i, j)]);
-                    assert_eq!(
-                        added[at(sc, i, j)],
-                        want,
-                        "{dtype} {m}×{k}×{n} form {form}: not dst + product"
-                    );
+                    let terms: Vec<_> = (0..k).map(|p| (a[at(sa, i, p)], b[at(sb, p, j)])).collect();
+                    let c = at(sc, i, j);
+                    test(&name, start[c], fresh[c], added[c], &terms);
                 }
             }
         }
     }
 }
 
-/// What the crate does, and what stands in for it under Miri: above its threshold, with the sums that take a scratch.
 #[test]
-fn the_crate_and_its_twin_agree() {
-    let (m, k, n) = (2, PANEL + 8, 4 + TINY / PANEL / 2);
-    let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
-    let start = numbers(m * n, 3);
-    let product = |whole: bool, accumulate: bool| {
-        let mut c = start.clone();
-        let s = Sizes { m, k, n };
-        let out = Out { at: c.as_mut_ptr(), rs: n as isize, cs: 1 };
-        let (a, b) =
-            (Mat { at: a.as_ptr(), rs: k as isize, cs: 1 }, Mat { at: b.as_ptr(), rs: n as isize, cs: 1 });
-        // SAFETY: the matrices have as many elements as the sizes say
-        unsafe { if whole { floats(s, out, a, b, accumulate) } else { loops(s, out, a, b, accumulate) } }
-        c
-    };
-    for accumulate in [false, true] {
-        for (x, y) in product(true, accumulate).iter().zip(product(false, accumulate)) {
-            assert!((x - y).abs() < 1e-12, "{x} {y}");
-        }
+fn products_of_matrices_add_in_one_order() {
+    let all = [
+        (3, 5, 4),
+        (33, 3, 40),
+        (9, 600, 7),
+        (64, 2, 40),
+        (17, 513, 16),
+        (70, 514, 66),
+        (2, 1100, 65),
+        (130, 40, 3),
+        (0, 3, 3),
+        (3, 0, 3),
+    ];
+    let few = [(3, 5, 4), (2, PANEL + 3, 2), (0, 3, 3), (3, 0, 3)];
+    let (sizes, step) = if cfg!(miri) { (&few[..], 8) } else { (&all[..], 2) };
+    fn test<T: Num + PartialEq + std::fmt::Debug>(name: &str, was: T, got: T, added: T, terms: &[(T, T)]) {
+        let want = sum(terms.iter().copied());
+        assert_eq!(got, want, "{name}");
+        assert_eq!(added, was.plus(want), "{name}: not dst + product");
     }
+    each::<f32>(DType::F32, |x| x as f32, sizes, step, test);
+    each::<f64>(DType::F64, |x| x, sizes, step, test);
+    each::<i32>(DType::I32, |x| (x * 100.0) as i32, sizes, step, test);
+    each::<i64>(DType::I64, |x| (x * 1e18) as i64, sizes, step, test);
+    each::<u16>(DType::U16, |x| ((x + 0.5) * 4.0) as u16, sizes, step, test);
 }
 
 #[test]
-fn products_of_every_size_and_stride() {
-    check::<f32>(DType::F32, |x| x as f32, |x| x as f64, |a, b| a + b, 1e-6);
-    check::<f64>(DType::F64, |x| x, |x| x, |a, b| a + b, 1e-14);
-    check::<f16>(DType::F16, f16::from_f64, f16::to_f64, |a, b| f16::from_f32(a.to_f32() + b.to_f32()), 1e-3);
-    check::<bf16>(
-        DType::BF16,
-        bf16::from_f64,
-        bf16::to_f64,
-        |a, b| bf16::from_f32(a.to_f32() + b.to_f32()),
-        1e-2,
+fn products_with_vectors_are_near() {
+    let all =
+        [(1, 1, 1), (1, 70, 35), (85, 130, 1), (39, 33, 1), (1, 600, 7), (5, 9, 1), (0, 3, 1), (1, 0, 3)];
+    let (sizes, step) = if cfg!(miri) { (&all[4..], 8) } else { (&all[..], 2) };
+    each::<f32>(
+        DType::F32,
+        |x| x as f32,
+        sizes,
+        step,
+        |name, was, got, added, terms| {
+            let exact: f64 = terms.iter().map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
+            let scale: f64 = terms.iter().map(|(x, y)| f64::from(x * y).abs()).sum();
+            assert!((f64::from(got) - exact).abs() <= 1e-6 * scale + 1e-30, "{name}: {got} for {exact}");
+            assert_eq!(added, was + got, "{name}: not dst + product");
+        },
     );
-    check::<i32>(DType::I32, |x| (x * 100.0) as i32, |x| x as f64, |a, b| a + b, 0.0);
-    check::<i64>(DType::I64, |x| (x * 100.0) as i64, |x| x as f64, |a, b| a + b, 0.0);
-    check::<u16>(DType::U16, |x| ((x + 0.5) * 4.0) as u16, |x| x as f64, |a, b| a + b, 0.0);
+    each::<i16>(
+        DType::I16,
+        |x| (x * 100.0) as i16,
+        sizes,
+        step,
+        |name, was, got, added, terms| {
+            assert_eq!(got, sum(terms.iter().copied()), "{name}");
+            assert_eq!(added, was.wrapping_add(got), "{name}");
+        },
+    );
+}
+
+/// An element does not tell of the tile that it was computed with.
+#[test]
+fn a_tile_is_a_part_of_the_whole() {
+    let (m, k, n) = if cfg!(miri) { (5, 40, 3) } else { (66, 700, 35) };
+    let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+    let tile = |way: Way, (lo, m): (usize, usize), (from, n_here): (usize, usize)| {
+        let mut c = vec![0.0; m * n_here];
+        let (rs, brs) = (k as isize, n as isize);
+        // SAFETY: the tile's rows and columns are of the matrices
+        unsafe {
+            let (a, b) = (a.as_ptr().add(lo * k).cast(), b.as_ptr().add(from).cast());
+            let to = c.as_mut_ptr().cast();
+            gemm(DType::F64, way, m, k, n_here, to, n_here as isize, 1, a, rs, 1, b, brs, 1, false);
+        }
+        c
+    };
+    let whole = tile(Way::Matrices, (0, m), (0, n));
+    for (lo, rows) in [(0, 1), (m - 1, 1), (1, 2), (2, m - 2)] {
+        for (from, columns) in [(0, 1), (n - 1, 1), (1, 2), (0, n)] {
+            let part = tile(Way::Matrices, (lo, rows), (from, columns));
+            for (i, row) in part.chunks(columns).enumerate() {
+                let at = (lo + i) * n + from;
+                assert_eq!(row, &whole[at..at + columns], "{rows} rows and {columns} columns");
+            }
+        }
+    }
+    for columns in [Way::Column, Way::Row] {
+        let ((m, n), one) = if columns == Way::Column { ((m, 1), (0, 1)) } else { ((1, n), (0, 1)) };
+        let whole = tile(columns, (0, m), (0, n));
+        let last = if columns == Way::Column {
+            tile(columns, (m - 1, 1), one)
+        } else {
+            tile(columns, one, (n - 1, 1))
+        };
+        assert_eq!(last[0], whole[whole.len() - 1], "{columns:?}");
+    }
 }
