@@ -53,6 +53,13 @@
 //! [`spmd`](mod@spmd), [`diagnostic`] and [`show`], changes with a major version only. [`program`], [`ops`], [`grad`](mod@grad), [`batch`], [`propagate`],
 //! [`partition`], [`engine`], [`runtime`], [`trace`] and [`transform`] are open to those who read programs or write primitives and change with minor versions.
 //!
+//! # The same bits
+//!
+//! Where nothing is summed, every element is the same bits at once and under [`jit`], on any mesh, engine and number of workers: each operation
+//! rounds by itself, whatever runs in one kernel. Sums of floats follow one tree, by the shape, the sharding and the layout of what is
+//! summed; products of matrices add their terms in panels of 512, and the devices' parts by that tree. (What a NaN carries is left open. Between
+//! [levels](runtime::cpu::Level) of processors last bits of `exp` and its like and of products may differ.) The book has a page on it.
+//!
 //! # Stages
 //!
 //! `jit(f)` → [`trace`](Jit::trace) a typed program → [`lower`](Traced::lower) a per-device program with its [`Collectives`] →

@@ -12,6 +12,11 @@ use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
+#[path = "properties/asides.rs"]
+mod asides;
+#[path = "properties/bits.rs"]
+mod bits;
+
 const NAMES: [&str; 3] = ["A", "B", "C"];
 const SIZES: [usize; 10] = [0, 1, 2, 3, 4, 5, 7, 8, 12, 16];
 

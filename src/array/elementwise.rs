@@ -124,9 +124,9 @@ macro_rules! binary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
     )* }
 } }
 binary! {
-    /// The greater of the two; NaN where either is.
+    /// The greater of the two; NaN where either is. Of two zeros 0, not −0.
     maximum Max;
-    /// The smaller of the two; NaN where either is.
+    /// The smaller of the two; NaN where either is. Of two zeros −0, if one is.
     minimum Min;
     /// To the power `b`.
     pow Pow;

@@ -174,7 +174,8 @@ pub(super) fn emit(
                     None => e.register(),
                 };
                 let f = choose(what, from, dtype, stream && direct.is_some())?;
-                e.seg.code.push(Instr { f, d, s, k: [k[0], k[1], k[2], 0.0] });
+                let [p, q, r] = k.map(f64::from_bits);
+                e.seg.code.push(Instr { f, d, s, k: [p, q, r, 0.0] });
                 e.weight += weight(what, from, dtype);
                 at[i] = d;
                 let pinned = |r: u16, seg: &Seg| seg.row.iter().any(|x| x.d == r);

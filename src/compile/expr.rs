@@ -1,16 +1,18 @@
 //! Expressions of one cell: value numbering, constants, and linear terms joined into one instruction.
 //!
-//! Whether a product and a sum become one fused multiply-add is decided here and nowhere else, so that all engines round alike.
+//! An instruction computes what its operations compute one by one, each rounded: how many of them one kernel takes changes no bit. So
+//! products and sums are joined, but never into a fused multiply-add, and only where each step is exact or rounded as it was.
 
 use super::index::Ix;
 use crate::program::sentence::{Combine, Fun};
 use crate::types::{DType, Scalar};
+use std::collections::HashMap;
 
 /// The slot of operands that are positions: its base pointer is 0, so that the address is the number.
 pub(crate) const POSITION: u32 = u32::MAX;
 
 /// A place in memory: byte `off + Σ index · st` of a slot.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Mem {
     /// Which slot, or [`POSITION`].
     pub(crate) slot: u32,
@@ -22,7 +24,7 @@ pub(crate) struct Mem {
     pub(crate) st: Ix,
 }
 
-/// What an instruction does.
+/// What an instruction does; each product and each sum is rounded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Do {
     /// A function of the language.
@@ -31,14 +33,14 @@ pub(crate) enum Do {
     Lin1,
     /// `k0·a + k1·b`.
     Lin2,
-    /// `k0·a + k1·b + k2·c`.
+    /// `(k0·a + k1·b) + k2·c`.
     Lin3,
     /// `a·b + c`.
     MulAdd,
 }
 
-/// A value of a cell.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// A value of a cell; numbers by their bits, so that 0 is not −0.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Node {
     /// The same bits everywhere.
     Const(u64),
@@ -47,7 +49,7 @@ pub(crate) enum Node {
     /// The positions that `Mem` addresses, as int64.
     Position(Mem),
     /// Computed.
-    Op { what: Do, from: DType, n: u8, args: [u32; 3], k: [f64; 3] },
+    Op { what: Do, from: DType, n: u8, args: [u32; 3], k: [u64; 3] },
 }
 
 /// The values of a cell, each once.
@@ -55,16 +57,34 @@ pub(crate) enum Node {
 pub(crate) struct Expr {
     /// In an order in which operands come first.
     pub(crate) nodes: Vec<(Node, DType)>,
+    /// Where each is, once there are more than a few.
+    found: HashMap<(Node, DType), usize>,
 }
 
 /// The neutral element of addition: x + −0 is x, also where x is −0.
 const NIL: f64 = -0.0;
+/// Up to this many values a look through all of them is quicker than a hash.
+const FEW: usize = 32;
 
 impl Expr {
+    /// Begins anew.
+    pub(crate) fn clear(&mut self) {
+        self.nodes.clear();
+        self.found.clear();
+    }
     fn add(&mut self, node: Node, dtype: DType) -> usize {
-        self.nodes.iter().position(|n| n.1 == dtype && n.0 == node).unwrap_or_else(|| {
-            self.nodes.push((node, dtype));
-            self.nodes.len() - 1
+        let (next, new) = (self.nodes.len(), (node, dtype));
+        let old = match next {
+            ..FEW => self.nodes.iter().position(|n| *n == new),
+            _ => {
+                let first = self.found.len();
+                self.found.extend(self.nodes.iter().copied().zip(0..).skip(first));
+                self.found.get(&new).copied()
+            }
+        };
+        old.unwrap_or_else(|| {
+            self.nodes.push(new);
+            next
         })
     }
     /// A constant.
@@ -80,11 +100,13 @@ impl Expr {
         self.add(Node::Position(m), DType::I64)
     }
     fn op(&mut self, what: Do, from: DType, dtype: DType, args: &[usize], k: &[f64]) -> usize {
-        let (mut a, mut c) = ([args[0] as u32; 3], [0.0; 3]);
+        let (mut a, mut c) = ([args[0] as u32; 3], [0; 3]);
         for (x, y) in a.iter_mut().zip(args) {
             *x = *y as u32;
         }
-        c[..k.len()].copy_from_slice(k);
+        for (x, y) in c.iter_mut().zip(k) {
+            *x = y.to_bits();
+        }
         self.add(Node::Op { what, from, n: args.len() as u8, args: a, k: c }, dtype)
     }
     fn number(&self, x: usize) -> Option<f64> {
@@ -97,60 +119,67 @@ impl Expr {
     fn float(&mut self, dtype: DType, x: f64) -> usize {
         self.constant(dtype, Scalar::Float(x))
     }
-    /// x·m + c.
+    /// x·m + c, where one of the two steps changes nothing: m is 1, or c is −0.
     fn lin(&mut self, d: DType, x: usize, m: f64, c: f64) -> usize {
         match self.number(x) {
-            Some(v) if d == DType::F32 => self.float(d, f64::from((v as f32).mul_add(m as f32, c as f32))),
-            Some(v) => self.float(d, v.mul_add(m, c)),
-            None if m == 1.0 && c == 0.0 && c.is_sign_negative() => x,
-            None => match self.nodes[x].0 {
-                // (k·a) + c
-                Node::Op { what: Do::Lin1, args, k, .. } if m == 1.0 && k[1].to_bits() == NIL.to_bits() => {
-                    self.op(Do::Lin1, d, d, &[args[0] as usize], &[k[0], c])
-                }
+            Some(v) if d == DType::F32 => self.float(d, f64::from(v as f32 * m as f32 + c as f32)),
+            Some(v) => self.float(d, v * m + c),
+            None if m == 1.0 && c.to_bits() == NIL.to_bits() => x,
+            None => match (self.scaled(x), m == 1.0) {
+                (Some((a, k)), true) => self.op(Do::Lin1, d, d, &[a], &[k, c]),
                 _ => self.op(Do::Lin1, d, d, &[x], &[m, c]),
             },
         }
     }
-    /// x + s·y.
+    /// The value and the factor of which this is the product.
+    fn scaled(&self, x: usize) -> Option<(usize, f64)> {
+        match self.nodes[x].0 {
+            Node::Op { what: Do::Lin1, args, k: [k, c, _], .. } if c == NIL.to_bits() => {
+                Some((args[0] as usize, f64::from_bits(k)))
+            }
+            _ => None,
+        }
+    }
+    /// The operands and factors of a sum of two products.
+    fn pair(&self, x: usize) -> Option<([usize; 2], [f64; 2])> {
+        match self.nodes[x].0 {
+            Node::Op { what: Do::Lin2, args: [a, b, _], k: [p, q, _], .. } => {
+                Some(([a as usize, b as usize], [f64::from_bits(p), f64::from_bits(q)]))
+            }
+            _ => None,
+        }
+    }
+    /// The operands of a product of two values.
+    fn product(&self, x: usize) -> Option<[usize; 2]> {
+        match self.nodes[x].0 {
+            Node::Op { what: Do::Fun(Fun::Mul), args: [a, b, _], .. } => Some([a as usize, b as usize]),
+            _ => None,
+        }
+    }
+    /// x + s·y, where s is 1 or −1.
     fn sum(&mut self, d: DType, x: usize, y: usize, s: f64) -> usize {
-        let (nx, ny) = (self.nodes[x].0, self.nodes[y].0);
         if let Some(c) = self.number(y) {
             return self.lin(d, x, 1.0, s * c);
         }
         if let Some(c) = self.number(x) {
             return self.lin(d, y, s, c);
         }
-        let term = |n: &Node, id: usize| match n {
-            Node::Op { what: Do::Lin1, args, k, .. } if k[1].to_bits() == NIL.to_bits() => {
-                (args[0] as usize, k[0])
-            }
-            _ => (id, 1.0),
-        };
-        match (nx, ny) {
-            (Node::Op { what: Do::Lin2, args, k, .. }, n) => {
-                let (b, m) = term(&n, y);
-                self.op(Do::Lin3, d, d, &[args[0] as usize, args[1] as usize, b], &[k[0], k[1], s * m])
-            }
-            (n, Node::Op { what: Do::Lin2, args, k, .. }) => {
-                let (b, m) = term(&n, x);
-                self.op(Do::Lin3, d, d, &[args[0] as usize, args[1] as usize, b], &[s * k[0], s * k[1], m])
-            }
-            (Node::Op { what: Do::Fun(Fun::Mul), args, .. }, n)
-                if s == 1.0 && !matches!(n, Node::Op { what: Do::Lin1, .. }) =>
-            {
-                self.op(Do::MulAdd, d, d, &[args[0] as usize, args[1] as usize, y], &[])
-            }
-            (n, Node::Op { what: Do::Fun(Fun::Mul), args, .. })
-                if s == 1.0 && !matches!(n, Node::Op { what: Do::Lin1, .. }) =>
-            {
-                self.op(Do::MulAdd, d, d, &[args[0] as usize, args[1] as usize, x], &[])
-            }
-            (n, o) => {
-                let ((a, p), (b, q)) = (term(&n, x), term(&o, y));
-                self.op(Do::Lin2, d, d, &[a, b], &[p, s * q])
-            }
+        let (p, q) = (self.scaled(x), self.scaled(y));
+        let ((a, k), (b, m)) = (p.unwrap_or((x, 1.0)), q.unwrap_or((y, 1.0)));
+        if let Some(([u, v], [f, g])) = self.pair(x) {
+            return self.op(Do::Lin3, d, d, &[u, v, b], &[f, g, s * m]);
         }
+        // (not of a difference: u − v and v − u are both 0)
+        if let (Some(([u, v], [f, g])), true) = (self.pair(y), s == 1.0) {
+            return self.op(Do::Lin3, d, d, &[u, v, a], &[f, g, k]);
+        }
+        if let (Some([u, v]), None, true) = (self.product(x), q, s == 1.0) {
+            return self.op(Do::MulAdd, d, d, &[u, v, y], &[]);
+        }
+        if let (None, Some([u, v]), true) = (p, self.product(y), s == 1.0) {
+            return self.op(Do::MulAdd, d, d, &[u, v, x], &[]);
+        }
+        self.op(Do::Lin2, d, d, &[a, b], &[k, s * m])
     }
     /// A function of values; `from` is the element type of its operands.
     pub(crate) fn fun(&mut self, fun: Fun, from: DType, dtype: DType, a: &[usize]) -> usize {
@@ -193,7 +222,7 @@ pub(crate) fn bits(dtype: DType, x: Scalar) -> u64 {
         }),
         DType::F16 => u64::from(x.to_f16().to_bits()),
         DType::BF16 => u64::from(x.to_bf16().to_bits()),
-        DType::F32 => u64::from((x.to_f64() as f32).to_bits()),
+        DType::F32 => u64::from(x.to_f32().to_bits()),
         DType::F64 => x.to_f64().to_bits(),
         DType::I8 | DType::U8 => x.to_i128() as u8 as u64,
         DType::I16 | DType::U16 => x.to_i128() as u16 as u64,

@@ -6,11 +6,12 @@ use super::tiles::{Instr, REGISTER, Tiles};
 use crate::runtime::kernels;
 use std::alloc::Layout;
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 
 /// Bytes of an accumulator of a fold.
 pub(crate) const ACCUMULATOR: usize = 4096;
-/// How many accumulators: deeper than any tree of sums.
-pub(crate) const ACCUMULATORS: usize = 80;
+/// How many accumulators: deeper than any tree of sums, and some rows.
+pub(crate) const ACCUMULATORS: usize = 88;
 
 /// A worker's registers, accumulators and table of operands.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Scratch {
         let bytes = registers * REGISTER + ACCUMULATORS * ACCUMULATOR;
         Layout::from_size_align(bytes, Self::ALIGN).expect("a few hundred KiB")
     }
-    fn new() -> Scratch {
+    pub(crate) fn new() -> Scratch {
         Scratch { memory: std::ptr::null_mut(), registers: 0, table: Vec::new() }
     }
     /// Makes room for this many registers and operands.
@@ -79,10 +80,10 @@ pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
 /// `d` has n elements; `a` is not read.
 pub(super) unsafe fn position(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, k: &[f64; 4]) {
     let (from, step) = (a.addr() as i64, k[0] as i64);
-    // SAFETY: the caller's
-    let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<i64>(), n) };
+    // SAFETY: the caller's; what is written need not be initialised
+    let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<MaybeUninit<i64>>(), n) };
     for (i, d) in d.iter_mut().enumerate() {
-        *d = from.wrapping_add(i as i64 * step);
+        d.write(from.wrapping_add(i as i64 * step));
     }
 }
 
@@ -222,4 +223,33 @@ pub(crate) unsafe fn value(t: &Tiles, base: &[*mut u8], x: &Ix, n: i64, scratch:
         execute(&s.code, table, n);
     }
     table[s.result as usize]
+}
+
+/// As [`value`], of at most a tile whose elements have `size` bytes: put at `to`.
+///
+/// # Safety
+/// As for [`value`]; there is room at `to`, which is no operand.
+pub(crate) unsafe fn value_to(
+    t: &Tiles,
+    base: &[*mut u8],
+    x: &Ix,
+    n: i64,
+    size: i64,
+    to: *mut u8,
+    scratch: &mut Scratch,
+) {
+    let result = t.bands[0].segs[0].result as usize;
+    if result < t.regs as usize {
+        // it is made there instead of in its register
+        let register = std::mem::replace(&mut scratch.table[result], to);
+        // SAFETY: the caller's
+        unsafe { value(t, base, x, n, scratch) };
+        scratch.table[result] = register;
+        return;
+    }
+    // SAFETY: the caller's
+    unsafe {
+        let v = value(t, base, x, n, scratch);
+        std::ptr::copy_nonoverlapping(v, to, (n * size) as usize);
+    }
 }

@@ -6,5 +6,5 @@ mod shape;
 
 pub use dtype::{DType, Element};
 pub use scalar::Scalar;
-pub(crate) use scalar::odd;
+pub(crate) use scalar::{odd, odd_whole};
 pub use shape::Shape;

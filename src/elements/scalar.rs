@@ -39,13 +39,30 @@ impl Scalar {
             Scalar::Float(f) => f,
         }
     }
+    /// As the nearest float32.
+    pub fn to_f32(self) -> f32 {
+        match self {
+            Scalar::Int(i) => i as f32,
+            x => x.to_f64() as f32,
+        }
+    }
     /// As the nearest float16.
     pub fn to_f16(self) -> f16 {
-        f16::from_f32(odd(self.to_f64()))
+        f16::from_f32(self.odd())
     }
     /// As the nearest bfloat16.
     pub fn to_bf16(self) -> bf16 {
-        bf16::from_f32(odd(self.to_f64()))
+        bf16::from_f32(self.odd())
+    }
+    /// As [`odd`].
+    fn odd(self) -> f32 {
+        match self {
+            Scalar::Int(i) => {
+                let exact = i as f64 as i128 == i;
+                odd(if exact { i as f64 } else { odd_whole(i) })
+            }
+            x => odd(x.to_f64()),
+        }
     }
     /// As a whole number, cut towards zero.
     pub fn to_i128(self) -> i128 {
@@ -72,6 +89,13 @@ pub(crate) fn odd(x: f64) -> f32 {
     }
     let away = (y as f64).abs() > x.abs();
     f32::from_bits((y.to_bits() - away as u32) | 1)
+}
+/// The nearest float64 towards zero of a whole number that is none, its last bit set, as in [`odd`].
+#[cold]
+pub(crate) fn odd_whole(x: i128) -> f64 {
+    let y = x as f64;
+    let away = (y as i128).unsigned_abs() > x.unsigned_abs();
+    f64::from_bits((y.to_bits() - u64::from(away)) | 1)
 }
 /// Equal when the bits are: literals of programs must be a key.
 impl PartialEq for Scalar {
@@ -118,5 +142,13 @@ mod tests {
         assert_eq!(Scalar::Float(1e300).to_f16(), f16::INFINITY);
         assert_eq!(Scalar::Float(f64::MIN_POSITIVE).to_f16().to_f64(), 0.0);
         assert!(Scalar::Float(f64::NAN).to_bf16().is_nan());
+        // more bits than float64 has
+        let half = (1i128 << 63) + (1 << 55);
+        assert_eq!(Scalar::Int(half).to_bf16().to_f64(), f64::powi(2.0, 63), "to even");
+        assert_eq!(Scalar::Int(half + 1).to_bf16().to_f64(), f64::powi(2.0, 63) + f64::powi(2.0, 56));
+        assert_eq!(Scalar::Int(-half - 1).to_bf16().to_f64(), -f64::powi(2.0, 63) - f64::powi(2.0, 56));
+        assert_eq!(Scalar::Int(i128::from(u64::MAX)).to_bf16().to_f64(), f64::powi(2.0, 64));
+        let half = (1i128 << 60) + (1 << 36);
+        assert_eq!(Scalar::Int(half + 1).to_f32(), 2f32.powi(60) + 2f32.powi(37));
     }
 }

@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 
 /// The vector instructions that kernels are chosen for.
 ///
-/// Results of one level are the same on every machine. Between levels float32 results may differ in the last bit, since the base level
-/// has no fused multiply-add.
+/// Results of one level are the same bits on every machine, those of products too. Between the base level and the others, functions such as
+/// `exp` and `sin` and products of floats may differ in the last bits, since the base level has no fused multiply-add; what one operation
+/// of arithmetic computes, and sums, are the same at all levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// What every processor of this architecture has.
@@ -48,7 +49,7 @@ fn best() -> Level {
 }
 
 /// The level of this process: the best that the processor has, or a lower one that `ATMESH_CPU` names (`base`, `avx2`, `avx512`), so that
-/// runs on different machines can be made to agree to the last bit.
+/// runs on different machines can be made to agree to the last bit. It is read once, and reaches everything that the engines compute.
 pub fn level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(|| {

@@ -1,8 +1,9 @@
 //! Folds: sums and the like over the trailing loops, in one fixed order of addition.
 //!
-//! The order is by rank of the split; inside a rank by units, which are tiles of the reduced innermost index, or blocks of rows
-//! where the innermost index is kept; units and ranks are each combined by a binary counter: a fixed tree for any count. A long fold is cut into
-//! spans of 2^k units: these are whole subtrees, so that the result does not depend on the cut.
+//! The order is by rank of the split; inside a rank by units, which are tiles of the reduced innermost index (512 elements, of 8 bytes
+//! 256), or blocks of 128 rows where the innermost index is kept; units and ranks are each combined by a binary counter: a fixed tree for any
+//! count. A long fold is cut into spans of 2^k units: these are whole subtrees, so that the result does not depend on the cut. Nor does it
+//! depend on whether what is folded is in memory or computed on the way.
 
 mod run;
 
@@ -12,7 +13,7 @@ use super::flow::Fold;
 use super::group::{Groups, Head};
 use super::index::{Ix, MAX};
 use super::kernel::ACCUMULATOR;
-use super::tiles::Tiles;
+use super::tiles::{REGISTER, TILE, Tiles};
 use crate::diagnostic::Result;
 use crate::runtime::kernels::{self, Kernel, Rows, Rows8};
 
@@ -35,7 +36,7 @@ pub(crate) struct FoldKernel {
     /// For each part of the result the boxes of its ranks that are not empty.
     copies: Vec<Vec<(Ix, Ix)>>,
     size: i64,
-    neutral: [u8; 8],
+    neutral: f64,
     fold: Kernel,
     combine: Kernel,
     rows: Rows,
@@ -114,7 +115,11 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
     let row = reduced[last];
     let seg = pre.bands.first().and_then(|b| b.segs.first());
     let direct = seg.is_some_and(|s| s.code.is_empty() && s.row.is_empty());
-    let tile = if direct && !row { (ACCUMULATOR as i64 / size).min(1024) } else { pre.tile };
+    let tile = match (row, direct) {
+        (true, _) => (REGISTER as i64 / size).min(TILE),
+        (false, true) => (ACCUMULATOR as i64 / size).min(1024),
+        (false, false) => pre.tile,
+    };
     let outer: i64 = (0..last).filter(|d| !reduced[*d]).map(|d| pre.ext[d]).product();
     let columns = if row { 1 } else { (pre.ext[last] + tile - 1) / tile };
     let elements = pre.elements();

@@ -2,8 +2,11 @@
 
 use super::{BLOCK, FoldKernel};
 use crate::compile::index::{Ix, MAX};
-use crate::compile::kernel::{self, Scratch};
+use crate::compile::kernel::{self, ACCUMULATOR, Scratch};
 use crate::runtime::kernels;
+
+/// Rows that [`kernels::rows`] takes together.
+const ROWS: i64 = 8;
 
 impl FoldKernel {
     /// The index of a tile of the result, its elements, and where it is written.
@@ -83,7 +86,7 @@ impl FoldKernel {
                         x[d] = r.0[d];
                     }
                     let m = r.1[last] - r.0[last];
-                    let v = kernel::value(&self.pre, base, &x, m, s);
+                    let v = self.unit(base, &x, m, 0, s);
                     (self.fold)(m as usize, dst, v, v, v, &[0.0; 4]);
                     continue;
                 }
@@ -146,6 +149,25 @@ impl FoldKernel {
             }
         }
     }
+    /// The m elements of a unit from x on, one behind the other: where they are, or in accumulator `at`.
+    ///
+    /// # Safety
+    /// As for [`FoldKernel::run`].
+    #[inline(always)]
+    unsafe fn unit(&self, base: &[*mut u8], x: &Ix, m: i64, at: usize, s: &mut Scratch) -> *mut u8 {
+        if self.direct || m <= self.pre.tile {
+            // SAFETY: the caller's
+            return unsafe { kernel::value(&self.pre, base, x, m, s) };
+        }
+        let (to, last, mut x) = (s.accumulator(at), self.pre.rank - 1, *x);
+        for from in (0..m).step_by(self.pre.tile as usize) {
+            let (n, to) = ((m - from).min(self.pre.tile), to.wrapping_offset((from * self.size) as isize));
+            // SAFETY: the caller's; an accumulator holds a unit
+            unsafe { kernel::value_to(&self.pre, base, &x, n, self.size, to, s) };
+            x[last] += n;
+        }
+        to
+    }
     /// A tile of the result, from an accumulator to its place.
     ///
     /// # Safety
@@ -169,7 +191,7 @@ impl FoldKernel {
     /// # Safety
     /// `dst` has n elements.
     unsafe fn fill(&self, dst: *mut u8, n: i64) {
-        let k = [f64::from_bits(u64::from_le_bytes(self.neutral)), 0.0, 0.0, 0.0];
+        let k = [self.neutral, 0.0, 0.0, 0.0];
         if let Some(f) = kernels::fill(self.size as usize) {
             // SAFETY: the caller's
             unsafe { f(n as usize, dst, dst, dst, dst, &k) }
@@ -215,7 +237,7 @@ impl FoldKernel {
                 let m = (hi[last] - x[last]).min(self.tile);
                 // SAFETY: the caller's
                 unsafe {
-                    let v = kernel::value(&self.pre, base, &x, m, s);
+                    let v = self.unit(base, &x, m, tree.depth + 1, s);
                     let to = s.accumulator(tree.depth);
                     (self.fold)(m as usize, to, v, v, v, &[0.0; 4]);
                 }
@@ -234,16 +256,28 @@ impl FoldKernel {
                 self.fill(to, n);
                 while r < end {
                     place(&mut x, r, last);
-                    let v = kernel::value(&self.pre, base, &x, n, s);
-                    let (mut run, mut step) = (1, 0);
-                    if self.direct
-                        && let Some(d) = inner
-                    {
-                        run = (hi[d] - x[d]).min(end - r);
-                        step = self.pre.bands[0].segs[0].mems[0].st[d];
+                    let mut run = inner.map_or(1, |d| (hi[d] - x[d]).min(end - r));
+                    if self.direct {
+                        let v = kernel::value(&self.pre, base, &x, n, s);
+                        let step = inner.map_or(0, |d| self.pre.bands[0].segs[0].mems[0].st[d]);
+                        (self.rows)(n as usize, to, v, run as usize, step as isize);
+                        r += run;
+                        continue;
                     }
-                    (self.rows)(n as usize, to, v, run as usize, step as isize);
-                    r += run;
+                    // as many rows at a time as are taken together
+                    while run > 0 {
+                        let now = run.min(ROWS);
+                        for k in 0..now {
+                            let row = s.accumulator(tree.depth + 1 + k as usize);
+                            kernel::value_to(&self.pre, base, &x, n, self.size, row, s);
+                            if let Some(d) = inner {
+                                x[d] += 1;
+                            }
+                        }
+                        let rows = s.accumulator(tree.depth + 1);
+                        (self.rows)(n as usize, to, rows, now as usize, ACCUMULATOR as isize);
+                        (r, run) = (r + now, run - now);
+                    }
                 }
             }
             tree.pushed(|a, b| self.merge(a, b, n, s));

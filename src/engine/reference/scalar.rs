@@ -14,7 +14,7 @@ pub(super) fn cut(x: Scalar, dtype: DType) -> Scalar {
             Scalar::Float(f) => f != 0.0,
         }),
         DType::F64 => Scalar::Float(x.to_f64()),
-        DType::F32 => Scalar::Float(f64::from(x.to_f64() as f32)),
+        DType::F32 => Scalar::Float(f64::from(x.to_f32())),
         DType::F16 => Scalar::Float(x.to_f16().to_f64()),
         DType::BF16 => Scalar::Float(x.to_bf16().to_f64()),
         _ => Scalar::Int(wrap(x.to_i128(), dtype)),
@@ -36,7 +36,7 @@ fn wrap(i: i128, dtype: DType) -> i128 {
 fn to_bits(x: Scalar, dtype: DType) -> u128 {
     match dtype {
         DType::F64 => x.to_f64().to_bits().into(),
-        DType::F32 => (x.to_f64() as f32).to_bits().into(),
+        DType::F32 => x.to_f32().to_bits().into(),
         DType::F16 => x.to_f16().to_bits().into(),
         DType::BF16 => x.to_bf16().to_bits().into(),
         d => (x.to_i128() as u128) & ((1u128 << bits(d)) - 1),
@@ -249,8 +249,9 @@ fn float(fun: Fun, d: DType, a: f64, b: f64) -> f64 {
         Fun::Mul => a * b,
         Fun::Div => a / b,
         Fun::Rem => a % b,
-        Fun::Max => nan(f64::max),
-        Fun::Min => nan(f64::min),
+        // of two zeros the positive one is the greater
+        Fun::Max => nan(|a, b| if a > b || a == b && b.is_sign_negative() { a } else { b }),
+        Fun::Min => nan(|a, b| if a < b || a == b && a.is_sign_negative() { a } else { b }),
         Fun::Pow => a.powf(b),
         Fun::Atan2 => a.atan2(b),
         Fun::NextAfter => next_after(a, b, d),

@@ -1,8 +1,9 @@
 //! From one element type to another: floats to integers are cut towards zero and saturate (NaN is 0), to bool is `!= 0`.
 
 use super::Kernel;
+use super::float::CHUNK;
 use super::run::{Constants, El, How, narrow, scalar};
-use crate::types::{DType, odd};
+use crate::types::{DType, odd, odd_whole};
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
@@ -14,6 +15,29 @@ struct Truth(u8);
 trait To<D> {
     fn to(self) -> D;
 }
+/// A number as a float64 on the way to fewer bits: where it has more than that, so that it is rounded once.
+trait Wide {
+    fn wide(self) -> f64;
+}
+macro_rules! wide {
+    (whole $($T:ident)*) => { $(
+        impl Wide for $T {
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                let near = self as f64;
+                if near as i128 == i128::from(self) { near } else { odd_whole(i128::from(self)) }
+            }
+        }
+    )* };
+    ($($T:ident)*) => { $(
+        impl Wide for $T {
+            #[inline(always)]
+            fn wide(self) -> f64 { f64::from(self) }
+        }
+    )* };
+}
+wide!(u8 u16 u32 i8 i16 i32 f32 f64);
+wide!(whole u64 i64);
 macro_rules! numbers {
     ($($A:ident)*) => { $(numbers!(@ $A: u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);)* $(
         impl To<Truth> for $A {
@@ -24,14 +48,13 @@ macro_rules! numbers {
             #[inline(always)]
             fn to(self) -> $A { self.0 as $A }
         }
-        // every integer of up to 53 bits, and thus every one in range, is a float64: rounded once
         impl To<f16> for $A {
             #[inline(always)]
-            fn to(self) -> f16 { f16::from_f32(odd(self as f64)) }
+            fn to(self) -> f16 { f16::from_f32(odd(self.wide())) }
         }
         impl To<bf16> for $A {
             #[inline(always)]
-            fn to(self) -> bf16 { bf16::from_f32(odd(self as f64)) }
+            fn to(self) -> bf16 { bf16::from_f32(odd(self.wide())) }
         }
         impl To<$A> for f16 {
             #[inline(always)]
@@ -96,8 +119,15 @@ unsafe fn widen<H: super::float::Half>(
     _: *const u8,
     _: &Constants,
 ) {
+    let mut wide = [0f32; CHUNK];
     // SAFETY: the caller's: n elements each, apart
-    unsafe { H::widen(std::slice::from_raw_parts(a.cast(), n), std::slice::from_raw_parts_mut(d.cast(), n)) }
+    unsafe {
+        for at in (0..n).step_by(CHUNK) {
+            let m = (n - at).min(CHUNK);
+            H::widen(std::slice::from_raw_parts(a.cast::<H>().add(at), m), &mut wide[..m]);
+            std::ptr::copy_nonoverlapping(wide.as_ptr(), d.cast::<f32>().add(at), m);
+        }
+    }
 }
 /// # Safety
 /// As [`Kernel`] says, for an operand of float32 and a result of type H.
@@ -110,7 +140,13 @@ unsafe fn round<H: super::float::Half>(
     _: &Constants,
 ) {
     // SAFETY: as above
-    unsafe { H::round(std::slice::from_raw_parts(a.cast(), n), std::slice::from_raw_parts_mut(d.cast(), n)) }
+    unsafe {
+        for at in (0..n).step_by(CHUNK) {
+            let m = (n - at).min(CHUNK);
+            let from = std::slice::from_raw_parts(a.cast::<f32>().add(at), m);
+            H::round_to(from, d.add(at * size_of::<H>()));
+        }
+    }
 }
 
 /// Conversions from A: the common ones in vector code.

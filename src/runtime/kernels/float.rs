@@ -17,11 +17,14 @@ pub(super) trait Float: Copy + Default + PartialOrd + 'static {
     fn rem(self, y: Self) -> Self;
     fn neg(self) -> Self;
     fn abs(self) -> Self;
+    /// The bits that both have: of two equal numbers 0 rather than −0.
+    fn both(self, y: Self) -> Self;
+    /// The bits that either has: of two equal numbers −0 rather than 0.
+    fn either(self, y: Self) -> Self;
     fn floor(self) -> Self;
     fn ceil(self) -> Self;
     fn round(self) -> Self;
     fn sqrt(self) -> Self;
-    fn fma<const L: u8>(self, y: Self, z: Self) -> Self;
     fn exp<const L: u8>(self) -> Self;
     fn exp2<const L: u8>(self) -> Self;
     fn expm1<const L: u8>(self) -> Self;
@@ -74,6 +77,10 @@ macro_rules! float {
             #[inline(always)]
             fn abs(self) -> $T { $T::abs(self) }
             #[inline(always)]
+            fn both(self, y: $T) -> $T { $T::from_bits(self.to_bits() & y.to_bits()) }
+            #[inline(always)]
+            fn either(self, y: $T) -> $T { $T::from_bits(self.to_bits() | y.to_bits()) }
+            #[inline(always)]
             fn floor(self) -> $T { $T::floor(self) }
             #[inline(always)]
             fn ceil(self) -> $T { $T::ceil(self) }
@@ -81,8 +88,6 @@ macro_rules! float {
             fn round(self) -> $T { $T::round(self) }
             #[inline(always)]
             fn sqrt(self) -> $T { $T::sqrt(self) }
-            #[inline(always)]
-            fn fma<const L: u8>(self, y: $T, z: $T) -> $T { $m::fma::<L>(self, y, z) }
             #[inline(always)]
             fn exp<const L: u8>(self) -> $T { $m::exp::<L>(self) }
             #[inline(always)]
@@ -194,10 +199,10 @@ macro_rules! trig {
 }
 
 els! {
-    Lin1 1 |a, b, c, k| a.fma::<L>(T::of(k[0]), T::of(k[1]));
-    Lin2 2 |a, b, c, k| b.fma::<L>(T::of(k[1]), a.mul(T::of(k[0])));
-    Lin3 3 |a, b, c, k| c.fma::<L>(T::of(k[2]), b.fma::<L>(T::of(k[1]), a.mul(T::of(k[0]))));
-    MulAdd 3 |a, b, c, k| a.fma::<L>(b, c);
+    Lin1 1 |a, b, c, k| a.mul(T::of(k[0])).add(T::of(k[1]));
+    Lin2 2 |a, b, c, k| a.mul(T::of(k[0])).add(b.mul(T::of(k[1])));
+    Lin3 3 |a, b, c, k| a.mul(T::of(k[0])).add(b.mul(T::of(k[1]))).add(c.mul(T::of(k[2])));
+    MulAdd 3 |a, b, c, k| a.mul(b).add(c);
     Neg 1 |a, b, c, k| a.neg();
     Sign 1 |a, b, c, k| a.sign_of();
     Abs 1 |a, b, c, k| a.abs();
@@ -250,17 +255,19 @@ trig! {
     Cos cos cos_far;
 }
 
-/// NaN where any is NaN.
+/// NaN where any is NaN; 0 is greater than −0.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
 pub(super) fn max<T: Float>(a: T, b: T) -> T {
-    if a > b || a != a { a } else { b }
+    let greater = if a > b || a != a { a } else { b };
+    if a == b { a.both(b) } else { greater }
 }
-/// NaN where any is NaN.
+/// NaN where any is NaN; −0 is less than 0.
 #[inline(always)]
 #[expect(clippy::eq_op, reason = "only NaN differs from itself")]
 pub(super) fn min<T: Float>(a: T, b: T) -> T {
-    if a < b || a != a { a } else { b }
+    let less = if a < b || a != a { a } else { b };
+    if a == b { a.either(b) } else { less }
 }
 
 /// How functions of T are made kernels: directly, or for 16-bit floats through float32.
@@ -337,21 +344,18 @@ fn table<T: Float, W: Way<T>>(fun: Fun, h: How) -> Option<Kernel> {
         _ => return None,
     })
 }
-fn lin_table<T: Float, W: Way<T>>(terms: usize, h: How) -> Option<Kernel> {
-    Some(match terms {
-        1 => W::fast::<Lin1<T>>(h),
-        2 => W::fast::<Lin2<T>>(h),
-        3 => W::fast::<Lin3<T>>(h),
-        _ => return None,
-    })
-}
 
 /// The kernel of a function on float32 or float64.
 pub(super) fn select<T: Float>(fun: Fun, how: How) -> Option<Kernel> {
     table::<T, Direct>(fun, how)
 }
 pub(super) fn lin<T: Float>(terms: usize, how: How) -> Option<Kernel> {
-    lin_table::<T, Direct>(terms, how)
+    Some(match terms {
+        1 => pick::<Lin1<T>>(how),
+        2 => pick::<Lin2<T>>(how),
+        3 => pick::<Lin3<T>>(how),
+        _ => return None,
+    })
 }
 pub(super) fn mul_add<T: Float>(how: How) -> Kernel {
     pick::<MulAdd<T>>(how)
@@ -361,6 +365,17 @@ pub(super) fn mul_add<T: Float>(how: How) -> Kernel {
 pub(super) trait Half: Copy + Default + 'static {
     fn widen(from: &[Self], to: &mut [f32]);
     fn round(from: &[f32], to: &mut [Self]);
+    /// [`Half::round`] of at most [`CHUNK`] numbers to memory that nobody has written yet.
+    ///
+    /// # Safety
+    /// There is room for as many elements at `to`.
+    #[inline(always)]
+    unsafe fn round_to(from: &[f32], to: *mut u8) {
+        let mut made = [Self::default(); CHUNK];
+        Self::round(from, &mut made[..from.len()]);
+        // SAFETY: the caller's
+        unsafe { std::ptr::copy_nonoverlapping(made.as_ptr(), to.cast(), from.len()) }
+    }
     /// The bits, ordered as the numbers are, for the neighbour of a number.
     fn next_after(self, y: Self) -> Self;
 }
@@ -392,7 +407,7 @@ macro_rules! half {
 half!(f16 bf16);
 
 /// How many elements are widened at a time.
-const CHUNK: usize = 128;
+pub(super) const CHUNK: usize = 128;
 
 /// # Safety
 /// As `Kernel` says, for operands of type H and a result of type H (or bool bytes where `E` makes these).
@@ -437,7 +452,7 @@ unsafe fn float_kernel<H: Half, E: El<A = f32, B = f32, C = f32, D = f32>>(
     // SAFETY: the caller's
     unsafe {
         through::<H, E, 0>(n, d, [a, b, c], k, |made, d, at| {
-            H::round(made, std::slice::from_raw_parts_mut(d.cast::<H>().add(at), made.len()));
+            H::round_to(made, d.add(at * size_of::<H>()));
         })
     }
 }
@@ -454,7 +469,7 @@ unsafe fn bool_kernel<H: Half, E: El<A = f32, B = f32, C = f32, D = u8>>(
     // SAFETY: the caller's
     unsafe {
         through::<H, E, 0>(n, d, [a, b, c], k, |made, d, at| {
-            std::slice::from_raw_parts_mut(d.add(at), made.len()).copy_from_slice(made);
+            std::ptr::copy_nonoverlapping(made.as_ptr(), d.add(at), made.len());
         })
     }
 }
@@ -491,7 +506,4 @@ pub(super) fn select_half<H: Half>(fun: Fun, how: How) -> Option<Kernel> {
         Fun::NextAfter => Some(narrow::<HalfNextAfter<H>>(how)),
         _ => table::<f32, Through<H>>(fun, how),
     }
-}
-pub(super) fn lin_half<H: Half>(terms: usize, how: How) -> Option<Kernel> {
-    lin_table::<f32, Through<H>>(terms, how)
 }

@@ -4,7 +4,7 @@
 //! it does not matter who combines them.
 
 use super::float::{max, min};
-use super::run::{Constants, How};
+use super::run::{Constants, How, fresh};
 use super::{Kernel, Rows, Rows8};
 use crate::program::sentence::Combine;
 use crate::runtime::cpu::Level;
@@ -159,14 +159,15 @@ unsafe fn rows_body<M: Mix>(n: usize, acc: *mut u8, x: *const u8, rows: usize, s
 unsafe fn rows8_body<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) {
     // SAFETY: the caller's: n elements in each of eight rows, and at d, which overlaps none of them
     unsafe {
-        let d = std::slice::from_raw_parts_mut(d.cast::<M::M>(), n);
+        let d = fresh::<M::M>(d, n);
         let r: [&[M::M]; 8] =
             std::array::from_fn(|k| from_raw_parts(x.offset(k as isize * step).cast::<M::M>(), n));
         for (j, d) in d.iter_mut().enumerate() {
             let l = |k: usize| r[k][j];
             let left = M::join(M::join(l(0), l(1)), M::join(l(2), l(3)));
             let right = M::join(M::join(l(4), l(5)), M::join(l(6), l(7)));
-            *d = M::join(left, right);
+            // (as where sums begin with 0: the sum of −0s is 0)
+            d.write(M::join(M::store(M::UNIT), M::join(left, right)));
         }
     }
 }
@@ -237,7 +238,7 @@ unsafe fn rows8_stream(n: usize, d: *mut u8, x: *const u8, step: isize) {
             let pair =
                 |k: usize| _mm512_add_ps(_mm512_loadu_ps(r[k].add(i)), _mm512_loadu_ps(r[k + 1].add(i)));
             let (left, right) = (_mm512_add_ps(pair(0), pair(2)), _mm512_add_ps(pair(4), pair(6)));
-            _mm512_stream_ps(d32.add(i), _mm512_add_ps(left, right));
+            _mm512_stream_ps(d32.add(i), _mm512_add_ps(_mm512_setzero_ps(), _mm512_add_ps(left, right)));
         }
         rows8_body::<Add<f32>>(n - whole, d.add(whole * 4), x.add(whole * 4), step);
     }
@@ -249,17 +250,22 @@ pub(super) struct Mixer {
     pub(super) mix: Kernel,
     pub(super) rows: Rows,
     pub(super) rows8: Rows8,
-    pub(super) neutral: [u8; 8],
+    /// Its bits, the low ones of these.
+    pub(super) neutral: u64,
 }
 
 fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
-    let mut neutral = [0; 8];
     let unit = M::store(M::UNIT);
-    // SAFETY: elements have at most 8 bytes, all initialised
-    unsafe {
-        let from: *const u8 = (&raw const unit).cast();
-        std::ptr::copy_nonoverlapping(from, neutral.as_mut_ptr(), size_of::<M::M>());
-    }
+    let from = &raw const unit;
+    // SAFETY: an element of this many bytes, all initialised
+    let neutral = unsafe {
+        match size_of::<M::M>() {
+            1 => u64::from(from.cast::<u8>().read()),
+            2 => u64::from(from.cast::<u16>().read()),
+            4 => u64::from(from.cast::<u32>().read()),
+            _ => from.cast::<u64>().read(),
+        }
+    };
     #[cfg(target_arch = "x86_64")]
     match h.level {
         Level::Avx512 if wide => {

@@ -1,13 +1,14 @@
 //! Kernels that bring elements together: constants, repetitions, steps, counts.
 
 use super::Kernel;
-use super::run::Constants;
+use super::run::{Constants, fresh};
+use std::mem::MaybeUninit;
 
 /// # Safety
 /// As `Kernel`, with one element at `a`.
 unsafe fn splat<T: Copy>(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, _: &Constants) {
     // SAFETY: the caller's
-    unsafe { std::slice::from_raw_parts_mut(d.cast::<T>(), n).fill(*a.cast::<T>()) }
+    unsafe { fresh::<T>(d, n).fill(MaybeUninit::new(*a.cast::<T>())) }
 }
 
 /// # Safety
@@ -27,7 +28,7 @@ macro_rules! fills {
     ($($name:ident $T:ident;)*) => { $(
         unsafe fn $name(n: usize, d: *mut u8, _: *const u8, _: *const u8, _: *const u8, k: &Constants) {
             // SAFETY: the caller's
-            unsafe { std::slice::from_raw_parts_mut(d.cast::<$T>(), n).fill(k[0].to_bits() as $T) }
+            unsafe { fresh::<$T>(d, n).fill(MaybeUninit::new(k[0].to_bits() as $T)) }
         }
     )* };
 }
@@ -73,9 +74,9 @@ pub unsafe fn count(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const 
     // SAFETY: the caller's
     unsafe {
         let mut at = *a.cast::<i64>();
-        for d in std::slice::from_raw_parts_mut(d.cast::<i64>(), n) {
-            *d = at;
-            at += step;
+        for d in fresh::<i64>(d, n) {
+            d.write(at);
+            at = at.wrapping_add(step);
         }
     }
 }

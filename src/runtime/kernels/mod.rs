@@ -80,8 +80,8 @@ fn select_at(fun: Fun, from: DType, dtype: DType, h: How) -> Option<Kernel> {
     }
 }
 
-/// Sums of scaled operands on floats: `k0·a + k1`, `k0·a + k1·b`, or `k0·a + k1·b + k2·c`; each sum is fused where the level has that:
-/// `fma(a,k0,k1)`, `fma(b,k1,a·k0)`, `fma(c,k2,fma(b,k1,a·k0))`.
+/// Sums of scaled operands on float32 and float64: `k0·a + k1`, `k0·a + k1·b`, or `(k0·a + k1·b) + k2·c`; each product and each sum is
+/// rounded, as if there were a kernel for each.
 pub fn lin(dtype: DType, terms: usize) -> Option<Kernel> {
     lin_at(dtype, terms, how(false))
 }
@@ -93,13 +93,11 @@ fn lin_at(dtype: DType, terms: usize, h: How) -> Option<Kernel> {
     match dtype {
         DType::F32 => float::lin::<f32>(terms, h),
         DType::F64 => float::lin::<f64>(terms, h),
-        DType::F16 => float::lin_half::<f16>(terms, h),
-        DType::BF16 => float::lin_half::<bf16>(terms, h),
         _ => None,
     }
 }
 
-/// `a·b + c` on float32 and float64, fused where the level has that.
+/// `a·b + c` on float32 and float64; the product is rounded, and so is the sum.
 pub fn mul_add(dtype: DType) -> Option<Kernel> {
     match dtype {
         DType::F32 => Some(float::mul_add::<f32>(how(false))),
@@ -139,9 +137,10 @@ pub fn rows(combine: Combine, dtype: DType) -> Option<Rows> {
 pub fn rows8(combine: Combine, dtype: DType, stream: bool) -> Option<Rows8> {
     fold::find(combine, dtype.storage(), how(stream)).map(|m| m.rows8)
 }
-/// The element that changes nothing when combined, as it lies in memory; the type's size counts.
-pub fn neutral(combine: Combine, dtype: DType) -> Option<[u8; 8]> {
-    fold::find(combine, dtype.storage(), How { level: Level::Base, stream: false }).map(|m| m.neutral)
+/// The element that changes nothing when combined, as [`fill`] takes it.
+pub fn neutral(combine: Combine, dtype: DType) -> Option<f64> {
+    fold::find(combine, dtype.storage(), How { level: Level::Base, stream: false })
+        .map(|m| f64::from_bits(m.neutral))
 }
 
 /// A number as an element of this type, as it lies in memory; the type's size counts. Numbers out of an integer type's range wrap.
@@ -156,7 +155,7 @@ pub fn bytes(dtype: DType, value: Scalar) -> [u8; 8] {
         } as u8]),
         DType::F16 => put(&value.to_f16().to_ne_bytes()),
         DType::BF16 => put(&value.to_bf16().to_ne_bytes()),
-        DType::F32 => put(&(value.to_f64() as f32).to_ne_bytes()),
+        DType::F32 => put(&value.to_f32().to_ne_bytes()),
         DType::F64 => put(&value.to_f64().to_ne_bytes()),
         d => match d.size() {
             1 => put(&(value.to_i128() as u8).to_ne_bytes()),

@@ -2,6 +2,7 @@
 
 use super::Kernel;
 use crate::runtime::cpu::Level;
+use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// The constants of an instruction.
@@ -46,6 +47,16 @@ unsafe fn operand<'a, T>(p: *const u8, n: usize, used: bool) -> &'a [T] {
     if used { unsafe { from_raw_parts(p.cast(), n) } } else { &[] }
 }
 
+/// A result, which nobody has written yet.
+///
+/// # Safety
+/// There is room for n elements at `d`, for as long as the slice is; nobody else uses it.
+#[inline(always)]
+pub(crate) unsafe fn fresh<'a, T>(d: *mut u8, n: usize) -> &'a mut [MaybeUninit<T>] {
+    // SAFETY: the caller's
+    unsafe { from_raw_parts_mut(d.cast(), n) }
+}
+
 /// # Safety
 /// As [`Kernel`] says.
 #[inline(always)]
@@ -59,7 +70,7 @@ unsafe fn body<E: El, const L: u8>(
 ) {
     // SAFETY: a kernel's operands hold n elements each, and the result overlaps none of them
     unsafe {
-        let d: &mut [E::D] = from_raw_parts_mut(d.cast(), n);
+        let made = fresh::<E::D>(d, n);
         let a: &[E::A] = operand(a, n, true);
         let b: &[E::B] = operand(b, n, E::ARITY > 1);
         let c: &[E::C] = operand(c, n, E::ARITY > 2);
@@ -67,20 +78,20 @@ unsafe fn body<E: El, const L: u8>(
         for i in 0..n {
             let y = if E::ARITY > 1 { b[i] } else { Default::default() };
             let z = if E::ARITY > 2 { c[i] } else { Default::default() };
-            d[i] = E::f::<L>(a[i], y, z, &k);
+            made[i].write(E::f::<L>(a[i], y, z, &k));
         }
         if E::HARD && a.iter().fold(false, |any, x| any | E::hard(*x)) {
-            mend::<E>(d, a);
+            mend::<E>(made, a);
         }
     }
 }
 
 #[cold]
 #[inline(never)]
-fn mend<E: El>(d: &mut [E::D], a: &[E::A]) {
+fn mend<E: El>(d: &mut [MaybeUninit<E::D>], a: &[E::A]) {
     for (d, a) in d.iter_mut().zip(a).filter(|(_, a)| E::hard(**a)) {
         if let Some(y) = E::exact(*a) {
-            *d = y;
+            d.write(y);
         }
     }
 }

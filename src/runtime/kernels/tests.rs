@@ -363,7 +363,8 @@ fn sums_have_one_order_at_every_level() {
     for dtype in DType::all().filter(|d| d.is_number()) {
         assert!(all.iter().all(|c| fold(*c, dtype).is_some()));
     }
-    assert_eq!(neutral(Combine::Min, DType::I16).unwrap()[..2], i16::MAX.to_ne_bytes());
+    assert_eq!(neutral(Combine::Min, DType::I16).unwrap().to_bits(), i16::MAX as u64);
+    assert_eq!(neutral(Combine::Max, DType::F32).unwrap().to_bits(), u64::from(f32::NEG_INFINITY.to_bits()));
 }
 
 #[test]

@@ -1,0 +1,324 @@
+//! The same bits: `jit(f)` is `f`, whatever the engine, the mesh and the number of workers, and both are the reference engine where
+//! that computes exactly.
+
+use super::{holds, mesh_of, meshes, spec_for};
+use atmesh::EngineKind;
+use atmesh::mesh::AxisType;
+use atmesh::prelude::*;
+use proptest::collection::vec;
+use proptest::prelude::{Strategy, any, prop_oneof};
+use proptest::sample::select;
+use proptest::test_runner::TestCaseError;
+
+/// The bits of all elements; every NaN is one.
+pub(crate) fn bits(x: &Array) -> Result<Vec<u64>> {
+    if !x.ty()?.dtype.is_float() {
+        return Ok(x.astype(I64).to_vec::<i64>()?.into_iter().map(|x| x as u64).collect());
+    }
+    let numbers = x.astype(F64).to_vec::<f64>()?;
+    Ok(numbers.into_iter().map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }).collect())
+}
+
+/// What goes wrong at the edges of an element type, and a few common numbers, from the k-th on around.
+fn edges(dtype: DType, shape: &[usize], k: usize) -> Array {
+    let n: usize = shape.iter().product();
+    let around =
+        |all: &[f64]| Array::from((0..n).map(|i| all[(i * (2 * k + 1) + k) % all.len()]).collect::<Vec<_>>());
+    let flat = match dtype {
+        d if d.is_float() => {
+            let (least, tiny, most) = match d {
+                F16 => (f64::powi(2.0, -24), f64::powi(2.0, -14), 65504.0),
+                F64 => (5e-324, f64::MIN_POSITIVE, f64::MAX),
+                BF16 => (f64::powi(2.0, -133), f64::powi(2.0, -126), f64::from(f32::MAX)),
+                _ => (f64::powi(2.0, -149), f64::powi(2.0, -126), f64::from(f32::MAX)),
+            };
+            let inf = f64::INFINITY;
+            let all = [
+                0.0,
+                -0.0,
+                1.0,
+                -1.0,
+                0.1,
+                -0.3,
+                1.7,
+                3.0,
+                1e4,
+                1.0 / 3.0,
+                inf,
+                -inf,
+                f64::NAN,
+                most,
+                -most,
+                least,
+                -least,
+                tiny,
+                -tiny,
+                0.5,
+                2.5,
+                -2.5,
+                1.0009765625,
+            ];
+            around(&all).astype(d)
+        }
+        Bool => around(&[0.0, 1.0, 1.0]).ne(0.0),
+        d => {
+            let width = 8 * d.size() as i32;
+            let (low, high): (i128, i128) = match d.is_signed() {
+                true => (-(1 << (width - 1)), (1 << (width - 1)) - 1),
+                false => (0, (1i128 << width) - 1),
+            };
+            let all = [0, 1, low, high, 2, 3, high - 1, low + 1, 7, high / 2, low / 3];
+            let numbers: Vec<i64> = (0..n).map(|i| all[(i * (2 * k + 1) + k) % all.len()] as i64).collect();
+            Array::from(numbers).astype(d)
+        }
+    };
+    flat.reshape(shape)
+}
+
+/// One line of a program: what it makes of earlier values.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    op: Op,
+    a: u8,
+    b: u8,
+    number: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Max,
+    Min,
+    Neg,
+    Abs,
+    Sign,
+    Square,
+    Sqrt,
+    Floor,
+    AddNumber,
+    NumberSub,
+    Times,
+    Over,
+    Choose,
+    Flip,
+    /// Not by the same steps in the reference engine.
+    Rough(u8),
+}
+
+fn lines() -> impl Strategy<Value = Vec<Line>> {
+    use Op::*;
+    let linear = vec![Add, Sub, Mul, Neg, AddNumber, NumberSub, Times, Over];
+    let other = vec![Div, Max, Min, Abs, Sign, Square, Sqrt, Floor, Choose, Flip];
+    let op = prop_oneof![4 => select(linear), 2 => select(other), 1 => any::<u8>().prop_map(Rough)];
+    let number = select(vec![0.0, -0.0, 1.0, -1.0, 1.7, 3.0, 0.1, -2.0, 0.5, 8.0]);
+    let line =
+        (op, any::<u8>(), any::<u8>(), number).prop_map(|(op, a, b, number)| Line { op, a, b, number });
+    vec(line, 1..=12)
+}
+
+/// All values of a program, of which the last ones are its results.
+fn run(lines: &[Line], inputs: &[Array]) -> Result<Vec<Array>> {
+    let mut values = inputs.to_vec();
+    for l in lines {
+        let (x, y) = (&values[l.a as usize % values.len()], &values[l.b as usize % values.len()]);
+        let ty = x.ty()?;
+        let (float, whole) = (ty.dtype.is_float(), l.number.abs() as i32);
+        let number = |f: &dyn Fn(f64) -> Array, i: &dyn Fn(i32) -> Array| {
+            if float { f(l.number) } else { i(whole) }
+        };
+        let next = match l.op {
+            Op::Add => x + y,
+            Op::Sub => x - y,
+            Op::Mul => x * y,
+            Op::Div => x / y,
+            Op::Max => x.maximum(y),
+            Op::Min => x.minimum(y),
+            Op::Neg => -x,
+            Op::Abs if float || ty.dtype.is_signed() => x.abs(),
+            Op::Sign => x.sign(),
+            Op::Square => x.square(),
+            Op::Sqrt if float => x.sqrt(),
+            Op::Floor if float => x.floor(),
+            Op::AddNumber => number(&|c| x + c, &|c| x + c),
+            Op::NumberSub => number(&|c| c - x, &|c| c - x),
+            Op::Times => number(&|c| x * c, &|c| x * c),
+            Op::Over => number(&|c| x / c, &|c| x / c),
+            Op::Choose => x.gt(y).select(y, x),
+            Op::Flip if ty.rank() > 0 => x.flip(0),
+            Op::Rough(k) if float => match k % 6 {
+                0 => x.tanh(),
+                1 => x.exp(),
+                2 => x.sin(),
+                3 => x.log(),
+                4 => x.logistic(),
+                _ => x.rsqrt(),
+            },
+            _ => x.clone(),
+        };
+        values.push(next);
+    }
+    Ok(values.split_off(inputs.len()))
+}
+
+fn rough(lines: &[Line]) -> bool {
+    lines.iter().any(|l| matches!(l.op, Op::Rough(_)))
+}
+
+#[test]
+fn programs_without_sums_have_one_result() {
+    let dtypes = select(vec![F32, F32, F32, F64, F64, F16, BF16, I8, I16, I32, I64, U8, U16, U32, U64]);
+    let shapes = select(vec![vec![24], vec![48], vec![8, 6], vec![4, 130], vec![]]);
+    let programs = (meshes(), shapes, any::<[u8; 3]>(), dtypes, lines());
+    holds(120, programs, |(axes, shape, picks, dtype, lines)| {
+        let wrong = |what: &str, e: atmesh::Error| TestCaseError::fail(format!("{what}: {e}"));
+        let inputs: Vec<Array> = (0..3).map(|k| edges(dtype, &shape, k)).collect();
+        let all = |outs: &[Array]| outs.iter().map(bits).collect::<Result<Vec<_>>>();
+        let want = run(&lines, &inputs).and_then(|o| all(&o)).map_err(|e| wrong("at once", e))?;
+        let mesh = mesh_of(&axes);
+        let spec = spec_for(&mesh, &shape, &picks, &[AxisType::Explicit, AxisType::Auto]);
+        let split: Vec<Array> = inputs.iter().map(|x| x.put(&mesh, spec)).collect();
+        let mut ways = vec![("at once, sharded".to_string(), run(&lines, &split).and_then(|o| all(&o)))];
+        for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
+            if engine == EngineKind::Reference && rough(&lines) {
+                continue;
+            }
+            let f = jit(|x: &Vec<Array>| run(&lines, x)).engine(engine);
+            for (how, x) in [("", &inputs), (", sharded", &split)] {
+                ways.push((format!("{engine}{how}"), f.call(x).and_then(|o| all(&o))));
+            }
+        }
+        for (way, got) in ways {
+            let got = got.map_err(|e| wrong(&way, e))?;
+            for (k, (got, want)) in got.iter().zip(&want).enumerate() {
+                if got != want {
+                    let i = got.iter().zip(want).position(|(g, w)| g != w).unwrap_or(0);
+                    return Err(TestCaseError::fail(format!(
+                        "{way}: line {k}, element {i} is {:#x}, at once {:#x}",
+                        got[i], want[i]
+                    )));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Conversions round once, on every way to them.
+#[test]
+fn conversions_are_those_of_the_reference() {
+    for from in DType::all().filter(|d| d.is_number()) {
+        for to in DType::all().filter(|d| d.is_number()) {
+            let x = edges(from, &[46], 1);
+            let of = |engine| jit(|x: &Array| x.astype(to)).engine(engine).call(&x).unwrap();
+            let (got, want) = (of(EngineKind::Lockstep), of(EngineKind::Reference));
+            assert_eq!(bits(&got).unwrap(), bits(&want).unwrap(), "{from} to {to}: {x}");
+        }
+    }
+    let x = Array::from([(1i64 << 62) + (1 << 54) + 1, -(1 << 62) - (1 << 54) - 1, (1 << 53) + 1]);
+    assert_eq!(
+        x.astype(BF16).astype(F64).to_vec::<f64>().unwrap()[..2],
+        [4.647714815446352e18, -4.647714815446352e18]
+    );
+}
+
+#[test]
+fn a_value_less_itself_is_zero() {
+    let x = Array::from([0.1f32, 1e8, 3.3333]);
+    let f = |x: &Array| {
+        let m = x * 1.7;
+        &m - &m
+    };
+    for engine in [Lockstep, Threads] {
+        for dtype in [F32, F64] {
+            let zero = jit(f).engine(engine).call(x.astype(dtype)).unwrap();
+            assert_eq!(zero.astype(F64).to_vec::<f64>().unwrap(), [0.0; 3]);
+        }
+    }
+    let step = |c: &Array| {
+        let m = c * 1.7;
+        &m - &m + c
+    };
+    let again = fori_loop(0..3, &x, |_, c| step(&c));
+    assert_eq!(again.to_vec::<f32>().unwrap(), x.to_vec::<f32>().unwrap());
+    // a sum of three products is rounded five times
+    let f = |x: &Array| (x * 1.7 - x.flip(0) * 0.3) + x * x;
+    assert_eq!(bits(&jit(f).call(&x).unwrap()).unwrap(), bits(&f(&x)).unwrap());
+    // and what is taken away is a difference that may be a zero of either sign
+    let g = |x: &Array| x - (x * 2.0 - x * 2.0);
+    let zero = Array::from([-0.0f32, 0.0]);
+    assert_eq!(bits(&jit(g).call(&zero).unwrap()).unwrap(), bits(&g(&zero)).unwrap());
+}
+
+#[test]
+fn zeros_keep_their_signs() {
+    let x = Array::from([-0.0f64, 0.0, 1.0]);
+    let sum = jit(|x: &Array| 1.0 / (x * 2.0 + 0.0)).call(&x).unwrap();
+    assert_eq!(sum.to_vec::<f64>().unwrap()[..2], [f64::INFINITY; 2]);
+    let (a, b) = jit(|x: &Array| (x * 0.0, x * -0.0)).call(&x).unwrap();
+    assert_eq!(bits(&a).unwrap(), [-0.0f64, 0.0, 0.0].map(f64::to_bits));
+    assert_eq!(bits(&b).unwrap(), [0.0f64, -0.0, -0.0].map(f64::to_bits));
+}
+
+#[test]
+fn extremes_do_not_depend_on_order() {
+    for dtype in [F16, BF16, F32, F64] {
+        let (zero, less) =
+            (Array::from([0.0f64; 70]).astype(dtype), Array::from([-0.0f64; 70]).astype(dtype));
+        let all = |x: &Array, want: f64| {
+            let got = bits(x).unwrap();
+            assert!(got.iter().all(|b| *b == want.to_bits()), "{dtype}: {x}");
+        };
+        for (a, b) in [(&zero, &less), (&less, &zero)] {
+            all(&a.maximum(b), 0.0);
+            all(&a.minimum(b), -0.0);
+            for rows in [stack([a, b], 0), stack([a, b, b, a, b, a, b, a, a, b], 0)] {
+                all(&rows.max(0), 0.0);
+                all(&rows.min(0), -0.0);
+                all(&rows.max(..), 0.0);
+                all(&rows.t().min(1), -0.0);
+            }
+            all(&a.maximum(f64::NAN).isnan_or_zero(), 0.0);
+        }
+    }
+}
+
+trait Nan {
+    /// 0 where it is NaN, else itself.
+    fn isnan_or_zero(&self) -> Array;
+}
+impl Nan for Array {
+    fn isnan_or_zero(&self) -> Array {
+        self.ne(self).select(self.zeros_like(), self)
+    }
+}
+
+/// A product whose contraction is split adds the devices' parts as a sum over them does.
+#[test]
+fn products_over_devices_add_as_sums_do() {
+    for (n, own) in [(2usize, 16usize), (3, 16), (5, 9), (6, 16), (8, 16), (7, 700)] {
+        let mesh = Mesh::new([("k", n)]).unwrap();
+        let (rows, k, columns) = (5, n * own, 4);
+        let x = Array::from((0..rows * k).map(|i| ((i * 31) as f32).sin() * 1e3).collect::<Vec<_>>());
+        let y = Array::from((0..k * columns).map(|i| ((i * 17) as f32).cos()).collect::<Vec<_>>());
+        let (x, y) = (x.reshape([rows, k]), y.reshape([k, columns]));
+        let part = |d: usize| {
+            let own = (d * own) as i32..((d + 1) * own) as i32;
+            x.slice(ix![.., own.clone()]).dot(y.slice(ix![own]))
+        };
+        let mut level: Vec<Array> = (0..n).map(part).collect();
+        while level.len() > 1 {
+            level = level.chunks(2).map(|p| if let [a, b] = p { a + b } else { p[0].clone() }).collect();
+        }
+        let want = bits(&level[0]).unwrap();
+        for engine in [Lockstep, Threads] {
+            let f = jit(|x: &Array, y: &Array| x.dot_to(y, p![_, _])).engine(engine);
+            let (x, y) = (x.put(&mesh, p![_, "k"]), y.put(&mesh, p!["k", _]));
+            assert_collectives!(f.lower((&x, &y)).unwrap(), AllReduce("k") x 1);
+            let got = f.call((&x, &y)).unwrap();
+            assert_eq!(bits(&got).unwrap(), want, "{n} devices, {engine}");
+        }
+    }
+}
