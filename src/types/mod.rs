@@ -3,7 +3,7 @@
 mod array_type;
 mod parse;
 
-pub(crate) use crate::elements::{odd, odd_whole};
 pub use crate::elements::{DType, Element, Scalar, Shape};
+pub(crate) use crate::elements::{odd, odd_whole};
 pub use array_type::ArrayType;
 pub(crate) use array_type::{MOST_INDICES, too_many};
