@@ -291,7 +291,10 @@ fn a_folder_uses_those_below_it_only() {
     let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for a in arrows(&modules) {
         let (Some(from), Some(to)) = (a.from.first(), a.to.first()) else { continue };
-        let Some(above) = height(to) else { continue };
+        let Some(above) = height(to) else {
+            wrong.push(format!("{}:{}: `{to}` of the root: import it from its owner", a.file, a.line));
+            continue;
+        };
         if from != to {
             edges.entry(from.clone()).or_default().insert(to.clone());
         }

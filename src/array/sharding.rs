@@ -7,7 +7,7 @@ use crate::program::Call;
 use crate::sharding::{Sharding, Spec, blocks_of, check_divides, check_spec};
 use crate::show::Picture;
 use crate::trace::{Repr, apply1, innermost, setting};
-use crate::types::{ArrayType, DType};
+use crate::types::{ArrayType, DType, Shape};
 use std::panic::Location;
 
 impl Array {
@@ -256,7 +256,7 @@ pub(super) fn no_devices(mesh: &Mesh) -> Fault {
 }
 
 /// The type of an array of numbers that lies so.
-pub(crate) fn placed(dtype: DType, shape: &crate::Shape, sharding: &Sharding) -> ArrayType {
+pub(crate) fn placed(dtype: DType, shape: &Shape, sharding: &Sharding) -> ArrayType {
     ArrayType {
         mesh: Some(sharding.mesh.clone()),
         spec: sharding.explicit().padded(shape.rank()),

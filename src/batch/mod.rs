@@ -12,6 +12,7 @@ mod control;
 mod tests;
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::mesh::Axes;
 use crate::ops::shape::BroadcastInDim;
 use crate::program::{
     Align, Batch, Batched, Builder, Equation, Examples, Input, Op, Prim, Program, Value, inserted,
@@ -225,5 +226,5 @@ fn behind_examples(spec: Spec, rank: usize, mapped: bool) -> Spec {
     if !mapped {
         return spec;
     }
-    spec.with_dims(inserted(spec.padded(rank).dims(), 0, crate::Axes::none()))
+    spec.with_dims(inserted(spec.padded(rank).dims(), 0, Axes::none()))
 }

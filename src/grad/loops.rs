@@ -15,7 +15,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, dce, used};
 use crate::program::{Builder, Control, Input, Loop, Program, Value, Var};
-use crate::types::ArrayType;
+use crate::types::{ArrayType, DType};
 use std::sync::Arc;
 
 /// Which fixed inputs, carries and slices have tangents.
@@ -219,7 +219,7 @@ fn apart(
     // what is the same at every step
     let before = dce(&Program { outputs: once, ..lin.forward.clone() });
     debug_assert!(used(&before).iter().enumerate().all(|(i, used)| !used || (1..=l.fixed).contains(&i)));
-    let nothing = Value::literal(crate::DType::I32, 0);
+    let nothing = Value::literal(DType::I32, 0);
     let fixed_only: Vec<Value> = (0..before.inputs.len())
         .map(|i| if (1..=l.fixed).contains(&i) { ins[i - 1].clone() } else { nothing.clone() })
         .collect();
@@ -233,7 +233,7 @@ fn apart(
     let (residuals, tans) = (residuals.to_vec(), tans.to_vec());
     let mut tans = tans.into_iter();
     let step = kept.iter().position(|k| *k == Kept::Step).map(|k| residuals[k]);
-    let step = step.unwrap_or_else(|| new_input(&mut program, crate::DType::I32.of([])));
+    let step = step.unwrap_or_else(|| new_input(&mut program, DType::I32.of([])));
     let mut fixed: Vec<(Var, Value)> = Vec::new();
     let mut xs: Vec<(Var, Value)> = Vec::new();
     for (k, v) in kept.iter().zip(&residuals) {

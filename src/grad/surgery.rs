@@ -1,6 +1,7 @@
 //! Small operations on programs as values.
 
 use crate::diagnostic::Result;
+use crate::mesh::Axes;
 use crate::ops::build::cotangent_type;
 use crate::program::{Builder, Input, Program, Value, Var, VarInfo};
 use crate::types::ArrayType;
@@ -61,7 +62,7 @@ pub(super) fn stacked(ty: &ArrayType, length: usize) -> ArrayType {
     let mut shape = ty.shape.clone();
     shape.sizes_mut().insert(0, length);
     let mut dims = ty.spec.dims().to_vec();
-    dims.insert(0, crate::Axes::none());
+    dims.insert(0, Axes::none());
     ArrayType { shape, spec: ty.spec.with_dims(dims), ..ty.clone() }
 }
 

@@ -3,7 +3,7 @@
 use super::build::cotangent_type;
 use super::collective::{Along, Cast, Pcast, Preduce};
 use crate::diagnostic::Result;
-use crate::mesh::{Axes, Axis, Mesh};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::sentence::Combine;
 use crate::program::{Builder, Value};
 use crate::types::ArrayType;
@@ -39,7 +39,7 @@ impl Builder {
                 lacks.into_iter().partition(|a| x.ty.spec.reduced_axes().contains(*a));
             x = self.pcast(&x, mesh, reduced, Cast::Varying)?;
             x = self.pcast(&x, mesh, plain, Cast::Varying)?;
-            let manual = |a: &Axis| mesh.axis_type(*a) == Some(crate::AxisType::Manual);
+            let manual = |a: &Axis| mesh.axis_type(*a) == Some(AxisType::Manual);
             let become_reduced: Vec<Axis> = (want.spec.reduced_axes().iter())
                 .filter(|a| manual(a) && !x.ty.spec.reduced_axes().contains(*a))
                 .collect();

@@ -3,7 +3,7 @@
 use super::build::{cotangent_type, not_linear};
 use super::elementwise::{Binary, Takes};
 use super::view::arity;
-use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::program::factors::{Dim, Factors, Linearity, Rank};
 use crate::program::sentence::{Body, Code, Combine, Read, Sentence};
@@ -216,7 +216,7 @@ impl Builder {
         };
         let times = |b: &mut Builder, (x, s): &Pair, (y, t): &Pair| {
             let (one, two) = (b.mul(s, y)?, b.mul(x, t)?);
-            Ok::<Pair, crate::Error>((b.mul(x, y)?, b.add(&one, &two)?))
+            Ok::<Pair, Error>((b.mul(x, y)?, b.add(&one, &two)?))
         };
         let (mut pair, mut odd) = (pair, None);
         loop {
@@ -224,9 +224,8 @@ impl Builder {
             if n <= 1 {
                 break;
             }
-            let mut take = |from, to| {
-                Ok::<Pair, crate::Error>((cut(self, &pair.0, from, to)?, cut(self, &pair.1, from, to)?))
-            };
+            let mut take =
+                |from, to| Ok::<Pair, Error>((cut(self, &pair.0, from, to)?, cut(self, &pair.1, from, to)?));
             let (low, high) = (take(0, n / 2)?, take(n / 2, n / 2 * 2)?);
             if n % 2 == 1 {
                 let last = take(n - 1, n)?;

@@ -9,7 +9,7 @@ mod boundary;
 use crate::array::Array;
 use crate::diagnostic::{Error, Place, Result};
 use crate::engine::EngineKind;
-use crate::mesh::{Axes, AxisType, Mesh};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::ops::collective::{Along, Cast, Pcast};
 use crate::program::{Call, Control, ShardMapping};
 use crate::sharding::Spec;
@@ -137,7 +137,7 @@ fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: 
     no_error(input)?;
     let mesh = around(&s.mesh);
     let axes = s.axes.clone().unwrap_or_else(|| {
-        let open = |a: &crate::Axis| mesh.axis_type(*a) != Some(AxisType::Manual);
+        let open = |a: &Axis| mesh.axis_type(*a) != Some(AxisType::Manual);
         mesh.axis_names().iter().copied().filter(open).collect()
     });
     let border = Boundary::new(&mesh, &axes, s.checked).map_err(|f| at(f.into()))?;

@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use crate::diagnostic::Result;
 use crate::engine::{self, EngineKind, Executable};
-use crate::mesh::Mesh;
+use crate::mesh::{Axes, Axis, Mesh};
 use crate::partition::{self, Localised};
 use crate::program::dce::dce;
 use crate::program::{Placement, Program};
@@ -12,7 +12,6 @@ use crate::runtime::Slab;
 use crate::sharding::{Atom, Atoms, Sharding, Spec, atoms};
 use crate::trace::Array;
 use crate::types::ArrayType;
-use crate::{Axes, Axis};
 use std::sync::{Arc, LazyLock};
 
 /// A program of which every value is placed, and the per-device program made of it.

@@ -12,7 +12,7 @@ use crate::trace::Recorded;
 use crate::trace::Repr;
 use crate::trace::stages::{self, Ready, Staged};
 use crate::tree::{Args, Path, Tree};
-use crate::types::ArrayType;
+use crate::types::{ArrayType, DType};
 use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
@@ -28,7 +28,7 @@ pub(crate) struct Leaf {
 impl Leaf {
     /// What an array is. Of one that carries an error: a scalar, since nobody asks.
     pub(crate) fn of(a: &Array) -> Leaf {
-        let ty = a.type_ref().cloned().unwrap_or_else(|_| crate::DType::F32.of([]));
+        let ty = a.type_ref().cloned().unwrap_or_else(|_| DType::F32.of([]));
         Leaf { ty, sharding: a.placed().cloned() }
     }
     fn is(&self, a: &Array) -> bool {

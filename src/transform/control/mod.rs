@@ -21,7 +21,7 @@ use crate::diagnostic::{Error, Result};
 use crate::program::{Program, Var, VarInfo};
 use crate::trace::{Open, Recorded, poison};
 use crate::tree::{Path, Tree, collect};
-use crate::types::ArrayType;
+use crate::types::{ArrayType, DType};
 use std::cell::RefCell;
 
 /// A closure as a program: what is asked for comes first among its inputs, then its captures.
@@ -107,7 +107,7 @@ pub(crate) fn share_captures(programs: &mut [(&mut Program, Vec<Array>)]) -> Vec
             let var = match captures.iter().position(|c| same_value(a, c)) {
                 Some(i) => own[i],
                 None => {
-                    let ty = a.type_ref().cloned().unwrap_or_else(|_| crate::DType::F32.of([]));
+                    let ty = a.type_ref().cloned().unwrap_or_else(|_| DType::F32.of([]));
                     program.vars.push(VarInfo { ty, placement: None });
                     Var(program.vars.len() as u32 - 1)
                 }
