@@ -18,7 +18,6 @@ pub mod slicing;
 mod view;
 
 use crate::mesh::{AxisType, Mesh};
-use crate::p;
 use crate::program::Prim;
 use crate::program::sentence::Combine;
 use crate::types::DType::{Bool, F32, I32, Key, U32};
@@ -159,8 +158,8 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("concatenate", "slicing", Concatenate { dimension: 1 }, [F32[2, 2], F32[2, 4], F32[2, 2]]),
     entry!("update_slice", "slicing", UpdateSlice { start: vec![2, 1] }, [F32[4, 6], F32[2, 4]]),
     // sharding
-    entry!("reshard", "sharding", Reshard::new(grid(AxisType::Explicit), p!["X"]), [F32[4, 2]]),
-    entry!("constrain", "sharding", Constrain::new(grid(AxisType::Auto), p!["X"]), [F32[4, 2]]),
+    entry!("reshard", "sharding", Reshard::new(grid(AxisType::Explicit), crate::p!["X"]), [F32[4, 2]]),
+    entry!("constrain", "sharding", Constrain::new(grid(AxisType::Auto), crate::p!["X"]), [F32[4, 2]]),
     entry!("copy", "sharding", Copy, [F32[4]]),
     // collective
     entry!("psum", "collective", Preduce { along: along(), combine: Combine::Add }; [varying()]),
