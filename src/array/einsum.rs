@@ -4,7 +4,7 @@ use super::operand::{self, Term};
 use super::products::{Contraction, ProductOptions};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault};
-use crate::mesh::Axes;
+use crate::mesh::{Axes, Axis};
 use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
 use crate::program::{Call, Source};
@@ -448,7 +448,7 @@ enum Out {
 
 /// A sharding for a step of an einsum: each dimension as an operand has it, no axis twice.
 fn natural(order: &[char], operands: [&Named; 2]) -> Spec {
-    let mut used: Vec<crate::Axis> = Vec::new();
+    let mut used: Vec<Axis> = Vec::new();
     let mut dims = Vec::with_capacity(order.len());
     for c in order {
         let mut entries = operands.iter().filter_map(|n| n.axes(*c));

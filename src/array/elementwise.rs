@@ -8,7 +8,7 @@ use crate::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
 use crate::program::{Call, Source};
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1};
-use crate::types::{ArrayType, DType, Shape};
+use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 impl Array {
@@ -304,8 +304,8 @@ impl Array {
         }
     }
     /// Zero as a number of any element type.
-    pub(crate) fn zero(&self) -> crate::Scalar {
-        crate::Scalar::zero(self.type_ref().map_or(DType::F32, |t| t.dtype))
+    pub(crate) fn zero(&self) -> Scalar {
+        Scalar::zero(self.type_ref().map_or(DType::F32, |t| t.dtype))
     }
     /// A zero to choose beside it: the number, which joins all but what is in parts.
     pub(crate) fn zero_beside(&self, call: Call<'_>) -> Term {

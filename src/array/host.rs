@@ -3,6 +3,7 @@
 use super::sharding::{no_devices, placed};
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::mesh::Axes;
 use crate::ops::elementwise::broadcast_shapes;
 use crate::program::Call;
 use crate::runtime::{Buffer, Slab, fits};
@@ -132,7 +133,7 @@ impl Array {
         }
         let ty = self.ty()?;
         let Some(mesh) = &ty.mesh else { return Ok(slab) };
-        let spec = ty.spec.unreduced(crate::Axes::none());
+        let spec = ty.spec.unreduced(Axes::none());
         apply1(prims::reshard(mesh, spec), &[self.into()], Call::new(op, place)).slab(op, place)
     }
     fn of_element<T: Element>(&self, op: &'static str, place: Place) -> Result<Slab> {

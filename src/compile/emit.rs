@@ -3,7 +3,7 @@
 use super::expr::{Do, Expr, Mem, Node, POSITION, weight};
 use super::kernel;
 use super::tiles::{Instr, Seg, Tiles};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Error, Result};
 use crate::program::sentence::Fun;
 use crate::runtime::kernels::{self, Kernel};
 use crate::types::DType;
@@ -14,8 +14,8 @@ pub(super) use super::tiles::TILE;
 /// Marks an operand in memory until the number of registers is known.
 const MEMORY: u16 = 0x8000;
 
-fn refuse(what: impl std::fmt::Debug, from: DType, dtype: DType) -> crate::Error {
-    crate::Error::internal(format!("no kernel for {what:?} from {from} to {dtype}"))
+fn refuse(what: impl std::fmt::Debug, from: DType, dtype: DType) -> Error {
+    Error::internal(format!("no kernel for {what:?} from {from} to {dtype}"))
 }
 
 fn choose(what: Do, from: DType, dtype: DType, stream: bool) -> Result<Kernel> {

@@ -10,7 +10,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::program::{Builder, Call, Control, Input, Literal, Placement, Prim, Program, Value, Var};
 use crate::trace::{Array, Repr};
-use crate::types::ArrayType;
+use crate::types::{ArrayType, DType};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -382,7 +382,7 @@ impl Trace {
             .collect::<Result<_>>()?;
         let mut state = self.lock();
         let Some(builder) = &mut state.builder else {
-            let ty = values.first().map_or_else(|| crate::DType::F32.of([]), |v| v.ty.clone());
+            let ty = values.first().map_or_else(|| DType::F32.of([]), |v| v.ty.clone());
             return Err(kept_type(&ty).located(op, place));
         };
         let out = add(builder.at(Some(place)), &values)?;

@@ -3,7 +3,7 @@
 use super::{Building, build};
 use crate::compile::flow::{BranchItem, Carry, Item, LoopItem, Map, Operand, Piece, WhileItem};
 use crate::compile::index::{MAX, NONE, extents};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Error, Result};
 use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
 use crate::program::sentence::{Arg, Code, Fun, Inst, Source};
 use crate::types::{DType, Scalar};
@@ -58,7 +58,7 @@ impl<'p> Building<'p, '_> {
         let (nf, nc) = (fixed.len(), carry.len());
         let wanted = 1 + nf + nc + xs.len();
         if body.ins.len() != wanted || body.outs.len() != nc + ys.len() || out.len() != nc {
-            return Err(crate::Error::internal("a loop whose body does not fit its values"));
+            return Err(Error::internal("a loop whose body does not fit its values"));
         }
         let mut flow = build(body, self.strides)?;
         let ins = flow.ins.clone();
@@ -113,7 +113,7 @@ impl<'p> Building<'p, '_> {
             || body.outs.len() != nc
             || cond.outs.len() != 1
         {
-            return Err(crate::Error::internal("a loop whose condition or body does not fit its values"));
+            return Err(Error::internal("a loop whose condition or body does not fit its values"));
         }
         let mut c = build(cond, self.strides)?;
         c.distinct_outs(self.strides);
@@ -137,7 +137,7 @@ impl<'p> Building<'p, '_> {
         let Step::Branch { which, branches, ins, out } = step else { return Ok(()) };
         let fits = |p: &SpmdProgram| p.ins.len() == ins.len() && p.outs.len() == out.len();
         if branches.is_empty() || !branches.iter().all(fits) {
-            return Err(crate::Error::internal("a choice whose branches do not fit its values"));
+            return Err(Error::internal("a choice whose branches do not fit its values"));
         }
         if self.flow.values[*which + at].shape.rank() > 0 {
             return self.select(step, at);
@@ -189,7 +189,7 @@ impl<'p> Building<'p, '_> {
             };
             let lead: Vec<usize> = (0..hidden).filter_map(place).collect();
             if v.copies > 1 || lead.len() != hidden {
-                return Err(crate::Error::internal(
+                return Err(Error::internal(
                     "a choice by device whose results do not vary as the choice does",
                 ));
             }

@@ -3,7 +3,7 @@
 use super::Building;
 use crate::compile::flow::{Item, Map, Operand, PackPart, Piece};
 use crate::compile::index::{Ix, MAX, NONE, extents};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Error, Result};
 use crate::partition::{DimLayout, Slot};
 use crate::program::sentence::{Arg, Code, Fun, Read, Source, Span};
 use crate::types::{DType, Scalar};
@@ -67,7 +67,7 @@ impl Building<'_, '_> {
             match out.map(|o| &self.flow.values[o].parts) {
                 None => pieces.push(p), // the part is chosen by rank
                 Some(_) if lead == 0 => {
-                    return Err(crate::Error::internal("a value in parts is read as if it were whole"));
+                    return Err(Error::internal("a value in parts is read as if it were whole"));
                 }
                 Some(parts) if *parts == v.parts => {
                     p.st[0] += v.strides[0];
@@ -226,7 +226,7 @@ impl Building<'_, '_> {
         });
         let Some(v) = partial else { return self.settle(o, ext, n, to) };
         if o.pieces.len() != 1 || !o.simple(ext, n) || !matches!(r.parts[..], [_]) {
-            return Err(crate::Error::internal("a value in parts is read by several parts of a sum"));
+            return Err(Error::internal("a value in parts is read by several parts of a sum"));
         }
         let src = &self.flow.values[v];
         let (shape, parts) = (src.shape[1..].into(), src.parts.clone());

@@ -14,7 +14,7 @@ use super::group::{Groups, Head};
 use super::index::{Ix, MAX};
 use super::kernel::ACCUMULATOR;
 use super::tiles::{REGISTER, TILE, Tiles};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Error, Result};
 use crate::runtime::kernels::{self, Kernel, Rows, Rows8};
 
 /// Rows of a block.
@@ -61,8 +61,8 @@ pub(crate) struct FoldKernel {
     pub(crate) cost: f64,
 }
 
-fn refuse(f: &Fold<'_>) -> crate::Error {
-    crate::Error::internal(format!("no kernel combines by {:?} over {}", f.combine(), f.dtype))
+fn refuse(f: &Fold<'_>) -> Error {
+    Error::internal(format!("no kernel combines by {:?} over {}", f.combine(), f.dtype))
 }
 
 /// Prepares the fold of a group.

@@ -12,7 +12,7 @@ use super::threads::{self, Devices};
 use super::{Engine, Executable, RunReport};
 use crate::compile::plan::{Compiled, Gift, OutPlan, Place, Use};
 use crate::compile::{self, kernel};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Error, Result};
 use crate::partition::{Slot, SpmdProgram};
 use crate::runtime::prints::Prints;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -121,11 +121,11 @@ impl Ready {
     fn check(&self, args: &[Slab]) -> Result<()> {
         if args.len() != self.ins.len() {
             let (got, want) = (args.len(), self.ins.len());
-            return Err(crate::Error::internal(format!("a program of {want} inputs was called with {got}")));
+            return Err(Error::internal(format!("a program of {want} inputs was called with {got}")));
         }
         for (k, (a, (dtype, shape, copies))) in args.iter().zip(&self.ins).enumerate() {
             if a.dtype() != *dtype || a.shape() != shape || a.copies() != *copies {
-                return Err(crate::Error::internal(format!(
+                return Err(Error::internal(format!(
                     "input {k} is {}{} in {} parts, but the program takes {dtype}{shape} in {copies}",
                     a.dtype(),
                     a.shape(),

@@ -52,7 +52,7 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     #[cfg(debug_assertions)]
     if let Err(wrong) = crate::partition::lay::check::check(&program) {
         let what = format!("the per-device program is not sound: {wrong}\n{program}");
-        return Err(crate::Error::internal(what));
+        return Err(crate::diagnostic::Error::internal(what));
     }
     let collectives = names::collectives(&program, &notes, &vias, &halves, &prices);
     Ok(Planned { localised: Localised { program, collectives }, adopted })
