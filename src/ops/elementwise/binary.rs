@@ -13,27 +13,40 @@ use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
-/// Makes the enum and its table.
+/// Makes the enum and its table: what is one instruction, then what is composed of several.
 macro_rules! binary {
-    ($($v:ident $name:literal $takes:ident;)*) => {
+    (
+        single { $($v:ident $name:literal $takes:ident;)* }
+        composed { $($w:ident $word:literal $to:ident $of:ident;)* }
+    ) => {
         /// An elementwise function of two operands of one element type, whose shapes broadcast.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "most names say it; the others are commented")]
-        pub enum Binary { $($v,)* }
+        pub enum Binary { $($v,)* $($w,)* }
         impl Binary {
             /// All of them.
-            pub const ALL: &[Binary] = &[$(Binary::$v,)*];
+            pub const ALL: &[Binary] = &[$(Binary::$v,)* $(Binary::$w,)*];
             /// Name and element types.
             fn row(self) -> (&'static str, Takes) {
-                match self { $(Binary::$v => ($name, Takes::$takes),)* }
+                match self { $(Binary::$v => ($name, Takes::$takes),)* $(Binary::$w => ($word, Takes::$to),)* }
             }
-            fn fun(self) -> Fun {
-                match self { $(Binary::$v => Fun::$v,)* }
+            /// The instruction, or what it is composed of.
+            fn code(self, from: DType, to: DType) -> Code {
+                match self {
+                    $(Binary::$v => Code::one(Fun::$v, from, to, &[Arg::Read(0), Arg::Read(1)]),)*
+                    $(Binary::$w => {
+                        let mut f = super::formula::Formula::new(from);
+                        let (x, y) = (f.x, f.read(1));
+                        let value = $of(&mut f, x, y);
+                        f.finish(value)
+                    })*
+                }
             }
         }
     };
 }
 binary! {
+    single {
     Add "add" Number;
     Sub "sub" Number;
     Mul "mul" Number;
@@ -56,6 +69,9 @@ binary! {
     ShiftLeft "shift_left" Integer;
     ShiftRightLogical "shift_right_logical" Integer;
     ShiftRightArithmetic "shift_right_arithmetic" Integer;
+    }
+    composed {
+    }
 }
 
 impl Binary {
@@ -227,8 +243,7 @@ impl Primitive for Binary {
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let to = results[0].dtype.storage();
-        let code = Code::one(self.fun(), operands[0].dtype.storage(), to, &[Arg::Read(0), Arg::Read(1)]);
-        vec![sentence(operands, &results[0], code)]
+        vec![sentence(operands, &results[0], self.code(operands[0].dtype.storage(), to))]
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::broadcasting(Arc::new(*self))

@@ -2,6 +2,7 @@
 
 mod binary;
 mod convert;
+mod formula;
 mod select;
 mod slopes;
 mod unary;

@@ -1,5 +1,6 @@
 //! Functions of one operand.
 
+use super::formula::Formula;
 use super::{Takes, factors, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::build::not_linear;
@@ -10,7 +11,7 @@ use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
 use crate::program::{Operand, Primitive, Tangents};
 use crate::sharding::Spec;
-use crate::types::{ArrayType, DType, Scalar, Shape};
+use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
 /// Makes the enum and its table: what is one instruction, then what is composed of several.
@@ -162,56 +163,6 @@ impl Unary {
             _ => f.one(Fun::Copy, x),
         };
         f.finish(value)
-    }
-}
-
-/// Code under construction over one operand; floats of 16 bits are computed in float32 and rounded once.
-struct Formula {
-    code: Code,
-    narrow: DType,
-    dtype: DType,
-    x: Arg,
-}
-
-impl Formula {
-    fn new(dtype: DType) -> Formula {
-        let mut f = Formula { code: Code { insts: Vec::new() }, narrow: dtype, dtype, x: Arg::Read(0) };
-        if matches!(dtype, DType::F16 | DType::BF16) {
-            f.dtype = DType::F32;
-            f.x = f.code.push(Fun::Convert, dtype, DType::F32, &[Arg::Read(0)]);
-        }
-        f
-    }
-    fn number(&self, x: f64) -> Arg {
-        Arg::Const(if self.dtype.is_float() { Scalar::Float(x) } else { Scalar::Int(x as i128) })
-    }
-    fn one(&mut self, fun: Fun, a: Arg) -> Arg {
-        self.code.push(fun, self.dtype, self.dtype, &[a])
-    }
-    fn two(&mut self, fun: Fun, a: Arg, b: Arg) -> Arg {
-        self.code.push(fun, self.dtype, self.dtype, &[a, b])
-    }
-    /// x to this power, by squaring.
-    fn power(&mut self, mut n: u32) -> Arg {
-        let (mut base, mut value) = (self.x, None);
-        while n > 0 {
-            if n & 1 == 1 {
-                value = Some(value.map_or(base, |v| self.two(Fun::Mul, v, base)));
-            }
-            n >>= 1;
-            if n > 0 {
-                base = self.two(Fun::Mul, base, base);
-            }
-        }
-        value.unwrap_or(self.number(1.0))
-    }
-    fn finish(mut self, value: Arg) -> Code {
-        if self.narrow != self.dtype {
-            self.code.push(Fun::Convert, self.dtype, self.narrow, &[value]);
-        } else if !matches!(value, Arg::Inst(i) if i + 1 == self.code.insts.len()) {
-            self.code.push(Fun::Copy, self.dtype, self.dtype, &[value]);
-        }
-        self.code
     }
 }
 

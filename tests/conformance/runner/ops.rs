@@ -4,13 +4,13 @@ use super::case::{Env, axes, spec};
 use super::check::numbers;
 use atmesh::array::{Dims, Term};
 
-use atmesh::ops::elementwise::{Bitcast, Clamp, Convert, Select};
+use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{ExpandDims, Rev, Squeeze, Transpose};
 use atmesh::ops::sharding::Copy;
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
-use atmesh::program::Prim;
+use atmesh::program::{Prim, Primitive};
 use atmesh::sharding::check_spec;
 use atmesh::{
     Array, ArrayType, AxisType, Cast, DType, Error, Exchange, Gather, Key, Operand, Result, Scalar, Spec,
@@ -83,7 +83,7 @@ fn dims(v: &Value) -> Dims {
     }
 }
 
-fn prim(prim: impl atmesh::program::Primitive, ins: &[Val]) -> Array {
+fn prim(prim: impl Primitive, ins: &[Val]) -> Array {
     let terms: Vec<Term> = ins.iter().map(Val::term).collect();
     let prim: Prim = Arc::new(prim);
     Array::apply(prim, &terms).swap_remove(0)
@@ -140,7 +140,11 @@ fn binary(op: &str, a: &Val, b: &Val) -> Option<Array> {
         "shift_left" => x.shift_left(y),
         "shift_right_logical" => x.shift_right_logical(y),
         "shift_right_arithmetic" => x.shift_right_arithmetic(y),
-        _ => return None,
+        // others by the name that programs print
+        _ => {
+            let f = Binary::ALL.iter().find(|f| f.name() == op)?;
+            Array::apply(Arc::new(*f), &[Term::from(&x), y]).swap_remove(0)
+        }
     })
 }
 
