@@ -134,6 +134,8 @@ binary! {
     atan2 Atan2;
     /// The next number of the element type towards `b`.
     nextafter NextAfter;
+    /// √(self² + b²), without overflow on the way; NaN where either is.
+    hypot Hypot;
     /// Where the two are equal.
     eq Eq;
     /// Where the two differ.

@@ -28,6 +28,7 @@ OPS = {name: lambda p, *xs, f=getattr(lax, name): f(*xs) for name in LAX} | {
     "relu": lambda p, x: jax.nn.relu(x),
     "silu": lambda p, x: jax.nn.silu(x),
     "softplus": lambda p, x: jax.nn.softplus(x),
+    "hypot": lambda p, x, y: jnp.hypot(x, y),
     "copy": lambda p, x: jnp.copy(x),
     "random_wrap_key_data": lambda p, x: jax.random.wrap_key_data(x),
     "random_bits": lambda p, k: jax.random.bits(k, p["shape"]),
@@ -232,6 +233,11 @@ case({"a": ("float32[1,4@Y,2]", 36), "b": ("float32[1@X,2,6]", 37)}, [("v", "mat
 for t, to in [("float32[0@X,12@Y]", [0, 1, 12]), ("float32[6@Y,0,8@X]", [1, 6, 0, 8]), ("int32[4@X,0@Y]", [4, 1, 0])]:
   unary("reshape", t, 38, {"new_sizes": to}, axes=(("X", 2), ("Y", 3)))
 unary("tile", "float32[0,12@X]", 39, {"reps": [3, 1]})
+
+# no overflow on the way, and nothing lost
+binary("hypot", "float32[4@X,4@Y]", [3.0, 0.0, -0.0, 1e30, 3e38, 1e-30, INF, INF, -INF, -5.0, 0.0, 1.0, 1e-20, 2.5, 7.0, 1e20],
+       [4.0, 0.0, 0.0, 1e30, 0.0, 1e-30, 1.0, INF, 2.0, 12.0, -2.0, 1e-8, 1.0, -2.5, 24.0, -1e20])
+binary("hypot", "bfloat16[8,4@Y]", 40, 41, tol=1e-2)
 
 if __name__ == "__main__":
   meta = {"meta": {"set": "own", "jax": jax.__version__, "devices": "8 CPU", "cases": len(CASES)}}

@@ -1,5 +1,6 @@
 //! Functions of two operands.
 
+use super::formula::Formula;
 use super::{Takes, Unary, broadcast_shapes, factors, one_dtype, sentence};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::build::not_linear;
@@ -17,12 +18,12 @@ use std::sync::Arc;
 macro_rules! binary {
     (
         single { $($v:ident $name:literal $takes:ident;)* }
-        composed { $($w:ident $word:literal $to:ident $of:ident;)* }
+        composed { $($(#[$doc:meta])* $w:ident $word:literal $to:ident $of:ident;)* }
     ) => {
         /// An elementwise function of two operands of one element type, whose shapes broadcast.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[expect(missing_docs, reason = "most names say it; the others are commented")]
-        pub enum Binary { $($v,)* $($w,)* }
+        pub enum Binary { $($v,)* $($(#[$doc])* $w,)* }
         impl Binary {
             /// All of them.
             pub const ALL: &[Binary] = &[$(Binary::$v,)* $(Binary::$w,)*];
@@ -35,7 +36,7 @@ macro_rules! binary {
                 match self {
                     $(Binary::$v => Code::one(Fun::$v, from, to, &[Arg::Read(0), Arg::Read(1)]),)*
                     $(Binary::$w => {
-                        let mut f = super::formula::Formula::new(from);
+                        let mut f = Formula::new(from);
                         let (x, y) = (f.x, f.read(1));
                         let value = $of(&mut f, x, y);
                         f.finish(value)
@@ -71,7 +72,21 @@ binary! {
     ShiftRightArithmetic "shift_right_arithmetic" Integer;
     }
     composed {
+    /// √(x² + y²), without overflow on the way.
+    Hypot "hypot" Float hypot;
     }
+}
+
+/// The greater one times √(1 + q²) of the quotient q, which is 1 where both are 0 or infinite.
+fn hypot(f: &mut Formula, x: Arg, y: Arg) -> Arg {
+    let (x, y, one) = (f.one(Fun::Abs, x), f.one(Fun::Abs, y), f.number(1.0));
+    let (most, least) = (f.two(Fun::Max, x, y), f.two(Fun::Min, x, y));
+    let q = f.two(Fun::Div, least, most);
+    let q = f.where_equal([least, most], one, q);
+    let q = f.two(Fun::Mul, q, q);
+    let sum = f.two(Fun::Add, one, q);
+    let root = f.one(Fun::Sqrt, sum);
+    f.two(Fun::Mul, most, root)
 }
 
 impl Binary {
@@ -162,6 +177,14 @@ impl Binary {
                 let d = b.add(&p, &q)?;
                 let slope = b.div(other, &d)?;
                 let slope = if k == 0 { slope } else { b.neg(&slope)? };
+                b.mul(t, &slope)?
+            }
+            // this/z, and 0 where all are
+            (Binary::Hypot, _) => {
+                let (zero, one) = (b.number(&z.ty, 0.0)?, b.number(&z.ty, 1.0)?);
+                let none = b.eq(z, &zero)?;
+                let over = b.select(&none, &one, z)?;
+                let slope = b.div(this, &over)?;
                 b.mul(t, &slope)?
             }
             _ => return Ok(None),

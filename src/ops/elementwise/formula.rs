@@ -38,6 +38,11 @@ impl Formula {
     pub(super) fn two(&mut self, fun: Fun, a: Arg, b: Arg) -> Arg {
         self.code.push(fun, self.dtype, self.dtype, &[a, b])
     }
+    /// `x` where a and b are equal, else `y`.
+    pub(super) fn where_equal(&mut self, [a, b]: [Arg; 2], x: Arg, y: Arg) -> Arg {
+        let equal = self.code.push(Fun::Eq, self.dtype, DType::Bool, &[a, b]);
+        self.code.push(Fun::Select, self.dtype, self.dtype, &[equal, x, y])
+    }
     /// x to this power, by squaring.
     pub(super) fn power(&mut self, mut n: u32) -> Arg {
         let (mut base, mut value) = (self.x, None);
