@@ -136,6 +136,8 @@ binary! {
     nextafter NextAfter;
     /// √(self² + b²), without overflow on the way; NaN where either is.
     hypot Hypot;
+    /// self·ln b, and 0 where self is 0.
+    xlogy Xlogy;
     /// Where the two are equal.
     eq Eq;
     /// Where the two differ.

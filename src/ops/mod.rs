@@ -108,6 +108,7 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("atan2", "elementwise", Binary::Atan2, [F32[8, 4], F32[8, 4]]),
     entry!("nextafter", "elementwise", Binary::NextAfter, [F32[8, 4], F32[8, 4]]),
     entry!("hypot", "elementwise", Binary::Hypot, [F32[8, 4], F32[8, 4]]),
+    entry!("xlogy", "elementwise", Binary::Xlogy, [F32[8, 4], F32[8, 4]]),
     entry!("eq", "elementwise", Binary::Eq, [F32[8, 4], F32[8, 4]]),
     entry!("ne", "elementwise", Binary::Ne, [F32[8, 4], F32[8, 4]]),
     entry!("lt", "elementwise", Binary::Lt, [F32[8, 4], F32[8, 4]]),

@@ -29,6 +29,7 @@ OPS = {name: lambda p, *xs, f=getattr(lax, name): f(*xs) for name in LAX} | {
     "silu": lambda p, x: jax.nn.silu(x),
     "softplus": lambda p, x: jax.nn.softplus(x),
     "hypot": lambda p, x, y: jnp.hypot(x, y),
+    "xlogy": lambda p, x, y: jax.scipy.special.xlogy(x, y),
     "copy": lambda p, x: jnp.copy(x),
     "random_wrap_key_data": lambda p, x: jax.random.wrap_key_data(x),
     "random_bits": lambda p, k: jax.random.bits(k, p["shape"]),
@@ -238,6 +239,11 @@ unary("tile", "float32[0,12@X]", 39, {"reps": [3, 1]})
 binary("hypot", "float32[4@X,4@Y]", [3.0, 0.0, -0.0, 1e30, 3e38, 1e-30, INF, INF, -INF, -5.0, 0.0, 1.0, 1e-20, 2.5, 7.0, 1e20],
        [4.0, 0.0, 0.0, 1e30, 0.0, 1e-30, 1.0, INF, 2.0, 12.0, -2.0, 1e-8, 1.0, -2.5, 24.0, -1e20])
 binary("hypot", "bfloat16[8,4@Y]", 40, 41, tol=1e-2)
+
+# 0 where x is, whatever the logarithm
+binary("xlogy", "float32[4@X,4@Y]", [0.0, 0.0, -0.0, 0.0, 0.0, 1.0, 2.0, -3.0, INF, INF, 1.0, NAN, 1e-30, 2.5, -1.0, NAN],
+       [0.0, INF, 0.0, -1.0, 2.0, 0.0, 3.0, 0.5, 1.0, 2.0, -1.0, 1.0, 1e30, INF, 0.0, 0.0])
+binary("xlogy", "bfloat16[8,4@Y]", 42, [0.25 * k for k in range(32)], tol=1e-2)
 
 if __name__ == "__main__":
   meta = {"meta": {"set": "own", "jax": jax.__version__, "devices": "8 CPU", "cases": len(CASES)}}

@@ -74,6 +74,8 @@ binary! {
     composed {
     /// √(x² + y²), without overflow on the way.
     Hypot "hypot" Float hypot;
+    /// x·ln y, and 0 where x is 0.
+    Xlogy "xlogy" Float xlogy;
     }
 }
 
@@ -87,6 +89,13 @@ fn hypot(f: &mut Formula, x: Arg, y: Arg) -> Arg {
     let sum = f.two(Fun::Add, one, q);
     let root = f.one(Fun::Sqrt, sum);
     f.two(Fun::Mul, most, root)
+}
+
+fn xlogy(f: &mut Formula, x: Arg, y: Arg) -> Arg {
+    let zero = f.number(0.0);
+    let log = f.one(Fun::Log, y);
+    let product = f.two(Fun::Mul, x, log);
+    f.where_equal([x, zero], zero, product)
 }
 
 impl Binary {
@@ -185,6 +194,17 @@ impl Binary {
                 let none = b.eq(z, &zero)?;
                 let over = b.select(&none, &one, z)?;
                 let slope = b.div(this, &over)?;
+                b.mul(t, &slope)?
+            }
+            (Binary::Xlogy, 0) => {
+                let log = match literal(y) {
+                    Some(y) => b.number(&z.ty, y.ln())?,
+                    None => b.log(y)?,
+                };
+                b.mul(t, &log)?
+            }
+            (Binary::Xlogy, _) => {
+                let slope = b.div(x, y)?;
                 b.mul(t, &slope)?
             }
             _ => return Ok(None),
