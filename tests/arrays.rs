@@ -534,3 +534,66 @@ fn a_leading_1_that_is_split_is_not_repeated() -> Result<()> {
     assert_eq!(type_of(whole), "float32[3,4,4]");
     Ok(())
 }
+
+#[test]
+fn shifts_assignments_and_conversions() -> Result<()> {
+    let x = Array::from([-8, 9]);
+    assert_eq!((&x << 1).to_vec::<i32>()?, [-16, 18]);
+    assert_eq!((&x >> 1).to_vec::<i32>()?, [-4, 4], "signed ones keep their sign");
+    assert_eq!((Array::from([0x8000_0000u32]) >> 31).to_vec::<u32>()?, [1]);
+    let mut y = x.clone();
+    y <<= 2;
+    y >>= 1;
+    y &= 0xff;
+    y |= 1;
+    y ^= 2;
+    assert_eq!(y.to_vec::<i32>()?, [-16, 18].map(|n: i32| ((n & 0xff) | 1) ^ 2));
+    let v: Vec<i32> = (&x).try_into()?;
+    let a = atmesh::nd::ArrayD::<i32>::try_from(&x)?;
+    assert_eq!((v, a[[1]]), (vec![-8, 9], 9));
+    assert!(Vec::<f32>::try_from(&x).is_err());
+    assert_eq!((0..3).collect::<Array>().to_vec::<i32>()?, [0, 1, 2]);
+    assert_eq!([&x, &x].into_iter().sum::<Array>().to_vec::<i32>()?, [-16, 18]);
+    assert_eq!(type_of(std::iter::empty::<Array>().sum::<Array>()), "float32[]");
+    Ok(())
+}
+
+#[test]
+fn keys_are_taken_by_an_index_of_run_time() -> Result<()> {
+    let keys = Key::new(3).split_array([4]);
+    let f = jit(|keys: &Array, i: &Array| Key::of(keys.slice(ix![i])).bits([2]));
+    for i in 0..4 {
+        let fixed = Key::of(keys.slice(ix![i])).bits([2]).to_vec::<u32>()?;
+        assert_eq!(f.call((&keys, Array::from(i)))?.to_vec::<u32>()?, fixed);
+        assert_eq!(Key::of(keys.slice(ix![&Array::from(i)])).bits([2]).to_vec::<u32>()?, fixed);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_users_hold_prints_and_passes_catch_unwind() -> Result<()> {
+    let x = Array::from([1.0f32, 2.0]);
+    let f = jit(|x: &Array| x + 1.0);
+    let compiled = f.lower(&x)?.compile()?;
+    let caught = std::panic::catch_unwind(|| (x.sum(..).item::<f32>(), f.call(&x), compiled.call(&x)));
+    assert_eq!(caught.unwrap().0?, 3.0);
+    let mesh = Mesh::new([("X", 2)])?;
+    let each = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x + 1.0);
+    let (_, pull) = atmesh::vjp(&x, |x| x.sin());
+    assert!(format!("{f:?}").contains("Jit") && format!("{each:?}").contains("Mesh(X: 2)"));
+    assert_eq!(
+        (format!("{compiled:?}"), format!("{pull:?}")),
+        ("Compiled(for float32[2])".into(), "Pullback(of float32[2])".into())
+    );
+    for axis in &Axes::from(["X", "Y"]) {
+        assert_eq!(mesh.axis_size(axis).is_ok(), mesh.find(axis).is_some());
+        assert_eq!(mesh.stride(axis).is_ok(), mesh.find(axis).is_some());
+    }
+    let error = mesh.axis_size("Y").unwrap_err().to_string();
+    assert!(error.contains("its only axis is X"), "{error}");
+    for n in [1 << 22, 1 << 32, usize::MAX] {
+        assert!(atmesh::devices(n).unwrap_err().to_string().contains("at most 1048576"));
+    }
+    assert_eq!(einsum("ii", [&Array::from([[1, 2]])]).item::<i32>()?, 3, "a size of 1 is repeated");
+    Ok(())
+}

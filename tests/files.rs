@@ -1,7 +1,8 @@
 //! `.npy` files: what numpy writes is read, and what is no such file, or promises more than it holds, is an error.
 
-use atmesh::ErrorKind;
 use atmesh::prelude::*;
+use atmesh::{Args, ErrorKind};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::id;
 
@@ -219,4 +220,83 @@ fn mutated_headers() {
         }
     }
     assert!(read > 20 && refused > 1000, "{read} {refused}");
+}
+
+#[derive(Clone, Tree)]
+struct Model {
+    layers: Vec<Array>,
+    scale: Option<Array>,
+    key: Key,
+    named: BTreeMap<String, Array>,
+}
+fn model(mesh: &Mesh) -> Model {
+    let w = Array::arange(0..8).astype(F32).put(mesh, p!["X"]);
+    let named = [("a/../b", 1), ("a.b", 2), ("ä b", 3)].map(|(k, n)| (k.to_string(), Array::from(n)));
+    let named = BTreeMap::from(named);
+    Model { layers: vec![w.clone(), (&w * 0.1).astype(BF16)], scale: None, key: Key::new(7), named }
+}
+/// A directory of its own, gone when the test ends.
+struct Dir(PathBuf);
+impl Dir {
+    fn new(name: &str) -> Dir {
+        Dir(std::env::temp_dir().join(format!("atmesh-trees-{}-{name}", id())))
+    }
+}
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn trees_are_saved_and_loaded() -> Result<()> {
+    let dir = Dir::new("tree");
+    let mesh = Mesh::new([("X", 2)])?;
+    let saved = model(&mesh);
+    tree::save_npy(&saved, &dir.0)?;
+    // once more, in place of the first
+    tree::save_npy(&saved, &dir.0)?;
+    let read = tree::load_npy(&saved, &dir.0)?;
+    assert_eq!(type_of(&read), type_of(&saved));
+    for (a, b) in tree::leaves(&read).iter().zip(tree::leaves(&saved)) {
+        assert_eq!(a.to_string(), b.to_string());
+    }
+    // one array, and its type in its place
+    let one = Dir::new("one");
+    tree::save_npy(&saved.layers[0], &one.0)?;
+    let like = F32.of([8]).on(&mesh, p!["X"]).into_tree();
+    assert_eq!(type_of(tree::load_npy(&like, &one.0)?), "float32[8@X]");
+    Ok(())
+}
+
+#[test]
+fn trees_that_do_not_fit_are_told_whole() -> Result<()> {
+    let dir = Dir::new("unlike");
+    let mesh = Mesh::new([("X", 2)])?;
+    let saved = model(&mesh);
+    tree::save_npy(&saved, &dir.0)?;
+    let mut other = saved.clone();
+    other.layers = vec![Array::ones([4]), Array::ones(I32.of([8])), Array::ones([1])];
+    other.named.remove("a.b");
+    let error = tree::load_npy(&other, &dir.0).err().unwrap().to_string();
+    for said in ["`layers.0`", "float32[8]", "`layers.1`", "`layers.2`", "layers.2.npy", "a%2Eb.npy"] {
+        assert!(error.contains(said), "{said}: {error}");
+    }
+    // what cannot be saved leaves what was there, and nothing beside it
+    let refused = (Array::ones([2]), Array::ones([2]).dot(Array::ones([3])));
+    assert!(tree::save_npy(&refused, &dir.0).is_err());
+    assert!(tree::load_npy(&saved, &dir.0).is_ok());
+    let beside = std::fs::read_dir(dir.0.parent().unwrap()).unwrap();
+    let name = dir.0.file_name().unwrap().to_str().unwrap();
+    assert_eq!(
+        beside
+            .filter(|e| e.as_ref().unwrap().file_name().to_str().is_some_and(|n| n.starts_with(name)))
+            .count(),
+        1
+    );
+    // a directory of other things is not replaced
+    std::fs::write(dir.0.join("notes.txt"), "mine").unwrap();
+    let error = tree::save_npy(&saved, &dir.0).unwrap_err().to_string();
+    assert!(error.contains("notes.txt"), "{error}");
+    Ok(())
 }

@@ -215,6 +215,7 @@ impl Array {
     /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("all_reduce"))]
     #[track_caller]
     pub fn psum(&self, axes: impl Into<Axes>) -> Array {
         self.told(Call::here("psum"), |call| {
@@ -307,6 +308,7 @@ impl Array {
     /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("reduce_scatter"))]
     #[track_caller]
     pub fn psum_scatter(&self, axes: impl Into<Axes>, how: Gather) -> Array {
         let call = Call::here("psum_scatter");

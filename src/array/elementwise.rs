@@ -93,6 +93,7 @@ unary! {
     /// The cube root.
     cbrt Cbrt;
     /// 1 / (1 + e⁻ˣ).
+    #[doc(alias = "sigmoid")]
     logistic Logistic;
     /// The error function.
     erf Erf;
@@ -220,6 +221,7 @@ impl Array {
     /// assert_eq!(Array::from([-1.7f32, 0.0, 300.0]).astype(I32).to_vec::<i32>()?, [-1, 0, 300]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("convert_element_type"))]
     #[track_caller]
     pub fn astype(&self, dtype: DType) -> Array {
         self.astype_at(dtype, Call::here("astype"))
@@ -252,6 +254,7 @@ impl Array {
     /// assert_eq!(x.gt(0).select(&x, 0).to_vec::<i32>()?, [0, 2, 0]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("where"))]
     #[track_caller]
     pub fn select(&self, a: impl Operand, b: impl Operand) -> Array {
         self.select_at(a.term(), b.term(), Call::here("select"))

@@ -79,6 +79,28 @@ impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Array {
         whole([N, M].into(), x.as_flattened())
     }
 }
+/// The elements as an array of rank 1.
+impl<T: Element> FromIterator<T> for Array {
+    fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Array {
+        Array::from(all.into_iter().collect::<Vec<T>>())
+    }
+}
+/// As [`Array::to_vec`].
+impl<T: Element> TryFrom<&Array> for Vec<T> {
+    type Error = Error;
+    #[track_caller]
+    fn try_from(x: &Array) -> Result<Vec<T>> {
+        x.to_vec()
+    }
+}
+/// As [`Array::to_ndarray`].
+impl<T: Element> TryFrom<&Array> for ArrayD<T> {
+    type Error = Error;
+    #[track_caller]
+    fn try_from(x: &Array) -> Result<ArrayD<T>> {
+        x.to_ndarray()
+    }
+}
 /// Of any strides; copied in row-major order.
 impl<T: Element, S: Data<Elem = T>, D: Dimension> From<ArrayBase<S, D>> for Array {
     #[track_caller]

@@ -89,6 +89,7 @@ impl Array {
 /// assert_eq!(concat([&x, &x], 0).to_vec::<i32>()?, [1, 2, 1, 2]);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+#[doc(alias("concatenate", "hstack", "vstack"))]
 #[track_caller]
 pub fn concat<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Array {
     let call = Call::here("concat");

@@ -9,7 +9,7 @@ mod elementwise;
 mod host;
 mod index;
 mod joins;
-mod npy;
+pub(crate) mod npy;
 mod operand;
 mod operators;
 mod parts;

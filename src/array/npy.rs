@@ -134,7 +134,8 @@ fn data(why: impl std::fmt::Display) -> Fault {
     Fault::new(ErrorKind::Data, why.to_string())
 }
 
-fn load(path: &Path) -> Result<Array, Fault> {
+/// The array in a file.
+pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
     // asked before it is opened: to open a pipe waits for whoever writes it
     let known = std::fs::metadata(path).map_err(data)?;
     if !known.is_file() {

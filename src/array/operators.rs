@@ -1,4 +1,4 @@
-//! Operators: `+ - * / % & | ^`, prefix `-` and `!`, and the assigning ones.
+//! Operators: `+ - * / % & | ^ << >>`, prefix `-` and `!`, and the assigning ones.
 
 use super::{Array, Operand};
 use crate::ops::elementwise::{Binary, Unary};
@@ -46,6 +46,7 @@ binary! {
     BitAnd bitand And;
     BitOr bitor Or;
     BitXor bitxor Xor;
+    Shl shl ShiftLeft;
 }
 
 macro_rules! prefix { ($($Op:ident $op:ident $fun:ident;)*) => {$(
@@ -84,4 +85,50 @@ assign! {
     MulAssign mul_assign Mul;
     DivAssign div_assign Div;
     RemAssign rem_assign Rem;
+    BitAndAssign bitand_assign And;
+    BitOrAssign bitor_assign Or;
+    BitXorAssign bitxor_assign Xor;
+    ShlAssign shl_assign ShiftLeft;
+}
+
+/// `>>` keeps the sign of signed integers, as Rust's does: arithmetic for these, logical for unsigned ones.
+fn right(x: &Array) -> Binary {
+    let unsigned = x.type_ref().is_ok_and(|t| t.dtype.is_unsigned());
+    if unsigned { Binary::ShiftRightLogical } else { Binary::ShiftRightArithmetic }
+}
+impl<R: Operand> ops::Shr<R> for &Array {
+    type Output = Array;
+    #[track_caller]
+    fn shr(self, rhs: R) -> Array {
+        let op = right(self);
+        Array::binary(op, self.term(), rhs.term(), Call::here(op.name()))
+    }
+}
+impl<R: Operand> ops::Shr<R> for Array {
+    type Output = Array;
+    #[track_caller]
+    fn shr(self, rhs: R) -> Array {
+        &self >> rhs.term()
+    }
+}
+impl<R: Operand> ops::ShrAssign<R> for Array {
+    #[track_caller]
+    fn shr_assign(&mut self, rhs: R) {
+        let op = right(self);
+        *self = Array::binary(op, (&*self).term(), rhs.term(), Call::here(op.name()));
+    }
+}
+
+/// One after the other; the sum of none is float32 0.
+impl std::iter::Sum for Array {
+    #[track_caller]
+    fn sum<I: Iterator<Item = Array>>(all: I) -> Array {
+        all.reduce(|a, b| a + b).unwrap_or_else(|| Array::from(0.0f32))
+    }
+}
+impl<'a> std::iter::Sum<&'a Array> for Array {
+    #[track_caller]
+    fn sum<I: Iterator<Item = &'a Array>>(all: I) -> Array {
+        all.cloned().sum()
+    }
 }

@@ -5,11 +5,13 @@ use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::ops::elementwise::Binary;
+use crate::ops::random::{RandomKeyData, RandomWrap};
 use crate::ops::reduce::Reduction;
 use crate::program::Call;
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1, carried, poison};
 use crate::types::{ArrayType, DType, Shape};
+use std::sync::Arc;
 
 impl Array {
     /// A part of the array.
@@ -21,6 +23,7 @@ impl Array {
     /// assert_eq!(x.slice(ix![.., -1]).to_vec::<i32>()?, [2, 5]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("dynamic_slice", "take", "getitem"))]
     #[track_caller]
     pub fn slice(&self, index: Index) -> Array {
         self.slice_at(&index, None, Call::here("slice"))
@@ -90,6 +93,11 @@ impl Array {
     }
     /// The slice of size 1 at a position of dimension `d` that is known at run time only.
     fn at_place(&self, d: usize, i: &Array, call: Call<'_>) -> Array {
+        if self.type_ref().is_ok_and(|t| t.dtype == DType::Key) {
+            // keys are not added up, their words are
+            let words = apply1(Arc::new(RandomKeyData), &[self.into()], call);
+            return apply1(Arc::new(RandomWrap), &[words.at_place(d, i, call).into()], call);
+        }
         let kept = self.mask_at(d, i, call).select_at(self.term(), self.zero_beside(call), call);
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let kind = if ty.dtype == DType::Bool { Reduction::Or } else { Reduction::Sum };
@@ -104,6 +112,7 @@ impl Array {
     /// assert_eq!(x.at(ix![-1]).add(2).to_vec::<i32>()?, [0, 0, 0, 2]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("dynamic_update_slice", "scatter"))]
     pub fn at(&self, index: Index) -> At {
         At { array: self.clone(), index, out: None }
     }

@@ -85,6 +85,7 @@ impl Array {
     /// assert_eq!(Array::zeros([2, 3, 4]).transpose([2, 0, 1]).shape()?, [4, 2, 3]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("moveaxis", "swapaxes", "permute_dims"))]
     #[track_caller]
     pub fn transpose(&self, perm: impl Into<Dims>) -> Array {
         self.transpose_at(perm.into(), Call::here("transpose"))
@@ -211,6 +212,7 @@ impl Array {
     /// assert_eq!((x.shape()?.to_vec(), x.squeeze(0).shape()?.to_vec()), (vec![1, 4, 2, 1], vec![4, 2, 1]));
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("unsqueeze", "newaxis"))]
     #[track_caller]
     pub fn expand_dims(&self, dims: impl Into<Dims>) -> Array {
         let (dims, call) = (dims.into(), Call::here("expand_dims"));

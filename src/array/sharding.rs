@@ -21,6 +21,7 @@ impl Array {
     /// assert_eq!(type_of(&a), "int32[4@X,2]");
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("device_put"))]
     #[track_caller]
     pub fn put(&self, mesh: &Mesh, spec: Spec) -> Array {
         self.put_at(mesh, spec, Call::here("put"))
@@ -128,6 +129,7 @@ impl Array {
     /// assert_eq!(f.call(Array::ones([4]).put(&auto, p![]))?.shards()?[1].index, [2..4]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
+    #[doc(alias("with_sharding_constraint"))]
     #[track_caller]
     pub fn constrain(&self, spec: Spec) -> Array {
         let call = Call::here("constrain");

@@ -112,6 +112,13 @@ impl Axes {
         self.len() == other.len() && self.within(other)
     }
 }
+impl<'a> IntoIterator for &'a Axes {
+    type Item = Axis;
+    type IntoIter = std::iter::Copied<std::slice::Iter<'a, Axis>>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter().copied()
+    }
+}
 impl FromIterator<Axis> for Axes {
     fn from_iter<I: IntoIterator<Item = Axis>>(iter: I) -> Axes {
         Axes(iter.into_iter().collect())

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::{LazyLock, RwLock};
 
 /// How an array's dimensions are split: `p!["X", _, ("Y", "Z")]`. Interned, so `Copy` and compared by address.
+#[doc(alias("PartitionSpec"))]
 #[derive(Clone, Copy)]
 pub struct Spec(&'static Data);
 

@@ -78,6 +78,7 @@ impl ErrorKind {
 
 /// A refusal by a rule that does not know who asked: the kind, what is wrong, and what to write instead.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Fault {
     /// What kind of mistake it is.
     pub kind: ErrorKind,
@@ -93,6 +94,7 @@ pub struct Fault {
 
 /// A part of a printed type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Spot {
     /// A dimension: `8@X`.
     Dim(usize),
@@ -139,6 +141,7 @@ impl Fault {
 
 /// One mistake of the user's program, with everything needed to explain it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Diagnostic {
     /// Kind, sentence, mends, and dimensions at fault.
     pub fault: Fault,

@@ -131,6 +131,7 @@ pub(crate) trait Executable: Send + Sync {
 
 /// How a program runs.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct RunReport {
     /// The engine's name.
     pub engine: &'static str,

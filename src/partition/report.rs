@@ -26,6 +26,7 @@ pub enum Kind {
 
 /// One collective of a program.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Collective {
     /// What kind it is.
     pub kind: Kind,
@@ -80,6 +81,13 @@ impl fmt::Display for Kind {
     }
 }
 
+impl<'a> IntoIterator for &'a Collectives {
+    type Item = &'a Collective;
+    type IntoIter = std::slice::Iter<'a, Collective>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
 impl Collectives {
     /// Every collective, in the order of the program; those of a loop's body once, with how often they run.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Collective> {

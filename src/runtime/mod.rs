@@ -2,10 +2,13 @@
 
 pub(crate) mod board;
 mod buffer;
-pub mod cpu;
+#[allow(unreachable_pub, reason = "within the crate its names are what others use")]
+pub(crate) mod cpu;
 pub(crate) mod devices;
-pub mod gemm;
-pub mod kernels;
+#[allow(unreachable_pub, reason = "within the crate its names are what others use")]
+pub(crate) mod gemm;
+#[allow(unreachable_pub, reason = "within the crate its names are what others use")]
+pub(crate) mod kernels;
 pub(crate) mod network;
 #[cfg(all(test, shuttle))]
 mod orders;
@@ -14,7 +17,8 @@ mod slab;
 pub(crate) mod sync;
 pub(crate) mod tree;
 pub(crate) mod wait;
-pub mod workers;
+#[allow(unreachable_pub, reason = "within the crate its names are what others use")]
+pub(crate) mod workers;
 
 pub use buffer::Buffer;
 pub(crate) use buffer::fits;

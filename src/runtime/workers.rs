@@ -165,10 +165,6 @@ impl Team {
     pub fn workers(&self) -> usize {
         self.count.load(Relaxed)
     }
-    /// Whether a job would have to wake workers that sleep.
-    pub fn asleep(&self) -> bool {
-        self.epoch.sleepers() > 0
-    }
     fn work(&self, index: usize, thread: &wait::Thread) {
         thread.enter();
         busy(true);

@@ -69,6 +69,18 @@ pub struct ShardMap<'f, I, O> {
     jit: Jit<'f, I, O>,
 }
 
+impl<I, O> std::fmt::Debug for ShardMap<'_, I, O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Settings { mesh, in_specs, out_specs, axes, checked, .. } = &*self.settings.borrow();
+        let mut told = f.debug_struct("ShardMap");
+        told.field("mesh", mesh).field("in_specs", in_specs).field("out_specs", out_specs);
+        told.field("axes", axes).field("checked", checked).finish_non_exhaustive()
+    }
+}
+// as of the `Jit` that it is made of
+impl<I, O> std::panic::UnwindSafe for ShardMap<'_, I, O> {}
+impl<I, O> std::panic::RefUnwindSafe for ShardMap<'_, I, O> {}
+
 #[derive(Clone)]
 struct Settings {
     mesh: Mesh,

@@ -2,6 +2,7 @@
 
 pub mod atoms;
 mod layout;
+mod parse;
 
 pub use crate::axes::Spec;
 pub use atoms::{Atom, Atoms};

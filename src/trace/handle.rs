@@ -17,6 +17,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 #[derive(Clone)]
 pub struct Array(Arc<Repr>);
 
+// A value does not change: an operation that panics makes none. What numbers and traces stand behind locks is replaced as a whole.
+impl std::panic::UnwindSafe for Array {}
+impl std::panic::RefUnwindSafe for Array {}
+
 /// The three things that an array can be.
 pub(crate) enum Repr {
     /// Numbers.

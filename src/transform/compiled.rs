@@ -15,7 +15,7 @@ use crate::tree::{Args, Path, Tree};
 use crate::types::{ArrayType, DType};
 use smallvec::SmallVec;
 use std::fmt;
-use std::panic::Location;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// What a program was traced for: an argument's type and where it lies.
@@ -70,6 +70,17 @@ impl<I, O> Clone for Compiled<I, O> {
         Compiled(self.0.clone())
     }
 }
+
+/// The types that it takes.
+impl<I, O> fmt::Debug for Compiled<I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types: Vec<String> = self.0.leaves.iter().map(|leaf| leaf.ty.to_string()).collect();
+        write!(f, "Compiled(for {})", types.join(", "))
+    }
+}
+// a call that panics leaves the program as it was
+impl<I, O> UnwindSafe for Compiled<I, O> {}
+impl<I, O> RefUnwindSafe for Compiled<I, O> {}
 
 /// A compiled program for one set of argument types.
 pub(crate) struct Entry<I, O> {

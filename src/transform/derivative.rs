@@ -14,6 +14,7 @@ use crate::program::{Builder, Control, Program, Value};
 use crate::trace::{build, poison};
 use crate::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::types::ArrayType;
+use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -248,6 +249,17 @@ pub struct Pullback<R, A> {
     at: A,
 }
 
+/// The type of the result that it goes back from.
+impl<R: Tree, A> fmt::Debug for Pullback<R, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types: Vec<String> = collect(&self.out)
+            .iter()
+            .map(|a| a.ty().map_or_else(|_| "an error".into(), |t| t.to_string()))
+            .collect();
+        write!(f, "Pullback(of {})", types.join(", "))
+    }
+}
+
 struct Backward {
     program: Program,
     residuals: Vec<Array>,
@@ -350,6 +362,7 @@ fn fits<T: Tree>(
 /// assert!((g.item::<f32>()? - 1.4174).abs() < 1e-3);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+#[doc(alias("remat"))]
 #[track_caller]
 pub fn checkpoint<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
     let (place, at) = (Location::caller(), at.into_tree());

@@ -12,7 +12,8 @@ use crate::trace::eager;
 use crate::trace::{Open, Recorded, apply_control, carried, innermost, poison};
 use crate::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
 use std::cell::RefCell;
-use std::panic::Location;
+use std::fmt;
+use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
 /// A traced function's body, boxed: its type can be written.
@@ -54,6 +55,22 @@ pub struct Jit<'f, I, O> {
     engine: Option<EngineKind>,
     cache: RefCell<Vec<Arc<Entry<I, O>>>>,
 }
+
+/// How it was made; not the function, which has no text.
+impl<I, O> fmt::Debug for Jit<'_, I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Jit { arity, mesh, in_specs, out_specs, donate, engine, .. } = self;
+        let mut told = f.debug_struct("Jit");
+        told.field("parameters", arity).field("mesh", mesh).field("in_specs", in_specs);
+        told.field("out_specs", out_specs)
+            .field("donate", donate)
+            .field("engine", engine)
+            .finish_non_exhaustive()
+    }
+}
+// a panic in its function leaves nothing of its own half done: what it keeps is put in place when complete
+impl<I, O> UnwindSafe for Jit<'_, I, O> {}
+impl<I, O> RefUnwindSafe for Jit<'_, I, O> {}
 
 /// Which arguments: `0`, `[0, 2]`.
 #[derive(Clone, Debug)]

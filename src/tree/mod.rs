@@ -11,12 +11,14 @@
 //! assert_eq!(tree::leaves(&doubled).len(), 2);
 //! ```
 
+mod files;
 mod func;
 mod path;
 mod specs;
 mod tools;
 mod types;
 
+pub use files::{load_npy, save_npy, try_map_named};
 pub use func::Func;
 pub use path::Path;
 pub(crate) use specs::resolve;
@@ -40,6 +42,7 @@ use std::hash::Hash;
     message = "`{Self}` is not a tree of arrays",
     label = "not a tree of arrays",
     note = "trees are `Array`, `Key`, tuples, `Vec`, `Option`, `BTreeMap<String, _>`, and structs with `#[derive(Tree)]`",
+    note = "where a closure's parameter has no type yet, write it out: `|x: &Array|`",
     note = "wrap a plain value in `Static(..)` to pass it as part of the cache key, or mark the field of a struct with `#[tree(skip)]`"
 )]
 pub trait Tree: Sized + Send + Sync + 'static {

@@ -30,6 +30,7 @@ pub(crate) fn mismatch(what: &str, how: &str, op: &str, place: Place) -> Error {
 /// assert_eq!(tree::leaves(&t)[1].item::<i32>()?, 3);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+#[doc(alias("tree_map"))]
 pub fn map<T: Tree>(tree: &T, mut f: impl FnMut(&Array) -> Array) -> T {
     tree.rebuild(&mut Path::unnamed(), &mut |_, a| f(a))
 }

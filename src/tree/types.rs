@@ -18,6 +18,7 @@ pub struct TypeOf(String);
 /// assert_eq!(type_of((&x, 1)), "(float32[4,2], int32[])");
 /// assert_eq!(type_of(ndarray::Array2::<f64>::zeros((2, 3))), "float64[2,3]");
 /// ```
+#[doc(alias("typeof"))]
 pub fn type_of<T: Args>(value: T) -> TypeOf {
     let tree = value.into_tree();
     let mut root = Node::default();

@@ -25,6 +25,31 @@ impl ArrayType {
     }
 }
 
+/// An element type by its name, long or short.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// assert_eq!(("float32".parse::<DType>()?, "bf16".parse::<DType>()?), (F32, BF16));
+/// assert!("float".parse::<DType>().is_err());
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+impl std::str::FromStr for DType {
+    type Err = Error;
+    #[track_caller]
+    fn from_str(name: &str) -> Result<DType> {
+        DType::from_name(name).ok_or_else(|| {
+            let fault = Fault::new(ErrorKind::Syntax, format!("`{name}` is no element type")).help(known());
+            Error::at(fault, "type", Vec::new(), Some(Location::caller()))
+        })
+    }
+}
+
+/// Which element types there are.
+fn known() -> String {
+    let names: Vec<_> = DType::all().map(DType::name).collect();
+    format!("element types are {}, or short as in f32, i8, bf16", names.join(", "))
+}
+
 fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType, Fault> {
     let mut p = Parser { text, at: 0 };
     // syntax first, to the end: a name that the mesh lacks matters only in text that is a type
@@ -131,14 +156,12 @@ impl<'a> Parser<'a> {
     fn dtype(&mut self) -> Result<DType, Fault> {
         let name = &self.text[..self.text.find('[').unwrap_or(self.text.len())];
         let Some(dtype) = DType::from_name(name) else {
-            let names: Vec<_> = DType::all().map(DType::name).collect();
             let text = self.text;
             let fault = match name {
                 "" => format!("`{text}` is no type: it begins with an element type"),
                 _ => format!("`{text}` is no type: {name} is no element type"),
             };
-            return Err(Fault::new(ErrorKind::Syntax, fault)
-                .help(format!("element types are {}, or short as in f32, i8, bf16", names.join(", "))));
+            return Err(Fault::new(ErrorKind::Syntax, fault).help(known()));
         };
         self.at = name.len();
         Ok(dtype)

@@ -65,6 +65,7 @@ pub(super) fn fill_of(size: usize) -> Option<Kernel> {
     })
 }
 
+#[cfg(test)]
 /// The int64 numbers `*a + i·k[0]` for i in 0..n: an index of a loop. `a` is an int64.
 ///
 /// # Safety

@@ -14,12 +14,15 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
 pub use load::count;
 pub use run::fence;
 
 use super::cpu::{self, Level};
 use crate::program::sentence::{Combine, Fun};
-use crate::types::{DType, Scalar};
+use crate::types::DType;
+#[cfg(test)]
+use crate::types::Scalar;
 use half::{bf16, f16};
 use run::How;
 
@@ -143,6 +146,7 @@ pub fn neutral(combine: Combine, dtype: DType) -> Option<f64> {
         .map(|m| f64::from_bits(m.neutral))
 }
 
+#[cfg(test)]
 /// A number as an element of this type, as it lies in memory; the type's size counts. Numbers out of an integer type's range wrap.
 pub fn bytes(dtype: DType, value: Scalar) -> [u8; 8] {
     let mut bytes = [0; 8];
@@ -166,6 +170,7 @@ pub fn bytes(dtype: DType, value: Scalar) -> [u8; 8] {
     }
     bytes
 }
+#[cfg(test)]
 /// A number as [`fill`] takes it.
 pub fn constant(dtype: DType, value: Scalar) -> f64 {
     let b = bytes(dtype, value);

@@ -47,6 +47,7 @@ impl<S: Sleep> Signal<S> {
     pub(super) fn get(&self) -> u32 {
         self.value.load(Acquire)
     }
+    #[cfg(test)]
     /// How many threads sleep until it changes.
     pub(super) fn sleepers(&self) -> u32 {
         self.sleepers.load(Relaxed)
