@@ -4,7 +4,7 @@
 
 use atmesh::nd;
 use atmesh::prelude::*;
-use atmesh::{DType, ErrorKind, Term};
+use atmesh::{Axes, DType, ErrorKind, Term};
 
 fn grid() -> Array {
     Array::arange(0..60).reshape([3, 4, 5])

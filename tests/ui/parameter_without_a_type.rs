@@ -1,5 +1,5 @@
 //~ where a closure's parameter has no type yet, write it out: `|x: &Array|`
 use atmesh::prelude::*;
 fn main() {
-    let f = jit(|x| x + 1.0);
+    let y = jit(|x| x + 1.0).call(Array::from(1.0f32));
 }
