@@ -9,7 +9,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
-use crate::program::{Builder, Control, Examples, Loop, Program, ShardMapping, Value, inserted};
+use crate::program::{Builder, Control, Examples, Loop, Parts, Program, ShardMapping, Value, inserted};
 use crate::types::{ArrayType, DType};
 use std::sync::Arc;
 
@@ -82,18 +82,17 @@ fn counted(
     one: &[ArrayType],
     examples: &Examples,
 ) -> Result<Vec<Item>> {
-    let (fixed, rest) = operands.split_at(l.fixed);
-    let (carry, xs) = rest.split_at(l.carry);
-    let (mut carried, stacked) = (mapped(carry), vec![false; one.len() - l.carry]);
+    let Parts { fixed, carry, xs } = l.parts(operands);
+    let (mut carried, stacked) = (mapped(&carry), vec![false; one.len() - l.carry]);
     let (body, has) = loop {
-        let flags = [&[false][..], &mapped(fixed), &carried, &mapped(xs)].concat();
+        let flags = Parts { fixed: mapped(&fixed), carry: carried.clone(), xs: mapped(&xs) }.step(false);
         let (body, has) = nested(&l.body, &flags, &[&carried[..], &stacked].concat(), examples)?;
         if has[..l.carry] == carried[..] {
             break (body, has);
         }
         carried = union(&carried, &has[..l.carry]);
     };
-    let mut inputs = values(fixed);
+    let mut inputs = values(&fixed);
     for (c, has) in carry.iter().zip(&carried) {
         inputs.push(if *has { spread(b, c, examples)? } else { c.value.clone() });
     }

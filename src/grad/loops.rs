@@ -14,26 +14,23 @@ use super::transpose::{Leave, Transposed, Turned, body, transpose};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, dce, used};
-use crate::program::{Builder, Control, Input, Loop, Program, Value, Var};
+use crate::program::{Builder, Control, Input, Loop, Parts, Program, Value, Var};
 use crate::types::{ArrayType, DType};
 use std::sync::Arc;
 
 /// Which fixed inputs, carries and slices have tangents.
-struct Active {
-    fixed: Vec<bool>,
-    carry: Vec<bool>,
-    xs: Vec<bool>,
-}
+type Active = Parts<bool>;
 
 impl Active {
-    fn of(l: &Loop, has: &[bool]) -> Active {
-        let (fixed, rest) = has.split_at(l.fixed);
-        let (carry, xs) = rest.split_at(l.carry);
-        Active { fixed: fixed.to_vec(), carry: carry.to_vec(), xs: xs.to_vec() }
-    }
     /// For the body's inputs: the step's number has none.
     fn inputs(&self) -> Vec<bool> {
-        [&[false][..], &self.fixed, &self.carry, &self.xs].concat()
+        self.clone().step(false)
+    }
+    /// The tangents of those that have one, by kind.
+    fn of_each<T: Clone>(&self, tangents: &[T]) -> Parts<T> {
+        let (fixed, rest) = tangents.split_at(count(&self.fixed));
+        let (carry, xs) = rest.split_at(count(&self.carry));
+        Parts { fixed: fixed.to_vec(), carry: carry.to_vec(), xs: xs.to_vec() }
     }
     /// One more round: carries whose next value has a tangent have one. Whether any is new.
     fn grow(&mut self, next: &[bool]) -> bool {
@@ -77,7 +74,7 @@ pub(super) fn run(
     style: Style,
 ) -> Result<Duals> {
     let has: Vec<bool> = tangents.iter().map(Option::is_some).collect();
-    let mut active = Active::of(l, &has);
+    let mut active = l.parts(&has);
     match style {
         Style::Together => loop {
             let jvp = forward(&l.body, &active.inputs(), style)?;
@@ -108,29 +105,20 @@ fn together(
     let all = [out_types.clone(), chosen(&out_types, &has)].concat();
     let there = [vec![true; out_types.len()], chosen(&jvp.tangents, &has)].concat();
     let mut program = filled(&jvp.program, &there, &all)?;
-    let (fixed, carry) = (1 + l.fixed, 1 + l.fixed + l.carry);
-    let count = |flags: &[bool]| flags.iter().filter(|f| **f).count();
-    // values and tangents of each kind stand together
+    // values and tangents of each kind are side by side
     let (values, tans) = program.inputs.split_at(l.body.inputs.len());
-    let (fixed_tans, rest) = tans.split_at(count(&active.fixed));
-    let (carry_tans, xs_tans) = rest.split_at(count(&active.carry));
-    let inputs =
-        [&values[..fixed], fixed_tans, &values[fixed..carry], carry_tans, &values[carry..], xs_tans].concat();
+    let ((index, values), tans) = (l.step_parts(values), active.of_each(tans));
+    let new = Loop { fixed: l.fixed + tans.fixed.len(), carry: l.carry + tans.carry.len(), ..l.clone() };
     let (outs, out_tans) = program.outputs.split_at(out_types.len());
-    let (next_tans, ys_tans) = out_tans.split_at(carry_tans.len());
-    let outputs = [&outs[..l.carry], next_tans, &outs[l.carry..], ys_tans].concat();
-    let new = Loop { fixed: l.fixed + fixed_tans.len(), carry: l.carry + carry_tans.len(), ..l.clone() };
-    (program.inputs, program.outputs) = (inputs, outputs);
+    let (next_tans, ys_tans) = out_tans.split_at(tans.carry.len());
+    program.outputs = [&outs[..l.carry], next_tans, &outs[l.carry..], ys_tans].concat();
+    program.inputs = values.beside(tans).step(index);
 
-    let tans_of = |range: std::ops::Range<usize>| tangents[range].iter().flatten().cloned();
-    let (fixed, carry) = (l.fixed, l.fixed + l.carry);
-    let operands: Vec<Value> = (ins[..fixed].iter().cloned())
-        .chain(tans_of(0..fixed))
-        .chain(ins[fixed..carry].iter().cloned())
-        .chain(first(b, l, active, ins, tangents)?)
-        .chain(ins[carry..].iter().cloned())
-        .chain(tans_of(carry..ins.len()))
-        .collect();
+    let there = |tangents: Vec<Option<Value>>| tangents.into_iter().flatten().collect();
+    let given = l.parts(tangents);
+    let carry = first(b, l, active, ins, tangents)?;
+    let given = Parts { fixed: there(given.fixed), carry, xs: there(given.xs) };
+    let operands = l.parts(ins).beside(given).join();
     let (carry_types, ys_types) = types.split_at(l.carry);
     let (has_carry, has_ys) = has.split_at(l.carry);
     let result_types =

@@ -86,6 +86,49 @@ pub struct ShardMapping {
     pub checked: bool,
 }
 
+/// What a loop takes, by kind; or something known of each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts<T> {
+    /// Of what is the same at every step.
+    pub fixed: Vec<T>,
+    /// Of the carries.
+    pub carry: Vec<T>,
+    /// Of the arrays that are run over; in a step, of a slice of each.
+    pub xs: Vec<T>,
+}
+
+impl<T> Parts<T> {
+    /// In the order in which the loop takes them.
+    pub fn join(self) -> Vec<T> {
+        self.fixed.into_iter().chain(self.carry).chain(self.xs).collect()
+    }
+    /// In the order in which the body takes them: the step's number first.
+    pub fn step(self, index: T) -> Vec<T> {
+        std::iter::once(index).chain(self.join()).collect()
+    }
+    /// These and others, by kind: of each kind these first.
+    #[must_use]
+    pub fn beside(mut self, others: Parts<T>) -> Parts<T> {
+        self.fixed.extend(others.fixed);
+        self.carry.extend(others.carry);
+        self.xs.extend(others.xs);
+        self
+    }
+}
+
+impl Loop {
+    /// What the loop takes, by kind.
+    pub fn parts<T: Clone>(&self, operands: &[T]) -> Parts<T> {
+        let (fixed, rest) = operands.split_at(self.fixed);
+        let (carry, xs) = rest.split_at(self.carry);
+        Parts { fixed: fixed.to_vec(), carry: carry.to_vec(), xs: xs.to_vec() }
+    }
+    /// What the body takes, by kind, behind the step's number.
+    pub fn step_parts<T: Clone>(&self, inputs: &[T]) -> (T, Parts<T>) {
+        (inputs[0].clone(), self.parts(&inputs[1..]))
+    }
+}
+
 impl Control {
     /// Its name, as programs print it.
     pub fn name(&self) -> &'static str {

@@ -19,7 +19,7 @@ pub mod typing;
 pub use batched::{Align, Batch, Batched, Examples, behind, inserted};
 pub use builder::{Builder, Value};
 pub use call::{Call, Source};
-pub use control::{Control, Loop, ShardMapping};
+pub use control::{Control, Loop, Parts, ShardMapping};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Rank};
 pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 
