@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Random programs until something fails or the minutes are over: tests/soak.sh [minutes [first seed]]
+# Random programs and device code until something fails or the minutes are over, then 20,000 calls of all kinds: tests/soak.sh [minutes [first seed]]
 set -eu
 cd "$(dirname "$0")/.."
 minutes=${1:-10} seed=${2:-1}
-cargo test --test properties --test reshards --no-run
+cargo test --test properties --test reshards --test limits --no-run
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do
   echo "seed $seed"
   PROPERTIES_SEED=$seed PROPTEST_CASES=2000 cargo test -q --test properties
+  ATMESH_SEED=$((1000000 * seed)) ATMESH_SECONDS=30 cargo test -q --test limits random_device_code_ends
   seed=$((seed + 1))
 done
 RESHARDS=all cargo test -q --test reshards
+ATMESH_CALLS=20000 cargo test -q --test limits many_calls_leave_nothing_behind

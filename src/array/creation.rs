@@ -9,14 +9,13 @@ use crate::mesh::{Axes, AxisType};
 use crate::ops::collective::Cast;
 use crate::ops::elementwise::Binary;
 use crate::program::{Call, Literal};
+use crate::runtime::Slab;
 use crate::runtime::fits;
-use crate::runtime::{Buffer, Slab};
 use crate::sharding::{Sharding, Spec, check_divides, check_spec};
 use crate::trace::{Arg, apply1, innermost, poison};
 use crate::types::{ArrayType, DType, Element, Scalar, Shape};
 use half::{bf16, f16};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Where a new array is to lie, checked: `None` on no mesh.
 fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
@@ -62,14 +61,8 @@ pub(crate) fn made(ty: ArrayType, call: Call<'_>, make: impl FnOnce(ArrayType) -
 }
 
 /// An array of which each element is the same number.
-fn constant(dtype: DType, shape: &Shape, value: Scalar) -> Slab {
-    let n = shape.elements();
-    let zero = matches!(value, Scalar::Bool(false) | Scalar::Int(0))
-        || matches!(value, Scalar::Float(x) if x.to_bits() == 0);
-    if zero {
-        return Slab::new(dtype.storage(), shape.clone(), 1, Arc::new(Buffer::zeroed(n * dtype.size())));
-    }
-    with_element!(dtype, T => Slab::from_elements(shape.clone(), &vec![<T as Number>::of(value); n]))
+fn constant(dtype: DType, shape: &Shape, value: Scalar) -> Result<Slab, Fault> {
+    with_element!(dtype, T => Slab::filled(shape.clone(), <T as Number>::of(value)))
 }
 
 /// Elements made from numbers of a program.
@@ -142,9 +135,10 @@ impl Array {
             (Err(fault), _) => return operand::refuse(fault, &[value], call),
         };
         match (&value, innermost().is_none()) {
-            (Arg::Lit(Literal { value, .. }), true) => {
-                at_once(constant(ty.dtype, &ty.shape, *value), ty.dtype, &ty.shape, sharding, call)
-            }
+            (Arg::Lit(Literal { value, .. }), true) => match constant(ty.dtype, &ty.shape, *value) {
+                Ok(slab) => at_once(slab, ty.dtype, &ty.shape, sharding, call),
+                Err(fault) => poison(call.error(fault, Vec::new)),
+            },
             (Arg::Lit(l), false) => apply1(prims::full(explicit(&ty), l.value), &[], call).on(sharding, call),
             (Arg::Array(x), _) => {
                 let wide = x.spread(&ty.shape, None, call);

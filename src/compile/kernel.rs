@@ -71,7 +71,11 @@ impl Drop for Scratch {
 /// Runs `f` with this thread's scratch.
 pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
     thread_local! { static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new()); }
-    SCRATCH.with(|s| f(&mut s.borrow_mut()))
+    match SCRATCH.try_with(|_| ()) {
+        Ok(()) => SCRATCH.with(|s| f(&mut s.borrow_mut())),
+        // the thread ends
+        Err(_) => f(&mut Scratch::new()),
+    }
 }
 
 /// Positions: n numbers from the address of `a` on, `k[0]` apart, as int64.

@@ -120,11 +120,35 @@ pub(crate) trait Engine: Send + Sync {
     fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>>;
 }
 
+/// Why a program did not run to its end.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The error.
+    pub error: Error,
+    /// Whether no kernel had run: donated arguments still have their values.
+    pub before: bool,
+}
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { error, before: true }
+    }
+}
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Failure {
+        Error::from(fault).into()
+    }
+}
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Error {
+        failure.error
+    }
+}
+
 /// A program that is ready to run. It may be called from many threads.
 pub(crate) trait Executable: Send + Sync {
     /// Runs it. `args` are the inputs' slabs. Those of donated inputs are written over if these are the only handles on them; their
     /// values are lost then.
-    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>>;
+    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure>;
     /// How it runs: groups, levels, buffers, workers.
     fn report(&self) -> RunReport;
 }

@@ -1,13 +1,15 @@
 //! Buffers: aligned memory from a process-wide pool.
 //!
 //! Fresh pages cost 25 to 50 times what reused memory does, so that buffers are kept when they are dropped: in size classes, four for
-//! each power of two. From 2 MiB on they are mapped in huge pages (on Linux); smaller ones come from the system allocator.
+//! each power of two. From 2 MiB on they are mapped in huge pages (on Linux); smaller ones come from the system allocator. What is kept and
+//! what is in use are together at most twice what was in use lately at its most, and half of the memory; classes that were not used for long
+//! go first.
 
 use crate::diagnostic::{ErrorKind, Fault};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 
 /// All buffers are aligned to this many bytes, at least.
 const ALIGNMENT: usize = 64;
@@ -37,11 +39,33 @@ impl Buffer {
     /// A buffer of `len` bytes, from the pool if it has one that fits. They are not initialized: whoever makes it writes them all before
     /// any is read.
     pub(crate) fn new(len: usize) -> Buffer {
+        Buffer::of(len).unwrap_or_else(|| handle_alloc_error(layout(len.min(MOST))))
+    }
+    /// The same for what a program asks for: an error where the system refuses.
+    pub(crate) fn asked(len: usize) -> Result<Buffer, Fault> {
+        Buffer::of(len).ok_or_else(|| {
+            let message = format!("the system has no {} of memory for this", Bytes(len));
+            Fault::new(ErrorKind::Data, message).help(LESS)
+        })
+    }
+    fn of(len: usize) -> Option<Buffer> {
+        if len > MOST {
+            return None;
+        }
         let (class, size) = class_of(len);
-        let start = take(class).unwrap_or_else(|| obtain(size));
+        let start = match take(class) {
+            Some(start) => start,
+            None => {
+                let kept = KEPT.load(Relaxed);
+                if size >= HUGE && kept > 0 && LIVE.load(Relaxed) + kept + size > available() / 4 * 3 {
+                    trim();
+                }
+                obtain(size)?
+            }
+        };
         let live = LIVE.fetch_add(size, Relaxed) + size;
         PEAK.fetch_max(live, Relaxed);
-        Buffer { start, len, class }
+        Some(Buffer { start, len, class })
     }
     /// A buffer of `len` zero bytes.
     pub(crate) fn zeroed(len: usize) -> Buffer {
@@ -83,12 +107,17 @@ struct Free(Vec<NonNull<u8>>);
 unsafe impl Send for Free {}
 
 static POOL: [Mutex<Free>; CLASSES] = [const { Mutex::new(Free(Vec::new())) }; CLASSES];
-/// Bytes in buffers, the most there were, and bytes kept in the pool.
+/// When each class was last used, by the clock, which counts uses.
+static USED: [AtomicUsize; CLASSES] = [const { AtomicUsize::new(0) }; CLASSES];
+static CLOCK: AtomicUsize = AtomicUsize::new(0);
+/// Bytes in buffers, the most there were lately, and bytes kept in the pool.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static KEPT: AtomicUsize = AtomicUsize::new(0);
 /// The pool always keeps up to this much.
 const SMALL: usize = 64 << 20;
+/// No buffer is larger.
+const MOST: usize = isize::MAX as usize / 4;
 
 /// The class for this many bytes, and its size.
 fn class_of(len: usize) -> (usize, usize) {
@@ -115,8 +144,17 @@ fn take(class: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// `start` was obtained for this class and is used by nobody.
 unsafe fn give(start: NonNull<u8>, class: usize, size: usize) {
-    // twice the most that was ever live at once is enough for any program that runs again
-    let most = (2 * PEAK.load(Relaxed)).max(SMALL);
+    let live = LIVE.load(Relaxed);
+    if size >= HUGE {
+        // what was in use at most is forgotten with what is given back: half of it after some thirty times as much
+        let peak = PEAK.load(Relaxed);
+        PEAK.store(live.max(peak - size.min(peak) / 64), Relaxed);
+        USED[class].store(CLOCK.fetch_add(1, Relaxed), Relaxed);
+    }
+    let most = most(live, PEAK.load(Relaxed), available());
+    if KEPT.load(Relaxed) + size > most {
+        make_room(class, most.saturating_sub(size));
+    }
     if KEPT.fetch_add(size, Relaxed) + size <= most {
         return free(class).0.push(start);
     }
@@ -124,31 +162,54 @@ unsafe fn give(start: NonNull<u8>, class: usize, size: usize) {
     // SAFETY: the caller's
     unsafe { release(start, size) }
 }
-
-/// Refuses to run what needs more memory than the machine has, where that is known: to ask for it would end the process.
-pub(crate) fn fits(bytes: usize) -> Result<(), Fault> {
-    static MEMORY: LazyLock<usize> = LazyLock::new(memory);
-    if bytes <= *MEMORY {
-        return Ok(());
-    }
-    let (wanted, most) = (bytes as f64 / GIB, *MEMORY as f64 / GIB);
-    let message = format!("this needs {wanted:.1} GiB of memory, and the machine has {most:.1}");
-    Err(Fault::new(ErrorKind::Data, message)
-        .help("make programs for such arrays from their types: `F32.of(shape)`"))
+/// How many bytes the pool keeps at most: twice what was in use at its most, with what is, is enough for any program that runs again.
+fn most(live: usize, peak: usize, memory: usize) -> usize {
+    (2 * peak).min(memory / 2).saturating_sub(live).max(SMALL)
 }
-const GIB: f64 = (1u64 << 30) as f64;
-
-/// The machine's memory in bytes; without end where nobody says.
-fn memory() -> usize {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        // SAFETY: `sysconf` only reads
-        let (pages, size) =
-            unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-        if let (Ok(pages), Ok(size)) = (usize::try_from(pages), usize::try_from(size)) {
-            return pages.saturating_mul(size);
+/// Gives back what is kept of other classes than this, those first that were not used for longest, until at most so much is.
+fn make_room(class: usize, most: usize) {
+    let used = |c: &usize| USED[*c].load(Relaxed);
+    let mut others: Vec<usize> = (0..CLASSES).filter(|c| *c != class && !free(*c).0.is_empty()).collect();
+    others.sort_by_key(used);
+    for other in others {
+        while KEPT.load(Relaxed) > most
+            && let Some(start) = take(other)
+        {
+            // SAFETY: it was in the pool's list for this class, and is in no list any more
+            unsafe { release(start, size_of_class(other)) }
         }
     }
+}
+
+const LESS: &str = "make programs for such arrays from their types: `F32.of(shape)`";
+
+/// Refuses what needs more memory than arrays leave of the machine's, or of what its cgroup or limits allow, where that is known: to take it
+/// would end the process.
+pub(crate) fn fits(bytes: usize) -> Result<(), Fault> {
+    let (most, live) = (available(), LIVE.load(Relaxed));
+    if bytes <= most.saturating_sub(live) {
+        return Ok(());
+    }
+    let held = if bytes > most { String::new() } else { format!(", of which arrays hold {}", Bytes(live)) };
+    let message = format!("this needs {} of memory, and the machine has {}{held}", Bytes(bytes), Bytes(most));
+    let fault = Fault::new(ErrorKind::Data, message);
+    Err(if held.is_empty() { fault.help(LESS) } else { fault.help("drop arrays that are not used any more") })
+}
+struct Bytes(usize);
+impl std::fmt::Display for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.1} GiB", self.0 as f64 / (1u64 << 30) as f64)
+    }
+}
+
+/// The memory in bytes that the process may use; without end where nobody says.
+fn available() -> usize {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        static MEMORY: std::sync::LazyLock<usize> = std::sync::LazyLock::new(limits::least);
+        *MEMORY
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     usize::MAX
 }
 
@@ -172,12 +233,11 @@ fn layout(size: usize) -> Layout {
 }
 
 /// Memory of this size from the system; what the pool keeps is given back before it fails.
-fn obtain(size: usize) -> NonNull<u8> {
-    let again = || {
+fn obtain(size: usize) -> Option<NonNull<u8>> {
+    ask(size).or_else(|| {
         trim();
         ask(size)
-    };
-    ask(size).or_else(again).unwrap_or_else(|| handle_alloc_error(layout(size)))
+    })
 }
 fn ask(size: usize) -> Option<NonNull<u8>> {
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -209,6 +269,9 @@ unsafe fn free_allocated(start: NonNull<u8>, size: usize) {
     // SAFETY: the caller's: it was allocated with this layout
     unsafe { dealloc(start.as_ptr(), layout(size)) }
 }
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod limits;
 
 /// Memory mapped in huge pages.
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -288,6 +351,36 @@ mod tests {
                 assert_eq!(*start.as_ptr().add(size - 1), 7);
                 free_allocated(start, size);
             }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_used_are_bounded_together() {
+        let gib = 1 << 30;
+        assert_eq!(most(0, gib, 64 * gib), 2 * gib);
+        assert_eq!(most(gib, gib, 64 * gib), gib);
+        // of a small machine half is enough
+        assert_eq!(most(0, 3 * gib, 4 * gib), 2 * gib);
+        assert_eq!(most(2 * gib, 3 * gib, 4 * gib), SMALL);
+        assert_eq!(most(0, 0, 64 * gib), SMALL);
+    }
+
+    #[test]
+    fn what_the_machine_has_not_is_refused() {
+        assert!(Buffer::asked(usize::MAX).is_err() && Buffer::asked(MOST).is_err());
+        assert!(fits(usize::MAX - 1).is_err() || cfg!(miri));
+        assert!(fits(1 << 20).is_ok());
+    }
+
+    /// Sizes that change all the time leave no more behind than twice the most that was in use.
+    #[test]
+    #[cfg(not(miri))]
+    fn sizes_that_change_do_not_pile_up() {
+        for k in 0..400 {
+            // mapped, but never touched
+            drop(Buffer::new((300 + k % 200) << 20));
+            let (kept, peak) = (KEPT.load(Relaxed), PEAK.load(Relaxed));
+            assert!(kept <= (2 * peak).max(SMALL) + (640 << 20), "{kept} kept, {peak} in use");
         }
     }
 

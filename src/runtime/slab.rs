@@ -3,6 +3,7 @@
 use super::Buffer;
 use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::workers::{Member, team};
+use crate::diagnostic::Fault;
 use crate::types::{DType, Element, Shape};
 use std::sync::{Arc, OnceLock};
 
@@ -179,6 +180,24 @@ impl Slab {
         // SAFETY: the buffer holds n elements of this type (`new` and its kin ask for it), written before the slab was made, aligned to
         // 64 bytes; it lives as long as self, and who holds a handle does not write
         unsafe { std::slice::from_raw_parts(self.dense().as_ptr().cast(), n) }
+    }
+    /// A slab of which each element is the same.
+    pub(crate) fn filled<T: Element>(shape: Shape, value: T) -> Result<Slab, Fault> {
+        let n = shape.elements();
+        let mut buffer = Buffer::asked(n * size_of::<T>())?;
+        let start: *mut T = buffer.as_mut_ptr().cast();
+        // a first run of them, then copies of it
+        let run = n.min(4096);
+        // SAFETY: n elements have room in the buffer, which is aligned to 64 bytes and nobody else's; what is copied was written before
+        unsafe {
+            for i in 0..run {
+                start.add(i).write(value);
+            }
+            for at in (run..n).step_by(run.max(1)) {
+                std::ptr::copy_nonoverlapping(start, start.add(at), run.min(n - at));
+            }
+        }
+        Ok(Slab::new(T::DTYPE, shape, 1, Arc::new(buffer)))
     }
     /// A slab of these elements.
     pub fn from_elements<T: Element>(shape: Shape, data: &[T]) -> Slab {

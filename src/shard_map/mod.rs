@@ -161,7 +161,7 @@ fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: 
         border.lie_so(input, &in_specs, &asked).map_err(at)?;
     }
 
-    let open = Open::within(border.entering());
+    let open = Open::within(border.entering()).map_err(|f| at(f.into()))?;
     open.set(Setting { mesh: border.inside().clone(), checked: s.checked });
     let mut out_specs = Vec::new();
     let piece = Piece::record_in(open, &types, |blocks| {

@@ -76,14 +76,17 @@ thread_local! {
     static OPEN: RefCell<Vec<Arc<Trace>>> = const { RefCell::new(Vec::new()) };
 }
 
+/// So many traces may be open inside one another: what works on programs recurses, and each level takes stack.
+const DEEPEST: usize = 100;
+
 /// The innermost trace that is open on this thread.
 pub(crate) fn innermost() -> Option<Arc<Trace>> {
-    OPEN.with_borrow(|open| open.last().cloned())
+    OPEN.try_with(|open| open.borrow().last().cloned()).ok().flatten()
 }
 
 /// Whether a trace is open on this thread.
 pub(crate) fn tracing() -> bool {
-    OPEN.with_borrow(|open| !open.is_empty())
+    OPEN.try_with(|open| !open.borrow().is_empty()).unwrap_or(false)
 }
 
 /// The devices that a trace speaks of.
@@ -127,7 +130,7 @@ pub(crate) struct Open(Arc<Trace>);
 
 impl Drop for Open {
     fn drop(&mut self) {
-        OPEN.with_borrow_mut(|open| open.retain(|t| !Arc::ptr_eq(t, &self.0)));
+        let _ = OPEN.try_with(|open| open.borrow_mut().retain(|t| !Arc::ptr_eq(t, &self.0)));
         self.0.lock().builder = None;
     }
 }
@@ -142,20 +145,30 @@ pub(crate) struct Recorded {
 
 impl Open {
     /// A new trace inside the innermost one of this thread.
-    pub(crate) fn new() -> Open {
+    pub(crate) fn new() -> Result<Open, Fault> {
         Open::of(None)
     }
     /// A new trace in which values from outside are of another type.
-    pub(crate) fn within(enter: Box<Enter>) -> Open {
+    pub(crate) fn within(enter: Box<Enter>) -> Result<Open, Fault> {
         Open::of(Some(enter))
     }
-    fn of(enter: Option<Box<Enter>>) -> Open {
+    fn of(enter: Option<Box<Enter>>) -> Result<Open, Fault> {
         let parent = innermost();
         let state = Mutex::new(State { builder: Some(Builder::new()), ..State::default() });
         let depth = parent.as_ref().map_or(0, |p| p.depth + 1);
+        if depth >= DEEPEST {
+            let message =
+                format!("{DEEPEST} traced functions, branches and loops are open inside one another");
+            return Err(Fault::new(ErrorKind::Trace, message).help(
+                "call plain Rust functions in place of `jit`ted ones, or make steps of a loop of the levels",
+            ));
+        }
         let trace = Arc::new(Trace { parent, depth, enter, state });
-        OPEN.with_borrow_mut(|open| open.push(trace.clone()));
-        Open(trace)
+        // a thread that ends has no list of open traces any more
+        OPEN.try_with(|open| open.borrow_mut().push(trace.clone())).map_err(|_| {
+            Fault::new(ErrorKind::Trace, "a function is traced while its thread ends").help("trace it before")
+        })?;
+        Ok(Open(trace))
     }
     /// The mesh of a trace whose inputs may be on none.
     pub(crate) fn on(&self, mesh: &Mesh) {

@@ -11,7 +11,7 @@ use crate::runtime::on_device_thread;
 use crate::sharding::{Sharding, atoms};
 use crate::trace::{Array, Repr, Traced};
 use crate::types::ArrayType;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// Where an argument lies, as programs say it.
 pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placement {
@@ -57,7 +57,7 @@ fn number_of(traced: &Traced) -> Result<Literal> {
 /// Runs a primitive on numbers.
 pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Array>> {
     off_devices()?;
-    static OPERATIONS: LazyLock<Cache<Key, Ready>> = LazyLock::new(|| Cache::new(stages::KEPT));
+    static OPERATIONS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(stages::KEPT));
     let engine = EngineKind::default();
     let operands = inputs.iter().map(|i| match i {
         Arg::Lit(l) => Ok(OperandKey::Lit(*l)),
@@ -73,7 +73,7 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Arra
         Some(ready) => ready,
         None => {
             let program = program(inputs, call.place, |b, values| b.emit_for(prim, values, call))?;
-            OPERATIONS.put(key, stages::compile(&program, &[], engine)?, stages::WEIGHT + 1)
+            OPERATIONS.put(key, Arc::new(stages::compile(&program, &[], engine)?), stages::WEIGHT + 1)
         }
     };
     run_ready(&ready, inputs, call.op, call.place)
@@ -122,5 +122,5 @@ fn run_ready(ready: &Ready, inputs: &[Arg], op: &str, place: Place) -> Result<Ve
             slabs.push(c.slab(op, place)?);
         }
     }
-    ready.call(&mut slabs)
+    Ok(ready.call(&mut slabs)?)
 }

@@ -6,13 +6,16 @@ use crate::runtime::Slab;
 use crate::sharding::Sharding;
 use crate::trace::Trace;
 use crate::types::{ArrayType, Shape};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A value, a value of a program that is being traced, or the first error of the formula that made it.
 ///
 /// One type for all three, so that the same function runs eagerly, under `jit` and `grad`, and in a `shard_map` body. Element type,
 /// shape and sharding are known at run time; [`Array::ty`] tells them. Operations never panic: an ill-typed one returns an
 /// array that carries the diagnostic, operations on that one keep the first cause, and it comes out at the next `?`. Cloning clones a handle.
+///
+/// Memory of dropped arrays is kept for the next ones, up to twice what arrays took at most lately, and half of what the machine (or its
+/// cgroup) has; [`runtime::trim`](crate::runtime::trim) gives it back.
 #[must_use = "operations return new arrays"]
 #[derive(Clone)]
 pub struct Array(Arc<Repr>);
@@ -38,9 +41,16 @@ pub(crate) struct Concrete {
     /// Where it lies, over explicit and auto axes; `None`: nowhere in particular (on device 0).
     pub(crate) sharding: Option<Sharding>,
     /// The numbers, until they are donated.
-    slab: Mutex<Option<Slab>>,
-    /// The line that donated it.
-    donated: OnceLock<Place>,
+    held: Mutex<Held>,
+}
+
+/// The numbers of an array.
+enum Held {
+    Here(Slab),
+    /// By this line.
+    Donated(Place),
+    /// There is a type only.
+    Never,
 }
 
 /// A value of a trace.
@@ -50,31 +60,45 @@ pub(crate) struct Traced {
 }
 
 impl Concrete {
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(|e| e.into_inner())
+    }
     /// The numbers, or the refusal that names the line which donated them, and who asks: `op`, at `place`.
     pub(crate) fn slab(&self, op: &str, place: Place) -> Result<Slab> {
-        let held = self.slab.lock().unwrap_or_else(|e| e.into_inner());
-        held.clone().ok_or_else(|| self.gone(op, place))
+        match &*self.lock() {
+            Held::Here(slab) => Ok(slab.clone()),
+            gone => Err(self.gone(gone, op, place)),
+        }
     }
     /// Takes the numbers away: the line `place` gives them to a program that may write over them.
     pub(crate) fn donate(&self, place: Place) -> Result<Slab> {
-        let mut held = self.slab.lock().unwrap_or_else(|e| e.into_inner());
-        let slab = held.take().ok_or_else(|| self.gone("call", place))?;
-        let _ = self.donated.set(place);
-        Ok(slab)
+        let mut held = self.lock();
+        match std::mem::replace(&mut *held, Held::Donated(place)) {
+            Held::Here(slab) => Ok(slab),
+            gone => {
+                let error = self.gone(&gone, "call", place);
+                *held = gone;
+                Err(error)
+            }
+        }
     }
-    fn gone(&self, op: &str, place: Place) -> Error {
-        let fault = match self.donated.get() {
-            Some(_) => {
+    /// Gives back what whoever calls this has taken by [`Concrete::donate`], and nobody wrote over.
+    pub(crate) fn restore(&self, slab: Slab) {
+        *self.lock() = Held::Here(slab);
+    }
+    fn gone(&self, held: &Held, op: &str, place: Place) -> Error {
+        let fault = match held {
+            Held::Donated(_) => {
                 Fault::new(ErrorKind::Donated, "the array was donated: its memory belongs to a result now")
                     .help("use the result in its place, or do not donate this argument")
             }
-            None => Fault::new(ErrorKind::Data, "the array has a type only, no numbers")
+            _ => Fault::new(ErrorKind::Data, "the array has a type only, no numbers")
                 .help("it was made to lower a program: `lower` takes it, `call` does not"),
         };
         let error = Error::at(fault, op, vec![self.ty.to_string()], Some(place));
-        match self.donated.get() {
-            Some(donated) => error.related(donated, "donated here"),
-            None => error,
+        match held {
+            Held::Donated(donated) => error.related(donated, "donated here"),
+            _ => error,
         }
     }
 }
@@ -84,13 +108,13 @@ impl Array {
     pub(crate) fn concrete(slab: Slab, ty: ArrayType, sharding: Option<Sharding>) -> Array {
         debug_assert_eq!(slab.dtype(), ty.dtype.storage());
         debug_assert_eq!(slab.shape(), &ty.shape);
-        let slab = Mutex::new(Some(slab));
-        Array(Arc::new(Repr::Concrete(Concrete { ty, sharding, slab, donated: OnceLock::new() })))
+        let held = Mutex::new(Held::Here(slab));
+        Array(Arc::new(Repr::Concrete(Concrete { ty, sharding, held })))
     }
     /// An array without numbers, to lower programs for.
     pub(crate) fn type_only(ty: ArrayType, sharding: Option<Sharding>) -> Array {
-        let slab = Mutex::new(None);
-        Array(Arc::new(Repr::Concrete(Concrete { ty, sharding, slab, donated: OnceLock::new() })))
+        let held = Mutex::new(Held::Never);
+        Array(Arc::new(Repr::Concrete(Concrete { ty, sharding, held })))
     }
     /// A value of a trace.
     pub(crate) fn traced(trace: Arc<Trace>, value: Value) -> Array {

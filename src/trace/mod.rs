@@ -1,6 +1,6 @@
 //! Tracing: the handle of an array, the traces in which operations on handles are recorded, and running them at once outside of any.
 
-mod cache;
+pub(crate) mod cache;
 mod core;
 pub(crate) mod eager;
 mod handle;

@@ -2,7 +2,7 @@
 
 use super::cache::Cache;
 use crate::diagnostic::Result;
-use crate::engine::{self, EngineKind, Executable};
+use crate::engine::{self, EngineKind, Executable, Failure};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::partition::{self, Localised};
 use crate::program::dce::dce;
@@ -76,21 +76,21 @@ pub(crate) const WEIGHT: usize = 8;
 /// differ in kind; but numbers from outside are inputs of a program, so the steps of a loop make equal ones.
 pub(crate) fn ready(program: Program, donated: &[bool], engine: EngineKind) -> Result<Arc<Ready>> {
     type Key = (EngineKind, Box<[bool]>, Arc<Program>);
-    static PROGRAMS: LazyLock<Cache<Key, Ready>> = LazyLock::new(|| Cache::new(KEPT));
+    static PROGRAMS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(KEPT));
     // up to the last one that is donated
     let given = donated.iter().rposition(|d| *d).map_or(0, |k| k + 1);
     let key = (engine, donated[..given].into(), Arc::new(program));
     if let Some(known) = PROGRAMS.get(&key) {
         return Ok(known);
     }
-    let ready = compile(&key.2, donated, engine)?;
+    let ready = Arc::new(compile(&key.2, donated, engine)?);
     let weight = WEIGHT + key.2.size();
     Ok(PROGRAMS.put(key, ready, weight))
 }
 
 impl Ready {
     /// Runs it; the results as arrays.
-    pub(crate) fn call(&self, args: &mut [Slab]) -> Result<Vec<Array>> {
+    pub(crate) fn call(&self, args: &mut [Slab]) -> Result<Vec<Array>, Failure> {
         super::eager::off_devices()?;
         let slabs = self.exe.call(args)?;
         let results = slabs.into_iter().zip(&self.results);

@@ -215,27 +215,41 @@ impl<I: Tree, O: Tree> Entry<I, O> {
         if let Some(error) = failed {
             return Err(error);
         }
-        if self.donates {
-            self.donate(args, place)?;
-        }
+        let taken = if self.donates { self.donate(args, place, &slabs)? } else { SmallVec::new() };
         slabs.extend(self.captures.iter().cloned());
-        let mut results = self.ready.call(&mut slabs).map_err(|e| e.located("call", place))?.into_iter();
+        let results = self.ready.call(&mut slabs).map_err(|failure| {
+            if failure.before {
+                restore(args, &taken, &slabs);
+            }
+            failure.error.located("call", place)
+        });
+        let mut results = results?.into_iter();
         let out =
             self.out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
         Ok(out)
     }
-    /// Takes the donated arguments' numbers from their handles: only the run holds them now.
-    fn donate(&self, args: &I, place: Place) -> Result<()> {
-        let mut donated = self.donated.iter();
+    /// Takes the donated arguments' numbers from their handles: only the run holds them now. Which ones it took.
+    fn donate(&self, args: &I, place: Place, slabs: &[Slab]) -> Result<SmallVec<[usize; 8]>> {
+        let mut donated = self.donated.iter().enumerate();
+        let mut taken = SmallVec::new();
         let mut failed = None;
         args.visit(&mut Path::unnamed(), &mut |_, a| {
-            if let (Some(true), Repr::Concrete(c)) = (donated.next(), a.repr())
-                && let Err(e) = c.donate(place)
-            {
-                failed.get_or_insert(e);
+            if let (Some((at, true)), Repr::Concrete(c)) = (donated.next(), a.repr()) {
+                match c.donate(place) {
+                    Ok(_) => taken.push(at),
+                    Err(e) => {
+                        failed.get_or_insert(e);
+                    }
+                }
             }
         });
-        failed.map_or(Ok(()), Err)
+        match failed {
+            None => Ok(taken),
+            Some(error) => {
+                restore(args, &taken, slabs);
+                Err(error)
+            }
+        }
     }
     fn refuse(&self, args: &I, place: Place) -> Error {
         if let Some(how) = self.args.differs(args, &mut Path::named()) {
@@ -270,6 +284,17 @@ impl<I: Tree, O: Tree> Entry<I, O> {
         }
         Error::all(found)
     }
+}
+
+/// Gives these arguments their numbers back.
+fn restore<I: Tree>(args: &I, taken: &[usize], slabs: &[Slab]) {
+    let mut at = 0;
+    args.visit(&mut Path::unnamed(), &mut |_, a| {
+        if let (true, Repr::Concrete(c)) = (taken.contains(&at), a.repr()) {
+            c.restore(slabs[at].clone());
+        }
+        at += 1;
+    });
 }
 
 const COMPILED: &str = "the arguments that the program was compiled for and these";

@@ -8,11 +8,14 @@ use crate::mesh::Mesh;
 use crate::program::{Call, Control};
 use crate::sharding::{Sharding, of_result};
 use crate::trace::Repr;
+use crate::trace::cache::Cache;
 use crate::trace::eager;
+use crate::trace::stages::{KEPT, WEIGHT};
 use crate::trace::{Open, Recorded, apply_control, carried, innermost, poison};
 use crate::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
 use std::cell::RefCell;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
@@ -53,7 +56,9 @@ pub struct Jit<'f, I, O> {
     out_specs: Option<SpecTree>,
     donate: Vec<usize>,
     engine: Option<EngineKind>,
-    cache: RefCell<Vec<Arc<Entry<I, O>>>>,
+    cache: Cache<(u64, u32), Arc<Entry<I, O>>>,
+    /// What ran last.
+    last: RefCell<Option<Arc<Entry<I, O>>>>,
 }
 
 /// How it was made; not the function, which has no text.
@@ -97,7 +102,8 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             out_specs: None,
             donate: Vec::new(),
             engine: None,
-            cache: RefCell::default(),
+            cache: Cache::new(KEPT),
+            last: RefCell::default(),
         }
     }
     /// The mesh of a program whose arguments are on none: they are on it, replicated.
@@ -175,16 +181,27 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         (self.body)(args).inspect_err(note)
     }
     fn call_cached(&self, args: I, place: Place) -> Result<O> {
-        let known = self.cache.borrow().iter().find(|e| e.takes(&args)).cloned();
-        let entry = match known {
-            Some(entry) => entry,
-            None => {
-                let entry = self.trace_at(&args, place)?.into_entry(place)?;
-                self.cache.borrow_mut().push(entry.clone());
-                entry
-            }
-        };
+        let last = self.last.borrow().clone();
+        if let Some(last) = last.filter(|e| e.takes(&args)) {
+            return last.run(&args, place);
+        }
+        let entry = self.entry(&args, place)?;
+        self.last.replace(Some(entry.clone()));
         entry.run(&args, place)
+    }
+    /// What was compiled for arguments like these, or is now. Those whose types have one hash are told apart by a number.
+    fn entry(&self, args: &I, place: Place) -> Result<Arc<Entry<I, O>>> {
+        let hash = hash(args);
+        let mut number = 0;
+        while let Some(known) = self.cache.get(&(hash, number)) {
+            if known.takes(args) {
+                return Ok(known);
+            }
+            number += 1;
+        }
+        let traced = self.trace_at(args, place)?;
+        let weight = WEIGHT + traced.program().size();
+        Ok(self.cache.put((hash, number), traced.into_entry(place)?, weight))
     }
     /// Records the function for arguments like these: a typed program.
     #[track_caller]
@@ -254,7 +271,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     fn record(&self, args: &I, place: Place) -> Result<(Recorded, O)> {
         no_error(args)?;
         let mesh = self.mesh_of(args);
-        let open = Open::new();
+        let open = Open::new().map_err(|f| Error::at(f, "jit", Vec::new(), Some(place)))?;
         if let Some(mesh) = &self.mesh {
             open.on(mesh);
         }
@@ -363,6 +380,18 @@ pub(crate) fn stripped<T: Tree>(tree: &T) -> T {
         let leaf = Leaf::of(a);
         Array::type_only(leaf.ty, leaf.sharding)
     })
+}
+
+/// A hash of the types of a tree's arrays and of where they lie.
+fn hash<T: Tree>(tree: &T) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tree.visit(&mut Path::unnamed(), &mut |_, a| {
+        if let Repr::Concrete(c) = a.repr() {
+            c.ty.hash(&mut hasher);
+            c.sharding.hash(&mut hasher);
+        }
+    });
+    hasher.finish()
 }
 
 fn any_traced<T: Tree>(tree: &T) -> bool {

@@ -9,10 +9,10 @@ mod samples;
 pub(crate) mod tests;
 
 use super::threads::{self, Devices};
-use super::{Engine, Executable, RunReport};
+use super::{Engine, Executable, Failure, RunReport};
 use crate::compile::plan::{Compiled, Gift, OutPlan, Place, Use};
 use crate::compile::{self, kernel};
-use crate::diagnostic::{Error, Result};
+use crate::diagnostic::{Error, Fault, Result};
 use crate::partition::{Slot, SpmdProgram};
 use crate::runtime::prints::Prints;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -138,17 +138,20 @@ impl Ready {
 }
 
 impl Executable for Ready {
-    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>> {
+    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
         self.check(args)?;
         let c = &self.compiled;
         fits(c.fresh.iter().fold(c.arena, |sum, n| sum.saturating_add(*n)))?;
-        let mut fresh: Vec<Buffer> = c.fresh.iter().map(|n| Buffer::new(*n)).collect();
+        let mut fresh: Vec<Buffer> =
+            c.fresh.iter().map(|n| Buffer::asked(*n)).collect::<Result<_, Fault>>()?;
         // a donated argument that somebody still holds stays as it is
-        let own = |g: &Gift, args: &mut [Slab]| {
-            args[g.arg].sole().unwrap_or_else(|| Arc::new(Buffer::new(g.bytes)))
+        let own = |g: &Gift, args: &mut [Slab]| match args[g.arg].sole() {
+            Some(own) => Ok(own),
+            None => Buffer::asked(g.bytes).map(Arc::new),
         };
-        let given: SmallVec<[Arc<Buffer>; 4]> = c.gifts.iter().map(|g| own(g, args)).collect();
-        let mut arena = (c.arena > 0).then(|| Buffer::new(c.arena));
+        let given: SmallVec<[Arc<Buffer>; 4]> =
+            c.gifts.iter().map(|g| own(g, args)).collect::<Result<_, Fault>>()?;
+        let mut arena = if c.arena > 0 { Some(Buffer::asked(c.arena)?) } else { None };
         if !c.plan.levels.is_empty() {
             let table = self.tables.lock().unwrap_or_else(PoisonError::into_inner).pop();
             let Table(mut base) = table.unwrap_or_else(|| Table(vec![std::ptr::null_mut(); c.places.len()]));
@@ -191,7 +194,9 @@ impl Executable for Ready {
                     });
                 };
                 match (&self.devices, bell) {
-                    (Some(devices), Some(bell)) => devices.run(bell, &prints, &job)?,
+                    (Some(devices), Some(bell)) => {
+                        devices.run(bell, &prints, &job).map_err(|error| Failure { error, before: false })?
+                    }
                     _ => {
                         let ran = team().run(&job);
                         prints.write();

@@ -6,7 +6,7 @@
 mod scalar;
 mod value;
 
-use super::{Engine, Executable, RunReport};
+use super::{Engine, Executable, Failure, RunReport};
 use crate::diagnostic::Result;
 use crate::partition::{Layout, Slot, SpmdProgram, Step, Stored};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Read, Sentence, Source};
@@ -31,7 +31,7 @@ impl Engine for Reference {
 }
 
 impl Executable for Plain {
-    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>> {
+    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
         let args = args.iter().map(|s| Rc::new(Value::of(s))).collect();
         let parts = self.0.outs.iter().map(|s| copies(&self.0.slots[*s]));
         Ok(run(&self.0, args).iter().zip(parts).map(|(v, parts)| v.to_slab(parts)).collect())

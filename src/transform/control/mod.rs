@@ -37,7 +37,7 @@ pub(crate) struct Piece<O> {
 impl<O: Tree> Piece<O> {
     /// Records a closure on inputs of these types.
     pub(crate) fn record(types: &[ArrayType], f: impl FnOnce(Vec<Array>) -> Result<O>) -> Result<Piece<O>> {
-        Piece::record_in(Open::new(), types, f)
+        Piece::record_in(Open::new()?, types, f)
     }
     /// Records a closure in a trace that was opened for it.
     pub(crate) fn record_in(

@@ -154,7 +154,7 @@ impl Region {
         }
     }
     /// A trace of the region's body.
-    fn open(&self) -> Open {
+    fn open(&self) -> Result<Open, Fault> {
         let (inside, outer, axes) = (self.inside.clone(), self.outer.clone(), self.axes.clone());
         let checked = setting().is_none_or(|s| s.checked);
         let open = Open::within(Box::new(move |ty| {
@@ -178,9 +178,9 @@ impl Region {
                 spec: ty.spec.only(|a| !axes.contains(a)),
                 ..ty.clone()
             })
-        }));
+        }))?;
         open.set(Setting { mesh: self.inside.clone(), checked });
-        open
+        Ok(open)
     }
     fn emit<O: Tree>(
         &self,
@@ -215,7 +215,7 @@ fn auto<T: Tree, O: Tree>(
             })
             .collect::<Result<_>>()?;
         let mut wanted: Vec<Spec> = Vec::new();
-        let piece = Piece::record_in(r.open(), &types, |xs| {
+        let piece = Piece::record_in(r.open()?, &types, |xs| {
             let out = returned.note(f(tree_of(&args, xs)))?;
             no_error(&out)?;
             let asked = resolve(&specs, &out, "`out`").map_err(|e| r.at(e))?;
@@ -288,7 +288,7 @@ fn explicit<T: Tree, O: Tree>(
             types.push(ArrayType { mesh: Some(r.inside.clone()), spec: enters, ..moved.ty()? });
             leaves.push((moved, sharding.explicit()));
         }
-        let piece = Piece::record_in(r.open(), &types, |xs| {
+        let piece = Piece::record_in(r.open()?, &types, |xs| {
             let xs = xs.iter().zip(&leaves).map(|(x, (_, spec))| {
                 if r.sets_without(*spec) == *spec { x.clone() } else { x.put_at(&r.inside, *spec, r.call()) }
             });

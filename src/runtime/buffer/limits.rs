@@ -1,0 +1,76 @@
+//! How much memory Linux gives the process: the machine's, its cgroups' and its own limits.
+
+use std::fs::read_to_string;
+
+/// The least of all limits.
+pub(super) fn least() -> usize {
+    let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = of_groups(&groups, |file| read_to_string(file).ok());
+    [machine(), group, resource(libc::RLIMIT_AS), resource(libc::RLIMIT_DATA)]
+        .into_iter()
+        .flatten()
+        .min()
+        .unwrap_or(usize::MAX)
+}
+
+fn machine() -> Option<usize> {
+    // SAFETY: `sysconf` only reads
+    let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    Some(usize::try_from(pages).ok()?.saturating_mul(usize::try_from(size).ok()?))
+}
+
+fn resource(which: libc::__rlimit_resource_t) -> Option<usize> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: fills the structure
+    let got = unsafe { libc::getrlimit(which, &mut limit) };
+    (got == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur as usize)
+}
+
+/// The least limit of the process's cgroups and those around them, of either version. `groups` is `/proc/self/cgroup`.
+fn of_groups(groups: &str, read: impl Fn(&str) -> Option<String>) -> Option<usize> {
+    let mut least = None;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (root, file) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            c if c.split(',').any(|c| c == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => continue,
+        };
+        // in a container the path may be the host's, of which only the root is seen
+        let mut path = path.trim_end_matches('/');
+        loop {
+            let limit = read(&format!("{root}{path}/{file}")).and_then(|n| n.trim().parse::<usize>().ok());
+            least = [least, limit].into_iter().flatten().min();
+            match path.rfind('/') {
+                Some(end) => path = &path[..end],
+                None => break,
+            }
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_of_all_groups_counts() {
+        let files = |file: &str| {
+            let n = match file {
+                "/sys/fs/cgroup/a/b/memory.max" => "max\n",
+                "/sys/fs/cgroup/a/memory.max" => "5000\n",
+                "/sys/fs/cgroup/memory/c/memory.limit_in_bytes" => "9223372036854771712\n",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes" => "7000\n",
+                _ => return None,
+            };
+            Some(n.to_string())
+        };
+        assert_eq!(of_groups("0::/a/b\n", files), Some(5000));
+        assert_eq!(of_groups("5:cpu:/c\n3:memory,hugetlb:/c\n", files), Some(7000));
+        assert_eq!(of_groups("3:memory:/c\n0::/a/b\n", files), Some(5000));
+        assert_eq!(of_groups("0::/\n", files), None);
+        assert!(least() > 1 << 20);
+    }
+}
