@@ -262,14 +262,28 @@ fn no_method_panics() {
                     failed.push(format!("{what} {how} on {}, {}: {panic}", told(x), told(y)));
                 }
             };
+            // an error is told of an operation on a line, and is none of atmesh's own
+            let whole = |error: &Error| {
+                for d in error.diagnostics() {
+                    assert!(!d.op.is_empty() && d.place.is_some(), "of no operation or line: {error}");
+                    assert_ne!(d.fault.kind, ErrorKind::Internal, "{error}");
+                    assert_ne!(d.fault.kind, ErrorKind::Other, "{error}");
+                }
+            };
             note("at once", &|| {
                 for a in call(x, y) {
-                    let _ = (a.to_string(), a.visualize().to_string(), a.shards());
+                    let _ = (a.to_string(), a.visualize().to_string());
+                    a.shards().err().iter().for_each(whole);
                 }
             });
-            note("traced", &|| drop(jit(|x: &Array, y: &Array| call(x, y)).lower((x, y))));
+            note("traced", &|| {
+                let lowered = jit(|x: &Array, y: &Array| call(x, y)).lower((x, y));
+                lowered.map(|_| ()).err().iter().for_each(whole);
+            });
             note("in a shard_map", &|| {
-                drop(shard_map(&mesh, p![], p![], |x: &Array, y: &Array| call(x, y)).lower((x, y)));
+                let body = |x: &Array, y: &Array| call(x, y);
+                let lowered = shard_map(&mesh, p![], p![], body).lower((x, y));
+                lowered.map(|_| ()).err().iter().for_each(whole);
             });
         }
     }

@@ -190,16 +190,31 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> Option<&'a str> {
     Some(&rest[..rest.find(after)?])
 }
 
-/// Follows each mend of a refused operation, and each mend of what comes of it: all end in an accepted one. How many were followed.
+/// Follows each mend of a refused operation, and each mend of what comes of it: all end in an accepted one, of the same numbers. How many
+/// were followed.
 fn follow(op: &dyn Fn(&[Array], Option<Spec>) -> Array, operands: &[Array], depth: usize) -> usize {
+    follow_in(6, op, operands, depth)
+}
+
+/// The same, where so many mends one after the other are enough.
+fn follow_in(
+    most: usize,
+    op: &dyn Fn(&[Array], Option<Spec>) -> Array,
+    operands: &[Array],
+    depth: usize,
+) -> usize {
     let Err(error) = op(operands, None).ty() else { return 0 };
+    let whole = |a: &Array| a.reshard(Spec::whole(a.ty().unwrap().rank()));
+    let want = numbers(&op(&operands.iter().map(whole).collect::<Vec<_>>(), None));
+    let same = |mended: Array, how: &str| assert_eq!(numbers(&mended), want, "{how} for\n{error}");
     let d = &error.diagnostics()[0];
-    assert!(depth < 6, "mends lead nowhere:\n{error}");
+    assert!(depth < most, "mends lead nowhere:\n{error}");
     assert!(!d.fault.help.is_empty() || !d.fault.choices.is_empty(), "no mend:\n{error}");
     let mut followed = 0;
     for (_, out) in &d.fault.choices {
         let made = op(operands, Some(*out)).ty();
         assert_eq!(made.as_ref().map(|t| t.spec.dims()).ok(), Some(out.dims()), "{out} for\n{error}");
+        same(op(operands, Some(*out)), &out.to_string());
         followed += 1;
     }
     for help in &d.fault.help {
@@ -208,6 +223,12 @@ fn follow(op: &dyn Fn(&[Array], Option<Spec>) -> Array, operands: &[Array], dept
             // the operation takes a number of its own until it is given one that lies so
             let mesh = operands[0].ty().unwrap().mesh.unwrap();
             operands.push(Array::from(3.0f32).put(&mesh, spec(to)));
+        } else if help.contains(" by `.reshard(") {
+            for each in help.split("operand ").skip(1) {
+                let (k, to) = (each.split(' ').next().unwrap(), between(each, ".reshard(", ")`").unwrap());
+                let k: usize = k.parse().unwrap_or_else(|_| panic!("{help}"));
+                operands[k] = operands[k].reshard(spec(to));
+            }
         } else if let (Some(k), Some(to)) = (between(help, "operand ", ":"), between(help, ".reshard(", ")`"))
         {
             let k: usize = k.trim_end_matches(" first").parse().unwrap_or_else(|_| panic!("{help}"));
@@ -218,15 +239,31 @@ fn follow(op: &dyn Fn(&[Array], Option<Spec>) -> Array, operands: &[Array], dept
         } else if let Some(to) = between(help, ".reshard(", ")`") {
             operands[0] = operands[0].reshard(spec(to));
         } else if let Some(out) = between(help, "_to([", ")`").and_then(|t| t.split_once("], ")) {
-            op(&operands, Some(spec(out.1))).ty().unwrap_or_else(|e| panic!("{help}:\n{e}"));
+            same(op(&operands, Some(spec(out.1))), help);
             followed += 1;
             continue;
         } else {
             panic!("a mend that this test does not read: {help}");
         }
-        followed += 1 + follow(op, &operands, depth + 1);
+        let mended = op(&operands, None);
+        if mended.ty().is_ok() {
+            same(mended, help);
+            followed += 1;
+        } else {
+            followed += 1 + follow_in(most, op, &operands, depth + 1);
+        }
     }
     followed
+}
+
+fn numbers(x: &Array) -> Vec<f32> {
+    x.to_vec().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Small whole numbers, whose sums are exact.
+fn filled(shape: &[usize]) -> Array {
+    let n: usize = shape.iter().product();
+    Array::from((0..n).map(|i| (i * 7 % 5) as f32).collect::<Vec<_>>()).reshape(shape)
 }
 
 #[test]
@@ -269,7 +306,7 @@ fn mends_of_conflicting_shardings_work() {
     for op in &binary[..] {
         for a in &two {
             for b in &two {
-                let operands = [*a, *b].map(|s| Array::ones([8, 8]).put(&mesh, s));
+                let operands = [*a, *b].map(|s| filled(&[8, 8]).put(&mesh, s));
                 followed += follow(op, &operands, 0);
             }
         }
@@ -277,8 +314,7 @@ fn mends_of_conflicting_shardings_work() {
     let broadcast: Op = Box::new(|x, _| &x[0] + &x[1]);
     for a in &two {
         for b in specs(1) {
-            followed +=
-                follow(&broadcast, &[Array::ones([8, 8]).put(&mesh, *a), Array::ones([8]).put(&mesh, b)], 0);
+            followed += follow(&broadcast, &[filled(&[8, 8]).put(&mesh, *a), filled(&[8]).put(&mesh, b)], 0);
         }
         for (from, to) in
             [([8, 8], vec![64]), ([8, 8], vec![2, 32]), ([8, 24], vec![4, 6, 8]), ([16, 8], vec![8, 16])]
@@ -287,7 +323,7 @@ fn mends_of_conflicting_shardings_work() {
                 None => x[0].reshape(&to[..]),
                 Some(out) => x[0].reshape_to(&to[..], out),
             });
-            followed += follow(&reshape, &[Array::ones(from).put(&mesh, *a)], 0);
+            followed += follow(&reshape, &[filled(&from).put(&mesh, *a)], 0);
         }
     }
     assert!(followed > 1000, "{followed}");
@@ -296,7 +332,7 @@ fn mends_of_conflicting_shardings_work() {
 #[test]
 fn mends_of_unreduced_values_work() {
     let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
-    let ones = |s: Spec| Array::ones([8, 8]).put(&mesh, s);
+    let ones = |s: Spec| filled(&[8, 8]).put(&mesh, s);
     let values = [
         ones(p![]),
         ones(p!["Y"]),
@@ -336,4 +372,112 @@ fn mends_of_unreduced_values_work() {
         }
     }
     assert!(followed > 50, "{followed}");
+}
+
+/// One mend of those that are told is enough where operands meet element by element: it says how all of them lie.
+#[test]
+fn one_mend_is_enough_for_operands_that_meet() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let specs = [p![], p!["X"], p![_, "Y"], p!["X", "Y"], p!["Y", "X"], p![["X", "Y"]]];
+    type Op = fn(&[Array], Option<Spec>) -> Array;
+    let select: Op = |x, _| x[0].gt(2.0).select(&x[1], &x[2]);
+    let clamp: Op = |x, _| x[0].clamp(&x[1], &x[2]);
+    let mut followed = 0;
+    for a in specs {
+        let x = filled(&[8, 8]).put(&mesh, a);
+        followed += follow_in(1, &|x, _| &x[0] + &x[1], &[x.clone(), x.t()], 0);
+        for b in specs {
+            for c in specs {
+                let operands = [a, b, c].map(|s| filled(&[8, 8]).put(&mesh, s));
+                followed += follow_in(1, &select, &operands, 0) + follow_in(1, &clamp, &operands, 0);
+                if c.dims().len() < 2 {
+                    let row = filled(&[8]).put(&mesh, c);
+                    followed += follow(&select, &[operands[0].clone(), operands[1].clone(), row], 0);
+                }
+            }
+        }
+    }
+    assert!(followed > 200, "{followed}");
+    // an exchange where that is enough, no gather
+    let x = filled(&[8, 8]).put(&mesh, p!["X", "Y"]);
+    let error = (&x + x.t()).ty().unwrap_err();
+    assert!(error.to_string().contains(r#"reshard operand 0: `.reshard(p!["Y", "X"])`"#), "{error}");
+}
+
+/// Parts of a dimension that is split: what to write instead is accepted, and gives the same.
+#[test]
+fn mends_of_parts_work() {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)]).unwrap();
+    let plain = filled(&[8, 8]);
+    let x = plain.put(&mesh, p!["X", "Y"]);
+    let refused = |y: Array, help: &str| {
+        let error = y.ty().unwrap_err();
+        assert!(error.to_string().contains(help), "{error}");
+        assert_eq!(error.diagnostics()[0].operands[0], "float32[8@X,8@Y]", "{error}");
+    };
+    refused(x.slice(ix![5]), "x.slice(ix![&Array::from(5)])");
+    let row = x.slice(ix![&Array::from(5)]);
+    assert_eq!(numbers(&row), numbers(&plain.slice(ix![5])));
+    refused(x.slice(ix![.., 1..4]), "auto_axes(&x, p![\"X\", _], |x| x.slice(ix![.., 1..4]))");
+    let part = auto_axes(&x, p!["X", _], |x| x.slice(ix![.., 1..4]));
+    assert_eq!(numbers(&part), numbers(&plain.slice(ix![.., 1..4])));
+    refused(x.at(ix![3]).set(1.0), "x.at(ix![&Array::from(3)]).set(…)");
+    let three = &Array::from(3);
+    assert_eq!(numbers(&x.at(ix![three]).set(1.0)), numbers(&plain.at(ix![3]).set(1.0)));
+    assert_eq!(numbers(&x.at(ix![three]).add(1.0)), numbers(&plain.at(ix![3]).add(1.0)));
+    // of one dimension too
+    let (line, plain) = (filled(&[8]).put(&mesh, p!["X"]), filled(&[8]));
+    refused_line(&line);
+    assert_eq!(numbers(&line.slice(ix![three])), numbers(&plain.slice(ix![3])));
+    assert_eq!(numbers(&line.at(ix![three]).set(9.0)), numbers(&plain.at(ix![3]).set(9.0)));
+}
+
+fn refused_line(line: &Array) {
+    let error = line.at(ix![3]).set(1.0).ty().unwrap_err();
+    assert!(error.to_string().contains("dimension 0 is split over X"), "{error}");
+    assert_eq!(line.unstack(0).len(), 8, "as many as are asked for, each with the error");
+}
+
+#[test]
+fn what_is_written_instead_of_an_index() {
+    let x = filled(&[4, 3]);
+    let ids = Array::from([2, 0, 3]);
+    let error = x.slice(ix![&ids]).ty().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let text = error.to_string();
+    assert!(text.contains("`vmap(&ids, |i| x.slice(ix![&i]))`"), "{text}");
+    assert!(text.contains("`ids.one_hot(4).matmul(&x)`"), "{text}");
+    let rows = vmap(&ids, |i| x.slice(ix![&i]));
+    assert_eq!(numbers(&rows), numbers(&ids.one_hot(4).matmul(&x)));
+    let mask = x.slice(ix![x.gt(2.0)]).ty().unwrap_err().to_string();
+    assert!(mask.contains("`mask.select(&x, 0)`"), "{mask}");
+    let asked = jit(|x: &Array| x.sum(..).item::<f32>().map(|_| x.clone())).call(&x).unwrap_err().to_string();
+    assert!(asked.contains("`cond`") && asked.contains("select"), "{asked}");
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let mean = shard_map(&mesh, p!["X"], p![], |x: &Array| x.mean(..)).call(&x).unwrap_err().to_string();
+    assert!(mean.contains("`.pmean(\"X\")`"), "{mean}");
+    let keys = Key::new(0).split_array([4]);
+    let at = |i: i32| Key::of(keys.slice(ix![&Array::from(i)])).data().to_vec::<u32>().unwrap();
+    assert_eq!(at(2), Key::of(keys.slice(ix![2])).data().to_vec::<u32>().unwrap());
+    assert_ne!(at(1), at(2));
+}
+
+/// Each has its operation and line, also where the machine or the kernels are the limit.
+#[test]
+fn limits_are_told_with_their_line() {
+    let rank = |n: usize| Array::ones(vec![1; n]);
+    for (x, op) in [
+        (Array::ones([8]).broadcast_to([1usize << 36, 8]), "broadcast_to"),
+        (Array::zeros([1_000_000, 0]).dot(Array::zeros([0, 1_000_000])), "dot"),
+        (rank(13), "ones"),
+        (stack([rank(12), rank(12)], 0), "stack"),
+        (rank(12).matmul(rank(12)), "matmul"),
+        (rank(12).expand_dims(0), "expand_dims"),
+        (rank(12).reshape(vec![1; 13]), "reshape"),
+    ] {
+        let error = x.ty().expect_err(op);
+        assert_eq!(ops(&error), [op], "{error}");
+        assert_eq!(error.diagnostics()[0].place.unwrap().file(), file!(), "{error}");
+    }
+    assert_eq!(rank(13).ty().unwrap_err().kind(), ErrorKind::Unsupported);
 }

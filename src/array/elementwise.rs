@@ -5,6 +5,7 @@ use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Mesh};
 use crate::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
+use crate::program::typing::advice::resharded;
 use crate::program::{Call, Source};
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1};
@@ -325,6 +326,34 @@ impl Array {
     }
 }
 
+/// How the other operands lie where their last dimensions meet those of this one, of those that lie otherwise; `None` where one cannot.
+fn like(types: &[(usize, &ArrayType)], model: usize) -> Option<Vec<(usize, Spec)>> {
+    let as_one = types.iter().find(|t| t.0 == model)?.1;
+    let mesh = as_one.mesh.as_ref()?;
+    let mut list = Vec::new();
+    for (k, ty) in types.iter().filter(|t| t.0 != model) {
+        let met = |d: usize| {
+            let e = (d + as_one.rank()).checked_sub(ty.rank())?;
+            (as_one.shape[e] == ty.shape[d]).then(|| Axes::from(as_one.spec.dim(e)))
+        };
+        let taken: Vec<_> =
+            (0..ty.rank()).filter_map(met).flat_map(|axes| axes.iter().collect::<Vec<_>>()).collect();
+        let mut spec = ty.spec.padded(ty.rank());
+        for d in 0..ty.rank() {
+            let own = || ty.spec.dim(d).iter().copied().filter(|a| !taken.contains(a)).collect();
+            let entry = met(d).unwrap_or_else(own);
+            if !ty.shape[d].is_multiple_of(entry.iter().map(|a| mesh.extent(a)).product()) {
+                return None;
+            }
+            spec = spec.with_dim(d, &entry);
+        }
+        if spec != ty.spec.padded(ty.rank()) {
+            list.push((*k, spec));
+        }
+    }
+    Some(list)
+}
+
 /// The shape that these operands (by number) broadcast to, and the mesh and sharding that the elementwise rule gives (`None` where nothing
 /// is sharded).
 fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>), Fault> {
@@ -340,7 +369,10 @@ fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>)
             };
             match split {
                 Some(first) if first.1.spec.dim(first.2) != ty.spec.dim(at) => {
-                    return Err(super::refusals::split_alike(first, (*k, ty, at)));
+                    let fault = super::refusals::split_alike(first, (*k, ty, at));
+                    let mends = [*k, first.0].into_iter().filter_map(|model| like(types, model));
+                    let help: Vec<String> = mends.map(|list| resharded(&list)).collect();
+                    return Err(if help.is_empty() { fault } else { Fault { help, ..fault } });
                 }
                 Some(_) => {}
                 None => split = Some((*k, ty, at)),

@@ -182,6 +182,25 @@ impl Index {
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
         self.picks.iter().filter_map(|p| if let Kind::Array(a) = &p.0 { Some(a) } else { None })
     }
+    /// As written, with `&i` in place of its only array, or with this in place of the entry for dimension `d`.
+    pub(super) fn written(&self, instead: Option<(usize, &str)>) -> String {
+        let mut d = 0;
+        let mut picks = Vec::with_capacity(self.picks.len());
+        for pick in &self.picks {
+            picks.push(match (&pick.0, instead) {
+                (_, Some((at, text))) if at == d && !matches!(pick.0, Kind::New | Kind::Rest) => text.into(),
+                (Kind::Array(_), _) => "&i".into(),
+                _ => format!("{pick:?}"),
+            });
+            // behind `Rest` dimensions are not counted: the entry is written as it was
+            d += match pick.0 {
+                Kind::New => 0,
+                Kind::Rest => usize::MAX / 2,
+                _ => 1,
+            };
+        }
+        format!("ix![{}]", picks.join(", "))
+    }
     /// The refusal of an index for dimension `d` that has several elements.
     fn many(&self, d: usize, index: &ArrayType, ty: &ArrayType) -> Fault {
         let message = format!("indexing by an array of rank {} is not built yet", index.rank());
@@ -189,17 +208,14 @@ impl Index {
         if self.arrays().count() > 1 {
             return fault.help("take a part for each index by a scalar: `vmap`");
         }
-        let picks: Vec<String> = (self.picks.iter())
-            .map(|p| if let Kind::Array(_) = p.0 { "&i".into() } else { format!("{p:?}") })
-            .collect();
-        let each = format!("|i| x.slice(ix![{}])", picks.join(", "));
+        let each = format!("|i| x.slice({})", self.written(None));
         let fault = match index.rank() {
             1 => fault.help(format!("take a part for each index: `vmap(&ids, {each})`")),
             _ => {
                 fault.help(format!("take a part for each index: `vmap(ids.ravel(), {each})`, then `reshape`"))
             }
         };
-        if d > 0 || picks.len() > 1 || ty.rank() > 2 || !ty.dtype.is_number() {
+        if d > 0 || self.picks.len() > 1 || ty.rank() > 2 || !ty.dtype.is_number() {
             return fault;
         }
         let hot = match ty.dtype {

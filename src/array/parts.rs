@@ -4,6 +4,7 @@ use super::index::{Index, Part, Side};
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault};
+use crate::mesh::Axes;
 use crate::ops::elementwise::Binary;
 use crate::ops::random::{RandomKeyData, RandomWrap};
 use crate::ops::reduce::Reduction;
@@ -37,6 +38,9 @@ impl Array {
             Ok(part) => part,
             Err(fault) => return self.refuse(fault, call),
         };
+        if let Some(fault) = apart(ty, &part, index, None) {
+            return self.refuse(fault, call);
+        }
         self.told(call, |call| {
             let taken = self.take(&part, call);
             let dropped = taken.without(&part.dropped, call);
@@ -235,6 +239,9 @@ impl At {
         {
             return operand::refuse(fault, &[x.into(), Term::from(&value)], call);
         }
+        if let Some(fault) = apart(ty, &part, &self.index, Some(call.op)) {
+            return operand::refuse(fault, &[x.into(), Term::from(&value)], call);
+        }
         let value = value.spread(&shown, None, call).without(&part.new, call);
         let value = if part.dropped.is_empty() { value } else { value.new_dims(&part.dropped, call) };
         let back = part.backwards();
@@ -253,6 +260,56 @@ impl At {
             None => result,
         }
     }
+}
+
+/// Refuses a part of a dimension that is split, where the part is not divisible among the devices. `update` is the method that replaces it.
+fn apart(ty: &ArrayType, part: &Part, index: &Index, update: Option<&str>) -> Option<Fault> {
+    let mesh = ty.mesh.as_ref()?;
+    let (d, side, axes, ways) = part.dims.iter().enumerate().find_map(|(d, side)| {
+        let axes = Axes::from(ty.spec.dim(d));
+        let ways: usize = axes.iter().map(|a| mesh.extent(a)).product();
+        let apart = side.moving().is_none() && side.len != ty.shape[d] && side.len % ways != 0;
+        apart.then_some((d, side, axes, ways))
+    })?;
+    let (start, ..) = side.bounds();
+    let plain = index.arrays().next().is_none();
+    let whole = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
+    let gather = format!("or gather the dimension first: `.reshard({whole})`");
+    if part.dropped.contains(&d) {
+        let message = format!("dimension {d} is split over {axes}: not every device has position {start}");
+        let fault = Fault::new(ErrorKind::Sharding, message).dim(0, d);
+        let index = index.written(Some((d, &format!("&Array::from({start})"))));
+        let call = match update.and_then(|op| op.strip_prefix("at.")) {
+            Some(method) => format!("x.at({index}).{method}(…)"),
+            None => format!("x.slice({index})"),
+        };
+        let fault = match plain {
+            true => fault.help(format!("give the position as an array: every device looks for it: `{call}`")),
+            false => fault,
+        };
+        return Some(fault.help(gather));
+    }
+    let message = format!(
+        "dimension {d} is split over {axes}, and the part, of size {}, is not divisible into {ways} equal parts",
+        side.len
+    );
+    let fault = Fault::new(ErrorKind::Sharding, message).dim(0, d);
+    let kept = |d: &usize| !part.dropped.contains(d);
+    let entry = |d: usize| match part.dims[d].len == ty.shape[d] {
+        true => Axes::from(ty.spec.dim(d)),
+        false => Axes::none(),
+    };
+    let fault = match (update, plain && part.new.is_empty()) {
+        (None, true) => {
+            let out = Spec::of((0..ty.rank()).filter(kept).map(entry).collect());
+            let index = index.written(None);
+            fault.help(format!(
+                "let the partitioner move what is needed: `auto_axes(&x, {out}, |x| x.slice({index}))`"
+            ))
+        }
+        _ => fault,
+    };
+    Some(fault.help(gather))
 }
 
 /// Refuses a new value that does not broadcast to the part's shape, or, where it is set as it is, that is split otherwise than the array.
@@ -299,10 +356,17 @@ impl Array {
         if part.lens().elements() == 0 {
             return self.clone();
         }
-        // a value that lies nowhere in particular lies as the array does
+        // a value that lies nowhere in particular lies as the array does, but for what it has one of
         let value = match (value.type_ref(), &ty.mesh) {
             (Ok(v), Some(mesh)) if v.mesh.is_none() && ty.spec.dims().iter().any(|a| !a.is_empty()) => {
-                value.put_at(mesh, Spec::of(ty.spec.dims().to_vec()), call)
+                let entry = |d: usize| {
+                    if v.shape[d] == 1 && ty.shape[d] != 1 {
+                        Axes::none()
+                    } else {
+                        Axes::from(ty.spec.dim(d))
+                    }
+                };
+                value.put_at(mesh, Spec::of((0..ty.rank()).map(entry).collect()), call)
             }
             _ => value.clone(),
         };

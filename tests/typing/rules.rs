@@ -150,7 +150,7 @@ fn refusals_say_what_to_write() {
     );
     assert_eq!(
         f.help,
-        [r#"reshard operand 0: `.reshard(p!["Y", _])`"#, r#"reshard operand 1: `.reshard(p!["X", _])`"#]
+        [r#"reshard operand 0: `.reshard(p!["Y", "X"])`"#, r#"reshard operand 1: `.reshard(p!["X", "Y"])`"#]
     );
     assert_eq!(f.marks, [(0, Spot::Dim(0)), (1, Spot::Dim(0))]);
 

@@ -9,9 +9,9 @@ use crate::types::{DType, Shape};
 use smallvec::SmallVec;
 
 /// A dimension that carries a loop.
-struct Holder {
-    operand: usize,
-    dim: usize,
+pub(super) struct Holder {
+    pub(super) operand: usize,
+    pub(super) dim: usize,
     entry: Axes,
     stretched: bool,
 }
@@ -41,21 +41,8 @@ impl Rule<'_> {
     pub(super) fn refuse(&self, message: String) -> Fault {
         Fault::new(ErrorKind::Sharding, message)
     }
-    /// Whether a dimension of an operand can be split so.
-    fn can_split(&self, operand: usize, dim: usize, entry: &Axes) -> bool {
-        self.operands[operand].ty.shape[dim].is_multiple_of(self.ways(entry))
-    }
-    /// How to make a dimension of an operand lie as given.
-    pub(super) fn reshard(&self, operand: usize, dim: usize, entry: &Axes) -> String {
-        let o = &self.operands[operand];
-        let spec = o.told().spec.with_dim(o.dim(dim), entry);
-        match self.operands.len() {
-            1 => format!("reshard it first: `.reshard({spec})`"),
-            _ => format!("reshard operand {}: `.reshard({spec})`", o.number(operand)),
-        }
-    }
     /// How many parts these axes make.
-    fn ways(&self, axes: &Axes) -> usize {
+    pub(super) fn ways(&self, axes: &Axes) -> usize {
         axes.iter().map(|a| self.mesh.extent(a)).product()
     }
 
@@ -165,22 +152,6 @@ impl Rule<'_> {
             .help(self.reshard(operand, dim, &Axes::none()))
             .dim(operand, dim)
     }
-    fn unlike(&self, a: &Holder, b: &Holder, what: &str) -> Fault {
-        let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
-        let mut fault =
-            self.refuse(format!("{one} and {two} {what}")).dim(a.operand, a.dim).dim(b.operand, b.dim);
-        for (x, y) in [(a, b), (b, a)] {
-            if self.can_split(x.operand, x.dim, &y.entry) {
-                fault = fault.help(self.reshard(x.operand, x.dim, &y.entry));
-            }
-        }
-        if fault.help.is_empty() {
-            for x in [a, b] {
-                fault = fault.help(self.reshard(x.operand, x.dim, &Axes::none()));
-            }
-        }
-        fault
-    }
     /// Both operands of a sum of products are split over it: whether the result is summed, and where it then lies, is open.
     fn ambiguous(&self, l: LoopId, a: &Holder, b: &Holder) -> Fault {
         let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
@@ -195,7 +166,10 @@ impl Rule<'_> {
             fault = fault.choice("all-reduced", Spec::of(usual.clone()));
             let shape = &self.shapes[0].1;
             let ways = self.ways(axes);
-            let free = usual.iter().zip(shape.iter()).position(|(e, n)| e.is_empty() && n % ways == 0);
+            // a dimension that nothing splits, else one that these axes split further
+            let fits = |d: &usize| shape[*d].is_multiple_of(ways * self.ways(&usual[*d]));
+            let free = (0..usual.len()).find(|d| usual[*d].is_empty() && fits(d));
+            let free = free.or_else(|| (0..usual.len()).find(fits));
             let used = usual.iter().flat_map(Axes::iter).any(|x| axes.contains(x));
             let (partial, even) = self.partial(Linearity::Contraction);
             let free_of_parts = usual.iter().flat_map(Axes::iter).all(|x| !partial.contains(x));
@@ -203,7 +177,7 @@ impl Rule<'_> {
                 .then(|| Spec::of(usual.clone()).unreduced(&partial));
             if let Some(d) = free.filter(|_| !used) {
                 let mut scattered = usual;
-                scattered[d] = axes.clone();
+                scattered[d].extend(axes);
                 fault = fault.choice("scattered", Spec::of(scattered));
             }
             if let Some(parts) = parts {
@@ -320,7 +294,12 @@ impl Rule<'_> {
     /// No axis splits two dimensions of a result, or a dimension and a set.
     pub(super) fn once(&self, spec: Spec) -> Result<(), Fault> {
         let mut seen: SmallVec<[Axis; 4]> = SmallVec::new();
-        if spec.all_axes().all(|a| !seen.contains(&a) && (seen.push(a), true).1) {
+        let twice = spec.all_axes().any(|a| {
+            let known = seen.contains(&a);
+            seen.push(a);
+            known
+        });
+        if !twice {
             return Ok(());
         }
         let named: Vec<(Axis, String)> = (spec.dims().iter().enumerate())
@@ -332,10 +311,15 @@ impl Rule<'_> {
             if let Some((_, before)) = named[..i].iter().find(|n| n.0 == *axis) {
                 let mut fault =
                     self.refuse(format!("the result would name {axis} twice: in {before} and in {place}"));
+                fault.help = self.apart(*axis);
+                let mends = fault.help.is_empty();
                 for (k, o) in self.operands.iter().enumerate() {
                     for d in (0..o.ty.rank()).filter(|d| o.ty.spec.dim(*d).contains(axis)) {
-                        let rest: Axes = o.ty.spec.dim(d).iter().copied().filter(|a| a != axis).collect();
-                        fault = fault.help(self.reshard(k, d, &rest)).dim(k, d);
+                        if mends {
+                            let rest: Axes = o.ty.spec.dim(d).iter().copied().filter(|a| a != axis).collect();
+                            fault = fault.help(self.reshard(k, d, &rest));
+                        }
+                        fault = fault.dim(k, d);
                     }
                 }
                 return Err(fault);

@@ -4,6 +4,7 @@
 //! loops, each loop joins what its operands say, each result dimension strings its loops' axes together. Last come the sets:
 //! which axes the results are unreduced and reduced over.
 
+pub(crate) mod advice;
 mod entries;
 mod sets;
 

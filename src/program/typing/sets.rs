@@ -1,6 +1,7 @@
 //! The sets of a result: which axes it is unreduced and reduced over.
 
 use super::Rule;
+use super::advice::resharded;
 use crate::diagnostic::{Fault, Spot};
 use crate::mesh::{Axes, Axis, AxisType};
 use crate::program::factors::{At, Dim, Linearity, LoopId, Role};
@@ -30,13 +31,6 @@ impl Rule<'_> {
     /// How to sum an unreduced operand.
     fn summed(&self, k: usize) -> String {
         format!("sum operand {} first: `.reshard({})`", self.number(k), self.spec(k).unreduced(Axes::none()))
-    }
-    /// How to reshard two operands.
-    pub(super) fn both(&self, j: usize, to: Spec, k: usize, other: Spec) -> String {
-        let (one, two) = (self.number(j), self.number(k));
-        format!(
-            "reshard both operands: operand {one} by `.reshard({to})`, operand {two} by `.reshard({other})`"
-        )
     }
     fn manual(&self, axis: Axis) -> bool {
         self.mesh.axis_type(axis) == Some(AxisType::Manual)
@@ -244,7 +238,7 @@ impl Rule<'_> {
                     self.number(*j),
                     reduced_over(whole(*j), u)
                 ))
-                .help(self.both(k, whole(k), *j, whole(*j))));
+                .help(resharded(&[(self.number(k), whole(k)), (self.number(*j), whole(*j))])));
         }
         if let [(j, _)] = &others[..] {
             let to = reduced_over(self.spec(*j), u);
