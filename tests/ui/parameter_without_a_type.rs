@@ -1,5 +1,8 @@
 //~ where a closure's parameter has no type yet, write it out: `|x: &Array|`
 use atmesh::prelude::*;
-fn main() {
-    let y = jit(|x| x + 1.0).call(Array::from(1.0f32));
+fn main() -> Result<()> {
+    let x = Array::from([1.0f32]);
+    let y = jit(|x| x + 1.0).call(&x)?;
+    println!("{y}");
+    Ok(())
 }
