@@ -232,7 +232,7 @@ pub(crate) unsafe fn value(t: &Tiles, base: &[*mut u8], x: &Ix, n: i64, scratch:
 /// As [`value`], of at most a tile whose elements have `size` bytes: put at `to`.
 ///
 /// # Safety
-/// As for [`value`]; there is room at `to`, which is no operand.
+/// As for [`value`]; there is room at `to`, which is no operand: that of a register where it is aligned as that is.
 pub(crate) unsafe fn value_to(
     t: &Tiles,
     base: &[*mut u8],
@@ -243,8 +243,8 @@ pub(crate) unsafe fn value_to(
     scratch: &mut Scratch,
 ) {
     let result = t.bands[0].segs[0].result as usize;
-    if result < t.regs as usize {
-        // it is made there instead of in its register
+    // made there instead of in its register, which may hold other values on the way: where there is a register's room
+    if result < t.regs as usize && to.addr().is_multiple_of(REGISTER) {
         let register = std::mem::replace(&mut scratch.table[result], to);
         // SAFETY: the caller's
         unsafe { value(t, base, x, n, scratch) };

@@ -322,3 +322,29 @@ fn products_over_devices_add_as_sums_do() {
         }
     }
 }
+
+/// What is summed may be in memory or computed on the way, by rows that are one run or several: the order is the same.
+#[test]
+fn sums_of_computed_values_have_one_order() {
+    let shapes: [&[usize]; 6] = [&[2000], &[3, 1000], &[300, 40], &[7, 5, 33], &[400, 3], &[20, 13, 600]];
+    for shape in shapes {
+        let n: usize = shape.iter().product();
+        let x = Array::from((0..n).map(|i| ((i * 31) as f32).sin() * 1e3).collect::<Vec<_>>()).reshape(shape);
+        let row = x.slice(ix![0..1]) * 0.3;
+        let whole: [&dyn Fn(&Array) -> Array; 5] = [
+            &|x| x * 1.7,
+            &|x| x + &row,
+            &|x| (x.astype(F64) * 1.1).astype(F32),
+            &|x| x.sin().astype(F64),
+            &|x| (x * 0.01).astype(F16),
+        ];
+        for (k, f) in whole.iter().enumerate() {
+            for dims in 0..1 << shape.len() {
+                let dims: Vec<usize> = (0..shape.len()).filter(|d| dims >> d & 1 == 1).collect();
+                let at_once = f(&x).sum(&dims[..]);
+                let jitted = jit(|x: &Array| f(x).sum(&dims[..])).call(&x).unwrap();
+                assert_eq!(bits(&jitted).unwrap(), bits(&at_once).unwrap(), "{shape:?}, {dims:?}, {k}");
+            }
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Folds: sums and the like over the trailing loops, in one fixed order of addition.
 //!
-//! The order is by rank of the split; inside a rank by units, which are tiles of the reduced innermost index (512 elements, of 8 bytes
-//! 256), or blocks of 128 rows where the innermost index is kept; units and ranks are each combined by a binary counter: a fixed tree for any
+//! The order is by rank of the split; inside a rank by units, which are runs of 512 elements (of 8 bytes 256) where the innermost index
+//! is reduced, across the rows of all reduced indices, or blocks of 128 rows where the innermost index is kept; units and ranks are each combined by a binary counter: a fixed tree for any
 //! count. A long fold is cut into spans of 2^k units: these are whole subtrees, so that the result does not depend on the cut. Nor does it
 //! depend on whether what is folded is in memory or computed on the way.
 
@@ -190,18 +190,14 @@ impl FoldKernel {
                 hi[d] == lo[d] + 1 && lo[d] - ranks[0].0[d] == k as i64 * (ranks[1].0[d] - ranks[0].0[d])
             })
     }
-    /// Units of a rank: tiles of the innermost dimension, or blocks of rows.
-    fn units(&self, (lo, hi): &(Ix, Ix)) -> i64 {
-        let last = self.pre.rank - 1;
-        let dims = (0..self.pre.rank).filter(|d| self.reduced[*d]);
-        let size = |d: usize| hi[d] - lo[d];
-        match self.row {
-            true => {
-                dims.filter(|d| *d != last).map(size).product::<i64>()
-                    * ((size(last) + self.tile - 1) / self.tile)
-            }
-            false => (dims.map(size).product::<i64>() + BLOCK - 1) / BLOCK,
-        }
+    /// How many indices of a rank are folded.
+    fn size_of(&self, (lo, hi): &(Ix, Ix)) -> i64 {
+        (0..self.pre.rank).filter(|d| self.reduced[*d]).map(|d| hi[d] - lo[d]).product()
+    }
+    /// Units of a rank: runs of elements, or blocks of rows.
+    fn units(&self, rank: &(Ix, Ix)) -> i64 {
+        let unit = if self.row { self.tile } else { BLOCK };
+        (self.size_of(rank) + unit - 1) / unit
     }
     /// Cuts long ranks where there are few results.
     fn cut(&mut self, elements: i64) {

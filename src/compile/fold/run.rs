@@ -80,13 +80,9 @@ impl FoldKernel {
                     && let [r] = &ranks[..]
                     && self.units(r) == 1
                 {
-                    // one tile: no tree
-                    let last = self.pre.rank - 1;
-                    for d in (0..=last).filter(|d| self.reduced[*d]) {
-                        x[d] = r.0[d];
-                    }
-                    let m = r.1[last] - r.0[last];
-                    let v = self.unit(base, &x, m, 0, s);
+                    // one unit: no tree
+                    let m = self.size_of(r);
+                    let v = self.unit(base, &mut x, (&r.0, &r.1), 0, m, 0, s);
                     (self.fold)(m as usize, dst, v, v, v, &[0.0; 4]);
                     continue;
                 }
@@ -149,22 +145,48 @@ impl FoldKernel {
             }
         }
     }
-    /// The m elements of a unit from x on, one behind the other: where they are, or in accumulator `at`.
+    /// Sets the folded indices of dimensions below `dims` to the k-th of a rank's.
+    #[inline(always)]
+    fn place(&self, x: &mut Ix, (lo, hi): (&Ix, &Ix), mut k: i64, dims: usize) {
+        for d in (0..dims).rev().filter(|d| self.reduced[*d]) {
+            let e = hi[d] - lo[d];
+            x[d] = lo[d] + k % e;
+            k /= e;
+        }
+    }
+    /// The m elements of a rank from the one of this number on, one behind the other: where they are, or in accumulator `at`.
     ///
     /// # Safety
     /// As for [`FoldKernel::run`].
+    #[expect(clippy::too_many_arguments)]
     #[inline(always)]
-    unsafe fn unit(&self, base: &[*mut u8], x: &Ix, m: i64, at: usize, s: &mut Scratch) -> *mut u8 {
-        if self.direct || m <= self.pre.tile {
+    unsafe fn unit(
+        &self,
+        base: &[*mut u8],
+        x: &mut Ix,
+        rank: (&Ix, &Ix),
+        from: i64,
+        m: i64,
+        at: usize,
+        s: &mut Scratch,
+    ) -> *mut u8 {
+        let last = self.pre.rank - 1;
+        let row = rank.1[last] - rank.0[last];
+        let most = if self.direct { m } else { self.pre.tile };
+        self.place(x, rank, from, last + 1);
+        if from % row + m <= row && m <= most {
             // SAFETY: the caller's
             return unsafe { kernel::value(&self.pre, base, x, m, s) };
         }
-        let (to, last, mut x) = (s.accumulator(at), self.pre.rank - 1, *x);
-        for from in (0..m).step_by(self.pre.tile as usize) {
-            let (n, to) = ((m - from).min(self.pre.tile), to.wrapping_offset((from * self.size) as isize));
+        let to = s.accumulator(at);
+        let mut done = 0;
+        while done < m {
+            self.place(x, rank, from + done, last + 1);
+            let n = (m - done).min(row - (from + done) % row).min(most);
+            let to = to.wrapping_offset((done * self.size) as isize);
             // SAFETY: the caller's; an accumulator holds a unit
-            unsafe { kernel::value_to(&self.pre, base, &x, n, self.size, to, s) };
-            x[last] += n;
+            unsafe { kernel::value_to(&self.pre, base, x, n, self.size, to, s) };
+            done += n;
         }
         to
     }
@@ -222,23 +244,14 @@ impl FoldKernel {
         let last = self.pre.rank - 1;
         let mut x = *x;
         let mut tree = Tree::new(depth);
-        let place = |x: &mut Ix, mut k: i64, dims: usize| {
-            for d in (0..dims).rev().filter(|d| self.reduced[*d]) {
-                let e = hi[d] - lo[d];
-                x[d] = lo[d] + k % e;
-                k /= e;
-            }
-        };
         if self.row {
-            let per = (hi[last] - lo[last] + self.tile - 1) / self.tile;
+            let all = self.size_of(&(*lo, *hi));
             for u in a..b {
-                place(&mut x, u / per, last);
-                x[last] = lo[last] + u % per * self.tile;
-                let m = (hi[last] - x[last]).min(self.tile);
+                let (from, to) = (u * self.tile, s.accumulator(tree.depth));
+                let m = (all - from).min(self.tile);
                 // SAFETY: the caller's
                 unsafe {
-                    let v = self.unit(base, &x, m, tree.depth + 1, s);
-                    let to = s.accumulator(tree.depth);
+                    let v = self.unit(base, &mut x, (lo, hi), from, m, tree.depth + 1, s);
                     (self.fold)(m as usize, to, v, v, v, &[0.0; 4]);
                 }
                 tree.pushed(|a, b| self.merge(a, b, 1, s));
@@ -255,29 +268,28 @@ impl FoldKernel {
             unsafe {
                 self.fill(to, n);
                 while r < end {
-                    place(&mut x, r, last);
-                    let mut run = inner.map_or(1, |d| (hi[d] - x[d]).min(end - r));
-                    if self.direct {
-                        let v = kernel::value(&self.pre, base, &x, n, s);
-                        let step = inner.map_or(0, |d| self.pre.bands[0].segs[0].mems[0].st[d]);
-                        (self.rows)(n as usize, to, v, run as usize, step as isize);
-                        r += run;
-                        continue;
-                    }
-                    // as many rows at a time as are taken together
-                    while run > 0 {
-                        let now = run.min(ROWS);
-                        for k in 0..now {
-                            let row = s.accumulator(tree.depth + 1 + k as usize);
-                            kernel::value_to(&self.pre, base, &x, n, self.size, row, s);
-                            if let Some(d) = inner {
-                                x[d] += 1;
-                            }
+                    self.place(&mut x, (lo, hi), r, last);
+                    if let (true, Some(d)) = (self.direct, inner) {
+                        // rows in one run, as many as are taken together
+                        let run = (hi[d] - x[d]).min(end - r);
+                        let run = if r + run == end { run } else { run / ROWS * ROWS };
+                        if run > 0 {
+                            let v = kernel::value(&self.pre, base, &x, n, s);
+                            let step = self.pre.bands[0].segs[0].mems[0].st[d];
+                            (self.rows)(n as usize, to, v, run as usize, step as isize);
+                            r += run;
+                            continue;
                         }
-                        let rows = s.accumulator(tree.depth + 1);
-                        (self.rows)(n as usize, to, rows, now as usize, ACCUMULATOR as isize);
-                        (r, run) = (r + now, run - now);
                     }
+                    let now = (end - r).min(ROWS);
+                    for k in 0..now {
+                        self.place(&mut x, (lo, hi), r + k, last);
+                        let row = s.accumulator(tree.depth + 1 + k as usize);
+                        kernel::value_to(&self.pre, base, &x, n, self.size, row, s);
+                    }
+                    let rows = s.accumulator(tree.depth + 1);
+                    (self.rows)(n as usize, to, rows, now as usize, ACCUMULATOR as isize);
+                    r += now;
                 }
             }
             tree.pushed(|a, b| self.merge(a, b, n, s));
