@@ -73,7 +73,8 @@
 //! |---|---|
 //! | `spmd`, `shard_map` | code of one device: your own Rust on a thread per device, and traced code of one device's blocks |
 //! | `transform` | what takes a function: `jit`, `grad`, `vmap`, loops and branches |
-//! | `random`, `tree` | keys and samplers; nests of arrays |
+//! | `tree` | nests of arrays |
+//! | `random` | keys and samplers |
 //! | `array` | the methods of arrays |
 //! | `trace` | the handle of an array, recording operations on it, running them at once |
 //! | `engine` | running what is compiled: in lock-step, on a thread per device, or element by element |

@@ -4,12 +4,11 @@
 mod samplers;
 
 use crate::array::{Array, Operand};
-use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use crate::program::Call;
 use crate::runtime::Slab;
 use crate::trace::apply1;
-use crate::tree::{Args, Param, Path, Tree};
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
@@ -172,34 +171,6 @@ macro_rules! asked { ($($name:ident $dtype:ident),*) => {$(
     }
 )*} }
 asked!(Integers I32, Words U32);
-
-impl Tree for Key {
-    fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array)) {
-        f(path, &self.0);
-    }
-    fn rebuild(&self, path: &mut Path, f: &mut dyn FnMut(&Path, &Array) -> Array) -> Key {
-        Key(f(path, &self.0))
-    }
-    fn differs(&self, _: &Key, _: &mut Path) -> Option<String> {
-        None
-    }
-    fn filled_with(error: &Error) -> Key {
-        Key(Array::poisoned(error.clone()))
-    }
-}
-impl Args for Key {
-    type Owned = Key;
-    fn into_tree(self) -> Key {
-        self
-    }
-}
-impl Param for Key {
-    type Owned = Key;
-    type Item<'a> = Key;
-    fn lend(owned: &Key) -> Key {
-        owned.clone()
-    }
-}
 
 impl Key {
     /// The key, or the error that it carries.

@@ -13,6 +13,7 @@
 
 mod files;
 mod func;
+mod keys;
 mod path;
 mod specs;
 mod tools;
