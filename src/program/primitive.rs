@@ -102,6 +102,89 @@ pub struct Back<'a> {
 }
 
 /// An operation with all its rules. A missing rule does not compile.
+///
+/// A primitive is a struct with its parameters, which derives `Clone, Debug, PartialEq, Eq, Hash`: two that differ in one field are two,
+/// in programs and in what is kept of compiled ones ([`Identity`]). The rules answer, in the order of the stages: what the result is
+/// ([`shapes`](Primitive::shapes)); which loops run over which dimensions ([`factors`](Primitive::factors)), from which come explicit
+/// typing, auto propagation and partitioning; what derivatives are ([`jvp`](Primitive::jvp), [`transpose`](Primitive::transpose)); what
+/// `vmap` makes of it ([`batched`](Primitive::batched)); and what each element is ([`sentences`](Primitive::sentences)), from which both
+/// engines make kernels. `types`, `collective`, `pins` and `again` have defaults.
+///
+/// The completeness tests want of each line of [`PRIMITIVES`](crate::ops::PRIMITIVES): a conformance case with the reference's answers;
+/// derivatives that agree with differences, of unsharded and of sharded operands; the same result for many examples as for each; another
+/// value of each field that makes another program; a row of the book's table.
+///
+/// The smallest one written out, with `vmap` and gradients, on any sharding:
+///
+/// ```
+/// use atmesh::diagnostic::Fault;
+/// use atmesh::prelude::*;
+/// use atmesh::program::sentence::{Arg, Body, Code, Fun, Read, Sentence};
+/// use atmesh::program::{
+///     Back, Batch, Batched, Dim, Factors, Forward, Linearity, Operand, Primitive, Rank, Tangents,
+/// };
+/// use atmesh::types::Shape;
+/// use std::sync::Arc;
+///
+/// /// −x
+/// #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// struct Negative;
+///
+/// impl Primitive for Negative {
+///     fn name(&self) -> &'static str {
+///         "negative"
+///     }
+///     fn params(&self) -> String {
+///         String::new()
+///     }
+///     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+///         let x = &operands[0].ty;
+///         Ok(vec![(x.dtype, x.shape.clone())])
+///     }
+///     /// A loop for each dimension, the same of operand and result.
+///     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
+///         let dims = Dim::each(0..operands[0].rank());
+///         Factors { operands: vec![dims.clone()], results: vec![dims], ..Factors::over(&operands[0].shape) }
+///     }
+///     fn linearity(&self) -> Linearity {
+///         Linearity::Joint
+///     }
+///     fn rank(&self) -> Rank {
+///         Rank::Elementwise
+///     }
+///     fn out(&self) -> Option<Spec> {
+///         None
+///     }
+///     fn jvp(&self, at: Forward<'_>) -> Result<Tangents> {
+///         at.tangents.iter().map(|t| t.as_ref().map(|t| at.b.neg(t)).transpose()).collect()
+///     }
+///     fn transpose(&self, at: Back<'_>) -> Result<Tangents> {
+///         at.cotangents.iter().map(|ct| ct.as_ref().map(|ct| at.b.neg(ct)).transpose()).collect()
+///     }
+///     fn batched(&self, _: &Batch<'_>) -> Batched {
+///         Batched::of(Arc::new(self.clone()))
+///     }
+///     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+///         let (dtype, y) = (operands[0].dtype, &results[0]);
+///         let loops: Vec<_> = (0..y.rank()).map(Some).collect();
+///         vec![Sentence {
+///             extents: y.shape.to_vec(),
+///             rank: y.rank(),
+///             dtype,
+///             reads: vec![Read::plain(0, dtype, &y.shape, &loops)],
+///             body: Body::Map(Code::one(Fun::Neg, dtype, dtype, &[Arg::Read(0)])),
+///         }]
+///     }
+/// }
+///
+/// let negative = |x: &Array| Array::apply(Arc::new(Negative), &[x.into()]).swap_remove(0);
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let x = Array::from([1.0, -2.0]).put(&mesh, p!["X"]);
+/// assert_eq!(negative(&x).to_vec::<f64>()?, [-1.0, 2.0]);
+/// assert_eq!(type_of(negative(&x)).to_string(), "float64[2@X]");
+/// assert_eq!(grad(&x, |x| negative(&x).sum(..)).to_vec::<f64>()?, [-1.0; 2]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     /// Its name, as programs print it.
     fn name(&self) -> &'static str;
@@ -261,6 +344,33 @@ pub enum Collective {
         /// Which axes change.
         axes: Vec<Axis>,
     },
+}
+
+impl Collective {
+    /// The axes along which devices take part.
+    pub fn axes(&self) -> &[Axis] {
+        match self {
+            Collective::Reduce { axes, .. }
+            | Collective::AllGather { axes, .. }
+            | Collective::ReduceScatter { axes, .. }
+            | Collective::OwnPart { axes, .. }
+            | Collective::AllToAll { axes, .. }
+            | Collective::Permute { axes, .. }
+            | Collective::AxisIndex { axes } => axes.as_slice(),
+            Collective::Cast { axes } => axes,
+        }
+    }
+    /// Whether devices wait for one another in it: all along the axes must then reach it.
+    pub fn communicates(&self) -> bool {
+        match self {
+            Collective::Reduce { .. }
+            | Collective::AllGather { .. }
+            | Collective::ReduceScatter { .. }
+            | Collective::AllToAll { .. }
+            | Collective::Permute { .. } => true,
+            Collective::OwnPart { .. } | Collective::AxisIndex { .. } | Collective::Cast { .. } => false,
+        }
+    }
 }
 
 impl dyn Primitive {

@@ -160,17 +160,11 @@ fn meeting(program: &Program, axes: &Axes) -> Option<(&'static str, Axes)> {
         return None;
     }
     program.equations.iter().find_map(|e| match &e.op {
-        Op::Prim(prim) => match prim.collective()? {
-            Collective::Reduce { axes: over, .. }
-            | Collective::AllGather { axes: over, .. }
-            | Collective::ReduceScatter { axes: over, .. }
-            | Collective::AllToAll { axes: over, .. }
-            | Collective::Permute { axes: over, .. } => {
-                let common: Axes = over.iter().filter(|a| axes.contains(*a)).collect();
-                (!common.is_empty()).then(|| (prim.name(), common))
-            }
-            Collective::AxisIndex { .. } | Collective::OwnPart { .. } | Collective::Cast { .. } => None,
-        },
+        Op::Prim(prim) => {
+            let collective = prim.collective().filter(Collective::communicates)?;
+            let common: Axes = collective.axes().iter().copied().filter(|a| axes.contains(*a)).collect();
+            (!common.is_empty()).then(|| (prim.name(), common))
+        }
         Op::Control(control) => control.bodies().into_iter().find_map(|body| meeting(body, axes)),
     })
 }
