@@ -35,6 +35,7 @@ pub(crate) struct Panicked {
 /// A device thread, as those see it that have jobs for it.
 #[derive(Clone)]
 struct Thread {
+    #[cfg_attr(shuttle, allow(dead_code))]
     id: usize,
     line: Sender<Job>,
 }

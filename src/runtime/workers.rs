@@ -133,7 +133,7 @@ pub fn team() -> &'static Team {
 
 impl Team {
     /// A team of this many, the caller among them. Its threads live as long as the process, or until it is closed.
-    pub(super) fn start(count: usize) -> &'static Team {
+    pub(crate) fn start(count: usize) -> &'static Team {
         Team::start_by(count, |name, work| Builder::new().name(name).spawn(work).map(|_| ()))
     }
     /// The same where `spawn` starts threads. Where it fails the team is of those that started.
@@ -182,7 +182,7 @@ impl Team {
     }
     /// Ends its threads; the team is not used again.
     #[cfg(all(test, shuttle))]
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         // SAFETY: no job runs any more, and none will
         unsafe { *self.job.get() = None }
         self.epoch.set(self.epoch.get().wrapping_add(1));

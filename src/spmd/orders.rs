@@ -175,7 +175,7 @@ fn errors_may_be_ignored() {
             if dev.position() == 0 {
                 return Err(Error::other("disk full"));
             }
-            let (first, me) = (dev.peer(0).unwrap(), dev.position());
+            let (first, me) = (dev.peer(0).unwrap(), dev.position() as i32);
             for _ in 0..2 {
                 let _ = dev.recv::<f32, ndarray::Ix1>(first);
                 let _ = dev.ppermute(&array![me], "x", Permutation::ring(1));
