@@ -65,6 +65,12 @@
 //! `jit(f)` → [`trace`](Jit::trace) a typed program → [`lower`](Traced::lower) a per-device program with its [`Collectives`] →
 //! [`compile`](Lowered::compile) → [`call`](Compiled::call). Each prints.
 //!
+//! # Platforms
+//!
+//! Tested on Linux on x86-64; checked by the compiler for macOS and Linux on AArch64, Windows on x86-64 and `wasm32-unknown-unknown`.
+//! Where pointers have 32 bits an array has at most 256 MiB. Without threads (on `wasm32-unknown-unknown`) programs run on the
+//! caller's thread, and what needs a thread per device (the engine [`EngineKind::Threads`], [`spmd`](spmd::spmd)) is an `Err`.
+//!
 //! # Folders
 //!
 //! From the top down; a folder uses those below it only (a test reads the imports). The book (`book/`) walks through all of it.
@@ -93,6 +99,9 @@
 //! | `axes` | names of axes, and specs |
 
 extern crate self as atmesh;
+
+#[cfg(target_pointer_width = "16")]
+compile_error!("atmesh needs pointers of 32 or 64 bits");
 
 pub mod array;
 mod axes;

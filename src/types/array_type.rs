@@ -66,8 +66,8 @@ impl ArrayType {
             let fault = Fault::new(ErrorKind::Unsupported, message);
             return Err(fault.help("make one dimension of several: `.reshape(..)`"));
         }
-        // far more than any address; sums of a few such counts still fit. Strides are counted also where another dimension is empty
-        const MOST: usize = 1 << 60;
+        // as much as is addressed, or more; sums of a few such counts still fit. Strides are counted also where another dimension is empty
+        const MOST: usize = 1 << (usize::BITS - 4);
         let sizes = self.shape.iter().filter(|n| **n != 0);
         if sizes.fold(self.dtype.size(), |n, size| n.saturating_mul(*size)) <= MOST {
             return Ok(());

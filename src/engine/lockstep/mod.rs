@@ -14,6 +14,7 @@ use crate::compile::plan::{Compiled, Gift, OutPlan, Place, Use};
 use crate::compile::{self, kernel};
 use crate::diagnostic::{Error, Fault, Result};
 use crate::partition::{Slot, SpmdProgram};
+use crate::runtime::clock::nanoseconds;
 use crate::runtime::prints::Prints;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::wait::Signal;
@@ -24,7 +25,6 @@ use run::Runner;
 use smallvec::SmallVec;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 /// The lock-step engine.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub(super) struct Ready {
     devices: Option<Devices>,
     /// Tables of slots that are not in use.
     tables: Mutex<Vec<Table>>,
-    born: Instant,
+    /// When it was called last, in nanoseconds.
     last: AtomicUsize,
 }
 
@@ -92,7 +92,6 @@ impl Ready {
             forced,
             devices: None,
             tables: Mutex::default(),
-            born: Instant::now(),
             last: AtomicUsize::new(0),
         })
     }
@@ -113,7 +112,7 @@ impl Ready {
             None if cost < SPINNING => true,
             None => {
                 // called again soon: workers woken now will still spin
-                let now = self.born.elapsed().as_nanos() as usize;
+                let now = nanoseconds();
                 now - self.last.swap(now, Relaxed).min(now) >= SPIN
             }
         }
