@@ -81,7 +81,7 @@ fn case_3_all_reduce(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     if let Err(e) = a.dot(&b).ty() {
         println!("{e}");
     }
-    // ... so say it: summed on all, summed and scattered, or left in parts
+    // ... so say it: summed on all, summed and scattered, or left unreduced
     let c = a.dot_to(&b, p![]);
     let scattered = a.dot_to(&b, p!["x", _]);
     let parts = a.dot_to(&b, p![_, _; U: "x"]);

@@ -115,7 +115,7 @@ fn refusals() -> Result<()> {
     Ok(())
 }
 
-/// The same collectives from plain Rust on a thread a device.
+/// The same collectives from plain Rust on a thread per device.
 fn threads() -> Result<()> {
     println!("== Your own Rust on every device");
     let mesh = Mesh::new([("X", 8)])?;

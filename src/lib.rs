@@ -8,7 +8,7 @@
 //!   ambiguous is an error that says what to write;
 //! * **auto** ([`Mesh::auto`]): you place a few values, propagation and the partitioner do the rest;
 //! * **manual**: [`shard_map`](shard_map::shard_map) traces code of one device's blocks with `psum`, `all_gather`, …;
-//!   [`spmd`](spmd::spmd) runs your own Rust on a thread a device with the same collectives.
+//!   [`spmd`](spmd::spmd) runs your own Rust on a thread per device with the same collectives.
 //!
 //! ```
 //! use atmesh::prelude::*;

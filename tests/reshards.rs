@@ -1,4 +1,4 @@
-//! Every pair of shardings: the values stay, and no byte moves that its device already holds. Values in parts are summed by as few
+//! Every pair of shardings: the values stay, and no byte moves that its device already holds. Partial values are summed by as few
 //! bytes as can be where their blocks stay.
 //!
 //! `RESHARDS=all cargo test --test reshards` adds matrices and rank 3 on three axes: minutes.
@@ -183,7 +183,7 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -
                         || elements.iter().zip(&values).filter(|(e, _)| grid.holds(to, device, e, sizes));
                     let want: Vec<i32> = held().map(|(_, v)| *v).collect();
                     let got = shard.data.to_vec::<i32>()?;
-                    // of a value in parts a device holds one: which, the parts' sum was asked above. Of what comes in parts
+                    // of a partial value a device holds one: which, the parts' sum was asked above. Of what comes in parts
                     // where it lies, it holds what it had, and zeros
                     let had = |(e, v): (&Vec<usize>, &i32)| if mine(device, e) { *v } else { 0 };
                     let same = if to.parts.is_empty() {
@@ -275,7 +275,7 @@ fn all_the_others() -> Result<()> {
     every_pair(&[2, 2, 2], &[8, 8, 8], &BOTH[..1])
 }
 
-/// The same with values in parts and reduced ones: whatever a value was, it is the same value after.
+/// The same with partial values and reduced ones: whatever a value was, it is the same value after.
 #[test]
 fn sets_too() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;

@@ -224,7 +224,7 @@ fn devices_leave_a_loop_when_they_are_done() -> Result<()> {
     Ok(())
 }
 
-/// Prints from a program of its own, whose output can be read: what a value in parts stands for, in either engine.
+/// Prints from a program of its own, whose output can be read: what a partial value stands for, in either engine.
 #[test]
 fn unreduced_values_print_their_sum() {
     if std::env::var_os("ATMESH_PRINTS").is_some() {

@@ -173,13 +173,13 @@ fn what_a_mesh_cannot_be_is_an_error_with_a_mend() {
         d.fault.message
     };
     assert_eq!(said(Mesh::new([("X", 2), ("Y", 0)])), "axis Y has size 0");
-    assert_eq!(said(Mesh::new([("X", 2), ("X", 2)])), "axis X stands twice");
+    assert_eq!(said(Mesh::new([("X", 2), ("X", 2)])), "axis X appears twice");
     assert_eq!(
         said(Mesh::of_devices(&atmesh::devices(6).unwrap(), [("X", 2), ("Y", 4)])),
         "the axes X: 2, Y: 4 make 8 devices, but 6 are given"
     );
     let twice = [atmesh::devices(1).unwrap(), atmesh::devices(1).unwrap()].concat();
-    assert_eq!(said(Mesh::of_devices(&twice, [("X", 2)])), "CPU 0 stands twice");
+    assert_eq!(said(Mesh::of_devices(&twice, [("X", 2)])), "CPU 0 appears twice");
     let huge = usize::MAX / 2;
     assert!(said(Mesh::new([("X", huge)])).contains("at most"));
     assert!(said(Mesh::new([("X", huge), ("Y", 4)])).contains("more devices than can be counted"));
@@ -194,12 +194,12 @@ fn what_a_spec_cannot_be_is_an_error_with_a_mend() {
     let unknown = fault(p!["Q"], &[8]);
     assert_eq!(
         (unknown.message.as_str(), unknown.help.as_slice()),
-        ("Q is no axis of the mesh Mesh(X: 2, Y: 4)", &["its axes are X, Y".to_string()][..])
+        ("Q is not an axis of the mesh Mesh(X: 2, Y: 4)", &["its axes are X, Y".to_string()][..])
     );
     assert!(fault(p!["X", "X"], &[8, 8]).message.contains("names the axis X twice"));
     let uneven = fault(p![_, "Y"], &[8, 10]);
     assert_eq!(uneven.message, "dimension 1 has size 10, which Y does not divide into 4 equal parts");
-    assert_eq!(uneven.help[0], "the nearest sizes that 4 divides: 8 and 12");
+    assert_eq!(uneven.help[0], "the nearest multiples of 4: 8 and 12");
     assert_eq!(
         fault(p![_, "X"], &[8]).message,
         r#"the spec p![_, "X"] has entries for 2 dimensions, but the array has 1"#

@@ -39,7 +39,7 @@ pub(crate) fn chapter() -> Result<()> {
         specs.len()
     );
     println!("*Copies* counts the devices that hold the same block.\n");
-    println!("| spec | type | each device holds | bytes a device | copies |\n|---|---|---|---|---|");
+    println!("| spec | type | each device holds | bytes per device | copies |\n|---|---|---|---|---|");
     for spec in &specs {
         let x = Array::zeros(F32.of(shape).on(&mesh, *spec));
         let shards = x.shards()?;

@@ -79,11 +79,11 @@ pub(crate) fn rule<I: Tree>(
 /// What a program communicates, in a line.
 pub(crate) fn communication(report: &Collectives) -> String {
     if report.is_empty() {
-        return "communicates nothing".into();
+        return "no communication".into();
     }
     let tell = |c: &atmesh::Collective| {
         let times = if c.times > 1 { format!(", {} times", c.times) } else { String::new() };
-        format!("{} over {}, {} bytes a device{times}", c.kind, c.axes, c.bytes)
+        format!("{} over {}, {} bytes per device{times}", c.kind, c.axes, c.bytes)
     };
     report.iter().map(tell).collect::<Vec<_>>().join("; ")
 }

@@ -1,4 +1,4 @@
-//! Values in parts.
+//! Partial values.
 
 use crate::show::{communication, figure, section};
 use atmesh::prelude::*;

@@ -139,7 +139,7 @@ pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
     // asked before it is opened: to open a pipe waits for whoever writes it
     let known = std::fs::metadata(path).map_err(data)?;
     if !known.is_file() {
-        let fault = data("it is no regular file, whose length is known");
+        let fault = data("it is not a regular file, so its length is not known");
         return Err(
             fault.help("read it by other means, and make the array of a `Vec`: `Array::from(numbers)`")
         );
@@ -210,7 +210,7 @@ fn read_header(file: &mut File) -> Result<(Header, u64), Fault> {
     }
     let mut text = vec![0; length];
     file.read_exact(&mut text).map_err(no_file)?;
-    let text = std::str::from_utf8(&text).map_err(|_| data("its header is no text"))?;
+    let text = std::str::from_utf8(&text).map_err(|_| data("its header is not text"))?;
     let header = Parser { text, rest: text }.header()?;
     Ok((header, begins + length as u64))
 }

@@ -4,14 +4,14 @@ use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::Axes;
 use crate::types::ArrayType;
 
-/// The refusal of dimensions of two operands (number, type, dimension) that run together, but are split differently.
+/// The refusal of dimensions of two operands (number, type, dimension) that must match, but are sharded differently.
 pub(super) fn split_alike(a: (usize, &ArrayType, usize), b: (usize, &ArrayType, usize)) -> Fault {
     let name = |(k, ty, d): (usize, &ArrayType, usize)| {
         let axes = Axes::from(ty.spec.dim(d));
         let at = if axes.is_empty() { String::new() } else { format!("@{axes}") };
         format!("dimension {d} of operand {k}, {}{at},", ty.shape[d])
     };
-    let message = format!("{} and {} must be split alike", name(a), name(b));
+    let message = format!("{} and {} must be sharded the same way", name(a), name(b));
     let mut fault = Fault::new(ErrorKind::Sharding, message).dim(a.0, a.2).dim(b.0, b.2);
     for ((k, x, d), (_, y, e)) in [(a, b), (b, a)] {
         let axes = Axes::from(y.spec.dim(e));
@@ -39,7 +39,7 @@ pub(super) fn is_split(ty: &ArrayType, d: usize, why: &str) -> Fault {
 pub(super) fn split_one(k: usize, ty: &ArrayType, d: usize) -> Fault {
     let (axes, whole) = (Axes::from(ty.spec.dim(d)), ty.spec.padded(ty.rank()).with_dim(d, &Axes::none()));
     let message = format!(
-        "dimension {d} of operand {k} has size 1 and is split over {axes}: only a whole one is repeated"
+        "dimension {d} of operand {k} has size 1 and is split over {axes}: only an unsharded one can be repeated"
     );
     Fault::new(ErrorKind::Sharding, message)
         .dim(k, d)

@@ -1,6 +1,6 @@
 //! Pass 1, pieces: a per-device program as a list of items over slabs, every read as boxes with one affine map each.
 //!
-//! Here values in parts get their leading dimension, 16-bit sums and products are widened, reads that a product or a sum cannot
+//! Here partial values get their leading dimension, 16-bit sums and products are widened, reads that a product or a sum cannot
 //! take are given a value of their own, and nested programs become items.
 
 use super::index::{Ix, MAX, NONE, extents};
@@ -19,7 +19,7 @@ pub(crate) type Strides<'s> = dyn Fn(Slot, &[usize]) -> Ix + 's;
 pub(crate) struct Value<'p> {
     /// The element type in memory.
     pub(crate) dtype: DType,
-    /// The shape; a value in parts has a leading dimension over the parts.
+    /// The shape; a partial value has a leading dimension over the parts.
     pub(crate) shape: Shape,
     /// How many parts.
     pub(crate) copies: usize,

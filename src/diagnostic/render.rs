@@ -264,7 +264,7 @@ mod tests {
         .dim(0, 1)
         .dim(1, 0)
         .help("reshard one of them: x.reshard(p![_, \"Y\"])")
-        .help("or say how the result lies: x.dot_to(&w, p![…])")
+        .help("or say how the result is sharded: x.dot_to(&w, p![…])")
     }
     fn types() -> Vec<String> {
         vec!["float32[8,16@X]{V:Z}".into(), "float32[16@(Y,W),4]".into()]
@@ -286,7 +286,7 @@ mod tests {
                    = operands: float32[8,16@X]{V:Z}, float32[16@(Y,W),4]
                                          ^^^^                ^^^^^^^^
                    = help: reshard one of them: x.reshard(p![_, "Y"])
-                   = help: or say how the result lies: x.dot_to(&w, p![…])
+                   = help: or say how the result is sharded: x.dot_to(&w, p![…])
             "#]],
         );
     }
@@ -345,7 +345,7 @@ mod tests {
                = operands: float32[8,16@X]{V:Z}, float32[16@(Y,W),4]
                                      ^^^^                ^^^^^^^^
                = help: reshard one of them: x.reshard(p![_, "Y"])
-               = help: or say how the result lies: x.dot_to(&w, p![…])
+               = help: or say how the result is sharded: x.dot_to(&w, p![…])
         "#]],
         );
     }

@@ -18,7 +18,7 @@ use std::sync::{Arc, LazyLock};
 pub enum EngineKind {
     /// The device programs are tasks on the process's workers; a small program runs inline on the caller's thread.
     Lockstep,
-    /// One OS thread a device; they meet through channels only.
+    /// One OS thread per device; they meet through channels only.
     Threads,
     /// Element by element, ignoring distribution: slow, and plainly right. The oracle of tests.
     Reference,
@@ -195,7 +195,7 @@ impl fmt::Display for RunReport {
             write!(f, " ({} B in donated arguments)", self.donated)?;
         }
         let (peak, device) = (self.peak_bytes(), self.device_bytes);
-        writeln!(f, ", arena {} B: at most {peak} B, \u{2248} {device} B a device", self.arena)?;
+        writeln!(f, ", arena {} B: at most {peak} B, \u{2248} {device} B per device", self.arena)?;
         f.write_str(&self.text)
     }
 }

@@ -1,4 +1,4 @@
-//! The threads engine: one operating-system thread a device. They meet by messages only.
+//! The threads engine: one operating-system thread per device. They meet by messages only.
 //!
 //! The tile programs, sums and products are those of the lock-step engine, so that both give the same bits. Each level is cut into as
 //! many shares as there are devices, along the dimension that is split among them where there is one, and each device runs its own:

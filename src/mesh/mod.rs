@@ -81,7 +81,7 @@ impl Mesh {
         for (i, (axis, size, _)) in axes.iter().enumerate() {
             // what types print reads back
             if axis.name().is_empty() || axis.name().contains(|c: char| !Axis::names_with(c)) {
-                return Err(fault(format!("{:?} is no name of an axis", axis.name()))
+                return Err(fault(format!("{:?} is not a name for an axis", axis.name()))
                     .help("a name is not empty, and has no blanks and none of `@`, `,`, `:` and brackets"));
             }
             if *size == 0 {
@@ -90,7 +90,7 @@ impl Mesh {
             }
             if axes[..i].iter().any(|b| b.0 == *axis) {
                 return Err(
-                    fault(format!("axis {axis} stands twice")).help("each axis needs a name of its own")
+                    fault(format!("axis {axis} appears twice")).help("each axis needs a name of its own")
                 );
             }
         }
@@ -120,7 +120,7 @@ impl Mesh {
                 let mut seen = std::collections::HashSet::new();
                 if let Some(twice) = d.iter().find(|d| !seen.insert(**d)) {
                     return Err(
-                        fault(format!("{twice} stands twice")).help("a device has one place in a mesh")
+                        fault(format!("{twice} appears twice")).help("a device has one place in a mesh")
                     );
                 }
                 Some(d.to_vec())
@@ -187,7 +187,7 @@ impl Mesh {
             Some(near) => format!("{help}: write {near}"),
             None => help,
         };
-        Fault::new(ErrorKind::Mesh, format!("{axis} is no axis of the mesh {self}")).help(help)
+        Fault::new(ErrorKind::Mesh, format!("{axis} is not an axis of the mesh {self}")).help(help)
     }
     /// The size of an axis; an error that lists the mesh's axes where it is none of them.
     ///

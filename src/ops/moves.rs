@@ -44,7 +44,7 @@ pub trait Move: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     fn typed(&self, x: &Operand) -> Result<ArrayType, Fault> {
         Ok(typing::by_factors(self, std::slice::from_ref(x))?.swap_remove(0))
     }
-    /// Whether the result is asked to lie as given.
+    /// Whether the result is asked to be sharded as given.
     fn pin(&self) -> Option<Pin> {
         None
     }

@@ -91,7 +91,7 @@ fn same_devices(x: &ArrayType, mesh: &Mesh) -> Result<(), Fault> {
     let Some(from) = x.mesh.as_ref().filter(|from| *from != mesh) else { return Ok(()) };
     let known = !from.is_abstract() && !mesh.is_abstract();
     if from.size() != mesh.size() || known && from.devices() != mesh.devices() {
-        let message = format!("the value lies on {from}, whose devices are not those of {mesh}");
+        let message = format!("the value is placed on {from}, whose devices are not those of {mesh}");
         return Err(Fault::new(ErrorKind::Mesh, message)
             .help("both meshes must be over the same devices in the same order"));
     }
@@ -160,7 +160,7 @@ impl Move for Constrain {
         let spec = check_spec(&self.mesh, self.spec, x.rank(), kinds)?;
         check_divides(&self.mesh, spec, &x.shape)?;
         if !mixed && spec != x.spec {
-            return Err(sharding(format!("the value lies as {}, not as {spec}", x.spec)).help(format!(
+            return Err(sharding(format!("the value is sharded as {}, not as {spec}", x.spec)).help(format!(
                 "over explicit axes a constraint is an assertion; to move the value: `x.reshard({spec})`"
             )));
         }

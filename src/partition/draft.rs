@@ -10,7 +10,7 @@ use crate::partition::report::{Collectives, Kind};
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
 use crate::types::{DType, Scalar, Shape};
 
-/// A step list in which the loops of local steps are not laid out yet, values in parts are read as if they were whole, and
+/// A step list in which the loops of local steps are not laid out yet, partial values are read as if they were whole, and
 /// nothing is fetched. Programs inside control steps are finished.
 #[derive(Debug, Default)]
 pub(super) struct Draft {

@@ -11,7 +11,7 @@ use crate::sharding::atoms::without;
 /// A box of a stored value that one device has from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The position of the device that holds it. For a value in parts this says whose part it is.
+    /// The position of the device that holds it. For a partial value this says whose part it is.
     pub from: usize,
     /// Which elements: an interval for each dimension of the stored value.
     pub region: Region,

@@ -62,7 +62,7 @@ pub enum Step {
         /// How each loop is split. The split of folded loops fixes the order of addition, also where operands are replicated.
         layout: Vec<DimLayout>,
     },
-    /// A value in parts becomes one that is not (or over fewer digits).
+    /// A partial value becomes one that is not (or over fewer digits).
     Reduce {
         /// In parts.
         src: Slot,

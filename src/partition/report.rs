@@ -154,10 +154,10 @@ fn number(n: u64, exact: bool) -> String {
     format!("{}{n}", if exact { "" } else { "≈" })
 }
 
-/// A table: kind, axes, bytes a device, how often, operation, line, reason; then the most bytes on a device.
+/// A table: kind, axes, bytes per device, how often, operation, line, reason; then the most bytes on a device.
 impl fmt::Display for Collectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let peak = format!("at most {} bytes on a device", number(self.peak_bytes, !self.estimated));
+        let peak = format!("peak memory: {} bytes per device", number(self.peak_bytes, !self.estimated));
         if self.list.is_empty() {
             return writeln!(f, "no collectives; {peak}");
         }

@@ -217,7 +217,7 @@ pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     fn collective(&self) -> Option<Collective> {
         None
     }
-    /// Whether its result is asked to lie as given (reshard, constraints): propagation pins it, and it is a value of its own.
+    /// Whether its result is asked to be sharded as given (reshard, constraints): propagation pins it, and it is a value of its own.
     fn pins(&self) -> Option<Pin> {
         None
     }

@@ -19,7 +19,7 @@ unsafe impl Sync for Target {}
 
 /// A stored value in global row-major order, shared: every device's block is a view of it, replicas are one.
 ///
-/// A value in parts has one copy of the shape for each part, in rank order. A slab may be a *view*: whole
+/// A partial value has one copy of the shape for each part, in rank order. A slab may be a *view*: whole
 /// blocks of another slab's buffer in another order (what `ppermute` and `all_gather` return without moving a byte).
 #[derive(Clone, Debug)]
 pub struct Slab(Arc<Inner>);

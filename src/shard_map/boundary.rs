@@ -190,7 +190,7 @@ impl Boundary {
                         counted(ty.rank(), "dimension")
                     ),
                 )
-                .help("an entry speaks of one dimension; dimensions without an entry are whole"));
+                .help("each entry is for one dimension; dimensions without an entry are unsharded"));
             }
             for (d, axes) in spec.dims().iter().enumerate() {
                 let (n, ways) = (ty.shape[d], self.ways(axes.as_slice()));
@@ -201,7 +201,7 @@ impl Boundary {
                         ErrorKind::Shape,
                         format!("dimension {d} of {name} has size {n}, which {axes} does not divide into {ways} equal blocks"),
                     )
-                    .help(format!("the nearest sizes that {ways} divides: {nearest}"))
+                    .help(format!("the nearest multiples of {ways}: {nearest}"))
                     .dim(0, d));
                 }
             }
@@ -220,7 +220,7 @@ impl Boundary {
         if !self.checked && !parts.is_empty() {
             return Err(fault(
                 ErrorKind::Sharding,
-                format!("{ty} is in parts over {parts}, and types of an unchecked region do not say of what only the sum means something"),
+                format!("{ty} is unreduced over {parts}, which types of an unchecked region cannot say"),
             )
             .help(format!("sum it first: `.reshard({})`", ty.spec.unreduced(Axes::none())))
             .help("or leave out `.unchecked()`"));
@@ -282,7 +282,7 @@ impl Boundary {
                 );
                 return Err(match ty.rank() {
                     0 => f.help("for one number: `p![]`, or give it a dimension: `.reshape([1])`"),
-                    _ => f.help("an entry speaks of one dimension; dimensions without an entry are whole"),
+                    _ => f.help("each entry is for one dimension; dimensions without an entry are unsharded"),
                 });
             }
             Ok(spec)

@@ -148,7 +148,7 @@ pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> R
         }
         if seen.contains(&axis) {
             return Err(Fault::new(ErrorKind::Mesh, format!("the spec {spec} names the axis {axis} twice"))
-                .help("an axis splits one dimension, or stands in one set: name it once"));
+                .help("an axis shards one dimension or is in one set: name it once"));
         }
         seen.push(axis);
     }
@@ -165,7 +165,7 @@ pub(crate) fn of_result(fault: Fault, spec: Spec, rank: usize) -> Fault {
         true => format!("it has rank {rank}, and there are {}", counted(entries, "entry")),
         false => fault.message,
     };
-    Fault { message: format!("the result is asked to lie as {spec}, but {why}"), ..fault }
+    Fault { message: format!("the result is asked to be sharded as {spec}, but {why}"), ..fault }
 }
 
 /// The spec with an entry for each dimension, if it has not more.
@@ -179,7 +179,7 @@ fn check_rank(spec: Spec, rank: usize) -> Result<Spec, Fault> {
                 counted(entries, "dimension")
             ),
         )
-        .help("an entry speaks of one dimension; dimensions without an entry are whole"));
+        .help("each entry is for one dimension; dimensions without an entry are unsharded"));
     }
     Ok(spec.padded(rank))
 }
@@ -218,6 +218,6 @@ fn indivisible(spec: Spec, d: usize, n: usize, ways: usize) -> Fault {
         spec.dims()[d]
     );
     Fault::new(ErrorKind::Shape, message)
-        .help(format!("the nearest sizes that {ways} divides: {nearest}"))
+        .help(format!("the nearest multiples of {ways}: {nearest}"))
         .dim(0, d)
 }

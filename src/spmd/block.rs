@@ -75,7 +75,7 @@ impl BlockData {
 ///
 /// Views share the argument's memory. A slice does where the block is contiguous there, and is copied where it is not.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no parameter of device code",
+    message = "`{Self}` cannot be a parameter of device code",
     label = "expected an ndarray view such as `ArrayView1<f32>`, or a slice such as `&[f32]`"
 )]
 pub trait Block {

@@ -43,7 +43,7 @@ use std::sync::Arc;
 /// Code on blocks, its types erased.
 type Code<'f> = Box<dyn Fn(&Device, &[BlockData]) -> Result<Vec<Returned>> + Sync + 'f>;
 
-/// Code that runs on one operating-system thread a device, as [`spmd`] makes it.
+/// Code that runs on one operating-system thread per device, as [`spmd`] makes it.
 #[must_use = "call it"]
 pub struct Spmd<'f, I, O> {
     mesh: Mesh,
@@ -158,7 +158,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             let ty = leaf.ty()?;
             let slab = leaf.slab("spmd", self.place)?;
             if slab.copies() > 1 {
-                return Err(Fault::new(ErrorKind::Sharding, format!("{ty} is still in parts to be summed"))
+                return Err(Fault::new(ErrorKind::Sharding, format!("{ty} is still unreduced"))
                     .help("reshard it first")
                     .into());
             }

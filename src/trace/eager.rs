@@ -50,7 +50,7 @@ pub(crate) fn off_devices() -> Result<(), Fault> {
 fn number_of(traced: &Traced) -> Result<Literal> {
     match traced.value.input {
         Input::Lit(l) => Ok(l),
-        Input::Var(_) => Err(Fault::new(ErrorKind::Trace, "this value stands for one of a program").into()),
+        Input::Var(_) => Err(Fault::new(ErrorKind::Trace, "this value belongs to a program").into()),
     }
 }
 

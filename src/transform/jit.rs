@@ -242,7 +242,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                     let fault = Fault::new(
                         ErrorKind::Sharding,
                         format!(
-                            "{} lies as {}, but in_specs says {spec}",
+                            "{} is sharded as {}, but in_specs says {spec}",
                             path.or("the argument"),
                             lies.spec
                         ),

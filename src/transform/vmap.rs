@@ -215,7 +215,7 @@ fn examples<A: Tree>(options: &VmapOptions, args: &A, place: Place) -> Result<(E
                     if axes.is_empty() { "whole".to_string() } else { format!("split over {axes}") }
                 };
                 let message = format!(
-                    "the mapped dimensions must lie alike, but that of {name} is {}, that of {other} {}",
+                    "the mapped dimensions must be sharded the same way, but that of {name} is {}, that of {other} {}",
                     show(&entry),
                     show(axes)
                 );

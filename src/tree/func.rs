@@ -7,7 +7,7 @@ use super::{Param, Tree};
     message = "this function cannot be traced",
     label = "a parameter is not an array",
     note = "each parameter is an array, a tree of arrays or a reference to one, with its type written out: `|x: &Array, w: Array|`",
-    note = "a struct of arrays is a tree with `#[derive(Tree)]`; what is no array can be captured, or passed as `Static<_>`"
+    note = "a struct of arrays is a tree with `#[derive(Tree)]`; what is not an array can be captured, or passed as `Static<_>`"
 )]
 pub trait Func<M> {
     /// The parameter's tree, or the tuple of several.

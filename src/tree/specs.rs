@@ -118,7 +118,7 @@ fn find(specs: &SpecTree, path: &Path, what: &str) -> Result<Option<Spec>, Fault
                         ErrorKind::Tree,
                         format!("{what} has no entry for `{path}`: it has {}{below}", list(&here)),
                     )
-                    .help("specs have the shape of the tree; one spec stands for a whole subtree"));
+                    .help("specs have the shape of the tree; one spec is for a whole subtree"));
                 }
             },
         }
@@ -143,7 +143,7 @@ fn unused(specs: &SpecTree, at: &str, entered: &[String], what: &str) -> Result<
                 ErrorKind::Tree,
                 format!("{what} has an entry `{here}`, but the tree has nothing there"),
             )
-            .help("specs have the shape of the tree; one spec stands for a whole subtree"));
+            .help("specs have the shape of the tree; one spec is for a whole subtree"));
         }
         unused(below, &here, entered, what)?;
     }

@@ -71,9 +71,9 @@ fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType, Fault> {
         axes.sort_by_key(|a| mesh.find(*a));
         axes.into()
     };
-    let varying = in_order(seen.axes(&varying, "stand in {V:…}", &[AxisType::Manual])?);
-    let unreduced = seen.axes(&unreduced, "stand in {U:…}", &either)?;
-    let reduced = seen.axes(&reduced, "stand in {R:…}", &either)?;
+    let varying = in_order(seen.axes(&varying, "appear in {V:…}", &[AxisType::Manual])?);
+    let unreduced = seen.axes(&unreduced, "appear in {U:…}", &either)?;
+    let reduced = seen.axes(&reduced, "appear in {R:…}", &either)?;
     let spec = Spec::of(entries).unreduced(unreduced).reduced(reduced).in_order(mesh);
     check_divides(mesh, spec, &shape)?;
     let bytes = shape.iter().filter(|n| **n > 0).try_fold(dtype.size(), |b, n| b.checked_mul(*n));
@@ -108,7 +108,7 @@ impl Seen<'_> {
         }
         if self.axes.contains(&axis) {
             return Err(fault(format!("axis {axis} is named twice"))
-                .help("an axis splits one dimension or stands in one set: name it once"));
+                .help("an axis shards one dimension or is in one set: name it once"));
         }
         self.axes.push(axis);
         Ok(axis)
@@ -135,7 +135,7 @@ impl<'a> Parser<'a> {
         let at = self.text[..self.at].chars().count();
         Fault::new(
             ErrorKind::Syntax,
-            format!("`{}` is no type: {what} is expected at character {at}, not {found}", self.text),
+            format!("`{}` is not a type: {what} is expected at character {at}, not {found}", self.text),
         )
         .help("a type looks like float32[8@X,4@(Y,Z)]{V:A, U:B, R:C}, without blanks but between its sets")
     }
@@ -158,8 +158,8 @@ impl<'a> Parser<'a> {
         let Some(dtype) = DType::from_name(name) else {
             let text = self.text;
             let fault = match name {
-                "" => format!("`{text}` is no type: it begins with an element type"),
-                _ => format!("`{text}` is no type: {name} is no element type"),
+                "" => format!("`{text}` is not a type: it begins with an element type"),
+                _ => format!("`{text}` is not a type: {name} is not an element type"),
             };
             return Err(Fault::new(ErrorKind::Syntax, fault).help(known()));
         };
@@ -254,17 +254,17 @@ mod tests {
         for (text, said) in [
             (
                 "float32[16",
-                "syntax: `float32[16` is no type: `,` or `]` is expected at character 10, not the end",
+                "syntax: `float32[16` is not a type: `,` or `]` is expected at character 10, not the end",
             ),
-            ("float33[16]", "syntax: `float33[16]` is no type: float33 is no element type"),
-            ("float32[-1]", "syntax: `float32[-1]` is no type: a size is expected at character 8, not `-`"),
-            ("float32[+1]", "syntax: `float32[+1]` is no type: a size is expected at character 8, not `+`"),
+            ("float33[16]", "syntax: `float33[16]` is not a type: float33 is not an element type"),
+            ("float32[-1]", "syntax: `float32[-1]` is not a type: a size is expected at character 8, not `-`"),
+            ("float32[+1]", "syntax: `float32[+1]` is not a type: a size is expected at character 8, not `+`"),
             (
                 "f32[8]{R:X, U:Y}",
-                "syntax: `f32[8]{R:X, U:Y}` is no type: `}` is expected at character 10, not `,`",
+                "syntax: `f32[8]{R:X, U:Y}` is not a type: `}` is expected at character 10, not `,`",
             ),
-            ("f32[8]{U:X, }", "syntax: `f32[8]{U:X, }` is no type: `}` is expected at character 10, not `,`"),
-            ("f32[8@Q]", "mesh: Q is no axis of the mesh Mesh(X: 2, Y: 4, A: 2 auto, M: 2 manual)"),
+            ("f32[8]{U:X, }", "syntax: `f32[8]{U:X, }` is not a type: `}` is expected at character 10, not `,`"),
+            ("f32[8@Q]", "mesh: Q is not an axis of the mesh Mesh(X: 2, Y: 4, A: 2 auto, M: 2 manual)"),
             ("f32[8@X,8@X]", "mesh: axis X is named twice"),
             ("f32[8@X]{V:M, U:M}", "mesh: axis M is named twice"),
             (
@@ -273,7 +273,7 @@ mod tests {
             ),
             (
                 "f32[8]{V:X}",
-                "mesh: axis X is explicit in Mesh(X: 2, Y: 4, A: 2 auto, M: 2 manual): it may not stand in {V:…}",
+                "mesh: axis X is explicit in Mesh(X: 2, Y: 4, A: 2 auto, M: 2 manual): it may not appear in {V:…}",
             ),
             ("f32[9@Y]", "shape: dimension 0 has size 9, which Y does not divide into 4 equal parts"),
             (

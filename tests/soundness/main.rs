@@ -1,4 +1,4 @@
-//! Values in parts: a program that type-checks computes what the same program computes of the whole values.
+//! Partial values: a program that type-checks computes what the same program computes of the whole values.
 //!
 //! The parts of an unreduced value differ from one another, so whoever reads a part where the sum is meant is found out.
 

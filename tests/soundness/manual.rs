@@ -1,4 +1,4 @@
-//! Values in parts at the edges: per-device code, other meshes, auto axes, the host.
+//! Partial values at the edges: per-device code, other meshes, auto axes, the host.
 
 use crate::{X, Y, laid, mesh, near, read};
 use atmesh::mesh::AxisType;

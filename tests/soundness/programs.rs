@@ -1,4 +1,4 @@
-//! Programs of values in parts: those that mean something, and those that are refused.
+//! Programs of partial values: those that mean something, and those that are refused.
 
 use crate::{X, Y, laid, mesh, near, read, to};
 use atmesh::prelude::*;
@@ -33,7 +33,7 @@ struct In {
 
 type Program = fn(&In) -> Array;
 
-/// Programs that mean something of values in parts.
+/// Programs that mean something of partial values.
 const ACCEPTED: &[(&str, Program)] = &[
     ("sum", |x| &x.u + &x.v),
     ("difference", |x| &x.u - &x.v),

@@ -146,7 +146,7 @@ fn refusals_say_what_to_write() {
     let f = fault(of(Binary::Add), &["f32[8@X,16@Y]", "f32[8@Y,16@X]"]);
     assert_eq!(
         f.message,
-        "dimension 0 of operand 0, 8@X, and dimension 0 of operand 1, 8@Y, run together, but are split differently"
+        "dimension 0 of operand 0, 8@X, and dimension 0 of operand 1, 8@Y, must match, but are sharded differently"
     );
     assert_eq!(
         f.help,
@@ -159,7 +159,7 @@ fn refusals_say_what_to_write() {
     assert_eq!(
         f.message,
         "dimension 1 of operand 0, 16@Y, and dimension 0 of operand 1, 16@Y, are contracted: the result could be summed over \
-         Y, summed and scattered, or left in parts"
+         Y, summed and scattered, or left unreduced"
     );
     let choices: Vec<_> = f.choices.iter().map(|(what, out)| (what.as_str(), *out)).collect();
     assert_eq!(
@@ -167,7 +167,7 @@ fn refusals_say_what_to_write() {
         [
             ("all-reduced", p![_, _]),
             ("scattered", p!["Y", _]),
-            ("left in parts, to be summed later", p![_, _; U: "Y"])
+            ("left unreduced, to be summed later", p![_, _; U: "Y"])
         ]
     );
 

@@ -1,4 +1,4 @@
-//! Every shape of program against the reference engine; inline, workers and a thread a device to the same bits.
+//! Every shape of program against the reference engine; inline, workers and a thread per device to the same bits.
 
 mod control;
 
@@ -32,7 +32,7 @@ fn check(name: &str, p: &SpmdProgram, tolerance: f64) {
     for _ in 0..2 {
         let (a, b) = (inline.call(&mut args).unwrap(), workers.call(&mut args).unwrap());
         for (k, (a, c)) in a.iter().zip(devices.call(&mut args).unwrap()).enumerate() {
-            assert!(bytes(a) == bytes(&c), "{name}: inline and a thread a device differ in result {k}");
+            assert!(bytes(a) == bytes(&c), "{name}: inline and a thread per device differ in result {k}");
         }
         assert_eq!(a.len(), want.len());
         for (k, ((a, b), w)) in a.iter().zip(&b).zip(&want).enumerate() {
@@ -325,7 +325,7 @@ fn nothing_and_scalars() {
     outs.push(m.bin(Fun::Mul, t, s));
     check("nothing", &m.done(&outs), 1e-6);
 }
-/// A value in parts: scaled part by part, returned as it is, reduced in two steps.
+/// A partial value: scaled part by part, returned as it is, reduced in two steps.
 #[test]
 fn parts() {
     use crate::sharding::Atom;

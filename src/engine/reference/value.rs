@@ -65,7 +65,7 @@ impl Value {
     }
     fn slab_of<T: Element>(&self, copies: usize, f: impl Fn(Scalar) -> T) -> Slab {
         let data: Vec<T> = self.data.iter().map(|x| f(*x)).collect();
-        // a value in parts is one buffer of them all
+        // a partial value is one buffer of them all
         let flat = Slab::from_elements(Shape::from([data.len()]), &data);
         Slab::new(T::DTYPE, self.shape.clone(), copies, flat.dense().clone())
     }

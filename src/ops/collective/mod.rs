@@ -76,7 +76,7 @@ impl Along {
                     let message = format!("{axis} is not manual here, so devices cannot meet along it");
                     let manual = self.mesh.axes_of(AxisType::Manual);
                     let help = if manual.is_empty() {
-                        "collectives stand in the body of a shard_map".to_string()
+                        "collectives are for the body of a shard_map".to_string()
                     } else {
                         format!("the manual axes are {}", Axes::from(manual))
                     };
@@ -194,7 +194,7 @@ impl Along {
         if tiled {
             if !size.is_multiple_of(n) {
                 return Err(shape_fault(format!(
-                    "dimension {dim} of size {size} does not come apart into {n} equal parts"
+                    "dimension {dim} of size {size} is not divisible into {n} equal parts"
                 ))
                 .help(format!(
                     "the size must be a multiple of {n}, the number of devices along {}",

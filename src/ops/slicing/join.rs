@@ -195,7 +195,7 @@ impl Primitive for UpdateSlice {
             let at = self.start[d];
             if at + m > n {
                 let message =
-                    format!("the update's {at}..{} does not lie in dimension {d} of size {n}", at + m);
+                    format!("the update's {at}..{} is not within dimension {d} of size {n}", at + m);
                 return Err(shape_fault(message).dim(0, d).dim(1, d));
             }
         }

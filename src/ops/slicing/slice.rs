@@ -51,7 +51,7 @@ impl Move for Slice {
             let (start, limit) = (self.start[d], self.limit[d]);
             if limit > n || start > limit {
                 return Err(shape_fault(format!(
-                    "the slice {start}..{limit} does not lie in dimension {d} of size {n}"
+                    "the slice {start}..{limit} is not within dimension {d} of size {n}"
                 ))
                 .help("give 0 <= start <= limit <= size")
                 .dim(0, d));

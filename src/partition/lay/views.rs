@@ -60,7 +60,7 @@ fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
         && read.dtype == s.dtype
         && read.parts.iter().all(|p| p.span.iter().all(|v| v.step == 1))
         && read.sources().iter().all(|s| d.slots[*s].layout.partial == d.slots[out].layout.partial)
-        // a value in parts is zero in all but one of them where it is a constant
+        // a partial value is zero in all but one of them where it is a constant
         && (d.slots[out].layout.partial.is_none() || read.parts.len() == 1)
 }
 

@@ -226,7 +226,7 @@ impl Lower {
         }
     }
 
-    /// The same, of a value in parts their sum.
+    /// The same, of a partial value their sum.
     pub(crate) fn whole_slot(&mut self, v: &Val, why: &Why) -> Slot {
         let slot = self.as_slot(v, why);
         let layout = Layout { partial: None, ..self.draft.slots[slot].layout.clone() };

@@ -8,7 +8,7 @@ use crate::partition::report::Kind;
 use crate::transform::{Lowered, cond, fori_loop, while_loop};
 use crate::{Result, axis_index, p, shard_map};
 
-/// Runs a lowered program of one input both ways; its one result, and its bytes a device.
+/// Runs a lowered program of one input both ways; its one result, and its bytes per device.
 fn run<I: crate::Tree, O: crate::Tree>(lowered: &Lowered<I, O>, args: &[Vec<f64>]) -> Vec<f64> {
     let p: &SpmdProgram = lowered.spmd();
     let wanted = plain(p, args);

@@ -208,7 +208,7 @@ fn lookup(blocks: &[Block], what: &str, i: &[i64]) -> f64 {
     b.data[linear(i, &b.region)]
 }
 
-/// Cuts a whole value into the devices' blocks. A value in parts is given whole to the first part.
+/// Cuts a whole value into the devices' blocks. A partial value is given whole to the first part.
 pub(super) fn scatter(p: &SpmdProgram, slot: Slot, whole: &[f64]) -> Vec<Block> {
     let stored = &p.slots[slot];
     let all = full(&stored.shape);

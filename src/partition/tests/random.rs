@@ -216,7 +216,7 @@ fn program(r: &mut Random, devices: usize) -> Draft {
         let a = r.below(d.slots.len());
         let shape = d.slots[a].shape.to_vec();
         let b = if r.below(5) == 0 { a } else { r.below(d.slots.len()) };
-        // a value in parts is read by the step after it alone, as nobody promises the others to be linear
+        // a partial value is read by the step after it alone, as nobody promises the others to be linear
         let parted = [a, b].iter().any(|s| d.slots[*s].layout.partial.is_some());
         if parted || shape.iter().product::<usize>() > 400 || shape.is_empty() {
             continue;

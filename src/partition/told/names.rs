@@ -202,7 +202,7 @@ impl Namer<'_> {
                     .is_none_or(|x| moved == volume(&stored.layout.region(&stored.shape, x.from)))
         };
         if looked.iter().all(whole) {
-            let reason = format!("{op} reads blocks that lie on other devices along {axes}");
+            let reason = format!("{op} reads blocks of other devices along {axes}");
             return Name { kind: Kind::Permute, digits, reason };
         }
         if readers.iter().all(|r| is_halo(src, stored, r)) {
@@ -211,7 +211,7 @@ impl Namer<'_> {
         }
         let most = looked.iter().map(|(_, pieces)| partners(pieces)).max().unwrap_or(0);
         let reason =
-            format!("{op} reads regions that lie on other devices along {axes}: from up to {most} of them");
+            format!("{op} reads regions of other devices along {axes}: from up to {most} of them");
         Name { kind: Kind::Exchange, digits, reason }
     }
 
@@ -364,7 +364,7 @@ fn single(
     };
     let whole = |f: &Factor, c: &(Atoms, Atoms)| c.0.len() == f.held.len();
     let (kind, digits, reason) = if new.is_empty() {
-        let what = format!("whole along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
+        let what = format!("unsharded along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
         (Kind::AllGather, gone, asks(what))
     } else if let Some(over) = swapped(&cuts) {
         let (from, to) = (dim(|c| &c.0), dim(|c| &c.1));
@@ -379,7 +379,7 @@ fn single(
         && factors.iter().zip(&cuts).all(|(f, c)| whole(f, c) || c.0.is_empty() || c.1.is_empty())
     {
         // the part that is wanted is cut off first
-        let what = format!("whole along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
+        let what = format!("unsharded along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
         (Kind::AllGather, gone, asks(what))
     } else {
         let all: Atoms = gone.iter().chain(&new).copied().collect();

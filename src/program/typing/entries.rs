@@ -89,7 +89,7 @@ impl Rule<'_> {
                 let n = self.mesh.extent(*axis);
                 if !left.is_multiple_of(n) {
                     return Err(split(format!(
-                        "{axis} of size {n} does not divide what is left of a part, {left}"
+                        "{axis} of size {n} does not divide the remaining {left}"
                     )));
                 }
                 (left, axes) = (left / n, rest);
@@ -122,12 +122,12 @@ impl Rule<'_> {
                 let full: Vec<&Holder> =
                     held.iter().filter(|h| !(h.stretched && h.entry.is_empty())).collect();
                 if let Some(w) = full.windows(2).find(|w| w[0].entry != w[1].entry) {
-                    return Err(self.unlike(w[0], w[1], "must be split alike"));
+                    return Err(self.unlike(w[0], w[1], "must be sharded the same way"));
                 }
             }
             (None, Role::Sum) => {
                 if let Some(w) = clash {
-                    return Err(self.unlike(w[0], w[1], "run together, but are split differently"));
+                    return Err(self.unlike(w[0], w[1], "must match, but are sharded differently"));
                 }
                 if let [a, b, ..] = sharded[..] {
                     return Err(self.ambiguous(l, a, b));
@@ -135,7 +135,7 @@ impl Rule<'_> {
             }
             (Some(Join::First | Join::Still), _) | (None, Role::Pass | Role::Moved) => {
                 if let Some(w) = clash {
-                    return Err(self.unlike(w[0], w[1], "run together, but are split differently"));
+                    return Err(self.unlike(w[0], w[1], "must match, but are sharded differently"));
                 }
             }
         }
@@ -148,7 +148,7 @@ impl Rule<'_> {
 
     fn must_be_whole(&self, h: &Holder) -> Fault {
         let (operand, dim) = (h.operand, h.dim);
-        self.refuse(format!("{} must be whole here", self.tell(operand, dim)))
+        self.refuse(format!("{} must be unsharded here", self.tell(operand, dim)))
             .help(self.reshard(operand, dim, &Axes::none()))
             .dim(operand, dim)
     }
@@ -158,7 +158,7 @@ impl Rule<'_> {
         let axes = &a.entry;
         let mut fault = self
             .refuse(format!(
-                "{one} and {two} are contracted: the result could be summed over {axes}, summed and scattered, or left in parts"
+                "{one} and {two} are contracted: the result could be summed over {axes}, summed and scattered, or left unreduced"
             ))
             .dim(a.operand, a.dim)
             .dim(b.operand, b.dim);
@@ -181,7 +181,7 @@ impl Rule<'_> {
                 fault = fault.choice("scattered", Spec::of(scattered));
             }
             if let Some(parts) = parts {
-                fault = fault.choice("left in parts, to be summed later", parts);
+                fault = fault.choice("left unreduced, to be summed later", parts);
             }
         }
         fault
@@ -256,7 +256,7 @@ impl Rule<'_> {
                 .help(self.said())
                 .dim(k, dim),
             None => self.refuse(format!(
-                "the minor part of dimension {d} of the result is split, its major part whole"
+                "the minor part of dimension {d} of the result is sharded, but its major part is not"
             )),
         }
     }

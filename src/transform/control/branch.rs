@@ -101,7 +101,7 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
     let parts = ty.spec.unreduced_axes();
     if !parts.is_empty() {
         let message =
-            format!("what chooses the branch is {ty}: in parts over {parts}, of which only the sum chooses");
+            format!("what chooses the branch is {ty}, unreduced over {parts}: only the sum can choose");
         let whole = ty.spec.unreduced(Axes::none());
         let fault =
             Fault::new(ErrorKind::Sharding, message).help(format!("sum it first: `.reshard({whole})`"));

@@ -59,7 +59,7 @@ fn fixed<T: Tree>(
             Error::at(fault, "fori_loop", Vec::new(), Some(place))
         }),
         _ => Err(Error::at(
-            Fault::new(ErrorKind::Dtype, format!("the bound {x} is no whole number"))
+            Fault::new(ErrorKind::Dtype, format!("the bound {x} is not a whole number"))
                 .help("count in whole numbers: `0..10`"),
             "fori_loop",
             Vec::new(),
@@ -85,7 +85,7 @@ fn bounded<T: Tree>(
             Term::Array(a) => a,
             Term::Number(Scalar::Int(i)) if i32::try_from(i).is_ok() => (i as i32).into_tree(),
             Term::Number(x) => {
-                let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is no int32"))
+                let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is not an int32"))
                     .help("count in whole numbers: `0..10`");
                 return Err(Error::at(fault, "fori_loop", Vec::new(), Some(place)));
             }

@@ -225,7 +225,7 @@ fn auto<T: Tree, O: Tree>(
                 let Some(spec) = spec else {
                     let fault = Fault::new(
                         ErrorKind::Sharding,
-                        "how results of auto axes lie is for the caller to say",
+                        "the caller says how results over auto axes are sharded",
                     )
                     .help("give a spec for each result: `p![..]`");
                     return Err(r.refuse(fault, &ty));
