@@ -163,7 +163,7 @@ impl Array {
         match (0..ty.rank()).find(differs).filter(|_| wide.type_ref().is_ok()) {
             Some(d) => {
                 let (from, to) = (Axes::from(ty.spec.dim(d)), Axes::from(out.dim(first + d)));
-                let to = if to.is_empty() { "whole".into() } else { format!("split over {to}") };
+                let to = if to.is_empty() { "unsharded".into() } else { format!("split over {to}") };
                 let fault = Fault::new(
                     ErrorKind::Sharding,
                     format!("dimension {d} is split over {from}, and asked to be {to} in the result"),

@@ -22,21 +22,21 @@ of matrices. `1` is a dimension of size 1 that is read again at every step (broa
 `2i+1` one where step i lies at position 2i+1.
 
 **Types** says what becomes of the axes that split a loop's dimensions, over explicit axes: *kept* (in the result; where several
-operands run over the loop, one that is whole there joins), *alike* (kept, if all operands that run over it are split alike), *first* (kept, if the first
-operand is split), *gone* (the dimension is summed or folded away), *one* (gone, if one of the operands is split and the other whole; if both are, say
-the result's sharding: `dot_to`), *whole* (refused unless the dimension is whole), *new* (made whole, or as asked), *as asked* (said by the operation itself).
+operands run over the loop, one that is unsharded there joins), *alike* (kept, if all operands that run over it are sharded the same way), *first* (kept, if the first
+operand is split), *gone* (the dimension is summed or folded away), *one* (gone, if one of the operands is split and the other not; if both are, say
+the result's sharding: `dot_to`), *whole* (refused unless the dimension is unsharded), *new* (unsharded, or as asked), *as asked* (said by the operation itself).
 
-**Parts** says whether operands may be unreduced, sums still in parts: *pass* (all operands are, and so is the result), *times reduced* (one is,
+**Parts** says whether operands may be unreduced, that is partial sums: *pass* (all operands are, and so is the result), *times reduced* (one is,
 the others are reduced), *refused*. `reduce_sum` and `dot_general` make such values, where the sharding that they are asked for says so.
 
-**Communicates** says what the devices then exchange, where a loop is split (in parentheses: in auto mode, for loops that must be whole in
+**Communicates** says what the devices then exchange, where a loop is split (in parentheses: in auto mode, for loops that must be unsharded in
 explicit mode). What is not named needs nothing.
 ";
 
 const MANUAL: &str = "
-## Of manual mode
+## Manual mode: allowed inside `shard_map`
 
-These stand in the bodies of `shard_map`, on one device's block; the types say over which axes values vary.
+They work on one device's block; the types say over which axes values vary.
 
 | | block | result | communicates |
 |---|---|---|---|

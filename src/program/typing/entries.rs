@@ -249,7 +249,7 @@ impl Rule<'_> {
                     if self.factors.loops[l].join == Some(Join::Still) {
                         "not split to the last"
                     } else {
-                        "whole"
+                        "unsharded"
                     }
                 ))
                 .help(self.reshard(k, dim, &Axes::none()))

@@ -284,7 +284,7 @@ impl Rule<'_> {
         let may = out.with_dims(dims).unreduced(partial);
         match partial.is_empty() {
             true => fault.help(format!(
-                "ask for {may}: only a sum over a dimension that is split over {asked} leaves parts over it"
+                "ask for {may}: only a sum over a dimension that is sharded over {asked} is unreduced over it"
             )),
             false => fault.help(format!("ask for {may}")),
         }
