@@ -169,7 +169,7 @@ fn letters_and_dots(list: &str) -> Result<(), Fault> {
     match letters.chars().find(|c| !c.is_alphabetic()) {
         None => Ok(()),
         Some(c) => Err(shape(format!("{c:?} does not name a dimension")).help(
-            "letters name dimensions, `...` is all others, `,` stands between operands, `->` before the result: \"bd,dh->bh\"",
+            "letters name dimensions, `...` is all others, `,` separates operands, `->` before the result: \"bd,dh->bh\"",
         )),
     }
 }
@@ -341,7 +341,7 @@ impl Named {
             *dims = left.iter().map(|d| dims[*d]).collect();
         }
     }
-    /// Takes the diagonal where a name stands twice.
+    /// Takes the diagonal where a name appears twice.
     fn diagonals(&mut self, terms: &[Term], call: Call<'_>) -> Result<(), Array> {
         while let Some((i, j)) = twice(&self.names) {
             let Ok(ty) = self.array.type_ref() else { return Err(self.array.clone()) };

@@ -98,7 +98,7 @@ impl Array {
             _ => apply1(prims::reshard(mesh, spec), &[self.into()], call),
         }
     }
-    /// A value in parts (or to become one): summed first where the mesh changes.
+    /// A partial value (or to become one): summed first where the mesh changes.
     fn move_parts(&self, mesh: &Mesh, spec: Spec, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         match &ty.mesh {

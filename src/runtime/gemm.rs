@@ -13,6 +13,7 @@ mod tests;
 mod vector;
 
 use super::Buffer;
+#[cfg(target_arch = "x86_64")]
 use super::cpu::{self, Level};
 use crate::types::DType;
 use vector::{columns as columns_body, dots as dots_body};

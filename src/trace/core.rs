@@ -281,7 +281,7 @@ fn kept(value: &Value) -> Error {
 fn kept_type(ty: &ArrayType) -> Error {
     let fault = Fault::new(
         ErrorKind::Trace,
-        "this value was kept after its trace: it stands for a value of a program that has been recorded",
+        "this value was kept after its trace: it belongs to a program that has been recorded",
     )
     .help("return it from the traced function and use the result");
     Error::at(fault, "", vec![ty.to_string()], None)

@@ -23,7 +23,7 @@ impl Lower {
         why: &Why,
     ) -> Result<Vec<Val>> {
         if self.manual.is_none() {
-            return Err(Error::internal(format!("{} stands outside manual mode", why.op)));
+            return Err(Error::internal(format!("{} is outside of manual mode", why.op)));
         }
         // variadic collectives: one result for each operand
         let mut outs = Vec::new();

@@ -257,9 +257,9 @@ impl Rule<'_> {
             return self.refuse("an operand is unreduced".into());
         };
         let why = match linearity {
-            Linearity::Contraction => "its product is not left in parts".to_string(),
-            _ if self.prim == "div" => "a quotient is not left in parts".to_string(),
-            _ if self.prim == "convert_element_type" => "a sum is rounded once, not in parts".to_string(),
+            Linearity::Contraction => "its product cannot be left unreduced".to_string(),
+            _ if self.prim == "div" => "a quotient cannot be left unreduced".to_string(),
+            _ if self.prim == "convert_element_type" => "a sum is rounded once, not each of its summands".to_string(),
             _ => {
                 let name = self.prim.strip_prefix("reduce_").unwrap_or(self.prim);
                 format!("{name} of a sum is not the sum of {name} of its parts")
@@ -275,7 +275,7 @@ impl Rule<'_> {
     fn not_partial(&self, out: Spec, partial: &Axes) -> Fault {
         let asked = out.unreduced_axes();
         let fault = self.refuse(format!(
-            "the result is asked to be unreduced over {asked}, but it comes in parts over {}",
+            "the result is asked to be unreduced over {asked}, but it is unreduced over {}",
             if partial.is_empty() { "no axis".to_string() } else { format!("{partial} only") }
         ));
         let rank = self.shapes.first().map_or(0, |s| s.1.rank());

@@ -7,6 +7,7 @@ use super::float::{max, min};
 use super::run::{Constants, How, fresh};
 use super::{Kernel, Rows, Rows8};
 use crate::program::sentence::Combine;
+#[cfg(target_arch = "x86_64")]
 use crate::runtime::cpu::Level;
 use crate::types::DType;
 use half::{bf16, f16};
