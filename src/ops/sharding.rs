@@ -160,9 +160,11 @@ impl Move for Constrain {
         let spec = check_spec(&self.mesh, self.spec, x.rank(), kinds)?;
         check_divides(&self.mesh, spec, &x.shape)?;
         if !mixed && spec != x.spec {
-            return Err(sharding(format!("the value is sharded as {}, not as {spec}", x.spec)).help(format!(
-                "over explicit axes a constraint is an assertion; to move the value: `x.reshard({spec})`"
-            )));
+            return Err(sharding(format!("the value is sharded as {}, not as {spec}", x.spec)).help(
+                format!(
+                    "over explicit axes a constraint is an assertion; to move the value: `x.reshard({spec})`"
+                ),
+            ));
         }
         let mesh = x.mesh.clone().or_else(|| Some(self.mesh.clone()));
         Ok(ArrayType { mesh, ..x.clone() })

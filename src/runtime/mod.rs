@@ -2,6 +2,7 @@
 
 pub(crate) mod board;
 mod buffer;
+pub(crate) mod clock;
 #[allow(unreachable_pub, reason = "within the crate its names are what others use")]
 pub(crate) mod cpu;
 pub(crate) mod devices;

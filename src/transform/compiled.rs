@@ -269,7 +269,10 @@ impl<I: Tree, O: Tree> Entry<I, O> {
                     let lies = |l: &Leaf| l.sharding.as_ref().map_or("on no mesh".into(), |s| s.to_string());
                     let (was, is) = (lies(leaf), lies(&Leaf::of(a)));
                     let message = if *ty == leaf.ty {
-                        format!("argument {} is sharded as {is}; the program was compiled for {was}", path.or("0"))
+                        format!(
+                            "argument {} is sharded as {is}; the program was compiled for {was}",
+                            path.or("0")
+                        )
                     } else {
                         format!("argument {} is {ty}; the program was compiled for {}", path.or("0"), leaf.ty)
                     };

@@ -38,7 +38,8 @@ impl std::str::FromStr for DType {
     #[track_caller]
     fn from_str(name: &str) -> Result<DType> {
         DType::from_name(name).ok_or_else(|| {
-            let fault = Fault::new(ErrorKind::Syntax, format!("`{name}` is no element type")).help(known());
+            let fault =
+                Fault::new(ErrorKind::Syntax, format!("`{name}` is not an element type")).help(known());
             Error::at(fault, "type", Vec::new(), Some(Location::caller()))
         })
     }
@@ -257,13 +258,22 @@ mod tests {
                 "syntax: `float32[16` is not a type: `,` or `]` is expected at character 10, not the end",
             ),
             ("float33[16]", "syntax: `float33[16]` is not a type: float33 is not an element type"),
-            ("float32[-1]", "syntax: `float32[-1]` is not a type: a size is expected at character 8, not `-`"),
-            ("float32[+1]", "syntax: `float32[+1]` is not a type: a size is expected at character 8, not `+`"),
+            (
+                "float32[-1]",
+                "syntax: `float32[-1]` is not a type: a size is expected at character 8, not `-`",
+            ),
+            (
+                "float32[+1]",
+                "syntax: `float32[+1]` is not a type: a size is expected at character 8, not `+`",
+            ),
             (
                 "f32[8]{R:X, U:Y}",
                 "syntax: `f32[8]{R:X, U:Y}` is not a type: `}` is expected at character 10, not `,`",
             ),
-            ("f32[8]{U:X, }", "syntax: `f32[8]{U:X, }` is not a type: `}` is expected at character 10, not `,`"),
+            (
+                "f32[8]{U:X, }",
+                "syntax: `f32[8]{U:X, }` is not a type: `}` is expected at character 10, not `,`",
+            ),
             ("f32[8@Q]", "mesh: Q is not an axis of the mesh Mesh(X: 2, Y: 4, A: 2 auto, M: 2 manual)"),
             ("f32[8@X,8@X]", "mesh: axis X is named twice"),
             ("f32[8@X]{V:M, U:M}", "mesh: axis M is named twice"),

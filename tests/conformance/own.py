@@ -133,6 +133,35 @@ def binary(op, type, x, y, **kw):
   case({"a": (type, x), "b": (type, y)}, [("v", op, ["a", "b"], {})], **kw)
 
 
+def collective(op, type, data, inner, over, axes):
+  """`op` over the axes `over`, of blocks of the type `inner`: each device's result is replicated."""
+  mesh = Mesh(np.array(jax.devices()[:int(np.prod([n for _, n in axes]))]).reshape([n for _, n in axes]),
+              [a for a, _ in axes], axis_types=(AxisType.Explicit,) * len(axes))
+  arg = {"name": "a", "type": type, "data": {"list": [number(x) for x in data]}}
+  types = {"p0": inner}
+  flat = np.array(data).astype(dtype(type.split("[")[0]))
+  whole = jax.device_put(flat, NamedSharding(mesh, P(tuple(over))))
+
+  def body(x):
+    y = getattr(lax, op)(x, tuple(over))
+    types["v1"] = str(jax.typeof(y))
+    return y
+
+  with jax.set_mesh(mesh):
+    value = jax.jit(jax.shard_map(body, in_specs=P(tuple(over)), out_specs=P()))(whole)
+  types["v0"] = jax.typeof(value).str_short()
+  CASES.append({
+      "kind": "program", "id": f"own/{len(CASES):04}",
+      "mesh": {"axes": [list(a) for a in axes], "types": ["explicit"] * len(axes)},
+      "args": [arg],
+      "body": [{"out": ["v0"], "op": "shard_map", "in": ["a"],
+                "params": {"in_specs": [[list(over)]], "out_specs": [[]], "axis_names": None, "check_vma": True},
+                "body": {"args": ["p0"], "body": [{"out": ["v1"], "op": op, "in": ["p0"], "params": {"axis_name": list(over)}}],
+                         "returns": ["v1"]}}],
+      "returns": ["v0"],
+      "expect": {"types": types, "values": [[number(x) for x in np.asarray(value).ravel()]]}})
+
+
 # bits of one element type as another of the same width
 for a, b in [("float32", "int32"), ("int32", "float32"), ("uint32", "float32"), ("float32", "uint32"), ("int16", "float16"),
              ("bfloat16", "uint16"), ("float16", "bfloat16"), ("int8", "uint8"), ("uint32", "int32"), ("float32", "float32")]:
@@ -244,6 +273,13 @@ binary("hypot", "bfloat16[8,4@Y]", 40, 41, tol=1e-2)
 binary("xlogy", "float32[4@X,4@Y]", [0.0, 0.0, -0.0, 0.0, 0.0, 1.0, 2.0, -3.0, INF, INF, 1.0, NAN, 1e-30, 2.5, -1.0, NAN],
        [0.0, INF, 0.0, -1.0, 2.0, 0.0, 3.0, 0.5, 1.0, 2.0, -1.0, 1.0, 1e30, INF, 0.0, 0.0])
 binary("xlogy", "bfloat16[8,4@Y]", 42, [0.25 * k for k in range(32)], tol=1e-2)
+
+# the greatest and the least over devices, of every kind of element: two programs that differ in this alone
+for name, data in [("bool", [True, False, True, True, False, False, True, False]), ("int32", [3, -5, 7, 2, 0, -1, 4, 9]),
+                   ("uint8", [3, 200, 7, 2, 0, 255, 4, 9]), ("float32", [0.5, -2.0, 3.25, 1.0, INF, -INF, 0.0, -4.0])]:
+  for op in ("pmax", "pmin", "psum"):
+    collective(op, f"{name}[8@X]", data, f"{name}[4]{{V:X}}", ["X"], (("X", 2),))
+    collective(op, f"{name}[8@(X,Y)]", data, f"{name}[2]{{V:(X,Y)}}", ["X", "Y"], (("X", 2), ("Y", 2)))
 
 if __name__ == "__main__":
   meta = {"meta": {"set": "own", "jax": jax.__version__, "devices": "8 CPU", "cases": len(CASES)}}

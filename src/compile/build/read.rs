@@ -67,7 +67,7 @@ impl Building<'_, '_> {
             match out.map(|o| &self.flow.values[o].parts) {
                 None => pieces.push(p), // the part is chosen by rank
                 Some(_) if lead == 0 => {
-                    return Err(Error::internal("a value in parts is read as if it were whole"));
+                    return Err(Error::internal("a partial value is read as if it were whole"));
                 }
                 Some(parts) if *parts == v.parts => {
                     p.st[0] += v.strides[0];
@@ -226,7 +226,7 @@ impl Building<'_, '_> {
         });
         let Some(v) = partial else { return self.settle(o, ext, n, to) };
         if o.pieces.len() != 1 || !o.simple(ext, n) || !matches!(r.parts[..], [_]) {
-            return Err(Error::internal("a value in parts is read by several parts of a sum"));
+            return Err(Error::internal("a partial value is read by several parts of a sum"));
         }
         let src = &self.flow.values[v];
         let (shape, parts) = (src.shape[1..].into(), src.parts.clone());

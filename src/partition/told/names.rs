@@ -210,8 +210,7 @@ impl Namer<'_> {
             return Name { kind: Kind::Halo, digits, reason };
         }
         let most = looked.iter().map(|(_, pieces)| partners(pieces)).max().unwrap_or(0);
-        let reason =
-            format!("{op} reads regions of other devices along {axes}: from up to {most} of them");
+        let reason = format!("{op} reads regions of other devices along {axes}: from up to {most} of them");
         Name { kind: Kind::Exchange, digits, reason }
     }
 
@@ -364,7 +363,8 @@ fn single(
     };
     let whole = |f: &Factor, c: &(Atoms, Atoms)| c.0.len() == f.held.len();
     let (kind, digits, reason) = if new.is_empty() {
-        let what = format!("unsharded along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
+        let what =
+            format!("unsharded along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
         (Kind::AllGather, gone, asks(what))
     } else if let Some(over) = swapped(&cuts) {
         let (from, to) = (dim(|c| &c.0), dim(|c| &c.1));
@@ -379,7 +379,8 @@ fn single(
         && factors.iter().zip(&cuts).all(|(f, c)| whole(f, c) || c.0.is_empty() || c.1.is_empty())
     {
         // the part that is wanted is cut off first
-        let what = format!("unsharded along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
+        let what =
+            format!("unsharded along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
         (Kind::AllGather, gone, asks(what))
     } else {
         let all: Atoms = gone.iter().chain(&new).copied().collect();

@@ -88,9 +88,7 @@ impl Rule<'_> {
             while let (true, [axis, rest @ ..]) = (left > 1, axes) {
                 let n = self.mesh.extent(*axis);
                 if !left.is_multiple_of(n) {
-                    return Err(split(format!(
-                        "{axis} of size {n} does not divide the remaining {left}"
-                    )));
+                    return Err(split(format!("{axis} of size {n} does not divide the remaining {left}")));
                 }
                 (left, axes) = (left / n, rest);
                 taken.push(*axis);

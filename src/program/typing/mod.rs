@@ -108,7 +108,9 @@ pub fn check_out(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<Spec, Fault
 fn no_mesh(spec: Spec) -> Fault {
     Fault::new(
         ErrorKind::Mesh,
-        format!("the result is asked to be sharded as {spec}, but no operand is on a mesh that has these axes"),
+        format!(
+            "the result is asked to be sharded as {spec}, but no operand is on a mesh that has these axes"
+        ),
     )
     .help("put an operand on the mesh first: `x.put(&mesh, p![…])`")
 }
@@ -141,7 +143,9 @@ fn two_meshes((j, first): (usize, &Mesh), (k, other): (usize, &Mesh)) -> Fault {
     let differ = if one == two { ", over other devices or in another order" } else { "" };
     Fault::new(
         ErrorKind::Mesh,
-        format!("operand {j} is on {one}, operand {k} on {two}{differ}: the operands of an operation must be on one mesh"),
+        format!(
+            "operand {j} is on {one}, operand {k} on {two}{differ}: the operands of an operation must be on one mesh"
+        ),
     )
 }
 

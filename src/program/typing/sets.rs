@@ -259,7 +259,9 @@ impl Rule<'_> {
         let why = match linearity {
             Linearity::Contraction => "its product cannot be left unreduced".to_string(),
             _ if self.prim == "div" => "a quotient cannot be left unreduced".to_string(),
-            _ if self.prim == "convert_element_type" => "a sum is rounded once, not each of its summands".to_string(),
+            _ if self.prim == "convert_element_type" => {
+                "a sum is rounded once, not each of its summands".to_string()
+            }
             _ => {
                 let name = self.prim.strip_prefix("reduce_").unwrap_or(self.prim);
                 format!("{name} of a sum is not the sum of {name} of its parts")
