@@ -284,3 +284,18 @@ fn loops_and_branches_in_per_device_code() {
     });
     assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Vma);
 }
+
+/// A value of an open trace, used by another thread inside a closure of its own: the trace has not ended.
+#[test]
+fn a_value_of_a_trace_on_another_thread_is_told_as_one() {
+    let f = jit(|x: &Array| {
+        let told = std::thread::scope(|s| {
+            let there = s.spawn(|| cond(true, || x + 1.0, || x.clone()).ty().unwrap_err());
+            there.join().unwrap()
+        });
+        assert!(told.to_string().contains("open on another thread"), "{told}");
+        assert_eq!(told.diagnostics()[0].op, "add", "{told}");
+        x + 1.0
+    });
+    let _ = f.call(Array::ones([2]));
+}

@@ -241,6 +241,7 @@ impl Trace {
         // a value from further out becomes a capture of every trace between
         let outer = match (&self.parent, traced) {
             (Some(parent), _) => Array::traced(parent.clone(), parent.import(array)?),
+            (None, Some(t)) if t.trace.lock().builder.is_some() => return Err(elsewhere(&t.value.ty)),
             (None, Some(t)) => return Err(kept(&t.value)),
             (None, None) => array.clone(),
         };
@@ -275,6 +276,11 @@ impl Trace {
     }
 }
 
+fn elsewhere(ty: &ArrayType) -> Error {
+    let fault = Fault::new(ErrorKind::Trace, "this value is of a trace that is open on another thread")
+        .help("use it on the thread that traces, or return it from the traced function and use the result");
+    Error::at(fault, "", vec![ty.to_string()], None)
+}
 fn kept(value: &Value) -> Error {
     kept_type(&value.ty)
 }
