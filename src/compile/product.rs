@@ -15,6 +15,7 @@ use crate::runtime::Buffer;
 use crate::runtime::gemm::{Way, gemm, plus};
 use crate::types::DType;
 use smallvec::SmallVec;
+use std::mem::MaybeUninit;
 
 /// A matrix of a batch: strides in elements for each dimension of the product.
 #[derive(Clone, Copy, Debug)]
@@ -195,6 +196,9 @@ fn block(f: &Fold<'_>, lo: &Ix, hi: &Ix) -> Option<Block> {
     Some(b)
 }
 
+/// Bytes of a tile that is so small that a buffer would cost more than it.
+const SMALL: usize = 256;
+
 impl ProductKernel {
     fn tiles(&self) -> (i64, i64, i64) {
         let size = |d: Option<usize>| d.map_or(1, |d| self.ext[d]);
@@ -244,13 +248,21 @@ impl ProductKernel {
         let (prs, pcs) = if by_rows { (n as isize, 1) } else { (1, m as isize) };
         // sums that wait for others: the first in the result, more where that is not enough
         let mut more: SmallVec<[Buffer; 4]> = SmallVec::new();
+        let mut few = [[MaybeUninit::<u64>::uninit(); SMALL / 8]; 4];
         for (copy, blocks) in self.copies.iter().enumerate() {
             let dst = self.at(&self.c, lo, copy as i64 * self.copy, base);
+            let bytes = m * n * size as usize;
             let mut place = |k: usize| {
-                while more.len() < k {
-                    more.push(Buffer::new(m * n * size as usize));
+                if k == 0 {
+                    return (dst, rs, cs);
                 }
-                if k == 0 { (dst, rs, cs) } else { (more[k - 1].as_mut_ptr(), prs, pcs) }
+                if bytes <= SMALL && k <= few.len() {
+                    return (few[k - 1].as_mut_ptr().cast(), prs, pcs);
+                }
+                while more.len() < k {
+                    more.push(Buffer::new(bytes));
+                }
+                (more[k - 1].as_mut_ptr(), prs, pcs)
             };
             let mut waiting = 0;
             for (k, b) in blocks.iter().enumerate() {
