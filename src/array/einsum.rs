@@ -256,7 +256,7 @@ fn contract_all(
         };
         // a product comes behind what is left
         let step = if last { call } else { call.step() };
-        named.push(a.contract(b, &kept, to, how, sums, terms, step));
+        named.push(a.contract(b, &kept, to, Wish { out: how, sums }, terms, step));
     }
     let Some(mut one) = named.pop() else {
         let fault = Fault::new(ErrorKind::Shape, "there are no operands").help("give at least one array");
@@ -389,8 +389,7 @@ impl Named {
         mut b: Named,
         kept: &[char],
         to: Option<&[char]>,
-        out: Out,
-        sums: Option<DType>,
+        wish: Wish,
         terms: &[Term],
         call: Call<'_>,
     ) -> Named {
@@ -422,11 +421,11 @@ impl Named {
         };
         let names = product(&a, &b);
         let made: Vec<usize> = names.iter().filter_map(|c| order.iter().position(|x| x == c)).collect();
-        let out = match out {
+        let out = match wish.out {
             Out::As(out) => out,
             Out::Any => Some(natural(&order, [&a, &b])),
         };
-        let options = ProductOptions { out, sums };
+        let options = ProductOptions { out, sums: wish.sums };
         let told = || operand::described(terms);
         let array = match (a.source(terms), b.source(terms)) {
             (Some(x), Some(y)) => {
@@ -438,7 +437,14 @@ impl Named {
     }
 }
 
-/// How a product's result is to lie.
+/// What is asked of a product.
+struct Wish {
+    out: Out,
+    /// The element type of its sums.
+    sums: Option<DType>,
+}
+
+/// Which sharding a product's result has.
 enum Out {
     /// As said, or by the rules.
     As(Option<Spec>),

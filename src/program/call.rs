@@ -15,8 +15,11 @@ pub struct Call<'a> {
     twin: Option<&'a str>,
     result: Made<'a>,
     /// The user's operands as printed, and which of them the applied ones are; `None`: they are the same.
-    operands: Option<(&'a dyn Fn() -> Vec<String>, &'a [Source<'a>])>,
+    operands: Option<(Told<'a>, &'a [Source<'a>])>,
 }
+
+/// Prints the user's operands, for an error only.
+type Told<'a> = &'a dyn Fn() -> Vec<String>;
 
 /// What an applied operation makes of the call's result.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ mod primitives;
 mod programs;
 
 use atmesh::prelude::*;
-use atmesh::{Axes, Error, axes};
+use atmesh::{Axes, axes};
 
 axes!(pub(crate) X, pub(crate) Y);
 
@@ -41,7 +41,7 @@ pub(crate) fn laid(
     spec: Spec,
     seed: usize,
 ) -> Result<(Array, Array)> {
-    let sharding = Sharding::new(mesh, spec, shape).map_err(Error::from)?;
+    let sharding = Sharding::new(mesh, spec, shape)?;
     let u = spec.unreduced_axes();
     let parts: usize = u.iter().map(|a| mesh.axis_size(a).unwrap()).product();
     let pieces: Vec<Array> = (0..parts).map(|k| numbers(shape, dtype, seed + 5 * k)).collect();
