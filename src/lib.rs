@@ -58,7 +58,7 @@
 //! Where nothing is summed, every element is the same bits at once and under [`jit`], on any mesh, engine and number of workers: each operation
 //! rounds by itself, whatever runs in one kernel. Sums of floats follow one tree, by the shape, the sharding and the layout of what is
 //! summed; products of matrices add their terms in panels of 512, and the devices' parts by that tree. (What a NaN carries is left open. Between
-//! [levels](runtime::cpu::Level) of processors last bits of `exp` and its like and of products may differ.) The book has a page on it.
+//! levels of processors (`ATMESH_CPU` chooses one) last bits of `exp` and its like and of products may differ.) The book has a page on it.
 //!
 //! # Stages
 //!

@@ -340,7 +340,7 @@ impl Array {
             Err(fault) => self.refuse(fault, call),
         }
     }
-    /// The block of the device that sends to this one; zeros where none does. Pairs, [`shift`] or [`ring`].
+    /// The block of the device that sends to this one; zeros where none does. Pairs, [`Permutation::shift`] or [`Permutation::ring`].
     ///
     /// ```
     /// use atmesh::prelude::*;
