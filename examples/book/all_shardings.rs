@@ -35,7 +35,7 @@ pub(crate) fn chapter() -> Result<()> {
     println!("# All shardings of a matrix\n");
     println!("<!-- written by `cargo run --example book -- all_shardings`; a test compares it -->\n");
     println!(
-        "`{mesh}` has devices 0 to 7. An 8×8 matrix of float32, 256 bytes, can lie on it in {} ways.",
+        "`{mesh}` has devices 0 to 7. An 8×8 matrix of float32, 256 bytes, can be placed on it in {} ways.",
         specs.len()
     );
     println!("*Copies* counts the devices that hold the same block.\n");
