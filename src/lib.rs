@@ -42,7 +42,7 @@
 //!
 //! # Names
 //!
-//! * `f` goes by the rules; `f_to(.., spec)` says how its result lies; `f_with(.., options)` takes all that may be said, the options last.
+//! * `f` goes by the rules; `f_to(.., spec)` says how its result is sharded; `f_with(.., options)` takes all that may be said, the options last.
 //!   (`broadcast_to` has its shape in its name already: the form with a spec is `broadcast_as`.)
 //! * Options and reports may get more fields: options are made by `Default` and their methods, `ScanOptions::default().length(4)`.
 //! * A name of numpy or JAX finds ours in the search of these pages: `concatenate`, `moveaxis`, `where`, `device_put`.
@@ -174,7 +174,7 @@ pub mod prelude {
     pub use crate::transform::{auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp, vmap};
 }
 
-/// The README's program runs as it stands.
+/// The README's program runs unchanged.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}

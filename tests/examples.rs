@@ -234,3 +234,51 @@ fn pages_of_the_book_include_what_there_is() {
     }
     assert!(included > 100, "only {included} parts are included");
 }
+
+/// Files of a folder and of those beneath it.
+fn beneath(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("the folder can be read") {
+        let path = entry.expect("it is listed").path();
+        if path.is_dir() { beneath(&path, files) } else { files.push(path) }
+    }
+}
+
+/// The book, what programs print and the texts in the sources use the words of the field: who searches finds them.
+#[test]
+fn texts_use_the_words_of_the_field() {
+    const INSTEAD: [(&str, &str); 12] = [
+        ("stands twice", "appears twice"),
+        ("come apart", "is divisible"),
+        ("comes apart", "is divisible"),
+        ("misshapen", "of the wrong shape"),
+        ("bytes a device", "bytes per device"),
+        ("thread a device", "thread per device"),
+        ("split alike", "sharded the same way"),
+        ("lie alike", "are sharded the same way"),
+        ("in parts", "unreduced, partial"),
+        ("is no axis of", "is not an axis of"),
+        ("lies as", "is sharded as"),
+        ("to lie as", "to be sharded as"),
+    ];
+    let mut files = vec![at("README.md")];
+    for folder in ["book/src", "tests/golden", "src"] {
+        beneath(&at(folder), &mut files);
+    }
+    let mut wrong = Vec::new();
+    for file in files {
+        let Ok(text) = std::fs::read_to_string(&file) else { continue };
+        let source = file.extension().is_some_and(|e| e == "rs");
+        for (n, line) in text.lines().enumerate() {
+            // of a source the texts, which are between quotation marks; neither comments nor code
+            let code = line.split("//").next().unwrap_or("");
+            let told: Vec<&str> =
+                if source { code.split('"').skip(1).step_by(2).collect() } else { vec![line] };
+            for (idiom, word) in INSTEAD {
+                if told.iter().any(|t| t.contains(idiom)) {
+                    wrong.push(format!("{}:{}: \"{idiom}\": say \"{word}\"", file.display(), n + 1));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

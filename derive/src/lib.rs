@@ -13,7 +13,7 @@ use syn::{
 /// * Where the struct has a type parameter (`struct Layer<T = Array> { w: T, b: T }`), the struct of specs says how to shard one:
 ///   `Layer<Spec>` is `Specs`.
 /// * `#[tree(skip)]` on a field: a plain value, part of the cache key of `jit`; it is `Clone`, `Default`, `PartialEq`, `Debug`, `Send` and
-///   `Sync`. The default stands in the result of a closure that failed before it returned.
+///   `Sync`. The default takes its place in the result of a closure that failed before it returned.
 ///
 /// ```ignore
 /// #[derive(Clone, Tree)]

@@ -27,7 +27,7 @@ pub(crate) fn refusals() -> Result<()> {
 
     // ANCHOR: scatter
     let parts = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum_scatter("X", Gather::tiled(0)));
-    refused("a block that does not come apart", parts.call(Array::ones([6])))?;
+    refused("a block of a size that is not divisible", parts.call(Array::ones([6])))?;
     mended(parts.call(Array::ones([8]))?)?;
     // ANCHOR_END: scatter
 

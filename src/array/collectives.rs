@@ -50,7 +50,7 @@ impl Gather {
     pub fn invarying(self) -> Gather {
         Gather { to: Gathered::Invarying, ..self }
     }
-    /// The result is typed as reduced over the axes: equal, with a cotangent in parts.
+    /// The result is typed as reduced over the axes: equal, with an unreduced cotangent.
     pub fn reduced(self) -> Gather {
         Gather { to: Gathered::Reduced, ..self }
     }
@@ -92,7 +92,7 @@ impl Split {
     pub fn concat(self, dim: i32) -> Exchange {
         Exchange { split: self.dim, concat: dim, tiled: true }
     }
-    /// The cut dimension, of the axes' size, goes; the pieces lie along a new dimension of the result.
+    /// The cut dimension, of the axes' size, goes; the pieces are stacked along a new dimension of the result.
     pub fn stack(self, dim: i32) -> Exchange {
         Exchange { split: self.dim, concat: dim, tiled: false }
     }
@@ -407,7 +407,7 @@ pub fn axis_index(axes: impl Into<Axes>) -> Array {
     }
 }
 
-/// How many devices lie along the axes: a number, since meshes are static. In a body of `shard_map`; elsewhere, and for an axis that is not
+/// How many devices there are along the axes: a number, since meshes are static. In a body of `shard_map`; elsewhere, and for an axis that is not
 /// manual there, an error.
 ///
 /// ```

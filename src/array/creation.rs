@@ -17,7 +17,7 @@ use crate::types::{ArrayType, DType, Element, Scalar, Shape};
 use half::{bf16, f16};
 use std::ops::Range;
 
-/// Where a new array is to lie, checked: `None` on no mesh.
+/// How a new array is to be sharded, checked: `None` on no mesh.
 fn asked(ty: &ArrayType) -> Result<Option<Sharding>, Fault> {
     asked_for(ty, innermost().is_none())
 }
@@ -190,7 +190,7 @@ impl Array {
             Err(fault) => refuse(fault, &ty, call),
         }
     }
-    /// `start`, `start + step`, … of a type of rank 1, which says how many, of which element type and where they lie.
+    /// `start`, `start + step`, … of a type of rank 1, which says how many, of which element type and how they are sharded.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -241,7 +241,7 @@ impl Array {
     pub fn linspace(start: f64, stop: f64, num: usize, endpoint: bool) -> Array {
         Array::linspace_at([num].into(), start, stop, endpoint, Call::here("linspace"))
     }
-    /// [`Array::linspace`] of a type of rank 1, which says how many numbers, of which element type and where they lie. Whole numbers are
+    /// [`Array::linspace`] of a type of rank 1, which says how many numbers, of which element type and how they are sharded. Whole numbers are
     /// rounded down.
     ///
     /// ```
@@ -276,7 +276,7 @@ impl Array {
         });
         at_once(slab, ty.dtype, &ty.shape, sharding, call)
     }
-    /// Zeros of this array's type, lying as it does; unreduced and reduced as it is.
+    /// Zeros of this array's type, sharded as it is; unreduced and reduced as it is.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -289,7 +289,7 @@ impl Array {
     pub fn zeros_like(&self) -> Array {
         self.full_like_at(self.zero().term(), Call::here("zeros_like"))
     }
-    /// Ones of this array's type, lying as it does.
+    /// Ones of this array's type, sharded as it is.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -301,7 +301,7 @@ impl Array {
         let one = Scalar::one(self.type_ref().map_or(DType::F32, |t| t.dtype));
         self.full_like_at(one.term(), Call::here("ones_like"))
     }
-    /// The same number everywhere, of this array's type, lying as it does.
+    /// The same number everywhere, of this array's type, sharded as it is.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -437,7 +437,7 @@ fn refuse(fault: Fault, ty: &ArrayType, call: Call<'_>) -> Array {
     poison(call.error(fault, || vec![ty.to_string()]))
 }
 
-/// An array of numbers that lies so.
+/// An array of numbers with this sharding.
 fn at_once(slab: Slab, dtype: DType, shape: &Shape, sharding: Option<Sharding>, call: Call<'_>) -> Array {
     match sharding {
         None => Array::concrete(slab, dtype.of(shape), None),

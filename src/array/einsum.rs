@@ -155,7 +155,7 @@ fn shape(message: String) -> Fault {
     Fault::new(ErrorKind::Shape, message)
 }
 
-/// The name of the last dimension under `...`; those before it have the next ones. They are no letters.
+/// The name of the last dimension under `...`; those before it have the next ones. They are not letters.
 const UNDER_DOTS: char = '\u{e000}';
 
 /// The name of the `i`-th dimension from the end of those under `...`.

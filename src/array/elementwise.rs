@@ -284,7 +284,7 @@ impl Array {
         }
         apply1(prims::select(), &args, call)
     }
-    /// Broadcast to `shape`, lying as `lies` says.
+    /// Broadcast to `shape`, sharded as `lies` says.
     pub(crate) fn spread(&self, shape: &Shape, lies: Option<&(Mesh, Spec)>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let there = lies.is_none_or(|(_, spec)| spec.dims() == ty.spec.dims());
@@ -315,7 +315,7 @@ impl Array {
     pub(crate) fn zero(&self) -> Scalar {
         Scalar::zero(self.type_ref().map_or(DType::F32, |t| t.dtype))
     }
-    /// A zero to choose beside it: the number, which joins all but what is in parts.
+    /// A zero to choose beside it: the number, which joins all but unreduced values.
     pub(crate) fn zero_beside(&self, call: Call<'_>) -> Term {
         match self.type_ref() {
             Ok(ty) if !ty.spec.unreduced_axes().is_empty() => {
@@ -326,7 +326,7 @@ impl Array {
     }
 }
 
-/// How the other operands lie where their last dimensions meet those of this one, of those that lie otherwise; `None` where one cannot.
+/// How the other operands are sharded where their last dimensions meet those of this one, of those that differ; `None` where one cannot.
 fn like(types: &[(usize, &ArrayType)], model: usize) -> Option<Vec<(usize, Spec)>> {
     let as_one = types.iter().find(|t| t.0 == model)?.1;
     let mesh = as_one.mesh.as_ref()?;

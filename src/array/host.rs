@@ -326,7 +326,7 @@ impl Array {
         }
         assemble("from_shards", shape.into(), sharding, place, |k, _| Ok(pieces.get(k).cloned()))
     }
-    /// An array made piece by piece: `f` gets where a block lies, and makes it. It is called once for each different block.
+    /// An array made piece by piece: `f` gets the position of a block, and makes it. It is called once for each different block.
     ///
     /// ```
     /// use atmesh::prelude::*;

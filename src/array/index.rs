@@ -138,7 +138,7 @@ pub(super) struct Part {
     pub(super) dims: Vec<Side>,
     /// Dimensions that are dropped.
     pub(super) dropped: Vec<usize>,
-    /// Where new dimensions stand in the result, ascending.
+    /// The positions of new dimensions in the result, ascending.
     pub(super) new: Vec<usize>,
 }
 /// Of one dimension: from where, how many, every which (positive), and whether backwards.

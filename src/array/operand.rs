@@ -1,4 +1,4 @@
-//! What may stand beside an array in a formula: arrays and weak numbers.
+//! Operands beside an array in a formula: arrays and weak numbers.
 
 use super::Array;
 use crate::diagnostic::{ErrorKind, Fault};
@@ -6,7 +6,7 @@ use crate::program::{Call, Literal, Prim, Source};
 use crate::trace::{Arg, apply, carried, poison};
 use crate::types::{DType, Scalar};
 
-/// What stands beside an array in a formula. Numbers are weak: they take the array's element type.
+/// An operand beside an array in a formula. Numbers are weak: they take the array's element type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an operand of an array",
     label = "expected `Array`, `&Array` or a number",
@@ -74,7 +74,7 @@ impl Term {
     }
 }
 
-/// The element type of a number that stands alone.
+/// The element type of a number alone.
 pub(crate) fn default_dtype(x: Scalar) -> DType {
     match x {
         Scalar::Bool(_) => DType::Bool,

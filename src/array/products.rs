@@ -22,14 +22,14 @@ pub struct Contraction {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ProductOptions {
-    /// How the result lies, or over which axes it is left unreduced; else by the rules.
+    /// How the result is sharded, or over which axes it is left unreduced; else by the rules.
     pub out: Option<Spec>,
     /// The element type of the sums and of the result; else that of the operands.
     pub sums: Option<DType>,
 }
 
 impl ProductOptions {
-    /// The same; the result lies so, or is left unreduced so.
+    /// The same; the result is sharded so, or left unreduced so.
     ///
     /// ```
     /// use atmesh::{ProductOptions, prelude::*};
@@ -119,7 +119,7 @@ impl Array {
     /// let x = Array::ones([3, 4, 8]).put(&mesh, p![_, _, "X"]);
     /// let w = Array::ones([8, 2]).put(&mesh, p!["X", _]);
     /// assert_eq!(type_of(x.matmul_to(&w, p![_, "X"])), "float32[3,4@X,2]");
-    /// assert!(x.matmul(&w).ty().is_err(), "the result could lie in several ways");
+    /// assert!(x.matmul(&w).ty().is_err(), "the result could be sharded in several ways");
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]

@@ -1,4 +1,4 @@
-//! Refusals of how operands lie, with what mends them.
+//! Refusals of operands' shardings, with what mends them.
 
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::Axes;

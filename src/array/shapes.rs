@@ -51,7 +51,7 @@ impl Array {
             _ => apply1(prims::reshape(&shape, out), &[self.into()], call),
         }
     }
-    /// Whether it is an array of numbers that lies nowhere in particular, where no trace would record what is done with it.
+    /// Whether it is an array of numbers on no mesh, where no trace would record what is done with it.
     fn is_here(&self) -> bool {
         matches!(self.repr(), Repr::Concrete(c) if c.sharding.is_none()) && innermost().is_none()
     }
@@ -314,7 +314,7 @@ impl Array {
             }
         }
     }
-    /// `true` everywhere, of this array's shape, lying as it does.
+    /// `true` everywhere, of this array's shape, sharded as it is.
     pub(super) fn trues(&self, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let ty = ArrayType { dtype: DType::Bool, ..super::creation::plain(ty) };

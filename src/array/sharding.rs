@@ -1,4 +1,4 @@
-//! Where arrays lie: put, reshard, constrain, and looking at it.
+//! Placement of arrays: put, reshard, constrain, and looking at it.
 
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Result};
@@ -11,7 +11,7 @@ use crate::types::{ArrayType, DType, Shape};
 use std::panic::Location;
 
 impl Array {
-    /// The same value on a mesh, lying as `spec` says (over explicit and auto axes): from nowhere in particular, from another sharding,
+    /// The same value on a mesh, sharded as `spec` says (over explicit and auto axes): from no mesh, from another sharding,
     /// from another mesh.
     ///
     /// ```
@@ -30,7 +30,7 @@ impl Array {
         let kinds = [AxisType::Explicit, AxisType::Auto];
         self.move_to(mesh, spec, &kinds, call)
     }
-    /// The same value with another sharding of the mesh that it lies on.
+    /// The same value with another sharding of the mesh that it is on.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -52,7 +52,7 @@ impl Array {
         }
     }
     /// The mesh whose axes a spec for this array, or one of this rank made of it, names: its own, or that of the program around it;
-    /// none for a whole array on none.
+    /// none for an array on no mesh.
     pub(crate) fn mesh_of(&self, spec: Spec, rank: usize) -> Result<Option<Mesh>, Fault> {
         let Ok(ty) = self.type_ref() else { return Ok(None) };
         match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
@@ -175,7 +175,7 @@ impl Array {
         let ty = self.ty()?;
         Ok(self.placed().cloned().or_else(|| ty.mesh.map(|mesh| Sharding { mesh, spec: ty.spec })))
     }
-    /// A picture of who holds what: of an array where it lies, of a traced value what its type says, of a value that carries an error
+    /// A picture of who holds what: of an array its blocks, of a traced value what its type says, of a value that carries an error
     /// the error.
     ///
     /// ```
@@ -191,7 +191,7 @@ impl Array {
             (Ok(ty), None) => Picture::of_type(&ty),
         }
     }
-    /// The devices that hold it, in mesh order; an array on no mesh lies on device 0.
+    /// The devices that hold it, in mesh order; an array on no mesh is on device 0.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -242,7 +242,7 @@ impl Array {
 pub struct Shard {
     /// The device.
     pub device: DeviceId,
-    /// Where the part lies, in each dimension.
+    /// The position of the part, in each dimension.
     pub index: Vec<std::ops::Range<usize>>,
     /// How many devices before this one hold the same part.
     pub replica: usize,
@@ -250,14 +250,14 @@ pub struct Shard {
     pub data: Array,
 }
 
-/// Why nothing lies on an abstract mesh.
+/// Why nothing can be placed on an abstract mesh.
 pub(super) fn no_devices(mesh: &Mesh) -> Fault {
     Fault::new(ErrorKind::Mesh, format!("{mesh} is abstract: it has no devices that could hold numbers"))
         .help("trace with a type in place of the array: `F32.of([8]).on(&mesh, p![…])`")
         .help("or make a mesh of devices: `Mesh::new`")
 }
 
-/// The type of an array of numbers that lies so.
+/// The type of an array of numbers with this sharding.
 pub(crate) fn placed(dtype: DType, shape: &Shape, sharding: &Sharding) -> ArrayType {
     ArrayType {
         mesh: Some(sharding.mesh.clone()),

@@ -28,15 +28,15 @@ fn intern(data: Data) -> Spec {
 }
 
 impl Spec {
-    /// An entry for each dimension; `None` is a whole dimension. [`crate::p!`] writes it shorter.
+    /// An entry for each dimension; `None` is an unsharded dimension. [`crate::p!`] writes it shorter.
     pub fn new<const N: usize>(entries: [Option<Axes>; N]) -> Spec {
         Spec::of(entries.into_iter().map(Option::unwrap_or_default).collect())
     }
-    /// An entry for each dimension; no axes is a whole dimension.
+    /// An entry for each dimension; no axes is an unsharded dimension.
     pub fn of(dims: Vec<Axes>) -> Spec {
         intern(Data { dims, unreduced: Axes::none(), reduced: Axes::none() })
     }
-    /// All dimensions whole.
+    /// All dimensions unsharded.
     pub fn whole(rank: usize) -> Spec {
         Spec::of(vec![Axes::none(); rank])
     }
@@ -77,7 +77,7 @@ impl Spec {
     pub fn is_whole(self) -> bool {
         self.all_axes().next().is_none()
     }
-    /// With whole dimensions added up to this rank.
+    /// With unsharded dimensions added up to this rank.
     pub fn padded(self, rank: usize) -> Spec {
         if self.0.dims.len() >= rank {
             return self;
@@ -151,7 +151,7 @@ impl fmt::Debug for Spec {
     }
 }
 
-/// A partition spec. `_` (or `None`) is a whole dimension; `p![]` a whole array; `p![_, "Y"; U: "X"]` is unreduced over X.
+/// A partition spec. `_` (or `None`) is an unsharded dimension; `p![]` a replicated array; `p![_, "Y"; U: "X"]` is unreduced over X.
 ///
 /// ```
 /// use atmesh::prelude::*;

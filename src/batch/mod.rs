@@ -154,7 +154,7 @@ fn aligned(b: &mut Builder, align: Align, items: &[Item], batch: &Batch<'_>) -> 
     Ok(values)
 }
 
-/// A number for each example, repeated to the shape of a value of type `like` and lying as it does.
+/// A number for each example, repeated to the shape of a value of type `like` and sharded as it is.
 fn along(b: &mut Builder, each: &Value, like: &ArrayType) -> Result<Value> {
     let spec = Spec::of(like.spec.padded(like.rank()).dims().to_vec());
     b.broadcast_in_dim_as(each, &like.shape, &[0], spec)
@@ -221,7 +221,7 @@ fn types(one: &[ArrayType], mapped: &[bool], examples: &Examples) -> Vec<ArrayTy
     one.iter().zip(mapped).map(|(ty, m)| if *m { examples.ty(ty) } else { ty.clone() }).collect()
 }
 
-/// The spec of what enters or leaves a nested program, whole in the dimension of examples where it has one.
+/// The spec of what enters or leaves a nested program, unsharded in the dimension of examples where it has one.
 fn behind_examples(spec: Spec, rank: usize, mapped: bool) -> Spec {
     if !mapped {
         return spec;

@@ -154,7 +154,7 @@ fn placements_asked_for_are_those_of_examples() {
     }
 }
 
-/// The spec of an array with its examples whole.
+/// The spec of an array with its examples unsharded.
 fn whole(x: &Array) -> Spec {
     x.ty().unwrap().spec.only(|a| a != "B".into())
 }
@@ -294,7 +294,7 @@ fn types_of_mapped_dimensions() {
     // mapped dimensions lie alike
     let f = jit(|x: &Array, y: &Array| vmap((x, y), |(x, y)| x + y));
     let e = f.trace((ty("float32[8@Y]"), ty("float32[8]"))).unwrap_err();
-    assert!(e.to_string().contains("must lie alike"), "{e}");
+    assert!(e.to_string().contains("must be sharded the same way"), "{e}");
     let e = f.trace((ty("float32[8]"), ty("float32[4]"))).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Shape, "{e}");
     // a reshape that would need whole dimensions leaves the examples where they are

@@ -1,4 +1,4 @@
-//! Passes 2 and 3, groups and stored values: which steps share one run over an index space, and what lies in memory.
+//! Passes 2 and 3, groups and stored values: which steps share one run over an index space, and what is in memory.
 //!
 //! Items are taken in order. A map joins the group of highest level that it reads in place, if everything else that it reads is
 //! ready before that group; a fold takes over the elementwise groups that it alone reads. A group's level is the longest path to it, so

@@ -232,7 +232,7 @@ pub(crate) unsafe fn value(t: &Tiles, base: &[*mut u8], x: &Ix, n: i64, scratch:
 /// As [`value`], of at most a tile whose elements have `size` bytes: put at `to`.
 ///
 /// # Safety
-/// As for [`value`]; there is room at `to`, which is no operand: that of a register where it is aligned as that is.
+/// As for [`value`]; there is room at `to`, which is not an operand: that of a register where it is aligned as that is.
 pub(crate) unsafe fn value_to(
     t: &Tiles,
     base: &[*mut u8],

@@ -65,7 +65,7 @@ fn turned(flow: &Flow<'_>, m: &Map<'_>, s: Slot) -> Option<[u8; MAX]> {
         .then_some(to)
 }
 
-/// Whether a map is a copy that keeps the type, of a value that is not in parts.
+/// Whether a map is a copy that keeps the type, of a value that is not partial.
 fn copies(flow: &Flow<'_>, m: &Map<'_>) -> bool {
     let ([r], [inst]) = (&m.reads[..], &m.code.insts[..]) else { return false };
     let v = &flow.values[m.out];

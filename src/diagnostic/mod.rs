@@ -1,7 +1,7 @@
 //! Errors as values: what is wrong with what, where the user wrote it, and what to write instead.
 //!
 //! A rule that refuses returns a [`Fault`]; whoever knows the op, its operands and the user's line makes a
-//! [`Diagnostic`] of it; one or several of these are an [`Error`]. Rendering stands in `render`.
+//! [`Diagnostic`] of it; one or several of these are an [`Error`]. Rendering is in `render`.
 
 mod render;
 
@@ -40,7 +40,7 @@ pub enum ErrorKind {
     Device,
     /// Devices called different collectives, or wait for one another.
     Mismatch,
-    /// Host data: pieces that are missing or misshapen, files.
+    /// Host data: pieces that are missing or of the wrong shape, files.
     Data,
     /// Not built, or not offered: the program is sound, and no other way of writing it is at fault.
     Unsupported,
@@ -84,7 +84,7 @@ pub struct Fault {
     pub kind: ErrorKind,
     /// What is wrong with what, in one sentence.
     pub message: String,
-    /// Where the result may be asked to lie, where the rules leave it open: in a word, and as a spec.
+    /// How the result may be asked to be sharded, where the rules leave it open: in a word, and as a spec.
     pub choices: Vec<(String, Spec)>,
     /// What to write instead; each entry is one way.
     pub help: Vec<String>,

@@ -71,7 +71,7 @@ fn one(d: &Diagnostic, renderer: &Renderer) -> String {
 /// A place to show.
 struct Mark<'a> {
     place: Place,
-    /// The operation that stands there.
+    /// The operation there.
     op: &'a str,
     /// What happened there, where it is not the error itself.
     label: Option<&'a str>,
@@ -193,7 +193,7 @@ fn operands(types: &[String], parts: &[(usize, Spot)]) -> String {
     lines.join("\n")
 }
 
-/// Where a part stands in a printed type.
+/// The position of a part in a printed type.
 fn stands(ty: &str, part: Spot) -> Option<Range<usize>> {
     match part {
         Spot::Dim(d) => dim(ty, d),
@@ -202,7 +202,7 @@ fn stands(ty: &str, part: Spot) -> Option<Range<usize>> {
     }
 }
 
-/// Where dimension `d` stands in a printed type.
+/// The position of dimension `d` in a printed type.
 fn dim(ty: &str, d: usize) -> Option<Range<usize>> {
     let open = ty.find('[')? + 1;
     let (mut depth, mut n, mut start) = (0, 0, open);

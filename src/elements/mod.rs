@@ -1,4 +1,4 @@
-//! What an array is of, wherever it lies: element types, numbers, shapes.
+//! What an array is of, wherever it is placed: element types, numbers, shapes.
 
 mod dtype;
 mod scalar;

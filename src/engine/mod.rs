@@ -167,7 +167,7 @@ pub struct RunReport {
     pub arguments: usize,
     /// Bytes of all results but those that are arguments, or views of them.
     pub results: usize,
-    /// Bytes of results that lie in donated arguments.
+    /// Bytes of results that take the memory of donated arguments.
     pub donated: usize,
     /// Bytes of the static buffer plan: values in between, for which there is no room in donated arguments.
     pub arena: usize,

@@ -94,7 +94,7 @@ pub fn vjp_program_of(program: &Program, wrt: &[usize], results: &[bool]) -> Res
     })
 }
 
-/// Refuses to differentiate by what is no float.
+/// Refuses to differentiate by what is not a float.
 fn floats(program: &Program, active: &[bool]) -> Result<Vec<bool>> {
     for v in chosen(&program.inputs, active) {
         let ty = program.ty(v);

@@ -1,4 +1,4 @@
-//! Derivatives of programs that stand as one equation: jit, checkpoint, and programs in which axes are of another type.
+//! Derivatives of programs that are one equation: jit, checkpoint, and programs in which axes are of another type.
 
 use super::linearize::{Found, linearize};
 use super::push::{Duals, Style, forward};

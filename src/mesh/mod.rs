@@ -162,16 +162,16 @@ impl Mesh {
     pub fn axis_types(&self) -> &[AxisType] {
         &self.0.types
     }
-    /// Where the axis stands; an error that lists the mesh's axes where it is none of them.
+    /// The position of the axis; an error that lists the mesh's axes if the mesh has no such axis.
     #[track_caller]
     pub fn position(&self, axis: impl Into<Axis>) -> Result<usize> {
         self.known("position", axis.into(), Location::caller())
     }
-    /// Where the axis stands, if it is an axis of this mesh.
+    /// The position of the axis, if it is an axis of this mesh.
     pub fn find(&self, axis: Axis) -> Option<usize> {
         self.0.names.iter().position(|a| *a == axis)
     }
-    /// The refusal of an axis that this mesh does not have.
+    /// The error for an axis that is not in this mesh.
     pub(crate) fn unknown(&self, axis: Axis) -> Fault {
         self.unknown_name(axis.name())
     }

@@ -126,7 +126,7 @@ impl Builder {
     }
 }
 
-/// Numbers and zeros that join what they stand beside.
+/// Numbers and zeros that join the operand beside them.
 impl Builder {
     /// A number to compute with beside a value of type `like`: a literal, or where a literal would be refused (as a factor of an
     /// unreduced value; beside one that is reduced over manual axes) a scalar that is reduced over these axes.

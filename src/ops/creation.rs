@@ -63,7 +63,7 @@ pub(super) fn created(ty: &ArrayType, zero: bool) -> Result<ArrayType, Fault> {
     Ok(ArrayType { spec, ..ty.clone() })
 }
 
-/// The type as a parameter of what is created by it: with its mesh where it lies on one.
+/// The type as a parameter of what is created by it: with its mesh where it is on one.
 pub(super) fn print(ty: &ArrayType) -> String {
     let mesh = ty.mesh.as_ref().map(Mesh::to_string).map(|m| format!(", mesh={m}")).unwrap_or_default();
     format!("ty={}{mesh}", ty.short())

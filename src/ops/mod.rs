@@ -1,6 +1,6 @@
 //! The primitives, a file or folder for each family, each with all its rules.
 //!
-//! Adding one touches its family's file and [`PRIMITIVES`]. A rule that is missing does not compile; what stands in the list is
+//! Adding one touches its family's file and [`PRIMITIVES`]. A rule that is missing does not compile; what is in the list is
 //! tested for completeness and appears in the tables of the book.
 
 pub mod build;
@@ -39,7 +39,7 @@ use std::sync::Arc;
 pub struct Entry {
     /// Its name, as programs print it.
     pub name: &'static str,
-    /// The family it belongs to: the file or folder that it stands in.
+    /// The family it belongs to: the file or folder that it is in.
     pub family: &'static str,
     /// An instance, and types of operands that it takes.
     pub example: fn() -> (Prim, Vec<ArrayType>),

@@ -1,7 +1,7 @@
 //! Primitives of one operand that move elements and compute nothing: what is true of all of them, once.
 //!
 //! They are linear; their tangent is themselves of the operand's tangent. A primitive of this kind is one `impl Move`.
-//! Rules of derivatives that further families answer alike are macros beside it.
+//! Rules of derivatives that other families share are macros beside it.
 
 use super::view::arity;
 use crate::diagnostic::{Fault, Result};
@@ -40,7 +40,7 @@ pub trait Move: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     fn asked(&self) -> Option<Spec> {
         None
     }
-    /// The result's type: from the loops, but for those that say where it lies.
+    /// The result's type: from the loops, but for those that say how it is sharded.
     fn typed(&self, x: &Operand) -> Result<ArrayType, Fault> {
         Ok(typing::by_factors(self, std::slice::from_ref(x))?.swap_remove(0))
     }
@@ -70,7 +70,7 @@ macro_rules! linear_jvp {
 }
 pub(super) use linear_jvp;
 
-/// No tangents and no cotangents: of results that do not change with the operands, or are no numbers that vary smoothly.
+/// No tangents and no cotangents: of results that do not change with the operands, or are not numbers that vary smoothly.
 macro_rules! no_derivative {
     ($name:literal) => {
         fn jvp(&self, _: crate::program::Forward<'_>) -> Result<Tangents> {

@@ -56,7 +56,7 @@ fn needs_key(name: &str, ty: &ArrayType) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Refuses what is no key, and keys of another shape than the result's `keys` leading dimensions.
+/// Refuses what is not a key, and keys of another shape than the result's `keys` leading dimensions.
 fn needs_keys(name: &str, ty: &ArrayType, result: &ArrayType, keys: usize) -> Result<(), Fault> {
     needs_key(name, ty)?;
     if result.shape.get(..keys) == Some(&ty.shape[..]) {
@@ -71,7 +71,7 @@ fn needs_keys(name: &str, ty: &ArrayType, result: &ArrayType, keys: usize) -> Re
     Err(Fault::new(ErrorKind::Shape, message).help("take one of them, or map over them: `vmap`"))
 }
 
-/// The type of what all keys make, from that of what one makes; on no mesh it lies as the keys do.
+/// The type of what all keys make, from that of what one makes; on no mesh it is sharded as the keys are.
 fn all_keys(ty: &ArrayType, examples: &Examples) -> ArrayType {
     match ty.mesh {
         Some(_) => examples.ty(ty),

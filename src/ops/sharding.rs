@@ -1,4 +1,4 @@
-//! Where values lie: reshard, constrain, copy.
+//! Placement of values: reshard, constrain, copy.
 
 use super::build::cotangent_type;
 use super::moves::Move;
@@ -12,10 +12,10 @@ use crate::sharding::{Spec, check_divides, check_parts, check_spec};
 use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
 
-/// The same value, lying otherwise: any sharding to any other, also on another mesh over the same devices.
+/// The same value with another sharding: any sharding to any other, also on another mesh over the same devices.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reshard {
-    /// The mesh that it is to lie on.
+    /// The mesh that it is moved to.
     pub mesh: Mesh,
     /// How: over explicit and auto axes, and the unreduced and reduced sets.
     pub spec: Spec,
@@ -24,7 +24,7 @@ pub struct Reshard {
 }
 
 impl Reshard {
-    /// To lie so.
+    /// The sharding asked for.
     pub fn new(mesh: Mesh, spec: Spec) -> Reshard {
         Reshard { mesh, spec, open: Vec::new() }
     }
@@ -42,7 +42,7 @@ pub struct Constrain {
 }
 
 impl Constrain {
-    /// To lie so.
+    /// The sharding asked for.
     pub fn new(mesh: Mesh, spec: Spec) -> Constrain {
         Constrain { mesh, spec, open: Vec::new() }
     }
@@ -53,7 +53,7 @@ fn params(mesh: &Mesh, spec: Spec, open: &[usize]) -> String {
     format!("mesh={mesh}, spec={spec}{open}")
 }
 
-/// The open dimensions of all examples; the examples' own is, unless it is asked to lie somehow.
+/// The open dimensions of all examples; the examples' own is, unless a sharding is asked for.
 fn opened(open: &[usize], spec: Spec) -> Vec<usize> {
     let own = spec.dim(0).is_empty().then_some(0);
     own.into_iter().chain(behind(open)).collect()
@@ -201,11 +201,11 @@ impl Move for Copy {
 }
 
 impl Builder {
-    /// `x` lying on `mesh` as `spec` says.
+    /// `x` on `mesh`, sharded as `spec` says.
     pub fn reshard(&mut self, x: &Value, mesh: &Mesh, spec: Spec) -> Result<Value> {
         self.emit1(Arc::new(Reshard::new(mesh.clone(), spec)), std::slice::from_ref(x))
     }
-    /// `x` lying as a value of type `want` over explicit axes; itself where it does.
+    /// `x` sharded as a value of type `want` over explicit axes; itself where it is.
     pub fn reshard_to(&mut self, x: &Value, want: &ArrayType) -> Result<Value> {
         let mesh = want.mesh.as_ref().or(x.ty.mesh.as_ref());
         let Some(mesh) = mesh else { return Ok(x.clone()) };

@@ -23,7 +23,7 @@ pub(crate) fn shape_fault(message: impl Into<String>) -> Fault {
     Fault::new(ErrorKind::Shape, message)
 }
 
-/// Refuses dimensions that the rank does not have, or that stand twice.
+/// Refuses dimensions that the rank does not have, or that appear twice.
 pub(crate) fn check_dims(what: &str, dims: &[usize], rank: usize) -> Result<(), Fault> {
     for (i, d) in dims.iter().enumerate() {
         if *d >= rank {
@@ -76,7 +76,7 @@ pub(crate) fn print_out(out: Option<Spec>) -> String {
 
 impl Builder {
     /// Applies a primitive of one result that can be asked for a sharding: without asking, where that already gives the
-    /// sharding of `want` over explicit axes, else with it. What is wanted in parts and does not come so is made whole first.
+    /// sharding of `want` over explicit axes, else with it. What is wanted unreduced and is not is reduced first.
     pub(crate) fn emit_as(
         &mut self,
         make: impl Fn(Option<Spec>) -> Prim,

@@ -1,4 +1,4 @@
-//! Layouts: which part of a stored value lies on which device.
+//! Layouts: which part of a stored value is on which device.
 
 use crate::program::sentence::Combine;
 use crate::sharding::atoms::{Atom, Atoms, canonical, ways};
@@ -15,12 +15,12 @@ pub struct DimLayout {
     pub origin: i64,
 }
 
-/// Where a stored value lies.
+/// The placement of a stored value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// One for each dimension.
     pub dims: Vec<DimLayout>,
-    /// Where the value is in parts: how they combine, and the digits that tell them apart.
+    /// Where the value is partial: how the parts combine, and the digits that tell them apart.
     pub partial: Option<(Combine, Atoms)>,
 }
 

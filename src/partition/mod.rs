@@ -17,7 +17,7 @@
 //! # One `dot` on its way
 //!
 //! `x.dot(w.t())` on two devices, for `x: float32[8@X,6]` and `w: float32[2,6@X]`. Lowered, each equation is a step. What a value's
-//! type says of where it lies is there, where loops run is not: `over []`.
+//! type says of its sharding is there, where loops run is not: `over []`.
 //!
 //! ```text
 //! (%0: f32[8@X,6], %1: f32[2,6@X]) {

@@ -18,7 +18,7 @@ pub struct Stored {
     pub dtype: DType,
     /// The global shape. In manual mode a value that varies over axes has a leading dimension for each, split by it.
     pub shape: Shape,
-    /// Where it lies.
+    /// Its placement.
     pub layout: Layout,
 }
 
@@ -55,7 +55,7 @@ pub enum Step {
     },
     /// A sentence on each device, over its box of the loops.
     Local {
-        /// What is stored. It is in parts if a loop beyond the sentence's rank is split.
+        /// What is stored. It is partial if a loop beyond the sentence's rank is split.
         out: Slot,
         /// What is computed.
         sentence: Sentence,
@@ -86,11 +86,11 @@ pub enum Step {
         fixed: Vec<Slot>,
         /// The first carries.
         carry: Vec<Slot>,
-        /// Run over along their leading dimension, which is whole.
+        /// Run over along their leading dimension, which is unsharded.
         xs: Vec<Slot>,
         /// The last carries.
         out: Vec<Slot>,
-        /// Stacked along a new leading dimension, which is whole.
+        /// Stacked along a new leading dimension, which is unsharded.
         ys: Vec<Slot>,
     },
     /// A loop while a condition holds.

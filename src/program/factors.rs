@@ -54,7 +54,7 @@ pub enum Role {
     Sum,
     /// The same positions in another order or number: split means regions are fetched.
     Moved,
-    /// Needed whole: split means gather first.
+    /// Needed unsharded: a sharded one is gathered first.
     Whole,
 }
 
@@ -63,11 +63,11 @@ pub enum Role {
 pub struct Dim {
     /// The loops, major first.
     pub loops: SmallVec<[LoopId; 2]>,
-    /// How a step of the loop stands to a position of the dimension.
+    /// How a step of the loop relates to a position of the dimension.
     pub at: At,
 }
 
-/// How a step of a loop stands to a position of a dimension.
+/// How a step of a loop relates to a position of a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum At {
     /// Step i is position i.
@@ -85,7 +85,7 @@ pub enum At {
     Window,
 }
 
-/// How an operation treats sums that are still in parts.
+/// How an operation treats unreduced operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Linearity {
     /// Linear in all operands together: unreduced and reduced sets agree, and pass.

@@ -58,12 +58,12 @@ pub enum Input {
     Lit(Literal),
 }
 
-/// Where a variable lies over all axes, explicit and auto; made by propagation.
+/// The placement of a variable over all axes, explicit and auto; made by propagation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Placement {
-    /// The digits that split each dimension. A dimension of size N over n parts lies in blocks of ⌈N/n⌉.
+    /// The digits that split each dimension. A dimension of size N over n parts is held in blocks of ⌈N/n⌉.
     pub dims: Vec<Atoms>,
-    /// The digits over which it is in parts whose sum is the value (its unreduced axes).
+    /// The digits over which it is partial: the sum over them is the value (its unreduced axes).
     pub partial: Atoms,
 }
 
@@ -72,7 +72,7 @@ pub struct Placement {
 pub struct VarInfo {
     /// Its type.
     pub ty: ArrayType,
-    /// Where it lies; an input's is known before propagation, others' after it.
+    /// Its placement; an input's is known before propagation, others' after it.
     pub placement: Option<Placement>,
 }
 

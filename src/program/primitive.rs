@@ -194,7 +194,7 @@ pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault>;
     /// Its loops. Called after `shapes` accepted the operands.
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors;
-    /// How it treats sums that are still in parts.
+    /// How it treats unreduced operands.
     fn linearity(&self) -> Linearity;
     /// When auto propagation lets it speak.
     fn rank(&self) -> Rank;
@@ -227,7 +227,7 @@ pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     }
 }
 
-/// What a primitive is, to compare: its type and all its fields. Every type that has `Eq` and `Hash` has it. Floats are no keys: hold
+/// What a primitive is, to compare: its type and all its fields. Every type that has `Eq` and `Hash` has it. Floats are not keys: hold
 /// them as [`Scalar`](crate::types::Scalar)s, which are equal when their bits are.
 pub trait Identity: Any {
     /// Whether the other is of the same type with equal fields.
@@ -327,7 +327,7 @@ pub enum Collective {
         /// Cut and joined, or dimensions of the axes' size that go and come.
         tiled: bool,
     },
-    /// The block of the source of each pair; zeros for devices that are no target.
+    /// The block of the source of each pair; zeros for devices that are not a target.
     Permute {
         /// Along which.
         axes: Axes,

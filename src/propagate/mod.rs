@@ -1,4 +1,4 @@
-//! Auto mode: where the values lie that the user left open.
+//! Auto mode: the placement of values that the user left open.
 //!
 //! Every equation reads its [`Factors`](crate::program::Factors) in both directions: what one operand or result has for a loop, the
 //! others may take. Equations speak by priority (cheap elementwise ones first, broadcasts last), each until nothing changes, and
@@ -24,8 +24,8 @@ use graph::Graph;
 
 /// The program with every variable placed: explicit axes as typed, auto axes by propagation to a fixed point.
 ///
-/// Inputs are placed already (one that is not lies as its users suggest). `outputs` asks for placements of results (`None`: as
-/// propagated); where a result cannot lie so itself, a copy that does is returned.
+/// Inputs are placed already (one that is not is placed as its users suggest). `outputs` asks for placements of results (`None`: as
+/// propagated); where a result cannot be placed so itself, a copy that is placed so is returned.
 pub fn propagate(program: &Program, outputs: &[Option<Placement>]) -> Result<Program> {
     let mut meshes = Vec::new();
     same_devices(program, &mut meshes)?;

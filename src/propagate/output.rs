@@ -1,10 +1,10 @@
-//! Results that must lie elsewhere than they do are returned as copies.
+//! Results that are asked for in another placement are returned as copies.
 
 use crate::ops::sharding::Copy;
 use crate::program::{Equation, Input, Op, Placement, Program, Var, VarInfo};
 use std::sync::Arc;
 
-/// Adds a copy of each result that does not lie as asked.
+/// Adds a copy of each result that is not placed as asked.
 pub(super) fn settle(program: &mut Program, wanted: &[Option<Placement>]) {
     for (k, wanted) in wanted.iter().enumerate().take(program.outputs.len()) {
         let (Some(wanted), Input::Var(var)) = (wanted, program.outputs[k]) else { continue };

@@ -41,7 +41,7 @@ impl Prints {
             bell.add(RING);
         }
     }
-    /// Writes what was said, in order. For the caller's thread. That stdout is closed or full is no fault of the program.
+    /// Writes what was said, in order. For the caller's thread. That stdout is closed or full is not a fault of the program.
     pub(crate) fn write(&self) {
         if !self.some.load(SeqCst) || !self.some.swap(false, SeqCst) {
             return;

@@ -237,7 +237,7 @@ impl Boundary {
         Ok(ArrayType { shape, mesh: Some(self.inside.clone()), spec: inner, varying, ..ty.clone() })
     }
 
-    /// Refuses arguments that lie otherwise than `in_specs` says, where all axes are explicit and manual: nothing moves unasked.
+    /// Refuses arguments that are sharded otherwise than `in_specs` says, where all axes are explicit and manual: nothing moves unasked.
     pub(super) fn lie_so<T: Tree>(&self, tree: &T, specs: &[Spec], asked: &[Option<Spec>]) -> Result<()> {
         let both: Vec<_> = specs.iter().zip(asked).collect();
         self.each(tree, &both, |path, ty, (spec, asked)| {

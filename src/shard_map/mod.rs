@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// Per-device code over a mesh: `in_specs` cut the arguments into blocks, `f` is traced on one block of each, `out_specs` put the
 /// results together.
 ///
-/// One spec stands for a whole subtree; [`crate::Inferred`] in place of `in_specs` takes the arguments' own types. The same
+/// One spec is for a whole subtree; [`crate::Inferred`] in place of `in_specs` takes the arguments' own types. The same
 /// arguments, in the same order, as `spmd` takes.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Which part of an array lies on which device.
+//! Which part of an array is on which device.
 
 use super::Sharding;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
@@ -9,7 +9,7 @@ use std::panic::Location;
 /// What one device holds: a box of the array, and how many devices before it hold the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Where the part lies, in each dimension.
+    /// The position of the part, in each dimension.
     pub index: Vec<Range<usize>>,
     /// How many devices before this one, in mesh order, hold the same part.
     pub replica: usize,

@@ -15,7 +15,7 @@ use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use std::fmt;
 use std::panic::Location;
 
-/// Where the parts of an array lie: a mesh, and a spec over its axes (explicit and auto ones alike).
+/// The placement of an array: a mesh, and a spec over its axes, explicit and auto ones.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Sharding {
     /// The devices and their axes.
@@ -27,7 +27,7 @@ pub struct Sharding {
 impl Sharding {
     /// The sharding of an array of this shape: rank, names, repetitions and divisibility are checked.
     ///
-    /// Entries beyond the spec's are whole dimensions. A dimension that is split over any explicit or manual axis must divide;
+    /// Dimensions beyond the spec's entries are unsharded. A dimension that is sharded over an explicit or manual axis must be divisible;
     /// one that is split over auto axes alone need not.
     ///
     /// ```
@@ -184,7 +184,7 @@ fn check_rank(spec: Spec, rank: usize) -> Result<Spec, Fault> {
     Ok(spec.padded(rank))
 }
 
-/// Checks that what is to be in parts can be added up: the parts of a bool or of a key cannot.
+/// Checks that what is to be unreduced can be added up: the parts of a bool or of a key cannot.
 pub fn check_parts(spec: Spec, dtype: DType) -> Result<(), Fault> {
     if spec.unreduced_axes().is_empty() || dtype.is_number() {
         return Ok(());

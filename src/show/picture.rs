@@ -61,7 +61,7 @@ pub(super) struct Grid {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Holders {
     pub(super) kind: &'static str,
-    /// One list for each summand; one in all, where the array is not in parts.
+    /// One list for each summand; one in all, where the array is not unreduced.
     pub(super) summands: Vec<Vec<usize>>,
 }
 

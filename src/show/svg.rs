@@ -13,7 +13,7 @@ const LEAST: f64 = 14.0;
 const LETTER: f64 = 7.5;
 const MARGIN: f64 = 4.0;
 
-/// Text as it stands in XML.
+/// Text as XML needs it.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -338,7 +338,7 @@ impl Device {
         shape[concat] *= n;
         array(&shape, whole)
     }
-    /// What the source of each pair sends to its target: `[(0, 1), (1, 0)]`, `Permutation::shift(1)`, `Permutation::ring(1)`. Zeros for a device that is no target.
+    /// What the source of each pair sends to its target: `[(0, 1), (1, 0)]`, `Permutation::shift(1)`, `Permutation::ring(1)`. Zeros for a device that is not a target.
     #[track_caller]
     pub fn ppermute<T: Element, D: Dimension>(
         &self,

@@ -59,7 +59,7 @@ pub struct Spmd<'f, I, O> {
 /// Runs a closure on every device of a mesh, each on a thread of its own, with ndarray views of the device's blocks.
 ///
 /// `in_specs` say how arguments are cut, `out_specs` how results are put together; both have the shape of the arguments and results, and
-/// one spec stands for all below it. The closure may borrow: a call returns when all devices are done. Where a device panics,
+/// one spec is for all below it. The closure may borrow: a call returns when all devices are done. Where a device panics,
 /// returns an error, or waits in vain, the call is an error that names the device, its coordinates and the line. While others still
 /// compute it waits for them: nobody can end a thread; after some seconds a line on stderr says what failed and who still runs.
 /// In a program built with `panic = "abort"` a panic ends the process.

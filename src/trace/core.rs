@@ -139,7 +139,7 @@ impl Drop for Open {
 pub(crate) struct Recorded {
     /// The program; its inputs are those asked for, then the captures.
     pub(crate) program: Program,
-    /// What the captures stand for outside.
+    /// What the captures are outside.
     pub(crate) captures: Vec<Array>,
 }
 

@@ -13,7 +13,7 @@ use crate::trace::{Array, Repr, Traced};
 use crate::types::ArrayType;
 use std::sync::{Arc, LazyLock};
 
-/// Where an argument lies, as programs say it.
+/// How an argument is placed, as programs say it.
 pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placement {
     match sharding {
         None => Placement { dims: vec![atoms::Atoms::new(); ty.rank()], partial: atoms::Atoms::new() },

@@ -8,7 +8,7 @@ use crate::trace::Trace;
 use crate::types::{ArrayType, Shape};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A value, a value of a program that is being traced, or the first error of the formula that made it.
+/// An array of numbers, a value of a program that is being traced, or the first error in the computation of either.
 ///
 /// One type for all three, so that the same function runs eagerly, under `jit` and `grad`, and in a `shard_map` body. Element type,
 /// shape and sharding are known at run time; [`Array::ty`] tells them. Operations never panic: an ill-typed one returns an
@@ -38,7 +38,7 @@ pub(crate) enum Repr {
 pub(crate) struct Concrete {
     /// The explicit part of its type.
     pub(crate) ty: ArrayType,
-    /// Where it lies, over explicit and auto axes; `None`: nowhere in particular (on device 0).
+    /// Its sharding over explicit and auto axes; `None` for an array on no mesh (on device 0).
     pub(crate) sharding: Option<Sharding>,
     /// The numbers, until they are donated.
     held: Mutex<Held>,
@@ -157,7 +157,7 @@ impl Array {
             }
         }
     }
-    /// Where it lies; `None` for an array on no mesh, and for a traced one, whose type says all that is known.
+    /// Its sharding; `None` for an array on no mesh, and for a traced one, whose type says all that is known.
     pub(crate) fn placed(&self) -> Option<&Sharding> {
         match self.repr() {
             Repr::Concrete(c) => c.sharding.as_ref(),

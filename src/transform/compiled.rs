@@ -18,7 +18,7 @@ use std::fmt;
 use std::panic::{Location, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// What a program was traced for: an argument's type and where it lies.
+/// What a program was traced for: an argument's type and sharding.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Leaf {
     pub(crate) ty: ArrayType,

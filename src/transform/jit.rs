@@ -111,12 +111,12 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         self.mesh = Some(mesh.clone());
         self
     }
-    /// How arguments lie. One that is on no mesh is placed so; one that lies otherwise is refused.
+    /// How arguments are sharded. One that is on no mesh is placed so; one with another sharding is refused.
     pub fn in_specs(mut self, specs: impl Specs) -> Self {
         self.in_specs = Some(specs.spec_tree());
         self
     }
-    /// How results lie.
+    /// How results are sharded.
     pub fn out_specs(mut self, specs: impl Specs) -> Self {
         self.out_specs = Some(specs.spec_tree());
         self
@@ -129,7 +129,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// [report](crate::Compiled::report) says which.
     ///
     /// Only memory that nobody else holds is written over. Where another array, a [`View`](crate::array::View) or a second argument has a part in
-    /// it, or the argument is itself returned, it stays as it is, and results lie elsewhere: they are the same to the last bit.
+    /// it, or the argument is itself returned, it stays as it is, and results get memory of their own: they are the same to the last bit.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -218,7 +218,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         self.trace_at(&args, place)?.lower()
     }
 
-    /// The arguments as `in_specs` says they lie.
+    /// The arguments as `in_specs` says they are sharded.
     fn prepared(&self, args: I, place: Place) -> Result<I> {
         let Some(specs) = &self.in_specs else { return Ok(args) };
         let specs = resolve(specs, &args, "in_specs").map_err(|e| e.located("jit", place))?;
@@ -382,7 +382,7 @@ pub(crate) fn stripped<T: Tree>(tree: &T) -> T {
     })
 }
 
-/// A hash of the types of a tree's arrays and of where they lie.
+/// A hash of the types of a tree's arrays and of their shardings.
 fn hash<T: Tree>(tree: &T) -> u64 {
     let mut hasher = DefaultHasher::new();
     tree.visit(&mut Path::unnamed(), &mut |_, a| {
@@ -405,7 +405,7 @@ pub(crate) fn no_error<T: Tree>(tree: &T) -> Result<()> {
     carried(collect(tree).iter()).map_or(Ok(()), Err)
 }
 
-/// The mark of functions made of functions. It is no `fn(..)`, so it meets no blanket impl.
+/// The mark of functions made of functions. It is not a `fn(..)`, so it meets no blanket impl.
 #[derive(Clone, Copy, Debug)]
 pub struct Made;
 

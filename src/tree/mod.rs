@@ -51,7 +51,7 @@ pub trait Tree: Sized + Send + Sync + 'static {
     fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array));
     /// The same tree with each leaf replaced, in order.
     fn rebuild(&self, path: &mut Path, f: &mut dyn FnMut(&Path, &Array) -> Array) -> Self;
-    /// Where and how the two differ in what is no array: lengths, keys, plain values.
+    /// Where and how the two differ in what is not an array: lengths, keys, plain values.
     fn differs(&self, other: &Self, path: &mut Path) -> Option<String>;
     /// A tree of this type whose leaves carry `error`, where a closure failed before it said which: a `Vec` and a map are empty, an
     /// `Option` is `None`, a plain value is its type's default.
@@ -121,7 +121,7 @@ impl<T: Tree> Loss for (Array, T) {}
 
 /// A plain value as an argument: a part of the cache key, not traced.
 ///
-/// Its type has a default, which stands in the result of a closure that failed before it returned: `cond`, `vmap` and their like give
+/// Its type has a default, which takes its place in the result of a closure that failed before it returned: `cond`, `vmap` and their like give
 /// a tree whose arrays carry the error.
 ///
 /// ```
@@ -322,7 +322,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> Args for &ArrayBase<S, D> {
     }
 }
 
-/// A type stands for an argument of which there are no numbers: to trace and to lower programs, also for meshes without devices.
+/// A type takes the place of an argument of which there are no numbers: to trace and to lower programs, also for meshes without devices.
 ///
 /// ```
 /// use atmesh::prelude::*;

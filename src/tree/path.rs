@@ -1,4 +1,4 @@
-//! Where a leaf stands in its tree: `layers.0.w`.
+//! The path of a leaf in its tree: `layers.0.w`.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -8,7 +8,7 @@ use std::fmt;
 
 /// The type of an array: `int32[4@X,2]`.
 ///
-/// `spec` has an entry for each dimension and names explicit axes only; where a value also lies over auto axes is not part of
+/// `spec` has an entry for each dimension and names explicit axes only; its sharding over auto axes is not part of
 /// its type. A value on no mesh has a whole spec and joins any mesh as replicated.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ArrayType {
@@ -16,7 +16,7 @@ pub struct ArrayType {
     pub dtype: DType,
     /// The sizes of the dimensions (inside `shard_map`: of one device's block).
     pub shape: Shape,
-    /// The mesh that it lies on; inside `shard_map` with its manual axes marked as such.
+    /// The mesh that it is on; inside `shard_map` with its manual axes marked as such.
     pub mesh: Option<Mesh>,
     /// How it is split over explicit axes, and its unreduced and reduced sets.
     pub spec: Spec,
@@ -45,7 +45,7 @@ impl DType {
 }
 
 impl ArrayType {
-    /// The same on a mesh, lying as `spec` says (checked where an array of it is made): `F32.of([8, 2]).on(&mesh, p!["X", _])`.
+    /// The same on a mesh, sharded as `spec` says (checked where an array of it is made): `F32.of([8, 2]).on(&mesh, p!["X", _])`.
     pub fn on(self, mesh: &Mesh, spec: Spec) -> ArrayType {
         ArrayType { mesh: Some(mesh.clone()), spec: spec.padded(self.rank()), ..self }
     }
@@ -91,7 +91,7 @@ impl ArrayType {
         format!("{dtype}[{}]{sets}", dims.join(","))
     }
 }
-/// A bare shape is float32, whole.
+/// A bare shape is float32, unsharded.
 impl<S: Into<Shape>> From<S> for ArrayType {
     fn from(shape: S) -> ArrayType {
         DType::F32.of(shape)

@@ -196,7 +196,7 @@ impl<'p> Building<'p, '_> {
             && p.covers(&m.ext, m.n);
         same.then_some(src)
     }
-    /// Whether two values have one shape, and none is in parts.
+    /// Whether two values have one shape, and none is partial.
     fn alike(&self, a: Slot, b: Slot) -> bool {
         let (a, b) = (&self.flow.values[a], &self.flow.values[b]);
         a.shape == b.shape && a.strides == b.strides && a.copies == 1 && b.copies == 1

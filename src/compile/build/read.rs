@@ -211,7 +211,7 @@ impl Building<'_, '_> {
         }));
         Ok(self.whole(tmp, to, &used, ext, n, 0))
     }
-    /// As `settle`, for operands that may be in parts: these are only changed in type, part by part.
+    /// As `settle`, for operands that may be partial: these are only changed in type, part by part.
     pub(super) fn settle_parts(
         &mut self,
         o: Operand,

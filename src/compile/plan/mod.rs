@@ -1,4 +1,4 @@
-//! A program that is ready to run: where values lie, and levels of nodes.
+//! A program that is ready to run: where values are in memory, and levels of nodes.
 //!
 //! `schedule` makes it (passes 5 to 9 of the lock-step engine: views, aliases, levels, buffers, and each group bound to memory as a node),
 //! with what is inside loops and choices in `control`, results that are blocks of an argument
@@ -53,7 +53,7 @@ pub(crate) enum OutPlan {
     View { arg: usize, block: usize, blocks: Arc<[usize]> },
 }
 
-/// A donated argument whose memory is written to; where a caller still holds it, a fresh buffer stands in.
+/// A donated argument whose memory is written to; where a caller still holds it, a new buffer is used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gift {
     /// Which argument.

@@ -1,4 +1,4 @@
-//! Where a device stands: axis_index.
+//! The index of a device: axis_index.
 
 use super::{Along, State, collective_common};
 use crate::diagnostic::{Fault, Result};

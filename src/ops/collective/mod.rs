@@ -34,7 +34,7 @@ pub struct Along {
     pub checked: bool,
 }
 
-/// How a value stands to manual axes, all of them alike.
+/// How a value relates to manual axes, to all of them in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum State {
     Varying,
@@ -266,7 +266,7 @@ fn passing(x: &ArrayType, result: &Shape, map: impl Fn(usize) -> Option<usize>) 
     f
 }
 
-/// What all collectives answer alike.
+/// What all collectives have in common.
 macro_rules! collective_common {
     ($name:literal) => {
         fn name(&self) -> &'static str {

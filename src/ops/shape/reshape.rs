@@ -62,7 +62,7 @@ fn gcd(a: usize, b: usize) -> usize {
 }
 
 /// The loops of a reshape: both shapes are walked from the left, and where their products meet the common divisor of what is left
-/// is one loop of both. What only one side has is a loop of its own; on the operand's side it is needed whole.
+/// is one loop of both. What only one side has is a loop of its own; on the operand's side it is needed unsharded.
 fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
     let mut f = Factors::default();
     let mut dims: [Vec<Vec<usize>>; 2] = [vec![Vec::new(); from.len()], vec![Vec::new(); to.len()]];

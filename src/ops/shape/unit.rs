@@ -18,7 +18,7 @@ pub struct Squeeze {
 /// New dimensions of size 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ExpandDims {
-    /// Where they stand in the result.
+    /// Their positions in the result.
     pub dimensions: Vec<usize>,
 }
 

@@ -27,7 +27,7 @@ pub struct UpdateSlice {
     pub start: Vec<usize>,
 }
 
-/// What operations answer alike that join their operands. Their tangent is themselves of the operands' tangents, with zeros for those
+/// What operations that join their operands have in common. Their tangent is themselves of the operands' tangents, with zeros for those
 /// that don't move.
 macro_rules! joins_operands {
     () => {

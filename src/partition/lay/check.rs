@@ -120,7 +120,7 @@ fn layout(l: &Layout, shape: &[usize]) -> Result<(), String> {
     independent(&digits.chain(parts).collect::<Vec<_>>())
 }
 
-/// Values of two programs are of one kind, and lie alike.
+/// Values of two programs are of one kind and one placement.
 fn same(p: &SpmdProgram, outer: &[Slot], body: &SpmdProgram, inner: &[Slot]) -> Result<(), String> {
     if outer.len() != inner.len() {
         return Err(format!("{} values for {}", outer.len(), inner.len()));
@@ -131,7 +131,7 @@ fn same(p: &SpmdProgram, outer: &[Slot], body: &SpmdProgram, inner: &[Slot]) -> 
     }
 }
 
-/// A local step's result lies where its loops run, in parts as its operands and folded loops are.
+/// A local step's result is placed where its loops run, and partial as its operands and folded loops are.
 fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Result<(), String> {
     let stored = &p.slots[out];
     if loops.len() != s.extents.len() || s.rank > s.extents.len() {
@@ -168,7 +168,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
     }
     let (wanted, made) = (sorted(parts(stored)), sorted(made));
     if made != wanted {
-        return Err(format!("slot {out} is in parts over {wanted:?}, but made in {made:?}"));
+        return Err(format!("slot {out} is partial over {wanted:?}, but made in {made:?}"));
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ pub(crate) struct Placer {
     pub(crate) d: Draft,
     /// For each value, the reads (step, read) that bring something of it.
     brought: Vec<Vec<(usize, usize)>>,
-    /// Partial values that were made whole for a reader that is not linear.
+    /// Partial values that were reduced for a reader that is not linear.
     settled: Vec<Option<Slot>>,
     /// Values that lie between the two halves of an all-reduce, and what they become.
     pub(crate) halves: Vec<(Slot, Slot)>,
@@ -136,7 +136,7 @@ impl Placer {
         }
     }
 
-    /// A partial value made whole where it lies, once.
+    /// A partial value reduced in place, once.
     fn settle(&mut self, src: Slot, item: &Item) -> Slot {
         if let Some(s) = self.settled[src] {
             return s;

@@ -84,7 +84,7 @@ pub(crate) fn choose(d: &mut Draft) {
     }
 }
 
-/// Whether a value's step lets its frame be anywhere: elementwise, and nothing in parts.
+/// Whether a value's step lets its frame be anywhere: elementwise, and nothing partial.
 fn floats(d: &Draft, v: Slot, k: usize) -> bool {
     let Step::Local { sentence, .. } = &d.items[k].step else { return false };
     matches!(sentence.body, Body::Map(_))

@@ -185,7 +185,7 @@ impl Lower {
         }
     }
 
-    /// A step that is no local one.
+    /// A step that is not local.
     pub(crate) fn push(&mut self, step: Step, why: &Why) -> Option<&mut Item> {
         self.draft.items.push(Item::new(step, why.clone()));
         self.draft.last()

@@ -1,4 +1,4 @@
-//! A split value as one in parts: each device keeps what it holds, in its place, and has zeros elsewhere. Nothing moves.
+//! A sharded value as a partial one: each device keeps what it holds, in its place, and has zeros elsewhere. Nothing moves.
 
 use crate::partition::draft;
 use crate::partition::draft::Item;

@@ -307,7 +307,7 @@ impl Namer<'_> {
         (most, exact)
     }
 
-    /// Why a value is in parts.
+    /// Why a value is partial.
     fn cause(&self, src: Slot, axes: &Axes) -> String {
         let maker = self.p.steps.iter().position(|s| matches!(s, Step::Local { out, .. } if *out == src));
         let Some(k) = maker else { return format!("the value is unreduced over {axes}") };

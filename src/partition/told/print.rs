@@ -6,7 +6,7 @@ use crate::partition::program::{Slot, SpmdProgram, Step};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
 use std::fmt::{self, Write};
 
-/// Values are `%0: f32[13·8@X]`-like: sizes with the axes that split them, `{+X}` where they are in parts over X.
+/// Values are `%0: f32[13·8@X]`-like: sizes with the axes that split them, `{+X}` where they are partial over X.
 impl fmt::Display for SpmdProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What devices receive in a step: all of them, or of many some. Steps that are alike are looked at once.
+//! What devices receive in a step: all of them, or of many some. Equal steps are looked at once.
 
 use crate::partition::pieces::Piece;
 use crate::partition::program::{Slot, SpmdProgram};

@@ -29,7 +29,7 @@ impl Rule<'_> {
             _ => resharded(&[(o.number(operand), spec)]),
         }
     }
-    /// The refusal of two dimensions that run together: each mend makes all operands lie as one of the two does.
+    /// The refusal of two dimensions that must match: each mend makes all operands lie as one of the two does.
     pub(super) fn unlike(&self, a: &Holder, b: &Holder, what: &str) -> Fault {
         let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
         let fault =

@@ -150,7 +150,7 @@ impl Rule<'_> {
             .help(self.reshard(operand, dim, &Axes::none()))
             .dim(operand, dim)
     }
-    /// Both operands of a sum of products are split over it: whether the result is summed, and where it then lies, is open.
+    /// Both operands of a sum of products are split over it: whether the result is summed, and how it is then sharded, is open.
     fn ambiguous(&self, l: LoopId, a: &Holder, b: &Holder) -> Fault {
         let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
         let axes = &a.entry;
@@ -259,7 +259,7 @@ impl Rule<'_> {
         }
     }
 
-    /// How to say where the result of a reshape is to lie: each axis on the first dimension made of what it split that it divides.
+    /// How to say how the result of a reshape is to be sharded: each axis on the first dimension made of what it split that it divides.
     fn said(&self) -> String {
         let shape = &self.shapes[0].1;
         let mut dims = vec![Axes::none(); shape.rank()];

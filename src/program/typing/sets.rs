@@ -292,7 +292,7 @@ impl Rule<'_> {
         }
     }
     /// The axes along which a split sum leaves partial results (of a contraction: those of loops in two operands), and whether
-    /// all that carry such a loop are split alike.
+    /// all that carry such a loop are sharded the same way.
     pub(super) fn partial(&self, linearity: Linearity) -> (Axes, bool) {
         let (mut partial, mut even) = (Axes::none(), true);
         for l in (0..self.factors.loops.len()).filter(|l| self.factors.role(*l) == Role::Sum) {

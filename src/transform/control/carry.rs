@@ -6,7 +6,7 @@ use crate::transform::compiled::{differing, marked};
 use crate::tree::{Path, Tree};
 use crate::types::ArrayType;
 
-/// The type of both, where they are of one type; a value on no mesh is like a whole one on any.
+/// The type of both, where they are of one type; a value on no mesh is like a replicated one on any.
 pub(crate) fn joined(a: &ArrayType, b: &ArrayType) -> Option<ArrayType> {
     if a == b {
         return Some(a.clone());

@@ -246,7 +246,7 @@ pub fn scan<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
 pub struct ScanOptions {
     /// How many steps, where no array is run over (or to say it once more).
     pub length: Option<usize>,
-    /// From the last slice to the first; results are stacked where their slices stand.
+    /// From the last slice to the first; results are stacked at the positions of their slices.
     pub reverse: bool,
 }
 
@@ -299,7 +299,7 @@ fn scan_at<T: Tree, X: Tree, Y: Tree>(
     out.unwrap_or_else(|e| (tree_failed(&init, &e), returned.failed(&e).1))
 }
 
-/// How many steps: the size of the leading dimensions, which agree and are whole.
+/// How many steps: the size of the leading dimensions, which agree and are unsharded.
 fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
     no_error(xs)?;
     let mut length = options.length;
@@ -418,7 +418,7 @@ fn slice_type(ty: &ArrayType) -> ArrayType {
     ArrayType { shape: ty.shape[1..].into(), spec: ty.spec.with_dims(dims), ..ty.clone() }
 }
 
-/// As many along a new leading dimension, which is whole.
+/// As many along a new leading dimension, which is unsharded.
 fn stacked_type(ty: &ArrayType, length: usize) -> ArrayType {
     let dims =
         std::iter::once(Axes::none()).chain(ty.spec.padded(ty.rank()).dims().iter().cloned()).collect();

@@ -28,7 +28,7 @@ use std::cell::RefCell;
 pub(crate) struct Piece<O> {
     /// The program.
     pub(crate) program: Program,
-    /// What the captures stand for outside.
+    /// What the captures are outside.
     pub(crate) captures: Vec<Array>,
     /// The tree of its results.
     pub(crate) out: O,

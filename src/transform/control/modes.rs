@@ -53,7 +53,7 @@ pub fn auto_axes_over<A: Args, R: Output>(
 }
 
 /// Inside, the auto axes are explicit and the arguments sharded as `specs` says; the results come out with these axes auto again.
-/// What the closure captures is whole over these axes inside: what should be split is passed as an argument.
+/// What the closure captures is unsharded over these axes inside: what should be sharded is passed as an argument.
 ///
 /// ```
 /// use atmesh::prelude::*;
