@@ -24,7 +24,7 @@
 //!
 //! let f = jit(layer); // traced and compiled once for each set of argument types
 //! let y = f.call((&x, &w, &b))?;
-//! assert_eq!(y.to_string(), "[0.01422223 0.9701333  0.00124826 0.08572862]");
+//! assert_eq!(y.to_string(), "[0.01422223 0.9701333  0.00124826 0.08572859]");
 //!
 //! // what is communicated, and nothing else
 //! assert_collectives!(f.lower((&x, &w, &b))?, AllReduce("X") x 1);
