@@ -390,13 +390,13 @@ fn creation_where_it_is_to_lie() -> Result<()> {
         (e.diagnostics()[0].op.clone(), e.kind())
     };
     let refused = |op: &str, kind| (op.to_string(), kind);
-    assert_eq!(told(places.one_hot_to(3, both)), refused("one_hot", ErrorKind::Shape));
-    assert_eq!(told(places.one_hot_to(4, p!["X", "Y", _])), refused("one_hot", ErrorKind::Shape));
-    assert_eq!(told(places.one_hot_to(4, p!["X", "X"])), refused("one_hot", ErrorKind::Mesh));
-    assert_eq!(told(Array::from([1, 2]).one_hot_to(4, p!["X"])), refused("one_hot", ErrorKind::Mesh));
-    assert_eq!(told(square.tril_to(0, p!["Z"])), refused("tril", ErrorKind::Mesh));
-    assert_eq!(told(places.triu_to(0, p!["X"])), refused("triu", ErrorKind::Shape));
-    assert_eq!(told(places.full_like_to(0, p![_, "X"])), refused("full_like", ErrorKind::Shape));
+    assert_eq!(told(places.one_hot_to(3, both)), refused("one_hot_to", ErrorKind::Shape));
+    assert_eq!(told(places.one_hot_to(4, p!["X", "Y", _])), refused("one_hot_to", ErrorKind::Shape));
+    assert_eq!(told(places.one_hot_to(4, p!["X", "X"])), refused("one_hot_to", ErrorKind::Mesh));
+    assert_eq!(told(Array::from([1, 2]).one_hot_to(4, p!["X"])), refused("one_hot_to", ErrorKind::Mesh));
+    assert_eq!(told(square.tril_to(0, p!["Z"])), refused("tril_to", ErrorKind::Mesh));
+    assert_eq!(told(places.triu_to(0, p!["X"])), refused("triu_to", ErrorKind::Shape));
+    assert_eq!(told(places.full_like_to(0, p![_, "X"])), refused("full_like_to", ErrorKind::Shape));
     Ok(())
 }
 
