@@ -14,7 +14,6 @@ use std::sync::{Mutex, MutexGuard};
 /// All buffers are aligned to this many bytes, at least.
 const ALIGNMENT: usize = 64;
 /// From this size on buffers are mapped in huge pages, where the system has them.
-#[cfg(any(test, all(target_os = "linux", not(miri))))]
 const HUGE: usize = 2 << 20;
 /// The smallest class.
 const SMALLEST: usize = 256;
