@@ -194,3 +194,23 @@ fn figures_of_many_devices_are_marked_as_estimates() -> Result<()> {
     }
     Ok(())
 }
+
+/// A value that one step gathers is there for all others, whichever is written first.
+#[test]
+fn the_order_of_independent_lines_decides_nothing() -> Result<()> {
+    let kinds = |c: &Collectives| c.iter().map(|c| (c.kind, c.bytes)).collect::<Vec<_>>();
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::ones([16, 8]).put(&mesh, p![_, "X"]);
+    let gathered_first = jit(|x: &Array| {
+        let all = x.reshard(p![]);
+        (x.sum(1), all)
+    });
+    let summed_first = jit(|x: &Array| {
+        let sums = x.sum(1);
+        (sums, x.reshard(p![]))
+    });
+    for f in [gathered_first.lower(&x)?, summed_first.lower(&x)?] {
+        assert_eq!(kinds(f.collectives()), [(Kind::AllGather, 384)], "{}", f.collectives());
+    }
+    Ok(())
+}

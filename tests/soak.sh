@@ -3,12 +3,13 @@
 set -eu
 cd "$(dirname "$0")/.."
 minutes=${1:-10} seed=${2:-1}
-cargo test --test properties --test reshards --test limits --no-run
+cargo test --test properties --test reshards --test limits --test laws --no-run
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do
   echo "seed $seed"
   PROPERTIES_SEED=$seed PROPTEST_CASES=2000 cargo test -q --test properties
   ATMESH_SEED=$((1000000 * seed)) ATMESH_SECONDS=30 cargo test -q --test limits random_device_code_ends
+  LAWS_SEED=$((1000000 * seed)) LAWS_SECONDS=60 cargo test -q --test laws -- --include-ignored
   seed=$((seed + 1))
 done
 RESHARDS=all cargo test -q --test reshards

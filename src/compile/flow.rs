@@ -284,7 +284,16 @@ pub(crate) enum Item<'p> {
     },
 }
 
-impl Item<'_> {
+impl<'p> Item<'p> {
+    /// The flows inside it.
+    pub(crate) fn flows(&self) -> Vec<&Flow<'p>> {
+        match self {
+            Item::Loop(l) => vec![&l.body],
+            Item::While(w) => vec![&w.cond, &w.body],
+            Item::Branch(b) => b.arms.iter().collect(),
+            Item::Map(_) | Item::Fold(_) | Item::Pack { .. } | Item::Print { .. } => Vec::new(),
+        }
+    }
     /// What it reads, each once.
     pub(crate) fn sources(&self) -> SmallVec<[Slot; 4]> {
         let mut v: SmallVec<[Slot; 4]> = SmallVec::new();

@@ -29,10 +29,10 @@ pub(crate) fn extents(shape: &[usize]) -> Ix {
 
 /// Row-major strides.
 pub(crate) fn row_major(shape: &[usize]) -> Ix {
-    let (mut s, mut a) = ([0; MAX], 1);
+    let (mut s, mut a) = ([0; MAX], 1i64);
     for d in (0..shape.len()).rev() {
         s[d] = a;
-        a *= shape[d] as i64;
+        a = a.saturating_mul(shape[d] as i64);
     }
     s
 }

@@ -181,7 +181,7 @@ pub struct RunReport {
 impl RunReport {
     /// The most bytes that a call holds, its arguments and results among them. Replicas are one in memory.
     pub fn peak_bytes(&self) -> usize {
-        self.arguments + self.results - self.donated + self.arena
+        self.arguments.saturating_add(self.results - self.donated).saturating_add(self.arena)
     }
 }
 

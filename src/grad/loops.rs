@@ -205,7 +205,10 @@ fn apart(
     let own = outs.split_off(n);
 
     // what is the same at every step
-    let before = dce(&Program { outputs: once, ..lin.forward.clone() });
+    let mut quiet = lin.forward.clone();
+    // what has no results prints, once at each step
+    quiet.equations.retain(|e| !e.outputs.is_empty());
+    let before = dce(&Program { outputs: once, ..quiet });
     debug_assert!(used(&before).iter().enumerate().all(|(i, used)| !used || (1..=l.fixed).contains(&i)));
     let nothing = Value::literal(DType::I32, 0);
     let fixed_only: Vec<Value> = (0..before.inputs.len())

@@ -1,5 +1,6 @@
 //! Drafts: a program's values and steps before anything is decided about where loops run.
 
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Mesh};
 use crate::partition::layout::Layout;
 use crate::partition::price::cost::Cost;
@@ -8,6 +9,7 @@ use crate::partition::price::reader::Reader;
 use crate::partition::program::{Slot, SpmdProgram, Step, Stored, Why};
 use crate::partition::report::{Collectives, Kind};
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
+use crate::sharding::atoms::ways;
 use crate::types::{DType, Scalar, Shape};
 
 /// A step list in which the loops of local steps are not laid out yet, partial values are read as if they were whole, and
@@ -87,6 +89,28 @@ impl Draft {
     /// Whether a step is a copy of a value as it is.
     pub(super) fn is_copy(&self, s: &Sentence) -> bool {
         s.copied().is_some_and(|slot| s.reads[0].is_identity(&s.extents, &self.slots[slot].shape))
+    }
+    /// Refuses values of which all devices together could hold more bytes than can be counted: later stages count in `usize` and `i64`.
+    pub(crate) fn countable(&self) -> Result<()> {
+        const MOST: u128 = 1 << 62;
+        let too_large = |s: &Stored| {
+            let parts = s.layout.partial.as_ref().map_or(1, |p| ways(&p.1));
+            // strides are counted also where another dimension is empty
+            let sizes = s.shape.iter().filter(|n| **n != 0).map(|n| *n as u128);
+            let factors = [s.dtype.size(), parts, self.devices].map(|n| n as u128);
+            factors.into_iter().chain(sizes).fold(1, u128::saturating_mul) > MOST
+        };
+        let Some(slot) = self.slots.iter().position(too_large) else { return Ok(()) };
+        let Stored { dtype, shape, layout } = &self.slots[slot];
+        let parts = match &layout.partial {
+            Some((_, atoms)) => format!(" in {} parts", ways(atoms)),
+            None => String::new(),
+        };
+        let what =
+            format!("{dtype}{shape}{parts} is of more bytes than can be counted on {} devices", self.devices);
+        let why = self.items.iter().find(|i| i.step.outputs().contains(&slot)).map(|i| i.why.clone());
+        let Why { place, op } = why.unwrap_or_default();
+        Err(Error::at(Fault::new(ErrorKind::Shape, what), op, Vec::new(), place))
     }
     /// The last step's item.
     pub(super) fn last(&mut self) -> Option<&mut Item> {

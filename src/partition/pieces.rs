@@ -1,6 +1,7 @@
 //! Fetches: what a device needs and does not hold, and who holds it.
 //!
-//! [`SpmdProgram::pieces`] is the specification of every exchange: engines move exactly these boxes.
+//! [`SpmdProgram::pieces`] says which boxes each exchange moves. The engines of this crate share one memory and move none of them;
+//! tests run programs on devices with memories of their own, which hold nothing but their blocks and these boxes.
 
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Need, Slot, SpmdProgram, Step};

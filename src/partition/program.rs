@@ -29,12 +29,13 @@ impl Stored {
             let ranks = [0, 1.min(l.ways() - 1), l.ways() - 1];
             ranks.map(|r| l.range(r, *n)).iter().map(|v| v.1 - v.0).max().unwrap_or(0)
         };
-        let elements: i64 = self.layout.dims.iter().zip(&self.shape[..]).map(block).product();
-        elements as usize * self.dtype.size()
+        let sizes = self.layout.dims.iter().zip(&self.shape[..]).map(block);
+        (sizes.fold(1, i64::saturating_mul) as usize).saturating_mul(self.dtype.size())
     }
 }
 
-/// What a fetch brings: the read, the loops of its reader, and where the reader runs.
+/// For whom a fetch brings something: one read of a later step. Which boxes it is of follows from the loops of that step and where they
+/// run: [`SpmdProgram::needs`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {
     /// Which step of the program reads (its index in `steps`).

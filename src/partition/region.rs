@@ -7,9 +7,9 @@ pub type Interval = (i64, i64);
 /// An interval for each dimension.
 pub type Region = Vec<Interval>;
 
-/// How many indices a box has.
+/// How many indices a box has; of loops that make more than can be counted, the greatest number.
 pub fn volume(b: &[Interval]) -> i64 {
-    b.iter().map(|i| (i.1 - i.0).max(0)).product()
+    b.iter().map(|i| (i.1 - i.0).max(0)).fold(1, i64::saturating_mul)
 }
 /// What two boxes share, if anything.
 pub fn intersect(a: &[Interval], b: &[Interval]) -> Option<Region> {

@@ -1,7 +1,7 @@
 //! Builder: programs one equation at a time, each typed as it is added.
 
 use super::{Call, Control, Equation, Input, Literal, Op, Operand, Placement, Prim, Program, Var, VarInfo};
-use crate::diagnostic::{Error, Fault, Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::types::{ArrayType, DType, Scalar};
 use crate::types::{MOST_INDICES, too_many};
@@ -66,6 +66,12 @@ impl Builder {
     }
     /// Applies a primitive: its results, typed; or its refusal, with the operands' types and the user's line.
     pub fn emit(&mut self, prim: Prim, inputs: &[Value]) -> Result<Vec<Value>> {
+        let foreign = |v: &Value| matches!(v.input, Input::Var(v) if v.index() >= self.program.vars.len());
+        if inputs.iter().any(foreign) {
+            let fault = Fault::new(ErrorKind::Trace, "an operand is a value of another program");
+            let fault = fault.help("use the values that this builder gave");
+            return Err(self.refuse(fault, prim.name(), inputs));
+        }
         let types =
             typed(&prim, &operands(inputs)).map_err(|fault| self.refuse(fault, prim.name(), inputs))?;
         Ok(self.push(Op::Prim(prim), inputs, types))
@@ -97,7 +103,7 @@ impl Builder {
         Error::at(fault, op, inputs.iter().map(|v| v.ty.to_string()).collect(), self.place)
     }
     /// Adds an equation whose result types are known.
-    pub fn push(&mut self, op: Op, inputs: &[Value], types: Vec<ArrayType>) -> Vec<Value> {
+    pub(crate) fn push(&mut self, op: Op, inputs: &[Value], types: Vec<ArrayType>) -> Vec<Value> {
         let outs: Vec<_> = types.into_iter().map(|ty| self.bind(ty, None)).collect();
         let outputs = outs.iter().filter_map(|v| if let Input::Var(v) = v.input { Some(v) } else { None });
         let equation = Equation {

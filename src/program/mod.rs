@@ -14,6 +14,7 @@ mod primitive;
 mod print;
 mod rewrite;
 pub mod sentence;
+pub(crate) mod sound;
 pub mod typing;
 
 pub use batched::{Align, Batch, Batched, Examples, behind, inserted};

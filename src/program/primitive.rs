@@ -234,6 +234,8 @@ pub trait Identity: Any {
     fn same(&self, other: &dyn Any) -> bool;
     /// Hashes the type and all fields.
     fn digest(&self, state: &mut dyn Hasher);
+    /// The path of the type: who wrote it, for messages.
+    fn type_path(&self) -> &'static str;
 }
 impl<T: Any + Eq + Hash> Identity for T {
     fn same(&self, other: &dyn Any) -> bool {
@@ -242,6 +244,9 @@ impl<T: Any + Eq + Hash> Identity for T {
     fn digest(&self, mut state: &mut dyn Hasher) {
         TypeId::of::<T>().hash(&mut state);
         self.hash(&mut state);
+    }
+    fn type_path(&self) -> &'static str {
+        std::any::type_name::<T>()
     }
 }
 

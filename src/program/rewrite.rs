@@ -7,9 +7,12 @@ impl Read {
     /// The values that it touches, each once, in order.
     pub fn sources(&self) -> Vec<usize> {
         let mut slots: Vec<usize> = Vec::new();
+        // a concatenation may have very many parts
+        let mut seen = std::collections::HashSet::new();
+        let many = self.parts.len() > 32;
         for p in &self.parts {
             if let Source::Value(s) = p.from
-                && !slots.contains(&s)
+                && (if many { seen.insert(s) } else { !slots.contains(&s) })
             {
                 slots.push(s);
             }

@@ -52,7 +52,7 @@ impl Slab {
         block: usize,
         blocks: Arc<[usize]>,
     ) -> Slab {
-        let within = blocks.iter().all(|at| at + block <= buffer.len());
+        let within = blocks.iter().all(|at| at.checked_add(block).is_some_and(|end| end <= buffer.len()));
         let blocks = Some((block, blocks));
         let slab = Slab(Arc::new(Inner { dtype, shape, copies: 1, buffer, blocks, dense: OnceLock::new() }));
         assert!(within && slab.covered(), "the blocks of a view are the value, and lie within its buffer");
@@ -61,7 +61,7 @@ impl Slab {
     /// Whether the value lies in its blocks, or within its buffer.
     fn covered(&self) -> bool {
         match &self.0.blocks {
-            Some((block, blocks)) => self.nbytes() == block * blocks.len(),
+            Some((block, blocks)) => Some(self.nbytes()) == block.checked_mul(blocks.len()),
             None => self.nbytes() <= self.0.buffer.len(),
         }
     }
@@ -79,7 +79,7 @@ impl Slab {
     }
     /// Bytes of the value: all parts.
     pub fn nbytes(&self) -> usize {
-        self.0.shape.elements() * self.0.dtype.size() * self.0.copies
+        self.0.shape.elements().saturating_mul(self.0.dtype.size()).saturating_mul(self.0.copies)
     }
     /// The blocks of a view.
     pub fn blocks(&self) -> Option<(usize, &Arc<[usize]>)> {

@@ -6,7 +6,7 @@ use crate::engine::{self, EngineKind, Executable, Failure};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::partition::{self, Localised};
 use crate::program::dce::dce;
-use crate::program::{Placement, Program};
+use crate::program::{Placement, Program, sound};
 use crate::propagate;
 use crate::runtime::Slab;
 use crate::sharding::{Atom, Atoms, Sharding, Spec, atoms};
@@ -39,6 +39,7 @@ pub(crate) struct Ready {
 
 /// Places every value and makes the per-device program. `wanted` asks for placements of results (missing ones: as propagated).
 pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<Staged> {
+    sound::check(program)?;
     let mut wanted = wanted.to_vec();
     wanted.resize(program.outputs.len(), None);
     let program = &dce(program);

@@ -14,7 +14,7 @@ use crate::compile::fold::{self, FoldKernel};
 use crate::compile::group::{self, Groups, Head};
 use crate::compile::index::{Ix, row_major};
 use crate::compile::{build, expr, product};
-use crate::diagnostic::Result;
+use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::partition::{Printed, Slot, SpmdProgram};
 use crate::program::sentence::{Combine, Source};
@@ -24,6 +24,7 @@ use std::sync::Arc;
 /// Compiles a program. The memory of inputs that are `donated` may be written to.
 pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<Compiled> {
     let flow = build::build(p, &|_, shape| row_major(shape))?;
+    countable(&flow)?;
     let mut planner = Planner { places: Vec::new(), levels: 0 };
     planner.places.resize(flow.values.len(), Place::Nowhere);
     for (i, s) in flow.ins.iter().enumerate() {
@@ -62,7 +63,21 @@ enum Room {
 
 pub(super) fn bytes(flow: &Flow<'_>, s: Slot) -> usize {
     let v = &flow.values[s];
-    v.shape.elements() * v.dtype.size()
+    v.shape.elements().saturating_mul(v.dtype.size())
+}
+
+/// Refuses programs whose values are of more bytes together than can be counted, so that sums of some of them need no care.
+fn countable(flow: &Flow<'_>) -> Result<()> {
+    fn all(flow: &Flow<'_>) -> u128 {
+        let nested = flow.items.iter().flat_map(Item::flows).map(all);
+        // carries have room twice
+        nested.chain((0..flow.values.len()).map(|s| 2 * bytes(flow, s) as u128)).sum()
+    }
+    if all(flow) <= 1 << 62 {
+        return Ok(());
+    }
+    let what = "the values of this program are of more bytes together than can be counted";
+    Err(Fault::new(ErrorKind::Shape, what).into())
 }
 
 impl Planner {

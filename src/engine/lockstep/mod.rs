@@ -87,7 +87,7 @@ impl Ready {
             compiled: compile::compile(p, donated)?,
             ins: p.ins.iter().map(kind).collect(),
             outs: p.outs.iter().map(kind).collect(),
-            blocks: (p.ins.iter().map(block).sum(), p.outs.iter().map(block).collect()),
+            blocks: (total(p.ins.iter().map(block)), p.outs.iter().map(block).collect()),
             shares: p.devices.max(1),
             forced,
             devices: None,
@@ -236,11 +236,11 @@ impl Executable for Ready {
         for g in c.gifts.iter().filter(|g| g.purpose != Use::Result) {
             let _ = writeln!(text, "donated argument {}: {}", g.arg, g.purpose);
         }
-        let bytes = |(dtype, shape, copies): &Kind| dtype.size() * shape.elements() * copies;
+        let bytes = |(dtype, shape, copies): &Kind| shape.elements().saturating_mul(dtype.size() * copies);
         let given = |k: &usize| c.outs.iter().any(|o| matches!(o, OutPlan::Given(g) if g == k));
-        let donated: usize = (0..c.gifts.len()).filter(given).map(|k| c.gifts[k].bytes).sum();
+        let donated = total((0..c.gifts.len()).filter(given).map(|k| c.gifts[k].bytes));
         let first = |i: usize| c.outs.iter().position(|o| matches!(o, OutPlan::Fresh(k) if *k == i));
-        let blocks = (0..c.fresh.len()).filter_map(first).map(|k| self.blocks.1[k]).sum::<usize>();
+        let blocks = total((0..c.fresh.len()).filter_map(first).map(|k| self.blocks.1[k]));
         let inline = self.forced.unwrap_or(c.plan.cost < INLINE);
         let (engine, workers) = match &self.devices {
             Some(devices) => ("threads", devices.count),
@@ -250,14 +250,19 @@ impl Executable for Ready {
             engine,
             workers,
             inline,
-            arguments: self.ins.iter().map(bytes).sum(),
-            results: c.fresh.iter().sum::<usize>() + donated,
+            arguments: total(self.ins.iter().map(bytes)),
+            results: total(c.fresh.iter().copied().chain([donated])),
             donated,
             arena: c.arena,
-            device_bytes: self.blocks.0 + blocks + c.arena.div_ceil(self.shares),
+            device_bytes: total([self.blocks.0, blocks, c.arena.div_ceil(self.shares)]),
             text,
         }
     }
+}
+
+/// Their sum; where it is more than can be counted, the greatest number.
+fn total(bytes: impl IntoIterator<Item = usize>) -> usize {
+    bytes.into_iter().fold(0, usize::saturating_add)
 }
 
 /// A plan as text: a line for each node, levels apart.

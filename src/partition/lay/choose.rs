@@ -1,416 +1,366 @@
-//! Where the loops of a local step run: its result's layout, its operands', or in between, whichever moves least.
+//! Where the loops of local steps run: where the result is asked to lie, where operands lie, or in between, whichever is cheapest.
+//!
+//! What a step needs of a value may come anyway, because another step needs it: the price of a way to lay a step out is what it
+//! moves beyond that. All steps choose at once, on what the others chose the round before; of the rounds the one counts that moves
+//! least in all. So it is decided by who reads a value, and not by which of them comes first in the program.
+//!
+//! Prices are in elements computed: the steps of the busiest device's loops times the number of devices, and [`BYTE`] for each byte that
+//! any device receives.
 
-use crate::partition::draft;
-use crate::partition::draft::{Draft, Item};
+use super::parts::{combine, moved, reduce_way};
+use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::cost::Cost;
 use crate::partition::price::reader::{Reader, distinct};
-use crate::partition::program::{Slot, Step, Stored};
+use crate::partition::program::{Slot, Stored};
 use crate::partition::region::loop_box;
-use crate::program::sentence::{Body, Combine, Sentence, Source};
-use crate::sharding::atoms::{Atoms, canonical, ways, without};
-use crate::sharding::atoms::{cut, primes, sorted};
+use crate::program::sentence::{Body, Sentence, Source};
+use crate::sharding::atoms::{Atoms, canonical, cut, primes, sorted};
 
-/// A byte moved costs as much as this many elements computed… of one device's work.
+/// Elements computed that cost as much as one byte received. Between the machines that programs are planned for (threads of one
+/// processor: a few; accelerators on links: hundreds) it is a choice, not a measurement: so large that an exchange of a byte is worth
+/// saving wherever some tens of elements are computed for it.
 const BYTE: f64 = 32.0;
+/// What a further step costs, in bytes: at equal bytes the way with fewer steps is taken.
+const STEP: f64 = 1.0;
 /// More ways to lay a step out than this are searched one loop at a time.
 const SEARCH: usize = 64;
+/// How often steps choose anew at most.
+const ROUNDS: usize = 4;
 
-/// A draft whose steps are laid out one after the other.
-pub(crate) struct Placer {
-    pub(crate) d: Draft,
-    /// For each value, the reads (step, read) that bring something of it.
-    brought: Vec<Vec<(usize, usize)>>,
-    /// Partial values that were reduced for a reader that is not linear.
-    settled: Vec<Option<Slot>>,
-    /// Values that lie between the two halves of an all-reduce, and what they become.
-    pub(crate) halves: Vec<(Slot, Slot)>,
+/// A step of the draft, or one whose loops are to be laid out.
+pub(super) enum Entry {
+    Done(Item),
+    Open(Open),
 }
 
-/// A way to lay a step out.
-#[derive(Clone, Debug)]
-struct Way {
-    loops: Vec<DimLayout>,
-    price: f64,
+/// A local step whose loops are to be laid out.
+pub(super) struct Open {
+    pub(super) item: Item,
+    pub(super) out: Slot,
+    pub(super) sentence: Sentence,
+    /// The digits over which its result is in parts because operands are.
+    pub(super) kept: Atoms,
+    /// Its loops, where layouts leave no choice.
+    pub(super) known: Option<Vec<DimLayout>>,
 }
 
-impl Placer {
-    pub(crate) fn new(d: Draft) -> Placer {
-        let n = d.slots.len();
-        Placer { d, brought: vec![Vec::new(); n], settled: vec![None; n], halves: Vec::new() }
-    }
-
-    /// Lays out the local step that makes `out`.
-    pub(crate) fn place(&mut self, mut item: Item, out: Slot, mut s: Sentence) {
-        let own = self.d.slots[out].layout.clone();
-        let wanted = own.partial.clone().map(|p| p.1).unwrap_or_default();
-        let mut kept = Atoms::new();
-        for k in 0..s.reads.len() {
-            for src in s.reads[k].sources() {
-                let Some((_, parts)) = self.d.slots[src].layout.partial.clone() else { continue };
-                if without(&wanted, &parts).is_some() {
-                    kept = sorted(kept.into_iter().chain(parts).collect());
-                    continue;
-                }
-                let copy =
-                    s.copied().is_some() && s.reads[k].is_identity(&s.extents, &self.d.slots[src].shape);
-                if copy && without(&parts, &wanted).is_some() {
-                    self.reduce(src, out, item);
-                    return;
-                }
-                let whole = self.settle(src, &item);
-                s.replace(src, whole);
+/// The loops of each entry's step, laid out; none for those that are done.
+pub(super) fn choose(d: &Draft, entries: &[Entry]) -> Vec<Vec<DimLayout>> {
+    let known = |e: &Entry| match e {
+        Entry::Open(Open { known: Some(loops), .. }) => loops.clone(),
+        _ => Vec::new(),
+    };
+    let mut round = Round::new(d, entries, entries.iter().map(known).collect());
+    let mut best: Option<(f64, Vec<Vec<DimLayout>>)> = None;
+    let mut due: Vec<bool> =
+        entries.iter().map(|e| matches!(e, Entry::Open(Open { known: None, .. }))).collect();
+    for _ in 0..ROUNDS {
+        let mut next = round.loops.clone();
+        for (k, entry) in entries.iter().enumerate() {
+            if let (Entry::Open(open), true) = (entry, due[k]) {
+                next[k] = round.step(k, open);
             }
         }
-        let missing = without(&wanted, &kept).unwrap_or_default();
-        if !missing.is_empty() && s.extents.len() == s.rank {
-            s = s.in_parts(ways(&missing));
+        let after = Round::new(d, entries, next);
+        due = after.unlike(&round, entries);
+        let price = after.price();
+        // sums of prices differ in their last bits by the order of steps
+        if best.as_ref().is_none_or(|b| price < b.0 * (1.0 - 1e-9)) {
+            best = Some((price, after.loops.clone()));
         }
-        let loops = if !wanted.is_empty() {
-            let folded = match &item.step {
-                Step::Local { layout, .. } if !layout.is_empty() => layout.clone(),
-                _ => self.typed_parts(&s, &missing),
-            };
-            own.dims.iter().cloned().chain(folded).collect()
-        } else if matches!(s.body, Body::Map(_)) {
-            self.elementwise(&s, &own)
-        } else if matches!(s.body, Body::Reshape) {
-            own.dims.clone()
-        } else {
-            self.folding(&s, &own, out, item.user.is_some())
-        };
-        let folded = loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied());
-        let parts = sorted(folded.chain(kept).collect());
-        let combine = combine(&s.body);
-        let at = Layout {
-            dims: loops[..s.rank].to_vec(),
-            partial: (!parts.is_empty()).then_some((combine, parts)),
-        };
-        if at == own {
-            item.step = Step::Local { out, sentence: s, layout: loops };
-            self.push(item);
-            return;
+        if !due.contains(&true) {
+            break;
         }
-        let Stored { dtype, shape, .. } = self.d.slots[out].clone();
-        let tmp = self.slot(Stored { dtype, shape: shape.clone(), layout: at.clone() });
-        let then = Item { through: Vec::new(), ..item.clone() };
-        item.step = Step::Local { out: tmp, sentence: s, layout: loops };
-        self.push(item);
-        if at.partial.is_some() {
-            self.reduce(tmp, out, then);
-        } else {
-            self.copy(tmp, out, then);
-        }
+        round = after;
     }
+    best.map(|b| b.1).unwrap_or_default()
+}
 
-    fn slot(&mut self, s: Stored) -> Slot {
-        self.brought.push(Vec::new());
-        self.settled.push(None);
-        self.d.slots.push(s);
-        self.d.slots.len() - 1
-    }
+/// Reads of one value that need the same boxes of it, of which something is not held.
+#[derive(PartialEq)]
+struct Need {
+    /// One of the reads: entry and number.
+    of: (usize, usize),
+    /// The entries that have such a read.
+    by: Vec<usize>,
+}
 
-    fn copy(&mut self, src: Slot, out: Slot, item: Item) {
-        let Stored { dtype, shape, layout } = self.d.slots[out].clone();
-        let sentence = draft::copy(src, dtype, &shape);
-        self.push(Item { step: Step::Local { out, sentence, layout: layout.dims }, ..item });
-    }
+/// How all steps are laid out, and what is fetched for them.
+struct Round<'a> {
+    d: &'a Draft,
+    entries: &'a [Entry],
+    loops: Vec<Vec<DimLayout>>,
+    /// For each value what is needed of it.
+    needs: Vec<Vec<Need>>,
+}
 
-    /// Adds a step, and notes what it brings.
-    fn push(&mut self, item: Item) {
-        let k = self.d.items.len();
-        self.d.items.push(item);
-        let Step::Local { sentence, layout, .. } = &self.d.items[k].step else { return };
-        for read in 0..sentence.reads.len() {
-            let r = Reader { sentence, read, layout };
-            for src in sentence.reads[read].sources() {
-                let c = self.d.price(src, &[r]);
-                let known = |(k, read): &(usize, usize)| match &self.d.items[*k].step {
-                    Step::Local { sentence, layout, .. } => r.same(&Reader { sentence, read: *read, layout }),
-                    _ => false,
-                };
-                if (c.total > 0 || !c.exact) && !self.brought[src].iter().any(known) {
-                    self.brought[src].push((k, read));
+impl<'a> Round<'a> {
+    fn new(d: &'a Draft, entries: &'a [Entry], loops: Vec<Vec<DimLayout>>) -> Round<'a> {
+        let mut round = Round { d, entries, loops, needs: Vec::new() };
+        let mut needs: Vec<Vec<Need>> = (0..d.slots.len()).map(|_| Vec::new()).collect();
+        for (k, sentence) in round.sentences().filter(|(k, _)| !round.loops[*k].is_empty()) {
+            for read in 0..sentence.reads.len() {
+                let reader = Reader { sentence, read, layout: &round.loops[k] };
+                for src in sentence.reads[read].sources() {
+                    let same = |n: &&mut Need| round.reader(n.of).is_some_and(|r| r.same(&reader));
+                    if let Some(need) = needs[src].iter_mut().find(same) {
+                        need.by.push(k);
+                        continue;
+                    }
+                    let c = d.price(src, &[reader]);
+                    if c.total > 0 || !c.exact {
+                        needs[src].push(Need { of: (k, read), by: vec![k] });
+                    }
                 }
             }
         }
+        round.needs = needs;
+        round
     }
-
-    /// A partial value reduced in place, once.
-    fn settle(&mut self, src: Slot, item: &Item) -> Slot {
-        if let Some(s) = self.settled[src] {
-            return s;
-        }
-        let Stored { dtype, shape, layout } = self.d.slots[src].clone();
-        let whole = self.slot(Stored { dtype, shape, layout: Layout { partial: None, ..layout } });
-        let step = Step::Reduce { src, out: whole, combine: Combine::Add };
-        self.reduce(src, whole, Item::new(step, item.why.clone()));
-        self.settled[src] = Some(whole);
-        whole
+    fn sentences(&self) -> impl Iterator<Item = (usize, &'a Sentence)> {
+        self.entries.iter().enumerate().filter_map(|(k, e)| match e {
+            Entry::Open(open) => Some((k, &open.sentence)),
+            Entry::Done(_) => None,
+        })
     }
-
-    /// Parts to a value that is not in them: at once, or scattered along a dimension first and fetched from there.
-    fn reduce(&mut self, src: Slot, out: Slot, item: Item) {
-        let combine = self.d.slots[src].layout.partial.as_ref().map_or(Combine::Add, |p| p.0);
-        let (_, middle) = self.reduce_way(&self.d.slots[src], &self.d.slots[out].layout);
-        let Some(layout) = middle else {
-            self.push(Item { step: Step::Reduce { src, out, combine }, ..item });
-            return;
+    fn reader(&self, (k, read): (usize, usize)) -> Option<Reader<'_>> {
+        let Entry::Open(open) = &self.entries[k] else { return None };
+        Some(Reader { sentence: &open.sentence, read, layout: &self.loops[k] })
+    }
+    /// The reads of a value by steps other than this one.
+    fn others(&self, src: Slot, but: usize) -> Vec<Reader<'_>> {
+        let others = self.needs[src].iter().filter(|n| n.by.iter().any(|k| *k != but));
+        others.filter_map(|n| self.reader(n.of)).collect()
+    }
+    /// The entries that have a choice and of whose operands others need something else than before.
+    fn unlike(&self, before: &Round, entries: &[Entry]) -> Vec<bool> {
+        let alike = |src: Slot, k: usize| {
+            let (now, then) = (self.others(src, k), before.others(src, k));
+            now.len() == then.len() && now.iter().all(|a| then.iter().any(|b| a.same(b)))
         };
-        let Stored { dtype, shape, .. } = self.d.slots[src].clone();
-        let mid = self.slot(Stored { dtype, shape, layout });
-        self.halves.push((mid, out));
-        self.push(Item { step: Step::Reduce { src, out: mid, combine }, ..item.clone() });
-        self.copy(mid, out, item);
-    }
-
-    /// Bytes to combine the parts of a value into this layout, and the layout in between if that is cheaper.
-    fn reduce_way(&self, from: &Stored, to: &Layout) -> (f64, Option<Layout>) {
-        let bytes = from.dtype.size() as f64;
-        let stay = to.partial.clone().map(|p| p.1).unwrap_or_default();
-        let parts = from.layout.partial.clone().map(|p| p.1).unwrap_or_default();
-        let gone = without(&parts, &stay).unwrap_or(parts);
-        let copies = ways(&gone) as i64;
-        let s = draft::copy(0, from.dtype, &from.shape);
-        let to_reader = Reader { sentence: &s, read: 0, layout: &to.dims };
-        let direct = self.moved(from, &to_reader, copies);
-        let mut best = (direct, None);
-        for d in 0..from.shape.rank() {
-            let mut mid = Layout { dims: from.layout.dims.clone(), partial: to.partial.clone() };
-            let atoms = mid.dims[d].atoms.iter().chain(&gone).copied();
-            mid.dims[d] = DimLayout::new(from.shape[d], atoms);
-            let scattered = self.moved(from, &Reader { layout: &mid.dims, ..to_reader }, copies);
-            let there = Stored { layout: mid.clone(), ..from.clone() };
-            let total = scattered + self.moved(&there, &to_reader, 1);
-            // at equal bytes: fewer steps
-            if total * (1.0 + 1e-9) < best.0 - 1.0 {
-                best = (total, Some(mid));
+        let due = |(k, entry): (usize, &Entry)| match entry {
+            Entry::Open(Open { known: None, sentence, .. }) => {
+                !sentence.reads.iter().flat_map(|r| r.sources()).all(|src| alike(src, k))
             }
+            _ => false,
+        };
+        entries.iter().enumerate().map(due).collect()
+    }
+    /// What everything costs together.
+    fn price(&self) -> f64 {
+        let mut price = 0.0;
+        for (src, needs) in self.needs.iter().enumerate().filter(|(_, needs)| !needs.is_empty()) {
+            let readers: Vec<Reader> = needs.iter().filter_map(|n| self.reader(n.of)).collect();
+            price += BYTE * self.weight(src, self.d.price(src, &readers).total);
         }
-        (best.0 * bytes, best.1)
+        for (k, s) in self.sentences().filter(|(k, _)| !self.loops[*k].is_empty()) {
+            let Entry::Open(open) = &self.entries[k] else { continue };
+            price += BYTE * self.after(s, &self.loops[k], open.out) + self.work(s, &self.loops[k]);
+        }
+        price
     }
 
-    fn moved(&self, from: &Stored, reader: &Reader, copies: i64) -> f64 {
-        self.d.prices.of(self.d.devices, 0, from, &[*reader], copies).total as f64
+    /// The cheapest way to lay out one step, the others as they are.
+    fn step(&self, k: usize, open: &Open) -> Vec<DimLayout> {
+        let own = &self.d.slots[open.out].layout;
+        match open.sentence.body {
+            Body::Map(_) => self.elementwise(k, &open.sentence, own),
+            Body::Fold { .. } | Body::Product { .. } => self.folding(k, open, own),
+            Body::Reshape => own.dims.clone(),
+        }
     }
 
-    /// Bytes to bring all operands in, beyond what earlier readers of the same values bring.
-    fn bring(&self, s: &Sentence, layout: &[DimLayout]) -> f64 {
-        let mut total = 0.0;
+    /// Bytes that so many elements of a value weigh: what is the same in every run of a loop's body is fetched before the loop.
+    fn weight(&self, src: Slot, elements: i64) -> f64 {
+        let bytes = elements.max(0) as f64 * self.d.slots[src].dtype.size() as f64;
+        if self.d.once.contains(&src) { bytes / self.d.trips.max(1) as f64 } else { bytes }
+    }
+    /// Bytes to bring the operands of step k in, beyond what others need of them.
+    fn bring(&self, k: usize, s: &Sentence, layout: &[DimLayout]) -> f64 {
         let mut seen: Vec<(Slot, usize)> = Vec::new();
-        for read in 0..s.reads.len() {
-            for src in s.reads[read].sources() {
-                seen.push((src, read));
-            }
+        for (read, r) in s.reads.iter().enumerate() {
+            seen.extend(r.sources().into_iter().map(|src| (src, read)));
         }
         seen.sort_unstable();
+        let mut bytes: Vec<f64> = Vec::new();
         for group in seen.chunk_by(|a, b| a.0 == b.0) {
             let src = group[0].0;
-            let stored = &self.d.slots[src];
-            let mut readers: Vec<Reader> = Vec::new();
-            for (k, read) in &self.brought[src] {
-                if let Step::Local { sentence, layout, .. } = &self.d.items[*k].step {
-                    readers.push(Reader { sentence, read: *read, layout });
-                }
-            }
+            let others = self.others(src, k);
             let here = group.iter().map(|(_, read)| Reader { sentence: s, read: *read, layout });
-            let all = distinct(readers.iter().copied().chain(here));
-            if all.len() == readers.len() {
-                // nothing that earlier readers don't need
+            let all = distinct(others.iter().copied().chain(here));
+            if all.len() == others.len() {
                 continue;
             }
-            let before = if readers.is_empty() { Cost::default() } else { self.cost(src, &readers) };
-            let after = self.cost(src, &all);
-            let mut more = (after.total - before.total).max(0) as f64 * stored.dtype.size() as f64;
-            if self.d.once.contains(&src) {
-                // fetched before the loop
-                more /= self.d.trips.max(1) as f64;
+            let before = if others.is_empty() { Cost::default() } else { self.d.price(src, &others) };
+            let more = self.weight(src, self.d.price(src, &all).total - before.total);
+            if more > 0.0 {
+                bytes.push(more + STEP);
             }
-            // at equal bytes: fewer steps
-            total += more + if more > 0.0 { 1.0 } else { 0.0 };
         }
-        total
+        // in one order, whichever numbers values have
+        bytes.sort_by(f64::total_cmp);
+        bytes.iter().sum()
+    }
+    /// Bytes to bring the result of a step from where it is made to where it is asked to lie.
+    fn after(&self, s: &Sentence, loops: &[DimLayout], out: Slot) -> f64 {
+        let stored = &self.d.slots[out];
+        if stored.layout.partial.is_some() {
+            return 0.0;
+        }
+        let parts = sorted(loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied()).collect());
+        let layout = Layout {
+            dims: loops[..s.rank].to_vec(),
+            partial: (!parts.is_empty()).then_some((combine(&s.body), parts)),
+        };
+        if layout == stored.layout {
+            return 0.0;
+        }
+        reduce_way(self.d, &Stored { layout, ..stored.clone() }, &stored.layout).0 + STEP
+    }
+    /// Elements that the busiest device computes, times the devices.
+    fn work(&self, s: &Sentence, loops: &[DimLayout]) -> f64 {
+        let each = loop_box(loops, &s.extents, 0).into_iter().map(|v| (v.1 - v.0) as f64);
+        each.product::<f64>() * self.d.devices as f64
     }
 
-    fn cost(&self, src: Slot, readers: &[Reader]) -> Cost {
-        self.d.price(src, readers)
-    }
-
-    /// Elementwise: where the result lies, or where an operand does.
-    fn elementwise(&self, s: &Sentence, own: &Layout) -> Vec<DimLayout> {
-        let here = self.bring(s, &own.dims);
-        let mut best = (here, own.dims.clone());
+    /// Elementwise: where the result is asked to lie, or where an operand does.
+    fn elementwise(&self, k: usize, s: &Sentence, own: &Layout) -> Vec<DimLayout> {
+        let here = self.bring(k, s, &own.dims);
         if here == 0.0 || s.reads.len() < 2 {
-            return best.1;
+            return own.dims.clone();
         }
-        let result = s.dtype.size() as f64;
-        for k in 0..s.reads.len() {
-            let [src] = s.reads[k].sources()[..] else { continue };
+        let mut ways: Vec<(f64, &[DimLayout])> = Vec::new();
+        for r in &s.reads {
+            let [src] = r.sources()[..] else { continue };
             let stored = &self.d.slots[src];
             let there = &stored.layout.dims;
-            if *there == own.dims || !s.reads[k].is_identity(&s.extents, &stored.shape) {
+            if *there == own.dims || !r.is_identity(&s.extents, &stored.shape) {
                 continue;
             }
             let copy = draft::copy(0, s.dtype, &s.extents);
-            let tmp = Stored { layout: Layout { dims: there.clone(), partial: None }, ..stored.clone() };
-            let back = self.moved(&tmp, &Reader { sentence: &copy, read: 0, layout: &own.dims }, 1);
-            let c = self.bring(s, there) + back * result + 1.0;
-            if c < best.0 {
-                best = (c, there.clone());
-            }
+            let made = Stored { layout: Layout { dims: there.clone(), partial: None }, ..stored.clone() };
+            let back = moved(self.d, &made, &Reader { sentence: &copy, read: 0, layout: &own.dims }, 1);
+            ways.push((self.bring(k, s, there) + back * s.dtype.size() as f64 + STEP, there));
         }
-        best.1
+        // of operands at one price the one that splits leading dimensions by major digits, whichever comes first
+        let digits = |dims: &[DimLayout]| -> Vec<Atoms> { dims.iter().map(|l| l.atoms.clone()).collect() };
+        ways.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| digits(b.1).cmp(&digits(a.1))));
+        match ways.first() {
+            Some((price, there)) if *price < here => there.to_vec(),
+            _ => own.dims.clone(),
+        }
     }
 
-    /// How folded loops are split where the type says that the result is in these parts.
-    fn typed_parts(&self, s: &Sentence, missing: &Atoms) -> Vec<DimLayout> {
-        let mut left = missing.clone();
-        let mut folded: Vec<DimLayout> = Vec::new();
-        for l in s.rank..s.extents.len() {
-            let among = |a: Atoms| a.into_iter().filter(|a| without(&left, &[*a]).is_some()).collect();
-            let held = self.splits(s, l).into_iter().map(among);
-            let atoms: Atoms = held.max_by_key(|a: &Atoms| ways(a)).unwrap_or_default();
-            left = without(&left, &atoms).unwrap_or_default();
-            folded.push(DimLayout::new(s.extents[l], atoms));
+    /// Folds and products: each loop unsplit, as the result, or as an operand; the cheapest combination. What the user asked for by
+    /// name is done as it was asked for.
+    fn folding(&self, k: usize, open: &Open, own: &Layout) -> Vec<DimLayout> {
+        let s = &open.sentence;
+        let options: Vec<Vec<Atoms>> = (0..s.extents.len()).map(|l| self.options(s, own, l)).collect();
+        let way = |pick: &[usize]| {
+            let loops = combined(s, own, &options, pick);
+            let price =
+                BYTE * (self.bring(k, s, &loops) + self.after(s, &loops, open.out)) + self.work(s, &loops);
+            (price, loops)
+        };
+        let mut pick = vec![0; options.len()];
+        let mut best = way(&pick);
+        if open.item.user.is_some() {
+            return best.1;
         }
-        if let (Some(first), false) = (folded.first_mut(), left.is_empty()) {
-            // no operand says how it comes in parts: the first folded loop is split
-            *first = DimLayout::new(s.extents[s.rank], first.atoms.iter().copied().chain(left));
-        }
-        folded
-    }
-
-    /// The digits by which operands are split along a loop.
-    fn splits(&self, s: &Sentence, l: usize) -> Vec<Atoms> {
-        let mut list = Vec::new();
-        for p in s.reads.iter().flat_map(|r| &r.parts) {
-            let Source::Value(src) = p.from else { continue };
-            for (dim, m) in p.map.iter().enumerate() {
-                let held = &self.d.slots[src].layout.dims[dim];
-                if held.atoms.is_empty() {
-                    continue;
-                }
-                match m.terms[..] {
-                    [(k, _)] if k == l => list.push(held.atoms.clone()),
-                    // one of several loops along a dimension: the major ones take its digits first
-                    _ if m.terms.iter().any(|t| t.0 == l) => {
-                        let mut terms = m.terms.to_vec();
-                        terms.sort_by_key(|t| std::cmp::Reverse(t.1.abs()));
-                        let mut digits = primes(&held.atoms).into_iter().peekable();
-                        for (k, _) in terms {
-                            let (mut room, mut here) = (s.extents[k], Atoms::new());
-                            while let Some(a) = digits.next_if(|a| room.is_multiple_of(a.size)) {
-                                room /= a.size;
-                                here.push(a);
-                            }
-                            if k == l && !here.is_empty() {
-                                list.push(canonical(here));
-                            }
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
-        list.sort();
-        list.dedup();
-        list
-    }
-
-    /// Folds and products: for each loop unsplit, as the result, or as an operand; the cheapest combination. What the user `asked`
-    /// for by name is done as it was asked for.
-    fn folding(&self, s: &Sentence, own: &Layout, out: Slot, asked: bool) -> Vec<DimLayout> {
-        let n = s.extents.len();
-        let mut options: Vec<Vec<Atoms>> = Vec::new();
-        for l in 0..n {
-            // the first option is the natural one
-            let mut list: Vec<Atoms> = Vec::new();
-            let splits = self.splits(s, l);
-            if l < s.rank {
-                list.push(own.dims[l].atoms.clone());
-                list.extend(splits);
-            } else {
-                list.extend(splits);
-            }
-            list.push(Atoms::new());
-            let mut unique: Vec<Atoms> = Vec::new();
-            list.into_iter().for_each(|a| {
-                if !unique.contains(&a) {
-                    unique.push(a);
-                }
-            });
-            options.push(unique);
-        }
-        let mut pick = vec![0; n];
-        let mut best = self.way(s, own, out, &options, &pick);
-        if asked {
-            return best.loops;
-        }
-        let combinations: usize = options.iter().map(Vec::len).product();
+        let combinations = options.iter().map(Vec::len).fold(1, usize::saturating_mul);
         if combinations <= SEARCH {
             for mut c in 1..combinations {
                 for (p, o) in pick.iter_mut().zip(&options).rev() {
                     *p = c % o.len();
                     c /= o.len();
                 }
-                let way = self.way(s, own, out, &options, &pick);
-                if way.price < best.price {
-                    best = way;
+                let other = way(&pick);
+                if other.0 < best.0 {
+                    best = other;
                 }
             }
-            return best.loops;
+            return best.1;
         }
         let mut stable = false;
         while !stable {
             stable = true;
-            for l in 0..n {
+            for l in 0..options.len() {
                 for o in 0..options[l].len() {
                     let before = std::mem::replace(&mut pick[l], o);
-                    let way = self.way(s, own, out, &options, &pick);
-                    if way.price < best.price {
-                        (best, stable) = (way, false);
+                    let other = way(&pick);
+                    if other.0 < best.0 {
+                        (best, stable) = (other, false);
                     } else {
                         pick[l] = before;
                     }
                 }
             }
         }
-        best.loops
+        best.1
     }
 
-    /// One combination of splits, with its price in elements of work: folded loops take their digits first.
-    fn way(&self, s: &Sentence, own: &Layout, out: Slot, options: &[Vec<Atoms>], pick: &[usize]) -> Way {
-        let mut used = Atoms::new();
-        let mut loops: Vec<DimLayout> = Vec::new();
-        for l in (0..s.extents.len()).rev() {
-            let atoms = cut(&options[l][pick[l]], &used);
-            used.extend(atoms.iter().copied());
-            // the result's own frame, where it is split as it is stored
-            let framed = l < s.rank && atoms == own.dims[l].atoms;
-            loops.push(if framed { own.dims[l].clone() } else { DimLayout::new(s.extents[l], atoms) });
+    /// The ways to split a loop, the natural one first.
+    fn options(&self, s: &Sentence, own: &Layout, l: usize) -> Vec<Atoms> {
+        let result = (l < s.rank).then(|| own.dims[l].atoms.clone());
+        let mut unique: Vec<Atoms> = Vec::new();
+        for a in result.into_iter().chain(splits(self.d, s, l)).chain([Atoms::new()]) {
+            if !unique.contains(&a) {
+                unique.push(a);
+            }
         }
-        loops.reverse();
-        let parts = sorted(loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied()).collect());
-        let stored = &self.d.slots[out];
-        let layout = Layout {
-            dims: loops[..s.rank].to_vec(),
-            partial: (!parts.is_empty()).then_some((combine(&s.body), parts)),
-        };
-        let after = if layout == *own {
-            0.0
-        } else {
-            self.reduce_way(&Stored { layout, ..stored.clone() }, own).0 + 1.0
-        };
-        let work: f64 = loop_box(&loops, &s.extents, 0).iter().map(|v| (v.1 - v.0) as f64).product();
-        let price = BYTE * (self.bring(s, &loops) + after) + work * self.d.devices as f64;
-        Way { loops, price }
+        unique
     }
 }
 
-/// How the parts of a step's result combine.
-fn combine(body: &Body) -> Combine {
-    match body {
-        Body::Fold { combine, .. } => *combine,
-        _ => Combine::Add,
+/// The loops split by one option each: folded loops take their digits first.
+fn combined(s: &Sentence, own: &Layout, options: &[Vec<Atoms>], pick: &[usize]) -> Vec<DimLayout> {
+    let mut used = Atoms::new();
+    let mut loops: Vec<DimLayout> = Vec::new();
+    for l in (0..s.extents.len()).rev() {
+        let atoms = cut(&options[l][pick[l]], &used);
+        used.extend(atoms.iter().copied());
+        // the result's own frame, where it is split as it is stored
+        let framed = l < s.rank && atoms == own.dims[l].atoms;
+        loops.push(if framed { own.dims[l].clone() } else { DimLayout::new(s.extents[l], atoms) });
     }
+    loops.reverse();
+    loops
+}
+
+/// The digits by which operands are split along a loop, each once, in order.
+pub(super) fn splits(d: &Draft, s: &Sentence, l: usize) -> Vec<Atoms> {
+    let mut list = Vec::new();
+    for p in s.reads.iter().flat_map(|r| &r.parts) {
+        let Source::Value(src) = p.from else { continue };
+        for (dim, m) in p.map.iter().enumerate() {
+            let held = &d.slots[src].layout.dims[dim];
+            if held.atoms.is_empty() {
+                continue;
+            }
+            match m.terms[..] {
+                [(k, _)] if k == l => list.push(held.atoms.clone()),
+                // one of several loops along a dimension: the major ones take its digits first
+                _ if m.terms.iter().any(|t| t.0 == l) => {
+                    let mut terms = m.terms.to_vec();
+                    terms.sort_by_key(|t| std::cmp::Reverse(t.1.abs()));
+                    let mut digits = primes(&held.atoms).into_iter().peekable();
+                    for (k, _) in terms {
+                        let (mut room, mut here) = (s.extents[k], Atoms::new());
+                        while let Some(a) = digits.next_if(|a| room.is_multiple_of(a.size)) {
+                            room /= a.size;
+                            here.push(a);
+                        }
+                        if k == l && !here.is_empty() {
+                            list.push(canonical(here));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    list.sort();
+    list.dedup();
+    list
 }

@@ -60,23 +60,19 @@ pub(crate) fn choose(d: &mut Draft) {
     }
     let mut decided: Vec<bool> = free.iter().map(|f| !f).collect();
     let mut layouts: Vec<Vec<DimLayout>> = d.slots.iter().map(|s| s.layout.dims.clone()).collect();
-    // backwards: what reads a group is decided before it
-    for last in (0..n).rev().filter(|v| free[*v]) {
-        if decided[last] {
-            continue;
-        }
-        let group = &members[f.root(last)];
-        let own = &d.slots[last].layout.dims;
-        let mut frame = own.clone();
-        if own.iter().any(|l| !l.atoms.is_empty()) {
-            let wishes = f.wishes(group, own, &layouts, &decided);
-            for (dim, wishes) in wishes.iter().enumerate() {
-                frame[dim] = best(&own[dim], wishes, d.slots[last].shape[dim]);
+    // backwards: what reads a group is decided before it; groups that are as far from the end know nothing of one another
+    let far = distances(d);
+    let mut groups: Vec<(usize, &Vec<Slot>)> = (members.iter().filter(|group| !group.is_empty()))
+        .map(|group| (group.iter().map(|v| far[*v]).min().unwrap_or(0), group))
+        .collect();
+    groups.sort_by_key(|g| g.0);
+    for alike in groups.chunk_by(|a, b| a.0 == b.0) {
+        let frames: Vec<Vec<DimLayout>> = alike.iter().map(|g| f.frame(g.1, &layouts, &decided)).collect();
+        for ((_, group), frame) in alike.iter().zip(frames) {
+            for m in *group {
+                layouts[*m].clone_from(&frame);
+                decided[*m] = true;
             }
-        }
-        for m in group {
-            layouts[*m] = frame.clone();
-            decided[*m] = true;
         }
     }
     for (slot, dims) in d.slots.iter_mut().zip(layouts) {
@@ -92,6 +88,16 @@ fn floats(d: &Draft, v: Slot, k: usize) -> bool {
         && !d.is_copy(sentence)
         && d.slots[v].layout.partial.is_none()
         && d.items[k].step.inputs().iter().all(|s| d.slots[*s].layout.partial.is_none())
+}
+
+/// How many steps there are at most from each value to the end of the program.
+fn distances(d: &Draft) -> Vec<usize> {
+    let mut far = vec![0; d.slots.len()];
+    for item in d.items.iter().rev() {
+        let here = 1 + item.step.outputs().into_iter().map(|s| far[s]).max().unwrap_or(0);
+        item.step.inputs().into_iter().for_each(|s| far[s] = far[s].max(here));
+    }
+    far
 }
 
 /// Whether a step reads boxes, wherever they begin.
@@ -111,6 +117,19 @@ impl Frames<'_> {
             Step::Local { sentence, .. } => Some(sentence),
             _ => None,
         }
+    }
+
+    /// The frame of a group, by what is decided around it.
+    fn frame(&self, group: &[Slot], layouts: &[Vec<DimLayout>], decided: &[bool]) -> Vec<DimLayout> {
+        let stored = &self.d.slots[group[0]];
+        let mut frame = stored.layout.dims.clone();
+        if frame.iter().any(|l| !l.atoms.is_empty()) {
+            let wishes = self.wishes(group, &stored.layout.dims, layouts, decided);
+            for (dim, wishes) in wishes.iter().enumerate() {
+                frame[dim] = best(&stored.layout.dims[dim], wishes, stored.shape[dim]);
+            }
+        }
+        frame
     }
 
     /// For each dimension of a group, where its outer operands and readers would like it to lie.
@@ -191,11 +210,10 @@ fn best(own: &DimLayout, wishes: &[Wish], size: usize) -> DimLayout {
             hi - lo <= 2 * own.block
         })
     };
-    let mut seen: Vec<&DimLayout> = Vec::new();
-    for c in std::iter::once(own).chain(wishes.iter().map(|w| &w.layout)).filter(fits) {
-        if !seen.contains(&c) {
-            seen.push(c);
-        }
-    }
-    seen.into_iter().min_by_key(|c| price(c)).unwrap_or(own).clone()
+    // of frames at one price the nearest to its own, whoever wishes it
+    let near = |c: &DimLayout| (*c != *own, (c.origin - own.origin).abs(), c.origin, c.block);
+    let mut seen: Vec<&DimLayout> = std::iter::once(own).chain(wishes.iter().map(|w| &w.layout)).collect();
+    seen.sort_by_key(|c| near(c));
+    seen.dedup();
+    seen.into_iter().filter(fits).min_by_key(|c| price(c)).unwrap_or(own).clone()
 }

@@ -6,6 +6,8 @@ mod choose;
 mod fetch;
 mod frames;
 mod hoist;
+mod parts;
+mod place;
 pub(super) mod plan;
 mod views;
 

@@ -2,9 +2,9 @@
 
 use crate::diagnostic::Result;
 use crate::partition::draft::Draft;
-use crate::partition::lay::choose::Placer;
+use crate::partition::lay::place::{self, Placer};
 use crate::partition::lay::{fetch, frames, hoist, views};
-use crate::partition::program::{Slot, SpmdProgram, Step, Why};
+use crate::partition::program::{Slot, SpmdProgram, Why};
 use crate::partition::report::Collectives;
 use crate::partition::told::names;
 
@@ -26,23 +26,14 @@ pub(crate) struct Planned {
 
 /// Decides everything that a draft leaves open.
 pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
+    d.countable()?;
     watch("lower", &d);
     let vias = views::resolve(&mut d);
     views::absorb(&mut d);
     watch("views", &d);
     frames::choose(&mut d);
-    let items = std::mem::take(&mut d.items);
-    let mut placer = Placer::new(d);
-    for item in items {
-        match item.step {
-            Step::Local { out, ref sentence, .. } => {
-                let sentence = sentence.clone();
-                placer.place(item, out, sentence);
-            }
-            _ => placer.d.items.push(item),
-        }
-    }
-    let Placer { mut d, halves, .. } = placer;
+    let Placer { mut d, halves, .. } = place::place(d);
+    d.countable()?;
     let adopted = hoist::adopt(&mut d);
     watch("choose", &d);
     fetch::insert(&mut d);

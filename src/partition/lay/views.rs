@@ -3,7 +3,7 @@
 use crate::partition::draft::{Draft, Item, Via};
 use crate::partition::program::{Slot, Step};
 use crate::partition::reads::through;
-use crate::program::sentence::{Body, Read, Sentence};
+use crate::program::sentence::{Body, Read, Sentence, Source};
 
 /// More parts than this are stored rather than composed further.
 const PARTS: usize = 64;
@@ -68,11 +68,15 @@ fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
 fn readable(step: &Step, slot: Slot, inner: &Read, extents: &[usize]) -> bool {
     let Step::Local { sentence, .. } = step else { return false };
     let product = matches!(sentence.body, Body::Product { .. });
-    sentence.reads.iter().filter(|r| r.sources().contains(&slot)).all(|r| {
-        let composed = through(r, slot, inner, extents);
-        composed.is_some_and(|c| {
-            c.parts.len() <= if product { 1 } else { PARTS } && (!product || covers(&c, &sentence.extents))
-        })
+    let most = if product { 1 } else { PARTS };
+    sentence.reads.iter().all(|r| {
+        let others = r.parts.iter().filter(|p| p.from != Source::Value(slot)).count();
+        if others == r.parts.len() {
+            return true;
+        }
+        // what has many parts is not made anew for each of them
+        let composed = if others > most { None } else { through(r, slot, inner, extents) };
+        composed.is_some_and(|c| c.parts.len() <= most && (!product || covers(&c, &sentence.extents)))
     })
 }
 

@@ -1,6 +1,6 @@
 //! Lowering: equations become local steps over stored values, in the order of the program.
 
-use crate::diagnostic::{Error, Result};
+use crate::diagnostic::Result;
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::partition::draft;
 use crate::partition::draft::{Draft, Item};
@@ -8,7 +8,7 @@ use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::partition::report::Kind;
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
-use crate::program::{Equation, Input, Literal, Op, Prim, Program, VarInfo};
+use crate::program::{Equation, Input, Literal, Op, Prim, Program, VarInfo, sound};
 use crate::sharding::atoms::{Atoms, of_axes, sorted};
 use crate::types::{ArrayType, DType, Shape};
 
@@ -64,11 +64,27 @@ impl Lower {
                 Op::Prim(prim) => self.primitive(program, e, prim, &operands)?,
                 Op::Control(c) => self.control(program, e, c, &operands)?,
             };
+            self.as_typed(program, e, &outs).map_err(|wrong| sound::refuse(program, e, wrong))?;
             for (var, val) in e.outputs.iter().zip(outs) {
                 map[var.index()] = Some(val);
             }
         }
         Ok(program.outputs.iter().map(|o| value(o, &map)).collect())
+    }
+
+    /// Whether what an equation makes is stored as its types say.
+    fn as_typed(&self, program: &Program, e: &Equation, outs: &[Val]) -> Result<(), String> {
+        if outs.len() != e.outputs.len() {
+            return Err(format!("it makes {} results of {}", outs.len(), e.outputs.len()));
+        }
+        for (val, var) in outs.iter().zip(&e.outputs) {
+            let (Val::Slot(slot, hidden), ty) = (val, program.ty(*var)) else { continue };
+            let Stored { dtype, shape, .. } = &self.draft.slots[*slot];
+            if *dtype != ty.dtype.storage() || shape.get(hidden.len()..) != Some(&ty.shape[..]) {
+                return Err(format!("it makes {dtype}{shape} where its type is {ty}"));
+            }
+        }
+        Ok(())
     }
 
     fn primitive(
@@ -85,9 +101,7 @@ impl Lower {
         let types: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
         let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
         let sentences = prim.sentences(&types, &results);
-        if sentences.len() != e.outputs.len() {
-            return Err(Error::internal(format!("{} has no kernel for each of its results", prim.name())));
-        }
+        sound::sentences(&sentences, &types, &results).map_err(|wrong| sound::refuse(program, e, wrong))?;
         let hidden = self.in_order(operands.iter().flat_map(|v| v.hidden().iter().copied()));
         let pinned = prim.pins().is_some();
         let mut outs = Vec::new();

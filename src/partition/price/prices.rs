@@ -32,6 +32,10 @@ impl Prices {
         readers: &[Reader],
         copies: i64,
     ) -> Cost {
+        if copies == 1 && stored.layout.dims.iter().all(|l| l.atoms.is_empty()) {
+            // every device holds all of it
+            return Cost { exact: true, ..Cost::default() };
+        }
         let mut known = self.known.borrow_mut();
         let Known { costs, key } = &mut *known;
         key.clear();
@@ -64,12 +68,8 @@ pub(crate) fn write(
         layouts(key, r.layout);
         let parts = &s.reads[r.read].parts;
         key.push(parts.len() as i64);
-        for p in parts {
-            key.push(match p.from {
-                Source::Value(v) if v == slot => 0,
-                Source::Value(_) => 1,
-                Source::Const(_) => 2,
-            });
+        // a fetch of one value has nothing to do with parts of others, which may be many
+        for p in parts.iter().filter(|p| p.from == Source::Value(slot)) {
             key.push(p.span.len() as i64);
             p.span.iter().for_each(|v| key.extend([v.lo, v.hi, v.step]));
             key.push(p.map.len() as i64);

@@ -281,14 +281,14 @@ impl Namer<'_> {
             first[s] < p.steps.len()
                 && matches!(&p.steps[first[s]], Step::Local { sentence, .. } if matches!(sentence.body, Body::Reshape))
         };
-        let mut change = vec![0i64; p.steps.len() + 2];
+        let mut change = vec![0i128; p.steps.len() + 2];
         for (s, stored) in p.slots.iter().enumerate() {
             if first[s] == usize::MAX || alias(s) && !p.ins.contains(&s) {
                 continue;
             }
             let bytes = stored.block_bytes() as i64;
-            change[first[s]] += bytes;
-            change[last[s] + 1] -= bytes;
+            change[first[s]] += i128::from(bytes);
+            change[last[s] + 1] -= i128::from(bytes);
         }
         let mut exact = inside.iter().all(|x| x.1);
         for (k, step) in p.steps.iter().enumerate() {
@@ -296,13 +296,14 @@ impl Namer<'_> {
             let (_, c) = self.price(*src, needs);
             exact &= c.exact;
             let bytes = c.max * p.slots[*src].dtype.size() as i64;
-            change[k] += bytes;
-            change[last[*src].max(k) + 1] -= bytes;
+            change[k] += i128::from(bytes);
+            change[last[*src].max(k) + 1] -= i128::from(bytes);
         }
-        let (mut now, mut most) = (0i64, 0);
+        let (mut now, mut most) = (0i128, 0);
         for (k, c) in change.iter().enumerate() {
             now += c;
-            most = most.max(now as u64 + inside.get(k).map_or(0, |x| x.0));
+            let here = u64::try_from(now).unwrap_or(u64::MAX);
+            most = most.max(here.saturating_add(inside.get(k).map_or(0, |x| x.0)));
         }
         (most, exact)
     }

@@ -200,8 +200,9 @@ fn index(l: usize) -> String {
 
 fn read(r: &Read, extents: &[usize]) -> String {
     let parts: Vec<String> = r.parts.iter().map(|p| part(p, extents)).collect();
-    let covered: i64 = r.parts.iter().map(|p| p.span.iter().map(Span::len).product::<i64>()).sum();
-    let fill = if covered < extents.iter().map(|n| *n as i64).product() {
+    let steps = |p: &Part| p.span.iter().map(|s| s.len() as u128).fold(1, u128::saturating_mul);
+    let covered = r.parts.iter().map(steps).fold(0, u128::saturating_add);
+    let fill = if covered < extents.iter().map(|n| *n as u128).fold(1, u128::saturating_mul) {
         format!(" else {}", r.fill)
     } else {
         String::new()

@@ -1,6 +1,7 @@
 //! Accuracy against float64 functions, special values, and agreement of the processor levels.
 
 use super::*;
+use crate::program::sound;
 use crate::runtime::Buffer;
 use std::collections::BTreeMap;
 
@@ -58,6 +59,26 @@ fn logistic(x: f64) -> f64 {
 }
 fn round(x: f64) -> f64 {
     x.round()
+}
+
+/// What sentences may ask for is what there are kernels for.
+#[test]
+fn every_function_is_defined_where_it_has_a_kernel() {
+    use Fun::*;
+    let unary = [Neg, Sign, Abs, Floor, Ceil, Round, Exp, Exp2, Expm1, Log, Log1p, Sin, Cos, Tan, Asin, Acos];
+    let more =
+        [Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Sqrt, Rsqrt, Cbrt, Logistic, Erf, ErfInv, IsFinite];
+    let binary =
+        [Not, Add, Sub, Mul, Div, Rem, Max, Min, Pow, Atan2, NextAfter, Eq, Ne, Lt, Le, Gt, Ge, And, Or];
+    let bits = [Xor, ShiftLeft, ShiftRightLogical, ShiftRightArithmetic];
+    for fun in unary.into_iter().chain(more).chain(binary).chain(bits) {
+        let tests = matches!(fun, Eq | Ne | Lt | Le | Gt | Ge | IsFinite);
+        for from in DType::all() {
+            let makes = if tests { DType::Bool } else { from };
+            let (defined, kernel) = (sound::defined(fun, from, makes), select(fun, from, makes).is_some());
+            assert_eq!(defined, kernel, "{fun:?} of {from}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,170 @@
+//! Placing: each local step with its loops laid out, and what becomes of results that lie otherwise there.
+//!
+//! First sums in parts are settled where a reader is not linear in them; that looks at layouts only. Then the loops of all steps are
+//! chosen together (`choose`). Last come the steps that bring a result from where it is made to where it is asked to lie.
+
+use super::choose::{self, Entry, Open, splits};
+use super::parts;
+use crate::partition::draft::{self, Draft, Item};
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::program::{Slot, Step, Stored};
+use crate::program::sentence::{Body, Combine, Sentence};
+use crate::sharding::atoms::{Atoms, sorted, ways, without};
+
+/// A draft whose local steps are laid out.
+pub(super) struct Placer {
+    pub(super) d: Draft,
+    entries: Vec<Entry>,
+    /// Values in parts that were summed for a reader that is not linear, and their sums.
+    settled: Vec<Option<Slot>>,
+    /// Values that lie between the two halves of an all-reduce, and what they become.
+    pub(super) halves: Vec<(Slot, Slot)>,
+}
+
+/// Lays out all local steps.
+pub(super) fn place(mut d: Draft) -> Placer {
+    let items = std::mem::take(&mut d.items);
+    let settled = vec![None; d.slots.len()];
+    let mut p = Placer { d, entries: Vec::with_capacity(items.len()), settled, halves: Vec::new() };
+    for item in items {
+        match item.step {
+            Step::Local { out, ref sentence, .. } => {
+                let sentence = sentence.clone();
+                p.open(item, out, sentence);
+            }
+            _ => p.entries.push(Entry::Done(item)),
+        }
+    }
+    let chosen = choose::choose(&p.d, &p.entries);
+    for (entry, loops) in std::mem::take(&mut p.entries).into_iter().zip(chosen) {
+        match entry {
+            Entry::Done(item) => p.d.items.push(item),
+            Entry::Open(open) => p.close(open, loops),
+        }
+    }
+    p
+}
+
+impl Placer {
+    /// A local step, its operands in parts settled where they must be.
+    fn open(&mut self, item: Item, out: Slot, mut s: Sentence) {
+        let own = self.d.slots[out].layout.clone();
+        let wanted = own.partial.clone().map(|p| p.1).unwrap_or_default();
+        let mut kept = Atoms::new();
+        for k in 0..s.reads.len() {
+            for src in s.reads[k].sources() {
+                let Some((_, parts)) = self.d.slots[src].layout.partial.clone() else { continue };
+                if without(&wanted, &parts).is_some() {
+                    kept = sorted(kept.into_iter().chain(parts).collect());
+                    continue;
+                }
+                let copy =
+                    s.copied().is_some() && s.reads[k].is_identity(&s.extents, &self.d.slots[src].shape);
+                if copy && without(&parts, &wanted).is_some() {
+                    let steps = self.reduced(src, out, item);
+                    self.entries.extend(steps.into_iter().map(Entry::Done));
+                    return;
+                }
+                let sum = self.settle(src, &item);
+                s.replace(src, sum);
+            }
+        }
+        let missing = without(&wanted, &kept).unwrap_or_default();
+        if !missing.is_empty() && s.extents.len() == s.rank {
+            s = s.in_parts(ways(&missing));
+        }
+        let known = if !wanted.is_empty() {
+            let folded = match &item.step {
+                Step::Local { layout, .. } if !layout.is_empty() => layout.clone(),
+                _ => self.typed_parts(&s, &missing),
+            };
+            Some(own.dims.iter().cloned().chain(folded).collect())
+        } else {
+            matches!(s.body, Body::Reshape).then(|| own.dims.clone())
+        };
+        self.entries.push(Entry::Open(Open { item, out, sentence: s, kept, known }));
+    }
+
+    /// A step with its loops laid out, and the steps from there to where its result is asked to lie.
+    fn close(&mut self, open: Open, loops: Vec<DimLayout>) {
+        let Open { mut item, out, sentence, kept, .. } = open;
+        let own = &self.d.slots[out].layout;
+        let folded = loops[sentence.rank..].iter().flat_map(|l| l.atoms.iter().copied());
+        let parts = sorted(folded.chain(kept).collect());
+        let at = Layout {
+            dims: loops[..sentence.rank].to_vec(),
+            partial: (!parts.is_empty()).then_some((parts::combine(&sentence.body), parts)),
+        };
+        if at == *own {
+            item.step = Step::Local { out, sentence, layout: loops };
+            self.d.items.push(item);
+            return;
+        }
+        let made = self.slot(Stored { layout: at.clone(), ..self.d.slots[out].clone() });
+        let then = Item { through: Vec::new(), ..item.clone() };
+        item.step = Step::Local { out: made, sentence, layout: loops };
+        self.d.items.push(item);
+        let steps = match at.partial {
+            Some(_) => self.reduced(made, out, then),
+            None => vec![self.copied(made, out, then)],
+        };
+        self.d.items.extend(steps);
+    }
+
+    fn slot(&mut self, s: Stored) -> Slot {
+        self.settled.push(None);
+        self.d.slots.push(s);
+        self.d.slots.len() - 1
+    }
+
+    fn copied(&self, src: Slot, out: Slot, item: Item) -> Item {
+        let Stored { dtype, shape, layout } = self.d.slots[out].clone();
+        let sentence = draft::copy(src, dtype, &shape);
+        Item { step: Step::Local { out, sentence, layout: layout.dims }, ..item }
+    }
+
+    /// The sum of a value in parts, where it lies; made once.
+    fn settle(&mut self, src: Slot, item: &Item) -> Slot {
+        if let Some(s) = self.settled[src] {
+            return s;
+        }
+        let Stored { dtype, shape, layout } = self.d.slots[src].clone();
+        let sum = self.slot(Stored { dtype, shape, layout: Layout { partial: None, ..layout } });
+        let step = Step::Reduce { src, out: sum, combine: Combine::Add };
+        let steps = self.reduced(src, sum, Item::new(step, item.why.clone()));
+        self.entries.extend(steps.into_iter().map(Entry::Done));
+        self.settled[src] = Some(sum);
+        sum
+    }
+
+    /// From parts to a value that is not in them: at once, or scattered along a dimension first and fetched from there.
+    fn reduced(&mut self, src: Slot, out: Slot, item: Item) -> Vec<Item> {
+        let combine = self.d.slots[src].layout.partial.as_ref().map_or(Combine::Add, |p| p.0);
+        let (_, middle) = parts::reduce_way(&self.d, &self.d.slots[src], &self.d.slots[out].layout);
+        let Some(layout) = middle else {
+            return vec![Item { step: Step::Reduce { src, out, combine }, ..item }];
+        };
+        let mid = self.slot(Stored { layout, ..self.d.slots[src].clone() });
+        self.halves.push((mid, out));
+        let first = Item { step: Step::Reduce { src, out: mid, combine }, ..item.clone() };
+        vec![first, self.copied(mid, out, item)]
+    }
+
+    /// How folded loops are split where the type says that the result is in these parts.
+    fn typed_parts(&self, s: &Sentence, missing: &Atoms) -> Vec<DimLayout> {
+        let mut left = missing.clone();
+        let mut folded: Vec<DimLayout> = Vec::new();
+        for l in s.rank..s.extents.len() {
+            let among = |a: Atoms| a.into_iter().filter(|a| without(&left, &[*a]).is_some()).collect();
+            let held = splits(&self.d, s, l).into_iter().map(among);
+            let atoms: Atoms = held.max_by_key(|a: &Atoms| ways(a)).unwrap_or_default();
+            left = without(&left, &atoms).unwrap_or_default();
+            folded.push(DimLayout::new(s.extents[l], atoms));
+        }
+        if let (Some(first), false) = (folded.first_mut(), left.is_empty()) {
+            // no operand says how it comes in parts: the first folded loop is split
+            *first = DimLayout::new(s.extents[s.rank], first.atoms.iter().copied().chain(left));
+        }
+        folded
+    }
+}

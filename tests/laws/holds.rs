@@ -1,0 +1,267 @@
+//! What holds of every program, however it is run, placed and written down.
+
+use crate::programs::{Program, Written};
+use crate::{Rng, law};
+use atmesh::prelude::*;
+use atmesh::{Axes, Collectives, type_of};
+use std::process::{Command, Stdio};
+
+/// Numbers of several results.
+type Numbers = Vec<Vec<f32>>;
+
+fn read(results: &[Array]) -> Result<Numbers> {
+    results.iter().map(|x| x.to_vec::<f32>()).collect()
+}
+fn near(a: &Numbers, b: &Numbers, tolerance: f32) -> bool {
+    let near = |a: &[f32], b: &[f32]| {
+        let most = b.iter().fold(1e-3f32, |m, x| m.max(x.abs()));
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || (a - b).abs() <= tolerance * most)
+    };
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| near(a, b))
+}
+fn same(a: &Numbers, b: &Numbers) -> bool {
+    let bits = |a: &Numbers| -> Vec<Vec<u32>> {
+        a.iter().map(|a| a.iter().map(|x| x.to_bits()).collect()).collect()
+    };
+    bits(a) == bits(b)
+}
+
+/// What is wrong with one case.
+struct Told<'a> {
+    wrong: Vec<String>,
+    program: &'a Program,
+}
+
+impl Told<'_> {
+    fn holds(&mut self, law: &str, holds: bool, what: impl FnOnce() -> String) {
+        if !holds {
+            self.wrong.push(format!("{law}: {}\n  {:?}", what(), self.program));
+        }
+    }
+    /// The value, or what is told of its error.
+    fn runs<T>(&mut self, what: &str, value: Result<T>) -> Option<T> {
+        value.map_err(|e| self.wrong.push(format!("{what}: {e}\n  {:?}", self.program))).ok()
+    }
+}
+
+/// What a program communicates, but for the order of steps.
+fn communicated(c: &Collectives, named: bool) -> Vec<String> {
+    let mut list: Vec<String> = (c.iter())
+        .map(|c| {
+            let mut axes: Vec<String> = c.axes.iter().map(|a| a.to_string()).collect();
+            axes.sort();
+            let axes = if named { axes.join("+") } else { String::new() };
+            format!("{} {axes} {} {} times {}", c.kind, c.bytes, c.total_bytes, c.times)
+        })
+        .collect();
+    list.sort();
+    list
+}
+
+/// Types of results, and how they are placed.
+fn placed(results: &[Array]) -> Vec<String> {
+    let of = |x: &Array| {
+        format!(
+            "{} {}",
+            type_of(x),
+            x.sharding().ok().flatten().map_or(String::new(), |s| s.spec.to_string())
+        )
+    };
+    results.iter().map(of).collect()
+}
+
+/// On one device: compiled, on every engine, within others, derived, for several examples.
+fn on_one_device(p: &Program, told: &mut Told) -> Option<Numbers> {
+    let xs = p.numbers(0);
+    let run = |xs: &Vec<Array>| p.run(xs, None, Written::default());
+    let eager = run(&xs).and_then(|y| read(&y));
+    let want = told.runs("it runs", eager)?;
+    if want.iter().flatten().any(|x| !x.is_finite()) {
+        return None;
+    }
+    let jitted = jit(run).call(&xs).and_then(|y| read(&y));
+    let jitted = told.runs("it runs compiled", jitted)?;
+    told.holds("jit(f) = f", near(&jitted, &want, 2e-5), || format!("{jitted:?}, not {want:?}"));
+    let inner = jit(run);
+    let twice = jit(|xs: &Vec<Array>| inner.call(xs)).call(&xs).and_then(|y| read(&y));
+    if let Some(twice) = told.runs("it runs within another", twice) {
+        told.holds("jit of jit = jit, bit by bit", same(&twice, &jitted), || {
+            format!("{twice:?}, not {jitted:?}")
+        });
+    }
+    for engine in [EngineKind::Threads, EngineKind::Reference] {
+        let got = jit(run).engine(engine).call(&xs).and_then(|y| read(&y));
+        if let Some(got) = told.runs("it runs on every engine", got) {
+            told.holds("engines agree", near(&got, &jitted, 3e-5), || {
+                format!("{engine}: {got:?}, not {jitted:?}")
+            });
+        }
+    }
+    let three: Vec<Vec<Array>> = (0..3).map(|k| p.numbers(10 * k)).collect();
+    let all: Vec<Array> = (0..xs.len()).map(|k| stack(three.iter().map(|xs| &xs[k]), 0)).collect();
+    let each: Result<Vec<Vec<Array>>> = three.iter().map(&run).collect();
+    let each = each.and_then(|each| {
+        let of = |r: usize| stack(each.iter().map(|y| &y[r]), 0);
+        read(&(0..each[0].len()).map(of).collect::<Vec<_>>())
+    });
+    if let (Some(each), Some(all)) = (
+        told.runs("it runs on each example", each),
+        told.runs("it runs on all examples at once", read(&vmap(&all, |xs: Vec<Array>| run(&xs)))),
+    ) {
+        told.holds("vmap = a loop", near(&all, &each, 5e-5), || format!("{all:?}, not {each:?}"));
+    }
+    Some(want)
+}
+
+fn loss(results: Vec<Array>) -> Array {
+    let mean = |x: &Array| x.sum(..) * (1.0 / x.size().unwrap_or(1).max(1) as f32);
+    results.iter().fold(Array::from(0f32), |sum, x| sum + mean(x))
+}
+
+/// The gradient on a mesh is that on one device.
+fn derived(p: &Program, mesh: &Mesh, xs: &[Array], told: &mut Told) {
+    let slope = |xs: &[Array], mesh: Option<&Mesh>| {
+        let of = |xs: Vec<Array>| Ok::<Array, atmesh::Error>(loss(p.run(&xs, mesh, Written::default())?));
+        read(&grad(&xs.to_vec(), of))
+    };
+    match slope(&p.numbers(0), None) {
+        Ok(want) => {
+            if let Some(got) = told.runs("it has a gradient on a mesh", slope(xs, Some(mesh))) {
+                let near = near(&got, &want, 2e-4);
+                told.holds("the gradient on any mesh = on one device", near, || {
+                    format!("{got:?}, not {want:?}")
+                });
+            }
+        }
+        Err(e) if e.to_string().contains("which a while loop does not have") => {}
+        Err(e) => drop(told.runs::<()>("it has a gradient", Err(e))),
+    }
+}
+
+/// On a mesh: the numbers of one device, and nothing that depends on names, operands' order or the order of lines.
+fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mut Rng, told: &mut Told) {
+    let (mesh, numbers) = (p.mesh(["X", "Y", "Z"], auto), p.numbers(0));
+    let xs = p.placed(&numbers, &mesh);
+    let mut p = p.clone();
+    let Some(eager) = told.runs("what is replicated is accepted", p.accept(&xs, &mesh)) else { return };
+    if let Some(got) = told.runs("it runs on a mesh", read(&eager)) {
+        told.holds("any mesh = one device, at once", near(&got, want, 3e-5), || {
+            format!("{mesh}: {got:?}, not {want:?}")
+        });
+    }
+    let p = &p;
+    // the report, the results, and where they are
+    let on = |mesh: &Mesh, xs: &Vec<Array>, written: Written, engine| -> Result<_> {
+        let f = jit(|xs: &Vec<Array>| p.run(xs, Some(mesh), written)).engine(engine);
+        let report = f.lower(xs)?.collectives().clone();
+        let results = f.call(xs)?;
+        Ok((report, placed(&results), read(&results)?))
+    };
+    let plain = on(&mesh, &xs, Written::default(), EngineKind::Lockstep);
+    let Some((report, lies, got)) = told.runs("it runs on a mesh compiled", plain) else { return };
+    told.holds("any mesh = one device", near(&got, want, 3e-5), || format!("{mesh}: {got:?}, not {want:?}"));
+    for (engine, bits) in [(EngineKind::Threads, true), (EngineKind::Reference, false)] {
+        if let Some((.., other)) =
+            told.runs("it runs on every engine", on(&mesh, &xs, Written::default(), engine))
+        {
+            let ok = if bits { same(&other, &got) } else { near(&other, &got, 3e-5) };
+            told.holds("engines agree on a mesh", ok, || format!("{mesh}, {engine}: {other:?}, not {got:?}"));
+        }
+    }
+    if auto(0) == auto(1) && !auto(0) {
+        let types = |lies: &[String]| lies.join("; ");
+        let eager = placed(&eager);
+        told.holds("types at once = types compiled", eager == lies, || {
+            format!("{} {}", types(&eager), types(&lies))
+        });
+    }
+    let sum = |r: &Collectives| (communicated(r, true), r.bytes(), r.total_bytes());
+    let swapped = Written { swapped: true, ..Written::default() };
+    if let Some((r, l, _)) = told.runs("b + a runs", on(&mesh, &xs, swapped, EngineKind::Lockstep)) {
+        told.holds("b + a is placed as a + b", l == lies, || format!("{mesh}: {l:?}, not {lies:?}"));
+        told.holds("b + a communicates as a + b", sum(&r) == sum(&report), || {
+            format!("{mesh}:\n{r}\n{report}")
+        });
+    }
+    let order = p.reordered(rng);
+    let other = Written { order: Some(&order), ..Written::default() };
+    if let Some((r, l, y)) = told.runs("another order runs", on(&mesh, &xs, other, EngineKind::Lockstep)) {
+        let told_order = || format!("{mesh} {order:?}");
+        told.holds("another order is placed alike", l == lies, || {
+            format!("{}: {l:?}, not {lies:?}", told_order())
+        });
+        told.holds("another order communicates alike", sum(&r) == sum(&report), || {
+            format!("{}:\n{r}\n{report}", told_order())
+        });
+        told.holds("another order: the same numbers", near(&y, &got, 3e-5), || {
+            format!("{}: {y:?}, not {got:?}", told_order())
+        });
+    }
+    let renamed = p.mesh(["c", "b", "a"], auto);
+    let ys = p.placed(&numbers, &renamed);
+    let run = |xs: &Vec<Array>| p.run(xs, Some(&renamed), Written::default());
+    let renamed =
+        jit(run).lower(&ys).and_then(|l| Ok((l.collectives().clone(), read(&jit(run).call(&ys)?)?)));
+    if let Some((r, y)) = told.runs("it runs with other names", renamed) {
+        let alike = communicated(&r, false) == communicated(&report, false);
+        told.holds("other names communicate alike", alike, || format!("{mesh}:\n{r}\n{report}"));
+        told.holds("other names: the same bits", same(&y, &got), || format!("{mesh}: {y:?}, not {got:?}"));
+    }
+    derived(p, &mesh, &xs, told);
+}
+
+/// As per-device code on blocks: each device runs the program on its own.
+fn per_device(p: &Program, told: &mut Told) {
+    let mesh = p.mesh(["X", "Y", "Z"], |_| false);
+    let each: Vec<Vec<Array>> = (0..mesh.size()).map(|k| p.numbers(10 * k)).collect();
+    let all: Vec<Array> = (0..each[0].len()).map(|k| stack(each.iter().map(|xs| &xs[k]), 0)).collect();
+    let body = |xs: &Vec<Array>| -> Result<Vec<Array>> {
+        let own: Vec<Array> = xs.iter().map(|x| x.squeeze(0)).collect();
+        Ok(p.run(&own, None, Written::default())?.into_iter().map(|y| y.expand_dims(0)).collect())
+    };
+    let spec = Spec::of(vec![Axes::from(mesh.axis_names())]);
+    let run = |engine| shard_map(&mesh, spec, spec, body).engine(engine).call(&all).and_then(|y| read(&y));
+    let one = |xs: &Vec<Array>| p.run(xs, None, Written::default()).and_then(|y| read(&y));
+    let alone: Result<Vec<Numbers>> = each.iter().map(one).collect();
+    let want = alone.map(|all| -> Numbers {
+        (0..all[0].len()).map(|r| all.iter().flat_map(|y| y[r].clone()).collect()).collect()
+    });
+    if let (Some(a), Some(b), Some(want)) = (
+        told.runs("it runs on each device", run(EngineKind::Lockstep)),
+        told.runs("it runs on a thread for each device", run(EngineKind::Threads)),
+        told.runs("it runs alone", want),
+    ) {
+        told.holds("per device = a loop over devices", near(&a, &want, 3e-5), || {
+            format!("{mesh}: {a:?}, not {want:?}")
+        });
+        told.holds("per device: engines agree, bit by bit", same(&a, &b), || format!("{mesh}: {a:?}, {b:?}"));
+    }
+}
+
+fn laws(seed: u64) -> Vec<String> {
+    let mut rng = Rng::new(seed);
+    let p = Program::new(&mut rng);
+    let mut told = Told { wrong: Vec::new(), program: &p };
+    let Some(want) = on_one_device(&p, &mut told) else { return told.wrong };
+    match seed % 5 {
+        0 | 1 => on_a_mesh(&p, &|_| false, &want, &mut rng, &mut told),
+        2 => on_a_mesh(&p, &|_| true, &want, &mut rng, &mut told),
+        3 => on_a_mesh(&p, &|k| k == 0, &want, &mut rng, &mut told),
+        _ => per_device(&p, &mut told),
+    }
+    told.wrong
+}
+
+/// Programs print, so they run in a process whose output nobody reads.
+#[test]
+#[ignore = "it takes minutes: tests/soak.sh runs it"]
+fn programs_do_not_depend_on_how_they_are_run_placed_and_written() {
+    if std::env::var_os("LAWS_HERE").is_some() {
+        return law(30, laws);
+    }
+    let name = "holds::programs_do_not_depend_on_how_they_are_run_placed_and_written";
+    let mut run = Command::new(std::env::current_exe().expect("it runs"));
+    run.args(["--exact", name, "--nocapture", "--ignored"]).env("LAWS_HERE", "1").stdout(Stdio::null());
+    let done = run.output().expect("it runs again");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+}

@@ -1,0 +1,442 @@
+//! A primitive of one's own is as safe as any: whatever its sentences say, it is refused or computes what they say.
+
+use crate::{Rng, law};
+use atmesh::array::Term;
+use atmesh::diagnostic::{ErrorKind, Fault};
+use atmesh::ops::PRIMITIVES;
+use atmesh::ops::random::RandomWrap;
+use atmesh::prelude::*;
+use atmesh::program::sentence::{
+    Affine, Arg, Body, Code, Combine, Fun, Inst, Part, Read, Sentence, Source, Span,
+};
+use atmesh::program::{
+    Back, Batch, Batched, Builder, Control, Dim, Factors, Forward, Linearity, Loop, Operand, Prim, Primitive,
+    Rank, Tangents,
+};
+use atmesh::{Scalar, Shape};
+use std::sync::Arc;
+
+/// What the sentence of a primitive of one's own says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Says {
+    /// Each element where it is.
+    Itself,
+    /// Each element so many places further.
+    Shifted(i64),
+    /// The elements backwards from the first.
+    Before,
+    /// Bytes as bools.
+    Bools,
+    /// The operand's elements as the result's, of another type.
+    Untyped,
+    /// A longer result than its type says.
+    Longer,
+}
+
+/// A primitive of one operand, elementwise by its loops; its sentence says what it likes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Own {
+    name: &'static str,
+    to: DType,
+    says: Says,
+}
+
+impl Primitive for Own {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+    fn params(&self) -> String {
+        String::new()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        Ok(vec![(self.to, operands[0].ty.shape.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
+        let dims = Dim::each(0..operands[0].rank());
+        Factors { operands: vec![dims.clone()], results: vec![dims], ..Factors::over(&operands[0].shape) }
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::None
+    }
+    fn rank(&self) -> Rank {
+        Rank::Plain
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    /// A loop whose carry is of another type than its body takes.
+    fn jvp(&self, at: Forward<'_>) -> Result<Tangents> {
+        let mut body = Builder::new();
+        body.input(I32.of([]), None);
+        let carry = body.input(F32.of([4096]), None);
+        let body = Arc::new(body.finish(&[carry]));
+        let turns = Control::Loop(Loop { body, start: 0, length: 2, reverse: false, fixed: 0, carry: 1 });
+        let outs = at.b.control(turns, at.operands, vec![at.operands[0].ty.clone()]);
+        Ok(vec![Some(outs[0].clone())])
+    }
+    fn transpose(&self, _: Back<'_>) -> Result<Tangents> {
+        Ok(vec![None])
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::broadcasting(Arc::new(self.clone()))
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        vec![self.says.sentence(&operands[0], &results[0])]
+    }
+}
+
+impl Says {
+    fn sentence(self, x: &ArrayType, y: &ArrayType) -> Sentence {
+        let extents = match self {
+            Says::Longer => vec![1000 * y.shape[0]],
+            _ => y.shape.to_vec(),
+        };
+        let map = match self {
+            Says::Shifted(by) => Affine::of(by, 0, 1),
+            Says::Before => Affine::of(0, 0, -1),
+            _ => Affine::of(0, 0, 1),
+        };
+        let (code, dtype) = match self {
+            Says::Bools => (Code::one(Fun::Bitcast, U8, Bool, &[Arg::Read(0)]), y.dtype),
+            Says::Untyped => (Code::copy(x.dtype), x.dtype),
+            _ => (Code::copy(y.dtype), y.dtype),
+        };
+        let part = Part { from: Source::Value(0), span: Span::whole(&extents), map: vec![map] };
+        let parts = if self == Says::Longer { Vec::new() } else { vec![part] };
+        let read = Read { dtype: x.dtype, parts, fill: Scalar::Int(7) };
+        Sentence { rank: 1, extents, dtype, reads: vec![read], body: Body::Map(code) }
+    }
+}
+
+fn refused(what: &str, x: &Array, to: DType, says: Says, told: &str) {
+    let own = Own { name: "of_my_own", to, says };
+    let run = |x: &Array| Array::apply(Arc::new(own.clone()), &[x.into()]).swap_remove(0);
+    let errors = [run(x).ready().expect_err(what), jit(run).call(x).expect_err(what)];
+    for error in errors.map(|e| e.to_string()) {
+        let all = ["of_my_own", told, "kernels.rs:"];
+        assert!(all.iter().all(|part| error.contains(part)), "{what}: {error}");
+    }
+}
+
+#[test]
+fn a_kernel_cannot_leave_its_arrays() {
+    let x = &Array::from(vec![1u32; 64]);
+    refused("beside it", x, U32, Says::Shifted(64), "position 127 of dimension 0");
+    refused("far off", x, U32, Says::Shifted(1 << 40), "of dimension 0, which has size 64");
+    refused("before it", x, U32, Says::Before, "position -63 of dimension 0");
+    refused("a longer result", x, U32, Says::Longer, "loops [64000]");
+    refused("another result", x, F32, Says::Untyped, "type uint32");
+    refused("bytes as bools", &Array::from(vec![7u8, 0, 1, 255]), Bool, Says::Bools, "Bitcast of uint8");
+}
+
+#[test]
+fn a_rule_cannot_give_a_loop_what_it_does_not_take() {
+    let own = Own { name: "of_my_own", to: F32, says: Says::Itself };
+    let x = &Array::from(vec![1f32; 64]);
+    let run = |x: Array| Array::apply(Arc::new(own.clone()), &[(&x).into()]).swap_remove(0).sum(..);
+    let error = grad(x, run).ready().expect_err("the loop's carry has other sizes").to_string();
+    assert!(error.contains("loop") && error.contains("float32[64] and float32[4096]"), "{error}");
+}
+
+/// A primitive of the list with one thing in its sentences changed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Changed {
+    /// Its number in the list.
+    entry: usize,
+    seed: u64,
+}
+
+impl Changed {
+    fn of(&self) -> Prim {
+        (PRIMITIVES[self.entry].example)().0
+    }
+}
+
+impl Primitive for Changed {
+    fn name(&self) -> &'static str {
+        "changed"
+    }
+    fn params(&self) -> String {
+        format!("of={}, seed={}", self.of().key(), self.seed)
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        self.of().shapes(operands)
+    }
+    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+        self.of().types(operands)
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        self.of().factors(operands, results)
+    }
+    fn linearity(&self) -> Linearity {
+        self.of().linearity()
+    }
+    fn rank(&self) -> Rank {
+        self.of().rank()
+    }
+    fn out(&self) -> Option<Spec> {
+        self.of().out()
+    }
+    fn jvp(&self, _: Forward<'_>) -> Result<Tangents> {
+        Ok(vec![None])
+    }
+    fn transpose(&self, _: Back<'_>) -> Result<Tangents> {
+        Ok(vec![None])
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::broadcasting(Arc::new(self.clone()))
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let mut list = self.of().sentences(operands, results);
+        let mut rng = Rng::new(self.seed);
+        for _ in 0..1 + rng.below(2) {
+            change(&mut list, &mut rng);
+            // what is folded over that long is right, and never done
+            for s in &mut list {
+                let rank = s.rank.min(s.extents.len());
+                s.extents[rank..].iter_mut().filter(|n| **n <= 1 << 62).for_each(|n| *n %= 1 << 12);
+            }
+        }
+        list
+    }
+}
+
+const DTYPES: [DType; 14] = [
+    DType::Bool,
+    DType::I8,
+    DType::I16,
+    DType::I32,
+    DType::I64,
+    DType::U8,
+    DType::U16,
+    DType::U32,
+    DType::U64,
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+    DType::F64,
+    DType::Key,
+];
+
+/// A number near this one, or far from every one.
+fn off(n: i64, rng: &mut Rng) -> i64 {
+    let far = [i64::MAX, i64::MIN, 1 << 40, -(1 << 40), i64::MAX / 8, 0, 1, -1];
+    match rng.below(3) {
+        0 => n.wrapping_add(*rng.of(&[1, -1, 2, 3, -7])),
+        1 => n.wrapping_neg(),
+        _ => *rng.of(&far),
+    }
+}
+fn off_size(n: usize, rng: &mut Rng) -> usize {
+    *rng.of(&[n.wrapping_add(1), n.wrapping_sub(1), n.wrapping_mul(1000), 0, 1, 2, usize::MAX, 1 << 61])
+}
+
+/// Changes one thing somewhere in these sentences.
+fn change(list: &mut Vec<Sentence>, rng: &mut Rng) {
+    if rng.once_in(40) {
+        let again = list.first().cloned();
+        list.extend(again);
+        return;
+    }
+    let k = rng.below(list.len());
+    let Some(s) = list.get_mut(k) else { return };
+    match rng.below(16) {
+        0 => {
+            let l = rng.below(s.extents.len());
+            if let Some(n) = s.extents.get_mut(l) {
+                *n = off_size(*n, rng);
+            }
+        }
+        1 => s.rank = off_size(s.rank, rng),
+        2 => s.dtype = *rng.of(&DTYPES),
+        3 if rng.once_in(2) => s.extents.push(rng.below(4)),
+        3 => drop(s.extents.pop()),
+        4..=5 => change_body(&mut s.body, rng),
+        6 => {
+            let k = rng.below(s.reads.len());
+            if k < s.reads.len() && rng.once_in(2) {
+                s.reads.remove(k);
+            } else if let Some(again) = s.reads.get(k).cloned() {
+                s.reads.push(again);
+            }
+        }
+        _ => {
+            let k = rng.below(s.reads.len());
+            if let Some(r) = s.reads.get_mut(k) {
+                change_read(r, rng);
+            }
+        }
+    }
+}
+
+fn change_read(r: &mut Read, rng: &mut Rng) {
+    let k = rng.below(r.parts.len());
+    match rng.below(8) {
+        0 => r.dtype = *rng.of(&DTYPES),
+        1 if k < r.parts.len() && rng.once_in(2) => drop(r.parts.remove(k)),
+        1 => {
+            let again = r.parts.get(k).cloned();
+            r.parts.extend(again);
+        }
+        _ => {
+            if let Some(p) = r.parts.get_mut(k) {
+                change_part(p, rng);
+            }
+        }
+    }
+}
+
+fn change_part(p: &mut Part, rng: &mut Rng) {
+    let (l, d) = (rng.below(p.span.len()), rng.below(p.map.len()));
+    match rng.below(10) {
+        0 => p.from = Source::Value(rng.below(4)),
+        1 => p.from = Source::Const(Scalar::Float(0.5)),
+        2 if rng.once_in(2) => drop(p.span.pop()),
+        2 => p.span.push(Span::all(2)),
+        3 if rng.once_in(2) => drop(p.map.pop()),
+        3 => p.map.push(Affine::of(0, 0, 1)),
+        4..=6 => {
+            let Some(s) = p.span.get_mut(l) else { return };
+            match rng.below(3) {
+                0 => s.lo = off(s.lo, rng),
+                1 => s.hi = off(s.hi, rng),
+                _ => s.step = off(s.step, rng),
+            }
+        }
+        _ => {
+            let Some(m) = p.map.get_mut(d) else { return };
+            let t = rng.below(m.terms.len());
+            match rng.below(5) {
+                0 | 1 => m.at = off(m.at, rng),
+                2 => m.terms.push((rng.below(4), off(1, rng))),
+                3 if t < m.terms.len() => m.terms[t].1 = off(m.terms[t].1, rng),
+                _ if t < m.terms.len() => m.terms[t].0 = off_size(m.terms[t].0, rng),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn change_body(body: &mut Body, rng: &mut Rng) {
+    let combines = [Combine::Add, Combine::Mul, Combine::Max, Combine::Min, Combine::And, Combine::Or];
+    match body {
+        Body::Map(code) if rng.once_in(8) => {
+            *body = Body::Fold { combine: *rng.of(&combines), code: code.clone() }
+        }
+        Body::Fold { code, .. } if rng.once_in(8) => *body = Body::Map(code.clone()),
+        Body::Fold { combine, .. } if rng.once_in(4) => *combine = *rng.of(&combines),
+        Body::Map(code) | Body::Fold { code, .. } => change_code(code, rng),
+        Body::Product { accumulate } if rng.once_in(2) => *accumulate = *rng.of(&DTYPES),
+        Body::Product { .. } | Body::Reshape => {
+            *body = match rng.below(3) {
+                0 => Body::Map(Code::copy(*rng.of(&DTYPES))),
+                1 => Body::Reshape,
+                _ => Body::Product { accumulate: F32 },
+            }
+        }
+    }
+}
+
+fn change_code(code: &mut Code, rng: &mut Rng) {
+    let k = rng.below(code.insts.len());
+    if rng.once_in(10) {
+        code.insts.truncate(k);
+        return;
+    }
+    let Some(Inst { fun, from, dtype, args }) = code.insts.get_mut(k) else { return };
+    let funs = [
+        Fun::Copy,
+        Fun::Convert,
+        Fun::Bitcast,
+        Fun::Tanh,
+        Fun::Add,
+        Fun::Lt,
+        Fun::Not,
+        Fun::Select,
+        Fun::Threefry,
+    ];
+    let a = rng.below(args.len());
+    match rng.below(8) {
+        0 => *fun = *rng.of(&funs),
+        1 => *from = *rng.of(&DTYPES),
+        2 => *dtype = *rng.of(&DTYPES),
+        3 => drop(args.pop()),
+        4 => args.push(Arg::Read(0)),
+        _ if a < args.len() => {
+            args[a] = match rng.below(4) {
+                0 => Arg::Read(rng.below(4)),
+                1 => Arg::Inst(rng.below(4)),
+                2 => Arg::Index(rng.below(4)),
+                _ => Arg::Const(Scalar::Float(1.5)),
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Numbers of this type that differ from one another.
+fn numbers(ty: &ArrayType, rng: &mut Rng) -> Array {
+    let n = ty.shape.elements();
+    if ty.dtype == DType::Key {
+        let words = U32.of([&ty.shape[..], &[2]].concat());
+        return Array::apply(Arc::new(RandomWrap), &[(&numbers(&words, rng)).into()]).swap_remove(0);
+    }
+    let flat = Array::from((0..n).map(|_| rng.below(401) as f64 / 50.0 - 4.0).collect::<Vec<f64>>());
+    let flat = match ty.dtype {
+        Bool => flat.gt(0.0),
+        d => flat.astype(d),
+    };
+    flat.reshape(&ty.shape[..])
+}
+
+fn read(x: &Array) -> Result<Vec<f64>> {
+    let x = match x.ty()?.dtype {
+        DType::Key => Array::apply(Arc::new(atmesh::ops::random::RandomKeyData), &[x.into()]).swap_remove(0),
+        _ => x.clone(),
+    };
+    x.astype(F64).to_vec::<f64>()
+}
+
+/// Of any kernel near a right one: refused by its name, or what the reference engine makes of it.
+#[test]
+fn kernels_are_refused_or_right() {
+    let accepted = std::cell::Cell::new(0);
+    law(1500, |seed| {
+        let mut rng = Rng::new(seed);
+        let entry = rng.below(PRIMITIVES.len());
+        if PRIMITIVES[entry].family == "collective" {
+            return Vec::new();
+        }
+        let (_, types) = (PRIMITIVES[entry].example)();
+        let prim: Prim = Arc::new(Changed { entry, seed });
+        let xs: Vec<Array> = types.iter().map(|ty| numbers(ty, &mut rng)).collect();
+        let run = |engine| -> Result<Vec<Vec<f64>>> {
+            let program =
+                |xs: &Vec<Array>| Array::apply(prim.clone(), &xs.iter().map(Term::from).collect::<Vec<_>>());
+            jit(program).engine(engine).call(&xs)?.iter().map(read).collect()
+        };
+        let (got, want) = (run(EngineKind::Lockstep), run(EngineKind::Reference));
+        match (&got, &want) {
+            (Ok(got), Ok(want)) => {
+                accepted.set(accepted.get() + 1);
+                let near = |a: &f64, b: &f64| {
+                    a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-5 * (1.0 + b.abs())
+                };
+                let same = got.len() == want.len()
+                    && got
+                        .iter()
+                        .zip(want)
+                        .all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| near(a, b)));
+                if same { Vec::new() } else { vec![format!("{}: {got:?}, not {want:?}", prim.key())] }
+            }
+            (Err(a), Err(b)) => {
+                let told =
+                    |e: &atmesh::Error| e.to_string().contains("changed") && e.kind() == ErrorKind::Other;
+                if told(a) && told(b) { Vec::new() } else { vec![format!("{}: {a}", prim.key())] }
+            }
+            (Ok(_), Err(e)) => vec![format!("{}: the reference engine alone refuses: {e}", prim.key())],
+            (Err(e), Ok(_)) => vec![format!("{}: the reference engine alone takes it: {e}", prim.key())],
+        }
+    });
+    assert!(accepted.get() > 20, "{} were accepted", accepted.get());
+}

@@ -1,0 +1,470 @@
+//! Random programs: lines over a few inputs, each a call of a method of arrays, on any mesh or none.
+
+use crate::Rng;
+use atmesh::mesh::AxisType;
+use atmesh::prelude::*;
+use atmesh::{Axes, ErrorKind, ScanOptions, scan_with};
+
+/// What a line does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Do {
+    Add,
+    Sub,
+    Mul,
+    Maximum,
+    Tanh,
+    Sin,
+    Neg,
+    Scale,
+    Sum,
+    Mean,
+    Max,
+    Transpose,
+    Ravel,
+    Split,
+    Matmul,
+    Einsum,
+    Concat,
+    Stack,
+    Slice,
+    Unstack,
+    Pad,
+    Roll,
+    Flip,
+    Broadcast,
+    Select,
+    Softmax,
+    Tril,
+    At,
+    Cond,
+    Switch,
+    Fori,
+    Scan,
+    While,
+    Vmap,
+    Grad,
+    Jit,
+    Checkpoint,
+    Reshard,
+    PrintInBranch,
+    PrintInLoop,
+    EmptyBranches,
+    Print,
+}
+use Do::*;
+
+const ALL: [Do; 42] = [
+    Add,
+    Sub,
+    Mul,
+    Maximum,
+    Tanh,
+    Sin,
+    Neg,
+    Scale,
+    Sum,
+    Mean,
+    Max,
+    Transpose,
+    Ravel,
+    Split,
+    Matmul,
+    Einsum,
+    Concat,
+    Stack,
+    Slice,
+    Unstack,
+    Pad,
+    Roll,
+    Flip,
+    Broadcast,
+    Select,
+    Softmax,
+    Tril,
+    At,
+    Cond,
+    Switch,
+    Fori,
+    Scan,
+    While,
+    Vmap,
+    Grad,
+    Jit,
+    Checkpoint,
+    Reshard,
+    PrintInBranch,
+    PrintInLoop,
+    EmptyBranches,
+    Print,
+];
+
+impl Do {
+    /// Whether it reads two values.
+    fn reads_two(self) -> bool {
+        matches!(self, Add | Sub | Mul | Maximum | Matmul | Einsum | Concat | Stack | Cond | Fori)
+    }
+    /// Whether it prints: the order of lines that print is the order in which they do.
+    pub(crate) fn prints(self) -> bool {
+        matches!(self, PrintInBranch | PrintInLoop | EmptyBranches | Print)
+    }
+    /// Whether it is defined on values of these shapes.
+    fn takes(self, a: &[usize], b: &[usize], k: usize) -> bool {
+        let (rank, n) = (a.len(), a.iter().product::<usize>());
+        let d = k % rank.max(1);
+        match self {
+            Add | Sub | Mul | Maximum | Cond | Fori => a == b,
+            Matmul => rank == 2 && b.len() == 2 && a[1] == b[0],
+            Einsum => rank == 2 && a == b,
+            Concat => rank >= 1 && a == b && n < 600,
+            Stack => a == b && rank < 4 && n < 600,
+            Transpose | Ravel | Tril => rank >= 2,
+            Split => (1..4).contains(&rank) && a[d].is_multiple_of(factor(k)),
+            Slice | Unstack => rank >= 1 && a[d] >= 2,
+            Pad => rank >= 1 && n < 600,
+            Broadcast => rank < 4 && n < 300,
+            Sum | Mean | Max | Roll | Flip | Softmax | Scan | Vmap | At | Switch | Grad => rank >= 1,
+            _ => true,
+        }
+    }
+}
+
+fn factor(k: usize) -> usize {
+    [2, 4, 8][k / 8 % 3]
+}
+
+/// One line: what it does, which values it reads, and a number.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) what: Do,
+    pub(crate) a: usize,
+    pub(crate) b: usize,
+    pub(crate) k: usize,
+    /// Operands are resharded to be replicated first: explicit types refused them as they were.
+    pub(crate) replicated: bool,
+}
+
+impl Line {
+    /// The values that it reads.
+    pub(crate) fn reads(&self) -> Vec<usize> {
+        if self.what.reads_two() { vec![self.a, self.b] } else { vec![self.a] }
+    }
+}
+
+/// A program, and how its inputs are placed on which mesh.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    pub(crate) inputs: Vec<Vec<usize>>,
+    pub(crate) lines: Vec<Line>,
+    /// The sizes of the mesh's axes.
+    pub(crate) sizes: Vec<usize>,
+    /// How far the devices are turned; backwards for odd numbers.
+    turned: usize,
+    placed: u64,
+}
+
+/// How the lines are written down.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Written<'a> {
+    /// The order of the lines, if not the program's own.
+    pub(crate) order: Option<&'a [usize]>,
+    /// `b + a` for `a + b`.
+    pub(crate) swapped: bool,
+}
+
+impl Program {
+    pub(crate) fn new(rng: &mut Rng) -> Program {
+        let meshes: [&[usize]; 10] =
+            [&[2], &[4], &[8], &[2, 2], &[2, 4], &[4, 2], &[2, 2, 2], &[3, 2], &[1, 4, 2], &[2, 1]];
+        let shapes: [&[usize]; 9] =
+            [&[8, 8], &[8, 16], &[16, 8], &[24, 8], &[8], &[16], &[4, 8, 2], &[12, 12], &[6, 8]];
+        let sizes = rng.of(&meshes).to_vec();
+        let mut inputs: Vec<Vec<usize>> = (0..2 + rng.below(2)).map(|_| rng.of(&shapes).to_vec()).collect();
+        if rng.once_in(2) {
+            inputs[1] = inputs[0].clone();
+        }
+        let want = 3 + rng.below(9);
+        let (turned, placed) = (rng.below(8), rng.number());
+        let mut p = Program { inputs, lines: Vec::new(), sizes, turned, placed };
+        let mut values = p.numbers(0);
+        for _ in 0..400 {
+            if p.lines.len() == want {
+                break;
+            }
+            let (a, b, k) = (rng.below(values.len()), rng.below(values.len()), rng.below(1024));
+            let line = Line { what: *rng.of(&ALL), a, b, k, replicated: false };
+            let shape = |v: usize| values[v].shape().expect("lines that are kept have results");
+            if !line.what.takes(&shape(a), &shape(b), k) {
+                continue;
+            }
+            // of prints only one result: the value as it was
+            let Ok(y) = shape_of(&line, &values) else { continue };
+            if y.contains(&0) || y.iter().product::<usize>() > 2000 {
+                continue;
+            }
+            values.push(Array::zeros(F32.of(y)));
+            p.lines.push(line);
+        }
+        p
+    }
+
+    /// Numbers for the inputs.
+    pub(crate) fn numbers(&self, salt: usize) -> Vec<Array> {
+        let each = self.inputs.iter().enumerate();
+        each.map(|(k, shape)| numbers(shape, salt + k)).collect()
+    }
+
+    /// The values that no line reads.
+    fn results(&self) -> Vec<usize> {
+        let n = self.inputs.len();
+        let read: Vec<usize> = self.lines.iter().flat_map(Line::reads).collect();
+        let mut last: Vec<usize> = (n..n + self.lines.len()).filter(|v| !read.contains(v)).collect();
+        if last.is_empty() {
+            last.push(0);
+        }
+        last
+    }
+
+    /// Runs the lines, on arrays or tracers.
+    pub(crate) fn run(&self, xs: &[Array], mesh: Option<&Mesh>, written: Written) -> Result<Vec<Array>> {
+        let n = self.inputs.len();
+        let mut values: Vec<Option<Array>> = xs.iter().cloned().map(Some).collect();
+        values.resize(n + self.lines.len(), None);
+        let own: Vec<usize> = (0..self.lines.len()).collect();
+        for k in written.order.unwrap_or(&own) {
+            values[n + k] = Some(self.lines[*k].apply(&values, mesh, written.swapped)?);
+        }
+        Ok(self.results().into_iter().filter_map(|v| values[v].clone()).collect())
+    }
+
+    /// An order of the lines that reads nothing before it is made; lines that print stay in their order.
+    pub(crate) fn reordered(&self, rng: &mut Rng) -> Vec<usize> {
+        let n = self.inputs.len();
+        let mut order: Vec<usize> = Vec::new();
+        while order.len() < self.lines.len() {
+            let ready = |k: &usize| {
+                let l = &self.lines[*k];
+                let made = |v: usize| v < n || order.contains(&(v - n));
+                let printed = |j: usize| !self.lines[j].what.prints() || order.contains(&j);
+                !order.contains(k)
+                    && l.reads().into_iter().all(made)
+                    && (!l.what.prints() || (0..*k).all(printed))
+            };
+            let ready: Vec<usize> = (0..self.lines.len()).filter(ready).collect();
+            order.push(*rng.of(&ready));
+        }
+        order
+    }
+
+    /// The mesh, of axes of these names; those of which `auto` says so are auto.
+    pub(crate) fn mesh(&self, names: [&'static str; 3], auto: impl Fn(usize) -> bool) -> Mesh {
+        let mut ids = atmesh::devices(self.sizes.iter().product()).expect("a machine has devices");
+        let n = ids.len();
+        ids.rotate_left(self.turned / 2 % n);
+        if self.turned % 2 == 1 {
+            ids.reverse();
+        }
+        let mesh = Mesh::of_devices(&ids, names.into_iter().zip(self.sizes.iter().copied()));
+        let auto: Vec<Axis> = (0..self.sizes.len()).filter(|k| auto(*k)).map(|k| names[k].into()).collect();
+        mesh.and_then(|m| m.with_auto(auto)).expect("the axes are the mesh's")
+    }
+
+    /// The inputs on a mesh.
+    pub(crate) fn placed(&self, xs: &[Array], mesh: &Mesh) -> Vec<Array> {
+        let spec = |k: usize| {
+            spec(mesh, &self.inputs[k], (self.placed >> (7 * k)) as usize & 0xffff, mesh.axis_names())
+        };
+        xs.iter().enumerate().map(|(k, x)| x.put(mesh, spec(k))).collect()
+    }
+
+    /// Reshards operands where explicit types refuse a line; all values, or what is refused even so.
+    pub(crate) fn accept(&mut self, xs: &[Array], mesh: &Mesh) -> Result<Vec<Array>> {
+        let mut values: Vec<Option<Array>> = xs.iter().cloned().map(Some).collect();
+        for line in &mut self.lines {
+            line.replicated = false;
+            let mut y = line.apply(&values, Some(mesh), false).and_then(|y| y.clone().ty().map(|_| y));
+            if matches!(&y, Err(e) if matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Mesh)) {
+                line.replicated = true;
+                y = line.apply(&values, Some(mesh), false).and_then(|y| y.clone().ty().map(|_| y));
+            }
+            values.push(Some(y?));
+        }
+        Ok(self.results().into_iter().filter_map(|v| values[v].clone()).collect())
+    }
+}
+
+/// The shape of a line's result, without computing it.
+fn shape_of(line: &Line, values: &[Array]) -> Result<Vec<usize>> {
+    let of = |xs: &Vec<Array>| {
+        let values: Vec<Option<Array>> = xs.iter().cloned().map(Some).collect();
+        line.apply(&values, None, false)
+    };
+    let types = jit(of).lower(&values.to_vec())?;
+    Ok(types.program().output_types()[0].shape.to_vec())
+}
+
+/// Numbers between −1 and 1, none twice.
+fn numbers(shape: &[usize], salt: usize) -> Array {
+    let number = |i: usize| {
+        let mut z = (i as u64 + 1 + 1000 * salt as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    Array::from((0..shape.iter().product()).map(number).collect::<Vec<f32>>()).reshape(shape)
+}
+
+/// A spec over these axes, each on a dimension that it divides or on none, as the number says.
+fn spec(mesh: &Mesh, shape: &[usize], mut number: usize, axes: &[Axis]) -> Spec {
+    let mut dims = vec![Axes::none(); shape.len()];
+    let mut left = shape.to_vec();
+    for axis in axes {
+        let d = number % (shape.len() + 1);
+        number = number / (shape.len() + 1) + 7;
+        let n = mesh.axis_size(*axis).expect("it is the mesh's");
+        if d < shape.len() && left[d].is_multiple_of(n) {
+            left[d] /= n;
+            dims[d].push(*axis);
+        }
+    }
+    Spec::of(dims)
+}
+
+impl Line {
+    fn apply(&self, values: &[Option<Array>], mesh: Option<&Mesh>, swapped: bool) -> Result<Array> {
+        let get = |v: usize| -> Array {
+            let x = values[v].clone().expect("lines read what is made");
+            if self.replicated && mesh.is_some() { x.reshard(p![]) } else { x }
+        };
+        let (x, k) = (get(self.a), self.k);
+        let shape = x.shape()?.to_vec();
+        let rank = shape.len();
+        let d = k % rank.max(1);
+        let dim = d as i32;
+        let other = || get(self.b);
+        Ok(match self.what {
+            Add if swapped => other() + &x,
+            Add => &x + other(),
+            Sub => &x - other(),
+            Mul if swapped => other() * &x,
+            Mul => &x * other(),
+            Maximum if swapped => other().maximum(&x),
+            Maximum => x.maximum(other()),
+            Tanh => x.tanh(),
+            Sin => x.sin(),
+            Neg => -x,
+            Scale => x * (0.25 + (k % 7) as f32 * 0.25),
+            Sum => x.sum(dim) * (1.0 / shape[d] as f32),
+            Mean => x.mean(Dims::keep(dim)),
+            Max => x.max(dim),
+            Transpose => x.t(),
+            Ravel => x.ravel(),
+            Split => {
+                let mut sizes = shape;
+                sizes[d] /= factor(k);
+                sizes.insert(d + k / 64 % 2, factor(k));
+                x.reshape(sizes)
+            }
+            Matmul => x.matmul(other()) * (1.0 / shape[rank - 1] as f32),
+            Einsum => einsum("ij,ij->j", [&x, &other()]) * (1.0 / shape[0] as f32),
+            Concat => concat([&x, &other()], dim),
+            Stack => stack([&x, &other()], (k % (rank + 1)) as i32),
+            Slice => {
+                let n = shape[d];
+                let parts = x.split([n / 2, n - n / 2], dim);
+                parts[(k / 8 % 2).min(parts.len() - 1)].clone()
+            }
+            Unstack => {
+                let parts = x.unstack(dim);
+                parts[(k / 8 % shape[d]).min(parts.len() - 1)].clone()
+            }
+            Pad => {
+                let own = ((k / 8 % 5) as i64, (k / 40 % 5) as i64, k / 200 % 2);
+                x.pad(0, (0..rank).map(|j| if j == d { own } else { (0, 0, 0) }))
+            }
+            Roll => x.roll((k / 8) as i64 % 11 - 5, dim),
+            Flip => x.flip(dim),
+            Broadcast => {
+                let lead = [1, 2, 4, 8][k % 4];
+                x.broadcast_to([&[lead], &shape[..]].concat())
+            }
+            Select => x.gt(0.1).select(&x * 0.5 + 0.05, &x),
+            Softmax => x.softmax(dim),
+            Tril => x.tril((k % 5) as i64 - 2),
+            At => {
+                let i = Array::from((k % shape[0]) as i32);
+                x.at(ix![&i]).set(x.slice(ix![-1]) * 0.5)
+            }
+            Cond => {
+                let y = other();
+                cond(Array::from(k as i32).gt(500), || &x + &y, || &x * &y)
+            }
+            Switch => {
+                let which = Array::from((k % 5) as i32 - 1);
+                switch(&which, &[&|| x.clone(), &|| x.sin(), &|| x.flip(0) * 0.5])
+            }
+            Fori => {
+                let y = other();
+                fori_loop(0..(k % 4) as i32, &x, |i, c| (&c * 0.5 + &y * (i.astype(F32) * 0.1 + 0.3)).tanh())
+            }
+            Scan => {
+                let first = x.slice(ix![0..1]).reshape(&shape[1..]) * 0.0;
+                let options = ScanOptions::default();
+                let options = if k % 2 == 1 { options.reversed() } else { options };
+                let step = |c: Array, row: Array| {
+                    let next = (&c * 0.5 + &row).tanh();
+                    (next.clone(), next * 2.0)
+                };
+                scan_with(&first, &x, step, options).1
+            }
+            While => {
+                let n = Array::from((k % 5) as i32);
+                while_loop((n, x.clone()), |(n, _)| n.gt(0), |(n, y)| (n - 1, y.sin() + &x * 0.25)).1
+            }
+            Vmap => vmap(&x, |row| {
+                Ok(if k % 2 == 0 { (&row * 0.5).tanh() + &row } else { row.cos() * (row.sum(..) * 0.125) })
+            }),
+            Grad => grad(&x, |z| match k % 4 {
+                0 => (&z * &z).sum(..) * 0.5,
+                1 => (z.flip(dim) * z.sin()).sum(..) * 0.25,
+                2 => z.tanh().sum(dim).square().sum(..) * 0.0625,
+                _ => fori_loop(0..3, &z, |_, c| c.sin() + &z * 0.5).sum(..),
+            }),
+            Jit => jit(|x: &Array| x.tanh().t()).call(&x)?,
+            Checkpoint => checkpoint(&x, |x| x.sin() * 0.5 + x),
+            Reshard => match mesh {
+                Some(mesh) => {
+                    let of = |kind| mesh.axes_of(kind).into_iter().collect::<Vec<Axis>>();
+                    let (explicit, auto) = (of(AxisType::Explicit), of(AxisType::Auto));
+                    let mut x = x;
+                    if !explicit.is_empty() {
+                        x = x.reshard(spec(mesh, &shape, 31 * k, &explicit));
+                    }
+                    if auto.is_empty() { x } else { x.constrain(spec(mesh, &shape, 17 * k, &auto)) }
+                }
+                None => x,
+            },
+            PrintInBranch => {
+                let told = || debug_print!("{}", (&x * 3.0).max(..));
+                cond(x.sum(..).gt(-1e9), told, || ());
+                x.tanh()
+            }
+            PrintInLoop => {
+                fori_loop(0..(k % 3) as i32, (), |i, ()| debug_print!("{} {}", i, (&x * 2.0).sin().max(..)));
+                x.sin()
+            }
+            EmptyBranches => {
+                let which = x.max(..).gt(0.0);
+                fori_loop(0..(k % 4) as i32, &x, |i, y| {
+                    let y = (&y * 1.001).sin();
+                    cond((i % 2).eq(0) & &which, || debug_print!("{}", y.max(..)), || ());
+                    cond(&which, || (), || ());
+                    y
+                })
+            }
+            Print => {
+                debug_print!("{}", x.max(..));
+                x * 0.5
+            }
+        })
+    }
+}
