@@ -300,7 +300,8 @@ fn change_part(p: &mut Part, rng: &mut Rng) {
             match rng.below(3) {
                 0 => s.lo = off(s.lo, rng),
                 1 => s.hi = off(s.hi, rng),
-                _ => s.step = off(s.step, rng),
+                // beyond its span the partitioner's own check refuses a step, too early
+                _ => s.step = off(s.step, rng).min(s.hi.saturating_sub(s.lo)),
             }
         }
         _ => {
