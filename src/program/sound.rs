@@ -116,6 +116,12 @@ fn positions(p: &Part, ty: &ArrayType) -> Result<(), String> {
     if let Some(t) = p.map.iter().flat_map(|m| &m.terms).find(|t| t.0 >= p.span.len()) {
         return Err(format!("a position depends on loop {}, and there are {}", t.0, p.span.len()));
     }
+    // later stages take the terms of a position as independent of one another
+    let twice = |m: &Affine| (1..m.terms.len()).find(|k| m.terms[..*k].iter().any(|t| t.0 == m.terms[*k].0));
+    if let Some((m, k)) = p.map.iter().find_map(|m| twice(m).map(|k| (m, k))) {
+        let l = m.terms[k].0;
+        return Err(format!("a position has two terms of loop {l}: write their sum as one"));
+    }
     if p.span.iter().any(Span::is_empty) {
         return Ok(());
     }
@@ -138,15 +144,10 @@ fn positions(p: &Part, ty: &ArrayType) -> Result<(), String> {
 fn range(map: &Affine, span: &[Span]) -> (i128, i128, i128) {
     let at = i128::from(map.at);
     let (mut lo, mut hi, mut most) = (at, at, at.abs());
-    for (k, (l, c)) in map.terms.iter().enumerate() {
+    for (l, c) in &map.terms {
         let (first, steps) = (i128::from(span[*l].lo), i128::from(span[*l].len()));
         most += i128::from(*c).abs() * (first + steps);
-        if map.terms[..k].iter().any(|t| t.0 == *l) {
-            // all terms of a loop go together
-            continue;
-        }
-        let all: i128 = map.terms.iter().filter(|t| t.0 == *l).map(|t| i128::from(t.1)).sum();
-        let last = all * (steps - 1);
+        let last = i128::from(*c) * (steps - 1);
         (lo, hi) = (lo + last.min(0), hi + last.max(0));
     }
     (lo, hi, most)

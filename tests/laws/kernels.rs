@@ -300,8 +300,7 @@ fn change_part(p: &mut Part, rng: &mut Rng) {
             match rng.below(3) {
                 0 => s.lo = off(s.lo, rng),
                 1 => s.hi = off(s.hi, rng),
-                // beyond its span the partitioner's own check refuses a step, too early
-                _ => s.step = off(s.step, rng).min(s.hi.saturating_sub(s.lo)),
+                _ => s.step = off(s.step, rng),
             }
         }
         _ => {
