@@ -210,8 +210,9 @@ impl ProductKernel {
     pub(crate) fn chunks(&self) -> i64 {
         let (b, m, n) = self.tiles();
         let all = b * m * n;
-        // small members of a batch go together
+        // small members of a batch go together; a product that costs next to nothing is one task
         let per = (20.0 * all as f64 / self.cost.max(1e-3)).ceil().max(1.0) as i64;
+        let per = per.min(all.max(1));
         (all + per - 1) / per
     }
     /// # Safety

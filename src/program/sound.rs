@@ -448,7 +448,7 @@ fn equation(p: &Program, e: &Equation) -> Result<(), String> {
     }
 }
 
-/// What a value is in memory, but for where it lies: its element type and shape.
+/// What a value is in memory, but for its address: its element type and shape.
 type Plain = (DType, Vec<usize>);
 
 fn plain(p: &Program, input: &Input) -> Plain {
