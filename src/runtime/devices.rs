@@ -295,14 +295,14 @@ mod tests {
     }
 
     /// The threads of a run, as the system numbers them.
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     fn numbers(n: usize) -> Vec<i32> {
         let barrier = Barrier::new(n);
         // SAFETY: no arguments
         let ends = on_threads_plainly(n, &|_| (barrier.wait(), unsafe { libc::gettid() }).1).unwrap();
         ends.into_iter().map(|e| e.ok().unwrap()).collect()
     }
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     fn ends(thread: i32) {
         let begun = std::time::Instant::now();
         while std::fs::exists(format!("/proc/self/task/{thread}")).unwrap() {
