@@ -84,6 +84,7 @@ mod tests {
     use std::fs;
 
     #[test]
+    #[cfg_attr(miri, ignore = "it writes files")]
     fn odd_caches_are_not_asked_about() {
         let cpus = std::env::temp_dir().join(format!("caches_{}", std::process::id()));
         assert!(!told(&cpus), "nothing is told");
