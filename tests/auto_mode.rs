@@ -2,6 +2,7 @@
 
 use atmesh::array::{Index, Pick};
 use atmesh::mesh::AxisType;
+use atmesh::partition::localise;
 use atmesh::prelude::*;
 use atmesh::program::{Input, Placement};
 use atmesh::propagate::propagate;
@@ -172,6 +173,13 @@ impl Case {
 
 const NOT_COVERED: &str = "not covered";
 
+/// Where results are placed otherwise than the reference chose, and why; each communicates no more than with its choice.
+const DIFFER: [(&str, &str); 3] = [
+    ("auto/0012", "a slice of 7 by 14 out of 16 by 16 keeps its operand's axes: blocks may be uneven"),
+    ("auto/0087", "an auto axis is appended to the explicit one of its dimension"),
+    ("auto/0102", "an auto axis is appended to the explicit one of its dimension"),
+];
+
 #[test]
 fn results_lie_as_the_reference_chose() {
     let (mut same, mut left_out, mut differ) = (0, 0, Vec::new());
@@ -187,7 +195,13 @@ fn results_lie_as_the_reference_chose() {
             }
             Err(e) => panic!("{}: {e}", case.id()),
         };
-        let placed = propagate(traced.program(), &[]).unwrap();
+        let communicated = |wanted: &[Option<Placement>]| {
+            let placed = propagate(traced.program(), wanted).unwrap();
+            let bytes = localise(&placed).unwrap().collectives.bytes();
+            (placed, bytes)
+        };
+        let (placed, ours) = communicated(&[]);
+        let (mut theirs, mut alike) = (Vec::new(), true);
         for (k, chosen) in case.json["chosen"].as_array().unwrap().iter().enumerate() {
             let Input::Var(v) = placed.outputs[k] else { panic!("{}: a number", case.id()) };
             let info = &placed.vars[v.index()];
@@ -195,22 +209,23 @@ fn results_lie_as_the_reference_chose() {
             if shown(&case.mesh, at, &info.ty.shape, spec(chosen)) {
                 same += 1;
             } else {
-                differ.push(format!(
-                    "{} result {k}: {} chosen {chosen}, ours {:?}",
-                    case.id(),
-                    info.ty,
-                    at.dims
-                ));
+                alike = false;
+                println!("{} result {k}: {} chosen {chosen}, ours {:?}", case.id(), info.ty, at.dims);
             }
+            let axes = spec(chosen).padded(info.ty.rank());
+            let dims = axes.dims().iter().map(|d| of_axes(&case.mesh, d.iter())).collect();
+            theirs.push(Some(Placement { dims, ..at.clone() }));
+        }
+        if !alike {
+            let theirs = communicated(&theirs).1;
+            println!("{}: {ours} bytes, with the reference's choice {theirs}", case.id());
+            assert!(ours <= theirs, "{}: {ours} bytes, with the reference's choice {theirs}", case.id());
+            differ.push(case.id().to_string());
         }
     }
-    println!("{same} as chosen, {left_out} cases left out\n{}", differ.join("\n"));
-    // where they differ: explicit axes in a mixed mesh keep a dimension from auto ones there, and a slice of 7 by 14
-    assert!(
-        same > 135 && differ.len() <= 3,
-        "{same} as chosen, {left_out} cases left out\n{}",
-        differ.join("\n")
-    );
+    println!("{same} as chosen, {left_out} cases left out");
+    assert!(same > 135, "{same} as chosen, {left_out} cases left out");
+    assert_eq!(differ, DIFFER.map(|d| d.0));
 }
 
 /// However auto axes are used, the numbers are those of one device.

@@ -212,5 +212,34 @@ fn the_order_of_independent_lines_decides_nothing() -> Result<()> {
     for f in [gathered_first.lower(&x)?, summed_first.lower(&x)?] {
         assert_eq!(kinds(f.collectives()), [(Kind::AllGather, 384)], "{}", f.collectives());
     }
+    let mesh = Mesh::auto([("Y", 2), ("Z", 2)])?;
+    let (a, b) = (Array::ones([8]).put(&mesh, p!["Y"]), Array::ones([8]).put(&mesh, p!["Z"]));
+    let one = jit(|a: &Array, b: &Array| {
+        let r = a.roll(3, 0);
+        let s = b + &r;
+        (s, &r - a)
+    });
+    let two = jit(|a: &Array, b: &Array| {
+        let r = a.roll(3, 0);
+        let d = &r - a;
+        (b + &r, d)
+    });
+    let (one, two) =
+        ((one.call((&a, &b))?, one.lower((&a, &b))?), (two.call((&a, &b))?, two.lower((&a, &b))?));
+    let spec = |x: &Array| x.sharding().map(|s| s.map(|s| s.spec));
+    assert_eq!((spec(&one.0.0)?, spec(&one.0.1)?), (spec(&two.0.0)?, spec(&two.0.1)?));
+    assert_eq!(kinds(one.1.collectives()), kinds(two.1.collectives()));
+    Ok(())
+}
+
+/// Of two operands that could be followed none is followed because it is the first.
+#[test]
+fn the_order_of_operands_decides_nothing() -> Result<()> {
+    let mesh = Mesh::auto([("X", 2), ("Y", 4)])?;
+    let x = Array::ones([8, 8]).put(&mesh, p![("X", "Y")]);
+    let y = Array::ones([8, 8]).put(&mesh, p![_, ("X", "Y")]);
+    let programs: [fn(&Array, &Array) -> Array; 2] = [|x, y| (x + y).sum(0), |x, y| (y + x).sum(0)];
+    let [one, two] = programs.map(|f| jit(f).lower((&x, &y)).map(|l| l.collectives().bytes()));
+    assert_eq!(one?, two?);
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! Auto mode: the placement of values that the user left open.
 //!
 //! Every equation reads its [`Factors`](crate::program::Factors) in both directions: what one operand or result has for a loop, the
-//! others may take. Equations speak by priority (cheap elementwise ones first, broadcasts last), each until nothing changes, and
-//! dimensions are only ever split further; so the result is deterministic, no program fails, and the work depends on the program and not on
+//! others may take. Equations speak by priority (cheap elementwise ones first, broadcasts last), then by how near they are to the
+//! inputs, until nothing changes; those that are equally near speak of one state, so that neither the order of lines nor that of a sum's operands
+//! decides anything. Dimensions are only ever split further; so no program fails, and the work depends on the program and not on
 //! the number of devices. Explicit axes enter as facts: auto axes are appended to them. Nested programs are part of one system:
 //! a loop's carry inside, its first value and its result speak about the same thing.
 

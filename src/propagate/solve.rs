@@ -5,7 +5,7 @@ use super::rule::{Directions, LEVELS, Rule};
 use crate::sharding::atoms::{canonical, ways};
 use crate::sharding::{Atom, Atoms};
 use std::cmp::Reverse;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// A value's number within one propagation. Variables of different programs that are one value (a loop's carry, inside and
 /// outside) share it.
@@ -145,6 +145,20 @@ fn unproject(rule: &Rule, loops: &[usize], held: &Projection) -> Atoms {
     dim
 }
 
+/// How much a wish weighs: the heaviest tensor's wish first, then more ways.
+type Say = (Reverse<u128>, Reverse<usize>);
+
+/// What an equation asks of a value: that a dimension is split so. Of what is asked of one value in a round, the weightiest comes
+/// first, then the leading dimension, then the major digit.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Proposal {
+    value: ValueId,
+    say: Say,
+    dim: usize,
+    to: Reverse<Atoms>,
+    inside: bool,
+}
+
 /// The values and equations of one propagation.
 #[derive(Debug, Default)]
 pub(super) struct System {
@@ -172,24 +186,57 @@ impl System {
                 operands.all(|v| reads[*v] == 1 || self.values[*v].shape.is_empty())
             })
             .collect();
+        let depth = self.depths();
         for level in 0..LEVELS {
-            let mut queue: VecDeque<usize> = (0..self.equations.len()).collect();
-            let mut queued = vec![true; self.equations.len()];
-            while let Some(e) = queue.pop_front() {
-                queued[e] = false;
-                for v in self.step(e, level, single[e]) {
-                    for &u in uses[v].iter().filter(|u| **u != e) {
-                        if !std::mem::replace(&mut queued[u], true) {
-                            queue.push_back(u);
+            // the equations due at each depth, in this pass and in the next
+            let mut due: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+            depth.iter().enumerate().for_each(|(e, d)| due.entry(*d).or_default().push(e));
+            while !due.is_empty() {
+                let mut later: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+                while let Some((at, mut speak)) = due.pop_first() {
+                    speak.sort_unstable();
+                    speak.dedup();
+                    for v in self.round(&speak, level, &single) {
+                        for &e in &uses[v] {
+                            let pass = if depth[e] > at { &mut due } else { &mut later };
+                            pass.entry(depth[e]).or_default().push(e);
                         }
                     }
                 }
+                due = later;
             }
         }
     }
 
-    /// One step on one equation; tells which values changed.
-    fn step(&mut self, e: usize, level: usize, single: bool) -> Vec<ValueId> {
+    /// How many equations lie at most between each one and what comes from outside: what comes first is decided by who reads whom,
+    /// and not by the order of lines.
+    fn depths(&self) -> Vec<usize> {
+        let mut made = vec![0; self.values.len()];
+        let of = |e: &Equation| {
+            let (operands, results) = e.values.split_at(e.rule.operands.min(e.values.len()));
+            let depth = operands.iter().flatten().map(|v| made[*v]).max().unwrap_or(0);
+            results.iter().flatten().for_each(|v| made[*v] = made[*v].max(depth + 1));
+            depth
+        };
+        self.equations.iter().map(of).collect()
+    }
+
+    /// Equations of one depth ask on one state, whichever comes first; tells which values changed.
+    fn round(&mut self, speak: &[usize], level: usize, single: &[bool]) -> Vec<ValueId> {
+        let mut asked: Vec<Proposal> = Vec::new();
+        speak.iter().for_each(|e| self.propose(*e, level, single[*e], &mut asked));
+        asked.sort_unstable();
+        let mut changed: Vec<ValueId> = Vec::new();
+        for Proposal { value, dim, inside, to: Reverse(to), .. } in asked {
+            if self.values[value].lengthen(dim, inside, to) && changed.last() != Some(&value) {
+                changed.push(value);
+            }
+        }
+        changed
+    }
+
+    /// What one equation asks of its values.
+    fn propose(&self, e: usize, level: usize, single: bool, asked: &mut Vec<Proposal>) {
         let Equation { rule, values, inside } = &self.equations[e];
         let split = |v: &ValueId| {
             let v = &self.values[*v];
@@ -197,7 +244,7 @@ impl System {
         };
         let directions: Vec<_> = (0..rule.loops.len()).map(|l| rule.directions(l, level, single)).collect();
         if directions.iter().all(|d| !d.any()) || !values.iter().flatten().any(split) {
-            return Vec::new();
+            return;
         }
         let operands = rule.operands;
         let mut held: Vec<Projection> = (values.iter().enumerate())
@@ -205,11 +252,10 @@ impl System {
             .collect();
         let of = |held: &[Projection], t: usize, l: usize| held[t].get(l).and_then(Option::as_ref).cloned();
         let agreements = agreements(rule, &directions, &held);
-        let mut changes: Vec<(ValueId, usize, bool, Atoms)> = Vec::new();
         for t in (operands..values.len()).chain(0..operands) {
             let Some(v) = values[t] else { continue };
-            let mut touched = false;
-            for (l, agreed) in &agreements {
+            let mut heard: Vec<Option<Say>> = vec![None; rule.loops.len()];
+            for (l, say, agreed) in &agreements {
                 let direction = directions[*l];
                 if !(if t >= operands { direction.forward } else { direction.backward }) {
                     continue;
@@ -228,27 +274,20 @@ impl System {
                 }
                 if own.axes != new && is_prefix(&own.axes, &new) {
                     held[t][*l] = Some(Held { axes: new, ..own });
-                    touched = true;
+                    heard[*l] = Some(*say);
                 }
             }
-            if touched {
-                for (d, loops) in rule.tensors[t].iter().enumerate().filter(|(_, loops)| !loops.is_empty()) {
-                    changes.push((v, d, *inside == Some(t), unproject(rule, loops, &held[t])));
-                }
+            for (dim, loops) in rule.tensors[t].iter().enumerate() {
+                let Some(say) = loops.iter().filter_map(|l| heard[*l]).min() else { continue };
+                let to = unproject(rule, loops, &held[t]);
+                asked.push(Proposal { value: v, say, dim, inside: *inside == Some(t), to: Reverse(to) });
             }
         }
-        let mut changed = Vec::new();
-        for (v, d, inside, to) in changes {
-            if self.values[v].lengthen(d, inside, to) && !changed.contains(&v) {
-                changed.push(v);
-            }
-        }
-        changed
     }
 }
 
 /// On what the holders of each loop agree, the loops first for which the heaviest tensor speaks that has it all.
-fn agreements(rule: &Rule, directions: &[Directions], held: &[Projection]) -> Vec<(usize, Atoms)> {
+fn agreements(rule: &Rule, directions: &[Directions], held: &[Projection]) -> Vec<(usize, Say, Atoms)> {
     let (operands, all) = (rule.operands, held.len());
     let weight: Vec<u128> = (held.iter())
         .map(|h| {
@@ -279,11 +318,13 @@ fn agreements(rule: &Rule, directions: &[Directions], held: &[Projection]) -> Ve
         let Some(speaker) = (0..all).filter(has_it).min_by_key(|t| (Reverse(weight[*t]), *t)) else {
             continue;
         };
-        let more_ways_first = if rule.is_elementwise() { ways(&agreed) } else { 0 };
-        order.push(((Reverse(weight[speaker]), Reverse(more_ways_first), speaker, l), agreed));
+        // of operands that are read alike none comes first
+        let alike = rule.is_elementwise();
+        let say = (Reverse(weight[speaker]), Reverse(if alike { ways(&agreed) } else { 0 }));
+        order.push(((say, if alike { 0 } else { speaker }, l), agreed));
     }
     order.sort_by_key(|o| o.0);
-    order.into_iter().map(|((.., l), agreed)| (l, agreed)).collect()
+    order.into_iter().map(|((say, _, l), agreed)| (l, say, agreed)).collect()
 }
 
 /// As much of what is agreed for a loop as this tensor can take.

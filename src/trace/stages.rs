@@ -106,7 +106,7 @@ fn result_type(program: &Program, out: &crate::program::Input) -> ResultType {
         crate::program::Input::Lit(_) => None,
     };
     let sharding = ty.mesh.clone().map(|mesh| {
-        let spec = at.and_then(|at| spec_of(&mesh, at)).unwrap_or(ty.spec);
+        let spec = at.and_then(|at| spec_of(&mesh, at)).map_or(ty.spec, |spec| named(&mesh, spec, ty.spec));
         // the reduced set is no placement: the type has it
         let spec = spec.reduced(ty.spec.reduced_axes());
         Sharding { mesh, spec }
@@ -140,6 +140,18 @@ pub(crate) fn spec_of(mesh: &Mesh, at: &Placement) -> Option<Spec> {
     let dims = at.dims.iter().map(|d| axes_of(mesh, d)).collect::<Option<Vec<_>>>()?;
     let partial = axes_of(mesh, &at.partial)?;
     Some(Spec::of(dims).unreduced(partial).in_order(mesh))
+}
+
+/// The spec with the axes of size 1 that the type names, of which digits do not tell.
+fn named(mesh: &Mesh, spec: Spec, ty: Spec) -> Spec {
+    let dims = spec.dims().iter().zip(ty.padded(spec.dims().len()).dims()).map(|(axes, typed)| {
+        let held: Vec<Axis> = typed.iter().filter(|a| mesh.extent(*a) > 1).collect();
+        match axes.as_slice().strip_prefix(&held[..]) {
+            Some(more) => typed.iter().chain(more.iter().copied()).collect(),
+            None => axes.clone(),
+        }
+    });
+    Spec::of(dims.collect()).unreduced(ty.unreduced_axes()).in_order(mesh)
 }
 
 /// The placement without what is not over whole axes.

@@ -63,5 +63,8 @@ pub(crate) fn law(cases: u64, case: impl Fn(u64) -> Vec<String>) {
         }
         seed += 1;
     }
+    if end.is_some() {
+        eprintln!("seeds {first} to {seed}: {} are wrong", wrong.len());
+    }
     assert!(wrong.is_empty(), "of seeds {first} to {seed} {} are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -5,98 +5,23 @@ use atmesh::mesh::AxisType;
 use atmesh::prelude::*;
 use atmesh::{Axes, ErrorKind, ScanOptions, scan_with};
 
-/// What a line does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Do {
-    Add,
-    Sub,
-    Mul,
-    Maximum,
-    Tanh,
-    Sin,
-    Neg,
-    Scale,
-    Sum,
-    Mean,
-    Max,
-    Transpose,
-    Ravel,
-    Split,
-    Matmul,
-    Einsum,
-    Concat,
-    Stack,
-    Slice,
-    Unstack,
-    Pad,
-    Roll,
-    Flip,
-    Broadcast,
-    Select,
-    Softmax,
-    Tril,
-    At,
-    Cond,
-    Switch,
-    Fori,
-    Scan,
-    While,
-    Vmap,
-    Grad,
-    Jit,
-    Checkpoint,
-    Reshard,
-    PrintInBranch,
-    PrintInLoop,
-    EmptyBranches,
-    Print,
+macro_rules! kinds {
+    ($($kind:ident)*) => {
+        /// What a line does.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Do {
+            $($kind),*
+        }
+        use Do::*;
+        const ALL: &[Do] = &[$($kind),*];
+    };
 }
-use Do::*;
 
-const ALL: [Do; 42] = [
-    Add,
-    Sub,
-    Mul,
-    Maximum,
-    Tanh,
-    Sin,
-    Neg,
-    Scale,
-    Sum,
-    Mean,
-    Max,
-    Transpose,
-    Ravel,
-    Split,
-    Matmul,
-    Einsum,
-    Concat,
-    Stack,
-    Slice,
-    Unstack,
-    Pad,
-    Roll,
-    Flip,
-    Broadcast,
-    Select,
-    Softmax,
-    Tril,
-    At,
-    Cond,
-    Switch,
-    Fori,
-    Scan,
-    While,
-    Vmap,
-    Grad,
-    Jit,
-    Checkpoint,
-    Reshard,
-    PrintInBranch,
-    PrintInLoop,
-    EmptyBranches,
-    Print,
-];
+kinds! {
+    Add Sub Mul Maximum Tanh Sin Neg Scale Sum Mean Max Transpose Ravel Split Matmul Einsum Concat Stack Slice Unstack Pad Roll Flip
+    Broadcast Select Softmax Tril At Cond Switch Fori Scan While Vmap Grad Jit Checkpoint Reshard PrintInBranch PrintInLoop
+    EmptyBranches Print
+}
 
 impl Do {
     /// Whether it reads two values.
@@ -191,7 +116,7 @@ impl Program {
                 break;
             }
             let (a, b, k) = (rng.below(values.len()), rng.below(values.len()), rng.below(1024));
-            let line = Line { what: *rng.of(&ALL), a, b, k, replicated: false };
+            let line = Line { what: *rng.of(ALL), a, b, k, replicated: false };
             let shape = |v: usize| values[v].shape().expect("lines that are kept have results");
             if !line.what.takes(&shape(a), &shape(b), k) {
                 continue;
