@@ -195,10 +195,16 @@ fn figures_of_many_devices_are_marked_as_estimates() -> Result<()> {
     Ok(())
 }
 
+/// What is communicated, in whichever order.
+fn kinds(c: &Collectives) -> Vec<(Kind, u64)> {
+    let mut list: Vec<(Kind, u64)> = c.iter().map(|c| (c.kind, c.bytes)).collect();
+    list.sort_by_key(|(kind, bytes)| (kind.to_string(), *bytes));
+    list
+}
+
 /// A value that one step gathers is there for all others, whichever is written first.
 #[test]
 fn the_order_of_independent_lines_decides_nothing() -> Result<()> {
-    let kinds = |c: &Collectives| c.iter().map(|c| (c.kind, c.bytes)).collect::<Vec<_>>();
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::ones([16, 8]).put(&mesh, p![_, "X"]);
     let gathered_first = jit(|x: &Array| {
@@ -236,10 +242,26 @@ fn the_order_of_independent_lines_decides_nothing() -> Result<()> {
 #[test]
 fn the_order_of_operands_decides_nothing() -> Result<()> {
     let mesh = Mesh::auto([("X", 2), ("Y", 4)])?;
-    let x = Array::ones([8, 8]).put(&mesh, p![("X", "Y")]);
-    let y = Array::ones([8, 8]).put(&mesh, p![_, ("X", "Y")]);
-    let programs: [fn(&Array, &Array) -> Array; 2] = [|x, y| (x + y).sum(0), |x, y| (y + x).sum(0)];
-    let [one, two] = programs.map(|f| jit(f).lower((&x, &y)).map(|l| l.collectives().bytes()));
-    assert_eq!(one?, two?);
+    let axes = [p![_, _], p!["X", _], p!["Y", _], p![("X", "Y"), _], p![("Y", "X"), _], p!["X", "Y"]];
+    let turned = axes.iter().map(|s| Spec::of(s.padded(2).dims().iter().rev().cloned().collect()));
+    let specs: Vec<Spec> = axes.into_iter().chain(turned).collect();
+    type Both = fn(&Array, &Array) -> (Array, Array);
+    let pairs: [[Both; 2]; 3] = [
+        [|x, y| (x + y, (x + y).sum(0)), |x, y| (y + x, (y + x).sum(0))],
+        [|x, y| (x * y, (x * y.t()).max(1)), |x, y| (y * x, (y.t() * x).max(1))],
+        [|x, y| (x.maximum(y), x.minimum(y.roll(1, 0))), |x, y| (y.maximum(x), y.roll(1, 0).minimum(x))],
+    ];
+    for (from, to) in specs.iter().flat_map(|a| specs.iter().map(move |b| (*a, *b))) {
+        let (x, y) = (Array::ones([8, 8]).put(&mesh, from), Array::ones([8, 8]).put(&mesh, to));
+        for (k, pair) in pairs.iter().enumerate() {
+            let told = |f: &Both| -> Result<_> {
+                let lowered = jit(*f).lower((&x, &y))?;
+                let (a, b) = jit(*f).call((&x, &y))?;
+                let spec = |x: &Array| x.sharding().map(|s| s.map(|s| s.spec));
+                Ok((kinds(lowered.collectives()), spec(&a)?, spec(&b)?))
+            };
+            assert_eq!(told(&pair[0])?, told(&pair[1])?, "pair {k} of {from} and {to}");
+        }
+    }
     Ok(())
 }
