@@ -411,8 +411,8 @@ fn assemble(
         return Err(refused(no_devices(mesh)));
     }
     let sharding = Sharding::checked(mesh, sharding.spec, &shape).map_err(refused)?;
-    let parts: Vec<usize> = sharding.spec.unreduced_axes().iter().filter_map(|a| mesh.find(a)).collect();
-    let copies: usize = parts.iter().map(|i| mesh.axis_sizes()[*i]).product();
+    let parts = sharding.spec.unreduced_axes();
+    let copies: usize = parts.iter().map(|a| mesh.extent(a)).product();
     let mut target: Option<(DType, Buffer)> = None;
     for (position, b) in blocks_of(&sharding, &shape).into_iter().enumerate() {
         let name = match mesh.devices().get(position) {
@@ -448,8 +448,7 @@ fn assemble(
             let m = format!("the piece of {name} is {}, those before are {dtype}", ty.dtype);
             return Err(refuse(ErrorKind::Data, m));
         }
-        let c = mesh.coordinates(position);
-        let copy = parts.iter().fold(0, |k, i| k * mesh.axis_sizes()[*i] + c[*i]);
+        let copy = mesh.rank_along(parts, &mesh.coordinates(position));
         let base = copy * shape.elements() * size;
         let (run, starts) = rows(&shape, &b.index, size);
         let from = slab.dense();

@@ -222,12 +222,10 @@ impl Array {
             return Ok(vec![Shard { device: first(1)[0], index, replica: 0, data: self.clone() }]);
         };
         let mesh = &sharding.mesh;
-        // copies of an unreduced value are told apart by the coordinates along these axes, major first
-        let parts: Vec<usize> = sharding.spec.unreduced_axes().iter().filter_map(|a| mesh.find(a)).collect();
         let held = blocks_of(&sharding, &ty.shape).into_iter().zip(mesh.devices()).enumerate();
         held.map(|(position, (block, device))| {
-            let c = mesh.coordinates(position);
-            let copy = parts.iter().fold(0, |k, i| k * mesh.axis_sizes()[*i] + c[*i]);
+            // copies of an unreduced value are told apart by the coordinates along its axes
+            let copy = mesh.rank_along(sharding.spec.unreduced_axes(), &mesh.coordinates(position));
             let data = super::host::block(&slab, copy, &block.index);
             let local = ty.dtype.of(block.index.iter().map(|r| r.len()).collect::<Vec<_>>());
             let data = Array::concrete(data, local, None);

@@ -107,6 +107,14 @@ impl Axes {
     pub(crate) fn within(&self, others: &Axes) -> bool {
         self.iter().all(|a| others.contains(a))
     }
+    /// As messages write them: `"X"`, `["X", "Y"]`.
+    pub(crate) fn quoted(&self) -> String {
+        if self.len() == 1 { self.quotes() } else { format!("[{}]", self.quotes()) }
+    }
+    /// Each in quotes, with commas between them.
+    pub(super) fn quotes(&self) -> String {
+        self.iter().map(|a| format!("{:?}", a.name())).collect::<Vec<_>>().join(", ")
+    }
     /// Whether they are the same axes, in any order.
     pub(crate) fn same_set(&self, other: &Axes) -> bool {
         self.len() == other.len() && self.within(other)

@@ -125,13 +125,10 @@ impl std::hash::Hash for Spec {
 /// As `p!` takes it: `p!["X", _, ("Y", "Z"); U: "W"]`.
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |axes: &Axes| -> String {
-            let names: Vec<_> = axes.iter().map(|a| format!("{:?}", a.name())).collect();
-            match names.as_slice() {
-                [] => "_".into(),
-                [one] => one.clone(),
-                many => format!("({})", many.join(", ")),
-            }
+        let quoted = |axes: &Axes| match axes.len() {
+            0 => "_".into(),
+            1 => axes.quotes(),
+            _ => format!("({})", axes.quotes()),
         };
         let dims: Vec<_> = self.0.dims.iter().map(quoted).collect();
         write!(f, "p![{}", dims.join(", "))?;

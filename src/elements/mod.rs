@@ -8,3 +8,4 @@ pub use dtype::{DType, Element};
 pub use scalar::Scalar;
 pub(crate) use scalar::{odd, odd_whole};
 pub use shape::Shape;
+pub(crate) use shape::gcd;

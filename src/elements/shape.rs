@@ -2,7 +2,12 @@
 
 use smallvec::SmallVec;
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, Rem};
+
+/// The greatest common divisor.
+pub(crate) fn gcd<N: Copy + Default + PartialEq + Rem<Output = N>>(a: N, b: N) -> N {
+    if b == N::default() { a } else { gcd(b, a % b) }
+}
 
 /// The sizes of an array's dimensions; a slice of `usize`.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]

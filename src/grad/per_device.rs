@@ -12,7 +12,7 @@ use super::push::{Duals, Style, forward};
 use super::surgery::{input_types, inputs};
 use super::transpose::{Leave, Turned, transpose};
 use crate::diagnostic::Result;
-use crate::mesh::{Axes, Axis, AxisType, Mesh};
+use crate::mesh::{Axes, Axis, AxisType};
 use crate::ops::collective::{Along, Preduce};
 use crate::program::dce::{chosen, dce};
 use crate::program::sentence::Combine;
@@ -20,13 +20,6 @@ use crate::program::{Builder, Control, Program, ShardMapping, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
-
-fn in_order(mesh: &Mesh, axes: impl IntoIterator<Item = Axis>) -> Axes {
-    let mut axes: Vec<Axis> = axes.into_iter().collect();
-    axes.sort_by_key(|a| mesh.find(*a));
-    axes.dedup();
-    axes.into()
-}
 
 fn names(spec: Spec) -> impl Iterator<Item = Axis> {
     spec.dims().iter().flat_map(Axes::iter)
@@ -67,10 +60,10 @@ fn entering(m: &ShardMapping, block: &ArrayType, spec: Spec) -> ArrayType {
         let own = |set: &Axes| set.without(&m.axes);
         let (v, u, r) =
             (own(&block.varying), own(block.spec.unreduced_axes()), own(block.spec.reduced_axes()));
-        block.varying = in_order(&m.mesh, v.iter().chain(names(spec)));
+        block.varying = m.mesh.in_order(v.iter().chain(names(spec)));
         let u = u.iter().chain(spec.unreduced_axes().iter());
         let r = r.iter().chain(spec.reduced_axes().iter());
-        block.spec = block.spec.unreduced(in_order(&m.mesh, u)).reduced(in_order(&m.mesh, r));
+        block.spec = block.spec.unreduced(m.mesh.in_order(u)).reduced(m.mesh.in_order(r));
     }
     block
 }
@@ -80,7 +73,7 @@ fn container(m: &ShardMapping, ty: &ArrayType) -> (Option<Axes>, Spec) {
     let over: Axes = if m.checked {
         ty.varying.iter().filter(|a| m.axes.contains(*a)).collect()
     } else {
-        in_order(&m.mesh, m.axes.iter())
+        m.mesh.in_order(m.axes.iter())
     };
     let own = |set: &Axes| -> Axes { set.iter().filter(|a| m.axes.contains(*a)).collect() };
     let sets = |s: Spec| s.unreduced(own(ty.spec.unreduced_axes())).reduced(own(ty.spec.reduced_axes()));
@@ -124,7 +117,7 @@ pub(super) fn shard_map(
         let Found::Output(o) = *f else { continue };
         let ty = forward.input_type(&forward.outputs[o]);
         let (varies, spec) = (container(m, &ty).0.unwrap_or_default(), m.out_specs[o]);
-        if in_order(&m.mesh, names(spec)) != varies || !spec.unreduced_axes().is_empty() {
+        if m.mesh.in_order(names(spec)) != varies || !spec.unreduced_axes().is_empty() {
             own.push(forward.outputs[o]);
             *f = Found::Own(own.len() - 1);
         }

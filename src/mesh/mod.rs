@@ -7,6 +7,7 @@ pub use device::{DeviceId, devices};
 pub(crate) use device::{MOST_DEVICES, first};
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -227,6 +228,13 @@ impl Mesh {
     pub(crate) fn step(&self, axis: Axis) -> usize {
         self.find(axis).map_or(1, |i| self.0.sizes[i + 1..].iter().product())
     }
+    /// These axes in the mesh's order, each once.
+    pub(crate) fn in_order(&self, axes: impl IntoIterator<Item = Axis>) -> Axes {
+        let mut axes: SmallVec<[Axis; 4]> = axes.into_iter().collect();
+        axes.sort_by_key(|a| self.find(*a));
+        axes.dedup();
+        axes.into_iter().collect()
+    }
     /// Its devices in order; none for an abstract mesh.
     pub fn devices(&self) -> &[DeviceId] {
         self.0.devices.as_deref().unwrap_or(&[])
@@ -234,6 +242,14 @@ impl Mesh {
     /// Whether it has no devices.
     pub fn is_abstract(&self) -> bool {
         self.0.devices.is_none()
+    }
+    /// Which of the combinations of these axes' coordinates a device with these `coordinates` has, the first axis major. An axis that
+    /// the mesh lacks counts as one of size 1.
+    pub(crate) fn rank_along(&self, axes: impl IntoIterator<Item = Axis>, coordinates: &[usize]) -> usize {
+        // checked axes stay below the product of the sizes; those of a sharding made by hand, below what is counted
+        let next =
+            |rank: usize, k: usize| rank.saturating_mul(self.0.sizes[k]).saturating_add(coordinates[k]);
+        axes.into_iter().filter_map(|a| self.find(a)).fold(0, next)
     }
     /// The coordinates along the axes of the device at `position`.
     pub fn coordinates(&self, position: usize) -> Vec<usize> {

@@ -7,7 +7,7 @@
 use super::sentence::{Affine, Arg, Body, Code, Combine, Fun, Inst, Part, Read, Sentence, Source, Span};
 use super::{Control, Equation, Input, Loop, Op, Operand, Program};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result as Checked};
-use crate::types::{ArrayType, DType};
+use crate::types::{ArrayType, DType, gcd};
 
 /// Positions and counts of bytes beyond this are refused: sums of a few of them still fit in an `i64`.
 const MOST: i128 = 1 << 62;
@@ -194,10 +194,6 @@ fn meet(a: &[Span], b: &[Span]) -> bool {
             (m, n) => first < end && (a.lo - b.lo) % gcd(m, n) == 0,
         }
     })
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 fn reshape(s: &Sentence, operands: &[ArrayType]) -> Result<(), String> {

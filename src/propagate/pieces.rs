@@ -91,11 +91,6 @@ pub(super) fn agree(agreed: &mut Atoms, new: &[Atom], may: bool, open: &mut bool
     }
 }
 
-/// The greatest common divisor.
-pub(super) fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

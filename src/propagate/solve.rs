@@ -1,9 +1,10 @@
 //! The fixed point: levels of priority, and steps on single equations that only ever lengthen what dimensions have.
 
-use super::pieces::{agree, clear_of, gcd, is_prefix, major_part, minor_part, push};
+use super::pieces::{agree, clear_of, is_prefix, major_part, minor_part, push};
 use super::rule::{Directions, LEVELS, Rule};
 use crate::sharding::atoms::{canonical, ways};
 use crate::sharding::{Atom, Atoms};
+use crate::types::gcd;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 

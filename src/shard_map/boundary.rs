@@ -2,7 +2,7 @@
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result, counted};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
-use crate::sharding::{Spec, check_parts};
+use crate::sharding::{Spec, check_parts, nearest_multiples};
 use crate::trace::Enter;
 use crate::tree::{Path, Tree};
 use crate::types::{ArrayType, Shape};
@@ -23,12 +23,6 @@ pub(super) struct Out {
 
 fn fault(kind: ErrorKind, message: impl Into<String>) -> Fault {
     Fault::new(kind, message)
-}
-
-/// The axes of either list, in the mesh's order.
-fn union(mesh: &Mesh, a: impl Iterator<Item = Axis>, b: &Axes) -> Axes {
-    let all: Vec<Axis> = a.chain(b.iter()).collect();
-    mesh.axis_names().iter().copied().filter(|x| all.contains(x)).collect()
 }
 
 impl Boundary {
@@ -53,8 +47,7 @@ impl Boundary {
             return Err(fault(ErrorKind::Mesh, message)
                 .help("all axes are manual here already: call the closure itself"));
         }
-        // in the mesh's order
-        let axes = union(mesh, axes.iter(), &Axes::none());
+        let axes = mesh.in_order(axes);
         let inside = mesh
             .retyped(axes.clone(), AxisType::Manual)
             .map_err(|_| fault(ErrorKind::Mesh, "no such axis"))?;
@@ -195,13 +188,11 @@ impl Boundary {
             for (d, axes) in spec.dims().iter().enumerate() {
                 let (n, ways) = (ty.shape[d], self.ways(axes.as_slice()));
                 if n % ways != 0 {
-                    let (below, above) = (n / ways * ways, n.div_ceil(ways) * ways);
-                    let nearest = if below == 0 { above.to_string() } else { format!("{below} and {above}") };
                     return Err(fault(
                         ErrorKind::Shape,
                         format!("dimension {d} of {name} has size {n}, which {axes} does not divide into {ways} equal blocks"),
                     )
-                    .help(format!("the nearest multiples of {ways}: {nearest}"))
+                    .help(nearest_multiples(n, ways))
                     .dim(0, d));
                 }
             }
@@ -229,10 +220,11 @@ impl Boundary {
         let mut inner = ty.spec.padded(ty.rank()).only(|a| !self.axes.contains(a));
         let mut varying = ty.varying.clone();
         if self.checked {
-            varying = union(&self.inside, spec.dims().iter().flat_map(Axes::iter), &varying);
+            let both = |a: &Axes, b: &Axes| self.inside.in_order(a.iter().chain(b));
+            varying = self.inside.in_order(spec.dims().iter().flatten().chain(&varying));
             inner = inner
-                .unreduced(union(&self.inside, inner.unreduced_axes().iter(), spec.unreduced_axes()))
-                .reduced(union(&self.inside, inner.reduced_axes().iter(), spec.reduced_axes()));
+                .unreduced(both(inner.unreduced_axes(), spec.unreduced_axes()))
+                .reduced(both(inner.reduced_axes(), spec.reduced_axes()));
         }
         Ok(ArrayType { shape, mesh: Some(self.inside.clone()), spec: inner, varying, ..ty.clone() })
     }
@@ -307,9 +299,7 @@ impl Boundary {
         let open: Axes =
             self.axes.iter().filter(|a| ty.varying.contains(*a) && !mentioned.contains(a)).collect();
         if !open.is_empty() {
-            let quoted: Vec<String> = open.iter().map(|a| format!("{:?}", a.name())).collect();
-            let list =
-                if let [one] = quoted.as_slice() { one.clone() } else { format!("[{}]", quoted.join(", ")) };
+            let list = open.quoted();
             return Err(fault(
                 ErrorKind::Vma,
                 format!("{name} is {ty}: devices along {open} may hold different values, but out_specs {spec} promises one for all"),
@@ -349,7 +339,7 @@ impl Boundary {
             })
             .collect();
         let keep = |set: &Axes, out: &Axes| -> Axes {
-            union(&self.outer, set.iter().filter(|a| !self.axes.contains(*a)), out)
+            self.outer.in_order(set.without(&self.axes).iter().chain(out))
         };
         let outer = Spec::of(dims)
             .unreduced(keep(ty.spec.unreduced_axes(), spec.unreduced_axes()))

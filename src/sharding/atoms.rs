@@ -1,7 +1,7 @@
 //! Pieces of mesh axes as digits of the device number.
 
 use super::Spec;
-use crate::mesh::{Axis, Mesh};
+use crate::mesh::{Axes, Axis, Mesh};
 use smallvec::SmallVec;
 
 /// A piece of a mesh axis: the digit `position / stride % size` of the device's position.
@@ -121,32 +121,72 @@ pub fn of_spec(mesh: &Mesh, spec: Spec) -> Vec<Atoms> {
     spec.dims().iter().map(|axes| of_axes(mesh, axes.iter())).collect()
 }
 
+/// A piece of one axis of a mesh: the digit of size `size` behind the first `before` values of the axis.
+struct Piece {
+    axis: Axis,
+    before: usize,
+    size: usize,
+    whole: bool,
+}
+
+/// What a digit is of the mesh's axes, major first: it may span several. `None` where they do not make it.
+fn pieces(mesh: &Mesh, atom: Atom) -> Option<SmallVec<[Piece; 2]>> {
+    // axes are taken off from the minor end
+    let (mut rest, mut at, mut pieces) = (atom.size, atom.stride, SmallVec::new());
+    for (&axis, &size) in mesh.axis_names().iter().zip(mesh.axis_sizes()).rev() {
+        let (stride, inside) = (mesh.step(axis), at / mesh.step(axis));
+        if rest == 1 || size == 1 || at % stride != 0 || inside >= size || size % inside != 0 {
+            continue;
+        }
+        let room = size / inside;
+        let taken = if rest.is_multiple_of(room) { room } else { rest };
+        if !room.is_multiple_of(taken) {
+            break;
+        }
+        pieces.push(Piece { axis, before: room / taken, size: taken, whole: taken == size });
+        (rest, at) = (rest / taken, at * taken);
+    }
+    pieces.reverse();
+    (rest == 1).then_some(pieces)
+}
+
+/// The axes that these digits are, major first, if they are whole axes of the mesh.
+pub(crate) fn whole_axes(mesh: &Mesh, atoms: &[Atom]) -> Option<Axes> {
+    let mut axes = Axes::none();
+    for atom in atoms {
+        for piece in pieces(mesh, *atom)? {
+            axes.push(piece.whole.then_some(piece.axis)?);
+        }
+    }
+    Some(axes)
+}
+
+/// The axes that these digits are of, whole or in part, in the digits' order.
+pub(crate) fn touched_axes(mesh: &Mesh, atoms: &[Atom]) -> Axes {
+    let mut axes = Axes::none();
+    for d in atoms {
+        let meets = |a: &Axis| {
+            let (stride, size) = (mesh.step(*a), mesh.extent(*a));
+            size > 1 && d.stride < stride * size && stride < d.stride * d.size
+        };
+        axes.extend(&mesh.axis_names().iter().copied().filter(meets).collect());
+    }
+    axes
+}
+
 /// These digits in the words of the mesh: `X`, `(X,Y)`, `_` for none; a piece of an axis is `X:(p)s`, the digit of size s behind
 /// the first p values of the axis; what no axis of the mesh contains is `stride×size`.
 pub fn name(mesh: &Mesh, atoms: &[Atom]) -> String {
     let mut names = Vec::new();
     for atom in atoms {
-        // a digit may span several axes: take them off from the minor end
-        let (mut rest, mut at, mut parts) = (atom.size, atom.stride, Vec::new());
-        for (axis, size) in mesh.axis_names().iter().zip(mesh.axis_sizes()).rev() {
-            let (stride, inside) = (mesh.step(*axis), at / mesh.step(*axis));
-            if rest == 1 || *size == 1 || at % stride != 0 || inside >= *size || size % inside != 0 {
-                continue;
-            }
-            let room = size / inside;
-            let taken = if rest.is_multiple_of(room) { room } else { rest };
-            if !room.is_multiple_of(taken) {
-                break;
-            }
-            let piece =
-                if taken == *size { axis.to_string() } else { format!("{axis}:({}){taken}", room / taken) };
-            parts.push(piece);
-            (rest, at) = (rest / taken, at * taken);
+        let named = |p: Piece| match p.whole {
+            true => p.axis.to_string(),
+            false => format!("{}:({}){}", p.axis, p.before, p.size),
+        };
+        match pieces(mesh, *atom) {
+            Some(pieces) => names.extend(pieces.into_iter().map(named)),
+            None => names.push(format!("{}×{}", atom.stride, atom.size)),
         }
-        if rest > 1 {
-            parts = vec![format!("{}×{}", atom.stride, atom.size)];
-        }
-        names.extend(parts.into_iter().rev());
     }
     match names.as_slice() {
         [] => "_".into(),

@@ -48,24 +48,20 @@ pub(crate) fn blocks_of(sharding: &Sharding, shape: &[usize]) -> Vec<Block> {
     (0..mesh.size())
         .map(|position| {
             let c = mesh.coordinates(position);
-            let coordinate = |a| mesh.find(a).map_or(0, |i| c[i]);
             let index: Vec<_> = shape
                 .iter()
                 .enumerate()
                 .map(|(d, &n)| {
                     let axes = sharding.spec.dim(d);
                     let ways: usize = sharding.ways(axes.iter().copied());
-                    // checked axes stay below `ways`; others, of a sharding made by hand, below what is counted
-                    let rank = axes.iter().fold(0_usize, |r, a| {
-                        r.saturating_mul(mesh.extent(*a)).saturating_add(coordinate(*a))
-                    });
+                    let rank = mesh.rank_along(axes.iter().copied(), &c);
                     let block = n.div_ceil(ways);
                     let end = |blocks: usize| blocks.saturating_mul(block).min(n);
                     end(rank)..end(rank.saturating_add(1))
                 })
                 .collect();
             // copies along unreduced axes are different summands, not replicas
-            let summand: Vec<_> = sharding.spec.unreduced_axes().iter().map(coordinate).collect();
+            let summand = mesh.rank_along(sharding.spec.unreduced_axes(), &c);
             let count = seen.entry((index.clone(), summand)).or_insert(0);
             *count += 1;
             Block { index, replica: *count - 1 }

@@ -113,12 +113,7 @@ impl fmt::Debug for Sharding {
 impl Spec {
     /// With its two sets in the mesh's order.
     pub fn in_order(self, mesh: &Mesh) -> Spec {
-        let sorted = |axes: &Axes| -> Axes {
-            let mut v: Vec<Axis> = axes.iter().collect();
-            v.sort_by_key(|a| mesh.find(*a));
-            v.into()
-        };
-        self.with_sets(sorted(self.unreduced_axes()), sorted(self.reduced_axes()))
+        self.with_sets(mesh.in_order(self.unreduced_axes()), mesh.in_order(self.reduced_axes()))
     }
 }
 
@@ -211,13 +206,16 @@ pub fn check_divides(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Result<(), Fau
 
 /// A dimension of size `n` does not divide into as many parts as its axes ask.
 fn indivisible(spec: Spec, d: usize, n: usize, ways: usize) -> Fault {
-    let (below, above) = (n / ways * ways, n.div_ceil(ways).saturating_mul(ways));
-    let nearest = if below == 0 { format!("{above}") } else { format!("{below} and {above}") };
     let message = format!(
         "dimension {d} has size {n}, which {} does not divide into {ways} equal parts",
         spec.dims()[d]
     );
-    Fault::new(ErrorKind::Shape, message)
-        .help(format!("the nearest multiples of {ways}: {nearest}"))
-        .dim(0, d)
+    Fault::new(ErrorKind::Shape, message).help(nearest_multiples(n, ways)).dim(0, d)
+}
+
+/// The sizes next to `n` that divide into this many parts, as a help says them.
+pub(crate) fn nearest_multiples(n: usize, ways: usize) -> String {
+    let (below, above) = (n / ways * ways, n.div_ceil(ways).saturating_mul(ways));
+    let nearest = if below == 0 { format!("{above}") } else { format!("{below} and {above}") };
+    format!("the nearest multiples of {ways}: {nearest}")
 }

@@ -44,7 +44,7 @@ fn blocks(value: &Shown, manual: &Axes, mesh: &Mesh) -> String {
     for position in 0..mesh.size() {
         let coordinates = mesh.coordinates(position);
         let at = |axis| mesh.find(axis).map_or(0, |i| coordinates[i]);
-        let block = hidden.iter().fold(0, |k, a| k * mesh.extent(a) + at(a));
+        let block = mesh.rank_along(hidden, &coordinates);
         let block = Slab::view(
             slab.dtype(),
             shape.clone(),

@@ -3,13 +3,13 @@
 use super::cache::Cache;
 use crate::diagnostic::Result;
 use crate::engine::{self, EngineKind, Executable, Failure};
-use crate::mesh::{Axes, Axis, Mesh};
+use crate::mesh::Mesh;
 use crate::partition::{self, Localised};
 use crate::program::dce::dce;
 use crate::program::{Placement, Program, sound};
 use crate::propagate;
 use crate::runtime::Slab;
-use crate::sharding::{Atom, Atoms, Sharding, Spec, atoms};
+use crate::sharding::{Sharding, Spec, atoms};
 use crate::trace::Array;
 use crate::types::ArrayType;
 use std::sync::{Arc, LazyLock};
@@ -114,31 +114,10 @@ fn result_type(program: &Program, out: &crate::program::Input) -> ResultType {
     ResultType { ty, sharding }
 }
 
-/// The axes that these digits are, if they are whole axes of the mesh.
-fn axes_of(mesh: &Mesh, digits: &Atoms) -> Option<Axes> {
-    let all: Vec<(Axis, Atom)> = (mesh.axis_names().iter())
-        .map(|a| (*a, Atom { stride: mesh.step(*a), size: mesh.extent(*a) }))
-        .filter(|(_, atom)| atom.size > 1)
-        .collect();
-    let mut axes = Axes::none();
-    for digit in digits {
-        // a digit of several axes is a run of neighbours: major first
-        let mut rest = *digit;
-        while rest.size > 1 {
-            let (axis, atom) = all
-                .iter()
-                .find(|(_, a)| a.stride * a.size == rest.stride * rest.size && rest.size % a.size == 0)?;
-            axes.push(*axis);
-            rest.size /= atom.size;
-        }
-    }
-    Some(axes)
-}
-
 /// The spec that a placement is, if it is over whole axes of the mesh.
 pub(crate) fn spec_of(mesh: &Mesh, at: &Placement) -> Option<Spec> {
-    let dims = at.dims.iter().map(|d| axes_of(mesh, d)).collect::<Option<Vec<_>>>()?;
-    let partial = axes_of(mesh, &at.partial)?;
+    let dims = at.dims.iter().map(|d| atoms::whole_axes(mesh, d)).collect::<Option<Vec<_>>>()?;
+    let partial = atoms::whole_axes(mesh, &at.partial)?;
     Some(Spec::of(dims).unreduced(partial).in_order(mesh))
 }
 
@@ -158,7 +137,7 @@ fn named(mesh: &Mesh, spec: Spec, ty: Spec) -> Spec {
 fn whole_axes(mesh: &Mesh, at: &Placement) -> Placement {
     let dims = at.dims.iter().map(|d| {
         // the longest run of leading digits that are whole axes
-        let axes = (0..=d.len()).rev().find_map(|n| axes_of(mesh, &Atoms::from_slice(&d[..n])));
+        let axes = (0..=d.len()).rev().find_map(|n| atoms::whole_axes(mesh, &d[..n]));
         atoms::of_axes(mesh, axes.unwrap_or_default().iter())
     });
     Placement { dims: dims.collect(), partial: at.partial.clone() }

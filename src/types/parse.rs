@@ -67,12 +67,7 @@ fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType, Fault> {
     let entries = entries.collect::<Result<Vec<_>, _>>()?;
     let [varying, unreduced, reduced] = sets;
     let either = [AxisType::Explicit, AxisType::Manual];
-    let in_order = |axes: Axes| -> Axes {
-        let mut axes: Vec<Axis> = axes.iter().collect();
-        axes.sort_by_key(|a| mesh.find(*a));
-        axes.into()
-    };
-    let varying = in_order(seen.axes(&varying, "appear in {V:…}", &[AxisType::Manual])?);
+    let varying = mesh.in_order(&seen.axes(&varying, "appear in {V:…}", &[AxisType::Manual])?);
     let unreduced = seen.axes(&unreduced, "appear in {U:…}", &either)?;
     let reduced = seen.axes(&reduced, "appear in {R:…}", &either)?;
     let spec = Spec::of(entries).unreduced(unreduced).reduced(reduced).in_order(mesh);

@@ -170,11 +170,10 @@ impl Along {
                 State::Invarying => {}
             }
         }
-        let mut varying: Vec<Axis> = v.iter().collect();
-        varying.sort_by_key(|a| self.mesh.find(*a));
+        let varying = self.mesh.in_order(&v);
         let spec = Spec::of(dims).unreduced(u).reduced(r).in_order(&self.mesh);
         check_parts(spec, x.dtype)?;
-        Ok(ArrayType { dtype: x.dtype, shape, mesh: Some(self.mesh.clone()), spec, varying: varying.into() })
+        Ok(ArrayType { dtype: x.dtype, shape, mesh: Some(self.mesh.clone()), spec, varying })
     }
     fn same(&self, x: &ArrayType, state: State) -> Result<ArrayType, Fault> {
         self.result(x, x.shape.clone(), x.spec.dims().to_vec(), state)

@@ -7,7 +7,7 @@ use crate::ops::view::{plain_view, print_out, shape_fault};
 use crate::program::sentence::{Affine, Body, Part, Read, Sentence, Source, Span};
 use crate::program::{Batch, Builder, Dim, Factors, Join, Rank, Value};
 use crate::sharding::Spec;
-use crate::types::{ArrayType, Scalar, Shape};
+use crate::types::{ArrayType, Scalar, Shape, gcd};
 use std::sync::Arc;
 
 /// The same elements in the same linear order, with other sizes.
@@ -55,10 +55,6 @@ impl Reshape {
         }
         at == from.len() && runs == 1 && to.len() < from.len()
     }
-}
-
-fn gcd(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The loops of a reshape: both shapes are walked from the left, and where their products meet the common divisor of what is left

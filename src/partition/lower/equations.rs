@@ -281,12 +281,10 @@ impl Lower {
 
     /// Manual axes in mesh order, each once.
     pub(crate) fn in_order(&self, axes: impl IntoIterator<Item = Axis>) -> Vec<Axis> {
-        let mut list: Vec<Axis> = axes.into_iter().collect();
-        if let Some(m) = &self.manual {
-            list.sort_by_key(|a| m.mesh.find(*a));
+        match &self.manual {
+            Some(m) => m.mesh.in_order(axes).iter().collect(),
+            None => axes.into_iter().collect(),
         }
-        list.dedup();
-        list
     }
 }
 

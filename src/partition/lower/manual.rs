@@ -36,13 +36,9 @@ impl Lower {
         operands: &[Val],
     ) -> Result<Vec<Val>> {
         let why = Why { place: e.place, op: "shard_map".into() };
-        let mut axes: Vec<Axis> = m.axes.iter().collect();
         let outer = self.manual.clone();
-        if let Some(o) = &outer {
-            axes.extend(o.axes.iter().filter(|a| !m.axes.contains(*a)));
-        }
-        axes.sort_by_key(|a| m.mesh.find(*a));
-        self.manual = Some(Manual { mesh: m.mesh.clone(), axes: axes.into() });
+        let axes = m.mesh.in_order(m.axes.iter().chain(outer.iter().flat_map(|o| &o.axes)));
+        self.manual = Some(Manual { mesh: m.mesh.clone(), axes });
         let mut ins = Vec::new();
         for ((v, spec), var) in operands.iter().zip(&m.in_specs).zip(&m.body.inputs) {
             ins.push(self.cut(v, *spec, &m.axes, &m.body.vars[var.index()], &why)?);

@@ -13,7 +13,7 @@ use crate::partition::region::volume;
 use crate::partition::report::{Collective, Collectives, Kind};
 use crate::partition::told::seen::{Looks, Seen, partners};
 use crate::program::sentence::{Body, Combine, Source};
-use crate::sharding::atoms::{Atom, Atoms, ways, without};
+use crate::sharding::atoms::{Atom, Atoms, touched_axes, ways, without};
 
 /// All collectives of a program, with those of the programs inside, and the most bytes on a device.
 pub(crate) fn collectives(
@@ -433,18 +433,6 @@ fn between(mesh: Option<&Mesh>, looked: &[(usize, Vec<Piece>)]) -> Atoms {
     mesh.axis_names().iter().map(|a| axis(*a)).filter(|a| a.size > 1 && differs(a)).collect()
 }
 
-/// The axes of a mesh that these digits are of, in the digits' order.
 fn axes_of(mesh: Option<&Mesh>, digits: &[Atom]) -> Axes {
-    let mut axes = Axes::none();
-    let Some(mesh) = mesh else { return axes };
-    for d in digits {
-        for a in mesh.axis_names() {
-            let (stride, size) = (mesh.step(*a), mesh.extent(*a));
-            let meets = size > 1 && d.stride < stride * size && stride < d.stride * d.size;
-            if meets && !axes.contains(*a) {
-                axes.push(*a);
-            }
-        }
-    }
-    axes
+    mesh.map_or_else(Axes::none, |mesh| touched_axes(mesh, digits))
 }

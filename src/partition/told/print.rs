@@ -4,6 +4,7 @@ use crate::mesh::Mesh;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, SpmdProgram, Step};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
+use crate::sharding::{Atom, atoms};
 use std::fmt::{self, Write};
 
 /// Values are `%0: f32[13·8@X]`-like: sizes with the axes that split them, `{+X}` where they are partial over X.
@@ -103,34 +104,8 @@ fn dim(l: &DimLayout, n: usize, mesh: Option<&Mesh>) -> String {
     text
 }
 
-/// Digits by the names of their axes; pieces of axes as (stride)size.
-fn axes(atoms: &[crate::sharding::Atom], mesh: Option<&Mesh>) -> String {
-    let mut names: Vec<String> = Vec::new();
-    for a in atoms {
-        let (mut stride, mut rest) = (a.stride * a.size, a.size);
-        while rest > 1 {
-            // the axis whose upper end this is
-            let axis = mesh.and_then(|m| {
-                m.axis_names().iter().copied().find(|x| {
-                    m.extent(*x) > 1
-                        && m.step(*x) * m.extent(*x) == stride
-                        && rest.is_multiple_of(m.extent(*x))
-                })
-            });
-            match (axis, mesh) {
-                (Some(x), Some(m)) => {
-                    names.push(x.to_string());
-                    stride = m.step(x);
-                    rest /= m.extent(x);
-                }
-                _ => {
-                    names.push(format!("({}){rest}", a.stride));
-                    rest = 1;
-                }
-            }
-        }
-    }
-    if names.len() == 1 { names.remove(0) } else { format!("({})", names.join(",")) }
+fn axes(atoms: &[Atom], mesh: Option<&Mesh>) -> String {
+    mesh.map_or_else(|| format!("{atoms:?}"), |mesh| atoms::name(mesh, atoms))
 }
 
 fn loops(s: &Sentence, layout: &[DimLayout], mesh: Option<&Mesh>) -> String {

@@ -4,7 +4,7 @@ use super::carry::branches;
 use super::{Piece, Returned, share_captures, tree_of};
 use crate::array::{Array, Operand, Term};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
-use crate::mesh::{Axes, Axis};
+use crate::mesh::Axes;
 use crate::program::{Collective, Control, Op, Program};
 use crate::trace::apply_control;
 use crate::tree::{Args, Output, Path, Tree, mismatch};
@@ -122,7 +122,7 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
                 "devices along {axes} may leave the loop at different steps, and it has {name} over {axes}"
             );
             Fault::new(ErrorKind::Vma, message)
-                .help(format!("go on while any device does: `.pmax({})`", quoted(&axes)))
+                .help(format!("go on while any device does: `.pmax({})`", axes.quoted()))
         } else {
             let message = format!(
                 "devices along {axes} may take different branches, and one of them has {name} over {axes}"
@@ -146,14 +146,6 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
     Ok(tree_of(&pieces[0].out, results))
 }
 
-fn quoted(axes: &Axes) -> String {
-    let names: Vec<String> = axes.iter().map(|a| format!("{:?}", a.name())).collect();
-    match names.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    }
-}
-
 /// A collective of the program among devices along some of these axes.
 fn meeting(program: &Program, axes: &Axes) -> Option<(&'static str, Axes)> {
     if axes.is_empty() {
@@ -175,7 +167,6 @@ fn varying_with(mut ty: ArrayType, which: &ArrayType) -> ArrayType {
         return ty;
     }
     let mesh = ty.mesh.get_or_insert_with(|| which.mesh.clone().expect("what varies is on a mesh"));
-    let both = |a: &Axis| ty.varying.contains(*a) || which.varying.contains(*a);
-    ty.varying = mesh.axis_names().iter().copied().filter(both).collect::<Axes>();
+    ty.varying = mesh.in_order(ty.varying.iter().chain(&which.varying));
     ty
 }

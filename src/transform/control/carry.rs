@@ -1,7 +1,6 @@
 //! Carries and branches: what must be of one type, and what to write where it is not.
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
-use crate::mesh::Axis;
 use crate::transform::compiled::{differing, marked};
 use crate::tree::{Path, Tree};
 use crate::types::ArrayType;
@@ -73,10 +72,10 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
                 .help(format!("or convert at the end of the body: `.astype({from:?})`"))
         }
         ErrorKind::Vma => {
-            let more = missing(was, is);
+            let more = is.varying.without(&was.varying);
             match more.is_empty() {
                 true => fault.help("the body makes it the same on all devices: make it vary again at its end by `pvary`"),
-                false => fault.help(format!("begin with a value that varies: `.pvary({})` on the first value", listed(&more))),
+                false => fault.help(format!("begin with a value that varies: `.pvary({})` on the first value", more.quoted())),
             }
         }
         ErrorKind::Sharding => fault
@@ -86,16 +85,6 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
             .help(format!("bring it back to {} at the end of the body: `reshape`, `slice`, a reduction", was.shape))
             .help("or, if it grows with each step, return it as the second result of a `scan`, which stacks them"),
     }
-}
-
-/// The axes over which only the second varies.
-fn missing(a: &ArrayType, b: &ArrayType) -> Vec<&'static str> {
-    b.varying.iter().filter(|x| !a.varying.contains(*x)).map(Axis::name).collect()
-}
-
-/// Axes as they are written: `"X"`, `["X", "Y"]`.
-fn listed(axes: &[&str]) -> String {
-    if let [one] = axes { format!("{one:?}") } else { format!("{axes:?}") }
 }
 
 /// What moves a value to lie as another does: one on no mesh is put there.
@@ -111,11 +100,11 @@ pub(crate) fn brought(fault: Fault, is: &ArrayType, want: &ArrayType) -> Fault {
     match fault.kind {
         ErrorKind::Sharding => fault.help(format!("move it: `{}`", move_to(is, want))),
         ErrorKind::Dtype => fault.help(format!("convert it: `.astype({:?})`", want.dtype)),
-        ErrorKind::Vma => match missing(is, want) {
+        ErrorKind::Vma => match want.varying.without(&is.varying) {
             more if more.is_empty() => {
                 fault.help("make it the same on all devices: by `psum`, or outside of the branches")
             }
-            more => fault.help(format!("make it vary: `.pvary({})`", listed(&more))),
+            more => fault.help(format!("make it vary: `.pvary({})`", more.quoted())),
         },
         _ => fault.help(format!(
             "bring it to the shape {}: `reshape`, `slice`, `broadcast_to`, a reduction",
@@ -157,7 +146,7 @@ pub(crate) fn branches<T: Tree>(
                     );
                     let fault = Fault::new(kind, message);
                     // the one that varies less can be made to vary more
-                    let fault = match (kind, missing(other, &ty).is_empty()) {
+                    let fault = match (kind, ty.varying.within(&other.varying)) {
                         (ErrorKind::Vma, true) => brought(fault, &ty, other),
                         _ => brought(fault, other, &ty),
                     };
