@@ -15,7 +15,8 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::ops::shape::BroadcastInDim;
 use crate::program::{
-    Align, Batch, Batched, Builder, Equation, Examples, Input, Op, Prim, Program, Value, inserted,
+    Align, Batch, Batched, Builder, Env, Equation, Examples, Input, Known, Literal, Op, Prim, Program, Value,
+    inserted,
 };
 use crate::sharding::Spec;
 use crate::types::ArrayType;
@@ -32,21 +33,15 @@ pub struct Item {
 
 /// Repeats the program here for all examples: its results for inputs of which some are mapped.
 pub fn push(b: &mut Builder, program: &Program, inputs: &[Item], examples: &Examples) -> Result<Vec<Item>> {
-    let mut env: Vec<Option<Item>> = vec![None; program.vars.len()];
+    let mut env = Env::new(program, inputs.iter().cloned());
     let outer = b.place();
-    for (var, item) in program.inputs.iter().zip(inputs) {
-        env[var.index()] = Some(item.clone());
-    }
     for e in &program.equations {
         b.at(e.place.or(outer));
-        let items: Vec<Item> = e.inputs.iter().map(|i| item(&env, i)).collect();
-        let results = equation(b, program, e, &items, examples)?;
-        for (var, item) in e.outputs.iter().zip(results) {
-            env[var.index()] = Some(item);
-        }
+        let results = equation(b, program, e, &env.all(&e.inputs), examples)?;
+        env.bind(&e.outputs, results);
     }
     b.at(outer);
-    Ok(program.outputs.iter().map(|o| item(&env, o)).collect())
+    Ok(env.all(&program.outputs))
 }
 
 /// The value with a dimension of examples: itself, or repeated.
@@ -57,10 +52,9 @@ pub fn spread(b: &mut Builder, item: &Item, examples: &Examples) -> Result<Value
     repeated(b, &item.value, examples)
 }
 
-fn item(env: &[Option<Item>], input: &Input) -> Item {
-    match input {
-        Input::Lit(l) => Item { value: Value { input: *input, ty: l.dtype.of([]) }, mapped: false },
-        Input::Var(v) => env[v.index()].clone().expect("equations read earlier results only"),
+impl Known for Item {
+    fn number(l: Literal) -> Item {
+        Item { value: Value::number(l), mapped: false }
     }
 }
 

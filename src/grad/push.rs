@@ -3,7 +3,7 @@
 use super::surgery::{input_types, inputs};
 use super::{Jvp, branches, loops, modes, per_device};
 use crate::diagnostic::Result;
-use crate::program::{Builder, Control, Equation, Forward, Input, Op, Program, Value};
+use crate::program::{Builder, Control, Env, Equation, Forward, Known, Literal, Op, Program, Value};
 
 /// How control operations are differentiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,27 +49,22 @@ pub(super) fn push(
     tangents: &[Option<Value>],
     style: Style,
 ) -> Result<Duals> {
-    let mut env: Vec<Option<(Value, Option<Value>)>> = vec![None; program.vars.len()];
-    for (var, dual) in program.inputs.iter().zip(primals.iter().cloned().zip(tangents.iter().cloned())) {
-        env[var.index()] = Some(dual);
-    }
+    let mut env = Env::new(program, primals.iter().cloned().zip(tangents.iter().cloned()));
     let outer = b.place();
     for e in &program.equations {
         b.at(e.place.or(outer));
-        let (ins, tans): Duals = e.inputs.iter().map(|i| dual(&env, i)).unzip();
+        let (ins, tans): Duals = env.all(&e.inputs).into_iter().unzip();
         let (outs, out_tangents) = equation(b, program, e, &ins, &tans, style)?;
-        for (var, dual) in e.outputs.iter().zip(outs.into_iter().zip(out_tangents)) {
-            env[var.index()] = Some(dual);
-        }
+        env.bind(&e.outputs, outs.into_iter().zip(out_tangents));
     }
     b.at(outer);
-    Ok(program.outputs.iter().map(|o| dual(&env, o)).unzip())
+    Ok(env.all(&program.outputs).into_iter().unzip())
 }
 
-fn dual(env: &[Option<(Value, Option<Value>)>], input: &Input) -> (Value, Option<Value>) {
-    match input {
-        Input::Lit(l) => (Value { input: *input, ty: l.dtype.of([]) }, None),
-        Input::Var(v) => env[v.index()].clone().expect("equations read earlier results only"),
+/// A value and its tangent: a number has none.
+impl Known for (Value, Option<Value>) {
+    fn number(l: Literal) -> Self {
+        (Value::number(l), None)
     }
 }
 

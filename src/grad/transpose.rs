@@ -5,7 +5,7 @@ use super::{branches, loops, modes, per_device};
 use crate::diagnostic::Result;
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, dce};
-use crate::program::{Back, Builder, Control, Equation, Input, Op, Program, Value};
+use crate::program::{Back, Builder, Control, Env, Equation, Op, Program, Value};
 use crate::types::ArrayType;
 
 /// A linear program turned round.
@@ -95,23 +95,21 @@ pub(super) fn pull_back(
     given: &[Option<Value>],
     leave: impl Fn(usize) -> Leave,
 ) -> Result<Vec<Option<Value>>> {
-    let mut known: Vec<Option<Value>> = vec![None; program.vars.len()];
+    let mut known: Env<Value> = Env::new(program, []);
     for (v, value) in program.inputs.iter().zip(values) {
-        known[v.index()] = value.clone();
+        known.bind(&[*v], value.clone());
     }
     let outer = b.place();
     let mut linear: Vec<&Equation> = Vec::new();
     for e in &program.equations {
-        let ins: Option<Vec<Value>> = e.inputs.iter().map(|i| value(&known, i)).collect();
+        let ins: Option<Vec<Value>> = e.inputs.iter().map(|i| known.find(i)).collect();
         let Some(ins) = ins else {
             linear.push(e);
             continue;
         };
         b.at(e.place.or(outer));
         let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
-        for (v, out) in e.outputs.iter().zip(b.push(e.op.clone(), &ins, types)) {
-            known[v.index()] = Some(out);
-        }
+        known.bind(&e.outputs, b.push(e.op.clone(), &ins, types));
     }
 
     let mut cts = vec![Sum::default(); program.vars.len()];
@@ -131,7 +129,7 @@ pub(super) fn pull_back(
             continue;
         }
         let turned = Turned {
-            operands: e.inputs.iter().map(|i| value(&known, i)).collect(),
+            operands: e.inputs.iter().map(|i| known.find(i)).collect(),
             types: e.inputs.iter().map(|i| program.input_type(i)).collect(),
             cts: &of_results,
         };
@@ -176,13 +174,6 @@ impl Sum {
             all = b.sum_of(all, Some(ct))?;
         }
         Ok(all)
-    }
-}
-
-fn value(known: &[Option<Value>], input: &Input) -> Option<Value> {
-    match input {
-        Input::Lit(l) => Some(Value { input: *input, ty: l.dtype.of([]) }),
-        Input::Var(v) => known[v.index()].clone(),
     }
 }
 

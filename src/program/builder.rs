@@ -1,6 +1,8 @@
 //! Builder: programs one equation at a time, each typed as it is added.
 
-use super::{Call, Control, Equation, Input, Literal, Op, Operand, Placement, Prim, Program, Var, VarInfo};
+use super::{
+    Call, Control, Env, Equation, Input, Known, Literal, Op, Operand, Placement, Prim, Program, Var, VarInfo,
+};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::types::{ArrayType, DType, Scalar};
@@ -24,6 +26,12 @@ impl Value {
     /// Whether it is a literal.
     pub fn is_literal(&self) -> bool {
         matches!(self.input, Input::Lit(_))
+    }
+}
+
+impl Known for Value {
+    fn number(l: Literal) -> Value {
+        Value { input: Input::Lit(l), ty: l.dtype.of([]) }
     }
 }
 
@@ -117,21 +125,15 @@ impl Builder {
     }
     /// Repeats all equations of `program` here, on these inputs; its results.
     pub fn inline(&mut self, program: &Program, inputs: &[Value]) -> Vec<Value> {
-        let mut map: Vec<Option<Value>> = vec![None; program.vars.len()];
-        for (var, value) in program.inputs.iter().zip(inputs) {
-            map[var.index()] = Some(value.clone());
-        }
+        let mut env = Env::new(program, inputs.iter().cloned());
         let outer = self.place;
         for e in &program.equations {
-            let ins: Vec<Value> = e.inputs.iter().map(|i| resolve(i, &map)).collect();
             let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
             self.place = e.place.or(outer);
-            for (var, value) in e.outputs.iter().zip(self.push(e.op.clone(), &ins, types)) {
-                map[var.index()] = Some(value);
-            }
+            env.bind(&e.outputs, self.push(e.op.clone(), &env.all(&e.inputs), types));
         }
         self.place = outer;
-        program.outputs.iter().map(|o| resolve(o, &map)).collect()
+        env.all(&program.outputs)
     }
     /// The program so far, to look at.
     pub fn program(&self) -> &Program {
@@ -165,11 +167,4 @@ fn typed(prim: &Prim, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         }
     }
     Ok(types)
-}
-
-fn resolve(input: &Input, map: &[Option<Value>]) -> Value {
-    match input {
-        Input::Lit(l) => Value { input: *input, ty: l.dtype.of([]) },
-        Input::Var(v) => map[v.index()].clone().expect("equations read earlier results only"),
-    }
 }

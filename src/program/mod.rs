@@ -9,6 +9,7 @@ mod builder;
 mod call;
 mod control;
 pub mod dce;
+mod env;
 pub mod factors;
 mod primitive;
 mod print;
@@ -21,6 +22,7 @@ pub use batched::{Align, Batch, Batched, Examples, behind, inserted};
 pub use builder::{Builder, Value};
 pub use call::{Call, Source};
 pub use control::{Control, Loop, Parts, ShardMapping};
+pub(crate) use env::{Env, Known};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Rank};
 pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 

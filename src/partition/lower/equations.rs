@@ -8,7 +8,7 @@ use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::partition::report::Kind;
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
-use crate::program::{Equation, Input, Literal, Op, Prim, Program, VarInfo, sound};
+use crate::program::{Env, Equation, Known, Literal, Op, Prim, Program, VarInfo, sound};
 use crate::sharding::atoms::{Atoms, of_axes, sorted};
 use crate::types::{ArrayType, DType, Shape};
 
@@ -19,6 +19,12 @@ pub(crate) enum Val {
     Lit(Literal),
     /// A stored value; its first dimensions are those of manual axes, in mesh order.
     Slot(Slot, Vec<Axis>),
+}
+
+impl Known for Val {
+    fn number(l: Literal) -> Val {
+        Val::Lit(l)
+    }
 }
 
 impl Val {
@@ -54,22 +60,17 @@ pub(crate) struct Lower {
 impl Lower {
     /// All equations of a program, on these inputs: what its results are.
     pub(crate) fn run(&mut self, program: &Program, ins: Vec<Val>) -> Result<Vec<Val>> {
-        let mut map: Vec<Option<Val>> = vec![None; program.vars.len()];
-        for (var, val) in program.inputs.iter().zip(ins) {
-            map[var.index()] = Some(val);
-        }
+        let mut env = Env::new(program, ins);
         for e in &program.equations {
-            let operands: Vec<Val> = e.inputs.iter().map(|i| value(i, &map)).collect();
+            let operands = env.all(&e.inputs);
             let outs = match &e.op {
                 Op::Prim(prim) => self.primitive(program, e, prim, &operands)?,
                 Op::Control(c) => self.control(program, e, c, &operands)?,
             };
             self.as_typed(program, e, &outs).map_err(|wrong| sound::refuse(program, e, wrong))?;
-            for (var, val) in e.outputs.iter().zip(outs) {
-                map[var.index()] = Some(val);
-            }
+            env.bind(&e.outputs, outs);
         }
-        Ok(program.outputs.iter().map(|o| value(o, &map)).collect())
+        Ok(env.all(&program.outputs))
     }
 
     /// Whether what an equation makes is stored as its types say.
@@ -285,14 +286,6 @@ impl Lower {
             Some(m) => m.mesh.in_order(axes).iter().collect(),
             None => axes.into_iter().collect(),
         }
-    }
-}
-
-/// What an equation's input is.
-fn value(input: &Input, map: &[Option<Val>]) -> Val {
-    match input {
-        Input::Lit(l) => Val::Lit(*l),
-        Input::Var(v) => map[v.index()].clone().expect("equations read earlier results only"),
     }
 }
 

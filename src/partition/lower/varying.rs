@@ -1,20 +1,13 @@
 //! Which manual axes values really vary over, by what they are computed from.
 
 use crate::mesh::Axis;
-use crate::program::{Collective, Control, Input, Op, Program};
+use crate::program::{Collective, Control, Env, Known, Literal, Op, Program};
 
 /// The axes that each result varies over, from those of the inputs. A type may claim more.
 pub(crate) fn varying(program: &Program, ins: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> {
-    let mut of: Vec<Vec<Axis>> = vec![Vec::new(); program.vars.len()];
-    for (var, axes) in program.inputs.iter().zip(ins) {
-        of[var.index()] = axes;
-    }
-    let get = |of: &[Vec<Axis>], i: &Input| match i {
-        Input::Var(v) => of[v.index()].clone(),
-        Input::Lit(_) => Vec::new(),
-    };
+    let mut env = Env::new(program, ins);
     for e in &program.equations {
-        let operands: Vec<Vec<Axis>> = e.inputs.iter().map(|i| get(&of, i)).collect();
+        let operands = env.all(&e.inputs);
         let outs: Vec<Vec<Axis>> = match &e.op {
             Op::Prim(prim) => match prim.collective() {
                 None => vec![union(operands.iter()); e.outputs.len()],
@@ -27,11 +20,16 @@ pub(crate) fn varying(program: &Program, ins: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> 
             },
             Op::Control(c) => control(c, operands),
         };
-        for (var, axes) in e.outputs.iter().zip(outs) {
-            of[var.index()] = axes;
-        }
+        env.bind(&e.outputs, outs);
     }
-    program.outputs.iter().map(|o| get(&of, o)).collect()
+    env.all(&program.outputs)
+}
+
+/// The axes that a value varies over: a number is the same on all devices.
+impl Known for Vec<Axis> {
+    fn number(_: Literal) -> Self {
+        Vec::new()
+    }
 }
 
 fn union<'a>(lists: impl Iterator<Item = &'a Vec<Axis>>) -> Vec<Axis> {
