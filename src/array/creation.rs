@@ -1,6 +1,5 @@
 //! Arrays from nothing: zeros, ones, ranges, the identity.
 
-use super::host::with_element;
 use super::operand::{self, Operand, Term};
 use super::sharding::placed;
 use super::{Array, prims};
@@ -13,8 +12,7 @@ use crate::runtime::Slab;
 use crate::runtime::fits;
 use crate::sharding::{Sharding, Spec, check_divides, check_spec};
 use crate::trace::{Arg, apply1, innermost, poison};
-use crate::types::{ArrayType, DType, Element, Scalar, Shape};
-use half::{bf16, f16};
+use crate::types::{ArrayType, DType, Element, Number, Scalar, Shape, with_dtype};
 use std::ops::Range;
 
 /// How a new array is to be sharded, checked: `None` on no mesh.
@@ -62,27 +60,7 @@ pub(crate) fn made(ty: ArrayType, call: Call<'_>, make: impl FnOnce(ArrayType) -
 
 /// An array of which each element is the same number.
 fn constant(dtype: DType, shape: &Shape, value: Scalar) -> Result<Slab, Fault> {
-    with_element!(dtype, T => Slab::filled(shape.clone(), <T as Number>::of(value)))
-}
-
-/// Elements made from numbers of a program.
-pub(crate) trait Number: Element {
-    /// The number as this element.
-    fn of(x: Scalar) -> Self;
-}
-macro_rules! numbers { ($($t:ty: $x:ident => $e:expr;)*) => {$(
-    impl Number for $t {
-        fn of($x: Scalar) -> $t {
-            $e
-        }
-    }
-)*} }
-numbers! {
-    bool: x => x.to_f64() != 0.0;
-    i8: x => x.to_i128() as i8; i16: x => x.to_i128() as i16; i32: x => x.to_i128() as i32; i64: x => x.to_i128() as i64;
-    u8: x => x.to_i128() as u8; u16: x => x.to_i128() as u16; u32: x => x.to_i128() as u32; u64: x => x.to_i128() as u64;
-    f16: x => x.to_f16(); bf16: x => x.to_bf16();
-    f32: x => x.to_f64() as f32; f64: x => x.to_f64();
+    with_dtype!(dtype, T => Slab::filled(shape.clone(), T::of_scalar(value)))
 }
 
 impl Array {
@@ -270,8 +248,8 @@ impl Array {
             let x = start * (1.0 - t) + stop * t;
             Scalar::Float(if ty.dtype.is_float() { x } else { x.floor() })
         };
-        let slab = with_element!(ty.dtype, T => {
-            let numbers: Vec<T> = (0..num).map(|i| <T as Number>::of(at(i))).collect();
+        let slab = with_dtype!(ty.dtype, T => {
+            let numbers: Vec<T> = (0..num).map(|i| T::of_scalar(at(i))).collect();
             Slab::from_elements(ty.shape.clone(), &numbers)
         });
         at_once(slab, ty.dtype, &ty.shape, sharding, call)

@@ -9,40 +9,11 @@ use crate::program::Call;
 use crate::runtime::{Buffer, Slab, fits};
 use crate::sharding::{Sharding, blocks_of, check_parts};
 use crate::trace::{Repr, apply1, poison};
-use crate::types::{ArrayType, DType, Element, Shape};
-use half::{bf16, f16};
+use crate::types::{ArrayType, DType, Element, Shape, with_dtype};
 use ndarray::{ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
 use std::ops::{Deref, Range};
 use std::panic::Location;
 use std::sync::Arc;
-
-/// Runs an expression with `$T` the Rust type of an element type (keys are `u64`).
-macro_rules! with_element {
-    ($dtype:expr, $T:ident => $e:expr) => {{
-        macro_rules! run {
-            ($t:ty) => {{
-                type $T = $t;
-                $e
-            }};
-        }
-        match $dtype {
-            DType::Bool => run!(bool),
-            DType::I8 => run!(i8),
-            DType::I16 => run!(i16),
-            DType::I32 => run!(i32),
-            DType::I64 => run!(i64),
-            DType::U8 => run!(u8),
-            DType::U16 => run!(u16),
-            DType::U32 => run!(u32),
-            DType::U64 | DType::Key => run!(u64),
-            DType::F16 => run!(f16),
-            DType::BF16 => run!(bf16),
-            DType::F32 => run!(f32),
-            DType::F64 => run!(f64),
-        }
-    }};
-}
-pub(crate) use with_element;
 
 #[track_caller]
 fn whole<T: Element>(shape: Shape, data: &[T]) -> Array {
@@ -292,7 +263,7 @@ impl Array {
     /// The numbers as f64.
     fn floats(&self, place: Place) -> Result<ArrayD<f64>> {
         let slab = self.numbers("allclose", place)?;
-        let data = with_element!(self.dtype()?, T => slab.elements::<T>().iter().map(|x| x.to_f64()).collect::<Vec<f64>>());
+        let data = with_dtype!(self.dtype()?, T => slab.elements::<T>().iter().map(|x| x.to_f64()).collect::<Vec<f64>>());
         Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data)
             .expect("a slab has as many elements as its shape"))
     }

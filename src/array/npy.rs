@@ -4,11 +4,9 @@
 //! has bytes.
 
 use super::Array;
-use super::host::with_element;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::runtime::{Buffer, Slab, fits};
-use crate::types::{DType, Shape};
-use half::{bf16, f16};
+use crate::types::{DType, Shape, with_dtype};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -169,7 +167,7 @@ pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
     if !fortran || shape.rank() < 2 {
         return Ok(Array::concrete(slab, ty, None));
     }
-    with_element!(dtype, T => {
+    with_dtype!(dtype, T => {
         let turned = ArrayView::from_shape(IxDyn(&shape).f(), slab.elements::<T>()).map_err(data)?;
         Ok(Array::from(turned))
     })

@@ -95,6 +95,41 @@ impl fmt::Display for DType {
     }
 }
 
+/// An expression for each kind of element type, with `$T` the Rust type of it (of a key, `u64`); or one expression for all.
+macro_rules! with_dtype {
+    ($dtype:expr, $T:ident => $e:expr) => {
+        with_dtype!($dtype, {
+            Bool => { type $T = bool; $e },
+            Int $T => $e,
+            Half $T => $e,
+            Float $T => $e,
+        })
+    };
+    ($dtype:expr, {
+        Bool => $bool:expr,
+        Int $I:ident => $int:expr,
+        Half $H:ident => $half:expr,
+        Float $F:ident => $float:expr $(,)?
+    }) => {
+        match $dtype {
+            $crate::types::DType::Bool => $bool,
+            $crate::types::DType::I8 => { type $I = i8; $int }
+            $crate::types::DType::I16 => { type $I = i16; $int }
+            $crate::types::DType::I32 => { type $I = i32; $int }
+            $crate::types::DType::I64 => { type $I = i64; $int }
+            $crate::types::DType::U8 => { type $I = u8; $int }
+            $crate::types::DType::U16 => { type $I = u16; $int }
+            $crate::types::DType::U32 => { type $I = u32; $int }
+            $crate::types::DType::U64 | $crate::types::DType::Key => { type $I = u64; $int }
+            $crate::types::DType::F16 => { type $H = half::f16; $half }
+            $crate::types::DType::BF16 => { type $H = half::bf16; $half }
+            $crate::types::DType::F32 => { type $F = f32; $float }
+            $crate::types::DType::F64 => { type $F = f64; $float }
+        }
+    };
+}
+pub(crate) use with_dtype;
+
 /// Rust types that are element types.
 pub trait Element: Copy + PartialEq + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     /// The element type that it is.

@@ -4,8 +4,9 @@ mod dtype;
 mod scalar;
 mod shape;
 
+pub(crate) use dtype::with_dtype;
 pub use dtype::{DType, Element};
 pub use scalar::Scalar;
-pub(crate) use scalar::{odd, odd_whole};
+pub(crate) use scalar::{Number, odd, odd_whole};
 pub use shape::Shape;
 pub(crate) use shape::gcd;

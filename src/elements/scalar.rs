@@ -1,6 +1,6 @@
 //! Single elements: literals of programs and constants of kernels.
 
-use super::DType;
+use super::{DType, Element};
 use half::{bf16, f16};
 use std::fmt;
 
@@ -123,6 +123,34 @@ macro_rules! from { ($($t:ty => $v:ident $as:ty;)*) => {$(
 )*} }
 from! { i8 => Int i128; i16 => Int i128; i32 => Int i128; i64 => Int i128; u8 => Int i128; u16 => Int i128; u32 => Int i128;
 u64 => Int i128; usize => Int i128; f32 => Float f64; f64 => Float f64; bool => Bool bool; }
+
+/// Elements from scalars, and back.
+pub(crate) trait Number: Element {
+    /// The scalar as this element.
+    fn of_scalar(x: Scalar) -> Self;
+    /// The element as a scalar.
+    fn scalar(self) -> Scalar;
+}
+macro_rules! numbers { ($($t:ty: $x:ident => $e:expr, $y:ident => $s:expr;)*) => {$(
+    impl Number for $t {
+        fn of_scalar($x: Scalar) -> $t {
+            $e
+        }
+        fn scalar(self) -> Scalar {
+            let $y = self;
+            $s
+        }
+    }
+)*} }
+numbers! {
+    bool: x => x.to_f64() != 0.0, y => y.into();
+    i8: x => x.to_i128() as i8, y => y.into(); i16: x => x.to_i128() as i16, y => y.into();
+    i32: x => x.to_i128() as i32, y => y.into(); i64: x => x.to_i128() as i64, y => y.into();
+    u8: x => x.to_i128() as u8, y => y.into(); u16: x => x.to_i128() as u16, y => y.into();
+    u32: x => x.to_i128() as u32, y => y.into(); u64: x => x.to_i128() as u64, y => y.into();
+    f16: x => x.to_f16(), y => Scalar::Float(y.to_f64()); bf16: x => x.to_bf16(), y => Scalar::Float(y.to_f64());
+    f32: x => x.to_f64() as f32, y => y.into(); f64: x => x.to_f64(), y => y.into();
+}
 
 #[cfg(test)]
 mod tests {

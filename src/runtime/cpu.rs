@@ -57,3 +57,57 @@ pub fn level() -> Level {
         Level::available().find(|l| asked.as_deref() == Some(l.name())).unwrap_or_else(best)
     })
 }
+
+/// Whether the base level of this architecture has a fused multiply-add, as levels are counted in kernels: from 1 on there is one.
+pub(super) const BASE: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
+
+/// One function compiled for each level: a module with `base`, `avx2` and `avx512`, and `at`, which chooses one of them. In the
+/// function `$L` is the level as a number, from 1 on with a fused multiply-add. What it calls must be `#[inline(always)]`: only so is
+/// it compiled for the level.
+macro_rules! for_each_isa {
+    ($(
+        mod $name:ident<$T:ident: $Bound:path>($($p:ident: $t:ty),* $(,)?) at $L:ident => $call:expr;
+    )*) => { $(
+        #[allow(dead_code, reason = "not every function asks for its level, or has all of its forms used")]
+        mod $name {
+            use super::*;
+
+            /// # Safety
+            /// As what it calls says.
+            pub(super) unsafe fn base<$T: $Bound>($($p: $t),*) {
+                const $L: u8 = $crate::runtime::cpu::BASE;
+                // SAFETY: the caller's
+                unsafe { $call }
+            }
+            /// # Safety
+            /// As what it calls says; the processor has these features.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,bmi2")]
+            pub(super) unsafe fn avx2<$T: $Bound>($($p: $t),*) {
+                const $L: u8 = 1;
+                // SAFETY: the caller's
+                unsafe { $call }
+            }
+            /// # Safety
+            /// As what it calls says; the processor has these features.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+            pub(super) unsafe fn avx512<$T: $Bound>($($p: $t),*) {
+                const $L: u8 = 2;
+                // SAFETY: the caller's
+                unsafe { $call }
+            }
+            /// The form for a level.
+            pub(super) fn at<$T: $Bound>(level: $crate::runtime::cpu::Level) -> unsafe fn($($t),*) {
+                match level {
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::runtime::cpu::Level::Avx512 => avx512::<$T>,
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::runtime::cpu::Level::Avx2 => avx2::<$T>,
+                    _ => base::<$T>,
+                }
+            }
+        }
+    )* };
+}
+pub(super) use for_each_isa;

@@ -13,8 +13,7 @@ mod tests;
 mod vector;
 
 use super::Buffer;
-#[cfg(target_arch = "x86_64")]
-use super::cpu::{self, Level};
+use super::cpu;
 use crate::types::DType;
 use vector::{columns as columns_body, dots as dots_body};
 
@@ -273,42 +272,14 @@ unsafe fn plain_body<T: Num, const L: u8>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat
     }
 }
 
-macro_rules! levels {
-    ($($name:ident = $body:ident;)*) => { $(
-        /// # Safety
-        /// As [`gemm`] says.
-        unsafe fn $name<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
-            #[cfg(target_arch = "x86_64")]
-            {
-                /// # Safety
-                /// As [`gemm`] says; the processor has these features.
-                #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-                unsafe fn avx512<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
-                    // SAFETY: the caller's
-                    unsafe { $body::<T, 2>(s, c, a, b, accumulate) }
-                }
-                /// # Safety
-                /// As [`gemm`] says; the processor has these features.
-                #[target_feature(enable = "avx2,fma,bmi2")]
-                unsafe fn avx2<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
-                    // SAFETY: the caller's
-                    unsafe { $body::<T, 1>(s, c, a, b, accumulate) }
-                }
-                // SAFETY: the caller's; the processor has what the level says
-                unsafe {
-                    match cpu::level() {
-                        Level::Avx512 => return avx512(s, c, a, b, accumulate),
-                        Level::Avx2 => return avx2(s, c, a, b, accumulate),
-                        Level::Base => {}
-                    }
-                }
-            }
-            // SAFETY: the caller's
-            unsafe { $body::<T, { cfg!(target_arch = "aarch64") as u8 }>(s, c, a, b, accumulate) }
-        }
-    )* };
+cpu::for_each_isa! {
+    mod plain<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) at L
+        => plain_body::<T, L>(s, c, a, b, accumulate);
+    mod dots<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) at L
+        => dots_body::<T, L>(s, c, a, b, accumulate);
+    mod columns<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) at L
+        => columns_body::<T, L>(s, c, a, b, accumulate);
 }
-levels! { plain = plain_body; dots = dots_body; columns = columns_body; }
 
 /// Integers, whose sums have no order: a vector on either side, else row by row.
 ///
@@ -334,9 +305,9 @@ unsafe fn in_order<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate
         if b.cs != 1 && a.rs == 1 {
             // by columns of the result, which then are contiguous
             let flipped = Sizes { m: s.n, k: s.k, n: s.m };
-            return plain(flipped, c.flip(), b.flip(), a.flip(), accumulate);
+            return plain::at::<T>(cpu::level())(flipped, c.flip(), b.flip(), a.flip(), accumulate);
         }
-        plain(s, c, a, b, accumulate)
+        plain::at::<T>(cpu::level())(s, c, a, b, accumulate)
     }
 }
 
@@ -352,17 +323,21 @@ unsafe fn by_vector<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>,
             return by_vector(Way::Column, flipped, c.flip(), b.flip(), a.flip(), accumulate);
         }
         if s.k == 1 {
-            return plain(s, c, a, b, accumulate);
+            return plain::at::<T>(cpu::level())(s, c, a, b, accumulate);
         }
         // short rows are better taken column by column, where these are contiguous
         if a.cs == 1 && !(a.rs == 1 && s.k < 64) {
             if b.rs == 1 {
-                return dots(s, c, a, b, accumulate);
+                return dots::at::<T>(cpu::level())(s, c, a, b, accumulate);
             }
             let (_packed, x) = pack(b, s.k, 1);
-            return dots(s, c, a, Mat { at: x.at, rs: 1, cs: 1 }, accumulate);
+            return dots::at::<T>(cpu::level())(s, c, a, Mat { at: x.at, rs: 1, cs: 1 }, accumulate);
         }
-        if a.rs == 1 { columns(s, c, a, b, accumulate) } else { plain(s, c, a, b, accumulate) }
+        if a.rs == 1 {
+            columns::at::<T>(cpu::level())(s, c, a, b, accumulate)
+        } else {
+            plain::at::<T>(cpu::level())(s, c, a, b, accumulate)
+        }
     }
 }
 

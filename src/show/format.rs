@@ -1,6 +1,6 @@
 //! Arrays as text, as numpy prints them: 8 digits, 75 columns, the middle left out above 1000 elements.
 
-use crate::types::{DType, Element, Scalar};
+use crate::types::{DType, Element, Scalar, with_dtype};
 use half::{bf16, f16};
 use std::fmt::Write;
 
@@ -340,15 +340,12 @@ impl FloatStyle {
 /// The text of elements of any type, from the bytes of their storage.
 pub(crate) fn slab(dtype: DType, slab: &crate::runtime::Slab) -> String {
     let shape = slab.shape();
-    macro_rules! by { ($($d:ident $t:ty),*) => { match dtype {
-        $( DType::$d => array::<$t>(shape, slab.elements()), )*
-        DType::Key => {
-            // a key prints as its two words
-            let words = slab.elements::<u64>().iter().flat_map(|k| [*k as u32, (*k >> 32) as u32]);
-            let words: Vec<u32> = words.collect();
-            let shape: Vec<usize> = shape.iter().copied().chain([2]).collect();
-            array(&shape, &words)
-        }
-    } } }
-    by!(Bool bool, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F16 f16, BF16 bf16, F32 f32, F64 f64)
+    if dtype == DType::Key {
+        // a key prints as its two words
+        let words = slab.elements::<u64>().iter().flat_map(|k| [*k as u32, (*k >> 32) as u32]);
+        let words: Vec<u32> = words.collect();
+        let shape: Vec<usize> = shape.iter().copied().chain([2]).collect();
+        return array(&shape, &words);
+    }
+    with_dtype!(dtype, T => array::<T>(shape, slab.elements()))
 }

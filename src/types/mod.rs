@@ -4,6 +4,6 @@ mod array_type;
 mod parse;
 
 pub use crate::elements::{DType, Element, Scalar, Shape};
-pub(crate) use crate::elements::{gcd, odd, odd_whole};
+pub(crate) use crate::elements::{Number, gcd, odd, odd_whole, with_dtype};
 pub use array_type::ArrayType;
 pub(crate) use array_type::{MOST_INDICES, too_many};

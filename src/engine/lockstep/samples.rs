@@ -419,14 +419,7 @@ pub(super) fn long(n: usize) -> SpmdProgram {
 }
 /// Elements as f64, whatever the type.
 pub(super) fn numbers(s: &crate::runtime::Slab) -> Vec<f64> {
-    macro_rules! by { ($($d:ident $t:ty),*) => { match s.dtype() {
-        $( DType::$d => s.elements::<$t>().iter().map(|x| *x as f64).collect(), )*
-        DType::Bool => s.elements::<bool>().iter().map(|x| f64::from(u8::from(*x))).collect(),
-        DType::F16 => s.elements::<half::f16>().iter().map(|x| x.to_f64()).collect(),
-        DType::BF16 => s.elements::<half::bf16>().iter().map(|x| x.to_f64()).collect(),
-        DType::Key => Vec::new(),
-    } } }
-    by!(I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F32 f32, F64 f64)
+    crate::types::with_dtype!(s.dtype(), T => s.elements::<T>().iter().map(|x| x.to_f64()).collect())
 }
 /// A slab of this kind with some numbers in it.
 pub(super) fn noise(dtype: DType, shape: &Shape, copies: usize, seed: usize) -> crate::runtime::Slab {

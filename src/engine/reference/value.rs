@@ -2,8 +2,7 @@
 
 use super::scalar;
 use crate::runtime::Slab;
-use crate::types::{DType, Element, Scalar, Shape};
-use half::{bf16, f16};
+use crate::types::{DType, Number, Scalar, Shape, with_dtype};
 use std::fmt;
 
 /// A stored value: its parts one after the other, each row-major.
@@ -11,10 +10,6 @@ pub(super) struct Value {
     pub(super) dtype: DType,
     pub(super) shape: Shape,
     data: Vec<Scalar>,
-}
-
-fn from_elements<T: Element>(slab: &Slab, f: impl Fn(T) -> Scalar) -> Vec<Scalar> {
-    slab.elements::<T>().iter().map(|x| f(*x)).collect()
 }
 
 impl Value {
@@ -28,43 +23,15 @@ impl Value {
     }
     /// What a slab holds.
     pub(super) fn of(slab: &Slab) -> Value {
-        let data = match slab.dtype() {
-            DType::Bool => from_elements::<bool>(slab, Scalar::Bool),
-            DType::I8 => from_elements::<i8>(slab, Scalar::from),
-            DType::I16 => from_elements::<i16>(slab, Scalar::from),
-            DType::I32 => from_elements::<i32>(slab, Scalar::from),
-            DType::I64 => from_elements::<i64>(slab, Scalar::from),
-            DType::U8 => from_elements::<u8>(slab, Scalar::from),
-            DType::U16 => from_elements::<u16>(slab, Scalar::from),
-            DType::U32 => from_elements::<u32>(slab, Scalar::from),
-            DType::U64 | DType::Key => from_elements::<u64>(slab, Scalar::from),
-            DType::F16 => from_elements::<f16>(slab, |x| Scalar::Float(x.to_f64())),
-            DType::BF16 => from_elements::<bf16>(slab, |x| Scalar::Float(x.to_f64())),
-            DType::F32 => from_elements::<f32>(slab, Scalar::from),
-            DType::F64 => from_elements::<f64>(slab, Scalar::from),
-        };
+        let data = with_dtype!(slab.dtype(), T => slab.elements::<T>().iter().map(|x| x.scalar()).collect());
         Value { dtype: slab.dtype(), shape: slab.shape().clone(), data }
     }
     /// As a slab of so many parts.
     pub(super) fn to_slab(&self, copies: usize) -> Slab {
-        match self.dtype {
-            DType::Bool => self.slab_of(copies, |x| x.to_i128() != 0),
-            DType::I8 => self.slab_of(copies, |x| x.to_i128() as i8),
-            DType::I16 => self.slab_of(copies, |x| x.to_i128() as i16),
-            DType::I32 => self.slab_of(copies, |x| x.to_i128() as i32),
-            DType::I64 => self.slab_of(copies, |x| x.to_i128() as i64),
-            DType::U8 => self.slab_of(copies, |x| x.to_i128() as u8),
-            DType::U16 => self.slab_of(copies, |x| x.to_i128() as u16),
-            DType::U32 => self.slab_of(copies, |x| x.to_i128() as u32),
-            DType::U64 | DType::Key => self.slab_of(copies, |x| x.to_i128() as u64),
-            DType::F16 => self.slab_of(copies, |x| x.to_f16()),
-            DType::BF16 => self.slab_of(copies, |x| x.to_bf16()),
-            DType::F32 => self.slab_of(copies, |x| x.to_f64() as f32),
-            DType::F64 => self.slab_of(copies, Scalar::to_f64),
-        }
+        with_dtype!(self.dtype, T => self.slab_of::<T>(copies))
     }
-    fn slab_of<T: Element>(&self, copies: usize, f: impl Fn(Scalar) -> T) -> Slab {
-        let data: Vec<T> = self.data.iter().map(|x| f(*x)).collect();
+    fn slab_of<T: Number>(&self, copies: usize) -> Slab {
+        let data: Vec<T> = self.data.iter().map(|x| T::of_scalar(*x)).collect();
         // a partial value is one buffer of them all
         let flat = Slab::from_elements(Shape::from([data.len()]), &data);
         Slab::new(T::DTYPE, self.shape.clone(), copies, flat.dense().clone())

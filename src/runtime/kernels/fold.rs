@@ -7,9 +7,8 @@ use super::float::{max, min};
 use super::run::{Constants, How, fresh};
 use super::{Kernel, Rows, Rows8};
 use crate::program::sentence::Combine;
-#[cfg(target_arch = "x86_64")]
-use crate::runtime::cpu::Level;
-use crate::types::DType;
+use crate::runtime::cpu::{Level, for_each_isa};
+use crate::types::{DType, with_dtype};
 use half::{bf16, f16};
 use std::marker::PhantomData;
 use std::slice::from_raw_parts;
@@ -186,40 +185,15 @@ unsafe fn mix_body<M: Mix>(n: usize, d: *mut u8, a: *const u8, b: *const u8) {
     }
 }
 
-macro_rules! levels {
-    ($($name:ident = $body:ident ($($p:ident: $t:ty),*) ($($call:ident),*);)*) => { $(
-        mod $name {
-            use super::*;
-            /// # Safety
-            /// As the body says.
-            pub(super) unsafe fn base<M: Mix>($($p: $t),*) {
-                // SAFETY: the caller's
-                unsafe { $body::<M>($($call),*) }
-            }
-            /// # Safety
-            /// As the body says; the processor has these features.
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,bmi2")]
-            pub(super) unsafe fn avx2<M: Mix>($($p: $t),*) {
-                // SAFETY: the caller's
-                unsafe { $body::<M>($($call),*) }
-            }
-            /// # Safety
-            /// As the body says; the processor has these features.
-            #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-            pub(super) unsafe fn avx512<M: Mix>($($p: $t),*) {
-                // SAFETY: the caller's
-                unsafe { $body::<M>($($call),*) }
-            }
-        }
-    )* };
-}
-levels! {
-    fold_at = fold_body(n: usize, d: *mut u8, a: *const u8, _b: *const u8, _c: *const u8, _k: &Constants) (n, d, a);
-    rows_at = rows_body(n: usize, acc: *mut u8, x: *const u8, rows: usize, step: isize) (n, acc, x, rows, step);
-    rows8_at = rows8_body(n: usize, d: *mut u8, x: *const u8, step: isize) (n, d, x, step);
-    mix_at = mix_body(n: usize, d: *mut u8, a: *const u8, b: *const u8, _c: *const u8, _k: &Constants) (n, d, a, b);
+for_each_isa! {
+    mod fold_at<M: Mix>(n: usize, d: *mut u8, a: *const u8, _b: *const u8, _c: *const u8, _k: &Constants) at L
+        => fold_body::<M>(n, d, a);
+    mod rows_at<M: Mix>(n: usize, acc: *mut u8, x: *const u8, rows: usize, step: isize) at L
+        => rows_body::<M>(n, acc, x, rows, step);
+    mod rows8_at<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) at L
+        => rows8_body::<M>(n, d, x, step);
+    mod mix_at<M: Mix>(n: usize, d: *mut u8, a: *const u8, b: *const u8, _c: *const u8, _k: &Constants) at L
+        => mix_body::<M>(n, d, a, b);
 }
 
 /// The tree over eight rows of float32, stored past the caches.
@@ -267,34 +241,13 @@ fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
             _ => from.cast::<u64>().read(),
         }
     };
-    #[cfg(target_arch = "x86_64")]
-    match h.level {
-        Level::Avx512 if wide => {
-            return Mixer {
-                fold: fold_at::avx512::<M>,
-                mix: mix_at::avx512::<M>,
-                rows: rows_at::avx512::<M>,
-                rows8: rows8_at::avx512::<M>,
-                neutral,
-            };
-        }
-        Level::Avx2 | Level::Avx512 => {
-            return Mixer {
-                fold: fold_at::avx2::<M>,
-                mix: mix_at::avx2::<M>,
-                rows: rows_at::avx2::<M>,
-                rows8: rows8_at::avx2::<M>,
-                neutral,
-            };
-        }
-        Level::Base => {}
-    }
-    let _ = (h, wide);
+    // most gain nothing from the widest vectors
+    let level = if wide { h.level } else { h.level.min(Level::Avx2) };
     Mixer {
-        fold: fold_at::base::<M>,
-        mix: mix_at::base::<M>,
-        rows: rows_at::base::<M>,
-        rows8: rows8_at::base::<M>,
+        fold: fold_at::at::<M>(level),
+        mix: mix_at::at::<M>(level),
+        rows: rows_at::at::<M>(level),
+        rows8: rows8_at::at::<M>(level),
         neutral,
     }
 }
@@ -312,39 +265,23 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
             }
         };
     }
-    macro_rules! int {
-        ($T:ident) => {
-            match combine {
-                Combine::And => mixer::<And<$T>>(h, false),
-                Combine::Or => mixer::<Or<$T>>(h, false),
-                _ => number!($T, false),
-            }
-        };
-    }
-    Some(match dtype {
-        DType::F32 => {
-            #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
-            let mut m = number!(f32, true);
-            #[cfg(target_arch = "x86_64")]
-            if h.stream && h.level == Level::Avx512 && combine == Combine::Add {
-                m.rows8 = rows8_stream;
-            }
-            m
-        }
-        DType::F64 => number!(f64, true),
-        DType::F16 => number!(f16, false),
-        DType::BF16 => number!(bf16, false),
-        DType::I8 => int!(i8),
-        DType::I16 => int!(i16),
-        DType::I32 => int!(i32),
-        DType::I64 => int!(i64),
-        DType::U8 => int!(u8),
-        DType::U16 => int!(u16),
-        DType::U32 => int!(u32),
-        DType::U64 | DType::Key => int!(u64),
-        DType::Bool => match combine {
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut))]
+    let mut mixer = with_dtype!(dtype, {
+        Bool => match combine {
             Combine::And | Combine::Mul | Combine::Min => mixer::<And<Truth>>(h, false),
             Combine::Or | Combine::Add | Combine::Max => mixer::<Or<Truth>>(h, false),
         },
-    })
+        Int T => match combine {
+            Combine::And => mixer::<And<T>>(h, false),
+            Combine::Or => mixer::<Or<T>>(h, false),
+            _ => number!(T, false),
+        },
+        Half T => number!(T, false),
+        Float T => number!(T, true),
+    });
+    #[cfg(target_arch = "x86_64")]
+    if dtype == DType::F32 && combine == Combine::Add && h.stream && h.level == Level::Avx512 {
+        mixer.rows8 = rows8_stream;
+    }
+    Some(mixer)
 }

@@ -20,10 +20,9 @@ pub use run::fence;
 
 use super::cpu::{self, Level};
 use crate::program::sentence::{Combine, Fun};
-use crate::types::DType;
 #[cfg(test)]
 use crate::types::Scalar;
-use half::{bf16, f16};
+use crate::types::{DType, with_dtype};
 use run::How;
 
 /// n elements: `dst[i] = f(a[i], b[i], c[i]; k)`.
@@ -66,21 +65,12 @@ fn select_at(fun: Fun, from: DType, dtype: DType, h: How) -> Option<Kernel> {
         Fun::Threefry => return Some(int::threefry(h)),
         _ => {}
     }
-    match from {
-        DType::Bool => int::select_bool(fun, h),
-        DType::I8 => int::select::<i8>(fun, h),
-        DType::I16 => int::select::<i16>(fun, h),
-        DType::I32 => int::select::<i32>(fun, h),
-        DType::I64 => int::select::<i64>(fun, h),
-        DType::U8 => int::select::<u8>(fun, h),
-        DType::U16 => int::select::<u16>(fun, h),
-        DType::U32 => int::select::<u32>(fun, h),
-        DType::U64 | DType::Key => int::select::<u64>(fun, h),
-        DType::F16 => float::select_half::<f16>(fun, h),
-        DType::BF16 => float::select_half::<bf16>(fun, h),
-        DType::F32 => float::select::<f32>(fun, h),
-        DType::F64 => float::select::<f64>(fun, h),
-    }
+    with_dtype!(from, {
+        Bool => int::select_bool(fun, h),
+        Int T => int::select::<T>(fun, h),
+        Half T => float::select_half::<T>(fun, h),
+        Float T => float::select::<T>(fun, h),
+    })
 }
 
 /// Sums of scaled operands on float32 and float64: `k0·a + k1`, `k0·a + k1·b`, or `(k0·a + k1·b) + k2·c`; each product and each sum is

@@ -1,7 +1,7 @@
 //! The loop around every elementwise function, compiled once for each level of the processor.
 
 use super::Kernel;
-use crate::runtime::cpu::Level;
+use crate::runtime::cpu::{Level, for_each_isa};
 use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -96,50 +96,15 @@ fn mend<E: El>(d: &mut [MaybeUninit<E::D>], a: &[E::A]) {
     }
 }
 
-/// Whether the base level of this architecture has a fused multiply-add.
-const BASE: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
-
-/// # Safety
-/// As [`Kernel`] says.
-unsafe fn base<E: El>(n: usize, d: *mut u8, a: *const u8, b: *const u8, c: *const u8, k: &Constants) {
-    // SAFETY: the caller's
-    unsafe { body::<E, BASE>(n, d, a, b, c, k) }
+for_each_isa! {
+    mod plain_loop<E: El>(n: usize, d: *mut u8, a: *const u8, b: *const u8, c: *const u8, k: &Constants) at L
+        => body::<E, L>(n, d, a, b, c, k);
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
     use std::arch::x86_64::*;
-
-    /// # Safety
-    /// As [`Kernel`](super::Kernel) says; the processor has these features.
-    #[target_feature(enable = "avx2,fma,bmi2")]
-    pub(super) unsafe fn avx2<E: El>(
-        n: usize,
-        d: *mut u8,
-        a: *const u8,
-        b: *const u8,
-        c: *const u8,
-        k: &Constants,
-    ) {
-        // SAFETY: the caller's
-        unsafe { body::<E, 1>(n, d, a, b, c, k) }
-    }
-
-    /// # Safety
-    /// As [`Kernel`](super::Kernel) says; the processor has these features.
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-    pub(super) unsafe fn avx512<E: El>(
-        n: usize,
-        d: *mut u8,
-        a: *const u8,
-        b: *const u8,
-        c: *const u8,
-        k: &Constants,
-    ) {
-        // SAFETY: the caller's
-        unsafe { body::<E, 2>(n, d, a, b, c, k) }
-    }
 
     /// Bytes that are computed at a time before they are streamed.
     const LINE: usize = 256;
@@ -234,50 +199,32 @@ pub(super) struct How {
 
 /// The kernel of a function at a level.
 pub(super) fn pick<E: El>(how: How) -> Kernel {
-    #[cfg(target_arch = "x86_64")]
-    return match (how.level, how.stream) {
+    match (how.level, how.stream) {
+        #[cfg(target_arch = "x86_64")]
         (Level::Avx512, true) => x86::stream512::<E>,
-        (Level::Avx512, false) => x86::avx512::<E>,
+        #[cfg(target_arch = "x86_64")]
         (Level::Avx2, true) => x86::stream256::<E>,
-        (Level::Avx2, false) => x86::avx2::<E>,
-        (Level::Base, _) => base::<E>,
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    return {
-        let _ = how;
-        base::<E>
-    };
+        (level, _) => plain_loop::at::<E>(level),
+    }
 }
 
 /// The kernel of a function whose result is never worth streaming.
 pub(super) fn plain<E: El>(how: How) -> Kernel {
-    #[cfg(target_arch = "x86_64")]
-    return match how.level {
-        Level::Avx512 => x86::avx512::<E>,
-        Level::Avx2 => x86::avx2::<E>,
-        Level::Base => base::<E>,
-    };
-    #[cfg(not(target_arch = "x86_64"))]
-    return {
-        let _ = how;
-        base::<E>
-    };
+    plain_loop::at::<E>(how.level)
 }
 
 /// The kernel of a function that gains little from the widest vectors: two forms only.
 pub(super) fn narrow<E: El>(how: How) -> Kernel {
-    #[cfg(target_arch = "x86_64")]
-    return if how.level >= Level::Avx2 { x86::avx2::<E> } else { base::<E> };
-    #[cfg(not(target_arch = "x86_64"))]
-    return {
-        let _ = how;
-        base::<E>
-    };
+    match how.level {
+        #[cfg(target_arch = "x86_64")]
+        Level::Avx2 | Level::Avx512 => plain_loop::avx2::<E>,
+        _ => plain_loop::base::<E>,
+    }
 }
 
 /// The kernel of a rare function, one form.
 pub(super) fn scalar<E: El>() -> Kernel {
-    base::<E>
+    plain_loop::base::<E>
 }
 
 /// Makes results that were stored past the caches visible to other threads.
