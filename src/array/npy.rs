@@ -4,7 +4,7 @@
 //! has bytes.
 
 use super::Array;
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{Cursor, Error, ErrorKind, Fault, Place, Result};
 use crate::runtime::{Buffer, Slab, fits};
 use crate::types::{DType, Shape, with_dtype};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
@@ -209,112 +209,88 @@ fn read_header(file: &mut File) -> Result<(Header, u64), Fault> {
     let mut text = vec![0; length];
     file.read_exact(&mut text).map_err(no_file)?;
     let text = std::str::from_utf8(&text).map_err(|_| data("its header is not text"))?;
-    let header = Parser { text, rest: text }.header()?;
+    let header = header(&mut Cursor::new(text, true, refused))?;
     Ok((header, begins + length as u64))
 }
 
-/// Of the dictionary that a header is: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
-struct Parser<'a> {
-    text: &'a str,
-    rest: &'a str,
+fn refused(c: &Cursor<'_>, what: &str) -> Fault {
+    let shown: String = c.text().trim_end().chars().take(200).collect();
+    data(format!("its header is {shown:?}: {what} is expected at byte {}", c.bytes()))
 }
 
-impl<'a> Parser<'a> {
-    fn expected(&self, what: &str) -> Fault {
-        let at = self.text.len() - self.rest.len();
-        let shown: String = self.text.trim_end().chars().take(200).collect();
-        data(format!("its header is {shown:?}: {what} is expected at byte {at}"))
+/// A word in quotes, which has none within.
+fn word<'a>(c: &mut Cursor<'a>) -> Result<&'a str, Fault> {
+    let quote = ["'", "\""].into_iter().find(|quote| c.eat(quote));
+    quote.and_then(|quote| c.until(quote)).ok_or_else(|| c.expected("a word in quotes"))
+}
+
+fn boolean(c: &mut Cursor<'_>) -> Result<bool, Fault> {
+    if c.eat("True") {
+        return Ok(true);
     }
-    fn eat(&mut self, token: &str) -> bool {
-        self.rest = self.rest.trim_start();
-        let found = self.rest.strip_prefix(token);
-        self.rest = found.unwrap_or(self.rest);
-        found.is_some()
-    }
-    fn need(&mut self, token: &str) -> Result<(), Fault> {
-        if self.eat(token) { Ok(()) } else { Err(self.expected(&format!("`{token}`"))) }
-    }
-    /// A word in quotes, which has none within.
-    fn word(&mut self) -> Result<&'a str, Fault> {
-        for quote in ["'", "\""] {
-            if self.eat(quote) {
-                let Some((word, rest)) = self.rest.split_once(quote) else { break };
-                self.rest = rest;
-                return Ok(word);
+    if c.eat("False") { Ok(false) } else { Err(c.expected("`True` or `False`")) }
+}
+
+fn sizes(c: &mut Cursor<'_>) -> Result<Vec<usize>, Fault> {
+    c.need("(")?;
+    let mut sizes = Vec::new();
+    while !c.eat(")") {
+        let before = *c;
+        sizes.push(c.take(|c| c.is_ascii_digit()).parse().map_err(|_| before.expected("a size"))?);
+        // a tuple of one has a comma
+        if !c.eat(",") {
+            if sizes.len() == 1 {
+                return Err(c.expected("`,`"));
             }
+            c.need(")")?;
+            break;
         }
-        Err(self.expected("a word in quotes"))
     }
-    fn boolean(&mut self) -> Result<bool, Fault> {
-        if self.eat("True") {
-            return Ok(true);
-        }
-        if self.eat("False") { Ok(false) } else { Err(self.expected("`True` or `False`")) }
-    }
-    fn sizes(&mut self) -> Result<Vec<usize>, Fault> {
-        self.need("(")?;
-        let mut sizes = Vec::new();
-        while !self.eat(")") {
-            self.rest = self.rest.trim_start();
-            let digits = self.rest.len() - self.rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-            let Ok(size) = self.rest[..digits].parse() else { return Err(self.expected("a size")) };
-            self.rest = &self.rest[digits..];
-            sizes.push(size);
-            // a tuple of one has a comma
-            if !self.eat(",") {
-                if sizes.len() == 1 {
-                    return Err(self.expected("`,`"));
-                }
-                self.need(")")?;
-                break;
-            }
-        }
-        Ok(sizes)
-    }
-    fn header(mut self) -> Result<Header, Fault> {
-        let (mut descr, mut fortran, mut shape) = (None, None, None);
-        self.need("{")?;
-        while !self.eat("}") {
-            let before = Parser { ..self };
-            let key = self.word()?;
-            self.need(":")?;
-            let again = match key {
-                "descr" => descr.replace(self.word()?).is_some(),
-                "fortran_order" => fortran.replace(self.boolean()?).is_some(),
-                "shape" => shape.replace(self.sizes()?).is_some(),
-                _ => true,
-            };
-            if again {
-                return Err(before.expected("one each of `descr`, `fortran_order` and `shape`"));
-            }
-            if !self.eat(",") {
-                self.need("}")?;
-                break;
-            }
-        }
-        if !self.rest.trim().is_empty() {
-            return Err(self.expected("the end"));
-        }
-        let missing = |what| move || data(format!("its header says no `{what}`"));
-        let descr = descr.ok_or_else(missing("descr"))?;
-        let fortran = fortran.ok_or_else(missing("fortran_order"))?;
-        let shape = shape.ok_or_else(missing("shape"))?;
-        let known = descr.split_at_checked(1).and_then(|(order, code)| {
-            let (dtype, _) = TYPES.iter().find(|t| t.1 == code)?;
-            let big = match order {
-                "<" => false,
-                ">" => true,
-                "=" => cfg!(target_endian = "big"),
-                "|" if dtype.size() == 1 => false,
-                _ => return None,
-            };
-            Some((*dtype, big))
-        });
-        let Some((dtype, big)) = known else {
-            let names: Vec<_> = TYPES.iter().map(|t| t.0.name()).collect();
-            return Err(data(format!("its element type, `{descr}`, is none that arrays have here"))
-                .help(format!("convert it in Python: `x.astype(…)` to one of {}", names.join(", "))));
+    Ok(sizes)
+}
+
+/// The dictionary that a header is: `{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }`.
+fn header(c: &mut Cursor<'_>) -> Result<Header, Fault> {
+    let (mut descr, mut fortran, mut shape) = (None, None, None);
+    c.need("{")?;
+    while !c.eat("}") {
+        let before = *c;
+        let key = word(c)?;
+        c.need(":")?;
+        let again = match key {
+            "descr" => descr.replace(word(c)?).is_some(),
+            "fortran_order" => fortran.replace(boolean(c)?).is_some(),
+            "shape" => shape.replace(sizes(c)?).is_some(),
+            _ => true,
         };
-        Ok(Header { dtype, big, fortran, shape: shape.into() })
+        if again {
+            return Err(before.expected("one each of `descr`, `fortran_order` and `shape`"));
+        }
+        if !c.eat(",") {
+            c.need("}")?;
+            break;
+        }
     }
+    c.end()?;
+    let missing = |what| move || data(format!("its header says no `{what}`"));
+    let descr = descr.ok_or_else(missing("descr"))?;
+    let fortran = fortran.ok_or_else(missing("fortran_order"))?;
+    let shape = shape.ok_or_else(missing("shape"))?;
+    let known = descr.split_at_checked(1).and_then(|(order, code)| {
+        let (dtype, _) = TYPES.iter().find(|t| t.1 == code)?;
+        let big = match order {
+            "<" => false,
+            ">" => true,
+            "=" => cfg!(target_endian = "big"),
+            "|" if dtype.size() == 1 => false,
+            _ => return None,
+        };
+        Some((*dtype, big))
+    });
+    let Some((dtype, big)) = known else {
+        let names: Vec<_> = TYPES.iter().map(|t| t.0.name()).collect();
+        return Err(data(format!("its element type, `{descr}`, is none that arrays have here"))
+            .help(format!("convert it in Python: `x.astype(…)` to one of {}", names.join(", "))));
+    };
+    Ok(Header { dtype, big, fortran, shape: shape.into() })
 }

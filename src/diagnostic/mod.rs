@@ -3,7 +3,10 @@
 //! A rule that refuses returns a [`Fault`]; whoever knows the op, its operands and the user's line makes a
 //! [`Diagnostic`] of it; one or several of these are an [`Error`]. Rendering is in `render`.
 
+mod cursor;
 mod render;
+
+pub(crate) use cursor::Cursor;
 
 use crate::axes::Spec;
 use annotate_snippets::Renderer;

@@ -1,7 +1,7 @@
 //! Specs from text: what they print as, `p!["X", _, ("Y", "Z"); U: "W"]`.
 
 use super::Spec;
-use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::diagnostic::{Cursor, Error, ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Axis};
 use std::panic::Location;
 use std::str::FromStr;
@@ -19,85 +19,69 @@ impl FromStr for Spec {
     type Err = Error;
     #[track_caller]
     fn from_str(text: &str) -> Result<Spec> {
-        let mut p = Parser { text, rest: text };
-        p.spec().map_err(|fault| Error::at(fault, "spec", Vec::new(), Some(Location::caller())))
+        spec(&mut Cursor::new(text, true, refused))
+            .map_err(|fault| Error::at(fault, "spec", Vec::new(), Some(Location::caller())))
     }
 }
 
-struct Parser<'a> {
-    text: &'a str,
-    rest: &'a str,
+fn refused(c: &Cursor<'_>, what: &str) -> Fault {
+    let message = format!("`{}` is no spec: {what} is expected at character {}", c.text(), c.chars());
+    Fault::new(ErrorKind::Syntax, message).help("a spec looks like p![\"X\", _, (\"Y\", \"Z\"); U: \"W\"]")
 }
-impl<'a> Parser<'a> {
-    fn expected(&self, what: &str) -> Fault {
-        let at = self.text[..self.text.len() - self.rest.len()].chars().count();
-        let message = format!("`{}` is no spec: {what} is expected at character {at}", self.text);
-        Fault::new(ErrorKind::Syntax, message)
-            .help("a spec looks like p![\"X\", _, (\"Y\", \"Z\"); U: \"W\"]")
+
+fn name<'a>(c: &mut Cursor<'a>) -> Result<&'a str, Fault> {
+    c.need("\"")?;
+    let before = *c;
+    let name = c.until("\"").ok_or_else(|| before.expected("`\"`"))?;
+    match !name.is_empty() && name.chars().all(Axis::names_with) {
+        true => Ok(name),
+        false => Err(before.expected("the name of an axis")),
     }
-    fn eat(&mut self, token: &str) -> bool {
-        self.rest = self.rest.trim_start();
-        let found = self.rest.strip_prefix(token);
-        self.rest = found.unwrap_or(self.rest);
-        found.is_some()
-    }
-    fn need(&mut self, token: &str) -> Result<(), Fault> {
-        if self.eat(token) { Ok(()) } else { Err(self.expected(&format!("`{token}`"))) }
-    }
-    fn name(&mut self) -> Result<&'a str, Fault> {
-        self.need("\"")?;
-        let Some((name, rest)) = self.rest.split_once('"') else { return Err(self.expected("`\"`")) };
-        if name.is_empty() || !name.chars().all(Axis::names_with) {
-            return Err(self.expected("the name of an axis"));
-        }
-        self.rest = rest;
-        Ok(name)
-    }
-    fn axes(&mut self) -> Result<Axes, Fault> {
-        let mut names = Vec::new();
-        if self.eat("(") {
-            while !self.eat(")") {
-                names.push(self.name()?);
-                if !self.eat(",") {
-                    self.need(")")?;
-                    break;
-                }
-            }
-        } else {
-            names.push(self.name()?);
-        }
-        Ok(names.into_iter().map(Axis::from).collect())
-    }
-    fn spec(&mut self) -> Result<Spec, Fault> {
-        self.need("p![")?;
-        let mut dims = Vec::new();
-        let mut sets = self.eat(";");
-        while !sets && !self.eat("]") {
-            dims.push(if self.eat("_") { Axes::none() } else { self.axes()? });
-            sets = self.eat(";");
-            if !sets && !self.eat(",") {
-                self.need("]")?;
-                return self.end(Spec::of(dims));
+}
+
+fn axes(c: &mut Cursor<'_>) -> Result<Axes, Fault> {
+    let mut names = Vec::new();
+    if c.eat("(") {
+        while !c.eat(")") {
+            names.push(name(c)?);
+            if !c.eat(",") {
+                c.need(")")?;
+                break;
             }
         }
-        let mut spec = Spec::of(dims);
-        if sets {
-            let unreduced = self.eat("U:");
-            if unreduced {
-                spec = spec.unreduced(self.axes()?);
-            }
-            if (!unreduced || self.eat(",")) && self.eat("R:") {
-                spec = spec.reduced(self.axes()?);
-            } else if !unreduced {
-                return Err(self.expected("`U:` or `R:`"));
-            }
-            self.need("]")?;
+    } else {
+        names.push(name(c)?);
+    }
+    Ok(names.into_iter().map(Axis::from).collect())
+}
+
+fn spec(c: &mut Cursor<'_>) -> Result<Spec, Fault> {
+    c.need("p![")?;
+    let mut dims = Vec::new();
+    let mut sets = c.eat(";");
+    while !sets && !c.eat("]") {
+        dims.push(if c.eat("_") { Axes::none() } else { axes(c)? });
+        sets = c.eat(";");
+        if !sets && !c.eat(",") {
+            c.need("]")?;
+            break;
         }
-        self.end(spec)
     }
-    fn end(&self, spec: Spec) -> Result<Spec, Fault> {
-        if self.rest.trim().is_empty() { Ok(spec) } else { Err(self.expected("the end")) }
+    let mut spec = Spec::of(dims);
+    if sets {
+        let unreduced = c.eat("U:");
+        if unreduced {
+            spec = spec.unreduced(axes(c)?);
+        }
+        if (!unreduced || c.eat(",")) && c.eat("R:") {
+            spec = spec.reduced(axes(c)?);
+        } else if !unreduced {
+            return Err(c.expected("`U:` or `R:`"));
+        }
+        c.need("]")?;
     }
+    c.end()?;
+    Ok(spec)
 }
 
 #[cfg(test)]

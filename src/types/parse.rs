@@ -1,7 +1,7 @@
 //! Types from text: `float32[8@X,4]{V:Z, U:Y}`.
 
 use super::ArrayType;
-use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::diagnostic::{Cursor, Error, ErrorKind, Fault, Result};
 use crate::elements::{DType, Shape};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::sharding::{Spec, check_divides};
@@ -52,14 +52,12 @@ fn known() -> String {
 }
 
 fn parse(text: &str, mesh: &Mesh) -> Result<ArrayType, Fault> {
-    let mut p = Parser { text, at: 0 };
+    let c = &mut Cursor::new(text, false, refused);
     // syntax first, to the end: a name that the mesh lacks matters only in text that is a type
-    let dtype = p.dtype()?;
-    let dims = p.dims()?;
-    let sets = p.sets()?;
-    if p.at < text.len() {
-        return Err(p.expected("the end"));
-    }
+    let dtype = element_type(c)?;
+    let dims = dimensions(c)?;
+    let sets = sets(c)?;
+    c.end()?;
 
     let mut seen = Seen { mesh, axes: Vec::new() };
     let (shape, entries): (Vec<usize>, Vec<_>) = dims.into_iter().unzip();
@@ -111,124 +109,96 @@ impl Seen<'_> {
     }
 }
 
-struct Parser<'a> {
-    text: &'a str,
-    at: usize,
+fn refused(c: &Cursor<'_>, what: &str) -> Fault {
+    let found = match c.rest().chars().next() {
+        Some(c) => format!("`{c}`"),
+        None => "the end".to_string(),
+    };
+    let at = c.chars();
+    let message = format!("`{}` is not a type: {what} is expected at character {at}, not {found}", c.text());
+    Fault::new(ErrorKind::Syntax, message)
+        .help("a type looks like float32[8@X,4@(Y,Z)]{V:A, U:B, R:C}, without blanks but between its sets")
 }
 
 /// A dimension: its size and the names of its axes.
 type DimText<'a> = (usize, Vec<&'a str>);
 
-impl<'a> Parser<'a> {
-    fn rest(&self) -> &'a str {
-        &self.text[self.at..]
-    }
-    fn expected(&self, what: &str) -> Fault {
-        let found = match self.rest().chars().next() {
-            Some(c) => format!("`{c}`"),
-            None => "the end".to_string(),
+fn element_type(c: &mut Cursor<'_>) -> Result<DType, Fault> {
+    let (text, name) = (c.text(), c.take(|c| c != '['));
+    DType::from_name(name).ok_or_else(|| {
+        let fault = match name {
+            "" => format!("`{text}` is not a type: it begins with an element type"),
+            _ => format!("`{text}` is not a type: {name} is not an element type"),
         };
-        let at = self.text[..self.at].chars().count();
-        Fault::new(
-            ErrorKind::Syntax,
-            format!("`{}` is not a type: {what} is expected at character {at}, not {found}", self.text),
-        )
-        .help("a type looks like float32[8@X,4@(Y,Z)]{V:A, U:B, R:C}, without blanks but between its sets")
+        Fault::new(ErrorKind::Syntax, fault).help(known())
+    })
+}
+
+fn dimensions<'a>(c: &mut Cursor<'a>) -> Result<Vec<DimText<'a>>, Fault> {
+    c.need("[")?;
+    let mut dims = Vec::new();
+    if c.eat("]") {
+        return Ok(dims);
     }
-    fn eat(&mut self, token: &str) -> bool {
-        let found = self.rest().starts_with(token);
-        self.at += if found { token.len() } else { 0 };
-        found
-    }
-    fn need(&mut self, token: &str) -> Result<(), Fault> {
-        if self.eat(token) { Ok(()) } else { Err(self.expected(&format!("`{token}`"))) }
-    }
-    fn take(&mut self, keep: impl Fn(char) -> bool) -> &'a str {
-        let rest = self.rest();
-        let word = &rest[..rest.find(|c| !keep(c)).unwrap_or(rest.len())];
-        self.at += word.len();
-        word
-    }
-    fn dtype(&mut self) -> Result<DType, Fault> {
-        let name = &self.text[..self.text.find('[').unwrap_or(self.text.len())];
-        let Some(dtype) = DType::from_name(name) else {
-            let text = self.text;
-            let fault = match name {
-                "" => format!("`{text}` is not a type: it begins with an element type"),
-                _ => format!("`{text}` is not a type: {name} is not an element type"),
-            };
-            return Err(Fault::new(ErrorKind::Syntax, fault).help(known()));
-        };
-        self.at = name.len();
-        Ok(dtype)
-    }
-    fn dims(&mut self) -> Result<Vec<DimText<'a>>, Fault> {
-        self.need("[")?;
-        let mut dims = Vec::new();
-        if self.eat("]") {
+    loop {
+        dims.push(dimension(c)?);
+        if c.eat("]") {
             return Ok(dims);
         }
-        loop {
-            dims.push(self.dim()?);
-            if self.eat("]") {
-                return Ok(dims);
-            }
-            if !self.eat(",") {
-                return Err(self.expected("`,` or `]`"));
-            }
+        if !c.eat(",") {
+            return Err(c.expected("`,` or `]`"));
         }
     }
-    fn dim(&mut self) -> Result<DimText<'a>, Fault> {
-        let start = self.at;
-        let digits = self.take(|c| c.is_ascii_digit());
-        let Ok(size) = digits.parse() else {
-            self.at = start;
-            return Err(self.expected("a size"));
-        };
-        let axes = if self.eat("@") { self.axes()? } else { Vec::new() };
-        Ok((size, axes))
+}
+
+fn dimension<'a>(c: &mut Cursor<'a>) -> Result<DimText<'a>, Fault> {
+    let before = *c;
+    let size = c.take(|c| c.is_ascii_digit()).parse().map_err(|_| before.expected("a size"))?;
+    Ok((size, if c.eat("@") { axes(c)? } else { Vec::new() }))
+}
+
+/// `X` or `(X,Y)`.
+fn axes<'a>(c: &mut Cursor<'a>) -> Result<Vec<&'a str>, Fault> {
+    if !c.eat("(") {
+        return Ok(vec![axis(c)?]);
     }
-    /// `X` or `(X,Y)`.
-    fn axes(&mut self) -> Result<Vec<&'a str>, Fault> {
-        if !self.eat("(") {
-            return Ok(vec![self.axis()?]);
-        }
-        let mut axes = vec![self.axis()?];
-        while self.eat(",") {
-            axes.push(self.axis()?);
-        }
-        self.need(")")?;
-        Ok(axes)
+    let mut axes = vec![axis(c)?];
+    while c.eat(",") {
+        axes.push(axis(c)?);
     }
-    fn axis(&mut self) -> Result<&'a str, Fault> {
-        let name = self.take(Axis::names_with);
-        if name.is_empty() { Err(self.expected("the name of an axis")) } else { Ok(name) }
+    c.need(")")?;
+    Ok(axes)
+}
+
+fn axis<'a>(c: &mut Cursor<'a>) -> Result<&'a str, Fault> {
+    let name = c.take(Axis::names_with);
+    if name.is_empty() { Err(c.expected("the name of an axis")) } else { Ok(name) }
+}
+
+/// The sets V, U, R: in this order, those that are there.
+fn sets<'a>(c: &mut Cursor<'a>) -> Result<[Vec<&'a str>; 3], Fault> {
+    let mut sets = [const { Vec::new() }; 3];
+    if !c.eat("{") {
+        return Ok(sets);
     }
-    /// The sets V, U, R: in this order, those that are there.
-    fn sets(&mut self) -> Result<[Vec<&'a str>; 3], Fault> {
-        let mut sets = [const { Vec::new() }; 3];
-        if !self.eat("{") {
-            return Ok(sets);
+    let mut any = false;
+    for (name, set) in ["V:", "U:", "R:"].iter().zip(&mut sets) {
+        let before = *c;
+        if any && !c.eat(", ") {
+            break;
         }
-        let mut any = false;
-        for (name, set) in ["V:", "U:", "R:"].iter().zip(&mut sets) {
-            let before = self.at;
-            if any && !self.eat(", ") {
-                break;
-            }
-            if self.eat(name) {
-                *set = self.axes()?;
-                any = true;
-            } else {
-                self.at = before;
-            }
+        if c.eat(name) {
+            *set = axes(c)?;
+            any = true;
+        } else {
+            *c = before;
         }
-        if !any {
-            return Err(self.expected("`V:`, `U:` or `R:`"));
-        }
-        self.need("}")?;
-        Ok(sets)
     }
+    if !any {
+        return Err(c.expected("`V:`, `U:` or `R:`"));
+    }
+    c.need("}")?;
+    Ok(sets)
 }
 
 #[cfg(test)]
