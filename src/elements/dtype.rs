@@ -98,7 +98,7 @@ impl fmt::Display for DType {
 /// An expression for each kind of element type, with `$T` the Rust type of it (of a key, `u64`); or one expression for all.
 macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $e:expr) => {
-        with_dtype!($dtype, {
+        $crate::types::with_dtype!($dtype, {
             Bool => { type $T = bool; $e },
             Int $T => $e,
             Half $T => $e,

@@ -419,7 +419,7 @@ pub(super) fn long(n: usize) -> SpmdProgram {
 }
 /// Elements as f64, whatever the type.
 pub(super) fn numbers(s: &crate::runtime::Slab) -> Vec<f64> {
-    crate::types::with_dtype!(s.dtype(), T => s.elements::<T>().iter().map(|x| x.to_f64()).collect())
+    crate::types::with_dtype!(s.dtype(), T => s.elements::<T>().iter().map(|x| crate::types::Element::to_f64(*x)).collect())
 }
 /// A slab of this kind with some numbers in it.
 pub(super) fn noise(dtype: DType, shape: &Shape, copies: usize, seed: usize) -> crate::runtime::Slab {

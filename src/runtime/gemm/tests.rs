@@ -1,6 +1,7 @@
 //! Products of every size, stride and element type, against the sums that are promised, bit for bit.
 
 use super::*;
+use crate::runtime::cpu::Level;
 
 /// Numbers that repeat on every machine.
 fn numbers(n: usize, seed: u64) -> Vec<f64> {

@@ -3,6 +3,7 @@
 use super::*;
 use crate::program::sound;
 use crate::runtime::Buffer;
+use half::{bf16, f16};
 use std::collections::BTreeMap;
 
 fn levels() -> impl Iterator<Item = How> {
