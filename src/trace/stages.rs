@@ -3,7 +3,7 @@
 use super::cache::Cache;
 use crate::diagnostic::Result;
 use crate::engine::{self, EngineKind, Executable, Failure};
-use crate::mesh::Mesh;
+use crate::mesh::{Axis, Mesh};
 use crate::partition::{self, Localised};
 use crate::program::dce::dce;
 use crate::program::{Placement, Program, sound};
