@@ -77,6 +77,7 @@
 //!
 //! | folder | what is in it |
 //! |---|---|
+//! | `typed` | shardings as Rust types, over the arrays of the floors below |
 //! | `spmd`, `shard_map` | code of one device: your own Rust on a thread per device, and traced code of one device's blocks |
 //! | `transform` | what takes a function: `jit`, `grad`, `vmap`, loops and branches |
 //! | `tree` | nests of arrays |
@@ -127,6 +128,8 @@ pub mod spmd;
 pub mod trace;
 pub mod transform;
 pub mod tree;
+#[cfg(feature = "typed")]
+pub mod typed;
 pub mod types;
 
 pub use ndarray as nd;

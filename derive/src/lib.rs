@@ -3,15 +3,19 @@
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote, quote_spanned};
+use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::{
-    Data, DeriveInput, Field, Fields, GenericParam, Index, TypeParamBound, parse_macro_input, parse_quote,
+    Data, DeriveInput, Field, Fields, GenericParam, Index, Token, TypeParamBound, WherePredicate,
+    parse_macro_input, parse_quote,
 };
 
 /// Makes a struct a tree of arrays: its fields are trees, its leaves have the paths `field.0.w`.
 ///
 /// * Where the struct has a type parameter (`struct Layer<T = Array> { w: T, b: T }`), the struct of specs says how to shard one:
 ///   `Layer<Spec>` is `Specs`.
+/// * `#[tree(bound(D: Size, H: Size))]` on the struct: its type parameters are not trees but what this says, such as sizes of typed arrays.
+///   `Clone` is implemented too: Rust's own derive reads no `T![..]` in a struct with parameters, and would ask the sizes to be `Clone`.
 /// * `#[tree(skip)]` on a field: a plain value, part of the cache key of `jit`; it is `Clone`, `Default`, `PartialEq`, `Debug`, `Send` and
 ///   `Sync`. The default takes its place in the result of a closure that failed before it returned.
 ///
@@ -84,8 +88,13 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
         }
     }
 
+    let stated = stated_bounds(input)?;
     let bounded = |bound: TypeParamBound| {
         let mut g = input.generics.clone();
+        if let Some(stated) = &stated {
+            g.make_where_clause().predicates.extend(stated.iter().cloned());
+            return g;
+        }
         for p in &mut g.params {
             if let GenericParam::Type(t) = p {
                 t.bounds.push(bound.clone());
@@ -95,7 +104,8 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
     };
     let tree = bounded(parse_quote!(::atmesh::Tree));
     let (ti, ty, tw) = tree.split_for_impl();
-    let specs = input.generics.type_params().next().map(|_| {
+    let of_trees = input.generics.type_params().next().filter(|_| stated.is_none());
+    let specs = of_trees.map(|_| {
         let g = bounded(parse_quote!(::atmesh::Specs));
         let (si, sy, sw) = g.split_for_impl();
         quote! {
@@ -104,6 +114,16 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
                 fn spec_tree(&self) -> ::atmesh::tree::SpecTree {
                     ::atmesh::tree::SpecTree::Node(::std::vec![#specs])
                 }
+            }
+        }
+    });
+    let clone = stated.as_ref().map(|_| {
+        let fields =
+            members.iter().map(|member| quote!(#member: ::core::clone::Clone::clone(&self.#member),));
+        quote! {
+            #[automatically_derived]
+            impl #ti ::core::clone::Clone for #name #ty #tw {
+                fn clone(&self) -> Self { Self { #(#fields)* } }
             }
         }
     });
@@ -122,6 +142,7 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
     let unused = if empty { quote!(let _ = f;) } else { quote!() };
     let unused_error = if empty { quote!(let _ = error;) } else { quote!() };
     Ok(quote! {
+        #clone
         #[automatically_derived]
         impl #ti ::atmesh::Tree for #name #ty #tw {
             fn visit<'__a>(
@@ -174,6 +195,24 @@ fn no_struct(input: &DeriveInput, what: &str) -> syn::Error {
          help: a plain value in a tree is a field with `#[tree(skip)]`, or `Static(..)`"
     );
     syn::Error::new_spanned(&input.ident, message)
+}
+
+/// What `#[tree(bound(..))]` on the struct says of its type parameters.
+fn stated_bounds(input: &DeriveInput) -> syn::Result<Option<Vec<WherePredicate>>> {
+    let mut stated = None;
+    for attr in input.attrs.iter().filter(|a| a.path().is_ident("tree")) {
+        attr.parse_nested_meta(|meta| {
+            if !meta.path.is_ident("bound") {
+                return Err(meta.error("expected `#[tree(bound(D: Size))]`"));
+            }
+            let list;
+            syn::parenthesized!(list in meta.input);
+            let predicates = Punctuated::<WherePredicate, Token![,]>::parse_terminated(&list)?;
+            stated.get_or_insert_with(Vec::new).extend(predicates);
+            Ok(())
+        })?;
+    }
+    Ok(stated)
 }
 
 /// Whether the field is marked `#[tree(skip)]`.

@@ -1,0 +1,93 @@
+//! Typed arrays as leaves of trees: arguments and results of what takes a function.
+
+use super::rules::moves::WholeDim;
+use super::sets::Sets;
+use super::shape::{At, D, Dim, DimType, Insert, Shape};
+use super::{Typed, TypedArray};
+use crate::array::{Array, Operand, Term};
+use crate::diagnostic::Error;
+use crate::tree::{Args, Loss, Param, Path, Tree};
+use crate::types::Element;
+
+impl<T: Element, S: Shape, V: Sets> Tree for Typed<T, S, V> {
+    fn visit<'a>(&'a self, path: &mut Path, f: &mut dyn FnMut(&Path, &'a Array)) {
+        f(path, &self.array);
+    }
+    fn rebuild(&self, path: &mut Path, f: &mut dyn FnMut(&Path, &Array) -> Array) -> Self {
+        Typed::checked(f(path, &self.array))
+    }
+    fn differs(&self, _: &Self, _: &mut Path) -> Option<String> {
+        None
+    }
+    fn filled_with(error: &Error) -> Self {
+        Typed::of(Array::poisoned(error.clone()))
+    }
+}
+impl<T: Element, S: Shape, V: Sets> Args for Typed<T, S, V> {
+    type Owned = Self;
+    fn into_tree(self) -> Self {
+        self
+    }
+}
+impl<T: Element, S: Shape, V: Sets> Param for Typed<T, S, V> {
+    type Owned = Self;
+    type Item<'a> = Self;
+    fn lend(owned: &Self) -> Self {
+        owned.clone()
+    }
+}
+/// One number.
+impl<T: Element, V: Sets> Loss for Typed<T, (), V> {}
+impl<T: Element, V: Sets, M: Tree> Loss for (Typed<T, (), V>, M) {}
+
+impl<T, S, V> Operand for Typed<T, S, V> {
+    fn term(self) -> Term {
+        Term::Array(self.array)
+    }
+}
+impl<T, S, V> Operand for &Typed<T, S, V> {
+    fn term(self) -> Term {
+        Term::Array(self.array.clone())
+    }
+}
+
+/// The results of a scan of `X`, one a row: `Y` with the leading dim of `X` in front.
+pub type Stacked<X, Y> = Typed<
+    <Y as TypedArray>::Elem,
+    <<Y as TypedArray>::Shape as Insert<D<0>, Rows<<X as TypedArray>::Shape>>>::Out,
+    <Y as TypedArray>::Sets,
+>;
+type Rows<S> = Dim<<<S as At<D<0>>>::Dim as DimType>::Size>;
+type Row<X> =
+    Typed<<X as TypedArray>::Elem, <<X as TypedArray>::Shape as At<D<0>>>::Without, <X as TypedArray>::Sets>;
+
+/// [`scan`](crate::scan) over the rows of a typed array: `body(carry, row)`; the last carry, and the results stacked. A body that changes the carry's type does
+/// not compile.
+///
+/// ```
+/// use atmesh::typed::{prelude::*, scan};
+/// mesh! { struct Pod { X: 2 } }
+/// let pod = Pod::mesh()?;
+/// let (zero, xs) = (<T![f32; 4@X]>::zeros(&pod), <T![f32; 3, 4@X]>::ones(&pod));
+/// let (total, sums) = scan(zero, &xs, |total, x| (&total + &x, &total + &x));
+/// let _: T![f32; 3, 4@X] = sums;
+/// assert_eq!(total.to_vec()?, [3.0; 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn scan<C: Args, X: TypedArray, Y: TypedArray + Tree>(
+    init: C,
+    xs: &X,
+    body: impl Fn(C::Owned, Row<X>) -> (C::Owned, Y),
+) -> (C::Owned, Stacked<X, Y>)
+where
+    X::Shape: At<D<0>>,
+    <X::Shape as At<D<0>>>::Dim: WholeDim,
+    Y::Shape: Insert<D<0>, Rows<X::Shape>>,
+{
+    let (carry, rows) = crate::transform::scan(init, xs.as_untyped(), |carry, x: Array| {
+        let (carry, y) = body(carry, Typed::of(x));
+        (carry, y.as_untyped().clone())
+    });
+    (carry, Typed::of(rows))
+}

@@ -1,0 +1,203 @@
+//! The typed layer: what compiles gives what its types say, and what its types say is what the dynamic layer gives.
+#![cfg(feature = "typed")]
+
+use atmesh::prelude::*;
+use atmesh::typed::rules::contract::MatmulOf;
+use atmesh::typed::rules::zip::ZipOf;
+use atmesh::typed::{self, prelude::*};
+use atmesh::{Compiled, Jit, value_and_grad, vjp};
+use static_assertions::{
+    assert_eq_align, assert_eq_size, assert_impl_all, assert_not_impl_any, assert_type_eq_all,
+};
+
+mesh! { struct Pod { X: 2, Y: 4 } }
+mesh! { struct Late { Data("data"): ?, Model("model"): 4 } }
+dim!(Batch);
+dim!(Embed = 16);
+
+assert_type_eq_all!(MatmulOf<S![8@X, 16], S![16, 32@Y]>, S![8@X, 32@Y]);
+assert_type_eq_all!(ZipOf<S![8, 16@Y], S![16@Y]>, S![8, 16@Y]);
+type F = T![f32; 8@X, 16];
+assert_impl_all!(F: Send, Sync, Clone, Tree, TypedArray);
+assert_impl_all!(Array: Send, Sync);
+assert_impl_all!(Mesh: Send, Sync);
+assert_impl_all!(Compiled<F, F>: Send, Sync);
+// what traces belongs to the thread that traces
+assert_not_impl_any!(Jit<'static, F, F>: Send, Sync);
+assert_eq_size!(F, Array, usize);
+assert_eq_align!(F, Array);
+
+fn mlp<B: Size, D: Size, H: Size>(
+    x: &T![f32; B@X, D],
+    up: &T![f32; D, H@Y],
+    down: &T![f32; H@Y, D],
+) -> T![f32; B@X, D] {
+    x.matmul(up).relu().matmul_to(down, P![=, _]) + x
+}
+
+#[derive(Tree)]
+#[tree(bound(D: Size, H: Size))]
+struct Mlp<D, H> {
+    up: T![f32; D, H@Y],
+    down: T![f32; H@Y, D],
+}
+impl<D: Size, H: Size> Mlp<D, H> {
+    fn apply<B: Size>(&self, x: &T![f32; B@X, D]) -> T![f32; B@X, D] {
+        mlp(x, &self.up, &self.down)
+    }
+}
+
+fn pod() -> Mesh {
+    Pod::mesh().unwrap()
+}
+fn model() -> Mlp<Embed, typed::size::N<32>> {
+    Mlp { up: Typed::full(&pod(), 0.01), down: Typed::full(&pod(), 0.02) }
+}
+use atmesh::typed::Typed;
+
+#[test]
+fn a_generic_layer_runs_at_once_and_under_jit() {
+    let x = <T![f32; 8@X, Embed]>::ones(&pod());
+    let now = model().apply(&x);
+    assert_eq!(type_of(&now), "float32[8@X,16]");
+    let step = jit(|m: &Mlp<Embed, typed::size::N<32>>, x: &T![f32; 8@X, Embed]| m.apply(x));
+    let then = step.call((&model(), &x)).unwrap();
+    assert_eq!(now.to_vec().unwrap(), then.to_vec().unwrap());
+    assert!((now.to_vec().unwrap()[0] - (1.0 + 32.0 * 0.16 * 0.02)).abs() < 1e-5);
+}
+
+#[test]
+fn derivatives_have_the_types_of_what_they_are_of() {
+    let x = <T![f32; 8@X, Embed]>::ones(&pod());
+    let (loss, grads) = value_and_grad(model(), |m| m.apply(&x).sum(..));
+    let _: T![f32;] = loss;
+    assert_eq!(type_of(&grads), "{up: float32[16,32@Y], down: float32[32@Y,16]}");
+    let g: T![f32; 8@X, Embed] = grad(&x, |x| model().apply(&x).square().sum(..));
+    assert!(g.to_vec().unwrap().iter().all(|v| v.is_finite()));
+    let (y, pull) = vjp(&x, |x| x.sum(D0));
+    let back: T![f32; 8@X, Embed] = pull.call(y.ones_like());
+    assert_eq!(back.to_vec().unwrap(), vec![1.0; 128]);
+}
+
+#[test]
+fn control_flow_keeps_types() {
+    let x = <T![f32; 8@X]>::ones(&pod());
+    let y: T![f32; 8@X] = fori_loop(0..3, x.clone(), |_, x| &x * 2.0);
+    assert_eq!(y.to_vec().unwrap(), vec![8.0; 8]);
+    let z: T![f32; 8@X] = cond(y.sum(..).gt(&x.sum(..)), || &x + &y, || x.clone());
+    assert_eq!(z.to_vec().unwrap(), vec![9.0; 8]);
+    let rows = <T![f32; 5, 8@X]>::ones(&pod());
+    let (last, sums) = typed::scan(x.zeros_like(), &rows, |c, r| (&c + &r, &c + &r));
+    let (_, sums): (T![f32; 8@X], T![f32; 5, 8@X]) = (last, sums);
+    assert_eq!(sums.to_vec().unwrap()[32], 5.0);
+}
+
+#[test]
+fn the_door_names_both_types_and_the_dim() {
+    let x = Array::ones([8, 16]).put(&pod(), p!["X"]);
+    assert!(x.typed::<T![f32; 8@X, ?]>().is_ok());
+    assert!(x.typed::<T![f32; Batch@X, Embed]>().is_ok());
+    for (error, kind) in [
+        (x.typed::<T![f32; 8@Y, 16]>().err(), "sharding"),
+        (x.typed::<T![f32; 8@X, 17]>().err(), "shape"),
+        (x.typed::<T![f32; 8@X]>().err(), "shape"),
+        (x.typed::<T![i32; 8@X, 16]>().err(), "dtype"),
+        (x.typed::<T![f32; 8@X, 16; U: Y]>().err(), "sharding"),
+        (x.typed::<T![f32; 8@X, 16; V: Y]>().err(), "vma"),
+    ] {
+        let error = error.expect("refused");
+        assert_eq!(error.kind().name(), kind, "{error}");
+        assert!(error.to_string().contains("float32[8@X,16]"), "{error}");
+    }
+    let wide = Mesh::new([("X", 4)]).unwrap();
+    let x = Array::ones([8, 16]).put(&wide, p!["X"]);
+    let error = x.typed::<T![f32; 8@X, 16]>().err().expect("another mesh");
+    assert!(error.to_string().contains("has 4 devices, not 2"), "{error}");
+    assert!(Array::ones([4]).reshape([5]).typed::<T![f32; 5]>().is_err(), "the array's own error");
+}
+
+#[test]
+fn what_changes_a_leafs_type_is_an_error_not_a_wrong_type() {
+    let x = <T![f32; 8@X, 16]>::ones(&pod());
+    let y = tree::map(&x, |a| a.sum(1));
+    assert!(y.untyped().ty().is_err());
+}
+
+#[test]
+fn late_sizes() {
+    let late = Late::sized(&[2, 4]).unwrap();
+    assert!(Late::sized(&[2, 2]).is_err() && Late::sized(&[2]).is_err() && Late::mesh().is_err());
+    let x = <T![f32; 8@Data, 16@Model]>::ones(&late);
+    assert_eq!(type_of(&x), "float32[8@data,16@model]");
+    let y: T![f32; 8@Data, 16] = Late.shard_map((x,), P![Data, _], |(x,)| {
+        assert_eq!(type_of(&x), "float32[4,4]{V:(data,model)}");
+        x.all_gather(Model, D1).psum(Model)
+    });
+    assert_eq!(y.to_vec().unwrap(), vec![4.0; 128]);
+}
+
+#[test]
+fn collectives() {
+    let x = <T![f32; 8@X, 16@Y]>::iota(&pod(), D0);
+    let y: T![f32; 8@(X, Y), 16] = Pod.shard_map((x.clone(),), P![(X, Y), _], |(x,)| {
+        let x: T![f32; 4, 4; V: (X, Y)] = x;
+        let y: T![f32; 1, 16; V: (Y, X)] = x.all_to_all(Y, D0, D1);
+        y
+    });
+    assert_eq!(y.to_vec().unwrap(), x.to_vec().unwrap());
+    let w = <T![f32; 16@X, 8]>::ones(&pod());
+    let z: T![f32; 8@X, 8] = Pod.shard_map((w,), P![X, _], |(w,)| {
+        let w: T![f32; 4, 8; V: X] = w.psum_scatter(X, D0);
+        w
+    });
+    assert_eq!(z.to_vec().unwrap(), vec![2.0; 64]);
+    let (a, b): (T![i32; 8@X], T![f32; 8]) = Pod.shard_map(
+        (<T![i32; 8@X]>::ones(&pod()), <T![f32; 8]>::ones(&pod())),
+        (P![X], P![_]),
+        |(a, b)| {
+            let me: T![i32;; V: X] = Pod.axis_index(X);
+            let zero: T![f32; 8; in Pod] = Pod.zeros::<f32, S![8]>();
+            (&a.ppermute(X, [(0, 1), (1, 0)]) + &me, &b + &zero)
+        },
+    );
+    assert_eq!(a.to_vec().unwrap(), [1, 1, 1, 1, 2, 2, 2, 2]);
+    assert_eq!(b.to_vec().unwrap(), [1.0; 8]);
+}
+
+#[test]
+fn unreduced_sums() {
+    let (x, w) = (<T![f32; 8, 16@X]>::ones(&pod()), <T![f32; 16@X, 4]>::ones(&pod()));
+    let z: T![f32; 8, 4; U: X] = x.matmul_to(&w, P![_, _; U: X]);
+    let two: T![f32; 8, 4; U: X] = &z + &z;
+    let r: T![f32; 8, 4; R: X] = <T![f32; 8, 4]>::full(&pod(), 3.0).reshard(P![_, _; R: X]);
+    let six: T![f32; 8, 4; U: X] = two.mul(&r);
+    let made: T![f32; 8@X, 4] = six.reshard(P![X, _]);
+    assert_eq!(made.to_vec().unwrap(), vec![96.0; 32]);
+}
+
+#[test]
+fn moves() {
+    let x = <T![f32; 8@X, 12]>::iota(&pod(), D1);
+    let t: T![f32; 12, 8@X] = x.t();
+    let e: T![f32; 8@X, ~, 12] = x.expand_dims(D1);
+    let m: T![f32; 8@X, 12] = e.squeeze(D1) - x.max(keep(D1)) + t.transpose((D1, D0));
+    let s: T![f32; 8@X, 12] = m.softmax(D1);
+    let d: T![f32; 8@X, 3, 4] = s.split_dim::<N![3], N![4], _>(D1);
+    let b: T![f32; 8@X, 12] = d.merge_dims(D1);
+    assert_eq!(b.to_vec().unwrap(), s.to_vec().unwrap());
+    let (l, r): (T![f32; 8@X, 4], T![f32; 8@X, 8]) = b.split::<N![4], N![8], _>(D1);
+    let j: T![f32; 8@X, 12] = l.concat(&r, D1);
+    assert_eq!(j.to_vec().unwrap(), s.to_vec().unwrap());
+    let c: T![f32; 8@X, 2] = j.slice::<N![1], N![3], _>(D1);
+    let f: T![f32; 2, 8@X, 2] = c.broadcast_to::<S![2, 8@X, 2]>();
+    assert_eq!(type_of(f.flip(D0)), "float32[2,8@X,2]");
+    let y: T![f32; 8@X, 3, 4] = x.then(|x| x.reshape([8, 3, 4])).unwrap();
+    let p: T![f32; 3, 4] = einsum!("abc->bc", y);
+    let q: T![f32; 8@X] = einsum!("abc,bc->a", y, p);
+    let z: T![f32; 12] = p.reshape::<S![12]>();
+    assert_eq!((type_of(q), type_of(z)), (type_of(x.sum(D1)), type_of(x.sum(D0))));
+    let i: T![i32; 8@X] = x.argmax(D1);
+    assert_eq!(i.to_vec().unwrap(), [11; 8]);
+    let h: T![bool; 8@X] = i.gt(&(&i - 1));
+    assert!(h.to_vec().unwrap().iter().all(|b| *b));
+}

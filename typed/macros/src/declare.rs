@@ -1,0 +1,256 @@
+//! `mesh!` and `dim!`: the user's own types.
+
+use crate::notation::{literal, size};
+use crate::tokens::{Input, Result, code, code_with, fail};
+use proc_macro::{Delimiter, Ident, TokenStream, TokenTree};
+use std::fmt::Write;
+
+/// An axis as `mesh!` is told of it.
+struct Axis {
+    ident: Ident,
+    name: String,
+    /// `None`: known when the mesh is made.
+    size: Option<u64>,
+}
+
+/// `pub`, `pub(crate)` or nothing.
+fn visibility(it: &mut Input) -> TokenStream {
+    let mut tokens = TokenStream::new();
+    if it.sees_word("pub") {
+        tokens.extend(it.next());
+        if matches!(it.peek(), Some(TokenTree::Group(g)) if g.delimiter() == Delimiter::Parenthesis) {
+            tokens.extend(it.next());
+        }
+    }
+    tokens
+}
+/// `#[..]`, documentation among it.
+fn attributes(it: &mut Input) -> TokenStream {
+    let mut tokens = TokenStream::new();
+    while it.sees('#') {
+        tokens.extend(it.next());
+        tokens.extend(it.next());
+    }
+    tokens
+}
+fn name(it: &mut Input, what: &str) -> Result<Ident> {
+    let at = it.here();
+    match it.next() {
+        Some(TokenTree::Ident(i)) if i.to_string().starts_with(|c: char| c.is_uppercase()) => Ok(i),
+        Some(TokenTree::Ident(i)) => fail(
+            i.span(),
+            format!(
+                "{what} is a type: its name begins with a capital. (A unit struct `{i}` would make `let {i} = ..` an error.)"
+            ),
+        ),
+        _ => fail(at, format!("expected the name of {what}")),
+    }
+}
+
+/// `pub struct Pod { X: 2, Data("data"): ? }`
+pub(crate) fn mesh(it: &mut Input) -> Result<TokenStream> {
+    let about = attributes(it);
+    let vis = visibility(it);
+    let at = it.here();
+    if !it.sees_word("struct") {
+        return fail(at, "expected `struct`: `mesh! { pub struct Pod { X: 2, Y: 4 } }`");
+    }
+    it.next();
+    let mesh = name(it, "a mesh")?;
+    let at = it.here();
+    let body = match it.next() {
+        Some(TokenTree::Group(g)) if g.delimiter() == Delimiter::Brace => g,
+        _ => return fail(at, "expected the axes: `{ X: 2, Y: 4 }`"),
+    };
+    it.end("one mesh")?;
+    let axes = axes(&mut Input::new(body.stream(), body.span()))?;
+    if axes.is_empty() {
+        return fail(body.span(), "a mesh has an axis at least: `{ X: 2 }`");
+    }
+    let none = "LIB::sets::No,".repeat(axes.len());
+    let listed: String = axes.iter().map(|a| format!("({:?}, {}),", a.name, value(a.size))).collect();
+    let mut out: TokenStream = about;
+    let names = [("MESH", &mesh)];
+    out.extend(
+        code("#[derive(Clone, Copy, Debug)]")
+            .into_iter()
+            .chain(vis.clone())
+            .chain(code_with("struct MESH;", &names)),
+    );
+    out.extend(code_with(
+        &format!(
+            "impl LIB::axis::MeshType for MESH {{
+                type Empty = ({none});
+                const NAME: &'static str = {:?};
+                const AXES: &'static [(&'static str, ::core::option::Option<usize>)] = &[{listed}];
+            }}",
+            mesh.to_string()
+        ),
+        &names,
+    ));
+    for (i, axis) in axes.iter().enumerate() {
+        out.extend(declared(&mesh, &axes, i, axis, &vis)?);
+    }
+    Ok(out)
+}
+fn axes(it: &mut Input) -> Result<Vec<Axis>> {
+    let mut axes: Vec<Axis> = Vec::new();
+    while !it.is_empty() {
+        let ident = name(it, "a mesh axis")?;
+        let mut known = ident.to_string();
+        if let Some(TokenTree::Group(g)) = it.peek().cloned() {
+            it.next();
+            let text = g.stream().to_string();
+            let quoted = text.strip_prefix('"').and_then(|t| t.strip_suffix('"'));
+            match quoted {
+                Some(text) if !text.is_empty() => known = text.to_string(),
+                _ => {
+                    return fail(
+                        g.span(),
+                        "expected the name that arrays know the axis by: `Data(\"data\"): 2`",
+                    );
+                }
+            }
+        }
+        if !it.takes(':') {
+            return fail(
+                ident.span(),
+                "expected `Axis: size`, or `Axis: ?` where the size is known when the mesh is made",
+            );
+        }
+        let at = it.here();
+        let size = match it.next() {
+            Some(TokenTree::Literal(l)) => Some(literal(&l)?),
+            Some(TokenTree::Punct(p)) if p.as_char() == '?' => None,
+            _ => {
+                return fail(
+                    at,
+                    "expected the number of devices along the axis, or `?` where it is known when the mesh is made",
+                );
+            }
+        };
+        if size == Some(0) {
+            return fail(at, "a mesh axis has a device at least");
+        }
+        if axes.iter().any(|a| a.ident.to_string() == ident.to_string() || a.name == known) {
+            return fail(ident.span(), format!("axis `{ident}` is declared twice"));
+        }
+        if axes.len() == 6 {
+            return fail(ident.span(), "a mesh has up to six axes in types: use the dynamic layer for more");
+        }
+        if size.is_some_and(|n| factors(n).is_none()) {
+            return fail(at, "an axis size in types has prime factors up to 13: write `?` for others");
+        }
+        axes.push(Axis { ident, name: known, size });
+        it.comma("`,` and another axis")?;
+    }
+    Ok(axes)
+}
+fn value(size: Option<u64>) -> String {
+    size.map_or_else(
+        || "::core::option::Option::None".into(),
+        |n| format!("::core::option::Option::Some({n})"),
+    )
+}
+/// The struct of one axis, and what is known of it: its size, its slot in sets, which axes are others.
+fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStream) -> Result<TokenStream> {
+    let (size, factors) = match axis.size {
+        None => ("LIB::axis::AtRun".into(), "LIB::axis::AtRun".into()),
+        Some(n) => (binary(n), factors(n).unwrap_or_default()),
+    };
+    // this axis' slot is `mine`, the others are parameters
+    let slots = |mine: &str| -> String {
+        (0..axes.len()).map(|j| if j == i { format!("{mine},") } else { format!("S{j},") }).collect()
+    };
+    let others: String =
+        (0..axes.len()).filter(|j| *j != i).map(|j| format!("S{j}: LIB::sets::Slot,")).collect();
+    let (mine, none) = (slots("AXIS"), slots("LIB::sets::No"));
+    let (any, unreduced, reduced) =
+        (slots("S"), slots("LIB::sets::Unreduced<AXIS>"), slots("LIB::sets::Reduced<AXIS>"));
+    let mut text = format!(
+        "struct AXIS;
+        impl LIB::axis::MeshAxis for AXIS {{
+            type Mesh = MESH;
+            type Size = {size};
+            type Factors = {factors};
+            const NAME: &'static str = {:?};
+            const SIZE: ::core::option::Option<usize> = {};
+        }}
+        impl<S: LIB::sets::VaryingSlot, {others}> LIB::sets::AddAxis<({any})> for AXIS {{ type Out = ({mine}); }}
+        impl<{others}> LIB::sets::Member<({mine})> for AXIS {{ type Removed = ({none}); }}
+        impl<{others}> LIB::sets::Mark<({none})> for AXIS {{ type Unreduced = ({unreduced}); type Reduced = ({reduced}); }}",
+        axis.name,
+        value(axis.size),
+    );
+    let mut names = vec![("MESH", mesh), ("AXIS", &axis.ident)];
+    let placeholders: Vec<String> = (0..axes.len()).map(|j| format!("OTHER{j}")).collect();
+    for (j, other) in axes.iter().enumerate().filter(|(j, _)| *j != i) {
+        let _ = write!(text, "impl LIB::axis::Apart<OTHER{j}> for AXIS {{}}");
+        names.push((&placeholders[j], &other.ident));
+    }
+    let head = code("#[derive(Clone, Copy, Debug)] #[allow(missing_docs)]");
+    Ok(head.into_iter().chain(vis.clone()).chain(code_with(&text, &names)).collect())
+}
+/// The prime factors as a list of types; `None` if one is above 13.
+fn factors(mut n: u64) -> Option<String> {
+    let mut list = "()".to_string();
+    for p in [2, 3, 5, 7, 11, 13] {
+        while n > 0 && n.is_multiple_of(p) {
+            n /= p;
+            list = format!("(LIB::size::Prime<{p}>, {list})");
+        }
+    }
+    (n == 1).then_some(list)
+}
+/// A number as a `typenum` integer.
+fn binary(n: u64) -> String {
+    match n {
+        0..=1024 => format!("LIB::typenum::consts::U{n}"),
+        _ => format!("LIB::typenum::UInt<{}, LIB::typenum::B{}>", binary(n / 2), n % 2),
+    }
+}
+
+/// `pub Hidden = 11008`, or `pub Batch`
+pub(crate) fn dim(it: &mut Input) -> Result<TokenStream> {
+    let about = attributes(it);
+    let vis = visibility(it);
+    let dim = name(it, "a named size")?;
+    let text = dim.to_string();
+    let struct_ = code_with("#[derive(Clone, Copy, Debug)]", &[]);
+    let head: TokenStream = about.into_iter().chain(struct_).chain(vis).collect();
+    let body = if it.is_empty() {
+        code_with(
+            &format!(
+                "struct DIM;
+                impl LIB::size::Size for DIM {{
+                    type Kind = LIB::size::Symbol;
+                    const VALUE: ::core::option::Option<usize> = ::core::option::Option::None;
+                    fn show(f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {{ f.write_str({text:?}) }}
+                }}
+                impl LIB::size::IntoSize for DIM {{ type Size = DIM; }}"
+            ),
+            &[("DIM", &dim)],
+        )
+    } else {
+        if !it.takes('=') {
+            let at = it.here();
+            return fail(at, "expected `= size`, or nothing where the size is known at run time only");
+        }
+        let number = size(it)?;
+        it.end("one size")?;
+        code_with(
+            &format!(
+                "struct DIM;
+                impl LIB::size::Size for DIM {{
+                    type Kind = LIB::size::Named;
+                    const VALUE: ::core::option::Option<usize> = <{number} as LIB::size::Size>::VALUE;
+                    fn show(f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {{ <{number} as LIB::size::Size>::show(f) }}
+                }}
+                impl LIB::size::NamedSize for DIM {{ type Number = {number}; }}
+                impl LIB::size::IntoSize for DIM {{ type Size = DIM; }}"
+            ),
+            &[("DIM", &dim)],
+        )
+    };
+    Ok(head.into_iter().chain(body).collect())
+}

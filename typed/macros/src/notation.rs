@@ -1,0 +1,304 @@
+//! Shapes, sizes, specs and types of arrays.
+
+use crate::tokens::{Input, Result, code, fail, group, tuple};
+use proc_macro::{Delimiter, Literal, Span, TokenStream, TokenTree};
+
+/// A whole number as it is written.
+pub(crate) fn literal(l: &Literal) -> Result<u64> {
+    let text = l.to_string().replace('_', "");
+    match text.trim_end_matches("usize").parse() {
+        Ok(n) => Ok(n),
+        Err(_) => fail(l.span(), "a size is a whole number"),
+    }
+}
+/// A number as a type: `N<..>`, `K<..>` or `M<..>`.
+pub(crate) fn number(n: u64, at: Span) -> Result<TokenStream> {
+    let (ones, thousands, millions) = (n % 1000, n / 1000 % 1000, n / 1_000_000);
+    Ok(code(&match n {
+        0..=999 => format!("LIB::size::N<{ones}>"),
+        1000..=999_999 => format!("LIB::size::K<{thousands}, {ones}>"),
+        1_000_000..=999_999_999 => format!("LIB::size::M<{millions}, {thousands}, {ones}>"),
+        _ => return fail(at, "sizes in types go up to 999,999,999: write `?`, or a name made by `dim!`"),
+    }))
+}
+/// A size that rustc has to compute: `{WIDTH}`.
+fn computed(e: &TokenStream) -> TokenStream {
+    let limb = |i: u8| format!("{{ LIB::size::limb({e}, {i}) }}");
+    let (a, b, c) = (limb(2), limb(1), limb(0));
+    code(&format!(
+        "<LIB::size::Limbs<{{ LIB::size::limb_count({e}) }}, {a}, {b}, {c}> as LIB::size::Trim>::Out"
+    ))
+}
+/// A path, and its last word.
+fn path(it: &mut Input, what: &str) -> Result<(TokenStream, String)> {
+    let mut tokens = TokenStream::new();
+    loop {
+        let at = it.here();
+        let Some(TokenTree::Ident(word)) = it.next() else { return fail(at, format!("expected {what}")) };
+        tokens.extend([TokenTree::Ident(word.clone())]);
+        if !it.sees(':') {
+            return Ok((tokens, word.to_string()));
+        }
+        for _ in 0..2 {
+            let at = it.here();
+            match it.next() {
+                Some(colon @ TokenTree::Punct(_)) if colon.to_string() == ":" => tokens.extend([colon]),
+                _ => return fail(at, "expected `::` within a path"),
+            }
+        }
+    }
+}
+/// One axis; it is noted in `seen`, and refused the second time.
+fn axis(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
+    let at = it.here();
+    if let Some(TokenTree::Literal(l)) = it.peek() {
+        return fail(l.span(), format!("expected a mesh axis, as `mesh!` declares it: a name, not {l}"));
+    }
+    let (tokens, name) = path(it, "a mesh axis")?;
+    let text = tokens.to_string();
+    if seen.contains(&text) {
+        return fail(
+            at,
+            format!("mesh axis `{name}` splits two dims of one array; an axis can split only one"),
+        );
+    }
+    seen.push(text);
+    Ok(tokens)
+}
+/// `X` or `(X, Y)`.
+fn axes(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
+    if let Some(TokenTree::Group(g)) = it.peek().cloned() {
+        if g.delimiter() != Delimiter::Parenthesis {
+            return fail(g.span(), "expected a mesh axis, or several: `(X, Y)`");
+        }
+        it.next();
+        let list = axis_list(&mut Input::new(g.stream(), g.span()), seen)?;
+        return match list.len() {
+            0 => fail(g.span(), "expected the axes that split this dim, or no `@` where it is whole"),
+            1 => Ok(list.into_iter().next().unwrap_or_default()),
+            2 | 3 => Ok(tuple(listed(list))),
+            _ => fail(
+                g.span(),
+                "a dim is split over up to three axes in types: use the dynamic layer for more",
+            ),
+        };
+    }
+    axis(it, seen)
+}
+fn axis_list(it: &mut Input, seen: &mut Vec<String>) -> Result<Vec<TokenStream>> {
+    let mut list = Vec::new();
+    while !it.is_empty() {
+        list.push(axis(it, seen)?);
+        it.comma("`,` and another mesh axis")?;
+    }
+    Ok(list)
+}
+fn listed(list: Vec<TokenStream>) -> TokenStream {
+    list.into_iter().flat_map(|t| t.into_iter().chain(code(","))).collect()
+}
+
+/// A size: a number, a product of numbers, `{constant}`, a name, `?`, a `typenum` integer.
+pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
+    let at = it.here();
+    match it.peek().cloned() {
+        Some(TokenTree::Punct(p)) if p.as_char() == '?' => {
+            it.next();
+            Ok(code("LIB::size::Unknown"))
+        }
+        Some(TokenTree::Group(g)) if g.delimiter() == Delimiter::Brace => {
+            it.next();
+            Ok(computed(&group(Delimiter::Parenthesis, g.stream(), g.span())))
+        }
+        Some(TokenTree::Literal(l)) => {
+            it.next();
+            let mut n = literal(&l)?;
+            while it.takes('*') {
+                let at = it.here();
+                let Some(TokenTree::Literal(l)) = it.next() else {
+                    return fail(at, "after `*` comes a number; `{..}` takes any constant expression");
+                };
+                n = n.saturating_mul(literal(&l)?);
+            }
+            number(n, at)
+        }
+        Some(TokenTree::Ident(_)) => {
+            let (tokens, word) = path(it, "a size")?;
+            if it.sees('*') || it.sees('+') || it.sees('/') || it.sees('-') {
+                let at = it.here();
+                return fail(
+                    at,
+                    "sizes with names are not computed in types: write the number, or `{..}` around a constant expression",
+                );
+            }
+            let digits =
+                word.strip_prefix('U').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
+            Ok(match digits {
+                // a `typenum` integer: converted where it comes in
+                Some(_) => {
+                    code("<").into_iter().chain(tokens).chain(code("as LIB::size::IntoSize>::Size")).collect()
+                }
+                None => tokens,
+            })
+        }
+        Some(t) => fail(
+            t.span(),
+            "expected a dim: a number, a named size, `{constant}`, `?` or `~`, and `@axis` if it is split",
+        ),
+        None => fail(at, "expected a dim: a number, a named size, `{constant}`, `?` or `~`"),
+    }
+}
+/// Dims, as a tuple type; the axes are noted in `seen`.
+pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
+    let (mut out, mut rank) = (TokenStream::new(), 0);
+    while !it.is_empty() {
+        let at = it.here();
+        rank += 1;
+        if rank > 8 {
+            return fail(at, "arrays have up to eight dims in types: use the dynamic layer for more");
+        }
+        if it.takes('~') {
+            if it.sees('@') {
+                let at = it.here();
+                return fail(
+                    at,
+                    "`~` is a dim of size 1 that repeats, and is never split; write `1` for one that is",
+                );
+            }
+            out.extend(code("LIB::shape::Stretch"));
+        } else {
+            let mut arguments = size(it)?;
+            if it.takes('@') {
+                if it.is_empty() {
+                    let at = it.here();
+                    return fail(at, "after `@` comes a mesh axis");
+                }
+                arguments.extend(code(","));
+                arguments.extend(axes(it, seen)?);
+            }
+            out.extend(code("LIB::shape::Dim<").into_iter().chain(arguments).chain(code(">")));
+        }
+        out.extend(code(","));
+        it.comma("`,`, or `@axis` if the dim is split")?;
+    }
+    Ok(tuple(out))
+}
+
+/// What is behind the second `;`: `V: X, U: (Y, Z), R: W`.
+struct Sets {
+    mesh: Option<TokenStream>,
+    lists: [Vec<TokenStream>; 3],
+}
+const NAMES: [&str; 3] = ["V", "U", "R"];
+fn sets(it: &mut Input, seen: &mut Vec<String>, allowed: &[&str]) -> Result<Sets> {
+    let mut found = Sets { mesh: None, lists: Default::default() };
+    let expected =
+        format!("expected {}", allowed.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", "));
+    while !it.is_empty() {
+        let at = it.here();
+        if it.sees_word("in") && allowed.contains(&"in Mesh") {
+            it.next();
+            found.mesh = Some(path(it, "the mesh of the `shard_map`")?.0);
+        } else {
+            let which =
+                NAMES.iter().position(|n| it.sees_word(n) && allowed.iter().any(|a| a.starts_with(*n)));
+            let Some(which) = which else { return fail(at, expected) };
+            it.next();
+            if !it.takes(':') {
+                let at = it.here();
+                return fail(at, format!("after `{}` comes `:` and mesh axes", NAMES[which]));
+            }
+            // a value may vary over what splits nothing of its own; each axis is in one set
+            found.lists[which] = match it.peek().cloned() {
+                Some(TokenTree::Group(g)) => {
+                    it.next();
+                    axis_list(&mut Input::new(g.stream(), g.span()), seen)?
+                }
+                _ => vec![axis(it, seen)?],
+            };
+        }
+        it.comma("`,` and another set")?;
+    }
+    Ok(found)
+}
+fn empty_of(axis: &TokenStream) -> String {
+    format!("<<{axis} as LIB::axis::MeshAxis>::Mesh as LIB::axis::MeshType>::Empty")
+}
+
+/// A spec: `X, _, (Y, Z), =`, and `; U: W`.
+pub(crate) fn spec(it: &mut Input) -> Result<TokenStream> {
+    let (mut entries, more) = it.until(';');
+    let (mut out, mut seen) = (TokenStream::new(), Vec::new());
+    while !entries.is_empty() {
+        if entries.sees_word("_") {
+            entries.next();
+            out.extend(code("LIB::axis::Whole"));
+        } else if entries.takes('=') {
+            out.extend(code("LIB::rules::respec::Same"));
+        } else {
+            out.extend(axes(&mut entries, &mut seen)?);
+        }
+        out.extend(code(","));
+        entries.comma("`,`: an entry of a spec is an axis, `(X, Y)`, `=` or `_`")?;
+    }
+    let spec = tuple(out);
+    if !more {
+        return Ok(spec);
+    }
+    let at = it.here();
+    let Sets { lists: [_, u, r], .. } = sets(it, &mut seen, &["U: axes", "R: axes"])?;
+    let (wrapper, list) = match (u.is_empty(), r.is_empty()) {
+        (false, true) => ("LeftUnreduced", u),
+        (true, false) => ("MarkedReduced", r),
+        _ => return fail(at, "expected one set: `U: axes` or `R: axes`"),
+    };
+    let list = tuple(listed(list));
+    Ok(code(&format!("LIB::rules::respec::{wrapper}::<{spec}, {list}>")))
+}
+
+/// The type of an array: `f32; 8@X, 16`, and inside of `shard_map` `f32; 4, 16; V: X`.
+pub(crate) fn array(it: &mut Input) -> Result<TokenStream> {
+    let at = it.here();
+    let (mut dtype, some) = it.until(';');
+    if !some {
+        return fail(
+            at,
+            "expected `;` after the element type: `T![f32; 8, 16]`, or `T![f32;]` for one number",
+        );
+    }
+    let dtype = dtype.rest();
+    if dtype.is_empty() {
+        return fail(at, "expected an element type before `;`: `T![f32; 8, 16]`");
+    }
+    let (mut shape, more) = it.until(';');
+    let mut seen = Vec::new();
+    let shape = dims(&mut shape, &mut seen)?;
+    let mut out: TokenStream =
+        code("LIB::Typed<").into_iter().chain(dtype).chain(code(",")).chain(shape).collect();
+    if more {
+        let at = it.here();
+        let Sets { mesh, lists: [v, u, r] } =
+            sets(it, &mut seen, &["V: axes", "U: axes", "R: axes", "in Mesh"])?;
+        let inside = mesh.is_some() || !v.is_empty();
+        let Some(first) = v.first().or(u.first()).or(r.first()) else {
+            let Some(mesh) = mesh else {
+                return fail(at, "expected `V: axes`, `U: axes`, `R: axes` or `in Mesh`");
+            };
+            out.extend(code(&format!(", <{mesh} as LIB::axis::MeshType>::Empty>")));
+            return Ok(out);
+        };
+        let mut set =
+            mesh.map_or_else(|| empty_of(first), |m| format!("<{m} as LIB::axis::MeshType>::Empty"));
+        for axis in v {
+            set = format!("<{axis} as LIB::sets::AddAxis<{set}>>::Out");
+        }
+        for (list, mark) in [(u, "Unreduced"), (r, "Reduced")] {
+            for axis in list {
+                set = format!("<{axis} as LIB::sets::Mark<{set}>>::{mark}");
+            }
+        }
+        let set = if inside { set } else { format!("LIB::sets::Outside<{set}>") };
+        out.extend(code(&format!(", {set}")));
+    }
+    out.extend(code(">"));
+    Ok(out)
+}

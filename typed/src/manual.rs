@@ -1,0 +1,147 @@
+//! Blocks of `shard_map`: what one device has of an array, and what the devices' blocks make together.
+
+use crate::axis::{MeshAxis, MeshType, Shard, Whole};
+use crate::sets::{AddTo, Sets};
+use crate::shape::{At, AxesOnce, D, Dim, DimType, Shape, Stretch};
+use crate::size::{GathersOver, SplitsOver};
+
+/// The shape that one device has of an array, and the axes that it varies over.
+#[diagnostic::on_unimplemented(
+    message = "an array of shape `{Self}` cannot be cut into blocks over the mesh `{M}`",
+    label = "its dims must be split over axes of `{M}`, evenly",
+    note = "in a generic function: `B: Tiles<X>` says that a size can be cut over `X` and put together again"
+)]
+pub trait LocalShape<M: MeshType>: Shape {
+    /// One device's block.
+    type Local: Shape;
+    /// The axes that it varies over.
+    type Vary: Sets;
+}
+/// The shape that blocks make, put together by spec `P`.
+#[diagnostic::on_unimplemented(
+    message = "out spec `{P}` does not fit the block's shape `{Self}`",
+    label = "an out spec has one entry for every dim of the output: an axis, `(X, Y)` or `_`",
+    note = "the spec of several outputs is a tuple of specs: `(P![X, _], P![_])`"
+)]
+pub trait GlobalShape<P, M: MeshType>: Shape {
+    /// The array of all blocks.
+    type Global: Shape;
+    /// The axes that the spec names.
+    type Mentions: Sets;
+}
+/// One dim of a block.
+pub trait LocalDim<V>: DimType {
+    /// What one device has.
+    type Local: DimType;
+    /// The set with the dim's axes added.
+    type Vary: Sets;
+}
+#[diagnostic::do_not_recommend]
+impl<N: SplitsOver<S>, S: Shard + AddTo<V>, V> LocalDim<V> for Dim<N, S> {
+    type Local = Dim<N::Tile>;
+    type Vary = S::Out;
+}
+#[diagnostic::do_not_recommend]
+impl<V: Sets> LocalDim<V> for Stretch {
+    type Local = Stretch;
+    type Vary = V;
+}
+/// One dim of an output, by its entry in the out spec.
+#[diagnostic::on_unimplemented(
+    message = "a dim `{Self}` cannot be put together over `{P}`",
+    label = "an entry of an out spec is an axis of the mesh, `(X, Y)` or `_`"
+)]
+pub trait GlobalDim<P, V>: DimType {
+    /// The dim of all blocks.
+    type Global: DimType;
+    /// The set with the entry's axes added.
+    type Mentions: Sets;
+}
+#[diagnostic::do_not_recommend]
+impl<N: GathersOver<S>, S: Shard + AddTo<V>, V> GlobalDim<S, V> for Dim<N> {
+    type Global = Dim<N::Full, S>;
+    type Mentions = S::Out;
+}
+#[diagnostic::do_not_recommend]
+impl<V: Sets> GlobalDim<Whole, V> for Stretch {
+    type Global = Stretch;
+    type Mentions = V;
+}
+impl<M: MeshType> LocalShape<M> for () {
+    type Local = ();
+    type Vary = M::Empty;
+}
+impl<M: MeshType> GlobalShape<(), M> for () {
+    type Global = ();
+    type Mentions = M::Empty;
+}
+macro_rules! blocks {
+    // each dim begins from the set that the dims before it give
+    ([$($d:ident $p:ident $v:ident $from:ty;)*] $last:ident $lp:ident $set:ty) => {
+        #[diagnostic::do_not_recommend]
+        impl<M: MeshType, $($d: LocalDim<$from, Vary = $v>, $v: Sets,)* $last: LocalDim<$set>> LocalShape<M> for ($($d,)* $last,) {
+            type Local = ($($d::Local,)* $last::Local,);
+            type Vary = $last::Vary;
+        }
+        #[diagnostic::do_not_recommend]
+        impl<M: MeshType, $($d: GlobalDim<$p, $from, Mentions = $v>, $p, $v: Sets,)* $last: GlobalDim<$lp, $set>, $lp>
+            GlobalShape<($($p,)* $lp,), M> for ($($d,)* $last,)
+        where ($($d::Global,)* $last::Global,): AxesOnce + Shape {
+            type Global = ($($d::Global,)* $last::Global,);
+            type Mentions = $last::Mentions;
+        }
+    };
+}
+blocks!([] A P M::Empty);
+blocks!([A P VA M::Empty;] B Q VA);
+blocks!([A P VA M::Empty; B Q VB VA;] C R VB);
+blocks!([A P VA M::Empty; B Q VB VA; C R VC VB;] E S VC);
+blocks!([A P VA M::Empty; B Q VB VA; C R VC VB; E S VE VC;] F T VE);
+blocks!([A P VA M::Empty; B Q VB VA; C R VC VB; E S VE VC; F T VF VE;] G U VF);
+
+/// A dim made longer by the parts of all devices along `A`.
+pub trait GatherDim<A>: DimType {
+    /// The longer dim.
+    type Out: DimType;
+}
+/// A dim of which each device along `A` keeps its part.
+pub trait ScatterDim<A>: DimType {
+    /// The part.
+    type Out: DimType;
+}
+#[diagnostic::do_not_recommend]
+impl<N: GathersOver<A>, A: MeshAxis> GatherDim<A> for Dim<N> {
+    type Out = Dim<N::Full>;
+}
+#[diagnostic::do_not_recommend]
+impl<N: SplitsOver<A>, A: MeshAxis> ScatterDim<A> for Dim<N> {
+    type Out = Dim<N::Tile>;
+}
+/// A shape whose dim `I` is gathered along `A`.
+pub trait GatherAt<A, I>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+}
+/// A shape whose dim `I` is scattered along `A`.
+pub trait ScatterAt<A, I>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+}
+type Gathered<S, A, I> = <S as At<I>>::Put<<<S as At<I>>::Dim as GatherDim<A>>::Out>;
+type Scattered<S, A, I> = <S as At<I>>::Put<<<S as At<I>>::Dim as ScatterDim<A>>::Out>;
+#[diagnostic::do_not_recommend]
+impl<S: At<D<I>>, A, const I: usize> GatherAt<A, D<I>> for S
+where
+    S::Dim: GatherDim<A>,
+    Gathered<S, A, D<I>>: Shape,
+{
+    type Out = Gathered<S, A, D<I>>;
+}
+#[diagnostic::do_not_recommend]
+impl<S: At<D<I>>, A, const I: usize> ScatterAt<A, D<I>> for S
+where
+    S::Dim: ScatterDim<A>,
+    Scattered<S, A, D<I>>: Shape,
+{
+    type Out = Scattered<S, A, D<I>>;
+}

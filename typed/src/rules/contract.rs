@@ -1,0 +1,176 @@
+//! Products of matrices.
+
+use super::respec::Spec;
+use crate::axis::{Shard, Split};
+use crate::shape::{AxesOnce, Dim, DimType, Shape, Stretch};
+use crate::size::Size;
+
+/// A pair of dims that are summed over.
+#[diagnostic::on_unimplemented(
+    message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) have different sizes",
+    label = "`{Self}` would be contracted with `{D2}`",
+    note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
+)]
+pub trait ContractDim<D2> {}
+impl<N: Size, S1, S2> ContractDim<Dim<N, S2>> for Dim<N, S1>
+where
+    Dim<N, S1>: ContractTo<Dim<N, S2>>,
+    <Dim<N, S1> as ContractTo<Dim<N, S2>>>::Parts: Placed<Dim<N, S1>>,
+{
+}
+/// A pair of dims that are summed over, where the result's sharding is stated.
+#[diagnostic::on_unimplemented(
+    message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) have different sizes",
+    label = "`{Self}` would be contracted with `{D2}`",
+    note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
+)]
+pub trait ContractDimTo<D2> {}
+impl<N: Size, S1: Shard, S2: Shard> ContractDimTo<Dim<N, S2>> for Dim<N, S1> {}
+/// A pair of dims that both operands have and the result too: they go together like contracted ones, and the result takes the left entry.
+#[diagnostic::on_unimplemented(
+    message = "einsum: batch dims `{Self}` (left) and `{D2}` (right) have different sizes",
+    label = "batch dims `{Self}` and `{D2}`"
+)]
+pub trait BatchDim<D2> {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<N: Size, S1: Shard, S2> BatchDim<Dim<N, S2>> for Dim<N, S1>
+where
+    Dim<N, S1>: ContractTo<Dim<N, S2>>,
+{
+    type Out = Dim<N, S1>;
+}
+
+/// Which of two dims of one size are split.
+#[diagnostic::on_unimplemented(
+    message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) are split over different mesh axes",
+    label = "`{Self}` would be contracted with `{D2}`",
+    note = "contracted dims must be split alike, or one of them be whole: `reshard` one operand, for instance `b.reshard(P![..])`"
+)]
+pub trait ContractTo<D2> {
+    /// [`OneSide`] or [`BothSides`].
+    type Parts;
+}
+impl<N> ContractTo<Dim<N>> for Dim<N> {
+    type Parts = OneSide;
+}
+impl<N, S: Split> ContractTo<Dim<N, S>> for Dim<N> {
+    type Parts = OneSide;
+}
+impl<N, S: Split> ContractTo<Dim<N>> for Dim<N, S> {
+    type Parts = OneSide;
+}
+impl<N, S: Split> ContractTo<Dim<N, S>> for Dim<N, S> {
+    type Parts = BothSides;
+}
+/// At most one of the two is split.
+pub struct OneSide;
+/// Both are split alike, so that the product is a sum over devices.
+pub struct BothSides;
+/// The rules tell how the result is sharded.
+#[diagnostic::on_unimplemented(
+    message = "matmul/einsum: both dims are `{D}`, so how to split the result is ambiguous",
+    label = "`{D}` would be contracted with `{D}`",
+    note = "say how the result is split: `a.matmul_to(&b, P![_, _])` adds the parts up on every device (all-reduce)",
+    note = "an axis in place of a `_` leaves each device only its part of the sum (reduce-scatter)"
+)]
+pub trait Placed<D> {}
+impl<D> Placed<D> for OneSide {}
+
+/// A pair of leading dims of `matmul`.
+#[diagnostic::on_unimplemented(
+    message = "matmul: leading dims `{Self}` (left) and `{D2}` (right) must be the same, size and sharding",
+    label = "`{Self}` meets `{D2}`",
+    note = "`reshard` one operand; or use `einsum!`, whose result takes the left operand's sharding"
+)]
+pub trait LeadingDim<D2> {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<N: Size, S: Shard> LeadingDim<Dim<N, S>> for Dim<N, S> {
+    type Out = Dim<N, S>;
+}
+#[diagnostic::do_not_recommend]
+impl<N: Size, S: Shard> LeadingDim<Stretch> for Dim<N, S> {
+    type Out = Dim<N, S>;
+}
+#[diagnostic::do_not_recommend]
+impl<N: Size, S: Shard> LeadingDim<Dim<N, S>> for Stretch {
+    type Out = Dim<N, S>;
+}
+#[diagnostic::do_not_recommend]
+impl LeadingDim<Stretch> for Stretch {
+    type Out = Stretch;
+}
+
+/// The shape of the right operand of `matmul` whose left one has shape `L`.
+#[diagnostic::on_unimplemented(
+    message = "matmul: shapes `{L}` and `{Self}` cannot be multiplied",
+    label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either"
+)]
+pub trait MatmulRhs<L> {
+    /// The shape of the product.
+    type Out: Shape;
+}
+/// The shape of the product of shapes `L` and `R`.
+pub type MatmulOf<L, R> = <R as MatmulRhs<L>>::Out;
+/// The shape of the right operand of `matmul_to`.
+#[diagnostic::on_unimplemented(
+    message = "matmul_to: shapes `{L}` and `{Self}` cannot be multiplied",
+    label = "matmul takes [.., M, K] by [.., K, N], where leading dims are equal or absent; [K] in place of either"
+)]
+pub trait MatmulToRhs<L, P> {
+    /// The shape of the product.
+    type Out: Shape;
+}
+/// The shape of the product of shapes `L` and `R`, sharded as `P` says.
+pub type MatmulToOf<L, R, P> = <R as MatmulToRhs<L, P>>::Out;
+
+/// The shape of the right operand of `dot`.
+#[diagnostic::on_unimplemented(
+    message = "dot: shapes `{L}` and `{Self}` cannot be multiplied",
+    label = "dot takes arrays of rank 1 and 2",
+    note = "use `matmul` for stacks of matrices, or `einsum!`"
+)]
+pub trait DotRhs<L>: MatmulRhs<L> {}
+macro_rules! dot { ($([$($l:ident)*] [$($r:ident)*];)*) => { $(
+    #[diagnostic::do_not_recommend]
+    impl<$($l: DimType,)* $($r: DimType),*> DotRhs<($($l,)*)> for ($($r,)*) where ($($r,)*): MatmulRhs<($($l,)*)> {}
+)* } }
+dot! { [A] [B]; [A] [B C]; [A B] [C]; [A B] [C E]; }
+
+macro_rules! one {
+    ([$($g:tt)*] $l:ty, $r:ty, $out:ty, $k1:ident $k2:ident) => {
+        #[diagnostic::do_not_recommend]
+        impl<$($g)* $k1: ContractDim<$k2>, $k2> MatmulRhs<$l> for $r where $out: AxesOnce + Shape { type Out = $out; }
+        #[diagnostic::do_not_recommend]
+        impl<$($g)* $k1: ContractDimTo<$k2>, $k2, P: Spec<$out>> MatmulToRhs<$l, P> for $r { type Out = P::Out; }
+    };
+}
+one!([] (K1,), (K2,), (), K1 K2);
+macro_rules! vectors { ($([$($l:ident)*])*) => { $(
+    one!([$($l: DimType,)* N: DimType,] (K1,), ($($l,)* K2, N,), ($($l,)* N,), K1 K2);
+    one!([$($l: DimType,)* M: DimType,] ($($l,)* M, K1,), (K2,), ($($l,)* M,), K1 K2);
+)* } }
+vectors!([] [A] [A B] [A B C] [A B C E] [A B C E F] [A B C E F G]);
+macro_rules! matmul {
+    ([] [$($a:ident $b:ident)*]) => {
+        one!([$($a: LeadingDim<$b>, $b,)* M: DimType, N: DimType,]
+            ($($a,)* M, K1,), ($($b,)* K2, N,), ($($a::Out,)* M, N,), K1 K2);
+    };
+    ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
+        one!([$p0: DimType, $($p: DimType,)* $($a: LeadingDim<$b>, $b,)* M: DimType, N: DimType,]
+            ($p0, $($p,)* $($a,)* M, K1,), ($($b,)* K2, N,), ($p0, $($p,)* $($a::Out,)* M, N,), K1 K2);
+        one!([$p0: DimType, $($p: DimType,)* $($a: LeadingDim<$b>, $b,)* M: DimType, N: DimType,]
+            ($($a,)* M, K1,), ($p0, $($p,)* $($b,)* K2, N,), ($p0, $($p,)* $($a::Out,)* M, N,), K1 K2);
+        matmul!([$($p)*] [$($a $b)*]);
+    };
+}
+matmul!([P1 P2 P3 P4 P5 P6] []);
+matmul!([P1 P2 P3 P4 P5] [A1 B1]);
+matmul!([P1 P2 P3 P4] [A1 B1 A2 B2]);
+matmul!([P1 P2 P3] [A1 B1 A2 B2 A3 B3]);
+matmul!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4]);
+matmul!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
+matmul!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);

@@ -1,0 +1,128 @@
+//! Einsum of two operands: which letters go where is written by `einsum!`.
+
+use super::contract::{BatchDim, ContractDim, ContractDimTo};
+use super::respec::Spec;
+use crate::shape::{At, AxesOnce, D, DimType, Shape};
+
+/// Dim `I` of the left operand.
+pub struct Left<const I: usize>;
+/// Dim `I` of the right operand.
+pub struct Right<const I: usize>;
+/// Dim `I` of the left and dim `J` of the right operand.
+pub struct Both<const I: usize, const J: usize>;
+
+/// A dim of the result, picked from the operands.
+pub trait Pick<L, R> {
+    /// The dim.
+    type Dim: DimType;
+}
+impl<L: At<D<I>>, R, const I: usize> Pick<L, R> for Left<I> {
+    type Dim = L::Dim;
+}
+impl<L, R: At<D<I>>, const I: usize> Pick<L, R> for Right<I> {
+    type Dim = R::Dim;
+}
+impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> Pick<L, R> for Both<I, J>
+where
+    L::Dim: BatchDim<R::Dim>,
+{
+    type Dim = <L::Dim as BatchDim<R::Dim>>::Out;
+}
+/// A dim of the result, where its sharding is stated.
+pub trait PickTo<L, R> {
+    /// The dim, split in some way.
+    type Dim: DimType;
+}
+impl<L: At<D<I>>, R, const I: usize> PickTo<L, R> for Left<I> {
+    type Dim = L::Dim;
+}
+impl<L, R: At<D<I>>, const I: usize> PickTo<L, R> for Right<I> {
+    type Dim = R::Dim;
+}
+impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> PickTo<L, R> for Both<I, J>
+where
+    L::Dim: ContractDimTo<R::Dim>,
+{
+    type Dim = L::Dim;
+}
+
+/// The dims of the result.
+pub trait Outs<L, R> {
+    /// The shape of the result.
+    type Out: Shape;
+}
+/// The dims of the result, sharded as `P` says.
+pub trait OutsTo<L, R, P> {
+    /// The shape of the result.
+    type Out: Shape;
+}
+macro_rules! outs { ($($o:ident)*) => {
+    #[diagnostic::do_not_recommend]
+    impl<L, R, $($o: Pick<L, R>),*> Outs<L, R> for ($($o,)*) where ($($o::Dim,)*): AxesOnce + Shape { type Out = ($($o::Dim,)*); }
+    #[diagnostic::do_not_recommend]
+    impl<L, R, P: Spec<($($o::Dim,)*)>, $($o: PickTo<L, R>),*> OutsTo<L, R, P> for ($($o,)*) { type Out = P::Out; }
+} }
+outs!();
+outs!(A);
+outs!(A B);
+outs!(A B C);
+outs!(A B C E);
+outs!(A B C E F);
+outs!(A B C E F G);
+outs!(A B C E F G H);
+outs!(A B C E F G H I);
+
+/// One pair of dims that is contracted.
+pub trait Pair<L, R> {}
+impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> Pair<L, R> for Both<I, J> where
+    L::Dim: ContractDim<R::Dim>
+{
+}
+/// One pair of dims that is contracted, where the result's sharding is stated.
+pub trait PairTo<L, R> {}
+impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> PairTo<L, R> for Both<I, J> where
+    L::Dim: ContractDimTo<R::Dim>
+{
+}
+/// The pairs of dims that are contracted.
+pub trait Over<L, R> {}
+/// The pairs of dims that are contracted, where the result's sharding is stated.
+pub trait OverTo<L, R> {}
+macro_rules! over { ($($c:ident)*) => {
+    #[diagnostic::do_not_recommend]
+    impl<L, R, $($c: Pair<L, R>),*> Over<L, R> for ($($c,)*) {}
+    #[diagnostic::do_not_recommend]
+    impl<L, R, $($c: PairTo<L, R>),*> OverTo<L, R> for ($($c,)*) {}
+} }
+over!();
+over!(A);
+over!(A B);
+over!(A B C);
+over!(A B C E);
+
+/// The shape of the right operand of an einsum whose left one has shape `L`, result dims `O`, contracted pairs `C`.
+#[diagnostic::on_unimplemented(
+    message = "einsum: shapes `{L}` and `{Self}` do not go together by these subscripts",
+    label = "the subscripts do not fit the operands"
+)]
+pub trait EinsumRhs<L, O, C> {
+    /// The shape of the result.
+    type Out: Shape;
+}
+#[diagnostic::do_not_recommend]
+impl<L, R, O: Outs<L, R>, C: Over<L, R>> EinsumRhs<L, O, C> for R {
+    type Out = O::Out;
+}
+/// [`EinsumRhs`] where the result is sharded as `P` says.
+#[diagnostic::on_unimplemented(
+    message = "einsum: shapes `{L}` and `{Self}` do not go together by these subscripts",
+    label = "the subscripts do not fit the operands"
+)]
+pub trait EinsumToRhs<L, O, C, P> {
+    /// The shape of the result.
+    type Out: Shape;
+}
+#[diagnostic::do_not_recommend]
+impl<L, R, P, O: OutsTo<L, R, P>, C: OverTo<L, R>> EinsumToRhs<L, O, C, P> for R {
+    type Out = O::Out;
+}

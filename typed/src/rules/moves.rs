@@ -1,0 +1,133 @@
+//! What moves dims: transpose, new dims of size 1, broadcasting, reshaping.
+
+use crate::axis::{Shard, Whole};
+use crate::shape::{At, D, Dim, DimType, Other, Shape, Stretch};
+use crate::size::{N, Size, SplitsOver};
+
+/// The shape with its dims in order `P`: `(D1, D0)`.
+#[diagnostic::on_unimplemented(
+    message = "`{P}` does not permute the dims of `{Self}`",
+    label = "name every dim of the array once: `x.transpose((D1, D0))`"
+)]
+pub trait Permute<P>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+    /// The dims' numbers.
+    const ORDER: &'static [usize];
+}
+macro_rules! permute {
+    ($me:ty; $($d:ident $i:ident)*) => { permute!(@pairs $me; [$($d $i)*] [] $($i)*); };
+    (@pairs $me:ty; $all:tt [$($x:ident $y:ident)*] $a:ident $($r:ident)+) => {
+        permute!(@pairs $me; $all [$($x $y)* $($a $r)+] $($r)+);
+    };
+    (@pairs $me:ty; [$($d:ident $i:ident)*] [$($x:ident $y:ident)*] $last:ident) => {
+        #[diagnostic::do_not_recommend]
+        impl<$($d: DimType,)* $(const $i: usize),*> Permute<($(D<$i>,)*)> for $me
+        where $($me: At<D<$i>>,)* $(D<$x>: Other<D<$y>>),* {
+            type Out = ($(<$me as At<D<$i>>>::Dim,)*);
+            const ORDER: &'static [usize] = &[$($i),*];
+        }
+    };
+}
+permute!((A,); A I);
+permute!((A, B); A I B J);
+permute!((A, B, C); A I B J C K);
+permute!((A, B, C, E); A I B J C K E L);
+permute!((A, B, C, E, F); A I B J C K E L F M);
+permute!((A, B, C, E, F, G); A I B J C K E L F M G O);
+permute!((A, B, C, E, F, G, H); A I B J C K E L F M G O H P);
+permute!((A, B, C, E, F, G, H, T); A I B J C K E L F M G O H P T Q);
+
+/// A dim of size 1 that may be taken away.
+#[diagnostic::on_unimplemented(
+    message = "a dim `{Self}` cannot be taken away: its size is not 1",
+    label = "`squeeze` takes dims of size 1"
+)]
+pub trait One: DimType {}
+impl One for Stretch {}
+impl<S: Shard> One for Dim<N<1>, S> {}
+
+/// A shape that arrays of shape `S` can be broadcast to.
+#[diagnostic::on_unimplemented(
+    message = "an array of shape `{S}` cannot be broadcast to `{Self}`",
+    label = "its dims are the last dims of the new shape; `~` may become any whole dim, new dims are whole"
+)]
+pub trait BroadcastOf<S>: Shape {}
+/// A dim that a dim `A` can be broadcast to.
+#[diagnostic::on_unimplemented(
+    message = "a dim `{A}` cannot be broadcast to a dim `{Self}`",
+    label = "`{A}` stays as it is, sharding and all; `~` may become any whole dim"
+)]
+pub trait BroadcastDim<A>: DimType {}
+impl<N: Size, S: Shard> BroadcastDim<Dim<N, S>> for Dim<N, S> {}
+impl<N: Size> BroadcastDim<Stretch> for Dim<N> {}
+impl BroadcastDim<Stretch> for Stretch {}
+/// A dim that is whole.
+#[diagnostic::on_unimplemented(
+    message = "dim `{Self}` is split, and must be whole here",
+    label = "expected a whole dim: one without `@axis`",
+    note = "`reshard` first: `.reshard(P![..])` with `_` for this dim"
+)]
+pub trait WholeDim: DimType {}
+impl<N: Size> WholeDim for Dim<N> {}
+impl WholeDim for Stretch {}
+/// A shape of whole dims.
+#[diagnostic::on_unimplemented(
+    message = "a dim of `{Self}` is split, and must be whole here",
+    label = "reshaping keeps no sharding by itself: how the new dims are split is open",
+    note = "`.split_dim(..)` and `.merge_dims(..)` keep the sharding of the first factor",
+    note = "or state the result: `x.then::<T![f32; ..]>(|x| x.reshape_to(..))`, which is checked when it runs"
+)]
+pub trait WholeShape: Shape {}
+
+macro_rules! broadcast {
+    ([] [$($a:ident $b:ident)*]) => {
+        #[diagnostic::do_not_recommend]
+        impl<$($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($($b,)*) {}
+        #[diagnostic::do_not_recommend]
+        impl<$($a: WholeDim),*> WholeShape for ($($a,)*) {}
+    };
+    ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
+        #[diagnostic::do_not_recommend]
+        impl<$p0: WholeDim, $($p: WholeDim,)* $($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($p0, $($p,)* $($b,)*) {}
+        broadcast!([$($p)*] [$($a $b)*]);
+    };
+}
+broadcast!([P1 P2 P3 P4 P5 P6 P7 P8] []);
+broadcast!([P1 P2 P3 P4 P5 P6 P7] [A1 B1]);
+broadcast!([P1 P2 P3 P4 P5 P6] [A1 B1 A2 B2]);
+broadcast!([P1 P2 P3 P4 P5] [A1 B1 A2 B2 A3 B3]);
+broadcast!([P1 P2 P3 P4] [A1 B1 A2 B2 A3 B3 A4 B4]);
+broadcast!([P1 P2 P3] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
+broadcast!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
+broadcast!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
+broadcast!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
+
+/// How many elements an array of whole shape `S` has, where that is known when compiling.
+pub const fn elements<S: Shape>() -> Option<usize> {
+    let (mut i, mut n) = (0, 1);
+    while i < S::DIMS.len() {
+        match S::DIMS[i].size {
+            Some(size) => n *= size,
+            None => return None,
+        }
+        i += 1;
+    }
+    Some(n)
+}
+
+/// A dim that is cut into a major factor `A`, which keeps the sharding, and a minor one `B`.
+pub trait Factored<A, B>: DimType {
+    /// The major factor's dim.
+    type Major: DimType;
+    /// The minor factor's dim.
+    type Minor: DimType;
+}
+#[diagnostic::do_not_recommend]
+impl<N: Size, S: Shard, A: SplitsOver<S>, B: Size> Factored<A, B> for Dim<N, S>
+where
+    N: super::parts::ProductIs<A, B>,
+{
+    type Major = Dim<A, S>;
+    type Minor = Dim<B, Whole>;
+}

@@ -1,0 +1,119 @@
+//! Reductions: the dims drop out, sharded or not; those that are kept have size 1.
+
+use crate::shape::{At, Before, D, Shape, Stretch};
+use core::ops::RangeFull;
+use typenum::consts as numbers;
+
+/// Dims that a reduction keeps, with size 1: `x.sum(keep(D1))`.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<I>(pub I);
+/// Keeps the dims, with size 1: `x.max(keep(D1))`.
+pub fn keep<I>(dims: I) -> Kept<I> {
+    Kept(dims)
+}
+
+/// Dims of shape `S` to reduce over: `D1`, `(D0, D2)`, `..`, `keep(D1)`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not name dims of `{S}` to reduce over",
+    label = "expected `D1`, `(D0, D1)` in rising order, `..` for all dims, or `keep(..)` of these"
+)]
+pub trait ReduceDims<S> {
+    /// The shape of the result.
+    type Out: Shape;
+    /// Whether the dims are kept, with size 1.
+    const KEEP: bool;
+    /// The dims' numbers, where the rank is this.
+    fn numbers(rank: usize) -> Vec<usize>;
+}
+type Drop1<S, I> = <S as At<I>>::Without;
+type Keep1<S, I> = <S as At<I>>::Put<Stretch>;
+
+impl<S: At<D<I>>, const I: usize> ReduceDims<S> for D<I> {
+    type Out = Drop1<S, D<I>>;
+    const KEEP: bool = false;
+    fn numbers(_: usize) -> Vec<usize> {
+        vec![I]
+    }
+}
+impl<S: At<D<I>>, const I: usize> ReduceDims<S> for Kept<D<I>>
+where
+    Keep1<S, D<I>>: Shape,
+{
+    type Out = Keep1<S, D<I>>;
+    const KEEP: bool = true;
+    fn numbers(_: usize) -> Vec<usize> {
+        vec![I]
+    }
+}
+macro_rules! integers { ($($u:ident $i:literal)*) => { $(
+    impl<S: At<D<$i>>> ReduceDims<S> for numbers::$u {
+        type Out = Drop1<S, D<$i>>;
+        const KEEP: bool = false;
+        fn numbers(_: usize) -> Vec<usize> { vec![$i] }
+    }
+)* } }
+integers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
+// from the last one backwards, so that the numbers of those before do not change
+impl<S: At<D<J>>, const I: usize, const J: usize> ReduceDims<S> for (D<I>, D<J>)
+where
+    D<I>: Before<D<J>>,
+    Drop1<S, D<J>>: At<D<I>>,
+{
+    type Out = Drop1<Drop1<S, D<J>>, D<I>>;
+    const KEEP: bool = false;
+    fn numbers(_: usize) -> Vec<usize> {
+        vec![I, J]
+    }
+}
+impl<S: At<D<J>>, const I: usize, const J: usize> ReduceDims<S> for Kept<(D<I>, D<J>)>
+where
+    D<I>: Before<D<J>>,
+    Keep1<S, D<J>>: At<D<I>>,
+    Keep1<Keep1<S, D<J>>, D<I>>: Shape,
+{
+    type Out = Keep1<Keep1<S, D<J>>, D<I>>;
+    const KEEP: bool = true;
+    fn numbers(_: usize) -> Vec<usize> {
+        vec![I, J]
+    }
+}
+impl<S: At<D<K>>, const I: usize, const J: usize, const K: usize> ReduceDims<S> for (D<I>, D<J>, D<K>)
+where
+    D<I>: Before<D<J>>,
+    D<J>: Before<D<K>>,
+    Drop1<S, D<K>>: At<D<J>>,
+    Drop1<Drop1<S, D<K>>, D<J>>: At<D<I>>,
+{
+    type Out = Drop1<Drop1<Drop1<S, D<K>>, D<J>>, D<I>>;
+    const KEEP: bool = false;
+    fn numbers(_: usize) -> Vec<usize> {
+        vec![I, J, K]
+    }
+}
+impl<S: Shape> ReduceDims<S> for RangeFull {
+    type Out = ();
+    const KEEP: bool = false;
+    fn numbers(rank: usize) -> Vec<usize> {
+        (0..rank).collect()
+    }
+}
+impl<S: AllKept> ReduceDims<S> for Kept<RangeFull> {
+    type Out = S::Out;
+    const KEEP: bool = true;
+    fn numbers(rank: usize) -> Vec<usize> {
+        (0..rank).collect()
+    }
+}
+/// A shape with every dim kept at size 1.
+pub trait AllKept: Shape {
+    /// The shape.
+    type Out: Shape;
+}
+macro_rules! kept { ($($d:ident $one:ident)*) => {
+    impl<$($d: crate::shape::DimType),*> AllKept for ($($d,)*) { type Out = ($($one,)*); }
+} }
+kept!();
+kept!(A Stretch);
+kept!(A Stretch B Stretch);
+kept!(A Stretch B Stretch C Stretch);
+kept!(A Stretch B Stretch C Stretch E Stretch);

@@ -1,0 +1,191 @@
+//! Specs: stated shardings.
+
+use crate::axis::{Distinct, MeshAxis, MeshType, Shard, Whole};
+use crate::sets::{MarkIn, Outside, Sets};
+use crate::shape::{AxesOnce, Dim, DimType, Shape, Stretch};
+use crate::size::{Size, SplitsOver};
+use core::marker::PhantomData;
+
+/// In a spec: this dim stays split as it is; `=` in the notation.
+#[derive(Clone, Copy, Debug)]
+pub struct Same;
+/// A spec and axes over which the result is left unreduced: `P![_, _; U: X]`. The variant of the same name is its only value, so that the
+/// notation is a type and a value.
+#[derive(Clone, Copy, Debug)]
+pub enum LeftUnreduced<P, A> {
+    /// The spec.
+    LeftUnreduced,
+    #[doc(hidden)]
+    NeverUnreduced(core::convert::Infallible, PhantomData<fn() -> (P, A)>),
+}
+/// A spec and axes over which the result is marked as reduced: `P![_, _; R: X]`.
+#[derive(Clone, Copy, Debug)]
+pub enum MarkedReduced<P, A> {
+    /// The spec.
+    MarkedReduced,
+    #[doc(hidden)]
+    NeverReduced(core::convert::Infallible, PhantomData<fn() -> (P, A)>),
+}
+mod values {
+    pub use super::LeftUnreduced::*;
+    pub use super::MarkedReduced::*;
+}
+// the types above are found before these; the values are found here
+#[doc(hidden)]
+pub use values::*;
+
+/// A dim split in another way.
+pub trait RespecDim<S> {
+    /// The dim of the result.
+    type Out: DimType;
+}
+#[diagnostic::do_not_recommend]
+impl<N: SplitsOver<S2>, S1, S2: Shard> RespecDim<S2> for Dim<N, S1> {
+    type Out = Dim<N, S2>;
+}
+#[diagnostic::do_not_recommend]
+impl<N: Size, S1: Shard> RespecDim<Same> for Dim<N, S1> {
+    type Out = Dim<N, S1>;
+}
+#[diagnostic::do_not_recommend]
+impl RespecDim<Whole> for Stretch {
+    type Out = Stretch;
+}
+#[diagnostic::do_not_recommend]
+impl RespecDim<Same> for Stretch {
+    type Out = Stretch;
+}
+
+/// A spec for arrays of shape `S`: one entry for each dim.
+#[diagnostic::on_unimplemented(
+    message = "spec `{Self}` does not fit the dims of `{S}`",
+    label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for a whole dim"
+)]
+pub trait Spec<S> {
+    /// The shape, sharded so.
+    type Out: Shape;
+}
+macro_rules! respec { ($($d:ident $s:ident)*) => {
+    #[diagnostic::do_not_recommend]
+    impl<$($d: RespecDim<$s>, $s),*> Spec<($($d,)*)> for ($($s,)*)
+    where ($($d::Out,)*): AxesOnce + Shape { type Out = ($($d::Out,)*); }
+    impl<$($d: NotOver<A>,)* A> NotOver<A> for ($($d,)*) {}
+} }
+respec!();
+respec!(A1 S1);
+respec!(A1 S1 A2 S2);
+respec!(A1 S1 A2 S2 A3 S3);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7 A8 S8);
+#[diagnostic::do_not_recommend]
+impl<S, A, P: Spec<S>> Spec<S> for LeftUnreduced<P, A> {
+    type Out = P::Out;
+}
+#[diagnostic::do_not_recommend]
+impl<S, A, P: Spec<S>> Spec<S> for MarkedReduced<P, A> {
+    type Out = P::Out;
+}
+
+/// A shape, or a dim, that is not split over the axes `A`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is split over mesh axis `{A}`, so it cannot be made unreduced or reduced over it",
+    label = "a value is unreduced over axes that split none of its dims",
+    note = "`reshard` it to be whole along the axis first"
+)]
+pub trait NotOver<A> {}
+impl<A> NotOver<A> for Stretch {}
+impl<N, S: Distinct<A>, A: MeshAxis> NotOver<A> for Dim<N, S> {}
+impl<N, S: Distinct<A>, A: MeshAxis> NotOver<(A,)> for Dim<N, S> {}
+impl<N, S: Distinct<A> + Distinct<B>, A: MeshAxis, B: MeshAxis> NotOver<(A, B)> for Dim<N, S> {}
+
+/// The sets of what `reshard` gives, of a value of shape `S` and sets `V`.
+#[diagnostic::on_unimplemented(
+    message = "a value with the sets `{V}` cannot be resharded so",
+    label = "`reshard` is for values outside of `shard_map`; a sum that has not been made goes to a plain spec",
+    note = "inside of `shard_map` collectives move data: `psum`, `all_gather`, `psum_scatter`, `all_to_all`, `ppermute`"
+)]
+pub trait ReshardSets<S, V> {
+    /// The sets of the result.
+    type Out: Sets;
+}
+macro_rules! plain { ($($s:ident)*) => {
+    impl<S, $($s),*> ReshardSets<S, ()> for ($($s,)*) { type Out = (); }
+    impl<S, V, $($s),*> ReshardSets<S, Outside<V>> for ($($s,)*) { type Out = (); }
+} }
+plain!();
+plain!(S1);
+plain!(S1 S2);
+plain!(S1 S2 S3);
+plain!(S1 S2 S3 S4);
+plain!(S1 S2 S3 S4 S5);
+plain!(S1 S2 S3 S4 S5 S6);
+plain!(S1 S2 S3 S4 S5 S6 S7);
+plain!(S1 S2 S3 S4 S5 S6 S7 S8);
+type EmptyOf<A> = <<A as MeshAxis>::Mesh as MeshType>::Empty;
+impl<S: NotOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for LeftUnreduced<P, (A,)>
+where
+    (A,): MarkIn<EmptyOf<A>>,
+{
+    type Out = Outside<<(A,) as MarkIn<EmptyOf<A>>>::Unreduced>;
+}
+impl<S: NotOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for MarkedReduced<P, (A,)>
+where
+    (A,): MarkIn<EmptyOf<A>>,
+{
+    type Out = Outside<<(A,) as MarkIn<EmptyOf<A>>>::Reduced>;
+}
+impl<S: NotOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for LeftUnreduced<P, (A, B)>
+where
+    (A, B): MarkIn<EmptyOf<A>>,
+{
+    type Out = Outside<<(A, B) as MarkIn<EmptyOf<A>>>::Unreduced>;
+}
+impl<S: NotOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for MarkedReduced<P, (A, B)>
+where
+    (A, B): MarkIn<EmptyOf<A>>,
+{
+    type Out = Outside<<(A, B) as MarkIn<EmptyOf<A>>>::Reduced>;
+}
+
+/// The sets of a product of shapes `L` and `R` whose sharding is stated: plain, or unreduced over the axes by which both contracted dims are
+/// split. `V` is what the sets of the operands give.
+#[diagnostic::on_unimplemented(
+    message = "the product of `{L}` and `{R}` cannot be left unreduced so",
+    label = "the unreduced axes are exactly those by which both contracted dims are split, alike",
+    note = "`a.matmul_to(&b, P![_, _; U: X])` is for `a` of `[M, K@X]` and `b` of `[K@X, N]`"
+)]
+pub trait ProductSets<L, R, V> {
+    /// The sets of the result.
+    type Out: Sets;
+}
+macro_rules! product { ($($s:ident)*) => {
+    impl<L, R, V: Sets, $($s),*> ProductSets<L, R, V> for ($($s,)*) { type Out = V; }
+} }
+product!();
+product!(S1);
+product!(S1 S2);
+product!(S1 S2 S3);
+product!(S1 S2 S3 S4);
+product!(S1 S2 S3 S4 S5);
+product!(S1 S2 S3 S4 S5 S6);
+product!(S1 S2 S3 S4 S5 S6 S7);
+product!(S1 S2 S3 S4 S5 S6 S7 S8);
+macro_rules! unreduced { ($([$($l:ident)*] [$($r:ident)*] [$($n:ident)*];)*) => { $(
+    unreduced!(@ [A] A, (A,); [$($l)*] [$($r)*] [$($n)*]);
+    unreduced!(@ [A B] (A, B), (A, B); [$($l)*] [$($r)*] [$($n)*]);
+)* };
+    (@ [$($axis:ident)*] $split:ty, $list:ty; [$($l:ident)*] [$($r:ident)*] [$($n:ident)*]) => {
+        impl<P, N: Size, $($axis: MeshAxis,)* $($l: DimType,)* $($r: DimType,)* $($n: DimType),*>
+            ProductSets<($($l,)* Dim<N, $split>,), ($($r,)* Dim<N, $split>, $($n,)*), ()> for LeftUnreduced<P, $list>
+        where
+            $list: MarkIn<EmptyOf<A>>,
+        {
+            type Out = Outside<<$list as MarkIn<EmptyOf<A>>>::Unreduced>;
+        }
+    };
+}
+// matrices, stacks of them on the left or on both sides, and vectors
+unreduced! { [] [] []; [M] [] []; [] [] [K]; [M] [] [K]; [L1 M] [] [K]; [L1 M] [R1] [K]; [L1 L2 M] [] [K]; [L1 L2 M] [R1 R2] [K]; }

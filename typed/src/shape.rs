@@ -1,0 +1,248 @@
+//! Dims, shapes (tuples of dims), and getting at dims by their numbers.
+
+use crate::axis::{Distinct, Shard, Whole};
+use crate::size::{Size, SplitsOver};
+use core::fmt;
+use core::marker::PhantomData;
+use typenum::consts as numbers;
+
+/// A dim of size `S`, split over `A`; `S` or `S@A` in the notation.
+pub struct Dim<S, A = Whole>(PhantomData<fn() -> (S, A)>);
+/// A dim of size 1 that repeats in operations on elements; `~` in the notation.
+pub struct Stretch;
+
+/// One dim, as it is compared and printed.
+#[derive(Clone, Copy)]
+pub struct DimInfo {
+    /// The size, where it is known when compiling.
+    pub size: Option<usize>,
+    /// The axes that it is split over, major first, and their sizes where those are known when compiling.
+    pub axes: &'static [(&'static str, Option<usize>)],
+    /// Writes the size: its number or its name.
+    pub show: fn(&mut fmt::Formatter<'_>) -> fmt::Result,
+}
+/// As `type_of` prints a dim: `8@(X,Y)`.
+impl fmt::Display for DimInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.show)(f)?;
+        match self.axes {
+            [] => Ok(()),
+            [(one, _)] => write!(f, "@{one}"),
+            many => write!(f, "@({})", many.iter().map(|a| a.0).collect::<Vec<_>>().join(",")),
+        }
+    }
+}
+impl fmt::Debug for DimInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// [`Dim`] or [`Stretch`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a dim of a shape",
+    label = "expected `Dim<..>` or `Stretch`"
+)]
+pub trait DimType: 'static {
+    /// Its size.
+    type Size: Size;
+    /// How it is split.
+    type Shard: Shard;
+    /// What is compared and printed of it.
+    const INFO: DimInfo =
+        DimInfo { size: Self::Size::VALUE, axes: Self::Shard::AXES, show: Self::Size::show };
+}
+impl<S: Size, A: Shard> DimType for Dim<S, A> {
+    type Size = S;
+    type Shard = A;
+}
+impl DimType for Stretch {
+    type Size = crate::size::N<1>;
+    type Shard = Whole;
+}
+
+/// A tuple of up to eight dims.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a shape: shapes are tuples of up to eight dims",
+    label = "not a shape",
+    note = "write shapes as `S![4@X, 2]`, and arrays as `T![f32; 4@X, 2]`"
+)]
+pub trait Shape: 'static {
+    /// How many dims it has: a `typenum` integer.
+    type Rank: typenum::Unsigned;
+    /// Its dims, as they are compared and printed.
+    const DIMS: &'static [DimInfo];
+}
+
+/// A shape that an array can have: each axis divides the dim that it splits, and splits one dim only.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a shape that an array can have",
+    label = "a mesh axis splits two of its dims, or does not divide one"
+)]
+pub trait Formed: Shape {}
+/// A shape whose sizes are all known when compiling.
+#[diagnostic::on_unimplemented(
+    message = "a size of `{Self}` is not known when compiling",
+    label = "an array is made from nothing with sizes that are known",
+    note = "make it in the dynamic layer and state its type: `Array::zeros(..).typed::<T![..]>()?`"
+)]
+pub trait KnownShape: Shape {}
+/// A dim that an array can have.
+pub trait FormedDim: DimType {}
+#[diagnostic::do_not_recommend]
+impl<N: SplitsOver<S>, S: Shard> FormedDim for Dim<N, S> {}
+impl FormedDim for Stretch {}
+
+/// No axis splits two of the dims.
+#[diagnostic::on_unimplemented(
+    message = "a mesh axis would split two dims of one array: `{Self}`",
+    label = "this would give `{Self}`",
+    note = "an axis can split only one dim of an array: `reshard` an operand first, so that the axis is used once",
+    note = "(axes of different meshes cannot meet in one array either)"
+)]
+pub trait AxesOnce {}
+
+/// A dim number: `x.sum(D1)`.
+#[derive(Clone, Copy, Debug)]
+pub struct D<const I: usize>;
+/// The first dim.
+pub const D0: D<0> = D;
+/// The second dim.
+pub const D1: D<1> = D;
+/// The third dim.
+pub const D2: D<2> = D;
+/// The fourth dim.
+pub const D3: D<3> = D;
+/// The fifth dim.
+pub const D4: D<4> = D;
+/// The sixth dim.
+pub const D5: D<5> = D;
+/// The seventh dim.
+pub const D6: D<6> = D;
+/// The eighth dim.
+pub const D7: D<7> = D;
+/// What a dim number may be given as: [`D0`] … [`D7`], or a `typenum` integer.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a dim number",
+    label = "expected `D0`, `D1`, .. `D7`, or a `typenum` integer up to 7"
+)]
+pub trait DimNumber {
+    /// The number as the rules take it.
+    type D;
+    /// The number.
+    const NUMBER: usize;
+}
+impl<const I: usize> DimNumber for D<I> {
+    type D = D<I>;
+    const NUMBER: usize = I;
+}
+macro_rules! dim_numbers { ($($u:ident $i:literal)*) => { $(
+    impl DimNumber for numbers::$u { type D = D<$i>; const NUMBER: usize = $i; }
+)* } }
+dim_numbers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
+
+/// Dim `I` of a shape: `S: At<D<1>>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no dim number `{I}`",
+    label = "no dim `{I}`; dims count from 0"
+)]
+pub trait At<I>: Shape {
+    /// The dim.
+    type Dim: DimType;
+    /// The shape with another dim in its place.
+    type Put<Q>;
+    /// The shape without it.
+    type Without: Shape;
+}
+/// The shape with one more dim, at number `I`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot get a new dim number `{I}`",
+    label = "the new dim's number is at most the rank; shapes have up to eight dims"
+)]
+pub trait Insert<I, Q>: Shape {
+    /// The longer shape.
+    type Out: Shape;
+}
+/// A dim number that comes before `J`.
+#[diagnostic::on_unimplemented(
+    message = "dim numbers come in rising order, each once: `{Self}` before `{J}`",
+    label = "write the lesser number first"
+)]
+pub trait Before<J> {}
+macro_rules! before { ($($i:literal [$($j:literal)*])*) => { $($( impl Before<D<$j>> for D<$i> {} )*)* } }
+before!(0 [1 2 3 4 5 6 7] 1 [2 3 4 5 6 7] 2 [3 4 5 6 7] 3 [4 5 6 7] 4 [5 6 7] 5 [6 7] 6 [7]);
+/// Another dim number than `J`.
+#[diagnostic::on_unimplemented(
+    message = "dim `{J}` is named twice",
+    label = "each dim is named once",
+    note = "a permutation names every dim once: `x.transpose((D1, D0))`"
+)]
+pub trait Other<J> {}
+macro_rules! other { ($($i:literal [$($j:literal)*])*) => { $($( impl Other<D<$j>> for D<$i> {} )*)* } }
+other!(0 [1 2 3 4 5 6 7] 1 [0 2 3 4 5 6 7] 2 [0 1 3 4 5 6 7] 3 [0 1 2 4 5 6 7]
+    4 [0 1 2 3 5 6 7] 5 [0 1 2 3 4 6 7] 6 [0 1 2 3 4 5 7] 7 [0 1 2 3 4 5 6]);
+
+/// A shape of as many dims as einsum's subscripts have letters: `D<2>` for two.
+#[diagnostic::on_unimplemented(
+    message = "einsum: the subscripts have another number of letters than `{Self}` has dims",
+    label = "write one letter for each dim of the operand"
+)]
+pub trait Letters<N>: Shape {}
+
+macro_rules! shape {
+    ($rank:ident $n:literal $($d:ident)*) => {
+        impl<$($d: DimType),*> Letters<D<$n>> for ($($d,)*) {}
+        impl<$($d: DimType),*> Shape for ($($d,)*) {
+            type Rank = numbers::$rank;
+            const DIMS: &'static [DimInfo] = &[$($d::INFO),*];
+        }
+        #[diagnostic::do_not_recommend]
+        impl<$($d: DimType<Size: crate::size::KnownSize>),*> KnownShape for ($($d,)*) {}
+        #[diagnostic::do_not_recommend]
+        impl<$($d: FormedDim),*> Formed for ($($d,)*) where ($($d,)*): AxesOnce {}
+        shape!(@once [] $($d)*);
+        shape!(@at [0 1 2 3 4 5 6 7] [] $($d)*);
+        shape!(@insert [0 1 2 3 4 5 6 7] [] $($d)*);
+    };
+    // every pair of dims
+    (@once [$($x:ident $y:ident)*]) => { impl AxesOnce for () {} };
+    (@once [] $a:ident) => { impl<$a> AxesOnce for ($a,) {} };
+    (@once [] $($d:ident)*) => { shape!(@pairs [] [$($d)*] $($d)*); };
+    (@pairs [$($x:ident $y:ident)*] [$($all:ident)*] $a:ident $($d:ident)+) => {
+        shape!(@pairs [$($x $y)* $($a $d)+] [$($all)*] $($d)+);
+    };
+    (@pairs [$($x:ident $y:ident)*] [$($all:ident)*] $last:ident) => {
+        #[diagnostic::do_not_recommend]
+        impl<$($all: DimType),*> AxesOnce for ($($all,)*) where $($x::Shard: Distinct<$y::Shard>),* {}
+    };
+    (@at $n:tt [$($l:ident)*]) => {};
+    (@at [$i:literal $($n:literal)*] [$($l:ident)*] $d:ident $($r:ident)*) => {
+        #[diagnostic::do_not_recommend]
+        impl<$($l: DimType,)* $d: DimType, $($r: DimType),*> At<D<$i>> for ($($l,)* $d, $($r,)*) {
+            type Dim = $d;
+            type Put<Q> = ($($l,)* Q, $($r,)*);
+            type Without = ($($l,)* $($r,)*);
+        }
+        shape!(@at [$($n)*] [$($l)* $d] $($r)*);
+    };
+    // no ninth dim
+    (@insert $n:tt $l:tt $a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident) => {};
+    (@insert [$i:literal $($n:literal)*] [$($l:ident)*] $($r:ident)*) => {
+        #[diagnostic::do_not_recommend]
+        impl<$($l: DimType,)* Q: DimType, $($r: DimType),*> Insert<D<$i>, Q> for ($($l,)* $($r,)*) {
+            type Out = ($($l,)* Q, $($r,)*);
+        }
+        shape!(@next [$($n)*] [$($l)*] $($r)*);
+    };
+    (@next $n:tt $l:tt) => {};
+    (@next $n:tt [$($l:ident)*] $d:ident $($r:ident)*) => { shape!(@insert $n [$($l)* $d] $($r)*); };
+}
+shape!(U0 0);
+shape!(U1 1 A);
+shape!(U2 2 A B);
+shape!(U3 3 A B C);
+shape!(U4 4 A B C E);
+shape!(U5 5 A B C E F);
+shape!(U6 6 A B C E F G);
+shape!(U7 7 A B C E F G H);
+shape!(U8 8 A B C E F G H I);

@@ -1,0 +1,251 @@
+//! Products and quotients of numbers by small primes, three digits at a time, in a number of steps that grows with the digits only.
+//!
+//! Every function is total: what a division leaves over is a result of its own, so that a size that does not divide fails in one
+//! place ([`super::Even`]), with a message of ours.
+
+use super::{K, M, N, Size};
+
+/// A digit.
+pub struct D<const A: u8>;
+/// A remainder or a carry.
+pub struct R<const A: u8>;
+/// A prime factor of the size of a mesh axis.
+pub struct Prime<const P: u8>;
+/// Three digits.
+pub struct L<const A: u16>;
+/// Three digits that are 0.
+pub struct Zero;
+/// Three digits that are not all 0.
+pub struct More;
+
+/// Three digits, one by one.
+pub trait Digits {
+    /// Hundreds.
+    type A;
+    /// Tens.
+    type B;
+    /// Ones.
+    type C;
+    /// [`Zero`] or [`More`].
+    type Is;
+}
+/// Three digits together.
+pub trait Limb {
+    /// The group.
+    type L;
+}
+macro_rules! limbs { ($([$n:literal $a:literal $b:literal $c:literal $is:ident])*) => { $(
+    impl Digits for L<$n> { type A = D<$a>; type B = D<$b>; type C = D<$c>; type Is = $is; }
+    impl Limb for (D<$a>, D<$b>, D<$c>) { type L = L<$n>; }
+)* } }
+
+/// (what is left so far, digit) / prime.
+pub trait DivStep<P, In> {
+    /// The digit of the quotient.
+    type Q;
+    /// What is left.
+    type Out;
+}
+/// digit · prime + carry.
+pub trait MulStep<P, In> {
+    /// The digit of the product.
+    type Q;
+    /// The carry.
+    type Out;
+}
+macro_rules! steps { ($([$p:literal $r:literal $d:literal : $q:literal $s:literal | $m:literal $c:literal])*) => { $(
+    impl DivStep<Prime<$p>, R<$r>> for D<$d> { type Q = D<$q>; type Out = R<$s>; }
+    impl MulStep<Prime<$p>, R<$r>> for D<$d> { type Q = D<$m>; type Out = R<$c>; }
+)* } }
+atmesh_typed_macros::tables!(limbs steps);
+
+/// A group of digits divided by a prime, with what the group before left.
+pub trait LimbDiv<P, In> {
+    /// The quotient's group.
+    type Q;
+    /// What is left.
+    type Out;
+}
+/// A group of digits times a prime, with the carry of the group behind.
+pub trait LimbMul<P, In> {
+    /// The product's group.
+    type Q;
+    /// The carry.
+    type Out;
+}
+type Dq<D, P, In> = <D as DivStep<P, In>>::Q;
+type Dr<D, P, In> = <D as DivStep<P, In>>::Out;
+type Mq<D, P, In> = <D as MulStep<P, In>>::Q;
+type Mr<D, P, In> = <D as MulStep<P, In>>::Out;
+// what is left after the hundreds, after the tens; the carries likewise from behind
+type Left1<T, P, In> = Dr<<T as Digits>::A, P, In>;
+type Left2<T, P, In> = Dr<<T as Digits>::B, P, Left1<T, P, In>>;
+type Carry1<T, P, In> = Mr<<T as Digits>::C, P, In>;
+type Carry2<T, P, In> = Mr<<T as Digits>::B, P, Carry1<T, P, In>>;
+type Divided<T, P, In> = (
+    Dq<<T as Digits>::A, P, In>,
+    Dq<<T as Digits>::B, P, Left1<T, P, In>>,
+    Dq<<T as Digits>::C, P, Left2<T, P, In>>,
+);
+type Multiplied<T, P, In> = (
+    Mq<<T as Digits>::A, P, Carry2<T, P, In>>,
+    Mq<<T as Digits>::B, P, Carry1<T, P, In>>,
+    Mq<<T as Digits>::C, P, In>,
+);
+impl<P, In, T: Digits> LimbDiv<P, In> for T
+where
+    T::A: DivStep<P, In>,
+    T::B: DivStep<P, Left1<T, P, In>>,
+    T::C: DivStep<P, Left2<T, P, In>>,
+    Divided<T, P, In>: Limb,
+{
+    type Q = <Divided<T, P, In> as Limb>::L;
+    type Out = Dr<T::C, P, Left2<T, P, In>>;
+}
+impl<P, In, T: Digits> LimbMul<P, In> for T
+where
+    T::C: MulStep<P, In>,
+    T::B: MulStep<P, Carry1<T, P, In>>,
+    T::A: MulStep<P, Carry2<T, P, In>>,
+    Multiplied<T, P, In>: Limb,
+{
+    type Q = <Multiplied<T, P, In> as Limb>::L;
+    type Out = Mr<T::A, P, Carry2<T, P, In>>;
+}
+
+/// A number divided by a prime.
+pub trait DividePrime<P> {
+    /// The quotient, rounded down.
+    type Quotient: Size;
+    /// What is left over.
+    type Rest;
+}
+/// A number times a prime, and `In` more.
+pub trait MultiplyPrime<P, In = R<0>> {
+    /// The product.
+    type Product: Size;
+}
+type Q<T, P, In> = <T as LimbDiv<P, In>>::Q;
+type O<T, P, In> = <T as LimbDiv<P, In>>::Out;
+impl<P, const C: u16> DividePrime<P> for N<C>
+where
+    L<C>: LimbDiv<P, R<0>>,
+    Q<L<C>, P, R<0>>: AsN,
+{
+    type Quotient = <Q<L<C>, P, R<0>> as AsN>::Out;
+    type Rest = O<L<C>, P, R<0>>;
+}
+impl<P, const B: u16, const C: u16> DividePrime<P> for K<B, C>
+where
+    L<B>: LimbDiv<P, R<0>>,
+    L<C>: LimbDiv<P, O<L<B>, P, R<0>>>,
+    Q<L<B>, P, R<0>>: AsK<Q<L<C>, P, O<L<B>, P, R<0>>>>,
+{
+    type Quotient = <Q<L<B>, P, R<0>> as AsK<Q<L<C>, P, O<L<B>, P, R<0>>>>>::Out;
+    type Rest = O<L<C>, P, O<L<B>, P, R<0>>>;
+}
+impl<P, const A: u16, const B: u16, const C: u16> DividePrime<P> for M<A, B, C>
+where
+    L<A>: LimbDiv<P, R<0>>,
+    L<B>: LimbDiv<P, O<L<A>, P, R<0>>>,
+    L<C>: LimbDiv<P, O<L<B>, P, O<L<A>, P, R<0>>>>,
+    Q<L<A>, P, R<0>>: AsM<Q<L<B>, P, O<L<A>, P, R<0>>>, Q<L<C>, P, O<L<B>, P, O<L<A>, P, R<0>>>>>,
+{
+    type Quotient = <Q<L<A>, P, R<0>> as AsM<
+        Q<L<B>, P, O<L<A>, P, R<0>>>,
+        Q<L<C>, P, O<L<B>, P, O<L<A>, P, R<0>>>>,
+    >>::Out;
+    type Rest = O<L<C>, P, O<L<B>, P, O<L<A>, P, R<0>>>>;
+}
+
+type W<T, P, In> = <T as LimbMul<P, In>>::Q;
+type V<T, P, In> = <T as LimbMul<P, In>>::Out;
+/// A carry as a group of its own.
+pub trait CarryLimb {
+    /// The group.
+    type L;
+}
+macro_rules! carry { ($($n:literal)*) => { $(impl CarryLimb for R<$n> { type L = L<$n>; })* } }
+carry!(0 1 2 3 4 5 6 7 8 9 10 11 12);
+type Carry<T, P, In> = <V<T, P, In> as CarryLimb>::L;
+impl<P, In, const C: u16> MultiplyPrime<P, In> for N<C>
+where
+    L<C>: LimbMul<P, In>,
+    V<L<C>, P, In>: CarryLimb,
+    Carry<L<C>, P, In>: AsK<W<L<C>, P, In>>,
+{
+    type Product = <Carry<L<C>, P, In> as AsK<W<L<C>, P, In>>>::Out;
+}
+impl<P, In, const B: u16, const C: u16> MultiplyPrime<P, In> for K<B, C>
+where
+    L<C>: LimbMul<P, In>,
+    L<B>: LimbMul<P, V<L<C>, P, In>>,
+    V<L<B>, P, V<L<C>, P, In>>: CarryLimb,
+    Carry<L<B>, P, V<L<C>, P, In>>: AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>,
+{
+    type Product = <Carry<L<B>, P, V<L<C>, P, In>> as AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>>::Out;
+}
+impl<P, In, const A: u16, const B: u16, const C: u16> MultiplyPrime<P, In> for M<A, B, C>
+where
+    L<C>: LimbMul<P, In>,
+    L<B>: LimbMul<P, V<L<C>, P, In>>,
+    L<A>: LimbMul<P, V<L<B>, P, V<L<C>, P, In>>, Out = R<0>>,
+    W<L<A>, P, V<L<B>, P, V<L<C>, P, In>>>: AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>,
+{
+    type Product =
+        <W<L<A>, P, V<L<B>, P, V<L<C>, P, In>>> as AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>>::Out;
+}
+
+// leading groups of zeros are dropped
+/// One group as a number.
+pub trait AsN {
+    /// The number.
+    type Out: Size;
+}
+/// Two groups as a number, with the group behind.
+pub trait AsK<C> {
+    /// The number.
+    type Out: Size;
+}
+/// Three groups as a number, with the groups behind.
+pub trait AsM<B, C> {
+    /// The number.
+    type Out: Size;
+}
+/// [`AsK`], decided by whether the first group is 0.
+pub trait TopK<B, C> {
+    /// The number.
+    type Out: Size;
+}
+/// [`AsM`], decided by whether the first group is 0.
+pub trait TopM<A, B, C> {
+    /// The number.
+    type Out: Size;
+}
+impl<const C: u16> AsN for L<C> {
+    type Out = N<C>;
+}
+impl<B: Digits, C> AsK<C> for B
+where
+    B::Is: TopK<B, C>,
+{
+    type Out = <B::Is as TopK<B, C>>::Out;
+}
+impl<A: Digits, B, C> AsM<B, C> for A
+where
+    A::Is: TopM<A, B, C>,
+{
+    type Out = <A::Is as TopM<A, B, C>>::Out;
+}
+impl<B, C: AsN> TopK<B, C> for Zero {
+    type Out = C::Out;
+}
+impl<const B: u16, const C: u16> TopK<L<B>, L<C>> for More {
+    type Out = K<B, C>;
+}
+impl<A, B: AsK<C>, C> TopM<A, B, C> for Zero {
+    type Out = B::Out;
+}
+impl<const A: u16, const B: u16, const C: u16> TopM<L<A>, L<B>, L<C>> for More {
+    type Out = M<A, B, C>;
+}

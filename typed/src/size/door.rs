@@ -1,0 +1,68 @@
+//! `typenum`'s numbers as sizes, and sizes as `typenum`'s numbers.
+//!
+//! Inside, sizes are the library's own ([`N`], [`K`], [`M`]): rustc prints them so that they can be read, and divides them in a number of
+//! steps that grows with their decimal digits. `typenum`'s are converted where they come in.
+
+use super::{K, M, N, NamedSize, Prime, R, Size};
+use crate::size::MultiplyPrime;
+use core::ops::{Add, Mul};
+use typenum::consts::U1000;
+use typenum::{B0, B1, Prod, Sum, UInt, UTerm};
+
+/// What goes wherever a size goes: a `typenum` integer, or a size that it is already.
+pub trait IntoSize {
+    /// The size: `<U4096 as IntoSize>::Size` is `N![4096]`.
+    type Size: Size;
+}
+impl IntoSize for UTerm {
+    type Size = N<0>;
+}
+impl<U: IntoSize> IntoSize for UInt<U, B0>
+where
+    U::Size: MultiplyPrime<Prime<2>, R<0>>,
+{
+    type Size = <U::Size as MultiplyPrime<Prime<2>, R<0>>>::Product;
+}
+impl<U: IntoSize> IntoSize for UInt<U, B1>
+where
+    U::Size: MultiplyPrime<Prime<2>, R<1>>,
+{
+    type Size = <U::Size as MultiplyPrime<Prime<2>, R<1>>>::Product;
+}
+
+/// A size whose number is known, as a `typenum` integer.
+#[diagnostic::on_unimplemented(
+    message = "the size `{Self}` has no number that is known when compiling",
+    label = "expected a number or a named number"
+)]
+pub trait IntoTypenum {
+    /// The integer.
+    type Typenum: typenum::Unsigned;
+}
+macro_rules! table { ($($n:literal $u:ident)*) => { $(
+    impl IntoTypenum for N<$n> { type Typenum = typenum::consts::$u; }
+)* } }
+atmesh_typed_macros::typenums!(table);
+
+type Of<T> = <T as IntoTypenum>::Typenum;
+impl<const A: u16, const B: u16> IntoTypenum for K<A, B>
+where
+    N<A>: IntoTypenum<Typenum: Mul<U1000>>,
+    N<B>: IntoTypenum,
+    Prod<Of<N<A>>, U1000>: Add<Of<N<B>>>,
+    Sum<Prod<Of<N<A>>, U1000>, Of<N<B>>>: typenum::Unsigned,
+{
+    type Typenum = Sum<Prod<Of<N<A>>, U1000>, Of<N<B>>>;
+}
+impl<const A: u16, const B: u16, const C: u16> IntoTypenum for M<A, B, C>
+where
+    K<A, B>: IntoTypenum<Typenum: Mul<U1000>>,
+    N<C>: IntoTypenum,
+    Prod<Of<K<A, B>>, U1000>: Add<Of<N<C>>>,
+    Sum<Prod<Of<K<A, B>>, U1000>, Of<N<C>>>: typenum::Unsigned,
+{
+    type Typenum = Sum<Prod<Of<K<A, B>>, U1000>, Of<N<C>>>;
+}
+
+/// The `typenum` integer of a named size.
+pub type TypenumOfName<S> = Of<<S as NamedSize>::Number>;

@@ -1,0 +1,205 @@
+//! Sizes cut over mesh axes, and put together again.
+
+use super::{DividePrime, MultiplyPrime, Named, NamedSize, Number, Per, R, Size, Symbol};
+use crate::axis::{AtRun, MeshAxis, Whole};
+
+/// `Self` can be cut into equal parts, one for each device along `A`.
+#[diagnostic::on_unimplemented(
+    message = "a dim of size `{Self}` cannot be split evenly over mesh axis `{A}`",
+    label = "`{Self}` is not known to be a multiple of the size of `{A}`",
+    note = "every device along a mesh axis holds an equal part of the dim, so the axis size must divide the dim",
+    note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
+)]
+pub trait SplitsOver<A>: Size {
+    /// One device's part.
+    type Tile: Size;
+}
+/// `Self` times the size of `A`.
+#[diagnostic::on_unimplemented(
+    message = "parts of size `{Self}` cannot be put together along mesh axis `{A}` in types",
+    label = "the size of all parts together is not known",
+    note = "`Per<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
+)]
+pub trait GathersOver<A>: Size {
+    /// All parts together.
+    type Full: Size;
+}
+/// `Self` can be cut along `A` and put together again: the bound of a generic function with a `shard_map`.
+pub trait Tiles<A>: SplitsOver<A, Tile: GathersOver<A, Full = Self>> {}
+impl<S: SplitsOver<A, Tile: GathersOver<A, Full = S>>, A> Tiles<A> for S {}
+
+/// How sizes of a kind are cut.
+pub trait SplitImpl<S, A> {
+    /// One device's part.
+    type Tile: Size;
+    /// What is left over.
+    type Rest;
+}
+/// How sizes of a kind are put together.
+pub trait GatherImpl<S, A> {
+    /// All parts.
+    type Full: Size;
+}
+/// Nothing is left over.
+pub trait Even {}
+impl Even for () {}
+impl Even for R<0> {}
+impl<A: Even, B: Even> Even for (A, B) {}
+
+type Tile<S, A> = <<S as Size>::Kind as SplitImpl<S, A>>::Tile;
+type Full<S, A> = <<S as Size>::Kind as GatherImpl<S, A>>::Full;
+impl<S: Size> SplitsOver<Whole> for S {
+    type Tile = S;
+}
+impl<S: Size> GathersOver<Whole> for S {
+    type Full = S;
+}
+// `Tile` is total: a dim that does not divide fails at `Rest: Even` and nowhere else. Tuples are written out: an impl that recurs through
+// a parameter which may not be known yet overflows.
+#[diagnostic::do_not_recommend]
+impl<S: Size, A: MeshAxis> SplitsOver<A> for S
+where
+    S::Kind: SplitImpl<S, A, Rest: Even>,
+{
+    type Tile = Tile<S, A>;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Size, A: MeshAxis, B: MeshAxis> SplitsOver<(A, B)> for S
+where
+    S::Kind: SplitImpl<S, A, Rest: Even>,
+    <Tile<S, A> as Size>::Kind: SplitImpl<Tile<S, A>, B, Rest: Even>,
+{
+    type Tile = Tile<Tile<S, A>, B>;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Size, A: MeshAxis, B: MeshAxis, C: MeshAxis> SplitsOver<(A, B, C)> for S
+where
+    S::Kind: SplitImpl<S, A, Rest: Even>,
+    <Tile<S, A> as Size>::Kind: SplitImpl<Tile<S, A>, B, Rest: Even>,
+    <Tile<Tile<S, A>, B> as Size>::Kind: SplitImpl<Tile<Tile<S, A>, B>, C, Rest: Even>,
+{
+    type Tile = Tile<Tile<Tile<S, A>, B>, C>;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Size, A: MeshAxis> GathersOver<A> for S
+where
+    S::Kind: GatherImpl<S, A>,
+{
+    type Full = Full<S, A>;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Size, A: MeshAxis, B: MeshAxis> GathersOver<(A, B)> for S
+where
+    S::Kind: GatherImpl<S, B>,
+    <Full<S, B> as Size>::Kind: GatherImpl<Full<S, B>, A>,
+{
+    type Full = Full<Full<S, B>, A>;
+}
+#[diagnostic::do_not_recommend]
+impl<S: Size, A: MeshAxis, B: MeshAxis, C: MeshAxis> GathersOver<(A, B, C)> for S
+where
+    S::Kind: GatherImpl<S, C>,
+    <Full<S, C> as Size>::Kind: GatherImpl<Full<S, C>, B>,
+    <Full<Full<S, C>, B> as Size>::Kind: GatherImpl<Full<Full<S, C>, B>, A>,
+{
+    type Full = Full<Full<Full<S, C>, B>, A>;
+}
+
+// numbers: by the prime factors of the axis, or as a share where its size is known at run time only
+impl<S, A: MeshAxis> SplitImpl<S, A> for Number
+where
+    A::Factors: SplitBy<S, A>,
+{
+    type Tile = <A::Factors as SplitBy<S, A>>::Tile;
+    type Rest = <A::Factors as SplitBy<S, A>>::Rest;
+}
+impl<S, A: MeshAxis> GatherImpl<S, A> for Number
+where
+    A::Factors: GatherBy<S, A>,
+{
+    type Full = <A::Factors as GatherBy<S, A>>::Full;
+}
+/// The prime factors of an axis, which cut a size.
+pub trait SplitBy<S, A> {
+    /// One device's part.
+    type Tile: Size;
+    /// What is left over.
+    type Rest;
+}
+/// The prime factors of an axis, which multiply a size.
+pub trait GatherBy<S, A> {
+    /// All parts.
+    type Full: Size;
+}
+/// The prime factors of a mesh axis: `(Prime<2>, (Prime<2>, ()))`, or [`AtRun`].
+pub trait Factors: 'static {}
+impl Factors for AtRun {}
+impl Factors for () {}
+impl<P: 'static, F: Factors> Factors for (P, F) {}
+impl<S: Size, A: MeshAxis> SplitBy<S, A> for AtRun {
+    type Tile = Per<S, A>;
+    type Rest = ();
+}
+impl<S: DivideBy<()>, A> SplitBy<S, A> for () {
+    type Tile = S::Quotient;
+    type Rest = ();
+}
+impl<S: DivideBy<(P, F)>, A, P, F> SplitBy<S, A> for (P, F) {
+    type Tile = S::Quotient;
+    type Rest = S::Rest;
+}
+impl<S: MultiplyBy<()>, A> GatherBy<S, A> for () {
+    type Full = S::Product;
+}
+impl<S: MultiplyBy<(P, F)>, A, P, F> GatherBy<S, A> for (P, F) {
+    type Full = S::Product;
+}
+/// A number divided by a list of primes.
+pub trait DivideBy<F> {
+    /// The quotient.
+    type Quotient: Size;
+    /// What each step left over.
+    type Rest;
+}
+/// A number times a list of primes.
+pub trait MultiplyBy<F> {
+    /// The product.
+    type Product: Size;
+}
+impl<S: Size> DivideBy<()> for S {
+    type Quotient = S;
+    type Rest = ();
+}
+impl<S: Size> MultiplyBy<()> for S {
+    type Product = S;
+}
+impl<S: Size + DividePrime<P>, P, F> DivideBy<(P, F)> for S
+where
+    S::Quotient: DivideBy<F>,
+{
+    type Quotient = <S::Quotient as DivideBy<F>>::Quotient;
+    type Rest = (S::Rest, <S::Quotient as DivideBy<F>>::Rest);
+}
+impl<S: Size + MultiplyPrime<P>, P, F> MultiplyBy<(P, F)> for S
+where
+    S::Product: MultiplyBy<F>,
+{
+    type Product = <S::Product as MultiplyBy<F>>::Product;
+}
+
+// names: the number must divide, the part stays a share of the name
+impl<S: NamedSize, A: MeshAxis> SplitImpl<S, A> for Named
+where
+    Number: SplitImpl<S::Number, A>,
+{
+    type Tile = Per<S, A>;
+    type Rest = <Number as SplitImpl<S::Number, A>>::Rest;
+}
+// sizes known at run time only: checked when the program is traced
+impl<S: Size, A: MeshAxis> SplitImpl<S, A> for Symbol {
+    type Tile = Per<S, A>;
+    type Rest = ();
+}
+impl<S: Size, A: MeshAxis> GatherImpl<Per<S, A>, A> for Symbol {
+    type Full = S;
+}

@@ -1,0 +1,28 @@
+//! What the rules give, by `assert_type_eq_all!`.
+use atmesh_typed::rules::contract::MatmulOf;
+use atmesh_typed::rules::zip::ZipOf;
+use atmesh_typed::size::{GathersOver, IntoTypenum, SplitsOver};
+use atmesh_typed::{N, S, mesh, text};
+use static_assertions::assert_type_eq_all;
+use typenum::consts::U4096;
+
+mesh! { struct Pod { X: 2, Y: 4 } }
+type U11008 = typenum::Sum<typenum::Prod<typenum::consts::U11, typenum::consts::U1000>, typenum::consts::U8>;
+
+assert_type_eq_all!(MatmulOf<S![8@X, 16], S![16, 32@Y]>, S![8@X, 32@Y]);
+assert_type_eq_all!(ZipOf<S![8, 16@Y], S![16@Y]>, S![8, 16@Y]);
+assert_type_eq_all!(S![4096 * 3, { 4096 * 3 }, 50257, 11008@X], S![12288, 12288, 50_257, 11008@X]);
+assert_type_eq_all!(<N![11008] as SplitsOver<(X, Y)>>::Tile, N![1376]);
+assert_type_eq_all!(<N![1376] as GathersOver<(X, Y)>>::Full, N![11008]);
+assert_type_eq_all!(<N![1_048_576] as SplitsOver<Y>>::Tile, N![262_144]);
+assert_type_eq_all!(<N![999_999] as GathersOver<X>>::Full, N![1_999_998]);
+assert_type_eq_all!(<N![1000] as SplitsOver<Y>>::Tile, N![250]);
+assert_type_eq_all!(S![U4096@X], S![4096@X]);
+assert_type_eq_all!(<N![4096] as IntoTypenum>::Typenum, U4096);
+assert_type_eq_all!(<N![11008] as IntoTypenum>::Typenum, U11008);
+
+#[test]
+fn types_print_without_values() {
+    assert_eq!(text::<S![4@X, 2], ()>(), "[4@X,2]");
+    assert_eq!(text::<S![8@(X, Y), ?, ~], ()>(), "[8@(X,Y),?,1]");
+}
