@@ -434,7 +434,7 @@ fn mends_of_parts_work() {
 
 fn refused_line(line: &Array) {
     let error = line.at(ix![3]).set(1.0).ty().unwrap_err();
-    assert!(error.to_string().contains("dimension 0 is split over X"), "{error}");
+    assert!(error.to_string().contains("dimension 0 is sharded over X"), "{error}");
     assert_eq!(line.unstack(0).len(), 8, "as many as are asked for, each with the error");
 }
 

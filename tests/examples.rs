@@ -243,6 +243,17 @@ fn beneath(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
+/// A word of a comment for which the field has better ones: values are placed and sharded, and are in memory.
+fn poor(comment: &str) -> Option<&str> {
+    let words: Vec<&str> = comment.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
+    let found = words.iter().zip(words.iter().skip(1).chain([&""])).find(|(word, next)| match **word {
+        "lie" | "lies" | "lying" => true,
+        "stands" | "stood" => **next != "for",
+        _ => false,
+    });
+    found.map(|f| *f.0)
+}
+
 /// The book, what programs print and the texts in the sources use the words of the field: who searches finds them.
 #[test]
 fn texts_use_the_words_of_the_field() {
@@ -269,10 +280,13 @@ fn texts_use_the_words_of_the_field() {
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let source = file.extension().is_some_and(|e| e == "rs");
         for (n, line) in text.lines().enumerate() {
-            // of a source the texts, which are between quotation marks; neither comments nor code
-            let code = line.split("//").next().unwrap_or("");
-            let told: Vec<&str> =
-                if source { code.split('"').skip(1).step_by(2).collect() } else { vec![line] };
+            // of a source the comments, and the texts, which are between quotation marks
+            let (code, comment) = line.split_once("//").unwrap_or((line, ""));
+            let texts = code.split('"').skip(1).step_by(2).chain([comment]);
+            let told: Vec<&str> = if source { texts.collect() } else { vec![line] };
+            if let Some(word) = poor(comment).filter(|_| source) {
+                wrong.push(format!("{}:{}: \"{word}\" in a comment: say where it is", file.display(), n + 1));
+            }
             for (idiom, word) in INSTEAD {
                 if told.iter().any(|t| t.contains(idiom)) {
                     wrong.push(format!("{}:{}: \"{idiom}\": say \"{word}\"", file.display(), n + 1));

@@ -272,24 +272,24 @@ impl Array {
         let mut args = vec![Arg::from(self)];
         args.extend(values);
         if types.windows(2).any(|w| w[0].1.shape != w[1].1.shape) {
-            let (shape, lies) = match common(&types) {
+            let (shape, like) = match common(&types) {
                 Ok(found) => found,
                 Err(fault) => return operand::refuse(fault, &terms, call),
             };
             for arg in &mut args {
                 if let Arg::Array(x) = arg {
-                    *arg = x.spread(&shape, lies.as_ref(), call).into();
+                    *arg = x.spread(&shape, like.as_ref(), call).into();
                 }
             }
         }
         apply1(prims::select(), &args, call)
     }
-    /// Broadcast to `shape`, sharded as `lies` says.
-    pub(crate) fn spread(&self, shape: &Shape, lies: Option<&(Mesh, Spec)>, call: Call<'_>) -> Array {
+    /// Broadcast to `shape`, sharded as `like` says.
+    pub(crate) fn spread(&self, shape: &Shape, like: Option<&(Mesh, Spec)>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let there = lies.is_none_or(|(_, spec)| spec.dims() == ty.spec.dims());
+        let there = like.is_none_or(|(_, spec)| spec.dims() == ty.spec.dims());
         if ty.shape == *shape {
-            return match lies {
+            return match like {
                 Some((mesh, spec)) if !there && ty.mesh.is_none() => self.put_at(mesh, *spec, call),
                 Some((_, spec)) if !there => {
                     let dims: Vec<usize> = (0..shape.rank()).collect();
@@ -300,13 +300,13 @@ impl Array {
         }
         let first = shape.rank().saturating_sub(ty.rank());
         let dims: Vec<usize> = (first..first + ty.rank()).collect();
-        match lies {
+        match like {
             Some((mesh, spec)) if ty.mesh.is_none() => {
                 let wide = apply1(prims::broadcast(shape, &dims, None), &[self.into()], call);
                 wide.put_at(mesh, *spec, call)
             }
-            lies => {
-                let out = lies.map(|l| l.1);
+            like => {
+                let out = like.map(|l| l.1);
                 apply1(prims::broadcast(shape, &dims, out), &[self.into()], call)
             }
         }
@@ -385,7 +385,7 @@ fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>)
         let axis = all[twice];
         let mut fault = Fault::new(
             ErrorKind::Sharding,
-            format!("the result would name {axis} twice: two of its dimensions would be split over it"),
+            format!("the result would name {axis} twice: two of its dimensions would be sharded over it"),
         );
         for (k, ty) in types {
             for d in (0..ty.rank()).filter(|d| ty.spec.dim(*d).contains(&axis)) {

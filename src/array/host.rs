@@ -357,7 +357,7 @@ pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Slab {
     let (run, starts) = rows(shape, index, size);
     let base = copy * shape.elements() * size;
     for (k, start) in starts.iter().enumerate() {
-        // SAFETY: the runs of a block lie within its copy, and are as many bytes together as the new buffer has
+        // SAFETY: the runs of a block are within its copy, and are as many bytes together as the new buffer has
         unsafe { slab.copy_to(base + start, run, out.as_mut_ptr().add(k * run)) }
     }
     Slab::new(slab.dtype(), local, 1, Arc::new(out))

@@ -59,7 +59,7 @@ impl Pick {
     }
     /// `start..=last;step`.
     pub fn through(start: Option<i64>, last: i64, step: Option<i64>) -> Pick {
-        // behind -1 lies the end, before 0 (backwards) the beginning
+        // behind -1 is the end, before 0 (backwards) the beginning
         let step = step.unwrap_or(1);
         let past = if step > 0 { -1 } else { 0 };
         let stop = (last != past).then(|| last.saturating_add(step.signum()));

@@ -276,7 +276,7 @@ fn apart(ty: &ArrayType, part: &Part, index: &Index, update: Option<&str>) -> Op
     let whole = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
     let gather = format!("or gather the dimension first: `.reshard({whole})`");
     if part.dropped.contains(&d) {
-        let message = format!("dimension {d} is split over {axes}: not every device has position {start}");
+        let message = format!("dimension {d} is sharded over {axes}: not every device has position {start}");
         let fault = Fault::new(ErrorKind::Sharding, message).dim(0, d);
         let index = index.written(Some((d, &format!("&Array::from({start})"))));
         let call = match update.and_then(|op| op.strip_prefix("at.")) {
@@ -290,7 +290,7 @@ fn apart(ty: &ArrayType, part: &Part, index: &Index, update: Option<&str>) -> Op
         return Some(fault.help(gather));
     }
     let message = format!(
-        "dimension {d} is split over {axes}, and the part, of size {}, is not divisible into {ways} equal parts",
+        "dimension {d} is sharded over {axes}, and the part, of size {}, is not divisible into {ways} equal parts",
         side.len
     );
     let fault = Fault::new(ErrorKind::Sharding, message).dim(0, d);
@@ -356,7 +356,7 @@ impl Array {
         if part.lens().elements() == 0 {
             return self.clone();
         }
-        // a value that lies nowhere in particular lies as the array does, but for what it has one of
+        // a value that is placed nowhere in particular is placed like the array, but for what it has one of
         let value = match (value.type_ref(), &ty.mesh) {
             (Ok(v), Some(mesh)) if v.mesh.is_none() && ty.spec.dims().iter().any(|a| !a.is_empty()) => {
                 let entry = |d: usize| {
@@ -390,7 +390,7 @@ impl Array {
             let start: Vec<usize> = part.bounds().iter().map(|b| b.0).collect();
             return apply1(prims::update_slice(&start), &[self.into(), value.into()], call);
         }
-        // with steps: the value spread out, and where it lies
+        // with steps: the value spread out, and where it is
         let widths: Vec<(i64, i64, usize)> = (part.bounds().into_iter().zip(ty.shape.iter()))
             .map(|((start, end, step), n)| (start as i64, *n as i64 - end as i64, step - 1))
             .collect();

@@ -154,7 +154,7 @@ impl Array {
         let a_lead = &ta.shape[..ta.rank() - 1 - usize::from(a_mat)];
         let b_lead = &tb.shape[..tb.rank() - 1 - usize::from(b_mat)];
         let lead = a_lead.len().max(b_lead.len());
-        // where each kind of dimension stands in the result, in the order in which the product makes them
+        // where each kind of dimension is in the result, in the order in which the product makes them
         let (mut batch, mut a_other, mut b_other) = (Vec::new(), Vec::new(), Vec::new());
         let (mut a_ones, mut b_ones) = (Vec::new(), Vec::new());
         let mut pairs = Vec::new();

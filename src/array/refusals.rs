@@ -30,7 +30,7 @@ pub(super) fn split_alike(a: (usize, &ArrayType, usize), b: (usize, &ArrayType, 
 pub(super) fn is_split(ty: &ArrayType, d: usize, why: &str) -> Fault {
     let axes = Axes::from(ty.spec.dim(d));
     let whole = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
-    Fault::new(ErrorKind::Sharding, format!("dimension {d} is split over {axes}{why}"))
+    Fault::new(ErrorKind::Sharding, format!("dimension {d} is sharded over {axes}{why}"))
         .help(format!("gather it first: `.reshard({whole})`"))
         .dim(0, d)
 }
@@ -39,7 +39,7 @@ pub(super) fn is_split(ty: &ArrayType, d: usize, why: &str) -> Fault {
 pub(super) fn split_one(k: usize, ty: &ArrayType, d: usize) -> Fault {
     let (axes, whole) = (Axes::from(ty.spec.dim(d)), ty.spec.padded(ty.rank()).with_dim(d, &Axes::none()));
     let message = format!(
-        "dimension {d} of operand {k} has size 1 and is split over {axes}: only an unsharded one can be repeated"
+        "dimension {d} of operand {k} has size 1 and is sharded over {axes}: only an unsharded one can be repeated"
     );
     Fault::new(ErrorKind::Sharding, message)
         .dim(k, d)

@@ -163,10 +163,10 @@ impl Array {
         match (0..ty.rank()).find(differs).filter(|_| wide.type_ref().is_ok()) {
             Some(d) => {
                 let (from, to) = (Axes::from(ty.spec.dim(d)), Axes::from(out.dim(first + d)));
-                let to = if to.is_empty() { "unsharded".into() } else { format!("split over {to}") };
+                let to = if to.is_empty() { "unsharded".into() } else { format!("sharded over {to}") };
                 let fault = Fault::new(
                     ErrorKind::Sharding,
-                    format!("dimension {d} is split over {from}, and asked to be {to} in the result"),
+                    format!("dimension {d} is sharded over {from}, and asked to be {to} in the result"),
                 );
                 self.refuse(fault.help("reshard it first: `.reshard(..)`").dim(0, d), call)
             }

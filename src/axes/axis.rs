@@ -18,7 +18,7 @@ impl Axis {
     pub fn name(self) -> &'static str {
         self.0
     }
-    /// Whether names of a mesh's axes may have this character: those may not that stand around them in types.
+    /// Whether names of a mesh's axes may have this character: those may not that surround them in types.
     pub(crate) fn names_with(c: char) -> bool {
         !c.is_whitespace() && !"@,:()[]{}".contains(c)
     }

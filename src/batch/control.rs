@@ -265,7 +265,7 @@ fn per_device(
     if let Some(axis) = examples.axes.iter().find(|a| m.axes.contains(*a)) {
         let fault = Fault::new(
             ErrorKind::Sharding,
-            format!("the examples are split over {axis}, which is manual inside the shard_map"),
+            format!("the examples are sharded over {axis}, which is manual inside the shard_map"),
         )
         .help("split the examples over another axis, or map inside the shard_map");
         return Err(b.refuse(fault, "shard_map", &values(operands)));

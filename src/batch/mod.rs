@@ -3,8 +3,8 @@
 //! Every value that depends on a mapped one has one more dimension in front, which runs over the examples; the others stay as they
 //! are. A primitive says with which parameters it does the same to all examples
 //! ([`Primitive::batched`](crate::program::Primitive::batched)): in its factors that is a new loop in every mapped operand and every result. What
-//! lies around the operation (operands made to have the loop, the loop moved to the front) is the same for all of them and
-//! stands here. The examples are split over the axes over which the mapped dimensions are; every batched value is, and no other
+//! is around the operation (operands made to have the loop, the loop moved to the front) is the same for all of them and
+//! in this module. The examples are sharded over the axes over which the mapped dimensions are; every batched value is, and no other
 //! value may name these axes.
 
 mod control;

@@ -291,7 +291,7 @@ fn types_of_mapped_dimensions() {
     let f = jit(|x: &Array| vmap(x, |x| x.reshard(p!["Y"])));
     let e = f.trace(ty("float32[8@Y,8]")).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Mesh, "{e}");
-    // mapped dimensions lie alike
+    // mapped dimensions are sharded the same way
     let f = jit(|x: &Array, y: &Array| vmap((x, y), |(x, y)| x + y));
     let e = f.trace((ty("float32[8@Y]"), ty("float32[8]"))).unwrap_err();
     assert!(e.to_string().contains("must be sharded the same way"), "{e}");

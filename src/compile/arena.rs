@@ -1,4 +1,4 @@
-//! The static buffer plan: an offset for every value that lies in memory for some levels only.
+//! The static buffer plan: an offset for every value that is in memory for some levels only.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -25,7 +25,7 @@ pub(crate) struct Spare {
     pub(crate) after: u32,
 }
 
-/// Where a value lies.
+/// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum At {
     /// From this byte of the arena on.

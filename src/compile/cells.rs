@@ -21,7 +21,7 @@ pub(crate) struct Ask<'a> {
     pub(crate) order: &'a [usize],
     /// Store past the caches.
     pub(crate) stream: bool,
-    /// A value that lies in another one's memory: (what is read, where it lies).
+    /// A value that shares another one's memory: (what is read, where it is).
     pub(crate) same: Option<(Slot, Slot)>,
     /// Values that are stored over what the group reads: (value, over which one).
     pub(crate) over: &'a [(Slot, Slot)],
@@ -177,7 +177,7 @@ impl<'a, 'f, 'p> Cells<'a, 'f, 'p> {
         let (expr, memo, rows) = (Expr::default(), Vec::new(), HashMap::new());
         Cells { g, group, ask, lo, hi, dims, stores, at: lo, expr, memo, rows }
     }
-    /// Slots that are written where something else lies.
+    /// Slots that are written where something else is.
     fn late(&self) -> SmallVec<[Late; 2]> {
         let slot = |s: Slot| s as u32 + self.ask.base;
         let same = self.ask.same.map(|s| Late { to: slot(s.1), from: None });

@@ -11,7 +11,7 @@ use crate::types::{DType, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// How far apart the elements of a value lie, for each of its dimensions.
+/// How far apart the elements of a value are, for each of its dimensions.
 pub(crate) type Strides<'s> = dyn Fn(Slot, &[usize]) -> Ix + 's;
 
 /// A stored value as memory sees it.
@@ -27,7 +27,7 @@ pub(crate) struct Value<'p> {
     pub(crate) parts: DimLayout,
     /// Elements from one index to the next.
     pub(crate) strides: Ix,
-    /// The value in whose memory it lies, in the same linear order.
+    /// The value whose memory it shares, in the same linear order.
     pub(crate) alias: Option<Slot>,
     /// How the program lays it out; nothing for those added.
     pub(crate) layout: Option<&'p Layout>,
@@ -85,7 +85,7 @@ impl Piece {
 pub(crate) struct Operand {
     /// The element type.
     pub(crate) dtype: DType,
-    /// Where no piece lies.
+    /// Where there is no piece.
     pub(crate) fill: Scalar,
     /// The pieces.
     pub(crate) pieces: SmallVec<[Piece; 1]>,
@@ -390,7 +390,7 @@ pub(crate) struct Flow<'p> {
 }
 
 impl Flow<'_> {
-    /// The value in whose memory s lies.
+    /// The value whose memory s shares.
     pub(crate) fn root(&self, mut s: Slot) -> Slot {
         while let Some(a) = self.values[s].alias {
             s = a;

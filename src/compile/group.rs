@@ -73,7 +73,7 @@ pub(crate) struct Groups<'f, 'p> {
     pub(crate) def: Vec<Option<Def>>,
     /// The group that each item runs in.
     pub(crate) at: Vec<usize>,
-    /// Whether a value lies in memory.
+    /// Whether a value is in memory.
     pub(crate) stored: Vec<bool>,
 }
 
@@ -335,7 +335,7 @@ impl Groups<'_, '_> {
         };
         (g.members.iter().all(fine)).then_some((d.group, dims?))
     }
-    /// What lies in memory: results, and what another group reads, or the own group at another place.
+    /// What is in memory: results, and what another group reads, or the own group at another place.
     fn store(&mut self) {
         let flow = self.flow;
         for s in &flow.outs {

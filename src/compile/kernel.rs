@@ -91,7 +91,7 @@ pub(super) unsafe fn position(n: usize, d: *mut u8, a: *const u8, _: *const u8, 
     }
 }
 
-/// Copies n elements of `k[0]` bytes, unless they are there: a value that lies in the memory of its operand, where that could be had.
+/// Copies n elements of `k[0]` bytes, unless they are there: a value that shares the memory of its operand, where that could be had.
 ///
 /// # Safety
 /// `a` and `d` have n elements; they are the same or do not overlap.
@@ -168,7 +168,7 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
                     let skew = (table[regs + s.mems.len() - 1] as usize & 63) as i64 / i64::from(m.size);
                     size -= skew;
                 }
-                // SAFETY: the caller's: the box lies in the space, whose operands lie in their slots
+                // SAFETY: the caller's: the box is in the space, whose operands are in their slots
                 unsafe {
                     if !s.row.is_empty() {
                         execute(&s.row, table, t.tile.min(e - a));
@@ -210,7 +210,7 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
     }
 }
 
-/// One tile of programs that store nothing, from index x on; returns where its value lies. All of the space is one segment.
+/// One tile of programs that store nothing, from index x on; returns where its value is. All of the space is one segment.
 ///
 /// # Safety
 /// As for [`run`]; the scratch fits the programs.

@@ -68,7 +68,7 @@ enum Class {
     Batch,
 }
 
-/// Prepares the product of a group. `same`: where its result lies, if in the memory of another value. `over`: values that its epilogue
+/// Prepares the product of a group. `same`: where its result is, if in the memory of another value. `over`: values that its epilogue
 /// stores over what it reads.
 pub(crate) fn bind(
     g: &Groups<'_, '_>,
@@ -234,7 +234,7 @@ impl ProductKernel {
                     k /= self.ext[d];
                 }
             }
-            // SAFETY: the caller's; the tile lies in the result
+            // SAFETY: the caller's; the tile is in the result
             unsafe { self.tile(&lo, &hi, base, s) }
         }
     }
@@ -268,7 +268,7 @@ impl ProductKernel {
             let mut waiting = 0;
             for (k, b) in blocks.iter().enumerate() {
                 let mut merges = (k + 1).trailing_zeros();
-                // SAFETY: the caller's: operands and result lie in their slots, and none overlaps the result
+                // SAFETY: the caller's: operands and result are in their slots, and none overlaps the result
                 unsafe {
                     if merges > 0 && b.loops.len() == 1 {
                         self.block(b, lo, (m, n), place(waiting - 1), true, base);

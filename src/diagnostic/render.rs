@@ -150,7 +150,7 @@ fn find_operator(text: &str, symbol: &str) -> Option<Range<usize>> {
             ')' | ']' | '}' => depth -= 1,
             ';' | ',' if depth == 0 => return None,
             _ if depth == 0 && text[i..].starts_with(symbol) => {
-                // `x.dot(w) + &b`: a reference or a sign stands against its operand, an operator apart
+                // `x.dot(w) + &b`: a reference or a sign is written against its operand, an operator apart
                 let unary = text[..i].trim_end().ends_with(|c: char| "+-*/%&|^!=<>".contains(c));
                 if !unary {
                     return Some(i..i + symbol.len());

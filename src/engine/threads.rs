@@ -2,7 +2,7 @@
 //!
 //! The tile programs, sums and products are those of the lock-step engine, so that both give the same bits. Each level is cut into as
 //! many shares as there are devices, along the dimension that is split among them where there is one, and each device runs its own:
-//! no counter, no queue. What others made is read where it lies, after a message said that it is made: what is sent is a handle,
+//! no counter, no queue. What others made is read where it is, after a message said that it is made: what is sent is a handle,
 //! never a copy, and channels order memory.
 
 use crate::compile::plan::{Kernel, Plan};

@@ -216,7 +216,7 @@ fn apart(
         .collect();
     let once = b.inline(&before, &fixed_only);
 
-    // the linear loop: residuals and tangents of each kind stand together
+    // the linear loop: residuals and tangents of each kind are side by side
     let has = active.results(&lin.tangents);
     let tangent_types = chosen(&out_types, &has);
     let mut program = filled(&lin.linear, &chosen(&lin.tangents, &has), &tangent_types)?;

@@ -81,7 +81,7 @@ fn tangents_only(body: &Program, active: &[bool]) -> Result<(Program, Vec<bool>)
     Ok((keep(&jvp.program, &wanted), jvp.tangents))
 }
 
-/// Inside, types say less (or more) of where values lie, so residuals could not leave without being moved: as with checkpoints the linear
+/// Inside, types say less (or more) of where values are placed, so residuals could not leave without being moved: as with checkpoints the linear
 /// half computes the values once more.
 pub(super) fn modes(
     b: &mut Builder,
@@ -136,7 +136,7 @@ pub(super) fn turn_modes(
     let back = transpose(body, &turned.is_linear(), &turned.given(), |_| Leave::Fitted)?;
     let operands = [turned.known(), turned.cotangents()].concat();
     let types = results(turned, &back.reached);
-    // each lies outside as the cotangent of its operand does
+    // each is sharded outside like the cotangent of its operand
     let out_specs = types.iter().map(|ty| ty.mesh.as_ref().map(|_| ty.spec)).collect();
     let control = Control::Modes { body: Arc::new(back.program), out_specs };
     Ok(turned.spread(&back.reached, b.control(control, &operands, types)))

@@ -191,7 +191,7 @@ impl Builder {
         };
         self.emit_as(make, std::slice::from_ref(x), want)
     }
-    /// The cotangent of an operand of this type that was broadcast: summed over what was stretched, and lying over explicit axes
+    /// The cotangent of an operand of this type that was broadcast: summed over what was stretched, and sharded over explicit axes
     /// as the operand's cotangent does.
     pub fn unbroadcast(&mut self, ct: &Value, ty: &ArrayType) -> Result<Value> {
         let want = cotangent_type(ty);

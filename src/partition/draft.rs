@@ -12,7 +12,7 @@ use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source,
 use crate::sharding::atoms::ways;
 use crate::types::{DType, Scalar, Shape};
 
-/// A step list in which the loops of local steps are not laid out yet, partial values are read as if they were whole, and
+/// A step list in which the loops of local steps are not laid out yet, partial values are read as if they were summed, and
 /// nothing is fetched. Programs inside control steps are finished.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
@@ -38,7 +38,7 @@ pub(super) struct Item {
     pub(super) why: Why,
     /// The collective that the user asked for by this step.
     pub(super) user: Option<(Kind, Axes)>,
-    /// Whether the result is to be stored as it is asked to lie.
+    /// Whether the result is to be stored in the layout that is asked for.
     pub(super) pinned: bool,
     /// What the programs inside communicate, and how often each runs.
     pub(super) inside: Vec<(Collectives, u64)>,
@@ -69,7 +69,7 @@ impl Draft {
         self.items.push(Item::new(Step::Local { out, sentence, layout: Vec::new() }, why.clone()));
         out
     }
-    /// The value as it is, laid out so: itself if it lies so.
+    /// The value as it is, laid out so: itself if it is already.
     pub(super) fn laid(&mut self, slot: Slot, layout: Layout, why: &Why) -> Slot {
         if self.slots[slot].layout == layout {
             return slot;

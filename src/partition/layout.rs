@@ -3,7 +3,7 @@
 use crate::program::sentence::Combine;
 use crate::sharding::atoms::{Atom, Atoms, canonical, ways};
 
-/// How one dimension (or loop) lies: rank r holds `[r·block − origin, (r+1)·block − origin)`, cut to the dimension; the first and the
+/// How one dimension (or loop) is laid out: rank r holds `[r·block − origin, (r+1)·block − origin)`, cut to the dimension; the first and the
 /// last rank are stretched to the ends. A type means block ⌈N/n⌉ and origin 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DimLayout {

@@ -6,7 +6,7 @@
 //! | 2 views | `lay/views` | which values need not be stored: their readers read through them |
 //! | 3 frames | `lay/frames` | where the blocks of elementwise values begin |
 //! | 4 choose | `lay/choose` | where the loops of each step run, by price; how parts are combined |
-//! | 5 hoist | `lay/hoist` | which inputs of a loop's body had better lie otherwise |
+//! | 5 hoist | `lay/hoist` | which inputs of a loop's body had better be laid out otherwise |
 //! | 6 fetch | `lay/fetch` | what is fetched, and before which step |
 //! | 7 told | `told/` | the names, bytes and lines of what is communicated |
 //!

@@ -124,7 +124,7 @@ pub enum Step {
     Print {
         /// The text, with `{}` for each value.
         template: String,
-        /// What stands for each `{}`.
+        /// What is printed in place of each `{}`.
         values: Vec<Printed>,
         /// The manual axes of the body that prints; none outside `shard_map`.
         manual: Axes,

@@ -17,7 +17,7 @@ pub fn steps_within(at: i64, step: i64, n: i64, v: Interval) -> Interval {
     (lo, hi.clamp(lo, n))
 }
 
-/// The steps of a span that lie within an interval of the loop.
+/// The steps of a span that are within an interval of the loop.
 pub fn span_steps(span: &Span, v: Interval) -> Interval {
     steps_within(span.lo, span.step, span.len(), v)
 }
@@ -98,7 +98,7 @@ pub fn read_boxes(
     }
 }
 
-/// The boxes of an array of shape `from` that lie at the same linear positions as a box of an array of shape `to`.
+/// The boxes of an array of shape `from` that are at the same linear positions as a box of an array of shape `to`.
 fn reshaped(to: &[usize], from: &[usize], b: &[Interval], out: &mut Vec<Region>) {
     let whole = full(to);
     // dimensions that are whole from some point on make one run
@@ -214,7 +214,7 @@ fn substitute(inner: &Affine, span: &[Span], outer: &[Affine], ks: &[Interval]) 
     r
 }
 
-/// Whether a box lies within another.
+/// Whether a box is within another.
 pub fn within(a: &[Interval], b: &[Interval]) -> bool {
     volume(a) == 0 || intersect(a, b).is_some_and(|c| c == a)
 }

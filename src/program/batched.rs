@@ -38,7 +38,7 @@ pub struct Batched {
     pub prim: Prim,
     /// What is done with operands first.
     pub align: Align,
-    /// Where the loop stands in the results; it is moved to the front.
+    /// Where the loop is in the results; it is moved to the front.
     pub at: usize,
 }
 

@@ -40,7 +40,7 @@ pub enum Join {
     Equal,
     /// None is sharded.
     Never,
-    /// Nothing may move: in a result dimension what stands behind this loop is sharded only where this one is split to the last
+    /// Nothing may move: in a result dimension what is behind this loop is sharded only where this one is split to the last
     /// step.
     Still,
 }

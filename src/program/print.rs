@@ -1,7 +1,7 @@
 //! Programs as text.
 //!
-//! An equation is a line: what it binds with types, what it does, what it reads, and the user's line. Where a value lies over
-//! axes that its type does not show, that stands behind the type: `float32[102] over [x]`.
+//! An equation is a line: what it binds with types, what it does, what it reads, and the user's line. Where a value is sharded over
+//! axes that its type does not show, that is printed behind the type: `float32[102] over [x]`.
 
 use super::{Control, Input, Op, Program, Var};
 use crate::sharding::atoms;

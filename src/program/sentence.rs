@@ -30,7 +30,7 @@ pub struct Read {
     pub dtype: DType,
     /// Disjoint parts of the space of loop indices.
     pub parts: Vec<Part>,
-    /// The value where no part lies.
+    /// The value where there is no part.
     pub fill: Scalar,
 }
 

@@ -91,7 +91,7 @@ fn read(s: &Sentence, r: &Read, operands: &[ArrayType]) -> Result<(), String> {
     }
 }
 
-/// Spans lie within their loops.
+/// Spans are within their loops.
 fn spans(list: &[Span], extents: &[usize]) -> Result<(), String> {
     if list.len() != extents.len() {
         return Err(format!("it has {} spans for {} loops", list.len(), extents.len()));
@@ -111,7 +111,7 @@ fn spans(list: &[Span], extents: &[usize]) -> Result<(), String> {
     }
 }
 
-/// Positions lie within their dimensions.
+/// Positions are within their dimensions.
 fn positions(p: &Part, ty: &ArrayType) -> Result<(), String> {
     if let Some(t) = p.map.iter().flat_map(|m| &m.terms).find(|t| t.0 >= p.span.len()) {
         return Err(format!("a position depends on loop {}, and there are {}", t.0, p.span.len()));

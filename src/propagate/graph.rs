@@ -20,7 +20,7 @@ pub(super) struct Graph {
     pub(super) system: System,
     /// Whether anything is to be propagated: without auto axes, types say all.
     rules: bool,
-    /// Values asked to lie so, by whom they are made.
+    /// Values asked to be placed so, by whom they are made.
     asked: Vec<(ValueId, Vec<Atoms>)>,
 }
 
@@ -214,7 +214,7 @@ impl Graph {
             value.closed[d] = !(pin.loose || pin.open.contains(&d));
         }
     }
-    /// A result of the whole program asked to lie so.
+    /// A result of the whole program asked to be placed so.
     pub(super) fn wanted(&mut self, program: &Program, instance: &Instance, k: usize, placement: &Placement) {
         let Some(Input::Var(var)) = program.outputs.get(k) else { return };
         let id = instance.use_of(*var, program.equations.len(), k);
@@ -226,7 +226,7 @@ impl Graph {
         self.edge(&[Some(id)], result);
         self.asked.push((id, placement.dims.clone()));
     }
-    /// What is asked of a value lies on the value itself already, if nothing else is asked of it and its type allows it: then
+    /// What is asked of a value is set on the value itself already, if nothing else is asked of it and its type allows it: then
     /// what computes it is split as its user asked, too.
     pub(super) fn settle_asked(&mut self) {
         let mut asked: BTreeMap<ValueId, Option<Vec<Atoms>>> = BTreeMap::new();

@@ -60,9 +60,9 @@ impl Instance {
         self.place_constants(&mut placed, values);
         placed
     }
-    /// Constants that users want to lie in several ways are made several times.
+    /// Constants that users want placed in several ways are made several times.
     fn place_constants(&self, program: &mut Program, values: &[Value]) {
-        // of each constant, where it lies and the variables that do: the first is its own
+        // of each constant, where it is placed and the variables that are placed there: the first is its own
         let mut made: BTreeMap<Var, Vec<(Placement, Var)>> = BTreeMap::new();
         let last = program.equations.len();
         for used in &self.constants {
@@ -108,7 +108,7 @@ impl Instance {
     fn placement(&self, ty: &ArrayType, value: &Value) -> Placement {
         let mesh = ty.mesh.as_ref().or(self.mesh.as_ref());
         let partial = mesh.map_or(Atoms::new(), |m| of_axes(m, ty.spec.in_order(m).unreduced_axes().iter()));
-        // where the parts lie no dimension is split, whatever axes of other meshes are wished for
+        // along the axes that tell the parts apart no dimension is sharded, whatever axes of other meshes are wished for
         let free = |a: &Atom| partial.iter().all(|p| !a.clashes(*p));
         let dims = (0..value.dims.len()).map(|d| value.dim(d, false).into_iter().take_while(free).collect());
         Placement { dims: dims.collect(), partial }

@@ -1,6 +1,6 @@
 //! How digits of the device position begin with, exclude and agree with each other.
 //!
-//! A dimension's digits stand major first. A digit *begins* another when it is the major part of it: both end at the same
+//! A dimension's digits are ordered major first. A digit *begins* another when it is the major part of it: both end at the same
 //! `stride · size`, and the size of one divides the other's. Axes, pieces of axes and axes of other meshes over the same devices
 //! are all the same here, so nothing below asks which axis a digit is of.
 
@@ -33,7 +33,7 @@ pub(super) fn clear_of(a: Atom, taken: &[Atom]) -> Option<Atom> {
         if !clear.clashes(*t) {
             continue;
         }
-        // only what lies above the digit that is taken
+        // only what is above the digit that is taken
         let (top, above) = (end(clear), end(*t));
         if above >= top || !top.is_multiple_of(above) {
             return None;

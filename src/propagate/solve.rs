@@ -46,7 +46,7 @@ impl Value {
             _ => self.dims[d].clone(),
         }
     }
-    /// Sets it, if that lengthens it and no other dimension uses these digits (a value may stand twice in an equation).
+    /// Sets it, if that lengthens it and no other dimension uses these digits (a value may appear twice in an equation).
     fn lengthen(&mut self, d: usize, inside: bool, mut to: Atoms) -> bool {
         if let Some(cut) = self.cut.as_ref().filter(|_| !inside) {
             let Some(rest) = behind(&cut[d], &to) else { return false };

@@ -282,7 +282,7 @@ mod huge {
     pub(super) fn map(size: usize) -> Option<NonNull<u8>> {
         // one more huge page than needed, so that the buffer can begin where one does
         let whole = size.checked_next_multiple_of(HUGE)?.checked_add(HUGE)?;
-        // SAFETY: a new private mapping of `whole` bytes, of which the aligned part begins less than a huge page on; what lies before and
+        // SAFETY: a new private mapping of `whole` bytes, of which the aligned part begins less than a huge page on; what is before and
         // behind it is given back, and no one has seen it
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;

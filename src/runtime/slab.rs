@@ -30,7 +30,7 @@ struct Inner {
     shape: Shape,
     copies: usize,
     buffer: Arc<Buffer>,
-    /// Bytes of a block, and for each block of this value the byte where it lies in the buffer.
+    /// Bytes of a block, and for each block of this value the byte of the buffer where it begins.
     blocks: Option<(usize, Arc<[usize]>)>,
     dense: OnceLock<Arc<Buffer>>,
 }
@@ -44,7 +44,7 @@ impl Slab {
         assert!(slab.covered(), "a slab lies within its buffer");
         slab
     }
-    /// A view: block k of the value lies at byte `blocks[k]` of the buffer.
+    /// A view: block k of the value begins at byte `blocks[k]` of the buffer.
     pub(crate) fn view(
         dtype: DType,
         shape: Shape,
@@ -58,7 +58,7 @@ impl Slab {
         assert!(within && slab.covered(), "the blocks of a view are the value, and lie within its buffer");
         slab
     }
-    /// Whether the value lies in its blocks, or within its buffer.
+    /// Whether the value is in blocks of its own, or within its buffer.
     fn covered(&self) -> bool {
         match &self.0.blocks {
             Some((block, blocks)) => Some(self.nbytes()) == block.checked_mul(blocks.len()),
@@ -85,7 +85,7 @@ impl Slab {
     pub fn blocks(&self) -> Option<(usize, &Arc<[usize]>)> {
         self.0.blocks.as_ref().map(|(n, b)| (*n, b))
     }
-    /// The buffer in which the value, or the blocks of a view, lie.
+    /// The buffer that holds the value, or the blocks of a view.
     pub fn buffer(&self) -> &Arc<Buffer> {
         &self.0.buffer
     }
@@ -101,8 +101,8 @@ impl Slab {
         assert!(slab.covered(), "a reshape keeps the number of bytes");
         slab
     }
-    /// A view of this value: block k of the result lies at byte `blocks[k]` of it. A view of a view is one of the buffer beneath,
-    /// where no block lies in two of its own.
+    /// A view of this value: block k of the result begins at byte `blocks[k]` of it. A view of a view is one of the buffer beneath,
+    /// where no block is in two of its own.
     pub(crate) fn select(&self, dtype: DType, shape: Shape, block: usize, blocks: &Arc<[usize]>) -> Slab {
         let Some((own, at)) = self.0.blocks.as_ref().filter(|_| self.0.dense.get().is_none()) else {
             return Slab::view(dtype, shape, self.dense().clone(), block, blocks.clone());
@@ -113,7 +113,7 @@ impl Slab {
             None => Slab::view(dtype, shape, self.dense().clone(), block, blocks.clone()),
         }
     }
-    /// Copies `len` bytes of the value from byte `at` on, wherever they lie.
+    /// Copies `len` bytes of the value from byte `at` on, wherever they are.
     ///
     /// # Safety
     /// They are bytes of the value, and `to` has room for them, in no memory of the slab's.
@@ -125,7 +125,7 @@ impl Slab {
         let end = at + len;
         while at < end {
             let n = (block - at % block).min(end - at);
-            // SAFETY: the caller's; blocks lie within the buffer
+            // SAFETY: the caller's; blocks are within the buffer
             unsafe {
                 let from = self.0.buffer.as_ptr().add(blocks[at / block] + at % block);
                 std::ptr::copy_nonoverlapping(from, to, n);
@@ -229,11 +229,11 @@ mod tests {
         let thirds = view(&halves, 4, &[5, 0, 1, 2]);
         assert!(Arc::ptr_eq(thirds.buffer(), slab.buffer()) && halves.0.dense.get().is_none());
         assert_eq!(thirds.elements::<i32>(), [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]);
-        // a block that lies in two pieces
+        // a block that is in two pieces
         let across = view(&halves, 8, &[1]);
         assert_eq!(across.elements::<i32>(), [20, 21, 22, 23, 0, 1, 2, 3]);
         assert!(halves.0.dense.get().is_some());
-        // now it lies in one piece, which its other forms share
+        // now it is in one piece, which its other forms share
         let again = halves.reshaped(DType::I32, [4, 6].into(), 1);
         assert!(Arc::ptr_eq(again.buffer(), halves.dense()) && again.blocks().is_none());
     }

@@ -150,7 +150,7 @@ impl Boundary {
             if let Some(inner) = rest.find(|a| self.axes.contains(*a)) {
                 return Err(fault(
                     ErrorKind::Sharding,
-                    format!("dimension {d} of {ty} is split over {axes}: a region that is manual over {inner} and not over all axes before it cannot take its blocks"),
+                    format!("dimension {d} of {ty} is sharded over {axes}: a region that is manual over {inner} and not over all axes before it cannot take its blocks"),
                 )
                 .help("reshard it first, with the manual axes in front"));
             }

@@ -18,7 +18,7 @@ pub struct BlockData {
     offset: usize,
     shape: Vec<usize>,
     strides: Vec<usize>,
-    /// The elements one after the other, where they do not lie so.
+    /// The elements one after the other, where they are not stored so.
     packed: OnceLock<Slab>,
 }
 

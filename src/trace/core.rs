@@ -57,7 +57,7 @@ struct State {
     builder: Option<Builder>,
     /// What it reads from outside, as values of the parent (or numbers), and what they are inside.
     captures: Vec<(Array, Value)>,
-    /// Where in `captures` a value of the parent, or an array of numbers, stands.
+    /// Where in `captures` a value of the parent, or an array of numbers, is.
     known: HashMap<CaptureKey, usize>,
     errors: Vec<Error>,
     /// What `Open::set` said.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 #[derive(Clone)]
 pub struct Array(Arc<Repr>);
 
-// A value does not change: an operation that panics makes none. What numbers and traces stand behind locks is replaced as a whole.
+// A value does not change: an operation that panics makes none. What is behind locks, numbers and traces, is replaced as a whole.
 impl std::panic::UnwindSafe for Array {}
 impl std::panic::RefUnwindSafe for Array {}
 

@@ -151,7 +151,7 @@ fn loss_and_grad<A: Tree, R: Tree>(
 /// A cotangent that is this number everywhere, for a value of this type.
 fn constant(b: &mut Builder, ty: &ArrayType, value: f64) -> Result<Value> {
     let want = cotangent_type(ty);
-    // a number counts once: where the cotangent is in parts over explicit axes, in the first of them
+    // a number counts once: where the cotangent is unreduced over explicit axes, in the first of its parts
     let manual = |a| ty.mesh.as_ref().is_some_and(|m| m.axis_type(a) == Some(AxisType::Manual));
     let whole: Axes = want.spec.unreduced_axes().iter().filter(|a| manual(*a)).collect();
     let number = b.full(&ArrayType { spec: want.spec.unreduced(whole), ..want.clone() }, value)?;

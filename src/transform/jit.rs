@@ -169,7 +169,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         }
         self.call_cached(args, place)
     }
-    /// Runs the function; inside another trace, as if its body stood there.
+    /// Runs the function; inside another trace, as if its body were written there.
     pub(crate) fn call_inline(&self, args: I, place: Place) -> Result<O> {
         if crate::trace::tracing() || any_traced(&args) {
             return self.run_body(&args);

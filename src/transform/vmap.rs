@@ -212,7 +212,7 @@ fn examples<A: Tree>(options: &VmapOptions, args: &A, place: Place) -> Result<(E
             }
             Some((other, _, axes)) if *axes != entry => {
                 let show = |axes: &Axes| {
-                    if axes.is_empty() { "unsharded".to_string() } else { format!("split over {axes}") }
+                    if axes.is_empty() { "unsharded".to_string() } else { format!("sharded over {axes}") }
                 };
                 let message = format!(
                     "the mapped dimensions must be sharded the same way, but that of {name} is {}, that of {other} {}",
@@ -249,8 +249,8 @@ fn examples<A: Tree>(options: &VmapOptions, args: &A, place: Place) -> Result<(E
         let fault = Fault::new(
             ErrorKind::Sharding,
             format!(
-                "the examples are asked to be split over {named}, but the mapped dimensions are {}",
-                if axes.is_empty() { "unsharded".to_string() } else { format!("split over {axes}") }
+                "the examples are asked to be sharded over {named}, but the mapped dimensions are {}",
+                if axes.is_empty() { "unsharded".to_string() } else { format!("sharded over {axes}") }
             ),
         )
         .help("split the mapped dimensions so first: `.reshard(p![…])`, or leave `axes` out");

@@ -21,7 +21,7 @@ pub trait Func<M> {
 }
 
 // One parameter: its tree is the input. More: their tuple is. The marker `fn(..) -> R` keeps the impls apart.
-// The second bound lets a parameter be a reference of any lifetime. It stands on `&'f Fun`, not on `Fun`: else functions
+// The second bound lets a parameter be a reference of any lifetime. It is on `&'f Fun`, not on `Fun`: else functions
 // known by a bound only (`impl Fn(&Array) -> Array`) match no impl as soon as there are two arities.
 // No `do_not_recommend` here: it would hide rustc's own "closure is `FnMut` because it mutates .. here".
 macro_rules! funcs { ($($n:literal $In:ty: $pat:pat, ($($T:ident)*);)*) => {$(

@@ -11,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
 impl<'p> Building<'p, '_> {
-    /// Where a loop has the slices of this value one behind the other: of a partial value, whose parts lie so, elsewhere.
+    /// Where a loop has the slices of this value one behind the other: of a partial value, whose parts are laid out so, elsewhere.
     fn slices(&mut self, whole: Slot) -> Result<Slot> {
         let v = &self.flow.values[whole];
         if v.copies == 1 {

@@ -41,7 +41,7 @@ impl<'p> Building<'p, '_> {
             }
             reads.push(o);
         }
-        // an operand in parts has one more loop, over these; each rank takes its own
+        // a partial operand has one more loop, over these; each rank takes its own
         let mut own: SmallVec<[(usize, DimLayout); 2]> = SmallVec::new();
         let mut loops = n;
         for o in &mut reads {

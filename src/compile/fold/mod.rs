@@ -44,7 +44,7 @@ pub(crate) struct FoldKernel {
     eight: Option<Rows8>,
     /// The innermost dimension is folded.
     row: bool,
-    /// What is folded lies in memory.
+    /// What is folded is in memory.
     direct: bool,
     /// Elements of a tile.
     tile: i64,

@@ -310,7 +310,7 @@ impl Tree {
     fn new(first: usize) -> Tree {
         Tree { first, depth: first, count: 0 }
     }
-    /// One more result lies in accumulator `depth`.
+    /// One more result is in accumulator `depth`.
     #[inline(always)]
     fn pushed(&mut self, merge: impl Fn(usize, usize)) {
         self.depth += 1;

@@ -125,7 +125,7 @@ impl Planner {
         let (plan, arena) = self.plan(&groups, base, true, &[], &reuse)?;
         Ok((plan, base as u32, arena, alone))
     }
-    /// Moves what lies in the arena of a nested program to where that has its room.
+    /// Moves what is in the arena of a nested program to where that has its room.
     pub(super) fn slide(&mut self, slots: Range<usize>, to: Place) {
         for p in &mut self.places[slots] {
             *p = match (*p, to) {

@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a slot lies.
+/// Where a slot is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Place {
     /// Nowhere: it is never in memory.
@@ -49,7 +49,7 @@ pub(crate) enum OutPlan {
     Given(usize),
     /// The buffer of an argument.
     Arg(usize),
-    /// Blocks of an argument: bytes of a block, and where each lies.
+    /// Blocks of an argument: bytes of a block, and where each is.
     View { arg: usize, block: usize, blocks: Arc<[usize]> },
 }
 

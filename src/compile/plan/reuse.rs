@@ -1,7 +1,7 @@
 //! Memory that is written again: donated arguments become results, second places of carries, or room for values in between; carries
 //! of loops are updated in place.
 //!
-//! A value may lie in the memory of another one if all that reads the other has run before the group that makes it, or is a map of this
+//! A value may share the memory of another one if all that reads the other has run before the group that makes it, or is a map of this
 //! very group that reads the other at the index where the value is stored. Such a group stores late: each tile is read before it is
 //! written. Groups that read the other value at the same time are made to run earlier, if they do not wait for the maker.
 
@@ -18,14 +18,14 @@ use smallvec::SmallVec;
 /// more in caches than these do in time.
 const IN_PLACE: usize = 1 << 18;
 
-/// What lies in the memory of something else.
+/// What shares the memory of something else.
 #[derive(Debug, Default)]
 pub(super) struct Reuse {
     /// For each group the values that it stores over what it reads: (value, over which one).
     pub(super) over: Vec<SmallVec<[(Slot, Slot); 1]>>,
     /// Donated arguments.
     pub(super) gifts: Vec<Gift>,
-    /// Values that lie in donated arguments: (value, gift).
+    /// Values that are in donated arguments: (value, gift).
     pub(super) lie: Vec<(Slot, usize)>,
     /// Carries that alternate with a donated argument: (item, carry, gift).
     pub(super) others: Vec<(usize, usize, usize)>,
@@ -102,7 +102,7 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
         }
         readers
     }
-    /// How `to` may lie in the memory of `from`, which these items read.
+    /// How `to` may share the memory of `from`, which these items read.
     fn fit(&self, from: Slot, to: Slot, readers: &[usize]) -> Option<Fit> {
         let maker = self.g.def[to]?.group;
         let inside = |i: &&usize| self.g.at[**i] == maker;
@@ -266,7 +266,7 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
     reuse
 }
 
-/// The carries of an item whose first value nothing else of the item reads, with their numbers: and whether the last one may lie where the
+/// The carries of an item whose first value nothing else of the item reads, with their numbers: and whether the last one may be where the
 /// first one does; else the second place may.
 fn given_carries<'i>(flow: &Flow<'_>, item: &'i Item<'_>) -> Vec<(usize, &'i Carry, bool)> {
     let (list, body, fixed, steps) = match item {

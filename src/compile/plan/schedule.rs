@@ -46,7 +46,7 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<Compiled> {
 
 /// What a plan is made with.
 pub(super) struct Planner {
-    /// Where each slot lies.
+    /// Where each slot is.
     pub(super) places: Vec<Place>,
     /// Levels so far.
     levels: usize,
@@ -117,7 +117,7 @@ impl Planner {
         });
         (outs.collect(), fresh)
     }
-    /// The gifts in which something lies, numbered anew.
+    /// The gifts in which something is stored, numbered anew.
     fn used(&mut self, gifts: &[Gift], outs: &mut [OutPlan]) -> Vec<Gift> {
         let (mut used, mut number) = (Vec::new(), vec![None; gifts.len()]);
         let places = self.places.iter_mut().filter_map(|p| match p {
@@ -339,7 +339,7 @@ impl Planner {
     }
 }
 
-/// Where the product of a group lies if nobody needs the product itself: where its epilogue stores, but not over what that reads.
+/// Where the product of a group is if nobody needs the product itself: where its epilogue stores, but not over what that reads.
 fn epilogue(g: &Groups<'_, '_>, group: usize, over: &[(Slot, Slot)]) -> Option<Slot> {
     let Head::Product(p) = g.list[group].head else { return None };
     let (flow, out) = (g.flow, g.fold(p).out);

@@ -65,7 +65,7 @@ pub(super) struct Ready {
     last: AtomicUsize,
 }
 
-/// Where each slot lies.
+/// Where each slot is.
 struct Table(Vec<*mut u8>);
 // SAFETY: a table between calls is a vector of numbers that nobody follows
 unsafe impl Send for Table {}

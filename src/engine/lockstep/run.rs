@@ -297,7 +297,7 @@ impl Runner<'_> {
 /// As for [`Runner::plan`].
 unsafe fn pack(p: &PackKernel, base: &[*mut u8]) {
     let out = base[p.out as usize];
-    // SAFETY: the caller's; parts lie within both values
+    // SAFETY: the caller's; parts are within both values
     unsafe {
         match p.size {
             1 => copy::<u8>(p, base, out, |b| b as u8),
@@ -346,7 +346,7 @@ unsafe fn print(p: &PrintKernel, base: &[*mut u8]) -> String {
         .map(|v| {
             let bytes = v.shape.elements() * v.dtype.size();
             let mut copy = Buffer::new(bytes);
-            // SAFETY: the caller's: the value lies at its slot
+            // SAFETY: the caller's: the value is at its slot
             unsafe { std::ptr::copy_nonoverlapping(base[v.slot as usize], copy.as_mut_ptr(), bytes) };
             let slab = Slab::new(v.dtype.storage(), v.shape.clone(), 1, Arc::new(copy));
             Shown { slab, dtype: v.dtype, hidden: v.hidden.clone() }

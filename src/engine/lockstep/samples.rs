@@ -149,7 +149,7 @@ impl Make {
         let (shape, ways, r) = (self.shape(a), self.ways(a), self.id(a));
         self.lin(r, &shape, &ways, m, c)
     }
-    /// A fold or product; `ways` for all loops. If folded loops are split, in parts and then reduced.
+    /// A fold or product; `ways` for all loops. If folded loops are split, a partial result is made and then reduced.
     pub(super) fn fold(
         &mut self,
         extents: &[usize],

@@ -1,6 +1,6 @@
 //! The reference engine: every sentence element by element, loop by loop. Slow, and plainly right; the oracle of tests.
 //!
-//! It ignores where values lie, but for partial values: each part is computed from what its devices hold. Floats are
+//! It ignores where values are placed, but for partial values: each part is computed from what its devices hold. Floats are
 //! folded in float64 and rounded once, so that results differ from other engines' in the last places.
 
 mod scalar;

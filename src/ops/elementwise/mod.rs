@@ -170,7 +170,7 @@ pub(super) fn factors(operands: &[ArrayType], shape: &[usize]) -> Factors {
     Factors { operands, results: vec![Dim::each(0..shape.len())], ..Factors::over(shape) }
 }
 
-/// `code` of the operands, each read where it stands against the result.
+/// `code` of the operands, each read where it is against the result.
 pub(super) fn sentence(operands: &[ArrayType], result: &ArrayType, code: Code) -> Sentence {
     let rank = result.rank();
     let read = |(k, ty): (usize, &ArrayType)| {

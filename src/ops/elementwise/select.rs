@@ -51,7 +51,7 @@ impl Primitive for Select {
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         arity("select", operands, 3)?;
-        // a number takes the shape of what it stands beside
+        // a number takes the shape of what it is beside
         let model = (1..3).chain([0]).find(|k| !operands[*k].literal).unwrap_or(1);
         let shape = one_shape(operands, model, |k| k == 0 || operands[k].literal)?;
         let dtype = one_dtype(operands, 1)?;

@@ -62,7 +62,7 @@ impl Move for BroadcastInDim {
         self.out
     }
     fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
-        // new dimensions and repeated ones are summed; what is left stands in the order of the result
+        // new dimensions and repeated ones are summed; what is left is in the order of the result
         let kept: Vec<usize> = (0..x.rank())
             .filter(|&d| x.shape[d] != 1 || self.shape[self.broadcast_dimensions[d]] == 1)
             .collect();

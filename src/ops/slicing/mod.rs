@@ -15,7 +15,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::program::{At, Dim, Factors};
 
 /// The factors of an operation that maps each dimension of its operand to the same of its result: `at(d)` is where step i of the
-/// dimension's loop lies in the operand and in the result.
+/// dimension's loop is in the operand and in the result.
 fn moved(from: &[usize], to: &[usize], at: impl Fn(usize) -> (At, At)) -> Factors {
     let (mut operand, mut result) = (Vec::new(), Vec::new());
     let mut f = Factors::default();

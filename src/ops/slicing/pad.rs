@@ -40,7 +40,7 @@ impl Pad {
     /// Which elements of a dimension of `n` stay: `first..end`.
     fn kept(&self, d: usize, n: usize) -> (i64, i64) {
         let (step, size) = (self.interior[d] as i64 + 1, self.size(d, n));
-        // element k stands at low + k·step, which must lie in 0..size
+        // element k is at low + k·step, which must be in 0..size
         let first = ceil((-self.low[d]).max(0), step);
         let end = ceil((size - self.low[d]).max(0), step).min(n as i64);
         (first.min(end), end)

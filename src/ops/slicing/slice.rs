@@ -78,7 +78,7 @@ impl Move for Slice {
     fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
         let (mut high, mut interior) = (Vec::new(), Vec::new());
         for (d, &n) in x.shape.iter().enumerate() {
-            // an empty slice leaves the whole dimension to what stands behind it
+            // an empty slice leaves the whole dimension to what is behind it
             let covered = (self.size(d).max(1) - 1) * self.strides[d] + usize::from(self.size(d) > 0);
             high.push((n - covered) as i64 - self.start[d] as i64);
             interior.push(self.strides[d] - 1);

@@ -1,4 +1,4 @@
-//! Where the loops of local steps run: where the result is asked to lie, where operands lie, or in between, whichever is cheapest.
+//! Where the loops of local steps run: where the result is asked for, where the operands are, or in between, whichever is cheapest.
 //!
 //! What a step needs of a value may come anyway, because another step needs it: the price of a way to lay a step out is what it
 //! moves beyond that. All steps choose at once, on what the others chose the round before; of the rounds the one counts that moves
@@ -39,7 +39,7 @@ pub(super) struct Open {
     pub(super) item: Item,
     pub(super) out: Slot,
     pub(super) sentence: Sentence,
-    /// The digits over which its result is in parts because operands are.
+    /// The digits over which its result is partial because operands are.
     pub(super) kept: Atoms,
     /// Its loops, where layouts leave no choice.
     pub(super) known: Option<Vec<DimLayout>>,
@@ -202,7 +202,7 @@ impl<'a> Round<'a> {
         bytes.sort_by(f64::total_cmp);
         bytes.iter().sum()
     }
-    /// Bytes to bring the result of a step from where it is made to where it is asked to lie.
+    /// Bytes to bring the result of a step from where it is made to where it is asked for.
     fn after(&self, s: &Sentence, loops: &[DimLayout], out: Slot) -> f64 {
         let stored = &self.d.slots[out];
         if stored.layout.partial.is_some() {
@@ -224,7 +224,7 @@ impl<'a> Round<'a> {
         each.product::<f64>() * self.d.devices as f64
     }
 
-    /// Elementwise: where the result is asked to lie, or where an operand does.
+    /// Elementwise: where the result is asked for, or where an operand is.
     fn elementwise(&self, k: usize, s: &Sentence, own: &Layout) -> Vec<DimLayout> {
         let here = self.bring(k, s, &own.dims);
         if here == 0.0 || s.reads.len() < 2 {

@@ -1,14 +1,14 @@
 //! Frames: where the blocks of elementwise values begin that stay inside a program.
 //!
 //! A type fixes the axes of a dimension; where its blocks begin is free for a value that nobody outside sees. Values that read one
-//! another in place share a frame, and it lies where the group's other operands and readers lie, whichever moves least.
+//! another in place share a frame, and it is placed where the group's other operands and readers are, whichever moves least.
 
 use crate::partition::draft::Draft;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, Step};
 use crate::program::sentence::{Body, Part, Sentence, Source};
 
-/// Where the slots stand: their steps, their readers, and the groups of those whose frame is free.
+/// Where the slots are used: their steps, their readers, and the groups of those whose frame is free.
 struct Frames<'a> {
     d: &'a Draft,
     maker: Vec<Option<usize>>,
@@ -16,7 +16,7 @@ struct Frames<'a> {
     group: Vec<Slot>,
 }
 
-/// A wish of a group's dimension: to lie so, for the sake of reading this source.
+/// A wish of a group's dimension: to be laid out so, for the sake of reading this source.
 struct Wish {
     source: Slot,
     layout: DimLayout,
@@ -132,7 +132,7 @@ impl Frames<'_> {
         frame
     }
 
-    /// For each dimension of a group, where its outer operands and readers would like it to lie.
+    /// For each dimension of a group, where its outer operands and readers would like it to be.
     fn wishes(
         &self,
         group: &[Slot],

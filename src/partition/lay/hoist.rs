@@ -1,4 +1,4 @@
-//! What is the same in every step of a loop is fetched before it: a fixed input comes to lie as its readers inside need it.
+//! What is the same in every step of a loop is fetched before it: a fixed input is laid out as its readers inside need it.
 
 use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
@@ -25,7 +25,7 @@ pub(crate) fn adopt(d: &mut Draft) -> Vec<(Slot, Why)> {
     adopted
 }
 
-/// How a fixed input is to lie so that nothing of it is fetched inside.
+/// How a fixed input is to be laid out so that nothing of it is fetched inside.
 fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
     let stored = &d.slots[slot];
     if d.outs.contains(&slot) || stored.layout.partial.is_some() {
@@ -36,7 +36,7 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
     let mut why = None;
     for item in &d.items {
         let Step::Local { sentence, layout, .. } = &item.step else {
-            // others take it as it lies
+            // others take it as it is
             if item.step.inputs().contains(&slot) {
                 return None;
             }
@@ -73,7 +73,7 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
     (c.exact && c.total == 0 && fits).then_some((layout, why?))
 }
 
-/// Removes copies of values that lie where the copy is to lie.
+/// Removes copies of values that are where the copy is to be.
 fn drop_copies(d: &mut Draft) {
     let mut renamed: Vec<(Slot, Slot)> = Vec::new();
     for mut item in std::mem::take(&mut d.items) {

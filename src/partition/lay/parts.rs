@@ -1,4 +1,4 @@
-//! Values in parts: how the parts of a sum become the value, and what that moves.
+//! Partial values: how the parts of a sum become the value, and what that moves.
 
 use crate::partition::draft::{self, Draft};
 use crate::partition::layout::{DimLayout, Layout};

@@ -1,7 +1,7 @@
-//! Placing: each local step with its loops laid out, and what becomes of results that lie otherwise there.
+//! Placing: each local step with its loops laid out, and what becomes of results that are asked for elsewhere.
 //!
-//! First sums in parts are settled where a reader is not linear in them; that looks at layouts only. Then the loops of all steps are
-//! chosen together (`choose`). Last come the steps that bring a result from where it is made to where it is asked to lie.
+//! First partial sums are settled where a reader is not linear in them; that looks at layouts only. Then the loops of all steps are
+//! chosen together (`choose`). Last come the steps that bring a result from where it is made to where it is asked for.
 
 use super::choose::{self, Entry, Open, splits};
 use super::parts;
@@ -15,9 +15,9 @@ use crate::sharding::atoms::{Atoms, sorted, ways, without};
 pub(super) struct Placer {
     pub(super) d: Draft,
     entries: Vec<Entry>,
-    /// Values in parts that were summed for a reader that is not linear, and their sums.
+    /// Partial values that were summed for a reader that is not linear, and their sums.
     settled: Vec<Option<Slot>>,
-    /// Values that lie between the two halves of an all-reduce, and what they become.
+    /// Values that are between the two halves of an all-reduce, and what they become.
     pub(super) halves: Vec<(Slot, Slot)>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn place(mut d: Draft) -> Placer {
 }
 
 impl Placer {
-    /// A local step, its operands in parts settled where they must be.
+    /// A local step, its partial operands settled where they must be.
     fn open(&mut self, item: Item, out: Slot, mut s: Sentence) {
         let own = self.d.slots[out].layout.clone();
         let wanted = own.partial.clone().map(|p| p.1).unwrap_or_default();
@@ -85,7 +85,7 @@ impl Placer {
         self.entries.push(Entry::Open(Open { item, out, sentence: s, kept, known }));
     }
 
-    /// A step with its loops laid out, and the steps from there to where its result is asked to lie.
+    /// A step with its loops laid out, and the steps from there to where its result is asked for.
     fn close(&mut self, open: Open, loops: Vec<DimLayout>) {
         let Open { mut item, out, sentence, kept, .. } = open;
         let own = &self.d.slots[out].layout;
@@ -123,7 +123,7 @@ impl Placer {
         Item { step: Step::Local { out, sentence, layout: layout.dims }, ..item }
     }
 
-    /// The sum of a value in parts, where it lies; made once.
+    /// The sum of a partial value, where that is; made once.
     fn settle(&mut self, src: Slot, item: &Item) -> Slot {
         if let Some(s) = self.settled[src] {
             return s;
@@ -162,7 +162,7 @@ impl Placer {
             folded.push(DimLayout::new(s.extents[l], atoms));
         }
         if let (Some(first), false) = (folded.first_mut(), left.is_empty()) {
-            // no operand says how it comes in parts: the first folded loop is split
+            // no operand says how it becomes partial: the first folded loop is split
             *first = DimLayout::new(s.extents[s.rank], first.atoms.iter().copied().chain(left));
         }
         folded

@@ -20,7 +20,7 @@ pub struct Localised {
 /// A finished program.
 pub(crate) struct Planned {
     pub(crate) localised: Localised,
-    /// Inputs that are to lie otherwise than the draft said, and whose sake it is for.
+    /// Inputs that are to be laid out otherwise than the draft said, and whose sake it is for.
     pub(crate) adopted: Vec<(Slot, Why)>,
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn absorb(d: &mut Draft) {
         let Some(to) = permutation(sentence, &d.slots[slot].shape) else { continue };
         let alike = d.slots[slot].layout.partial == d.slots[out].layout.partial;
         let Some(m) = maker[slot].filter(|m| alike && movable(&d.items[*m])) else { continue };
-        // where the value was to lie is no matter: it is the copy that others see
+        // where the value was to be is no matter: it is the copy that others see
         let Step::Local { out: made, sentence, .. } = &mut d.items[m].step else { continue };
         *made = out;
         permute(sentence, &to);

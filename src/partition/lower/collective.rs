@@ -56,7 +56,7 @@ impl Lower {
         let own: Vec<Axis> = v.hidden().to_vec();
         let from = self.draft.slots[slot].clone();
         let block: Shape = Shape::from(&from.shape[own.len()..]);
-        // an unreduced value is in parts over the axes: taking it whole is all there is to do
+        // an unreduced value is partial over the axes: taking it complete is all there is to do
         let parts = from.layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
         let is_parted = axes.iter().any(|a| {
             let atoms = self.manual.as_ref().map(|m| m.atoms(a)).unwrap_or_default();

@@ -122,7 +122,7 @@ impl Lower {
         }
     }
 
-    /// Where the carries of a loop lie, by its body's variables, with hidden dimensions for what they come to vary over.
+    /// How the carries of a loop are laid out, by its body's variables, with hidden dimensions for what they come to vary over.
     fn carries(&self, body: &Program, first: usize, hidden: &[Vec<Axis>]) -> Vec<Stored> {
         let of = |(k, hidden): (usize, &Vec<Axis>)| {
             let info = &body.vars[body.inputs[first + k].index()];
@@ -250,7 +250,7 @@ impl Lower {
         each.map(|((v, c), h)| self.stored(v, c.dtype, h, &c.layout, why)).collect()
     }
 
-    /// An array that a loop runs over, its leading dimension in front of the hidden ones and whole.
+    /// An array that a loop runs over, its leading dimension in front of the hidden ones and unsharded.
     fn leading(&mut self, v: &Val, length: usize, slice: &Layout, why: &Why) -> Slot {
         let slot = self.as_slot(v, why);
         let h = v.hidden().len();
@@ -436,7 +436,7 @@ impl Stored {
     }
 }
 
-/// The layout of an array whose slices along a new leading dimension lie so.
+/// The layout of an array whose slices along a new leading dimension are laid out so.
 fn with_leading(slice: &Layout, length: usize) -> Layout {
     let dims = std::iter::once(DimLayout::new(length, [])).chain(slice.dims.iter().cloned()).collect();
     Layout { dims, partial: slice.partial.clone() }

@@ -175,7 +175,7 @@ impl Lower {
         Sentence { extents, rank: s.rank + h, dtype: s.dtype, reads, body }
     }
 
-    /// A local step for the sentence; where it is a stored value itself, lying so, that value.
+    /// A local step for the sentence; where it is a stored value itself, laid out so, that value.
     pub(crate) fn emit(&mut self, s: Sentence, layout: Layout, why: &Why, pinned: bool) -> Slot {
         if let (Some(slot), true) = (s.copied(), matches!(s.body, Body::Map(_))) {
             let from = &self.draft.slots[slot];
@@ -206,7 +206,7 @@ impl Lower {
         self.draft.last()
     }
 
-    /// The value stored with these hidden dimensions, lying so.
+    /// The value stored with these hidden dimensions, laid out so.
     pub(crate) fn stored(
         &mut self,
         v: &Val,
@@ -248,7 +248,7 @@ impl Lower {
         self.draft.laid(slot, layout, why)
     }
 
-    /// Where a variable lies, its hidden dimensions first.
+    /// How a variable is laid out, its hidden dimensions first.
     pub(crate) fn layout(&self, info: &VarInfo, hidden: &[Axis]) -> Layout {
         let front = hidden.iter().map(|a| {
             let atoms = self.manual.as_ref().map(|m| m.atoms(*a)).unwrap_or_default();

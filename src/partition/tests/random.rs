@@ -240,7 +240,7 @@ fn program(r: &mut Random, devices: usize) -> Draft {
                 reshape(a, F32, &shape, &[k, n / k])
             }
         };
-        // mostly as the operand lies, where it has the same shape
+        // mostly as the operand is laid out, where it has the same shape
         let to = s.extents[..s.rank].to_vec();
         let mut l = layout(r, &to, devices);
         if r.flip() && to.len() == shape.len() {
@@ -251,7 +251,7 @@ fn program(r: &mut Random, devices: usize) -> Draft {
             && r.below(4) == 0
             && !matches!(s.body, Body::Fold { combine: Combine::Max, .. })
         {
-            // a result that stays in parts, made whole by the next step
+            // a result that stays partial, reduced by the next step
             let free: Atoms = digits(r, devices)
                 .into_iter()
                 .filter(|a| l.dims.iter().all(|x| x.atoms.iter().all(|b| !a.clashes(*b))))

@@ -317,10 +317,10 @@ impl Namer<'_> {
         }
         match &self.p.steps[k] {
             Step::Local { sentence, .. } if matches!(sentence.body, Body::Product { .. }) => {
-                format!("the contracting dimension is split over {axes}")
+                format!("the contracting dimension is sharded over {axes}")
             }
             Step::Local { sentence, .. } if sentence.extents.len() > sentence.rank => {
-                format!("a dimension that {} runs over is split over {axes}", self.p.whys[k].op)
+                format!("a dimension that {} runs over is sharded over {axes}", self.p.whys[k].op)
             }
             _ => format!("the value is unreduced over {axes}"),
         }
@@ -365,12 +365,12 @@ fn single(
     let whole = |f: &Factor, c: &(Atoms, Atoms)| c.0.len() == f.held.len();
     let (kind, digits, reason) = if new.is_empty() {
         let what =
-            format!("unsharded along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
+            format!("unsharded along dimension {}, which is sharded over {}", dim(|c| &c.0), named(&gone));
         (Kind::AllGather, gone, asks(what))
     } else if let Some(over) = swapped(&cuts) {
         let (from, to) = (dim(|c| &c.0), dim(|c| &c.1));
         let what =
-            format!("split over {} along dimension {to}, but it is along dimension {from}", named(&over));
+            format!("sharded over {} along dimension {to}, but it is along dimension {from}", named(&over));
         (Kind::AllToAll, over, asks(what))
     } else if factors.iter().all(|f| ways(&f.held) == ways(&f.wanted)) {
         let all: Atoms = gone.iter().chain(&new).copied().collect();
@@ -381,11 +381,11 @@ fn single(
     {
         // the part that is wanted is cut off first
         let what =
-            format!("unsharded along dimension {}, which is split over {}", dim(|c| &c.0), named(&gone));
+            format!("unsharded along dimension {}, which is sharded over {}", dim(|c| &c.0), named(&gone));
         (Kind::AllGather, gone, asks(what))
     } else {
         let all: Atoms = gone.iter().chain(&new).copied().collect();
-        let what = format!("split over {}, but it is split over {}", named(&new), named(&gone));
+        let what = format!("sharded over {}, but it is sharded over {}", named(&new), named(&gone));
         (Kind::Exchange, all, asks(what))
     };
     Some(Name { kind, digits, reason })

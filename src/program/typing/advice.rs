@@ -20,7 +20,7 @@ pub(crate) fn resharded(list: &[(usize, Spec)]) -> String {
 }
 
 impl Rule<'_> {
-    /// How to make a dimension of an operand lie as given.
+    /// How to make a dimension of an operand sharded as given.
     pub(super) fn reshard(&self, operand: usize, dim: usize, entry: &Axes) -> String {
         let o = &self.operands[operand];
         let spec = o.told().spec.with_dim(o.dim(dim), entry);
@@ -29,7 +29,7 @@ impl Rule<'_> {
             _ => resharded(&[(o.number(operand), spec)]),
         }
     }
-    /// The refusal of two dimensions that must match: each mend makes all operands lie as one of the two does.
+    /// The refusal of two dimensions that must match: each mend shards all operands like one of the two.
     pub(super) fn unlike(&self, a: &Holder, b: &Holder, what: &str) -> Fault {
         let (one, two) = (self.tell(a.operand, a.dim), self.tell(b.operand, b.dim));
         let fault =
@@ -48,7 +48,7 @@ impl Rule<'_> {
         mends.dedup();
         mends.into_iter().fold(fault, Fault::help)
     }
-    /// The entries of the other operands as this one's are where they meet, of those that lie otherwise; `None` where one cannot.
+    /// The entries of the other operands as this one's are where they meet, of those that are sharded otherwise; `None` where one cannot.
     fn like(&self, model: usize) -> Option<Vec<(usize, Vec<Axes>)>> {
         let mut list = Vec::new();
         for (k, o) in self.operands.iter().enumerate().filter(|(k, o)| *k != model && !o.literal) {

@@ -209,7 +209,7 @@ impl Rule<'_> {
             .collect()
     }
 
-    /// A result's entries: its loops' axes strung together. Behind an unsharded loop only unsharded ones stand, behind one that is
+    /// A result's entries: its loops' axes strung together. Behind an unsharded loop there are only unsharded ones, behind one that is
     /// to keep still also where it is not split to the last step.
     pub(super) fn result(&self, i: usize, entries: &[Axes]) -> Result<Vec<Axes>, Fault> {
         let string = |(d, dim): (usize, &Dim)| {

@@ -73,8 +73,8 @@ pub fn by_factors_on(
     Ok(results)
 }
 
-/// What the rules below come to where an elementwise operation finds all its operands (numbers aside) of the result's shape, split alike and
-/// in no set: the operands' spec. It is the commonest case by far.
+/// What the rules below come to where an elementwise operation finds all its operands (numbers aside) of the result's shape,
+/// sharded the same way and in no set: the operands' spec. It is the commonest case by far.
 fn elementwise(
     prim: &(impl Primitive + ?Sized),
     operands: &[Operand],

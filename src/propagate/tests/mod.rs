@@ -133,7 +133,7 @@ impl Row {
     fn ty(&self, shape: &[usize]) -> ArrayType {
         ArrayType { mesh: Some(self.mesh.clone()), ..DType::F32.of(shape) }
     }
-    /// An input that lies so.
+    /// An input that is placed so.
     pub(super) fn arg(&mut self, shape: &[usize], spec: Spec) -> Value {
         let dims = of_spec(&self.mesh, spec.padded(shape.len()));
         self.arg_at(shape, dims)
@@ -142,7 +142,7 @@ impl Row {
         let ty = self.ty(shape);
         self.b.input(ty, Some(Placement { dims, partial: Atoms::new() }))
     }
-    /// An input that may lie anyhow.
+    /// An input that may be placed anyhow.
     pub(super) fn free(&mut self, shape: &[usize]) -> Value {
         let ty = self.ty(shape);
         self.b.input(ty, None)
@@ -166,7 +166,7 @@ impl Row {
     pub(super) fn want(&mut self, v: &Value, text: &str) {
         self.want.push((v.clone(), text.to_string()));
     }
-    /// Every variable is placed, in a way that one array can lie, and twice the same.
+    /// Every variable is placed, in a way that one array can be, and twice the same.
     pub(super) fn check_all(self, what: &str, outs: &[Value]) {
         let program = self.b.finish(outs);
         let placed = propagate(&program, &[]).unwrap();

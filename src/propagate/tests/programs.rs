@@ -142,7 +142,7 @@ fn results_lie_as_asked() {
     let a = r.arg(&[16, 32], p![X]);
     let s = r.same(&[&a]);
     let lies = |spec| Some(Placement { dims: of_spec(&mesh, spec), partial: Atoms::new() });
-    // the sine itself lies as asked; twice in different ways it can't, nor can the argument
+    // the sine itself is placed as asked; twice in different ways it can't, nor can the argument
     let placed = propagate(&r.b.finish(&[s.clone(), a]), &[lies(p![_, Y]), lies(p![Y, _])]).unwrap();
     assert_eq!(placed.equations.len(), 2, "one copy, of the argument");
     assert_eq!(
@@ -196,7 +196,7 @@ fn long_programs_are_quick_on_any_number_of_devices() {
 
 #[test]
 fn without_a_mesh_every_variable_is_whole() {
-    // a type-only program on no mesh: every variable is placed, whole
+    // a type-only program on no mesh: every variable is placed, replicated
     let mut b = Builder::new();
     let a = b.input(DType::F32.of([4]), None);
     let prim: Prim = Arc::new(elementwise(&[4], 1));

@@ -68,7 +68,7 @@ pub(super) unsafe fn halved_avx512(rows: &[[f32; LANES]; ROWS]) -> [f32; ROWS] {
 /// `R` rows from `from` on by the vector, each in `V` times 16 sums, then in 16.
 ///
 /// # Safety
-/// As for [`dots`]; so many rows lie there.
+/// As for [`dots`]; there are so many rows.
 #[inline(always)]
 unsafe fn lanes<T: Num, const L: u8, const R: usize, const V: usize>(
     from: usize,
@@ -78,7 +78,7 @@ unsafe fn lanes<T: Num, const L: u8, const R: usize, const V: usize>(
     out: &mut [[T; LANES]],
 ) {
     let mut sums = [[[T::ZERO; LANES]; V]; R];
-    // SAFETY: the caller's; sixteen elements lie behind each of these
+    // SAFETY: the caller's; there are sixteen elements behind each of these
     unsafe {
         let part = |p: *const T, at: usize| &*p.add(at).cast::<[T; LANES]>();
         let add = |at: usize, v: usize, sums: &mut [[[T; LANES]; V]; R]| {
@@ -189,7 +189,7 @@ pub(super) unsafe fn columns<T: Num, const L: u8>(
     macro_rules! strips {
         ($($V:literal $N:expr;)*) => { $(
             while from + $V * $N <= s.m {
-                // SAFETY: the caller's; the strip lies within the rows
+                // SAFETY: the caller's; the strip is within the rows
                 unsafe { strip::<T, L, $V, { $N }>(from, s, c, a, b, accumulate) }
                 from += $V * $N;
             }
@@ -201,7 +201,7 @@ pub(super) unsafe fn columns<T: Num, const L: u8>(
 /// `V` times `N` rows.
 ///
 /// # Safety
-/// As for [`columns`]; so many rows lie behind `from`.
+/// As for [`columns`]; there are so many rows behind `from`.
 #[inline(always)]
 unsafe fn strip<T: Num, const L: u8, const V: usize, const N: usize>(
     from: usize,

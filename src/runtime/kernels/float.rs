@@ -426,7 +426,7 @@ unsafe fn through<H: Half, E: El<A = f32, B = f32, C = f32>, const L: u8>(
     for at in (0..n).step_by(CHUNK) {
         let m = (n - at).min(CHUNK);
         for (to, from) in wide.iter_mut().zip(operands).take(E::ARITY) {
-            // SAFETY: the caller's: n elements lie at each operand that is read
+            // SAFETY: the caller's: there are n elements at each operand that is read
             let from = unsafe { std::slice::from_raw_parts(from.cast::<H>().add(at), m) };
             H::widen(from, &mut to[..m]);
         }

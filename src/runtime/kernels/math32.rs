@@ -1,6 +1,6 @@
 //! Functions on float32 without branches, so that loops over them become vector code.
 //!
-//! `L` is the processor level: from 1 on there is a fused multiply-add. Bounds in units of the last place, which the tests check, stand
+//! `L` is the processor level: from 1 on there is a fused multiply-add. Bounds in units of the last place, which the tests check, are
 //! with each function.
 
 #![allow(clippy::excessive_precision, reason = "coefficients as published")]
@@ -216,7 +216,7 @@ fn less_pi<const L: u8>(x: f64, n: f64) -> f64 {
     if L > 0 {
         fmad::<L>(n, -1.2246467991473532e-16, fmad::<L>(n, -std::f64::consts::PI, x))
     } else {
-        // π in parts of so few bits that n·part is exact
+        // π cut into parts of so few bits that n·part is exact
         x - n * 3.14159250259399414062 - n * 1.50995788317231927067e-7 - n * 1.07806057163162381058e-14
     }
 }

@@ -170,7 +170,7 @@ pub(super) const TRIG_MAX: f64 = 1e6;
 fn quarter<const L: u8>(x: f64) -> (f64, i64) {
     let t = fma::<L>(x, FRAC_2_PI, ROUND);
     let n = t - ROUND;
-    // π/2 in parts of 33 bits: n·part is exact
+    // π/2 cut into parts of 33 bits: n·part is exact
     let r = fma::<L>(n, -1.570_796_326_734_125_6, x);
     let r = fma::<L>(n, -6.077_100_506_303_966e-11, r);
     let r = fma::<L>(n, -2.022_266_248_711_166_5e-21, r);

@@ -137,7 +137,7 @@ pub fn neutral(combine: Combine, dtype: DType) -> Option<f64> {
 }
 
 #[cfg(test)]
-/// A number as an element of this type, as it lies in memory; the type's size counts. Numbers out of an integer type's range wrap.
+/// A number as an element of this type, as it is in memory; the type's size counts. Numbers out of an integer type's range wrap.
 pub fn bytes(dtype: DType, value: Scalar) -> [u8; 8] {
     let mut bytes = [0; 8];
     let mut put = |b: &[u8]| bytes[..b.len()].copy_from_slice(b);

@@ -40,10 +40,10 @@ pub(super) trait El: 'static {
 /// Operands as slices; those beyond the arity are empty.
 ///
 /// # Safety
-/// If it is used, n elements of the type lie at `p`, for as long as the slice is.
+/// If it is used, there are n elements of the type at `p`, for as long as the slice is.
 #[inline(always)]
 unsafe fn operand<'a, T>(p: *const u8, n: usize, used: bool) -> &'a [T] {
-    // SAFETY: the caller's: n elements lie at p if it is used
+    // SAFETY: the caller's: there are n elements at p if it is used
     if used { unsafe { from_raw_parts(p.cast(), n) } } else { &[] }
 }
 
@@ -133,7 +133,7 @@ mod x86 {
         let whole = if (d as usize).is_multiple_of(64) { n / step * step } else { 0 };
         let mut piece = Piece([0; LINE]);
         let at = |p: *const u8, i: usize, size: usize| p.wrapping_add(i * size);
-        // SAFETY: the caller's; each piece lies within the operands
+        // SAFETY: the caller's; each piece is within the operands
         unsafe {
             for i in (0..whole).step_by(step) {
                 let (x, y) = (at(a, i, size_of::<E::A>()), at(b, i, size_of::<E::B>()));

@@ -319,7 +319,7 @@ fn streaming_gives_the_same_at_every_length_and_alignment() {
                 let a: Vec<f32> = (0..n + 4).map(|i| i as f32 * 0.5).collect();
                 let run = |kernel: Kernel| {
                     let mut space = Buffer::zeroed(4 * (n + 4));
-                    // SAFETY: n elements from the offset on lie within
+                    // SAFETY: n elements from the offset on are within
                     unsafe {
                         let d = space.as_mut_ptr().add(4 * offset);
                         let p = a.as_ptr().cast::<u8>();

@@ -87,7 +87,7 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
     }
 }
 
-/// What moves a value to lie as another does: one on no mesh is put there.
+/// What shards a value like another: one on no mesh is put there.
 fn move_to(from: &ArrayType, to: &ArrayType) -> String {
     match (&from.mesh, &to.mesh) {
         (None, Some(_)) => format!(".put(&mesh, {})", to.spec),

@@ -47,7 +47,7 @@ impl<O: Tree> Piece<O> {
     ) -> Result<Piece<O>> {
         let inputs = types.iter().map(|ty| open.input(ty.clone(), None)).collect();
         let (Recorded { mut program, captures }, out) = record_body(open, || f(inputs))?;
-        // where its inputs lie is for the program around it to say
+        // where its inputs are placed is for the program around it to say
         for v in program.inputs.clone() {
             program.vars[v.index()].placement = None;
         }

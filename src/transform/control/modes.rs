@@ -232,7 +232,7 @@ fn auto<T: Tree, O: Tree>(
                 };
                 let sharding = Sharding::checked(&r.outer, spec, &ty.shape)
                     .map_err(|f| r.refuse(of_result(f, spec, ty.rank()), &ty))?;
-                // it lies so inside already; sets over the region's axes are made outside
+                // it is sharded so inside already; sets over the region's axes are made outside
                 results.push(a.put_at(&r.inside, r.sets_without(sharding.spec), r.call()));
                 wanted.push(sharding.spec);
             }
