@@ -15,6 +15,16 @@ fn union(lists: impl Iterator<Item = Vec<bool>>) -> Vec<bool> {
     lists.reduce(|a, b| a.iter().zip(b).map(|(a, b)| *a || b).collect()).unwrap_or_default()
 }
 
+/// A choice, its operands behind the number of the branch, and the types of its results.
+struct Choice<'a> {
+    branches: &'a [Arc<Program>],
+    which: &'a Value,
+    ins: &'a [Value],
+    tangents: &'a [Option<Value>],
+    active: &'a [bool],
+    types: &'a [ArrayType],
+}
+
 pub(super) fn cond(
     b: &mut Builder,
     branches: &[Arc<Program>],
@@ -23,24 +33,17 @@ pub(super) fn cond(
     types: &[ArrayType],
     style: Style,
 ) -> Result<Duals> {
-    let (which, ins) = (&ins[0], &ins[1..]);
     let tangents = &tangents[1..];
     let active: Vec<bool> = tangents.iter().map(Option::is_some).collect();
+    let choice = Choice { branches, which: &ins[0], ins: &ins[1..], tangents, active: &active, types };
     match style {
-        Style::Together => together(b, branches, which, ins, tangents, &active, types),
-        Style::Apart => apart(b, branches, which, ins, tangents, &active, types),
+        Style::Together => together(b, &choice),
+        Style::Apart => apart(b, &choice),
     }
 }
 
-fn together(
-    b: &mut Builder,
-    branches: &[Arc<Program>],
-    which: &Value,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    active: &[bool],
-    types: &[ArrayType],
-) -> Result<Duals> {
+fn together(b: &mut Builder, choice: &Choice<'_>) -> Result<Duals> {
+    let Choice { branches, which, ins, tangents, active, types } = *choice;
     let jvps: Vec<_> = branches.iter().map(|p| forward(p, active, Style::Together)).collect::<Result<_>>()?;
     let has = union(jvps.iter().map(|j| j.tangents.clone()));
     let all = [types, &chosen(types, &has)].concat();
@@ -76,15 +79,8 @@ fn slots(own: &[Vec<ArrayType>]) -> (Vec<ArrayType>, Vec<Vec<usize>>) {
     (all, places)
 }
 
-fn apart(
-    b: &mut Builder,
-    branches: &[Arc<Program>],
-    which: &Value,
-    ins: &[Value],
-    tangents: &[Option<Value>],
-    active: &[bool],
-    types: &[ArrayType],
-) -> Result<Duals> {
+fn apart(b: &mut Builder, choice: &Choice<'_>) -> Result<Duals> {
+    let Choice { branches, which, ins, tangents, active, types } = *choice;
     let n = types.len();
     let lins: Vec<Linearized> = branches.iter().map(|p| linearize(p, active)).collect::<Result<_>>()?;
     let has = union(lins.iter().map(|l| l.tangents.clone()));

@@ -74,6 +74,27 @@ pub(super) fn fresh(shape: &[usize]) -> Factors {
     Factors { results: vec![Dim::each(0..shape.len())], ..Factors::over(shape) }
 }
 
+/// What all that is created from a type answers alike.
+macro_rules! created_common {
+    () => {
+        fn factors(&self, _: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+            fresh(&results[0].1)
+        }
+        fn linearity(&self) -> Linearity {
+            Linearity::Nullary
+        }
+        fn rank(&self) -> Rank {
+            Rank::Plain
+        }
+        fn out(&self) -> Option<Spec> {
+            self.ty.mesh.as_ref().map(|_| self.ty.spec)
+        }
+        fn batched(&self, _: &Batch<'_>) -> Batched {
+            Batched::of(Arc::new(self.clone()))
+        }
+    };
+}
+
 impl Primitive for Full {
     fn name(&self) -> &'static str {
         "full"
@@ -92,18 +113,7 @@ impl Primitive for Full {
         }
         Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
     }
-    fn factors(&self, _: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        fresh(&results[0].1)
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Nullary
-    }
-    fn rank(&self) -> Rank {
-        Rank::Plain
-    }
-    fn out(&self) -> Option<Spec> {
-        self.ty.mesh.as_ref().map(|_| self.ty.spec)
-    }
+    created_common!();
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         self.shapes(operands)?;
         Ok(vec![created(&self.ty, self.value.to_f64() == 0.0)?])
@@ -122,9 +132,6 @@ impl Primitive for Full {
         };
         let code = Code::one(Fun::Copy, d, d, &[Arg::Const(value)]);
         vec![created_sentence(&results[0], code)]
-    }
-    fn batched(&self, _: &Batch<'_>) -> Batched {
-        Batched::of(Arc::new(self.clone()))
     }
 }
 
@@ -163,18 +170,7 @@ impl Primitive for Iota {
         }
         Ok(vec![(self.ty.dtype, self.ty.shape.clone())])
     }
-    fn factors(&self, _: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        fresh(&results[0].1)
-    }
-    fn linearity(&self) -> Linearity {
-        Linearity::Nullary
-    }
-    fn rank(&self) -> Rank {
-        Rank::Plain
-    }
-    fn out(&self) -> Option<Spec> {
-        self.ty.mesh.as_ref().map(|_| self.ty.spec)
-    }
+    created_common!();
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         self.shapes(operands)?;
         Ok(vec![created(&self.ty, false)?])
@@ -184,9 +180,6 @@ impl Primitive for Iota {
         let d = results[0].dtype;
         let code = Code::one(Fun::Convert, DType::I64, d, &[Arg::Index(self.dimension)]);
         vec![created_sentence(&results[0], code)]
-    }
-    fn batched(&self, _: &Batch<'_>) -> Batched {
-        Batched::of(Arc::new(self.clone()))
     }
 }
 
