@@ -209,7 +209,7 @@ impl System {
         }
     }
 
-    /// How many equations lie at most between each one and what comes from outside: what comes first is decided by who reads whom,
+    /// How many equations are at most between each one and what comes from outside: what comes first is decided by who reads whom,
     /// and not by the order of lines.
     fn depths(&self) -> Vec<usize> {
         let mut made = vec![0; self.values.len()];
