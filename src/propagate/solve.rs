@@ -214,7 +214,7 @@ impl System {
     fn depths(&self) -> Vec<usize> {
         let mut made = vec![0; self.values.len()];
         let of = |e: &Equation| {
-            let (operands, results) = e.values.split_at(e.rule.operands.min(e.values.len()));
+            let (operands, results) = e.values.split_at(e.rule.operands);
             let depth = operands.iter().flatten().map(|v| made[*v]).max().unwrap_or(0);
             results.iter().flatten().for_each(|v| made[*v] = made[*v].max(depth + 1));
             depth

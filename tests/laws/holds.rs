@@ -1,5 +1,6 @@
 //! What holds of every program, however it is run, placed and written down.
 
+use crate::order::{otherwise, planned};
 use crate::programs::{Program, Written};
 use crate::{Rng, law};
 use atmesh::prelude::*;
@@ -197,6 +198,14 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
             format!("{}: {y:?}, not {got:?}", told_order())
         });
     }
+    let slope = |xs: &Vec<Array>| {
+        grad(xs, |xs: Vec<Array>| Ok::<_, atmesh::Error>(loss(p.run(&xs, Some(&mesh), Written::default())?)))
+    };
+    let run = |xs: &Vec<Array>| p.run(xs, Some(&mesh), Written::default());
+    let traced = [jit(run).trace(&xs), jit(slope).trace(&xs)];
+    for traced in traced.iter().flatten() {
+        at_every_depth(traced.program(), rng, told);
+    }
     let renamed = p.mesh(["c", "b", "a"], auto);
     let ys = p.placed(&numbers, &renamed);
     let run = |xs: &Vec<Array>| p.run(xs, Some(&renamed), Written::default());
@@ -208,6 +217,22 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
         told.holds("other names: the same bits", same(&y, &got), || format!("{mesh}: {y:?}, not {got:?}"));
     }
     derived(p, &mesh, &xs, told);
+}
+
+/// Another order of equations and operands, in the programs nested in it too.
+fn at_every_depth(program: &atmesh::program::Program, rng: &mut Rng, told: &mut Told) {
+    let sum = |r: &Collectives| (communicated(r, true), r.bytes(), r.total_bytes());
+    let Some((report, results)) = told.runs("it is planned", planned(program)) else { return };
+    for _ in 0..3 {
+        let other = otherwise(program, rng);
+        let Some((r, y)) = told.runs("another order is planned", planned(&other)) else { return };
+        told.holds("another order at every depth is placed alike", y == results, || {
+            format!("{y:?}, not {results:?}\n{other}")
+        });
+        told.holds("another order at every depth communicates alike", sum(&r) == sum(&report), || {
+            format!("{r}\n{report}\n{other}")
+        });
+    }
 }
 
 /// As per-device code on blocks: each device runs the program on its own.

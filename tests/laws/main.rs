@@ -5,6 +5,7 @@
 
 mod holds;
 mod kernels;
+mod order;
 mod programs;
 mod sizes;
 
