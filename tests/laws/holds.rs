@@ -199,7 +199,9 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
         });
     }
     let slope = |xs: &Vec<Array>| {
-        grad(xs, |xs: Vec<Array>| Ok::<_, atmesh::Error>(loss(p.run(&xs, Some(&mesh), Written::default())?)))
+        grad(xs, |xs: Vec<Array>| {
+            Ok::<_, atmesh::Error>(loss(p.run(&xs, Some(&mesh), Written::default())?))
+        })
     };
     let run = |xs: &Vec<Array>| p.run(xs, Some(&mesh), Written::default());
     let traced = [jit(run).trace(&xs), jit(slope).trace(&xs)];
