@@ -64,7 +64,7 @@ fn case_2_all_gather(mesh: &Mesh, engine: EngineKind) -> Result<()> {
         whole.dot(b)
     });
     let c = jit(f).engine(engine).call((&a, &b))?;
-    println!("Case 2: {}\n{}", c.visualize(), c.slice(ix![..2, ..2]));
+    println!("Case 2: {}\n{}{}", type_of(&c), c.visualize(), c.slice(ix![..2, ..2]));
     println!("Correct result: {}", c.allclose(&whole)?);
     Ok(())
 }

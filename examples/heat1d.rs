@@ -95,18 +95,21 @@ fn native(x: &Array) -> Result<Array> {
 // ANCHOR_END: native
 
 // ANCHOR: printed
-// The message passing as it is often printed: everyone but the first sends to the right, everyone but the last receives from the right.
-// The messages do not pair up; the run ends with the roll call of who waits for whom.
+// The message passing as the tutorial prints it: everyone but the first sends to the right, everyone but the last receives from the left.
+// The two conditions are swapped: device 1 waits for a message that device 0 never sends. The run ends with the roll call of who waits.
 fn as_printed(x: &Array) -> Result<()> {
     let mesh = Mesh::new([("x", 6)])?;
     let simulate = spmd(&mesh, p!["x"], p!["x"], |dev: &Device, x: ArrayView1<f32>| {
         let mut data = x.to_owned();
         let n = data.len();
-        if let (Some(_), Some(right)) = (dev.neighbor("x", -1)?, dev.neighbor("x", 1)?) {
+        let (left, right) = (dev.neighbor("x", -1)?, dev.neighbor("x", 1)?);
+        // `if id > 1 … dest=id + 1`: not the first; the last has nobody to send to
+        if let (Some(_), Some(right)) = (left, right) {
             dev.send(right, &data.slice(s![n - 1..]))?;
         }
-        if let Some(right) = dev.neighbor("x", 1)? {
-            dev.recv_into(right, data.slice_mut(s![..1]))?;
+        // `if id != last_id … id - 1`: not the last; the first has nobody to receive from
+        if let (Some(left), Some(_)) = (left, right) {
+            dev.recv_into(left, data.slice_mut(s![..1]))?;
         }
         Ok(data)
     });

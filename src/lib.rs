@@ -147,7 +147,7 @@ pub use partition::{Collective, Collectives, Kind};
 pub use random::Key;
 pub use shard_map::{ShardMap, shard_map};
 pub use sharding::{Sharding, Spec};
-pub use show::Picture;
+pub use show::{Moves, Picture};
 pub use spmd::{Device, Peer, Spmd, spmd};
 pub use transform::{
     Compiled, Jit, Lowered, ScanOptions, Traced, cond, debug_print_values, fori_loop, jit, scan, scan_with,

@@ -130,10 +130,15 @@ fn refusals_prints_what_the_book_shows() {
     compare("refusals", &[]);
 }
 
-/// What a chapter's programs print: each section as a part that the book can include by its name.
-fn chapter(name: &str) {
-    let (mut text, mut open) = (String::new(), None);
-    for line in run("book", &[name]).lines() {
+/// What a chapter's programs print: each section as a part that the book can include by its name. What is printed before the
+/// first one is the section `start`.
+fn chapter(example: &str, name: &str) {
+    let (mut text, mut open) = ("ANCHOR: start\n".to_string(), Some("start".to_string()));
+    let printed = run(example, &[name]);
+    if printed.starts_with("== ") {
+        (text, open) = (String::new(), None);
+    }
+    for line in printed.lines() {
         match line.strip_prefix("== ") {
             // one blank line between what is printed, none before the first
             None if line.is_empty()
@@ -146,7 +151,7 @@ fn chapter(name: &str) {
             }
         }
     }
-    let path = at(&format!("tests/golden/book/{name}.txt"));
+    let path = at(&format!("tests/golden/{example}/{name}.txt"));
     check(name, &end(&text, open), &path, true, |_| true);
 }
 fn end(text: &str, open: Option<String>) -> String {
@@ -156,8 +161,22 @@ fn end(text: &str, open: Option<String>) -> String {
 #[test]
 fn chapters_print_what_the_book_shows() {
     for name in ["meshes", "shardings", "explicit", "unreduced", "modes"] {
-        chapter(name);
+        chapter("book", name);
     }
+}
+/// Every file of the lessons is one that runs, and prints what its page shows.
+#[test]
+fn lessons_print_what_the_book_shows() {
+    let mut lessons = 0;
+    for file in std::fs::read_dir(at("examples/learn")).expect("there are lessons") {
+        let path = file.expect("a lesson").path();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        if !["main", "figures"].contains(&&*name) {
+            chapter("learn", &name);
+            lessons += 1;
+        }
+    }
+    assert!(lessons > 15, "only {lessons} lessons");
 }
 #[test]
 fn the_page_of_all_shardings_is_what_its_program_prints() {
@@ -170,6 +189,7 @@ fn pictures_of_the_book_are_drawn_again() {
     let fresh = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pictures");
     let _ = std::fs::remove_dir_all(&fresh);
     let _ = run("book", &["--pictures", fresh.to_str().expect("the path is text")]);
+    let _ = run("learn", &["--pictures", fresh.to_str().expect("the path is text")]);
     let read = |folder: &Path| -> BTreeMap<String, String> {
         let files = std::fs::read_dir(folder).into_iter().flatten();
         files
@@ -209,6 +229,7 @@ fn pages_of_the_book_include_what_there_is() {
         let text = std::fs::read_to_string(&page).expect("a page can be read");
         let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let of = page.display();
+        let text = text.replace("{{#rustdoc_include ", "{{#include ");
         for part in text.split("{{#include ").skip(1) {
             let (path, anchor) = part.split("}}").next().map_or(("", None), |p| match p.split_once(':') {
                 Some((path, anchor)) => (path, Some(anchor)),

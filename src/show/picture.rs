@@ -260,7 +260,7 @@ fn ids(ids: &[usize], short: bool) -> String {
 }
 
 /// The colour of a device, and of text on it: hues a golden angle apart, so that neighbours differ.
-fn color(k: usize) -> ([u8; 3], [u8; 3]) {
+pub(super) fn color(k: usize) -> ([u8; 3], [u8; 3]) {
     let hue = (k as f64 * 137.508 + 210.0) % 360.0 / 60.0;
     let (chroma, light) = (0.40, 0.42 + 0.16 * ((k / 3) % 3) as f64);
     let side = chroma * (1.0 - (hue % 2.0 - 1.0).abs());

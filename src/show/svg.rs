@@ -14,7 +14,7 @@ const LETTER: f64 = 7.5;
 const MARGIN: f64 = 4.0;
 
 /// Text as XML needs it.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -4,6 +4,7 @@ mod compiled;
 pub(crate) mod control;
 mod derivative;
 mod jit;
+mod moves;
 mod vmap;
 
 pub use compiled::{Compiled, Lowered, Traced};

@@ -1,0 +1,203 @@
+use atmesh::Lowered;
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== gather");
+    all_gather()?;
+    println!("== reduce");
+    all_reduce()?;
+    println!("== scatter");
+    reduce_scatter()?;
+    println!("== identity");
+    identity()?;
+    println!("== to_all");
+    all_to_all()?;
+    println!("== permute");
+    permute()?;
+    println!("== halo");
+    halo()?;
+    println!("== exchange");
+    exchange()?;
+    println!("== ring");
+    ring()?;
+    println!("== exercise1");
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()?;
+    println!("== exercise3");
+    exercise_3()
+}
+
+// ANCHOR: show
+/// Prints what each device holds before and after, and what is sent.
+fn show(program: Lowered<Array, Array>, x: &Array) -> Result<()> {
+    for c in program.collectives() {
+        println!("{} over {}: {} bytes per device, {} messages", c.kind, c.axes, c.bytes, c.messages);
+    }
+    let y = program.compile()?.call(x)?;
+    println!("{} → {}", type_of(x), type_of(&y));
+    for (before, after) in x.shards()?.iter().zip(y.shards()?) {
+        println!("{}: {} → {}", before.device, before.data, after.data);
+    }
+    Ok(())
+}
+
+fn mesh() -> Result<Mesh> {
+    Mesh::new([("i", 4)])
+}
+fn short() -> Result<Array> {
+    Ok(Array::from([3, 9, 5, 2]).put(&mesh()?, p!["i"]))
+}
+fn long() -> Result<Array> {
+    let digits = vec![3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 1, 2];
+    Ok(Array::from(digits).put(&mesh()?, p!["i"]))
+}
+// ANCHOR_END: show
+
+// ANCHOR: gather
+fn all_gather() -> Result<()> {
+    let x = short()?;
+    // global: the sharded value is wanted replicated
+    show(jit(|x: &Array| x.reshard(p![])).lower(&x)?, &x)?;
+    // per device: every block asks for those of all
+    let by_hand =
+        shard_map(&mesh()?, p!["i"], p![], |x: &Array| x.all_gather("i", Gather::tiled(0).invarying()));
+    show(by_hand.lower(&x)?, &x)
+}
+// ANCHOR_END: gather
+
+// ANCHOR: reduce
+fn all_reduce() -> Result<()> {
+    let x = long()?;
+    let by_hand = shard_map(&mesh()?, p!["i"], p![], |x: &Array| x.psum("i"));
+    show(by_hand.lower(&x)?, &x)?;
+    // global: a sum over a dimension that is split
+    let table = x.reshape([4, 4]);
+    show(jit(|x: &Array| x.sum(0)).lower(&table)?, &table)
+}
+// ANCHOR_END: reduce
+
+// ANCHOR: scatter
+fn reduce_scatter() -> Result<()> {
+    let x = long()?;
+    let by_hand = shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| x.psum_scatter("i", Gather::tiled(0)));
+    show(by_hand.lower(&x)?, &x)?;
+    let table = x.reshape([4, 4]);
+    show(jit(|x: &Array| x.sum_to(0, p!["i"])).lower(&table)?, &table)
+}
+// ANCHOR_END: scatter
+
+// ANCHOR: identity
+fn identity() -> Result<()> {
+    let x = Array::ones([4, 64]).put(&mesh()?, p!["i", _]);
+    let at_once = jit(|x: &Array| x.sum_to(0, p![]));
+    let in_two = jit(|x: &Array| x.sum_to(0, p!["i"]).reshard(p![]));
+    for program in [at_once.lower(&x)?, in_two.lower(&x)?] {
+        let all = program.collectives();
+        let parts: Vec<String> = all.iter().map(|c| format!("{} {}", c.kind, c.bytes)).collect();
+        println!("{} = {} bytes per device", parts.join(" + "), all.bytes());
+    }
+    Ok(())
+}
+// ANCHOR_END: identity
+
+// ANCHOR: to_all
+fn all_to_all() -> Result<()> {
+    let x = long()?;
+    let by_hand =
+        shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| x.all_to_all("i", Exchange::split(0).concat(0)));
+    show(by_hand.lower(&x)?, &x)?;
+    // global: rows are split, and columns are wanted split
+    let table = x.reshape([4, 4]);
+    show(jit(|x: &Array| x.reshard(p![_, "i"])).lower(&table)?, &table)
+}
+// ANCHOR_END: to_all
+
+// ANCHOR: permute
+fn permute() -> Result<()> {
+    let x = short()?;
+    let on = |how: Permutation| {
+        shard_map(&mesh().expect("4 devices"), p!["i"], p!["i"], move |x: &Array| {
+            x.ppermute("i", how.clone())
+        })
+    };
+    show(on(Permutation::ring(1)).lower(&x)?, &x)?; // the last sends to the first
+    show(on(Permutation::shift(1)).lower(&x)?, &x) // the first receives from nobody: zeros
+}
+// ANCHOR_END: permute
+
+// ANCHOR: halo
+fn halo() -> Result<()> {
+    let x = Array::from(vec![3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 1, 2])
+        .put(&Mesh::auto([("i", 4)])?, p!["i"]);
+    // each number and its right neighbour
+    show(jit(|x: &Array| x.slice(ix![..-1]) + x.slice(ix![1..])).lower(&x)?, &x)
+}
+// ANCHOR_END: halo
+
+// ANCHOR: exchange
+fn exchange() -> Result<()> {
+    let x = Array::arange(0..12).put(&Mesh::auto([("i", 4)])?, p!["i"]);
+    // twice the same: blocks of 3 become blocks of 6
+    show(jit(|x: &Array| concat([x, x], 0)).lower(&x)?, &x)
+}
+// ANCHOR_END: exchange
+
+// ANCHOR: ring
+/// An all-gather as hardware does it: in each step every device passes on what it received in the last one.
+fn ring() -> Result<()> {
+    let n = 4;
+    let gather = shard_map(&mesh()?, p!["i"], p![_, "i"], |x: &Array| {
+        let (mut block, mut have) = (x.clone(), vec![x.clone()]);
+        for _ in 1..n {
+            block = block.ppermute("i", Permutation::ring(1));
+            have.push(block.clone());
+        }
+        stack(&have, 0) // a row for each step: what arrived in it
+    });
+    let x = short()?;
+    let lowered = gather.lower(&x)?;
+    for c in lowered.collectives() {
+        println!("{} over {}: {} bytes per device, {} messages", c.kind, c.axes, c.bytes, c.messages);
+    }
+    println!("{}", gather.call(&x)?);
+    Ok(())
+}
+// ANCHOR_END: ring
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    let x = long()?;
+    let largest = shard_map(&mesh()?, p!["i"], p![], |x: &Array| x.max(..).pmax("i"));
+    println!("{}", largest.call(&x)?);
+    for c in largest.lower(&x)?.collectives() {
+        println!("{}: {} bytes per device", c.kind, c.bytes);
+    }
+    Ok(())
+}
+// ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let x = long()?;
+    let twice = shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| {
+        let swap = || Exchange::split(0).concat(0);
+        x.all_to_all("i", swap()).all_to_all("i", swap())
+    });
+    println!("the same: {}", twice.call(&x)?.allclose(&x)?);
+    Ok(())
+}
+// ANCHOR_END: exercise2
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let prefix = shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| {
+        // after the first step each has the sum of 2 devices, after the second of 4
+        let x = x + x.ppermute("i", Permutation::shift(1));
+        &x + x.ppermute("i", Permutation::shift(2))
+    });
+    let x = short()?;
+    println!("{} → {}", x, prefix.call(&x)?);
+    Ok(())
+}
+// ANCHOR_END: exercise3

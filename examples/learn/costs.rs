@@ -1,0 +1,209 @@
+use atmesh::Collectives;
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== formulas");
+    formulas()?;
+    println!("== time");
+    time();
+    println!("== roofline");
+    roofline();
+    println!("== bound");
+    bound()?;
+    println!("== exercise1");
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2();
+    println!("== exercise3");
+    exercise_3()
+}
+
+// ANCHOR: formulas
+/// Bytes that each of `n` devices receives. `v`: the bytes of the value as one device sees it when it is complete.
+fn all_gather(v: u64, n: u64) -> u64 {
+    v * (n - 1) / n
+}
+fn reduce_scatter(v: u64, n: u64) -> u64 {
+    v * (n - 1) / n
+}
+fn all_reduce(v: u64, n: u64) -> u64 {
+    reduce_scatter(v, n) + all_gather(v, n)
+}
+/// `v`: the bytes of the array, all devices together, as for the next one.
+fn all_to_all(v: u64, n: u64) -> u64 {
+    v * (n - 1) / (n * n)
+}
+fn permute(v: u64, n: u64) -> u64 {
+    v / n
+}
+
+fn formulas() -> Result<()> {
+    let n = 8;
+    let mesh = Mesh::new([("X", n)])?;
+    let grid = Mesh::new([("X", 2), ("Y", 4)])?;
+    let rows = |m: &Mesh, shape: [usize; 2], spec: Spec| F32.of(shape).on(m, spec);
+    let v = 4 * 64 * 32; // bytes of a float32[64,32]
+    let n = n as u64;
+    let block = |f: fn(&Array) -> Array, out: Spec| shard_map(&mesh, p!["X", _], out, f);
+    let x = || rows(&mesh, [64, 32], p!["X", _]);
+
+    let table: Vec<(&str, Collectives, u64)> = vec![
+        ("gather rows", jit(|x: &Array| x.reshard(p![])).lower(x())?.collectives().clone(), all_gather(v, n)),
+        (
+            "turn rows into columns",
+            jit(|x: &Array| x.reshard(p![_, "X"])).lower(x())?.collectives().clone(),
+            all_to_all(v, n),
+        ),
+        (
+            "sum of rows, on all",
+            jit(|x: &Array| x.sum_to(0, p![])).lower(x())?.collectives().clone(),
+            all_reduce(4 * 32, n),
+        ),
+        (
+            "sum of rows, split",
+            jit(|x: &Array| x.sum_to(0, p!["X"])).lower(x())?.collectives().clone(),
+            reduce_scatter(4 * 32, n),
+        ),
+        (
+            "psum of blocks",
+            block(|x| x.psum("X"), p![]).lower(x())?.collectives().clone(),
+            all_reduce(v / n, n),
+        ),
+        (
+            "next block",
+            block(|x| x.ppermute("X", Permutation::ring(1)), p!["X", _]).lower(x())?.collectives().clone(),
+            permute(v, n),
+        ),
+        (
+            "product, both split",
+            jit(|x: &Array| x.t().dot_to(x, p![])).lower(x())?.collectives().clone(),
+            all_reduce(4 * 32 * 32, n),
+        ),
+        (
+            "product, scattered",
+            jit(|x: &Array| x.t().dot_to(x, p!["X", _])).lower(x())?.collectives().clone(),
+            reduce_scatter(4 * 32 * 32, n),
+        ),
+        (
+            "gather over Y of X, Y",
+            jit(|x: &Array| x.reshard(p!["X", _]))
+                .lower(rows(&grid, [64, 32], p!["X", "Y"]))?
+                .collectives()
+                .clone(),
+            all_gather(v / 2, 4),
+        ),
+        (
+            "sum over both axes",
+            jit(|x: &Array| x.sum_to(0, p![]))
+                .lower(rows(&grid, [64, 32], p![("X", "Y"), _]))?
+                .collectives()
+                .clone(),
+            all_reduce(4 * 32, n),
+        ),
+    ];
+    for (what, report, formula) in &table {
+        let kinds: Vec<&str> = report.iter().map(|c| c.kind.name()).collect();
+        println!("{what:24} {:16} {:6} bytes, formula {formula:6}", kinds.join(", "), report.bytes());
+        assert_eq!(report.bytes(), *formula, "{what}");
+    }
+    Ok(())
+}
+// ANCHOR_END: formulas
+
+// ANCHOR: time
+/// Seconds: `alpha` per message, and bytes over bandwidth.
+fn seconds(bytes: f64, messages: f64) -> f64 {
+    const ALPHA: f64 = 5e-6; // a message takes 5 µs however short it is
+    const BETA: f64 = 450e9; // and 450 GB arrive per second
+    messages * ALPHA + bytes / BETA
+}
+
+fn time() {
+    let n = 8.0;
+    println!("all-gather of V bytes in a ring of {n} devices");
+    for v in [1e3, 1e6, 1e9] {
+        let (latency, all) = (seconds(0.0, n - 1.0), seconds(v * (n - 1.0) / n, n - 1.0));
+        println!(
+            "V = {:9} kB: {:8.1} µs, of which {:3.0} % is latency",
+            v / 1e3,
+            all * 1e6,
+            100.0 * latency / all
+        );
+    }
+}
+// ANCHOR_END: time
+
+// ANCHOR: roofline
+/// One GPU: multiply-adds count as two operations; bytes from its memory; bytes from other GPUs.
+const FLOPS: f64 = 989e12; // bfloat16, an H100 by its data sheet
+const MEMORY: f64 = 3.35e12;
+const LINKS: f64 = 450e9;
+
+fn roofline() {
+    println!(
+        "{:.0} operations in the time of one byte of memory, {:.0} of one byte of a link",
+        FLOPS / MEMORY,
+        FLOPS / LINKS
+    );
+    for m in [8.0, 128.0, 4096.0] {
+        let (k, n) = (4096.0, 4096.0);
+        let operations = 2.0 * m * k * n;
+        let bytes = 2.0 * (m * k + k * n + m * n);
+        let bound = if operations / FLOPS > bytes / MEMORY { "arithmetic" } else { "memory" };
+        println!("[{m},{k}] · [{k},{n}]: {:.0} operations per byte, bound by {bound}", operations / bytes);
+    }
+}
+// ANCHOR_END: roofline
+
+// ANCHOR: bound
+/// Rows of data on 64 devices, weights split too: they are gathered before use. When is the gather hidden behind the product?
+fn bound() -> Result<()> {
+    let (devices, d, f) = (64, 4096, 16384);
+    let mesh = Mesh::without_devices([("X", devices)])?;
+    let layer = jit(|x: &Array, w: &Array| x.dot(w.reshard(p![])));
+    for rows in [512, 2048, 8192] {
+        let x = BF16.of([rows * devices, d]).on(&mesh, p!["X", _]);
+        let w = BF16.of([d, f]).on(&mesh, p!["X", _]);
+        let moved = layer.lower((x, w))?.collectives().bytes() as f64 / LINKS;
+        let product = 2.0 * (rows * d * f) as f64 / FLOPS;
+        let bound = if product > moved { "arithmetic" } else { "communication" };
+        println!(
+            "{rows:5} rows per device: product {:5.0} µs, gather {:4.0} µs: bound by {bound}",
+            product * 1e6,
+            moved * 1e6
+        );
+    }
+    Ok(())
+}
+// ANCHOR_END: bound
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 16)])?;
+    let x = F32.of([1024, 1024]).on(&mesh, p!["X", _]);
+    let report = jit(|x: &Array| x.reshard(p![_, "X"])).lower(x)?.collectives().bytes();
+    println!("formula {}, report {report}", all_to_all(4 << 20, 16));
+    Ok(())
+}
+// ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() {
+    // V (n-1)/n / beta = (n-1) alpha: V = n alpha beta
+    let v = 8.0 * 5e-6 * 450e9;
+    println!("{:.0} MB", v / 1e6);
+}
+// ANCHOR_END: exercise2
+
+// ANCHOR: exercise3
+fn exercise_3() -> Result<()> {
+    let grid = Mesh::new([("X", 2), ("Y", 4)])?;
+    let x = F32.of([64, 32]).on(&grid, p!["X", "Y"]);
+    let v = 4 * 64 * 32;
+    let at_once = jit(|x: &Array| x.reshard(p![])).lower(x.clone())?;
+    let in_two = jit(|x: &Array| x.reshard(p![_, "Y"]).reshard(p![])).lower(x)?;
+    println!("at once {}, in two steps {}", at_once.collectives().bytes(), in_two.collectives().bytes());
+    println!("formulas: {} and {} + {}", all_gather(v, 8), all_gather(v / 4, 2), all_gather(v, 4));
+    Ok(())
+}
+// ANCHOR_END: exercise3

@@ -1,0 +1,155 @@
+use atmesh::ShardMap;
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== grad");
+    gradient()?;
+    println!("== table");
+    table()?;
+    println!("== types");
+    types()?;
+    println!("== parallel");
+    parallel()?;
+    println!("== pull");
+    pull()?;
+    println!("== checkpoint");
+    checkpointed()?;
+    println!("== exercise1");
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
+}
+
+// ANCHOR: grad
+fn gradient() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
+    let f = |x: &Array| x.square().sum(..);
+    let g = grad(&x, |x| f(&x));
+    println!("{} → {}: {g}", type_of(&x), type_of(&g));
+    let value = jit(f);
+    let slope = jit(|x: &Array| grad(x, |x| f(&x)));
+    println!("the value: {}", value.lower(&x)?.collectives());
+    println!("the gradient: {}", slope.lower(&x)?.collectives());
+    Ok(())
+}
+// ANCHOR_END: grad
+
+// ANCHOR: table
+/// What a linear function of blocks communicates, and what its derivative does, going backward.
+fn forward_and_back(what: &str, f: ShardMap<'_, Array, Array>, x: &Array) -> Result<()> {
+    let kinds = |c: &atmesh::Collectives| match c.is_empty() {
+        true => "nothing".to_string(),
+        false => c.iter().map(|c| c.kind.name()).collect::<Vec<_>>().join(", "),
+    };
+    let y = f.call(x)?;
+    let back = jit(|x: &Array, ct: &Array| vjp(x, |x| f.call(x)).1.call(ct));
+    let forward = kinds(f.lower(x)?.collectives());
+    println!("{what:26} forward: {forward:14} backward: {}", kinds(back.lower((x, &y))?.collectives()));
+    Ok(())
+}
+
+fn table() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let split = Array::arange(0.0..16.0f32).put(&mesh, p!["X"]);
+    let copied = Array::arange(0.0..4.0f32).put(&mesh, p![]);
+    let on = |i: Spec, o: Spec, f: fn(&Array) -> Array| shard_map(&mesh, i, o, f);
+    forward_and_back("psum", on(p!["X"], p![], |x| x.psum("X")), &split)?;
+    forward_and_back("a replicated argument", on(p![], p!["X"], |x| x.pvary("X")), &copied)?;
+    forward_and_back("all_gather", on(p!["X"], p!["X"], |x| x.all_gather("X", Gather::tiled(0))), &split)?;
+    forward_and_back(
+        "all_gather, invarying",
+        on(p!["X"], p![], |x| x.all_gather("X", Gather::tiled(0).invarying())),
+        &split,
+    )?;
+    forward_and_back(
+        "psum_scatter",
+        on(p!["X"], p!["X"], |x| x.psum_scatter("X", Gather::tiled(0))),
+        &split,
+    )?;
+    forward_and_back(
+        "all_to_all",
+        on(p!["X"], p!["X"], |x| x.all_to_all("X", Exchange::split(0).concat(0))),
+        &split,
+    )?;
+    forward_and_back("ppermute", on(p!["X"], p!["X"], |x| x.ppermute("X", Permutation::ring(1))), &split)
+}
+// ANCHOR_END: table
+
+// ANCHOR: types
+fn types() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    for spec in [p!["X"], p![_], p![_; R: "X"], p![_; U: "X"]] {
+        let x = Array::ones([4]).put(&mesh, spec);
+        let g = grad(&x, |x| (&x + &x).reshard(p![]).sum(..));
+        println!("{:15} → {}", type_of(&x).to_string(), type_of(&g));
+    }
+    Ok(())
+}
+// ANCHOR_END: types
+
+// ANCHOR: parallel
+/// Data parallel, where is the one all-reduce? In the gradient of what all devices share.
+fn parallel() -> Result<()> {
+    let mesh = Mesh::new([("data", 8)])?;
+    let x = Key::new(0).normal([64, 32]).put(&mesh, p!["data", _]);
+    let w = Key::new(1).normal([32, 16]).put(&mesh, p![]);
+    let step = jit(|w: &Array, x: &Array| w - 0.1 * grad(w, |w| x.dot(w).square().sum(..)));
+    println!("{}", step.lower((&w, &x))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: parallel
+
+// ANCHOR: pull
+fn pull() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0.0..4.0f32).put(&mesh, p!["X"]);
+    let (y, back) = vjp(&x, |x| x.square());
+    println!(
+        "{y}; a row of the Jacobian: {}",
+        back.call(Array::from([0.0f32, 0.0, 1.0, 0.0]).put(&mesh, p!["X"]))
+    );
+    let (y, dy) = jvp(&x, Array::from([0.0f32, 0.0, 1.0, 0.0]).put(&mesh, p!["X"]), |x| x.square());
+    println!("{y}; a column: {dy}");
+    Ok(())
+}
+// ANCHOR_END: pull
+
+// ANCHOR: checkpoint
+fn checkpointed() -> Result<()> {
+    let x = Key::new(0).normal([256, 256]);
+    let layer = |x: &Array| (0..4).fold(x.clone(), |x, _| x.sin().exp().sin());
+    let kept = jit(|x: &Array| grad(x, |x| layer(&layer(&x)).sum(..)));
+    let again =
+        jit(|x: &Array| grad(x, |x| checkpoint(checkpoint(&x, |x| layer(&x)), |x| layer(&x)).sum(..)));
+    println!("kept: peak {} bytes", kept.lower(&x)?.collectives().peak_bytes());
+    println!("computed again: peak {} bytes", again.lower(&x)?.collectives().peak_bytes());
+    println!("the same: {}", kept.call(&x)?.allclose(&again.call(&x)?)?);
+    Ok(())
+}
+// ANCHOR_END: checkpoint
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0.0..4.0f32).put(&mesh, p!["X"]);
+    let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x * x.ppermute("X", Permutation::ring(1)));
+    // y_i = x_i x_{i-1}: the derivative by x_i is x_{i-1} + x_{i+1}
+    println!("{}", grad(&x, |x| f.call(&x).map(|y| y.sum(..))));
+    Ok(())
+}
+// ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let mesh = Mesh::new([("model", 4)])?;
+    let x = Array::ones([16, 32]).put(&mesh, p![]);
+    let (up, down) =
+        (Array::ones([32, 64]).put(&mesh, p![_, "model"]), Array::ones([64, 32]).put(&mesh, p!["model", _]));
+    let loss = |x: &Array, up: &Array, down: &Array| x.dot(up).relu().dot_to(down, p![]).square().sum(..);
+    let g =
+        jit(|x: &Array, up: &Array, down: &Array| grad((x, up, down), |(x, up, down)| loss(&x, &up, &down)));
+    println!("{}", g.lower((&x, &up, &down))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: exercise2

@@ -1,0 +1,137 @@
+//! The pictures of what moves that the lessons show, drawn by running programs.
+
+use atmesh::prelude::*;
+use atmesh::{Error, Moves};
+use std::path::Path;
+
+fn digits() -> Array {
+    Array::from(vec![3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 1, 2])
+}
+
+/// Every picture: its file, its title, what moves.
+fn all() -> Result<Vec<(&'static str, &'static str, Moves)>> {
+    let mesh = Mesh::new([("i", 4)])?;
+    let auto = Mesh::auto([("i", 4)])?;
+    let short = Array::from([3, 9, 5, 2]).put(&mesh, p!["i"]);
+    let long = digits().put(&mesh, p!["i"]);
+    let on = |out: Spec, f: fn(&Array) -> Array| jit(shard_map(&mesh, p!["i"], out, f));
+    let swap = || Exchange::split(0).concat(0);
+    let two = Mesh::new([("x", 2)])?;
+    let grid = Mesh::new([("x", 2), ("y", 2)])?;
+    let ring = |x: &Array| {
+        let (mut block, mut have) = (x.clone(), vec![x.clone()]);
+        for _ in 1..4 {
+            block = block.ppermute("i", Permutation::ring(1));
+            have.push(concat([&have[have.len() - 1], &block], 0));
+        }
+        have.split_off(1)
+    };
+    let table = digits().reshape([4, 4]);
+    Ok(vec![
+        (
+            "moves-put",
+            "sharded, then replicated",
+            jit(|x: &Array| x.reshard(p![])).moves(&Array::arange(0..8).put(&mesh, p!["i"]))?,
+        ),
+        (
+            "moves-replicated",
+            "replicated: nothing is sent",
+            jit(|x: &Array| 1 * x).moves(&Array::arange(0..8).put(&mesh, p![]))?,
+        ),
+        (
+            "moves-sum",
+            "a sum over what is split",
+            jit(|x: &Array| x.sum(..)).moves(&Array::arange(0..8).put(&mesh, p!["i"]))?,
+        ),
+        (
+            "moves-gather",
+            "all-gather",
+            on(p![], |x| x.all_gather("i", Gather::tiled(0).invarying())).moves(&short)?,
+        ),
+        ("moves-reduce", "all-reduce: psum", on(p![], |x| x.psum("i")).moves(&long)?),
+        (
+            "moves-scatter",
+            "reduce-scatter: psum_scatter",
+            on(p!["i"], |x| x.psum_scatter("i", Gather::tiled(0))).moves(&long)?,
+        ),
+        (
+            "moves-all-to-all",
+            "all-to-all",
+            jit(shard_map(&mesh, p!["i"], p!["i"], move |x: &Array| x.all_to_all("i", swap())))
+                .moves(&long)?,
+        ),
+        (
+            "moves-permute",
+            "permute: ring(1)",
+            on(p!["i"], |x| x.ppermute("i", Permutation::ring(1))).moves(&short)?,
+        ),
+        (
+            "moves-shift",
+            "permute: shift(1)",
+            on(p!["i"], |x| x.ppermute("i", Permutation::shift(1))).moves(&short)?,
+        ),
+        (
+            "moves-halo",
+            "halo: each number and its right neighbour",
+            jit(|x: &Array| x.slice(ix![..-1]) + x.slice(ix![1..])).moves(&digits().put(&auto, p!["i"]))?,
+        ),
+        (
+            "moves-exchange",
+            "exchange: the array twice, blocks of 3 become blocks of 6",
+            jit(|x: &Array| concat([x, x], 0)).moves(&Array::arange(0..12).put(&auto, p!["i"]))?,
+        ),
+        (
+            "moves-ring",
+            "an all-gather in three steps of a ring",
+            jit(shard_map(&mesh, p!["i"], p!["i"], ring)).moves(&short)?,
+        ),
+        (
+            "moves-identity",
+            "a reduce-scatter, then an all-gather",
+            jit(|x: &Array| {
+                let part = x.sum_to(0, p!["i"]);
+                (part.clone(), part.reshard(p![]))
+            })
+            .moves(&table.put(&mesh, p!["i", _]))?,
+        ),
+        (
+            "moves-unreduced",
+            "an unreduced sum, and its all-reduce",
+            jit(|x: &Array| {
+                let parts = x.sum_to(0, p![_; U: "x"]);
+                (parts.clone(), parts.reshard(p![]))
+            })
+            .moves(&Array::arange(0..8).reshape([2, 4]).put(&two, p!["x", _]))?,
+        ),
+        (
+            "moves-turn",
+            "rows become columns",
+            jit(|x: &Array| x.reshard(p![_, "i"])).moves(&table.put(&mesh, p!["i", _]))?,
+        ),
+        (
+            "moves-grid",
+            "a gather along y only",
+            jit(|x: &Array| x.reshard(p!["x"])).moves(&Array::arange(0..8).put(&grid, p![("x", "y")]))?,
+        ),
+        (
+            "moves-heat",
+            "one step of the heat equation: halves and quarters",
+            jit(|x: &Array| {
+                let inner = 0.5 * x.slice(ix![1..-1]) + 0.25 * x.slice(ix![..-2]) + 0.25 * x.slice(ix![2..]);
+                x.at(ix![1..-1]).set(inner)
+            })
+            .moves(
+                &Array::from([0.0f32, 0.0, 0.0, 16.0, 0.0, 0.0, 8.0, 0.0, 0.0, 0.0, 0.0, 4.0])
+                    .put(&auto, p!["i"]),
+            )?,
+        ),
+    ])
+}
+
+pub(crate) fn draw(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(Error::other)?;
+    for (name, title, moves) in all()? {
+        std::fs::write(folder.join(format!("{name}.svg")), moves.to_svg(title)).map_err(Error::other)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! The programs of the book's lessons: `cargo run --release --example learn -- [LESSON…] [--pictures FOLDER]`.
+//!
+//! Each lesson is one file, a program of its own: copied into `src/main.rs` of a new crate, it runs. `figures.rs` draws their pictures.
+
+mod figures;
+
+use atmesh::Result;
+
+/// Lessons by name: each file as a module, and its `main`.
+macro_rules! lessons {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name {
+            include!(concat!(stringify!($name), ".rs"));
+            pub(super) fn run() -> Result<()> { main() }
+        })+
+        const LESSONS: &[(&str, fn() -> Result<()>)] = &[$((stringify!($name), $name::run)),+];
+    };
+}
+lessons! {
+    why, first, grids, data, collectives, costs, products, reports, auto, manual, native, mixed, derivatives, loops, randoms, stencils, sums, planning,
+}
+
+fn main() -> Result<()> {
+    let mut wanted = Vec::new();
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match (arg.as_str(), LESSONS.iter().find(|l| l.0 == arg)) {
+            ("--pictures", _) => {
+                return figures::draw(args.next().unwrap_or_else(|| "pictures".into()).as_ref());
+            }
+            (_, Some(lesson)) => wanted.push(lesson),
+            _ => {
+                let names: Vec<_> = LESSONS.iter().map(|l| l.0).collect();
+                return Err(atmesh::Error::other(format!("{arg} is not a lesson: {}", names.join(", "))));
+            }
+        }
+    }
+    if wanted.is_empty() {
+        wanted.extend(LESSONS);
+    }
+    wanted.into_iter().try_for_each(|(_, lesson)| lesson())
+}

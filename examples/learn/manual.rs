@@ -1,0 +1,193 @@
+use atmesh::Lowered;
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== cut");
+    cut()?;
+    println!("== varying");
+    varying()?;
+    println!("== invarying");
+    invarying()?;
+    println!("== bug1");
+    forgotten_sum()?;
+    println!("== bug2");
+    summed_twice()?;
+    println!("== bug3");
+    index_outside()?;
+    println!("== schedules");
+    schedules()?;
+    println!("== exercise1");
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
+}
+
+// ANCHOR: cut
+fn cut() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let a = Array::arange(0..8).put(&mesh, p!["X"]);
+    let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+        println!("the body sees {}", type_of(x)); // once: it is traced, not run on each device
+        debug_print!("block {}", x); // this runs on each
+        x + 100 * axis_index("X")
+    });
+    println!("{}: {}", type_of(&a), a);
+    let y = f.call(&a)?;
+    println!("{}: {}", type_of(&y), y);
+    Ok(())
+}
+// ANCHOR_END: cut
+
+// ANCHOR: varying
+fn varying() -> Result<()> {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let f = shard_map(&mesh, (p!["X"], p![]), p!["X"], |a: &Array, b: &Array| {
+        println!("a: {}, b: {}", type_of(a), type_of(b));
+        println!("a + b: {}", type_of(a + b)); // varies where one operand does
+        println!("psum: {}", type_of(a.psum("X"))); // the same on all: it varies no more
+        println!("all_gather: {}", type_of(a.all_gather("X", Gather::tiled(0))));
+        println!("axis_index: {}", type_of(axis_index("Y")));
+        a + b
+    });
+    let (a, b) = (Array::arange(0..4).put(&mesh, p!["X"]), Array::from([1, 2]).put(&mesh, p![]));
+    println!("{}", f.call((&a, &b))?);
+    Ok(())
+}
+// ANCHOR_END: varying
+
+// ANCHOR: invarying
+fn invarying() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let x = Array::arange(0..4).put(&mesh, p!["X"]);
+    let f = shard_map(&mesh, p!["X"], p![], |x: &Array| {
+        let whole = x.all_gather("X", Gather::tiled(0).invarying());
+        println!("{}", type_of(&whole));
+        println!("made varying again: {}", type_of(whole.pvary("X")));
+        whole
+    });
+    println!("{}", f.call(&x)?);
+    Ok(())
+}
+// ANCHOR_END: invarying
+
+// ANCHOR: bug1
+/// Each device has the sum of its own block, and the result is promised to be one value.
+fn forgotten_sum() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0..8).put(&mesh, p!["X"]);
+    let wrong = shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..));
+    if let Err(e) = wrong.call(&x) {
+        println!("{e}");
+    }
+    let right = shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X"));
+    println!("{}", right.call(&x)?);
+    Ok(())
+}
+// ANCHOR_END: bug1
+
+// ANCHOR: bug2
+/// The sum of all numbers, summed once too often.
+fn summed_twice() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0..8).put(&mesh, p!["X"]);
+    let wrong = shard_map(&mesh, p!["X"], p![], |x: &Array| {
+        let total = x.sum(..).psum("X");
+        println!("before the second psum: {}", type_of(&total)); // no V: nothing is left to sum
+        total.psum("X")
+    });
+    println!("{}, four times 28", wrong.call(&x)?);
+    println!("{}", wrong.lower(&x)?.collectives());
+    Ok(())
+}
+// ANCHOR_END: bug2
+
+// ANCHOR: bug3
+/// Which device am I? The question has no answer in code that is not one device's.
+fn index_outside() -> Result<()> {
+    if let Err(e) = (Array::arange(0..8) + axis_index("X")).ty() {
+        println!("{e}");
+    }
+    Ok(())
+}
+// ANCHOR_END: bug3
+
+// ANCHOR: schedules
+/// rows[M@X, K] · columns[K, N@X] → [M, N@X]: each device needs all rows of the left operand.
+fn gathered(a: &Array, b: &Array) -> Array {
+    a.all_gather("X", Gather::tiled(0)).dot(b)
+}
+
+/// The same with one block of `a` on the way at a time: while it is multiplied, the next one can travel.
+fn ring(a: &Array, b: &Array) -> Result<Array> {
+    let (n, me) = (axis_size("X")?, axis_index("X"));
+    let (rows, columns) = (a.shape()?[0], b.shape()?[1]);
+    let c = Array::zeros([n, rows, columns]).pvary("X"); // a slice for the rows of each device
+    let c = c.at(ix![&me]).set(a.dot(b)); // its own rows first
+    let (_, c) = fori_loop(1..n as i32, (a, c), |step, (block, c)| {
+        let block = block.ppermute("X", Permutation::ring(1));
+        let owner = (&me - step + n as i32) % n as i32; // whose rows have arrived
+        let c = c.at(ix![owner]).set(block.dot(b));
+        (block, c)
+    });
+    Ok(c.reshape([n * rows, columns]))
+}
+
+/// a[M, K@X] · b[K@X, N]: each device has a summand of all of the product, and keeps the sum of its rows.
+fn scattered(a: &Array, b: &Array) -> Array {
+    a.dot(b).psum_scatter("X", Gather::tiled(0))
+}
+
+fn schedules() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let (a, b) = (Key::new(0).normal([16, 32]), Key::new(1).normal([32, 8]));
+    let product = a.dot(&b);
+    let tell = |what: &str, program: Lowered<(Array, Array), Array>, c: Array| -> Result<()> {
+        let all = program.collectives();
+        let kind = all.iter().next().map_or("none", |c| c.kind.name());
+        println!(
+            "{what}: {} × {kind}, {} bytes per device, peak {}; right: {}",
+            all.iter().map(|c| c.times).sum::<u64>(),
+            all.bytes(),
+            all.peak_bytes(),
+            c.allclose(&product)?
+        );
+        Ok(())
+    };
+    let specs = (p!["X", _], p![_, "X"]);
+    let args = (a.put(&mesh, p!["X", _]), b.put(&mesh, p![_, "X"]));
+    let f = jit(shard_map(&mesh, specs, p![_, "X"], gathered));
+    tell("gathered ", f.lower(&args)?, f.call(&args)?)?;
+    let f = jit(shard_map(&mesh, specs, p![_, "X"], ring));
+    tell("ring     ", f.lower(&args)?, f.call(&args)?)?;
+    let args = (a.put(&mesh, p![_, "X"]), b.put(&mesh, p!["X", _]));
+    let f = jit(shard_map(&mesh, (p![_, "X"], p!["X", _]), p!["X", _], scattered));
+    tell("scattered", f.lower(&args)?, f.call(&args)?)
+}
+// ANCHOR_END: schedules
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::from([3.0f32, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]).put(&mesh, p!["X"]);
+    let softmax = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+        let e = (x - x.max(..).pmax("X")).exp();
+        &e / e.sum(..).psum("X")
+    });
+    println!("the same: {}", softmax.call(&x)?.allclose(&x.softmax(0))?);
+    assert_collectives!(softmax.lower(&x)?, AllReduce("X") x 2);
+    Ok(())
+}
+// ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::arange(0..8).put(&mesh, p!["X"]);
+    // block k goes to device 3 - k, and is turned round there
+    let reversed = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+        x.flip(0).ppermute("X", [(0, 3), (1, 2), (2, 1), (3, 0)])
+    });
+    println!("{}", reversed.call(&x)?);
+    Ok(())
+}
+// ANCHOR_END: exercise2

@@ -1,0 +1,128 @@
+use atmesh::Collectives;
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== fits");
+    fits()?;
+    println!("== which");
+    which()?;
+    println!("== layouts");
+    layouts()?;
+    println!("== exercise1");
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
+}
+
+// ANCHOR: block
+/// A block of a large model: attention is left out, its two products are of the same kind.
+fn block(x: &Array, up: &Array, down: &Array) -> Array {
+    let h = x.dot(up).gelu();
+    h.dot_to(down, p!["data", _])
+}
+
+fn loss(x: &Array, up: &Array, down: &Array) -> Array {
+    block(x, up, down).square().mean(..)
+}
+// ANCHOR_END: block
+
+// ANCHOR: fits
+fn fits() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 1024), ("model", 64)])?;
+    println!("{} devices", mesh.size());
+    let (tokens, d, f) = (4 << 20, 16384, 65536); // 4 Mi tokens per step
+    let x = BF16.of([tokens, d]).on(&mesh, p!["data", _]);
+    let up = BF16.of([d, f]).on(&mesh, p![_, "model"]);
+    let down = BF16.of([f, d]).on(&mesh, p!["model", _]);
+    let step = jit(|x: &Array, up: &Array, down: &Array| {
+        let (up_, down_) = (up.clone(), down.clone());
+        let (gu, gd) = grad((up, down), |(up, down)| loss(x, &up, &down));
+        (up_ - 0.01 * gu, down_ - 0.01 * gd)
+    });
+    let lowered = step.lower((x, up, down))?;
+    println!("{}", lowered.collectives());
+    let all = lowered.collectives();
+    println!("{:.2} GiB per device at most", all.peak_bytes() as f64 / (1u64 << 30) as f64);
+    Ok(())
+}
+// ANCHOR_END: fits
+
+// ANCHOR: which
+/// Seconds of a step on one device, by the formulas of the chapter on costs.
+fn seconds(all: &Collectives, operations: f64) -> (f64, f64) {
+    (operations / 989e12, all.bytes() as f64 / 450e9)
+}
+
+fn which() -> Result<()> {
+    let (tokens, d, f) = (4 << 20, 16384, 65536);
+    for (data, model) in [(16384, 4), (4096, 16), (1024, 64), (256, 256)] {
+        let mesh = Mesh::without_devices([("data", data), ("model", model)])?;
+        let x = BF16.of([tokens, d]).on(&mesh, p!["data", _]);
+        let up = BF16.of([d, f]).on(&mesh, p![_, "model"]);
+        let down = BF16.of([f, d]).on(&mesh, p!["model", _]);
+        let step =
+            jit(|x: &Array, up: &Array, down: &Array| grad((up, down), |(up, down)| loss(x, &up, &down)));
+        let lowered = step.lower((x, up, down))?;
+        let operations = 6.0 * (tokens as f64) * 2.0 * (d as f64) * (f as f64) / 65536.0;
+        let (compute, moved) = seconds(lowered.collectives(), operations);
+        println!(
+            "{data:5} × {model:3}: {:6.2} GiB per device, arithmetic {:5.1} ms, communication {:6.1} ms",
+            lowered.collectives().peak_bytes() as f64 / (1u64 << 30) as f64,
+            1e3 * compute,
+            1e3 * moved
+        );
+    }
+    Ok(())
+}
+// ANCHOR_END: which
+
+// ANCHOR: layouts
+/// The same block, one decision at a time.
+fn layouts() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 16), ("model", 4)])?;
+    let (x, wide) = ([4096, 1024], [1024, 4096]);
+    for (what, up, down) in [
+        ("weights replicated", p![], p![]),
+        ("columns, then rows", p![_, "model"], p!["model", _]),
+        ("both over data too", p!["data", "model"], p!["model", "data"]),
+    ] {
+        let f = jit(|x: &Array, up: &Array, down: &Array| {
+            let (up, down) = (up.reshard(p![_, "model"]), down.reshard(p!["model", _]));
+            loss(x, &up, &down)
+        });
+        let args = (
+            F32.of(x).on(&mesh, p!["data", _]),
+            F32.of(wide).on(&mesh, up),
+            F32.of([4096, 1024]).on(&mesh, down),
+        );
+        let lowered = f.lower(args)?;
+        let kinds: Vec<String> =
+            lowered.collectives().iter().map(|c| format!("{} over {}", c.kind, c.axes)).collect();
+        println!("{what}: peak {:5} KiB; {}", lowered.collectives().peak_bytes() >> 10, kinds.join(", "));
+    }
+    Ok(())
+}
+// ANCHOR_END: layouts
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 65_536)])?;
+    let x = F32.of([1 << 30]).on(&mesh, p!["X"]);
+    let lowered = jit(|x: &Array| x.sum(..)).lower(x)?;
+    println!("{}", lowered.collectives());
+    Ok(())
+}
+// ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let d = 16384_u64;
+    for model in [1, 4, 64] {
+        println!(
+            "model = {model:2}: {:6.3} GiB of weights per device",
+            (2 * 2 * d * 4 * d) as f64 / model as f64 / (1u64 << 30) as f64
+        );
+    }
+    Ok(())
+}
+// ANCHOR_END: exercise2

@@ -1,0 +1,107 @@
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== keys");
+    keys()?;
+    println!("== reused");
+    reused()?;
+    println!("== meshes");
+    meshes()?;
+    println!("== dropout");
+    dropout()?;
+    println!("== exercise1");
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
+}
+
+// ANCHOR: keys
+fn keys() -> Result<()> {
+    let key = Key::new(42);
+    println!("{}", key.uniform([3]));
+    println!("{}", key.uniform([3])); // the same key, the same numbers
+    let [a, b] = key.split(); // two keys, independent of each other and of the first
+    println!("{}\n{}", a.uniform([3]), b.normal([3]));
+    for step in 0..2 {
+        println!("step {step}: {}", key.fold_in(step).randint([4], 0..10)); // a key for each step
+    }
+    Ok(())
+}
+// ANCHOR_END: keys
+
+// ANCHOR: reused
+fn reused() -> Result<()> {
+    let key = Key::new(0);
+    // a bug: both matrices are the same but for their shape
+    let (w, v) = (key.normal([4]), key.normal([4]));
+    println!("the same: {}", w.allclose(&v)?);
+    let [wk, vk] = key.split();
+    println!("the same: {}", wk.normal([4]).allclose(&vk.normal([4]))?);
+    Ok(())
+}
+// ANCHOR_END: reused
+
+// ANCHOR: meshes
+/// The numbers belong to positions of the array, not to devices.
+fn meshes() -> Result<()> {
+    let one = Key::new(7).normal([8, 8]);
+    for n in [2, 4, 8] {
+        let mesh = Mesh::new([("X", n)])?;
+        let make = jit(|scale: &Array| scale * Key::new(7).normal(F32.of([8, 8]).on(&mesh, p!["X", _])));
+        let x = make.call(Array::from(1.0f32).put(&mesh, p![]))?;
+        let report = make.lower(Array::from(1.0f32).put(&mesh, p![]))?;
+        println!(
+            "{}: the same as on one device: {}, {} collectives",
+            type_of(&x),
+            x.allclose(&one)?,
+            report.collectives().len()
+        );
+    }
+    Ok(())
+}
+// ANCHOR_END: meshes
+
+// ANCHOR: dropout
+fn dropout() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::ones([16]).put(&mesh, p!["X"]);
+    let key = Key::new(3);
+    // as if on one device: one mask for the array, whatever the mesh
+    println!("{}", key.bernoulli([16], 0.5).put(&mesh, p!["X"]).select(&x, 0.0));
+    // per device: a captured key is the same on all devices, so all draw the same mask
+    let same = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| key.bernoulli([4], 0.5).select(x, 0.0));
+    println!("{}", same.call(&x)?);
+    // fold in who one is
+    let own = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
+        key.fold_in(axis_index("X")).bernoulli([4], 0.5).select(x, 0.0)
+    });
+    println!("{}", own.call(&x)?);
+    Ok(())
+}
+// ANCHOR_END: dropout
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let estimate = shard_map(&mesh, p![], p![], |n: &Array| {
+        let [a, b] = Key::new(0).fold_in(axis_index("X")).split();
+        let (x, y) = (a.uniform([10_000]), b.uniform([10_000]));
+        let inside = (x.square() + y.square()).lt(1.0).astype(F32).sum(..);
+        4.0 * inside.psum("X") / n
+    });
+    println!("{:.3}", estimate.call(80_000.0f32)?);
+    Ok(())
+}
+// ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let (walk, path) = scan(Array::from(0), Array::arange(0..8), |at, step| {
+        let up = Key::new(5).fold_in(&step).bernoulli([], 0.5);
+        let at = &at + up.select(1, -1);
+        (at.clone(), at)
+    });
+    println!("{path}, at the end {walk}");
+    Ok(())
+}
+// ANCHOR_END: exercise2

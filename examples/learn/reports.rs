@@ -1,0 +1,109 @@
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== report");
+    report()?;
+    println!("== columns");
+    columns()?;
+    println!("== scale");
+    scale()?;
+    println!("== find");
+    find()?;
+    println!("== exercise1");
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
+}
+
+// ANCHOR: report
+fn smooth(x: &Array) -> Array {
+    fori_loop(0..10, x, |_, x| {
+        let inner = 0.5 * x.slice(ix![1..-1]) + 0.25 * (x.slice(ix![..-2]) + x.slice(ix![2..]));
+        let x = x.at(ix![1..-1]).set(inner);
+        &x / x.square().sum(..).sqrt()
+    })
+}
+
+fn report() -> Result<()> {
+    let mesh = Mesh::auto([("X", 4)])?;
+    let x = Key::new(0).uniform([64]).put(&mesh, p!["X"]);
+    println!("{}", jit(smooth).lower(&x)?.collectives());
+    Ok(())
+}
+// ANCHOR_END: report
+
+// ANCHOR: columns
+fn columns() -> Result<()> {
+    let mesh = Mesh::auto([("X", 4)])?;
+    let lowered = jit(smooth).lower(F32.of([64]).on(&mesh, p!["X"]))?;
+    for c in lowered.collectives() {
+        println!("{} for {}, {} × {} bytes: {}", c.kind, c.op, c.times, c.bytes, c.reason);
+    }
+    println!("all: {} bytes on the busiest device", lowered.collectives().bytes());
+    Ok(())
+}
+// ANCHOR_END: columns
+
+// ANCHOR: scale
+fn scale() -> Result<()> {
+    for devices in [8, 65_536] {
+        let mesh = Mesh::without_devices([("X", devices)])?;
+        let x = F32.of([1 << 20]).on(&mesh, p!["X"]);
+        println!("{}", jit(|x: &Array| x / x.square().sum(..).sqrt()).lower(x)?.collectives());
+    }
+    Ok(())
+}
+// ANCHOR_END: scale
+
+// ANCHOR: find
+/// A layer that its author believes to communicate once.
+fn layer(x: &Array, w: &Array, b: &Array) -> Array {
+    let h = x.dot_to(w, p![]);
+    (&h + b).softmax(-1)
+}
+
+fn find() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let x = Array::ones([16, 64]).put(&mesh, p![_, "X"]);
+    let w = Array::ones([64, 32]).put(&mesh, p!["X", _]);
+    let b = Array::zeros([32]).put(&mesh, p![]);
+    let lowered = jit(layer).lower((&x, &w, &b))?;
+    assert_collectives!(lowered, AllReduce("X") x 1); // a unit test: it fails when somebody adds a collective
+    println!("{}", lowered.collectives());
+    // the same with the columns of `w` split: now the softmax communicates, twice
+    let lowered = jit(|x: &Array, w: &Array, b: &Array| (x.dot(w) + b).softmax(-1));
+    let lowered = lowered.lower((x.put(&mesh, p![]), w.put(&mesh, p![_, "X"]), &b))?;
+    println!("{}", lowered.collectives());
+    Ok(())
+}
+// ANCHOR_END: find
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    let mesh = Mesh::auto([("X", 8)])?;
+    let lowered = jit(smooth).lower(F32.of([64]).on(&mesh, p!["X"]))?;
+    let halo = lowered.collectives().iter().find(|c| c.kind == atmesh::Kind::Halo);
+    println!(
+        "{} bytes a step: the width of a halo does not depend on the number of devices",
+        halo.map_or(0, |c| c.bytes)
+    );
+    Ok(())
+}
+// ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let x = F32.of([64, 64]).on(&mesh, p!["X", _]);
+    for gathered in [false, true] {
+        let f = jit(move |x: &Array| (if gathered { x.reshard(p![]) } else { x.clone() }).exp().sum(1));
+        let lowered = f.lower(x.clone())?;
+        println!(
+            "gathered: {gathered}, {} bytes moved, peak {} bytes",
+            lowered.collectives().bytes(),
+            lowered.collectives().peak_bytes()
+        );
+    }
+    Ok(())
+}
+// ANCHOR_END: exercise2

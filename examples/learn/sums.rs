@@ -1,0 +1,46 @@
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== exercise1");
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
+}
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let batches: Vec<Array> = (0..4).map(|k| Key::new(k).normal([8, 4]).put(&mesh, p!["X", _])).collect();
+    let w = Array::ones([4, 2]).put(&mesh, p![]);
+    for marked in [false, true] {
+        let step = jit(|batches: &Vec<Array>, w: &Array| {
+            let w = if marked { w.reshard(p![; R: "X"]) } else { w.clone() };
+            let gradients = batches.iter().map(|x| grad(&w, |w| x.dot(w).square().sum(..)));
+            gradients.reduce(|a, b| a + b).expect("there are batches").reshard(p![])
+        });
+        let report = step.lower((&batches, &w))?;
+        println!(
+            "marked: {marked}: {} collectives, {} bytes",
+            report.collectives().len(),
+            report.collectives().bytes()
+        );
+    }
+    Ok(())
+}
+// ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let u = Array::ones([2, 4]).put(&mesh, p!["X", _]).sum_to(0, p![_; U: "X"]);
+    let tell = |what: &str, x: Array| match x.ty() {
+        Ok(ty) => println!("{what}: {ty}"),
+        Err(_) => println!("{what}: refused"),
+    };
+    tell("u.sum(..)", u.sum(..));
+    tell("u.max(..)", u.max(..));
+    tell("-u", -&u);
+    tell("u / 2.0", &u / 2.0);
+    Ok(())
+}
+// ANCHOR_END: exercise2
