@@ -2,7 +2,7 @@
 
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
-use crate::diagnostic::{ErrorKind, Fault};
+use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::{Axes, Mesh};
 use crate::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
 use crate::program::typing::advice::resharded;
@@ -394,6 +394,20 @@ fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>)
             }
         }
         return Err(fault);
+    }
+    for (k, ty) in types {
+        let sets = [("unreduced", ty.spec.unreduced_axes()), ("reduced", ty.spec.reduced_axes())];
+        for (name, set) in sets {
+            if let Some(axis) = set.iter().find(|a| all.contains(a)) {
+                let whole = ty.spec.padded(ty.rank()).unreduced(Axes::none()).reduced(Axes::none());
+                let message = format!(
+                    "operand {k}, {ty}, is {name} over {axis}, over which a dimension of the result would be split"
+                );
+                return Err(Fault::new(ErrorKind::Sharding, message)
+                    .help(format!("reshard operand {k}: `.reshard({whole})`"))
+                    .mark(*k, Spot::Sets));
+            }
+        }
     }
     let mesh = types.iter().find_map(|t| t.1.mesh.clone()).filter(|_| entries.iter().any(|a| !a.is_empty()));
     Ok((shape, mesh.map(|mesh| (mesh, Spec::of(entries)))))

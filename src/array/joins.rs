@@ -4,7 +4,7 @@ use super::dims::dim;
 use super::operand::{self, Term};
 use super::{Array, prims, refusals};
 use crate::diagnostic::{ErrorKind, Fault};
-use crate::program::Call;
+use crate::program::{Call, Source};
 use crate::trace::{Arg, apply1, carried, poison};
 use std::borrow::Borrow;
 
@@ -121,8 +121,16 @@ pub fn stack<A: Borrow<Array>>(parts: impl IntoIterator<Item = A>, d: i32) -> Ar
         dim(d.into(), rank + 1).map_err(|fault| operand::refuse(fault, &terms(&parts), call))
     }) {
         Ok(at) => {
-            let parts: Vec<Array> = parts.iter().map(|p| p.new_dims(&[at], call)).collect();
-            join(&parts, at, call)
+            let rows: Vec<Array> = parts.iter().map(|p| p.new_dims(&[at], call)).collect();
+            // what is joined has one dimension more than what the user gave
+            let rank = parts[0].type_ref().map_or(0, |ty| ty.rank());
+            let dims: Vec<usize> = (0..=rank).map(|d| d - usize::from(d > at)).collect();
+            let source = |(number, part)| {
+                let ty = Array::type_ref(part).ok();
+                Source { number, ty, dims: Some(&dims) }
+            };
+            let sources: Vec<Source<'_>> = parts.iter().enumerate().map(source).collect();
+            join(&rows, at, call.on(&|| operand::described(&terms(&parts)), &sources))
         }
         Err(refused) => refused,
     }

@@ -325,9 +325,15 @@ fn fits(ty: &ArrayType, part: &Part, shown: &Shape, value: &ArrayType, set: bool
             .help(format!("give a value of shape {shown}, or one that broadcasts to it"));
         return Err(if lead.is_some() { fault.dim(1, d) } else { fault });
     }
-    if !set || part.is_whole(&ty.shape) || part.moves() || value.mesh.is_none() || value.mesh != ty.mesh {
+    if part.is_whole(&ty.shape) || value.mesh.is_none() || value.mesh != ty.mesh {
         return Ok(());
     }
+    // what is combined with the part, or chosen beside it, may be unsharded where that is split
+    let joins = !set || part.moves();
+    let apart = |d: usize, e: usize| {
+        let (of, with) = (ty.spec.dim(d), value.spec.dim(e));
+        of != with && !(joins && (of.is_empty() || with.is_empty()))
+    };
     // the array's dimension of each dimension of the value
     let mut from: Vec<Option<usize>> =
         (0..ty.rank()).filter(|d| !part.dropped.contains(d)).map(Some).collect();
@@ -338,7 +344,7 @@ fn fits(ty: &ArrayType, part: &Part, shown: &Shape, value: &ArrayType, set: bool
     for (e, d) in from.iter().skip(lead).enumerate() {
         if let Some(d) = *d
             && value.shape[e] == shown[lead + e]
-            && ty.spec.dim(d) != value.spec.dim(e)
+            && apart(d, e)
         {
             return Err(super::refusals::split_alike((0, ty, d), (1, value, e)));
         }

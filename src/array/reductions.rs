@@ -359,9 +359,7 @@ impl Array {
             Ok(at) => at,
             Err(fault) => return self.refuse(fault, call),
         };
-        match build(std::slice::from_ref(self), call.op, call.place, |b, x| {
-            Ok(vec![b.arg_extreme(kind, &x[0], at)?])
-        }) {
+        match build(std::slice::from_ref(self), call, |b, x| Ok(vec![b.arg_extreme(kind, &x[0], at)?])) {
             Ok(mut found) => found.swap_remove(0),
             Err(e) => poison(e),
         }

@@ -48,7 +48,11 @@ impl Array {
             {
                 self.relabelled(shape, call)
             }
-            _ => apply1(prims::reshape(&shape, out), &[self.into()], call),
+            _ => {
+                let twin = || format!("x.reshape_to({shape}, {{}})");
+                let call = if out.is_none() { call.twin_by(&twin) } else { call };
+                apply1(prims::reshape(&shape, out), &[self.into()], call)
+            }
         }
     }
     /// Whether it is an array of numbers on no mesh, where no trace would record what is done with it.
@@ -168,7 +172,13 @@ impl Array {
                     ErrorKind::Sharding,
                     format!("dimension {d} is sharded over {from}, and asked to be {to} in the result"),
                 );
-                self.refuse(fault.help("reshard it first: `.reshard(..)`").dim(0, d), call)
+                let entry = |d: usize| match ty.shape[d] == shape[first + d] {
+                    _ if !differs(&d) => Axes::from(ty.spec.dim(d)),
+                    true => Axes::from(out.dim(first + d)),
+                    false => Axes::none(),
+                };
+                let before = ty.spec.with_dims((0..ty.rank()).map(entry).collect());
+                self.refuse(fault.help(format!("reshard it first: `.reshard({before})`")).dim(0, d), call)
             }
             None => wide,
         }

@@ -12,10 +12,27 @@ pub struct Call<'a> {
     /// The user's line.
     pub place: Place,
     /// How the call is written with the sharding of its result, which is in the place of `{}`.
-    twin: Option<&'a str>,
+    twin: Option<Twin<'a>>,
     result: Made<'a>,
     /// The user's operands as printed, and which of them the applied ones are; `None`: they are the same.
     operands: Option<(Told<'a>, &'a [Source<'a>])>,
+}
+
+/// How a call is written with the sharding of its result.
+#[derive(Clone, Copy)]
+enum Twin<'a> {
+    Text(&'a str),
+    /// Written for an error only.
+    Made(&'a dyn Fn() -> String),
+}
+
+impl Twin<'_> {
+    fn text(self) -> String {
+        match self {
+            Twin::Text(text) => text.into(),
+            Twin::Made(write) => write(),
+        }
+    }
 }
 
 /// Prints the user's operands, for an error only.
@@ -55,7 +72,11 @@ impl<'a> Call<'a> {
     }
     /// The same, which can also be written so that it says the sharding of its result: `x.dot_to(&w, {})`.
     pub fn twin(self, twin: &'a str) -> Call<'a> {
-        Call { twin: Some(twin), ..self }
+        Call { twin: Some(Twin::Text(twin)), ..self }
+    }
+    /// The same, where what is written depends on the call's arguments.
+    pub fn twin_by(self, write: &'a dyn Fn() -> String) -> Call<'a> {
+        Call { twin: Some(Twin::Made(write)), ..self }
     }
     /// The same, for an operation whose k-th result dimension is the `order[k]`-th of the call's.
     pub fn turned(self, order: &'a [usize]) -> Call<'a> {
@@ -108,7 +129,7 @@ impl<'a> Call<'a> {
                 told()
             }
         };
-        let twin = self.twin.map(str::to_string);
+        let twin = self.twin.map(Twin::text);
         Error::from(Diagnostic {
             fault,
             op: self.op.into(),
@@ -119,7 +140,7 @@ impl<'a> Call<'a> {
         })
     }
     fn written(&self, out: &str) -> String {
-        self.twin.map_or_else(|| format!("{}_to(…, {out})", self.op), |twin| twin.replace("{}", out))
+        self.twin.map_or_else(|| format!("{}_to(…, {out})", self.op), |twin| twin.text().replace("{}", out))
     }
     /// The error, with this operation and line where it has none.
     pub fn locate(&self, error: Error) -> Error {

@@ -144,8 +144,8 @@ made!(ShardMap<'_, I, O>, &ShardMap<'_, I, O>);
 
 /// Records the body as one equation of the open trace.
 fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: &I) -> Result<O> {
-    let place = s.place;
-    let at = |e: Error| e.located("shard_map", place);
+    let call = Call::new("shard_map", s.place);
+    let at = |e: Error| call.locate(e);
     no_error(input)?;
     let mesh = around(&s.mesh);
     let axes = s.axes.clone().unwrap_or_else(|| {
@@ -171,7 +171,7 @@ fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: 
         let specs = border.results(&out, &specs).map_err(at)?;
         // what is the same on all devices may be put together like what is not
         let leaves = collect(&out);
-        let cast = leaves.iter().zip(&specs).map(|(a, spec)| cast(a, &border, *spec, place)).collect();
+        let cast = leaves.iter().zip(&specs).map(|(a, spec)| cast(a, &border, *spec, call)).collect();
         let out = tree_of(&out, cast);
         out_specs = specs;
         Ok(out)
@@ -192,7 +192,7 @@ fn apply<I: Tree, O: Tree>(s: &Settings, body: &dyn Fn(&I) -> Result<O>, input: 
         out_specs,
         checked: s.checked,
     });
-    Ok(tree_of(&out, apply_control(control, &inputs, types, place)?))
+    Ok(tree_of(&out, apply_control(control, &inputs, types, call)?))
 }
 
 /// The mesh as the values around see it: with the axes marked that are manual there already.
@@ -206,8 +206,7 @@ fn around(mesh: &Mesh) -> Mesh {
 }
 
 /// The result as its spec wants it: varying over the axes that it is put together over, unreduced where the spec says so.
-fn cast(a: &Array, border: &Boundary, spec: Spec, place: Place) -> Array {
-    let call = Call::new("shard_map", place);
+fn cast(a: &Array, border: &Boundary, spec: Spec, call: Call<'_>) -> Array {
     let Ok(ty) = a.type_ref() else { return a.clone() };
     if !border.checked() {
         return a.clone();

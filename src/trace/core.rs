@@ -6,7 +6,7 @@
 //! also where its result was dropped, all of them together at the end of the trace.
 
 use super::eager;
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Mesh;
 use crate::program::{Builder, Call, Control, Input, Literal, Placement, Prim, Program, Value, Var};
 use crate::trace::{Array, Repr};
@@ -323,9 +323,7 @@ pub(crate) fn apply(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Vec<Array> {
     let result = match carried(arrays(inputs)) {
         Some(e) => Err(e),
         None => match &trace {
-            Some(trace) => {
-                trace.emit(inputs, call.op, call.place, |b, values| b.emit_for(prim.clone(), values, call))
-            }
+            Some(trace) => trace.emit(inputs, call, |b, values| b.emit_for(prim.clone(), values, call)),
             None => eager::run(prim, inputs, call).map_err(|e| call.locate(e)),
         },
     };
@@ -347,17 +345,15 @@ pub(crate) fn apply_control(
     control: Control,
     inputs: &[Array],
     types: Vec<ArrayType>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<Vec<Array>> {
-    let name = control.name();
-    build(inputs, name, place, |b, values| Ok(b.control(control, values, types)))
+    build(inputs, call, |b, values| Ok(b.control(control, values, types)))
 }
 
 /// Applies operations on arrays: recorded in a trace, or run at once as one program.
 pub(crate) fn build(
     inputs: &[Array],
-    op: &str,
-    place: Place,
+    call: Call<'_>,
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     let args: Vec<Arg> = inputs.iter().map(Arg::from).collect();
@@ -365,8 +361,8 @@ pub(crate) fn build(
         return Err(error);
     }
     match owner(inputs.iter()) {
-        Some(trace) => trace.emit(&args, op, place, add),
-        None => eager::run_all(&args, op, place, add).map_err(|e| e.located(op, place)),
+        Some(trace) => trace.emit(&args, call, add),
+        None => eager::run_all(&args, call, add).map_err(|e| call.locate(e)),
     }
 }
 
@@ -388,23 +384,22 @@ impl Trace {
     fn emit(
         self: &Arc<Trace>,
         inputs: &[Arg],
-        op: &str,
-        place: Place,
+        call: Call<'_>,
         add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
     ) -> Result<Vec<Array>> {
         let values: Vec<Value> = inputs
             .iter()
             .map(|i| match i {
-                Arg::Array(a) => self.import(a).map_err(|e| e.located(op, place)),
+                Arg::Array(a) => self.import(a).map_err(|e| call.locate(e)),
                 Arg::Lit(l) => Ok(Value::literal(l.dtype, l.value)),
             })
             .collect::<Result<_>>()?;
         let mut state = self.lock();
         let Some(builder) = &mut state.builder else {
             let ty = values.first().map_or_else(|| DType::F32.of([]), |v| v.ty.clone());
-            return Err(kept_type(&ty).located(op, place));
+            return Err(call.locate(kept_type(&ty)));
         };
-        let out = add(builder.at(Some(place)), &values)?;
+        let out = add(builder.at(Some(call.place)), &values)?;
         drop(state);
         Ok(out.into_iter().map(|v| Array::traced(self.clone(), v)).collect())
     }

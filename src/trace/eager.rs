@@ -4,7 +4,7 @@
 use super::cache::Cache;
 use super::core::Arg;
 use super::stages::{self, Ready};
-use crate::diagnostic::{ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::engine::EngineKind;
 use crate::program::{Builder, Call, Input, Literal, Op, Placement, Prim, Program, Value};
 use crate::runtime::on_device_thread;
@@ -72,29 +72,28 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Arra
     let ready = match OPERATIONS.get(&key) {
         Some(ready) => ready,
         None => {
-            let program = program(inputs, call.place, |b, values| b.emit_for(prim, values, call))?;
+            let program = program(inputs, call, |b, values| b.emit_for(prim, values, call))?;
             OPERATIONS.put(key, Arc::new(stages::compile(&program, &[], engine)?), stages::WEIGHT + 1)
         }
     };
-    run_ready(&ready, inputs, call.op, call.place)
+    run_ready(&ready, inputs, call)
 }
 
 /// Runs operations on numbers, as one program.
 pub(crate) fn run_all(
     inputs: &[Arg],
-    op: &str,
-    place: Place,
+    call: Call<'_>,
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     off_devices()?;
-    let ready = stages::ready(program(inputs, place, add)?, &[], EngineKind::default())?;
-    run_ready(&ready, inputs, op, place)
+    let ready = stages::ready(program(inputs, call, add)?, &[], EngineKind::default())?;
+    run_ready(&ready, inputs, call)
 }
 
 /// The program of these operations, which has an input for each array.
 fn program(
     inputs: &[Arg],
-    place: Place,
+    call: Call<'_>,
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Program> {
     let mut b = Builder::new();
@@ -109,17 +108,17 @@ fn program(
             },
         })
         .collect::<Result<_>>()?;
-    let out = add(b.at(Some(place)), &values)?;
+    let out = add(b.at(Some(call.place)), &values)?;
     Ok(b.finish(&out))
 }
 
-fn run_ready(ready: &Ready, inputs: &[Arg], op: &str, place: Place) -> Result<Vec<Array>> {
+fn run_ready(ready: &Ready, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Array>> {
     let mut slabs = Vec::with_capacity(inputs.len());
     for i in inputs {
         if let Arg::Array(a) = i
             && let Repr::Concrete(c) = a.repr()
         {
-            slabs.push(c.slab(op, place)?);
+            slabs.push(c.slab(call.op, call.place)?);
         }
     }
     Ok(ready.call(&mut slabs)?)

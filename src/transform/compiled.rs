@@ -5,7 +5,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::engine::RunReport;
 use crate::engine::{self, EngineKind};
 use crate::partition::{Collectives, SpmdProgram};
-use crate::program::Program;
+use crate::program::{Call, Program};
 use crate::runtime::Slab;
 use crate::sharding::Sharding;
 use crate::trace::Recorded;
@@ -253,7 +253,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
     }
     fn refuse(&self, args: &I, place: Place) -> Error {
         if let Some(how) = self.args.differs(args, &mut Path::named()) {
-            return crate::tree::mismatch(COMPILED, &how, "call", place);
+            return crate::tree::mismatch(COMPILED, &how, Call::new("call", place));
         }
         let mut leaves = self.leaves.iter();
         let mut found = Vec::new();
@@ -283,7 +283,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
             });
         });
         if found.is_empty() {
-            return crate::tree::mismatch(COMPILED, "in number of arrays", "call", place);
+            return crate::tree::mismatch(COMPILED, "in number of arrays", Call::new("call", place));
         }
         Error::all(found)
     }

@@ -6,16 +6,15 @@ use super::compiled::marked;
 use super::control::{Piece, Returned, carry, tree_failed, tree_of};
 use super::jit::no_error;
 use crate::array::Array;
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result, Spot};
 use crate::grad::{jvp_program, vjp_program, vjp_program_of};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::build::cotangent_type;
-use crate::program::{Builder, Control, Program, Value};
+use crate::program::{Builder, Call, Control, Program, Value};
 use crate::trace::{build, poison};
 use crate::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::types::ArrayType;
 use std::fmt;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// The gradient of `f` at a point: a tree like it. `f` returns one number, or one number and what else to return.
@@ -32,8 +31,8 @@ use std::sync::Arc;
 /// ```
 #[track_caller]
 pub fn grad<A: Args, R: Output<Tree: Loss>>(at: A, f: impl Fn(A::Owned) -> R) -> A::Owned {
-    let (place, at) = (Location::caller(), at.into_tree());
-    match loss_and_grad("grad", &at, &|x| f(x).into_result(), place) {
+    let (call, at) = (Call::here("grad"), at.into_tree());
+    match loss_and_grad(&at, &|x| f(x).into_result(), call) {
         Ok((_, g)) => g,
         Err(e) => {
             let _ = poison(e.clone());
@@ -55,19 +54,17 @@ pub fn value_and_grad<A: Args, R: Output<Tree: Loss>>(
     at: A,
     f: impl Fn(A::Owned) -> R,
 ) -> (R::Tree, A::Owned) {
-    let (place, at) = (Location::caller(), at.into_tree());
+    let (call, at) = (Call::here("value_and_grad"), at.into_tree());
     let returned = Returned::new();
     let f = |x| returned.note(f(x).into_result());
-    loss_and_grad("value_and_grad", &at, &f, place)
-        .unwrap_or_else(|e| (returned.failed(&e), tree_failed(&at, &e)))
+    loss_and_grad(&at, &f, call).unwrap_or_else(|e| (returned.failed(&e), tree_failed(&at, &e)))
 }
 
 /// The closure as a program of the point's leaves, and what it is applied to: these and the captures.
 fn record<A: Tree, R: Tree>(
-    op: &str,
     at: &A,
     f: &dyn Fn(A) -> Result<R>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<(Program, Vec<Array>, R)> {
     no_error(at)?;
     let leaves = collect(at);
@@ -82,7 +79,7 @@ fn record<A: Tree, R: Tree>(
                 .help("convert it first: `.astype(F32)`")
                 .help("or capture it: what is captured is held constant")
                 .mark(0, Spot::Dtype);
-            refused.push(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+            refused.push(call.error(fault, || vec![ty.to_string()]));
         }
     });
     if !refused.is_empty() {
@@ -92,18 +89,13 @@ fn record<A: Tree, R: Tree>(
     Ok((piece.program, leaves.into_iter().chain(piece.captures).collect(), piece.out))
 }
 
-fn loss_and_grad<A: Tree, R: Tree>(
-    op: &str,
-    at: &A,
-    f: &dyn Fn(A) -> Result<R>,
-    place: Place,
-) -> Result<(R, A)> {
-    let (program, inputs, out) = record(op, at, f, place)?;
+fn loss_and_grad<A: Tree, R: Tree>(at: &A, f: &dyn Fn(A) -> Result<R>, call: Call<'_>) -> Result<(R, A)> {
+    let (program, inputs, out) = record(at, f, call)?;
     let types = program.output_types();
     let Some(loss) = types.first() else {
         let fault = Fault::new(ErrorKind::Shape, "the function returns no array to differentiate")
             .help("return the loss first: one float");
-        return Err(Error::at(fault, op, Vec::new(), Some(place)));
+        return Err(call.error(fault, Vec::new));
     };
     let refusal = if loss.rank() != 0 {
         Some(
@@ -127,15 +119,15 @@ fn loss_and_grad<A: Tree, R: Tree>(
         None
     };
     if let Some(fault) = refusal {
-        return Err(Error::at(fault, op, vec![loss.to_string()], Some(place)));
+        return Err(call.error(fault, || vec![loss.to_string()]));
     }
     let n = collect(at).len();
     let wrt: Vec<usize> = (0..n).collect();
     // what else is returned is not differentiated
     let results = types.len();
     let first: Vec<bool> = (0..results).map(|i| i == 0).collect();
-    let vjp = vjp_program_of(&program, &wrt, &first).map_err(|e| e.located(op, place))?;
-    let mut all = build(&inputs, op, place, |b, values| {
+    let vjp = vjp_program_of(&program, &wrt, &first).map_err(|e| call.locate(e))?;
+    let mut all = build(&inputs, call, |b, values| {
         let mut values = b.inline(&vjp.forward, values);
         let mut back = values.split_off(results);
         if vjp.depends[0] {
@@ -172,33 +164,33 @@ pub fn jvp<A: Args, R: Output>(
     tangent: impl Args<Owned = A::Owned>,
     f: impl Fn(A::Owned) -> R,
 ) -> (R::Tree, R::Tree) {
-    let place = Location::caller();
+    let call = Call::here("jvp");
     let (at, tangent) = (at.into_tree(), tangent.into_tree());
     let returned = Returned::new();
     let f = |x| returned.note(f(x).into_result());
-    forward(&at, &tangent, &f, place).unwrap_or_else(|e| (returned.failed(&e), returned.failed(&e)))
+    forward(&at, &tangent, &f, call).unwrap_or_else(|e| (returned.failed(&e), returned.failed(&e)))
 }
 
 fn forward<A: Tree, R: Tree>(
     at: &A,
     tangent: &A,
     f: &dyn Fn(A) -> Result<R>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<(R, R)> {
     if let Some(how) = at.differs(tangent, &mut Path::named()) {
-        return Err(mismatch("the point and its tangent", &how, "jvp", place));
+        return Err(mismatch("the point and its tangent", &how, call));
     }
-    let (program, mut inputs, out) = record("jvp", at, f, place)?;
+    let (program, mut inputs, out) = record(at, f, call)?;
     let leaves = collect(at);
     let tangents = collect(tangent);
     let wanted: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
-    fits("jvp", "tangent", tangent, &wanted, Widen::Varying, place)?;
+    fits("tangent", tangent, &wanted, Widen::Varying, call)?;
     let active: Vec<bool> = (0..inputs.len()).map(|i| i < leaves.len()).collect();
-    let jvp = jvp_program(&program, &active).map_err(|e| e.located("jvp", place))?;
+    let jvp = jvp_program(&program, &active).map_err(|e| call.locate(e))?;
     let types = program.output_types();
     let count = inputs.len();
     inputs.extend(tangents);
-    let mut all = build(&inputs, "jvp", place, |b, values| {
+    let mut all = build(&inputs, call, |b, values| {
         let mut ins = values[..count].to_vec();
         for (t, ty) in values[count..].iter().zip(&wanted) {
             ins.push(b.fit(t, ty)?);
@@ -231,9 +223,9 @@ fn forward<A: Tree, R: Tree>(
 /// ```
 #[track_caller]
 pub fn vjp<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> (R::Tree, Pullback<R::Tree, A::Owned>) {
-    let (place, at) = (Location::caller(), at.into_tree());
+    let (call, at) = (Call::here("vjp"), at.into_tree());
     let returned = Returned::new();
-    pullback(&at, &|x| returned.note(f(x).into_result()), place).unwrap_or_else(|e| {
+    pullback(&at, &|x| returned.note(f(x).into_result()), call).unwrap_or_else(|e| {
         let (out, at) = (returned.failed(&e), tree_failed(&at, &e));
         (returned.failed(&e), Pullback { state: Err(e), out, at })
     })
@@ -269,12 +261,12 @@ struct Backward {
 fn pullback<A: Tree, R: Tree>(
     at: &A,
     f: &dyn Fn(A) -> Result<R>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<(R, Pullback<R, A>)> {
-    let (program, inputs, out) = record("vjp", at, f, place)?;
+    let (program, inputs, out) = record(at, f, call)?;
     let wrt: Vec<usize> = (0..collect(at).len()).collect();
-    let vjp = vjp_program(&program, &wrt).map_err(|e| e.located("vjp", place))?;
-    let mut values = build(&inputs, "vjp", place, |b, values| Ok(b.inline(&vjp.forward, values)))?;
+    let vjp = vjp_program(&program, &wrt).map_err(|e| call.locate(e))?;
+    let mut values = build(&inputs, call, |b, values| Ok(b.inline(&vjp.forward, values)))?;
     let residuals = values.split_off(program.outputs.len());
     let out = tree_of(&out, values);
     let backward = Backward { program: vjp.backward, residuals, depends: vjp.depends };
@@ -287,16 +279,16 @@ impl<R: Tree, A: Tree> Pullback<R, A> {
     /// The cotangent of the argument, from one of the result: a tree like it, of the same types with unreduced and reduced traded.
     #[track_caller]
     pub fn call<C: Args<Owned = R>>(&self, cotangent: C) -> A {
-        let place = Location::caller();
-        self.pull(&cotangent.into_tree(), place).unwrap_or_else(|e| {
+        let call = Call::here("vjp");
+        self.pull(&cotangent.into_tree(), call).unwrap_or_else(|e| {
             let _ = poison(e.clone());
             tree_failed(&self.at, &e)
         })
     }
-    fn pull(&self, cotangent: &R, place: Place) -> Result<A> {
+    fn pull(&self, cotangent: &R, call: Call<'_>) -> Result<A> {
         let back = self.state.as_ref().map_err(Error::clone)?;
         if let Some(how) = self.out.differs(cotangent, &mut Path::named()) {
-            return Err(mismatch("the result and its cotangent", &how, "vjp", place));
+            return Err(mismatch("the result and its cotangent", &how, call));
         }
         let wanted: Vec<ArrayType> =
             collect(&self.out).iter().map(|y| Ok(cotangent_type(&y.ty()?))).collect::<Result<_>>()?;
@@ -304,12 +296,12 @@ impl<R: Tree, A: Tree> Pullback<R, A> {
         let given = collect(cotangent);
         for (ct, (ty, depends)) in given.iter().zip(wanted.iter().zip(&back.depends)) {
             if *depends {
-                fits("vjp", "cotangent", ct, std::slice::from_ref(ty), Widen::Nothing, place)?;
+                fits("cotangent", ct, std::slice::from_ref(ty), Widen::Nothing, call)?;
             }
         }
         let cts = given.iter().zip(&back.depends).filter(|(_, d)| **d).map(|(ct, _)| ct.clone());
         let inputs: Vec<Array> = back.residuals.iter().cloned().chain(cts).collect();
-        let out = build(&inputs, "vjp", place, |b, values| Ok(b.inline(&back.program, values)))?;
+        let out = build(&inputs, call, |b, values| Ok(b.inline(&back.program, values)))?;
         Ok(tree_of(&self.at, out))
     }
 }
@@ -324,14 +316,7 @@ enum Widen {
 }
 
 /// Refuses tangents and cotangents of another type than they must have.
-fn fits<T: Tree>(
-    op: &str,
-    what: &str,
-    tree: &T,
-    wanted: &[ArrayType],
-    widen: Widen,
-    place: Place,
-) -> Result<()> {
+fn fits<T: Tree>(what: &str, tree: &T, wanted: &[ArrayType], widen: Widen, call: Call<'_>) -> Result<()> {
     no_error(tree)?;
     let mut errors = Vec::new();
     let mut wanted = wanted.iter();
@@ -348,7 +333,7 @@ fn fits<T: Tree>(
                 if path.parts().is_empty() { format!("the {what}") } else { format!("the {what} `{path}`") };
             let fault = Fault::new(kind, format!("{name} is {ty}, but must be {want}"));
             let fault = marked(carry::brought(fault, &ty, want), 0, &ty, want);
-            errors.push(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+            errors.push(call.error(fault, || vec![ty.to_string()]));
         }
     });
     if errors.is_empty() { Ok(()) } else { Err(Error::all(errors)) }
@@ -365,7 +350,7 @@ fn fits<T: Tree>(
 #[doc(alias("remat"))]
 #[track_caller]
 pub fn checkpoint<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
-    let (place, at) = (Location::caller(), at.into_tree());
+    let (call, at) = (Call::here("checkpoint"), at.into_tree());
     let returned = Returned::new();
     let run = || -> Result<R::Tree> {
         no_error(&at)?;
@@ -375,7 +360,7 @@ pub fn checkpoint<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> R::Tr
         let types = piece.program.output_types();
         let inputs: Vec<Array> = leaves.into_iter().chain(piece.captures).collect();
         let control = Control::Jit { body: Arc::new(piece.program), remat: true };
-        Ok(tree_of(&piece.out, crate::trace::apply_control(control, &inputs, types, place)?))
+        Ok(tree_of(&piece.out, crate::trace::apply_control(control, &inputs, types, call)?))
     };
     run().unwrap_or_else(|e| returned.failed(&e))
 }

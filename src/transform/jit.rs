@@ -221,7 +221,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// The arguments as `in_specs` says they are sharded.
     fn prepared(&self, args: I, place: Place) -> Result<I> {
         let Some(specs) = &self.in_specs else { return Ok(args) };
-        let specs = resolve(specs, &args, "in_specs").map_err(|e| e.located("jit", place))?;
+        let specs = resolve(specs, &args, "in_specs").map_err(|e| Call::new("jit", place).locate(e))?;
         let mesh = self.mesh_of(&args);
         let mut specs = specs.into_iter();
         let mut refused = Vec::new();
@@ -231,7 +231,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             let Some(mesh) = mesh else {
                 let fault = Fault::new(ErrorKind::Mesh, "in_specs name axes, but no argument is on a mesh")
                     .help("say which: `jit(f).on(&mesh)`");
-                refused.push(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
+                refused.push(Call::new("jit", place).error(fault, || vec![ty.to_string()]));
                 return a.clone();
             };
             match a.placed() {
@@ -248,7 +248,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                         ),
                     )
                     .help(format!("move it first: `.reshard({spec})`"));
-                    refused.push(Error::at(fault, "jit", vec![ty.to_string()], Some(place)));
+                    refused.push(Call::new("jit", place).error(fault, || vec![ty.to_string()]));
                     a.clone()
                 }
                 None => a.put_at(mesh, spec, Call::new("jit", place)),
@@ -271,7 +271,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     fn record(&self, args: &I, place: Place) -> Result<(Recorded, O)> {
         no_error(args)?;
         let mesh = self.mesh_of(args);
-        let open = Open::new().map_err(|f| Error::at(f, "jit", Vec::new(), Some(place)))?;
+        let open = Open::new().map_err(|f| Call::new("jit", place).error(f, Vec::new))?;
         if let Some(mesh) = &self.mesh {
             open.on(mesh);
         }
@@ -288,7 +288,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         record_body(open, || {
             let out = (self.body)(&inputs)?;
             let Some(specs) = &self.out_specs else { return Ok(out) };
-            let specs = resolve(specs, &out, "out_specs").map_err(|e| e.located("jit", place))?;
+            let specs = resolve(specs, &out, "out_specs").map_err(|e| Call::new("jit", place).locate(e))?;
             let mut specs = specs.into_iter();
             Ok(out.rebuild(&mut Path::unnamed(), &mut |_, a| match (specs.next().flatten(), a.type_ref()) {
                 (Some(spec), Ok(ty)) => match ty.mesh.as_ref().or(mesh.as_ref()) {
@@ -296,14 +296,14 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                         Ok(_) => a.put_at(mesh, spec, Call::new("jit", place)),
                         Err(fault) => {
                             let fault = of_result(fault, spec, ty.rank());
-                            poison(Error::at(fault, "jit", vec![ty.to_string()], Some(place)))
+                            poison(Call::new("jit", place).error(fault, || vec![ty.to_string()]))
                         }
                     },
                     None => {
                         let fault =
                             Fault::new(ErrorKind::Mesh, "out_specs name axes, but the program is on no mesh")
                                 .help("say which: `jit(f).on(&mesh)`");
-                        poison(Error::at(fault, "jit", vec![ty.to_string()], Some(place)))
+                        poison(Call::new("jit", place).error(fault, || vec![ty.to_string()]))
                     }
                 },
                 _ => a.clone(),
@@ -331,7 +331,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
                 format!("argument {none} is to be donated, but there are {given} arguments"),
             )
             .help("arguments are counted from 0: `.donate(0)`");
-            return Err(Error::at(fault, "jit", Vec::new(), Some(place)));
+            return Err(Call::new("jit", place).error(fault, Vec::new));
         }
         let donated = numbers.iter().map(|n| n.is_some_and(|n| self.donate.contains(&n))).collect();
         let engine = self.engine.unwrap_or_default();
@@ -344,7 +344,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         let mut inputs = collect(args);
         inputs.extend(recorded.captures);
         let control = Control::Jit { body: Arc::new(recorded.program), remat: false };
-        let results = apply_control(control, &inputs, types, place).inspect_err(note)?;
+        let results = apply_control(control, &inputs, types, Call::new("jit", place)).inspect_err(note)?;
         let mut results = results.into_iter();
         Ok(out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf")))
     }

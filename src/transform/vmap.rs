@@ -4,13 +4,12 @@ use super::control::{Piece, Returned, tree_of};
 use super::jit::no_error;
 use crate::array::{Array, dim};
 use crate::batch::{Item, push, spread, unmapped};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, counted};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result, counted};
 use crate::mesh::{Axes, AxisType, Mesh};
-use crate::program::{Builder, Examples, Value, inserted};
+use crate::program::{Builder, Call, Examples, Value, inserted};
 use crate::trace::build;
 use crate::tree::{Args, Output, Path, Tree, collect};
 use crate::types::ArrayType;
-use std::panic::Location;
 
 /// `f` for each slice of the arguments along their first dimension, the results stacked along a new first one: one program for
 /// all of them, in which every operation has one more loop.
@@ -33,7 +32,7 @@ use std::panic::Location;
 /// ```
 #[track_caller]
 pub fn vmap<A: Args, R: Output>(args: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
-    mapped(&VmapOptions::default(), &args.into_tree(), &|x| f(x).into_result(), Location::caller())
+    mapped(&VmapOptions::default(), &args.into_tree(), &|x| f(x).into_result(), Call::here("vmap"))
 }
 
 /// Which dimensions [`vmap_with`] maps, of arguments or results.
@@ -124,12 +123,17 @@ impl VmapOptions {
 /// ```
 #[track_caller]
 pub fn vmap_with<A: Args, R: Output>(args: A, f: impl Fn(A::Owned) -> R, options: VmapOptions) -> R::Tree {
-    mapped(&options, &args.into_tree(), &|x| f(x).into_result(), Location::caller())
+    mapped(&options, &args.into_tree(), &|x| f(x).into_result(), Call::here("vmap"))
 }
 
-fn mapped<A: Tree, R: Tree>(options: &VmapOptions, args: &A, f: &dyn Fn(A) -> Result<R>, place: Place) -> R {
+fn mapped<A: Tree, R: Tree>(
+    options: &VmapOptions,
+    args: &A,
+    f: &dyn Fn(A) -> Result<R>,
+    call: Call<'_>,
+) -> R {
     let returned = Returned::new();
-    run(options, args, &|x| returned.note(f(x)), place).unwrap_or_else(|e| returned.failed(&e))
+    run(options, args, &|x| returned.note(f(x)), call).unwrap_or_else(|e| returned.failed(&e))
 }
 
 /// The dimension of each leaf as it is asked for, from its place in the tree.
@@ -174,10 +178,9 @@ struct Mapped {
 }
 
 /// The loop over the examples, and what each leaf is to it.
-fn examples<A: Tree>(options: &VmapOptions, args: &A, place: Place) -> Result<(Examples, Vec<Mapped>)> {
-    let refuse = |fault: Fault, ty: &ArrayType| Error::at(fault, "vmap", vec![ty.to_string()], Some(place));
-    let dims = asked(&options.in_dims, args, "in_dims")
-        .map_err(|f| Error::at(f, "vmap", Vec::new(), Some(place)))?;
+fn examples<A: Tree>(options: &VmapOptions, args: &A, call: Call<'_>) -> Result<(Examples, Vec<Mapped>)> {
+    let refuse = |fault: Fault, ty: &ArrayType| call.error(fault, || vec![ty.to_string()]);
+    let dims = asked(&options.in_dims, args, "in_dims").map_err(|f| call.error(f, Vec::new))?;
     let (mut leaves, mut errors) = (Vec::new(), Vec::new());
     let mut first: Option<(String, usize, Axes)> = None;
     let mut mesh: Option<Mesh> = None;
@@ -241,7 +244,7 @@ fn examples<A: Tree>(options: &VmapOptions, args: &A, place: Place) -> Result<(E
     let Some((_, size, axes)) = first else {
         let fault = Fault::new(ErrorKind::Shape, "there is nothing to map over: no argument has examples")
             .help("pass an array whose first dimension runs over them");
-        return Err(Error::at(fault, "vmap", Vec::new(), Some(place)));
+        return Err(call.error(fault, Vec::new));
     };
     let explicit = |a| mesh.as_ref().is_some_and(|m| m.axis_type(a) == Some(AxisType::Explicit));
     let named: Axes = options.axes.iter().filter(|a| explicit(*a)).collect();
@@ -254,7 +257,7 @@ fn examples<A: Tree>(options: &VmapOptions, args: &A, place: Place) -> Result<(E
             ),
         )
         .help("split the mapped dimensions so first: `.reshard(p![…])`, or leave `axes` out");
-        return Err(Error::at(fault, "vmap", Vec::new(), Some(place)));
+        return Err(call.error(fault, Vec::new));
     }
     Ok((Examples { size, axes, constrained: options.axes.clone(), mesh }, leaves))
 }
@@ -263,16 +266,16 @@ fn run<A: Tree, R: Tree>(
     options: &VmapOptions,
     args: &A,
     f: &dyn Fn(A) -> Result<R>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<R> {
     no_error(args)?;
-    let (examples, leaves) = examples(options, args, place)?;
+    let (examples, leaves) = examples(options, args, call)?;
     let types: Vec<ArrayType> = leaves.iter().map(|l| l.one.clone()).collect();
     let piece = Piece::record(&types, |xs| f(tree_of(args, xs)))?;
-    let dims = asked(&options.out_dims, &piece.out, "out_dims")
-        .map_err(|fault| Error::at(fault, "vmap", Vec::new(), Some(place)))?;
+    let dims =
+        asked(&options.out_dims, &piece.out, "out_dims").map_err(|fault| call.error(fault, Vec::new))?;
     let inputs: Vec<Array> = collect(args).into_iter().chain(piece.captures).collect();
-    let results = build(&inputs, "vmap", place, |b, values| {
+    let results = build(&inputs, call, |b, values| {
         let mut items = Vec::with_capacity(values.len());
         for (i, value) in values.iter().enumerate() {
             let item = match leaves.get(i).and_then(|l| l.dim) {
@@ -286,7 +289,7 @@ fn run<A: Tree, R: Tree>(
             items.push(item);
         }
         let results = push(b, &piece.program, &items, &examples)
-            .map_err(|e| e.related(place, "mapped here: types are those of all examples together"))?;
+            .map_err(|e| e.related(call.place, "mapped here: types are those of all examples together"))?;
         let mut outs = Vec::with_capacity(results.len());
         for (item, d) in results.iter().zip(&dims) {
             outs.push(placed(b, item, *d, &examples)?);

@@ -2,11 +2,10 @@
 
 use super::{Args, Path, Specs, Tree, resolve};
 use crate::array::Array;
-use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::diagnostic::{Error, ErrorKind, Fault};
 use crate::mesh::Mesh;
 use crate::program::Call;
 use crate::trace::poison;
-use std::panic::Location;
 
 /// The leaves, in order.
 pub(crate) fn collect<T: Tree>(tree: &T) -> Vec<Array> {
@@ -16,10 +15,10 @@ pub(crate) fn collect<T: Tree>(tree: &T) -> Vec<Array> {
 }
 
 /// The refusal of two trees of different structure: `what` says which two.
-pub(crate) fn mismatch(what: &str, how: &str, op: &str, place: Place) -> Error {
+pub(crate) fn mismatch(what: &str, how: &str, call: Call<'_>) -> Error {
     let fault = Fault::new(ErrorKind::Tree, format!("{what} differ in structure: {how}"))
         .help("give both the same tuples, fields, lengths and plain values");
-    Error::at(fault, op, Vec::new(), Some(place))
+    call.error(fault, Vec::new)
 }
 
 /// The tree with `f` applied to each array.
@@ -40,7 +39,7 @@ pub fn map<T: Tree>(tree: &T, mut f: impl FnMut(&Array) -> Array) -> T {
 #[track_caller]
 pub fn map2<T: Tree>(a: &T, b: &T, mut f: impl FnMut(&Array, &Array) -> Array) -> T {
     if let Some(how) = a.differs(b, &mut Path::named()) {
-        let wrong = poison(mismatch("the two trees", &how, "tree::map2", Location::caller()));
+        let wrong = poison(mismatch("the two trees", &how, Call::here("tree::map2")));
         return map(a, |_| wrong.clone());
     }
     let others = collect(b);
@@ -61,17 +60,17 @@ pub fn leaves<T: Tree>(tree: &T) -> Vec<Array> {
 /// The tree with each array placed on the mesh as its spec says.
 #[track_caller]
 pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
-    let place = Location::caller();
+    let call = Call::here("tree::put");
     match resolve(&specs.spec_tree(), tree, "the specs") {
         Ok(specs) => {
             let mut specs = specs.into_iter();
             map(tree, |a| match specs.next().flatten() {
-                Some(spec) => a.put_at(mesh, spec, Call::new("tree::put", place)),
+                Some(spec) => a.put_at(mesh, spec, call),
                 None => a.clone(),
             })
         }
         Err(e) => {
-            let wrong = poison(e.located("tree::put", place));
+            let wrong = poison(call.locate(e));
             map(tree, |_| wrong.clone())
         }
     }

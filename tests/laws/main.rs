@@ -8,6 +8,8 @@ mod kernels;
 mod order;
 mod programs;
 mod sizes;
+#[path = "../told/mod.rs"]
+mod told;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

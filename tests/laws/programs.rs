@@ -207,6 +207,7 @@ impl Program {
         for line in &mut self.lines {
             line.replicated = false;
             let mut y = line.apply(&values, Some(mesh), false).and_then(|y| y.clone().ty().map(|_| y));
+            y = y.map_err(crate::told::well);
             if matches!(&y, Err(e) if matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Mesh)) {
                 line.replicated = true;
                 y = line.apply(&values, Some(mesh), false).and_then(|y| y.clone().ty().map(|_| y));

@@ -1,8 +1,9 @@
 //! Sizes near the limits of `usize` and `i64`: operations are refused or typed right, and nothing panics or allocates.
 
+use crate::told::flaw;
 use crate::{Rng, law};
+use atmesh::Axes;
 use atmesh::prelude::*;
-use atmesh::{Axes, ErrorKind};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Sizes of all magnitudes, few of them ordinary.
@@ -66,7 +67,7 @@ fn sizes_near_the_limits_are_refused_or_right() {
         };
         let small = &Array::ones([2]);
         let lowered = match jit(program).on(&mesh).lower(small) {
-            Err(e) => return told(&e),
+            Err(e) => return flaw(&e).into_iter().collect(),
             Ok(lowered) => lowered,
         };
         let ty = lowered.program().output_types()[0].clone();
@@ -80,20 +81,11 @@ fn sizes_near_the_limits_are_refused_or_right() {
         if bytes > 1 << 50 {
             match jit(program).on(&mesh).call(small) {
                 Ok(_) => wrong.push(format!("{ty} was made")),
-                Err(e) => wrong.extend(told(&e)),
+                Err(e) => wrong.extend(flaw(&e)),
             }
         }
         wrong
     });
-}
-
-fn told(e: &atmesh::Error) -> Vec<String> {
-    match e.kind() {
-        kind @ (ErrorKind::Other | ErrorKind::Internal) => {
-            vec![format!("it is told as of the kind `{}`: {e}", kind.name())]
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// Parts that make 2^64 bytes together, of which the machine counts none.

@@ -6,6 +6,8 @@ mod gradients;
 mod manual;
 mod primitives;
 mod programs;
+#[path = "../told/mod.rs"]
+mod told;
 
 use atmesh::prelude::*;
 use atmesh::{Axes, axes};

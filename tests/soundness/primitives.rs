@@ -1,5 +1,6 @@
 //! Every primitive, of operands that lie in every way.
 
+use crate::told::flaw;
 use crate::{X, Y, laid, mesh, near, read};
 use atmesh::array::Term;
 use atmesh::ops::PRIMITIVES;
@@ -64,7 +65,8 @@ fn primitives_of_values_in_parts() -> Result<()> {
                 laid.iter().map(|x| Term::from(if whole { &x.1 } else { &x.0 })).collect()
             };
             let results = Array::apply(prim.clone(), &terms(false));
-            if results[0].ty().is_err() {
+            if let Err(e) = results[0].ty() {
+                wrong.extend(flaw(&e));
                 refused += 1;
                 continue;
             }

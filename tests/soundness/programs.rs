@@ -1,5 +1,6 @@
 //! Programs of partial values: those that mean something, and those that are refused.
 
+use crate::told::flaw;
 use crate::{X, Y, laid, mesh, near, read, to};
 use atmesh::prelude::*;
 use atmesh::{ErrorKind, ScanOptions, scan_with, type_of};
@@ -277,7 +278,7 @@ fn programs_of_values_in_parts() -> Result<()> {
                 Err(e) if !matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Vma) => {
                     wrong.push(format!("{name} {how}: {e}"))
                 }
-                Err(_) => {}
+                Err(e) => wrong.extend(flaw(&e)),
             }
         }
     }

@@ -8,6 +8,9 @@ use crate::sharding::Spec;
 use crate::types::{DType, Shape};
 use smallvec::SmallVec;
 
+/// How the choice of a result's sharding is told, where the rules give none.
+const SAY: &str = "say the result's sharding";
+
 /// A dimension that carries a loop.
 pub(super) struct Holder {
     pub(super) operand: usize,
@@ -78,7 +81,7 @@ impl Rule<'_> {
                 over.loops.len()
             ))
             .help(self.reshard(operand, dim, &Axes::none()))
-            .help(self.said())
+            .choice(SAY, self.said())
             .dim(operand, dim)
         };
         let mut axes = entry;
@@ -251,7 +254,7 @@ impl Rule<'_> {
                     }
                 ))
                 .help(self.reshard(k, dim, &Axes::none()))
-                .help(self.said())
+                .choice(SAY, self.said())
                 .dim(k, dim),
             None => self.refuse(format!(
                 "the minor part of dimension {d} of the result is sharded, but its major part is not"
@@ -259,8 +262,8 @@ impl Rule<'_> {
         }
     }
 
-    /// How to say how the result of a reshape is to be sharded: each axis on the first dimension made of what it split that it divides.
-    fn said(&self) -> String {
+    /// How the result may be asked to be sharded: each axis on the first dimension made of what it split that it divides.
+    fn said(&self) -> Spec {
         let shape = &self.shapes[0].1;
         let mut dims = vec![Axes::none(); shape.rank()];
         let split = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
@@ -286,7 +289,7 @@ impl Rule<'_> {
                 }
             }
         }
-        format!("or say the result's sharding: `x.reshape_to({shape}, {})`", Spec::of(dims))
+        Spec::of(dims)
     }
 
     /// No axis splits two dimensions of a result, or a dimension and a set.

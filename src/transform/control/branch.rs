@@ -3,13 +3,12 @@
 use super::carry::branches;
 use super::{Piece, Returned, share_captures, tree_of};
 use crate::array::{Array, Operand, Term};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
-use crate::program::{Collective, Control, Op, Program};
+use crate::program::{Call, Collective, Control, Op, Program};
 use crate::trace::apply_control;
 use crate::tree::{Args, Output, Path, Tree, mismatch};
 use crate::types::{ArrayType, DType, Scalar};
-use std::panic::Location;
 use std::sync::Arc;
 
 /// `then()` where `pred` holds, else `other()`. What the branches read they capture.
@@ -30,7 +29,7 @@ pub fn cond<R: Output>(pred: impl Operand, then: impl Fn() -> R, other: impl Fn(
         Term::Number(Scalar::Bool(b)) => b.into_tree(),
         Term::Number(x) => (x.to_f64() != 0.0).into_tree(),
     };
-    choose("cond", which, &[&|| then().into_result(), &|| other().into_result()], Location::caller())
+    choose(Call::here("cond"), which, &[&|| then().into_result(), &|| other().into_result()])
 }
 
 /// Branch `index`, counted from 0; beyond the ends the first or the last one.
@@ -50,10 +49,10 @@ pub fn switch<R: Output>(index: impl Operand, branches: &[&dyn Fn() -> R]) -> R:
     };
     let results: Vec<_> = branches.iter().map(|b| move || b().into_result()).collect();
     let results: Vec<&dyn Fn() -> Result<R::Tree>> = results.iter().map(|b| b as &dyn Fn() -> _).collect();
-    choose("switch", which, &results, Location::caller())
+    choose(Call::here("switch"), which, &results)
 }
 
-pub(super) fn choose<T: Tree>(op: &str, which: Array, bodies: &[&dyn Fn() -> Result<T>], place: Place) -> T {
+pub(super) fn choose<T: Tree>(call: Call<'_>, which: Array, bodies: &[&dyn Fn() -> Result<T>]) -> T {
     // all branches are traced, so that each one's errors are found
     let returned = Returned::new();
     let mut pieces = Vec::new();
@@ -67,17 +66,18 @@ pub(super) fn choose<T: Tree>(op: &str, which: Array, bodies: &[&dyn Fn() -> Res
             Err(e) => errors.push(e),
         }
     }
-    let out = if errors.is_empty() { run(op, which, pieces, place) } else { Err(Error::all(errors)) };
+    let out = if errors.is_empty() { run(call, which, pieces) } else { Err(Error::all(errors)) };
     out.unwrap_or_else(|e| returned.failed(&e))
 }
 
-fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place) -> Result<T> {
+fn run<T: Tree>(call: Call<'_>, which: Array, mut pieces: Vec<Piece<T>>) -> Result<T> {
     let refuse = |kind, message: String, help: &str| {
         let fault = Fault::new(kind, message).help(help);
-        Err(Error::at(fault, op, vec![which.ty()?.to_string()], Some(place)))
+        let ty = which.ty()?;
+        Err(call.error(fault, || vec![ty.to_string()]))
     };
     let ty = which.ty()?;
-    let wanted = if op == "switch" { DType::I32 } else { DType::Bool };
+    let wanted = if call.op == "switch" { DType::I32 } else { DType::Bool };
     if ty.rank() != 0 {
         let help = "reduce it to one: `.all(..)`, `.any(..)`; or choose each element: `pred.select(a, b)`";
         return refuse(
@@ -105,19 +105,19 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
         let whole = ty.spec.unreduced(Axes::none());
         let fault =
             Fault::new(ErrorKind::Sharding, message).help(format!("sum it first: `.reshard({whole})`"));
-        return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+        return Err(call.error(fault, || vec![ty.to_string()]));
     }
     let Some(first) = pieces.first() else {
         return refuse(ErrorKind::Shape, "there is no branch to choose".into(), "give at least one branch");
     };
     for piece in &pieces[1..] {
         if let Some(how) = first.out.differs(&piece.out, &mut Path::named()) {
-            return Err(mismatch("the results of the branches", &how, op, place));
+            return Err(mismatch("the results of the branches", &how, call));
         }
     }
     // devices that take different branches would wait for one another
     if let Some((name, axes)) = pieces.iter().find_map(|p| meeting(&p.program, &ty.varying)) {
-        let fault = if op == "while_loop" {
+        let fault = if call.op == "while_loop" {
             let message = format!(
                 "devices along {axes} may leave the loop at different steps, and it has {name} over {axes}"
             );
@@ -131,10 +131,10 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
                 .help(format!("do the {name} before the branches"))
                 .help("or choose by a value that is the same on all of these devices")
         };
-        return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
+        return Err(call.error(fault, || vec![ty.to_string()]));
     }
-    let results: Vec<Vec<ArrayType>> = pieces.iter().map(|p| p.program.output_types()).collect();
-    let types = branches(op, &first.out, &results, place)?;
+    let bodies: Vec<&Program> = pieces.iter().map(|p| &p.program).collect();
+    let types = branches(call, &first.out, &bodies)?;
     // where devices choose differently, what they get differs
     let types: Vec<ArrayType> = types.into_iter().map(|t| varying_with(t, &ty)).collect();
     let mut programs: Vec<_> =
@@ -142,7 +142,7 @@ fn run<T: Tree>(op: &str, which: Array, mut pieces: Vec<Piece<T>>, place: Place)
     let captures = share_captures(&mut programs);
     let branches = pieces.iter_mut().map(|p| Arc::new(std::mem::take(&mut p.program))).collect();
     let inputs: Vec<Array> = std::iter::once(which).chain(captures).collect();
-    let results = apply_control(Control::Cond { branches }, &inputs, types, place)?;
+    let results = apply_control(Control::Cond { branches }, &inputs, types, call)?;
     Ok(tree_of(&pieces[0].out, results))
 }
 

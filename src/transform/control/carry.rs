@@ -1,9 +1,11 @@
 //! Carries and branches: what must be of one type, and what to write where it is not.
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
+use crate::program::{Call, Input, Program};
 use crate::transform::compiled::{differing, marked};
 use crate::tree::{Path, Tree};
 use crate::types::ArrayType;
+use std::ops::Deref;
 
 /// The type of both, where they are of one type; a value on no mesh is like a replicated one on any.
 pub(crate) fn joined(a: &ArrayType, b: &ArrayType) -> Option<ArrayType> {
@@ -19,20 +21,49 @@ pub(crate) fn joined(a: &ArrayType, b: &ArrayType) -> Option<ArrayType> {
     }
 }
 
-/// The types of a loop's carries, or a refusal of each that the body changes.
+/// The line that made a result what it is in this respect: the last one behind which nothing changed it.
+fn made(body: &Program, result: usize, kind: ErrorKind) -> Option<Place> {
+    let alike = |a: &ArrayType, b: &ArrayType| match kind {
+        ErrorKind::Shape => a.shape == b.shape,
+        ErrorKind::Dtype => a.dtype == b.dtype,
+        ErrorKind::Vma => a.varying == b.varying,
+        _ => a.shape == b.shape && a.spec == b.spec && a.mesh == b.mesh,
+    };
+    let maker = |input: &Input| match input {
+        Input::Var(v) => body.equations.iter().find(|e| e.outputs.contains(v)),
+        Input::Lit(_) => None,
+    };
+    let ty = body.input_type(&body.outputs[result]);
+    let mut at = maker(&body.outputs[result])?;
+    while let Some(before) = at.inputs.iter().filter(|i| alike(&body.input_type(i), &ty)).find_map(maker) {
+        at = before;
+    }
+    at.place
+}
+
+/// The types of a loop's carries, or a refusal of each that the body changes, with the line that did. `again` gives the types that the
+/// body makes of others.
 pub(crate) fn carries<T: Tree>(
-    op: &str,
+    call: Call<'_>,
     tree: &T,
     before: &[ArrayType],
-    after: &[ArrayType],
-    place: Place,
+    body: &Program,
+    again: &dyn Fn(&[ArrayType]) -> Option<Vec<ArrayType>>,
 ) -> Result<Vec<ArrayType>, Error> {
+    let after = body.output_types();
+    // whether the body keeps the types that it makes, so that one may begin with them
+    let keeps = std::cell::LazyCell::new(|| {
+        let begin: Vec<ArrayType> =
+            before.iter().zip(&after).map(|(was, is)| joined(was, is).unwrap_or(is.clone())).collect();
+        again(&begin).is_some_and(|end| begin.iter().zip(&end).all(|(was, is)| joined(was, is).is_some()))
+    });
     let mut types = Vec::new();
     let mut errors = Vec::new();
-    let mut at = 0;
+    let mut next = 0;
     tree.visit(&mut Path::named(), &mut |path, _| {
+        let at = next;
+        next += 1;
         let (was, is) = (&before[at], &after[at]);
-        at += 1;
         match joined(was, is) {
             Some(ty) => types.push(ty),
             None => {
@@ -43,9 +74,13 @@ pub(crate) fn carries<T: Tree>(
                 let message = format!(
                     "{name} is {was} before the body and {is} after it: {what} of a carry may not change"
                 );
-                let fault = mends(Fault::new(kind, message), was, is);
+                let fault = mends(Fault::new(kind, message), was, is, &keeps);
                 let fault = marked(marked(fault, 0, was, is), 1, is, was);
-                errors.push(Error::at(fault, op, vec![was.to_string(), is.to_string()], Some(place)));
+                let error = call.error(fault, || vec![was.to_string(), is.to_string()]);
+                errors.push(match made(body, at, kind) {
+                    Some(line) => error.related(line, format!("becomes {is} here")),
+                    None => error,
+                });
             }
         }
     });
@@ -61,16 +96,13 @@ fn difference(kind: ErrorKind) -> &'static str {
     }
 }
 
-fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
+fn mends(fault: Fault, was: &ArrayType, is: &ArrayType, keeps: &dyn Deref<Target = bool>) -> Fault {
+    let (begin, back) = (bring(was, is), bring(is, was));
     match fault.kind {
-        ErrorKind::Dtype => {
-            let (from, to) = (was.dtype, is.dtype);
-            fault
-                .help(format!(
-                    "begin with the type that the body makes: `.astype({to:?})` on the first value"
-                ))
-                .help(format!("or convert at the end of the body: `.astype({from:?})`"))
-        }
+        ErrorKind::Dtype if **keeps => fault
+            .help(format!("begin with the type that the body makes: `{begin}` on the first value"))
+            .help(format!("or convert at the end of the body: `{back}`")),
+        ErrorKind::Dtype => fault.help(format!("convert at the end of the body: `{back}`")),
         ErrorKind::Vma => {
             let more = is.varying.without(&was.varying);
             match more.is_empty() {
@@ -78,28 +110,34 @@ fn mends(fault: Fault, was: &ArrayType, is: &ArrayType) -> Fault {
                 false => fault.help(format!("begin with a value that varies: `.pvary({})` on the first value", more.quoted())),
             }
         }
-        ErrorKind::Sharding => fault
-            .help(format!("begin with that sharding: `{}` on the first value", move_to(was, is)))
-            .help(format!("or move it back at the end of the body: `{}`", move_to(is, was))),
+        ErrorKind::Sharding if **keeps => fault
+            .help(format!("begin with that sharding: `{begin}` on the first value"))
+            .help(format!("or move it back at the end of the body: `{back}`")),
+        ErrorKind::Sharding => fault.help(format!("move it back at the end of the body: `{back}`")),
         _ => fault
             .help(format!("bring it back to {} at the end of the body: `reshape`, `slice`, a reduction", was.shape))
             .help("or, if it grows with each step, return it as the second result of a `scan`, which stacks them"),
     }
 }
 
-/// What shards a value like another: one on no mesh is put there.
-fn move_to(from: &ArrayType, to: &ArrayType) -> String {
-    match (&from.mesh, &to.mesh) {
+/// What converts a value and shards it like another: one on no mesh is put there.
+fn bring(from: &ArrayType, to: &ArrayType) -> String {
+    let convert = if from.dtype == to.dtype { String::new() } else { format!(".astype({:?})", to.dtype) };
+    let converted = ArrayType { dtype: to.dtype, ..from.clone() };
+    let moved = match (&from.mesh, &to.mesh) {
+        _ if joined(&converted, to).is_some() => String::new(),
         (None, Some(_)) => format!(".put(&mesh, {})", to.spec),
         _ => format!(".reshard({})", to.spec.padded(to.rank())),
-    }
+    };
+    // a sum is rounded once: it is made before it is converted
+    if from.spec.unreduced_axes().is_empty() { convert + &moved } else { moved + &convert }
 }
 
 /// The fault with what brings a value to the type that is wanted.
 pub(crate) fn brought(fault: Fault, is: &ArrayType, want: &ArrayType) -> Fault {
     match fault.kind {
-        ErrorKind::Sharding => fault.help(format!("move it: `{}`", move_to(is, want))),
-        ErrorKind::Dtype => fault.help(format!("convert it: `.astype({:?})`", want.dtype)),
+        ErrorKind::Sharding => fault.help(format!("move it: `{}`", bring(is, want))),
+        ErrorKind::Dtype => fault.help(format!("convert it: `{}`", bring(is, want))),
         ErrorKind::Vma => match want.varying.without(&is.varying) {
             more if more.is_empty() => {
                 fault.help("make it the same on all devices: by `psum`, or outside of the branches")
@@ -113,51 +151,59 @@ pub(crate) fn brought(fault: Fault, is: &ArrayType, want: &ArrayType) -> Fault {
     }
 }
 
-/// The types that all branches return, or a refusal of each result that differs.
+/// The types that all branches return, or a refusal of each result that differs, with the lines that made both.
 pub(crate) fn branches<T: Tree>(
-    op: &str,
+    call: Call<'_>,
     tree: &T,
-    results: &[Vec<ArrayType>],
-    place: Place,
+    bodies: &[&Program],
 ) -> Result<Vec<ArrayType>, Error> {
+    let results: Vec<Vec<ArrayType>> = bodies.iter().map(|b| b.output_types()).collect();
+    let told = |n: usize| match (call.op, n) {
+        ("cond", 0) => "where it holds".to_string(),
+        ("cond", _) => "where it does not".into(),
+        _ => format!("of branch {n}"),
+    };
     let mut types = Vec::new();
     let mut errors = Vec::new();
-    let mut at = 0;
+    let mut next = 0;
     tree.visit(&mut Path::named(), &mut |path, _| {
-        let mut ty = results[0][at].clone();
+        let at = next;
+        next += 1;
+        // the type so far, and the branch that it is of
+        let (mut ty, mut of) = (results[0][at].clone(), 0);
         for (n, other) in results.iter().enumerate().skip(1) {
             let other = &other[at];
-            match joined(&ty, other) {
-                Some(both) => ty = both,
-                None => {
-                    let kind = differing(&ty, other);
-                    let name = if path.parts().is_empty() {
-                        "the result".into()
-                    } else {
-                        format!("result `{path}`")
-                    };
-                    let (first, nth) = match (op, n) {
-                        ("cond", _) => ("where it holds".to_string(), "where it does not".to_string()),
-                        _ => ("of branch 0".into(), format!("of branch {n}")),
-                    };
-                    let message = format!(
-                        "{name} is {ty} {first} and {other} {nth}: {} of all branches must agree",
-                        difference(kind)
-                    );
-                    let fault = Fault::new(kind, message);
-                    // the one that varies less can be made to vary more
-                    let fault = match (kind, ty.varying.within(&other.varying)) {
-                        (ErrorKind::Vma, true) => brought(fault, &ty, other),
-                        _ => brought(fault, other, &ty),
-                    };
-                    let fault = marked(marked(fault, 0, &ty, other), 1, other, &ty);
-                    errors.push(Error::at(fault, op, vec![ty.to_string(), other.to_string()], Some(place)));
-                    break;
+            if let Some(both) = joined(&ty, other) {
+                if both != ty {
+                    (ty, of) = (both, n);
+                }
+                continue;
+            }
+            let kind = differing(&ty, other);
+            let name = if path.parts().is_empty() { "the result".into() } else { format!("result `{path}`") };
+            let message = format!(
+                "{name} is {ty} {} and {other} {}: {} of all branches must agree",
+                told(of),
+                told(n),
+                difference(kind)
+            );
+            let fault = Fault::new(kind, message);
+            // the one that varies less can be made to vary more
+            let fault = match (kind, ty.varying.within(&other.varying)) {
+                (ErrorKind::Vma, true) => brought(fault, &ty, other),
+                _ => brought(fault, other, &ty),
+            };
+            let fault = marked(marked(fault, 0, &ty, other), 1, other, &ty);
+            let mut error = call.error(fault, || vec![ty.to_string(), other.to_string()]);
+            for (n, ty) in [(of, &ty), (n, other)] {
+                if let Some(line) = made(bodies[n], at, kind) {
+                    error = error.related(line, format!("{ty} {}", told(n)));
                 }
             }
+            errors.push(error);
+            break;
         }
         types.push(ty);
-        at += 1;
     });
     if errors.is_empty() { Ok(types) } else { Err(Error::all(errors)) }
 }

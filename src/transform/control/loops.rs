@@ -4,15 +4,14 @@ use super::branch::choose;
 use super::carry::carries;
 use super::{Piece, Returned, tree_failed, tree_of};
 use crate::array::{Array, Operand, Term};
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
-use crate::program::{Control, Loop};
+use crate::program::{Call, Control, Loop};
 use crate::trace::{apply_control, poison};
 use crate::transform::jit::no_error;
 use crate::tree::{Args, Output, Path, Tree, collect, mismatch};
 use crate::types::{ArrayType, DType, Scalar};
 use std::ops::Range;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// `body(i, carry)` for each `i` of the range; the last carry. Bounds are numbers, or arrays of one int32.
@@ -29,12 +28,12 @@ pub fn fori_loop<B: Operand, A: Args, R: Output<Tree = A::Owned>>(
     init: A,
     body: impl Fn(Array, A::Owned) -> R,
 ) -> A::Owned {
-    let place = Location::caller();
+    let call = Call::here("fori_loop");
     let init = init.into_tree();
     let body = |i: Array, carry: A::Owned| body(i, carry).into_result();
     let out = match (range.start.term(), range.end.term()) {
-        (Term::Number(lo), Term::Number(hi)) => fixed(lo, hi, &init, &body, place),
-        (lo, hi) => bounded(lo, hi, &init, &body, place),
+        (Term::Number(lo), Term::Number(hi)) => fixed(lo, hi, &init, &body, call),
+        (lo, hi) => bounded(lo, hi, &init, &body, call),
     };
     out.unwrap_or_else(|e| failed(&init, e))
 }
@@ -50,26 +49,24 @@ fn fixed<T: Tree>(
     hi: Scalar,
     init: &T,
     body: &dyn Fn(Array, T) -> Result<T>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<T> {
     let bound = |x: Scalar| match x {
         Scalar::Int(i) => i32::try_from(i).map(i64::from).map_err(|_| {
             let fault = Fault::new(ErrorKind::Dtype, format!("the bound {i} does not fit into int32"))
                 .help("steps are counted in int32: put one loop into another");
-            Error::at(fault, "fori_loop", Vec::new(), Some(place))
+            call.error(fault, Vec::new)
         }),
-        _ => Err(Error::at(
-            Fault::new(ErrorKind::Dtype, format!("the bound {x} is not a whole number"))
-                .help("count in whole numbers: `0..10`"),
-            "fori_loop",
-            Vec::new(),
-            Some(place),
-        )),
+        _ => {
+            let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is not a whole number"))
+                .help("count in whole numbers: `0..10`");
+            Err(call.error(fault, Vec::new))
+        }
     };
     let (start, end) = (bound(lo)?, bound(hi)?);
     let steps = Steps { start, length: (end - start).max(0) as usize, reverse: false };
     let step = |i: Array, carry: T, (): ()| Ok((body(i, carry)?, ()));
-    Ok(run("fori_loop", steps, init, &(), &step, place)?.0)
+    Ok(run(steps, init, &(), &step, call)?.0)
 }
 
 /// The loop over bounds that are arrays: while the number is below the end.
@@ -78,7 +75,7 @@ fn bounded<T: Tree>(
     hi: Term,
     init: &T,
     body: &dyn Fn(Array, T) -> Result<T>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<T> {
     let [lo, hi] = [lo, hi].map(|t| -> Result<Array> {
         let a = match t {
@@ -87,7 +84,7 @@ fn bounded<T: Tree>(
             Term::Number(x) => {
                 let fault = Fault::new(ErrorKind::Dtype, format!("the bound {x} is not an int32"))
                     .help("count in whole numbers: `0..10`");
-                return Err(Error::at(fault, "fori_loop", Vec::new(), Some(place)));
+                return Err(call.error(fault, Vec::new));
             }
         };
         let ty = a.ty()?;
@@ -97,7 +94,7 @@ fn bounded<T: Tree>(
                 _ => (ErrorKind::Shape, "take one element: `.slice(ix![0])`"),
             };
             let fault = Fault::new(kind, "bounds of a loop are numbers, or arrays of one int32").help(help);
-            return Err(Error::at(fault, "fori_loop", vec![ty.to_string()], Some(place)));
+            return Err(call.error(fault, || vec![ty.to_string()]));
         }
         Ok(a)
     });
@@ -105,7 +102,7 @@ fn bounded<T: Tree>(
     let below = |(i, _): &(Array, T)| Ok(i.lt(&hi));
     let next = |(i, carry): (Array, T)| Ok((&i + 1, body(i, carry)?));
     let init = (lo, tree_of(init, collect(init)));
-    Ok(run_while("fori_loop", &init, &below, &next, place)?.1)
+    Ok(run_while(&init, &below, &next, call)?.1)
 }
 
 /// `body(carry)` while `cond(&carry)` holds; the last carry.
@@ -124,18 +121,17 @@ pub fn while_loop<A: Args, R: Output<Tree = A::Owned>>(
     cond: impl Fn(&A::Owned) -> Array,
     body: impl Fn(A::Owned) -> R,
 ) -> A::Owned {
-    let place = Location::caller();
+    let call = Call::here("while_loop");
     let init = init.into_tree();
-    let out = run_while("while_loop", &init, &|x| Ok(cond(x)), &|x| body(x).into_result(), place);
+    let out = run_while(&init, &|x| Ok(cond(x)), &|x| body(x).into_result(), call);
     out.unwrap_or_else(|e| failed(&init, e))
 }
 
 fn run_while<T: Tree>(
-    op: &str,
     init: &T,
     cond: &dyn Fn(&T) -> Result<Array>,
     body: &dyn Fn(T) -> Result<T>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<T> {
     no_error(init)?;
     let before = types_of(init);
@@ -163,16 +159,20 @@ fn run_while<T: Tree>(
         None
     };
     if let Some(fault) = refusal {
-        return Err(Error::at(fault, op, vec![holds.to_string()], Some(place)));
+        return Err(call.error(fault, || vec![holds.to_string()]));
     }
     if !holds.varying.is_empty() {
-        return while_any(op, &holds.varying, init, cond, body, place);
+        return while_any(&holds.varying, init, cond, body, call);
     }
     let step = Piece::record(&before, |leaves| body(tree_of(init, leaves)))?;
     if let Some(how) = init.differs(&step.out, &mut Path::named()) {
-        return Err(mismatch("the carry before the body and after it", &how, op, place));
+        return Err(mismatch("the carry before the body and after it", &how, call));
     }
-    let types = carries(op, init, &before, &step.program.output_types(), place)?;
+    let again = |types: &[ArrayType]| {
+        let step = Piece::record(types, |leaves| body(tree_of(init, leaves))).ok()?;
+        Some(step.program.output_types())
+    };
+    let types = carries(call, init, &before, &step.program, &again)?;
     // fixed inputs first
     let (mut cond_program, mut body_program) = (test.program, step.program);
     cond_program.inputs.rotate_right(test.captures.len());
@@ -184,17 +184,16 @@ fn run_while<T: Tree>(
         body_fixed: step.captures.len(),
     };
     let inputs: Vec<Array> = test.captures.into_iter().chain(step.captures).chain(collect(init)).collect();
-    Ok(tree_of(init, apply_control(control, &inputs, types, place)?))
+    Ok(tree_of(init, apply_control(control, &inputs, types, call)?))
 }
 
 /// A loop that devices leave at different steps: all go on while any does, and those that are done keep their carry.
 fn while_any<T: Tree>(
-    op: &str,
     axes: &Axes,
     init: &T,
     cond: &dyn Fn(&T) -> Result<Array>,
     body: &dyn Fn(T) -> Result<T>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<T> {
     // the carry's arrays behind whether this device goes on
     let with =
@@ -204,14 +203,14 @@ fn while_any<T: Tree>(
         let step = || {
             let carry = body(tree_of(init, state[1..].to_vec()))?;
             if let Some(how) = init.differs(&carry, &mut Path::named()) {
-                return Err(mismatch("the carry before the body and after it", &how, op, place));
+                return Err(mismatch("the carry before the body and after it", &how, call));
             }
             Ok(with(cond(&carry)?, &carry))
         };
-        Ok(choose("while_loop", state[0].clone(), &[&step, &|| Ok(state.clone())], place))
+        Ok(choose(call, state[0].clone(), &[&step, &|| Ok(state.clone())]))
     };
     let start = with(cond(init)?, init);
-    let mut last = run_while(op, &start, &any, &next, place)?;
+    let mut last = run_while(&start, &any, &next, call)?;
     Ok(tree_of(init, last.split_off(1)))
 }
 
@@ -236,7 +235,7 @@ pub fn scan<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
         init.into_tree(),
         xs.into_tree(),
         &|a, x| body(a, x).into_result(),
-        Location::caller(),
+        Call::here("scan"),
     )
 }
 
@@ -283,7 +282,7 @@ pub fn scan_with<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
     body: impl Fn(A::Owned, X::Owned) -> R,
     options: ScanOptions,
 ) -> (A::Owned, Y) {
-    scan_at(options, init.into_tree(), xs.into_tree(), &|a, x| body(a, x).into_result(), Location::caller())
+    scan_at(options, init.into_tree(), xs.into_tree(), &|a, x| body(a, x).into_result(), Call::here("scan"))
 }
 
 fn scan_at<T: Tree, X: Tree, Y: Tree>(
@@ -291,16 +290,16 @@ fn scan_at<T: Tree, X: Tree, Y: Tree>(
     init: T,
     xs: X,
     body: &dyn Fn(T, X) -> Result<(T, Y)>,
-    place: Place,
+    call: Call<'_>,
 ) -> (T, Y) {
     let returned = Returned::new();
     let step = |_, carry, x| returned.note(body(carry, x));
-    let out = steps(options, &xs, place).and_then(|steps| run("scan", steps, &init, &xs, &step, place));
+    let out = steps(options, &xs, call).and_then(|steps| run(steps, &init, &xs, &step, call));
     out.unwrap_or_else(|e| (tree_failed(&init, &e), returned.failed(&e).1))
 }
 
 /// How many steps: the size of the leading dimensions, which agree and are unsharded.
-fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
+fn steps<X: Tree>(options: ScanOptions, xs: &X, call: Call<'_>) -> Result<Steps> {
     no_error(xs)?;
     let mut length = options.length;
     let mut known = "ScanOptions".to_string();
@@ -339,7 +338,7 @@ fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
             length = Some(ty.shape[0]);
             None
         };
-        refused.extend(fault.map(|fault| Error::at(fault, "scan", vec![ty.to_string()], Some(place))));
+        refused.extend(fault.map(|fault| call.error(fault, || vec![ty.to_string()])));
     });
     if !refused.is_empty() {
         return Err(Error::all(refused));
@@ -347,7 +346,7 @@ fn steps<X: Tree>(options: ScanOptions, xs: &X, place: Place) -> Result<Steps> {
     let Some(length) = length else {
         let fault = Fault::new(ErrorKind::Shape, "no array says how many steps the loop has")
             .help("say it: `scan_with(…, ScanOptions::default().length(n))`");
-        return Err(Error::at(fault, "scan", Vec::new(), Some(place)));
+        return Err(call.error(fault, Vec::new));
     };
     Ok(Steps { start: 0, length, reverse: options.reverse })
 }
@@ -360,12 +359,11 @@ struct Steps {
 }
 
 fn run<T: Tree, X: Tree, Y: Tree>(
-    op: &str,
     steps: Steps,
     init: &T,
     xs: &X,
     body: &dyn Fn(Array, T, X) -> Result<(T, Y)>,
-    place: Place,
+    call: Call<'_>,
 ) -> Result<(T, Y)> {
     no_error(init)?;
     let before = types_of(init);
@@ -374,27 +372,34 @@ fn run<T: Tree, X: Tree, Y: Tree>(
     asked.extend(before.iter().cloned());
     asked.extend(slices);
     let carry = before.len();
-    let piece = Piece::record(&asked, |mut leaves| {
+    let step = |mut leaves: Vec<Array>| {
         let x = leaves.split_off(1 + carry);
         let c = leaves.split_off(1);
         let i = leaves.swap_remove(0);
         body(i, tree_of(init, c), tree_of(xs, x))
-    })?;
+    };
+    let piece = Piece::record(&asked, step)?;
     let (next, _) = &piece.out;
     if let Some(how) = init.differs(next, &mut Path::named()) {
-        return Err(mismatch("the carry before the body and after it", &how, op, place));
+        return Err(mismatch("the carry before the body and after it", &how, call));
     }
     let after = piece.program.output_types();
-    let mut types = carries(op, init, &before, &after[..carry], place)?;
+    let again = |types: &[ArrayType]| {
+        let asked: Vec<ArrayType> = [&asked[..1], types, &asked[1 + carry..]].concat();
+        let mut types = Piece::record(&asked, step).ok()?.program.output_types();
+        types.truncate(carry);
+        Some(types)
+    };
+    let mut types = carries(call, init, &before, &piece.program, &again)?;
     let last = i64::try_from(steps.length).map_or(i64::MAX, |n| steps.start.saturating_add(n - 1));
     if last > i32::MAX.into() {
         let fault =
             Fault::new(ErrorKind::Shape, format!("{} steps are more than int32 counts", steps.length));
-        return Err(Error::at(fault, op, Vec::new(), Some(place)));
+        return Err(call.error(fault, Vec::new));
     }
     types.extend(after[carry..].iter().map(|ty| stacked_type(ty, steps.length)));
     if let Some(fault) = types.iter().find_map(|ty| ty.addressable().err()) {
-        return Err(Error::at(fault, op, Vec::new(), Some(place)));
+        return Err(call.error(fault, Vec::new));
     }
     // the step's number, the fixed ones, the carries, the slices
     let Piece { mut program, captures, out } = piece;
@@ -403,7 +408,7 @@ fn run<T: Tree, X: Tree, Y: Tree>(
     let Steps { start, length, reverse } = steps;
     let control = Control::Loop(Loop { body: Arc::new(program), start, length, reverse, fixed, carry });
     let inputs: Vec<Array> = captures.into_iter().chain(collect(init)).chain(collect(xs)).collect();
-    let mut results = apply_control(control, &inputs, types, place)?;
+    let mut results = apply_control(control, &inputs, types, call)?;
     let ys = results.split_off(carry);
     Ok((tree_of(init, results), tree_of(&out.1, ys)))
 }

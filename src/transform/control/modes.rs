@@ -2,7 +2,7 @@
 
 use super::{Piece, Returned, tree_of};
 use crate::array::Array;
-use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::{Call, Control};
 use crate::sharding::{Sharding, Spec, check_spec, of_result};
@@ -10,7 +10,6 @@ use crate::trace::{Open, Setting, apply_control, setting};
 use crate::transform::jit::no_error;
 use crate::tree::{Args, Output, Specs, Tree, collect, resolve};
 use crate::types::ArrayType;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// Inside, the explicit axes are auto; the results come out as `out` says.
@@ -28,7 +27,7 @@ use std::sync::Arc;
 /// ```
 #[track_caller]
 pub fn auto_axes<A: Args, R: Output>(args: A, out: impl Specs, f: impl Fn(A::Owned) -> R) -> R::Tree {
-    auto(None, args.into_tree(), out, &|x| f(x).into_result(), Location::caller())
+    auto(None, args.into_tree(), out, &|x| f(x).into_result(), Call::here("auto_axes"))
 }
 
 /// [`auto_axes`] of these axes only.
@@ -49,7 +48,7 @@ pub fn auto_axes_over<A: Args, R: Output>(
     out: impl Specs,
     f: impl Fn(A::Owned) -> R,
 ) -> R::Tree {
-    auto(Some(axes.into()), args.into_tree(), out, &|x| f(x).into_result(), Location::caller())
+    auto(Some(axes.into()), args.into_tree(), out, &|x| f(x).into_result(), Call::here("auto_axes"))
 }
 
 /// Inside, the auto axes are explicit and the arguments sharded as `specs` says; the results come out with these axes auto again.
@@ -68,7 +67,7 @@ pub fn auto_axes_over<A: Args, R: Output>(
 /// ```
 #[track_caller]
 pub fn explicit_axes<A: Args, R: Output>(args: A, specs: impl Specs, f: impl Fn(A::Owned) -> R) -> R::Tree {
-    explicit(None, args.into_tree(), specs, &|x| f(x).into_result(), Location::caller())
+    explicit(None, args.into_tree(), specs, &|x| f(x).into_result(), Call::here("explicit_axes"))
 }
 
 /// [`explicit_axes`] of these axes only.
@@ -79,27 +78,20 @@ pub fn explicit_axes_over<A: Args, R: Output>(
     specs: impl Specs,
     f: impl Fn(A::Owned) -> R,
 ) -> R::Tree {
-    explicit(Some(axes.into()), args.into_tree(), specs, &|x| f(x).into_result(), Location::caller())
+    explicit(Some(axes.into()), args.into_tree(), specs, &|x| f(x).into_result(), Call::here("explicit_axes"))
 }
 
 /// The region: where it begins, what it is called, the mesh outside and inside.
 struct Region {
-    op: &'static str,
-    place: Place,
+    call: Call<'static>,
     outer: Mesh,
     inside: Mesh,
     axes: Axes,
 }
 
 impl Region {
-    fn new<T: Tree>(
-        op: &'static str,
-        axes: Option<Axes>,
-        args: &T,
-        to: AxisType,
-        place: Place,
-    ) -> Result<Region> {
-        let refuse = |f: Fault| Error::at(f, op, Vec::new(), Some(place));
+    fn new<T: Tree>(call: Call<'static>, axes: Option<Axes>, args: &T, to: AxisType) -> Result<Region> {
+        let refuse = |f: Fault| call.error(f, Vec::new);
         no_error(args)?;
         let mesh = collect(args).iter().find_map(|a| a.type_ref().ok().and_then(|t| t.mesh.clone()));
         let Some(outer) = mesh.or_else(|| setting().map(|s| s.mesh)) else {
@@ -124,17 +116,14 @@ impl Region {
                 axes.iter().filter(|a| outer.axis_type(*a) == Some(from)).collect()
             }
         };
-        let inside = outer.retyped(axes.clone(), to)?;
-        Ok(Region { op, place, outer, inside, axes })
+        let inside = outer.retyped(axes.clone(), to).map_err(|e| call.locate(e))?;
+        Ok(Region { call, outer, inside, axes })
     }
     fn refuse(&self, fault: Fault, ty: &ArrayType) -> Error {
-        Error::at(fault, self.op, vec![ty.to_string()], Some(self.place))
-    }
-    fn call(&self) -> Call<'static> {
-        Call::new(self.op, self.place)
+        self.call.error(fault, || vec![ty.to_string()])
     }
     fn at(&self, e: Error) -> Error {
-        e.located(self.op, self.place)
+        self.call.locate(e)
     }
     /// The spec without the region's axes.
     fn others(&self, spec: Spec) -> Spec {
@@ -148,7 +137,7 @@ impl Region {
     fn summed(&self, a: &Array) -> Array {
         match a.type_ref() {
             Ok(ty) if self.sets_without(ty.spec) != ty.spec => {
-                a.put_at(&self.outer, self.sets_without(ty.spec), self.call())
+                a.put_at(&self.outer, self.sets_without(ty.spec), self.call)
             }
             _ => a.clone(),
         }
@@ -191,7 +180,7 @@ impl Region {
     ) -> Result<O> {
         let inputs: Vec<Array> = args.into_iter().chain(piece.captures).collect();
         let control = Control::Modes { body: Arc::new(piece.program), out_specs };
-        Ok(tree_of(&piece.out, apply_control(control, &inputs, types, self.place)?))
+        Ok(tree_of(&piece.out, apply_control(control, &inputs, types, self.call)?))
     }
 }
 
@@ -200,12 +189,12 @@ fn auto<T: Tree, O: Tree>(
     args: T,
     out: impl Specs,
     f: &dyn Fn(T) -> Result<O>,
-    place: Place,
+    call: Call<'static>,
 ) -> O {
     let specs = out.spec_tree();
     let returned = Returned::new();
     let run = || -> Result<O> {
-        let r = Region::new("auto_axes", axes, &args, AxisType::Auto, place)?;
+        let r = Region::new(call, axes, &args, AxisType::Auto)?;
         let leaves: Vec<Array> = collect(&args).iter().map(|a| r.summed(a)).collect();
         let types: Vec<ArrayType> = leaves
             .iter()
@@ -233,7 +222,7 @@ fn auto<T: Tree, O: Tree>(
                 let sharding = Sharding::checked(&r.outer, spec, &ty.shape)
                     .map_err(|f| r.refuse(of_result(f, spec, ty.rank()), &ty))?;
                 // it is sharded so inside already; sets over the region's axes are made outside
-                results.push(a.put_at(&r.inside, r.sets_without(sharding.spec), r.call()));
+                results.push(a.put_at(&r.inside, r.sets_without(sharding.spec), r.call));
                 wanted.push(sharding.spec);
             }
             Ok(tree_of(&out, results))
@@ -249,7 +238,7 @@ fn auto<T: Tree, O: Tree>(
         let out_specs = wanted.iter().map(|s| Some(r.sets_without(*s))).collect();
         let out = r.emit(leaves, piece, out_specs, types)?;
         let moved = collect(&out).into_iter().zip(&wanted).map(|(a, spec)| {
-            if r.sets_without(*spec) == *spec { a } else { a.put_at(&r.outer, *spec, r.call()) }
+            if r.sets_without(*spec) == *spec { a } else { a.put_at(&r.outer, *spec, r.call) }
         });
         Ok(tree_of(&out, moved.collect()))
     };
@@ -261,12 +250,12 @@ fn explicit<T: Tree, O: Tree>(
     args: T,
     specs: impl Specs,
     f: &dyn Fn(T) -> Result<O>,
-    place: Place,
+    call: Call<'static>,
 ) -> O {
     let specs = specs.spec_tree();
     let returned = Returned::new();
     let run = || -> Result<O> {
-        let r = Region::new("explicit_axes", axes, &args, AxisType::Explicit, place)?;
+        let r = Region::new(call, axes, &args, AxisType::Explicit)?;
         let asked = resolve(&specs, &args, "`specs`").map_err(|e| r.at(e))?;
         let mut leaves = Vec::new();
         let mut types = Vec::new();
@@ -281,7 +270,7 @@ fn explicit<T: Tree, O: Tree>(
             let moved = if before == ty.spec.padded(ty.rank()) {
                 a.clone()
             } else {
-                a.put_at(&r.outer, before, r.call())
+                a.put_at(&r.outer, before, r.call)
             };
             // sets over axes that are auto outside are made inside
             let enters = r.sets_without(sharding.explicit());
@@ -290,13 +279,13 @@ fn explicit<T: Tree, O: Tree>(
         }
         let piece = Piece::record_in(r.open()?, &types, |xs| {
             let xs = xs.iter().zip(&leaves).map(|(x, (_, spec))| {
-                if r.sets_without(*spec) == *spec { x.clone() } else { x.put_at(&r.inside, *spec, r.call()) }
+                if r.sets_without(*spec) == *spec { x.clone() } else { x.put_at(&r.inside, *spec, r.call) }
             });
             let out = returned.note(f(tree_of(&args, xs.collect())))?;
             no_error(&out)?;
             let summed = collect(&out).into_iter().map(|a| match a.type_ref() {
                 Ok(ty) if r.sets_without(ty.spec) != ty.spec => {
-                    a.put_at(&r.inside, r.sets_without(ty.spec), r.call())
+                    a.put_at(&r.inside, r.sets_without(ty.spec), r.call)
                 }
                 _ => a,
             });

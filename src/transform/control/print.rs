@@ -1,10 +1,9 @@
 //! Prints at run time.
 
 use crate::array::Array;
-use crate::diagnostic::{Error, ErrorKind, Fault};
-use crate::program::Control;
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::program::{Call, Control};
 use crate::trace::{apply_control, poison};
-use std::panic::Location;
 
 /// Prints arrays when the program runs: `debug_print!("x: {}", x)`. Inside `shard_map` it prints each device's block, in the
 /// devices' order. It is never removed.
@@ -26,17 +25,17 @@ macro_rules! debug_print {
 /// What [`crate::debug_print!`] calls.
 #[track_caller]
 pub fn debug_print_values(template: &str, values: &[Array]) {
-    let place = Location::caller();
+    let call = Call::here("debug_print");
     let holes = template.matches("{}").count();
     if holes != values.len() {
         let fault =
             Fault::new(ErrorKind::Shape, format!("the text has {holes} `{{}}` for {} values", values.len()))
                 .help("write `{}` once for each value");
-        let _ = poison(Error::at(fault, "debug_print", Vec::new(), Some(place)));
+        let _ = poison(call.error(fault, Vec::new));
         return;
     }
     let control = Control::Print { template: template.into() };
-    if let Err(e) = apply_control(control, values, Vec::new(), place) {
+    if let Err(e) = apply_control(control, values, Vec::new(), call) {
         let _ = poison(e);
     }
 }

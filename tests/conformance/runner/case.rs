@@ -2,6 +2,7 @@
 
 use super::check::{self, numbers};
 use super::ops::{self, Val};
+use super::told::flaw;
 use super::{Failure, nested};
 use atmesh::program::Program;
 use atmesh::{
@@ -30,6 +31,8 @@ pub(crate) struct Found {
     pub refused: Option<(String, String, String)>,
     /// The equation whose results could not even be counted: its error is the trace's.
     pub emptied: Option<String>,
+    /// What is wrong with how a refusal is told.
+    pub flaw: Option<String>,
     /// An op that is not built, or a case that cannot be read.
     pub missing: Option<String>,
 }
@@ -55,6 +58,9 @@ impl Env<'_> {
             return;
         }
         let kind = error.kind().name().to_string();
+        if let Some(flaw) = flaw(error) {
+            self.found.borrow_mut().flaw.get_or_insert(flaw);
+        }
         self.found.borrow_mut().refused.get_or_insert((name.into(), kind, error.to_string()));
     }
 }
@@ -202,6 +208,10 @@ pub(crate) fn program(
         let found = found.borrow();
         if let Some(what) = &found.missing {
             return Err(Failure::Unbuilt(what.clone()));
+        }
+        let flaw = found.flaw.clone().or_else(|| outcome.as_ref().err().and_then(flaw));
+        if let Some(flaw) = flaw {
+            return Err(flaw.into());
         }
         let emptied = match (&found.refused, &found.emptied, &outcome) {
             (None, Some(name), Err(e)) => Some((name.clone(), e.kind().name().to_string(), e.to_string())),

@@ -5,6 +5,8 @@ mod case;
 mod check;
 mod nested;
 mod ops;
+#[path = "../../told/mod.rs"]
+mod told;
 
 use atmesh::EngineKind;
 use atmesh::program::Program;

@@ -17,6 +17,7 @@ use atmesh::{
     Tree, axis_index, axis_size, einsum, einsum_to, stack,
 };
 use serde_json::Value;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// A value of a case's program: an array, or a number that takes the element type of what stands beside it.
@@ -244,7 +245,8 @@ fn new_type(env: &Env, p: &Value, shape: Vec<usize>, default: DType) -> Result<A
     match out(p) {
         // `on` takes auto axes too, which an out_sharding must not name
         Some(spec) => {
-            let spec = check_spec(&env.mesh, spec, ty.rank(), &[AxisType::Explicit])?;
+            let spec = check_spec(&env.mesh, spec, ty.rank(), &[AxisType::Explicit])
+                .map_err(|fault| Error::at(fault, "of", Vec::new(), Some(Location::caller())))?;
             Ok(ty.on(&env.mesh, spec))
         }
         None => Ok(ty),
