@@ -1,4 +1,4 @@
-use atmesh::Collectives;
+use atmesh::Lowered;
 use atmesh::prelude::*;
 
 fn main() -> Result<()> {
@@ -19,7 +19,7 @@ fn main() -> Result<()> {
 }
 
 // ANCHOR: formulas
-/// Bytes that each of `n` devices receives. `v`: the bytes of the value as one device sees it when it is complete.
+/// Bytes that each of `n` devices receives; `v` is the size of the complete value.
 fn all_gather(v: u64, n: u64) -> u64 {
     v * (n - 1) / n
 }
@@ -29,7 +29,6 @@ fn reduce_scatter(v: u64, n: u64) -> u64 {
 fn all_reduce(v: u64, n: u64) -> u64 {
     reduce_scatter(v, n) + all_gather(v, n)
 }
-/// `v`: the bytes of the array, all devices together, as for the next one.
 fn all_to_all(v: u64, n: u64) -> u64 {
     v * (n - 1) / (n * n)
 }
@@ -44,68 +43,31 @@ fn formulas() -> Result<()> {
     let rows = |m: &Mesh, shape: [usize; 2], spec: Spec| F32.of(shape).on(m, spec);
     let v = 4 * 64 * 32; // bytes of a float32[64,32]
     let n = n as u64;
-    let block = |f: fn(&Array) -> Array, out: Spec| shard_map(&mesh, p!["X", _], out, f);
     let x = || rows(&mesh, [64, 32], p!["X", _]);
-
-    let table: Vec<(&str, Collectives, u64)> = vec![
-        ("gather rows", jit(|x: &Array| x.reshard(p![])).lower(x())?.collectives().clone(), all_gather(v, n)),
-        (
-            "turn rows into columns",
-            jit(|x: &Array| x.reshard(p![_, "X"])).lower(x())?.collectives().clone(),
-            all_to_all(v, n),
-        ),
-        (
-            "sum of rows, on all",
-            jit(|x: &Array| x.sum_to(0, p![])).lower(x())?.collectives().clone(),
-            all_reduce(4 * 32, n),
-        ),
-        (
-            "sum of rows, split",
-            jit(|x: &Array| x.sum_to(0, p!["X"])).lower(x())?.collectives().clone(),
-            reduce_scatter(4 * 32, n),
-        ),
-        (
-            "psum of blocks",
-            block(|x| x.psum("X"), p![]).lower(x())?.collectives().clone(),
-            all_reduce(v / n, n),
-        ),
-        (
-            "next block",
-            block(|x| x.ppermute("X", Permutation::ring(1)), p!["X", _]).lower(x())?.collectives().clone(),
-            permute(v, n),
-        ),
-        (
-            "product, both split",
-            jit(|x: &Array| x.t().dot_to(x, p![])).lower(x())?.collectives().clone(),
-            all_reduce(4 * 32 * 32, n),
-        ),
-        (
-            "product, scattered",
-            jit(|x: &Array| x.t().dot_to(x, p!["X", _])).lower(x())?.collectives().clone(),
-            reduce_scatter(4 * 32 * 32, n),
-        ),
-        (
-            "gather over Y of X, Y",
-            jit(|x: &Array| x.reshard(p!["X", _]))
-                .lower(rows(&grid, [64, 32], p!["X", "Y"]))?
-                .collectives()
-                .clone(),
-            all_gather(v / 2, 4),
-        ),
-        (
-            "sum over both axes",
-            jit(|x: &Array| x.sum_to(0, p![]))
-                .lower(rows(&grid, [64, 32], p![("X", "Y"), _]))?
-                .collectives()
-                .clone(),
-            all_reduce(4 * 32, n),
-        ),
-    ];
-    for (what, report, formula) in &table {
+    let block = |f: fn(&Array) -> Array, out: Spec| shard_map(&mesh, p!["X", _], out, f).lower(x());
+    let compare = |what: &str, program: Lowered<Array, Array>, formula: u64| {
+        let report = program.collectives();
         let kinds: Vec<&str> = report.iter().map(|c| c.kind.name()).collect();
-        println!("{what:24} {:16} {:6} bytes, formula {formula:6}", kinds.join(", "), report.bytes());
-        assert_eq!(report.bytes(), *formula, "{what}");
-    }
+        println!("{what:22} {:15} {:5} bytes, formula {formula:5}", kinds.join(", "), report.bytes());
+        assert_eq!(report.bytes(), formula, "{what}");
+    };
+
+    compare("gather rows", jit(|x: &Array| x.reshard(p![])).lower(x())?, all_gather(v, n));
+    compare("turn rows to columns", jit(|x: &Array| x.reshard(p![_, "X"])).lower(x())?, all_to_all(v, n));
+    compare("sum of rows, on all", jit(|x: &Array| x.sum_to(0, p![])).lower(x())?, all_reduce(4 * 32, n));
+    let split = jit(|x: &Array| x.sum_to(0, p!["X"]));
+    compare("sum of rows, split", split.lower(x())?, reduce_scatter(4 * 32, n));
+    compare("psum of blocks", block(|x| x.psum("X"), p![])?, all_reduce(v / n, n));
+    compare("next block", block(|x| x.ppermute("X", Permutation::ring(1)), p!["X", _])?, permute(v, n));
+    let product = jit(|x: &Array| x.t().dot_to(x, p![]));
+    compare("product, both split", product.lower(x())?, all_reduce(4 * 32 * 32, n));
+    let product = jit(|x: &Array| x.t().dot_to(x, p!["X", _]));
+    compare("product, scattered", product.lower(x())?, reduce_scatter(4 * 32 * 32, n));
+    // on a mesh of 2 × 4: along one axis, and along both
+    let both = rows(&grid, [64, 32], p!["X", "Y"]);
+    compare("gather along Y", jit(|x: &Array| x.reshard(p!["X", _])).lower(both)?, all_gather(v / 2, 4));
+    let both = rows(&grid, [64, 32], p![("X", "Y"), _]);
+    compare("sum along both", jit(|x: &Array| x.sum_to(0, p![])).lower(both)?, all_reduce(4 * 32, n));
     Ok(())
 }
 // ANCHOR_END: formulas

@@ -34,6 +34,9 @@ fn todo() -> Result<Array> {
     Err(Error::other(NOTHING))
 }
 
+/// Kind, times and bytes per device of each collective.
+type Sent = Vec<(Kind, u64, u64)>;
+
 /// What became of an exercise.
 #[derive(Clone, Debug, PartialEq)]
 enum Grade {
@@ -49,7 +52,7 @@ struct Task {
     right: Array,
     ty: &'static str,
     collectives: &'static [(Kind, u64, u64)],
-    answer: Result<(Array, Vec<(Kind, u64, u64)>)>,
+    answer: Result<(Array, Sent)>,
 }
 
 impl Task {
@@ -86,18 +89,18 @@ impl Task {
 fn run<I: Tree>(
     program: Result<atmesh::Lowered<I, Array>>,
     call: impl FnOnce(atmesh::Lowered<I, Array>) -> Result<Array>,
-) -> Result<(Array, Vec<(Kind, u64, u64)>)> {
+) -> Result<(Array, Sent)> {
     let program = program?;
     let sent = program.collectives().iter().map(|c| (c.kind, c.times, c.bytes)).collect();
     Ok((call(program)?, sent))
 }
-fn one(f: One, x: &Array) -> Result<(Array, Vec<(Kind, u64, u64)>)> {
+fn one(f: One, x: &Array) -> Result<(Array, Sent)> {
     run(jit(f).lower(x), |p| p.compile()?.call(x))
 }
-fn two(f: Two, x: &Array, y: &Array) -> Result<(Array, Vec<(Kind, u64, u64)>)> {
+fn two(f: Two, x: &Array, y: &Array) -> Result<(Array, Sent)> {
     run(jit(f).lower((x, y)), |p| p.compile()?.call((x, y)))
 }
-fn three(f: Three, x: &Array, y: &Array, z: &Array) -> Result<(Array, Vec<(Kind, u64, u64)>)> {
+fn three(f: Three, x: &Array, y: &Array, z: &Array) -> Result<(Array, Sent)> {
     run(jit(f).lower((x, y, z)), |p| p.compile()?.call((x, y, z)))
 }
 
