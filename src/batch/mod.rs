@@ -16,7 +16,7 @@ use crate::mesh::Axes;
 use crate::ops::shape::BroadcastInDim;
 use crate::program::{
     Align, Batch, Batched, Builder, Env, Equation, Examples, Input, Known, Literal, Op, Prim, Program, Value,
-    inserted,
+    inserted, sound,
 };
 use crate::sharding::Spec;
 use crate::types::ArrayType;
@@ -111,10 +111,12 @@ fn primitive(
     let operands: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
     let mapped: Vec<bool> = items.iter().map(|i| i.mapped).collect();
     let batch = Batch { examples, mapped: &mapped, operands: &operands, results: types };
-    let Batched { prim, align, at } = prim.batched(&batch);
+    let Batched { prim: all, align, at } = prim.batched(&batch);
     let inputs = aligned(b, align, items, &batch)?;
+    let values = b.emit(all, &inputs)?;
+    sound::batched(b, prim.as_ref(), &values, at, &batch)?;
     let mut results = Vec::with_capacity(types.len());
-    for (value, ty) in b.emit(prim, &inputs)?.into_iter().zip(types) {
+    for (value, ty) in values.into_iter().zip(types) {
         let order: Vec<usize> = std::iter::once(at).chain((0..=ty.rank()).filter(|d| *d != at)).collect();
         let value = b.transpose(&value, &order)?;
         let value = b.reshard_to(&value, &examples.ty(ty))?;

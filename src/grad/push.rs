@@ -3,7 +3,7 @@
 use super::surgery::{input_types, inputs};
 use super::{Jvp, branches, loops, modes, per_device};
 use crate::diagnostic::Result;
-use crate::program::{Builder, Control, Env, Equation, Forward, Known, Literal, Op, Program, Value};
+use crate::program::{Builder, Control, Env, Equation, Forward, Known, Literal, Op, Program, Value, sound};
 
 /// How control operations are differentiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,15 +77,17 @@ fn equation(
     style: Style,
 ) -> Result<Duals> {
     let types: Vec<_> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
-    if tangents.iter().all(Option::is_none) || matches!(e.op, Op::Control(Control::Print { .. })) {
+    if tangents.iter().all(Option::is_none) || matches!(&e.op, Op::Control(c) if c.has_effect()) {
         let none = vec![None; types.len()];
         return Ok((b.push(e.op.clone(), ins, types), none));
     }
     match &e.op {
         Op::Prim(prim) => {
             let outs = b.push(e.op.clone(), ins, types);
+            let from = b.program().equations.len();
             let mut tans = prim.jvp(Forward { b, operands: ins, tangents, outputs: &outs })?;
-            tans.resize(outs.len(), None);
+            sound::added(b, from, prim.as_ref())?;
+            sound::tangents(b, prim.as_ref(), &tans, &outs)?;
             for (t, out) in tans.iter_mut().zip(&outs) {
                 *t = match t.take() {
                     Some(t) if out.ty.dtype.is_float() => Some(b.fit(&t, &out.ty)?),

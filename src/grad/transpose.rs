@@ -5,7 +5,7 @@ use super::{branches, loops, modes, per_device};
 use crate::diagnostic::Result;
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, dce};
-use crate::program::{Back, Builder, Control, Env, Equation, Op, Program, Value};
+use crate::program::{Back, Builder, Control, Env, Equation, Op, Program, Value, sound};
 use crate::types::ArrayType;
 
 /// A linear program turned round.
@@ -181,7 +181,11 @@ fn equation(b: &mut Builder, e: &Equation, turned: &Turned<'_>) -> Result<Vec<Op
     match &e.op {
         Op::Prim(prim) => {
             let Turned { operands, types, .. } = turned;
-            prim.transpose(Back { b, operands, types, cotangents: turned.cts })
+            let from = b.program().equations.len();
+            let back = prim.transpose(Back { b, operands, types, cotangents: turned.cts })?;
+            sound::added(b, from, prim.as_ref())?;
+            sound::cotangents(b, prim.as_ref(), &back, types)?;
+            Ok(back)
         }
         Op::Control(Control::Jit { body, .. }) => modes::turn_jit(b, body, turned),
         Op::Control(Control::Modes { body, .. }) => modes::turn_modes(b, body, turned),

@@ -3,7 +3,7 @@
 use super::moves::no_derivative;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
-use crate::program::factors::{Dim, Factors, Linearity, Rank};
+use crate::program::factors::{Dim, Factors, Linearity, Priority};
 use crate::program::sentence::{Arg, Body, Code, Fun, Sentence};
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
@@ -83,8 +83,8 @@ macro_rules! created_common {
         fn linearity(&self) -> Linearity {
             Linearity::Nullary
         }
-        fn rank(&self) -> Rank {
-            Rank::Plain
+        fn priority(&self) -> Priority {
+            Priority::Plain
         }
         fn out(&self) -> Option<Spec> {
             self.ty.mesh.as_ref().map(|_| self.ty.spec)

@@ -9,7 +9,7 @@ use crate::program::Back;
 use crate::program::sentence::Sentence;
 use crate::program::typing;
 use crate::program::{
-    Again, Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Primitive, Rank, Tangents, Value,
+    Again, Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Primitive, Priority, Tangents, Value,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
@@ -22,7 +22,7 @@ pub trait Move: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     /// Its name, as programs print it.
     const NAME: &'static str;
     /// When auto propagation lets it speak.
-    const RANK: Rank;
+    const PRIORITY: Priority;
     /// Its parameters as text.
     fn text(&self) -> String;
     /// The shape of the result; refuses operands of wrong rank or size.
@@ -50,7 +50,7 @@ pub trait Move: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
     }
     /// When derivatives compute the result again rather than keep it.
     fn recomputed(&self) -> Again {
-        Again::by_rank(Self::RANK)
+        Again::by_priority(Self::PRIORITY)
     }
 }
 
@@ -104,8 +104,8 @@ impl<M: Move> Primitive for M {
     fn linearity(&self) -> Linearity {
         Linearity::Joint
     }
-    fn rank(&self) -> Rank {
-        M::RANK
+    fn priority(&self) -> Priority {
+        M::PRIORITY
     }
     fn out(&self) -> Option<Spec> {
         self.asked()

@@ -5,7 +5,7 @@ use super::elementwise::{Takes, one_dtype};
 use super::view::arity;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::Axes;
-use crate::program::factors::{Dim, Factors, Join, Linearity, LoopId, Rank};
+use crate::program::factors::{Dim, Factors, Join, Linearity, LoopId, Priority};
 use crate::program::sentence::{Body, Read, Sentence};
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched, behind};
@@ -193,8 +193,8 @@ impl Primitive for DotGeneral {
     fn linearity(&self) -> Linearity {
         Linearity::Contraction
     }
-    fn rank(&self) -> Rank {
-        Rank::Plain
+    fn priority(&self) -> Priority {
+        Priority::Plain
     }
     fn out(&self) -> Option<Spec> {
         self.out

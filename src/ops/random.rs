@@ -7,7 +7,7 @@ use super::elementwise::{
 use super::moves::no_derivative;
 use super::view::{arity, part};
 use crate::diagnostic::{ErrorKind, Fault, Result};
-use crate::program::factors::{Dim, Factors, Linearity, Rank};
+use crate::program::factors::{Dim, Factors, Linearity, Priority};
 use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Read, Sentence, Span};
 use crate::program::{Batch, Batched, Examples};
 use crate::program::{Builder, Operand, Primitive, Tangents, Value, typing};
@@ -115,8 +115,8 @@ macro_rules! integers {
         fn name(&self) -> &'static str {
             $name
         }
-        fn rank(&self) -> Rank {
-            Rank::$rank
+        fn priority(&self) -> Priority {
+            Priority::$rank
         }
         no_derivative!($name);
     };

@@ -5,7 +5,7 @@ use super::elementwise::{Binary, Takes};
 use super::view::arity;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
-use crate::program::factors::{Dim, Factors, Linearity, Rank};
+use crate::program::factors::{Dim, Factors, Linearity, Priority};
 use crate::program::sentence::{Body, Code, Combine, Read, Sentence};
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched, behind};
@@ -109,8 +109,8 @@ impl Primitive for Reduce {
     fn linearity(&self) -> Linearity {
         if self.kind == Reduction::Sum { Linearity::Joint } else { Linearity::None }
     }
-    fn rank(&self) -> Rank {
-        Rank::Plain
+    fn priority(&self) -> Priority {
+        Priority::Plain
     }
     fn out(&self) -> Option<Spec> {
         self.out

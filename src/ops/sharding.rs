@@ -7,7 +7,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::sentence::Sentence;
 use crate::program::{Batch, behind};
-use crate::program::{Builder, Dim, Factors, Operand, Pin, Rank, Value};
+use crate::program::{Builder, Dim, Factors, Operand, Pin, Priority, Value};
 use crate::sharding::{Spec, check_divides, check_parts, check_spec};
 use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
@@ -70,7 +70,7 @@ fn sharding(message: impl Into<String>) -> Fault {
 /// What is true of all of these: each element of the result is that of the operand at the same place.
 macro_rules! stays {
     () => {
-        const RANK: Rank = Rank::Elementwise;
+        const PRIORITY: Priority = Priority::Elementwise;
         fn shape(&self, x: &ArrayType) -> Result<Shape, Fault> {
             Ok(x.shape.clone())
         }

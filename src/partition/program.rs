@@ -154,6 +154,29 @@ impl Step {
             Step::While { out, .. } | Step::Branch { out, .. } => out.clone(),
         }
     }
+    /// What it computes, if that is one sentence.
+    pub(crate) fn sentence(&self) -> Option<&Sentence> {
+        match self {
+            Step::Local { sentence, .. } => Some(sentence),
+            Step::Fetch { .. }
+            | Step::Reduce { .. }
+            | Step::Loop { .. }
+            | Step::While { .. }
+            | Step::Branch { .. }
+            | Step::Print { .. } => None,
+        }
+    }
+    /// Whether it is gone where nobody reads what it makes: it prints nothing, nor does what is nested in it.
+    pub(crate) fn only_computes(&self) -> bool {
+        match self {
+            Step::Local { .. } | Step::Reduce { .. } => true,
+            Step::Fetch { .. }
+            | Step::Loop { .. }
+            | Step::While { .. }
+            | Step::Branch { .. }
+            | Step::Print { .. } => false,
+        }
+    }
 }
 
 /// A value that a program prints.

@@ -2,7 +2,7 @@
 
 use crate::partition::program::Slot;
 use crate::partition::region::{Interval, Region, each, full, intersect, linear, minus, range_boxes, volume};
-use crate::program::sentence::{Affine, Body, Part, Read, Sentence, Source, Span};
+use crate::program::sentence::{Affine, Part, Read, Sentence, Source, Span};
 
 /// The k with `at + step·k` in `v`, for `0 ≤ k < n`.
 pub fn steps_within(at: i64, step: i64, n: i64, v: Interval) -> Interval {
@@ -87,7 +87,7 @@ pub fn read_boxes(
     out: &mut Vec<Region>,
 ) {
     let parts = || s.reads[read].parts.iter().filter(|p| p.from == Source::Value(slot));
-    if matches!(s.body, Body::Reshape) {
+    if !s.body.reads_by_position() {
         if parts().next().is_some() && volume(loops) > 0 {
             reshaped(&s.extents, shape, loops, out);
         }

@@ -2,6 +2,7 @@
 
 use super::{
     Call, Control, Env, Equation, Input, Known, Literal, Op, Operand, Placement, Prim, Program, Var, VarInfo,
+    sound,
 };
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
@@ -157,6 +158,7 @@ fn operands(inputs: &[Value]) -> SmallVec<[Operand; 3]> {
 /// The types of the results, which later stages can count in.
 fn typed(prim: &Prim, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
     let types = prim.types(operands)?;
+    sound::types(prim.as_ref(), &types)?;
     types.iter().try_for_each(ArrayType::addressable)?;
     // few operations come near: only for those the indices are counted
     if operands.iter().map(|o| o.ty.rank()).sum::<usize>() > MOST_INDICES {

@@ -143,6 +143,18 @@ impl Control {
             Control::Print { .. } => "debug_print",
         }
     }
+    /// Whether it does something by itself, beside making its results: then it is never removed, nor differentiated.
+    pub(crate) fn has_effect(&self) -> bool {
+        match self {
+            Control::Print { .. } => true,
+            Control::Jit { .. }
+            | Control::Loop(_)
+            | Control::While { .. }
+            | Control::Cond { .. }
+            | Control::ShardMap(_)
+            | Control::Modes { .. } => false,
+        }
+    }
     /// The nested programs.
     pub fn bodies(&self) -> Vec<&Arc<Program>> {
         match self {

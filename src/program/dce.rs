@@ -57,7 +57,7 @@ fn mark(live: &mut [bool], inputs: &[Input]) {
 fn has_effect(e: &Equation) -> bool {
     match &e.op {
         Op::Prim(_) => false,
-        Op::Control(Control::Print { .. }) => true,
+        Op::Control(c) if c.has_effect() => true,
         Op::Control(c) => c.bodies().iter().any(|b| b.equations.iter().any(has_effect)),
     }
 }

@@ -104,7 +104,7 @@ pub enum Linearity {
 
 /// When auto propagation lets the operation speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Rank {
+pub enum Priority {
     /// First: elementwise.
     Elementwise,
     /// Shapes: reshape, transpose.

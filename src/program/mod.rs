@@ -23,7 +23,7 @@ pub use builder::{Builder, Value};
 pub use call::{Call, Source};
 pub use control::{Control, Loop, Parts, ShardMapping};
 pub(crate) use env::{Env, Known};
-pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Rank};
+pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Priority};
 pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 
 use crate::diagnostic::Place;

@@ -1,6 +1,6 @@
 //! What a primitive is: all its rules, as required methods of one trait.
 
-use super::factors::{Factors, Linearity, Rank};
+use super::factors::{Factors, Linearity, Priority};
 use super::sentence::Sentence;
 use super::{Batch, Batched, Builder, Source, Value, typing};
 use crate::diagnostic::{Fault, Result};
@@ -121,7 +121,7 @@ pub struct Back<'a> {
 /// use atmesh::prelude::*;
 /// use atmesh::program::sentence::{Arg, Body, Code, Fun, Read, Sentence};
 /// use atmesh::program::{
-///     Back, Batch, Batched, Dim, Factors, Forward, Linearity, Operand, Primitive, Rank, Tangents,
+///     Back, Batch, Batched, Dim, Factors, Forward, Linearity, Operand, Primitive, Priority, Tangents,
 /// };
 /// use atmesh::types::Shape;
 /// use std::sync::Arc;
@@ -149,8 +149,8 @@ pub struct Back<'a> {
 ///     fn linearity(&self) -> Linearity {
 ///         Linearity::Joint
 ///     }
-///     fn rank(&self) -> Rank {
-///         Rank::Elementwise
+///     fn priority(&self) -> Priority {
+///         Priority::Elementwise
 ///     }
 ///     fn out(&self) -> Option<Spec> {
 ///         None
@@ -197,7 +197,7 @@ pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     /// How it treats unreduced operands.
     fn linearity(&self) -> Linearity;
     /// When auto propagation lets it speak.
-    fn rank(&self) -> Rank;
+    fn priority(&self) -> Priority;
     /// The sharding asked for the first result.
     fn out(&self) -> Option<Spec>;
     /// The tangents of the results, from those of the operands.
@@ -223,7 +223,7 @@ pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     }
     /// When derivatives compute its result again rather than keep it.
     fn again(&self) -> Again {
-        Again::by_rank(self.rank())
+        Again::by_priority(self.priority())
     }
 }
 
@@ -263,10 +263,10 @@ pub enum Again {
 
 impl Again {
     /// Views and broadcasts are computed again, everything else is kept.
-    pub fn by_rank(rank: Rank) -> Again {
-        match rank {
-            Rank::Alias | Rank::Broadcast => Again::Always,
-            Rank::Elementwise | Rank::DynamicSlice | Rank::Plain => Again::Never,
+    pub fn by_priority(priority: Priority) -> Again {
+        match priority {
+            Priority::Alias | Priority::Broadcast => Again::Always,
+            Priority::Elementwise | Priority::DynamicSlice | Priority::Plain => Again::Never,
         }
     }
 }

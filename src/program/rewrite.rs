@@ -36,7 +36,7 @@ impl Read {
 impl Sentence {
     /// The value whose read it is, unchanged.
     pub(crate) fn copied(&self) -> Option<usize> {
-        let Body::Map(code) = &self.body else { return None };
+        let code = self.body.elementwise()?;
         let [read] = &self.reads[..] else { return None };
         let [part] = &read.parts[..] else { return None };
         match part.from {

@@ -219,6 +219,67 @@ pub enum Fun {
     Threefry,
 }
 
+/// What stages decide by a body, by the reason: a new body is answered for here, and nowhere else but where it is run and printed.
+impl Body {
+    /// Whether each read says by its maps which elements it needs at which indices: then what a part of the loops reads is known, reads
+    /// of views compose, and boxes are fetched. A reshape goes by the linear order.
+    pub(crate) fn reads_by_position(&self) -> bool {
+        match self {
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } => true,
+            Body::Reshape => false,
+        }
+    }
+    /// Whether it is what it reads by another name: nothing is computed, and it is held as that is.
+    pub(crate) fn renames(&self) -> bool {
+        match self {
+            Body::Reshape => true,
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } => false,
+        }
+    }
+    /// Whether its loops may come in another order, its result with them.
+    pub(crate) fn may_permute(&self) -> bool {
+        match self {
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } => true,
+            Body::Reshape => false,
+        }
+    }
+    /// What makes each element of those at its own index alone, if it is so: it may run wherever they are.
+    pub(crate) fn elementwise(&self) -> Option<&Code> {
+        match self {
+            Body::Map(code) => Some(code),
+            Body::Fold { .. } | Body::Product { .. } | Body::Reshape => None,
+        }
+    }
+    /// Whether each read must be one block that covers all loops, not pieces of several values.
+    pub(crate) fn reads_blocks(&self) -> bool {
+        match self {
+            Body::Product { .. } => true,
+            Body::Map(_) | Body::Fold { .. } | Body::Reshape => false,
+        }
+    }
+    /// Whether its loops beyond the rank are contracted dimensions.
+    pub(crate) fn contracts(&self) -> bool {
+        match self {
+            Body::Product { .. } => true,
+            Body::Map(_) | Body::Fold { .. } | Body::Reshape => false,
+        }
+    }
+    /// The code at each index, which may read the index.
+    pub(crate) fn code_mut(&mut self) -> Option<&mut Code> {
+        match self {
+            Body::Map(code) | Body::Fold { code, .. } => Some(code),
+            Body::Product { .. } | Body::Reshape => None,
+        }
+    }
+    /// How parts of its result are put together, of which each device made one.
+    pub(crate) fn combine(&self) -> Combine {
+        match self {
+            Body::Fold { combine, .. } => *combine,
+            Body::Map(_) | Body::Product { .. } | Body::Reshape => Combine::Add,
+        }
+    }
+}
+
 impl Span {
     /// All steps of a loop.
     pub fn all(size: usize) -> Span {

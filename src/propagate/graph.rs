@@ -201,7 +201,7 @@ impl Graph {
         let made =
             results.iter().copied().map(Some).chain(std::iter::repeat(None)).take(factors.results.len());
         let values = read.chain(made).collect();
-        self.equation(|| Rule::new(&factors, prim.rank()), values, None);
+        self.equation(|| Rule::new(&factors, prim.priority()), values, None);
     }
     /// A value asked to be placed so.
     fn pin(&mut self, id: ValueId, pin: &Pin) {

@@ -1,6 +1,6 @@
 //! What propagation reads of an equation: its loops, the dimensions that carry them, and when it speaks.
 
-use crate::program::factors::{At, Dim, Factors, LoopId, Rank, Role};
+use crate::program::factors::{At, Dim, Factors, LoopId, Priority, Role};
 use smallvec::SmallVec;
 
 /// In which direction an equation passes digits on.
@@ -39,14 +39,14 @@ pub(super) struct Rule {
     pub(super) tensors: Vec<Vec<Carried>>,
     /// How many of the tensors are operands.
     pub(super) operands: usize,
-    rank: Rank,
+    rank: Priority,
 }
 
 /// How many levels of ops' priorities there are: cheap aliases first, forward broadcasts last.
 pub(super) const LEVELS: usize = 5;
 
 impl Rule {
-    pub(super) fn new(factors: &Factors, rank: Rank) -> Rule {
+    pub(super) fn new(factors: &Factors, rank: Priority) -> Rule {
         let loops = factors.loops.iter().enumerate();
         let loops = loops.map(|(l, x)| RuleLoop { size: x.size, role: factors.role(l), quiet: x.quiet });
         let carried = |d: &Dim| match d.at {
@@ -69,26 +69,26 @@ impl Rule {
             loops: loops.collect(),
             tensors: vec![dims; sources + targets],
             operands: sources,
-            rank: Rank::Elementwise,
+            rank: Priority::Elementwise,
         }
     }
     /// The rule between an array and its slice at one index of the leading dimension.
     pub(super) fn slice_of(shape: &[usize]) -> Rule {
         let mut rule = Rule::identity(shape.get(1..).unwrap_or(&[]), 1, 1);
         rule.tensors[0].insert(0, Carried::new());
-        rule.rank = Rank::DynamicSlice;
+        rule.rank = Priority::DynamicSlice;
         rule
     }
     /// The rule between what each step makes and all of them stacked: the stack's leading dimension is new.
     pub(super) fn stack_of(shape: &[usize]) -> Rule {
         let mut rule = Rule::slice_of(shape);
         rule.tensors.reverse();
-        rule.rank = Rank::Elementwise;
+        rule.rank = Priority::Elementwise;
         rule
     }
     /// Whether more sharded loops go first, and operands never get ahead of the result.
     pub(super) fn is_elementwise(&self) -> bool {
-        self.rank == Rank::Elementwise
+        self.rank == Priority::Elementwise
     }
     /// Where a loop passes at this level. `single`: no operand has another use, so that nothing else can object.
     pub(super) fn directions(&self, l: LoopId, level: usize, single: bool) -> Directions {
@@ -98,15 +98,15 @@ impl Rule {
         }
         let early = level >= 1 || single;
         match self.rank {
-            Rank::Elementwise | Rank::Alias if early || level >= 2 => Directions::BOTH,
-            Rank::Broadcast => match level {
+            Priority::Elementwise | Priority::Alias if early || level >= 2 => Directions::BOTH,
+            Priority::Broadcast => match level {
                 0 | 1 => Directions::NONE,
                 2 | 3 => Directions::BACKWARD,
                 _ => Directions::BOTH,
             },
-            Rank::DynamicSlice if early && level < 2 => Directions::FORWARD,
+            Priority::DynamicSlice if early && level < 2 => Directions::FORWARD,
             _ if level >= 3 || level == 2 && role == Role::Pass => Directions::BOTH,
-            Rank::DynamicSlice if early => Directions::FORWARD,
+            Priority::DynamicSlice if early => Directions::FORWARD,
             _ => Directions::NONE,
         }
     }

@@ -12,7 +12,7 @@ use atmesh::program::sentence::{
 };
 use atmesh::program::{
     Back, Batch, Batched, Builder, Control, Dim, Factors, Forward, Linearity, Loop, Operand, Prim, Primitive,
-    Rank, Tangents,
+    Priority, Tangents,
 };
 use atmesh::{Scalar, Shape};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ enum Says {
     Untyped,
     /// A longer result than its type says.
     Longer,
+    /// Its squares, summed over no loop in this type.
+    Product(DType),
 }
 
 /// A primitive of one operand, elementwise by its loops; its sentence says what it likes.
@@ -59,8 +61,8 @@ impl Primitive for Own {
     fn linearity(&self) -> Linearity {
         Linearity::None
     }
-    fn rank(&self) -> Rank {
-        Rank::Plain
+    fn priority(&self) -> Priority {
+        Priority::Plain
     }
     fn out(&self) -> Option<Spec> {
         None
@@ -102,6 +104,11 @@ impl Says {
             Says::Untyped => (Code::copy(x.dtype), x.dtype),
             _ => (Code::copy(y.dtype), y.dtype),
         };
+        if let Says::Product(accumulate) = self {
+            let read = Read::plain(0, x.dtype, &extents, &[Some(0)]);
+            let reads = vec![read.clone(), read];
+            return Sentence { rank: 1, extents, dtype: y.dtype, reads, body: Body::Product { accumulate } };
+        }
         let part = Part { from: Source::Value(0), span: Span::whole(&extents), map: vec![map] };
         let parts = if self == Says::Longer { Vec::new() } else { vec![part] };
         let read = Read { dtype: x.dtype, parts, fill: Scalar::Int(7) };
@@ -128,6 +135,21 @@ fn a_kernel_cannot_leave_its_arrays() {
     refused("a longer result", x, U32, Says::Longer, "loops [64000]");
     refused("another result", x, F32, Says::Untyped, "type uint32");
     refused("bytes as bools", &Array::from(vec![7u8, 0, 1, 255]), Bool, Says::Bools, "Bitcast of uint8");
+}
+
+/// What a product is summed in is a number, and a float where floats are: neither engine cuts or clamps on the way.
+#[test]
+fn a_product_is_summed_in_numbers_that_hold_it() {
+    let x = &Array::from(vec![-1.5f32; 4]);
+    for (sums, told) in
+        [(U16, "and the result is of float32"), (Bool, "not summed in bool"), (DType::Key, "key")]
+    {
+        refused("another sum", x, F32, Says::Product(sums), told);
+    }
+    let n = &Array::from(vec![-3i32; 4]);
+    refused("ints as floats", n, I32, Says::Product(F32), "both are floats or neither");
+    refused("floats as ints", x, I32, Says::Product(I32), "float32 are not summed in int32");
+    refused("a bool of sums", n, Bool, Says::Product(I32), "to elements of type bool");
 }
 
 #[test]
@@ -172,8 +194,8 @@ impl Primitive for Changed {
     fn linearity(&self) -> Linearity {
         self.of().linearity()
     }
-    fn rank(&self) -> Rank {
-        self.of().rank()
+    fn priority(&self) -> Priority {
+        self.of().priority()
     }
     fn out(&self) -> Option<Spec> {
         self.of().out()
@@ -228,7 +250,7 @@ fn off(n: i64, rng: &mut Rng) -> i64 {
         _ => *rng.of(&far),
     }
 }
-fn off_size(n: usize, rng: &mut Rng) -> usize {
+pub(crate) fn off_size(n: usize, rng: &mut Rng) -> usize {
     *rng.of(&[n.wrapping_add(1), n.wrapping_sub(1), n.wrapping_mul(1000), 0, 1, 2, usize::MAX, 1 << 61])
 }
 
@@ -376,7 +398,7 @@ fn change_code(code: &mut Code, rng: &mut Rng) {
 }
 
 /// Numbers of this type that differ from one another.
-fn numbers(ty: &ArrayType, rng: &mut Rng) -> Array {
+pub(crate) fn numbers(ty: &ArrayType, rng: &mut Rng) -> Array {
     let n = ty.shape.elements();
     if ty.dtype == DType::Key {
         let words = U32.of([&ty.shape[..], &[2]].concat());
@@ -390,7 +412,7 @@ fn numbers(ty: &ArrayType, rng: &mut Rng) -> Array {
     flat.reshape(&ty.shape[..])
 }
 
-fn read(x: &Array) -> Result<Vec<f64>> {
+pub(crate) fn read(x: &Array) -> Result<Vec<f64>> {
     let x = match x.ty()?.dtype {
         DType::Key => Array::apply(Arc::new(atmesh::ops::random::RandomKeyData), &[x.into()]).swap_remove(0),
         _ => x.clone(),

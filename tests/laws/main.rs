@@ -3,6 +3,7 @@
 //! Each law runs a short while in `cargo test`. `LAWS_SEED=7 LAWS_SECONDS=600 cargo test --test laws` runs it longer, from another
 //! seed; `tests/soak.sh` runs all of them until the minutes are over. A failure names its seed.
 
+mod answers;
 mod holds;
 mod kernels;
 mod order;

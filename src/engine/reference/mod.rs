@@ -250,7 +250,7 @@ fn local(
     made: &mut Value,
 ) {
     let reader = Reader { program, values, position };
-    if matches!(s.body, Body::Reshape) {
+    if s.body.renames() {
         let part = &s.reads[0].parts[0];
         let Source::Value(slot) = part.from else { return made.fill(s.reads[0].fill) };
         let (value, base) = reader.part(slot);

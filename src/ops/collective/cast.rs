@@ -5,7 +5,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::ops::moves::linear_jvp;
 use crate::program::sentence::{Combine, Sentence};
 use crate::program::{Batch, Batched};
-use crate::program::{Collective, Factors, Linearity, Operand, Prim, Primitive, Rank, Tangents};
+use crate::program::{Collective, Factors, Linearity, Operand, Prim, Primitive, Priority, Tangents};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;

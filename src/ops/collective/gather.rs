@@ -6,7 +6,7 @@ use crate::ops::elementwise::Takes;
 use crate::ops::moves::linear_jvp;
 use crate::program::sentence::Sentence;
 use crate::program::{Batch, Batched};
-use crate::program::{Collective, Factors, Linearity, Operand, Prim, Primitive, Rank, Tangents};
+use crate::program::{Collective, Factors, Linearity, Operand, Prim, Primitive, Priority, Tangents};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;

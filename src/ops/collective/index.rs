@@ -6,7 +6,7 @@ use crate::ops::view::arity;
 use crate::program::sentence::Sentence;
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
-use crate::program::{Collective, Factors, Linearity, Operand, Primitive, Rank, Tangents};
+use crate::program::{Collective, Factors, Linearity, Operand, Primitive, Priority, Tangents};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;

@@ -280,8 +280,8 @@ macro_rules! collective_common {
         fn linearity(&self) -> Linearity {
             Linearity::Joint
         }
-        fn rank(&self) -> Rank {
-            Rank::Plain
+        fn priority(&self) -> Priority {
+            Priority::Plain
         }
         fn out(&self) -> Option<Spec> {
             None

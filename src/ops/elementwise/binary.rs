@@ -5,7 +5,7 @@ use super::{Takes, Unary, broadcast_shapes, factors, one_dtype, sentence};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::build::not_linear;
 use crate::ops::view::arity;
-use crate::program::factors::{Factors, Linearity, Rank};
+use crate::program::factors::{Factors, Linearity, Priority};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
@@ -244,8 +244,8 @@ impl Primitive for Binary {
             _ => Linearity::None,
         }
     }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
+    fn priority(&self) -> Priority {
+        Priority::Elementwise
     }
     fn out(&self) -> Option<Spec> {
         None

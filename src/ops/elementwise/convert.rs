@@ -5,7 +5,7 @@ use crate::diagnostic::{ErrorKind, Fault, Result, Spot};
 use crate::mesh::Axes;
 use crate::ops::moves::no_derivative;
 use crate::ops::view::arity;
-use crate::program::factors::{Factors, Linearity, Rank};
+use crate::program::factors::{Factors, Linearity, Priority};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
@@ -77,8 +77,8 @@ impl Primitive for Convert {
         .help(format!("sum it first: `.reshard({})`", x.spec.unreduced(Axes::none())))
         .mark(0, Spot::Sets))
     }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
+    fn priority(&self) -> Priority {
+        Priority::Elementwise
     }
     fn out(&self) -> Option<Spec> {
         None
@@ -141,8 +141,8 @@ impl Primitive for Bitcast {
     fn linearity(&self) -> Linearity {
         Linearity::None
     }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
+    fn priority(&self) -> Priority {
+        Priority::Elementwise
     }
     fn out(&self) -> Option<Spec> {
         None

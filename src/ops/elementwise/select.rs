@@ -4,7 +4,7 @@ use super::{Takes, factors, one_dtype, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::build::not_linear;
 use crate::ops::view::arity;
-use crate::program::factors::{Factors, Join, Linearity, Rank};
+use crate::program::factors::{Factors, Join, Linearity, Priority};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
@@ -70,8 +70,8 @@ impl Primitive for Select {
     fn linearity(&self) -> Linearity {
         Linearity::Chosen
     }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
+    fn priority(&self) -> Priority {
+        Priority::Elementwise
     }
     fn out(&self) -> Option<Spec> {
         None
@@ -132,8 +132,8 @@ impl Primitive for Clamp {
     fn linearity(&self) -> Linearity {
         Linearity::None
     }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
+    fn priority(&self) -> Priority {
+        Priority::Elementwise
     }
     fn out(&self) -> Option<Spec> {
         None

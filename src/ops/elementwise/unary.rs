@@ -5,7 +5,7 @@ use super::{Takes, factors, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::build::not_linear;
 use crate::ops::view::arity;
-use crate::program::factors::{Factors, Linearity, Rank};
+use crate::program::factors::{Factors, Linearity, Priority};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
@@ -195,8 +195,8 @@ impl Primitive for Unary {
             _ => Linearity::None,
         }
     }
-    fn rank(&self) -> Rank {
-        Rank::Elementwise
+    fn priority(&self) -> Priority {
+        Priority::Elementwise
     }
     fn out(&self) -> Option<Spec> {
         None

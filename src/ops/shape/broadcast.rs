@@ -6,7 +6,7 @@ use crate::ops::build::cotangent_type;
 use crate::ops::moves::Move;
 use crate::ops::view::{check_dims, list, plain_view, print_out, shape_fault};
 use crate::program::sentence::Sentence;
-use crate::program::{At, Batch, Builder, Dim, Factors, Rank, Value, behind, inserted};
+use crate::program::{At, Batch, Builder, Dim, Factors, Priority, Value, behind, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct BroadcastInDim {
 
 impl Move for BroadcastInDim {
     const NAME: &'static str = "broadcast_in_dim";
-    const RANK: Rank = Rank::Broadcast;
+    const PRIORITY: Priority = Priority::Broadcast;
     fn text(&self) -> String {
         let dims = list(&self.broadcast_dimensions);
         format!("shape={}, dims={dims}{}", self.shape, print_out(self.out))

@@ -4,7 +4,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::ops::moves::Move;
 use crate::ops::view::{check_dims, list, part, plain_view, shape_fault, view};
 use crate::program::sentence::{Affine, Sentence, Span};
-use crate::program::{At, Batch, Builder, Dim, Factors, Rank, Value, behind, inserted};
+use crate::program::{At, Batch, Builder, Dim, Factors, Priority, Value, behind, inserted};
 use crate::types::{ArrayType, Scalar, Shape};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Rev {
 
 impl Move for Transpose {
     const NAME: &'static str = "transpose";
-    const RANK: Rank = Rank::Alias;
+    const PRIORITY: Priority = Priority::Alias;
     fn text(&self) -> String {
         format!("permutation={}", list(&self.permutation))
     }
@@ -65,7 +65,7 @@ impl Move for Transpose {
 
 impl Move for Rev {
     const NAME: &'static str = "rev";
-    const RANK: Rank = Rank::Plain;
+    const PRIORITY: Priority = Priority::Plain;
     fn text(&self) -> String {
         format!("dims={}", list(&self.dimensions))
     }

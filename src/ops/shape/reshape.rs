@@ -5,7 +5,7 @@ use crate::ops::build::cotangent_type;
 use crate::ops::moves::Move;
 use crate::ops::view::{plain_view, print_out, shape_fault};
 use crate::program::sentence::{Affine, Body, Part, Read, Sentence, Source, Span};
-use crate::program::{Batch, Builder, Dim, Factors, Join, Rank, Value};
+use crate::program::{Batch, Builder, Dim, Factors, Join, Priority, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, Scalar, Shape, gcd};
 use std::sync::Arc;
@@ -142,7 +142,7 @@ fn reshape_factors(from: &[usize], to: &[usize]) -> Factors {
 
 impl Move for Reshape {
     const NAME: &'static str = "reshape";
-    const RANK: Rank = Rank::Alias;
+    const PRIORITY: Priority = Priority::Alias;
     fn text(&self) -> String {
         format!("shape={}{}", self.new_sizes, print_out(self.out))
     }

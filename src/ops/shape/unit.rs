@@ -4,7 +4,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::ops::moves::Move;
 use crate::ops::view::{check_dims, list, plain_view, shape_fault};
 use crate::program::sentence::Sentence;
-use crate::program::{Batch, Builder, Dim, Factors, Rank, Value, behind};
+use crate::program::{Batch, Builder, Dim, Factors, Priority, Value, behind};
 use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct ExpandDims {
 
 impl Move for Squeeze {
     const NAME: &'static str = "squeeze";
-    const RANK: Rank = Rank::Alias;
+    const PRIORITY: Priority = Priority::Alias;
     fn text(&self) -> String {
         format!("dims={}", list(&self.dimensions))
     }
@@ -58,7 +58,7 @@ impl Move for Squeeze {
 
 impl Move for ExpandDims {
     const NAME: &'static str = "expand_dims";
-    const RANK: Rank = Rank::Alias;
+    const PRIORITY: Priority = Priority::Alias;
     fn text(&self) -> String {
         format!("dims={}", list(&self.dimensions))
     }

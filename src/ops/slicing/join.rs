@@ -8,7 +8,7 @@ use crate::ops::view::{arity, list, part, shape_fault, view};
 use crate::program::Back;
 use crate::program::sentence::{Affine, Part, Sentence, Span};
 use crate::program::{At, Batch, Batched, Builder, Dim, Factors, Join, Linearity, Operand, Primitive};
-use crate::program::{Rank, Tangents, Value, inserted};
+use crate::program::{Priority, Tangents, Value, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
@@ -117,8 +117,8 @@ impl Primitive for Concatenate {
         let results = vec![Dim::each(0..shape.rank())];
         Factors { operands, results, ..Factors::over(shape) }.join_all(Join::Equal)
     }
-    fn rank(&self) -> Rank {
-        Rank::Plain
+    fn priority(&self) -> Priority {
+        Priority::Plain
     }
     fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None; types.len()]) };
@@ -210,8 +210,8 @@ impl Primitive for UpdateSlice {
         let operands = vec![Dim::each(0..x.rank()), dims.collect()];
         Factors { operands, results: vec![Dim::each(0..x.rank())], ..Factors::over(x) }.join_all(Join::Equal)
     }
-    fn rank(&self) -> Rank {
-        Rank::DynamicSlice
+    fn priority(&self) -> Priority {
+        Priority::DynamicSlice
     }
     fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
         let Some(ct) = &cotangents[0] else { return Ok(vec![None, None]) };

@@ -5,7 +5,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::ops::build::cotangent_type;
 use crate::ops::view::{arity, list, part, print_out, shape_fault, view};
 use crate::program::sentence::{Affine, Sentence, Span};
-use crate::program::{At, Batch, Batched, Builder, Factors, Linearity, Operand, Primitive, Rank};
+use crate::program::{At, Batch, Batched, Builder, Factors, Linearity, Operand, Primitive, Priority};
 use crate::program::{Back, Forward};
 use crate::program::{Tangents, Value, inserted};
 use crate::sharding::Spec;
@@ -105,8 +105,8 @@ impl Primitive for Pad {
     fn linearity(&self) -> Linearity {
         if self.value.to_f64() == 0.0 { Linearity::Joint } else { Linearity::None }
     }
-    fn rank(&self) -> Rank {
-        Rank::Plain
+    fn priority(&self) -> Priority {
+        Priority::Plain
     }
     fn out(&self) -> Option<Spec> {
         self.out

@@ -6,7 +6,7 @@ use crate::ops::build::cotangent_type;
 use crate::ops::moves::Move;
 use crate::ops::view::{list, part, print_out, shape_fault, view};
 use crate::program::sentence::{Affine, Sentence, Span};
-use crate::program::{Again, At, Batch, Builder, Factors, Rank, Value, inserted};
+use crate::program::{Again, At, Batch, Builder, Factors, Priority, Value, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, Scalar, Shape};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Slice {
 
 impl Move for Slice {
     const NAME: &'static str = "slice";
-    const RANK: Rank = Rank::Plain;
+    const PRIORITY: Priority = Priority::Plain;
     fn text(&self) -> String {
         let strides = if self.strides.iter().all(|s| *s == 1) {
             String::new()

@@ -4,7 +4,7 @@ use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, SpmdProgram, Step, Stored};
 use crate::partition::reads::{part_boxes, within};
 use crate::partition::region::{Region, beyond, full};
-use crate::program::sentence::{Body, Read, Sentence, Source};
+use crate::program::sentence::{Read, Sentence, Source};
 use crate::sharding::atoms::{Atom, Atoms, sorted, without};
 
 /// The first thing that is wrong with a program, if anything is.
@@ -161,7 +161,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
             let mut boxes = Vec::new();
             part_boxes(part, &full(&s.extents), &mut boxes);
             let all = full(&from.shape);
-            if !matches!(s.body, Body::Reshape) && !boxes.iter().all(|b| within(b, &all)) {
+            if s.body.reads_by_position() && !boxes.iter().all(|b| within(b, &all)) {
                 return Err(format!("read {k} goes beyond slot {src}, {}: {part:?}", from.shape));
             }
         }

@@ -7,7 +7,7 @@
 //! Prices are in elements computed: the steps of the busiest device's loops times the number of devices, and [`BYTE`] for each byte that
 //! any device receives.
 
-use super::parts::{combine, moved, reduce_way};
+use super::parts::{moved, reduce_way};
 use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::cost::Cost;
@@ -211,7 +211,7 @@ impl<'a> Round<'a> {
         let parts = sorted(loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied()).collect());
         let layout = Layout {
             dims: loops[..s.rank].to_vec(),
-            partial: (!parts.is_empty()).then_some((combine(&s.body), parts)),
+            partial: (!parts.is_empty()).then_some((s.body.combine(), parts)),
         };
         if layout == stored.layout {
             return 0.0;

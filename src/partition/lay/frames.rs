@@ -6,7 +6,7 @@
 use crate::partition::draft::Draft;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, Step};
-use crate::program::sentence::{Body, Part, Sentence, Source};
+use crate::program::sentence::{Part, Sentence, Source};
 
 /// Where the slots are used: their steps, their readers, and the groups of those whose frame is free.
 struct Frames<'a> {
@@ -83,7 +83,7 @@ pub(crate) fn choose(d: &mut Draft) {
 /// Whether a value's step lets its frame be anywhere: elementwise, and nothing partial.
 fn floats(d: &Draft, v: Slot, k: usize) -> bool {
     let Step::Local { sentence, .. } = &d.items[k].step else { return false };
-    matches!(sentence.body, Body::Map(_))
+    sentence.body.elementwise().is_some()
         && !d.items[k].pinned
         && !d.is_copy(sentence)
         && d.slots[v].layout.partial.is_none()
@@ -102,7 +102,7 @@ fn distances(d: &Draft) -> Vec<usize> {
 
 /// Whether a step reads boxes, wherever they begin.
 fn reads_boxes(d: &Draft, k: usize) -> bool {
-    matches!(&d.items[k].step, Step::Local { sentence, .. } if !matches!(sentence.body, Body::Reshape))
+    d.items[k].step.sentence().is_some_and(|s| s.body.reads_by_position())
 }
 
 impl Frames<'_> {
@@ -152,7 +152,7 @@ impl Frames<'_> {
         steps.dedup();
         for k in steps {
             let Step::Local { out, sentence, .. } = &self.d.items[k].step else { continue };
-            if !matches!(sentence.body, Body::Map(_)) || !inside(*out) && !decided[*out] {
+            if sentence.body.elementwise().is_none() || !inside(*out) && !decided[*out] {
                 continue;
             }
             for p in sentence.reads.iter().flat_map(|r| &r.parts) {

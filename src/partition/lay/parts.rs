@@ -4,7 +4,6 @@ use crate::partition::draft::{self, Draft};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::reader::Reader;
 use crate::partition::program::Stored;
-use crate::program::sentence::{Body, Combine};
 use crate::sharding::atoms::{ways, without};
 
 /// Bytes that all devices receive to combine the parts of a value into this layout, and the layout in between if it is cheaper to
@@ -37,12 +36,4 @@ pub(super) fn reduce_way(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<
 /// Elements that all devices receive for one reader of a value of which `copies` parts are combined.
 pub(super) fn moved(d: &Draft, from: &Stored, reader: &Reader, copies: i64) -> f64 {
     d.prices.of(d.devices, 0, from, &[*reader], copies).total as f64
-}
-
-/// How the parts of a step's result combine.
-pub(super) fn combine(body: &Body) -> Combine {
-    match body {
-        Body::Fold { combine, .. } => *combine,
-        Body::Map(_) | Body::Product { .. } | Body::Reshape => Combine::Add,
-    }
 }

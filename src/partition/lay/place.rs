@@ -8,7 +8,7 @@ use super::parts;
 use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Stored};
-use crate::program::sentence::{Body, Combine, Sentence};
+use crate::program::sentence::{Combine, Sentence};
 use crate::sharding::atoms::{Atoms, sorted, ways, without};
 
 /// A draft whose local steps are laid out.
@@ -80,7 +80,7 @@ impl Placer {
             };
             Some(own.dims.iter().cloned().chain(folded).collect())
         } else {
-            matches!(s.body, Body::Reshape).then(|| own.dims.clone())
+            s.body.renames().then(|| own.dims.clone())
         };
         self.entries.push(Entry::Open(Open { item, out, sentence: s, kept, known }));
     }
@@ -93,7 +93,7 @@ impl Placer {
         let parts = sorted(folded.chain(kept).collect());
         let at = Layout {
             dims: loops[..sentence.rank].to_vec(),
-            partial: (!parts.is_empty()).then_some((parts::combine(&sentence.body), parts)),
+            partial: (!parts.is_empty()).then_some((sentence.body.combine(), parts)),
         };
         if at == *own {
             item.step = Step::Local { out, sentence, layout: loops };

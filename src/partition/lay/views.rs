@@ -3,7 +3,7 @@
 use crate::partition::draft::{Draft, Item, Via};
 use crate::partition::program::{Slot, Step};
 use crate::partition::reads::through;
-use crate::program::sentence::{Body, Read, Sentence, Source};
+use crate::program::sentence::{Read, Sentence, Source};
 
 /// More parts than this are stored rather than composed further.
 const PARTS: usize = 64;
@@ -15,8 +15,7 @@ pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); d.slots.len()];
     let mut fixed = vec![false; d.slots.len()];
     for (k, item) in d.items.iter().enumerate() {
-        let composes =
-            matches!(&item.step, Step::Local { sentence, .. } if !matches!(sentence.body, Body::Reshape));
+        let composes = item.step.sentence().is_some_and(|s| s.body.reads_by_position());
         for s in item.step.inputs() {
             readers[s].push(k);
             fixed[s] |= !composes;
@@ -31,8 +30,7 @@ pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
             kept.push(k);
             continue;
         };
-        let passed =
-            if matches!(sentence.body, Body::Reshape) { Vec::new() } else { compose(sentence, &vias) };
+        let passed = if sentence.body.reads_by_position() { compose(sentence, &vias) } else { Vec::new() };
         let sentence = sentence.clone();
         items[k].through = passed;
         if !fixed[out] && !items[k].pinned && is_view(d, &sentence, out) {
@@ -54,7 +52,7 @@ pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
 
 /// Whether a sentence is a view that can be read through: a copy of the same parts, without steps in its spans.
 fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
-    let Body::Map(code) = &s.body else { return false };
+    let Some(code) = s.body.elementwise() else { return false };
     let [read] = &s.reads[..] else { return false };
     *code == crate::program::sentence::Code::copy(s.dtype)
         && read.dtype == s.dtype
@@ -67,8 +65,7 @@ fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
 /// Whether a step can read a slot through this read of other slots.
 fn readable(step: &Step, slot: Slot, inner: &Read, extents: &[usize]) -> bool {
     let Step::Local { sentence, .. } = step else { return false };
-    let product = matches!(sentence.body, Body::Product { .. });
-    let most = if product { 1 } else { PARTS };
+    let most = if sentence.body.reads_blocks() { 1 } else { PARTS };
     sentence.reads.iter().all(|r| {
         let others = r.parts.iter().filter(|p| p.from != Source::Value(slot)).count();
         if others == r.parts.len() {
@@ -76,7 +73,9 @@ fn readable(step: &Step, slot: Slot, inner: &Read, extents: &[usize]) -> bool {
         }
         // what has many parts is not made anew for each of them
         let composed = if others > most { None } else { through(r, slot, inner, extents) };
-        composed.is_some_and(|c| c.parts.len() <= most && (!product || covers(&c, &sentence.extents)))
+        composed.is_some_and(|c| {
+            c.parts.len() <= most && (!sentence.body.reads_blocks() || covers(&c, &sentence.extents))
+        })
     })
 }
 
@@ -107,7 +106,7 @@ fn prune(d: &mut Draft) {
     d.outs.iter().for_each(|s| wanted[*s] = true);
     let mut keep = vec![true; d.items.len()];
     for (k, item) in d.items.iter().enumerate().rev() {
-        let pure = matches!(item.step, Step::Local { .. } | Step::Reduce { .. });
+        let pure = item.step.only_computes();
         keep[k] = !pure || item.step.outputs().iter().any(|s| wanted[*s]);
         if keep[k] {
             item.step.inputs().iter().for_each(|s| wanted[*s] = true);
@@ -150,8 +149,8 @@ pub(crate) fn absorb(d: &mut Draft) {
 
 /// Whether a step may make its result in another order of dimensions.
 fn movable(item: &Item) -> bool {
-    let sums = matches!(&item.step, Step::Local { sentence, .. } if !matches!(sentence.body, Body::Reshape));
-    sums && !item.pinned && item.user.is_none()
+    let permutes = item.step.sentence().is_some_and(|s| s.body.may_permute());
+    permutes && !item.pinned && item.user.is_none()
 }
 
 /// For each dimension of what a copy reads, the loop that runs over it, if the copy does nothing but permute dimensions.
@@ -181,7 +180,7 @@ fn permute(s: &mut Sentence, to: &[usize]) {
         old.into_iter().enumerate().for_each(|(l, x)| p.span[place(l)] = x);
         p.map.iter_mut().flat_map(|m| &mut m.terms).for_each(|t| t.0 = place(t.0));
     }
-    if let Body::Map(code) | Body::Fold { code, .. } = &mut s.body {
+    if let Some(code) = s.body.code_mut() {
         for a in code.insts.iter_mut().flat_map(|i| &mut i.args) {
             if let crate::program::sentence::Arg::Index(l) = a {
                 *l = place(*l);

@@ -78,11 +78,18 @@ impl Lower {
         if outs.len() != e.outputs.len() {
             return Err(format!("it makes {} results of {}", outs.len(), e.outputs.len()));
         }
+        // a part of a sum, or of a dimension, is no value of its own on each device
+        let named = |ty: &ArrayType| {
+            ty.spec.dims().iter().flat_map(Axes::iter).chain(ty.spec.unreduced_axes().iter())
+        };
         for (val, var) in outs.iter().zip(&e.outputs) {
             let (Val::Slot(slot, hidden), ty) = (val, program.ty(*var)) else { continue };
             let Stored { dtype, shape, .. } = &self.draft.slots[*slot];
             if *dtype != ty.dtype.storage() || shape.get(hidden.len()..) != Some(&ty.shape[..]) {
                 return Err(format!("it makes {dtype}{shape} where its type is {ty}"));
+            }
+            if let Some(axis) = hidden.iter().find(|a| named(ty).any(|b| b == **a)) {
+                return Err(format!("what it makes varies over {axis}, and its type is {ty}"));
             }
         }
         Ok(())
@@ -96,11 +103,14 @@ impl Lower {
         operands: &[Val],
     ) -> Result<Vec<Val>> {
         let why = Why { place: e.place, op: prim.name().to_string() };
-        if let Some(c) = prim.collective() {
-            return self.collective(program, e, &c, operands, &why);
-        }
         let types: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
         let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+        if let Some(c) = prim.collective() {
+            let within = self.manual.as_ref().map(|m| (&m.mesh, &m.axes));
+            sound::collective(&c, within, &types, &results)
+                .map_err(|wrong| sound::refuse(program, e, wrong))?;
+            return self.collective(program, e, &c, operands, &why);
+        }
         let sentences = prim.sentences(&types, &results);
         sound::sentences(&sentences, &types, &results).map_err(|wrong| sound::refuse(program, e, wrong))?;
         let hidden = self.in_order(operands.iter().flat_map(|v| v.hidden().iter().copied()));
@@ -177,7 +187,7 @@ impl Lower {
 
     /// A local step for the sentence; where it is a stored value itself, laid out so, that value.
     pub(crate) fn emit(&mut self, s: Sentence, layout: Layout, why: &Why, pinned: bool) -> Slot {
-        if let (Some(slot), true) = (s.copied(), matches!(s.body, Body::Map(_))) {
+        if let (Some(slot), true) = (s.copied(), s.body.elementwise().is_some()) {
             let from = &self.draft.slots[slot];
             if from.layout == layout
                 && from.dtype == s.dtype.storage()

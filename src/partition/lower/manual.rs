@@ -181,7 +181,7 @@ impl Lower {
             return self.emit(s, layout, why, false);
         }
         let source = self.draft.slots[from].clone();
-        let mid = if matches!(s.body, Body::Map(_)) && in_linear_order(&s, &source.shape) {
+        let mid = if s.body.elementwise().is_some() && in_linear_order(&s, &source.shape) {
             from
         } else {
             let mid = split_layout(&layout, whole, parted);

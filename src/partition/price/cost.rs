@@ -11,7 +11,7 @@ use crate::partition::price::reader::Reader;
 use crate::partition::program::{Slot, Stored};
 use crate::partition::reads::read_boxes;
 use crate::partition::region::{beyond, loop_box, volume};
-use crate::program::sentence::{Body, Source, Span};
+use crate::program::sentence::{Source, Span};
 use crate::sharding::atoms::{Atom, Atoms, ways};
 use crate::sharding::atoms::{clash, primes};
 use std::collections::BTreeSet;
@@ -143,7 +143,7 @@ pub(crate) fn factored(slot: Slot, stored: &Stored, r: &Reader, evenly: bool) ->
         return None;
     }
     let held: Vec<&Atoms> = stored.layout.dims.iter().map(|l| &l.atoms).collect();
-    if matches!(s.body, Body::Reshape) {
+    if !s.body.reads_by_position() {
         let sizes = refine(&stored.shape, &s.extents)?;
         let a = spread(&stored.shape, &held, &sizes)?;
         let b = spread(&s.extents, &r.layout.iter().map(|l| &l.atoms).collect::<Vec<_>>(), &sizes)?;

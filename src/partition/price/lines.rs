@@ -3,7 +3,7 @@
 use crate::partition::layout::DimLayout;
 use crate::partition::price::reader::Reader;
 use crate::partition::program::{Slot, Stored};
-use crate::program::sentence::{Body, Source};
+use crate::program::sentence::Source;
 use crate::sharding::atoms::Atoms;
 use std::collections::BTreeSet;
 
@@ -50,7 +50,7 @@ pub(crate) fn lines(
         groups.push(g);
     }
     for r in readers {
-        if matches!(r.sentence.body, Body::Reshape) {
+        if !r.sentence.body.reads_by_position() {
             return None;
         }
         // where the reader's own blocks end

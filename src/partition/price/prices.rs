@@ -4,7 +4,7 @@ use crate::partition::layout::DimLayout;
 use crate::partition::price::cost::{Cost, cost};
 use crate::partition::price::reader::Reader;
 use crate::partition::program::{Slot, Stored};
-use crate::program::sentence::{Body, Source};
+use crate::program::sentence::Source;
 use crate::sharding::atoms::Atom;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ pub(crate) fn write(
     layouts(key, &stored.layout.dims);
     for r in readers {
         let s = r.sentence;
-        key.push(i64::from(matches!(s.body, Body::Reshape)));
+        key.push(i64::from(s.body.reads_by_position()));
         sizes(key, &s.extents);
         layouts(key, r.layout);
         let parts = &s.reads[r.read].parts;

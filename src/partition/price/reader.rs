@@ -1,7 +1,7 @@
 //! Who reads a value, and where.
 
 use crate::partition::layout::DimLayout;
-use crate::program::sentence::{Body, Sentence};
+use crate::program::sentence::Sentence;
 
 /// A read of a stored value, and where its reader runs.
 #[derive(Clone, Copy, Debug)]
@@ -14,10 +14,10 @@ pub(crate) struct Reader<'a> {
 impl Reader<'_> {
     /// Whether another reader needs just the same boxes.
     pub(crate) fn same(&self, other: &Reader) -> bool {
-        let shape = |r: &Reader| matches!(r.sentence.body, Body::Reshape);
+        let by_position = |r: &Reader| r.sentence.body.reads_by_position();
         self.layout == other.layout
             && self.sentence.extents == other.sentence.extents
-            && shape(self) == shape(other)
+            && by_position(self) == by_position(other)
             && self.sentence.reads[self.read].parts == other.sentence.reads[other.read].parts
     }
 }

@@ -12,7 +12,7 @@ use crate::partition::program::{Need, Slot, SpmdProgram, Step, Stored, Why};
 use crate::partition::region::volume;
 use crate::partition::report::{Collective, Collectives, Kind};
 use crate::partition::told::seen::{Looks, Seen, partners};
-use crate::program::sentence::{Body, Combine, Source};
+use crate::program::sentence::{Combine, Source};
 use crate::sharding::atoms::{Atom, Atoms, touched_axes, ways, without};
 
 /// All collectives of a program, with those of the programs inside, and the most bytes on a device.
@@ -278,8 +278,7 @@ impl Namer<'_> {
         p.outs.iter().for_each(|s| last[*s] = p.steps.len());
         // reshapes are other names of what they read
         let alias = |s: Slot| {
-            first[s] < p.steps.len()
-                && matches!(&p.steps[first[s]], Step::Local { sentence, .. } if matches!(sentence.body, Body::Reshape))
+            first[s] < p.steps.len() && p.steps[first[s]].sentence().is_some_and(|s| s.body.renames())
         };
         let mut change = vec![0i128; p.steps.len() + 2];
         for (s, stored) in p.slots.iter().enumerate() {
@@ -316,7 +315,7 @@ impl Namer<'_> {
             return format!("the program calls {} over {axes}", self.p.whys[k].op);
         }
         match &self.p.steps[k] {
-            Step::Local { sentence, .. } if matches!(sentence.body, Body::Product { .. }) => {
+            Step::Local { sentence, .. } if sentence.body.contracts() => {
                 format!("the contracting dimension is sharded over {axes}")
             }
             Step::Local { sentence, .. } if sentence.extents.len() > sentence.rank => {
@@ -419,7 +418,7 @@ fn is_halo(src: Slot, stored: &Stored, r: &Reader) -> bool {
                 && reader.atoms == l.atoms
                 && (reader.block * c - l.block * spans[*k].step).abs() <= l.block / 2
         };
-    !matches!(r.sentence.body, Body::Reshape)
+    r.sentence.body.reads_by_position()
         && parts.into_iter().all(|p| p.map.iter().zip(&stored.layout.dims).all(|(m, l)| along(l, m, &p.span)))
 }
 

@@ -8,8 +8,8 @@ pub(crate) mod advice;
 mod entries;
 mod sets;
 
-use super::factors::Rank;
-use super::{Operand, Primitive};
+use super::factors::Priority;
+use super::{Operand, Primitive, sound};
 use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::sharding::{Spec, check_divides, check_parts, check_spec, of_result};
@@ -30,6 +30,9 @@ pub fn by_factors_on(
     mesh: Option<&Mesh>,
 ) -> Result<Vec<ArrayType>, Fault> {
     let shapes = prim.shapes(operands)?;
+    if shapes.is_empty() {
+        return Err(sound::contradiction(prim, "it has no results"));
+    }
     let mesh = common_mesh(operands, mesh)?;
     let out = match (prim.out(), &mesh, shapes.first()) {
         (Some(spec), Some(mesh), Some((_, shape))) => Some(check_out(mesh, spec, shape)?),
@@ -46,6 +49,7 @@ pub fn by_factors_on(
     }
     let types: SmallVec<[ArrayType; 3]> = operands.iter().map(|o| o.ty.clone()).collect();
     let factors = prim.factors(&types, &shapes);
+    sound::factors(&factors, &types, &shapes).map_err(|wrong| sound::contradiction(prim, wrong))?;
     let rule = Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands, shapes: &shapes };
     let entries = rule.join(out.is_some())?;
     let (u, r) = rule.sets(prim.linearity(), out)?;
@@ -94,7 +98,7 @@ fn elementwise(
         }
         common = Some(spec);
     }
-    common.filter(|_| prim.rank() == Rank::Elementwise)
+    common.filter(|_| prim.priority() == Priority::Elementwise)
 }
 
 /// Checks the sharding asked for a result: explicit axes of the mesh, none twice, sizes that divide.

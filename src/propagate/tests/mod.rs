@@ -8,7 +8,7 @@ use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::sentence::Sentence;
 use crate::program::{
     At, Builder, Control, Dim, Factors, Input, Linearity, Loop, Op, Operand, Pin, Placement, Prim, Primitive,
-    Program, Rank, ShardMapping, Tangents, Value,
+    Priority, Program, ShardMapping, Tangents, Value,
 };
 use crate::program::{Back, Forward};
 use crate::sharding::Spec;
@@ -25,7 +25,7 @@ axes!(pub(super) X, pub(super) Y, pub(super) Z);
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Toy {
     factors: Factors,
-    rank: Rank,
+    rank: Priority,
     pin: Option<Pin>,
     /// The result's type, where explicit axes matter.
     ty: Option<ArrayType>,
@@ -53,7 +53,7 @@ impl Primitive for Toy {
     fn linearity(&self) -> Linearity {
         Linearity::Joint
     }
-    fn rank(&self) -> Rank {
+    fn priority(&self) -> Priority {
         self.rank
     }
     fn out(&self) -> Option<Spec> {
@@ -84,7 +84,7 @@ impl Primitive for Toy {
 
 /// `ij,jk->ik`; `(ij)` is one dimension of several loops, `~i` at a place known at run time, `'i` stretched, `+i` shifted. After a
 /// blank: loops that are needed `whole` (`i!`) or `quiet` (`i?`).
-fn toy(text: &str, sizes: &[(char, usize)], rank: Rank) -> Toy {
+fn toy(text: &str, sizes: &[(char, usize)], rank: Priority) -> Toy {
     let (text, marks) = text.split_once(' ').unwrap_or((text, ""));
     let mut factors = Factors::over(&sizes.iter().map(|s| s.1).collect::<Vec<_>>());
     let index = |c: char| sizes.iter().position(|s| s.0 == c).unwrap();
@@ -157,7 +157,7 @@ impl Row {
     }
     fn dot(&mut self, a: &Value, b: &Value) -> Value {
         let sizes = [('i', a.ty.shape[0]), ('j', a.ty.shape[1]), ('k', b.ty.shape[1])];
-        self.op(toy("ij,jk->ik", &sizes, Rank::Plain), &[a, b])
+        self.op(toy("ij,jk->ik", &sizes, Priority::Plain), &[a, b])
     }
     pub(super) fn pin(&mut self, x: &Value, spec: Spec) -> Value {
         let pin = Some(Pin { mesh: self.mesh.clone(), spec, open: Vec::new(), loose: false });
@@ -204,7 +204,7 @@ fn elementwise(shape: &[usize], operands: usize) -> Toy {
     let dims = Dim::each(0..shape.len());
     let (operands, results) = (vec![dims.clone(); operands], vec![dims]);
     let factors = Factors { operands, results, ..Factors::over(shape) };
-    Toy { factors, rank: Rank::Elementwise, pin: None, ty: None }
+    Toy { factors, rank: Priority::Elementwise, pin: None, ty: None }
 }
 
 fn placement(program: &Program, output: usize) -> Placement {

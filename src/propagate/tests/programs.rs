@@ -49,7 +49,7 @@ fn while_loops_branches_and_calls() {
     let mesh = r.mesh.clone();
     let step = body(&r, &[&[16, 32]], |b, a| vec![b.same(&[&a[0]])]);
     let test = body(&r, &[&[16, 32]], |b, a| {
-        vec![b.op(toy("ij->", &[('i', 16), ('j', 32)], Rank::Plain), &[&a[0]])]
+        vec![b.op(toy("ij->", &[('i', 16), ('j', 32)], Priority::Plain), &[&a[0]])]
     });
     let control = Control::While { cond: test, body: step.clone(), cond_fixed: 0, body_fixed: 0 };
     let ty = r.ty(&[16, 32]);
@@ -111,7 +111,7 @@ fn explicit_axes_are_facts_and_auto_axes_append() {
     let a = r.b.input(ta.clone(), Some(lies(&ta, p![(X, Y), _])));
     let s = r.op(Toy { ty: Some(ta.clone()), ..elementwise(&[16, 8], 1) }, &[&a]);
     // a result whose type moves X: Y may follow where it is free
-    let t = r.op(Toy { ty: Some(tb), ..toy("ij->ij", &[('i', 16), ('j', 8)], Rank::Plain) }, &[&s]);
+    let t = r.op(Toy { ty: Some(tb), ..toy("ij->ij", &[('i', 16), ('j', 8)], Priority::Plain) }, &[&s]);
     // 6 rows: 2 explicit ways divide them, 8 would not
     let tc = typed(&[6], p![X]);
     let c = r.b.input(typed(&[6], p![_]), Some(lies(&tc, p![Y])));
@@ -156,7 +156,7 @@ fn a_constant_is_no_channel_between_its_users() {
     let mut r = Row::new(&M);
     let (a, b) = (r.arg(&[16, 16], p![X]), r.arg(&[16, 16], p![_, X]));
     let zero = Value::literal(DType::F32, 0.0);
-    let k = r.op(toy("->ij", &[('i', 16), ('j', 16)], Rank::Plain), &[&zero]);
+    let k = r.op(toy("->ij", &[('i', 16), ('j', 16)], Priority::Plain), &[&zero]);
     let (u, v) = (r.same(&[&a, &k]), r.same(&[&b, &k]));
     r.want(&u, "X,-");
     r.want(&v, "-,X");
@@ -248,12 +248,12 @@ fn random_programs_end_in_layouts() {
             let sizes = [('i', N), ('j', N), ('k', N)];
             let halves = [('i', 4), ('j', 36), ('k', N)];
             let mut op = match next(6) {
-                0 => toy("ij,jk->ik", &sizes, Rank::Plain),
-                1 => toy("ij,ij->ij", &sizes[..2], Rank::Elementwise),
-                2 => toy("ij,~ij->ji", &sizes[..2], Rank::DynamicSlice),
-                3 => toy("(ij)k,'i'k->(ij)k", &halves, Rank::Alias),
-                4 => toy("ij,+ik->+jk", &sizes, Rank::Plain),
-                _ => toy("ij,kj->ki i!", &sizes, Rank::Broadcast),
+                0 => toy("ij,jk->ik", &sizes, Priority::Plain),
+                1 => toy("ij,ij->ij", &sizes[..2], Priority::Elementwise),
+                2 => toy("ij,~ij->ji", &sizes[..2], Priority::DynamicSlice),
+                3 => toy("(ij)k,'i'k->(ij)k", &halves, Priority::Alias),
+                4 => toy("ij,+ik->+jk", &sizes, Priority::Plain),
+                _ => toy("ij,kj->ki i!", &sizes, Priority::Broadcast),
             };
             let spec =
                 if next(2) == 0 { Spec::of(vec![Axes::from(explicit), Axes::none()]) } else { p![_, _] };

@@ -57,14 +57,14 @@ fn elementwise_rows() {
     });
     row("12", &M, |r| {
         let (a, b) = (r.arg(&[16, 32], p![X]), r.arg(&[32], p![Y]));
-        let c = r.op(toy("j->ij", &[('i', 16), ('j', 32)], Rank::Broadcast), &[&b]);
+        let c = r.op(toy("j->ij", &[('i', 16), ('j', 32)], Priority::Broadcast), &[&b]);
         let s = r.same(&[&a, &c]);
         r.want(&c, "X,Y");
         r.want(&s, "X,Y");
     });
     row("13", &M, |r| {
         let b = r.free(&[32]);
-        let c = r.op(toy("j->ij", &[('i', 16), ('j', 32)], Rank::Broadcast), &[&b]);
+        let c = r.op(toy("j->ij", &[('i', 16), ('j', 32)], Priority::Broadcast), &[&b]);
         let d = r.same(&[&c]);
         let _ = r.pin(&d, p![X, Y]);
         r.want(&b, "Y");
@@ -118,24 +118,24 @@ fn product_rows() {
     });
     row("46a", &M, |r| {
         let (a, b) = (r.arg(&[16], p![X]), r.arg(&[16], p![Y]));
-        let c = r.op(toy("i,j->ij", &[('i', 16), ('j', 16)], Rank::Plain), &[&a, &b]);
+        let c = r.op(toy("i,j->ij", &[('i', 16), ('j', 16)], Priority::Plain), &[&a, &b]);
         r.want(&c, "X,Y");
     });
     row("46b", &M, |r| {
         let (a, b) = (r.arg(&[16], p![X]), r.arg(&[16], p![X]));
-        let c = r.op(toy("i,j->ij", &[('i', 16), ('j', 16)], Rank::Plain), &[&a, &b]);
+        let c = r.op(toy("i,j->ij", &[('i', 16), ('j', 16)], Priority::Plain), &[&a, &b]);
         r.want(&c, "X,-");
     });
     row("47", &M, |r| {
         let (q, k) = (r.arg(&[16, 8], p![X]), r.arg(&[16, 8], p![Y]));
-        let s = r.op(toy("sd,td->st", &[('s', 16), ('t', 16), ('d', 8)], Rank::Plain), &[&q, &k]);
-        let w = r.op(toy("st->s", &[('s', 16), ('t', 16)], Rank::Plain), &[&s]);
+        let s = r.op(toy("sd,td->st", &[('s', 16), ('t', 16), ('d', 8)], Priority::Plain), &[&q, &k]);
+        let w = r.op(toy("st->s", &[('s', 16), ('t', 16)], Priority::Plain), &[&s]);
         r.want(&s, "X,Y");
         r.want(&w, "X");
     });
     row("52", &M, |r| {
         let (x, g) = (r.arg(&[64, 16], p![X]), r.arg(&[64, 8], p![X]));
-        let w = r.op(toy("bi,bo->io", &[('b', 64), ('i', 16), ('o', 8)], Rank::Plain), &[&x, &g]);
+        let w = r.op(toy("bi,bo->io", &[('b', 64), ('i', 16), ('o', 8)], Priority::Plain), &[&x, &g]);
         r.want(&w, "-,-");
     });
 }
@@ -146,7 +146,7 @@ fn shape_rows() {
         |name, axes: &[_], text: &str, sizes: &[(char, usize)], a: &[usize], spec: Spec, want: &str| {
             row(name, axes, |r| {
                 let a = r.arg(a, spec);
-                let c = r.op(toy(text, sizes, Rank::Alias), &[&a]);
+                let c = r.op(toy(text, sizes, Priority::Alias), &[&a]);
                 r.want(&c, want);
             });
         };
@@ -162,8 +162,8 @@ fn shape_rows() {
     row("48", &M, |r| {
         let a = r.arg(&[4, 8, 32], p![X, _, Y]);
         let sizes = [('i', 4), ('j', 8), ('k', 4), ('l', 8)];
-        let b = r.op(toy("ij(kl)->ijkl", &sizes, Rank::Alias), &[&a]);
-        let c = r.op(toy("ijkl->ikjl", &sizes, Rank::Alias), &[&b]);
+        let b = r.op(toy("ij(kl)->ijkl", &sizes, Priority::Alias), &[&a]);
+        let c = r.op(toy("ijkl->ikjl", &sizes, Priority::Alias), &[&b]);
         r.want(&b, "X,-,Y,-");
         r.want(&c, "X,Y,-,-");
     });
@@ -179,23 +179,23 @@ fn rows_of_reductions_slices_and_updates() {
         });
     };
     let ij = [('i', 16), ('j', 32)];
-    one("10", "ij->j", &ij, Rank::Plain, &[16, 32], p![X, Y], "Y");
-    one("50", "ij->i", &ij, Rank::Plain, &[16, 32], p![X, Y], "X");
-    one("32a", "ij->ij i!", &ij, Rank::Plain, &[16, 32], p![X, Y], "X,Y");
-    one("32b", "i->i i!i?", &[('i', 16)], Rank::Plain, &[16], p![X], "-");
-    one("33", "ij->ij i!", &ij, Rank::Plain, &[16, 32], p![X, Y], "X,Y");
-    one("24", "ij->+ij", &[('i', 10), ('j', 16)], Rank::Plain, &[8, 16], p![X, Y], "X,Y");
-    one("25", "ij->~ij", &[('i', 8), ('j', 16)], Rank::DynamicSlice, &[8, 16], p![X, Y], "-,Y");
-    one("49", "+i->i", &[('i', 16)], Rank::Plain, &[16], p![X], "X");
+    one("10", "ij->j", &ij, Priority::Plain, &[16, 32], p![X, Y], "Y");
+    one("50", "ij->i", &ij, Priority::Plain, &[16, 32], p![X, Y], "X");
+    one("32a", "ij->ij i!", &ij, Priority::Plain, &[16, 32], p![X, Y], "X,Y");
+    one("32b", "i->i i!i?", &[('i', 16)], Priority::Plain, &[16], p![X], "-");
+    one("33", "ij->ij i!", &ij, Priority::Plain, &[16, 32], p![X, Y], "X,Y");
+    one("24", "ij->+ij", &[('i', 10), ('j', 16)], Priority::Plain, &[8, 16], p![X, Y], "X,Y");
+    one("25", "ij->~ij", &[('i', 8), ('j', 16)], Priority::DynamicSlice, &[8, 16], p![X, Y], "-,Y");
+    one("49", "+i->i", &[('i', 16)], Priority::Plain, &[16], p![X], "X");
     row("21", &M, |r| {
         let (a, b) = (r.arg(&[8, 8], p![X, Y]), r.free(&[16, 8]));
-        let c = r.op(toy("ij,+ij->ij", &[('i', 24), ('j', 8)], Rank::Plain), &[&a, &b]);
+        let c = r.op(toy("ij,+ij->ij", &[('i', 24), ('j', 8)], Priority::Plain), &[&a, &b]);
         r.want(&c, "X,Y");
     });
     row("23", &[(X, 8)], |r| {
         let a = r.arg(&[8], p![X]);
-        let s = r.op(toy("+i->i", &[('i', 7)], Rank::Plain), &[&a]);
-        let t = r.op(toy("+i->i", &[('i', 7)], Rank::Plain), &[&a]);
+        let s = r.op(toy("+i->i", &[('i', 7)], Priority::Plain), &[&a]);
+        let t = r.op(toy("+i->i", &[('i', 7)], Priority::Plain), &[&a]);
         let d = r.same(&[&s, &t]);
         for v in [s, t, d] {
             r.want(&v, "X");
@@ -203,7 +203,7 @@ fn rows_of_reductions_slices_and_updates() {
     });
     row("26", &M, |r| {
         let (a, u) = (r.arg(&[8, 16], p![X, Y]), r.free(&[4, 16]));
-        let s = r.op(toy("ij,~ij->ij", &[('i', 8), ('j', 16)], Rank::DynamicSlice), &[&a, &u]);
+        let s = r.op(toy("ij,~ij->ij", &[('i', 8), ('j', 16)], Priority::DynamicSlice), &[&a, &u]);
         r.want(&s, "X,Y");
         r.want(&u, "-,Y");
     });
@@ -211,7 +211,7 @@ fn rows_of_reductions_slices_and_updates() {
         row(name, &M, |r| {
             let (t, i) = (r.arg(&[64, 16], st), r.arg(&[16, 1], si));
             let text = "kj,il->ij l!";
-            let c = r.op(toy(text, &[('k', 64), ('j', 16), ('i', 16), ('l', 1)], Rank::Plain), &[&t, &i]);
+            let c = r.op(toy(text, &[('k', 64), ('j', 16), ('i', 16), ('l', 1)], Priority::Plain), &[&t, &i]);
             r.want(&c, want);
         });
     };
@@ -220,7 +220,7 @@ fn rows_of_reductions_slices_and_updates() {
     row("29", &M, |r| {
         let (t, i, u) = (r.arg(&[64, 16], p![X]), r.arg(&[16, 1], p![Y]), r.arg(&[16, 16], p![Y]));
         let sizes = [('k', 64), ('j', 16), ('i', 16), ('l', 1)];
-        let c = r.op(toy("kj,il,ij->kj l!", &sizes, Rank::Plain), &[&t, &i, &u]);
+        let c = r.op(toy("kj,il,ij->kj l!", &sizes, Priority::Plain), &[&t, &i, &u]);
         r.want(&c, "X,-");
     });
 }

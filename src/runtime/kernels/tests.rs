@@ -76,7 +76,8 @@ fn every_function_is_defined_where_it_has_a_kernel() {
         let tests = matches!(fun, Eq | Ne | Lt | Le | Gt | Ge | IsFinite);
         for from in DType::all() {
             let makes = if tests { DType::Bool } else { from };
-            let (defined, kernel) = (sound::defined(fun, from, makes), select(fun, from, makes).is_some());
+            let (defined, kernel) =
+                (sound::kernels::defined(fun, from, makes), select(fun, from, makes).is_some());
             assert_eq!(defined, kernel, "{fun:?} of {from}");
         }
     }
