@@ -41,7 +41,7 @@ fn main() -> Result<()> {
         }
     }
     type Work = fn(&Options) -> Result<()>;
-    let all: [(&str, Work); 13] = [
+    let all: [(&str, Work); 14] = [
         ("psum", |o| collective(o, "psum", 1, p![], |x| x.psum("X"))),
         ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", Gather::tiled(0)))),
         ("psum_scatter", |o| {
@@ -61,6 +61,7 @@ fn main() -> Result<()> {
         ("mlp_step", mlp_step),
         ("heat1d", heat1d),
         ("heat2d", heat2d),
+        ("eager", eager),
         ("trace", trace::trace),
     ];
     for (name, work) in all {
@@ -154,6 +155,17 @@ fn seed_layer(o: &Options) -> Result<()> {
     let (w, b) = (wk.normal([32, 4]).put(&mesh, p![]), bk.normal([4]).put(&mesh, p![]));
     let f = jit(|x: &Array, w: &Array, b: &Array| (x.dot(w) + b).logistic()).engine(o.engine);
     time(o, "seed_layer", "sigmoid(x@W+b), x f32[32@X]", || f.call((&x, &w, &b)).map(drop))
+}
+
+/// Operations at once, on 4 numbers: one with a number that stays, and one with a number that changes each time.
+fn eager(o: &Options) -> Result<()> {
+    let x = Array::from([1f32, 2.0, 3.0, 4.0]);
+    time(o, "eager/same", "x * 1.5, f32[4]", || (&x * 1.5).ready().map(drop))?;
+    let mut t = 0f32;
+    time(o, "eager/changing", "x * t, f32[4]", || {
+        t += 0.5;
+        (&x * t).ready().map(drop)
+    })
 }
 
 type Params = BTreeMap<&'static str, Array>;

@@ -142,3 +142,64 @@ fn meshes_over_other_devices_are_told_apart() {
         }
     }
 }
+
+/// A number beside arrays that changes all the time compiles nothing after the first few, and gives the bits that it gives as a constant of a
+/// compiled function, and at once where it is one of those few.
+#[test]
+fn numbers_that_change() {
+    type Law = (&'static str, fn(&Array, f32) -> Array);
+    let laws: [Law; 12] = [
+        ("x * t", |x, t| x * t),
+        ("t * x", |x, t| f64::from(t) * x),
+        ("x + t", |x, t| x + t),
+        ("x - t", |x, t| x - t),
+        ("t - x", |x, t| f64::from(t) - x),
+        ("x / t", |x, t| x / t),
+        ("t / x", |x, t| f64::from(t) / x),
+        ("x % t", |x, t| x % t),
+        ("max", |x, t| x.maximum(t)),
+        ("pow", |x, t| x.pow(t)),
+        ("clamp", |x, t| x.clamp(-t.abs(), t.abs())),
+        ("select", |x, t| x.gt(t).select(t, x)),
+    ];
+    let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let auto = Mesh::auto([("X", 4)]).unwrap();
+    let edges =
+        [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -0.25, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 1e-45, f32::MAX];
+    let bits = |x: &Array| -> Vec<u64> {
+        let all = x.astype(F64).to_vec::<f64>().unwrap();
+        all.into_iter().map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }).collect()
+    };
+    for dtype in [F32, F64, BF16] {
+        let x = Array::from(edges.map(|x| x * 1.7)).astype(dtype);
+        for (place, x) in
+            [("", x.clone()), (" on a mesh", x.put(&mesh, p!["X"])), (" by itself", x.put(&auto, p!["X"]))]
+        {
+            for (name, f) in laws {
+                let what = format!("{name}, {dtype}{place}");
+                let number =
+                    |k: usize| if k < 12 { 0.3 + k as f32 } else { edges[k % 12] * (1.0 + k as f32 / 64.0) };
+                (0..12).for_each(|k| drop(f(&x, number(k)).ready().unwrap()));
+                let first = compilations();
+                let some: Vec<(usize, Array)> = (12..1012).map(|k| (k, f(&x, number(k)))).collect();
+                assert_eq!(compilations(), first, "{what} compiles again");
+                for (k, got) in some.iter().step_by(97).chain(&some[..12]) {
+                    let t = number(*k);
+                    let want = jit(|x: &Array| f(x, t)).call(&x).unwrap();
+                    assert_eq!(type_of(got), type_of(&want), "{what}");
+                    assert_eq!(got.sharding().unwrap(), want.sharding().unwrap(), "{what}");
+                    assert_eq!(bits(got), bits(&want), "{what} of {t}");
+                }
+            }
+        }
+    }
+    let x = Array::from([i32::MIN, -7, -1, 0, 1, 3, i32::MAX]);
+    for k in -20..20 {
+        let of = |x: &Array| stack([x * k, x - k, x / k, x % k, x.maximum(k), x & k, x.gt(k).astype(I32)], 0);
+        assert_eq!(
+            of(&x).to_vec::<i32>().unwrap(),
+            jit(of).call(&x).unwrap().to_vec::<i32>().unwrap(),
+            "{k}"
+        );
+    }
+}

@@ -215,6 +215,37 @@ fn memory_that_the_system_refuses_is_an_error() {
     }
     assert_eq!(wide.call(&x).err().map(|e| e.kind()), Some(ErrorKind::Data));
     assert_eq!(x.to_vec::<f32>().unwrap().len(), 240);
+    drop(x);
+    // most of what the process may have is taken: numbers come in and go out, and views are put together, with errors
+    let refused = |what: &str, e: Option<Error>| {
+        let e = e.unwrap_or_else(|| panic!("{what}: there was memory"));
+        assert!(e.kind() == ErrorKind::Data && e.to_string().contains("has no"), "{what}: {e}");
+        assert!(!e.diagnostics()[0].op.is_empty(), "{what}: {e}");
+    };
+    let mesh = Mesh::new([("X", 4)]).unwrap();
+    let n = 80 << 20;
+    let large = Array::zeros([n]).put(&mesh, p!["X"]).ready().unwrap();
+    let turned = |y: &Array| y.ppermute("X", Permutation::ring(1));
+    let view = jit(shard_map(&mesh, p!["X"], p!["X"], turned)).call(&large).unwrap();
+    let numbers = vec![0f32; 40 << 20];
+    atmesh::runtime::trim();
+    // what is left is less than any of these
+    let mut filled = Vec::new();
+    while let Ok(more) = Array::zeros([4 << 20]).ready() {
+        filled.push(more);
+    }
+    refused("to_vec", large.to_vec::<f32>().err());
+    refused("to_ndarray", large.to_ndarray::<f32>().err());
+    refused("view", view.view::<f32>().err());
+    refused("call", jit(|x: &Array| x.slice(ix![0..8]) * 2.0).call(&view).err());
+    refused("from", Array::from(numbers).ready().err());
+    refused("shards", large.shards().err());
+    refused("linspace", Array::linspace_of(F32.of([64 << 20]), 0.0, 1.0, true).ready().err());
+    refused("allclose", large.allclose(&large).err());
+    let device = spmd(&mesh, p!["X"], p![], |dev: &Device, x: atmesh::nd::ArrayView1<f32>| dev.psum(&x, "X"));
+    refused("spmd", device.call(&large).err());
+    drop(filled);
+    assert_eq!(view.view::<f32>().unwrap().len(), n);
     println!("all were refused");
 }
 
@@ -253,6 +284,42 @@ fn what_is_too_deep_is_refused() {
         let deep = jit(|x: &Array| conds(x, 3000)).call(&x).unwrap_err();
         assert_eq!(deep.kind(), ErrorKind::Trace, "{deep}");
     });
+}
+
+/// All that opens a trace, each kind inside the others, `n` of them, with derivatives of it all.
+fn nested(x: &Array, n: usize) -> Array {
+    if n == 0 {
+        return x.sin();
+    }
+    let more = |x: &Array| nested(x, n - 1);
+    match n % 8 {
+        // (the trace around it tells its error)
+        0 => jit(|x: &Array| more(x)).call(x).unwrap_or_else(|_| x.clone()),
+        1 => cond(x.sum(..).gt(-1e9), || more(x), || x.clone()),
+        // (each `vmap` adds a dimension, of which there are at most 12; loops trace their bodies more than once)
+        2..=4 if n > 20 => checkpoint(x, |x| more(&x)),
+        2 => fori_loop(0..1, x, |_, x| more(&x)),
+        3 => scan(x, Array::zeros([1]), |x, y| (more(&x), y)).0,
+        4 => vmap(x.expand_dims(0), |x| Ok(more(&x))).squeeze(0),
+        5 => checkpoint(x, |x| more(&x)),
+        6 => switch(Array::from(0), &[&|| more(x)]),
+        _ => more(&jvp(x, x, |x| x.cos()).0),
+    }
+}
+
+/// On a thread with the stack that threads get, in every build: a debug build takes most (`cargo test --profile dev --test limits deep`).
+#[test]
+fn traces_in_one_another_fit_a_stack() {
+    let on_a_thread = |code: fn()| {
+        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(code);
+        thread.unwrap().join().unwrap();
+    };
+    on_a_thread(|| {
+        let refused = jit(|x: &Array| nested(x, 400)).call(Array::ones([2])).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Trace, "{refused}");
+    });
+    on_a_thread(|| drop(jit(|x: &Array| nested(x, 95)).call(Array::ones([2])).unwrap()));
+    on_a_thread(|| drop(grad(Array::ones([2]), |x| nested(&x, 60).sum(..)).ready().unwrap()));
 }
 
 #[test]

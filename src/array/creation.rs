@@ -8,8 +8,7 @@ use crate::mesh::{Axes, AxisType};
 use crate::ops::collective::Cast;
 use crate::ops::elementwise::Binary;
 use crate::program::{Call, Literal};
-use crate::runtime::Slab;
-use crate::runtime::fits;
+use crate::runtime::{Slab, fits, listed};
 use crate::sharding::{Sharding, Spec, check_divides, check_spec};
 use crate::trace::{Arg, apply1, innermost, poison};
 use crate::types::{ArrayType, DType, Element, Number, Scalar, Shape, with_dtype};
@@ -249,10 +248,13 @@ impl Array {
             Scalar::Float(if ty.dtype.is_float() { x } else { x.floor() })
         };
         let slab = with_dtype!(ty.dtype, T => {
-            let numbers: Vec<T> = (0..num).map(|i| T::of_scalar(at(i))).collect();
-            Slab::from_elements(ty.shape.clone(), &numbers)
+            let numbers = listed((0..num).map(|i| T::of_scalar(at(i))), num);
+            numbers.and_then(|numbers| Slab::from_elements(ty.shape.clone(), &numbers))
         });
-        at_once(slab, ty.dtype, &ty.shape, sharding, call)
+        match slab {
+            Ok(slab) => at_once(slab, ty.dtype, &ty.shape, sharding, call),
+            Err(fault) => refuse(fault, &ty, call),
+        }
     }
     /// Zeros of this array's type, sharded as it is; unreduced and reduced as it is.
     ///

@@ -6,7 +6,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Axes;
 use crate::ops::elementwise::broadcast_shapes;
 use crate::program::Call;
-use crate::runtime::{Buffer, Slab, fits};
+use crate::runtime::{Buffer, Slab, copied, fits, listed};
 use crate::sharding::{Sharding, blocks_of, check_parts};
 use crate::trace::{Repr, apply1, poison};
 use crate::types::{ArrayType, DType, Element, Shape, with_dtype};
@@ -19,10 +19,10 @@ use std::sync::Arc;
 fn whole<T: Element>(shape: Shape, data: &[T]) -> Array {
     let ty = T::DTYPE.of(&shape);
     // sizes beside an empty dimension may be of any size
-    if let Err(fault) = ty.addressable() {
-        return poison(Error::at(fault, "from", vec![ty.to_string()], Some(Location::caller())));
+    match ty.addressable().and_then(|()| Slab::from_elements(shape, data)) {
+        Ok(slab) => Array::concrete(slab, ty, None),
+        Err(fault) => poison(Error::at(fault, "from", vec![ty.to_string()], Some(Location::caller()))),
     }
-    Array::concrete(Slab::from_elements(shape, data), ty, None)
 }
 
 impl<T: Element> From<T> for Array {
@@ -79,7 +79,13 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> From<ArrayBase<S, D>> for Arra
         let shape: Shape = x.shape().into();
         match x.as_slice() {
             Some(data) => whole(shape, data),
-            None => whole(shape, &x.iter().copied().collect::<Vec<T>>()),
+            None => match listed(x.iter().copied(), x.len()) {
+                Ok(data) => whole(shape, &data),
+                Err(fault) => {
+                    let ty = T::DTYPE.of(&shape).to_string();
+                    poison(Error::at(fault, "from", vec![ty], Some(Location::caller())))
+                }
+            },
         }
     }
 }
@@ -120,14 +126,19 @@ impl<T: Element> Deref for View<T> {
 impl Array {
     /// The numbers in global row-major order: those of an unreduced array summed.
     pub(super) fn numbers(&self, op: &'static str, place: Place) -> Result<Slab> {
-        let slab = self.slab(op, place)?;
-        if slab.copies() == 1 {
-            return Ok(slab);
+        let mut slab = self.slab(op, place)?;
+        let ty = self.type_ref().map_err(Error::clone)?;
+        if let (2.., Some(mesh)) = (slab.copies(), &ty.mesh) {
+            let spec = ty.spec.unreduced(Axes::none());
+            slab =
+                apply1(prims::reshard(mesh, spec), &[self.into()], Call::new(op, place)).slab(op, place)?;
         }
-        let ty = self.ty()?;
-        let Some(mesh) = &ty.mesh else { return Ok(slab) };
-        let spec = ty.spec.unreduced(Axes::none());
-        apply1(prims::reshard(mesh, spec), &[self.into()], Call::new(op, place)).slab(op, place)
+        slab.dense().map_err(|fault| self.no_room(fault, op, place))?;
+        Ok(slab)
+    }
+    /// What says that there is no memory for its numbers.
+    fn no_room(&self, fault: Fault, op: &str, place: Place) -> Error {
+        Error::at(fault, op, self.type_ref().map(|ty| ty.to_string()).into_iter().collect(), Some(place))
     }
     fn of_element<T: Element>(&self, op: &'static str, place: Place) -> Result<Slab> {
         let ty = self.ty()?;
@@ -152,7 +163,9 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
-        Ok(self.of_element::<T>("to_vec", Location::caller())?.elements().to_vec())
+        let place = Location::caller();
+        let slab = self.of_element::<T>("to_vec", place)?;
+        copied(slab.elements()).map_err(|fault| self.no_room(fault, "to_vec", place))
     }
     /// The numbers as an ndarray array.
     ///
@@ -164,8 +177,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
-        let slab = self.of_element::<T>("to_ndarray", Location::caller())?;
-        let data = slab.elements().to_vec();
+        let place = Location::caller();
+        let slab = self.of_element::<T>("to_ndarray", place)?;
+        let data = copied(slab.elements());
+        let data = data.map_err(|fault| self.no_room(fault, "to_ndarray", place))?;
         Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data)
             .expect("a slab has as many elements as its shape"))
     }
@@ -263,7 +278,8 @@ impl Array {
     /// The numbers as f64.
     fn floats(&self, place: Place) -> Result<ArrayD<f64>> {
         let slab = self.numbers("allclose", place)?;
-        let data = with_dtype!(self.dtype()?, T => slab.elements::<T>().iter().map(|x| x.to_f64()).collect::<Vec<f64>>());
+        let data = with_dtype!(self.dtype()?, T => listed(slab.elements::<T>().iter().map(|x| x.to_f64()), slab.shape().elements()));
+        let data = data.map_err(|fault| self.no_room(fault, "allclose", place))?;
         Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data)
             .expect("a slab has as many elements as its shape"))
     }
@@ -346,21 +362,21 @@ fn rows(shape: &[usize], index: &[Range<usize>], element: usize) -> (usize, Vec<
 }
 
 /// The block of a slab's copy as a slab of its own; the slab itself where the block is all of it.
-pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Slab {
+pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Result<Slab, Fault> {
     let shape = slab.shape();
     if slab.copies() == 1 && index.iter().zip(shape.iter()).all(|(r, n)| *r == (0..*n)) {
-        return slab.clone();
+        return Ok(slab.clone());
     }
     let size = slab.dtype().size();
     let local: Shape = index.iter().map(Range::len).collect();
-    let mut out = Buffer::new(local.elements() * size);
+    let mut out = Buffer::asked(local.elements() * size)?;
     let (run, starts) = rows(shape, index, size);
     let base = copy * shape.elements() * size;
     for (k, start) in starts.iter().enumerate() {
         // SAFETY: the runs of a block are within its copy, and are as many bytes together as the new buffer has
         unsafe { slab.copy_to(base + start, run, out.as_mut_ptr().add(k * run)) }
     }
-    Slab::new(slab.dtype(), local, 1, Arc::new(out))
+    Ok(Slab::new(slab.dtype(), local, 1, Arc::new(out)))
 }
 
 /// A slab from one piece a device.
@@ -412,7 +428,7 @@ fn assemble(
             empty => {
                 let bytes = ty.dtype.of(&shape).nbytes().saturating_mul(copies);
                 ty.dtype.of(&shape).addressable().and_then(|()| fits(bytes)).map_err(refused)?;
-                empty.insert((ty.dtype, Buffer::new(bytes)))
+                empty.insert((ty.dtype, Buffer::asked(bytes).map_err(refused)?))
             }
         };
         if *dtype != ty.dtype {
@@ -422,7 +438,7 @@ fn assemble(
         let copy = mesh.rank_along(parts, &mesh.coordinates(position));
         let base = copy * shape.elements() * size;
         let (run, starts) = rows(&shape, &b.index, size);
-        let from = slab.dense();
+        let from = slab.dense().map_err(refused)?;
         for (k, start) in starts.iter().enumerate() {
             // SAFETY: the piece has the block's shape, so its runs are those of the block, within both buffers
             let same = unsafe {
@@ -483,7 +499,7 @@ mod tests {
         for spec in [p![], p!["x"], p![_, "y"], p!["x", "y"], p![_, "y", "x"], p![_, _, "x"]] {
             let sharding = Sharding::new(&mesh, spec, &[4, 3, 2]).unwrap();
             let piece = |index: &[Range<usize>]| {
-                let cut = block(&whole, 0, index);
+                let cut = block(&whole, 0, index).unwrap();
                 let ty = DType::I16.of(cut.shape());
                 Array::concrete(cut, ty, None)
             };

@@ -5,7 +5,7 @@
 
 use super::Array;
 use crate::diagnostic::{Cursor, Error, ErrorKind, Fault, Place, Result};
-use crate::runtime::{Buffer, Slab, fits};
+use crate::runtime::{Buffer, Slab, fits, room};
 use crate::types::{DType, Shape, with_dtype};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 use std::fs::File;
@@ -91,7 +91,8 @@ impl Array {
         let header = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': {shape}, }}");
         // the elements begin at a multiple of 64
         let len = (10 + header.len() + 1).next_multiple_of(64) - 10;
-        let mut bytes = Vec::with_capacity(10 + len + ty.nbytes());
+        let refused = |fault| Error::at(fault, op, vec![ty.to_string()], Some(place));
+        let mut bytes = room(10 + len + ty.nbytes()).map_err(refused)?;
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&[1, 0]);
         let short = u16::try_from(len).map_err(|_| {
@@ -103,7 +104,7 @@ impl Array {
         bytes.extend_from_slice(header.as_bytes());
         bytes.resize(10 + len - 1, b' ');
         bytes.push(b'\n');
-        let dense = slab.dense();
+        let dense = slab.dense().map_err(refused)?;
         // SAFETY: a buffer's bytes up to the value's length were written before its slab was made
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(dense.as_ptr(), slab.nbytes()) });
         Ok(bytes)
@@ -153,7 +154,7 @@ pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
         return Err(data(format!("{ty} takes {takes} bytes, but the file holds {holds} behind its header")));
     }
     fits(takes)?;
-    let mut buffer = Buffer::zeroed(takes);
+    let mut buffer = Buffer::zeroed(takes)?;
     // SAFETY: the buffer has as many bytes, all of them zeros, and nobody else knows it yet
     let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), takes) };
     file.read_exact(bytes).map_err(data)?;

@@ -1,7 +1,7 @@
 //! Placement of arrays: put, reshard, constrain, and looking at it.
 
 use super::{Array, prims};
-use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::{AxisType, DeviceId, Mesh, first};
 use crate::program::Call;
 use crate::sharding::{Sharding, Spec, blocks_of, check_divides, check_spec};
@@ -215,7 +215,8 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn shards(&self) -> Result<Vec<Shard>> {
-        let slab = self.slab("shards", Location::caller())?;
+        let place = Location::caller();
+        let slab = self.slab("shards", place)?;
         let ty = self.ty()?;
         let Some(sharding) = self.sharding()? else {
             let index = ty.shape.iter().map(|n| 0..*n).collect();
@@ -226,7 +227,8 @@ impl Array {
         held.map(|(position, (block, device))| {
             // copies of an unreduced value are told apart by the coordinates along its axes
             let copy = mesh.rank_along(sharding.spec.unreduced_axes(), &mesh.coordinates(position));
-            let data = super::host::block(&slab, copy, &block.index);
+            let data = super::host::block(&slab, copy, &block.index)
+                .map_err(|fault| Error::at(fault, "shards", vec![ty.to_string()], Some(place)))?;
             let local = ty.dtype.of(block.index.iter().map(|r| r.len()).collect::<Vec<_>>());
             let data = Array::concrete(data, local, None);
             Ok(Shard { device: *device, index: block.index, replica: block.replica, data })

@@ -134,7 +134,9 @@ pub(crate) fn bind(
     let batch = all / (tm * tn).max(1);
     let tiles = |tm: i64, tn: i64| (size(m) + tm - 1) / tm * ((size(n) + tn - 1) / tn) * batch;
     let each = |tm: i64, tn: i64| 2.0 * (tm * tn) as f64 * depth as f64;
-    while flops > 2e6 && tm.max(tn) > 64 && (tiles(tm, tn) < 8 || each(tm, tn) > 2.2e9) {
+    // (sums that wait for others take memory of their own, a tile each)
+    let large = |tm: i64, tn: i64| each(tm, tn) > 2.2e9 || tm * tn > 1 << 22;
+    while flops > 2e6 && tm.max(tn) > 64 && (tiles(tm, tn) < 8 || large(tm, tn)) {
         if tm >= tn {
             tm = (tm + 1) / 2;
         } else {
@@ -245,7 +247,8 @@ impl ProductKernel {
         let extent = |d: Option<usize>| d.map_or(1, |d| (hi[d] - lo[d]) as usize);
         let (m, n) = (extent(self.m), extent(self.n));
         let (rs, cs) = (step(&self.c, self.m), step(&self.c, self.n));
-        let by_rows = cs.abs() <= rs.abs();
+        let by_rows = m == 1 || cs.abs() <= rs.abs();
+        let from = [&self.a, &self.b].map(|x| self.at(x, lo, 0, base));
         let (prs, pcs) = if by_rows { (n as isize, 1) } else { (1, m as isize) };
         // sums that wait for others: the first in the result, more where that is not enough
         let mut more: SmallVec<[Buffer; 4]> = SmallVec::new();
@@ -261,7 +264,7 @@ impl ProductKernel {
                     return (few[k - 1].as_mut_ptr().cast(), prs, pcs);
                 }
                 while more.len() < k {
-                    more.push(Buffer::new(bytes));
+                    more.push(Buffer::within(bytes));
                 }
                 (more[k - 1].as_mut_ptr(), prs, pcs)
             };
@@ -271,10 +274,10 @@ impl ProductKernel {
                 // SAFETY: the caller's: operands and result are in their slots, and none overlaps the result
                 unsafe {
                     if merges > 0 && b.loops.len() == 1 {
-                        self.block(b, lo, (m, n), place(waiting - 1), true, base);
+                        self.block(b, (m, n), place(waiting - 1), true, from);
                         merges -= 1;
                     } else {
-                        self.block(b, lo, (m, n), place(waiting), false, base);
+                        self.block(b, (m, n), place(waiting), false, from);
                         waiting += 1;
                     }
                     for _ in 0..merges {
@@ -309,20 +312,23 @@ impl ProductKernel {
         let bytes = (x.off + off + more) * self.dtype.size() as i64;
         base[x.slot as usize].wrapping_offset(bytes as isize)
     }
-    /// The product of a rank's blocks: an m×n tile from `lo` on.
+    /// The product of a rank's blocks: an m×n tile of the operands that begin here.
     ///
     /// # Safety
     /// As for [`kernel::run`]; `dst` has such a tile, and overlaps no operand. With `accumulate` the block has one loop.
+    #[inline]
     unsafe fn block(
         &self,
         b: &Block,
-        lo: &Ix,
         (m, n): (usize, usize),
         (dst, rs, cs): (*mut u8, isize, isize),
         accumulate: bool,
-        base: &[*mut u8],
+        [x, y]: [*mut u8; 2],
     ) {
+        let size = self.dtype.size() as i64;
         let Some(((k, ak, bk), outer)) = b.loops.split_last().map(|(l, o)| (*l, o)) else { return };
+        let (ars, bcs) = (step(&self.a, self.m), step(&self.b, self.n));
+        let (k, acs, brs) = (k as usize, ak as isize, bk as isize);
         let count: i64 = outer.iter().map(|o| o.0).product();
         for turn in 0..count {
             let (mut i, mut oa, mut ob) = (turn, b.a, b.b);
@@ -331,9 +337,7 @@ impl ProductKernel {
                 ob += i % o.0 * o.2;
                 i /= o.0;
             }
-            let (x, y) = (self.at(&self.a, lo, oa, base), self.at(&self.b, lo, ob, base));
-            let (ars, bcs) = (step(&self.a, self.m), step(&self.b, self.n));
-            let (k, acs, brs) = (k as usize, ak as isize, bk as isize);
+            let (x, y) = (x.wrapping_offset((oa * size) as isize), y.wrapping_offset((ob * size) as isize));
             let more = accumulate || turn > 0;
             // SAFETY: the caller's
             unsafe {

@@ -36,8 +36,10 @@ impl Key {
     pub fn new(seed: u64) -> Key {
         // the first word, the upper half of the seed, is the lower half of what is stored
         let words = seed.rotate_left(32);
-        let slab = Slab::from_elements(Shape::scalar(), &[words]);
-        Key(Array::concrete(slab, DType::Key.of([]), None))
+        Key(match Slab::from_elements(Shape::scalar(), &[words]) {
+            Ok(slab) => Array::concrete(slab, DType::Key.of([]), None),
+            Err(fault) => Array::poisoned(fault.into()),
+        })
     }
     /// The key of an array of one key.
     pub fn of(array: Array) -> Key {

@@ -7,6 +7,7 @@
 
 use crate::diagnostic::{ErrorKind, Fault};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::panic::resume_unwind;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
@@ -37,16 +38,13 @@ unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// A buffer of `len` bytes, from the pool if it has one that fits. They are not initialized: whoever makes it writes them all before
-    /// any is read.
-    pub(crate) fn new(len: usize) -> Buffer {
-        Buffer::of(len).unwrap_or_else(|| handle_alloc_error(layout(len.min(MOST))))
-    }
-    /// The same for what a program asks for: an error where the system refuses.
+    /// any is read. An error where the system refuses.
     pub(crate) fn asked(len: usize) -> Result<Buffer, Fault> {
-        Buffer::of(len).ok_or_else(|| {
-            let message = format!("the system has no {} of memory for this", Bytes(len));
-            Fault::new(ErrorKind::Data, message).help(LESS)
-        })
+        Buffer::of(len).ok_or_else(|| none_for(len))
+    }
+    /// The same inside a kernel, which has nobody to give an error to: it unwinds, with the refusal, to whoever runs the program.
+    pub(crate) fn within(len: usize) -> Buffer {
+        Buffer::asked(len).unwrap_or_else(|refused| resume_unwind(Box::new(refused)))
     }
     fn of(len: usize) -> Option<Buffer> {
         if len > MOST {
@@ -68,11 +66,11 @@ impl Buffer {
         Some(Buffer { start, len, class })
     }
     /// A buffer of `len` zero bytes.
-    pub(crate) fn zeroed(len: usize) -> Buffer {
-        let mut buffer = Buffer::new(len);
+    pub(crate) fn zeroed(len: usize) -> Result<Buffer, Fault> {
+        let mut buffer = Buffer::asked(len)?;
         // SAFETY: the buffer has len bytes
         unsafe { buffer.as_mut_ptr().write_bytes(0, len) }
-        buffer
+        Ok(buffer)
     }
     /// Its size in bytes.
     pub fn len(&self) -> usize {
@@ -194,6 +192,30 @@ pub(crate) fn fits(bytes: usize) -> Result<(), Fault> {
     let message = format!("this needs {} of memory, and the machine has {}{held}", Bytes(bytes), Bytes(most));
     let fault = Fault::new(ErrorKind::Data, message);
     Err(if held.is_empty() { fault.help(LESS) } else { fault.help("drop arrays that are not used any more") })
+}
+/// A list with room for `n` elements; an error where the system refuses.
+pub(crate) fn room<T>(n: usize) -> Result<Vec<T>, Fault> {
+    let mut list = Vec::new();
+    match list.try_reserve_exact(n) {
+        Ok(()) => Ok(list),
+        Err(_) => Err(none_for(n.saturating_mul(size_of::<T>()))),
+    }
+}
+/// `n` elements as a list; an error where the system refuses.
+pub(crate) fn listed<T>(elements: impl Iterator<Item = T>, n: usize) -> Result<Vec<T>, Fault> {
+    let mut list = room(n)?;
+    list.extend(elements);
+    Ok(list)
+}
+/// A copy of these elements; an error where the system refuses.
+pub(crate) fn copied<T: Copy>(elements: &[T]) -> Result<Vec<T>, Fault> {
+    let mut list = room(elements.len())?;
+    list.extend_from_slice(elements);
+    Ok(list)
+}
+fn none_for(bytes: usize) -> Fault {
+    let message = format!("the system has no {} of memory for this", Bytes(bytes));
+    Fault::new(ErrorKind::Data, message).help(LESS)
 }
 struct Bytes(usize);
 impl std::fmt::Display for Bytes {
@@ -328,7 +350,7 @@ mod tests {
     #[test]
     fn memory_is_aligned_and_all_of_it_writable() {
         for len in [0, 1, 300, 4096, HUGE, HUGE + 1, 3 * HUGE + 17] {
-            let mut b = Buffer::zeroed(len);
+            let mut b = Buffer::zeroed(len).unwrap();
             assert_eq!(b.as_ptr() as usize % ALIGNMENT, 0);
             // SAFETY: within the buffer
             unsafe {
@@ -369,6 +391,10 @@ mod tests {
     #[cfg_attr(miri, ignore = "what the system refuses ends the interpreter")]
     fn what_the_machine_has_not_is_refused() {
         assert!(Buffer::asked(usize::MAX).is_err() && Buffer::asked(MOST).is_err());
+        assert!(room::<u64>(usize::MAX).is_err() && room::<u8>(MOST).is_err());
+        assert_eq!((listed(1..3, 2).unwrap(), copied(&[1, 2]).unwrap()), (vec![1, 2], vec![1, 2]));
+        let told = std::panic::catch_unwind(|| Buffer::within(MOST)).unwrap_err();
+        assert!(told.downcast::<Fault>().unwrap().message.contains("has no"));
         assert!(fits(usize::MAX - 1).is_err());
         assert!(fits(1 << 20).is_ok());
     }
@@ -379,7 +405,7 @@ mod tests {
     fn sizes_that_change_do_not_pile_up() {
         for k in 0..400 {
             // mapped, but never touched
-            drop(Buffer::new((300 + k % 200) << 20));
+            drop(Buffer::asked((300 + k % 200) << 20).unwrap());
             let (kept, peak) = (KEPT.load(Relaxed), PEAK.load(Relaxed));
             assert!(kept <= (2 * peak).max(SMALL) + (640 << 20), "{kept} kept, {peak} in use");
         }
@@ -389,10 +415,10 @@ mod tests {
     fn a_dropped_buffer_is_used_again() {
         // a size that no other test uses
         let len = 5 * HUGE + 12345;
-        let first = Buffer::new(len);
+        let first = Buffer::asked(len).unwrap();
         let start = first.as_ptr();
         drop(first);
-        let again = Buffer::new(len);
+        let again = Buffer::asked(len).unwrap();
         assert_eq!(start, again.as_ptr());
         drop(again);
         trim();

@@ -318,10 +318,10 @@ unsafe fn in_order<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate
 unsafe fn by_vector<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
     // SAFETY: the caller's
     unsafe {
-        if way == Way::Row {
-            let flipped = Sizes { m: s.n, k: s.k, n: 1 };
-            return by_vector(Way::Column, flipped, c.flip(), b.flip(), a.flip(), accumulate);
-        }
+        let (s, c, a, b) = match way {
+            Way::Row => (Sizes { m: s.n, k: s.k, n: 1 }, c.flip(), b.flip(), a.flip()),
+            _ => (s, c, a, b),
+        };
         if s.k == 1 {
             return plain::at::<T>(cpu::level())(s, c, a, b, accumulate);
         }
@@ -346,7 +346,7 @@ unsafe fn by_vector<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>,
 /// # Safety
 /// It has so many rows and columns.
 unsafe fn pack<T: Num>(x: Mat<T>, rows: usize, cols: usize) -> (Buffer, Mat<T>) {
-    let mut packed = Buffer::new(rows * cols * size_of::<T>());
+    let mut packed = Buffer::within(rows * cols * size_of::<T>());
     let to: *mut T = packed.as_mut_ptr().cast();
     for i in 0..rows {
         for j in 0..cols {
@@ -369,7 +369,7 @@ unsafe fn floats<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, ac
         }
         if accumulate && s.k > PANEL {
             // the panels are added before their sum is
-            let mut scratch = Buffer::new(s.m * s.n * size_of::<T>());
+            let mut scratch = Buffer::within(s.m.saturating_mul(s.n).saturating_mul(size_of::<T>()));
             let by_rows = c.cs.abs() <= c.rs.abs();
             let (rs, cs) = if by_rows { (s.n as isize, 1) } else { (1, s.m as isize) };
             let part = Out { at: scratch.as_mut_ptr().cast(), rs, cs };
@@ -389,7 +389,7 @@ unsafe fn floats<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, ac
 /// # Safety
 /// Both have so many rows and columns, and do not overlap.
 unsafe fn add<T: Num>(s: Sizes, c: Out<T>, part: Out<T>) {
-    if c.cs.abs() > c.rs.abs() {
+    if s.m > 1 && (s.n == 1 || c.cs.abs() > c.rs.abs()) {
         // SAFETY: the caller's
         return unsafe { add(Sizes { m: s.n, n: s.m, ..s }, c.flip(), part.flip()) };
     }

@@ -22,7 +22,7 @@ pub(crate) mod wait;
 pub(crate) mod workers;
 
 pub use buffer::Buffer;
-pub(crate) use buffer::fits;
+pub(crate) use buffer::{copied, fits, listed, room};
 pub use devices::on_device_thread;
 pub use slab::Slab;
 

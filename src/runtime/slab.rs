@@ -1,11 +1,12 @@
 //! Slabs: the stored global value of an array.
 
 use super::Buffer;
+use super::sync::Mutex;
 use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::workers::{Member, team};
 use crate::diagnostic::Fault;
-use crate::types::{DType, Element, Shape};
-use std::sync::{Arc, OnceLock};
+use crate::types::{DType, Element, Number, Scalar, Shape, with_dtype};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 /// From this many bytes on a view is made dense by all workers.
 const LARGE: usize = if cfg!(miri) { 32 << 10 } else { 2 << 20 };
@@ -33,14 +34,15 @@ struct Inner {
     /// Bytes of a block, and for each block of this value the byte of the buffer where it begins.
     blocks: Option<(usize, Arc<[usize]>)>,
     dense: OnceLock<Arc<Buffer>>,
+    /// Held by whoever makes it dense: one copy is made.
+    making: Mutex<()>,
 }
 
 impl Slab {
     /// A slab over all of a buffer, whose bytes are elements of the type. `dtype` is a storage type; `copies` is 1 but for values in
     /// parts.
     pub(crate) fn new(dtype: DType, shape: Shape, copies: usize, buffer: Arc<Buffer>) -> Slab {
-        let slab =
-            Slab(Arc::new(Inner { dtype, shape, copies, buffer, blocks: None, dense: OnceLock::new() }));
+        let slab = Slab::of(dtype, shape, copies, buffer, None);
         assert!(slab.covered(), "a slab lies within its buffer");
         slab
     }
@@ -53,10 +55,19 @@ impl Slab {
         blocks: Arc<[usize]>,
     ) -> Slab {
         let within = blocks.iter().all(|at| at.checked_add(block).is_some_and(|end| end <= buffer.len()));
-        let blocks = Some((block, blocks));
-        let slab = Slab(Arc::new(Inner { dtype, shape, copies: 1, buffer, blocks, dense: OnceLock::new() }));
+        let slab = Slab::of(dtype, shape, 1, buffer, Some((block, blocks)));
         assert!(within && slab.covered(), "the blocks of a view are the value, and lie within its buffer");
         slab
+    }
+    fn of(
+        dtype: DType,
+        shape: Shape,
+        copies: usize,
+        buffer: Arc<Buffer>,
+        blocks: Option<(usize, Arc<[usize]>)>,
+    ) -> Slab {
+        let (dense, making) = (OnceLock::new(), Mutex::new(()));
+        Slab(Arc::new(Inner { dtype, shape, copies, buffer, blocks, dense, making }))
     }
     /// Whether the value is in blocks of its own, or within its buffer.
     fn covered(&self) -> bool {
@@ -97,30 +108,38 @@ impl Slab {
             None => (&self.0.buffer, self.0.blocks.clone()),
         };
         let buffer = buffer.clone();
-        let slab = Slab(Arc::new(Inner { dtype, shape, copies, buffer, blocks, dense: OnceLock::new() }));
+        let slab = Slab::of(dtype, shape, copies, buffer, blocks);
         assert!(slab.covered(), "a reshape keeps the number of bytes");
         slab
     }
     /// A view of this value: block k of the result begins at byte `blocks[k]` of it. A view of a view is one of the buffer beneath,
     /// where no block is in two of its own.
-    pub(crate) fn select(&self, dtype: DType, shape: Shape, block: usize, blocks: &Arc<[usize]>) -> Slab {
+    pub(crate) fn select(
+        &self,
+        dtype: DType,
+        shape: Shape,
+        block: usize,
+        blocks: &Arc<[usize]>,
+    ) -> Result<Slab, Fault> {
         let Some((own, at)) = self.0.blocks.as_ref().filter(|_| self.0.dense.get().is_none()) else {
-            return Slab::view(dtype, shape, self.dense().clone(), block, blocks.clone());
+            return Ok(Slab::view(dtype, shape, self.dense()?.clone(), block, blocks.clone()));
         };
         let place = |b: &usize| (b % own + block <= *own).then(|| at[b / own] + b % own);
-        match blocks.iter().map(place).collect::<Option<Arc<[usize]>>>() {
+        Ok(match blocks.iter().map(place).collect::<Option<Arc<[usize]>>>() {
             Some(places) => Slab::view(dtype, shape, self.0.buffer.clone(), block, places),
-            None => Slab::view(dtype, shape, self.dense().clone(), block, blocks.clone()),
-        }
+            None => Slab::view(dtype, shape, self.dense()?.clone(), block, blocks.clone()),
+        })
     }
     /// Copies `len` bytes of the value from byte `at` on, wherever they are.
     ///
     /// # Safety
     /// They are bytes of the value, and `to` has room for them, in no memory of the slab's.
     pub(crate) unsafe fn copy_to(&self, mut at: usize, len: usize, mut to: *mut u8) {
-        let Some((block, blocks)) = self.0.blocks.as_ref().filter(|_| self.0.dense.get().is_none()) else {
+        let whole = if self.0.blocks.is_none() { Some(&self.0.buffer) } else { self.0.dense.get() };
+        let (None, Some((block, blocks))) = (whole, &self.0.blocks) else {
+            let from = whole.unwrap_or(&self.0.buffer);
             // SAFETY: the caller's
-            return unsafe { std::ptr::copy_nonoverlapping(self.dense().as_ptr().add(at), to, len) };
+            return unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), to, len) };
         };
         let end = at + len;
         while at < end {
@@ -134,52 +153,65 @@ impl Slab {
             at += n;
         }
     }
-    /// The value in one piece, row-major: the buffer itself, or for a view a copy that is made once, by all workers if it is large.
-    pub fn dense(&self) -> &Arc<Buffer> {
+    /// The value in one piece, row-major: the buffer itself, or for a view a copy that is made once, by all workers if it is large. An error
+    /// where the system has no memory for the copy.
+    pub fn dense(&self) -> Result<&Arc<Buffer>, Fault> {
         if self.0.blocks.is_none() {
-            return &self.0.buffer;
+            return Ok(&self.0.buffer);
         }
-        self.0.dense.get_or_init(|| {
-            let len = self.nbytes();
-            let mut whole = Buffer::new(len);
-            if len < LARGE {
-                // SAFETY: all bytes of the value, into a buffer of as many
-                unsafe { self.copy_to(0, len, whole.as_mut_ptr()) }
-                return Arc::new(whole);
+        let _one = self.0.making.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.0.dense.get() {
+            Some(dense) => Ok(dense),
+            None => {
+                let made = self.copied()?;
+                Ok(self.0.dense.get_or_init(|| made))
             }
-            let (next, to) = (AtomicUsize::new(0), Target(whole.as_mut_ptr()));
-            let copy = |_: &Member| {
-                let Target(to) = &to;
-                loop {
-                    let at = next.fetch_add(PIECE, Relaxed);
-                    if at >= len {
-                        return;
-                    }
-                    // SAFETY: each piece of the value into the same piece of the new buffer, which nobody else writes
-                    unsafe { self.copy_to(at, PIECE.min(len - at), to.add(at)) }
+        }
+    }
+    fn copied(&self) -> Result<Arc<Buffer>, Fault> {
+        let len = self.nbytes();
+        let mut whole = Buffer::asked(len)?;
+        if len < LARGE {
+            // SAFETY: all bytes of the value, into a buffer of as many
+            unsafe { self.copy_to(0, len, whole.as_mut_ptr()) }
+            return Ok(Arc::new(whole));
+        }
+        let (next, to) = (AtomicUsize::new(0), Target(whole.as_mut_ptr()));
+        let copy = |_: &Member| {
+            let Target(to) = &to;
+            loop {
+                let at = next.fetch_add(PIECE, Relaxed);
+                if at >= len {
+                    return;
                 }
-            };
-            if let Err(panic) = team().run(&copy) {
-                std::panic::resume_unwind(panic);
+                // SAFETY: each piece of the value into the same piece of the new buffer, which nobody else writes
+                unsafe { self.copy_to(at, PIECE.min(len - at), to.add(at)) }
             }
-            Arc::new(whole)
-        })
+        };
+        if let Err(panic) = team().run(&copy) {
+            std::panic::resume_unwind(panic);
+        }
+        Ok(Arc::new(whole))
     }
     /// The memory of the value in one piece, if this is the only handle on it: whoever asks may write over it.
     pub(crate) fn sole(&mut self) -> Option<Arc<Buffer>> {
-        self.dense();
+        self.dense().ok()?;
         let inner = Arc::get_mut(&mut self.0)?;
         let buffer = if inner.blocks.is_some() { inner.dense.get_mut()? } else { &mut inner.buffer };
         Arc::get_mut(buffer)?;
         Some(buffer.clone())
     }
-    /// The elements, row-major (all parts). Panics if `T` is not the storage type.
+    /// The elements, row-major (all parts).
+    ///
+    /// # Panics
+    /// If `T` is not the storage type; and for a view for whose copy the system has no memory, of which [`Slab::dense`] tells before.
     pub fn elements<T: Element>(&self) -> &[T] {
         assert_eq!(T::DTYPE, self.0.dtype, "a slab is read as what it is");
         let n = self.0.shape.elements() * self.0.copies;
+        let start = self.dense().unwrap_or_else(|e| panic!("{}", e.message)).as_ptr();
         // SAFETY: the buffer holds n elements of this type (`new` and its kin ask for it), written before the slab was made, aligned to
         // 64 bytes; it lives as long as self, and who holds a handle does not write
-        unsafe { std::slice::from_raw_parts(self.dense().as_ptr().cast(), n) }
+        unsafe { std::slice::from_raw_parts(start.cast(), n) }
     }
     /// A slab of which each element is the same.
     pub(crate) fn filled<T: Element>(shape: Shape, value: T) -> Result<Slab, Fault> {
@@ -199,16 +231,23 @@ impl Slab {
         }
         Ok(Slab::new(T::DTYPE, shape, 1, Arc::new(buffer)))
     }
-    /// A slab of these elements.
-    pub fn from_elements<T: Element>(shape: Shape, data: &[T]) -> Slab {
+    /// A slab of one number, as an element of this type.
+    pub(crate) fn number(dtype: DType, x: Scalar) -> Result<Slab, Fault> {
+        with_dtype!(dtype, T => Slab::filled(Shape::scalar(), T::of_scalar(x)))
+    }
+    /// A slab of these elements; an error where the system has no memory for them.
+    ///
+    /// # Panics
+    /// If they are not as many as the shape has.
+    pub fn from_elements<T: Element>(shape: Shape, data: &[T]) -> Result<Slab, Fault> {
         assert_eq!(data.len(), shape.elements(), "as many elements as the shape has");
-        let mut buffer = Buffer::new(size_of_val(data));
+        let mut buffer = Buffer::asked(size_of_val(data))?;
         // SAFETY: the buffer has as many bytes as data
         unsafe {
             let from: *const u8 = data.as_ptr().cast();
             std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), size_of_val(data));
         }
-        Slab::new(T::DTYPE, shape, 1, Arc::new(buffer))
+        Ok(Slab::new(T::DTYPE, shape, 1, Arc::new(buffer)))
     }
 }
 
@@ -218,13 +257,13 @@ mod tests {
 
     fn view(of: &Slab, block: usize, order: &[usize]) -> Slab {
         let places: Arc<[usize]> = order.iter().map(|k| k * block * 4).collect();
-        of.select(DType::I32, [block * order.len()].into(), block * 4, &places)
+        of.select(DType::I32, [block * order.len()].into(), block * 4, &places).unwrap()
     }
 
     #[test]
     fn a_view_of_a_view_copies_nothing_where_its_blocks_are_whole() {
         let numbers: Vec<i32> = (0..24).collect();
-        let slab = Slab::from_elements([24].into(), &numbers);
+        let slab = Slab::from_elements([24].into(), &numbers).unwrap();
         let halves = view(&slab, 12, &[1, 0]);
         let thirds = view(&halves, 4, &[5, 0, 1, 2]);
         assert!(Arc::ptr_eq(thirds.buffer(), slab.buffer()) && halves.0.dense.get().is_none());
@@ -235,13 +274,14 @@ mod tests {
         assert!(halves.0.dense.get().is_some());
         // now it is in one piece, which its other forms share
         let again = halves.reshaped(DType::I32, [4, 6].into(), 1);
-        assert!(Arc::ptr_eq(again.buffer(), halves.dense()) && again.blocks().is_none());
+        assert!(Arc::ptr_eq(again.buffer(), halves.dense().unwrap()) && again.blocks().is_none());
     }
 
     #[test]
     fn any_bytes_of_a_view_can_be_copied() {
         let numbers: Vec<i32> = (0..24).collect();
-        let reversed = view(&Slab::from_elements([24].into(), &numbers), 3, &[7, 6, 5, 4, 3, 2, 1, 0]);
+        let reversed =
+            view(&Slab::from_elements([24].into(), &numbers).unwrap(), 3, &[7, 6, 5, 4, 3, 2, 1, 0]);
         let mut some = [0i32; 8];
         // SAFETY: elements 2 to 10 of 24
         unsafe { reversed.copy_to(2 * 4, 8 * 4, some.as_mut_ptr().cast()) }
@@ -253,7 +293,7 @@ mod tests {
     fn all_workers_make_a_large_view_dense() {
         let n = 3 * LARGE / 4 + 12;
         let numbers: Vec<i32> = (0..n as i32).collect();
-        let slab = Slab::from_elements([n].into(), &numbers);
+        let slab = Slab::from_elements([n].into(), &numbers).unwrap();
         let order: Vec<usize> = (0..n / 4).rev().collect();
         let reversed = view(&slab, 4, &order);
         let got = reversed.elements::<i32>();

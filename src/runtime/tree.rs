@@ -9,8 +9,8 @@ const RUN: usize = 1024;
 /// Levels of the tree: more than any number of devices needs.
 const LEVELS: usize = 40;
 
-/// Combines the parts, n elements each, into `dst`: ((0+1)+(2+3))+((4+5)+(6+7)), and so on for any number, as a binary counter goes.
-/// False where elements of this type are not combined so.
+/// Combines the parts, n elements each, into `dst`: ((0+1)+(2+3))+((4+5)+(6+7)), and so on for any number, as a binary counter goes. A sum of
+/// floats begins with 0, as all sums do: that of −0s is 0. False where elements of this type are not combined so.
 ///
 /// # Safety
 /// Each part and `dst` are n elements of the type, aligned; `dst` overlaps no part but may be part 0; there is at least one part.
@@ -23,10 +23,18 @@ pub(crate) unsafe fn tree(
 ) -> bool {
     let Some(mix) = kernels::combine(combine, dtype) else { return false };
     let size = dtype.size();
+    let begins = combine == Combine::Add && dtype.is_float();
+    // (all its bits are those of 0 in every type of floats)
+    let zeros = [0u64; RUN];
     // SAFETY: the caller's; scratch rows hold RUN elements of at most 8 bytes each
     unsafe {
+        let begin = |at: usize, m: usize| {
+            let to = dst.add(at * size);
+            mix(m, to, to, zeros.as_ptr().cast(), to, &[0.0; 4]);
+        };
         if let [one] = parts {
             std::ptr::copy(*one, dst, n * size);
+            (0..n).step_by(RUN).filter(|_| begins).for_each(|at| begin(at, (n - at).min(RUN)));
             return true;
         }
         let levels = (usize::BITS - parts.len().leading_zeros()) as usize + 1;
@@ -55,6 +63,9 @@ pub(crate) unsafe fn tree(
             }
             while depth > 1 {
                 depth = merge(&mut stack, depth, true);
+            }
+            if begins {
+                begin(at, m);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What a program prints while it runs.
 
 use super::format;
+use crate::diagnostic::Fault;
 use crate::mesh::{Axes, Mesh};
 use crate::runtime::Slab;
 use crate::types::{DType, Shape};
@@ -19,7 +20,7 @@ pub(crate) struct Shown {
 ///
 /// Under `manual` axes a value is the list of all devices' blocks, in the mesh's order; its leading dimensions are those of
 /// `hidden`. Elsewhere it is the array.
-pub(crate) fn text(template: &str, values: &[Shown], manual: &Axes, mesh: Option<&Mesh>) -> String {
+fn text(template: &str, values: &[Shown], manual: &Axes, mesh: Option<&Mesh>) -> String {
     let mut parts = template.split("{}");
     let mut text = parts.next().unwrap_or_default().to_string();
     let mut values = values.iter();
@@ -32,6 +33,19 @@ pub(crate) fn text(template: &str, values: &[Shown], manual: &Axes, mesh: Option
         text += after;
     }
     text
+}
+
+/// The same of values that had to be copied: where there was no memory for it, that.
+pub(crate) fn text_of(
+    template: &str,
+    values: Result<Vec<Shown>, Fault>,
+    manual: &Axes,
+    mesh: Option<&Mesh>,
+) -> String {
+    match values {
+        Ok(values) => text(template, &values, manual, mesh),
+        Err(refused) => format!("{template}: {}\n", refused.message),
+    }
 }
 
 fn blocks(value: &Shown, manual: &Axes, mesh: &Mesh) -> String {
@@ -48,7 +62,7 @@ fn blocks(value: &Shown, manual: &Axes, mesh: &Mesh) -> String {
         let block = Slab::view(
             slab.dtype(),
             shape.clone(),
-            slab.dense().clone(),
+            slab.buffer().clone(),
             bytes.max(1),
             if bytes == 0 { [].into() } else { [block * bytes].into() },
         );
@@ -76,7 +90,7 @@ mod tests {
     #[test]
     fn blocks_are_listed_in_device_order() {
         let mesh = Mesh::new([("i", 2)]).unwrap();
-        let slab = Slab::from_elements([2, 2].into(), &[3, 1, 4, 1]);
+        let slab = Slab::from_elements([2, 2].into(), &[3, 1, 4, 1]).unwrap();
         let text = text("BEFORE:\n{}", &[shown(slab, "i".into())], &"i".into(), Some(&mesh));
         let want = "BEFORE:\nOn CPU 0 at mesh coordinates (i,) = (0,):\n[3 1]\n\n\
                     On CPU 1 at mesh coordinates (i,) = (1,):\n[4 1]\n";
@@ -85,7 +99,7 @@ mod tests {
 
     #[test]
     fn keys_are_their_two_words() {
-        let slab = Slab::from_elements([2].into(), &[7u64 << 32, 5]);
+        let slab = Slab::from_elements([2].into(), &[7u64 << 32, 5]).unwrap();
         let keys = |hidden| [Shown { slab: slab.clone(), dtype: DType::Key, hidden }];
         assert_eq!(text("{}", &keys(Axes::none()), &Axes::none(), None), "[[0 7]\n [5 0]]");
         let mesh = Mesh::new([("i", 2)]).unwrap();
@@ -95,7 +109,7 @@ mod tests {
 
     #[test]
     fn outside_manual_mode_the_array_is_printed() {
-        let slab = Slab::from_elements([2].into(), &[1.5f32, 2.0]);
+        let slab = Slab::from_elements([2].into(), &[1.5f32, 2.0]).unwrap();
         assert_eq!(text("x: {}!", &[shown(slab, Axes::none())], &Axes::none(), None), "x: [1.5 2. ]!");
     }
 }

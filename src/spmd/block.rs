@@ -3,7 +3,7 @@
 use super::Device;
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::runtime::Slab;
+use crate::runtime::{Slab, listed};
 use crate::tree::Tree;
 use crate::types::{DType, Element, Shape};
 use ndarray::{Array as NdArray, ArrayView, ArrayViewD, Dimension, IxDyn, ShapeBuilder};
@@ -63,10 +63,14 @@ impl BlockData {
         if let Some(slice) = view.to_slice() {
             return Ok(slice);
         }
-        let packed = self.packed.get_or_init(|| {
-            let elements: Vec<T> = view.iter().copied().collect();
-            Slab::from_elements([elements.len()].into(), &elements)
-        });
+        let packed = match self.packed.get() {
+            Some(packed) => packed,
+            None => {
+                let elements = listed(view.iter().copied(), view.len())?;
+                let slab = Slab::from_elements([elements.len()].into(), &elements)?;
+                self.packed.get_or_init(|| slab)
+            }
+        };
         Ok(packed.elements())
     }
 }

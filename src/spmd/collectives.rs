@@ -11,6 +11,7 @@ use crate::program::sentence::Combine;
 use crate::runtime::board::{Call, Wait};
 use crate::runtime::network::{Body, Kept, Tag};
 use crate::runtime::tree::tree;
+use crate::runtime::{copied, listed, room};
 use crate::types::{DType, Element};
 use ndarray::{Array as NdArray, ArrayRef, Dimension, IxDyn};
 use std::ops::{Deref, Range};
@@ -39,22 +40,22 @@ impl Cut {
     fn of(shape: &[usize], dim: usize, n: usize) -> Cut {
         Cut { outer: shape[..dim].iter().product(), inner: shape[dim..].iter().product::<usize>() / n.max(1) }
     }
-    fn part<T: Copy>(self, x: &[T], k: usize, n: usize) -> Vec<T> {
-        let mut part = Vec::with_capacity(self.outer * self.inner);
+    fn part<T: Copy>(self, x: &[T], k: usize, n: usize) -> Result<Vec<T>, Fault> {
+        let mut part = room(self.outer * self.inner)?;
         for run in 0..self.outer {
             let from = (run * n + k) * self.inner;
             part.extend_from_slice(&x[from..from + self.inner]);
         }
-        part
+        Ok(part)
     }
-    fn join<T: Copy, P: Deref<Target = Vec<T>>>(self, parts: &[P]) -> Vec<T> {
-        let mut whole = Vec::with_capacity(self.outer * self.inner * parts.len());
+    fn join<T: Copy, P: Deref<Target = Vec<T>>>(self, parts: &[P]) -> Result<Vec<T>, Fault> {
+        let mut whole = room(self.outer * self.inner * parts.len())?;
         for run in 0..self.outer {
             for part in parts {
                 whole.extend_from_slice(&part[run * self.inner..(run + 1) * self.inner]);
             }
         }
-        whole
+        Ok(whole)
     }
 }
 
@@ -64,17 +65,17 @@ fn array<T, D: Dimension>(shape: &[usize], data: Vec<T>) -> Result<NdArray<T, D>
 }
 
 /// The parts combined in the fixed tree.
-fn combine<T: Element>(how: Combine, parts: &[&[T]]) -> Vec<T> {
+fn combine<T: Element>(how: Combine, parts: &[&[T]]) -> Result<Vec<T>, Fault> {
     let n = parts[0].len();
     let at: Vec<*const u8> = parts.iter().map(|p| p.as_ptr().cast()).collect();
-    let mut sum = Vec::<T>::with_capacity(n);
+    let mut sum = room::<T>(n)?;
     // SAFETY: the parts have n elements each (their calls were compared), and the tree writes n into the fresh vector
     unsafe {
         if tree(how, T::DTYPE, &at, n, sum.as_mut_ptr().cast()) {
             sum.set_len(n);
         }
     }
-    sum
+    Ok(sum)
 }
 
 /// What a letter of a collective brings.
@@ -97,7 +98,7 @@ impl Device {
         if at.group.size >= MANY {
             let join = |mut own: Vec<_>, others: &Vec<Arc<Vec<T>>>| {
                 own.extend_from_slice(others);
-                own
+                Ok(own)
             };
             return self.converge(at, round, call, vec![mine], join);
         }
@@ -135,7 +136,7 @@ impl Device {
         round: u8,
         call: &Arc<Call>,
         mine: V,
-        merge: impl Fn(V, &V) -> V,
+        merge: impl Fn(V, &V) -> Result<V, Fault>,
     ) -> Result<Arc<V>> {
         let (rank, size) = (at.group.rank, at.group.size);
         let tag = |down| Tag::Group(at.group.axes.clone(), at.count, 2 * round + down);
@@ -148,7 +149,7 @@ impl Device {
                 if !call.same(&part.call) {
                     return Err(self.mismatch(at, (rank, call), (rank + far, &part.call)));
                 }
-                all = merge(all, &*open::<V>(&part)?);
+                all = merge(all, &*open::<V>(&part)?)?;
             }
             far *= 2;
         }
@@ -227,12 +228,12 @@ impl Device {
         }
         let parts = self.exchange(&at, 0, &call, Arc::new(x))?;
         if small || n == 1 {
-            return Ok(combine(how, &parts.iter().map(|p| p.as_slice()).collect::<Vec<_>>()));
+            return Ok(combine(how, &parts.iter().map(|p| p.as_slice()).collect::<Vec<_>>())?);
         }
         let (from, to) = (len * at.group.rank / n, len * (at.group.rank + 1) / n);
-        let share = combine(how, &parts.iter().map(|p| &p[from..to]).collect::<Vec<_>>());
+        let share = combine(how, &parts.iter().map(|p| &p[from..to]).collect::<Vec<_>>())?;
         let shares = self.exchange(&at, 1, &call, Arc::new(share))?;
-        let mut whole = Vec::with_capacity(len);
+        let mut whole = room(len)?;
         shares.iter().for_each(|s| whole.extend_from_slice(s));
         Ok(whole)
     }
@@ -243,7 +244,7 @@ impl Device {
         let at = self.meet(axes.into(), "barrier", place)?;
         let call = self.call("barrier", DType::Bool, &[0], String::new(), place);
         if at.group.size >= MANY {
-            return self.converge(&at, 0, &call, (), |(), ()| ()).map(|_| ());
+            return self.converge(&at, 0, &call, (), |(), ()| Ok(())).map(|_| ());
         }
         self.exchange(&at, 0, &call, Arc::new(Vec::<bool>::new())).map(|_| ())
     }
@@ -265,9 +266,9 @@ impl Device {
         self.dim(x.shape(), dim, "all_gather", place)?;
         let at = self.meet(axes.into(), "all_gather", place)?;
         let call = self.call("all_gather", T::DTYPE, x.shape(), format!("dim {dim}"), place);
-        let parts = self.exchange(&at, 0, &call, Arc::new(elements(x)))?;
+        let parts = self.exchange(&at, 0, &call, Arc::new(elements(x)?))?;
         let mut shape = x.shape().to_vec();
-        let whole = Cut::of(&shape, dim, 1).join(&parts);
+        let whole = Cut::of(&shape, dim, 1).join(&parts)?;
         shape[dim] *= parts.len();
         array(&shape, whole)
     }
@@ -291,10 +292,10 @@ impl Device {
         let call = self.call("psum_scatter", T::DTYPE, &shape, format!("dim {dim}"), place);
         let (n, rank) = (at.group.size, at.group.rank);
         let cut = Cut::of(&shape, dim, n);
-        let all = self.exchange(&at, 0, &call, Arc::new(elements(x)))?;
-        let parts: Vec<Vec<T>> = all.iter().map(|x| cut.part(x, rank, n)).collect();
+        let all = self.exchange(&at, 0, &call, Arc::new(elements(x)?))?;
+        let parts = all.iter().map(|x| cut.part(x, rank, n)).collect::<Result<Vec<Vec<T>>, Fault>>()?;
         shape[dim] /= n;
-        array(&shape, combine(Combine::Add, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>()))
+        array(&shape, combine(Combine::Add, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>())?)
     }
     /// One dimension cut, its parts sent to the devices along the axes, and what comes joined along another: `Exchange::split(0).concat(1)`.
     #[track_caller]
@@ -327,14 +328,15 @@ impl Device {
             format!("dim {split} cut, {} {concat}", if tiled { "joined along" } else { "stacked along" });
         let call = self.call("all_to_all", T::DTYPE, &shape, params, place);
         let cut = Cut::of(&shape, split, n);
-        let all = self.exchange(&at, 0, &call, Arc::new(elements(x)))?;
-        let parts: Vec<Vec<T>> = all.iter().map(|x| cut.part(x, at.group.rank, n)).collect();
+        let all = self.exchange(&at, 0, &call, Arc::new(elements(x)?))?;
+        let parts =
+            all.iter().map(|x| cut.part(x, at.group.rank, n)).collect::<Result<Vec<Vec<T>>, Fault>>()?;
         shape[split] /= n;
         if !tiled {
             shape.remove(split);
             shape.insert(concat, 1);
         }
-        let whole = Cut::of(&shape, concat, 1).join(&parts.iter().collect::<Vec<_>>());
+        let whole = Cut::of(&shape, concat, 1).join(&parts.iter().collect::<Vec<_>>())?;
         shape[concat] *= n;
         array(&shape, whole)
     }
@@ -357,13 +359,13 @@ impl Device {
         let (axes, rank) = (at.group.axes.clone(), at.group.rank);
         self.mail.borrow().network.board.permutes(self.position(), (axes.clone(), at.count), call.clone());
         let tag = Tag::Group(axes, at.count, 0);
-        let mine = Arc::new(elements(x));
+        let mine = Arc::new(elements(x)?);
         if let Some(to) = pairs.target(rank, n).filter(|to| *to != rank) {
             self.post(&at, to, &tag, &call, mine.clone())?;
         }
         let data = match pairs.source(rank, n) {
-            None => vec![zero(); mine.len()],
-            Some(from) if from == rank => mine.to_vec(),
+            None => listed(std::iter::repeat_n(zero(), mine.len()), mine.len())?,
+            Some(from) if from == rank => copied(&mine)?,
             Some(from) => {
                 let part = self.part(&at, from..from + 1, &tag, &call)?;
                 if !call.same(&part.call) {
@@ -409,7 +411,7 @@ macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $combine:ident;)*) => 
             axes: impl Into<Axes>,
         ) -> Result<NdArray<T, D>> {
             let (axes, place) = (axes.into(), Location::caller());
-            let all = self.reduce(elements(x), x.shape(), axes, Combine::$combine, stringify!($name), place)?;
+            let all = self.reduce(elements(x)?, x.shape(), axes, Combine::$combine, stringify!($name), place)?;
             array(x.shape(), all)
         }
     )*}

@@ -4,6 +4,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::runtime::board::Wait;
 use crate::runtime::network::{Body, Kept, Mailbox, Tag};
+use crate::runtime::{copied, listed};
 use crate::types::{DType, Element, Shape};
 use ndarray::{Array as NdArray, ArrayRef, ArrayViewMut, Dimension, IxDyn};
 use smallvec::SmallVec;
@@ -195,7 +196,7 @@ impl Device {
     #[track_caller]
     pub fn send<T: Element, D: Dimension>(&self, to: Peer, x: &ArrayRef<T, D>) -> Result<()> {
         let place = Location::caller();
-        let data: Vec<T> = elements(x);
+        let data: Vec<T> = elements(x)?;
         let message = Message { dtype: T::DTYPE, shape: x.shape().into(), place, data: Arc::new(data) };
         self.mail.borrow().send(to.position, Tag::Peer, Arc::new(message))
     }
@@ -261,6 +262,6 @@ impl Device {
 }
 
 /// The elements in row-major order.
-pub(super) fn elements<T: Element, D: Dimension>(x: &ArrayRef<T, D>) -> Vec<T> {
-    x.as_slice().map_or_else(|| x.iter().copied().collect(), <[T]>::to_vec)
+pub(super) fn elements<T: Element, D: Dimension>(x: &ArrayRef<T, D>) -> Result<Vec<T>, Fault> {
+    x.as_slice().map_or_else(|| listed(x.iter().copied(), x.len()), copied)
 }

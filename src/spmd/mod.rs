@@ -157,6 +157,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
             }
             let ty = leaf.ty()?;
             let slab = leaf.slab("spmd", self.place)?;
+            slab.dense()?;
             if slab.copies() > 1 {
                 return Err(Fault::new(ErrorKind::Sharding, format!("{ty} is still unreduced"))
                     .help("reshard it first")
@@ -248,7 +249,7 @@ impl<I: Tree, O: Tree> Spmd<'_, I, O> {
         let sharding = Sharding { mesh: self.mesh.clone(), spec };
         let held = blocks_of(&sharding, &shape);
         let size = first.dtype.size();
-        let mut buffer = Buffer::new(shape.elements() * size);
+        let mut buffer = Buffer::asked(shape.elements().saturating_mul(size))?;
         let whole = Whole { start: buffer.as_mut_ptr(), shape: &shape, size };
         let differing = each(results.len(), shape.elements() * size, &|p| {
             let bytes = results[p][k].bytes();

@@ -6,12 +6,13 @@ use super::core::Arg;
 use super::stages::{self, Ready};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::engine::EngineKind;
-use crate::program::{Builder, Call, Input, Literal, Op, Placement, Prim, Program, Value};
-use crate::runtime::on_device_thread;
+use crate::program::{Builder, Call, Input, Literal, Op, Placement, Prim, Priority, Program, Value};
+use crate::runtime::{Slab, on_device_thread};
 use crate::sharding::{Sharding, atoms};
 use crate::trace::{Array, Repr, Traced};
-use crate::types::ArrayType;
-use std::sync::{Arc, LazyLock};
+use crate::types::{ArrayType, DType};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// How an argument is placed, as programs say it.
 pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placement {
@@ -34,6 +35,21 @@ struct Key {
 enum OperandKey {
     Array(ArrayType, Option<Sharding>),
     Lit(Literal),
+    /// Any number of the type.
+    Number(DType),
+}
+
+/// So many numbers of one operation on arrays of these types are compiled into it. Those that come later are inputs, so that a number that
+/// changes compiles nothing.
+const NUMBERS: usize = 8;
+
+/// An operation whose numbers change.
+#[derive(Default)]
+struct Changing {
+    /// How many were compiled in.
+    seen: AtomicUsize,
+    /// The operation on arrays and numbers; `None` where its results would be of other types.
+    ready: OnceLock<Option<Arc<Ready>>>,
 }
 
 /// Refuses operations on global arrays in code that runs on one device of many.
@@ -72,11 +88,66 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Arra
     let ready = match OPERATIONS.get(&key) {
         Some(ready) => ready,
         None => {
+            if let Some(ready) = changing(&prim, &key, inputs, call) {
+                return run_ready(&ready, inputs, true, call);
+            }
             let program = program(inputs, call, |b, values| b.emit_for(prim, values, call))?;
             OPERATIONS.put(key, Arc::new(stages::compile(&program, &[], engine)?), stages::WEIGHT + 1)
         }
     };
-    run_ready(&ready, inputs, call)
+    run_ready(&ready, inputs, false, call)
+}
+
+/// The operation with its numbers as inputs, once many of them have been compiled in. An instruction computes the same bits of a constant and
+/// of a value in memory, so that elementwise operations may be told numbers either way.
+fn changing(prim: &Prim, key: &Key, inputs: &[Arg], call: Call<'_>) -> Option<Arc<Ready>> {
+    static CHANGING: LazyLock<Cache<Key, Arc<Changing>>> = LazyLock::new(|| Cache::new(stages::KEPT));
+    if prim.priority() != Priority::Elementwise {
+        return None;
+    }
+    let model = key.operands.iter().find_map(|o| match o {
+        OperandKey::Array(ty, _) if ty.rank() > 0 => Some(ty),
+        _ => None,
+    })?;
+    let operands: Vec<_> = (key.operands.iter())
+        .map(|o| match o {
+            OperandKey::Lit(l) => OperandKey::Number(l.dtype),
+            other => other.clone(),
+        })
+        .collect();
+    if operands == key.operands || !model.spec.unreduced_axes().is_empty() {
+        return None;
+    }
+    let any = Key { op: key.op.clone(), engine: key.engine, operands };
+    let known = CHANGING.get(&any);
+    let known = known.unwrap_or_else(|| CHANGING.put(any.clone(), Arc::default(), stages::WEIGHT + 1));
+    if known.seen.fetch_add(1, Relaxed) < NUMBERS {
+        return None;
+    }
+    let compile = || -> Result<Option<Arc<Ready>>> {
+        let mut b = Builder::new();
+        let values: Vec<(Value, bool)> = (any.operands.iter())
+            .map(|o| match o {
+                OperandKey::Array(ty, at) => (b.input(ty.clone(), Some(placement(ty, at.as_ref()))), false),
+                OperandKey::Number(dtype) | OperandKey::Lit(Literal { dtype, .. }) => {
+                    let ty = ArrayType { mesh: model.mesh.clone(), ..dtype.of([]) };
+                    (b.input(ty.clone(), Some(placement(&ty, None))), true)
+                }
+            })
+            .collect();
+        let b_at = b.at(Some(call.place));
+        let spread = |(value, number): &(Value, bool), b: &mut Builder| match number {
+            true => b.broadcast_like(value, model),
+            false => Ok(value.clone()),
+        };
+        let values: Vec<Value> = values.iter().map(|v| spread(v, b_at)).collect::<Result<_>>()?;
+        let out = b_at.emit_for(prim.clone(), &values, call)?;
+        let ready = stages::compile(&b.finish(&out), &[], key.engine)?;
+        let told = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
+        let same = ready.results == stages::lower(&told, &[])?.results;
+        Ok(same.then(|| Arc::new(ready)))
+    };
+    known.ready.get_or_init(|| compile().unwrap_or_default()).clone()
 }
 
 /// Runs operations on numbers, as one program.
@@ -87,7 +158,7 @@ pub(crate) fn run_all(
 ) -> Result<Vec<Array>> {
     off_devices()?;
     let ready = stages::ready(program(inputs, call, add)?, &[], EngineKind::default())?;
-    run_ready(&ready, inputs, call)
+    run_ready(&ready, inputs, false, call)
 }
 
 /// The program of these operations, which has an input for each array.
@@ -112,13 +183,21 @@ fn program(
     Ok(b.finish(&out))
 }
 
-fn run_ready(ready: &Ready, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Array>> {
+/// Runs what was compiled, on the arrays among these, and on the numbers where these are inputs too.
+fn run_ready(ready: &Ready, inputs: &[Arg], numbers: bool, call: Call<'_>) -> Result<Vec<Array>> {
     let mut slabs = Vec::with_capacity(inputs.len());
     for i in inputs {
-        if let Arg::Array(a) = i
-            && let Repr::Concrete(c) = a.repr()
-        {
-            slabs.push(c.slab(call.op, call.place)?);
+        match i {
+            Arg::Lit(l) if numbers => slabs.push(Slab::number(l.dtype, l.value)?),
+            Arg::Lit(_) => {}
+            Arg::Array(a) => match a.repr() {
+                Repr::Concrete(c) => slabs.push(c.slab(call.op, call.place)?),
+                Repr::Traced(t) if numbers => {
+                    let l = number_of(t)?;
+                    slabs.push(Slab::number(l.dtype, l.value)?);
+                }
+                Repr::Traced(_) | Repr::Poisoned(_) => {}
+            },
         }
     }
     Ok(ready.call(&mut slabs)?)

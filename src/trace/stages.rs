@@ -25,7 +25,7 @@ pub(crate) struct Staged {
 }
 
 /// What a result is, from outside.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ResultType {
     pub(crate) ty: ArrayType,
     pub(crate) sharding: Option<Sharding>,

@@ -305,7 +305,10 @@ fn number(x: Scalar) -> Array {
             Err(_) => (Slab::from_elements(Shape::scalar(), &[i as i64]), DType::I64),
         },
     };
-    Array::concrete(slab, dtype.of([]), None)
+    match slab {
+        Ok(slab) => Array::concrete(slab, dtype.of([]), None),
+        Err(fault) => Array::poisoned(fault.into()),
+    }
 }
 
 // an ndarray value of any strides, as it is or by reference

@@ -11,6 +11,7 @@ mod programs;
 mod sizes;
 #[path = "../told/mod.rs"]
 mod told;
+mod workers;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -47,7 +48,7 @@ impl Rng {
     }
 }
 
-fn set(name: &str) -> Option<u64> {
+pub(crate) fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|n| n.parse().ok())
 }
 

@@ -348,3 +348,67 @@ fn sums_of_computed_values_have_one_order() {
         }
     }
 }
+
+/// Every sum of floats begins with 0, so that of −0s is 0: in a block, over devices, in traced code of devices and in one's own.
+#[test]
+fn sums_of_negative_zeros_are_zero() {
+    let mut wrong = Vec::new();
+    for dtype in [F32, F64, BF16] {
+        let less = |shape: &[usize]| Array::zeros(F64.of(shape)).astype(dtype) * -1.0;
+        let mut zero = |what: &str, x: Result<Array>| {
+            let got = x.and_then(|x| bits(&x)).unwrap_or_else(|e| panic!("{what}: {e}"));
+            if got.iter().any(|b| *b != 0) {
+                wrong.push(format!("{what} {dtype}: {:#x}", got[0]));
+            }
+        };
+        for shape in [[1, 3], [2, 3], [3, 1], [8, 5], [9, 2], [600, 2], [70, 130]] {
+            let x = less(&shape);
+            for dims in [&[0][..], &[1], &[0, 1]] {
+                let what = format!("{shape:?} over {dims:?}");
+                zero(&format!("{what}, at once"), x.sum(dims).ready());
+                for engine in [Lockstep, Threads, EngineKind::Reference] {
+                    zero(&format!("{what}, {engine}"), jit(|x: &Array| x.sum(dims)).engine(engine).call(&x));
+                    zero(
+                        &format!("{what}, {engine}, computed"),
+                        jit(|x: &Array| (x * 2.0).sum(dims)).engine(engine).call(&x),
+                    );
+                }
+            }
+        }
+        for n in [1, 2, 3, 8, 30] {
+            let mesh = Mesh::new([("X", n)]).unwrap();
+            for own in [1, 2, 4200] {
+                let x = less(&[n, own]).put(&mesh, p!["X", _]);
+                let what = format!("{own} on each of {n} devices");
+                zero(&format!("{what}, at once"), x.sum(0).ready());
+                for engine in [Lockstep, Threads, EngineKind::Reference] {
+                    let sum = jit(|x: &Array| x.sum_to(0, p![_])).engine(engine);
+                    zero(&format!("{what}, sum, {engine}"), sum.call(&x));
+                    let psum = shard_map(&mesh, p!["X", _], p![_, _], |x: &Array| x.psum("X"));
+                    zero(&format!("{what}, psum, {engine}"), jit(psum).engine(engine).call(&x));
+                    let scattered =
+                        |x: &Array| x.ravel().broadcast_to([n, own]).psum_scatter("X", Gather::tiled(0));
+                    let scattered = jit(shard_map(&mesh, p!["X", _], p!["X", _], scattered)).engine(engine);
+                    zero(&format!("{what}, psum_scatter, {engine}"), scattered.call(&x));
+                }
+            }
+        }
+    }
+    for n in [1, 2, 3, 30] {
+        let mesh = Mesh::new([("X", n)]).unwrap();
+        for own in [1, 5000] {
+            let code = |dev: &atmesh::Device| {
+                let x = atmesh::nd::Array1::from_elem(own, -0.0f32);
+                let share = dev.psum_scatter(&atmesh::nd::Array1::from_elem(n, -0.0f64), "X", 0)?;
+                Ok((dev.psum(&x, "X")?, dev.psum_scalar(-0.0f64, "X")?, share))
+            };
+            let (all, one, shares) = spmd(&mesh, (), (p![], p![], p!["X"]), code).call(()).unwrap();
+            for (what, x) in [("psum", all), ("psum_scalar", one), ("psum_scatter", shares)] {
+                if bits(&x).unwrap().iter().any(|b| *b != 0) {
+                    wrong.push(format!("{what} of one's own code on {n} devices"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} are −0: {:#?}", wrong.len(), &wrong[..wrong.len().min(40)]);
+}

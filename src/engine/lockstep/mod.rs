@@ -141,8 +141,10 @@ impl Executable for Ready {
         self.check(args)?;
         let c = &self.compiled;
         fits(c.fresh.iter().fold(c.arena, |sum, n| sum.saturating_add(*n)))?;
-        let mut fresh: Vec<Buffer> =
-            c.fresh.iter().map(|n| Buffer::asked(*n)).collect::<Result<_, Fault>>()?;
+        let mut fresh: SmallVec<[Arc<Buffer>; 4]> = SmallVec::new();
+        for n in &c.fresh {
+            fresh.push(Arc::new(Buffer::asked(*n)?));
+        }
         // a donated argument that somebody still holds stays as it is
         let own = |g: &Gift, args: &mut [Slab]| match args[g.arg].sole() {
             Some(own) => Ok(own),
@@ -157,8 +159,8 @@ impl Executable for Ready {
             let arena = arena.as_mut().map_or(std::ptr::null_mut(), Buffer::as_mut_ptr);
             for (p, place) in base.iter_mut().zip(&c.places) {
                 *p = match *place {
-                    Place::Arg(i) => args[i].dense().as_ptr().cast_mut(),
-                    Place::Out(i) => fresh[i].as_mut_ptr(),
+                    Place::Arg(i) => args[i].dense()?.as_ptr().cast_mut(),
+                    Place::Out(i) => fresh[i].as_ptr().cast_mut(),
                     Place::Arena(at) => arena.wrapping_add(at),
                     Place::Given(gift, at) => given[gift].as_ptr().cast_mut().wrapping_add(at),
                     Place::Nowhere | Place::Moving => std::ptr::null_mut(),
@@ -166,7 +168,8 @@ impl Executable for Ready {
             }
             let bell = self.devices.as_ref().map(|_| Arc::<Signal>::default());
             let prints = bell.clone().map_or_else(Prints::default, Prints::with_bell);
-            if self.devices.is_none() && (self.inline() || team().workers() == 1) {
+            // (on a team of one a large program can be refused memory, of which `run` tells)
+            if self.devices.is_none() && self.inline() {
                 let ran = kernel::with_scratch(|scratch| {
                     let mut r =
                         Runner { member: None, counters: &[], rounds: Vec::new(), prints: &prints, scratch };
@@ -199,22 +202,29 @@ impl Executable for Ready {
                     _ => {
                         let ran = team().run(&job);
                         prints.write();
-                        if let Err(panic) = ran {
-                            std::panic::resume_unwind(panic);
+                        match ran.map_err(|panic| panic.downcast::<Fault>()) {
+                            Ok(()) => {}
+                            // a kernel had no memory for what it adds up
+                            Err(Ok(refused)) => return Err(ended(*refused)),
+                            Err(Err(panic)) => std::panic::resume_unwind(panic),
                         }
                     }
                 }
             }
             self.tables.lock().unwrap_or_else(PoisonError::into_inner).push(Table(base));
         }
-        let fresh: Vec<Arc<Buffer>> = fresh.into_iter().map(Arc::new).collect();
-        let outs = c.outs.iter().zip(&self.outs).map(|(o, (dtype, shape, copies))| match o {
-            OutPlan::Fresh(i) => Slab::new(*dtype, shape.clone(), *copies, fresh[*i].clone()),
-            OutPlan::Given(i) => Slab::new(*dtype, shape.clone(), *copies, given[*i].clone()),
-            OutPlan::Arg(i) => args[*i].reshaped(*dtype, shape.clone(), *copies),
-            OutPlan::View { arg, block, blocks } => args[*arg].select(*dtype, shape.clone(), *block, blocks),
-        });
-        Ok(outs.collect())
+        let mut outs = Vec::with_capacity(c.outs.len());
+        for (o, (dtype, shape, copies)) in c.outs.iter().zip(&self.outs) {
+            outs.push(match o {
+                OutPlan::Fresh(i) => Slab::new(*dtype, shape.clone(), *copies, fresh[*i].clone()),
+                OutPlan::Given(i) => Slab::new(*dtype, shape.clone(), *copies, given[*i].clone()),
+                OutPlan::Arg(i) => args[*i].reshaped(*dtype, shape.clone(), *copies),
+                OutPlan::View { arg, block, blocks } => {
+                    args[*arg].select(*dtype, shape.clone(), *block, blocks).map_err(ended)?
+                }
+            });
+        }
+        Ok(outs)
     }
     fn report(&self) -> RunReport {
         let c = &self.compiled;
@@ -258,6 +268,11 @@ impl Executable for Ready {
             text,
         }
     }
+}
+
+/// A refusal behind which donated arguments are written over.
+fn ended(refused: Fault) -> Failure {
+    Failure { error: refused.into(), before: false }
 }
 
 /// Their sum; where it is more than can be counted, the greatest number.

@@ -9,7 +9,7 @@ use crate::runtime::prints::Prints;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::Member;
 use crate::runtime::{Buffer, Slab};
-use crate::show::print::{Shown, text};
+use crate::show::print::{Shown, text_of};
 use crate::types::DType;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -342,15 +342,15 @@ unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: im
 /// # Safety
 /// As for [`Runner::plan`].
 unsafe fn print(p: &PrintKernel, base: &[*mut u8]) -> String {
-    let values: Vec<_> = (p.values.iter())
+    let values = (p.values.iter())
         .map(|v| {
             let bytes = v.shape.elements() * v.dtype.size();
-            let mut copy = Buffer::new(bytes);
+            let mut copy = Buffer::asked(bytes)?;
             // SAFETY: the caller's: the value is at its slot
             unsafe { std::ptr::copy_nonoverlapping(base[v.slot as usize], copy.as_mut_ptr(), bytes) };
             let slab = Slab::new(v.dtype.storage(), v.shape.clone(), 1, Arc::new(copy));
-            Shown { slab, dtype: v.dtype, hidden: v.hidden.clone() }
+            Ok(Shown { slab, dtype: v.dtype, hidden: v.hidden.clone() })
         })
         .collect();
-    text(&p.template, &values, &p.manual, p.mesh.as_ref())
+    text_of(&p.template, values, &p.manual, p.mesh.as_ref())
 }

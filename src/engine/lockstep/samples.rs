@@ -426,7 +426,7 @@ pub(super) fn noise(dtype: DType, shape: &Shape, copies: usize, seed: usize) -> 
     use crate::runtime::{Buffer, Slab};
     let n = shape.elements() * copies;
     let at = |i: usize| (i.wrapping_mul(2654435761).wrapping_add(seed * 97) >> 7) % 1000;
-    let mut b = Buffer::new(n * dtype.size());
+    let mut b = Buffer::asked(n * dtype.size()).unwrap();
     macro_rules! put {
         ($t:ty, $f:expr) => {{
             let p = b.as_mut_ptr().cast::<$t>();

@@ -19,7 +19,7 @@ fn inputs(p: &SpmdProgram) -> Vec<Slab> {
 }
 fn bytes(s: &Slab) -> &[u8] {
     // SAFETY: the buffer has these bytes
-    unsafe { std::slice::from_raw_parts(s.dense().as_ptr(), s.nbytes()) }
+    unsafe { std::slice::from_raw_parts(s.dense().unwrap().as_ptr(), s.nbytes()) }
 }
 /// Runs a program inline, on workers and by the reference engine.
 #[track_caller]
@@ -377,7 +377,7 @@ fn large_values() {
 pub(crate) fn agrees(p: &SpmdProgram, args: &[Vec<f64>], wanted: &[Vec<f64>]) {
     let slab = |(s, x): (&Slot, &Vec<f64>)| {
         let data: Vec<f32> = x.iter().map(|x| *x as f32).collect();
-        Slab::from_elements(p.slots[*s].shape.clone(), &data)
+        Slab::from_elements(p.slots[*s].shape.clone(), &data).unwrap()
     };
     let mut args: Vec<Slab> = p.ins.iter().zip(args).map(slab).collect();
     let mut all = Vec::new();

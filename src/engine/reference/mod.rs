@@ -7,13 +7,13 @@ mod scalar;
 mod value;
 
 use super::{Engine, Executable, Failure, RunReport};
-use crate::diagnostic::Result;
+use crate::diagnostic::{Fault, Result};
 use crate::partition::{Layout, Slot, SpmdProgram, Step, Stored};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Read, Sentence, Source};
 use crate::runtime::Slab;
 use crate::runtime::prints::Prints;
 use crate::sharding::Atoms;
-use crate::show::print::{Shown, text};
+use crate::show::print::{Shown, text_of};
 use crate::types::{DType, Scalar};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,9 +32,11 @@ impl Engine for Reference {
 
 impl Executable for Plain {
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
-        let args = args.iter().map(|s| Rc::new(Value::of(s))).collect();
+        let args = args.iter().map(|s| Ok(Rc::new(Value::of(s)?))).collect::<Result<_, Fault>>()?;
         let parts = self.0.outs.iter().map(|s| copies(&self.0.slots[*s]));
-        Ok(run(&self.0, args).iter().zip(parts).map(|(v, parts)| v.to_slab(parts)).collect())
+        let made = run(&self.0, args);
+        let slabs = made.iter().zip(parts).map(|(v, parts)| v.to_slab(parts));
+        Ok(slabs.collect::<Result<_, Fault>>()?)
     }
     fn report(&self) -> RunReport {
         RunReport { engine: "reference", workers: 1, inline: true, ..RunReport::default() }
@@ -159,15 +161,12 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Va
                 .collect()
         }
         Step::Print { template, values: shown, manual } => {
-            let shown: Vec<_> = (shown.iter())
-                .map(|v| Shown {
-                    slab: get(values, v.slot).to_slab(copies(&program.slots[v.slot])),
-                    dtype: v.dtype,
-                    hidden: v.hidden.clone(),
-                })
-                .collect();
+            let shown = shown.iter().map(|v| {
+                let slab = get(values, v.slot).to_slab(copies(&program.slots[v.slot]))?;
+                Ok(Shown { slab, dtype: v.dtype, hidden: v.hidden.clone() })
+            });
             let prints = Prints::default();
-            prints.say(text(template, &shown, manual, program.mesh.as_ref()));
+            prints.say(text_of(template, shown.collect(), manual, program.mesh.as_ref()));
             prints.write();
             Vec::new()
         }
@@ -234,7 +233,10 @@ fn reduce(value: &Value, from: &Atoms, to: &Stored, combine: Combine) -> Value {
             (0..sources.len()).filter(|s| rank(&keep, sources[*s]) == rank(&keep, position)).collect();
         for k in 0..n {
             let parts: Vec<Scalar> = own.iter().map(|part| value.at(part * n + k)).collect();
-            made.push(scalar::cut(tree(combine, to.dtype, &parts), to.dtype));
+            // (a sum begins with 0: that of −0s is 0)
+            let all = tree(combine, to.dtype, &parts);
+            let all = scalar::combined(combine, to.dtype, scalar::neutral(combine, to.dtype), all);
+            made.push(scalar::cut(all, to.dtype));
         }
     }
     made

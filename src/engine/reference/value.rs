@@ -1,7 +1,8 @@
 //! Values of the reference engine: a list of numbers.
 
 use super::scalar;
-use crate::runtime::Slab;
+use crate::diagnostic::Fault;
+use crate::runtime::{Slab, listed};
 use crate::types::{DType, Number, Scalar, Shape, with_dtype};
 use std::fmt;
 
@@ -22,19 +23,21 @@ impl Value {
         Value { dtype, shape: Shape::scalar(), data: vec![x] }
     }
     /// What a slab holds.
-    pub(super) fn of(slab: &Slab) -> Value {
-        let data = with_dtype!(slab.dtype(), T => slab.elements::<T>().iter().map(|x| x.scalar()).collect());
-        Value { dtype: slab.dtype(), shape: slab.shape().clone(), data }
+    pub(super) fn of(slab: &Slab) -> Result<Value, Fault> {
+        slab.dense()?;
+        let n = slab.shape().elements() * slab.copies();
+        let data = with_dtype!(slab.dtype(), T => listed(slab.elements::<T>().iter().map(|x| x.scalar()), n));
+        Ok(Value { dtype: slab.dtype(), shape: slab.shape().clone(), data: data? })
     }
     /// As a slab of so many parts.
-    pub(super) fn to_slab(&self, copies: usize) -> Slab {
+    pub(super) fn to_slab(&self, copies: usize) -> Result<Slab, Fault> {
         with_dtype!(self.dtype, T => self.slab_of::<T>(copies))
     }
-    fn slab_of<T: Number>(&self, copies: usize) -> Slab {
-        let data: Vec<T> = self.data.iter().map(|x| T::of_scalar(*x)).collect();
+    fn slab_of<T: Number>(&self, copies: usize) -> Result<Slab, Fault> {
+        let data: Vec<T> = listed(self.data.iter().map(|x| T::of_scalar(*x)), self.data.len())?;
         // a partial value is one buffer of them all
-        let flat = Slab::from_elements(Shape::from([data.len()]), &data);
-        Slab::new(T::DTYPE, self.shape.clone(), copies, flat.dense().clone())
+        let flat = Slab::from_elements(Shape::from([data.len()]), &data)?;
+        Ok(Slab::new(T::DTYPE, self.shape.clone(), copies, flat.buffer().clone()))
     }
     /// The element at this place, parts one after the other.
     pub(super) fn at(&self, k: usize) -> Scalar {

@@ -319,7 +319,7 @@ fn streaming_gives_the_same_at_every_length_and_alignment() {
             for offset in 0..3 {
                 let a: Vec<f32> = (0..n + 4).map(|i| i as f32 * 0.5).collect();
                 let run = |kernel: Kernel| {
-                    let mut space = Buffer::zeroed(4 * (n + 4));
+                    let mut space = Buffer::zeroed(4 * (n + 4)).unwrap();
                     // SAFETY: n elements from the offset on are within
                     unsafe {
                         let d = space.as_mut_ptr().add(4 * offset);
@@ -428,7 +428,7 @@ fn what_is_exact_has_the_same_bits_at_every_level() {
     let n = 203;
     // bits of all kinds, numbers and not; bools are 0 and 1
     let operand = |dtype: DType, seed: u64| {
-        let mut buffer = Buffer::new(8 * n);
+        let mut buffer = Buffer::asked(8 * n).unwrap();
         let mut s = seed | 1;
         for i in 0..8 * n {
             s ^= s << 13;
@@ -455,7 +455,7 @@ fn what_is_exact_has_the_same_bits_at_every_level() {
                 let a = if fun == Fun::Select { &which } else { &x };
                 let run = |h: How| {
                     let kernel = select_at(fun, from, to, h)?;
-                    let mut d = Buffer::zeroed(8 * n);
+                    let mut d = Buffer::zeroed(8 * n).unwrap();
                     // SAFETY: every buffer has room for n elements of any type
                     unsafe {
                         kernel(n, d.as_mut_ptr(), a.as_ptr(), y.as_ptr(), z.as_ptr(), &[0.0; 4]);

@@ -1,0 +1,196 @@
+//! Any number of workers gives the same bits: programs that are large enough for workers, in processes of 1, 2, 3 and 8 of them.
+
+use crate::programs::{Program, Written};
+use crate::{Rng, set};
+use atmesh::prelude::*;
+use std::process::{Command, Stdio};
+
+const HERE: &str = "LAWS_WORKERS_HERE";
+
+/// A hash of the types and bits of results; what was refused is told.
+fn bits(results: &Result<Vec<Array>>) -> String {
+    let all = || -> Result<String> {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut put = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        for x in results.as_ref().map_err(Clone::clone)? {
+            type_of(x).to_string().bytes().for_each(&mut put);
+            // wider floats hold all of the narrower ones' bits
+            let numbers = x.astype(F64).to_vec::<f64>()?;
+            numbers.iter().flat_map(|x| x.to_bits().to_le_bytes()).for_each(&mut put);
+        }
+        Ok(format!("{hash:016x}"))
+    };
+    all().unwrap_or_else(|e| format!("refused: {}", e.to_string().lines().next().unwrap_or_default()))
+}
+
+/// Numbers of all magnitudes, whose sums depend on their order.
+fn numbers(shape: &[usize], salt: usize) -> Array {
+    let n: usize = shape.iter().product();
+    let number = |i: usize| ((i * 31 + 7 * salt) as f32 * 0.37).sin() * [1e3, 1.0, 1e-3, 7.7][i % 4];
+    Array::from((0..n).map(number).collect::<Vec<_>>()).reshape(shape)
+}
+
+type Case = (String, Box<dyn Fn() -> Result<Vec<Array>>>);
+
+/// A function of one array, compiled.
+fn of(x: &Array, engine: EngineKind, f: impl Fn(&Array) -> Array) -> Result<Vec<Array>> {
+    jit(|x: &Array| f(x)).engine(engine).call(x).map(|y| vec![y])
+}
+
+/// Each kind of work, in sizes that seeds vary.
+fn kinds(rng: &mut Rng) -> Vec<Case> {
+    let mut all: Vec<Case> = Vec::new();
+    let mut case = |name: String, f: Box<dyn Fn() -> Result<Vec<Array>>>| all.push((name, f));
+    let (rows, columns) = (260 + rng.below(300), 500 + rng.below(700));
+    let devices = *rng.of(&[2, 3, 4, 8]);
+    type Body = fn(&Array) -> Array;
+    let bodies: [(&str, Body); 16] = [
+        ("elementwise", |x| (x.sin() * 1.7 - x).exp() / (x.square() + 3.0)),
+        ("elementwise of parts", |x| concat([x.flip(0), x * 0.3], 1).roll(5, 0) + 0.1),
+        ("sum of all", |x| x.sum(..)),
+        ("sum of rows", |x| x.sum(1)),
+        ("sum of columns", |x| x.sum(0)),
+        ("sums of computed values", |x| (x * 1.7).sin().sum(0)),
+        ("sum in 16 bits", |x| x.astype(BF16).sum(..)),
+        ("sum in 64 bits", |x| (x.astype(F64) * 1.1).sum(1)),
+        ("transposed", |x| (x.t() * 0.7).sum(0)),
+        ("max and mean", |x| x.max(0) + x.mean(0)),
+        ("softmax", |x| x.softmax(1)),
+        ("least and greatest", |x| x.min(1).sum(..) * x.max(0)),
+        ("steps of a loop", |x| fori_loop(0..3, x, |_, c| (&c * 0.9).tanh() + c.mean(Dims::keep(0)))),
+        ("a scan", |x| scan(x.sum(0) * 0.0, x, |c, row| ((&c * 0.5 + &row).tanh(), c * row)).1),
+        ("rows at once", |x| vmap(x, |row| Ok(row.softmax(0) * row.sum(..)))),
+        ("slopes", |x| grad(x, |x| (x.tanh() * x.softmax(1)).sum(..))),
+    ];
+    for (name, body) in bodies {
+        for engine in [Lockstep, Threads] {
+            let make = move |mesh: Option<Mesh>| {
+                let x = numbers(&[rows / 24 * 24, columns / 24 * 24], 1);
+                let x = mesh.map_or(x.clone(), |m| x.put(&m, p!["X", _]));
+                of(&x, engine, body)
+            };
+            case(format!("{name}, {engine}"), Box::new(move || make(None)));
+            let auto = move || make(Some(Mesh::auto([("X", devices)])?));
+            case(format!("{name}, {engine}, on {devices} devices"), Box::new(auto));
+        }
+        let at_once = move || Ok(vec![body(&numbers(&[rows, columns], 1))]);
+        case(format!("{name}, at once"), Box::new(at_once));
+    }
+    let own = 100 + rng.below(900);
+    for (m, k, n) in
+        [(rows, 2 * own, 70), (3, devices * own, 5), (rows, columns, 1), (1, columns, rows), (9, 30_000, 11)]
+    {
+        let k = k / 24 * 24;
+        for dtype in [F32, F64, BF16] {
+            let made = move |mesh: Option<Mesh>| {
+                let (x, y) = (numbers(&[m, k], 1).astype(dtype), numbers(&[k, n], 2).astype(dtype));
+                let Some(mesh) = mesh else {
+                    return Ok(vec![jit(|x: &Array, y: &Array| x.dot(y).tanh()).call((&x, &y))?]);
+                };
+                let (x, y) = (x.put(&mesh, p![_, "X"]), y.put(&mesh, p!["X", _]));
+                Ok(vec![jit(|x: &Array, y: &Array| x.dot_to(y, p![_, _])).call((&x, &y))?])
+            };
+            case(format!("product {m} {k} {n} {dtype}"), Box::new(move || made(None)));
+            let split = move || made(Some(Mesh::new([("X", devices)])?));
+            case(format!("product {m} {k} {n} {dtype} over {devices} devices"), Box::new(split));
+        }
+    }
+    let batch = move || {
+        let (x, y) = (numbers(&[17, 40, 700], 1), numbers(&[17, 700, 30], 2));
+        Ok(vec![x.matmul(&y), einsum("bij,bjk->k", [&x, &y])])
+    };
+    case("products of a batch".into(), Box::new(batch));
+    let on_devices = move |f: fn(&Array) -> Array, to: Spec, engine| {
+        let mesh = Mesh::new([("X", devices)])?;
+        let x = numbers(&[devices * devices * 24, columns / 24 * 24], 3).put(&mesh, p!["X", _]);
+        Ok(vec![jit(shard_map(&mesh, p!["X", _], to, f)).engine(engine).call(&x)?])
+    };
+    for engine in [Lockstep, Threads] {
+        type Manual = (&'static str, fn(&Array) -> Array, Spec);
+        let manual: [Manual; 4] = [
+            ("psum", |x| (x * 0.3).psum("X"), p![_, _]),
+            ("psum_scatter", |x| x.psum_scatter("X", Gather::tiled(0)), p!["X", _]),
+            ("all_to_all", |x| x.sin().all_to_all("X", Exchange::split(0).concat(0)) * 2.0, p!["X", _]),
+            ("sum over devices", |x| x.sum(0).psum("X") * x, p!["X", _]),
+        ];
+        for (name, f, to) in manual {
+            case(format!("{name}, {engine}"), Box::new(move || on_devices(f, to, engine)));
+        }
+        let moved = move || {
+            let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+            let x = numbers(&[rows / 24 * 24, columns / 24 * 24], 4).put(&mesh, p!["X", "Y"]);
+            let f = |x: &Array| {
+                (x.reshard(p!["Y", "X"]) * 0.7).reshard(p![_, ("X", "Y")]).sum_to(0, p![("X", "Y")])
+            };
+            Ok(vec![jit(f).engine(engine).call(&x)?])
+        };
+        case(format!("reshards, {engine}"), Box::new(moved));
+    }
+    let drawn = move || Ok(vec![Key::new(3).normal([rows, columns]), Key::new(4).uniform([rows * columns])]);
+    case("random numbers".into(), Box::new(drawn));
+    all
+}
+
+/// A random program over so many examples that they are work for several, on one device and on a mesh.
+fn random(seed: u64) -> Vec<Case> {
+    let p = Program::new(&mut Rng::new(seed));
+    let many = |p: &Program| -> Vec<Array> {
+        let each: Vec<Vec<Array>> = (0..16).map(|k| p.numbers(10 * k)).collect();
+        let all = |i: usize| stack(each.iter().map(|xs| &xs[i]), 0);
+        (0..p.inputs.len()).map(|i| concat((0..12).map(|k| all(i) * (1.0 - 0.03 * k as f32)), 0)).collect()
+    };
+    let q = p.clone();
+    let alone = move || {
+        let run = |xs: &Vec<Array>| vmap(xs, |xs: Vec<Array>| q.run(&xs, None, Written::default()));
+        jit(run).call(&many(&q))
+    };
+    let on_a_mesh = move || {
+        let mesh = Mesh::auto([("B", 8)])?;
+        let xs: Vec<Array> = many(&p).iter().map(|x| x.put(&mesh, p!["B"])).collect();
+        let run = |xs: &Vec<Array>| vmap(xs, |xs: Vec<Array>| p.run(&xs, None, Written::default()));
+        jit(run).call(&xs)
+    };
+    vec![
+        (format!("program {seed}"), Box::new(alone)),
+        (format!("program {seed} on a mesh"), Box::new(on_a_mesh)),
+    ]
+}
+
+fn cases() -> Vec<Case> {
+    let first = set("LAWS_SEED").unwrap_or(1);
+    // a second goes to some three random programs in four processes
+    let count = set("LAWS_SECONDS").map_or(4, |s| 3 * s);
+    let mut all = kinds(&mut Rng::new(first));
+    all.extend((first..first + count).flat_map(random));
+    all
+}
+
+/// What each program gives with so many workers. Programs print, so nobody reads standard output.
+fn with(workers: usize) -> Vec<String> {
+    let mut run = Command::new(std::env::current_exe().expect("it runs"));
+    run.args(["--exact", "workers::any_number_of_workers_gives_the_same_bits", "--nocapture"]);
+    run.env(HERE, "1").env("ATMESH_WORKERS", workers.to_string()).stdout(Stdio::null());
+    let done = run.output().expect("it runs again");
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{workers} workers: {told}");
+    told.lines().filter_map(|l| l.strip_prefix("made ")).map(str::to_string).collect()
+}
+
+#[test]
+fn any_number_of_workers_gives_the_same_bits() {
+    if std::env::var_os(HERE).is_some() {
+        for (name, f) in cases() {
+            eprintln!("made {name}: {}", bits(&f()));
+        }
+        return;
+    }
+    let want = with(1);
+    let refused: Vec<_> = want.iter().filter(|l| l.contains("refused")).collect();
+    assert!(want.len() > 100 && refused.is_empty(), "{} cases, refused are {refused:#?}", want.len());
+    for workers in [2, 3, 8] {
+        let got = with(workers);
+        let differ = want.iter().zip(&got).filter(|(w, g)| w != g).map(|(w, g)| format!("{w}, then {g}"));
+        let differ: Vec<String> = differ.collect();
+        assert!(got.len() == want.len() && differ.is_empty(), "{workers} workers: {differ:#?}");
+    }
+}
