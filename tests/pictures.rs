@@ -445,3 +445,45 @@ fn colours_and_images() {
     let ty = ArrayType { mesh: Some(odd), ..atmesh::DType::F32.of([2]) };
     assert!(Picture::of_type(&ty).to_svg().contains("over &lt;&amp;&quot;&gt;"), "names are escaped");
 }
+
+/// What moves is read off runs of the program: a sum's terms, a constant, a summand; what is not linear has no origin, and is refused.
+#[test]
+fn what_moves_is_found_out() {
+    use atmesh::{Array, Permutation, jit, shard_map};
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let x = Array::from([1, 2, 3, 4]).put(&mesh, p!["X"]);
+    let shift =
+        jit(shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", Permutation::shift(1)) + 3 * x));
+    expect![[r#"
+        int32[4@X]
+          CPU 0: 1<0 2<0
+          CPU 1: 3<1 4<1
+        int32[4@X]
+          CPU 0: 3<0 6<0
+          CPU 1: 10<0+1 14<0+1
+        permute over X: the busiest device receives 8 bytes
+    "#]]
+    .assert_eq(&shift.moves(&x).unwrap().to_string());
+    let parts = jit(|x: &Array| x.sum_to(0, p![; U: "X"]));
+    expect![[r#"
+        int32[4@X]
+          CPU 0: 1<0 2<0
+          CPU 1: 3<1 4<1
+        int32[]{U:X}
+          CPU 0: 3<0
+        + CPU 1: 7<1
+        nothing is sent
+    "#]]
+    .assert_eq(&parts.moves(&x).unwrap().to_string());
+    for f in [|x: &Array| x * x, |x: &Array| x + 1, |x: &Array| x.max(0) * x] {
+        let e = jit(f).moves(&x).unwrap_err().to_string();
+        assert!(e.contains("does more than move and add"), "{e}");
+    }
+    let large = Array::arange(0..512).put(&mesh, p!["X"]);
+    assert!(jit(|x: &Array| -x).moves(&large).unwrap_err().to_string().contains("too large"));
+    let summands = parts.call(&x).unwrap();
+    assert!(jit(|x: &Array| -x).moves(&summands).unwrap_err().to_string().contains("unreduced"));
+    // on no mesh there is one device
+    let alone = jit(|x: &Array| -x).moves(&Array::from([1, 2])).unwrap();
+    assert!(alone.to_string().ends_with("CPU 0: -1<0 -2<0\nnothing is sent\n"), "{alone}");
+}
