@@ -186,3 +186,11 @@ mod readme {}
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/vmap.md")]
 mod vmap_page {}
+
+/// And those of its pages on typed arrays: the chapter, and every rule with what it refuses.
+#[cfg(all(doctest, feature = "typed"))]
+#[doc = include_str!("../book/src/typed.md")]
+mod typed_page {}
+#[cfg(all(doctest, feature = "typed"))]
+#[doc = include_str!("../book/src/typed_rules.md")]
+mod typed_rules_page {}

@@ -317,3 +317,11 @@ fn texts_use_the_words_of_the_field() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+#[cfg(feature = "typed")]
+fn typed_examples() {
+    compare("typed_mlp", &[]);
+    compare("typed_shard_map", &[]);
+    compare("typed_train", &[]);
+}

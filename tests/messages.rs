@@ -37,6 +37,9 @@ fn messages_hold_our_words() {
         .collect();
     cases.sort();
     assert!(cases.len() >= 18);
+    cases.retain(|case| {
+        cfg!(feature = "typed") || !case.file_name().unwrap().to_string_lossy().starts_with("typed_")
+    });
     let mut wrong = Vec::new();
     for case in &cases {
         let source = std::fs::read_to_string(case).unwrap();
@@ -61,6 +64,10 @@ fn messages_hold_our_words() {
         let name = case.file_name().unwrap().to_string_lossy();
         if out.status.success() {
             wrong.push(format!("{name} compiles"));
+        }
+        // sizes are printed as decimal numbers, not as nests of bits
+        if said.contains("UInt<") {
+            wrong.push(format!("{name} prints a `typenum` integer:\n{said}"));
         }
         let expected: Vec<&str> = source.lines().filter_map(|l| l.strip_prefix("//~ ")).collect();
         assert!(!expected.is_empty(), "{name} expects nothing");

@@ -70,7 +70,7 @@ pub trait OnDevices: MeshType {
 }
 impl<M: MeshType> OnDevices for M {}
 
-impl<T: Element, S: Formed + KnownShape> Typed<T, S> {
+impl<T: Element, S: Shape> Typed<T, S> {
     #[track_caller]
     fn from_nothing(mesh: &Mesh, make: impl FnOnce(crate::types::ArrayType) -> Array) -> Self {
         let sizes: Vec<usize> = S::DIMS.iter().map(|d| d.size.unwrap_or(0)).collect();
@@ -79,24 +79,33 @@ impl<T: Element, S: Formed + KnownShape> Typed<T, S> {
     }
     /// Zeros on a mesh.
     #[track_caller]
-    pub fn zeros(mesh: &Mesh) -> Self {
+    pub fn zeros(mesh: &Mesh) -> Self
+    where
+        S: KnownShape + Formed,
+    {
         Self::from_nothing(mesh, |ty| Array::zeros(ty))
     }
     /// Ones on a mesh.
     #[track_caller]
-    pub fn ones(mesh: &Mesh) -> Self {
+    pub fn ones(mesh: &Mesh) -> Self
+    where
+        S: KnownShape + Formed,
+    {
         Self::from_nothing(mesh, |ty| Array::ones(ty))
     }
     /// The same number everywhere, on a mesh.
     #[track_caller]
-    pub fn full(mesh: &Mesh, value: T) -> Self {
+    pub fn full(mesh: &Mesh, value: T) -> Self
+    where
+        S: KnownShape + Formed,
+    {
         Self::from_nothing(mesh, |ty| Array::full(ty, Array::from(value)))
     }
     /// The index along dim `d`, on a mesh.
     #[track_caller]
     pub fn iota<I: super::shape::DimNumber>(mesh: &Mesh, along: I) -> Self
     where
-        S: super::shape::At<I::D>,
+        S: super::shape::At<I::D> + KnownShape + Formed,
         T: super::Number,
     {
         let _ = along;

@@ -40,11 +40,12 @@ pub type Multiplied<T, S, V, R> =
     Typed<T, ZipOf<S, <R as TypedArray>::Shape>, MulOf<V, <R as TypedArray>::Sets>>;
 
 macro_rules! unary { ($bound:ident: $($name:ident)*) => {
-    impl<T: $bound, S: Shape, V: Sets> Typed<T, S, V> { $(
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
         #[doc = concat!("Of each element, as [`Array::", stringify!($name), "`](crate::Array::", stringify!($name), ").")]
         #[track_caller]
         pub fn $name(&self) -> Self
         where
+            T: $bound,
             V: Made,
         {
             Typed::of(self.array.$name())
@@ -101,7 +102,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     pub fn clamp(&self, low: T, high: T) -> Self
     where
         T: Number,
-        V: Made,
+        V: super::sets::WithNumber,
     {
         Typed::of(self.array.clamp(crate::Array::from(low), crate::Array::from(high)))
     }
@@ -185,7 +186,7 @@ binary! {
 }
 
 impl<S: Shape, V: Sets> Typed<bool, S, V> {
-    /// `a` where self holds, else `b`; all of one shape, sharded alike.
+    /// `a` where self holds, else `b`; all of one shape, sharded the same way.
     ///
     /// ```
     /// use atmesh::typed::prelude::*;
@@ -196,13 +197,13 @@ impl<S: Shape, V: Sets> Typed<bool, S, V> {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn select<T: Element, W: JoinRhs<V>>(
+    pub fn select<T: Element, W: Sets, Z: AddRhs<W>>(
         &self,
         a: &Typed<T, S, W>,
-        b: &Typed<T, S, W>,
-    ) -> Typed<T, S, W::Out>
+        b: &Typed<T, S, Z>,
+    ) -> Typed<T, S, JoinOf<V, Z::Out>>
     where
-        W: Sets,
+        Z::Out: JoinRhs<V>,
     {
         Typed::of(self.array.select(&a.array, &b.array))
     }

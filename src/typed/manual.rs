@@ -3,7 +3,7 @@
 use super::axis::{MeshAxis, MeshType};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use super::creation::OnDevices;
-use super::sets::{AddAxis, CoveredBy, Made, Sets, Varies};
+use super::sets::{AddAxis, CoveredBy, Made, Mark, Sets, Varies};
 use super::shape::{D, DimNumber, KnownShape, Shape};
 use super::{Number, Typed, door};
 use crate::array::{Array, Exchange, Gather, Permutation};
@@ -52,7 +52,6 @@ impl<M: MeshType, T: Element, S: LocalShape<M>> Enter<M> for Typed<T, S> {
         Typed::checked(next(from))
     }
 }
-#[diagnostic::do_not_recommend]
 impl<M: MeshType, T: Element, S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P> Leave<P, M>
     for Typed<T, S, V>
 {
@@ -85,7 +84,6 @@ macro_rules! tuples { ($($($a:ident $p:ident)+;)*) => { $(
         fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local { ($($a::blocks(from),)+) }
     }
     #[allow(non_snake_case)]
-    #[diagnostic::do_not_recommend]
     impl<M: MeshType, $($a: Leave<$p, M>, $p),+> Leave<($($p,)+), M> for ($($a,)+) {
         type Global = ($($a::Global,)+);
         fn specs(into: &mut Vec<Spec>) { $($a::specs(into);)+ }
@@ -277,7 +275,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     }
     /// The same value, which counts as one that varies over a mesh axis.
     #[track_caller]
-    pub fn pvary<A: MeshAxis + AddAxis<V>>(&self, axis: A) -> Typed<T, S, A::Out> {
+    pub fn pvary<A: MeshAxis + Mark<V>>(&self, axis: A) -> Typed<T, S, A::Varying> {
         let _ = axis;
         Typed::of(self.array.pvary(A::NAME))
     }

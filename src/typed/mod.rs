@@ -29,7 +29,7 @@
 //! # use atmesh::typed::prelude::*;
 //! # mesh! { struct Pod { X: 2, Y: 4 } }
 //! fn sum(x: &T![f32; 8@X, 4], y: &T![f32; 8@Y, 4]) {
-//!     let _ = x + y; // dim `Dim<N<8>, X>` on the left and dim `Dim<N<8>, Y>` on the right are split over different mesh axes
+//!     let _ = x + y; // dim `TDim<N<8>, X>` on the left and dim `TDim<N<8>, Y>` on the right are split over different mesh axes
 //! }
 //! ```
 //!
@@ -54,7 +54,6 @@ mod reductions;
 mod shapes;
 mod tree;
 
-pub use crate::{T, einsum};
 pub use atmesh_typed::{N, P, S, axis, dim, manual as blocks, mesh, rules, sets, shape, size, typenum};
 pub use creation::OnDevices;
 pub use door::SameElem;
@@ -162,8 +161,7 @@ impl<T: Element, S: Shape, V: Sets> TypedArray for Typed<T, S, V> {
 /// assert_eq!(<T![f32; 8; U: X]>::type_text(), "float32[8]{U:X}");
 /// assert_eq!(<T![bool;]>::type_text(), "bool[]");
 /// ```
-#[macro_export]
-macro_rules! T { ($($t:tt)*) => { $crate::typed::notation::array! { [$crate::typed] $($t)* } } }
+pub use atmesh_typed::T;
 
 /// A product by subscripts, of typed arrays: `einsum!("bsd,dh->bsh", x, w)`. Dims that one operand alone has and the result has not are summed.
 ///
@@ -179,8 +177,7 @@ macro_rules! T { ($($t:tt)*) => { $crate::typed::notation::array! { [$crate::typ
 /// # let _ = (y, z);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
-#[macro_export]
-macro_rules! einsum { ($($t:tt)*) => { $crate::typed::notation::einsum! { [$crate::typed] $($t)* } } }
+pub use atmesh_typed::einsum;
 
 #[doc(hidden)]
 pub use atmesh_typed::notation;

@@ -2,7 +2,7 @@
 
 use super::elementwise::{Added, Joined, Multiplied};
 use super::rules::zip::ZipRhs;
-use super::sets::{AddRhs, JoinRhs, Made, MulRhs, Sets};
+use super::sets::{AddRhs, JoinRhs, Made, MulRhs, Sets, WithNumber};
 use super::shape::Shape;
 use super::{Bits, Number, SameElem, Signed, Typed, TypedArray};
 use crate::array::{Array, Operand};
@@ -53,22 +53,22 @@ macro_rules! numbers { ($($t:ty)*) => { $(
     numbers!(@ $t; Add add +, Sub sub -, Mul mul *, Div div /, Rem rem %);
 )* };
     (@ $t:ty; $($trait:ident $name:ident $op:tt),*) => { $(
-        impl<S: Shape, V: Made> ops::$trait<$t> for &Typed<$t, S, V> {
+        impl<S: Shape, V: WithNumber> ops::$trait<$t> for &Typed<$t, S, V> {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: $t) -> Self::Output { Typed::of(&self.array $op b) }
         }
-        impl<S: Shape, V: Made> ops::$trait<$t> for Typed<$t, S, V> {
+        impl<S: Shape, V: WithNumber> ops::$trait<$t> for Typed<$t, S, V> {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: $t) -> Self::Output { Typed::of(self.array $op b) }
         }
-        impl<S: Shape, V: Made> ops::$trait<&Typed<$t, S, V>> for $t {
+        impl<S: Shape, V: WithNumber> ops::$trait<&Typed<$t, S, V>> for $t {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: &Typed<$t, S, V>) -> Self::Output { left!(Binary::$trait, self, &b.array, stringify!($name)) }
         }
-        impl<S: Shape, V: Made> ops::$trait<Typed<$t, S, V>> for $t {
+        impl<S: Shape, V: WithNumber> ops::$trait<Typed<$t, S, V>> for $t {
             type Output = Typed<$t, S, V>;
             #[track_caller]
             fn $name(self, b: Typed<$t, S, V>) -> Self::Output { left!(Binary::$trait, self, b.array, stringify!($name)) }

@@ -77,12 +77,13 @@ reductions! {
     bit_or Bits T, Made;
 }
 
-impl<T: Element, S: Shape, V: Made> Typed<T, S, V> {
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// exp(x) / Σ exp(x) over dims; the type stays.
     #[track_caller]
     pub fn softmax<I: ReduceDims<S>>(&self, over: I) -> Self
     where
         T: Float,
+        V: Made,
     {
         let _ = over;
         Typed::of(self.array.softmax(dims::<S, I>()))
@@ -92,6 +93,7 @@ impl<T: Element, S: Shape, V: Made> Typed<T, S, V> {
     pub fn log_softmax<I: ReduceDims<S>>(&self, over: I) -> Self
     where
         T: Float,
+        V: Made,
     {
         let _ = over;
         Typed::of(self.array.log_softmax(dims::<S, I>()))
@@ -101,6 +103,7 @@ impl<T: Element, S: Shape, V: Made> Typed<T, S, V> {
     pub fn argmax<I: DimNumber>(&self, along: I) -> Typed<i32, <S as At<I::D>>::Without, V>
     where
         S: At<I::D>,
+        V: Made,
     {
         let _ = along;
         Typed::of(self.array.argmax(I::NUMBER as i32))
@@ -110,6 +113,7 @@ impl<T: Element, S: Shape, V: Made> Typed<T, S, V> {
     pub fn argmin<I: DimNumber>(&self, along: I) -> Typed<i32, <S as At<I::D>>::Without, V>
     where
         S: At<I::D>,
+        V: Made,
     {
         let _ = along;
         Typed::of(self.array.argmin(I::NUMBER as i32))

@@ -3,10 +3,10 @@
 use super::rules::moves::{BroadcastOf, Factored, One, Permute, WholeShape, elements};
 use super::rules::parts::{CutDim, JoinDim, MergeDim, SameBut, SliceDim};
 use super::rules::respec::{ReshardSets, Spec};
-use super::sets::Sets;
+use super::sets::{AddOf, AddRhs, Sets};
 use super::shape::{At, D, DimNumber, Formed, Insert, Shape, Stretch};
 use super::size::Size;
-use super::{Typed, TypedArray, door};
+use super::{SameElem, Typed, TypedArray, door};
 use crate::array::concat;
 use crate::types::Element;
 
@@ -89,7 +89,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = at;
         Typed::of(self.array.squeeze(I::NUMBER))
     }
-    /// Repeated to a longer shape: new leading dims, and `~` at any whole size: `x.broadcast_to::<S![4, 8]>()`.
+    /// Repeated to a longer shape: new leading dims, and `~` at any size: `x.broadcast_to::<S![4, 8]>()`.
     #[track_caller]
     pub fn broadcast_to<R: BroadcastOf<S>>(&self) -> Typed<T, R, V> {
         let shape = self.array.shape().map(|s| s.to_vec()).unwrap_or_default();
@@ -100,7 +100,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let to: Vec<usize> = R::DIMS.iter().enumerate().map(size).collect();
         Typed::of(self.array.broadcast_to(to))
     }
-    /// Another shape of as many elements, of arrays with whole dims: `x.reshape::<S![2, 8]>()`. The count is compared when rustc builds the call.
+    /// Another shape of as many elements, of arrays with unsharded dims: `x.reshape::<S![2, 8]>()`. The count is compared when rustc builds the call.
     #[track_caller]
     pub fn reshape<R: WholeShape>(&self) -> Typed<T, R, V>
     where
@@ -135,7 +135,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = at;
         self.reshaped()
     }
-    /// Makes one dim of this one and the next, which is whole.
+    /// Makes one dim of this one and the next, which is unsharded.
     #[track_caller]
     pub fn merge_dims<I: DimNumber + Next>(&self, at: I) -> Typed<T, Merged<S, I>, V>
     where
@@ -155,7 +155,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let sizes: Vec<usize> = R::DIMS.iter().map(|i| i.size.or_else(|| rest.next()).unwrap_or(0)).collect();
         Typed::of(self.array.reshape_to(sizes, door::spec::<R, V>()))
     }
-    /// The two joined along a dim, whose size is the sum of theirs; sharded alike.
+    /// The two joined along a dim, whose size is the sum of theirs; sharded the same way.
     ///
     /// ```
     /// use atmesh::typed::prelude::*;
@@ -168,12 +168,13 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]
-    pub fn concat<R: TypedArray<Elem = T, Sets = V>, I: DimNumber>(
+    pub fn concat<R: TypedArray<Elem: SameElem<T>>, I: DimNumber>(
         &self,
         b: &R,
         at: I,
-    ) -> Typed<T, Joined<S, R::Shape, I::D>, V>
+    ) -> Typed<T, Joined<S, R::Shape, I::D>, AddOf<V, R::Sets>>
     where
+        R::Sets: AddRhs<V>,
         S: At<I::D>,
         R::Shape: At<I::D> + SameBut<I::D, S>,
         Nth<S, I::D>: JoinDim<Nth<R::Shape, I::D>>,
@@ -198,7 +199,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let mut next = || parts.next().unwrap_or_else(|| self.array.clone());
         (Typed::of(next()), Typed::of(next()))
     }
-    /// From `A` up to `B` along a whole dim.
+    /// From `A` up to `B` along an unsharded dim.
     #[track_caller]
     pub fn slice<A: Size, B: Size, I: DimNumber>(
         &self,

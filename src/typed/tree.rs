@@ -2,7 +2,7 @@
 
 use super::rules::moves::WholeDim;
 use super::sets::Sets;
-use super::shape::{At, D, Dim, DimType, Insert, Shape};
+use super::shape::{At, D, DimType, Insert, Shape, TDim};
 use super::{Typed, TypedArray};
 use crate::array::{Array, Operand, Term};
 use crate::diagnostic::Error;
@@ -57,7 +57,7 @@ pub type Stacked<X, Y> = Typed<
     <<Y as TypedArray>::Shape as Insert<D<0>, Rows<<X as TypedArray>::Shape>>>::Out,
     <Y as TypedArray>::Sets,
 >;
-type Rows<S> = Dim<<<S as At<D<0>>>::Dim as DimType>::Size>;
+type Rows<S> = TDim<<<S as At<D<0>>>::Dim as DimType>::Size>;
 type Row<X> =
     Typed<<X as TypedArray>::Elem, <<X as TypedArray>::Shape as At<D<0>>>::Without, <X as TypedArray>::Sets>;
 

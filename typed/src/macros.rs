@@ -25,3 +25,12 @@ macro_rules! mesh { ($($t:tt)*) => { $crate::notation::mesh! { [$crate] $($t)* }
 /// A named size: `dim!(pub Hidden = 11008)`, or `dim!(pub Batch)` where it is known at run time only.
 #[macro_export]
 macro_rules! dim { ($($t:tt)*) => { $crate::notation::dim! { [$crate] $($t)* } } }
+
+// these two name `Typed`, which is atmesh's own: by its name, as `#[derive(Tree)]` does
+/// The type of an array; documented where `atmesh::typed` exports it.
+#[macro_export]
+macro_rules! T { ($($t:tt)*) => { $crate::notation::array! { [::atmesh::typed] $($t)* } } }
+
+/// A product by subscripts; documented where `atmesh::typed` exports it.
+#[macro_export]
+macro_rules! einsum { ($($t:tt)*) => { $crate::notation::einsum! { [::atmesh::typed] $($t)* } } }

@@ -2,7 +2,7 @@
 
 use crate::axis::{MeshAxis, MeshType, Shard, Whole};
 use crate::sets::{AddTo, Sets};
-use crate::shape::{At, AxesOnce, D, Dim, DimType, Shape, Stretch};
+use crate::shape::{At, AxesOnce, D, DimType, Shape, Stretch, TDim};
 use crate::size::{GathersOver, SplitsOver};
 
 /// The shape that one device has of an array, and the axes that it varies over.
@@ -36,12 +36,10 @@ pub trait LocalDim<V>: DimType {
     /// The set with the dim's axes added.
     type Vary: Sets;
 }
-#[diagnostic::do_not_recommend]
-impl<N: SplitsOver<S>, S: Shard + AddTo<V>, V> LocalDim<V> for Dim<N, S> {
-    type Local = Dim<N::Tile>;
+impl<Z: SplitsOver<S>, S: Shard + AddTo<V>, V> LocalDim<V> for TDim<Z, S> {
+    type Local = TDim<Z::Tile>;
     type Vary = S::Out;
 }
-#[diagnostic::do_not_recommend]
 impl<V: Sets> LocalDim<V> for Stretch {
     type Local = Stretch;
     type Vary = V;
@@ -57,12 +55,10 @@ pub trait GlobalDim<P, V>: DimType {
     /// The set with the entry's axes added.
     type Mentions: Sets;
 }
-#[diagnostic::do_not_recommend]
-impl<N: GathersOver<S>, S: Shard + AddTo<V>, V> GlobalDim<S, V> for Dim<N> {
-    type Global = Dim<N::Full, S>;
+impl<Z: GathersOver<S>, S: Shard + AddTo<V>, V> GlobalDim<S, V> for TDim<Z> {
+    type Global = TDim<Z::Full, S>;
     type Mentions = S::Out;
 }
-#[diagnostic::do_not_recommend]
 impl<V: Sets> GlobalDim<Whole, V> for Stretch {
     type Global = Stretch;
     type Mentions = V;
@@ -78,12 +74,10 @@ impl<M: MeshType> GlobalShape<(), M> for () {
 macro_rules! blocks {
     // each dim begins from the set that the dims before it give
     ([$($d:ident $p:ident $v:ident $from:ty;)*] $last:ident $lp:ident $set:ty) => {
-        #[diagnostic::do_not_recommend]
         impl<M: MeshType, $($d: LocalDim<$from, Vary = $v>, $v: Sets,)* $last: LocalDim<$set>> LocalShape<M> for ($($d,)* $last,) {
             type Local = ($($d::Local,)* $last::Local,);
             type Vary = $last::Vary;
         }
-        #[diagnostic::do_not_recommend]
         impl<M: MeshType, $($d: GlobalDim<$p, $from, Mentions = $v>, $p, $v: Sets,)* $last: GlobalDim<$lp, $set>, $lp>
             GlobalShape<($($p,)* $lp,), M> for ($($d,)* $last,)
         where ($($d::Global,)* $last::Global,): AxesOnce + Shape {
@@ -109,13 +103,11 @@ pub trait ScatterDim<A>: DimType {
     /// The part.
     type Out: DimType;
 }
-#[diagnostic::do_not_recommend]
-impl<N: GathersOver<A>, A: MeshAxis> GatherDim<A> for Dim<N> {
-    type Out = Dim<N::Full>;
+impl<Z: GathersOver<A>, A: MeshAxis> GatherDim<A> for TDim<Z> {
+    type Out = TDim<Z::Full>;
 }
-#[diagnostic::do_not_recommend]
-impl<N: SplitsOver<A>, A: MeshAxis> ScatterDim<A> for Dim<N> {
-    type Out = Dim<N::Tile>;
+impl<Z: SplitsOver<A>, A: MeshAxis> ScatterDim<A> for TDim<Z> {
+    type Out = TDim<Z::Tile>;
 }
 /// A shape whose dim `I` is gathered along `A`.
 pub trait GatherAt<A, I>: Shape {
@@ -129,7 +121,6 @@ pub trait ScatterAt<A, I>: Shape {
 }
 type Gathered<S, A, I> = <S as At<I>>::Put<<<S as At<I>>::Dim as GatherDim<A>>::Out>;
 type Scattered<S, A, I> = <S as At<I>>::Put<<<S as At<I>>::Dim as ScatterDim<A>>::Out>;
-#[diagnostic::do_not_recommend]
 impl<S: At<D<I>>, A, const I: usize> GatherAt<A, D<I>> for S
 where
     S::Dim: GatherDim<A>,
@@ -137,7 +128,6 @@ where
 {
     type Out = Gathered<S, A, D<I>>;
 }
-#[diagnostic::do_not_recommend]
 impl<S: At<D<I>>, A, const I: usize> ScatterAt<A, D<I>> for S
 where
     S::Dim: ScatterDim<A>,

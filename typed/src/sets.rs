@@ -75,8 +75,14 @@ pub trait Member<V> {
     /// The set without it.
     type Removed: Sets;
 }
-/// An axis whose slot is [`No`] in `V`, and may become [`Unreduced`] or [`Reduced`].
+/// An axis whose slot is [`No`] in `V`, and may become varying, [`Unreduced`] or [`Reduced`].
+#[diagnostic::on_unimplemented(
+    message = "a value with the sets `{V}` cannot be made to vary over mesh axis `{Self}`",
+    label = "it varies over `{Self}` already, or is outside of a `shard_map` over its mesh"
+)]
 pub trait Mark<V> {
+    /// The set where the value varies over the axis.
+    type Varying: Sets;
     /// The set where the value is unreduced over the axis.
     type Unreduced: Sets;
     /// The set where the value is reduced over the axis.
@@ -189,10 +195,19 @@ pub trait ProductSlot<B> {
 macro_rules! join { ($($t:ident)*) => { $(
     impl $t<No> for No { type Out = No; }
     impl<A: MeshAxis> $t<A> for No { type Out = A; }
+    #[diagnostic::do_not_recommend]
     impl<A: MeshAxis> $t<No> for A { type Out = A; }
+    #[diagnostic::do_not_recommend]
     impl<A: MeshAxis> $t<A> for A { type Out = A; }
 )* } }
 join!(JoinSlot AddSlot MulSlot ProductSlot);
+// of devices that differ, a reduced value is one that may differ
+macro_rules! reduced_varying { ($($t:ident)*) => { $(
+    #[diagnostic::do_not_recommend]
+    impl<A: MeshAxis> $t<Reduced<A>> for A { type Out = A; }
+    impl<A: MeshAxis> $t<A> for Reduced<A> { type Out = A; }
+)* } }
+reduced_varying!(JoinSlot AddSlot MulSlot ProductSlot);
 macro_rules! reduced { ($($t:ident)*) => { $(
     impl<A: MeshAxis> $t<Reduced<A>> for Reduced<A> { type Out = Reduced<A>; }
 )* } }
@@ -267,6 +282,20 @@ impl<W: OnlyReduced> ProductRhs<()> for Outside<W> {
 pub trait Made: Sets {}
 impl Made for () {}
 impl<V: Made> Made for Outside<V> {}
+/// A value that a number may join: no sum that has not been made and, in a body of `shard_map`, nothing reduced.
+#[diagnostic::on_unimplemented(
+    message = "a number cannot join a value with the sets `{Self}`",
+    label = "a number is the same on every device; the value is unreduced or, in a body of `shard_map`, reduced",
+    note = "make the sum first: `.reshard(P![..])`"
+)]
+pub trait WithNumber: Made {}
+impl WithNumber for () {}
+impl<V: Made> WithNumber for Outside<V> {}
+/// A slot of such a value, in a body.
+pub trait WithNumberSlot: MadeSlot {}
+impl WithNumberSlot for No {}
+#[diagnostic::do_not_recommend]
+impl<A: MeshAxis> WithNumberSlot for A {}
 /// A slot without a sum that has not been made.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a value, not a sum over a mesh axis that has not been made (`{Self}`)",
@@ -275,6 +304,7 @@ impl<V: Made> Made for Outside<V> {}
 )]
 pub trait MadeSlot: Slot {}
 impl MadeSlot for No {}
+#[diagnostic::do_not_recommend]
 impl<A: MeshAxis> MadeSlot for A {}
 impl<A: MeshAxis> MadeSlot for Reduced<A> {}
 /// Only reduced slots, and empty ones.
@@ -339,11 +369,11 @@ macro_rules! sets { ($($a:ident $b:ident),*) => {
     sets!(@ ProductRhs ProductSlot; $($a $b),*);
     impl<$($a: Mentioned<$b>, $b),*> CoveredBy<($($b,)*)> for ($($a,)*) {}
     impl<$($a: MadeSlot),*> Made for ($($a,)*) {}
+    impl<$($a: WithNumberSlot),*> WithNumber for ($($a,)*) {}
     impl<$($a: ReducedSlot),*> OnlyReduced for ($($a,)*) {}
     impl<$($a: DualSlot),*> Dual for ($($a,)*) { type Cotangent = ($($a::Cotangent,)*); }
 };
 (@ $rhs:ident $slot:ident; $($a:ident $b:ident),*) => {
-    #[diagnostic::do_not_recommend]
     impl<$($a: $slot<$b>, $b),*> $rhs<($($a,)*)> for ($($b,)*) { type Out = ($($a::Out,)*); }
 } }
 sets!(A B);

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 use typenum::consts as numbers;
 
 /// A dim of size `S`, split over `A`; `S` or `S@A` in the notation.
-pub struct Dim<S, A = Whole>(PhantomData<fn() -> (S, A)>);
+pub struct TDim<S, A = Whole>(PhantomData<fn() -> (S, A)>);
 /// A dim of size 1 that repeats in operations on elements; `~` in the notation.
 pub struct Stretch;
 
@@ -38,10 +38,10 @@ impl fmt::Debug for DimInfo {
     }
 }
 
-/// [`Dim`] or [`Stretch`].
+/// [`TDim`] or [`Stretch`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a dim of a shape",
-    label = "expected `Dim<..>` or `Stretch`"
+    label = "expected `TDim<..>` or `Stretch`"
 )]
 pub trait DimType: 'static {
     /// Its size.
@@ -52,7 +52,7 @@ pub trait DimType: 'static {
     const INFO: DimInfo =
         DimInfo { size: Self::Size::VALUE, axes: Self::Shard::AXES, show: Self::Size::show };
 }
-impl<S: Size, A: Shard> DimType for Dim<S, A> {
+impl<S: Size, A: Shard> DimType for TDim<S, A> {
     type Size = S;
     type Shard = A;
 }
@@ -89,8 +89,7 @@ pub trait Formed: Shape {}
 pub trait KnownShape: Shape {}
 /// A dim that an array can have.
 pub trait FormedDim: DimType {}
-#[diagnostic::do_not_recommend]
-impl<N: SplitsOver<S>, S: Shard> FormedDim for Dim<N, S> {}
+impl<Z: SplitsOver<S>, S: Shard> FormedDim for TDim<Z, S> {}
 impl FormedDim for Stretch {}
 
 /// No axis splits two of the dims.
@@ -141,7 +140,7 @@ macro_rules! dim_numbers { ($($u:ident $i:literal)*) => { $(
 )* } }
 dim_numbers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
 
-/// Dim `I` of a shape: `S: At<D<1>>`.
+/// TDim `I` of a shape: `S: At<D<1>>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no dim number `{I}`",
     label = "no dim `{I}`; dims count from 0"
@@ -187,7 +186,7 @@ other!(0 [1 2 3 4 5 6 7] 1 [0 2 3 4 5 6 7] 2 [0 1 3 4 5 6 7] 3 [0 1 2 4 5 6 7]
     message = "einsum: the subscripts have another number of letters than `{Self}` has dims",
     label = "write one letter for each dim of the operand"
 )]
-pub trait Letters<N>: Shape {}
+pub trait Letters<Z>: Shape {}
 
 macro_rules! shape {
     ($rank:ident $n:literal $($d:ident)*) => {
@@ -196,9 +195,7 @@ macro_rules! shape {
             type Rank = numbers::$rank;
             const DIMS: &'static [DimInfo] = &[$($d::INFO),*];
         }
-        #[diagnostic::do_not_recommend]
         impl<$($d: DimType<Size: crate::size::KnownSize>),*> KnownShape for ($($d,)*) {}
-        #[diagnostic::do_not_recommend]
         impl<$($d: FormedDim),*> Formed for ($($d,)*) where ($($d,)*): AxesOnce {}
         shape!(@once [] $($d)*);
         shape!(@at [0 1 2 3 4 5 6 7] [] $($d)*);

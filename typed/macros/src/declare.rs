@@ -178,7 +178,7 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
         }}
         impl<S: LIB::sets::VaryingSlot, {others}> LIB::sets::AddAxis<({any})> for AXIS {{ type Out = ({mine}); }}
         impl<{others}> LIB::sets::Member<({mine})> for AXIS {{ type Removed = ({none}); }}
-        impl<{others}> LIB::sets::Mark<({none})> for AXIS {{ type Unreduced = ({unreduced}); type Reduced = ({reduced}); }}",
+        impl<{others}> LIB::sets::Mark<({none})> for AXIS {{ type Varying = ({mine}); type Unreduced = ({unreduced}); type Reduced = ({reduced}); }}",
         axis.name,
         value(axis.size),
     );
@@ -216,7 +216,7 @@ pub(crate) fn dim(it: &mut Input) -> Result<TokenStream> {
     let vis = visibility(it);
     let dim = name(it, "a named size")?;
     let text = dim.to_string();
-    let struct_ = code_with("#[derive(Clone, Copy, Debug)]", &[]);
+    let struct_ = code("#[derive(Clone, Copy, Debug)] #[allow(missing_docs)]");
     let head: TokenStream = about.into_iter().chain(struct_).chain(vis).collect();
     let body = if it.is_empty() {
         code_with(

@@ -88,10 +88,16 @@ pub(crate) fn einsum(it: &mut Input) -> Result<TokenStream> {
     let b = &operands[1];
     let (x, a) = summed(x, a, |c| out.contains(c) || b.contains(c));
     let (w, b) = summed(w, b, |c| out.contains(c) || operands[0].contains(c));
+    // the left operand's entries are taken where dims run together; the left one is the second one, where the dims come out in the result's
+    // order only so
+    let together = out.chars().filter(|c| a.contains(*c) && b.contains(*c));
+    let alone = a.chars().filter(|c| !b.contains(*c)).chain(b.chars().filter(|c| !a.contains(*c)));
+    let turned = !together.chain(alone).eq(out.chars());
+    let both = if turned && spec.is_none() { "BothTurned" } else { "Both" };
     let (mut outs, mut over) = (String::new(), String::new());
     for c in out.chars() {
         let _ = match (a.find(c), b.find(c)) {
-            (Some(i), Some(j)) => write!(outs, "LIB::rules::einsum::Both<{i}, {j}>,"),
+            (Some(i), Some(j)) => write!(outs, "LIB::rules::einsum::{both}<{i}, {j}>,"),
             (Some(i), None) => write!(outs, "LIB::rules::einsum::Left<{i}>,"),
             (_, j) => write!(outs, "LIB::rules::einsum::Right<{}>,", j.unwrap_or(0)),
         };

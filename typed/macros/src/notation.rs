@@ -74,7 +74,7 @@ fn axes(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
         it.next();
         let list = axis_list(&mut Input::new(g.stream(), g.span()), seen)?;
         return match list.len() {
-            0 => fail(g.span(), "expected the axes that split this dim, or no `@` where it is whole"),
+            0 => fail(g.span(), "expected the axes that split this dim, or no `@` where it is unsharded"),
             1 => Ok(list.into_iter().next().unwrap_or_default()),
             2 | 3 => Ok(tuple(listed(list))),
             _ => fail(
@@ -175,7 +175,7 @@ pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream
                 arguments.extend(code(","));
                 arguments.extend(axes(it, seen)?);
             }
-            out.extend(code("LIB::shape::Dim<").into_iter().chain(arguments).chain(code(">")));
+            out.extend(code("LIB::shape::TDim<").into_iter().chain(arguments).chain(code(">")));
         }
         out.extend(code(","));
         it.comma("`,`, or `@axis` if the dim is split")?;

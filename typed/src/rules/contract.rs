@@ -2,7 +2,7 @@
 
 use super::respec::Spec;
 use crate::axis::{Shard, Split};
-use crate::shape::{AxesOnce, Dim, DimType, Shape, Stretch};
+use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::Size;
 
 /// A pair of dims that are summed over.
@@ -12,10 +12,10 @@ use crate::size::Size;
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait ContractDim<D2> {}
-impl<N: Size, S1, S2> ContractDim<Dim<N, S2>> for Dim<N, S1>
+impl<Z: Size, S1, S2> ContractDim<TDim<Z, S2>> for TDim<Z, S1>
 where
-    Dim<N, S1>: ContractTo<Dim<N, S2>>,
-    <Dim<N, S1> as ContractTo<Dim<N, S2>>>::Parts: Placed<Dim<N, S1>>,
+    TDim<Z, S1>: ContractTo<TDim<Z, S2>>,
+    <TDim<Z, S1> as ContractTo<TDim<Z, S2>>>::Parts: Placed<TDim<Z, S1>>,
 {
 }
 /// A pair of dims that are summed over, where the result's sharding is stated.
@@ -25,7 +25,7 @@ where
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait ContractDimTo<D2> {}
-impl<N: Size, S1: Shard, S2: Shard> ContractDimTo<Dim<N, S2>> for Dim<N, S1> {}
+impl<Z: Size, S1: Shard, S2: Shard> ContractDimTo<TDim<Z, S2>> for TDim<Z, S1> {}
 /// A pair of dims that both operands have and the result too: they go together like contracted ones, and the result takes the left entry.
 #[diagnostic::on_unimplemented(
     message = "einsum: batch dims `{Self}` (left) and `{D2}` (right) have different sizes",
@@ -35,38 +35,38 @@ pub trait BatchDim<D2> {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<N: Size, S1: Shard, S2> BatchDim<Dim<N, S2>> for Dim<N, S1>
+impl<Z: Size, S1: Shard, S2> BatchDim<TDim<Z, S2>> for TDim<Z, S1>
 where
-    Dim<N, S1>: ContractTo<Dim<N, S2>>,
+    TDim<Z, S1>: ContractTo<TDim<Z, S2>>,
 {
-    type Out = Dim<N, S1>;
+    type Out = TDim<Z, S1>;
 }
 
 /// Which of two dims of one size are split.
 #[diagnostic::on_unimplemented(
     message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) are split over different mesh axes",
     label = "`{Self}` would be contracted with `{D2}`",
-    note = "contracted dims must be split alike, or one of them be whole: `reshard` one operand, for instance `b.reshard(P![..])`"
+    note = "contracted dims must be sharded the same way, or one of them be unsharded: `reshard` one operand, for instance `b.reshard(P![..])`"
 )]
 pub trait ContractTo<D2> {
     /// [`OneSide`] or [`BothSides`].
     type Parts;
 }
-impl<N> ContractTo<Dim<N>> for Dim<N> {
+impl<Z> ContractTo<TDim<Z>> for TDim<Z> {
     type Parts = OneSide;
 }
-impl<N, S: Split> ContractTo<Dim<N, S>> for Dim<N> {
+impl<Z, S: Split> ContractTo<TDim<Z, S>> for TDim<Z> {
     type Parts = OneSide;
 }
-impl<N, S: Split> ContractTo<Dim<N>> for Dim<N, S> {
+impl<Z, S: Split> ContractTo<TDim<Z>> for TDim<Z, S> {
     type Parts = OneSide;
 }
-impl<N, S: Split> ContractTo<Dim<N, S>> for Dim<N, S> {
+impl<Z, S: Split> ContractTo<TDim<Z, S>> for TDim<Z, S> {
     type Parts = BothSides;
 }
 /// At most one of the two is split.
 pub struct OneSide;
-/// Both are split alike, so that the product is a sum over devices.
+/// Both are sharded the same way, so that the product is a sum over devices.
 pub struct BothSides;
 /// The rules tell how the result is sharded.
 #[diagnostic::on_unimplemented(
@@ -88,16 +88,16 @@ pub trait LeadingDim<D2> {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<N: Size, S: Shard> LeadingDim<Dim<N, S>> for Dim<N, S> {
-    type Out = Dim<N, S>;
+impl<Z: Size, S: Shard> LeadingDim<TDim<Z, S>> for TDim<Z, S> {
+    type Out = TDim<Z, S>;
 }
 #[diagnostic::do_not_recommend]
-impl<N: Size, S: Shard> LeadingDim<Stretch> for Dim<N, S> {
-    type Out = Dim<N, S>;
+impl<Z: Size, S: Shard> LeadingDim<Stretch> for TDim<Z, S> {
+    type Out = TDim<Z, S>;
 }
 #[diagnostic::do_not_recommend]
-impl<N: Size, S: Shard> LeadingDim<Dim<N, S>> for Stretch {
-    type Out = Dim<N, S>;
+impl<Z: Size, S: Shard> LeadingDim<TDim<Z, S>> for Stretch {
+    type Out = TDim<Z, S>;
 }
 #[diagnostic::do_not_recommend]
 impl LeadingDim<Stretch> for Stretch {
@@ -135,35 +135,32 @@ pub type MatmulToOf<L, R, P> = <R as MatmulToRhs<L, P>>::Out;
 )]
 pub trait DotRhs<L>: MatmulRhs<L> {}
 macro_rules! dot { ($([$($l:ident)*] [$($r:ident)*];)*) => { $(
-    #[diagnostic::do_not_recommend]
     impl<$($l: DimType,)* $($r: DimType),*> DotRhs<($($l,)*)> for ($($r,)*) where ($($r,)*): MatmulRhs<($($l,)*)> {}
 )* } }
 dot! { [A] [B]; [A] [B C]; [A B] [C]; [A B] [C E]; }
 
 macro_rules! one {
     ([$($g:tt)*] $l:ty, $r:ty, $out:ty, $k1:ident $k2:ident) => {
-        #[diagnostic::do_not_recommend]
         impl<$($g)* $k1: ContractDim<$k2>, $k2> MatmulRhs<$l> for $r where $out: AxesOnce + Shape { type Out = $out; }
-        #[diagnostic::do_not_recommend]
         impl<$($g)* $k1: ContractDimTo<$k2>, $k2, P: Spec<$out>> MatmulToRhs<$l, P> for $r { type Out = P::Out; }
     };
 }
 one!([] (K1,), (K2,), (), K1 K2);
 macro_rules! vectors { ($([$($l:ident)*])*) => { $(
-    one!([$($l: DimType,)* N: DimType,] (K1,), ($($l,)* K2, N,), ($($l,)* N,), K1 K2);
+    one!([$($l: DimType,)* Z: DimType,] (K1,), ($($l,)* K2, Z,), ($($l,)* Z,), K1 K2);
     one!([$($l: DimType,)* M: DimType,] ($($l,)* M, K1,), (K2,), ($($l,)* M,), K1 K2);
 )* } }
 vectors!([] [A] [A B] [A B C] [A B C E] [A B C E F] [A B C E F G]);
 macro_rules! matmul {
     ([] [$($a:ident $b:ident)*]) => {
-        one!([$($a: LeadingDim<$b>, $b,)* M: DimType, N: DimType,]
-            ($($a,)* M, K1,), ($($b,)* K2, N,), ($($a::Out,)* M, N,), K1 K2);
+        one!([$($a: LeadingDim<$b>, $b,)* M: DimType, Z: DimType,]
+            ($($a,)* M, K1,), ($($b,)* K2, Z,), ($($a::Out,)* M, Z,), K1 K2);
     };
     ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
-        one!([$p0: DimType, $($p: DimType,)* $($a: LeadingDim<$b>, $b,)* M: DimType, N: DimType,]
-            ($p0, $($p,)* $($a,)* M, K1,), ($($b,)* K2, N,), ($p0, $($p,)* $($a::Out,)* M, N,), K1 K2);
-        one!([$p0: DimType, $($p: DimType,)* $($a: LeadingDim<$b>, $b,)* M: DimType, N: DimType,]
-            ($($a,)* M, K1,), ($p0, $($p,)* $($b,)* K2, N,), ($p0, $($p,)* $($a::Out,)* M, N,), K1 K2);
+        one!([$p0: DimType, $($p: DimType,)* $($a: LeadingDim<$b>, $b,)* M: DimType, Z: DimType,]
+            ($p0, $($p,)* $($a,)* M, K1,), ($($b,)* K2, Z,), ($p0, $($p,)* $($a::Out,)* M, Z,), K1 K2);
+        one!([$p0: DimType, $($p: DimType,)* $($a: LeadingDim<$b>, $b,)* M: DimType, Z: DimType,]
+            ($($a,)* M, K1,), ($p0, $($p,)* $($b,)* K2, Z,), ($p0, $($p,)* $($a::Out,)* M, Z,), K1 K2);
         matmul!([$($p)*] [$($a $b)*]);
     };
 }

@@ -4,12 +4,14 @@ use super::contract::{BatchDim, ContractDim, ContractDimTo};
 use super::respec::Spec;
 use crate::shape::{At, AxesOnce, D, DimType, Shape};
 
-/// Dim `I` of the left operand.
+/// TDim `I` of the left operand.
 pub struct Left<const I: usize>;
-/// Dim `I` of the right operand.
+/// TDim `I` of the right operand.
 pub struct Right<const I: usize>;
-/// Dim `I` of the left and dim `J` of the right operand.
+/// TDim `I` of the left and dim `J` of the right operand.
 pub struct Both<const I: usize, const J: usize>;
+/// The same, where the product is made with the operands exchanged, since then its dims come out in the result's order: the right entry is taken.
+pub struct BothTurned<const I: usize, const J: usize>;
 
 /// A dim of the result, picked from the operands.
 pub trait Pick<L, R> {
@@ -27,6 +29,13 @@ where
     L::Dim: BatchDim<R::Dim>,
 {
     type Dim = <L::Dim as BatchDim<R::Dim>>::Out;
+}
+impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> Pick<L, R> for BothTurned<I, J>
+where
+    L::Dim: BatchDim<R::Dim>,
+    R::Dim: BatchDim<L::Dim>,
+{
+    type Dim = <R::Dim as BatchDim<L::Dim>>::Out;
 }
 /// A dim of the result, where its sharding is stated.
 pub trait PickTo<L, R> {
@@ -57,9 +66,7 @@ pub trait OutsTo<L, R, P> {
     type Out: Shape;
 }
 macro_rules! outs { ($($o:ident)*) => {
-    #[diagnostic::do_not_recommend]
     impl<L, R, $($o: Pick<L, R>),*> Outs<L, R> for ($($o,)*) where ($($o::Dim,)*): AxesOnce + Shape { type Out = ($($o::Dim,)*); }
-    #[diagnostic::do_not_recommend]
     impl<L, R, P: Spec<($($o::Dim,)*)>, $($o: PickTo<L, R>),*> OutsTo<L, R, P> for ($($o,)*) { type Out = P::Out; }
 } }
 outs!();
@@ -89,9 +96,7 @@ pub trait Over<L, R> {}
 /// The pairs of dims that are contracted, where the result's sharding is stated.
 pub trait OverTo<L, R> {}
 macro_rules! over { ($($c:ident)*) => {
-    #[diagnostic::do_not_recommend]
     impl<L, R, $($c: Pair<L, R>),*> Over<L, R> for ($($c,)*) {}
-    #[diagnostic::do_not_recommend]
     impl<L, R, $($c: PairTo<L, R>),*> OverTo<L, R> for ($($c,)*) {}
 } }
 over!();
@@ -109,7 +114,6 @@ pub trait EinsumRhs<L, O, C> {
     /// The shape of the result.
     type Out: Shape;
 }
-#[diagnostic::do_not_recommend]
 impl<L, R, O: Outs<L, R>, C: Over<L, R>> EinsumRhs<L, O, C> for R {
     type Out = O::Out;
 }
@@ -122,7 +126,6 @@ pub trait EinsumToRhs<L, O, C, P> {
     /// The shape of the result.
     type Out: Shape;
 }
-#[diagnostic::do_not_recommend]
 impl<L, R, P, O: OutsTo<L, R, P>, C: OverTo<L, R>> EinsumToRhs<L, O, C, P> for R {
     type Out = O::Out;
 }

@@ -1,7 +1,7 @@
 //! What moves dims: transpose, new dims of size 1, broadcasting, reshaping.
 
 use crate::axis::{Shard, Whole};
-use crate::shape::{At, D, Dim, DimType, Other, Shape, Stretch};
+use crate::shape::{At, D, DimType, Other, Shape, Stretch, TDim};
 use crate::size::{N, Size, SplitsOver};
 
 /// The shape with its dims in order `P`: `(D1, D0)`.
@@ -21,7 +21,6 @@ macro_rules! permute {
         permute!(@pairs $me; $all [$($x $y)* $($a $r)+] $($r)+);
     };
     (@pairs $me:ty; [$($d:ident $i:ident)*] [$($x:ident $y:ident)*] $last:ident) => {
-        #[diagnostic::do_not_recommend]
         impl<$($d: DimType,)* $(const $i: usize),*> Permute<($(D<$i>,)*)> for $me
         where $($me: At<D<$i>>,)* $(D<$x>: Other<D<$y>>),* {
             type Out = ($(<$me as At<D<$i>>>::Dim,)*);
@@ -45,35 +44,35 @@ permute!((A, B, C, E, F, G, H, T); A I B J C K E L F M G O H P T Q);
 )]
 pub trait One: DimType {}
 impl One for Stretch {}
-impl<S: Shard> One for Dim<N<1>, S> {}
+impl<S: Shard> One for TDim<N<1>, S> {}
 
 /// A shape that arrays of shape `S` can be broadcast to.
 #[diagnostic::on_unimplemented(
     message = "an array of shape `{S}` cannot be broadcast to `{Self}`",
-    label = "its dims are the last dims of the new shape; `~` may become any whole dim, new dims are whole"
+    label = "its dims are the last dims of the new shape; `~` may become any unsharded dim, new dims are unsharded"
 )]
 pub trait BroadcastOf<S>: Shape {}
 /// A dim that a dim `A` can be broadcast to.
 #[diagnostic::on_unimplemented(
     message = "a dim `{A}` cannot be broadcast to a dim `{Self}`",
-    label = "`{A}` stays as it is, sharding and all; `~` may become any whole dim"
+    label = "`{A}` stays as it is, sharding and all; `~` may become any unsharded dim"
 )]
 pub trait BroadcastDim<A>: DimType {}
-impl<N: Size, S: Shard> BroadcastDim<Dim<N, S>> for Dim<N, S> {}
-impl<N: Size> BroadcastDim<Stretch> for Dim<N> {}
+impl<Z: Size, S: Shard> BroadcastDim<TDim<Z, S>> for TDim<Z, S> {}
+impl<Z: Size> BroadcastDim<Stretch> for TDim<Z> {}
 impl BroadcastDim<Stretch> for Stretch {}
-/// A dim that is whole.
+/// A dim that is unsharded.
 #[diagnostic::on_unimplemented(
-    message = "dim `{Self}` is split, and must be whole here",
-    label = "expected a whole dim: one without `@axis`",
+    message = "dim `{Self}` is split, and must be unsharded here",
+    label = "expected an unsharded dim: one without `@axis`",
     note = "`reshard` first: `.reshard(P![..])` with `_` for this dim"
 )]
 pub trait WholeDim: DimType {}
-impl<N: Size> WholeDim for Dim<N> {}
+impl<Z: Size> WholeDim for TDim<Z> {}
 impl WholeDim for Stretch {}
-/// A shape of whole dims.
+/// A shape of unsharded dims.
 #[diagnostic::on_unimplemented(
-    message = "a dim of `{Self}` is split, and must be whole here",
+    message = "a dim of `{Self}` is split, and must be unsharded here",
     label = "reshaping keeps no sharding by itself: how the new dims are split is open",
     note = "`.split_dim(..)` and `.merge_dims(..)` keep the sharding of the first factor",
     note = "or state the result: `x.then::<T![f32; ..]>(|x| x.reshape_to(..))`, which is checked when it runs"
@@ -82,13 +81,10 @@ pub trait WholeShape: Shape {}
 
 macro_rules! broadcast {
     ([] [$($a:ident $b:ident)*]) => {
-        #[diagnostic::do_not_recommend]
         impl<$($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($($b,)*) {}
-        #[diagnostic::do_not_recommend]
         impl<$($a: WholeDim),*> WholeShape for ($($a,)*) {}
     };
     ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
-        #[diagnostic::do_not_recommend]
         impl<$p0: WholeDim, $($p: WholeDim,)* $($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($p0, $($p,)* $($b,)*) {}
         broadcast!([$($p)*] [$($a $b)*]);
     };
@@ -103,7 +99,7 @@ broadcast!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
 broadcast!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
 broadcast!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
 
-/// How many elements an array of whole shape `S` has, where that is known when compiling.
+/// How many elements an array of shape `S` has, where that is known when compiling.
 pub const fn elements<S: Shape>() -> Option<usize> {
     let (mut i, mut n) = (0, 1);
     while i < S::DIMS.len() {
@@ -123,11 +119,10 @@ pub trait Factored<A, B>: DimType {
     /// The minor factor's dim.
     type Minor: DimType;
 }
-#[diagnostic::do_not_recommend]
-impl<N: Size, S: Shard, A: SplitsOver<S>, B: Size> Factored<A, B> for Dim<N, S>
+impl<Z: Size, S: Shard, A: SplitsOver<S>, B: Size> Factored<A, B> for TDim<Z, S>
 where
-    N: super::parts::ProductIs<A, B>,
+    Z: super::parts::ProductIs<A, B>,
 {
-    type Major = Dim<A, S>;
-    type Minor = Dim<B, Whole>;
+    type Major = TDim<A, S>;
+    type Minor = TDim<B, Whole>;
 }

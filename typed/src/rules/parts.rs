@@ -2,8 +2,8 @@
 //! at run time only go through the checked door, `Typed::then`.
 
 use super::moves::WholeDim;
-use crate::axis::Shard;
-use crate::shape::{Dim, DimType, Shape};
+use crate::axis::{MeshAxis, Shard};
+use crate::shape::{DimType, Shape, TDim};
 use crate::size::{IntoSize, IntoTypenum, Size, SplitsOver};
 use core::ops::{Add, Mul, Sub};
 use typenum::{Diff, Prod, Sum, Unsigned};
@@ -45,17 +45,17 @@ where
 {
     type Out = <Diff<Of<A>, Of<B>> as IntoSize>::Size;
 }
-/// A number up to `N`.
+/// A number up to `Z`.
 #[diagnostic::on_unimplemented(
-    message = "a slice up to `{Self}` reaches beyond a dim of size `{N}`",
+    message = "a slice up to `{Self}` reaches beyond a dim of size `{Z}`",
     label = "the end of a slice is at most the dim's size"
 )]
-pub trait UpTo<N> {}
+pub trait UpTo<Z> {}
 #[diagnostic::do_not_recommend]
-impl<A: IntoTypenum, N: IntoTypenum> UpTo<N> for A
+impl<A: IntoTypenum, Z: IntoTypenum> UpTo<Z> for A
 where
-    Of<N>: Sub<Of<A>>,
-    Diff<Of<N>, Of<A>>: Unsigned,
+    Of<Z>: Sub<Of<A>>,
+    Diff<Of<Z>, Of<A>>: Unsigned,
 {
 }
 /// A number that is `A` times `B`.
@@ -66,8 +66,8 @@ where
 )]
 pub trait ProductIs<A, B>: Size {}
 #[diagnostic::do_not_recommend]
-impl<N: Size + IntoTypenum, A: IntoTypenum, B: IntoTypenum> ProductIs<A, B> for N where
-    Of<A>: Mul<Of<B>, Output = Of<N>>
+impl<Z: Size + IntoTypenum, A: IntoTypenum, B: IntoTypenum> ProductIs<A, B> for Z where
+    Of<A>: Mul<Of<B>, Output = Of<Z>>
 {
 }
 /// A number times a number.
@@ -89,7 +89,7 @@ where
     type Out = <Prod<Of<A>, Of<B>> as IntoSize>::Size;
 }
 
-/// Two dims joined: they are sharded alike, and the sum of their sizes is.
+/// Two dims joined: they are sharded the same way, and the sum of their sizes is.
 #[diagnostic::on_unimplemented(
     message = "concat: dims `{Self}` and `{D2}` cannot be joined",
     label = "joined dims have one sharding; `reshard` one operand"
@@ -98,27 +98,36 @@ pub trait JoinDim<D2>: DimType {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<A: Plus<B>, B: Size, S: Shard> JoinDim<Dim<B, S>> for Dim<A, S>
+impl<A: Plus<B>, B: Size, S: Shard> JoinDim<TDim<B, S>> for TDim<A, S>
 where
     A::Out: SplitsOver<S>,
 {
-    type Out = Dim<A::Out, S>;
+    type Out = TDim<A::Out, S>;
 }
-/// Two dims made one: the first one keeps its sharding, the second one is whole.
+/// Two dims made one: the first one's axes, then the second one's; only the second one may be unsharded.
 #[diagnostic::on_unimplemented(
     message = "dims `{Self}` and `{D2}` cannot be merged into one",
-    label = "the second one must be whole: `reshard` first"
+    label = "where the second one is split, the first one is too, over other axes; over three axes in all"
 )]
 pub trait MergeDim<D2>: DimType {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<A: Times<B>, B: Size, S: Shard> MergeDim<Dim<B>> for Dim<A, S>
+impl<A: Times<B>, B: Size, S: Shard> MergeDim<TDim<B>> for TDim<A, S>
 where
     A::Out: SplitsOver<S>,
 {
-    type Out = Dim<A::Out, S>;
+    type Out = TDim<A::Out, S>;
 }
+macro_rules! strung { ($($($a:ident)+, $first:ty, $second:ty;)*) => { $(
+    impl<A: Times<B>, B: Size, $($a: MeshAxis),+> MergeDim<TDim<B, $second>> for TDim<A, $first>
+    where
+        A::Out: SplitsOver<($($a,)+)>,
+    {
+        type Out = TDim<A::Out, ($($a,)+)>;
+    }
+)* } }
+strung! { X Y, X, Y; X Y Z, X, (Y, Z); X Y Z, (X, Y), Z; }
 /// A dim cut into a first part of size `A` and a second one of size `B`.
 #[diagnostic::on_unimplemented(
     message = "a dim `{Self}` cannot be split into parts of `{A}` and `{B}`",
@@ -130,23 +139,22 @@ pub trait CutDim<A, B>: DimType {
     /// The second part.
     type Second: DimType;
 }
-#[diagnostic::do_not_recommend]
-impl<N: Size, S: Shard, A: SplitsOver<S> + Plus<B, Out = N>, B: SplitsOver<S>> CutDim<A, B> for Dim<N, S> {
-    type First = Dim<A, S>;
-    type Second = Dim<B, S>;
+impl<Z: Size, S: Shard, A: SplitsOver<S> + Plus<B, Out = Z>, B: SplitsOver<S>> CutDim<A, B> for TDim<Z, S> {
+    type First = TDim<A, S>;
+    type Second = TDim<B, S>;
 }
-/// A whole dim from `A` to `B`.
+/// An unsharded dim from `A` to `B`.
 #[diagnostic::on_unimplemented(
     message = "dim `{Self}` cannot be sliced from `{A}` to `{B}` in types",
-    label = "slices are of whole dims whose size is a number: `reshard` first",
+    label = "slices are of unsharded dims whose size is a number: `reshard` first",
     note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
 )]
 pub trait SliceDim<A, B>: WholeDim {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<N: Size, A, B: Minus<A> + UpTo<N>> SliceDim<A, B> for Dim<N> {
-    type Out = Dim<B::Out>;
+impl<Z: Size, A, B: Minus<A> + UpTo<Z>> SliceDim<A, B> for TDim<Z> {
+    type Out = TDim<B::Out>;
 }
 /// The rest of a shape is the same: two shapes that differ in dim `I` only.
 #[diagnostic::on_unimplemented(

@@ -2,7 +2,7 @@
 
 use crate::axis::{Distinct, MeshAxis, MeshType, Shard, Whole};
 use crate::sets::{MarkIn, Outside, Sets};
-use crate::shape::{AxesOnce, Dim, DimType, Shape, Stretch};
+use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::{Size, SplitsOver};
 use core::marker::PhantomData;
 
@@ -39,13 +39,12 @@ pub trait RespecDim<S> {
     /// The dim of the result.
     type Out: DimType;
 }
-#[diagnostic::do_not_recommend]
-impl<N: SplitsOver<S2>, S1, S2: Shard> RespecDim<S2> for Dim<N, S1> {
-    type Out = Dim<N, S2>;
+impl<Z: SplitsOver<S2>, S1, S2: Shard> RespecDim<S2> for TDim<Z, S1> {
+    type Out = TDim<Z, S2>;
 }
 #[diagnostic::do_not_recommend]
-impl<N: Size, S1: Shard> RespecDim<Same> for Dim<N, S1> {
-    type Out = Dim<N, S1>;
+impl<Z: Size, S1: Shard> RespecDim<Same> for TDim<Z, S1> {
+    type Out = TDim<Z, S1>;
 }
 #[diagnostic::do_not_recommend]
 impl RespecDim<Whole> for Stretch {
@@ -59,14 +58,13 @@ impl RespecDim<Same> for Stretch {
 /// A spec for arrays of shape `S`: one entry for each dim.
 #[diagnostic::on_unimplemented(
     message = "spec `{Self}` does not fit the dims of `{S}`",
-    label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for a whole dim"
+    label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for an unsharded dim"
 )]
 pub trait Spec<S> {
     /// The shape, sharded so.
     type Out: Shape;
 }
 macro_rules! respec { ($($d:ident $s:ident)*) => {
-    #[diagnostic::do_not_recommend]
     impl<$($d: RespecDim<$s>, $s),*> Spec<($($d,)*)> for ($($s,)*)
     where ($($d::Out,)*): AxesOnce + Shape { type Out = ($($d::Out,)*); }
     impl<$($d: NotOver<A>,)* A> NotOver<A> for ($($d,)*) {}
@@ -80,11 +78,9 @@ respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5);
 respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6);
 respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7);
 respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7 A8 S8);
-#[diagnostic::do_not_recommend]
 impl<S, A, P: Spec<S>> Spec<S> for LeftUnreduced<P, A> {
     type Out = P::Out;
 }
-#[diagnostic::do_not_recommend]
 impl<S, A, P: Spec<S>> Spec<S> for MarkedReduced<P, A> {
     type Out = P::Out;
 }
@@ -93,13 +89,13 @@ impl<S, A, P: Spec<S>> Spec<S> for MarkedReduced<P, A> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is split over mesh axis `{A}`, so it cannot be made unreduced or reduced over it",
     label = "a value is unreduced over axes that split none of its dims",
-    note = "`reshard` it to be whole along the axis first"
+    note = "`reshard` it to be unsharded along the axis first"
 )]
 pub trait NotOver<A> {}
 impl<A> NotOver<A> for Stretch {}
-impl<N, S: Distinct<A>, A: MeshAxis> NotOver<A> for Dim<N, S> {}
-impl<N, S: Distinct<A>, A: MeshAxis> NotOver<(A,)> for Dim<N, S> {}
-impl<N, S: Distinct<A> + Distinct<B>, A: MeshAxis, B: MeshAxis> NotOver<(A, B)> for Dim<N, S> {}
+impl<Z, S: Distinct<A>, A: MeshAxis> NotOver<A> for TDim<Z, S> {}
+impl<Z, S: Distinct<A>, A: MeshAxis> NotOver<(A,)> for TDim<Z, S> {}
+impl<Z, S: Distinct<A> + Distinct<B>, A: MeshAxis, B: MeshAxis> NotOver<(A, B)> for TDim<Z, S> {}
 
 /// The sets of what `reshard` gives, of a value of shape `S` and sets `V`.
 #[diagnostic::on_unimplemented(
@@ -178,8 +174,8 @@ macro_rules! unreduced { ($([$($l:ident)*] [$($r:ident)*] [$($n:ident)*];)*) => 
     unreduced!(@ [A B] (A, B), (A, B); [$($l)*] [$($r)*] [$($n)*]);
 )* };
     (@ [$($axis:ident)*] $split:ty, $list:ty; [$($l:ident)*] [$($r:ident)*] [$($n:ident)*]) => {
-        impl<P, N: Size, $($axis: MeshAxis,)* $($l: DimType,)* $($r: DimType,)* $($n: DimType),*>
-            ProductSets<($($l,)* Dim<N, $split>,), ($($r,)* Dim<N, $split>, $($n,)*), ()> for LeftUnreduced<P, $list>
+        impl<P, Z: Size, $($axis: MeshAxis,)* $($l: DimType,)* $($r: DimType,)* $($n: DimType),*>
+            ProductSets<($($l,)* TDim<Z, $split>,), ($($r,)* TDim<Z, $split>, $($n,)*), ()> for LeftUnreduced<P, $list>
         where
             $list: MarkIn<EmptyOf<A>>,
         {

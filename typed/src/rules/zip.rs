@@ -1,30 +1,30 @@
 //! Operations on elements: dims are paired from the last one backwards.
 
 use crate::axis::{Shard, Split};
-use crate::shape::{AxesOnce, Dim, DimType, Shape, Stretch};
+use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::Size;
 
 /// Two dims of one size, and how the result's dim is split.
 #[diagnostic::on_unimplemented(
     message = "elementwise op: dim `{Self}` on the left and dim `{D2}` on the right are split over different mesh axes",
     label = "`{Self}` meets `{D2}`",
-    note = "a dim must be split alike in both operands, or be whole in one of them: `reshard` one operand, for instance `b.reshard(P![..])`"
+    note = "a dim must be sharded the same way in both operands, or be unsharded in one of them: `reshard` one operand, for instance `b.reshard(P![..])`"
 )]
 pub trait MergeSplits<D2> {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<N: Size> MergeSplits<Dim<N>> for Dim<N> {
-    type Out = Dim<N>;
+impl<Z: Size> MergeSplits<TDim<Z>> for TDim<Z> {
+    type Out = TDim<Z>;
 }
-impl<N: Size, S: Split> MergeSplits<Dim<N, S>> for Dim<N> {
-    type Out = Dim<N, S>;
+impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z> {
+    type Out = TDim<Z, S>;
 }
-impl<N: Size, S: Split> MergeSplits<Dim<N>> for Dim<N, S> {
-    type Out = Dim<N, S>;
+impl<Z: Size, S: Split> MergeSplits<TDim<Z>> for TDim<Z, S> {
+    type Out = TDim<Z, S>;
 }
-impl<N: Size, S: Split> MergeSplits<Dim<N, S>> for Dim<N, S> {
-    type Out = Dim<N, S>;
+impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z, S> {
+    type Out = TDim<Z, S>;
 }
 
 /// Two dims of operands, and the dim of the result.
@@ -38,19 +38,19 @@ pub trait ZipDim<D2> {
     /// The dim of the result.
     type Out: DimType;
 }
-impl<N: Size, S1, S2> ZipDim<Dim<N, S2>> for Dim<N, S1>
+impl<Z: Size, S1, S2> ZipDim<TDim<Z, S2>> for TDim<Z, S1>
 where
-    Dim<N, S1>: MergeSplits<Dim<N, S2>>,
+    TDim<Z, S1>: MergeSplits<TDim<Z, S2>>,
 {
-    type Out = <Dim<N, S1> as MergeSplits<Dim<N, S2>>>::Out;
+    type Out = <TDim<Z, S1> as MergeSplits<TDim<Z, S2>>>::Out;
 }
 #[diagnostic::do_not_recommend]
-impl<N: Size, S: Shard> ZipDim<Stretch> for Dim<N, S> {
-    type Out = Dim<N, S>;
+impl<Z: Size, S: Shard> ZipDim<Stretch> for TDim<Z, S> {
+    type Out = TDim<Z, S>;
 }
 #[diagnostic::do_not_recommend]
-impl<N: Size, S: Shard> ZipDim<Dim<N, S>> for Stretch {
-    type Out = Dim<N, S>;
+impl<Z: Size, S: Shard> ZipDim<TDim<Z, S>> for Stretch {
+    type Out = TDim<Z, S>;
 }
 #[diagnostic::do_not_recommend]
 impl ZipDim<Stretch> for Stretch {
@@ -75,15 +75,12 @@ pub type ZipOf<L, R> = <R as ZipRhs<L>>::Out;
 macro_rules! zip {
     // all numbers of leading dims that one operand has and the other has not
     ([] [$($a:ident $b:ident)*]) => {
-        #[diagnostic::do_not_recommend]
         impl<$($a: ZipDim<$b>, $b),*> ZipRhs<($($a,)*)> for ($($b,)*)
         where ($($a::Out,)*): AxesOnce + Shape { type Out = ($($a::Out,)*); }
     };
     ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
-        #[diagnostic::do_not_recommend]
         impl<$p0: DimType, $($p: DimType,)* $($a: ZipDim<$b>, $b),*> ZipRhs<($p0, $($p,)* $($a,)*)> for ($($b,)*)
         where ($p0, $($p,)* $($a::Out,)*): AxesOnce + Shape { type Out = ($p0, $($p,)* $($a::Out,)*); }
-        #[diagnostic::do_not_recommend]
         impl<$p0: DimType, $($p: DimType,)* $($a: ZipDim<$b>, $b),*> ZipRhs<($($a,)*)> for ($p0, $($p,)* $($b,)*)
         where ($p0, $($p,)* $($a::Out,)*): AxesOnce + Shape { type Out = ($p0, $($p,)* $($a::Out,)*); }
         zip!([$($p)*] [$($a $b)*]);

@@ -1,0 +1,224 @@
+//! Random operations against the static rules: the dynamic layer says what is right, rustc what holds. Other ones each run.
+//!
+//! `ATMESH_SEED=7 cargo test --test typed_random` repeats a run. The probes are one program of no arrays, which needs the crate of rules only.
+#![cfg(feature = "typed")]
+
+use atmesh::prelude::*;
+use atmesh::{concat, einsum};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The rules' library that these tests are linked with: the newest one that is not younger than they are.
+fn library() -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    let built = |path: &Path| path.metadata().unwrap().modified().unwrap();
+    let files = std::fs::read_dir(tests.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    let libraries = files.filter(|f| {
+        let name = f.file_name().unwrap().to_string_lossy();
+        name.starts_with("libatmesh_typed-") && name.ends_with(".rlib") && built(f) <= built(&tests)
+    });
+    libraries.max_by_key(|f| built(f)).expect("the library is beside its tests")
+}
+
+struct Rng(u64);
+impl Rng {
+    fn next(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % n as u64) as usize
+    }
+    fn pick<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.next(list.len())].clone()
+    }
+}
+
+const AXES: [(&str, usize); 3] = [("X", 2), ("Y", 4), ("Z", 3)];
+const SIZES: [usize; 5] = [2, 8, 12, 24, 48];
+
+/// A dim: its size and axes.
+type Dim = (usize, Vec<&'static str>);
+
+/// Splits dims at random, each axis once, where it divides.
+fn split(rng: &mut Rng, sizes: &[usize]) -> Vec<Dim> {
+    let mut dims: Vec<Dim> = sizes.iter().map(|n| (*n, Vec::new())).collect();
+    for (axis, size) in AXES {
+        let d = rng.next(dims.len() * 2);
+        if let Some((n, axes)) = dims.get_mut(d) {
+            let devices: usize = axes.iter().map(|a| AXES.iter().find(|b| b.0 == *a).unwrap().1).product();
+            if *n % (devices * size) == 0 {
+                let at = rng.next(axes.len() + 1);
+                axes.insert(at, axis);
+            }
+        }
+    }
+    dims
+}
+fn entry(axes: &[&str]) -> String {
+    match axes {
+        [] => "_".into(),
+        [one] => (*one).into(),
+        many => format!("({})", many.join(", ")),
+    }
+}
+fn spec_text(dims: &[Dim]) -> String {
+    format!("P![{}]", dims.iter().map(|d| entry(&d.1)).collect::<Vec<_>>().join(", "))
+}
+fn shape_text(dims: &[Dim]) -> String {
+    let dim = |(n, axes): &Dim| if axes.is_empty() { n.to_string() } else { format!("{n}@{}", entry(axes)) };
+    format!("S![{}]", dims.iter().map(dim).collect::<Vec<_>>().join(", "))
+}
+fn spec(dims: &[Dim]) -> Spec {
+    Spec::of(dims.iter().map(|d| d.1.iter().map(|a| Axis::from(*a)).collect()).collect())
+}
+fn array(mesh: &Mesh, dims: &[Dim]) -> Array {
+    Array::zeros(dims.iter().map(|d| d.0).collect::<Vec<_>>()).put(mesh, spec(dims))
+}
+fn sizes(rng: &mut Rng, ranks: std::ops::Range<usize>) -> Vec<usize> {
+    let rank = ranks.start + rng.next(ranks.len());
+    (0..rank).map(|_| rng.pick(&SIZES)).collect()
+}
+
+/// One operation: the rule as a type, and what the dynamic layer gives.
+fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
+    let one = sizes(rng, 1..4);
+    let a = split(rng, &one);
+    let x = array(mesh, &a);
+    let s = shape_text(&a);
+    match rng.next(9) {
+        0 | 1 => {
+            let mut two = one[rng.next(one.len())..].to_vec();
+            if rng.next(8) == 0 {
+                two[0] = rng.pick(&SIZES);
+            }
+            let b = split(rng, &two);
+            let y = array(mesh, &b);
+            let (kind, r) = if rng.next(2) == 0 { ("Add", &x + &y) } else { ("Join", x.maximum(&y)) };
+            (format!("{kind}<{s}, (), {}, ()>", shape_text(&b)), r)
+        }
+        2 | 3 => {
+            let two = [*one.last().unwrap(), rng.pick(&SIZES)];
+            let two = if rng.next(10) == 0 { vec![rng.pick(&SIZES)] } else { two.to_vec() };
+            let b = split(rng, &two);
+            let y = array(mesh, &b);
+            if one.len() == 2 && two.len() == 2 && rng.next(2) == 0 {
+                let out = split(rng, &[one[0], two[1]]);
+                let query = format!("MatmulTo<{s}, (), {}, (), {}>", shape_text(&b), spec_text(&out));
+                return (query, x.matmul_to(&y, spec(&out)));
+            }
+            (format!("Matmul<{s}, (), {}, ()>", shape_text(&b)), x.matmul(&y))
+        }
+        4 => {
+            let last = rng.pick(&SIZES);
+            let b = split(rng, &[one[0], last]);
+            let y = array(mesh, &b);
+            let letters = &"abc"[..one.len()];
+            // the first dims together, the others one by one
+            let outs: String = (0..one.len())
+                .map(|i| if i == 0 { "Both<0, 0>,".into() } else { format!("Left<{i}>,") })
+                .collect();
+            let query = format!("Einsum<{s}, (), {}, (), ({outs}Right<1>,), ()>", shape_text(&b));
+            (query, einsum(&format!("{letters},az->{letters}z"), [&x, &y]))
+        }
+        5 => {
+            let out = split(rng, &one);
+            (format!("Reshard<{s}, (), {}>", spec_text(&out)), x.reshard(spec(&out)))
+        }
+        6 => {
+            let d = rng.next(one.len() + 1);
+            let keep = rng.next(2) == 0;
+            let dims = if keep { Dims::keep(d as i32) } else { Dims::from(d as i32) };
+            let query = if keep {
+                format!("ReduceSum<{s}, (), Kept<D<{d}>>>")
+            } else {
+                format!("ReduceSum<{s}, (), D<{d}>>")
+            };
+            (query, x.sum(dims))
+        }
+        7 => {
+            let mut two = one.clone();
+            let d = rng.next(one.len());
+            two[d] = rng.pick(&SIZES);
+            let b = if rng.next(2) == 0 {
+                // sharded the same way, so that some can be joined
+                a.iter().zip(&two).map(|((_, axes), n)| (*n, axes.clone())).collect()
+            } else {
+                split(rng, &two)
+            };
+            let y = array(mesh, &b);
+            if y.ty().is_err() {
+                return operation(rng, mesh);
+            }
+            (format!("Concat<{s}, (), {}, (), D<{d}>>", shape_text(&b)), concat([&x, &y], d as i32))
+        }
+        _ => {
+            let mut order: Vec<usize> = (0..one.len()).collect();
+            (1..order.len()).for_each(|i| order.swap(i, rng.next(i + 1)));
+            let text: String = order.iter().map(|d| format!("D<{d}>,")).collect();
+            (format!("Move<{s}, (), ({text})>"), x.transpose(order))
+        }
+    }
+}
+
+#[test]
+fn random_operations_agree() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = std::env::var("ATMESH_SEED").map_or(now, |s| s.parse().expect("ATMESH_SEED is a number"));
+    let mut rng = Rng(seed);
+    let mesh = Mesh::new(AXES).unwrap();
+    let mut source = String::from(
+        "#![allow(unused)]\n#[path = \"QUERIES\"]\nmod queries;\nuse queries::*;\nmesh! { pub struct Pod { X: 2, Y: 4, Z: 3 } }\n",
+    );
+    source = source.replace(
+        "QUERIES",
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("typed/tests/agreement/queries.rs").display().to_string(),
+    );
+    let mut expected = Vec::new();
+    for part in 0..5 {
+        writeln!(source, "fn part{part}() {{").unwrap();
+        for _ in 0..100 {
+            let (query, result) = operation(&mut rng, &mesh);
+            writeln!(source, "println!(\"{{:?}}\", text(<Probe<{query}>>::FOUND));").unwrap();
+            expected.push((query, result.ty().map(|t| t.to_string()).map_err(|e| e.to_string())));
+        }
+        source.push_str("}\n");
+    }
+    source.push_str("fn main() { part0(); part1(); part2(); part3(); part4(); }\n");
+
+    let library = library();
+    let name = library.with_file_name(format!("typed-random-{}", std::process::id()));
+    let file = name.with_extension("rs");
+    std::fs::write(&file, source).unwrap();
+    let out = Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
+        .args(["--edition=2024", "--crate-type=bin", "-o"])
+        .arg(&name)
+        .arg("-L")
+        .arg(format!("dependency={}", library.parent().unwrap().display()))
+        .arg("--extern")
+        .arg(format!("atmesh_typed={}", library.display()))
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "seed {seed}: {}", String::from_utf8_lossy(&out.stderr));
+    let found = Command::new(&name).output().unwrap();
+    let _ = (std::fs::remove_file(&name), std::fs::remove_file(&file));
+    let found = String::from_utf8(found.stdout).unwrap();
+    let mut wrong = String::new();
+    let mut accepted = 0;
+    assert_eq!(found.lines().count(), expected.len());
+    for (line, (query, dynamic)) in found.lines().zip(&expected) {
+        accepted += usize::from(dynamic.is_ok());
+        let agreed = match dynamic {
+            Ok(ty) => line == format!("Some({:?})", ty.trim_start_matches("float32")),
+            Err(_) => line == "None",
+        };
+        if !agreed {
+            writeln!(wrong, "{query}: rustc {line}, the dynamic layer {dynamic:?}").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "seed {seed}:\n{wrong}");
+    // both verdicts are there: a probe that never holds would pass otherwise
+    assert!((100..450).contains(&accepted), "seed {seed}: {accepted} of 500 are accepted");
+}

@@ -1,0 +1,8 @@
+//~ a mesh axis would split two dims of one array: `(TDim<N<8>, X>, TDim<N<4>, X>)`
+//~ `reshard` an operand first
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 8@X, 4], b: &T![f32; 8, 4@X]) {
+    let _ = a.add(b);
+}

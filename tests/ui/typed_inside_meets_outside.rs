@@ -1,0 +1,8 @@
+//~ an array from inside of a `shard_map` meets one from outside
+//~ pass an array of outside to `shard_map` as an argument
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 8@X, 4], b: &T![f32; 4]) {
+    let _ = Pod.shard_map((a.clone(),), P![X, _], |(a,)| a.add(b));
+}

@@ -1,0 +1,8 @@
+//~ matmul/einsum: both dims are `TDim<N<16>, X>`, so how to split the result is ambiguous
+//~ `a.matmul_to(&b, P![_, _])` adds the parts up on every device (all-reduce)
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 8, 16@X], b: &T![f32; 16@X, 32]) {
+    let _ = a.matmul(b);
+}

@@ -1,0 +1,7 @@
+//~ a mesh axis would split two dims of one array: `(TDim<N<8>, X>, TDim<N<32>, X>)`
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 8@X, 16], b: &T![f32; 16, 32@X]) {
+    let _ = a.matmul(b);
+}

@@ -1,0 +1,7 @@
+//~ elementwise op: dim `TDim<N<8>, X>` on the left and dim `TDim<N<8>, Y>` on the right are split over different mesh axes
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 8@X, 4], b: &T![f32; 8@Y, 4]) {
+    let _ = a + b;
+}

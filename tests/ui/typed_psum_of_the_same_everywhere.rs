@@ -1,0 +1,8 @@
+//~ a sum over mesh axis `Y` needs a value that varies over `Y`; this one varies over `(X, No)`
+//~ .pvary(Y)
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 8@X, 4]) {
+    let _ = Pod.shard_map((a.clone(),), P![X, _], |(a,)| a.psum(Y));
+}

@@ -1,0 +1,8 @@
+//~ is split, and must be unsharded here
+//~ expected an unsharded dim: one without `@axis`
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 8@X, 4]) {
+    let _ = a.reshape::<S![32]>();
+}

@@ -1,0 +1,7 @@
+//~ a dim of size `N<6>` cannot be split evenly over mesh axis `Y`
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 4, 6@X]) {
+    let _ = Pod.shard_map((a.reshard(P![Y, _]),), P![_, _], |(a,)| a.psum_scatter(Y, D1));
+}

@@ -1,0 +1,7 @@
+//~ slices are of unsharded dims whose size is a number: `reshard` first
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+fn wrong(a: &T![f32; 8@X, 4]) {
+    let _ = a.slice::<N![0], N![2], _>(D0);
+}

@@ -1,0 +1,5 @@
+//~ expected `;` after the element type: `T![f32; 8, 16]`
+use atmesh::typed::prelude::*;
+mesh! { struct Pod { X: 2, Y: 4 } }
+fn main() {}
+type Wrong = T![f32, 8, 16];

@@ -1,0 +1,53 @@
+//! The static rules against the conformance cases: every equation whose op has a rule, whether it holds and what type it gives.
+//!
+//! A refusal is seen without a failing compile: an inherent constant that needs the rule comes before a trait's that does not.
+//! `agreement/cases.rs` is written by `agree.py`; what it leaves out, and why, is counted in `agreement/left_out.txt`.
+#![allow(dead_code, missing_docs, unreachable_pub, unused_parens)]
+
+use std::collections::BTreeMap;
+
+/// What is compared: the rule and the case's name, what rustc finds, what the case says.
+pub type Case = (&'static str, &'static str, queries::Found, Option<&'static str>);
+
+macro_rules! case {
+    ($rule:ident, $name:literal, $query:ty, $expected:expr) => {
+        (stringify!($rule), $name, <Probe<$query>>::FOUND, $expected)
+    };
+}
+
+#[path = "agreement/queries.rs"]
+pub mod queries;
+
+#[path = "agreement/cases.rs"]
+mod cases;
+
+/// Where the static layer refuses what the case accepts, on purpose: how many, and why.
+const STRICTER: &[(&str, usize, &str)] = &[
+    ("Psum", 47, "a sum over an axis over which the value is the same is rarely meant: it wants `.pvary(X)`"),
+    ("PsumScatter", 2, "the same"),
+    ("Factor", 11, "a dim over several axes goes to several factors: `.then`"),
+    ("Local", 5, "an unreduced or reduced array enters a `shard_map` by `.then`"),
+    ("Reshard", 1, "a value is reduced over an axis that split it: in two steps"),
+    ("Select", 5, "of unreduced or reduced values outside of `shard_map`, by a plain condition: `.then`"),
+    ("Einsum", 2, "a contracted dim of size 1 does not repeat"),
+];
+
+#[test]
+fn every_case_agrees() {
+    let (mut wrong, mut strict, mut accepted, mut refused) = (Vec::new(), BTreeMap::new(), 0, 0);
+    for (rule, name, found, expected) in cases::ALL.iter().flat_map(|part| part.iter()) {
+        let found = queries::text(*found);
+        *(if expected.is_some() { &mut accepted } else { &mut refused }) += 1;
+        if found.is_none() && expected.is_some() && STRICTER.iter().any(|s| s.0 == *rule) {
+            *strict.entry(*rule).or_insert(0) += 1;
+        } else if found.as_deref() != *expected {
+            wrong.push(format!("{rule} {name}: rustc {found:?}, the case {expected:?}"));
+        }
+    }
+    println!("{accepted} accepted, {refused} refused");
+    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    let listed: BTreeMap<&str, usize> = STRICTER.iter().map(|s| (s.0, s.1)).collect();
+    assert_eq!(strict, listed, "rules that refuse more than the cases");
+    // both verdicts are there: a probe that never holds would pass otherwise
+    assert!(accepted > 6000 && refused > 500);
+}

@@ -1,0 +1,107 @@
+// Rules as types, and whether one holds: what the cases and the random programs ask.
+pub use atmesh_typed::rules::einsum::{Both, BothTurned, Left, Right};
+pub use atmesh_typed::rules::reduce::Kept;
+pub use atmesh_typed::sets::{No, Outside, Reduced, Unreduced};
+pub use atmesh_typed::shape::D;
+pub use atmesh_typed::{N, P, S, mesh};
+pub use core::marker::PhantomData;
+
+use atmesh_typed::axis::{MeshAxis, MeshType};
+use atmesh_typed::manual::{GatherAt, GlobalShape, LocalShape, ScatterAt};
+use atmesh_typed::rules::contract::{MatmulRhs, MatmulToRhs};
+use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
+use atmesh_typed::rules::moves::{Factored, One, Permute};
+use atmesh_typed::rules::parts::{CutDim, JoinDim, MergeDim, SameBut, SliceDim};
+use atmesh_typed::rules::reduce::ReduceDims;
+use atmesh_typed::rules::respec::{ProductSets, ReshardSets, Spec};
+use atmesh_typed::rules::zip::ZipRhs;
+use atmesh_typed::sets::{
+    AddAxis, AddRhs, CoveredBy, JoinRhs, Made, Mark, MulRhs, ProductRhs, Sets, State, Varies, WithNumber,
+};
+use atmesh_typed::shape::{At, DimInfo, Insert, Other, Shape, Stretch};
+
+/// A rule with its operands.
+pub trait Rule {
+    type S: Shape;
+    type V: Sets;
+}
+/// The type that the rule gives, if it holds.
+pub type Found = Option<(&'static [DimInfo], &'static [Option<(&'static str, State)>])>;
+/// The type as `type_of` prints it, behind the element type.
+pub fn text(found: Found) -> Option<String> {
+    found.map(|(dims, states)| atmesh_typed::print(dims, states))
+}
+pub struct Probe<Q>(pub PhantomData<Q>);
+impl<Q: Rule> Probe<Q> {
+    pub const FOUND: Found = Some((Q::S::DIMS, Q::V::STATES));
+}
+/// What is found where the rule does not hold: an inherent constant that needs the rule comes before a trait's that does not.
+pub trait Otherwise {
+    const FOUND: Found = None;
+}
+impl<Q> Otherwise for Probe<Q> {}
+
+macro_rules! rules { ($([$($g:tt)*] $name:ident<$($p:ident),*>: $s:ty, $v:ty $(, where [$($w:tt)*])?;)*) => { $(
+    pub struct $name<$($p),*>(PhantomData<($($p,)*)>);
+    impl<$($g)*> Rule for $name<$($p),*> $(where $($w)*)? { type S = $s; type V = $v; }
+)* } }
+type Nth<S, I> = <S as At<I>>::Dim;
+type Put<S, I, Q> = <S as At<I>>::Put<Q>;
+rules! {
+    [S: Shape, V: Made] Unary<S, V>: S, V;
+    [S: Shape, V: Sets] Any<S, V>: S, V;
+    [L, LV, R: ZipRhs<L>, RV: JoinRhs<LV>] Join<L, LV, R, RV>: R::Out, RV::Out;
+    [L, LV, R: ZipRhs<L>, RV: AddRhs<LV>] Add<L, LV, R, RV>: R::Out, RV::Out;
+    [L, LV, R: ZipRhs<L>, RV: MulRhs<LV>] Mul<L, LV, R, RV>: R::Out, RV::Out;
+    [S, V: Made, I: ReduceDims<S>] Reduce<S, V, I>: I::Out, V;
+    [S, V: Sets, I: ReduceDims<S>] ReduceSum<S, V, I>: I::Out, V;
+    [S: Shape, V: Made, I: ReduceDims<S>] Softmax<S, V, I>: S, V;
+    [S: Permute<P>, V: Sets, P] Move<S, V, P>: S::Out, V;
+    [S: Insert<I, Stretch>, V: Sets, I] Expand<S, V, I>: S::Out, V;
+    [S: At<I>, V: Sets, I] Squeeze<S, V, I>: S::Without, V, where [S::Dim: One];
+    [S, V, P: Spec<S> + ReshardSets<S, V>] Reshard<S, V, P>: <P as Spec<S>>::Out, <P as ReshardSets<S, V>>::Out;
+    [L, LV, R: MatmulRhs<L>, RV: ProductRhs<LV>] Matmul<L, LV, R, RV>: R::Out, RV::Out;
+    [L, LV, R: MatmulToRhs<L, P>, RV: ProductRhs<LV>, P: ProductSets<L, R, RV::Out>] MatmulTo<L, LV, R, RV, P>: <R as MatmulToRhs<L, P>>::Out, P::Out;
+    [L, LV, R: EinsumRhs<L, O, C>, RV: ProductRhs<LV>, O, C] Einsum<L, LV, R, RV, O, C>: R::Out, RV::Out;
+    [L, LV, R: EinsumToRhs<L, O, C, P>, RV: ProductRhs<LV>, O, C, P] EinsumTo<L, LV, R, RV, O, C, P>: R::Out, RV::Out;
+    [S: At<I>, V: Sets, R: At<I> + SameBut<I, S>, W: AddRhs<V>, I] Concat<S, V, R, W, I>: Put<S, I, <Nth<S, I> as JoinDim<Nth<R, I>>>::Out>, W::Out,
+        where [Nth<S, I>: JoinDim<Nth<R, I>>, Put<S, I, <Nth<S, I> as JoinDim<Nth<R, I>>>::Out>: Shape];
+    [S: At<I>, V: Sets, I, A, B] Cut<S, V, I, A, B>: Put<S, I, <Nth<S, I> as CutDim<A, B>>::First>, V,
+        where [Nth<S, I>: CutDim<A, B>, Put<S, I, <Nth<S, I> as CutDim<A, B>>::First>: Shape];
+    [S: At<I>, V: Sets, I, A, B] Sliced<S, V, I, A, B>: Put<S, I, <Nth<S, I> as SliceDim<A, B>>::Out>, V,
+        where [Nth<S, I>: SliceDim<A, B>, Put<S, I, <Nth<S, I> as SliceDim<A, B>>::Out>: Shape];
+    [S: At<I>, V: Sets, I, A, B] Factor<S, V, I, A, B>: <Put<S, I, <Nth<S, I> as Factored<A, B>>::Minor> as Insert<I, <Nth<S, I> as Factored<A, B>>::Major>>::Out, V,
+        where [Nth<S, I>: Factored<A, B>, Put<S, I, <Nth<S, I> as Factored<A, B>>::Minor>: Insert<I, <Nth<S, I> as Factored<A, B>>::Major>];
+    [S: At<I> + At<J>, V: Sets, I, J] Merge<S, V, I, J>: Put<<S as At<J>>::Without, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>, V,
+        where [Nth<S, I>: MergeDim<Nth<S, J>>, <S as At<J>>::Without: At<I>, Put<<S as At<J>>::Without, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>: Shape];
+    [S: Shape, V: Varies<A> + Made, A] Psum<S, V, A>: S, V::Less;
+    [S: GatherAt<A, I>, V: Made, A: AddAxis<V>, I] AllGather<S, V, A, I>: S::Out, A::Out;
+    [S: ScatterAt<A, I>, V: Varies<A> + Made, A, I] PsumScatter<S, V, A, I>: S::Out, V;
+    [S: ScatterAt<A, I>, V: Made, A: AddAxis<V>, I: Other<J>, J] AllToAll<S, V, A, I, J>: <S::Out as GatherAt<A, J>>::Out, A::Out, where [S::Out: GatherAt<A, J>];
+    [S: Shape, V: Made, A: AddAxis<V>] Pvary<S, V, A>: S, A::Out;
+    [S: Shape, V: Sets, A: Mark<V>] Pcast<S, V, A>: S, A::Varying;
+    [S: Shape, V: WithNumber] Number<S, V>: S, V;
+    [A: MeshAxis + AddAxis<<<A as MeshAxis>::Mesh as MeshType>::Empty>] Index<A>: (), A::Out;
+}
+/// All operands have one shape, sharded alike.
+pub struct Select<C, CV, A, AV, B, BV>(PhantomData<(C, CV, A, AV, B, BV)>);
+impl<S: Shape, C, V, W: AddRhs<V>> Rule for Select<S, C, S, V, S, W>
+where
+    W::Out: JoinRhs<C>,
+{
+    type S = S;
+    type V = <W::Out as JoinRhs<C>>::Out;
+}
+/// Blocks of `shard_map` over the mesh of the module.
+pub struct LocalOn<S, V, M>(PhantomData<(S, V, M)>);
+impl<S: LocalShape<M>, M: MeshType> Rule for LocalOn<S, (), M> {
+    type S = S::Local;
+    type V = S::Vary;
+}
+pub struct GlobalOn<S, V, P, M>(PhantomData<(S, V, P, M)>);
+impl<S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P, M: MeshType> Rule for GlobalOn<S, V, P, M> {
+    type S = S::Global;
+    type V = ();
+}
+/// An operand of einsum with a dim summed away: as a shape.
+pub type Summed<S, I> = <S as At<I>>::Without;
