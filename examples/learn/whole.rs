@@ -1,0 +1,71 @@
+use atmesh::prelude::*;
+
+fn main() -> Result<()> {
+    println!("== kmeans");
+    kmeans()?;
+    println!("== attention");
+    attention()?;
+    println!("== exercise1");
+    exercise_1()
+}
+
+// ANCHOR: kmeans
+/// 256 points around four places, their rows split; ten rounds of k-means.
+fn kmeans() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let places = Array::from([[0.0f32, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]]);
+    let x = concat([&places; 64], 0) + Key::new(0).normal([256, 2]);
+    let centres = x.slice(ix![..4]).put(&mesh, p![]); // the first four points: one from each place
+    let x = x.put(&mesh, p!["X", _]);
+    let round = |x: &Array, centres: &Array| {
+        let difference = x.reshape([256, 1, 2]) - centres.reshape([1, 4, 2]);
+        let nearest = difference.square().sum(2).argmin(1).one_hot(4); // [256@X,4]: 1 at the nearest centre
+        let counts = nearest.sum(0); // summed over all devices
+        nearest.t().dot_to(x, p![]) / counts.reshape([4, 1])
+    };
+    let cluster = jit(|x: &Array, c: &Array| fori_loop(0..10, c, |_, c| round(x, &c)));
+    let found = cluster.call((&x, &centres))?;
+    println!("{}, near the places: {}", type_of(&found), found.allclose_by(&places, 0.0, 0.5)?);
+    println!("{}", cluster.lower((&x, &centres))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: kmeans
+
+// ANCHOR: attention
+/// Eight heads over an axis; each device has two of them, from its queries to its part of the result.
+fn attention() -> Result<()> {
+    let mesh = Mesh::new([("heads", 4)])?;
+    let (sequence, width, heads, d) = (16, 32, 8, 4);
+    let [xk, qk, kk, vk, ok] = Key::new(0).split();
+    let x = xk.normal([sequence, width]).put(&mesh, p![]);
+    let project = |key: Key| (0.2 * key.normal([heads, width, d])).put(&mesh, p!["heads", _, _]);
+    let (wq, wk, wv) = (project(qk), project(kk), project(vk));
+    let wo = (0.2 * ok.normal([heads, d, width])).put(&mesh, p!["heads", _, _]);
+
+    let layer = jit(move |x: &Array, wo: &Array| {
+        let [q, k, v] = [&wq, &wk, &wv].map(|w| einsum("sw,hwd->hsd", [x, w]));
+        let scores = einsum("hqd,hkd->hqk", [&q, &k]) / (d as f32).sqrt();
+        let mixed = einsum("hqk,hkd->hqd", [&scores.softmax(-1), &v]); // still [8@heads,16,4]
+        einsum_to("hqd,hdw->qw", [&mixed, wo], p![]) // heads are summed: the one exchange
+    });
+    println!("{}", type_of(layer.call((&x, &wo))?));
+    println!("{}", layer.lower((&x, &wo))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: attention
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    // split the sequence in place of the heads: every query needs all keys and values
+    let mesh = Mesh::new([("X", 4)])?;
+    let [q, k, v] = Key::new(0).split::<3>().map(|key| key.normal([8, 16, 4]).put(&mesh, p![_, "X", _]));
+    let f = jit(|q: &Array, k: &Array, v: &Array| {
+        let (k, v) = (k.reshard(p![]), v.reshard(p![]));
+        let scores = einsum("hqd,hkd->hqk", [q, &k]) / 2.0;
+        einsum("hqk,hkd->hqd", [&scores.softmax(-1), &v])
+    });
+    println!("{}", type_of(f.call((&q, &k, &v))?));
+    println!("{}", f.lower((&q, &k, &v))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: exercise1
