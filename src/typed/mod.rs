@@ -44,6 +44,9 @@
 //! compiled beside the dynamic layer, not behind it, and neither depends on the other's inside. Each method calls the method of [`Array`] of the same name; with
 //! debug assertions it compares what it got with what the types say.
 
+// a result's type is the rule that gives it
+#![allow(clippy::type_complexity)]
+
 mod creation;
 mod door;
 mod elementwise;
