@@ -104,7 +104,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         T: Number,
         V: super::sets::WithNumber,
     {
-        Typed::of(self.array.clamp(crate::Array::from(low), crate::Array::from(high)))
+        Typed::of(self.array.clamp(crate::array::Array::from(low), crate::array::Array::from(high)))
     }
 }
 

@@ -17,7 +17,7 @@ pub type Nth<S, I> = <S as At<I>>::Dim;
 type Joined<S, R, I> = Put<S, I, <Nth<S, I> as JoinDim<Nth<R, I>>>::Out>;
 type Without<S, I> = <S as At<I>>::Without;
 
-fn sizes<S: Shape>(of: &crate::Array) -> Vec<usize> {
+fn sizes<S: Shape>(of: &crate::array::Array) -> Vec<usize> {
     // sizes of a stated shape that types do not know are those of the array
     let shape = of.shape().map(|s| s.to_vec()).unwrap_or_default();
     let size = |(d, info): (usize, &super::shape::DimInfo)| info.size.or(shape.get(d).copied()).unwrap_or(0);
