@@ -1,5 +1,7 @@
 //! The typed layer: what compiles gives what its types say, and what its types say is what the dynamic layer gives.
 #![cfg(feature = "typed")]
+// the types are what is tested
+#![allow(clippy::type_complexity)]
 
 use atmesh::prelude::*;
 use atmesh::typed::rules::contract::MatmulOf;
@@ -111,7 +113,7 @@ fn the_door_names_both_types_and_the_dim() {
     }
     let wide = Mesh::new([("X", 4)]).unwrap();
     let x = Array::ones([8, 16]).put(&wide, p!["X"]);
-    let error = x.typed::<T![f32; 8@X, 16]>().err().expect("another mesh");
+    let error = x.typed::<T![f32; 8@X, 16]>().expect_err("another mesh");
     assert!(error.to_string().contains("has 4 devices, not 2"), "{error}");
     assert!(Array::ones([4]).reshape([5]).typed::<T![f32; 5]>().is_err(), "the array's own error");
 }

@@ -3,7 +3,7 @@
 use super::operand::{self, Operand, Term};
 use super::sharding::placed;
 use super::{Array, prims};
-use crate::diagnostic::{ErrorKind, Fault};
+use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::collective::Cast;
 use crate::ops::elementwise::Binary;
@@ -365,6 +365,14 @@ impl Array {
     fn one_hot_at(&self, classes: usize, out: Option<Spec>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let (rank, dtype) = (ty.rank(), ty.dtype);
+        let (unreduced, reduced) = (ty.spec.unreduced_axes(), ty.spec.reduced_axes());
+        if !unreduced.is_empty() {
+            let message =
+                format!("it is unreduced over {unreduced}: only its sums have a place among the classes");
+            let summed = ty.spec.padded(rank).unreduced(Axes::none());
+            let fault = Fault::new(ErrorKind::Sharding, message).mark(0, Spot::Sets);
+            return self.refuse(fault.help(format!("sum it first: `.reshard({summed})`")), call);
+        }
         let mut shape = ty.shape.to_vec();
         shape.push(classes);
         let mut of = dtype.of(std::iter::repeat_n(1, rank).chain([classes]).collect::<Vec<_>>());
@@ -387,6 +395,8 @@ impl Array {
                 spec: Spec::of(dims),
                 ..of
             };
+        } else if !reduced.is_empty() {
+            of = ArrayType { mesh: ty.mesh.clone(), spec: Spec::whole(rank + 1).reduced(reduced), ..of };
         }
         let index = made(of, call, |of| apply1(prims::iota(of, rank), &[], call));
         let hot = x.new_dims(&[rank], call).with(Binary::Eq, &index, call).astype_at(DType::F32, call);

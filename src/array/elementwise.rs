@@ -281,6 +281,20 @@ impl Array {
                     *arg = x.spread(&shape, like.as_ref(), call).into();
                 }
             }
+            // the last dimensions meet: what refuses is told of the user's operands
+            let dims: Vec<Vec<usize>> = (terms.iter())
+                .map(|t| {
+                    let rank =
+                        if let Term::Array(x) = t { x.type_ref().map_or(0, |ty| ty.rank()) } else { 0 };
+                    (0..shape.rank()).map(|d| (d + rank).saturating_sub(shape.rank())).collect()
+                })
+                .collect();
+            let source = |(number, term): (usize, &Term)| {
+                let known = types.iter().find(|t| t.0 == number && matches!(term, Term::Array(_)));
+                Source { number, ty: known.map(|t| t.1), dims: Some(&dims[number]) }
+            };
+            let sources: Vec<Source<'_>> = terms.iter().enumerate().map(source).collect();
+            return apply1(prims::select(), &args, call.on(&|| operand::described(&terms), &sources));
         }
         apply1(prims::select(), &args, call)
     }
@@ -288,12 +302,13 @@ impl Array {
     pub(crate) fn spread(&self, shape: &Shape, like: Option<&(Mesh, Spec)>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let there = like.is_none_or(|(_, spec)| spec.dims() == ty.spec.dims());
+        let own = |out: Spec| out.unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
         if ty.shape == *shape {
             return match like {
                 Some((mesh, spec)) if !there && ty.mesh.is_none() => self.put_at(mesh, *spec, call),
                 Some((_, spec)) if !there => {
                     let dims: Vec<usize> = (0..shape.rank()).collect();
-                    apply1(prims::broadcast(shape, &dims, Some(*spec)), &[self.into()], call)
+                    apply1(prims::broadcast(shape, &dims, Some(own(*spec))), &[self.into()], call)
                 }
                 _ => self.clone(),
             };
@@ -305,10 +320,7 @@ impl Array {
                 let wide = apply1(prims::broadcast(shape, &dims, None), &[self.into()], call);
                 wide.put_at(mesh, *spec, call)
             }
-            like => {
-                let out = like.map(|l| l.1);
-                apply1(prims::broadcast(shape, &dims, out), &[self.into()], call)
-            }
+            like => apply1(prims::broadcast(shape, &dims, like.map(|l| own(l.1))), &[self.into()], call),
         }
     }
     /// Zero as a number of any element type.

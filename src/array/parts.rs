@@ -3,7 +3,7 @@
 use super::index::{Index, Part, Side};
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
-use crate::diagnostic::{ErrorKind, Fault};
+use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::Axes;
 use crate::ops::elementwise::Binary;
 use crate::ops::random::{RandomKeyData, RandomWrap};
@@ -235,7 +235,7 @@ impl At {
         };
         let shown: Shape = part.shown().into();
         if let Ok(v) = value.type_ref()
-            && let Err(fault) = fits(ty, &part, &shown, v, fun.is_none())
+            && let Err(fault) = fits(ty, &part, &shown, v, fun.is_none()).and_then(|()| same_sets(ty, v, fun))
         {
             return operand::refuse(fault, &[x.into(), Term::from(&value)], call);
         }
@@ -244,6 +244,7 @@ impl At {
         }
         let value = value.spread(&shown, None, call).without(&part.new, call);
         let value = if part.dropped.is_empty() { value } else { value.new_dims(&part.dropped, call) };
+        let value = value.beside(ty, call);
         let back = part.backwards();
         let value = if back.is_empty() { value } else { apply1(prims::rev(&back), &[value.into()], call) };
         let value = match fun {
@@ -328,11 +329,13 @@ fn fits(ty: &ArrayType, part: &Part, shown: &Shape, value: &ArrayType, set: bool
     if part.is_whole(&ty.shape) || value.mesh.is_none() || value.mesh != ty.mesh {
         return Ok(());
     }
-    // what is combined with the part, or chosen beside it, may be unsharded where that is split
+    // what is combined with the part, or chosen beside it, may be unsharded where that is sharded; and the other way round, where the
+    // result is not put back into the array
     let joins = !set || part.moves();
+    let put = part.dims.iter().zip(ty.shape.iter()).any(|(s, n)| s.moving().is_none() && s.len != *n);
     let apart = |d: usize, e: usize| {
         let (of, with) = (ty.spec.dim(d), value.spec.dim(e));
-        of != with && !(joins && (of.is_empty() || with.is_empty()))
+        of != with && !(joins && (with.is_empty() || of.is_empty() && !put))
     };
     // the array's dimension of each dimension of the value
     let mut from: Vec<Option<usize>> =
@@ -352,7 +355,63 @@ fn fits(ty: &ArrayType, part: &Part, shown: &Shape, value: &ArrayType, set: bool
     Ok(())
 }
 
+/// Refuses a new value that is not unreduced and reduced over the same axes as the array; a number is reduced over any. `fun` combines
+/// the value with what is there.
+fn same_sets(x: &ArrayType, value: &ArrayType, fun: Option<Binary>) -> Result<(), Fault> {
+    let refuse = |message: String| Err(Fault::new(ErrorKind::Sharding, message).mark(0, Spot::Sets));
+    let types = [x, value];
+    let summed = |k: usize| {
+        let spec = types[k].spec.padded(types[k].rank()).unreduced(Axes::none());
+        format!("sum operand {k} first: `.reshard({spec})`")
+    };
+    let resharded = |spec: Spec| format!("reshard operand 1: `.reshard({})`", spec.padded(value.rank()));
+    let [u, of] = types.map(|ty| ty.spec.unreduced_axes());
+    if !u.is_empty() && !matches!(fun, None | Some(Binary::Add)) {
+        let why = "its parts are known, and not the sums that this is about";
+        return refuse(format!("operand 0, {x}, is unreduced over {u}: {why}"))
+            .map_err(|f| f.help(summed(0)));
+    }
+    if !u.same_set(of) {
+        let k = usize::from(u.is_empty());
+        let (ty, axes) = (types[k], [u, of][k]);
+        let other = 1 - k;
+        let message = format!(
+            "operand {k}, {ty}, is unreduced over {axes}, but operand {other}, {}, is not",
+            types[other]
+        );
+        let parts = value.spec.only(|a| !u.contains(a)).unreduced(u);
+        return refuse(message).map_err(|f| {
+            let f = if k == 0 && value.mesh.is_some() { f.help(resharded(parts)) } else { f };
+            f.help(summed(k)).mark(1, Spot::Sets)
+        });
+    }
+    let [r, of] = types.map(|ty| ty.spec.reduced_axes());
+    if value.mesh.is_some() && !r.same_set(of) {
+        let k = usize::from(r.is_empty());
+        let (ty, axes, other) = (types[k], [r, of][k], types[1 - k]);
+        let message =
+            format!("operand {k}, {ty}, is reduced over {axes}, but operand {}, {other}, is not", 1 - k);
+        let to = value.spec.only(|a| !r.contains(a)).reduced(r);
+        return refuse(message).map_err(|f| f.help(resharded(to)).mark(1, Spot::Sets));
+    }
+    Ok(())
+}
+
 impl Array {
+    /// A value that is placed nowhere in particular, placed like the array of this type but for what it has one of.
+    fn beside(self, ty: &ArrayType, call: Call<'_>) -> Array {
+        let (Ok(v), Some(mesh)) = (self.type_ref(), &ty.mesh) else { return self };
+        let reduced = ty.spec.reduced_axes();
+        if v.mesh.is_some() || reduced.is_empty() && ty.spec.dims().iter().all(|a| a.is_empty()) {
+            return self;
+        }
+        let entry = |d: usize| match v.shape[d] == 1 && ty.shape[d] != 1 {
+            true => Axes::none(),
+            false => Axes::from(ty.spec.dim(d)),
+        };
+        let spec = Spec::of((0..ty.rank()).map(entry).collect()).reduced(reduced);
+        self.put_at(mesh, spec, call)
+    }
     /// The array with `value` (of the box's shape, in forward order) in place of the box.
     fn put_box(&self, part: &Part, value: &Array, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
@@ -362,20 +421,6 @@ impl Array {
         if part.lens().elements() == 0 {
             return self.clone();
         }
-        // a value that is placed nowhere in particular is placed like the array, but for what it has one of
-        let value = match (value.type_ref(), &ty.mesh) {
-            (Ok(v), Some(mesh)) if v.mesh.is_none() && ty.spec.dims().iter().any(|a| !a.is_empty()) => {
-                let entry = |d: usize| {
-                    if v.shape[d] == 1 && ty.shape[d] != 1 {
-                        Axes::none()
-                    } else {
-                        Axes::from(ty.spec.dim(d))
-                    }
-                };
-                value.put_at(mesh, Spec::of((0..ty.rank()).map(entry).collect()), call)
-            }
-            _ => value.clone(),
-        };
         if part.moves() {
             // where all moving positions are met, the value; else what was there
             let still =
@@ -390,7 +435,7 @@ impl Array {
             return self.put_box(&still, &mask.select_at(value.term(), old.term(), call), call);
         }
         if part.is_whole(&ty.shape) {
-            return value;
+            return value.clone();
         }
         if !part.has_steps() {
             let start: Vec<usize> = part.bounds().iter().map(|b| b.0).collect();
@@ -400,7 +445,7 @@ impl Array {
         let widths: Vec<(i64, i64, usize)> = (part.bounds().into_iter().zip(ty.shape.iter()))
             .map(|((start, end, step), n)| (start as i64, *n as i64 - end as i64, step - 1))
             .collect();
-        let spread = apply1(prims::pad(&widths, self.zero()), &[(&value).into()], call);
+        let spread = apply1(prims::pad(&widths, self.zero()), &[value.into()], call);
         let mask = apply1(prims::pad(&widths, false.into()), &[value.trues(call).into()], call);
         mask.select_at(spread.term(), self.term(), call)
     }

@@ -4,8 +4,8 @@ use super::dims::{Dims, dim};
 use super::joins::join;
 use super::operand::{self, Operand};
 use super::{Array, prims, refusals};
-use crate::diagnostic::{ErrorKind, Fault, counted};
-use crate::mesh::Axes;
+use crate::diagnostic::{ErrorKind, Fault, Spot, counted};
+use crate::mesh::{Axes, Axis};
 use crate::ops::elementwise::Binary;
 use crate::program::Call;
 use crate::sharding::Spec;
@@ -162,6 +162,19 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let first = shape.rank().saturating_sub(ty.rank());
         let dims: Vec<usize> = (first..first + ty.rank()).collect();
+        let taken = |a: Axis| (0..shape.rank()).any(|d| out.dim(d).contains(&a));
+        let sets = [("unreduced", ty.spec.unreduced_axes()), ("reduced", ty.spec.reduced_axes())];
+        for (name, set) in sets {
+            if let Some(axis) = set.iter().find(|a| taken(*a)) {
+                let rest = |set: &Axes| -> Axes { set.iter().filter(|a| !taken(*a)).collect() };
+                let before = ty.spec.padded(ty.rank());
+                let before = before.unreduced(rest(sets[0].1)).reduced(rest(sets[1].1));
+                let message =
+                    format!("it is {name} over {axis}, over which the result is asked to be sharded");
+                let fault = Fault::new(ErrorKind::Sharding, message).mark(0, Spot::Sets);
+                return self.refuse(fault.help(format!("reshard it first: `.reshard({before})`")), call);
+            }
+        }
         let wide = apply1(prims::broadcast(&shape, &dims, Some(out)), &[self.into()], call);
         let differs = |d: &usize| !ty.spec.dim(*d).is_empty() && ty.spec.dim(*d) != out.dim(first + d);
         match (0..ty.rank()).find(differs).filter(|_| wide.type_ref().is_ok()) {
@@ -344,16 +357,16 @@ impl Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let rank = reps.len().max(ty.rank());
         let lead: Vec<usize> = (0..rank - ty.rank()).collect();
+        let repeated = |d: usize| (d + reps.len()).checked_sub(ty.rank()).is_some_and(|k| reps[k] != 1);
+        if let Some(d) = (0..ty.rank()).find(|d| repeated(*d) && !ty.spec.dim(*d).is_empty()) {
+            return self.refuse(refusals::is_split(ty, d, " and cannot be repeated"), call);
+        }
         let mut x = if lead.is_empty() { self.clone() } else { self.new_dims(&lead, call) };
         for (k, n) in reps.iter().enumerate() {
             let d = k + rank - reps.len();
             let Ok(ty) = x.type_ref() else { return x };
             if *n == 1 {
                 continue;
-            }
-            if !ty.spec.dim(d).is_empty() {
-                let fault = refusals::is_split(ty, d, " and cannot be repeated");
-                return x.refuse(fault, call);
             }
             // [.., m, ..] → [.., n, m, ..] → [.., n·m, ..]
             let mut shape: Vec<usize> = ty.shape.to_vec();

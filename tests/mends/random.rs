@@ -53,8 +53,8 @@ struct Case {
     name: String,
     operands: Vec<Array>,
     run: Program,
-    /// What helps without an operand's number are about.
-    about: usize,
+    /// The operation whose body this runs.
+    body_of: Option<&'static str>,
 }
 
 fn mesh() -> Mesh {
@@ -133,7 +133,9 @@ fn changes(help: &str) -> Vec<Change> {
 }
 
 /// Helps that leave something to whoever writes the program, by how they begin.
-const OPEN: [&str; 6] = [
+const OPEN: [&str; 7] = [
+    // of a value in the body of a region
+    "cast it first: `.pcast(…",
     // another program: other sizes, other numbers of devices
     "make the axis auto",
     "or make the axis auto",
@@ -150,6 +152,7 @@ fn followed(
     operands: &[Array],
     said: &Said,
     help: &str,
+    about: usize,
 ) -> std::result::Result<Option<(Vec<Array>, Said)>, String> {
     let (mut operands, mut said) = (operands.to_vec(), said.clone());
     if OPEN.iter().any(|o| help.starts_with(o)) {
@@ -174,7 +177,7 @@ fn followed(
         }
         for piece in pieces {
             let number: String = piece.chars().take_while(char::is_ascii_digit).collect();
-            let k = if number.is_empty() { case.about } else { number.parse().unwrap() };
+            let k = if number.is_empty() { about } else { number.parse().unwrap() };
             let todo = changes(piece);
             if todo.is_empty() || k >= operands.len() {
                 return Err(format!("a help that this test does not read, or of no operand: {help}"));
@@ -199,11 +202,15 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
     let refused = format!("{} {said:?}:\n{error}", case.name);
     wrong.extend(told::flaw(&error));
     let d = &error.diagnostics()[0];
+    // what a body's own operations are told is of the body's values; they have kinds of their own
+    if case.body_of.is_some_and(|op| d.op != op) {
+        return 0;
+    }
     if d.fault.help.is_empty() && d.fault.choices.is_empty() {
         wrong.push(format!("no help: {refused}"));
     }
     if steps == 0 {
-        wrong.push(format!("a help of a help of a help: {refused}"));
+        wrong.push(format!("helps lead nowhere: {refused}"));
         return 0;
     }
     let mut ways: Vec<(String, Vec<Array>, Said)> = Vec::new();
@@ -211,7 +218,9 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
         ways.push((format!("{what} {out}"), operands.to_vec(), Said { out: Some(*out), ..said.clone() }));
     }
     for help in &d.fault.help {
-        match followed(case, operands, said, help) {
+        // a scan tells of the slices' array alone
+        let about = usize::from(d.fault.message.starts_with("the loop takes one slice"));
+        match followed(case, operands, said, help, about) {
             Ok(way) => ways.extend(way.map(|(ops, said)| (help.clone(), ops, said))),
             Err(why) => wrong.push(format!("{why}\n of {refused}")),
         }
@@ -239,9 +248,10 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
         }
         if let Some(out) = said.out.filter(|_| d.fault.choices.iter().any(|c| Some(c.1) == said.out)) {
             let is = mended.ty().unwrap().spec;
-            if is.dims() != out.padded(mended.ty().unwrap().rank()).dims()
-                || is.unreduced_axes() != out.unreduced_axes()
-            {
+            let set = |spec: Spec| {
+                spec.unreduced_axes().iter().map(|a| a.to_string()).collect::<std::collections::BTreeSet<_>>()
+            };
+            if is.dims() != out.padded(mended.ty().unwrap().rank()).dims() || set(is) != set(out) {
                 wrong.push(format!("`{help}` gives {}\n of {refused}", type_of(&mended)));
             }
         }
@@ -251,7 +261,7 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
 
 fn case(name: &str, operands: Vec<Array>, run: impl Fn(&[Array], &Said) -> Array + 'static) -> Case {
     let types: Vec<String> = operands.iter().map(|a| type_of(a).to_string()).collect();
-    Case { name: format!("{name} of {}", types.join(", ")), operands, run: Box::new(run), about: 0 }
+    Case { name: format!("{name} of {}", types.join(", ")), operands, run: Box::new(run), body_of: None }
 }
 
 /// An index of an array of two dimensions of size 8.
@@ -343,7 +353,7 @@ fn program(kind: usize, dice: &mut Dice) -> Case {
         17 => one("max", &x, |x, d| x.max(d)),
         18 => one("mean and var", &x, |x, d| x.mean(d) + x.var(d)),
         19 => one("sum", &x, |x, d| x.sum(d)),
-        20 => one("prod", &x, |x, d| (x * 0.5).prod(d)),
+        20 => one("prod", &x, |x, d| x.prod(d)),
         21 => one("convert", &x, |x, _| x.astype(I32)),
         22 => one("one_hot", &x, |x, _| x.astype(I32).one_hot(4)),
         23 => one("triu", &x, |x, _| x.triu(1)),
@@ -410,16 +420,21 @@ fn program(kind: usize, dice: &mut Dice) -> Case {
                 |x| x + x.max(0).expand_dims(0),
                 |x| x.dot(x.t()) * 0.01,
             ]);
-            case("fori_loop", vec![x], move |a, said| {
+            let body_of = Some("fori_loop");
+            let case = case("fori_loop", vec![x], move |a, said| {
                 let end = said.end.clone();
                 fori_loop(0..2, &a[0], move |_, x| changed(&body(&x), &end))
-            })
+            });
+            Case { body_of, ..case }
         }
-        37 => case("scan", vec![x, y], |a, said| {
-            let end = said.end.clone();
-            let body = |c: Array, x: Array| (changed(&(&c + x.expand_dims(0)), &end), x);
-            scan(&a[0], &a[1], body).0
-        }),
+        37 => {
+            let case = case("scan", vec![x, y], |a, said| {
+                let end = said.end.clone();
+                let body = |c: Array, x: Array| (changed(&(&c + x.expand_dims(0)), &end), x);
+                scan(&a[0], &a[1], body).0
+            });
+            Case { body_of: Some("scan"), ..case }
+        }
         38 => case("cond", vec![x, y], |a, said| {
             let end = said.end.clone();
             let or = || changed(&a[1], &end);
@@ -427,7 +442,7 @@ fn program(kind: usize, dice: &mut Dice) -> Case {
         }),
         _ => {
             let takes = spec(dice, &[8, 8], false);
-            case(&format!("shard_map of {takes}"), vec![x], move |a, said| {
+            let case = case(&format!("shard_map of {takes}"), vec![x], move |a, said| {
                 let body = |x: &Array| x * 2.0;
                 let placed = a[0].ty().unwrap().spec;
                 let done = if said.alone {
@@ -438,20 +453,20 @@ fn program(kind: usize, dice: &mut Dice) -> Case {
                     shard_map(&mesh(), takes, takes, body).call(&a[0])
                 };
                 done.unwrap_or_else(|e| Array::filled_with(&e))
-            })
+            });
+            Case { body_of: Some("shard_map"), ..case }
         }
     }
 }
 
 #[test]
-#[ignore = "updates and tiles are told of values on the way"]
 fn every_help_of_random_programs_leads_on() {
     let set = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
     let (mut dice, cases) = (Dice(set("MENDS_SEED").unwrap_or(1)), set("MENDS").unwrap_or(4000));
     let (mut wrong, mut counts) = (Vec::new(), [0; KINDS]);
     for n in 0..cases as usize {
         let case = program(n % KINDS, &mut dice);
-        counts[n % KINDS] += follow(&case, &case.operands, &Said::default(), 2, &mut wrong);
+        counts[n % KINDS] += follow(&case, &case.operands, &Said::default(), 6, &mut wrong);
     }
     wrong.dedup();
     assert!(
@@ -460,6 +475,7 @@ fn every_help_of_random_programs_leads_on() {
         wrong.len(),
         wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n\n")
     );
-    let none: Vec<usize> = (0..KINDS).filter(|k| counts[*k] == 0).collect();
+    // flips, sums and triangles are accepted of all operands here
+    let none: Vec<usize> = (0..KINDS).filter(|k| counts[*k] == 0 && ![10, 19, 23].contains(k)).collect();
     assert!(cases < 4000 || none.is_empty(), "no help was followed of {none:?}: {counts:?}");
 }

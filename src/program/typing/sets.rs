@@ -63,7 +63,7 @@ impl Rule<'_> {
         let joins = matches!(linearity, Linearity::Joint | Linearity::Chosen | Linearity::None)
             || linearity == Linearity::Product && u.is_empty();
         if joins {
-            self.reduced_alike(&real, &r, literal && r.iter().any(|a| self.manual(a)))?;
+            self.reduced_alike(&real, literal && r.iter().any(|a| self.manual(a)))?;
         }
         if !u.is_empty() {
             match linearity {
@@ -139,31 +139,30 @@ impl Rule<'_> {
         let axes = dims.iter().zip(out.dims()).filter(|(dim, _)| new(dim)).flat_map(|(_, axes)| axes.iter());
         axes.collect()
     }
-    fn reduced_alike(&self, real: &[(usize, Spec)], r: &Axes, literal: bool) -> Result<(), Fault> {
-        let lacking = real.iter().find(|(_, s)| !s.reduced_axes().same_set(r));
-        match (lacking, real.iter().find(|(_, s)| !s.reduced_axes().is_empty())) {
-            (Some((k, _)), Some((j, other))) => {
-                let (k, j, other) = if k == j { (real[0].0, *j, *other) } else { (*k, *j, *other) };
-                Err(self
-                    .refuse(format!(
-                        "{}, is reduced over {}, but {}, is not",
-                        self.named(j),
-                        other.reduced_axes(),
-                        self.named(k)
-                    ))
-                    .help(format!(
-                        "reshard operand {}: `.reshard({})`",
-                        self.number(k),
-                        reduced_over(self.spec(k), other.reduced_axes())
-                    ))
-                    .help(format!(
-                        "reshard operand {}: `.reshard({})`",
-                        self.number(j),
-                        self.spec(j).reduced(Axes::none())
-                    ))
-                    .mark(k, Spot::Sets)
-                    .mark(j, Spot::Sets))
-            }
+    fn reduced_alike(&self, real: &[(usize, Spec)], literal: bool) -> Result<(), Fault> {
+        let reduced = real.iter().find(|(_, s)| !s.reduced_axes().is_empty());
+        let lacking = reduced
+            .and_then(|(_, with)| real.iter().find(|(_, s)| !s.reduced_axes().same_set(with.reduced_axes())));
+        match (lacking, reduced) {
+            (Some(&(k, _)), Some(&(j, other))) => Err(self
+                .refuse(format!(
+                    "{}, is reduced over {}, but {}, is not",
+                    self.named(j),
+                    other.reduced_axes(),
+                    self.named(k)
+                ))
+                .help(format!(
+                    "reshard operand {}: `.reshard({})`",
+                    self.number(k),
+                    reduced_over(self.spec(k), other.reduced_axes())
+                ))
+                .help(format!(
+                    "reshard operand {}: `.reshard({})`",
+                    self.number(j),
+                    self.spec(j).reduced(Axes::none())
+                ))
+                .mark(k, Spot::Sets)
+                .mark(j, Spot::Sets)),
             (None, Some((j, other))) if literal => Err(self
                 .refuse(format!(
                     "{}, is reduced over {}, but a number is not",

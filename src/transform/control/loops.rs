@@ -319,7 +319,7 @@ fn steps<X: Tree>(options: ScanOptions, xs: &X, call: Call<'_>) -> Result<Steps>
             Some(
                 Fault::new(
                     ErrorKind::Sharding,
-                    format!("the loop takes one slice of the leading dimension after the other, but that of {name} is split: {ty}"),
+                    format!("the loop takes one slice of the leading dimension after the other, but that of {name} is sharded: {ty}"),
                 )
                 .help(format!("gather it first: `.reshard({rest})`"))
                 .dim(0, 0),
