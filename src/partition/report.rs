@@ -108,11 +108,11 @@ impl Collectives {
     }
     /// Bytes that the busiest device of each collective receives, all runs together.
     pub fn bytes(&self) -> u64 {
-        self.list.iter().map(|c| c.bytes * c.times).sum()
+        self.list.iter().fold(0, |sum, c| sum.saturating_add(c.bytes.saturating_mul(c.times)))
     }
     /// Bytes that all devices receive, all runs together.
     pub fn total_bytes(&self) -> u64 {
-        self.list.iter().map(|c| c.total_bytes * c.times).sum()
+        self.list.iter().fold(0, |sum, c| sum.saturating_add(c.total_bytes.saturating_mul(c.times)))
     }
     /// The most bytes that a device holds at once: its blocks of the values that are in use, and what it has fetched. It is printed with
     /// `≈` if it is an estimate. Donated arguments count to the end; what their memory is used for is the compiled program's

@@ -14,7 +14,7 @@ use crate::compile::fold::{self, FoldKernel};
 use crate::compile::group::{self, Groups, Head};
 use crate::compile::index::{Ix, row_major};
 use crate::compile::{build, expr, product};
-use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::partition::{Printed, Slot, SpmdProgram};
 use crate::program::sentence::{Combine, Source};
@@ -24,7 +24,9 @@ use std::sync::Arc;
 /// Compiles a program. The memory of inputs that are `donated` may be written to.
 pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<Compiled> {
     let flow = build::build(p, &|_, shape| row_major(shape))?;
-    countable(&flow)?;
+    if !countable(&flow) {
+        return Err(uncountable(p));
+    }
     let mut planner = Planner { places: Vec::new(), levels: 0 };
     planner.places.resize(flow.values.len(), Place::Nowhere);
     for (i, s) in flow.ins.iter().enumerate() {
@@ -66,18 +68,30 @@ pub(super) fn bytes(flow: &Flow<'_>, s: Slot) -> usize {
     v.shape.elements().saturating_mul(v.dtype.size())
 }
 
-/// Refuses programs whose values are of more bytes together than can be counted, so that sums of some of them need no care.
-fn countable(flow: &Flow<'_>) -> Result<()> {
+/// Whether the bytes of all values together can be counted, so that sums of some of them need no care.
+fn countable(flow: &Flow<'_>) -> bool {
     fn all(flow: &Flow<'_>) -> u128 {
         let nested = flow.items.iter().flat_map(Item::flows).map(all);
         // carries have room twice
         nested.chain((0..flow.values.len()).map(|s| 2 * bytes(flow, s) as u128)).sum()
     }
-    if all(flow) <= 1 << 62 {
-        return Ok(());
+    all(flow) <= 1 << 62
+}
+
+/// The refusal of a program whose values are not countable: it is told of the operation that makes the largest one.
+fn uncountable(p: &SpmdProgram) -> Error {
+    let what =
+        "the values of the program are of more bytes together than can be counted; the largest is made here";
+    let error = Error::from(Fault::new(ErrorKind::Shape, what));
+    let bytes = |s: Slot| p.slots[s].shape.elements() as u128 * p.slots[s].dtype.size() as u128;
+    let made = p.steps.iter().zip(&p.whys).filter_map(|(step, why)| {
+        let most = step.outputs().into_iter().map(bytes).max()?;
+        Some((most, why, why.place?))
+    });
+    match made.max_by_key(|m| m.0) {
+        Some((_, why, place)) => error.located(&why.op, place),
+        None => error,
     }
-    let what = "the values of this program are of more bytes together than can be counted";
-    Err(Fault::new(ErrorKind::Shape, what).into())
 }
 
 impl Planner {

@@ -57,7 +57,7 @@ fn symbolic(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], cop
     if clean && let Some(vars) = lines(slot, stored, readers, &lists) {
         let mut c = Cost { exact: true, ..Cost::default() };
         let spare = devices / lists.iter().map(|l| ways(l)).product::<usize>().max(1);
-        c.total = spare as i64 * sum(&vars, 0, &received, &mut c);
+        c.total = (spare as i64).saturating_mul(sum(&vars, 0, &received, &mut c));
         return c;
     }
     let mut atoms: Atoms = lists.into_iter().flatten().collect();
@@ -72,9 +72,10 @@ fn symbolic(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], cop
         let r = k * n / sample;
         let x = received(if apart { all.place(0, r) } else { r });
         c.max = c.max.max(x);
-        c.total += x;
+        c.total = c.total.saturating_add(x);
     }
-    c.total = (i128::from(c.total) * devices as i128 / sample.max(1) as i128) as i64;
+    let total = i128::from(c.total) * devices as i128 / sample.max(1) as i128;
+    c.total = i64::try_from(total).unwrap_or(i64::MAX);
     c
 }
 
@@ -101,7 +102,7 @@ fn sum(vars: &[Variable], device: usize, f: &dyn Fn(usize) -> i64, c: &mut Cost)
         c.max = c.max.max(x);
         return x;
     };
-    let mut total = 0;
+    let mut total = 0i64;
     for w in v.nodes.windows(2) {
         let m = w[1] - w[0];
         let mut at = |r: i64| sum(rest, v.along.place(device, r as usize), f, c);
@@ -113,7 +114,8 @@ fn sum(vars: &[Variable], device: usize, f: &dyn Fn(usize) -> i64, c: &mut Cost)
         let mut binomial = 1i128;
         for k in 0..d.len() as i64 {
             binomial = binomial * i128::from(m - k) / i128::from(k + 1);
-            total += (binomial * i128::from(d[0])) as i64;
+            let term = binomial.saturating_mul(i128::from(d[0]));
+            total = total.saturating_add(term.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64);
             d = d.windows(2).map(|p| p[1] - p[0]).collect();
         }
     }
@@ -239,10 +241,13 @@ fn digits(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copie
         need *= f.size / ways(&f.wanted) as i64;
     }
     let all_match = matching == devices as i64;
+    // each device's elements can be counted, those of all devices not always
+    let each = i128::from(copies) * i128::from(need);
+    let total = devices as i128 * each - i128::from(matching) * i128::from(overlap);
     Some(Cost {
-        max: copies * need - if all_match { overlap } else { 0 },
-        total: devices as i64 * copies * need - matching * overlap,
-        exact: true,
+        max: i64::try_from(each - if all_match { i128::from(overlap) } else { 0 }).unwrap_or(i64::MAX),
+        total: i64::try_from(total).unwrap_or(i64::MAX),
+        exact: i64::try_from(total).is_ok(),
     })
 }
 

@@ -30,7 +30,9 @@ pub(crate) fn collectives(
     let mut inner = Vec::new();
     for (k, step) in p.steps.iter().enumerate() {
         for (c, times) in &notes[k].inside {
-            list.extend(c.list.iter().map(|c| Collective { times: c.times * times, ..c.clone() }));
+            list.extend(
+                c.list.iter().map(|c| Collective { times: c.times.saturating_mul(*times), ..c.clone() }),
+            );
         }
         let inside = notes[k].inside.iter().map(|(c, _)| (c.peak_bytes, !c.estimated));
         inner.push(inside.reduce(|a, b| (a.0.max(b.0), a.1 && b.1)).unwrap_or((0, true)));
@@ -40,8 +42,8 @@ pub(crate) fn collectives(
                 match open.iter().find(|o| o.0 == *src) {
                     Some((_, first)) => {
                         let all = &mut list[*first];
-                        all.bytes += c.bytes;
-                        all.total_bytes += c.total_bytes;
+                        all.bytes = all.bytes.saturating_add(c.bytes);
+                        all.total_bytes = all.total_bytes.saturating_add(c.total_bytes);
                         all.messages += c.messages;
                         all.exact &= c.exact;
                         all.counted &= c.counted;
@@ -77,8 +79,8 @@ fn listed(named: (Kind, Axes), c: &Cost, size: u64, seen: &Seen, why: &Why, reas
     Collective {
         kind: named.0,
         axes: named.1,
-        bytes: c.max as u64 * size,
-        total_bytes: c.total as u64 * size,
+        bytes: (c.max as u64).saturating_mul(size),
+        total_bytes: (c.total as u64).saturating_mul(size),
         exact: c.exact,
         messages: seen.messages,
         counted: seen.counted,
@@ -294,7 +296,7 @@ impl Namer<'_> {
             let Step::Fetch { src, needs } = step else { continue };
             let (_, c) = self.price(*src, needs);
             exact &= c.exact;
-            let bytes = c.max * p.slots[*src].dtype.size() as i64;
+            let bytes = c.max.saturating_mul(p.slots[*src].dtype.size() as i64);
             change[k] += i128::from(bytes);
             change[last[*src].max(k) + 1] -= i128::from(bytes);
         }
