@@ -1,4 +1,4 @@
-//! Operations of all kinds on operands that lie at random, refused: each help is read and done, and again where it needs a second step.
+//! Operations of all kinds on operands that are sharded at random, refused: each help is read and done, and again where it needs more steps.
 //!
 //! `MENDS_SEED=7 MENDS=100000 cargo test --test mends` tries others.
 
@@ -39,7 +39,7 @@ struct Said {
     auto: Option<Spec>,
     /// At the end of a loop's body, or of a branch.
     end: Vec<Change>,
-    /// A number as an array that lies so.
+    /// A number as an array that is placed so.
     number: Option<Spec>,
     /// Blocks from the arguments' own types.
     inferred: bool,
@@ -279,7 +279,7 @@ fn index(kinds: [usize; 2], at: [i32; 2], arrays: bool) -> Index {
 
 const KINDS: usize = 40;
 
-/// A program of this kind on operands that lie at random; many are refused.
+/// A program of this kind on operands that are sharded at random; many are refused.
 fn program(kind: usize, dice: &mut Dice) -> Case {
     let square = |dice: &mut Dice| placed(dice, &[8, 8], true);
     let (x, y) = (square(dice), square(dice));
