@@ -197,3 +197,28 @@ impl Builder {
         self.emit1(Arc::new(Iota { ty: ty.clone(), dimension }), &[])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        full_of_a_number: Full { ty: DType::F32.of([4, 2]), value: Scalar::Float(0.5) }, [] => "
+            () {
+              a: float32[4,2] = full[value=0.5, ty=f32[4,2]]
+              return a
+            }
+        ";
+        iota_counts: Iota { ty: DType::I32.of([2, 4]), dimension: 1 }, [] => "
+            () {
+              a: int32[2,4] = iota[dimension=1, ty=i32[2,4]]
+              return a
+            }
+        ";
+        iota_along_no_dimension_is_refused: Iota { ty: DType::I32.of([2, 4]), dimension: 2 }, [] => "
+            refused: there is no dimension 2 in int32[2,4]
+            name a dimension of the result
+        ";
+    }
+}

@@ -4,6 +4,8 @@
 //! tested for completeness and appears in the tables of the book.
 
 pub mod build;
+#[cfg(test)]
+mod check;
 pub mod collective;
 pub mod creation;
 pub mod elementwise;

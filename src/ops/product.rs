@@ -263,3 +263,37 @@ impl Builder {
         self.emit_as(make, &[x.clone(), y.clone()], want)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        a_product_of_matrices: DotGeneral::matrix(), ["float32[4@X,2]", "float32[2,6@Y]"] => r#"
+            (a: float32[4@X,2], b: float32[2,6@Y]) {
+              c: float32[4@X,6@Y] = dot_general[contracting=([1], [0]), batch=([], [])] a b
+              return c
+            }
+            tangents: (a: float32[4@X,2], b: float32[2,6@Y], c: float32[4@X,2], d: float32[2,6@Y]) {
+              e: float32[4@X,6@Y] = dot_general[contracting=([1], [0]), batch=([], [])] a b
+              f: float32[4@X,6@Y] = dot_general[contracting=([1], [0]), batch=([], [])] c b
+              g: float32[4@X,6@Y] = dot_general[contracting=([1], [0]), batch=([], [])] a d
+              h: float32[4@X,6@Y] = add f g
+              return e, h
+            }
+            cotangents: (a: float32[4@X,2], b: float32[2,6@Y], c: float32[4@X,6@Y]) {
+              d: float32[6@Y,2] = dot_general[contracting=([0], [0]), batch=([], []), out=p!["Y", _]] c a
+              e: float32[2,6@Y] = transpose[permutation=[1,0]] d
+              f: float32[4@X,2] = dot_general[contracting=([1], [1]), batch=([], []), out=p!["X", _]] c b
+              return f, e
+            }
+        "#;
+        a_contraction_of_sharded_is_refused: DotGeneral::matrix(), ["float32[4,2@X]", "float32[2@X,6]"] => r#"
+            refused: dimension 1 of operand 0, 2@X, and dimension 0 of operand 1, 2@X, are contracted: the result could be summed over X, summed and scattered, or left unreduced
+            all-reduced: p![_, _]
+            scattered: p!["X", _]
+            left unreduced, to be summed later: p![_, _; U: "X"]
+        "#;
+    }
+}

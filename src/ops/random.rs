@@ -351,3 +351,34 @@ impl Builder {
         self.emit1(Arc::new(RandomWrap), std::slice::from_ref(words))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        bits_of_a_key: RandomBits { ty: DType::U32.of([4]), keys: 0 }, ["key<fry>[]"] => "
+            (a: key<fry>[]) {
+              b: uint32[4] = random_bits[ty=u32[4]] a
+              return b
+            }
+        ";
+        one_key_becomes_many: RandomSplit { ty: DType::Key.of([3]), keys: 0 }, ["key<fry>[]"] => "
+            (a: key<fry>[]) {
+              b: key<fry>[3] = random_split[ty=key<fry>[3]] a
+              return b
+            }
+        ";
+        a_key_with_a_number: RandomFoldIn, ["key<fry>[]", "int32[]"] => "
+            (a: key<fry>[], b: int32[]) {
+              c: key<fry>[] = random_fold_in a b
+              return c
+            }
+        ";
+        bits_of_no_key_are_refused: RandomBits { ty: DType::U32.of([4]), keys: 0 }, ["uint32[]"] => "
+            refused: random_bits takes a key, and operand 0 is uint32
+            make one: `Key::new(seed)`
+        ";
+    }
+}

@@ -304,3 +304,54 @@ impl Builder {
         self.reduce(Reduction::Min, &candidates, &[axis])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        sums_over_a_sharded_dimension: Reduce::new(Reduction::Sum, &[0], None), ["float32[4@X,2@Y]"] => r#"
+            (a: float32[4@X,2@Y]) {
+              b: float32[2@Y] = reduce_sum[axes=[0]] a
+              return b
+            }
+            tangents: (a: float32[4@X,2@Y], b: float32[4@X,2@Y]) {
+              c: float32[2@Y] = reduce_sum[axes=[0]] a
+              d: float32[2@Y] = reduce_sum[axes=[0]] b
+              return c, d
+            }
+            cotangents: (a: float32[2@Y]) {
+              b: float32[4@X,2@Y] = broadcast_in_dim[shape=[4,2], dims=[1], out=p!["X", "Y"]] a
+              return b
+            }
+        "#;
+        the_largest_have_the_slope: Reduce::new(Reduction::Max, &[1], None), ["float32[2@X,3]"] => "
+            (a: float32[2@X,3]) {
+              b: float32[2@X] = reduce_max[axes=[1]] a
+              return b
+            }
+            tangents: (a: float32[2@X,3], b: float32[2@X,3]) {
+              c: float32[2@X] = reduce_max[axes=[1]] a
+              d: float32[2@X,1] = broadcast_in_dim[shape=[2,1], dims=[0]] c
+              e: bool[2@X,3] = eq a d
+              f: float32[2@X,3] = convert_element_type[dtype=float32] e
+              g: float32[2@X,3] = mul b f
+              h: float32[2@X] = reduce_sum[axes=[1]] g
+              i: float32[2@X] = reduce_sum[axes=[1]] f
+              j: float32[2@X] = div h i
+              return c, j
+            }
+            cotangents: (a: float32[2@X,3], b: float32[2@X], c: float32[2@X]) {
+              d: float32[2@X] = div c b
+              e: float32[2@X,3] = broadcast_in_dim[shape=[2,3], dims=[0]] d
+              f: float32[2@X,3] = mul e a
+              return f
+            }
+        ";
+        max_of_unreduced_is_refused: Reduce::new(Reduction::Max, &[0], None), ["float32[4]{U:X}"] => "
+            refused: operand 0, float32[4]{U:X}, is unreduced over X: max of a sum is not the sum of max of its parts
+            sum it first: `.reshard(p![_])`
+        ";
+    }
+}

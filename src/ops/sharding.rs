@@ -217,3 +217,26 @@ impl Builder {
         self.reshard(x, &mesh, spec)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        copy_is_another_value: Copy, ["float32[4@X]"] => "
+            (a: float32[4@X]) {
+              b: float32[4@X] = copy a
+              return b
+            }
+            tangents: (a: float32[4@X], b: float32[4@X]) {
+              c: float32[4@X] = copy a
+              d: float32[4@X] = copy b
+              return c, d
+            }
+            cotangents: (a: float32[4@X]) {
+              return a
+            }
+        ";
+    }
+}

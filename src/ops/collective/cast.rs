@@ -90,3 +90,28 @@ impl Primitive for Pcast {
         Batched::of(Arc::new(self.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::along;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        pvary_is_summed_back: Pcast { along: along(), to: Cast::Varying }, ["float32[4]"] of Manual => "
+            (a: float32[4]) {
+              b: float32[4]{V:X} = pvary[axes=X] a
+              return b
+            }
+            tangents: (a: float32[4], b: float32[4]) {
+              c: float32[4]{V:X} = pvary[axes=X] a
+              d: float32[4]{V:X} = pvary[axes=X] b
+              return c, d
+            }
+            cotangents: (a: float32[4]{V:X}) {
+              b: float32[4] = psum[axes=X] a
+              return b
+            }
+        ";
+    }
+}

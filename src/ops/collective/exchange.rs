@@ -116,3 +116,47 @@ impl Primitive for Ppermute {
         Batched::of(Arc::new(self.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::along;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        all_to_all_and_back: AllToAll { along: along(), split: 0, concat: 1, tiled: true }, ["float32[4,2]{V:X}"] of Manual => "
+            (a: float32[4,2]{V:X}) {
+              b: float32[2,4]{V:X} = all_to_all[axes=X, split=0, concat=1, tiled=true] a
+              return b
+            }
+            tangents: (a: float32[4,2]{V:X}, b: float32[4,2]{V:X}) {
+              c: float32[2,4]{V:X} = all_to_all[axes=X, split=0, concat=1, tiled=true] a
+              d: float32[2,4]{V:X} = all_to_all[axes=X, split=0, concat=1, tiled=true] b
+              return c, d
+            }
+            cotangents: (a: float32[2,4]{V:X}) {
+              b: float32[4,2]{V:X} = all_to_all[axes=X, split=1, concat=0, tiled=true] a
+              return b
+            }
+        ";
+        ppermute_turns_round: Ppermute { along: along(), pairs: vec![(0, 1)] }, ["float32[4]{V:X}"] of Manual => "
+            (a: float32[4]{V:X}) {
+              b: float32[4]{V:X} = ppermute[axes=X, pairs=[0->1]] a
+              return b
+            }
+            tangents: (a: float32[4]{V:X}, b: float32[4]{V:X}) {
+              c: float32[4]{V:X} = ppermute[axes=X, pairs=[0->1]] a
+              d: float32[4]{V:X} = ppermute[axes=X, pairs=[0->1]] b
+              return c, d
+            }
+            cotangents: (a: float32[4]{V:X}) {
+              b: float32[4]{V:X} = ppermute[axes=X, pairs=[1->0]] a
+              return b
+            }
+        ";
+        ppermute_to_one_twice_is_refused: Ppermute { along: along(), pairs: vec![(0, 1), (1, 1)] }, ["float32[4]{V:X}"] of Manual => "
+            refused: device 1 is a target twice
+            each device sends once and receives once at most
+        ";
+    }
+}

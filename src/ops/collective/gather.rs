@@ -181,3 +181,47 @@ impl Primitive for OwnPart {
         Batched::of(Arc::new(OwnPart { dim: self.dim + 1, ..self.clone() }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::along;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        all_gather_joins_blocks: AllGather { along: along(), dim: 0, tiled: true, to: Gathered::Varying }, ["float32[4]{V:X}"] of Manual => "
+            (a: float32[4]{V:X}) {
+              b: float32[8]{V:X} = all_gather[axes=X, dim=0, tiled=true] a
+              return b
+            }
+            tangents: (a: float32[4]{V:X}, b: float32[4]{V:X}) {
+              c: float32[8]{V:X} = all_gather[axes=X, dim=0, tiled=true] a
+              d: float32[8]{V:X} = all_gather[axes=X, dim=0, tiled=true] b
+              return c, d
+            }
+            cotangents: (a: float32[8]{V:X}) {
+              b: float32[4]{V:X} = psum_scatter[axes=X, dim=0, tiled=true] a
+              return b
+            }
+        ";
+        psum_scatter_cuts_sums: PsumScatter { along: along(), dim: 0, tiled: true }, ["float32[4]{V:X}"] of Manual => "
+            (a: float32[4]{V:X}) {
+              b: float32[2]{V:X} = psum_scatter[axes=X, dim=0, tiled=true] a
+              return b
+            }
+            tangents: (a: float32[4]{V:X}, b: float32[4]{V:X}) {
+              c: float32[2]{V:X} = psum_scatter[axes=X, dim=0, tiled=true] a
+              d: float32[2]{V:X} = psum_scatter[axes=X, dim=0, tiled=true] b
+              return c, d
+            }
+            cotangents: (a: float32[2]{V:X}) {
+              b: float32[4]{V:X} = all_gather[axes=X, dim=0, tiled=true] a
+              return b
+            }
+        ";
+        psum_scatter_of_three_is_refused: PsumScatter { along: along(), dim: 0, tiled: true }, ["float32[3]{V:X}"] of Manual => "
+            refused: dimension 0 of size 3 is not divisible into 2 equal parts
+            the size must be a multiple of 2, the number of devices along X
+        ";
+    }
+}

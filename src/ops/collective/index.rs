@@ -44,3 +44,19 @@ impl Primitive for AxisIndex {
         Batched::of(Arc::new(self.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::along;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        axis_index_varies: AxisIndex { along: along() }, [] of Manual => "
+            () {
+              a: int32[]{V:X} = axis_index[axes=X]
+              return a
+            }
+        ";
+    }
+}

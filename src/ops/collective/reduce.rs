@@ -79,3 +79,36 @@ impl Primitive for Preduce {
         Batched::of(Arc::new(self.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::along;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        psum_no_longer_varies: Preduce { along: along(), combine: Combine::Add }, ["float32[4]{V:X}"] of Manual => "
+            (a: float32[4]{V:X}) {
+              b: float32[4] = psum[axes=X] a
+              return b
+            }
+            tangents: (a: float32[4]{V:X}, b: float32[4]{V:X}) {
+              c: float32[4] = psum[axes=X] a
+              d: float32[4] = psum[axes=X] b
+              return c, d
+            }
+            cotangents: (a: float32[4]) {
+              b: float32[4]{V:X} = pvary[axes=X] a
+              return b
+            }
+        ";
+        pmax_has_no_derivative: Preduce { along: along(), combine: Combine::Max }, ["float32[4]{V:X}"] of Manual => "
+            (a: float32[4]{V:X}) {
+              b: float32[4] = pmax[axes=X] a
+              return b
+            }
+            no derivative: it has no derivative
+            if it only scales, stop the derivative first: `x.stop_gradient().pmax(…)`
+        ";
+    }
+}

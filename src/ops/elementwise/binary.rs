@@ -292,3 +292,43 @@ impl Primitive for Binary {
         Batched::broadcasting(Arc::new(*self))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        mul_joins_shardings: Binary::Mul, ["float32[4@X,2]", "float32[4,2@Y]"] => r#"
+            (a: float32[4@X,2], b: float32[4,2@Y]) {
+              c: float32[4@X,2@Y] = mul a b
+              return c
+            }
+            tangents: (a: float32[4@X,2], b: float32[4,2@Y], c: float32[4@X,2], d: float32[4,2@Y]) {
+              e: float32[4@X,2@Y] = mul a b
+              f: float32[4@X,2@Y] = mul c b
+              g: float32[4@X,2@Y] = mul d a
+              h: float32[4@X,2@Y] = add f g
+              return e, h
+            }
+            cotangents: (a: float32[4@X,2], b: float32[4,2@Y], c: float32[4@X,2@Y]) {
+              d: float32[4@X,2@Y] = mul c a
+              e: float32[4,2@Y] = broadcast_in_dim[shape=[4,2], dims=[0,1], out=p![_, "Y"]] d
+              f: float32[4@X,2@Y] = mul c b
+              g: float32[4@X,2] = broadcast_in_dim[shape=[4,2], dims=[0,1], out=p!["X", _]] f
+              return g, e
+            }
+        "#;
+        add_on_two_axes_is_refused: Binary::Add, ["float32[4@X]", "float32[4@Y]"] => r#"
+            refused: dimension 0 of operand 0, 4@X, and dimension 0 of operand 1, 4@Y, must match, but are sharded differently
+            reshard operand 0: `.reshard(p!["Y"])`
+            reshard operand 1: `.reshard(p!["X"])`
+        "#;
+        lt_gives_bools: Binary::Lt, ["int32[4@X]", "int32[4@X]"] => "
+            (a: int32[4@X], b: int32[4@X]) {
+              c: bool[4@X] = lt a b
+              return c
+            }
+        ";
+    }
+}

@@ -155,3 +155,38 @@ impl Primitive for Bitcast {
         Batched::broadcasting(Arc::new(*self))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        convert_to_wider: Convert { dtype: DType::F64 }, ["float32[4@X]"] => "
+            (a: float32[4@X]) {
+              b: float64[4@X] = convert_element_type[dtype=float64] a
+              return b
+            }
+            tangents: (a: float32[4@X], b: float32[4@X]) {
+              c: float64[4@X] = convert_element_type[dtype=float64] a
+              d: float64[4@X] = convert_element_type[dtype=float64] b
+              return c, d
+            }
+            cotangents: (a: float64[4@X]) {
+              b: float32[4@X] = convert_element_type[dtype=float32] a
+              return b
+            }
+        ";
+        bitcast_to_as_wide: Bitcast { dtype: DType::I32 }, ["float32[4@X]"] => "
+            (a: float32[4@X]) {
+              b: int32[4@X] = bitcast_convert_type[dtype=int32] a
+              return b
+            }
+            no tangents
+        ";
+        bitcast_to_wider_is_refused: Bitcast { dtype: DType::I64 }, ["float32[4]"] => "
+            refused: float32 has 4 bytes, int64 has 8: bits are kept one for one
+            take an element type of as many bytes, or convert the numbers: `.astype(…)`
+        ";
+    }
+}

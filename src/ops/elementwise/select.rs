@@ -176,3 +176,69 @@ impl Primitive for Clamp {
         Batched::alike(Arc::new(*self), false)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        select_chooses: Select, ["bool[4@X]", "float32[4@X]", "float32[4@X]"] => "
+            (a: bool[4@X], b: float32[4@X], c: float32[4@X]) {
+              d: float32[4@X] = select a b c
+              return d
+            }
+            tangents: (a: bool[4@X], b: float32[4@X], c: float32[4@X], d: float32[4@X], e: float32[4@X]) {
+              f: float32[4@X] = select a b c
+              g: float32[4@X] = select a d e
+              return f, g
+            }
+            cotangents: (a: bool[4@X], b: float32[4@X]) {
+              c: float32[4@X] = select a b 0.0
+              d: float32[4@X] = select a 0.0 b
+              return c, d
+            }
+        ";
+        select_of_two_shardings_is_refused: Select, ["bool[4@X]", "float32[4@X]", "float32[4]"] => r#"
+            refused: dimension 0 of operand 1, 4@X, and dimension 0 of operand 2, 4, must be sharded the same way
+            reshard operand 0 by `.reshard(p![_])` and operand 1 by `.reshard(p![_])`
+            reshard operand 2: `.reshard(p!["X"])`
+        "#;
+        clamp_within_numbers: Clamp, ["float32[]", "float32[4@X]", "float32[]"] => r#"
+            (a: float32[], b: float32[4@X], c: float32[]) {
+              d: float32[4@X] = clamp a b c
+              return d
+            }
+            tangents: (a: float32[], b: float32[4@X], c: float32[], d: float32[], e: float32[4@X], f: float32[]) {
+              g: float32[4@X] = clamp a b c
+              h: bool[4@X] = gt a b
+              i: bool[] = lt a c
+              j: bool[4@X] = and h i
+              k: float32[4@X] = broadcast_in_dim[shape=[4], dims=[], out=p!["X"]] d
+              l: float32[4@X] = select j k 0.0
+              m: bool[4@X] = gt b a
+              n: bool[4@X] = lt b c
+              o: bool[4@X] = and m n
+              p: float32[4@X] = select o e 0.0
+              q: float32[4@X] = add l p
+              r: bool[4@X] = lt c b
+              s: float32[4@X] = broadcast_in_dim[shape=[4], dims=[], out=p!["X"]] f
+              t: float32[4@X] = select r s 0.0
+              u: float32[4@X] = add q t
+              return g, u
+            }
+            cotangents: (a: bool[4@X], b: bool[4@X], c: bool[4@X], d: float32[4@X]) {
+              e: float32[4@X] = select c d 0.0
+              f: float32[] = reduce_sum[axes=[0]] e
+              g: float32[4@X] = select b d 0.0
+              h: float32[4@X] = select a d 0.0
+              i: float32[] = reduce_sum[axes=[0]] h
+              return i, g, f
+            }
+        "#;
+        select_wants_one_type: Select, ["bool[4]", "float32[4]", "int32[4]"] => "
+            refused: operand 1 is float32, operand 2 is int32: they must be of one element type
+            convert operand 2: `.astype(F32)`
+        ";
+    }
+}

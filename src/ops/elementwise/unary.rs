@@ -219,3 +219,40 @@ impl Primitive for Unary {
         Batched::broadcasting(Arc::new(*self))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        tanh_keeps_its_sharding: Unary::Tanh, ["float32[4@X,2]"] => "
+            (a: float32[4@X,2]) {
+              b: float32[4@X,2] = tanh a
+              return b
+            }
+            tangents: (a: float32[4@X,2], b: float32[4@X,2]) {
+              c: float32[4@X,2] = tanh a
+              d: float32[4@X,2] = square c
+              e: float32[4@X,2] = sub 1.0 d
+              f: float32[4@X,2] = mul b e
+              return c, f
+            }
+            cotangents: (a: float32[4@X,2], b: float32[4@X,2]) {
+              c: float32[4@X,2] = mul b a
+              return c
+            }
+        ";
+        exp_of_a_sum_is_refused: Unary::Exp, ["float32[4]{U:X}"] => "
+            refused: operand 0, float32[4]{U:X}, is unreduced over X: exp of a sum is not the sum of exp of its parts
+            sum it first: `.reshard(p![_])`
+        ";
+        floor_has_no_slope: Unary::Floor, ["float32[4]"] => "
+            (a: float32[4]) {
+              b: float32[4] = floor a
+              return b
+            }
+            no tangents
+        ";
+    }
+}

@@ -110,3 +110,31 @@ impl Builder {
         self.emit1(Arc::new(prim), std::slice::from_ref(x))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        broadcast_along_rows: BroadcastInDim { shape: [3, 4].into(), broadcast_dimensions: vec![1], out: None }, ["float32[4@X]"] => "
+            (a: float32[4@X]) {
+              b: float32[3,4@X] = broadcast_in_dim[shape=[3,4], dims=[1]] a
+              return b
+            }
+            tangents: (a: float32[4@X], b: float32[4@X]) {
+              c: float32[3,4@X] = broadcast_in_dim[shape=[3,4], dims=[1]] a
+              d: float32[3,4@X] = broadcast_in_dim[shape=[3,4], dims=[1]] b
+              return c, d
+            }
+            cotangents: (a: float32[3,4@X]) {
+              b: float32[4@X] = reduce_sum[axes=[0]] a
+              return b
+            }
+        ";
+        broadcast_to_a_smaller_size_is_refused: BroadcastInDim { shape: [3].into(), broadcast_dimensions: vec![0], out: None }, ["float32[4]"] => "
+            refused: dimension 0 has size 4, which does not broadcast to size 3
+            only dimensions of size 1 are repeated
+        ";
+    }
+}

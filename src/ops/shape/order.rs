@@ -114,3 +114,46 @@ impl Builder {
         self.emit1(Arc::new(Rev { dimensions: dims.to_vec() }), std::slice::from_ref(x))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        transpose_takes_axes_along: Transpose { permutation: vec![1, 0] }, ["float32[4@X,2]"] => "
+            (a: float32[4@X,2]) {
+              b: float32[2,4@X] = transpose[permutation=[1,0]] a
+              return b
+            }
+            tangents: (a: float32[4@X,2], b: float32[4@X,2]) {
+              c: float32[2,4@X] = transpose[permutation=[1,0]] a
+              d: float32[2,4@X] = transpose[permutation=[1,0]] b
+              return c, d
+            }
+            cotangents: (a: float32[2,4@X]) {
+              b: float32[4@X,2] = transpose[permutation=[1,0]] a
+              return b
+            }
+        ";
+        rev_of_one_dimension: Rev { dimensions: vec![1] }, ["float32[2@X,3]"] => "
+            (a: float32[2@X,3]) {
+              b: float32[2@X,3] = rev[dims=[1]] a
+              return b
+            }
+            tangents: (a: float32[2@X,3], b: float32[2@X,3]) {
+              c: float32[2@X,3] = rev[dims=[1]] a
+              d: float32[2@X,3] = rev[dims=[1]] b
+              return c, d
+            }
+            cotangents: (a: float32[2@X,3]) {
+              b: float32[2@X,3] = rev[dims=[1]] a
+              return b
+            }
+        ";
+        transpose_by_no_permutation_is_refused: Transpose { permutation: vec![0, 0] }, ["float32[4,2]"] => "
+            refused: dimension 0 is named twice
+            name each dimension once
+        ";
+    }
+}

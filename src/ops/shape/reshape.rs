@@ -199,3 +199,32 @@ impl Builder {
         self.emit1(Arc::new(Reshape { new_sizes, out }), std::slice::from_ref(x))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        merged_the_major_axis_stays: Reshape { new_sizes: [8].into(), out: None }, ["float32[4@X,2]"] => "
+            (a: float32[4@X,2]) {
+              b: float32[8@X] = reshape[shape=[8]] a
+              return b
+            }
+            tangents: (a: float32[4@X,2], b: float32[4@X,2]) {
+              c: float32[8@X] = reshape[shape=[8]] a
+              d: float32[8@X] = reshape[shape=[8]] b
+              return c, d
+            }
+            cotangents: (a: float32[8@X]) {
+              b: float32[4@X,2] = reshape[shape=[4,2]] a
+              return b
+            }
+        ";
+        merged_the_minor_axis_is_refused: Reshape { new_sizes: [8].into(), out: None }, ["float32[2,4@X]"] => r#"
+            refused: dimension 1 of the operand, 4@X, becomes the minor part of dimension 0 of the result, whose major part is unsharded: its elements would move between devices
+            say the result's sharding: p!["X"]
+            reshard it first: `.reshard(p![_, _])`
+        "#;
+    }
+}

@@ -101,3 +101,46 @@ impl Builder {
         self.emit1(Arc::new(ExpandDims { dimensions: dims.to_vec() }), std::slice::from_ref(x))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        squeeze_drops_ones: Squeeze { dimensions: vec![0] }, ["float32[1,4@X]"] => "
+            (a: float32[1,4@X]) {
+              b: float32[4@X] = squeeze[dims=[0]] a
+              return b
+            }
+            tangents: (a: float32[1,4@X], b: float32[1,4@X]) {
+              c: float32[4@X] = squeeze[dims=[0]] a
+              d: float32[4@X] = squeeze[dims=[0]] b
+              return c, d
+            }
+            cotangents: (a: float32[4@X]) {
+              b: float32[1,4@X] = expand_dims[dims=[0]] a
+              return b
+            }
+        ";
+        expand_dims_adds_ones: ExpandDims { dimensions: vec![1] }, ["float32[4@X]"] => "
+            (a: float32[4@X]) {
+              b: float32[4@X,1] = expand_dims[dims=[1]] a
+              return b
+            }
+            tangents: (a: float32[4@X], b: float32[4@X]) {
+              c: float32[4@X,1] = expand_dims[dims=[1]] a
+              d: float32[4@X,1] = expand_dims[dims=[1]] b
+              return c, d
+            }
+            cotangents: (a: float32[4@X,1]) {
+              b: float32[4@X] = squeeze[dims=[1]] a
+              return b
+            }
+        ";
+        squeeze_of_more_is_refused: Squeeze { dimensions: vec![0] }, ["float32[2,4]"] => "
+            refused: dimension 0 has size 2, not 1
+            only dimensions of size 1 can be dropped
+        ";
+    }
+}

@@ -263,3 +263,49 @@ impl Builder {
         self.emit1(Arc::new(UpdateSlice { start: start.to_vec() }), &[x.clone(), u.clone()])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        concatenate_along_rows: Concatenate { dimension: 0 }, ["float32[2,2@X]", "float32[4,2@X]"] => "
+            (a: float32[2,2@X], b: float32[4,2@X]) {
+              c: float32[6,2@X] = concatenate[dim=0] a b
+              return c
+            }
+            tangents: (a: float32[2,2@X], b: float32[4,2@X], c: float32[2,2@X], d: float32[4,2@X]) {
+              e: float32[6,2@X] = concatenate[dim=0] a b
+              f: float32[6,2@X] = concatenate[dim=0] c d
+              return e, f
+            }
+            cotangents: (a: float32[6,2@X]) {
+              b: float32[2,2@X] = slice[start=[0,0], limit=[2,2]] a
+              c: float32[4,2@X] = slice[start=[2,0], limit=[6,2]] a
+              return b, c
+            }
+        ";
+        update_slice_in_place: UpdateSlice { start: vec![1, 0] }, ["float32[4,2@X]", "float32[2,2@X]"] => "
+            (a: float32[4,2@X], b: float32[2,2@X]) {
+              c: float32[4,2@X] = update_slice[start=[1,0]] a b
+              return c
+            }
+            tangents: (a: float32[4,2@X], b: float32[2,2@X], c: float32[4,2@X], d: float32[2,2@X]) {
+              e: float32[4,2@X] = update_slice[start=[1,0]] a b
+              f: float32[4,2@X] = update_slice[start=[1,0]] c d
+              return e, f
+            }
+            cotangents: (a: float32[4,2@X]) {
+              b: float32[2,2@X] = full[value=0.0, ty=f32[2,2@X], mesh=Mesh(X: 2, Y: 2)]
+              c: float32[4,2@X] = update_slice[start=[1,0]] a b
+              d: float32[2,2@X] = slice[start=[1,0], limit=[3,2]] a
+              return c, d
+            }
+        ";
+        concatenate_of_other_sizes_is_refused: Concatenate { dimension: 0 }, ["float32[2,2]", "float32[4,3]"] => "
+            refused: operand 1 has shape [4,3], but operand 0 [2,2]: they may differ in dimension 0 only
+            make their sizes equal: `slice`, `pad`
+        ";
+    }
+}

@@ -180,3 +180,32 @@ impl Builder {
         self.emit1(Arc::new(prim), std::slice::from_ref(x))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        pad_with_zeros_between: Pad { low: vec![1], high: vec![-1], interior: vec![1], value: Scalar::Float(0.0), out: None }, ["float32[3]"] => "
+            (a: float32[3]) {
+              b: float32[5] = pad[low=[1], high=[-1], interior=[1], value=0.0] a
+              return b
+            }
+            tangents: (a: float32[3], b: float32[3]) {
+              c: float32[5] = pad[low=[1], high=[-1], interior=[1], value=0.0] a
+              d: float32[5] = pad[low=[1], high=[-1], interior=[1], value=0.0] b
+              return c, d
+            }
+            cotangents: (a: float32[5]) {
+              b: float32[2] = slice[start=[1], limit=[4], strides=[2]] a
+              c: float32[3] = pad[low=[0], high=[1], value=0.0] b
+              return c
+            }
+        ";
+        pad_of_too_little_is_refused: Pad { low: vec![-3], high: vec![-3], interior: vec![0], value: Scalar::Float(0.0), out: None }, ["float32[4]"] => "
+            refused: low -3 and high -3 cut more than dimension 0 of size 4 has
+            cut 4 elements at most
+        ";
+    }
+}

@@ -128,3 +128,31 @@ impl Builder {
         self.emit_as(make, std::slice::from_ref(ct), cotangent_type(like).spec)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        slice_of_every_second: Slice { start: vec![1, 0], limit: vec![5, 2], strides: vec![2, 1], out: None }, ["float32[6,2@X]"] => "
+            (a: float32[6,2@X]) {
+              b: float32[2,2@X] = slice[start=[1,0], limit=[5,2], strides=[2,1]] a
+              return b
+            }
+            tangents: (a: float32[6,2@X], b: float32[6,2@X]) {
+              c: float32[2,2@X] = slice[start=[1,0], limit=[5,2], strides=[2,1]] a
+              d: float32[2,2@X] = slice[start=[1,0], limit=[5,2], strides=[2,1]] b
+              return c, d
+            }
+            cotangents: (a: float32[2,2@X]) {
+              b: float32[6,2@X] = pad[low=[1,0], high=[2,0], interior=[1,0], value=0.0] a
+              return b
+            }
+        ";
+        slice_beyond_is_refused: Slice { start: vec![0], limit: vec![5], strides: vec![1], out: None }, ["float32[4]"] => "
+            refused: the slice 0..5 is not within dimension 0 of size 4
+            give 0 <= start <= limit <= size
+        ";
+    }
+}

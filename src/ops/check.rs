@@ -1,0 +1,127 @@
+//! The test beneath each family of primitives: what one makes of operands of these types, and its derivative, as programs print them;
+//! and that the compiled numbers are those of the reference engine.
+
+use super::random::{RandomKeyData, RandomWrap};
+use crate::diagnostic::{Error, Result};
+use crate::grad::{jvp_program, vjp_program};
+use crate::mesh::{AxisType, Mesh};
+use crate::prelude::*;
+use crate::program::{Builder, Prim, Program, Value};
+use crate::types::ArrayType;
+use std::sync::Arc;
+
+/// `check_prim! { name: primitive, [types of operands] => "what it makes"; … }` is a test for each line. Operands are on a mesh of
+/// explicit axes `X` and `Y` of 2 devices, or `of Manual` on one of an axis `X` of 2. A failing test prints what it is instead.
+macro_rules! check_prim {
+    ($($name:ident: $prim:expr, [$($ty:literal),*] $(of $axes:ident)? => $want:literal;)*) => { $(
+        #[test]
+        fn $name() {
+            let axes = [$($crate::mesh::AxisType::$axes,)? $crate::mesh::AxisType::Explicit][0];
+            $crate::ops::check::check(std::sync::Arc::new($prim), axes, &[$($ty),*], $want);
+        }
+    )* };
+}
+pub(crate) use check_prim;
+
+fn of(prim: &Prim, types: &[ArrayType]) -> Result<Program> {
+    let mut b = Builder::new();
+    let operands: Vec<Value> = types.iter().map(|ty| b.input(ty.clone(), None)).collect();
+    let results = b.emit(prim.clone(), &operands)?;
+    Ok(b.finish(&results))
+}
+
+fn refused(error: &Error) -> String {
+    let d = &error.diagnostics()[0].fault;
+    let choices = d.choices.iter().map(|(what, out)| format!("{what}: {out}"));
+    std::iter::once(d.message.clone()).chain(choices).chain(d.help.clone()).collect::<Vec<_>>().join("\n")
+}
+
+/// What it makes, and its derivative by all operands that are floats.
+fn told(prim: &Prim, types: &[ArrayType]) -> String {
+    let program = match of(prim, types) {
+        Ok(program) => program,
+        Err(error) => return format!("refused: {}", refused(&error)),
+    };
+    let floats: Vec<bool> = types.iter().map(|ty| ty.dtype.is_float()).collect();
+    let mut text = program.to_string();
+    if floats.contains(&true) {
+        match jvp_program(&program, &floats) {
+            Ok(jvp) if jvp.tangents.contains(&true) => text += &format!("\ntangents: {}", jvp.program),
+            Ok(_) => text += "\nno tangents",
+            Err(error) => return format!("{text}\nno derivative: {}", refused(&error)),
+        }
+        let wrt: Vec<usize> = (0..types.len()).filter(|k| floats[*k]).collect();
+        match vjp_program(&program, &wrt) {
+            Ok(vjp) if vjp.depends.contains(&true) => text += &format!("\ncotangents: {}", vjp.backward),
+            Ok(_) => {}
+            Err(error) => text += &format!("\nno cotangents: {}", refused(&error)),
+        }
+    }
+    text
+}
+
+/// Numbers of both signs in the middle of what floats hold.
+fn data(ty: &ArrayType, seed: usize) -> Array {
+    let n: usize = ty.shape.iter().product();
+    let numbers = |n: usize, shape: &[usize]| {
+        let x: Vec<f32> = (0..n).map(|i| ((i * 7 + seed * 5) % 23) as f32 * 0.13 - 1.1).collect();
+        Array::from(x).reshape(shape)
+    };
+    let x = match ty.dtype {
+        DType::Key => {
+            let words = (numbers(2 * n, &[&ty.shape[..], &[2]].concat()) * 9.0).abs().astype(U32);
+            Array::apply(Arc::new(RandomWrap), &[(&words).into()]).swap_remove(0)
+        }
+        DType::Bool => numbers(n, &ty.shape).gt(0.2),
+        d if d.is_float() => numbers(n, &ty.shape).astype(d),
+        d => (numbers(n, &ty.shape) * 9.0).abs().astype(d),
+    };
+    match &ty.mesh {
+        Some(mesh) => x.put(mesh, ty.spec),
+        None => x,
+    }
+}
+
+fn numbers(x: &Array) -> Vec<f64> {
+    let x = match x.ty().expect("it ran").dtype {
+        DType::Key => Array::apply(Arc::new(RandomKeyData), &[x.into()]).swap_remove(0),
+        _ => x.clone(),
+    };
+    x.astype(F64).to_vec().expect("they are numbers")
+}
+
+/// The compiled numbers are those of the reference engine.
+fn computes(prim: &Prim, types: &[ArrayType]) {
+    let xs: Vec<Array> = types.iter().enumerate().map(|(k, ty)| data(ty, k)).collect();
+    let run = |engine| {
+        let apply =
+            |xs: &Vec<Array>| Array::apply(prim.clone(), &xs.iter().map(Into::into).collect::<Vec<_>>());
+        jit(apply).engine(engine).call(&xs).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let (got, want) = (run(EngineKind::Lockstep), run(EngineKind::Reference));
+    for (got, want) in got.iter().zip(&want).map(|(a, b)| (numbers(a), numbers(b))) {
+        let near = |a: &f64, b: &f64| a == b || (a - b).abs() <= 1e-6 * b.abs() || a.is_nan() && b.is_nan();
+        let alike = got.len() == want.len() && got.iter().zip(&want).all(|(a, b)| near(a, b));
+        assert!(alike, "{got:?}, and by the reference engine {want:?}");
+    }
+}
+
+/// The lines of a text without what all are indented by.
+fn lines(text: &str) -> Vec<&str> {
+    let text: Vec<&str> = text.lines().map(str::trim_end).filter(|l| !l.is_empty()).collect();
+    let indent = text.iter().map(|l| l.len() - l.trim_start().len()).min().unwrap_or(0);
+    text.into_iter().map(|l| &l[indent..]).collect()
+}
+
+pub(crate) fn check(prim: Prim, axes: AxisType, types: &[&str], want: &str) {
+    let both = [("X", 2, axes), ("Y", 2, axes)];
+    let count = if axes == AxisType::Manual { 1 } else { 2 };
+    let mesh = Mesh::with_types(both[..count].iter().copied()).expect("axes make a mesh");
+    let types: Vec<ArrayType> =
+        types.iter().map(|ty| ArrayType::parse(ty, &mesh).unwrap_or_else(|e| panic!("{e}"))).collect();
+    let told = told(&prim, &types);
+    assert!(lines(&told) == lines(want), "{} is\n{told}\n", prim.name());
+    if axes != AxisType::Manual && !told.starts_with("refused") {
+        computes(&prim, &types);
+    }
+}
