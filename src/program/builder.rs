@@ -158,7 +158,7 @@ fn operands(inputs: &[Value]) -> SmallVec<[Operand; 3]> {
 /// The types of the results, which later stages can count in.
 fn typed(prim: &Prim, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
     let types = prim.types(operands)?;
-    sound::types(prim.as_ref(), &types)?;
+    sound::types(prim.as_ref(), operands, &types)?;
     types.iter().try_for_each(ArrayType::addressable)?;
     // few operations come near: only for those the indices are counted
     if operands.iter().map(|o| o.ty.rank()).sum::<usize>() > MOST_INDICES {

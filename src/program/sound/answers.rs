@@ -5,15 +5,23 @@ use crate::diagnostic::{Error, Fault};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::factors::{At, Dim, Factors, Role};
 use crate::program::sentence::Combine;
-use crate::program::{Batch, Builder, Collective, Input, Op, Primitive, Program, Value};
+use crate::program::{Batch, Builder, Collective, Input, Op, Operand, Primitive, Program, Value};
 use crate::types::{ArrayType, DType, Shape};
 
 /// Results are of types that exist: split over axes of their mesh, each once, where these divide.
-pub(crate) fn types<P: Primitive + ?Sized>(prim: &P, results: &[ArrayType]) -> Result<(), Fault> {
+pub(crate) fn types<P: Primitive + ?Sized>(
+    prim: &P,
+    operands: &[Operand],
+    results: &[ArrayType],
+) -> Result<(), Fault> {
     if results.is_empty() {
         return Err(contradiction(prim, "it has no results"));
     }
     for (k, ty) in results.iter().enumerate() {
+        // most results lie as an operand does, which was looked at when it was made
+        if operands.iter().any(|o| lies_as(&o.ty, ty)) {
+            continue;
+        }
         let fits = match &ty.mesh {
             _ if ty.spec.dims().len() > ty.rank() => {
                 Err(format!("{} has entries for more dimensions", ty.spec))
@@ -26,6 +34,15 @@ pub(crate) fn types<P: Primitive + ?Sized>(prim: &P, results: &[ArrayType]) -> R
         fits.map_err(|wrong| contradiction(prim, format!("result {k}, {}{}, {wrong}", ty.dtype, ty.shape)))?;
     }
     Ok(())
+}
+
+/// Whether what is sound of `a` is sound of `b`.
+fn lies_as(a: &ArrayType, b: &ArrayType) -> bool {
+    a.spec == b.spec
+        && a.shape == b.shape
+        && a.varying == b.varying
+        && a.mesh == b.mesh
+        && (a.dtype == b.dtype || b.dtype.is_number())
 }
 
 fn placed(mesh: &Mesh, ty: &ArrayType) -> Result<(), String> {
@@ -58,23 +75,32 @@ fn placed(mesh: &Mesh, ty: &ArrayType) -> Result<(), String> {
 
 /// Each dimension of each operand and result runs over loops that there are, and that are as long as it is.
 pub(crate) fn factors(f: &Factors, operands: &[ArrayType], results: &[(DType, Shape)]) -> Result<(), String> {
-    let results: Vec<&Shape> = results.iter().map(|r| &r.1).collect();
-    let operands: Vec<&Shape> = operands.iter().map(|o| &o.shape).collect();
-    let sides = [("operand", &f.operands, operands), ("result", &f.results, results)];
-    for (side, says, is) in &sides {
-        if says.len() != is.len() {
-            return Err(format!("its factors have {} {side}s, and it has {}", says.len(), is.len()));
+    side(f, "operand", &f.operands, operands.iter().map(|o| &o.shape))?;
+    side(f, "result", &f.results, results.iter().map(|r| &r.1))
+}
+
+fn side<'a>(
+    f: &Factors,
+    side: &str,
+    says: &[Vec<Dim>],
+    is: impl ExactSizeIterator<Item = &'a Shape>,
+) -> Result<(), String> {
+    if says.len() != is.len() {
+        return Err(format!("its factors have {} {side}s, and it has {}", says.len(), is.len()));
+    }
+    for (k, (dims, shape)) in says.iter().zip(is).enumerate() {
+        let told = |wrong: String| format!("its factors of {side} {k}, {shape}: {wrong}");
+        if dims.len() != shape.len() {
+            return Err(told(format!("they have {} dimensions", dims.len())));
         }
-        for (k, (dims, shape)) in says.iter().zip(is).enumerate() {
-            let told = |wrong: String| format!("its factors of {side} {k}, {shape}: {wrong}");
-            if dims.len() != shape.len() {
-                return Err(told(format!("they have {} dimensions", dims.len())));
+        for (d, (dim, n)) in dims.iter().zip(&shape[..]).enumerate() {
+            // what nearly every dimension is: a loop of its own, as long as it is
+            if let (At::Same, [l]) = (dim.at, &dim.loops[..])
+                && f.loops.get(*l).is_some_and(|l| l.size == *n)
+            {
+                continue;
             }
-            (dims.iter().zip(&shape[..]).enumerate())
-                .try_for_each(|(d, (dim, n))| {
-                    runs(f, dim, *n).map_err(|wrong| format!("dimension {d} {wrong}"))
-                })
-                .map_err(told)?;
+            runs(f, dim, *n).map_err(|wrong| told(format!("dimension {d} {wrong}")))?;
         }
     }
     Ok(())

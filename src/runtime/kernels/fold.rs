@@ -162,14 +162,29 @@ unsafe fn rows8_body<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) {
         let d = fresh::<M::M>(d, n);
         let r: [&[M::M]; 8] =
             std::array::from_fn(|k| from_raw_parts(x.offset(k as isize * step).cast::<M::M>(), n));
-        for (j, d) in d.iter_mut().enumerate() {
-            let l = |k: usize| r[k][j];
-            let left = M::join(M::join(l(0), l(1)), M::join(l(2), l(3)));
-            let right = M::join(M::join(l(4), l(5)), M::join(l(6), l(7)));
-            // (as where sums begin with 0: the sum of −0s is 0)
-            d.write(M::join(M::store(M::UNIT), M::join(left, right)));
+        // a run of two vectors at a time, whole before it is stored: left to itself the compiler takes one, and addresses cost as much as sums
+        const RUN: usize = 32;
+        let runs = n / RUN;
+        let (whole, rest) = d.split_at_mut(runs * RUN);
+        for (c, d) in whole.chunks_exact_mut(RUN).enumerate() {
+            let r: [&[M::M; RUN]; 8] = r.map(|r| &*r.as_ptr().cast::<[M::M; RUN]>().add(c));
+            let sums: [M::M; RUN] = std::array::from_fn(|j| tree8::<M>(r.map(|r| r[j])));
+            for (d, sum) in d.iter_mut().zip(sums) {
+                d.write(sum);
+            }
+        }
+        for (j, d) in rest.iter_mut().enumerate() {
+            d.write(tree8::<M>(r.map(|r| r[runs * RUN + j])));
         }
     }
+}
+
+/// The sum of eight elements as a tree, from 0 on as all sums are (that of −0s is 0).
+#[inline(always)]
+fn tree8<M: Mix>(x: [M::M; 8]) -> M::M {
+    let left = M::join(M::join(x[0], x[1]), M::join(x[2], x[3]));
+    let right = M::join(M::join(x[4], x[5]), M::join(x[6], x[7]));
+    M::join(M::store(M::UNIT), M::join(left, right))
 }
 
 /// # Safety
