@@ -131,6 +131,17 @@ pub enum Step {
     },
 }
 
+/// A [`Step::Local`].
+#[derive(Clone, Copy)]
+pub(crate) struct Local<'a> {
+    /// What is stored.
+    pub(crate) out: Slot,
+    /// What is computed.
+    pub(crate) sentence: &'a Sentence,
+    /// How each loop is split.
+    pub(crate) layout: &'a [DimLayout],
+}
+
 impl Step {
     /// The slots that a step reads.
     pub(crate) fn inputs(&self) -> Vec<Slot> {
@@ -156,9 +167,25 @@ impl Step {
     }
     /// What it computes, if that is one sentence.
     pub(crate) fn sentence(&self) -> Option<&Sentence> {
+        self.local().map(|l| l.sentence)
+    }
+    /// What it computes on each device alone: one sentence.
+    pub(crate) fn local(&self) -> Option<Local<'_>> {
         match self {
-            Step::Local { sentence, .. } => Some(sentence),
+            Step::Local { out, sentence, layout } => Some(Local { out: *out, sentence, layout }),
             Step::Fetch { .. }
+            | Step::Reduce { .. }
+            | Step::Loop { .. }
+            | Step::While { .. }
+            | Step::Branch { .. }
+            | Step::Print { .. } => None,
+        }
+    }
+    /// What it brings to devices: of which slot, and for which reads.
+    pub(crate) fn fetches(&self) -> Option<(Slot, &[Need])> {
+        match self {
+            Step::Fetch { src, needs } => Some((*src, needs)),
+            Step::Local { .. }
             | Step::Reduce { .. }
             | Step::Loop { .. }
             | Step::While { .. }

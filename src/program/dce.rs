@@ -2,7 +2,7 @@
 //!
 //! Equations that print stay, and so do those whose nested programs print.
 
-use super::{Control, Equation, Input, Loop, Op, Program, ShardMapping, Var, VarInfo};
+use super::{Control, Equation, Input, Loop, Op, Parts, Program, ShardMapping, Var, VarInfo};
 use std::sync::Arc;
 
 /// The program without what its results do not need. Its inputs stay.
@@ -138,23 +138,24 @@ fn control(e: &Equation, c: &Control, wanted: &[bool]) -> Equation {
             with(Control::Cond { branches }, inputs, wanted)
         }
         Control::Loop(l) => {
-            let carries = live_carries(&wanted[..l.carry], |needed| {
-                let outs: Vec<bool> = needed.iter().chain(&wanted[l.carry..]).copied().collect();
-                used(&keep(&l.body, &outs))[1 + l.fixed..1 + l.fixed + l.carry].to_vec()
-            });
-            let outs: Vec<bool> = carries.iter().chain(&wanted[l.carry..]).copied().collect();
-            let body = keep(&l.body, &outs);
-            let mut ins = used(&body);
-            ins[0] = true;
-            ins[1 + l.fixed..1 + l.fixed + l.carry].copy_from_slice(&carries);
+            let (last, stacked) = wanted.split_at(l.carry);
+            // the body that makes these carries and what is stacked, and what it reads
+            let making = |carries: &[bool]| {
+                let body = keep(&l.body, &[carries, stacked].concat());
+                let (_, reads) = l.step_parts(&used(&body));
+                (body, reads)
+            };
+            let carries = live_carries(last, |needed| making(needed).1.carry);
+            let (body, reads) = making(&carries);
+            let reads = Parts { carry: carries.clone(), ..reads };
             let count = |flags: &[bool]| flags.iter().filter(|f| **f).count();
             let new = Loop {
-                fixed: count(&ins[1..1 + l.fixed]),
+                fixed: count(&reads.fixed),
                 carry: count(&carries),
-                body: Arc::new(without_inputs(body, &ins)),
+                body: Arc::new(without_inputs(body, &reads.clone().step(true))),
                 ..l.clone()
             };
-            with(Control::Loop(new), chosen(&e.inputs, &ins[1..]), &outs)
+            with(Control::Loop(new), chosen(&e.inputs, &reads.join()), &[&carries, stacked].concat())
         }
         Control::While { cond, body, cond_fixed, body_fixed } => {
             let count = wanted.len();

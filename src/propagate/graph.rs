@@ -319,20 +319,19 @@ impl Graph {
         outputs: &[Var],
     ) -> (Vec<ValueId>, Vec<Instance>) {
         let body = &l.body;
-        let (fixed, rest) = uses.split_at(l.fixed.min(uses.len()));
-        let (carries, arrays) = rest.split_at(l.carry.min(rest.len()));
+        let given = l.parts(uses);
         // the step's number is nobody's
-        let known: Vec<_> = std::iter::once(None).chain(fixed.iter().copied()).collect();
+        let known: Vec<_> = std::iter::once(None).chain(given.fixed).collect();
         let inner = self.program(body, scope.mesh.as_ref(), &known);
-        let own = |k: usize| body.inputs.get(k).map(|v| inner.ids[v.index()]);
+        let ids: Vec<ValueId> = body.inputs.iter().map(|v| inner.ids[v.index()]).collect();
+        let (_, own) = l.step_parts(&ids);
         let mut results = Vec::new();
-        for (k, init) in carries.iter().enumerate() {
-            let Some(owner) = own(1 + l.fixed + k) else { continue };
+        for (k, (init, owner)) in given.carry.iter().zip(own.carry).enumerate() {
             self.edge(&[*init, inner.output(body, k)], owner);
             results.push(owner);
         }
-        for (k, array) in arrays.iter().enumerate() {
-            let (Some(array), Some(slice)) = (*array, own(1 + l.fixed + l.carry + k)) else { continue };
+        for (array, slice) in given.xs.iter().zip(own.xs) {
+            let Some(array) = *array else { continue };
             let shape = self.system.values[array].shape.clone();
             self.equation(|| Rule::slice_of(&shape), vec![Some(array), Some(slice)], None);
         }

@@ -2,7 +2,7 @@
 //!
 //! The check takes its levels from the nodes that run, not from what was asked of the arena.
 
-use super::Place;
+use super::Memory;
 use super::control::Nested;
 use super::schedule::bytes;
 use crate::compile::group::Groups;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 /// Memory that is in use from one level to another.
 pub(super) struct Life {
-    pub(super) place: Place,
+    pub(super) place: Memory,
     pub(super) bytes: usize,
     pub(super) from: u32,
     pub(super) to: u32,
@@ -20,9 +20,9 @@ pub(super) struct Life {
 /// The memory of a flow's values, whose places are these, and of its nested programs, whose rooms are there.
 pub(super) fn lives(
     g: &Groups<'_, '_>,
-    places: &[Place],
+    places: &[Memory],
     nested: &[Option<Nested>],
-    rooms: &[Option<Place>],
+    rooms: &[Option<Memory>],
 ) -> Vec<Life> {
     let flow = g.flow;
     let mut used: Vec<Option<(u32, u32)>> = vec![None; flow.values.len()];
@@ -53,8 +53,8 @@ pub(super) fn apart(mut lives: Vec<Life>) {
     let mut areas: HashMap<Option<usize>, Area> = HashMap::new();
     for l in lives.iter().filter(|l| l.bytes > 0) {
         let (area, at) = match l.place {
-            Place::Arena(at) => (None, at),
-            Place::Given(gift, at) => (Some(gift), at),
+            Memory::Arena(at) => (None, at),
+            Memory::Given(gift, at) => (Some(gift), at),
             _ => continue,
         };
         let (now, ends) = areas.entry(area).or_default();
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn life(at: usize, bytes: usize, from: u32, to: u32) -> Life {
-        Life { place: Place::Arena(at), bytes, from, to }
+        Life { place: Memory::Arena(at), bytes, from, to }
     }
 
     #[test]

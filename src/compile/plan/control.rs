@@ -2,7 +2,7 @@
 
 use super::reuse::{self, Reuse};
 use super::schedule::{Planner, bytes};
-use super::{BranchKernel, CarryKernel, Kernel, LoopKernel, Place, Plan, WhileKernel};
+use super::{BranchKernel, CarryKernel, Kernel, LoopKernel, Memory, Plan, WhileKernel};
 use crate::compile::flow::{Carry, Flow, Item};
 use crate::compile::group;
 use crate::diagnostic::Result;
@@ -52,7 +52,7 @@ impl Planner {
                 let after = self.places.len();
                 let (body, b, second, alone) = self.nested(&w.body, &w.carry)?;
                 // both parts of the arena side by side
-                self.slide(after..self.places.len(), Place::Arena(first));
+                self.slide(after..self.places.len(), Memory::Arena(first));
                 let mut size = first + second;
                 let fixed = w.cond_fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + c));
                 let k = WhileKernel {
@@ -65,7 +65,7 @@ impl Planner {
                     cond,
                     body,
                 };
-                self.places[k.test as usize] = Place::Arena(size);
+                self.places[k.test as usize] = Memory::Arena(size);
                 (Kernel::While(Box::new(k)), size + 64)
             }
             Item::Branch(b) => {
@@ -102,10 +102,10 @@ impl Planner {
             let bytes = bytes(flow, c.last);
             let other = match others.iter().find(|o| o.0 == k) {
                 _ if alone[k] => None,
-                Some((_, gift)) => Some(self.room(Place::Given(*gift, 0))),
+                Some((_, gift)) => Some(self.room(Memory::Given(*gift, 0))),
                 None => {
                     *size += bytes.next_multiple_of(64);
-                    Some(self.room(Place::Arena(*size - bytes.next_multiple_of(64))))
+                    Some(self.room(Memory::Arena(*size - bytes.next_multiple_of(64))))
                 }
             };
             let (from, to) = (c.from as u32 + at, c.to as u32 + at);
@@ -116,9 +116,9 @@ impl Planner {
     /// The plan of a nested flow, its first slot, the bytes of its arena, which begins at 0, and which carries it updates in place.
     fn nested(&mut self, flow: &Flow<'_>, carry: &[Carry]) -> Result<(Plan, u32, usize, Vec<bool>)> {
         let base = self.places.len();
-        self.places.resize(base + flow.values.len(), Place::Nowhere);
+        self.places.resize(base + flow.values.len(), Memory::Nowhere);
         for s in flow.ins.iter().chain(&flow.outs) {
-            self.places[base + s] = Place::Moving;
+            self.places[base + s] = Memory::Moving;
         }
         let mut groups = group::group(flow);
         let (alone, reuse) = reuse::carries(&mut groups, carry);
@@ -126,11 +126,11 @@ impl Planner {
         Ok((plan, base as u32, arena, alone))
     }
     /// Moves what is in the arena of a nested program to where that has its room.
-    pub(super) fn slide(&mut self, slots: Range<usize>, to: Place) {
+    pub(super) fn slide(&mut self, slots: Range<usize>, to: Memory) {
         for p in &mut self.places[slots] {
             *p = match (*p, to) {
-                (Place::Arena(at), Place::Arena(by)) => Place::Arena(at + by),
-                (Place::Arena(at), Place::Given(gift, by)) => Place::Given(gift, at + by),
+                (Memory::Arena(at), Memory::Arena(by)) => Memory::Arena(at + by),
+                (Memory::Arena(at), Memory::Given(gift, by)) => Memory::Given(gift, at + by),
                 (p, _) => p,
             };
         }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// Where a slot is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum Memory {
     /// Nowhere: it is never in memory.
     Nowhere,
     /// In the buffer of an argument.
@@ -284,7 +284,7 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) plan: Plan,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<Memory>,
     pub(crate) arena: usize,
     pub(crate) outs: Vec<OutPlan>,
     /// Bytes of each fresh buffer.

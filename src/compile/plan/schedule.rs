@@ -4,7 +4,7 @@ use super::control::{self, Nested};
 use super::reuse::{self, Reuse};
 use super::view::view;
 use super::{
-    Compiled, Gift, Kernel, Level, Node, OutPlan, PackCopy, PackFrom, PackKernel, Place, Plan, PrintKernel,
+    Compiled, Gift, Kernel, Level, Memory, Node, OutPlan, PackCopy, PackFrom, PackKernel, Plan, PrintKernel,
     PrintValue, What,
 };
 use crate::compile::arena::{self, At, Spare, Want};
@@ -28,15 +28,15 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<Compiled> {
         return Err(uncountable(p));
     }
     let mut planner = Planner { places: Vec::new(), levels: 0 };
-    planner.places.resize(flow.values.len(), Place::Nowhere);
+    planner.places.resize(flow.values.len(), Memory::Nowhere);
     for (i, s) in flow.ins.iter().enumerate() {
-        planner.places[*s] = Place::Arg(i);
+        planner.places[*s] = Memory::Arg(i);
     }
     let mut groups = group::group(&flow);
     let (outs, skip) = planner.views(&groups, p.devices);
     let reuse = reuse::donated(&mut groups, donated, &outs);
     for (s, gift) in &reuse.lie {
-        planner.places[*s] = Place::Given(*gift, 0);
+        planner.places[*s] = Memory::Given(*gift, 0);
     }
     let (mut outs, fresh) = planner.outs(&flow, outs);
     let (mut plan, arena) = planner.plan(&groups, 0, false, &skip, &reuse)?;
@@ -49,7 +49,7 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<Compiled> {
 /// What a plan is made with.
 pub(super) struct Planner {
     /// Where each slot is.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<Memory>,
     /// Levels so far.
     levels: usize,
 }
@@ -96,7 +96,7 @@ fn uncountable(p: &SpmdProgram) -> Error {
 
 impl Planner {
     /// A slot beside the program's.
-    pub(super) fn room(&mut self, place: Place) -> u32 {
+    pub(super) fn room(&mut self, place: Memory) -> u32 {
         self.places.push(place);
         (self.places.len() - 1) as u32
     }
@@ -105,7 +105,7 @@ impl Planner {
         let mut skip = Vec::new();
         let outs = g.flow.outs.iter().map(|o| {
             let root = g.flow.root(*o);
-            if let Place::Arg(i) = self.places[root] {
+            if let Memory::Arg(i) = self.places[root] {
                 return Some(OutPlan::Arg(i));
             }
             let (view, group) = view(g, root, devices)?;
@@ -120,10 +120,10 @@ impl Planner {
         let outs = flow.outs.iter().zip(known).map(|(o, known)| {
             let root = flow.root(*o);
             known.unwrap_or_else(|| match self.places[root] {
-                Place::Given(gift, _) => OutPlan::Given(gift),
-                Place::Out(i) => OutPlan::Fresh(i),
+                Memory::Given(gift, _) => OutPlan::Given(gift),
+                Memory::Out(i) => OutPlan::Fresh(i),
                 _ => {
-                    self.places[root] = Place::Out(fresh.len());
+                    self.places[root] = Memory::Out(fresh.len());
                     fresh.push(bytes(flow, root));
                     OutPlan::Fresh(fresh.len() - 1)
                 }
@@ -135,7 +135,7 @@ impl Planner {
     fn used(&mut self, gifts: &[Gift], outs: &mut [OutPlan]) -> Vec<Gift> {
         let (mut used, mut number) = (Vec::new(), vec![None; gifts.len()]);
         let places = self.places.iter_mut().filter_map(|p| match p {
-            Place::Given(gift, _) => Some(gift),
+            Memory::Given(gift, _) => Some(gift),
             _ => None,
         });
         let outs = outs.iter_mut().filter_map(|o| match o {
@@ -172,7 +172,7 @@ impl Planner {
         for (k, group) in g.list.iter().enumerate() {
             if let Head::Fold(_) = group.head {
                 let f = Arc::new(fold::bind(g, k, base as u32, in_loop)?);
-                let spans = f.staged().then(|| self.room(Place::Nowhere));
+                let spans = f.staged().then(|| self.room(Memory::Nowhere));
                 folds[k] = Some((f, spans));
             }
         }
@@ -191,11 +191,11 @@ impl Planner {
             }
         }
         let spare: Vec<Spare> = reuse.spare.iter().map(|s| s.1).collect();
-        let mut rooms: Vec<Option<Place>> = vec![None; flow.items.len()];
+        let mut rooms: Vec<Option<Memory>> = vec![None; flow.items.len()];
         let arena = arena::plan(&spare, wants, |what, at| {
             let place = match at {
-                At::Arena(at) => Place::Arena(at),
-                At::Spare(k, at) => Place::Given(reuse.spare[k].0, at),
+                At::Arena(at) => Memory::Arena(at),
+                At::Spare(k, at) => Memory::Given(reuse.spare[k].0, at),
             };
             match what {
                 Room::Slot(s) => self.places[s] = place,
@@ -285,7 +285,7 @@ impl Planner {
         let mut wants = Vec::new();
         for (s, last) in last.iter().enumerate() {
             let Some(d) = g.def[s] else { continue };
-            if self.places[base + s] != Place::Nowhere || flow.root(s) != s || skip.contains(&d.group) {
+            if self.places[base + s] != Memory::Nowhere || flow.root(s) != s || skip.contains(&d.group) {
                 continue;
             }
             let head =

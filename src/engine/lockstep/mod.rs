@@ -10,7 +10,7 @@ pub(crate) mod tests;
 
 use super::threads::{self, Devices};
 use super::{Engine, Executable, Failure, RunReport};
-use crate::compile::plan::{Compiled, Gift, OutPlan, Place, Use};
+use crate::compile::plan::{Compiled, Gift, Memory, OutPlan, Use};
 use crate::compile::{self, kernel};
 use crate::diagnostic::{Error, Fault, Result};
 use crate::partition::{Slot, SpmdProgram};
@@ -159,11 +159,11 @@ impl Executable for Ready {
             let arena = arena.as_mut().map_or(std::ptr::null_mut(), Buffer::as_mut_ptr);
             for (p, place) in base.iter_mut().zip(&c.places) {
                 *p = match *place {
-                    Place::Arg(i) => args[i].dense()?.as_ptr().cast_mut(),
-                    Place::Out(i) => fresh[i].as_ptr().cast_mut(),
-                    Place::Arena(at) => arena.wrapping_add(at),
-                    Place::Given(gift, at) => given[gift].as_ptr().cast_mut().wrapping_add(at),
-                    Place::Nowhere | Place::Moving => std::ptr::null_mut(),
+                    Memory::Arg(i) => args[i].dense()?.as_ptr().cast_mut(),
+                    Memory::Out(i) => fresh[i].as_ptr().cast_mut(),
+                    Memory::Arena(at) => arena.wrapping_add(at),
+                    Memory::Given(gift, at) => given[gift].as_ptr().cast_mut().wrapping_add(at),
+                    Memory::Nowhere | Memory::Moving => std::ptr::null_mut(),
                 };
             }
             let bell = self.devices.as_ref().map(|_| Arc::<Signal>::default());

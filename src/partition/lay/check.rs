@@ -33,8 +33,9 @@ pub(crate) fn check(p: &SpmdProgram) -> Result<(), String> {
         match step {
             Step::Fetch { src, needs } => {
                 for n in needs {
-                    let reads = matches!(&p.steps.get(n.reader), Some(Step::Local { sentence, .. })
-                        if sentence.reads.get(n.read).is_some_and(|r| r.sources().contains(src)));
+                    let sentence = p.steps.get(n.reader).and_then(Step::sentence);
+                    let read = sentence.and_then(|s| s.reads.get(n.read));
+                    let reads = read.is_some_and(|r| r.sources().contains(src));
                     if n.reader <= k || !reads {
                         return Err(at(format!("step {} does not read slot {src}", n.reader)));
                     }

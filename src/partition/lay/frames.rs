@@ -5,7 +5,7 @@
 
 use crate::partition::draft::Draft;
 use crate::partition::layout::DimLayout;
-use crate::partition::program::{Slot, Step};
+use crate::partition::program::{Local, Slot};
 use crate::program::sentence::{Part, Sentence, Source};
 
 /// Where the slots are used: their steps, their readers, and the groups of those whose frame is free.
@@ -32,8 +32,8 @@ pub(crate) fn choose(d: &mut Draft) {
                 readers[s].push(k);
             }
         }
-        if let Step::Local { out, .. } = item.step {
-            maker[out] = Some(k);
+        if let Some(made) = item.step.local() {
+            maker[made.out] = Some(k);
         }
     }
     let mut outs = vec![false; n];
@@ -82,7 +82,7 @@ pub(crate) fn choose(d: &mut Draft) {
 
 /// Whether a value's step lets its frame be anywhere: elementwise, and nothing partial.
 fn floats(d: &Draft, v: Slot, k: usize) -> bool {
-    let Step::Local { sentence, .. } = &d.items[k].step else { return false };
+    let Some(sentence) = d.items[k].step.sentence() else { return false };
     sentence.body.elementwise().is_some()
         && !d.items[k].pinned
         && !d.is_copy(sentence)
@@ -113,10 +113,7 @@ impl Frames<'_> {
         v
     }
     fn sentence(&self, v: Slot) -> Option<&Sentence> {
-        match &self.d.items[self.maker[v]?].step {
-            Step::Local { sentence, .. } => Some(sentence),
-            _ => None,
-        }
+        self.d.items[self.maker[v]?].step.sentence()
     }
 
     /// The frame of a group, by what is decided around it.
@@ -145,26 +142,24 @@ impl Frames<'_> {
         let mut steps: Vec<usize> = group.iter().filter_map(|v| self.maker[*v]).collect();
         let makers = steps.len();
         let outer = group.iter().flat_map(|v| self.readers[*v].iter().copied());
-        steps.extend(
-            outer.filter(|k| matches!(&self.d.items[*k].step, Step::Local { out, .. } if !inside(*out))),
-        );
+        steps.extend(outer.filter(|k| self.d.items[*k].step.local().is_some_and(|l| !inside(l.out))));
         steps[makers..].sort_unstable();
         steps.dedup();
         for k in steps {
-            let Step::Local { out, sentence, .. } = &self.d.items[k].step else { continue };
-            if sentence.body.elementwise().is_none() || !inside(*out) && !decided[*out] {
+            let Some(Local { out, sentence, .. }) = self.d.items[k].step.local() else { continue };
+            if sentence.body.elementwise().is_none() || !inside(out) && !decided[out] {
                 continue;
             }
             for p in sentence.reads.iter().flat_map(|r| &r.parts) {
                 let Source::Value(s) = p.from else { continue };
                 for (loop_, dim, shift) in unit(p) {
-                    let (d, l, origin) = match (inside(*out), inside(s)) {
+                    let (d, l, origin) = match (inside(out), inside(s)) {
                         (true, false) if decided[s] => {
                             let l = &layouts[s][dim];
                             (loop_, l, l.origin + shift)
                         }
                         (false, true) => {
-                            let l = &layouts[*out][loop_];
+                            let l = &layouts[out][loop_];
                             (dim, l, l.origin - shift)
                         }
                         _ => continue,

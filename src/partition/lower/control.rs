@@ -11,7 +11,7 @@ use crate::partition::lower::equations::{Lower, Val};
 use crate::partition::lower::varying::varying;
 use crate::partition::program::{Printed, Slot, Step, Stored, Why};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence};
-use crate::program::{Control, Equation, Loop, Program, VarInfo};
+use crate::program::{Control, Equation, Loop, Parts, Program, Var, VarInfo};
 use crate::types::{DType, Shape};
 
 /// A nested program's input: a number, or a stored value of its own.
@@ -122,14 +122,14 @@ impl Lower {
         }
     }
 
-    /// How the carries of a loop are laid out, by its body's variables, with hidden dimensions for what they come to vary over.
-    fn carries(&self, body: &Program, first: usize, hidden: &[Vec<Axis>]) -> Vec<Stored> {
-        let of = |(k, hidden): (usize, &Vec<Axis>)| {
-            let info = &body.vars[body.inputs[first + k].index()];
+    /// How the carries of a loop are laid out, by its body's variables `own`, with hidden dimensions for what they come to vary over.
+    fn carries(&self, body: &Program, own: &[Var], hidden: &[Vec<Axis>]) -> Vec<Stored> {
+        let of = |(var, hidden): (&Var, &Vec<Axis>)| {
+            let info = &body.vars[var.index()];
             let shape: Shape = self.sizes(hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
             Stored { dtype: info.ty.dtype.storage(), shape, layout: self.layout(info, hidden) }
         };
-        hidden.iter().enumerate().map(of).collect()
+        own.iter().zip(hidden).map(of).collect()
     }
 
     pub(crate) fn fixed_loop(
@@ -140,8 +140,8 @@ impl Lower {
         operands: &[Val],
         why: &Why,
     ) -> Result<Vec<Val>> {
-        let (fixed, rest) = operands.split_at(l.fixed);
-        let (carry, xs) = rest.split_at(l.carry);
+        let Parts { fixed, carry, xs } = l.parts(operands);
+        let (_, own) = l.step_parts(&l.body.inputs);
         // what carries come to vary over: grows until it is stable
         let mut hidden: Vec<Vec<Axis>> = carry.iter().map(|v| v.hidden().to_vec()).collect();
         loop {
@@ -154,7 +154,7 @@ impl Lower {
                 break;
             }
         }
-        let carries = self.carries(&l.body, 1 + l.fixed, &hidden);
+        let carries = self.carries(&l.body, &own.carry, &hidden);
         let scalar = Layout { dims: Vec::new(), partial: None };
         let mut ins = vec![Inner::Slot {
             dtype: DType::I32,
@@ -170,8 +170,8 @@ impl Lower {
             ins.push(stored.clone().inner(hidden));
         }
         let mut x_slots = Vec::new();
-        for (k, v) in xs.iter().enumerate() {
-            let info = &l.body.vars[l.body.inputs[1 + l.fixed + l.carry + k].index()];
+        for (v, var) in xs.iter().zip(&own.xs) {
+            let info = &l.body.vars[var.index()];
             let hidden = v.hidden().to_vec();
             let slice = self.layout(info, &hidden);
             let shape: Shape = self.sizes(&hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
@@ -324,7 +324,7 @@ impl Lower {
                 break test;
             }
         };
-        let carries = self.carries(body, body_fixed, &hidden);
+        let carries = self.carries(body, &body.inputs[body_fixed..], &hidden);
         let mut carry_slots = Vec::new();
         for ((v, stored), hidden) in carry.iter().zip(&carries).zip(&hidden) {
             carry_slots.push(self.stored(v, stored.dtype, hidden, &stored.layout, why));

@@ -84,19 +84,17 @@ fn control(c: &Control, operands: Vec<Vec<Axis>>) -> Vec<Vec<Axis>> {
             (0..results).map(|k| union(all.iter().map(|o| &o[k]).chain([which]))).collect()
         }
         Control::Loop(l) => {
-            let carries = l.fixed..l.fixed + l.carry;
-            let mut ins: Vec<Vec<Axis>> = std::iter::once(Vec::new()).chain(operands).collect();
+            let mut given = l.parts(&operands);
             loop {
-                let outs = varying(&l.body, ins.clone());
+                let outs = varying(&l.body, given.clone().step(Vec::new()));
                 let mut grown = false;
-                for (k, o) in carries.clone().zip(&outs) {
-                    let more = union([&ins[k + 1], o].into_iter());
-                    grown |= more.len() > ins[k + 1].len();
-                    ins[k + 1] = more;
+                for (carry, o) in given.carry.iter_mut().zip(&outs) {
+                    let more = union([&*carry, o].into_iter());
+                    grown |= more.len() > carry.len();
+                    *carry = more;
                 }
                 if !grown {
-                    let stay = ins[1 + carries.start..1 + carries.end].to_vec();
-                    return stay.into_iter().chain(outs.into_iter().skip(l.carry)).collect();
+                    return given.carry.into_iter().chain(outs.into_iter().skip(l.carry)).collect();
                 }
             }
         }

@@ -8,7 +8,7 @@ use crate::partition::price::cost::{Cost, Factor, factored};
 use crate::partition::price::prices;
 use crate::partition::price::prices::Prices;
 use crate::partition::price::reader::{Reader, distinct};
-use crate::partition::program::{Need, Slot, SpmdProgram, Step, Stored, Why};
+use crate::partition::program::{Local, Need, Slot, SpmdProgram, Step, Stored, Why};
 use crate::partition::region::volume;
 use crate::partition::report::{Collective, Collectives, Kind};
 use crate::partition::told::seen::{Looks, Seen, partners};
@@ -58,7 +58,12 @@ pub(crate) fn collectives(
                 }
                 list.push(c);
             }
-            _ => {}
+            // these move nothing themselves; what is nested in them was listed above
+            Step::Local { .. }
+            | Step::Loop { .. }
+            | Step::While { .. }
+            | Step::Branch { .. }
+            | Step::Print { .. } => {}
         }
     }
     let (peak_bytes, exact) = namer.peak(&inner);
@@ -139,10 +144,8 @@ impl Namer<'_> {
     }
 
     fn reader(&self, n: &Need) -> Option<Reader<'_>> {
-        match &self.p.steps[n.reader] {
-            Step::Local { sentence, layout, .. } => Some(Reader { sentence, read: n.read, layout }),
-            _ => None,
-        }
+        let Local { sentence, layout, .. } = self.p.steps[n.reader].local()?;
+        Some(Reader { sentence, read: n.read, layout })
     }
 
     /// The collective that the user asked for and that makes a reader need the value, if that is why.
@@ -293,12 +296,12 @@ impl Namer<'_> {
         }
         let mut exact = inside.iter().all(|x| x.1);
         for (k, step) in p.steps.iter().enumerate() {
-            let Step::Fetch { src, needs } = step else { continue };
-            let (_, c) = self.price(*src, needs);
+            let Some((src, needs)) = step.fetches() else { continue };
+            let (_, c) = self.price(src, needs);
             exact &= c.exact;
-            let bytes = c.max.saturating_mul(p.slots[*src].dtype.size() as i64);
+            let bytes = c.max.saturating_mul(p.slots[src].dtype.size() as i64);
             change[k] += i128::from(bytes);
-            change[last[*src].max(k) + 1] -= i128::from(bytes);
+            change[last[src].max(k) + 1] -= i128::from(bytes);
         }
         let (mut now, mut most) = (0i128, 0);
         for (k, c) in change.iter().enumerate() {
@@ -311,19 +314,19 @@ impl Namer<'_> {
 
     /// Why a value is partial.
     fn cause(&self, src: Slot, axes: &Axes) -> String {
-        let maker = self.p.steps.iter().position(|s| matches!(s, Step::Local { out, .. } if *out == src));
+        let maker = self.p.steps.iter().position(|s| s.local().is_some_and(|l| l.out == src));
         let Some(k) = maker else { return format!("the value is unreduced over {axes}") };
         if self.notes[k].user.is_some() {
             return format!("the program calls {} over {axes}", self.p.whys[k].op);
         }
-        match &self.p.steps[k] {
-            Step::Local { sentence, .. } if sentence.body.contracts() => {
+        match self.p.steps[k].sentence() {
+            Some(sentence) if sentence.body.contracts() => {
                 format!("the contracting dimension is sharded over {axes}")
             }
-            Step::Local { sentence, .. } if sentence.extents.len() > sentence.rank => {
+            Some(sentence) if sentence.extents.len() > sentence.rank => {
                 format!("a dimension that {} runs over is sharded over {axes}", self.p.whys[k].op)
             }
-            _ => format!("the value is unreduced over {axes}"),
+            Some(_) | None => format!("the value is unreduced over {axes}"),
         }
     }
 }

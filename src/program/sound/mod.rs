@@ -10,7 +10,7 @@ pub(crate) mod kernels;
 pub(crate) use answers::{added, batched, collective, cotangents, factors, tangents, types};
 pub(crate) use kernels::sentences;
 
-use super::{Control, Equation, Input, Loop, Op, Operand, Primitive, Program};
+use super::{Control, Equation, Input, Loop, Op, Operand, Parts, Primitive, Program};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result as Checked};
 use crate::types::{ArrayType, DType};
 
@@ -117,8 +117,9 @@ fn equation(p: &Program, e: &Equation) -> Result<(), String> {
             for stacked in makes.iter_mut().skip(l.carry) {
                 unstack(stacked, l.length)?;
             }
-            fits("the body", &l.body, &given, Some(&makes))?;
-            alike(&given[1 + l.fixed..1 + l.fixed + l.carry], outs.get(..l.carry).unwrap_or(&outs))
+            let carry = given.carry.clone();
+            fits("the body", &l.body, &given.step((DType::I32, Vec::new())), Some(&makes))?;
+            alike(&carry, outs.get(..l.carry).unwrap_or(&outs))
                 .map_err(|wrong| format!("first and last carries differ: {wrong}"))
         }
         Op::Control(Control::While { cond, body, cond_fixed, body_fixed }) => {
@@ -199,15 +200,13 @@ fn alike(a: &[Plain], b: &[Plain]) -> Result<(), String> {
     }
 }
 
-/// What a loop's body is given: the step's number, what is fixed, the carries, slices.
-fn loop_inputs(l: &Loop, ins: &[Plain]) -> Result<Vec<Plain>, String> {
-    let plain = l.fixed.checked_add(l.carry).filter(|n| *n <= ins.len());
-    let Some(plain) = plain else {
+/// What a loop's body is given beside the step's number: what is fixed, the carries, slices.
+fn loop_inputs(l: &Loop, ins: &[Plain]) -> Result<Parts<Plain>, String> {
+    if l.fixed.checked_add(l.carry).is_none_or(|n| n > ins.len()) {
         return Err(format!("{} inputs for {} fixed ones and {} carries", ins.len(), l.fixed, l.carry));
-    };
-    let mut given: Vec<Plain> =
-        std::iter::once((DType::I32, Vec::new())).chain(ins.iter().cloned()).collect();
-    given[1 + plain..].iter_mut().try_for_each(|slices| unstack(slices, l.length))?;
+    }
+    let mut given = l.parts(ins);
+    given.xs.iter_mut().try_for_each(|slices| unstack(slices, l.length))?;
     Ok(given)
 }
 
