@@ -29,7 +29,7 @@ pub fn cond<R: Output>(pred: impl Operand, then: impl Fn() -> R, other: impl Fn(
         Term::Number(Scalar::Bool(b)) => b.into_tree(),
         Term::Number(x) => (x.to_f64() != 0.0).into_tree(),
     };
-    choose(Call::here("cond"), which, &[&|| then().into_result(), &|| other().into_result()])
+    choose(Chooser::Cond, Call::here("cond"), which, &[&|| then().into_result(), &|| other().into_result()])
 }
 
 /// Branch `index`, counted from 0; beyond the ends the first or the last one.
@@ -49,10 +49,46 @@ pub fn switch<R: Output>(index: impl Operand, branches: &[&dyn Fn() -> R]) -> R:
     };
     let results: Vec<_> = branches.iter().map(|b| move || b().into_result()).collect();
     let results: Vec<&dyn Fn() -> Result<R::Tree>> = results.iter().map(|b| b as &dyn Fn() -> _).collect();
-    choose(Call::here("switch"), which, &results)
+    choose(Chooser::Switch, Call::here("switch"), which, &results)
 }
 
-pub(super) fn choose<T: Tree>(call: Call<'_>, which: Array, bodies: &[&dyn Fn() -> Result<T>]) -> T {
+/// What chooses among branches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Chooser {
+    /// A bool: what it holds for comes first.
+    Cond,
+    /// A number.
+    Switch,
+    /// A bool: whether a device goes on in a loop that others leave; the body comes first, then what keeps the carry.
+    Loop,
+}
+
+impl Chooser {
+    /// The element type of what says which.
+    fn dtype(self) -> DType {
+        match self {
+            Chooser::Cond | Chooser::Loop => DType::Bool,
+            Chooser::Switch => DType::I32,
+        }
+    }
+    /// The branch of this number, as it is told of.
+    pub(super) fn branch(self, n: usize) -> String {
+        match (self, n) {
+            (Chooser::Cond, 0) => "where it holds".into(),
+            (Chooser::Cond, _) => "where it does not".into(),
+            (Chooser::Loop, 0) => "after the body".into(),
+            (Chooser::Loop, _) => "before it".into(),
+            (Chooser::Switch, _) => format!("of branch {n}"),
+        }
+    }
+}
+
+pub(super) fn choose<T: Tree>(
+    chooser: Chooser,
+    call: Call<'_>,
+    which: Array,
+    bodies: &[&dyn Fn() -> Result<T>],
+) -> T {
     // all branches are traced, so that each one's errors are found
     let returned = Returned::new();
     let mut pieces = Vec::new();
@@ -66,18 +102,18 @@ pub(super) fn choose<T: Tree>(call: Call<'_>, which: Array, bodies: &[&dyn Fn() 
             Err(e) => errors.push(e),
         }
     }
-    let out = if errors.is_empty() { run(call, which, pieces) } else { Err(Error::all(errors)) };
+    let out = if errors.is_empty() { run(chooser, call, which, pieces) } else { Err(Error::all(errors)) };
     out.unwrap_or_else(|e| returned.failed(&e))
 }
 
-fn run<T: Tree>(call: Call<'_>, which: Array, mut pieces: Vec<Piece<T>>) -> Result<T> {
+fn run<T: Tree>(chooser: Chooser, call: Call<'_>, which: Array, mut pieces: Vec<Piece<T>>) -> Result<T> {
     let refuse = |kind, message: String, help: &str| {
         let fault = Fault::new(kind, message).help(help);
         let ty = which.ty()?;
         Err(call.error(fault, || vec![ty.to_string()]))
     };
     let ty = which.ty()?;
-    let wanted = if call.op == "switch" { DType::I32 } else { DType::Bool };
+    let wanted = chooser.dtype();
     if ty.rank() != 0 {
         let help = "reduce it to one: `.all(..)`, `.any(..)`; or choose each element: `pred.select(a, b)`";
         return refuse(
@@ -87,10 +123,9 @@ fn run<T: Tree>(call: Call<'_>, which: Array, mut pieces: Vec<Piece<T>>) -> Resu
         );
     }
     if ty.dtype != wanted {
-        let help = if wanted == DType::Bool {
-            "compare it: `.gt(0)`, `.ne(0)`"
-        } else {
-            "convert it: `.astype(I32)`"
+        let help = match chooser {
+            Chooser::Cond | Chooser::Loop => "compare it: `.gt(0)`, `.ne(0)`",
+            Chooser::Switch => "convert it: `.astype(I32)`",
         };
         return refuse(
             ErrorKind::Dtype,
@@ -117,24 +152,27 @@ fn run<T: Tree>(call: Call<'_>, which: Array, mut pieces: Vec<Piece<T>>) -> Resu
     }
     // devices that take different branches would wait for one another
     if let Some((name, axes)) = pieces.iter().find_map(|p| meeting(&p.program, &ty.varying)) {
-        let fault = if call.op == "while_loop" {
-            let message = format!(
-                "devices along {axes} may leave the loop at different steps, and it has {name} over {axes}"
-            );
-            Fault::new(ErrorKind::Vma, message)
-                .help(format!("go on while any device does: `.pmax({})`", axes.quoted()))
-        } else {
-            let message = format!(
-                "devices along {axes} may take different branches, and one of them has {name} over {axes}"
-            );
-            Fault::new(ErrorKind::Vma, message)
-                .help(format!("do the {name} before the branches"))
-                .help("or choose by a value that is the same on all of these devices")
+        let fault = match chooser {
+            Chooser::Loop => {
+                let message = format!(
+                    "devices along {axes} may leave the loop at different steps, and it has {name} over {axes}"
+                );
+                Fault::new(ErrorKind::Vma, message)
+                    .help(format!("go on while any device does: `.pmax({})`", axes.quoted()))
+            }
+            Chooser::Cond | Chooser::Switch => {
+                let message = format!(
+                    "devices along {axes} may take different branches, and one of them has {name} over {axes}"
+                );
+                Fault::new(ErrorKind::Vma, message)
+                    .help(format!("do the {name} before the branches"))
+                    .help("or choose by a value that is the same on all of these devices")
+            }
         };
         return Err(call.error(fault, || vec![ty.to_string()]));
     }
     let bodies: Vec<&Program> = pieces.iter().map(|p| &p.program).collect();
-    let types = branches(call, &first.out, &bodies)?;
+    let types = branches(chooser, call, &first.out, &bodies)?;
     // where devices choose differently, what they get differs
     let types: Vec<ArrayType> = types.into_iter().map(|t| varying_with(t, &ty)).collect();
     let mut programs: Vec<_> =

@@ -1,5 +1,6 @@
 //! Carries and branches: what must be of one type, and what to write where it is not.
 
+use super::branch::Chooser;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place};
 use crate::program::{Call, Input, Program};
 use crate::transform::compiled::{differing, marked};
@@ -152,17 +153,13 @@ pub(crate) fn brought(fault: Fault, is: &ArrayType, want: &ArrayType) -> Fault {
 }
 
 /// The types that all branches return, or a refusal of each result that differs, with the lines that made both.
-pub(crate) fn branches<T: Tree>(
+pub(super) fn branches<T: Tree>(
+    chooser: Chooser,
     call: Call<'_>,
     tree: &T,
     bodies: &[&Program],
 ) -> Result<Vec<ArrayType>, Error> {
     let results: Vec<Vec<ArrayType>> = bodies.iter().map(|b| b.output_types()).collect();
-    let told = |n: usize| match (call.op, n) {
-        ("cond", 0) => "where it holds".to_string(),
-        ("cond", _) => "where it does not".into(),
-        _ => format!("of branch {n}"),
-    };
     let mut types = Vec::new();
     let mut errors = Vec::new();
     let mut next = 0;
@@ -183,8 +180,8 @@ pub(crate) fn branches<T: Tree>(
             let name = if path.parts().is_empty() { "the result".into() } else { format!("result `{path}`") };
             let message = format!(
                 "{name} is {ty} {} and {other} {}: {} of all branches must agree",
-                told(of),
-                told(n),
+                chooser.branch(of),
+                chooser.branch(n),
                 difference(kind)
             );
             let fault = Fault::new(kind, message);
@@ -197,7 +194,7 @@ pub(crate) fn branches<T: Tree>(
             let mut error = call.error(fault, || vec![ty.to_string(), other.to_string()]);
             for (n, ty) in [(of, &ty), (n, other)] {
                 if let Some(line) = made(bodies[n], at, kind) {
-                    error = error.related(line, format!("{ty} {}", told(n)));
+                    error = error.related(line, format!("{ty} {}", chooser.branch(n)));
                 }
             }
             errors.push(error);

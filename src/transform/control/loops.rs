@@ -1,6 +1,6 @@
 //! Loops.
 
-use super::branch::choose;
+use super::branch::{Chooser, choose};
 use super::carry::carries;
 use super::{Piece, Returned, tree_failed, tree_of};
 use crate::array::{Array, Operand, Term};
@@ -161,9 +161,7 @@ fn run_while<T: Tree>(
     if let Some(fault) = refusal {
         return Err(call.error(fault, || vec![holds.to_string()]));
     }
-    if !holds.varying.is_empty() {
-        return while_any(&holds.varying, init, cond, body, call);
-    }
+    let varying = holds.varying.clone();
     let step = Piece::record(&before, |leaves| body(tree_of(init, leaves)))?;
     if let Some(how) = init.differs(&step.out, &mut Path::named()) {
         return Err(mismatch("the carry before the body and after it", &how, call));
@@ -173,6 +171,9 @@ fn run_while<T: Tree>(
         Some(step.program.output_types())
     };
     let types = carries(call, init, &before, &step.program, &again)?;
+    if !varying.is_empty() {
+        return while_any(&varying, init, &test, &step, call);
+    }
     // fixed inputs first
     let (mut cond_program, mut body_program) = (test.program, step.program);
     cond_program.inputs.rotate_right(test.captures.len());
@@ -191,25 +192,21 @@ fn run_while<T: Tree>(
 fn while_any<T: Tree>(
     axes: &Axes,
     init: &T,
-    cond: &dyn Fn(&T) -> Result<Array>,
-    body: &dyn Fn(T) -> Result<T>,
+    test: &Piece<Array>,
+    step: &Piece<T>,
     call: Call<'_>,
 ) -> Result<T> {
     // the carry's arrays behind whether this device goes on
-    let with =
-        |holds: Array, carry: &T| -> Vec<Array> { [holds].into_iter().chain(collect(carry)).collect() };
+    let with = |carry: Vec<Array>| -> Result<Vec<Array>> {
+        let holds = test.applied(&carry, call)?;
+        Ok(holds.into_iter().chain(carry).collect())
+    };
     let any = |state: &Vec<Array>| Ok(state[0].pmax(axes.clone()));
     let next = |state: Vec<Array>| {
-        let step = || {
-            let carry = body(tree_of(init, state[1..].to_vec()))?;
-            if let Some(how) = init.differs(&carry, &mut Path::named()) {
-                return Err(mismatch("the carry before the body and after it", &how, call));
-            }
-            Ok(with(cond(&carry)?, &carry))
-        };
-        Ok(choose(call, state[0].clone(), &[&step, &|| Ok(state.clone())]))
+        let step = || with(step.applied(&state[1..], call)?);
+        Ok(choose(Chooser::Loop, call, state[0].clone(), &[&step, &|| Ok(state.clone())]))
     };
-    let start = with(cond(init)?, init);
+    let start = with(collect(init))?;
     let mut last = run_while(&start, &any, &next, call)?;
     Ok(tree_of(init, last.split_off(1)))
 }

@@ -18,8 +18,8 @@ pub use print::debug_print_values;
 use super::jit::record_body;
 use crate::array::Array;
 use crate::diagnostic::{Error, Result};
-use crate::program::{Program, Var, VarInfo};
-use crate::trace::{Open, Recorded, poison};
+use crate::program::{Call, Program, Var, VarInfo};
+use crate::trace::{Open, Recorded, build, poison};
 use crate::tree::{Path, Tree, collect};
 use crate::types::{ArrayType, DType};
 use std::cell::RefCell;
@@ -38,6 +38,11 @@ impl<O: Tree> Piece<O> {
     /// Records a closure on inputs of these types.
     pub(crate) fn record(types: &[ArrayType], f: impl FnOnce(Vec<Array>) -> Result<O>) -> Result<Piece<O>> {
         Piece::record_in(Open::new()?, types, f)
+    }
+    /// Its results of these inputs, in the trace that is open now: the closure is not called again.
+    fn applied(&self, inputs: &[Array], call: Call<'_>) -> Result<Vec<Array>> {
+        let inputs: Vec<Array> = inputs.iter().chain(&self.captures).cloned().collect();
+        build(&inputs, call, |b, values| Ok(b.inline(&self.program, values)))
     }
     /// Records a closure in a trace that was opened for it.
     pub(crate) fn record_in(
