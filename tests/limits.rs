@@ -480,3 +480,42 @@ fn many_calls_leave_nothing_behind() {
     atmesh::runtime::trim();
     println!("nothing was left: {memory} MiB, {threads} threads");
 }
+
+/// Loops in loops, `depth` of them: of three carries the second is dropped by the loop around, and the third feeds only itself.
+fn loops(x: &Array, depth: usize) -> Array {
+    if depth == 0 {
+        return x * 2.0;
+    }
+    let step = |_, (x, y, z): (Array, Array, Array)| (loops(&x, depth - 1), &y * 1.0, &z * 1.0);
+    fori_loop(0..1, (x, x + 1.0, x - 1.0), step).0
+}
+
+/// The same of loops with a condition.
+fn whiles(x: &Array, depth: usize) -> Array {
+    if depth == 0 {
+        return x * 2.0;
+    }
+    let start = (x, &(x * 0.0), x - 1.0);
+    let step = |(x, n, z): (Array, Array, Array)| (whiles(&x, depth - 1), &n + 1.0, &z * 1.0);
+    while_loop(start, |(_, n, _)| n.lt(1.0), step).0
+}
+
+/// No stage works on a body more than a few times, however deep it is.
+#[test]
+fn loops_in_loops_are_traced_and_compiled_in_no_time() {
+    in_time(|| {
+        let start = Instant::now();
+        let x = Array::from(1.0f32);
+        assert_eq!(loops(&x, 24).item::<f32>().unwrap(), 2.0);
+        assert_eq!(jit(|x: &Array| loops(x, 24)).call(&x).unwrap().item::<f32>().unwrap(), 2.0);
+        let dx = jit(|x: &Array| grad(x, |x| loops(&x, 24))).call(&x).unwrap();
+        assert_eq!(dx.item::<f32>().unwrap(), 2.0);
+        let two = Array::from([1.0f32, 3.0]);
+        let ys = jit(|x: &Array| vmap(x, |x| loops(&x, 24))).call(&two).unwrap();
+        assert_eq!(ys.to_vec::<f32>().unwrap(), [2.0, 6.0]);
+        assert_eq!(whiles(&x, 24).item::<f32>().unwrap(), 2.0);
+        let ys = jit(|x: &Array| vmap(x, |x| whiles(&x, 24))).call(&two).unwrap();
+        assert_eq!(ys.to_vec::<f32>().unwrap(), [2.0, 6.0]);
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    });
+}
