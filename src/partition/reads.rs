@@ -50,16 +50,20 @@ fn positions(map: &Affine, ks: &[Interval], out: &mut Vec<Interval>) {
     out.extend(runs);
 }
 
-/// The boxes of slot `slot` that one part reads over a box of loops.
-pub fn part_boxes(part: &Part, loops: &[Interval], out: &mut Vec<Region>) {
+/// The boxes of a value of shape `shape` that one part reads over a box of loops: where its positions are inside.
+pub fn part_boxes(part: &Part, shape: &[usize], loops: &[Interval], out: &mut Vec<Region>) {
     let ks: Region = part.span.iter().zip(loops).map(|(s, v)| span_steps(s, *v)).collect();
     if volume(&ks) == 0 {
         return;
     }
     let mut boxes: Vec<Region> = vec![Vec::with_capacity(part.map.len())];
-    for map in &part.map {
+    for (map, n) in part.map.iter().zip(shape) {
         let mut runs = Vec::new();
         positions(map, &ks, &mut runs);
+        if map.terms.len() > 1 {
+            runs.iter_mut().for_each(|r| *r = (r.0.max(0), r.1.min(*n as i64)));
+            runs.retain(|r| r.0 < r.1);
+        }
         boxes = if let [one] = runs[..] {
             boxes.into_iter().map(|mut b| (b.push(one), b).1).collect()
         } else {
@@ -94,7 +98,7 @@ pub fn read_boxes(
         return;
     }
     for part in parts() {
-        part_boxes(part, loops, out);
+        part_boxes(part, shape, loops, out);
     }
 }
 
@@ -126,9 +130,25 @@ fn reshaped(to: &[usize], from: &[usize], b: &[Interval], out: &mut Vec<Region>)
 }
 
 /// `outer` with its parts of `slot` read through `inner`, what `slot` is as a function of its own indices; `None` where the result
-/// would not be affine.
-pub fn through(outer: &Read, slot: Slot, inner: &Read, inner_extents: &[usize]) -> Option<Read> {
+/// would not be affine. `shape` has the shapes of what `inner` reads.
+pub fn through<'s>(
+    outer: &Read,
+    slot: Slot,
+    inner: &Read,
+    inner_extents: &[usize],
+    shape: &dyn Fn(Slot) -> &'s [usize],
+) -> Option<Read> {
     if inner.parts.iter().any(|q| q.span.iter().any(|s| s.step != 1)) {
+        return None;
+    }
+    let whole = |q: &Part| q.span.iter().zip(inner_extents).all(|(s, n)| s.lo == 0 && s.hi >= *n as i64);
+    // where nothing lies, both have the same number; or all of the inner is one part, and what is beyond it is the outer's
+    let beyond = inner.fill == outer.fill || matches!(&inner.parts[..], [q] if whole(q));
+    let clips = |q: &Part| match q.from {
+        Source::Value(from) => (0..q.map.len()).any(|e| q.leaves(e, shape(from)[e])),
+        Source::Const(_) => false,
+    };
+    if inner.fill != outer.fill && inner.parts.iter().any(clips) {
         return None;
     }
     let mut parts = Vec::new();
@@ -146,8 +166,16 @@ pub fn through(outer: &Read, slot: Slot, inner: &Read, inner_extents: &[usize]) 
             let mut ks = all.clone();
             for (d, map) in p.map.iter().enumerate() {
                 let span = &q.span[d];
-                if span.lo == 0 && span.hi >= inner_extents[d] as i64 {
+                let leaves = map.terms.len() > 1 && p.leaves(d, inner_extents[d]);
+                if span.lo == 0 && span.hi >= inner_extents[d] as i64 && !leaves {
                     continue;
+                }
+                // the same windows leave what is read where they leave the view, or its part
+                if leaves || map.terms.len() > 1 {
+                    let ends = matches!(q.from, Source::Value(from) if ends_with(q, d, shape(from)));
+                    if beyond && ends && inner.parts.len() == 1 {
+                        continue;
+                    }
                 }
                 match map.terms.iter().filter(|t| t.1 != 0).collect::<Vec<_>>()[..] {
                     [] if span.lo <= map.at && map.at < span.hi => {}
@@ -185,6 +213,15 @@ pub fn through(outer: &Read, slot: Slot, inner: &Read, inner_extents: &[usize]) 
         }
     }
     Some(Read { dtype: inner.dtype, parts, fill: outer.fill })
+}
+
+/// Whether a part of a view ends along the view's dimension `d` just where what it reads, of this shape, ends.
+fn ends_with(part: &Part, d: usize, shape: &[usize]) -> bool {
+    let (len, mut along) = (part.span[d].len(), part.map.iter().zip(shape));
+    along.any(|(m, n)| match m.terms[..] {
+        [(l, c)] if l == d && len == *n as i64 => (c, m.at) == (1, 0) || (c, m.at) == (-1, len - 1),
+        _ => false,
+    })
 }
 
 /// The steps `ks` of these spans, as spans.

@@ -30,11 +30,15 @@ pub struct Read {
     pub dtype: DType,
     /// Disjoint parts of the space of loop indices.
     pub parts: Vec<Part>,
-    /// The value where there is no part.
+    /// The value where no part lies.
     pub fill: Scalar,
 }
 
 /// One part of a read: a box of loop indices, and where it reads.
+///
+/// It lies where its span covers the index and its map is inside what it reads; elsewhere the read is its fill. So windows have
+/// padding: where positions are made of two loops (a window's and a step within it), some of them may be outside. A position of one
+/// loop is inside wherever the span covers: there the span says it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
     /// What is read.
@@ -311,6 +315,27 @@ impl Affine {
     /// Each dimension at the loop of its number.
     pub fn identity(rank: usize) -> Vec<Affine> {
         (0..rank).map(|d| Affine::of(0, d, 1)).collect()
+    }
+}
+
+impl Affine {
+    /// The least and the greatest position over these spans, none of which is empty.
+    pub(crate) fn bounds(&self, span: &[Span]) -> (i64, i64) {
+        self.terms.iter().fold((self.at, self.at), |(lo, hi), (l, c)| {
+            let last = c * (span[*l].len() - 1);
+            (lo + last.min(0), hi + last.max(0))
+        })
+    }
+}
+
+impl Part {
+    /// Whether a position of dimension `d`, of size `n`, may be outside: then the part does not lie there.
+    pub(crate) fn leaves(&self, d: usize, n: usize) -> bool {
+        if self.span.iter().any(Span::is_empty) {
+            return false;
+        }
+        let (lo, hi) = self.map[d].bounds(&self.span);
+        lo < 0 || hi >= n as i64
     }
 }
 

@@ -1,7 +1,7 @@
 //! Programs element by element: each sentence read as it is written, in plain loops over 64-bit numbers.
 
 use crate::scalar::{apply, combined, convert, neutral};
-use atmesh::program::sentence::{Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source};
+use atmesh::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source};
 use atmesh::program::{Input, Op, Program};
 use atmesh::types::Scalar;
 
@@ -81,12 +81,17 @@ fn read(r: &Read, index: &[i64], data: &[Data], shapes: &[Vec<usize>]) -> Scalar
         Source::Const(c) => c,
         Source::Value(k) => {
             assert_eq!(part.map.len(), shapes[k].len());
-            let at = part.map.iter().zip(&shapes[k]).fold(0, |at, (a, n)| {
-                let k = |l: usize| (index[l] - part.span[l].lo) / part.span[l].step;
-                let p = a.at + a.terms.iter().map(|(l, c)| c * k(*l)).sum::<i64>();
-                assert!((0..*n as i64).contains(&p), "position {p} of a dimension of size {n}");
-                at * *n + p as usize
-            });
+            let step = |l: usize| (index[l] - part.span[l].lo) / part.span[l].step;
+            let position = |a: &Affine| a.at + a.terms.iter().map(|(l, c)| c * step(*l)).sum::<i64>();
+            let mut at = 0;
+            for (a, n) in part.map.iter().zip(&shapes[k]) {
+                let p = position(a);
+                if !(0..*n as i64).contains(&p) {
+                    assert!(a.terms.len() > 1, "position {p} of a dimension of size {n}");
+                    return r.fill;
+                }
+                at = at * *n + p as usize;
+            }
             data[k][at]
         }
     }

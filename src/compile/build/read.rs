@@ -1,7 +1,7 @@
 //! Reads as operands: boxes with one affine map each, and values of their own for those that are none.
 
 use super::Building;
-use crate::compile::flow::{Item, Map, Operand, PackPart, Piece};
+use crate::compile::flow::{Item, Map, Operand, PackPart, Piece, Value};
 use crate::compile::index::{Ix, MAX, NONE, extents};
 use crate::diagnostic::{Error, Result};
 use crate::partition::{DimLayout, Slot};
@@ -21,6 +21,8 @@ impl Building<'_, '_> {
         out: Option<Slot>,
         at: Slot,
     ) -> Result<Operand> {
+        let padded = self.padded(r, at)?;
+        let r = padded.as_ref().unwrap_or(r);
         if r.parts.iter().any(|p| p.span.iter().any(|s| s.step != 1 && s.len() > 1)) {
             return self.pack(r, ext, n, lead, out, at);
         }
@@ -85,6 +87,60 @@ impl Building<'_, '_> {
             }
         }
         Ok(Operand { dtype: r.dtype.storage(), fill: r.fill, pieces })
+    }
+    /// A read some of whose windows leave what they read, as one of copies with the fill around them: none leaves these.
+    fn padded(&mut self, r: &Read, at: Slot) -> Result<Option<Read>> {
+        let inner = |v: &Value<'_>| v.shape[usize::from(v.copies > 1)..].to_vec();
+        let mut copies: Vec<(Slot, Vec<(i64, i64)>)> = Vec::new();
+        let mut leaving = Vec::new();
+        for (k, p) in r.parts.iter().enumerate() {
+            let Source::Value(slot) = p.from else { continue };
+            let shape = inner(&self.flow.values[slot + at]);
+            if !(0..shape.len()).any(|d| p.leaves(d, shape[d])) {
+                continue;
+            }
+            let hull = p.map.iter().map(|m| m.bounds(&p.span)).map(|(lo, hi)| (lo, hi + 1));
+            match copies.iter_mut().find(|c| c.0 == slot) {
+                Some((_, old)) => old.iter_mut().zip(hull).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1))),
+                None => copies.push((slot, hull.collect())),
+            }
+            leaving.push(k);
+        }
+        if leaving.is_empty() {
+            return Ok(None);
+        }
+        let mut made = Vec::with_capacity(copies.len());
+        for (slot, hull) in &copies {
+            let shape = hull.iter().map(|h| (h.1 - h.0) as usize).collect();
+            let parts = self.flow.values[slot + at].parts.clone();
+            let tmp = self.value(r.dtype.storage(), shape, parts)?;
+            let (v, to) = (&self.flow.values[slot + at], &self.flow.values[tmp]);
+            let (own, n, ext) = (usize::from(v.copies > 1), to.shape.rank(), extents(&to.shape));
+            let mut p = Piece { st: v.strides, ..Piece::over(Source::Value(slot + at), &ext, n) };
+            for (d, h) in hull.iter().enumerate() {
+                let (e, size) = (d + own, v.shape[d + own] as i64);
+                (p.lo[e], p.hi[e]) = ((-h.0).max(0), (size - h.0).min(h.1 - h.0));
+                p.off += h.0 * v.strides[e];
+                (p.along[e], p.shift[e]) = (e as u8, h.0);
+            }
+            if own > 0 {
+                p.along[0] = 0;
+            }
+            let pieces = if (0..n).any(|d| p.lo[d] >= p.hi[d]) { smallvec![] } else { smallvec![p] };
+            let dtype = r.dtype.storage();
+            let read = Operand { dtype, fill: r.fill, pieces };
+            let code = Cow::Owned(Code::copy(dtype));
+            self.push(Item::Map(Map { out: tmp, n, ext, reads: vec![read], code, lead: own }));
+            made.push(tmp);
+        }
+        let mut read = r.clone();
+        for k in leaving {
+            let p = &mut read.parts[k];
+            let Some(c) = copies.iter().position(|c| p.from == Source::Value(c.0)) else { continue };
+            p.from = Source::Value(made[c] - at);
+            p.map.iter_mut().zip(&copies[c].1).for_each(|(m, h)| m.at -= h.0);
+        }
+        Ok(Some(read))
     }
     /// A read with steps as a value of its own, over the loops it depends on.
     pub(super) fn pack(

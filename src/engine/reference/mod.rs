@@ -340,7 +340,12 @@ impl Reader<'_> {
                             |(l, c): &(usize, i64)| c * ((index[*l] - part.span[*l].lo) / part.span[*l].step);
                         (a.at + a.terms.iter().map(moved).sum::<i64>()) as usize
                     };
-                    value.at(base + ravel(part.map.iter().map(at), &value.shape))
+                    let positions: Vec<usize> = part.map.iter().map(at).collect();
+                    // what is below 0 is beyond every end as a `usize`
+                    if positions.iter().zip(&value.shape[..]).any(|(p, n)| p >= n) {
+                        break;
+                    }
+                    value.at(base + ravel(positions.into_iter(), &value.shape))
                 }
             };
         }

@@ -160,7 +160,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
                 return Err(format!("read {k} has another rank than slot {src}"));
             }
             let mut boxes = Vec::new();
-            part_boxes(part, &full(&s.extents), &mut boxes);
+            part_boxes(part, &from.shape, &full(&s.extents), &mut boxes);
             let all = full(&from.shape);
             if s.body.reads_by_position() && !boxes.iter().all(|b| within(b, &all)) {
                 return Err(format!("read {k} goes beyond slot {src}, {}: {part:?}", from.shape));

@@ -30,12 +30,12 @@ pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
             kept.push(k);
             continue;
         };
-        let passed = if sentence.body.reads_by_position() { compose(sentence, &vias) } else { Vec::new() };
+        let passed = if sentence.body.reads_by_position() { compose(d, sentence, &vias) } else { Vec::new() };
         let sentence = sentence.clone();
         items[k].through = passed;
         if !fixed[out] && !items[k].pinned && is_view(d, &sentence, out) {
             let inner = &sentence.reads[0];
-            let all = readers[out].iter().all(|u| readable(&items[*u].step, out, inner, &sentence.extents));
+            let all = readers[out].iter().all(|u| readable(d, &items[*u].step, out, inner, &sentence.extents));
             if all {
                 let (read, extents) = (inner.clone(), sentence.extents.clone());
                 vias[out] = Some(Via { item: items[k].clone(), read, extents });
@@ -63,7 +63,7 @@ fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
 }
 
 /// Whether a step can read a slot through this read of other slots.
-fn readable(step: &Step, slot: Slot, inner: &Read, extents: &[usize]) -> bool {
+fn readable(d: &Draft, step: &Step, slot: Slot, inner: &Read, extents: &[usize]) -> bool {
     let Step::Local { sentence, .. } = step else { return false };
     let most = if sentence.body.reads_blocks() { 1 } else { PARTS };
     sentence.reads.iter().all(|r| {
@@ -72,7 +72,7 @@ fn readable(step: &Step, slot: Slot, inner: &Read, extents: &[usize]) -> bool {
             return true;
         }
         // what has many parts is not made anew for each of them
-        let composed = if others > most { None } else { through(r, slot, inner, extents) };
+        let composed = if others > most { None } else { through(r, slot, inner, extents, &|s| &d.slots[s].shape) };
         composed.is_some_and(|c| {
             c.parts.len() <= most && (!sentence.body.reads_blocks() || covers(&c, &sentence.extents))
         })
@@ -85,12 +85,12 @@ fn covers(read: &Read, extents: &[usize]) -> bool {
 }
 
 /// Reads through every view that the sentence reads; which they were.
-fn compose(s: &mut Sentence, vias: &[Option<Via>]) -> Vec<Slot> {
+fn compose(d: &Draft, s: &mut Sentence, vias: &[Option<Via>]) -> Vec<Slot> {
     let mut passed = Vec::new();
     for r in &mut s.reads {
         for slot in r.sources() {
             let Some(via) = &vias[slot] else { continue };
-            if let Some(c) = through(r, slot, &via.read, &via.extents) {
+            if let Some(c) = through(r, slot, &via.read, &via.extents, &|s| &d.slots[s].shape) {
                 *r = c;
                 passed.push(slot);
                 passed.extend(via.item.through.iter().copied());

@@ -60,7 +60,12 @@ fn start(c: Combine) -> f64 {
     }
 }
 
-fn read(r: &Read, index: &[i64], get: &dyn Fn(Slot, &[i64]) -> f64) -> f64 {
+fn read(
+    r: &Read,
+    index: &[i64],
+    shapes: &dyn Fn(Slot) -> Vec<usize>,
+    get: &dyn Fn(Slot, &[i64]) -> f64,
+) -> f64 {
     for p in &r.parts {
         let ks: Option<Vec<i64>> = (p.span.iter().zip(index))
             .map(|(s, i)| {
@@ -75,7 +80,11 @@ fn read(r: &Read, index: &[i64], get: &dyn Fn(Slot, &[i64]) -> f64) -> f64 {
                 let at = |m: &crate::program::sentence::Affine| {
                     m.at + m.terms.iter().map(|t| t.1 * ks[t.0]).sum::<i64>()
                 };
-                get(v, &p.map.iter().map(at).collect::<Vec<_>>())
+                let at: Vec<i64> = p.map.iter().map(at).collect();
+                if at.iter().zip(shapes(v)).any(|(p, n)| !(0..n as i64).contains(p)) {
+                    break;
+                }
+                get(v, &at)
             }
         };
     }
@@ -94,7 +103,7 @@ pub(super) fn sentence(
     let mut out = vec![init; volume(&b) as usize];
     each(loops, |i| {
         let k = linear(&i[..s.rank], &b);
-        let value = |r: usize| read(&s.reads[r], i, get);
+        let value = |r: usize| read(&s.reads[r], i, shapes, get);
         match &s.body {
             Body::Map(code) => out[k] = run(code, i, &(0..s.reads.len()).map(value).collect::<Vec<_>>()),
             Body::Fold { combine: c, code } => {

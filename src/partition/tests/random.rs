@@ -166,12 +166,15 @@ fn fold(r: &mut Random, slot: Slot, shape: &[usize]) -> Sentence {
     Sentence { extents, rank: last, dtype: F32, reads, body: Body::Fold { combine, code: Code::copy(F32) } }
 }
 
-/// Σ over taps of a window along a dimension.
+/// Σ over taps of a window along a dimension, sometimes padded with a number or cut.
 fn window(r: &mut Random, slot: Slot, shape: &[usize]) -> Option<Sentence> {
     let d = r.below(shape.len());
     let (taps, stride, dilation) = (1 + r.below(3), 1 + r.below(2), 1 + r.below(2));
     let width = dilation * (taps - 1) + 1;
-    let n = (shape[d] + stride).checked_sub(width)? / stride;
+    let around = [r.below(7) as i64 - 2, r.below(7) as i64 - 2];
+    let (low, high) = if r.flip() { (around[0], around[1]) } else { (0, 0) };
+    let padded = usize::try_from(shape[d] as i64 + low + high).ok()?;
+    let n = (padded + stride).checked_sub(width)? / stride;
     if n == 0 {
         return None;
     }
@@ -179,9 +182,10 @@ fn window(r: &mut Random, slot: Slot, shape: &[usize]) -> Option<Sentence> {
     extents[d] = n;
     extents.push(taps);
     let mut map = Affine::identity(shape.len());
-    map[d] = Affine::of(0, d, stride as i64);
+    map[d] = Affine::of(-low, d, stride as i64);
     map[d].terms.push((shape.len(), dilation as i64));
-    let reads = vec![part(slot, &extents, map)];
+    let mut reads = vec![part(slot, &extents, map)];
+    reads[0].fill = Scalar::Float(r.below(2) as f64);
     let body = Body::Fold { combine: Combine::Add, code: Code::copy(F32) };
     Some(Sentence { extents, rank: shape.len(), dtype: F32, reads, body })
 }
