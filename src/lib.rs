@@ -135,8 +135,8 @@ pub mod types;
 pub use ndarray as nd;
 
 pub use array::{
-    Array, Dims, Exchange, Gather, NewAxis, Operand, Permutation, ProductOptions, Rest, Shard, Term,
-    axis_index, axis_size, concat, einsum, einsum_to, einsum_with, stack,
+    Array, ConvOptions, Dims, Exchange, Gather, NewAxis, Operand, Padding, Permutation, ProductOptions, Rest,
+    Shard, Term, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, stack,
 };
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};

@@ -19,6 +19,7 @@ mod reductions;
 mod refusals;
 mod shapes;
 mod sharding;
+mod windows;
 
 pub use crate::trace::Array;
 pub use collectives::{Exchange, Gather, Permutation, Split, axis_index, axis_size};
@@ -35,3 +36,4 @@ pub use operand::{Operand, Term};
 pub use parts::At;
 pub use products::{Contraction, ProductOptions};
 pub use sharding::Shard;
+pub use windows::{ConvOptions, Padding};

@@ -18,6 +18,7 @@ pub mod shape;
 pub mod sharding;
 pub mod slicing;
 mod view;
+pub mod windows;
 
 use crate::mesh::{AxisType, Mesh};
 use crate::program::Prim;
@@ -36,6 +37,7 @@ use shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
 use sharding::{Constrain, Copy, Reshard};
 use slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use std::sync::Arc;
+use windows::{Conv, Window};
 
 /// One line of the list of primitives.
 pub struct Entry {
@@ -136,6 +138,18 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("reduce_or", "reduce", Reduce::new(Reduction::Or, &[1], None), [Bool[8, 4]]),
     // product
     entry!("dot_general", "product", DotGeneral::matrix(), [F32[8, 4], F32[4, 2]]),
+    // windows
+    entry!("conv_general_dilated", "windows",
+        Conv {
+            batch: [vec![], vec![]],
+            contracting: [vec![3], vec![2]],
+            spatial: [vec![1, 2], vec![0, 1]],
+            windows: vec![Window { stride: 2, low: 1, ..Window::default() }, Window { low: 1, high: 1, ..Window::default() }],
+            order: vec![0, 1, 2, 3],
+            out: None,
+            preferred: None,
+        },
+        [F32[2, 4, 4, 2], F32[2, 3, 2, 2]]),
     // creation
     entry!("full", "creation", Full { ty: F32.of([8, 4]), value: Scalar::Float(1.0) }, []),
     entry!("iota", "creation", Iota { ty: I32.of([8, 4]), dimension: 1 }, []),

@@ -27,6 +27,22 @@ pub struct DotGeneral {
     pub preferred: Option<DType>,
 }
 
+/// The element type in which products of elements of this type are summed: the one that is preferred, if it holds them.
+pub(super) fn sums_in(dtype: DType, preferred: Option<DType>) -> Result<DType, Fault> {
+    match preferred {
+        Some(to) if !to.is_number() || dtype.is_float() && !to.is_float() => {
+            Err(Fault::new(ErrorKind::Dtype, format!("products of {dtype} are not summed as {to}")).help(
+                if dtype.is_float() {
+                    "sum them as floats: `Some(F32)`"
+                } else {
+                    "sum them as numbers: `Some(I32)`"
+                },
+            ))
+        }
+        preferred => Ok(preferred.unwrap_or(dtype)),
+    }
+}
+
 impl DotGeneral {
     /// The product of two matrices.
     pub fn matrix() -> DotGeneral {
@@ -157,21 +173,12 @@ impl Primitive for DotGeneral {
         self.check(operands)?;
         let dtype = one_dtype(operands, 0)?;
         Takes::Number.check(operands, 0)?;
-        if let Some(to) = self.preferred
-            && (!to.is_number() || dtype.is_float() && !to.is_float())
-        {
-            return Err(Fault::new(ErrorKind::Dtype, format!("products of {dtype} are not summed as {to}"))
-                .help(if dtype.is_float() {
-                    "sum them as floats: `Some(F32)`"
-                } else {
-                    "sum them as numbers: `Some(I32)`"
-                }));
-        }
+        let sums = sums_in(dtype, self.preferred)?;
         let (x, y) = (&operands[0].ty, &operands[1].ty);
         let shape = (self.batch[0].iter().map(|d| x.shape[*d]))
             .chain(self.free(0, x.rank()).into_iter().map(|d| x.shape[d]))
             .chain(self.free(1, y.rank()).into_iter().map(|d| y.shape[d]));
-        Ok(vec![(self.preferred.unwrap_or(dtype), shape.collect())])
+        Ok(vec![(sums, shape.collect())])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         let mut f = Factors::default();

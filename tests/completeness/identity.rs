@@ -13,6 +13,7 @@ use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
 use atmesh::ops::sharding::{Constrain, Copy, Reshard};
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
+use atmesh::ops::windows::{Conv, Window};
 use atmesh::prelude::*;
 use atmesh::program::sentence::Combine;
 use atmesh::program::{Builder, Operand, Prim, Primitive, Program};
@@ -140,6 +141,21 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
             axes: [vec![0]],
             out: [Some(p!["X"])]
         }
+        Conv {
+            batch: [[vec![3], vec![0]]],
+            contracting: [[vec![3], vec![1]]],
+            spatial: [[vec![3], vec![2]]],
+            windows: [
+                In(".stride", vec![Window { stride: 2, low: 1, ..Window::default() }]),
+                In(".low", vec![Window::default()]),
+                In(".high", vec![Window { low: 1, high: 1, ..Window::default() }]),
+                In(".base", vec![Window { low: 1, base: 2, ..Window::default() }]),
+                In(".dilation", vec![Window { low: 1, dilation: 2, ..Window::default() }]),
+            ],
+            order: [vec![1, 0, 2, 3]],
+            out: [Some(p!["X"])],
+            preferred: [Some(F64)]
+        }
         DotGeneral {
             contracting: [[vec![1], vec![1]]],
             batch: [[vec![1], vec![0]]],
@@ -216,6 +232,18 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
                     Arc::new(DotGeneral { contracting, batch, ..DotGeneral::default() }),
                     vec![F32.of([2, 2, 2]); 2],
                 )
+            }
+            "conv_general_dilated" => {
+                let conv = Conv {
+                    batch: [vec![0], vec![0]],
+                    contracting: [vec![1], vec![1]],
+                    spatial: [vec![2], vec![2]],
+                    windows: vec![Window { low: 1, ..Window::default() }],
+                    order: vec![0, 1, 2, 3],
+                    out: None,
+                    preferred: None,
+                };
+                (Arc::new(conv), vec![F32.of([2, 2, 2, 2]); 2])
             }
             "broadcast_in_dim" => {
                 let (shape, broadcast_dimensions) = ([2, 2, 2].into(), vec![2, 0]);

@@ -101,7 +101,9 @@ impl Building<'_, '_> {
             }
             let hull = p.map.iter().map(|m| m.bounds(&p.span)).map(|(lo, hi)| (lo, hi + 1));
             match copies.iter_mut().find(|c| c.0 == slot) {
-                Some((_, old)) => old.iter_mut().zip(hull).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1))),
+                Some((_, old)) => {
+                    old.iter_mut().zip(hull).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1)))
+                }
                 None => copies.push((slot, hull.collect())),
             }
             leaving.push(k);

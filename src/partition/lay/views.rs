@@ -35,7 +35,8 @@ pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
         items[k].through = passed;
         if !fixed[out] && !items[k].pinned && is_view(d, &sentence, out) {
             let inner = &sentence.reads[0];
-            let all = readers[out].iter().all(|u| readable(d, &items[*u].step, out, inner, &sentence.extents));
+            let all =
+                readers[out].iter().all(|u| readable(d, &items[*u].step, out, inner, &sentence.extents));
             if all {
                 let (read, extents) = (inner.clone(), sentence.extents.clone());
                 vias[out] = Some(Via { item: items[k].clone(), read, extents });
@@ -72,7 +73,8 @@ fn readable(d: &Draft, step: &Step, slot: Slot, inner: &Read, extents: &[usize])
             return true;
         }
         // what has many parts is not made anew for each of them
-        let composed = if others > most { None } else { through(r, slot, inner, extents, &|s| &d.slots[s].shape) };
+        let composed =
+            if others > most { None } else { through(r, slot, inner, extents, &|s| &d.slots[s].shape) };
         composed.is_some_and(|c| {
             c.parts.len() <= most && (!sentence.body.reads_blocks() || covers(&c, &sentence.extents))
         })

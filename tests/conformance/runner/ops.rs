@@ -13,8 +13,8 @@ use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::{Prim, Primitive};
 use atmesh::sharding::check_spec;
 use atmesh::{
-    Array, ArrayType, AxisType, Cast, DType, Error, Exchange, Gather, Key, Operand, Result, Scalar, Spec,
-    Tree, axis_index, axis_size, einsum, einsum_to, stack,
+    Array, ArrayType, AxisType, Cast, ConvOptions, DType, Error, Exchange, Gather, Key, Operand, Padding,
+    Result, Scalar, Spec, Tree, axis_index, axis_size, einsum, einsum_to, stack,
 };
 use serde_json::Value;
 use std::panic::Location;
@@ -338,6 +338,7 @@ fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
             let (contracting, batch) = (lists(&p["contracting"]), lists(&p["batch"]));
             prim(DotGeneral { contracting, batch, out: to, preferred }, ins)
         }
+        ("conv_general_dilated", to) => a().conv_with(b(), conv(p, to)),
         ("einsum", to) => {
             let all: Vec<Array> = ins.iter().map(Val::array).collect();
             let text = p["subscripts"].as_str().unwrap_or("");
@@ -348,6 +349,37 @@ fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
         }
         _ => return None,
     })
+}
+
+/// How a convolution is made.
+fn conv(p: &Value, out: Option<Spec>) -> ConvOptions {
+    let list = |name: &str| p.get(name).map(sizes);
+    let mut how = ConvOptions::default();
+    (how.strides, how.base_dilation, how.dilation) =
+        (list("strides"), list("lhs_dilation"), list("rhs_dilation"));
+    how.padding = padding(&p["padding"]);
+    how.layout = p["dimension_numbers"].as_array().map(|names| {
+        let name = |k: usize| names[k].as_str().unwrap_or("").to_string();
+        [name(0), name(1), name(2)]
+    });
+    let groups = |name: &str| p.get(name).map_or(1, |n| numbers::int(n) as usize);
+    (how.groups, how.batch_groups) = (groups("feature_group_count"), groups("batch_group_count"));
+    how.sums = p["preferred_element_type"].as_str().and_then(DType::from_name);
+    how.out = out;
+    how
+}
+
+/// How far windows reach beyond an array: a word, or pairs of numbers.
+fn padding(v: &Value) -> Padding {
+    match v {
+        Value::String(word) if word == "SAME" => Padding::Same,
+        Value::String(word) if word == "SAME_LOWER" => Padding::SameLower,
+        Value::Array(list) => {
+            let pair = |w: &Value| (numbers::int(&w[0]) as i64, numbers::int(&w[1]) as i64);
+            Padding::Each(list.iter().map(pair).collect())
+        }
+        _ => Padding::Valid,
+    }
 }
 
 /// The starts of a dynamic slice, where they are numbers: from the end where negative, cut so that the slice fits.
