@@ -265,3 +265,52 @@ fn the_order_of_operands_decides_nothing() -> Result<()> {
     }
     Ok(())
 }
+
+/// A 3 × 3 convolution that keeps sizes, of images with channels last.
+fn same_conv(x: &Array, w: &Array) -> Array {
+    use atmesh::{ConvOptions, Padding};
+    x.conv_with(w, ConvOptions::default().layout("NHWC", "HWIO", "NHWC").padding(Padding::Same))
+}
+
+#[test]
+fn a_convolution_exchanges_one_halo_with_its_corners() -> Result<()> {
+    let w = Array::ones([3, 3, 4, 4]);
+    // blocks of 8 × 4: an edge of each neighbour, and corners; blocks of 2 rows: one row of each side
+    for (axes, spec, bytes) in [
+        ([("X", 2), ("Y", 2)], p![_, "X", "Y", _], 544),
+        ([("X", 2), ("Y", 4)], p![_, "X", "Y", _], 2 * (2 * 8 + 4 + 2) * 4 * 4),
+        ([("X", 8), ("Y", 1)], p![_, "X", "Y", _], 2 * 2 * 16 * 4 * 4),
+        ([("X", 2), ("Y", 4)], p!["X", _, _, _], 0),
+    ] {
+        for mesh in [Mesh::new(axes)?, Mesh::auto(axes)?] {
+            let x = Array::ones([2, 16, 16, 4]).put(&mesh, spec);
+            let lowered = jit(same_conv).lower((&x, &w))?;
+            let found: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes)).collect();
+            let want = if bytes == 0 { vec![] } else { vec![(Kind::Halo, bytes)] };
+            assert_eq!(found, want, "{}", lowered.collectives());
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_filters_gradient_is_summed_once_and_the_images_gradient_has_the_same_halo() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let x = Key::new(0).normal([2, 16, 16, 4]).put(&mesh, p![_, "X", _, _]);
+    let w = Key::new(1).normal([3, 3, 4, 4]);
+    let slopes =
+        jit(|x: &Array, w: &Array| grad((x, w), |(x, w): (Array, Array)| same_conv(&x, &w).square().sum(..)));
+    let lowered = slopes.lower((&x, &w))?;
+    let mut found: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes)).collect();
+    found.sort_by_key(|c| c.1);
+    let edge = 2 * 2 * 16 * 4 * 4;
+    // what the forward pass fetched of the array serves the filter's gradient
+    assert_eq!(
+        found.iter().filter(|c| c.0 == Kind::Halo).collect::<Vec<_>>(),
+        [&(Kind::Halo, edge); 2],
+        "{lowered}"
+    );
+    assert_eq!(found.iter().filter(|c| c.0 == Kind::AllReduce).count(), 1, "{lowered}");
+    assert_eq!(found.len(), 3, "{lowered}");
+    Ok(())
+}

@@ -402,3 +402,107 @@ impl Primitive for Conv {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    /// One spatial dimension in the middle: `[batch, size, features]`, `[steps, in, out]`.
+    fn conv(window: Window) -> Conv {
+        Conv {
+            batch: [vec![], vec![]],
+            contracting: [vec![2], vec![1]],
+            spatial: [vec![1], vec![0]],
+            windows: vec![window],
+            order: vec![0, 1, 2],
+            out: None,
+            preferred: None,
+        }
+    }
+
+    check_prim! {
+        a_convolution_of_a_split_dimension: conv(Window { low: 1, high: 1, ..Window::default() }),
+            ["float32[2@Y,8@X,2]", "float32[3,2,4]"] => r#"
+            (a: float32[2@Y,8@X,2], b: float32[3,2,4]) {
+              c: float32[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a b
+              return c
+            }
+            tangents: (a: float32[2@Y,8@X,2], b: float32[3,2,4], c: float32[2@Y,8@X,2], d: float32[3,2,4]) {
+              e: float32[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a b
+              f: float32[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] c b
+              g: float32[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a d
+              h: float32[2@Y,8@X,4] = add f g
+              return e, h
+            }
+            cotangents: (a: float32[2@Y,8@X,2], b: float32[3,2,4], c: float32[2@Y,8@X,4]) {
+              d: float32[3,2,4] = conv_general_dilated[contracting=([0], [0]), spatial=([1], [1]), windows=[(stride 1, pad 1 1)], order=[1,0,2], out=p![_, _, _]] a c
+              e: float32[3,2,4] = rev[dims=[0]] b
+              f: float32[2@Y,8@X,2] = conv_general_dilated[contracting=([2], [2]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] c e
+              return f, d
+            }
+        "#;
+        strides_are_set_apart_again: conv(Window { stride: 2, low: 1, high: 0, ..Window::default() }),
+            ["float32[2@Y,8@X,2]", "float32[3,2,4]"] => r#"
+            (a: float32[2@Y,8@X,2], b: float32[3,2,4]) {
+              c: float32[2@Y,4@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 2, pad 1 0)], order=[0,1,2]] a b
+              return c
+            }
+            tangents: (a: float32[2@Y,8@X,2], b: float32[3,2,4], c: float32[2@Y,8@X,2], d: float32[3,2,4]) {
+              e: float32[2@Y,4@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 2, pad 1 0)], order=[0,1,2]] a b
+              f: float32[2@Y,4@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 2, pad 1 0)], order=[0,1,2]] c b
+              g: float32[2@Y,4@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 2, pad 1 0)], order=[0,1,2]] a d
+              h: float32[2@Y,4@X,4] = add f g
+              return e, h
+            }
+            cotangents: (a: float32[2@Y,8@X,2], b: float32[3,2,4], c: float32[2@Y,4@X,4]) {
+              d: float32[3,2,4] = conv_general_dilated[contracting=([0], [0]), spatial=([1], [1]), windows=[(stride 1, pad 1 0, dilation 2)], order=[1,0,2], out=p![_, _, _]] a c
+              e: float32[3,2,4] = rev[dims=[0]] b
+              f: float32[2@Y,8@X,2] = conv_general_dilated[contracting=([2], [2]), spatial=([1], [0]), windows=[(stride 1, pad 1 2, base 2)], order=[0,1,2]] c e
+              return f, d
+            }
+        "#;
+        an_array_set_apart: conv(Window { base: 3, dilation: 2, low: 2, high: -1, ..Window::default() }),
+            ["float32[2,4,2]", "float32[3,2,4]"] => r#"
+            (a: float32[2,4,2], b: float32[3,2,4]) {
+              c: float32[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a b
+              return c
+            }
+            tangents: (a: float32[2,4,2], b: float32[3,2,4], c: float32[2,4,2], d: float32[3,2,4]) {
+              e: float32[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a b
+              f: float32[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] c b
+              g: float32[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a d
+              h: float32[2,7,4] = add f g
+              return e, h
+            }
+            cotangents: (a: float32[2,4,2], b: float32[3,2,4], c: float32[2,7,4]) {
+              d: float32[3,2,4] = conv_general_dilated[contracting=([0], [0]), spatial=([1], [1]), windows=[(stride 2, pad 2 -1, base 3)], order=[1,0,2]] a c
+              e: float32[3,2,4] = rev[dims=[0]] b
+              f: float32[2,4,2] = conv_general_dilated[contracting=([2], [2]), spatial=([1], [0]), windows=[(stride 3, pad 2 5, dilation 2)], order=[0,1,2]] c e
+              return f, d
+            }
+        "#;
+        a_window_beyond_the_array: conv(Window { stride: 3, ..Window::default() }), ["int32[2,2,2]", "int32[3,2,4]"] => r#"
+            (a: int32[2,2,2], b: int32[3,2,4]) {
+              c: int32[2,0,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 3, pad 0 0)], order=[0,1,2]] a b
+              return c
+            }
+        "#;
+        a_filter_whose_steps_are_split: conv(Window::default()), ["float32[2,8,2]", "float32[4@X,2,4]"] => r#"
+            refused: dimension 0 of operand 1, 4@X, must be unsharded here
+            reshard operand 1: `.reshard(p![_, _, _])`
+        "#;
+        features_that_differ: conv(Window::default()), ["float32[2,8,2]", "float32[4,3,4]"] => r#"
+            refused: dimension 2 of operand 0 has size 2, dimension 1 of operand 1 size 3: contracting dimensions must be equal
+            the filter has as many input features as the array (a group of it) has features
+        "#;
+        a_stride_of_0: conv(Window { stride: 0, ..Window::default() }), ["float32[2,8,2]", "float32[4,2,4]"] => r#"
+            refused: the stride along dimension 1 is 0
+            steps are 1 and more
+        "#;
+        a_size_that_its_axes_do_not_divide: conv(Window::default()), ["float32[2,8@X,2]", "float32[2,2,4]"] => r#"
+            refused: dimension 1 of the result has size 7, which X does not divide into 2 equal parts
+            reshard operand 0: `.reshard(p![_, _, _])`
+        "#;
+    }
+}

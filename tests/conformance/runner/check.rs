@@ -66,6 +66,17 @@ pub(crate) fn types(want: &Value, got: &BTreeMap<String, String>) -> Result<(), 
     }
 }
 
+/// A type as printed without its sharding: `float32[8@(X,Y),2]{U:Z}` as `float32[8,2]`.
+pub(crate) fn unsharded(ty: &str) -> String {
+    let (mut text, mut rest) = (String::new(), ty.split('{').next().unwrap_or(""));
+    while let Some((before, axes)) = rest.split_once('@') {
+        text += before;
+        let end = if axes.starts_with('(') { axes.find(')').map(|k| k + 1) } else { axes.find([',', ']']) };
+        rest = &axes[end.unwrap_or(axes.len())..];
+    }
+    text + rest
+}
+
 /// All elements, floats and whole numbers apart.
 enum Flat {
     Floats(Vec<f64>),
