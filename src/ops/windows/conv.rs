@@ -423,22 +423,22 @@ mod tests {
 
     check_prim! {
         a_convolution_of_a_split_dimension: conv(Window { low: 1, high: 1, ..Window::default() }),
-            ["float32[2@Y,8@X,2]", "float32[3,2,4]"] => r#"
-            (a: float32[2@Y,8@X,2], b: float32[3,2,4]) {
-              c: float32[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a b
+            ["float64[2@Y,8@X,2]", "float64[3,2,4]"] => r#"
+            (a: float64[2@Y,8@X,2], b: float64[3,2,4]) {
+              c: float64[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a b
               return c
             }
-            tangents: (a: float32[2@Y,8@X,2], b: float32[3,2,4], c: float32[2@Y,8@X,2], d: float32[3,2,4]) {
-              e: float32[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a b
-              f: float32[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] c b
-              g: float32[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a d
-              h: float32[2@Y,8@X,4] = add f g
+            tangents: (a: float64[2@Y,8@X,2], b: float64[3,2,4], c: float64[2@Y,8@X,2], d: float64[3,2,4]) {
+              e: float64[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a b
+              f: float64[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] c b
+              g: float64[2@Y,8@X,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] a d
+              h: float64[2@Y,8@X,4] = add f g
               return e, h
             }
-            cotangents: (a: float32[2@Y,8@X,2], b: float32[3,2,4], c: float32[2@Y,8@X,4]) {
-              d: float32[3,2,4] = conv_general_dilated[contracting=([0], [0]), spatial=([1], [1]), windows=[(stride 1, pad 1 1)], order=[1,0,2], out=p![_, _, _]] a c
-              e: float32[3,2,4] = rev[dims=[0]] b
-              f: float32[2@Y,8@X,2] = conv_general_dilated[contracting=([2], [2]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] c e
+            cotangents: (a: float64[2@Y,8@X,2], b: float64[3,2,4], c: float64[2@Y,8@X,4]) {
+              d: float64[3,2,4] = conv_general_dilated[contracting=([0], [0]), spatial=([1], [1]), windows=[(stride 1, pad 1 1)], order=[1,0,2], out=p![_, _, _]] a c
+              e: float64[3,2,4] = rev[dims=[0]] b
+              f: float64[2@Y,8@X,2] = conv_general_dilated[contracting=([2], [2]), spatial=([1], [0]), windows=[(stride 1, pad 1 1)], order=[0,1,2]] c e
               return f, d
             }
         "#;
@@ -463,22 +463,22 @@ mod tests {
             }
         "#;
         an_array_set_apart: conv(Window { base: 3, dilation: 2, low: 2, high: -1, ..Window::default() }),
-            ["float32[2,4,2]", "float32[3,2,4]"] => r#"
-            (a: float32[2,4,2], b: float32[3,2,4]) {
-              c: float32[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a b
+            ["float64[2,4,2]", "float64[3,2,4]"] => r#"
+            (a: float64[2,4,2], b: float64[3,2,4]) {
+              c: float64[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a b
               return c
             }
-            tangents: (a: float32[2,4,2], b: float32[3,2,4], c: float32[2,4,2], d: float32[3,2,4]) {
-              e: float32[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a b
-              f: float32[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] c b
-              g: float32[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a d
-              h: float32[2,7,4] = add f g
+            tangents: (a: float64[2,4,2], b: float64[3,2,4], c: float64[2,4,2], d: float64[3,2,4]) {
+              e: float64[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a b
+              f: float64[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] c b
+              g: float64[2,7,4] = conv_general_dilated[contracting=([2], [1]), spatial=([1], [0]), windows=[(stride 1, pad 2 -1, dilation 2, base 3)], order=[0,1,2]] a d
+              h: float64[2,7,4] = add f g
               return e, h
             }
-            cotangents: (a: float32[2,4,2], b: float32[3,2,4], c: float32[2,7,4]) {
-              d: float32[3,2,4] = conv_general_dilated[contracting=([0], [0]), spatial=([1], [1]), windows=[(stride 2, pad 2 -1, base 3)], order=[1,0,2]] a c
-              e: float32[3,2,4] = rev[dims=[0]] b
-              f: float32[2,4,2] = conv_general_dilated[contracting=([2], [2]), spatial=([1], [0]), windows=[(stride 3, pad 2 5, dilation 2)], order=[0,1,2]] c e
+            cotangents: (a: float64[2,4,2], b: float64[3,2,4], c: float64[2,7,4]) {
+              d: float64[3,2,4] = conv_general_dilated[contracting=([0], [0]), spatial=([1], [1]), windows=[(stride 2, pad 2 -1, base 3)], order=[1,0,2]] a c
+              e: float64[3,2,4] = rev[dims=[0]] b
+              f: float64[2,4,2] = conv_general_dilated[contracting=([2], [2]), spatial=([1], [0]), windows=[(stride 3, pad 2 5, dilation 2)], order=[0,1,2]] c e
               return f, d
             }
         "#;
