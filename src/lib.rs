@@ -1,7 +1,7 @@
 //! Programs over many devices, written once, with sharded arrays whose shardings are part of their types.
 //!
-//! An [`Array`] is global: a program is written as if there were one device, and the array's type says how it is split over the axes of
-//! a [`Mesh`]. `int32[4@X,2]` is a 4×2 array whose first dimension is split over mesh axis `X`. For each axis of the mesh you
+//! An [`Array`] is global: a program is written as if there were one device, and the array's type says how it is sharded over the axes of
+//! a [`Mesh`]. `int32[4@X,2]` is a 4×2 array whose first dimension is sharded over mesh axis `X`. For each axis of the mesh you
 //! choose who decides:
 //!
 //! * **explicit** ([`Mesh::new`]): shardings are in the types, propagate by fixed rules while a program is traced, and what is
@@ -57,7 +57,7 @@
 //!
 //! Where nothing is summed, every element is the same bits at once and under [`jit`], on any mesh, engine and number of workers: each operation
 //! rounds by itself, whatever runs in one kernel. Sums of floats follow one tree, by the shape, the sharding and the layout of what is
-//! summed; products of matrices add their terms in panels of 512, and the devices' parts by that tree. (What a NaN carries is left open. Between
+//! summed; products of matrices add their terms in panels of 512, and the devices' partial values by that tree. (What a NaN carries is left open. Between
 //! levels of processors (`ATMESH_CPU` chooses one) last bits of `exp` and its like and of products may differ.) The book has a page on it.
 //!
 //! # Stages

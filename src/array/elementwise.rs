@@ -266,13 +266,13 @@ impl Array {
             Err(refused) => return refused,
         };
         let terms = [Term::Array(self.clone()), a, b];
-        let types: Vec<(usize, &ArrayType)> = (terms.iter().enumerate())
-            .filter_map(|(k, t)| if let Term::Array(a) = t { Some((k, a.type_ref().ok()?)) } else { None })
-            .collect();
+        let types = terms.each_ref().map(|t| if let Term::Array(a) = t { a.type_ref().ok() } else { None });
+        let arrays: Vec<(usize, &ArrayType)> =
+            types.iter().enumerate().filter_map(|(k, ty)| Some((k, (*ty)?))).collect();
         let mut args = vec![Arg::from(self)];
         args.extend(values);
-        if types.windows(2).any(|w| w[0].1.shape != w[1].1.shape) {
-            let (shape, like) = match common(&types) {
+        if arrays.windows(2).any(|w| w[0].1.shape != w[1].1.shape) {
+            let (shape, like) = match common(&arrays) {
                 Ok(found) => found,
                 Err(fault) => return operand::refuse(fault, &terms, call),
             };
@@ -282,18 +282,12 @@ impl Array {
                 }
             }
             // the last dimensions meet: what refuses is told of the user's operands
-            let dims: Vec<Vec<usize>> = (terms.iter())
-                .map(|t| {
-                    let rank =
-                        if let Term::Array(x) = t { x.type_ref().map_or(0, |ty| ty.rank()) } else { 0 };
-                    (0..shape.rank()).map(|d| (d + rank).saturating_sub(shape.rank())).collect()
-                })
-                .collect();
-            let source = |(number, term): (usize, &Term)| {
-                let known = types.iter().find(|t| t.0 == number && matches!(term, Term::Array(_)));
-                Source { number, ty: known.map(|t| t.1), dims: Some(&dims[number]) }
-            };
-            let sources: Vec<Source<'_>> = terms.iter().enumerate().map(source).collect();
+            let dims = types.map(|ty| -> Vec<usize> {
+                let rank = ty.map_or(0, ArrayType::rank);
+                (0..shape.rank()).map(|d| (d + rank).saturating_sub(shape.rank())).collect()
+            });
+            let source = |(number, ty)| Source { number, ty, dims: Some(&dims[number]) };
+            let sources: Vec<Source<'_>> = types.into_iter().enumerate().map(source).collect();
             return apply1(prims::select(), &args, call.on(&|| operand::described(&terms), &sources));
         }
         apply1(prims::select(), &args, call)

@@ -46,7 +46,8 @@ fn misfit<T: Element, S: StaticShape, V: Sets>(ty: &ArrayType) -> Option<Fault> 
             return Some(wrong(ErrorKind::Shape, &why).dim(0, d));
         }
         if !ty.spec.dim(d).iter().map(|a| a.name()).eq(info.axes.iter().map(|a| a.0)) {
-            let fault = wrong(ErrorKind::Sharding, &format!(": dimension {d} is split otherwise")).dim(0, d);
+            let fault =
+                wrong(ErrorKind::Sharding, &format!(": dimension {d} is sharded otherwise")).dim(0, d);
             return Some(fault.help(format!("reshard it first: `.reshard({})`", spec::<S, V>())));
         }
         for (name, size) in info.axes {

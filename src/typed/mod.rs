@@ -29,7 +29,7 @@
 //! # use atmesh::typed::prelude::*;
 //! # mesh! { struct Pod { X: 2, Y: 4 } }
 //! fn sum(x: &T![f32; 8@X, 4], y: &T![f32; 8@Y, 4]) {
-//!     let _ = x + y; // dim `TDim<N<8>, X>` on the left and dim `TDim<N<8>, Y>` on the right are split over different mesh axes
+//!     let _ = x + y; // dim `TDim<N<8>, X>` on the left and dim `TDim<N<8>, Y>` on the right are sharded over different mesh axes
 //! }
 //! ```
 //!
@@ -150,7 +150,7 @@ impl<T: Element, S: Shape, V: Sets> TypedArray for Typed<T, S, V> {
 
 /// The type of an array: `T![f32; 4@X, 2]`.
 ///
-/// The element type, `;`, then a dim each: its size, and `@` the mesh axes that split it. Sizes are what [`S!`](crate::typed::S) takes. Behind a second `;` are sets of mesh
+/// The element type, `;`, then a dim each: its size, and `@` the mesh axes that shard it. Sizes are what [`S!`](crate::typed::S) takes. Behind a second `;` are sets of mesh
 /// axes: `V: X` (inside of `shard_map`, varies over X), `U: X` (an unreduced sum over X), `R: X` (reduced over X); `in Pod` is inside of a
 /// `shard_map` over `Pod`, varying over nothing.
 ///

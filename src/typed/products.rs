@@ -15,7 +15,7 @@ pub type Product<T, S, V, R> =
 impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
     /// The product of (stacks of) matrices; as [`Array::matmul`](crate::Array::matmul).
     ///
-    /// Where both contracted dims are split, the result's sharding is open: [`Typed::matmul_to`] takes it.
+    /// Where both contracted dims are sharded, the result's sharding is open: [`Typed::matmul_to`] takes it.
     ///
     /// ```
     /// use atmesh::typed::prelude::*;

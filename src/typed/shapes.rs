@@ -229,7 +229,7 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = at;
         Typed::of(self.array.flip(I::NUMBER))
     }
-    /// This shape is one that arrays can have: mesh axes divide the dims that they split.
+    /// This shape is one that arrays can have: mesh axes divide the dims that they shard.
     pub fn well_formed(&self) -> &Self
     where
         S: Formed,

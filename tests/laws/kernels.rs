@@ -224,22 +224,9 @@ impl Primitive for Changed {
     }
 }
 
-const DTYPES: [DType; 14] = [
-    DType::Bool,
-    DType::I8,
-    DType::I16,
-    DType::I32,
-    DType::I64,
-    DType::U8,
-    DType::U16,
-    DType::U32,
-    DType::U64,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-    DType::F64,
-    DType::Key,
-];
+fn dtypes() -> Vec<DType> {
+    DType::all().collect()
+}
 
 /// A number near this one, or far from every one.
 fn off(n: i64, rng: &mut Rng) -> i64 {
@@ -271,7 +258,7 @@ fn change(list: &mut Vec<Sentence>, rng: &mut Rng) {
             }
         }
         1 => s.rank = off_size(s.rank, rng),
-        2 => s.dtype = *rng.of(&DTYPES),
+        2 => s.dtype = *rng.of(&dtypes()),
         3 if rng.once_in(2) => s.extents.push(rng.below(4)),
         3 => drop(s.extents.pop()),
         4..=5 => change_body(&mut s.body, rng),
@@ -295,7 +282,7 @@ fn change(list: &mut Vec<Sentence>, rng: &mut Rng) {
 fn change_read(r: &mut Read, rng: &mut Rng) {
     let k = rng.below(r.parts.len());
     match rng.below(8) {
-        0 => r.dtype = *rng.of(&DTYPES),
+        0 => r.dtype = *rng.of(&dtypes()),
         1 if k < r.parts.len() && rng.once_in(2) => drop(r.parts.remove(k)),
         1 => {
             let again = r.parts.get(k).cloned();
@@ -349,10 +336,10 @@ fn change_body(body: &mut Body, rng: &mut Rng) {
         Body::Fold { code, .. } if rng.once_in(8) => *body = Body::Map(code.clone()),
         Body::Fold { combine, .. } if rng.once_in(4) => *combine = *rng.of(&combines),
         Body::Map(code) | Body::Fold { code, .. } => change_code(code, rng),
-        Body::Product { accumulate } if rng.once_in(2) => *accumulate = *rng.of(&DTYPES),
+        Body::Product { accumulate } if rng.once_in(2) => *accumulate = *rng.of(&dtypes()),
         Body::Product { .. } | Body::Reshape => {
             *body = match rng.below(3) {
-                0 => Body::Map(Code::copy(*rng.of(&DTYPES))),
+                0 => Body::Map(Code::copy(*rng.of(&dtypes()))),
                 1 => Body::Reshape,
                 _ => Body::Product { accumulate: F32 },
             }
@@ -381,8 +368,8 @@ fn change_code(code: &mut Code, rng: &mut Rng) {
     let a = rng.below(args.len());
     match rng.below(8) {
         0 => *fun = *rng.of(&funs),
-        1 => *from = *rng.of(&DTYPES),
-        2 => *dtype = *rng.of(&DTYPES),
+        1 => *from = *rng.of(&dtypes()),
+        2 => *dtype = *rng.of(&dtypes()),
         3 => drop(args.pop()),
         4 => args.push(Arg::Read(0)),
         _ if a < args.len() => {

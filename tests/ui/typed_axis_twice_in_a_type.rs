@@ -1,4 +1,4 @@
-//~ mesh axis `X` splits two dims of one array; an axis can split only one
+//~ mesh axis `X` shards two dims of one array; an axis can shard only one
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -1,4 +1,4 @@
-//~ are split over different mesh axes
+//~ are sharded over different mesh axes
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -1,4 +1,4 @@
-//~ a mesh axis would split two dims of one array
+//~ a mesh axis would shard two dims of one array
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -1,5 +1,5 @@
 //~ cannot be left unreduced so
-//~ the unreduced axes are exactly those by which both contracted dims are split, alike
+//~ the unreduced axes are exactly those by which both contracted dims are sharded, alike
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

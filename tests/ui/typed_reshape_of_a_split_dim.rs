@@ -1,4 +1,4 @@
-//~ is split, and must be unsharded here
+//~ is sharded, and must be unsharded here
 //~ expected an unsharded dim: one without `@axis`
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

@@ -1,4 +1,4 @@
-//~ a dim of size `K<50, 257>` cannot be split evenly over mesh axis `Y`
+//~ a dim of size `K<50, 257>` cannot be sharded evenly over mesh axis `Y`
 //~ the axis size must divide the dim
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

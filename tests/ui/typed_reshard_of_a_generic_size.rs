@@ -1,4 +1,4 @@
-//~ a dim of size `B` cannot be split evenly over mesh axis `X`
+//~ a dim of size `B` cannot be sharded evenly over mesh axis `X`
 //~ SplitsOver<X>
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

@@ -1,4 +1,4 @@
-//! Mesh axes, and how one dimension is split over them.
+//! Mesh axes, and how one dimension is sharded over them.
 
 /// A mesh axis: a unit struct made by `mesh!`.
 #[diagnostic::on_unimplemented(
@@ -44,13 +44,13 @@ pub trait Apart<B> {}
 /// The size of an axis that is given when the mesh is made: `mesh! { struct Pod { Data: ? } }`.
 pub struct AtRun;
 
-/// Not split: every device holds all of the dim.
+/// Unsharded: every device holds all of the dim.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole;
 
-/// How a dim is split: [`Whole`], an axis, or a tuple of axes, major first.
+/// How a dim is sharded: [`Whole`], an axis, or a tuple of axes, major first.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say how a dim is split",
+    message = "`{Self}` does not say how a dim is sharded",
     label = "expected a mesh axis, or up to three: `(X, Y)`"
 )]
 pub trait Shard: 'static {

@@ -8,7 +8,7 @@ use crate::size::{GathersOver, SplitsOver};
 /// The shape that one device has of an array, and the axes that it varies over.
 #[diagnostic::on_unimplemented(
     message = "an array of shape `{Self}` cannot be cut into blocks over the mesh `{M}`",
-    label = "its dims must be split over axes of `{M}`, evenly",
+    label = "its dims must be sharded over axes of `{M}`, evenly",
     note = "in a generic function: `B: Tiles<X>` says that a size can be cut over `X` and put together again"
 )]
 pub trait LocalShape<M: MeshType>: Shape {

@@ -6,7 +6,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use typenum::consts as numbers;
 
-/// A dim of size `S`, split over `A`; `S` or `S@A` in the notation.
+/// A dim of size `S`, sharded over `A`; `S` or `S@A` in the notation.
 pub struct TDim<S, A = Whole>(PhantomData<fn() -> (S, A)>);
 /// A dim of size 1 that repeats in operations on elements; `~` in the notation.
 pub struct Stretch;
@@ -16,7 +16,7 @@ pub struct Stretch;
 pub struct DimInfo {
     /// The size, where it is known when compiling.
     pub size: Option<usize>,
-    /// The axes that it is split over, major first, and their sizes where those are known when compiling.
+    /// The axes that it is sharded over, major first, and their sizes where those are known when compiling.
     pub axes: &'static [(&'static str, Option<usize>)],
     /// Writes the size: its number or its name.
     pub show: fn(&mut fmt::Formatter<'_>) -> fmt::Result,
@@ -46,7 +46,7 @@ impl fmt::Debug for DimInfo {
 pub trait DimType: 'static {
     /// Its size.
     type Size: Size;
-    /// How it is split.
+    /// How it is sharded.
     type Shard: Shard;
     /// What is compared and printed of it.
     const INFO: DimInfo =
@@ -74,10 +74,10 @@ pub trait Shape: 'static {
     const DIMS: &'static [DimInfo];
 }
 
-/// A shape that an array can have: each axis divides the dim that it splits, and splits one dim only.
+/// A shape that an array can have: each axis divides the dim that it shards, and shards one dim only.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape that an array can have",
-    label = "a mesh axis splits two of its dims, or does not divide one"
+    label = "a mesh axis shards two of its dims, or does not divide one"
 )]
 pub trait Formed: Shape {}
 /// A shape whose sizes are all known when compiling.
@@ -92,11 +92,11 @@ pub trait FormedDim: DimType {}
 impl<Z: SplitsOver<S>, S: Shard> FormedDim for TDim<Z, S> {}
 impl FormedDim for Stretch {}
 
-/// No axis splits two of the dims.
+/// No axis shards two of the dims.
 #[diagnostic::on_unimplemented(
-    message = "a mesh axis would split two dims of one array: `{Self}`",
+    message = "a mesh axis would shard two dims of one array: `{Self}`",
     label = "this would give `{Self}`",
-    note = "an axis can split only one dim of an array: `reshard` an operand first, so that the axis is used once",
+    note = "an axis can shard only one dim of an array: `reshard` an operand first, so that the axis is used once",
     note = "(axes of different meshes cannot meet in one array either)"
 )]
 pub trait AxesOnce {}

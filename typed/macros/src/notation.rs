@@ -59,7 +59,7 @@ fn axis(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
     if seen.contains(&text) {
         return fail(
             at,
-            format!("mesh axis `{name}` splits two dims of one array; an axis can split only one"),
+            format!("mesh axis `{name}` shards two dims of one array; an axis can shard only one"),
         );
     }
     seen.push(text);
@@ -74,12 +74,12 @@ fn axes(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
         it.next();
         let list = axis_list(&mut Input::new(g.stream(), g.span()), seen)?;
         return match list.len() {
-            0 => fail(g.span(), "expected the axes that split this dim, or no `@` where it is unsharded"),
+            0 => fail(g.span(), "expected the axes that shard this dim, or no `@` where it is unsharded"),
             1 => Ok(list.into_iter().next().unwrap_or_default()),
             2 | 3 => Ok(tuple(listed(list))),
             _ => fail(
                 g.span(),
-                "a dim is split over up to three axes in types: use the dynamic layer for more",
+                "a dim is sharded over up to three axes in types: use the dynamic layer for more",
             ),
         };
     }
@@ -142,7 +142,7 @@ pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
         }
         Some(t) => fail(
             t.span(),
-            "expected a dim: a number, a named size, `{constant}`, `?` or `~`, and `@axis` if it is split",
+            "expected a dim: a number, a named size, `{constant}`, `?` or `~`, and `@axis` if it is sharded",
         ),
         None => fail(at, "expected a dim: a number, a named size, `{constant}`, `?` or `~`"),
     }
@@ -161,7 +161,7 @@ pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream
                 let at = it.here();
                 return fail(
                     at,
-                    "`~` is a dim of size 1 that repeats, and is never split; write `1` for one that is",
+                    "`~` is a dim of size 1 that repeats, and is never sharded; write `1` for one that is",
                 );
             }
             out.extend(code("LIB::shape::Stretch"));
@@ -178,7 +178,7 @@ pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream
             out.extend(code("LIB::shape::TDim<").into_iter().chain(arguments).chain(code(">")));
         }
         out.extend(code(","));
-        it.comma("`,`, or `@axis` if the dim is split")?;
+        it.comma("`,`, or `@axis` if the dim is sharded")?;
     }
     Ok(tuple(out))
 }
@@ -207,7 +207,7 @@ fn sets(it: &mut Input, seen: &mut Vec<String>, allowed: &[&str]) -> Result<Sets
                 let at = it.here();
                 return fail(at, format!("after `{}` comes `:` and mesh axes", NAMES[which]));
             }
-            // a value may vary over what splits nothing of its own; each axis is in one set
+            // a value may vary over what shards nothing of its own; each axis is in one set
             found.lists[which] = match it.peek().cloned() {
                 Some(TokenTree::Group(g)) => {
                     it.next();

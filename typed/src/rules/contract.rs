@@ -42,9 +42,9 @@ where
     type Out = TDim<Z, S1>;
 }
 
-/// Which of two dims of one size are split.
+/// Which of two dims of one size are sharded.
 #[diagnostic::on_unimplemented(
-    message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) are split over different mesh axes",
+    message = "matmul/einsum: dims `{Self}` (left) and `{D2}` (right) are sharded over different mesh axes",
     label = "`{Self}` would be contracted with `{D2}`",
     note = "contracted dims must be sharded the same way, or one of them be unsharded: `reshard` one operand, for instance `b.reshard(P![..])`"
 )]
@@ -64,15 +64,15 @@ impl<Z, S: Split> ContractTo<TDim<Z>> for TDim<Z, S> {
 impl<Z, S: Split> ContractTo<TDim<Z, S>> for TDim<Z, S> {
     type Parts = BothSides;
 }
-/// At most one of the two is split.
+/// At most one of the two is sharded.
 pub struct OneSide;
 /// Both are sharded the same way, so that the product is a sum over devices.
 pub struct BothSides;
 /// The rules tell how the result is sharded.
 #[diagnostic::on_unimplemented(
-    message = "matmul/einsum: both dims are `{D}`, so how to split the result is ambiguous",
+    message = "matmul/einsum: both dims are `{D}`, so how to shard the result is ambiguous",
     label = "`{D}` would be contracted with `{D}`",
-    note = "say how the result is split: `a.matmul_to(&b, P![_, _])` adds the parts up on every device (all-reduce)",
+    note = "say how the result is sharded: `a.matmul_to(&b, P![_, _])` adds the parts up on every device (all-reduce)",
     note = "an axis in place of a `_` leaves each device only its part of the sum (reduce-scatter)"
 )]
 pub trait Placed<D> {}

@@ -39,7 +39,7 @@ where
 }
 /// A dim of the result, where its sharding is stated.
 pub trait PickTo<L, R> {
-    /// The dim, split in some way.
+    /// The dim, sharded in some way.
     type Dim: DimType;
 }
 impl<L: At<D<I>>, R, const I: usize> PickTo<L, R> for Left<I> {

@@ -63,7 +63,7 @@ impl<Z: Size> BroadcastDim<Stretch> for TDim<Z> {}
 impl BroadcastDim<Stretch> for Stretch {}
 /// A dim that is unsharded.
 #[diagnostic::on_unimplemented(
-    message = "dim `{Self}` is split, and must be unsharded here",
+    message = "dim `{Self}` is sharded, and must be unsharded here",
     label = "expected an unsharded dim: one without `@axis`",
     note = "`reshard` first: `.reshard(P![..])` with `_` for this dim"
 )]
@@ -72,8 +72,8 @@ impl<Z: Size> WholeDim for TDim<Z> {}
 impl WholeDim for Stretch {}
 /// A shape of unsharded dims.
 #[diagnostic::on_unimplemented(
-    message = "a dim of `{Self}` is split, and must be unsharded here",
-    label = "reshaping keeps no sharding by itself: how the new dims are split is open",
+    message = "a dim of `{Self}` is sharded, and must be unsharded here",
+    label = "reshaping keeps no sharding by itself: how the new dims are sharded is open",
     note = "`.split_dim(..)` and `.merge_dims(..)` keep the sharding of the first factor",
     note = "or state the result: `x.then::<T![f32; ..]>(|x| x.reshape_to(..))`, which is checked when it runs"
 )]

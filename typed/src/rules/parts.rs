@@ -107,7 +107,7 @@ where
 /// Two dims made one: the first one's axes, then the second one's; only the second one may be unsharded.
 #[diagnostic::on_unimplemented(
     message = "dims `{Self}` and `{D2}` cannot be merged into one",
-    label = "where the second one is split, the first one is too, over other axes; over three axes in all"
+    label = "where the second one is sharded, the first one is too, over other axes; over three axes in all"
 )]
 pub trait MergeDim<D2>: DimType {
     /// The dim of the result.

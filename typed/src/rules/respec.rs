@@ -6,7 +6,7 @@ use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::{Size, SplitsOver};
 use core::marker::PhantomData;
 
-/// In a spec: this dim stays split as it is; `=` in the notation.
+/// In a spec: this dim stays sharded as it is; `=` in the notation.
 #[derive(Clone, Copy, Debug)]
 pub struct Same;
 /// A spec and axes over which the result is left unreduced: `P![_, _; U: X]`. The variant of the same name is its only value, so that the
@@ -34,7 +34,7 @@ mod values {
 #[doc(hidden)]
 pub use values::*;
 
-/// A dim split in another way.
+/// A dim sharded in another way.
 pub trait RespecDim<S> {
     /// The dim of the result.
     type Out: DimType;
@@ -85,10 +85,10 @@ impl<S, A, P: Spec<S>> Spec<S> for MarkedReduced<P, A> {
     type Out = P::Out;
 }
 
-/// A shape, or a dim, that is not split over the axes `A`.
+/// A shape, or a dim, that is not sharded over the axes `A`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is split over mesh axis `{A}`, so it cannot be made unreduced or reduced over it",
-    label = "a value is unreduced over axes that split none of its dims",
+    message = "`{Self}` is sharded over mesh axis `{A}`, so it cannot be made unreduced or reduced over it",
+    label = "a value is unreduced over axes that shard none of its dims",
     note = "`reshard` it to be unsharded along the axis first"
 )]
 pub trait NotOver<A> {}
@@ -147,10 +147,10 @@ where
 }
 
 /// The sets of a product of shapes `L` and `R` whose sharding is stated: plain, or unreduced over the axes by which both contracted dims are
-/// split. `V` is what the sets of the operands give.
+/// sharded. `V` is what the sets of the operands give.
 #[diagnostic::on_unimplemented(
     message = "the product of `{L}` and `{R}` cannot be left unreduced so",
-    label = "the unreduced axes are exactly those by which both contracted dims are split, alike",
+    label = "the unreduced axes are exactly those by which both contracted dims are sharded, alike",
     note = "`a.matmul_to(&b, P![_, _; U: X])` is for `a` of `[M, K@X]` and `b` of `[K@X, N]`"
 )]
 pub trait ProductSets<L, R, V> {

@@ -4,9 +4,9 @@ use crate::axis::{Shard, Split};
 use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
 use crate::size::Size;
 
-/// Two dims of one size, and how the result's dim is split.
+/// Two dims of one size, and how the result's dim is sharded.
 #[diagnostic::on_unimplemented(
-    message = "elementwise op: dim `{Self}` on the left and dim `{D2}` on the right are split over different mesh axes",
+    message = "elementwise op: dim `{Self}` on the left and dim `{D2}` on the right are sharded over different mesh axes",
     label = "`{Self}` meets `{D2}`",
     note = "a dim must be sharded the same way in both operands, or be unsharded in one of them: `reshard` one operand, for instance `b.reshard(P![..])`"
 )]

@@ -5,7 +5,7 @@ use crate::axis::{AtRun, MeshAxis, Whole};
 
 /// `Self` can be cut into equal parts, one for each device along `A`.
 #[diagnostic::on_unimplemented(
-    message = "a dim of size `{Self}` cannot be split evenly over mesh axis `{A}`",
+    message = "a dim of size `{Self}` cannot be sharded evenly over mesh axis `{A}`",
     label = "`{Self}` is not known to be a multiple of the size of `{A}`",
     note = "every device along a mesh axis holds an equal part of the dim, so the axis size must divide the dim",
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
