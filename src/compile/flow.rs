@@ -6,10 +6,12 @@
 use super::index::{Ix, MAX, NONE, extents};
 use crate::mesh::{Axes, Mesh};
 use crate::partition::{DimLayout, Layout, Printed, Slot};
+use crate::program::Line;
 use crate::program::sentence::{Code, Combine, Source};
 use crate::types::{DType, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// How far apart the elements of a value are, for each of its dimensions.
 pub(crate) type Strides<'s> = dyn Fn(Slot, &[usize]) -> Ix + 's;
@@ -34,7 +36,7 @@ pub(crate) struct Value<'p> {
 }
 
 /// A box of the reader's loops in which a read is one affine map.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Piece {
     /// What is read there.
     pub(crate) from: Source,
@@ -81,7 +83,7 @@ impl Piece {
 }
 
 /// A read: disjoint pieces, and what is elsewhere.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Operand {
     /// The element type.
     pub(crate) dtype: DType,
@@ -179,6 +181,37 @@ impl Fold<'_> {
     }
 }
 
+/// Whole lines through a function, all results of it that are asked for. Its loops run over lines first, the parts of values in parts before
+/// them, then along what goes in.
+#[derive(Clone, Debug)]
+pub(crate) struct LinesItem {
+    /// The function.
+    pub(crate) of: Arc<dyn Line>,
+    /// How many loops run over lines.
+    pub(crate) over: usize,
+    /// How many loops.
+    pub(crate) n: usize,
+    /// Their sizes.
+    pub(crate) ext: Ix,
+    /// What is read; each is one map of one value.
+    pub(crate) reads: Vec<Operand>,
+    /// The same as it was asked for: results of one function have equal ones.
+    pub(crate) asked: Vec<Operand>,
+    /// What it makes.
+    pub(crate) outs: Vec<LinesOut>,
+}
+
+/// A result of lines.
+#[derive(Clone, Debug)]
+pub(crate) struct LinesOut {
+    /// Which of the function's.
+    pub(crate) result: usize,
+    /// What it makes.
+    pub(crate) out: Slot,
+    /// The dimensions of the value, those over lines first, in the order of the function.
+    pub(crate) dims: SmallVec<[usize; 4]>,
+}
+
 /// A part of a read that steps over loops: copied by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct PackPart {
@@ -265,6 +298,8 @@ pub(crate) enum Item<'p> {
     Map(Map<'p>),
     /// A fold or product.
     Fold(Fold<'p>),
+    /// Whole lines.
+    Lines(LinesItem),
     /// A read that steps, as a value.
     Pack { out: Slot, fill: Scalar, parts: Vec<PackPart> },
     /// Control.
@@ -291,7 +326,9 @@ impl<'p> Item<'p> {
             Item::Loop(l) => vec![&l.body],
             Item::While(w) => vec![&w.cond, &w.body],
             Item::Branch(b) => b.arms.iter().collect(),
-            Item::Map(_) | Item::Fold(_) | Item::Pack { .. } | Item::Print { .. } => Vec::new(),
+            Item::Map(_) | Item::Fold(_) | Item::Lines(_) | Item::Pack { .. } | Item::Print { .. } => {
+                Vec::new()
+            }
         }
     }
     /// What it reads, each once.
@@ -309,6 +346,7 @@ impl<'p> Item<'p> {
         match self {
             Item::Map(m) => reads(&mut v, &m.reads),
             Item::Fold(f) => reads(&mut v, &f.reads),
+            Item::Lines(l) => reads(&mut v, &l.reads),
             Item::Pack { parts, .. } => {
                 v.extend(
                     parts.iter().filter_map(|p| if let Source::Value(s) = p.from { Some(s) } else { None }),
@@ -339,6 +377,7 @@ impl<'p> Item<'p> {
             Item::Map(Map { out, .. }) | Item::Fold(Fold { out, .. }) | Item::Pack { out, .. } => {
                 SmallVec::from_slice(&[*out])
             }
+            Item::Lines(l) => l.outs.iter().map(|o| o.out).collect(),
             Item::Loop(l) => l.carry.iter().map(|c| c.last).chain(l.ys.iter().map(|y| y.1)).collect(),
             Item::While(w) => w.carry.iter().map(|c| c.last).collect(),
             Item::Branch(b) => b.outs.iter().copied().collect(),

@@ -19,6 +19,7 @@ pub(crate) mod fold;
 pub(crate) mod group;
 pub(crate) mod index;
 pub(crate) mod kernel;
+pub(crate) mod lines;
 pub(crate) mod plan;
 pub(crate) mod product;
 pub(crate) mod tiles;

@@ -94,6 +94,7 @@ pub(super) fn spread(plan: &mut Plan, n: usize) {
                     node.chunks = ((tiles.ext[*split] + *step - 1) / *step).max(1);
                 }
                 Kernel::Fold(fold, _) => node.chunks = Arc::make_mut(fold).spread(n),
+                Kernel::Lines(lines) => node.chunks = lines.spread(n),
                 Kernel::Loop(l) => spread(&mut l.body, n as usize),
                 Kernel::While(w) => {
                     spread(&mut w.cond, n as usize);

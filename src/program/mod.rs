@@ -11,6 +11,7 @@ mod control;
 pub mod dce;
 mod env;
 pub mod factors;
+mod line;
 mod primitive;
 mod print;
 mod rewrite;
@@ -24,6 +25,7 @@ pub use call::{Call, Source};
 pub use control::{Control, Loop, Parts, ShardMapping};
 pub(crate) use env::{Env, Known};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Priority};
+pub use line::{Cut, In, Line, Out, Outs};
 pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 
 use crate::diagnostic::Place;

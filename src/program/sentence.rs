@@ -5,8 +5,10 @@
 //! indices to positions of a stored value. Structural operations (slice, pad, concatenate, transpose, broadcast, update) are reads only,
 //! so they compose and need no kernel. `runtime` runs sentences; nothing here knows of threads or memory.
 
+use super::Line;
 use crate::types::{DType, Scalar};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// What one result of an equation is.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,9 +97,32 @@ pub enum Body {
         /// The element type of the sums.
         accumulate: DType,
     },
+    /// Whole lines through a function. The loops beyond the rank run along what goes in.
+    Lines(Lines),
     /// Read 0's source with another shape, in the same linear order; the read has one part, which spans all loops and whose map (all
     /// zeros) says no more than the rank of what is read.
     Reshape,
+}
+
+/// A function of whole lines, and which loops run along them.
+///
+/// Several results of one function are sentences with the same reads, of which each names another `result`.
+#[derive(Clone, Debug)]
+pub struct Lines {
+    /// The function.
+    pub of: Arc<dyn Line>,
+    /// Which of its results this is.
+    pub result: usize,
+    /// The loops of the result that run along what comes out of a line, in the function's order; its other loops run over lines. No
+    /// read depends on these.
+    pub along: SmallVec<[usize; 2]>,
+}
+
+/// Functions are equal when their keys are.
+impl PartialEq for Lines {
+    fn eq(&self, other: &Lines) -> bool {
+        self.result == other.result && self.along == other.along && self.of.key() == other.of.key()
+    }
 }
 
 /// How folded values are combined.
@@ -229,7 +254,7 @@ impl Body {
     /// of views compose, and boxes are fetched. A reshape goes by the linear order.
     pub(crate) fn reads_by_position(&self) -> bool {
         match self {
-            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } => true,
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => true,
             Body::Reshape => false,
         }
     }
@@ -237,13 +262,13 @@ impl Body {
     pub(crate) fn renames(&self) -> bool {
         match self {
             Body::Reshape => true,
-            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } => false,
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => false,
         }
     }
     /// Whether its loops may come in another order, its result with them.
     pub(crate) fn may_permute(&self) -> bool {
         match self {
-            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } => true,
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => true,
             Body::Reshape => false,
         }
     }
@@ -251,13 +276,13 @@ impl Body {
     pub(crate) fn elementwise(&self) -> Option<&Code> {
         match self {
             Body::Map(code) => Some(code),
-            Body::Fold { .. } | Body::Product { .. } | Body::Reshape => None,
+            Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) | Body::Reshape => None,
         }
     }
     /// Whether each read must be one block that covers all loops, not pieces of several values.
     pub(crate) fn reads_blocks(&self) -> bool {
         match self {
-            Body::Product { .. } => true,
+            Body::Product { .. } | Body::Lines(_) => true,
             Body::Map(_) | Body::Fold { .. } | Body::Reshape => false,
         }
     }
@@ -265,21 +290,35 @@ impl Body {
     pub(crate) fn contracts(&self) -> bool {
         match self {
             Body::Product { .. } => true,
-            Body::Map(_) | Body::Fold { .. } | Body::Reshape => false,
+            Body::Map(_) | Body::Fold { .. } | Body::Lines(_) | Body::Reshape => false,
         }
     }
-    /// The code at each index, which may read the index.
-    pub(crate) fn code_mut(&mut self) -> Option<&mut Code> {
+    /// The loops of the result that run along what comes out of lines.
+    pub(crate) fn along(&self) -> &[usize] {
         match self {
-            Body::Map(code) | Body::Fold { code, .. } => Some(code),
-            Body::Product { .. } | Body::Reshape => None,
+            Body::Lines(lines) => &lines.along,
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Reshape => &[],
+        }
+    }
+    /// Renames the loops that it names: loop l becomes loop `to(l)`.
+    pub(crate) fn rename(&mut self, to: impl Fn(usize) -> usize) {
+        match self {
+            Body::Map(code) | Body::Fold { code, .. } => {
+                for arg in code.insts.iter_mut().flat_map(|i| &mut i.args) {
+                    if let Arg::Index(l) = arg {
+                        *l = to(*l);
+                    }
+                }
+            }
+            Body::Lines(lines) => lines.along.iter_mut().for_each(|l| *l = to(*l)),
+            Body::Product { .. } | Body::Reshape => {}
         }
     }
     /// How parts of its result are put together, of which each device made one.
     pub(crate) fn combine(&self) -> Combine {
         match self {
             Body::Fold { combine, .. } => *combine,
-            Body::Map(_) | Body::Product { .. } | Body::Reshape => Combine::Add,
+            Body::Map(_) | Body::Product { .. } | Body::Lines(_) | Body::Reshape => Combine::Add,
         }
     }
 }

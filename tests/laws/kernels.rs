@@ -337,7 +337,7 @@ fn change_body(body: &mut Body, rng: &mut Rng) {
         Body::Fold { combine, .. } if rng.once_in(4) => *combine = *rng.of(&combines),
         Body::Map(code) | Body::Fold { code, .. } => change_code(code, rng),
         Body::Product { accumulate } if rng.once_in(2) => *accumulate = *rng.of(&dtypes()),
-        Body::Product { .. } | Body::Reshape => {
+        Body::Product { .. } | Body::Lines(_) | Body::Reshape => {
             *body = match rng.below(3) {
                 0 => Body::Map(Code::copy(*rng.of(&dtypes()))),
                 1 => Body::Reshape,

@@ -1,9 +1,13 @@
 //! Programs element by element: each sentence read as it is written, in plain loops over 64-bit numbers.
 
 use crate::scalar::{apply, combined, convert, neutral};
-use atmesh::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source};
-use atmesh::program::{Input, Op, Program};
-use atmesh::types::Scalar;
+use atmesh::program::sentence::{
+    Affine, Arg, Body, Code, Combine, Fun, Lines, Part, Read, Sentence, Source,
+};
+use atmesh::program::{In, Input, Op, Out, Outs, Program};
+use atmesh::types::{DType, Scalar};
+use half::{bf16, f16};
+use std::any::Any;
 
 /// A value: its elements in row-major order, each as its element type holds it.
 pub(crate) type Data = Vec<Scalar>;
@@ -38,6 +42,9 @@ pub(crate) fn run(s: &Sentence, data: &[Data], shapes: &[Vec<usize>]) -> Data {
         let Source::Value(k) = s.reads[0].parts[0].from else { panic!("reshape of a constant") };
         return data[k].clone();
     }
+    if let Body::Lines(l) = &s.body {
+        return lines(s, l, data, shapes);
+    }
     let element = |o: usize| {
         let mut total: Option<Scalar> = None;
         for i in 0..inner {
@@ -51,7 +58,7 @@ pub(crate) fn run(s: &Sentence, data: &[Data], shapes: &[Vec<usize>]) -> Data {
                     let product = apply(Fun::Mul, *accumulate, *accumulate, &factors);
                     (product, Combine::Add, *accumulate)
                 }
-                Body::Reshape => unreachable!(),
+                Body::Lines(_) | Body::Reshape => unreachable!(),
             };
             // sums in double precision, rounded at the end: the order of addition is not this test's
             total = Some(total.map_or(value, |t| combined(combine, dtype, t, value)));
@@ -62,6 +69,69 @@ pub(crate) fn run(s: &Sentence, data: &[Data], shapes: &[Vec<usize>]) -> Data {
         }
     };
     (0..out).map(element).collect()
+}
+
+/// An expression with `$T` the Rust type of an element type.
+macro_rules! with_type {
+    ($dtype:expr, $T:ident => $e:expr) => {
+        with_type!(@ $dtype, $T => $e; Bool bool, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, F16 f16,
+            BF16 bf16, F32 f32, F64 f64)
+    };
+    (@ $dtype:expr, $T:ident => $e:expr; $($D:ident $R:ident),*) => {
+        match $dtype.storage() {
+            $(DType::$D => { type $T = $R; $e })*
+            other => panic!("{other}"),
+        }
+    };
+}
+
+/// Each line alone, through the function itself: only where it reads from and writes to is this test's.
+fn lines(s: &Sentence, l: &Lines, data: &[Data], shapes: &[Vec<usize>]) -> Data {
+    let inside = &s.extents[s.rank..];
+    let along: Vec<usize> = l.along.iter().map(|k| s.extents[*k]).collect();
+    let element = |o: usize| {
+        let index = unflatten(o, &s.extents[..s.rank]);
+        let steps = (0..inside.iter().product()).map(|i| [&index[..], &unflatten(i, inside)].concat());
+        let steps: Vec<Vec<i64>> = steps.collect();
+        let typed = |r: &Read| {
+            let line: Data = steps.iter().map(|i| read(r, i, data, shapes)).collect();
+            with_type!(r.dtype, T => Box::new(line.iter().map(|x| T::of(*x)).collect::<Vec<T>>()) as Box<dyn Any>)
+        };
+        let ins: Vec<(DType, Box<dyn Any>)> = s.reads.iter().map(|r| (r.dtype, typed(r))).collect();
+        let ins = ins.iter().map(|(dtype, line)| {
+            with_type!(dtype, T => In::of(inside, line.downcast_ref::<Vec<T>>().unwrap()))
+        });
+        let ins: Vec<In> = ins.collect();
+        let at = l.along.iter().zip(&along).fold(0, |at, (k, n)| at * n + index[*k] as usize);
+        with_type!(s.dtype, T => {
+            let mut y = vec![T::of(Scalar::zero(s.dtype)); along.iter().product()];
+            let asked = (0..l.result).map(|_| None).chain([Some(Out::of(&along, &mut y))]);
+            l.of.run(&ins, &mut Outs::new(asked));
+            convert(y[at].number(), s.dtype)
+        })
+    };
+    (0..s.extents[..s.rank].iter().product()).map(element).collect()
+}
+
+/// Elements of a type from scalars, and back.
+trait Typed: Copy {
+    fn of(x: Scalar) -> Self;
+    fn number(self) -> Scalar;
+}
+macro_rules! typed { ($($t:ty: $x:ident => $e:expr, $y:ident => $s:expr;)*) => {$(
+    impl Typed for $t {
+        fn of($x: Scalar) -> $t { $e }
+        fn number(self) -> Scalar { let $y = self; $s }
+    }
+)*} }
+typed! {
+    bool: x => x.to_f64() != 0.0, y => y.into();
+    i8: x => x.to_i128() as i8, y => y.into(); i16: x => x.to_i128() as i16, y => y.into();
+    i32: x => x.to_i128() as i32, y => y.into(); i64: x => x.to_i128() as i64, y => y.into();
+    u8: x => x.to_i128() as u8, y => y.into(); u16: x => x.to_i128() as u16, y => y.into();
+    u32: x => x.to_i128() as u32, y => y.into(); u64: x => x.to_i128() as u64, y => y.into();
+    f16: x => x.to_f16(), y => y.to_f64().into(); bf16: x => x.to_bf16(), y => y.to_f64().into();
+    f32: x => x.to_f32(), y => y.into(); f64: x => x.to_f64(), y => y.into();
 }
 
 fn unflatten(mut i: usize, extents: &[usize]) -> Vec<i64> {

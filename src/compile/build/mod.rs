@@ -4,6 +4,7 @@
 
 mod control;
 mod fold;
+mod lines;
 mod read;
 
 use super::flow::{Flow, Item, Map, Strides, Uses, Value};
@@ -164,6 +165,7 @@ impl<'p> Building<'p, '_> {
                 };
                 self.fold(out, s, layout, None, dtype, at)
             }
+            Body::Lines(l) => self.lines(out, s, l, at),
         }
     }
     fn map(&mut self, out: Slot, s: &'p Sentence, code: Cow<'p, Code>, at: Slot) -> Result<()> {

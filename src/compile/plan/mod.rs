@@ -13,6 +13,7 @@ mod view;
 
 use super::fold::FoldKernel;
 use super::index::Ix;
+use super::lines::LinesKernel;
 use super::product::ProductKernel;
 use super::tiles::Tiles;
 use crate::mesh::{Axes, Mesh};
@@ -195,6 +196,7 @@ pub(crate) enum Kernel {
     /// The results of spans combined.
     FoldEnd(Arc<FoldKernel>, u32),
     Pack(Box<PackKernel>),
+    Lines(Box<LinesKernel>),
     Print(Box<PrintKernel>),
     Loop(Box<LoopKernel>),
     While(Box<WhileKernel>),

@@ -13,7 +13,7 @@ use crate::compile::flow::{Flow, Item, PackPart};
 use crate::compile::fold::{self, FoldKernel};
 use crate::compile::group::{self, Groups, Head};
 use crate::compile::index::{Ix, row_major};
-use crate::compile::{build, expr, product};
+use crate::compile::{build, expr, lines, product};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::partition::{Printed, Slot, SpmdProgram};
@@ -299,7 +299,7 @@ impl Planner {
         wants
     }
 
-    /// A node for an item that runs on one thread.
+    /// A node for an item that is no group of maps, no fold and no control.
     fn single(&self, flow: &Flow<'_>, item: &Item<'_>, base: u32) -> Option<Node> {
         let slot = |s: Slot| flow.root(s) as u32 + base;
         match item {
@@ -327,6 +327,13 @@ impl Planner {
                 let what = describe(flow, "gather by steps", &[*out], 0);
                 let cost = elements as f64 * 1e-3;
                 Some(Node { kernel: Kernel::Pack(Box::new(k)), chunks: 1, cost, what })
+            }
+            Item::Lines(l) => {
+                let k = lines::bind(flow, l, base, workers::team().workers() as i64);
+                let makes: Vec<Slot> = l.outs.iter().map(|o| o.out).collect();
+                let what = describe(flow, "lines", &makes, 0);
+                let (chunks, cost) = (k.chunks, k.cost);
+                Some(Node { kernel: Kernel::Lines(Box::new(k)), chunks, cost, what })
             }
             Item::Print { template, values, manual, mesh } => {
                 let value = |(s, printed): &(Slot, &Printed)| {

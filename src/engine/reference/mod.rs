@@ -3,6 +3,7 @@
 //! It ignores where values are placed, but for partial values: each part is computed from what its devices hold. Floats are
 //! folded in float64 and rounded once, so that results differ from other engines' in the last places.
 
+mod lines;
 mod scalar;
 mod value;
 
@@ -260,6 +261,9 @@ fn local(
         (0..n).for_each(|k| made.push(value.at(base + k)));
         return;
     }
+    if let Body::Lines(l) = &s.body {
+        return lines::lines(s, l, &reader, made);
+    }
     let mut index = vec![0i64; s.extents.len()];
     over(&mut index, 0, s.rank, &|d| (0, s.extents[d] as i64), &mut |index| {
         let out = match &s.body {
@@ -283,7 +287,7 @@ fn local(
                 });
                 total
             }
-            Body::Reshape => unreachable!("done above"),
+            Body::Lines(_) | Body::Reshape => unreachable!("done above"),
         };
         made.push(scalar::cut(out, s.dtype.storage()));
     });

@@ -14,7 +14,7 @@ use crate::partition::price::cost::Cost;
 use crate::partition::price::reader::{Reader, distinct};
 use crate::partition::program::{Slot, Stored};
 use crate::partition::region::loop_box;
-use crate::program::sentence::{Body, Sentence, Source};
+use crate::program::sentence::{Body, Lines, Sentence, Source};
 use crate::sharding::atoms::{Atoms, canonical, cut, primes, sorted};
 
 /// Elements computed that cost as much as one byte received. Between the machines that programs are planned for (threads of one
@@ -166,7 +166,7 @@ impl<'a> Round<'a> {
         let own = &self.d.slots[open.out].layout;
         match open.sentence.body {
             Body::Map(_) => self.elementwise(k, &open.sentence, own),
-            Body::Fold { .. } | Body::Product { .. } => self.folding(k, open, own),
+            Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => self.folding(k, open, own),
             Body::Reshape => own.dims.clone(),
         }
     }
@@ -221,7 +221,9 @@ impl<'a> Round<'a> {
     /// Elements that the busiest device computes, times the devices.
     fn work(&self, s: &Sentence, loops: &[DimLayout]) -> f64 {
         let each = loop_box(loops, &s.extents, 0).into_iter().map(|v| (v.1 - v.0) as f64);
-        each.product::<f64>() * self.d.devices as f64
+        // a line is computed once, however much of what comes out of it is kept
+        let computed = each.enumerate().filter(|(l, _)| !s.body.along().contains(l));
+        computed.map(|(_, n)| n).product::<f64>() * self.d.devices as f64
     }
 
     /// Elementwise: where the result is asked for, or where an operand is.
@@ -252,7 +254,7 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Folds and products: each loop unsplit, as the result, or as an operand; the cheapest combination. What the user asked for by
+    /// Folds, products and lines: each loop unsplit, as the result, or as an operand; the cheapest combination. What the user asked for by
     /// name is done as it was asked for.
     fn folding(&self, k: usize, open: &Open, own: &Layout) -> Vec<DimLayout> {
         let s = &open.sentence;
@@ -304,12 +306,39 @@ impl<'a> Round<'a> {
     fn options(&self, s: &Sentence, own: &Layout, l: usize) -> Vec<Atoms> {
         let result = (l < s.rank).then(|| own.dims[l].atoms.clone());
         let mut unique: Vec<Atoms> = Vec::new();
-        for a in result.into_iter().chain(splits(self.d, s, l)).chain([Atoms::new()]) {
+        let operands = match &s.body {
+            Body::Lines(lines) => self.lines(s, lines, own, l),
+            _ => splits(self.d, s, l),
+        };
+        for a in result.into_iter().chain(operands).chain([Atoms::new()]) {
             if !unique.contains(&a) {
                 unique.push(a);
             }
         }
         unique
+    }
+}
+
+impl Round<'_> {
+    /// The ways to split a loop of lines beside the result's own: those along lines are not split; what splits lines where they are
+    /// stored may split their number instead.
+    fn lines(&self, s: &Sentence, lines: &Lines, own: &Layout, l: usize) -> Vec<Atoms> {
+        if l >= s.rank || lines.along.contains(&l) {
+            return Vec::new();
+        }
+        let mut list = splits(self.d, s, l);
+        let before: Vec<Atoms> = list.iter().cloned().chain([own.dims[l].atoms.clone()]).collect();
+        let operands = (s.rank..s.extents.len()).flat_map(|k| splits(self.d, s, k));
+        let mut along: Vec<Atoms> =
+            operands.chain(lines.along.iter().map(|k| own.dims[*k].atoms.clone())).collect();
+        along.retain(|a| !a.is_empty());
+        along.sort();
+        along.dedup();
+        for (b, a) in before.iter().flat_map(|b| along.iter().map(move |a| (b, a))) {
+            let more: Atoms = b.iter().copied().chain(cut(a, b)).collect();
+            list.push(canonical(more));
+        }
+        list
     }
 }
 

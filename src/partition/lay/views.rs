@@ -182,11 +182,5 @@ fn permute(s: &mut Sentence, to: &[usize]) {
         old.into_iter().enumerate().for_each(|(l, x)| p.span[place(l)] = x);
         p.map.iter_mut().flat_map(|m| &mut m.terms).for_each(|t| t.0 = place(t.0));
     }
-    if let Some(code) = s.body.code_mut() {
-        for a in code.insts.iter_mut().flat_map(|i| &mut i.args) {
-            if let crate::program::sentence::Arg::Index(l) = a {
-                *l = place(*l);
-            }
-        }
-    }
+    s.body.rename(place);
 }

@@ -7,7 +7,7 @@ use crate::partition::draft::{Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::partition::report::Kind;
-use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
+use crate::program::sentence::{Affine, Body, Combine, Part, Read, Sentence, Source, Span};
 use crate::program::{Env, Equation, Known, Literal, Op, Prim, Program, VarInfo, sound};
 use crate::sharding::atoms::{Atoms, of_axes, sorted};
 use crate::types::{ArrayType, DType, Shape};
@@ -169,19 +169,8 @@ impl Lower {
         let reads = (s.reads.into_iter())
             .map(|r| Read { parts: r.parts.into_iter().map(part).collect(), ..r })
             .collect();
-        let shift = |mut code: Code| {
-            for arg in code.insts.iter_mut().flat_map(|i| &mut i.args) {
-                if let Arg::Index(l) = arg {
-                    *l += h;
-                }
-            }
-            code
-        };
-        let body = match s.body {
-            Body::Map(code) => Body::Map(shift(code)),
-            Body::Fold { combine, code } => Body::Fold { combine, code: shift(code) },
-            other => other,
-        };
+        let mut body = s.body;
+        body.rename(|l| l + h);
         Sentence { extents, rank: s.rank + h, dtype: s.dtype, reads, body }
     }
 

@@ -3,7 +3,8 @@
 use crate::partition::program::{Slot, SpmdProgram, Step};
 use crate::partition::reads::span_steps;
 use crate::partition::region::{Region, each, full, linear, loop_box, volume};
-use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence, Source};
+use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Lines, Read, Sentence, Source};
+use crate::program::{In, Out, Outs};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
@@ -99,6 +100,9 @@ pub(super) fn sentence(
     get: &dyn Fn(Slot, &[i64]) -> f64,
 ) -> Vec<f64> {
     let b = loops[..s.rank].to_vec();
+    if let Body::Lines(l) = &s.body {
+        return lines(s, l, loops, get);
+    }
     let init = if let Body::Fold { combine, .. } = s.body { start(combine) } else { 0.0 };
     let mut out = vec![init; volume(&b) as usize];
     each(loops, |i| {
@@ -111,6 +115,7 @@ pub(super) fn sentence(
                 out[k] = combine(*c, out[k], x);
             }
             Body::Product { .. } => out[k] += value(0) * value(1),
+            Body::Lines(_) => unreachable!("done above"),
             Body::Reshape => {
                 let Source::Value(v) = s.reads[0].parts[0].from else { panic!("a reshape of a value") };
                 let shape = shapes(v);
@@ -123,6 +128,29 @@ pub(super) fn sentence(
                 out[k] = get(v, &at);
             }
         }
+    });
+    out
+}
+
+/// Line by line: each goes through the function alone, in float32.
+fn lines(s: &Sentence, l: &Lines, loops: &Region, get: &dyn Fn(Slot, &[i64]) -> f64) -> Vec<f64> {
+    let b = loops[..s.rank].to_vec();
+    let inside = full(&s.extents[s.rank..]);
+    assert_eq!(loops[s.rank..], inside[..], "lines are whole");
+    let mut out = vec![0.0; volume(&b) as usize];
+    let along: Vec<usize> = l.along.iter().map(|k| s.extents[*k]).collect();
+    each(&b, |i| {
+        let mut ins = vec![Vec::new(); s.reads.len()];
+        each(&inside, |j| {
+            let index = [i, j].concat();
+            ins.iter_mut().zip(&s.reads).for_each(|(x, r)| x.push(read(r, &index, get) as f32));
+        });
+        let ins: Vec<In> = ins.iter().map(|x| In::of(&s.extents[s.rank..], x)).collect();
+        let mut y = vec![0f32; along.iter().product()];
+        let asked = (0..l.result).map(|_| None).chain([Some(Out::of(&along, &mut y))]);
+        l.of.run(&ins, &mut Outs::new(asked));
+        let at: Vec<i64> = l.along.iter().map(|k| i[*k]).collect();
+        out[linear(i, &b)] = y[linear(&at, &full(&along))].into();
     });
     out
 }

@@ -136,6 +136,10 @@ fn body(s: &Sentence) -> String {
         Body::Map(c) => code(c, &reads),
         Body::Fold { combine, code: c } => format!("{} of {}", folded(*combine), code(c, &reads)),
         Body::Product { .. } => format!("sum of {}", reads.join(" · ")),
+        Body::Lines(lines) => match lines.result {
+            0 => format!("{} of {}", lines.of.key(), reads.join(", ")),
+            k => format!("result {k} of {} of {}", lines.of.key(), reads.join(", ")),
+        },
         Body::Reshape => match s.reads.first().and_then(|r| r.parts.first()).map(|p| p.from) {
             Some(Source::Value(v)) => format!("reshape %{v}"),
             _ => "reshape".into(),

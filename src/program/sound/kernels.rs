@@ -1,7 +1,7 @@
 //! Sentences against the types of their equation.
 
 use crate::program::sentence::{
-    Affine, Arg, Body, Code, Combine, Fun, Inst, Part, Read, Sentence, Source, Span,
+    Affine, Arg, Body, Code, Combine, Fun, Inst, Lines, Part, Read, Sentence, Source, Span,
 };
 use crate::types::{ArrayType, DType, gcd};
 
@@ -59,6 +59,7 @@ fn sentence(s: &Sentence, operands: &[ArrayType], result: &ArrayType) -> Result<
             code(s, c)
         }
         Body::Product { accumulate } => product(s, *accumulate),
+        Body::Lines(l) => lines(s, l, operands, result),
         Body::Reshape => over_results().and_then(|()| reshape(s, operands, result)),
     }
 }
@@ -128,6 +129,34 @@ fn spans(list: &[Span], extents: &[usize]) -> Result<(), String> {
             Err(format!("the span {lo}..{hi} by {step} does not lie within loop {l}, of {n} steps"))
         }
     }
+}
+
+/// Lines are read whole, by no loop that runs along what comes out of them.
+fn lines(s: &Sentence, l: &Lines, operands: &[ArrayType], result: &ArrayType) -> Result<(), String> {
+    if let Some(k) = l.along.iter().find(|k| **k >= s.rank) {
+        return Err(format!("loop {k} runs along its result, which has {} dimensions", s.rank));
+    }
+    if (1..l.along.len()).any(|k| l.along[..k].contains(&l.along[k])) {
+        return Err(format!("its result runs along loops {:?}, of which one is named twice", l.along));
+    }
+    for (k, r) in s.reads.iter().enumerate() {
+        let [p] = &r.parts[..] else {
+            return Err(format!("read {k} of lines is one part, not {}", r.parts.len()));
+        };
+        if p.span != Span::whole(&s.extents) {
+            return Err(format!("read {k} of lines does not cover all loops"));
+        }
+        let Source::Value(from) = p.from else { continue };
+        if let Some((along, _)) = p.map.iter().flat_map(|m| &m.terms).find(|t| l.along.contains(&t.0)) {
+            return Err(format!("read {k} depends on loop {along}, which runs along the result"));
+        }
+        let (is, makes) = (operands[from].spec.unreduced_axes(), result.spec.unreduced_axes());
+        if !is.same_set(makes) {
+            let ty = &operands[from];
+            return Err(format!("lines of {ty} are unreduced as that is, and their type is {result}"));
+        }
+    }
+    Ok(())
 }
 
 /// Positions that one loop makes are within their dimensions.

@@ -1,0 +1,220 @@
+//! Functions of whole lines: sorts, running sums, and whatever else needs all of a dimension at once.
+
+use super::sentence::Combine;
+use crate::types::{DType, Element};
+use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+
+/// A function of whole lines: of each operand one line (or several dimensions of it) goes in, of each result one comes out.
+///
+/// What comes out of a line depends on that line alone, bit by bit: however many lines come with it, in whatever order of memory, and
+/// whichever of the results are asked for.
+///
+/// ```
+/// use atmesh::program::{In, Line, Out, Outs};
+///
+/// /// The greatest number so far.
+/// #[derive(Debug)]
+/// struct Greatest;
+///
+/// impl Line for Greatest {
+///     fn key(&self) -> String {
+///         "greatest".into()
+///     }
+///     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
+///         let Some(mut y) = outs.take(0) else { return };
+///         let (x, mut y) = (ins[0].view::<f64>(), y.view::<f64>());
+///         let along = atmesh::nd::Axis(x.ndim() - 1);
+///         for (x, mut y) in x.lanes(along).into_iter().zip(y.lanes_mut(along)) {
+///             let mut most = f64::NEG_INFINITY;
+///             for (x, y) in x.iter().zip(&mut y) {
+///                 most = most.max(*x);
+///                 *y = most;
+///             }
+///         }
+///     }
+///     fn cost(&self, elements: usize) -> f64 {
+///         elements as f64
+///     }
+/// }
+///
+/// let (x, mut y) = ([1.0, 3.0, 2.0, 5.0, 4.0, 6.0], [0.0; 6]);
+/// let out = Out::of(&[2, 3], &mut y);
+/// Greatest.run(&[In::of(&[2, 3], &x)], &mut Outs::new([Some(out)]));
+/// assert_eq!(y, [1.0, 3.0, 3.0, 5.0, 5.0, 6.0]);
+/// ```
+pub trait Line: fmt::Debug + Send + Sync + 'static {
+    /// What it is, name and parameters: equal keys are equal functions.
+    fn key(&self) -> String;
+    /// Computes some lines. Of each operand and result the first dimensions run over lines, alike in all of them, the others along one.
+    fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>);
+    /// Nanoseconds that a line of so many elements takes, roughly.
+    fn cost(&self, elements: usize) -> f64;
+    /// How a line may be cut among devices.
+    fn cut(&self) -> Cut {
+        Cut::Whole
+    }
+}
+
+/// How a line may be cut among devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Not at all.
+    Whole,
+    /// Element i of the result combines all elements up to i.
+    Scan(Combine),
+}
+
+/// Lines that are read.
+#[derive(Debug)]
+pub struct In<'a> {
+    dtype: DType,
+    at: *const u8,
+    shape: Vec<usize>,
+    /// In elements, none negative.
+    strides: Vec<usize>,
+    life: PhantomData<&'a u8>,
+}
+
+/// Lines that are made.
+#[derive(Debug)]
+pub struct Out<'a> {
+    dtype: DType,
+    at: *mut u8,
+    shape: Vec<usize>,
+    /// In elements, none negative; no two indices are one element.
+    strides: Vec<usize>,
+    life: PhantomData<&'a mut u8>,
+}
+
+/// The results that are asked for.
+#[derive(Debug)]
+pub struct Outs<'a>(Vec<Option<Out<'a>>>);
+
+impl<'a> Outs<'a> {
+    /// The results in order; `None` is not asked for.
+    pub fn new(list: impl IntoIterator<Item = Option<Out<'a>>>) -> Outs<'a> {
+        Outs(list.into_iter().collect())
+    }
+    /// Result `k`, if it is asked for and was not taken before.
+    pub fn take(&mut self, k: usize) -> Option<Out<'a>> {
+        self.0.get_mut(k)?.take()
+    }
+}
+
+fn row_major(shape: &[usize]) -> Vec<usize> {
+    let mut strides = vec![1; shape.len()];
+    for d in (1..shape.len()).rev() {
+        strides[d - 1] = strides[d] * shape[d].max(1);
+    }
+    strides
+}
+
+impl<'a> In<'a> {
+    /// Elements in row-major order.
+    ///
+    /// # Panics
+    /// If they are not as many as the shape says.
+    pub fn of<T: Element>(shape: &[usize], elements: &'a [T]) -> In<'a> {
+        assert_eq!(shape.iter().product::<usize>(), elements.len(), "{shape:?}");
+        let (at, strides) = (elements.as_ptr().cast(), row_major(shape));
+        In { dtype: T::DTYPE, at, shape: shape.to_vec(), strides, life: PhantomData }
+    }
+    /// Elements in memory.
+    ///
+    /// # Safety
+    /// There are elements of this type at all indices of the shape, for as long as `'a`; nobody writes them meanwhile.
+    pub(crate) unsafe fn at(dtype: DType, at: *const u8, shape: Vec<usize>, strides: Vec<usize>) -> In<'a> {
+        In { dtype, at, shape, strides, life: PhantomData }
+    }
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Sizes: over lines first, then along one.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    /// The elements.
+    ///
+    /// # Panics
+    /// If they are of another type.
+    pub fn view<T: Element>(&self) -> ArrayViewD<'a, T> {
+        assert_eq!(T::DTYPE, self.dtype);
+        let shape = IxDyn(&self.shape).strides(IxDyn(&self.strides));
+        // SAFETY: whoever made this says that the elements are there, and of this type
+        unsafe { ArrayViewD::from_shape_ptr(shape, self.at.cast()) }
+    }
+}
+
+impl<'a> Out<'a> {
+    /// Room for elements in row-major order.
+    ///
+    /// # Panics
+    /// If there is not as much as the shape says.
+    pub fn of<T: Element>(shape: &[usize], elements: &'a mut [T]) -> Out<'a> {
+        assert_eq!(shape.iter().product::<usize>(), elements.len(), "{shape:?}");
+        let (at, strides) = (elements.as_mut_ptr().cast(), row_major(shape));
+        Out { dtype: T::DTYPE, at, shape: shape.to_vec(), strides, life: PhantomData }
+    }
+    /// Room in memory, which nobody has written yet.
+    ///
+    /// # Safety
+    /// There is room for elements of this type at all indices of the shape, each its own, for as long as `'a`; nobody else reads or
+    /// writes it meanwhile.
+    pub(crate) unsafe fn at(dtype: DType, at: *mut u8, shape: Vec<usize>, strides: Vec<usize>) -> Out<'a> {
+        Out { dtype, at, shape, strides, life: PhantomData }
+    }
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Sizes: over lines first, then along one.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+    /// The elements, zeros at first. (What fills them with zeros costs time: see [`Out::fresh`].)
+    ///
+    /// # Panics
+    /// If they are of another type.
+    pub fn view<T: Element>(&mut self) -> ArrayViewMutD<'_, T> {
+        let mut fresh = self.fresh::<T>();
+        fresh.fill(MaybeUninit::zeroed());
+        // SAFETY: all are written, and zero bytes are an element of each type
+        unsafe { fresh.assume_init() }
+    }
+    /// The elements, which nobody has written yet: write all of them.
+    ///
+    /// # Panics
+    /// If they are of another type.
+    pub fn fresh<T: Element>(&mut self) -> ArrayViewMutD<'_, MaybeUninit<T>> {
+        assert_eq!(T::DTYPE, self.dtype);
+        let shape = IxDyn(&self.shape).strides(IxDyn(&self.strides));
+        // SAFETY: whoever made this says that there is room for elements of this type, for us alone
+        unsafe { ArrayViewMutD::from_shape_ptr(shape, self.at.cast()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_have_the_strides_of_what_they_were_made_of() {
+        let x = [1, 2, 3, 4, 5, 6i32];
+        assert_eq!(In::of(&[2, 3], &x).view::<i32>()[[1, 0]], 4);
+        let mut y = [7i32; 6];
+        let mut out = Out::of(&[3, 2], &mut y);
+        assert_eq!((out.shape(), out.dtype()), (&[3, 2][..], DType::I32));
+        out.view::<i32>()[[2, 0]] = 1;
+        assert_eq!(y, [0, 0, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "F32")]
+    fn another_type_is_no_view() {
+        In::of(&[1], &[1i32]).view::<f32>();
+    }
+}
