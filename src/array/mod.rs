@@ -9,6 +9,7 @@ mod elementwise;
 mod host;
 mod index;
 mod joins;
+mod lines;
 pub(crate) mod npy;
 mod operand;
 mod operators;

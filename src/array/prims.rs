@@ -6,6 +6,7 @@ use crate::ops::collective::{
 };
 use crate::ops::creation::{Full, Iota};
 use crate::ops::elementwise::{Bitcast, Convert, Select};
+use crate::ops::lines::{Recurrence, Running, Scan};
 use crate::ops::product::DotGeneral;
 use crate::ops::random::{RandomKeyData, RandomWrap};
 use crate::ops::reduce::{Reduce, Reduction};
@@ -37,6 +38,12 @@ pub(crate) fn dot_general(how: &super::Contraction, out: Option<Spec>, preferred
         [a, b]
     };
     Arc::new(DotGeneral { contracting: pair(&how.contracting), batch: pair(&how.batch), out, preferred })
+}
+pub(crate) fn scan(kind: Running, axis: usize, reverse: bool) -> Prim {
+    Arc::new(Scan { kind, axis, reverse })
+}
+pub(crate) fn recurrence(axis: usize, reverse: bool) -> Prim {
+    Arc::new(Recurrence { axis, reverse })
 }
 pub(crate) fn key_words() -> Prim {
     Arc::new(RandomKeyData)

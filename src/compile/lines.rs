@@ -64,8 +64,7 @@ pub(crate) fn bind(flow: &Flow<'_>, l: &LinesItem, base: u32, workers: i64) -> L
     let cost = lines as f64 * l.of.cost(each) / 1000.0;
     let want = ((cost / TASK) as i64).clamp(1, 4 * workers);
     let empty = outs.iter().flatten().all(|o| o.shape.contains(&0));
-    let mut kernel =
-        LinesKernel { of: l.of.clone(), ins: ins.collect(), outs, cut, empty, chunks: 1, cost };
+    let mut kernel = LinesKernel { of: l.of.clone(), ins: ins.collect(), outs, cut, empty, chunks: 1, cost };
     kernel.spread(want);
     kernel
 }

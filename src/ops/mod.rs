@@ -10,6 +10,7 @@ pub mod collective;
 pub mod creation;
 pub mod elementwise;
 mod fit;
+pub mod lines;
 mod moves;
 pub mod product;
 pub mod random;
@@ -30,6 +31,7 @@ use collective::{
 };
 use creation::{Full, Iota};
 use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
+use lines::{Recurrence, Running, Scan};
 use product::DotGeneral;
 use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use reduce::{Reduce, Reduction};
@@ -167,6 +169,12 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("squeeze", "shape", Squeeze { dimensions: vec![1] }, [F32[2, 1, 3]]),
     entry!("expand_dims", "shape", ExpandDims { dimensions: vec![0, 2] }, [F32[3, 2]]),
     entry!("rev", "shape", Rev { dimensions: vec![1] }, [F32[2, 3]]),
+    // lines
+    entry!("cumsum", "lines", Scan { kind: Running::Sum, axis: 1, reverse: false }, [F32[8, 4]]),
+    entry!("cumprod", "lines", Scan { kind: Running::Prod, axis: 1, reverse: false }, [F32[8, 4]]),
+    entry!("cummax", "lines", Scan { kind: Running::Max, axis: 1, reverse: false }, [F32[8, 4]]),
+    entry!("cummin", "lines", Scan { kind: Running::Min, axis: 1, reverse: true }, [F32[8, 4]]),
+    entry!("recurrence", "lines", Recurrence { axis: 1, reverse: false }, [F32[8, 4], F32[8, 4]]),
     // slicing
     entry!("slice", "slicing",
         Slice { start: vec![1, 0], limit: vec![7, 3], strides: vec![2, 1], out: None }, [F32[9, 3]]),

@@ -7,6 +7,7 @@ use atmesh::ops::collective::{
 };
 use atmesh::ops::creation::{Full, Iota};
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
+use atmesh::ops::lines::{Recurrence, Running, Scan};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use atmesh::ops::reduce::{Reduce, Reduction};
@@ -162,6 +163,12 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
             out: [Some(p!["X"])],
             preferred: [Some(F64)]
         }
+        Scan {
+            kind: [Running::Sum, Running::Prod, Running::Max, Running::Min].into_iter().filter(|k| *k != x.kind),
+            axis: [0],
+            reverse: [!x.reverse]
+        }
+        Recurrence { axis: [0], reverse: [true] }
         Full { ty: types(&x.ty), value: [Scalar::Float(2.0), Scalar::Float(-0.0)] }
         Iota { ty: types(&x.ty), dimension: [0] }
         RandomBits { ty: types(&x.ty), keys: [1] }

@@ -50,6 +50,7 @@ OPS = {name: lambda p, *xs, f=getattr(lax, name): f(*xs) for name in LAX} | {
     "softmax": lambda p, x: jax.nn.softmax(x, p["axis"]),
     "log_softmax": lambda p, x: jax.nn.log_softmax(x, p["axis"]),
     "pad": lambda p, x, v: lax.pad(x, v, list(zip(p["low"], p["high"], p["interior"]))),
+    "recurrence": lambda p, a, b: lax.associative_scan(lambda f, g: (f[0] * g[0], f[1] * g[0] + g[1]), (a, b), axis=p["axis"])[1],
     "linspace": lambda p: jnp.linspace(p["start"], p["stop"], p["num"], endpoint=p.get("endpoint", True)),
 }
 
@@ -129,8 +130,8 @@ def unary(op, type, data, params=None, **kw):
   case({"a": (type, data)}, [("v", op, ["a"], params or {})], **kw)
 
 
-def binary(op, type, x, y, **kw):
-  case({"a": (type, x), "b": (type, y)}, [("v", op, ["a", "b"], {})], **kw)
+def binary(op, type, x, y, params=None, **kw):
+  case({"a": (type, x), "b": (type, y)}, [("v", op, ["a", "b"], params or {})], **kw)
 
 
 def collective(op, type, data, inner, over, axes):
@@ -280,6 +281,10 @@ for name, data in [("bool", [True, False, True, True, False, False, True, False]
   for op in ("pmax", "pmin", "psum"):
     collective(op, f"{name}[8@X]", data, f"{name}[4]{{V:X}}", ["X"], (("X", 2),))
     collective(op, f"{name}[8@(X,Y)]", data, f"{name}[2]{{V:(X,Y)}}", ["X", "Y"], (("X", 2), ("Y", 2)))
+
+# a state that decays and gains
+binary("recurrence", "float32[4@Y,4]", [0.5, -2, 1, 3, 0, 0.25, -1, 2, 1, 1, 0.5, -0.5, 4, 0, 2, 1],
+       [1, 2, -3, 0.5, 4, -1, 0.25, 2, 0, 1, 1, -2, 8, 0.5, -0.5, 3], params={"axis": 1})
 
 if __name__ == "__main__":
   meta = {"meta": {"set": "own", "jax": jax.__version__, "devices": "8 CPU", "cases": len(CASES)}}

@@ -1,9 +1,7 @@
 //! Programs element by element: each sentence read as it is written, in plain loops over 64-bit numbers.
 
 use crate::scalar::{apply, combined, convert, neutral};
-use atmesh::program::sentence::{
-    Affine, Arg, Body, Code, Combine, Fun, Lines, Part, Read, Sentence, Source,
-};
+use atmesh::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Lines, Part, Read, Sentence, Source};
 use atmesh::program::{In, Input, Op, Out, Outs, Program};
 use atmesh::types::{DType, Scalar};
 use half::{bf16, f16};
@@ -98,9 +96,9 @@ fn lines(s: &Sentence, l: &Lines, data: &[Data], shapes: &[Vec<usize>]) -> Data 
             with_type!(r.dtype, T => Box::new(line.iter().map(|x| T::of(*x)).collect::<Vec<T>>()) as Box<dyn Any>)
         };
         let ins: Vec<(DType, Box<dyn Any>)> = s.reads.iter().map(|r| (r.dtype, typed(r))).collect();
-        let ins = ins.iter().map(|(dtype, line)| {
-            with_type!(dtype, T => In::of(inside, line.downcast_ref::<Vec<T>>().unwrap()))
-        });
+        let ins = ins.iter().map(
+            |(dtype, line)| with_type!(dtype, T => In::of(inside, line.downcast_ref::<Vec<T>>().unwrap())),
+        );
         let ins: Vec<In> = ins.collect();
         let at = l.along.iter().zip(&along).fold(0, |at, (k, n)| at * n + index[*k] as usize);
         with_type!(s.dtype, T => {

@@ -47,9 +47,7 @@ impl Building<'_, '_> {
         }
         let mut reads = Vec::with_capacity(asked.len());
         for o in &asked {
-            let view = |o: &Operand| {
-                matches!(&o.pieces[..], [p] if matches!(p.from, Source::Value(_)) && p.st.iter().all(|s| *s >= 0))
-            };
+            let view = |o: &Operand| matches!(&o.pieces[..], [p] if matches!(p.from, Source::Value(_)) && p.st.iter().all(|s| *s >= 0));
             let storage = o.dtype.storage();
             reads.push(if view(o) { o.clone() } else { self.settle(o.clone(), &ext, n, storage)? });
         }

@@ -101,7 +101,7 @@ pub(super) fn sentence(
 ) -> Vec<f64> {
     let b = loops[..s.rank].to_vec();
     if let Body::Lines(l) = &s.body {
-        return lines(s, l, loops, get);
+        return lines(s, l, loops, shapes, get);
     }
     let init = if let Body::Fold { combine, .. } = s.body { start(combine) } else { 0.0 };
     let mut out = vec![init; volume(&b) as usize];
@@ -133,7 +133,13 @@ pub(super) fn sentence(
 }
 
 /// Line by line: each goes through the function alone, in float32.
-fn lines(s: &Sentence, l: &Lines, loops: &Region, get: &dyn Fn(Slot, &[i64]) -> f64) -> Vec<f64> {
+fn lines(
+    s: &Sentence,
+    l: &Lines,
+    loops: &Region,
+    shapes: &dyn Fn(Slot) -> Vec<usize>,
+    get: &dyn Fn(Slot, &[i64]) -> f64,
+) -> Vec<f64> {
     let b = loops[..s.rank].to_vec();
     let inside = full(&s.extents[s.rank..]);
     assert_eq!(loops[s.rank..], inside[..], "lines are whole");
@@ -143,7 +149,7 @@ fn lines(s: &Sentence, l: &Lines, loops: &Region, get: &dyn Fn(Slot, &[i64]) -> 
         let mut ins = vec![Vec::new(); s.reads.len()];
         each(&inside, |j| {
             let index = [i, j].concat();
-            ins.iter_mut().zip(&s.reads).for_each(|(x, r)| x.push(read(r, &index, get) as f32));
+            ins.iter_mut().zip(&s.reads).for_each(|(x, r)| x.push(read(r, &index, shapes, get) as f32));
         });
         let ins: Vec<In> = ins.iter().map(|x| In::of(&s.extents[s.rank..], x)).collect();
         let mut y = vec![0f32; along.iter().product()];

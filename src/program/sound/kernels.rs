@@ -139,6 +139,7 @@ fn lines(s: &Sentence, l: &Lines, operands: &[ArrayType], result: &ArrayType) ->
     if (1..l.along.len()).any(|k| l.along[..k].contains(&l.along[k])) {
         return Err(format!("its result runs along loops {:?}, of which one is named twice", l.along));
     }
+    let mut parts = false;
     for (k, r) in s.reads.iter().enumerate() {
         let [p] = &r.parts[..] else {
             return Err(format!("read {k} of lines is one part, not {}", r.parts.len()));
@@ -151,12 +152,16 @@ fn lines(s: &Sentence, l: &Lines, operands: &[ArrayType], result: &ArrayType) ->
             return Err(format!("read {k} depends on loop {along}, which runs along the result"));
         }
         let (is, makes) = (operands[from].spec.unreduced_axes(), result.spec.unreduced_axes());
-        if !is.same_set(makes) {
+        parts |= is.same_set(makes);
+        if !is.is_empty() && !is.same_set(makes) {
             let ty = &operands[from];
             return Err(format!("lines of {ty} are unreduced as that is, and their type is {result}"));
         }
     }
-    Ok(())
+    match parts || result.spec.unreduced_axes().is_empty() {
+        true => Ok(()),
+        false => Err(format!("none of its operands is unreduced, and its type is {result}")),
+    }
 }
 
 /// Positions that one loop makes are within their dimensions.

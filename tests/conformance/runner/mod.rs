@@ -3,6 +3,7 @@
 
 mod case;
 mod check;
+mod lines;
 mod nested;
 mod ops;
 #[path = "../../told/mod.rs"]

@@ -2,6 +2,7 @@
 
 use super::case::{Env, axes, spec};
 use super::check::numbers;
+use super::lines::lines;
 use atmesh::array::{Dims, Term};
 
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select};
@@ -572,6 +573,9 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
         ("split", [x]) => return many(x.array().split(sizes(&p["sizes"]), numbers::int(&p["axis"]) as i32)),
         ("device_put", [x]) => return one(x.array().put(&env.mesh, spec(&p["spec"]))),
         _ => {}
+    }
+    if let Some(all) = lines(op, ins, p) {
+        return many(all);
     }
     if let [a, b] = ins
         && let Some(r) = product(op, ins, p).or_else(|| binary(op, a, b))

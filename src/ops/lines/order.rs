@@ -1,0 +1,303 @@
+//! The order in which running sums are added up: fixed by the length of the line alone.
+//!
+//! A line is in blocks of 2¹⁶ elements, a block in groups of 16. Within a group what is 1, then 2, 4 and 8 places before is added to
+//! each element; to that comes the sum of the block's groups before it, and to that the sum of the blocks before it. So a line gives
+//! the same bits wherever it lies, next to others or not, whoever computes which part of it. 16-bit floats are added in float32, and each
+//! result is rounded.
+
+use crate::types::Element;
+use half::{bf16, f16};
+use ndarray::{
+    ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut1, ArrayViewMut2, ArrayViewMutD, Axis, Ix2, s,
+};
+use std::mem::MaybeUninit;
+
+/// Elements of a block.
+const BLOCK: usize = 1 << 16;
+/// Elements of a group.
+const GROUP: usize = 16;
+/// Lines that lie side by side and are computed together.
+const BESIDE: usize = 16;
+
+/// Elements that run along lines.
+pub(super) trait Lane: Element {
+    /// What they are combined in.
+    type Wide: Copy;
+    fn wide(self) -> Self::Wide;
+    fn narrow(x: Self::Wide) -> Self;
+    fn plus(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    fn times(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// NaN where either is.
+    fn most(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// NaN where either is.
+    fn least(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+}
+macro_rules! lanes { ($($t:ty as $w:ty: |$a:ident, $b:ident| $plus:expr, $times:expr, $new_most:expr, $new_least:expr;
+    |$x:ident| $wide:expr, $narrow:expr;)*) => {$(
+    impl Lane for $t {
+        type Wide = $w;
+        #[inline(always)]
+        fn wide(self) -> $w {
+            let $x = self;
+            $wide
+        }
+        #[inline(always)]
+        fn narrow($x: $w) -> $t {
+            $narrow
+        }
+        #[inline(always)]
+        fn plus($a: $w, $b: $w) -> $w {
+            $plus
+        }
+        #[inline(always)]
+        fn times($a: $w, $b: $w) -> $w {
+            $times
+        }
+        #[inline(always)]
+        fn most($a: $w, $b: $w) -> $w {
+            if $new_most { $b } else { $a }
+        }
+        #[inline(always)]
+        fn least($a: $w, $b: $w) -> $w {
+            if $new_least { $b } else { $a }
+        }
+    }
+)*} }
+macro_rules! whole { ($($t:ty)*) => { lanes! {$(
+    $t as $t: |a, b| a.wrapping_add(b), a.wrapping_mul(b), b > a, b < a; |x| x, x;
+)*} } }
+macro_rules! floats { ($($t:ty as $w:ty: |$x:ident| $wide:expr, $narrow:expr;)*) => { lanes! {$(
+    $t as $w: |a, b| a + b, a * b, b > a || b.is_nan(), b < a || b.is_nan(); |$x| $wide, $narrow;
+)*} } }
+whole! { i8 i16 i32 i64 u8 u16 u32 u64 }
+floats! {
+    f32 as f32: |x| x, x;
+    f64 as f64: |x| x, x;
+    f16 as f32: |x| x.to_f32(), f16::from_f32(x);
+    bf16 as f32: |x| x.to_f32(), bf16::from_f32(x);
+}
+lanes! { bool as bool: |a, b| a | b, a & b, b & !a, a & !b; |x| x, x; }
+
+/// Combines each element with all before it (with `reverse`: behind it) along the last dimension.
+pub(super) fn scan<T: Lane>(
+    x: ArrayViewD<'_, T>,
+    mut y: ArrayViewMutD<'_, MaybeUninit<T>>,
+    reverse: bool,
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+) {
+    let last = x.ndim() - 1;
+    // lines side by side in both are computed together
+    let beside = |d: &usize| x.strides()[*d] == 1 && y.strides()[*d] == 1 && x.shape()[*d] > 1;
+    let beside = if x.strides()[last] == 1 { None } else { (0..last).find(beside) };
+    match beside {
+        Some(d) => {
+            let (mut x, mut y) = (x, y);
+            x.swap_axes(d, last - 1);
+            y.swap_axes(d, last - 1);
+            rows(x, y, &mut |x, y| columns(x, y, reverse, f));
+        }
+        None => {
+            for (x, y) in x.lanes(Axis(last)).into_iter().zip(y.lanes_mut(Axis(last))) {
+                line(x, y, reverse, f);
+            }
+        }
+    }
+}
+
+/// Calls `f` with the last two dimensions, at each index of those before.
+fn rows<T, U>(
+    x: ArrayViewD<'_, T>,
+    mut y: ArrayViewMutD<'_, U>,
+    f: &mut impl FnMut(ArrayView2<'_, T>, ArrayViewMut2<'_, U>),
+) {
+    if x.ndim() > 2 {
+        return x.outer_iter().zip(y.outer_iter_mut()).for_each(|(x, y)| rows(x, y, f));
+    }
+    if let (Ok(x), Ok(y)) = (x.into_dimensionality::<Ix2>(), y.into_dimensionality::<Ix2>()) {
+        f(x, y);
+    }
+}
+
+/// One line.
+fn line<T: Lane>(
+    x: ArrayView1<'_, T>,
+    mut y: ArrayViewMut1<'_, MaybeUninit<T>>,
+    reverse: bool,
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+) {
+    let n = x.len();
+    if let (Some(x), Some(y), false) = (x.as_slice(), y.as_slice_mut(), reverse) {
+        let load = |i: usize, m: usize| group(&x[i..i + m], |x| x.wide());
+        let store = |i: usize, m: usize, v: [T::Wide; GROUP]| {
+            for (y, v) in y[i..i + m].iter_mut().zip(v) {
+                y.write(T::narrow(v));
+            }
+        };
+        return blocks(n, load, store, f);
+    }
+    let at = |i: usize| if reverse { n - 1 - i } else { i };
+    let load = |i: usize, m: usize| std::array::from_fn(|j| x[at(i + j.min(m - 1))].wide());
+    let store = |i: usize, m: usize, v: [T::Wide; GROUP]| {
+        for (j, v) in v.into_iter().take(m).enumerate() {
+            y[at(i + j)].write(T::narrow(v));
+        }
+    };
+    blocks(n, load, store, f);
+}
+
+/// A group of these elements; of fewer than a group the last one fills it up.
+#[inline(always)]
+fn group<T: Copy, W>(x: &[T], f: impl Fn(T) -> W) -> [W; GROUP] {
+    match <&[T; GROUP]>::try_from(x) {
+        Ok(x) => x.map(f),
+        Err(_) => std::array::from_fn(|j| f(x[j.min(x.len() - 1)])),
+    }
+}
+
+/// Lines that lie side by side: the first dimension runs over them, the second along.
+fn columns<T: Lane>(
+    x: ArrayView2<'_, T>,
+    mut y: ArrayViewMut2<'_, MaybeUninit<T>>,
+    reverse: bool,
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+) {
+    let (lines, n) = x.dim();
+    let whole = lines / BESIDE * BESIDE;
+    let at = |i: usize| if reverse { n - 1 - i } else { i };
+    for c in (0..whole).step_by(BESIDE) {
+        let x = x.slice(s![c..c + BESIDE, ..]);
+        let mut y = y.slice_mut(s![c..c + BESIDE, ..]);
+        let row = |i: usize| -> [T::Wide; BESIDE] {
+            match x.column(at(i)).as_slice().and_then(|x| <&[T; BESIDE]>::try_from(x).ok()) {
+                Some(x) => x.map(T::wide),
+                None => std::array::from_fn(|c| x[[c, at(i)]].wide()),
+            }
+        };
+        let load = |i: usize, m: usize| std::array::from_fn(|j| row(i + j.min(m - 1)));
+        let store = |i: usize, m: usize, v: [[T::Wide; BESIDE]; GROUP]| {
+            for (j, v) in v.into_iter().take(m).enumerate() {
+                y.column_mut(at(i + j)).iter_mut().zip(v).for_each(|(y, v)| {
+                    y.write(T::narrow(v));
+                });
+            }
+        };
+        let each = |a: [T::Wide; BESIDE], b: [T::Wide; BESIDE]| std::array::from_fn(|c| f(a[c], b[c]));
+        blocks(n, load, store, each);
+    }
+    for c in whole..lines {
+        line::<T>(x.index_axis(Axis(0), c), y.index_axis_mut(Axis(0), c), reverse, f);
+    }
+}
+
+/// The tree: `load` gives a group of m elements from i on, `store` takes what they become.
+#[inline(always)]
+fn blocks<W: Copy>(
+    n: usize,
+    load: impl Fn(usize, usize) -> [W; GROUP],
+    mut store: impl FnMut(usize, usize, [W; GROUP]),
+    f: impl Fn(W, W) -> W + Copy,
+) {
+    // of the blocks before
+    let mut before: Option<W> = None;
+    for start in (0..n).step_by(BLOCK) {
+        let end = n.min(start + BLOCK);
+        // of the block's groups before
+        let mut carry: Option<W> = None;
+        for i in (start..end).step_by(GROUP) {
+            let m = GROUP.min(end - i);
+            let mut v = within(load(i, m), f);
+            if let Some(c) = carry {
+                v = v.map(|x| f(c, x));
+            }
+            carry = Some(v[m - 1]);
+            if let Some(b) = before {
+                v = v.map(|x| f(b, x));
+            }
+            store(i, m, v);
+        }
+        before = match (before, carry) {
+            (Some(b), Some(c)) => Some(f(b, c)),
+            (b, c) => b.or(c),
+        };
+    }
+}
+
+/// Each of a group combined with those before it.
+#[inline(always)]
+fn within<W: Copy>(mut v: [W; GROUP], f: impl Fn(W, W) -> W) -> [W; GROUP] {
+    let mut d = 1;
+    while d < GROUP {
+        let before = v;
+        for i in d..GROUP {
+            v[i] = f(before[i - d], before[i]);
+        }
+        d *= 2;
+    }
+    v
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array, IxDyn};
+
+    fn sums(x: &ndarray::ArrayD<f32>, reverse: bool) -> ndarray::ArrayD<f32> {
+        let mut y = Array::uninit(x.raw_dim());
+        scan(x.view(), y.view_mut(), reverse, <f32 as Lane>::plus);
+        // SAFETY: all are written
+        unsafe { y.assume_init() }
+    }
+    fn numbers(shape: &[usize]) -> ndarray::ArrayD<f32> {
+        let mut k = 1u32;
+        Array::from_shape_simple_fn(IxDyn(shape), || {
+            k = k.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (k >> 8) as f32 / 4e6 - 2.0
+        })
+    }
+
+    #[test]
+    fn a_line_has_the_same_bits_wherever_it_lies() {
+        for n in [0, 1, 5, 16, 17, 100, BLOCK, BLOCK + 33] {
+            let x = numbers(&[19, n]);
+            for reverse in [false, true] {
+                let wanted = sums(&x, reverse);
+                let mut turned = x.clone().reversed_axes().as_standard_layout().into_owned();
+                turned.swap_axes(0, 1);
+                assert_eq!(sums(&turned, reverse), wanted, "side by side, {n}");
+                for (x, y) in x.outer_iter().zip(wanted.outer_iter()) {
+                    assert_eq!(sums(&x.to_owned(), reverse), y, "alone, {n}");
+                }
+                let stepped = numbers(&[19, 2 * n]);
+                let view = stepped.slice(s![.., ..;2]).into_dyn();
+                let mut y = Array::uninit(view.raw_dim());
+                scan(view, y.view_mut(), reverse, <f32 as Lane>::plus);
+                // SAFETY: all are written
+                let y = unsafe { y.assume_init() };
+                assert_eq!(y, sums(&stepped.slice(s![.., ..;2]).to_owned().into_dyn(), reverse));
+            }
+        }
+    }
+
+    #[test]
+    fn sums_are_those_of_the_numbers() {
+        let x = numbers(&[1, 3 * BLOCK / 2]);
+        let (y, mut sum) = (sums(&x, false), 0.0);
+        for (x, y) in x.iter().zip(&y) {
+            sum += f64::from(*x);
+            assert!((f64::from(*y) - sum).abs() < 1e-2 * (1.0 + sum.abs()), "{y} {sum}");
+        }
+    }
+
+    #[test]
+    fn extremes_keep_nan() {
+        let y = |f: fn(f32, f32) -> f32| {
+            let x = Array::from_vec(vec![1.0, -2.0, f32::NAN, 9.0]).into_dyn();
+            let mut y = Array::uninit(x.raw_dim());
+            scan(x.view(), y.view_mut(), false, f);
+            // SAFETY: all are written
+            unsafe { y.assume_init() }.into_raw_vec_and_offset().0
+        };
+        assert_eq!((&y(f32::most)[..2], &y(f32::least)[..2]), (&[1.0, 1.0][..], &[1.0, -2.0][..]));
+        assert!(y(f32::most)[2..].iter().chain(&y(f32::least)[2..]).all(|x| x.is_nan()));
+    }
+}

@@ -1,0 +1,179 @@
+//! Running sums, products and extremes.
+//!
+//! The order of addition is that of [`order`](super::order): fixed by the length of the line alone.
+
+use super::order::{Lane, scan};
+use super::{check_axis, factors, sentence};
+use crate::diagnostic::{Fault, Result};
+use crate::ops::build::not_linear;
+use crate::ops::elementwise::{Binary, Takes};
+use crate::ops::slicing::Pad;
+use crate::ops::view::arity;
+use crate::program::factors::{Factors, Linearity, Priority};
+use crate::program::sentence::{Combine, Sentence};
+use crate::program::{
+    Back, Batch, Batched, Builder, Cut, Forward, In, Line, Operand, Outs, Primitive, Tangents, Value,
+};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Scalar, Shape, with_dtype};
+use std::sync::Arc;
+
+/// What runs along a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Running {
+    /// The sum so far.
+    Sum,
+    /// The product so far.
+    Prod,
+    /// The greatest so far; NaN from the first on.
+    Max,
+    /// The least so far; NaN from the first on.
+    Min,
+}
+
+/// `cumsum{axis, reverse}` and its kin: each element combined with all before it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scan {
+    /// What runs.
+    pub kind: Running,
+    /// Along which dimension.
+    pub axis: usize,
+    /// Whether from the end.
+    pub reverse: bool,
+}
+
+impl Running {
+    /// As programs print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Running::Sum => "cumsum",
+            Running::Prod => "cumprod",
+            Running::Max => "cummax",
+            Running::Min => "cummin",
+        }
+    }
+    fn takes(self) -> Takes {
+        match self {
+            Running::Sum | Running::Prod => Takes::Number,
+            Running::Max | Running::Min => Takes::Ordered,
+        }
+    }
+    fn combine(self) -> Combine {
+        match self {
+            Running::Sum => Combine::Add,
+            Running::Prod => Combine::Mul,
+            Running::Max => Combine::Max,
+            Running::Min => Combine::Min,
+        }
+    }
+    /// Where it is not linear: the slopes of the results y by those before them and by the elements x.
+    fn slopes(self, b: &mut Builder, x: &Value, y: &Value, of: &Scan) -> Result<Option<(Value, Value)>> {
+        let before = |b: &mut Builder, first| b.shifted(y, of.axis, of.reverse, first);
+        Ok(match self {
+            Running::Sum => None,
+            Running::Prod => Some((x.clone(), before(b, 1.0)?)),
+            // the first of those that are extreme; no element is NaN
+            Running::Max | Running::Min => {
+                let before = before(b, f64::NAN)?;
+                let new = b.binary(Binary::Ne, y, &before)?;
+                let new = b.convert(&new, x.ty.dtype)?;
+                let one = b.number(&x.ty, 1.0)?;
+                Some((b.sub(&one, &new)?, new))
+            }
+        })
+    }
+}
+
+impl Primitive for Scan {
+    fn name(&self) -> &'static str {
+        self.kind.name()
+    }
+    fn params(&self) -> String {
+        format!("axis={}, reverse={}", self.axis, self.reverse)
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let x = arity(self.name(), operands, 1)?[0];
+        check_axis(self.axis, operands)?;
+        self.kind.takes().check(operands, 0)?;
+        Ok(vec![(x.dtype, x.shape.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
+        factors(operands, self.axis, 1)
+    }
+    fn linearity(&self) -> Linearity {
+        if self.kind == Running::Sum { Linearity::Joint } else { Linearity::None }
+    }
+    fn priority(&self) -> Priority {
+        Priority::Plain
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
+        let Some(t) = &tangents[0] else { return Ok(vec![None]) };
+        Ok(vec![Some(match self.kind.slopes(b, &operands[0], &outputs[0], self)? {
+            Some((decay, weight)) => {
+                let gain = b.mul(&weight, t)?;
+                b.recurrence(&decay, &gain, self.axis, self.reverse)?
+            }
+            None => b.emit1(Arc::new(self.clone()), std::slice::from_ref(t))?,
+        })])
+    }
+    fn transpose(&self, Back { b, cotangents, .. }: Back<'_>) -> Result<Tangents> {
+        let Some(ct) = &cotangents[0] else { return Ok(vec![None]) };
+        if self.kind != Running::Sum {
+            return Err(not_linear(self.name()));
+        }
+        let back = Scan { reverse: !self.reverse, ..self.clone() };
+        Ok(vec![Some(b.emit1(Arc::new(back), std::slice::from_ref(ct))?)])
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(Scan { axis: self.axis + 1, ..self.clone() }))
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let line = Arc::new(Along { kind: self.kind, reverse: self.reverse });
+        vec![sentence(line, 0, operands, self.axis, &results[0])]
+    }
+}
+
+impl Builder {
+    /// Each element replaced by its neighbour before (with `reverse`: behind) along a dimension; the first one is this number.
+    pub(super) fn shifted(&mut self, x: &Value, axis: usize, reverse: bool, first: f64) -> Result<Value> {
+        let rank = x.ty.rank();
+        let (mut low, mut high) = (vec![0; rank], vec![0; rank]);
+        (low[axis], high[axis]) = if reverse { (-1, 1) } else { (1, -1) };
+        let (interior, value) = (vec![0; rank], Scalar::Float(first));
+        self.emit1(Arc::new(Pad { low, high, interior, value, out: None }), std::slice::from_ref(x))
+    }
+}
+
+/// The function of lines.
+#[derive(Debug)]
+struct Along {
+    kind: Running,
+    reverse: bool,
+}
+
+impl Line for Along {
+    fn key(&self) -> String {
+        format!("{}{}", self.kind.name(), if self.reverse { " from the end" } else { "" })
+    }
+    fn cost(&self, elements: usize) -> f64 {
+        0.4 * elements as f64
+    }
+    fn cut(&self) -> Cut {
+        Cut::Scan(self.kind.combine())
+    }
+    fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
+        let Some(mut y) = outs.take(0) else { return };
+        with_dtype!(ins[0].dtype(), T => {
+            let (x, y) = (ins[0].view::<T>(), y.fresh::<T>());
+            match self.kind {
+                Running::Sum => scan(x, y, self.reverse, <T as Lane>::plus),
+                Running::Prod => scan(x, y, self.reverse, <T as Lane>::times),
+                Running::Max => scan(x, y, self.reverse, <T as Lane>::most),
+                Running::Min => scan(x, y, self.reverse, <T as Lane>::least),
+            }
+        })
+    }
+}
