@@ -19,10 +19,16 @@ pub struct Pick(Kind);
 #[derive(Clone)]
 enum Kind {
     At(i64),
-    Range { start: Option<i64>, stop: Option<i64>, step: i64 },
+    Range {
+        start: Option<i64>,
+        stop: Option<i64>,
+        step: i64,
+    },
     New,
     Rest,
     Array(Array),
+    /// So many elements from there on.
+    Window(Array, usize),
 }
 
 impl std::fmt::Debug for Pick {
@@ -37,6 +43,7 @@ impl std::fmt::Debug for Pick {
             Kind::New => write!(f, "NewAxis"),
             Kind::Rest => write!(f, "Rest"),
             Kind::Array(a) => write!(f, "{}", Term::Array(a.clone()).describe()),
+            Kind::Window(_, n) => write!(f, "&i..; {n}"),
         }
     }
 }
@@ -56,6 +63,10 @@ impl Pick {
     /// `start..stop;step`: negative ends count from the end, a negative step runs backwards.
     pub fn range(start: Option<i64>, stop: Option<i64>, step: Option<i64>) -> Pick {
         Pick(Kind::Range { start, stop, step: step.unwrap_or(1) })
+    }
+    /// `&start..; size`: so many elements from a position on that is known at run time.
+    pub fn window(start: &Array, size: usize) -> Pick {
+        Pick(Kind::Window(start.clone(), size))
     }
     /// `start..=last;step`.
     pub fn through(start: Option<i64>, last: i64, step: Option<i64>) -> Pick {
@@ -94,7 +105,8 @@ picks! {
 }
 
 /// A part of an array: `ix![1..-1, .., 0, ..;2, &rows]`. Ranges with negative ends (they count from the end) and steps behind `;`,
-/// numbers (which drop the dimension), arrays of indices, [`NewAxis`], [`Rest`]. Dimensions that are not written are taken whole.
+/// numbers (which drop the dimension), arrays of indices, windows `&start..; size` from a position on that is known at run time only,
+/// [`NewAxis`], [`Rest`]. Dimensions that are not written are taken whole.
 ///
 /// It takes ranges apart itself, since as an expression `1..-1` is an error to clippy.
 ///
@@ -104,6 +116,8 @@ picks! {
 /// assert_eq!(x.slice(ix![1..-1, ..;2]).to_vec::<i32>()?, [4, 6]);
 /// assert_eq!(x.slice(ix![-1, 1..=2]).to_vec::<i32>()?, [9, 10]);
 /// assert_eq!(x.slice(ix![0, ..;-1]).to_vec::<i32>()?, [3, 2, 1, 0]);
+/// let i = Array::from(1);
+/// assert_eq!(x.slice(ix![&i, &i..; 2]).to_vec::<i32>()?, [5, 6]);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[macro_export]
@@ -123,6 +137,9 @@ macro_rules! ix {
     (@to $k:ident $o:tt $s:tt [$($e:tt)*] $t:tt $($r:tt)*) => { $crate::ix!(@to $k $o $s [$($e)* $t] $($r)*) };
     (@end through [$($o:tt)*] $s:tt [$($e:tt)+] $p:tt $($t:tt)*) => {
         $crate::ix!(@ [$($o)* $crate::array::Pick::through($crate::ix!(@opt $s), ($($e)+) as i64, $crate::ix!(@opt $p)),] [] $($t)*)
+    };
+    (@end range [$($o:tt)*] [&$($s:tt)+] [] [$n:expr] $($t:tt)*) => {
+        $crate::ix!(@ [$($o)* $crate::array::Pick::window(&$($s)+, $n),] [] $($t)*)
     };
     (@end range [$($o:tt)*] $s:tt $e:tt $p:tt $($t:tt)*) => {
         $crate::ix!(@ [$($o)* $crate::array::Pick::range($crate::ix!(@opt $s), $crate::ix!(@opt $e), $crate::ix!(@opt $p)),] [] $($t)*)
@@ -153,7 +170,7 @@ pub(super) struct Side {
 #[derive(Clone)]
 pub(super) enum Start {
     At(usize),
-    /// Known at run time only: an integer scalar. One element is taken.
+    /// Known at run time only: an integer scalar.
     Moving(Array),
 }
 
@@ -166,7 +183,7 @@ impl Side {
     pub(super) fn moving(&self) -> Option<&Array> {
         if let Start::Moving(i) = &self.start { Some(i) } else { None }
     }
-    /// Start, limit and step; of a moving one, in the dimension of size 1 that is left of it.
+    /// Start, limit and step; of a moving one, in what is left of the dimension.
     pub(super) fn bounds(&self) -> (usize, usize, usize) {
         let start = if let Start::At(start) = self.start { start } else { 0 };
         (start, if self.len == 0 { start } else { start + (self.len - 1) * self.step + 1 }, self.step)
@@ -180,7 +197,10 @@ impl Side {
 impl Index {
     /// The positions that are arrays.
     pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.picks.iter().filter_map(|p| if let Kind::Array(a) = &p.0 { Some(a) } else { None })
+        self.picks.iter().filter_map(|p| match &p.0 {
+            Kind::Array(a) | Kind::Window(a, _) => Some(a),
+            Kind::At(_) | Kind::Range { .. } | Kind::New | Kind::Rest => None,
+        })
     }
     /// As written, with `&i` in place of its only array, or with this in place of the entry for dimension `d`.
     pub(super) fn written(&self, instead: Option<(usize, &str)>) -> String {
@@ -283,7 +303,7 @@ impl Index {
                     found.dims.push(side(*start, *stop, *step, ty.shape[d]));
                     at += 1;
                 }
-                Kind::Array(a) => {
+                Kind::Array(a) | Kind::Window(a, _) => {
                     // an index that carries an error was told before this
                     let Ok(index) = a.type_ref() else {
                         return Err(shape("the index carries an error".into()));
@@ -297,6 +317,25 @@ impl Index {
                                 .help("to replace those where it holds: `mask.select(&new, &x)`"),
                             _ => fault.help("convert it: `.astype(I32)`"),
                         });
+                    }
+                    if let Kind::Window(_, size) = pick.0 {
+                        let n = ty.shape[d];
+                        if index.rank() > 0 {
+                            let message = format!(
+                                "a window begins at a scalar, not at an array of shape {}",
+                                index.shape
+                            );
+                            return Err(shape(message).help("take a window for each: `vmap`"));
+                        }
+                        if size > n {
+                            let message =
+                                format!("a window of {size} does not fit into dimension {d} of size {n}");
+                            return Err(shape(message).help(format!("take at most {n}")).dim(0, d));
+                        }
+                        let start = if size == n { Start::At(0) } else { Start::Moving(a.clone()) };
+                        found.dims.push(Side { start, len: size, step: 1, backwards: false });
+                        at += 1;
+                        continue;
                     }
                     if index.rank() > 0 {
                         return Err(self.many(d, index, ty));

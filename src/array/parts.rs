@@ -4,15 +4,12 @@ use super::index::{Index, Part, Side};
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Spot};
-use crate::mesh::Axes;
+use crate::mesh::{Axes, AxisType};
 use crate::ops::elementwise::Binary;
-use crate::ops::random::{RandomKeyData, RandomWrap};
-use crate::ops::reduce::Reduction;
 use crate::program::Call;
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1, carried, poison};
 use crate::types::{ArrayType, DType, Shape};
-use std::sync::Arc;
 
 impl Array {
     /// A part of the array.
@@ -57,19 +54,7 @@ impl Array {
         if part.is_whole(&ty.shape) && part.backwards().is_empty() {
             return self.clone();
         }
-        if ty.dtype == DType::Key && part.moves() {
-            // a position known at run time only is found by a sum, which the words of keys have
-            let words = apply1(prims::key_words(), &[self.into()], call);
-            let dims = part.dims.iter().cloned().chain([Side::whole(2)]).collect();
-            let taken = words.take(&Part { dims, dropped: Vec::new(), new: Vec::new() }, call);
-            return apply1(prims::key_of_words(), &[taken.into()], call);
-        }
-        let mut x = self.clone();
-        for (d, side) in part.dims.iter().enumerate() {
-            if let Some(i) = side.moving() {
-                x = x.at_place(d, i, call);
-            }
-        }
+        let mut x = self.at_places(part, call);
         let Ok(ty) = x.type_ref() else { return x };
         if !part.dims.iter().zip(ty.shape.iter()).all(|(s, n)| s.len == *n) {
             x = apply1(prims::slice(&part.bounds()), &[x.into()], call);
@@ -77,35 +62,39 @@ impl Array {
         let back = part.backwards();
         if back.is_empty() { x } else { apply1(prims::rev(&back), &[x.into()], call) }
     }
-    /// Where dimension `d` has the position that the scalar `i` says: a mask of size 1 elsewhere, split as the dimension is. Negative
-    /// positions count from the end, then they are cut to what is there.
-    fn mask_at(&self, d: usize, i: &Array, call: Call<'_>) -> Array {
-        let Ok(ty) = self.type_ref() else { return self.clone() };
-        let n = ty.shape[d];
-        let i = i.astype_at(DType::I32, call);
-        let below = i.with(Binary::Lt, 0, call);
-        let i = below.select_at(i.with(Binary::Add, n, call).term(), i.term(), call);
-        let i = i.with(Binary::Max, 0, call).with(Binary::Min, n.saturating_sub(1), call);
-        let mut sizes = vec![1; ty.rank()];
-        sizes[d] = n;
-        let mut mask = DType::I32.of(sizes);
-        if !ty.spec.dim(d).is_empty() {
-            mask.spec = mask.spec.with_dim(d, &ty.spec.dim(d).into());
-            mask.mesh = ty.mesh.clone();
-        }
-        apply1(prims::iota(mask, d), &[], call).with(Binary::Eq, i, call)
+    /// The numbers of a part that are known at run time only, with their dimensions. Negative ones count from the end.
+    fn places(&self, part: &Part, call: Call<'_>) -> Vec<(usize, Array)> {
+        let Ok(ty) = self.type_ref() else { return Vec::new() };
+        let moving = part.dims.iter().enumerate().filter_map(|(d, side)| Some((d, side.moving()?)));
+        moving.map(|(d, i)| (d, i.from_the_end(ty.shape[d], call))).collect()
     }
-    /// The slice of size 1 at a position of dimension `d` that is known at run time only.
-    fn at_place(&self, d: usize, i: &Array, call: Call<'_>) -> Array {
-        if self.type_ref().is_ok_and(|t| t.dtype == DType::Key) {
-            // keys are not added up, their words are
-            let words = apply1(Arc::new(RandomKeyData), &[self.into()], call);
-            return apply1(Arc::new(RandomWrap), &[words.at_place(d, i, call).into()], call);
-        }
-        let kept = self.mask_at(d, i, call).select_at(self.term(), self.zero_beside(call), call);
+    /// The numbers with those that are negative counted from the end of a dimension of size n.
+    fn from_the_end(&self, n: usize, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
-        let kind = if ty.dtype == DType::Bool { Reduction::Or } else { Reduction::Sum };
-        apply1(prims::reduce(kind, &[d], None), &[kept.into()], call).new_dims(&[d], call)
+        if ty.dtype.is_unsigned() {
+            return self.clone();
+        }
+        // sizes are beyond the narrowest
+        let i = if ty.dtype == DType::I64 { self.clone() } else { self.astype_at(DType::I32, call) };
+        let below = i.with(Binary::Lt, 0, call);
+        below.select_at(i.with(Binary::Add, n, call).term(), i.term(), call)
+    }
+    /// The array with the dimensions of a part that are known at run time only cut to it, the others whole.
+    fn at_places(&self, part: &Part, call: Call<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let places = self.places(part, call);
+        if places.is_empty() {
+            return self.clone();
+        }
+        let (dims, starts): (Vec<usize>, Vec<Array>) = places.into_iter().unzip();
+        let len = |d: usize| if dims.contains(&d) { part.dims[d].len } else { ty.shape[d] };
+        let sizes: Shape = (0..ty.rank()).map(len).collect();
+        // every device looks for what is in its part of a dimension
+        let split = dims.iter().any(|d| !ty.spec.dim(*d).is_empty());
+        let spec = dims.iter().fold(ty.spec, |spec, d| spec.with_dim(*d, &Axes::none()));
+        let out = asked(ty, spec).filter(|_| split);
+        let args: Vec<Arg> = std::iter::once(self).chain(&starts).map(Into::into).collect();
+        apply1(prims::dynamic_slice(sizes, dims, out), &args, call)
     }
     /// A part of the array, to read or to replace: `x.at(ix![1..-1]).set(y)` is x with that part replaced; x itself stays.
     ///
@@ -261,6 +250,12 @@ impl At {
             None => result,
         }
     }
+}
+
+/// What may be asked of this spec of an array: what it says of explicit axes, if there are any.
+fn asked(ty: &ArrayType, spec: Spec) -> Option<Spec> {
+    let mesh = ty.mesh.as_ref().filter(|m| m.axis_types().contains(&AxisType::Explicit))?;
+    Some(spec.only(|a| mesh.axis_type(a) == Some(AxisType::Explicit)))
 }
 
 /// Refuses a part of a dimension that is split, where the part is not divisible among the devices. `update` is the method that replaces it.
@@ -422,17 +417,19 @@ impl Array {
             return self.clone();
         }
         if part.moves() {
-            // where all moving positions are met, the value; else what was there
-            let still =
-                |(s, n): (&Side, &usize)| if s.moving().is_some() { Side::whole(*n) } else { s.forwards() };
-            let dims = part.dims.iter().zip(ty.shape.iter()).map(still).collect();
-            let still = Part { dims, dropped: Vec::new(), new: Vec::new() };
-            let old = self.take(&still, call);
-            let masks = part.dims.iter().enumerate().filter_map(|(d, s)| Some((d, s.moving()?)));
-            let mask =
-                masks.map(|(d, i)| self.mask_at(d, i, call)).reduce(|a, b| a.with(Binary::And, b, call));
-            let Some(mask) = mask else { return self.clone() };
-            return self.put_box(&still, &mask.select_at(value.term(), old.term(), call), call);
+            // what is replaced of the part, in the part
+            let inner = |s: &Side| if s.moving().is_some() { Side::whole(s.len) } else { s.forwards() };
+            let dims = part.dims.iter().map(inner).collect();
+            let inner = Part { dims, dropped: Vec::new(), new: Vec::new() };
+            let still = |(s, n): (&Side, &usize)| s.moving().is_some() || s.len == *n && s.step == 1;
+            let value = match part.dims.iter().zip(ty.shape.iter()).all(still) {
+                true => value.clone(),
+                false => self.at_places(part, call).put_box(&inner, value, call),
+            };
+            let (dims, starts): (Vec<usize>, Vec<Array>) = self.places(part, call).into_iter().unzip();
+            let out = asked(ty, ty.spec);
+            let args: Vec<Arg> = [self, &value].into_iter().chain(&starts).map(Into::into).collect();
+            return apply1(prims::dynamic_update_slice(dims, out), &args, call);
         }
         if part.is_whole(&ty.shape) {
             return value.clone();

@@ -6,9 +6,9 @@ use crate::ops::collective::{
 };
 use crate::ops::creation::{Full, Iota};
 use crate::ops::elementwise::{Bitcast, Convert, Select};
+use crate::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
 use crate::ops::lines::{Recurrence, Running, Scan};
 use crate::ops::product::DotGeneral;
-use crate::ops::random::{RandomKeyData, RandomWrap};
 use crate::ops::reduce::{Reduce, Reduction};
 use crate::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
 use crate::ops::sharding::{Constrain, Reshard};
@@ -44,12 +44,6 @@ pub(crate) fn scan(kind: Running, axis: usize, reverse: bool) -> Prim {
 }
 pub(crate) fn recurrence(axis: usize, reverse: bool) -> Prim {
     Arc::new(Recurrence { axis, reverse })
-}
-pub(crate) fn key_words() -> Prim {
-    Arc::new(RandomKeyData)
-}
-pub(crate) fn key_of_words() -> Prim {
-    Arc::new(RandomWrap)
 }
 pub(crate) fn full(ty: ArrayType, value: Scalar) -> Prim {
     Arc::new(Full { ty, value })
@@ -99,6 +93,12 @@ pub(crate) fn concatenate(dimension: usize) -> Prim {
 }
 pub(crate) fn update_slice(start: &[usize]) -> Prim {
     Arc::new(UpdateSlice { start: start.into() })
+}
+pub(crate) fn dynamic_slice(sizes: Shape, dims: Vec<usize>, out: Option<Spec>) -> Prim {
+    Arc::new(DynamicSlice { sizes, dims, lead: Vec::new(), out })
+}
+pub(crate) fn dynamic_update_slice(dims: Vec<usize>, out: Option<Spec>) -> Prim {
+    Arc::new(DynamicUpdateSlice { dims, lead: Vec::new(), out })
 }
 pub(crate) fn reshard(mesh: &Mesh, spec: Spec) -> Prim {
     Arc::new(Reshard::new(mesh.clone(), spec))

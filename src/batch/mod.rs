@@ -129,9 +129,13 @@ fn primitive(
 fn aligned(b: &mut Builder, align: Align, items: &[Item], batch: &Batch<'_>) -> Result<Vec<Value>> {
     let result = batch.results.first().map_or(0, ArrayType::rank);
     let mut values = Vec::with_capacity(items.len());
-    for (item, ty) in items.iter().zip(batch.operands) {
+    for (k, (item, ty)) in items.iter().zip(batch.operands).enumerate() {
         let value = &item.value;
         values.push(match align {
+            Align::Placed(n) => {
+                let needs = k < n || ty.rank() > 0 && batch.mapped[n..].contains(&true);
+                if needs && !item.mapped { repeated(b, value, batch.examples)? } else { value.clone() }
+            }
             Align::Kept => value.clone(),
             Align::Broadcast if item.mapped => {
                 let new: Vec<usize> = (1..=result.saturating_sub(ty.rank())).collect();

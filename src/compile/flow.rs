@@ -7,7 +7,7 @@ use super::index::{Ix, MAX, NONE, extents};
 use crate::mesh::{Axes, Mesh};
 use crate::partition::{DimLayout, Layout, Printed, Slot};
 use crate::program::Line;
-use crate::program::sentence::{Code, Combine, Source};
+use crate::program::sentence::{Bound, Code, Combine, Source};
 use crate::types::{DType, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -212,6 +212,51 @@ pub(crate) struct LinesOut {
     pub(crate) dims: SmallVec<[usize; 4]>,
 }
 
+/// What is taken, or put, at places known at run time.
+#[derive(Clone, Debug)]
+pub(crate) struct Seek {
+    /// What it makes.
+    pub(crate) out: Slot,
+    /// How many loops.
+    pub(crate) n: usize,
+    /// How many of them the result has.
+    pub(crate) rank: usize,
+    /// Their sizes.
+    pub(crate) ext: Ix,
+    /// What is read; each is one map of one value, or the number from which a put begins.
+    pub(crate) reads: Vec<Operand>,
+    /// Loops that have one step.
+    pub(crate) at: Vec<Bound>,
+    /// Of a put: how it is combined with what was there.
+    pub(crate) put: Option<Option<Combine>>,
+    /// The parts of the result.
+    pub(crate) parts: Vec<SeekPart>,
+    /// What is taken where another part has the element.
+    pub(crate) neutral: Scalar,
+}
+
+/// A part of what is taken or put.
+#[derive(Clone, Debug)]
+pub(crate) struct SeekPart {
+    /// Boxes of loops: of a take the steps that it has (none: all); of a put those that it makes, one after the other.
+    pub(crate) boxes: Vec<RankBox>,
+    /// How far ahead, in elements, its parts of reads 0 and 1 are.
+    pub(crate) ahead: [i64; 2],
+}
+
+impl Seek {
+    /// The value from which a put begins, if the result may lie in its place: nothing else that it reads lies there.
+    pub(crate) fn over(&self, flow: &Flow<'_>) -> Option<Slot> {
+        self.put?;
+        let root = |o: &Operand| match &o.pieces[..] {
+            [Piece { from: Source::Value(v), .. }] => Some(flow.root(*v)),
+            _ => None,
+        };
+        let was = root(&self.reads[0])?;
+        self.reads[1..].iter().all(|o| root(o) != Some(was)).then_some(was)
+    }
+}
+
 /// A part of a read that steps over loops: copied by itself.
 #[derive(Clone, Debug)]
 pub(crate) struct PackPart {
@@ -300,6 +345,8 @@ pub(crate) enum Item<'p> {
     Fold(Fold<'p>),
     /// Whole lines.
     Lines(LinesItem),
+    /// Taken or put at places known at run time.
+    Seek(Seek),
     /// A read that steps, as a value.
     Pack { out: Slot, fill: Scalar, parts: Vec<PackPart> },
     /// Control.
@@ -326,9 +373,12 @@ impl<'p> Item<'p> {
             Item::Loop(l) => vec![&l.body],
             Item::While(w) => vec![&w.cond, &w.body],
             Item::Branch(b) => b.arms.iter().collect(),
-            Item::Map(_) | Item::Fold(_) | Item::Lines(_) | Item::Pack { .. } | Item::Print { .. } => {
-                Vec::new()
-            }
+            Item::Map(_)
+            | Item::Fold(_)
+            | Item::Lines(_)
+            | Item::Seek(_)
+            | Item::Pack { .. }
+            | Item::Print { .. } => Vec::new(),
         }
     }
     /// What it reads, each once.
@@ -347,6 +397,7 @@ impl<'p> Item<'p> {
             Item::Map(m) => reads(&mut v, &m.reads),
             Item::Fold(f) => reads(&mut v, &f.reads),
             Item::Lines(l) => reads(&mut v, &l.reads),
+            Item::Seek(s) => reads(&mut v, &s.reads),
             Item::Pack { parts, .. } => {
                 v.extend(
                     parts.iter().filter_map(|p| if let Source::Value(s) = p.from { Some(s) } else { None }),
@@ -365,7 +416,7 @@ impl<'p> Item<'p> {
             }
             Item::Print { values, .. } => v.extend(values.iter().map(|v| v.0)),
         }
-        if v.len() > 1 && !matches!(self, Item::Map(_) | Item::Fold(_)) {
+        if v.len() > 1 && !matches!(self, Item::Map(_) | Item::Fold(_) | Item::Seek(_)) {
             v.sort_unstable();
             v.dedup();
         }
@@ -374,9 +425,10 @@ impl<'p> Item<'p> {
     /// What it makes.
     pub(crate) fn results(&self) -> SmallVec<[Slot; 2]> {
         match self {
-            Item::Map(Map { out, .. }) | Item::Fold(Fold { out, .. }) | Item::Pack { out, .. } => {
-                SmallVec::from_slice(&[*out])
-            }
+            Item::Map(Map { out, .. })
+            | Item::Fold(Fold { out, .. })
+            | Item::Seek(Seek { out, .. })
+            | Item::Pack { out, .. } => SmallVec::from_slice(&[*out]),
             Item::Lines(l) => l.outs.iter().map(|o| o.out).collect(),
             Item::Loop(l) => l.carry.iter().map(|c| c.last).chain(l.ys.iter().map(|y| y.1)).collect(),
             Item::While(w) => w.carry.iter().map(|c| c.last).collect(),

@@ -101,6 +101,7 @@ pub(super) fn spread(plan: &mut Plan, n: usize) {
                     spread(&mut w.body, n as usize);
                 }
                 Kernel::Branch(b) => b.arms.iter_mut().for_each(|a| spread(a, n as usize)),
+                Kernel::Seek(seek) => node.chunks = seek.spread(n),
                 Kernel::Product(_) | Kernel::FoldEnd(..) | Kernel::Pack(_) | Kernel::Print(_) => {}
             }
         }

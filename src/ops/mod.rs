@@ -10,6 +10,7 @@ pub mod collective;
 pub mod creation;
 pub mod elementwise;
 mod fit;
+pub mod indexing;
 pub mod lines;
 mod moves;
 pub mod product;
@@ -31,6 +32,7 @@ use collective::{
 };
 use creation::{Full, Iota};
 use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
+use indexing::{DynamicSlice, DynamicUpdateSlice};
 use lines::{Recurrence, Running, Scan};
 use product::DotGeneral;
 use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
@@ -183,6 +185,11 @@ pub const PRIMITIVES: &[Entry] = &[
         [F32[4, 3]]),
     entry!("concatenate", "slicing", Concatenate { dimension: 1 }, [F32[2, 2], F32[2, 4], F32[2, 2]]),
     entry!("update_slice", "slicing", UpdateSlice { start: vec![2, 1] }, [F32[4, 6], F32[2, 4]]),
+    // indexing
+    entry!("dynamic_slice", "indexing",
+        DynamicSlice { sizes: [3, 4].into(), dims: vec![0, 1], lead: vec![], out: None }, [F32[8, 4], I32[], I32[]]),
+    entry!("dynamic_update_slice", "indexing",
+        DynamicUpdateSlice { dims: vec![1], lead: vec![], out: None }, [F32[8, 4], F32[8, 2], I32[]]),
     // sharding
     entry!("reshard", "sharding", Reshard::new(grid(AxisType::Explicit), crate::p!["X"]), [F32[4, 2]]),
     entry!("constrain", "sharding", Constrain::new(grid(AxisType::Auto), crate::p!["X"]), [F32[4, 2]]),

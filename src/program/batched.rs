@@ -49,6 +49,8 @@ pub enum Align {
     Kept,
     /// They broadcast: mapped ones of fewer dimensions than the result get dimensions of size 1 behind the loop's.
     Broadcast,
+    /// The first so many must have the loop; the others are numbers that say where: scalars stay, others have it if one of them has.
+    Placed(usize),
     /// All must have the loop: others are repeated, scalars beside larger ones stay or are repeated to the result's shape.
     All {
         /// Whether numbers written by the user stay.

@@ -92,6 +92,8 @@ pub enum Linearity {
     Joint,
     /// Linear in all operands but the first, which chooses among them: it is not unreduced, and no matter for the sets.
     Chosen,
+    /// Linear in the first so many operands together; the others say where, are not unreduced, and no matter for the sets.
+    Placed(usize),
     /// Not linear: unreduced operands are refused, reduced sets agree and pass.
     None,
     /// Linear in each operand: unreduced times reduced is unreduced.

@@ -5,8 +5,10 @@
 //! every variable, and the partitioner reads placed programs.
 
 mod batched;
+mod bound;
 mod builder;
 mod call;
+mod combine;
 mod control;
 pub mod dce;
 mod env;

@@ -44,6 +44,19 @@ impl Sentence {
             _ => None,
         }
     }
+    /// How its parts are put together where its loops are split beyond what its type says. Of what is taken one part has the element, and
+    /// the others what is least: so it arrives as it is, a negative zero and NaN too.
+    pub(crate) fn combine(&self) -> Combine {
+        match &self.body {
+            Body::Take { .. } if self.dtype.storage() == DType::Bool => Combine::Or,
+            Body::Take { .. } => Combine::Max,
+            body => body.combine(),
+        }
+    }
+    /// The loop, if any, that a number binds.
+    pub(crate) fn binds(&self, l: usize) -> bool {
+        self.body.bound().iter().any(|b| b.index == l)
+    }
     /// Reads `to` wherever it reads `from`.
     pub(crate) fn replace(&mut self, from: usize, to: usize) {
         for p in self.reads.iter_mut().flat_map(|r| &mut r.parts) {

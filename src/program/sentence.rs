@@ -6,6 +6,7 @@
 //! so they compose and need no kernel. `runtime` runs sentences; nothing here knows of threads or memory.
 
 use super::Line;
+pub use super::bound::{Beyond, Bound};
 use crate::types::{DType, Scalar};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -99,6 +100,19 @@ pub enum Body {
     },
     /// Whole lines through a function. The loops beyond the rank run along what goes in.
     Lines(Lines),
+    /// Read 0 at the one step that each loop beyond the rank has: it is bound to a number. Where nothing is there: the fill of read 0.
+    Take {
+        /// The loops beyond the rank, each once.
+        at: Vec<Bound>,
+    },
+    /// Read 0, which is what was there, with read 1 written over it, or combined with it, at bound loops of the result. Read 1 runs over
+    /// the loops beyond the rank too; several steps that meet one element do so in the row-major order of these loops.
+    Put {
+        /// Loops of the result.
+        at: Vec<Bound>,
+        /// How; nothing: the last one stays.
+        combine: Option<Combine>,
+    },
     /// Read 0's source with another shape, in the same linear order; the read has one part, which spans all loops and whose map (all
     /// zeros) says no more than the rank of what is read.
     Reshape,
@@ -255,6 +269,7 @@ impl Body {
     pub(crate) fn reads_by_position(&self) -> bool {
         match self {
             Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => true,
+            Body::Take { .. } | Body::Put { .. } => true,
             Body::Reshape => false,
         }
     }
@@ -263,13 +278,17 @@ impl Body {
         match self {
             Body::Reshape => true,
             Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => false,
+            Body::Take { .. } | Body::Put { .. } => false,
         }
     }
     /// Whether its loops may come in another order, its result with them.
     pub(crate) fn may_permute(&self) -> bool {
         match self {
-            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => true,
-            Body::Reshape => false,
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) | Body::Take { .. } => {
+                true
+            }
+            // what was there is found in its own order
+            Body::Reshape | Body::Put { .. } => false,
         }
     }
     /// What makes each element of those at its own index alone, if it is so: it may run wherever they are.
@@ -277,12 +296,13 @@ impl Body {
         match self {
             Body::Map(code) => Some(code),
             Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) | Body::Reshape => None,
+            Body::Take { .. } | Body::Put { .. } => None,
         }
     }
     /// Whether each read must be one block that covers all loops, not pieces of several values.
     pub(crate) fn reads_blocks(&self) -> bool {
         match self {
-            Body::Product { .. } | Body::Lines(_) => true,
+            Body::Product { .. } | Body::Lines(_) | Body::Take { .. } | Body::Put { .. } => true,
             Body::Map(_) | Body::Fold { .. } | Body::Reshape => false,
         }
     }
@@ -291,6 +311,7 @@ impl Body {
         match self {
             Body::Product { .. } => true,
             Body::Map(_) | Body::Fold { .. } | Body::Lines(_) | Body::Reshape => false,
+            Body::Take { .. } | Body::Put { .. } => false,
         }
     }
     /// The loops of the result that run along what comes out of lines.
@@ -298,6 +319,14 @@ impl Body {
         match self {
             Body::Lines(lines) => &lines.along,
             Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Reshape => &[],
+            Body::Take { .. } | Body::Put { .. } => &[],
+        }
+    }
+    /// The loops that have one step, where a number says.
+    pub fn bound(&self) -> &[Bound] {
+        match self {
+            Body::Take { at } | Body::Put { at, .. } => at,
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) | Body::Reshape => &[],
         }
     }
     /// Renames the loops that it names: loop l becomes loop `to(l)`.
@@ -311,14 +340,16 @@ impl Body {
                 }
             }
             Body::Lines(lines) => lines.along.iter_mut().for_each(|l| *l = to(*l)),
+            Body::Take { at } | Body::Put { at, .. } => at.iter_mut().for_each(|b| b.rename(&to)),
             Body::Product { .. } | Body::Reshape => {}
         }
     }
     /// How parts of its result are put together, of which each device made one.
     pub(crate) fn combine(&self) -> Combine {
         match self {
-            Body::Fold { combine, .. } => *combine,
+            Body::Fold { combine, .. } | Body::Put { combine: Some(combine), .. } => *combine,
             Body::Map(_) | Body::Product { .. } | Body::Lines(_) | Body::Reshape => Combine::Add,
+            Body::Take { .. } | Body::Put { combine: None, .. } => Combine::Add,
         }
     }
 }

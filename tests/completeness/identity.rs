@@ -7,6 +7,7 @@ use atmesh::ops::collective::{
 };
 use atmesh::ops::creation::{Full, Iota};
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
+use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
 use atmesh::ops::lines::{Recurrence, Running, Scan};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
@@ -201,6 +202,13 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         }
         Concatenate { dimension: [0] }
         UpdateSlice { start: [vec![1, 1]] }
+        DynamicSlice {
+            sizes: [Shape::from([3, 3, 1, 2])],
+            dims: [vec![1, 3, 2]],
+            lead: [vec![1]],
+            out: [Some(p!["Y"])]
+        }
+        DynamicUpdateSlice { dims: [vec![3, 2]], lead: [vec![1]], out: [Some(p!["Y"])] }
         Reshard { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![0]] }
         Constrain { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![1]] }
         Copy {}
@@ -260,6 +268,18 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
             "iota" => of(Arc::new(Iota { ty: on(I32.of([8, 4])), dimension: 1 })),
             "random_bits" => of(Arc::new(RandomBits { ty: on(U32.of([8, 4])), keys: 0 })),
             "random_split" => of(Arc::new(RandomSplit { ty: on(DType::Key.of([8])), keys: 0 })),
+            "dynamic_slice" => {
+                let (dims, lead) = (vec![1, 2, 3], vec![0]);
+                let numbers = [I32.of([3]), I32.of([3]), I32.of([3])];
+                (
+                    Arc::new(DynamicSlice { sizes: [3, 3, 2, 2].into(), dims, lead, out: None }),
+                    [vec![F32.of([3, 3, 4, 6])], numbers.to_vec()].concat(),
+                )
+            }
+            "dynamic_update_slice" => (
+                Arc::new(DynamicUpdateSlice { dims: vec![2, 3], lead: vec![0], out: None }),
+                vec![F32.of([3, 3, 4, 6]), F32.of([3, 3, 2, 2]), I32.of([3]), I32.of([3])],
+            ),
             "concatenate" | "psum_scatter" | "own_part" => (prim, square()),
             "all_gather" | "all_to_all" => (prim, square()),
             "reshard" => of(Arc::new(Reshard::new(grid(AxisType::Explicit), p!["X"]))),

@@ -8,7 +8,7 @@ use atmesh::ops::PRIMITIVES;
 use atmesh::ops::random::RandomWrap;
 use atmesh::prelude::*;
 use atmesh::program::sentence::{
-    Affine, Arg, Body, Code, Combine, Fun, Inst, Part, Read, Sentence, Source, Span,
+    Affine, Arg, Beyond, Body, Bound, Code, Combine, Fun, Inst, Part, Read, Sentence, Source, Span,
 };
 use atmesh::program::{
     Back, Batch, Batched, Builder, Control, Dim, Factors, Forward, Linearity, Loop, Operand, Prim, Primitive,
@@ -336,6 +336,10 @@ fn change_body(body: &mut Body, rng: &mut Rng) {
         Body::Fold { code, .. } if rng.once_in(8) => *body = Body::Map(code.clone()),
         Body::Fold { combine, .. } if rng.once_in(4) => *combine = *rng.of(&combines),
         Body::Map(code) | Body::Fold { code, .. } => change_code(code, rng),
+        Body::Take { at } if rng.once_in(8) => *body = Body::Put { at: at.clone(), combine: None },
+        Body::Put { at, .. } if rng.once_in(8) => *body = Body::Take { at: at.clone() },
+        Body::Put { combine, .. } if rng.once_in(4) => *combine = Some(*rng.of(&combines)),
+        Body::Take { at } | Body::Put { at, .. } => change_bound(at, rng),
         Body::Product { accumulate } if rng.once_in(2) => *accumulate = *rng.of(&dtypes()),
         Body::Product { .. } | Body::Lines(_) | Body::Reshape => {
             *body = match rng.below(3) {
@@ -344,6 +348,23 @@ fn change_body(body: &mut Body, rng: &mut Rng) {
                 _ => Body::Product { accumulate: F32 },
             }
         }
+    }
+}
+
+fn change_bound(at: &mut Vec<Bound>, rng: &mut Rng) {
+    let k = rng.below(at.len());
+    let Some(b) = at.get_mut(k) else { return };
+    match rng.below(8) {
+        0 => drop(at.remove(k)),
+        1 => {
+            let again = b.clone();
+            at.push(again);
+        }
+        2 => b.index = off_size(b.index, rng),
+        3 => b.by = off_size(b.by, rng),
+        4 | 5 => b.most = off(b.most, rng),
+        6 => b.beyond = *rng.of(&[Beyond::Clip, Beyond::Nothing]),
+        _ => b.window = *rng.of(&[None, Some(0), Some(1), Some(2), Some(usize::MAX)]),
     }
 }
 

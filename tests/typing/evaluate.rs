@@ -43,6 +43,12 @@ pub(crate) fn run(s: &Sentence, data: &[Data], shapes: &[Vec<usize>]) -> Data {
     if let Body::Lines(l) = &s.body {
         return lines(s, l, data, shapes);
     }
+    if let Body::Put { combine, .. } = s.body {
+        return put(s, combine, data, shapes);
+    }
+    if let Body::Take { .. } = s.body {
+        return (0..out).map(|o| take(s, &unflatten(o, &s.extents[..s.rank]), data, shapes)).collect();
+    }
     let element = |o: usize| {
         let mut total: Option<Scalar> = None;
         for i in 0..inner {
@@ -56,7 +62,7 @@ pub(crate) fn run(s: &Sentence, data: &[Data], shapes: &[Vec<usize>]) -> Data {
                     let product = apply(Fun::Mul, *accumulate, *accumulate, &factors);
                     (product, Combine::Add, *accumulate)
                 }
-                Body::Lines(_) | Body::Reshape => unreachable!(),
+                Body::Lines(_) | Body::Reshape | Body::Take { .. } | Body::Put { .. } => unreachable!(),
             };
             // sums in double precision, rounded at the end: the order of addition is not this test's
             total = Some(total.map_or(value, |t| combined(combine, dtype, t, value)));
@@ -130,6 +136,52 @@ typed! {
     u32: x => x.to_i128() as u32, y => y.into(); u64: x => x.to_i128() as u64, y => y.into();
     f16: x => x.to_f16(), y => y.to_f64().into(); bf16: x => x.to_bf16(), y => y.to_f64().into();
     f32: x => x.to_f32(), y => y.into(); f64: x => x.to_f64(), y => y.into();
+}
+
+/// The step of each bound loop at this index, and whether anything is there.
+fn found(s: &Sentence, index: &[i64], data: &[Data], shapes: &[Vec<usize>]) -> (Vec<i64>, bool) {
+    let (mut index, mut there) = (index.to_vec(), true);
+    for b in s.body.bound() {
+        let Scalar::Int(n) = read(&s.reads[b.by], &index, data, shapes) else {
+            panic!("numbers are integers")
+        };
+        let n = n.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        let (step, is) = b.step(n, b.window.map_or(0, |w| index[w]));
+        (index[b.index], there) = (step, there && is);
+    }
+    (index, there)
+}
+
+fn take(s: &Sentence, index: &[i64], data: &[Data], shapes: &[Vec<usize>]) -> Scalar {
+    let mut all = vec![0; s.extents.len()];
+    all[..s.rank].copy_from_slice(index);
+    match found(s, &all, data, shapes) {
+        (at, true) => read(&s.reads[0], &at, data, shapes),
+        (_, false) => convert(s.reads[0].fill, s.dtype),
+    }
+}
+
+fn put(s: &Sentence, combine: Option<Combine>, data: &[Data], shapes: &[Vec<usize>]) -> Data {
+    let (shape, n) = (&s.extents[..s.rank], s.extents.len());
+    let count: usize = shape.iter().product();
+    let base = |o: usize| {
+        let mut all = vec![0; n];
+        all[..s.rank].copy_from_slice(&unflatten(o, shape));
+        read(&s.reads[0], &all, data, shapes)
+    };
+    let mut out: Data = (0..count).map(base).collect();
+    let steps: Vec<usize> =
+        (0..n).map(|l| if s.body.bound().iter().any(|b| b.index == l) { 1 } else { s.extents[l] }).collect();
+    for i in 0..steps.iter().product() {
+        let index = unflatten(i, &steps);
+        let (at, there) = found(s, &index, data, shapes);
+        if there {
+            let k = at[..s.rank].iter().zip(shape).fold(0, |k, (i, n)| k * n + *i as usize);
+            let x = read(&s.reads[1], &index, data, shapes);
+            out[k] = combine.map_or(x, |c| combined(c, s.dtype, out[k], x));
+        }
+    }
+    out.into_iter().map(|x| convert(x, s.dtype)).collect()
 }
 
 fn unflatten(mut i: usize, extents: &[usize]) -> Vec<i64> {

@@ -128,6 +128,10 @@ impl<'p> Building<'p, '_> {
             self.maker[out] = maker;
             return Ok(());
         }
+        if self.sought(src, out, &from, combine) {
+            return Ok(());
+        }
+        let (s, o) = (&self.flow.values[src], &self.flow.values[out]);
         let rank = s.shape.rank() - usize::from(s.copies > 1);
         let narrow =
             matches!(s.dtype, DType::F16 | DType::BF16) && matches!(combine, Combine::Add | Combine::Mul);

@@ -1,11 +1,12 @@
 //! Pass 1, from a per-device program to a flow: which step becomes which items.
 //!
-//! Reads are in `read`, sums and products in `fold`, nested programs in `control`.
+//! Reads are in `read`, sums and products in `fold`, takes and puts in `seek`, nested programs in `control`.
 
 mod control;
 mod fold;
 mod lines;
 mod read;
+mod seek;
 
 use super::flow::{Flow, Item, Map, Strides, Uses, Value};
 use super::index::{extents, fits};
@@ -157,6 +158,8 @@ impl<'p> Building<'p, '_> {
                 };
                 self.fold(out, s, layout, Some((*combine, code)), dtype, at)
             }
+            Body::Take { at: bound } => self.seek(out, s, layout, (bound, None), at),
+            Body::Put { at: bound, combine } => self.seek(out, s, layout, (bound, Some(*combine)), at),
             Body::Product { accumulate } => {
                 let dtype = match accumulate {
                     DType::F16 | DType::BF16 => DType::F32,

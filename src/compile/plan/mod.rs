@@ -15,6 +15,7 @@ use super::fold::FoldKernel;
 use super::index::Ix;
 use super::lines::LinesKernel;
 use super::product::ProductKernel;
+use super::seek::SeekKernel;
 use super::tiles::Tiles;
 use crate::mesh::{Axes, Mesh};
 use crate::partition::Slot;
@@ -197,6 +198,7 @@ pub(crate) enum Kernel {
     FoldEnd(Arc<FoldKernel>, u32),
     Pack(Box<PackKernel>),
     Lines(Box<LinesKernel>),
+    Seek(Box<SeekKernel>),
     Print(Box<PrintKernel>),
     Loop(Box<LoopKernel>),
     While(Box<WhileKernel>),
@@ -245,6 +247,16 @@ impl Level {
     }
 }
 impl Plan {
+    /// Whether no level has more than one task, inside loops and choices neither: workers would only wait for one another.
+    pub(crate) fn alone(&self) -> bool {
+        let one = |n: &Node| match &n.kernel {
+            Kernel::Loop(l) => l.body.alone(),
+            Kernel::While(w) => w.cond.alone() && w.body.alone(),
+            Kernel::Branch(b) => b.arms.iter().all(Plan::alone),
+            _ => n.chunks <= 1,
+        };
+        self.levels.iter().all(|l| l.nodes.len() == 1 && l.nodes.iter().all(one))
+    }
     /// Whether all members that run it with others, as a nested program, pass a barrier on the way.
     pub(crate) fn meets(&self) -> bool {
         self.levels.iter().any(Level::meets)

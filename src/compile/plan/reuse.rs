@@ -3,12 +3,12 @@
 //!
 //! A value may share the memory of another one if all that reads the other has run before the group that makes it, or is a map of this
 //! very group that reads the other at the index where the value is stored. Such a group stores late: each tile is read before it is
-//! written. Groups that read the other value at the same time are made to run earlier, if they do not wait for the maker.
+//! written. A put is made in the place of what it begins from, if it reads nothing else there. Groups that read the other value at the same time are made to run earlier, if they do not wait for the maker.
 
 use super::schedule::bytes;
 use super::{Gift, OutPlan, Use};
 use crate::compile::arena::Spare;
-use crate::compile::flow::{Carry, Flow, Item};
+use crate::compile::flow::{Carry, Flow, Item, Piece, Seek};
 use crate::compile::group::{self, Group, Groups, Head};
 use crate::partition::Slot;
 use crate::program::sentence::Source;
@@ -39,6 +39,8 @@ struct Fit {
     maker: usize,
     /// Whether that group reads the other one.
     over: bool,
+    /// Whether that makes the group store late.
+    late: bool,
     /// The groups that have to run before.
     before: SmallVec<[usize; 4]>,
 }
@@ -110,7 +112,9 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
             return None;
         }
         let over = readers.iter().any(|i| self.g.at[*i] == maker);
-        self.behind(maker, readers).map(|before| Fit { maker, over, before })
+        // a put has read nothing of what it writes over
+        let late = readers.iter().filter(inside).any(|i| !matches!(self.g.flow.items[*i], Item::Seek(_)));
+        self.behind(maker, readers).map(|before| Fit { maker, over, late, before })
     }
     /// The groups of these items without `maker`, if none of them waits for it.
     fn behind(&self, maker: usize, readers: &[usize]) -> Option<SmallVec<[usize; 4]>> {
@@ -124,12 +128,15 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
     fn in_place(&self, item: usize, from: Slot, to: Slot) -> bool {
         let (g, flow) = (&self.g, self.g.flow);
         let Some(made) = g.def[to] else { return false };
+        if let Item::Seek(s) = &flow.items[item] {
+            return s.out == to && self.put_in_place(s, from);
+        }
         let group: &Group = &g.list[made.group];
         let member = |k: usize| group.members.iter().find(|m| m.item == k);
         let (Some(reads), Some(makes)) = (member(item), member(made.item)) else { return false };
         let (a, b) = (g.map(reads.item), g.map(makes.item));
         let (was, is) = (&flow.values[from], &flow.values[to]);
-        let same = |p: &crate::compile::flow::Piece| match p.from {
+        let same = |p: &Piece| match p.from {
             Source::Value(s) if flow.root(s) == from => {
                 p.off == 0 && (0..a.n).all(|l| a.ext[l] == 1 || p.st[l] == is.strides[l])
             }
@@ -140,10 +147,22 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
             && (reads.shift, reads.dims, a.n, a.ext) == (makes.shift, makes.dims, b.n, b.ext)
             && a.reads.iter().flat_map(|r| &r.pieces).all(same)
     }
+    /// Whether a put may begin where its result lies.
+    fn put_in_place(&self, s: &Seek, from: Slot) -> bool {
+        let (was, is) = (&self.g.flow.values[from], &self.g.flow.values[s.out]);
+        let own = usize::from(is.copies > 1);
+        let same =
+            |p: &Piece| p.off == 0 && (0..s.rank).all(|l| s.ext[l] == 1 || p.st[l] == is.strides[l + own]);
+        s.over(self.g.flow) == Some(from)
+            && was.dtype.size() == is.dtype.size()
+            && (was.copies, &was.parts) == (is.copies, &is.parts)
+            && (is.copies == 1 || was.strides[0] == is.strides[0])
+            && s.reads[0].pieces.iter().all(same)
+    }
     /// Whether this asks for nothing that costs time.
     fn free(&self, fit: &Fit) -> bool {
         let level = |k: usize| self.g.list[k].level;
-        !fit.over && fit.before.iter().all(|r| level(*r) < level(fit.maker))
+        !fit.late && fit.before.iter().all(|r| level(*r) < level(fit.maker))
     }
     /// These groups run before that one.
     fn put(&mut self, before: &[usize], maker: usize) {

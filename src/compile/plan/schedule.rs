@@ -13,7 +13,7 @@ use crate::compile::flow::{Flow, Item, PackPart};
 use crate::compile::fold::{self, FoldKernel};
 use crate::compile::group::{self, Groups, Head};
 use crate::compile::index::{Ix, row_major};
-use crate::compile::{build, expr, lines, product};
+use crate::compile::{build, expr, lines, product, seek};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::partition::{Printed, Slot, SpmdProgram};
@@ -242,7 +242,8 @@ impl Planner {
                         list[0].push(Node { kernel: n.kernel, chunks: 1, cost, what });
                     }
                     None => {
-                        if let Some(node) = self.single(flow, &flow.items[item], base as u32) {
+                        let over = !reuse.over[k].is_empty();
+                        if let Some(node) = self.single(flow, &flow.items[item], base as u32, over) {
                             list[0].push(node);
                         }
                     }
@@ -299,10 +300,21 @@ impl Planner {
         wants
     }
 
-    /// A node for an item that is no group of maps, no fold and no control.
-    fn single(&self, flow: &Flow<'_>, item: &Item<'_>, base: u32) -> Option<Node> {
+    /// A node for an item that runs by itself; `over`: over what it reads.
+    fn single(&self, flow: &Flow<'_>, item: &Item<'_>, base: u32, over: bool) -> Option<Node> {
         let slot = |s: Slot| flow.root(s) as u32 + base;
         match item {
+            Item::Seek(s) => {
+                let k = seek::bind(flow, s, base, over, workers::team().workers() as i64);
+                let name = match s.put {
+                    None => "take",
+                    Some(_) if over => "put",
+                    Some(_) => "copy and put",
+                };
+                let what = describe(flow, name, &[s.out], 0);
+                let (chunks, cost) = (k.chunks, k.cost);
+                Some(Node { kernel: Kernel::Seek(Box::new(k)), chunks, cost, what })
+            }
             Item::Pack { out, fill, parts } => {
                 let v = &flow.values[*out];
                 let size = v.dtype.size() as i64;

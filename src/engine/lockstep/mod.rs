@@ -55,6 +55,8 @@ pub(super) struct Ready {
     blocks: (usize, Vec<usize>),
     /// How many devices the program is for.
     shares: usize,
+    /// Whether no level has more than one task.
+    alone: bool,
     /// Inline or on workers whatever it costs; for tests.
     forced: Option<bool>,
     /// The devices that run it, each on a thread of its own; nobody: the process's workers.
@@ -83,8 +85,10 @@ impl Ready {
             (v.dtype.storage(), v.shape.clone(), copies)
         };
         let block = |s: &Slot| p.slots[*s].block_bytes();
+        let compiled = compile::compile(p, donated)?;
         Ok(Ready {
-            compiled: compile::compile(p, donated)?,
+            alone: compiled.plan.alone(),
+            compiled,
             ins: p.ins.iter().map(kind).collect(),
             outs: p.outs.iter().map(kind).collect(),
             blocks: (total(p.ins.iter().map(block)), p.outs.iter().map(block).collect()),
@@ -108,6 +112,7 @@ impl Ready {
         let cost = self.compiled.plan.cost;
         match self.forced {
             Some(inline) => inline,
+            None if self.alone => true,
             None if cost >= INLINE => false,
             None if cost < SPINNING => true,
             None => {

@@ -157,6 +157,7 @@ impl Runner<'_> {
                 Kernel::FoldEnd(f, spans) => f.end(i, chunks, base, base[*spans as usize], self.scratch),
                 Kernel::Pack(p) => pack(p, base),
                 Kernel::Lines(l) => l.run(i, chunks, base),
+                Kernel::Seek(s) => s.run(i, chunks, base),
                 Kernel::Print(p) => {
                     self.prints.say(print(p, base));
                     if self.member.is_none() {

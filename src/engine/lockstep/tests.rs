@@ -362,11 +362,16 @@ fn large_values() {
     check("large", &m.done(&[o, all, top, few, columns]), 1e-4);
 }
 
-/// Runs a float32 program of the partitioner's tests: all results as they should be, to the last bit.
+/// Runs a program of the partitioner's tests, of float32 and int32: all results as they should be, to the last bit.
 pub(crate) fn agrees(p: &SpmdProgram, args: &[Vec<f64>], wanted: &[Vec<f64>]) {
     let slab = |(s, x): (&Slot, &Vec<f64>)| {
-        let data: Vec<f32> = x.iter().map(|x| *x as f32).collect();
-        Slab::from_elements(p.slots[*s].shape.clone(), &data).unwrap()
+        let shape = p.slots[*s].shape.clone();
+        match p.slots[*s].dtype {
+            DType::I32 => {
+                Slab::from_elements(shape, &x.iter().map(|x| *x as i32).collect::<Vec<_>>()).unwrap()
+            }
+            _ => Slab::from_elements(shape, &x.iter().map(|x| *x as f32).collect::<Vec<_>>()).unwrap(),
+        }
     };
     let mut args: Vec<Slab> = p.ins.iter().zip(args).map(slab).collect();
     let mut all = Vec::new();

@@ -5,6 +5,7 @@
 
 mod lines;
 mod scalar;
+mod seek;
 mod value;
 
 use super::{Engine, Executable, Failure, RunReport};
@@ -81,7 +82,8 @@ fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<Va
                     if own { l.range(l.rank(position), *n) } else { (0, *n as i64) }
                 });
                 let ranges: Vec<(i64, i64)> = ranges.collect();
-                local(program, sentence, &ranges, position, values, &mut made);
+                let parts = stored.layout.partial.as_ref().map_or(Combine::Add, |p| p.0);
+                local(program, sentence, (&ranges, parts), position, values, &mut made);
             }
             vec![(*out, Rc::new(made))]
         }
@@ -243,11 +245,11 @@ fn reduce(value: &Value, from: &Atoms, to: &Stored, combine: Combine) -> Value {
     made
 }
 
-/// One part of a sentence's result: the folded loops run over `ranges`.
+/// One part of a sentence's result: the folded loops run over `ranges`, and parts are put together by `parts`.
 fn local(
     program: &SpmdProgram,
     s: &Sentence,
-    ranges: &[(i64, i64)],
+    (ranges, parts): (&[(i64, i64)], Combine),
     position: usize,
     values: &Values,
     made: &mut Value,
@@ -263,6 +265,9 @@ fn local(
     }
     if let Body::Lines(l) = &s.body {
         return lines::lines(s, l, &reader, made);
+    }
+    if let Body::Put { at, combine } = &s.body {
+        return seek::put(s, (at, *combine), ranges, &reader, made);
     }
     let mut index = vec![0i64; s.extents.len()];
     over(&mut index, 0, s.rank, &|d| (0, s.extents[d] as i64), &mut |index| {
@@ -287,7 +292,10 @@ fn local(
                 });
                 total
             }
-            Body::Lines(_) | Body::Reshape => unreachable!("done above"),
+            Body::Take { at } => {
+                seek::take(s, at, ranges, index, &reader).unwrap_or_else(|| scalar::neutral(parts, s.dtype))
+            }
+            Body::Lines(_) | Body::Reshape | Body::Put { .. } => unreachable!("done above"),
         };
         made.push(scalar::cut(out, s.dtype.storage()));
     });

@@ -320,37 +320,13 @@ fn threefry(key: u64, counter: u64) -> u64 {
 
 /// What folding nothing gives.
 pub(super) fn neutral(combine: Combine, dtype: DType) -> Scalar {
-    let n = bits(dtype.storage());
-    let least = if dtype.is_signed() { -(1i128 << (n - 1)) } else { 0 };
-    let most = if dtype.is_signed() { (1i128 << (n - 1)) - 1 } else { (1i128 << n) - 1 };
-    match combine {
-        Combine::Add => Scalar::zero(dtype),
-        Combine::Mul => Scalar::one(dtype),
-        Combine::And if dtype == DType::Bool => Scalar::Bool(true),
-        Combine::Or if dtype == DType::Bool => Scalar::Bool(false),
-        Combine::And => cut(Scalar::Int(-1), dtype),
-        Combine::Or => Scalar::Int(0),
-        Combine::Max if dtype == DType::Bool => Scalar::Bool(false),
-        Combine::Min if dtype == DType::Bool => Scalar::Bool(true),
-        Combine::Max if dtype.is_float() => Scalar::Float(f64::NEG_INFINITY),
-        Combine::Min if dtype.is_float() => Scalar::Float(f64::INFINITY),
-        Combine::Max => Scalar::Int(least),
-        Combine::Min => Scalar::Int(most),
-    }
+    combine.neutral(dtype)
 }
 
 /// Two folded values in one. Floats stay in float64: whoever folds rounds at the end.
 pub(super) fn combined(combine: Combine, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
-    let fun = match combine {
-        Combine::Add => Fun::Add,
-        Combine::Mul => Fun::Mul,
-        Combine::Max => Fun::Max,
-        Combine::Min => Fun::Min,
-        Combine::And => Fun::And,
-        Combine::Or => Fun::Or,
-    };
     let wide = if dtype.is_float() { DType::F64 } else { dtype };
-    apply(fun, wide, wide, &[a, b])
+    apply(combine.fun(), wide, wide, &[a, b])
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, SpmdProgram, Step, Stored};
 use crate::partition::reads::{part_boxes, within};
 use crate::partition::region::{Region, beyond, full};
-use crate::program::sentence::{Read, Sentence, Source};
+use crate::program::sentence::{Body, Read, Sentence, Source};
 use crate::sharding::atoms::{Atom, Atoms, sorted, without};
 
 /// The first thing that is wrong with a program, if anything is.
@@ -148,6 +148,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
         return Err(format!("slot {out} lies otherwise than its loops run"));
     }
     independent(&loops.iter().flat_map(|l| l.atoms.iter().copied()).collect::<Vec<_>>())?;
+    seeks(p, s, loops)?;
     let mut made: Atoms = loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied()).collect();
     for (k, r) in s.reads.iter().enumerate() {
         for src in r.sources() {
@@ -170,6 +171,22 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
     let (wanted, made) = (sorted(parts(stored)), sorted(made));
     if made != wanted {
         return Err(format!("slot {out} is partial over {wanted:?}, but made in {made:?}"));
+    }
+    Ok(())
+}
+
+/// What takes and puts read is whole where it must be.
+fn seeks(p: &SpmdProgram, s: &Sentence, loops: &[DimLayout]) -> Result<(), String> {
+    for (k, r) in s.reads.iter().enumerate().filter(|(k, _)| !s.takes_parts(*k)) {
+        if let Some(src) = r.sources().into_iter().find(|src| p.slots[*src].layout.partial.is_some()) {
+            return Err(format!("read {k} is of slot {src}, which is in parts"));
+        }
+    }
+    let Body::Put { combine, .. } = s.body else { return Ok(()) };
+    let split = loops[s.rank..].iter().any(|l| !l.atoms.is_empty());
+    let neutral = combine.map(|c| c.neutral(s.dtype));
+    if split && (neutral.is_none() || s.everywhere(0) != neutral) {
+        return Err("updates are split, and are put over what was there".into());
     }
     Ok(())
 }

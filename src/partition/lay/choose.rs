@@ -8,6 +8,7 @@
 //! any device receives.
 
 use super::parts::{moved, reduce_way};
+use super::puts;
 use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::cost::Cost;
@@ -91,17 +92,26 @@ struct Round<'a> {
     d: &'a Draft,
     entries: &'a [Entry],
     loops: Vec<Vec<DimLayout>>,
+    /// Where puts in parts read what was there.
+    bases: Vec<Option<Vec<DimLayout>>>,
     /// For each value what is needed of it.
     needs: Vec<Vec<Need>>,
 }
 
 impl<'a> Round<'a> {
     fn new(d: &'a Draft, entries: &'a [Entry], loops: Vec<Vec<DimLayout>>) -> Round<'a> {
-        let mut round = Round { d, entries, loops, needs: Vec::new() };
+        let base = |(e, loops): (&Entry, &Vec<DimLayout>)| match e {
+            Entry::Open(open) if open.known.is_none() && !loops.is_empty() => {
+                puts::base(&open.sentence, &d.slots[open.out].layout, loops)
+            }
+            _ => None,
+        };
+        let bases = entries.iter().zip(&loops).map(base).collect();
+        let mut round = Round { d, entries, loops, bases, needs: Vec::new() };
         let mut needs: Vec<Vec<Need>> = (0..d.slots.len()).map(|_| Vec::new()).collect();
         for (k, sentence) in round.sentences().filter(|(k, _)| !round.loops[*k].is_empty()) {
             for read in 0..sentence.reads.len() {
-                let reader = Reader { sentence, read, layout: &round.loops[k] };
+                let reader = Reader { sentence, read, layout: round.layout(k, read) };
                 for src in sentence.reads[read].sources() {
                     let same = |n: &&mut Need| round.reader(n.of).is_some_and(|r| r.same(&reader));
                     if let Some(need) = needs[src].iter_mut().find(same) {
@@ -126,7 +136,11 @@ impl<'a> Round<'a> {
     }
     fn reader(&self, (k, read): (usize, usize)) -> Option<Reader<'_>> {
         let Entry::Open(open) = &self.entries[k] else { return None };
-        Some(Reader { sentence: &open.sentence, read, layout: &self.loops[k] })
+        Some(Reader { sentence: &open.sentence, read, layout: self.layout(k, read) })
+    }
+    /// Where a step's loops run for one of its reads.
+    fn layout(&self, k: usize, read: usize) -> &[DimLayout] {
+        self.bases[k].as_deref().filter(|_| read == 0).unwrap_or(&self.loops[k])
     }
     /// The reads of a value by steps other than this one.
     fn others(&self, src: Slot, but: usize) -> Vec<Reader<'_>> {
@@ -165,8 +179,12 @@ impl<'a> Round<'a> {
     fn step(&self, k: usize, open: &Open) -> Vec<DimLayout> {
         let own = &self.d.slots[open.out].layout;
         match open.sentence.body {
-            Body::Map(_) => self.elementwise(k, &open.sentence, own),
-            Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => self.folding(k, open, own),
+            Body::Map(_) => self.elementwise(k, open, own),
+            Body::Fold { .. }
+            | Body::Product { .. }
+            | Body::Lines(_)
+            | Body::Take { .. }
+            | Body::Put { .. } => self.folding(k, open, own),
             Body::Reshape => own.dims.clone(),
         }
     }
@@ -177,7 +195,10 @@ impl<'a> Round<'a> {
         if self.d.once.contains(&src) { bytes / self.d.trips.max(1) as f64 } else { bytes }
     }
     /// Bytes to bring the operands of step k in, beyond what others need of them.
-    fn bring(&self, k: usize, s: &Sentence, layout: &[DimLayout]) -> f64 {
+    fn bring(&self, k: usize, open: &Open, layout: &[DimLayout]) -> f64 {
+        let s = &open.sentence;
+        let base = puts::base(s, &self.d.slots[open.out].layout, layout);
+        let at = |read: usize| base.as_deref().filter(|_| read == 0).unwrap_or(layout);
         let mut seen: Vec<(Slot, usize)> = Vec::new();
         for (read, r) in s.reads.iter().enumerate() {
             seen.extend(r.sources().into_iter().map(|src| (src, read)));
@@ -187,7 +208,7 @@ impl<'a> Round<'a> {
         for group in seen.chunk_by(|a, b| a.0 == b.0) {
             let src = group[0].0;
             let others = self.others(src, k);
-            let here = group.iter().map(|(_, read)| Reader { sentence: s, read: *read, layout });
+            let here = group.iter().map(|(_, read)| Reader { sentence: s, read: *read, layout: at(*read) });
             let all = distinct(others.iter().copied().chain(here));
             if all.len() == others.len() {
                 continue;
@@ -211,7 +232,7 @@ impl<'a> Round<'a> {
         let parts = sorted(loops[s.rank..].iter().flat_map(|l| l.atoms.iter().copied()).collect());
         let layout = Layout {
             dims: loops[..s.rank].to_vec(),
-            partial: (!parts.is_empty()).then_some((s.body.combine(), parts)),
+            partial: (!parts.is_empty()).then_some((s.combine(), parts)),
         };
         if layout == stored.layout {
             return 0.0;
@@ -220,15 +241,16 @@ impl<'a> Round<'a> {
     }
     /// Elements that the busiest device computes, times the devices.
     fn work(&self, s: &Sentence, loops: &[DimLayout]) -> f64 {
-        let each = loop_box(loops, &s.extents, 0).into_iter().map(|v| (v.1 - v.0) as f64);
-        // a line is computed once, however much of what comes out of it is kept
-        let computed = each.enumerate().filter(|(l, _)| !s.body.along().contains(l));
-        computed.map(|(_, n)| n).product::<f64>() * self.d.devices as f64
+        // a line is computed once, however much of what comes out of it is kept; a bound loop has one step
+        let steps = loop_box(loops, &s.extents, 0).into_iter().enumerate();
+        let computed = steps.filter(|(l, _)| !s.binds(*l) && !s.body.along().contains(l));
+        computed.map(|(_, v)| (v.1 - v.0) as f64).product::<f64>() * self.d.devices as f64
     }
 
     /// Elementwise: where the result is asked for, or where an operand is.
-    fn elementwise(&self, k: usize, s: &Sentence, own: &Layout) -> Vec<DimLayout> {
-        let here = self.bring(k, s, &own.dims);
+    fn elementwise(&self, k: usize, open: &Open, own: &Layout) -> Vec<DimLayout> {
+        let s = &open.sentence;
+        let here = self.bring(k, open, &own.dims);
         if here == 0.0 || s.reads.len() < 2 {
             return own.dims.clone();
         }
@@ -243,7 +265,7 @@ impl<'a> Round<'a> {
             let copy = draft::copy(0, s.dtype, &s.extents);
             let made = Stored { layout: Layout { dims: there.clone(), partial: None }, ..stored.clone() };
             let back = moved(self.d, &made, &Reader { sentence: &copy, read: 0, layout: &own.dims }, 1);
-            ways.push((self.bring(k, s, there) + back * s.dtype.size() as f64 + STEP, there));
+            ways.push((self.bring(k, open, there) + back * s.dtype.size() as f64 + STEP, there));
         }
         // of operands at one price the one that splits leading dimensions by major digits, whichever comes first
         let digits = |dims: &[DimLayout]| -> Vec<Atoms> { dims.iter().map(|l| l.atoms.clone()).collect() };
@@ -262,7 +284,7 @@ impl<'a> Round<'a> {
         let way = |pick: &[usize]| {
             let loops = combined(s, own, &options, pick);
             let price =
-                BYTE * (self.bring(k, s, &loops) + self.after(s, &loops, open.out)) + self.work(s, &loops);
+                BYTE * (self.bring(k, open, &loops) + self.after(s, &loops, open.out)) + self.work(s, &loops);
             (price, loops)
         };
         let mut pick = vec![0; options.len()];
@@ -305,12 +327,15 @@ impl<'a> Round<'a> {
     /// The ways to split a loop, the natural one first.
     fn options(&self, s: &Sentence, own: &Layout, l: usize) -> Vec<Atoms> {
         let result = (l < s.rank).then(|| own.dims[l].atoms.clone());
-        let mut unique: Vec<Atoms> = Vec::new();
-        let operands = match &s.body {
+        let others = match &s.body {
+            // a put is made where it is stored: updates come there, whole, or, if they are combined, each device's own in a part of it
+            Body::Put { .. } if l < s.rank => Vec::new(),
+            Body::Put { combine: None, .. } => Vec::new(),
             Body::Lines(lines) => self.lines(s, lines, own, l),
             _ => splits(self.d, s, l),
         };
-        for a in result.into_iter().chain(operands).chain([Atoms::new()]) {
+        let mut unique: Vec<Atoms> = Vec::new();
+        for a in result.into_iter().chain(others).chain([Atoms::new()]) {
             if !unique.contains(&a) {
                 unique.push(a);
             }

@@ -9,6 +9,7 @@ mod hoist;
 mod parts;
 mod place;
 pub(super) mod plan;
+mod puts;
 mod views;
 
 pub use plan::Localised;

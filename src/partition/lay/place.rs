@@ -4,12 +4,13 @@
 //! chosen together (`choose`). Last come the steps that bring a result from where it is made to where it is asked for.
 
 use super::choose::{self, Entry, Open, splits};
-use super::parts;
+use super::{parts, puts};
 use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Stored};
-use crate::program::sentence::{Combine, Sentence};
+use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
 use crate::sharding::atoms::{Atoms, sorted, ways, without};
+use crate::types::Scalar;
 
 /// A draft whose local steps are laid out.
 pub(super) struct Placer {
@@ -54,7 +55,7 @@ impl Placer {
         for k in 0..s.reads.len() {
             for src in s.reads[k].sources() {
                 let Some((_, parts)) = self.d.slots[src].layout.partial.clone() else { continue };
-                if without(&wanted, &parts).is_some() {
+                if s.takes_parts(k) && without(&wanted, &parts).is_some() {
                     kept = sorted(kept.into_iter().chain(parts).collect());
                     continue;
                 }
@@ -70,6 +71,9 @@ impl Placer {
             }
         }
         let missing = without(&wanted, &kept).unwrap_or_default();
+        if !wanted.is_empty() && !puts::in_these(&self.d.slots, &s, &kept, &missing) {
+            return self.whole(item, out, s);
+        }
         if !missing.is_empty() && s.extents.len() == s.rank {
             s = s.in_parts(ways(&missing));
         }
@@ -85,22 +89,39 @@ impl Placer {
         self.entries.push(Entry::Open(Open { item, out, sentence: s, kept, known }));
     }
 
+    /// A step whose result is asked for in parts that it cannot be made in: made whole, the first part is the value.
+    fn whole(&mut self, item: Item, out: Slot, s: Sentence) {
+        let own = self.d.slots[out].layout.clone();
+        let stored = Stored { layout: Layout { partial: None, ..own }, ..self.d.slots[out].clone() };
+        let (dtype, shape) = (stored.dtype, stored.shape.clone());
+        let mid = self.slot(stored);
+        let then = Item { through: Vec::new(), ..item.clone() };
+        self.open(item, mid, s);
+        self.open(then, out, draft::copy(mid, dtype, &shape));
+    }
+
     /// A step with its loops laid out, and the steps from there to where its result is asked for.
     fn close(&mut self, open: Open, loops: Vec<DimLayout>) {
         let Open { mut item, out, sentence, kept, .. } = open;
         let own = &self.d.slots[out].layout;
         let folded = loops[sentence.rank..].iter().flat_map(|l| l.atoms.iter().copied());
         let parts = sorted(folded.chain(kept).collect());
+        // parts that the type asks for are added
+        let combine = own.partial.as_ref().map_or_else(|| sentence.combine(), |p| p.0);
         let at = Layout {
             dims: loops[..sentence.rank].to_vec(),
-            partial: (!parts.is_empty()).then_some((sentence.body.combine(), parts)),
+            partial: (!parts.is_empty()).then_some((combine, parts)),
         };
+        let divided = puts::base(&sentence, own, &loops).is_some() && own.partial.is_none();
         if at == *own {
             item.step = Step::Local { out, sentence, layout: loops };
             self.d.items.push(item);
             return;
         }
         let made = self.slot(Stored { layout: at.clone(), ..self.d.slots[out].clone() });
+        if divided {
+            return self.put_in_parts(item, out, sentence, made, loops);
+        }
         let then = Item { through: Vec::new(), ..item.clone() };
         item.step = Step::Local { out: made, sentence, layout: loops };
         self.d.items.push(item);
@@ -109,6 +130,44 @@ impl Placer {
             None => vec![self.copied(made, out, then)],
         };
         self.d.items.extend(steps);
+    }
+
+    /// A put whose updates are split: onto nothing, in parts; the parts combined; and what was there.
+    fn put_in_parts(
+        &mut self,
+        mut item: Item,
+        out: Slot,
+        mut s: Sentence,
+        made: Slot,
+        loops: Vec<DimLayout>,
+    ) {
+        let combine = s.combine();
+        let neutral = combine.neutral(s.dtype);
+        let nothing = s.everywhere(0) == Some(neutral);
+        let empty = Read { dtype: s.dtype, parts: Vec::new(), fill: neutral };
+        let mut was = std::mem::replace(&mut s.reads[0], empty);
+        let (shape, dtype) = (s.extents[..s.rank].to_vec(), s.dtype);
+        let then = Item { through: Vec::new(), ..item.clone() };
+        item.step = Step::Local { out: made, sentence: s, layout: loops };
+        self.d.items.push(item);
+        if nothing {
+            let steps = self.reduced(made, out, then);
+            self.d.items.extend(steps);
+            return;
+        }
+        let sum = self.slot(self.d.slots[out].clone());
+        let steps = self.reduced(made, sum, then.clone());
+        self.d.items.extend(steps);
+        was.parts.iter_mut().for_each(|p| p.span.truncate(shape.len()));
+        let part =
+            Part { from: Source::Value(sum), span: Span::whole(&shape), map: Affine::identity(shape.len()) };
+        let read = Read { dtype, parts: vec![part], fill: Scalar::zero(dtype) };
+        let code = Code::one(combine.fun(), dtype, dtype, &[Arg::Read(0), Arg::Read(1)]);
+        let rank = shape.len();
+        let sentence =
+            Sentence { extents: shape, rank, dtype, reads: vec![was, read], body: Body::Map(code) };
+        let layout = self.d.slots[out].layout.dims.clone();
+        self.d.items.push(Item { step: Step::Local { out, sentence, layout }, ..then });
     }
 
     fn slot(&mut self, s: Stored) -> Slot {

@@ -92,10 +92,10 @@ fn read(
     r.fill.to_f64()
 }
 
-/// A sentence over a box of its loops: the elements of the result's box.
+/// A sentence over a box of its loops: the elements of the result's box. `absent` is what is taken where the box has not the step.
 pub(super) fn sentence(
     s: &Sentence,
-    loops: &Region,
+    (loops, absent): (&Region, f64),
     shapes: &dyn Fn(Slot) -> Vec<usize>,
     get: &dyn Fn(Slot, &[i64]) -> f64,
 ) -> Vec<f64> {
@@ -103,11 +103,28 @@ pub(super) fn sentence(
     if let Body::Lines(l) = &s.body {
         return lines(s, l, loops, shapes, get);
     }
-    let init = if let Body::Fold { combine, .. } = s.body { start(combine) } else { 0.0 };
+    let init = match s.body {
+        Body::Fold { combine, .. } => start(combine),
+        Body::Take { .. } => absent,
+        _ => 0.0,
+    };
     let mut out = vec![init; volume(&b) as usize];
+    if let Body::Put { .. } = s.body {
+        each(&b, |i| {
+            let all: Vec<i64> = (0..s.extents.len()).map(|l| i.get(l).copied().unwrap_or(0)).collect();
+            out[linear(i, &b)] = read(&s.reads[0], &all, shapes, get);
+        });
+    }
     each(loops, |i| {
         let k = linear(&i[..s.rank], &b);
         let value = |r: usize| read(&s.reads[r], i, shapes, get);
+        // whether this is the step of each bound loop, and whether anything is there
+        let here = || {
+            s.body.bound().iter().fold((true, true), |(here, there), b| {
+                let (step, is) = b.step(value(b.by) as i64, b.window.map_or(0, |w| i[w]));
+                (here && i[b.index] == step, there && is)
+            })
+        };
         match &s.body {
             Body::Map(code) => out[k] = run(code, i, &(0..s.reads.len()).map(value).collect::<Vec<_>>()),
             Body::Fold { combine: c, code } => {
@@ -116,6 +133,19 @@ pub(super) fn sentence(
             }
             Body::Product { .. } => out[k] += value(0) * value(1),
             Body::Lines(_) => unreachable!("done above"),
+            Body::Take { .. } => {
+                let x = value(0);
+                match here() {
+                    (true, there) => out[k] = if there { x } else { s.reads[0].fill.to_f64() },
+                    (false, _) => {}
+                }
+            }
+            Body::Put { combine: c, .. } => {
+                let x = value(1);
+                if here() == (true, true) {
+                    out[k] = c.map_or(x, |c| combine(c, out[k], x));
+                }
+            }
             Body::Reshape => {
                 let Source::Value(v) = s.reads[0].parts[0].from else { panic!("a reshape of a value") };
                 let shape = shapes(v);
@@ -174,7 +204,7 @@ pub(super) fn plain(p: &SpmdProgram, args: &[Vec<f64>]) -> Vec<Vec<f64>> {
             Step::Reduce { src, out, .. } => vals[*out] = vals[*src].clone(),
             Step::Local { out, sentence: s, .. } => {
                 let get = |v: Slot, i: &[i64]| vals[v][linear(i, &full(&p.slots[v].shape))];
-                vals[*out] = sentence(s, &full(&s.extents), &shape, &get);
+                vals[*out] = sentence(s, (&full(&s.extents), 0.0), &shape, &get);
             }
             Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } => {
                 let mut now: Vec<Vec<f64>> = carry.iter().map(|s| vals[*s].clone()).collect();
@@ -367,7 +397,8 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                         }
                         lookup(&store[v], &what(v), i)
                     };
-                    let data = sentence(s, &loops, &shape, &get);
+                    let absent = p.slots[*out].layout.partial.as_ref().map_or(0.0, |p| start(p.0));
+                    let data = sentence(s, (&loops, absent), &shape, &get);
                     store[*out] = vec![Block { region: loops[..s.rank].to_vec(), data }];
                 }
             }

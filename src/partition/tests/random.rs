@@ -4,13 +4,13 @@
 
 use super::VERIFY;
 use super::oracle::{check, plain};
-use crate::DType::F32;
+use crate::DType::{F32, I32};
 use crate::partition::draft::{Draft, copy, mapped, reshape};
 use crate::partition::lay::plan;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Why};
 use crate::program::sentence::{
-    Affine, Arg, Body, Code, Combine, Fun, Lines, Part, Read, Sentence, Source, Span,
+    Affine, Arg, Beyond, Body, Bound, Code, Combine, Fun, Lines, Part, Read, Sentence, Source, Span,
 };
 use crate::program::{In, Line, Outs};
 use crate::sharding::atoms::{Atom, Atoms};
@@ -254,6 +254,93 @@ pub(super) fn product(a: Slot, x: &[usize], b: Slot, y: &[usize]) -> Sentence {
     Sentence { rank: k, dtype: F32, reads, body: Body::Product { accumulate: F32 }, extents }
 }
 
+/// Numbers that say where: at these loops of a sentence, some of them beyond what is there.
+fn number(r: &mut Random, d: &mut Draft, devices: usize, extents: &[usize], loops: &[usize]) -> Read {
+    let shape: Vec<usize> = loops.iter().map(|l| extents[*l]).collect();
+    let l = layout(r, &shape, devices);
+    let slot = d.slot(I32, Shape::from(&shape[..]), l);
+    d.ins.push(slot);
+    let map = loops.iter().map(|l| Affine::of(0, *l, 1)).collect();
+    Read { dtype: I32, fill: Scalar::Int(0), ..part(slot, extents, map) }
+}
+
+/// Some dimensions taken at numbers: windows of one, elements of the others.
+fn take(r: &mut Random, d: &mut Draft, devices: usize, slot: Slot, shape: &[usize]) -> Sentence {
+    let queries = r.below(3);
+    let bound: Vec<usize> = (0..shape.len()).filter(|_| r.flip()).collect();
+    let mut extents: Vec<usize> = (0..queries).map(|_| 1 + r.below(4)).collect();
+    let (mut map, mut at) = (vec![Affine::constant(0); shape.len()], Vec::new());
+    for (dim, n) in shape.iter().enumerate() {
+        if !bound.contains(&dim) {
+            map[dim] = Affine::of(0, extents.len(), 1);
+            extents.push(*n);
+        }
+    }
+    let windows: Vec<Option<usize>> = bound
+        .iter()
+        .map(|dim| {
+            let window = r.flip().then_some(extents.len());
+            extents.extend(window.map(|_| 1 + r.below(shape[*dim])));
+            window
+        })
+        .collect();
+    let rank = extents.len();
+    for (dim, window) in bound.iter().zip(windows) {
+        let index = extents.len();
+        map[*dim] = Affine::of(0, index, 1);
+        extents.push(shape[*dim]);
+        let most = (shape[*dim] - window.map_or(1, |w| extents[w])) as i64;
+        let beyond = [Beyond::Clip, Beyond::Nothing][r.below(2)];
+        at.push(Bound { index, by: 1 + at.len(), most, beyond, window });
+    }
+    let mut read = part(slot, &extents, map);
+    read.fill = Scalar::Float(r.below(3) as f64);
+    let mut reads = vec![read];
+    for _ in &at {
+        let loops: Vec<usize> = (0..queries).filter(|_| r.below(4) > 0).collect();
+        reads.push(number(r, d, devices, &extents, &loops));
+    }
+    Sentence { extents, rank, dtype: F32, reads, body: Body::Take { at } }
+}
+
+/// A value, or a number, with updates put in it at numbers.
+fn put(r: &mut Random, d: &mut Draft, devices: usize, slot: Slot, shape: &[usize]) -> Sentence {
+    let rank = shape.len();
+    let queries = r.below(3);
+    let mut extents = shape.to_vec();
+    extents.extend((0..queries).map(|_| 1 + r.below(4)));
+    // what is put runs over the queries, the windows, and what no number binds
+    let mut over: Vec<usize> = (rank..rank + queries).collect();
+    let mut at = Vec::new();
+    for index in 0..rank {
+        if r.flip() {
+            over.push(index);
+            continue;
+        }
+        let window = r.flip().then_some(extents.len());
+        extents.extend(window.map(|_| 1 + r.below(shape[index])));
+        over.extend(window);
+        let most = (shape[index] - window.map_or(1, |w| extents[w])) as i64;
+        let beyond = [Beyond::Clip, Beyond::Nothing][r.below(2)];
+        at.push(Bound { index, by: 2 + at.len(), most, beyond, window });
+    }
+    let sizes: Vec<usize> = over.iter().map(|l| extents[*l]).collect();
+    let l = layout(r, &sizes, devices);
+    let new = d.slot(F32, Shape::from(&sizes[..]), l);
+    d.ins.push(new);
+    let mut was = part(slot, &extents, Affine::identity(rank));
+    if r.below(3) == 0 {
+        was = Read { parts: Vec::new(), fill: Scalar::Float(r.below(2) as f64), ..was };
+    }
+    let mut reads = vec![was, part(new, &extents, over.iter().map(|l| Affine::of(0, *l, 1)).collect())];
+    for _ in &at {
+        let loops: Vec<usize> = (rank..rank + queries).filter(|_| r.below(4) > 0).collect();
+        reads.push(number(r, d, devices, &extents, &loops));
+    }
+    let combine = [None, Some(Combine::Add), Some(Combine::Max)][r.below(3)];
+    Sentence { extents, rank, dtype: F32, reads, body: Body::Put { at, combine } }
+}
+
 /// A random draft of some steps.
 fn program(r: &mut Random, devices: usize) -> Draft {
     let mut d = Draft::new(devices, None);
@@ -272,11 +359,12 @@ fn program(r: &mut Random, devices: usize) -> Draft {
         let b = if r.below(5) == 0 { a } else { r.below(d.slots.len()) };
         // a partial value is read by the step after it alone, as nobody promises the others to be linear
         let parted = [a, b].iter().any(|s| d.slots[*s].layout.partial.is_some());
-        if parted || shape.iter().product::<usize>() > 400 || shape.is_empty() {
+        let numbers = [a, b].iter().any(|s| d.slots[*s].dtype != F32);
+        if parted || numbers || shape.iter().product::<usize>() > 400 || shape.is_empty() {
             continue;
         }
         let other = d.slots[b].shape.to_vec();
-        let s = match r.below(10) {
+        let s = match r.below(12) {
             0..3 => view(r, a, &shape),
             3 if other == shape => binary(r, a, b, &shape),
             3 | 4 => unary(a, &shape),
@@ -288,6 +376,8 @@ fn program(r: &mut Random, devices: usize) -> Draft {
             7 if !other.is_empty() && shape.last() == other.first() => product(a, &shape, b, &other),
             7 => copy(a, F32, &shape),
             8 => lines(r, a, &shape),
+            9 => take(r, &mut d, devices, a, &shape),
+            10 => put(r, &mut d, devices, a, &shape),
             _ => {
                 let n: usize = shape.iter().product();
                 let f: Vec<usize> = (1..=n).filter(|k| n.is_multiple_of(*k)).collect();
@@ -304,7 +394,12 @@ fn program(r: &mut Random, devices: usize) -> Draft {
         }
         if s.extents.len() > s.rank
             && r.below(4) == 0
-            && !matches!(s.body, Body::Fold { combine: Combine::Max, .. } | Body::Lines(_))
+            && !matches!(
+                s.body,
+                Body::Fold { combine: Combine::Max, .. }
+                    | Body::Put { combine: Some(Combine::Max), .. }
+                    | Body::Lines(_)
+            )
         {
             // a result that stays partial, reduced by the next step
             let free: Atoms = digits(r, devices)

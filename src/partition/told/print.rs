@@ -3,7 +3,7 @@
 use crate::mesh::Mesh;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, SpmdProgram, Step};
-use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
+use crate::program::sentence::{Affine, Arg, Body, Bound, Code, Combine, Part, Read, Sentence, Source, Span};
 use crate::sharding::{Atom, atoms};
 use std::fmt::{self, Write};
 
@@ -140,11 +140,27 @@ fn body(s: &Sentence) -> String {
             0 => format!("{} of {}", lines.of.key(), reads.join(", ")),
             k => format!("result {k} of {} of {}", lines.of.key(), reads.join(", ")),
         },
+        Body::Take { at } => format!("{} where {}", reads.first().map_or("", |r| r), places(at, &reads)),
+        Body::Put { at, combine } => {
+            let (was, new) = (reads.first().map_or("", |r| r), reads.get(1).map_or("", |r| r));
+            let how = combine.map_or("put over".into(), |c| format!("put by {} into", folded(c)));
+            format!("{new} {how} {was} where {}", places(at, &reads))
+        }
         Body::Reshape => match s.reads.first().and_then(|r| r.parts.first()).map(|p| p.from) {
             Some(Source::Value(v)) => format!("reshape %{v}"),
             _ => "reshape".into(),
         },
     }
+}
+
+/// Which step each bound loop has.
+fn places(at: &[Bound], reads: &[String]) -> String {
+    let one = |b: &Bound| {
+        let window = b.window.map_or(String::new(), |w| format!("+{}", index(w)));
+        let by = reads.get(b.by).map_or("?", |r| r);
+        format!("{} = {by}{window}", index(b.index))
+    };
+    at.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The last instruction, with the earlier ones where they are used.

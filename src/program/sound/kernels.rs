@@ -1,5 +1,6 @@
 //! Sentences against the types of their equation.
 
+use super::seeks;
 use crate::program::sentence::{
     Affine, Arg, Body, Code, Combine, Fun, Inst, Lines, Part, Read, Sentence, Source, Span,
 };
@@ -60,6 +61,8 @@ fn sentence(s: &Sentence, operands: &[ArrayType], result: &ArrayType) -> Result<
         }
         Body::Product { accumulate } => product(s, *accumulate),
         Body::Lines(l) => lines(s, l, operands, result),
+        Body::Take { at } => seeks::take(s, at),
+        Body::Put { at, combine } => seeks::put(s, at, *combine),
         Body::Reshape => over_results().and_then(|()| reshape(s, operands, result)),
     }
 }

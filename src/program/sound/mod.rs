@@ -6,6 +6,7 @@
 
 mod answers;
 pub(crate) mod kernels;
+mod seeks;
 
 pub(crate) use answers::{added, batched, collective, cotangents, factors, tangents, types};
 pub(crate) use kernels::sentences;

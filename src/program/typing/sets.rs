@@ -44,7 +44,16 @@ impl Rule<'_> {
             .filter(|(_, o)| !o.literal)
             .map(|(k, o)| (k, o.ty.spec))
             .collect();
-        let literal = real.len() < self.operands.len();
+        let mut literal = real.len() < self.operands.len();
+        let mut linearity = linearity;
+        if let Linearity::Placed(n) = linearity {
+            let (linear, places): (Vec<_>, Vec<_>) = real.into_iter().partition(|(k, _)| *k < n);
+            if places.iter().any(|(_, spec)| !spec.unreduced_axes().is_empty()) {
+                return Err(self.not_linear(linearity, &places));
+            }
+            literal = linear.len() < n;
+            (real, linearity) = (linear, Linearity::Joint);
+        }
         if linearity == Linearity::Chosen
             && let [(0, which), chosen @ ..] = &real[..]
         {

@@ -6,6 +6,7 @@ use super::lines::lines;
 use atmesh::array::{Dims, Term};
 
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select};
+use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{ExpandDims, Rev, Squeeze, Transpose};
@@ -383,17 +384,22 @@ fn padding(v: &Value) -> Padding {
     }
 }
 
-/// The starts of a dynamic slice, where they are numbers: from the end where negative, cut so that the slice fits.
+/// The starts of an update, where they are numbers: cut so that it fits.
 fn starts(ins: &[Val], shape: &[usize], sizes: &[usize]) -> Option<Vec<usize>> {
     let fixed = ins.iter().zip(shape).zip(sizes).map(|((i, n), s)| {
         let Val::Lit(i) = i else { return None };
-        let (i, n, s) = (i.to_i128(), *n as i128, *s as i128);
-        Some((if i < 0 { i + n } else { i }).clamp(0, (n - s).max(0)) as usize)
+        Some(i.to_i128().clamp(0, n.saturating_sub(*s) as i128) as usize)
     });
     fixed.collect()
 }
 
-fn shapes(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
+/// The operands from `first` on as integers, also where they are numbers of the case.
+fn with_numbers(ins: &[Val], first: usize) -> Vec<Val> {
+    let number = |(k, v): (usize, &Val)| if k < first { v.clone() } else { Val::Array(v.array()) };
+    ins.iter().enumerate().map(number).collect()
+}
+
+fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
     let Some(first) = ins.first() else { return Ok(None) };
     let x = first.array();
     let one = || numbers::int(&p["axis"]) as i32;
@@ -448,19 +454,18 @@ fn shapes(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> 
             }
         }
         "dynamic_slice" => {
-            let (ty, sizes) = (x.ty()?, list("slice_sizes"));
-            let Some(start) = starts(&ins[1..], &ty.shape, &sizes) else {
-                return Err(env.missing("traced_starts"));
-            };
-            let limit = start.iter().zip(&sizes).map(|(s, n)| s + n).collect();
-            prim(Slice { strides: vec![1; start.len()], start, limit, out: None }, &ins[..1])
+            let sizes = list("slice_sizes");
+            let dims = (0..sizes.len()).collect();
+            let slice = DynamicSlice { sizes: sizes.into(), dims, lead: Vec::new(), out: None };
+            prim(slice, &with_numbers(ins, 1))
         }
         "dynamic_update_slice" => {
             let (ty, part) = (x.ty()?, ins[1].array().ty()?);
-            let Some(start) = starts(&ins[2..], &ty.shape, &part.shape) else {
-                return Err(env.missing("traced_starts"));
-            };
-            prim(UpdateSlice { start }, &ins[..2])
+            if let Some(start) = starts(&ins[2..], &ty.shape, &part.shape) {
+                return Ok(Some(prim(UpdateSlice { start }, &ins[..2])));
+            }
+            let dims = (0..ty.rank()).collect();
+            prim(DynamicUpdateSlice { dims, lead: Vec::new(), out: None }, &with_numbers(ins, 2))
         }
         "reshard" => x.reshard(spec(&p["spec"])),
         "with_sharding_constraint" => x.constrain(spec(&p["spec"])),
@@ -591,7 +596,7 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
             return one(r);
         }
     }
-    match shapes(env, op, ins, p)? {
+    match shapes(op, ins, p)? {
         Some(r) => one(r),
         None => Err(env.missing(op)),
     }

@@ -1,0 +1,283 @@
+//! Boxes that begin at numbers known at run time: dynamic_slice, and dynamic_update_slice, which puts one there.
+
+use super::{integers, one_type, read};
+use crate::diagnostic::{Fault, Result};
+use crate::ops::build::cotangent_type;
+use crate::ops::view::{arity, list, print_out, shape_fault, view};
+use crate::program::sentence::{Beyond, Body, Bound, Read, Sentence};
+use crate::program::{
+    Align, At, Back, Batch, Batched, Dim, Factors, Forward, Join, Linearity, Operand, Prim, Primitive,
+    Priority, Tangents, Value, behind, inserted,
+};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Scalar, Shape};
+use std::sync::Arc;
+
+/// The box of these sizes that begins at numbers in some dimensions, and at 0 in the others. The operands are the array and a number for
+/// each of `dims`; numbers are cut so that the box fits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DynamicSlice {
+    /// The sizes of the box.
+    pub sizes: Shape,
+    /// The dimension of each number.
+    pub dims: Vec<usize>,
+    /// The dimensions that run over examples which have numbers of their own: those of each number that is no scalar.
+    pub lead: Vec<usize>,
+    /// The sharding asked for.
+    pub out: Option<Spec>,
+}
+
+/// The first operand with the second one in its place from the numbers on, which are cut so that it fits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DynamicUpdateSlice {
+    /// The dimension of each number.
+    pub dims: Vec<usize>,
+    /// The dimensions that run over examples which have numbers of their own.
+    pub lead: Vec<usize>,
+    /// The sharding asked for; where it is, the operands may be sharded in any way.
+    pub out: Option<Spec>,
+}
+
+/// Refuses boxes that do not fit, and numbers that are not one for each dimension.
+fn check(
+    name: &str,
+    x: &ArrayType,
+    sizes: &[usize],
+    numbers: &[Operand],
+    dims: &[usize],
+    lead: &[usize],
+) -> Result<(), Fault> {
+    if sizes.len() != x.rank() {
+        return Err(shape_fault(format!(
+            "{name} has {} sizes, but the array has {} dimensions",
+            sizes.len(),
+            x.rank()
+        )));
+    }
+    if let Some(d) = dims.iter().chain(lead).find(|d| **d >= x.rank()) {
+        return Err(shape_fault(format!("there is no dimension {d} among {}", x.rank())));
+    }
+    if let Some(d) = (0..x.rank()).find(|d| sizes[*d] > x.shape[*d]) {
+        let message = format!("{name} takes {} of dimension {d}, which has size {}", sizes[d], x.shape[d]);
+        return Err(shape_fault(message).help(format!("take at most {}", x.shape[d])).dim(0, d));
+    }
+    // a dimension of which less is taken than there is begins where its number says
+    let still = |d: &usize| sizes[*d] != x.shape[*d] && !dims.contains(d);
+    if let Some(d) = (0..x.rank()).find(still) {
+        return Err(shape_fault(format!("no number says where dimension {d} begins")).dim(0, d));
+    }
+    if let Some(d) = lead.iter().find(|d| sizes[**d] != x.shape[**d]) {
+        return Err(shape_fault(format!("dimension {d} runs over examples, and is taken whole")).dim(0, *d));
+    }
+    let of_examples: Vec<usize> = lead.iter().map(|d| x.shape[*d]).collect();
+    for (k, o) in numbers.iter().enumerate() {
+        if o.ty.rank() > 0 && o.ty.shape[..] != of_examples {
+            let message = format!("number {k} has shape {}, and must be a scalar", o.ty.shape);
+            return Err(shape_fault(message).help("give one number for each dimension"));
+        }
+    }
+    Ok(())
+}
+
+/// The loops of numbers.
+fn of_numbers(numbers: &[ArrayType], lead: &[usize]) -> Vec<Vec<Dim>> {
+    numbers.iter().map(|i| Dim::each(lead.iter().copied().take(i.rank()))).collect()
+}
+
+/// Where the numbers' dimensions run when examples are added.
+fn leading(lead: &[usize], batch: &Batch<'_>, first: usize) -> Vec<usize> {
+    let own = batch.mapped[first..].contains(&true);
+    own.then_some(0).into_iter().chain(behind(lead)).collect()
+}
+
+impl Primitive for DynamicSlice {
+    fn name(&self) -> &'static str {
+        "dynamic_slice"
+    }
+    fn params(&self) -> String {
+        let lead = if self.lead.is_empty() { String::new() } else { format!(", lead={}", list(&self.lead)) };
+        format!("sizes={}, dims={}{lead}{}", list(&self.sizes), list(&self.dims), print_out(self.out))
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let x = arity(self.name(), operands, 1 + self.dims.len())?[0];
+        integers(operands, 1)?;
+        check(self.name(), x, &self.sizes, &operands[1..], &self.dims, &self.lead)?;
+        Ok(vec![(x.dtype, self.sizes.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
+        let x = &operands[0].shape;
+        let at = |d| if self.sizes[d] == x[d] { At::Same } else { At::Window };
+        let mut dims = vec![Dim::each(0..x.rank())];
+        dims.extend(of_numbers(&operands[1..], &self.lead));
+        let result = (0..x.rank()).map(|d| Dim::at(d, at(d))).collect();
+        Factors { operands: dims, results: vec![result], ..Factors::over(x) }
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Placed(1)
+    }
+    fn priority(&self) -> Priority {
+        Priority::DynamicSlice
+    }
+    fn out(&self) -> Option<Spec> {
+        self.out
+    }
+    fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
+        let Some(t) = &tangents[0] else { return Ok(vec![None]) };
+        let args: Vec<Value> = std::iter::once(t).chain(&operands[1..]).cloned().collect();
+        Ok(vec![Some(b.emit1(Arc::new(self.clone()), &args)?)])
+    }
+    fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
+        let mut cts = vec![None; types.len()];
+        if let Some(ct) = &cotangents[0] {
+            let want = cotangent_type(&types[0]);
+            let zeros = b.zeros(&want)?;
+            let starts = operands[1..].iter().flatten().cloned();
+            let args: Vec<Value> = [zeros, ct.clone()].into_iter().chain(starts).collect();
+            let put = DynamicUpdateSlice { dims: self.dims.clone(), lead: self.lead.clone(), out: None };
+            let make = |out| Arc::new(DynamicUpdateSlice { out, ..put.clone() }) as Prim;
+            cts[0] = Some(b.emit_as(make, &args, want.spec)?);
+        }
+        Ok(cts)
+    }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        let prim = DynamicSlice {
+            sizes: inserted(&self.sizes, 0, batch.examples.size).into(),
+            dims: behind(&self.dims),
+            lead: leading(&self.lead, batch, 1),
+            out: batch.out(self.out, 0),
+        };
+        Batched { align: Align::Placed(1), ..Batched::of(Arc::new(prim)) }
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let (x, y) = (&operands[0], &results[0]);
+        let mut extents = y.shape.to_vec();
+        let mut loops: Vec<usize> = (0..x.rank()).collect();
+        let mut at = Vec::new();
+        for (j, &d) in self.dims.iter().enumerate().filter(|(_, d)| x.shape[**d] != y.shape[**d]) {
+            loops[d] = extents.len();
+            extents.push(x.shape[d]);
+            let most = (x.shape[d] - y.shape[d]) as i64;
+            at.push(Bound { index: loops[d], by: 1 + j, most, beyond: Beyond::Clip, window: Some(d) });
+        }
+        let dtype = y.dtype.storage();
+        let mut reads = vec![read(0, dtype, &extents, loops)];
+        if at.is_empty() {
+            return view(y, reads.remove(0).parts, Scalar::zero(dtype));
+        }
+        reads.extend(numbers(&operands[1..], 1, &extents, &self.lead));
+        vec![Sentence { rank: y.rank(), extents, dtype, reads, body: Body::Take { at } }]
+    }
+}
+
+/// Reads of numbers, which are operands from `first` on.
+fn numbers<'a>(
+    types: &'a [ArrayType],
+    first: usize,
+    extents: &'a [usize],
+    lead: &'a [usize],
+) -> impl Iterator<Item = Read> + 'a {
+    let each = types.iter().enumerate();
+    each.map(move |(j, i)| read(first + j, i.dtype, extents, lead.iter().copied().take(i.rank())))
+}
+
+impl Primitive for DynamicUpdateSlice {
+    fn name(&self) -> &'static str {
+        "dynamic_update_slice"
+    }
+    fn params(&self) -> String {
+        let lead = if self.lead.is_empty() { String::new() } else { format!(", lead={}", list(&self.lead)) };
+        format!("dims={}{lead}{}", list(&self.dims), print_out(self.out))
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let types = arity(self.name(), operands, 2 + self.dims.len())?;
+        let (x, u) = (types[0], types[1]);
+        one_type(x, u)?;
+        integers(operands, 2)?;
+        if u.rank() != x.rank() {
+            let message = format!("the update has {} dimensions, but the array has {}", u.rank(), x.rank());
+            return Err(shape_fault(message).help("give them one rank: `.expand_dims(…)`, `.reshape(…)`"));
+        }
+        check(self.name(), x, &u.shape, &operands[2..], &self.dims, &self.lead)?;
+        Ok(vec![(x.dtype, x.shape.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
+        let (x, u) = (&operands[0].shape, &operands[1].shape);
+        let at = |d| if u[d] == x[d] { At::Same } else { At::Window };
+        let mut dims = vec![Dim::each(0..x.rank()), (0..x.rank()).map(|d| Dim::at(d, at(d))).collect()];
+        dims.extend(of_numbers(&operands[2..], &self.lead));
+        let mut f = Factors { operands: dims, results: vec![Dim::each(0..x.rank())], ..Factors::over(x) };
+        if self.out.is_none() {
+            // numbers of examples may be unsharded where the examples are not
+            for l in (0..x.rank()).filter(|l| !self.lead.contains(l)) {
+                f.loops[l].join = Some(Join::Equal);
+            }
+        }
+        f
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::Placed(2)
+    }
+    fn priority(&self) -> Priority {
+        Priority::DynamicSlice
+    }
+    fn out(&self) -> Option<Spec> {
+        self.out
+    }
+    fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
+        let mut args = operands.to_vec();
+        for k in 0..2 {
+            args[k] = match &tangents[k] {
+                Some(t) => t.clone(),
+                None => b.zeros(&operands[k].ty)?,
+            };
+        }
+        Ok(vec![Some(b.emit1(Arc::new(self.clone()), &args)?)])
+    }
+    fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
+        let mut cts = vec![None; types.len()];
+        let Some(ct) = &cotangents[0] else { return Ok(cts) };
+        let starts: Vec<Value> = operands[2..].iter().flatten().cloned().collect();
+        if operands[0].is_none() {
+            let hole = b.zeros(&cotangent_type(&types[1]))?;
+            let args: Vec<Value> = [ct.clone(), hole].into_iter().chain(starts.iter().cloned()).collect();
+            let make = |out| Arc::new(DynamicUpdateSlice { out, ..self.clone() }) as Prim;
+            cts[0] = Some(b.emit_as(make, &args, cotangent_type(&types[0]).spec)?);
+        }
+        if operands[1].is_none() {
+            let args: Vec<Value> = std::iter::once(ct.clone()).chain(starts).collect();
+            let (dims, lead) = (self.dims.clone(), self.lead.clone());
+            let take = DynamicSlice { sizes: types[1].shape.clone(), dims, lead, out: None };
+            let make = |out| Arc::new(DynamicSlice { out, ..take.clone() }) as Prim;
+            cts[1] = Some(b.emit_as(make, &args, cotangent_type(&types[1]).spec)?);
+        }
+        Ok(cts)
+    }
+    fn batched(&self, batch: &Batch<'_>) -> Batched {
+        let prim = DynamicUpdateSlice {
+            dims: behind(&self.dims),
+            lead: leading(&self.lead, batch, 2),
+            out: batch.out(self.out, 0),
+        };
+        Batched { align: Align::Placed(2), ..Batched::of(Arc::new(prim)) }
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let (x, u) = (&operands[0], &operands[1]);
+        let dtype = x.dtype.storage();
+        let mut extents = x.shape.to_vec();
+        let mut loops: Vec<usize> = (0..x.rank()).collect();
+        let mut at = Vec::new();
+        for (j, &d) in self.dims.iter().enumerate().filter(|(_, d)| x.shape[**d] != u.shape[**d]) {
+            loops[d] = extents.len();
+            extents.push(u.shape[d]);
+            let most = (x.shape[d] - u.shape[d]) as i64;
+            at.push(Bound { index: d, by: 2 + j, most, beyond: Beyond::Clip, window: Some(loops[d]) });
+        }
+        let put = read(1, dtype, &extents, loops);
+        if at.is_empty() {
+            return view(&results[0], put.parts, Scalar::zero(dtype));
+        }
+        let mut reads = vec![read(0, dtype, &extents, 0..x.rank()), put];
+        reads.extend(numbers(&operands[2..], 2, &extents, &self.lead));
+        vec![Sentence { rank: x.rank(), extents, dtype, reads, body: Body::Put { at, combine: None } }]
+    }
+}

@@ -1,0 +1,226 @@
+//! Places known at run time: the same numbers, to the last bit, on all engines, however arrays lie; gradients, examples, caches in loops.
+
+use atmesh::EngineKind;
+use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
+use atmesh::prelude::*;
+use atmesh::program::Prim;
+use std::sync::Arc;
+
+const ENGINES: [EngineKind; 3] = [EngineKind::Reference, EngineKind::Lockstep, EngineKind::Threads];
+
+fn apply(prim: impl Into<Prim>, xs: &[&Array]) -> Array {
+    let xs: Vec<_> = xs.iter().map(|x| (*x).into()).collect();
+    Array::apply(prim.into(), &xs).swap_remove(0)
+}
+
+/// The box of these sizes from one number on in all these dimensions.
+fn slice(x: &Array, i: &Array, dims: &[usize], sizes: &[usize]) -> Array {
+    let prim = DynamicSlice { sizes: sizes.into(), dims: dims.into(), lead: vec![], out: None };
+    let mut xs = vec![x];
+    xs.extend(dims.iter().map(|_| i));
+    apply(Arc::new(prim) as Prim, &xs)
+}
+fn update(x: &Array, u: &Array, i: &Array, dims: &[usize]) -> Array {
+    let mut xs = vec![x, u];
+    xs.extend(dims.iter().map(|_| i));
+    apply(Arc::new(DynamicUpdateSlice { dims: dims.into(), lead: vec![], out: None }) as Prim, &xs)
+}
+
+fn bits(x: &Array) -> Vec<u32> {
+    x.to_vec::<f32>().unwrap_or_else(|e| panic!("{e}")).into_iter().map(f32::to_bits).collect()
+}
+
+/// Runs a program of an array, whole and split in several ways, on all engines: the same bits each time, which are returned.
+fn everywhere(name: &str, x: &Array, i: &Array, f: fn(&Array, &Array) -> Array) -> Vec<u32> {
+    let want = bits(&jit(f).engine(EngineKind::Reference).call((x, i)).unwrap());
+    for n in [1, 2, 4, 5, 8] {
+        let mesh = Mesh::auto([("X", n), ("Y", 2)]).unwrap();
+        for spec in [p![], p!["X"], p![_, "X"], p!["X", "Y"], p!["Y", "X"]] {
+            let y = x.put(&mesh, spec);
+            for engine in ENGINES {
+                let f = jit(f).engine(engine);
+                let got =
+                    f.call((&y, i)).unwrap_or_else(|e| panic!("{name} over {n}, {spec}, {engine}: {e}"));
+                assert!(
+                    bits(&got) == want,
+                    "{name} over {n}, {spec}, {engine}: {:?}\n{}",
+                    got.to_vec::<f32>(),
+                    f.lower((&y, i)).unwrap().collectives()
+                );
+            }
+        }
+    }
+    want
+}
+
+/// Numbers with a negative zero, infinities and a NaN among them.
+fn table() -> Array {
+    let mut x = Key::new(3).normal([12, 10]).to_vec::<f32>().unwrap();
+    for (k, v) in [(3, -0.0), (14, f32::NAN), (35, f32::INFINITY), (77, f32::NEG_INFINITY), (110, -0.0)] {
+        x[k] = v;
+    }
+    Array::from(x).reshape([12, 10])
+}
+
+#[test]
+fn boxes_at_numbers() {
+    let x = table();
+    let v = bits(&x);
+    for at in [-30, 0, 1, 4, 9, 40] {
+        let i = Array::from(at);
+        let from = |size: i32, n: i32| at.clamp(0, n - size) as usize;
+        let (a, b) = (from(5, 12), from(3, 10));
+        let got = everywhere("a box", &x, &i, |x, i| slice(x, i, &[0, 1], &[5, 3]));
+        let want: Vec<u32> =
+            (0..5).flat_map(|r| (0..3).map(move |c| (a + r) * 10 + b + c)).map(|k| v[k]).collect();
+        assert_eq!(got, want, "at {at}");
+        let got = everywhere("a row", &x, &i, |x, i| slice(x, i, &[0], &[1, 10]));
+        assert_eq!(got, v[from(1, 12) * 10..][..10], "at {at}");
+        everywhere("a column", &x, &i, |x, i| slice(x, i, &[1], &[12, 1]));
+        let got = everywhere("rows replaced", &x, &i, |x, i| update(x, &x.slice(ix![2..4]), i, &[0]));
+        let mut want = v.clone();
+        want[from(2, 12) * 10..][..20].copy_from_slice(&v[20..40]);
+        assert_eq!(got, want, "at {at}");
+        everywhere("columns replaced", &x, &i, |x, i| {
+            update(&(x * 0.5), &slice(x, i, &[1], &[12, 4]), i, &[1])
+        });
+        everywhere("a box replaced", &x, &i, |x, i| update(x, &x.slice(ix![..3, ..2]), i, &[0, 1]));
+    }
+}
+
+#[test]
+fn indices_at_run_time() {
+    let x = table();
+    for at in [-12, -3, 0, 7, 9] {
+        let i = Array::from(at);
+        everywhere("element", &x, &i, |x, i| x.slice(ix![i, i]));
+        everywhere("row", &x, &i, |x, i| x.slice(ix![i]));
+        everywhere("window", &x, &i, |x, i| x.slice(ix![&i..; 3, 2..5]));
+        everywhere("set", &x, &i, |x, i| x.at(ix![.., i]).set(x.slice(ix![.., 0])));
+        everywhere("set of a window", &x, &i, |x, i| x.at(ix![1..9;2, &i..; 3]).set(7.0));
+        everywhere("add", &x, &i, |x, i| x.at(ix![i, ..;3]).add(1.5));
+        everywhere("max", &x, &i, |x, i| x.at(ix![&i..; 2]).max(0.25));
+        let row = x.slice(ix![&i]);
+        assert_eq!(bits(&row), bits(&x.slice(ix![at.clamp(-12, 11)])), "at {at}");
+    }
+    // every integer type says where
+    for d in [I8, I16, I32, I64, U8, U16, U32, U64] {
+        let i = Array::from(7).astype(d);
+        assert_eq!(bits(&x.slice(ix![&i])), bits(&x.slice(ix![7])), "{d}");
+        assert_eq!(
+            bits(&jit(|i: &Array| x.slice(ix![&i..; 4])).call(&i).unwrap()),
+            bits(&x.slice(ix![7..11]))
+        );
+    }
+    let far = Array::from(u64::MAX);
+    assert_eq!(bits(&x.slice(ix![&far])), bits(&x.slice(ix![11])));
+    let far = Array::from(i64::MIN);
+    assert_eq!(bits(&x.slice(ix![&far])), bits(&x.slice(ix![0])));
+}
+
+#[test]
+fn all_element_types() {
+    let i = Array::from(2);
+    for d in [Bool, I8, U16, F16, BF16, F64, I64] {
+        let x = (Array::arange(0..20).reshape([5, 4]) % 3).astype(d);
+        for spec in [p![], p!["X"], p![_, "X"]] {
+            let mesh = Mesh::auto([("X", 4)]).unwrap();
+            let y = x.put(&mesh, spec);
+            let f = jit(|x: &Array, i: &Array| (x.slice(ix![i]), x.at(ix![.., i]).set(x.slice(ix![.., 0]))));
+            let (row, set) = f.call((&y, &i)).unwrap();
+            let int = |a: &Array| a.astype(I32).to_vec::<i32>().unwrap();
+            assert_eq!(int(&row), int(&x.slice(ix![2])), "{d} {spec}");
+            assert_eq!(int(&set), int(&x.at(ix![.., 2]).set(x.slice(ix![.., 0]))), "{d} {spec}");
+        }
+    }
+}
+
+#[test]
+fn sizes_of_nothing() {
+    let x = Array::zeros(F32.of([3, 0]));
+    let i = Array::from(1);
+    assert_eq!(x.slice(ix![&i]).to_vec::<f32>().unwrap(), []);
+    assert_eq!(x.slice(ix![&i..; 2]).shape().unwrap()[..], [2, 0]);
+    let y = Array::arange(0..6).reshape([3, 2]);
+    assert_eq!(y.slice(ix![&i..; 0]).shape().unwrap()[..], [0, 2]);
+    assert_eq!(y.at(ix![&i..; 0]).set(5).to_vec::<i32>().unwrap(), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(y.slice(ix![&i..; 3]).to_vec::<i32>().unwrap(), [0, 1, 2, 3, 4, 5]);
+    assert!(y.slice(ix![&i..; 4]).ty().unwrap_err().to_string().contains("take at most 3"));
+}
+
+#[test]
+fn gradients() {
+    let x = Key::new(3).normal([12, 10]);
+    let v = x.to_vec::<f32>().unwrap();
+    let j = Array::from(4);
+    let close = |g: Array, want: &dyn Fn(usize) -> f32| {
+        let g = g.to_vec::<f32>().unwrap();
+        assert!(g.iter().enumerate().all(|(k, g)| (g - want(k)).abs() < 1e-5), "{g:?}");
+    };
+    for mesh in [None, Some(Mesh::auto([("X", 4)]).unwrap()), Some(Mesh::new([("X", 4)]).unwrap())] {
+        let x = mesh.as_ref().map_or(x.clone(), |m| x.put(m, p!["X"]));
+        let g = grad(&x, |x| x.slice(ix![&j]).square().sum(..));
+        close(g, &|k| if k / 10 == 4 { 2.0 * v[k] } else { 0.0 });
+        let g = grad(&x, |x| x.at(ix![&j]).set(x.slice(ix![&Array::from(1)]) * 3.0).sum(..));
+        close(g, &|k| if k / 10 == 4 { 0.0 } else { 1.0 } + if k / 10 == 1 { 3.0 } else { 0.0 });
+        // in a loop over the rows
+        let g =
+            grad(&x, |x| fori_loop(0..12, Array::from(0f32), |i, s| s + x.slice(ix![&i]).square().sum(..)));
+        close(g, &|k| 2.0 * v[k]);
+    }
+}
+
+#[test]
+fn many_examples() {
+    let x = Key::new(3).normal([4, 12]);
+    let v = x.to_vec::<f32>().unwrap();
+    let i = Array::from([3, 0, 7, 20]);
+    let y = vmap((&x, &i), |(x, i)| x.slice(ix![&i..; 3])).to_vec::<f32>().unwrap();
+    let want: Vec<f32> =
+        [3, 0, 7, 9].iter().enumerate().flat_map(|(r, s)| v[r * 12 + s..][..3].to_vec()).collect();
+    assert_eq!(y, want);
+    // the same rows of one table for each, and tables within tables
+    let rows = vmap(&i, |i| x.slice(ix![&i])).to_vec::<f32>().unwrap();
+    assert_eq!(rows[..12], v[36..48]);
+    let two = vmap(&x, |row| vmap(&i, |i| row.slice(ix![&i]))).to_vec::<f32>().unwrap();
+    let two_too = vmap(&i, |i| vmap(&x, |row| row.slice(ix![&i]))).to_vec::<f32>().unwrap();
+    for (r, k) in (0..4).flat_map(|r| (0..4).map(move |k| (r, k))) {
+        let want = v[r * 12 + [3, 0, 7, 11][k]];
+        assert_eq!((two[r * 4 + k], two_too[k * 4 + r]), (want, want));
+    }
+    let put =
+        vmap((&x, &i), |(x, i)| x.at(ix![&i..; 2]).set(Array::from([1.0f32, 2.0]))).to_vec::<f32>().unwrap();
+    assert_eq!((put[3], put[4], put[12], put[13], put[46], put[47]), (1.0, 2.0, 1.0, 2.0, 1.0, 2.0));
+}
+
+/// Writes a row of a cache at each step, made of what was there.
+fn filled(c: &Array) -> Array {
+    fori_loop(0..1000, c, |i, c| {
+        let row = c.slice(ix![&i]) + i.astype(F32) + 1.0;
+        c.at(ix![&i]).set(row)
+    })
+}
+
+/// Such a loop writes in place; the caller's array stays as it was.
+#[test]
+fn a_cache_in_a_loop() {
+    let cache = Array::zeros(F32.of([1 << 10, 8]));
+    let report = jit(filled).lower(&cache).unwrap().compile().unwrap().report().to_string();
+    assert!(report.contains("put %") && !report.contains("copy and put"), "{report}");
+    for engine in ENGINES {
+        let got = jit(filled).engine(engine).call(&cache).unwrap().to_vec::<f32>().unwrap();
+        assert!((0..1000).all(|r| got[r * 8] == r as f32 + 1.0) && got[1000 * 8] == 0.0, "{engine}");
+    }
+    assert!(cache.to_vec::<f32>().unwrap().iter().all(|x| *x == 0.0));
+}
+
+/// What is put comes from elsewhere in the array: it is not written over what is read.
+#[test]
+fn rows_of_itself() {
+    let f = |c: &Array| fori_loop(0..4, c, |i, c| c.at(ix![&i]).set(c.slice(ix![&(3 - &i)]) + 1.0));
+    let x = Array::arange(0..32).astype(F32).reshape([4, 8]);
+    let want = bits(&jit(f).engine(EngineKind::Reference).call(&x).unwrap());
+    for engine in ENGINES {
+        assert_eq!(bits(&jit(f).engine(engine).call(&x).unwrap()), want, "{engine}");
+    }
+}
