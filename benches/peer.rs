@@ -6,6 +6,7 @@
 mod trace;
 
 use atmesh::prelude::*;
+use atmesh::{ConvOptions, Padding};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,7 @@ fn main() -> Result<()> {
         }
     }
     type Work = fn(&Options) -> Result<()>;
-    let all: [(&str, Work); 14] = [
+    let all: [(&str, Work); 15] = [
         ("psum", |o| collective(o, "psum", 1, p![], |x| x.psum("X"))),
         ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", Gather::tiled(0)))),
         ("psum_scatter", |o| {
@@ -56,6 +57,7 @@ fn main() -> Result<()> {
         ("ppermute", |o| collective(o, "ppermute", 1, p!["X"], |x| x.ppermute("X", Permutation::ring(1)))),
         ("elementwise", elementwise),
         ("matmul", matmul),
+        ("conv2d", conv2d),
         ("seed_layer", seed_layer),
         ("logistic_step", logistic_step),
         ("mlp_step", mlp_step),
@@ -144,6 +146,24 @@ fn matmul(o: &Options) -> Result<()> {
         let (x, y) = (a.put(&mesh, lhs), a.put(&mesh, rhs));
         let f = jit(move |x: &Array, y: &Array| x.dot_to(y, out)).engine(o.engine);
         time(o, &format!("matmul/{name}"), "2048^3 f32", || f.call((&x, &y)).map(drop))?;
+    }
+    Ok(())
+}
+
+/// A 3 × 3 convolution that keeps sizes, of 32 images of 28² with 64 features: as it is, split over the images, and its gradient.
+fn conv2d(o: &Options) -> Result<()> {
+    let how = || ConvOptions::default().layout("NHWC", "HWIO", "NHWC").padding(Padding::Same);
+    let mesh = Mesh::new([("X", N)])?;
+    let (x, w) = (Key::new(0).normal([32, 28, 28, 64]), Key::new(1).normal([3, 3, 64, 64]));
+    for (name, spec) in [("whole", p![]), ("batch", p!["X"])] {
+        let x = x.put(&mesh, spec);
+        let f = jit(|x: &Array, w: &Array| x.conv_with(w, how())).engine(o.engine);
+        time(o, &format!("conv2d/{name}"), "32x28x28x64, 3x3", || f.call((&x, &w)).map(drop))?;
+        let g = jit(|x: &Array, w: &Array| {
+            grad((x, w), |(x, w): (Array, Array)| x.conv_with(w, how()).square().sum(..))
+        });
+        let g = g.engine(o.engine);
+        time(o, &format!("conv2d/{name}_grad"), "of a sum of squares", || g.call((&x, &w)).map(drop))?;
     }
     Ok(())
 }

@@ -136,7 +136,7 @@ pub use ndarray as nd;
 
 pub use array::{
     Array, ConvOptions, Dims, Exchange, Gather, NewAxis, Operand, Padding, Permutation, ProductOptions, Rest,
-    Shard, Term, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, stack,
+    Shard, Term, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, stack,
 };
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};

@@ -138,7 +138,8 @@ impl ConvOptions {
     ///
     /// ```
     /// use atmesh::{ConvOptions, prelude::*};
-    /// let (x, w) = (Array::from([[[1.0f32, 2.0], [3.0, 4.0]]]), Array::from([[[1.0f32, 1.0]], [[1.0, -1.0]]]));
+    /// let x = Array::from([1.0f32, 2.0, 3.0, 4.0]).reshape([1, 2, 2]);
+    /// let w = Array::from([1.0f32, 1.0, 1.0, -1.0]).reshape([2, 1, 2]);
     /// let y = x.conv_with(&w, ConvOptions::default().groups(2));
     /// assert_eq!(y.to_vec::<f32>()?, [3.0, -1.0]);
     /// # Ok::<(), atmesh::Error>(())
@@ -218,8 +219,8 @@ fn each(what: &str, list: &Option<Vec<usize>>, n: usize) -> Result<Vec<usize>, F
     Ok(list)
 }
 
-/// How windows lie along dimensions of these sizes, with so many steps each.
-fn windows(
+/// How windows are placed along dimensions of these sizes, with so many steps each.
+pub(super) fn lie(
     sizes: &[usize],
     taps: &[usize],
     padding: &Padding,
@@ -270,7 +271,7 @@ impl Array {
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
     /// let x = Array::arange_of(F32.of([8]), 0, 1).reshape([1, 1, 8]);
-    /// let edges = Array::from([[[-1.0f32, 1.0, 0.0]]]);
+    /// let edges = Array::from([-1.0f32, 1.0, 0.0]).reshape([1, 1, 3]);
     /// assert_eq!(x.conv(&edges).to_vec::<f32>()?, [1.0; 6]);
     /// let split = x.put(&mesh, p![_, _, "X"]);
     /// assert_eq!(type_of(split.conv(&edges)), "float32[1,1,6@X]");
@@ -322,7 +323,7 @@ impl Array {
     ///
     /// ```
     /// use atmesh::{ConvOptions, Padding, prelude::*};
-    /// let (x, w) = (Array::from([[[1.0f32, 2.0]]]), Array::ones([1, 1, 2]));
+    /// let (x, w) = (Array::from([1.0f32, 2.0]).reshape([1, 1, 2]), Array::ones([1, 1, 2]));
     /// let how = ConvOptions::default().strides([2]).padding(Padding::Valid);
     /// assert_eq!(x.conv_transpose_with(&w, how).to_vec::<f32>()?, [1.0, 1.0, 2.0, 2.0]);
     /// # Ok::<(), atmesh::Error>(())
@@ -336,7 +337,7 @@ impl Array {
     ///
     /// ```
     /// use atmesh::prelude::*;
-    /// let (x, w) = (Array::from([[[1.0f32, 2.0]]]), Array::from([[[1.0f32, 10.0]]]));
+    /// let (x, w) = (Array::from([1.0f32, 2.0]).reshape([1, 1, 2]), Array::from([1.0f32, 10.0]).reshape([1, 1, 2]));
     /// assert_eq!(x.conv_transpose(&w).to_vec::<f32>()?, [10.0, 21.0, 2.0]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
@@ -468,7 +469,7 @@ fn planned(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Plan, 
     let sizes: Vec<usize> = xd.spatial.iter().map(|d| x.shape[*d]).collect();
     let taps: Vec<usize> = wd.spatial.iter().map(|d| w.shape[*d]).collect();
     let lists = [&options.strides, &options.dilation, &options.base_dilation];
-    let windows = windows(&sizes, &taps, &options.padding, lists)?;
+    let windows = lie(&sizes, &taps, &options.padding, lists)?;
     let word = matches!(options.padding, Padding::Same | Padding::SameLower | Padding::Valid);
     if word && options.base_dilation.as_ref().is_some_and(|list| list.iter().any(|d| *d != 1)) {
         return Err(shape_fault("the padding of an array that is set apart is said in numbers")

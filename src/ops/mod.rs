@@ -41,7 +41,7 @@ use shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
 use sharding::{Constrain, Copy, Reshard};
 use slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use std::sync::Arc;
-use windows::{Conv, Window};
+use windows::{Conv, ReduceWindow, Window, WindowExtreme, WindowPick, Windows};
 
 /// One line of the list of primitives.
 pub struct Entry {
@@ -154,6 +154,15 @@ pub const PRIMITIVES: &[Entry] = &[
             preferred: None,
         },
         [F32[2, 4, 4, 2], F32[2, 3, 2, 2]]),
+    entry!("reduce_window_sum", "windows", reduce_window(Reduction::Sum), [F32[4, 6]]),
+    entry!("reduce_window_max", "windows", reduce_window(Reduction::Max), [F32[4, 6]]),
+    entry!("reduce_window_min", "windows", reduce_window(Reduction::Min), [F32[4, 6]]),
+    entry!("reduce_window_prod", "windows", reduce_window(Reduction::Prod), [F32[4, 6]]),
+    entry!("reduce_window_and", "windows", reduce_window(Reduction::And), [Bool[4, 6]]),
+    entry!("reduce_window_or", "windows", reduce_window(Reduction::Or), [Bool[4, 6]]),
+    entry!("window_extreme", "windows", WindowExtreme { over: pooled() }, [F32[4, 6], F32[4, 4]]),
+    entry!("window_pick", "windows", WindowPick { over: pooled(), turned: false, out: None }, [I32[4, 4], F32[4, 6]]),
+    entry!("window_place", "windows", WindowPick { over: pooled(), turned: true, out: None }, [I32[4, 6], F32[4, 6]]),
     // creation
     entry!("full", "creation", Full { ty: F32.of([8, 4]), value: Scalar::Float(1.0) }, []),
     entry!("iota", "creation", Iota { ty: I32.of([8, 4]), dimension: 1 }, []),
@@ -208,6 +217,16 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("pvary", "collective", Pcast { along: along(), to: Cast::Varying }; [alike()]),
     entry!("pcast", "collective", Pcast { along: along(), to: Cast::Unreduced }; [varying()]),
 ];
+
+/// Windows of two steps along the second dimension, two elements apart, the first and the last with one beyond the array.
+fn pooled() -> Windows {
+    let over = Window { stride: 2, low: 1, high: 1, ..Window::default() };
+    Windows { taps: vec![1, 2], windows: vec![Window::default(), over] }
+}
+
+fn reduce_window(kind: Reduction) -> ReduceWindow {
+    ReduceWindow { kind, over: pooled(), out: None }
+}
 
 /// A mesh of two axes of this type.
 fn grid(axes: AxisType) -> Mesh {

@@ -50,7 +50,7 @@ impl Reduce {
 }
 
 impl Reduction {
-    fn combine(self) -> Combine {
+    pub(super) fn combine(self) -> Combine {
         match self {
             Reduction::Sum => Combine::Add,
             Reduction::Max => Combine::Max,

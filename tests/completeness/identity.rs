@@ -15,7 +15,7 @@ use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
 use atmesh::ops::sharding::{Constrain, Copy, Reshard};
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
-use atmesh::ops::windows::{Conv, Window};
+use atmesh::ops::windows::{Conv, ReduceWindow, Window, WindowExtreme, WindowPick, Windows};
 use atmesh::prelude::*;
 use atmesh::program::sentence::Combine;
 use atmesh::program::{Builder, Operand, Prim, Primitive, Program};
@@ -116,6 +116,20 @@ fn types(x: &ArrayType) -> Vec<In<ArrayType>> {
 }
 
 /// The fields of a primitive, each with the primitive that has another value there.
+/// Windows that differ in a part, as many along each dimension.
+fn further(over: &Windows) -> [In<Windows>; 2] {
+    let mut later = over.windows.clone();
+    (later[1].low, later[1].high) = (later[1].low - 1, later[1].high + 1);
+    let mut taps = over.taps.clone();
+    taps[1] += 20;
+    let mut wider = over.windows.clone();
+    wider[1].high += 20;
+    [
+        In(".taps", Windows { taps, windows: wider }),
+        In(".windows", Windows { windows: later, ..over.clone() }),
+    ]
+}
+
 fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
     let next = |prim: Prim| vec![(prim.name().to_string(), prim)];
     if let Some(f) = prim.downcast_ref::<Unary>() {
@@ -141,6 +155,17 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Reduce {
             kind: [Reduction::Prod, Reduction::Or, Reduction::And, Reduction::Sum].into_iter().filter(|k| *k != x.kind),
             axes: [vec![0]],
+            out: [Some(p!["X"])]
+        }
+        ReduceWindow {
+            kind: [Reduction::Prod, Reduction::Or, Reduction::And, Reduction::Sum].into_iter().filter(|k| *k != x.kind),
+            over: further(&x.over),
+            out: [Some(p!["X"])]
+        }
+        WindowExtreme { over: further(&x.over) }
+        WindowPick {
+            over: further(&x.over),
+            turned: [!x.turned],
             out: [Some(p!["X"])]
         }
         Conv {
@@ -247,6 +272,13 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
                     Arc::new(DotGeneral { contracting, batch, ..DotGeneral::default() }),
                     vec![F32.of([2, 2, 2]); 2],
                 )
+            }
+            // as many windows as elements
+            "window_pick" | "window_place" => {
+                let window = Window { low: 1, ..Window::default() };
+                let over = Windows { taps: vec![1, 2], windows: vec![Window::default(), window] };
+                let turned = entry.name == "window_place";
+                (Arc::new(WindowPick { over, turned, out: None }), vec![I32.of([4, 61]), F32.of([4, 61])])
             }
             "conv_general_dilated" => {
                 let conv = Conv {

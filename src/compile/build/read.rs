@@ -5,7 +5,7 @@ use crate::compile::flow::{Item, Map, Operand, PackPart, Piece, Value};
 use crate::compile::index::{Ix, MAX, NONE, extents};
 use crate::diagnostic::{Error, Result};
 use crate::partition::{DimLayout, Slot};
-use crate::program::sentence::{Arg, Code, Fun, Read, Source, Span};
+use crate::program::sentence::{Arg, Code, Fun, Part, Read, Source, Span};
 use crate::types::{DType, Scalar};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -164,12 +164,25 @@ impl Building<'_, '_> {
             })
         };
         let used: Vec<usize> = (0..n - lead).filter(|l| depends(*l)).collect();
-        let parts = out.map(|o| self.flow.values[o].parts.clone()).filter(|_| lead > 0);
+        // where the loops have none over parts, the parts are those of what is read
+        let copies = |p: &Part| match p.from {
+            Source::Value(s) => self.flow.values[s + at].copies,
+            Source::Const(_) => 1,
+        };
+        let own = r.sources().into_iter().map(|s| &self.flow.values[s + at]).find(|v| v.copies > 1);
+        let parts = match lead {
+            0 => own.map(|v| v.parts.clone()),
+            _ => out.map(|o| self.flow.values[o].parts.clone()),
+        };
+        if lead == 0 && own.is_some() && r.parts.iter().any(|p| copies(p) == 1) {
+            return Err(Error::internal("a whole value is read with a partial one by a sum"));
+        }
         let empty = DimLayout { atoms: SmallVec::new(), block: 1, origin: 0 };
         let dtype = r.dtype.storage();
         let shape = used.iter().map(|l| ext[lead + l] as usize).collect();
         let tmp = self.value(dtype, shape, parts.clone().unwrap_or(empty))?;
         let to = self.flow.values[tmp].clone();
+        let front = usize::from(to.copies > 1);
         let mut list = Vec::new();
         for c in 0..to.copies {
             for p in r.parts.iter().filter(|p| !p.span.iter().any(Span::is_empty)) {
@@ -178,7 +191,7 @@ impl Building<'_, '_> {
                     dst.0 += c as i64 * to.strides[0];
                 }
                 for (j, l) in used.iter().enumerate() {
-                    let (s, w) = (p.span[*l], to.strides[j + lead]);
+                    let (s, w) = (p.span[*l], to.strides[j + front]);
                     e[j] = s.len();
                     dst.0 += s.lo * w;
                     dst.1[j] = s.step * w;
@@ -221,7 +234,8 @@ impl Building<'_, '_> {
         let v = &self.flow.values[tmp];
         let mut p = Piece::over(Source::Value(tmp), ext, v.shape.rank());
         let own = usize::from(v.copies > 1);
-        if own > 0 {
+        // a fold adds a loop over the parts itself
+        if own > 0 && lead > 0 {
             (p.st[0], p.along[0]) = (v.strides[0], 0);
         }
         for (d, l) in used.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! Convolutions: products of which one operand is read by windows.
 
-use super::{Window, spread, windowed};
+use super::{Window, adjoint, spread, windowed};
 use crate::diagnostic::{Fault, Result};
 use crate::mesh::Axes;
 use crate::ops::build::{cotangent_type, not_linear};
@@ -30,7 +30,7 @@ pub struct Conv {
     pub contracting: [Vec<usize>; 2],
     /// The dimensions of x that windows move over, and those of w that are their steps, in pairs.
     pub spatial: [Vec<usize>; 2],
-    /// How the windows lie, for each such pair.
+    /// How the windows are placed, for each such pair.
     pub windows: Vec<Window>,
     /// For each dimension of the result which one it is of: batch, x's others, windows, w's others.
     pub order: Vec<usize>,
@@ -154,16 +154,7 @@ impl Conv {
         let windows = self.windows.iter().enumerate().map(|(k, o)| {
             let (n, m) = (x.shape[self.spatial[0][k]], ct.ty.shape[loops[self.spatial[0][k]]]);
             let taps = w.ty.shape[self.spatial[1][k]];
-            let low = o.dilation as i128 * (taps as i128 - 1) - i128::from(o.low);
-            let high =
-                (n as i128 - 1) * o.base as i128 + spread(taps, o.dilation) - spread(m, o.stride) - low;
-            Window {
-                stride: o.base,
-                low: low as i64,
-                high: high as i64,
-                base: o.stride,
-                dilation: o.dilation,
-            }
+            adjoint(o, n, m, taps)
         });
         let (batch, lead) = (self.batch[0].len(), self.batch[0].len() + free.len());
         let place = |d: usize| {

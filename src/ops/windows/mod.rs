@@ -4,15 +4,17 @@
 //! no value: where a position is outside of the array, nothing is read.
 
 mod conv;
+mod reduce;
 
 pub use conv::Conv;
+pub use reduce::{ReduceWindow, WindowExtreme, WindowPick, Windows};
 
 use super::view::shape_fault;
 use crate::diagnostic::Fault;
 use crate::program::At;
 use crate::program::sentence::{Affine, Part, Source, Span};
 
-/// How windows lie along a dimension: step t of window j is at `stride·j + dilation·t − low` of the array, which is taken apart first by
+/// How windows are placed along a dimension: step t of window j is at `stride·j + dilation·t − low` of the array, which is taken apart first by
 /// `base` where that is not 1: element q is at `base·q`, and between its elements there is nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
@@ -58,12 +60,13 @@ impl Window {
         let (n, taps) = (spread(n, self.base), spread(taps, self.dilation));
         let (low, high) = (i128::from(self.low), i128::from(self.high));
         if [n, taps, low.abs(), high.abs(), self.stride as i128].iter().any(|x| *x > MOST) {
-            return fault(format!("windows along dimension {d} reach further than can be counted"));
+            return fault(format!("windows along dimension {d} reach further than can be counted"))
+                .map_err(|f| f.help("write smaller steps and paddings"));
         }
         let last = n + low + high - taps;
         Ok(if last < 0 { 0 } else { (last / self.stride as i128) as usize + 1 })
     }
-    /// Where `count` windows of `taps` steps lie: for each part the windows' span, the steps', and the position as a function of loop
+    /// Where `count` windows of `taps` steps are: for each part the windows' span, the steps', and the position as a function of loop
     /// `j` (the windows) and loop `t` (the steps).
     fn lie(&self, count: usize, taps: usize, [j, t]: [usize; 2]) -> Vec<(Span, Span, Affine)> {
         let [s, e, d] = [self.stride, self.dilation, self.base].map(|n| n as i64);
@@ -105,6 +108,19 @@ impl std::fmt::Display for Window {
         }
         Ok(())
     }
+}
+
+/// The windows of an array of `m` elements, the windows of one of `n`, in which each element of that one meets those of `taps` steps that
+/// it is in, the last step first.
+fn adjoint(w: &Window, n: usize, m: usize, taps: usize) -> Window {
+    let low = w.dilation as i128 * (taps as i128 - 1) - i128::from(w.low);
+    let high = (n as i128 - 1) * w.base as i128 + spread(taps, w.dilation) - spread(m, w.stride) - low;
+    Window { stride: w.base, low: low as i64, high: high as i64, base: w.stride, dilation: w.dilation }
+}
+
+/// Whether a window has several steps, or reaches beyond the array, or finds nothing in it.
+fn moving(w: &Window, taps: usize) -> bool {
+    taps != 1 || w.base != 1 || w.low != 0 || w.high > 0
 }
 
 fn gcd(a: i64, b: i64) -> i64 {

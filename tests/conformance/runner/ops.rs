@@ -16,7 +16,7 @@ use atmesh::program::{Prim, Primitive};
 use atmesh::sharding::check_spec;
 use atmesh::{
     Array, ArrayType, AxisType, Cast, ConvOptions, DType, Error, Exchange, Gather, Key, Operand, Padding,
-    Result, Scalar, Spec, Tree, axis_index, axis_size, einsum, einsum_to, stack,
+    Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum, einsum_to, stack,
 };
 use serde_json::Value;
 use std::panic::Location;
@@ -328,6 +328,25 @@ fn creation(env: &Env, op: &str, p: &Value) -> Result<Option<Array>> {
     }))
 }
 
+fn windows(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
+    let list = |name: &str| p.get(name).map(sizes);
+    let mut how = WindowOptions::default();
+    (how.strides, how.base_dilation, how.dilation) =
+        (list("strides"), list("base_dilation"), list("window_dilation"));
+    how.padding = padding(&p["padding"]);
+    let window = sizes(&p["window"]);
+    let x = ins.first()?.array();
+    Some(match op {
+        "reduce_window_sum" => x.window_sum_with(window, how),
+        "reduce_window_prod" => x.window_prod_with(window, how),
+        "reduce_window_max" => x.window_max_with(window, how),
+        "reduce_window_min" => x.window_min_with(window, how),
+        "reduce_window_and" => x.window_and_with(window, how),
+        "reduce_window_or" => x.window_or_with(window, how),
+        _ => return None,
+    })
+}
+
 fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
     let a = || ins[0].array();
     let b = || ins[1].array();
@@ -592,7 +611,7 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
     }
     if let [x] = ins {
         let x = x.array();
-        if let Some(r) = unary(op, &x, p).or_else(|| reduction(op, &x, p)) {
+        if let Some(r) = unary(op, &x, p).or_else(|| reduction(op, &x, p)).or_else(|| windows(op, ins, p)) {
             return one(r);
         }
     }
