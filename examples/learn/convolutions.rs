@@ -85,7 +85,7 @@ fn slopes() -> Result<()> {
 // ANCHOR: pools
 fn pools() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
-    let x = Array::arange_of(F32.of([4, 4]), 0, 1).put(&mesh, p!["X", _]);
+    let x = Array::arange_of(F32.of([16]), 0, 1).reshape([4, 4]).put(&mesh, p!["X", _]);
     println!("{}\n{}", x.max_pool([2, 2]), x.avg_pool([2, 2]));
     // windows of three rows with one between them reach into the neighbour's rows
     let f = jit(|x: &Array| x.window_max_with([3, 1], atmesh::WindowOptions::default().padding([(1, 1), (0, 0)])));

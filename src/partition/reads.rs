@@ -142,7 +142,7 @@ pub fn through<'s>(
         return None;
     }
     let whole = |q: &Part| q.span.iter().zip(inner_extents).all(|(s, n)| s.lo == 0 && s.hi >= *n as i64);
-    // where nothing lies, both have the same number; or all of the inner is one part, and what is beyond it is the outer's
+    // where there is nothing, both have the same number; or all of the inner is one part, and what is beyond it is the outer's
     let beyond = inner.fill == outer.fill || matches!(&inner.parts[..], [q] if whole(q));
     let clips = |q: &Part| match q.from {
         Source::Value(from) => (0..q.map.len()).any(|e| q.leaves(e, shape(from)[e])),

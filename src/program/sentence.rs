@@ -33,13 +33,13 @@ pub struct Read {
     pub dtype: DType,
     /// Disjoint parts of the space of loop indices.
     pub parts: Vec<Part>,
-    /// The value where no part lies.
+    /// The value where there is no part.
     pub fill: Scalar,
 }
 
 /// One part of a read: a box of loop indices, and where it reads.
 ///
-/// It lies where its span covers the index and its map is inside what it reads; elsewhere the read is its fill. So windows have
+/// It is where its span covers the index and its map is inside what it reads; elsewhere the read is its fill. So windows have
 /// padding: where positions are made of two loops (a window's and a step within it), some of them may be outside. A position of one
 /// loop is inside wherever the span covers: there the span says it.
 #[derive(Clone, Debug, PartialEq)]
@@ -399,7 +399,7 @@ impl Affine {
 }
 
 impl Part {
-    /// Whether a position of dimension `d`, of size `n`, may be outside: then the part does not lie there.
+    /// Whether a position of dimension `d`, of size `n`, may be outside: then the part is not there.
     pub(crate) fn leaves(&self, d: usize, n: usize) -> bool {
         if self.span.iter().any(Span::is_empty) {
             return false;

@@ -18,7 +18,7 @@ pub(crate) fn types<P: Primitive + ?Sized>(
         return Err(contradiction(prim, "it has no results"));
     }
     for (k, ty) in results.iter().enumerate() {
-        // most results lie as an operand does, which was looked at when it was made
+        // most results are sharded as an operand is, which was looked at when it was made
         if operands.iter().any(|o| lies_as(&o.ty, ty)) {
             continue;
         }

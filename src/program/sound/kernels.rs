@@ -184,7 +184,7 @@ fn positions(p: &Part, ty: &ArrayType) -> Result<(), String> {
     let mut stride = ty.dtype.size() as i128;
     for (d, (map, n)) in p.map.iter().zip(&ty.shape[..]).enumerate().rev() {
         let (lo, hi, most) = range(map, &p.span);
-        // a window's positions may be outside: the part does not lie there
+        // a window's positions may be outside: the part is not there
         if map.terms.len() < 2 && (lo < 0 || hi >= *n as i128) {
             let beyond = if lo < 0 { lo } else { hi };
             return Err(format!("it reads position {beyond} of dimension {d}, which has size {n}"));
