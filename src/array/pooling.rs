@@ -111,8 +111,8 @@ reductions! {
     window_prod window_prod_with Prod: "The product", "numbers", "[1, 2, 3]" => "[2 6]";
     window_max window_max_with Max: "The greatest element", "numbers; a NaN is the greatest", "[1, 3, 2]" => "[3 3]";
     window_min window_min_with Min: "The least element", "numbers; a NaN is the least", "[1, 3, 2]" => "[1 2]";
-    window_and window_and_with And: "The conjunction", "bools, or integers bit by bit", "[true, true, false]" => "[ true false]";
-    window_or window_or_with Or: "The disjunction", "bools, or integers bit by bit", "[true, false, false]" => "[ true false]";
+    window_and window_and_with And: "The conjunction", "bools, or integers bit by bit", "[true, true, false]" => "[ True False]";
+    window_or window_or_with Or: "The disjunction", "bools, or integers bit by bit", "[true, false, false]" => "[ True False]";
 }
 
 impl Array {
