@@ -1,10 +1,12 @@
-//! Along a dimension: running sums and their kin.
+//! Along a dimension: running sums and their kin, sorts.
 
 use super::dims::dim;
+use super::joins::join;
 use super::{Array, prims};
 use crate::ops::lines::Running;
-use crate::program::Call;
-use crate::trace::apply1;
+use crate::program::{Call, Prim};
+use crate::trace::{Arg, apply, apply1};
+use std::borrow::Borrow;
 
 macro_rules! running { ($($(#[$doc:meta])* $name:ident $back:ident $kind:ident $back_doc:literal;)*) => {
     impl Array {$(
@@ -25,7 +27,8 @@ running! {
     /// The sum of what came so far along a dimension, which is unsharded; of the operand's type. Another dimension may be sharded any way.
     ///
     /// The order of addition goes by the length of the dimension alone: groups of 16, blocks of 2¹⁶. So results are the same bits on
-    /// any engine, mesh and number of workers; 16-bit floats are added in float32.
+    /// any engine, mesh and number of workers; 16-bit floats are added in float32. (In auto mode the dimension may be sharded: then
+    /// each device adds up its block, and hears of the others' their totals only.)
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -78,11 +81,7 @@ running! {
 
 impl Array {
     fn running(&self, kind: Running, d: i32, reverse: bool, call: Call<'_>) -> Array {
-        let Ok(ty) = self.type_ref() else { return self.clone() };
-        match dim(d.into(), ty.rank()) {
-            Ok(axis) => apply1(prims::scan(kind, axis, reverse), &[self.into()], call),
-            Err(fault) => self.refuse(fault, call),
-        }
+        self.along(d, call, |axis| prims::scan(kind, axis, reverse)).swap_remove(0)
     }
     /// hᵢ = decayᵢ·hᵢ₋₁ + xᵢ along a dimension, which is unsharded; h before the first element is 0. Both are of one type; 16-bit floats are
     /// computed in float32.
@@ -102,5 +101,121 @@ impl Array {
             Ok(axis) => apply1(prims::recurrence(axis, false), &[decay.into(), self.into()], call),
             Err(fault) => self.refuse(fault, call),
         }
+    }
+    /// The elements along a dimension in rising order; NaN comes last, and of −0 and 0, which are equal, the one that came first. The
+    /// dimension is unsharded, others may be sharded any way. Of numbers and bool.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[3.0, f64::NAN, 1.0], [2.0, 0.0, -1.0]]);
+    /// assert_eq!(x.sort(1).to_string(), "[[ 1.  3. nan]\n [-1.  0.  2.]]");
+    /// let g = grad(Array::from([3.0, 1.0, 2.0]), |x| (x.sort(0) * Array::from([1.0, 10.0, 100.0])).sum(..));
+    /// assert_eq!(g.to_vec::<f64>()?, [100.0, 1.0, 10.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn sort(&self, d: i32) -> Array {
+        self.along(d, Call::here("sort"), |axis| prims::sort(axis, 1)).swap_remove(0)
+    }
+    /// Where the elements of [`sort`](Array::sort) come from along a dimension, int32; equal elements stay in order.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([30, 10, 20, 10]).argsort(0).to_vec::<i32>()?, [1, 3, 2, 0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn argsort(&self, d: i32) -> Array {
+        self.along(d, Call::here("argsort"), prims::argsort).swap_remove(0)
+    }
+    /// The k greatest elements along a dimension, the greatest first, and where they are, int32. NaN is greater than all; of equal elements
+    /// the first comes first. The dimension is unsharded and has at least k elements.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let (best, at) = Array::from([3, 9, 1, 9, 4]).top_k(3, 0);
+    /// assert_eq!(best.to_vec::<i32>()?, [9, 9, 4]);
+    /// assert_eq!(at.to_vec::<i32>()?, [1, 3, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn top_k(&self, k: usize, d: i32) -> (Array, Array) {
+        let mut both = self.along(d, Call::here("top_k"), |axis| prims::top_k(k, axis)).into_iter();
+        let best = both.next().unwrap_or_else(|| self.clone());
+        let at = both.next().unwrap_or_else(|| best.clone());
+        (best, at)
+    }
+    /// Along a dimension every `step`-th element of `from..to`.
+    pub(crate) fn every(&self, axis: usize, from: usize, to: usize, step: usize, call: Call<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let mut bounds: Vec<(usize, usize, usize)> = ty.shape.iter().map(|n| (0, *n, 1)).collect();
+        bounds[axis] = (from, to, step);
+        apply1(prims::slice(&bounds), &[self.into()], call)
+    }
+    /// From the last element along a dimension to the first.
+    pub(crate) fn turned(&self, axis: usize, call: Call<'_>) -> Array {
+        apply1(prims::rev(&[axis]), &[self.into()], call)
+    }
+    /// This, then another one along a dimension.
+    pub(crate) fn followed_by(&self, other: &Array, axis: usize, call: Call<'_>) -> Array {
+        join(&[self.clone(), other.clone()], axis, call)
+    }
+    /// Along a dimension the first of this, the first of the other, the second of this, and so on; this may have one more at the end.
+    pub(crate) fn interleaved(&self, other: &Array, axis: usize, call: Call<'_>) -> Array {
+        let (Ok(x), Ok(y)) = (self.type_ref(), other.type_ref()) else { return self.clone() };
+        let (n, m) = (x.shape[axis], y.shape[axis]);
+        let mut shape = y.shape.clone();
+        shape.sizes_mut()[axis] = 2 * m;
+        let beside = |x: &Array| x.every(axis, 0, m, 1, call).new_dims(&[axis + 1], call);
+        let both = join(&[beside(self), beside(other)], axis + 1, call).reshape_at(shape, None, call);
+        if n == m { both } else { both.followed_by(&self.every(axis, m, n, 1, call), axis, call) }
+    }
+    /// What this primitive makes along a dimension; where there is no such dimension, one array that carries the refusal.
+    fn along(&self, d: i32, call: Call<'_>, prim: impl Fn(usize) -> Prim) -> Vec<Array> {
+        let Ok(ty) = self.type_ref() else { return vec![self.clone()] };
+        match dim(d.into(), ty.rank()) {
+            Ok(axis) => apply(prim(axis), &[self.into()], call),
+            Err(fault) => vec![self.refuse(fault, call)],
+        }
+    }
+}
+
+/// Arrays of one shape and sharding, sorted together along a dimension: in the rising order of the first `keys` of them, the first of
+/// these first. Where keys are equal, elements stay in order. The dimension is unsharded; keys are as for [`Array::sort`].
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::sort_together;
+/// let (year, name) = (Array::from([1990, 1970, 1980]), Array::from([1, 2, 3]));
+/// let sorted = sort_together([&year, &name], 1, 0);
+/// assert_eq!(sorted[0].to_vec::<i32>()?, [1970, 1980, 1990]);
+/// assert_eq!(sorted[1].to_vec::<i32>()?, [2, 3, 1]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[doc(alias("sort_by_key", "lexsort"))]
+#[track_caller]
+pub fn sort_together<A: Borrow<Array>>(
+    arrays: impl IntoIterator<Item = A>,
+    keys: usize,
+    d: i32,
+) -> Vec<Array> {
+    let call = Call::here("sort_together");
+    let arrays: Vec<Array> = arrays.into_iter().map(|a| a.borrow().clone()).collect();
+    let args: Vec<Arg> = arrays.iter().map(Into::into).collect();
+    let refused = |a: Array| vec![a; arrays.len().max(1)];
+    let rank = match arrays.first().map(Array::type_ref) {
+        Some(Ok(ty)) => ty.rank(),
+        Some(Err(_)) => return refused(arrays[0].clone()),
+        None => 1,
+    };
+    match dim(d.into(), rank) {
+        Ok(axis) => {
+            let mut made = apply(prims::sort(axis, keys), &args, call);
+            if made.len() < arrays.len() {
+                made = refused(made.swap_remove(0));
+            }
+            made
+        }
+        Err(fault) => refused(arrays[0].refuse(fault, call)),
     }
 }

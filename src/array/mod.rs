@@ -33,6 +33,7 @@ pub use einsum::{einsum, einsum_to, einsum_with};
 pub use host::View;
 pub use index::{Index, NewAxis, Pick, Rest};
 pub use joins::{concat, stack};
+pub use lines::sort_together;
 pub(crate) use operand::holds;
 pub use operand::{Operand, Term};
 pub use parts::At;

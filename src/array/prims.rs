@@ -7,7 +7,7 @@ use crate::ops::collective::{
 use crate::ops::creation::{Full, Iota};
 use crate::ops::elementwise::{Bitcast, Convert, Select};
 use crate::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
-use crate::ops::lines::{Recurrence, Running, Scan};
+use crate::ops::lines::{Argsort, Recurrence, Running, Scan, Sort, TopK};
 use crate::ops::product::DotGeneral;
 use crate::ops::reduce::{Reduce, Reduction};
 use crate::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
@@ -41,6 +41,15 @@ pub(crate) fn dot_general(how: &super::Contraction, out: Option<Spec>, preferred
 }
 pub(crate) fn scan(kind: Running, axis: usize, reverse: bool) -> Prim {
     Arc::new(Scan { kind, axis, reverse })
+}
+pub(crate) fn sort(axis: usize, keys: usize) -> Prim {
+    Arc::new(Sort { axis, keys })
+}
+pub(crate) fn argsort(axis: usize) -> Prim {
+    Arc::new(Argsort { axis, keys: 1 })
+}
+pub(crate) fn top_k(k: usize, axis: usize) -> Prim {
+    Arc::new(TopK { k, axis })
 }
 pub(crate) fn recurrence(axis: usize, reverse: bool) -> Prim {
     Arc::new(Recurrence { axis, reverse })

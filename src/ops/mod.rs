@@ -33,7 +33,7 @@ use collective::{
 use creation::{Full, Iota};
 use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use indexing::{DynamicSlice, DynamicUpdateSlice};
-use lines::{Recurrence, Running, Scan};
+use lines::{Argsort, Recurrence, Running, Scan, Sort, TopK};
 use product::DotGeneral;
 use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use reduce::{Reduce, Reduction};
@@ -186,6 +186,9 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("cummax", "lines", Scan { kind: Running::Max, axis: 1, reverse: false }, [F32[8, 4]]),
     entry!("cummin", "lines", Scan { kind: Running::Min, axis: 1, reverse: true }, [F32[8, 4]]),
     entry!("recurrence", "lines", Recurrence { axis: 1, reverse: false }, [F32[8, 4], F32[8, 4]]),
+    entry!("sort", "lines", Sort { axis: 1, keys: 1 }, [F32[8, 4], F32[8, 4]]),
+    entry!("argsort", "lines", Argsort { axis: 1, keys: 1 }, [F32[8, 4]]),
+    entry!("top_k", "lines", TopK { k: 2, axis: 1 }, [F32[8, 4]]),
     // slicing
     entry!("slice", "slicing",
         Slice { start: vec![1, 0], limit: vec![7, 3], strides: vec![2, 1], out: None }, [F32[9, 3]]),

@@ -1,11 +1,11 @@
 //! Functions of whole lines: sorts, running sums, and whatever else needs all of a dimension at once.
 
-use super::sentence::Combine;
 use crate::types::{DType, Element};
 use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::sync::Arc;
 
 /// A function of whole lines: of each operand one line (or several dimensions of it) goes in, of each result one comes out.
 ///
@@ -52,19 +52,38 @@ pub trait Line: fmt::Debug + Send + Sync + 'static {
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>);
     /// Nanoseconds that a line of so many elements takes, roughly.
     fn cost(&self, elements: usize) -> f64;
-    /// How a line may be cut among devices.
-    fn cut(&self) -> Cut {
+    /// How a line of such elements may be cut among devices that hold blocks of it.
+    fn cut(&self, elements: DType) -> Cut {
+        let _ = elements;
         Cut::Whole
     }
 }
 
-/// How a line may be cut among devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a line may be cut among devices that hold blocks of it.
+#[derive(Clone, Debug)]
 pub enum Cut {
     /// Not at all.
     Whole,
-    /// Element i of the result combines all elements up to i.
-    Scan(Combine),
+    /// Each element of the result combines all elements up to its own: devices tell each other their blocks' totals only.
+    Scan {
+        /// A block's total, one element.
+        total: Arc<dyn Line>,
+        /// The element type of totals.
+        dtype: DType,
+        /// Of a line of totals, each combined with those before it, itself left out.
+        before: Arc<dyn Line>,
+        /// Of a block and what `before` made for it (at its first place along the line): its part of the result.
+        block: Arc<dyn Line>,
+    },
+    /// The result is k of the elements, and their places: devices tell each other the k of their blocks.
+    Best {
+        /// How many.
+        k: usize,
+        /// Of a block that many of its elements, and their places in it.
+        block: Arc<dyn Line>,
+        /// Of the candidates of all blocks, and their places in the line, those of the result.
+        of: Arc<dyn Line>,
+    },
 }
 
 /// Lines that are read.

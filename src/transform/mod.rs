@@ -1,5 +1,6 @@
 //! What takes a function: closures over arrays as programs that are called, differentiated, mapped, and the control flow within them.
 
+mod associative;
 mod compiled;
 pub(crate) mod control;
 mod derivative;
@@ -7,6 +8,7 @@ mod jit;
 mod moves;
 mod vmap;
 
+pub use associative::{associative_scan, associative_scan_from_end};
 pub use compiled::{Compiled, Lowered, Traced};
 pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
 pub use control::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};

@@ -8,7 +8,7 @@ use atmesh::ops::collective::{
 use atmesh::ops::creation::{Full, Iota};
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
-use atmesh::ops::lines::{Recurrence, Running, Scan};
+use atmesh::ops::lines::{Argsort, Recurrence, Running, Scan, Sort, TopK};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use atmesh::ops::reduce::{Reduce, Reduction};
@@ -195,6 +195,9 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
             reverse: [!x.reverse]
         }
         Recurrence { axis: [0], reverse: [true] }
+        Sort { axis: [0], keys: [2] }
+        Argsort { axis: [0], keys: [2] }
+        TopK { k: [1], axis: [0] }
         Full { ty: types(&x.ty), value: [Scalar::Float(2.0), Scalar::Float(-0.0)] }
         Iota { ty: types(&x.ty), dimension: [0] }
         RandomBits { ty: types(&x.ty), keys: [1] }

@@ -2,18 +2,24 @@
 //!
 //! Each is a function of lines ([`Line`]) and says along which dimension: the others pass, that one is needed whole.
 
+mod best;
+mod key;
 mod order;
 mod recurrence;
 mod scan;
+mod sort;
 
+pub use best::TopK;
 pub use recurrence::Recurrence;
 pub use scan::{Running, Scan};
+pub use sort::{Argsort, Sort};
 
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::program::factors::{Dim, Factors};
 use crate::program::sentence::{Affine, Body, Lines, Part, Read, Sentence, Source, Span};
 use crate::program::{Line, Operand};
 use crate::types::{ArrayType, Scalar};
+use ndarray::{ArrayView1, ArrayViewD, ArrayViewMut1, ArrayViewMutD, Axis};
 use std::sync::Arc;
 
 /// Refuses a dimension that the operand does not have.
@@ -78,4 +84,35 @@ fn sentence(
     let reads = operands.iter().enumerate().map(read).collect();
     let body = Body::Lines(Lines { of, result: k, along: std::iter::once(axis).collect() });
     Sentence { extents, rank, dtype: result.dtype.storage(), reads, body }
+}
+
+/// The lines of a view, which run along its last dimension.
+fn lanes<T>(x: ArrayViewD<'_, T>) -> Vec<ArrayView1<'_, T>> {
+    let mut list = Vec::new();
+    fn add<'a, T>(x: ArrayViewD<'a, T>, list: &mut Vec<ArrayView1<'a, T>>) {
+        if x.ndim() > 1 {
+            return (0..x.len_of(Axis(0))).for_each(|i| add(x.clone().index_axis_move(Axis(0), i), list));
+        }
+        list.extend(x.into_dimensionality());
+    }
+    add(x, &mut list);
+    list
+}
+
+/// The same, to write.
+fn lanes_mut<T>(y: ArrayViewMutD<'_, T>) -> Vec<ArrayViewMut1<'_, T>> {
+    let mut list = Vec::new();
+    fn add<'a, T>(mut y: ArrayViewMutD<'a, T>, list: &mut Vec<ArrayViewMut1<'a, T>>) {
+        if y.ndim() > 1 {
+            while y.len_of(Axis(0)) > 0 {
+                let (first, rest) = y.split_at(Axis(0), 1);
+                add(first.index_axis_move(Axis(0), 0), list);
+                y = rest;
+            }
+            return;
+        }
+        list.extend(y.into_dimensionality());
+    }
+    add(y, &mut list);
+    list
 }

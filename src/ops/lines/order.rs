@@ -5,7 +5,8 @@
 //! the same bits wherever it lies, next to others or not, whoever computes which part of it. 16-bit floats are added in float32, and each
 //! result is rounded.
 
-use crate::types::Element;
+use super::{lanes, lanes_mut};
+use crate::types::{Element, Number, Scalar};
 use half::{bf16, f16};
 use ndarray::{
     ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut1, ArrayViewMut2, ArrayViewMutD, Axis, Ix2, s,
@@ -22,7 +23,14 @@ const BESIDE: usize = 16;
 /// Elements that run along lines.
 pub(super) trait Lane: Element {
     /// What they are combined in.
-    type Wide: Copy;
+    type Wide: Element;
+    /// Added, it changes nothing.
+    const ZERO: Self::Wide;
+    const ONE: Self::Wide;
+    const LEAST: Self::Wide;
+    const MOST: Self::Wide;
+    /// The nearest one.
+    fn of(x: f64) -> Self::Wide;
     fn wide(self) -> Self::Wide;
     fn narrow(x: Self::Wide) -> Self;
     fn plus(a: Self::Wide, b: Self::Wide) -> Self::Wide;
@@ -32,10 +40,18 @@ pub(super) trait Lane: Element {
     /// NaN where either is.
     fn least(a: Self::Wide, b: Self::Wide) -> Self::Wide;
 }
-macro_rules! lanes { ($($t:ty as $w:ty: |$a:ident, $b:ident| $plus:expr, $times:expr, $new_most:expr, $new_least:expr;
+macro_rules! lanes { ($($t:ty as $w:ty: [$($limits:expr),*], |$a:ident, $b:ident| $plus:expr, $times:expr, $new_most:expr, $new_least:expr;
     |$x:ident| $wide:expr, $narrow:expr;)*) => {$(
     impl Lane for $t {
         type Wide = $w;
+        const ZERO: $w = [$($limits),*][0];
+        const ONE: $w = [$($limits),*][1];
+        const LEAST: $w = [$($limits),*][2];
+        const MOST: $w = [$($limits),*][3];
+        #[inline(always)]
+        fn of(x: f64) -> $w {
+            <$w as Number>::of_scalar(Scalar::Float(x))
+        }
         #[inline(always)]
         fn wide(self) -> $w {
             let $x = self;
@@ -64,10 +80,10 @@ macro_rules! lanes { ($($t:ty as $w:ty: |$a:ident, $b:ident| $plus:expr, $times:
     }
 )*} }
 macro_rules! whole { ($($t:ty)*) => { lanes! {$(
-    $t as $t: |a, b| a.wrapping_add(b), a.wrapping_mul(b), b > a, b < a; |x| x, x;
+    $t as $t: [0, 1, <$t>::MIN, <$t>::MAX], |a, b| a.wrapping_add(b), a.wrapping_mul(b), b > a, b < a; |x| x, x;
 )*} } }
 macro_rules! floats { ($($t:ty as $w:ty: |$x:ident| $wide:expr, $narrow:expr;)*) => { lanes! {$(
-    $t as $w: |a, b| a + b, a * b, b > a || b.is_nan(), b < a || b.is_nan(); |$x| $wide, $narrow;
+    $t as $w: [-0.0, 1.0, <$w>::NEG_INFINITY, <$w>::INFINITY], |a, b| a + b, a * b, b > a || b.is_nan(), b < a || b.is_nan(); |$x| $wide, $narrow;
 )*} } }
 whole! { i8 i16 i32 i64 u8 u16 u32 u64 }
 floats! {
@@ -76,7 +92,7 @@ floats! {
     f16 as f32: |x| x.to_f32(), f16::from_f32(x);
     bf16 as f32: |x| x.to_f32(), bf16::from_f32(x);
 }
-lanes! { bool as bool: |a, b| a | b, a & b, b & !a, a & !b; |x| x, x; }
+lanes! { bool as bool: [false, true, false, true], |a, b| a | b, a & b, b & !a, a & !b; |x| x, x; }
 
 /// Combines each element with all before it (with `reverse`: behind it) along the last dimension.
 pub(super) fn scan<T: Lane>(
@@ -98,9 +114,61 @@ pub(super) fn scan<T: Lane>(
         }
         None => {
             for (x, y) in x.lanes(Axis(last)).into_iter().zip(y.lanes_mut(Axis(last))) {
-                line(x, y, reverse, f);
+                line(x, y, None, reverse, f);
             }
         }
+    }
+}
+
+/// What each line adds up to; of all dimensions `y` has those over lines.
+pub(super) fn totals<T: Lane>(
+    x: ArrayViewD<'_, T>,
+    mut y: ArrayViewMutD<'_, MaybeUninit<T::Wide>>,
+    reverse: bool,
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+) {
+    for (x, y) in lanes(x).into_iter().zip(&mut y) {
+        let n = x.len();
+        let load = |i: usize, m: usize| taken(&x, i, m, reverse);
+        let mut last = None;
+        blocks(n, None, load, |_, m, v: [T::Wide; GROUP]| last = Some(v[m - 1]), f);
+        if let Some(last) = last {
+            y.write(last);
+        }
+    }
+}
+
+/// Each element replaced by what those before it add up to.
+pub(super) fn before<W: Copy>(
+    x: ArrayViewD<'_, W>,
+    y: ArrayViewMutD<'_, MaybeUninit<W>>,
+    reverse: bool,
+    neutral: W,
+    f: impl Fn(W, W) -> W,
+) {
+    for (x, mut y) in lanes(x).into_iter().zip(lanes_mut(y)) {
+        let mut sum: Option<W> = None;
+        let mut one = |i: usize| {
+            y[i].write(sum.unwrap_or(neutral));
+            sum = Some(sum.map_or(x[i], |s| f(s, x[i])));
+        };
+        match reverse {
+            false => (0..x.len()).for_each(&mut one),
+            true => (0..x.len()).rev().for_each(&mut one),
+        }
+    }
+}
+
+/// As [`scan`], behind what came before: of each line the first of `before`.
+pub(super) fn on<T: Lane>(
+    x: ArrayViewD<'_, T>,
+    before: ArrayViewD<'_, T::Wide>,
+    y: ArrayViewMutD<'_, MaybeUninit<T>>,
+    reverse: bool,
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+) {
+    for ((x, before), y) in lanes(x).into_iter().zip(lanes(before)).zip(lanes_mut(y)) {
+        line(x, y, before.first().copied(), reverse, f);
     }
 }
 
@@ -118,10 +186,11 @@ fn rows<T, U>(
     }
 }
 
-/// One line.
+/// One line, behind what came before it.
 fn line<T: Lane>(
     x: ArrayView1<'_, T>,
     mut y: ArrayViewMut1<'_, MaybeUninit<T>>,
+    before: Option<T::Wide>,
     reverse: bool,
     f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
 ) {
@@ -133,16 +202,24 @@ fn line<T: Lane>(
                 y.write(T::narrow(v));
             }
         };
-        return blocks(n, load, store, f);
+        return blocks(n, before, load, store, f);
     }
     let at = |i: usize| if reverse { n - 1 - i } else { i };
-    let load = |i: usize, m: usize| std::array::from_fn(|j| x[at(i + j.min(m - 1))].wide());
+    let load = |i: usize, m: usize| taken(&x, i, m, reverse);
     let store = |i: usize, m: usize, v: [T::Wide; GROUP]| {
         for (j, v) in v.into_iter().take(m).enumerate() {
             y[at(i + j)].write(T::narrow(v));
         }
     };
-    blocks(n, load, store, f);
+    blocks(n, before, load, store, f);
+}
+
+/// A group of m elements from the i-th on, counted from the end with `reverse`; of fewer than a group the last one fills it up.
+fn taken<T: Lane>(x: &ArrayView1<'_, T>, i: usize, m: usize, reverse: bool) -> [T::Wide; GROUP] {
+    std::array::from_fn(|j| {
+        let k = i + j.min(m - 1);
+        x[if reverse { x.len() - 1 - k } else { k }].wide()
+    })
 }
 
 /// A group of these elements; of fewer than a group the last one fills it up.
@@ -182,23 +259,22 @@ fn columns<T: Lane>(
             }
         };
         let each = |a: [T::Wide; BESIDE], b: [T::Wide; BESIDE]| std::array::from_fn(|c| f(a[c], b[c]));
-        blocks(n, load, store, each);
+        blocks(n, None, load, store, each);
     }
     for c in whole..lines {
-        line::<T>(x.index_axis(Axis(0), c), y.index_axis_mut(Axis(0), c), reverse, f);
+        line::<T>(x.index_axis(Axis(0), c), y.index_axis_mut(Axis(0), c), None, reverse, f);
     }
 }
 
-/// The tree: `load` gives a group of m elements from i on, `store` takes what they become.
+/// The tree, behind what came before: `load` gives a group of m elements from i on, `store` takes what they become.
 #[inline(always)]
 fn blocks<W: Copy>(
     n: usize,
+    mut before: Option<W>,
     load: impl Fn(usize, usize) -> [W; GROUP],
     mut store: impl FnMut(usize, usize, [W; GROUP]),
     f: impl Fn(W, W) -> W + Copy,
 ) {
-    // of the blocks before
-    let mut before: Option<W> = None;
     for start in (0..n).step_by(BLOCK) {
         let end = n.min(start + BLOCK);
         // of the block's groups before

@@ -2,7 +2,7 @@
 //!
 //! The order of addition is that of [`order`](super::order): fixed by the length of the line alone.
 
-use super::order::{Lane, scan};
+use super::order::{self, Lane};
 use super::{check_axis, factors, sentence};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::build::not_linear;
@@ -10,9 +10,9 @@ use crate::ops::elementwise::{Binary, Takes};
 use crate::ops::slicing::Pad;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Priority};
-use crate::program::sentence::{Combine, Sentence};
+use crate::program::sentence::Sentence;
 use crate::program::{
-    Back, Batch, Batched, Builder, Cut, Forward, In, Line, Operand, Outs, Primitive, Tangents, Value,
+    Back, Batch, Batched, Builder, Cut, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents, Value,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape, with_dtype};
@@ -56,14 +56,6 @@ impl Running {
         match self {
             Running::Sum | Running::Prod => Takes::Number,
             Running::Max | Running::Min => Takes::Ordered,
-        }
-    }
-    fn combine(self) -> Combine {
-        match self {
-            Running::Sum => Combine::Add,
-            Running::Prod => Combine::Mul,
-            Running::Max => Combine::Max,
-            Running::Min => Combine::Min,
         }
     }
     /// Where it is not linear: the slopes of the results y by those before them and by the elements x.
@@ -131,7 +123,7 @@ impl Primitive for Scan {
         Batched::of(Arc::new(Scan { axis: self.axis + 1, ..self.clone() }))
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        let line = Arc::new(Along { kind: self.kind, reverse: self.reverse });
+        let line = Arc::new(Along { kind: self.kind, reverse: self.reverse, of: Of::Line });
         vec![sentence(line, 0, operands, self.axis, &results[0])]
     }
 }
@@ -147,33 +139,105 @@ impl Builder {
     }
 }
 
+/// What runs: the whole line, or what devices do that hold blocks of it.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Line,
+    Total,
+    Before,
+    Block,
+}
+
 /// The function of lines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Along {
     kind: Running,
     reverse: bool,
+    of: Of,
 }
 
 impl Line for Along {
     fn key(&self) -> String {
-        format!("{}{}", self.kind.name(), if self.reverse { " from the end" } else { "" })
+        let of = match self.of {
+            Of::Line => "",
+            Of::Total => " of a block",
+            Of::Before => " before it",
+            Of::Block => " on",
+        };
+        format!("{}{of}{}", self.kind.name(), if self.reverse { " from the end" } else { "" })
     }
     fn cost(&self, elements: usize) -> f64 {
         0.4 * elements as f64
     }
-    fn cut(&self) -> Cut {
-        Cut::Scan(self.kind.combine())
+    fn cut(&self, elements: DType) -> Cut {
+        let of = |of| Arc::new(Along { of, ..self.clone() });
+        let dtype = if matches!(elements, DType::F16 | DType::BF16) { DType::F32 } else { elements };
+        match self.of {
+            Of::Line => {
+                Cut::Scan { total: of(Of::Total), dtype, before: of(Of::Before), block: of(Of::Block) }
+            }
+            Of::Total | Of::Before | Of::Block => Cut::Whole,
+        }
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let Some(mut y) = outs.take(0) else { return };
-        with_dtype!(ins[0].dtype(), T => {
-            let (x, y) = (ins[0].view::<T>(), y.fresh::<T>());
-            match self.kind {
-                Running::Sum => scan(x, y, self.reverse, <T as Lane>::plus),
-                Running::Prod => scan(x, y, self.reverse, <T as Lane>::times),
-                Running::Max => scan(x, y, self.reverse, <T as Lane>::most),
-                Running::Min => scan(x, y, self.reverse, <T as Lane>::least),
-            }
+        with_dtype!(ins[0].dtype(), T => match self.kind {
+            Running::Sum => self.along::<T>(ins, &mut y, <T as Lane>::ZERO, <T as Lane>::plus),
+            Running::Prod => self.along::<T>(ins, &mut y, <T as Lane>::ONE, <T as Lane>::times),
+            Running::Max => self.along::<T>(ins, &mut y, <T as Lane>::LEAST, <T as Lane>::most),
+            Running::Min => self.along::<T>(ins, &mut y, <T as Lane>::MOST, <T as Lane>::least),
         })
+    }
+}
+
+impl Along {
+    fn along<T: Lane>(
+        &self,
+        ins: &[In<'_>],
+        y: &mut Out<'_>,
+        neutral: T::Wide,
+        f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+    ) {
+        let x = ins[0].view::<T>();
+        match self.of {
+            Of::Line => order::scan(x, y.fresh::<T>(), self.reverse, f),
+            Of::Total => order::totals(x, y.fresh::<T::Wide>(), self.reverse, f),
+            Of::Before => {
+                order::before(ins[0].view::<T::Wide>(), y.fresh::<T::Wide>(), self.reverse, neutral, f)
+            }
+            Of::Block => order::on(x, ins[1].view::<T::Wide>(), y.fresh::<T>(), self.reverse, f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::check::check_prim;
+
+    check_prim! {
+        cumsum_along_a_whole_dimension: Scan { kind: Running::Sum, axis: 1, reverse: false }, ["float32[2@X,3]"] => "
+            (a: float32[2@X,3]) {
+              b: float32[2@X,3] = cumsum[axis=1, reverse=false] a
+              return b
+            }
+            tangents: (a: float32[2@X,3], b: float32[2@X,3]) {
+              c: float32[2@X,3] = cumsum[axis=1, reverse=false] a
+              d: float32[2@X,3] = cumsum[axis=1, reverse=false] b
+              return c, d
+            }
+            cotangents: (a: float32[2@X,3]) {
+              b: float32[2@X,3] = cumsum[axis=1, reverse=true] a
+              return b
+            }
+        ";
+        cumsum_along_a_split_dimension_is_refused: Scan { kind: Running::Sum, axis: 0, reverse: false }, ["float32[2@X,3]"] => "
+            refused: dimension 0 of operand 0, 2@X, must be unsharded here
+            reshard it first: `.reshard(p![_, _])`
+        ";
+        cumprod_of_bools_is_refused: Scan { kind: Running::Prod, axis: 0, reverse: false }, ["bool[3]"] => "
+            refused: operand 0 is bool, but numbers are expected
+            convert it first: `.astype(I32)`
+        ";
     }
 }

@@ -115,6 +115,15 @@ impl Lower {
         sound::sentences(&sentences, &types, &results).map_err(|wrong| sound::refuse(program, e, wrong))?;
         let hidden = self.in_order(operands.iter().flat_map(|v| v.hidden().iter().copied()));
         let pinned = prim.pins().is_some();
+        if sentences.iter().any(|s| matches!(s.body, Body::Lines(_))) {
+            let own = |v: &crate::program::Var| self.layout(&program.vars[v.index()], &hidden);
+            let layouts: Vec<Layout> = e.outputs.iter().map(own).collect();
+            let list: Vec<Sentence> =
+                sentences.iter().map(|s| self.batched(s.clone(), operands, &hidden)).collect();
+            if let Some(slots) = self.phases(&list, &layouts, &why) {
+                return Ok(slots.into_iter().map(|slot| Val::Slot(slot, hidden.clone())).collect());
+            }
+        }
         let mut outs = Vec::new();
         for (s, var) in sentences.into_iter().zip(&e.outputs) {
             let layout = self.layout(&program.vars[var.index()], &hidden);

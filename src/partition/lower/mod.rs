@@ -7,6 +7,7 @@ mod equations;
 mod localise;
 mod manual;
 mod own;
+mod phases;
 mod varying;
 
 pub use localise::localise;

@@ -2,7 +2,7 @@
 
 use super::check::numbers;
 use super::ops::Val;
-use atmesh::Array;
+use atmesh::{Array, sort_together};
 use serde_json::Value;
 
 /// The results of an op of this family.
@@ -19,6 +19,20 @@ pub(crate) fn lines(op: &str, ins: &[Val], p: &Value) -> Option<Vec<Array>> {
         "cummax" => running(Array::cummax, Array::cummax_from_end),
         "cummin" => running(Array::cummin, Array::cummin_from_end),
         "recurrence" => Some(vec![ins.get(1)?.array().recurrence(&x, axis("axis"))]),
+        "sort" => {
+            let keys = p.get("num_keys").map_or(1, |n| numbers::int(n) as usize);
+            let all: Vec<Array> = ins.iter().map(Val::array).collect();
+            Some(match &all[..] {
+                [x] if keys == 1 => vec![x.sort(axis("dimension"))],
+                all => sort_together(all, keys, axis("dimension")),
+            })
+        }
+        "argsort" => Some(vec![x.argsort(axis("axis"))]),
+        "top_k" => {
+            let (best, at) =
+                x.top_k(numbers::int(&p["k"]) as usize, p.get("axis").map_or(-1, |a| numbers::int(a) as i32));
+            Some(vec![best, at])
+        }
         _ => None,
     }
 }

@@ -105,6 +105,14 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
             let (carries, ys) = atmesh::scan_with(carries, xs, body, options);
             carries.into_iter().chain(ys).collect()
         }
+        "associative_scan" => {
+            let d = params.get("axis").and_then(Value::as_i64).unwrap_or(0) as i32;
+            let both = |a: Vec<Array>, b: Vec<Array>| run(&[a, b].concat());
+            match params["reverse"].as_bool() {
+                Some(true) => atmesh::associative_scan_from_end(arrays, d, both),
+                _ => atmesh::associative_scan(arrays, d, both),
+            }
+        }
         "cond" => {
             let operands = &arrays[1..];
             let branch = |k: usize| program(env, here.clone(), &e["branches"][k], operands);

@@ -1,0 +1,226 @@
+//! The greatest elements of lines.
+
+use super::key::{Ordered, Placed, small};
+use super::{check_axis, lanes, lanes_mut, sentence};
+use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::ops::build::not_linear;
+use crate::ops::elementwise::Takes;
+use crate::ops::view::arity;
+use crate::program::factors::{Dim, Factors, Linearity, Priority};
+use crate::program::sentence::Sentence;
+use crate::program::{Back, Batch, Batched, Cut, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Shape, with_dtype};
+use std::sync::Arc;
+
+/// `top_k{k, axis}`: the k greatest elements along a dimension, the greatest first, and where they are, int32. Of equal elements the
+/// first comes first; NaN is greater than all.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TopK {
+    /// How many.
+    pub k: usize,
+    /// Along which dimension.
+    pub axis: usize,
+}
+
+impl Primitive for TopK {
+    fn name(&self) -> &'static str {
+        "top_k"
+    }
+    fn params(&self) -> String {
+        format!("k={}, axis={}", self.k, self.axis)
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        let x = arity("top_k", operands, 1)?[0];
+        check_axis(self.axis, operands)?;
+        Takes::Ordered.check(operands, 0)?;
+        let n = x.shape[self.axis];
+        if self.k > n {
+            let text =
+                format!("there are no {} greatest elements of {n} along dimension {}", self.k, self.axis);
+            return Err(Fault::new(ErrorKind::Shape, text)
+                .help(format!("ask for at most {n}"))
+                .dim(0, self.axis));
+        }
+        let mut shape = x.shape.clone();
+        shape.sizes_mut()[self.axis] = self.k;
+        Ok(vec![(x.dtype, shape.clone()), (DType::I32, shape)])
+    }
+    /// As for all lines; but what comes out of one has a loop of its own.
+    fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
+        let x = &operands[0];
+        let mut f = Factors::over(&x.shape);
+        f.loops[self.axis].whole = true;
+        let best = f.add(self.k);
+        f.operands = vec![Dim::each(0..x.rank())];
+        f.results = vec![Dim::each((0..x.rank()).map(|d| if d == self.axis { best } else { d })); 2];
+        f
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::None
+    }
+    fn priority(&self) -> Priority {
+        Priority::Plain
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn jvp(&self, Forward { b, tangents, outputs, .. }: Forward<'_>) -> Result<Tangents> {
+        let t = tangents[0].as_ref().map(|t| b.pick_along(&outputs[1], t, self.axis)).transpose()?;
+        Ok(vec![t, None])
+    }
+    fn transpose(&self, _: Back<'_>) -> Result<Tangents> {
+        Err(not_linear("top_k"))
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::of(Arc::new(TopK { axis: self.axis + 1, ..self.clone() }))
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let line = Arc::new(Along { k: self.k });
+        let one = |(k, y)| sentence(line.clone(), k, operands, self.axis, y);
+        results.iter().enumerate().map(one).collect()
+    }
+}
+
+/// The function of lines: the greatest elements, and their places.
+#[derive(Debug)]
+struct Along {
+    k: usize,
+}
+
+impl Line for Along {
+    fn key(&self) -> String {
+        format!("top {}", self.k)
+    }
+    fn cost(&self, elements: usize) -> f64 {
+        let k = self.k as f64;
+        elements as f64 + 10.0 * k * (k + 1.0).log2()
+    }
+    fn cut(&self, _: DType) -> Cut {
+        let of = Arc::new(Candidates { k: self.k });
+        Cut::Best { k: self.k, block: Arc::new(Along { k: self.k }), of }
+    }
+    fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
+        let (mut values, mut places) = (outs.take(0), outs.take(1));
+        with_dtype!(ins[0].dtype(), T => match small(<T as Ordered>::BITS, ins[0].shape().last().copied().unwrap_or(0)) {
+            true => self.along::<T, u64>(&ins[0], &mut values, &mut places),
+            false => self.along::<T, u128>(&ins[0], &mut values, &mut places),
+        })
+    }
+}
+
+impl Along {
+    fn along<T: Ordered, P: Placed>(
+        &self,
+        x: &In<'_>,
+        values: &mut Option<Out<'_>>,
+        places: &mut Option<Out<'_>>,
+    ) {
+        let mut values = values.as_mut().map(|y| lanes_mut(y.fresh::<T>()));
+        let mut places = places.as_mut().map(|y| lanes_mut(y.fresh::<i32>()));
+        let most = u64::MAX >> (64 - T::BITS);
+        let mut best: Vec<P> = Vec::new();
+        for (line, x) in lanes(x.view::<T>()).into_iter().enumerate() {
+            // the greatest have the least of these
+            let placed = x.iter().enumerate().map(|(place, x)| P::new(most - x.key().into(), place));
+            least(self.k, placed, &mut best);
+            if let Some(y) = &mut values {
+                y[line].iter_mut().zip(&best).for_each(|(y, p)| {
+                    y.write(x[p.place()]);
+                });
+            }
+            if let Some(y) = &mut places {
+                y[line].iter_mut().zip(&best).for_each(|(y, p)| {
+                    y.write(p.place() as i32);
+                });
+            }
+        }
+    }
+}
+
+/// The greatest of the candidates that blocks of a line have, which lie block by block, and their places in the line.
+#[derive(Debug)]
+struct Candidates {
+    k: usize,
+}
+
+impl Line for Candidates {
+    fn key(&self) -> String {
+        format!("top {} of candidates", self.k)
+    }
+    fn cost(&self, elements: usize) -> f64 {
+        2.0 * elements as f64
+    }
+    fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
+        let (mut values, mut places) = (outs.take(0), outs.take(1));
+        with_dtype!(ins[0].dtype(), T => self.along::<T>(ins, &mut values, &mut places))
+    }
+}
+
+impl Candidates {
+    fn along<T: Ordered>(&self, ins: &[In<'_>], values: &mut Option<Out<'_>>, places: &mut Option<Out<'_>>) {
+        let mut values = values.as_mut().map(|y| lanes_mut(y.fresh::<T>()));
+        let mut places = places.as_mut().map(|y| lanes_mut(y.fresh::<i32>()));
+        let (x, at) = (lanes(ins[0].view::<T>()), lanes(ins[1].view::<i32>()));
+        // a line runs over blocks, then over the candidates of one
+        let [.., blocks, _] = *ins[0].shape() else { return };
+        let most = u64::MAX >> (64 - T::BITS);
+        let mut best: Vec<u128> = Vec::new();
+        for (line, (x, at)) in x.chunks(blocks).zip(at.chunks(blocks)).enumerate() {
+            let all = |i: usize| (i / x[0].len(), i % x[0].len());
+            let of = |i: usize| x[all(i).0][all(i).1];
+            let placed = (0..blocks * x[0].len()).map(|i| u128::new(most - of(i).key().into(), i));
+            least(self.k, placed, &mut best);
+            if let Some(y) = &mut values {
+                y[line].iter_mut().zip(&best).for_each(|(y, p)| {
+                    y.write(of(p.place()));
+                });
+            }
+            if let Some(y) = &mut places {
+                y[line].iter_mut().zip(&best).for_each(|(y, p)| {
+                    let (block, candidate) = all(p.place());
+                    y.write(at[block][candidate]);
+                });
+            }
+        }
+    }
+}
+
+/// The k least of these, in order. Most are compared with one bound only.
+fn least<P: Ord + Copy>(k: usize, all: impl Iterator<Item = P>, list: &mut Vec<P>) {
+    list.clear();
+    if k == 0 {
+        return;
+    }
+    let room = 2 * k + 64;
+    let mut bound: Option<P> = None;
+    for x in all {
+        if bound.is_some_and(|b| x > b) {
+            continue;
+        }
+        list.push(x);
+        if list.len() == room {
+            let (_, last, _) = list.select_nth_unstable(k - 1);
+            bound = Some(*last);
+            list.truncate(k);
+        }
+    }
+    list.sort_unstable();
+    list.truncate(k);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_are_those_that_a_sort_puts_first() {
+        for (n, k) in [(0, 0), (5, 2), (100, 1), (1000, 7), (1000, 300), (300, 300)] {
+            let all: Vec<u64> = (0..n as u64).map(|i| i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54).collect();
+            let (mut list, mut sorted) = (Vec::new(), all.clone());
+            sorted.sort_unstable();
+            least(k, all.into_iter(), &mut list);
+            assert_eq!(list, sorted[..k]);
+        }
+    }
+}

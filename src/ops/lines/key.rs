@@ -1,0 +1,141 @@
+//! What elements are sorted by: whole numbers in the same order. NaN comes last, and −0 and 0 are one.
+
+use crate::types::Element;
+use half::{bf16, f16};
+
+/// Elements that have an order.
+pub(super) trait Ordered: Element {
+    /// What keys are.
+    type Key: Ord + Copy + Into<u64>;
+    /// How many bits they have.
+    const BITS: u32;
+    /// The key.
+    fn key(self) -> Self::Key;
+    /// The element of a key: of zero the positive one, of NaN any.
+    fn of_key(key: Self::Key) -> Self;
+    /// Whether it is the zero that its key does not give back.
+    fn negative_zero(self) -> bool;
+}
+
+macro_rules! whole { ($($t:ident $u:ident $flip:expr;)*) => {$(
+    impl Ordered for $t {
+        type Key = $u;
+        const BITS: u32 = $u::BITS;
+        #[inline(always)]
+        fn key(self) -> $u {
+            self as $u ^ $flip
+        }
+        #[inline(always)]
+        fn of_key(key: $u) -> $t {
+            (key ^ $flip) as $t
+        }
+        #[inline(always)]
+        fn negative_zero(self) -> bool {
+            false
+        }
+    }
+)*} }
+whole! { i8 u8 1 << 7; i16 u16 1 << 15; i32 u32 1 << 31; i64 u64 1 << 63; u8 u8 0; u16 u16 0; u32 u32 0; u64 u64 0; }
+
+macro_rules! floats { ($($t:ident $u:ident;)*) => {$(
+    impl Ordered for $t {
+        type Key = $u;
+        const BITS: u32 = $u::BITS;
+        #[inline(always)]
+        fn key(self) -> $u {
+            const SIGN: $u = 1 << ($u::BITS - 1);
+            let bits = if self.negative_zero() { 0 } else { self.to_bits() };
+            let key = if bits & SIGN != 0 { !bits } else { bits | SIGN };
+            if self.is_nan() { $u::MAX } else { key }
+        }
+        #[inline(always)]
+        fn of_key(key: $u) -> $t {
+            const SIGN: $u = 1 << ($u::BITS - 1);
+            $t::from_bits(if key & SIGN != 0 { key ^ SIGN } else { !key })
+        }
+        #[inline(always)]
+        fn negative_zero(self) -> bool {
+            self.to_bits() == 1 << ($u::BITS - 1)
+        }
+    }
+)*} }
+floats! { f16 u16; bf16 u16; f32 u32; f64 u64; }
+
+impl Ordered for bool {
+    type Key = u8;
+    const BITS: u32 = 1;
+    #[inline(always)]
+    fn key(self) -> u8 {
+        u8::from(self)
+    }
+    #[inline(always)]
+    fn of_key(key: u8) -> bool {
+        key != 0
+    }
+    #[inline(always)]
+    fn negative_zero(self) -> bool {
+        false
+    }
+}
+
+/// A key and where it was: in the order of keys, of equal ones in that of places.
+pub(super) trait Placed: Ord + Copy {
+    fn new(key: u64, place: usize) -> Self;
+    fn place(self) -> usize;
+}
+/// A key of 32 bits and a place of 32.
+impl Placed for u64 {
+    #[inline(always)]
+    fn new(key: u64, place: usize) -> u64 {
+        key << 32 | place as u64
+    }
+    #[inline(always)]
+    fn place(self) -> usize {
+        self as u32 as usize
+    }
+}
+impl Placed for u128 {
+    #[inline(always)]
+    fn new(key: u64, place: usize) -> u128 {
+        u128::from(key) << 64 | place as u128
+    }
+    #[inline(always)]
+    fn place(self) -> usize {
+        self as u64 as usize
+    }
+}
+
+/// Whether keys of so many bits and the places of a line of n fit into 64 bits.
+pub(super) fn small(bits: u32, n: usize) -> bool {
+    bits <= 32 && n as u64 <= 1 << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rising<T: Ordered>(list: &[T]) {
+        for w in list.windows(2) {
+            assert!(w[0].key() < w[1].key(), "{w:?}");
+        }
+        for x in list {
+            assert_eq!(T::of_key(x.key()), *x);
+        }
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_elements() {
+        rising(&[i8::MIN, -1, 0, 1, i8::MAX]);
+        rising(&[i64::MIN, -1, 0, 1, i64::MAX]);
+        rising(&[0, 1, u64::MAX]);
+        rising(&[false, true]);
+        rising(&[f32::NEG_INFINITY, -1.5, -1e-45, 0.0, 1e-45, 2.0, f32::INFINITY]);
+        rising(&[f64::NEG_INFINITY, f64::MIN, -5e-324, 0.0, 1.0, f64::INFINITY]);
+        rising(&[-2.0, -0.5, 0.0, 1.0, 60000.0].map(f16::from_f32));
+        rising(&[-2.0, -0.5, 0.0, 1.0, 1e38].map(bf16::from_f32));
+        assert_eq!((-0.0f32).key(), 0.0f32.key());
+        assert_eq!(f64::NAN.key(), (-f64::NAN).key());
+        assert!(f32::NAN.key() > f32::INFINITY.key() && f32::of_key(f32::NAN.key()).is_nan());
+        assert!((-f16::NAN).key() > f16::INFINITY.key());
+    }
+}
