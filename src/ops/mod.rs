@@ -185,6 +185,7 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("cumprod", "lines", Scan { kind: Running::Prod, axis: 1, reverse: false }, [F32[8, 4]]),
     entry!("cummax", "lines", Scan { kind: Running::Max, axis: 1, reverse: false }, [F32[8, 4]]),
     entry!("cummin", "lines", Scan { kind: Running::Min, axis: 1, reverse: true }, [F32[8, 4]]),
+    entry!("cumlogsumexp", "lines", Scan { kind: Running::LogSumExp, axis: 1, reverse: false }, [F32[8, 4]]),
     entry!("recurrence", "lines", Recurrence { axis: 1, reverse: false }, [F32[8, 4], F32[8, 4]]),
     entry!("sort", "lines", Sort { axis: 1, keys: 1 }, [F32[8, 4], F32[8, 4]]),
     entry!("argsort", "lines", Argsort { axis: 1, keys: 1 }, [F32[8, 4]]),

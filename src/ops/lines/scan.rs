@@ -15,7 +15,7 @@ use crate::program::{
     Back, Batch, Batched, Builder, Cut, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents, Value,
 };
 use crate::sharding::Spec;
-use crate::types::{ArrayType, DType, Scalar, Shape, with_dtype};
+use crate::types::{ArrayType, DType, Element, Scalar, Shape, with_dtype};
 use std::sync::Arc;
 
 /// What runs along a line.
@@ -29,6 +29,8 @@ pub enum Running {
     Max,
     /// The least so far; NaN from the first on.
     Min,
+    /// The logarithm of the sum of the exponentials so far.
+    LogSumExp,
 }
 
 /// `cumsum{axis, reverse}` and its kin: each element combined with all before it.
@@ -50,12 +52,14 @@ impl Running {
             Running::Prod => "cumprod",
             Running::Max => "cummax",
             Running::Min => "cummin",
+            Running::LogSumExp => "cumlogsumexp",
         }
     }
     fn takes(self) -> Takes {
         match self {
             Running::Sum | Running::Prod => Takes::Number,
             Running::Max | Running::Min => Takes::Ordered,
+            Running::LogSumExp => Takes::Float,
         }
     }
     /// Where it is not linear: the slopes of the results y by those before them and by the elements x.
@@ -71,6 +75,10 @@ impl Running {
                 let new = b.convert(&new, x.ty.dtype)?;
                 let one = b.number(&x.ty, 1.0)?;
                 Some((b.sub(&one, &new)?, new))
+            }
+            Running::LogSumExp => {
+                let before = before(b, f64::NEG_INFINITY)?;
+                Some((b.share(&before, y)?, b.share(x, y)?))
             }
         })
     }
@@ -129,6 +137,13 @@ impl Primitive for Scan {
 }
 
 impl Builder {
+    /// e^(x − y), and 1 where both are the same infinity.
+    fn share(&mut self, x: &Value, y: &Value) -> Result<Value> {
+        let (same, off) = (self.eq(x, y)?, self.sub(x, y)?);
+        let zero = self.zero_beside(&off.ty)?;
+        let off = self.select(&same, &zero, &off)?;
+        self.exp(&off)
+    }
     /// Each element replaced by its neighbour before (with `reverse`: behind) along a dimension; the first one is this number.
     pub(super) fn shifted(&mut self, x: &Value, axis: usize, reverse: bool, first: f64) -> Result<Value> {
         let rank = x.ty.rank();
@@ -186,8 +201,16 @@ impl Line for Along {
             Running::Prod => self.along::<T>(ins, &mut y, <T as Lane>::ONE, <T as Lane>::times),
             Running::Max => self.along::<T>(ins, &mut y, <T as Lane>::LEAST, <T as Lane>::most),
             Running::Min => self.along::<T>(ins, &mut y, <T as Lane>::MOST, <T as Lane>::least),
+            Running::LogSumExp => self.along::<T>(ins, &mut y, <T as Lane>::LEAST, log_add::<T>),
         })
     }
+}
+
+/// log(eᵃ + eᵇ).
+fn log_add<T: Lane>(a: T::Wide, b: T::Wide) -> T::Wide {
+    let most = T::most(a, b);
+    let off = if a == b { 0.0 } else { T::least(a, b).to_f64() - most.to_f64() };
+    T::plus(most, T::of(off.exp().ln_1p()))
 }
 
 impl Along {
