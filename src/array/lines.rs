@@ -77,6 +77,16 @@ running! {
     /// ```
     #[doc(alias = "minimum.accumulate")]
     cummin cummin_from_end Min "As [`cummin`](Array::cummin), from the end.\n\n```\nuse atmesh::prelude::*;\nassert_eq!(Array::from([1, 3, 2]).cummin_from_end(0).to_vec::<i32>()?, [1, 2, 2]);\n# Ok::<(), atmesh::Error>(())\n```";
+    /// log Σ eˣ of what came so far along a dimension, which is unsharded, without overflow; of floats. In the order of
+    /// [`cumsum`](Array::cumsum).
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([f64::NEG_INFINITY, 1000.0, 1000.0]).cumlogsumexp(0);
+    /// assert_eq!(x.to_vec::<f64>()?, [f64::NEG_INFINITY, 1000.0, 1000.0 + 2f64.ln()]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    cumlogsumexp cumlogsumexp_from_end LogSumExp "As [`cumlogsumexp`](Array::cumlogsumexp), from the end.\n\n```\nuse atmesh::prelude::*;\nassert_eq!(Array::from([0.0, 0.0]).cumlogsumexp_from_end(0).to_vec::<f64>()?, [2f64.ln(), 0.0]);\n# Ok::<(), atmesh::Error>(())\n```";
 }
 
 impl Array {

@@ -190,7 +190,7 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
             preferred: [Some(F64)]
         }
         Scan {
-            kind: [Running::Sum, Running::Prod, Running::Max, Running::Min].into_iter().filter(|k| *k != x.kind),
+            kind: [Running::Sum, Running::Prod, Running::Max, Running::Min, Running::LogSumExp].into_iter().filter(|k| *k != x.kind),
             axis: [0],
             reverse: [!x.reverse]
         }

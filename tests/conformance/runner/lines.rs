@@ -18,6 +18,7 @@ pub(crate) fn lines(op: &str, ins: &[Val], p: &Value) -> Option<Vec<Array>> {
         "cumprod" => running(Array::cumprod, Array::cumprod_from_end),
         "cummax" => running(Array::cummax, Array::cummax_from_end),
         "cummin" => running(Array::cummin, Array::cummin_from_end),
+        "cumlogsumexp" => running(Array::cumlogsumexp, Array::cumlogsumexp_from_end),
         "recurrence" => Some(vec![ins.get(1)?.array().recurrence(&x, axis("axis"))]),
         "sort" => {
             let keys = p.get("num_keys").map_or(1, |n| numbers::int(n) as usize);
