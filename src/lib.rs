@@ -188,6 +188,11 @@ mod readme {}
 #[doc = include_str!("../book/src/vmap.md")]
 mod vmap_page {}
 
+/// And those of its page on sorts and running sums.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/lines.md")]
+mod lines_page {}
+
 /// And those of its pages on typed arrays: the chapter, and every rule with what it refuses.
 #[cfg(all(doctest, feature = "typed"))]
 #[doc = include_str!("../book/src/typed.md")]
