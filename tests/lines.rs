@@ -43,8 +43,9 @@ fn nearly_everywhere(x: &Array, what: &str, f: impl Fn(&Array) -> Vec<Array> + C
     compare(x, what, f, move |got, wanted| {
         got.iter().zip(wanted).all(|(a, b)| {
             let numbers = |x: &Array| x.astype(F64).to_vec::<f64>().unwrap();
-            let near =
-                |a: f64, b: f64| a == b || (a - b).abs() <= tolerance * (1.0 + b.abs()) || a.is_nan() && b.is_nan();
+            let near = |a: f64, b: f64| {
+                a == b || (a - b).abs() <= tolerance * (1.0 + b.abs()) || a.is_nan() && b.is_nan()
+            };
             numbers(a).into_iter().zip(numbers(b)).all(|(a, b)| near(a, b))
         })
     });

@@ -2,8 +2,11 @@
 
 use super::dims::dim;
 use super::joins::join;
-use super::{Array, prims};
+use super::{Array, Term, prims};
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::ops::elementwise::Binary;
 use crate::ops::lines::Running;
+use crate::ops::reduce::none_extreme;
 use crate::program::{Call, Prim};
 use crate::trace::{Arg, apply, apply1};
 use std::borrow::Borrow;
@@ -154,6 +157,69 @@ impl Array {
         let best = both.next().unwrap_or_else(|| self.clone());
         let at = both.next().unwrap_or_else(|| best.clone());
         (best, at)
+    }
+    /// The median along a dimension, which goes: the middle element, or the mean of both; of floats. NaN where any is.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([[3.0, 1.0, 2.0], [9.0, 8.0, 0.0]]).median(1).to_vec::<f64>()?, [2.0, 8.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn median(&self, d: i32) -> Array {
+        self.quantile_at(0.5, d, Call::here("median"))
+    }
+    /// The value below which a part `q` of a dimension lies, which goes; between two elements, in proportion. Of floats; NaN where any is.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1.0, 2.0, 4.0, 8.0]).quantile(0.75, 0).item::<f64>()?, 5.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias = "percentile")]
+    #[track_caller]
+    pub fn quantile(&self, q: f64, d: i32) -> Array {
+        self.quantile_at(q, d, Call::here("quantile"))
+    }
+    fn quantile_at(&self, q: f64, d: i32, call: Call<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let axis = match dim(d.into(), ty.rank()) {
+            Ok(axis) => axis,
+            Err(fault) => return self.refuse(fault, call),
+        };
+        let n = ty.shape[axis];
+        let fault = match () {
+            () if !ty.dtype.is_float() => {
+                let text = format!("a {} of {} is none of its elements", call.op, ty.dtype);
+                Some(Fault::new(ErrorKind::Dtype, text).help("convert it first: `.astype(F32)`"))
+            }
+            () if !(0.0..=1.0).contains(&q) => {
+                let text = format!("{q} is no part of a whole");
+                Some(Fault::new(ErrorKind::Shape, text).help("give a number from 0 to 1"))
+            }
+            () if n == 0 => Some(none_extreme(axis)),
+            () => None,
+        };
+        if let Some(fault) = fault {
+            return self.refuse(fault, call);
+        }
+        self.told(call, |call| {
+            let sorted = self.along(d, call, |axis| prims::sort(axis, 1)).swap_remove(0);
+            let place = q * (n - 1) as f64;
+            let at = |k: usize| sorted.part(axis, k, k + 1, call).without(&[axis], call);
+            let (low, high, part) = (place.floor() as usize, place.ceil() as usize, place.fract());
+            let below = at(low);
+            let value = match low == high {
+                true => below,
+                false => {
+                    let above = at(high).with(Binary::Mul, part, call);
+                    below.with(Binary::Mul, 1.0 - part, call).with(Binary::Add, &above, call)
+                }
+            };
+            // NaN comes last
+            let last = at(n - 1);
+            last.with(Binary::Ne, &last, call).select_at(Term::from(&last), Term::from(&value), call)
+        })
     }
     /// Along a dimension every `step`-th element of `from..to`.
     pub(crate) fn every(&self, axis: usize, from: usize, to: usize, step: usize, call: Call<'_>) -> Array {

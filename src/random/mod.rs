@@ -1,6 +1,7 @@
 //! Random numbers: threefry keys and samplers, bit for bit those of the reference. They depend on the key and the shape, not on
 //! devices or shardings.
 
+mod order;
 mod samplers;
 
 use crate::array::{Array, Operand};

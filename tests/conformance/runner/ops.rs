@@ -281,6 +281,10 @@ fn random(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> 
             let range = numbers::int(&p["minval"]) as i64..numbers::int(&p["maxval"]) as i64;
             key.randint(ty(DType::I32)?, range)
         }
+        "random_permutation" => {
+            let axis = p.get("axis").map_or(0, |a| numbers::int(a) as i32);
+            key.permutation(&ins[1].array(), axis)
+        }
         "random_categorical" => {
             let axis = p.get("axis").map_or(-1, |a| numbers::int(a) as i32);
             key.categorical(&ins[1].array(), axis)
