@@ -169,7 +169,7 @@ impl Array {
     pub fn median(&self, d: i32) -> Array {
         self.quantile_at(0.5, d, Call::here("median"))
     }
-    /// The value below which a part `q` of a dimension lies, which goes; between two elements, in proportion. Of floats; NaN where any is.
+    /// The value below which a part `q` of a dimension is, which goes; between two elements, in proportion. Of floats; NaN where any is.
     ///
     /// ```
     /// use atmesh::prelude::*;

@@ -181,7 +181,7 @@ impl Fold<'_> {
     }
 }
 
-/// Whole lines through a function, all results of it that are asked for. Its loops run over lines first, the parts of values in parts before
+/// Whole lines through a function, all results of it that are asked for. Its loops run over lines first, those of partial values before
 /// them, then along what goes in.
 #[derive(Clone, Debug)]
 pub(crate) struct LinesItem {

@@ -175,7 +175,7 @@ impl<T: Tree> Scan<'_, T> {
     }
 }
 
-/// Whether both are sharded alike; what lies on no mesh is whole.
+/// Whether both are sharded alike; what is on no mesh is whole.
 fn alike(x: &ArrayType, y: &ArrayType) -> bool {
     x.spec.padded(x.rank()) == y.spec.padded(y.rank()) && x.varying == y.varying
 }

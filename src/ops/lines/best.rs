@@ -138,7 +138,7 @@ impl Along {
     }
 }
 
-/// The greatest of the candidates that blocks of a line have, which lie block by block, and their places in the line.
+/// The greatest of the candidates that blocks of a line have, which are stored block by block, and their places in the line.
 #[derive(Debug)]
 struct Candidates {
     k: usize,

@@ -2,7 +2,7 @@
 //!
 //! A line is in blocks of 2¹⁶ elements, a block in groups of 16. Within a group what is 1, then 2, 4 and 8 places before is added to
 //! each element; to that comes the sum of the block's groups before it, and to that the sum of the blocks before it. So a line gives
-//! the same bits wherever it lies, next to others or not, whoever computes which part of it. 16-bit floats are added in float32, and each
+//! the same bits wherever it is in memory, next to others or not, whoever computes which part of it. 16-bit floats are added in float32, and each
 //! result is rounded.
 
 use super::{lanes, lanes_mut};
@@ -17,7 +17,7 @@ use std::mem::MaybeUninit;
 const BLOCK: usize = 1 << 16;
 /// Elements of a group.
 const GROUP: usize = 16;
-/// Lines that lie side by side and are computed together.
+/// Lines that are side by side in memory and are computed together.
 const BESIDE: usize = 16;
 
 /// Elements that run along lines.
@@ -231,7 +231,7 @@ fn group<T: Copy, W>(x: &[T], f: impl Fn(T) -> W) -> [W; GROUP] {
     }
 }
 
-/// Lines that lie side by side: the first dimension runs over them, the second along.
+/// Lines that are side by side in memory: the first dimension runs over them, the second along.
 fn columns<T: Lane>(
     x: ArrayView2<'_, T>,
     mut y: ArrayViewMut2<'_, MaybeUninit<T>>,

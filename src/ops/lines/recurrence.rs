@@ -120,7 +120,7 @@ impl Line for Along {
         with_dtype!(h.dtype(), {
             Bool => unreachable!("decays are numbers"),
             Int T => self.along::<T, T>(ins, h, |x| x, |x| x, |a, h, b| a.wrapping_mul(h).wrapping_add(b)),
-            Half T => self.along::<T, f32>(ins, h, |x| x.to_f32(), |x| T::from_f32(x), |a, h, b| a * h + b),
+            Half T => self.along::<T, f32>(ins, h, |x| x.to_f32(), T::from_f32, |a, h, b| a * h + b),
             Float T => self.along::<T, T>(ins, h, |x| x, |x| x, |a, h, b| a * h + b),
         })
     }

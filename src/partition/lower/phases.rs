@@ -1,7 +1,7 @@
 //! Lines whose blocks are on several devices, in two phases: each device does its blocks, and what all must know of them is little.
 //!
 //! A scan tells each block's total; the k greatest elements are among the k greatest of the blocks. Where that is more than
-//! moving or gathering the lines, they are left whole: how these lie is chosen with all other steps.
+//! moving or gathering the lines, they are left whole: where they are is chosen with all other steps.
 
 use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};
@@ -23,7 +23,7 @@ struct Blocks {
     axis: usize,
     /// Elements of a block.
     each: usize,
-    /// How dimensions lie; of the line's the blocks.
+    /// How dimensions are sharded; of the line's the blocks.
     dims: Vec<DimLayout>,
 }
 
@@ -35,7 +35,7 @@ impl Lower {
         let (n, size) = (blocks.shape[blocks.axis], blocks.each * blocks.shape[blocks.axis]);
         match lines.of.cut(blocks.dtype) {
             Cut::Scan { total, dtype, before, block } => {
-                // the result lies as the operand; to move lines and back takes 2·size/n of each device
+                // the result is sharded as the operand; to move lines and back takes 2·size/n of each device
                 let alike =
                     layouts[0].dims[blocks.axis] == self.draft.slots[blocks.slot].layout.dims[blocks.axis];
                 if list.len() != 1 || !alike || n * n >= 2 * size {
@@ -164,7 +164,7 @@ impl Lower {
         [values, self.draft.local(s, layout, why)]
     }
     /// A result of the candidates.
-    #[expect(clippy::too_many_arguments, reason = "what it is, of what, and where it lies")]
+    #[expect(clippy::too_many_arguments, reason = "what it is, of what, and where it is")]
     fn best(
         &mut self,
         b: &Blocks,
