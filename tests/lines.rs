@@ -253,13 +253,15 @@ fn lines_that_are_split_move_to_where_they_are_whole() -> Result<()> {
     assert_eq!(moves(p![_, "X"], f)?, [one, one]);
     assert_eq!(moves(p!["X"], |x| x.sort(1))?, []);
     assert_eq!(moves(p!["X"], |x| x.top_k(3, 1).0)?, []);
-    // all devices hear the others' totals of each row, or their candidates
-    let totals = (Kind::AllGather, 4 * 64 * 7 * 8);
-    assert_eq!(moves(p![_, "X"], |x| x.cummax(1))?, [totals]);
-    assert_eq!(moves(p![_, "X"], |x| x.cumsum_from_end(1))?, [totals]);
-    let three = (Kind::AllGather, 3 * totals.1);
-    assert_eq!(moves(p![_, "X"], |x| x.top_k(3, 1).0)?, [three, three]);
-    assert_eq!(moves(p![_, "X"], |x| x.top_k(3, 1).1)?, [three, three]);
+    // of the totals of each block of a row, eight a row, each device adds up some rows
+    let totals = (Kind::AllToAll, 4 * 64 * 8 * 7 / 8);
+    assert_eq!(moves(p![_, "X"], |x| x.cummax(1))?, [totals, totals]);
+    assert_eq!(moves(p![_, "X"], |x| x.cumsum_from_end(1))?, [totals, totals]);
+    // candidates and their places, of which all together are 24 a row
+    for f in [|x: &Array| x.top_k(3, 1).0, |x: &Array| x.top_k(3, 1).1] {
+        let bytes: usize = moves(p![_, "X"], f)?.iter().map(|m| m.1).sum();
+        assert!((1..=2 * 4 * 64 * 24 * 7).contains(&bytes), "{bytes}");
+    }
     let line = numbers(F32, &[1024]).put(&mesh, p!["X"]);
     let lowered = jit(|x: &Array| x.cumsum(0)).lower(&line)?;
     assert_eq!(lowered.collectives().total_bytes(), 4 * 7 * 8);
