@@ -136,8 +136,8 @@ pub use ndarray as nd;
 
 pub use array::{
     Array, ConvOptions, Dims, Exchange, Gather, NewAxis, Operand, Padding, Permutation, ProductOptions, Rest,
-    Shard, Term, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, sort_together,
-    stack,
+    Shard, Term, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, meshgrid,
+    sort_together, stack,
 };
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
@@ -152,7 +152,7 @@ pub use show::{Moves, Picture};
 pub use spmd::{Device, Peer, Spmd, spmd};
 pub use transform::{
     Compiled, Jit, Lowered, ScanOptions, Traced, associative_scan, associative_scan_from_end, cond,
-    debug_print_values, fori_loop, jit, scan, scan_with, switch, while_loop,
+    debug_print_values, fori_loop, jit, map, scan, scan_with, switch, while_loop,
 };
 pub use transform::{MapDims, VmapOptions, vmap, vmap_with};
 pub use transform::{

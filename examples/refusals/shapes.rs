@@ -51,7 +51,7 @@ pub(crate) fn refusals() -> Result<()> {
     let x = Array::ones([8]).put(&mesh, p!["Y"]);
     refused("an index out of range", x.slice(ix![8]).ty())?;
     refused("a part that does not divide", x.slice(ix![..3]).ty())?;
-    mended(x.reshard(p![_]).slice(ix![..3]))?;
+    mended(x.at(ix![..3]).to(p![_]).get())?;
     // ANCHOR_END: slice
 
     // ANCHOR: update

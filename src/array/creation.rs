@@ -144,7 +144,7 @@ impl Array {
     pub fn iota(ty: impl Into<ArrayType>, d: usize) -> Array {
         Array::iota_at(ty.into(), d, Call::here("iota"))
     }
-    fn iota_at(ty: ArrayType, d: usize, call: Call<'_>) -> Array {
+    pub(super) fn iota_at(ty: ArrayType, d: usize, call: Call<'_>) -> Array {
         let sharding = match asked(&ty).and_then(|s| super::dims::dim(d as i64, ty.rank()).map(|_| s)) {
             Ok(sharding) => sharding,
             Err(fault) => return refuse(fault, &ty, call),
@@ -187,7 +187,7 @@ impl Array {
             Err(refused) => refused,
         }
     }
-    /// 1 on the k-th diagonal, 0 elsewhere; the last two sizes of the type are rows and columns.
+    /// 1 on the k-th diagonal, 0 elsewhere; the sizes of the type are rows and columns.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -196,16 +196,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn eye(ty: impl Into<ArrayType>, k: i64) -> Array {
-        let (ty, call) = (ty.into(), Call::here("eye"));
-        if ty.rank() != 2 {
-            let fault = Fault::new(ErrorKind::Shape, format!("a matrix has 2 dimensions, not {}", ty.rank()))
-                .help("give both sizes: `Array::eye([n, n], 0)`");
-            return refuse(fault, &ty, call);
-        }
-        let of = ArrayType { dtype: DType::I32, ..ty.clone() };
-        let k = super::shapes::diagonal(k, &ty.shape);
-        let rows = Array::iota_at(of.clone(), 0, call).with(Binary::Add, k, call);
-        rows.with(Binary::Eq, Array::iota_at(of, 1, call), call).astype_at(ty.dtype, call)
+        Array::by_diagonal(ty.into(), k, Binary::Eq, Call::here("eye"))
     }
     /// `num` numbers from `start` to `stop` at equal distances, float32; with `endpoint` the last one is `stop`.
     ///
@@ -423,7 +414,7 @@ fn row(ty: &ArrayType, call: Call<'_>) -> Result<(), Array> {
 }
 
 /// The array that carries the refusal of a type.
-fn refuse(fault: Fault, ty: &ArrayType, call: Call<'_>) -> Array {
+pub(super) fn refuse(fault: Fault, ty: &ArrayType, call: Call<'_>) -> Array {
     poison(call.error(fault, || vec![ty.to_string()]))
 }
 

@@ -2,6 +2,7 @@
 
 mod collectives;
 mod creation;
+mod diagonals;
 mod dims;
 mod einsum;
 mod elementwise;
@@ -10,6 +11,7 @@ mod host;
 mod index;
 mod joins;
 mod lines;
+mod local;
 pub(crate) mod npy;
 mod operand;
 mod operators;
@@ -17,10 +19,13 @@ mod parts;
 mod pooling;
 mod prims;
 mod products;
+mod rearranged;
 mod reductions;
 mod refusals;
 mod shapes;
 mod sharding;
+mod statistics;
+mod vectors;
 mod windows;
 
 pub use crate::trace::Array;
@@ -39,5 +44,6 @@ pub use operand::{Operand, Term};
 pub use parts::At;
 pub use pooling::WindowOptions;
 pub use products::{Contraction, ProductOptions};
+pub use rearranged::{Grid, meshgrid};
 pub use sharding::Shard;
 pub use windows::{ConvOptions, Padding};

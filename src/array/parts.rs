@@ -1,10 +1,11 @@
 //! Parts of arrays, read and replaced: `slice` and `at`.
 
 use super::index::{Index, Part, Side};
+use super::local::{apart, asked};
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Spot};
-use crate::mesh::{Axes, AxisType};
+use crate::mesh::Axes;
 use crate::ops::elementwise::Binary;
 use crate::program::Call;
 use crate::sharding::Spec;
@@ -35,21 +36,21 @@ impl Array {
             Ok(part) => part,
             Err(fault) => return self.refuse(fault, call),
         };
-        if let Some(fault) = apart(ty, &part, index, None) {
+        if let (None, Some(fault)) = (out, apart(ty, &part, index)) {
             return self.refuse(fault, call);
         }
         self.told(call, |call| {
-            let taken = self.take(&part, call);
+            let taken = self.take(&part, out.and_then(|out| part.boxed(ty, out)), call);
             let dropped = taken.without(&part.dropped, call);
             let result = if part.new.is_empty() { dropped } else { dropped.new_dims(&part.new, call) };
-            match out {
-                Some(spec) => result.reshard_at(spec, call),
-                None => result,
+            match (out, result.type_ref()) {
+                (Some(spec), Ok(ty)) if ty.spec != spec.padded(ty.rank()) => result.reshard_at(spec, call),
+                _ => result,
             }
         })
     }
-    /// The part, of the array's rank.
-    fn take(&self, part: &Part, call: Call<'_>) -> Array {
+    /// The part, of the array's rank; sharded as `out` says.
+    fn take(&self, part: &Part, out: Option<Spec>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if part.is_whole(&ty.shape) && part.backwards().is_empty() {
             return self.clone();
@@ -57,7 +58,7 @@ impl Array {
         let mut x = self.at_places(part, call);
         let Ok(ty) = x.type_ref() else { return x };
         if !part.dims.iter().zip(ty.shape.iter()).all(|(s, n)| s.len == *n) {
-            x = apply1(prims::slice(&part.bounds()), &[x.into()], call);
+            x = apply1(prims::slice_to(&part.bounds(), out), &[x.into()], call);
         }
         let back = part.backwards();
         if back.is_empty() { x } else { apply1(prims::rev(&back), &[x.into()], call) }
@@ -123,13 +124,16 @@ pub struct At {
 // `x.at(i).add(v)` is no sum of two things of a kind: the trait's meaning is another
 #[expect(clippy::should_implement_trait, reason = "the reference's names")]
 impl At {
-    /// The sharding of the result, where the rules leave it open.
+    /// The sharding of the result, where the rules leave it open or do not reach it: of a part of a sharded dimension what is taken moves to
+    /// where it is to be, and no more.
     ///
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
     /// let x = Array::arange(0..4).put(&mesh, p![]);
     /// assert_eq!(type_of(x.at(ix![..2]).to(p!["X"]).get()), "int32[2@X]");
+    /// let x = x.put(&mesh, p!["X"]);
+    /// assert_eq!(x.at(ix![1..]).to(p![_]).get().to_vec::<i32>()?, [1, 2, 3]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     pub fn to(self, out: Spec) -> At {
@@ -228,84 +232,39 @@ impl At {
         {
             return operand::refuse(fault, &[x.into(), Term::from(&value)], call);
         }
-        if let Some(fault) = apart(ty, &part, &self.index, Some(call.op)) {
-            return operand::refuse(fault, &[x.into(), Term::from(&value)], call);
+        let parted = part.parted(ty);
+        if let (Arg::Lit(l), false) = (&args[1], parted.is_empty() || part.moves()) {
+            let result = x.changed_locally(&part, fun, Term::Number(l.value), call);
+            return self.placed(result, call);
         }
         let value = value.spread(&shown, None, call).without(&part.new, call);
         let value = if part.dropped.is_empty() { value } else { value.new_dims(&part.dropped, call) };
-        let value = value.beside(ty, call);
+        let value = value.beside(ty, &parted, call);
         let back = part.backwards();
         let value = if back.is_empty() { value } else { apply1(prims::rev(&back), &[value.into()], call) };
+        let on_all = |vt: &ArrayType| parted.iter().any(|d| vt.spec.dim(*d).is_empty());
+        if !part.moves() && value.type_ref().is_ok_and(on_all) {
+            let result = x.changed_locally(&part, fun, value.term(), call);
+            return self.placed(result, call);
+        }
         let value = match fun {
             None => value,
             Some(fun) => {
                 let dims = part.dims.iter().map(Side::forwards).collect();
-                let old = x.take(&Part { dims, dropped: Vec::new(), new: Vec::new() }, call);
+                let old = x.take(&Part { dims, dropped: Vec::new(), new: Vec::new() }, None, call);
                 Array::binary(fun, old.term(), value.term(), call)
             }
         };
         let result = x.put_box(&part, &value, call);
+        self.placed(result, call)
+    }
+    /// The result, sharded as was asked for.
+    fn placed(&self, result: Array, call: Call<'_>) -> Array {
         match self.out {
             Some(spec) => result.reshard_at(spec, call),
             None => result,
         }
     }
-}
-
-/// What may be asked of this spec of an array: what it says of explicit axes, if there are any.
-fn asked(ty: &ArrayType, spec: Spec) -> Option<Spec> {
-    let mesh = ty.mesh.as_ref().filter(|m| m.axis_types().contains(&AxisType::Explicit))?;
-    Some(spec.only(|a| mesh.axis_type(a) == Some(AxisType::Explicit)))
-}
-
-/// Refuses a part of a dimension that is split, where the part is not divisible among the devices. `update` is the method that replaces it.
-fn apart(ty: &ArrayType, part: &Part, index: &Index, update: Option<&str>) -> Option<Fault> {
-    let mesh = ty.mesh.as_ref()?;
-    let (d, side, axes, ways) = part.dims.iter().enumerate().find_map(|(d, side)| {
-        let axes = Axes::from(ty.spec.dim(d));
-        let ways: usize = axes.iter().map(|a| mesh.extent(a)).product();
-        let apart = side.moving().is_none() && side.len != ty.shape[d] && side.len % ways != 0;
-        apart.then_some((d, side, axes, ways))
-    })?;
-    let (start, ..) = side.bounds();
-    let plain = index.arrays().next().is_none();
-    let whole = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
-    let gather = format!("or gather the dimension first: `.reshard({whole})`");
-    if part.dropped.contains(&d) {
-        let message = format!("dimension {d} is sharded over {axes}: not every device has position {start}");
-        let fault = Fault::new(ErrorKind::Sharding, message).dim(0, d);
-        let index = index.written(Some((d, &format!("&Array::from({start})"))));
-        let call = match update.and_then(|op| op.strip_prefix("at.")) {
-            Some(method) => format!("x.at({index}).{method}(…)"),
-            None => format!("x.slice({index})"),
-        };
-        let fault = match plain {
-            true => fault.help(format!("give the position as an array: every device looks for it: `{call}`")),
-            false => fault,
-        };
-        return Some(fault.help(gather));
-    }
-    let message = format!(
-        "dimension {d} is sharded over {axes}, and the part, of size {}, is not divisible into {ways} equal parts",
-        side.len
-    );
-    let fault = Fault::new(ErrorKind::Sharding, message).dim(0, d);
-    let kept = |d: &usize| !part.dropped.contains(d);
-    let entry = |d: usize| match part.dims[d].len == ty.shape[d] {
-        true => Axes::from(ty.spec.dim(d)),
-        false => Axes::none(),
-    };
-    let fault = match (update, plain && part.new.is_empty()) {
-        (None, true) => {
-            let out = Spec::of((0..ty.rank()).filter(kept).map(entry).collect());
-            let index = index.written(None);
-            fault.help(format!(
-                "let the partitioner move what is needed: `auto_axes(&x, {out}, |x| x.slice({index}))`"
-            ))
-        }
-        _ => fault,
-    };
-    Some(fault.help(gather))
 }
 
 /// Refuses a new value that does not broadcast to the part's shape, or, where it is set as it is, that is split otherwise than the array.
@@ -327,10 +286,13 @@ fn fits(ty: &ArrayType, part: &Part, shown: &Shape, value: &ArrayType, set: bool
     // what is combined with the part, or chosen beside it, may be unsharded where that is sharded; and the other way round, where the
     // result is not put back into the array
     let joins = !set || part.moves();
+    // an unsharded value of a sharded dimension: each device has what it changes
+    let parted = if part.moves() { Vec::new() } else { part.parted(ty) };
     let put = part.dims.iter().zip(ty.shape.iter()).any(|(s, n)| s.moving().is_none() && s.len != *n);
     let apart = |d: usize, e: usize| {
         let (of, with) = (ty.spec.dim(d), value.spec.dim(e));
-        of != with && !(joins && (with.is_empty() || of.is_empty() && !put))
+        let local = with.is_empty() && parted.contains(&d);
+        of != with && !local && !(joins && (with.is_empty() || of.is_empty() && !put))
     };
     // the array's dimension of each dimension of the value
     let mut from: Vec<Option<usize>> =
@@ -393,14 +355,14 @@ fn same_sets(x: &ArrayType, value: &ArrayType, fun: Option<Binary>) -> Result<()
 }
 
 impl Array {
-    /// A value that is placed nowhere in particular, placed like the array of this type but for what it has one of.
-    fn beside(self, ty: &ArrayType, call: Call<'_>) -> Array {
+    /// A value that is placed nowhere in particular, placed like the array of this type but for what it has one of, or is a part of.
+    fn beside(self, ty: &ArrayType, parted: &[usize], call: Call<'_>) -> Array {
         let (Ok(v), Some(mesh)) = (self.type_ref(), &ty.mesh) else { return self };
         let reduced = ty.spec.reduced_axes();
         if v.mesh.is_some() || reduced.is_empty() && ty.spec.dims().iter().all(|a| a.is_empty()) {
             return self;
         }
-        let entry = |d: usize| match v.shape[d] == 1 && ty.shape[d] != 1 {
+        let entry = |d: usize| match v.shape[d] == 1 && ty.shape[d] != 1 || parted.contains(&d) {
             true => Axes::none(),
             false => Axes::from(ty.spec.dim(d)),
         };
@@ -439,9 +401,7 @@ impl Array {
             return apply1(prims::update_slice(&start), &[self.into(), value.into()], call);
         }
         // with steps: the value spread out, and where it is
-        let widths: Vec<(i64, i64, usize)> = (part.bounds().into_iter().zip(ty.shape.iter()))
-            .map(|((start, end, step), n)| (start as i64, *n as i64 - end as i64, step - 1))
-            .collect();
+        let widths = part.widths(&ty.shape);
         let spread = apply1(prims::pad(&widths, self.zero()), &[value.into()], call);
         let mask = apply1(prims::pad(&widths, false.into()), &[value.trues(call).into()], call);
         mask.select_at(spread.term(), self.term(), call)

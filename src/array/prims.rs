@@ -80,21 +80,29 @@ pub(crate) fn rev(dimensions: &[usize]) -> Prim {
 }
 /// `bounds` has start, limit and step of each dimension.
 pub(crate) fn slice(bounds: &[(usize, usize, usize)]) -> Prim {
+    slice_to(bounds, None)
+}
+/// [`slice`], sharded as `out` says.
+pub(crate) fn slice_to(bounds: &[(usize, usize, usize)], out: Option<Spec>) -> Prim {
     Arc::new(Slice {
         start: bounds.iter().map(|b| b.0).collect(),
         limit: bounds.iter().map(|b| b.1).collect(),
         strides: bounds.iter().map(|b| b.2).collect(),
-        out: None,
+        out,
     })
 }
 /// `widths` has how many before, behind and between, for each dimension.
 pub(crate) fn pad(widths: &[(i64, i64, usize)], value: Scalar) -> Prim {
+    pad_to(widths, value, None)
+}
+/// [`pad`], sharded as `out` says.
+pub(crate) fn pad_to(widths: &[(i64, i64, usize)], value: Scalar, out: Option<Spec>) -> Prim {
     Arc::new(Pad {
         low: widths.iter().map(|w| w.0).collect(),
         high: widths.iter().map(|w| w.1).collect(),
         interior: widths.iter().map(|w| w.2).collect(),
         value,
-        out: None,
+        out,
     })
 }
 pub(crate) fn concatenate(dimension: usize) -> Prim {

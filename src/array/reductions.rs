@@ -9,6 +9,13 @@ use crate::sharding::Spec;
 use crate::trace::{apply1, build, poison};
 use crate::types::DType;
 
+/// Which of several elements.
+#[derive(Clone, Copy)]
+pub(super) enum Extreme {
+    Greatest,
+    Smallest,
+}
+
 impl Array {
     /// Combines over dimensions; `Dims::keep(..)` leaves them with size 1.
     fn reduce(&self, kind: Reduction, dims: Dims, out: Option<Spec>, call: Call<'_>) -> Array {
@@ -79,9 +86,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn prod(&self, dims: impl Into<Dims>) -> Array {
-        self.told(Call::here("prod"), |call| {
-            self.widened(call).reduce(Reduction::Prod, dims.into(), None, call)
-        })
+        self.prod_at(dims.into(), Call::here("prod"))
+    }
+    pub(super) fn prod_at(&self, dims: Dims, call: Call<'_>) -> Array {
+        self.told(call, |call| self.widened(call).reduce(Reduction::Prod, dims, None, call))
     }
     /// The greatest element over dimensions, none of which is empty; NaN where any is.
     ///
@@ -93,8 +101,7 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn max(&self, dims: impl Into<Dims>) -> Array {
-        let (dims, call) = (dims.into(), Call::here("max"));
-        self.some_along(&dims, call).unwrap_or_else(|| self.most(dims, call))
+        self.extreme_at(dims.into(), Extreme::Greatest, Call::here("max"))
     }
     /// The smallest element over dimensions, none of which is empty; NaN where any is.
     ///
@@ -105,8 +112,15 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn min(&self, dims: impl Into<Dims>) -> Array {
-        let (dims, call) = (dims.into(), Call::here("min"));
-        let kind = if self.is_bool() { Reduction::And } else { Reduction::Min };
+        self.extreme_at(dims.into(), Extreme::Smallest, Call::here("min"))
+    }
+    pub(super) fn extreme_at(&self, dims: Dims, which: Extreme, call: Call<'_>) -> Array {
+        let kind = match (which, self.is_bool()) {
+            (Extreme::Greatest, true) => Reduction::Or,
+            (Extreme::Greatest, false) => Reduction::Max,
+            (Extreme::Smallest, true) => Reduction::And,
+            (Extreme::Smallest, false) => Reduction::Min,
+        };
         self.some_along(&dims, call).unwrap_or_else(|| self.reduce(kind, dims, None, call))
     }
     /// The refusal where one of these dimensions is empty: no element is extreme.
@@ -130,9 +144,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn any(&self, dims: impl Into<Dims>) -> Array {
-        self.told(Call::here("any"), |call| {
-            self.astype_at(DType::Bool, call).reduce(Reduction::Or, dims.into(), None, call)
-        })
+        self.any_at(dims.into(), Call::here("any"))
+    }
+    pub(super) fn any_at(&self, dims: Dims, call: Call<'_>) -> Array {
+        self.told(call, |call| self.astype_at(DType::Bool, call).reduce(Reduction::Or, dims, None, call))
     }
     /// Whether no element over dimensions is zero.
     ///
@@ -143,9 +158,10 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn all(&self, dims: impl Into<Dims>) -> Array {
-        self.told(Call::here("all"), |call| {
-            self.astype_at(DType::Bool, call).reduce(Reduction::And, dims.into(), None, call)
-        })
+        self.all_at(dims.into(), Call::here("all"))
+    }
+    pub(super) fn all_at(&self, dims: Dims, call: Call<'_>) -> Array {
+        self.told(call, |call| self.astype_at(DType::Bool, call).reduce(Reduction::And, dims, None, call))
     }
     /// Bitwise and over dimensions, of integers and bool.
     ///
@@ -185,7 +201,7 @@ impl Array {
         self.told(Call::here("mean"), |call| self.in_float(call).mean_at(dims, call).back(self, call))
     }
     /// The mean of floats.
-    fn mean_at(&self, dims: Dims, call: Call<'_>) -> Array {
+    pub(super) fn mean_at(&self, dims: Dims, call: Call<'_>) -> Array {
         let n = self.count(&dims);
         self.sum_at(dims, None, call).with(Binary::Div, n as f64, call)
     }
@@ -249,7 +265,7 @@ impl Array {
         self.told(call, |call| self.var_at(dims, ddof, call).unary(Unary::Sqrt, call))
     }
     /// What means are computed in: float64 of a 64-bit integer, float32 of another or of a 16-bit float, which the result goes [`back`](Array::back) to.
-    fn in_float(&self, call: Call<'_>) -> Array {
+    pub(super) fn in_float(&self, call: Call<'_>) -> Array {
         match self.type_ref().map(|t| t.dtype) {
             Ok(DType::F32 | DType::F64) | Err(_) => self.clone(),
             Ok(DType::I64 | DType::U64) => self.astype_at(DType::F64, call),
@@ -257,7 +273,7 @@ impl Array {
         }
     }
     /// A result for `x`: of 16-bit floats again where `x` is.
-    fn back(&self, x: &Array, call: Call<'_>) -> Array {
+    pub(super) fn back(&self, x: &Array, call: Call<'_>) -> Array {
         match x.type_ref().map(|t| t.dtype) {
             Ok(dtype @ (DType::F16 | DType::BF16)) => self.astype_at(dtype, call),
             _ => self.clone(),

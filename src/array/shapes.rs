@@ -1,8 +1,7 @@
 //! Shapes: reshape, transpose, broadcast, new and dropped dimensions, repeated and moved along themselves.
 
-use super::dims::{Dims, dim};
-use super::joins::join;
-use super::operand::{self, Operand};
+use super::dims::Dims;
+use super::operand::{self, Operand, Term};
 use super::{Array, prims, refusals};
 use crate::diagnostic::{ErrorKind, Fault, Spot, counted};
 use crate::mesh::{Axes, Axis};
@@ -317,12 +316,16 @@ impl Array {
             .help("give (before, behind, between) for each dimension");
             return self.refuse(fault, call);
         }
-        let args = match operand::args(&[self.into(), value.term()], call) {
+        self.pad_at(value.term(), &widths, call)
+    }
+    /// `value` around: as many widths as dimensions.
+    pub(super) fn pad_at(&self, value: Term, widths: &[(i64, i64, usize)], call: Call<'_>) -> Array {
+        let args = match operand::args(&[self.into(), value], call) {
             Ok(args) => args,
             Err(refused) => return refused,
         };
         match &args[1] {
-            Arg::Lit(l) => apply1(prims::pad(&widths, l.value), &args[..1], call),
+            Arg::Lit(l) => apply1(prims::pad(widths, l.value), &args[..1], call),
             Arg::Array(value) => {
                 if let Ok(v) = value.type_ref()
                     && v.rank() != 0
@@ -331,8 +334,8 @@ impl Array {
                         .help("to put an array there: `concat`");
                     return operand::refuse(fault, &[self.into(), value.into()], call);
                 }
-                let padded = apply1(prims::pad(&widths, self.zero()), &args[..1], call);
-                let inside = apply1(prims::pad(&widths, false.into()), &[self.trues(call).into()], call);
+                let padded = apply1(prims::pad(widths, self.zero()), &args[..1], call);
+                let inside = apply1(prims::pad(widths, false.into()), &[self.trues(call).into()], call);
                 inside.select_at(padded.term(), value.term(), call)
             }
         }
@@ -378,34 +381,6 @@ impl Array {
             x = many.reshape_at(shape.into(), None, call);
         }
         x
-    }
-    /// Moved along a dimension, what leaves at one end coming in at the other. The dimension must not be sharded explicitly.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// assert_eq!(Array::arange(0..4).roll(1, 0).to_vec::<i32>()?, [3, 0, 1, 2]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn roll(&self, by: i64, d: i32) -> Array {
-        let call = Call::here("roll");
-        let Ok(ty) = self.type_ref() else { return self.clone() };
-        let at = match dim(d.into(), ty.rank()) {
-            Ok(at) => at,
-            Err(fault) => return self.refuse(fault, call),
-        };
-        if !ty.spec.dim(at).is_empty() {
-            let fault = refusals::is_split(ty, at, ": its elements would move between devices")
-                .help("or move blocks by `ppermute` in `shard_map`");
-            return self.refuse(fault, call);
-        }
-        let n = ty.shape[at];
-        let by = if n == 0 { 0 } else { by.rem_euclid(n as i64) as usize };
-        if by == 0 {
-            return self.clone();
-        }
-        let parts = [self.part(at, n - by, n, call), self.part(at, 0, n - by, call)];
-        join(&parts, at, call)
     }
     /// Zeros above the k-th diagonal of the last two dimensions.
     ///

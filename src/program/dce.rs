@@ -19,11 +19,13 @@ pub fn keep(program: &Program, wanted: &[bool]) -> Program {
 /// What is left of nested programs, by which of their results are wanted: a loop asks until what it carries is settled, and in a loop
 /// of loops each step of that would ask again all the way down.
 #[derive(Default)]
-struct Kept(HashMap<(*const Program, Vec<bool>), (Arc<Program>, Arc<Vec<bool>>)>);
+struct Kept(HashMap<(*const Program, Vec<bool>), Left>);
+/// What is left of a nested program, and which of its inputs it reads.
+type Left = (Arc<Program>, Arc<Vec<bool>>);
 
 impl Kept {
     /// A nested program with these of its results, and which of its inputs it reads then.
-    fn body(&mut self, body: &Arc<Program>, wanted: &[bool]) -> (Arc<Program>, Arc<Vec<bool>>) {
+    fn body(&mut self, body: &Arc<Program>, wanted: &[bool]) -> Left {
         let key = (Arc::as_ptr(body), wanted.to_vec());
         if let Some(known) = self.0.get(&key) {
             return known.clone();

@@ -10,7 +10,9 @@ mod vmap;
 
 pub use associative::{associative_scan, associative_scan_from_end};
 pub use compiled::{Compiled, Lowered, Traced};
-pub use control::{ScanOptions, cond, debug_print_values, fori_loop, scan, scan_with, switch, while_loop};
+pub use control::{
+    ScanOptions, cond, debug_print_values, fori_loop, map, scan, scan_with, switch, while_loop,
+};
 pub use control::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use derivative::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
 pub use jit::{ArgNums, Jit, Made, jit};

@@ -222,9 +222,9 @@ fn examples<A: Tree>(options: &VmapOptions, args: &A, call: Call<'_>) -> Result<
                     show(&entry),
                     show(axes)
                 );
-                let mut dims = ty.spec.padded(ty.rank()).dims().to_vec();
-                dims[d] = axes.clone();
-                let help = format!("move one of them: `.reshard({})`", ty.spec.with_dims(dims));
+                // what it is sharded over elsewhere, or unreduced, it no longer is then
+                let there = ty.spec.padded(ty.rank()).only(|a| !axes.contains(a)).with_dim(d, axes);
+                let help = format!("move {name}: `.reshard({there})`");
                 errors.push(refuse(Fault::new(ErrorKind::Sharding, message).help(help).dim(0, d), ty));
             }
             Some(_) => {}

@@ -35,8 +35,6 @@ struct Said {
     out: Option<Spec>,
     /// Positions as arrays.
     arrays: bool,
-    /// In a region of auto axes with this result.
-    auto: Option<Spec>,
     /// At the end of a loop's body, or of a branch.
     end: Vec<Change>,
     /// A number as an array that is placed so.
@@ -139,7 +137,8 @@ const OPEN: [&str; 7] = [
     // another program: other sizes, other numbers of devices
     "make the axis auto",
     "or make the axis auto",
-    "or move blocks by `ppermute`",
+    // another size
+    "or, for a stencil, keep the size",
     "the nearest multiples",
     // another result
     "or leave out",
@@ -162,11 +161,13 @@ fn followed(
         said.number = Some(to.parse().unwrap());
     } else if help.contains("&Array::from(") {
         said.arrays = true;
-    } else if let Some(out) = between(help, "`auto_axes(&x, ", ", |x|") {
-        said.auto = Some(out.parse().unwrap());
+    } else if let Some(out) = between(help, ").to(", ").get()`") {
+        said.out = Some(out.parse().unwrap());
     } else if help.contains("`Inferred`") {
         said.inferred = true;
-    } else if help.contains("at the end of the body") || case.name.starts_with("cond") {
+    } else if help.contains("at the end of the body")
+        || ["cond", "switch"].iter().any(|op| case.name.starts_with(op))
+    {
         said.end.extend(changes(help));
     } else {
         // of operands by their numbers, or of the one that the operation has
@@ -218,8 +219,9 @@ fn follow(case: &Case, operands: &[Array], said: &Said, steps: usize, wrong: &mu
         ways.push((format!("{what} {out}"), operands.to_vec(), Said { out: Some(*out), ..said.clone() }));
     }
     for help in &d.fault.help {
-        // a scan tells of the slices' array alone
-        let about = usize::from(d.fault.message.starts_with("the loop takes one slice"));
+        // a scan tells of the slices' array alone, a map of the one that is not as the first is
+        let second = ["the loop takes one slice", "the mapped dimensions"];
+        let about = usize::from(second.iter().any(|s| d.fault.message.starts_with(s)));
         match followed(case, operands, said, help, about) {
             Ok(way) => ways.extend(way.map(|(ops, said)| (help.clone(), ops, said))),
             Err(why) => wrong.push(format!("{why}\n of {refused}")),
@@ -277,7 +279,7 @@ fn index(kinds: [usize; 2], at: [i32; 2], arrays: bool) -> Index {
     kinds.into_iter().zip(at).map(pick).collect::<Vec<_>>().into()
 }
 
-const KINDS: usize = 40;
+const KINDS: usize = 42;
 
 /// A program of this kind on operands that are sharded at random; many are refused.
 fn program(kind: usize, dice: &mut Dice) -> Case {
@@ -293,12 +295,12 @@ fn program(kind: usize, dice: &mut Dice) -> Case {
         case(name, vec![x.clone(), y.clone()], move |a, _| f(&a[0], &a[1], d))
     };
     match kind {
-        0 => case(&format!("slice {kinds:?} {at:?}"), vec![x], move |a, said| match said.auto {
-            Some(out) => auto_axes(&a[0], out, |x| x.slice(index(kinds, at, false))),
+        0 => case(&format!("slice {kinds:?} {at:?}"), vec![x], move |a, said| match said.out {
+            Some(out) => a[0].at(index(kinds, at, false)).to(out).get(),
             None => a[0].slice(index(kinds, at, said.arrays)),
         }),
-        1 => case(&format!("at.get {kinds:?} {at:?}"), vec![x], move |a, said| match said.auto {
-            Some(out) => auto_axes(&a[0], out, |x| x.at(index(kinds, at, false)).get()),
+        1 => case(&format!("at.get {kinds:?} {at:?}"), vec![x], move |a, said| match said.out {
+            Some(out) => a[0].at(index(kinds, at, false)).to(out).get(),
             None => a[0].at(index(kinds, at, said.arrays)).get(),
         }),
         2 => case(&format!("at.set {kinds:?} {at:?} of 3"), vec![x], move |a, said| {
@@ -440,6 +442,17 @@ fn program(kind: usize, dice: &mut Dice) -> Case {
             let or = || changed(&a[1], &end);
             cond(Array::from(false), || a[0].clone(), or)
         }),
+        39 => case("switch", vec![x, y], |a, said| {
+            let end = said.end.clone();
+            let or = || changed(&a[1], &end);
+            switch(Array::from(1), &[&|| a[0].clone(), &or])
+        }),
+        40 => {
+            let f: fn(&Array, &Array) -> Array =
+                dice.of(&[|x, y| x + y, |x, y| x.dot(y), |x, y| x.at(ix![1]).set(y.max(0))]);
+            let case = case("vmap", vec![x, y], move |a, _| vmap((&a[0], &a[1]), |(x, y)| f(&x, &y)));
+            Case { body_of: Some("vmap"), ..case }
+        }
         _ => {
             let takes = spec(dice, &[8, 8], false);
             let case = case(&format!("shard_map of {takes}"), vec![x], move |a, said| {
@@ -475,7 +488,7 @@ fn every_help_of_random_programs_leads_on() {
         wrong.len(),
         wrong.iter().take(20).cloned().collect::<Vec<_>>().join("\n\n")
     );
-    // flips, sums and triangles are accepted of all operands here
-    let none: Vec<usize> = (0..KINDS).filter(|k| counts[*k] == 0 && ![10, 19, 23].contains(k)).collect();
+    // rolls, flips, sums and triangles are accepted of all operands here, and so are changes of parts by numbers of all but unreduced ones
+    let none: Vec<usize> = (0..KINDS).filter(|k| counts[*k] == 0 && ![9, 10, 19, 23].contains(k)).collect();
     assert!(cases < 4000 || none.is_empty(), "no help was followed of {none:?}: {counts:?}");
 }

@@ -236,6 +236,22 @@ pub fn scan<A: Args, X: Args, Y: Tree, R: Output<Tree = (A::Owned, Y)>>(
     )
 }
 
+/// `f(x)` for each slice of `xs` along its leading dimension, one after the other; the results stacked. [`vmap`](crate::vmap) works on all
+/// of them at once; this one needs the memory of one step.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let xs = Array::from([[1, 2], [3, 4]]);
+/// assert_eq!(atmesh::map(&xs, |x| x.sum(..)).to_vec::<i32>()?, [3, 7]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[doc(alias = "lax.map")]
+#[track_caller]
+pub fn map<X: Args, R: Output>(xs: X, f: impl Fn(X::Owned) -> R) -> R::Tree {
+    let step = |(), x| Ok(((), f(x).into_result()?));
+    scan_at(ScanOptions::default(), (), xs.into_tree(), &step, Call::here("map")).1
+}
+
 /// How [`scan_with`] goes.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]

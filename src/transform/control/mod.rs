@@ -11,7 +11,7 @@ mod modes;
 mod print;
 
 pub use branch::{cond, switch};
-pub use loops::{ScanOptions, fori_loop, scan, scan_with, while_loop};
+pub use loops::{ScanOptions, fori_loop, map, scan, scan_with, while_loop};
 pub use modes::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
 pub use print::debug_print_values;
 
