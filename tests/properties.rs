@@ -6,7 +6,7 @@
 
 use atmesh::mesh::AxisType;
 use atmesh::prelude::*;
-use atmesh::{Axes, ErrorKind, ScanOptions, scan_with};
+use atmesh::{Axes, ConvOptions, ErrorKind, Padding, ScanOptions, WindowOptions, scan_with};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest::sample::select;
@@ -111,6 +111,8 @@ enum Step {
     Gram,
     Softmax(u8),
     Roll(u8),
+    Window(u8),
+    Blur(u8),
     Tril,
     Positive,
     Reshard([u8; 3]),
@@ -133,7 +135,7 @@ fn steps() -> impl Strategy<Value = Step> {
     use Step::*;
     let plain = vec![Neg, Tanh, Twice, Halved, Transpose, Ravel, Stack, Gram, Tril, Positive, Narrow];
     let with: Vec<fn(u8) -> Step> =
-        vec![PlusFlipped, Split, Sum, Mean, Max, Slice, Pad, Concat, Broadcast, Softmax, Roll];
+        vec![PlusFlipped, Split, Sum, Mean, Max, Slice, Pad, Concat, Broadcast, Softmax, Roll, Window, Blur];
     let inside: Vec<fn(u8) -> Step> = vec![SumParts, Loop, Scan, Branch, Rows, Slope, At, |_| Inner];
     let lies: Vec<fn([u8; 3]) -> Step> = vec![Reshard, Reshard, Constrain, Parts, Reduced, AutoInside];
     prop_oneof![
@@ -148,7 +150,10 @@ impl Step {
     /// Whether it sums, so that another order gives other last bits.
     fn sums(self) -> bool {
         use Step::*;
-        let plainly = matches!(self, Sum(_) | Mean(_) | Gram | Softmax(_) | Slope(_) | SumParts(_));
+        let plainly = matches!(
+            self,
+            Sum(_) | Mean(_) | Gram | Softmax(_) | Slope(_) | SumParts(_) | Window(_) | Blur(_)
+        );
         // parts are summed one day, and -0 and 0 are then 0
         plainly || matches!(self, Parts(_))
     }
@@ -196,6 +201,23 @@ impl Step {
             Step::Gram if rank == 2 && float => x.matmul(x.t()) * 0.0625,
             Step::Softmax(d) if !scalar && float => x.softmax(dim(d)),
             Step::Roll(d) if !scalar => x.roll(i64::from(d) - 100, dim(d)),
+            Step::Window(d) if !scalar => {
+                let of = |at: usize| (0..rank).map(|k| if k == dim(d) as usize { at } else { 1 }).collect();
+                let (window, strides): (Vec<usize>, Vec<usize>) =
+                    (of(1 + d as usize / 32 % 4), of(1 + d as usize / 128));
+                let how = WindowOptions::default().padding(Padding::Same).strides(strides);
+                match (ty.dtype == Bool, self.bit()) {
+                    (true, _) => x.window_or_with(window, how),
+                    (_, 0) => x.window_sum_with(window, how),
+                    _ => x.window_max_with(window, how),
+                }
+            }
+            Step::Blur(d) if float && rank <= 3 => {
+                let taps: Vec<usize> = (0..rank).map(|k| 1 + (d as usize >> k) % 4).collect();
+                let filter = Array::ones(ty.dtype.of([vec![1, 1], taps].concat())) * 0.125;
+                let how = ConvOptions::default().padding(Padding::Same);
+                x.expand_dims([0, 1]).conv_with(&filter, how).squeeze([0, 1])
+            }
             Step::Tril if rank >= 2 && ty.dtype != Bool => x.tril(0),
             Step::Positive if ty.dtype != Bool => x.gt(0).select(x, x.zeros_like()),
             Step::Narrow => match ty.dtype {

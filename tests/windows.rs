@@ -236,6 +236,8 @@ fn what_is_refused_says_what_to_write() {
     refused(x.conv_with(&w, how().padding([(i64::MAX, 1)])), ErrorKind::Shape, "counted");
     refused(x.conv_with(&w, how().padding([(i64::MIN, 1)])), ErrorKind::Shape, "leaves out more");
     refused(x.conv_with(&w, how().strides([usize::MAX])), ErrorKind::Shape, "counted");
+    let far = how().padding([(1 << 38, 1 << 38)]).strides([1 << 38]);
+    refused(x.conv_with(&w, far), ErrorKind::Unsupported, "smaller strides");
     refused(x.conv_with(&w, how().padding(Padding::Same).base_dilation([2])), ErrorKind::Shape, "in numbers");
     refused(x.conv_with(&w, how().groups(0)), ErrorKind::Shape, "0 groups");
     refused(x.conv_with(&w, how().groups(3)), ErrorKind::Shape, "3 groups do not divide");

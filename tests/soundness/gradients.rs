@@ -4,7 +4,7 @@ use crate::told::flaw;
 use crate::{X, Y, laid, mesh, near, read, to};
 use atmesh::ops::build::cotangent_type;
 use atmesh::prelude::*;
-use atmesh::{Axes, ErrorKind, type_of};
+use atmesh::{Axes, ConvOptions, ErrorKind, Padding, WindowOptions, type_of};
 
 /// What a loss takes.
 #[derive(Clone, Tree)]
@@ -75,6 +75,14 @@ const LOSSES: &[(&str, Loss)] = &[
     ("each row with all", |x| vmap(&x.p, |row| x.u.dot(&row)).square().sum(..)),
     ("each row's slope", |x| vmap(&x.p, |row| grad(&x.u, |u| u.dot(&row).square().sum(..))).sum(..)),
     ("slope of the slope", |x| grad(&x.u, |u| (&u * &u * u).sum(..)).square().sum(..)),
+    ("sums of windows", |x| (x.u.window_sum_with([3, 1], wide()) * &x.p).sum(..)),
+    ("sums of windows apart", |x| {
+        (x.u.window_sum_with([3, 1], wide().strides([2, 1])) * x.p.slice(ix![..2])).sum(..)
+    }),
+    ("greatest of windows", |x| x.u.window_max_with([3, 1], wide().strides([2, 1])).square().sum(..)),
+    ("means of windows", |x| x.u.avg_pool_with([3, 1], wide().strides([1, 1])).square().sum(..)),
+    ("convolved", |x| convolved(&x.u, &Array::full([1, 1, 3, 3], 0.25)).square().sum(..)),
+    ("convolved by it", |x| convolved(&x.p, &x.u.expand_dims([0, 1])).square().sum(..)),
     ("not at all", |x| x.p.sum(..)),
 ];
 
@@ -84,6 +92,16 @@ fn parts(x: &Array) -> Array {
         Ok(Some(_)) => to(&x.sum_to(0, p![; U: X]), p![]),
         _ => x.sum(0),
     }
+}
+
+/// Windows of three rows, one beyond the ends.
+fn wide() -> WindowOptions {
+    WindowOptions::default().padding([(1, 1), (0, 0)])
+}
+
+/// A convolution that keeps sizes.
+fn convolved(x: &Array, w: &Array) -> Array {
+    x.expand_dims([0, 1]).conv_with(w, ConvOptions::default().padding(Padding::Same))
 }
 
 /// Products summed over rows, whatever these are split over.
