@@ -197,6 +197,57 @@ fn derivatives_of_sorts_go_to_where_elements_come_from() {
 }
 
 #[test]
+fn places_among_sorted_elements_are_counts() {
+    let steps = (numbers(I32, &[50]) * 3).sort(0);
+    let x = Array::arange(-2..40).reshape([6, 7]);
+    let (s, v) = (steps.to_vec::<i32>().unwrap(), x.to_vec::<i32>().unwrap());
+    let counts = |f: fn(i32, i32) -> bool| -> Vec<i32> {
+        v.iter().map(|x| s.iter().filter(|s| f(**s, *x)).count() as i32).collect()
+    };
+    assert_eq!(steps.searchsorted(&x, false).to_vec::<i32>().unwrap(), counts(|s, x| s < x));
+    assert_eq!(steps.searchsorted(&x, true).to_vec::<i32>().unwrap(), counts(|s, x| s <= x));
+    assert_eq!(steps.searchsorted(&x, true).shape().unwrap(), [6, 7]);
+}
+
+#[test]
+fn different_elements_are_each_there_once() {
+    let x = numbers(F32, &[60]);
+    let found = x.unique(60).to_vec::<f32>().unwrap();
+    let mut wanted = x.to_vec::<f32>().unwrap();
+    wanted.retain(|x| !x.is_nan());
+    wanted.sort_by(f32::total_cmp);
+    wanted.dedup();
+    assert_eq!(found[..wanted.len()], wanted);
+    assert!(found[wanted.len()].is_nan(), "every NaN is one");
+    assert!(found[wanted.len() + 1..].iter().all(|x| *x == wanted[0]));
+    assert_eq!(Array::from([2, 2]).unique(3).to_vec::<i32>().unwrap(), [2, 2, 2]);
+    assert_eq!(Array::zeros([0]).unique(1).ty().unwrap_err().kind(), ErrorKind::Shape);
+}
+
+#[test]
+fn quantiles_are_between_sorted_elements() {
+    let x = Array::from([[4.0, 1.0, 3.0, 2.0], [8.0, f64::NAN, 0.0, 1.0]]);
+    let m = x.median(1).to_vec::<f64>().unwrap();
+    assert!(m[0] == 2.5 && m[1].is_nan());
+    assert_eq!(x.median(0).to_vec::<f64>().unwrap()[2..], [1.5, 1.5]);
+    assert_eq!(x.slice(ix![0]).quantile(1.0, 0).item::<f64>().unwrap(), 4.0);
+    assert_eq!(x.quantile(1.5, 0).ty().unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(Array::from([1]).median(0).ty().unwrap_err().kind(), ErrorKind::Dtype);
+}
+
+#[test]
+fn a_random_order_has_all_elements() {
+    let x = Array::arange(0..300);
+    let (a, b) = (Key::new(0).permutation(&x, 0), Key::new(1).permutation(&x, 0));
+    assert_eq!(bits(&a.sort(0)), bits(&x));
+    assert_ne!(bits(&a), bits(&b));
+    let columns = Key::new(2).permutation(&Array::arange(0..12).reshape([2, 6]), 1);
+    assert_eq!(columns.sort(1).to_vec::<i32>().unwrap(), (0..12).collect::<Vec<i32>>());
+    let rows = columns.unstack(0);
+    assert_eq!(bits(&(&rows[1] - &rows[0])), [6; 6], "columns stay together");
+}
+
+#[test]
 fn a_long_line_is_the_same_bits_in_any_company() {
     let x = Key::new(7).normal([3, (1 << 16) + 77]);
     let wanted = bits(&x.cumsum(1));

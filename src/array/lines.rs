@@ -221,6 +221,92 @@ impl Array {
             last.with(Binary::Ne, &last, call).select_at(Term::from(&last), Term::from(&value), call)
         })
     }
+    /// Where each of `x` belongs in this vector, which is in rising order: how many of its elements are less, int32. With `right` how many
+    /// are not greater. Both are unsharded and of one type.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let steps = Array::from([1, 3, 3, 7]);
+    /// let x = Array::from([0, 3, 8]);
+    /// assert_eq!(steps.searchsorted(&x, false).to_vec::<i32>()?, [0, 1, 4]);
+    /// assert_eq!(steps.searchsorted(&x, true).to_vec::<i32>()?, [0, 3, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("digitize", "lower_bound"))]
+    #[track_caller]
+    pub fn searchsorted(&self, x: &Array, right: bool) -> Array {
+        let call = Call::here("searchsorted");
+        let (Ok(steps), Ok(ty)) = (self.type_ref(), x.type_ref()) else {
+            return if self.type_ref().is_err() { self.clone() } else { x.clone() };
+        };
+        let [n] = steps.shape[..] else {
+            let text = format!("the elements among which is searched are a vector, not {steps}");
+            return self.refuse(Fault::new(ErrorKind::Shape, text).help("make it one: `.ravel()`"), call);
+        };
+        let (m, shape) = (ty.shape.elements(), ty.shape.clone());
+        self.told(call, |call| {
+            let x = x.reshape_at([m].into(), None, call);
+            // in one line with the steps: of equal ones those that count come first
+            let both = if right { [self.clone(), x.clone()] } else { [x.clone(), self.clone()] };
+            let from = if right { n } else { 0 };
+            let among_all = join(&both, 0, call).rank_at(call).part(0, from, from + m, call);
+            let found = among_all.with(Binary::Sub, &x.rank_at(call), call);
+            found.reshape_at(shape.clone(), None, call)
+        })
+    }
+    /// The place of each element of a vector in its sorted order.
+    fn rank_at(&self, call: Call<'_>) -> Array {
+        let order = |x: &Array| apply1(prims::argsort(0), &[x.into()], call);
+        order(&order(self))
+    }
+    /// The different elements of a vector in rising order, of which there are at most `size`; where there are fewer the least one fills it
+    /// up, where there are more the greatest are left out. Every NaN is one. The vector is unsharded and not empty.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([3, 1, 3, 2, 1]);
+    /// assert_eq!(x.unique(3).to_vec::<i32>()?, [1, 2, 3]);
+    /// assert_eq!(x.unique(5).to_vec::<i32>()?, [1, 2, 3, 1, 1]);
+    /// assert_eq!(x.unique(2).to_vec::<i32>()?, [1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn unique(&self, size: usize) -> Array {
+        let call = Call::here("unique");
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let [n] = ty.shape[..] else {
+            let text = format!("different elements are those of a vector, not of {ty}");
+            return self.refuse(Fault::new(ErrorKind::Shape, text).help("make it one: `.ravel()`"), call);
+        };
+        if n == 0 {
+            return self.refuse(none_extreme(0), call);
+        }
+        self.told(call, |call| {
+            let sorted = apply1(prims::sort(0, 1), &[self.into()], call);
+            let (last, next) = (sorted.part(0, 0, n - 1, call), sorted.part(0, 1, n, call));
+            // of equal ones all but the first; NaN come last, and are equal here
+            let nan = last.with(Binary::Ne, &last, call).with(
+                Binary::And,
+                &next.with(Binary::Ne, &next, call),
+                call,
+            );
+            let again = last.with(Binary::Eq, &next, call).with(Binary::Or, &nan, call);
+            let first = sorted.part(0, 0, 1, call);
+            let again =
+                join(&[first.with(Binary::Ne, &first, call).with(Binary::And, false, call), again], 0, call);
+            let both: Vec<Array> = apply(prims::sort(0, 1), &[(&again).into(), (&sorted).into()], call);
+            let [again, sorted] = &both[..] else { return both[0].clone() };
+            let filled = again.select_at(Term::from(&first.broadcast_at(n, call)), Term::from(sorted), call);
+            match size <= n {
+                true => filled.part(0, 0, size, call),
+                false => join(&[filled, first.broadcast_at(size - n, call)], 0, call),
+            }
+        })
+    }
+    /// A vector of one element, so many times.
+    fn broadcast_at(&self, n: usize, call: Call<'_>) -> Array {
+        apply1(prims::broadcast(&[n].into(), &[0], None), &[self.into()], call)
+    }
     /// Along a dimension every `step`-th element of `from..to`.
     pub(crate) fn every(&self, axis: usize, from: usize, to: usize, step: usize, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
