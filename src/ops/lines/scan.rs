@@ -255,7 +255,7 @@ mod tests {
             }
         ";
         cumsum_along_a_split_dimension_is_refused: Scan { kind: Running::Sum, axis: 0, reverse: false }, ["float32[2@X,3]"] => "
-            refused: dimension 0 of operand 0, 2@X, must be unsharded here
+            refused: dimension 0 of the operand, 2@X, must be unsharded here
             reshard it first: `.reshard(p![_, _])`
         ";
         cumprod_of_bools_is_refused: Scan { kind: Running::Prod, axis: 0, reverse: false }, ["bool[3]"] => "
