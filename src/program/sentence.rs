@@ -398,7 +398,55 @@ impl Affine {
     }
 }
 
+impl Affine {
+    /// How far all loops but the widest move the position: how far windows can be outside of a dimension that each of them meets.
+    pub(crate) fn reach(&self, span: &[Span]) -> i128 {
+        let ranges = self
+            .terms
+            .iter()
+            .map(|(l, c)| i128::from(*c).abs().saturating_mul(i128::from((span[*l].len() - 1).max(0))));
+        let (sum, widest) =
+            ranges.fold((0i128, 0), |(sum, widest), r| (sum.saturating_add(r), r.max(widest)));
+        sum - widest
+    }
+}
+
 impl Part {
+    /// The same without the steps at which every position is outside of dimensions of these sizes.
+    pub(crate) fn inside(&self, sizes: &[usize]) -> Part {
+        let mut p = self.clone();
+        // what one loop loses may leave another with steps that meet nothing; each round only cuts, so a few do
+        for _ in 0..3 {
+            for (d, n) in sizes.iter().enumerate() {
+                for k in 0..p.map[d].terms.len() {
+                    if p.span.iter().any(Span::is_empty) {
+                        return p;
+                    }
+                    let (l, c) = p.map[d].terms[k];
+                    let (lo, hi) = p.map[d].bounds(&p.span);
+                    let own = c * (p.span[l].len() - 1);
+                    // where the other loops are least and greatest
+                    let (least, most) = (lo - own.min(0), hi - own.max(0));
+                    let (first, last) = (-most, *n as i64 - 1 - least);
+                    // the steps i with first ≤ c·i ≤ last
+                    let (first, last) = if c > 0 { (first, last) } else { (-last, -first) };
+                    let c = c.abs().max(1);
+                    let steps = p.span[l].len();
+                    let from = (first + c - 1).div_euclid(c).clamp(0, steps);
+                    let to = (last.div_euclid(c) + 1).clamp(from, steps);
+                    let s = &mut p.span[l];
+                    let end = s.lo + (to - 1) * s.step + 1;
+                    let lo = s.lo + from * s.step;
+                    (s.hi, s.lo) =
+                        if from == to { (lo.min(s.hi), lo.min(s.hi)) } else { (end.min(s.hi), lo) };
+                    for m in &mut p.map {
+                        m.at += m.terms.iter().filter(|t| t.0 == l).map(|t| t.1 * from).sum::<i64>();
+                    }
+                }
+            }
+        }
+        p
+    }
     /// Whether a position of dimension `d`, of size `n`, may be outside: then the part is not there.
     pub(crate) fn leaves(&self, d: usize, n: usize) -> bool {
         if self.span.iter().any(Span::is_empty) {

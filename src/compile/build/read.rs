@@ -112,6 +112,12 @@ impl Building<'_, '_> {
             if !(0..shape.len()).any(|d| p.leaves(d, shape[d])) {
                 continue;
             }
+            // windows of which nothing is inside need no copy: the part is not there
+            let p = p.inside(&shape);
+            if !(0..shape.len()).any(|d| p.leaves(d, shape[d])) {
+                leaving.push((k, p, false));
+                continue;
+            }
             let hull = p.map.iter().map(|m| m.bounds(&p.span)).map(|(lo, hi)| (lo, hi + 1));
             match copies.iter_mut().find(|c| c.0 == slot) {
                 Some((_, old)) => {
@@ -119,7 +125,7 @@ impl Building<'_, '_> {
                 }
                 None => copies.push((slot, hull.collect())),
             }
-            leaving.push(k);
+            leaving.push((k, p, true));
         }
         if leaving.is_empty() {
             return Ok(None);
@@ -150,8 +156,12 @@ impl Building<'_, '_> {
             made.push(tmp);
         }
         let mut read = r.clone();
-        for k in leaving {
+        for (k, cut, copied) in leaving {
             let p = &mut read.parts[k];
+            *p = cut;
+            if !copied {
+                continue;
+            }
             let Some(c) = copies.iter().position(|c| p.from == Source::Value(c.0)) else { continue };
             p.from = Source::Value(made[c] - at);
             p.map.iter_mut().zip(&copies[c].1).for_each(|(m, h)| m.at -= h.0);

@@ -13,6 +13,7 @@ use super::view::shape_fault;
 use crate::diagnostic::Fault;
 use crate::program::At;
 use crate::program::sentence::{Affine, Part, Source, Span};
+use crate::program::sound::WIDE;
 
 /// How windows are placed along a dimension: step t of window j is at `stride·j + dilation·t − low` of the array, which is taken apart first by
 /// `base` where that is not 1: element q is at `base·q`, and between its elements there is nothing.
@@ -57,6 +58,7 @@ impl Window {
                     .map_err(|f| f.help("steps are 1 and more"));
             }
         }
+        let steps = taps;
         let (n, taps) = (spread(n, self.base), spread(taps, self.dilation));
         let (low, high) = (i128::from(self.low), i128::from(self.high));
         if [n, taps, low.abs(), high.abs(), self.stride as i128].iter().any(|x| *x > MOST) {
@@ -64,7 +66,15 @@ impl Window {
                 .map_err(|f| f.help("write smaller steps and paddings"));
         }
         let last = n + low + high - taps;
-        Ok(if last < 0 { 0 } else { (last / self.stride as i128) as usize + 1 })
+        let count = if last < 0 { 0 } else { last / self.stride as i128 + 1 };
+        let reach = ((count - 1).max(0) * self.stride as i128).min(taps - 1);
+        if reach > WIDE * (n + count.min(steps as i128)) {
+            return fault(format!(
+                "windows along dimension {d} are spread over {reach} positions, and the array's elements over {n}"
+            ))
+            .map_err(|f| f.help("write smaller steps and paddings"));
+        }
+        Ok(count as usize)
     }
     /// Where `count` windows of `taps` steps are: for each part the windows' span, the steps', and the position as a function of loop
     /// `j` (the windows) and loop `t` (the steps).

@@ -9,6 +9,9 @@ use crate::types::{ArrayType, DType, gcd};
 /// Positions and counts of bytes beyond this are refused: sums of a few of them still fit in an `i64`.
 const MOST: i128 = 1 << 62;
 
+/// Windows that leave a dimension are read from a copy with what is around it: it is at most so many times as long as dimension and loops are.
+pub(crate) const WIDE: i128 = 64;
+
 /// What is wrong with the sentences that a primitive has for these types, if anything is.
 pub(crate) fn sentences(
     list: &[Sentence],
@@ -188,6 +191,13 @@ fn positions(p: &Part, ty: &ArrayType) -> Result<(), String> {
         if map.terms.len() < 2 && (lo < 0 || hi >= *n as i128) {
             let beyond = if lo < 0 { lo } else { hi };
             return Err(format!("it reads position {beyond} of dimension {d}, which has size {n}"));
+        }
+        let steps: i128 = map.terms.iter().map(|(l, _)| i128::from(p.span[*l].len())).sum();
+        let reach = map.reach(&p.span);
+        if (lo < 0 || hi >= *n as i128) && reach > WIDE * (*n as i128 + steps + 4) {
+            return Err(format!(
+                "its windows are spread over {reach} positions of dimension {d}, which has size {n}"
+            ));
         }
         if most.saturating_mul(stride) > MOST {
             return Err(format!("positions of dimension {d} are made of numbers that are too large"));

@@ -9,7 +9,7 @@ pub(crate) mod kernels;
 mod seeks;
 
 pub(crate) use answers::{added, batched, collective, cotangents, factors, tangents, types};
-pub(crate) use kernels::sentences;
+pub(crate) use kernels::{WIDE, sentences};
 
 use super::{Control, Equation, Input, Loop, Op, Operand, Parts, Primitive, Program};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result as Checked};
