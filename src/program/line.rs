@@ -1,6 +1,6 @@
 //! Functions of whole lines: sorts, running sums, and whatever else needs all of a dimension at once.
 
-use crate::types::{DType, Element};
+use crate::types::{DType, Element, Shape};
 use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use std::fmt;
 use std::marker::PhantomData;
@@ -50,6 +50,14 @@ pub trait Line: fmt::Debug + Send + Sync + 'static {
     fn key(&self) -> String;
     /// Computes some lines. Of each operand and result the first dimensions run over lines, alike in all of them, the others along one.
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>);
+    /// The results' element types and sizes along a line, of operands of these: as the operand, where there is one. What does not fit is told; `run` is
+    /// called with what does, and for no other results.
+    fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
+        match operands {
+            [x] => Ok(vec![x.clone()]),
+            _ => Err(format!("it is a function of lines of one operand, and there are {}", operands.len())),
+        }
+    }
     /// Nanoseconds that a line of so many elements takes, roughly.
     fn cost(&self, elements: usize) -> f64;
     /// How a line of such elements may be cut among devices that hold blocks of it.
@@ -194,7 +202,7 @@ impl<'a> Out<'a> {
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
-    /// The elements, zeros at first. (What fills them with zeros costs time: see [`Out::fresh`].)
+    /// The elements, zeros at first.
     ///
     /// # Panics
     /// If they are of another type.
@@ -208,7 +216,7 @@ impl<'a> Out<'a> {
     ///
     /// # Panics
     /// If they are of another type.
-    pub fn fresh<T: Element>(&mut self) -> ArrayViewMutD<'_, MaybeUninit<T>> {
+    pub(crate) fn fresh<T: Element>(&mut self) -> ArrayViewMutD<'_, MaybeUninit<T>> {
         assert_eq!(T::DTYPE, self.dtype);
         let shape = IxDyn(&self.shape).strides(IxDyn(&self.strides));
         // SAFETY: whoever made this says that there is room for elements of this type, for us alone

@@ -21,7 +21,11 @@ impl Building<'_, '_> {
         let mut asked = Vec::with_capacity(s.reads.len());
         for r in &s.reads {
             let mut operand = self.operand(&within(r, &loops), &ext, n, lead, Some(out), at)?;
-            if operand.pieces.len() > 1 || operand.pieces.iter().any(|p| !p.covers(&ext, n)) {
+            let partly = |o: &Operand| o.pieces.len() > 1 || o.pieces.iter().any(|p| !p.covers(&ext, n));
+            if lead == 0 && partly(&operand) {
+                operand = self.settle(operand, &ext, n, r.dtype.storage())?;
+            }
+            if partly(&operand) {
                 return Err(Error::internal("lines are read from several values"));
             }
             operand.pieces.retain(|_| ext[..n].iter().all(|e| *e > 0));

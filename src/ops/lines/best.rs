@@ -96,6 +96,12 @@ impl Line for Along {
         let k = self.k as f64;
         elements as f64 + 10.0 * k * (k + 1.0).log2()
     }
+    fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
+        match operands {
+            [(dtype, n)] if matches!(n[..], [n] if n >= self.k) => Ok(self.found(*dtype)),
+            _ => Err(format!("the {} greatest are of one line that has as many", self.k)),
+        }
+    }
     fn cut(&self, _: DType) -> Cut {
         let of = Arc::new(Candidates { k: self.k });
         Cut::Best { k: self.k, block: Arc::new(Along { k: self.k }), of }
@@ -110,6 +116,10 @@ impl Line for Along {
 }
 
 impl Along {
+    /// The elements and their places.
+    fn found(&self, dtype: DType) -> Vec<(DType, Shape)> {
+        [dtype, DType::I32].map(|dtype| (dtype, Shape::from([self.k]))).to_vec()
+    }
     fn along<T: Ordered, P: Placed>(
         &self,
         x: &In<'_>,
@@ -150,6 +160,14 @@ impl Line for Candidates {
     }
     fn cost(&self, elements: usize) -> f64 {
         2.0 * elements as f64
+    }
+    fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
+        match operands {
+            [(dtype, n), (DType::I32, places)] if n == places && n.iter().product::<usize>() >= self.k => {
+                Ok(Along { k: self.k }.found(*dtype))
+            }
+            _ => Err(format!("the {} greatest are of candidates and their places", self.k)),
+        }
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let (mut values, mut places) = (outs.take(0), outs.take(1));

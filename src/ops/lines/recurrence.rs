@@ -115,6 +115,12 @@ impl Line for Along {
     fn cost(&self, elements: usize) -> f64 {
         2.0 * elements as f64
     }
+    fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
+        match operands {
+            [a, b] if a == b && a.0.is_number() && a.1.len() == 1 => Ok(vec![a.clone()]),
+            _ => Err("a recurrence is of two lines of numbers that are alike".into()),
+        }
+    }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let Some(h) = outs.take(0) else { return };
         with_dtype!(h.dtype(), {

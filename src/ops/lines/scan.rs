@@ -184,9 +184,19 @@ impl Line for Along {
     fn cost(&self, elements: usize) -> f64 {
         0.4 * elements as f64
     }
+    fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
+        let wrong = || Err(format!("{} does not take such lines", self.key()));
+        match (self.of, operands) {
+            (_, [(dtype, n), ..]) if !dtype.is_number() || n.len() != 1 => wrong(),
+            (Of::Line | Of::Before, [x]) => Ok(vec![x.clone()]),
+            (Of::Total, [(dtype, _)]) => Ok(vec![(totals_in(*dtype), Shape::scalar())]),
+            (Of::Block, [x, before]) if *before == (totals_in(x.0), x.1.clone()) => Ok(vec![x.clone()]),
+            _ => wrong(),
+        }
+    }
     fn cut(&self, elements: DType) -> Cut {
         let of = |of| Arc::new(Along { of, ..self.clone() });
-        let dtype = if matches!(elements, DType::F16 | DType::BF16) { DType::F32 } else { elements };
+        let dtype = totals_in(elements);
         match self.of {
             Of::Line => {
                 Cut::Scan { total: of(Of::Total), dtype, before: of(Of::Before), block: of(Of::Block) }
@@ -204,6 +214,11 @@ impl Line for Along {
             Running::LogSumExp => self.along::<T>(ins, &mut y, <T as Lane>::LEAST, log_add::<T>),
         })
     }
+}
+
+/// The element type in which elements of this one are combined.
+fn totals_in(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }
 
 /// log(eᵃ + eᵇ).

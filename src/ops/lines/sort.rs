@@ -164,6 +164,18 @@ impl Line for Along {
         let n = elements as f64;
         1.5 * n * (n + 1.0).log2().max(1.0)
     }
+    fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
+        match operands {
+            [x, ..]
+                if operands.len() == self.operands
+                    && x.1.len() == 1
+                    && operands.iter().all(|o| o.1 == x.1) =>
+            {
+                Ok(operands.iter().cloned().chain([(DType::I32, x.1.clone())]).collect())
+            }
+            _ => Err(format!("a sort is of {} lines of one length", self.operands)),
+        }
+    }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let mut made: Vec<Option<Out<'_>>> = (0..=self.operands).map(|k| outs.take(k)).collect();
         if let ([x], [Some(y), None]) = (ins, &mut made[..]) {

@@ -4,7 +4,7 @@ use super::seeks;
 use crate::program::sentence::{
     Affine, Arg, Body, Code, Combine, Fun, Inst, Lines, Part, Read, Sentence, Source, Span,
 };
-use crate::types::{ArrayType, DType, gcd};
+use crate::types::{ArrayType, DType, Shape, gcd};
 
 /// Positions and counts of bytes beyond this are refused: sums of a few of them still fit in an `i64`.
 const MOST: i128 = 1 << 62;
@@ -144,6 +144,20 @@ fn lines(s: &Sentence, l: &Lines, operands: &[ArrayType], result: &ArrayType) ->
     }
     if (1..l.along.len()).any(|k| l.along[..k].contains(&l.along[k])) {
         return Err(format!("its result runs along loops {:?}, of which one is named twice", l.along));
+    }
+    let sizes = |loops: &[usize]| loops.iter().map(|k| s.extents[*k]).collect::<Shape>();
+    let beyond: Shape = s.extents[s.rank..].iter().copied().collect();
+    let ins: Vec<(DType, Shape)> = s.reads.iter().map(|r| (r.dtype.storage(), beyond.clone())).collect();
+    let made = l.of.shapes(&ins)?;
+    let is = (s.dtype.storage(), sizes(&l.along));
+    if made.get(l.result) != Some(&is) {
+        return Err(format!(
+            "a line of result {} of {} is {}{}, and this is not what the function makes",
+            l.result,
+            l.of.key(),
+            is.0,
+            is.1
+        ));
     }
     let mut parts = false;
     for (k, r) in s.reads.iter().enumerate() {
