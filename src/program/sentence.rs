@@ -423,6 +423,9 @@ impl Part {
                         return p;
                     }
                     let (l, c) = p.map[d].terms[k];
+                    if c == 0 {
+                        continue;
+                    }
                     let (lo, hi) = p.map[d].bounds(&p.span);
                     let own = c * (p.span[l].len() - 1);
                     // where the other loops are least and greatest
@@ -430,7 +433,7 @@ impl Part {
                     let (first, last) = (-most, *n as i64 - 1 - least);
                     // the steps i with first ≤ c·i ≤ last
                     let (first, last) = if c > 0 { (first, last) } else { (-last, -first) };
-                    let c = c.abs().max(1);
+                    let c = c.abs();
                     let steps = p.span[l].len();
                     let from = (first + c - 1).div_euclid(c).clamp(0, steps);
                     let to = (last.div_euclid(c) + 1).clamp(from, steps);
