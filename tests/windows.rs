@@ -1,7 +1,7 @@
 //! Windows: convolutions and reductions of windows against plain loops, on every sharding, with their gradients and what they refuse.
 
 use atmesh::prelude::*;
-use atmesh::{ConvOptions, ErrorKind, Padding, WindowOptions, vjp};
+use atmesh::{ConvOptions, EngineKind, ErrorKind, Padding, WindowOptions, vjp};
 
 /// A small generator of random numbers.
 struct Rng(u64);
@@ -213,6 +213,20 @@ fn many_examples_and_depthwise_filters() -> Result<()> {
     near(&image.conv_with(&depthwise, how().groups(4)), &want)
 }
 
+/// Windows of which nothing is in the array cost nothing, however far away they are.
+#[test]
+fn windows_far_away_are_the_fill() -> Result<()> {
+    let (x, w) = (Array::ones([2, 4, 8]), Array::ones([6, 4, 3]));
+    let far = ConvOptions::default().padding([(1 << 38, 1 << 38)]).strides([1 << 38]);
+    for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
+        let f = jit(|x: &Array| x.conv_with(&w, far.clone())).engine(engine);
+        let y = f.call(&x)?;
+        assert_eq!(type_of(&y), "float32[2,6,3]");
+        assert_eq!(y.to_vec::<f32>()?, [0.0, 12.0, 0.0].repeat(12));
+    }
+    Ok(())
+}
+
 #[test]
 fn what_is_refused_says_what_to_write() {
     let (x, w) = (Array::ones([2, 4, 8]), Array::ones([6, 4, 3]));
@@ -236,8 +250,8 @@ fn what_is_refused_says_what_to_write() {
     refused(x.conv_with(&w, how().padding([(i64::MAX, 1)])), ErrorKind::Shape, "counted");
     refused(x.conv_with(&w, how().padding([(i64::MIN, 1)])), ErrorKind::Shape, "leaves out more");
     refused(x.conv_with(&w, how().strides([usize::MAX])), ErrorKind::Shape, "counted");
-    let far = how().padding([(1 << 38, 1 << 38)]).strides([1 << 38]);
-    refused(x.conv_with(&w, far), ErrorKind::Unsupported, "smaller strides");
+    let far = how().padding([(1 << 38, 1 << 38)]).strides([1 << 19]).dilation([1 << 19]);
+    refused(x.conv_with(&w, far), ErrorKind::Shape, "smaller steps");
     refused(x.conv_with(&w, how().padding(Padding::Same).base_dilation([2])), ErrorKind::Shape, "in numbers");
     refused(x.conv_with(&w, how().groups(0)), ErrorKind::Shape, "0 groups");
     refused(x.conv_with(&w, how().groups(3)), ErrorKind::Shape, "3 groups do not divide");

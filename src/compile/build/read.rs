@@ -3,25 +3,12 @@
 use super::Building;
 use crate::compile::flow::{Item, Map, Operand, PackPart, Piece, Value};
 use crate::compile::index::{Ix, MAX, NONE, extents};
-use crate::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::diagnostic::{Error, Result};
 use crate::partition::{DimLayout, Slot};
 use crate::program::sentence::{Arg, Code, Fun, Part, Read, Source, Span};
 use crate::types::{DType, Scalar};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
-
-/// Refuses a copy for windows that are so far apart that it is of many more elements than are read or there.
-fn within_reason(hull: &[(i64, i64)], shape: &[usize], parts: &[Part]) -> Result<()> {
-    let count = |sizes: &mut dyn Iterator<Item = i64>| sizes.fold(1i128, |n, s| n.saturating_mul(s.into()));
-    let copy = count(&mut hull.iter().map(|h| h.1 - h.0));
-    let there = count(&mut shape.iter().map(|n| *n as i64));
-    let read = parts.iter().map(|p| count(&mut p.span.iter().map(Span::len))).max().unwrap_or(0);
-    if copy <= (1 << 24) + 64 * (there + read) {
-        return Ok(());
-    }
-    let told = format!("windows reach over {copy} elements, of which {there} are there and {read} are read");
-    Err(Fault::new(ErrorKind::Unsupported, told).help("write smaller strides, dilations and paddings").into())
-}
 
 impl Building<'_, '_> {
     /// A read in loops `lead..n`; loop 0 is that over the parts of `out` if `lead` is 1.
@@ -132,7 +119,6 @@ impl Building<'_, '_> {
         }
         let mut made = Vec::with_capacity(copies.len());
         for (slot, hull) in &copies {
-            within_reason(hull, &inner(&self.flow.values[slot + at]), &r.parts)?;
             let shape = hull.iter().map(|h| (h.1 - h.0) as usize).collect();
             let parts = self.flow.values[slot + at].parts.clone();
             let tmp = self.value(r.dtype.storage(), shape, parts)?;
