@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads]`; a name is of a group (`heat1d`) or of one of its
 //! lines (`heat1d/104`).
+#[path = "peer/indexing.rs"]
+mod indexing;
 #[path = "peer/trace.rs"]
 mod trace;
 
@@ -65,6 +67,7 @@ fn main() -> Result<()> {
         ("heat1d", heat1d),
         ("heat2d", heat2d),
         ("eager", eager),
+        ("indexing", indexing::indexing),
         ("trace", trace::trace),
     ];
     for (name, work) in all {

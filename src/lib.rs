@@ -135,9 +135,9 @@ pub mod types;
 pub use ndarray as nd;
 
 pub use array::{
-    Array, ConvOptions, Dims, Exchange, Gather, NewAxis, Operand, Padding, Permutation, ProductOptions, Rest,
-    Shard, Term, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to, einsum_with, meshgrid,
-    sort_together, stack,
+    Array, ConvOptions, Dims, Exchange, Gather, IndexOptions, Mode, NewAxis, Operand, Padding, Permutation,
+    ProductOptions, Rest, Shard, Term, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to,
+    einsum_with, meshgrid, sort_together, stack,
 };
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};

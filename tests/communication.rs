@@ -314,3 +314,55 @@ fn the_filters_gradient_is_summed_once_and_the_images_gradient_has_the_same_halo
     assert_eq!(found.len(), 3, "{lowered}");
     Ok(())
 }
+
+/// What a lookup in a table that is sharded over its rows moves: kinds and bytes.
+fn looked_up(rows: usize, ids: usize) -> Result<Vec<(Kind, u64)>> {
+    let mesh = Mesh::auto([("X", 8)])?;
+    let table = Array::ones([rows, 64]).put(&mesh, p!["X"]);
+    let ids = Array::arange(0..ids as i32);
+    let f = jit(|table: &Array, ids: &Array| table.take(ids, 0)).lower((&table, &ids))?;
+    Ok(f.collectives().iter().map(|c| (c.kind, c.bytes)).collect())
+}
+
+#[test]
+fn a_lookup_moves_its_result_or_a_small_table() -> Result<()> {
+    // each device looks its own rows up, and the results are put together
+    let result = 16 * 64 * 4;
+    let moved = looked_up(1 << 14, 16)?;
+    assert!(matches!(moved[..], [(Kind::AllReduce, bytes)] if bytes <= 2 * result), "{moved:?}");
+    // a table that is smaller than what is looked up comes as it is
+    let table = 16 * 64 * 4;
+    let moved = looked_up(16, 1 << 12)?;
+    assert!(matches!(moved[..], [(Kind::AllGather, bytes)] if bytes < table), "{moved:?}");
+    Ok(())
+}
+
+#[test]
+fn a_row_is_replaced_where_it_lies() -> Result<()> {
+    let mesh = Mesh::auto([("X", 8)])?;
+    let cache = Array::zeros([64, 16]);
+    let (row, i) = (Array::ones([16]), Array::from(5));
+    for spec in [p!["X"], p![_, "X"]] {
+        let f = jit(|c: &Array, row: &Array, i: &Array| c.at(ix![i]).set(row));
+        let lowered = f.lower((&cache.put(&mesh, spec), &row, &i))?;
+        assert!(lowered.collectives().is_empty(), "{spec}: {}", lowered.collectives());
+        let f = jit(|c: &Array, rows: &Array, i: &Array| c.at(ix![i]).add(rows));
+        let ids = Array::from([5, 7, 5]);
+        let lowered = f.lower((&cache.put(&mesh, spec), &Array::ones([3, 16]), &ids))?;
+        assert!(lowered.collectives().is_empty(), "{spec}: {}", lowered.collectives());
+    }
+    Ok(())
+}
+
+#[test]
+fn rows_of_examples_are_added_in_parts() -> Result<()> {
+    let mesh = Mesh::auto([("X", 8)])?;
+    let (rows, ids) = (Array::ones([1 << 12, 16]).put(&mesh, p!["X"]), Array::arange(0..1 << 12) % 8);
+    let ids = ids.put(&mesh, p!["X"]);
+    let f = jit(|rows: &Array, ids: &Array| rows.segment_sum(ids, 8));
+    let lowered = f.lower((&rows, &ids))?;
+    let kinds: Vec<Kind> = lowered.collectives().iter().map(|c| c.kind).collect();
+    assert_eq!(kinds, [Kind::AllReduce], "{}", lowered.collectives());
+    assert!(f.call((&rows, &ids))?.to_vec::<f32>()?.iter().all(|x| *x == 512.0));
+    Ok(())
+}

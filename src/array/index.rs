@@ -1,5 +1,6 @@
 //! Indices as `ix!` writes them, and the part of an array that one means.
 
+use super::indexing::Several;
 use super::operand::Term;
 use super::{Array, dims};
 use crate::diagnostic::{ErrorKind, Fault, counted};
@@ -221,28 +222,69 @@ impl Index {
         }
         format!("ix![{}]", picks.join(", "))
     }
-    /// The refusal of an index for dimension `d` that has several elements.
-    fn many(&self, d: usize, index: &ArrayType, ty: &ArrayType) -> Fault {
-        let message = format!("indexing by an array of rank {} is not built yet", index.rank());
-        let fault = Fault::new(ErrorKind::Unsupported, message);
-        if self.arrays().count() > 1 {
-            return fault.help("take a part for each index by a scalar: `vmap`");
+    /// Where entries are arrays of several elements (or of one, if `scalars`): the part of the other dimensions, and the indices.
+    pub(super) fn several(&self, ty: &ArrayType, scalars: bool) -> Result<Option<(Part, Several)>, Fault> {
+        let rank = |a: &Array| a.type_ref().map_or(0, |t| t.rank());
+        let many = self.picks.iter().any(|p| matches!(&p.0, Kind::Array(a) if scalars || rank(a) > 0));
+        if !many {
+            return Ok(None);
         }
-        let each = format!("|i| x.slice({})", self.written(None));
-        let fault = match index.rank() {
-            1 => fault.help(format!("take a part for each index: `vmap(&ids, {each})`")),
-            _ => {
-                fault.help(format!("take a part for each index: `vmap(ids.ravel(), {each})`, then `reshape`"))
+        let shape = |m: &str| Fault::new(ErrorKind::Shape, m.to_string());
+        if self.picks.iter().any(|p| matches!(p.0, Kind::New)) {
+            let fault = shape("an index has arrays and a new dimension: where it comes is open");
+            return Err(fault.help("add it afterwards: `.expand_dims(…)`"));
+        }
+        if self.picks.iter().any(|p| matches!(p.0, Kind::Window(..))) {
+            let fault = shape("an index has arrays of several elements and a window");
+            return Err(fault.help("take the window first: `x.slice(ix![…])`, then the elements"));
+        }
+        let still = |p: &Pick| match p.0 {
+            Kind::Array(_) => Pick(Kind::Range { start: None, stop: None, step: 1 }),
+            _ => p.clone(),
+        };
+        let part = Index { picks: self.picks.iter().map(still).collect() }.resolve(ty)?;
+        let written = self.picks.iter().filter(|p| !matches!(p.0, Kind::Rest)).count();
+        let (mut d, mut numbers) = (0, Vec::new());
+        for pick in &self.picks {
+            match &pick.0 {
+                Kind::Rest => {
+                    d += ty.rank() - written;
+                    continue;
+                }
+                Kind::Array(a) => numbers.push((d, a.clone())),
+                _ => {}
             }
-        };
-        if d > 0 || self.picks.len() > 1 || ty.rank() > 2 || !ty.dtype.is_number() {
-            return fault;
+            d += 1;
         }
-        let hot = match ty.dtype {
-            DType::F32 => format!("ids.one_hot({})", ty.shape[0]),
-            other => format!("ids.one_hot({}).astype({other:?})", ty.shape[0]),
-        };
-        fault.help(format!("or multiply: `{hot}.matmul(&x)`"))
+        let mut together: Vec<usize> = Vec::new();
+        for (_, a) in &numbers {
+            let Ok(of) = a.type_ref() else { return Err(shape("the index carries an error")) };
+            if !of.dtype.is_integer() {
+                let fault = Fault::new(ErrorKind::Dtype, format!("indices are integers, not {}", of.dtype));
+                return Err(match of.dtype {
+                    DType::Bool => fault
+                        .help("to choose elements by a mask: `mask.select(&x, 0)`")
+                        .help("to replace those where it holds: `mask.select(&new, &x)`"),
+                    _ => fault.help("convert it: `.astype(I32)`"),
+                });
+            }
+            let lead = of.rank().saturating_sub(together.len());
+            together.splice(0..0, std::iter::repeat_n(1, lead));
+            let at = together.len() - of.rank();
+            for (n, m) in together[at..].iter_mut().zip(of.shape.iter()) {
+                if *n != *m && *n != 1 && *m != 1 {
+                    let fault = shape("the arrays of an index have shapes that do not broadcast together");
+                    return Err(fault.help("give them one shape, or sizes of 1: `.expand_dims(…)`"));
+                }
+                *n = if *n == 1 { *m } else { *n };
+            }
+        }
+        let indexed = |d: &usize| numbers.iter().any(|n| n.0 == *d);
+        let (first, last) = (numbers[0].0, numbers[numbers.len() - 1].0);
+        // where other dimensions are between them, theirs come first
+        let apart = (first..last).any(|d| !indexed(&d) && !part.dropped.contains(&d));
+        let at = if apart { 0 } else { first };
+        Ok(Some((part, Several { numbers, shape: together.into(), at })))
     }
     pub(super) fn resolve(&self, ty: &ArrayType) -> Result<Part, Fault> {
         let shape = |m: String| Fault::new(ErrorKind::Shape, m);
@@ -338,7 +380,7 @@ impl Index {
                         continue;
                     }
                     if index.rank() > 0 {
-                        return Err(self.many(d, index, ty));
+                        return Err(shape("an index of several elements is no position".into()));
                     }
                     if ty.shape[d] == 0 {
                         let fault = shape(format!("dimension {d} is empty: no index is in its range"));

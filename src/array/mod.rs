@@ -9,6 +9,7 @@ mod elementwise;
 
 mod host;
 mod index;
+mod indexing;
 mod joins;
 mod lines;
 mod local;
@@ -37,6 +38,7 @@ pub(crate) use dims::dim;
 pub use einsum::{einsum, einsum_to, einsum_with};
 pub use host::View;
 pub use index::{Index, NewAxis, Pick, Rest};
+pub use indexing::{IndexOptions, Mode};
 pub use joins::{concat, stack};
 pub use lines::sort_together;
 pub(crate) use operand::holds;

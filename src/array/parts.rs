@@ -1,6 +1,7 @@
 //! Parts of arrays, read and replaced: `slice` and `at`.
 
 use super::index::{Index, Part, Side};
+use super::indexing::Mode;
 use super::local::{apart, asked};
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
@@ -8,6 +9,7 @@ use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::Axes;
 use crate::ops::elementwise::Binary;
 use crate::program::Call;
+use crate::program::sentence::Combine;
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1, carried, poison};
 use crate::types::{ArrayType, DType, Shape};
@@ -25,13 +27,23 @@ impl Array {
     #[doc(alias("dynamic_slice", "take", "getitem"))]
     #[track_caller]
     pub fn slice(&self, index: Index) -> Array {
-        self.slice_at(&index, None, Call::here("slice"))
+        self.slice_at(&index, (None, None), Call::here("slice"))
     }
-    fn slice_at(&self, index: &Index, out: Option<Spec>, call: Call<'_>) -> Array {
+    fn slice_at(&self, index: &Index, (mode, out): (Option<Mode>, Option<Spec>), call: Call<'_>) -> Array {
         if let Some(error) = carried(std::iter::once(self).chain(index.arrays())) {
             return poison(error);
         }
         let Ok(ty) = self.type_ref() else { return self.clone() };
+        match index.several(ty, mode == Some(Mode::Fill)) {
+            Ok(None) => {}
+            Err(fault) => return self.refuse(fault, call),
+            Ok(Some((part, several))) => {
+                if let Some(fault) = apart(ty, &part, index) {
+                    return self.refuse(fault, call);
+                }
+                return several.get(&self.taken(&part, None, call), &part.dropped, (mode, out), call);
+            }
+        }
         let part = match index.resolve(ty) {
             Ok(part) => part,
             Err(fault) => return self.refuse(fault, call),
@@ -40,7 +52,7 @@ impl Array {
             return self.refuse(fault, call);
         }
         self.told(call, |call| {
-            let taken = self.take(&part, out.and_then(|out| part.boxed(ty, out)), call);
+            let taken = self.taken(&part, out.and_then(|out| part.boxed(ty, out)), call);
             let dropped = taken.without(&part.dropped, call);
             let result = if part.new.is_empty() { dropped } else { dropped.new_dims(&part.new, call) };
             match (out, result.type_ref()) {
@@ -50,7 +62,7 @@ impl Array {
         })
     }
     /// The part, of the array's rank; sharded as `out` says.
-    fn take(&self, part: &Part, out: Option<Spec>, call: Call<'_>) -> Array {
+    fn taken(&self, part: &Part, out: Option<Spec>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if part.is_whole(&ty.shape) && part.backwards().is_empty() {
             return self.clone();
@@ -70,7 +82,7 @@ impl Array {
         moving.map(|(d, i)| (d, i.from_the_end(ty.shape[d], call))).collect()
     }
     /// The numbers with those that are negative counted from the end of a dimension of size n.
-    fn from_the_end(&self, n: usize, call: Call<'_>) -> Array {
+    pub(super) fn from_the_end(&self, n: usize, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.dtype.is_unsigned() {
             return self.clone();
@@ -108,7 +120,7 @@ impl Array {
     /// ```
     #[doc(alias("dynamic_update_slice", "scatter"))]
     pub fn at(&self, index: Index) -> At {
-        At { array: self.clone(), index, out: None }
+        At { array: self.clone(), index, mode: None, out: None }
     }
 }
 
@@ -118,6 +130,7 @@ impl Array {
 pub struct At {
     array: Array,
     index: Index,
+    mode: Option<Mode>,
     out: Option<Spec>,
 }
 
@@ -139,6 +152,21 @@ impl At {
     pub fn to(self, out: Spec) -> At {
         At { out: Some(out), ..self }
     }
+    /// What becomes of indices beyond what is there. Where it is not said, they mean the nearest element, but updates at arrays of
+    /// indices are dropped.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::Mode;
+    /// let (x, ids) = (Array::from([1.0, 2.0]), Array::from([0, 5]));
+    /// assert_eq!(x.at(ix![&ids]).get().to_vec::<f64>()?, [1.0, 2.0]);
+    /// assert_eq!(x.at(ix![&ids]).add(1.0).to_vec::<f64>()?, [2.0, 2.0]);
+    /// assert_eq!(x.at(ix![&ids]).mode(Mode::Clip).add(1.0).to_vec::<f64>()?, [2.0, 3.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn mode(self, mode: Mode) -> At {
+        At { mode: Some(mode), ..self }
+    }
     /// The part.
     ///
     /// ```
@@ -148,7 +176,7 @@ impl At {
     /// ```
     #[track_caller]
     pub fn get(self) -> Array {
-        self.array.slice_at(&self.index, self.out, Call::here("at.get"))
+        self.array.slice_at(&self.index, (self.mode, self.out), Call::here("at.get"))
     }
     /// The array with the part replaced; `value` broadcasts to it.
     ///
@@ -213,9 +241,18 @@ impl At {
             return poison(error);
         }
         let Ok(ty) = x.type_ref() else { return x.clone() };
-        let part = match self.index.resolve(ty) {
-            Ok(part) => part,
+        let several = match self.index.several(ty, self.mode == Some(Mode::Fill)) {
+            Ok(several) => several,
             Err(fault) => return x.refuse(fault, call),
+        };
+        let resolved = match &several {
+            Some(_) => None,
+            None => Some(self.index.resolve(ty)),
+        };
+        let part = match resolved {
+            Some(Err(fault)) => return x.refuse(fault, call),
+            Some(Ok(part)) => Some(part),
+            None => None,
         };
         let args = match operand::args(&[x.into(), value], call) {
             Ok(args) => args,
@@ -226,6 +263,19 @@ impl At {
             Arg::Array(v) => v.clone(),
             Arg::Lit(l) => Array::full(l.dtype.of([]), l.value),
         };
+        if let Some((part, several)) = several {
+            let shown = [x.into(), Term::from(&value)];
+            if let Some(fault) = apart(ty, &part, &self.index) {
+                return operand::refuse(fault, &shown, call);
+            }
+            let combine = fun.map(combined);
+            let old = x.taken(&part, None, call);
+            return x.told(call, |call| {
+                let new = several.put(&old, (&value, &part.dropped), (combine, self.mode), self.out, call);
+                x.put_box(&part, &new, call)
+            });
+        }
+        let Some(part) = part else { return x.clone() };
         let shown: Shape = part.shown().into();
         if let Ok(v) = value.type_ref()
             && let Err(fault) = fits(ty, &part, &shown, v, fun.is_none()).and_then(|()| same_sets(ty, v, fun))
@@ -251,7 +301,7 @@ impl At {
             None => value,
             Some(fun) => {
                 let dims = part.dims.iter().map(Side::forwards).collect();
-                let old = x.take(&Part { dims, dropped: Vec::new(), new: Vec::new() }, None, call);
+                let old = x.taken(&Part { dims, dropped: Vec::new(), new: Vec::new() }, None, call);
                 Array::binary(fun, old.term(), value.term(), call)
             }
         };
@@ -264,6 +314,16 @@ impl At {
             Some(spec) => result.reshard_at(spec, call),
             None => result,
         }
+    }
+}
+
+/// How an update is combined with what is there.
+fn combined(fun: Binary) -> Combine {
+    match fun {
+        Binary::Mul => Combine::Mul,
+        Binary::Max => Combine::Max,
+        Binary::Min => Combine::Min,
+        _ => Combine::Add,
     }
 }
 
@@ -391,7 +451,7 @@ impl Array {
             let (dims, starts): (Vec<usize>, Vec<Array>) = self.places(part, call).into_iter().unzip();
             let out = asked(ty, ty.spec);
             let args: Vec<Arg> = [self, &value].into_iter().chain(&starts).map(Into::into).collect();
-            return apply1(prims::dynamic_update_slice(dims, out), &args, call);
+            return apply1(prims::dynamic_update_slice(dims, false, out), &args, call);
         }
         if part.is_whole(&ty.shape) {
             return value.clone();

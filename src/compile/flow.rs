@@ -245,7 +245,7 @@ pub(crate) struct SeekPart {
 }
 
 impl Seek {
-    /// The value from which a put begins, if the result may lie in its place: nothing else that it reads lies there.
+    /// The value from which a put begins, if the result may be in its place: nothing else that it reads is there.
     pub(crate) fn over(&self, flow: &Flow<'_>) -> Option<Slot> {
         self.put?;
         let root = |o: &Operand| match &o.pieces[..] {

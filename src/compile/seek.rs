@@ -1,6 +1,6 @@
 //! Takes and puts at places known at run time, bound to memory: rows are found by numbers, and copied or combined.
 //!
-//! Loops on which a number depends come first, in their order: the queries; then those along which a row runs, as they lie in memory.
+//! Loops on which a number depends come first, in their order: the queries; then those along which a row runs, as they are in memory.
 //! The elements of a result meet their updates in the order of the loops, however the work is cut: a task of a put owns rows of the result,
 //! and goes through all queries.
 
@@ -125,7 +125,7 @@ fn order(s: &Seek, asked: &dyn Fn(usize) -> bool, step: &dyn Fn(usize) -> i64) -
     (order, queries)
 }
 
-/// Binds a take or put to memory. `in_place`: the result lies where a put begins.
+/// Binds a take or put to memory. `in_place`: the result is where a put begins.
 pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, base: u32, in_place: bool, workers: i64) -> SeekKernel {
     let v = &flow.values[s.out];
     let size = v.dtype.size() as i64;
@@ -408,7 +408,7 @@ impl SeekKernel {
         'run: for i in 0..run {
             let mut there = true;
             for (j, m) in self.numbers.iter().enumerate() {
-                // SAFETY: the caller's: numbers lie at all steps of the queries
+                // SAFETY: the caller's: there are numbers at all steps of the queries
                 let n = unsafe { integer(at[j].wrapping_offset((i * along(&m.st)) as isize), m.dtype) };
                 let place = n.min(m.most).max(0);
                 if !owned(j, place) {
@@ -446,7 +446,7 @@ impl SeekKernel {
             };
             let to = out.wrapping_offset(q.to as isize);
             let other = !part.boxes.is_empty() && !part.boxes.iter().any(holds);
-            // SAFETY: the caller's: both rows lie in their values
+            // SAFETY: the caller's: both rows are in their values
             unsafe {
                 if other || !q.there {
                     let bits = T::of(if other { self.absent } else { self.fill });
@@ -510,7 +510,7 @@ impl SeekKernel {
                 let found: i64 = self.numbers.iter().zip(q.places).map(|(m, place)| place * m.unit).sum();
                 let (to, from) =
                     (out.wrapping_offset((q.to + found) as isize), from.wrapping_offset(q.from as isize));
-                // SAFETY: the caller's: both rows lie in their values, and this task owns what is written
+                // SAFETY: the caller's: both rows are in their values, and this task owns what is written
                 unsafe {
                     match p.combine {
                         None => self.rows((&a, &e), |d, s, n, st| {
@@ -563,7 +563,7 @@ impl SeekKernel {
 }
 
 impl Put {
-    /// Lays the rows `lo..hi` of what was there, where the result does not lie there already.
+    /// Lays the rows `lo..hi` of what was there, where the result is not there already.
     ///
     /// # Safety
     /// As for `run`.
@@ -597,7 +597,7 @@ impl Put {
                 s += x[k] * src[k];
             }
             let to = out.wrapping_offset(d as isize);
-            // SAFETY: the caller's: both rows lie in their values
+            // SAFETY: the caller's: both rows are in their values
             unsafe {
                 match was {
                     Some(was) => {
@@ -623,7 +623,7 @@ impl Put {
 }
 
 /// # Safety
-/// n elements lie there, `st` bytes apart; nobody else reads or writes them.
+/// There are n elements, `st` bytes apart; nobody else reads or writes them.
 #[inline(always)]
 unsafe fn fill<T: Word>(to: *mut u8, n: i64, st: i64, x: T) {
     for i in 0..n {
@@ -633,7 +633,7 @@ unsafe fn fill<T: Word>(to: *mut u8, n: i64, st: i64, x: T) {
 }
 
 /// # Safety
-/// n elements lie at both, so many bytes apart; nobody else reads or writes the first.
+/// There are n elements at both, so many bytes apart; nobody else reads or writes the first.
 #[inline(always)]
 unsafe fn copy<T: Word>(to: *mut u8, from: *const u8, n: i64, (dst, src): (i64, i64)) {
     let size = size_of::<T>() as i64;
@@ -658,7 +658,7 @@ unsafe fn copy<T: Word>(to: *mut u8, from: *const u8, n: i64, (dst, src): (i64, 
 #[inline(always)]
 unsafe fn combine<T: Word>(f: Fun, to: *mut u8, from: *const u8, n: i64, (dst, src): (i64, i64)) {
     let size = size_of::<T>() as i64;
-    // SAFETY: the caller's; the result may lie over the first operand
+    // SAFETY: the caller's; the result may be over the first operand
     unsafe {
         if dst == size && src == size {
             return f(n as usize, to, to, from, from, &[0.0; 4]);

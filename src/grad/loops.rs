@@ -310,7 +310,7 @@ pub(super) fn turn(b: &mut Builder, l: &Loop, turned: &Turned<'_>) -> Result<Vec
     }
     drop(carry_cts);
     for (sum, ct) in sums_in.iter().zip(&fixed_cts) {
-        results.push(inner.add(sum, ct)?);
+        results.push(inner.accumulated(sum, ct)?);
     }
     let (n_carry, n_sums) = (carry_types.len(), sum_types.len());
     results.extend(outs);

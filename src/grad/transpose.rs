@@ -161,7 +161,7 @@ struct Sum(Vec<Value>);
 impl Sum {
     fn add(&mut self, b: &mut Builder, ct: &Value) -> Result<()> {
         match self.0.iter_mut().find(|sum| sum.ty == ct.ty) {
-            Some(sum) => *sum = b.add(sum, ct)?,
+            Some(sum) => *sum = b.accumulated(sum, ct)?,
             None => self.0.push(ct.clone()),
         }
         Ok(())

@@ -24,7 +24,7 @@ pub mod windows;
 
 use crate::mesh::{AxisType, Mesh};
 use crate::program::Prim;
-use crate::program::sentence::Combine;
+use crate::program::sentence::{Beyond, Combine};
 use crate::types::DType::{Bool, F32, I32, Key, U32};
 use crate::types::{ArrayType, Scalar};
 use collective::{
@@ -32,7 +32,7 @@ use collective::{
 };
 use creation::{Full, Iota};
 use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
-use indexing::{DynamicSlice, DynamicUpdateSlice};
+use indexing::{DynamicSlice, DynamicUpdateSlice, Gather, Places, Scatter};
 use lines::{Argsort, Recurrence, Running, Scan, Sort, TopK};
 use product::DotGeneral;
 use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
@@ -202,7 +202,25 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("dynamic_slice", "indexing",
         DynamicSlice { sizes: [3, 4].into(), dims: vec![0, 1], lead: vec![], out: None }, [F32[8, 4], I32[], I32[]]),
     entry!("dynamic_update_slice", "indexing",
-        DynamicUpdateSlice { dims: vec![1], lead: vec![], out: None }, [F32[8, 4], F32[8, 2], I32[]]),
+        DynamicUpdateSlice { dims: vec![1], lead: vec![], add: false, out: None }, [F32[8, 4], F32[8, 2], I32[]]),
+    entry!("gather", "indexing",
+        Gather { at: Places::rows(2, 0, 1, Beyond::Clip), sizes: [1, 4].into(), fill: Scalar::Float(0.0), out: None },
+        [F32[8, 4], I32[3, 1]]),
+    entry!("scatter", "indexing",
+        Scatter { at: Places::rows(2, 0, 1, Beyond::Nothing), combine: None, out: None },
+        [F32[8, 4], F32[3, 4], I32[3, 1]]),
+    entry!("scatter_add", "indexing",
+        Scatter { at: Places::rows(2, 0, 1, Beyond::Nothing), combine: Some(Combine::Add), out: None },
+        [F32[8, 4], F32[3, 4], I32[3, 1]]),
+    entry!("scatter_mul", "indexing",
+        Scatter { at: Places::rows(2, 0, 1, Beyond::Nothing), combine: Some(Combine::Mul), out: None },
+        [F32[8, 4], F32[3, 4], I32[3, 1]]),
+    entry!("scatter_max", "indexing",
+        Scatter { at: Places::rows(2, 0, 1, Beyond::Nothing), combine: Some(Combine::Max), out: None },
+        [F32[8, 4], F32[3, 4], I32[3, 1]]),
+    entry!("scatter_min", "indexing",
+        Scatter { at: Places::rows(2, 0, 1, Beyond::Nothing), combine: Some(Combine::Min), out: None },
+        [F32[8, 4], F32[3, 4], I32[3, 1]]),
     // sharding
     entry!("reshard", "sharding", Reshard::new(grid(AxisType::Explicit), crate::p!["X"]), [F32[4, 2]]),
     entry!("constrain", "sharding", Constrain::new(grid(AxisType::Auto), crate::p!["X"]), [F32[4, 2]]),

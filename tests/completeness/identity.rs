@@ -7,7 +7,7 @@ use atmesh::ops::collective::{
 };
 use atmesh::ops::creation::{Full, Iota};
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
-use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
+use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice, Gather, Places, Scatter};
 use atmesh::ops::lines::{Argsort, Recurrence, Running, Scan, Sort, TopK};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
@@ -17,7 +17,7 @@ use atmesh::ops::sharding::{Constrain, Copy, Reshard};
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::ops::windows::{Conv, ReduceWindow, Window, WindowExtreme, WindowPick, Windows};
 use atmesh::prelude::*;
-use atmesh::program::sentence::Combine;
+use atmesh::program::sentence::{Beyond, Combine};
 use atmesh::program::{Builder, Operand, Prim, Primitive, Program};
 use atmesh::types::{Scalar, Shape};
 use atmesh::{Axes, Error, checkpoint};
@@ -101,6 +101,24 @@ fn alongs(x: &Along) -> Vec<In<Along>> {
         In(".mesh", Along { mesh: backwards(mesh), ..x.clone() }),
         In(".axes", Along { axes: Axes::none(), ..x.clone() }),
         In(".checked", Along { checked: !checked, ..x.clone() }),
+    ]
+}
+fn places(x: &Places) -> Vec<In<Places>> {
+    let Places { of, collapsed, batching, windows, beyond } = x;
+    let other = match beyond {
+        Beyond::Clip => Beyond::Nothing,
+        Beyond::Nothing => Beyond::Clip,
+    };
+    assert_eq!(
+        (&of[..], &collapsed[..], &batching[..], &windows[..]),
+        (&[0][..], &[0][..], &[][..], &[1][..])
+    );
+    vec![
+        In(".of", Places { of: vec![1], ..x.clone() }),
+        In(".collapsed", Places { collapsed: vec![1], ..x.clone() }),
+        In(".batching", Places { of: vec![1], collapsed: vec![], batching: vec![(0, 0)], ..x.clone() }),
+        In(".windows", Places { windows: vec![0], ..x.clone() }),
+        In(".beyond", Places { beyond: other, ..x.clone() }),
     ]
 }
 fn types(x: &ArrayType) -> Vec<In<ArrayType>> {
@@ -236,7 +254,18 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
             lead: [vec![1]],
             out: [Some(p!["Y"])]
         }
-        DynamicUpdateSlice { dims: [vec![3, 2]], lead: [vec![1]], out: [Some(p!["Y"])] }
+        Gather {
+            at: places(&x.at),
+            sizes: [Shape::from([1, 2])],
+            fill: [Scalar::Float(2.0)],
+            out: [Some(p![_, "X"])]
+        }
+        Scatter {
+            at: places(&x.at),
+            combine: [Some(Combine::Add), None].into_iter().filter(|c| *c != x.combine),
+            out: [Some(p!["X"])]
+        }
+        DynamicUpdateSlice { dims: [vec![3, 2]], lead: [vec![1]], add: [true], out: [Some(p!["Y"])] }
         Reshard { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![0]] }
         Constrain { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![1]] }
         Copy {}
@@ -303,6 +332,14 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
             "iota" => of(Arc::new(Iota { ty: on(I32.of([8, 4])), dimension: 1 })),
             "random_bits" => of(Arc::new(RandomBits { ty: on(U32.of([8, 4])), keys: 0 })),
             "random_split" => of(Arc::new(RandomSplit { ty: on(DType::Key.of([8])), keys: 0 })),
+            "gather" => {
+                let at = Places::rows(2, 0, 1, Beyond::Nothing);
+                let prim = Gather { at, sizes: [1, 12].into(), fill: Scalar::Float(0.5), out: None };
+                (Arc::new(prim), vec![F32.of([12, 12]), I32.of([12, 1])])
+            }
+            name if name.starts_with("scatter") => {
+                (prim, vec![F32.of([3, 3]), F32.of([3, 3]), I32.of([3, 1])])
+            }
             "dynamic_slice" => {
                 let (dims, lead) = (vec![1, 2, 3], vec![0]);
                 let numbers = [I32.of([3]), I32.of([3]), I32.of([3])];
@@ -312,7 +349,7 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
                 )
             }
             "dynamic_update_slice" => (
-                Arc::new(DynamicUpdateSlice { dims: vec![2, 3], lead: vec![0], out: None }),
+                Arc::new(DynamicUpdateSlice { dims: vec![2, 3], lead: vec![0], add: false, out: None }),
                 vec![F32.of([3, 3, 4, 6]), F32.of([3, 3, 2, 2]), I32.of([3]), I32.of([3])],
             ),
             "concatenate" | "psum_scatter" | "own_part" => (prim, square()),

@@ -78,7 +78,7 @@ impl Building<'_, '_> {
         }
         Ok(())
     }
-    /// Makes what a take or a put makes in parts at once as the parts `from` of each part of `out` together, if it can.
+    /// Makes what a take or a put makes as parts at once as the parts `from` of each part of `out` together, if it can.
     pub(super) fn sought(
         &mut self,
         src: Slot,

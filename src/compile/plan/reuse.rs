@@ -147,7 +147,7 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
             && (reads.shift, reads.dims, a.n, a.ext) == (makes.shift, makes.dims, b.n, b.ext)
             && a.reads.iter().flat_map(|r| &r.pieces).all(same)
     }
-    /// Whether a put may begin where its result lies.
+    /// Whether a put may begin where its result is.
     fn put_in_place(&self, s: &Seek, from: Slot) -> bool {
         let (was, is) = (&self.g.flow.values[from], &self.g.flow.values[s.out]);
         let own = usize::from(is.copies > 1);

@@ -4,7 +4,7 @@ use super::{integers, one_type, read};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::build::cotangent_type;
 use crate::ops::view::{arity, list, print_out, shape_fault, view};
-use crate::program::sentence::{Beyond, Body, Bound, Read, Sentence};
+use crate::program::sentence::{Beyond, Body, Bound, Combine, Read, Sentence};
 use crate::program::{
     Align, At, Back, Batch, Batched, Dim, Factors, Forward, Join, Linearity, Operand, Prim, Primitive,
     Priority, Tangents, Value, behind, inserted,
@@ -27,13 +27,15 @@ pub struct DynamicSlice {
     pub out: Option<Spec>,
 }
 
-/// The first operand with the second one in its place from the numbers on, which are cut so that it fits.
+/// The first operand with the second one in its place from the numbers on, or added there. The numbers are cut so that it fits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DynamicUpdateSlice {
     /// The dimension of each number.
     pub dims: Vec<usize>,
     /// The dimensions that run over examples which have numbers of their own.
     pub lead: Vec<usize>,
+    /// Whether it is added to what is there.
+    pub add: bool,
     /// The sharding asked for; where it is, the operands may be sharded in any way.
     pub out: Option<Spec>,
 }
@@ -133,7 +135,8 @@ impl Primitive for DynamicSlice {
             let zeros = b.zeros(&want)?;
             let starts = operands[1..].iter().flatten().cloned();
             let args: Vec<Value> = [zeros, ct.clone()].into_iter().chain(starts).collect();
-            let put = DynamicUpdateSlice { dims: self.dims.clone(), lead: self.lead.clone(), out: None };
+            let (dims, lead) = (self.dims.clone(), self.lead.clone());
+            let put = DynamicUpdateSlice { dims, lead, add: true, out: None };
             let make = |out| Arc::new(DynamicUpdateSlice { out, ..put.clone() }) as Prim;
             cts[0] = Some(b.emit_as(make, &args, want.spec)?);
         }
@@ -186,13 +189,18 @@ impl Primitive for DynamicUpdateSlice {
     }
     fn params(&self) -> String {
         let lead = if self.lead.is_empty() { String::new() } else { format!(", lead={}", list(&self.lead)) };
-        format!("dims={}{lead}{}", list(&self.dims), print_out(self.out))
+        let add = if self.add { ", add" } else { "" };
+        format!("dims={}{lead}{add}{}", list(&self.dims), print_out(self.out))
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let types = arity(self.name(), operands, 2 + self.dims.len())?;
         let (x, u) = (types[0], types[1]);
         one_type(x, u)?;
         integers(operands, 2)?;
+        if self.add && !x.dtype.is_number() {
+            let message = format!("elements of type {} are not added", x.dtype);
+            return Err(Fault::new(crate::diagnostic::ErrorKind::Dtype, message));
+        }
         if u.rank() != x.rank() {
             let message = format!("the update has {} dimensions, but the array has {}", u.rank(), x.rank());
             return Err(shape_fault(message).help("give them one rank: `.expand_dims(…)`, `.reshape(…)`"));
@@ -237,7 +245,11 @@ impl Primitive for DynamicUpdateSlice {
         let mut cts = vec![None; types.len()];
         let Some(ct) = &cotangents[0] else { return Ok(cts) };
         let starts: Vec<Value> = operands[2..].iter().flatten().cloned().collect();
-        if operands[0].is_none() {
+        if operands[0].is_none() && self.add {
+            let (ct, x) = (ct.clone(), cotangent_type(&types[0]));
+            cts[0] =
+                Some(b.broadcast_in_dim_as(&ct, &x.shape, &(0..x.rank()).collect::<Vec<_>>(), x.spec)?);
+        } else if operands[0].is_none() {
             let hole = b.zeros(&cotangent_type(&types[1]))?;
             let args: Vec<Value> = [ct.clone(), hole].into_iter().chain(starts.iter().cloned()).collect();
             let make = |out| Arc::new(DynamicUpdateSlice { out, ..self.clone() }) as Prim;
@@ -256,6 +268,7 @@ impl Primitive for DynamicUpdateSlice {
         let prim = DynamicUpdateSlice {
             dims: behind(&self.dims),
             lead: leading(&self.lead, batch, 2),
+            add: self.add,
             out: batch.out(self.out, 0),
         };
         Batched { align: Align::Placed(2), ..Batched::of(Arc::new(prim)) }
@@ -273,11 +286,12 @@ impl Primitive for DynamicUpdateSlice {
             at.push(Bound { index: d, by: 2 + j, most, beyond: Beyond::Clip, window: Some(loops[d]) });
         }
         let put = read(1, dtype, &extents, loops);
-        if at.is_empty() {
+        if at.is_empty() && !self.add {
             return view(&results[0], put.parts, Scalar::zero(dtype));
         }
         let mut reads = vec![read(0, dtype, &extents, 0..x.rank()), put];
         reads.extend(numbers(&operands[2..], 2, &extents, &self.lead));
-        vec![Sentence { rank: x.rank(), extents, dtype, reads, body: Body::Put { at, combine: None } }]
+        let combine = self.add.then_some(Combine::Add);
+        vec![Sentence { rank: x.rank(), extents, dtype, reads, body: Body::Put { at, combine } }]
     }
 }

@@ -210,7 +210,10 @@ impl Primitive for Scatter {
                 self.put(b, &by_x, &part, i, add)?
             }
             Some(Combine::Max | Combine::Min) => {
-                // what attains the extreme shares it
+                // what attains the extreme shares it, where the result is
+                let dims: Vec<usize> = (0..y.ty.rank()).collect();
+                let x = &b.broadcast_in_dim_as(x, &y.ty.shape, &dims, y.ty.spec)?;
+                t[0] = b.broadcast_in_dim_as(&t[0], &y.ty.shape, &dims, y.ty.spec)?;
                 let at = self.gather(b, y, &u.ty, i)?;
                 let (mine, theirs) = (b.eq(x, y)?, b.eq(u, &at)?);
                 let one = Value::literal(u.ty.dtype, Scalar::one(u.ty.dtype));
@@ -231,6 +234,10 @@ impl Primitive for Scatter {
         let mut cts = vec![None; 3];
         let (Some(ct), Some(i)) = (&cotangents[0], &operands[2]) else { return Ok(cts) };
         let [x, u] = [0, 1].map(|k| cotangent_type(&types[k]));
+        if let (Some(Combine::Mul), Some(u)) = (self.combine, &operands[1]) {
+            cts[0] = Some(self.put(b, ct, u, i, self.combine)?);
+            return Ok(cts);
+        }
         let add = match self.combine {
             None => false,
             Some(Combine::Add) => true,

@@ -179,7 +179,7 @@ fn local(p: &SpmdProgram, out: Slot, s: &Sentence, loops: &[DimLayout]) -> Resul
 fn seeks(p: &SpmdProgram, s: &Sentence, loops: &[DimLayout]) -> Result<(), String> {
     for (k, r) in s.reads.iter().enumerate().filter(|(k, _)| !s.takes_parts(*k)) {
         if let Some(src) = r.sources().into_iter().find(|src| p.slots[*src].layout.partial.is_some()) {
-            return Err(format!("read {k} is of slot {src}, which is in parts"));
+            return Err(format!("read {k} is of slot {src}, which is partial"));
         }
     }
     let Body::Put { combine, .. } = s.body else { return Ok(()) };

@@ -92,7 +92,7 @@ struct Round<'a> {
     d: &'a Draft,
     entries: &'a [Entry],
     loops: Vec<Vec<DimLayout>>,
-    /// Where puts in parts read what was there.
+    /// Where puts of which each device makes a part read what was there.
     bases: Vec<Option<Vec<DimLayout>>>,
     /// For each value what is needed of it.
     needs: Vec<Vec<Need>>,

@@ -89,7 +89,7 @@ impl Placer {
         self.entries.push(Entry::Open(Open { item, out, sentence: s, kept, known }));
     }
 
-    /// A step whose result is asked for in parts that it cannot be made in: made whole, the first part is the value.
+    /// A step whose result is asked for partial, as it cannot be made: it is made whole, and the first part is the value.
     fn whole(&mut self, item: Item, out: Slot, s: Sentence) {
         let own = self.d.slots[out].layout.clone();
         let stored = Stored { layout: Layout { partial: None, ..own }, ..self.d.slots[out].clone() };
@@ -132,7 +132,7 @@ impl Placer {
         self.d.items.extend(steps);
     }
 
-    /// A put whose updates are split: onto nothing, in parts; the parts combined; and what was there.
+    /// A put whose updates are split: onto nothing, each device a part; the parts combined; and what was there.
     fn put_in_parts(
         &mut self,
         mut item: Item,

@@ -1,4 +1,4 @@
-//! Puts in parts: what takes and puts need of values that are partial, and where updates are split among devices.
+//! Puts of which each device makes a part: what takes and puts need of values that are partial, and where updates are split among devices.
 
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::Stored;

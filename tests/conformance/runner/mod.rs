@@ -3,6 +3,7 @@
 
 mod case;
 mod check;
+mod indexing;
 mod lines;
 mod nested;
 mod ops;

@@ -2,6 +2,7 @@
 
 use super::case::{Env, axes, spec};
 use super::check::numbers;
+use super::indexing::indexing;
 use super::lines::lines;
 use atmesh::array::{Dims, Term};
 
@@ -86,7 +87,7 @@ fn dims(v: &Value) -> Dims {
     }
 }
 
-fn prim(prim: impl Primitive, ins: &[Val]) -> Array {
+pub(crate) fn prim(prim: impl Primitive, ins: &[Val]) -> Array {
     let terms: Vec<Term> = ins.iter().map(Val::term).collect();
     let prim: Prim = Arc::new(prim);
     Array::apply(prim, &terms).swap_remove(0)
@@ -233,7 +234,7 @@ fn reduction(op: &str, x: &Array, p: &Value) -> Option<Array> {
     })
 }
 
-fn out(p: &Value) -> Option<Spec> {
+pub(crate) fn out(p: &Value) -> Option<Spec> {
     p.get("out_sharding").filter(|v| !v.is_null()).map(spec)
 }
 
@@ -488,7 +489,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
                 return Ok(Some(prim(UpdateSlice { start }, &ins[..2])));
             }
             let dims = (0..ty.rank()).collect();
-            prim(DynamicUpdateSlice { dims, lead: Vec::new(), out: None }, &with_numbers(ins, 2))
+            prim(DynamicUpdateSlice { dims, lead: Vec::new(), add: false, out: None }, &with_numbers(ins, 2))
         }
         "reshard" => x.reshard(spec(&p["spec"])),
         "with_sharding_constraint" => x.constrain(spec(&p["spec"])),
@@ -601,6 +602,9 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
         ("split", [x]) => return many(x.array().split(sizes(&p["sizes"]), numbers::int(&p["axis"]) as i32)),
         ("device_put", [x]) => return one(x.array().put(&env.mesh, spec(&p["spec"]))),
         _ => {}
+    }
+    if let Some(a) = indexing(op, ins, p)? {
+        return one(a);
     }
     if let Some(all) = lines(op, ins, p) {
         return many(all);

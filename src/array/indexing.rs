@@ -1,0 +1,604 @@
+//! Elements at indices: arrays of integers say which rows, or which elements, are read, replaced, or combined with others.
+
+use super::dims::dim;
+use super::operand::{self, Operand};
+use super::{Array, prims};
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::mesh::{Axes, AxisType};
+use crate::ops::elementwise::Binary;
+use crate::ops::indexing::{Gather, Places, Scatter, nothing};
+use crate::program::Call;
+use crate::program::sentence::{Beyond, Combine};
+use crate::sharding::Spec;
+use crate::trace::{Arg, apply1, carried, poison};
+use crate::types::{ArrayType, DType, Scalar, Shape};
+use std::sync::Arc;
+
+/// What becomes of indices that are beyond what is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[doc(alias("GatherScatterMode", "promise_in_bounds", "fill_or_drop"))]
+pub enum Mode {
+    /// They mean the nearest element that is there.
+    Clip,
+    /// They mean nothing: what is read there is NaN, the least signed or the greatest unsigned integer, or true; what is put there is dropped.
+    Fill,
+}
+
+impl Mode {
+    pub(super) fn beyond(self) -> Beyond {
+        match self {
+            Mode::Clip => Beyond::Clip,
+            Mode::Fill => Beyond::Nothing,
+        }
+    }
+}
+
+/// What may be said of an operation that goes by indices: `IndexOptions::default().mode(Mode::Clip)`.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct IndexOptions {
+    /// What becomes of indices beyond what is there; [`Mode::Fill`] where it is not said.
+    pub mode: Option<Mode>,
+    /// The sharding of the result, where the rules leave it open.
+    pub out: Option<Spec>,
+}
+
+impl IndexOptions {
+    /// What becomes of indices beyond what is there.
+    pub fn mode(self, mode: Mode) -> IndexOptions {
+        IndexOptions { mode: Some(mode), ..self }
+    }
+    /// The sharding of the result.
+    pub fn out(self, out: Spec) -> IndexOptions {
+        IndexOptions { out: Some(out), ..self }
+    }
+    fn beyond(self) -> Beyond {
+        self.mode.unwrap_or(Mode::Fill).beyond()
+    }
+}
+
+/// What an array's places are, with the numbers as one array of index vectors.
+struct At {
+    places: Places,
+    numbers: Array,
+}
+
+/// Refuses indices that are no integers.
+fn integers(i: &Array) -> Result<(), Fault> {
+    let Ok(ty) = i.type_ref() else { return Ok(()) };
+    if ty.dtype.is_integer() {
+        return Ok(());
+    }
+    let fault = Fault::new(ErrorKind::Dtype, format!("indices are integers, not {}", ty.dtype));
+    Err(match ty.dtype {
+        DType::Bool => fault
+            .help("to choose elements by a mask: `mask.select(&x, 0)`")
+            .help("to replace those where it holds: `mask.select(&new, &x)`"),
+        _ => fault.help("convert it: `.astype(I32)`"),
+    })
+}
+
+/// Index vectors of numbers that have one shape.
+fn vectors(numbers: &[Array], call: Call<'_>) -> Array {
+    let wide = |i: &Array| i.type_ref().is_ok_and(|t| t.dtype != DType::I32);
+    let alike = numbers.len() == 1 || !numbers.iter().any(wide);
+    let each: Vec<Array> = numbers
+        .iter()
+        .map(|i| {
+            let rank = i.type_ref().map_or(0, |t| t.rank());
+            let i = if alike { i.clone() } else { i.astype_at(DType::I64, call) };
+            i.new_dims(&[rank], call)
+        })
+        .collect();
+    match &each[..] {
+        [one] => one.clone(),
+        all => {
+            let rank = all[0].type_ref().map_or(1, |t| t.rank());
+            apply1(prims::concatenate(rank - 1), &all.iter().map(Into::into).collect::<Vec<Arg>>(), call)
+        }
+    }
+}
+
+/// The spec over explicit axes, if the array is on a mesh that has some.
+pub(super) fn explicit(ty: &ArrayType, spec: Spec) -> Option<Spec> {
+    let mesh = ty.mesh.as_ref().filter(|m| m.axis_types().contains(&AxisType::Explicit))?;
+    Some(spec.only(|a| mesh.axis_type(a) == Some(AxisType::Explicit)))
+}
+
+impl Array {
+    /// The elements at indices along a dimension: the indices' dimensions take its place. Negative indices count from the end; beyond it is
+    /// [nothing](Mode::Fill).
+    ///
+    /// The dimension and the indices are unsharded, else [`Array::take_to`] says how the result is sharded: of a table that is sharded over its rows
+    /// each device looks its own up, and the results are put together.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1, 2], [3, 4], [5, 6]]);
+    /// let ids = Array::from([2, 0, -1]);
+    /// assert_eq!(x.take(&ids, 0).to_vec::<i32>()?, [5, 6, 1, 2, 5, 6]);
+    /// assert_eq!(x.take(&ids.reshape([3, 1]), 0).shape()?, [3, 1, 2]);
+    /// // the gradient adds up what is taken more than once
+    /// let g = grad(x.astype(F32), |x| x.take(&ids, 0).sum(..));
+    /// assert_eq!(g.to_vec::<f32>()?, [1.0, 1.0, 0.0, 0.0, 2.0, 2.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("gather", "embedding", "index_select"))]
+    #[track_caller]
+    pub fn take(&self, indices: &Array, d: i32) -> Array {
+        let call = Call::here("take").twin("x.take_to(&indices, d, {})");
+        self.take_at(indices, d, IndexOptions::default(), call)
+    }
+    /// [`Array::take`] with the result sharded so.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let table = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X"]);
+    /// let ids = Array::from([3, 0, 3]);
+    /// let rows = table.take_to(&ids, 0, p![]);
+    /// assert_eq!(rows.to_vec::<i32>()?, [6, 7, 0, 1, 6, 7]);
+    /// assert_eq!(table.take(&ids, 0).ty().unwrap_err().kind(), atmesh::ErrorKind::Sharding);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn take_to(&self, indices: &Array, d: i32, out: Spec) -> Array {
+        self.take_at(indices, d, IndexOptions::default().out(out), Call::here("take_to"))
+    }
+    /// [`Array::take`] with all that may be said.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::{IndexOptions, Mode};
+    /// let x = Array::from([1, 2, 3]);
+    /// let ids = Array::from([1, 7]);
+    /// assert_eq!(x.take(&ids, 0).to_vec::<i32>()?, [2, i32::MIN]);
+    /// let clipped = x.take_with(&ids, 0, IndexOptions::default().mode(Mode::Clip));
+    /// assert_eq!(clipped.to_vec::<i32>()?, [2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn take_with(&self, indices: &Array, d: i32, options: IndexOptions) -> Array {
+        self.take_at(indices, d, options, Call::here("take_with"))
+    }
+    fn take_at(&self, indices: &Array, d: i32, options: IndexOptions, call: Call<'_>) -> Array {
+        if let Some(error) = carried([self, indices].into_iter()) {
+            return poison(error);
+        }
+        let (Ok(ty), Ok(of)) = (self.type_ref(), indices.type_ref()) else { return self.clone() };
+        let axis = match integers(indices).and_then(|()| dim(d.into(), ty.rank())) {
+            Ok(axis) => axis,
+            Err(fault) => return operand::refuse(fault, &[self.into(), indices.into()], call),
+        };
+        let numbers = vectors(&[indices.from_the_end(ty.shape[axis], call)], call);
+        let at = At { places: Places::rows(ty.rank(), axis, of.rank(), options.beyond()), numbers };
+        self.gathered(&at, options.out, call)
+    }
+    /// The element that an index says along a dimension, at each place of the other dimensions: the array and the indices have one rank, and in
+    /// the other dimensions one size or 1.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[3, 1, 2], [9, 7, 8]]);
+    /// let best = Array::from([[0], [2]]);
+    /// assert_eq!(x.take_along_axis(&best, 1).to_vec::<i32>()?, [3, 8]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn take_along_axis(&self, indices: &Array, d: i32) -> Array {
+        let call = Call::here("take_along_axis").twin("x.take_along_axis_to(&indices, d, {})");
+        self.along_axis(indices, d, IndexOptions::default(), call)
+    }
+    /// [`Array::take_along_axis`] with the result sharded so.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::arange(0..8).reshape([2, 4]).put(&mesh, p![_, "X"]);
+    /// let y = x.take_along_axis_to(&Array::from([[3], [0]]), 1, p![]);
+    /// assert_eq!(y.to_vec::<i32>()?, [3, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn take_along_axis_to(&self, indices: &Array, d: i32, out: Spec) -> Array {
+        self.along_axis(indices, d, IndexOptions::default().out(out), Call::here("take_along_axis_to"))
+    }
+    fn along_axis(&self, indices: &Array, d: i32, options: IndexOptions, call: Call<'_>) -> Array {
+        if let Some(error) = carried([self, indices].into_iter()) {
+            return poison(error);
+        }
+        let (Ok(ty), Ok(of)) = (self.type_ref(), indices.type_ref()) else { return self.clone() };
+        let refuse = |fault| operand::refuse(fault, &[self.into(), indices.into()], call);
+        let axis = match integers(indices).and_then(|()| dim(d.into(), ty.rank())) {
+            Ok(axis) => axis,
+            Err(fault) => return refuse(fault),
+        };
+        let fits = |d: usize| d == axis || ty.shape[d] == of.shape[d] || ty.shape[d] == 1 || of.shape[d] == 1;
+        if of.rank() != ty.rank() {
+            let message = format!("the indices have {} dimensions, and the array {}", of.rank(), ty.rank());
+            return refuse(
+                Fault::new(ErrorKind::Shape, message).help("give them one rank: `.expand_dims(…)`"),
+            );
+        }
+        if let Some(d) = (0..ty.rank()).find(|d| !fits(*d)) {
+            let message =
+                format!("dimension {d} is {} of the array and {} of the indices", ty.shape[d], of.shape[d]);
+            let fault = Fault::new(ErrorKind::Shape, message).dim(0, d).dim(1, d);
+            return refuse(fault.help("make them equal, or one of them 1"));
+        }
+        // where one of the two has size 1, the other's alone runs
+        let both = |d: &usize| *d != axis && ty.shape[*d] == of.shape[*d];
+        let one: Vec<usize> =
+            (0..ty.rank()).filter(|d| *d != axis && !both(d) && of.shape[*d] == 1).collect();
+        let numbers = indices.from_the_end(ty.shape[axis], call).without(&one, call);
+        let kept: Vec<usize> = (0..ty.rank()).filter(|d| !one.contains(d)).collect();
+        let batching = kept.iter().enumerate().filter(|(_, d)| both(d)).map(|(k, d)| (*d, k)).collect();
+        let of_one = |d: &usize| *d == axis || !both(d) && !one.contains(d);
+        let collapsed = (0..ty.rank()).filter(of_one).collect();
+        let (of, beyond) = (vec![axis], options.beyond());
+        let places = Places { of, collapsed, batching, windows: one, beyond };
+        let at = At { places, numbers: vectors(&[numbers], call) };
+        self.gathered(&at, options.out, call)
+    }
+    /// The windows at these places: of dimensions that are not collapsed all, or one where they run with the numbers.
+    fn gathered(&self, at: &At, out: Option<Spec>, call: Call<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let one = |d: usize| at.places.collapsed.contains(&d) || at.places.batching.iter().any(|b| b.0 == d);
+        let sizes = (0..ty.rank()).map(|d| if one(d) { 1 } else { ty.shape[d] }).collect();
+        let fill = nothing(ty.dtype);
+        let prim = Gather { at: at.places.clone(), sizes, fill, out };
+        apply1(Arc::new(prim), &[self.into(), (&at.numbers).into()], call)
+    }
+    /// The array with windows put at these places, or combined.
+    fn scattered(
+        &self,
+        at: &At,
+        u: &Array,
+        combine: Option<Combine>,
+        out: Option<Spec>,
+        call: Call<'_>,
+    ) -> Array {
+        let prim = Scatter { at: at.places.clone(), combine, out };
+        apply1(Arc::new(prim), &[self.into(), u.into(), (&at.numbers).into()], call)
+    }
+}
+
+/// Indices of several dimensions of an array, as arrays of one shape that they are spread to.
+pub(super) struct Several {
+    /// For each indexed dimension its numbers.
+    pub(super) numbers: Vec<(usize, Array)>,
+    /// The shape of all of them.
+    pub(super) shape: Shape,
+    /// The dimension of the windows at which theirs begin.
+    pub(super) at: usize,
+}
+
+impl Several {
+    /// The dimensions of the elements there that these dimensions of the array, of size 1, are.
+    fn dropped(&self, dims: &[usize], rank: usize) -> Vec<usize> {
+        let indexed = |d: &usize| self.numbers.iter().any(|n| n.0 == *d);
+        let rest = (0..rank).filter(|d| !indexed(d)).enumerate();
+        let at = |k: usize| if k < self.at { k } else { k + self.shape.rank() };
+        rest.filter(|(_, d)| dims.contains(d)).map(|(k, _)| at(k)).collect()
+    }
+    fn places(&self, ty: &ArrayType, beyond: Beyond, call: Call<'_>) -> At {
+        let (of, numbers): (Vec<usize>, Vec<Array>) = self.numbers.iter().cloned().unzip();
+        let each = of.iter().zip(&numbers);
+        let numbers: Vec<Array> =
+            each.map(|(d, i)| i.from_the_end(ty.shape[*d], call).spread(&self.shape, None, call)).collect();
+        let rank = ty.rank() - of.len() + self.shape.rank();
+        let windows = (0..rank).filter(|w| !(self.at..self.at + self.shape.rank()).contains(w)).collect();
+        let places = Places { collapsed: of.clone(), of, batching: Vec::new(), windows, beyond };
+        At { places, numbers: vectors(&numbers, call) }
+    }
+    /// The elements of an array there, without these dimensions of it.
+    pub(super) fn get(
+        &self,
+        x: &Array,
+        dropped: &[usize],
+        (mode, out): (Option<Mode>, Option<Spec>),
+        call: Call<'_>,
+    ) -> Array {
+        let Ok(ty) = x.type_ref() else { return x.clone() };
+        let dropped = self.dropped(dropped, ty.rank());
+        let (shape, _) = self.shown(ty);
+        let out = out.map(|spec| {
+            let mut dims = spec.padded(shape.rank() - dropped.len()).dims().to_vec();
+            dropped.iter().for_each(|d| dims.insert((*d).min(dims.len()), Axes::none()));
+            spec.with_dims(dims)
+        });
+        let places = self.places(ty, mode.unwrap_or(Mode::Clip).beyond(), call);
+        x.gathered(&places, out, call).without(&dropped, call)
+    }
+    /// The array with a value, which broadcasts to the elements there without these dimensions, put or combined.
+    pub(super) fn put(
+        &self,
+        x: &Array,
+        (value, dropped): (&Array, &[usize]),
+        (combine, mode): (Option<Combine>, Option<Mode>),
+        out: Option<Spec>,
+        call: Call<'_>,
+    ) -> Array {
+        let Ok(ty) = x.type_ref() else { return x.clone() };
+        let at = self.places(ty, mode.unwrap_or(Mode::Fill).beyond(), call);
+        let (shape, entries) = self.shown(ty);
+        let like = ty.mesh.clone().zip(explicit(ty, Spec::of(entries))).filter(|_| out.is_none());
+        let dropped = self.dropped(dropped, ty.rank());
+        let kept: Shape = (0..shape.rank()).filter(|d| !dropped.contains(d)).map(|d| shape[d]).collect();
+        // dimensions that both have are sharded the same way, or not at all
+        if let (Some((mesh, spec)), Ok(of)) = (&like, value.type_ref()) {
+            let entries: Vec<&[crate::mesh::Axis]> =
+                (0..shape.rank()).filter(|d| !dropped.contains(d)).map(|d| spec.dim(d)).collect();
+            let lead = kept.rank().saturating_sub(of.rank());
+            let apart = (0..of.rank()).find(|e| {
+                let own = of.spec.dim(*e);
+                !own.is_empty() && entries.get(lead + e).is_some_and(|entry| *entry != own)
+            });
+            if let Some(e) = apart.filter(|_| of.mesh.as_ref() == Some(mesh)) {
+                let message = format!(
+                    "dimension {e} of the new value is sharded over {}, and what it is for over {}",
+                    Axes::from(of.spec.dim(e)),
+                    entries.get(lead + e).map_or(Axes::none(), |entry| Axes::from(*entry))
+                );
+                let whole = of.spec.padded(of.rank()).with_dim(e, &Axes::none());
+                let fault = Fault::new(ErrorKind::Sharding, message).dim(1, e);
+                let fault = fault.help(format!("reshard it: `.reshard({whole})`"));
+                return operand::refuse(fault, &[x.into(), value.into()], call);
+            }
+        }
+        let value = match dropped.is_empty() {
+            true => value.clone(),
+            false => value.spread(&kept, None, call).new_dims(&dropped, call),
+        };
+        let value = value.spread(&shape, like.as_ref(), call);
+        x.scattered(&at, &value, combine, out, call)
+    }
+    /// The shape of the elements there, and how they are sharded where the rules say.
+    pub(super) fn shown(&self, ty: &ArrayType) -> (Shape, Vec<Axes>) {
+        let indexed = |d: &usize| self.numbers.iter().any(|n| n.0 == *d);
+        let mut of = (0..ty.rank()).filter(|d| !indexed(d));
+        let rank = ty.rank() - self.numbers.len() + self.shape.rank();
+        let one = |w: usize| match w.checked_sub(self.at).filter(|k| *k < self.shape.rank()) {
+            Some(k) => (self.shape[k], Axes::none()),
+            None => of.next().map_or((1, Axes::none()), |d| (ty.shape[d], Axes::from(ty.spec.dim(d)))),
+        };
+        let (shape, entries): (Vec<usize>, Vec<Axes>) = (0..rank).map(one).unzip();
+        (shape.into(), entries)
+    }
+}
+
+/// Ways to reduce the rows of a segment.
+#[derive(Clone, Copy)]
+enum Segment {
+    Sum,
+    Prod,
+    Max,
+    Min,
+}
+
+macro_rules! segments { ($($(#[$doc:meta])* $name:ident $to:ident $with:ident $kind:ident;)*) => {
+    impl Array {$(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, ids: &Array, count: usize) -> Array {
+            let call = Call::here(stringify!($name)).twin(concat!("x.", stringify!($to), "(&ids, count, {})"));
+            self.segment(Segment::$kind, ids, count, IndexOptions::default(), call)
+        }
+        #[doc = concat!("[`Array::", stringify!($name), "`] with the result sharded so.")]
+        #[track_caller]
+        pub fn $to(&self, ids: &Array, count: usize, out: Spec) -> Array {
+            let options = IndexOptions::default().out(out);
+            self.segment(Segment::$kind, ids, count, options, Call::here(stringify!($to)))
+        }
+        #[doc = concat!("[`Array::", stringify!($name), "`] with all that may be said.")]
+        #[track_caller]
+        pub fn $with(&self, ids: &Array, count: usize, options: IndexOptions) -> Array {
+            self.segment(Segment::$kind, ids, count, options, Call::here(stringify!($with)))
+        }
+    )*}
+} }
+
+segments! {
+    /// The sums of rows by segment: row s of the result is the sum of the rows whose id is s, 0 where there are none. Ids are integers, one for each
+    /// row, in any order; those below 0 or beyond the last segment are dropped.
+    ///
+    /// Rows and ids are unsharded, else [`Array::segment_sum_to`] says how the result is sharded: each device sums its own rows, then the sums are
+    /// added, or are left unreduced over the axes over which the rows are sharded.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1, 2], [3, 4], [5, 6]]);
+    /// let ids = Array::from([1, 0, 1]);
+    /// assert_eq!(x.segment_sum(&ids, 3).to_vec::<i32>()?, [3, 4, 6, 8, 0, 0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    segment_sum segment_sum_to segment_sum_with Sum;
+    /// The products of rows by segment, as [`Array::segment_sum`]; 1 where there are none.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let (x, ids) = (Array::from([2, 3, 4]), Array::from([1, 0, 1]));
+    /// assert_eq!(x.segment_prod(&ids, 3).to_vec::<i32>()?, [3, 8, 1]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    segment_prod segment_prod_to segment_prod_with Prod;
+    /// The greatest of rows by segment, as [`Array::segment_sum`]; the least value of the element type where there are none.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let (x, ids) = (Array::from([2.0, 3.0, 4.0]), Array::from([1, 0, 1]));
+    /// assert_eq!(x.segment_max(&ids, 3).to_vec::<f64>()?, [3.0, 4.0, f64::NEG_INFINITY]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    segment_max segment_max_to segment_max_with Max;
+    /// The least of rows by segment, as [`Array::segment_sum`]; the greatest value of the element type where there are none.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let (x, ids) = (Array::from([2.0, 3.0, 4.0]), Array::from([1, 0, 1]));
+    /// assert_eq!(x.segment_min(&ids, 3).to_vec::<f64>()?, [3.0, 2.0, f64::INFINITY]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    segment_min segment_min_to segment_min_with Min;
+}
+
+impl Array {
+    fn segment(
+        &self,
+        kind: Segment,
+        ids: &Array,
+        count: usize,
+        options: IndexOptions,
+        call: Call<'_>,
+    ) -> Array {
+        if let Some(error) = carried([self, ids].into_iter()) {
+            return poison(error);
+        }
+        let (Ok(ty), Ok(of)) = (self.type_ref(), ids.type_ref()) else { return self.clone() };
+        let refuse = |fault| operand::refuse(fault, &[self.into(), ids.into()], call);
+        if let Err(fault) = integers(ids) {
+            return refuse(fault);
+        }
+        if of.rank() != 1 || ty.rank() == 0 || of.shape[0] != ty.shape[0] {
+            let rows = ty.shape.first().copied().unwrap_or(1);
+            let message =
+                format!("there are {rows} rows, and ids of shape {}: one id for each row", of.shape);
+            return refuse(Fault::new(ErrorKind::Shape, message).help(format!("give ids of shape [{rows}]")));
+        }
+        let combine = match kind {
+            Segment::Sum => Combine::Add,
+            Segment::Prod => Combine::Mul,
+            Segment::Max => Combine::Max,
+            Segment::Min => Combine::Min,
+        };
+        let shape: Shape = std::iter::once(count).chain(ty.shape[1..].iter().copied()).collect();
+        // onto what changes nothing, sharded as the rows are
+        let mut base = ty.dtype.of(shape.clone());
+        base.mesh.clone_from(&ty.mesh);
+        let rows = std::iter::once(Axes::none());
+        let own = Spec::of(rows.chain((1..ty.rank()).map(|d| Axes::from(ty.spec.dim(d)))).collect());
+        let own = own.unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
+        base.spec = match options.out {
+            Some(_) if ty.mesh.is_some() => Spec::whole(shape.rank()),
+            _ => own,
+        };
+        if let (Some(out), true) = (options.out, ty.mesh.is_some()) {
+            base.spec = Spec::of(out.padded(shape.rank()).dims().to_vec());
+        }
+        let base = apply1(prims::full(base, combine.neutral(ty.dtype)), &[], call);
+        let at = At {
+            places: Places::rows(ty.rank(), 0, 1, options.beyond()),
+            numbers: vectors(std::slice::from_ref(ids), call),
+        };
+        base.scattered(&at, self, Some(combine), options.out, call)
+    }
+    /// How often each of the numbers 0, 1, … below `count` occurs, as int32. Other numbers are dropped.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1, 0, 1, 7, -1]).bincount(3).to_vec::<i32>()?, [1, 2, 0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn bincount(&self, count: usize) -> Array {
+        let call = Call::here("bincount");
+        let ones = Array::from(1i32);
+        self.counted_by(&ones, count, call)
+    }
+    /// The sums of weights, one for each number, by number: as [`Array::bincount`], of the weights' element type.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let weights = Array::from([0.5, 2.0, 1.0]);
+    /// assert_eq!(Array::from([1, 0, 1]).bincount_of(&weights, 3).to_vec::<f64>()?, [2.0, 1.5, 0.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn bincount_of(&self, weights: &Array, count: usize) -> Array {
+        self.counted_by(weights, count, Call::here("bincount_of"))
+    }
+    fn counted_by(&self, weights: &Array, count: usize, call: Call<'_>) -> Array {
+        if let Some(error) = carried([self, weights].into_iter()) {
+            return poison(error);
+        }
+        let (Ok(ty), Ok(of)) = (self.type_ref(), weights.type_ref()) else { return self.clone() };
+        let refuse = |fault| operand::refuse(fault, &[self.into(), weights.into()], call);
+        if let Err(fault) = integers(self) {
+            return refuse(fault);
+        }
+        if of.rank() > 0 && of.shape != ty.shape {
+            let message =
+                format!("there are numbers of shape {}, and weights of shape {}", ty.shape, of.shape);
+            return refuse(Fault::new(ErrorKind::Shape, message).help("give one weight for each number"));
+        }
+        let like = ty.mesh.clone().map(|mesh| (mesh, ty.spec)).filter(|_| of.mesh.is_none());
+        let weights = weights.spread(&ty.shape, like.as_ref(), call);
+        // the counts are whole, wherever the numbers are
+        let out = explicit(ty, Spec::whole(1));
+        let mut base = of.dtype.of([count]);
+        base.mesh.clone_from(&ty.mesh);
+        let base = apply1(prims::full(base, Scalar::zero(of.dtype)), &[], call);
+        let numbers = vectors(std::slice::from_ref(self), call);
+        let (of, collapsed) = (vec![0], vec![0]);
+        let places =
+            Places { of, collapsed, batching: Vec::new(), windows: Vec::new(), beyond: Beyond::Nothing };
+        base.scattered(&At { places, numbers }, &weights, Some(Combine::Add), out, call)
+    }
+    /// How many numbers are in each of `bins` equal parts of a range, as int32, and the ends of the parts: one more than there are. Each part is without
+    /// its end, but the last one. Numbers outside of the range, and NaN, are dropped.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let (counts, ends) = Array::from([0.0, 0.3, 0.9, 1.0, 7.0]).histogram(2, 0.0..1.0);
+    /// assert_eq!(counts.to_vec::<i32>()?, [2, 2]);
+    /// assert_eq!(ends.to_vec::<f64>()?, [0.0, 0.5, 1.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn histogram(&self, bins: usize, range: std::ops::Range<f64>) -> (Array, Array) {
+        let call = Call::here("histogram");
+        let Ok(ty) = self.type_ref() else { return (self.clone(), self.clone()) };
+        let refuse = |fault: Fault| {
+            let refused = self.refuse(fault, call);
+            (refused.clone(), refused)
+        };
+        if !ty.dtype.is_float() {
+            let fault =
+                Fault::new(ErrorKind::Dtype, format!("a histogram is of floats, not of {}", ty.dtype));
+            return refuse(fault.help("convert it: `.astype(F32)`"));
+        }
+        if bins == 0 || range.start.partial_cmp(&range.end) != Some(std::cmp::Ordering::Less) {
+            let message = format!("{bins} parts of the range {} to {} are no parts", range.start, range.end);
+            return refuse(
+                Fault::new(ErrorKind::Other, message)
+                    .help("give at least one part, of a range from less to more"),
+            );
+        }
+        let ends = Array::linspace_of(ty.dtype.of([bins + 1]), range.start, range.end, true);
+        let width = (range.end - range.start) / bins as f64;
+        // where it falls by arithmetic, and one to either side by the ends themselves
+        let place = self.with(Binary::Sub, range.start, call).with(Binary::Div, width, call).floor();
+        let most = bins as i32 - 1;
+        let place = place
+            .with(Binary::Max, 0.0, call)
+            .with(Binary::Min, f64::from(most), call)
+            .astype_at(DType::I32, call);
+        let end = |k: i32| {
+            let at = place.with(Binary::Add, k, call);
+            let out = explicit(ty, ty.spec);
+            let options = IndexOptions { out, ..IndexOptions::default() };
+            ends.take_at(&at, 0, options, call)
+        };
+        let below = self.with(Binary::Lt, &end(0), call).astype_at(DType::I32, call);
+        let above = self.with(Binary::Ge, &end(1), call).astype_at(DType::I32, call);
+        let place = place.with(Binary::Sub, &below, call).with(Binary::Add, &above, call);
+        let place = place.with(Binary::Max, 0, call).with(Binary::Min, most, call);
+        let inside = self.with(Binary::Ge, range.start, call).with(
+            Binary::And,
+            &self.with(Binary::Le, range.end, call),
+            call,
+        );
+        let place = inside.select_at(place.term(), (-1).term(), call);
+        (place.counted_by(&Array::from(1i32), bins, call), ends)
+    }
+}
