@@ -235,7 +235,10 @@ impl Primitive for Scatter {
         let (Some(ct), Some(i)) = (&cotangents[0], &operands[2]) else { return Ok(cts) };
         let [x, u] = [0, 1].map(|k| cotangent_type(&types[k]));
         if let (Some(Combine::Mul), Some(u)) = (self.combine, &operands[1]) {
-            cts[0] = Some(self.put(b, ct, u, i, self.combine)?);
+            // the factors by themselves, which an unreduced cotangent is multiplied by
+            let ones = b.full(&types[0], Scalar::one(types[0].dtype))?;
+            let by = self.put(b, &ones, u, i, self.combine)?;
+            cts[0] = Some(b.mul_by(ct, &by)?);
             return Ok(cts);
         }
         let add = match self.combine {
