@@ -44,7 +44,7 @@ fn main() -> Result<()> {
         }
     }
     type Work = fn(&Options) -> Result<()>;
-    let all: [(&str, Work); 16] = [
+    let all: [(&str, Work); 17] = [
         ("psum", |o| collective(o, "psum", 1, p![], |x| x.psum("X"))),
         ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", Gather::tiled(0)))),
         ("psum_scatter", |o| {
