@@ -3,6 +3,7 @@
 use super::places::{Of, Places};
 use super::{Scatter, read};
 use crate::diagnostic::{Fault, Result};
+use crate::mesh::AxisType;
 use crate::ops::build::cotangent_type;
 use crate::ops::view::{arity, list, print_out, view};
 use crate::program::sentence::{Affine, Body, Combine, Sentence};
@@ -127,7 +128,13 @@ impl Primitive for Gather {
             (true, false) => inserted(&self.sizes, 0, batch.examples.size).into(),
             (false, _) => self.sizes.clone(),
         };
-        let (at, out) = (self.at.on_examples(batch, x, i), batch.out(self.out, 0));
+        // of one array each example looks its own up, where the examples are: that is asked for
+        let one = (!x && !batch.examples.axes.is_empty()).then(|| {
+            let mesh = batch.examples.mesh.as_ref();
+            let explicit = |a| mesh.is_none_or(|m| m.axis_type(a) == Some(AxisType::Explicit));
+            batch.results[0].spec.only(explicit)
+        });
+        let (at, out) = (self.at.on_examples(batch, x, i), batch.out(self.out.or(one), 0));
         Batched::of(Arc::new(Gather { at, sizes, out, ..self.clone() }))
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
