@@ -250,7 +250,7 @@ impl Array {
             let both = if right { [self.clone(), x.clone()] } else { [x.clone(), self.clone()] };
             let from = if right { n } else { 0 };
             let among_all = join(&both, 0, call).rank_at(call).part(0, from, from + m, call);
-            let found = among_all.with(Binary::Sub, &x.rank_at(call), call);
+            let found = among_all.with(Binary::Sub, x.rank_at(call), call);
             found.reshape_at(shape.clone(), None, call)
         })
     }
@@ -287,7 +287,7 @@ impl Array {
             // of equal ones all but the first; NaN come last, and are equal here
             let nan = last.with(Binary::Ne, &last, call).with(
                 Binary::And,
-                &next.with(Binary::Ne, &next, call),
+                next.with(Binary::Ne, &next, call),
                 call,
             );
             let again = last.with(Binary::Eq, &next, call).with(Binary::Or, &nan, call);

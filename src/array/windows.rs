@@ -511,7 +511,7 @@ fn planned(x: &ArrayType, w: &ArrayType, options: &ConvOptions) -> Result<Plan, 
     if options.out.is_none() {
         // what would be joined again is not split on the way
         let parts = [(0, x, xd.features), (1, w, wd.first), (1, w, wd.features)];
-        for (k, ty, d) in parts.into_iter().filter(|p| ways(p.1, &axes(p.1, p.2)) > 1) {
+        if let Some((k, ty, d)) = parts.into_iter().find(|p| ways(p.1, &axes(p.1, p.2)) > 1) {
             let whole = ty.spec.padded(rank).with_dim(d, &Axes::none());
             let told = format!("features in groups are unsharded, and dimension {d} of operand {k} is split");
             return Err(Fault::new(ErrorKind::Sharding, format!("{told} over {}", axes(ty, d)))

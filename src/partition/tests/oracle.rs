@@ -135,9 +135,8 @@ pub(super) fn sentence(
             Body::Lines(_) => unreachable!("done above"),
             Body::Take { .. } => {
                 let x = value(0);
-                match here() {
-                    (true, there) => out[k] = if there { x } else { s.reads[0].fill.to_f64() },
-                    (false, _) => {}
+                if let (true, there) = here() {
+                    out[k] = if there { x } else { s.reads[0].fill.to_f64() };
                 }
             }
             Body::Put { combine: c, .. } => {

@@ -315,15 +315,15 @@ fn put(r: &mut Random, d: &mut Draft, devices: usize, slot: Slot, shape: &[usize
     // what is put runs over the queries, the windows, and what no number binds
     let mut over: Vec<usize> = (rank..rank + queries).collect();
     let mut at = Vec::new();
-    for index in 0..rank {
+    for (index, n) in shape.iter().enumerate() {
         if r.flip() {
             over.push(index);
             continue;
         }
         let window = r.flip().then_some(extents.len());
-        extents.extend(window.map(|_| 1 + r.below(shape[index])));
+        extents.extend(window.map(|_| 1 + r.below(*n)));
         over.extend(window);
-        let most = (shape[index] - window.map_or(1, |w| extents[w])) as i64;
+        let most = (n - window.map_or(1, |w| extents[w])) as i64;
         let beyond = [Beyond::Clip, Beyond::Nothing][r.below(2)];
         at.push(Bound { index, by: 2 + at.len(), most, beyond, window });
     }
