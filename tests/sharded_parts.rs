@@ -119,7 +119,7 @@ fn what_is_changed_in_place_moves_nothing() {
     let on = x.put(&mesh(), p![("X", "Y")]);
     assert!(both.lower((&on, &placed)).unwrap().collectives().is_empty());
     let y = both.call((&on, &placed)).unwrap();
-    let want = x.at(ix![2..5]).set(&Array::from([1.0f32, 2.0, 3.0]));
+    let want = x.at(ix![2..5]).set(Array::from([1.0f32, 2.0, 3.0]));
     assert_eq!((type_of(&y).to_string(), numbers(&y)), ("float32[8@(X,Y)]".into(), numbers(&want)));
 }
 
@@ -160,7 +160,7 @@ fn neighbours_cost_a_halo() {
     let left = x.shift(2, 1, f32::NAN);
     assert!(left.slice(ix![0, ..2]).is_nan().all(..).item::<bool>().unwrap());
     assert_eq!(numbers(&left.slice(ix![3, 2..])), numbers(&x.slice(ix![3, ..-2])));
-    assert_eq!(Array::from([1, 2, 3]).shift(1, 0, &Array::from(5)).to_vec::<i32>().unwrap(), [5, 1, 2]);
+    assert_eq!(Array::from([1, 2, 3]).shift(1, 0, Array::from(5)).to_vec::<i32>().unwrap(), [5, 1, 2]);
     assert_eq!(Array::from([true, true]).shift(-1, 0, false).to_vec::<bool>().unwrap(), [true, false]);
     assert_eq!(Array::from([1, 2]).shift(i64::MIN, 0, 3).to_vec::<i32>().unwrap(), [3, 3]);
     let partial = Array::ones([8, 8]).put(&mesh(), p!["Y"; U: "X"]);

@@ -170,7 +170,7 @@ impl Array {
             Ok(axis) => axis,
             Err(fault) => return operand::refuse(fault, &[self.into(), indices.into()], call),
         };
-        let numbers = vectors(&[indices.from_the_end(ty.shape[axis], call)], call);
+        let numbers = vectors(&[indices.counted_from_0(ty.shape[axis], call)], call);
         let at = At { places: Places::rows(ty.rank(), axis, of.rank(), options.beyond()), numbers };
         self.gathered(&at, options.out, call)
     }
@@ -230,7 +230,7 @@ impl Array {
         let both = |d: &usize| *d != axis && ty.shape[*d] == of.shape[*d];
         let one: Vec<usize> =
             (0..ty.rank()).filter(|d| *d != axis && !both(d) && of.shape[*d] == 1).collect();
-        let numbers = indices.from_the_end(ty.shape[axis], call).without(&one, call);
+        let numbers = indices.counted_from_0(ty.shape[axis], call).without(&one, call);
         let kept: Vec<usize> = (0..ty.rank()).filter(|d| !one.contains(d)).collect();
         let batching = kept.iter().enumerate().filter(|(_, d)| both(d)).map(|(k, d)| (*d, k)).collect();
         let of_one = |d: &usize| *d == axis || !both(d) && !one.contains(d);
@@ -285,7 +285,7 @@ impl Several {
         let (of, numbers): (Vec<usize>, Vec<Array>) = self.numbers.iter().cloned().unzip();
         let each = of.iter().zip(&numbers);
         let numbers: Vec<Array> =
-            each.map(|(d, i)| i.from_the_end(ty.shape[*d], call).spread(&self.shape, None, call)).collect();
+            each.map(|(d, i)| i.counted_from_0(ty.shape[*d], call).spread(&self.shape, None, call)).collect();
         let rank = ty.rank() - of.len() + self.shape.rank();
         let windows = (0..rank).filter(|w| !(self.at..self.at + self.shape.rank()).contains(w)).collect();
         let places = Places { collapsed: of.clone(), of, batching: Vec::new(), windows, beyond };
@@ -589,13 +589,13 @@ impl Array {
             let options = IndexOptions { out, ..IndexOptions::default() };
             ends.take_at(&at, 0, options, call)
         };
-        let below = self.with(Binary::Lt, &end(0), call).astype_at(DType::I32, call);
-        let above = self.with(Binary::Ge, &end(1), call).astype_at(DType::I32, call);
+        let below = self.with(Binary::Lt, end(0), call).astype_at(DType::I32, call);
+        let above = self.with(Binary::Ge, end(1), call).astype_at(DType::I32, call);
         let place = place.with(Binary::Sub, &below, call).with(Binary::Add, &above, call);
         let place = place.with(Binary::Max, 0, call).with(Binary::Min, most, call);
         let inside = self.with(Binary::Ge, range.start, call).with(
             Binary::And,
-            &self.with(Binary::Le, range.end, call),
+            self.with(Binary::Le, range.end, call),
             call,
         );
         let place = inside.select_at(place.term(), (-1).term(), call);

@@ -79,10 +79,10 @@ impl Array {
     fn places(&self, part: &Part, call: Call<'_>) -> Vec<(usize, Array)> {
         let Ok(ty) = self.type_ref() else { return Vec::new() };
         let moving = part.dims.iter().enumerate().filter_map(|(d, side)| Some((d, side.moving()?)));
-        moving.map(|(d, i)| (d, i.from_the_end(ty.shape[d], call))).collect()
+        moving.map(|(d, i)| (d, i.counted_from_0(ty.shape[d], call))).collect()
     }
     /// The numbers with those that are negative counted from the end of a dimension of size n.
-    pub(super) fn from_the_end(&self, n: usize, call: Call<'_>) -> Array {
+    pub(super) fn counted_from_0(&self, n: usize, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         if ty.dtype.is_unsigned() {
             return self.clone();

@@ -205,8 +205,11 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, base: u32, in_place: bool, workers
     }
 }
 
+/// What each loop has, in the order of the kernel's loops; and what those have that are none of the sentence's.
+type InOrder<'a> = &'a dyn Fn(&dyn Fn(usize) -> i64, i64) -> Ix;
+
 /// A box of a put's loops as one of the kernel's; none where it has no steps.
-fn steps(s: &Seek, b: &RankBox, in_order: &dyn Fn(&dyn Fn(usize) -> i64, i64) -> Ix) -> Option<Box_> {
+fn steps(s: &Seek, b: &RankBox, in_order: InOrder<'_>) -> Option<Box_> {
     if (s.rank..s.n).any(|l| b.lo[l] >= b.hi[l]) {
         return None;
     }
@@ -540,11 +543,8 @@ impl SeekKernel {
         let last = n - 1;
         let mut x = *lo;
         loop {
-            let (mut d, mut s) = (0, 0);
-            for k in q..n {
-                d += x[k] * self.dst[k];
-                s += x[k] * self.src[k];
-            }
+            let places = |st: &Ix| x[q..n].iter().zip(&st[q..n]).map(|(x, st)| x * st).sum::<i64>();
+            let (d, s) = (places(&self.dst), places(&self.src));
             f(d as isize, s as isize, hi[last] - lo[last], (self.dst[last], self.src[last]));
             let mut d = last;
             loop {
