@@ -36,6 +36,10 @@ type Program = fn(&In) -> Array;
 
 /// Programs that mean something of partial values.
 const ACCEPTED: &[(&str, Program)] = &[
+    ("part as parts", |x| match x.p.sharding() {
+        Ok(Some(_)) => x.p.at(ix![0]).to(p!["X"; U: Y]).get().at(ix![0]).to(p![; U: X]).get() * &x.r,
+        _ => x.p.slice(ix![0, 0]) * &x.r,
+    }),
     ("sum", |x| &x.u + &x.v),
     ("difference", |x| &x.u - &x.v),
     ("negative", |x| -&x.u),
@@ -195,7 +199,6 @@ const REFUSED: &[(&str, Program)] = &[
     ("summed along another dimension as parts", |x| x.s.sum_to(1, p![; U: X])),
     ("multiplied as parts", |x| x.p.dot_to(&x.p, p![; U: X])),
     ("parts lost", |x| x.u.sum_to(0, p![])),
-    ("part as parts", |x| x.p.at(ix![0]).to(p!["X"; U: Y]).get().at(ix![0]).to(p![; U: X]).get() * &x.r),
     ("which branch", |x| switch(&x.i, &[&|| x.p.clone(), &|| x.p.cos()])),
     ("whether", |x| cond(x.i.gt(0), || x.p.clone(), || x.p.cos())),
     ("whether, cast", |x| cond(x.i.astype(Bool), || x.p.clone(), || x.p.cos())),

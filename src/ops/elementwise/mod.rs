@@ -35,7 +35,7 @@ pub(super) enum Takes {
 }
 
 impl Takes {
-    fn holds(self, d: DType) -> bool {
+    pub(super) fn holds(self, d: DType) -> bool {
         match self {
             Takes::Any => true,
             Takes::Number => d.is_number(),

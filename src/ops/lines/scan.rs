@@ -187,7 +187,7 @@ impl Line for Along {
     fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
         let wrong = || Err(format!("{} does not take such lines", self.key()));
         match (self.of, operands) {
-            (_, [(dtype, n), ..]) if !dtype.is_number() || n.len() != 1 => wrong(),
+            (_, [(dtype, n), ..]) if !self.kind.takes().holds(*dtype) || n.len() != 1 => wrong(),
             (Of::Line | Of::Before, [x]) => Ok(vec![x.clone()]),
             (Of::Total, [(dtype, _)]) => Ok(vec![(totals_in(*dtype), Shape::scalar())]),
             (Of::Block, [x, before]) if *before == (totals_in(x.0), x.1.clone()) => Ok(vec![x.clone()]),
