@@ -147,7 +147,7 @@ fn products_have_other_names() {
     let (ty, n) = of(a, |x| x[0].tensordot(&x[1], 2));
     assert_eq!(ty, "float32[4@X,4@Y]");
     assert_eq!(n, of(a, |x| einsum("ijk,jkl->il", [&x[0], &x[1]])).1);
-    assert_eq!(of(a, |x| x[0].tensordot(&x[1].slice(ix![0, 0]), 0)).0, "float32[4@X,2,3,4@Y]");
+    assert_eq!(of(a, |x| x[0].tensordot(x[1].slice(ix![0, 0]), 0)).0, "float32[4@X,2,3,4@Y]");
     let b: &[(&[usize], Spec)] = &[(&[4, 2], p!["X"]), (&[2, 2], p!["Y"])];
     let (ty, n) = of(b, |x| x[0].inner(&x[1]));
     assert_eq!((ty.as_str(), n), ("float32[4@X,2@Y]", of(b, |x| x[0].dot(x[1].t())).1));
