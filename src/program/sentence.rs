@@ -314,6 +314,14 @@ impl Body {
             Body::Take { .. } | Body::Put { .. } => false,
         }
     }
+    /// Whether of the parts of a result one has each element, and the others nothing: they are put together, whatever combines them.
+    pub(crate) fn finds(&self) -> bool {
+        match self {
+            Body::Take { .. } => true,
+            Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) => false,
+            Body::Reshape | Body::Put { .. } => false,
+        }
+    }
     /// The loops of the result that run along what comes out of lines.
     pub(crate) fn along(&self) -> &[usize] {
         match self {

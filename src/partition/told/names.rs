@@ -237,7 +237,9 @@ impl Namer<'_> {
         let used = |a: &Atom| p.slots[end].layout.dims.iter().any(|l| l.atoms.iter().any(|b| a.clashes(*b)));
         let scattered = gone.iter().any(used);
         let axes = axes_of(self.mesh(), &gone);
+        let finds = self.maker(src).is_some_and(|k| p.steps[k].sentence().is_some_and(|s| s.body.finds()));
         let (what, how) = match combine {
+            _ if finds => ("what each device has of it is", "put together"),
             Combine::Add => ("partial sums are", "added"),
             Combine::Mul => ("partial products are", "multiplied"),
             Combine::Max => ("the largest of each part are", "compared"),
@@ -312,10 +314,13 @@ impl Namer<'_> {
         (most, exact)
     }
 
+    /// The step that makes a value.
+    fn maker(&self, v: Slot) -> Option<usize> {
+        self.p.steps.iter().position(|s| s.local().is_some_and(|l| l.out == v))
+    }
     /// Why a value is partial.
     fn cause(&self, src: Slot, axes: &Axes) -> String {
-        let maker = self.p.steps.iter().position(|s| s.local().is_some_and(|l| l.out == src));
-        let Some(k) = maker else { return format!("the value is unreduced over {axes}") };
+        let Some(k) = self.maker(src) else { return format!("the value is unreduced over {axes}") };
         if self.notes[k].user.is_some() {
             return format!("the program calls {} over {axes}", self.p.whys[k].op);
         }
