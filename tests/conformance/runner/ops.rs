@@ -434,6 +434,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
             None => x.reshape(list("new_sizes")),
             Some(spec) => x.reshape_to(list("new_sizes"), spec),
         },
+        "trace" => x.trace(0),
         "transpose" => prim(Transpose { permutation: list("permutation") }, ins),
         "squeeze" => prim(Squeeze { dimensions: list("dimensions") }, ins),
         "expand_dims" => prim(ExpandDims { dimensions: list("dimensions") }, ins),
