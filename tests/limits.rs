@@ -223,7 +223,7 @@ fn memory_that_the_system_refuses_is_an_error() {
         assert!(!e.diagnostics()[0].op.is_empty(), "{what}: {e}");
     };
     let mesh = Mesh::new([("X", 4)]).unwrap();
-    let n = 80 << 20;
+    let n = 56 << 20;
     let large = Array::zeros([n]).put(&mesh, p!["X"]).ready().unwrap();
     let turned = |y: &Array| y.ppermute("X", Permutation::ring(1));
     let view = jit(shard_map(&mesh, p!["X"], p!["X"], turned)).call(&large).unwrap();
