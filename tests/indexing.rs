@@ -245,3 +245,82 @@ fn segments_of_sharded_columns() {
         assert_eq!(bits(&got), bits(&want));
     }
 }
+
+/// Programs of a table, indices of which some are met twice and some are beyond it, and a row for each. (Sums are of integers: of floats
+/// they differ in last bits where devices add parts.)
+const LOOKUPS: [(&str, Lookup); 9] = [
+    ("take", |t, i, _| t.take(i, 0)),
+    ("take along columns", |t, i, _| t.take(i, 1)),
+    ("rows", |t, i, _| t.slice(ix![i])),
+    ("elements", |t, i, _| t.slice(ix![i, i])),
+    ("along an axis", |t, i, _| t.take_along_axis(&i.reshape([40, 1]), 1)),
+    ("set", |t, i, r| t.at(ix![i]).set(r)),
+    ("greatest", |t, i, r| t.at(ix![i]).max(r)),
+    ("sums", |t, i, r| (t.astype(I32).at(ix![i]).add(r.astype(I32))).astype(F32)),
+    ("segments", |_, i, r| r.segment_min(i, 40)),
+];
+type Lookup = fn(&Array, &Array, &Array) -> Array;
+
+#[test]
+fn lookups_have_the_same_bits_wherever_tables_are() {
+    let special = |x: Array| {
+        let at = Array::arange(0..1600).reshape([40, 40]);
+        let x = (&at % 7).eq(0).select(-0.0, x);
+        (&at % 31).eq(0).select(f32::NAN, x)
+    };
+    let (table, rows) = (special(Key::new(1).normal([40, 40])), special(Key::new(2).normal([40, 40])));
+    let ids = Array::arange(0..40) * 7 % 45 - 2;
+    let wanted = LOOKUPS.map(|(_, f)| {
+        bits(
+            &jit(|(t, i, r): (Array, Array, Array)| f(&t, &i, &r))
+                .engine(EngineKind::Reference)
+                .call((&table, &ids, &rows))
+                .unwrap(),
+        )
+    });
+    let both = [("X", 2), ("Y", 4)];
+    let one = |n| vec![("X", n)];
+    for axes in [one(1), one(2), one(4), one(5), one(8), both.to_vec()] {
+        let mesh = Mesh::auto(axes.clone()).unwrap();
+        let mut ways = vec![p![], p!["X"], p![_, "X"]];
+        if axes.len() == 2 {
+            ways = vec![p!["X", "Y"], p![("Y", "X")]];
+        }
+        for (k, table_at) in ways.iter().enumerate() {
+            let rows_at = ways[(k + 1) % ways.len()];
+            let ids_at = if k % 2 == 0 { p!["X"] } else { p![] };
+            let args = (table.put(&mesh, *table_at), ids.put(&mesh, ids_at), rows.put(&mesh, rows_at));
+            for engine in [EngineKind::Lockstep, EngineKind::Threads] {
+                for ((name, f), want) in LOOKUPS.iter().zip(&wanted) {
+                    let run = jit(|(t, i, r): (Array, Array, Array)| f(&t, &i, &r)).engine(engine);
+                    let got = run.call((&args.0, &args.1, &args.2)).unwrap();
+                    assert!(
+                        bits(&got) == *want,
+                        "{name} of {table_at}, {ids_at}, {rows_at} on {mesh}, {engine}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn histograms_count_by_parts_of_float64() {
+    // numbers of few bits among many parts
+    let x = Array::arange(0..257).astype(F64);
+    let mut want = vec![0i32; 1000];
+    (0..257).for_each(|k| want[((k as f64 / 0.256) as usize).min(999)] += 1);
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    for dtype in [BF16, F16, F32, F64] {
+        let (counts, ends) = x.astype(dtype).histogram(1000, 0.0..256.0);
+        assert_eq!(counts.to_vec::<i32>().unwrap(), want, "{dtype}");
+        assert_eq!(type_of(&ends).to_string(), format!("{dtype}[1001]"));
+        let even = x.astype(dtype).slice(ix![..256]).put(&mesh, p!["X"]).histogram(1000, 0.0..256.0).0;
+        assert_eq!(even.sum(..).item::<i32>().unwrap(), 256, "{dtype}");
+    }
+    let wrong = |bins, range| x.histogram(bins, range).0.ty().expect_err("it is refused").to_string();
+    assert!(wrong(0, 0.0..1.0).contains("0 parts"));
+    assert!(wrong(1 << 31, 0.0..1.0).contains("2147483648 parts"));
+    assert!(wrong(3, 1.0..1.0).contains("from less to more"));
+    assert!(wrong(3, f64::NAN..1.0).contains("from less to more"));
+}

@@ -545,7 +545,7 @@ impl Array {
         base.scattered(&At { places, numbers }, &weights, Some(Combine::Add), out, call)
     }
     /// How many numbers are in each of `bins` equal parts of a range, as int32, and the ends of the parts: one more than there are. Each part is without
-    /// its end, but the last one. Numbers outside of the range, and NaN, are dropped.
+    /// its end, but the last one. Numbers outside of the range, and NaN, are dropped. The parts are those of float64, whatever the numbers are.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -567,18 +567,22 @@ impl Array {
                 Fault::new(ErrorKind::Dtype, format!("a histogram is of floats, not of {}", ty.dtype));
             return refuse(fault.help("convert it: `.astype(F32)`"));
         }
-        if bins == 0 || range.start.partial_cmp(&range.end) != Some(std::cmp::Ordering::Less) {
-            let message = format!("{bins} parts of the range {} to {} are no parts", range.start, range.end);
-            return refuse(
-                Fault::new(ErrorKind::Other, message)
-                    .help("give at least one part, of a range from less to more"),
-            );
+        let Some(count) = i32::try_from(bins).ok().filter(|n| *n > 0) else {
+            let fault = Fault::new(ErrorKind::Shape, format!("a range is not cut into {bins} parts"));
+            return refuse(fault.help("give from 1 to 2³¹ − 1 parts"));
+        };
+        if range.start.partial_cmp(&range.end) != Some(std::cmp::Ordering::Less) {
+            let message = format!("there are no parts of the range {} to {}", range.start, range.end);
+            let fault = Fault::new(ErrorKind::Shape, message);
+            return refuse(fault.help("give a range from less to more"));
         }
-        let ends = Array::linspace_of(ty.dtype.of([bins + 1]), range.start, range.end, true);
+        let most = count - 1;
+        // few bits would not tell many parts apart
+        let wide = self.astype_at(DType::F64, call);
+        let ends = Array::linspace_of(DType::F64.of([bins + 1]), range.start, range.end, true);
         let width = (range.end - range.start) / bins as f64;
         // where it falls by arithmetic, and one to either side by the ends themselves
-        let place = self.with(Binary::Sub, range.start, call).with(Binary::Div, width, call).floor();
-        let most = bins as i32 - 1;
+        let place = wide.with(Binary::Sub, range.start, call).with(Binary::Div, width, call).floor();
         let place = place
             .with(Binary::Max, 0.0, call)
             .with(Binary::Min, f64::from(most), call)
@@ -589,16 +593,16 @@ impl Array {
             let options = IndexOptions { out, ..IndexOptions::default() };
             ends.take_at(&at, 0, options, call)
         };
-        let below = self.with(Binary::Lt, end(0), call).astype_at(DType::I32, call);
-        let above = self.with(Binary::Ge, end(1), call).astype_at(DType::I32, call);
+        let below = wide.with(Binary::Lt, end(0), call).astype_at(DType::I32, call);
+        let above = wide.with(Binary::Ge, end(1), call).astype_at(DType::I32, call);
         let place = place.with(Binary::Sub, &below, call).with(Binary::Add, &above, call);
         let place = place.with(Binary::Max, 0, call).with(Binary::Min, most, call);
-        let inside = self.with(Binary::Ge, range.start, call).with(
+        let inside = wide.with(Binary::Ge, range.start, call).with(
             Binary::And,
-            self.with(Binary::Le, range.end, call),
+            wide.with(Binary::Le, range.end, call),
             call,
         );
         let place = inside.select_at(place.term(), (-1).term(), call);
-        (place.counted_by(&Array::from(1i32), bins, call), ends)
+        (place.counted_by(&Array::from(1i32), bins, call), ends.astype_at(ty.dtype, call))
     }
 }
