@@ -1,7 +1,15 @@
 //! Functions of whole lines: the same bits wherever lines lie, and what they cost to bring together.
 
+use atmesh::diagnostic::Fault;
 use atmesh::prelude::*;
+use atmesh::program::sentence::{Body, Lines, Read, Sentence};
+use atmesh::program::{
+    Back, Batch, Batched, Dim, Factors, Forward, In, Line, Linearity, Operand, Outs, Primitive, Priority,
+    Tangents,
+};
+use atmesh::types::Shape;
 use atmesh::{EngineKind, ErrorKind, Kind, Spec, sort_together};
+use std::sync::Arc;
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Reference, EngineKind::Lockstep, EngineKind::Threads];
 
@@ -334,4 +342,113 @@ fn bad_operands_are_refused_with_words() -> Result<()> {
     let e = x.recurrence(&Array::ones([8]), 0).ty().unwrap_err();
     assert!(e.to_string().contains("one shape"), "{e}");
     Ok(())
+}
+
+/// What a function of one's own does with its lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Does {
+    /// Twice the elements.
+    Twice,
+    /// It takes no result.
+    Nothing,
+    /// It takes its result, and does not look at it.
+    Takes,
+    /// It panics.
+    Panics,
+    /// It reads other elements than there are.
+    Misreads,
+}
+
+impl Line for Does {
+    fn key(&self) -> String {
+        format!("{self:?}")
+    }
+    fn cost(&self, elements: usize) -> f64 {
+        elements as f64
+    }
+    fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
+        match self {
+            Does::Twice => {
+                let Some(mut y) = outs.take(0) else { return };
+                y.view::<f32>().zip_mut_with(&ins[0].view::<f32>(), |y, x| *y = 2.0 * x);
+            }
+            Does::Nothing => {}
+            Does::Takes => drop(outs.take(0)),
+            Does::Panics => panic!("out of luck"),
+            Does::Misreads => drop(ins[0].view::<i64>()),
+        }
+    }
+}
+
+/// A primitive of one's own: lines along the last dimension through a function.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Own(Does);
+
+impl Primitive for Own {
+    fn name(&self) -> &'static str {
+        "of_my_own"
+    }
+    fn params(&self) -> String {
+        self.0.key()
+    }
+    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+        Ok(vec![(operands[0].ty.dtype, operands[0].ty.shape.clone())])
+    }
+    fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
+        let dims = Dim::each(0..operands[0].rank());
+        Factors { operands: vec![dims.clone()], results: vec![dims], ..Factors::over(&operands[0].shape) }
+    }
+    fn linearity(&self) -> Linearity {
+        Linearity::None
+    }
+    fn priority(&self) -> Priority {
+        Priority::Plain
+    }
+    fn out(&self) -> Option<Spec> {
+        None
+    }
+    fn jvp(&self, _: Forward<'_>) -> Result<Tangents> {
+        Ok(vec![None])
+    }
+    fn transpose(&self, _: Back<'_>) -> Result<Tangents> {
+        Ok(vec![None])
+    }
+    fn batched(&self, _: &Batch<'_>) -> Batched {
+        Batched::broadcasting(Arc::new(self.clone()))
+    }
+    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+        let (x, rank) = (&operands[0], results[0].rank());
+        let extents: Vec<usize> = x.shape.iter().copied().chain([x.shape[rank - 1]]).collect();
+        let loops: Vec<_> = (0..rank).map(|d| Some(if d == rank - 1 { rank } else { d })).collect();
+        let reads = vec![Read::plain(0, x.dtype, &extents, &loops)];
+        let of = Lines { of: Arc::new(self.0), result: 0, along: [rank - 1].into_iter().collect() };
+        vec![Sentence { extents, rank, dtype: x.dtype, reads, body: Body::Lines(of) }]
+    }
+}
+
+/// Functions of one's own, small ones inline and large ones on workers, on every engine: what they leave out is zeros, and where they
+/// panic the run is an error, after which the next one runs.
+#[test]
+fn a_function_of_ones_own_is_right_or_told_of() {
+    let run = |does, engine, n: usize| {
+        let x = Array::ones([n, 64]);
+        let own = move |x: &Array| Array::apply(Arc::new(Own(does)), &[x.into()]).swap_remove(0);
+        jit(own).engine(engine).call(&x)?.to_vec::<f32>()
+    };
+    for engine in ENGINES {
+        for n in if engine == EngineKind::Reference { &[2][..] } else { &[2, 8192] } {
+            assert_eq!(run(Does::Twice, engine, *n).unwrap(), vec![2.0; 64 * n]);
+            for does in [Does::Nothing, Does::Takes] {
+                assert_eq!(run(does, engine, *n).unwrap(), vec![0.0; 64 * n], "{does:?} on {engine}");
+            }
+            for (does, said) in [(Does::Panics, "out of luck"), (Does::Misreads, "I64")] {
+                let error = run(does, engine, *n).expect_err("it panics");
+                let text = error.to_string();
+                assert_eq!(error.kind(), ErrorKind::Other, "{text}");
+                assert!(text.contains(&format!("{does:?}")) && text.contains(said), "{engine}: {text}");
+                assert!(text.contains("lines.rs:"), "{engine}: {text}");
+                assert_eq!(run(Does::Twice, engine, *n).unwrap(), vec![2.0; 64 * n]);
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::flow::{Flow, LinesItem, LinesOut, Operand};
 use crate::program::sentence::Source;
-use crate::program::{In, Line, Out, Outs};
+use crate::program::{In, Line, Out, Outs, line};
 use crate::types::DType;
 use std::sync::Arc;
 
@@ -109,6 +109,6 @@ impl LinesKernel {
             // SAFETY: a value of its own for each result, dense, of which each task has lines of its own
             Some(unsafe { Out::at(v.dtype, at, shape, v.strides.clone()) })
         });
-        self.of.run(&ins, &mut Outs::new(outs));
+        line::run(self.of.as_ref(), &ins, &mut Outs::new(outs));
     }
 }

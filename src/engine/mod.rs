@@ -7,8 +7,10 @@ mod threads;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::partition::SpmdProgram;
 use crate::runtime::Slab;
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
@@ -127,6 +129,19 @@ pub struct Failure {
     pub error: Error,
     /// Whether no kernel had run: donated arguments still have their values.
     pub before: bool,
+}
+impl Failure {
+    /// What a kernel unwound with. It has nobody to give an error to, so a fault is its payload; other panics go on.
+    fn unwound(panic: Box<dyn Any + Send>) -> Failure {
+        match panic.downcast::<Fault>() {
+            Ok(fault) => Failure { error: (*fault).into(), before: false },
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+    /// Runs kernels on the caller's thread.
+    fn caught<T>(kernels: impl FnOnce() -> T) -> Result<T, Failure> {
+        catch_unwind(AssertUnwindSafe(kernels)).map_err(Failure::unwound)
+    }
 }
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {

@@ -43,10 +43,13 @@ impl Devices {
             let meeting = Messages { mail: RefCell::new(network.mailbox(device)), met: Cell::new(0) };
             let member = Member::of(device, self.count, &meeting);
             if let Err(panic) = guarded(|| job(&member)) {
-                let at = panic.place.as_ref().map_or(String::new(), |p| format!(" at {p}"));
                 let name = network.board.name(device);
-                let text = format!("{name} panicked{at}: {}", panic.message());
-                network.stop(Error::at(Fault::new(ErrorKind::Device, text), "run", Vec::new(), None));
+                let fault = panic.fault().unwrap_or_else(|panic| {
+                    let at = panic.place.as_ref().map_or(String::new(), |p| format!(" at {p}"));
+                    let text = format!("{name} panicked{at}: {}", panic.message());
+                    Fault::new(ErrorKind::Device, text)
+                });
+                network.stop(Error::at(fault, "run", Vec::new(), None));
             }
         })?;
         network.board.stopped().map_or(Ok(()), |verdict| Err(verdict.clone()))

@@ -1,10 +1,12 @@
 //! Functions of whole lines: sorts, running sums, and whatever else needs all of a dimension at once.
 
-use crate::types::{DType, Element, Shape};
+use crate::diagnostic::{ErrorKind, Fault};
+use crate::types::{DType, Element, Shape, with_dtype};
 use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 /// A function of whole lines: of each operand one line (or several dimensions of it) goes in, of each result one comes out.
@@ -49,6 +51,7 @@ pub trait Line: fmt::Debug + Send + Sync + 'static {
     /// What it is, name and parameters: equal keys are equal functions.
     fn key(&self) -> String;
     /// Computes some lines. Of each operand and result the first dimensions run over lines, alike in all of them, the others along one.
+    /// A result that is not written is zeros. Where it panics the program's run is an error that says so.
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>);
     /// The results' element types and sizes along a line, of operands of these: as the operand, where there is one. What does not fit is told; `run` is
     /// called with what does, and for no other results.
@@ -65,6 +68,23 @@ pub trait Line: fmt::Debug + Send + Sync + 'static {
         let _ = elements;
         Cut::Whole
     }
+}
+
+/// Computes some lines, for an engine: where the function panics, what unwinds is a fault to tell of.
+pub(crate) fn run(of: &dyn Line, ins: &[In<'_>], outs: &mut Outs<'_>) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(|| of.run(ins, outs))) else { return };
+    if panic.is::<Fault>() {
+        resume_unwind(panic);
+    }
+    let said = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+        (Some(said), _) => said.as_str(),
+        (None, Some(said)) => said,
+        (None, None) => "no message",
+    };
+    let text = format!("the function of lines {:?} panicked: {said}", of.key());
+    // not dropped: that may panic too
+    std::mem::forget(panic);
+    resume_unwind(Box::new(Fault::new(ErrorKind::Other, text)));
 }
 
 /// How a line may be cut among devices that hold blocks of it.
@@ -113,7 +133,18 @@ pub struct Out<'a> {
     shape: Vec<usize>,
     /// In elements, none negative; no two indices are one element.
     strides: Vec<usize>,
+    /// Whether nobody has asked for its elements yet.
+    unwritten: bool,
     life: PhantomData<&'a mut u8>,
+}
+
+/// What nobody wrote is zeros, and not what was in the memory before.
+impl Drop for Out<'_> {
+    fn drop(&mut self) {
+        if self.unwritten {
+            with_dtype!(self.dtype, T => drop(self.view::<T>()));
+        }
+    }
 }
 
 /// The results that are asked for.
@@ -184,7 +215,7 @@ impl<'a> Out<'a> {
     pub fn of<T: Element>(shape: &[usize], elements: &'a mut [T]) -> Out<'a> {
         assert_eq!(shape.iter().product::<usize>(), elements.len(), "{shape:?}");
         let (at, strides) = (elements.as_mut_ptr().cast(), row_major(shape));
-        Out { dtype: T::DTYPE, at, shape: shape.to_vec(), strides, life: PhantomData }
+        Out { dtype: T::DTYPE, at, shape: shape.to_vec(), strides, unwritten: true, life: PhantomData }
     }
     /// Room in memory, which nobody has written yet.
     ///
@@ -192,7 +223,7 @@ impl<'a> Out<'a> {
     /// There is room for elements of this type at all indices of the shape, each its own, for as long as `'a`; nobody else reads or
     /// writes it meanwhile.
     pub(crate) unsafe fn at(dtype: DType, at: *mut u8, shape: Vec<usize>, strides: Vec<usize>) -> Out<'a> {
-        Out { dtype, at, shape, strides, life: PhantomData }
+        Out { dtype, at, shape, strides, unwritten: true, life: PhantomData }
     }
     /// The element type.
     pub fn dtype(&self) -> DType {
@@ -218,6 +249,7 @@ impl<'a> Out<'a> {
     /// If they are of another type.
     pub(crate) fn fresh<T: Element>(&mut self) -> ArrayViewMutD<'_, MaybeUninit<T>> {
         assert_eq!(T::DTYPE, self.dtype);
+        self.unwritten = false;
         let shape = IxDyn(&self.shape).strides(IxDyn(&self.strides));
         // SAFETY: whoever made this says that there is room for elements of this type, for us alone
         unsafe { ArrayViewMutD::from_shape_ptr(shape, self.at.cast()) }
@@ -236,7 +268,17 @@ mod tests {
         let mut out = Out::of(&[3, 2], &mut y);
         assert_eq!((out.shape(), out.dtype()), (&[3, 2][..], DType::I32));
         out.view::<i32>()[[2, 0]] = 1;
+        drop(out);
         assert_eq!(y, [0, 0, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn what_nobody_writes_is_zeros() {
+        let (mut y, mut z) = ([7i16; 4], [7i16; 4]);
+        let mut outs = Outs::new([Some(Out::of(&[4], &mut y)), Some(Out::of(&[2, 2], &mut z))]);
+        drop(outs.take(0));
+        drop(outs);
+        assert_eq!((y, z), ([0; 4], [0; 4]));
     }
 
     #[test]

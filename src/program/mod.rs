@@ -13,7 +13,7 @@ mod control;
 pub mod dce;
 mod env;
 pub mod factors;
-mod line;
+pub(crate) mod line;
 mod primitive;
 mod print;
 mod rewrite;

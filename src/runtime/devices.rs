@@ -213,6 +213,11 @@ pub(crate) fn on_threads<R: Send>(
 }
 
 impl Panicked {
+    /// The fault with which a kernel unwound.
+    pub(crate) fn fault(self) -> Result<Fault, Panicked> {
+        let Panicked { payload, place } = self;
+        payload.downcast::<Fault>().map(|f| *f).map_err(|payload| Panicked { payload, place })
+    }
     /// What it said. What device code throws is dropped only where that cannot panic: others are left.
     pub(crate) fn message(self) -> String {
         match self.payload.downcast::<String>() {

@@ -173,15 +173,16 @@ impl Executable for Ready {
             }
             let bell = self.devices.as_ref().map(|_| Arc::<Signal>::default());
             let prints = bell.clone().map_or_else(Prints::default, Prints::with_bell);
-            // (on a team of one a large program can be refused memory, of which `run` tells)
             if self.devices.is_none() && self.inline() {
-                let ran = kernel::with_scratch(|scratch| {
-                    let mut r =
-                        Runner { member: None, counters: &[], rounds: Vec::new(), prints: &prints, scratch };
-                    // SAFETY: the table points to buffers of the sizes that the plan wants; no argument is written but those to
-                    // which nobody else has a handle, behind their last reads
-                    unsafe { r.plan(&c.plan, &mut base) }
-                });
+                let ran = Failure::caught(|| {
+                    kernel::with_scratch(|scratch| {
+                        let (counters, rounds) = (&[][..], Vec::new());
+                        let mut r = Runner { member: None, counters, rounds, prints: &prints, scratch };
+                        // SAFETY: the table points to buffers of the sizes that the plan wants; no argument is written but those to
+                        // which nobody else has a handle, behind their last reads
+                        unsafe { r.plan(&c.plan, &mut base) }
+                    })
+                })?;
                 debug_assert!(ran.is_ok(), "nobody else takes part");
             } else {
                 // devices have fixed shares
@@ -207,12 +208,7 @@ impl Executable for Ready {
                     _ => {
                         let ran = team().run(&job);
                         prints.write();
-                        match ran.map_err(|panic| panic.downcast::<Fault>()) {
-                            Ok(()) => {}
-                            // a kernel had no memory for what it adds up
-                            Err(Ok(refused)) => return Err(ended(*refused)),
-                            Err(Err(panic)) => std::panic::resume_unwind(panic),
-                        }
+                        ran.map_err(Failure::unwound)?;
                     }
                 }
             }

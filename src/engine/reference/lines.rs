@@ -3,7 +3,7 @@
 use super::value::Value;
 use super::{Reader, over, ravel, scalar};
 use crate::program::sentence::{Lines, Sentence};
-use crate::program::{In, Out, Outs};
+use crate::program::{In, Out, Outs, line};
 use crate::runtime::Slab;
 use crate::types::{Number, Scalar, with_dtype};
 
@@ -41,6 +41,6 @@ fn results<T: Number>(l: &Lines, ins: &[In<'_>], shape: &[usize]) -> Vec<Scalar>
     let mut all = vec![T::of_scalar(Scalar::zero(T::DTYPE)); shape.iter().product()];
     let mut asked: Vec<Option<Out<'_>>> = (0..l.result).map(|_| None).collect();
     asked.push(Some(Out::of(shape, &mut all)));
-    l.of.run(ins, &mut Outs::new(asked));
+    line::run(l.of.as_ref(), ins, &mut Outs::new(asked));
     all.into_iter().map(Number::scalar).collect()
 }

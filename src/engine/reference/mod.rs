@@ -36,7 +36,7 @@ impl Executable for Plain {
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
         let args = args.iter().map(|s| Ok(Rc::new(Value::of(s)?))).collect::<Result<_, Fault>>()?;
         let parts = self.0.outs.iter().map(|s| copies(&self.0.slots[*s]));
-        let made = run(&self.0, args);
+        let made = Failure::caught(|| run(&self.0, args))?;
         let slabs = made.iter().zip(parts).map(|(v, parts)| v.to_slab(parts));
         Ok(slabs.collect::<Result<_, Fault>>()?)
     }
