@@ -190,7 +190,7 @@ impl Array {
         let n = ty.shape[axis];
         let fault = match () {
             () if !ty.dtype.is_float() => {
-                let text = format!("a {} of {} is none of its elements", call.op, ty.dtype);
+                let text = format!("a {} may be between two elements, and these are {}", call.op, ty.dtype);
                 Some(Fault::new(ErrorKind::Dtype, text).help("convert it first: `.astype(F32)`"))
             }
             () if !(0.0..=1.0).contains(&q) => {

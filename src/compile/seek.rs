@@ -180,12 +180,7 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, base: u32, in_place: bool, workers
     let cost = ((elements * size) as f64 / 8.0 + 4.0 * count as f64 + laid) / 1000.0;
     let tasks = if s.put.is_some() { workers } else { 4 * workers };
     let want = if cost < 20.0 { 1 } else { ((cost / 20.0) as i64).clamp(1, tasks) };
-    let most = match &put {
-        Some(Put { own: Rows::One, .. }) => 1,
-        Some(p) => p.rows.max(1),
-        None => count.max(1),
-    };
-    SeekKernel {
+    let mut kernel = SeekKernel {
         out: flow.root(s.out) as u32 + base,
         from,
         off,
@@ -200,9 +195,11 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, base: u32, in_place: bool, workers
         absent: super::expr::bits(v.dtype, s.neutral),
         parts: parts.collect(),
         put,
-        chunks: want.min(most),
+        chunks: 1,
         cost,
-    }
+    };
+    kernel.spread(want);
+    kernel
 }
 
 /// What each loop has, in the order of the kernel's loops; and what those have that are none of the sentence's.
@@ -305,14 +302,14 @@ struct Query<'a> {
 }
 
 impl SeekKernel {
-    /// For the threads engine: as many tasks as devices.
-    pub(crate) fn spread(&mut self, devices: i64) -> i64 {
+    /// Cuts it into at most so many tasks.
+    pub(crate) fn spread(&mut self, tasks: i64) -> i64 {
         let most = match &self.put {
             Some(Put { own: Rows::One, .. }) => 1,
             Some(p) => p.rows.max(1),
             None => self.ext[..self.queries].iter().product::<i64>().max(1),
         };
-        self.chunks = devices.min(most);
+        self.chunks = tasks.min(most);
         self.chunks
     }
     /// Task i of so many.

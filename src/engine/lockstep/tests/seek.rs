@@ -1,0 +1,134 @@
+//! Takes and puts at numbers, and functions of whole lines: what moves through raw memory, in sizes that Miri runs.
+
+use super::*;
+use crate::program::sentence::{Beyond, Bound, Lines};
+use crate::program::{In, Line, Outs};
+
+/// The elements that a read says, at each of the numbers; as the bytes of its type are moved.
+const TYPES: [DType; 5] = [DType::F32, DType::F64, DType::F16, DType::I8, DType::U64];
+
+impl Make {
+    /// Numbers of int32 from −11 to 11.
+    fn indices(&mut self, n: usize) -> Slot {
+        let i = DType::I32;
+        let s = self.slot_of(i, &[n], &[1], &[]);
+        self.p.ins.push(s);
+        let code = Code::one(Fun::Rem, i, i, &[Arg::Read(0), Arg::Const(Scalar::Int(12))]);
+        let r = self.id(s);
+        self.local(&[n], &[1], vec![r], i, code)
+    }
+}
+
+fn bound(index: usize, by: usize, most: i64, beyond: Beyond, window: Option<usize>) -> Vec<Bound> {
+    vec![Bound { index, by, most, beyond, window }]
+}
+
+#[test]
+fn takes() {
+    for dtype in TYPES {
+        for beyond in [Beyond::Clip, Beyond::Nothing] {
+            for (rows, columns) in [(1, 1), (8, 1), (1, 2)] {
+                let mut m = Make::new(dtype);
+                let (x, i) = (m.input(&[8, 6], &[rows, columns]), m.indices(5));
+                // rows at numbers; parts of rows where they are split
+                let extents = [5, 6, 8];
+                let reads = vec![
+                    m.read(x, &extents, &[(Some(2), 0), (Some(1), 0)]),
+                    m.read(i, &extents, &[(Some(0), 0)]),
+                ];
+                let body = Body::Take { at: bound(2, 1, 7, beyond, None) };
+                let row = m.fold(&extents, 2, &[1, columns, rows], reads, body);
+                // three rows from each number on
+                let extents = [5, 3, 6, 8];
+                let reads = vec![
+                    m.read(x, &extents, &[(Some(3), 0), (Some(2), 0)]),
+                    m.read(i, &extents, &[(Some(0), 0)]),
+                ];
+                let body = Body::Take { at: bound(3, 1, 5, beyond, Some(1)) };
+                let window = m.fold(&extents, 3, &[1, 1, columns, rows], reads, body);
+                check("take", &m.done(&[row, window]), 0.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn puts() {
+    for dtype in TYPES {
+        for combine in [None, Some(Combine::Add), Some(Combine::Max)] {
+            for ways in [[1, 1], [8, 1], [1, 2]] {
+                let mut m = Make::new(dtype);
+                let (x, i) = (m.input(&[8, 6], &ways), m.indices(5));
+                let (u, line) = (m.input(&[5, 2, 6], &[1, 1, 1]), m.input(&[6], &[1]));
+                // two rows from each number on; onto what was there, onto a row for all, onto nothing
+                let extents = [8, 6, 5, 2];
+                let layout = [ways[0], ways[1], 1, 1];
+                let outs = [0, 1, 2].map(|base| {
+                    let mut was = match base {
+                        0 => m.read(x, &extents, &[(Some(0), 0), (Some(1), 0)]),
+                        _ => m.read(line, &extents, &[(Some(1), 0)]),
+                    };
+                    if base == 2 {
+                        was.parts.clear();
+                    }
+                    let reads = vec![
+                        was,
+                        m.read(u, &extents, &[(Some(2), 0), (Some(3), 0), (Some(1), 0)]),
+                        m.read(i, &extents, &[(Some(2), 0)]),
+                    ];
+                    let body = Body::Put { at: bound(0, 2, 6, Beyond::Nothing, Some(3)), combine };
+                    m.fold(&extents, 2, &layout, reads, body)
+                });
+                check("put", &m.done(&outs), 1e-2);
+            }
+        }
+    }
+}
+
+/// Sums so far, and the line turned round.
+#[derive(Debug)]
+struct Toy;
+
+impl Line for Toy {
+    fn key(&self) -> String {
+        "toy".into()
+    }
+    fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
+        Ok(vec![operands[0].clone(); 2])
+    }
+    fn cost(&self, elements: usize) -> f64 {
+        // enough for several tasks
+        1e5 * elements as f64
+    }
+    fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
+        let x = ins[0].view::<f32>();
+        let along = ndarray::Axis(x.ndim() - 1);
+        let [mut sums, mut turned] = [0, 1].map(|k| outs.take(k));
+        if let Some(sums) = &mut sums {
+            let mut y = sums.view::<f32>();
+            y.assign(&x);
+            y.accumulate_axis_inplace(along, |before, x| *x += before);
+        }
+        if let Some(turned) = &mut turned {
+            let mut x = x.view();
+            x.invert_axis(along);
+            turned.view::<f32>().assign(&x);
+        }
+    }
+}
+
+#[test]
+fn lines() {
+    for (along, ways) in [(0, [1, 2]), (1, [4, 1]), (1, [1, 1])] {
+        let mut m = Make::new(F);
+        let x = m.input(&[4, 6], &ways);
+        let extents = [4, 6, [4, 6][along]];
+        let at = [0, 1].map(|d| (Some(if d == along { 2 } else { d }), 0));
+        let outs = [0, 1].map(|result| {
+            let reads = vec![m.read(x, &extents, &at)];
+            let of = Lines { of: Arc::new(Toy), result, along: [along].into_iter().collect() };
+            m.fold(&extents, 2, &[ways[0], ways[1], 1], reads, Body::Lines(of))
+        });
+        check("lines", &m.done(&outs), 1e-6);
+    }
+}
