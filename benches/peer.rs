@@ -1,9 +1,11 @@
 //! The project's side of the side-by-side benchmark: one JSON line a workload, with the names of `benches/peers/jax_peer.py`.
 //!
 //! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads]`; a name is of a group (`heat1d`) or of one of its
-//! lines (`heat1d/104`).
+//! lines (`heat1d/104`). Lines whose name ends in `_plain` are plain Rust loops, for comparison.
 #[path = "peer/indexing.rs"]
 mod indexing;
+#[path = "peer/lines.rs"]
+mod lines;
 #[path = "peer/trace.rs"]
 mod trace;
 
@@ -60,7 +62,7 @@ fn main() -> Result<()> {
         ("elementwise", elementwise),
         ("matmul", matmul),
         ("conv2d", conv2d),
-        ("lines", lines),
+        ("lines", lines::lines),
         ("seed_layer", seed_layer),
         ("logistic_step", logistic_step),
         ("mlp_step", mlp_step),
@@ -168,27 +170,6 @@ fn conv2d(o: &Options) -> Result<()> {
         });
         let g = g.engine(o.engine);
         time(o, &format!("conv2d/{name}_grad"), "of a sum of squares", || g.call((&x, &w)).map(drop))?;
-    }
-    Ok(())
-}
-
-/// Sorts and running sums, of one line and of many.
-fn lines(o: &Options) -> Result<()> {
-    type Line = (&'static str, &'static str, &'static [usize], fn(&Array) -> Array);
-    let all: [Line; 6] = [
-        ("lines/sort", "sort of 10^6 float32", &[1_000_000], |x| x.sort(0)),
-        ("lines/sort_rows", "sort of 1000 lines of 1000 float32", &[1000, 1000], |x| x.sort(1)),
-        ("lines/argsort", "argsort of 10^6 float32", &[1_000_000], |x| x.argsort(0)),
-        ("lines/top_k", "the 10 greatest of 10^6 float32", &[1_000_000], |x| x.top_k(10, 0).0),
-        ("lines/cumsum", "running sum of 2^24 float32", &[1 << 24], |x| x.cumsum(0)),
-        ("lines/cumsum_rows", "running sums of 2^14 lines of 2^10 float32", &[1 << 14, 1 << 10], |x| {
-            x.cumsum(1)
-        }),
-    ];
-    for (name, what, shape, f) in all {
-        let x = Key::new(0).normal(shape);
-        let f = jit(f).engine(o.engine);
-        time(o, name, what, || f.call(&x).map(drop))?;
     }
     Ok(())
 }

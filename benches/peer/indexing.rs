@@ -2,6 +2,7 @@
 
 use super::{Options, time};
 use atmesh::prelude::*;
+use std::hint::black_box;
 
 /// A step that reads and writes a row of a cache of so many rows of 64: per step of 4096, the one copy of the argument among them.
 fn cache(o: &Options, rows: usize) -> Result<()> {
@@ -33,5 +34,36 @@ pub(crate) fn indexing(o: &Options) -> Result<()> {
     let bins = Array::zeros(F32.of([1 << 16]));
     let (ids, ones) = (Array::arange(0..1_000_000) * 7919 % (1 << 16), Array::ones(F32.of([1_000_000])));
     let f = jit(|b: &Array, i: &Array, u: &Array| b.at(ix![i]).add(u)).engine(o.engine);
-    time(o, "indexing/bins", "1000000 numbers into 65536", || f.call((&bins, &ids, &ones)).map(drop))
+    time(o, "indexing/bins", "1000000 numbers into 65536", || f.call((&bins, &ids, &ones)).map(drop))?;
+    plain(o, &table.to_vec()?, &rows.to_vec()?)
+}
+
+/// The same as plain loops, on one core.
+fn plain(o: &Options, table: &[f32], rows: &[f32]) -> Result<()> {
+    let ids = |n: usize| (0..n).map(|k| k * 7919 % (1 << 16)).collect::<Vec<_>>();
+    let few = ids(100_000);
+    let mut y = vec![0f32; rows.len()];
+    time(o, "indexing/take_plain", "100000 rows of 64 of 65536, a loop", || {
+        for (y, i) in y.chunks_exact_mut(64).zip(&few) {
+            y.copy_from_slice(&table[64 * i..64 * (i + 1)]);
+        }
+        black_box(&mut y);
+        Ok(())
+    })?;
+    let mut y = table.to_vec();
+    time(o, "indexing/at_add_plain", "100000 rows of 64 into a copy of 65536, a loop", || {
+        y.copy_from_slice(table);
+        for (x, i) in rows.chunks_exact(64).zip(&few) {
+            y[64 * i..64 * (i + 1)].iter_mut().zip(x).for_each(|(y, x)| *y += x);
+        }
+        black_box(&mut y);
+        Ok(())
+    })?;
+    let (many, ones, mut y) = (ids(1_000_000), vec![1f32; 1_000_000], vec![0f32; 1 << 16]);
+    time(o, "indexing/bins_plain", "1000000 numbers into 65536, a loop", || {
+        y.fill(0.0);
+        many.iter().zip(&ones).for_each(|(i, x)| y[*i] += x);
+        black_box(&mut y);
+        Ok(())
+    })
 }

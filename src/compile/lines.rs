@@ -1,13 +1,18 @@
-//! Whole lines through a function, bound to memory. Tasks are cut along the longest loop over lines.
+//! Whole lines through a function, bound to memory. Tasks are cut along the longest loop over lines; a few long lines, of which workers
+//! could not have one each, by runs of their places, if the function knows how.
 
 use super::flow::{Flow, LinesItem, LinesOut, Operand};
 use crate::program::sentence::Source;
-use crate::program::{In, Line, Out, Outs, line};
+use crate::program::{In, Line, Out, Outs, Stages, line};
 use crate::types::DType;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Microseconds of work that are worth a task of their own.
 const TASK: f64 = 20.0;
+
+/// Microseconds from which a line is long.
+const LONG: f64 = 200.0;
 
 /// An aligned place at which nothing is read.
 const NOWHERE: *mut u8 = std::ptr::without_provenance_mut(64);
@@ -33,10 +38,26 @@ pub(crate) struct LinesKernel {
     cut: Option<usize>,
     /// Whether nothing is to be made.
     empty: bool,
+    /// How lines are computed by several workers each.
+    runs: Option<Runs>,
     /// How many tasks.
     pub(crate) chunks: i64,
     /// Microseconds, roughly.
     pub(crate) cost: f64,
+}
+
+/// Lines computed in two stages, of which tasks have runs of places.
+#[derive(Clone, Debug)]
+struct Runs {
+    stages: Arc<dyn Stages>,
+    lines: usize,
+    /// Places of a line, and of a run of it but for the last one.
+    places: usize,
+    each: usize,
+    /// Runs of a line.
+    count: usize,
+    /// Bytes of what the first stage leaves of a run.
+    room: usize,
 }
 
 /// Prepares lines for so many workers.
@@ -64,9 +85,65 @@ pub(crate) fn bind(flow: &Flow<'_>, l: &LinesItem, base: u32, workers: i64) -> L
     let cost = lines as f64 * l.of.cost(each) / 1000.0;
     let want = ((cost / TASK) as i64).clamp(1, 4 * workers);
     let empty = outs.iter().flatten().all(|o| o.shape.contains(&0));
-    let mut kernel = LinesKernel { of: l.of.clone(), ins: ins.collect(), outs, cut, empty, chunks: 1, cost };
+    let ins: Vec<View> = ins.collect();
+    let runs = if empty || l.n - l.over != 1 || cost < LONG * lines as f64 || lines >= workers {
+        None
+    } else {
+        Runs::of(&l.of, &ins, &outs, lines as usize, workers as usize)
+    };
+    let mut kernel = LinesKernel { of: l.of.clone(), ins, outs, cut, empty, runs, chunks: 1, cost };
     kernel.spread(want);
     kernel
+}
+
+impl Runs {
+    /// The runs of so many lines for so many workers, if the function has stages, and results as many places as operands.
+    fn of(
+        of: &Arc<dyn Line>,
+        ins: &[View],
+        outs: &[Option<View>],
+        lines: usize,
+        workers: usize,
+    ) -> Option<Runs> {
+        let places = *ins.first()?.shape.last()?;
+        if outs
+            .iter()
+            .flatten()
+            .any(|o| o.shape.len() != ins[0].shape.len() || o.shape.last() != Some(&places))
+        {
+            return None;
+        }
+        let dtypes: Vec<DType> = ins.iter().map(|v| v.dtype).collect();
+        let asked: Vec<bool> = outs.iter().map(Option::is_some).collect();
+        let stages = of.stages(&dtypes, places, &asked)?;
+        let each = places.div_ceil(workers.div_ceil(lines)).next_multiple_of(stages.step().max(1));
+        let (dtype, elements) = stages.room(each);
+        let room = (elements * dtype.size()).next_multiple_of(64);
+        let count = places.div_ceil(each);
+        (count > 1).then_some(Runs { stages, lines, places, each, count, room })
+    }
+    /// The places of run r.
+    fn run(&self, r: usize) -> Range<usize> {
+        let (lo, hi) = (r * self.each, ((r + 1) * self.each).min(self.places));
+        if self.stages.reverse() { self.places - hi..self.places - lo } else { lo..hi }
+    }
+}
+
+impl View {
+    /// Where line number k is, counted row by row.
+    fn line(&self, mut k: usize, base: &[*mut u8]) -> *mut u8 {
+        let mut at = 0;
+        for d in (0..self.shape.len() - 1).rev() {
+            at += k % self.shape[d] * self.strides[d];
+            k /= self.shape[d];
+        }
+        let bytes = self.off + (at * self.dtype.size()) as i64;
+        base[self.slot as usize].wrapping_offset(bytes as isize)
+    }
+    /// Elements from one place of a line to the next.
+    fn step(&self) -> usize {
+        self.strides.last().copied().unwrap_or(1)
+    }
 }
 
 impl LinesKernel {
@@ -74,7 +151,78 @@ impl LinesKernel {
     pub(crate) fn spread(&mut self, most: i64) -> i64 {
         let lines = self.cut.map_or(1, |k| self.ins.first().map_or(1, |v| v.shape[k] as i64));
         self.chunks = most.min(lines).max(1);
+        if let Some(r) = &self.runs {
+            self.chunks = (r.lines * r.count) as i64;
+        }
         self.chunks
+    }
+    /// Whether it has two stages, each of which is cut into `chunks` tasks.
+    pub(crate) fn staged(&self) -> bool {
+        self.runs.is_some()
+    }
+    /// Bytes that the first stage fills for the second.
+    pub(crate) fn temp(&self) -> usize {
+        self.runs.as_ref().map_or(0, |r| (r.lines * r.count).saturating_mul(r.room))
+    }
+    /// What the first stage leaves of a line's run.
+    ///
+    /// # Safety
+    /// `temp` has the bytes that are asked for; nobody else reads or writes what a task fills.
+    unsafe fn room(r: &Runs, line: usize, run: usize, temp: *mut u8) -> (DType, *mut u8, Vec<usize>) {
+        let (dtype, elements) = r.stages.room(r.run(run).len());
+        (dtype, temp.wrapping_add((line * r.count + run) * r.room), vec![elements])
+    }
+    /// The operands of a line.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn whole(&self, r: &Runs, line: usize, base: &[*mut u8]) -> Vec<In<'_>> {
+        let one = |v: &View| {
+            // SAFETY: the plan's maps stay within the values that they read, which nobody writes meanwhile
+            unsafe { In::at(v.dtype, v.line(line, base), vec![r.places], vec![v.step()]) }
+        };
+        self.ins.iter().map(one).collect()
+    }
+    /// Task i of the first stage.
+    ///
+    /// # Safety
+    /// As for `run`; `temp` has the bytes that are asked for.
+    pub(crate) unsafe fn first(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
+        let Some(r) = &self.runs else { return };
+        let (line, run) = (i as usize / r.count, i as usize % r.count);
+        // SAFETY: the caller's; each task has a room of its own
+        let (ins, mut room) = unsafe {
+            let (dtype, at, shape) = Self::room(r, line, run, temp);
+            (self.whole(r, line, base), Out::at(dtype, at, shape, vec![1]))
+        };
+        line::caught(self.of.as_ref(), || r.stages.first(r.run(run), &ins, &mut room));
+    }
+    /// Task i of the second stage, behind all tasks of the first.
+    ///
+    /// # Safety
+    /// As for `first`.
+    pub(crate) unsafe fn then(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
+        let Some(r) = &self.runs else { return };
+        let (line, run) = (i as usize / r.count, i as usize % r.count);
+        let places = r.run(run);
+        // SAFETY: the caller's
+        let ins = unsafe { self.whole(r, line, base) };
+        let room = |run: usize| {
+            // SAFETY: the caller's: the first stage filled it, and nobody writes it any more
+            unsafe {
+                let (dtype, at, shape) = Self::room(r, line, run, temp);
+                In::at(dtype, at, shape, vec![1])
+            }
+        };
+        let rooms: Vec<In<'_>> = (0..r.count).map(room).collect();
+        let outs = self.outs.iter().map(|v| {
+            let v = v.as_ref()?;
+            let at = v.line(line, base).wrapping_add(places.start * v.step() * v.dtype.size());
+            // SAFETY: a value of its own for each result, of which each task has places of its own
+            Some(unsafe { Out::at(v.dtype, at, vec![places.len()], vec![v.step()]) })
+        });
+        let mut outs = Outs::new(outs);
+        line::caught(self.of.as_ref(), || r.stages.then(run, places.clone(), &ins, &rooms, &mut outs));
     }
     /// Task i of so many.
     ///

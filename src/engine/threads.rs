@@ -97,7 +97,7 @@ pub(super) fn spread(plan: &mut Plan, n: usize) {
                     node.chunks = ((tiles.ext[*split] + *step - 1) / *step).max(1);
                 }
                 Kernel::Fold(fold, _) => node.chunks = Arc::make_mut(fold).spread(n),
-                Kernel::Lines(lines) => node.chunks = lines.spread(n),
+                Kernel::Lines(lines, _) => node.chunks = Arc::make_mut(lines).spread(n),
                 Kernel::Loop(l) => spread(&mut l.body, n as usize),
                 Kernel::While(w) => {
                     spread(&mut w.cond, n as usize);
@@ -105,7 +105,11 @@ pub(super) fn spread(plan: &mut Plan, n: usize) {
                 }
                 Kernel::Branch(b) => b.arms.iter_mut().for_each(|a| spread(a, n as usize)),
                 Kernel::Seek(seek) => node.chunks = seek.spread(n),
-                Kernel::Product(_) | Kernel::FoldEnd(..) | Kernel::Pack(_) | Kernel::Print(_) => {}
+                Kernel::Product(_)
+                | Kernel::FoldEnd(..)
+                | Kernel::LinesEnd(..)
+                | Kernel::Pack(_)
+                | Kernel::Print(_) => {}
             }
         }
         level.chunks = level.nodes.iter().map(|n| n.chunks).sum();

@@ -6,6 +6,7 @@ use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -68,11 +69,41 @@ pub trait Line: fmt::Debug + Send + Sync + 'static {
         let _ = elements;
         Cut::Whole
     }
+    /// How several workers compute one long line of such operands together, of which these results are asked for; nothing: one of
+    /// them computes it.
+    fn stages(&self, operands: &[DType], elements: usize, asked: &[bool]) -> Option<Arc<dyn Stages>> {
+        let _ = (operands, elements, asked);
+        None
+    }
+}
+
+/// A function of lines as several workers compute one line together, in two stages. The line's places are cut into runs, and each
+/// worker has a run. Results have as many places as operands, and what comes out is what [`Line::run`] makes, bit by bit, whatever the runs are.
+pub trait Stages: fmt::Debug + Send + Sync + 'static {
+    /// Runs begin at multiples of this, counted from the first place, or from behind the last one.
+    fn step(&self) -> usize {
+        1
+    }
+    /// Whether runs are counted from the last place on.
+    fn reverse(&self) -> bool {
+        false
+    }
+    /// What the first stage leaves of a run of so many places: elements of a type.
+    fn room(&self, places: usize) -> (DType, usize);
+    /// The first stage of a run: what it leaves for the second. Operands are whole lines.
+    fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>);
+    /// The second stage of a run, which is number `run`: its places of the results, of whole operands and of what the first stage left of
+    /// all runs, in order.
+    fn then(&self, run: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>);
 }
 
 /// Computes some lines, for an engine: where the function panics, what unwinds is a fault to tell of.
 pub(crate) fn run(of: &dyn Line, ins: &[In<'_>], outs: &mut Outs<'_>) {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(|| of.run(ins, outs))) else { return };
+    caught(of, || of.run(ins, outs));
+}
+/// The same of a part of that.
+pub(crate) fn caught(of: &dyn Line, part: impl FnOnce()) {
+    let Err(panic) = catch_unwind(AssertUnwindSafe(part)) else { return };
     if panic.is::<Fault>() {
         resume_unwind(panic);
     }

@@ -27,7 +27,7 @@ pub use call::{Call, Source};
 pub use control::{Control, Loop, Parts, ShardMapping};
 pub(crate) use env::{Env, Known};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Priority};
-pub use line::{Cut, In, Line, Out, Outs};
+pub use line::{Cut, In, Line, Out, Outs, Stages};
 pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 
 use crate::diagnostic::Place;

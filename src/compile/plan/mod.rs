@@ -197,7 +197,10 @@ pub(crate) enum Kernel {
     /// The results of spans combined.
     FoldEnd(Arc<FoldKernel>, u32),
     Pack(Box<PackKernel>),
-    Lines(Box<LinesKernel>),
+    /// At once, or the first of two stages, which leaves in this slot what the second wants.
+    Lines(Arc<LinesKernel>, Option<u32>),
+    /// The second stage.
+    LinesEnd(Arc<LinesKernel>, u32),
     Seek(Box<SeekKernel>),
     Print(Box<PrintKernel>),
     Loop(Box<LoopKernel>),

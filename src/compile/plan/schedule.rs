@@ -13,7 +13,8 @@ use crate::compile::flow::{Flow, Item, PackPart};
 use crate::compile::fold::{self, FoldKernel};
 use crate::compile::group::{self, Groups, Head};
 use crate::compile::index::{Ix, row_major};
-use crate::compile::{build, expr, lines, product, seek};
+use crate::compile::lines::{self, LinesKernel};
+use crate::compile::{build, expr, product, seek};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::partition::{Printed, Slot, SpmdProgram};
@@ -176,6 +177,14 @@ impl Planner {
                 folds[k] = Some((f, spans));
             }
         }
+        let mut whole: Vec<Option<(Arc<LinesKernel>, Option<u32>)>> = vec![None; flow.items.len()];
+        for (item, whole) in flow.items.iter().zip(&mut whole) {
+            if let Item::Lines(l) = item {
+                let k = Arc::new(lines::bind(flow, l, base as u32, workers::team().workers() as i64));
+                let room = k.staged().then(|| self.room(Memory::Nowhere));
+                *whole = Some((k, room));
+            }
+        }
         let top = g.list.iter().map(|g| g.level).max().unwrap_or(0);
         let mut wants = self.wants(g, base, &same, skip);
         for (k, n) in nested.iter().enumerate() {
@@ -188,6 +197,12 @@ impl Planner {
             if let Some((f, Some(spans))) = fold {
                 let (level, what) = (group.level, Room::Slot(*spans as usize));
                 wants.push(Want { from: level, to: level, size: f.temp(), what });
+            }
+        }
+        for (k, lines) in whole.iter().enumerate() {
+            if let Some((l, Some(room))) = lines {
+                let (level, what) = (g.level_at(k), Room::Slot(*room as usize));
+                wants.push(Want { from: level, to: level, size: l.temp(), what });
             }
         }
         let spare: Vec<Spare> = reuse.spare.iter().map(|s| s.1).collect();
@@ -235,13 +250,23 @@ impl Planner {
                     let (chunks, cost) = (f.chunks(), f.cost);
                     list[0].push(Node { kernel: Kernel::Fold(f, spans), chunks, cost, what });
                 }
-                Head::Whole(item) => match nested[item].take() {
-                    Some(n) => {
+                Head::Whole(item) => match (nested[item].take(), whole[item].take()) {
+                    (_, Some((l, room))) => {
+                        let what = describe(flow, "lines", &flow.items[item].results(), 0);
+                        let (chunks, cost) = (l.chunks, l.cost);
+                        if let Some(room) = room {
+                            let kernel = Kernel::LinesEnd(l.clone(), room);
+                            let what = What { name: "lines of runs", ..what.clone() };
+                            list[1].push(Node { kernel, chunks, cost: 0.5 * cost, what });
+                        }
+                        list[0].push(Node { kernel: Kernel::Lines(l, room), chunks, cost, what });
+                    }
+                    (Some(n), _) => {
                         let (cost, name) = control::cost(&n.kernel);
                         let what = describe(flow, name, &flow.items[item].results(), 0);
                         list[0].push(Node { kernel: n.kernel, chunks: 1, cost, what });
                     }
-                    None => {
+                    (None, None) => {
                         let over = !reuse.over[k].is_empty();
                         if let Some(node) = self.single(flow, &flow.items[item], base as u32, over) {
                             list[0].push(node);
@@ -339,13 +364,6 @@ impl Planner {
                 let what = describe(flow, "gather by steps", &[*out], 0);
                 let cost = elements as f64 * 1e-3;
                 Some(Node { kernel: Kernel::Pack(Box::new(k)), chunks: 1, cost, what })
-            }
-            Item::Lines(l) => {
-                let k = lines::bind(flow, l, base, workers::team().workers() as i64);
-                let makes: Vec<Slot> = l.outs.iter().map(|o| o.out).collect();
-                let what = describe(flow, "lines", &makes, 0);
-                let (chunks, cost) = (k.chunks, k.cost);
-                Some(Node { kernel: Kernel::Lines(Box::new(k)), chunks, cost, what })
             }
             Item::Print { template, values, manual, mesh } => {
                 let value = |(s, printed): &(Slot, &Printed)| {

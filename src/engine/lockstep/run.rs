@@ -125,6 +125,9 @@ impl Runner<'_> {
         unsafe {
             match &n.kernel {
                 Kernel::Tiles { tiles, .. } => kernel::run(tiles, base, &[0; MAX], &tiles.ext, self.scratch),
+                // by itself a worker needs no stages
+                Kernel::Lines(l, _) => l.run(0, 1, base),
+                Kernel::LinesEnd(..) => {}
                 Kernel::Fold(f, _) if f.staged() => {
                     for i in 0..n.chunks {
                         self.chunk(n, i, n.chunks, base);
@@ -156,7 +159,9 @@ impl Runner<'_> {
                 }
                 Kernel::FoldEnd(f, spans) => f.end(i, chunks, base, base[*spans as usize], self.scratch),
                 Kernel::Pack(p) => pack(p, base),
-                Kernel::Lines(l) => l.run(i, chunks, base),
+                Kernel::Lines(l, None) => l.run(i, chunks, base),
+                Kernel::Lines(l, Some(room)) => l.first(i, base, base[*room as usize]),
+                Kernel::LinesEnd(l, room) => l.then(i, base, base[*room as usize]),
                 Kernel::Seek(s) => s.run(i, chunks, base),
                 Kernel::Print(p) => {
                     self.prints.say(print(p, base));

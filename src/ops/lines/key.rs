@@ -1,18 +1,21 @@
 //! What elements are sorted by: whole numbers in the same order. NaN comes last, and −0 and 0 are one.
 
+use super::radix::Digits;
 use crate::types::Element;
 use half::{bf16, f16};
 
 /// Elements that have an order.
 pub(super) trait Ordered: Element {
     /// What keys are.
-    type Key: Ord + Copy + Into<u64>;
+    type Key: Digits + Element + Into<u64>;
     /// How many bits they have.
     const BITS: u32;
     /// The key.
     fn key(self) -> Self::Key;
     /// The element of a key: of zero the positive one, of NaN any.
     fn of_key(key: Self::Key) -> Self;
+    /// The key of both zeros, where there are two.
+    const ZERO: Option<Self::Key>;
     /// Whether it is the zero that its key does not give back.
     fn negative_zero(self) -> bool;
 }
@@ -21,6 +24,7 @@ macro_rules! whole { ($($t:ident $u:ident $flip:expr;)*) => {$(
     impl Ordered for $t {
         type Key = $u;
         const BITS: u32 = $u::BITS;
+        const ZERO: Option<$u> = None;
         #[inline(always)]
         fn key(self) -> $u {
             self as $u ^ $flip
@@ -41,6 +45,7 @@ macro_rules! floats { ($($t:ident $u:ident;)*) => {$(
     impl Ordered for $t {
         type Key = $u;
         const BITS: u32 = $u::BITS;
+        const ZERO: Option<$u> = Some(1 << ($u::BITS - 1));
         #[inline(always)]
         fn key(self) -> $u {
             const SIGN: $u = 1 << ($u::BITS - 1);
@@ -64,6 +69,7 @@ floats! { f16 u16; bf16 u16; f32 u32; f64 u64; }
 impl Ordered for bool {
     type Key = u8;
     const BITS: u32 = 1;
+    const ZERO: Option<u8> = None;
     #[inline(always)]
     fn key(self) -> u8 {
         u8::from(self)
@@ -79,12 +85,15 @@ impl Ordered for bool {
 }
 
 /// A key and where it was: in the order of keys, of equal ones in that of places.
-pub(super) trait Placed: Ord + Copy {
+pub(super) trait Placed: Digits {
+    /// The first bit of the key.
+    const KEY: u32;
     fn new(key: u64, place: usize) -> Self;
     fn place(self) -> usize;
 }
 /// A key of 32 bits and a place of 32.
 impl Placed for u64 {
+    const KEY: u32 = 32;
     #[inline(always)]
     fn new(key: u64, place: usize) -> u64 {
         key << 32 | place as u64
@@ -95,6 +104,7 @@ impl Placed for u64 {
     }
 }
 impl Placed for u128 {
+    const KEY: u32 = 64;
     #[inline(always)]
     fn new(key: u64, place: usize) -> u128 {
         u128::from(key) << 64 | place as u128

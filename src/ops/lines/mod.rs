@@ -4,7 +4,9 @@
 
 mod best;
 mod key;
+mod merge;
 mod order;
+mod radix;
 mod recurrence;
 mod scan;
 mod sort;
@@ -115,4 +117,119 @@ fn lanes_mut<T>(y: ArrayViewMutD<'_, T>) -> Vec<ArrayViewMut1<'_, T>> {
     }
     add(y, &mut list);
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scan::{Along as Scans, Of};
+    use super::{Running, sort::Along as Sorts};
+    use crate::program::{In, Line, Out, Outs};
+    use crate::types::{DType, Element};
+    use half::bf16;
+
+    /// The results that are asked for, whole.
+    fn at_once<T: Element>(of: &dyn Line, x: &[T], asked: [bool; 2]) -> (Vec<T>, Vec<i32>) {
+        let (mut y, mut from) = (x.to_vec(), vec![0; x.len()]);
+        let n = [x.len()];
+        let outs = [asked[0].then(|| Out::of(&n, &mut y)), asked[1].then(|| Out::of(&n, &mut from))];
+        of.run(&[In::of(&n, x)], &mut Outs::new(outs));
+        (y, from)
+    }
+    /// The same by so many runs.
+    fn by_runs<T: Element>(of: &dyn Line, x: &[T], asked: [bool; 2], runs: usize) -> (Vec<T>, Vec<i32>) {
+        let n = x.len();
+        let stages = of.stages(&[T::DTYPE], n, &asked).expect("it is computed by runs");
+        let each = n.div_ceil(runs).next_multiple_of(stages.step());
+        let place = |r: usize| {
+            let (lo, hi) = (r * each, ((r + 1) * each).min(n));
+            if stages.reverse() { n - hi..n - lo } else { lo..hi }
+        };
+        let runs = n.div_ceil(each);
+        let ins = [In::of(&[n], x)];
+        // words of 64 bits have room for any element
+        let mut rooms: Vec<Vec<u64>> = (0..runs).map(|r| vec![0; stages.room(place(r).len()).1]).collect();
+        let typed = |r: usize| stages.room(place(r).len());
+        for (r, room) in rooms.iter_mut().enumerate() {
+            let (dtype, n) = typed(r);
+            // SAFETY: the room is as long, of wider elements
+            let mut room = unsafe { Out::at(dtype, room.as_mut_ptr().cast(), vec![n], vec![1]) };
+            stages.first(place(r), &ins, &mut room);
+        }
+        let rooms: Vec<In<'_>> = (rooms.iter().enumerate())
+            .map(|(r, room)| {
+                let (dtype, n) = typed(r);
+                // SAFETY: as above
+                unsafe { In::at(dtype, room.as_ptr().cast(), vec![n], vec![1]) }
+            })
+            .collect();
+        let (mut y, mut from) = (x.to_vec(), vec![0; n]);
+        for r in 0..runs {
+            let m = [place(r).len()];
+            let outs = [
+                asked[0].then(|| Out::of(&m, &mut y[place(r)])),
+                asked[1].then(|| Out::of(&m, &mut from[place(r)])),
+            ];
+            stages.then(r, place(r), &ins, &rooms, &mut Outs::new(outs));
+        }
+        (y, from)
+    }
+    /// Numbers, some of them often; zeros of both signs and NaN among them.
+    fn numbers(n: usize) -> Vec<f32> {
+        let mut k = 1u32;
+        let one = |_| {
+            k = k.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            match k >> 28 {
+                0 => 0.0,
+                1 => -0.0,
+                2 => f32::NAN,
+                3 => (k >> 20 & 3) as f32,
+                _ => (k >> 8) as f32 / 4e6 - 2.0,
+            }
+        };
+        (0..n).map(one).collect()
+    }
+    #[track_caller]
+    fn same<T: Element>(of: &dyn Line, x: &[T], asked: [bool; 2], bits: fn(&T) -> u64) {
+        let (want, places) = at_once(of, x, asked);
+        let want: Vec<u64> = want.iter().map(bits).collect();
+        for runs in [2, 3, 7] {
+            let (y, from) = by_runs(of, x, asked, runs);
+            assert_eq!(y.iter().map(bits).collect::<Vec<_>>(), want, "{of:?}, {runs} runs");
+            assert_eq!(from, places, "{of:?}, {runs} runs");
+        }
+    }
+
+    #[test]
+    fn sorts_by_runs_are_sorts() {
+        let x = numbers(3001);
+        for asked in [[true, false], [false, true], [true, true]] {
+            let of = Sorts { keys: 1, operands: 1 };
+            same(&of, &x, asked, |x| x.to_bits().into());
+            let small: Vec<i8> = x.iter().map(|x| *x as i8).collect();
+            same(&of, &small, asked, |x| *x as u64);
+            let halves: Vec<bf16> = x.iter().map(|x| bf16::from_f32(*x)).collect();
+            same(&of, &halves, asked, |x| x.to_bits().into());
+        }
+        let long: Vec<i64> = x.iter().map(|x| (*x * 1e18) as i64).collect();
+        let of = Sorts { keys: 1, operands: 1 };
+        same(&of, &long, [true, false], |x| *x as u64);
+        assert!(
+            of.stages(&[DType::I64], 3001, &[true, true]).is_none(),
+            "keys and places are of more than 64 bits"
+        );
+    }
+
+    #[test]
+    fn running_sums_by_runs_are_running_sums() {
+        let x: Vec<f32> = numbers(3 * super::order::BLOCK + 77).into_iter().map(|x| x.max(-3.0)).collect();
+        for kind in [Running::Sum, Running::Max, Running::LogSumExp] {
+            for reverse in [false, true] {
+                same(&Scans { kind, reverse, of: Of::Line }, &x, [true, false], |x| x.to_bits().into());
+            }
+        }
+        let halves: Vec<bf16> = x.iter().map(|x| bf16::from_f32(*x)).collect();
+        same(&Scans { kind: Running::Prod, reverse: false, of: Of::Line }, &halves, [true, false], |x| {
+            x.to_bits().into()
+        });
+    }
 }

@@ -14,7 +14,7 @@ use ndarray::{
 use std::mem::MaybeUninit;
 
 /// Elements of a block.
-const BLOCK: usize = 1 << 16;
+pub(super) const BLOCK: usize = 1 << 16;
 /// Elements of a group.
 const GROUP: usize = 16;
 /// Lines that are side by side in memory and are computed together.
@@ -138,6 +138,38 @@ pub(super) fn totals<T: Lane>(
     }
 }
 
+/// What each block of a line adds up to.
+pub(super) fn blocks_of<T: Lane>(
+    x: ArrayView1<'_, T>,
+    y: ArrayViewMut1<'_, MaybeUninit<T::Wide>>,
+    reverse: bool,
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+) {
+    let n = x.len();
+    for (y, start) in y.into_iter().zip((0..n).step_by(BLOCK)) {
+        let end = n.min(start + BLOCK);
+        let block = if reverse { s![n - end..n - start] } else { s![start..end] };
+        if let Some(total) = total::<T>(&x.slice(block), reverse, f) {
+            y.write(total);
+        }
+    }
+}
+
+/// What at most a block adds up to.
+fn total<T: Lane>(
+    x: &ArrayView1<'_, T>,
+    reverse: bool,
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
+) -> Option<T::Wide> {
+    let mut last = None;
+    let mut keep = |_: usize, m: usize, v: [T::Wide; GROUP]| last = Some(v[m - 1]);
+    match x.as_slice() {
+        Some(x) if !reverse => blocks(x.len(), None, |i, m| group(&x[i..i + m], |x| x.wide()), &mut keep, f),
+        _ => blocks(x.len(), None, |i, m| taken(x, i, m, reverse), &mut keep, f),
+    }
+    last
+}
+
 /// Each element replaced by what those before it add up to.
 pub(super) fn before<W: Copy>(
     x: ArrayViewD<'_, W>,
@@ -187,7 +219,7 @@ fn rows<T, U>(
 }
 
 /// One line, behind what came before it.
-fn line<T: Lane>(
+pub(super) fn line<T: Lane>(
     x: ArrayView1<'_, T>,
     mut y: ArrayViewMut1<'_, MaybeUninit<T>>,
     before: Option<T::Wide>,

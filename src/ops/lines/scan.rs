@@ -12,10 +12,13 @@ use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Priority};
 use crate::program::sentence::Sentence;
 use crate::program::{
-    Back, Batch, Batched, Builder, Cut, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents, Value,
+    Back, Batch, Batched, Builder, Cut, Forward, In, Line, Operand, Out, Outs, Primitive, Stages, Tangents,
+    Value,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Element, Scalar, Shape, with_dtype};
+use ndarray::{Ix1, s};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What runs along a line.
@@ -154,9 +157,26 @@ impl Builder {
     }
 }
 
+/// An expression for each element type and each that may run: with `$T` the type, what changes nothing and how two are combined.
+macro_rules! running {
+    ($kind:expr, $dtype:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {
+        with_dtype!($dtype, $T => match $kind {
+            Running::Sum => running!(<$T as Lane>::ZERO, <$T as Lane>::plus, $neutral, $f => $e),
+            Running::Prod => running!(<$T as Lane>::ONE, <$T as Lane>::times, $neutral, $f => $e),
+            Running::Max => running!(<$T as Lane>::LEAST, <$T as Lane>::most, $neutral, $f => $e),
+            Running::Min => running!(<$T as Lane>::MOST, <$T as Lane>::least, $neutral, $f => $e),
+            Running::LogSumExp => running!(<$T as Lane>::LEAST, log_add::<$T>, $neutral, $f => $e),
+        })
+    };
+    ($unit:expr, $with:expr, $neutral:ident, $f:ident => $e:expr) => {{
+        let ($neutral, $f) = ($unit, $with);
+        let _ = $neutral;
+        $e
+    }};
+}
 /// What runs: the whole line, or what devices do that hold blocks of it.
 #[derive(Clone, Copy, Debug)]
-enum Of {
+pub(super) enum Of {
     Line,
     Total,
     Before,
@@ -165,10 +185,10 @@ enum Of {
 
 /// The function of lines.
 #[derive(Clone, Debug)]
-struct Along {
-    kind: Running,
-    reverse: bool,
-    of: Of,
+pub(super) struct Along {
+    pub(super) kind: Running,
+    pub(super) reverse: bool,
+    pub(super) of: Of,
 }
 
 impl Line for Along {
@@ -204,15 +224,63 @@ impl Line for Along {
             Of::Total | Of::Before | Of::Block => Cut::Whole,
         }
     }
+    fn stages(&self, operands: &[DType], _: usize, _: &[bool]) -> Option<Arc<dyn Stages>> {
+        let whole = matches!(self.of, Of::Line);
+        whole.then(|| Arc::new(Blocks { of: self.clone(), dtype: operands[0] }) as Arc<dyn Stages>)
+    }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let Some(mut y) = outs.take(0) else { return };
-        with_dtype!(ins[0].dtype(), T => match self.kind {
-            Running::Sum => self.along::<T>(ins, &mut y, <T as Lane>::ZERO, <T as Lane>::plus),
-            Running::Prod => self.along::<T>(ins, &mut y, <T as Lane>::ONE, <T as Lane>::times),
-            Running::Max => self.along::<T>(ins, &mut y, <T as Lane>::LEAST, <T as Lane>::most),
-            Running::Min => self.along::<T>(ins, &mut y, <T as Lane>::MOST, <T as Lane>::least),
-            Running::LogSumExp => self.along::<T>(ins, &mut y, <T as Lane>::LEAST, log_add::<T>),
+        let Along { of, reverse, .. } = *self;
+        running!(self.kind, ins[0].dtype(), T, neutral, f => {
+            let (x, before) = (&ins[0], ins.get(1));
+            match of {
+                Of::Line => order::scan(x.view::<T>(), y.fresh::<T>(), reverse, f),
+                Of::Total => order::totals(x.view::<T>(), y.fresh::<Wide<T>>(), reverse, f),
+                Of::Before => order::before(x.view::<Wide<T>>(), y.fresh::<Wide<T>>(), reverse, neutral, f),
+                Of::Block => {
+                    let Some(before) = before else { return };
+                    order::on(x.view::<T>(), before.view::<Wide<T>>(), y.fresh::<T>(), reverse, f);
+                }
+            }
         })
+    }
+}
+
+/// What elements of a type are combined in.
+type Wide<T> = <T as Lane>::Wide;
+
+/// A long line by blocks: what each adds up to, then each behind those before it.
+#[derive(Debug)]
+struct Blocks {
+    of: Along,
+    dtype: DType,
+}
+
+impl Stages for Blocks {
+    fn step(&self) -> usize {
+        order::BLOCK
+    }
+    fn reverse(&self) -> bool {
+        self.of.reverse
+    }
+    fn room(&self, places: usize) -> (DType, usize) {
+        (totals_in(self.dtype), places.div_ceil(order::BLOCK))
+    }
+    fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
+        running!(self.of.kind, self.dtype, T, neutral, f => {
+            let (x, room) = (ins[0].view::<T>(), room.fresh::<Wide<T>>());
+            let (Ok(x), Ok(room)) = (x.into_dimensionality::<Ix1>(), room.into_dimensionality::<Ix1>()) else { return };
+            order::blocks_of(x.slice(s![places]), room, self.of.reverse, f);
+        });
+    }
+    fn then(&self, run: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
+        let Some(mut y) = outs.take(0) else { return };
+        running!(self.of.kind, self.dtype, T, neutral, f => {
+            let before = rooms[..run].iter().flat_map(|r| r.view::<Wide<T>>()).copied().reduce(f);
+            let (x, y) = (ins[0].view::<T>(), y.fresh::<T>());
+            let (Ok(x), Ok(y)) = (x.into_dimensionality::<Ix1>(), y.into_dimensionality::<Ix1>()) else { return };
+            order::line(x.slice(s![places]), y, before, self.of.reverse, f);
+        });
     }
 }
 
@@ -226,26 +294,6 @@ fn log_add<T: Lane>(a: T::Wide, b: T::Wide) -> T::Wide {
     let most = T::most(a, b);
     let off = if a == b { 0.0 } else { T::least(a, b).to_f64() - most.to_f64() };
     T::plus(most, T::of(off.exp().ln_1p()))
-}
-
-impl Along {
-    fn along<T: Lane>(
-        &self,
-        ins: &[In<'_>],
-        y: &mut Out<'_>,
-        neutral: T::Wide,
-        f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
-    ) {
-        let x = ins[0].view::<T>();
-        match self.of {
-            Of::Line => order::scan(x, y.fresh::<T>(), self.reverse, f),
-            Of::Total => order::totals(x, y.fresh::<T::Wide>(), self.reverse, f),
-            Of::Before => {
-                order::before(ins[0].view::<T::Wide>(), y.fresh::<T::Wide>(), self.reverse, neutral, f)
-            }
-            Of::Block => order::on(x, ins[1].view::<T::Wide>(), y.fresh::<T>(), self.reverse, f),
-        }
-    }
 }
 
 #[cfg(test)]

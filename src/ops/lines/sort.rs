@@ -1,7 +1,8 @@
 //! Sorting: lines in rising order, and where their elements come from.
 
 use super::key::{Ordered, Placed, small};
-use super::{check_axis, factors, lanes, lanes_mut, one_shape, sentence};
+use super::merge::{Keys, Places as ByPlaces};
+use super::{check_axis, factors, lanes, lanes_mut, one_shape, radix, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::build::not_linear;
 use crate::ops::elementwise::Takes;
@@ -9,7 +10,7 @@ use crate::ops::indexing::{Gather, Places};
 use crate::program::factors::{Factors, Join, Linearity, Priority};
 use crate::program::sentence::{Beyond, Sentence};
 use crate::program::{
-    Back, Batch, Batched, Builder, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents, Value,
+    Back, Batch, Batched, Builder, Forward, In, Line, Operand, Out, Outs, Primitive, Stages, Tangents, Value,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape, with_dtype};
@@ -151,9 +152,9 @@ impl Builder {
 
 /// The function of lines: the operands sorted, and behind them the places that elements come from.
 #[derive(Debug)]
-struct Along {
-    keys: usize,
-    operands: usize,
+pub(super) struct Along {
+    pub(super) keys: usize,
+    pub(super) operands: usize,
 }
 
 impl Line for Along {
@@ -163,6 +164,14 @@ impl Line for Along {
     fn cost(&self, elements: usize) -> f64 {
         let n = elements as f64;
         1.5 * n * (n + 1.0).log2().max(1.0)
+    }
+    fn stages(&self, operands: &[DType], elements: usize, asked: &[bool]) -> Option<Arc<dyn Stages>> {
+        let bits = with_dtype!(operands[0], T => <T as Ordered>::BITS);
+        match asked {
+            [true] | [true, false] if operands.len() == 1 => Some(Arc::new(Keys(operands[0]))),
+            _ if self.keys == 1 && small(bits, elements) => Some(Arc::new(ByPlaces(self.operands))),
+            _ => None,
+        }
     }
     fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
         match operands {
@@ -202,11 +211,12 @@ impl Line for Along {
 
 /// Lines of one operand, sorted by themselves.
 fn alone<T: Ordered>(x: &In<'_>, y: &mut Out<'_>) {
-    let (mut keys, mut zeros) = (Vec::new(), Vec::<T>::new());
+    let (mut keys, mut room, mut zeros) = (Vec::new(), Vec::new(), Vec::<T>::new());
     for (x, mut y) in lanes(x.view::<T>()).into_iter().zip(lanes_mut(y.fresh::<T>())) {
         keys.clear();
         keys.extend(x.iter().map(|x| x.key()));
-        keys.sort_unstable();
+        room.clone_from(&keys);
+        radix::sort(&mut keys, &mut room, 0..T::BITS);
         y.iter_mut().zip(&keys).for_each(|(y, key)| {
             y.write(T::of_key(*key));
         });
@@ -272,8 +282,8 @@ struct Order {
     /// Where each element comes from.
     from: Vec<usize>,
     keys: Vec<Vec<u64>>,
-    small: Vec<u64>,
-    large: Vec<u128>,
+    small: [Vec<u64>; 2],
+    large: [Vec<u128>; 2],
 }
 
 impl Order {
@@ -283,9 +293,10 @@ impl Order {
             column.keys(line, keys);
         }
         self.from.clear();
+        let bits = columns[0].bits();
         match &self.keys[..] {
-            [keys] if small(columns[0].bits(), keys.len()) => by_place(keys, &mut self.small, &mut self.from),
-            [keys] => by_place(keys, &mut self.large, &mut self.from),
+            [keys] if small(bits, keys.len()) => by_place(keys, bits, &mut self.small, &mut self.from),
+            [keys] => by_place(keys, bits, &mut self.large, &mut self.from),
             keys => {
                 self.from.extend(0..keys[0].len());
                 let order = |a: &usize, b: &usize| {
@@ -297,9 +308,10 @@ impl Order {
     }
 }
 
-fn by_place<P: Placed>(keys: &[u64], placed: &mut Vec<P>, from: &mut Vec<usize>) {
+fn by_place<P: Placed>(keys: &[u64], bits: u32, [placed, room]: &mut [Vec<P>; 2], from: &mut Vec<usize>) {
     placed.clear();
     placed.extend(keys.iter().enumerate().map(|(place, key)| P::new(*key, place)));
-    placed.sort_unstable();
+    room.clone_from(placed);
+    radix::sort(placed, room, P::KEY..P::KEY + bits);
     from.extend(placed.iter().map(|p| p.place()));
 }

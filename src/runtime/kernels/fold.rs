@@ -5,13 +5,13 @@
 
 use super::float::{max, min};
 use super::run::{Constants, How, fresh};
-use super::{Kernel, Rows, Rows8};
+use super::{Kernel, MixAt, Rows, Rows8};
 use crate::program::sentence::Combine;
 use crate::runtime::cpu::{Level, for_each_isa};
 use crate::types::{DType, with_dtype};
 use half::{bf16, f16};
 use std::marker::PhantomData;
-use std::slice::from_raw_parts;
+use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// How two elements become one.
 pub(super) trait Mix: 'static {
@@ -194,6 +194,13 @@ unsafe fn mix_body<M: Mix>(n: usize, d: *mut u8, a: *const u8, b: *const u8) {
     let (d, a, b) = (d.cast::<M::M>(), a.cast::<M::M>(), b.cast::<M::M>());
     // SAFETY: the caller's: n elements each; d may be a
     unsafe {
+        // in place: with one pointer the compiler sees that nothing overlaps
+        if std::ptr::addr_eq(d, a) && !std::ptr::addr_eq(d, b) {
+            for (d, b) in from_raw_parts_mut(d, n).iter_mut().zip(from_raw_parts(b, n)) {
+                *d = M::join(*d, *b);
+            }
+            return;
+        }
         for i in 0..n {
             *d.add(i) = M::join(*a.add(i), *b.add(i));
         }
@@ -238,6 +245,7 @@ unsafe fn rows8_stream(n: usize, d: *mut u8, x: *const u8, step: isize) {
 pub(super) struct Mixer {
     pub(super) fold: Kernel,
     pub(super) mix: Kernel,
+    pub(super) mix_at: MixAt,
     pub(super) rows: Rows,
     pub(super) rows8: Rows8,
     /// Its bits, the low ones of these.
@@ -261,6 +269,7 @@ fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
     Mixer {
         fold: fold_at::at::<M>(level),
         mix: mix_at::at::<M>(level),
+        mix_at: super::rows::mix::<M>(level),
         rows: rows_at::at::<M>(level),
         rows8: rows8_at::at::<M>(level),
         neutral,

@@ -10,12 +10,14 @@ mod int;
 mod load;
 mod math32;
 mod math64;
+mod rows;
 mod run;
 #[cfg(test)]
 mod tests;
 
 #[cfg(test)]
 pub use load::count;
+pub use rows::{BATCH, Find, Found, MixAt, Reach, copy_at};
 pub use run::fence;
 
 use super::cpu::{self, Level};
@@ -121,6 +123,24 @@ pub fn fold(combine: Combine, dtype: DType) -> Option<Kernel> {
 /// `a ∘ b`, element by element; `dst` may be `a`.
 pub fn combine(combine: Combine, dtype: DType) -> Option<Kernel> {
     fold::find(combine, dtype.storage(), how(false)).map(|m| m.mix)
+}
+/// Rows at places combined with rows.
+pub fn mix_at(combine: Combine, dtype: DType) -> Option<MixAt> {
+    fold::find(combine, dtype.storage(), how(false)).map(|m| m.mix_at)
+}
+/// Places that numbers of this type say.
+pub fn find_places(dtype: DType) -> Find {
+    let level = cpu::level();
+    match dtype {
+        DType::I64 => rows::find::<i64>(level),
+        DType::U32 => rows::find::<u32>(level),
+        DType::U64 => rows::find::<u64>(level),
+        DType::I16 => rows::find::<i16>(level),
+        DType::U16 => rows::find::<u16>(level),
+        DType::I8 => rows::find::<i8>(level),
+        DType::I32 => rows::find::<i32>(level),
+        _ => rows::find::<u8>(level),
+    }
 }
 /// Rows combined into a row.
 pub fn rows(combine: Combine, dtype: DType) -> Option<Rows> {

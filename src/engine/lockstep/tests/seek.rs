@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::program::sentence::{Beyond, Bound, Lines};
-use crate::program::{In, Line, Outs};
+use crate::program::{In, Line, Out, Outs, Stages};
+use std::ops::Range;
 
 /// The elements that a read says, at each of the numbers; as the bytes of its type are moved.
 const TYPES: [DType; 5] = [DType::F32, DType::F64, DType::F16, DType::I8, DType::U64];
@@ -85,6 +86,46 @@ fn puts() {
     }
 }
 
+#[test]
+fn many_rows() {
+    // some batches, the last one not full
+    let n = 150;
+    for dtype in TYPES {
+        for (rows, columns) in [(1, 1), (8, 1), (1, 2)] {
+            let mut m = Make::new(dtype);
+            let (x, i) = (m.input(&[8, 6], &[rows, columns]), m.indices(n));
+            let (u, v) = (m.input(&[n, 6], &[1, columns]), m.input(&[n], &[1]));
+            let extents = [n, 6, 8];
+            let reads = vec![
+                m.read(x, &extents, &[(Some(2), 0), (Some(1), 0)]),
+                m.read(i, &extents, &[(Some(0), 0)]),
+            ];
+            let body = Body::Take { at: bound(2, 1, 7, Beyond::Nothing, None) };
+            let mut outs = vec![m.fold(&extents, 2, &[1, columns, rows], reads, body)];
+            for combine in [None, Some(Combine::Add), Some(Combine::Max)] {
+                let extents = [8, 6, n];
+                let reads = vec![
+                    m.read(x, &extents, &[(Some(0), 0), (Some(1), 0)]),
+                    m.read(u, &extents, &[(Some(2), 0), (Some(1), 0)]),
+                    m.read(i, &extents, &[(Some(2), 0)]),
+                ];
+                let body = Body::Put { at: bound(0, 2, 7, Beyond::Nothing, None), combine };
+                outs.push(m.fold(&extents, 2, &[rows, columns, 1], reads, body));
+                // single elements, at numbers in two dimensions
+                let reads = vec![
+                    m.read(x, &extents, &[(Some(0), 0), (Some(1), 0)]),
+                    m.read(v, &extents, &[(Some(2), 0)]),
+                    m.read(i, &extents, &[(Some(2), 0)]),
+                ];
+                let mut at = bound(0, 2, 7, Beyond::Nothing, None);
+                at.extend(bound(1, 2, 5, Beyond::Clip, None));
+                outs.push(m.fold(&extents, 2, &[rows, columns, 1], reads, Body::Put { at, combine }));
+            }
+            check("many rows", &m.done(&outs), 1e-2);
+        }
+    }
+}
+
 /// Sums so far, and the line turned round.
 #[derive(Debug)]
 struct Toy;
@@ -114,6 +155,50 @@ impl Line for Toy {
             x.invert_axis(along);
             turned.view::<f32>().assign(&x);
         }
+    }
+    fn stages(&self, _: &[DType], _: usize, asked: &[bool]) -> Option<Arc<dyn Stages>> {
+        (*asked == [false, true]).then(|| Arc::new(Turned) as Arc<dyn Stages>)
+    }
+}
+
+/// The line turned round by runs of even length: what they read is copied first.
+#[derive(Debug)]
+struct Turned;
+
+impl Stages for Turned {
+    fn step(&self) -> usize {
+        2
+    }
+    fn reverse(&self) -> bool {
+        true
+    }
+    fn room(&self, places: usize) -> (DType, usize) {
+        (DType::F32, places)
+    }
+    fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
+        let x = ins[0].view::<f32>();
+        places.zip(&mut room.view::<f32>()).for_each(|(k, to)| *to = x[k]);
+    }
+    fn then(&self, _: usize, places: Range<usize>, _: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
+        // the last run is the line's begin
+        let line: Vec<f32> = rooms.iter().rev().flat_map(|r| r.view::<f32>().to_owned()).collect();
+        let Some(mut y) = outs.take(1) else { return };
+        places.zip(&mut y.view::<f32>()).for_each(|(k, y)| *y = line[line.len() - 1 - k]);
+    }
+}
+
+#[test]
+fn lines_by_runs() {
+    for (shape, at) in [(&[7][..], &[(Some(1), 0)][..]), (&[7, 1], &[(Some(2), 0), (Some(1), 0)])] {
+        let mut m = Make::new(F);
+        let ways = vec![1; shape.len()];
+        let x = m.input(shape, &ways);
+        let extents: Vec<usize> = shape.iter().copied().chain([7]).collect();
+        let reads = vec![m.read(x, &extents, at)];
+        let of = Lines { of: Arc::new(Toy), result: 1, along: [0].into_iter().collect() };
+        let layout = vec![1; extents.len()];
+        let y = m.fold(&extents, shape.len(), &layout, reads, Body::Lines(of));
+        check("lines by runs", &m.done(&[y]), 0.0);
     }
 }
 

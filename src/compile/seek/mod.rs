@@ -1,0 +1,311 @@
+//! Takes and puts at places known at run time, bound to memory: rows are found by numbers, and copied or combined.
+//!
+//! Loops on which a number depends come first, in their order: the queries; then those along which a row runs, as they are in memory.
+//! The elements of a result meet their updates in the order of the loops, however the work is cut: a task of a put owns rows of the result,
+//! and goes through all queries.
+
+mod quick;
+mod run;
+
+use super::flow::{Flow, Operand, RankBox, Seek};
+use super::index::{Ix, MAX};
+use crate::program::sentence::{Beyond, Combine, Source};
+use crate::runtime::kernels::{self, Kernel as Fun};
+use crate::types::DType;
+use quick::Quick;
+use run::Word;
+
+/// A number that says where.
+#[derive(Clone, Debug)]
+struct Number {
+    slot: u32,
+    dtype: DType,
+    /// Bytes to the first one, and from step to step of the kernel's loops.
+    off: i64,
+    st: Ix,
+    most: i64,
+    clip: bool,
+    /// Bytes from step to step of what it finds.
+    unit: i64,
+    /// The bound loop, as the sentence counts, and the window's, as the kernel does.
+    index: usize,
+    window: Option<usize>,
+}
+
+/// A box of loops.
+type Box_ = (Ix, Ix);
+
+/// A part of the result: bytes to it, bytes to the parts of what it is made of, and boxes. Of a take these are of the sentence's loops,
+/// of a put of the kernel's.
+#[derive(Clone, Debug)]
+struct Part {
+    to: i64,
+    ahead: [i64; 2],
+    boxes: Vec<Box_>,
+}
+
+/// Which rows a task of a put owns: steps of the result's first dimension that has more than one.
+#[derive(Clone, Copy, Debug)]
+enum Rows {
+    /// They are steps of a loop.
+    Loop(usize),
+    /// They are what this number finds.
+    Found(usize),
+    /// There is one.
+    One,
+}
+
+/// A take or a put that is ready to run.
+#[derive(Clone, Debug)]
+pub(crate) struct SeekKernel {
+    out: u32,
+    /// What is taken, or put: its slot, the first byte, and bytes from step to step.
+    from: u32,
+    off: i64,
+    src: Ix,
+    dst: Ix,
+    size: usize,
+    /// The kernel's loops: queries first.
+    n: usize,
+    queries: usize,
+    ext: Ix,
+    numbers: Vec<Number>,
+    /// Bits where nothing is there, and where another part has what is.
+    fill: u64,
+    absent: u64,
+    parts: Vec<Part>,
+    put: Option<Put>,
+    /// How rows go a batch at a time, where they can.
+    quick: Option<Quick>,
+    pub(crate) chunks: i64,
+    pub(crate) cost: f64,
+}
+
+/// What only a put has.
+#[derive(Clone, Debug)]
+struct Put {
+    /// What was there: slot, first byte, bytes from step to step of each dimension; or these bits everywhere.
+    was: Option<(u32, i64, Ix)>,
+    bits: u64,
+    /// The result's dimensions from the one whose steps are rows: how many, their sizes and bytes from step to step.
+    rank: usize,
+    ext: Ix,
+    st: Ix,
+    /// Whether these bytes follow one another, as those of what was there do.
+    dense: bool,
+    rows: i64,
+    own: Rows,
+    combine: Option<Fun>,
+}
+
+/// The slot of an operand that is one value, its first byte, and bytes from step to step.
+fn source(flow: &Flow<'_>, o: &Operand, base: u32) -> (u32, i64, Ix) {
+    let size = o.dtype.size() as i64;
+    match o.pieces.first().map(|p| (p, p.from)) {
+        Some((p, Source::Value(s))) => (flow.root(s) as u32 + base, p.off * size, p.st.map(|s| s * size)),
+        // nothing is read: a value with no elements
+        _ => (0, 0, [0; MAX]),
+    }
+}
+
+/// The kernel's loops, in order, and how many of them are queries.
+fn order(s: &Seek, asked: &dyn Fn(usize) -> bool, step: &dyn Fn(usize) -> i64) -> (Vec<usize>, usize) {
+    // a part of what is taken is told by the step, so that windows are looked at one by one
+    let masked = s.put.is_none() && s.parts.iter().any(|p| !p.boxes.is_empty());
+    let window = |l: usize| s.at.iter().any(|b| b.window == Some(l));
+    // several updates of one element come in their order
+    let again = |l: usize| s.put.is_some() && l >= s.rank && !window(l);
+    let loops = (0..s.n).filter(|l| s.ext[*l] != 1 && s.at.iter().all(|b| b.index != *l));
+    let (mut order, mut rest): (Vec<usize>, Vec<usize>) =
+        loops.partition(|l| asked(*l) || again(*l) || masked && window(*l));
+    rest.sort_by_key(|l| std::cmp::Reverse(step(*l).abs()));
+    // a large box has something to cut
+    if order.is_empty()
+        && s.put.is_none()
+        && rest.len() > 1
+        && rest.iter().map(|l| s.ext[*l]).product::<i64>() > 1 << 16
+    {
+        order.push(rest.remove(0));
+    }
+    let queries = order.len();
+    order.extend(rest);
+    (order, queries)
+}
+
+/// Binds a take or put to memory. `in_place`: the result is where a put begins.
+pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, base: u32, in_place: bool, workers: i64) -> SeekKernel {
+    let v = &flow.values[s.out];
+    let size = v.dtype.size() as i64;
+    let own = usize::from(v.copies > 1);
+    let (from, off, st) = source(flow, &s.reads[usize::from(s.put.is_some())], base);
+    let found: Vec<_> = s.at.iter().map(|b| source(flow, &s.reads[b.by], base)).collect();
+    // bytes of the result from step to step: of a put's update loops those of the window
+    let step = |l: usize| {
+        let window = s.at.iter().find(|b| l >= s.rank && b.window == Some(l)).map(|b| b.index);
+        let d = if l < s.rank { Some(l) } else { window };
+        d.map_or(0, |d| v.strides[d + own] * size)
+    };
+    let (order, queries) = order(s, &|l| found.iter().any(|f| f.2[l] != 0), &step);
+    let at = |l: usize| order.iter().position(|x| *x == l);
+    let in_order = |of: &dyn Fn(usize) -> i64, rest: i64| {
+        let mut x = [rest; MAX];
+        order.iter().enumerate().for_each(|(k, l)| x[k] = of(*l));
+        x
+    };
+    let ext = in_order(&|l| s.ext[l], 1);
+    let dst = in_order(&step, 0);
+    let with = |l: usize| {
+        s.at.iter().filter(|b| s.put.is_none() && b.window == Some(l)).map(|b| st[b.index]).sum::<i64>()
+    };
+    let src = in_order(&|l| st[l] + with(l), 0);
+    let numbers = s.at.iter().zip(&found).map(|(b, f)| Number {
+        slot: f.0,
+        dtype: s.reads[b.by].dtype,
+        off: f.1,
+        st: in_order(&|l| f.2[l], 0),
+        most: b.most,
+        clip: b.beyond == Beyond::Clip,
+        unit: if s.put.is_some() { v.strides[b.index + own] * size } else { st[b.index] },
+        index: b.index,
+        window: b.window.and_then(at),
+    });
+    let widths = s.reads.iter().map(|o| o.dtype.size() as i64);
+    let widths: Vec<i64> = widths.take(2).collect();
+    let parts = s.parts.iter().enumerate().map(|(c, p)| Part {
+        to: c as i64 * v.strides[0] * size * own as i64,
+        ahead: std::array::from_fn(|k| p.ahead[k] * widths.get(k).copied().unwrap_or(1)),
+        boxes: match s.put {
+            None => p.boxes.iter().map(|b| (b.lo, b.hi)).collect(),
+            Some(_) => p.boxes.iter().filter_map(|b| steps(s, b, &in_order)).collect(),
+        },
+    });
+    let put = s.put.map(|combine| put(flow, s, combine, base, &at));
+    let elements: i64 = order.iter().map(|l| s.ext[*l]).product();
+    let count: i64 = ext[..queries].iter().product();
+    let whole = v.shape.elements() as f64 * size as f64;
+    let laid = if s.put.is_some() && !in_place { whole / 10.0 } else { 0.0 };
+    let cost = ((elements * size) as f64 / 8.0 + 4.0 * count as f64 + laid) / 1000.0;
+    let tasks = if s.put.is_some() { workers } else { 4 * workers };
+    let want = if cost < 20.0 { 1 } else { ((cost / 20.0) as i64).clamp(1, tasks) };
+    let mut kernel = SeekKernel {
+        out: flow.root(s.out) as u32 + base,
+        from,
+        off,
+        src,
+        dst,
+        size: size as usize,
+        n: order.len(),
+        queries,
+        ext,
+        numbers: numbers.collect(),
+        fill: super::expr::bits(v.dtype, s.reads[0].fill),
+        absent: super::expr::bits(v.dtype, s.neutral),
+        parts: parts.collect(),
+        put,
+        quick: None,
+        chunks: 1,
+        cost,
+    };
+    kernel.quick = Quick::of(&kernel, v.dtype, s.put.flatten());
+    kernel.spread(want);
+    kernel
+}
+
+/// What each loop has, in the order of the kernel's loops; and what those have that are none of the sentence's.
+type InOrder<'a> = &'a dyn Fn(&dyn Fn(usize) -> i64, i64) -> Ix;
+
+/// A box of a put's loops as one of the kernel's; none where it has no steps.
+fn steps(s: &Seek, b: &RankBox, in_order: InOrder<'_>) -> Option<Box_> {
+    if (s.rank..s.n).any(|l| b.lo[l] >= b.hi[l]) {
+        return None;
+    }
+    let lo = |l: usize| if l < s.rank { 0 } else { b.lo[l] };
+    let hi = |l: usize| if l < s.rank { s.ext[l] } else { b.hi[l] };
+    Some((in_order(&lo, 0), in_order(&hi, 1)))
+}
+
+fn put(
+    flow: &Flow<'_>,
+    s: &Seek,
+    combine: Option<Combine>,
+    base: u32,
+    at: &dyn Fn(usize) -> Option<usize>,
+) -> Put {
+    let v = &flow.values[s.out];
+    let (size, own) = (v.dtype.size() as i64, usize::from(v.copies > 1));
+    let (was, bits) = match s.reads[0].pieces.first().map(|p| p.from) {
+        Some(Source::Value(_)) => (Some(source(flow, &s.reads[0], base)), 0),
+        Some(Source::Const(c)) => (None, super::expr::bits(v.dtype, c)),
+        None => (None, super::expr::bits(v.dtype, s.reads[0].fill)),
+    };
+    let first = (0..s.rank).find(|d| s.ext[*d] != 1);
+    let rows = first.map_or(1, |d| s.ext[d]);
+    let dims = first.unwrap_or(s.rank)..s.rank;
+    let (mut ext, mut st, mut from) = ([1; MAX], [0; MAX], [0; MAX]);
+    for (k, d) in dims.clone().enumerate() {
+        (ext[k], st[k]) = (s.ext[d], v.strides[d + own] * size);
+        from[k] = was.map_or(0, |w| w.2[d]);
+    }
+    if dims.is_empty() {
+        // one element is one row
+        (st[0], from[0]) = (size, size);
+    }
+    let rank = dims.len().max(1);
+    let mut dense = was.is_some();
+    let mut next = size;
+    for k in (0..rank).rev() {
+        dense &= ext[k] == 1 || st[k] == next && from[k] == next;
+        next *= ext[k];
+    }
+    let own = match first {
+        None => Rows::One,
+        Some(d) => match (s.at.iter().position(|b| b.index == d), at(d)) {
+            (Some(j), _) => Rows::Found(j),
+            (None, Some(l)) => Rows::Loop(l),
+            (None, None) => Rows::One,
+        },
+    };
+    let was = was.map(|w| (w.0, w.1, from));
+    let combine = combine.and_then(|c| kernels::combine(c, v.dtype));
+    Put { was, bits, rank, ext, st, dense, rows, own, combine }
+}
+
+impl SeekKernel {
+    /// Cuts it into at most so many tasks.
+    pub(crate) fn spread(&mut self, tasks: i64) -> i64 {
+        let most = match &self.put {
+            Some(Put { own: Rows::One, .. }) => 1,
+            Some(p) => p.rows.max(1),
+            None => self.ext[..self.queries].iter().product::<i64>().max(1),
+        };
+        self.chunks = tasks.min(most);
+        self.chunks
+    }
+    /// Task i of so many.
+    ///
+    /// # Safety
+    /// `base` has this kernel's values, as they were bound; nobody else writes what is read, and nobody else reads or writes what this task
+    /// writes.
+    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &[*mut u8]) {
+        // SAFETY: the caller's
+        unsafe {
+            match self.size {
+                1 => self.go::<u8>(i, chunks, base),
+                2 => self.go::<u16>(i, chunks, base),
+                4 => self.go::<u32>(i, chunks, base),
+                _ => self.go::<u64>(i, chunks, base),
+            }
+        }
+    }
+    unsafe fn go<T: Word>(&self, i: i64, chunks: i64, base: &[*mut u8]) {
+        for part in &self.parts {
+            // SAFETY: the caller's
+            unsafe {
+                match &self.put {
+                    Some(p) => self.put::<T>(p, part, (p.rows * i / chunks, p.rows * (i + 1) / chunks), base),
+                    None => self.take::<T>(part, i, chunks, base),
+                }
+            }
+        }
+    }
+}

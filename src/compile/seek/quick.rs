@@ -1,0 +1,162 @@
+//! Takes and puts of many rows, a batch at a time: where numbers have no windows, and a row is elements that follow one another.
+
+use super::run::{Word, fill};
+use super::{Part, Put, Rows, SeekKernel};
+use crate::compile::index::{Ix, MAX};
+use crate::program::sentence::Combine;
+use crate::runtime::kernels::{self, BATCH, Find, Found, MixAt, Reach};
+use crate::types::DType;
+
+/// What batches are run by.
+#[derive(Clone, Debug)]
+pub(super) struct Quick {
+    /// Each number's places.
+    finds: Vec<Find>,
+    /// How rows are combined; nothing: they are copied.
+    mix: Option<MixAt>,
+}
+
+impl Quick {
+    /// For a kernel with queries, if it is of this kind.
+    pub(super) fn of(k: &SeekKernel, dtype: DType, combine: Option<Combine>) -> Option<Quick> {
+        let (q, size) = (k.queries, k.size as i64);
+        let run = match k.n - q {
+            0 => true,
+            1 => k.src[q] == size && k.dst[q] == size,
+            _ => false,
+        };
+        let masked = k.put.is_none() && k.parts.iter().any(|p| !p.boxes.is_empty());
+        if q == 0 || !run || masked || k.numbers.iter().any(|m| m.window.is_some()) {
+            return None;
+        }
+        let mix = match combine {
+            Some(c) => Some(kernels::mix_at(c, dtype)?),
+            None => None,
+        };
+        Some(Quick { finds: k.numbers.iter().map(|m| kernels::find_places(m.dtype)).collect(), mix })
+    }
+}
+
+/// A batch: its first query's number along the last loop, how many, bytes to the rows of the result and of what is read of
+/// that query without what is found, and what is.
+struct Batch<'a> {
+    n: usize,
+    to: i64,
+    from: i64,
+    found: &'a mut Found,
+}
+
+impl SeekKernel {
+    /// Calls back for the batches of so many queries along the last loop, from x on. `own`: of one number the places of interest.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn batches(
+        &self,
+        quick: &Quick,
+        (x, run): (&Ix, i64),
+        own: Option<(usize, (i64, i64))>,
+        base: &[*mut u8],
+        f: &mut impl FnMut(Batch<'_>),
+    ) {
+        let last = self.queries - 1;
+        let sum = |st: &Ix| (0..=last).map(|d| x[d] * st[d]).sum::<i64>();
+        let (to, from) = (sum(&self.dst), sum(&self.src));
+        let mut found = Found { at: [0; BATCH], there: [true; BATCH] };
+        for first in (0..run).step_by(BATCH) {
+            let n = (run - first).min(BATCH as i64) as usize;
+            found.at[..n].fill(0);
+            found.there[..n].fill(true);
+            for (j, (m, find)) in self.numbers.iter().zip(&quick.finds).enumerate() {
+                let step = m.st[last];
+                let at = base[m.slot as usize].wrapping_offset((m.off + sum(&m.st) + first * step) as isize);
+                let own = own.filter(|o| o.0 == j).map_or((0, i64::MAX), |o| o.1);
+                let reach = Reach { most: m.most, clip: m.clip, unit: m.unit, own };
+                // SAFETY: the caller's: there are numbers at all steps of the queries
+                unsafe { find(n, at, step as isize, &reach, &mut found) }
+            }
+            let (to, from) = (to + first * self.dst[last], from + first * self.src[last]);
+            f(Batch { n, to, from, found: &mut found });
+        }
+    }
+
+    /// # Safety
+    /// As for `run`.
+    pub(super) unsafe fn quick_take<T: Word>(
+        &self,
+        quick: &Quick,
+        part: &Part,
+        (a, e): (i64, i64),
+        base: &[*mut u8],
+    ) {
+        let last = self.queries - 1;
+        let row = if self.n > self.queries { self.ext[self.queries] } else { 1 };
+        let out = base[self.out as usize].wrapping_offset(part.to as isize);
+        let src = base[self.from as usize].wrapping_offset((self.off + part.ahead[0]) as isize);
+        let mut rows = |b: Batch<'_>| {
+            let (mut to, mut from) = ([0; BATCH], [0; BATCH]);
+            let mut some = 0;
+            for k in 0..b.n {
+                let at = b.to + k as i64 * self.dst[last];
+                to[some] = at;
+                from[some] = b.from + k as i64 * self.src[last] + b.found.at[k];
+                some += usize::from(b.found.there[k]);
+                if !b.found.there[k] {
+                    let to = out.wrapping_offset(at as isize);
+                    // SAFETY: the caller's: the row is in the result
+                    unsafe { fill(to, row, self.size as i64, T::of(self.fill)) }
+                }
+            }
+            // SAFETY: the caller's: the rows are in their values
+            unsafe { kernels::copy_at::<T>(row as usize, out, &to[..some], src, &from[..some]) }
+        };
+        self.runs((&[0; MAX], &self.ext), (a, e), |x, run| {
+            // SAFETY: the caller's
+            unsafe { self.batches(quick, (x, run), None, base, &mut rows) }
+        });
+    }
+
+    /// The rows of a box, of which those from `lo` to before `hi` are this task's.
+    ///
+    /// # Safety
+    /// As for `run`.
+    pub(super) unsafe fn quick_put<T: Word>(
+        &self,
+        quick: &Quick,
+        p: &Put,
+        (a, e): (&Ix, &Ix),
+        (lo, hi): (i64, i64),
+        [out, src]: [*mut u8; 2],
+        base: &[*mut u8],
+    ) {
+        let (q, last) = (self.queries, self.queries - 1);
+        let (begin, row) = if self.n > q { (a[q], e[q] - a[q]) } else { (0, 1) };
+        let count: i64 = (0..q).map(|d| e[d] - a[d]).product();
+        if row <= 0 {
+            return;
+        }
+        let own = if let Rows::Found(j) = p.own { Some((j, (lo, hi))) } else { None };
+        let (out, src) = [out, src].map(|x| x.wrapping_offset((begin * self.size as i64) as isize)).into();
+        let mut rows = |b: Batch<'_>| {
+            let (mut to, mut from) = ([0; BATCH], [0; BATCH]);
+            let mut some = 0;
+            for k in 0..b.n {
+                to[some] = b.to + k as i64 * self.dst[last] + b.found.at[k];
+                from[some] = b.from + k as i64 * self.src[last];
+                some += usize::from(b.found.there[k]);
+            }
+            let row = row as usize;
+            // SAFETY: the caller's: the rows are in their values, and this task owns what is written
+            unsafe {
+                match quick.mix {
+                    None => kernels::copy_at::<T>(row, out, &to[..some], src, &from[..some]),
+                    Some(mix) => mix(some, row, out, to.as_ptr(), src, from.as_ptr()),
+                }
+            }
+        };
+        self.runs((a, e), (0, count), |x, run| {
+            // SAFETY: the caller's
+            unsafe { self.batches(quick, (x, run), own, base, &mut rows) }
+        });
+    }
+}
