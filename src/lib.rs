@@ -154,11 +154,11 @@ pub use transform::{
     Compiled, Jit, Lowered, ScanOptions, Traced, associative_scan, associative_scan_from_end, cond,
     debug_print_values, fori_loop, jit, map, scan, scan_with, switch, while_loop,
 };
-pub use transform::{MapDims, VmapOptions, vmap, vmap_with};
 pub use transform::{
-    Pullback, auto_axes, auto_axes_over, checkpoint, explicit_axes, explicit_axes_over, grad, jvp,
-    value_and_grad, vjp,
+    CustomOp, Pullback, auto_axes, auto_axes_over, checkpoint, custom_op, explicit_axes, explicit_axes_over,
+    grad, jvp, value_and_grad, vjp,
 };
+pub use transform::{MapDims, VmapOptions, vmap, vmap_with};
 pub use tree::{Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of};
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 

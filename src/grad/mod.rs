@@ -13,6 +13,7 @@
 //! an implicit cast, or the move that belongs to an implicit join, is done once and in one place.
 
 mod branches;
+mod custom;
 mod linearize;
 mod loops;
 mod modes;

@@ -1,8 +1,9 @@
 //! Forward: every equation with its tangent's beside it.
 
 use super::surgery::{input_types, inputs};
-use super::{Jvp, branches, loops, modes, per_device};
+use super::{Jvp, branches, custom, loops, modes, per_device};
 use crate::diagnostic::Result;
+use crate::ops::custom::Custom;
 use crate::program::{Builder, Control, Env, Equation, Forward, Known, Literal, Op, Program, Value, sound};
 
 /// How control operations are differentiated.
@@ -85,7 +86,11 @@ fn equation(
         Op::Prim(prim) => {
             let outs = b.push(e.op.clone(), ins, types);
             let from = b.program().equations.len();
-            let mut tans = prim.jvp(Forward { b, operands: ins, tangents, outputs: &outs })?;
+            let at = Forward { b, operands: ins, tangents, outputs: &outs };
+            let mut tans = match (style, prim.downcast_ref::<Custom>()) {
+                (Style::Together, Some(own)) => custom::forward(own, at)?,
+                _ => prim.jvp(at)?,
+            };
             sound::added(b, from, prim.as_ref())?;
             sound::tangents(b, prim.as_ref(), &tans, &outs)?;
             for (t, out) in tans.iter_mut().zip(&outs) {

@@ -8,6 +8,7 @@ pub mod build;
 mod check;
 pub mod collective;
 pub mod creation;
+pub(crate) mod custom;
 pub mod elementwise;
 mod fit;
 pub mod indexing;

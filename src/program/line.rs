@@ -103,19 +103,26 @@ pub(crate) fn run(of: &dyn Line, ins: &[In<'_>], outs: &mut Outs<'_>) {
 }
 /// The same of a part of that.
 pub(crate) fn caught(of: &dyn Line, part: impl FnOnce()) {
-    let Err(panic) = catch_unwind(AssertUnwindSafe(part)) else { return };
-    if panic.is::<Fault>() {
-        resume_unwind(panic);
-    }
-    let said = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
-        (Some(said), _) => said.as_str(),
-        (None, Some(said)) => said,
-        (None, None) => "no message",
-    };
+    let Err(said) = guarded(part) else { return };
     let text = format!("the function of lines {:?} panicked: {said}", of.key());
-    // not dropped: that may panic too
-    std::mem::forget(panic);
     resume_unwind(Box::new(Fault::new(ErrorKind::Other, text)));
+}
+
+/// Runs code of the user's: where it panics, what it said. Faults go on.
+pub(crate) fn guarded<R>(code: impl FnOnce() -> R) -> Result<R, String> {
+    catch_unwind(AssertUnwindSafe(code)).map_err(|panic| {
+        if panic.is::<Fault>() {
+            resume_unwind(panic);
+        }
+        let said = match (panic.downcast_ref::<String>(), panic.downcast_ref::<&str>()) {
+            (Some(said), _) => said.clone(),
+            (None, Some(said)) => (*said).to_string(),
+            (None, None) => "no message".to_string(),
+        };
+        // not dropped: that may panic too
+        std::mem::forget(panic);
+        said
+    })
 }
 
 /// How a line may be cut among devices that hold blocks of it.
@@ -201,6 +208,15 @@ fn row_major(shape: &[usize]) -> Vec<usize> {
     strides
 }
 
+/// Where a line begins, in elements.
+///
+/// # Panics
+/// If there is no such line.
+fn offset(over: &[usize], shape: &[usize], strides: &[usize]) -> usize {
+    assert!(over.len() <= shape.len() && over.iter().zip(shape).all(|(i, n)| i < n), "{over:?} of {shape:?}");
+    over.iter().zip(strides).map(|(i, s)| i * s).sum()
+}
+
 impl<'a> In<'a> {
     /// Elements in row-major order.
     ///
@@ -217,6 +233,17 @@ impl<'a> In<'a> {
     /// There are elements of this type at all indices of the shape, for as long as `'a`; nobody writes them meanwhile.
     pub(crate) unsafe fn at(dtype: DType, at: *const u8, shape: Vec<usize>, strides: Vec<usize>) -> In<'a> {
         In { dtype, at, shape, strides, life: PhantomData }
+    }
+    /// One line: at this place over lines, with these of the dimensions along it, the others at their beginning.
+    pub(crate) fn line(&self, over: &[usize], along: &[usize]) -> In<'a> {
+        let (shape, strides) = (&self.shape[over.len()..], &self.strides[over.len()..]);
+        In {
+            dtype: self.dtype,
+            at: self.at.wrapping_add(offset(over, &self.shape, &self.strides) * self.dtype.size()),
+            shape: along.iter().map(|d| shape[*d]).collect(),
+            strides: along.iter().map(|d| strides[*d]).collect(),
+            life: PhantomData,
+        }
     }
     /// The element type.
     pub fn dtype(&self) -> DType {
@@ -255,6 +282,31 @@ impl<'a> Out<'a> {
     /// writes it meanwhile.
     pub(crate) unsafe fn at(dtype: DType, at: *mut u8, shape: Vec<usize>, strides: Vec<usize>) -> Out<'a> {
         Out { dtype, at, shape, strides, unwritten: true, life: PhantomData }
+    }
+    /// Room within this memory, in row-major order.
+    ///
+    /// # Panics
+    /// If it is too small.
+    pub(crate) fn within(dtype: DType, shape: &[usize], room: &'a mut [u128]) -> Out<'a> {
+        assert!(shape.iter().product::<usize>() * dtype.size() <= size_of_val(room), "{shape:?}");
+        let (at, strides) = (room.as_mut_ptr().cast(), row_major(shape));
+        Out { dtype, at, shape: shape.to_vec(), strides, unwritten: true, life: PhantomData }
+    }
+    /// One line: at this place over lines. It is written, or zeros.
+    pub(crate) fn line(&mut self, over: &[usize]) -> Out<'_> {
+        self.unwritten = false;
+        Out {
+            dtype: self.dtype,
+            at: self.at.wrapping_add(offset(over, &self.shape, &self.strides) * self.dtype.size()),
+            shape: self.shape[over.len()..].to_vec(),
+            strides: self.strides[over.len()..].to_vec(),
+            unwritten: true,
+            life: PhantomData,
+        }
+    }
+    /// Whether nobody has asked for its elements yet.
+    pub(crate) fn unwritten(&self) -> bool {
+        self.unwritten
     }
     /// The element type.
     pub fn dtype(&self) -> DType {

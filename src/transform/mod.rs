@@ -3,6 +3,7 @@
 mod associative;
 mod compiled;
 pub(crate) mod control;
+mod custom;
 mod derivative;
 mod jit;
 mod moves;
@@ -14,6 +15,7 @@ pub use control::{
     ScanOptions, cond, debug_print_values, fori_loop, map, scan, scan_with, switch, while_loop,
 };
 pub use control::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
+pub use custom::{CustomOp, Finished, custom_op};
 pub use derivative::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
 pub use jit::{ArgNums, Jit, Made, jit};
 pub(crate) use jit::{Out, body, no_error};

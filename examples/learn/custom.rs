@@ -1,0 +1,108 @@
+use atmesh::prelude::*;
+use atmesh::{CustomOp, ErrorKind, custom_op, nd};
+
+fn main() -> Result<()> {
+    println!("== first");
+    first()?;
+    println!("== sharded");
+    sharded()?;
+    println!("== slopes");
+    slopes()?;
+    println!("== wrong");
+    wrong();
+    println!("== exercise1");
+    exercise_1()
+}
+
+// ANCHOR: medians
+/// The middle one of each three neighbours along a row; the ends stay.
+fn smooth() -> CustomOp {
+    custom_op("smooth", "...j->...j", |ins, outs| {
+        let (x, mut y) = (ins[0].view::<f32>(), outs[0].view::<f32>());
+        y.assign(&x);
+        for j in 1..x.len().saturating_sub(1) {
+            let mut three = [x[[j - 1]], x[[j]], x[[j + 1]]];
+            three.sort_by(f32::total_cmp);
+            y[[j]] = three[1];
+        }
+    })
+}
+// ANCHOR_END: medians
+
+// ANCHOR: first
+fn first() -> Result<()> {
+    let x = Array::from([[1.0f32, 9.0, 2.0, 3.0], [5.0, 5.0, 0.0, 5.0]]);
+    println!("{}", smooth().call(&x));
+    // the program names it as it does all operations
+    println!("{}", jit(|x: &Array| smooth().call(x) * 2.0).trace(&x)?.program());
+    Ok(())
+}
+// ANCHOR_END: first
+
+// ANCHOR: sharded
+fn sharded() -> Result<()> {
+    // rows of x, each times the matrix m: `i` runs over lines, `j` and `k` along them
+    let times = custom_op("times", "ij,jk->ik", |ins, outs| {
+        let (row, m) = (ins[0].view::<f32>(), ins[1].view::<f32>());
+        for (y, column) in outs[0].view::<f32>().iter_mut().zip(m.axis_iter(nd::Axis(1))) {
+            *y = row.iter().zip(column).map(|(a, b)| a * b).sum();
+        }
+    })
+    .over("i");
+    let mesh = Mesh::new([("X", 4)])?;
+    let (x, m) = (Array::ones([8, 2]).put(&mesh, p!["X"]), Array::ones([2, 3]));
+    println!("{}", type_of(times.call((&x, &m))));
+    // what the kernel sees whole must be unsharded
+    let m = Array::ones([4, 4]).put(&mesh, p![_, "X"]);
+    println!("{}", times.call((&x.reshape([4, 4]), &m)));
+    // examples are one more letter to run over
+    println!("{}", type_of(vmap(Array::ones([5, 8, 2]), |x| times.call((&x, &Array::ones([2, 3]))))));
+    Ok(())
+}
+// ANCHOR_END: sharded
+
+// ANCHOR: slopes
+fn slopes() -> Result<()> {
+    // x³, and how cotangents go back through it
+    let cube = custom_op("cube", "...->...", |ins, outs| {
+        outs[0].view::<f32>()[[]] = ins[0].view::<f32>()[[]].powi(3);
+    })
+    .derivative(|ins, _, cts| &cts[0] * 3.0 * ins[0].square());
+    let x = Array::from([1.0f32, 2.0]);
+    println!("{}", grad(&x, |x| cube.call(&x).sum(..)));
+    println!("{}", jvp(&x, Array::ones([2]), |x| cube.call(&x)).1); // the same rule, turned round
+    println!("{}", vmap(&x, |x| grad(&x, |x| grad(&x, |x: Array| cube.call(&x)))));
+    println!("{}", grad(&x, |x| smooth().call(&x).sum(..)));
+    Ok(())
+}
+// ANCHOR_END: slopes
+
+// ANCHOR: wrong
+fn wrong() {
+    let idle = custom_op("idle", "...j->...", |_, _| ());
+    let error = idle.call(Array::ones([2, 3])).ty().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Other);
+    println!("{error}");
+}
+// ANCHOR_END: wrong
+
+// ANCHOR: exercise1
+fn exercise_1() -> Result<()> {
+    // the longest run of equal elements in each row, and what it is made of
+    let longest = custom_op("longest_run", "...j->...,...", |ins, outs| {
+        let x = ins[0].view::<i32>();
+        let (mut best, mut run) = ((0, 0), 0);
+        for (j, e) in x.iter().enumerate() {
+            run = if j > 0 && x[[j - 1]] == *e { run + 1 } else { 1 };
+            if run > best.0 {
+                best = (run, *e);
+            }
+        }
+        outs[0].view::<i32>()[[]] = best.0;
+        outs[1].view::<i32>()[[]] = best.1;
+    });
+    let found = longest.call_all(Array::from([[7, 7, 1, 7], [3, 2, 2, 2]]));
+    println!("{}\n{}", found[0], found[1]);
+    Ok(())
+}
+// ANCHOR_END: exercise1

@@ -1,0 +1,327 @@
+//! Operations of one's own: typed, sharded, mapped and differentiated like the crate's, and told of where they are wrong.
+
+use atmesh::prelude::*;
+use atmesh::{CustomOp, EngineKind, ErrorKind, Spec, custom_op, nd};
+
+const ENGINES: [EngineKind; 3] = [EngineKind::Reference, EngineKind::Lockstep, EngineKind::Threads];
+
+/// Rows of a matrix, each times a matrix; the second result is each row's sum.
+fn times() -> CustomOp {
+    custom_op("times", "ij,jk->ik,i", |ins, outs| {
+        let (row, m) = (ins[0].view::<f32>(), ins[1].view::<f32>());
+        let m = m.into_dimensionality::<nd::Ix2>().unwrap();
+        for (k, y) in outs[0].view::<f32>().iter_mut().enumerate() {
+            *y = row.iter().zip(m.column(k)).map(|(a, b)| a * b).sum();
+        }
+        outs[1].view::<f32>()[[]] = row.sum();
+    })
+    .over("i")
+    .derivative(|ins, _, cts| {
+        let rows = einsum("ik,jk->ij", [&cts[0], &ins[1]]);
+        let sums = cts[1].expand_dims(1);
+        vec![rows + sums, (ins[0].expand_dims(2) * cts[0].expand_dims(1)).sum(0)]
+    })
+}
+
+/// The same of the crate's operations.
+fn plainly(x: &Array, m: &Array) -> Vec<Array> {
+    vec![x.dot(m), x.sum(1)]
+}
+
+fn numbers(shape: &[usize]) -> Array {
+    let n: usize = shape.iter().product();
+    Array::from((0..n).map(|i| ((i * 37 + 11) % 23) as f32 / 4.0 - 2.0).collect::<Vec<_>>()).reshape(shape)
+}
+fn values(x: &Array) -> Vec<f32> {
+    x.to_vec::<f32>().unwrap_or_else(|e| panic!("{e}"))
+}
+fn close(a: &Array, b: &Array, what: &str) {
+    assert_eq!(a.shape().unwrap_or_else(|e| panic!("{what}: {e}")), b.shape().unwrap(), "{what}");
+    let near = |(a, b): (f32, f32)| (a - b).abs() <= 1e-4 * (1.0 + b.abs());
+    assert!(values(a).into_iter().zip(values(b)).all(near), "{what}: {a} and {b}");
+}
+
+#[test]
+fn it_is_the_same_bits_on_any_mesh_and_engine() {
+    let (x, m) = (numbers(&[12, 5]), numbers(&[5, 3]));
+    let wanted = times().call_all((&x, &m));
+    for (y, z) in wanted.iter().zip(plainly(&x, &m)) {
+        close(y, &z, "at once");
+    }
+    for n in [1, 2, 4, 5, 8] {
+        let mesh = Mesh::auto([("X", n), ("Y", 2)]).unwrap();
+        for spec in [p![], p!["X"], p![_, "X"], p!["X", "Y"], p!["Y", "X"], p![("X", "Y")]] {
+            for other in [p![], p!["X"], p!["Y", "X"]] {
+                let (x, m) = (x.put(&mesh, spec), m.put(&mesh, other));
+                if x.ty().is_err() || m.ty().is_err() {
+                    continue;
+                }
+                for engine in ENGINES {
+                    let f = jit(|x: &Array, m: &Array| times().call_all((x, m))).engine(engine);
+                    let got = f.call((&x, &m)).unwrap_or_else(|e| panic!("{n}, {spec}, {engine}: {e}"));
+                    for (got, wanted) in got.iter().zip(&wanted) {
+                        assert_eq!(values(got), values(wanted), "{n} devices, {spec}, {other}, {engine}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn it_is_typed_as_its_letters_say() -> Result<()> {
+    let mesh = Mesh::new([("X", 4), ("Y", 2)])?;
+    let (x, m) = (numbers(&[8, 6]).put(&mesh, p!["X"]), numbers(&[6, 4]).put(&mesh, p![]));
+    let both = times().call_all((&x, &m));
+    assert_eq!(type_of(&both), "(float32[8@X,4], float32[8@X])");
+    assert_collectives!(jit(|x: &Array, m: &Array| times().call_all((x, m))).lower((&x, &m))?,);
+    // what a kernel sees whole is unsharded
+    let told = |x: Spec, m: Spec| {
+        let (x, m) = (numbers(&[8, 6]).put(&mesh, x), numbers(&[6, 4]).put(&mesh, m));
+        let e = times().call_all((&x, &m)).swap_remove(0).ty().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Sharding);
+        e.to_string()
+    };
+    let text = told(p![_, "Y"], p![]);
+    assert!(text.contains("times") && text.contains("dimension 1 of operand 0, 6@Y,"), "{text}");
+    assert!(text.contains(".reshard(p![_, _])"), "{text}");
+    assert!(told(p![], p![_, "X"]).contains("dimension 1 of operand 1, 4@X,"));
+    // in auto mode it is gathered
+    let mesh = Mesh::auto([("X", 4)])?;
+    let (x, m) = (numbers(&[8, 8]).put(&mesh, p![_, "X"]), numbers(&[8, 4]));
+    let got = jit(|x: &Array, m: &Array| times().call_all((x, m))).call((&x, &m))?;
+    close(&got[0], &numbers(&[8, 8]).dot(&m), "auto");
+    Ok(())
+}
+
+#[test]
+fn its_rule_is_its_derivative() -> Result<()> {
+    let (x, m) = (numbers(&[4, 3]), numbers(&[3, 2]));
+    let loss = |y: Vec<Array>| (y[0].sin().sum(..) + y[1].cos().sum(..)).sum(..);
+    let wanted = grad((&x, &m), |(x, m)| loss(plainly(&x, &m)));
+    for n in [1, 2, 4] {
+        for mesh in [Mesh::auto([("X", n)])?, Mesh::new([("X", n)])?] {
+            let (x, m) = (x.put(&mesh, p!["X"]), m.put(&mesh, p![]));
+            for engine in ENGINES {
+                let f = |x: &Array, m: &Array| {
+                    let (x, m) = grad((x, m), |(x, m)| loss(times().call_all((&x, &m))));
+                    vec![x, m]
+                };
+                let got = jit(f).engine(engine).call((&x, &m))?;
+                close(&got[0], &wanted.0, "of x");
+                close(&got[1], &wanted.1, "of m");
+            }
+            // one operand only, one result only
+            let g = grad(&m, |m| times().call_all((&x, &m))[0].square().sum(..));
+            close(&g, &grad(&m, |m| x.dot(&m).square().sum(..)), "of one operand");
+            let g = grad(&x, |x| times().call_all((&x, &m))[1].square().sum(..));
+            close(&g, &grad(&x, |x| x.sum(1).square().sum(..)), "of one result");
+        }
+    }
+    // forward, and twice
+    let (_, t) = jvp((&x, &m), (&x, &m), |(x, m)| times().call_all((&x, &m)));
+    let (_, u) = jvp((&x, &m), (&x, &m), |(x, m)| plainly(&x, &m));
+    close(&t[0], &u[0], "tangents");
+    close(&t[1], &u[1], "tangents");
+    let twice = |f: &dyn Fn(&Array) -> Array| grad(&m, |m| grad(&m, |m: Array| f(&m)).square().sum(..));
+    let own = twice(&|m| loss(times().call_all((&x, m))));
+    close(&own, &twice(&|m| loss(plainly(&x, m))), "twice");
+    // in loops and branches, computed again
+    let looped = |f: &dyn Fn(&Array) -> Array| {
+        grad(&x, |x| fori_loop(0..3, &x, |_, x: Array| checkpoint(&x, |x| f(&x))).sum(..))
+    };
+    let square = numbers(&[3, 3]);
+    let own = looped(&|x| times().call_all((x, &square)).swap_remove(0).sin());
+    close(&own, &looped(&|x| x.dot(&square).sin()), "in a loop");
+    Ok(())
+}
+
+#[test]
+fn examples_are_lines_too() {
+    let (x, m) = (numbers(&[5, 4, 3]), numbers(&[3, 2]));
+    let one = |x: &Array, m: &Array| times().call_all((x, m)).swap_remove(0);
+    let each: Vec<f32> = x.unstack(0).iter().flat_map(|x| values(&one(x, &m))).collect();
+    assert_eq!(values(&vmap(&x, |x| one(&x, &m))), each);
+    let ms = numbers(&[5, 3, 2]);
+    close(&vmap((&x, &ms), |(x, m)| one(&x, &m)), &vmap((&x, &ms), |(x, m)| x.dot(&m)), "both");
+    close(&vmap(&ms, |m| one(&x.slice(ix![0]), &m)), &vmap(&ms, |m| x.slice(ix![0]).dot(&m)), "the second");
+    let twice = |f: &dyn Fn(&Array, &Array) -> Array| vmap(&x, |x| vmap(&ms, |m| f(&x, &m)));
+    close(&twice(&one), &twice(&|x, m| x.dot(m)), "twice");
+    // gradients of examples, and of what all of them share
+    let g = |f: &dyn Fn(&Array, &Array) -> Array| {
+        grad(&m, |m| vmap(&x, |x| f(&x, &m).sin()).sum(..))
+            + vmap(&x, |x| grad(&m, |m| f(&x, &m).sum(..))).sum(0)
+    };
+    close(&g(&one), &g(&|x, m| x.dot(m)), "gradients");
+    let mesh = Mesh::new([("X", 5)]).unwrap();
+    let split = x.put(&mesh, p!["X"]);
+    let y = vmap(&split, |x| one(&x, &m));
+    assert_eq!(type_of(&y), "float32[5@X,4,2]");
+    assert_eq!(values(&y), each);
+    let h = grad(&m.put(&mesh, p![]), |m| vmap(&split, |x| one(&x, &m).sin()).sum(..));
+    close(&h, &grad(&m, |m| vmap(&x, |x| x.dot(&m).sin()).sum(..)), "split examples");
+}
+
+#[test]
+fn it_runs_in_device_code() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let (x, m) = (numbers(&[8, 3]), numbers(&[3, 2]));
+    let f = |one: fn(&Array, &Array) -> Array| {
+        move |x: &Array, m: &Array| {
+            let g = grad(m, |m| one(x, &m).sin().sum(..).psum("X"));
+            (one(x, m), g)
+        }
+    };
+    let run = |one| shard_map(&mesh, (p!["X"], p![]), (p!["X"], p![]), f(one)).call((&x, &m));
+    let (own, plain) = (run(|x, m| times().call_all((x, m)).swap_remove(0))?, run(|x, m| x.dot(m))?);
+    close(&own.0, &plain.0, "values");
+    close(&own.1, &plain.1, "gradients");
+    Ok(())
+}
+
+/// What a kernel may do wrong.
+#[test]
+fn bad_kernels_are_errors() {
+    let x = Array::ones([3, 4]);
+    let told = |op: CustomOp, engine: EngineKind| {
+        let f = jit(move |x: &Array| op.call(x)).engine(engine);
+        let e = f.call(&x).expect_err("it is wrong");
+        assert_eq!(e.kind(), ErrorKind::Other, "{e}");
+        assert!(e.to_string().contains("custom.rs:"), "{e}");
+        e.to_string()
+    };
+    for engine in ENGINES {
+        let panics = custom_op("panics", "...j->...j", |ins, _| assert!(ins.is_empty(), "out of luck"));
+        assert!(told(panics, engine).contains("the kernel of panics panicked: out of luck"));
+        let fails = custom_op("fails", "...j->...j", |_, _| Err::<(), _>("no root"));
+        assert!(told(fails, engine).contains("the kernel of fails failed: no root"));
+        let idle = custom_op("idle", "...j->...j", |_, _| ());
+        let text = told(idle, engine);
+        assert!(text.contains("the kernel of idle did not write result 0"), "{text}");
+        assert!(text.contains("outs[0].view::<f32>()"), "{text}");
+        let half = custom_op("half", "...j->...j,...", |_, outs| drop(outs[0].view::<f32>()));
+        let half = jit(move |x: &Array| half.call_all(x).swap_remove(0)).engine(engine).call(&x);
+        assert!(half.unwrap_err().to_string().contains("did not write result 1"));
+        let shape = custom_op("shape", "...j->...j", |_, outs| {
+            outs[0].view::<f32>().assign(&nd::ArrayD::<f32>::zeros(vec![5]));
+        });
+        assert!(told(shape, engine).contains("the kernel of shape panicked"));
+        let dtype = custom_op("dtype", "...j->...j", |ins, _| drop(ins[0].view::<f64>()));
+        assert!(told(dtype, engine).contains("the kernel of dtype panicked"));
+        let far = custom_op("far", "...j->...j", |ins, outs| {
+            outs[0].view::<f32>()[[0]] = ins[0].view::<f32>()[[4]];
+        });
+        assert!(told(far, engine).contains("the kernel of far panicked"));
+        // places that it leaves out are zeros
+        let first = custom_op("first", "...j->...j", |_, outs| outs[0].view::<f32>()[[0]] = 1.0);
+        let y = jit(move |x: &Array| first.call(x)).engine(engine).call(&x).unwrap();
+        assert_eq!(values(&y), [1.0, 0.0, 0.0, 0.0].repeat(3));
+        // results that change places are no harm
+        let swap = custom_op("swap", "...j->...j,...", |_, outs| {
+            outs.swap(0, 1);
+            outs[0].view::<f32>().fill(1.0);
+            outs[1].view::<f32>().fill(2.0);
+        });
+        let y = jit(move |x: &Array| swap.call_all(x)).engine(engine).call(&x).unwrap();
+        assert_eq!((values(&y[0]), values(&y[1])), (vec![2.0; 12], vec![1.0; 3]));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_words() {
+    let x = Array::ones([3, 4]);
+    let op = |dims: &str| custom_op("op", dims, |_, _| ());
+    let told = |y: Array, kind: ErrorKind, words: &[&str]| {
+        let e = y.ty().expect_err("it is refused");
+        assert_eq!(e.kind(), kind, "{e}");
+        let text = e.to_string();
+        assert!(words.iter().all(|w| text.contains(w)), "{text}");
+    };
+    told(op("ij").call(&x), ErrorKind::Syntax, &["no `->`"]);
+    told(op("i->i").call(&x), ErrorKind::Shape, &["operand 0 of op has 2 dimensions", "`i` is of 1"]);
+    told(op("...ijk->...i").call(&x), ErrorKind::Shape, &["`...ijk` is of at least 3"]);
+    told(op("ij,jk->ik").call(&x), ErrorKind::Shape, &["op is of 2 operands", "there are 1"]);
+    let sizes = ["dimension 0 of operand 1 of op has size 3", "dimension 1 of operand 0 has 4", "`j`"];
+    told(op("ij,jk->ik").call((&x, &x)), ErrorKind::Shape, &sizes);
+    told(op("ij->ik").call(&x), ErrorKind::Shape, &["size of 'k'", ".size('k', …)"]);
+    told(op("ij->ij").over("k").call(&x), ErrorKind::Syntax, &["cannot run over 'k'"]);
+    told(op("ij->j").over("i").call(&x), ErrorKind::Syntax, &["cannot run over 'i'"]);
+    told(op("ij->j").size('j', 3).call(&x), ErrorKind::Syntax, &["told the size of 'j'"]);
+    told(op("ij->j,j").call(&x), ErrorKind::Shape, &["op has 2 results", ".call_all(…)"]);
+    told(
+        op("ij->j").takes([F64]).call(&x),
+        ErrorKind::Dtype,
+        &["is float32, and it takes float64", ".astype(F64)"],
+    );
+    told(op("ij->j").returns([F64, F32]).call(&x), ErrorKind::Syntax, &["2 element types for 1 result"]);
+    assert_eq!(op("ij->j,i").takes([F64]).call_all(&x).len(), 2);
+    // derivatives
+    let y = grad(&x, |x| op("ij->ij").call(&x).sum(..));
+    told(y, ErrorKind::Unsupported, &["op has no derivative", ".derivative(", ".stop_gradient()"]);
+    let ones = custom_op("ones", "ij->ij", |_, outs| outs[0].view::<f32>().fill(1.0));
+    let g = grad(&x, |x| (ones.call(x.stop_gradient()) * &x).sum(..));
+    assert!(g.ty().is_ok(), "{g}");
+    let w = Array::ones([3, 4]);
+    let outside = op("ij->ij").derivative(move |_, _, cts| &cts[0] * &w);
+    told(grad(&x, |x| outside.call(&x).sum(..)), ErrorKind::Trace, &["reads float32[3,4] from outside"]);
+    let many = op("ij->ij").derivative(|_, _, cts| vec![cts[0].clone(), cts[0].clone()]);
+    told(grad(&x, |x| many.call(&x).sum(..)), ErrorKind::Shape, &["gives 2 cotangents for 1 operand"]);
+    let other = op("ij->ij").derivative(|_, _, cts| cts[0].sum(0));
+    told(grad(&x, |x| other.call(&x).sum(..)), ErrorKind::Shape, &["gives float32[4] for operand 0"]);
+    let curved = op("ij->ij").derivative(|_, _, cts| cts[0].square());
+    told(jvp(&x, &x, |x| curved.call(&x)).1, ErrorKind::Unsupported, &["goes backward only", "use `grad`"]);
+}
+
+/// A rule may call a kernel of its own.
+#[test]
+fn the_way_back_may_be_a_kernel() {
+    let back = || {
+        custom_op("cube_back", "...,...->...", |ins, outs| {
+            let (x, ct) = (ins[0].view::<f64>()[[]], ins[1].view::<f64>()[[]]);
+            outs[0].view::<f64>()[[]] = 3.0 * x * x * ct;
+        })
+    };
+    let cube = custom_op("cube", "...->...", |ins, outs| {
+        outs[0].view::<f64>()[[]] = ins[0].view::<f64>()[[]].powi(3);
+    })
+    .derivative(move |ins, _, cts| back().call((&ins[0], &cts[0])));
+    let x = Array::from([1.0, 2.0]);
+    assert_eq!(grad(&x, |x| cube.call(&x).sum(..)).to_vec::<f64>().unwrap(), [3.0, 12.0]);
+    let e = jvp(&x, &x, |x| cube.call(&x)).1.ty().unwrap_err();
+    assert!(e.to_string().contains("the derivative of cube goes backward only"), "{e}");
+}
+
+/// Two are one where name, letters and code are.
+#[test]
+fn an_operation_is_its_name_and_its_code() {
+    fn plus(n: f64) -> CustomOp {
+        custom_op("plus", "...->...", move |ins, outs| {
+            outs[0].view::<f64>()[[]] = ins[0].view::<f64>()[[]] + n;
+        })
+    }
+    let x = Array::from([1.0, 2.0]);
+    let twice = custom_op("plus", "...->...", |ins, outs| {
+        outs[0].view::<f64>()[[]] = 2.0 * ins[0].view::<f64>()[[]];
+    });
+    let f = |op: &CustomOp| op.call(&x).to_vec::<f64>().unwrap();
+    assert_eq!((f(&plus(1.0)), f(&plus(5.0)), f(&twice)), (vec![2.0, 3.0], vec![6.0, 7.0], vec![2.0, 4.0]));
+    let both = jit({
+        let (a, b) = (plus(1.0), plus(2.0));
+        move |x: &Array| a.call(x) * b.call(x)
+    });
+    assert_eq!(both.call(&x).unwrap().to_vec::<f64>().unwrap(), [6.0, 12.0]);
+    // one that captures nothing is compiled once
+    assert_eq!(
+        atmesh::jit(|x: &Array| times().call_all((x, x))).trace(&numbers(&[2, 2])).unwrap().program(),
+        atmesh::jit(|x: &Array| times().call_all((x, x))).trace(&numbers(&[2, 2])).unwrap().program()
+    );
+}
+
+/// Loops of no steps, lines of no elements.
+#[test]
+fn nothing_is_a_size_too() {
+    let (x, m) = (Array::zeros([0, 3]), Array::ones([3, 2]));
+    assert_eq!(times().call_all((&x, &m))[0].shape().unwrap(), [0, 2]);
+    let y = times().call_all((&Array::zeros([2, 0]), &Array::ones([0, 3])));
+    assert_eq!(values(&y[0]), [0.0; 6]);
+}
