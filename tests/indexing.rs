@@ -24,7 +24,7 @@ fn update(x: &Array, u: &Array, i: &Array, dims: &[usize]) -> Array {
     let mut xs = vec![x, u];
     xs.extend(dims.iter().map(|_| i));
     apply(
-        Arc::new(DynamicUpdateSlice { dims: dims.into(), lead: vec![], add: false, out: None }) as Prim,
+        Arc::new(DynamicUpdateSlice { dims: dims.into(), lead: vec![], combine: None, out: None }) as Prim,
         &xs,
     )
 }
@@ -323,4 +323,71 @@ fn histograms_count_by_parts_of_float64() {
     assert!(wrong(1 << 31, 0.0..1.0).contains("2147483648 parts"));
     assert!(wrong(3, 1.0..1.0).contains("from less to more"));
     assert!(wrong(3, f64::NAN..1.0).contains("from less to more"));
+}
+
+/// An update at a number that combines is one operation, with the bits of reading, combining and writing.
+#[test]
+fn combined_at_a_number() {
+    type Update = fn(&Array, &Array) -> Array;
+    let x = table();
+    let cases: [(&str, Update, Update); 6] = [
+        ("add", |x, i| x.at(ix![i]).add(1.5), |x, i| x.at(ix![i]).set(x.slice(ix![i]) + 1.5)),
+        ("mul", |x, i| x.at(ix![i]).mul(-0.5), |x, i| x.at(ix![i]).set(x.slice(ix![i]) * -0.5)),
+        (
+            "max",
+            |x, i| x.at(ix![.., i]).max(0.25),
+            |x, i| x.at(ix![.., i]).set(x.slice(ix![.., i]).maximum(0.25)),
+        ),
+        (
+            "min",
+            |x, i| x.at(ix![&i..; 3]).min(0.25),
+            |x, i| x.at(ix![&i..; 3]).set(x.slice(ix![&i..; 3]).minimum(0.25)),
+        ),
+        (
+            "a box",
+            |x, i| x.at(ix![&i..; 2, 1..4]).add(x.slice(ix![..2, ..3])),
+            |x, i| x.at(ix![&i..; 2, 1..4]).set(x.slice(ix![&i..; 2, 1..4]) + x.slice(ix![..2, ..3])),
+        ),
+        (
+            "one",
+            |x, i| x.at(ix![i, 3]).mul(x.slice(ix![2, 2])),
+            |x, i| x.at(ix![i, 3]).set(x.slice(ix![i, 3]) * x.slice(ix![2, 2])),
+        ),
+    ];
+    for (name, one, three) in cases {
+        for at in [-30, -1, 0, 4, 40] {
+            let i = Array::from(at);
+            let got = everywhere(name, &x, &i, one);
+            assert_eq!(got, bits(&three(&x, &i)), "{name} at {at}");
+        }
+        let program = jit(one).trace((&x, &Array::from(1))).unwrap();
+        assert_eq!(program.program().to_string().matches("dynamic_").count(), 1, "{name}");
+        // gradients, and those of examples
+        let y = Key::new(4).normal([12, 10]);
+        let slope =
+            |f: Update, i: &Array| grad(&y, |x| (f(&x, i).square() * &y).sum(..)).to_vec::<f32>().unwrap();
+        for at in [0, 4, 9] {
+            let i = Array::from(at);
+            let near = |(a, b): (f32, f32)| (a - b).abs() <= 1e-5 * (1.0 + b.abs());
+            assert!(slope(one, &i).into_iter().zip(slope(three, &i)).all(near), "{name} at {at}");
+        }
+        let (ys, i) = (Key::new(5).normal([3, 12, 10]), Array::from([0, 5, 9]));
+        let each = |f: Update| vmap((&ys, &i), |(x, i)| f(&x, &i));
+        assert_eq!(bits(&each(one)), bits(&each(three)), "{name} of examples");
+        let reads_parts = ["a box", "one"].contains(&name);
+        for mesh in [Mesh::new([("X", 2)]).unwrap(), Mesh::new([("X", 2), ("Y", 2)]).unwrap()] {
+            for spec in [p!["X"], p![_, "X"]].into_iter().filter(|_| !reads_parts) {
+                let y = x.put(&mesh, spec);
+                let got = one(&y, &Array::from(4));
+                assert_eq!(got.ty().unwrap_or_else(|e| panic!("{name}: {e}")).spec, y.ty().unwrap().spec);
+                assert_eq!(bits(&got), bits(&three(&x, &Array::from(4))), "{name} {spec}");
+            }
+        }
+    }
+    // a loop of such updates writes in place
+    let f = |c: &Array| fori_loop(0..1000, c, |i, c| c.at(ix![&i]).add(c.slice(ix![&i]) * 0.5 + 1.0));
+    let report = jit(f).lower(Array::zeros([1 << 10, 8])).unwrap().compile().unwrap().report().to_string();
+    assert!(!report.contains("copy and put"), "{report}");
+    let refused = Array::from([true]).at(ix![&Array::from(0)]).add(true);
+    assert_eq!(refused.ty().unwrap_err().kind(), atmesh::ErrorKind::Dtype);
 }

@@ -1,6 +1,6 @@
 //! Parts of arrays, read and replaced: `slice` and `at`.
 
-use super::index::{Index, Part, Side};
+use super::index::{Index, Part, Side, Start};
 use super::indexing::Mode;
 use super::local::{apart, asked};
 use super::operand::{self, Operand, Term};
@@ -8,8 +8,8 @@ use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::Axes;
 use crate::ops::elementwise::Binary;
-use crate::program::Call;
 use crate::program::sentence::Combine;
+use crate::program::{Call, Literal};
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1, carried, poison};
 use crate::types::{ArrayType, DType, Shape};
@@ -289,7 +289,7 @@ impl At {
         }
         let value = value.spread(&shown, None, call).without(&part.new, call);
         let value = if part.dropped.is_empty() { value } else { value.new_dims(&part.dropped, call) };
-        let value = value.beside(ty, &parted, call);
+        let value = value.beside(ty, call);
         let back = part.backwards();
         let value = if back.is_empty() { value } else { apply1(prims::rev(&back), &[value.into()], call) };
         let on_all = |vt: &ArrayType| parted.iter().any(|d| vt.spec.dim(*d).is_empty());
@@ -299,6 +299,9 @@ impl At {
         }
         let value = match fun {
             None => value,
+            Some(fun) if part.moves() && !part.has_steps() => {
+                return self.placed(x.combined_at(&part, &value, combined(fun), call), call);
+            }
             Some(fun) => {
                 let dims = part.dims.iter().map(Side::forwards).collect();
                 let old = x.taken(&Part { dims, dropped: Vec::new(), new: Vec::new() }, None, call);
@@ -415,19 +418,41 @@ fn same_sets(x: &ArrayType, value: &ArrayType, fun: Option<Binary>) -> Result<()
 }
 
 impl Array {
-    /// A value that is placed nowhere in particular, placed like the array of this type but for what it has one of, or is a part of.
-    fn beside(self, ty: &ArrayType, parted: &[usize], call: Call<'_>) -> Array {
+    /// A value that is placed nowhere in particular, placed like the array of this type but for dimensions of which it is a part.
+    fn beside(self, ty: &ArrayType, call: Call<'_>) -> Array {
         let (Ok(v), Some(mesh)) = (self.type_ref(), &ty.mesh) else { return self };
         let reduced = ty.spec.reduced_axes();
         if v.mesh.is_some() || reduced.is_empty() && ty.spec.dims().iter().all(|a| a.is_empty()) {
             return self;
         }
-        let entry = |d: usize| match v.shape[d] == 1 && ty.shape[d] != 1 || parted.contains(&d) {
+        let entry = |d: usize| match v.shape[d] != ty.shape[d] {
             true => Axes::none(),
             false => Axes::from(ty.spec.dim(d)),
         };
         let spec = Spec::of((0..ty.rank()).map(entry).collect()).reduced(reduced);
         self.put_at(mesh, spec, call)
+    }
+    /// The array with `value` (of the box's shape, in forward order) combined with the box, of which some numbers are known at run time only.
+    fn combined_at(&self, part: &Part, value: &Array, combine: Combine, call: Call<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        if value.type_ref().is_err() {
+            return value.clone();
+        }
+        if part.lens().elements() == 0 {
+            return self.clone();
+        }
+        let mut args: Vec<Arg> = vec![self.into(), value.into()];
+        let mut dims = Vec::new();
+        for (d, side) in part.dims.iter().enumerate() {
+            let start = match &side.start {
+                Start::Moving(i) => Arg::from(i.counted_from_0(ty.shape[d], call)),
+                Start::At(_) if side.len == ty.shape[d] => continue,
+                Start::At(i) => Arg::from(Literal { dtype: DType::I64, value: (*i).into() }),
+            };
+            dims.push(d);
+            args.push(start);
+        }
+        apply1(prims::dynamic_update_slice(dims, Some(combine), asked(ty, ty.spec)), &args, call)
     }
     /// The array with `value` (of the box's shape, in forward order) in place of the box.
     fn put_box(&self, part: &Part, value: &Array, call: Call<'_>) -> Array {
@@ -451,7 +476,7 @@ impl Array {
             let (dims, starts): (Vec<usize>, Vec<Array>) = self.places(part, call).into_iter().unzip();
             let out = asked(ty, ty.spec);
             let args: Vec<Arg> = [self, &value].into_iter().chain(&starts).map(Into::into).collect();
-            return apply1(prims::dynamic_update_slice(dims, false, out), &args, call);
+            return apply1(prims::dynamic_update_slice(dims, None, out), &args, call);
         }
         if part.is_whole(&ty.shape) {
             return value.clone();

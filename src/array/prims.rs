@@ -114,8 +114,8 @@ pub(crate) fn update_slice(start: &[usize]) -> Prim {
 pub(crate) fn dynamic_slice(sizes: Shape, dims: Vec<usize>, out: Option<Spec>) -> Prim {
     Arc::new(DynamicSlice { sizes, dims, lead: Vec::new(), out })
 }
-pub(crate) fn dynamic_update_slice(dims: Vec<usize>, add: bool, out: Option<Spec>) -> Prim {
-    Arc::new(DynamicUpdateSlice { dims, lead: Vec::new(), add, out })
+pub(crate) fn dynamic_update_slice(dims: Vec<usize>, combine: Option<Combine>, out: Option<Spec>) -> Prim {
+    Arc::new(DynamicUpdateSlice { dims, lead: Vec::new(), combine, out })
 }
 pub(crate) fn reshard(mesh: &Mesh, spec: Spec) -> Prim {
     Arc::new(Reshard::new(mesh.clone(), spec))

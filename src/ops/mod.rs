@@ -203,7 +203,7 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("dynamic_slice", "indexing",
         DynamicSlice { sizes: [3, 4].into(), dims: vec![0, 1], lead: vec![], out: None }, [F32[8, 4], I32[], I32[]]),
     entry!("dynamic_update_slice", "indexing",
-        DynamicUpdateSlice { dims: vec![1], lead: vec![], add: false, out: None }, [F32[8, 4], F32[8, 2], I32[]]),
+        DynamicUpdateSlice { dims: vec![1], lead: vec![], combine: None, out: None }, [F32[8, 4], F32[8, 2], I32[]]),
     entry!("gather", "indexing",
         Gather { at: Places::rows(2, 0, 1, Beyond::Clip), sizes: [1, 4].into(), fill: Scalar::Float(0.0), out: None },
         [F32[8, 4], I32[3, 1]]),

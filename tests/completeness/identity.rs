@@ -266,7 +266,7 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
             combine: [Some(Combine::Add), None].into_iter().filter(|c| *c != x.combine),
             out: [Some(p!["X"])]
         }
-        DynamicUpdateSlice { dims: [vec![3, 2]], lead: [vec![1]], add: [true], out: [Some(p!["Y"])] }
+        DynamicUpdateSlice { dims: [vec![3, 2]], lead: [vec![1]], combine: [Some(Combine::Add)], out: [Some(p!["Y"])] }
         Reshard { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![0]] }
         Constrain { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![1]] }
         Copy {}
@@ -350,7 +350,7 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
                 )
             }
             "dynamic_update_slice" => (
-                Arc::new(DynamicUpdateSlice { dims: vec![2, 3], lead: vec![0], add: false, out: None }),
+                Arc::new(DynamicUpdateSlice { dims: vec![2, 3], lead: vec![0], combine: None, out: None }),
                 vec![F32.of([3, 3, 4, 6]), F32.of([3, 3, 2, 2]), I32.of([3]), I32.of([3])],
             ),
             "concatenate" | "psum_scatter" | "own_part" => (prim, square()),

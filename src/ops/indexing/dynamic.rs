@@ -2,12 +2,13 @@
 
 use super::{integers, one_type, read};
 use crate::diagnostic::{Fault, Result};
-use crate::ops::build::cotangent_type;
+use crate::ops::build::{cotangent_type, not_linear};
+use crate::ops::elementwise::{Binary, Takes};
 use crate::ops::view::{arity, list, print_out, shape_fault, view};
 use crate::program::sentence::{Beyond, Body, Bound, Combine, Read, Sentence};
 use crate::program::{
-    Align, At, Back, Batch, Batched, Dim, Factors, Forward, Join, Linearity, Operand, Prim, Primitive,
-    Priority, Tangents, Value, behind, inserted,
+    Align, At, Back, Batch, Batched, Builder, Dim, Factors, Forward, Join, Linearity, Operand, Prim,
+    Primitive, Priority, Tangents, Value, behind, inserted,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
@@ -27,15 +28,15 @@ pub struct DynamicSlice {
     pub out: Option<Spec>,
 }
 
-/// The first operand with the second one in its place from the numbers on, or added there. The numbers are cut so that it fits.
+/// The first operand with the second one in its place from the numbers on, or combined with what is there. The numbers are cut so that it fits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DynamicUpdateSlice {
     /// The dimension of each number.
     pub dims: Vec<usize>,
     /// The dimensions that run over examples which have numbers of their own.
     pub lead: Vec<usize>,
-    /// Whether it is added to what is there.
-    pub add: bool,
+    /// How it is combined with what is there; nothing: it takes its place.
+    pub combine: Option<Combine>,
     /// The sharding asked for; where it is, the operands may be sharded in any way.
     pub out: Option<Spec>,
 }
@@ -136,7 +137,7 @@ impl Primitive for DynamicSlice {
             let starts = operands[1..].iter().flatten().cloned();
             let args: Vec<Value> = [zeros, ct.clone()].into_iter().chain(starts).collect();
             let (dims, lead) = (self.dims.clone(), self.lead.clone());
-            let put = DynamicUpdateSlice { dims, lead, add: true, out: None };
+            let put = DynamicUpdateSlice { dims, lead, combine: Some(Combine::Add), out: None };
             let make = |out| Arc::new(DynamicUpdateSlice { out, ..put.clone() }) as Prim;
             cts[0] = Some(b.emit_as(make, &args, want.spec)?);
         }
@@ -172,6 +173,28 @@ impl Primitive for DynamicSlice {
     }
 }
 
+impl DynamicUpdateSlice {
+    /// What combines, where that is not linear in both.
+    fn function(&self) -> Option<Binary> {
+        match self.combine? {
+            Combine::Add => None,
+            Combine::Mul => Some(Binary::Mul),
+            Combine::Max => Some(Binary::Max),
+            Combine::Min => Some(Binary::Min),
+            Combine::And => Some(Binary::And),
+            Combine::Or => Some(Binary::Or),
+        }
+    }
+    /// What of an array is where an update of this type is put.
+    fn there(&self, b: &mut Builder, x: &Value, update: &ArrayType, starts: &[Value]) -> Result<Value> {
+        let args: Vec<Value> = std::iter::once(x).chain(starts).cloned().collect();
+        let (dims, lead) = (self.dims.clone(), self.lead.clone());
+        let take = DynamicSlice { sizes: update.shape.clone(), dims, lead, out: None };
+        let make = |out| Arc::new(DynamicSlice { out, ..take.clone() }) as Prim;
+        b.emit_as(make, &args, update.spec)
+    }
+}
+
 /// Reads of numbers, which are operands from `first` on.
 fn numbers<'a>(
     types: &'a [ArrayType],
@@ -189,17 +212,26 @@ impl Primitive for DynamicUpdateSlice {
     }
     fn params(&self) -> String {
         let lead = if self.lead.is_empty() { String::new() } else { format!(", lead={}", list(&self.lead)) };
-        let add = if self.add { ", add" } else { "" };
-        format!("dims={}{lead}{add}{}", list(&self.dims), print_out(self.out))
+        let combine = match self.combine {
+            None => "",
+            Some(Combine::Add) => ", add",
+            Some(Combine::Mul) => ", mul",
+            Some(Combine::Max) => ", max",
+            Some(Combine::Min) => ", min",
+            Some(Combine::And) => ", and",
+            Some(Combine::Or) => ", or",
+        };
+        format!("dims={}{lead}{combine}{}", list(&self.dims), print_out(self.out))
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let types = arity(self.name(), operands, 2 + self.dims.len())?;
         let (x, u) = (types[0], types[1]);
         one_type(x, u)?;
         integers(operands, 2)?;
-        if self.add && !x.dtype.is_number() {
-            let message = format!("elements of type {} are not added", x.dtype);
-            return Err(Fault::new(crate::diagnostic::ErrorKind::Dtype, message));
+        match self.combine {
+            None => {}
+            Some(Combine::Add | Combine::Mul) => Takes::Number.check(operands, 0)?,
+            Some(_) => Takes::Ordered.check(operands, 0)?,
         }
         if u.rank() != x.rank() {
             let message = format!("the update has {} dimensions, but the array has {}", u.rank(), x.rank());
@@ -223,7 +255,10 @@ impl Primitive for DynamicUpdateSlice {
         f
     }
     fn linearity(&self) -> Linearity {
-        Linearity::Placed(2)
+        match self.combine {
+            None | Some(Combine::Add) => Linearity::Placed(2),
+            Some(_) => Linearity::None,
+        }
     }
     fn priority(&self) -> Priority {
         Priority::DynamicSlice
@@ -231,7 +266,7 @@ impl Primitive for DynamicUpdateSlice {
     fn out(&self) -> Option<Spec> {
         self.out
     }
-    fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
+    fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let mut args = operands.to_vec();
         for k in 0..2 {
             args[k] = match &tangents[k] {
@@ -239,13 +274,29 @@ impl Primitive for DynamicUpdateSlice {
                 None => b.zeros(&operands[k].ty)?,
             };
         }
-        Ok(vec![Some(b.emit1(Arc::new(self.clone()), &args)?)])
+        let Some(fun) = self.function() else {
+            return Ok(vec![Some(b.emit1(Arc::new(self.clone()), &args)?)]);
+        };
+        // of what is there and the update, whose tangent takes its place
+        let mut there = |x: &Value| self.there(b, x, &operands[1].ty, &operands[2..]);
+        let (old, now, of_old) = (there(&operands[0])?, there(&outputs[0])?, there(&args[0])?);
+        let at = [old, operands[1].clone()];
+        let of = [Some(of_old), tangents[1].clone()];
+        let t = fun.jvp(Forward { b, operands: &at, tangents: &of, outputs: &[now] })?;
+        let Some(t) = t.into_iter().next().flatten() else { return Ok(vec![None]) };
+        args[1] = b.fit(&t, &operands[1].ty)?;
+        let set = DynamicUpdateSlice { combine: None, ..self.clone() };
+        Ok(vec![Some(b.emit1(Arc::new(set), &args)?)])
     }
     fn transpose(&self, Back { b, operands, types, cotangents }: Back<'_>) -> Result<Tangents> {
         let mut cts = vec![None; types.len()];
         let Some(ct) = &cotangents[0] else { return Ok(cts) };
+        if self.function().is_some() {
+            return Err(not_linear("dynamic_update_slice"));
+        }
+        let add = self.combine.is_some();
         let starts: Vec<Value> = operands[2..].iter().flatten().cloned().collect();
-        if operands[0].is_none() && self.add {
+        if operands[0].is_none() && add {
             let (ct, x) = (ct.clone(), cotangent_type(&types[0]));
             cts[0] =
                 Some(b.broadcast_in_dim_as(&ct, &x.shape, &(0..x.rank()).collect::<Vec<_>>(), x.spec)?);
@@ -256,11 +307,7 @@ impl Primitive for DynamicUpdateSlice {
             cts[0] = Some(b.emit_as(make, &args, cotangent_type(&types[0]).spec)?);
         }
         if operands[1].is_none() {
-            let args: Vec<Value> = std::iter::once(ct.clone()).chain(starts).collect();
-            let (dims, lead) = (self.dims.clone(), self.lead.clone());
-            let take = DynamicSlice { sizes: types[1].shape.clone(), dims, lead, out: None };
-            let make = |out| Arc::new(DynamicSlice { out, ..take.clone() }) as Prim;
-            cts[1] = Some(b.emit_as(make, &args, cotangent_type(&types[1]).spec)?);
+            cts[1] = Some(self.there(b, ct, &cotangent_type(&types[1]), &starts)?);
         }
         Ok(cts)
     }
@@ -268,7 +315,7 @@ impl Primitive for DynamicUpdateSlice {
         let prim = DynamicUpdateSlice {
             dims: behind(&self.dims),
             lead: leading(&self.lead, batch, 2),
-            add: self.add,
+            combine: self.combine,
             out: batch.out(self.out, 0),
         };
         Batched { align: Align::Placed(2), ..Batched::of(Arc::new(prim)) }
@@ -286,12 +333,12 @@ impl Primitive for DynamicUpdateSlice {
             at.push(Bound { index: d, by: 2 + j, most, beyond: Beyond::Clip, window: Some(loops[d]) });
         }
         let put = read(1, dtype, &extents, loops);
-        if at.is_empty() && !self.add {
+        if at.is_empty() && self.combine.is_none() {
             return view(&results[0], put.parts, Scalar::zero(dtype));
         }
         let mut reads = vec![read(0, dtype, &extents, 0..x.rank()), put];
         reads.extend(numbers(&operands[2..], 2, &extents, &self.lead));
-        let combine = self.add.then_some(Combine::Add);
-        vec![Sentence { rank: x.rank(), extents, dtype, reads, body: Body::Put { at, combine } }]
+        let body = Body::Put { at, combine: self.combine };
+        vec![Sentence { rank: x.rank(), extents, dtype, reads, body }]
     }
 }

@@ -47,7 +47,7 @@ impl Builder {
             return Ok(sum.clone());
         }
         let adds = prim.downcast_ref::<Scatter>().is_some_and(|s| s.combine == Some(Combine::Add))
-            || prim.downcast_ref::<DynamicUpdateSlice>().is_some_and(|s| s.add);
+            || prim.downcast_ref::<DynamicUpdateSlice>().is_some_and(|s| s.combine == Some(Combine::Add));
         let value = |b: &Builder, i: &Input| Value { input: *i, ty: b.program().input_type(i) };
         if !adds || !self.onto_zeros(&inputs[0]) {
             return self.add(sum, ct);
@@ -69,7 +69,7 @@ impl Builder {
             return full.value == Scalar::zero(full.ty.dtype);
         }
         let adds = prim.downcast_ref::<Scatter>().is_some_and(|s| s.combine == Some(Combine::Add))
-            || prim.downcast_ref::<DynamicUpdateSlice>().is_some_and(|s| s.add);
+            || prim.downcast_ref::<DynamicUpdateSlice>().is_some_and(|s| s.combine == Some(Combine::Add));
         adds && self.onto_zeros(&e.inputs[0])
     }
 }

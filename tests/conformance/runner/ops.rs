@@ -490,7 +490,10 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
                 return Ok(Some(prim(UpdateSlice { start }, &ins[..2])));
             }
             let dims = (0..ty.rank()).collect();
-            prim(DynamicUpdateSlice { dims, lead: Vec::new(), add: false, out: None }, &with_numbers(ins, 2))
+            prim(
+                DynamicUpdateSlice { dims, lead: Vec::new(), combine: None, out: None },
+                &with_numbers(ins, 2),
+            )
         }
         "reshard" => x.reshard(spec(&p["spec"])),
         "with_sharding_constraint" => x.constrain(spec(&p["spec"])),
