@@ -217,6 +217,24 @@ fn pictures_of_the_book_are_drawn_again() {
     }
 }
 
+/// A phone's page is 390 px wide, 350 of them a picture's: letters are at least 11 px high there.
+#[test]
+fn letters_of_pictures_are_legible_on_a_phone() {
+    for file in std::fs::read_dir(at("book/src/pictures")).expect("the book has pictures") {
+        let path = file.expect("a picture").path();
+        let svg = std::fs::read_to_string(&path).expect("pictures are text");
+        let numbers = |name: &str| -> Vec<f64> {
+            let before = format!(" {name}=\"");
+            let found = svg.split(before.as_str()).skip(1);
+            found.filter_map(|rest| rest.split('"').next()?.parse().ok()).collect()
+        };
+        let wide = numbers("width").into_iter().next().expect("the picture has a width");
+        let letters = numbers("font-size").into_iter().fold(f64::INFINITY, f64::min);
+        let shown = letters * (350.0 / wide).min(1.0);
+        assert!(shown >= 11.0, "{}: letters are {shown:.1} px high", path.display());
+    }
+}
+
 /// What pages include, show and link to is there: mdBook builds without it, and says so in its log only.
 #[test]
 fn pages_of_the_book_include_what_there_is() {

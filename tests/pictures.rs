@@ -441,6 +441,12 @@ fn colours_and_images() {
     "##]].assert_eq(&picture.to_svg());
     let picture = Picture::of([8, 8], &sharding(&mesh, p!["X", "Y"], &[8, 8]));
     assert_eq!(picture.to_svg().matches("<rect").count(), 4);
+    // a sum has stripes of each term's colour and a ground for its label
+    let sum = Picture::of([8], &sharding(&mesh, p![_; U: "X"], &[8])).to_svg_sized(96.0);
+    for colour in ["#386b9e", "#389e40"] {
+        assert!(sum.matches(colour).count() >= 2, "{sum}");
+    }
+    assert_eq!(sum.matches("<text").count(), 1, "{sum}");
     let odd = Mesh::auto([("<&\">", 2)]).unwrap();
     let ty = ArrayType { mesh: Some(odd), ..atmesh::DType::F32.of([2]) };
     assert!(Picture::of_type(&ty).to_svg().contains("over &lt;&amp;&quot;&gt;"), "names are escaped");

@@ -98,7 +98,11 @@ pub(crate) fn refused<T>(result: Result<T>) -> Result<()> {
     }
 }
 
-const SIDE: f64 = 168.0;
+/// A phone shows so much at its natural size, 12 px letters and all.
+const WIDE: f64 = 344.0;
+/// The longer side of an array: alone, and with room for another beside it.
+const ALONE: f64 = 168.0;
+const SIDE: f64 = 120.0;
 const LETTER: f64 = 7.3;
 const GAP: f64 = 16.0;
 const LINE: f64 = 20.0;
@@ -111,11 +115,11 @@ struct Column {
 }
 
 impl Column {
-    fn of((name, x): &(&str, &Array)) -> Column {
-        let svg = x.visualize().to_svg_sized(SIDE);
+    fn of((name, x): &(&str, &Array), side: f64) -> Column {
+        let svg = x.visualize().to_svg_sized(side);
         let number = |name: &str| -> f64 {
             let from = svg.find(&format!(" {name}=\"")).map_or(0, |at| at + name.len() + 3);
-            svg[from..].split('"').next().and_then(|n| n.parse().ok()).unwrap_or(SIDE)
+            svg[from..].split('"').next().and_then(|n| n.parse().ok()).unwrap_or(side)
         };
         let size = (number("width"), number("height"));
         let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
@@ -123,6 +127,67 @@ impl Column {
     }
     fn width(&self) -> f64 {
         self.size.0.max(self.caption.chars().count() as f64 * LETTER)
+    }
+}
+
+/// A figure that grows downwards: no wider than [`WIDE`], unless one array's own words are.
+struct Figure {
+    body: String,
+    wide: f64,
+    y: f64,
+}
+
+impl Figure {
+    /// Arrays side by side, as many as have room, and the others beneath them.
+    fn arrays(&mut self, mut list: &[Column]) {
+        let all = |list: &[Column]| list.iter().map(|c| c.width() + GAP).sum::<f64>() + GAP;
+        self.wide = list.iter().map(|c| c.width() + 2.0 * GAP).fold(self.wide, f64::max);
+        while !list.is_empty() {
+            let fit = (1..=list.len()).rev().find(|&n| all(&list[..n]) <= self.wide).unwrap_or(1);
+            let (row, rest) = list.split_at(fit);
+            let tall = row.iter().map(|c| c.size.1).fold(0.0, f64::max);
+            let mut x = GAP + (self.wide - all(row)) / 2.0;
+            for c in row {
+                let (w, h) = c.size;
+                let at = format!(
+                    "<svg x=\"{:.1}\" y=\"{:.1}\"",
+                    x + (c.width() - w) / 2.0,
+                    self.y + (tall - h) / 2.0
+                );
+                let whole = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
+                let _ = writeln!(self.body, "{}", c.svg.trim_end().replacen(whole, &at, 1));
+                word(&mut self.body, x + c.width() / 2.0, self.y + tall + LINE - 6.0, "#111", &c.caption);
+                x += c.width() + GAP;
+            }
+            (self.y, list) = (self.y + tall + LINE, rest);
+        }
+    }
+    /// What is done, and an arrow down beneath it.
+    fn arrow(&mut self, done: &str) {
+        self.words(done, "#111");
+        let middle = self.wide / 2.0;
+        let _ = writeln!(
+            self.body,
+            "<path d=\"M{middle:.1} {:.1}v22m-5 -7l5 7l5 -7\" fill=\"none\" stroke=\"#111\" stroke-width=\"1.5\"/>",
+            self.y
+        );
+        self.y += 22.0 + LINE / 2.0;
+    }
+    /// Lines of words, broken where there is no more room.
+    fn words(&mut self, text: &str, ink: &str) {
+        let room = ((self.wide - 2.0 * GAP) / LETTER) as usize;
+        let mut line = String::new();
+        for part in text.split(' ').map(Some).chain([None]) {
+            let long = part.is_none_or(|p| line.chars().count() + 1 + p.chars().count() > room);
+            if long && !line.is_empty() {
+                self.y += LINE;
+                word(&mut self.body, self.wide / 2.0, self.y - 4.0, ink, &std::mem::take(&mut line));
+            }
+            if let Some(part) = part {
+                line = if line.is_empty() { part.to_string() } else { format!("{line} {part}") };
+            }
+        }
+        self.y += LINE / 2.0;
     }
 }
 
@@ -135,50 +200,19 @@ pub(crate) fn figure(
     beneath: &str,
 ) -> Result<()> {
     let Some(folder) = PICTURES.get() else { return Ok(()) };
-    let (from, to): (Vec<_>, Vec<_>) =
-        (from.iter().map(Column::of).collect(), to.iter().map(Column::of).collect());
-    let tall = from.iter().chain(&to).map(|c| c.size.1).fold(LINE, f64::max);
-    let (mut body, mut x) = (String::new(), GAP);
-    let columns = |body: &mut String, x: &mut f64, list: &[Column]| {
-        for c in list {
-            let (w, h) = c.size;
-            let _ = writeln!(
-                body,
-                "{}",
-                c.svg.trim_end().replacen(
-                    "<svg xmlns=\"http://www.w3.org/2000/svg\"",
-                    &format!(
-                        "<svg x=\"{:.1}\" y=\"{:.1}\"",
-                        *x + (c.width() - w) / 2.0,
-                        GAP + (tall - h) / 2.0
-                    ),
-                    1
-                )
-            );
-            word(body, *x + c.width() / 2.0, GAP + tall + LINE, "#111", &c.caption);
-            *x += c.width() + GAP;
-        }
-    };
-    columns(&mut body, &mut x, &from);
+    let side = if from.len() + to.len() == 1 { ALONE } else { SIDE };
+    let columns = |list: &[(&str, &Array)]| -> Vec<_> { list.iter().map(|x| Column::of(x, side)).collect() };
+    let (from, to) = (columns(from), columns(to));
+    let wide = from.iter().chain(&to).map(|c| c.width() + 2.0 * GAP).fold(WIDE, f64::max);
+    let mut figure = Figure { body: String::new(), wide, y: GAP / 2.0 };
+    figure.arrays(&from);
     if !to.is_empty() {
-        let wide = (done.chars().count() as f64 * LETTER).max(4.0 * GAP);
-        let middle = GAP + tall / 2.0;
-        word(&mut body, x + wide / 2.0, middle - 8.0, "#111", done);
-        let _ = writeln!(
-            body,
-            "<path d=\"M{:.1} {middle:.1}h{:.1}m-7 -5l7 5l-7 5\" fill=\"none\" stroke=\"#111\" stroke-width=\"1.5\"/>",
-            x, wide
-        );
-        x += wide + GAP;
-        columns(&mut body, &mut x, &to);
+        figure.arrow(done);
+        figure.arrays(&to);
     }
-    let mut y = GAP + tall + LINE;
-    if !beneath.is_empty() {
-        y += LINE;
-        x = x.max(beneath.chars().count() as f64 * LETTER + 2.0 * GAP);
-        word(&mut body, x / 2.0, y, "#666", beneath);
-    }
-    let (width, height) = (x, y + GAP);
+    figure.words(beneath, "#666");
+    let Figure { body, wide: width, y } = figure;
+    let height = y + GAP / 2.0;
     let svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} \
          {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" \

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// [`Picture::to_svg`] and [`Picture::to_svg_sized`].
 ///
 /// Devices that hold the same block are listed together. Where an array is unreduced, the devices of each summand are, with a `+`
-/// between them. An array of more than two dimensions is drawn as the slices of its last two.
+/// between them, and the block is striped in SVG. An array of more than two dimensions is drawn as the slices of its last two.
 ///
 /// ```
 /// use atmesh::{Picture, Sharding, prelude::*};
@@ -223,6 +223,10 @@ impl Holders {
     /// the same device.
     pub(super) fn color(&self) -> ([u8; 3], [u8; 3]) {
         color(self.summands.first().and_then(|s| s.first()).copied().unwrap_or(0))
+    }
+    /// The colours of the terms that it is the sum of: of each term, that of its first device.
+    pub(super) fn terms(&self) -> Vec<[u8; 3]> {
+        self.summands.iter().filter_map(|s| s.first()).map(|first| color(*first).0).collect()
     }
     /// `0-3 + 4-7`, where there is no room for more.
     pub(super) fn numbers(&self) -> String {

@@ -1,4 +1,4 @@
-//! Pictures as SVG: a rectangle for each block, in the proportions of the array.
+//! Pictures as SVG: a rectangle for each block, in the proportions of the array, striped where it is a sum of several devices' blocks.
 
 use super::picture::{Grid, Picture};
 use std::fmt::Write;
@@ -12,6 +12,8 @@ const LEAST: f64 = 14.0;
 /// The width of a letter of labels, and the room that they leave in a block.
 const LETTER: f64 = 7.5;
 const MARGIN: f64 = 4.0;
+/// The height of a stripe of a sum.
+const STRIPE: f64 = 8.0;
 
 /// Text as XML needs it.
 pub(super) fn escape(text: &str) -> String {
@@ -70,13 +72,29 @@ pub(super) fn svg(picture: &Picture, side: f64) -> String {
                 let _ = write!(
                     body,
                     "<g><title>{}</title><rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{w:.1}\" height=\"{h:.1}\" \
-                     fill=\"#{red:02x}{green:02x}{blue:02x}\" stroke=\"#fff\"/>",
-                    escape(&format!("{full} {index}"))
+                     fill=\"{}\" stroke=\"#fff\"/>",
+                    escape(&format!("{full} {index}")),
+                    hex([red, green, blue])
                 );
                 // the longest label that the block has room for; none of it is lost: the title has it all
                 let fits = |label: &String| width_of(label) + MARGIN <= w && h >= LEAST;
                 let labels = [full, grid.cells[k].label(true), grid.cells[k].numbers()];
-                if let Some(label) = labels.into_iter().find(fits) {
+                let label = labels.into_iter().find(fits);
+                let terms = grid.cells[k].terms();
+                if terms.len() > 1 {
+                    stripes(&mut body, (left, top), (w, h), &terms);
+                }
+                if let Some(label) = label {
+                    // on stripes it has a ground of its own
+                    if terms.len() > 1 {
+                        let wide = width_of(&label) + MARGIN;
+                        let (x, y) = (left + (w - wide) / 2.0, top + h / 2.0 - LINE / 2.0);
+                        let _ = write!(
+                            body,
+                            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{wide:.1}\" height=\"{LINE:.1}\" fill=\"{}\"/>",
+                            hex([red, green, blue])
+                        );
+                    }
                     let ink = if x == 0 { "#000" } else { "#fff" };
                     text(&mut body, left + w / 2.0, top + h / 2.0 + 4.5, "middle", ink, &label);
                 }
@@ -96,6 +114,24 @@ pub(super) fn svg(picture: &Picture, side: f64) -> String {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
          viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"12\">\n{body}</svg>\n"
     )
+}
+
+fn hex([red, green, blue]: [u8; 3]) -> String {
+    format!("#{red:02x}{green:02x}{blue:02x}")
+}
+
+/// A block that several terms make up: between stripes of its first one's colour, those of the others.
+fn stripes(body: &mut String, (left, top): (f64, f64), (w, h): (f64, f64), terms: &[[u8; 3]]) {
+    for k in (0..(h / STRIPE).ceil() as usize).filter(|k| k % terms.len() != 0) {
+        let y = k as f64 * STRIPE;
+        let _ = write!(
+            body,
+            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{w:.1}\" height=\"{:.1}\" fill=\"{}\"/>",
+            top + y,
+            STRIPE.min(h - y),
+            hex(terms[k % terms.len()])
+        );
+    }
 }
 
 fn width_of(label: &str) -> f64 {
