@@ -101,6 +101,19 @@ fn tour_prints_what_the_book_shows() {
 fn tour_prints_the_same_on_device_threads() {
     compare("tour", &["--engine", "threads"]);
 }
+/// What the README shows of a run is what the command beneath prints.
+#[test]
+fn the_readme_shows_what_the_tour_prints() {
+    let (readme, golden) = (at("README.md"), at("tests/golden/tour.txt"));
+    let read = |p: &Path| std::fs::read_to_string(p).expect("it can be read");
+    let (readme, golden) = (read(&readme), read(&golden));
+    let blocks: Vec<&str> =
+        readme.split("```text\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(blocks.len() >= 3, "the README shows a picture, a report and an error");
+    for block in blocks {
+        assert!(golden.contains(block), "the tour does not print what the README shows:\n{block}");
+    }
+}
 #[test]
 fn notebook_prints_what_the_book_shows() {
     compare("notebook", &[]);
