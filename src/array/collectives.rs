@@ -191,6 +191,9 @@ impl Permutation {
     }
 }
 
+/// # Manual mode
+///
+/// Collectives of the devices along mesh axes, in code for one device: [`shard_map`](crate::shard_map()).
 impl Array {
     /// Applies what `make` makes for the region that this is in.
     fn collective(

@@ -62,6 +62,7 @@ fn constant(dtype: DType, shape: &Shape, value: Scalar) -> Result<Slab, Fault> {
     with_dtype!(dtype, T => Slab::filled(shape.clone(), T::of_scalar(value)))
 }
 
+/// # Creating
 impl Array {
     /// Zeros of a type: a bare shape is float32. `Array::zeros(I32.of([4, 2]).on(&mesh, p!["X", _]))`.
     ///

@@ -10,6 +10,7 @@ use crate::program::{Call, Source};
 use crate::trace::apply1;
 use crate::types::{ArrayType, DType};
 
+/// # Diagonals and triangles
 impl Array {
     /// 1 on and below the k-th diagonal, 0 above; the sizes of the type are rows and columns.
     ///

@@ -34,6 +34,9 @@ impl Array {
 }
 
 macro_rules! unary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
+    /// # Functions of each element
+    ///
+    /// The result has the type of the array.
     impl Array { $(
         $(#[$doc])*
         #[track_caller]
@@ -117,6 +120,9 @@ unary! {
 }
 
 macro_rules! binary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
+    /// # Functions of two elements
+    ///
+    /// Also the operators `+ - * / % & | ^ << >>`. Shapes broadcast from the right; dimensions of both are sharded the same way, or are unsharded in one.
     impl Array { $(
         $(#[$doc])*
         #[track_caller]
@@ -160,6 +166,7 @@ binary! {
     shift_right_arithmetic ShiftRightArithmetic;
 }
 
+/// # More functions of each element
 impl Array {
     /// x to a whole power.
     ///

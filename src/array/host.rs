@@ -123,6 +123,7 @@ impl<T: Element> Deref for View<T> {
     }
 }
 
+/// # Numbers on the host
 impl Array {
     /// The numbers in global row-major order: those of an unreduced array summed.
     pub(super) fn numbers(&self, op: &'static str, place: Place) -> Result<Slab> {

@@ -105,6 +105,7 @@ pub(super) fn explicit(ty: &ArrayType, spec: Spec) -> Option<Spec> {
     Some(spec.only(|a| mesh.axis_type(a) == Some(AxisType::Explicit)))
 }
 
+/// # Indexing by arrays
 impl Array {
     /// The elements at indices along a dimension: the indices' dimensions take its place. Negative indices count from the end; beyond it is
     /// [nothing](Mode::Fill).

@@ -8,6 +8,7 @@ use crate::program::{Call, Source};
 use crate::trace::{Arg, apply1, carried, poison};
 use std::borrow::Borrow;
 
+/// # Taking apart
 impl Array {
     /// The slices along a dimension, without it.
     ///

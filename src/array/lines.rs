@@ -92,6 +92,7 @@ running! {
     cumlogsumexp cumlogsumexp_from_end LogSumExp "As [`cumlogsumexp`](Array::cumlogsumexp), from the end.\n\n```\nuse atmesh::prelude::*;\nassert_eq!(Array::from([0.0, 0.0]).cumlogsumexp_from_end(0).to_vec::<f64>()?, [2f64.ln(), 0.0]);\n# Ok::<(), atmesh::Error>(())\n```";
 }
 
+/// # Order, and sums along a dimension
 impl Array {
     fn running(&self, kind: Running, d: i32, reverse: bool, call: Call<'_>) -> Array {
         self.along(d, call, |axis| prims::scan(kind, axis, reverse)).swap_remove(0)

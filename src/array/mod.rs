@@ -1,33 +1,54 @@
 //! Arrays: the handle, and what programs do with it.
 
-mod collectives;
+// methods of arrays in the order in which one meets them, which is the order of their documentation
 mod creation;
-mod diagonals;
-mod dims;
-mod einsum;
-mod elementwise;
+
+mod sharding;
 
 mod host;
-mod index;
-mod indexing;
-mod joins;
-mod lines;
-mod local;
+
 pub(crate) mod npy;
-mod operand;
-mod operators;
-mod parts;
-mod pooling;
-mod prims;
-mod products;
-mod rearranged;
+
+mod elementwise;
+
 mod reductions;
-mod refusals;
-mod shapes;
-mod sharding;
+
 mod statistics;
+
+mod shapes;
+
+mod rearranged;
+
+mod joins;
+
+mod diagonals;
+
+mod products;
+
 mod vectors;
+
+mod parts;
+
+mod indexing;
+
+mod lines;
+
 mod windows;
+
+mod pooling;
+
+mod collectives;
+
+mod operand;
+
+// what these are made of
+mod dims;
+mod einsum;
+mod index;
+mod local;
+mod operators;
+mod prims;
+mod refusals;
 
 pub use crate::trace::Array;
 pub use collectives::{Exchange, Gather, Permutation, Split, axis_index, axis_size};

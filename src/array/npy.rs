@@ -34,6 +34,7 @@ const TYPES: [(DType, &str); 12] = [
     (DType::F64, "f8"),
 ];
 
+/// # Files
 impl Array {
     /// Writes a `.npy` file: element type, shape and numbers, not the sharding. A file of this name is replaced once all is written,
     /// so that none is ever half there. bfloat16 and keys have no form in such files.

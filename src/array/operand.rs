@@ -145,6 +145,7 @@ pub(crate) fn described(terms: &[Term]) -> Vec<String> {
     terms.iter().map(Term::describe).collect()
 }
 
+/// # Primitives of one's own
 impl Array {
     /// Applies a primitive of any kind, also one's own: its results, or one array that carries the refusal. Numbers take the element
     /// type of the first array.

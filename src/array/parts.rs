@@ -14,6 +14,7 @@ use crate::sharding::Spec;
 use crate::trace::{Arg, apply1, carried, poison};
 use crate::types::{ArrayType, DType, Shape};
 
+/// # Slices and updates
 impl Array {
     /// A part of the array.
     ///

@@ -74,6 +74,7 @@ impl WindowOptions {
 
 macro_rules! reductions {
     ($($name:ident $with:ident $kind:ident: $what:literal, $takes:literal, $of:literal => $is:literal;)*) => {
+        /// # Reductions of windows
         impl Array { $(
             #[doc = concat!($what, " of each window: `window` has its size along each dimension, and there is one at each place where it is all inside.")]
             ///

@@ -48,6 +48,7 @@ impl ProductOptions {
     }
 }
 
+/// # Products
 impl Array {
     /// The product of two arrays of rank 1 or 2: inner product, matrix and vector, matrices.
     ///

@@ -12,6 +12,7 @@ use crate::trace::{apply1, carried, poison};
 use crate::types::{ArrayType, DType, Shape};
 use std::borrow::Borrow;
 
+/// # Repeating, turning, shifting
 impl Array {
     /// Two dimensions in each other's place.
     ///

@@ -16,6 +16,9 @@ pub(super) enum Extreme {
     Smallest,
 }
 
+/// # Reductions
+///
+/// Over dimensions, counted from the end where negative; `..` is all of them. `.._to(…, spec)` says how the result is sharded.
 impl Array {
     /// Combines over dimensions; `Dims::keep(..)` leaves them with size 1.
     fn reduce(&self, kind: Reduction, dims: Dims, out: Option<Spec>, call: Call<'_>) -> Array {

@@ -11,6 +11,7 @@ use crate::sharding::Spec;
 use crate::trace::{Arg, Repr, apply1, innermost};
 use crate::types::{ArrayType, DType, Shape};
 
+/// # Shapes
 impl Array {
     /// The same elements in row-major order with another shape.
     ///

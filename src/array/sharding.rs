@@ -10,6 +10,7 @@ use crate::trace::{Repr, apply1, innermost, setting};
 use crate::types::{ArrayType, DType, Shape};
 use std::panic::Location;
 
+/// # Placing and seeing
 impl Array {
     /// The same value on a mesh, sharded as `spec` says (over explicit and auto axes): from no mesh, from another sharding,
     /// from another mesh.

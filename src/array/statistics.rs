@@ -11,6 +11,7 @@ use crate::trace::{apply1, carried, poison};
 use crate::types::{DType, Scalar};
 use std::borrow::Borrow;
 
+/// # Statistics
 impl Array {
     /// Where it is not a number; nowhere in integers.
     ///

@@ -9,6 +9,7 @@ use crate::trace::{Arg, apply1, carried, poison};
 use crate::types::ArrayType;
 use std::borrow::Borrow;
 
+/// # Products of many dimensions, vectors, norms
 impl Array {
     /// The product summed over the last `n` dimensions of this array and the first `n` of the other: the other dimensions of both, in order.
     /// Over other pairs: [`Array::dot_general`].

@@ -256,6 +256,7 @@ pub(super) fn lie(
     Ok(all)
 }
 
+/// # Convolutions
 impl Array {
     /// The convolution with the filter `w`: `[batch, features, …]` with `[features out, features in, …]`, at each place where the filter
     /// is all inside. The filter is not turned round.

@@ -16,6 +16,15 @@ use std::sync::Arc;
 ///
 /// Device `i` of a mesh is the i-th in row-major order of its axes. Meshes are equal when axes, sizes,
 /// types and devices are. A mesh without devices ([`Mesh::without_devices`]) serves for types and plans.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2), ("Y", 4)])?; // explicit axes: shardings over them are in types
+/// assert_eq!((mesh.size(), mesh.axis_size("Y")?), (8, 4));
+/// let data = Mesh::auto([("data", 8)])?; // auto axes: shardings over them propagate
+/// assert_eq!(type_of(&Array::ones([16]).put(&data, p!["data"])), "float32[16]");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Mesh(Arc<Inner>);
 

@@ -14,6 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// shape and sharding are known at run time; [`Array::ty`] tells them. Operations never panic: an ill-typed one returns an
 /// array that carries the diagnostic, operations on that one keep the first cause, and it comes out at the next `?`. Cloning clones a handle.
 ///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+/// let x = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X", _]);
+/// assert_eq!(type_of(&x), "int32[4@X,2]"); // each half of the rows is on 4 devices
+/// assert_eq!(type_of(&(&x * 2)), "int32[4@X,2]");
+/// assert_eq!(type_of(&x.sum(0)), "int32[2]"); // an all-reduce over X
+/// assert_eq!(x.sum(0).to_vec::<i32>()?, [12, 16]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+///
 /// Memory of dropped arrays is kept for the next ones, up to twice what arrays took at most lately, and half of what the machine (or its
 /// cgroup) has; [`runtime::trim`](crate::runtime::trim) gives it back.
 #[must_use = "operations return new arrays"]

@@ -47,6 +47,17 @@ pub fn jit<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Jit<'f, F::In, Out<F, M
 }
 
 /// A traced function, made by [`jit`]. It is not `Send`, since its closure need not be; a [`Compiled`](crate::Compiled) is.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 8)])?;
+/// let layer = jit(|x: &Array, w: &Array| x.dot(w).tanh());
+/// let (x, w) = (Array::ones([32]).put(&mesh, p!["X"]), Array::ones([32, 4]));
+/// println!("{}", layer.trace((&x, &w))?); // the program, each value with its type
+/// assert_collectives!(layer.lower((&x, &w))?, AllReduce("X") x 1); // what it will communicate
+/// assert_eq!(layer.call((&x, &w))?.to_vec::<f32>()?, [1.0; 4]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
 #[must_use = "a traced function does nothing until it is called"]
 pub struct Jit<'f, I, O> {
     body: Body<'f, I, O>,
