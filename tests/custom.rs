@@ -325,3 +325,50 @@ fn nothing_is_a_size_too() {
     let y = times().call_all((&Array::zeros([2, 0]), &Array::ones([0, 3])));
     assert_eq!(values(&y[0]), [0.0; 6]);
 }
+
+/// x², each element a line.
+fn square() -> CustomOp {
+    custom_op("square", "...->...", |ins, outs| {
+        let x = ins[0].view::<f32>()[[]];
+        outs[0].view::<f32>()[[]] = x * x;
+    })
+    .derivative(|ins, _, cts| vec![&ins[0] * &cts[0] * 2.0])
+}
+
+/// Derivatives are taken through all that programs are made of, in any order with `vmap` and `jit`; what goes backward only is refused with
+/// words in forward mode, and nothing panics.
+#[test]
+fn derivatives_go_through_loops_branches_and_examples() {
+    let x = Array::from([0.5f32, -1.5, 2.0]);
+    let once = |x: &Array| square().call(x);
+    let looped = |x: &Array| fori_loop(0..3, x, |_, x| square().call(&x) * 0.5);
+    let plain = |x: &Array| fori_loop(0..3, x, |_, x| &x * &x * 0.5);
+    let branched = |x: &Array| cond(x.sum(..).gt(0.0), || square().call(x), || x * 3.0);
+    close(&grad(&x, |x| looped(&x).sum(..)), &grad(&x, |x| plain(&x).sum(..)), "a loop");
+    close(&grad(&x, |x| branched(&x).sum(..)), &(2.0 * &x), "a branch");
+    close(&vmap(&x, |x| grad(x, |x| once(&x))), &(2.0 * &x), "examples of gradients");
+    close(&vmap(&x, |x| grad(x, |x| looped(&x))), &grad(&x, |x| plain(&x).sum(..)), "examples of loops");
+    close(&grad(&x, |x| vmap(&x, |x| once(&x)).sum(..)), &(2.0 * &x), "gradients of examples");
+    let twice = jit(|x: &Array| grad(x, |x| grad(x, |x| once(&x).sum(..)).sum(..)));
+    close(&twice.call(&x).unwrap_or_else(|e| panic!("{e}")), &(2.0 * Array::ones([3])), "twice");
+    // forward mode: right, or refused by name; alone, mapped, twice, over and under reverse mode, in a loop
+    let one = || Array::ones([3]);
+    let forward: [(&str, Array, f32); 5] = [
+        ("jvp", jvp(&x, one(), |x| once(&x)).1, 2.0),
+        ("mapped", vmap(&x, |x| jvp(x, Array::ones([]), |x| once(&x)).1), 2.0),
+        ("forward over reverse", jvp(&x, one(), |x| grad(x, |x| once(&x).sum(..))).1, 0.0),
+        ("reverse over forward", grad(&x, |x| jvp(x, one(), |x| once(&x)).1.sum(..)), 0.0),
+        ("a loop", jvp(&x, one(), |x| looped(&x)).1, -1.0),
+    ];
+    for (what, y, kind) in forward {
+        match y.to_vec::<f32>() {
+            Ok(_) if kind > 0.0 => close(&y, &(&x * kind), what),
+            Ok(_) if kind == 0.0 => close(&y, &(2.0 * one()), what),
+            Ok(_) => close(&y, &jvp(&x, one(), |x| plain(&x)).1, what),
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::Unsupported, "{what}: {e}");
+                assert!(e.to_string().contains("square"), "{what}: {e}");
+            }
+        }
+    }
+}

@@ -22,17 +22,30 @@ pub(crate) struct Own<F: ?Sized> {
     pub(crate) f: Arc<F>,
 }
 
+/// The codes of one name.
+#[derive(Default)]
+struct Codes {
+    /// How many there are. Of those that capture something no more is kept: no other is the same.
+    count: usize,
+    /// The numbers of those that capture nothing.
+    plain: HashMap<TypeId, usize>,
+}
+
 impl<F: ?Sized> Own<F> {
     /// `f` of this name; `code` is the type of what the user wrote, of `size` bytes.
     pub(crate) fn new<T: 'static>(name: &str, f: Arc<F>) -> Own<F> {
-        static KNOWN: Mutex<Option<HashMap<String, Vec<Option<TypeId>>>>> = Mutex::new(None);
+        static KNOWN: Mutex<Option<HashMap<String, Codes>>> = Mutex::new(None);
         let code = (size_of::<T>() == 0).then(TypeId::of::<T>);
         let mut known = KNOWN.lock().unwrap_or_else(|e| e.into_inner());
-        let list = known.get_or_insert_default().entry(name.to_string()).or_default();
-        let number = list.iter().position(|k| code.is_some() && *k == code).unwrap_or_else(|| {
-            list.push(code);
-            list.len() - 1
-        });
+        let codes = known.get_or_insert_default().entry(name.to_string()).or_default();
+        let mut new = || {
+            codes.count += 1;
+            codes.count - 1
+        };
+        let number = match code {
+            Some(code) => *codes.plain.entry(code).or_insert_with(new),
+            None => new(),
+        };
         Own { number, f }
     }
     /// `""` of the first of its name, `"#2"` of the second.
