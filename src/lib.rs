@@ -134,6 +134,8 @@ pub mod types;
 
 pub use ndarray as nd;
 
+#[cfg(feature = "linalg")]
+pub use array::TriangularOptions;
 pub use array::{
     Array, ConvOptions, Dims, Exchange, Gather, IndexOptions, Mode, NewAxis, Operand, Padding, Permutation,
     ProductOptions, Rest, Shard, Term, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to,

@@ -33,6 +33,9 @@ mod indexing;
 
 mod lines;
 
+#[cfg(feature = "linalg")]
+mod linalg;
+
 mod windows;
 
 mod pooling;
@@ -61,6 +64,8 @@ pub use host::View;
 pub use index::{Index, NewAxis, Pick, Rest};
 pub use indexing::{IndexOptions, Mode};
 pub use joins::{concat, stack};
+#[cfg(feature = "linalg")]
+pub use linalg::TriangularOptions;
 pub use lines::sort_together;
 pub(crate) use operand::holds;
 pub use operand::{Operand, Term};

@@ -141,7 +141,7 @@ impl Array {
         let call = Call::here("matmul_with").twin("x.matmul_with(&w, how.out({}))");
         self.matmul_at(b.borrow(), options, call)
     }
-    fn matmul_at(&self, b: &Array, options: ProductOptions, call: Call<'_>) -> Array {
+    pub(super) fn matmul_at(&self, b: &Array, options: ProductOptions, call: Call<'_>) -> Array {
         let (Ok(ta), Ok(tb)) = (self.type_ref(), b.type_ref()) else {
             return carried([self, b].into_iter()).map_or_else(|| self.clone(), poison);
         };

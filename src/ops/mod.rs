@@ -12,6 +12,8 @@ pub(crate) mod custom;
 pub mod elementwise;
 mod fit;
 pub mod indexing;
+#[cfg(feature = "linalg")]
+pub mod linalg;
 pub mod lines;
 mod moves;
 pub mod product;
@@ -191,6 +193,35 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("sort", "lines", Sort { axis: 1, keys: 1 }, [F32[8, 4], F32[8, 4]]),
     entry!("argsort", "lines", Argsort { axis: 1, keys: 1 }, [F32[8, 4]]),
     entry!("top_k", "lines", TopK { k: 2, axis: 1 }, [F32[8, 4]]),
+    // linear algebra
+    #[cfg(feature = "linalg")]
+    entry!("cholesky", "linalg", linalg::Cholesky, [F32[6, 2, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("triangular_solve", "linalg", linalg::TriangularSolve { left_side: true, lower: true, transpose_a: false, unit_diagonal: false }, [F32[2, 3, 3], F32[2, 3, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("lu", "linalg", linalg::Lu, [F32[6, 2, 3]]),
+    #[cfg(feature = "linalg")]
+    entry!("qr", "linalg", linalg::Qr { full_matrices: false }, [F32[6, 3, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("eigh", "linalg", linalg::Eigh, [F32[6, 2, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("eigvalsh", "linalg", linalg::Eigvalsh, [F32[6, 2, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("svd", "linalg", linalg::Svd { full_matrices: false }, [F32[6, 3, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("svdvals", "linalg", linalg::Svdvals, [F32[6, 3, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("solve", "linalg", linalg::Solve { transposed: false }, [F32[2, 3, 3], F32[2, 3, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("inv", "linalg", linalg::Inv, [F32[6, 2, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("det", "linalg", linalg::Det, [F32[6, 2, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("slogdet", "linalg", linalg::Slogdet, [F32[6, 2, 2]]),
+    #[cfg(feature = "linalg")]
+    entry!("cofactors", "linalg", linalg::Cofactors, [F32[6, 3, 3]]),
+    #[cfg(feature = "linalg")]
+    entry!("pinv", "linalg", linalg::Pinv { tolerance: Scalar::Float(1e-5) }, [F32[6, 3, 2]]),
     // slicing
     entry!("slice", "slicing",
         Slice { start: vec![1, 0], limit: vec![7, 3], strides: vec![2, 1], out: None }, [F32[9, 3]]),

@@ -37,6 +37,14 @@ fn point(n: usize, seed: usize, (low, high): (f64, f64)) -> Vec<f64> {
     (0..n).map(number).collect()
 }
 
+/// A point of matrices with more on their diagonals, where they must be positive definite, or far from singular.
+fn definite(name: &str, ty: &ArrayType, mut x: Vec<f64>) -> Vec<f64> {
+    if let ("cholesky" | "cofactors" | "solve", [.., n, _]) = (name, &ty.shape[..]) {
+        x.iter_mut().enumerate().filter(|(i, _)| i / n % n == i % n).for_each(|(_, x)| *x += 2.0);
+    }
+    x
+}
+
 /// Directions and cotangents: numbers of both signs.
 fn direction(n: usize, seed: usize) -> Vec<f64> {
     (0..n).map(|i| ((i * 53 + seed * 31 + 11) % 89) as f64 / 44.5 - 1.0).collect()
@@ -195,8 +203,9 @@ impl Subject {
     /// The points at which it is tested.
     fn points(&self) -> Vec<Vec<Vec<f64>>> {
         let on = |interval| -> Vec<Vec<f64>> {
-            let sizes = self.types.iter().map(|t| t.shape.elements());
-            sizes.enumerate().map(|(k, n)| point(n, k, interval)).collect()
+            let at =
+                |(k, t): (usize, &ArrayType)| definite(self.name, t, point(t.shape.elements(), k, interval));
+            self.types.iter().enumerate().map(at).collect()
         };
         let defined = |xs: &Vec<Vec<f64>>| {
             let ys = self.at(&self.place(xs, &self.whole()));

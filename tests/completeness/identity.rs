@@ -8,6 +8,10 @@ use atmesh::ops::collective::{
 use atmesh::ops::creation::{Full, Iota};
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice, Gather, Places, Scatter};
+use atmesh::ops::linalg::{
+    Cholesky, Cofactors, Det, Eigh, Eigvalsh, Inv, Lu, Pinv, Qr, Slogdet, Solve, Svd, Svdvals,
+    TriangularSolve,
+};
 use atmesh::ops::lines::{Argsort, Recurrence, Running, Scan, Sort, TopK};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
@@ -270,6 +274,25 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Reshard { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![0]] }
         Constrain { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![1]] }
         Copy {}
+        Cholesky {}
+        TriangularSolve {
+            left_side: [!x.left_side],
+            lower: [!x.lower],
+            transpose_a: [!x.transpose_a],
+            unit_diagonal: [!x.unit_diagonal]
+        }
+        Lu {}
+        Qr { full_matrices: [!x.full_matrices] }
+        Eigh {}
+        Eigvalsh {}
+        Svd { full_matrices: [!x.full_matrices] }
+        Svdvals {}
+        Solve { transposed: [!x.transposed] }
+        Inv {}
+        Det {}
+        Slogdet {}
+        Cofactors {}
+        Pinv { tolerance: [Scalar::Float(0.9)] }
         Preduce {
             along: alongs(&x.along),
             combine: [Combine::Add, Combine::Max, Combine::Min, Combine::And].into_iter().filter(|c| *c != x.combine)
@@ -353,6 +376,7 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
                 Arc::new(DynamicUpdateSlice { dims: vec![2, 3], lead: vec![0], combine: None, out: None }),
                 vec![F32.of([3, 3, 4, 6]), F32.of([3, 3, 2, 2]), I32.of([3]), I32.of([3])],
             ),
+            "triangular_solve" => (prim, vec![F32.of([2, 2, 2]); 2]),
             "concatenate" | "psum_scatter" | "own_part" => (prim, square()),
             "all_gather" | "all_to_all" => (prim, square()),
             "reshard" => of(Arc::new(Reshard::new(grid(AxisType::Explicit), p!["X"]))),

@@ -304,6 +304,7 @@ fn page() -> String {
 }
 
 fn title(family: &str) -> String {
+    let family = if family == "linalg" { "linear algebra" } else { family };
     let mut letters = family.chars();
     letters.next().map(|c| c.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

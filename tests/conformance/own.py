@@ -52,6 +52,7 @@ OPS = {name: lambda p, *xs, f=getattr(lax, name): f(*xs) for name in LAX} | {
     "pad": lambda p, x, v: lax.pad(x, v, list(zip(p["low"], p["high"], p["interior"]))),
     "recurrence": lambda p, a, b: lax.associative_scan(lambda f, g: (f[0] * g[0], f[1] * g[0] + g[1]), (a, b), axis=p["axis"])[1],
     "cumlogsumexp": lambda p, x: lax.cumlogsumexp(x, p["axis"]),
+    "pinv": lambda p, x: jnp.linalg.pinv(x),
     "linspace": lambda p: jnp.linspace(p["start"], p["stop"], p["num"], endpoint=p.get("endpoint", True)),
 }
 
@@ -287,6 +288,9 @@ for name, data in [("bool", [True, False, True, True, False, False, True, False]
 binary("recurrence", "float32[4@Y,4]", [0.5, -2, 1, 3, 0, 0.25, -1, 2, 1, 1, 0.5, -0.5, 4, 0, 2, 1],
        [1, 2, -3, 0.5, 4, -1, 0.25, 2, 0, 1, 1, -2, 8, 0.5, -0.5, 3], params={"axis": 1})
 unary("cumlogsumexp", "float32[4@Y,4]", [0.5, -2, 1, 3, 0, 0.25, -1, 2, 100, 100, 0.5, -0.5, -4, 0, 2, 1], {"axis": 1})
+
+# inverses of columns
+unary("pinv", "float32[2@X,2,1]", [3.0, 4.0, 0.0, 5.0])
 
 if __name__ == "__main__":
   meta = {"meta": {"set": "own", "jax": jax.__version__, "devices": "8 CPU", "cases": len(CASES)}}

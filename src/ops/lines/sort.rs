@@ -139,7 +139,7 @@ impl Primitive for Argsort {
 
 impl Builder {
     /// The elements of x at these places along a dimension: of each line at places of its own, all of which are there.
-    pub(super) fn pick_along(&mut self, places: &Value, x: &Value, axis: usize) -> Result<Value> {
+    pub(in crate::ops) fn pick_along(&mut self, places: &Value, x: &Value, axis: usize) -> Result<Value> {
         let rank = x.ty.rank();
         let places = self.expand_dims(places, &[rank])?;
         let batching = (0..rank).filter(|d| *d != axis).map(|d| (d, d)).collect();

@@ -240,7 +240,7 @@ pub(crate) fn program(
     if results.len() != wanted.len() {
         return Err(format!("{} results, {} wanted", results.len(), wanted.len()).into());
     }
-    for ((name, got), want) in returns.iter().zip(&results).zip(wanted) {
+    for (k, ((name, got), want)) in returns.iter().zip(&results).zip(wanted).enumerate() {
         let name = name.as_str().unwrap_or("");
         if let Some(text) = expect["types"][name].as_str() {
             let got = atmesh::type_of(got).to_string();
@@ -249,7 +249,7 @@ pub(crate) fn program(
                 return Err(format!("result {name} has type {got}, wanted {text}").into());
             }
         }
-        check::values(name, got, want, tol)?;
+        check::values(name, got, want, tol, case["up_to_sign"][k].as_str())?;
         check::shards(name, got)?;
     }
     Ok(())

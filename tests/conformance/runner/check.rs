@@ -112,10 +112,39 @@ fn flat(x: &Array) -> Result<Flat, Error> {
     })
 }
 
-/// A result's numbers.
-pub(crate) fn values(name: &str, got: &Array, want: &Value, tol: f64) -> Result<(), String> {
+/// Numbers of matrices whose columns (or rows) may each be multiplied by −1, turned to those that are wanted.
+fn turned(got: &mut [f64], want: &[Value], shape: &[usize], lines: &str) {
+    let [.., m, n] = *shape else { return };
+    let (count, each) = if lines == "rows" { (m, n) } else { (n, m) };
+    for matrix in 0..got.len() / (m * n).max(1) {
+        let at = |line: usize, k: usize| {
+            matrix * m * n + if lines == "rows" { line * n + k } else { k * n + line }
+        };
+        for line in 0..count {
+            let product: f64 = (0..each).map(|k| got[at(line, k)] * numbers::float(&want[at(line, k)])).sum();
+            if product < 0.0 {
+                (0..each).for_each(|k| got[at(line, k)] *= -1.0);
+            }
+        }
+    }
+}
+
+/// A result's numbers; `up_to_sign` names the lines of matrices that may be turned.
+pub(crate) fn values(
+    name: &str,
+    got: &Array,
+    want: &Value,
+    tol: f64,
+    up_to_sign: Option<&str>,
+) -> Result<(), String> {
     let want = want.as_array().ok_or("values are no list")?;
-    let got = flat(got).map_err(|e| format!("{name}: {e}"))?;
+    let shape = got.shape().map_err(|e| format!("{name}: {e}"))?;
+    let mut got = flat(got).map_err(|e| format!("{name}: {e}"))?;
+    if let (Flat::Floats(x), Some(lines)) = (&mut got, up_to_sign)
+        && x.len() == want.len()
+    {
+        turned(x, want, &shape, lines);
+    }
     let len = match &got {
         Flat::Floats(x) => x.len(),
         Flat::Ints(x) => x.len(),

@@ -4,6 +4,8 @@
 mod case;
 mod check;
 mod indexing;
+#[cfg(feature = "linalg")]
+mod linalg;
 mod lines;
 mod nested;
 mod ops;

@@ -3,6 +3,8 @@
 use super::case::{Env, axes, spec};
 use super::check::numbers;
 use super::indexing::indexing;
+#[cfg(feature = "linalg")]
+use super::linalg::linalg;
 use super::lines::lines;
 use atmesh::array::{Dims, Term};
 
@@ -609,6 +611,10 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
     }
     if let Some(a) = indexing(op, ins, p)? {
         return one(a);
+    }
+    #[cfg(feature = "linalg")]
+    if let Some(all) = linalg(op, ins, p) {
+        return many(all);
     }
     if let Some(all) = lines(op, ins, p) {
         return many(all);

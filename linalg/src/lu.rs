@@ -1,0 +1,156 @@
+//! Factors with pivots, and what follows from them.
+
+use crate::{Element, Lu, matrix, rows};
+use faer::linalg::matmul::matmul;
+use faer::linalg::triangular_solve as by_triangle;
+use faer::prelude::{Reborrow, ReborrowMut};
+use faer::{Accum, Mat, MatMut, Par};
+
+/// Columns that are factored one by one.
+const NARROW: usize = 16;
+
+/// As LAPACK's `getrf`: a column that is all zeros has the pivot 0, and factoring goes on. (faer's own divides by it, so that a matrix of
+/// lower rank would have no determinant.)
+fn factor<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [usize]) {
+    let (m, n) = a.shape();
+    let least = m.min(n);
+    if least == 0 {
+        return;
+    }
+    if n <= NARROW {
+        return narrow(a, pivots);
+    }
+    let half = if n > m { least } else { (n / 2).next_multiple_of(NARROW.min(n / 2)).min(least) };
+    let (left, right) = pivots.split_at_mut(half);
+    if n > m && half <= NARROW {
+        narrow(a.rb_mut().get_mut(.., ..half), left);
+    } else {
+        factor(a.rb_mut().get_mut(.., ..half), left);
+    }
+    exchange(a.rb_mut().get_mut(.., half..), left);
+    {
+        let (a00, mut a01, a10, mut a11) = a.rb_mut().split_at_mut(half, half);
+        by_triangle::solve_unit_lower_triangular_in_place(a00.rb(), a01.rb_mut(), Par::Seq);
+        if a11.nrows() > 0 {
+            matmul(a11.rb_mut(), Accum::Add, a10.rb(), a01.rb(), -T::ONE, Par::Seq);
+            factor(a11, right);
+        }
+    }
+    exchange(a.get_mut(half.., ..half), right);
+    right.iter_mut().for_each(|p| *p += half);
+}
+
+fn narrow<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [usize]) {
+    let (m, n) = a.shape();
+    for k in 0..m.min(n) {
+        let mut best = k;
+        for i in k + 1..m {
+            // what is not a number is greater than all: it is told of by the result
+            let (x, most) = (a[(i, k)], a[(best, k)]);
+            if x.modulus() > most.modulus() || (x.not_a_number() && !most.not_a_number()) {
+                best = i;
+            }
+        }
+        pivots[k] = best;
+        if best != k {
+            for j in 0..n {
+                let (x, y) = (a[(k, j)], a[(best, j)]);
+                (a[(k, j)], a[(best, j)]) = (y, x);
+            }
+        }
+        let pivot = a[(k, k)];
+        if pivot != T::ZERO {
+            for i in k + 1..m {
+                let x = a[(i, k)];
+                a[(i, k)] = x / pivot;
+            }
+        }
+        for j in k + 1..n {
+            let y = a[(k, j)];
+            if y == T::ZERO {
+                continue;
+            }
+            for i in k + 1..m {
+                let x = a[(i, j)] - a[(i, k)] * y;
+                a[(i, j)] = x;
+            }
+        }
+    }
+}
+
+fn exchange<T: Element>(mut a: MatMut<'_, T>, pivots: &[usize]) {
+    for j in 0..a.ncols() {
+        for (i, p) in pivots.iter().enumerate().filter(|(i, p)| *i != **p) {
+            let (x, y) = (a[(i, j)], a[(*p, j)]);
+            (a[(i, j)], a[(*p, j)]) = (y, x);
+        }
+    }
+}
+
+fn factored<T: Element>(a: &[T], m: usize, n: usize) -> (Mat<T>, Vec<usize>) {
+    let (mut x, mut pivots) = (matrix(a, m, n), vec![0; m.min(n)]);
+    factor(x.as_mut(), &mut pivots);
+    (x, pivots)
+}
+
+pub(crate) fn lu<T: Element>(a: &[T], m: usize, n: usize) -> Lu<T> {
+    let (x, pivots) = factored(a, m, n);
+    let mut order: Vec<usize> = (0..m).collect();
+    for (i, p) in pivots.iter().enumerate() {
+        order.swap(i, *p);
+    }
+    Lu { factors: rows(x.as_ref()), pivots, rows: order }
+}
+
+fn by_factors<T: Element>(a: &[T], n: usize, transposed: bool, mut x: Mat<T>) -> Vec<T> {
+    let (lu, pivots) = factored(a, n, n);
+    let (t, mut y) = (lu.as_ref(), x.as_mut());
+    if transposed {
+        by_triangle::solve_lower_triangular_in_place(t.transpose(), y.rb_mut(), Par::Seq);
+        by_triangle::solve_unit_upper_triangular_in_place(t.transpose(), y.rb_mut(), Par::Seq);
+        for j in 0..y.ncols() {
+            for (i, p) in pivots.iter().enumerate().rev() {
+                let (x, z) = (y[(i, j)], y[(*p, j)]);
+                (y[(i, j)], y[(*p, j)]) = (z, x);
+            }
+        }
+    } else {
+        exchange(y.rb_mut(), &pivots);
+        by_triangle::solve_unit_lower_triangular_in_place(t, y.rb_mut(), Par::Seq);
+        by_triangle::solve_upper_triangular_in_place(t, y, Par::Seq);
+    }
+    rows(x.as_ref())
+}
+
+pub(crate) fn solve<T: Element>(a: &[T], n: usize, transposed: bool, b: &[T], k: usize) -> Vec<T> {
+    by_factors(a, n, transposed, matrix(b, n, k))
+}
+
+pub(crate) fn inv<T: Element>(a: &[T], n: usize) -> Vec<T> {
+    by_factors(a, n, false, Mat::identity(n, n))
+}
+
+/// Whether an odd number of signs is turned, and the moduli on U's diagonal.
+pub(crate) fn diagonal(a: &[f64], n: usize) -> (bool, Vec<f64>) {
+    let (lu, pivots) = factored(a, n, n);
+    let exchanged = pivots.iter().enumerate().filter(|(i, p)| *i != **p).count();
+    let negative = (0..n).filter(|i| lu[(*i, *i)] < 0.0).count();
+    ((exchanged + negative) % 2 == 1, (0..n).map(|i| lu[(i, i)].modulus()).collect())
+}
+
+pub(crate) fn det(a: &[f64], n: usize) -> f64 {
+    let (negative, moduli) = diagonal(a, n);
+    let product: f64 = moduli.into_iter().product();
+    if negative { -product } else { product }
+}
+
+pub(crate) fn slogdet(a: &[f64], n: usize) -> (f64, f64) {
+    let (negative, moduli) = diagonal(a, n);
+    let sign = match () {
+        () if moduli.iter().any(|x| x.is_nan()) => f64::NAN,
+        () if moduli.contains(&0.0) => return (0.0, f64::NEG_INFINITY),
+        () if negative => -1.0,
+        () => 1.0,
+    };
+    (sign, moduli.iter().map(|x| x.ln()).sum())
+}

@@ -1,0 +1,251 @@
+//! Linear algebra: the same bits on every mesh and engine, shardings, refusals, matrices that have no answer or no elements, derivatives.
+#![cfg(feature = "linalg")]
+
+use atmesh::prelude::*;
+use atmesh::{EngineKind, ErrorKind, Result, TriangularOptions};
+
+const ENGINES: [EngineKind; 3] = [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference];
+
+/// Numbers of both signs.
+fn numbers(dtype: DType, shape: &[usize]) -> Array {
+    let n: usize = shape.iter().product();
+    let one = |i: usize| {
+        let h = (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let h = (h ^ h >> 29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (h >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    };
+    Array::from((0..n).map(one).collect::<Vec<_>>()).reshape(shape).astype(dtype)
+}
+
+fn bits(x: &Array) -> Vec<u64> {
+    let x = x.astype(F64).to_vec::<f64>().unwrap_or_else(|e| panic!("{e}"));
+    // which NaN it is is left open
+    x.into_iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect()
+}
+
+fn near(x: &Array, y: &Array, by: f64) {
+    let (x, y) = (x.astype(F64).to_vec::<f64>().unwrap(), y.astype(F64).to_vec::<f64>().unwrap());
+    assert_eq!(x.len(), y.len());
+    for (x, y) in x.iter().zip(&y) {
+        assert!((x - y).abs() <= by * (1.0 + y.abs()), "{x}, and {y}");
+    }
+}
+
+fn unit(dtype: DType, n: usize) -> Array {
+    Array::eye(dtype.of([n, n]), 0)
+}
+
+/// Matrices that are positive definite.
+fn definite(a: &Array) -> Array {
+    let n = a.shape().unwrap()[2];
+    a.matmul(a.swapaxes(-1, -2)) + unit(a.dtype().unwrap(), n)
+}
+
+/// Everything that is made of a batch of square matrices, and of one of those that are positive definite.
+fn all(a: &Array, spd: &Array) -> Vec<Array> {
+    let mut list = vec![spd.cholesky(), spd.cholesky_upper(), a.solve(spd), a.inv(), a.det(), a.eigvalsh()];
+    let how = TriangularOptions::default().lower();
+    list.extend([(spd.triangular_solve(a, how)), a.svdvals(), a.pinv(None), a.matrix_rank(None)]);
+    let (sign, log) = a.slogdet();
+    let (lu, pivots, order) = a.lu();
+    let ((q, r), (w, v), (u, s, vt)) = (a.qr(false), a.eigh(), a.svd(true));
+    list.extend([sign, log, lu, pivots, order, q, r, w, v, u, s, vt]);
+    list
+}
+
+#[test]
+fn the_same_bits_wherever_matrices_lie() -> Result<()> {
+    for (dtype, n) in [(F32, 3), (F64, 20), (BF16, 4)] {
+        let a = numbers(dtype, &[4, n, n]);
+        let spd = definite(&a).ready()?;
+        let f = jit(|a: &Array, spd: &Array| all(a, spd));
+        let wanted: Vec<_> = f.call((&a, &spd))?.iter().map(bits).collect();
+        let at_once: Vec<_> = all(&a, &spd).iter().map(bits).collect();
+        assert_eq!(wanted, at_once, "{dtype} at once");
+        // one by one, and as examples
+        for i in 0..4 {
+            let one = |x: &Array| x.slice(ix![i as i64..i as i64 + 1]);
+            for (k, y) in all(&one(&a), &one(&spd)).iter().enumerate() {
+                let y = bits(y);
+                assert_eq!(wanted[k][i * y.len()..(i + 1) * y.len()], y, "{dtype}: result {k} of matrix {i}");
+            }
+        }
+        let pairs = |x: &Array| x.reshape([2, 2, n, n]);
+        let examples = vmap((&pairs(&a), &pairs(&spd)), |(a, spd)| all(&a, &spd));
+        for (k, y) in examples.iter().enumerate() {
+            assert_eq!(wanted[k], bits(y), "{dtype}: result {k} of examples");
+        }
+        for engine in ENGINES {
+            for mesh in [Mesh::new([("X", 4)])?, Mesh::auto([("X", 4)])?] {
+                let split = (a.put(&mesh, p!["X"]), spd.put(&mesh, p!["X"]));
+                let made =
+                    jit(|a: &Array, spd: &Array| all(a, spd)).engine(engine).call((&split.0, &split.1))?;
+                for (k, y) in made.iter().enumerate() {
+                    assert_eq!(wanted[k], bits(y), "{dtype}: result {k} on {engine}");
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// In auto mode matrices may be split: they are brought together. A batch stays where it is.
+#[test]
+fn what_is_communicated() -> Result<()> {
+    let mesh = Mesh::auto([("X", 4)])?;
+    let a = numbers(F32, &[8, 12, 12]);
+    for spec in [p!["X"], p![_, "X"], p![_, _, "X"]] {
+        let split = a.put(&mesh, spec);
+        let f = jit(|a: &Array| a.inv());
+        assert_eq!(bits(&f.call(&split)?), bits(&a.inv()), "{spec}");
+        let moved = f.lower(&split)?.collectives().total_bytes();
+        assert_eq!(moved == 0, spec == p!["X"], "{spec}: {moved}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_refused_says_what_to_write() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let a = numbers(F32, &[2, 4, 4]);
+    let split = a.put(&mesh, p![_, _, "X"]);
+    for y in [
+        split.cholesky(),
+        split.inv(),
+        split.det(),
+        split.eigh().1,
+        split.svd(true).0,
+        split.lu().1,
+        split.qr(true).1,
+    ] {
+        let e = y.ty().unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Sharding);
+        assert!(e.to_string().contains(".reshard(p![_, _, _])"), "{e}");
+    }
+    assert_eq!(bits(&split.reshard(p![_, _, _]).inv()), bits(&a.inv()));
+    // batches that lie otherwise
+    let (x, y) = (a.put(&mesh, p!["X"]), a.put(&mesh, p![_, _, _]));
+    let e = x.solve(&y).ty().unwrap_err();
+    assert!(e.kind() == ErrorKind::Sharding && e.to_string().contains("solve"), "{e}");
+    let e = y.reshard(p![_, _, _; R: "X"]).inv().ty().unwrap_err();
+    assert!(e.to_string().contains("reduced over X") && e.to_string().contains(".reshard("), "{e}");
+    // shapes and element types
+    let wide = numbers(F32, &[2, 3, 4]);
+    let shape =
+        [wide.inv(), wide.cholesky(), wide.det(), wide.eigvalsh(), wide.matrix_power(2), wide.solve(&a)];
+    let rank = [Array::from([1.0]).inv(), Array::from(1.0).svdvals(), Array::from([1.0]).matrix_power(2)];
+    let unlike = [
+        a.solve(&wide),
+        a.solve(Array::ones([4])),
+        numbers(F32, &[3, 4, 4]).solve(&a),
+        a.slice(ix![0]).solve(&a),
+    ];
+    for y in shape.iter().chain(&rank).chain(&unlike) {
+        assert_eq!(y.ty().unwrap_err().kind(), ErrorKind::Shape, "{:?}", y.ty());
+    }
+    assert!(wide.inv().ty().unwrap_err().to_string().contains(".pinv(None)"));
+    assert_eq!(wide.pinv(None).shape()?, [2, 4, 3]);
+    for y in [Array::from([[1, 2], [3, 4]]).inv(), a.solve(a.astype(F64)), Array::from([[true]]).svdvals()] {
+        assert_eq!(y.ty().unwrap_err().kind(), ErrorKind::Dtype);
+    }
+    Ok(())
+}
+
+/// Matrices without rows or columns, and none of them.
+#[test]
+fn empty_matrices() -> Result<()> {
+    for engine in ENGINES {
+        let run = |shape: &[usize], f: fn(&Array) -> Array| {
+            let y = jit(f).engine(engine).call(Array::zeros(F64.of(shape)))?;
+            Ok::<_, atmesh::Error>((y.shape()?.to_vec(), y.astype(F64).to_vec::<f64>()?))
+        };
+        assert_eq!(run(&[0, 0], Array::det)?, (vec![], vec![1.0]));
+        assert_eq!(run(&[2, 0, 0], |x| x.slogdet().1)?, (vec![2], vec![0.0; 2]));
+        assert_eq!(run(&[0, 0], Array::cholesky)?.0, [0, 0]);
+        assert_eq!(run(&[0, 3, 3], Array::inv)?.0, [0, 3, 3]);
+        assert_eq!(run(&[2, 0], |x| x.qr(true).0)?, (vec![2, 2], vec![1.0, 0.0, 0.0, 1.0]));
+        assert_eq!(run(&[0, 2], |x| x.svd(true).2)?, (vec![2, 2], vec![1.0, 0.0, 0.0, 1.0]));
+        assert_eq!(run(&[0, 2], |x| x.lu().2)?.0, [0]);
+        assert_eq!(run(&[3, 0], |x| x.pinv(None))?.0, [0, 3]);
+        assert_eq!(run(&[3, 0], |x| x.matrix_rank(None))?, (vec![], vec![0.0]));
+        assert_eq!(run(&[0, 0], |x| x.eigh().0)?.0, [0]);
+        assert_eq!(run(&[0, 0], |x| x.solve(Array::zeros(F64.of([0, 3]))))?.0, [0, 3]);
+        assert_eq!(run(&[2, 2], |x| x.solve(Array::zeros(F64.of([2, 0]))))?.0, [2, 0]);
+    }
+    Ok(())
+}
+
+#[test]
+fn matrices_without_an_answer() -> Result<()> {
+    let singular = Array::from([[1.0, 2.0], [2.0, 4.0]]);
+    assert_eq!(singular.det().item::<f64>()?, 0.0);
+    assert_eq!(singular.slogdet().1.item::<f64>()?, f64::NEG_INFINITY);
+    assert!(!singular.inv().is_finite().all(..).item::<bool>()?);
+    assert_eq!(singular.matrix_rank(None).item::<i32>()?, 1);
+    let l = Array::from([[1.0, 2.0], [2.0, 1.0]]).cholesky().to_vec::<f64>()?;
+    assert!(l[0].is_nan() && l[1] == 0.0 && l[3].is_nan());
+    let nan = Array::from([[f64::NAN, 1.0], [1.0, f64::INFINITY]]);
+    let nan = nan.reshape([1, 2, 2]);
+    for y in all(&nan, &nan) {
+        let _ = y.ready()?;
+    }
+    for y in [nan.svdvals(), nan.eigh().1, nan.qr(true).0, nan.pinv(None), nan.det()] {
+        assert!(y.is_nan().all(..).item::<bool>()?);
+    }
+    Ok(())
+}
+
+#[test]
+fn solutions_and_factors() -> Result<()> {
+    let (a, b) = (numbers(F64, &[30, 30]), numbers(F64, &[30]));
+    near(&a.dot(a.solve(&b)), &b, 1e-10);
+    near(&a.dot(a.inv()), &unit(F64, 30), 1e-10);
+    let tall = numbers(F64, &[30, 4]);
+    let x = tall.lstsq(&b, None);
+    // what is left is at right angles to all columns
+    near(&tall.t().dot(&b - tall.dot(&x)), &Array::zeros(F64.of([4])), 1e-12);
+    let half = numbers(F16, &[3, 3]) + unit(F16, 3) * 3.0;
+    assert_eq!(type_of(half.inv()), "float16[3,3]");
+    near(&half.inv(), &half.astype(F32).inv(), 1e-3);
+    // views are read as they lie
+    near(&a.t().inv(), &a.inv().t(), 1e-9);
+    Ok(())
+}
+
+#[test]
+fn derivatives_where_they_are_delicate() -> Result<()> {
+    // of rank 2, then of rank 1
+    let a = Array::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]);
+    near(
+        &grad(&a, |a| a.det()),
+        &Array::from([[-3.0, 6.0, -3.0], [6.0, -12.0, 6.0], [-3.0, 6.0, -3.0]]),
+        1e-12,
+    );
+    near(&grad(Array::ones(F64.of([3, 3])), |a| a.det()), &Array::zeros(F64.of([3, 3])), 1e-12);
+    // the second one has no answer there, and says so
+    let second = |a: &Array| grad(a, |a| (grad(a, |a| a.det()) * numbers(F64, &[3, 3])).sum(..));
+    assert!(second(&a).is_nan().any(..).item::<bool>()?);
+    let b = &a + unit(F64, 3);
+    let (h, t) = (1e-5, numbers(F64, &[3, 3]));
+    let slope = |x: &Array| (grad(x, |a| a.det()) * numbers(F64, &[3, 3])).sum(..);
+    let wanted = (slope(&(&b + &t * h)) - slope(&(&b - &t * h))) / (2.0 * h);
+    near(&(second(&b) * &t).sum(..), &wanted, 1e-6);
+    // singular values that are equal have derivatives, their vectors none
+    near(&grad(unit(F64, 3), |a| a.svdvals().sum(..)), &unit(F64, 3), 1e-12);
+    near(&grad(unit(F64, 3), |a| a.pinv(None).sum(..)), &-Array::ones(F64.of([3, 3])), 1e-12);
+    // wide matrices
+    let wide = numbers(F64, &[2, 3]);
+    let f = |a: &Array| {
+        (a.qr(true).1 * numbers(F64, &[2, 3])).sum(..)
+            + a.lu().0.sum(..)
+            + a.svd(false).2.square().cos().sum(..)
+    };
+    let t = numbers(F64, &[3, 2]).t();
+    let wanted = (f(&(&wide + &t * h)) - f(&(&wide - &t * h))) / (2.0 * h);
+    near(&(grad(&wide, |a| f(&a)) * &t).sum(..), &wanted, 1e-6);
+    for refused in [grad(wide.t(), |a| a.qr(true).0.sum(..)), grad(&wide, |a| a.svd(true).0.sum(..))] {
+        let e = refused.ty().unwrap_err();
+        assert!(e.kind() == ErrorKind::Unsupported && e.to_string().contains("(false)"), "{e}");
+    }
+    Ok(())
+}
