@@ -19,7 +19,9 @@ fn types(engine: EngineKind) -> Result<()> {
     println!("== Types say where things are");
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
     let a = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X", _]);
-    println!("{}\n{}", type_of(&a), a.visualize());
+    println!("{}", type_of(&a));
+    a.visualize().print();
+    println!();
     let column = Array::arange(0..4).reshape([4, 1]).put(&mesh, p!["X", _]);
     let row = Array::arange(0..8).reshape([1, 8]).put(&mesh, p![_, "Y"]);
     let add = jit(|a: &Array, b: &Array| a + b).engine(engine);

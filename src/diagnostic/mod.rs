@@ -252,8 +252,13 @@ impl fmt::Display for Error {
         f.write_str(&render::render(&self.0, &Renderer::plain()))
     }
 }
+/// As printed, since this is what Rust shows of an error that `main` returns and of one that is unwrapped: with colours where stderr is a
+/// terminal that has them (`NO_COLOR` and `CLICOLOR_FORCE` decide otherwise).
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+        match anstream::AutoStream::choice(&std::io::stderr()) {
+            anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => f.write_str(&self.colored()),
+            _ => fmt::Display::fmt(self, f),
+        }
     }
 }

@@ -100,6 +100,24 @@ impl Picture {
     pub fn colored(&self) -> String {
         table::colored(self)
     }
+    /// Prints it to stdout: coloured where that is a terminal of colours (`NO_COLOR` and `CLICOLOR_FORCE` decide otherwise), else as the table
+    /// that `{}` gives. What cannot be written is not told of.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// Array::ones([4, 2]).put(&mesh, p!["X"]).visualize().print();
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn print(&self) {
+        use anstream::ColorChoice::{Always, AlwaysAnsi};
+        let mut out = anstream::stdout();
+        let text = match out.current_choice() {
+            Always | AlwaysAnsi => self.colored(),
+            _ => self.to_string(),
+        };
+        let _ = std::io::Write::write_all(&mut out, text.as_bytes());
+    }
     /// As an SVG image.
     pub fn to_svg(&self) -> String {
         svg::svg(self, svg::SIDE)
