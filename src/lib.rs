@@ -137,9 +137,9 @@ pub use ndarray as nd;
 #[cfg(feature = "linalg")]
 pub use array::TriangularOptions;
 pub use array::{
-    Array, ConvOptions, Dims, Exchange, Gather, IndexOptions, Mode, NewAxis, Operand, Padding, Permutation,
-    ProductOptions, Rest, Shard, Term, WindowOptions, axis_index, axis_size, concat, einsum, einsum_to,
-    einsum_with, meshgrid, sort_together, stack,
+    Array, Beyond, ConvOptions, Dims, Exchange, Gather, IndexOptions, Mode, NewAxis, Operand, Padding,
+    Permutation, Places, ProductOptions, Rest, Shard, Term, WindowOptions, axis_index, axis_size, concat,
+    einsum, einsum_to, einsum_with, meshgrid, sort_together, stack,
 };
 pub use atmesh_derive::Tree;
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};

@@ -131,6 +131,12 @@ fn heat1d_prints_what_the_book_shows() {
     compare("heat1d", &[]);
 }
 #[test]
+fn programs_by_indexing_print_what_the_book_shows() {
+    for name in ["kmeans", "embedding", "messages", "life"] {
+        compare(name, &[]);
+    }
+}
+#[test]
 fn big_sin_prints_what_the_book_shows() {
     compare("big_sin", &[]);
 }

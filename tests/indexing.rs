@@ -391,3 +391,22 @@ fn combined_at_a_number() {
     let refused = Array::from([true]).at(ix![&Array::from(0)]).add(true);
     assert_eq!(refused.ty().unwrap_err().kind(), atmesh::ErrorKind::Dtype);
 }
+
+/// Rows of a sharded dimension at indices: the refusal says the form in which only the rows move, which is accepted.
+#[test]
+fn refusals_name_the_form_with_a_sharding() {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let x = table().put(&mesh, p!["X", "Y"]);
+    let (ids, rows) = (Array::from([3, 0, 3]), Array::ones([3, 10]).put(&mesh, p![_, "Y"]));
+    let told = |y: Array| y.ty().unwrap_err().to_string();
+    let text = told(x.slice(ix![&ids]));
+    assert!(text.contains(r#"`x.at(ix![&i]).to(p![_, "Y"]).get()`"#), "{text}");
+    let y = x.at(ix![&ids]).to(p![_, "Y"]).get();
+    assert_eq!(bits(&y), bits(&table().slice(ix![&ids])));
+    assert!(told(x.at(ix![&ids]).get()).contains(".get()`"));
+    assert!(told(x.take(&ids, 0)).contains(r#"`x.take_to(&indices, d, p![_, "Y"])`"#));
+    let text = told(x.at(ix![&ids]).add(&rows));
+    assert!(text.contains(r#"`x.at(ix![&i]).to(p!["X", "Y"]).add(…)`"#), "{text}");
+    let y = x.at(ix![&ids]).to(p!["X", "Y"]).add(&rows);
+    assert_eq!(bits(&y), bits(&table().at(ix![&ids]).add(Array::ones([3, 10]))));
+}

@@ -289,3 +289,129 @@ fn a_map_takes_slice_after_slice() {
     assert_eq!(refused(&map(Array::from(1.0f32), |x| x)).0, ErrorKind::Shape);
     assert_eq!(refused(&map(filled(&[4]).put(&mesh(), p!["X"]), |x| x)).0, ErrorKind::Sharding);
 }
+
+#[test]
+fn values_between_points() {
+    let points =
+        || (Array::from([-3.0f32, -1.0, -1.0, 2.0, 6.0]), Array::from([1.0f32, 5.0, -5.0, 4.0, 0.0]));
+    for spec in [p![], p!["X"], p!["X", "Y"]] {
+        let (ty, y) = of(&[(&[4, 6], spec)], |x| {
+            let (xs, ys) = points();
+            x[0].interp(&xs, &ys)
+        });
+        let (xs, ys) = ([-3.0, -1.0, -1.0, 2.0, 6.0], [1.0, 5.0, -5.0, 4.0, 0.0]);
+        let want = |x: f64| match x {
+            x if x < xs[0] => ys[0],
+            x if x > xs[4] => ys[4],
+            x => {
+                let k = xs.iter().rposition(|a| *a <= x).unwrap().min(3);
+                ys[k] + (x - xs[k]) / (xs[k + 1] - xs[k]) * (ys[k + 1] - ys[k])
+            }
+        };
+        let x = filled(&[4, 6]).astype(F64).to_vec::<f64>().unwrap();
+        assert!(x.iter().zip(&y).all(|(x, y)| (want(*x) - y).abs() < 1e-5), "{y:?}");
+        assert_eq!(
+            ty,
+            format!(
+                "float32[4{},6{}]",
+                ["", "@X"][usize::from(spec != p![])],
+                ["", "@Y"][usize::from(spec == p!["X", "Y"])]
+            )
+        );
+    }
+    let (xs, ys) = (Array::from([2.0]), Array::from([7.0]));
+    assert_eq!(Array::from([1.0, 2.0, 3.0]).interp(&xs, &ys).to_vec::<f64>().unwrap(), [7.0; 3]);
+    assert!(Array::from([f64::NAN]).interp(&xs, &ys).to_vec::<f64>().unwrap()[0].is_nan());
+    // slopes by both
+    let (xs, ys) = points();
+    let at = Array::from([-2.0f32, 0.5]);
+    let g = grad((&at, &xs, &ys), |(x, xs, ys)| (x.interp(&xs, &ys) * Array::from([1.0f32, 10.0])).sum(..));
+    assert_eq!(g.0.to_vec::<f32>().unwrap(), [2.0, 30.0]);
+    assert_eq!(g.2.to_vec::<f32>().unwrap(), [0.5, 0.5, 5.0, 5.0, 0.0]);
+    let told = |y: Array| y.ty().unwrap_err();
+    assert_eq!(told(at.interp(&xs, &at)).kind(), ErrorKind::Shape);
+    assert_eq!(told(at.interp(&xs.astype(F64), &ys)).kind(), ErrorKind::Dtype);
+    let split = Array::ones([4]).put(&mesh(), p!["X"]);
+    let e = told(at.interp(&split, &split));
+    assert!(e.to_string().contains("`.reshard(p![_])`"), "{e}");
+}
+
+#[test]
+fn searches_may_be_sharded() {
+    let steps = Array::from([-3.0f32, -1.0, -1.0, 2.0, f32::NAN]);
+    for right in [false, true] {
+        let (ty, y) = of(&[(&[4, 6], p!["X", "Y"])], |x| steps.searchsorted(&x[0], right));
+        assert_eq!(ty, "int32[4@X,6@Y]");
+        let x = filled(&[24]).to_vec::<f32>().unwrap();
+        let count = |x: f32| [-3.0, -1.0, -1.0, 2.0].iter().filter(|s| **s < x || right && **s == x).count();
+        assert!(x.iter().zip(&y).all(|(x, y)| count(*x) as f64 == *y), "{y:?}");
+    }
+    let nan = Array::from([f32::NAN, f32::INFINITY]);
+    assert_eq!(steps.searchsorted(&nan, false).to_vec::<i32>().unwrap(), [4, 4]);
+    assert_eq!(steps.searchsorted(&nan, true).to_vec::<i32>().unwrap(), [5, 4]);
+    assert_eq!(Array::zeros([0]).searchsorted(&nan, true).to_vec::<i32>().unwrap(), [0, 0]);
+    assert_eq!(steps.searchsorted(&Array::from(0), true).ty().unwrap_err().kind(), ErrorKind::Dtype);
+    // a sorted table of every size
+    for n in 1..20 {
+        let steps = Array::arange(0..n) * 2;
+        let x = Array::arange(-1..2 * n + 1);
+        let want: Vec<i32> = (-1..2 * n + 1).map(|x| ((x + 1) / 2).clamp(0, n)).collect();
+        assert_eq!(steps.searchsorted(&x, false).to_vec::<i32>().unwrap(), want, "{n}");
+    }
+}
+
+#[test]
+fn positions_of_what_is_not_zero() {
+    let x = filled(&[4, 6]);
+    let at: Vec<i32> = x
+        .to_vec::<f32>()
+        .unwrap()
+        .iter()
+        .enumerate()
+        .filter(|(_, x)| **x != 0.0)
+        .map(|(i, _)| i as i32)
+        .collect();
+    for size in [0, 3, at.len(), 30] {
+        let mut want = at.clone();
+        want.resize(want.len().max(size), 24);
+        want.truncate(size);
+        assert_eq!(x.flatnonzero(size).to_vec::<i32>().unwrap(), want);
+    }
+    assert_eq!(
+        x.ravel().take(&x.flatnonzero(24), 0).is_nan().count_nonzero(..).item::<i32>().unwrap(),
+        24 - at.len() as i32
+    );
+    let auto = Mesh::auto([("X", 4)]).unwrap();
+    assert_eq!(
+        x.put(&auto, p!["X"]).flatnonzero(20).to_vec::<i32>().unwrap(),
+        x.flatnonzero(20).to_vec::<i32>().unwrap()
+    );
+    assert_eq!(Array::from([1.0, 2.0, 4.0]).percentile(50.0, 0).item::<f64>().unwrap(), 2.0);
+    assert_eq!(Array::from([1.0]).percentile(101.0, 0).ty().unwrap_err().kind(), ErrorKind::Shape);
+}
+
+/// XLA's parameters: the same as what is shorter.
+#[test]
+fn windows_at_index_vectors() {
+    use atmesh::Places;
+    let x = filled(&[5, 4]);
+    let ids = Array::from([[4], [0], [4]]);
+    let rows = Places { of: vec![0], collapsed: vec![0], windows: vec![1], ..Places::default() };
+    let numbers = |x: &Array| x.to_vec::<f32>().unwrap();
+    let flat = ids.ravel();
+    assert_eq!(numbers(&x.gather(&ids, &rows, [1, 4])), numbers(&x.take(&flat, 0)));
+    let u = filled(&[3, 4]);
+    assert_eq!(numbers(&x.scatter(&ids, &u, &rows)), numbers(&x.at(ix![&flat]).set(&u)));
+    assert_eq!(numbers(&x.scatter_add(&ids, &u, &rows)), numbers(&x.at(ix![&flat]).add(&u)));
+    assert_eq!(numbers(&x.scatter_mul(&ids, &u, &rows)), numbers(&x.at(ix![&flat]).mul(&u)));
+    assert_eq!(numbers(&x.scatter_max(&ids, &u, &rows)), numbers(&x.at(ix![&flat]).max(&u)));
+    assert_eq!(numbers(&x.scatter_min(&ids, &u, &rows)), numbers(&x.at(ix![&flat]).min(&u)));
+    let mesh = mesh();
+    let (split, u) = (x.slice(ix![..4]).put(&mesh, p!["X"]), u.put(&mesh, p![]));
+    let ids = Array::from([[3], [0], [3]]);
+    let y = split.gather_to(&ids, &rows, [1, 4], p![]);
+    assert_eq!(numbers(&y), numbers(&x.take(&ids.ravel(), 0)));
+    let e = split.gather(&ids, &rows, [1, 4]).ty().unwrap_err();
+    assert!(e.to_string().contains("gather_to(&indices, &places, sizes, "), "{e}");
+    assert_eq!(type_of(split.scatter_add_to(&ids, &u, &rows, p!["X"])), "float32[4@X,4]");
+}

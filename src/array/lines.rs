@@ -177,10 +177,25 @@ impl Array {
     /// assert_eq!(Array::from([1.0, 2.0, 4.0, 8.0]).quantile(0.75, 0).item::<f64>()?, 5.0);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
-    #[doc(alias = "percentile")]
     #[track_caller]
     pub fn quantile(&self, q: f64, d: i32) -> Array {
         self.quantile_at(q, d, Call::here("quantile"))
+    }
+    /// [`Array::quantile`] of a part that is given in percent.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([1.0, 2.0, 4.0, 8.0]).percentile(75.0, 0).item::<f64>()?, 5.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn percentile(&self, q: f64, d: i32) -> Array {
+        let call = Call::here("percentile");
+        if !(0.0..=100.0).contains(&q) {
+            let fault = Fault::new(ErrorKind::Shape, format!("{q} are not so many of a hundred parts"));
+            return self.refuse(fault.help("give a number from 0 to 100"), call);
+        }
+        self.quantile_at(q / 100.0, d, call)
     }
     fn quantile_at(&self, q: f64, d: i32, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
@@ -221,44 +236,6 @@ impl Array {
             let last = at(n - 1);
             last.with(Binary::Ne, &last, call).select_at(Term::from(&last), Term::from(&value), call)
         })
-    }
-    /// Where each of `x` belongs in this vector, which is in rising order: how many of its elements are less, int32. With `right` how many
-    /// are not greater. Both are unsharded and of one type.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let steps = Array::from([1, 3, 3, 7]);
-    /// let x = Array::from([0, 3, 8]);
-    /// assert_eq!(steps.searchsorted(&x, false).to_vec::<i32>()?, [0, 1, 4]);
-    /// assert_eq!(steps.searchsorted(&x, true).to_vec::<i32>()?, [0, 3, 4]);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    #[doc(alias("digitize", "lower_bound"))]
-    #[track_caller]
-    pub fn searchsorted(&self, x: &Array, right: bool) -> Array {
-        let call = Call::here("searchsorted");
-        let (Ok(steps), Ok(ty)) = (self.type_ref(), x.type_ref()) else {
-            return if self.type_ref().is_err() { self.clone() } else { x.clone() };
-        };
-        let [n] = steps.shape[..] else {
-            let text = format!("the elements among which is searched are a vector, not {steps}");
-            return self.refuse(Fault::new(ErrorKind::Shape, text).help("make it one: `.ravel()`"), call);
-        };
-        let (m, shape) = (ty.shape.elements(), ty.shape.clone());
-        self.told(call, |call| {
-            let x = x.reshape_at([m].into(), None, call);
-            // in one line with the steps: of equal ones those that count come first
-            let both = if right { [self.clone(), x.clone()] } else { [x.clone(), self.clone()] };
-            let from = if right { n } else { 0 };
-            let among_all = join(&both, 0, call).rank_at(call).part(0, from, from + m, call);
-            let found = among_all.with(Binary::Sub, x.rank_at(call), call);
-            found.reshape_at(shape.clone(), None, call)
-        })
-    }
-    /// The place of each element of a vector in its sorted order.
-    fn rank_at(&self, call: Call<'_>) -> Array {
-        let order = |x: &Array| apply1(prims::argsort(0), &[x.into()], call);
-        order(&order(self))
     }
     /// The different elements of a vector in rising order, of which there are at most `size`; where there are fewer the least one fills it
     /// up, where there are more the greatest are left out. Every NaN is one. The vector is unsharded and not empty.

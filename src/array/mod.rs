@@ -31,6 +31,12 @@ mod parts;
 
 mod indexing;
 
+mod segments;
+
+mod search;
+
+mod scattered;
+
 mod lines;
 
 #[cfg(feature = "linalg")]
@@ -53,6 +59,8 @@ mod operators;
 mod prims;
 mod refusals;
 
+pub use crate::ops::indexing::Places;
+pub use crate::program::sentence::Beyond;
 pub use crate::trace::Array;
 pub use collectives::{Exchange, Gather, Permutation, Split, axis_index, axis_size};
 pub use creation::Countable;

@@ -42,6 +42,8 @@ impl Array {
                 if let Some(fault) = apart(ty, &part, index) {
                     return self.refuse(fault, call);
                 }
+                let twin = || format!("x.at({}).to({{}}).get()", index.written(None));
+                let call = call.twin_by(&twin);
                 return several.get(&self.taken(&part, None, call), &part.dropped, (mode, out), call);
             }
         }
@@ -265,6 +267,9 @@ impl At {
             Arg::Lit(l) => Array::full(l.dtype.of([]), l.value),
         };
         if let Some((part, several)) = several {
+            let verb = call.op.trim_start_matches("at.");
+            let twin = || format!("x.at({}).to({{}}).{verb}(…)", self.index.written(None));
+            let call = call.twin_by(&twin);
             let shown = [x.into(), Term::from(&value)];
             if let Some(fault) = apart(ty, &part, &self.index) {
                 return operand::refuse(fault, &shown, call);

@@ -34,6 +34,14 @@ pub(super) enum Of {
     Batch(usize),
 }
 
+/// Windows of no dimensions at index vectors of none; those that do not fit are nothing.
+impl Default for Places {
+    fn default() -> Places {
+        let (of, collapsed, batching, windows) = Default::default();
+        Places { of, collapsed, batching, windows, beyond: Beyond::Nothing }
+    }
+}
+
 impl Places {
     /// Rows at each number, of dimension `axis`, where numbers have so many dimensions: they take its place.
     pub fn rows(rank: usize, axis: usize, numbers: usize, beyond: Beyond) -> Places {

@@ -481,6 +481,7 @@ mod tests {
         "#;
         a_filter_whose_steps_are_split: conv(Window::default()), ["float32[2,8,2]", "float32[4@X,2,4]"] => r#"
             refused: dimension 0 of operand 1, 4@X, must be unsharded here
+            say the result's sharding: p![_, _, _]
             reshard operand 1: `.reshard(p![_, _, _])`
         "#;
         features_that_differ: conv(Window::default()), ["float32[2,8,2]", "float32[4,3,4]"] => r#"

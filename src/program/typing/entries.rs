@@ -116,7 +116,7 @@ impl Rule<'_> {
         match (self.factors.loops[l].join, role) {
             (Some(Join::Never), _) | (None, Role::Whole) => {
                 if let Some(h) = sharded.first() {
-                    return Err(self.must_be_whole(h));
+                    return Err(self.must_be_whole(l, h));
                 }
             }
             (Some(Join::Equal), _) => {
@@ -147,11 +147,17 @@ impl Rule<'_> {
         Ok(speaker.map_or(Axes::none(), |h| h.entry.clone()))
     }
 
-    fn must_be_whole(&self, h: &Holder) -> Fault {
+    fn must_be_whole(&self, l: LoopId, h: &Holder) -> Fault {
         let (operand, dim) = (h.operand, h.dim);
-        self.refuse(format!("{} must be unsharded here", self.tell(operand, dim)))
+        let fault = self
+            .refuse(format!("{} must be unsharded here", self.tell(operand, dim)))
             .help(self.reshard(operand, dim, &Axes::none()))
-            .dim(operand, dim)
+            .dim(operand, dim);
+        // where the result's sharding is said it may be sharded
+        match self.factors.loops[l].join {
+            Some(Join::Never) => fault.choice(SAY, self.said()),
+            _ => fault,
+        }
     }
     /// Both operands of a sum of products are split over it: whether the result is summed, and how it is then sharded, is open.
     fn ambiguous(&self, l: LoopId, a: &Holder, b: &Holder) -> Fault {

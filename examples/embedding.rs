@@ -1,0 +1,53 @@
+//! Word vectors in a table whose rows are split over 8 devices: looked up, and trained by the gradient of the lookup.
+use atmesh::prelude::*;
+use atmesh::{IndexOptions, Mode};
+
+const WORDS: usize = 4096;
+const SIZE: usize = 16;
+
+// ANCHOR: loss
+/// Words that come together get vectors whose product is large, others small ones.
+fn loss(table: &Array, word: &Array, near: &Array, far: &Array) -> Array {
+    // looked up together: one all-reduce of what each device has
+    let rows = table.take_to(&concat([word, near, far], 0), 0, p![]);
+    let n = word.shape().map_or(0, |s| s[0]) as i64;
+    let [word, near, far] = [ix![..n], ix![n..2 * n], ix![2 * n..]].map(|part| rows.slice(part));
+    let apart = |a: &Array, b: &Array| (a * b).sum(1);
+    (apart(&word, &far).softplus() + (-apart(&word, &near)).softplus()).mean(..)
+}
+
+fn step(table: &Array, word: &Array, near: &Array, far: &Array) -> (Array, Array) {
+    let (loss, slope) = value_and_grad(table, |table| loss(&table, word, near, far));
+    (table - slope * 20.0, loss)
+}
+// ANCHOR_END: loss
+
+// ANCHOR: run
+fn main() -> Result<()> {
+    let mesh = Mesh::new([("X", 8)])?;
+    let [a, b, c, d] = Key::new(0).split();
+    let table = (a.normal([WORDS, SIZE]) * 0.5).put(&mesh, p!["X"]);
+    // words of one eighth of the vocabulary come together
+    let part = WORDS as i32 / 8;
+    let word = b.randint([256], 0..WORDS as i64);
+    let near = &word / part * part + c.randint([256], 0..part as i64);
+    let far = d.randint([256], 0..WORDS as i64);
+
+    let f = jit(step);
+    println!("{}", f.lower((&table, &word, &near, &far))?.collectives());
+    let (mut t, mut losses) = (table.clone(), Vec::new());
+    for _ in 0..60 {
+        let (next, loss) = f.call((&t, &word, &near, &far))?;
+        (t, losses) = (next, [losses, vec![loss.item::<f32>()?]].concat());
+    }
+    println!("loss {:.2}, then {:.2}", losses[0], losses[59]);
+    println!("{}", type_of(&t));
+
+    // words that are not in the table have no vector, or the last one's, if you say so
+    let ids = Array::from([3, 9999]);
+    println!("{}", t.take_to(&ids, 0, p![]).is_nan().any(1));
+    let clip = IndexOptions::default().mode(Mode::Clip).out(p![]);
+    println!("{}", t.take_with(&ids, 0, clip).is_nan().any(1));
+    Ok(())
+}
+// ANCHOR_END: run
