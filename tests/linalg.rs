@@ -249,3 +249,43 @@ fn derivatives_where_they_are_delicate() -> Result<()> {
     }
     Ok(())
 }
+
+/// Inside of device code, loops and constraints, with derivatives.
+#[test]
+fn in_other_programs() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let a = numbers(F64, &[4, 3, 3]);
+    let spd = definite(&a).ready()?;
+    let f = |a: &Array, spd: &Array| {
+        let (w, v) = spd.eigh();
+        let (u, s, _) = a.svd(false);
+        let sum = (spd.cholesky().sum(..) + w.sin().sum(..) + v.square().sin().sum(..))
+            + (u.square().sin().sum(..) + s.sin().sum(..) + a.solve(spd).sin().sum(..))
+            + (a.lu().0.sin().sum(..)
+                + a.qr(false).1.square().sum(..)
+                + a.det().sum(..)
+                + a.slogdet().1.sum(..));
+        sum + a.pinv(None).sum(..) + a.inv().sin().sum(..)
+    };
+    let wanted = grad((&a, &spd), |(a, spd)| f(&a, &spd));
+    let blocks = shard_map(&mesh, (p!["X"], p!["X"]), (p!["X"], p!["X"]), |a: &Array, spd: &Array| {
+        grad((a, spd), |(a, spd)| f(&a, &spd))
+    });
+    let got = blocks.call((&a, &spd))?;
+    near(&got.0, &wanted.0, 1e-9);
+    near(&got.1, &wanted.1, 1e-9);
+    // a sum over devices inside, differentiated from outside
+    let total = shard_map(&mesh, (p!["X"], p!["X"]), p![], move |a: &Array, spd: &Array| f(a, spd).psum("X"));
+    let got = grad((&a, &spd), |(a, spd)| total.call((&a, &spd)).unwrap_or_else(|e| panic!("{e}")));
+    near(&got.0, &wanted.0, 1e-9);
+    // Newton's steps towards an inverse, which is what it is
+    let step = |x: Array| &x * 2.0 - x.matmul(&a).matmul(&x);
+    near(&fori_loop(0..3, a.inv(), |_, x| step(x)), &a.inv(), 1e-9);
+    near(&fori_loop(0..2, a.clone(), |_, x| x.inv()), &a, 1e-9);
+    // a result that is to be split
+    let auto = Mesh::auto([("X", 2)])?;
+    let b = numbers(F64, &[3, 4, 4]).put(&auto, p![]);
+    let split = jit(|b: &Array| b.inv().constrain(p![_, "X"])).call(&b)?;
+    assert_eq!(bits(&split), bits(&b.inv()));
+    Ok(())
+}
