@@ -133,6 +133,7 @@ pub mod typed;
 pub mod types;
 
 pub use ndarray as nd;
+pub use num_complex::Complex;
 
 #[cfg(feature = "linalg")]
 pub use array::TriangularOptions;
@@ -166,7 +167,7 @@ pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
 /// What programs use: `use atmesh::prelude::*;`.
 pub mod prelude {
-    pub use crate::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+    pub use crate::DType::{BF16, Bool, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::EngineKind::{Lockstep, Threads};
     pub use crate::{
         Array, ArrayType, Axis, Cast, DType, DeviceId, Dims, EngineKind, Exchange, Gather, Inferred, Key,

@@ -240,8 +240,8 @@ impl Array {
     pub fn pmean(&self, axes: impl Into<Axes>) -> Array {
         let axes = axes.into();
         self.told(Call::here("pmean"), |call| {
-            let is_float = self.type_ref().is_ok_and(|t| t.dtype.is_float());
-            let x = if is_float { self.clone() } else { self.convert_at(DType::F32, call) };
+            let inexact = self.type_ref().is_ok_and(|t| t.dtype.is_inexact());
+            let x = if inexact { self.clone() } else { self.convert_at(DType::F32, call) };
             let sum = x.collective(&axes, call, |at, axes| prims::preduce(at, Combine::Add, axes));
             // what is wrong with the axes was told
             if sum.type_ref().is_err() {

@@ -237,7 +237,7 @@ impl Array {
         let at = |i: usize| {
             let t = if steps == 0 { 0.0 } else { i as f64 / steps as f64 };
             let x = start * (1.0 - t) + stop * t;
-            Scalar::Float(if ty.dtype.is_float() { x } else { x.floor() })
+            Scalar::Float(if ty.dtype.is_inexact() { x } else { x.floor() })
         };
         let slab = with_dtype!(ty.dtype, T => {
             let numbers = listed((0..num).map(|i| T::of_scalar(at(i))), num);
@@ -289,7 +289,7 @@ impl Array {
     pub(super) fn full_like_at(&self, value: Term, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         // only zeros are parts of themselves
-        let zero = matches!(value, Term::Number(x) if x.to_f64() == 0.0);
+        let zero = matches!(value, Term::Number(x) if x.is_zero());
         let asked = if zero { ArrayType { spec: ty.spec, ..plain(ty) } } else { plain(ty) };
         match self.placed() {
             Some(s) => {

@@ -46,9 +46,9 @@ macro_rules! unary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
     )* }
 } }
 unary! {
-    /// −1, 0 or 1.
+    /// −1, 0 or 1; of a complex number z/|z|, or 0.
     sign Sign;
-    /// The absolute value, of floats and signed integers.
+    /// The absolute value, of floats and signed integers; of complex numbers the modulus, a float.
     abs Abs;
     /// Down to a whole number.
     floor Floor;
@@ -222,7 +222,7 @@ impl Array {
         let sources = [1, 0, 2].map(|number| Source { number, ty: None, dims: None });
         apply1(Arc::new(Clamp), &args, call.on(&|| operand::described(&terms), &sources))
     }
-    /// As another element type: floats are cut towards zero, to bool is `!= 0`, integers wrap.
+    /// As another element type, real numbers also as complex ones (which have `.real()` for the way back): floats are cut towards zero, to bool is `!= 0`, integers wrap.
     ///
     /// ```
     /// use atmesh::prelude::*;

@@ -4,7 +4,7 @@ use super::sharding::{no_devices, placed};
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Axes;
-use crate::ops::elementwise::broadcast_shapes;
+use crate::ops::elementwise::{Binary, Unary, broadcast_shapes};
 use crate::program::Call;
 use crate::runtime::{Buffer, Slab, copied, fits, listed};
 use crate::sharding::{Sharding, blocks_of, check_parts};
@@ -268,6 +268,10 @@ impl Array {
     #[track_caller]
     pub fn allclose_by(&self, other: &Array, relative: f64, absolute: f64) -> Result<bool> {
         let place = Location::caller();
+        let complex = |x: &Array| x.type_ref().is_ok_and(|ty| ty.dtype.is_complex());
+        if complex(self) || complex(other) {
+            return self.allclose_complex(other, [relative, absolute], place);
+        }
         let (a, b) = (self.floats(place)?, other.floats(place)?);
         let (ta, tb) = (self.ty()?, other.ty()?);
         let shape = broadcast_shapes([(0, &*ta.shape), (1, &*tb.shape)])
@@ -275,6 +279,17 @@ impl Array {
         let whole = "broadcasting was checked";
         let (a, b) = (a.broadcast(IxDyn(&shape)).expect(whole), b.broadcast(IxDyn(&shape)).expect(whole));
         Ok(a.iter().zip(b.iter()).all(|(a, b)| a == b || (a - b).abs() <= absolute + relative * b.abs()))
+    }
+    /// The same of complex numbers, where |…| is the modulus.
+    fn allclose_complex(&self, other: &Array, [relative, absolute]: [f64; 2], place: Place) -> Result<bool> {
+        let call = Call::new("allclose", place);
+        let [a, b] = [self, other].map(|x| x.astype_at(DType::C128, call));
+        let off = a.with(Binary::Sub, &b, call).unary(Unary::Abs, call);
+        let same = a.with(Binary::Eq, &b, call);
+        let most =
+            b.unary(Unary::Abs, call).with(Binary::Mul, relative, call).with(Binary::Add, absolute, call);
+        let close = off.with(Binary::Le, &most, call).with(Binary::Or, &same, call);
+        Ok(close.to_vec::<bool>()?.into_iter().all(|x| x))
     }
     /// The numbers as f64.
     fn floats(&self, place: Place) -> Result<ArrayD<f64>> {

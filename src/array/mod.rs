@@ -11,6 +11,8 @@ pub(crate) mod npy;
 
 mod elementwise;
 
+mod complex;
+
 mod reductions;
 
 mod statistics;
@@ -38,6 +40,8 @@ mod search;
 mod scattered;
 
 mod lines;
+
+mod fourier;
 
 #[cfg(feature = "linalg")]
 mod linalg;

@@ -19,7 +19,7 @@ const MAGIC: &[u8; 6] = b"\x93NUMPY";
 const LONGEST: usize = 1 << 16;
 
 /// The element types that both have, as numpy writes them.
-const TYPES: [(DType, &str); 12] = [
+const TYPES: [(DType, &str); 14] = [
     (DType::Bool, "b1"),
     (DType::I8, "i1"),
     (DType::I16, "i2"),
@@ -32,6 +32,8 @@ const TYPES: [(DType, &str); 12] = [
     (DType::F16, "f2"),
     (DType::F32, "f4"),
     (DType::F64, "f8"),
+    (DType::C64, "c8"),
+    (DType::C128, "c16"),
 ];
 
 /// # Files
@@ -160,7 +162,7 @@ pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
     let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), takes) };
     file.read_exact(bytes).map_err(data)?;
     if big != cfg!(target_endian = "big") {
-        bytes.chunks_exact_mut(dtype.size()).for_each(<[u8]>::reverse);
+        bytes.chunks_exact_mut(dtype.real().size()).for_each(<[u8]>::reverse);
     }
     if dtype == DType::Bool && bytes.iter().any(|b| *b > 1) {
         return Err(data("a bool in it is neither true nor false"));

@@ -5,6 +5,7 @@ use crate::diagnostic::{ErrorKind, Fault};
 use crate::program::{Call, Literal, Prim, Source};
 use crate::trace::{Arg, apply, carried, poison};
 use crate::types::{DType, Scalar};
+use num_complex::Complex;
 
 /// An operand beside an array in a formula. Numbers are weak: they take the array's element type.
 #[diagnostic::on_unimplemented(
@@ -48,7 +49,7 @@ macro_rules! numbers { ($($t:ty)*) => {$(
         }
     }
 )*} }
-numbers!(f32 f64 i32 i64 u32 u64 usize bool Scalar);
+numbers!(f32 f64 i32 i64 u32 u64 usize bool Complex<f32> Complex<f64> Scalar);
 
 impl Term {
     /// Its element type: of an array its own; `None` for numbers, and for arrays that carry an error.
@@ -81,6 +82,7 @@ pub(crate) fn default_dtype(x: Scalar) -> DType {
         Scalar::Int(i) if i32::try_from(i).is_ok() => DType::I32,
         Scalar::Int(_) => DType::I64,
         Scalar::Float(_) => DType::F32,
+        Scalar::Complex(..) => DType::C64,
     }
 }
 
@@ -96,8 +98,11 @@ pub(crate) fn weak(x: Scalar, dtype: DType) -> Result<Scalar, Fault> {
                 refuse("does not fit into").map_err(|f| f.help(format!("{} holds it", wider(i))))
             }
         }
-        Scalar::Int(i) if dtype.is_float() => Ok(Scalar::Float(i as f64)),
-        Scalar::Float(_) if dtype.is_float() => Ok(x),
+        Scalar::Int(i) if dtype.is_inexact() => Ok(Scalar::Float(i as f64)),
+        Scalar::Float(_) if dtype.is_inexact() => Ok(x),
+        Scalar::Complex(..) if dtype.is_complex() => Ok(x),
+        Scalar::Complex(..) => refuse("has an imaginary part and cannot become")
+            .map_err(|f| f.help("convert the array: `.astype(C64)`")),
         Scalar::Float(_) if dtype.is_integer() => refuse("has a fraction or a point and cannot become")
             .map_err(|f| f.help("write a whole number").help("or convert the array: `.astype(F32)`")),
         Scalar::Bool(_) => {

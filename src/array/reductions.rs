@@ -237,7 +237,7 @@ impl Array {
         self.told(call, |call| {
             let x = self.in_float(call);
             let off = x.with(Binary::Sub, x.mean_at(Dims::keep(&dims), call), call);
-            let sum = off.unary(Unary::Square, call).sum_at(dims, None, call);
+            let sum = off.sized(call).unary(Unary::Square, call).sum_at(dims, None, call);
             sum.with(Binary::Div, n as f64, call).back(self, call)
         })
     }
@@ -267,10 +267,17 @@ impl Array {
     fn std_at(&self, dims: Dims, ddof: usize, call: Call<'_>) -> Array {
         self.told(call, |call| self.var_at(dims, ddof, call).unary(Unary::Sqrt, call))
     }
+    /// The modulus of complex numbers; other numbers themselves.
+    pub(super) fn sized(&self, call: Call<'_>) -> Array {
+        match self.type_ref() {
+            Ok(ty) if ty.dtype.is_complex() => self.unary(Unary::Abs, call),
+            _ => self.clone(),
+        }
+    }
     /// What means are computed in: float64 of a 64-bit integer, float32 of another or of a 16-bit float, which the result goes [`back`](Array::back) to.
     pub(super) fn in_float(&self, call: Call<'_>) -> Array {
         match self.type_ref().map(|t| t.dtype) {
-            Ok(DType::F32 | DType::F64) | Err(_) => self.clone(),
+            Ok(DType::F32 | DType::F64 | DType::C64 | DType::C128) | Err(_) => self.clone(),
             Ok(DType::I64 | DType::U64) => self.astype_at(DType::F64, call),
             Ok(_) => self.astype_at(DType::F32, call),
         }
@@ -294,7 +301,7 @@ impl Array {
         self.told(Call::here("logsumexp"), |call| self.logsumexp_at(dims.into(), call))
     }
     fn logsumexp_at(&self, dims: Dims, call: Call<'_>) -> Array {
-        if self.type_ref().is_ok_and(|t| !t.dtype.is_float()) {
+        if self.type_ref().is_ok_and(|t| !t.dtype.is_inexact()) {
             return self.in_float(call).logsumexp_at(dims, call);
         }
         let most = self.most(Dims::keep(&dims), call);

@@ -39,7 +39,7 @@ impl Array {
     #[track_caller]
     pub fn is_inf(&self) -> Array {
         self.told(Call::here("is_inf"), |call| match self.type_ref() {
-            Ok(ty) if ty.dtype.is_float() => {
+            Ok(ty) if ty.dtype.is_inexact() => {
                 self.unary(Unary::Abs, call).with(Binary::Eq, f64::INFINITY, call)
             }
             _ => self.with(Binary::Ne, self, call),
@@ -48,7 +48,7 @@ impl Array {
     /// The array with this number where it is NaN.
     fn but_nan(&self, number: f64, call: Call<'_>) -> Array {
         match self.type_ref() {
-            Ok(ty) if ty.dtype.is_float() => {
+            Ok(ty) if ty.dtype.is_inexact() => {
                 self.nan(call).select_at(Term::Number(Scalar::Float(number)), self.term(), call)
             }
             _ => self.clone(),
@@ -149,7 +149,7 @@ impl Array {
             let off = x.with(Binary::Sub, x.nanmean_at(Dims::keep(&dims), call), call);
             // what is NaN is left out, and not what is infinitely far off
             let off = x.nan(call).select_at(Term::Number(Scalar::Float(0.0)), off.term(), call);
-            let squares = off.unary(Unary::Square, call);
+            let squares = off.sized(call).unary(Unary::Square, call);
             let count = x.numbers_in(&dims, &x, call);
             squares.sum_at(dims, None, call).with(Binary::Div, count, call).back(self, call)
         })
@@ -196,7 +196,7 @@ impl Array {
     pub fn norm(&self, dims: impl Into<Dims>) -> Array {
         let dims = dims.into();
         self.told(Call::here("norm"), |call| {
-            let squares = self.in_float(call).unary(Unary::Square, call);
+            let squares = self.in_float(call).sized(call).unary(Unary::Square, call);
             squares.sum_at(dims, None, call).unary(Unary::Sqrt, call).back(self, call)
         })
     }
@@ -290,7 +290,7 @@ impl Array {
         let x = self.in_float(call);
         let off = x.with(Binary::Sub, x.mean_at(Dims::keep(last), call), call);
         let how = Contraction { contracting: vec![(last, last)], batch: Vec::new() };
-        let args = [(&off).into(), (&off).into()];
+        let args = [(&off).into(), (&off.conj_at(call)).into()];
         let sums = apply1(prims::dot_general(&how, out, None), &args, call);
         let n = ty.shape[last] as f64 - 1.0;
         sums.with(Binary::Div, n, call).back(self, call)

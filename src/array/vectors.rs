@@ -82,7 +82,7 @@ impl Array {
             (ra, rb) => Ok(self.contracted(b, vec![(ra - 1, rb - 1)], out, call)),
         })
     }
-    /// The sum of the products of all elements of two arrays of one shape. (There are no complex numbers, so nothing is conjugated.)
+    /// The sum of the products of all elements of two arrays of one shape. Of complex numbers this array's are conjugated.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -116,7 +116,7 @@ impl Array {
                 );
                 return Err(Fault::new(ErrorKind::Shape, message).help("make them equal: `reshape`, `slice`"));
             }
-            Ok(self.contracted(b, (0..ta.rank()).map(|d| (d, d)).collect(), out, call))
+            Ok(self.conj_at(call).contracted(b, (0..ta.rank()).map(|d| (d, d)).collect(), out, call))
         })
     }
     /// Each element of this vector times each of the other: rows are this one's. Other arrays are raveled first.

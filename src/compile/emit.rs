@@ -111,21 +111,22 @@ pub(super) fn emit(
         weight: 0.0,
     };
     let mut at = vec![u16::MAX; n];
-    let mut wide = false;
+    let mut widest = 4;
     let is_late = |m: &Mem| late.iter().any(|l| l.to == m.slot);
     for i in 0..n {
         if uses[i] == 0 {
             continue;
         }
         let (node, dtype) = expr.nodes[i];
-        wide |= dtype.size() > 4;
+        widest = widest.max(dtype.size());
         let store = roots.iter().find_map(|r| r.1.filter(|m| r.0 == i && !is_late(m)));
         let direct = store.filter(|_| uses[i] == 1);
         let size = dtype.size();
         let none = || refuse("a load", dtype, dtype);
         match node {
             Node::Const(b) => {
-                let (f, k) = (kernels::fill(size).ok_or_else(none)?, [f64::from_bits(b), 0.0, 0.0, 0.0]);
+                let k = [f64::from_bits(b as u64), f64::from_bits((b >> 64) as u64), 0.0, 0.0];
+                let f = kernels::fill(size).ok_or_else(none)?;
                 at[i] = match direct {
                     Some(m) => {
                         let d = e.mem(m);
@@ -167,7 +168,7 @@ pub(super) fn emit(
                 at[i] = d;
             }
             Node::Op { what, from, n, args, k } => {
-                wide |= from.size() > 4;
+                widest = widest.max(from.size());
                 let s = args.map(|a| at[a as usize]);
                 let d = match store {
                     Some(m) => e.mem(m),
@@ -227,7 +228,7 @@ pub(super) fn emit(
         }
     }
     // a late store goes last, so that its pointer is the one that tiles are aligned to
-    Ok((e.seg, e.weight, e.regs, if wide { TILE / 2 } else { TILE }))
+    Ok((e.seg, e.weight, e.regs, TILE * 4 / widest as i64))
 }
 
 /// Gives operands in memory their numbers, behind the registers.

@@ -43,7 +43,7 @@ pub(crate) enum Do {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Node {
     /// The same bits everywhere.
-    Const(u64),
+    Const(u128),
     /// In memory.
     Mem(Mem),
     /// The positions that `Mem` addresses, as int64.
@@ -112,7 +112,7 @@ impl Expr {
     fn number(&self, x: usize) -> Option<f64> {
         match self.nodes[x] {
             (Node::Const(b), DType::F32) => Some(f64::from(f32::from_bits(b as u32))),
-            (Node::Const(b), DType::F64) => Some(f64::from_bits(b)),
+            (Node::Const(b), DType::F64) => Some(f64::from_bits(b as u64)),
             _ => None,
         }
     }
@@ -212,13 +212,15 @@ fn exact_inverse(x: f64) -> bool {
     x.to_bits() << 12 == 0 && (-100..100).contains(&e)
 }
 
-/// The bits of a number as an element of this type.
-pub(crate) fn bits(dtype: DType, x: Scalar) -> u64 {
-    match dtype {
+/// The bits of a number as an element of this type: of 16 bytes the first 8 are the low ones.
+pub(crate) fn bits(dtype: DType, x: Scalar) -> u128 {
+    let two = |low: u64, high: u64| u128::from(low) | u128::from(high) << 64;
+    u128::from(match dtype {
         DType::Bool => u64::from(match x {
             Scalar::Bool(b) => b,
             Scalar::Int(i) => i != 0,
             Scalar::Float(f) => f != 0.0,
+            Scalar::Complex(re, im) => re != 0.0 || im != 0.0,
         }),
         DType::F16 => u64::from(x.to_f16().to_bits()),
         DType::BF16 => u64::from(x.to_bf16().to_bits()),
@@ -228,7 +230,14 @@ pub(crate) fn bits(dtype: DType, x: Scalar) -> u64 {
         DType::I16 | DType::U16 => x.to_i128() as u16 as u64,
         DType::I32 | DType::U32 => x.to_i128() as u32 as u64,
         DType::I64 | DType::U64 | DType::Key => x.to_i128() as u64,
-    }
+        DType::C64 => {
+            let (x, mut bytes) = (x.to_c64(), [0; 8]);
+            bytes[..4].copy_from_slice(&x.re.to_ne_bytes());
+            bytes[4..].copy_from_slice(&x.im.to_ne_bytes());
+            u64::from_ne_bytes(bytes)
+        }
+        DType::C128 => return two(x.to_c128().re.to_bits(), x.to_c128().im.to_bits()),
+    })
 }
 
 /// Nanoseconds an element, roughly, of an instruction on vectors.
@@ -236,6 +245,10 @@ pub(crate) fn weight(what: Do, from: DType, dtype: DType) -> f64 {
     let wide = from.size().max(dtype.size()) as f64 / 4.0;
     let slow = match what {
         Do::Fun(f) => match f {
+            Fun::Add | Fun::Sub | Fun::Neg | Fun::Conj | Fun::Real | Fun::Imag | Fun::Complex => 0.025,
+            Fun::Mul | Fun::Abs if from.is_complex() => 0.1,
+            Fun::Div | Fun::Sign if from.is_complex() => 2.0,
+            Fun::Exp | Fun::Log | Fun::Sqrt | Fun::Sin | Fun::Cos if from.is_complex() => 15.0,
             Fun::Sin | Fun::Cos => 0.35,
             Fun::Exp | Fun::Exp2 | Fun::Expm1 | Fun::Tanh | Fun::Logistic | Fun::Erf => 0.25,
             Fun::Log | Fun::Log1p => 0.5,

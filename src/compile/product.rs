@@ -150,6 +150,8 @@ pub(crate) fn bind(
         230e3
     } else if f.dtype.is_float() {
         110e3
+    } else if f.dtype.is_complex() {
+        8e3
     } else {
         4e3
     };

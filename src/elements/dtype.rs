@@ -1,6 +1,7 @@
 //! Element types.
 
 use half::{bf16, f16};
+use num_complex::Complex;
 use std::fmt;
 
 /// The element type of an array.
@@ -22,11 +23,15 @@ pub enum DType {
     #[default]
     F32,
     F64,
+    /// A complex number of two float32.
+    C64,
+    /// A complex number of two float64.
+    C128,
     /// A key of the random numbers: two 32-bit words.
     Key,
 }
 
-const NAMES: [(DType, &str, &str, usize); 14] = [
+const NAMES: [(DType, &str, &str, usize); 16] = [
     (DType::Bool, "bool", "bool", 1),
     (DType::I8, "int8", "i8", 1),
     (DType::I16, "int16", "i16", 2),
@@ -40,6 +45,8 @@ const NAMES: [(DType, &str, &str, usize); 14] = [
     (DType::BF16, "bfloat16", "bf16", 2),
     (DType::F32, "float32", "f32", 4),
     (DType::F64, "float64", "f64", 8),
+    (DType::C64, "complex64", "c64", 8),
+    (DType::C128, "complex128", "c128", 16),
     (DType::Key, "key<fry>", "key<fry>", 8),
 ];
 
@@ -68,6 +75,30 @@ impl DType {
     pub fn is_float(self) -> bool {
         matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
     }
+    /// Whether its elements are complex numbers.
+    pub fn is_complex(self) -> bool {
+        matches!(self, DType::C64 | DType::C128)
+    }
+    /// Whether it is a floating-point type or one of complex numbers: what has derivatives.
+    pub fn is_inexact(self) -> bool {
+        self.is_float() || self.is_complex()
+    }
+    /// The element type of a complex number's parts; of another type, itself.
+    pub fn real(self) -> DType {
+        match self {
+            DType::C64 => DType::F32,
+            DType::C128 => DType::F64,
+            real => real,
+        }
+    }
+    /// The complex numbers whose parts are of this type; itself where it is complex.
+    pub fn complex(self) -> Option<DType> {
+        match self {
+            DType::F32 | DType::C64 => Some(DType::C64),
+            DType::F64 | DType::C128 => Some(DType::C128),
+            _ => None,
+        }
+    }
     /// Whether it is an integer type, signed or not.
     pub fn is_integer(self) -> bool {
         self.is_signed() || self.is_unsigned()
@@ -80,9 +111,9 @@ impl DType {
     pub fn is_unsigned(self) -> bool {
         matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64)
     }
-    /// Whether arithmetic is defined on it: floats and integers.
+    /// Whether arithmetic is defined on it: floats, complex numbers and integers.
     pub fn is_number(self) -> bool {
-        self.is_float() || self.is_integer()
+        self.is_inexact() || self.is_integer()
     }
     /// The type that its elements have in memory: a key is a uint64 whose low half is the first word.
     pub fn storage(self) -> DType {
@@ -95,7 +126,8 @@ impl fmt::Display for DType {
     }
 }
 
-/// An expression for each kind of element type, with `$T` the Rust type of it (of a key, `u64`); or one expression for all.
+/// An expression for each kind of element type, with `$T` the Rust type of it (of a key, `u64`); or one expression for all; or, with `real`,
+/// for all but complex numbers, which were refused before.
 macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $e:expr) => {
         $crate::types::with_dtype!($dtype, {
@@ -103,13 +135,24 @@ macro_rules! with_dtype {
             Int $T => $e,
             Half $T => $e,
             Float $T => $e,
+            Complex $T => $e,
+        })
+    };
+    ($dtype:expr, real $T:ident => $e:expr) => {
+        $crate::types::with_dtype!($dtype, {
+            Bool => { type $T = bool; $e },
+            Int $T => $e,
+            Half $T => $e,
+            Float $T => $e,
+            Complex C => unreachable!("complex numbers were refused: {}", size_of::<C>()),
         })
     };
     ($dtype:expr, {
         Bool => $bool:expr,
         Int $I:ident => $int:expr,
         Half $H:ident => $half:expr,
-        Float $F:ident => $float:expr $(,)?
+        Float $F:ident => $float:expr,
+        Complex $C:ident => $complex:expr $(,)?
     }) => {
         match $dtype {
             $crate::types::DType::Bool => $bool,
@@ -125,6 +168,8 @@ macro_rules! with_dtype {
             $crate::types::DType::BF16 => { type $H = half::bf16; $half }
             $crate::types::DType::F32 => { type $F = f32; $float }
             $crate::types::DType::F64 => { type $F = f64; $float }
+            $crate::types::DType::C64 => { type $C = num_complex::Complex<f32>; $complex }
+            $crate::types::DType::C128 => { type $C = num_complex::Complex<f64>; $complex }
         }
     };
 }
@@ -134,7 +179,7 @@ pub(crate) use with_dtype;
 pub trait Element: Copy + PartialEq + Send + Sync + fmt::Debug + sealed::Sealed + 'static {
     /// The element type that it is.
     const DTYPE: DType;
-    /// The element as a float64: the nearest one; `true` is 1.
+    /// The element as a float64: the nearest one; `true` is 1; of a complex number its real part.
     ///
     /// ```
     /// use atmesh::Element;
@@ -146,7 +191,7 @@ mod sealed {
     /// Element types are those of this crate: their bytes are read as such.
     pub trait Sealed {}
 }
-macro_rules! elements { ($($t:ident $d:ident $x:ident => $to_f64:expr;)*) => {$(
+macro_rules! elements { ($($t:ty as $d:ident $x:ident => $to_f64:expr;)*) => {$(
     impl sealed::Sealed for $t {}
     impl Element for $t {
         const DTYPE: DType = DType::$d;
@@ -157,8 +202,9 @@ macro_rules! elements { ($($t:ident $d:ident $x:ident => $to_f64:expr;)*) => {$(
     }
 )*} }
 elements! {
-    bool Bool x => u8::from(x).into();
-    i8 I8 x => x.into(); i16 I16 x => x.into(); i32 I32 x => x.into(); i64 I64 x => x as f64;
-    u8 U8 x => x.into(); u16 U16 x => x.into(); u32 U32 x => x.into(); u64 U64 x => x as f64;
-    f16 F16 x => x.into(); bf16 BF16 x => x.into(); f32 F32 x => x.into(); f64 F64 x => x;
+    bool as Bool x => u8::from(x).into();
+    i8 as I8 x => x.into(); i16 as I16 x => x.into(); i32 as I32 x => x.into(); i64 as I64 x => x as f64;
+    u8 as U8 x => x.into(); u16 as U16 x => x.into(); u32 as U32 x => x.into(); u64 as U64 x => x as f64;
+    f16 as F16 x => x.into(); bf16 as BF16 x => x.into(); f32 as F32 x => x.into(); f64 as F64 x => x;
+    Complex<f32> as C64 x => x.re.into(); Complex<f64> as C128 x => x.re;
 }

@@ -2,6 +2,7 @@
 
 use super::{DType, Element};
 use half::{bf16, f16};
+use num_complex::Complex;
 use std::fmt;
 
 /// A number as the user wrote it, or as a kernel holds it: wide enough for every element type.
@@ -13,13 +14,15 @@ pub enum Scalar {
     Int(i128),
     /// A number of any float type.
     Float(f64),
+    /// A complex number of any type: its parts.
+    Complex(f64, f64),
 }
 impl Scalar {
     /// Zero of this element type.
     pub fn zero(dtype: DType) -> Scalar {
         match dtype {
             DType::Bool => Scalar::Bool(false),
-            d if d.is_float() => Scalar::Float(0.0),
+            d if d.is_inexact() => Scalar::Float(0.0),
             _ => Scalar::Int(0),
         }
     }
@@ -27,16 +30,34 @@ impl Scalar {
     pub fn one(dtype: DType) -> Scalar {
         match dtype {
             DType::Bool => Scalar::Bool(true),
-            d if d.is_float() => Scalar::Float(1.0),
+            d if d.is_inexact() => Scalar::Float(1.0),
             _ => Scalar::Int(1),
         }
     }
-    /// As a float.
+    /// Whether it is nothing.
+    pub(crate) fn is_zero(self) -> bool {
+        self.to_c128() == Complex::ZERO
+    }
+    /// As a float; of a complex number its real part.
     pub fn to_f64(self) -> f64 {
         match self {
             Scalar::Bool(b) => f64::from(u8::from(b)),
             Scalar::Int(i) => i as f64,
-            Scalar::Float(f) => f,
+            Scalar::Float(f) | Scalar::Complex(f, _) => f,
+        }
+    }
+    /// As a complex number.
+    pub fn to_c128(self) -> Complex<f64> {
+        match self {
+            Scalar::Complex(re, im) => Complex::new(re, im),
+            x => x.to_f64().into(),
+        }
+    }
+    /// As the nearest complex number of two float32.
+    pub fn to_c64(self) -> Complex<f32> {
+        match self {
+            Scalar::Complex(re, im) => Complex::new(re as f32, im as f32),
+            x => x.to_f32().into(),
         }
     }
     /// As the nearest float32.
@@ -69,7 +90,7 @@ impl Scalar {
         match self {
             Scalar::Bool(b) => i128::from(b),
             Scalar::Int(i) => i,
-            Scalar::Float(f) => f as i128,
+            Scalar::Float(f) | Scalar::Complex(f, _) => f as i128,
         }
     }
     fn bits(self) -> (u8, u128) {
@@ -77,6 +98,7 @@ impl Scalar {
             Scalar::Bool(b) => (0, u128::from(b)),
             Scalar::Int(i) => (1, i as u128),
             Scalar::Float(f) => (2, u128::from(f.to_bits())),
+            Scalar::Complex(re, im) => (3, u128::from(re.to_bits()) << 64 | u128::from(im.to_bits())),
         }
     }
 }
@@ -115,6 +137,7 @@ impl fmt::Display for Scalar {
             Scalar::Bool(b) => write!(f, "{b}"),
             Scalar::Int(i) => write!(f, "{i}"),
             Scalar::Float(x) => write!(f, "{x:?}"),
+            Scalar::Complex(re, im) => write!(f, "({re:?}{im:+?}i)"),
         }
     }
 }
@@ -123,6 +146,17 @@ macro_rules! from { ($($t:ty => $v:ident $as:ty;)*) => {$(
 )*} }
 from! { i8 => Int i128; i16 => Int i128; i32 => Int i128; i64 => Int i128; u8 => Int i128; u16 => Int i128; u32 => Int i128;
 u64 => Int i128; usize => Int i128; f32 => Float f64; f64 => Float f64; bool => Bool bool; }
+
+impl From<Complex<f64>> for Scalar {
+    fn from(x: Complex<f64>) -> Scalar {
+        Scalar::Complex(x.re, x.im)
+    }
+}
+impl From<Complex<f32>> for Scalar {
+    fn from(x: Complex<f32>) -> Scalar {
+        Scalar::Complex(x.re.into(), x.im.into())
+    }
+}
 
 /// Elements from scalars, and back.
 pub(crate) trait Number: Element {
@@ -143,13 +177,14 @@ macro_rules! numbers { ($($t:ty: $x:ident => $e:expr, $y:ident => $s:expr;)*) =>
     }
 )*} }
 numbers! {
-    bool: x => x.to_f64() != 0.0, y => y.into();
+    bool: x => x.to_c128() != Complex::ZERO, y => y.into();
     i8: x => x.to_i128() as i8, y => y.into(); i16: x => x.to_i128() as i16, y => y.into();
     i32: x => x.to_i128() as i32, y => y.into(); i64: x => x.to_i128() as i64, y => y.into();
     u8: x => x.to_i128() as u8, y => y.into(); u16: x => x.to_i128() as u16, y => y.into();
     u32: x => x.to_i128() as u32, y => y.into(); u64: x => x.to_i128() as u64, y => y.into();
     f16: x => x.to_f16(), y => Scalar::Float(y.to_f64()); bf16: x => x.to_bf16(), y => Scalar::Float(y.to_f64());
     f32: x => x.to_f64() as f32, y => y.into(); f64: x => x.to_f64(), y => y.into();
+    Complex<f32>: x => x.to_c64(), y => y.into(); Complex<f64>: x => x.to_c128(), y => y.into();
 }
 
 #[cfg(test)]

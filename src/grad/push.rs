@@ -95,7 +95,7 @@ fn equation(
             sound::tangents(b, prim.as_ref(), &tans, &outs)?;
             for (t, out) in tans.iter_mut().zip(&outs) {
                 *t = match t.take() {
-                    Some(t) if out.ty.dtype.is_float() => Some(b.fit(&t, &out.ty)?),
+                    Some(t) if out.ty.dtype.is_inexact() => Some(b.fit(&t, &out.ty)?),
                     _ => None,
                 };
             }

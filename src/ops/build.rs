@@ -131,7 +131,7 @@ impl Builder {
     /// A number to compute with beside a value of type `like`: a literal, or where a literal would be refused (as a factor of an
     /// unreduced value; beside one that is reduced over manual axes) a scalar that is reduced over these axes.
     pub fn number(&mut self, like: &ArrayType, value: f64) -> Result<Value> {
-        let value = if like.dtype.is_float() { Scalar::Float(value) } else { Scalar::Int(value as i128) };
+        let value = if like.dtype.is_inexact() { Scalar::Float(value) } else { Scalar::Int(value as i128) };
         self.scalar(like, value)
     }
     fn scalar(&mut self, like: &ArrayType, value: Scalar) -> Result<Value> {
@@ -143,6 +143,13 @@ impl Builder {
         let spec = Spec::whole(0).reduced(over);
         let ty = ArrayType { mesh: like.mesh.clone(), spec, ..like.dtype.of([]) };
         self.full(&ty, value)
+    }
+    /// A vector of this number to compute with beside a value of type `like`, in any of its last dimensions.
+    pub(super) fn vector_beside(&mut self, like: &ArrayType, n: usize, value: f64) -> Result<Value> {
+        let over: Axes = like.spec.unreduced_axes().iter().chain(like.spec.reduced_axes().iter()).collect();
+        let ty = like.dtype.of([n]);
+        let spec = Spec::whole(1).reduced(over);
+        self.full(&ArrayType { mesh: like.mesh.clone(), varying: like.varying.clone(), spec, ..ty }, value)
     }
     /// ct · other, where `other` may be a literal and ct unreduced.
     pub fn mul_by(&mut self, ct: &Value, other: &Value) -> Result<Value> {

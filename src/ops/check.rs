@@ -73,6 +73,11 @@ fn data(ty: &ArrayType, seed: usize) -> Array {
             Array::apply(Arc::new(RandomWrap), &[(&words).into()]).swap_remove(0)
         }
         DType::Bool => numbers(n, &ty.shape).gt(0.2),
+        d if d.is_complex() => {
+            let both = numbers(2 * n, &[&ty.shape[..], &[2]].concat()).astype(d.real());
+            let part = |k: i64| both.slice(ix![Rest, k]);
+            part(0).complex(part(1))
+        }
         d if d.is_float() => numbers(n, &ty.shape).astype(d),
         d => (numbers(n, &ty.shape) * 9.0).abs().astype(d),
     };
@@ -85,6 +90,7 @@ fn data(ty: &ArrayType, seed: usize) -> Array {
 fn numbers(x: &Array) -> Vec<f64> {
     let x = match x.ty().expect("it ran").dtype {
         DType::Key => Array::apply(Arc::new(RandomKeyData), &[x.into()]).swap_remove(0),
+        d if d.is_complex() => return [numbers(&x.real()), numbers(&x.imag())].concat(),
         _ => x.clone(),
     };
     x.astype(F64).to_vec().expect("they are numbers")

@@ -105,7 +105,8 @@ impl Primitive for Full {
     fn shapes(&self, _: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let fits = match (self.value, self.ty.dtype) {
             (Scalar::Bool(_), d) => d == DType::Bool,
-            (Scalar::Float(_), d) => d.is_float(),
+            (Scalar::Float(_), d) => d.is_inexact(),
+            (Scalar::Complex(..), d) => d.is_complex(),
             (Scalar::Int(_), d) => d != DType::Bool,
         };
         if !fits {
@@ -116,7 +117,7 @@ impl Primitive for Full {
     created_common!();
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         self.shapes(operands)?;
-        Ok(vec![created(&self.ty, self.value.to_f64() == 0.0)?])
+        Ok(vec![created(&self.ty, self.value.is_zero())?])
     }
     fn jvp(&self, _: Forward<'_>) -> Result<Tangents> {
         Ok(vec![None])
@@ -126,7 +127,7 @@ impl Primitive for Full {
     }
     fn sentences(&self, _: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let d = results[0].dtype.storage();
-        let value = match (self.value, d.is_float()) {
+        let value = match (self.value, d.is_inexact()) {
             (Scalar::Int(i), true) => Scalar::Float(i as f64),
             (v, _) => v,
         };
@@ -161,7 +162,7 @@ impl Primitive for Iota {
             )
             .help("name a dimension of the result"));
         }
-        if !self.ty.dtype.is_number() {
+        if !self.ty.dtype.is_number() || self.ty.dtype.is_complex() {
             return Err(Fault::new(
                 ErrorKind::Dtype,
                 format!("positions are numbers, not {}", self.ty.dtype),

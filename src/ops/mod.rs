@@ -28,7 +28,7 @@ pub mod windows;
 use crate::mesh::{AxisType, Mesh};
 use crate::program::Prim;
 use crate::program::sentence::{Beyond, Combine};
-use crate::types::DType::{Bool, F32, I32, Key, U32};
+use crate::types::DType::{Bool, C64, F32, I32, Key, U32};
 use crate::types::{ArrayType, Scalar};
 use collective::{
     AllGather, AllToAll, Along, AxisIndex, Cast, Gathered, OwnPart, Pcast, Ppermute, Preduce, PsumScatter,
@@ -36,7 +36,7 @@ use collective::{
 use creation::{Full, Iota};
 use elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
 use indexing::{DynamicSlice, DynamicUpdateSlice, Gather, Places, Scatter};
-use lines::{Argsort, Recurrence, Running, Scan, Sort, TopK};
+use lines::{Argsort, Fft, Recurrence, Running, Scan, Sort, TopK, Transform};
 use product::DotGeneral;
 use random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use reduce::{Reduce, Reduction};
@@ -99,6 +99,10 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("erf", "elementwise", Unary::Erf, [F32[8, 4]]),
     entry!("erf_inv", "elementwise", Unary::ErfInv, [F32[8, 4]]),
     entry!("is_finite", "elementwise", Unary::IsFinite, [F32[8, 4]]),
+    entry!("real", "elementwise", Unary::Real, [C64[8, 4]]),
+    entry!("imag", "elementwise", Unary::Imag, [C64[8, 4]]),
+    entry!("conj", "elementwise", Unary::Conj, [C64[8, 4]]),
+    entry!("angle", "elementwise", Unary::Angle, [C64[8, 4]]),
     entry!("not", "elementwise", Unary::Not, [Bool[8, 4]]),
     entry!("stop_gradient", "elementwise", Unary::StopGradient, [F32[8, 4]]),
     entry!("square", "elementwise", Unary::Square, [F32[8, 4]]),
@@ -118,6 +122,7 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("pow", "elementwise", Binary::Pow, [F32[8, 4], F32[8, 4]]),
     entry!("atan2", "elementwise", Binary::Atan2, [F32[8, 4], F32[8, 4]]),
     entry!("nextafter", "elementwise", Binary::NextAfter, [F32[8, 4], F32[8, 4]]),
+    entry!("complex", "elementwise", Binary::Complex, [F32[8, 4], F32[8, 4]]),
     entry!("hypot", "elementwise", Binary::Hypot, [F32[8, 4], F32[8, 4]]),
     entry!("xlogy", "elementwise", Binary::Xlogy, [F32[8, 4], F32[8, 4]]),
     entry!("eq", "elementwise", Binary::Eq, [F32[8, 4], F32[8, 4]]),
@@ -192,6 +197,10 @@ pub const PRIMITIVES: &[Entry] = &[
     entry!("recurrence", "lines", Recurrence { axis: 1, reverse: false }, [F32[8, 4], F32[8, 4]]),
     entry!("sort", "lines", Sort { axis: 1, keys: 1 }, [F32[8, 4], F32[8, 4]]),
     entry!("argsort", "lines", Argsort { axis: 1, keys: 1 }, [F32[8, 4]]),
+    entry!("fft", "lines", Fft { kind: Transform::Forward, lengths: [6].into() }, [C64[4, 6]]),
+    entry!("ifft", "lines", Fft { kind: Transform::Inverse, lengths: [4, 6].into() }, [C64[4, 6]]),
+    entry!("rfft", "lines", Fft { kind: Transform::Real, lengths: [4].into() }, [F32[6, 4]]),
+    entry!("irfft", "lines", Fft { kind: Transform::InverseReal, lengths: [6].into() }, [C64[6, 4]]),
     entry!("top_k", "lines", TopK { k: 2, axis: 1 }, [F32[8, 4]]),
     // linear algebra
     #[cfg(feature = "linalg")]

@@ -30,9 +30,15 @@ pub struct DotGeneral {
 /// The element type in which products of elements of this type are summed: the one that is preferred, if it holds them.
 pub(super) fn sums_in(dtype: DType, preferred: Option<DType>) -> Result<DType, Fault> {
     match preferred {
-        Some(to) if !to.is_number() || dtype.is_float() && !to.is_float() => {
+        Some(to)
+            if !to.is_number()
+                || dtype.is_float() && !to.is_float()
+                || dtype.is_complex() != to.is_complex() =>
+        {
             Err(Fault::new(ErrorKind::Dtype, format!("products of {dtype} are not summed as {to}")).help(
-                if dtype.is_float() {
+                if dtype.is_complex() {
+                    "sum them as complex numbers: `Some(C64)`"
+                } else if dtype.is_float() {
                     "sum them as floats: `Some(F32)`"
                 } else {
                     "sum them as numbers: `Some(I32)`"

@@ -7,7 +7,7 @@ impl Combine {
     /// The element that changes nothing when combined.
     pub fn neutral(self, dtype: DType) -> Scalar {
         let dtype = dtype.storage();
-        let bits = dtype.size() as u32 * 8;
+        let bits = dtype.real().size() as u32 * 8;
         let least = if dtype.is_signed() { -(1i128 << (bits - 1)) } else { 0 };
         let most = if dtype.is_signed() { (1i128 << (bits - 1)) - 1 } else { (1i128 << bits) - 1 };
         match (self, dtype) {
@@ -21,6 +21,14 @@ impl Combine {
             (Combine::Min, d) if d.is_float() => Scalar::Float(f64::INFINITY),
             (Combine::Max, _) => Scalar::Int(least),
             (Combine::Min, _) => Scalar::Int(most),
+        }
+    }
+    /// Whether elements of this type are combined so.
+    pub fn takes(self, dtype: DType) -> bool {
+        match self {
+            Combine::Add | Combine::Mul => true,
+            Combine::Max | Combine::Min => !dtype.is_complex(),
+            Combine::And | Combine::Or => !dtype.is_inexact(),
         }
     }
     /// The function that combines two.

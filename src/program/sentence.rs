@@ -197,7 +197,9 @@ pub enum Fun {
     /// The operand's bits as another element type of the same width.
     Bitcast,
     Neg,
+    /// Of a complex number z/|z|.
     Sign,
+    /// Of a complex number its modulus, a float.
     Abs,
     Floor,
     Ceil,
@@ -227,6 +229,11 @@ pub enum Fun {
     Erf,
     ErfInv,
     IsFinite,
+    /// The real part of a complex number.
+    Real,
+    /// The imaginary part of a complex number.
+    Imag,
+    Conj,
     /// Bitwise; logical on bool.
     Not,
     Add,
@@ -236,13 +243,15 @@ pub enum Fun {
     Div,
     /// With the dividend's sign.
     Rem,
-    /// NaN where any is NaN.
+    /// NaN where any is NaN. Of complex numbers by their real parts, then by their imaginary ones.
     Max,
-    /// NaN where any is NaN.
+    /// As `Max`.
     Min,
     Pow,
     Atan2,
     NextAfter,
+    /// The complex number of two parts.
+    Complex,
     Eq,
     Ne,
     Lt,

@@ -5,6 +5,8 @@
 //! products go to the `gemm` crate, a panel at a time, because of which neither its own cuts nor the machine's caches matter; tiny ones
 //! are plain loops. A product with a vector has an order of its own, by its length and by what is contiguous.
 //!
+//! Products of complex numbers, as those of integers, have no panels: each element's terms are added in order.
+//!
 //! Which order that is depends on the whole product ([`Way`]), and not on the tile of it that a call computes.
 
 mod crates;
@@ -15,6 +17,7 @@ mod vector;
 use super::Buffer;
 use super::cpu;
 use crate::types::DType;
+use num_complex::Complex;
 use vector::{columns as columns_body, dots as dots_body};
 
 /// Up to this many products a plain loop is faster than packing.
@@ -55,7 +58,7 @@ impl Way {
 /// All elements that sizes and strides name are within memory of the type and `dst`'s are distinct, writable, and none of an operand's.
 ///
 /// # Panics
-/// If `dtype` is neither an integer type nor float32 or float64.
+/// If `dtype` is neither an integer type nor float32, float64 or complex.
 #[expect(clippy::too_many_arguments, reason = "the form in which every library has it")]
 pub unsafe fn gemm(
     dtype: DType,
@@ -86,6 +89,8 @@ pub unsafe fn gemm(
     match dtype {
         DType::F32 => run!(floats, f32),
         DType::F64 => run!(floats, f64),
+        DType::C64 => run!(ints, Complex<f32>),
+        DType::C128 => run!(ints, Complex<f64>),
         DType::I8 => run!(ints, i8),
         DType::I16 => run!(ints, i16),
         DType::I32 => run!(ints, i32),
@@ -121,6 +126,8 @@ pub(crate) unsafe fn plus(
     match dtype {
         DType::F32 => run!(f32),
         DType::F64 => run!(f64),
+        DType::C64 => run!(Complex<f32>),
+        DType::C128 => run!(Complex<f64>),
         DType::I8 | DType::U8 => run!(u8),
         DType::I16 | DType::U16 => run!(u16),
         DType::I32 | DType::U32 => run!(u32),
@@ -239,6 +246,25 @@ floats!(f32
     }
 );
 
+macro_rules! complex {
+    ($($T:ident)*) => { $(
+        impl Num for Complex<$T> {
+            const ZERO: Complex<$T> = Complex::new(0.0, 0.0);
+            #[inline(always)]
+            fn plus(self, x: Complex<$T>) -> Complex<$T> { self + x }
+            #[inline(always)]
+            fn fma<const L: u8>(self, x: Complex<$T>, y: Complex<$T>) -> Complex<$T> {
+                let add = |a: $T, b: $T, c: $T| <$T as Num>::fma::<L>(a, b, c);
+                Complex {
+                    re: add(-self.im, x.im, add(self.re, x.re, y.re)),
+                    im: add(self.im, x.re, add(self.re, x.im, y.im)),
+                }
+            }
+        }
+    )* };
+}
+complex!(f32 f64);
+
 /// Each element's terms in order; rows of the result in runs of columns.
 ///
 /// # Safety
@@ -281,7 +307,7 @@ cpu::for_each_isa! {
         => columns_body::<T, L>(s, c, a, b, accumulate);
 }
 
-/// Integers, whose sums have no order: a vector on either side, else row by row.
+/// Integers, whose sums have no order, and complex numbers: a vector on either side, else row by row.
 ///
 /// # Safety
 /// As [`gemm`] says.

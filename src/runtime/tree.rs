@@ -23,10 +23,10 @@ pub(crate) unsafe fn tree(
 ) -> bool {
     let Some(mix) = kernels::combine(combine, dtype) else { return false };
     let size = dtype.size();
-    let begins = combine == Combine::Add && dtype.is_float();
-    // (all its bits are those of 0 in every type of floats)
-    let zeros = [0u64; RUN];
-    // SAFETY: the caller's; scratch rows hold RUN elements of at most 8 bytes each
+    let begins = combine == Combine::Add && dtype.is_inexact();
+    // (all its bits are those of 0 in every type of floats and of complex numbers)
+    let zeros = [0u128; RUN];
+    // SAFETY: the caller's; scratch rows hold RUN elements of at most 16 bytes each
     unsafe {
         let begin = |at: usize, m: usize| {
             let to = dst.add(at * size);
@@ -38,7 +38,7 @@ pub(crate) unsafe fn tree(
             return true;
         }
         let levels = (usize::BITS - parts.len().leading_zeros()) as usize + 1;
-        let mut scratch = vec![0u64; levels * RUN];
+        let mut scratch = vec![0u128; levels * RUN];
         let rows: [*mut u8; LEVELS] =
             std::array::from_fn(|l| scratch.as_mut_ptr().wrapping_add(l.min(levels - 1) * RUN).cast());
         for at in (0..n).step_by(RUN) {

@@ -2,6 +2,7 @@
 
 use crate::types::{DType, Element, Scalar, with_dtype};
 use half::{bf16, f16};
+use num_complex::Complex;
 use std::fmt::Write;
 
 /// Columns of a line.
@@ -163,6 +164,37 @@ floats! {
     f32: 1e6, f64::from, |x| x as f32, |x| format!("{x:e}");
     f16: 1e3, f64::from, |x| Scalar::Float(x).to_f16(), |x| narrow(x.into(), |y| Scalar::Float(y).to_f16().into());
     bf16: 1e3, f64::from, |x| Scalar::Float(x).to_bf16(), |x| narrow(x.into(), |y| Scalar::Float(y).to_bf16().into());
+}
+
+/// Real parts, then imaginary ones with their signs and a `j`, each with digits of its own.
+impl<P: Print<Style = FloatStyle>> Print for Complex<P>
+where
+    Complex<P>: Element,
+    for<'a> Number: From<&'a P>,
+{
+    type Style = [FloatStyle; 2];
+    fn style(shown: &[Complex<P>]) -> [FloatStyle; 2] {
+        let (re, im): (Vec<P>, Vec<P>) = shown.iter().map(|z| (z.re, z.im)).unzip();
+        [P::style(&re), P::style(&im)]
+    }
+    fn show(&self, [re, im]: &[FloatStyle; 2]) -> String {
+        let text = signed(im.show(&Number::of(&self.im)).trim_start());
+        // (a sign of its own, and blanks behind the letter)
+        let width = im.left + im.right + 2;
+        let text = format!("{}j", text.trim_end());
+        format!("{}{text:<width$}", self.re.show(re))
+    }
+    fn alone(&self) -> String {
+        format!("({}{}j)", self.re.alone(), signed(&self.im.alone()))
+    }
+}
+
+/// A number with its sign.
+fn signed(text: &str) -> String {
+    match text.starts_with('-') {
+        true => text.into(),
+        false => format!("+{text}"),
+    }
 }
 
 /// The fewest digits that round to the same 16-bit number.

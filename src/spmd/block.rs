@@ -178,7 +178,7 @@ macro_rules! scalars { ($($t:ty)*) => {$(
         }
     }
 )*} }
-scalars!(bool i8 i16 i32 i64 u8 u16 u32 u64 half::f16 half::bf16 f32 f64);
+scalars!(bool i8 i16 i32 i64 u8 u16 u32 u64 half::f16 half::bf16 f32 f64 num_complex::Complex<f32> num_complex::Complex<f64>);
 macro_rules! tuples { ($(($($T:ident)*))*) => {$(
     impl<$($T: BlockOut),*> BlockOut for ($($T,)*) {
         type Arrays = ($($T::Arrays,)*);

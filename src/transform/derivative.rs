@@ -198,7 +198,7 @@ fn forward<A: Tree, R: Tree>(
         let mut values = b.inline(&jvp.program, &ins);
         let mut found = values.split_off(types.len()).into_iter();
         for (ty, has) in types.iter().zip(&jvp.tangents) {
-            values.push(match (has, ty.dtype.is_float()) {
+            values.push(match (has, ty.dtype.is_inexact()) {
                 (true, _) => found.next().expect("one for each that has one"),
                 // what does not move, or is no float, has a tangent of zeros
                 (false, _) => b.zeros(ty)?,

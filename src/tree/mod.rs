@@ -300,6 +300,7 @@ fn number(x: Scalar) -> Array {
     let (slab, dtype) = match x {
         Scalar::Bool(b) => (Slab::from_elements(Shape::scalar(), &[b]), DType::Bool),
         Scalar::Float(f) => (Slab::from_elements(Shape::scalar(), &[f as f32]), DType::F32),
+        Scalar::Complex(..) => (Slab::from_elements(Shape::scalar(), &[x.to_c64()]), DType::C64),
         Scalar::Int(i) => match i32::try_from(i) {
             Ok(i) => (Slab::from_elements(Shape::scalar(), &[i]), DType::I32),
             Err(_) => (Slab::from_elements(Shape::scalar(), &[i as i64]), DType::I64),

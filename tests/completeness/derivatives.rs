@@ -6,7 +6,7 @@ use atmesh::ops::build::cotangent_type;
 use atmesh::ops::elementwise::Convert;
 use atmesh::program::{Operand, Prim};
 use atmesh::types::ArrayType;
-use atmesh::types::DType::{Bool, F32, F64};
+use atmesh::types::DType::{Bool, C64, C128, F32, F64};
 use atmesh::{Array, Axes, Axis, AxisType, Mesh, Spec, jvp, shard_map, vjp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -109,6 +109,27 @@ fn in_shard_map(prim: Prim, types: &[ArrayType], results: &[ArrayType]) -> (Fun,
 
 fn apply(prim: &Prim, xs: &[Array]) -> Vec<Array> {
     Array::apply(prim.clone(), &xs.iter().map(Into::into).collect::<Vec<_>>())
+}
+
+/// Operands that are complex in the function are two here, their parts; results that are complex come as their parts.
+fn of_parts(prim: &Prim, complex: Vec<bool>) -> Fun {
+    let prim = prim.clone();
+    Box::new(move |xs: &[Array]| {
+        let mut rest = xs.iter();
+        let mut next = || rest.next().expect("a part for each").clone();
+        let operand = |c: &bool| if *c { next().complex(next()) } else { next() };
+        let operands: Vec<Array> = complex.iter().map(operand).collect();
+        let parts = |y: Array| match y.ty() {
+            Ok(ty) if ty.dtype.is_complex() => vec![y.real(), y.imag()],
+            _ => vec![y],
+        };
+        apply(&prim, &operands).into_iter().flat_map(parts).collect()
+    })
+}
+
+/// One for each operand, two for those that are complex.
+fn twice<T: Clone>(list: &[T], complex: &[bool]) -> Vec<T> {
+    list.iter().zip(complex).flat_map(|(x, c)| vec![x.clone(); 1 + usize::from(*c)]).collect()
 }
 
 impl Subject {
@@ -289,7 +310,7 @@ fn layouts(prim: &Prim, types: &[ArrayType], mesh: &Mesh) -> Vec<Lies> {
 
 /// Why a primitive with these operands and results has nothing to differentiate, as its types say it.
 fn nothing_moves(types: &[ArrayType], results: &[ArrayType]) -> Option<&'static str> {
-    let float = |ty: &ArrayType| ty.dtype.is_float();
+    let float = |ty: &ArrayType| ty.dtype.is_inexact();
     match (types.iter().any(float), results.iter().any(float)) {
         (false, _) => Some("no operand is a float"),
         (_, false) => Some("no result is a float"),
@@ -327,18 +348,26 @@ fn check(name: &'static str, prim: Prim, types: Vec<ArrayType>) {
     if nothing_moves(&types, &own).is_some() {
         return gives_zeros(name, &prim, &types);
     }
-    let wide =
-        |ty: &ArrayType| ArrayType { dtype: if ty.dtype == F32 { F64 } else { ty.dtype }, ..ty.clone() };
+    let wide = |ty: &ArrayType| {
+        let dtype = match ty.dtype {
+            F32 => F64,
+            C64 => C128,
+            other => other,
+        };
+        ArrayType { dtype, ..ty.clone() }
+    };
     let types: Vec<ArrayType> = types.iter().map(wide).collect();
+    let complex: Vec<bool> = types.iter().map(|ty| ty.dtype.is_complex()).collect();
     let results = prim.types(&operands(&types)).unwrap_or_else(|f| panic!("{name}: {f:?}"));
-    let floats = (0..types.len()).filter(|k| types[*k].dtype.is_float()).collect();
     let subject = if prim.collective().is_some() {
+        let floats = (0..types.len()).filter(|k| types[*k].dtype.is_float()).collect();
         let (run, types) = in_shard_map(prim.clone(), &types, &results);
         Subject { name, run, types, floats }
     } else {
-        let prim = prim.clone();
-        let run = Box::new(move |xs: &[Array]| apply(&prim, xs));
-        Subject { name, run, types, floats }
+        let real = |ty: &ArrayType| ArrayType { dtype: ty.dtype.real(), ..ty.clone() };
+        let types: Vec<ArrayType> = twice(&types, &complex).iter().map(real).collect();
+        let floats = (0..types.len()).filter(|k| types[*k].dtype.is_float()).collect();
+        Subject { name, run: of_parts(&prim, complex.clone()), types, floats }
     };
     let points = subject.points();
     if REFUSED.iter().any(|r| r.0 == name) {
@@ -361,9 +390,10 @@ fn check(name: &'static str, prim: Prim, types: Vec<ArrayType>) {
         Some(pin) => pin.mesh,
         None => Mesh::new([("X", 2), ("Y", 3)]).expect("two axes make a mesh"),
     };
-    let layouts = layouts(&prim, &subject.types, &mesh);
+    let layouts = layouts(&prim, &types, &mesh);
     assert!(!layouts.is_empty(), "{name}: its example takes no sharded operand: give it sizes of 2s and 3s");
-    for lies in layouts {
+    for mut lies in layouts {
+        lies.specs = twice(&lies.specs, &complex);
         subject.check(&points[0], &subject.floats, &lies);
     }
 }

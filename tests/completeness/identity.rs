@@ -12,7 +12,7 @@ use atmesh::ops::linalg::{
     Cholesky, Cofactors, Det, Eigh, Eigvalsh, Inv, Lu, Pinv, Qr, Slogdet, Solve, Svd, Svdvals,
     TriangularSolve,
 };
-use atmesh::ops::lines::{Argsort, Recurrence, Running, Scan, Sort, TopK};
+use atmesh::ops::lines::{Argsort, Fft, Recurrence, Running, Scan, Sort, TopK, Transform};
 use atmesh::ops::product::DotGeneral;
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use atmesh::ops::reduce::{Reduce, Reduction};
@@ -40,6 +40,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("ppermute along.axes", "the same pairs are not of another number of devices"),
     ("random_split ty.dtype", "a key is split into keys"),
     ("gather at.collapsed", "a window of one element has the same one, whichever dimension it is without"),
+    ("rfft kind", "it alone takes floats"),
     ("open", "gives freedom to propagation, which has no reason to use it here"),
 ];
 
@@ -221,6 +222,10 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Sort { axis: [0], keys: [2] }
         Argsort { axis: [0], keys: [2] }
         TopK { k: [1], axis: [0] }
+        Fft {
+            kind: [Transform::Forward, Transform::Inverse].into_iter().filter(|k| *k != x.kind),
+            lengths: [Shape::from([4, 6]), [6, 4].into(), [6].into(), [3].into()].into_iter().filter(|l| *l != x.lengths)
+        }
         Full { ty: types(&x.ty), value: [Scalar::Float(2.0), Scalar::Float(-0.0)] }
         Iota { ty: types(&x.ty), dimension: [0] }
         RandomBits { ty: types(&x.ty), keys: [1] }
@@ -356,6 +361,10 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
             "iota" => of(Arc::new(Iota { ty: on(I32.of([8, 4])), dimension: 1 })),
             "random_bits" => of(Arc::new(RandomBits { ty: on(U32.of([8, 4])), keys: 0 })),
             "random_split" => of(Arc::new(RandomSplit { ty: on(DType::Key.of([8])), keys: 0 })),
+            // of as many complex numbers as real ones
+            "irfft" => {
+                (Arc::new(Fft { kind: Transform::InverseReal, lengths: [2].into() }), vec![C64.of([4, 2])])
+            }
             "gather" => {
                 let at = Places::rows(2, 0, 1, Beyond::Nothing);
                 let prim = Gather { at, sizes: [1, 1].into(), fill: Scalar::Float(0.5), out: None };
@@ -403,6 +412,7 @@ fn numbers(ty: &ArrayType, seed: usize) -> Array {
     let x = match ty.dtype {
         Bool => x.gt(0.0),
         DType::Key => return Key::new(7).split_array(ty.shape.clone()),
+        d if d.is_complex() => x.complex(x.sin()).astype(d),
         d if d.is_float() => x.astype(d),
         d => (x * 16.0).astype(I64).astype(d),
     };
@@ -422,9 +432,13 @@ impl Made {
                 false => y.reshard(ty.spec.unreduced(Axes::none())),
             };
             let y = if ty.dtype == DType::Key { Key::of(y).data() } else { y };
-            let bits = match ty.dtype.is_float() {
-                true => y.astype(F64).to_vec::<f64>()?.into_iter().map(f64::to_bits).collect(),
-                false => y.astype(U64).to_vec::<u64>()?,
+            let floats = |y: &Array| -> Result<Vec<u64>> {
+                Ok(y.astype(F64).to_vec::<f64>()?.into_iter().map(f64::to_bits).collect())
+            };
+            let bits = match ty.dtype {
+                d if d.is_complex() => [floats(&y.real())?, floats(&y.imag())?].concat(),
+                d if d.is_float() => floats(&y)?,
+                _ => y.astype(U64).to_vec::<u64>()?,
             };
             Ok((ty.to_string(), sharding, bits))
         };

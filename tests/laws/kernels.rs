@@ -422,6 +422,7 @@ pub(crate) fn numbers(ty: &ArrayType, rng: &mut Rng) -> Array {
 
 pub(crate) fn read(x: &Array) -> Result<Vec<f64>> {
     let x = match x.ty()?.dtype {
+        d if d.is_complex() => return Ok([read(&x.real())?, read(&x.imag())?].concat()),
         DType::Key => Array::apply(Arc::new(atmesh::ops::random::RandomKeyData), &[x.into()]).swap_remove(0),
         _ => x.clone(),
     };

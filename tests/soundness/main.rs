@@ -29,6 +29,7 @@ pub(crate) fn numbers(shape: &[usize], dtype: DType, seed: usize) -> Array {
     let flat = Array::from((0..n).map(|i| number(i * 7 + seed * 13)).collect::<Vec<f64>>());
     let flat = match dtype {
         Bool => flat.gt(0.0),
+        d if d.is_complex() => flat.complex(&flat * 0.5).astype(d),
         d if d.is_float() => flat.astype(d),
         d => (flat * 16.0).astype(I64).astype(d),
     };
@@ -66,14 +67,18 @@ pub(crate) fn laid(
 
 pub(crate) fn read(x: &Array) -> Result<Vec<f64>> {
     let whole = x.ty()?.spec.unreduced(Axes::none());
-    to(x, whole).astype(F64).to_vec::<f64>()
+    let x = to(x, whole);
+    match x.ty()?.dtype.is_complex() {
+        true => Ok([read(&x.real())?, read(&x.imag())?].concat()),
+        false => x.astype(F64).to_vec::<f64>(),
+    }
 }
 
 pub(crate) fn near(a: &[f64], b: &[f64], dtype: DType) -> bool {
     let tol = match dtype {
         F16 | BF16 => 4e-2,
         F64 => 1e-12,
-        _ if dtype.is_float() => 1e-5,
+        _ if dtype.is_inexact() => 1e-5,
         _ => 0.0,
     };
     a.len() == b.len()

@@ -230,7 +230,8 @@ fn operands(e: &Json, known: &HashMap<String, Value>) -> Result<Vec<Value>, Stop
             let fits = match value {
                 Scalar::Bool(_) => dtype == DType::Bool,
                 Scalar::Int(_) => dtype != DType::Bool,
-                Scalar::Float(_) => dtype.is_float(),
+                Scalar::Float(_) => dtype.is_inexact(),
+                Scalar::Complex(..) => dtype.is_complex(),
             };
             if !fits {
                 return Err(Error::from(Fault::new(ErrorKind::Dtype, format!("{lit} is no {dtype}"))).into());

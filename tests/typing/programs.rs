@@ -115,7 +115,8 @@ impl Reader<'_> {
             let fits = match value {
                 Scalar::Bool(_) => dtype == DType::Bool,
                 Scalar::Int(_) => dtype != DType::Bool,
-                Scalar::Float(_) => dtype.is_float(),
+                Scalar::Float(_) => dtype.is_inexact(),
+                Scalar::Complex(..) => dtype.is_complex(),
             };
             if !fits {
                 return refused(ErrorKind::Dtype, format!("{value} is no {dtype}"));

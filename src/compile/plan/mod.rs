@@ -93,7 +93,7 @@ pub(crate) struct PackKernel {
     pub(crate) out: u32,
     pub(crate) elements: usize,
     pub(crate) size: usize,
-    pub(crate) fill: u64,
+    pub(crate) fill: u128,
     pub(crate) parts: Vec<PackCopy>,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct PackCopy {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PackFrom {
     Slot(u32),
-    Bits(u64),
+    Bits(u128),
 }
 
 /// A loop of known length. Slots are the whole plan's.

@@ -71,8 +71,8 @@ pub(crate) struct SeekKernel {
     ext: Ix,
     numbers: Vec<Number>,
     /// Bits where nothing is there, and where another part has what is.
-    fill: u64,
-    absent: u64,
+    fill: u128,
+    absent: u128,
     parts: Vec<Part>,
     put: Option<Put>,
     /// How rows go a batch at a time, where they can.
@@ -86,7 +86,7 @@ pub(crate) struct SeekKernel {
 struct Put {
     /// What was there: slot, first byte, bytes from step to step of each dimension; or these bits everywhere.
     was: Option<(u32, i64, Ix)>,
-    bits: u64,
+    bits: u128,
     /// The result's dimensions from the one whose steps are rows: how many, their sizes and bytes from step to step.
     rank: usize,
     ext: Ix,
@@ -293,7 +293,8 @@ impl SeekKernel {
                 1 => self.go::<u8>(i, chunks, base),
                 2 => self.go::<u16>(i, chunks, base),
                 4 => self.go::<u32>(i, chunks, base),
-                _ => self.go::<u64>(i, chunks, base),
+                8 => self.go::<u64>(i, chunks, base),
+                _ => self.go::<u128>(i, chunks, base),
             }
         }
     }

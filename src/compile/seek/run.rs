@@ -26,14 +26,14 @@ unsafe fn integer(p: *const u8, dtype: DType) -> i64 {
 
 /// Elements are moved as unsigned integers of their size.
 pub(super) trait Word: Copy {
-    fn of(bits: u64) -> Self;
+    fn of(bits: u128) -> Self;
 }
 macro_rules! words {
     ($($t:ty),*) => { $(impl Word for $t {
-        fn of(bits: u64) -> $t { bits as $t }
+        fn of(bits: u128) -> $t { bits as $t }
     })* };
 }
-words!(u8, u16, u32, u64);
+words!(u8, u16, u32, u64, u128);
 
 /// What a query finds: its loops' steps, bytes to its row of what is written and of what is read, and each number's place; whether anything
 /// is there.

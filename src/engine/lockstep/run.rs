@@ -310,14 +310,15 @@ unsafe fn pack(p: &PackKernel, base: &[*mut u8]) {
             1 => copy::<u8>(p, base, out, |b| b as u8),
             2 => copy::<u16>(p, base, out, |b| b as u16),
             4 => copy::<u32>(p, base, out, |b| b as u32),
-            _ => copy::<u64>(p, base, out, |b| b),
+            8 => copy::<u64>(p, base, out, |b| b as u64),
+            _ => copy::<u128>(p, base, out, |b| b),
         }
     }
 }
 
 /// # Safety
 /// As for [`pack`].
-unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: impl Fn(u64) -> T) {
+unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: impl Fn(u128) -> T) {
     let at = |x: &Ix, (off, st): &(i64, Ix)| off + (0..MAX).map(|d| x[d] * st[d]).sum::<i64>();
     // SAFETY: the caller's
     unsafe { std::slice::from_raw_parts_mut(out.cast(), p.elements).fill(MaybeUninit::new(bits(p.fill))) }

@@ -4,6 +4,7 @@
 use atmesh::program::sentence::{Combine, Fun};
 use atmesh::types::{DType, Scalar};
 use half::{bf16, f16};
+use num_complex::Complex;
 
 /// The number as one of this element type.
 pub(super) fn cut(x: Scalar, dtype: DType) -> Scalar {
@@ -12,7 +13,10 @@ pub(super) fn cut(x: Scalar, dtype: DType) -> Scalar {
             Scalar::Bool(b) => b,
             Scalar::Int(i) => i != 0,
             Scalar::Float(f) => f != 0.0,
+            Scalar::Complex(re, im) => re != 0.0 || im != 0.0,
         }),
+        DType::C128 => x.to_c128().into(),
+        DType::C64 => x.to_c64().into(),
         DType::F64 => Scalar::Float(x.to_f64()),
         DType::F32 => Scalar::Float(f64::from(x.to_f32())),
         DType::F16 => Scalar::Float(x.to_f16().to_f64()),
@@ -35,6 +39,8 @@ fn wrap(i: i128, dtype: DType) -> i128 {
 /// The bits of an element, as an unsigned number.
 fn to_bits(x: Scalar, dtype: DType) -> u128 {
     match dtype {
+        DType::C128 => u128::from(x.to_c128().re.to_bits()) | u128::from(x.to_c128().im.to_bits()) << 64,
+        DType::C64 => u128::from(x.to_c64().re.to_bits()) | u128::from(x.to_c64().im.to_bits()) << 32,
         DType::F64 => x.to_f64().to_bits().into(),
         DType::F32 => x.to_f32().to_bits().into(),
         DType::F16 => x.to_f16().to_bits().into(),
@@ -44,6 +50,8 @@ fn to_bits(x: Scalar, dtype: DType) -> u128 {
 }
 fn from_bits(b: u128, dtype: DType) -> Scalar {
     match dtype {
+        DType::C128 => Scalar::Complex(f64::from_bits(b as u64), f64::from_bits((b >> 64) as u64)),
+        DType::C64 => Complex::new(f32::from_bits(b as u32), f32::from_bits((b >> 32) as u32)).into(),
         DType::F64 => Scalar::Float(f64::from_bits(b as u64)),
         DType::F32 => Scalar::Float(f64::from(f32::from_bits(b as u32))),
         DType::F16 => Scalar::Float(f16::from_bits(b as u16).to_f64()),
@@ -99,8 +107,12 @@ pub(super) fn apply(fun: Fun, from: DType, dtype: DType, args: &[Scalar]) -> Sca
         Fun::Bitcast => return from_bits(to_bits(a, from), dtype.storage()),
         Fun::Select => return cut(if a.to_i128() != 0 { args[1] } else { args[2] }, dtype.storage()),
         Fun::Threefry => return Scalar::Int(threefry(a.to_i128() as u64, args[1].to_i128() as u64).into()),
+        Fun::Complex => return cut(Scalar::Complex(a.to_f64(), args[1].to_f64()), dtype),
         Fun::IsFinite => return Scalar::Bool(a.to_f64().is_finite()),
         _ => {}
+    }
+    if from.is_complex() {
+        return complex(fun, dtype, a.to_c128(), args.get(1).map_or(Complex::ZERO, |b| b.to_c128()));
     }
     if let Some(b) = args.get(1)
         && let Some(holds) = compare(fun, a, *b)
@@ -114,6 +126,62 @@ pub(super) fn apply(fun: Fun, from: DType, dtype: DType, args: &[Scalar]) -> Sca
         d => Scalar::Int(integer(fun, d, a.to_i128(), b.to_i128())),
     };
     cut(out, dtype.storage())
+}
+
+/// A function of complex numbers.
+fn complex(fun: Fun, dtype: DType, a: Complex<f64>, b: Complex<f64>) -> Scalar {
+    let (one, nan) = (Complex::ONE, a.is_nan() || b.is_nan());
+    let order = |x: Complex<f64>| (x.re, x.im);
+    let out = match fun {
+        Fun::Eq => return Scalar::Bool(a == b),
+        Fun::Ne => return Scalar::Bool(a != b),
+        Fun::Real => return cut(Scalar::Float(a.re), dtype),
+        Fun::Imag => return cut(Scalar::Float(a.im), dtype),
+        Fun::Abs => return cut(Scalar::Float(a.norm()), dtype),
+        Fun::Conj => a.conj(),
+        Fun::Neg => -a,
+        Fun::Sign if a == Complex::ZERO => a,
+        Fun::Sign => a / a.norm(),
+        Fun::Exp => a.exp(),
+        Fun::Log => a.ln(),
+        Fun::Sqrt => a.sqrt(),
+        Fun::Rsqrt => one / a.sqrt(),
+        Fun::Sin => a.sin(),
+        Fun::Cos => a.cos(),
+        Fun::Tan => a.tan(),
+        Fun::Sinh => a.sinh(),
+        Fun::Cosh => a.cosh(),
+        Fun::Tanh => a.tanh(),
+        Fun::Add => a + b,
+        Fun::Sub => a - b,
+        Fun::Mul => a * b,
+        Fun::Div => a / b,
+        Fun::Pow if b == Complex::ZERO => one,
+        Fun::Pow => a.powc(b),
+        Fun::Max | Fun::Min if nan => {
+            if a.is_nan() {
+                a
+            } else {
+                b
+            }
+        }
+        Fun::Max => {
+            if order(a) > order(b) {
+                a
+            } else {
+                b
+            }
+        }
+        Fun::Min => {
+            if order(a) < order(b) {
+                a
+            } else {
+                b
+            }
+        }
+        _ => a,
+    };
+    cut(out.into(), dtype)
 }
 
 fn logical(fun: Fun, a: bool, b: bool) -> bool {
@@ -325,7 +393,11 @@ pub(super) fn neutral(combine: Combine, dtype: DType) -> Scalar {
 
 /// Two folded values in one. Floats stay in float64: whoever folds rounds at the end.
 pub(super) fn combined(combine: Combine, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
-    let wide = if dtype.is_float() { DType::F64 } else { dtype };
+    let wide = match dtype {
+        d if d.is_float() => DType::F64,
+        d if d.is_complex() => DType::C128,
+        d => d,
+    };
     apply(combine.fun(), wide, wide, &[a, b])
 }
 

@@ -52,14 +52,15 @@ binary! {
     Sub "sub" Number;
     Mul "mul" Number;
     Div "div" Number;
-    Rem "rem" Number;
-    Max "max" Ordered;
-    Min "min" Ordered;
+    Rem "rem" Real;
+    Max "max" Plain;
+    Min "min" Plain;
     Pow "pow" Number;
     Atan2 "atan2" Float;
     NextAfter "nextafter" Float;
-    Eq "eq" Ordered;
-    Ne "ne" Ordered;
+    Complex "complex" Parts;
+    Eq "eq" Plain;
+    Ne "ne" Plain;
     Lt "lt" Ordered;
     Le "le" Ordered;
     Gt "gt" Ordered;
@@ -117,6 +118,8 @@ impl Binary {
         Ok(Some(match (self, k) {
             (Binary::Add | Binary::Sub | Binary::NextAfter, 0) | (Binary::Add, _) => t.clone(),
             (Binary::Sub, _) => b.neg(t)?,
+            (Binary::Complex, 0) => b.complex(Some(t), None, &t.ty)?,
+            (Binary::Complex, _) => b.complex(None, Some(t), &t.ty)?,
             (Binary::Mul, _) => b.mul(t, other)?,
             (Binary::Div, 0) => b.div(t, y)?,
             (Binary::Div, _) => {
@@ -165,9 +168,9 @@ impl Binary {
             (Binary::Pow, _) => {
                 let log = match literal(x) {
                     Some(0.0) => return Ok(None),
-                    Some(base) => b.number(&z.ty, base.ln())?,
+                    Some(base) if base > 0.0 || !z.ty.dtype.is_complex() => b.number(&z.ty, base.ln())?,
                     // the log of 1 in place of that of 0: there the power is 0
-                    None => {
+                    _ => {
                         let (zero, one) = (b.number(&x.ty, 0.0)?, b.number(&x.ty, 1.0)?);
                         let none = b.eq(x, &zero)?;
                         let safe = b.select(&none, &one, x)?;
@@ -232,14 +235,19 @@ impl Primitive for Binary {
         let shape = broadcast_shapes(operands.iter().map(|o| &o.ty.shape[..]).enumerate())?;
         let dtype = one_dtype(operands, 0)?;
         self.row().1.check(operands, 0)?;
-        Ok(vec![(if self.compares() { DType::Bool } else { dtype }, shape)])
+        let dtype = match self {
+            Binary::Complex => dtype.complex().unwrap_or(dtype),
+            _ if self.compares() => DType::Bool,
+            _ => dtype,
+        };
+        Ok(vec![(dtype, shape)])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         factors(operands, &results[0].1)
     }
     fn linearity(&self) -> Linearity {
         match self {
-            Binary::Add | Binary::Sub => Linearity::Joint,
+            Binary::Add | Binary::Sub | Binary::Complex => Linearity::Joint,
             Binary::Mul => Linearity::Product,
             _ => Linearity::None,
         }
@@ -253,7 +261,7 @@ impl Primitive for Binary {
     fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let (x, y, z) = (&operands[0], &operands[1], &outputs[0]);
         // both tangents of a linear function: the function of them
-        if let (Binary::Add | Binary::Sub, [Some(s), Some(t)]) = (self, tangents) {
+        if let (Binary::Add | Binary::Sub | Binary::Complex, [Some(s), Some(t)]) = (self, tangents) {
             return Ok(vec![Some(b.binary(*self, s, t)?)]);
         }
         let mut sum = None;
@@ -272,6 +280,12 @@ impl Primitive for Binary {
             let part = match (self, k, &operands[1 - k]) {
                 (Binary::Add, ..) | (Binary::Sub, 0, _) => ct.clone(),
                 (Binary::Sub, ..) => b.neg(ct)?,
+                (Binary::Complex, 0, _) => b.unary(Unary::Real, ct)?,
+                // i times a number has less its imaginary part for its real one
+                (Binary::Complex, ..) => {
+                    let im = b.unary(Unary::Imag, ct)?;
+                    b.neg(&im)?
+                }
                 (Binary::Mul, _, Some(other)) => b.mul_by(ct, other)?,
                 (Binary::Div, 0, Some(y)) if ct.ty.spec.unreduced_axes().is_empty() => b.div(ct, y)?,
                 (Binary::Div, 0, Some(y)) => {

@@ -1,6 +1,6 @@
 //! Element types: conversion of values and of bits.
 
-use super::{factors, sentence};
+use super::{Unary, factors, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result, Spot};
 use crate::mesh::Axes;
 use crate::ops::moves::no_derivative;
@@ -11,7 +11,7 @@ use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
 use crate::program::{Operand, Primitive, Tangents, typing};
 use crate::sharding::Spec;
-use crate::types::{ArrayType, DType, Shape};
+use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 /// `convert_element_type{dtype}`: floats are cut towards zero, integers wrap, to bool is `!= 0`.
@@ -50,6 +50,11 @@ impl Primitive for Convert {
             )
             .help("the words of a key: `key.data()`"));
         }
+        if ty.dtype.is_complex() && !self.dtype.is_complex() {
+            let text = format!("{} is not converted to {}: a part would be lost", ty.dtype, self.dtype);
+            return Err(Fault::new(ErrorKind::Dtype, text)
+                .help("take a part of it: `.real()` or `.imag()`, or its modulus: `.abs()`"));
+        }
         Ok(vec![(self.dtype, ty.shape.clone())])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
@@ -57,13 +62,13 @@ impl Primitive for Convert {
     }
     fn linearity(&self) -> Linearity {
         // a sum of cut floats is not the cut sum
-        if self.dtype.is_float() { Linearity::Joint } else { Linearity::None }
+        if self.dtype.is_inexact() { Linearity::Joint } else { Linearity::None }
     }
     /// Of parts only floats convert to floats: sums of whole numbers wrap in one width, and not or elsewhere in another.
     fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
         let types = typing::by_factors(self, operands)?;
         let x = &operands[0].ty;
-        if x.dtype.is_float() || types[0].spec.unreduced_axes().is_empty() {
+        if x.dtype.is_inexact() || types[0].spec.unreduced_axes().is_empty() {
             return Ok(types);
         }
         let (u, name, to) = (x.spec.unreduced_axes(), self.name(), self.dtype);
@@ -85,18 +90,30 @@ impl Primitive for Convert {
     }
     fn jvp(&self, Forward { b, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         Ok(vec![match &tangents[0] {
-            Some(t) if self.dtype.is_float() && t.ty.dtype.is_float() => Some(b.convert(t, self.dtype)?),
+            Some(t) if self.dtype.is_inexact() && t.ty.dtype.is_inexact() => Some(b.convert(t, self.dtype)?),
             _ => None,
         }])
     }
     fn transpose(&self, Back { b, types, cotangents, .. }: Back<'_>) -> Result<Tangents> {
         Ok(vec![match &cotangents[0] {
+            Some(ct) if ct.ty.dtype.is_complex() && !types[0].dtype.is_complex() => {
+                let re = b.unary(Unary::Real, ct)?;
+                Some(b.convert(&re, types[0].dtype)?)
+            }
             Some(ct) => Some(b.convert(ct, types[0].dtype)?),
             None => None,
         }])
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        code(Fun::Convert, operands, results)
+        let (from, to) = (operands[0].dtype.storage(), results[0].dtype);
+        if !to.is_complex() || from.is_complex() {
+            return code(Fun::Convert, operands, results);
+        }
+        // the real part, and no imaginary one
+        let mut insts = Code { insts: Vec::new() };
+        let re = insts.push(Fun::Convert, from, to.real(), &[Arg::Read(0)]);
+        insts.push(Fun::Complex, to.real(), to, &[re, Arg::Const(Scalar::Float(0.0))]);
+        vec![sentence(operands, &results[0], insts)]
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::broadcasting(Arc::new(*self))

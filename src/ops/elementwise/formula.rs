@@ -30,7 +30,7 @@ impl Formula {
         }
     }
     pub(super) fn number(&self, x: f64) -> Arg {
-        Arg::Const(if self.dtype.is_float() { Scalar::Float(x) } else { Scalar::Int(x as i128) })
+        Arg::Const(if self.dtype.is_inexact() { Scalar::Float(x) } else { Scalar::Int(x as i128) })
     }
     pub(super) fn one(&mut self, fun: Fun, a: Arg) -> Arg {
         self.code.push(fun, self.dtype, self.dtype, &[a])
@@ -56,6 +56,15 @@ impl Formula {
             }
         }
         value.unwrap_or(self.number(1.0))
+    }
+    /// A part of the complex operand.
+    pub(super) fn part(&mut self, fun: Fun) -> Arg {
+        self.code.push(fun, self.dtype, self.dtype.real(), &[self.x])
+    }
+    /// The code whose result is this function of parts.
+    pub(super) fn of_parts(mut self, fun: Fun, parts: [Arg; 2]) -> Code {
+        self.code.push(fun, self.dtype.real(), self.dtype.real(), &parts);
+        self.code
     }
     /// The code whose result is this value.
     pub(super) fn finish(mut self, value: Arg) -> Code {

@@ -22,16 +22,26 @@ use crate::types::{ArrayType, DType, Shape};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Takes {
     Any,
-    /// Floats and integers.
+    /// Floats, complex numbers and integers.
     Number,
+    /// Floats and integers.
+    Real,
     Float,
-    /// Floats and signed integers.
+    /// Floats and complex numbers.
+    Inexact,
+    Complex,
+    /// What complex numbers are made of.
+    Parts,
+
+    /// Floats, complex numbers and signed integers.
     Signed,
     /// Integers and bool.
     Bits,
     Integer,
     /// Floats, integers and bool.
     Ordered,
+    /// All but keys.
+    Plain,
 }
 
 impl Takes {
@@ -39,22 +49,32 @@ impl Takes {
         match self {
             Takes::Any => true,
             Takes::Number => d.is_number(),
+            Takes::Real => d.is_number() && !d.is_complex(),
             Takes::Float => d.is_float(),
-            Takes::Signed => d.is_float() || d.is_signed(),
+            Takes::Inexact => d.is_inexact(),
+            Takes::Complex => d.is_complex(),
+            Takes::Parts => d.is_float() && d.complex().is_some(),
+            Takes::Signed => d.is_inexact() || d.is_signed(),
             Takes::Bits => d.is_integer() || d == DType::Bool,
             Takes::Integer => d.is_integer(),
-            Takes::Ordered => d != DType::Key,
+            Takes::Ordered => d != DType::Key && !d.is_complex(),
+            Takes::Plain => d != DType::Key,
         }
     }
     fn words(self) -> &'static str {
         match self {
             Takes::Any => "any element type",
             Takes::Number => "numbers",
+            Takes::Real => "floats and integers",
             Takes::Float => "floats",
-            Takes::Signed => "floats and signed integers",
+            Takes::Inexact => "floats and complex numbers",
+            Takes::Complex => "complex numbers",
+            Takes::Parts => "float32 and float64",
+            Takes::Signed => "floats, complex numbers and signed integers",
             Takes::Bits => "integers and bool",
             Takes::Integer => "integers",
-            Takes::Ordered => "numbers and bool",
+            Takes::Ordered => "floats, integers and bool",
+            Takes::Plain => "numbers and bool",
         }
     }
     /// Refuses an operand of another element type.
@@ -72,7 +92,12 @@ impl Takes {
         let word = bits.into_iter().find(|d| d.size() == dtype.size()).unwrap_or(DType::U32);
         Err(match self {
             _ if dtype == DType::Key => fault.help("the two words of a key are numbers: `key.data()`"),
-            Takes::Float => fault.help("convert it first: `.astype(F32)`"),
+            Takes::Complex if dtype == DType::F64 => fault.help("make it complex: `.astype(C128)`"),
+            Takes::Complex => fault.help("make it complex: `.astype(C64)`"),
+            _ if dtype.is_complex() => {
+                fault.help("take a part of it: `.real()` or `.imag()`, or its modulus: `.abs()`")
+            }
+            Takes::Float | Takes::Inexact | Takes::Parts => fault.help("convert it first: `.astype(F32)`"),
             Takes::Bits | Takes::Integer if dtype.is_float() => fault
                 .help("convert it first: `.astype(I32)`")
                 .help(format!("or take its bits: `.bitcast({word:?})`")),
@@ -88,7 +113,7 @@ pub(super) fn one_dtype(operands: &[Operand], from: usize) -> Result<DType, Faul
         if o.ty.dtype != first {
             let other = o.ty.dtype;
             // to the one that holds the other's numbers
-            let wide = |d: DType| (d.is_float(), d.is_number(), d.size());
+            let wide = |d: DType| (d.is_complex(), d.is_float(), d.is_number(), d.size());
             let (narrow, to) = if wide(other) > wide(first) { (from, other) } else { (k, first) };
             let fault = Fault::new(
                 ErrorKind::Dtype,

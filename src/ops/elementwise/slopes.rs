@@ -1,18 +1,29 @@
 //! The derivatives of the functions of one operand.
 
-use super::Unary;
+use super::{Binary, Unary};
 use crate::diagnostic::Result;
 use crate::program::{Builder, Value};
+use crate::types::ArrayType;
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2, PI};
 
 impl Unary {
     /// The tangent of y = f(x) along t; `None` is zero.
     pub(super) fn tangent(self, b: &mut Builder, x: &Value, y: &Value, t: &Value) -> Result<Option<Value>> {
         let tangent = match self {
-            Unary::Neg => b.neg(t)?,
+            Unary::Neg | Unary::Real | Unary::Imag | Unary::Conj => b.unary(self, t)?,
+            Unary::Abs if x.ty.dtype.is_complex() => {
+                let sign = b.unary(Unary::Sign, x)?;
+                b.real_product(&sign, t)?
+            }
+            Unary::Sign if x.ty.dtype.is_complex() => b.turn(x, y, t)?,
+            // the imaginary part of t/x
+            Unary::Angle => {
+                let q = b.div(t, x)?;
+                b.unary(Unary::Imag, &q)?
+            }
             Unary::Relu => {
                 let (zero, none) = (b.number(&x.ty, 0.0)?, b.zero_beside(&t.ty)?);
-                let above = b.binary(super::Binary::Gt, x, &zero)?;
+                let above = b.binary(Binary::Gt, x, &zero)?;
                 b.select(&above, t, &none)?
             }
             Unary::Log => b.div(t, x)?,
@@ -119,6 +130,37 @@ impl Unary {
 }
 
 impl Builder {
+    /// The complex number of two parts, of which one may be 0, beside a part of this type.
+    pub(super) fn complex(
+        &mut self,
+        re: Option<&Value>,
+        im: Option<&Value>,
+        part: &ArrayType,
+    ) -> Result<Value> {
+        let none = self.zero_beside(part)?;
+        self.binary(Binary::Complex, re.unwrap_or(&none), im.unwrap_or(&none))
+    }
+    /// The real part of z̄·t.
+    fn real_product(&mut self, z: &Value, t: &Value) -> Result<Value> {
+        let z = self.unary(Unary::Conj, z)?;
+        let product = self.mul(t, &z)?;
+        self.unary(Unary::Real, &product)
+    }
+    /// The tangent of y = x/|x|: what of t is across x, over its modulus; 0 at 0.
+    fn turn(&mut self, x: &Value, y: &Value, t: &Value) -> Result<Value> {
+        let along = self.real_product(y, t)?;
+        let along = self.complex(Some(&along), None, &along.ty)?;
+        let along = self.mul(&along, y)?;
+        let across = self.sub(t, &along)?;
+        let size = self.unary(Unary::Abs, x)?;
+        let (zero, one) = (self.number(&size.ty, 0.0)?, self.number(&size.ty, 1.0)?);
+        let none = self.eq(&size, &zero)?;
+        let over = self.select(&none, &one, &size)?;
+        let over = self.complex(Some(&over), None, &over.ty)?;
+        let slope = self.div(&across, &over)?;
+        let nothing = self.zero_beside(&slope.ty)?;
+        self.select(&none, &nothing, &slope)
+    }
     fn one_minus(&mut self, x: &Value) -> Result<Value> {
         let one = self.number(&x.ty, 1.0)?;
         self.sub(&one, x)

@@ -63,47 +63,58 @@ unary! {
     Floor "floor" Float;
     Ceil "ceil" Float;
     Round "round" Float;
-    Exp "exp" Float;
+    Exp "exp" Inexact;
     Exp2 "exp2" Float;
     Expm1 "expm1" Float;
-    Log "log" Float;
+    Log "log" Inexact;
     Log1p "log1p" Float;
-    Sin "sin" Float;
-    Cos "cos" Float;
-    Tan "tan" Float;
+    Sin "sin" Inexact;
+    Cos "cos" Inexact;
+    Tan "tan" Inexact;
     Asin "asin" Float;
     Acos "acos" Float;
     Atan "atan" Float;
-    Sinh "sinh" Float;
-    Cosh "cosh" Float;
-    Tanh "tanh" Float;
+    Sinh "sinh" Inexact;
+    Cosh "cosh" Inexact;
+    Tanh "tanh" Inexact;
     Asinh "asinh" Float;
     Acosh "acosh" Float;
     Atanh "atanh" Float;
-    Sqrt "sqrt" Float;
-    Rsqrt "rsqrt" Float;
+    Sqrt "sqrt" Inexact;
+    Rsqrt "rsqrt" Inexact;
     Cbrt "cbrt" Float;
     Logistic "logistic" Float;
     Erf "erf" Float;
     ErfInv "erf_inv" Float;
     IsFinite "is_finite" Float;
+    Real "real" Complex;
+    Imag "imag" Complex;
+    Conj "conj" Complex;
     Not "not" Bits;
     }
     composed {
     StopGradient "stop_gradient" Any;
     Square "square" Number;
-    Reciprocal "reciprocal" Float;
-    Relu "relu" Number;
+    Reciprocal "reciprocal" Inexact;
+    Angle "angle" Complex;
+    Relu "relu" Real;
     Silu "silu" Float;
     Softplus "softplus" Float;
     }
 }
 
 impl Unary {
+    /// The element type of the result.
+    fn makes(self, dtype: DType) -> DType {
+        match self {
+            Unary::IsFinite => DType::Bool,
+            Unary::Abs | Unary::Real | Unary::Imag | Unary::Angle => dtype.real(),
+            _ => dtype,
+        }
+    }
     fn code(self, dtype: DType) -> Code {
         if let Some(fun) = self.fun() {
-            let to = if self == Unary::IsFinite { DType::Bool } else { dtype };
-            return Code::one(fun, dtype, to, &[Arg::Read(0)]);
+            return Code::one(fun, dtype, self.makes(dtype), &[Arg::Read(0)]);
         }
         let mut f = Formula::new(dtype);
         let x = f.x;
@@ -112,6 +123,10 @@ impl Unary {
             Unary::Reciprocal => {
                 let one = f.number(1.0);
                 f.two(Fun::Div, one, x)
+            }
+            Unary::Angle => {
+                let (re, im) = (f.part(Fun::Real), f.part(Fun::Imag));
+                return f.of_parts(Fun::Atan2, [im, re]);
             }
             Unary::Relu => {
                 let zero = f.number(0.0);
@@ -180,18 +195,17 @@ impl Primitive for Unary {
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let ty = arity(self.name(), operands, 1)?[0];
         self.row().1.check(operands, 0)?;
-        if matches!(self, Unary::IntegerPow(..0)) && !ty.dtype.is_float() {
+        if matches!(self, Unary::IntegerPow(..0)) && !ty.dtype.is_inexact() {
             return Err(Fault::new(ErrorKind::Dtype, format!("{} has no negative powers", ty.dtype)));
         }
-        let dtype = if *self == Unary::IsFinite { DType::Bool } else { ty.dtype };
-        Ok(vec![(dtype, ty.shape.clone())])
+        Ok(vec![(self.makes(ty.dtype), ty.shape.clone())])
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         factors(operands, &results[0].1)
     }
     fn linearity(&self) -> Linearity {
         match self {
-            Unary::Neg | Unary::StopGradient => Linearity::Joint,
+            Unary::Neg | Unary::StopGradient | Unary::Real | Unary::Imag | Unary::Conj => Linearity::Joint,
             _ => Linearity::None,
         }
     }
@@ -208,6 +222,13 @@ impl Primitive for Unary {
     fn transpose(&self, Back { b, cotangents, .. }: Back<'_>) -> Result<Tangents> {
         match (self, &cotangents[0]) {
             (Unary::Neg, Some(ct)) => Ok(vec![Some(b.neg(ct)?)]),
+            // of the sum of products with a cotangent the real part counts
+            (Unary::Real, Some(ct)) => Ok(vec![Some(b.complex(Some(ct), None, &ct.ty)?)]),
+            (Unary::Imag, Some(ct)) => {
+                let less = b.neg(ct)?;
+                Ok(vec![Some(b.complex(None, Some(&less), &ct.ty)?)])
+            }
+            (Unary::Conj, Some(ct)) => Ok(vec![Some(b.unary(Unary::Conj, ct)?)]),
             (_, None) => Ok(vec![None]),
             _ => Err(not_linear(self.name())),
         }

@@ -32,7 +32,7 @@ pub struct Gather {
 pub fn nothing(dtype: DType) -> Scalar {
     match dtype {
         DType::Bool => Scalar::Bool(true),
-        d if d.is_float() => Scalar::Float(f64::NAN),
+        d if d.is_inexact() => Scalar::Float(f64::NAN),
         d if d.is_signed() => Combine::Max.neutral(d),
         d => Combine::Min.neutral(d),
     }

@@ -5,6 +5,7 @@ use super::{Gather, one_type, read};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::build::cotangent_type;
 use crate::ops::creation::Iota;
+use crate::ops::elementwise::Takes;
 use crate::ops::view::{arity, print_out, shape_fault};
 use crate::program::sentence::{Body, Combine, Read, Sentence};
 use crate::program::{
@@ -98,6 +99,9 @@ impl Primitive for Scatter {
         let types = arity(self.name(), operands, 3)?;
         let (x, u, i) = (types[0], types[1], types[2]);
         one_type(x, u)?;
+        if matches!(self.combine, Some(Combine::Max | Combine::Min)) && x.dtype.is_complex() {
+            Takes::Ordered.check(operands, 0)?;
+        }
         let rest = i.rank().saturating_sub(1);
         super::same_rank(
             self.name(),

@@ -98,7 +98,9 @@ impl Line for Along {
     }
     fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
         match operands {
-            [(dtype, n)] if matches!(n[..], [n] if n >= self.k) => Ok(self.found(*dtype)),
+            [(dtype, n)] if matches!(n[..], [n] if n >= self.k) && !dtype.is_complex() => {
+                Ok(self.found(*dtype))
+            }
             _ => Err(format!("the {} greatest are of one line that has as many", self.k)),
         }
     }
@@ -108,7 +110,7 @@ impl Line for Along {
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let (mut values, mut places) = (outs.take(0), outs.take(1));
-        with_dtype!(ins[0].dtype(), T => match small(<T as Ordered>::BITS, ins[0].shape().last().copied().unwrap_or(0)) {
+        with_dtype!(ins[0].dtype(), real T => match small(<T as Ordered>::BITS, ins[0].shape().last().copied().unwrap_or(0)) {
             true => self.along::<T, u64>(&ins[0], &mut values, &mut places),
             false => self.along::<T, u128>(&ins[0], &mut values, &mut places),
         })
@@ -163,7 +165,9 @@ impl Line for Candidates {
     }
     fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
         match operands {
-            [(dtype, n), (DType::I32, places)] if n == places && n.iter().product::<usize>() >= self.k => {
+            [(dtype, n), (DType::I32, places)]
+                if n == places && n.iter().product::<usize>() >= self.k && !dtype.is_complex() =>
+            {
                 Ok(Along { k: self.k }.found(*dtype))
             }
             _ => Err(format!("the {} greatest are of candidates and their places", self.k)),
@@ -171,7 +175,7 @@ impl Line for Candidates {
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let (mut values, mut places) = (outs.take(0), outs.take(1));
-        with_dtype!(ins[0].dtype(), T => self.along::<T>(ins, &mut values, &mut places))
+        with_dtype!(ins[0].dtype(), real T => self.along::<T>(ins, &mut values, &mut places))
     }
 }
 

@@ -95,17 +95,17 @@ fn merge<K: Ord + Copy + Into<u64>>(runs: &[&[K]], ranks: Range<usize>, put: &mu
 
 impl Stages for Keys {
     fn room(&self, places: usize) -> (DType, usize) {
-        (with_dtype!(self.0, T => <T as Ordered>::Key::DTYPE), 2 * places)
+        (with_dtype!(self.0, real T => <T as Ordered>::Key::DTYPE), 2 * places)
     }
     fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
-        with_dtype!(self.0, T => {
+        with_dtype!(self.0, real T => {
             let Some(x) = line::<T>(&ins[0]) else { return };
             sorted(room, 0..<T as Ordered>::BITS, x.slice(ndarray::s![places]).iter().map(|x| x.key()));
         });
     }
     fn then(&self, _: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
         let Some(mut y) = outs.take(0) else { return };
-        with_dtype!(self.0, T => keys_then::<T>(places, &ins[0], rooms, &mut y));
+        with_dtype!(self.0, real T => keys_then::<T>(places, &ins[0], rooms, &mut y));
     }
 }
 
@@ -135,7 +135,7 @@ impl Stages for Places {
         (DType::U64, 2 * places)
     }
     fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
-        with_dtype!(ins[0].dtype(), T => {
+        with_dtype!(ins[0].dtype(), real T => {
             let Some(x) = line::<T>(&ins[0]) else { return };
             let run = places.clone().zip(x.slice(ndarray::s![places]));
             sorted(room, 32..32 + <T as Ordered>::BITS, run.map(|(place, x)| <u64 as Placed>::new(x.key().into(), place)));
@@ -146,7 +146,7 @@ impl Stages for Places {
         merge(&runs::<u64>(rooms), places, &mut |placed| from.push(placed.place()));
         for (k, x) in ins.iter().enumerate().take(self.0) {
             let Some(mut y) = outs.take(k) else { continue };
-            with_dtype!(x.dtype(), T => {
+            with_dtype!(x.dtype(), real T => {
                 let (Some(x), Some(mut y)) = (line::<T>(x), fresh::<T>(&mut y)) else { return };
                 for (y, place) in y.iter_mut().zip(&from) {
                     y.write(x[*place]);

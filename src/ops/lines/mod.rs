@@ -1,8 +1,9 @@
-//! Primitives of whole lines along one dimension: running sums and their kin, recurrences, sorts.
+//! Primitives of whole lines along one dimension: running sums and their kin, recurrences, sorts; Fourier transforms.
 //!
 //! Each is a function of lines ([`Line`]) and says along which dimension: the others pass, that one is needed whole.
 
 mod best;
+mod fourier;
 mod key;
 mod merge;
 mod order;
@@ -10,8 +11,10 @@ mod radix;
 mod recurrence;
 mod scan;
 mod sort;
+mod transform;
 
 pub use best::TopK;
+pub use fourier::{Fft, Transform};
 pub use recurrence::Recurrence;
 pub use scan::{Running, Scan};
 pub use sort::{Argsort, Sort};

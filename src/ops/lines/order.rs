@@ -11,6 +11,7 @@ use half::{bf16, f16};
 use ndarray::{
     ArrayView1, ArrayView2, ArrayViewD, ArrayViewMut1, ArrayViewMut2, ArrayViewMutD, Axis, Ix2, s,
 };
+use num_complex::Complex;
 use std::mem::MaybeUninit;
 
 /// Elements of a block.
@@ -92,6 +93,11 @@ floats! {
     f16 as f32: |x| x.to_f32(), f16::from_f32(x);
     bf16 as f32: |x| x.to_f32(), bf16::from_f32(x);
 }
+macro_rules! complex { ($($t:ty)*) => { lanes! {$(
+    $t as $t: [Complex::new(-0.0, -0.0), Complex::ONE, Complex::new(f64::NEG_INFINITY as _, 0.0), Complex::new(f64::INFINITY as _, 0.0)],
+        |a, b| a + b, a * b, (b.re, b.im) > (a.re, a.im), (b.re, b.im) < (a.re, a.im); |x| x, x;
+)*} } }
+complex! { Complex<f32> Complex<f64> }
 lanes! { bool as bool: [false, true, false, true], |a, b| a | b, a & b, b & !a, a & !b; |x| x, x; }
 
 /// Combines each element with all before it (with `reverse`: behind it) along the last dimension.

@@ -128,6 +128,7 @@ impl Line for Along {
             Int T => self.along::<T, T>(ins, h, |x| x, |x| x, |a, h, b| a.wrapping_mul(h).wrapping_add(b)),
             Half T => self.along::<T, f32>(ins, h, |x| x.to_f32(), T::from_f32, |a, h, b| a * h + b),
             Float T => self.along::<T, T>(ins, h, |x| x, |x| x, |a, h, b| a * h + b),
+            Complex T => self.along::<T, T>(ins, h, |x| x, |x| x, |a, h, b| a * h + b),
         })
     }
 }

@@ -160,13 +160,26 @@ impl Builder {
 /// An expression for each element type and each that may run: with `$T` the type, what changes nothing and how two are combined.
 macro_rules! running {
     ($kind:expr, $dtype:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {
-        with_dtype!($dtype, $T => match $kind {
+        with_dtype!($dtype, {
+            Bool => { type $T = bool; running!(@all $kind, $T, $neutral, $f => $e) },
+            Int $T => running!(@all $kind, $T, $neutral, $f => $e),
+            Half $T => running!(@all $kind, $T, $neutral, $f => $e),
+            Float $T => running!(@all $kind, $T, $neutral, $f => $e),
+            // these have sums and products only
+            Complex $T => match $kind {
+                Running::Prod => running!(<$T as Lane>::ONE, <$T as Lane>::times, $neutral, $f => $e),
+                _ => running!(<$T as Lane>::ZERO, <$T as Lane>::plus, $neutral, $f => $e),
+            },
+        })
+    };
+    (@all $kind:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {
+        match $kind {
             Running::Sum => running!(<$T as Lane>::ZERO, <$T as Lane>::plus, $neutral, $f => $e),
             Running::Prod => running!(<$T as Lane>::ONE, <$T as Lane>::times, $neutral, $f => $e),
             Running::Max => running!(<$T as Lane>::LEAST, <$T as Lane>::most, $neutral, $f => $e),
             Running::Min => running!(<$T as Lane>::MOST, <$T as Lane>::least, $neutral, $f => $e),
             Running::LogSumExp => running!(<$T as Lane>::LEAST, log_add::<$T>, $neutral, $f => $e),
-        })
+        }
     };
     ($unit:expr, $with:expr, $neutral:ident, $f:ident => $e:expr) => {{
         let ($neutral, $f) = ($unit, $with);

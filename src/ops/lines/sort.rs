@@ -51,7 +51,9 @@ fn check(name: &str, operands: &[Operand], axis: usize, keys: usize) -> Result<(
     }
     one_shape(operands)?;
     check_axis(axis, operands)?;
-    (0..keys).try_for_each(|k| Takes::Ordered.check(operands, k))
+    (0..operands.len())
+        .filter(|k| *k < keys || operands[*k].ty.dtype.is_complex())
+        .try_for_each(|k| Takes::Ordered.check(operands, k))
 }
 
 /// Operands of one sharding.
@@ -166,7 +168,7 @@ impl Line for Along {
         1.5 * n * (n + 1.0).log2().max(1.0)
     }
     fn stages(&self, operands: &[DType], elements: usize, asked: &[bool]) -> Option<Arc<dyn Stages>> {
-        let bits = with_dtype!(operands[0], T => <T as Ordered>::BITS);
+        let bits = with_dtype!(operands[0], real T => <T as Ordered>::BITS);
         match asked {
             [true] | [true, false] if operands.len() == 1 => Some(Arc::new(Keys(operands[0]))),
             _ if self.keys == 1 && small(bits, elements) => Some(Arc::new(ByPlaces(self.operands))),
@@ -178,7 +180,7 @@ impl Line for Along {
             [x, ..]
                 if operands.len() == self.operands
                     && x.1.len() == 1
-                    && operands.iter().all(|o| o.1 == x.1) =>
+                    && operands.iter().all(|o| o.1 == x.1 && !o.0.is_complex()) =>
             {
                 Ok(operands.iter().cloned().chain([(DType::I32, x.1.clone())]).collect())
             }
@@ -188,12 +190,12 @@ impl Line for Along {
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let mut made: Vec<Option<Out<'_>>> = (0..=self.operands).map(|k| outs.take(k)).collect();
         if let ([x], [Some(y), None]) = (ins, &mut made[..]) {
-            return with_dtype!(x.dtype(), T => alone::<T>(x, y));
+            return with_dtype!(x.dtype(), real T => alone::<T>(x, y));
         }
         let Some((from, riders)) = made.split_last_mut() else { return };
         let mut columns: Vec<Box<dyn Column + '_>> = Vec::with_capacity(ins.len());
         for (x, y) in ins.iter().zip(riders) {
-            columns.push(with_dtype!(x.dtype(), T => Typed::<T>::boxed(x, y)));
+            columns.push(with_dtype!(x.dtype(), real T => Typed::<T>::boxed(x, y)));
         }
         let mut from = from.as_mut().map(|from| lanes_mut(from.fresh::<i32>()));
         let mut order = Order::default();

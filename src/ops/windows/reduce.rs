@@ -136,7 +136,8 @@ impl Primitive for ReduceWindow {
         let shape = self.over.shape(x)?;
         let takes = match self.kind {
             Reduction::And | Reduction::Or => Takes::Bits,
-            _ => Takes::Number,
+            Reduction::Sum | Reduction::Prod => Takes::Number,
+            Reduction::Max | Reduction::Min => Takes::Real,
         };
         takes.check(operands, 0)?;
         Ok(vec![(x.dtype, shape)])
@@ -202,7 +203,7 @@ impl Primitive for ReduceWindow {
 
 /// What changes nothing when it is combined.
 fn neutral(kind: Reduction, dtype: DType) -> Scalar {
-    let bits = dtype.size() as u32 * 8;
+    let bits = dtype.real().size() as u32 * 8;
     match kind {
         Reduction::Sum => Scalar::zero(dtype),
         Reduction::Prod => Scalar::one(dtype),

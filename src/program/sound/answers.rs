@@ -230,7 +230,7 @@ fn combines(c: &Collective, to: &ArrayType) -> Result<(), String> {
     }
     let adds = matches!(c, Collective::ReduceScatter { .. });
     match c {
-        Collective::Reduce { combine: how @ (Combine::And | Combine::Or), .. } if dtype.is_float() => {
+        Collective::Reduce { combine: how, .. } if !how.takes(dtype) => {
             Err(format!("elements of type {dtype} are not combined by {how:?}"))
         }
         _ if adds && !dtype.is_number() => Err(format!("elements of type {dtype} are not added")),
@@ -303,7 +303,7 @@ fn each(
         if !there(p, &value.input) || p.input_type(&value.input) != value.ty {
             return Err(format!("number {k} of its {what} is no value of the program"));
         }
-        if of.dtype.is_float() && (value.ty.shape != of.shape || !value.ty.dtype.is_float()) {
+        if of.dtype.is_inexact() && (value.ty.shape != of.shape || !value.ty.dtype.is_inexact()) {
             return Err(format!("number {k} of its {what} is {}, and that of its {whose} {of}", value.ty));
         }
     }

@@ -57,7 +57,7 @@ fn sentence(s: &Sentence, operands: &[ArrayType], result: &ArrayType) -> Result<
     match &s.body {
         Body::Map(c) => over_results().and_then(|()| code(s, c)),
         Body::Fold { combine, code: c } => {
-            if matches!(combine, Combine::And | Combine::Or) && s.dtype.is_float() {
+            if !combine.takes(s.dtype) {
                 return Err(format!("elements of type {} are not combined by {combine:?}", s.dtype));
             }
             code(s, c)
@@ -78,13 +78,17 @@ fn product(s: &Sentence, sums: DType) -> Result<(), String> {
     if !sums.is_number() || !s.dtype.storage().is_number() {
         return Err(format!("products are not summed in {sums} to elements of type {}", s.dtype));
     }
-    if sums.is_float() != s.dtype.is_float() {
+    let kind = |d: DType| (d.is_float(), d.is_complex());
+    if kind(sums) != kind(s.dtype) {
         return Err(format!(
-            "its sums are {sums}, and the result is of {}: both are floats or neither",
+            "its sums are {sums}, and the result is of {}: both are floats or neither, and so for complex numbers",
             s.dtype
         ));
     }
-    match [a, b].iter().find(|r| r.dtype.is_float() && !sums.is_float()) {
+    match [a, b]
+        .iter()
+        .find(|r| r.dtype.is_float() && !sums.is_float() || r.dtype.is_complex() != sums.is_complex())
+    {
         Some(r) => Err(format!("products of {} are not summed in {sums}", r.dtype)),
         None => Ok(()),
     }
@@ -342,9 +346,9 @@ fn arity(fun: Fun) -> usize {
     match fun {
         Copy | Convert | Bitcast | Neg | Sign | Abs | Floor | Ceil | Round | Exp | Exp2 | Expm1 | Log
         | Log1p | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh
-        | Sqrt | Rsqrt | Cbrt | Logistic | Erf | ErfInv | IsFinite | Not => 1,
-        Add | Sub | Mul | Div | Rem | Max | Min | Pow | Atan2 | NextAfter | Eq | Ne | Lt | Le | Gt | Ge
-        | And | Or | Xor | ShiftLeft | ShiftRightLogical | ShiftRightArithmetic | Threefry => 2,
+        | Sqrt | Rsqrt | Cbrt | Logistic | Erf | ErfInv | IsFinite | Real | Imag | Conj | Not => 1,
+        Add | Sub | Mul | Div | Rem | Max | Min | Pow | Atan2 | NextAfter | Complex | Eq | Ne | Lt | Le
+        | Gt | Ge | And | Or | Xor | ShiftLeft | ShiftRightLogical | ShiftRightArithmetic | Threefry => 2,
         Select => 3,
     }
 }
@@ -353,22 +357,29 @@ fn arity(fun: Fun) -> usize {
 pub(crate) fn defined(fun: Fun, from: DType, dtype: DType) -> bool {
     use Fun::*;
     let (from, dtype) = (from.storage(), dtype.storage());
-    let (float, truth) = (from.is_float(), from == DType::Bool);
+    let (float, complex, truth) = (from.is_float(), from.is_complex(), from == DType::Bool);
     let (on, makes) = match fun {
         // a bool's byte is 0 or 1, another byte is no bool
         Bitcast => return from.size() == dtype.size() && (dtype != DType::Bool || truth),
-        Convert => return true,
+        // the parts of complex numbers are taken apart and put together by name
+        Convert => return complex == dtype.is_complex(),
+        Fun::Complex => return float && from.complex() == Some(dtype),
         Copy | Select => (true, from),
         Threefry => (from == DType::U64, from),
         IsFinite => (float, DType::Bool),
-        Eq | Ne | Lt | Le | Gt | Ge => (true, DType::Bool),
+        Real | Imag => (complex, from.real()),
+        Conj => (complex, from),
+        Eq | Ne => (true, DType::Bool),
+        Lt | Le | Gt | Ge => (!complex, DType::Bool),
         Add | Sub | Mul | Max | Min => (true, from),
-        Neg | Sign | Abs | Div | Rem | Pow => (!truth, from),
-        And | Or | Xor | Not => (!float, from),
-        ShiftLeft | ShiftRightLogical | ShiftRightArithmetic => (!float && !truth, from),
-        Floor | Ceil | Round | Exp | Exp2 | Expm1 | Log | Log1p | Sin | Cos | Tan | Asin | Acos | Atan
-        | Sinh | Cosh | Tanh | Asinh | Acosh | Atanh | Sqrt | Rsqrt | Cbrt | Logistic | Erf | ErfInv
-        | Atan2 | NextAfter => (float, from),
+        Neg | Sign | Div | Pow => (!truth, from),
+        Abs => (!truth, from.real()),
+        Rem => (!truth && !complex, from),
+        And | Or | Xor | Not => (!from.is_inexact(), from),
+        ShiftLeft | ShiftRightLogical | ShiftRightArithmetic => (!from.is_inexact() && !truth, from),
+        Exp | Log | Sin | Cos | Tan | Sinh | Cosh | Tanh | Sqrt | Rsqrt => (from.is_inexact(), from),
+        Floor | Ceil | Round | Exp2 | Expm1 | Log1p | Asin | Acos | Atan | Asinh | Acosh | Atanh | Cbrt
+        | Logistic | Erf | ErfInv | Atan2 | NextAfter => (float, from),
     };
     on && makes == dtype
 }

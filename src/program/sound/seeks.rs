@@ -32,7 +32,7 @@ pub(crate) fn put(s: &Sentence, at: &[Bound], combine: Option<Combine>) -> Resul
     if let Some(r) = [was, put].iter().find(|r| r.dtype.storage() != s.dtype.storage()) {
         return Err(format!("a {} is put into elements of type {}", r.dtype, s.dtype));
     }
-    if matches!(combine, Some(Combine::And | Combine::Or)) && s.dtype.is_float() {
+    if combine.is_some_and(|c| !c.takes(s.dtype)) {
         return Err(format!("elements of type {} are not combined by {combine:?}", s.dtype));
     }
     if combine.is_some() && s.dtype == DType::Key {

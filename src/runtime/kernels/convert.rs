@@ -5,6 +5,7 @@ use super::float::CHUNK;
 use super::run::{Constants, El, How, narrow, scalar};
 use crate::types::{DType, odd, odd_whole};
 use half::{bf16, f16};
+use num_complex::Complex;
 use std::marker::PhantomData;
 
 /// A bool in memory.
@@ -92,6 +93,8 @@ others! {
     bf16 => bf16, |x| x;
     f16 => bf16, |x| bf16::from_f32(x.to_f32());
     bf16 => f16, |x| f16::from_f32(x.to_f32());
+    Complex<f32> => Complex<f64>, |x| Complex::new(x.re.into(), x.im.into());
+    Complex<f64> => Complex<f32>, |x| Complex::new(x.re as f32, x.im as f32);
 }
 
 struct Cast<A, D>(PhantomData<(A, D)>);
@@ -181,6 +184,8 @@ where
 /// The kernel that makes elements of `to` from elements of `of`.
 pub(super) fn convert(of: DType, to: DType, h: How) -> Option<Kernel> {
     match (of, to) {
+        (DType::C64, DType::C128) => return Some(narrow::<Cast<Complex<f32>, Complex<f64>>>(h)),
+        (DType::C128, DType::C64) => return Some(narrow::<Cast<Complex<f64>, Complex<f32>>>(h)),
         (DType::F16, DType::F32) => return Some(widen::<f16>),
         (DType::BF16, DType::F32) => return Some(widen::<bf16>),
         (DType::F32, DType::F16) => return Some(round::<f16>),

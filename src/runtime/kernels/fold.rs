@@ -3,6 +3,7 @@
 //! 16-bit floats are combined in float32: a fold rounds once at its end, rows are rounded each time that two are combined, so that
 //! it does not matter who combines them.
 
+use super::complex::times;
 use super::float::{max, min};
 use super::run::{Constants, How, fresh};
 use super::{Kernel, MixAt, Rows, Rows8};
@@ -10,6 +11,7 @@ use crate::program::sentence::Combine;
 use crate::runtime::cpu::{Level, for_each_isa};
 use crate::types::{DType, with_dtype};
 use half::{bf16, f16};
+use num_complex::Complex;
 use std::marker::PhantomData;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -69,6 +71,14 @@ floats! {
     f64 f64 |x| x, |x| x;
     f16 f32 f16::to_f32, f16::from_f32;
     bf16 f32 bf16::to_f32, bf16::from_f32;
+}
+type C64 = Complex<f32>;
+type C128 = Complex<f64>;
+mixes! {
+    Add<C64> as C64: Complex::new(0.0, 0.0), true, |a, b| a + b, |x| x, |x| x;
+    Mul<C64> as C64: Complex::new(1.0, 0.0), false, |a, b| times(a, b), |x| x, |x| x;
+    Add<C128> as C128: Complex::new(0.0, 0.0), true, |a, b| a + b, |x| x, |x| x;
+    Mul<C128> as C128: Complex::new(1.0, 0.0), false, |a, b| times(a, b), |x| x, |x| x;
 }
 macro_rules! ints {
     ($($T:ident)*) => { $( mixes! {
@@ -261,6 +271,7 @@ fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
             1 => u64::from(from.cast::<u8>().read()),
             2 => u64::from(from.cast::<u16>().read()),
             4 => u64::from(from.cast::<u32>().read()),
+            // (of a complex number of 16 bytes the real part: none of these has another)
             _ => from.cast::<u64>().read(),
         }
     };
@@ -302,6 +313,11 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
         },
         Half T => number!(T, false),
         Float T => number!(T, true),
+        Complex T => match combine {
+            Combine::Add => mixer::<Add<T>>(h, false),
+            Combine::Mul => mixer::<Mul<T>>(h, false),
+            _ => return None,
+        },
     });
     #[cfg(target_arch = "x86_64")]
     if dtype == DType::F32 && combine == Combine::Add && h.stream && h.level == Level::Avx512 {

@@ -198,7 +198,7 @@ pub(super) fn select_bool(fun: Fun, h: How) -> Option<Kernel> {
 
 /// Bits of one width: copies and choices need not know more.
 struct Copying<T>(PhantomData<T>);
-impl<T: Int> El for Copying<T> {
+impl<T: Copy + Default + 'static> El for Copying<T> {
     type A = T;
     type B = T;
     type C = T;
@@ -210,7 +210,7 @@ impl<T: Int> El for Copying<T> {
     }
 }
 struct Choosing<T>(PhantomData<T>);
-impl<T: Int> El for Choosing<T> {
+impl<T: Copy + Default + 'static> El for Choosing<T> {
     type A = u8;
     type B = T;
     type C = T;
@@ -228,6 +228,7 @@ pub(super) fn copy(size: usize, h: How) -> Option<Kernel> {
         2 => pick::<Copying<u16>>(h),
         4 => pick::<Copying<u32>>(h),
         8 => pick::<Copying<u64>>(h),
+        16 => narrow::<Copying<[u64; 2]>>(h),
         _ => return None,
     })
 }
@@ -238,6 +239,7 @@ pub(super) fn choose(size: usize, h: How) -> Option<Kernel> {
         2 => pick::<Choosing<u16>>(h),
         4 => pick::<Choosing<u32>>(h),
         8 => pick::<Choosing<u64>>(h),
+        16 => narrow::<Choosing<[u64; 2]>>(h),
         _ => return None,
     })
 }

@@ -33,6 +33,10 @@ macro_rules! fills {
     )* };
 }
 fills! { fill1 u8; fill2 u16; fill4 u32; fill8 u64; }
+unsafe fn fill16(n: usize, d: *mut u8, _: *const u8, _: *const u8, _: *const u8, k: &Constants) {
+    // SAFETY: the caller's
+    unsafe { fresh::<[f64; 2]>(d, n).fill(MaybeUninit::new([k[0], k[1]])) }
+}
 
 /// One element at `a`, n times.
 pub(super) fn splat_of(size: usize) -> Option<Kernel> {
@@ -41,6 +45,7 @@ pub(super) fn splat_of(size: usize) -> Option<Kernel> {
         2 => splat::<u16>,
         4 => splat::<u32>,
         8 => splat::<u64>,
+        16 => splat::<[u64; 2]>,
         _ => return None,
     })
 }
@@ -51,6 +56,7 @@ pub(super) fn gather_of(size: usize) -> Option<Kernel> {
         2 => gather::<u16>,
         4 => gather::<u32>,
         8 => gather::<u64>,
+        16 => gather::<[u64; 2]>,
         _ => return None,
     })
 }
@@ -61,6 +67,7 @@ pub(super) fn fill_of(size: usize) -> Option<Kernel> {
         2 => fill2,
         4 => fill4,
         8 => fill8,
+        16 => fill16,
         _ => return None,
     })
 }

@@ -3,6 +3,7 @@
 //! A compiled program is a list of such loops over short runs of elements. Which instruction set a loop uses is chosen once,
 //! when a program is compiled. Kernels are `unsafe` to call: the invariants are [`Kernel`]'s, and the two engines keep them.
 
+mod complex;
 mod convert;
 mod float;
 mod fold;
@@ -65,6 +66,7 @@ fn select_at(fun: Fun, from: DType, dtype: DType, h: How) -> Option<Kernel> {
         Fun::Convert => return convert::convert(from, dtype, h),
         Fun::Select => return int::choose(dtype.size(), h),
         Fun::Threefry => return Some(int::threefry(h)),
+        Fun::Complex => return complex::of_parts(from),
         _ => {}
     }
     with_dtype!(from, {
@@ -72,6 +74,7 @@ fn select_at(fun: Fun, from: DType, dtype: DType, h: How) -> Option<Kernel> {
         Int T => int::select::<T>(fun, h),
         Half T => float::select_half::<T>(fun, h),
         Float T => float::select::<T>(fun, h),
+        Complex T => complex::select::<T>(fun, h),
     })
 }
 
@@ -101,7 +104,7 @@ pub fn mul_add(dtype: DType) -> Option<Kernel> {
     }
 }
 
-/// The element at `a`, n times. `size` is an element's, in bytes: 1, 2, 4 or 8.
+/// The element at `a`, n times. `size` is an element's, in bytes: 1, 2, 4, 8 or 16.
 pub fn splat(size: usize) -> Option<Kernel> {
     load::splat_of(size)
 }
@@ -109,7 +112,7 @@ pub fn splat(size: usize) -> Option<Kernel> {
 pub fn gather(size: usize) -> Option<Kernel> {
     load::gather_of(size)
 }
-/// The element whose bits are the low ones of `k[0]`, as [`constant`] makes it, n times; reads nothing.
+/// The element whose bits are the low ones of `k[0]`, as [`constant`] makes it (of 16 bytes the second half is `k[1]`), n times; reads nothing.
 pub fn fill(size: usize) -> Option<Kernel> {
     load::fill_of(size)
 }
@@ -150,7 +153,7 @@ pub fn rows(combine: Combine, dtype: DType) -> Option<Rows> {
 pub fn rows8(combine: Combine, dtype: DType, stream: bool) -> Option<Rows8> {
     fold::find(combine, dtype.storage(), how(stream)).map(|m| m.rows8)
 }
-/// The element that changes nothing when combined, as [`fill`] takes it.
+/// The element that changes nothing when combined, as [`fill`] takes it; of 16 bytes the second half is 0.
 pub fn neutral(combine: Combine, dtype: DType) -> Option<f64> {
     fold::find(combine, dtype.storage(), How { level: Level::Base, stream: false })
         .map(|m| f64::from_bits(m.neutral))
@@ -166,6 +169,7 @@ pub fn bytes(dtype: DType, value: Scalar) -> [u8; 8] {
             Scalar::Bool(b) => b,
             Scalar::Int(i) => i != 0,
             Scalar::Float(f) => f != 0.0,
+            Scalar::Complex(re, im) => re != 0.0 || im != 0.0,
         } as u8]),
         DType::F16 => put(&value.to_f16().to_ne_bytes()),
         DType::BF16 => put(&value.to_bf16().to_ne_bytes()),

@@ -105,9 +105,6 @@ pub(crate) fn spec(v: &Value) -> Spec {
 /// An argument: placed, with the data that its rule makes.
 fn argument(arg: &Value, mesh: &Mesh) -> Result<Array, Failure> {
     let text = arg["type"].as_str().ok_or("an argument without type")?;
-    if text.starts_with("complex") {
-        return Err(Failure::Unbuilt("complex".into()));
-    }
     let ty = ArrayType::parse(text, mesh).map_err(|e| format!("type {text}: {e}"))?;
     let spec = match arg.get("spec") {
         Some(s) => spec(s).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes()),
@@ -118,6 +115,18 @@ fn argument(arg: &Value, mesh: &Mesh) -> Result<Array, Failure> {
 }
 
 fn data(rule: &Value, dtype: DType, shape: &Shape) -> Result<Array, String> {
+    if dtype.is_complex() {
+        // the pairs of a list, or a real array with one more dimension of 2
+        let flat = match rule["list"].as_array() {
+            Some(pairs) => {
+                serde_json::json!({ "list": pairs.iter().filter_map(Value::as_array).flatten().collect::<Vec<_>>() })
+            }
+            None => rule.clone(),
+        };
+        let both = data(&flat, dtype.real(), &shape.iter().copied().chain([2]).collect())?;
+        let part = |k: i64| both.slice(atmesh::ix![atmesh::Rest, k]);
+        return Ok(part(0).complex(part(1)));
+    }
     let n = shape.elements();
     let float = |v: &Value| numbers::float(v);
     let of_floats = |xs: Vec<f64>| -> Result<Array, String> {

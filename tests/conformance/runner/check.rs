@@ -1,6 +1,6 @@
 //! Compares what was found with what is expected.
 
-use atmesh::{Array, DType, Error};
+use atmesh::{Array, Complex, DType, Error};
 use half::{bf16, f16};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -80,7 +80,22 @@ pub(crate) fn unsharded(ty: &str) -> String {
 /// All elements, floats and whole numbers apart.
 enum Flat {
     Floats(Vec<f64>),
+    Complex(Vec<Complex<f64>>),
     Ints(Vec<i128>),
+}
+
+impl Flat {
+    /// What tells elements apart.
+    fn bits(self) -> Vec<i128> {
+        match self {
+            Flat::Floats(x) => x.iter().map(|x| x.to_bits().into()).collect(),
+            Flat::Complex(x) => {
+                let low = |x: f64| i128::from(x.to_bits());
+                x.iter().map(|z| low(z.re) | low(z.im) << 64).collect()
+            }
+            Flat::Ints(x) => x,
+        }
+    }
 }
 
 fn flat(x: &Array) -> Result<Flat, Error> {
@@ -99,6 +114,7 @@ fn flat(x: &Array) -> Result<Flat, Error> {
         DType::BF16 => floats!(bf16),
         DType::F32 => floats!(f32),
         DType::F64 => floats!(f64),
+        DType::C64 | DType::C128 => Flat::Complex(x.astype(DType::C128).to_vec()?),
         DType::Bool => ints!(bool),
         DType::I8 => ints!(i8),
         DType::I16 => ints!(i16),
@@ -147,6 +163,7 @@ pub(crate) fn values(
     }
     let len = match &got {
         Flat::Floats(x) => x.len(),
+        Flat::Complex(x) => x.len(),
         Flat::Ints(x) => x.len(),
     };
     if len != want.len() {
@@ -157,6 +174,11 @@ pub(crate) fn values(
             Flat::Floats(x) => {
                 let (x, w) = (x[i], numbers::float(w));
                 let close = x == w || (x.is_nan() && w.is_nan()) || (x - w).abs() <= tol + tol * w.abs();
+                (!close).then(|| x.to_string())
+            }
+            Flat::Complex(x) => {
+                let (x, w) = (x[i], Complex::new(numbers::float(&w[0]), numbers::float(&w[1])));
+                let close = x == w || (x.is_nan() && w.is_nan()) || (x - w).norm() <= tol + tol * w.norm();
                 (!close).then(|| x.to_string())
             }
             Flat::Ints(x) => (x[i] != numbers::int(w)).then(|| x[i].to_string()),
@@ -173,16 +195,10 @@ pub(crate) fn shards(name: &str, x: &Array) -> Result<(), String> {
     let fail = |e: Error| format!("shards of {name}: {e}");
     let ty = x.ty().map_err(fail)?;
     let shards = x.shards().map_err(fail)?;
-    let whole = match flat(x).map_err(fail)? {
-        Flat::Floats(x) => x.iter().map(|x| x.to_bits().into()).collect::<Vec<i128>>(),
-        Flat::Ints(x) => x,
-    };
+    let whole = flat(x).map_err(fail)?.bits();
     let in_parts = !ty.spec.unreduced_axes().is_empty();
     for shard in shards {
-        let data = match flat(&shard.data).map_err(fail)? {
-            Flat::Floats(x) => x.iter().map(|x| x.to_bits().into()).collect::<Vec<i128>>(),
-            Flat::Ints(x) => x,
-        };
+        let data = flat(&shard.data).map_err(fail)?.bits();
         let mut positions = vec![0];
         for (r, n) in shard.index.iter().zip(ty.shape.iter()) {
             positions = positions.iter().flat_map(|p| r.clone().map(move |i| p * n + i)).collect();

@@ -1,7 +1,8 @@
 //! Ops along a dimension: running sums, sorts.
 
 use super::check::numbers;
-use super::ops::Val;
+use super::ops::{Val, prim, sizes};
+use atmesh::ops::lines::{Fft, Transform};
 use atmesh::{Array, sort_together};
 use serde_json::Value;
 
@@ -27,6 +28,15 @@ pub(crate) fn lines(op: &str, ins: &[Val], p: &Value) -> Option<Vec<Array>> {
                 [x] if keys == 1 => vec![x.sort(axis("dimension"))],
                 all => sort_together(all, keys, axis("dimension")),
             })
+        }
+        "fft" | "ifft" | "rfft" | "irfft" => {
+            let kind = match op {
+                "fft" => Transform::Forward,
+                "ifft" => Transform::Inverse,
+                "rfft" => Transform::Real,
+                _ => Transform::InverseReal,
+            };
+            Some(vec![prim(Fft { kind, lengths: sizes(&p["lengths"]).into() }, ins)])
         }
         "argsort" => Some(vec![x.argsort(axis("axis"))]),
         "top_k" => {

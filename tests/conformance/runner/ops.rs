@@ -45,7 +45,7 @@ impl Val {
             Val::Array(a) => a.clone(),
             Val::Lit(Scalar::Bool(b)) => Array::from(*b),
             Val::Lit(Scalar::Int(i)) => Array::from(*i as i32),
-            Val::Lit(Scalar::Float(f)) => Array::from(*f as f32),
+            Val::Lit(x @ (Scalar::Float(_) | Scalar::Complex(..))) => Array::from(x.to_f32()),
         }
     }
     pub(crate) fn type_text(&self) -> String {
@@ -133,6 +133,7 @@ fn binary(op: &str, a: &Val, b: &Val) -> Option<Array> {
         "min" => x.minimum(y),
         "pow" => x.pow(y),
         "atan2" => x.atan2(y),
+        "complex" => x.complex(y),
         "nextafter" => x.nextafter(y),
         "and" => x & y,
         "or" => x | y,
@@ -184,6 +185,10 @@ fn unary(op: &str, x: &Array, p: &Value) -> Option<Array> {
         "rsqrt" => x.rsqrt(),
         "cbrt" => x.cbrt(),
         "abs" => x.abs(),
+        "real" => x.real(),
+        "imag" => x.imag(),
+        "conj" => x.conj(),
+        "angle" => x.angle(),
         "square" => x.square(),
         "reciprocal" => x.reciprocal(),
         "erf" => x.erf(),
@@ -587,9 +592,6 @@ pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<V
     }
     if let Some(v) = sized(op, ins, p)? {
         return Ok(vec![v]);
-    }
-    if p["dtype"].as_str().is_some_and(|dtype| dtype.starts_with("complex")) {
-        return Err(env.missing("complex"));
     }
     if p.get("axis_index_groups").is_some_and(|groups| !groups.is_null()) {
         return Err(env.missing("axis_index_groups"));

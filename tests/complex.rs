@@ -1,0 +1,215 @@
+//! Complex numbers and Fourier transforms: the same bits on every mesh and engine, numbers in and out, what is refused.
+
+use atmesh::prelude::*;
+use atmesh::{Complex, EngineKind, ErrorKind};
+
+type C = Complex<f32>;
+
+fn numbers(shape: &[usize], dtype: DType) -> Array {
+    let n: usize = shape.iter().product();
+    let part = |seed: usize| {
+        let x: Vec<f64> = (0..n).map(|i| ((i * 37 + seed * 11) % 29) as f64 / 7.0 - 2.0).collect();
+        Array::from(x).reshape(shape)
+    };
+    part(1).complex(part(5)).astype(dtype)
+}
+
+fn bits(x: &Array) -> Vec<u64> {
+    match x.ty().unwrap_or_else(|e| panic!("{e}")).dtype {
+        d if d.is_complex() => [bits(&x.real()), bits(&x.imag())].concat(),
+        Bool => x.to_vec::<bool>().unwrap().into_iter().map(u64::from).collect(),
+        _ => x.astype(F64).to_vec::<f64>().unwrap().into_iter().map(f64::to_bits).collect(),
+    }
+}
+
+fn near(a: &Array, b: &Array, tolerance: f64) -> bool {
+    a.allclose_by(b, tolerance, tolerance).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// The ways for two dimensions to lie on a mesh of two axes.
+fn specs() -> [Spec; 6] {
+    [p![], p!["X"], p![_, "X"], p!["X", "Y"], p!["Y", "X"], p![_, ["X", "Y"]]]
+}
+
+/// At once, and on every mesh and engine: the same bits; near them on the reference engine. `exact`: where nothing is summed.
+fn everywhere(what: &str, exact: bool, f: fn(&Array) -> Array) {
+    for dtype in [C64, C128] {
+        let x = numbers(&[8, 12], dtype);
+        let wanted = f(&x);
+        let want = bits(&wanted);
+        for mesh in [Mesh::new([("X", 2), ("Y", 2)]).unwrap(), Mesh::auto([("X", 2), ("Y", 2)]).unwrap()] {
+            for spec in specs() {
+                let x = x.put(&mesh, spec);
+                if f(&x).ty().is_err() {
+                    continue;
+                }
+                let mut kept = Vec::new();
+                for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
+                    let y = jit(f).engine(engine).call(&x).unwrap_or_else(|e| panic!("{what} {spec}: {e}"));
+                    assert!(near(&y, &wanted, 1e-4), "{what} {spec} {engine:?}");
+                    if engine != EngineKind::Reference {
+                        kept.push(bits(&y));
+                    }
+                }
+                assert_eq!(kept[0], kept[1], "{what} {spec}");
+                assert!(!exact || kept[0] == want, "{what} {spec}");
+            }
+        }
+    }
+}
+
+#[test]
+fn arithmetic_is_the_same_everywhere() {
+    everywhere("sums and products", true, |x| x * x + x.conj() * 2.0 - 1.0 / x);
+    everywhere("functions", true, |x| x.exp() + x.sin() - x.cos() * x.tanh() + x.sqrt().log());
+    everywhere("powers", true, |x| x.pow(x) + x.powi(3) + x.rsqrt() + x.sign());
+    everywhere("parts", true, |x| x.real() * x.imag() + x.abs() + x.angle());
+    everywhere("choices", true, |x| x.real().gt(0.0).select(x, 0.0).maximum(x.conj()).minimum(x * 2.0));
+    everywhere("comparisons", true, |x| x.eq(x.conj()));
+    everywhere("moves", true, |x| x.transpose([1, 0]).reshape([4, 24]).roll(3, 1));
+}
+
+#[test]
+fn sums_are_the_same_on_engines() {
+    everywhere("sum", false, |x| x.sum(1));
+    everywhere("mean", false, |x| x.mean(0));
+    everywhere("variance", false, |x| x.var(..));
+    everywhere("product", false, |x| x.t().dot(x));
+    everywhere("a vector", false, |x| x.dot(x.sum(0)));
+    everywhere("powers", false, |x| (x * 0.3).prod(1));
+    everywhere("running", false, |x| x.cumsum(1) + (x * 0.3).cumprod(1));
+}
+
+#[test]
+fn transforms_are_the_same_everywhere() {
+    everywhere("fft", true, |x| x.fft(1));
+    everywhere("fft along rows", true, |x| x.fft(0));
+    everywhere("ifft of both", true, |x| x.ifftn(2));
+    everywhere("irfft", true, |x| x.irfft(1, 22));
+    everywhere("irfft of both", true, |x| x.irfftn(2, 23));
+    everywhere("rfft", true, |x| x.imag().rfft(1));
+    everywhere("rfft of both", true, |x| x.real().rfftn(2));
+    everywhere("a filter", true, |x| (x.fft(1) * 0.5).ifft(1).real());
+}
+
+#[test]
+fn transforms_are_those_of_the_definition() {
+    let x = numbers(&[2, 5], C128);
+    let terms = Array::arange(0..5).astype(F64);
+    let angles = terms.outer(&terms) * (-std::f64::consts::TAU / 5.0);
+    let matrix = angles.zeros_like().complex(&angles).exp();
+    assert!(near(&x.fft(1), &x.dot(&matrix), 1e-12));
+    assert!(near(&x.ifft(1).fft(1), &x, 1e-12));
+    let shifted = x.fft(1).fftshift(1);
+    assert!(near(&shifted.ifftshift(1), &x.fft(1), 0.0));
+}
+
+#[test]
+fn numbers_come_in_and_out() {
+    let z = [Complex::new(1.5f32, -2.0), Complex::new(0.0, 0.25)];
+    let x = Array::from(z);
+    assert_eq!((type_of(&x).to_string(), x.to_vec::<C>().unwrap()), ("complex64[2]".into(), z.to_vec()));
+    assert_eq!(x.to_string(), "[1.5-2.j   0. +0.25j]");
+    assert_eq!(Array::from(Complex::new(1.0f64, -0.5)).to_string(), "(1.0-0.5j)");
+    assert_eq!(x.ty().unwrap().short(), "c64[2]");
+    assert_eq!((&x + Complex::new(0.0f32, 1.0)).to_vec::<C>().unwrap()[1], Complex::new(0.0, 1.25));
+    assert_eq!(x.astype(C128).astype(C64).to_vec::<C>().unwrap(), z);
+    assert_eq!(
+        Array::full(C128.of([2]), Complex::new(1.0f64, 2.0)).imag().to_vec::<f64>().unwrap(),
+        [2.0; 2]
+    );
+    assert_eq!(Array::zeros(C64.of([2])).to_vec::<C>().unwrap(), [C::ZERO; 2]);
+    let path = std::env::temp_dir().join(format!("atmesh-complex-{}.npy", std::process::id()));
+    for x in [x.clone(), numbers(&[2, 3], C128)] {
+        x.save_npy(&path).unwrap();
+        assert_eq!(bits(&Array::load_npy(&path).unwrap()), bits(&x));
+    }
+    std::fs::remove_file(path).unwrap();
+    assert!(x.allclose(&x).unwrap() && !x.allclose(&x.conj()).unwrap());
+    assert_eq!(x.vdot(&x).item::<C>().unwrap(), Complex::new(6.3125, 0.0));
+}
+
+#[test]
+fn device_code_and_indices_take_them() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let x = numbers(&[4, 3], C64);
+    let f = shard_map(&mesh, p!["X"], p![], |x: &Array| x.psum("X"));
+    let half = |k: i64| x.slice(ix![k * 2..k * 2 + 2]);
+    assert_eq!(bits(&f.call(&x).unwrap()), bits(&(half(0) + half(1))));
+    let sum = |dev: &Device, x: atmesh::nd::ArrayView1<C>| dev.psum_scalar(x.sum(), "X");
+    let sum = spmd(&mesh, p!["X"], p![], sum).call(&x.slice(ix![Rest, 0])).unwrap();
+    assert!(near(&sum, &x.slice(ix![Rest, 0]).sum(..), 1e-6));
+    let ids = Array::from([3, 0, 3]);
+    for x in [x.clone(), x.astype(C128)] {
+        for x in [x.clone(), x.put(&mesh, p![])] {
+            assert_eq!(bits(&x.take(&ids, 0).slice(ix![1])), bits(&x.slice(ix![0])));
+            let more = x.at(ix![&ids]).add(x.take(&ids, 0));
+            assert!(near(&more.slice(ix![3]), &(x.slice(ix![3]) * 3.0), 1e-6));
+            let put = x.at(ix![1..3, 1]).set(Complex::new(7.0f32, 1.0));
+            assert_eq!(put.slice(ix![2, 1]).imag().astype(F32).item::<f32>().unwrap(), 1.0);
+        }
+    }
+    let looped = fori_loop(0..3, &x, |_, x| &x * Complex::new(0.0f32, 1.0));
+    assert!(near(&looped, &(&x * Complex::new(0.0f32, -1.0)), 1e-6));
+}
+
+#[test]
+fn derivatives_are_by_real_arguments() {
+    let (x, y) = (Array::from([0.5, -1.0, 2.0]), Array::from([1.5, 0.25, -0.75]));
+    type Loss = fn(&Array) -> Array;
+    let losses: [(&str, Loss); 8] = [
+        ("a modulus", |z| z.abs().sum(..)),
+        ("an angle", |z| z.angle().sum(..)),
+        ("a sign", |z| (z.sign() * Complex::new(1.0f64, 0.5)).real().sum(..)),
+        ("functions", |z| (z.exp() * z.sin() / z.sqrt() + z.log() * z.cos() - z.tanh()).imag().sum(..)),
+        ("powers", |z| (z.pow(z) + z.powi(3) + z.pow(0.5)).real().sum(..)),
+        ("transforms", |z| z.fft(0).abs().square().sum(..) + z.ifft(0).imag().sin().sum(..)),
+        ("a product", |z| z.vdot(z * 2.0).real() + z.prod(..).imag()),
+        ("running", |z| z.cumsum(0).abs().sum(..) + z.cumprod(0).imag().sum(..)),
+    ];
+    for (what, loss) in losses {
+        let (gx, gy) = grad((&x, &y), |(x, y)| loss(&x.complex(&y)));
+        for k in 0..3 {
+            let at = |re: f64, im: f64| {
+                let step = Array::eye([3, 3], 0).astype(F64).slice(ix![k as i64]);
+                let z = (&x + &step * re).complex(&y + &step * im);
+                loss(&z).item::<f64>().unwrap()
+            };
+            let h = 1e-6;
+            let by_x = (at(h, 0.0) - at(-h, 0.0)) / (2.0 * h);
+            let by_y = (at(0.0, h) - at(0.0, -h)) / (2.0 * h);
+            let got = |g: &Array| g.to_vec::<f64>().unwrap_or_else(|e| panic!("{what}: {e}"))[k];
+            assert!((got(&gx) - by_x).abs() < 1e-6 * (1.0 + by_x.abs()), "{what} by x: {} {by_x}", got(&gx));
+            assert!((got(&gy) - by_y).abs() < 1e-6 * (1.0 + by_y.abs()), "{what} by y: {} {by_y}", got(&gy));
+        }
+    }
+    // many at once
+    let many = vmap(&Array::ones([4, 3]), |x| x.rfft(0).irfft(0, 3));
+    assert!(near(&many, &Array::ones([4, 3]), 1e-6));
+}
+
+#[test]
+fn what_has_no_meaning_is_refused_by_name() {
+    let z = numbers(&[4], C64);
+    let real = Array::ones([4]);
+    let cases: [(&str, Array, ErrorKind, &str); 14] = [
+        ("floor", z.floor(), ErrorKind::Dtype, ".real()"),
+        ("rem", &z % &z, ErrorKind::Dtype, ".abs()"),
+        ("lt", z.lt(&z), ErrorKind::Dtype, ".real()"),
+        ("sort", z.sort(0), ErrorKind::Dtype, ".real()"),
+        ("max", z.max(..), ErrorKind::Dtype, ".abs()"),
+        ("cummax", z.cummax(0), ErrorKind::Dtype, ".abs()"),
+        ("astype", z.astype(F32), ErrorKind::Dtype, ".real()"),
+        ("imag", real.imag(), ErrorKind::Dtype, ".astype(C64)"),
+        ("add", &real + &z, ErrorKind::Dtype, ".astype(C64)"),
+        ("number", &real + Complex::new(0.0f32, 1.0), ErrorKind::Dtype, ".astype(C64)"),
+        ("complex", real.astype(F16).complex(0.0), ErrorKind::Dtype, ".astype(F32)"),
+        ("rfft", z.rfft(0), ErrorKind::Dtype, ".real()"),
+        ("irfft", z.irfft(0, 9), ErrorKind::Shape, "pad"),
+        ("grad", grad(&z, |z| z.abs().sum(..)), ErrorKind::Dtype, "float"),
+    ];
+    for (what, made, kind, help) in cases {
+        let Err(e) = made.ty() else { panic!("{what} is accepted") };
+        assert!(e.kind() == kind && e.to_string().contains(help), "{what}: {e}");
+    }
+}
