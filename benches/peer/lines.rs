@@ -7,7 +7,7 @@ use std::thread::scope;
 
 type Line = (&'static str, &'static str, &'static [usize], fn(&Array) -> Array);
 
-const ALL: [Line; 7] = [
+const ALL: [Line; 9] = [
     ("lines/sort", "sort of 10^6 float32", &[1_000_000], |x| x.sort(0)),
     ("lines/sort_rows", "sort of 1000 lines of 1000 float32", &[1000, 1000], |x| x.sort(1)),
     ("lines/argsort", "argsort of 10^6 float32", &[1_000_000], |x| x.argsort(0)),
@@ -15,6 +15,8 @@ const ALL: [Line; 7] = [
     ("lines/cumsum", "running sum of 2^24 float32", &[1 << 24], |x| x.cumsum(0)),
     ("lines/cumsum_back", "the same from the end", &[1 << 24], |x| x.cumsum_from_end(0)),
     ("lines/cumsum_rows", "running sums of 2^14 lines of 2^10 float32", &[1 << 14, 1 << 10], |x| x.cumsum(1)),
+    ("lines/rfft_rows", "rfft of 1000 lines of 1024 float32", &[1000, 1024], |x| x.rfft(1)),
+    ("lines/fft", "fft of 2^20 float32, made complex", &[1 << 20], |x| x.fft(0)),
 ];
 
 /// A key in the order of floats.

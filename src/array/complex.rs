@@ -2,8 +2,10 @@
 
 use super::Array;
 use super::operand::Operand;
+use crate::diagnostic::{Place, Result};
 use crate::ops::elementwise::{Binary, Unary};
 use crate::program::Call;
+use crate::types::DType;
 
 macro_rules! parts { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
     impl Array { $(
@@ -77,5 +79,25 @@ impl Array {
             Ok(ty) if ty.dtype.is_number() && !ty.dtype.is_complex() => self.clone(),
             _ => self.unary(Unary::Conj, call),
         }
+    }
+    /// [`Array::allclose_by`] of complex numbers, where |…| is the modulus.
+    pub(super) fn allclose_complex(
+        &self,
+        other: &Array,
+        [relative, absolute]: [f64; 2],
+        place: Place,
+    ) -> Result<bool> {
+        let call = Call::new("allclose", place);
+        let plain = |x: &Array| -> Result<Array> {
+            let x = x.astype_at(DType::C128, call);
+            Ok(Array::concrete(x.numbers("allclose", place)?, DType::C128.of(&x.ty()?.shape), None))
+        };
+        let (a, b) = (plain(self)?, plain(other)?);
+        let off = a.with(Binary::Sub, &b, call).unary(Unary::Abs, call);
+        let same = a.with(Binary::Eq, &b, call);
+        let most =
+            b.unary(Unary::Abs, call).with(Binary::Mul, relative, call).with(Binary::Add, absolute, call);
+        let close = off.with(Binary::Le, &most, call).with(Binary::Or, &same, call);
+        Ok(close.to_vec::<bool>()?.into_iter().all(|x| x))
     }
 }

@@ -4,7 +4,7 @@ use super::sharding::{no_devices, placed};
 use super::{Array, prims};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Axes;
-use crate::ops::elementwise::{Binary, Unary, broadcast_shapes};
+use crate::ops::elementwise::broadcast_shapes;
 use crate::program::Call;
 use crate::runtime::{Buffer, Slab, copied, fits, listed};
 use crate::sharding::{Sharding, blocks_of, check_parts};
@@ -279,17 +279,6 @@ impl Array {
         let whole = "broadcasting was checked";
         let (a, b) = (a.broadcast(IxDyn(&shape)).expect(whole), b.broadcast(IxDyn(&shape)).expect(whole));
         Ok(a.iter().zip(b.iter()).all(|(a, b)| a == b || (a - b).abs() <= absolute + relative * b.abs()))
-    }
-    /// The same of complex numbers, where |…| is the modulus.
-    fn allclose_complex(&self, other: &Array, [relative, absolute]: [f64; 2], place: Place) -> Result<bool> {
-        let call = Call::new("allclose", place);
-        let [a, b] = [self, other].map(|x| x.astype_at(DType::C128, call));
-        let off = a.with(Binary::Sub, &b, call).unary(Unary::Abs, call);
-        let same = a.with(Binary::Eq, &b, call);
-        let most =
-            b.unary(Unary::Abs, call).with(Binary::Mul, relative, call).with(Binary::Add, absolute, call);
-        let close = off.with(Binary::Le, &most, call).with(Binary::Or, &same, call);
-        Ok(close.to_vec::<bool>()?.into_iter().all(|x| x))
     }
     /// The numbers as f64.
     fn floats(&self, place: Place) -> Result<ArrayD<f64>> {

@@ -67,12 +67,23 @@ impl Custom {
         &self,
         Forward { b, operands, tangents, outputs }: Forward<'_>,
     ) -> Result<Tangents> {
+        let active: Vec<bool> = tangents.iter().map(Option::is_some).collect();
+        // a rule speaks of floats
+        let complex = |v: &Value| v.ty.dtype.is_complex();
+        if outputs.iter().any(complex)
+            || operands.iter().zip(&active).any(|(v, active)| *active && complex(v))
+        {
+            let message = format!("{} has no derivative through complex numbers", self.of.name);
+            let fault = Fault::new(ErrorKind::Unsupported, message)
+                .help("take parts, `.real()` and `.imag()`, and put results together: `.complex(..)`")
+                .help("or hold its operands constant: `.stop_gradient()`");
+            return Err(b.refuse(fault, self.of.name, operands));
+        }
         let float = |v: &&Value| v.ty.dtype.is_float();
         let types: Vec<ArrayType> = outputs.iter().filter(float).map(|v| v.ty.clone()).collect();
         if types.is_empty() {
             return Ok(vec![None; outputs.len()]);
         }
-        let active: Vec<bool> = tangents.iter().map(Option::is_some).collect();
         let back = self.backward(b, operands, outputs, &active)?;
         let all: Vec<&Value> = operands.iter().chain(outputs).collect();
         let inputs = back.reads.iter().map(|k| all[*k]).chain(tangents.iter().flatten()).cloned();

@@ -100,7 +100,7 @@ impl Primitive for Fft {
         };
         Ok(vec![(dtype, shape)])
     }
-    /// Lines are needed whole, and what comes out of them lies as they do.
+    /// Lines are needed whole, and what comes out of them is sharded as they are.
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
         let (x, y) = (&operands[0].shape, &results[0].1);
         let mut f = Factors::over(x);
