@@ -42,6 +42,7 @@ parts! {
     angle Angle;
 }
 
+/// # Complex numbers
 impl Array {
     /// The complex numbers self + i·`im`, of float32 (complex64) or float64 (complex128).
     ///

@@ -9,6 +9,7 @@ use crate::trace::apply1;
 use crate::types::{DType, Shape};
 use std::sync::Arc;
 
+/// # Fourier transforms
 impl Array {
     /// The discrete Fourier transform along a dimension, Σ x(j)·e^(−2πi·jk/n): complex64 of complex64 and of float32, complex128 of
     /// complex128 and float64. A sharded dimension stays so, and is brought together for it.

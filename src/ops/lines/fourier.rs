@@ -191,11 +191,47 @@ mod tests {
     }
 
     check_prim! {
-        fft_along_a_split_dimension_stays_so: over(Transform::Forward, &[4]), ["complex64[2,4@X]"] => "?";
-        rfft_over_two_dimensions: over(Transform::Real, &[2, 3]), ["float32[4@X,2,3]"] => "?";
-        irfft_over_two_dimensions: over(Transform::InverseReal, &[2, 4]), ["complex64[4@X,2,3]"] => "?";
-        rfft_that_does_not_divide_is_refused: over(Transform::Real, &[4]), ["float32[2,4@X]"] => "?";
-        fft_of_another_length_is_refused: over(Transform::Forward, &[6]), ["complex64[2,4]"] => "?";
-        fft_of_floats_is_refused: over(Transform::Forward, &[4]), ["float64[2,4]"] => "?";
+        fft_along_a_split_dimension_stays_so: over(Transform::Forward, &[4]), ["complex64[2,4@X]"] => "
+            (a: complex64[2,4@X]) {
+              b: complex64[2,4@X] = fft[lengths=[4]] a
+              return b
+            }
+        ";
+        rfft_over_two_dimensions: over(Transform::Real, &[2, 3]), ["float32[4@X,2,3]"] => "
+            (a: float32[4@X,2,3]) {
+              b: complex64[4@X,2,2] = rfft[lengths=[2,3]] a
+              return b
+            }
+            tangents: (a: float32[4@X,2,3], b: float32[4@X,2,3]) {
+              c: complex64[4@X,2,2] = rfft[lengths=[2,3]] a
+              d: complex64[4@X,2,2] = rfft[lengths=[2,3]] b
+              return c, d
+            }
+            cotangents: (a: complex64[4@X,2,2]) {
+              b: complex64[4@X,2,3] = pad[low=[0,0,0], high=[0,0,1], value=0.0] a
+              c: complex64[4@X,2,3] = fft[lengths=[2,3]] b
+              d: float32[4@X,2,3] = real c
+              return d
+            }
+        ";
+        irfft_over_two_dimensions: over(Transform::InverseReal, &[2, 4]), ["complex64[4@X,2,3]"] => "
+            (a: complex64[4@X,2,3]) {
+              b: float32[4@X,2,4] = irfft[lengths=[2,4]] a
+              return b
+            }
+        ";
+        rfft_that_does_not_divide_is_refused: over(Transform::Real, &[4]), ["float32[2,4@X]"] => "
+            refused: dimension 1 of the result has size 3, which X does not divide into 2 equal parts
+            reshard it first: `.reshard(p![_, _])`
+        ";
+        fft_of_another_length_is_refused: over(Transform::Forward, &[6]), ["complex64[2,4]"] => "
+            refused: dimension 1 has size 4, and fft of length 6 takes 6 there
+            fill it up: `.pad(..)` to 6
+            or give the length that fits
+        ";
+        fft_of_floats_is_refused: over(Transform::Forward, &[4]), ["float64[2,4]"] => "
+            refused: operand 0 is float64, but complex numbers are expected
+            make it complex: `.astype(C128)`
+        ";
     }
 }

@@ -71,11 +71,16 @@ fn every_function_is_defined_where_it_has_a_kernel() {
         [Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Sqrt, Rsqrt, Cbrt, Logistic, Erf, ErfInv, IsFinite];
     let binary =
         [Not, Add, Sub, Mul, Div, Rem, Max, Min, Pow, Atan2, NextAfter, Eq, Ne, Lt, Le, Gt, Ge, And, Or];
-    let bits = [Xor, ShiftLeft, ShiftRightLogical, ShiftRightArithmetic];
+    let bits = [Xor, ShiftLeft, ShiftRightLogical, ShiftRightArithmetic, Real, Imag, Conj, Complex];
     for fun in unary.into_iter().chain(more).chain(binary).chain(bits) {
         let tests = matches!(fun, Eq | Ne | Lt | Le | Gt | Ge | IsFinite);
         for from in DType::all() {
-            let makes = if tests { DType::Bool } else { from };
+            let makes = match fun {
+                Abs | Real | Imag => from.real(),
+                Complex => from.complex().unwrap_or(from),
+                _ if tests => DType::Bool,
+                _ => from,
+            };
             let (defined, kernel) =
                 (sound::kernels::defined(fun, from, makes), select(fun, from, makes).is_some());
             assert_eq!(defined, kernel, "{fun:?} of {from}");
@@ -262,7 +267,9 @@ fn conversions_cut_and_saturate() {
     }
     for of in DType::all() {
         for to in DType::all() {
-            assert!(select(Fun::Convert, of, to).is_some(), "{of} to {to}");
+            // complex numbers are put together and taken apart by other functions
+            let defined = of.is_complex() == to.is_complex();
+            assert_eq!(select(Fun::Convert, of, to).is_some(), defined, "{of} to {to}");
         }
     }
 }
@@ -384,7 +391,7 @@ fn sums_have_one_order_at_every_level() {
     }
     assert!(y[0].is_nan());
     for dtype in DType::all().filter(|d| d.is_number()) {
-        assert!(all.iter().all(|c| fold(*c, dtype).is_some()));
+        assert!(all.iter().all(|c| fold(*c, dtype).is_some() == c.takes(dtype)));
     }
     assert_eq!(neutral(Combine::Min, DType::I16).unwrap().to_bits(), i16::MAX as u64);
     assert_eq!(neutral(Combine::Max, DType::F32).unwrap().to_bits(), u64::from(f32::NEG_INFINITY.to_bits()));
@@ -428,9 +435,9 @@ fn what_is_exact_has_the_same_bits_at_every_level() {
     let n = 203;
     // bits of all kinds, numbers and not; bools are 0 and 1
     let operand = |dtype: DType, seed: u64| {
-        let mut buffer = Buffer::asked(8 * n).unwrap();
+        let mut buffer = Buffer::asked(16 * n).unwrap();
         let mut s = seed | 1;
-        for i in 0..8 * n {
+        for i in 0..16 * n {
             s ^= s << 13;
             s ^= s >> 7;
             s ^= s << 17;
@@ -443,7 +450,9 @@ fn what_is_exact_has_the_same_bits_at_every_level() {
     };
     let mut compared = 0;
     for fun in [&one[..], &two, &three, &four].concat().into_iter().chain([Fun::Convert]) {
-        for from in DType::all() {
+        // complex numbers are moved as bits, and computed alike at all levels
+        let moves = matches!(fun, Fun::Copy | Fun::Select);
+        for from in DType::all().filter(|from| moves || !from.is_complex()) {
             let compare = three[..6].contains(&fun);
             for to in DType::all().filter(|to| match fun {
                 Fun::Convert => true,
@@ -455,7 +464,7 @@ fn what_is_exact_has_the_same_bits_at_every_level() {
                 let a = if fun == Fun::Select { &which } else { &x };
                 let run = |h: How| {
                     let kernel = select_at(fun, from, to, h)?;
-                    let mut d = Buffer::zeroed(8 * n).unwrap();
+                    let mut d = Buffer::zeroed(16 * n).unwrap();
                     // SAFETY: every buffer has room for n elements of any type
                     unsafe {
                         kernel(n, d.as_mut_ptr(), a.as_ptr(), y.as_ptr(), z.as_ptr(), &[0.0; 4]);
