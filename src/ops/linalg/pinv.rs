@@ -52,11 +52,6 @@ impl Matrix for Pinv {
         6.0
     }
     fn compute<T: Real>(&self, x: &[Vec<T>], [m, n, _]: [usize; 3]) -> Vec<Made<T>> {
-        let tolerance = match self.tolerance {
-            Scalar::Float(x) => x,
-            Scalar::Int(x) => x as f64,
-            Scalar::Bool(x) => f64::from(u8::from(x)),
-        };
-        vec![Made::Floats(T::pinv(&x[0], m, n, tolerance))]
+        vec![Made::Floats(T::pinv(&x[0], m, n, self.tolerance.to_f64()))]
     }
 }
