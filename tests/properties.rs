@@ -128,6 +128,11 @@ enum Step {
     Slope(u8),
     Inner,
     At(u8),
+    Take(u8),
+    Put(u8),
+    Sort(u8),
+    Running(u8),
+    Segments(u8),
     AutoInside([u8; 3]),
 }
 
@@ -137,11 +142,13 @@ fn steps() -> impl Strategy<Value = Step> {
     let with: Vec<fn(u8) -> Step> =
         vec![PlusFlipped, Split, Sum, Mean, Max, Slice, Pad, Concat, Broadcast, Softmax, Roll, Window, Blur];
     let inside: Vec<fn(u8) -> Step> = vec![SumParts, Loop, Scan, Branch, Rows, Slope, At, |_| Inner];
+    let indexed: Vec<fn(u8) -> Step> = vec![Take, Put, Sort, Running, Segments];
     let lies: Vec<fn([u8; 3]) -> Step> = vec![Reshard, Reshard, Constrain, Parts, Reduced, AutoInside];
     prop_oneof![
         2 => select(plain),
         3 => (select(with), any::<u8>()).prop_map(|(f, d)| f(d)),
         2 => (select(inside), any::<u8>()).prop_map(|(f, d)| f(d)),
+        1 => (select(indexed), any::<u8>()).prop_map(|(f, d)| f(d)),
         2 => (select(lies), any::<[u8; 3]>()).prop_map(|(f, picks)| f(picks)),
     ]
 }
@@ -153,7 +160,7 @@ impl Step {
         let plainly = matches!(
             self,
             Sum(_) | Mean(_) | Gram | Softmax(_) | Slope(_) | SumParts(_) | Window(_) | Blur(_)
-        );
+        ) || matches!(self, Put(_) | Running(_) | Segments(_));
         // parts are summed one day, and -0 and 0 are then 0
         plainly || matches!(self, Parts(_))
     }
@@ -292,6 +299,32 @@ impl Step {
             Step::At(k) if !scalar && shape[0] > 0 => {
                 let i = Array::from(i32::from(k) % shape[0] as i32);
                 x.at(ix![&i]).set(x.slice(ix![-1]))
+            }
+            // in and out of range, some of them twice
+            Step::Take(k) if !scalar && shape[dim(k) as usize] > 0 => {
+                let n = shape[dim(k) as usize] as i32;
+                x.take(&Array::from([n - 1, 0, n / 2, -1, n + 3]), dim(k))
+            }
+            Step::Put(k) if !scalar && shape[0] > 0 && ty.dtype != Bool => {
+                let n = shape[0] as i32;
+                let at = x.at(ix![&Array::from([n - 1, 0, -1, n + 3])]);
+                match k % 3 {
+                    0 => at.set(3),
+                    1 => at.add(3),
+                    _ => at.max(3),
+                }
+            }
+            Step::Sort(k) if !scalar => x.sort(dim(k)),
+            Step::Running(k) if !scalar && ty.dtype != Bool => match k / 128 {
+                0 => x.cumsum(dim(k)),
+                _ => x.cummax_from_end(dim(k)),
+            },
+            Step::Segments(k) if !scalar && ty.dtype != Bool => {
+                let ids = Array::arange(0..shape[0] as i32) * 7 % 4;
+                match k % 2 {
+                    0 => x.segment_sum(&ids, 4),
+                    _ => x.segment_max(&ids, 4),
+                }
             }
             Step::AutoInside(picks) => match mesh {
                 Some(mesh) if !mesh.axes_of(AxisType::Explicit).is_empty() => {
