@@ -93,8 +93,8 @@ impl SeekKernel {
         let row = if self.n > self.queries { self.ext[self.queries] } else { 1 };
         let out = base[self.out as usize].wrapping_offset(part.to as isize);
         let src = base[self.from as usize].wrapping_offset((self.off + part.ahead[0]) as isize);
+        let (mut to, mut from) = ([0; BATCH], [0; BATCH]);
         let mut rows = |b: Batch<'_>| {
-            let (mut to, mut from) = ([0; BATCH], [0; BATCH]);
             let mut some = 0;
             for k in 0..b.n {
                 let at = b.to + k as i64 * self.dst[last];
@@ -137,8 +137,8 @@ impl SeekKernel {
         }
         let own = if let Rows::Found(j) = p.own { Some((j, (lo, hi))) } else { None };
         let (out, src) = [out, src].map(|x| x.wrapping_offset((begin * self.size as i64) as isize)).into();
+        let (mut to, mut from) = ([0; BATCH], [0; BATCH]);
         let mut rows = |b: Batch<'_>| {
-            let (mut to, mut from) = ([0; BATCH], [0; BATCH]);
             let mut some = 0;
             for k in 0..b.n {
                 to[some] = b.to + k as i64 * self.dst[last] + b.found.at[k];

@@ -4,6 +4,7 @@ use super::{Box_, Part, Put, Rows, SeekKernel};
 use crate::compile::index::{Ix, MAX};
 use crate::runtime::kernels::Kernel as Fun;
 use crate::types::DType;
+use std::mem::MaybeUninit;
 
 /// # Safety
 /// `p` points to an integer of this type.
@@ -346,6 +347,11 @@ impl Put {
 /// There are n elements, `st` bytes apart; nobody else reads or writes them.
 #[inline(always)]
 pub(super) unsafe fn fill<T: Word>(to: *mut u8, n: i64, st: i64, x: T) {
+    if st == size_of::<T>() as i64 {
+        // SAFETY: the caller's: they follow one another
+        let to = unsafe { std::slice::from_raw_parts_mut(to.cast::<MaybeUninit<T>>(), n.max(0) as usize) };
+        return to.fill(MaybeUninit::new(x));
+    }
     for i in 0..n {
         // SAFETY: the caller's
         unsafe { *to.wrapping_offset((i * st) as isize).cast::<T>() = x }

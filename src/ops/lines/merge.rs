@@ -130,16 +130,19 @@ fn keys_then<T: Ordered>(places: Range<usize>, x: &In<'_>, rooms: &[In<'_>], y: 
     }
 }
 
+/// A run of the keys of a line with their places, sorted.
+fn placed<T: Ordered>(x: &In<'_>, places: Range<usize>, room: &mut Out<'_>) {
+    let Some(x) = line::<T>(x) else { return };
+    let run = places.clone().zip(x.slice(ndarray::s![places]));
+    sorted(room, 32..32 + T::BITS, run.map(|(place, x)| <u64 as Placed>::new(x.key().into(), place)));
+}
+
 impl Stages for Places {
     fn room(&self, places: usize) -> (DType, usize) {
         (DType::U64, 2 * places)
     }
     fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
-        with_dtype!(ins[0].dtype(), real T => {
-            let Some(x) = line::<T>(&ins[0]) else { return };
-            let run = places.clone().zip(x.slice(ndarray::s![places]));
-            sorted(room, 32..32 + <T as Ordered>::BITS, run.map(|(place, x)| <u64 as Placed>::new(x.key().into(), place)));
-        });
+        with_dtype!(ins[0].dtype(), real T => placed::<T>(&ins[0], places, room));
     }
     fn then(&self, _: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
         let mut from = Vec::with_capacity(places.len());

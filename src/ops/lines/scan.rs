@@ -2,7 +2,7 @@
 //!
 //! The order of addition is that of [`order`](super::order): fixed by the length of the line alone.
 
-use super::order::{self, Lane};
+use super::order::{self, How, Lane};
 use super::{check_axis, factors, sentence};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::build::not_linear;
@@ -204,6 +204,12 @@ pub(super) struct Along {
     pub(super) of: Of,
 }
 
+impl Along {
+    fn how(&self) -> How {
+        How { reverse: self.reverse, sum: self.kind == Running::Sum }
+    }
+}
+
 impl Line for Along {
     fn key(&self) -> String {
         let of = match self.of {
@@ -243,16 +249,16 @@ impl Line for Along {
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let Some(mut y) = outs.take(0) else { return };
-        let Along { of, reverse, .. } = *self;
+        let (of, how) = (self.of, self.how());
         running!(self.kind, ins[0].dtype(), T, neutral, f => {
             let (x, before) = (&ins[0], ins.get(1));
             match of {
-                Of::Line => order::scan(x.view::<T>(), y.fresh::<T>(), reverse, f),
-                Of::Total => order::totals(x.view::<T>(), y.fresh::<Wide<T>>(), reverse, f),
-                Of::Before => order::before(x.view::<Wide<T>>(), y.fresh::<Wide<T>>(), reverse, neutral, f),
+                Of::Line => order::scan(x.view::<T>(), y.fresh::<T>(), how, f),
+                Of::Total => order::totals(x.view::<T>(), y.fresh::<Wide<T>>(), how, f),
+                Of::Before => order::before(x.view::<Wide<T>>(), y.fresh::<Wide<T>>(), how.reverse, neutral, f),
                 Of::Block => {
                     let Some(before) = before else { return };
-                    order::on(x.view::<T>(), before.view::<Wide<T>>(), y.fresh::<T>(), reverse, f);
+                    order::on(x.view::<T>(), before.view::<Wide<T>>(), y.fresh::<T>(), how, f);
                 }
             }
         })
@@ -283,7 +289,7 @@ impl Stages for Blocks {
         running!(self.of.kind, self.dtype, T, neutral, f => {
             let (x, room) = (ins[0].view::<T>(), room.fresh::<Wide<T>>());
             let (Ok(x), Ok(room)) = (x.into_dimensionality::<Ix1>(), room.into_dimensionality::<Ix1>()) else { return };
-            order::blocks_of(x.slice(s![places]), room, self.of.reverse, f);
+            order::blocks_of(x.slice(s![places]), room, self.of.how(), f);
         });
     }
     fn then(&self, run: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
@@ -292,7 +298,7 @@ impl Stages for Blocks {
             let before = rooms[..run].iter().flat_map(|r| r.view::<Wide<T>>()).copied().reduce(f);
             let (x, y) = (ins[0].view::<T>(), y.fresh::<T>());
             let (Ok(x), Ok(y)) = (x.into_dimensionality::<Ix1>(), y.into_dimensionality::<Ix1>()) else { return };
-            order::line(x.slice(s![places]), y, before, self.of.reverse, f);
+            order::line(x.slice(s![places]), y, before, self.of.how(), f);
         });
     }
 }

@@ -5,6 +5,10 @@
 //! the same bits wherever it is in memory, next to others or not, whoever computes which part of it. 16-bit floats are added in float32, and each
 //! result is rounded.
 
+#[cfg(test)]
+mod tests;
+mod vector;
+
 use super::{lanes, lanes_mut};
 use crate::types::{Element, Number, Scalar};
 use half::{bf16, f16};
@@ -40,9 +44,28 @@ pub(super) trait Lane: Element {
     fn most(a: Self::Wide, b: Self::Wide) -> Self::Wide;
     /// NaN where either is.
     fn least(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// As [`vector::sums`], where that knows elements of this type.
+    fn sums(
+        _: &[Self],
+        _: Option<&mut [MaybeUninit<Self>]>,
+        _: Option<Self::Wide>,
+        _: How,
+        _: usize,
+    ) -> Option<Self::Wide> {
+        None
+    }
+}
+
+/// How a line runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct How {
+    /// From the end.
+    pub(super) reverse: bool,
+    /// By sums.
+    pub(super) sum: bool,
 }
 macro_rules! lanes { ($($t:ty as $w:ty: [$($limits:expr),*], |$a:ident, $b:ident| $plus:expr, $times:expr, $new_most:expr, $new_least:expr;
-    |$x:ident| $wide:expr, $narrow:expr;)*) => {$(
+    |$x:ident| $wide:expr, $narrow:expr; $({ $more:item })?)*) => {$(
     impl Lane for $t {
         type Wide = $w;
         const ZERO: $w = [$($limits),*][0];
@@ -78,17 +101,23 @@ macro_rules! lanes { ($($t:ty as $w:ty: [$($limits:expr),*], |$a:ident, $b:ident
         fn least($a: $w, $b: $w) -> $w {
             if $new_least { $b } else { $a }
         }
+        $($more)?
     }
 )*} }
 macro_rules! whole { ($($t:ty)*) => { lanes! {$(
     $t as $t: [0, 1, <$t>::MIN, <$t>::MAX], |a, b| a.wrapping_add(b), a.wrapping_mul(b), b > a, b < a; |x| x, x;
 )*} } }
-macro_rules! floats { ($($t:ty as $w:ty: |$x:ident| $wide:expr, $narrow:expr;)*) => { lanes! {$(
-    $t as $w: [-0.0, 1.0, <$w>::NEG_INFINITY, <$w>::INFINITY], |a, b| a + b, a * b, b > a || b.is_nan(), b < a || b.is_nan(); |$x| $wide, $narrow;
+macro_rules! floats { ($($t:ty as $w:ty: |$x:ident| $wide:expr, $narrow:expr; $({ $more:item })?)*) => { lanes! {$(
+    $t as $w: [-0.0, 1.0, <$w>::NEG_INFINITY, <$w>::INFINITY], |a, b| a + b, a * b, b > a || b.is_nan(), b < a || b.is_nan(); |$x| $wide, $narrow; $({ $more })?
 )*} } }
 whole! { i8 i16 i32 i64 u8 u16 u32 u64 }
 floats! {
     f32 as f32: |x| x, x;
+        {
+            fn sums(x: &[f32], y: Option<&mut [MaybeUninit<f32>]>, before: Option<f32>, how: How, line: usize) -> Option<f32> {
+                if how.sum { vector::sums(x, y, before, how.reverse, line) } else { None }
+            }
+        }
     f64 as f64: |x| x, x;
     f16 as f32: |x| x.to_f32(), f16::from_f32(x);
     bf16 as f32: |x| x.to_f32(), bf16::from_f32(x);
@@ -104,7 +133,7 @@ lanes! { bool as bool: [false, true, false, true], |a, b| a | b, a & b, b & !a, 
 pub(super) fn scan<T: Lane>(
     x: ArrayViewD<'_, T>,
     mut y: ArrayViewMutD<'_, MaybeUninit<T>>,
-    reverse: bool,
+    how: How,
     f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
 ) {
     let last = x.ndim() - 1;
@@ -116,11 +145,11 @@ pub(super) fn scan<T: Lane>(
             let (mut x, mut y) = (x, y);
             x.swap_axes(d, last - 1);
             y.swap_axes(d, last - 1);
-            rows(x, y, &mut |x, y| columns(x, y, reverse, f));
+            rows(x, y, &mut |x, y| columns(x, y, how, f));
         }
         None => {
             for (x, y) in x.lanes(Axis(last)).into_iter().zip(y.lanes_mut(Axis(last))) {
-                line(x, y, None, reverse, f);
+                line(x, y, None, how, f);
             }
         }
     }
@@ -130,16 +159,14 @@ pub(super) fn scan<T: Lane>(
 pub(super) fn totals<T: Lane>(
     x: ArrayViewD<'_, T>,
     mut y: ArrayViewMutD<'_, MaybeUninit<T::Wide>>,
-    reverse: bool,
+    how: How,
     f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
 ) {
     for (x, y) in lanes(x).into_iter().zip(&mut y) {
-        let n = x.len();
-        let load = |i: usize, m: usize| taken(&x, i, m, reverse);
-        let mut last = None;
-        blocks(n, None, load, |_, m, v: [T::Wide; GROUP]| last = Some(v[m - 1]), f);
-        if let Some(last) = last {
-            y.write(last);
+        let mut sum: Option<T::Wide> = None;
+        each_block(&x, how, f, |t| sum = Some(sum.map_or(t, |s| f(s, t))));
+        if let Some(sum) = sum {
+            y.write(sum);
         }
     }
 }
@@ -148,32 +175,44 @@ pub(super) fn totals<T: Lane>(
 pub(super) fn blocks_of<T: Lane>(
     x: ArrayView1<'_, T>,
     y: ArrayViewMut1<'_, MaybeUninit<T::Wide>>,
-    reverse: bool,
+    how: How,
     f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
 ) {
-    let n = x.len();
-    for (y, start) in y.into_iter().zip((0..n).step_by(BLOCK)) {
-        let end = n.min(start + BLOCK);
-        let block = if reverse { s![n - end..n - start] } else { s![start..end] };
-        if let Some(total) = total::<T>(&x.slice(block), reverse, f) {
-            y.write(total);
-        }
-    }
+    let mut y = y.into_iter();
+    each_block(&x, how, f, |t| {
+        y.next().map(|y| y.write(t));
+    });
 }
 
-/// What at most a block adds up to.
-fn total<T: Lane>(
+/// Calls back with what each block of a line adds up to, in order.
+fn each_block<T: Lane>(
     x: &ArrayView1<'_, T>,
-    reverse: bool,
+    how: How,
     f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
-) -> Option<T::Wide> {
-    let mut last = None;
-    let mut keep = |_: usize, m: usize, v: [T::Wide; GROUP]| last = Some(v[m - 1]);
-    match x.as_slice() {
-        Some(x) if !reverse => blocks(x.len(), None, |i, m| group(&x[i..i + m], |x| x.wide()), &mut keep, f),
-        _ => blocks(x.len(), None, |i, m| taken(x, i, m, reverse), &mut keep, f),
+    mut put: impl FnMut(T::Wide),
+) {
+    let n = x.len();
+    for start in (0..n).step_by(BLOCK) {
+        let end = n.min(start + BLOCK);
+        let block = x.slice(if how.reverse { s![n - end..n - start] } else { s![start..end] });
+        let m = block.len();
+        let whole = m / GROUP * GROUP;
+        // whole groups need no running sums, only the last one of each: a tree over it
+        let quick = block.as_slice().and_then(|x| {
+            let x = if how.reverse { &x[m - whole..] } else { &x[..whole] };
+            T::sums(x, None, None, how, 0)
+        });
+        let mut carry = quick;
+        for i in (0..m).step_by(GROUP).skip(if quick.is_some() { whole / GROUP } else { 0 }) {
+            let w = GROUP.min(m - i);
+            let v = taken(&block, i, w, how.reverse);
+            let last = if w == GROUP { tree(v, f) } else { within(v, f)[w - 1] };
+            carry = Some(carry.map_or(last, |c| f(c, last)));
+        }
+        if let Some(carry) = carry {
+            put(carry);
+        }
     }
-    last
 }
 
 /// Each element replaced by what those before it add up to.
@@ -202,11 +241,11 @@ pub(super) fn on<T: Lane>(
     x: ArrayViewD<'_, T>,
     before: ArrayViewD<'_, T::Wide>,
     y: ArrayViewMutD<'_, MaybeUninit<T>>,
-    reverse: bool,
+    how: How,
     f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
 ) {
     for ((x, before), y) in lanes(x).into_iter().zip(lanes(before)).zip(lanes_mut(y)) {
-        line(x, y, before.first().copied(), reverse, f);
+        line(x, y, before.first().copied(), how, f);
     }
 }
 
@@ -229,27 +268,39 @@ pub(super) fn line<T: Lane>(
     x: ArrayView1<'_, T>,
     mut y: ArrayViewMut1<'_, MaybeUninit<T>>,
     before: Option<T::Wide>,
-    reverse: bool,
+    how: How,
     f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
 ) {
-    let n = x.len();
-    if let (Some(x), Some(y), false) = (x.as_slice(), y.as_slice_mut(), reverse) {
-        let load = |i: usize, m: usize| group(&x[i..i + m], |x| x.wide());
-        let store = |i: usize, m: usize, v: [T::Wide; GROUP]| {
-            for (y, v) in y[i..i + m].iter_mut().zip(v) {
+    let (n, bytes) = (x.len(), x.len() * size_of::<T>());
+    if let (Some(x), Some(y)) = (x.as_slice(), y.as_slice_mut()) {
+        // of how many places from the i-th on, where they are
+        let at = |i: usize, m: usize| if how.reverse { n - i - m..n - i } else { i..i + m };
+        let y = std::cell::RefCell::new(y);
+        let quick = |i: usize, m: usize, before: Option<T::Wide>| {
+            T::sums(&x[at(i, m)], Some(&mut y.borrow_mut()[at(i, m)]), before, how, bytes)
+        };
+        let load = |i: usize, m: usize| match how.reverse {
+            false => group(&x[at(i, m)], |x| x.wide()),
+            true => from_end(&x[at(i, m)], |x| x.wide()),
+        };
+        let store = |i: usize, m: usize, mut v: [T::Wide; GROUP]| {
+            if how.reverse {
+                v[..m].reverse();
+            }
+            for (y, v) in y.borrow_mut()[at(i, m)].iter_mut().zip(v) {
                 y.write(T::narrow(v));
             }
         };
-        return blocks(n, before, load, store, f);
+        return blocks(n, before, quick, load, store, f);
     }
-    let at = |i: usize| if reverse { n - 1 - i } else { i };
-    let load = |i: usize, m: usize| taken(&x, i, m, reverse);
+    let at = |i: usize| if how.reverse { n - 1 - i } else { i };
+    let load = |i: usize, m: usize| taken(&x, i, m, how.reverse);
     let store = |i: usize, m: usize, v: [T::Wide; GROUP]| {
         for (j, v) in v.into_iter().take(m).enumerate() {
             y[at(i + j)].write(T::narrow(v));
         }
     };
-    blocks(n, before, load, store, f);
+    blocks(n, before, |_, _, _| None, load, store, f);
 }
 
 /// A group of m elements from the i-th on, counted from the end with `reverse`; of fewer than a group the last one fills it up.
@@ -269,16 +320,29 @@ fn group<T: Copy, W>(x: &[T], f: impl Fn(T) -> W) -> [W; GROUP] {
     }
 }
 
+/// The same from the end.
+#[inline(always)]
+fn from_end<T: Copy, W: Copy>(x: &[T], f: impl Fn(T) -> W) -> [W; GROUP] {
+    match <&[T; GROUP]>::try_from(x) {
+        Ok(x) => {
+            let mut v = x.map(f);
+            v.reverse();
+            v
+        }
+        Err(_) => std::array::from_fn(|j| f(x[x.len() - 1 - j.min(x.len() - 1)])),
+    }
+}
+
 /// Lines that are side by side in memory: the first dimension runs over them, the second along.
 fn columns<T: Lane>(
     x: ArrayView2<'_, T>,
     mut y: ArrayViewMut2<'_, MaybeUninit<T>>,
-    reverse: bool,
+    how: How,
     f: impl Fn(T::Wide, T::Wide) -> T::Wide + Copy,
 ) {
     let (lines, n) = x.dim();
     let whole = lines / BESIDE * BESIDE;
-    let at = |i: usize| if reverse { n - 1 - i } else { i };
+    let at = |i: usize| if how.reverse { n - 1 - i } else { i };
     for c in (0..whole).step_by(BESIDE) {
         let x = x.slice(s![c..c + BESIDE, ..]);
         let mut y = y.slice_mut(s![c..c + BESIDE, ..]);
@@ -297,18 +361,20 @@ fn columns<T: Lane>(
             }
         };
         let each = |a: [T::Wide; BESIDE], b: [T::Wide; BESIDE]| std::array::from_fn(|c| f(a[c], b[c]));
-        blocks(n, None, load, store, each);
+        blocks(n, None, |_, _, _| None, load, store, each);
     }
     for c in whole..lines {
-        line::<T>(x.index_axis(Axis(0), c), y.index_axis_mut(Axis(0), c), None, reverse, f);
+        line::<T>(x.index_axis(Axis(0), c), y.index_axis_mut(Axis(0), c), None, how, f);
     }
 }
 
-/// The tree, behind what came before: `load` gives a group of m elements from i on, `store` takes what they become.
+/// The tree, behind what came before: `load` gives a group of m elements from i on, `store` takes what they become. `quick` may do both for the m
+/// elements of whole groups of a block, from i on, behind what came before it, and says what they add up to.
 #[inline(always)]
 fn blocks<W: Copy>(
     n: usize,
     mut before: Option<W>,
+    quick: impl Fn(usize, usize, Option<W>) -> Option<W>,
     load: impl Fn(usize, usize) -> [W; GROUP],
     mut store: impl FnMut(usize, usize, [W; GROUP]),
     f: impl Fn(W, W) -> W + Copy,
@@ -316,8 +382,9 @@ fn blocks<W: Copy>(
     for start in (0..n).step_by(BLOCK) {
         let end = n.min(start + BLOCK);
         // of the block's groups before
-        let mut carry: Option<W> = None;
-        for i in (start..end).step_by(GROUP) {
+        let whole = (end - start) / GROUP;
+        let mut carry: Option<W> = quick(start, whole * GROUP, before);
+        for i in (start..end).step_by(GROUP).skip(if carry.is_some() { whole } else { 0 }) {
             let m = GROUP.min(end - i);
             let mut v = within(load(i, m), f);
             if let Some(c) = carry {
@@ -350,68 +417,10 @@ fn within<W: Copy>(mut v: [W; GROUP], f: impl Fn(W, W) -> W) -> [W; GROUP] {
     v
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use ndarray::{Array, IxDyn};
-
-    fn sums(x: &ndarray::ArrayD<f32>, reverse: bool) -> ndarray::ArrayD<f32> {
-        let mut y = Array::uninit(x.raw_dim());
-        scan(x.view(), y.view_mut(), reverse, <f32 as Lane>::plus);
-        // SAFETY: all are written
-        unsafe { y.assume_init() }
-    }
-    fn numbers(shape: &[usize]) -> ndarray::ArrayD<f32> {
-        let mut k = 1u32;
-        Array::from_shape_simple_fn(IxDyn(shape), || {
-            k = k.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (k >> 8) as f32 / 4e6 - 2.0
-        })
-    }
-
-    #[test]
-    fn a_line_has_the_same_bits_wherever_it_lies() {
-        for n in [0, 1, 5, 16, 17, 100, BLOCK, BLOCK + 33] {
-            let x = numbers(&[19, n]);
-            for reverse in [false, true] {
-                let wanted = sums(&x, reverse);
-                let mut turned = x.clone().reversed_axes().as_standard_layout().into_owned();
-                turned.swap_axes(0, 1);
-                assert_eq!(sums(&turned, reverse), wanted, "side by side, {n}");
-                for (x, y) in x.outer_iter().zip(wanted.outer_iter()) {
-                    assert_eq!(sums(&x.to_owned(), reverse), y, "alone, {n}");
-                }
-                let stepped = numbers(&[19, 2 * n]);
-                let view = stepped.slice(s![.., ..;2]).into_dyn();
-                let mut y = Array::uninit(view.raw_dim());
-                scan(view, y.view_mut(), reverse, <f32 as Lane>::plus);
-                // SAFETY: all are written
-                let y = unsafe { y.assume_init() };
-                assert_eq!(y, sums(&stepped.slice(s![.., ..;2]).to_owned().into_dyn(), reverse));
-            }
-        }
-    }
-
-    #[test]
-    fn sums_are_those_of_the_numbers() {
-        let x = numbers(&[1, 3 * BLOCK / 2]);
-        let (y, mut sum) = (sums(&x, false), 0.0);
-        for (x, y) in x.iter().zip(&y) {
-            sum += f64::from(*x);
-            assert!((f64::from(*y) - sum).abs() < 1e-2 * (1.0 + sum.abs()), "{y} {sum}");
-        }
-    }
-
-    #[test]
-    fn extremes_keep_nan() {
-        let y = |f: fn(f32, f32) -> f32| {
-            let x = Array::from_vec(vec![1.0, -2.0, f32::NAN, 9.0]).into_dyn();
-            let mut y = Array::uninit(x.raw_dim());
-            scan(x.view(), y.view_mut(), false, f);
-            // SAFETY: all are written
-            unsafe { y.assume_init() }.into_raw_vec_and_offset().0
-        };
-        assert_eq!((&y(f32::most)[..2], &y(f32::least)[..2]), (&[1.0, 1.0][..], &[1.0, -2.0][..]));
-        assert!(y(f32::most)[2..].iter().chain(&y(f32::least)[2..]).all(|x| x.is_nan()));
-    }
+/// The last of a whole group combined with those before it, as [`within`] makes it.
+#[inline(always)]
+fn tree<W: Copy>(v: [W; GROUP], f: impl Fn(W, W) -> W) -> W {
+    let a: [W; 8] = std::array::from_fn(|i| f(v[2 * i], v[2 * i + 1]));
+    let b: [W; 4] = std::array::from_fn(|i| f(a[2 * i], a[2 * i + 1]));
+    f(f(b[0], b[1]), f(b[2], b[3]))
 }
