@@ -184,7 +184,7 @@ fn derivatives_are_by_real_arguments() {
         }
     }
     // many at once
-    let many = vmap(&Array::ones([4, 3]), |x| x.rfft(0).irfft(0, 3));
+    let many = vmap(Array::ones([4, 3]), |x| x.rfft(0).irfft(0, 3));
     assert!(near(&many, &Array::ones([4, 3]), 1e-6));
 }
 

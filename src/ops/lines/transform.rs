@@ -47,9 +47,8 @@ impl Along {
     pub(super) fn new(kind: Transform, lengths: &Shape) -> Along {
         Along { kind, lengths: lengths.clone(), single: OnceLock::new(), double: OnceLock::new() }
     }
-    fn lines<T: FftNum>(&self, plans: &OnceLock<Plans<T>>, ins: &[In<'_>], outs: &mut Outs<'_>)
+    fn lines<T: FftNum + Element>(&self, plans: &OnceLock<Plans<T>>, ins: &[In<'_>], outs: &mut Outs<'_>)
     where
-        T: Element,
         Complex<T>: Element,
     {
         let Some(mut y) = outs.take(0) else { return };
@@ -137,12 +136,15 @@ impl Line for Along {
     }
 }
 
+/// A place for lines.
+type Fresh<'a, B> = ArrayViewMutD<'a, MaybeUninit<B>>;
+
 /// Calls `f` with each line, whose dimensions are the last so many.
 fn each<A: Copy, B>(
     x: ArrayViewD<'_, A>,
-    mut y: ArrayViewMutD<'_, MaybeUninit<B>>,
+    mut y: Fresh<'_, B>,
     dims: usize,
-    f: &mut dyn FnMut(ArrayViewD<'_, A>, ArrayViewMutD<'_, MaybeUninit<B>>),
+    f: &mut dyn FnMut(ArrayViewD<'_, A>, Fresh<'_, B>),
 ) {
     if x.ndim() == dims {
         return f(x, y);
@@ -152,7 +154,7 @@ fn each<A: Copy, B>(
     }
 }
 
-fn write<B>(mut y: ArrayViewMutD<'_, MaybeUninit<B>>, made: impl Iterator<Item = B>) {
+fn write<B>(mut y: Fresh<'_, B>, made: impl Iterator<Item = B>) {
     y.iter_mut().zip(made).for_each(|(y, made)| {
         y.write(made);
     });
