@@ -213,3 +213,13 @@ fn what_has_no_meaning_is_refused_by_name() {
         assert!(e.kind() == kind && e.to_string().contains(help), "{what}: {e}");
     }
 }
+
+/// The first element of a real line's transform, and the middle one of an even line's, are real to the bit.
+#[test]
+fn what_is_real_of_a_real_transform_is_exactly_real() {
+    for n in [2, 4, 6, 10, 64, 100] {
+        let x = Array::from((0..n).map(|i| ((i * 37 + 5) % 23) as f64 / 7.0).collect::<Vec<_>>());
+        let ends = x.rfft(0).imag().to_vec::<f64>().unwrap();
+        assert_eq!((ends[0], ends[n / 2]), (0.0, 0.0), "{n}");
+    }
+}

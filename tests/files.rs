@@ -137,7 +137,7 @@ fn other_orders_and_other_headers_are_read() {
 #[test]
 fn what_is_no_file_of_numbers_is_told() {
     for (text, why) in [
-        (header("<c8", false, "(1,)"), "`<c8`"),
+        (header("<c32", false, "(1,)"), "`<c32`"),
         (header("|O", false, "(1,)"), "`|O`"),
         (header("<f2", false, "1"), "header"),
         ("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }".into(), "header"),

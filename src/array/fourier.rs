@@ -49,7 +49,7 @@ impl Array {
     /// assert_eq!(y.to_string(), "[10.+0.j -2.+2.j -2.+0.j]");
     /// assert_eq!(y.irfft(0, 4).to_vec::<f64>()?, [1.0, 2.0, 3.0, 4.0]);
     /// let power = grad(&x, |x| x.rfft(0).abs().square().sum(..));
-    /// assert_eq!(power.to_vec::<f64>()?, [16.0, 8.0, 24.0, 16.0]);
+    /// assert_eq!(power.to_vec::<f64>()?, [12.0, 20.0, 20.0, 28.0]);
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[track_caller]

@@ -208,7 +208,13 @@ impl<T: FftNum> Plans<T> {
         let real = planner.plan_fft(if n.is_multiple_of(2) { n / 2 } else { n }, way);
         let number = |x: f64| T::from_f64(x).unwrap_or_else(T::zero);
         let turn = |k: usize| {
-            let (sin, cos) = libm::sincos(sign * std::f64::consts::TAU * k as f64 / n as f64);
+            // quarters are exact, so that what is real comes out as such
+            let (sin, cos) = match (4 * k).is_multiple_of(n).then(|| 4 * k / n) {
+                Some(0) => (0.0, 1.0),
+                Some(1) => (sign, 0.0),
+                Some(2) => (0.0, -1.0),
+                _ => libm::sincos(sign * std::f64::consts::TAU * k as f64 / n as f64),
+            };
             Complex { re: number(cos), im: number(sin) }
         };
         let turns = if halves { (0..=n / 2).map(turn).collect() } else { Vec::new() };
