@@ -64,6 +64,10 @@ fn edges(dtype: DType, shape: &[usize], k: usize) -> Array {
             around(&all).astype(d)
         }
         Bool => around(&[0.0, 1.0, 1.0]).ne(0.0),
+        d if d.is_complex() => {
+            let part = if d == DType::C64 { F32 } else { F64 };
+            edges(part, &[n], k).complex(edges(part, &[n], k + 1))
+        }
         d => {
             let width = 8 * d.size() as i32;
             let (low, high): (i128, i128) = match d.is_signed() {
