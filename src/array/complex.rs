@@ -7,41 +7,6 @@ use crate::ops::elementwise::{Binary, Unary};
 use crate::program::Call;
 use crate::types::DType;
 
-macro_rules! parts { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
-    impl Array { $(
-        $(#[$doc])*
-        #[track_caller]
-        pub fn $name(&self) -> Array {
-            self.unary(Unary::$fun, Call::here(stringify!($name)))
-        }
-    )* }
-} }
-parts! {
-    /// The real part of complex numbers: float32 of complex64, float64 of complex128.
-    ///
-    /// ```
-    /// use atmesh::Complex;
-    /// use atmesh::prelude::*;
-    /// let z = Array::from([Complex::new(3.0f32, -4.0)]);
-    /// assert_eq!((type_of(&z).to_string(), z.real().to_vec::<f32>()?), ("complex64[1]".into(), vec![3.0]));
-    /// assert_eq!((z.imag().item::<f32>()?, z.abs().item::<f32>()?), (-4.0, 5.0));
-    /// assert!(z.imag().imag().ty().is_err());
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    real Real;
-    /// The imaginary part of complex numbers, as [`real`](Array::real).
-    imag Imag;
-    /// The angle of complex numbers, from −π to π: a float.
-    ///
-    /// ```
-    /// use atmesh::prelude::*;
-    /// let z = Array::from(0.0f32).complex(2.0);
-    /// assert_eq!(z.angle().item::<f32>()?, std::f32::consts::FRAC_PI_2);
-    /// # Ok::<(), atmesh::Error>(())
-    /// ```
-    angle Angle;
-}
-
 /// # Complex numbers
 impl Array {
     /// The complex numbers self + i·`im`, of float32 (complex64) or float64 (complex128).
@@ -62,6 +27,38 @@ impl Array {
     #[track_caller]
     pub fn complex(&self, im: impl Operand) -> Array {
         Array::binary(Binary::Complex, self.term(), im.term(), Call::here("complex"))
+    }
+    /// The real part of complex numbers: float32 of complex64, float64 of complex128.
+    ///
+    /// ```
+    /// use atmesh::Complex;
+    /// use atmesh::prelude::*;
+    /// let z = Array::from([Complex::new(3.0f32, -4.0)]);
+    /// assert_eq!((type_of(&z).to_string(), z.real().to_vec::<f32>()?), ("complex64[1]".into(), vec![3.0]));
+    /// assert_eq!((z.imag().item::<f32>()?, z.abs().item::<f32>()?), (-4.0, 5.0));
+    /// assert!(z.imag().imag().ty().is_err());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn real(&self) -> Array {
+        self.unary(Unary::Real, Call::here("real"))
+    }
+    /// The imaginary part of complex numbers, as [`real`](Array::real).
+    #[track_caller]
+    pub fn imag(&self) -> Array {
+        self.unary(Unary::Imag, Call::here("imag"))
+    }
+    /// The angle of complex numbers, from −π to π: a float.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let z = Array::from(0.0f32).complex(2.0);
+    /// assert_eq!(z.angle().item::<f32>()?, std::f32::consts::FRAC_PI_2);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn angle(&self) -> Array {
+        self.unary(Unary::Angle, Call::here("angle"))
     }
     /// The complex conjugate; of other numbers themselves.
     ///
