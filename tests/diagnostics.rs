@@ -225,3 +225,28 @@ fn limits_are_told_with_their_line() {
     }
     assert_eq!(rank(13).ty().unwrap_err().kind(), ErrorKind::Unsupported);
 }
+
+/// What is returned by `main` and what is printed has colours on terminals only, or where the environment says so.
+#[test]
+fn colours_are_for_terminals() {
+    const CHILD: &str = "ATMESH_TEST_PRINTS";
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let x = Array::ones([4, 2]).put(&mesh, p!["X"]);
+    let error = x.dot(Array::ones([3])).ty().unwrap_err();
+    if std::env::var_os(CHILD).is_some() {
+        eprintln!("{error:?}");
+        return x.visualize().print();
+    }
+    let run = |name: &str| {
+        let mut own = std::process::Command::new(std::env::current_exe().unwrap());
+        own.args(["--exact", "colours_are_for_terminals", "--nocapture"]).env(CHILD, "1");
+        let out = own.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env(name, "1").output().unwrap();
+        [out.stdout, out.stderr].map(|text| String::from_utf8(text).unwrap())
+    };
+    let [picture, told] = run("CLICOLOR_FORCE");
+    assert!(told.contains(&error.colored()) && error.colored().contains('\x1b'), "{told}");
+    assert!(picture.contains(&x.visualize().colored()), "{picture}");
+    let [picture, told] = run("NO_COLOR");
+    assert!(told.contains(&error.to_string()) && !told.contains('\x1b'), "{told}");
+    assert!(picture.contains(&x.visualize().to_string()) && !picture.contains('\x1b'), "{picture}");
+}
