@@ -1,7 +1,7 @@
 //! What programs communicate: kinds, bytes and counts that must not get worse.
 
 use atmesh::prelude::*;
-use atmesh::{Args, Collectives, Kind};
+use atmesh::{Args, Axes, Collectives, Kind, einsum_to};
 
 /// One step of the heat equation; the ends stay.
 fn step(u: &Array) -> Array {
@@ -364,5 +364,55 @@ fn rows_of_examples_are_added_in_parts() -> Result<()> {
     let kinds: Vec<Kind> = lowered.collectives().iter().map(|c| c.kind).collect();
     assert_eq!(kinds, [Kind::AllReduce], "{}", lowered.collectives());
     assert!(f.call((&rows, &ids))?.to_vec::<f32>()?.iter().all(|x| *x == 512.0));
+    Ok(())
+}
+
+/// What a ring moves: 2·V·(n − 1)/n bytes for each device, however the sum's dimensions are divisible.
+#[test]
+fn sums_over_all_devices_move_what_a_ring_does() -> Result<()> {
+    let shapes: [&[usize]; 8] = [
+        &[4, 4096],
+        &[4096, 4],
+        &[3, 4, 4096],
+        &[112, 64],
+        &[32, 32, 3],
+        &[32, 16, 48],
+        &[1, 1, 4096],
+        &[6, 10, 4096],
+    ];
+    for n in [2usize, 8, 128, 1024] {
+        let meshes = [vec![("X", n)], vec![("X", 2), ("Y", n / 2)], vec![("Y", n / 2), ("X", 2)]];
+        for (axes, shape) in meshes.into_iter().flat_map(|m| shapes.map(|s| (m.clone(), s))) {
+            let mesh = Mesh::without_devices(axes.clone())?;
+            // each device has a whole one of its own
+            let split: Axes = axes.iter().map(|a| a.0.into()).collect();
+            let global: Vec<usize> = std::iter::once(n).chain(shape.iter().copied()).collect();
+            let x = F32.of(&global[..]).on(&mesh, p![&split]).into_tree();
+            let lowered = jit(|x: &Array| {
+                shard_map(&mesh, p![&split], p![], |x: &Array| x.squeeze(0).psum(&split)).call(x)
+            })
+            .lower(&x)?;
+            let list: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes)).collect();
+            let volume = 4 * shape.iter().product::<usize>() as u64;
+            let ring = 2 * volume / n as u64 * (n as u64 - 1);
+            assert_eq!(list, [(Kind::AllReduce, ring)], "{shape:?} over {axes:?}");
+        }
+    }
+    Ok(())
+}
+
+/// A gradient of a data-parallel program over many devices, in as many parts: no figure of it is too large to count. One whose dimensions
+/// all devices divide only together is no worse.
+#[test]
+fn sums_of_very_many_parts_are_planned() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 65536)])?;
+    let of = |n: usize| F32.of([65536, n]).on(&mesh, p!["X"]).into_tree();
+    let f = jit(|x: &Array, y: &Array| einsum_to("bh,bd->hd", [x, y], p![]));
+    for (rows, columns) in [(65536, 65536), (7168, 256)] {
+        let lowered = f.lower((&of(rows), &of(columns)))?;
+        let list: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes)).collect();
+        let each = (rows * columns / 65536 * 4) as u64;
+        assert_eq!(list, [(Kind::AllReduce, 2 * 65535 * each)]);
+    }
     Ok(())
 }

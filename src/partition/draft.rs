@@ -90,14 +90,15 @@ impl Draft {
     pub(super) fn is_copy(&self, s: &Sentence) -> bool {
         s.copied().is_some_and(|slot| s.reads[0].is_identity(&s.extents, &self.slots[slot].shape))
     }
-    /// Refuses values of which all devices together could hold more bytes than can be counted: later stages count in `usize` and `i64`.
+    /// Refuses values of which one device could hold or receive more bytes than can be counted: later stages count in `usize` and `i64`, and
+    /// sums over all devices end at the greatest number.
     pub(crate) fn countable(&self) -> Result<()> {
         const MOST: u128 = 1 << 62;
         let too_large = |s: &Stored| {
             let parts = s.layout.partial.as_ref().map_or(1, |p| ways(&p.1));
             // strides are counted also where another dimension is empty
             let sizes = s.shape.iter().filter(|n| **n != 0).map(|n| *n as u128);
-            let factors = [s.dtype.size(), parts, self.devices].map(|n| n as u128);
+            let factors = [s.dtype.size(), parts].map(|n| n as u128);
             factors.into_iter().chain(sizes).fold(1, u128::saturating_mul) > MOST
         };
         let Some(slot) = self.slots.iter().position(too_large) else { return Ok(()) };
@@ -106,8 +107,7 @@ impl Draft {
             Some((_, atoms)) => format!(" in {} parts", ways(atoms)),
             None => String::new(),
         };
-        let what =
-            format!("{dtype}{shape}{parts} is of more bytes than can be counted on {} devices", self.devices);
+        let what = format!("{dtype}{shape}{parts} is of more bytes than can be counted");
         let why = self.items.iter().find(|i| i.step.outputs().contains(&slot)).map(|i| i.why.clone());
         let Why { place, op } = why.unwrap_or_default();
         Err(Error::at(Fault::new(ErrorKind::Shape, what), op, Vec::new(), place))

@@ -179,14 +179,15 @@ impl fmt::Display for Collectives {
             ["kind", "axes", "bytes/device", "bytes", "messages", "times", "operation", "line", "reason"]
                 .map(String::from);
         let rows: Vec<[String; 9]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
-        let width = |k: usize| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
+        let widths: [usize; 9] =
+            std::array::from_fn(|k| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0));
         for r in &rows {
             let mut line = String::new();
             for (k, cell) in r.iter().enumerate() {
                 // numbers end below one another
                 line += &match k {
-                    2..=5 => format!("{cell:>0$}  ", width(k)),
-                    _ => format!("{cell:<0$}  ", width(k)),
+                    2..=5 => format!("{cell:>0$}  ", widths[k]),
+                    _ => format!("{cell:<0$}  ", widths[k]),
                 };
             }
             writeln!(f, "{}", line.trim_end())?;

@@ -4,10 +4,15 @@ use crate::partition::draft::{self, Draft};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::reader::Reader;
 use crate::partition::program::Stored;
-use crate::sharding::atoms::{ways, without};
+use crate::sharding::atoms::{Atom, Atoms, ways, without};
+use crate::types::gcd;
+use std::cmp::Reverse;
 
-/// Bytes that all devices receive to combine the parts of a value into this layout, and the layout in between if it is cheaper to
-/// scatter the sum along a dimension first and to fetch it from there.
+/// Bytes that all devices receive to combine the parts of a value into this layout, and the layout in between if it is better to
+/// scatter the sum first and to fetch it from there.
+///
+/// What is best is the least for the busiest device and for one on average, together: who adds everything up holds all others up, and the
+/// letters of all to all crowd the wires.
 pub(super) fn reduce_way(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<Layout>) {
     let bytes = from.dtype.size() as f64;
     let stay = to.partial.clone().map(|p| p.1).unwrap_or_default();
@@ -16,21 +21,77 @@ pub(super) fn reduce_way(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<
     let copies = ways(&gone) as i64;
     let s = draft::copy(0, from.dtype, &from.shape);
     let to_reader = Reader { sentence: &s, read: 0, layout: &to.dims };
-    let direct = moved(d, from, &to_reader, copies);
+    let cost = |from: &Stored, reader: &Reader, copies: i64| {
+        let cost = d.prices.of(d.devices, 0, from, &[*reader], copies);
+        [cost.total as f64, cost.max as f64]
+    };
+    let weight = |[total, busiest]: [f64; 2]| total / d.devices as f64 + busiest;
+    let direct = cost(from, &to_reader, copies);
     let mut best = (direct, None);
-    for dim in 0..from.shape.rank() {
-        let mut mid = Layout { dims: from.layout.dims.clone(), partial: to.partial.clone() };
-        let atoms = mid.dims[dim].atoms.iter().chain(&gone).copied();
-        mid.dims[dim] = DimLayout::new(from.shape[dim], atoms);
-        let scattered = moved(d, from, &Reader { layout: &mid.dims, ..to_reader }, copies);
+    for dims in scattered(from, to, &gone) {
+        let mid = Layout { dims, partial: to.partial.clone() };
         let there = Stored { layout: mid.clone(), ..from.clone() };
-        let total = scattered + moved(d, &there, &to_reader, 1);
-        // at equal bytes: fewer steps
-        if total * (1.0 + 1e-9) < best.0 - 1.0 {
-            best = (total, Some(mid));
+        let (scatter, fetch) =
+            (cost(from, &Reader { layout: &mid.dims, ..to_reader }, copies), cost(&there, &to_reader, 1));
+        let both = [scatter[0] + fetch[0], scatter[1] + fetch[1]];
+        // of equal ways the one of fewer steps
+        if weight(both) * (1.0 + 1e-9) < weight(best.0) - 1.0 / d.devices as f64 {
+            best = (both, Some(mid));
         }
     }
-    (best.0 * bytes, best.1)
+    (best.0[0] * bytes, best.1)
+}
+
+/// The ways to scatter a sum of which these digits tell the parts apart: along one dimension, or, where none takes all digits evenly, along
+/// several. The digits by which the value is wanted come first, as it is wanted by them: then blocks are within those that are asked for.
+fn scattered(from: &Stored, to: &Layout, gone: &Atoms) -> Vec<Vec<DimLayout>> {
+    let shape = &from.shape;
+    let held = from.layout.dims.clone();
+    let (mut asked, mut rest) = (held.clone(), gone.clone());
+    for (dim, goal) in to.dims.iter().enumerate() {
+        let own = &held[dim].atoms;
+        let more = goal.atoms.strip_prefix(&own[..]).filter(|more| !more.is_empty());
+        if let Some(left) = more.and_then(|more| without(&rest, more)) {
+            (asked[dim], rest) = (DimLayout::new(shape[dim], goal.atoms.iter().copied()), left);
+        }
+    }
+    let mut ways_there = Vec::new();
+    for (base, digits) in [(&held, gone), (&asked, &rest)] {
+        if digits.is_empty() || ways_there.iter().any(|known: &Vec<DimLayout>| known == base) {
+            continue;
+        }
+        for dim in 0..shape.rank() {
+            let mut dims = base.clone();
+            dims[dim] = DimLayout::new(shape[dim], dims[dim].atoms.iter().chain(digits).copied());
+            ways_there.push(dims);
+        }
+        ways_there.extend(spread(shape, base, digits));
+    }
+    ways_there
+}
+
+/// Digits put into several dimensions, as far as each of them is divisible, the largest first; none if they do not all find a place.
+fn spread(shape: &[usize], base: &[DimLayout], digits: &Atoms) -> Option<Vec<DimLayout>> {
+    let room = |dims: &[DimLayout], dim: usize| match shape[dim].is_multiple_of(dims[dim].ways()) {
+        true => shape[dim] / dims[dim].ways(),
+        false => 1,
+    };
+    let (mut dims, mut left) = (base.to_vec(), digits.clone());
+    let mut order: Vec<usize> = (0..shape.len()).collect();
+    order.sort_by_key(|dim| Reverse(room(base, *dim)));
+    for dim in order {
+        let mut later = Atoms::new();
+        for a in left {
+            let here = gcd(room(&dims, dim), a.size);
+            let major = Atom { stride: a.stride * (a.size / here), size: here };
+            let minor = Atom { size: a.size / here, ..a };
+            let atoms: Atoms = dims[dim].atoms.iter().copied().chain([major]).collect();
+            dims[dim] = DimLayout::new(shape[dim], atoms);
+            later.extend((minor.size > 1).then_some(minor));
+        }
+        left = later;
+    }
+    left.is_empty().then_some(dims)
 }
 
 /// Elements that all devices receive for one reader of a value of which `copies` parts are combined.

@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Up to this many devices messages are counted one by one.
-const COUNTED: usize = 1024;
+/// Up to this many devices messages are counted one by one, which takes as many steps as there are pairs of them.
+const COUNTED: usize = 64;
 /// How many devices are looked at beyond.
 const SAMPLE: usize = 16;
 
