@@ -14,6 +14,7 @@ mod tests;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
 use crate::ops::shape::BroadcastInDim;
+use crate::ops::slicing::Concatenate;
 use crate::program::{
     Align, Batch, Batched, Builder, Env, Equation, Examples, Input, Known, Literal, Op, Prim, Program, Value,
     inserted, sound,
@@ -128,6 +129,19 @@ fn primitive(
 /// The operands as the batched operation takes them.
 fn aligned(b: &mut Builder, align: Align, items: &[Item], batch: &Batch<'_>) -> Result<Vec<Value>> {
     let result = batch.results.first().map_or(0, ArrayType::rank);
+    if let Align::Vectors(first) = align {
+        let mut columns = Vec::with_capacity(items.len());
+        for item in &items[first..] {
+            let each =
+                if item.mapped { item.value.clone() } else { repeated(b, &item.value, batch.examples)? };
+            columns.push(b.expand_dims(&each, &[1])?);
+        }
+        let vectors = match &columns[..] {
+            [one] => one.clone(),
+            _ => b.emit1(Arc::new(Concatenate { dimension: 1 }), &columns)?,
+        };
+        return Ok(items[..first].iter().map(|item| item.value.clone()).chain([vectors]).collect());
+    }
     let mut values = Vec::with_capacity(items.len());
     for (k, (item, ty)) in items.iter().zip(batch.operands).enumerate() {
         let value = &item.value;
@@ -136,7 +150,7 @@ fn aligned(b: &mut Builder, align: Align, items: &[Item], batch: &Batch<'_>) -> 
                 let needs = k < n || ty.rank() > 0 && batch.mapped[n..].contains(&true);
                 if needs && !item.mapped { repeated(b, value, batch.examples)? } else { value.clone() }
             }
-            Align::Kept => value.clone(),
+            Align::Kept | Align::Vectors(_) => value.clone(),
             Align::Broadcast if item.mapped => {
                 let new: Vec<usize> = (1..=result.saturating_sub(ty.rank())).collect();
                 b.expand_dims(value, &new)?

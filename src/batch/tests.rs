@@ -381,3 +381,34 @@ fn each_example_prints() {
     assert!(program.contains("debug_print") && program.contains("loop"), "{program}");
     assert_eq!(bits(&f.call((numbers(), 1)).unwrap()), bits(&numbers().sin()));
 }
+
+/// Examples that look rows or boxes of one array up: the gradient by it puts what they found into one array.
+#[test]
+fn lookups_in_one_array_have_one_gradient() {
+    let t = data(F32, &[16, 6], 1);
+    let (rows, columns) = (Array::from(vec![1i32, 15, -3, 1, 40]), Array::from(vec![0i32, 3, 1, 2, -9]));
+    let lookups: [fn(&Array, Array, Array) -> Array; 3] = [
+        |t, i, _| t.slice(ix![&i]),
+        |t, i, j| t.slice(ix![&i..; 3, &j..; 2]),
+        |t, i, _| t.slice(ix![&i..; 2]),
+    ];
+    for look in lookups {
+        let loss = |found: Array| (found * 1.5).square().sum(..);
+        let gradient = jit(|t: &Array| {
+            grad(t, |t| loss(vmap((&rows, &columns), |(i, j): (Array, Array)| look(&t, i, j))))
+        });
+        let program = gradient.trace(&t).unwrap();
+        let largest = program.program().vars.iter().map(|v| v.ty.nbytes()).max();
+        assert_eq!(largest, Some(16 * 6 * 4), "{}", program.program());
+        let one = |k: usize| grad(&t, |t| loss(look(&t, rows.slice(ix![k]), columns.slice(ix![k]))));
+        let wanted = (1..5).fold(one(0), |sum, k| sum + one(k));
+        assert!(gradient.call(&t).unwrap().allclose(&wanted).unwrap());
+    }
+    // sharded examples and a sharded array
+    let mesh = Mesh::new([("B", 2), ("Y", 2)]).unwrap();
+    let ids = Array::from(vec![1i32, 15, -3, 1]).put(&mesh, p!["B"]);
+    let loss = |t: &Array, ids: &Array| vmap(ids, |i: Array| t.slice(ix![&i])).square().sum(..);
+    let sharded = grad(t.put(&mesh, p![_, "Y"]), |t| loss(&t, &ids));
+    assert_eq!(sharded.ty().unwrap().to_string(), "float32[16,6@Y]");
+    assert_eq!(bits(&sharded), bits(&grad(&t, |t| loss(&t, &Array::from(vec![1i32, 15, -3, 1])))));
+}

@@ -51,6 +51,9 @@ pub enum Align {
     Broadcast,
     /// The first so many must have the loop; the others are numbers that say where: scalars stay, others have it if one of them has.
     Placed(usize),
+    /// The operands from this one on are numbers that say where, each of which has the loop or is repeated: they become one array, of a
+    /// vector of them for each example.
+    Vectors(usize),
     /// All must have the loop: others are repeated, scalars beside larger ones stay or are repeated to the result's shape.
     All {
         /// Whether numbers written by the user stay.

@@ -1,6 +1,6 @@
 //! Boxes that begin at numbers known at run time: dynamic_slice, and dynamic_update_slice, which puts one there.
 
-use super::{integers, one_type, read};
+use super::{Gather, Places, integers, one_type, read};
 use crate::diagnostic::{Fault, Result};
 use crate::ops::build::{cotangent_type, not_linear};
 use crate::ops::elementwise::{Binary, Takes};
@@ -82,6 +82,27 @@ fn check(
     Ok(())
 }
 
+impl DynamicSlice {
+    /// The boxes of one array that all examples look at, each at numbers of its own: its cotangents are then put into one array, and not
+    /// into one for each example.
+    fn of_one(&self, batch: &Batch<'_>) -> Option<Gather> {
+        let (x, numbers) = batch.operands.split_first()?;
+        let scalars = numbers.iter().all(|n| n.rank() == 0 && n.dtype == numbers[0].dtype);
+        let parted = |d: &usize| self.sizes[*d] != x.shape[*d] && !x.spec.dim(*d).is_empty();
+        if batch.mapped[0] || !scalars || self.dims.iter().any(parted) {
+            return None;
+        }
+        let at = Places {
+            of: self.dims.clone(),
+            windows: (0..x.rank()).collect(),
+            beyond: Beyond::Clip,
+            ..Places::default()
+        };
+        let one = Gather { at, sizes: self.sizes.clone(), fill: Scalar::zero(x.dtype), out: self.out };
+        Some(one.on_examples(&Batch { mapped: &[false, true], ..*batch }))
+    }
+}
+
 /// The loops of numbers.
 fn of_numbers(numbers: &[ArrayType], lead: &[usize]) -> Vec<Vec<Dim>> {
     numbers.iter().map(|i| Dim::each(lead.iter().copied().take(i.rank()))).collect()
@@ -144,6 +165,9 @@ impl Primitive for DynamicSlice {
         Ok(cts)
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
+        if let Some(gather) = self.of_one(batch) {
+            return Batched { align: Align::Vectors(1), ..Batched::of(Arc::new(gather)) };
+        }
         let prim = DynamicSlice {
             sizes: inserted(&self.sizes, 0, batch.examples.size).into(),
             dims: behind(&self.dims),

@@ -39,6 +39,23 @@ pub fn nothing(dtype: DType) -> Scalar {
 }
 
 impl Gather {
+    /// The same on all examples.
+    pub(super) fn on_examples(&self, batch: &Batch<'_>) -> Gather {
+        let (x, i) = (batch.mapped[0], batch.mapped[1]);
+        let sizes = match (x, i) {
+            (true, true) => inserted(&self.sizes, 0, 1).into(),
+            (true, false) => inserted(&self.sizes, 0, batch.examples.size).into(),
+            (false, _) => self.sizes.clone(),
+        };
+        // of one array each example looks its own up, where the examples are: that is asked for
+        let one = (!x && !batch.examples.axes.is_empty()).then(|| {
+            let mesh = batch.examples.mesh.as_ref();
+            let explicit = |a| mesh.is_none_or(|m| m.axis_type(a) == Some(AxisType::Explicit));
+            batch.results[0].spec.only(explicit)
+        });
+        let (at, out) = (self.at.on_examples(batch, x, i), batch.out(self.out.or(one), 0));
+        Gather { at, sizes, out, ..self.clone() }
+    }
     fn loops(&self, x: &ArrayType, i: &ArrayType, y: &Shape) -> Factors {
         let mut f = Factors::over(y);
         let queries = self.at.queries(x.rank());
@@ -122,20 +139,7 @@ impl Primitive for Gather {
         Ok(vec![Some(b.emit_as(make, &[zeros, ct.clone(), i.clone()], want.spec)?), None])
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
-        let (x, i) = (batch.mapped[0], batch.mapped[1]);
-        let sizes = match (x, i) {
-            (true, true) => inserted(&self.sizes, 0, 1).into(),
-            (true, false) => inserted(&self.sizes, 0, batch.examples.size).into(),
-            (false, _) => self.sizes.clone(),
-        };
-        // of one array each example looks its own up, where the examples are: that is asked for
-        let one = (!x && !batch.examples.axes.is_empty()).then(|| {
-            let mesh = batch.examples.mesh.as_ref();
-            let explicit = |a| mesh.is_none_or(|m| m.axis_type(a) == Some(AxisType::Explicit));
-            batch.results[0].spec.only(explicit)
-        });
-        let (at, out) = (self.at.on_examples(batch, x, i), batch.out(self.out.or(one), 0));
-        Batched::of(Arc::new(Gather { at, sizes, out, ..self.clone() }))
+        Batched::of(Arc::new(self.on_examples(batch)))
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let (x, i, y) = (&operands[0], &operands[1], &results[0]);
