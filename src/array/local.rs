@@ -1,6 +1,6 @@
 //! Parts of sharded dimensions: updates for which nothing moves, and what is written in place of a part that the types do not reach.
 
-use super::index::{Index, Part};
+use super::index::{Index, Part, Start};
 use super::operand::{Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault};
@@ -67,7 +67,7 @@ pub(super) fn apart(ty: &ArrayType, part: &Part, index: &Index) -> Option<Fault>
     let ways = |d: usize| -> usize { ty.spec.dim(d).iter().map(|a| mesh.extent(*a)).product() };
     let d = part.parted(ty).into_iter().find(|d| !part.dims[*d].len.is_multiple_of(ways(*d)))?;
     let (side, axes) = (&part.dims[d], Axes::from(ty.spec.dim(d)));
-    let (start, end, step) = side.bounds();
+    let (start, _, step) = side.bounds();
     let dropped = part.dropped.contains(&d);
     let message = match dropped {
         true => format!("dimension {d} is sharded over {axes}: not every device has position {start}"),
@@ -84,15 +84,25 @@ pub(super) fn apart(ty: &ArrayType, part: &Part, index: &Index) -> Option<Fault>
             .help(format!("say where the part is to be: only it moves: `x.at({index}).to({out}).get()`"));
     }
     // most of a dimension is what stencils read
-    let n = ty.shape[d];
-    if dropped || step > 1 || side.len * 2 <= n || side.backwards {
+    let stencil = |d: usize| {
+        let (side, n) = (&part.dims[d], ty.shape[d]);
+        matches!(side.start, Start::At(_)) && side.step == 1 && side.len * 2 > n && !side.backwards
+    };
+    if dropped || step > 1 || !(0..ty.rank()).all(stencil) {
         return Some(fault);
     }
     let zero = if ty.dtype == DType::Bool { "false" } else { "0" };
-    let neighbours = match (start, n - end) {
-        (0, by) => format!("`x.shift({by}, {d}, {zero})`"),
-        (by, 0) => format!("`x.shift(-{by}, {d}, {zero})`"),
-        _ => format!("`x.shift(1, {d}, {zero})`, `x.shift(-1, {d}, {zero})`"),
+    // how far the part is from the middle one of its size, in each dimension
+    let beside = |d: usize| (ty.shape[d] - part.dims[d].len) as i64 / 2 - part.dims[d].bounds().0 as i64;
+    let shifts: String = (0..ty.rank())
+        .filter(|d| beside(*d) != 0)
+        .map(|d| format!(".shift({}, {d}, {zero})", beside(d)))
+        .collect();
+    let neighbours = match shifts.is_empty() {
+        true => format!(
+            "this part is `x` itself then, and its neighbours `x.shift(1, {d}, {zero})`, `x.shift(-1, {d}, {zero})`"
+        ),
+        false => format!("`x{shifts}`"),
     };
     Some(fault.help(format!("or, for a stencil, keep the size and read neighbours: {neighbours}")))
 }
