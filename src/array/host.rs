@@ -6,7 +6,8 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Axes;
 use crate::ops::elementwise::broadcast_shapes;
 use crate::program::Call;
-use crate::runtime::{Buffer, Slab, copied, fits, listed};
+use crate::runtime::host::{all_pairs, converted, copied, dense, each_run, put_runs};
+use crate::runtime::{Buffer, Slab, fits};
 use crate::sharding::{Sharding, blocks_of, check_parts};
 use crate::trace::{Repr, apply1, poison};
 use crate::types::{ArrayType, DType, Element, Shape, with_dtype};
@@ -17,9 +18,12 @@ use std::sync::Arc;
 
 #[track_caller]
 fn whole<T: Element>(shape: Shape, data: &[T]) -> Array {
-    let ty = T::DTYPE.of(&shape);
+    slab_of(T::DTYPE.of(&shape), || Slab::from_elements(shape, data))
+}
+#[track_caller]
+fn slab_of(ty: ArrayType, numbers: impl FnOnce() -> Result<Slab, Fault>) -> Array {
     // sizes beside an empty dimension may be of any size
-    match ty.addressable().and_then(|()| Slab::from_elements(shape, data)) {
+    match ty.addressable().and_then(|()| numbers()) {
         Ok(slab) => Array::concrete(slab, ty, None),
         Err(fault) => poison(Error::at(fault, "from", vec![ty.to_string()], Some(Location::caller()))),
     }
@@ -79,13 +83,7 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> From<ArrayBase<S, D>> for Arra
         let shape: Shape = x.shape().into();
         match x.as_slice() {
             Some(data) => whole(shape, data),
-            None => match listed(x.iter().copied(), x.len()) {
-                Ok(data) => whole(shape, &data),
-                Err(fault) => {
-                    let ty = T::DTYPE.of(&shape).to_string();
-                    poison(Error::at(fault, "from", vec![ty], Some(Location::caller())))
-                }
-            },
+            None => slab_of(T::DTYPE.of(&shape), || dense(x.view())),
         }
     }
 }
@@ -278,12 +276,13 @@ impl Array {
             .map_err(|f| Error::at(f, "allclose", vec![ta.to_string(), tb.to_string()], Some(place)))?;
         let whole = "broadcasting was checked";
         let (a, b) = (a.broadcast(IxDyn(&shape)).expect(whole), b.broadcast(IxDyn(&shape)).expect(whole));
-        Ok(a.iter().zip(b.iter()).all(|(a, b)| a == b || (a - b).abs() <= absolute + relative * b.abs()))
+        let close = |a: &f64, b: &f64| a == b || (a - b).abs() <= absolute + relative * b.abs();
+        Ok(all_pairs(a, b, close))
     }
     /// The numbers as f64.
     fn floats(&self, place: Place) -> Result<ArrayD<f64>> {
         let slab = self.numbers("allclose", place)?;
-        let data = with_dtype!(self.dtype()?, T => listed(slab.elements::<T>().iter().map(|x| x.to_f64()), slab.shape().elements()));
+        let data = with_dtype!(self.dtype()?, T => converted(slab.elements::<T>(), T::to_f64));
         let data = data.map_err(|fault| self.no_room(fault, "allclose", place))?;
         Ok(ArrayD::from_shape_vec(IxDyn(slab.shape()), data)
             .expect("a slab has as many elements as its shape"))
@@ -377,10 +376,8 @@ pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Result<
     let mut out = Buffer::asked(local.elements() * size)?;
     let (run, starts) = rows(shape, index, size);
     let base = copy * shape.elements() * size;
-    for (k, start) in starts.iter().enumerate() {
-        // SAFETY: the runs of a block are within its copy, and are as many bytes together as the new buffer has
-        unsafe { slab.copy_to(base + start, run, out.as_mut_ptr().add(k * run)) }
-    }
+    // SAFETY: the runs of a block are within its copy, and are as many bytes together as the new buffer has
+    each_run(&mut out, run, |k, to| unsafe { slab.copy_to(base + starts[k], run, to) });
     Ok(Slab::new(slab.dtype(), local, 1, Arc::new(out)))
 }
 
@@ -444,22 +441,17 @@ fn assemble(
         let base = copy * shape.elements() * size;
         let (run, starts) = rows(&shape, &b.index, size);
         let from = slab.dense().map_err(refused)?;
-        for (k, start) in starts.iter().enumerate() {
-            // SAFETY: the piece has the block's shape, so its runs are those of the block, within both buffers
-            let same = unsafe {
-                let from = std::slice::from_raw_parts(from.as_ptr().add(k * run), run);
-                let to = std::slice::from_raw_parts_mut(buffer.as_mut_ptr().add(base + start), run);
-                let same = b.replica == 0 || from == to;
-                to.copy_from_slice(from);
-                same
-            };
-            if !same {
-                let m = format!(
-                    "the piece of {name} differs from that of another device that holds the same part, {:?}",
-                    b.index
-                );
-                return Err(refuse(ErrorKind::Data, m));
-            }
+        // SAFETY: the piece has the block's shape, so its runs are those of the block, within both buffers; the first replica writes them
+        let same = unsafe {
+            let from = std::slice::from_raw_parts(from.as_ptr(), slab.nbytes());
+            put_runs(from, run, buffer.as_mut_ptr().add(base), &starts, b.replica > 0)
+        };
+        if !same {
+            let m = format!(
+                "the piece of {name} differs from that of another device that holds the same part, {:?}",
+                b.index
+            );
+            return Err(refuse(ErrorKind::Data, m));
         }
     }
     let (dtype, buffer) =

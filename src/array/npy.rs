@@ -5,7 +5,7 @@
 
 use super::Array;
 use crate::diagnostic::{Cursor, Error, ErrorKind, Fault, Place, Result};
-use crate::runtime::{Buffer, Slab, fits, room};
+use crate::runtime::{Buffer, Slab, fits, host, room};
 use crate::types::{DType, Shape, with_dtype};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 use std::fs::File;
@@ -162,7 +162,7 @@ pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
     let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), takes) };
     file.read_exact(bytes).map_err(data)?;
     if big != cfg!(target_endian = "big") {
-        bytes.chunks_exact_mut(dtype.real().size()).for_each(<[u8]>::reverse);
+        host::swap_bytes(bytes, dtype.real().size());
     }
     if dtype == DType::Bool && bytes.iter().any(|b| *b > 1) {
         return Err(data("a bool in it is neither true nor false"));

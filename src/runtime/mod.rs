@@ -8,6 +8,7 @@ pub(crate) mod cpu;
 pub(crate) mod devices;
 #[allow(unreachable_pub, reason = "within the crate its names are what others use")]
 pub(crate) mod gemm;
+pub(crate) mod host;
 #[allow(unreachable_pub, reason = "within the crate its names are what others use")]
 pub(crate) mod kernels;
 pub(crate) mod network;

@@ -1,0 +1,190 @@
+//! Large data where it enters and leaves: copied, converted and put in order by all cores.
+//!
+//! Device programs have workers of their own (`workers`) and never come here; this runs before and after them, on rayon's
+//! threads. Small data is left to the thread that has it.
+
+use super::buffer::{self, Buffer, huge_pages, room};
+use super::slab::Slab;
+use crate::diagnostic::Fault;
+use crate::types::Element;
+use ndarray::{ArrayView, ArrayViewMut, Dimension, Zip};
+use rayon::prelude::*;
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// From this many bytes on all cores take part: below it, to wake them costs more than they save.
+const LARGE: usize = 1 << 20;
+/// The bytes that one core takes at a time.
+const PIECE: usize = 1 << 18;
+
+/// A copy of these elements; an error where the system refuses.
+pub(crate) fn copied<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
+    if size_of_val(elements) < LARGE {
+        return buffer::copied(elements);
+    }
+    let mut list = room(elements.len())?;
+    huge_pages(list.spare_capacity_mut());
+    let pieces = elements.par_iter().with_min_len(PIECE / size_of::<T>());
+    list.par_extend(pieces.copied());
+    Ok(list)
+}
+
+/// The elements, each converted; an error where the system refuses.
+pub(crate) fn converted<T: Element, U: Send>(
+    elements: &[T],
+    f: impl Fn(T) -> U + Sync,
+) -> Result<Vec<U>, Fault> {
+    if size_of_val(elements) < LARGE {
+        return buffer::listed(elements.iter().map(|x| f(*x)), elements.len());
+    }
+    let mut list = room(elements.len())?;
+    huge_pages(list.spare_capacity_mut());
+    let pieces = elements.par_iter().with_min_len(PIECE / size_of::<T>());
+    list.par_extend(pieces.map(|x| f(*x)));
+    Ok(list)
+}
+
+/// Whether something holds of all pairs of elements of two arrays of one shape.
+pub(crate) fn all_pairs<T: Element, D: Dimension>(
+    a: ArrayView<'_, T, D>,
+    b: ArrayView<'_, T, D>,
+    holds: impl Fn(&T, &T) -> bool + Sync,
+) -> bool {
+    let pairs = |(a, b): (&T, &T)| holds(a, b);
+    match (a.as_slice(), b.as_slice()) {
+        (Some(a), Some(b)) if size_of_val(a) >= LARGE => {
+            a.par_iter().with_min_len(PIECE / size_of::<T>()).zip(b).all(pairs)
+        }
+        _ => a.iter().zip(b.iter()).all(pairs),
+    }
+}
+
+/// The elements of an array of any strides in row-major order, as a slab; an error where the system refuses.
+pub(crate) fn dense<T: Element, D: Dimension>(x: ArrayView<'_, T, D>) -> Result<Slab, Fault> {
+    let bytes = x.len() * size_of::<T>();
+    let mut buffer = Buffer::asked(bytes)?;
+    // SAFETY: the buffer is aligned for all elements, has as many bytes as they take, and nobody else knows it yet
+    let room: &mut [MaybeUninit<T>] =
+        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), x.len()) };
+    let shape = x.shape().into();
+    let to = ArrayViewMut::from_shape(x.raw_dim(), room).expect("as many elements as the shape has");
+    let both = Zip::from(to).and(x);
+    let write = |to: &mut MaybeUninit<T>, from: &T| {
+        to.write(*from);
+    };
+    match bytes {
+        ..LARGE => both.for_each(write),
+        LARGE.. => both.par_for_each(write),
+    }
+    Ok(Slab::new(T::DTYPE, shape, 1, Arc::new(buffer)))
+}
+
+/// Turns the bytes of each element round.
+pub(crate) fn swap_bytes(bytes: &mut [u8], element: usize) {
+    if bytes.len() < LARGE {
+        return bytes.chunks_exact_mut(element).for_each(<[u8]>::reverse);
+    }
+    let pieces = bytes.par_chunks_mut(PIECE);
+    pieces.for_each(|piece| piece.chunks_exact_mut(element).for_each(<[u8]>::reverse));
+}
+
+/// Cuts a buffer into runs of so many bytes, and has `f` write each, by its number.
+pub(crate) fn each_run(buffer: &mut Buffer, run: usize, f: impl Fn(usize, *mut u8) + Sync) {
+    let len = buffer.len();
+    // SAFETY: the buffer has as many bytes, and is borrowed as long as they are written
+    let bytes: &mut [MaybeUninit<u8>] =
+        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), len) };
+    let write = |(k, run): (usize, &mut [MaybeUninit<u8>])| f(k, run.as_mut_ptr().cast());
+    match len {
+        ..LARGE => bytes.chunks_exact_mut(run.max(1)).enumerate().for_each(write),
+        LARGE.. => {
+            let runs = bytes.par_chunks_exact_mut(run).enumerate();
+            runs.with_min_len(PIECE.div_ceil(run)).for_each(write)
+        }
+    }
+}
+
+/// Where runs are put.
+struct Target(*mut u8);
+// SAFETY: whoever shares one writes each of its runs from one thread
+unsafe impl Sync for Target {}
+
+/// Puts the runs of `from`, of so many bytes each, at these places. Whether they are what was there: if `again`.
+///
+/// # Safety
+/// The places are those of disjoint runs within memory that nobody else uses; if `again`, it has been written before.
+pub(crate) unsafe fn put_runs(from: &[u8], run: usize, to: *mut u8, places: &[usize], again: bool) -> bool {
+    let to = &Target(to);
+    let put = |(from, place): (&[u8], &usize)| {
+        // SAFETY: the caller's
+        unsafe {
+            let to = to.0.add(*place);
+            let same = !again || std::slice::from_raw_parts(to, run) == from;
+            std::ptr::copy_nonoverlapping(from.as_ptr(), to, run);
+            same
+        }
+    };
+    match from.len() {
+        ..LARGE => from.chunks_exact(run.max(1)).zip(places).all(put),
+        LARGE.. => {
+            let runs = from.par_chunks_exact(run).zip(places);
+            runs.with_min_len(PIECE.div_ceil(run)).all(put)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array, s};
+
+    /// Sizes about the one from which on all cores take part.
+    const SIZES: [usize; 3] = [3, LARGE / 4 - 1, LARGE / 4 + 4097];
+
+    #[test]
+    fn copies_and_conversions_keep_the_order() {
+        for n in SIZES {
+            let x: Vec<i32> = (0..n as i32).collect();
+            assert!(copied(&x).unwrap() == x);
+            assert!(converted(&x, |x| x as f64).unwrap().iter().enumerate().all(|(k, x)| *x == k as f64));
+            let mut bytes: Vec<u8> = x.iter().flat_map(|x| x.to_be_bytes()).collect();
+            swap_bytes(&mut bytes, 4);
+            assert!(bytes == x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+        }
+    }
+
+    #[test]
+    fn views_of_any_strides_become_row_major() {
+        for n in SIZES {
+            let x = Array::from_iter(0..2 * n as i32).into_shape_with_order((n, 2)).unwrap();
+            for view in [x.t(), x.slice(s![..;-1, ..]), x.slice(s![.., 1..])] {
+                let slab = dense(view).unwrap();
+                assert_eq!(**slab.shape(), *view.shape());
+                assert!(slab.elements::<i32>().iter().eq(view.iter()));
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_taken_and_put_by_their_numbers() {
+        for (n, run) in [(0, 4), (7, 4), (1, 2 * LARGE), (100_000, 28)] {
+            let x: Vec<u8> = (0..n * run).map(|k| (k % 251) as u8).collect();
+            let mut turned = Buffer::asked(n * run).unwrap();
+            // SAFETY: each run is as long as what is copied into it
+            each_run(&mut turned, run, |k, to| unsafe {
+                to.copy_from_nonoverlapping(x[(n - 1 - k) * run..].as_ptr(), run)
+            });
+            // SAFETY: all of it was written
+            let turned = unsafe { std::slice::from_raw_parts(turned.as_ptr(), n * run) };
+            let mut back = vec![0; n * run];
+            let places: Vec<usize> = (0..n).rev().map(|k| k * run).collect();
+            for (from, again, same) in
+                [(turned, false, true), (turned, true, true), (&vec![255; n * run], true, n == 0)]
+            {
+                // SAFETY: the runs are those of the list
+                assert_eq!(unsafe { put_runs(from, run, back.as_mut_ptr(), &places, again) }, same);
+                assert!(!same || back == x);
+            }
+        }
+    }
+}
