@@ -203,3 +203,60 @@ fn moves() {
     let h: T![bool; 8@X] = i.gt(&(&i - 1));
     assert!(h.to_vec().unwrap().iter().all(|b| *b));
 }
+
+#[test]
+fn order_and_running_sums() {
+    let x = <T![i32; 8@X, 6]>::iota(&pod(), D1).flip(D1);
+    let sorted: T![i32; 8@X, 6] = x.sort(D1);
+    let places: T![i32; 8@X, 6] = x.argsort(D1);
+    assert_eq!(&sorted.to_vec().unwrap()[..6], [0, 1, 2, 3, 4, 5]);
+    assert_eq!(&places.to_vec().unwrap()[..6], [5, 4, 3, 2, 1, 0]);
+    assert_eq!(&sorted.cumsum(D1).to_vec().unwrap()[..6], [0, 1, 3, 6, 10, 15]);
+    assert_eq!(&(&sorted + 1).cumprod(D1).to_vec().unwrap()[..6], [1, 2, 6, 24, 120, 720]);
+    assert_eq!(&x.cummax(D1).to_vec().unwrap()[..6], [5; 6]);
+    assert_eq!(x.cummin(D1).to_vec().unwrap(), x.to_vec().unwrap());
+    let logs: T![f32; 8@X, 6] = x.convert::<f32>().cumlogsumexp(D1);
+    assert!((logs.to_vec().unwrap()[1] - (5f32.exp() + 4f32.exp()).ln()).abs() < 1e-5);
+    let (top, at): (T![i32; 8@X, 2], T![i32; 8@X, 2]) = x.top_k::<N![2], _>(D1);
+    assert_eq!(
+        (top.to_vec().unwrap()[..2].to_vec(), at.to_vec().unwrap()[..2].to_vec()),
+        (vec![5, 4], vec![0, 1])
+    );
+    // moves along a sharded dim are an exchange at its blocks' ends
+    let rows = <T![i32; 8@X]>::iota(&pod(), D0);
+    assert_eq!(rows.roll(1, D0).to_vec().unwrap(), [7, 0, 1, 2, 3, 4, 5, 6]);
+    assert_eq!(rows.shift(-2, D0, 9).to_vec().unwrap(), [2, 3, 4, 5, 6, 7, 9, 9]);
+    let wide: T![i32; 8@X, 9] = x.pad::<N![1], N![2], _>(D1, 7);
+    assert_eq!(&wide.to_vec().unwrap()[..9], [7, 5, 4, 3, 2, 1, 0, 7, 7]);
+    let two: T![i32; 8@X, 2, 6] = x.stack(&sorted, D1);
+    assert_eq!(&two.to_vec().unwrap()[..12], [5, 4, 3, 2, 1, 0, 0, 1, 2, 3, 4, 5]);
+    let ids = <T![i32; 3]>::full(&pod(), -1);
+    let last: T![i32; 8@X, 3] = x.take(&ids, D1);
+    assert_eq!(last.to_vec().unwrap(), [0; 24]);
+    let hot: T![f32; 8@X, 8] = rows.one_hot::<N![8]>();
+    assert_eq!(hot.sum(..).item().unwrap(), 8.0);
+}
+
+#[test]
+fn sums_over_several_axes() {
+    let x = <T![f32; 8@X, 16@Y]>::ones(&pod());
+    let (all, most): (T![f32;], T![f32;]) = Pod.shard_map((x,), (P![], P![]), |(x,)| {
+        let part: T![f32;; V: (X, Y)] = x.sum(..);
+        (part.psum((X, Y)), part.pmax((Y, X)))
+    });
+    assert_eq!((all.item().unwrap(), most.item().unwrap()), (128.0, 16.0));
+}
+
+#[test]
+fn branches_loops_and_examples_keep_types() {
+    let x = <T![f32; 8@X, 16]>::ones(&pod());
+    let limit = <T![f32;]>::full(&pod(), 100.0);
+    let y: T![f32; 8@X, 16] = while_loop(x.clone(), |x| x.max(..).lt(&limit), |x| x * 3.0);
+    assert_eq!(y.to_vec().unwrap(), [243.0; 128]);
+    let which = <T![i32;]>::full(&pod(), 1);
+    let z: T![f32; 8@X, 16] = switch(which, &[&|| x.clone(), &|| &x + &y]);
+    assert_eq!(z.to_vec().unwrap(), [244.0; 128]);
+    let w = <T![f32; 16, 4@Y]>::ones(&pod());
+    let rows: T![f32; 8@X, 4@Y] = typed::vmap(&z, |row| row.matmul(&w));
+    assert_eq!(rows.to_vec().unwrap(), z.matmul(&w).to_vec().unwrap());
+}

@@ -3,10 +3,11 @@
 use super::axis::{MeshAxis, MeshType};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use super::creation::OnDevices;
-use super::sets::{AddAxis, CoveredBy, Made, Mark, Sets, Varies};
+use super::sets::{AddAxis, CoveredBy, Made, Mark, Over, Sets, Varies};
 use super::shape::{D, DimNumber, KnownShape, Shape};
 use super::{Number, Typed, door};
 use crate::array::{Array, Exchange, Gather, Permutation};
+use crate::axes::Axes;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Mesh;
 use crate::sharding::Spec;
@@ -179,44 +180,48 @@ pub trait Manual: MeshType {
 }
 impl<M: MeshType> Manual for M {}
 
+fn names(of: &[&'static str]) -> Axes {
+    of.iter().map(|a| (*a).into()).collect()
+}
+
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
-    /// The sum over a mesh axis, in a body: every device along it then has the same value.
+    /// The sum over a mesh axis, or several, `(X, Y)`, in a body: every device along them then has the same value.
     #[track_caller]
-    pub fn psum<A: MeshAxis>(&self, axis: A) -> Typed<T, S, V::Less>
+    pub fn psum<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
     where
         T: Number,
-        V: Varies<A> + Made,
+        V: Made,
     {
-        let _ = axis;
-        Typed::of(self.array.psum(A::NAME))
+        let _ = axes;
+        Typed::of(self.array.psum(names(A::NAMES)))
     }
-    /// The mean over a mesh axis, in a body.
+    /// The mean over a mesh axis, or several, in a body.
     #[track_caller]
-    pub fn pmean<A: MeshAxis>(&self, axis: A) -> Typed<T, S, V::Less>
+    pub fn pmean<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
     where
         T: super::Float,
-        V: Varies<A> + Made,
+        V: Made,
     {
-        let _ = axis;
-        Typed::of(self.array.pmean(A::NAME))
+        let _ = axes;
+        Typed::of(self.array.pmean(names(A::NAMES)))
     }
-    /// The greatest of the devices' values along a mesh axis, in a body.
+    /// The greatest of the devices' values along a mesh axis, or several, in a body.
     #[track_caller]
-    pub fn pmax<A: MeshAxis>(&self, axis: A) -> Typed<T, S, V::Less>
+    pub fn pmax<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
     where
-        V: Varies<A> + Made,
+        V: Made,
     {
-        let _ = axis;
-        Typed::of(self.array.pmax(A::NAME))
+        let _ = axes;
+        Typed::of(self.array.pmax(names(A::NAMES)))
     }
-    /// The least of the devices' values along a mesh axis, in a body.
+    /// The least of the devices' values along a mesh axis, or several, in a body.
     #[track_caller]
-    pub fn pmin<A: MeshAxis>(&self, axis: A) -> Typed<T, S, V::Less>
+    pub fn pmin<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
     where
-        V: Varies<A> + Made,
+        V: Made,
     {
-        let _ = axis;
-        Typed::of(self.array.pmin(A::NAME))
+        let _ = axes;
+        Typed::of(self.array.pmin(names(A::NAMES)))
     }
     /// The sum over a mesh axis, of which each device keeps its part of dim `I`.
     #[track_caller]

@@ -50,6 +50,7 @@
 mod creation;
 mod door;
 mod elementwise;
+mod lines;
 mod manual;
 mod operators;
 mod products;
@@ -66,7 +67,7 @@ pub use manual::{Enter, Leave, Manual};
 pub use products::Product;
 pub use reductions::Summed;
 pub use shapes::{Merged, Next, Nth, Parts, Put, Split};
-pub use tree::{Stacked, scan};
+pub use tree::{Mapped, Stacked, scan, vmap};
 
 use crate::array::Array;
 use crate::types::Element;

@@ -91,3 +91,33 @@ where
     });
     (carry, Typed::of(rows))
 }
+
+/// The results of a function of the rows of `X`: `Y` with the leading dim of `X` in front, sharded as it is.
+pub type Mapped<X, Y> = Typed<
+    <Y as TypedArray>::Elem,
+    <<Y as TypedArray>::Shape as Insert<D<0>, <<X as TypedArray>::Shape as At<D<0>>>::Dim>>::Out,
+    <Y as TypedArray>::Sets,
+>;
+
+/// [`vmap`](crate::vmap) over the leading dim of a typed array, which stays sharded as it is: `f(row)`, written for one example.
+///
+/// ```
+/// use atmesh::typed::{prelude::*, vmap};
+/// mesh! { struct Pod { X: 2 } }
+/// let pod = Pod::mesh()?;
+/// let (xs, w) = (<T![f32; 4@X, 3]>::ones(&pod), <T![f32; 3, 5]>::ones(&pod));
+/// let ys: T![f32; 4@X, 5] = vmap(&xs, |x| {
+///     let one: T![f32; 3] = x;
+///     one.matmul(&w)
+/// });
+/// assert_eq!(ys.to_vec()?, [3.0; 20]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn vmap<X: TypedArray, Y: TypedArray + Tree>(xs: &X, f: impl Fn(Row<X>) -> Y) -> Mapped<X, Y>
+where
+    X::Shape: At<D<0>>,
+    Y::Shape: Insert<D<0>, <X::Shape as At<D<0>>>::Dim>,
+{
+    Typed::of(crate::transform::vmap(xs.as_untyped(), |x: Array| f(Typed::of(x)).as_untyped().clone()))
+}

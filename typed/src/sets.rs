@@ -151,6 +151,34 @@ impl<V, A: Member<V>> Varies<A> for V {
     type Less = A::Removed;
 }
 
+/// Mesh axes that a value with the sets `V` varies over: `X`, `(X, Y)`.
+#[diagnostic::on_unimplemented(
+    message = "a sum over `{Self}` needs a value that varies over each of these mesh axes; this one varies over `{V}`",
+    label = "name each axis once, of those over which devices hold different values: `X`, `(X, Y)`",
+    note = "`()` is outside of `shard_map`; `No` is an axis that the value does not vary over"
+)]
+pub trait Over<V> {
+    /// The set without them.
+    type Less: Sets;
+    /// Their names.
+    const NAMES: &'static [&'static str];
+}
+#[diagnostic::do_not_recommend]
+impl<V: Varies<A>, A: MeshAxis> Over<V> for A {
+    type Less = V::Less;
+    const NAMES: &'static [&'static str] = &[A::NAME];
+}
+impl<V: Varies<A, Less: Varies<B>>, A: MeshAxis, B: MeshAxis> Over<V> for (A, B) {
+    type Less = <V::Less as Varies<B>>::Less;
+    const NAMES: &'static [&'static str] = &[A::NAME, B::NAME];
+}
+impl<V: Varies<A, Less: Varies<B, Less: Varies<C>>>, A: MeshAxis, B: MeshAxis, C: MeshAxis> Over<V>
+    for (A, B, C)
+{
+    type Less = <<V::Less as Varies<B>>::Less as Varies<C>>::Less;
+    const NAMES: &'static [&'static str] = &[A::NAME, B::NAME, C::NAME];
+}
+
 /// Where two operands meet in one slot: both may vary; sums that have not been made may not meet anything.
 #[diagnostic::on_unimplemented(
     message = "this operation cannot take operands that are `{Self}` and `{B}` over one mesh axis",

@@ -162,6 +162,15 @@ pub trait Insert<I, Q>: Shape {
     /// The longer shape.
     type Out: Shape;
 }
+/// The shape with one more dim behind the others.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot get a new last dim",
+    label = "shapes have up to eight dims"
+)]
+pub trait Push<Q>: Shape {
+    /// The longer shape.
+    type Out: Shape;
+}
 /// A dim number that comes before `J`.
 #[diagnostic::on_unimplemented(
     message = "dim numbers come in rising order, each once: `{Self}` before `{J}`",
@@ -200,6 +209,7 @@ macro_rules! shape {
         shape!(@once [] $($d)*);
         shape!(@at [0 1 2 3 4 5 6 7] [] $($d)*);
         shape!(@insert [0 1 2 3 4 5 6 7] [] $($d)*);
+        shape!(@push $($d)*);
     };
     // every pair of dims
     (@once [$($x:ident $y:ident)*]) => { impl AxesOnce for () {} };
@@ -221,6 +231,10 @@ macro_rules! shape {
             type Without = ($($l,)* $($r,)*);
         }
         shape!(@at [$($n)*] [$($l)* $d] $($r)*);
+    };
+    (@push $a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident) => {};
+    (@push $($d:ident)*) => {
+        impl<$($d: DimType,)* Q: DimType> Push<Q> for ($($d,)*) { type Out = ($($d,)* Q,); }
     };
     // no ninth dim
     (@insert $n:tt $l:tt $a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident) => {};

@@ -184,6 +184,43 @@ def query(mesh, eq, types, inside):
         if len(params["dimensions"]) != 1 or params["dimensions"][0] not in range(8):
             skip("several new dims at once: one by one")
         return f"{'Expand' if op == 'expand_dims' else 'Squeeze'}<{S(0)}, {V(0)}, D<{params['dimensions'][0]}>>", same
+    if op in ("sort", "argsort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp", "roll", "top_k"):
+        d = params["dimension"] if op == "sort" else params["axis"]
+        if len(arrays) > 1 or d not in range(8):
+            skip("sorts of several operands, or a dim number that is negative or above 7")
+        if op == "cumsum" and params.get("reverse") or op.startswith("cum") and params.get("dtype") or same == "bool" and op in ("cumsum", "cumprod"):
+            skip("running sums from the end, in another element type, or of bool: `.then`")
+        if op == "roll":
+            return f"Roll<{S(0)}, {V(0)}, D<{d}>>", same
+        if op == "top_k":
+            if d >= rank() or params["k"] > arrays[0][1][d][0] or params["k"] < 1:
+                skip("more of the greatest elements than there are: when it runs")
+            return f"TopK<{S(0)}, {V(0)}, D<{d}>, N![{params['k']}]>", same
+        return f"Along<{S(0)}, {V(0)}, D<{d}>>", "int32" if op == "argsort" else same
+    if op == "pad":
+        widths = list(zip(params["low"], params["high"], params.get("interior") or [0] * len(params["low"])))
+        padded = [d for d, w in enumerate(widths) if w != (0, 0, 0)]
+        if len(padded) != 1 or len(widths) != rank() or min(widths[padded[0]]) < 0 or widths[padded[0]][2] != 0 or len(arrays) > 1:
+            skip("pad of other than one dim, between elements, or by less than nothing: `.then`")
+        d = padded[0]
+        if arrays[0][2]["U"] or arrays[0][2]["R"]:
+            skip("pad of an unreduced or reduced value: `.then`")
+        if arrays[0][1][d][1]:
+            skip("pad along a split dim: `.then`")
+        return f"Padded<{S(0)}, {V(0)}, D<{d}>, N![{widths[d][0]}], N![{widths[d][1]}]>", same
+    if op == "stack":
+        if len(arrays) != 2 or arrays[0][0] != arrays[1][0]:
+            skip("stack of other than two operands of one element type: `.then`")
+        d = params["axis"]
+        if d not in range(8):
+            skip("a dim number that is negative or above 7")
+        return f"Stack<{S(0)}, {V(0)}, {S(1)}, {V(1)}, D<{d}>>", same
+    if op == "take":
+        if params.get("out_sharding") is not None or params["axis"] not in range(8):
+            skip("take with a stated sharding: `.then`")
+        if rank(1) != 1:
+            skip("take at other than one dim of indices: `.then`")
+        return f"Take<{S(0)}, {V(0)}, {S(1)}, {V(1)}, D<{params['axis']}>>", same
     if op in ("rev", "tril", "triu"):
         skip("keeps the type: no rule to compare")
     if op == "reshard":
@@ -307,9 +344,10 @@ def query(mesh, eq, types, inside):
             skip("a collective outside of shard_map")
         names = params["axis_name"]
         names = [names] if isinstance(names, str) else names
-        if len(names) != 1 or params.get("axis_index_groups") is not None:
-            skip("a collective over several axes, or in groups: one by one, or `.then`")
-        A = mesh.ident(names[0])
+        several = op in ("psum", "pmean", "pmax", "pmin") and len(names) in (2, 3) and len(set(names)) == len(names)
+        if len(names) != 1 and not several or params.get("axis_index_groups") is not None:
+            skip("a gather, scatter or exchange over several axes, or in groups: one by one, or `.then`")
+        A = mesh.split([n for n in names if mesh.ident(n)])
         if op == "axis_index":
             return f"Index<{A}>", "int32"
         if not arrays:

@@ -24,12 +24,21 @@ use std::sync::Arc;
 /// ```
 #[track_caller]
 pub fn cond<R: Output>(pred: impl Operand, then: impl Fn() -> R, other: impl Fn() -> R) -> R::Tree {
-    let which = match pred.term() {
+    choose(
+        Chooser::Cond,
+        Call::here("cond"),
+        predicate(pred),
+        &[&|| then().into_result(), &|| other().into_result()],
+    )
+}
+
+/// What decides, as an array.
+pub(super) fn predicate(pred: impl Operand) -> Array {
+    match pred.term() {
         Term::Array(a) => a,
         Term::Number(Scalar::Bool(b)) => b.into_tree(),
         Term::Number(x) => (x.to_f64() != 0.0).into_tree(),
-    };
-    choose(Chooser::Cond, Call::here("cond"), which, &[&|| then().into_result(), &|| other().into_result()])
+    }
 }
 
 /// Branch `index`, counted from 0; beyond the ends the first or the last one.

@@ -1,5 +1,6 @@
 //! Loops.
 
+use super::branch::predicate;
 use super::branch::{Chooser, choose};
 use super::carry::carries;
 use super::{Piece, Returned, tree_failed, tree_of};
@@ -116,14 +117,15 @@ fn bounded<T: Tree>(
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 #[track_caller]
-pub fn while_loop<A: Args, R: Output<Tree = A::Owned>>(
+pub fn while_loop<A: Args, P: Operand, R: Output<Tree = A::Owned>>(
     init: A,
-    cond: impl Fn(&A::Owned) -> Array,
+    cond: impl Fn(&A::Owned) -> P,
     body: impl Fn(A::Owned) -> R,
 ) -> A::Owned {
     let call = Call::here("while_loop");
     let init = init.into_tree();
-    let out = run_while(&init, &|x| Ok(cond(x)), &|x| body(x).into_result(), call);
+    let cond = |x: &A::Owned| Ok(predicate(cond(x)));
+    let out = run_while(&init, &cond, &|x| body(x).into_result(), call);
     out.unwrap_or_else(|e| failed(&init, e))
 }
 

@@ -156,6 +156,39 @@ pub trait SliceDim<A, B>: WholeDim {
 impl<Z: Size, A, B: Minus<A> + UpTo<Z>> SliceDim<A, B> for TDim<Z> {
     type Out = TDim<B::Out>;
 }
+/// An unsharded dim with `A` more before and `B` more behind.
+#[diagnostic::on_unimplemented(
+    message = "pad: dim `{Self}` cannot be padded by `{A}` and `{B}` in types",
+    label = "padded dims are unsharded, and their sizes numbers: `reshard` first",
+    note = "or state the result: `x.then::<T![..]>(|x| x.pad(..))`"
+)]
+pub trait PadDim<A, B>: WholeDim {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<Z: Plus<A>, A, B> PadDim<A, B> for TDim<Z>
+where
+    Z::Out: Plus<B>,
+{
+    type Out = TDim<<Z::Out as Plus<B>>::Out>;
+}
+/// Indices that take elements of a shape `S` along dim `I`.
+#[diagnostic::on_unimplemented(
+    message = "take: indices of shape `{Self}` cannot take elements of `{S}` along dim `{I}`",
+    label = "expected one unsharded dim of indices, and an unsharded dim to take from",
+    note = "`reshard` first, or state the result: `x.then::<T![..]>(|x| x.take_to(..))`"
+)]
+pub trait TakeRhs<S, I>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+}
+impl<Q: WholeDim, S: crate::shape::At<I>, I> TakeRhs<S, I> for (Q,)
+where
+    S::Dim: WholeDim,
+    S::Put<Q>: Shape,
+{
+    type Out = S::Put<Q>;
+}
 /// The rest of a shape is the same: two shapes that differ in dim `I` only.
 #[diagnostic::on_unimplemented(
     message = "concat: shapes `{S}` and `{Self}` differ in more than the joined dim",

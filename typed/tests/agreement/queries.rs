@@ -10,15 +10,16 @@ use atmesh_typed::axis::{MeshAxis, MeshType};
 use atmesh_typed::manual::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use atmesh_typed::rules::contract::{MatmulRhs, MatmulToRhs};
 use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
-use atmesh_typed::rules::moves::{Factored, One, Permute};
-use atmesh_typed::rules::parts::{CutDim, JoinDim, MergeDim, SameBut, SliceDim};
+use atmesh_typed::rules::moves::{Factored, One, Permute, WholeDim};
+use atmesh_typed::rules::parts::{CutDim, JoinDim, MergeDim, PadDim, SameBut, SliceDim, TakeRhs};
 use atmesh_typed::rules::reduce::ReduceDims;
 use atmesh_typed::rules::respec::{ProductSets, ReshardSets, Spec};
 use atmesh_typed::rules::zip::ZipRhs;
 use atmesh_typed::sets::{
-    AddAxis, AddRhs, CoveredBy, JoinRhs, Made, Mark, MulRhs, ProductRhs, Sets, State, Varies, WithNumber,
+    AddAxis, AddRhs, CoveredBy, JoinRhs, Made, Mark, MulRhs, Over, ProductRhs, Sets, State, WithNumber,
 };
-use atmesh_typed::shape::{At, DimInfo, Insert, Other, Shape, Stretch};
+use atmesh_typed::shape::{At, DimInfo, Insert, Other, Shape, Stretch, TDim};
+use atmesh_typed::size::{N, Size};
 
 /// A rule with its operands.
 pub trait Rule {
@@ -74,9 +75,15 @@ rules! {
         where [Nth<S, I>: Factored<A, B>, Put<S, I, <Nth<S, I> as Factored<A, B>>::Minor>: Insert<I, <Nth<S, I> as Factored<A, B>>::Major>];
     [S: At<I> + At<J>, V: Sets, I, J] Merge<S, V, I, J>: Put<<S as At<J>>::Without, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>, V,
         where [Nth<S, I>: MergeDim<Nth<S, J>>, <S as At<J>>::Without: At<I>, Put<<S as At<J>>::Without, I, <Nth<S, I> as MergeDim<Nth<S, J>>>::Out>: Shape];
-    [S: Shape, V: Varies<A> + Made, A] Psum<S, V, A>: S, V::Less;
+    [S: At<I>, V: Made, I] Along<S, V, I>: S, V, where [S::Dim: WholeDim];
+    [S: At<I>, V: Made, I] Roll<S, V, I>: S, V;
+    [S: At<I>, V: Made, I, K: Size] TopK<S, V, I, K>: Put<S, I, TDim<K>>, V, where [S::Dim: WholeDim, Put<S, I, TDim<K>>: Shape];
+    [S: At<I>, V: Made, I, A, B] Padded<S, V, I, A, B>: Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>, V,
+        where [Nth<S, I>: PadDim<A, B>, Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>: Shape];
+    [S, V, R: TakeRhs<S, I>, W: JoinRhs<V>, I] Take<S, V, R, W, I>: R::Out, W::Out;
+    [S: Shape, V: Made, A: Over<V>] Psum<S, V, A>: S, A::Less;
     [S: GatherAt<A, I>, V: Made, A: AddAxis<V>, I] AllGather<S, V, A, I>: S::Out, A::Out;
-    [S: ScatterAt<A, I>, V: Varies<A> + Made, A, I] PsumScatter<S, V, A, I>: S::Out, V;
+    [S: ScatterAt<A, I>, V: atmesh_typed::sets::Varies<A> + Made, A, I] PsumScatter<S, V, A, I>: S::Out, V;
     [S: ScatterAt<A, I>, V: Made, A: AddAxis<V>, I: Other<J>, J] AllToAll<S, V, A, I, J>: <S::Out as GatherAt<A, J>>::Out, A::Out, where [S::Out: GatherAt<A, J>];
     [S: Shape, V: Made, A: AddAxis<V>] Pvary<S, V, A>: S, A::Out;
     [S: Shape, V: Sets, A: Mark<V>] Pcast<S, V, A>: S, A::Varying;
@@ -91,6 +98,12 @@ where
 {
     type S = S;
     type V = <W::Out as JoinRhs<C>>::Out;
+}
+/// Both operands have one shape, sharded alike.
+pub struct Stack<A, AV, B, BV, I>(PhantomData<(A, AV, B, BV, I)>);
+impl<S: Insert<I, TDim<N<2>>>, V, W: AddRhs<V>, I> Rule for Stack<S, V, S, W, I> {
+    type S = S::Out;
+    type V = W::Out;
 }
 /// Blocks of `shard_map` over the mesh of the module.
 pub struct LocalOn<S, V, M>(PhantomData<(S, V, M)>);

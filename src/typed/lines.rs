@@ -1,0 +1,172 @@
+//! Order, running sums, and what moves along a dim.
+
+use super::rules::moves::WholeDim;
+use super::rules::parts::{PadDim, TakeRhs};
+use super::sets::{AddOf, AddRhs, JoinOf, JoinRhs, Made, Sets};
+use super::shape::{At, DimNumber, Insert, Push, Shape, TDim};
+use super::shapes::{Nth, Put};
+use super::size::{KnownSize, N, Size};
+use super::{Float, Integer, Number, SameElem, Typed, TypedArray};
+use crate::array::{Array, stack};
+use crate::types::Element;
+
+macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty;)*) => {
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<I: DimNumber>(&self, along: I) -> Typed<$out, S, V>
+        where
+            T: $bound,
+            S: At<I::D>,
+            Nth<S, I::D>: WholeDim,
+            V: Made,
+        {
+            let _ = along;
+            Typed::of(self.array.$name(I::NUMBER as i32))
+        }
+    )* }
+} }
+along! {
+    /// The elements along an unsharded dim in rising order, as [`Array::sort`](crate::Array::sort).
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![i32; 2@X, 3]>::iota(&Pod::mesh()?, D1).flip(D1);
+    /// let sorted: T![i32; 2@X, 3] = x.sort(D1);
+    /// let sums: T![i32; 2@X, 3] = sorted.cumsum(D1);
+    /// let (top, places): (T![i32; 2@X, 2], T![i32; 2@X, 2]) = x.top_k::<N![2], _>(D1);
+    /// assert_eq!((sums.to_vec()?, top.to_vec()?), (vec![0, 1, 3, 0, 1, 3], vec![2, 1, 2, 1]));
+    /// assert_eq!(places.to_vec()?, [0, 1, 0, 1]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    sort Element T;
+    /// Where the elements of [`Typed::sort`] come from.
+    argsort Element i32;
+    /// The sum of what came so far along an unsharded dim.
+    cumsum Number T;
+    /// The product of what came so far along an unsharded dim.
+    cumprod Number T;
+    /// The greatest of what came so far along an unsharded dim.
+    cummax Element T;
+    /// The least of what came so far along an unsharded dim.
+    cummin Element T;
+    /// log Σ exp of what came so far along an unsharded dim.
+    cumlogsumexp Float T;
+}
+
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
+    /// The `K` greatest elements along an unsharded dim, the greatest first, and where they are: `x.top_k::<N![4], _>(D1)`.
+    #[track_caller]
+    pub fn top_k<K: KnownSize, I: DimNumber>(
+        &self,
+        along: I,
+    ) -> (Typed<T, Put<S, I::D, TDim<K>>, V>, Typed<i32, Put<S, I::D, TDim<K>>, V>)
+    where
+        S: At<I::D>,
+        Nth<S, I::D>: WholeDim,
+        Put<S, I::D, TDim<K>>: Shape,
+        V: Made,
+    {
+        let _ = along;
+        let (top, places) = self.array.top_k(K::VALUE.unwrap_or(0), I::NUMBER as i32);
+        (Typed::of(top), Typed::of(places))
+    }
+    /// Moved along a dim, what leaves at one end coming in at the other. A sharded dim stays so: devices exchange what crosses.
+    #[track_caller]
+    pub fn roll<I: DimNumber>(&self, by: i64, along: I) -> Self
+    where
+        S: At<I::D>,
+        V: Made,
+    {
+        let _ = along;
+        Typed::of(self.array.roll(by, I::NUMBER as i32))
+    }
+    /// Moved along a dim, `fill` coming in. A sharded dim stays so: devices exchange what crosses, so that a stencil reads its neighbours.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![f32; 4@X]>::iota(&Pod::mesh()?, D0);
+    /// let laplace: T![f32; 4@X] = x.shift(1, D0, 0.0) + x.shift(-1, D0, 0.0) - &x * 2.0;
+    /// assert_eq!(laplace.to_vec()?, [1.0, 0.0, 0.0, -4.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn shift<I: DimNumber>(&self, by: i64, along: I, fill: T) -> Self
+    where
+        S: At<I::D>,
+        V: Made,
+    {
+        let _ = along;
+        Typed::of(self.array.shift(by, I::NUMBER as i32, Array::from(fill)))
+    }
+    /// `value` put before (`A` times) and behind (`B` times) an unsharded dim: `x.pad::<N![1], N![2], _>(D0, 0.0)`.
+    #[track_caller]
+    pub fn pad<A: Size, B: Size, I: DimNumber>(
+        &self,
+        at: I,
+        value: T,
+    ) -> Typed<T, Put<S, I::D, <Nth<S, I::D> as PadDim<A, B>>::Out>, V>
+    where
+        S: At<I::D>,
+        Nth<S, I::D>: PadDim<A, B>,
+        Put<S, I::D, <Nth<S, I::D> as PadDim<A, B>>::Out>: Shape,
+        V: Made,
+    {
+        let _ = at;
+        let mut widths = vec![(0, 0, 0); S::DIMS.len()];
+        widths[I::NUMBER] = (A::VALUE.unwrap_or(0) as i64, B::VALUE.unwrap_or(0) as i64, 0);
+        Typed::of(self.array.pad(Array::from(value), widths))
+    }
+    /// This and another array of its shape, sharded alike, one behind the other along a new dim of size 2.
+    #[track_caller]
+    pub fn stack<R: TypedArray<Elem: SameElem<T>, Shape = S>, I: DimNumber>(
+        &self,
+        b: &R,
+        at: I,
+    ) -> Typed<T, <S as Insert<I::D, TDim<N<2>>>>::Out, AddOf<V, R::Sets>>
+    where
+        R::Sets: AddRhs<V>,
+        S: Insert<I::D, TDim<N<2>>>,
+    {
+        let _ = at;
+        Typed::of(stack([&self.array, b.as_untyped()], I::NUMBER as i32))
+    }
+    /// The elements at indices along an unsharded dim, whose place the indices' dim takes. Negative indices count from the end; beyond it
+    /// is [nothing](crate::Mode::Fill).
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let pod = Pod::mesh()?;
+    /// let table = <T![f32; 10, 4@X]>::iota(&pod, D0);
+    /// let ids = <T![i32; 3]>::full(&pod, 7);
+    /// let rows: T![f32; 3, 4@X] = table.take(&ids, D0);
+    /// assert_eq!(rows.to_vec()?, [7.0; 12]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn take<R: TypedArray<Elem: Integer>, I: DimNumber>(
+        &self,
+        indices: &R,
+        along: I,
+    ) -> Typed<T, <R::Shape as TakeRhs<S, I::D>>::Out, JoinOf<V, R::Sets>>
+    where
+        R::Shape: TakeRhs<S, I::D>,
+        R::Sets: JoinRhs<V>,
+    {
+        let _ = along;
+        Typed::of(self.array.take(indices.as_untyped(), I::NUMBER as i32))
+    }
+    /// For each number its row of an identity matrix with `K` columns, as float32: a new last dim. Numbers beyond have zeros.
+    #[track_caller]
+    pub fn one_hot<K: KnownSize>(&self) -> Typed<f32, <S as Push<TDim<K>>>::Out, V>
+    where
+        T: Integer,
+        S: Push<TDim<K>>,
+        V: Made,
+    {
+        Typed::of(self.array.one_hot(K::VALUE.unwrap_or(0)))
+    }
+}
