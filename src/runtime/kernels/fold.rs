@@ -271,8 +271,8 @@ fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
             1 => u64::from(from.cast::<u8>().read()),
             2 => u64::from(from.cast::<u16>().read()),
             4 => u64::from(from.cast::<u32>().read()),
-            // (of a complex number of 16 bytes the real part: none of these has another)
-            _ => from.cast::<u64>().read(),
+            // (of a complex number of 16 bytes the real part: none of these has another; one of 8 bytes has the alignment of its parts)
+            _ => from.cast::<u64>().read_unaligned(),
         }
     };
     // most gain nothing from the widest vectors
