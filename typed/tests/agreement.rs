@@ -23,7 +23,7 @@ mod cases;
 
 /// Where the static layer refuses what the case accepts, on purpose: how many, and why.
 const STRICTER: &[(&str, usize, &str)] = &[
-    ("Psum", 47, "a sum over an axis over which the value is the same is rarely meant: it wants `.pvary(X)`"),
+    ("Psum", 52, "a sum over an axis over which the value is the same is rarely meant: it wants `.pvary(X)`"),
     ("PsumScatter", 2, "the same"),
     ("Factor", 11, "a dim over several axes goes to several factors: `.then`"),
     ("Local", 5, "an unreduced or reduced array enters a `shard_map` by `.then`"),
