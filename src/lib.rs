@@ -89,6 +89,7 @@
 //! | `compile` | from a per-device program to tile programs and a plan of buffers |
 //! | `runtime` | memory, kernels, products, workers, messages |
 //! | `partition` | from a placed program to one per-device program with its collectives |
+//! | `export` | placed programs as StableHLO, for XLA |
 //! | `propagate` | a placement for every value |
 //! | `batch`, `grad` | programs of many examples; derivatives of programs |
 //! | `ops` | the primitives |
@@ -111,6 +112,7 @@ mod compile;
 pub mod diagnostic;
 mod elements;
 pub mod engine;
+pub mod export;
 #[cfg(test)]
 mod floors;
 pub mod grad;

@@ -124,7 +124,7 @@ impl<T: Element> Deref for View<T> {
 /// # Numbers on the host
 impl Array {
     /// The numbers in global row-major order: those of an unreduced array summed.
-    pub(super) fn numbers(&self, op: &'static str, place: Place) -> Result<Slab> {
+    pub(crate) fn numbers(&self, op: &'static str, place: Place) -> Result<Slab> {
         let mut slab = self.slab(op, place)?;
         let ty = self.type_ref().map_err(Error::clone)?;
         if let (2.., Some(mesh)) = (slab.copies(), &ty.mesh) {

@@ -83,12 +83,36 @@ impl Array {
             };
             return Err(Error::at(fault, op, vec![ty.to_string()], Some(place)));
         };
-        let order = match ty.dtype.size() {
+        self.npy_file(op, (ty.dtype.size(), code), &ty.shape, &slab, place)
+    }
+    /// The bytes of a file that another system reads: a key is its two words, bfloat16 two bytes without a meaning.
+    pub(crate) fn words_npy(&self, op: &'static str, place: Place) -> Result<Vec<u8>> {
+        let ty = self.ty()?;
+        match ty.dtype {
+            DType::Key => {
+                let shape: Vec<usize> = ty.shape.iter().copied().chain([2]).collect();
+                self.npy_file(op, (4, "u4"), &shape, &self.numbers(op, place)?, place)
+            }
+            DType::BF16 => self.npy_file(op, (2, "V2"), &ty.shape, &self.numbers(op, place)?, place),
+            _ => self.npy_bytes(op, place),
+        }
+    }
+    /// A header of elements of so many bytes and this code, then the elements.
+    fn npy_file(
+        &self,
+        op: &'static str,
+        (size, code): (usize, &str),
+        shape: &[usize],
+        slab: &Slab,
+        place: Place,
+    ) -> Result<Vec<u8>> {
+        let ty = self.ty()?;
+        let order = match size {
             1 => '|',
             _ if cfg!(target_endian = "big") => '>',
             _ => '<',
         };
-        let sizes: Vec<String> = ty.shape.iter().map(usize::to_string).collect();
+        let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
         let comma = if sizes.len() == 1 { "," } else { "" };
         let shape = format!("({}{comma})", sizes.join(", "));
         let header = format!("{{'descr': '{order}{code}', 'fortran_order': False, 'shape': {shape}, }}");

@@ -13,6 +13,7 @@ mod control;
 pub mod dce;
 mod env;
 pub mod factors;
+mod familiar;
 pub(crate) mod line;
 mod primitive;
 mod print;
@@ -27,6 +28,7 @@ pub use call::{Call, Source};
 pub use control::{Control, Loop, Parts, ShardMapping};
 pub(crate) use env::{Env, Known};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Priority};
+pub use familiar::{Familiar, Fourier, Of};
 pub use line::{Cut, In, Line, Out, Outs, Stages};
 pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 

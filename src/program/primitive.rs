@@ -2,7 +2,7 @@
 
 use super::factors::{Factors, Linearity, Priority};
 use super::sentence::Sentence;
-use super::{Batch, Batched, Builder, Source, Value, typing};
+use super::{Batch, Batched, Builder, Familiar, Source, Value, typing};
 use crate::diagnostic::{Fault, Result};
 use crate::mesh::{Axes, Axis};
 use crate::sharding::Spec;
@@ -108,7 +108,7 @@ pub struct Back<'a> {
 /// ([`shapes`](Primitive::shapes)); which loops run over which dimensions ([`factors`](Primitive::factors)), from which come explicit
 /// typing, auto propagation and partitioning; what derivatives are ([`jvp`](Primitive::jvp), [`transpose`](Primitive::transpose)); what
 /// `vmap` makes of it ([`batched`](Primitive::batched)); and what each element is ([`sentences`](Primitive::sentences)), from which both
-/// engines make kernels. `types`, `collective`, `pins` and `again` have defaults.
+/// engines make kernels. `types`, `collective`, `familiar`, `pins` and `again` have defaults.
 ///
 /// The completeness tests want of each line of [`PRIMITIVES`](crate::ops::PRIMITIVES): a conformance case with the reference's answers;
 /// derivatives that agree with differences, of unsharded and of sharded operands; the same result for many examples as for each; another
@@ -215,6 +215,11 @@ pub trait Primitive: Identity + fmt::Debug + Send + Sync {
     }
     /// What it is among devices, for the operations of manual mode.
     fn collective(&self) -> Option<Collective> {
+        None
+    }
+    /// What it is in words of other array languages, where its sentences say it less well or not at all, for operands of these types.
+    fn familiar(&self, operands: &[ArrayType]) -> Option<Familiar> {
+        let _ = operands;
         None
     }
     /// Whether its result is asked to be sharded as given (reshard, constraints): propagation pins it, and it is a value of its own.

@@ -39,6 +39,14 @@ pub(crate) struct Ready {
 
 /// Places every value and makes the per-device program. `wanted` asks for placements of results (missing ones: as propagated).
 pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<Staged> {
+    let placed = place(program, wanted)?;
+    let results = placed.outputs.iter().map(|out| result_type(&placed, out)).collect();
+    let localised = partition::localise(&placed)?;
+    Ok(Staged { program: placed, localised, results })
+}
+
+/// Places every value, results over whole axes.
+pub(crate) fn place(program: &Program, wanted: &[Option<Placement>]) -> Result<Program> {
     sound::check(program)?;
     let mut wanted = wanted.to_vec();
     wanted.resize(program.outputs.len(), None);
@@ -57,9 +65,7 @@ pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<S
     if again {
         placed = propagate::propagate(program, &wanted)?;
     }
-    let results = placed.outputs.iter().map(|out| result_type(&placed, out)).collect();
-    let localised = partition::localise(&placed)?;
-    Ok(Staged { program: placed, localised, results })
+    Ok(placed)
 }
 
 /// The whole pipeline.

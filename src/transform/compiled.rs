@@ -121,6 +121,16 @@ impl<I, O> Traced<I, O> {
         Ok(Lowered { staged: stages::lower(&self.program, &[])?, signature: self.signature })
     }
 }
+impl<I: Tree, O: Tree> Traced<I, O> {
+    /// The paths of the arguments' leaves and of the results'.
+    pub(super) fn paths(&self) -> (Vec<String>, Vec<String>) {
+        (super::stablehlo::paths(&self.signature.args), super::stablehlo::paths(&self.signature.out))
+    }
+    /// Which inputs may be written over, and the captured arrays, which come last.
+    pub(super) fn given(&self) -> (&[bool], &[Array]) {
+        (&self.signature.donated, &self.signature.captures)
+    }
+}
 impl<I, O> fmt::Display for Traced<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.program, f)

@@ -7,6 +7,7 @@ mod custom;
 mod derivative;
 mod jit;
 mod moves;
+mod stablehlo;
 mod vmap;
 
 pub use associative::{associative_scan, associative_scan_from_end};
@@ -19,4 +20,5 @@ pub use custom::{CustomOp, Finished, custom_op};
 pub use derivative::{Pullback, checkpoint, grad, jvp, value_and_grad, vjp};
 pub use jit::{ArgNums, Jit, Made, jit};
 pub(crate) use jit::{Out, body, no_error};
+pub use stablehlo::{Port, StableHlo};
 pub use vmap::{MapDims, VmapOptions, vmap, vmap_with};

@@ -3,8 +3,8 @@
 use super::line::{Kind, Made, Matrix};
 use super::{Part, of_matrices};
 use crate::diagnostic::Result;
-use crate::program::{Forward, Primitive, Tangents};
-use crate::types::Shape;
+use crate::program::{Familiar, Forward, Primitive, Tangents};
+use crate::types::{ArrayType, Shape};
 use atmesh_linalg::Real;
 
 /// `cholesky`: L of (a + aᵀ)/2 = LLᵀ, zeros above the diagonal. Of matrices that are not positive definite it is NaN.
@@ -15,6 +15,9 @@ impl Primitive for Cholesky {
     of_matrices!("cholesky");
     fn params(&self) -> String {
         String::new()
+    }
+    fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
+        Some(Familiar::Cholesky)
     }
     /// L · the lower triangle of L⁻¹ ȧ L⁻ᵀ, whose diagonal counts half.
     fn jvp(&self, Forward { b, tangents, outputs, .. }: Forward<'_>) -> Result<Tangents> {

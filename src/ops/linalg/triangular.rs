@@ -5,7 +5,7 @@ use super::{Part, of_matrices};
 use crate::diagnostic::Result;
 use crate::ops::build::{cotangent_type, not_linear};
 use crate::program::factors::{Dim, Factors, Join};
-use crate::program::{Back, Batched, Builder, Forward, Primitive, Tangents, Value};
+use crate::program::{Back, Batched, Builder, Familiar, Forward, Primitive, Tangents, Value};
 use crate::types::{ArrayType, DType, Shape};
 use atmesh_linalg::{Real, Triangle};
 use std::sync::Arc;
@@ -32,6 +32,10 @@ impl Primitive for TriangularSolve {
         format!(
             "left_side={left_side}, lower={lower}, transpose_a={transpose_a}, unit_diagonal={unit_diagonal}"
         )
+    }
+    fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
+        let TriangularSolve { left_side, lower, transpose_a, unit_diagonal } = *self;
+        Some(Familiar::TriangularSolve { left_side, lower, transpose_a, unit_diagonal })
     }
     /// The solution for ḃ − ȧ·x.
     fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {

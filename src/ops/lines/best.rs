@@ -8,7 +8,9 @@ use crate::ops::elementwise::Takes;
 use crate::ops::view::arity;
 use crate::program::factors::{Dim, Factors, Linearity, Priority};
 use crate::program::sentence::Sentence;
-use crate::program::{Back, Batch, Batched, Cut, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents};
+use crate::program::{
+    Back, Batch, Batched, Cut, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents,
+};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape, with_dtype};
 use std::sync::Arc;
@@ -74,6 +76,9 @@ impl Primitive for TopK {
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(TopK { axis: self.axis + 1, ..self.clone() }))
+    }
+    fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
+        Some(Familiar::Best { axis: self.axis, k: self.k })
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let line = Arc::new(Along { k: self.k });

@@ -9,7 +9,7 @@ use crate::ops::slicing::Pad;
 use crate::ops::view::arity;
 use crate::program::factors::{At, Dim, Factors, Join, Linearity, Priority};
 use crate::program::sentence::{Affine, Body, Lines, Part, Read, Sentence, Source, Span};
-use crate::program::{Back, Batch, Batched, Builder, Operand, Primitive, Tangents, Value};
+use crate::program::{Back, Batch, Batched, Builder, Familiar, Fourier, Operand, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
@@ -151,6 +151,15 @@ impl Primitive for Fft {
             }
         };
         Ok(vec![Some(b.fit(&back, &cotangent_type(&types[0]))?)])
+    }
+    fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
+        let kind = match self.kind {
+            Transform::Forward => Fourier::Forward,
+            Transform::Inverse => Fourier::Inverse,
+            Transform::Real => Fourier::Real,
+            Transform::InverseReal => Fourier::InverseReal,
+        };
+        Some(Familiar::Fourier { kind, lengths: self.lengths.iter().copied().collect() })
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let (x, y) = (&operands[0], &results[0]);

@@ -9,7 +9,8 @@ use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Priority};
 use crate::program::sentence::Sentence;
 use crate::program::{
-    Back, Batch, Batched, Builder, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents, Value, typing,
+    Back, Batch, Batched, Builder, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents,
+    Value, typing,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Element, Shape, with_dtype};
@@ -88,6 +89,9 @@ impl Primitive for Recurrence {
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::alike(Arc::new(Recurrence { axis: self.axis + 1, ..self.clone() }), false)
+    }
+    fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
+        Some(Familiar::Recurrence { axis: self.axis, reverse: self.reverse })
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let line = Arc::new(Along { reverse: self.reverse });

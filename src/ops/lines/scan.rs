@@ -10,10 +10,10 @@ use crate::ops::elementwise::{Binary, Takes};
 use crate::ops::slicing::Pad;
 use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Priority};
-use crate::program::sentence::Sentence;
+use crate::program::sentence::{Combine, Sentence};
 use crate::program::{
-    Back, Batch, Batched, Builder, Cut, Forward, In, Line, Operand, Out, Outs, Primitive, Stages, Tangents,
-    Value,
+    Back, Batch, Batched, Builder, Cut, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Stages,
+    Tangents, Value,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Element, Scalar, Shape, with_dtype};
@@ -132,6 +132,16 @@ impl Primitive for Scan {
     }
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::of(Arc::new(Scan { axis: self.axis + 1, ..self.clone() }))
+    }
+    fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
+        let combine = match self.kind {
+            Running::Sum => Some(Combine::Add),
+            Running::Prod => Some(Combine::Mul),
+            Running::Max => Some(Combine::Max),
+            Running::Min => Some(Combine::Min),
+            Running::LogSumExp => None,
+        };
+        Some(Familiar::Running { axis: self.axis, reverse: self.reverse, combine })
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let line = Arc::new(Along { kind: self.kind, reverse: self.reverse, of: Of::Line });

@@ -10,7 +10,8 @@ use crate::ops::indexing::{Gather, Places};
 use crate::program::factors::{Factors, Join, Linearity, Priority};
 use crate::program::sentence::{Beyond, Sentence};
 use crate::program::{
-    Back, Batch, Batched, Builder, Forward, In, Line, Operand, Out, Outs, Primitive, Stages, Tangents, Value,
+    Back, Batch, Batched, Builder, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Stages,
+    Tangents, Value,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape, with_dtype};
@@ -99,6 +100,9 @@ impl Primitive for Sort {
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::alike(Arc::new(Sort { axis: self.axis + 1, ..self.clone() }), false)
     }
+    fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
+        Some(Familiar::Sort { axis: self.axis, keys: self.keys, places: false })
+    }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let line = Arc::new(Along { keys: self.keys, operands: operands.len() });
         let one = |(k, y)| sentence(line.clone(), k, operands, self.axis, y);
@@ -132,6 +136,9 @@ impl Primitive for Argsort {
     crate::ops::moves::no_derivative!("argsort");
     fn batched(&self, _: &Batch<'_>) -> Batched {
         Batched::alike(Arc::new(Argsort { axis: self.axis + 1, ..self.clone() }), false)
+    }
+    fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
+        Some(Familiar::Sort { axis: self.axis, keys: self.keys, places: true })
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let line = Arc::new(Along { keys: self.keys, operands: operands.len() });

@@ -12,7 +12,7 @@ use crate::program::factors::{Dim, Factors, Join, Linearity, Priority};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Read, Sentence};
 use crate::program::typing;
 use crate::program::{
-    Back, Batch, Batched, Builder, Forward, Operand, Prim, Primitive, Tangents, Value, behind,
+    Back, Batch, Batched, Builder, Familiar, Forward, Of, Operand, Prim, Primitive, Tangents, Value, behind,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
@@ -332,6 +332,32 @@ impl Primitive for Conv {
             [Some(x), None] => Ok(vec![None, Some(self.cotangent_of_w(b, ct, x, types)?)]),
             _ => Err(not_linear(self.name())),
         }
+    }
+    fn familiar(&self, operands: &[ArrayType]) -> Option<Familiar> {
+        let [x, w] = operands else { return None };
+        let free = [self.free(0, x.rank()), self.free(1, w.rank())];
+        let one = self.batch[0].is_empty() && self.contracting[0].len() == 1 && !self.windows.is_empty();
+        if !one || free[0].len() != 1 || free[1].len() != 1 {
+            return None;
+        }
+        let of = |k: usize, d: usize| match self.spatial[k].iter().position(|s| *s == d) {
+            Some(i) => Of::Spatial(i),
+            None if self.contracting[k].contains(&d) => Of::Feature,
+            None => Of::Outer,
+        };
+        let last = self.windows.len() + 1;
+        let result = self.order.iter().map(|c| match *c {
+            0 => Of::Outer,
+            c if c == last => Of::Feature,
+            c => Of::Spatial(c - 1),
+        });
+        let placed = |w: &Window| [w.stride as i64, w.low, w.high, w.base as i64, w.dilation as i64];
+        Some(Familiar::Convolution {
+            array: (0..x.rank()).map(|d| of(0, d)).collect(),
+            filter: (0..w.rank()).map(|d| of(1, d)).collect(),
+            result: result.collect(),
+            windows: self.windows.iter().map(placed).collect(),
+        })
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let (x, w, y) = (&operands[0], &operands[1], &results[0]);

@@ -1,0 +1,215 @@
+//! Operations that StableHLO has a word for, or that a few of its words make: sorts, running sums, transforms, factors.
+
+use super::text::{join, list};
+use super::writer::{Ssa, Writer, names, types};
+use super::{Out, unsupported};
+use crate::program::sentence::Combine;
+use crate::program::{Familiar, Fourier, Of};
+use crate::types::{ArrayType, DType, Scalar};
+
+impl Writer {
+    pub(super) fn familiar(&mut self, what: &Familiar, results: &[ArrayType], ins: &[Ssa]) -> Out<Vec<Ssa>> {
+        let x = ins.first().ok_or_else(|| unsupported("an operation without operands"))?;
+        Ok(match what {
+            Familiar::Sort { axis, keys, places } => {
+                if ins[..*keys].iter().any(|x| x.dtype.is_complex()) {
+                    return Err(unsupported("an order of complex numbers has no StableHLO"));
+                }
+                let mut columns = ins.to_vec();
+                if *places {
+                    columns.push(self.iota(*axis, DType::I32, &x.shape));
+                }
+                let mut out = self.sorted(&columns, *axis, *keys, false);
+                if *places { out.split_off(ins.len()) } else { out }
+            }
+            Familiar::Best { axis, k } => {
+                let columns = [x.clone(), self.iota(*axis, DType::I32, &x.shape)];
+                let sorted = self.sorted(&columns, *axis, 1, true);
+                let mut bounds: Vec<[i64; 3]> = x.shape.iter().map(|n| [0, *n as i64, 1]).collect();
+                bounds[*axis][1] = *k as i64;
+                sorted.iter().map(|s| self.slice(s, &bounds)).collect()
+            }
+            Familiar::Running { axis, reverse, combine } => vec![self.running(x, *axis, *reverse, *combine)],
+            Familiar::Recurrence { axis, reverse } => {
+                let wide = wider(x.dtype);
+                let (a, b) = (self.convert(x, wide), self.convert(&ins[1], wide));
+                let h = self.recurrence(a, b, *axis, *reverse);
+                vec![self.convert(&h, x.dtype)]
+            }
+            Familiar::Fourier { kind, lengths } => {
+                let word = match kind {
+                    Fourier::Forward => "FFT",
+                    Fourier::Inverse => "IFFT",
+                    Fourier::Real => "RFFT",
+                    Fourier::InverseReal => "IRFFT",
+                };
+                let text = format!("stablehlo.fft {}, type = {word}, length = {}", x.name, list(lengths));
+                vec![self.typed(&text, &[x], results[0].dtype, &results[0].shape)]
+            }
+            Familiar::Cholesky => vec![self.cholesky(x)],
+            Familiar::TriangularSolve { left_side, lower, transpose_a, unit_diagonal } => {
+                let turned = if *transpose_a { "TRANSPOSE" } else { "NO_TRANSPOSE" };
+                let text = format!(
+                    "\"stablehlo.triangular_solve\"({}) <{{left_side = {left_side}, lower = {lower}, transpose_a = #stablehlo<transpose {turned}>, unit_diagonal = {unit_diagonal}}}>",
+                    names(ins)
+                );
+                vec![self.typed(&text, &[x, &ins[1]], results[0].dtype, &results[0].shape)]
+            }
+            Familiar::Convolution { array, filter, result, windows } => {
+                vec![self.convolution([x, &ins[1]], [array, filter, result], windows, &results[0])]
+            }
+        })
+    }
+
+    /// Columns in the order of the first `keys` of them, rising or falling; NaN counts as greater than all.
+    fn sorted(&mut self, columns: &[Ssa], axis: usize, keys: usize, falling: bool) -> Vec<Ssa> {
+        let shapes: Vec<_> = columns.iter().map(|c| (c.dtype, c.shape.clone())).collect();
+        let (head, outs) = self.results(&shapes);
+        self.part(&format!(
+            "{head}\"stablehlo.sort\"({}) <{{dimension = {axis} : i64, is_stable = true}}> ({{",
+            names(columns)
+        ));
+        let pairs: Vec<DType> = columns.iter().flat_map(|c| [c.dtype, c.dtype]).collect();
+        self.inside(|w| {
+            w.scalars(&pairs, |w, args| {
+                let mut before: Option<Ssa> = None;
+                for k in (0..keys).rev() {
+                    let (a, b) = (&args[2 * k], &args[2 * k + 1]);
+                    let (a, b) = if falling { (b, a) } else { (a, b) };
+                    let (less, equal) = w.ordered(a, b);
+                    before = Some(match before {
+                        None => less,
+                        Some(rest) => {
+                            let rest = w.same("and", &[&equal, &rest]);
+                            w.same("or", &[&less, &rest])
+                        }
+                    });
+                }
+                vec![before.unwrap_or_else(|| w.constant(DType::Bool, Scalar::Bool(false), &[]))]
+            });
+        });
+        self.line(&format!("}}) : ({}) -> ({})", types(columns), join(outs.iter().map(Ssa::ty))));
+        outs
+    }
+    /// Whether a comes before b, and whether they are equal.
+    fn ordered(&mut self, a: &Ssa, b: &Ssa) -> (Ssa, Ssa) {
+        let (less, equal) = (self.compare("LT", a, b), self.compare("EQ", a, b));
+        if !a.dtype.is_float() {
+            return (less, equal);
+        }
+        let (odd, other) = (self.compare("NE", a, a), self.compare("NE", b, b));
+        let fine = self.same("not", &[&odd]);
+        let before = self.same("and", &[&fine, &other]);
+        let both = self.same("and", &[&odd, &other]);
+        (self.same("or", &[&less, &before]), self.same("or", &[&equal, &both]))
+    }
+
+    /// Moved by `n` along a dimension, towards its end or its beginning; `fill` comes in.
+    fn moved(&mut self, x: &Ssa, axis: usize, n: usize, reverse: bool, fill: Scalar) -> Ssa {
+        let n = n as i64;
+        let mut widths = vec![[0, 0, 0]; x.shape.len()];
+        widths[axis] = if reverse { [-n, n, 0] } else { [n, -n, 0] };
+        self.pad(x, fill, &widths)
+    }
+    /// Doubling steps: each element is combined with that before it, then with that two before it, …
+    fn running(&mut self, x: &Ssa, axis: usize, reverse: bool, combine: Option<Combine>) -> Ssa {
+        let (dtype, size) = (x.dtype, x.shape[axis]);
+        let wide = wider(dtype);
+        let mut all = self.convert(x, wide);
+        let none = combine.map_or(Scalar::Float(f64::NEG_INFINITY), |c| c.neutral(wide));
+        let mut n = 1;
+        while n < size {
+            let before = self.moved(&all, axis, n, reverse, none);
+            all = match combine {
+                Some(c) => self.same(super::sentences::combiner(c), &[&before, &all]),
+                None => self.log_of_sum(&before, &all),
+            };
+            n *= 2;
+        }
+        self.convert(&all, dtype)
+    }
+    /// log(eᵃ + eᵇ) without overflow.
+    fn log_of_sum(&mut self, a: &Ssa, b: &Ssa) -> Ssa {
+        let most = self.same("maximum", &[a, b]);
+        let finite =
+            self.typed(&format!("stablehlo.is_finite {}", most.name), &[&most], DType::Bool, &most.shape);
+        let zero = self.constant(most.dtype, Scalar::Float(0.0), &most.shape);
+        let most = self.select(&finite, &most, &zero);
+        let mut parts = Vec::new();
+        for x in [a, b] {
+            let less = self.same("subtract", &[x, &most]);
+            parts.push(self.same("exponential", &[&less]));
+        }
+        let sum = self.same("add", &[&parts[0], &parts[1]]);
+        let log = self.same("log", &[&sum]);
+        self.same("add", &[&log, &most])
+    }
+    fn recurrence(&mut self, mut a: Ssa, mut b: Ssa, axis: usize, reverse: bool) -> Ssa {
+        let (size, mut n) = (a.shape[axis], 1);
+        while n < size {
+            let before = self.moved(&b, axis, n, reverse, Scalar::zero(b.dtype));
+            let gained = self.same("multiply", &[&a, &before]);
+            b = self.same("add", &[&gained, &b]);
+            let decayed = self.moved(&a, axis, n, reverse, Scalar::one(a.dtype));
+            a = self.same("multiply", &[&a, &decayed]);
+            n *= 2;
+        }
+        b
+    }
+
+    /// Of (a + aᵀ)/2; zeros above the diagonal.
+    fn cholesky(&mut self, a: &Ssa) -> Ssa {
+        let rank = a.shape.len();
+        let mut order: Vec<usize> = (0..rank).collect();
+        order.swap(rank - 2, rank - 1);
+        let turned = self.transpose(a, &order);
+        let sum = self.same("add", &[a, &turned]);
+        let half = self.constant(a.dtype, Scalar::Float(0.5), &a.shape);
+        let even = self.same("multiply", &[&sum, &half]);
+        let text = format!("stablehlo.cholesky {}, lower = true : {}", even.name, even.ty());
+        let lower = self.op(text, a.dtype, &a.shape);
+        let rows = self.iota(rank - 2, DType::I32, &a.shape);
+        let columns = self.iota(rank - 1, DType::I32, &a.shape);
+        let below = self.compare("GE", &rows, &columns);
+        let zero = self.constant(a.dtype, Scalar::zero(a.dtype), &a.shape);
+        self.select(&below, &lower, &zero)
+    }
+
+    fn convolution(
+        &mut self,
+        operands: [&Ssa; 2],
+        dims: [&Vec<Of>; 3],
+        windows: &[[i64; 5]],
+        result: &ArrayType,
+    ) -> Ssa {
+        let word = |k: usize, of: &Of| match (k, of) {
+            (1, Of::Feature) => "i".to_string(),
+            (1, Of::Outer) => "o".to_string(),
+            (_, Of::Feature) => "f".to_string(),
+            (_, Of::Outer) => "b".to_string(),
+            (_, Of::Spatial(i)) => i.to_string(),
+        };
+        let side = |k: usize| list(dims[k].iter().map(|of| word(k, of)));
+        let each = |k: usize| list(windows.iter().map(|w| w[k]));
+        let pad = list(windows.iter().map(|w| list([w[1], w[2]])));
+        let text = format!(
+            "stablehlo.convolution({}) dim_numbers = {}x{}->{}, window = {{stride = {}, pad = {pad}, lhs_dilate = {}, rhs_dilate = {}}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}",
+            names(operands),
+            side(0),
+            side(1),
+            side(2),
+            each(0),
+            each(3),
+            each(4)
+        );
+        // sums of 16-bit floats are kept in 32 bits
+        let wide = wider(result.dtype);
+        let out = self.typed(&text, &operands, wide, &result.shape);
+        self.convert(&out, result.dtype)
+    }
+}
+
+/// What 16-bit floats are combined in.
+fn wider(d: DType) -> DType {
+    if matches!(d, DType::F16 | DType::BF16) { DType::F32 } else { d }
+}

@@ -1,0 +1,158 @@
+//! Programs as StableHLO: the text holds together, says what it said before, and refusals name the line.
+
+mod checker;
+#[path = "../../examples/beyond/programs.rs"]
+mod programs;
+
+use atmesh::export::{Options, Shardings};
+use atmesh::prelude::*;
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+static CASES: LazyLock<Vec<programs::Case>> =
+    LazyLock::new(|| programs::all().expect("all programs are written"));
+
+#[test]
+fn every_text_holds_together() {
+    for case in CASES.iter() {
+        if let Err(why) = checker::check(case.module.text()) {
+            panic!("{}: {why}\n{}", case.name, case.module);
+        }
+    }
+}
+
+#[test]
+fn the_checker_finds_what_is_wrong() {
+    let case = CASES.iter().find(|c| c.name == "scan_gradient").expect("it is there");
+    let text = case.module.text();
+    assert_eq!(checker::check(text), Ok(()));
+    let wrong = |from: &str, to: &str| {
+        assert!(text.contains(from), "{from}");
+        checker::check(&text.replacen(from, to, 1)).expect_err(to)
+    };
+    assert!(wrong("stablehlo.tanh %", "stablehlo.tanh %9").contains("is not bound"));
+    let tanh = text.lines().find(|l| l.contains("stablehlo.tanh")).expect("a line");
+    assert!(wrong(tanh, &tanh.replace("8xf32", "9xf32")).contains("is read as tensor<9xf32>"));
+    assert!(wrong("} do {", "do {").contains("line"));
+    assert!(wrong("%0 = ", "%arg0 = ").contains("is bound twice"));
+}
+
+/// Arguments, results, tables and captures.
+#[test]
+fn tables_say_what_goes_in_and_out() {
+    let find = |name: &str| &CASES.iter().find(|c| c.name == name).expect(name).module;
+    let step = find("mlp_step");
+    let told = |p: &atmesh::transform::Port| {
+        format!("{} {} {}", p.name, p.ty, p.sharding.clone().unwrap_or_default())
+    };
+    let all: Vec<String> = step.arguments().iter().chain(step.results()).map(told).collect();
+    assert_eq!(
+        all,
+        [
+            "0 float32[8@dp,16] <@mesh, [{\"dp\"}, {}]>",
+            "1 float32[16,32@tp] <@mesh, [{}, {\"tp\"}]>",
+            "2 float32[32@tp,16] <@mesh, [{\"tp\"}, {}]>",
+            "0 float32[] <@mesh, []>",
+            "1 float32[16,32@tp] <@mesh, [{}, {\"tp\"}]>",
+            "2 float32[32@tp,16] <@mesh, [{\"tp\"}, {}]>",
+        ]
+    );
+    assert_eq!((step.devices(), find("transforms").devices()), (8, 1));
+    assert!(find("donated").arguments()[0].donated);
+    assert!(find("donated").text().contains("jax.buffer_donor = true"));
+    // small captures are constants, larger ones arguments; a key is two words
+    assert_eq!(find("captured").arguments().len(), 1);
+    let w = Array::ones([32, 16]);
+    let large = jit(|x: &Array| x.dot(&w)).trace(Array::ones([32])).unwrap().to_stablehlo().unwrap();
+    assert_eq!(large.arguments()[1].file.as_deref(), Some("capture0.npy"));
+    assert_eq!(large.captures().len(), 1);
+    assert_eq!(find("keys").arguments()[0].tensor, "tensor<2xui32>");
+    assert_eq!(find("keys").results().len(), 4);
+}
+
+#[test]
+fn shardings_are_told_as_asked() {
+    let mesh = Mesh::new([("X", 2)]).unwrap();
+    let x = Array::ones([4, 4]).put(&mesh, p!["X"]);
+    let traced = jit(|x: &Array| (x + 1.0).reshard(p![_, "X"])).trace(&x).unwrap();
+    let constraints = |s| {
+        let options = Options::default().shardings(s);
+        traced.to_stablehlo_with(options).unwrap().text().matches("sharding_constraint").count()
+    };
+    assert_eq!(constraints(Shardings::Asked), 1);
+    assert_eq!((constraints(Shardings::Types), constraints(Shardings::Placed)), (3, 3));
+    let lines = traced.to_stablehlo().unwrap();
+    assert!(lines.text().contains("tests/export/main.rs"), "{lines}");
+}
+
+#[test]
+fn refusals_name_the_line() {
+    let mesh = Mesh::auto([("X", 4)]).unwrap();
+    let uneven = Array::ones([102]).put(&mesh, p!["X"]);
+    let refused = |e: Result<atmesh::transform::StableHlo>| e.expect_err("refused").to_string();
+    let text = refused(jit(|x: &Array| x + 1.0).trace(&uneven).and_then(|t| t.to_stablehlo()));
+    assert!(text.contains("dimension 0 of float32[102] is in 4 uneven parts: XLA splits evenly"), "{text}");
+    assert!(text.contains("pad it to 104"), "{text}");
+    let printed = jit(|x: &Array| {
+        debug_print!("{}", x);
+        x + 1.0
+    });
+    let text = refused(printed.trace(Array::ones([2])).and_then(|t| t.to_stablehlo()));
+    assert!(text.contains("prints have no StableHLO") && text.contains("tests/export/main.rs:"), "{text}");
+    #[cfg(feature = "linalg")]
+    {
+        let text =
+            refused(jit(|x: &Array| x.inv()).trace(Array::eye([3, 3], 0)).and_then(|t| t.to_stablehlo()));
+        assert!(text.contains("has no StableHLO") && text.contains("inv"), "{text}");
+    }
+}
+
+#[test]
+fn a_folder_is_whole_or_not_there() {
+    let folder = std::env::temp_dir().join(format!("atmesh-export-{}", std::process::id()));
+    let w = Array::ones([64, 64]);
+    let module = jit(|x: &Array| x.dot(&w)).trace(Array::ones([64])).unwrap().to_stablehlo().unwrap();
+    module.save(&folder).unwrap();
+    let names = |folder: &std::path::Path| {
+        let mut names: Vec<_> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&folder), ["capture0.npy", "program.json", "program.mlir"]);
+    let table: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("program.json")).unwrap()).unwrap();
+    assert_eq!(table["arguments"][1]["file"], "capture0.npy");
+    // a file in the folder's place
+    let file = folder.join("program.mlir");
+    let error = module.save(&file).expect_err("a file").to_string();
+    assert!(error.contains("program.mlir"), "{error}");
+    assert_eq!(names(&folder).len(), 3);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// `ATMESH_BLESS=1` writes them anew.
+#[test]
+fn golden_texts() {
+    for (file, primitives) in [("programs.txt", false), ("primitives.txt", true)] {
+        let mut text = String::new();
+        for case in CASES.iter().filter(|c| c.name.starts_with("prim_") == primitives) {
+            // a hash is a hundred lines
+            let lines = case.module.text().lines();
+            if lines.clone().count() > 120 {
+                writeln!(text, "== {}: {} lines", case.name, lines.count()).unwrap();
+            } else {
+                write!(text, "== {}\n{}", case.name, case.module).unwrap();
+            }
+        }
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/export").join(file);
+        if std::env::var_os("ATMESH_BLESS").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let golden = std::fs::read_to_string(&path).unwrap_or_default();
+        let differs = golden.lines().zip(text.lines()).find(|(a, b)| a != b);
+        assert!(
+            golden == text,
+            "{file} differs, first: {differs:?}; `ATMESH_BLESS=1 cargo test --test export` writes it anew"
+        );
+    }
+}
