@@ -135,7 +135,7 @@ fn auto() -> Result<Vec<Case>> {
             &jit(|x: &Array, w: &Array| x.conv_with(w, ConvOptions::default().padding(Padding::Same))),
             || (&picture, &filter),
         )?,
-        case("pool", &jit(|x: &Array| x.max_pool(&[2, 2])), || &picture)?,
+        case("pool", &jit(|x: &Array| x.max_pool([2, 2])), || &picture)?,
         case("roll", &jit(|u: &Array| u.roll(3, 0) + u.flip(0)), || &u)?,
         case(
             "collatz",

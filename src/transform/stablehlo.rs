@@ -7,7 +7,6 @@ use crate::export::{self, Given, Options};
 use crate::trace::stages;
 use crate::tree::{Path as TreePath, Tree};
 use crate::types::{ArrayType, DType, Number, Scalar, with_dtype};
-use serde_json::json;
 use std::fmt;
 use std::path::Path;
 
@@ -156,22 +155,17 @@ impl StableHlo {
             let fault = Fault::new(ErrorKind::Data, format!("{}: {why}", path.display()));
             Error::at(fault, "save", Vec::new(), Some(place))
         };
-        let port = |p: &Port| {
-            json!({
-                "name": p.name, "type": p.ty.to_string(), "tensor": p.tensor, "sharding": p.sharding,
-                "donated": p.donated, "file": p.file,
-            })
-        };
-        let table = json!({
-            "devices": self.devices,
-            "arguments": self.arguments.iter().map(port).collect::<Vec<_>>(),
-            "results": self.results.iter().map(port).collect::<Vec<_>>(),
-        });
+        let table = format!(
+            "{{\n \"devices\": {},\n \"arguments\": {},\n \"results\": {}\n}}\n",
+            self.devices,
+            table(&self.arguments),
+            table(&self.results)
+        );
         let mut files = Vec::new();
         for (port, a) in self.arguments.iter().filter(|p| p.file.is_some()).zip(&self.captures) {
             files.push((port.file.clone().unwrap_or_default(), a.words_npy("save", place)?));
         }
-        files.push(("program.json".into(), format!("{table:#}\n").into_bytes()));
+        files.push(("program.json".into(), table.into_bytes()));
         files.push(("program.mlir".into(), self.text.clone().into_bytes()));
         std::fs::create_dir_all(folder).map_err(|why| failed(folder, why))?;
         for (name, bytes) in files {
@@ -187,6 +181,34 @@ impl fmt::Display for StableHlo {
     }
 }
 
+/// A text as JSON has it.
+fn json(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if u32::from(c) < 0x20 => out += &format!("\\u{:04x}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+/// Rows of a table as JSON.
+fn table(ports: &[Port]) -> String {
+    let maybe = |text: &Option<String>| text.as_ref().map_or("null".into(), |t| json(t));
+    let row = |p: &Port| {
+        format!(
+            "\n  {{\"name\": {}, \"type\": {}, \"tensor\": {}, \"sharding\": {}, \"donated\": {}, \"file\": {}}}",
+            json(&p.name),
+            json(&p.ty.to_string()),
+            json(&p.tensor),
+            maybe(&p.sharding),
+            p.donated,
+            maybe(&p.file)
+        )
+    };
+    format!("[{}\n ]", ports.iter().map(row).collect::<Vec<_>>().join(","))
+}
 /// Whether a captured array is written as a constant.
 fn small(a: &Array) -> bool {
     a.type_ref().is_ok_and(|ty| ty.nbytes() <= SMALL && ty.dtype != DType::Key)

@@ -20,7 +20,7 @@ struct Check {
 }
 
 /// Nothing, or what is wrong on which line.
-pub fn check(text: &str) -> Result<(), String> {
+pub(crate) fn check(text: &str) -> Result<(), String> {
     let mut check = Check::default();
     for (n, line) in text.lines().enumerate() {
         check.line(line.trim()).map_err(|why| format!("line {}: {why}: {}", n + 1, line.trim()))?;

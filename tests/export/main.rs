@@ -70,6 +70,31 @@ fn tables_say_what_goes_in_and_out() {
     assert_eq!(find("keys").results().len(), 4);
 }
 
+/// What our own engine takes and gives has the types of the tables.
+#[test]
+fn tables_agree_with_arguments_and_results() {
+    for case in CASES.iter() {
+        let (ins, outs) = (case.module.arguments(), case.module.results());
+        let given = ins.iter().filter(|p| p.file.is_none()).zip(&case.arguments);
+        for (port, a) in given.chain(outs.iter().zip(&case.results)) {
+            let bits = programs::plain_bits(a).unwrap();
+            let sizes: String = bits.shape().unwrap().iter().map(|n| format!("{n}x")).collect();
+            assert!(
+                port.tensor.starts_with(&format!("tensor<{sizes}")),
+                "{}: {} {}",
+                case.name,
+                port.tensor,
+                port.ty
+            );
+            assert_eq!(port.ty.to_string(), a.ty().unwrap().to_string(), "{}", case.name);
+        }
+        assert_eq!(
+            (outs.len(), ins.len()),
+            (case.results.len(), case.arguments.len() + case.module.captures().len())
+        );
+    }
+}
+
 #[test]
 fn shardings_are_told_as_asked() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
