@@ -88,6 +88,7 @@
 //! | `show` | arrays and meshes as text and as pictures |
 //! | `compile` | from a per-device program to tile programs and a plan of buffers |
 //! | `runtime` | memory, kernels, products, workers, messages |
+//! | `pjrt` | XLA's plugins (feature `xla`) |
 //! | `partition` | from a placed program to one per-device program with its collectives |
 //! | `export` | placed programs as StableHLO, for XLA |
 //! | `propagate` | a placement for every value |
@@ -119,6 +120,8 @@ pub mod grad;
 pub mod mesh;
 pub mod ops;
 pub mod partition;
+#[cfg(feature = "xla")]
+pub mod pjrt;
 pub mod program;
 pub mod propagate;
 pub mod random;

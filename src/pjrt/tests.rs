@@ -1,0 +1,229 @@
+//! Plugins that are none, which needs no plugin; and, where `ATMESH_PJRT_PLUGIN` names one, modules that it runs.
+
+use super::*;
+use std::process::Command;
+
+fn refusal<T>(result: Result<T>) -> String {
+    result.err().map_or_else(|| "nothing was refused".into(), |e| e.diagnostics()[0].fault.message.clone())
+}
+
+/// A file for one test, gone afterwards.
+struct Temporary(PathBuf);
+impl Temporary {
+    fn new(name: &str) -> Temporary {
+        Temporary(std::env::temp_dir().join(format!("atmesh-pjrt-{}-{name}", std::process::id())))
+    }
+}
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Loads a file that is no sound plugin, but has nothing that would run.
+fn load(path: &Path) -> Result<Client> {
+    // SAFETY: the tests' files are no libraries, or ones whose only function is that of a plugin
+    unsafe { Client::load(path, 1) }
+}
+
+#[test]
+fn what_is_no_plugin_is_refused_with_words() {
+    assert!(refusal(load(Path::new("/nowhere/plugin.so"))).starts_with("there is no file /nowhere"));
+    assert!(refusal(load(&std::env::temp_dir())).ends_with("is no file"));
+    let text = Temporary::new("text.so");
+    std::fs::write(&text.0, "no library").unwrap();
+    assert!(refusal(load(&text.0)).contains("cannot be loaded: "), "{}", refusal(load(&text.0)));
+}
+
+/// Compiles a few lines of C to a shared library; nothing where there is no compiler.
+fn library(name: &str, source: &str) -> Option<Temporary> {
+    let (code, made) = (Temporary::new(&format!("{name}.c")), Temporary::new(&format!("{name}.so")));
+    std::fs::write(&code.0, source).unwrap();
+    let done = Command::new("cc").arg("-shared").arg("-fPIC").arg("-o").arg(&made.0).arg(&code.0).status();
+    match done {
+        Ok(status) if status.success() => Some(made),
+        _ => {
+            println!("skipped: there is no C compiler");
+            None
+        }
+    }
+}
+
+#[test]
+fn libraries_that_are_no_plugins_are_refused_with_words() {
+    if let Some(other) = library("other", "int f(void) { return 1; }") {
+        assert!(refusal(load(&other.0)).contains("it exports no `GetPjrtApi`"));
+    }
+    let table = |size: usize, major: usize| {
+        format!(
+            "static long long t[100] = {{{size}, 0, 24, 0, {}}}; void *GetPjrtApi(void) {{ return t; }}",
+            major | 7 << 32
+        )
+    };
+    if let Some(old) = library("old", &table(100, 0)) {
+        assert!(refusal(load(&old.0)).contains("has PJRT C API 0.7 with a table of 100 bytes"));
+    }
+    if let Some(new) = library("new", &table(800, 3)) {
+        assert!(refusal(load(&new.0)).contains("has PJRT C API 3.7"));
+    }
+}
+
+#[test]
+fn a_plugin_that_fails_is_told_in_its_words() {
+    // functions stand at words 5 and on: destroy, message, code, initialise; then the client's
+    let source = r#"
+        static long long table[100];
+        static void *quiet(long long *a) { (void)a; return 0; }
+        static void *message(long long *a) { a[3] = (long long)"no such device here\n"; a[4] = 20; return 0; }
+        static void *fail(long long *a) { (void)a; return (void *)table; }
+        void *GetPjrtApi(void) {
+            for (int k = 5; k < 100; k++) table[k] = (long long)quiet;
+            table[0] = 800; table[4] = 70LL << 32; table[6] = (long long)message; table[15] = (long long)fail;
+            return table;
+        }"#;
+    if let Some(fails) = library("fails", source) {
+        assert!(refusal(load(&fails.0)).ends_with("has no devices: no such device here"));
+    }
+    // a client of no devices
+    let none = source.replace("(long long)fail", "(long long)quiet");
+    if let Some(none) = library("none", &none) {
+        assert!(refusal(load(&none.0)).ends_with("has 0 devices, and 1 are asked for"));
+    }
+}
+
+/// The plugin's client of 8 devices, or nothing where none is named.
+fn client() -> Option<Client> {
+    if std::env::var_os(PLUGIN).is_none() {
+        println!("skipped: {PLUGIN} is not set");
+        return None;
+    }
+    Some(Client::from_env(8).unwrap())
+}
+
+fn module(body: &str) -> String {
+    format!("module {{\n sdy.mesh @mesh = <[\"X\"=8]>\n{body}\n}}")
+}
+
+fn bytes(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|x| x.to_ne_bytes()).collect()
+}
+fn floats(buffer: &DeviceBuffer) -> Vec<f32> {
+    let all = buffer.read().unwrap();
+    all.chunks_exact(4).map(|b| f32::from_ne_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+#[test]
+fn devices_compute_a_sharded_product() {
+    let Some(client) = client() else { return };
+    assert!(client.devices() >= 8 && !client.platform().is_empty());
+    let text = module(
+        r#" func.func public @main(%x: tensor<16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"X"}]>},
+              %w: tensor<16x3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}, {}]>})
+            -> (tensor<3xf32> {sdy.sharding = #sdy.sharding<@mesh, [{}]>}, tensor<16xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"X"}]>}) {
+              %0 = stablehlo.dot_general %x, %w, contracting_dims = [0] x [0] : (tensor<16xf32>, tensor<16x3xf32>) -> tensor<3xf32>
+              %1 = stablehlo.add %x, %x : tensor<16xf32>
+              return %0, %1 : tensor<3xf32>, tensor<16xf32>
+            }"#,
+    );
+    let product = client.compile(&text, 8).unwrap();
+    let w: Vec<f32> = (0..48).map(|k| k as f32).collect();
+    let put = |d: usize| {
+        let x = client.put(&bytes(&[d as f32, 1.0]), DType::F32, &[2], d).unwrap();
+        [x, client.put(&bytes(&w), DType::F32, &[16, 3], d).unwrap()]
+    };
+    let held: Vec<[DeviceBuffer; 2]> = (0..8).map(put).collect();
+    let lists: Vec<Vec<&DeviceBuffer>> = held.iter().map(|pair| pair.iter().collect()).collect();
+    let mut want = [0.0f32; 3];
+    for (row, chunk) in w.chunks(3).enumerate() {
+        let x = if row % 2 == 0 { (row / 2) as f32 } else { 1.0 };
+        chunk.iter().zip(&mut want).for_each(|(w, sum)| *sum += x * w);
+    }
+    for _ in 0..3 {
+        let results = product.run(&lists).unwrap();
+        for (d, list) in results.iter().enumerate() {
+            assert_eq!((list[0].shape().to_vec(), list[0].dtype()), (vec![3], DType::F32));
+            assert_eq!(floats(&list[0]), want);
+            assert_eq!(floats(&list[1]), [2.0 * d as f32, 2.0]);
+            assert_eq!(list[1].device(), d);
+        }
+    }
+}
+
+#[test]
+fn every_element_type_goes_in_and_out() {
+    let Some(client) = client() else { return };
+    for (dtype, name) in [
+        (DType::Bool, "i1"),
+        (DType::I8, "i8"),
+        (DType::I64, "i64"),
+        (DType::U16, "ui16"),
+        (DType::F16, "f16"),
+        (DType::BF16, "bf16"),
+        (DType::F64, "f64"),
+        (DType::C64, "complex<f32>"),
+        (DType::C128, "complex<f64>"),
+    ] {
+        let t = format!("tensor<2x3x{name}>");
+        let r = format!("tensor<3x2x{name}>");
+        let text = format!(
+            "module {{ func.func public @main(%x: {t}) -> {r} {{\n %y = stablehlo.transpose %x, dims = [1, 0] : ({t}) -> {r}\n return %y : {r}\n }} }}"
+        );
+        let turn = client.compile(&text, 1).unwrap();
+        let size = dtype.size();
+        let element = |k: usize| -> Vec<u8> {
+            (0..size).map(|b| if b == 0 { (k % 2) as u8 } else { k as u8 }).collect()
+        };
+        let x: Vec<u8> =
+            (0..6).flat_map(element).map(|b| if dtype == DType::Bool { b % 2 } else { b }).collect();
+        let at = client.put(&x, dtype, &[2, 3], 0).unwrap();
+        assert_eq!(at.read().unwrap(), x, "{dtype}");
+        let results = turn.run(&[vec![&at]]).unwrap();
+        let want: Vec<u8> =
+            [0, 3, 1, 4, 2, 5].iter().flat_map(|k| x[k * size..(k + 1) * size].to_vec()).collect();
+        assert_eq!((results[0][0].read().unwrap(), results[0][0].dtype()), (want, dtype));
+    }
+}
+
+#[test]
+fn wrong_calls_are_refused_with_words() {
+    let Some(client) = client() else { return };
+    let text = module(
+        r#" func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"X"}]>})
+            -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@mesh, [{"X"}]>}) {
+              %0 = stablehlo.negate %x : tensor<8xf32>
+              return %0 : tensor<8xf32>
+            }"#,
+    );
+    let negate = client.compile(&text, 8).unwrap();
+    let put = |n: usize, d: usize| client.put(&bytes(&vec![1.0; n]), DType::F32, &[n], d).unwrap();
+    let lists =
+        |held: &[DeviceBuffer]| refusal(negate.run(&held.iter().map(|b| vec![b]).collect::<Vec<_>>()));
+    let good: Vec<DeviceBuffer> = (0..8).map(|d| put(1, d)).collect();
+    let large: Vec<DeviceBuffer> = (0..8).map(|d| put(2, d)).collect();
+    let said = [
+        lists(&good),
+        lists(&good[..7]),
+        lists(&large),
+        lists(&good.into_iter().rev().collect::<Vec<_>>()),
+        refusal(negate.run(&vec![Vec::new(); 8])),
+        refusal(client.compile("module { func.func public @main() { return 1 } }", 1)),
+        refusal(client.compile(&text, 9000)),
+        refusal(client.put(&[0; 3], DType::F32, &[1], 0)),
+        refusal(client.put(&[0; 8], DType::Key, &[1], 0)),
+        refusal(client.put(&[0; 4], DType::F32, &[1], 9000)),
+        refusal(client.put(&[], DType::F32, &[usize::MAX, 8], 0)),
+    ];
+    println!("{said:#?}");
+    let ends = |k: usize, words: &str| assert!(said[k].contains(words), "{k}: {}", said[k]);
+    ends(0, "nothing was refused");
+    ends(1, "arguments of 7 devices, but it runs on 8");
+    ends(2, "XLA did not run it: ");
+    ends(3, "argument 0 of device 0 is on device 7");
+    ends(4, "XLA did not run it: ");
+    ends(5, "XLA refused the module: ");
+    ends(6, "a module for 9000 devices, but ");
+    ends(7, "takes 4 bytes, and 3 are given");
+    ends(8, "XLA has no element type key<fry>");
+    ends(9, "there is no device 9000");
+    assert_ne!(said[10], "nothing was refused");
+}
