@@ -300,3 +300,79 @@ fn trees_that_do_not_fit_are_told_whole() -> Result<()> {
     assert!(error.contains("notes.txt"), "{error}");
     Ok(())
 }
+
+/// `.safetensors` files: what other libraries write and read.
+#[cfg(feature = "safetensors")]
+mod safetensors {
+    use atmesh::prelude::*;
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
+
+    fn place(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("atmesh-{}-{name}.safetensors", std::process::id()))
+    }
+    fn refused<T>(read: Result<T>) -> String {
+        read.err().expect("refused").to_string()
+    }
+
+    #[test]
+    fn all_element_types_and_another_mesh() {
+        let path = place("types");
+        let x = Array::from([[1.0f32, -0.0, f32::NAN], [2.5, 3.0, f32::INFINITY]]);
+        let mut tree: BTreeMap<String, Array> = BTreeMap::new();
+        for d in [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, C64] {
+            let whole = Array::from([[1, 0, 3], [2, 5, 4]]);
+            tree.insert(d.name().into(), if d.is_inexact() { x.astype(d) } else { whole.astype(d) });
+        }
+        tree::save_safetensors(&(tree.clone(), Key::new(3)), &path).unwrap();
+        let mesh = Mesh::new([("X", 2), ("Y", 3)]).unwrap();
+        let like: BTreeMap<String, Array> =
+            tree.iter().map(|(k, a)| (k.clone(), a.zeros_like().put(&mesh, p!["X", "Y"]))).collect();
+        let (read, key) = tree::load_safetensors(&(like, Key::new(0)), &path).unwrap();
+        for (name, a) in &tree {
+            assert_eq!(type_of(&read[name]).to_string(), format!("{name}[2@X,3@Y]"));
+            assert_eq!(a.to_string(), read[name].to_string(), "{name}");
+        }
+        assert_eq!(key.data().to_string(), Key::new(3).data().to_string());
+        let all = tree::read_safetensors(&path).unwrap();
+        assert_eq!((all.len(), all["0.float32"].shape().unwrap().to_vec()), (15, vec![2, 3]));
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_fit_is_told() {
+        let path = place("refused");
+        tree::save_safetensors(&(Array::ones([4]), Array::from([1, 2])), &path).unwrap();
+        let like = (Array::ones([5]), Array::ones([2]), Array::ones([1]));
+        let text = refused(tree::load_safetensors(&like, &path));
+        assert!(text.contains("the file holds float32[4], wanted is float32[5]"), "{text}");
+        assert!(text.contains("the file holds int32[2], wanted is float32[2]"), "{text}");
+        assert!(
+            text.contains("2, from")
+                && text.contains("no array of this name")
+                && text.contains("it has 0, 1"),
+            "{text}"
+        );
+        let text = refused(tree::save_safetensors(&Array::ones([2]).astype(C128), &path));
+        assert!(text.contains("complex128 has no form"), "{text}");
+        // the file is as it was
+        assert_eq!(tree::read_safetensors(&path).unwrap().len(), 2);
+        let whole = std::fs::read(&path).unwrap();
+        for n in [0, 7, 8, 40, whole.len() - 1] {
+            std::fs::write(&path, &whole[..n]).unwrap();
+            assert!(refused(tree::read_safetensors(&path)).contains(".safetensors"), "{n}");
+        }
+        // a header that says more than there is
+        let mut long = whole.clone();
+        long[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+        std::fs::write(&path, &long).unwrap();
+        assert!(refused(tree::read_safetensors(&path)).contains("no .safetensors file"));
+        let text = String::from_utf8_lossy(&whole[8..]).replace("\"I32\"", "\"F8_E4M3\"").into_bytes();
+        let head = [&((text.len() - 24) as u64).to_le_bytes()[..], &text].concat();
+        std::fs::write(&path, head).unwrap();
+        assert!(tree::read_safetensors(&path).is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(refused(tree::read_safetensors(&path)).contains("No such file"));
+        assert!(refused(tree::read_safetensors(std::env::temp_dir())).contains("not a regular file"));
+    }
+}

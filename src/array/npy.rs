@@ -6,7 +6,7 @@
 use super::Array;
 use crate::diagnostic::{Cursor, Error, ErrorKind, Fault, Place, Result};
 use crate::runtime::{Buffer, Slab, fits, host, room};
-use crate::types::{DType, Shape, with_dtype};
+use crate::types::{ArrayType, DType, Shape, with_dtype};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -131,11 +131,16 @@ impl Array {
         bytes.extend_from_slice(header.as_bytes());
         bytes.resize(10 + len - 1, b' ');
         bytes.push(b'\n');
-        let dense = slab.dense().map_err(refused)?;
-        // SAFETY: a buffer's bytes up to the value's length were written before its slab was made
-        bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(dense.as_ptr(), slab.nbytes()) });
+        bytes.extend_from_slice(raw(slab).map_err(refused)?);
         Ok(bytes)
     }
+}
+
+/// The bytes of the elements, in row-major order, of numbers that came from [`Array::numbers`].
+pub(crate) fn raw(slab: &Slab) -> Result<&[u8], Fault> {
+    let dense = slab.dense()?;
+    // SAFETY: a buffer's bytes up to the value's length were written before its slab was made
+    Ok(unsafe { std::slice::from_raw_parts(dense.as_ptr(), slab.nbytes()) })
 }
 
 /// Writes a file beside its place, then moves it there.
@@ -156,22 +161,13 @@ pub(crate) fn file(op: &str, path: &Path, why: impl std::fmt::Display, place: Pl
     Error::at(Fault::new(ErrorKind::Data, format!("{}: {why}", path.display())), op, Vec::new(), Some(place))
 }
 
-fn data(why: impl std::fmt::Display) -> Fault {
+pub(crate) fn data(why: impl std::fmt::Display) -> Fault {
     Fault::new(ErrorKind::Data, why.to_string())
 }
 
 /// The array in a file.
 pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
-    // asked before it is opened: to open a pipe waits for whoever writes it
-    let known = std::fs::metadata(path).map_err(data)?;
-    if !known.is_file() {
-        let fault = data("it is not a regular file, so its length is not known");
-        return Err(
-            fault.help("read it by other means, and make the array of a `Vec`: `Array::from(numbers)`")
-        );
-    }
-    let mut file = File::open(path).map_err(data)?;
-    let length = file.metadata().map_err(data)?.len();
+    let (mut file, length) = opened(path)?;
     let (header, begins) = read_header(&mut file)?;
     let Header { dtype, big, fortran, shape } = header;
     let ty = dtype.of(&shape);
@@ -180,18 +176,7 @@ pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
     if takes as u64 != holds {
         return Err(data(format!("{ty} takes {takes} bytes, but the file holds {holds} behind its header")));
     }
-    fits(takes)?;
-    let mut buffer = Buffer::zeroed(takes)?;
-    // SAFETY: the buffer has as many bytes, all of them zeros, and nobody else knows it yet
-    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), takes) };
-    file.read_exact(bytes).map_err(data)?;
-    if big != cfg!(target_endian = "big") {
-        host::swap_bytes(bytes, dtype.real().size());
-    }
-    if dtype == DType::Bool && bytes.iter().any(|b| *b > 1) {
-        return Err(data("a bool in it is neither true nor false"));
-    }
-    let slab = Slab::new(dtype, shape.clone(), 1, Arc::new(buffer));
+    let slab = read_elements(&mut file, &ty, big)?;
     if !fortran || shape.rank() < 2 {
         return Ok(Array::concrete(slab, ty, None));
     }
@@ -199,6 +184,38 @@ pub(crate) fn load(path: &Path) -> Result<Array, Fault> {
         let turned = ArrayView::from_shape(IxDyn(&shape).f(), slab.elements::<T>()).map_err(data)?;
         Ok(Array::from(turned))
     })
+}
+
+/// A regular file and its length.
+pub(crate) fn opened(path: &Path) -> Result<(File, u64), Fault> {
+    // asked before it is opened: to open a pipe waits for whoever writes it
+    let known = std::fs::metadata(path).map_err(data)?;
+    if !known.is_file() {
+        let fault = data("it is not a regular file, so its length is not known");
+        return Err(
+            fault.help("read it by other means, and make the array of a `Vec`: `Array::from(numbers)`")
+        );
+    }
+    let file = File::open(path).map_err(data)?;
+    let length = file.metadata().map_err(data)?.len();
+    Ok((file, length))
+}
+
+/// The elements of a type, in row-major order, from where the file is; `big`: the most significant byte of each comes first.
+pub(crate) fn read_elements(file: &mut File, ty: &ArrayType, big: bool) -> Result<Slab, Fault> {
+    let takes = ty.nbytes();
+    fits(takes)?;
+    let mut buffer = Buffer::zeroed(takes)?;
+    // SAFETY: the buffer has as many bytes, all of them zeros, and nobody else knows it yet
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr(), takes) };
+    file.read_exact(bytes).map_err(data)?;
+    if big != cfg!(target_endian = "big") {
+        host::swap_bytes(bytes, ty.dtype.real().size());
+    }
+    if ty.dtype == DType::Bool && bytes.iter().any(|b| *b > 1) {
+        return Err(data("a bool in it is neither true nor false"));
+    }
+    Ok(Slab::new(ty.dtype, ty.shape.clone(), 1, Arc::new(buffer)))
 }
 
 struct Header {

@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// From this many bytes on all cores take part: below it, to wake them costs more than they save.
-const LARGE: usize = 1 << 20;
+const LARGE: usize = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
 /// The bytes that one core takes at a time.
 const PIECE: usize = 1 << 18;
 
@@ -139,7 +139,7 @@ mod tests {
     use ndarray::{Array, s};
 
     /// Sizes about the one from which on all cores take part.
-    const SIZES: [usize; 3] = [3, LARGE / 4 - 1, LARGE / 4 + 4097];
+    const SIZES: [usize; 3] = [3, LARGE / 4 - 1, LARGE / 4 + 97];
 
     #[test]
     fn copies_and_conversions_keep_the_order() {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn runs_are_taken_and_put_by_their_numbers() {
-        for (n, run) in [(0, 4), (7, 4), (1, 2 * LARGE), (100_000, 28)] {
+        for (n, run) in [(0, 4), (7, 4), (1, 2 * LARGE), (LARGE / 10, 28)] {
             let x: Vec<u8> = (0..n * run).map(|k| (k % 251) as u8).collect();
             let mut turned = Buffer::asked(n * run).unwrap();
             // SAFETY: each run is as long as what is copied into it

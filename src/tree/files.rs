@@ -3,9 +3,9 @@
 use super::{Path as TreePath, Tree};
 use crate::array::{Array, npy};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
-use crate::elements::DType;
 use crate::program::Call;
 use crate::random::Key;
+use crate::types::{ArrayType, DType};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::panic::Location;
@@ -143,27 +143,37 @@ fn load_leaf(like: &Array, file: &Path, path: &TreePath, place: Place) -> Result
     };
     let read = npy::load(file).map_err(told)?;
     let found = read.ty()?;
-    let (dtype, mut shape) = (ty.dtype, ty.shape.to_vec());
-    let in_file = match dtype {
-        DType::Key => {
-            shape.push(2);
-            DType::U32
-        }
-        DType::BF16 => DType::F32,
-        other => other,
-    };
-    let wanted = in_file.of(shape);
-    if found != wanted {
-        let kind = if found.dtype == wanted.dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
-        return Err(told(Fault::new(kind, format!("the file holds {found}, wanted is {wanted}"))));
-    }
-    let read = match dtype {
-        DType::Key => Key::from_data(&read).array().clone(),
+    let wanted = if ty.dtype == DType::BF16 { DType::F32.of(ty.shape.to_vec()) } else { in_file(&ty) };
+    matches(&found, &wanted).map_err(told)?;
+    let read = match ty.dtype {
         DType::BF16 => read.convert_at(DType::BF16, Call::new(LOAD, place)),
         _ => read,
     };
+    settled(read, like, Call::new(LOAD, place))
+}
+/// The type that files have of an array: keys are their words.
+pub(super) fn in_file(ty: &ArrayType) -> ArrayType {
+    match ty.dtype {
+        DType::Key => DType::U32.of(ty.shape.iter().copied().chain([2]).collect::<Vec<_>>()),
+        other => other.of(ty.shape.to_vec()),
+    }
+}
+/// Refuses another type than the one that is wanted.
+pub(super) fn matches(found: &ArrayType, wanted: &ArrayType) -> Result<(), Fault> {
+    if found == wanted {
+        return Ok(());
+    }
+    let kind = if found.dtype == wanted.dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
+    Err(Fault::new(kind, format!("the file holds {found}, wanted is {wanted}")))
+}
+/// What was read, as the array `like` is: keys of their words, placed as that is.
+pub(super) fn settled(read: Array, like: &Array, call: Call<'_>) -> Result<Array> {
+    let read = match like.ty()?.dtype {
+        DType::Key => Key::from_data(&read).array().clone(),
+        _ => read,
+    };
     match like.placed() {
-        Some(s) => read.put_at(&s.mesh, s.spec, Call::new(LOAD, place)).ready(),
+        Some(s) => read.put_at(&s.mesh, s.spec, call).ready(),
         None => read.ready(),
     }
 }

@@ -15,6 +15,8 @@ mod files;
 mod func;
 mod keys;
 mod path;
+#[cfg(feature = "safetensors")]
+mod safetensors;
 mod specs;
 mod tools;
 mod types;
@@ -22,6 +24,8 @@ mod types;
 pub use files::{load_npy, save_npy, try_map_named};
 pub use func::Func;
 pub use path::Path;
+#[cfg(feature = "safetensors")]
+pub use safetensors::{load_safetensors, read_safetensors, save_safetensors};
 pub(crate) use specs::resolve;
 pub use specs::{Inferred, SpecTree, Specs};
 pub(crate) use tools::{collect, mismatch};
