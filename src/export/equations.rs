@@ -25,11 +25,13 @@ impl Writer {
             }
             self.place = outer;
         }
-        program.outputs.iter().map(|o| self.input(o, &env)).collect()
+        let outs = program.outputs.iter().map(|o| self.input(o, &env)).collect::<Result<Vec<_>>>()?;
+        Ok(self.written(&outs))
     }
-    fn input(&mut self, i: &Input, env: &[Option<Ssa>]) -> Result<Ssa> {
+    fn input(&self, i: &Input, env: &[Option<Ssa>]) -> Result<Ssa> {
         match i {
-            Input::Lit(l) => Ok(self.constant(l.dtype, l.value, &[])),
+            // a number is written where it is read
+            Input::Lit(l) => Ok(Ssa { splat: Some(l.value), ..Ssa::named(String::new(), &l.dtype.of([])) }),
             Input::Var(v) => {
                 env[v.index()].clone().ok_or_else(|| Error::internal("a value is read before it is made"))
             }
@@ -38,6 +40,11 @@ impl Writer {
     fn equation(&mut self, program: &Program, e: &Equation, ins: &[Ssa]) -> Result<Vec<Ssa>> {
         let operands: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
         let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+        let whole = match &e.op {
+            Op::Prim(p) => p.collective().is_some() || p.familiar(&operands).is_some(),
+            Op::Control(_) => true,
+        };
+        let ins = &if whole { self.written(ins) } else { ins.to_vec() }[..];
         match &e.op {
             Op::Prim(p) => self.primitive(p, (&operands, &results), ins).map_err(|f| located(f, program, e)),
             Op::Control(Control::Jit { body, .. } | Control::Modes { body, .. }) => self.body(body, ins),

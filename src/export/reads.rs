@@ -28,6 +28,9 @@ fn stored(read: &Read, operands: &[Ssa]) -> Option<(Ssa, Vec<usize>)> {
     let [part] = &read.parts[..] else { return None };
     let Source::Value(k) = part.from else { return None };
     let x = &operands[k];
+    if x.splat.is_some() {
+        return None;
+    }
     let of = |(a, n): (&Affine, &usize)| match a.terms[..] {
         [(l, 1)] if a.at == 0 && part.span[l] == Span::all(*n) => Some(l),
         _ => None,
@@ -80,7 +83,7 @@ impl Writer {
         self.assemble(&parts.iter().collect::<Vec<_>>(), &whole, r, operands)
     }
 
-    /// The box `bounds` of a read, from the parts that lie in it.
+    /// The box `bounds` of a read, from the parts that are in it.
     fn assemble(&mut self, parts: &[&Part], bounds: &[(i64, i64)], r: &Read, operands: &[Ssa]) -> Out<Ssa> {
         let shape: Vec<usize> = bounds.iter().map(|(lo, hi)| (hi - lo) as usize).collect();
         match parts {
@@ -194,6 +197,7 @@ impl Writer {
         for a in &p.map {
             match a.terms[..] {
                 [_, _] => {
+                    x = self.written(&[x]).swap_remove(0);
                     x = self.windows(&x, map.len(), a, &counts, r.fill)?;
                     map.push(Affine::of(0, a.terms[1].0, 1));
                     map.push(Affine::of(0, a.terms[0].0, 1));

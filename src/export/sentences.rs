@@ -16,7 +16,10 @@ impl Writer {
             Body::Take { at } => self.take(at, s, operands),
             Body::Put { at, combine } => self.put(at, *combine, s, operands),
             Body::Reshape => match s.reads[0].parts[0].from {
-                Source::Value(k) => Ok(self.reshape(&operands[k], &s.extents)),
+                Source::Value(k) => match operands[k].splat {
+                    Some(c) => Ok(self.constant(s.dtype, c, &s.extents)),
+                    None => Ok(self.reshape(&operands[k], &s.extents)),
+                },
                 Source::Const(c) => Ok(self.constant(s.dtype, c, &s.extents)),
             },
             Body::Lines(lines) => {
@@ -28,7 +31,7 @@ impl Writer {
     fn fold(&mut self, combine: Combine, code: &Code, s: &Sentence, operands: &[Ssa]) -> Out<Ssa> {
         let whole = |w: &mut Self| Ok((w.code(code, s, operands)?, (s.rank..s.extents.len()).collect()));
         let (x, dims): (Ssa, Vec<usize>) = match &s.reads[..] {
-            // a whole operand: reduce it where it stands
+            // a whole operand: reduce it where it is
             [read] if is_copy(code) => {
                 let (x, loops) = self.slim(read, &s.extents, operands)?;
                 let kept: Vec<usize> = loops.iter().copied().filter(|l| *l < s.rank).collect();

@@ -47,7 +47,7 @@ impl Writer {
         });
         mesh_name(k)
     }
-    fn written(&mut self, mesh: &Mesh, dims: Vec<String>, unreduced: Vec<String>) -> String {
+    fn entry(&mut self, mesh: &Mesh, dims: Vec<String>, unreduced: Vec<String>) -> String {
         let set = match unreduced.is_empty() {
             true => String::new(),
             false => format!(", unreduced={{{}}}", unreduced.join(", ")),
@@ -79,7 +79,7 @@ impl Writer {
             dims.push(format!("{{{}}}", entry.join(", ")));
         }
         let parts = names(spec.unreduced_axes().iter().filter(|a| !self.manual.contains(a)));
-        Ok(self.written(mesh, dims, parts))
+        Ok(self.entry(mesh, dims, parts))
     }
     /// A placement in the same words.
     pub(super) fn placement(
@@ -104,7 +104,7 @@ impl Writer {
             dims.push(format!("{{{}}}", digits.join(", ")));
         }
         let parts = at.partial.iter().flat_map(|a| pieces(mesh, *a)).filter(free).collect();
-        Ok(self.written(mesh, dims, parts))
+        Ok(self.entry(mesh, dims, parts))
     }
     pub(super) fn constrained(&mut self, x: &Ssa, at: &str) -> Ssa {
         self.op(format!("sdy.sharding_constraint {} {at} : {}", x.name, x.ty()), x.dtype, &x.shape)

@@ -13,7 +13,7 @@ pub(super) struct Ssa {
     /// As it is stored.
     pub(super) dtype: DType,
     pub(super) shape: Vec<usize>,
-    /// The number that it is everywhere.
+    /// The number that it is everywhere. It may have no name yet.
     pub(super) splat: Option<Scalar>,
 }
 
@@ -204,6 +204,14 @@ impl Writer {
         let text = format!("stablehlo.constant dense<{}> : {}", number(d, value), tensor(d, shape));
         let made = self.op(text, d, shape);
         Ssa { splat: Some(value), ..made }
+    }
+    /// The values with names: numbers that are not written yet are now.
+    pub(super) fn written(&mut self, values: &[Ssa]) -> Vec<Ssa> {
+        let one = |x: &Ssa| match x.splat {
+            Some(value) if x.name.is_empty() => self.constant(x.dtype, value, &x.shape),
+            _ => x.clone(),
+        };
+        values.iter().map(one).collect()
     }
     /// A whole number.
     pub(super) fn int(&mut self, d: DType, value: i64, shape: &[usize]) -> Ssa {

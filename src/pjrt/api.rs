@@ -10,7 +10,7 @@ use std::path::Path;
 use std::slice;
 use std::sync::Arc;
 
-/// Where a function stands in the table, in bytes.
+/// Where a function is in the table, in bytes.
 #[derive(Clone, Copy)]
 struct Function(usize);
 
@@ -319,7 +319,7 @@ impl Executable {
     }
 }
 
-/// What lies on one device.
+/// What is on one device.
 #[derive(Debug)]
 pub(super) struct Buffer(Owned);
 
