@@ -6,7 +6,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Axes;
 use crate::ops::elementwise::broadcast_shapes;
 use crate::program::Call;
-use crate::runtime::host::{all_pairs, converted, copied, dense, each_run, put_runs};
+use crate::runtime::host::{all_pairs, converted, copied, dense, put_runs, rows};
 use crate::runtime::{Buffer, Slab, fits};
 use crate::sharding::{Sharding, blocks_of, check_parts};
 use crate::trace::{Repr, apply1, poison};
@@ -346,41 +346,6 @@ impl Array {
     }
 }
 
-/// The runs of bytes of a block within a row-major array: for each, where it begins there.
-fn rows(shape: &[usize], index: &[Range<usize>], element: usize) -> (usize, Vec<usize>) {
-    // dimensions that are taken whole at the end belong to one run
-    let mut tail = shape.len();
-    while tail > 0 && index[tail - 1] == (0..shape[tail - 1]) {
-        tail -= 1;
-    }
-    let inner: usize = shape[tail..].iter().product::<usize>() * element;
-    let lead = tail.saturating_sub(1);
-    let run = if tail == 0 { inner } else { index[lead].len() * inner };
-    let mut starts = vec![0];
-    for d in 0..tail {
-        let stride: usize = shape[d + 1..].iter().product::<usize>() * element;
-        let steps = if d == lead { index[d].start..index[d].start + 1 } else { index[d].clone() };
-        starts = starts.iter().flat_map(|s| steps.clone().map(move |i| s + i * stride)).collect();
-    }
-    if run == 0 { (0, Vec::new()) } else { (run, starts) }
-}
-
-/// The block of a slab's copy as a slab of its own; the slab itself where the block is all of it.
-pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Result<Slab, Fault> {
-    let shape = slab.shape();
-    if slab.copies() == 1 && index.iter().zip(shape.iter()).all(|(r, n)| *r == (0..*n)) {
-        return Ok(slab.clone());
-    }
-    let size = slab.dtype().size();
-    let local: Shape = index.iter().map(Range::len).collect();
-    let mut out = Buffer::asked(local.elements() * size)?;
-    let (run, starts) = rows(shape, index, size);
-    let base = copy * shape.elements() * size;
-    // SAFETY: the runs of a block are within its copy, and are as many bytes together as the new buffer has
-    each_run(&mut out, run, |k, to| unsafe { slab.copy_to(base + starts[k], run, to) });
-    Ok(Slab::new(slab.dtype(), local, 1, Arc::new(out)))
-}
-
 /// A slab from one piece a device.
 fn assemble(
     op: &str,
@@ -485,6 +450,7 @@ impl std::fmt::Debug for Array {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::host::block;
     use crate::{Mesh, p};
 
     /// Blocks of every way to split a small array are cut out of it and put together again.

@@ -131,16 +131,9 @@ impl Array {
         bytes.extend_from_slice(header.as_bytes());
         bytes.resize(10 + len - 1, b' ');
         bytes.push(b'\n');
-        bytes.extend_from_slice(raw(slab).map_err(refused)?);
+        bytes.extend_from_slice(slab.bytes().map_err(refused)?);
         Ok(bytes)
     }
-}
-
-/// The bytes of the elements, in row-major order, of numbers that came from [`Array::numbers`].
-pub(crate) fn raw(slab: &Slab) -> Result<&[u8], Fault> {
-    let dense = slab.dense()?;
-    // SAFETY: a buffer's bytes up to the value's length were written before its slab was made
-    Ok(unsafe { std::slice::from_raw_parts(dense.as_ptr(), slab.nbytes()) })
 }
 
 /// Writes a file beside its place, then moves it there.

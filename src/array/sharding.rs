@@ -228,7 +228,7 @@ impl Array {
         held.map(|(position, (block, device))| {
             // copies of an unreduced value are told apart by the coordinates along its axes
             let copy = mesh.rank_along(sharding.spec.unreduced_axes(), &mesh.coordinates(position));
-            let data = super::host::block(&slab, copy, &block.index)
+            let data = crate::runtime::host::block(&slab, copy, &block.index)
                 .map_err(|fault| Error::at(fault, "shards", vec![ty.to_string()], Some(place)))?;
             let local = ty.dtype.of(block.index.iter().map(|r| r.len()).collect::<Vec<_>>());
             let data = Array::concrete(data, local, None);

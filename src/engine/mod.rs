@@ -3,9 +3,12 @@
 pub(crate) mod lockstep;
 mod reference;
 mod threads;
+#[cfg(feature = "xla")]
+mod xla;
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::partition::SpmdProgram;
+use crate::program::Program;
 use crate::runtime::Slab;
 use std::any::Any;
 use std::cell::Cell;
@@ -24,9 +27,14 @@ pub enum EngineKind {
     Threads,
     /// Element by element, ignoring distribution: slow, and plainly right. The oracle of tests.
     Reference,
+    /// XLA, by the plugin that `ATMESH_PJRT_PLUGIN` names: the program goes to it as StableHLO, and so does the decision what is
+    /// communicated. Results differ from other engines' in the last places. It takes the feature `xla`; without it, to compile is an error.
+    ///
+    /// Where it is the process's default, operations outside of [`jit`](crate::jit) run in lock-step: XLA would compile each.
+    Xla,
 }
 
-/// The process's default: the environment variable `ATMESH_ENGINE` (`lockstep`, `threads`, `reference`), else lockstep.
+/// The process's default: the environment variable `ATMESH_ENGINE` (`lockstep`, `threads`, `reference`, `xla`), else lockstep.
 impl Default for EngineKind {
     fn default() -> EngineKind {
         static DEFAULT: LazyLock<EngineKind> = LazyLock::new(|| {
@@ -42,11 +50,19 @@ impl EngineKind {
         let mut args = std::env::args().skip_while(|a| a != "--engine").skip(1);
         args.next().map_or(Ok(EngineKind::default()), |name| name.parse())
     }
+    /// The engine that runs operations at once, one by one.
+    pub(crate) fn at_once() -> EngineKind {
+        match EngineKind::default() {
+            EngineKind::Xla => EngineKind::Lockstep,
+            kind => kind,
+        }
+    }
     fn name(self) -> &'static str {
         match self {
             EngineKind::Lockstep => "lockstep",
             EngineKind::Threads => "threads",
             EngineKind::Reference => "reference",
+            EngineKind::Xla => "xla",
         }
     }
 }
@@ -58,10 +74,10 @@ impl fmt::Display for EngineKind {
 impl FromStr for EngineKind {
     type Err = Error;
     fn from_str(name: &str) -> Result<EngineKind> {
-        let all = [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference];
+        let all = [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference, EngineKind::Xla];
         all.into_iter().find(|k| k.name() == name).ok_or_else(|| {
             let fault = Fault::new(ErrorKind::Syntax, format!("there is no engine {name:?}"))
-                .help("engines are lockstep, threads and reference");
+                .help("engines are lockstep, threads, reference and xla");
             Error::from(fault)
         })
     }
@@ -73,6 +89,36 @@ fn get(kind: EngineKind) -> &'static dyn Engine {
         EngineKind::Lockstep => &lockstep::Lockstep,
         EngineKind::Threads => &Threads,
         EngineKind::Reference => &reference::Reference,
+        #[cfg(feature = "xla")]
+        EngineKind::Xla => &xla::Xla,
+        #[cfg(not(feature = "xla"))]
+        EngineKind::Xla => &Left,
+    }
+}
+
+/// What an engine compiles: one program in two forms.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    /// Over global arrays, every value placed.
+    #[cfg_attr(not(feature = "xla"), expect(dead_code, reason = "our own engines run what devices do"))]
+    pub(crate) placed: &'a Program,
+    /// What each device does.
+    pub(crate) spmd: &'a SpmdProgram,
+    /// Inputs that may be written over; missing ones may not.
+    pub(crate) donated: &'a [bool],
+}
+
+/// In place of an engine that was left out of the build.
+#[cfg(not(feature = "xla"))]
+struct Left;
+
+#[cfg(not(feature = "xla"))]
+impl Engine for Left {
+    fn compile(&self, _job: Job<'_>) -> Result<Arc<dyn Executable>> {
+        let fault = Fault::new(ErrorKind::Unsupported, "the engine xla is not in this build of atmesh").help(
+            "build with it: `cargo … --features xla`, or `atmesh = { features = [\"xla\"] }` in Cargo.toml",
+        );
+        Err(fault.into())
     }
 }
 
@@ -80,19 +126,15 @@ fn get(kind: EngineKind) -> &'static dyn Engine {
 struct Threads;
 
 impl Engine for Threads {
-    fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(lockstep::Ready::on_devices(program, donated)?))
+    fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(lockstep::Ready::on_devices(job.spmd, job.donated)?))
     }
 }
 
 /// Prepares a program to run many times on the engine of this kind.
-pub(crate) fn compile(
-    kind: EngineKind,
-    program: &SpmdProgram,
-    donated: &[bool],
-) -> Result<Arc<dyn Executable>> {
+pub(crate) fn compile(kind: EngineKind, job: Job<'_>) -> Result<Arc<dyn Executable>> {
     COMPILED.set(COMPILED.get() + 1);
-    get(kind).compile(program, donated)
+    get(kind).compile(job)
 }
 
 thread_local! {
@@ -116,10 +158,10 @@ pub fn compilations() -> usize {
     COMPILED.get()
 }
 
-/// Something that runs per-device programs. All engines give the same bits.
+/// Something that runs programs. All of our own give the same bits.
 pub(crate) trait Engine: Send + Sync {
-    /// Prepares a program to run many times. Inputs that are `donated` (missing ones are not) may be written over.
-    fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>>;
+    /// Prepares a program to run many times.
+    fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>>;
 }
 
 /// Why a program did not run to its end.

@@ -6,10 +6,11 @@
 use super::buffer::{self, Buffer, huge_pages, room};
 use super::slab::Slab;
 use crate::diagnostic::Fault;
-use crate::types::Element;
+use crate::types::{Element, Shape};
 use ndarray::{ArrayView, ArrayViewMut, Dimension, Zip};
 use rayon::prelude::*;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// From this many bytes on all cores take part: below it, to wake them costs more than they save.
@@ -133,6 +134,61 @@ pub(crate) unsafe fn put_runs(from: &[u8], run: usize, to: *mut u8, places: &[us
     }
 }
 
+/// The runs of bytes of a block within a row-major array: for each, where it begins there.
+pub(crate) fn rows(shape: &[usize], index: &[Range<usize>], element: usize) -> (usize, Vec<usize>) {
+    // dimensions that are taken whole at the end belong to one run
+    let mut tail = shape.len();
+    while tail > 0 && index[tail - 1] == (0..shape[tail - 1]) {
+        tail -= 1;
+    }
+    let inner: usize = shape[tail..].iter().product::<usize>() * element;
+    let lead = tail.saturating_sub(1);
+    let run = if tail == 0 { inner } else { index[lead].len() * inner };
+    let mut starts = vec![0];
+    for d in 0..tail {
+        let stride: usize = shape[d + 1..].iter().product::<usize>() * element;
+        let steps = if d == lead { index[d].start..index[d].start + 1 } else { index[d].clone() };
+        starts = starts.iter().flat_map(|s| steps.clone().map(move |i| s + i * stride)).collect();
+    }
+    if run == 0 { (0, Vec::new()) } else { (run, starts) }
+}
+
+/// The block of a slab's copy as a slab of its own; the slab itself where the block is all of it.
+pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Result<Slab, Fault> {
+    let shape = slab.shape();
+    if slab.copies() == 1 && index.iter().zip(shape.iter()).all(|(r, n)| *r == (0..*n)) {
+        return Ok(slab.clone());
+    }
+    let size = slab.dtype().size();
+    let local: Shape = index.iter().map(Range::len).collect();
+    let mut out = Buffer::asked(local.elements() * size)?;
+    let (run, starts) = rows(shape, index, size);
+    let base = copy * shape.elements() * size;
+    // SAFETY: the runs of a block are within its copy, and are as many bytes together as the new buffer has
+    each_run(&mut out, run, |k, to| unsafe { slab.copy_to(base + starts[k], run, to) });
+    Ok(Slab::new(slab.dtype(), local, 1, Arc::new(out)))
+}
+
+/// Puts a block's bytes, row-major, where the block is within a row-major value: the buffer's first bytes.
+///
+/// # Panics
+/// If the block is not within the value, the value not within the buffer, or the bytes are not as many as the block has.
+#[cfg(any(test, feature = "xla"))]
+pub(crate) fn put_block(
+    bytes: &[u8],
+    shape: &[usize],
+    index: &[Range<usize>],
+    element: usize,
+    to: &mut Buffer,
+) {
+    let inside = index.len() == shape.len() && index.iter().zip(shape).all(|(r, n)| r.end <= *n);
+    let sizes = (index.iter().map(Range::len).product::<usize>(), shape.iter().product::<usize>());
+    assert!(inside && sizes.0 * element == bytes.len() && sizes.1 * element <= to.len(), "a block is put");
+    let (run, starts) = rows(shape, index, element);
+    // SAFETY: the runs of a block are within the value, which is within the buffer, and are as many bytes together as are given
+    unsafe { put_runs(bytes, run, to.as_mut_ptr(), &starts, false) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,6 +219,23 @@ mod tests {
                 assert!(slab.elements::<i32>().iter().eq(view.iter()));
             }
         }
+    }
+
+    #[test]
+    fn blocks_are_put_where_they_are() {
+        let whole: Vec<i32> = (0..24).collect();
+        let slab = Slab::from_elements([4, 3, 2].into(), &whole).unwrap();
+        let mut back = Buffer::zeroed(slab.nbytes()).unwrap();
+        for (d, rows) in [0..1, 1..4].into_iter().enumerate() {
+            for columns in [0..2, 2..3] {
+                let index = [rows.clone(), columns, 0..2];
+                let cut = block(&slab, 0, &index).unwrap();
+                assert_eq!(cut.elements::<i32>().len(), rows.len() * index[1].len() * 2, "{d}");
+                put_block(cut.bytes().unwrap(), &[4, 3, 2], &index, 4, &mut back);
+            }
+        }
+        let back = Slab::new(crate::types::DType::I32, [4, 3, 2].into(), 1, Arc::new(back));
+        assert_eq!(back.elements::<i32>(), whole);
     }
 
     #[test]

@@ -193,6 +193,13 @@ impl Slab {
         }
         Ok(Arc::new(whole))
     }
+    /// The bytes of the value in one piece, row-major (all parts).
+    pub(crate) fn bytes(&self) -> Result<&[u8], Fault> {
+        let start = self.dense()?.as_ptr();
+        // SAFETY: a buffer's bytes up to the value's length were written before its slab was made; it lives as long as self, and who holds
+        // a handle does not write
+        Ok(unsafe { std::slice::from_raw_parts(start, self.nbytes()) })
+    }
     /// The memory of the value in one piece, if this is the only handle on it: whoever asks may write over it.
     pub(crate) fn sole(&mut self) -> Option<Arc<Buffer>> {
         self.dense().ok()?;

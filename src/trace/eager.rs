@@ -74,7 +74,7 @@ fn number_of(traced: &Traced) -> Result<Literal> {
 pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Array>> {
     off_devices()?;
     static OPERATIONS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(stages::KEPT));
-    let engine = EngineKind::default();
+    let engine = EngineKind::at_once();
     let operands = inputs.iter().map(|i| match i {
         Arg::Lit(l) => Ok(OperandKey::Lit(*l)),
         Arg::Array(a) => match a.repr() {
@@ -157,7 +157,7 @@ pub(crate) fn run_all(
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     off_devices()?;
-    let ready = stages::ready(program(inputs, call, add)?, &[], EngineKind::default())?;
+    let ready = stages::ready(program(inputs, call, add)?, &[], EngineKind::at_once())?;
     run_ready(&ready, inputs, false, call)
 }
 

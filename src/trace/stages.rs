@@ -71,7 +71,14 @@ pub(crate) fn place(program: &Program, wanted: &[Option<Placement>]) -> Result<P
 /// The whole pipeline.
 pub(crate) fn compile(program: &Program, donated: &[bool], engine: EngineKind) -> Result<Ready> {
     let staged = lower(program, &[])?;
-    Ok(Ready { exe: engine::compile(engine, &staged.localised.program, donated)?, results: staged.results })
+    Ok(Ready { exe: engine::compile(engine, staged.job(donated))?, results: staged.results })
+}
+
+impl Staged {
+    /// What an engine compiles. Inputs that are `donated` (missing ones are not) may be written over.
+    pub(crate) fn job<'a>(&'a self, donated: &'a [bool]) -> engine::Job<'a> {
+        engine::Job { placed: &self.program, spmd: &self.localised.program, donated }
+    }
 }
 
 /// What the programs that are kept weigh at most, in equations.

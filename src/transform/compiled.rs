@@ -160,7 +160,7 @@ impl<I, O> Lowered<I, O> {
     pub fn compile(self) -> Result<Compiled<I, O>> {
         let place = Location::caller();
         let engine = self.signature.engine;
-        let exe = engine::compile(engine, &self.staged.localised.program, &self.signature.donated)?;
+        let exe = engine::compile(engine, self.staged.job(&self.signature.donated))?;
         let ready = Arc::new(Ready { exe, results: self.staged.results });
         Ok(Compiled(Arc::new(Entry::new(self.signature, ready, place)?)))
     }

@@ -57,7 +57,7 @@ impl View for &Numbers {
     }
     fn data(&self) -> Cow<'_, [u8]> {
         // these numbers were made dense: the fault says that they are not
-        npy::raw(&self.slab).unwrap_or_default().into()
+        self.slab.bytes().unwrap_or_default().into()
     }
     fn data_len(&self) -> usize {
         self.slab.nbytes()

@@ -9,7 +9,7 @@ mod samples;
 pub(crate) mod tests;
 
 use super::threads::{self, Devices};
-use super::{Engine, Executable, Failure, RunReport};
+use super::{Engine, Executable, Failure, Job, RunReport};
 use crate::compile::plan::{Compiled, Gift, Memory, OutPlan, Use};
 use crate::compile::{self, kernel};
 use crate::diagnostic::{Error, Fault, Result};
@@ -38,8 +38,8 @@ const SPINNING: f64 = 8.0;
 const SPIN: usize = 100_000;
 
 impl Engine for Lockstep {
-    fn compile(&self, program: &SpmdProgram, donated: &[bool]) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(Ready::new(program, donated, None)?))
+    fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>> {
+        Ok(Arc::new(Ready::new(job.spmd, job.donated, None)?))
     }
 }
 

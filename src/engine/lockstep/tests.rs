@@ -3,7 +3,7 @@
 mod control;
 mod seek;
 
-use super::super::{EngineKind, get};
+use super::super::reference;
 use super::samples::*;
 use super::*;
 use crate::partition::{Step, Stored};
@@ -26,7 +26,7 @@ fn bytes(s: &Slab) -> &[u8] {
 #[track_caller]
 fn check(name: &str, p: &SpmdProgram, tolerance: f64) {
     let mut args = inputs(p);
-    let want = get(EngineKind::Reference).compile(p, &[]).unwrap().call(&mut args).unwrap();
+    let want = reference::ready(p).call(&mut args).unwrap();
     let inline = Ready::new(p, &[], Some(true)).unwrap();
     let workers = Ready::new(p, &[], Some(false)).unwrap();
     let devices = Ready::on_devices(p, &[]).unwrap();

@@ -8,7 +8,7 @@ mod scalar;
 mod seek;
 mod value;
 
-use super::{Engine, Executable, Failure, RunReport};
+use super::{Engine, Executable, Failure, Job, RunReport};
 use crate::diagnostic::{Fault, Result};
 use crate::partition::{Layout, Slot, SpmdProgram, Step, Stored};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Read, Sentence, Source};
@@ -27,9 +27,14 @@ pub(crate) struct Reference;
 struct Plain(SpmdProgram);
 
 impl Engine for Reference {
-    fn compile(&self, program: &SpmdProgram, _donated: &[bool]) -> Result<Arc<dyn Executable>> {
-        Ok(Arc::new(Plain(program.clone())))
+    fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>> {
+        Ok(ready(job.spmd))
     }
+}
+
+/// A program that is ready to run.
+pub(super) fn ready(program: &SpmdProgram) -> Arc<dyn Executable> {
+    Arc::new(Plain(program.clone()))
 }
 
 impl Executable for Plain {

@@ -1,0 +1,165 @@
+//! The engine of XLA. Without a plugin: what is told. With one (`ATMESH_PJRT_PLUGIN`): its numbers are those of our own engine.
+
+#[expect(dead_code, reason = "what is saved for other runners is not run here")]
+#[path = "../examples/beyond/programs.rs"]
+mod programs;
+
+use atmesh::prelude::*;
+use atmesh::{Complex, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Whether there is a plugin to run on.
+fn plugin() -> bool {
+    let there = std::env::var_os("ATMESH_PJRT_PLUGIN").is_some();
+    if !there {
+        println!("skipped: ATMESH_PJRT_PLUGIN is not set");
+    }
+    there
+}
+
+/// A file as it is compared: a key is its words.
+fn file(folder: &Path, name: &str, k: usize) -> PathBuf {
+    folder.join(format!("{name}-{k}.npy"))
+}
+
+/// Saves what the process's default engine computes; run by the test below, with XLA as that.
+#[test]
+#[ignore = "another test runs it"]
+fn saves_results() {
+    let Some(folder) = std::env::var_os("ATMESH_RESULTS").map(PathBuf::from) else { return };
+    for case in programs::all().unwrap() {
+        for (k, a) in case.results.iter().enumerate() {
+            let a = if a.dtype().unwrap() == BF16 { a.astype(F32) } else { programs::plain_bits(a).unwrap() };
+            a.save_npy(file(&folder, &case.name, k)).unwrap();
+        }
+    }
+}
+
+/// What the plugin of jaxlib 0.11.2 for CPUs computes wrongly: `atan` of float32 in two dimensions (0.10.2 is right, and so is
+/// 0.11.2 with `XLA_FLAGS=--xla_backend_optimization_level=0`).
+const WRONG_THERE: [&str; 1] = ["prim_atan"];
+
+/// How far results may be apart, of the greatest element.
+fn near(dtype: DType) -> f64 {
+    match dtype {
+        F16 => 3e-3,
+        F64 | C128 => 1e-12,
+        _ => 3e-6,
+    }
+}
+
+/// How far two arrays of one shape are apart, of the greatest element.
+fn apart(ours: &Array, theirs: &Array) -> f64 {
+    let numbers = |a: &Array| a.astype(C128).to_vec::<Complex<f64>>().unwrap();
+    let (a, b) = (numbers(ours), numbers(theirs));
+    let greatest = a.iter().map(|x| x.norm()).filter(|x| x.is_finite()).fold(0.0, f64::max);
+    let scale = if greatest == 0.0 { 1.0 } else { greatest };
+    let one = |(a, b): (&Complex<f64>, &Complex<f64>)| {
+        if a == b || a.is_nan() && b.is_nan() { 0.0 } else { (a - b).norm() / scale }
+    };
+    // a NaN on one side is not near
+    a.iter().zip(&b).map(one).fold(0.0, |worst, x| if x <= worst { worst } else { x })
+}
+
+/// All programs of examples/beyond, run by XLA in a process of their own.
+#[test]
+fn programs_agree_with_ours() {
+    if !plugin() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(format!("atmesh-xla-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let done = Command::new(std::env::current_exe().unwrap())
+        .args(["saves_results", "--exact", "--ignored", "--test-threads=1"])
+        .env("ATMESH_ENGINE", "xla")
+        .env("ATMESH_RESULTS", &folder)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for case in programs::all().unwrap() {
+        for (k, ours) in case.results.iter().enumerate() {
+            let theirs = Array::load_npy(file(&folder, &case.name, k)).unwrap();
+            let dtype = ours.dtype().unwrap();
+            let ours = if dtype == BF16 { ours.astype(F32) } else { programs::plain_bits(ours).unwrap() };
+            assert_eq!(ours.shape().unwrap(), theirs.shape().unwrap(), "{} {k}", case.name);
+            let apart = apart(&ours, &theirs);
+            let near = if dtype == BF16 {
+                2e-2
+            } else if dtype.is_inexact() {
+                near(dtype)
+            } else {
+                0.0
+            };
+            // not the negation: NaN is far
+            if apart <= near {
+                compared += 1;
+            } else if WRONG_THERE.contains(&case.name.as_str()) {
+                println!("{} is apart by {apart:.1e}, as it is known to be there", case.name);
+            } else {
+                wrong.push(format!("{} result {k}, {dtype}: {apart:.1e}", case.name));
+            }
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(compared > 150, "{compared} results");
+}
+
+#[test]
+fn results_have_the_types_and_shardings_of_ours() {
+    if !plugin() {
+        return;
+    }
+    let mesh = Mesh::new([("x", 4), ("y", 2)]).unwrap();
+    let a = Array::arange(0..64).astype(F32).reshape([8, 8]).put(&mesh, p!["x", "y"]);
+    let f = |a: &Array| (a.t(), a.sum(0), a.dot_to(a.reshard(p!["y"]), p!["x"; U: "y"]));
+    let ours = jit(f).engine(Lockstep).call(&a).unwrap();
+    let run = jit(f).engine(EngineKind::Xla).lower(&a).unwrap().compile().unwrap();
+    for _ in 0..2 {
+        let theirs = run.call(&a).unwrap();
+        assert_eq!(type_of(&theirs), type_of(&ours));
+        for (a, b) in [(&ours.0, &theirs.0), (&ours.1, &theirs.1), (&ours.2, &theirs.2)] {
+            assert_eq!(a.sharding().unwrap(), b.sharding().unwrap());
+            assert_eq!(a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
+        }
+    }
+    // values in parts go in as their sum
+    let back = jit(|u: &Array| -u.reshard(p!["x"])).engine(EngineKind::Xla).call(&ours.2).unwrap();
+    assert_eq!(back.to_vec::<f32>().unwrap(), (-&ours.2.reshard(p!["x"])).to_vec::<f32>().unwrap());
+    let report = run.report();
+    assert_eq!((report.engine, report.workers), ("xla", 8));
+    assert!(report.text.contains("func.func public @main"));
+}
+
+#[test]
+fn a_donated_argument_is_lost_and_others_stay() {
+    if !plugin() {
+        return;
+    }
+    let step = |x: &Array, w: &Array| x * 2.0 + w;
+    let (x, w) = (Array::ones([4]), Array::ones([4]));
+    let f = jit(step).engine(EngineKind::Xla).donate(0);
+    let y = f.call((&x, &w)).unwrap();
+    assert_eq!(y.to_vec::<f32>().unwrap(), [3.0; 4]);
+    assert_eq!(w.to_vec::<f32>().unwrap(), [1.0; 4]);
+    assert_eq!(f.call((&y, &w)).unwrap().to_vec::<f32>().unwrap(), [7.0; 4]);
+}
+
+/// Which of the user's lines is refused, and why.
+#[test]
+fn what_xla_does_not_run_is_told_at_its_line() {
+    let mesh = Mesh::auto([("x", 2)]).unwrap();
+    let uneven = Array::ones([5]).put(&mesh, p!["x"]);
+    let error = jit(|x: &Array| x + 1.0).engine(EngineKind::Xla).call(&uneven).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    let text = error.to_string();
+    assert!(text.contains("2 uneven parts: XLA splits evenly") && text.contains("tests/xla.rs"), "{text}");
+    if plugin() {
+        return;
+    }
+    let error = jit(|x: &Array| x + 1.0).engine(EngineKind::Xla).call(Array::ones([2])).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("ATMESH_PJRT_PLUGIN is not set") && text.contains("tests/xla.rs"), "{text}");
+}
