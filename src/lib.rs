@@ -84,11 +84,11 @@
 //! | `random` | keys and samplers |
 //! | `array` | the methods of arrays |
 //! | `trace` | the handle of an array, recording operations on it, running them at once |
-//! | `engine` | running what is compiled: in lock-step, on a thread per device, or element by element |
+//! | `engine` | running what is compiled: in lock-step, on a thread per device, element by element, or by XLA |
 //! | `show` | arrays and meshes as text and as pictures |
 //! | `compile` | from a per-device program to tile programs and a plan of buffers |
-//! | `runtime` | memory, kernels, products, workers, messages |
 //! | `pjrt` | XLA's plugins (feature `xla`) |
+//! | `runtime` | memory, kernels, products, workers, messages |
 //! | `partition` | from a placed program to one per-device program with its collectives |
 //! | `export` | placed programs as StableHLO, for XLA |
 //! | `propagate` | a placement for every value |

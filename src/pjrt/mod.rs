@@ -26,8 +26,6 @@ compile_error!("the feature `xla` needs pointers of 64 bits, as the plugins have
 
 mod api;
 mod options;
-#[cfg(test)]
-mod tests;
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::types::{DType, Shape};

@@ -1,6 +1,8 @@
 //! Plugins that are none, which needs no plugin; and, where `ATMESH_PJRT_PLUGIN` names one, modules that it runs.
 
-use super::*;
+use atmesh::pjrt::{Client, DeviceBuffer, PLUGIN};
+use atmesh::{DType, Result};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn refusal<T>(result: Result<T>) -> String {

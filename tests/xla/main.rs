@@ -1,8 +1,10 @@
 //! The engine of XLA. Without a plugin: what is told. With one (`ATMESH_PJRT_PLUGIN`): its numbers are those of our own engine.
 
 #[expect(dead_code, reason = "what is saved for other runners is not run here")]
-#[path = "../examples/beyond/programs.rs"]
+#[path = "../../examples/beyond/programs.rs"]
 mod programs;
+
+mod plugins;
 
 use atmesh::prelude::*;
 use atmesh::{Complex, ErrorKind};
@@ -155,11 +157,14 @@ fn what_xla_does_not_run_is_told_at_its_line() {
     let error = jit(|x: &Array| x + 1.0).engine(EngineKind::Xla).call(&uneven).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
-    assert!(text.contains("2 uneven parts: XLA splits evenly") && text.contains("tests/xla.rs"), "{text}");
+    assert!(
+        text.contains("2 uneven parts: XLA splits evenly") && text.contains("tests/xla/main.rs"),
+        "{text}"
+    );
     if plugin() {
         return;
     }
     let error = jit(|x: &Array| x + 1.0).engine(EngineKind::Xla).call(Array::ones([2])).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("ATMESH_PJRT_PLUGIN is not set") && text.contains("tests/xla.rs"), "{text}");
+    assert!(text.contains("ATMESH_PJRT_PLUGIN is not set") && text.contains("tests/xla/main.rs"), "{text}");
 }
