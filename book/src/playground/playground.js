@@ -1,0 +1,184 @@
+"use strict";
+// The playground's page. The module has no imports; questions and answers are JSON, by place and length in its memory (see the crate's `abi`).
+(() => {
+    const FIELDS = ["mesh", "operands", "program", "target"];
+    const MOST_DEVICES_LOG = 16;
+    const presets = window.playgroundPresets;
+    const root = document.getElementById("play-ground");
+    if (!root || typeof WebAssembly !== "object") return;
+    const fallback = [...root.children];
+
+    const make = (name, attributes = {}, ...children) => {
+        const element = document.createElement(name);
+        for (const [key, value] of Object.entries(attributes)) {
+            if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+            else element.setAttribute(key, value);
+        }
+        element.append(...children);
+        return element;
+    };
+
+    const units = (bytes) => {
+        let [n, k] = [bytes, 0];
+        for (; n >= 1000 && k < 5; k++) n /= 1000;
+        return `${k === 0 ? n : n.toPrecision(3)} ${["B", "kB", "MB", "GB", "TB", "PB"][k]}`;
+    };
+
+    // the module, loaded once; made anew after a trap, which leaves its memory as it was
+    let compiled = null;
+    let instance = null;
+    const load = async () => {
+        if (!compiled) {
+            const response = await fetch("playground/playground.wasm");
+            if (!response.ok) throw new Error(`playground.wasm: ${response.status}`);
+            compiled = await WebAssembly.compile(await response.arrayBuffer());
+        }
+        if (!instance) instance = (await WebAssembly.instantiate(compiled, {})).exports;
+        return instance;
+    };
+    const read = (m) => new TextDecoder().decode(new Uint8Array(m.memory.buffer, m.reply(), m.length()));
+    const ask = async (question) => {
+        const m = await load();
+        const bytes = new TextEncoder().encode(JSON.stringify(question));
+        const at = m.question(bytes.length);
+        if (at === 0) return { error: { field: "program", text: "error[syntax]: this is too long", helps: [] } };
+        new Uint8Array(m.memory.buffer, at, bytes.length).set(bytes);
+        try {
+            m.ask();
+            return JSON.parse(read(m));
+        } catch (trap) {
+            const said = read(m);
+            instance = null;
+            return { error: { field: "program", text: `error[internal]: ${said || trap}\nPlease report this program: it is a fault of atmesh.`, helps: [] } };
+        }
+    };
+
+    const inputs = {};
+    let out, run, slider, devices;
+
+    const state = () => Object.fromEntries(FIELDS.map((f) => [f, inputs[f].value]));
+    const link = () => "#" + new URLSearchParams({ ...state(), run: run.checked ? "1" : "0" });
+    const axes = () => inputs.mesh.value.split(",").map((part) => part.split(/[=:]/)).filter((p) => p.length === 2);
+
+    const picture = (svg, alt) => make("img", { src: "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svg), alt });
+    const figure = (value) => {
+        const caption = make("figcaption", {}, `${value.name}: ${value.type} (${units(value.bytes_per_device)} per device)`);
+        const drawn = value.picture ? [picture(value.picture, `who holds what of ${value.name}: ${value.type}`)] : [];
+        return make("figure", {}, ...drawn, caption);
+    };
+    const table = (heads, rows) => make("div", { class: "table-wrapper" }, make("table", {},
+        make("thead", {}, make("tr", {}, ...heads.map((h) => make("th", {}, h)))),
+        make("tbody", {}, ...rows.map((row) => make("tr", {}, ...row.map((cell, k) => make("td", { "data-head": heads[k] }, cell)))))));
+    const folded = (title, ...inside) => make("details", {}, make("summary", {}, title), ...inside);
+
+    const error = (e) => {
+        const parts = [make("pre", { class: "play-error" }, e.text)];
+        for (const help of e.helps) {
+            if (help.source === null) parts.push(make("p", {}, help.text));
+            else parts.push(make("div", {}, make("button", { type: "button", class: "play-help", onclick: () => {
+                inputs[e.field].value = help.source;
+                answer();
+            } }, help.text)));
+        }
+        return parts;
+    };
+    const result = (a) => {
+        const parts = [make("p", { class: "play-type" }, make("strong", {}, a.result.type))];
+        parts.push(make("div", { class: "play-pictures" }, ...a.operands.map(figure), figure(a.result)));
+        if (a.collectives.length === 0) parts.push(make("p", {}, "Nothing is communicated."));
+        else parts.push(table(["collective", "over", "bytes per device", "bytes in all", "times", "asked for by", "why"], a.collectives.map((c) => {
+            const about = c.exact ? "" : "≈ ";
+            return [c.kind, c.axes, about + units(c.bytes), about + units(c.total), String(c.times), c.operation, c.reason];
+        })));
+        parts.push(make("p", {}, `Peak memory: ${units(a.peak_bytes)} per device, on ${a.devices.toLocaleString("en")} devices.`));
+        if (a.values) parts.push(table(["device", "part", "holds"], a.values.map((v) => [v.device, v.part, make("code", {}, v.data)])));
+        if (a.values_refused) parts.push(make("p", {}, `Not run: ${a.values_refused}.`));
+        if (a.moves) parts.push(folded("What moves", picture(a.moves, "what each device holds, in the colour of the device from which it came")));
+        parts.push(folded("The typed program", make("pre", {}, a.program)), folded("The program of each device", make("pre", {}, a.spmd)));
+        return parts;
+    };
+
+    let asked = 0;
+    const answer = async () => {
+        const number = ++asked;
+        history.replaceState(null, "", link());
+        const sizes = axes().map((a) => Number(a[1]));
+        const product = sizes.reduce((n, s) => n * s, 1);
+        if (Number.isFinite(product) && product > 0) {
+            slider.value = Math.log2(product);
+            devices.textContent = `${product.toLocaleString("en")} devices`;
+        }
+        const a = await ask({ ...state(), run: run.checked });
+        if (number !== asked) return;
+        out.replaceChildren(...(a.error ? error(a.error) : result(a)));
+        root.dataset.answer = String(number);
+    };
+
+    const slide = () => {
+        const list = axes();
+        if (list.length === 0) return;
+        const others = list.slice(1).reduce((n, a) => n * Number(a[1]), 1);
+        list[0][1] = String(Math.max(1, Math.round(2 ** Number(slider.value) / others)));
+        inputs.mesh.value = list.map(([name, size]) => `${name.trim()}=${size.trim()}`).join(", ");
+        answer();
+    };
+
+    const field = (name, label, element) => {
+        inputs[name] = element;
+        element.id = `play-${name}`;
+        element.spellcheck = false;
+        element.addEventListener("input", answer);
+        return make("div", {}, make("label", { for: element.id }, label), element);
+    };
+    const begin = async (values) => {
+        root.replaceChildren(make("p", {}, "Loading…"));
+        try {
+            await load();
+        } catch (e) {
+            root.replaceChildren(...fallback);
+            fallback.forEach((f) => { f.hidden = false; });
+            root.dataset.failed = String(e);
+            return;
+        }
+        run = make("input", { type: "checkbox", id: "play-run", onchange: answer });
+        slider = make("input", { type: "range", id: "play-devices", min: "0", max: String(MOST_DEVICES_LOG), step: "1", oninput: slide });
+        devices = make("span", {});
+        out = make("div", { id: "play-out", "aria-live": "polite" });
+        root.replaceChildren(
+            make("div", { class: "play-row" },
+                field("mesh", "Mesh", make("input", { type: "text" })),
+                make("div", {}, make("label", { for: "play-devices" }, "Devices: ", devices), slider)),
+            field("operands", "Operands", make("textarea", { rows: "3" })),
+            field("program", "Program", make("textarea", { rows: "4" })),
+            make("div", { class: "play-row" },
+                field("target", "Target (how the result is to be sharded; may be empty)", make("input", { type: "text" })),
+                make("div", {}, make("label", {}, run, " run it, and show what each device holds"),
+                    make("button", { type: "button", onclick: () => navigator.clipboard.writeText(location.href) }, "Copy the link to this"))),
+            out);
+        set(values);
+    };
+    const set = (values) => {
+        for (const f of FIELDS) inputs[f].value = values[f] ?? "";
+        run.checked = values.run !== "0";
+        return answer();
+    };
+
+    // what the address asks for: a preset, or fields
+    const wanted = () => {
+        const hash = location.hash.slice(1);
+        if (hash.startsWith("preset-")) return presets[hash.slice("preset-".length)];
+        const values = Object.fromEntries(new URLSearchParams(hash));
+        return "program" in values ? values : null;
+    };
+    const show = () => {
+        const values = wanted();
+        if (!values) return;
+        if (out) set(values);
+        else begin(values);
+        root.scrollIntoView();
+    };
+    window.addEventListener("hashchange", show);
+    fallback.forEach((f) => { f.hidden = true; });
+    root.append(make("button", { type: "button", id: "play-begin", onclick: () => begin(presets.first) }, "Load the playground (1 MB)"));
+    show();
+})();

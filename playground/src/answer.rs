@@ -1,0 +1,282 @@
+//! The answer to a program: its types, pictures, listing, report and values.
+
+use crate::eval::{Eval, Scope, Value};
+use crate::mend;
+use crate::refusal::Refusal;
+use crate::syntax;
+use atmesh::{Array, ArrayType, Collectives, DType, Error, Mesh, Picture, Result, Spec, Traced, jit};
+use serde_json::{Value as Json, json};
+use std::cell::{Cell, RefCell};
+
+/// Programs of at most so many devices, elements of a value and bytes of a device are run, and pictures are drawn of at most so many devices.
+const RUN_DEVICES: usize = 64;
+const RUN_ELEMENTS: usize = 4096;
+const RUN_BYTES: u64 = 1 << 20;
+const DRAWN_DEVICES: usize = 1024;
+const MOST_DEVICES: usize = 1 << 20;
+const MOST_AXES: usize = 8;
+const SIDE: f64 = 200.0;
+
+/// The fields of the page.
+struct Fields<'a> {
+    mesh: &'a str,
+    operands: &'a str,
+    program: &'a str,
+    target: &'a str,
+}
+
+/// The answer to a question, both as JSON.
+pub(crate) fn answer(question: &str) -> Json {
+    let question: Json = serde_json::from_str(question).unwrap_or_default();
+    let field = |name: &str| question.get(name).and_then(Json::as_str).unwrap_or_default();
+    let fields = Fields {
+        mesh: field("mesh"),
+        operands: field("operands"),
+        program: field("program"),
+        target: field("target"),
+    };
+    let run = question.get("run").and_then(Json::as_bool).unwrap_or_default();
+    whole(&fields, run).unwrap_or_else(|refusal| {
+        let text = match refusal.field() {
+            "mesh" => fields.mesh,
+            "operands" => fields.operands,
+            "target" => fields.target,
+            _ => fields.program,
+        };
+        json!({ "error": refusal.json(text) })
+    })
+}
+
+fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, Refusal> {
+    let mesh = mesh(fields.mesh).map_err(|r| r.within("mesh"))?;
+    let operands = operands(fields.operands, &mesh).map_err(|r| r.within("operands"))?;
+    let node = syntax::parse(fields.program)?;
+    let target = match fields.target.trim() {
+        "" => None,
+        text => Some(syntax::spec(text).map_err(|e| Refusal::syntax(e).within("target"))?),
+    };
+    let eval = Eval { text: fields.program, mesh: &mesh, calls: Cell::new(0) };
+    let refused = RefCell::new(None);
+    let body = |arrays: &[&Array]| -> Result<Array> {
+        let named =
+            operands.iter().zip(arrays).map(|((name, _), x)| (name.clone(), Value::Array((*x).clone())));
+        let scope: Scope<'_> = named.collect();
+        let made = eval
+            .value(&node, &scope)
+            .and_then(|v| crate::methods::array(&v))
+            .and_then(|x| resharded(x, target));
+        made.map_err(|r| {
+            refused.borrow_mut().get_or_insert(r);
+            Error::other("refused")
+        })
+    };
+    let types: Vec<ArrayType> = operands.iter().map(|o| o.1.clone()).collect();
+    let made = traced(&types, &body, run);
+    match (refused.borrow_mut().take(), made) {
+        (Some(r), _) => Err(r),
+        (None, Err(e)) => Err(mend::told(&e)),
+        (None, Ok(made)) => Ok(told(&mesh, &operands, made)),
+    }
+}
+
+fn resharded(x: Array, target: Option<Spec>) -> Result<Array, Refusal> {
+    let Some(spec) = target else { return Ok(x) };
+    let out = x.reshard(spec);
+    match out.ty() {
+        Ok(_) => Ok(out),
+        Err(e) => Err(mend::told(&e).within("target")),
+    }
+}
+
+/// `X=2, Y=4`, on devices where they are few; a larger one is abstract.
+fn mesh(text: &str) -> Result<Mesh, Refusal> {
+    let mut axes: Vec<(&str, usize)> = Vec::new();
+    for part in text.split([',', ';', '\n']).map(str::trim).filter(|p| !p.is_empty()) {
+        let Some((name, size)) = part.split_once(['=', ':']) else {
+            return Err(Refusal::syntax(format!("`{part}` is no axis: write its name and size, like X=4")));
+        };
+        let size: usize =
+            size.trim().parse().map_err(|_| Refusal::syntax(format!("`{}` is no size", size.trim())))?;
+        axes.push((name.trim(), size));
+    }
+    let devices = axes.iter().try_fold(1usize, |n, a| n.checked_mul(a.1)).filter(|n| *n <= MOST_DEVICES);
+    let Some(devices) = devices.filter(|_| axes.len() <= MOST_AXES) else {
+        return Err(Refusal::syntax(format!(
+            "a mesh has at most {MOST_DEVICES} devices and {MOST_AXES} axes here"
+        )));
+    };
+    let made = if devices <= RUN_DEVICES { Mesh::new(axes) } else { Mesh::without_devices(axes) };
+    made.map_err(|e| mend::told(&e))
+}
+
+/// Lines of `name: type`.
+fn operands(text: &str, mesh: &Mesh) -> Result<Vec<(String, ArrayType)>, Refusal> {
+    let mut operands = Vec::new();
+    for line in text.lines().flat_map(|l| l.split(';')).map(str::trim).filter(|l| !l.is_empty()) {
+        let Some((name, ty)) = line.split_once(':') else {
+            return Err(Refusal::syntax(format!(
+                "`{line}` is no operand: write a name and a type, like x: float32[8@X,4]"
+            )));
+        };
+        let ty = ArrayType::parse(ty.trim(), mesh).map_err(|e| mend::told(&e))?;
+        operands.push((name.trim().to_string(), ty));
+    }
+    match operands.len() {
+        1..=6 => Ok(operands),
+        n => Err(Refusal::syntax(format!("a program has one to six operands here, not {n}"))),
+    }
+}
+
+/// What came of a program.
+struct Made {
+    ty: ArrayType,
+    program: String,
+    spmd: String,
+    report: Collectives,
+    values: Option<Result<Vec<Json>, String>>,
+    moves: Option<String>,
+}
+
+/// Traces, lowers and, where asked and small, runs `body` on operands of these types.
+fn traced(types: &[ArrayType], body: &dyn Fn(&[&Array]) -> Result<Array>, run: bool) -> Result<Made> {
+    // as many parameters as there are operands
+    macro_rules! by { ($($x:ident),+) => {{
+        let [$($x),+] = types else { return Err(Error::other("another number of operands")) };
+        let f = jit(|$($x: &Array),+| body(&[$($x),+]));
+        let mut made = lowered(f.trace(($($x.clone(),)+))?)?;
+        if run {
+            made.values = Some(match too_large(types, &made) {
+                Some(why) => Err(why),
+                None => f.call(($(data($x)?,)+)).and_then(|y| shards(&y)).map_err(|e| e.to_string()),
+            });
+        }
+        Ok(made)
+    }} }
+    match types {
+        [ty] => {
+            let f = jit(|a: &Array| body(&[a]));
+            let mut made = lowered(f.trace(ty.clone())?)?;
+            if run {
+                let why = too_large(types, &made);
+                if why.is_none() {
+                    // where the program is one of sums and moves, and small: who got what from whom
+                    made.moves = data(ty).and_then(|x| f.moves(&x)).ok().map(|m| m.to_svg("what moves"));
+                }
+                made.values = Some(match why {
+                    Some(why) => Err(why),
+                    None => f.call(data(ty)?).and_then(|y| shards(&y)).map_err(|e| e.to_string()),
+                });
+            }
+            Ok(made)
+        }
+        [_, _] => by!(a, b),
+        [_, _, _] => by!(a, b, c),
+        [_, _, _, _] => by!(a, b, c, d),
+        [_, _, _, _, _] => by!(a, b, c, d, e),
+        _ => by!(a, b, c, d, e, f),
+    }
+}
+
+fn lowered<I, O>(traced: Traced<I, O>) -> Result<Made> {
+    let ty = traced
+        .program()
+        .output_types()
+        .first()
+        .cloned()
+        .ok_or_else(|| Error::other("a program without a result"))?;
+    let program = listing(&traced.to_string());
+    let lowered = traced.lower()?;
+    let (spmd, report) = (listing(&lowered.spmd().to_string()), lowered.collectives().clone());
+    Ok(Made { ty, program, spmd, report, values: None, moves: None })
+}
+
+/// A listing without the lines that asked for each operation: they are this crate's, not the reader's.
+fn listing(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.rsplit_once("playground/src/") {
+        Some((before, _)) => before.trim_end().trim_end_matches("//").trim_end(),
+        None => line,
+    });
+    lines.fold(String::new(), |all, line| all + line + "\n")
+}
+
+/// Why a program is not run here.
+fn too_large(types: &[ArrayType], made: &Made) -> Option<String> {
+    let abstract_mesh = made.ty.mesh.as_ref().is_some_and(Mesh::is_abstract);
+    let elements =
+        types.iter().chain([&made.ty]).map(|t| t.shape.iter().product::<usize>()).max().unwrap_or(0);
+    if abstract_mesh {
+        return Some(format!(
+            "the mesh has more than {RUN_DEVICES} devices: it is abstract, and gives types and reports only"
+        ));
+    }
+    let told = format!("values are computed for arrays of at most {RUN_ELEMENTS} elements");
+    (elements > RUN_ELEMENTS || made.report.peak_bytes() > RUN_BYTES).then_some(told)
+}
+
+/// 0, 1, 2, … as an array of this type.
+fn data(ty: &ArrayType) -> Result<Array> {
+    let numbers = Array::iota(DType::I32.of([ty.shape.iter().product::<usize>()]), 0);
+    let array = numbers.reshape(ty.shape.clone()).astype(ty.dtype);
+    match &ty.mesh {
+        Some(mesh) => Ok(array.put(mesh, ty.spec)),
+        None => Ok(array),
+    }
+}
+
+/// What each device holds.
+fn shards(y: &Array) -> Result<Vec<Json>> {
+    let each = y.shards()?.into_iter().map(|s| {
+        let part: Vec<String> = s.index.iter().map(|r| format!("{}..{}", r.start, r.end)).collect();
+        json!({ "device": s.device.to_string(), "part": format!("[{}]", part.join(", ")), "data": s.data.to_string() })
+    });
+    Ok(each.collect())
+}
+
+fn picture(ty: &ArrayType, mesh: &Mesh) -> Json {
+    match mesh.size() <= DRAWN_DEVICES {
+        true => Picture::of_type(ty).to_svg_sized(SIDE).into(),
+        false => Json::Null,
+    }
+}
+
+/// The answer's fields.
+fn told(mesh: &Mesh, operands: &[(String, ArrayType)], made: Made) -> Json {
+    let typed = |name: &str, ty: &ArrayType| json!({ "name": name, "type": ty.to_string(), "picture": picture(ty, mesh), "bytes_per_device": bytes(ty, mesh) });
+    let operands: Vec<_> = operands.iter().map(|(name, ty)| typed(name, ty)).collect();
+    let row = |c: &atmesh::Collective| {
+        json!({
+            "kind": c.kind.name(), "axes": c.axes.to_string(), "bytes": c.bytes, "total": c.total_bytes, "exact": c.exact,
+            "times": c.times, "operation": c.op, "reason": c.reason,
+        })
+    };
+    let collectives: Vec<_> = made.report.iter().map(row).collect();
+    let values = match made.values {
+        Some(Ok(values)) => json!({ "values": values }),
+        Some(Err(why)) => json!({ "values_refused": why }),
+        None => json!({}),
+    };
+    let mut answer = json!({
+        "mesh": mesh.to_string(), "devices": mesh.size(), "abstract": mesh.is_abstract(),
+        "operands": operands, "result": typed("result", &made.ty),
+        "collectives": collectives, "peak_bytes": made.report.peak_bytes(),
+        "program": made.program, "spmd": made.spmd, "moves": made.moves,
+    });
+    if let (Some(answer), Json::Object(values)) = (answer.as_object_mut(), values) {
+        answer.extend(values);
+    }
+    answer
+}
+
+/// Bytes of a device's block: each explicit axis divides what it shards.
+fn bytes(ty: &ArrayType, mesh: &Mesh) -> u64 {
+    let parts = |d: usize| {
+        ty.spec
+            .padded(ty.shape.len())
+            .dim(d)
+            .iter()
+            .map(|a| mesh.axis_size(*a).unwrap_or(1))
+            .product::<usize>()
+    };
+    let elements = ty.shape.iter().enumerate().map(|(d, n)| (n / parts(d).max(1)) as u64);
+    elements.fold(ty.dtype.size() as u64, u64::saturating_mul)
+}

@@ -1,0 +1,261 @@
+//! The value of a program: each part is applied to arrays that are being traced, and what refuses is told with its part of the text.
+
+use crate::mend;
+use crate::methods;
+use crate::refusal::Refusal;
+use crate::syntax::{Kind, Node};
+use atmesh::{Array, DType, Dims, Exchange, Gather, Mesh, Permutation, Scalar, Spec, Term, grad, shard_map};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// What a part of a program is worth.
+#[derive(Clone)]
+pub(crate) enum Value<'a> {
+    Array(Array),
+    Number(Scalar),
+    Text(String),
+    Spec(Spec),
+    DType(DType),
+    Dims(Dims),
+    All,
+    List(Vec<Value<'a>>),
+    Mesh,
+    Gather(Gather),
+    Split(i32),
+    Exchange(Exchange),
+    Permutation(Permutation),
+    Closure(Rc<Closure<'a>>),
+    Mapped(Rc<Mapped<'a>>),
+}
+
+/// A function of the program, with what it sees.
+pub(crate) struct Closure<'a> {
+    params: &'a [String],
+    body: &'a Node,
+    scope: Scope<'a>,
+}
+
+/// `shard_map(&mesh, in_specs, out_specs, closure)`
+pub(crate) struct Mapped<'a> {
+    ins: Value<'a>,
+    out: Spec,
+    body: Rc<Closure<'a>>,
+}
+
+/// Names and their values; later ones hide earlier ones.
+pub(crate) type Scope<'a> = Vec<(String, Value<'a>)>;
+
+/// A program that is being evaluated.
+pub(crate) struct Eval<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) mesh: &'a Mesh,
+    /// How many closures are being called, one inside another.
+    pub(crate) calls: Cell<usize>,
+}
+
+/// The most closures that are called one inside another: a derivative of a derivative of … grows with each.
+const CALLS: usize = 6;
+
+impl<'a> Eval<'a> {
+    /// The value of `node`, where these names are known.
+    pub(crate) fn value(&self, node: &'a Node, scope: &Scope<'a>) -> Result<Value<'a>, Refusal> {
+        let value = self.kind(node, scope).map_err(|r| r.at(node.from, node.to))?;
+        Ok(value)
+    }
+    fn kind(&self, node: &'a Node, scope: &Scope<'a>) -> Result<Value<'a>, Refusal> {
+        Ok(match &node.kind {
+            Kind::Number(x) => Value::Number(*x),
+            Kind::Text(text) => Value::Text(text.clone()),
+            Kind::Spec(spec) => Value::Spec(*spec),
+            Kind::All => Value::All,
+            Kind::Name(name) => self.name(name, scope)?,
+            Kind::List(list) => Value::List(self.values(list, scope)?),
+            Kind::Closure(params, body) => {
+                Value::Closure(Rc::new(Closure { params, body, scope: scope.clone() }))
+            }
+            Kind::Block(lets, result) => {
+                let mut scope = scope.clone();
+                for (name, node) in lets {
+                    let value = self.value(node, &scope)?;
+                    scope.push((name.clone(), value));
+                }
+                self.value(result, &scope)?
+            }
+            Kind::Unary(op, of) => match (op, self.value(of, scope)?) {
+                ('-', Value::Array(x)) => self.checked(-x, node, &[of])?,
+                ('!', Value::Array(x)) => self.checked(!x, node, &[of])?,
+                ('-', Value::Number(Scalar::Int(x))) => Value::Number(Scalar::Int(-x)),
+                ('-', Value::Number(Scalar::Float(x))) => Value::Number(Scalar::Float(-x)),
+                (_, other) => {
+                    return Err(Refusal::syntax(format!("`{op}` is not defined for {}", other.what())));
+                }
+            },
+            Kind::Binary(op, a, b) => {
+                let (x, y) = (self.value(a, scope)?, self.value(b, scope)?);
+                methods::binary(op, x, y).and_then(|v| self.result(v, node, &[a, b]))?
+            }
+            Kind::Method { of, name, args, .. } => {
+                let object = self.value(of, scope)?;
+                let values = self.values(args, scope)?;
+                if let (Value::Mapped(mapped), "call") = (&object, name.as_str()) {
+                    let values = match <[Value<'a>; 1]>::try_from(values) {
+                        Ok([Value::List(list)]) => list,
+                        Ok(one) => one.into(),
+                        Err(several) => several,
+                    };
+                    return self.mapped(mapped, values).and_then(|v| self.result(v, node, &[]));
+                }
+                let operands: Vec<&Node> = std::iter::once(&**of).chain(args).collect();
+                methods::method(&object, name, &values).and_then(|v| self.result(v, node, &operands))?
+            }
+            Kind::Call(name, args) => {
+                let values = self.values(args, scope)?;
+                let operands: Vec<&Node> =
+                    match args.iter().map(|a| &a.kind).find(|k| matches!(k, Kind::List(_))) {
+                        Some(Kind::List(list)) => list.iter().collect(),
+                        _ => args.iter().collect(),
+                    };
+                let value = match (name.as_str(), values.as_slice()) {
+                    ("grad", [Value::Array(at), Value::Closure(f)]) => Value::Array(self.grad(at, f)?),
+                    ("grad", _) => {
+                        return Err(Refusal::syntax("grad takes an array and a closure: `grad(&w, |w| …)`"));
+                    }
+                    ("shard_map", [Value::Mesh, ins, Value::Spec(out), Value::Closure(f)]) => {
+                        Value::Mapped(Rc::new(Mapped { ins: ins.clone(), out: *out, body: f.clone() }))
+                    }
+                    ("shard_map", _) => {
+                        let say = "shard_map takes the mesh, specs, a spec and a closure";
+                        return Err(Refusal::syntax(say).help(
+                            "like `shard_map(&mesh, p![\"X\"], p![], |x| x.sum(..).psum(\"X\")).call(&x)`",
+                            None,
+                        ));
+                    }
+                    (_, values) => methods::function(name, values)?,
+                };
+                self.result(value, node, &operands)?
+            }
+        })
+    }
+    fn values(&self, nodes: &'a [Node], scope: &Scope<'a>) -> Result<Vec<Value<'a>>, Refusal> {
+        nodes.iter().map(|n| self.value(n, scope)).collect()
+    }
+    fn name(&self, name: &str, scope: &Scope<'a>) -> Result<Value<'a>, Refusal> {
+        if let Some((_, value)) = scope.iter().rev().find(|(n, _)| n == name) {
+            return Ok(value.clone());
+        }
+        let short = name.strip_prefix("DType::").unwrap_or(name);
+        let upper = short.starts_with(|c: char| c.is_ascii_uppercase());
+        match name {
+            "mesh" => return Ok(Value::Mesh),
+            "true" | "false" => return Ok(Value::Number(Scalar::Bool(name == "true"))),
+            _ if upper => {
+                if let Ok(dtype) = short.to_lowercase().parse::<DType>() {
+                    return Ok(Value::DType(dtype));
+                }
+            }
+            _ => {}
+        }
+        let known: Vec<_> = scope.iter().map(|(n, _)| format!("`{n}`")).collect();
+        Err(Refusal::syntax(format!("there is no `{name}` here"))
+            .help(format!("names are those of the operands and of `let`: {}", known.join(", ")), None))
+    }
+    /// A value, if it is no array that carries a refusal; that is told with its part of the text.
+    fn result(&self, value: Value<'a>, node: &Node, operands: &[&Node]) -> Result<Value<'a>, Refusal> {
+        match value {
+            Value::Array(x) => self.checked(x, node, operands),
+            other => Ok(other),
+        }
+    }
+    fn checked(&self, x: Array, node: &Node, operands: &[&Node]) -> Result<Value<'a>, Refusal> {
+        match x.ty() {
+            Ok(_) => Ok(Value::Array(x)),
+            Err(e) => Err(mend::refusal(&e, self.text, node, operands)),
+        }
+    }
+    /// What a closure of the program makes of arrays.
+    fn apply(&self, f: &Closure<'a>, args: &[Array]) -> Result<Array, Refusal> {
+        if f.params.len() != args.len() {
+            let say = format!("the closure has {} parameters, and is given {}", f.params.len(), args.len());
+            return Err(Refusal::syntax(say).at(f.body.from, f.body.to));
+        }
+        if self.calls.get() == CALLS {
+            let say = format!("more than {CALLS} closures are called one inside another");
+            return Err(Refusal::syntax(say).at(f.body.from, f.body.to));
+        }
+        self.calls.set(self.calls.get() + 1);
+        let value = self.body(f, args);
+        self.calls.set(self.calls.get() - 1);
+        value
+    }
+    fn body(&self, f: &Closure<'a>, args: &[Array]) -> Result<Array, Refusal> {
+        let named = f.params.iter().cloned().zip(args.iter().cloned().map(Value::Array));
+        let scope = f.scope.iter().cloned().chain(named).collect();
+        match self.value(f.body, &scope)? {
+            Value::Array(x) => Ok(x),
+            other => {
+                let say = format!("the closure's result is {}, not an array", other.what());
+                Err(Refusal::syntax(say).at(f.body.from, f.body.to))
+            }
+        }
+    }
+    fn grad(&self, at: &Array, f: &Closure<'a>) -> Result<Array, Refusal> {
+        let refused = RefCell::new(None);
+        let g = grad(at, |x: Array| {
+            self.apply(f, std::slice::from_ref(&x)).unwrap_or_else(|r| {
+                refused.borrow_mut().get_or_insert(r);
+                x.sum(..)
+            })
+        });
+        refused.into_inner().map_or(Ok(g), Err)
+    }
+    fn mapped(&self, mapped: &Mapped<'a>, args: Vec<Value<'a>>) -> Result<Value<'a>, Refusal> {
+        let arrays: Vec<Array> = args.iter().map(methods::array).collect::<Result<_, _>>()?;
+        let ins: Vec<Spec> = match &mapped.ins {
+            Value::Spec(spec) => vec![*spec; arrays.len()],
+            Value::List(list) => list.iter().map(methods::spec).collect::<Result<_, _>>()?,
+            other => return Err(Refusal::syntax(format!("in_specs are specs, not {}", other.what()))),
+        };
+        let refused = RefCell::new(None);
+        let f = shard_map(self.mesh, ins, mapped.out, |xs: &Vec<Array>| {
+            self.apply(&mapped.body, xs).unwrap_or_else(|r| {
+                refused.borrow_mut().get_or_insert(r);
+                Array::from(0.0f32)
+            })
+        });
+        let out = f.call(arrays);
+        if let Some(r) = refused.borrow_mut().take() {
+            return Err(r);
+        }
+        out.map(Value::Array).map_err(|e| mend::told(&e))
+    }
+}
+
+impl Value<'_> {
+    /// What it is, in words.
+    pub(crate) fn what(&self) -> &'static str {
+        match self {
+            Value::Array(_) => "an array",
+            Value::Number(_) => "a number",
+            Value::Text(_) => "a text",
+            Value::Spec(_) => "a spec",
+            Value::DType(_) => "an element type",
+            Value::Dims(_) => "dimensions",
+            Value::All => "`..`",
+            Value::List(_) => "a list",
+            Value::Mesh => "the mesh",
+            Value::Gather(_) | Value::Split(_) | Value::Exchange(_) => "how blocks are put together",
+            Value::Permutation(_) => "a permutation",
+            Value::Closure(_) => "a closure",
+            Value::Mapped(_) => "a function over the mesh",
+        }
+    }
+}
+
+/// A number as a term beside arrays.
+pub(crate) fn term(value: &Value<'_>) -> Result<Term, Refusal> {
+    match value {
+        Value::Array(x) => Ok(Term::from(x)),
+        Value::Number(x) => Ok(Term::Number(*x)),
+        other => Err(Refusal::syntax(format!("an array or a number is expected, not {}", other.what()))),
+    }
+}

@@ -1,0 +1,332 @@
+//! The operations that a program may name: the crate's own methods and functions, by their names.
+
+use crate::eval::{Value, term};
+use crate::refusal::Refusal;
+use atmesh::{Array, Axes, DType, Dims, Exchange, Gather, Permutation, Scalar, Spec, Term};
+
+/// The arguments of a call, taken one after another.
+struct Args<'v, 'a> {
+    name: &'v str,
+    values: &'v [Value<'a>],
+    next: usize,
+}
+
+impl<'v, 'a> Args<'v, 'a> {
+    fn next(&mut self, what: &str) -> Result<&'v Value<'a>, Refusal> {
+        let value = self.values.get(self.next);
+        self.next += 1;
+        value.ok_or_else(|| Refusal::syntax(format!("{} wants {what} as argument {}", self.name, self.next)))
+    }
+    fn wrong(&self, what: &str, value: &Value<'_>) -> Refusal {
+        Refusal::syntax(format!("{} wants {what} as argument {}, not {}", self.name, self.next, value.what()))
+    }
+    fn array(&mut self) -> Result<&'v Array, Refusal> {
+        match self.next("an array")? {
+            Value::Array(x) => Ok(x),
+            other => Err(self.wrong("an array", other)),
+        }
+    }
+    fn arrays(&mut self) -> Result<Vec<&'v Array>, Refusal> {
+        let list = match self.next("a list of arrays")? {
+            Value::List(list) => list,
+            other => return Err(self.wrong("a list of arrays, like [a, b],", other)),
+        };
+        let each = list.iter().map(|v| match v {
+            Value::Array(x) => Ok(x),
+            other => Err(self.wrong("a list of arrays", other)),
+        });
+        each.collect()
+    }
+    fn operand(&mut self) -> Result<Term, Refusal> {
+        let value = self.next("an array or a number")?;
+        term(value).map_err(|_| self.wrong("an array or a number", value))
+    }
+    fn number<N: TryFrom<i128>>(&mut self) -> Result<N, Refusal> {
+        let value = self.next("a whole number")?;
+        let n = match value {
+            Value::Number(Scalar::Int(n)) => N::try_from(*n).ok(),
+            _ => None,
+        };
+        n.ok_or_else(|| self.wrong("a whole number of its range", value))
+    }
+    fn float(&mut self) -> Result<f64, Refusal> {
+        match self.next("a number")? {
+            Value::Number(Scalar::Float(x)) => Ok(*x),
+            Value::Number(Scalar::Int(n)) => Ok(*n as f64),
+            other => Err(self.wrong("a number", other)),
+        }
+    }
+    fn numbers<N: TryFrom<i128>>(&self, list: &[Value<'_>]) -> Result<Vec<N>, Refusal> {
+        let each = list.iter().map(|v| match v {
+            Value::Number(Scalar::Int(n)) => N::try_from(*n).map_err(|_| self.wrong("other numbers", v)),
+            other => Err(self.wrong("whole numbers", other)),
+        });
+        each.collect()
+    }
+    fn sizes(&mut self) -> Result<Vec<usize>, Refusal> {
+        match self.next("sizes, like [4, 2]")? {
+            Value::List(list) => self.numbers(list),
+            other => Err(self.wrong("sizes, like [4, 2],", other)),
+        }
+    }
+    fn dims(&mut self) -> Result<Dims, Refusal> {
+        Ok(match self.next("dimensions: 0, [0, 1] or ..")? {
+            Value::All => Dims::from(..),
+            Value::Dims(dims) => dims.clone(),
+            Value::Number(Scalar::Int(n)) => match i64::try_from(*n) {
+                Ok(d) => Dims::from(d),
+                Err(_) => return Err(Refusal::syntax(format!("there is no dimension {n}"))),
+            },
+            Value::List(list) => Dims::from(self.numbers::<i64>(list)?),
+            other => return Err(self.wrong("dimensions: 0, [0, 1] or ..,", other)),
+        })
+    }
+    fn spec(&mut self) -> Result<Spec, Refusal> {
+        spec(self.next("a spec, like p![\"X\", _]")?)
+    }
+    fn dtype(&mut self) -> Result<DType, Refusal> {
+        match self.next("an element type, like F32")? {
+            Value::DType(t) => Ok(*t),
+            other => Err(self.wrong("an element type, like F32,", other)),
+        }
+    }
+    fn text(&mut self) -> Result<&'v str, Refusal> {
+        match self.next("a text")? {
+            Value::Text(text) => Ok(text),
+            other => Err(self.wrong("a text", other)),
+        }
+    }
+    fn axes(&mut self) -> Result<Axes, Refusal> {
+        let one = |v: &Value<'_>| match v {
+            Value::Text(name) => Some(atmesh::Axis::from(name.as_str())),
+            _ => None,
+        };
+        let value = self.next("an axis, like \"X\"")?;
+        let axes = match value {
+            Value::List(list) => list.iter().map(one).collect::<Option<Axes>>(),
+            other => one(other).map(Axes::from),
+        };
+        axes.ok_or_else(|| self.wrong("an axis, like \"X\",", value))
+    }
+    fn gather(&mut self) -> Result<Gather, Refusal> {
+        match self.next("Gather::tiled(0)")? {
+            Value::Gather(how) => Ok(*how),
+            other => Err(self.wrong("Gather::tiled(0) or Gather::stacked(0)", other)),
+        }
+    }
+    fn exchange(&mut self) -> Result<Exchange, Refusal> {
+        match self.next("Exchange::split(0).concat(1)")? {
+            Value::Exchange(how) => Ok(*how),
+            other => Err(self.wrong("Exchange::split(0).concat(1)", other)),
+        }
+    }
+    fn permutation(&mut self) -> Result<Permutation, Refusal> {
+        match self.next("Permutation::ring(1)")? {
+            Value::Permutation(how) => Ok(how.clone()),
+            other => Err(self.wrong("Permutation::ring(1) or Permutation::shift(1)", other)),
+        }
+    }
+    fn end(&self) -> Result<(), Refusal> {
+        match self.values.len() {
+            n if n <= self.next => Ok(()),
+            n => Err(Refusal::syntax(format!("{} takes {} arguments, not {n}", self.name, self.next))),
+        }
+    }
+}
+
+/// The methods of arrays by name, each with what its arguments are.
+macro_rules! methods { ($($name:ident($($kind:ident),*))*) => {
+    const METHODS: &[&str] = &[$(stringify!($name)),*];
+    fn of_array(x: &Array, name: &str, args: &mut Args<'_, '_>) -> Result<Option<Array>, Refusal> {
+        Ok(Some(match name {
+            $(stringify!($name) => {
+                let made = x.$name($(args.$kind()?),*);
+                args.end()?;
+                made
+            })*
+            _ => return Ok(None),
+        }))
+    }
+} }
+methods! {
+    sign() abs() floor() ceil() round() exp() exp2() expm1() log() log1p() sin() cos() tan() asin() acos() atan() sinh() cosh() tanh()
+    asinh() acosh() atanh() sqrt() rsqrt() cbrt() logistic() erf() erf_inv() is_finite() square() reciprocal() relu() silu() softplus()
+    stop_gradient() gelu() is_nan() real() imag() conj() angle()
+    maximum(operand) minimum(operand) pow(operand) atan2(operand) hypot(operand) eq(operand) ne(operand) lt(operand) le(operand)
+    gt(operand) ge(operand) select(operand, operand) clamp(operand, operand) astype(dtype) powi(number)
+    sum(dims) sum_to(dims, spec) prod(dims) max(dims) min(dims) any(dims) all(dims) mean(dims) var(dims) std(dims) logsumexp(dims)
+    softmax(dims) log_softmax(dims) argmax(number) argmin(number) norm(dims)
+    dot(array) dot_to(array, spec) matmul(array) matmul_to(array, spec) inner(array) inner_to(array, spec) vdot(array) vdot_to(array, spec)
+    outer(array) kron(array) kron_to(array, spec) tensordot(array, number) tensordot_to(array, number, spec)
+    reshape(sizes) reshape_to(sizes, spec) ravel() t() transpose(dims) swapaxes(number, number) moveaxis(dims, dims) broadcast_to(sizes)
+    broadcast_as(sizes, spec) broadcast_in_dim(sizes, sizes) expand_dims(dims) squeeze(dims) flip(dims) tile(sizes) repeat(number, number)
+    roll(number, number) diff(number, number) tril(number) triu(number) diagonal(number) trace(number)
+    cumsum(number) cumprod(number) cummax(number) cummin(number) sort(number) argsort(number) median(number) quantile(float, number)
+    reshard(spec) constrain(spec)
+    psum(axes) pmean(axes) pmax(axes) pmin(axes) pvary(axes) all_gather(axes, gather) psum_scatter(axes, gather) all_to_all(axes, exchange)
+    ppermute(axes, permutation)
+}
+/// Functions by name.
+const FUNCTIONS: &[&str] = &[
+    "einsum",
+    "einsum_to",
+    "concat",
+    "stack",
+    "axis_index",
+    "grad",
+    "shard_map",
+    "Dims::keep",
+    "Gather::tiled",
+    "Gather::stacked",
+    "Exchange::split",
+    "Permutation::ring",
+    "Permutation::shift",
+];
+
+/// `object.name(values)`.
+pub(crate) fn method<'a>(object: &Value<'a>, name: &str, values: &[Value<'a>]) -> Result<Value<'a>, Refusal> {
+    let mut args = Args { name, values, next: 0 };
+    match (object, name) {
+        (Value::Array(x), _) => match of_array(x, name, &mut args)? {
+            Some(made) => return Ok(Value::Array(made)),
+            None => return Err(unknown("method", name, METHODS)),
+        },
+        (Value::Gather(how), "invarying") => return Ok(Value::Gather(how.invarying())),
+        (Value::Gather(how), "reduced") => return Ok(Value::Gather(how.reduced())),
+        (Value::Split(d), "concat") => {
+            return Ok(Value::Exchange(Exchange::split(*d).concat(args.number()?)));
+        }
+        (Value::Split(d), "stack") => return Ok(Value::Exchange(Exchange::split(*d).stack(args.number()?))),
+        // a number as it is written in Rust: `2.0.exp()` is rare, an array that begins a formula is not
+        _ => {}
+    }
+    Err(Refusal::syntax(format!("{} has no method `{name}` here", object.what())))
+}
+
+/// `name(values)`.
+pub(crate) fn function<'a>(name: &str, values: &[Value<'a>]) -> Result<Value<'a>, Refusal> {
+    let args = &mut Args { name, values, next: 0 };
+    let made = match name {
+        "einsum" => Value::Array(atmesh::einsum(args.text()?, args.arrays()?)),
+        "einsum_to" => Value::Array(atmesh::einsum_to(args.text()?, args.arrays()?, args.spec()?)),
+        "concat" => Value::Array(atmesh::concat(args.arrays()?, args.number()?)),
+        "stack" => Value::Array(atmesh::stack(args.arrays()?, args.number()?)),
+        "axis_index" => Value::Array(atmesh::axis_index(args.axes()?)),
+        "Dims::keep" => Value::Dims(Dims::keep(args.dims()?)),
+        "Gather::tiled" => Value::Gather(Gather::tiled(args.number()?)),
+        "Gather::stacked" => Value::Gather(Gather::stacked(args.number()?)),
+        "Exchange::split" => Value::Split(args.number()?),
+        "Permutation::ring" => Value::Permutation(Permutation::ring(args.number()?)),
+        "Permutation::shift" => Value::Permutation(Permutation::shift(args.number()?)),
+        _ => return Err(unknown("function", name, FUNCTIONS)),
+    };
+    args.end()?;
+    Ok(made)
+}
+
+/// `a op b`.
+pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'a>, Refusal> {
+    macro_rules! by {
+        ($a:expr, $b:expr) => {
+            match op {
+                "+" => $a + $b,
+                "-" => $a - $b,
+                "*" => $a * $b,
+                "/" => $a / $b,
+                "%" => $a % $b,
+                "&" => $a & $b,
+                "|" => $a | $b,
+                "^" => $a ^ $b,
+                "<<" => $a << $b,
+                _ => return Err(Refusal::syntax(format!("`{op}` wants an array on its left"))),
+            }
+        };
+    }
+    Ok(match (a, b) {
+        (Value::Array(a), b) => {
+            let b = term(&b)?;
+            Value::Array(if op == ">>" { &a >> b } else { by!(&a, b) })
+        }
+        (Value::Number(Scalar::Int(a)), Value::Array(b)) => match i32::try_from(a) {
+            Ok(a) => Value::Array(by!(a, &b)),
+            Err(_) => return Err(Refusal::syntax(format!("{a} is too large a number here"))),
+        },
+        (Value::Number(Scalar::Float(a)), Value::Array(b)) => Value::Array(by!(a, &b)),
+        (Value::Number(a), Value::Number(b)) => Value::Number(numbers(op, a, b)?),
+        (a, b) => {
+            return Err(Refusal::syntax(format!("`{op}` is not defined for {} and {}", a.what(), b.what())));
+        }
+    })
+}
+
+fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, Refusal> {
+    let refuse = || Refusal::syntax(format!("`{op}` of these two numbers is no number"));
+    if let (Scalar::Int(a), Scalar::Int(b)) = (a, b) {
+        let made = match op {
+            "+" => a.checked_add(b),
+            "-" => a.checked_sub(b),
+            "*" => a.checked_mul(b),
+            "/" => a.checked_div(b),
+            "%" => a.checked_rem(b),
+            _ => None,
+        };
+        return made.filter(|n| i64::try_from(*n).is_ok()).map(Scalar::Int).ok_or_else(refuse);
+    }
+    let float = |x| match x {
+        Scalar::Int(n) => Ok(n as f64),
+        Scalar::Float(x) => Ok(x),
+        _ => Err(refuse()),
+    };
+    let (a, b) = (float(a)?, float(b)?);
+    Ok(Scalar::Float(match op {
+        "+" => a + b,
+        "-" => a - b,
+        "*" => a * b,
+        "/" => a / b,
+        "%" => a % b,
+        _ => return Err(refuse()),
+    }))
+}
+
+/// A name that there is not, with the most alike of those that there are.
+fn unknown(what: &str, name: &str, names: &[&str]) -> Refusal {
+    let refusal = Refusal::syntax(format!("the playground knows no {what} `{name}`"));
+    let near = names.iter().map(|n| (distance(name, n), *n)).min();
+    match near {
+        Some((d, near)) if d <= 2 => refusal.help(format!("there is `{near}`"), None),
+        _ => refusal.help(format!("it knows {}", names.join(", ")), None),
+    }
+}
+
+/// How many letters differ: insertions, deletions and other letters.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.chars().enumerate() {
+            let other = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = other.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// A value that must be an array.
+pub(crate) fn array(value: &Value<'_>) -> Result<Array, Refusal> {
+    match value {
+        Value::Array(x) => Ok(x.clone()),
+        other => Err(Refusal::syntax(format!("an array is expected, not {}", other.what()))),
+    }
+}
+
+/// A value that must be a spec.
+pub(crate) fn spec(value: &Value<'_>) -> Result<Spec, Refusal> {
+    match value {
+        Value::Spec(spec) => Ok(*spec),
+        other => {
+            Err(Refusal::syntax(format!("a spec, like p![\"X\", _], is expected, not {}", other.what())))
+        }
+    }
+}
