@@ -250,8 +250,7 @@ fn sums_over_several_axes() {
 #[test]
 fn branches_loops_and_examples_keep_types() {
     let x = <T![f32; 8@X, 16]>::ones(&pod());
-    let limit = <T![f32;]>::full(&pod(), 100.0);
-    let y: T![f32; 8@X, 16] = while_loop(x.clone(), |x| x.max(..).lt(&limit), |x| x * 3.0);
+    let y: T![f32; 8@X, 16] = while_loop(x.clone(), |x| x.max(..).lt(100.0), |x| x * 3.0);
     assert_eq!(y.to_vec().unwrap(), [243.0; 128]);
     let which = <T![i32;]>::full(&pod(), 1);
     let z: T![f32; 8@X, 16] = switch(which, &[&|| x.clone(), &|| &x + &y]);

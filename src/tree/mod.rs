@@ -67,7 +67,8 @@ pub trait Tree: Sized + Send + Sync + 'static {
 /// Numbers become float32, int32, and so on as `type_of` says; `Array::from` makes one of exactly its type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed as an array or a tree of arrays",
-    label = "expected an array, a tree, or a reference to one"
+    label = "expected an array, a tree, or a reference to one",
+    note = "a struct of arrays is a tree with `#[derive(Tree)]`, and `Clone` if it is passed by reference"
 )]
 pub trait Args {
     /// The tree.

@@ -61,7 +61,7 @@ mod tree;
 pub use atmesh_typed::{N, P, S, axis, dim, manual as blocks, mesh, rules, sets, shape, size, typenum};
 pub use creation::OnDevices;
 pub use door::SameElem;
-pub use elementwise::{Added, Bits, Float, Integer, Joined, Multiplied, Number, Signed};
+pub use elementwise::{Added, Against, Bits, Float, Integer, Joined, Multiplied, Number, Signed};
 pub use half::{bf16, f16};
 pub use manual::{Enter, Leave, Manual};
 pub use products::Product;

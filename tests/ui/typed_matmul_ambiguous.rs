@@ -1,5 +1,5 @@
 //~ matmul/einsum: both dims are `TDim<N<16>, X>`, so how to shard the result is ambiguous
-//~ `a.matmul_to(&b, P![_, _])` adds the parts up on every device (all-reduce)
+//~ adds the parts up on every device (all-reduce)
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }
 fn main() {}

@@ -72,7 +72,7 @@ pub struct BothSides;
 #[diagnostic::on_unimplemented(
     message = "matmul/einsum: both dims are `{D}`, so how to shard the result is ambiguous",
     label = "`{D}` would be contracted with `{D}`",
-    note = "say how the result is sharded: `a.matmul_to(&b, P![_, _])` adds the parts up on every device (all-reduce)",
+    note = "say how the result is sharded: `a.matmul_to(&b, P![_, _])` or `einsum!(\"..\", a, b, P![_, _])` adds the parts up on every device (all-reduce)",
     note = "an axis in place of a `_` leaves each device only its part of the sum (reduce-scatter)"
 )]
 pub trait Placed<D> {}
