@@ -5,9 +5,12 @@
 //! module for several of them, takes blocks of elements onto a device, and hands results out device by device. The interface is that of
 //! `pjrt_c_api.h`, versions 0.x, from 2023 on.
 //!
-//! ```no_run
+//! ```
 //! use atmesh::pjrt::Client;
 //! use atmesh::prelude::*;
+//! # if std::env::var_os("ATMESH_PJRT_PLUGIN").is_none() {
+//! #     return Ok(());
+//! # }
 //! let text = "module { func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 //!   %y = stablehlo.add %x, %x : tensor<2xf32>
 //!   return %y : tensor<2xf32>
@@ -71,6 +74,8 @@ fn said(op: &str, what: &str, words: &str) -> Error {
 pub struct Client {
     inner: Arc<api::Client>,
     path: Arc<Path>,
+    /// Held by whoever runs a module: two that communicate and start in different orders on their devices would wait for one another.
+    turn: Arc<Mutex<()>>,
 }
 
 impl Client {
@@ -134,7 +139,7 @@ impl Client {
             );
             return Err(refused(op, fault.help("use a mesh of as many devices as there are")));
         }
-        Ok(Client { inner: Arc::new(made), path })
+        Ok(Client { inner: Arc::new(made), path, turn: Arc::default() })
     }
     /// How many devices it has.
     pub fn devices(&self) -> usize {
@@ -264,7 +269,7 @@ impl Executable {
     pub fn devices(&self) -> usize {
         self.devices
     }
-    /// Runs it and waits until all is done. `arguments[d]` is what device d takes, in order: its blocks of all arguments; the results are
+    /// Runs it and waits until all is done; threads that run modules of one client take turns. `arguments[d]` is what device d takes, in order: its blocks of all arguments; the results are
     /// in the same form. Buffers of arguments that the module donates are lost.
     ///
     /// An error where the lists are not one for each device, not of one length, hold a buffer of another device or client, or
@@ -309,7 +314,9 @@ impl Executable {
         }
         let inner: Vec<Vec<&api::Buffer>> =
             arguments.iter().map(|list| list.iter().map(|b| &b.inner).collect()).collect();
+        let turn = self.client.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let results = self.inner.run(&inner).map_err(|words| said(op, "XLA did not run it", &words))?;
+        drop(turn);
         let held = |(device, list): (usize, Vec<api::Buffer>)| {
             if list.len() != self.inner.outputs {
                 return Err(said(op, "XLA ran it", &format!("device {device} has {} results", list.len())));

@@ -149,6 +149,41 @@ fn a_donated_argument_is_lost_and_others_stay() {
     assert_eq!(f.call((&y, &w)).unwrap().to_vec::<f32>().unwrap(), [7.0; 4]);
 }
 
+#[test]
+fn empty_arrays_and_no_arguments_run() {
+    if !plugin() {
+        return;
+    }
+    let mesh = Mesh::new([("x", 8)]).unwrap();
+    let empty = Array::ones(F32.of([0, 8])).put(&mesh, p![_, "x"]);
+    let (y, sum) = jit(|x: &Array| (x + 1.0, x.sum(0))).engine(EngineKind::Xla).call(&empty).unwrap();
+    assert_eq!((y.to_vec::<f32>().unwrap(), sum.to_vec::<f32>().unwrap()), (vec![], vec![0.0; 8]));
+    let made = jit(|| Array::arange(0..8).put(&mesh, p!["x"]) * 2).engine(EngineKind::Xla).call(()).unwrap();
+    assert_eq!(made.to_vec::<i32>().unwrap(), [0, 2, 4, 6, 8, 10, 12, 14]);
+}
+
+/// Programs that communicate, from several threads at once, on clients of 8 and of 32 devices.
+#[test]
+fn threads_take_turns() {
+    if !plugin() {
+        return;
+    }
+    let total = |devices: usize| {
+        let mesh = Mesh::new([("x", devices)]).unwrap();
+        let x = Array::arange(0..2 * devices as i32).put(&mesh, p!["x"]);
+        let f = jit(|x: &Array| x.sum(..)).engine(EngineKind::Xla);
+        for _ in 0..20 {
+            let n = 2 * devices as i32;
+            assert_eq!(f.call(&x).unwrap().to_vec::<i32>().unwrap(), [n * (n - 1) / 2]);
+        }
+    };
+    std::thread::scope(|s| {
+        for devices in [8, 32, 8, 2] {
+            s.spawn(move || total(devices));
+        }
+    });
+}
+
 /// Which of the user's lines is refused, and why.
 #[test]
 fn what_xla_does_not_run_is_told_at_its_line() {
