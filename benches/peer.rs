@@ -6,6 +6,8 @@
 mod indexing;
 #[path = "peer/lines.rs"]
 mod lines;
+#[path = "peer/rows.rs"]
+mod rows;
 #[path = "peer/trace.rs"]
 mod trace;
 
@@ -46,7 +48,7 @@ fn main() -> Result<()> {
         }
     }
     type Work = fn(&Options) -> Result<()>;
-    let all: [(&str, Work); 17] = [
+    let all: [(&str, Work); 18] = [
         ("psum", |o| collective(o, "psum", 1, p![], |x| x.psum("X"))),
         ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", Gather::tiled(0)))),
         ("psum_scatter", |o| {
@@ -66,6 +68,7 @@ fn main() -> Result<()> {
         ("seed_layer", seed_layer),
         ("logistic_step", logistic_step),
         ("mlp_step", mlp_step),
+        ("rows", rows::rows),
         ("heat1d", heat1d),
         ("heat2d", heat2d),
         ("eager", eager),

@@ -123,6 +123,11 @@ impl Groups<'_, '_> {
             _ => unreachable!("the head is a fold"),
         }
     }
+    /// Bytes of an element of what the fold of this group combines.
+    pub(crate) fn fold_size(&self, group: usize) -> Option<i64> {
+        let Head::Fold(k) = self.list[group].head else { return None };
+        Some(self.fold(k).dtype.size() as i64)
+    }
     /// The level at which a value is ready.
     pub(crate) fn level_of(&self, s: Slot) -> u32 {
         self.def[self.flow.root(s)].map_or(0, |d| self.list[d.group].level)

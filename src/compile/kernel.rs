@@ -19,7 +19,13 @@ pub(crate) struct Scratch {
     memory: *mut u8,
     registers: usize,
     table: Vec<*mut u8>,
+    strips: Vec<CacheLine>,
 }
+
+/// What strips are made of.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct CacheLine(#[expect(dead_code, reason = "written and read by kernels")] [u8; 64]);
 
 impl Scratch {
     const ALIGN: usize = 4096;
@@ -28,7 +34,7 @@ impl Scratch {
         Layout::from_size_align(bytes, Self::ALIGN).expect("a few hundred KiB")
     }
     pub(crate) fn new() -> Scratch {
-        Scratch { memory: std::ptr::null_mut(), registers: 0, table: Vec::new() }
+        Scratch { memory: std::ptr::null_mut(), registers: 0, table: Vec::new(), strips: Vec::new() }
     }
     /// Makes room for this many registers and operands.
     pub(crate) fn fit(&mut self, registers: usize, operands: usize) {
@@ -49,6 +55,14 @@ impl Scratch {
         for r in 0..registers {
             self.table[r] = self.memory.wrapping_add(ACCUMULATORS * ACCUMULATOR + r * REGISTER);
         }
+    }
+    /// Room for values of some rows, of this many bytes.
+    pub(crate) fn strips(&mut self, bytes: usize) -> *mut u8 {
+        let lines = bytes.div_ceil(size_of::<CacheLine>());
+        if self.strips.len() < lines {
+            self.strips.resize(lines, CacheLine([0; 64]));
+        }
+        self.strips.as_mut_ptr().cast()
     }
     fn free(&mut self) {
         if !self.memory.is_null() {

@@ -96,6 +96,7 @@ pub(super) fn spread(plan: &mut Plan, n: usize) {
                     *step = ((tiles.ext[*split] + n - 1) / n).max(1);
                     node.chunks = ((tiles.ext[*split] + *step - 1) / *step).max(1);
                 }
+                Kernel::Rows(rows) => node.chunks = rows.most().min(n),
                 Kernel::Fold(fold, _) => node.chunks = Arc::make_mut(fold).spread(n),
                 Kernel::Lines(lines, _) => node.chunks = Arc::make_mut(lines).spread(n),
                 Kernel::Loop(l) => spread(&mut l.body, n as usize),

@@ -44,7 +44,7 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
     let (rows, columns) = (260 + rng.below(300), 500 + rng.below(700));
     let devices = *rng.of(&[2, 3, 4, 8]);
     type Body = fn(&Array) -> Array;
-    let bodies: [(&str, Body); 16] = [
+    let bodies: [(&str, Body); 18] = [
         ("elementwise", |x| (x.sin() * 1.7 - x).exp() / (x.square() + 3.0)),
         ("elementwise of parts", |x| concat([x.flip(0), x * 0.3], 1).roll(5, 0) + 0.1),
         ("sum of all", |x| x.sum(..)),
@@ -56,6 +56,11 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
         ("transposed", |x| (x.t() * 0.7).sum(0)),
         ("max and mean", |x| x.max(0) + x.mean(0)),
         ("softmax", |x| x.softmax(1)),
+        ("rows of length one", |x| {
+            let c = x - x.mean(Dims::keep(1));
+            &c * (c.square().mean(Dims::keep(1)) + 1e-5).rsqrt()
+        }),
+        ("its gradient", |x| grad(x, |x| (x.log_softmax(1) * x.sin()).sum(..))),
         ("least and greatest", |x| x.min(1).sum(..) * x.max(0)),
         ("steps of a loop", |x| fori_loop(0..3, x, |_, c| (&c * 0.9).tanh() + c.mean(Dims::keep(0)))),
         ("a scan", |x| scan(x.sum(0) * 0.0, x, |c, row| ((&c * 0.5 + &row).tanh(), c * row)).1),

@@ -190,6 +190,19 @@ impl FoldKernel {
                 hi[d] == lo[d] + 1 && lo[d] - ranks[0].0[d] == k as i64 * (ranks[1].0[d] - ranks[0].0[d])
             })
     }
+    /// Whether its outermost dimension is of results, each of which is made at once: then it can run on some of its indices.
+    pub(crate) fn by_rows(&self) -> bool {
+        let alone = self.copies.len() == 1 && self.eight.is_none() && !self.staged();
+        alone && self.pre.rank > 1 && !self.reduced[0]
+    }
+    /// Bytes a step of each kept dimension of what it writes.
+    pub(crate) fn steps(&self) -> &Ix {
+        &self.st
+    }
+    /// Bytes of an element.
+    pub(crate) fn size(&self) -> i64 {
+        self.size
+    }
     /// How many indices of a rank are folded.
     fn size_of(&self, (lo, hi): &(Ix, Ix)) -> i64 {
         (0..self.pre.rank).filter(|d| self.reduced[*d]).map(|d| hi[d] - lo[d]).product()

@@ -4,6 +4,7 @@ use super::{BLOCK, FoldKernel};
 use crate::compile::index::{Ix, MAX};
 use crate::compile::kernel::{self, ACCUMULATOR, Scratch};
 use crate::runtime::kernels;
+use std::ops::Range;
 
 /// Rows that [`kernels::rows`] takes together.
 const ROWS: i64 = 8;
@@ -58,8 +59,26 @@ impl FoldKernel {
             return;
         }
         let tasks = self.tasks();
-        let (a, b) = (tasks * chunk / chunks, tasks * (chunk + 1) / chunks);
-        for task in a..b {
+        // SAFETY: the caller's
+        unsafe { self.tiles(tasks * chunk / chunks..tasks * (chunk + 1) / chunks, base, s) }
+    }
+    /// All results at indices `a..b` of the outermost dimension.
+    ///
+    /// # Safety
+    /// As for [`kernel::run`]; it can run by rows.
+    pub(crate) unsafe fn run_rows(&self, a: i64, b: i64, base: &[*mut u8], s: &mut Scratch) {
+        debug_assert!(self.by_rows());
+        s.fit(self.pre.regs as usize, self.pre.operands());
+        let each = self.tasks() / self.pre.ext[0];
+        // SAFETY: the caller's
+        unsafe { self.tiles(a * each..b * each, base, s) }
+    }
+    /// These tiles of the result, each at once.
+    ///
+    /// # Safety
+    /// As for [`FoldKernel::run`]; the scratch fits.
+    unsafe fn tiles(&self, tasks: Range<i64>, base: &[*mut u8], s: &mut Scratch) {
+        for task in tasks {
             let (copy, mut x, n, dst) = self.locate(task, base);
             let ranks = &self.copies[copy];
             // SAFETY: the caller's; the result's tile has n elements

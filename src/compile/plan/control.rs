@@ -122,7 +122,7 @@ impl Planner {
         }
         let mut groups = group::group(flow);
         let (alone, reuse) = reuse::carries(&mut groups, carry);
-        let (plan, arena) = self.plan(&groups, base, true, &[], &reuse)?;
+        let (plan, arena) = self.plan(&mut groups, base, true, &[], &reuse)?;
         Ok((plan, base as u32, arena, alone))
     }
     /// Moves what is in the arena of a nested program to where that has its room.

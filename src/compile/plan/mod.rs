@@ -2,12 +2,13 @@
 //!
 //! `schedule` makes it (passes 5 to 9 of the lock-step engine: views, aliases, levels, buffers, and each group bound to memory as a node),
 //! with what is inside loops and choices in `control`, results that are blocks of an argument
-//! in `view`, and memory that is written again in `reuse`.
+//! in `view`, groups that share their rows in `rows`, and memory that is written again in `reuse`.
 
 #[cfg(debug_assertions)]
 mod check;
 mod control;
 mod reuse;
+mod rows;
 mod schedule;
 mod view;
 
@@ -20,6 +21,7 @@ use super::tiles::Tiles;
 use crate::mesh::{Axes, Mesh};
 use crate::partition::Slot;
 use crate::types::{DType, Shape};
+pub(crate) use rows::RowsKernel;
 pub(crate) use schedule::compile;
 use smallvec::SmallVec;
 use std::fmt;
@@ -196,6 +198,8 @@ pub(crate) enum Kernel {
     Fold(Arc<FoldKernel>, Option<u32>),
     /// The results of spans combined.
     FoldEnd(Arc<FoldKernel>, u32),
+    /// Several of these, rows by rows.
+    Rows(Box<RowsKernel>),
     Pack(Box<PackKernel>),
     /// At once, or the first of two stages, which leaves in this slot what the second wants.
     Lines(Arc<LinesKernel>, Option<u32>),

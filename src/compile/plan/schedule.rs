@@ -2,6 +2,7 @@
 
 use super::control::{self, Nested};
 use super::reuse::{self, Reuse};
+use super::rows::{self, Bound};
 use super::view::view;
 use super::{
     Compiled, Gift, Kernel, Level, Memory, Node, OutPlan, PackCopy, PackFrom, PackKernel, Plan, PrintKernel,
@@ -20,6 +21,7 @@ use crate::mesh::Axes;
 use crate::partition::{Printed, Slot, SpmdProgram};
 use crate::program::sentence::{Combine, Source};
 use crate::runtime::workers;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Compiles a program. The memory of inputs that are `donated` may be written to.
@@ -40,7 +42,7 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<Compiled> {
         planner.places[*s] = Memory::Given(*gift, 0);
     }
     let (mut outs, fresh) = planner.outs(&flow, outs);
-    let (mut plan, arena) = planner.plan(&groups, 0, false, &skip, &reuse)?;
+    let (mut plan, arena) = planner.plan(&mut groups, 0, false, &skip, &reuse)?;
     plan.cost = plan.levels.iter().flat_map(|l| &l.nodes).map(|n| n.cost).sum();
     let gifts = planner.used(&reuse.gifts, &mut outs);
     let Planner { places, levels } = planner;
@@ -155,7 +157,7 @@ impl Planner {
     /// The plan of a flow whose slots begin at `base`, and the bytes of its part of the arena (offsets are from its begin).
     pub(super) fn plan(
         &mut self,
-        g: &Groups<'_, '_>,
+        g: &mut Groups<'_, '_>,
         base: usize,
         in_loop: bool,
         skip: &[usize],
@@ -177,6 +179,18 @@ impl Planner {
                 folds[k] = Some((f, spans));
             }
         }
+        let mut maps: Vec<Option<Node>> = Vec::with_capacity(n);
+        for (k, group) in g.list.iter().enumerate() {
+            let runs = group.head == Head::Elementwise && !group.absorbed && !skip.contains(&k);
+            let node = || elementwise(g, k, base as u32, in_loop, &reuse.over[k]);
+            maps.push(runs.then(node).transpose()?);
+        }
+        // carries move from step to step, so that loops have none
+        let chains = match in_loop {
+            true => Vec::new(),
+            false => Bound { maps: &maps, folds: &folds, base, places: &self.places }
+                .chains(g, |k| skip.contains(&k) || !reuse.over[k].is_empty()),
+        };
         let mut whole: Vec<Option<(Arc<LinesKernel>, Option<u32>)>> = vec![None; flow.items.len()];
         for (item, whole) in flow.items.iter().zip(&mut whole) {
             if let Item::Lines(l) = item {
@@ -187,6 +201,8 @@ impl Planner {
         }
         let top = g.list.iter().map(|g| g.level).max().unwrap_or(0);
         let mut wants = self.wants(g, base, &same, skip);
+        let strips: HashSet<usize> = chains.iter().flat_map(|c| &c.strips).map(|(s, _)| base + s).collect();
+        wants.retain(|w| !matches!(w.what, Room::Slot(s) if strips.contains(&s)));
         for (k, n) in nested.iter().enumerate() {
             if let Some(n) = n {
                 let level = g.level_at(k);
@@ -225,13 +241,15 @@ impl Planner {
         #[cfg(debug_assertions)]
         super::check::apart(super::check::lives(g, &self.places[base..], &nested, &rooms));
         let mut levels: Vec<[Vec<Node>; 2]> = (0..top).map(|_| [Vec::new(), Vec::new()]).collect();
+        let chained = rows::places(&chains);
+        let mut parts: Vec<Vec<Option<Node>>> = chains.iter().map(|c| vec![None; c.groups.len()]).collect();
         for (k, group) in g.list.iter().enumerate() {
             if group.absorbed || skip.contains(&k) {
                 continue;
             }
             let list = &mut levels[group.level as usize - 1];
             match group.head {
-                Head::Elementwise => list[0].push(elementwise(g, k, base as u32, in_loop, &reuse.over[k])?),
+                Head::Elementwise => list[0].extend(maps[k].take()),
                 Head::Product(item) => {
                     let p = product::bind(g, k, base as u32, same[k], &reuse.over[k])?;
                     let what = describe(flow, "product", &[g.fold(item).out], group.members.len());
@@ -274,6 +292,13 @@ impl Planner {
                     }
                 },
             }
+            if let Some((c, at)) = chained.get(&k) {
+                parts[*c][*at] = list[0].pop();
+            }
+        }
+        for (chain, parts) in chains.iter().zip(parts) {
+            let level = g.list[chain.groups[0]].level as usize - 1;
+            levels[level][0].push(chain.node(parts.into_iter().flatten().collect(), base));
         }
         let mut plan = Plan { levels: Vec::new(), cost: 0.0, in_loop };
         for nodes in levels.into_iter().flatten() {

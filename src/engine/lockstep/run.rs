@@ -152,6 +152,7 @@ impl Runner<'_> {
                     hi[*split] = (lo[*split] + step).min(tiles.ext[*split]);
                     kernel::run(tiles, base, &lo, &hi, self.scratch);
                 }
+                Kernel::Rows(r) => r.run(i, chunks, base, self.scratch),
                 Kernel::Product(p) => p.run(i, chunks, base, self.scratch),
                 Kernel::Fold(f, spans) => {
                     let spans = spans.map_or(std::ptr::null_mut(), |s| base[s as usize]);

@@ -1,6 +1,7 @@
 //! Every shape of program against the reference engine; inline, workers and a thread per device to the same bits.
 
 mod control;
+mod rows;
 mod seek;
 
 use super::super::reference;

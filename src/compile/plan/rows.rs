@@ -1,0 +1,285 @@
+//! Rows that stay in cache: a fold of rows, what reads its results at the same rows, and so on, run as one node, some rows at a time.
+//!
+//! Which groups these are is read from the places in memory that their programs name: each writes row r of a value into the r-th part of its memory,
+//! and reads what the others wrote there only. So a node's tasks need no barrier between its groups, and a value that nobody else
+//! reads has a strip of a worker's own, of a few rows. Every group computes what it computes by itself: no bit depends on this.
+
+use super::{Kernel, Memory, Node, What};
+use crate::compile::fold::FoldKernel;
+use crate::compile::group::{Groups, Head};
+use crate::compile::index::MAX;
+use crate::compile::kernel::{self, Scratch};
+use crate::compile::tiles::Tiles;
+use crate::partition::Slot;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Fewest rows that are worth it: tasks are made of whole rows.
+const FEWEST: i64 = 16;
+/// Bytes that the rows of a turn have in cache.
+const TURN: i64 = 128 << 10;
+/// Most bytes of one row.
+const LONGEST: i64 = 256 << 10;
+
+/// One of the programs of a node.
+#[derive(Clone, Debug)]
+enum Part {
+    Tiles(Box<Tiles>),
+    Fold(Arc<FoldKernel>),
+}
+
+/// Programs that run one behind the other on some rows, then on the next ones.
+#[derive(Clone, Debug)]
+pub(crate) struct RowsKernel {
+    rows: i64,
+    /// Rows of a turn.
+    turn: i64,
+    parts: Vec<Part>,
+    /// Values of which a turn's rows are all that is in memory: slot, bytes of a row, where it begins.
+    strips: Vec<(u32, i64, usize)>,
+    /// Bytes of all strips.
+    bytes: usize,
+}
+
+impl RowsKernel {
+    /// How many tasks it may have.
+    pub(crate) fn most(&self) -> i64 {
+        self.rows
+    }
+    /// Task i of so many.
+    ///
+    /// # Safety
+    /// As for [`kernel::run`]; the slots of strips are this worker's to set.
+    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
+        let (mut a, end) = (self.rows * i / chunks, self.rows * (i + 1) / chunks);
+        let room = scratch.strips(self.bytes);
+        while a < end {
+            let b = (a + self.turn).min(end);
+            for (slot, row, at) in &self.strips {
+                // row a is the strip's first
+                base[*slot as usize] = room.wrapping_add(*at).wrapping_offset((-a * row) as isize);
+            }
+            for part in &self.parts {
+                // SAFETY: the caller's; the programs name what is in these rows only
+                unsafe {
+                    match part {
+                        Part::Tiles(t) => {
+                            let (mut lo, mut hi, each) = ([0; MAX], t.ext, t.ext[0] / self.rows);
+                            (lo[0], hi[0]) = (a * each, b * each);
+                            kernel::run(t, base, &lo, &hi, scratch);
+                        }
+                        Part::Fold(f) => {
+                            let each = f.pre.ext[0] / self.rows;
+                            f.run_rows(a * each, b * each, base, scratch);
+                        }
+                    }
+                }
+            }
+            a = b;
+        }
+    }
+}
+
+/// Groups that are one node.
+#[derive(Debug)]
+pub(super) struct Chain {
+    /// In the order in which they run.
+    pub(super) groups: Vec<usize>,
+    rows: i64,
+    /// Values that have strips, and the bytes of a row.
+    pub(super) strips: Vec<(Slot, i64)>,
+    /// Bytes of a row of all that is read and made.
+    bytes: i64,
+}
+
+/// The groups of a flow as they are bound.
+pub(super) struct Bound<'b> {
+    /// Those of maps alone.
+    pub(super) maps: &'b [Option<Node>],
+    /// Folds.
+    pub(super) folds: &'b [Option<(Arc<FoldKernel>, Option<u32>)>],
+    /// The flow's first slot.
+    pub(super) base: usize,
+    /// The places of slots.
+    pub(super) places: &'b [Memory],
+}
+
+impl Bound<'_> {
+    fn tiles(&self, k: usize) -> Option<&Tiles> {
+        match (&self.maps[k], &self.folds[k]) {
+            (Some(Node { kernel: Kernel::Tiles { tiles, .. }, .. }), _) => Some(tiles),
+            (_, Some((f, _))) => f.by_rows().then_some(&f.pre),
+            _ => None,
+        }
+    }
+    /// What a group makes, if that is nobody else's memory.
+    fn makes(&self, g: &Groups<'_, '_>, k: usize) -> Option<Vec<Slot>> {
+        let own = |s: &Slot| matches!(self.places[self.base + s], Memory::Nowhere | Memory::Out(_));
+        let makes: Vec<Slot> = match (g.list[k].head, &self.maps[k]) {
+            (Head::Fold(item), _) => vec![g.fold(item).out],
+            (_, Some(node)) => node.what.makes.iter().map(|m| m.0).collect(),
+            _ => return None,
+        };
+        makes.iter().all(own).then_some(makes)
+    }
+    /// Whether all that a group reads or writes of this value is, for its row r, in the r-th of so many rows.
+    fn local(&self, k: usize, s: Slot, rows: i64, row: i64) -> bool {
+        let Some(t) = self.tiles(k) else { return false };
+        let inside = |st: &[i64; MAX], off: i64, size: i64| {
+            let each = t.ext[0] / rows;
+            let ext = |d: usize| if d == 0 { each } else { t.ext[d] };
+            let far = |d: usize| st[d] * (ext(d) - 1);
+            let low: i64 = off + (0..t.rank).map(|d| far(d).min(0)).sum::<i64>();
+            let high: i64 = off + (0..t.rank).map(|d| far(d).max(0)).sum::<i64>();
+            st[0] * each == row && low >= 0 && high + size <= row
+        };
+        let slot = (self.base + s) as u32;
+        let written = self.folds[k].as_ref().filter(|(f, _)| f.out == slot);
+        mems(t).filter(|m| m.slot == slot).all(|m| inside(&m.st, m.off, i64::from(m.size)))
+            && written.is_none_or(|(f, _)| inside(f.steps(), 0, f.size()))
+    }
+
+    /// The chains of a flow. Their groups run at the level of the first one: that is given to them.
+    pub(super) fn chains(&self, g: &mut Groups<'_, '_>, over: impl Fn(usize) -> bool) -> Vec<Chain> {
+        let mut readers: HashMap<u32, Vec<usize>> = HashMap::new();
+        let folds = (0..g.list.len()).filter(|k| matches!(&self.folds[*k], Some((f, _)) if f.by_rows()));
+        let folds: Vec<usize> = folds.collect();
+        if folds.is_empty() {
+            return Vec::new();
+        }
+        for k in 0..g.list.len() {
+            let Some(t) = self.tiles(k) else { continue };
+            for m in mems(t) {
+                let list = readers.entry(m.slot).or_default();
+                if list.last() != Some(&k) {
+                    list.push(k);
+                }
+            }
+        }
+        let (mut chains, mut taken) = (Vec::new(), vec![false; g.list.len()]);
+        for seed in folds {
+            if taken[seed] {
+                continue;
+            }
+            let Some(chain) = self.chain(g, seed, &readers, |k| taken[k] || over(k)) else { continue };
+            let level = g.list[seed].level;
+            for k in &chain.groups {
+                g.list[*k].level = level;
+                taken[*k] = true;
+            }
+            chains.push(chain);
+        }
+        chains
+    }
+    fn chain(
+        &self,
+        g: &Groups<'_, '_>,
+        seed: usize,
+        readers: &HashMap<u32, Vec<usize>>,
+        not: impl Fn(usize) -> bool,
+    ) -> Option<Chain> {
+        let t = self.tiles(seed)?;
+        let (rows, first, size) = (t.ext[0], g.list[seed].level, g.fold_size(seed)?);
+        let row = |s: Slot| super::schedule::bytes(g.flow, s) as i64 / rows;
+        let mut bytes = t.elements() / rows.max(1) * size;
+        if rows < FEWEST || t.elements() == 0 || not(seed) {
+            return None;
+        }
+        // by level: what a group reads of the chain has been looked at before
+        let mut open = BTreeSet::from([(first, seed)]);
+        let (mut groups, mut made): (Vec<usize>, Vec<Slot>) = (Vec::new(), Vec::new());
+        while let Some((level, k)) = open.pop_first() {
+            let Some(makes) = self.makes(g, k) else { continue };
+            let fits = |t: &Tiles| t.ext[0] % rows == 0 && t.elements() > 0;
+            let reads = |s: Slot| self.reads(k, s);
+            // what others make is ready before the chain
+            let ready = |m: u32| {
+                let s = m as usize - self.base;
+                made.contains(&s) || makes.contains(&s) || g.level_of(s) < first
+            };
+            let fine = k == seed
+                || level > first
+                    && !not(k)
+                    && self.tiles(k).is_some_and(|t| fits(t) && mems(t).all(|m| ready(m.slot)))
+                    && (made.iter().filter(|s| reads(**s))).all(|s| self.local(k, *s, rows, row(*s)));
+            let tidy = |s: &Slot| {
+                super::schedule::bytes(g.flow, *s) as i64 % rows == 0 && self.local(k, *s, rows, row(*s))
+            };
+            if !fine || !makes.iter().all(tidy) {
+                continue;
+            }
+            for s in &makes {
+                bytes += row(*s);
+                let next = readers.get(&((self.base + s) as u32)).into_iter().flatten();
+                open.extend(next.filter(|r| **r != k).map(|r| (g.list[*r].level, *r)));
+            }
+            groups.push(k);
+            made.extend(makes);
+        }
+        if groups.len() < 2 || bytes > LONGEST {
+            return None;
+        }
+        let items = groups.iter().flat_map(|k| {
+            let head = match g.list[*k].head {
+                Head::Fold(item) => Some(item),
+                _ => None,
+            };
+            g.list[*k].members.iter().map(|m| m.item).chain(head)
+        });
+        let mut inner: HashMap<Slot, u32> = HashMap::new();
+        for s in items.flat_map(|i| g.flow.items[i].sources()) {
+            *inner.entry(g.flow.root(s)).or_default() += 1;
+        }
+        let private = |s: &Slot| {
+            let uses = g.flow.uses[*s];
+            !uses.result
+                && self.places[self.base + s] == Memory::Nowhere
+                && inner.get(s) == Some(&uses.readers)
+        };
+        let strips = made.into_iter().filter(private).map(|s| (s, row(s))).collect();
+        Some(Chain { groups, rows, strips, bytes })
+    }
+    fn reads(&self, k: usize, s: Slot) -> bool {
+        let slot = (self.base + s) as u32;
+        self.tiles(k).is_some_and(|t| mems(t).any(|m| m.slot == slot))
+    }
+}
+
+/// The places in memory of tile programs.
+fn mems(t: &Tiles) -> impl Iterator<Item = &crate::compile::expr::Mem> {
+    let all = t.bands.iter().flat_map(|b| &b.segs).flat_map(|s| &s.mems);
+    all.filter(|m| m.slot != crate::compile::expr::POSITION)
+}
+
+/// Which chain each group is in, and where there.
+pub(super) fn places(chains: &[Chain]) -> HashMap<usize, (usize, usize)> {
+    let of = |(c, chain): (usize, &Chain)| {
+        chain.groups.iter().enumerate().map(|(at, k)| (*k, (c, at))).collect::<Vec<_>>()
+    };
+    chains.iter().enumerate().flat_map(of).collect()
+}
+
+impl Chain {
+    /// The nodes of the chain's groups, in its order, as one.
+    pub(super) fn node(&self, nodes: Vec<Node>, base: usize) -> Node {
+        let turn = (TURN / self.bytes.max(1)).clamp(1, self.rows);
+        let (mut strips, mut bytes) = (Vec::new(), 0);
+        for (s, row) in &self.strips {
+            strips.push(((base + s) as u32, *row, bytes));
+            bytes += ((row * turn) as usize).next_multiple_of(64);
+        }
+        let cost: f64 = nodes.iter().map(|n| n.cost).sum();
+        let gone = |s: &Slot| self.strips.iter().any(|x| x.0 == *s);
+        let makes = nodes.iter().flat_map(|n| &n.what.makes).filter(|m| !gone(&m.0)).cloned().collect();
+        let maps = nodes.iter().map(|n| n.what.maps).sum();
+        let parts = nodes.into_iter().filter_map(|n| match n.kernel {
+            Kernel::Tiles { tiles, .. } => Some(Part::Tiles(tiles)),
+            Kernel::Fold(f, _) => Some(Part::Fold(f)),
+            _ => None,
+        });
+        let kernel = RowsKernel { rows: self.rows, turn, parts: parts.collect(), strips, bytes };
+        let chunks = ((cost / 20.0) as i64).clamp(1, self.rows.min(512));
+        let what = What { name: "rows", makes, maps };
+        Node { kernel: Kernel::Rows(Box::new(kernel)), chunks, cost, what }
+    }
+}

@@ -1,0 +1,100 @@
+//! Folds of rows and what reads them at the same rows: one node, that computes what its groups compute by themselves.
+
+use super::*;
+
+/// A program under construction and x, of rows that are split over the devices.
+fn rows(dtype: DType, shape: &[usize], ways: usize) -> (Make, Slot) {
+    let mut m = Make::new(dtype);
+    let x = m.input(shape, &[8, ways]);
+    (m, x)
+}
+/// `f` of x and what has a number for each of its rows.
+fn along(m: &mut Make, f: Fun, x: Slot, of_rows: Slot) -> Slot {
+    let shape = m.shape(x);
+    let (ways, reads) = (m.ways(x), vec![m.id(x), m.read(of_rows, &shape, &[(Some(0), 0)])]);
+    m.map(f, &shape, &ways, reads)
+}
+/// Softmax of rows: its exponentials and its result.
+fn softmax(m: &mut Make, x: Slot, ways: usize) -> [Slot; 2] {
+    let most = m.fold_over(x, &[1], ways, Combine::Max);
+    let below = along(m, Fun::Sub, x, most);
+    let e = m.un(Fun::Exp, below);
+    let sum = m.sum(e, 1, ways);
+    [e, along(m, Fun::Div, e, sum)]
+}
+/// Rows less their means, and that over its root mean square.
+fn norm(m: &mut Make, x: Slot, ways: usize) -> [Slot; 2] {
+    let n = m.shape(x)[1] as f64;
+    let sum = m.sum(x, 1, ways);
+    let mean = m.scale(sum, 1.0 / n, 0.0);
+    let centred = along(m, Fun::Sub, x, mean);
+    let square = m.bin(Fun::Mul, centred, centred);
+    let sum = m.sum(square, 1, ways);
+    let mean = m.scale(sum, 1.0 / n, 1e-5);
+    let root = m.un(Fun::Rsqrt, mean);
+    [centred, along(m, Fun::Mul, centred, root)]
+}
+
+const SHAPES: &[[usize; 2]] = match cfg!(miri) {
+    true => &[[16, 3]],
+    false => &[[16, 3], [64, 64], [200, 72], [24, 1300]],
+};
+
+#[test]
+fn rows_are_one_node_of_the_same_bits() {
+    for &shape in SHAPES {
+        for of in [softmax, norm] {
+            for dtype in [DType::F32, DType::F64] {
+                let make = |outs: fn([Slot; 2]) -> Vec<Slot>| {
+                    let (mut m, x) = rows(dtype, &shape, 1);
+                    let made = of(&mut m, x, 1);
+                    m.done(&outs(made))
+                };
+                let (one, both) = (make(|m| vec![m[1]]), make(|m| m.to_vec()));
+                check("one result", &one, 1e-5);
+                check("what lies between, too", &both, 1e-5);
+                let report = Ready::new(&one, &[], None).unwrap().report().text;
+                assert!(report.contains("rows %"), "{shape:?}: {report}");
+                // nothing in between has room of its own, whoever wants it
+                let (mut args, alone) = (inputs(&one), Ready::new(&one, &[], None).unwrap());
+                assert_eq!(alone.compiled.arena, 0, "{shape:?}: {report}");
+                let alone = alone.call(&mut args).unwrap();
+                let beside = Ready::new(&both, &[], Some(true)).unwrap().call(&mut args).unwrap();
+                assert!(bytes(&alone[0]) == bytes(&beside[1]), "{shape:?}: {report}");
+            }
+        }
+    }
+}
+
+/// Where a row is split, its sum is of partial values; and what reads other rows waits for all of them.
+#[test]
+fn what_is_not_of_the_same_rows_stays_apart() {
+    let (mut m, x) = rows(F, &[64, 48], 1);
+    let most = m.fold_over(x, &[1], 1, Combine::Max);
+    let turned = {
+        let read = m.read(most, &[64, 64], &[(Some(1), 0)]);
+        m.map(Fun::Exp, &[64, 64], &[8, 1], vec![read])
+    };
+    let p = m.done(&[turned]);
+    check("a row's number in all rows", &p, 1e-5);
+    assert!(!Ready::new(&p, &[], None).unwrap().report().text.contains("rows %"));
+    for of in [softmax, norm] {
+        let mut m = Make::new(F);
+        let x = m.input(&[64, 48], &[2, 4]);
+        let [_, y] = of(&mut m, x, 4);
+        check("split rows", &m.done(&[y]), 1e-5);
+    }
+}
+
+/// A result that is written over the argument is not read from it any more.
+#[test]
+fn donated_rows() {
+    let (mut m, x) = rows(F, &[64, 256], 1);
+    let [_, y] = softmax(&mut m, x, 1);
+    let p = m.done(&[y]);
+    let want = Ready::new(&p, &[], Some(true)).unwrap().call(&mut inputs(&p)).unwrap();
+    for inline in [true, false] {
+        let got = Ready::new(&p, &[true], Some(inline)).unwrap().call(&mut inputs(&p)).unwrap();
+        assert!(bytes(&got[0]) == bytes(&want[0]), "inline {inline}");
+    }
+}
