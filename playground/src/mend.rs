@@ -7,7 +7,9 @@ use atmesh::Error;
 /// The refusal of an operation, which is this part of the text, with these operands.
 pub(crate) fn refusal(error: &Error, text: &str, node: &Node, operands: &[&Node]) -> Refusal {
     let span = underlined(node);
-    helped(error, |code| replaced(code, text, node, operands)).at(span.0, span.1)
+    // a help that names no operand is about the only one
+    let alone = error.diagnostics().first().is_some_and(|d| d.operands.len() == 1);
+    helped(error, |help| replaced(help, alone, text, node, operands)).at(span.0, span.1)
 }
 
 /// The refusal with its helps as they are.
@@ -41,7 +43,7 @@ fn underlined(node: &Node) -> (usize, usize) {
 }
 
 /// The program after this help, where it says a change of source: `…operand 1: `.reshard(p![_])``, `…: `x.dot_to(&w, p![_])``.
-fn replaced(help: &str, text: &str, node: &Node, operands: &[&Node]) -> Option<String> {
+fn replaced(help: &str, alone: bool, text: &str, node: &Node, operands: &[&Node]) -> Option<String> {
     let codes: Vec<(usize, &str)> = quoted(help);
     let (_, code) = codes.first()?;
     let mut edits: Vec<(usize, usize, String)> = Vec::new();
@@ -53,9 +55,7 @@ fn replaced(help: &str, text: &str, node: &Node, operands: &[&Node]) -> Option<S
             // operands that are arrays: of a method the first are what it is of and its arguments
             let operand = match number {
                 Some(n) => operands.get(n)?,
-                None if operands.len() == 1 || help.starts_with(['r', 'm', 's', 'g', 'c']) => {
-                    operands.first()?
-                }
+                None if alone => operands.first()?,
                 None => return None,
             };
             // a text with an ellipsis says that something is left to choose
