@@ -4,7 +4,7 @@
 //! chosen together (`choose`). Last come the steps that bring a result from where it is made to where it is asked for.
 
 use super::choose::{self, Entry, Open, splits};
-use super::{parts, puts};
+use super::{parts, puts, views};
 use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Stored};
@@ -66,7 +66,17 @@ impl Placer {
                     self.entries.extend(steps.into_iter().map(Entry::Done));
                     return;
                 }
-                let sum = self.settle(src, &item);
+                let sum = match self.settled_for(&s, src, out) {
+                    Some(layout) => {
+                        let sum = self.slot(Stored { layout, ..self.d.slots[src].clone() });
+                        let step = Step::Reduce { src, out: sum, combine: Combine::Add };
+                        let steps = self.reduced(src, sum, Item::new(step, item.why.clone()));
+                        self.entries.extend(steps.into_iter().map(Entry::Done));
+                        kept = wanted.clone();
+                        sum
+                    }
+                    None => self.settle(src, &item),
+                };
                 s.replace(src, sum);
             }
         }
@@ -180,6 +190,19 @@ impl Placer {
         let Stored { dtype, shape, layout } = self.d.slots[out].clone();
         let sentence = draft::copy(src, dtype, &shape);
         Item { step: Step::Local { out, sentence, layout: layout.dims }, ..item }
+    }
+
+    /// Where a partial value is to be summed for a copy of it in another order of dimensions: where the copy is asked for, so that the sum
+    /// is scattered and not made everywhere first. Parts that the copy is asked for in stay.
+    fn settled_for(&self, s: &Sentence, src: Slot, out: Slot) -> Option<Layout> {
+        let (from, own) = (&self.d.slots[src], &self.d.slots[out].layout);
+        let to = s.copied().and_then(|_| views::permutation(s, &from.shape))?;
+        let (stay, parts) = (own.partial.as_ref().map(|p| &p.1[..]), &from.layout.partial.as_ref()?.1);
+        without(parts, stay.unwrap_or_default())?;
+        Some(Layout {
+            dims: to.into_iter().map(|l| own.dims[l].clone()).collect(),
+            partial: own.partial.clone(),
+        })
     }
 
     /// The sum of a partial value, where that is; made once.

@@ -3,7 +3,7 @@
 use crate::partition::draft::{Draft, Item, Via};
 use crate::partition::program::{Slot, Step};
 use crate::partition::reads::through;
-use crate::program::sentence::{Read, Sentence, Source};
+use crate::program::sentence::{Body, Read, Sentence, Source};
 
 /// More parts than this are stored rather than composed further.
 const PARTS: usize = 64;
@@ -22,6 +22,7 @@ pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
         }
     }
     d.outs.iter().for_each(|s| fixed[*s] = true);
+    let summed = summed(d);
     let mut vias: Vec<Option<Via>> = vec![None; d.slots.len()];
     let mut items = std::mem::take(&mut d.items);
     let mut kept = Vec::with_capacity(items.len());
@@ -33,7 +34,10 @@ pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
         let passed = if sentence.body.reads_by_position() { compose(d, sentence, &vias) } else { Vec::new() };
         let sentence = sentence.clone();
         items[k].through = passed;
-        if !fixed[out] && !items[k].pinned && is_view(d, &sentence, out) {
+        // a whole value that is taken as one part, to be summed again, is that value
+        let whole = summed[out] && sentence.reads.iter().flat_map(Read::sources).all(|s| is_whole(d, s));
+        let in_place = !items[k].pinned || whole && stays(d, &sentence, out);
+        if !fixed[out] && in_place && is_view(d, &sentence, out, whole) {
             let inner = &sentence.reads[0];
             let all =
                 readers[out].iter().all(|u| readable(d, &items[*u].step, out, inner, &sentence.extents));
@@ -52,15 +56,45 @@ pub(crate) fn resolve(d: &mut Draft) -> Vec<Option<Via>> {
 }
 
 /// Whether a sentence is a view that can be read through: a copy of the same parts, without steps in its spans.
-fn is_view(d: &Draft, s: &Sentence, out: Slot) -> bool {
+fn is_view(d: &Draft, s: &Sentence, out: Slot, whole: bool) -> bool {
     let Some(code) = s.body.elementwise() else { return false };
     let [read] = &s.reads[..] else { return false };
     *code == crate::program::sentence::Code::copy(s.dtype)
         && read.dtype == s.dtype
         && read.parts.iter().all(|p| p.span.iter().all(|v| v.step == 1))
-        && read.sources().iter().all(|s| d.slots[*s].layout.partial == d.slots[out].layout.partial)
+        && (whole
+            || read.sources().iter().all(|s| d.slots[*s].layout.partial == d.slots[out].layout.partial))
         // a partial value is zero in all but one of them where it is a constant
         && (d.slots[out].layout.partial.is_none() || read.parts.len() == 1)
+}
+
+fn is_whole(d: &Draft, slot: Slot) -> bool {
+    d.slots[slot].layout.partial.is_none()
+}
+
+/// Whether a copy is laid out as what it reads, but for parts.
+fn stays(d: &Draft, s: &Sentence, out: Slot) -> bool {
+    d.is_copy(s) && s.copied().is_some_and(|slot| d.slots[slot].layout.dims == d.slots[out].layout.dims)
+}
+
+/// Values in parts of which there are only sums: each reader copies them, whole or again in parts of which there are only sums.
+fn summed(d: &Draft) -> Vec<bool> {
+    let mut summed: Vec<bool> = (0..d.slots.len()).map(|s| !is_whole(d, s)).collect();
+    d.outs.iter().for_each(|s| summed[*s] = false);
+    for item in d.items.iter().rev() {
+        let copies = match &item.step {
+            Step::Local { out, sentence, .. } => {
+                let source = sentence.copied().filter(|_| sentence.reads.len() == 1);
+                let moved = source.and_then(|s| permutation(sentence, &d.slots[s].shape));
+                moved.is_some() && item.user.is_none() && (is_whole(d, *out) || summed[*out])
+            }
+            _ => false,
+        };
+        if !copies {
+            item.step.inputs().into_iter().for_each(|s| summed[s] = false);
+        }
+    }
+    summed
 }
 
 /// Whether a step can read a slot through this read of other slots.
@@ -119,7 +153,7 @@ fn prune(d: &mut Draft) {
 }
 
 /// Computes values in the order of the one copy that reads them: where a stored copy only permutes the dimensions of a value that
-/// nobody else reads, the value's step makes the copy itself.
+/// nobody else reads, the value's step makes the copy itself. A sum that is only wanted split further is made there: it is scattered.
 pub(crate) fn absorb(d: &mut Draft) {
     let mut readers = vec![0usize; d.slots.len()];
     let mut maker = vec![None; d.slots.len()];
@@ -133,11 +167,19 @@ pub(crate) fn absorb(d: &mut Draft) {
     let mut gone = vec![false; d.items.len()];
     for (k, gone) in gone.iter_mut().enumerate() {
         let Step::Local { out, sentence, .. } = &d.items[k].step else { continue };
-        let (out, pinned) = (*out, d.items[k].pinned || d.items[k].user.is_some());
-        let Some(slot) = sentence.copied().filter(|s| readers[*s] == 1 && !pinned) else { continue };
+        let (out, asked) = (*out, d.items[k].user.is_some());
+        let Some(slot) = sentence.copied().filter(|s| readers[*s] == 1 && !asked) else { continue };
         let Some(to) = permutation(sentence, &d.slots[slot].shape) else { continue };
-        let alike = d.slots[slot].layout.partial == d.slots[out].layout.partial;
+        let (from, layout) = (&d.slots[slot].layout, &d.slots[out].layout);
+        let alike = from.partial == layout.partial;
         let Some(m) = maker[slot].filter(|m| alike && movable(&d.items[*m])) else { continue };
+        let further = || {
+            let mut dims = from.dims.iter().zip(&to);
+            from.partial.is_none() && dims.all(|(l, to)| layout.dims[*to].atoms.starts_with(&l.atoms))
+        };
+        if d.items[k].pinned && !(sums(&d.items[m]) && further()) {
+            continue;
+        }
         // where the value was to be is no matter: it is the copy that others see
         let Step::Local { out: made, sentence, .. } = &mut d.items[m].step else { continue };
         *made = out;
@@ -155,8 +197,13 @@ fn movable(item: &Item) -> bool {
     permutes && !item.pinned && item.user.is_none()
 }
 
+/// Whether a step adds up along dimensions, or folds them otherwise.
+fn sums(item: &Item) -> bool {
+    item.step.sentence().is_some_and(|s| matches!(s.body, Body::Fold { .. } | Body::Product { .. }))
+}
+
 /// For each dimension of what a copy reads, the loop that runs over it, if the copy does nothing but permute dimensions.
-fn permutation(s: &Sentence, shape: &[usize]) -> Option<Vec<usize>> {
+pub(super) fn permutation(s: &Sentence, shape: &[usize]) -> Option<Vec<usize>> {
     let [part] = &s.reads[0].parts[..] else { return None };
     let whole = part.span.iter().zip(&s.extents).all(|(v, n)| v.lo == 0 && v.step == 1 && v.hi >= *n as i64);
     let of = |(m, n): (&crate::program::sentence::Affine, &usize)| match m.terms[..] {
