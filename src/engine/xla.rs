@@ -129,7 +129,9 @@ impl Port {
             1 => Buffer::asked(one)?,
             parts => Buffer::zeroed(one * parts)?,
         };
-        for (device, (index, block)) in self.blocks.iter().zip(made).enumerate() {
+        // (of empty arrays XLA cuts some and others not)
+        let blocks = if one == 0 { 0 } else { made.len() };
+        for (device, (index, block)) in self.blocks.iter().zip(&made[..blocks]).enumerate() {
             if self.blocks[..device].contains(index) {
                 continue;
             }

@@ -45,7 +45,7 @@ impl Writer {
             let d = ty.dtype.storage();
             let zero = self.constant(d, Scalar::zero(d), &ty.shape);
             let zero = Ssa { splat: None, ..zero };
-            state.push(self.said(zero, ty, None)?);
+            state.push(self.said(zero, ty, None, &[])?);
         }
         let outs = self.while_op(
             &state,

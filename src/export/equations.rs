@@ -1,8 +1,10 @@
 //! A program's equations in order, nested programs in line.
 
+use super::shardings::sums;
 use super::writer::{Ssa, Writer};
 use super::{Out, Shardings, unsupported};
 use crate::diagnostic::{Error, Result};
+use crate::program::sentence::Sentence;
 use crate::program::{Control, Equation, Input, Op, Program};
 use crate::types::ArrayType;
 
@@ -18,9 +20,21 @@ impl Writer {
             let outer = self.place;
             self.place = e.place.or(outer);
             let outs = self.equation(program, e, &ins)?;
+            let operands: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
+            let sums = match &e.op {
+                Op::Prim(p) => {
+                    let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+                    let unmade = results.iter().any(|ty| !ty.spec.unreduced_axes().is_empty());
+                    let product = |s: &Sentence| s.body.contracts();
+                    sums(&operands, &ins, unmade && p.sentences(&operands, &results).iter().all(product))
+                }
+                // what leaves a region as parts is known so already
+                Op::Control(Control::ShardMap(_)) => outs.iter().flat_map(|x| x.unreduced.clone()).collect(),
+                Op::Control(_) => Vec::new(),
+            };
             for (v, x) in e.outputs.iter().zip(outs) {
                 let info = &program.vars[v.index()];
-                let said = self.said(x, &info.ty, info.placement.as_ref());
+                let said = self.said(x, &info.ty, info.placement.as_ref(), &sums);
                 env[v.index()] = Some(said.map_err(|f| located(f, program, e))?);
             }
             self.place = outer;
@@ -89,12 +103,14 @@ impl Writer {
             }
         };
         if let Some(pin) = p.pins() {
-            outs[0] = self.pinned(&outs[0].clone(), &pin, &results[0])?;
+            let from = sums(operands, ins, false);
+            outs[0] = self.pinned(&outs[0].clone(), &pin, &results[0], &from)?;
         } else if let (Some(_), Shardings::Asked, Some(mesh)) =
             (p.out(), self.options.shardings, &results[0].mesh)
         {
             let open = self.open(mesh, results[0].rank());
-            let at = self.spec(mesh, results[0].spec, &results[0], &open, super::shardings::Uneven::Open)?;
+            let spec = results[0].spec.unreduced(crate::mesh::Axes::none());
+            let at = self.spec(mesh, spec, &results[0], &open, super::shardings::Uneven::Open)?;
             outs[0] = self.constrained(&outs[0].clone(), &at);
         }
         Ok(outs)

@@ -7,7 +7,8 @@ use super::{Out, unsupported};
 use crate::diagnostic::Result;
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::{Collective, ShardMapping};
-use crate::types::{ArrayType, DType};
+use crate::sharding::Spec;
+use crate::types::{ArrayType, DType, Scalar};
 
 impl Writer {
     /// How the inputs are cut and the results put together.
@@ -23,7 +24,10 @@ impl Writer {
         let mut cut = Vec::new();
         for (x, spec) in ins.iter().zip(&s.in_specs) {
             let ty = x.dtype.of(&x.shape[..]);
-            cut.push(self.spec(&s.mesh, *spec, &ty, &open(ty.rank()), Uneven::Refused)?);
+            // what is whole for XLA comes in whole, and is made one of parts within
+            let sums = spec.unreduced_axes().iter().filter(|a| x.unreduced.contains(a)).collect::<Axes>();
+            let spec = Spec::of(spec.dims().to_vec()).unreduced(sums);
+            cut.push(self.spec(&s.mesh, spec, &ty, &open(ty.rank()), Uneven::Refused)?);
         }
         let mut joined = Vec::new();
         for (ty, spec) in results.iter().zip(&s.out_specs) {
@@ -53,13 +57,29 @@ impl Writer {
         let outer = self.manual.len();
         self.manual.extend(s.axes.iter());
         self.inside(|w| -> Result<()> {
+            let mut args = args;
+            for ((x, outer), spec) in args.iter_mut().zip(ins).zip(&s.in_specs) {
+                let whole = spec.unreduced_axes().iter().filter(|a| !outer.unreduced.contains(a));
+                *x = w.one_part(x, &s.mesh, &whole.collect::<Axes>());
+            }
             let inner = w.body(&s.body, &args)?;
             w.ret("sdy.return", &inner);
             Ok(())
         })?;
         self.manual.truncate(outer);
         self.line(&format!("}} : ({}) -> ({})", types(ins), types(&outs)));
-        Ok(outs)
+        let known = |(x, spec): (Ssa, &Spec)| Ssa { unreduced: spec.unreduced_axes().iter().collect(), ..x };
+        Ok(outs.into_iter().zip(&s.out_specs).map(known).collect())
+    }
+    /// A whole value as parts that add up to it: the first device has it, the others have zeros.
+    fn one_part(&mut self, x: &Ssa, mesh: &Mesh, axes: &Axes) -> Ssa {
+        if axes.is_empty() {
+            return x.clone();
+        }
+        let (at, zero) = (self.position(mesh, axes), self.int(DType::I32, 0, &[]));
+        let first = self.compare("EQ", &at, &zero);
+        let nothing = self.constant(x.dtype, Scalar::zero(x.dtype), &x.shape);
+        self.select(&first, x, &nothing)
     }
 
     /// What names the devices that take part: `channel_handle = …, replica_groups = …`.

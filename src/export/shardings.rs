@@ -4,7 +4,7 @@ use super::Out;
 use super::text::{list, quoted};
 use super::writer::{Ssa, Writer};
 use crate::diagnostic::{ErrorKind, Fault};
-use crate::mesh::{Axis, AxisType, Mesh};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::program::{Pin, Placement};
 use crate::sharding::{Atom, Spec};
 use crate::types::ArrayType;
@@ -106,6 +106,12 @@ impl Writer {
         let parts = at.partial.iter().flat_map(|a| pieces(mesh, *a)).filter(free).collect();
         Ok(self.entry(mesh, dims, parts))
     }
+    /// The spec without the sums that XLA knows as made; what is unreduced there.
+    fn known(&self, spec: Spec, sums: &[Axis]) -> (Spec, Vec<Axis>) {
+        let kept: Vec<Axis> =
+            spec.unreduced_axes().iter().filter(|a| sums.contains(a) && !self.manual.contains(a)).collect();
+        (Spec::of(spec.dims().to_vec()).unreduced(kept.iter().copied().collect::<Axes>()), kept)
+    }
     pub(super) fn constrained(&mut self, x: &Ssa, at: &str) -> Ssa {
         self.op(format!("sdy.sharding_constraint {} {at} : {}", x.name, x.ty()), x.dtype, &x.shape)
     }
@@ -116,29 +122,61 @@ impl Writer {
     fn has(&self, mesh: &Mesh, ty: AxisType) -> bool {
         mesh.axes_of(ty).iter().any(|a| !self.manual.contains(a))
     }
-    /// The value, said to be where its type (or its placement) has it.
-    pub(super) fn said(&mut self, x: Ssa, ty: &ArrayType, placement: Option<&Placement>) -> Out<Ssa> {
+    /// The value, said to be where its type (or its placement) has it, and a sum that is not made over those of `sums` that its type says.
+    pub(super) fn said(
+        &mut self,
+        x: Ssa,
+        ty: &ArrayType,
+        placement: Option<&Placement>,
+        sums: &[Axis],
+    ) -> Out<Ssa> {
         let Some(mesh) = &ty.mesh else { return Ok(x) };
+        let mut kept = Vec::new();
         let at = match (self.options.shardings, placement) {
-            (Shardings::Placed, Some(at)) => self.placement(mesh, at, ty, Uneven::Open)?,
+            (Shardings::Placed, Some(at)) => {
+                let whole = Placement { partial: Default::default(), ..at.clone() };
+                self.placement(mesh, &whole, ty, Uneven::Open)?
+            }
             (Shardings::Asked, _) => return Ok(x),
             _ if !self.has(mesh, AxisType::Explicit) => return Ok(x),
             _ => {
                 let open = self.open(mesh, ty.rank());
-                self.spec(mesh, ty.spec, ty, &open, Uneven::Open)?
+                let (spec, unmade) = self.known(ty.spec, sums);
+                kept = unmade;
+                self.spec(mesh, spec, ty, &open, Uneven::Open)?
             }
         };
-        Ok(self.constrained(&x, &at))
+        Ok(Ssa { unreduced: kept, ..self.constrained(&x, &at) })
     }
     /// The value where the program asked for it to be.
-    pub(super) fn pinned(&mut self, x: &Ssa, pin: &Pin, ty: &ArrayType) -> Out<Ssa> {
+    pub(super) fn pinned(&mut self, x: &Ssa, pin: &Pin, ty: &ArrayType, from: &[Axis]) -> Out<Ssa> {
         let open = match pin.loose {
             true => (0..ty.rank()).collect(),
             false => pin.open.clone(),
         };
-        let at = self.spec(&pin.mesh, pin.spec, ty, &open, Uneven::Open)?;
-        Ok(self.constrained(x, &at))
+        // it moves the value: only what was a sum before is one
+        let (spec, unreduced) = self.known(pin.spec, from);
+        let at = self.spec(&pin.mesh, spec, ty, &open, Uneven::Open)?;
+        Ok(Ssa { unreduced, ..self.constrained(x, &at) })
     }
+}
+
+/// The axes over which a result may be a sum that is not made: those that shard what a product sums over (XLA adds up a fold that is said to be
+/// unreduced, and then adds up what the devices have), and those over which all operands
+/// that are unreduced by their types are sums for XLA too. A whole value that is called unreduced would be added up as often as there are devices.
+pub(super) fn sums(operands: &[ArrayType], ins: &[Ssa], product: bool) -> Vec<Axis> {
+    let mut found = Vec::new();
+    for ty in operands {
+        let contracted = ty.spec.dims().iter().flat_map(|a| a.iter()).filter(|_| product);
+        found.extend(contracted.chain(ty.spec.unreduced_axes().iter()));
+    }
+    found.retain(|a| {
+        operands
+            .iter()
+            .zip(ins)
+            .all(|(ty, x)| !ty.spec.unreduced_axes().contains(*a) || x.unreduced.contains(a))
+    });
+    found
 }
 
 fn refuse(uneven: Uneven, d: usize, ty: &ArrayType, ways: usize) -> Out<()> {

@@ -15,11 +15,13 @@ pub(super) struct Ssa {
     pub(super) shape: Vec<usize>,
     /// The number that it is everywhere. It may have no name yet.
     pub(super) splat: Option<Scalar>,
+    /// The axes over which XLA knows it as a sum that is not made. What our type calls unreduced may be whole there: it has the sum.
+    pub(super) unreduced: Vec<Axis>,
 }
 
 impl Ssa {
     pub(super) fn named(name: String, ty: &ArrayType) -> Ssa {
-        Ssa { name, dtype: ty.dtype.storage(), shape: ty.shape.to_vec(), splat: None }
+        Ssa { name, dtype: ty.dtype.storage(), shape: ty.shape.to_vec(), splat: None, unreduced: Vec::new() }
     }
     pub(super) fn ty(&self) -> String {
         tensor(self.dtype, &self.shape)
@@ -88,7 +90,13 @@ impl Writer {
     }
     /// A value of this type that a region binds.
     pub(super) fn bound(&mut self, dtype: DType, shape: &[usize]) -> Ssa {
-        Ssa { name: self.fresh(), dtype: dtype.storage(), shape: shape.to_vec(), splat: None }
+        Ssa {
+            name: self.fresh(),
+            dtype: dtype.storage(),
+            shape: shape.to_vec(),
+            splat: None,
+            unreduced: Vec::new(),
+        }
     }
     pub(super) fn like(&mut self, ty: &ArrayType) -> Ssa {
         self.bound(ty.dtype, &ty.shape)
@@ -260,6 +268,7 @@ impl Writer {
             dtype: d.storage(),
             shape: s.clone(),
             splat: None,
+            unreduced: Vec::new(),
         };
         let outs = of.iter().enumerate().map(value).collect();
         let head = match of.len() {
