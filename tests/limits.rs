@@ -307,7 +307,7 @@ fn nested(x: &Array, n: usize) -> Array {
     }
 }
 
-/// On a thread with the stack that threads get, in every build: a debug build takes most (`cargo test --profile dev --test limits traces_in`).
+/// On a thread with the stack that threads get, in every build: one without optimisation, as this is, takes most.
 #[test]
 fn traces_in_one_another_fit_a_stack() {
     let on_a_thread = |code: fn()| {

@@ -3,6 +3,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 minutes=${1:-10} seed=${2:-1}
+# more programs in a minute than the tests' own profile
+export CARGO_PROFILE_TEST_OPT_LEVEL=1
 cargo test --test properties --test reshards --test limits --test laws --no-run
 end=$((SECONDS + 60 * minutes))
 while [ $SECONDS -lt $end ]; do

@@ -124,7 +124,7 @@ impl Port {
         let (storage, shape) = (self.ty.dtype.storage(), &self.ty.shape);
         let one = shape.elements() * storage.size();
         fits(one.saturating_mul(self.parts))?;
-        // in parts: the first is the sum, and the others are zeros
+        // an unreduced value: the first part is the sum, and the others are zeros
         let mut buffer = match self.parts {
             1 => Buffer::asked(one)?,
             parts => Buffer::zeroed(one * parts)?,

@@ -164,13 +164,28 @@ impl Planner {
         reuse: &Reuse,
     ) -> Result<(Plan, usize)> {
         let flow = g.flow;
-        let n = g.list.len();
-        let same: Vec<Option<Slot>> = (0..n).map(|k| epilogue(g, k, &reuse.over[k])).collect();
         // nested programs come first: their slots follow, their arenas are rooms of this one
         let mut nested: Vec<Option<Nested>> = Vec::with_capacity(flow.items.len());
         for k in 0..flow.items.len() {
             nested.push(self.control(flow, k, base, reuse)?);
         }
+        self.around(g, base, in_loop, skip, reuse, nested)
+    }
+
+    /// The plan around the nested programs. It has many variables: a stack of nested programs is a stack of `plan`s, which has few.
+    #[inline(never)]
+    fn around(
+        &mut self,
+        g: &mut Groups<'_, '_>,
+        base: usize,
+        in_loop: bool,
+        skip: &[usize],
+        reuse: &Reuse,
+        mut nested: Vec<Option<Nested>>,
+    ) -> Result<(Plan, usize)> {
+        let flow = g.flow;
+        let n = g.list.len();
+        let same: Vec<Option<Slot>> = (0..n).map(|k| epilogue(g, k, &reuse.over[k])).collect();
         let mut folds: Vec<Option<(Arc<FoldKernel>, Option<u32>)>> = vec![None; n];
         for (k, group) in g.list.iter().enumerate() {
             if let Head::Fold(_) = group.head {

@@ -77,7 +77,7 @@ fn stays(d: &Draft, s: &Sentence, out: Slot) -> bool {
     d.is_copy(s) && s.copied().is_some_and(|slot| d.slots[slot].layout.dims == d.slots[out].layout.dims)
 }
 
-/// Values in parts of which there are only sums: each reader copies them, whole or again in parts of which there are only sums.
+/// Unreduced values of which there are only sums: each reader copies them, reduced or again unreduced with nothing but sums read of it.
 fn summed(d: &Draft) -> Vec<bool> {
     let mut summed: Vec<bool> = (0..d.slots.len()).map(|s| !is_whole(d, s)).collect();
     d.outs.iter().for_each(|s| summed[*s] = false);
