@@ -26,6 +26,11 @@ assert_impl_all!(Mesh: Send, Sync);
 assert_impl_all!(Compiled<F, F>: Send, Sync);
 // what traces belongs to the thread that traces
 assert_not_impl_any!(Jit<'static, F, F>: Send, Sync);
+// a device's view of a run stays on its thread: what is borrowed of it cannot leave
+assert_not_impl_any!(Device: Sync);
+assert_not_impl_any!(&Device: Send);
+// sizes copied from an error are sizes
+assert_type_eq_all!(T![f32; typed::size::Num<8>@X, typed::size::K<4, 96>], T![f32; 8@X, 4096]);
 assert_eq_size!(F, Array, usize);
 assert_eq_align!(F, Array);
 
@@ -52,7 +57,7 @@ impl<D: Size, H: Size> Mlp<D, H> {
 fn pod() -> Mesh {
     Pod::mesh().unwrap()
 }
-fn model() -> Mlp<Embed, typed::size::N<32>> {
+fn model() -> Mlp<Embed, typed::size::Num<32>> {
     Mlp { up: Typed::full(&pod(), 0.01), down: Typed::full(&pod(), 0.02) }
 }
 use atmesh::typed::Typed;
@@ -62,7 +67,7 @@ fn a_generic_layer_runs_at_once_and_under_jit() {
     let x = <T![f32; 8@X, Embed]>::ones(&pod());
     let now = model().apply(&x);
     assert_eq!(type_of(&now), "float32[8@X,16]");
-    let step = jit(|m: &Mlp<Embed, typed::size::N<32>>, x: &T![f32; 8@X, Embed]| m.apply(x));
+    let step = jit(|m: &Mlp<Embed, typed::size::Num<32>>, x: &T![f32; 8@X, Embed]| m.apply(x));
     let then = step.call((&model(), &x)).unwrap();
     assert_eq!(now.to_vec().unwrap(), then.to_vec().unwrap());
     assert!((now.to_vec().unwrap()[0] - (1.0 + 32.0 * 0.16 * 0.02)).abs() < 1e-5);
@@ -166,6 +171,62 @@ fn collectives() {
     assert_eq!(b.to_vec().unwrap(), [1.0; 8]);
 }
 
+#[derive(Blocks, Clone, Tree)]
+struct Layer<W, B> {
+    w: W,
+    b: B,
+}
+#[derive(Blocks, Clone, Tree)]
+struct Net<A, L>(A, L);
+
+#[test]
+fn structs_enter_and_leave_blocks() {
+    let layer =
+        |n: f32| Layer { w: <T![f32; 8, 16@Y]>::full(&pod(), n), b: <T![f32; 16@Y]>::full(&pod(), 10.0 * n) };
+    let net = Net(<T![f32; 4@X]>::ones(&pod()), (layer(1.0), layer(2.0)));
+    let specs = Net(P![X], (Layer { w: P![Y, _], b: P![_] }, Layer { w: P![_, Y], b: P![Y] }));
+    let out = Pod.shard_map(
+        (net, [layer(3.0), layer(4.0)]),
+        (specs, Layer { w: P![_, Y], b: P![Y] }),
+        |(n, more)| {
+            let Net(first, (one, two)) = n;
+            let [three, four] = more;
+            let turned: T![f32; 2, 16; V: Y] = one.w.all_to_all(Y, D0, D1);
+            let sum = Layer { w: &three.w - &four.w, b: three.b.maximum(&four.b) };
+            (Net(first, (Layer { w: turned, b: one.b.psum(Y) }, two)), sum)
+        },
+    );
+    assert_eq!(
+        type_of(&out.0),
+        "(float32[4@X], ({w: float32[8@Y,16], b: float32[4]}, {w: float32[8,16@Y], b: float32[16@Y]}))"
+    );
+    let (Net(_, (one, two)), sum) = out;
+    assert_eq!((one.b.to_vec().unwrap(), two.b.to_vec().unwrap()), (vec![40.0; 4], vec![20.0; 16]));
+    assert_eq!((sum.w.to_vec().unwrap(), sum.b.to_vec().unwrap()), (vec![-1.0; 128], vec![40.0; 16]));
+    // an error of one leaf is its own
+    let bad = Layer { w: <T![f32; 8, 16@Y]>::ones(&pod()), b: tree::map(&layer(1.0).b, |b| b.sum(0)) };
+    let out = Pod.shard_map((bad,), Layer { w: P![_, Y], b: P![Y] }, |(l,)| l);
+    assert!(out.b.untyped().ty().is_err());
+}
+
+#[test]
+fn collectives_over_several_axes() {
+    let x = <T![i32; 16@(X, Y)]>::iota(&pod(), D0);
+    let (all, sum) = Pod.shard_map((x,), (P![(X, Y)], P![(Y, X)]), |(x,)| {
+        let all: T![i32; 16; V: (X, Y)] = x.all_gather((X, Y), D0);
+        let turned: T![i32; 16; V: (X, Y)] = x.all_gather((Y, X), D0);
+        let sum: T![i32; 2; V: (X, Y)] = all.psum_scatter((Y, X), D0);
+        (&all - &turned, sum)
+    });
+    let all = all.to_vec().unwrap();
+    assert_eq!(all[..8], [0, 0, -6, -6, 2, 2, -4, -4], "major axes come first");
+    assert_eq!(sum.to_vec().unwrap(), (0..16).map(|i| 8 * i).collect::<Vec<_>>());
+    let x = <T![i32; 8@(X, Y), 8]>::iota(&pod(), D1);
+    let turned: T![i32; 8, 8@(X, Y)] =
+        Pod.shard_map((x.clone(),), P![_, (X, Y)], |(x,)| x.all_to_all((X, Y), D1, D0));
+    assert_eq!(turned.to_vec().unwrap(), x.to_vec().unwrap());
+}
+
 #[test]
 fn unreduced_sums() {
     let (x, w) = (<T![f32; 8, 16@X]>::ones(&pod()), <T![f32; 16@X, 4]>::ones(&pod()));
@@ -230,6 +291,13 @@ fn order_and_running_sums() {
     assert_eq!(&wide.to_vec().unwrap()[..9], [7, 5, 4, 3, 2, 1, 0, 7, 7]);
     let two: T![i32; 8@X, 2, 6] = x.stack(&sorted, D1);
     assert_eq!(&two.to_vec().unwrap()[..12], [5, 4, 3, 2, 1, 0, 0, 1, 2, 3, 4, 5]);
+    let tiled: T![i32; 8@X, 12] = x.tile::<N![2], _>(D1);
+    assert_eq!(tiled.to_vec().unwrap()[..12], [5, 4, 3, 2, 1, 0, 5, 4, 3, 2, 1, 0]);
+    let columns: T![i32; 8@X, 3] = rows.expand_dims(D1).tile::<N![3], _>(D1);
+    assert_eq!(columns.to_vec().unwrap()[3..6], [1; 3]);
+    let row = <T![i32; 6]>::ones(&pod());
+    let total: T![i32; 8] = sorted.reshard(P![_, X]).dot_to(&row.reshard(P![X]), P![_]);
+    assert_eq!(total.to_vec().unwrap(), [15; 8]);
     let ids = <T![i32; 3]>::full(&pod(), -1);
     let last: T![i32; 8@X, 3] = x.take(&ids, D1);
     assert_eq!(last.to_vec().unwrap(), [0; 24]);

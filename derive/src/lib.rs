@@ -1,4 +1,6 @@
-//! `#[derive(Tree)]`: a struct of trees is a tree.
+//! `#[derive(Tree)]`: a struct of trees is a tree; `#[derive(Blocks)]`: a struct of typed arrays goes through `shard_map`.
+
+mod blocks;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -30,6 +32,23 @@ use syn::{
 pub fn derive_tree(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Lets a struct of typed arrays enter a typed `shard_map`, and leave it by a struct of out specs.
+///
+/// Inside, the fields have the types of one device's blocks; so each field's type is a type parameter of the struct, which has no bounds.
+///
+/// ```ignore
+/// #[derive(Blocks)]
+/// struct Layer<W, B> {
+///     w: W,
+///     b: B,
+/// }
+/// ```
+#[proc_macro_derive(Blocks)]
+pub fn derive_blocks(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    blocks::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
 fn expand(input: &DeriveInput) -> syn::Result<Tokens> {

@@ -1,11 +1,11 @@
 //! Order, running sums, and what moves along a dim.
 
 use super::rules::moves::WholeDim;
-use super::rules::parts::{PadDim, TakeRhs};
+use super::rules::parts::{PadDim, TakeRhs, TileDim};
 use super::sets::{AddOf, AddRhs, JoinOf, JoinRhs, Made, Sets};
 use super::shape::{At, DimNumber, Insert, Push, Shape, TDim};
 use super::shapes::{Nth, Put};
-use super::size::{KnownSize, N, Size};
+use super::size::{KnownSize, Num, Size};
 use super::{Float, Integer, Number, SameElem, Typed, TypedArray};
 use crate::array::{Array, stack};
 use crate::types::Element;
@@ -119,16 +119,42 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         widths[I::NUMBER] = (A::VALUE.unwrap_or(0) as i64, B::VALUE.unwrap_or(0) as i64, 0);
         Typed::of(self.array.pad(Array::from(value), widths))
     }
+    /// Repeated `K` times along an unsharded dim: `x.tile::<N![3], _>(D1)`.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![i32; 2@X, 2]>::iota(&Pod::mesh()?, D1);
+    /// let y: T![i32; 2@X, 6] = x.tile::<N![3], _>(D1);
+    /// assert_eq!(y.to_vec()?[..6], [0, 1, 0, 1, 0, 1]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn tile<K: KnownSize, I: DimNumber>(
+        &self,
+        along: I,
+    ) -> Typed<T, Put<S, I::D, <Nth<S, I::D> as TileDim<K>>::Out>, V>
+    where
+        S: At<I::D>,
+        Nth<S, I::D>: TileDim<K>,
+        Put<S, I::D, <Nth<S, I::D> as TileDim<K>>::Out>: Shape,
+        V: Made,
+    {
+        let _ = along;
+        let mut reps = vec![1; S::DIMS.len()];
+        reps[I::NUMBER] = K::VALUE.unwrap_or(1);
+        Typed::of(self.array.tile(reps))
+    }
     /// This and another array of its shape, sharded alike, one behind the other along a new dim of size 2.
     #[track_caller]
     pub fn stack<R: TypedArray<Elem: SameElem<T>, Shape = S>, I: DimNumber>(
         &self,
         b: &R,
         at: I,
-    ) -> Typed<T, <S as Insert<I::D, TDim<N<2>>>>::Out, AddOf<V, R::Sets>>
+    ) -> Typed<T, <S as Insert<I::D, TDim<Num<2>>>>::Out, AddOf<V, R::Sets>>
     where
         R::Sets: AddRhs<V>,
-        S: Insert<I::D, TDim<N<2>>>,
+        S: Insert<I::D, TDim<Num<2>>>,
     {
         let _ = at;
         Typed::of(stack([&self.array, b.as_untyped()], I::NUMBER as i32))

@@ -1,9 +1,9 @@
 //! `shard_map` of typed arrays: types in the body are those of one device's blocks.
 
-use super::axis::{MeshAxis, MeshType};
+use super::axis::{MeshAxis, MeshType, Shard};
 use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use super::creation::OnDevices;
-use super::sets::{AddAxis, CoveredBy, Made, Mark, Over, Sets, Varies};
+use super::sets::{AddAxis, AddTo, CoveredBy, Made, Mark, Over, Sets};
 use super::shape::{D, DimNumber, KnownShape, Shape};
 use super::{Number, Typed, door};
 use crate::array::{Array, Exchange, Gather, Permutation};
@@ -15,10 +15,11 @@ use crate::tree::{Inferred, SpecTree};
 use crate::types::Element;
 use std::panic::Location;
 
-/// What can be cut into blocks over the mesh `M`: typed arrays and tuples of them.
+/// What can be cut into blocks over the mesh `M`: typed arrays, and tuples, arrays `[_; N]` and structs of them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be cut into blocks over the mesh `{M}`",
-    label = "expected a tuple of typed arrays, sharded over axes of `{M}`"
+    label = "expected a tuple of typed arrays, sharded over axes of `{M}`",
+    note = "one argument is a tuple too: `(x,)`; a struct whose fields' types are its parameters derives `Blocks`"
 )]
 pub trait Enter<M> {
     /// The blocks of one device.
@@ -31,7 +32,8 @@ pub trait Enter<M> {
 /// What blocks can leave a `shard_map` by an out spec `P`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot leave a `shard_map` by the out spec `{P}`",
-    label = "one spec for each output: `(P![X, _], P![_])` for two"
+    label = "one spec for each output: `(P![X, _], P![_])` for two",
+    note = "a struct that derives `Blocks` leaves by a struct of specs: `Layer {{ w: P![_, X], b: P![X] }}`"
 )]
 pub trait Leave<P, M> {
     /// The arrays outside.
@@ -104,6 +106,29 @@ tuples! {
     A P B Q C R E S F T G U;
     A P B Q C R E S F T G U H V;
     A P B Q C R E S F T G U H V I W;
+}
+
+impl<M: MeshType, A: Enter<M>, const N: usize> Enter<M> for [A; N] {
+    type Local = [A::Local; N];
+    fn arrays(self, into: &mut Vec<Array>) {
+        self.into_iter().for_each(|a| a.arrays(into));
+    }
+    fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local {
+        std::array::from_fn(|_| A::blocks(from))
+    }
+}
+/// Each by the same spec.
+impl<M: MeshType, A: Leave<P, M>, P, const N: usize> Leave<P, M> for [A; N] {
+    type Global = [A::Global; N];
+    fn specs(into: &mut Vec<Spec>) {
+        (0..N).for_each(|_| A::specs(into));
+    }
+    fn blocks(self, into: &mut Vec<Array>) {
+        self.into_iter().for_each(|a| a.blocks(into));
+    }
+    fn arrays(from: &mut dyn Iterator<Item = Array>) -> Self::Global {
+        std::array::from_fn(|_| A::arrays(from))
+    }
 }
 
 /// The mesh that the arguments are on; else the one of stated sizes.
@@ -184,6 +209,10 @@ fn names(of: &[&'static str]) -> Axes {
     of.iter().map(|a| (*a).into()).collect()
 }
 
+fn along<A: Shard>() -> Axes {
+    A::AXES.iter().map(|a| a.0.into()).collect()
+}
+
 impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
     /// The sum over a mesh axis, or several, `(X, Y)`, in a body: every device along them then has the same value.
     #[track_caller]
@@ -223,36 +252,44 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = axes;
         Typed::of(self.array.pmin(names(A::NAMES)))
     }
-    /// The sum over a mesh axis, of which each device keeps its part of dim `I`.
+    /// The sum over a mesh axis, or several, of which each device keeps its part of dim `I`.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2, Y: 4 } }
+    /// let x = <T![f32; 16@(X, Y), 3]>::ones(&Pod::mesh()?);
+    /// let eight: T![f32; 16@(X, Y), 3] = Pod.shard_map((x,), P![(X, Y), _], |(x,)| {
+    ///     let all: T![f32; 16, 3; V: (X, Y)] = x.all_gather((X, Y), D0); // the major axis first
+    ///     all.psum_scatter((X, Y), D0)
+    /// });
+    /// assert_eq!(eight.to_vec()?, [8.0; 48]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     #[track_caller]
-    pub fn psum_scatter<A: MeshAxis, I: DimNumber>(&self, axis: A, dim: I) -> Typed<T, S::Out, V>
+    pub fn psum_scatter<A: Shard + Over<V>, I: DimNumber>(&self, axes: A, dim: I) -> Typed<T, S::Out, V>
     where
         T: Number,
-        V: Varies<A> + Made,
+        V: Made,
         S: ScatterAt<A, I::D>,
     {
-        let _ = (axis, dim);
-        Typed::of(self.array.psum_scatter(A::NAME, Gather::tiled(I::NUMBER as i32)))
+        let _ = (axes, dim);
+        Typed::of(self.array.psum_scatter(names(A::NAMES), Gather::tiled(I::NUMBER as i32)))
     }
-    /// All devices' blocks along a mesh axis, side by side in dim `I`. The value varies over the axis as far as types know.
+    /// All devices' blocks along a mesh axis, or several, side by side in dim `I`. The value varies over them as far as types know.
     #[track_caller]
-    pub fn all_gather<A: MeshAxis + AddAxis<V>, I: DimNumber>(
-        &self,
-        axis: A,
-        dim: I,
-    ) -> Typed<T, S::Out, A::Out>
+    pub fn all_gather<A: Shard + AddTo<V>, I: DimNumber>(&self, axes: A, dim: I) -> Typed<T, S::Out, A::Out>
     where
         V: Made,
         S: GatherAt<A, I::D>,
     {
-        let _ = (axis, dim);
-        Typed::of(self.array.all_gather(A::NAME, Gather::tiled(I::NUMBER as i32)))
+        let _ = (axes, dim);
+        Typed::of(self.array.all_gather(along::<A>(), Gather::tiled(I::NUMBER as i32)))
     }
-    /// Cuts dim `I` into a part for each device along a mesh axis, and puts the parts that come in side by side in dim `J`.
+    /// Cuts dim `I` into a part for each device along a mesh axis, or several, and puts the parts that come in side by side in dim `J`.
     #[track_caller]
-    pub fn all_to_all<A: MeshAxis + AddAxis<V>, const I: usize, const J: usize>(
+    pub fn all_to_all<A: Shard + AddTo<V>, const I: usize, const J: usize>(
         &self,
-        axis: A,
+        axes: A,
         split: D<I>,
         concat: D<J>,
     ) -> Typed<T, <S::Out as GatherAt<A, D<J>>>::Out, A::Out>
@@ -262,8 +299,8 @@ impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
         S: ScatterAt<A, D<I>>,
         S::Out: GatherAt<A, D<J>>,
     {
-        let _ = (axis, split, concat);
-        Typed::of(self.array.all_to_all(A::NAME, Exchange::split(I as i32).concat(J as i32)))
+        let _ = (axes, split, concat);
+        Typed::of(self.array.all_to_all(along::<A>(), Exchange::split(I as i32).concat(J as i32)))
     }
     /// Each device's value to another one along a mesh axis; zeros where none comes in.
     #[track_caller]

@@ -29,7 +29,7 @@
 //! # use atmesh::typed::prelude::*;
 //! # mesh! { struct Pod { X: 2, Y: 4 } }
 //! fn sum(x: &T![f32; 8@X, 4], y: &T![f32; 8@Y, 4]) {
-//!     let _ = x + y; // dim `TDim<N<8>, X>` on the left and dim `TDim<N<8>, Y>` on the right are sharded over different mesh axes
+//!     let _ = x + y; // dim `TDim<Num<8>, X>` on the left and dim `TDim<Num<8>, Y>` on the right are sharded over different mesh axes
 //! }
 //! ```
 //!
@@ -81,7 +81,7 @@ pub mod prelude {
     pub use super::rules::reduce::keep;
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
     pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
-    pub use super::{Manual, N, OnDevices, P, S, T, Typed, TypedArray, dim, einsum, mesh};
+    pub use super::{Blocks, Manual, N, OnDevices, P, S, T, Typed, TypedArray, dim, einsum, mesh};
 }
 
 /// An array of element type `T` and shape `S`; `T![f32; 8@X, 16]` writes the type.
@@ -182,6 +182,35 @@ pub use atmesh_typed::T;
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 pub use atmesh_typed::einsum;
+
+/// Lets a struct of typed arrays enter [`shard_map`](Manual::shard_map), and leave it by a struct of out specs.
+///
+/// Inside, fields have the types of one device's blocks; so each field's type is a type parameter of the struct, which has no bounds. A field may be such a struct again.
+///
+/// ```
+/// use atmesh::typed::prelude::*;
+/// mesh! { struct Pod { X: 2, Y: 4 } }
+///
+/// #[derive(Blocks)]
+/// struct Layer<W, B> {
+///     w: W,
+///     b: B,
+/// }
+/// type Sharded = Layer<T![f32; 8, 16@Y], T![f32; 16@Y]>;
+///
+/// fn doubled(layer: Sharded) -> Sharded {
+///     Pod.shard_map((layer,), Layer { w: P![_, Y], b: P![Y] }, |(layer,)| {
+///         let w: T![f32; 8, 4; V: Y] = layer.w; // one device's
+///         Layer { w: &w * 2.0, b: &layer.b + &layer.b }
+///     })
+/// }
+///
+/// let pod = Pod::mesh()?;
+/// let layer = doubled(Layer { w: Typed::ones(&pod), b: Typed::full(&pod, 3.0) });
+/// assert_eq!((layer.w.to_vec()?[0], layer.b.to_vec()?[0]), (2.0, 6.0));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub use atmesh_derive::Blocks;
 
 #[doc(hidden)]
 pub use atmesh_typed::notation;

@@ -1,6 +1,6 @@
 //! Products of matrices and einsum.
 
-use super::rules::contract::{DotRhs, MatmulOf, MatmulRhs, MatmulToOf, MatmulToRhs};
+use super::rules::contract::{DotRhs, DotToRhs, MatmulOf, MatmulRhs, MatmulToOf, MatmulToRhs};
 use super::rules::einsum::{EinsumRhs, EinsumToRhs};
 use super::rules::respec::ProductSets;
 use super::sets::{ProductOf, ProductRhs, Sets};
@@ -69,6 +69,22 @@ impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
         let _ = out;
         let spec = door::spec::<MatmulToOf<S, R::Shape, P>, P::Out>();
         Typed::of(self.array.matmul_to(b.as_untyped(), spec))
+    }
+    /// [`Typed::dot`], sharded (or left unreduced) as `out` says.
+    #[track_caller]
+    pub fn dot_to<R: TypedArray<Elem: SameElem<T>>, P>(
+        &self,
+        b: &R,
+        out: P,
+    ) -> Typed<T, MatmulToOf<S, R::Shape, P>, <P as ProductSets<S, R::Shape, ProductOf<V, R::Sets>>>::Out>
+    where
+        R::Shape: DotToRhs<S, P>,
+        R::Sets: ProductRhs<V>,
+        P: ProductSets<S, R::Shape, ProductOf<V, R::Sets>>,
+    {
+        let _ = out;
+        let spec = door::spec::<MatmulToOf<S, R::Shape, P>, P::Out>();
+        Typed::of(self.array.dot_to(b.as_untyped(), spec))
     }
     /// What [`einsum!`](crate::typed::einsum) calls.
     #[doc(hidden)]

@@ -1,6 +1,6 @@
 //! Blocks of `shard_map`: what one device has of an array, and what the devices' blocks make together.
 
-use crate::axis::{MeshAxis, MeshType, Shard, Whole};
+use crate::axis::{Apart, MeshAxis, MeshType, Shard, Whole};
 use crate::sets::{AddTo, Sets};
 use crate::shape::{At, AxesOnce, D, DimType, Shape, Stretch, TDim};
 use crate::size::{GathersOver, SplitsOver};
@@ -93,22 +93,35 @@ blocks!([A P VA M::Empty; B Q VB VA; C R VC VB;] E S VC);
 blocks!([A P VA M::Empty; B Q VB VA; C R VC VB; E S VE VC;] F T VE);
 blocks!([A P VA M::Empty; B Q VB VA; C R VC VB; E S VE VC; F T VF VE;] G U VF);
 
-/// A dim made longer by the parts of all devices along `A`.
+/// A dim made longer by the parts of all devices along `A`: an axis, or several, major first.
+#[diagnostic::on_unimplemented(
+    message = "all_gather/all_to_all: a block's dim `{Self}` cannot be made longer along `{A}`",
+    label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
+)]
 pub trait GatherDim<A>: DimType {
     /// The longer dim.
     type Out: DimType;
 }
 /// A dim of which each device along `A` keeps its part.
+#[diagnostic::on_unimplemented(
+    message = "psum_scatter/all_to_all: a block's dim `{Self}` cannot be cut along `{A}`",
+    label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
+)]
 pub trait ScatterDim<A>: DimType {
     /// The part.
     type Out: DimType;
 }
-impl<Z: GathersOver<A>, A: MeshAxis> GatherDim<A> for TDim<Z> {
-    type Out = TDim<Z::Full>;
-}
-impl<Z: SplitsOver<A>, A: MeshAxis> ScatterDim<A> for TDim<Z> {
-    type Out = TDim<Z::Tile>;
-}
+macro_rules! along { ([$($a:ident),*] $along:ty $(, where $($x:ident $y:ident)*)?) => {
+    impl<Z: GathersOver<$along>, $($a: MeshAxis),*> GatherDim<$along> for TDim<Z> $(where $($x: Apart<$y>),*)? {
+        type Out = TDim<Z::Full>;
+    }
+    impl<Z: SplitsOver<$along>, $($a: MeshAxis),*> ScatterDim<$along> for TDim<Z> $(where $($x: Apart<$y>),*)? {
+        type Out = TDim<Z::Tile>;
+    }
+} }
+along!([A] A);
+along!([A, B] (A, B), where A B);
+along!([A, B, C] (A, B, C), where A B A C B C);
 /// A shape whose dim `I` is gathered along `A`.
 pub trait GatherAt<A, I>: Shape {
     /// The shape of the result.

@@ -208,6 +208,14 @@ def query(mesh, eq, types, inside):
         if arrays[0][1][d][1]:
             skip("pad along a split dim: `.then`")
         return f"Padded<{S(0)}, {V(0)}, D<{d}>, N![{widths[d][0]}], N![{widths[d][1]}]>", same
+    if op == "tile":
+        reps = params["reps"]
+        repeated = [d for d, n in enumerate(reps) if n != 1]
+        if len(reps) != rank() or len(repeated) != 1 or reps[repeated[0]] < 1:
+            skip("tile of other than one dim: dim by dim, or `.then`")
+        if arrays[0][2]["U"] or arrays[0][2]["R"]:
+            skip("tile of an unreduced or reduced value: `.then`")
+        return f"Tiled<{S(0)}, {V(0)}, D<{repeated[0]}>, N![{reps[repeated[0]]}]>", same
     if op == "stack":
         if len(arrays) != 2 or arrays[0][0] != arrays[1][0]:
             skip("stack of other than two operands of one element type: `.then`")
@@ -344,9 +352,9 @@ def query(mesh, eq, types, inside):
             skip("a collective outside of shard_map")
         names = params["axis_name"]
         names = [names] if isinstance(names, str) else names
-        several = op in ("psum", "pmean", "pmax", "pmin") and len(names) in (2, 3) and len(set(names)) == len(names)
+        several = op in ("psum", "pmean", "pmax", "pmin", "all_gather", "psum_scatter", "all_to_all") and len(names) in (2, 3) and len(set(names)) == len(names)
         if len(names) != 1 and not several or params.get("axis_index_groups") is not None:
-            skip("a gather, scatter or exchange over several axes, or in groups: one by one, or `.then`")
+            skip("collectives over more axes than three or over one twice, in groups, and moves over several: one by one, or `.then`")
         A = mesh.split([n for n in names if mesh.ident(n)])
         if op == "axis_index":
             return f"Index<{A}>", "int32"

@@ -11,11 +11,11 @@ pub(crate) fn literal(l: &Literal) -> Result<u64> {
         Err(_) => fail(l.span(), "a size is a whole number"),
     }
 }
-/// A number as a type: `N<..>`, `K<..>` or `M<..>`.
+/// A number as a type: `Num<..>`, `K<..>` or `M<..>`.
 pub(crate) fn number(n: u64, at: Span) -> Result<TokenStream> {
     let (ones, thousands, millions) = (n % 1000, n / 1000 % 1000, n / 1_000_000);
     Ok(code(&match n {
-        0..=999 => format!("LIB::size::N<{ones}>"),
+        0..=999 => format!("LIB::size::Num<{ones}>"),
         1000..=999_999 => format!("LIB::size::K<{thousands}, {ones}>"),
         1_000_000..=999_999_999 => format!("LIB::size::M<{millions}, {thousands}, {ones}>"),
         _ => return fail(at, "sizes in types go up to 999,999,999: write `?`, or a name made by `dim!`"),
@@ -47,6 +47,19 @@ fn path(it: &mut Input, what: &str) -> Result<(TokenStream, String)> {
             }
         }
     }
+}
+/// `<..>` behind a path, if it is there: `Num<8>` and `K<4, 96>`, as rustc writes sizes.
+fn arguments(it: &mut Input) -> Result<TokenStream> {
+    let (at, mut depth, mut tokens) = (it.here(), 0, TokenStream::new());
+    while depth > 0 || it.sees('<') {
+        depth += usize::from(it.sees('<'));
+        depth -= usize::from(it.sees('>'));
+        match it.next() {
+            Some(token) => tokens.extend([token]),
+            None => return fail(at, "this `<` has no `>`"),
+        }
+    }
+    Ok(tokens)
 }
 /// One axis; it is noted in `seen`, and refused the second time.
 fn axis(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
@@ -122,7 +135,8 @@ pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
             number(n, at)
         }
         Some(TokenTree::Ident(_)) => {
-            let (tokens, word) = path(it, "a size")?;
+            let (mut tokens, word) = path(it, "a size")?;
+            tokens.extend(arguments(it)?);
             if it.sees('*') || it.sees('+') || it.sees('/') || it.sees('-') {
                 let at = it.here();
                 return fail(

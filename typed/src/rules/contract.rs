@@ -134,7 +134,15 @@ pub type MatmulToOf<L, R, P> = <R as MatmulToRhs<L, P>>::Out;
     note = "use `matmul` for stacks of matrices, or `einsum!`"
 )]
 pub trait DotRhs<L>: MatmulRhs<L> {}
+/// The shape of the right operand of `dot_to`.
+#[diagnostic::on_unimplemented(
+    message = "dot_to: shapes `{L}` and `{Self}` cannot be multiplied",
+    label = "dot takes arrays of rank 1 and 2",
+    note = "use `matmul_to` for stacks of matrices, or `einsum!`"
+)]
+pub trait DotToRhs<L, P>: MatmulToRhs<L, P> {}
 macro_rules! dot { ($([$($l:ident)*] [$($r:ident)*];)*) => { $(
+    impl<P, $($l: DimType,)* $($r: DimType),*> DotToRhs<($($l,)*), P> for ($($r,)*) where ($($r,)*): MatmulToRhs<($($l,)*), P> {}
     impl<$($l: DimType,)* $($r: DimType),*> DotRhs<($($l,)*)> for ($($r,)*) where ($($r,)*): MatmulRhs<($($l,)*)> {}
 )* } }
 dot! { [A] [B]; [A] [B C]; [A B] [C]; [A B] [C E]; }

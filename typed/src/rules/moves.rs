@@ -2,7 +2,7 @@
 
 use crate::axis::{Shard, Whole};
 use crate::shape::{At, D, DimType, Other, Shape, Stretch, TDim};
-use crate::size::{N, Size, SplitsOver};
+use crate::size::{Num, Size, SplitsOver};
 
 /// The shape with its dims in order `P`: `(D1, D0)`.
 #[diagnostic::on_unimplemented(
@@ -44,7 +44,7 @@ permute!((A, B, C, E, F, G, H, T); A I B J C K E L F M G O H P T Q);
 )]
 pub trait One: DimType {}
 impl One for Stretch {}
-impl<S: Shard> One for TDim<N<1>, S> {}
+impl<S: Shard> One for TDim<Num<1>, S> {}
 
 /// A shape that arrays of shape `S` can be broadcast to.
 #[diagnostic::on_unimplemented(

@@ -3,7 +3,7 @@
 
 use super::moves::WholeDim;
 use crate::axis::{MeshAxis, Shard};
-use crate::shape::{DimType, Shape, TDim};
+use crate::shape::{DimType, Shape, Stretch, TDim};
 use crate::size::{IntoSize, IntoTypenum, Size, SplitsOver};
 use core::ops::{Add, Mul, Sub};
 use typenum::{Diff, Prod, Sum, Unsigned};
@@ -171,6 +171,22 @@ where
     Z::Out: Plus<B>,
 {
     type Out = TDim<<Z::Out as Plus<B>>::Out>;
+}
+/// An unsharded dim repeated `K` times.
+#[diagnostic::on_unimplemented(
+    message = "tile: dim `{Self}` cannot be repeated `{K}` times in types",
+    label = "repeated dims are unsharded, and their sizes numbers: `reshard` first",
+    note = "or state the result: `x.then::<T![..]>(|x| x.tile(..))`"
+)]
+pub trait TileDim<K>: WholeDim {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<Z: Times<K>, K> TileDim<K> for TDim<Z> {
+    type Out = TDim<Z::Out>;
+}
+impl<K: Size> TileDim<K> for Stretch {
+    type Out = TDim<K>;
 }
 /// Indices that take elements of a shape `S` along dim `I`.
 #[diagnostic::on_unimplemented(

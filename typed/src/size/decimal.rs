@@ -3,7 +3,7 @@
 //! Every function is total: what a division leaves over is a result of its own, so that a size that does not divide fails in one
 //! place ([`super::Even`]), with a message of ours.
 
-use super::{K, M, N, Size};
+use super::{K, M, Num, Size};
 
 /// A digit.
 pub struct D<const A: u8>;
@@ -127,7 +127,7 @@ pub trait MultiplyPrime<P, In = R<0>> {
 }
 type Q<T, P, In> = <T as LimbDiv<P, In>>::Q;
 type O<T, P, In> = <T as LimbDiv<P, In>>::Out;
-impl<P, const C: u16> DividePrime<P> for N<C>
+impl<P, const C: u16> DividePrime<P> for Num<C>
 where
     L<C>: LimbDiv<P, R<0>>,
     Q<L<C>, P, R<0>>: AsN,
@@ -168,7 +168,7 @@ pub trait CarryLimb {
 macro_rules! carry { ($($n:literal)*) => { $(impl CarryLimb for R<$n> { type L = L<$n>; })* } }
 carry!(0 1 2 3 4 5 6 7 8 9 10 11 12);
 type Carry<T, P, In> = <V<T, P, In> as CarryLimb>::L;
-impl<P, In, const C: u16> MultiplyPrime<P, In> for N<C>
+impl<P, In, const C: u16> MultiplyPrime<P, In> for Num<C>
 where
     L<C>: LimbMul<P, In>,
     V<L<C>, P, In>: CarryLimb,
@@ -223,7 +223,7 @@ pub trait TopM<A, B, C> {
     type Out: Size;
 }
 impl<const C: u16> AsN for L<C> {
-    type Out = N<C>;
+    type Out = Num<C>;
 }
 impl<B: Digits, C> AsK<C> for B
 where

@@ -1,9 +1,9 @@
 //! `typenum`'s numbers as sizes, and sizes as `typenum`'s numbers.
 //!
-//! Inside, sizes are the library's own ([`N`], [`K`], [`M`]): rustc prints them so that they can be read, and divides them in a number of
+//! Inside, sizes are the library's own ([`Num`], [`K`], [`M`]): rustc prints them so that they can be read, and divides them in a number of
 //! steps that grows with their decimal digits. `typenum`'s are converted where they come in.
 
-use super::{K, M, N, NamedSize, Prime, R, Size};
+use super::{K, M, NamedSize, Num, Prime, R, Size};
 use crate::size::MultiplyPrime;
 use core::ops::{Add, Mul};
 use typenum::consts::U1000;
@@ -15,7 +15,7 @@ pub trait IntoSize {
     type Size: Size;
 }
 impl IntoSize for UTerm {
-    type Size = N<0>;
+    type Size = Num<0>;
 }
 impl<U: IntoSize> IntoSize for UInt<U, B0>
 where
@@ -40,28 +40,28 @@ pub trait IntoTypenum {
     type Typenum: typenum::Unsigned;
 }
 macro_rules! table { ($($n:literal $u:ident)*) => { $(
-    impl IntoTypenum for N<$n> { type Typenum = typenum::consts::$u; }
+    impl IntoTypenum for Num<$n> { type Typenum = typenum::consts::$u; }
 )* } }
 atmesh_typed_macros::typenums!(table);
 
 type Of<T> = <T as IntoTypenum>::Typenum;
 impl<const A: u16, const B: u16> IntoTypenum for K<A, B>
 where
-    N<A>: IntoTypenum<Typenum: Mul<U1000>>,
-    N<B>: IntoTypenum,
-    Prod<Of<N<A>>, U1000>: Add<Of<N<B>>>,
-    Sum<Prod<Of<N<A>>, U1000>, Of<N<B>>>: typenum::Unsigned,
+    Num<A>: IntoTypenum<Typenum: Mul<U1000>>,
+    Num<B>: IntoTypenum,
+    Prod<Of<Num<A>>, U1000>: Add<Of<Num<B>>>,
+    Sum<Prod<Of<Num<A>>, U1000>, Of<Num<B>>>: typenum::Unsigned,
 {
-    type Typenum = Sum<Prod<Of<N<A>>, U1000>, Of<N<B>>>;
+    type Typenum = Sum<Prod<Of<Num<A>>, U1000>, Of<Num<B>>>;
 }
 impl<const A: u16, const B: u16, const C: u16> IntoTypenum for M<A, B, C>
 where
     K<A, B>: IntoTypenum<Typenum: Mul<U1000>>,
-    N<C>: IntoTypenum,
-    Prod<Of<K<A, B>>, U1000>: Add<Of<N<C>>>,
-    Sum<Prod<Of<K<A, B>>, U1000>, Of<N<C>>>: typenum::Unsigned,
+    Num<C>: IntoTypenum,
+    Prod<Of<K<A, B>>, U1000>: Add<Of<Num<C>>>,
+    Sum<Prod<Of<K<A, B>>, U1000>, Of<Num<C>>>: typenum::Unsigned,
 {
-    type Typenum = Sum<Prod<Of<K<A, B>>, U1000>, Of<N<C>>>;
+    type Typenum = Sum<Prod<Of<K<A, B>>, U1000>, Of<Num<C>>>;
 }
 
 /// The `typenum` integer of a named size.

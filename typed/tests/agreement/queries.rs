@@ -11,15 +11,15 @@ use atmesh_typed::manual::{GatherAt, GlobalShape, LocalShape, ScatterAt};
 use atmesh_typed::rules::contract::{MatmulRhs, MatmulToRhs};
 use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
 use atmesh_typed::rules::moves::{Factored, One, Permute, WholeDim};
-use atmesh_typed::rules::parts::{CutDim, JoinDim, MergeDim, PadDim, SameBut, SliceDim, TakeRhs};
+use atmesh_typed::rules::parts::{CutDim, JoinDim, MergeDim, PadDim, SameBut, SliceDim, TakeRhs, TileDim};
 use atmesh_typed::rules::reduce::ReduceDims;
 use atmesh_typed::rules::respec::{ProductSets, ReshardSets, Spec};
 use atmesh_typed::rules::zip::ZipRhs;
 use atmesh_typed::sets::{
-    AddAxis, AddRhs, CoveredBy, JoinRhs, Made, Mark, MulRhs, Over, ProductRhs, Sets, State, WithNumber,
+    AddAxis, AddRhs, AddTo, CoveredBy, JoinRhs, Made, Mark, MulRhs, Over, ProductRhs, Sets, State, WithNumber,
 };
 use atmesh_typed::shape::{At, DimInfo, Insert, Other, Shape, Stretch, TDim};
-use atmesh_typed::size::{N, Size};
+use atmesh_typed::size::{Num, Size};
 
 /// A rule with its operands.
 pub trait Rule {
@@ -80,11 +80,13 @@ rules! {
     [S: At<I>, V: Made, I, K: Size] TopK<S, V, I, K>: Put<S, I, TDim<K>>, V, where [S::Dim: WholeDim, Put<S, I, TDim<K>>: Shape];
     [S: At<I>, V: Made, I, A, B] Padded<S, V, I, A, B>: Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>, V,
         where [Nth<S, I>: PadDim<A, B>, Put<S, I, <Nth<S, I> as PadDim<A, B>>::Out>: Shape];
+    [S: At<I>, V: Made, I, K] Tiled<S, V, I, K>: Put<S, I, <Nth<S, I> as TileDim<K>>::Out>, V,
+        where [Nth<S, I>: TileDim<K>, Put<S, I, <Nth<S, I> as TileDim<K>>::Out>: Shape];
     [S, V, R: TakeRhs<S, I>, W: JoinRhs<V>, I] Take<S, V, R, W, I>: R::Out, W::Out;
     [S: Shape, V: Made, A: Over<V>] Psum<S, V, A>: S, A::Less;
-    [S: GatherAt<A, I>, V: Made, A: AddAxis<V>, I] AllGather<S, V, A, I>: S::Out, A::Out;
-    [S: ScatterAt<A, I>, V: atmesh_typed::sets::Varies<A> + Made, A, I] PsumScatter<S, V, A, I>: S::Out, V;
-    [S: ScatterAt<A, I>, V: Made, A: AddAxis<V>, I: Other<J>, J] AllToAll<S, V, A, I, J>: <S::Out as GatherAt<A, J>>::Out, A::Out, where [S::Out: GatherAt<A, J>];
+    [S: GatherAt<A, I>, V: Made, A: AddTo<V>, I] AllGather<S, V, A, I>: S::Out, A::Out;
+    [S: ScatterAt<A, I>, V: Made, A: Over<V>, I] PsumScatter<S, V, A, I>: S::Out, V;
+    [S: ScatterAt<A, I>, V: Made, A: AddTo<V>, I: Other<J>, J] AllToAll<S, V, A, I, J>: <S::Out as GatherAt<A, J>>::Out, A::Out, where [S::Out: GatherAt<A, J>];
     [S: Shape, V: Made, A: AddAxis<V>] Pvary<S, V, A>: S, A::Out;
     [S: Shape, V: Sets, A: Mark<V>] Pcast<S, V, A>: S, A::Varying;
     [S: Shape, V: WithNumber] Number<S, V>: S, V;
@@ -101,7 +103,7 @@ where
 }
 /// Both operands have one shape, sharded alike.
 pub struct Stack<A, AV, B, BV, I>(PhantomData<(A, AV, B, BV, I)>);
-impl<S: Insert<I, TDim<N<2>>>, V, W: AddRhs<V>, I> Rule for Stack<S, V, S, W, I> {
+impl<S: Insert<I, TDim<Num<2>>>, V, W: AddRhs<V>, I> Rule for Stack<S, V, S, W, I> {
     type S = S::Out;
     type V = W::Out;
 }
