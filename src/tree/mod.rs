@@ -118,7 +118,8 @@ impl<T: Tree> Output for Result<T, Error> {
 /// The loss of `grad`: one number, or one number and what else to return.
 #[diagnostic::on_unimplemented(
     message = "`grad` needs one number to differentiate, but the function returns `{Self}`",
-    label = "expected `Array` (a scalar) or `(Array, more)`"
+    label = "expected one number, or a tuple of one and more to return: `(loss, more)`",
+    note = "make one number of an array: `.sum(..)` or `.mean(..)`"
 )]
 pub trait Loss: Tree {}
 impl Loss for Array {}

@@ -18,8 +18,8 @@ use std::panic::Location;
 /// What can be cut into blocks over the mesh `M`: typed arrays, and tuples, arrays `[_; N]` and structs of them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be cut into blocks over the mesh `{M}`",
-    label = "expected a tuple of typed arrays, sharded over axes of `{M}`",
-    note = "one argument is a tuple too: `(x,)`; a struct whose fields' types are its parameters derives `Blocks`"
+    label = "expected typed arrays that are sharded over axes of `{M}`: one, or a tuple of them",
+    note = "a struct whose fields' types are its parameters derives `Blocks`"
 )]
 pub trait Enter<M> {
     /// The blocks of one device.

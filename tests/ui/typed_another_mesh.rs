@@ -1,3 +1,4 @@
+//~ axes of two meshes never go together
 //~ are sharded over different mesh axes
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

@@ -1,3 +1,4 @@
+//~ make one number of an array: `.sum(..)` or `.mean(..)`
 //~ `grad` needs one number to differentiate
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

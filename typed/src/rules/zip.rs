@@ -8,7 +8,8 @@ use crate::size::Size;
 #[diagnostic::on_unimplemented(
     message = "elementwise op: dim `{Self}` on the left and dim `{D2}` on the right are sharded over different mesh axes",
     label = "`{Self}` meets `{D2}`",
-    note = "a dim must be sharded the same way in both operands, or be unsharded in one of them: `reshard` one operand, for instance `b.reshard(P![..])`"
+    note = "a dim must be sharded the same way in both operands, or be unsharded in one of them: `reshard` one operand, for instance `b.reshard(P![..])`",
+    note = "axes of two meshes never go together, whatever their names: `put` both arrays on one mesh"
 )]
 pub trait MergeSplits<D2> {
     /// The dim of the result.
