@@ -5,6 +5,7 @@
 
 mod cursor;
 mod render;
+pub(crate) mod terminal;
 
 pub(crate) use cursor::Cursor;
 
@@ -218,7 +219,7 @@ impl Error {
     }
     /// As printed, with colours for a terminal.
     pub fn colored(&self) -> String {
-        render::render(&self.0, &Renderer::styled())
+        render::render(&self.0, &Renderer::styled(), None)
     }
     /// All diagnostics, in the order the operations were traced.
     pub fn diagnostics(&self) -> &[Diagnostic] {
@@ -249,16 +250,20 @@ impl PartialEq for Error {
 impl std::error::Error for Error {}
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&render::render(&self.0, &Renderer::plain()))
+        f.write_str(&render::render(&self.0, &Renderer::plain(), None))
     }
 }
 /// As printed, since this is what Rust shows of an error that `main` returns and of one that is unwrapped: with colours where stderr is a
-/// terminal that has them (`NO_COLOR` and `CLICOLOR_FORCE` decide otherwise).
+/// terminal that has them (`NO_COLOR` and `CLICOLOR_FORCE` decide otherwise), and sentences wrapped to its width.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // `main` writes this before the first line
+        let width = terminal::stderr().map(|w| w.saturating_sub("Error: ".len()));
         match anstream::AutoStream::choice(&std::io::stderr()) {
-            anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => f.write_str(&self.colored()),
-            _ => fmt::Display::fmt(self, f),
+            anstream::ColorChoice::Always | anstream::ColorChoice::AlwaysAnsi => {
+                f.write_str(&render::render(&self.0, &Renderer::styled(), width))
+            }
+            _ => f.write_str(&render::render(&self.0, &Renderer::plain(), width)),
         }
     }
 }

@@ -1,20 +1,28 @@
 //! Diagnostics as text, with the user's source line where the file can be read.
 
+use super::terminal::wrap;
 use super::{Diagnostic, Place, Spot};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 use std::ops::Range;
 use std::path::Path;
 
-/// Each diagnostic: the sentence, the source line, operand types with what is at fault marked, and what to write instead.
-pub(super) fn render(list: &[Diagnostic], renderer: &Renderer) -> String {
-    let texts: Vec<_> = list.iter().map(|d| one(d, renderer)).collect();
+/// Each diagnostic: the sentence, the source line, operand types with what is at fault marked, and what to write instead. Sentences are
+/// wrapped to `width` columns, if any; lines to copy are not.
+pub(super) fn render(list: &[Diagnostic], renderer: &Renderer, width: Option<usize>) -> String {
+    let texts: Vec<_> = list.iter().map(|d| one(d, renderer, width)).collect();
     texts.join("\n\n")
 }
 
-fn one(d: &Diagnostic, renderer: &Renderer) -> String {
+fn one(d: &Diagnostic, renderer: &Renderer, width: Option<usize>) -> String {
     let title = match d.op.as_str() {
         "" => d.fault.message.clone(),
         op => format!("{op}: {}", d.fault.message),
+    };
+    // `error[kind]: ` is before each line
+    let before = "error[]: ".len() + d.fault.kind.name().len();
+    let title = match width {
+        Some(width) => wrap(&title, width.saturating_sub(before).max(NARROW)).join("\n"),
+        None => title,
     };
     let mut group = Group::with_title(Level::ERROR.primary_title(title).id(d.fault.kind.name()));
     let mut files: Vec<(&str, Option<String>, Vec<Mark<'_>>)> = Vec::new();
@@ -67,6 +75,9 @@ fn one(d: &Diagnostic, renderer: &Renderer) -> String {
     }
     renderer.render(&[group])
 }
+
+/// Sentences have at least so many columns.
+const NARROW: usize = 40;
 
 /// A place to show.
 struct Mark<'a> {
@@ -253,6 +264,7 @@ mod tests {
         let text = render(
             error.diagnostics(),
             &Renderer::plain().anonymized_snippet_line_numbers(true).anonymized_origin_line_numbers(true),
+            None,
         );
         want.assert_eq(&(text + "\n"));
     }
@@ -348,6 +360,21 @@ mod tests {
                = help: or say how the result is sharded: x.dot_to(&w, p![…])
         "#]],
         );
+    }
+    #[test]
+    fn sentences_are_wrapped_to_a_terminal() {
+        let error = Error::at(fault(), "dot", types(), None);
+        let text = render(error.diagnostics(), &Renderer::plain(), Some(80));
+        expect![[r#"
+            error[sharding]: dot: dimension 1 of operand 0 and dimension 0 of operand 1 are
+                             one loop, but are split differently
+             |
+             = operands: float32[8,16@X]{V:Z}, float32[16@(Y,W),4]
+                                   ^^^^                ^^^^^^^^
+             = help: reshard one of them: x.reshard(p![_, "Y"])
+             = help: or say how the result is sharded: x.dot_to(&w, p![…])
+        "#]]
+        .assert_eq(&(text + "\n"));
     }
     #[test]
     fn several_errors_are_all_told() {

@@ -1,6 +1,6 @@
 //! What a program communicates, with the line that caused it.
 
-use crate::diagnostic::Place;
+use crate::diagnostic::{Place, terminal};
 use crate::mesh::Axes;
 use std::fmt;
 
@@ -154,12 +154,33 @@ fn number(n: u64, exact: bool) -> String {
     format!("{}{n}", if exact { "" } else { "≈" })
 }
 
-/// A table: kind, axes, bytes per device, how often, operation, line, reason; then the most bytes on a device.
-impl fmt::Display for Collectives {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let peak = format!("peak memory: {} bytes per device", number(self.peak_bytes, !self.estimated));
+/// Bytes for people, where there are many: ` (621 MB)`.
+fn units(bytes: u64) -> String {
+    let names = ["MB", "GB", "TB", "PB", "EB"];
+    let (mut scaled, mut unit) = (bytes as f64 / 1e6, 0);
+    while scaled >= 999.5 && unit + 1 < names.len() {
+        (scaled, unit) = (scaled / 1e3, unit + 1);
+    }
+    let digits = if scaled < 9.995 { 2 } else { usize::from(scaled < 99.95) };
+    if bytes < 1_000_000 { String::new() } else { format!(" ({scaled:.digits$} {})", names[unit]) }
+}
+
+impl Collectives {
+    /// Prints the table to stdout; where that is a terminal, reasons are wrapped to its width, below one another.
+    pub fn print(&self) {
+        use std::io::Write;
+        // a reader that has gone away is no error
+        let _ = writeln!(std::io::stdout(), "{}", self.table(terminal::stdout()).trim_end());
+    }
+    /// The table, in lines of so many columns, if any.
+    fn table(&self, columns: Option<usize>) -> String {
+        let peak = format!(
+            "peak memory: {} bytes per device{}\n",
+            number(self.peak_bytes, !self.estimated),
+            units(self.peak_bytes)
+        );
         if self.list.is_empty() {
-            return writeln!(f, "no collectives; {peak}");
+            return format!("no collectives; {peak}");
         }
         let row = |c: &Collective| {
             let line = c.source.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default();
@@ -181,17 +202,97 @@ impl fmt::Display for Collectives {
         let rows: Vec<[String; 9]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
         let widths: [usize; 9] =
             std::array::from_fn(|k| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0));
+        let before: usize = widths[..8].iter().map(|w| w + 2).sum();
+        let mut out = String::new();
         for r in &rows {
             let mut line = String::new();
             for (k, cell) in r.iter().enumerate() {
                 // numbers end below one another
                 line += &match k {
                     2..=5 => format!("{cell:>0$}  ", widths[k]),
+                    8 => match columns {
+                        // what the terminal leaves, or, of a narrow one, lines of their own
+                        Some(all) if all >= before + 24 => {
+                            terminal::wrap(cell, all - before).join(&format!("\n{:before$}", ""))
+                        }
+                        Some(all) if all < before + cell.chars().count() => {
+                            format!("\n    {}", terminal::wrap(cell, all.max(44) - 4).join("\n    "))
+                        }
+                        _ => cell.clone(),
+                    },
                     _ => format!("{cell:<0$}  ", widths[k]),
                 };
             }
-            writeln!(f, "{}", line.trim_end())?;
+            for part in line.lines() {
+                out += part.trim_end();
+                out.push('\n');
+            }
         }
-        writeln!(f, "{peak}")
+        out + &peak
+    }
+}
+
+/// A table: kind, axes, bytes per device, how often, operation, line, reason; then the most bytes on a device.
+impl fmt::Display for Collectives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.table(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_bytes_have_units() {
+        let seen =
+            [999_999, 1_000_000, 9_994_000, 9_996_000, 620_756_992, 999_600_000, 418_759_311_360, u64::MAX];
+        let text: Vec<String> = seen.into_iter().map(units).collect();
+        let want = [
+            "",
+            " (1.00 MB)",
+            " (9.99 MB)",
+            " (10.0 MB)",
+            " (621 MB)",
+            " (1.00 GB)",
+            " (419 GB)",
+            " (18.4 EB)",
+        ];
+        assert_eq!(text, want);
+    }
+    #[test]
+    fn reasons_are_wrapped_to_a_terminal() {
+        let one = Collective {
+            kind: Kind::AllReduce,
+            axes: "X".into(),
+            bytes: 8,
+            total_bytes: 16,
+            exact: true,
+            messages: 2,
+            counted: true,
+            times: 1,
+            op: "dot_general".into(),
+            source: None,
+            reason: "the contracting dimension is sharded over X: partial sums are added on all devices"
+                .into(),
+        };
+        let report = Collectives { list: vec![one], peak_bytes: 2_000_000, estimated: false };
+        expect_test::expect![[r#"
+            kind        axes  bytes/device  bytes  messages  times  operation    line  reason
+            all_reduce  X                8     16         2      1  dot_general        the contracting dimension is sharded over X:
+                                                                                       partial sums are added on all devices
+            peak memory: 2000000 bytes per device (2.00 MB)
+        "#]].assert_eq(&report.table(Some(120)));
+        expect_test::expect![[r#"
+            kind        axes  bytes/device  bytes  messages  times  operation    line
+                reason
+            all_reduce  X                8     16         2      1  dot_general
+                the contracting dimension is sharded over X: partial
+                sums are added on all devices
+            peak memory: 2000000 bytes per device (2.00 MB)
+        "#]]
+        .assert_eq(&report.table(Some(60)));
+        assert_eq!(report.table(None), report.to_string());
+        assert_eq!(report.to_string().lines().count(), 3);
     }
 }
