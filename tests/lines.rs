@@ -67,7 +67,9 @@ fn compare(
 ) {
     let wanted = f(x);
     let rank = x.shape().unwrap().len();
-    for n in [1, 2, 4, 5, 8] {
+    // how a program is partitioned does not ask for the element type: one type sees all meshes, and the others see two of them
+    let sizes: &[usize] = if x.ty().unwrap().dtype == F32 { &[1, 2, 4, 5, 8] } else { &[2, 5] };
+    for &n in sizes {
         let mesh = Mesh::auto([("X", n), ("Y", 2)]).unwrap();
         for spec in layouts(rank) {
             let y = x.put(&mesh, spec);
