@@ -51,7 +51,7 @@
 //!
 //! What the root and the [`prelude`] name, with [`array`](mod@array), [`mesh`], [`sharding`], [`types`], [`random`], [`tree`](mod@tree), [`shard_map`](mod@shard_map),
 //! [`spmd`](mod@spmd), [`diagnostic`] and [`show`], changes with a major version only. [`program`], [`ops`], [`grad`](mod@grad), [`batch`], [`propagate`],
-//! [`partition`], [`engine`], [`runtime`], [`trace`] and [`transform`] are open to those who read programs or write primitives and change with minor versions.
+//! [`partition`], [`plan`], [`engine`], [`runtime`], [`trace`] and [`transform`] are open to those who read programs or write primitives and change with minor versions.
 //!
 //! # The same bits
 //!
@@ -87,6 +87,7 @@
 //! | `engine` | running what is compiled: in lock-step, on a thread per device, element by element, or by XLA |
 //! | `show` | arrays and meshes as text and as pictures |
 //! | `compile` | from a per-device program to tile programs and a plan of buffers |
+//! | `plan` | how long a step takes on a machine |
 //! | `pjrt` | XLA's plugins (feature `xla`) |
 //! | `runtime` | memory, kernels, products, workers, messages |
 //! | `partition` | from a placed program to one per-device program with its collectives |
@@ -122,6 +123,7 @@ pub mod ops;
 pub mod partition;
 #[cfg(feature = "xla")]
 pub mod pjrt;
+pub mod plan;
 pub mod program;
 pub mod propagate;
 pub mod random;

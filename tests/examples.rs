@@ -137,6 +137,10 @@ fn programs_by_indexing_print_what_the_book_shows() {
     }
 }
 #[test]
+fn plan_prints_what_the_book_shows() {
+    compare("plan", &[]);
+}
+#[test]
 fn big_sin_prints_what_the_book_shows() {
     compare("big_sin", &[]);
 }

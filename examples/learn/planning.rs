@@ -1,4 +1,5 @@
 use atmesh::Collectives;
+use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 
 fn main() -> Result<()> {
@@ -8,6 +9,8 @@ fn main() -> Result<()> {
     which()?;
     println!("== layouts");
     layouts()?;
+    println!("== time");
+    how_long()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -75,6 +78,30 @@ fn which() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: which
+
+// ANCHOR: time
+fn how_long() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 1024), ("model", 8)])?;
+    let (tokens, d, f) = (4 << 20, 16384, 65536);
+    let x = BF16.of([tokens, d]).on(&mesh, p!["data", _]);
+    let up = BF16.of([d, f]).on(&mesh, p![_, "model"]);
+    let down = BF16.of([f, d]).on(&mesh, p!["model", _]);
+    let step = jit(|x: &Array, up: &Array, down: &Array| grad((up, down), |(up, down)| loss(x, &up, &down)));
+    let machine = Machine::h100() // what its data sheet says
+        .link("model", Link::NVLINK_4) // eight of them share a switch
+        .link("data", Link::switch(50e9).latency(1e-5)); // the others are reached over the network
+    let plan = step.lower((x, up, down))?.plan(&machine)?;
+    println!("{plan}");
+
+    // by hand: five products, of 4096 rows on each device
+    let product = 2.0 * 4096.0 * 16384.0 * (65536.0 / 8.0);
+    println!("a product: {:.3} ms", product / 989e12 * 1e3);
+    // by hand: the gradient of `up` is summed over `data`
+    let (n, value) = (1024.0, 2.0 * 16384.0 * (65536.0 / 8.0));
+    println!("a sum: {:.3} ms", (2.0 * 10.0 * 1e-5 + 2.0 * value * (n - 1.0) / n / 50e9) * 1e3);
+    Ok(())
+}
+// ANCHOR_END: time
 
 // ANCHOR: layouts
 /// The same block, one decision at a time.

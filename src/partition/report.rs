@@ -50,6 +50,8 @@ pub struct Collective {
     pub source: Option<Place>,
     /// Why it is needed.
     pub reason: String,
+    /// Where it is: of each program around it the step, and which of the programs in that step; last its own step.
+    pub(crate) path: Vec<(usize, usize)>,
 }
 
 /// All collectives of a program, in order; and the most bytes that a device holds at once.

@@ -5,6 +5,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::engine::RunReport;
 use crate::engine::{self, EngineKind};
 use crate::partition::{Collectives, SpmdProgram};
+use crate::plan::{Machine, Plan};
 use crate::program::{Call, Program};
 use crate::runtime::Slab;
 use crate::sharding::Sharding;
@@ -154,6 +155,18 @@ impl<I, O> Lowered<I, O> {
     /// Every collective, with its bytes, its source line, and the reason for it.
     pub fn collectives(&self) -> &Collectives {
         &self.staged.localised.collectives
+    }
+    /// How long one call takes on a machine, by arithmetic: each kernel and collective, what binds them, and their lines. Nothing runs, and
+    /// the mesh needs no devices.
+    ///
+    /// # Errors
+    /// A figure of the machine that is none, or a mesh axis over which something moves and along which the machine has no link.
+    ///
+    /// The example is at [`Plan`].
+    #[track_caller]
+    pub fn plan(&self, machine: &Machine) -> Result<Plan> {
+        let place = Location::caller();
+        Plan::new(self.spmd(), self.collectives(), machine).map_err(|e| e.located("plan", place))
     }
     /// Compiles the per-device program for its engine.
     #[track_caller]

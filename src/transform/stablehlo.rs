@@ -4,6 +4,7 @@ use super::compiled::Traced;
 use crate::array::{Array, npy};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::export::{self, Given, Options};
+use crate::plan::quoted as json;
 use crate::trace::stages;
 use crate::tree::{Path as TreePath, Tree};
 use crate::types::{ArrayType, DType, Number, Scalar, with_dtype};
@@ -181,18 +182,6 @@ impl fmt::Display for StableHlo {
     }
 }
 
-/// A text as JSON has it.
-fn json(text: &str) -> String {
-    let mut out = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if u32::from(c) < 0x20 => out += &format!("\\u{:04x}", u32::from(c)),
-            c => out.push(c),
-        }
-    }
-    out + "\""
-}
 /// Rows of a table as JSON.
 fn table(ports: &[Port]) -> String {
     let maybe = |text: &Option<String>| text.as_ref().map_or("null".into(), |t| json(t));

@@ -29,10 +29,11 @@ pub(crate) fn collectives(
     let mut open: Vec<(Slot, usize)> = Vec::new();
     let mut inner = Vec::new();
     for (k, step) in p.steps.iter().enumerate() {
-        for (c, times) in &notes[k].inside {
-            list.extend(
-                c.list.iter().map(|c| Collective { times: c.times.saturating_mul(*times), ..c.clone() }),
-            );
+        for (n, (c, times)) in notes[k].inside.iter().enumerate() {
+            list.extend(c.list.iter().map(|c| {
+                let path = [&[(k, n)], &c.path[..]].concat();
+                Collective { times: c.times.saturating_mul(*times), path, ..c.clone() }
+            }));
         }
         let inside = notes[k].inside.iter().map(|(c, _)| (c.peak_bytes, !c.estimated));
         inner.push(inside.reduce(|a, b| (a.0.max(b.0), a.1 && b.1)).unwrap_or((0, true)));
@@ -79,8 +80,16 @@ struct Namer<'a> {
     looks: Looks<'a>,
 }
 
-/// A line of the report: what moves and what it costs, of elements of `size` bytes, and who asked for it.
-fn listed(named: (Kind, Axes), c: &Cost, size: u64, seen: &Seen, why: &Why, reason: String) -> Collective {
+/// A line of the report of step `k`: what moves and what it costs, of elements of `size` bytes, and who asked for it.
+fn listed(
+    k: usize,
+    named: (Kind, Axes),
+    c: &Cost,
+    size: u64,
+    seen: &Seen,
+    why: &Why,
+    reason: String,
+) -> Collective {
     Collective {
         kind: named.0,
         axes: named.1,
@@ -93,6 +102,7 @@ fn listed(named: (Kind, Axes), c: &Cost, size: u64, seen: &Seen, why: &Why, reas
         op: why.op.clone(),
         source: why.place,
         reason,
+        path: vec![(k, 0)],
     }
 }
 
@@ -140,7 +150,7 @@ impl Namer<'_> {
                 (name.kind, axes_of(self.mesh(), &name.digits), name.reason)
             }
         };
-        Some(listed((kind, axes), &c, size, &seen, &why, reason))
+        Some(listed(k, (kind, axes), &c, size, &seen, &why, reason))
     }
 
     fn reader(&self, n: &Need) -> Option<Reader<'_>> {
@@ -264,7 +274,7 @@ impl Namer<'_> {
         }
         let seen = self.looks.seen(key, || self.looks.combined(src, out));
         let reason = format!("{cause}: {what} {how} {ending}");
-        Some(listed((kind, axes_named), &c, size, &seen, why, reason))
+        Some(listed(k, (kind, axes_named), &c, size, &seen, why, reason))
     }
 
     /// The most bytes that a device holds at once: each value from its making to its last reader, with what is fetched of it; and whether

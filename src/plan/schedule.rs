@@ -1,0 +1,250 @@
+//! When each kernel and collective runs: two tracks, of kernels and of messages, each in the program's order. What waits for nothing
+//! of the other track runs beside it.
+
+use super::costs::{self, Work};
+use super::machine::Machine;
+use super::{Bound, Item, What};
+use crate::diagnostic::Result;
+use crate::partition::{Collective, Collectives, Kind, SpmdProgram, Step};
+use std::collections::HashMap;
+
+/// What all programs inside one another share.
+pub(super) struct Timing<'a> {
+    machine: &'a Machine,
+    /// By where they are: of each program around them the step, and which of the programs in that step.
+    collectives: HashMap<&'a [(usize, usize)], &'a Collective>,
+}
+
+/// A program's items, of which those of loops are of their first step, and how long it takes.
+#[derive(Default)]
+pub(super) struct Timeline {
+    pub(super) items: Vec<Item>,
+    pub(super) seconds: f64,
+}
+
+/// When the two tracks are free.
+struct Tracks {
+    kernels: f64,
+    messages: f64,
+    /// Whether they are two.
+    both: bool,
+}
+
+impl Tracks {
+    fn kernel(&mut self, ready: f64, seconds: f64) -> f64 {
+        let free = if self.both { self.kernels } else { self.end() };
+        let start = free.max(ready);
+        self.kernels = start + seconds;
+        start
+    }
+    fn message(&mut self, ready: f64, seconds: f64) -> f64 {
+        let free = if self.both { self.messages } else { self.end() };
+        let start = free.max(ready);
+        self.messages = start + seconds;
+        start
+    }
+    fn end(&self) -> f64 {
+        self.kernels.max(self.messages)
+    }
+}
+
+impl<'a> Timing<'a> {
+    pub(super) fn new(machine: &'a Machine, all: &'a Collectives) -> Timing<'a> {
+        let collectives = all.iter().map(|c| (&c.path[..], c)).collect();
+        Timing { machine, collectives }
+    }
+
+    /// The timeline of a program that runs `times` times.
+    pub(super) fn of(&self, p: &SpmdProgram, path: &[(usize, usize)], times: u64) -> Result<Timeline> {
+        let tracks = Tracks { kernels: 0.0, messages: 0.0, both: self.machine.runs_both() };
+        let waits = vec![0.0f64; p.steps.len()];
+        let mut walk = Walk { timing: self, p, path, times, tracks, items: Vec::new(), waits };
+        walk.steps()?;
+        let seconds = walk.tracks.end();
+        hide(&mut walk.items);
+        Ok(Timeline { items: walk.items, seconds })
+    }
+
+    /// The seconds of a kernel, and what they go by.
+    fn kernel(&self, work: &Work) -> (f64, Bound) {
+        let m = self.machine;
+        let products: f64 = work.products.iter().map(|(d, n)| n / m.product_rate(*d)).sum();
+        let arithmetic = products + work.elementwise / m.elementwise_rate();
+        let memory = work.bytes / m.bandwidth();
+        let most = arithmetic.max(memory);
+        let bound = match () {
+            () if m.start() > most => Bound::Start,
+            () if arithmetic >= memory => Bound::Arithmetic,
+            () => Bound::Memory,
+        };
+        (most + m.start(), bound)
+    }
+}
+
+/// A walk over the steps of one program.
+struct Walk<'a> {
+    timing: &'a Timing<'a>,
+    p: &'a SpmdProgram,
+    path: &'a [(usize, usize)],
+    times: u64,
+    tracks: Tracks,
+    items: Vec<Item>,
+    /// What a step waits for besides the values that it reads: pieces from other devices.
+    waits: Vec<f64>,
+}
+
+impl Walk<'_> {
+    fn steps(&mut self) -> Result<()> {
+        let p = self.p;
+        let stored = costs::stored(p);
+        let mut makers: Vec<Option<usize>> = vec![None; p.slots.len()];
+        for (k, step) in p.steps.iter().enumerate() {
+            if let Some(l) = step.local() {
+                makers[l.out] = Some(k);
+            }
+        }
+        let mut ready = vec![0.0f64; p.slots.len()];
+        for (k, step) in p.steps.iter().enumerate() {
+            let begin = step.inputs().iter().fold(self.waits[k], |t, s| t.max(ready[*s]));
+            match step {
+                Step::Local { out, sentence, .. } => {
+                    if stored[*out] {
+                        let work = costs::work(p, &makers, &stored, k);
+                        let begin = work.steps.iter().fold(0.0f64, |t, s| t.max(self.waits[*s]));
+                        let begin = work.reads.iter().fold(begin, |t, s| t.max(ready[*s]));
+                        ready[*out] =
+                            if sentence.body.renames() { begin } else { self.kernel(k, work, begin) };
+                    }
+                }
+                Step::Fetch { needs, .. } => {
+                    let end = self.message(k, begin)?;
+                    for need in needs {
+                        self.waits[need.reader] = self.waits[need.reader].max(end);
+                    }
+                }
+                Step::Reduce { out, .. } => ready[*out] = self.message(k, begin)?,
+                Step::Loop { body, length, .. } => {
+                    let body = self.nested(k, 0, body, *length as u64)?;
+                    self.inside(vec![body], *length as u64, begin);
+                }
+                Step::While { cond, body, .. } => {
+                    let one = vec![self.nested(k, 0, cond, 1)?, self.nested(k, 1, body, 1)?];
+                    self.inside(one, 1, begin);
+                }
+                Step::Branch { branches, .. } => {
+                    // the one that takes longest
+                    let mut longest = Timeline::default();
+                    for (n, branch) in branches.iter().enumerate() {
+                        let took = self.nested(k, n, branch, 1)?;
+                        longest = if took.seconds > longest.seconds { took } else { longest };
+                    }
+                    self.inside(vec![longest], 1, begin);
+                }
+                Step::Print { .. } => {}
+            }
+            if matches!(step, Step::Loop { .. } | Step::While { .. } | Step::Branch { .. }) {
+                step.outputs().iter().for_each(|s| ready[*s] = self.tracks.end());
+            }
+        }
+        Ok(())
+    }
+
+    /// A kernel that may begin then: when it ends.
+    fn kernel(&mut self, k: usize, work: Work, begin: f64) -> f64 {
+        let (seconds, bound) = self.timing.kernel(&work);
+        let start = self.tracks.kernel(begin, seconds);
+        // a product gives its name to what is computed with it
+        let product = |s: &&usize| self.p.steps[**s].sentence().is_some_and(|s| s.body.contracts());
+        let why = &self.p.whys[*work.steps.iter().find(product).unwrap_or(&k)];
+        self.items.push(Item {
+            what: What::Kernel,
+            op: why.op.clone(),
+            source: why.place,
+            start,
+            seconds,
+            times: self.times,
+            operations: work.elementwise + work.products.iter().map(|p| p.1).sum::<f64>(),
+            products: work.products,
+            bytes: work.bytes,
+            bound,
+            hidden: 0.0,
+        });
+        start + seconds
+    }
+
+    /// A program inside step `k`.
+    fn nested(&self, k: usize, n: usize, program: &SpmdProgram, many: u64) -> Result<Timeline> {
+        self.timing.of(program, &[self.path, &[(k, n)]].concat(), self.times.saturating_mul(many))
+    }
+
+    /// Programs inside a step, one after the other, `many` times: both tracks wait for them.
+    fn inside(&mut self, runs: Vec<Timeline>, many: u64, ready: f64) {
+        let start = self.tracks.end().max(ready);
+        let mut one = 0.0;
+        for run in runs {
+            self.items.extend(run.items.into_iter().map(|i| Item { start: i.start + start + one, ..i }));
+            one += run.seconds;
+        }
+        let end = start + one * many as f64;
+        (self.tracks.kernels, self.tracks.messages) = (end, end);
+    }
+
+    /// The collective of a step, if it is one: when it has ended.
+    fn message(&mut self, k: usize, ready: f64) -> Result<f64> {
+        let at = [self.path, &[(k, 0)]].concat();
+        let Some(c) = self.timing.collectives.get(&at[..]) else { return Ok(ready) };
+        let links = self.timing.machine.along(&c.axes, self.p.mesh.as_ref())?;
+        // axis by axis, and the bytes over the slowest of them
+        let waits: f64 = links.iter().map(|(l, n)| l.alpha() * rounds(c.kind, l.is_ring(), *n)).sum();
+        let moves = links.iter().map(|(l, n)| c.bytes as f64 / l.beta() * hops(c.kind, l.is_ring(), *n));
+        let moves = moves.fold(0.0, f64::max);
+        let seconds = waits + moves;
+        let start = self.tracks.message(ready, seconds);
+        self.items.push(Item {
+            what: What::Collective(c.kind, c.axes.clone()),
+            op: c.op.clone(),
+            source: c.source,
+            start,
+            seconds,
+            times: self.times,
+            operations: 0.0,
+            products: Vec::new(),
+            bytes: c.bytes as f64,
+            bound: if waits > moves { Bound::Latency } else { Bound::Link },
+            hidden: 0.0,
+        });
+        Ok(start + seconds)
+    }
+}
+
+/// How many messages follow one another.
+fn rounds(kind: Kind, ring: bool, n: usize) -> f64 {
+    let once = if ring { n.saturating_sub(1) as f64 } else { (n.max(1) as f64).log2().ceil() };
+    match kind {
+        Kind::AllGather | Kind::ReduceScatter | Kind::AllToAll | Kind::Exchange => once,
+        Kind::AllReduce => 2.0 * once,
+        Kind::Permute | Kind::Halo => 1.0,
+    }
+}
+
+/// How often a link carries each byte that a device receives: on a ring with links both ways a byte of an all-to-all travels a quarter of
+/// the ring on average, over links that it shares.
+fn hops(kind: Kind, ring: bool, n: usize) -> f64 {
+    match kind {
+        Kind::AllToAll | Kind::Exchange if ring => (n as f64 / 4.0).max(1.0),
+        Kind::AllGather | Kind::ReduceScatter | Kind::AllReduce => 1.0,
+        Kind::AllToAll | Kind::Exchange | Kind::Permute | Kind::Halo => 1.0,
+    }
+}
+
+/// Of each collective the seconds during which kernels run too.
+fn hide(items: &mut [Item]) {
+    let kernels: Vec<(f64, f64)> =
+        items.iter().filter(|i| i.what == What::Kernel).map(|i| (i.start, i.start + i.seconds)).collect();
+    for item in items.iter_mut().filter(|i| i.what != What::Kernel) {
+        let (from, to) = (item.start, item.start + item.seconds);
+        let first = kernels.partition_point(|k| k.1 <= from);
+        let beside = kernels[first..].iter().take_while(|k| k.0 < to);
+        item.hidden = beside.map(|k| k.1.min(to) - k.0.max(from)).sum();
+    }
+}

@@ -1,0 +1,309 @@
+//! A plan for people and for programs: a table, JSON, a page, and a timeline.
+
+use super::{Item, Plan, What};
+use crate::diagnostic::Place;
+use std::fmt::{self, Write};
+
+/// A text as JSON has it.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if u32::from(c) < 0x20 => out += &format!("\\u{:04x}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+/// A number with a unit of a thousand: `1.23 ms`.
+fn scaled(x: f64, unit: &str) -> String {
+    let units = [
+        (1e15, "P"),
+        (1e12, "T"),
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+        (1.0, ""),
+        (1e-3, "m"),
+        (1e-6, "µ"),
+        (1e-9, "n"),
+    ];
+    // numbers of bytes and operations have no fractions
+    let least = if unit == "s" { 1e-9 } else { 1.0 };
+    let fits = |u: &&(f64, &str)| u.0 >= least && x.abs() >= u.0 && !(unit == "s" && u.0 > 1.0);
+    match units.iter().find(fits) {
+        Some((by, name)) => format!("{:.3} {name}{unit}", x / by),
+        None => format!("0 {unit}"),
+    }
+}
+
+/// A file's name and the line, as reports have it.
+fn line(source: Option<Place>) -> String {
+    source.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default()
+}
+
+impl What {
+    fn name(&self) -> String {
+        match self {
+            What::Kernel => "kernel".into(),
+            What::Collective(kind, axes) => format!("{kind} over {axes}"),
+        }
+    }
+}
+
+/// Rows of one operation and line that are of a kind, together.
+struct Row<'a> {
+    first: &'a Item,
+    seconds: f64,
+    shown: f64,
+    times: u64,
+    operations: f64,
+    bytes: f64,
+}
+
+impl Plan {
+    /// Its rows, the longest first.
+    fn rows(&self) -> Vec<Row<'_>> {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut found = std::collections::HashMap::new();
+        for i in &self.items {
+            let times = i.times as f64;
+            let key = (i.what.name(), &i.op, line(i.source), i.bound);
+            let at = *found.entry(key).or_insert(rows.len());
+            if at == rows.len() {
+                rows.push(Row { first: i, seconds: 0.0, shown: 0.0, times: 0, operations: 0.0, bytes: 0.0 });
+            }
+            let row = &mut rows[at];
+            row.seconds += i.seconds * times;
+            row.shown += i.shown();
+            row.times = row.times.saturating_add(i.times);
+            row.operations += i.operations * times;
+            row.bytes += i.bytes * times;
+        }
+        rows.sort_by(|a, b| b.shown.total_cmp(&a.shown).then(b.seconds.total_cmp(&a.seconds)));
+        rows
+    }
+    fn share(&self, seconds: f64) -> f64 {
+        if self.seconds > 0.0 { 100.0 * seconds / self.seconds } else { 0.0 }
+    }
+    /// The figures above the table, each with its name.
+    fn head(&self) -> Vec<(&'static str, String)> {
+        let mut head = vec![("one call", scaled(self.seconds, "s"))];
+        head.push(("kernels", scaled(self.kernel_seconds(), "s")));
+        let exposed = scaled(self.exposed_seconds(), "s");
+        head.push((
+            "collectives",
+            format!("{}, of which {exposed} are not hidden", scaled(self.collective_seconds(), "s")),
+        ));
+        head.push(("utilisation", format!("{:.1} % of the rate of products", 100.0 * self.utilisation())));
+        if let Some((bound, share)) = self.bound() {
+            head.push(("bound by", format!("{} ({:.0} % of the time)", bound.name(), 100.0 * share)));
+        }
+        let held = scaled(self.peak_bytes as f64, "B");
+        let memory = self.machine.bytes().map(|bytes| {
+            let fits = if self.fits() == Some(true) { "it fits" } else { "it does not fit" };
+            format!(" of {} per device: {fits}", scaled(bytes, "B"))
+        });
+        head.push(("memory", held + &memory.unwrap_or_else(|| " per device".into())));
+        head
+    }
+
+    /// The plan as JSON: the figures, then a list of items with seconds, operations and bytes per device.
+    pub fn to_json(&self) -> String {
+        let item = |i: &Item| {
+            format!(
+                "\n  {{\"what\": {}, \"operation\": {}, \"line\": {}, \"start\": {:e}, \"seconds\": {:e}, \"times\": {}, \"operations\": {:e}, \"bytes\": {:e}, \"bound\": {}, \"hidden\": {:e}}}",
+                quoted(&i.what.name()),
+                quoted(&i.op),
+                quoted(&line(i.source)),
+                i.start,
+                i.seconds,
+                i.times,
+                i.operations,
+                i.bytes,
+                quoted(i.bound.name()),
+                i.hidden,
+            )
+        };
+        format!(
+            "{{\"machine\": {}, \"devices\": {}, \"seconds\": {:e}, \"kernels\": {:e}, \"collectives\": {:e}, \"exposed\": {:e}, \"utilisation\": {:e}, \"peak_bytes\": {}, \"items\": [{}\n]}}\n",
+            quoted(self.machine.name()),
+            self.devices,
+            self.seconds,
+            self.kernel_seconds(),
+            self.collective_seconds(),
+            self.exposed_seconds(),
+            self.utilisation(),
+            self.peak_bytes,
+            self.items.iter().map(item).collect::<Vec<_>>().join(",")
+        )
+    }
+
+    /// The timeline as trace events, which the page `ui.perfetto.dev` shows: a track of kernels and one of messages. Of a loop the first step is drawn.
+    pub fn to_perfetto(&self) -> String {
+        let event = |i: &Item| {
+            let track = if i.what == What::Kernel { 1 } else { 2 };
+            format!(
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, \"ts\": {:.6}, \"dur\": {:.6}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"times\": {}, \"bound\": {}}}}}",
+                i.start * 1e6,
+                i.seconds * 1e6,
+                quoted(&i.op),
+                quoted(&i.what.name()),
+                quoted(&line(i.source)),
+                i.times,
+                quoted(i.bound.name()),
+            )
+        };
+        let name = |what: &str, track: u32, name: &str| {
+            format!(
+                "\n{{\"ph\": \"M\", \"pid\": 1, \"tid\": {track}, \"name\": \"{what}\", \"args\": {{\"name\": {}}}}}",
+                quoted(name)
+            )
+        };
+        let device = format!("a device of {} × {}", self.devices, self.machine.name());
+        let named = [
+            name("process_name", 0, &device),
+            name("thread_name", 1, "kernels"),
+            name("thread_name", 2, "messages"),
+        ];
+        let events: Vec<String> = named.into_iter().chain(self.items.iter().map(event)).collect();
+        format!("{{\"traceEvents\": [{}\n]}}\n", events.join(","))
+    }
+
+    /// The plan as a page: one file with a table that sorts by a click on a column's name. `source` goes before each file's name, so that lines are
+    /// links: a folder, or the address at which a site shows the files.
+    pub fn to_html(&self, source: &str) -> String {
+        let mut page = String::from(PAGE_HEAD);
+        let title = format!("{} × {}", self.devices, self.machine.name());
+        let _ = write!(page, "<title>{0}</title>\n<h1>{0}</h1>\n<dl>", escaped(&title));
+        for (name, figure) in self.head() {
+            let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(&figure));
+        }
+        page += "</dl>\n<table>\n<thead><tr>";
+        for name in [
+            "seconds",
+            "not hidden",
+            "share %",
+            "times",
+            "operations",
+            "bytes",
+            "bound by",
+            "what",
+            "operation",
+            "line",
+        ] {
+            let _ = write!(page, "<th><button>{name}</button></th>");
+        }
+        page += "</tr></thead>\n<tbody>\n";
+        for r in self.rows() {
+            let numbers = [
+                (r.seconds, scaled(r.seconds, "s")),
+                (r.shown, scaled(r.shown, "s")),
+                (r.shown, format!("{:.1}", self.share(r.shown))),
+                (r.times as f64, r.times.to_string()),
+                (r.operations, scaled(r.operations, "")),
+                (r.bytes, scaled(r.bytes, "B")),
+            ];
+            page += "<tr>";
+            for (value, text) in numbers {
+                let _ = write!(page, "<td data-v=\"{value:e}\">{}</td>", text.trim_end());
+            }
+            let file = |p: Place| escaped(&format!("{source}{}#L{}", p.file(), p.line()));
+            let place = escaped(&line(r.first.source));
+            let place =
+                r.first.source.map_or(String::new(), |p| format!("<a href=\"{}\">{place}</a>", file(p)));
+            let words =
+                [r.first.bound.name().into(), escaped(&r.first.what.name()), escaped(&r.first.op), place];
+            words.iter().for_each(|w| page += &format!("<td>{w}</td>"));
+            page += "</tr>\n";
+        }
+        page + "</tbody></table>\n" + SORT
+    }
+}
+
+/// A text within a page.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+const PAGE_HEAD: &str = "<!doctype html>
+<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">
+<style>
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em; color: #1b1b1b; background: #fff }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1.5em }
+dt { color: #666 } dd { margin: 0 }
+table { border-collapse: collapse; display: block; overflow-x: auto }
+th, td { padding: .2em .8em .2em 0; text-align: left; white-space: nowrap }
+td[data-v] { text-align: right; font-variant-numeric: tabular-nums }
+tbody tr { border-top: 1px solid #ddd }
+button { font: inherit; border: 0; background: none; padding: 0; cursor: pointer; font-weight: bold }
+@media (prefers-color-scheme: dark) { body { color: #ddd; background: #1b1b1b } dt { color: #999 } a { color: #8bf } button { color: inherit } tbody tr { border-color: #444 } }
+</style>
+";
+
+const SORT: &str = "<script>
+for (const [n, head] of [...document.querySelectorAll('th button')].entries()) {
+  let down = false;
+  head.onclick = () => {
+    const body = document.querySelector('tbody');
+    const of = row => { const cell = row.cells[n]; return cell.dataset.v === undefined ? cell.textContent : +cell.dataset.v; };
+    const rows = [...body.rows].sort((a, b) => of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0);
+    down = !down;
+    body.replaceChildren(...(down ? rows.reverse() : rows));
+  };
+}
+</script>
+</html>
+";
+
+/// How many rows are printed.
+const MOST_ROWS: usize = 16;
+
+/// The figures, then the rows that take longest: time, share, how often, what binds it, what it is, operation and line.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} × {}", self.devices, self.machine.name())?;
+        for (name, figure) in self.head() {
+            writeln!(f, "  {name:<12} {figure}")?;
+        }
+        let all = self.rows();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let head = ["time", "not hidden", "share", "times", "bound by", "what", "operation", "line"]
+            .map(String::from);
+        let mut rows = vec![head];
+        for r in all.iter().take(MOST_ROWS) {
+            rows.push([
+                scaled(r.seconds, "s"),
+                scaled(r.shown, "s"),
+                format!("{:.1} %", self.share(r.shown)),
+                r.times.to_string(),
+                r.first.bound.name().into(),
+                r.first.what.name(),
+                r.first.op.clone(),
+                line(r.first.source),
+            ]);
+        }
+        let widths: [usize; 8] =
+            std::array::from_fn(|k| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0));
+        for r in &rows {
+            let mut text = String::new();
+            for (k, cell) in r.iter().enumerate() {
+                text += &if k < 4 {
+                    format!("{cell:>0$}  ", widths[k])
+                } else {
+                    format!("{cell:<0$}  ", widths[k])
+                };
+            }
+            writeln!(f, "{}", text.trim_end())?;
+        }
+        if all.len() > MOST_ROWS {
+            let rest = all[MOST_ROWS..].iter().fold(0.0, |t, r| t + r.shown);
+            writeln!(f, "and {} shorter ones: {}", all.len() - MOST_ROWS, scaled(rest, "s"))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! What a plan says is what one computes by hand.
+
+use atmesh::plan::{Bound, Link, Machine, Plan, What};
+use atmesh::prelude::*;
+use atmesh::{Error, Kind};
+
+/// Figures without a relation, so that a wrong one shows.
+fn machine() -> Machine {
+    Machine::new("test")
+        .arithmetic(F32, 1e12)
+        .arithmetic(BF16, 7e12)
+        .elementwise(3e11)
+        .memory(5e9, 1.1e11)
+        .link("X", Link::switch(1.3e10).latency(2e-6))
+        .link("Y", Link::ring(1.7e9).latency(3e-6))
+}
+
+/// A machine that does nothing but wait for its links.
+fn links() -> Machine {
+    let link = |l: Link| Machine::new("links").links(l.latency(2e-6));
+    link(Link::switch(1.3e10))
+}
+
+fn same(got: f64, wanted: f64) {
+    assert!((got / wanted - 1.0).abs() < 1e-12, "{got:e} and by hand {wanted:e}");
+}
+
+fn mesh() -> Result<Mesh> {
+    Mesh::without_devices([("X", 8), ("Y", 4)])
+}
+
+/// The plan of a function of two arrays, of these types.
+fn two(m: &Machine, x: ArrayType, y: ArrayType, f: fn(&Array, &Array) -> Array) -> Result<Plan> {
+    jit(f).lower((x, y))?.plan(m)
+}
+
+#[test]
+fn a_product_is_bound_by_arithmetic_or_by_memory() -> Result<()> {
+    let mesh = mesh()?;
+    let f = |x: &Array, w: &Array| x.dot(w);
+    // 1: many rows, in float32
+    let large =
+        two(&machine(), F32.of([8192, 1024]).on(&mesh, p!["X", _]), F32.of([1024, 512]).on(&mesh, p![]), f)?;
+    same(large.seconds(), 2.0 * 1024.0 * 1024.0 * 512.0 / 1e12);
+    assert_eq!((large.bound(), large.utilisation()), (Some((Bound::Arithmetic, 1.0)), 1.0));
+    // 2: 16 bits have their own rate, and half of the bytes
+    let half = two(
+        &machine(),
+        BF16.of([8192, 1024]).on(&mesh, p!["X", _]),
+        BF16.of([1024, 512]).on(&mesh, p![]),
+        f,
+    )?;
+    same(half.seconds(), 2.0 * 1024.0 * 1024.0 * 512.0 / 7e12);
+    same(half.product_operations(), 2.0 * 1024.0 * 1024.0 * 512.0);
+    assert!((half.utilisation() - 1.0).abs() < 1e-12);
+    // 3: one row on each device reads all weights
+    let small =
+        two(&machine(), F32.of([8, 1024]).on(&mesh, p!["X", _]), F32.of([1024, 512]).on(&mesh, p![]), f)?;
+    same(small.seconds(), 4.0 * (1024.0 + 1024.0 * 512.0 + 512.0) / 1.1e11);
+    assert_eq!(small.bound().map(|b| b.0), Some(Bound::Memory));
+    Ok(())
+}
+
+#[test]
+fn elementwise_operations_are_one_kernel() -> Result<()> {
+    let n = 1 << 20;
+    let (x, y) = (F32.of([n]), F32.of([n]));
+    // 4: two reads and a write, whatever is between
+    let plan = two(&machine(), x.clone(), y.clone(), |x, y| (x * y + x) * 2.0 - y)?;
+    same(plan.seconds(), 3.0 * 4.0 * n as f64 / 1.1e11);
+    assert_eq!(plan.items().len(), 1);
+    // 5: functions count as ten operations, here beside a fold of each element
+    let plan = two(&machine(), x, y, |x, y| (x.sin().exp() * y.tanh()).sin().sum(..))?;
+    same(plan.seconds(), 42.0 * n as f64 / 3e11);
+    // 6: an epilogue is computed with its product
+    let (x, w) = (F32.of([512, 512]), F32.of([512, 512]));
+    let plan = two(&machine(), x, w, |x, w| x.dot(w) * 2.0 + 1.0)?;
+    same(plan.seconds(), 2.0 * 512.0f64.powi(3) / 1e12 + 2.0 * 512.0 * 512.0 / 3e11);
+    assert_eq!(plan.items().len(), 1);
+    Ok(())
+}
+
+/// 7 to 12: what each collective takes over a switch, and over a ring.
+#[test]
+fn collectives_take_rounds_and_bytes() -> Result<()> {
+    let mesh = mesh()?;
+    let value = 4.0 * 4096.0 * 64.0;
+    let on = |spec| F32.of([4096, 64]).on(&mesh, spec);
+    let ring = |l: f64| Machine::new("links").links(Link::ring(l).latency(2e-6));
+    let gather = |x: &Array| x.reshard(p![]);
+    for (m, rounds, rate) in [(links(), 3.0, 1.3e10), (ring(1.7e9), 7.0, 1.7e9)] {
+        let plan = jit(gather).lower(on(p!["X", _]))?.plan(&m)?;
+        same(plan.collective_seconds(), rounds * 2e-6 + value * 7.0 / 8.0 / rate);
+        let plan = jit(|x: &Array| x.sum(Dims::keep(0))).lower(on(p!["X", _]))?.plan(&m)?;
+        same(plan.collective_seconds(), 2.0 * rounds * 2e-6 + 2.0 * 256.0 * 7.0 / 8.0 / rate);
+    }
+    let turn = |x: &Array| x.reshard(p![_, "X"]);
+    let plan = jit(turn).lower(on(p!["X", _]))?.plan(&links())?;
+    same(plan.seconds(), 3.0 * 2e-6 + value / 8.0 * 7.0 / 8.0 / 1.3e10);
+    // over a ring of 8 each byte shares links with a quarter of the ring
+    let plan = jit(turn).lower(on(p!["X", _]))?.plan(&ring(1.7e9))?;
+    same(plan.seconds(), 7.0 * 2e-6 + 2.0 * value / 8.0 * 7.0 / 8.0 / 1.7e9);
+    // a neighbour's block is one message, and the slowest link of two axes decides
+    let plan = jit(|x: &Array| x.roll(512, 0)).lower(on(p!["X", _]))?.plan(&links())?;
+    same(plan.seconds(), 2e-6 + value / 8.0 / 1.3e10);
+    let plan = jit(gather)
+        .lower(on(p![("X", "Y"), _]))?
+        .plan(&machine().elementwise(f64::INFINITY).memory(1e9, f64::INFINITY))?;
+    same(plan.seconds(), 3.0 * 2e-6 + 3.0 * 3e-6 + value * 31.0 / 32.0 / 1.7e9);
+    Ok(())
+}
+
+/// Two layers whose weights are gathered before their products.
+fn layers(x: &Array, up: &Array, down: &Array) -> Array {
+    x.dot(up.reshard(p![])).dot(down.reshard(p![]))
+}
+
+fn weights(mesh: &Mesh) -> (ArrayType, ArrayType, ArrayType) {
+    let w = F32.of([1024, 1024]).on(mesh, p!["X", _]);
+    (F32.of([8 * 4096, 1024]).on(mesh, p!["X", _]), w.clone(), w)
+}
+
+#[test]
+fn the_second_gather_hides_behind_the_first_product() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let types =
+        || (F32.of([8 * 4096, 1024]).on(&mesh, p!["X", _]), F32.of([1024, 1024]).on(&mesh, p!["X", _]));
+    let only = Machine::new("test").arithmetic(F32, 1e12).links(Link::switch(1e9));
+    let (product, gather) = (2.0 * 4096.0 * 1024.0 * 1024.0 / 1e12, 4.0 * 1024.0 * 1024.0 * 7.0 / 8.0 / 1e9);
+    let plan = jit(layers).lower(weights(&mesh))?.plan(&only)?;
+    assert_eq!(plan.items().iter().filter(|i| i.what != What::Kernel).count(), 2);
+    same(plan.seconds(), gather + 2.0 * product);
+    same(plan.exposed_seconds(), gather);
+    let one_by_one = jit(layers).lower(weights(&mesh))?.plan(&only.overlaps(false))?;
+    same(one_by_one.seconds(), 2.0 * gather + 2.0 * product);
+    same(one_by_one.exposed_seconds(), 2.0 * gather);
+    Ok(())
+}
+
+#[test]
+fn steps_of_loops_are_counted() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let (x, w) = (F32.of([4096, 512]).on(&mesh, p!["X", _]), F32.of([512, 512]).on(&mesh, p![]));
+    let once = two(&machine(), x.clone(), w.clone(), |x, w| x.dot(w).sum(0).sum(..) + x * 0.0)?;
+    let looped = |x: &Array, w: &Array| fori_loop(0..12, x, |_, x| x.dot(w).sum(0).sum(..) + x * 0.0);
+    let plan = two(&machine(), x, w, looped)?;
+    let sums: Vec<u64> = plan.items().iter().filter(|i| i.what != What::Kernel).map(|i| i.times).collect();
+    assert_eq!(sums, [12]);
+    assert!((plan.seconds() / once.seconds() - 12.0).abs() < 1.0, "{plan}\n{once}");
+    let branches = |x: &Array, w: &Array| cond(w.sum(..).gt(0.0), || x.dot(w).dot(w).dot(w), || x * 1.0);
+    let (x, w) = (F32.of([512, 512]), F32.of([512, 512]));
+    let plan = two(&Machine::new("test").arithmetic(F32, 1e12), x, w, branches)?;
+    same(plan.seconds(), 3.0 * 2.0 * 512.0f64.powi(3) / 1e12);
+    Ok(())
+}
+
+/// As many rows as a program has lines, on 65,536 devices as on 8.
+#[test]
+fn the_number_of_devices_decides_nothing_but_figures() -> Result<()> {
+    let step = |x: &Array, w: &Array| {
+        grad(w, |w| scan(x, Array::zeros([6]), |x, _| (x.dot(&w).tanh(), x.sum(..))).0.sum(..))
+    };
+    let items = |n: usize| -> Result<Vec<What>> {
+        let mesh = Mesh::without_devices([("X", n)])?;
+        let plan = two(
+            &machine(),
+            F32.of([n * 8, 64]).on(&mesh, p!["X", _]),
+            F32.of([64, 64]).on(&mesh, p![]),
+            step,
+        )?;
+        assert!(plan.seconds() > 0.0);
+        Ok(plan.items().iter().map(|i| i.what.clone()).collect())
+    };
+    assert_eq!(items(8)?, items(65536)?);
+    assert!(items(8)?.iter().any(|w| matches!(w, What::Collective(Kind::AllReduce, _))));
+    Ok(())
+}
+
+#[test]
+fn texts_are_read_by_others() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let plan = jit(layers).lower(weights(&mesh))?.plan(&machine())?;
+    let json: serde_json::Value = serde_json::from_str(&plan.to_json()).map_err(Error::other)?;
+    same(json["seconds"].as_f64().unwrap_or(0.0), plan.seconds());
+    assert_eq!(json["items"].as_array().map(Vec::len), Some(plan.items().len()));
+    assert!(json["items"][0]["line"].as_str().is_some_and(|l| l.contains("tests/plan.rs")), "{json}");
+    // events of a track follow one another
+    let trace: serde_json::Value = serde_json::from_str(&plan.to_perfetto()).map_err(Error::other)?;
+    let mut ends = [0.0f64; 3];
+    for e in trace["traceEvents"].as_array().into_iter().flatten().filter(|e| e["ph"] == "X") {
+        let number = |of: &str| e[of].as_f64().unwrap_or(f64::NAN);
+        let track = &mut ends[number("tid") as usize];
+        assert!(number("ts") >= *track - 1e-5, "{e}");
+        *track = number("ts") + number("dur");
+    }
+    assert!((ends[1].max(ends[2]) - plan.seconds() * 1e6).abs() < 1e-3);
+    let page = plan.to_html("https://example.org/");
+    assert_eq!(page.matches("<tr>").count(), page.matches("</tr>").count());
+    assert!(page.contains("<a href=\"https://example.org/tests/plan.rs#L"), "{page}");
+    let text = plan.to_string();
+    assert!(text.contains("it fits") && text.contains("all_gather over X"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_machine_that_is_none_is_refused() -> Result<()> {
+    let mesh = mesh()?;
+    let plan = |m: &Machine| {
+        let sum = jit(|x: &Array| x.sum(..)).lower(F32.of([64]).on(&mesh, p!["X"]));
+        sum.and_then(|l| l.plan(m))
+    };
+    for (bad, part) in [
+        (machine().memory(0.0, 1.0), "the memory of machine \"test\" is 0"),
+        (machine().elementwise(f64::NAN), "elementwise rate"),
+        (machine().arithmetic(F32, -1.0), "rate of products in float32"),
+        (machine().link("X", Link::switch(0.0)), "bandwidth of the link along \"X\""),
+        (machine().links(Link::ring(1.0).latency(-1.0)), "latency of the link along other axes"),
+        (machine().kernel_start(f64::INFINITY), "start of a kernel"),
+        (Machine::new("none"), "no link along mesh axis \"X\""),
+    ] {
+        let error = plan(&bad).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains("tests/plan.rs"), "{error}");
+    }
+    // an axis over which nothing moves needs no link
+    assert!(plan(&Machine::new("one").link("X", Link::switch(1e9))).is_ok());
+    Ok(())
+}
