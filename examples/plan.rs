@@ -170,7 +170,7 @@ fn main() -> Result<()> {
         for data in [1, 4, 16] {
             let fsdp = devices / tensor / data;
             // as many sequences as devices of `data` and `fsdp`, at least
-            if data * fsdp * tensor == devices && BATCH % (data * fsdp) == 0 && fsdp > 1 {
+            if data * fsdp * tensor == devices && BATCH.is_multiple_of(data * fsdp) && fsdp > 1 {
                 plans.push(((data, fsdp, tensor), planned(data, fsdp, tensor)?));
             }
         }

@@ -123,8 +123,6 @@ fn weights(mesh: &Mesh) -> (ArrayType, ArrayType, ArrayType) {
 #[test]
 fn the_second_gather_hides_behind_the_first_product() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
-    let types =
-        || (F32.of([8 * 4096, 1024]).on(&mesh, p!["X", _]), F32.of([1024, 1024]).on(&mesh, p!["X", _]));
     let only = Machine::new("test").arithmetic(F32, 1e12).links(Link::switch(1e9));
     let (product, gather) = (2.0 * 4096.0 * 1024.0 * 1024.0 / 1e12, 4.0 * 1024.0 * 1024.0 * 7.0 / 8.0 / 1e9);
     let plan = jit(layers).lower(weights(&mesh))?.plan(&only)?;

@@ -183,16 +183,16 @@ impl Plan {
         }
         page += "</dl>\n<table>\n<thead><tr>";
         for name in [
+            "line",
+            "operation",
+            "what",
+            "bound by",
             "seconds",
             "not hidden",
             "share %",
             "times",
             "operations",
             "bytes",
-            "bound by",
-            "what",
-            "operation",
-            "line",
         ] {
             let _ = write!(page, "<th><button>{name}</button></th>");
         }
@@ -206,17 +206,17 @@ impl Plan {
                 (r.operations, scaled(r.operations, "")),
                 (r.bytes, scaled(r.bytes, "B")),
             ];
-            page += "<tr>";
-            for (value, text) in numbers {
-                let _ = write!(page, "<td data-v=\"{value:e}\">{}</td>", text.trim_end());
-            }
             let file = |p: Place| escaped(&format!("{source}{}#L{}", p.file(), p.line()));
             let place = escaped(&line(r.first.source));
             let place =
                 r.first.source.map_or(String::new(), |p| format!("<a href=\"{}\">{place}</a>", file(p)));
             let words =
-                [r.first.bound.name().into(), escaped(&r.first.what.name()), escaped(&r.first.op), place];
+                [place, escaped(&r.first.op), escaped(&r.first.what.name()), r.first.bound.name().into()];
+            page += "<tr>";
             words.iter().for_each(|w| page += &format!("<td>{w}</td>"));
+            for (value, text) in numbers {
+                let _ = write!(page, "<td data-v=\"{value:e}\">{}</td>", text.trim_end());
+            }
             page += "</tr>\n";
         }
         page + "</tbody></table>\n" + SORT
@@ -231,7 +231,7 @@ fn escaped(text: &str) -> String {
 const PAGE_HEAD: &str = "<!doctype html>
 <html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">
 <style>
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 72em; padding: 0 1em; color: #1b1b1b; background: #fff }
+body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 96em; padding: 0 1em; color: #1b1b1b; background: #fff }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1.5em }
 dt { color: #666 } dd { margin: 0 }
 table { border-collapse: collapse; display: block; overflow-x: auto }

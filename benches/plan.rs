@@ -1,0 +1,118 @@
+//! Predicted beside measured: a machine whose figures are measured here, and ten programs of which a plan says how long they take.
+//!
+//! `cargo bench --bench plan`
+use atmesh::plan::{Link, Machine};
+use atmesh::prelude::*;
+use atmesh::tree::{Args, Tree};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const DEVICES: usize = 8;
+
+/// The least of the times of a call, in seconds.
+fn least(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
+    call()?;
+    let (mut best, begin) = (f64::INFINITY, Instant::now());
+    let mut calls = 0;
+    while begin.elapsed() < Duration::from_millis(1500) || calls < 5 {
+        let start = Instant::now();
+        call()?;
+        best = best.min(start.elapsed().as_secs_f64());
+        calls += 1;
+    }
+    Ok(best)
+}
+
+/// This machine as one device: what its kernels reach.
+struct Host {
+    products: f64,
+    elementwise: f64,
+    bandwidth: f64,
+    start: f64,
+}
+
+impl Host {
+    fn measured() -> Result<Host> {
+        let key = Key::new(7);
+        let (n, long) = (1024, 1 << 24);
+        let (a, b, x) = (key.normal([n, n]), key.normal([n, n]), key.normal([long]));
+        let product = jit(|a: &Array, b: &Array| a.dot(b)).lower((&a, &b))?.compile()?;
+        let copied = jit(|x: &Array| x * 2.0).lower(&x)?.compile()?;
+        // what is in cache, so that functions and nothing else take time
+        let few = key.normal([1 << 16]);
+        let functions = jit(|x: &Array| (0..8).fold(x.clone(), |x, _| x.sin())).lower(&few)?.compile()?;
+        let nothing = jit(|x: &Array| x + 1.0).lower(key.normal([4]))?.compile()?;
+        let four = key.normal([4]);
+        let cube = (n * n * n) as f64;
+        Ok(Host {
+            products: 2.0 * cube / least(|| product.call((&a, &b)).map(|y| drop(black_box(y))))?,
+            bandwidth: 8.0 * long as f64 / least(|| copied.call(&x).map(|y| drop(black_box(y))))?,
+            elementwise: 80.0 * (1 << 16) as f64
+                / least(|| functions.call(&few).map(|y| drop(black_box(y))))?,
+            start: least(|| nothing.call(&four).map(|y| drop(black_box(y))))?,
+        })
+    }
+    /// Of so many devices that share it, one: pieces of other devices are read from the same memory.
+    fn shared(&self, devices: usize) -> Machine {
+        let n = devices as f64;
+        Machine::new("this machine")
+            .arithmetic(F32, self.products / n)
+            .elementwise(self.elementwise / n)
+            .memory(1e9, self.bandwidth / n)
+            .kernel_start(self.start)
+            .links(Link::switch(self.bandwidth / n))
+            .overlaps(false)
+    }
+}
+
+/// One line: what a plan says, what a call takes, and the quotient.
+fn line<I: Tree, A: Args<Owned = I> + Clone, O: Tree>(
+    name: &str,
+    host: &Host,
+    devices: usize,
+    f: impl Fn(A) -> Result<atmesh::Lowered<I, O>>,
+    args: A,
+) -> Result<()> {
+    let lowered = f(args.clone())?;
+    let said = lowered.plan(&host.shared(devices))?.seconds();
+    let ready = lowered.compile()?;
+    let took = least(|| ready.call(args.clone()).map(|y| drop(black_box(y))))?;
+    println!("| {name} | {:.3} | {:.3} | {:.2} |", said * 1e3, took * 1e3, said / took);
+    Ok(())
+}
+
+fn main() -> Result<()> {
+    let host = Host::measured()?;
+    println!(
+        "{:.0} Gflop/s in products, {:.1} Gop/s of others (ten for a function), {:.1} GB/s, {:.2} µs before a kernel\n",
+        host.products / 1e9,
+        host.elementwise / 1e9,
+        host.bandwidth / 1e9,
+        host.start * 1e6
+    );
+    println!("| program | planned, ms | measured, ms | quotient |\n|---|---|---|---|");
+    let mesh = Mesh::new([("X", DEVICES)])?;
+    let key = Key::new(1);
+    let square = |n: usize, salt: u64| key.fold_in(salt).normal([n, n]);
+    let rows = |n: usize, salt: u64| square(n, salt).put(&mesh, p!["X", _]);
+    let (x, w, v) = (rows(1024, 0), square(1024, 1), square(1024, 2));
+    let (up, down) = (w.put(&mesh, p![_, "X"]), v.put(&mesh, p!["X", _]));
+    let (w, v) = (w.put(&mesh, p![]), v.put(&mesh, p![]));
+    let n = DEVICES;
+    let two = |f: fn(&Array, &Array) -> Array| move |a: (&Array, &Array)| jit(f).lower(a);
+    let three = |f: fn(&Array, &Array, &Array) -> Array| move |a: (&Array, &Array, &Array)| jit(f).lower(a);
+    line("x · w, rows over 8", &host, n, two(|x, w| x.dot(w)), (&x, &w))?;
+    line("x · w, summed over 8", &host, n, two(|x, w| x.dot_to(w, p![])), (&up, &down))?;
+    line("relu(x · w) · v", &host, n, three(|x, w, v| x.dot(w).relu().dot(v)), (&x, &w, &v))?;
+    let mlp = |x: &Array, w: &Array, v: &Array| x.reshard(p![]).dot(w).relu().dot_to(v, p!["X", _]);
+    line("the same, columns then rows", &host, n, three(mlp), (&x, &up, &down))?;
+    let slope = |x: &Array, w: &Array| grad(w, |w| x.dot(&w).tanh().square().mean(..));
+    line("its gradient, tanh", &host, n, two(slope), (&x, &w))?;
+    let large = rows(4096, 3);
+    line("x · 2 + y, 4096²", &host, n, two(|x, y| x * 2.0 + y), (&large, &large))?;
+    line("sum of rows, 4096²", &host, n, two(|x, y| (x - y).sum(1)), (&large, &large))?;
+    line("sin(x) · y, 4096²", &host, n, two(|x, y| x.sin() * y), (&large, &large))?;
+    line("rows to columns, 4096²", &host, n, two(|x, _| x.reshard(p![_, "X"]) * 1.0), (&large, &x))?;
+    let steps = |x: &Array, w: &Array| fori_loop(0..10, x, |_, c| c.dot(w).tanh());
+    line("ten products in a loop", &host, n, two(steps), (&x, &w))
+}
