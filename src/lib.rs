@@ -154,7 +154,7 @@ pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
 pub use engine::EngineKind;
 pub use mesh::{Axes, Axis, AxisType, DeviceId, Mesh, devices};
 pub use ops::collective::Cast;
-pub use partition::{Collective, Collectives, Kind};
+pub use partition::{Collective, Collectives, Kind, Memory, MemoryClass, MemoryEntry};
 pub use random::Key;
 pub use shard_map::{ShardMap, shard_map};
 pub use sharding::{Sharding, Spec};

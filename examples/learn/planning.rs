@@ -5,6 +5,8 @@ use atmesh::prelude::*;
 fn main() -> Result<()> {
     println!("== fits");
     fits()?;
+    println!("== holds");
+    holds()?;
     println!("== which");
     which()?;
     println!("== layouts");
@@ -49,6 +51,24 @@ fn fits() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: fits
+
+// ANCHOR: holds
+fn holds() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 1024), ("model", 64)])?;
+    let (tokens, d, f) = (4 << 20, 16384, 65536);
+    let step = jit(|x: &Array, up: Array, down: Array| {
+        let (gu, gd) = grad((up.clone(), down.clone()), |(up, down)| loss(x, &up, &down));
+        (up - 0.01 * gu, down - 0.01 * gd)
+    });
+    let lowered = step.donate([1, 2]).lower((
+        BF16.of([tokens, d]).on(&mesh, p!["data", _]),
+        BF16.of([d, f]).on(&mesh, p![_, "model"]),
+        BF16.of([f, d]).on(&mesh, p!["model", _]),
+    ))?;
+    println!("{}", lowered.memory());
+    Ok(())
+}
+// ANCHOR_END: holds
 
 // ANCHOR: which
 /// Seconds of a step on one device, by the formulas of the chapter on costs.

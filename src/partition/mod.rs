@@ -12,7 +12,7 @@
 //!
 //! The passes work on a draft (`draft`); `price/` says what a way to lay a step out moves, in a time that does not grow with the number of
 //! devices. What they share: `layout` (how a dimension is split), `region` (boxes of indices), `reads` (which boxes a step reads),
-//! `program` (the result) and `pieces` (which device has what of whom).
+//! `program` (the result, which `print` writes), `memory` (what devices hold at the peak) and `pieces` (which device has what of whom).
 //!
 //! # One `dot` on its way
 //!
@@ -66,8 +66,10 @@ mod draft;
 mod lay;
 mod layout;
 mod lower;
+mod memory;
 mod pieces;
 mod price;
+mod print;
 mod program;
 pub mod reads;
 pub mod region;
@@ -77,6 +79,7 @@ mod told;
 pub use lay::Localised;
 pub use layout::{DimLayout, Layout};
 pub use lower::localise;
+pub use memory::{Memory, MemoryClass, MemoryEntry};
 pub use pieces::Piece;
 pub use program::{Need, Printed, Slot, SpmdProgram, Step, Stored, Why};
 pub use report::{Collective, Collectives, Kind};

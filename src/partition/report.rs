@@ -2,6 +2,8 @@
 
 use crate::diagnostic::{Place, terminal};
 use crate::mesh::Axes;
+use crate::partition::memory::Holds;
+use crate::partition::program::SpmdProgram;
 use std::fmt;
 
 /// The kind of a collective.
@@ -61,6 +63,8 @@ pub struct Collectives {
     pub(crate) peak_bytes: u64,
     /// Whether that is an estimate.
     pub(crate) estimated: bool,
+    /// What that follows from.
+    pub(crate) holds: Holds,
 }
 
 impl Kind {
@@ -117,10 +121,15 @@ impl Collectives {
         self.list.iter().fold(0, |sum, c| sum.saturating_add(c.total_bytes.saturating_mul(c.times)))
     }
     /// The most bytes that a device holds at once: its blocks of the values that are in use, and what it has fetched. It is printed with
-    /// `≈` if it is an estimate. Donated arguments count to the end; what their memory is used for is the compiled program's
-    /// [report](crate::engine::RunReport).
+    /// `≈` if it is an estimate. Donated arguments count up to their last reader; one that reads them element by element writes over them.
+    /// What is held then is told by [`Lowered::memory`](crate::Lowered::memory).
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
+    }
+    /// The same, with the peak where some inputs of the program are donated.
+    pub(crate) fn donating(self, p: &SpmdProgram, donated: &[bool]) -> Collectives {
+        let (peak_bytes, exact) = self.holds.peak(p, donated);
+        Collectives { peak_bytes, estimated: !exact, ..self }
     }
     /// Panics unless there are just these: so many of each kind over each set of axes (in any order), and no others. The message
     /// lists what there is.

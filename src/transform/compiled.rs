@@ -4,7 +4,7 @@ use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::engine::RunReport;
 use crate::engine::{self, EngineKind};
-use crate::partition::{Collectives, SpmdProgram};
+use crate::partition::{Collectives, Localised, Memory, MemoryClass, SpmdProgram};
 use crate::plan::{Machine, Plan};
 use crate::program::{Call, Program};
 use crate::runtime::Slab;
@@ -119,7 +119,13 @@ impl<I, O> Traced<I, O> {
     }
     /// Places every value and makes the per-device program.
     pub fn lower(self) -> Result<Lowered<I, O>> {
-        Ok(Lowered { staged: stages::lower(&self.program, &[])?, signature: self.signature })
+        let mut staged = stages::lower(&self.program, &[])?;
+        if self.signature.donated.contains(&true) {
+            let localised = &mut staged.localised;
+            let all = std::mem::take(&mut localised.collectives);
+            localised.collectives = all.donating(&localised.program, &self.signature.donated);
+        }
+        Ok(Lowered { staged, signature: self.signature })
     }
 }
 impl<I: Tree, O: Tree> Traced<I, O> {
@@ -176,6 +182,40 @@ impl<I, O> Lowered<I, O> {
         let exe = engine::compile(engine, self.staged.job(&self.signature.donated))?;
         let ready = Arc::new(Ready { exe, results: self.staged.results });
         Ok(Compiled(Arc::new(Entry::new(self.signature, ready, place)?)))
+    }
+}
+impl<I: Tree, O> Lowered<I, O> {
+    /// What a device holds when it holds most: arguments by their paths, results, values between, and what was received. The sum of a
+    /// class or of the arguments below a path is one call. Arguments that are [donated](crate::Jit::donate) are free behind their last
+    /// reader; one that reads them element by element writes over them. What a loop's body reads of the program around it is counted
+    /// once. Engines do not follow it step by step: it is a plan's figure for devices with memory of their own.
+    ///
+    /// ```
+    /// use atmesh::{MemoryClass, prelude::*};
+    ///
+    /// let mesh = Mesh::without_devices([("X", 8)])?;
+    /// let (w, g) = (|| F32.of([64, 16]).on(&mesh, p!["X"]), || F32.of([64, 16]).on(&mesh, p!["X"]));
+    /// let step = |w: &Array, g: &Array| w - 0.5 * g;
+    ///
+    /// // both arguments, the result and what is subtracted
+    /// let kept = jit(step).lower((w(), g()))?.memory();
+    /// assert_eq!(kept.peak_bytes, 4 * 8 * 16 * 4);
+    /// assert_eq!((kept.under("0"), kept.bytes(MemoryClass::Result)), (512, 512));
+    ///
+    /// // the new weights are written over the old ones
+    /// assert_eq!(jit(step).donate(0).lower((w(), g()))?.memory().peak_bytes, 3 * 8 * 16 * 4);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn memory(&self) -> Memory {
+        let Localised { program, collectives } = &self.staged.localised;
+        let mut memory = collectives.holds.memory(program, &self.signature.donated);
+        let paths = super::stablehlo::paths(&self.signature.args);
+        for e in memory.entries.iter_mut().filter(|e| e.class == MemoryClass::Argument) {
+            if let Some(k) = e.number {
+                e.path = paths.get(k).cloned().unwrap_or_else(|| format!("captured {}", k - paths.len()));
+            }
+        }
+        memory
     }
 }
 impl<I, O> fmt::Display for Lowered<I, O> {

@@ -1,5 +1,4 @@
-//! What is told of a program: the names and figures of what it communicates, and its text.
+//! What is told of a program: the names and figures of what it communicates.
 
 pub(super) mod names;
-mod print;
 mod seen;

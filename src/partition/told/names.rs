@@ -3,6 +3,7 @@
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::partition::draft::{Note, Via, copy};
 use crate::partition::layout::DimLayout;
+use crate::partition::memory::Holds;
 use crate::partition::pieces::Piece;
 use crate::partition::price::cost::{Cost, Factor, factored};
 use crate::partition::price::prices;
@@ -27,7 +28,7 @@ pub(crate) fn collectives(
     let mut list: Vec<Collective> = Vec::new();
     // the first half of an all-reduce, by the value between the halves
     let mut open: Vec<(Slot, usize)> = Vec::new();
-    let mut inner = Vec::new();
+    let mut inside = Vec::new();
     for (k, step) in p.steps.iter().enumerate() {
         for (n, (c, times)) in notes[k].inside.iter().enumerate() {
             list.extend(c.list.iter().map(|c| {
@@ -35,8 +36,7 @@ pub(crate) fn collectives(
                 Collective { times: c.times.saturating_mul(*times), path, ..c.clone() }
             }));
         }
-        let inside = notes[k].inside.iter().map(|(c, _)| (c.peak_bytes, !c.estimated));
-        inner.push(inside.reduce(|a, b| (a.0.max(b.0), a.1 && b.1)).unwrap_or((0, true)));
+        inside.push(notes[k].inside.iter().map(|(c, _)| c.holds.clone()).collect());
         match step {
             Step::Fetch { src, needs } => {
                 let Some(c) = namer.fetch(k, *src, needs) else { continue };
@@ -67,8 +67,10 @@ pub(crate) fn collectives(
             | Step::Print { .. } => {}
         }
     }
-    let (peak_bytes, exact) = namer.peak(&inner);
-    Collectives { list, peak_bytes, estimated: !exact }
+    let (fetched, exact) = namer.fetched();
+    let holds = Holds::new(p, fetched, inside, exact);
+    let (peak_bytes, exact) = holds.peak(p, &[]);
+    Collectives { list, peak_bytes, estimated: !exact, holds }
 }
 
 struct Namer<'a> {
@@ -277,51 +279,16 @@ impl Namer<'_> {
         Some(listed(k, (kind, axes_named), &c, size, &seen, why, reason))
     }
 
-    /// The most bytes that a device holds at once: each value from its making to its last reader, with what is fetched of it; and whether
-    /// no figure in it is an estimate.
-    fn peak(&self, inside: &[(u64, bool)]) -> (u64, bool) {
-        let p = self.p;
-        let mut last = vec![0; p.slots.len()];
-        let mut first = vec![usize::MAX; p.slots.len()];
-        for (k, step) in p.steps.iter().enumerate() {
-            for s in step.inputs() {
-                last[s] = k;
-            }
-            for s in step.outputs() {
-                (first[s], last[s]) = (k, last[s].max(k));
-            }
-        }
-        p.ins.iter().for_each(|s| (first[*s], last[*s]) = (0, p.steps.len()));
-        p.outs.iter().for_each(|s| last[*s] = p.steps.len());
-        // reshapes are other names of what they read
-        let alias = |s: Slot| {
-            first[s] < p.steps.len() && p.steps[first[s]].sentence().is_some_and(|s| s.body.renames())
-        };
-        let mut change = vec![0i128; p.steps.len() + 2];
-        for (s, stored) in p.slots.iter().enumerate() {
-            if first[s] == usize::MAX || alias(s) && !p.ins.contains(&s) {
-                continue;
-            }
-            let bytes = stored.block_bytes() as i64;
-            change[first[s]] += i128::from(bytes);
-            change[last[s] + 1] -= i128::from(bytes);
-        }
-        let mut exact = inside.iter().all(|x| x.1);
-        for (k, step) in p.steps.iter().enumerate() {
-            let Some((src, needs)) = step.fetches() else { continue };
+    /// What each step brings, and whether no figure is an estimate.
+    fn fetched(&self) -> (Vec<u64>, bool) {
+        let mut exact = true;
+        let brings = |step: &Step| {
+            let Some((src, needs)) = step.fetches() else { return 0 };
             let (_, c) = self.price(src, needs);
             exact &= c.exact;
-            let bytes = c.max.saturating_mul(p.slots[src].dtype.size() as i64);
-            change[k] += i128::from(bytes);
-            change[last[src].max(k) + 1] -= i128::from(bytes);
-        }
-        let (mut now, mut most) = (0i128, 0);
-        for (k, c) in change.iter().enumerate() {
-            now += c;
-            let here = u64::try_from(now).unwrap_or(u64::MAX);
-            most = most.max(here.saturating_add(inside.get(k).map_or(0, |x| x.0)));
-        }
-        (most, exact)
+            (c.max as u64).saturating_mul(self.p.slots[src].dtype.size() as u64)
+        };
+        (self.p.steps.iter().map(brings).collect(), exact)
     }
 
     /// The step that makes a value.

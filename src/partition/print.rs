@@ -84,12 +84,17 @@ fn reader(p: &SpmdProgram, k: usize) -> String {
 }
 
 fn value(p: &SpmdProgram, s: Slot) -> String {
+    format!("%{s}: {}", of(p, s))
+}
+
+/// The type of a value, with the axes that split it.
+pub(super) fn of(p: &SpmdProgram, s: Slot) -> String {
     let stored = &p.slots[s];
     let Layout { dims, partial } = &stored.layout;
     let mesh = p.mesh.as_ref();
     let dims: Vec<String> = dims.iter().zip(&stored.shape[..]).map(|(l, n)| dim(l, *n, mesh)).collect();
     let parts = partial.as_ref().map(|(_, a)| format!("{{+{}}}", axes(a, mesh))).unwrap_or_default();
-    format!("%{s}: {}[{}]{parts}", stored.dtype.short(), dims.join(","))
+    format!("{}[{}]{parts}", stored.dtype.short(), dims.join(","))
 }
 
 /// `102@X`, with `-1` behind it if blocks begin 1 before their multiples.

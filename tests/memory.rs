@@ -1,0 +1,127 @@
+//! What devices hold at the peak: by class, by parameter, with donated arguments; against sums by hand.
+
+use atmesh::prelude::*;
+use atmesh::{Args as _, Memory, MemoryClass, Tree};
+
+const F: u64 = 4;
+
+/// The entries are all of the peak, the largest first.
+fn adds_up(m: &Memory) -> &Memory {
+    let sum: u64 = MemoryClass::ALL.iter().map(|c| m.bytes(*c)).sum();
+    assert_eq!(sum, m.peak_bytes, "{m}");
+    assert!(m.entries.is_sorted_by(|a, b| a.bytes >= b.bytes), "{m}");
+    m
+}
+
+#[derive(Tree, Clone)]
+struct Adam {
+    w: Array,
+    mean: Array,
+    square: Array,
+}
+
+fn update(a: Adam, g: &Array) -> Adam {
+    let mean = 0.9 * &a.mean + 0.1 * g;
+    let square = 0.99 * &a.square + 0.01 * g.square();
+    let w = &a.w - 0.1 * &mean / (square.sqrt() + 1e-8);
+    Adam { w, mean, square }
+}
+
+#[test]
+fn an_optimizer_that_gets_its_memory_needs_it_once() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let ty = || F32.of([64, 16]).on(&mesh, p!["X"]).into_tree();
+    let block = 64 * 16 / 8 * F;
+    let state = || Adam { w: ty(), mean: ty(), square: ty() };
+    let step = |a: Adam, g: &Array| update(a, g);
+    let kept = jit(step).lower((state(), ty()))?;
+    // three old ones and the gradient, two new ones, the scaled mean, a root and what it is added up to
+    assert_eq!(adds_up(&kept.memory()).peak_bytes, 9 * block, "{}", kept.memory());
+    assert_eq!(kept.collectives().peak_bytes(), 9 * block);
+    let given = jit(step).donate(0).lower((state(), ty()))?;
+    let m = given.memory();
+    // two old ones are gone by then
+    assert_eq!(adds_up(&m).peak_bytes, 7 * block, "{m}\n{given}");
+    assert_eq!(given.collectives().peak_bytes(), 7 * block);
+    // of the old ones the weights are left, and the gradient stays, which is not donated
+    assert_eq!((m.under("0"), m.under("1")), (block, block), "{m}");
+    Ok(())
+}
+
+#[test]
+fn arguments_are_told_by_path() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 4)])?;
+    let bias = Array::ones([16]);
+    let f = jit(|layers: Vec<(Array, Array)>, x: &Array| {
+        let y = layers.iter().fold(x.clone(), |x, (w, b)| (x.dot(w) + b).tanh());
+        y + &bias
+    });
+    let (w, b) = (|| F32.of([16, 16]).into_tree(), || F32.of([16]).into_tree());
+    let x = F32.of([32, 16]).on(&mesh, p!["X"]).into_tree();
+    let m = f.lower((vec![(w(), b()), (w(), b())], x))?.memory();
+    adds_up(&m);
+    assert_eq!(m.under("0"), 2 * (256 + 16) * F, "{m}");
+    assert_eq!(m.under("0.1"), (256 + 16) * F, "{m}");
+    assert_eq!((m.under("0.1.0"), m.under("1")), (256 * F, 8 * 16 * F), "{m}");
+    // `0.1` is no beginning of `0.10`, nor `0.1.0` of anything else
+    assert_eq!(m.under("0.1.00") + m.under("captured"), 0, "{m}");
+    assert_eq!(m.under("captured 0"), 16 * F, "{m}");
+    assert!(m.to_string().contains("argument 0.0.0: f32[16,16]"), "{m}");
+    Ok(())
+}
+
+#[test]
+fn what_a_loop_reads_of_outside_is_held_once() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 4)])?;
+    let (w, x) = (F32.of([256, 256]), F32.of([4, 256]).on(&mesh, p!["X"]));
+    let f = jit(|w: &Array, x: &Array| fori_loop(0..10, x, |_, x: Array| x.dot(w).tanh()));
+    let m = f.lower((w, x))?.memory();
+    let (weights, row) = (256 * 256 * F, 256 * F);
+    adds_up(&m);
+    assert_eq!(m.bytes(MemoryClass::Argument), weights + row, "{m}");
+    // rows only: the carry before, within and behind a step
+    assert!(m.peak_bytes < weights + 8 * row, "{m}");
+    assert_eq!(m.op, "tanh", "the step inside of the loop is named: {m}");
+    Ok(())
+}
+
+#[test]
+fn a_value_is_held_while_it_is_read_by_another_name() -> Result<()> {
+    let n = 1 << 10;
+    let f = jit(|x: &Array| {
+        let y = x.sin();
+        let flat = y.reshape([n * 2]);
+        // `y` is needed again behind the two others that are made in between
+        let z = x.cos().sort(0);
+        let z = z.sort(1).sum(..);
+        flat.sort(0) + z
+    });
+    let m = f.lower(F32.of([n, 2]))?.memory();
+    adds_up(&m);
+    let each = (n * 2) as u64 * F;
+    // x, y, and a value before and behind a sort
+    assert_eq!(m.peak_bytes / each, 4, "{m}");
+    Ok(())
+}
+
+#[test]
+fn all_that_is_held_adds_up_to_the_peak() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 4), ("model", 2)])?;
+    let w = || F32.of([3, 32, 32]).on(&mesh, p![_, "data", "model"]).into_tree();
+    let x = || F32.of([16, 32]).on(&mesh, p!["data", _]).into_tree();
+    let loss = |w: &Array, x: &Array| {
+        let (y, _) = scan(x, w, |x: Array, w: Array| {
+            let y = x.dot_to(w.reshard(p![_, "model"]), p!["data", "model"]).tanh();
+            (y.reshard(p!["data", _]), ())
+        });
+        y.square().sum(..)
+    };
+    let step = |w: Array, x: &Array| &w - 0.1 * grad(&w, |w| loss(&w, x));
+    let kept = jit(step).lower((w(), x()))?.memory();
+    adds_up(&kept);
+    assert!(kept.bytes(MemoryClass::Communication) > 0, "{kept}");
+    let given = jit(step).donate(0).lower((w(), x()))?.memory();
+    adds_up(&given);
+    assert!(given.peak_bytes <= kept.peak_bytes, "{given}{kept}");
+    Ok(())
+}
