@@ -284,10 +284,11 @@ mod tests {
             times: 1,
             op: "dot_general".into(),
             source: None,
+            path: Vec::new(),
             reason: "the contracting dimension is sharded over X: partial sums are added on all devices"
                 .into(),
         };
-        let report = Collectives { list: vec![one], peak_bytes: 2_000_000, estimated: false };
+        let report = Collectives { list: vec![one], peak_bytes: 2_000_000, ..Collectives::default() };
         expect_test::expect![[r#"
             kind        axes  bytes/device  bytes  messages  times  operation    line  reason
             all_reduce  X                8     16         2      1  dot_general        the contracting dimension is sharded over X:
