@@ -21,22 +21,22 @@ pub struct Machine {
     name: String,
     /// Operations per second of products, by element type.
     products: Vec<(DType, f64)>,
-    elementwise: f64,
-    memory: Option<f64>,
-    bandwidth: f64,
+    pub(super) elementwise: f64,
+    pub(super) memory: Option<f64>,
+    pub(super) bandwidth: f64,
     /// Seconds before each kernel.
-    start: f64,
+    pub(super) start: f64,
     links: Vec<(Axis, Link)>,
     others: Option<Link>,
-    overlaps: bool,
+    pub(super) overlaps: bool,
 }
 
 /// How devices along a mesh axis are wired, and how quick that is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Link {
-    ring: bool,
-    bandwidth: f64,
-    latency: f64,
+    pub(super) ring: bool,
+    pub(super) bandwidth: f64,
+    pub(super) latency: f64,
 }
 
 impl Link {
@@ -57,15 +57,6 @@ impl Link {
     /// The same with a latency: the seconds that a message takes however short it is. No data sheet has it; without this it is 0.
     pub fn latency(self, seconds: f64) -> Link {
         Link { latency: seconds, ..self }
-    }
-    pub(super) fn is_ring(self) -> bool {
-        self.ring
-    }
-    pub(super) fn alpha(self) -> f64 {
-        self.latency
-    }
-    pub(super) fn beta(self) -> f64 {
-        self.bandwidth
     }
 }
 
@@ -157,21 +148,6 @@ impl Machine {
     pub(super) fn product_rate(&self, dtype: DType) -> f64 {
         self.products.iter().find(|p| p.0 == dtype).map_or(self.elementwise, |p| p.1)
     }
-    pub(super) fn elementwise_rate(&self) -> f64 {
-        self.elementwise
-    }
-    pub(super) fn bandwidth(&self) -> f64 {
-        self.bandwidth
-    }
-    pub(super) fn bytes(&self) -> Option<f64> {
-        self.memory
-    }
-    pub(super) fn start(&self) -> f64 {
-        self.start
-    }
-    pub(super) fn runs_both(&self) -> bool {
-        self.overlaps
-    }
     /// The links along these axes, with the size of each.
     pub(super) fn along(&self, axes: &Axes, mesh: Option<&Mesh>) -> Result<Vec<(Link, usize)>> {
         let one = |axis: Axis| {
@@ -199,14 +175,14 @@ impl Machine {
         let memory = self.memory.iter().map(|bytes| ("memory".to_string(), *bytes));
         let figures = figures.into_iter().map(|(what, rate)| (what.to_string(), rate));
         for (what, rate) in figures.chain(products).chain(rates).chain(memory) {
-            if rate.is_nan() || rate <= 0.0 {
-                return Err(self.bad(&what, rate, "more than 0"));
+            if rate.is_nan() || rate < 1.0 {
+                return Err(self.bad(&what, rate, "1 or more"));
             }
         }
         let waits = links.iter().map(|(what, l)| (format!("latency of the {what}"), l.latency));
         for (what, seconds) in waits.chain([("start of a kernel".to_string(), self.start)]) {
-            if !seconds.is_finite() || seconds < 0.0 {
-                return Err(self.bad(&what, seconds, "0 or more seconds"));
+            if !(0.0..=1e6).contains(&seconds) {
+                return Err(self.bad(&what, seconds, "0 or more seconds, a million at most"));
             }
         }
         Ok(())

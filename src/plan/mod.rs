@@ -162,13 +162,13 @@ impl Plan {
     }
     /// The operations of one device's products.
     pub fn product_operations(&self) -> f64 {
-        self.sum(|_| true, |i| i.products.iter().map(|p| p.1).sum::<f64>() * i.times as f64)
+        self.sum(|_| true, |i| i.products.iter().fold(0.0, |t, p| t + p.1) * i.times as f64)
     }
     /// The share of the machine's rate of products that the call reaches, from 0 to 1 (*model FLOP utilisation*, if the program computes nothing twice).
     /// It is 0 where there are no products.
     pub fn utilisation(&self) -> f64 {
         let ideal = |i: &Item| {
-            let one: f64 = i.products.iter().map(|(d, n)| n / self.machine.product_rate(*d)).sum();
+            let one = i.products.iter().fold(0.0, |t, (d, n)| t + n / self.machine.product_rate(*d));
             one * i.times as f64
         };
         if self.seconds > 0.0 { self.sum(|_| true, ideal) / self.seconds } else { 0.0 }
@@ -185,9 +185,9 @@ impl Plan {
     }
     /// Whether that is in the device's memory; nothing if the machine does not say how much it has.
     pub fn fits(&self) -> Option<bool> {
-        self.machine.bytes().map(|bytes| self.peak_bytes as f64 <= bytes)
+        self.machine.memory.map(|bytes| self.peak_bytes as f64 <= bytes)
     }
     fn sum(&self, which: impl Fn(&Item) -> bool, of: impl Fn(&Item) -> f64) -> f64 {
-        self.items.iter().filter(|i| which(i)).map(of).sum()
+        self.items.iter().filter(|i| which(i)).fold(0.0, |t, i| t + of(i))
     }
 }

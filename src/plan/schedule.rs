@@ -56,28 +56,28 @@ impl<'a> Timing<'a> {
 
     /// The timeline of a program that runs `times` times.
     pub(super) fn of(&self, p: &SpmdProgram, path: &[(usize, usize)], times: u64) -> Result<Timeline> {
-        let tracks = Tracks { kernels: 0.0, messages: 0.0, both: self.machine.runs_both() };
+        let tracks = Tracks { kernels: 0.0, messages: 0.0, both: self.machine.overlaps };
         let waits = vec![0.0f64; p.steps.len()];
-        let mut walk = Walk { timing: self, p, path, times, tracks, items: Vec::new(), waits };
+        let mut walk =
+            Walk { timing: self, p, path, times, tracks, items: Vec::new(), own: Vec::new(), waits };
         walk.steps()?;
-        let seconds = walk.tracks.end();
-        hide(&mut walk.items);
-        Ok(Timeline { items: walk.items, seconds })
+        walk.hide();
+        Ok(Timeline { items: walk.items, seconds: walk.tracks.end() })
     }
 
     /// The seconds of a kernel, and what they go by.
     fn kernel(&self, work: &Work) -> (f64, Bound) {
         let m = self.machine;
         let products: f64 = work.products.iter().map(|(d, n)| n / m.product_rate(*d)).sum();
-        let arithmetic = products + work.elementwise / m.elementwise_rate();
-        let memory = work.bytes / m.bandwidth();
+        let arithmetic = products + work.elementwise / m.elementwise;
+        let memory = work.bytes / m.bandwidth;
         let most = arithmetic.max(memory);
         let bound = match () {
-            () if m.start() > most => Bound::Start,
+            () if m.start > most => Bound::Start,
             () if arithmetic >= memory => Bound::Arithmetic,
             () => Bound::Memory,
         };
-        (most + m.start(), bound)
+        (most + m.start, bound)
     }
 }
 
@@ -89,6 +89,8 @@ struct Walk<'a> {
     times: u64,
     tracks: Tracks,
     items: Vec<Item>,
+    /// Which of them are not of programs inside.
+    own: Vec<usize>,
     /// What a step waits for besides the values that it reads: pieces from other devices.
     waits: Vec<f64>,
 }
@@ -123,6 +125,8 @@ impl Walk<'_> {
                     }
                 }
                 Step::Reduce { out, .. } => ready[*out] = self.message(k, begin)?,
+                // its results are its first carries
+                Step::Loop { length: 0, out, .. } => out.iter().for_each(|s| ready[*s] = begin),
                 Step::Loop { body, length, .. } => {
                     let body = self.nested(k, 0, body, *length as u64)?;
                     self.inside(vec![body], *length as u64, begin);
@@ -142,7 +146,7 @@ impl Walk<'_> {
                 }
                 Step::Print { .. } => {}
             }
-            if matches!(step, Step::Loop { .. } | Step::While { .. } | Step::Branch { .. }) {
+            if matches!(step, Step::Loop { length: 1.., .. } | Step::While { .. } | Step::Branch { .. }) {
                 step.outputs().iter().for_each(|s| ready[*s] = self.tracks.end());
             }
         }
@@ -156,6 +160,7 @@ impl Walk<'_> {
         // a product gives its name to what is computed with it
         let product = |s: &&usize| self.p.steps[**s].sentence().is_some_and(|s| s.body.contracts());
         let why = &self.p.whys[*work.steps.iter().find(product).unwrap_or(&k)];
+        self.own.push(self.items.len());
         self.items.push(Item {
             what: What::Kernel,
             op: why.op.clone(),
@@ -195,11 +200,12 @@ impl Walk<'_> {
         let Some(c) = self.timing.collectives.get(&at[..]) else { return Ok(ready) };
         let links = self.timing.machine.along(&c.axes, self.p.mesh.as_ref())?;
         // axis by axis, and the bytes over the slowest of them
-        let waits: f64 = links.iter().map(|(l, n)| l.alpha() * rounds(c.kind, l.is_ring(), *n)).sum();
-        let moves = links.iter().map(|(l, n)| c.bytes as f64 / l.beta() * hops(c.kind, l.is_ring(), *n));
+        let waits: f64 = links.iter().map(|(l, n)| l.latency * rounds(c.kind, l.ring, *n)).sum();
+        let moves = links.iter().map(|(l, n)| c.bytes as f64 / l.bandwidth * hops(c.kind, l.ring, *n));
         let moves = moves.fold(0.0, f64::max);
         let seconds = waits + moves;
         let start = self.tracks.message(ready, seconds);
+        self.own.push(self.items.len());
         self.items.push(Item {
             what: What::Collective(c.kind, c.axes.clone()),
             op: c.op.clone(),
@@ -214,6 +220,20 @@ impl Walk<'_> {
             hidden: 0.0,
         });
         Ok(start + seconds)
+    }
+
+    /// Of each collective the seconds during which kernels run too. (Those of programs inside are theirs: both tracks wait for these programs.)
+    fn hide(&mut self) {
+        let (kernels, messages): (Vec<usize>, Vec<usize>) =
+            self.own.iter().partition(|k| self.items[**k].what == What::Kernel);
+        let runs = |i: &Item| (i.start, i.start + i.seconds);
+        let kernels: Vec<(f64, f64)> = kernels.iter().map(|k| runs(&self.items[*k])).collect();
+        for k in messages {
+            let (from, to) = runs(&self.items[k]);
+            let first = kernels.partition_point(|k| k.1 <= from);
+            let beside = kernels[first..].iter().take_while(|k| k.0 < to);
+            self.items[k].hidden = beside.fold(0.0, |t, k| t + k.1.min(to) - k.0.max(from));
+        }
     }
 }
 
@@ -234,17 +254,5 @@ fn hops(kind: Kind, ring: bool, n: usize) -> f64 {
         Kind::AllToAll | Kind::Exchange if ring => (n as f64 / 4.0).max(1.0),
         Kind::AllGather | Kind::ReduceScatter | Kind::AllReduce => 1.0,
         Kind::AllToAll | Kind::Exchange | Kind::Permute | Kind::Halo => 1.0,
-    }
-}
-
-/// Of each collective the seconds during which kernels run too.
-fn hide(items: &mut [Item]) {
-    let kernels: Vec<(f64, f64)> =
-        items.iter().filter(|i| i.what == What::Kernel).map(|i| (i.start, i.start + i.seconds)).collect();
-    for item in items.iter_mut().filter(|i| i.what != What::Kernel) {
-        let (from, to) = (item.start, item.start + item.seconds);
-        let first = kernels.partition_point(|k| k.1 <= from);
-        let beside = kernels[first..].iter().take_while(|k| k.0 < to);
-        item.hidden = beside.map(|k| k.1.min(to) - k.0.max(from)).sum();
     }
 }

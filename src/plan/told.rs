@@ -102,7 +102,7 @@ impl Plan {
             head.push(("bound by", format!("{} ({:.0} % of the time)", bound.name(), 100.0 * share)));
         }
         let held = scaled(self.peak_bytes as f64, "B");
-        let memory = self.machine.bytes().map(|bytes| {
+        let memory = self.machine.memory.map(|bytes| {
             let fits = if self.fits() == Some(true) { "it fits" } else { "it does not fit" };
             format!(" of {} per device: {fits}", scaled(bytes, "B"))
         });

@@ -3,8 +3,9 @@
 use crate::order::{otherwise, planned};
 use crate::programs::{Program, Written};
 use crate::{Rng, law};
+use atmesh::plan::{self, Link, Machine, Plan, What};
 use atmesh::prelude::*;
-use atmesh::{Axes, Collectives, type_of};
+use atmesh::{Axes, Collectives, Error, type_of};
 use std::process::{Command, Stdio};
 
 /// Numbers of several results.
@@ -139,6 +140,27 @@ fn derived(p: &Program, mesh: &Mesh, xs: &[Array], told: &mut Told) {
     }
 }
 
+fn machine() -> Machine {
+    let whole = Machine::new("any").arithmetic(F32, 1e9).elementwise(1e8).memory(1e9, 1e7).kernel_start(1e-6);
+    whole.links(Link::ring(1e6).latency(1e-6))
+}
+
+/// A plan has times, none of which is hidden twice, and moves what the report says (of branches one).
+fn is_a_plan(plan: &Plan, report: &Collectives) -> Result<()> {
+    let moves = plan.items().iter().filter(|i| i.what != What::Kernel);
+    let bytes: f64 = moves.map(|i| i.bytes * i.times as f64).sum();
+    let near = |a: f64, b: f64| a <= b * (1.0 + 1e-9) + 1e-12;
+    let hidden = |i: &plan::Item| i.hidden >= 0.0 && near(i.hidden, i.seconds);
+    let times = plan.items().iter().all(|i| i.start >= 0.0 && i.seconds > 0.0 && hidden(i));
+    let seconds = plan.seconds();
+    let whole = near(plan.kernel_seconds(), seconds) && near(plan.exposed_seconds(), seconds);
+    let sum = near(seconds, plan.kernel_seconds() + plan.exposed_seconds());
+    match times && whole && sum && near(bytes, report.bytes() as f64) {
+        true => Ok(()),
+        false => Err(Error::other(format!("a plan that is none: {}\n{report}", plan.to_json()))),
+    }
+}
+
 /// On a mesh: the numbers of one device, and nothing that depends on names, operands' order or the order of lines.
 fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mut Rng, told: &mut Told) {
     let (mesh, numbers) = (p.mesh(["X", "Y", "Z"], auto), p.numbers(0));
@@ -154,7 +176,9 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
     // the report, the results, and where they are
     let on = |mesh: &Mesh, xs: &Vec<Array>, written: Written, engine| -> Result<_> {
         let f = jit(|xs: &Vec<Array>| p.run(xs, Some(mesh), written)).engine(engine);
-        let report = f.lower(xs)?.collectives().clone();
+        let lowered = f.lower(xs)?;
+        let report = lowered.collectives().clone();
+        is_a_plan(&lowered.plan(&machine())?, &report)?;
         let results = f.call(xs)?;
         Ok((report, placed(&results), read(&results)?))
     };
