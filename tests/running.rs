@@ -275,3 +275,38 @@ fn prints() -> Result<()> {
     }
     Ok(())
 }
+
+/// In a process of its own: a misspelt engine is not another one, at once or under `jit`; an empty variable is none.
+#[test]
+fn an_unknown_engine_runs_nothing() -> Result<()> {
+    const CHILD: &str = "ATMESH_RUNNING_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let x = Array::arange(0.0..4.0f32);
+        let at_once = (&x + 1.0).to_vec::<f32>().err();
+        let compiled = jit(|x: &Array| x * 2.0).call(&x).err();
+        let by_name = atmesh::EngineKind::from_args().err();
+        for e in [at_once, compiled, by_name] {
+            println!("it says: {}", e.map_or("nothing".into(), |e| e.to_string().replace('\n', " ")));
+        }
+        return Ok(());
+    }
+    let said = |engine: &str| -> Vec<String> {
+        let out = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "an_unknown_engine_runs_nothing", "--nocapture"])
+            .envs([(CHILD, "1"), ("ATMESH_ENGINE", engine)])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(out.stdout).unwrap();
+        said.lines().filter_map(|l| Some(l.split_once("it says: ")?.1.to_string())).collect()
+    };
+    let lines = said("treads");
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    for line in &lines {
+        assert!(line.contains("there is no engine \"treads\", which ATMESH_ENGINE names"), "{line}");
+        assert!(line.contains("engines are lockstep, threads, reference and xla"), "{line}");
+    }
+    for known in ["", "threads"] {
+        assert_eq!(said(known), ["nothing"; 3], "{known:?}");
+    }
+    Ok(())
+}

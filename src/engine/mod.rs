@@ -35,20 +35,36 @@ pub enum EngineKind {
 }
 
 /// The process's default: the environment variable `ATMESH_ENGINE` (`lockstep`, `threads`, `reference`, `xla`), else lockstep.
+///
+/// Where the variable names no engine nothing runs: each program's `compile()` is an error that lists the names, as are operations outside
+/// of [`jit`](crate::jit).
 impl Default for EngineKind {
     fn default() -> EngineKind {
-        static DEFAULT: LazyLock<EngineKind> = LazyLock::new(|| {
-            std::env::var("ATMESH_ENGINE").ok().and_then(|n| n.parse().ok()).unwrap_or(EngineKind::Lockstep)
-        });
-        *DEFAULT
+        EngineKind::asked().unwrap_or(EngineKind::Lockstep)
     }
 }
 
 impl EngineKind {
-    /// The engine that the command line asks for by `--engine NAME`; without it the default.
+    /// The engine that the command line asks for by `--engine NAME`; without it the default. An error where the name, or without one
+    /// the environment's, is no engine's.
     pub fn from_args() -> Result<EngineKind> {
         let mut args = std::env::args().skip_while(|a| a != "--engine").skip(1);
-        args.next().map_or(Ok(EngineKind::default()), |name| name.parse())
+        args.next().map_or_else(EngineKind::asked, |name| name.parse())
+    }
+    /// The engine that the environment asks for. It is read once: all of a process has one default.
+    fn asked() -> Result<EngineKind> {
+        static ASKED: LazyLock<Result<EngineKind>> = LazyLock::new(|| match std::env::var_os(VARIABLE) {
+            Some(name) if !name.is_empty() => {
+                let name = name.to_string_lossy();
+                EngineKind::named(&name)
+                    .ok_or_else(|| unknown(&format!("{name:?}, which {VARIABLE} names")).into())
+            }
+            _ => Ok(EngineKind::Lockstep),
+        });
+        ASKED.clone()
+    }
+    fn named(name: &str) -> Option<EngineKind> {
+        ALL.into_iter().find(|k| k.name() == name)
     }
     /// The engine that runs operations at once, one by one.
     pub(crate) fn at_once() -> EngineKind {
@@ -74,13 +90,20 @@ impl fmt::Display for EngineKind {
 impl FromStr for EngineKind {
     type Err = Error;
     fn from_str(name: &str) -> Result<EngineKind> {
-        let all = [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference, EngineKind::Xla];
-        all.into_iter().find(|k| k.name() == name).ok_or_else(|| {
-            let fault = Fault::new(ErrorKind::Syntax, format!("there is no engine {name:?}"))
-                .help("engines are lockstep, threads, reference and xla");
-            Error::from(fault)
-        })
+        EngineKind::named(name).ok_or_else(|| unknown(&format!("{name:?}")).into())
     }
+}
+
+const ALL: [EngineKind; 4] =
+    [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference, EngineKind::Xla];
+/// The environment variable of the process's default.
+const VARIABLE: &str = "ATMESH_ENGINE";
+
+/// No engine has the name that is asked for by these words.
+fn unknown(asked: &str) -> Fault {
+    let [first @ .., last] = &ALL.map(EngineKind::name);
+    Fault::new(ErrorKind::Syntax, format!("there is no engine {asked}"))
+        .help(format!("engines are {} and {last}", first.join(", ")))
 }
 
 /// The engine of this kind.
@@ -133,6 +156,8 @@ impl Engine for Threads {
 
 /// Prepares a program to run many times on the engine of this kind.
 pub(crate) fn compile(kind: EngineKind, job: Job<'_>) -> Result<Arc<dyn Executable>> {
+    // a misspelt name must not mean another engine
+    EngineKind::asked()?;
     COMPILED.set(COMPILED.get() + 1);
     get(kind).compile(job)
 }
