@@ -287,6 +287,7 @@ mod tests {
             path: Vec::new(),
             reason: "the contracting dimension is sharded over X: partial sums are added on all devices"
                 .into(),
+            path: vec![(0, 0)],
         };
         let report = Collectives { list: vec![one], peak_bytes: 2_000_000, ..Collectives::default() };
         expect_test::expect![[r#"
