@@ -192,6 +192,21 @@ impl Writer {
         let side = |k: usize| list(dims[k].iter().map(|of| word(k, of)));
         let each = |k: usize| list(windows.iter().map(|w| w[k]));
         let pad = list(windows.iter().map(|w| list([w[1], w[2]])));
+        let far = match &result.mesh {
+            Some(mesh) if mesh.axis_names().iter().any(|a| !self.manual.contains(a)) => {
+                far(mesh.size(), operands, dims, windows)
+            }
+            _ => Vec::new(),
+        };
+        let split = |k: usize| -> Vec<usize> {
+            let is_far = |of: &Of| matches!(of, Of::Spatial(i) if far.contains(i));
+            (0..dims[k].len()).filter(|d| is_far(&dims[k][*d])).collect()
+        };
+        let held = |w: &mut Writer, x: &Ssa, k: usize| match &result.mesh {
+            Some(mesh) => w.whole(x, mesh, &split(k)),
+            None => x.clone(),
+        };
+        let operands = [&held(self, operands[0], 0), &held(self, operands[1], 1)];
         let text = format!(
             "stablehlo.convolution({}) dim_numbers = {}x{}->{}, window = {{stride = {}, pad = {pad}, lhs_dilate = {}, rhs_dilate = {}}} {{batch_group_count = 1 : i64, feature_group_count = 1 : i64}}",
             names(operands),
@@ -205,8 +220,21 @@ impl Writer {
         // sums of 16-bit floats are kept in 32 bits
         let wide = wider(result.dtype);
         let out = self.typed(&text, &operands, wide, &result.shape);
+        let out = held(self, &out, 2);
         self.convert(&out, result.dtype)
     }
+}
+
+/// The spatial dimensions along which a window may reach beyond a neighbour's block, on so many devices. XLA's partitioner computes a
+/// convolution that is split there wrongly where axes are left over: it adds up what their devices have, each of which has all of it.
+fn far(devices: usize, operands: [&Ssa; 2], dims: [&Vec<Of>; 3], windows: &[[i64; 5]]) -> Vec<usize> {
+    let size = |k: usize, i: usize| {
+        let at = dims[k].iter().position(|of| matches!(of, Of::Spatial(j) if *j == i));
+        at.map_or(1, |d| operands[k].shape[d] as i64)
+    };
+    let reach = |i: usize, w: &[i64; 5]| (size(1, i) - 1).saturating_mul(w[4]).max(w[1]).max(w[2]);
+    let beyond = |(i, w): &(usize, &[i64; 5])| reach(*i, w).saturating_mul(devices as i64) >= size(0, *i);
+    windows.iter().enumerate().filter(beyond).map(|(i, _)| i).collect()
 }
 
 /// What 16-bit floats are combined in.

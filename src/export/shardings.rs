@@ -115,6 +115,15 @@ impl Writer {
     pub(super) fn constrained(&mut self, x: &Ssa, at: &str) -> Ssa {
         self.op(format!("sdy.sharding_constraint {} {at} : {}", x.name, x.ty()), x.dtype, &x.shape)
     }
+    /// The value with these dimensions whole on each device; the others are left open.
+    pub(super) fn whole(&mut self, x: &Ssa, mesh: &Mesh, dims: &[usize]) -> Ssa {
+        if dims.is_empty() {
+            return x.clone();
+        }
+        let entry = |d: usize| if dims.contains(&d) { "{}".to_string() } else { "{?}".to_string() };
+        let at = self.entry(mesh, (0..x.shape.len()).map(entry).collect(), Vec::new());
+        self.constrained(x, &at)
+    }
     /// All dimensions, where some axes decide by themselves.
     pub(super) fn open(&self, mesh: &Mesh, rank: usize) -> Vec<usize> {
         if self.has(mesh, AxisType::Auto) { (0..rank).collect() } else { Vec::new() }

@@ -203,3 +203,25 @@ fn what_xla_does_not_run_is_told_at_its_line() {
     let text = error.to_string();
     assert!(text.contains("ATMESH_PJRT_PLUGIN is not set") && text.contains("tests/xla/main.rs"), "{text}");
 }
+
+/// XLA's partitioner adds up what devices along other axes have of a convolution whose windows reach beyond a neighbour's block.
+#[test]
+fn convolutions_along_sharded_dimensions_are_right() -> Result<()> {
+    if !plugin() {
+        return Ok(());
+    }
+    let mesh = Mesh::new([("A", 2), ("B", 2), ("C", 2)])?;
+    for (n, taps) in [(2, 3), (4, 5), (8, 9), (16, 3), (64, 5)] {
+        let numbers: Vec<f32> = (0..2 * n).map(|i| (i as f32 * 0.7).sin()).collect();
+        let x = Array::from(numbers).reshape([1, 1, n, 2]).put(&mesh, p![_, _, "B", "C"]);
+        let w =
+            Array::from((0..taps).map(|i| 0.3 - 0.1 * i as f32).collect::<Vec<_>>()).reshape([1, 1, taps, 1]);
+        let how = || atmesh::ConvOptions::default().padding(atmesh::Padding::Same);
+        let f = |x: &Array, w: &Array| grad((x, w), |(x, w)| x.conv_with(&w, how()).square().sum(..));
+        let (dx, dw) = jit(f).engine(EngineKind::Xla).call((&x, &w))?;
+        let (want, wanted) = jit(f).call((&x, &w))?;
+        let near = |a: &Array, b: &Array| a.put(&mesh, p![]).allclose_by(&b.put(&mesh, p![]), 1e-4, 1e-5);
+        assert!(near(&dx, &want)? && near(&dw, &wanted)?, "{n}, {taps}: {dx} {want} {dw} {wanted}");
+    }
+    Ok(())
+}
