@@ -284,7 +284,6 @@ mod tests {
             times: 1,
             op: "dot_general".into(),
             source: None,
-            path: Vec::new(),
             reason: "the contracting dimension is sharded over X: partial sums are added on all devices"
                 .into(),
             path: vec![(0, 0)],

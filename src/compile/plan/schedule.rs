@@ -383,7 +383,9 @@ impl Planner {
             Item::Pack { out, fill, parts } => {
                 let v = &flow.values[*out];
                 let size = v.dtype.size() as i64;
-                let scale = |(o, st): &(i64, Ix)| (o * size, st.map(|s| s * size));
+                // (of a part that covers nothing positions may be anything)
+                let scale =
+                    |(o, st): &(i64, Ix)| (o.saturating_mul(size), st.map(|s| s.saturating_mul(size)));
                 let part = |p: &PackPart| PackCopy {
                     from: match p.from {
                         Source::Value(s) => PackFrom::Slot(slot(s)),

@@ -12,8 +12,8 @@ use super::{Engine, Executable, Failure, Job, RunReport};
 use crate::diagnostic::{Fault, Result};
 use crate::partition::{Layout, Slot, SpmdProgram, Step, Stored};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Read, Sentence, Source};
-use crate::runtime::Slab;
 use crate::runtime::prints::Prints;
+use crate::runtime::{Slab, fits};
 use crate::sharding::Atoms;
 use crate::show::print::{Shown, text_of};
 use crate::types::{DType, Scalar};
@@ -39,6 +39,7 @@ pub(super) fn ready(program: &SpmdProgram) -> Arc<dyn Executable> {
 
 impl Executable for Plain {
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
+        fits(held(&self.0))?;
         let args = args.iter().map(|s| Ok(Rc::new(Value::of(s)?))).collect::<Result<_, Fault>>()?;
         let parts = self.0.outs.iter().map(|s| copies(&self.0.slots[*s]));
         let made = Failure::caught(|| run(&self.0, args))?;
@@ -48,6 +49,19 @@ impl Executable for Plain {
     fn report(&self) -> RunReport {
         RunReport { engine: "reference", workers: 1, inline: true, ..RunReport::default() }
     }
+}
+
+/// Bytes of all values of a program, which are held to its end, and of the largest program inside.
+fn held(p: &SpmdProgram) -> usize {
+    let one = |s: &Stored| s.shape.elements().saturating_mul(copies(s)).saturating_mul(size_of::<Scalar>());
+    let inside = |step: &Step| match step {
+        Step::Loop { body, .. } => held(body),
+        Step::While { cond, body, .. } => held(cond).max(held(body)),
+        Step::Branch { branches, .. } => branches.iter().map(held).max().unwrap_or(0),
+        Step::Fetch { .. } | Step::Local { .. } | Step::Reduce { .. } | Step::Print { .. } => 0,
+    };
+    let own = p.slots.iter().map(one).fold(0, usize::saturating_add);
+    own.saturating_add(p.steps.iter().map(inside).max().unwrap_or(0))
 }
 
 type Values = Vec<Option<Rc<Value>>>;

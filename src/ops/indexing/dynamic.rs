@@ -184,7 +184,7 @@ impl Primitive for DynamicSlice {
         for (j, &d) in self.dims.iter().enumerate().filter(|(_, d)| x.shape[**d] != y.shape[**d]) {
             loops[d] = extents.len();
             extents.push(x.shape[d]);
-            let most = (x.shape[d] - y.shape[d]) as i64;
+            let most = x.shape[d].saturating_sub(y.shape[d]) as i64;
             at.push(Bound { index: loops[d], by: 1 + j, most, beyond: Beyond::Clip, window: Some(d) });
         }
         let dtype = y.dtype.storage();

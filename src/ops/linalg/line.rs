@@ -107,7 +107,8 @@ impl<P: Matrix> Line for OfMatrices<P> {
         let (dtype, along) = operands.first().ok_or_else(wrong)?;
         let sizes = self.sizes(along).ok_or_else(wrong)?;
         let square = !self.0.square() || sizes[0] == sizes[1];
-        if operands.len() != self.0.operands() || !dtype.is_float() || !square {
+        let alike = operands.iter().all(|o| o.0 == *dtype);
+        if operands.len() != self.0.operands() || !dtype.is_float() || !alike || !square {
             return Err(wrong());
         }
         let one = |(kind, shape)| (if kind == Kind::Int { DType::I32 } else { *dtype }, shape);

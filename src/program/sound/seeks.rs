@@ -89,8 +89,8 @@ fn bound(s: &Sentence, at: &[Bound], k: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether what a read reads differs along a loop.
+/// Whether what a read reads differs along a loop. (One that is not there is told when its turn comes.)
 fn depends(s: &Sentence, r: &Read, l: usize) -> bool {
-    let all = Span::all(s.extents[l]);
+    let Some(all) = s.extents.get(l).map(|n| Span::all(*n)) else { return false };
     r.parts.iter().any(|p| p.span[l] != all || p.map.iter().any(|m| m.terms.iter().any(|t| t.0 == l)))
 }
