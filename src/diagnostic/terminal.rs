@@ -5,12 +5,12 @@ use std::io::IsTerminal;
 /// The columns of the terminal that stderr is, if it is one.
 pub(crate) fn stderr() -> Option<usize> {
     let err = std::io::stderr();
-    if err.is_terminal() { columns(terminal_size::terminal_size_of(err)) } else { None }
+    if err.is_terminal() { columns(terminal_size::terminal_size()) } else { None }
 }
 /// The columns of the terminal that stdout is, if it is one.
 pub(crate) fn stdout() -> Option<usize> {
     let out = std::io::stdout();
-    if out.is_terminal() { columns(terminal_size::terminal_size_of(out)) } else { None }
+    if out.is_terminal() { columns(terminal_size::terminal_size()) } else { None }
 }
 fn columns(found: Option<(terminal_size::Width, terminal_size::Height)>) -> Option<usize> {
     found.map(|(width, _)| usize::from(width.0))
