@@ -82,7 +82,9 @@ impl Plan {
             row.operations += i.operations * times;
             row.bytes += i.bytes * times;
         }
-        rows.sort_by(|a, b| b.shown.total_cmp(&a.shown).then(b.seconds.total_cmp(&a.seconds)));
+        // what differs in the last places only stays in the program's order
+        let by = |of: fn(&Row) -> f64| move |a: &Row, b: &Row| (of(b) as f32).total_cmp(&(of(a) as f32));
+        rows.sort_by(|a, b| by(|r| r.shown)(a, b).then(by(|r| r.seconds)(a, b)));
         rows
     }
     fn share(&self, seconds: f64) -> f64 {
