@@ -42,7 +42,8 @@ use schedule::Timing;
 /// let plan = layer.lower((x, w))?.plan(&machine)?;
 /// let product = 2.0 * 4096.0 * 8192.0 * 8192.0 / 989e12; // seconds
 /// let gather = 2.0 * 8192.0 * 8192.0 * 63.0 / 64.0 / 450e9;
-/// assert!((plan.seconds() / (product + gather) - 1.0).abs() < 1e-9); // the product waits for all of the weights
+/// let joined = 2.0 * 2.0 * 8192.0 * 8192.0 / 3.35e12; // the blocks are read, and written as one array
+/// assert!((plan.seconds() / (gather + joined + product) - 1.0).abs() < 1e-9, "{plan}");
 /// assert_eq!(plan.fits(), Some(true));
 /// # Ok::<(), atmesh::Error>(())
 /// ```
