@@ -304,6 +304,38 @@ fn lookups_have_the_same_bits_wherever_tables_are() {
     }
 }
 
+/// Beyond the end a take finds nothing, whatever it takes from: a number, a padded, a joined, a strided or a converted array.
+#[test]
+fn nothing_is_nothing_in_any_operand() -> Result<()> {
+    let sources: [(&str, fn(&Array) -> Array); 6] = [
+        ("a number", |x| x * 0 + 3),
+        ("padding alone", |x| x.slice(ix![..0]).pad(3, [(2, 2, 0)])),
+        ("joined", |x| concat([x, x], 0)),
+        ("strided", |x| x.pad(0, [(1, 1, 1)])),
+        ("shifted", |x| x.shift(1, 0, 0)),
+        ("a row of each", |x| x.slice(ix![0]).broadcast_to([4])),
+    ];
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let read = |x: &Array| x.astype(DType::F64).to_vec::<f64>();
+    for dtype in [DType::F32, DType::BF16, DType::I8, DType::I64, DType::U16, DType::Bool] {
+        let x = (Array::arange(0..4) + 1).astype(dtype).put(&mesh, p![]);
+        let nothing = read(&Array::zeros([1]).astype(dtype).take(&Array::from([5]), 0))?[0].to_bits();
+        for (name, of) in sources {
+            if dtype == DType::Bool && matches!(name, "a number" | "padding alone" | "shifted" | "strided") {
+                continue;
+            }
+            let taken = |x: &Array| of(x).take(&Array::from([0, 90, -1, -91]), 0);
+            for engine in ENGINES {
+                let got: Vec<u64> =
+                    read(&jit(taken).engine(engine).call(&x)?)?.iter().map(|n| n.to_bits()).collect();
+                let [first, last] = [ix![0], ix![-1]].map(|at| read(&of(&x).slice(at)));
+                assert_eq!([got[0], got[2]], [first?[0].to_bits(), last?[0].to_bits()], "{dtype:?} {name}");
+                assert_eq!([got[1], got[3]], [nothing; 2], "{dtype:?} {name} on {engine:?}");
+            }
+        }
+    }
+    Ok(())
+}
 #[test]
 fn histograms_count_by_parts_of_float64() {
     // numbers of few bits among many parts

@@ -40,6 +40,10 @@ impl Building<'_, '_> {
             if !plain && !constant {
                 o = self.settle_parts(o, &ext, n, dtype, r)?;
             }
+            // what a take finds where nothing is: a value that was made for it does not know
+            if put.is_none() && k == 0 {
+                o.fill = r.fill;
+            }
             reads.push(o);
         }
         let part = |c: usize| {
