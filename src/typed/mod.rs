@@ -81,7 +81,9 @@ pub mod prelude {
     pub use super::rules::reduce::keep;
     pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
     pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
+    // so that `T![bf16; ..]` is found
     pub use super::{Blocks, Manual, N, OnDevices, P, S, T, Typed, TypedArray, dim, einsum, mesh};
+    pub use super::{bf16, f16};
 }
 
 /// An array of element type `T` and shape `S`; `T![f32; 8@X, 16]` writes the type.

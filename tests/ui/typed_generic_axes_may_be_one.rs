@@ -1,3 +1,4 @@
+//~ say that two of them differ: `A: MeshAxis + Apart<B>`
 //~ a mesh axis would shard two dims of one array
 use atmesh::typed::prelude::*;
 mesh! { struct Pod { X: 2, Y: 4 } }

@@ -97,7 +97,8 @@ impl FormedDim for Stretch {}
     message = "a mesh axis would shard two dims of one array: `{Self}`",
     label = "this would give `{Self}`",
     note = "an axis can shard only one dim of an array: `reshard` an operand first, so that the axis is used once",
-    note = "(axes of different meshes cannot meet in one array either)"
+    note = "(axes of different meshes cannot meet in one array either)",
+    note = "in code that is generic over axes say that two of them differ: `A: MeshAxis + Apart<B>`"
 )]
 pub trait AxesOnce {}
 
@@ -199,6 +200,8 @@ pub trait Letters<Z>: Shape {}
 
 macro_rules! shape {
     ($rank:ident $n:literal $($d:ident)*) => {
+        // rustc would list all ranks
+        #[diagnostic::do_not_recommend]
         impl<$($d: DimType),*> Letters<D<$n>> for ($($d,)*) {}
         impl<$($d: DimType),*> Shape for ($($d,)*) {
             type Rank = numbers::$rank;

@@ -52,12 +52,15 @@ pub trait ContractTo<D2> {
     /// [`OneSide`] or [`BothSides`].
     type Parts;
 }
+#[diagnostic::do_not_recommend]
 impl<Z> ContractTo<TDim<Z>> for TDim<Z> {
     type Parts = OneSide;
 }
+#[diagnostic::do_not_recommend]
 impl<Z, S: Split> ContractTo<TDim<Z, S>> for TDim<Z> {
     type Parts = OneSide;
 }
+#[diagnostic::do_not_recommend]
 impl<Z, S: Split> ContractTo<TDim<Z>> for TDim<Z, S> {
     type Parts = OneSide;
 }

@@ -65,7 +65,8 @@ impl BroadcastDim<Stretch> for Stretch {}
 #[diagnostic::on_unimplemented(
     message = "dim `{Self}` is sharded, and must be unsharded here",
     label = "expected an unsharded dim: one without `@axis`",
-    note = "`reshard` first: `.reshard(P![..])` with `_` for this dim"
+    note = "`reshard` first: `.reshard(P![..])` with `_` for this dim",
+    note = "or state the result of the untyped operation: `x.then::<T![..]>(|x| ..)`, which is checked when it runs"
 )]
 pub trait WholeDim: DimType {}
 impl<Z: Size> WholeDim for TDim<Z> {}
@@ -82,6 +83,8 @@ pub trait WholeShape: Shape {}
 macro_rules! broadcast {
     ([] [$($a:ident $b:ident)*]) => {
         impl<$($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($($b,)*) {}
+        // the words of the shape say more here than those of the dim
+        #[diagnostic::do_not_recommend]
         impl<$($a: WholeDim),*> WholeShape for ($($a,)*) {}
     };
     ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {

@@ -46,6 +46,8 @@ where
     }
 }
 macro_rules! integers { ($($u:ident $i:literal)*) => { $(
+    // named in no list: `typenum`'s integers print as nests of bits
+    #[diagnostic::do_not_recommend]
     impl<S: At<D<$i>>> ReduceDims<S> for numbers::$u {
         type Out = Drop1<S, D<$i>>;
         const KEEP: bool = false;

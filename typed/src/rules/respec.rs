@@ -158,6 +158,7 @@ pub trait ProductSets<L, R, V> {
     type Out: Sets;
 }
 macro_rules! product { ($($s:ident)*) => {
+    #[diagnostic::do_not_recommend]
     impl<L, R, V: Sets, $($s),*> ProductSets<L, R, V> for ($($s,)*) { type Out = V; }
 } }
 product!();
@@ -174,6 +175,8 @@ macro_rules! unreduced { ($([$($l:ident)*] [$($r:ident)*] [$($n:ident)*];)*) => 
     unreduced!(@ [A B] (A, B), (A, B); [$($l)*] [$($r)*] [$($n)*]);
 )* };
     (@ [$($axis:ident)*] $split:ty, $list:ty; [$($l:ident)*] [$($r:ident)*] [$($n:ident)*]) => {
+        // the notes say it in fewer words than rustc's list of them
+        #[diagnostic::do_not_recommend]
         impl<P, Z: Size, $($axis: MeshAxis,)* $($l: DimType,)* $($r: DimType,)* $($n: DimType),*>
             ProductSets<($($l,)* TDim<Z, $split>,), ($($r,)* TDim<Z, $split>, $($n,)*), ()> for LeftUnreduced<P, $list>
         where

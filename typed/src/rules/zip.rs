@@ -15,12 +15,16 @@ pub trait MergeSplits<D2> {
     /// The dim of the result.
     type Out: DimType;
 }
+// rustc lists what else would do: the last one says enough
+#[diagnostic::do_not_recommend]
 impl<Z: Size> MergeSplits<TDim<Z>> for TDim<Z> {
     type Out = TDim<Z>;
 }
+#[diagnostic::do_not_recommend]
 impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z> {
     type Out = TDim<Z, S>;
 }
+#[diagnostic::do_not_recommend]
 impl<Z: Size, S: Split> MergeSplits<TDim<Z>> for TDim<Z, S> {
     type Out = TDim<Z, S>;
 }
