@@ -1,9 +1,9 @@
 //! Places known at run time: the same numbers, to the last bit, on all engines, however arrays lie; gradients, examples, caches in loops.
 
-use atmesh::EngineKind;
 use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
 use atmesh::prelude::*;
 use atmesh::program::Prim;
+use atmesh::{EngineKind, IndexOptions, Mode};
 use std::sync::Arc;
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Reference, EngineKind::Lockstep, EngineKind::Threads];
@@ -334,6 +334,22 @@ fn nothing_is_nothing_in_any_operand() -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+/// What is beyond the end would be added once per device: the least number twice is 0.
+#[test]
+fn nothing_is_not_a_part_of_a_sum() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let parts = |dtype| (Array::arange(0..4) + 1).astype(dtype).put(&mesh, p![].unreduced("X"));
+    let take = |x: &Array, mode| {
+        x.take_with(&Array::from([1, 9]), 0, IndexOptions::default().mode(mode)).reshard(p![])
+    };
+    let refused = take(&parts(DType::I32), Mode::Fill).ty().unwrap_err().to_string();
+    assert!(refused.contains("the value beyond the end would be added once per device"), "{refused}");
+    assert_eq!(take(&parts(DType::I32), Mode::Clip).to_vec::<i32>()?, [2, 4]);
+    // NaN twice is NaN
+    let floats = take(&parts(DType::F32), Mode::Fill).to_vec::<f32>()?;
+    assert!(floats[0] == 2.0 && floats[1].is_nan(), "{floats:?}");
     Ok(())
 }
 #[test]

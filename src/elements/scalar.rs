@@ -26,6 +26,17 @@ impl Scalar {
             _ => Scalar::Int(0),
         }
     }
+    /// Whether it is the sum of itself and itself, in every element type: 0, infinities, NaN. Where devices add their
+    /// parts, what all of them hold must be so.
+    pub(crate) fn adds_to_itself(self) -> bool {
+        let float = |f: f64| f == 0.0 || !f.is_finite();
+        match self {
+            Scalar::Bool(b) => !b,
+            Scalar::Int(i) => i == 0,
+            Scalar::Float(f) => float(f),
+            Scalar::Complex(re, im) => float(re) && float(im),
+        }
+    }
     /// One of this element type.
     pub fn one(dtype: DType) -> Scalar {
         match dtype {

@@ -94,6 +94,9 @@ pub enum Linearity {
     Chosen,
     /// Linear in the first so many operands together; the others say where, are not unreduced, and no matter for the sets.
     Placed(usize),
+    /// As that, but for a number in some places of the result, which each device's part would have: none of the first so many operands is
+    /// unreduced either.
+    Filled(usize),
     /// Not linear: unreduced operands are refused, reduced sets agree and pass.
     None,
     /// Linear in each operand: unreduced times reduced is unreduced.

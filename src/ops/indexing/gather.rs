@@ -6,7 +6,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::mesh::AxisType;
 use crate::ops::build::cotangent_type;
 use crate::ops::view::{arity, list, print_out, view};
-use crate::program::sentence::{Affine, Body, Combine, Sentence};
+use crate::program::sentence::{Affine, Beyond, Body, Combine, Sentence};
 use crate::program::{
     At, Back, Batch, Batched, Dim, Factors, Forward, Join, Linearity, Operand, Prim, Primitive, Priority,
     Tangents, inserted,
@@ -93,8 +93,8 @@ impl Primitive for Gather {
     }
     fn params(&self) -> String {
         let fill = match self.at.beyond {
-            crate::program::sentence::Beyond::Clip => String::new(),
-            crate::program::sentence::Beyond::Nothing => format!(", fill={}", self.fill),
+            Beyond::Clip => String::new(),
+            Beyond::Nothing => format!(", fill={}", self.fill),
         };
         format!("{}, sizes={}{fill}{}", self.at.text(), list(&self.sizes), print_out(self.out))
     }
@@ -117,7 +117,8 @@ impl Primitive for Gather {
         self.loops(&operands[0], &operands[1], &results[0].1)
     }
     fn linearity(&self) -> Linearity {
-        Linearity::Placed(1)
+        let nothing = self.at.beyond == Beyond::Nothing;
+        if nothing && !self.fill.adds_to_itself() { Linearity::Filled(1) } else { Linearity::Placed(1) }
     }
     fn priority(&self) -> Priority {
         Priority::Plain

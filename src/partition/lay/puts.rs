@@ -2,7 +2,7 @@
 
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::Stored;
-use crate::program::sentence::{Body, Combine, Part, Sentence, Source, Span};
+use crate::program::sentence::{Beyond, Body, Combine, Part, Sentence, Source, Span};
 use crate::sharding::atoms::Atoms;
 use crate::types::Scalar;
 
@@ -11,7 +11,10 @@ impl Sentence {
     /// not linear.
     pub(crate) fn takes_parts(&self, read: usize) -> bool {
         match &self.body {
-            Body::Take { .. } => read == 0,
+            Body::Take { at } => {
+                let clipped = at.iter().all(|b| b.beyond == Beyond::Clip);
+                read == 0 && (clipped || self.reads[0].fill.adds_to_itself())
+            }
             Body::Put { combine, .. } => read < 2 && matches!(combine, None | Some(Combine::Add)),
             Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_) | Body::Reshape => true,
         }

@@ -46,10 +46,14 @@ impl Rule<'_> {
             .collect();
         let mut literal = real.len() < self.operands.len();
         let mut linearity = linearity;
-        if let Linearity::Placed(n) = linearity {
+        if let Linearity::Placed(n) | Linearity::Filled(n) = linearity {
+            let unreduced = |real: &[(usize, Spec)]| real.iter().any(|(_, s)| !s.unreduced_axes().is_empty());
             let (linear, places): (Vec<_>, Vec<_>) = real.into_iter().partition(|(k, _)| *k < n);
-            if places.iter().any(|(_, spec)| !spec.unreduced_axes().is_empty()) {
-                return Err(self.not_linear(linearity, &places));
+            if unreduced(&places) {
+                return Err(self.not_linear(Linearity::Placed(n), &places));
+            }
+            if matches!(linearity, Linearity::Filled(_)) && unreduced(&linear) {
+                return Err(self.not_linear(linearity, &linear));
             }
             literal = linear.len() < n;
             (real, linearity) = (linear, Linearity::Joint);
@@ -266,6 +270,7 @@ impl Rule<'_> {
         };
         let why = match linearity {
             Linearity::Contraction => "its product cannot be left unreduced".to_string(),
+            Linearity::Filled(_) => "the value beyond the end would be added once per device".to_string(),
             _ if self.prim == "div" => "a quotient cannot be left unreduced".to_string(),
             _ if self.prim == "convert_element_type" => {
                 "a sum is rounded once, not each of its summands".to_string()
