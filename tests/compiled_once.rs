@@ -203,3 +203,25 @@ fn numbers_that_change() {
         );
     }
 }
+
+#[test]
+fn what_a_call_recorded_serves_the_stages() -> Result<()> {
+    let times = std::cell::Cell::new(0);
+    let scale = Array::from([3.0f32, 4.0]);
+    let f = jit(|x: &Array| {
+        times.set(times.get() + 1);
+        x * &scale
+    });
+    let x = Array::from([1.0f32, 2.0]);
+    assert_eq!(numbers(&f.call(&x)?), [3.0, 8.0]);
+    let (traced, lowered) = (f.trace(&x)?, f.lower(&x)?);
+    assert_eq!(times.get(), 1);
+    // what it reads from outside is there too
+    assert_eq!(numbers(&traced.lower()?.compile()?.call(&x)?), [3.0, 8.0]);
+    assert_eq!(numbers(&lowered.compile()?.call(&x)?), [3.0, 8.0]);
+    // other types are recorded anew
+    f.lower(x.astype(DType::F64) * 0.0 + 1.0).map(drop).unwrap_err();
+    f.lower(Array::ones([3, 2]))?;
+    assert_eq!(times.get(), 3);
+    Ok(())
+}

@@ -157,7 +157,7 @@ pub(crate) fn run_all(
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     off_devices()?;
-    let ready = stages::ready(program(inputs, call, add)?, &[], EngineKind::at_once())?;
+    let ready = stages::ready(Arc::new(program(inputs, call, add)?), &[], EngineKind::at_once())?;
     run_ready(&ready, inputs, false, call)
 }
 

@@ -88,12 +88,12 @@ pub(crate) const WEIGHT: usize = 8;
 
 /// The program, compiled; or what was compiled for an equal one. Closures are traced at every call, since what they capture may
 /// differ in kind; but numbers from outside are inputs of a program, so the steps of a loop make equal ones.
-pub(crate) fn ready(program: Program, donated: &[bool], engine: EngineKind) -> Result<Arc<Ready>> {
+pub(crate) fn ready(program: Arc<Program>, donated: &[bool], engine: EngineKind) -> Result<Arc<Ready>> {
     type Key = (EngineKind, Box<[bool]>, Arc<Program>);
     static PROGRAMS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(KEPT));
     // up to the last one that is donated
     let given = donated.iter().rposition(|d| *d).map_or(0, |k| k + 1);
-    let key = (engine, donated[..given].into(), Arc::new(program));
+    let key = (engine, donated[..given].into(), program);
     if let Some(known) = PROGRAMS.get(&key) {
         return Ok(known);
     }

@@ -51,14 +51,23 @@ struct Signature<I, O> {
     engine: EngineKind,
 }
 
+/// The tree without its numbers: types only, to compare with and to build results from.
+pub(crate) fn stripped<T: Tree>(tree: &T) -> T {
+    tree.rebuild(&mut Path::unnamed(), &mut |_, a| {
+        let leaf = Leaf::of(a);
+        Array::type_only(leaf.ty, leaf.sharding)
+    })
+}
+
 /// A function as a typed program: the first stage. It prints.
 pub struct Traced<I, O> {
-    program: Program,
+    program: Arc<Program>,
     signature: Signature<I, O>,
 }
 
 /// A function as one per-device program with its collectives: the second stage. It prints.
 pub struct Lowered<I, O> {
+    program: Arc<Program>,
     staged: Staged,
     signature: Signature<I, O>,
 }
@@ -75,7 +84,7 @@ impl<I, O> Clone for Compiled<I, O> {
 /// The types that it takes.
 impl<I, O> fmt::Debug for Compiled<I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let types: Vec<String> = self.0.leaves.iter().map(|leaf| leaf.ty.to_string()).collect();
+        let types: Vec<String> = self.0.signature.leaves.iter().map(|leaf| leaf.ty.to_string()).collect();
         write!(f, "Compiled(for {})", types.join(", "))
     }
 }
@@ -85,13 +94,11 @@ impl<I, O> RefUnwindSafe for Compiled<I, O> {}
 
 /// A compiled program for one set of argument types.
 pub(crate) struct Entry<I, O> {
-    args: I,
-    leaves: Vec<Leaf>,
-    donated: Vec<bool>,
-    /// Whether any is.
+    program: Arc<Program>,
+    signature: Signature<I, O>,
+    /// Whether any argument is donated.
     donates: bool,
     captures: Vec<Slab>,
-    out: O,
     ready: Arc<Ready>,
 }
 
@@ -106,6 +113,7 @@ impl<I, O> Traced<I, O> {
     ) -> Traced<I, O> {
         let Recorded { program, captures } = recorded;
         donated.resize(leaves.len() + captures.len(), false);
+        let program = Arc::new(program);
         Traced { program, signature: Signature { args, leaves, donated, captures, out, engine } }
     }
     /// The program, typed over global arrays.
@@ -114,8 +122,9 @@ impl<I, O> Traced<I, O> {
     }
     /// All stages at once: an equal program that was compiled before serves again.
     pub(super) fn into_entry(self, place: Place) -> Result<Arc<Entry<I, O>>> {
-        let ready = stages::ready(self.program, &self.signature.donated, self.signature.engine)?;
-        Ok(Arc::new(Entry::new(self.signature, ready, place)?))
+        let Traced { program, signature } = self;
+        let ready = stages::ready(program.clone(), &signature.donated, signature.engine)?;
+        Ok(Arc::new(Entry::new(program, signature, ready, place)?))
     }
     /// Places every value and makes the per-device program.
     pub fn lower(self) -> Result<Lowered<I, O>> {
@@ -125,7 +134,7 @@ impl<I, O> Traced<I, O> {
             let all = std::mem::take(&mut localised.collectives);
             localised.collectives = all.donating(&localised.program, &self.signature.donated);
         }
-        Ok(Lowered { staged, signature: self.signature })
+        Ok(Lowered { program: self.program, staged, signature: self.signature })
     }
 }
 impl<I: Tree, O: Tree> Traced<I, O> {
@@ -181,7 +190,7 @@ impl<I, O> Lowered<I, O> {
         let engine = self.signature.engine;
         let exe = engine::compile(engine, self.staged.job(&self.signature.donated))?;
         let ready = Arc::new(Ready { exe, results: self.staged.results });
-        Ok(Compiled(Arc::new(Entry::new(self.signature, ready, place)?)))
+        Ok(Compiled(Arc::new(Entry::new(self.program, self.signature, ready, place)?)))
     }
 }
 impl<I: Tree, O> Lowered<I, O> {
@@ -247,23 +256,41 @@ impl<I: Tree, O: Tree> Compiled<I, O> {
 }
 
 impl<I, O> Entry<I, O> {
-    fn new(signature: Signature<I, O>, ready: Arc<Ready>, place: Place) -> Result<Entry<I, O>> {
-        let Signature { args, leaves, donated, captures, out, .. } = signature;
-        let captures = captures.iter().map(|a| a.slab("compile", place)).collect::<Result<_>>()?;
-        let donates = donated.contains(&true);
-        Ok(Entry { args, leaves, donated, donates, captures, out, ready })
+    fn new(
+        program: Arc<Program>,
+        signature: Signature<I, O>,
+        ready: Arc<Ready>,
+        place: Place,
+    ) -> Result<Entry<I, O>> {
+        let captures = signature.captures.iter().map(|a| a.slab("compile", place)).collect::<Result<_>>()?;
+        let donates = signature.donated.contains(&true);
+        Ok(Entry { program, signature, donates, captures, ready })
     }
 }
 
 impl<I: Tree, O: Tree> Entry<I, O> {
+    /// What was recorded for it.
+    pub(super) fn traced(&self) -> Traced<I, O> {
+        let Signature { args, leaves, donated, captures, out, engine } = &self.signature;
+        let signature = Signature {
+            args: stripped(args),
+            leaves: leaves.clone(),
+            donated: donated.clone(),
+            captures: captures.clone(),
+            out: stripped(out),
+            engine: *engine,
+        };
+        Traced { program: self.program.clone(), signature }
+    }
     /// Whether it was compiled for arguments of these types.
     pub(super) fn takes(&self, args: &I) -> bool {
         let (mut at, mut same) = (0, true);
         args.visit(&mut Path::unnamed(), &mut |_, a| {
-            same = same && self.leaves.get(at).is_some_and(|leaf| leaf.is(a));
+            same = same && self.signature.leaves.get(at).is_some_and(|leaf| leaf.is(a));
             at += 1;
         });
-        same && at == self.leaves.len() && self.args.differs(args, &mut Path::unnamed()).is_none()
+        same && at == self.signature.leaves.len()
+            && self.signature.args.differs(args, &mut Path::unnamed()).is_none()
     }
     /// Runs it on arguments that it takes.
     pub(super) fn run(&self, args: &I, place: Place) -> Result<O> {
@@ -287,13 +314,15 @@ impl<I: Tree, O: Tree> Entry<I, O> {
             failure.error.located("call", place)
         });
         let mut results = results?.into_iter();
-        let out =
-            self.out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
+        let out = self
+            .signature
+            .out
+            .rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
         Ok(out)
     }
     /// Takes the donated arguments' numbers from their handles: only the run holds them now. Which ones it took.
     fn donate(&self, args: &I, place: Place, slabs: &[Slab]) -> Result<SmallVec<[usize; 8]>> {
-        let mut donated = self.donated.iter().enumerate();
+        let mut donated = self.signature.donated.iter().enumerate();
         let mut taken = SmallVec::new();
         let mut failed = None;
         args.visit(&mut Path::unnamed(), &mut |_, a| {
@@ -315,10 +344,10 @@ impl<I: Tree, O: Tree> Entry<I, O> {
         }
     }
     fn refuse(&self, args: &I, place: Place) -> Error {
-        if let Some(how) = self.args.differs(args, &mut Path::named()) {
+        if let Some(how) = self.signature.args.differs(args, &mut Path::named()) {
             return crate::tree::mismatch(COMPILED, &how, Call::new("call", place));
         }
-        let mut leaves = self.leaves.iter();
+        let mut leaves = self.signature.leaves.iter();
         let mut found = Vec::new();
         args.visit(&mut Path::named(), &mut |path, a| {
             let Some(leaf) = leaves.next() else { return };

@@ -1,7 +1,6 @@
 //! `jit`: functions as programs, traced once for each set of argument types.
 
-use super::compiled::{Entry, Leaf, Lowered, Traced};
-use crate::array::Array;
+use super::compiled::{Entry, Leaf, Lowered, Traced, stripped};
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::engine::EngineKind;
 use crate::mesh::Mesh;
@@ -202,6 +201,16 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     }
     /// What was compiled for arguments like these, or is now. Those whose types have one hash are told apart by a number.
     fn entry(&self, args: &I, place: Place) -> Result<Arc<Entry<I, O>>> {
+        let key = match self.known(args) {
+            Ok(known) => return Ok(known),
+            Err(free) => free,
+        };
+        let traced = self.trace_at(args, place)?;
+        let weight = WEIGHT + traced.program().size();
+        Ok(self.cache.put(key, traced.into_entry(place)?, weight))
+    }
+    /// What was compiled for arguments like these; or where it would be kept.
+    fn known(&self, args: &I) -> Result<Arc<Entry<I, O>>, (u64, u32)> {
         let hash = hash(args);
         let mut number = 0;
         while let Some(known) = self.cache.get(&(hash, number)) {
@@ -210,23 +219,28 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             }
             number += 1;
         }
-        let traced = self.trace_at(args, place)?;
-        let weight = WEIGHT + traced.program().size();
-        Ok(self.cache.put((hash, number), traced.into_entry(place)?, weight))
+        Err((hash, number))
     }
-    /// Records the function for arguments like these: a typed program.
+    /// What a call with arguments like these recorded, or is recorded now.
+    fn recorded(&self, args: &I, place: Place) -> Result<Traced<I, O>> {
+        match self.known(args) {
+            Ok(known) if !crate::trace::tracing() && !any_traced(args) => Ok(known.traced()),
+            _ => self.trace_at(args, place),
+        }
+    }
+    /// Records the function for arguments like these: a typed program. What a [call](Jit::call) with such arguments recorded serves again.
     #[track_caller]
     pub fn trace<A: Args<Owned = I>>(&self, args: A) -> Result<Traced<I, O>> {
         let place = Location::caller();
         let args = self.prepared(args.into_tree(), place)?;
-        self.trace_at(&args, place)
+        self.recorded(&args, place)
     }
     /// All stages up to the per-device program: `trace(args)?.lower()`.
     #[track_caller]
     pub fn lower<A: Args<Owned = I>>(&self, args: A) -> Result<Lowered<I, O>> {
         let place = Location::caller();
         let args = self.prepared(args.into_tree(), place)?;
-        self.trace_at(&args, place)?.lower()
+        self.recorded(&args, place)?.lower()
     }
 
     /// The arguments as `in_specs` says they are sharded.
@@ -383,14 +397,6 @@ pub(crate) fn record_body<O: Tree>(open: Open, body: impl FnOnce() -> Result<O>)
             }
         }
     }
-}
-
-/// The tree without its numbers: types only, to compare with and to build results from.
-pub(crate) fn stripped<T: Tree>(tree: &T) -> T {
-    tree.rebuild(&mut Path::unnamed(), &mut |_, a| {
-        let leaf = Leaf::of(a);
-        Array::type_only(leaf.ty, leaf.sharding)
-    })
 }
 
 /// A hash of the types of a tree's arrays and of their shardings.
