@@ -378,3 +378,20 @@ fn windows_are_reduced_and_the_first_extreme_has_the_gradient() -> Result<()> {
     assert_eq!(Array::ones([2]).window_max_with([1], far()).to_vec::<f32>()?[0], f32::NEG_INFINITY);
     Ok(())
 }
+
+/// Windows of an unreduced value, as of its sum: also those of which one is all that there is, and reaches beyond it on both sides.
+#[test]
+fn windows_of_unreduced_values() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    for (n, window, stride) in (1..4usize).flat_map(|n| (1..5).flat_map(move |w| [(n, w, 1), (n, w, 2)])) {
+        let x = (Array::arange(0..2 * n as i32) + 1).reshape([n, 2]).astype(DType::F32);
+        for padding in [Padding::Same, Padding::Valid] {
+            let how = || WindowOptions::default().padding(padding.clone()).strides([stride, 1]);
+            let sums = |x: &Array| x.window_sum_with([window, 1], how());
+            let parts = sums(&x.put(&mesh, p![].unreduced("X")));
+            let told = format!("{n} {window} {stride} {padding:?}");
+            assert_eq!(parts.reshard(p![]).to_vec::<f32>()?, sums(&x).to_vec::<f32>()?, "{told}");
+        }
+    }
+    Ok(())
+}

@@ -36,8 +36,8 @@ impl<'p> Building<'p, '_> {
                 }
             };
             if !plain {
-                o =
-                    self.settle_parts(o, &ext, n, if code.is_none() { dtype } else { r.dtype.storage() }, r)?;
+                let to = if code.is_none() { dtype } else { r.dtype.storage() };
+                o = self.settle_parts(o, &ext, n, to, (r, at))?;
             }
             reads.push(o);
         }

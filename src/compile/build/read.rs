@@ -293,30 +293,36 @@ impl Building<'_, '_> {
         }));
         Ok(self.whole(tmp, to, &used, ext, n, 0))
     }
-    /// As `settle`, for operands that may be partial: these are only changed in type, part by part.
+    /// As `settle`, for operands that may be partial: these are packed and changed in type part by part.
     pub(super) fn settle_parts(
         &mut self,
         o: Operand,
         ext: &Ix,
         n: usize,
         to: DType,
-        r: &Read,
+        (r, at): (&Read, Slot),
     ) -> Result<Operand> {
-        let partial = o.pieces.iter().find_map(|p| match p.from {
-            Source::Value(v) if self.flow.values[v].copies > 1 => Some(v),
-            _ => None,
-        });
-        let Some(v) = partial else { return self.settle(o, ext, n, to) };
-        if o.pieces.len() != 1 || !o.simple(ext, n) || !matches!(r.parts[..], [_]) {
-            return Err(Error::internal("a partial value is read by several parts of a sum"));
+        let values = &self.flow.values;
+        let partial = |p: &Piece| matches!(p.from, Source::Value(v) if values[v].copies > 1);
+        if !o.pieces.iter().any(partial) {
+            return self.settle(o, ext, n, to);
         }
-        let src = &self.flow.values[v];
-        let (shape, parts) = (src.shape[1..].into(), src.parts.clone());
-        let tmp = self.value(to, shape, parts)?;
-        self.convert(v, tmp);
         let mut o = o;
-        o.dtype = to;
-        o.pieces[0].from = Source::Value(tmp);
+        if !o.simple(ext, n) || !matches!(r.parts[..], [_]) {
+            let padded = self.padded(r, at)?;
+            o = self.pack(padded.as_ref().unwrap_or(r), ext, n, 0, None, at)?;
+        }
+        let [Piece { from: Source::Value(v), .. }] = o.pieces[..] else {
+            return Err(Error::internal("a partial value is read by several parts of a sum"));
+        };
+        if o.dtype != to {
+            let src = &self.flow.values[v];
+            let (shape, parts) = (src.shape[1..].into(), src.parts.clone());
+            let tmp = self.value(to, shape, parts)?;
+            self.convert(v, tmp);
+            o.dtype = to;
+            o.pieces[0].from = Source::Value(tmp);
+        }
         Ok(o)
     }
     /// `out` is `src` in another element type.

@@ -38,7 +38,7 @@ impl Building<'_, '_> {
             // a put begins from a number as well as from a value
             let constant = put.is_some() && k == 0 && o.simple(&ext, n) && !o.pieces.iter().any(value);
             if !plain && !constant {
-                o = self.settle_parts(o, &ext, n, dtype, r)?;
+                o = self.settle_parts(o, &ext, n, dtype, (r, first))?;
             }
             // what a take finds where nothing is: a value that was made for it does not know
             if put.is_none() && k == 0 {
