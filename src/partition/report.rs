@@ -198,8 +198,8 @@ impl Collectives {
             [
                 c.kind.to_string(),
                 c.axes.to_string(),
-                number(c.bytes, c.exact),
-                number(c.total_bytes, c.exact),
+                number(c.bytes, c.exact) + &units(c.bytes),
+                number(c.total_bytes, c.exact) + &units(c.total_bytes),
                 number(c.messages, c.counted),
                 c.times.to_string(),
                 c.op.clone(),
