@@ -7,3 +7,7 @@ document.querySelectorAll(".content table").forEach((table) => {
         });
     });
 });
+// A report's columns stay below one another: on a phone it scrolls sideways, other texts are wrapped.
+document.querySelectorAll(".content pre > code.language-text").forEach((code) => {
+    if (code.textContent.includes("bytes/device")) code.classList.add("report");
+});

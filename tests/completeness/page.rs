@@ -15,7 +15,7 @@ const HEAD: &str = "\
 # All primitives
 
 What every operation of a program is made of. This page is generated from the crate's list of primitives, each by an example; a test
-compares it with what the primitives say of themselves.
+compares it with what the primitives say of themselves. Primitives of which all the same is said share a row.
 
 **Factors** are an operation's loops, and which dimension of which operand and result runs over which: `[i,k] [k,j] → [i,j]` is a product
 of matrices. `1` is a dimension of size 1 that is read again at every step (broadcasting), `(i·j)` a dimension made of two loops, the first one outside,
@@ -248,6 +248,7 @@ fn code(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{}`", text.replace('|', "\\|")) }
 }
 
+/// A row without its name, by which alone many differ.
 fn row(name: &str, prim: Prim, types: Vec<ArrayType>) -> String {
     let results = prim.types(&operands(&types)).unwrap_or_else(|f| panic!("{name}: {f:?}"));
     let params = prim.params();
@@ -260,11 +261,7 @@ fn row(name: &str, prim: Prim, types: Vec<ArrayType>) -> String {
     assert!(!asked.results.is_empty());
     let parts = if key { "" } else { asked.parts() };
     let head = [code(&params), code(&example)].join(" ");
-    format!(
-        "| **{name}** | {} | {} | {types} | {parts} | {exchanged} |\n",
-        head.trim(),
-        code(&loops(&asked.factors))
-    )
+    format!("| {} | {} | {types} | {parts} | {exchanged} |\n", head.trim(), code(&loops(&asked.factors)))
 }
 
 fn manual_row(name: &str, prim: Prim, types: Vec<ArrayType>) -> String {
@@ -287,6 +284,11 @@ fn manual_row(name: &str, prim: Prim, types: Vec<ArrayType>) -> String {
 fn page() -> String {
     let (mut text, mut manual) = (HEAD.to_string(), MANUAL.to_string());
     let mut family = "";
+    // the rows of a family, each with the names of those of which all the same is said
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let told = |rows: &mut Vec<(String, String)>| -> String {
+        rows.drain(..).map(|(names, row)| format!("| {names} {row}")).collect()
+    };
     for entry in PRIMITIVES {
         let (prim, types) = (entry.example)();
         if prim.collective().is_some() {
@@ -295,11 +297,17 @@ fn page() -> String {
         }
         if entry.family != family {
             family = entry.family;
+            text += &told(&mut rows);
             text += &format!("\n## {}\n\n", title(family));
             text += "| | example | factors | types | parts | communicates |\n|---|---|---|---|---|---|\n";
         }
-        text += &row(entry.name, prim, types);
+        let (name, row) = (format!("**{}**", entry.name), row(entry.name, prim, types));
+        match rows.iter_mut().find(|r| r.1 == row) {
+            Some((names, _)) => *names += &format!(", {name}"),
+            None => rows.push((name, row)),
+        }
     }
+    text += &told(&mut rows);
     text + &manual
 }
 
@@ -319,6 +327,6 @@ fn the_page_of_the_book_is_what_primitives_say() {
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(committed == page, "the page is not what primitives say: ATMESH_BLESS=1 writes it anew\n{page}");
     for entry in PRIMITIVES {
-        assert!(page.contains(&format!("| **{}** ", entry.name)), "{} has no row", entry.name);
+        assert!(page.contains(&format!("**{}**", entry.name)), "{} has no row", entry.name);
     }
 }
