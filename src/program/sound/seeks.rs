@@ -18,8 +18,16 @@ pub(crate) fn take(s: &Sentence, at: &[Bound]) -> Result<(), String> {
             return Err(format!("the window of number {k} is no dimension of the result"));
         }
     }
-    match (s.rank..s.extents.len()).find(|l| !s.binds(*l)) {
-        Some(l) => Err(format!("nothing says which step of loop {l} is taken")),
+    if let Some(l) = (s.rank..s.extents.len()).find(|l| !s.binds(*l)) {
+        return Err(format!("nothing says which step of loop {l} is taken"));
+    }
+    all_used(s, at, 1)
+}
+
+/// Whether all reads beyond the first so many say where.
+fn all_used(s: &Sentence, at: &[Bound], first: usize) -> Result<(), String> {
+    match (first..s.reads.len()).find(|k| at.iter().all(|b| b.by != *k)) {
+        Some(k) => Err(format!("read {k} binds no loop")),
         None => Ok(()),
     }
 }
@@ -53,7 +61,7 @@ pub(crate) fn put(s: &Sentence, at: &[Bound], combine: Option<Combine>) -> Resul
             return Err(format!("what is put differs along loop {}, which number {k} binds", b.index));
         }
     }
-    Ok(())
+    all_used(s, at, 2)
 }
 
 /// One bound loop: its number is an integer that no bound loop changes, and all steps that it may find are there.
