@@ -133,5 +133,6 @@ pub(crate) fn draw(folder: &Path) -> Result<()> {
     for (name, title, moves) in all()? {
         std::fs::write(folder.join(format!("{name}.svg")), moves.to_svg(title)).map_err(Error::other)?;
     }
+    std::fs::write(folder.join("heat-plate.svg"), crate::plate::draw()?).map_err(Error::other)?;
     Ok(())
 }

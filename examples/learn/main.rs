@@ -3,6 +3,7 @@
 //! Each lesson is one file, a program of its own: copied into `src/main.rs` of a new crate, it runs. `figures.rs` draws their pictures.
 
 mod figures;
+mod plate;
 
 use atmesh::Result;
 
