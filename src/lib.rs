@@ -203,6 +203,11 @@ mod vmap_page {}
 #[doc = include_str!("../book/src/lines.md")]
 mod lines_page {}
 
+/// And the one that its page on devices times; it is compiled only.
+#[cfg(doctest)]
+#[doc = include_str!("../book/src/devices.md")]
+mod devices_page {}
+
 /// And those of its pages on typed arrays: the chapter, and every rule with what it refuses.
 #[cfg(all(doctest, feature = "typed"))]
 #[doc = include_str!("../book/src/typed.md")]
