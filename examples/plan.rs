@@ -7,7 +7,7 @@
 //! Weights are split over `fsdp` (a layer gathers them when it needs them) and over `tensor` (columns, then rows); the batch over `data` and
 //! `fsdp`; between two products the sequence is split over `tensor`. Each layer is computed again on the way back.
 
-use atmesh::plan::{Link, Machine, Plan};
+use atmesh::plan::{Link, Machine, Plan, grids, sweep};
 use atmesh::prelude::*;
 use atmesh::tree::Args as _;
 use atmesh::{Error, einsum_to};
@@ -165,38 +165,18 @@ fn planned(data: usize, fsdp: usize, tensor: usize) -> Result<Plan> {
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let devices: usize = args.first().map_or(Ok(16384), |n| n.parse()).map_err(Error::other)?;
-    let mut plans = Vec::new();
-    for tensor in [1, 2, 4, 8] {
-        for data in [1, 4, 16] {
-            let fsdp = devices / tensor / data;
-            // as many sequences as devices of `data` and `fsdp`, at least
-            if data * fsdp * tensor == devices && BATCH.is_multiple_of(data * fsdp) && fsdp > 1 {
-                plans.push(((data, fsdp, tensor), planned(data, fsdp, tensor)?));
-            }
-        }
-    }
-    plans.sort_by(|a, b| {
-        (b.1.fits(), a.1.seconds())
-            .partial_cmp(&(a.1.fits(), b.1.seconds()))
-            .unwrap_or(std::cmp::Ordering::Equal)
+    // tensor parallelism within the eight devices of a host; as many sequences as devices of `data` and `fsdp`, at least
+    let meshes = grids(devices).into_iter().filter(|[data, fsdp, tensor]| {
+        [1, 4, 16].contains(data) && *tensor <= 8 && BATCH.is_multiple_of(data * fsdp) && *fsdp > 1
     });
-    println!("data × fsdp × tensor   seconds   not hidden   utilisation   GB per device");
-    for ((data, fsdp, tensor), plan) in &plans {
-        println!(
-            "{:<20} {:>9.2} {:>12.2} {:>11.1} % {:>15.1}{}",
-            format!("{data} × {fsdp} × {tensor}"),
-            plan.seconds(),
-            plan.exposed_seconds(),
-            100.0 * plan.utilisation(),
-            plan.peak_bytes() as f64 / 1e9,
-            if plan.fits() == Some(true) { "" } else { "  does not fit" },
-        );
-    }
-    let Some((_, best)) = plans.first() else {
-        println!("{BATCH} sequences cannot be split over {devices} devices");
+    println!("data × fsdp × tensor");
+    let plans = sweep(meshes, |[data, fsdp, tensor]| planned(*data, *fsdp, *tensor));
+    println!("{plans}");
+    let Some((_, best)) = plans.best() else {
+        println!("no way to split {BATCH} sequences over {devices} devices fits");
         return Ok(());
     };
-    println!("\n{best}");
+    println!("{best}");
     if args.get(1).is_some_and(|a| a == "plan") {
         for (name, text) in [
             ("plan.html", best.to_html("")),

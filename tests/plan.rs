@@ -223,3 +223,30 @@ fn a_machine_that_is_none_is_refused() -> Result<()> {
     assert!(plan(&Machine::new("one").link("X", Link::switch(1e9))).is_ok());
     Ok(())
 }
+
+#[test]
+fn a_sweep_ranks_what_fits_what_does_not_and_what_is_refused() -> Result<()> {
+    use atmesh::plan::{grids, sweep};
+    assert_eq!(grids::<3>(4), [[1, 1, 4], [1, 2, 2], [1, 4, 1], [2, 1, 2], [2, 2, 1], [4, 1, 1]]);
+    assert_eq!(
+        (grids::<2>(0), grids::<1>(7), grids::<0>(1), grids::<0>(2)),
+        (vec![], vec![[7]], vec![[]], vec![])
+    );
+    let all = sweep([16, 3, 1, 4], |n| {
+        let mesh = Mesh::without_devices([("X", *n)])?;
+        let x = F32.of([1 << 10, 1 << 10]).on(&mesh, p!["X", _]);
+        let machine = Machine::new("small").arithmetic(F32, 1e9).elementwise(1e9).memory(1e6, 1e9);
+        jit(|x: &Array| x * 2.0).lower(x)?.plan(&machine)
+    });
+    // 2 × 4 MiB on one device, 2 × 1 MiB on four; 3 does not divide 1,024
+    let order: Vec<i32> = all.rows().map(|(n, _)| *n as i32).collect();
+    assert_eq!(order, [16, 4, 1, 3]);
+    assert_eq!(all.best().map(|(n, p)| (*n, p.fits())), Some((16, Some(true))));
+    let text = all.to_string();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[1].starts_with("16 ") && lines[1].ends_with("memory"), "{text}");
+    assert!(lines[2].ends_with("memory, does not fit") && lines[4].contains("does not divide"), "{text}");
+    let nothing = sweep(Vec::<u8>::new(), |_| unreachable!());
+    assert!(nothing.best().is_none() && nothing.to_string().lines().count() == 1);
+    Ok(())
+}

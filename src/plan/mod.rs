@@ -14,9 +14,11 @@
 mod costs;
 mod machine;
 mod schedule;
+mod sweep;
 mod told;
 
 pub use machine::{Link, Machine};
+pub use sweep::{Sweep, grids, sweep};
 pub(crate) use told::quoted;
 
 use crate::diagnostic::{Place, Result};

@@ -18,7 +18,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// A number with a unit of a thousand: `1.23 ms`.
-fn scaled(x: f64, unit: &str) -> String {
+pub(super) fn scaled(x: f64, unit: &str) -> String {
     let units = [
         (1e15, "P"),
         (1e12, "T"),
