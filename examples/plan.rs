@@ -9,7 +9,6 @@
 
 use atmesh::plan::{Link, Machine, Plan, grids, sweep};
 use atmesh::prelude::*;
-use atmesh::tree::Args as _;
 use atmesh::{Error, einsum_to};
 
 const LAYERS: usize = 126;
@@ -129,8 +128,8 @@ fn step(s: &State, words: &Array, next: &Array) -> (Array, State) {
 }
 
 /// The types of all weights.
-fn model(mesh: &Mesh) -> Model {
-    let ty = |shape: &[usize], spec: Spec| F32.of(shape).on(mesh, spec).into_tree();
+fn model(mesh: &Mesh) -> Model<ArrayType> {
+    let ty = |shape: &[usize], spec: Spec| F32.of(shape).on(mesh, spec);
     let n = LAYERS;
     let (columns, rows) = (p![_, "fsdp", "tensor"], p![_, "tensor", _, _, "fsdp"]);
     Model {
@@ -155,11 +154,11 @@ fn planned(data: usize, fsdp: usize, tensor: usize) -> Result<Plan> {
     let mesh = Mesh::without_devices([("data", data), ("fsdp", fsdp), ("tensor", tensor)])?;
     let model = model(&mesh);
     let state = State { m: model.clone(), v: model.clone(), model };
-    let ids = I32.of([BATCH, SEQUENCE]).on(&mesh, p![("data", "fsdp")]).into_tree();
+    let ids = I32.of([BATCH, SEQUENCE]).on(&mesh, p![("data", "fsdp")]);
     // eight devices share a switch; the others are reached through the network of the house
     let machine =
         Machine::h100().link("tensor", Link::NVLINK_4.latency(3e-6)).links(Link::switch(50e9).latency(1e-5));
-    jit(step).donate([0]).lower((&state, &ids, &ids))?.plan(&machine)
+    jit(step).donate([0]).lower((state, ids.clone(), ids))?.plan(&machine)
 }
 
 fn main() -> Result<()> {

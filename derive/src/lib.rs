@@ -1,6 +1,7 @@
 //! `#[derive(Tree)]`: a struct of trees is a tree; `#[derive(Blocks)]`: a struct of typed arrays goes through `shard_map`.
 
 mod blocks;
+mod owned;
 
 use proc_macro::TokenStream;
 use proc_macro2::TokenStream as Tokens;
@@ -15,7 +16,8 @@ use syn::{
 /// Makes a struct a tree of arrays: its fields are trees, its leaves have the paths `field.0.w`.
 ///
 /// * Where the struct has a type parameter (`struct Layer<T = Array> { w: T, b: T }`), the struct of specs says how to shard one:
-///   `Layer<Spec>` is `Specs`.
+///   `Layer<Spec>` is `Specs`. `Layer<ArrayType>` may be passed where `Layer` is wanted: to trace and to lower a program of which there are no
+///   numbers.
 /// * `#[tree(bound(D: Size, H: Size))]` on the struct: its type parameters are not trees but what this says, such as sizes of typed arrays.
 ///   `Clone` is implemented too: Rust's own derive reads no `T![..]` in a struct with parameters, and would ask the sizes to be `Clone`.
 /// * `#[tree(skip)]` on a field: a plain value, part of the cache key of `jit`; it is `Clone`, `Default`, `PartialEq`, `Debug`, `Send` and
@@ -146,6 +148,18 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
             }
         }
     });
+    let fields: Vec<_> =
+        data.fields.iter().zip(&members).zip(&skips).map(|((f, m), skip)| (f, m, *skip)).collect();
+    let as_it_is = || {
+        quote! {
+            #[automatically_derived]
+            impl #ti ::atmesh::Args for #name #ty #tw {
+                type Owned = Self;
+                fn into_tree(self) -> Self { self }
+            }
+        }
+    };
+    let args = stated.is_none().then(|| owned::args(input, &fields)).flatten().unwrap_or_else(as_it_is);
     let clone_where = {
         let mut w = tree.where_clause.clone().unwrap_or(parse_quote!(where));
         w.predicates.push(parse_quote!(Self: ::core::clone::Clone));
@@ -189,11 +203,7 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
                 Self { #filled }
             }
         }
-        #[automatically_derived]
-        impl #ti ::atmesh::Args for #name #ty #tw {
-            type Owned = Self;
-            fn into_tree(self) -> Self { self }
-        }
+        #args
         #[automatically_derived]
         impl #ti ::atmesh::Param for #name #ty #clone_where {
             type Owned = Self;

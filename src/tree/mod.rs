@@ -339,6 +339,17 @@ impl<T: Element, S: Data<Elem = T>, D: Dimension> Args for &ArrayBase<S, D> {
 /// let mesh = Mesh::without_devices([("X", 65_536)])?;
 /// let program = jit(|x: &Array| x * 2.0).trace(F32.of([1 << 20]).on(&mesh, p!["X"]))?;
 /// assert_eq!(program.program().output_types()[0].to_string(), "float32[1048576@X]");
+///
+/// // a struct of types takes the place of one of arrays
+/// #[derive(Clone, Tree)]
+/// struct Layer<T = Array> {
+///     w: T,
+///     b: T,
+/// }
+/// let types = Layer { w: F32.of([64, 64]).on(&mesh, p![]), b: F32.of([64]).on(&mesh, p![]) };
+/// let x = F32.of([1 << 20, 64]).on(&mesh, p!["X", _]);
+/// let layer = jit(|l: &Layer, x: &Array| x.dot(&l.w) + &l.b).lower((types, x))?;
+/// assert!(layer.collectives().is_empty());
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 impl Args for ArrayType {
