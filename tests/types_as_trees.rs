@@ -1,5 +1,6 @@
 //! Structs of types take the place of structs of arrays: programs of which there are no numbers.
 
+use atmesh::MemoryClass;
 use atmesh::prelude::*;
 
 #[derive(Clone, Tree)]
@@ -63,5 +64,23 @@ fn a_struct_of_arrays_is_passed_as_before() -> Result<()> {
     let sum = jit(|t: &Two| &t.0 + &t.1);
     assert_eq!(sum.call(Two(1.0f32, Array::from([2.0f32, 3.0])))?.to_vec::<f32>()?, [3.0, 4.0]);
     assert_eq!(sum.lower(Two(F32.of([4]), F32.of([4])))?.collectives().len(), 0);
+    Ok(())
+}
+
+#[test]
+fn types_are_placed_by_specs_on_a_mesh_without_devices() -> Result<()> {
+    let large = Mesh::without_devices([("data", 4096), ("model", 16)])?;
+    for mesh in [large.clone(), large.with_auto(["data", "model"])?] {
+        let f = jit(|x: &Array, w: &Array| x.dot(w)).on(&mesh).in_specs((p!["data"], p![_, "model"]));
+        let lowered = f.lower((F32.of([8192, 64]), F32.of([64, 64])))?;
+        assert!(lowered.collectives().is_empty(), "{}", lowered.collectives());
+        assert_eq!(lowered.memory().bytes(MemoryClass::Argument), 4 * (2 * 64 + 64 * 4));
+    }
+    // arrays of numbers are not there
+    let f = jit(|x: &Array| x * 2.0).on(&large).in_specs(p!["data"]);
+    let refused = f.lower(Array::ones([8192])).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("is abstract: it has no devices that could hold numbers"), "{refused}");
+    let uneven = f.lower(F32.of([100])).map(drop).unwrap_err().to_string();
+    assert!(uneven.contains("4096"), "{uneven}");
     Ok(())
 }

@@ -77,6 +77,11 @@ impl Array {
             Err(fault) => return self.refuse(fault, call),
         };
         match self.repr() {
+            // nothing moves: it is the type of what would be there
+            Repr::Concrete(c) if c.is_type() && innermost().is_none() => {
+                let sharding = Sharding { mesh: mesh.clone(), spec };
+                Array::type_only(placed(ty.dtype, &ty.shape, &sharding), Some(sharding))
+            }
             Repr::Concrete(_) if mesh.is_abstract() && innermost().is_none() => {
                 self.refuse(no_devices(mesh), call)
             }

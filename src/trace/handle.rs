@@ -74,6 +74,10 @@ impl Concrete {
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(|e| e.into_inner())
     }
+    /// Whether there is a type only, and never were numbers.
+    pub(crate) fn is_type(&self) -> bool {
+        matches!(&*self.lock(), Held::Never)
+    }
     /// The numbers, or the refusal that names the line which donated them, and who asks: `op`, at `place`.
     pub(crate) fn slab(&self, op: &str, place: Place) -> Result<Slab> {
         match &*self.lock() {
