@@ -180,19 +180,22 @@ impl Primitive for DynamicSlice {
         let (x, y) = (&operands[0], &results[0]);
         let mut extents = y.shape.to_vec();
         let mut loops: Vec<usize> = (0..x.rank()).collect();
-        let mut at = Vec::new();
+        // along a dimension that is all there, the number says nothing
+        let (mut at, mut said) = (Vec::new(), Vec::new());
         for (j, &d) in self.dims.iter().enumerate().filter(|(_, d)| x.shape[**d] != y.shape[**d]) {
             loops[d] = extents.len();
             extents.push(x.shape[d]);
             let most = x.shape[d].saturating_sub(y.shape[d]) as i64;
-            at.push(Bound { index: loops[d], by: 1 + j, most, beyond: Beyond::Clip, window: Some(d) });
+            said.push(1 + j);
+            let by = said.len();
+            at.push(Bound { index: loops[d], by, most, beyond: Beyond::Clip, window: Some(d) });
         }
         let dtype = y.dtype.storage();
         let mut reads = vec![read(0, dtype, &extents, loops)];
         if at.is_empty() {
             return view(y, reads.remove(0).parts, Scalar::zero(dtype));
         }
-        reads.extend(numbers(&operands[1..], 1, &extents, &self.lead));
+        reads.extend(numbers(operands, said, &extents, &self.lead));
         vec![Sentence { rank: y.rank(), extents, dtype, reads, body: Body::Take { at } }]
     }
 }
@@ -219,15 +222,16 @@ impl DynamicUpdateSlice {
     }
 }
 
-/// Reads of numbers, which are operands from `first` on.
+/// Reads of the numbers that say where, which are these of the operands.
 fn numbers<'a>(
-    types: &'a [ArrayType],
-    first: usize,
+    operands: &'a [ArrayType],
+    said: Vec<usize>,
     extents: &'a [usize],
     lead: &'a [usize],
 ) -> impl Iterator<Item = Read> + 'a {
-    let each = types.iter().enumerate();
-    each.map(move |(j, i)| read(first + j, i.dtype, extents, lead.iter().copied().take(i.rank())))
+    let number = |k: usize| (k, &operands[k]);
+    let each = said.into_iter().map(number);
+    each.map(move |(k, i)| read(k, i.dtype, extents, lead.iter().copied().take(i.rank())))
 }
 
 impl Primitive for DynamicUpdateSlice {
@@ -349,19 +353,21 @@ impl Primitive for DynamicUpdateSlice {
         let dtype = x.dtype.storage();
         let mut extents = x.shape.to_vec();
         let mut loops: Vec<usize> = (0..x.rank()).collect();
-        let mut at = Vec::new();
+        let (mut at, mut said) = (Vec::new(), Vec::new());
         for (j, &d) in self.dims.iter().enumerate().filter(|(_, d)| x.shape[**d] != u.shape[**d]) {
             loops[d] = extents.len();
             extents.push(u.shape[d]);
             let most = (x.shape[d] - u.shape[d]) as i64;
-            at.push(Bound { index: d, by: 2 + j, most, beyond: Beyond::Clip, window: Some(loops[d]) });
+            said.push(2 + j);
+            let by = 1 + said.len();
+            at.push(Bound { index: d, by, most, beyond: Beyond::Clip, window: Some(loops[d]) });
         }
         let put = read(1, dtype, &extents, loops);
         if at.is_empty() && self.combine.is_none() {
             return view(&results[0], put.parts, Scalar::zero(dtype));
         }
         let mut reads = vec![read(0, dtype, &extents, 0..x.rank()), put];
-        reads.extend(numbers(&operands[2..], 2, &extents, &self.lead));
+        reads.extend(numbers(operands, said, &extents, &self.lead));
         let body = Body::Put { at, combine: self.combine };
         vec![Sentence { rank: x.rank(), extents, dtype, reads, body }]
     }
