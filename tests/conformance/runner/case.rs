@@ -184,6 +184,28 @@ fn of(dtype: DType, shape: &Shape, floats: &[f64], ints: &[i128]) -> Result<Arra
     Ok(flat.reshape(shape))
 }
 
+/// The results of a program case, whatever is expected of it.
+pub(crate) fn results(case: &Value, engine: EngineKind) -> Result<Vec<Array>, String> {
+    let mesh = mesh(&case["mesh"])?;
+    let args = case["args"].as_array().ok_or("no args")?;
+    let values = args.iter().map(|a| argument(a, &mesh)).collect::<Result<Vec<_>, _>>();
+    let values = values.map_err(|e| format!("{e:?}"))?;
+    let found = RefCell::new(Found::default());
+    let f = jit(|inputs: &Vec<Array>| -> atmesh::Result<Vec<Array>> {
+        let mut env = Env { mesh: mesh.clone(), names: BTreeMap::new(), found: &found };
+        for (arg, input) in args.iter().zip(inputs) {
+            env.names.insert(arg["name"].as_str().unwrap_or("").into(), Val::Array(input.clone()));
+        }
+        nested::equations(&mut env, &case["body"])?;
+        nested::results(&env, &case["returns"])
+    });
+    let results = f.on(&mesh).engine(engine).call(&values).map_err(|e| e.to_string())?;
+    for (name, x) in case["returns"].as_array().into_iter().flatten().zip(&results) {
+        check::shards(name.as_str().unwrap_or(""), x)?;
+    }
+    Ok(results)
+}
+
 /// A program case. `seen` gets the trace of one that is accepted, and says whether it is to run.
 pub(crate) fn program(
     case: &Value,

@@ -98,6 +98,20 @@ impl Flat {
     }
 }
 
+/// Whether all elements of these arrays are the same, bit by bit.
+pub(crate) fn same_bits(got: &[Array], want: &[Array]) -> Result<(), String> {
+    if got.len() != want.len() {
+        return Err(format!("{} results, {} on unsharded operands", got.len(), want.len()));
+    }
+    for (k, (a, b)) in got.iter().zip(want).enumerate() {
+        let bits = |x: &Array| flat(x).map(Flat::bits).map_err(|e| e.to_string());
+        if bits(a)? != bits(b)? {
+            return Err(format!("result {k} has other bits than on unsharded operands"));
+        }
+    }
+    Ok(())
+}
+
 fn flat(x: &Array) -> Result<Flat, Error> {
     macro_rules! floats {
         ($t:ty) => {
