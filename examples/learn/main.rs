@@ -1,6 +1,6 @@
 //! The programs of the book's lessons: `cargo run --release --example learn -- [LESSON…] [--pictures FOLDER]`.
 //!
-//! Each lesson is one file, a program of its own: copied into `src/main.rs` of a new crate, it runs. `figures.rs` draws their pictures.
+//! Each lesson is one file, a program of its own: copied into `src/main.rs` of a new crate, it runs. `figures.rs` and `plate.rs` draw their pictures.
 
 mod figures;
 mod plate;
