@@ -185,8 +185,11 @@ fn a_thread_that_ends_computes() {
     struct Last(Array);
     impl Drop for Last {
         fn drop(&mut self) {
-            eprintln!("at once: {:?}", (&self.0 + 1.0).to_vec::<f32>().unwrap());
-            eprintln!("jitted: {:?}", jit(|x: &Array| x + 1.0).call(&self.0).is_ok());
+            // in one piece: others write there too
+            let text = format!("at once: {:?}", (&self.0 + 1.0).to_vec::<f32>().unwrap());
+            eprintln!("{text}");
+            let text = format!("jitted: {:?}", jit(|x: &Array| x + 1.0).call(&self.0).is_ok());
+            eprintln!("{text}");
         }
     }
     thread_local!(static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) });
