@@ -499,6 +499,16 @@ impl Code {
     pub fn one(fun: Fun, from: DType, dtype: DType, args: &[Arg]) -> Code {
         Code { insts: vec![Inst { fun, from, dtype, args: SmallVec::from_slice(args) }] }
     }
+    /// The number that this is, whatever is read.
+    pub(crate) fn number(&self) -> Option<Scalar> {
+        match &self.insts[..] {
+            [Inst { fun: Fun::Copy, args, .. }] => match args[..] {
+                [Arg::Const(x)] => Some(x),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
     /// One more instruction; what it makes is returned as an operand.
     pub fn push(&mut self, fun: Fun, from: DType, dtype: DType, args: &[Arg]) -> Arg {
         self.insts.push(Inst { fun, from, dtype, args: SmallVec::from_slice(args) });

@@ -7,7 +7,7 @@ use crate::partition::draft::{Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::partition::report::Kind;
-use crate::program::sentence::{Affine, Body, Combine, Part, Read, Sentence, Source, Span};
+use crate::program::sentence::{Affine, Body, Code, Combine, Part, Read, Sentence, Source, Span};
 use crate::program::{Env, Equation, Known, Literal, Op, Prim, Program, VarInfo, sound};
 use crate::sharding::atoms::{Atoms, of_axes, sorted};
 use crate::types::{ArrayType, DType, Shape};
@@ -147,6 +147,10 @@ impl Lower {
     pub(crate) fn batched(&self, s: Sentence, operands: &[Val], hidden: &[Axis]) -> Sentence {
         let (h, sizes) = (hidden.len(), self.sizes(hidden));
         let extents: Vec<usize> = sizes.iter().copied().chain(s.extents).collect();
+        // read as a number by all that reads it
+        if let Some(value) = s.body.elementwise().and_then(Code::number) {
+            return constant(Literal { value, dtype: s.dtype }, s.dtype, &extents);
+        }
         let lead = sizes.iter().map(|n| Span::all(*n));
         let first = s.reads.first().and_then(|r| r.parts.first()).map(|p| p.from);
         if let (Body::Reshape, Some(Source::Value(k))) = (&s.body, first) {
