@@ -1,11 +1,12 @@
 //! From the expressions of a cell to instructions: registers, loads, stores.
 
+use super::chain::{Links, chains};
 use super::expr::{Do, Expr, Mem, Node, POSITION, weight};
 use super::kernel;
-use super::tiles::{Instr, Seg, Tiles};
+use super::tiles::{Instr, Seg, Step, Sum, Tiles};
 use crate::diagnostic::{Error, Result};
 use crate::program::sentence::Fun;
-use crate::runtime::kernels::{self, Kernel};
+use crate::runtime::kernels::{self, Factors, Kernel, TERMS};
 use crate::types::DType;
 use smallvec::SmallVec;
 
@@ -45,6 +46,9 @@ struct Emit {
 }
 
 impl Emit {
+    fn one(&mut self, i: Instr) {
+        self.seg.code.push(Step::One(i));
+    }
     fn mem(&mut self, m: Mem) -> u16 {
         let mems = &mut self.seg.mems;
         let i = mems.iter().position(|x| *x == m).unwrap_or_else(|| {
@@ -61,8 +65,17 @@ impl Emit {
     }
     fn copy(&mut self, d: u16, s: u16, dtype: DType, stream: bool) -> Result<()> {
         let f = choose(Do::Fun(Fun::Copy), dtype, dtype, stream)?;
-        self.seg.code.push(Instr { f, d, s: [s; 3], k: [0.0; 4] });
+        self.one(Instr { f, d, s: [s; 3], k: [0.0; 4] });
         self.weight += 0.02;
+        Ok(())
+    }
+    fn sum(&mut self, sum: &Links, d: u16, dtype: DType, at: &[u16], stream: bool) -> Result<()> {
+        let terms = &sum.terms;
+        let f = kernels::chain(dtype, terms.len(), stream).ok_or_else(|| refuse("a sum", dtype, dtype))?;
+        let term = |t: usize| terms.get(t).copied().unwrap_or(terms[0]);
+        let (s, of) = (std::array::from_fn(|t| at[term(t).0 as usize]), std::array::from_fn(|t| term(t).1));
+        self.seg.code.push(Step::Sum(Box::new(Sum { f, d, s, k: Factors { of, sum: sum.sum } })));
+        self.weight += weight(Do::Lin3, dtype, dtype) * terms.len() as f64 / 3.0;
         Ok(())
     }
     fn row(&mut self, f: Kernel, s: u16, k: [f64; 4]) -> u16 {
@@ -104,6 +117,7 @@ pub(super) fn emit(
             }
         }
     }
+    let (sums, gone) = chains(expr, &uses);
     let mut e = Emit {
         seg: Seg { lo: 0, hi: 0, row: Vec::new(), code: Vec::new(), mems: Vec::new(), result: 0 },
         free: Vec::new(),
@@ -114,7 +128,7 @@ pub(super) fn emit(
     let mut widest = 4;
     let is_late = |m: &Mem| late.iter().any(|l| l.to == m.slot);
     for i in 0..n {
-        if uses[i] == 0 {
+        if uses[i] == 0 || gone[i] {
             continue;
         }
         let (node, dtype) = expr.nodes[i];
@@ -130,7 +144,7 @@ pub(super) fn emit(
                 at[i] = match direct {
                     Some(m) => {
                         let d = e.mem(m);
-                        e.seg.code.push(Instr { f, d, s: [d; 3], k });
+                        e.one(Instr { f, d, s: [d; 3], k });
                         d
                     }
                     None => e.row(f, MEMORY, k),
@@ -148,7 +162,7 @@ pub(super) fn emit(
                     None => e.register(),
                 };
                 let step = (m.st[last] / i64::from(m.size)) as f64;
-                e.seg.code.push(Instr { f, d, s: [s; 3], k: [step, 0.0, 0.0, 0.0] });
+                e.one(Instr { f, d, s: [s; 3], k: [step, 0.0, 0.0, 0.0] });
                 e.weight += 0.5;
                 at[i] = d;
             }
@@ -158,30 +172,34 @@ pub(super) fn emit(
                     Some(m) => e.mem(m),
                     None => e.register(),
                 };
-                e.seg.code.push(Instr {
-                    f: kernel::position,
-                    d,
-                    s: [s; 3],
-                    k: [m.st[last] as f64, 0.0, 0.0, 0.0],
-                });
+                e.one(Instr { f: kernel::position, d, s: [s; 3], k: [m.st[last] as f64, 0.0, 0.0, 0.0] });
                 e.weight += 0.05;
                 at[i] = d;
             }
             Node::Op { what, from, n, args, k } => {
                 widest = widest.max(from.size());
-                let s = args.map(|a| at[a as usize]);
                 let d = match store {
                     Some(m) => e.mem(m),
                     None => e.register(),
                 };
-                let f = choose(what, from, dtype, stream && direct.is_some())?;
-                let [p, q, r] = k.map(f64::from_bits);
-                e.seg.code.push(Instr { f, d, s, k: [p, q, r, 0.0] });
-                e.weight += weight(what, from, dtype);
+                let past = stream && direct.is_some();
+                let read: SmallVec<[u32; TERMS]> = match &sums[i] {
+                    Some(sum) => {
+                        e.sum(sum, d, dtype, &at, past)?;
+                        sum.terms.iter().map(|t| t.0).collect()
+                    }
+                    None => {
+                        let (f, s) = (choose(what, from, dtype, past)?, args.map(|a| at[a as usize]));
+                        let [p, q, r] = k.map(f64::from_bits);
+                        e.one(Instr { f, d, s, k: [p, q, r, 0.0] });
+                        e.weight += weight(what, from, dtype);
+                        args[..n as usize].into()
+                    }
+                };
                 at[i] = d;
                 let pinned = |r: u16, seg: &Seg| seg.row.iter().any(|x| x.d == r);
-                for a in &args[..n as usize] {
-                    let a = *a as usize;
+                for a in read {
+                    let a = a as usize;
                     uses[a] -= 1;
                     if uses[a] == 0 && at[a] & MEMORY == 0 && !pinned(at[a], &e.seg) {
                         e.free.push(at[a]);
@@ -221,7 +239,7 @@ pub(super) fn emit(
             _ if s == d => {}
             true => {
                 let k = [dtype.size() as f64, 0.0, 0.0, 0.0];
-                e.seg.code.push(Instr { f: kernel::unless_there, d, s: [s; 3], k });
+                e.one(Instr { f: kernel::unless_there, d, s: [s; 3], k });
                 e.weight += 0.02;
             }
             false => e.copy(d, s, dtype, false)?,
@@ -240,10 +258,11 @@ pub(super) fn number(t: &mut Tiles) {
         }
     };
     for s in t.bands.iter_mut().flat_map(|b| &mut b.segs) {
-        for i in s.row.iter_mut().chain(&mut s.code) {
+        for i in &mut s.row {
             fix(&mut i.d);
             i.s.iter_mut().for_each(fix);
         }
+        s.code.iter_mut().flat_map(Step::operands).for_each(fix);
         fix(&mut s.result);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::expr::{Mem, POSITION};
 use super::index::{Ix, MAX};
-use super::tiles::{Instr, REGISTER, Tiles};
+use super::tiles::{Instr, REGISTER, Step, Tiles};
 use crate::runtime::kernels;
 use std::alloc::Layout;
 use std::cell::RefCell;
@@ -132,13 +132,29 @@ pub(crate) fn address(m: &Mem, base: &[*mut u8], x: &Ix, rank: usize) -> *mut u8
 }
 
 /// # Safety
+/// The operands of the instruction are valid for n elements.
+#[inline(always)]
+unsafe fn one(i: &Instr, table: &[*mut u8], n: i64) {
+    let at = |k: u16| table[k as usize];
+    // SAFETY: the caller's
+    unsafe { (i.f)(n as usize, at(i.d), at(i.s[0]), at(i.s[1]), at(i.s[2]), &i.k) }
+}
+
+/// # Safety
 /// The operands of the instructions are valid for n elements.
 #[inline(always)]
-unsafe fn execute(code: &[Instr], table: &[*mut u8], n: i64) {
-    for i in code {
-        let at = |k: u16| table[k as usize];
+unsafe fn execute(code: &[Step], table: &[*mut u8], n: i64) {
+    for step in code {
         // SAFETY: the caller's
-        unsafe { (i.f)(n as usize, at(i.d), at(i.s[0]), at(i.s[1]), at(i.s[2]), &i.k) }
+        unsafe {
+            match step {
+                Step::One(i) => one(i, table, n),
+                Step::Sum(i) => {
+                    let s = i.s.map(|k| table[k as usize].cast_const());
+                    (i.f)(n as usize, table[i.d as usize], &s, &i.k)
+                }
+            }
+        }
     }
 }
 
@@ -184,9 +200,7 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
                 }
                 // SAFETY: the caller's: the box is in the space, whose operands are in their slots
                 unsafe {
-                    if !s.row.is_empty() {
-                        execute(&s.row, table, t.tile.min(e - a));
-                    }
+                    s.row.iter().for_each(|i| one(i, table, t.tile.min(e - a)));
                     loop {
                         let n = (e - at).min(size);
                         execute(&s.code, table, n);
@@ -237,7 +251,7 @@ pub(crate) unsafe fn value(t: &Tiles, base: &[*mut u8], x: &Ix, n: i64, scratch:
     }
     // SAFETY: the caller's
     unsafe {
-        execute(&s.row, table, n);
+        s.row.iter().for_each(|i| one(i, table, n));
         execute(&s.code, table, n);
     }
     table[s.result as usize]

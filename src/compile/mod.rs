@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 pieces | `flow`, `build`, `turn` | every read as boxes with one affine map each; products as their readers want them |
 //! | 2 groups, 3 stored | `group` | which steps share one run over an index space, and what is in memory |
-//! | 4 cells | `cells`, `expr`, `emit`, `tiles` | one tile program for each cell of the space; fused multiply-adds |
+//! | 4 cells | `cells`, `expr`, `chain`, `emit`, `tiles` | one tile program for each cell of the space; sums of many terms in one instruction |
 //! | 5 to 9 | `plan`, `arena`, `fold`, `product`, `seek` | aliases, levels, buffers, nodes bound to memory, which nodes share their rows, cost |
 //!
 //! Passes 1 to 4 know nothing of memory but the strides of values; `kernel` runs tile programs over boxes for any engine.
@@ -12,6 +12,7 @@
 pub(crate) mod arena;
 pub(crate) mod build;
 pub(crate) mod cells;
+mod chain;
 mod emit;
 pub(crate) mod expr;
 pub(crate) mod flow;

@@ -2,7 +2,7 @@
 
 use super::expr::Mem;
 use super::index::{Ix, MAX};
-use crate::runtime::kernels::Kernel;
+use crate::runtime::kernels::{Chain, Factors, Kernel, TERMS};
 
 /// Most elements of a tile.
 pub(crate) const TILE: i64 = 512;
@@ -29,6 +29,46 @@ impl PartialEq for Instr {
     }
 }
 
+/// A sum of many scaled operands on a tile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sum {
+    /// What runs.
+    pub(crate) f: Chain,
+    /// What it writes.
+    pub(crate) d: u16,
+    /// What it reads: as many as it has terms, and the first of them again.
+    pub(crate) s: [u16; TERMS],
+    /// Its constants.
+    pub(crate) k: Factors,
+}
+
+impl PartialEq for Sum {
+    fn eq(&self, o: &Sum) -> bool {
+        let bits = |k: &Factors| (k.of.map(f64::to_bits), k.sum.to_bits());
+        std::ptr::fn_addr_eq(self.f, o.f) && self.d == o.d && self.s == o.s && bits(&self.k) == bits(&o.k)
+    }
+}
+
+/// What runs for each tile.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Of up to three operands.
+    One(Instr),
+    /// Of many.
+    Sum(Box<Sum>),
+}
+
+impl Step {
+    /// All operands.
+    pub(crate) fn operands(&mut self) -> impl Iterator<Item = &mut u16> {
+        let (d, s) = match self {
+            Step::One(i) => (&mut i.d, &mut i.s[..]),
+            Step::Sum(i) => (&mut i.d, &mut i.s[..]),
+        };
+        std::iter::once(d).chain(s)
+    }
+}
+
 /// An interval of the innermost index.
 #[derive(Clone, Debug)]
 pub(crate) struct Seg {
@@ -39,7 +79,7 @@ pub(crate) struct Seg {
     /// Run once a row: constants and what is the same along the row.
     pub(crate) row: Vec<Instr>,
     /// Run for each tile.
-    pub(crate) code: Vec<Instr>,
+    pub(crate) code: Vec<Step>,
     /// Places in memory.
     pub(crate) mems: Vec<Mem>,
     /// The operand that holds the value of a cell that stores nothing.

@@ -101,6 +101,39 @@ fn elementwise_and_reductions() {
         }
     }
 }
+/// Sums of neighbours, each with its factor, some of them scaled on the way: whatever is one instruction, each step is rounded.
+#[test]
+fn sums_of_many_terms() {
+    let (n, most) = if cfg!(miri) { (9, 6) } else { (700, 12) };
+    for (dtype, terms) in [DType::F32, DType::F64]
+        .into_iter()
+        .flat_map(|d| (3..most).step_by(if cfg!(miri) { 2 } else { 1 }).map(move |t| (d, t)))
+    {
+        for scaled in if cfg!(miri) { terms - 2..terms - 1 } else { 0..terms } {
+            let mut m = Make::new(dtype);
+            let x = m.input(&[n + terms], &[1]);
+            let mut code = Code { insts: Vec::new() };
+            let mut one = |f: Fun, a: Arg, b: Arg| code.push(f, dtype, dtype, &[a, b]);
+            let factor = |t: usize| Arg::Const(Scalar::Float([1.0, -4.0, 0.3, 1.0, 1.7][t % 5]));
+            let mut sum = one(Fun::Mul, Arg::Read(0), factor(0));
+            for t in 1..terms {
+                let term = one(Fun::Mul, Arg::Read(t), factor(t));
+                sum = match (t + scaled) % 3 {
+                    0 => one(Fun::Sub, sum, term),
+                    1 => one(Fun::Add, sum, term),
+                    _ => one(Fun::Add, term, sum),
+                };
+                if t == scaled {
+                    sum = one(Fun::Mul, sum, Arg::Const(Scalar::Float(0.1)));
+                }
+            }
+            let reads: Vec<Read> = (0..terms).map(|t| m.slice(x, &[t as i64], &[n])).collect();
+            let y = m.local(&[n], &[1], reads, dtype, code);
+            check(&format!("{terms} terms"), &m.done(&[y]), 0.0);
+        }
+    }
+}
+
 #[test]
 fn products() {
     for kind in ["none_contracted", "both_contracted", "same_axis", "replicated"] {

@@ -3,6 +3,7 @@
 //! A compiled program is a list of such loops over short runs of elements. Which instruction set a loop uses is chosen once,
 //! when a program is compiled. Kernels are `unsafe` to call: the invariants are [`Kernel`]'s, and the two engines keep them.
 
+mod chain;
 mod complex;
 mod convert;
 mod float;
@@ -16,6 +17,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
+pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};
 #[cfg(test)]
 pub use load::count;
 pub use rows::{BATCH, Find, Found, MixAt, Reach, copy_at};
@@ -102,6 +104,11 @@ pub fn mul_add(dtype: DType) -> Option<Kernel> {
         DType::F64 => Some(float::mul_add::<f64>(how(false))),
         _ => None,
     }
+}
+
+/// A sum of so many scaled operands, [`FEWEST_TERMS`] to [`TERMS`], on float32 and float64; `stream`: past the caches where that pays.
+pub fn chain(dtype: DType, terms: usize, stream: bool) -> Option<Chain> {
+    chain::find(dtype, terms, how(stream))
 }
 
 /// The element at `a`, n times. `size` is an element's, in bytes: 1, 2, 4, 8 or 16.

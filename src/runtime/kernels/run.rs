@@ -105,6 +105,7 @@ for_each_isa! {
 mod x86 {
     use super::*;
     use std::arch::x86_64::*;
+    use std::marker::PhantomData;
 
     /// Bytes that are computed at a time before they are streamed.
     const LINE: usize = 256;
@@ -113,35 +114,87 @@ mod x86 {
     #[repr(align(64))]
     struct Piece([u8; LINE]);
 
-    /// Runs `body` piece by piece, handing each to `store`: LINE bytes and room for them, both aligned to 64
+    /// A loop that can be run in pieces.
+    pub(in super::super) trait Pieces {
+        /// Bytes of an element of the result.
+        const SIZE: usize;
+        /// Elements `first` to before `first + n`, from `to` on.
+        ///
+        /// # Safety
+        /// The operands have these elements, and there is room for them at `to`; the processor has level `L`.
+        unsafe fn piece<const L: u8>(&self, first: usize, n: usize, to: *mut u8);
+    }
+
+    /// The loop of a function of up to three elements.
+    struct Elements<'a, E> {
+        s: [*const u8; 3],
+        k: &'a Constants,
+        of: PhantomData<E>,
+    }
+    impl<E: El> Pieces for Elements<'_, E> {
+        const SIZE: usize = size_of::<E::D>();
+        #[inline(always)]
+        unsafe fn piece<const L: u8>(&self, first: usize, n: usize, to: *mut u8) {
+            let at = |p: *const u8, size: usize| p.wrapping_add(first * size);
+            let [a, b, c] = self.s;
+            let (a, b, c) = (at(a, size_of::<E::A>()), at(b, size_of::<E::B>()), at(c, size_of::<E::C>()));
+            // SAFETY: the caller's
+            unsafe { body::<E, L>(n, to, a, b, c, self.k) }
+        }
+    }
+
+    /// Runs a loop piece by piece, handing each to `store`: LINE bytes and room for them, both aligned to 64
     /// bytes. An unaligned result and the rest are stored as usual.
     ///
     /// # Safety
-    /// As [`Kernel`](super::Kernel) says; the processor has level `L`.
+    /// As for the loop; the processor has level `L`.
     #[inline(always)]
-    unsafe fn pieces<E: El, const L: u8>(
+    unsafe fn pieces<P: Pieces, const L: u8>(
         n: usize,
         d: *mut u8,
-        a: *const u8,
-        b: *const u8,
-        c: *const u8,
-        k: &Constants,
+        p: &P,
         store: impl Fn(*const u8, *mut u8),
     ) {
-        let size = size_of::<E::D>();
-        let step = LINE / size;
+        let step = LINE / P::SIZE;
         let whole = if (d as usize).is_multiple_of(64) { n / step * step } else { 0 };
         let mut piece = Piece([0; LINE]);
-        let at = |p: *const u8, i: usize, size: usize| p.wrapping_add(i * size);
         // SAFETY: the caller's; each piece is within the operands
         unsafe {
             for i in (0..whole).step_by(step) {
-                let (x, y) = (at(a, i, size_of::<E::A>()), at(b, i, size_of::<E::B>()));
-                body::<E, L>(step, piece.0.as_mut_ptr(), x, y, at(c, i, size_of::<E::C>()), k);
-                store(piece.0.as_ptr(), d.add(i * size));
+                p.piece::<L>(i, step, piece.0.as_mut_ptr());
+                store(piece.0.as_ptr(), d.add(i * P::SIZE));
             }
-            let (x, y) = (at(a, whole, size_of::<E::A>()), at(b, whole, size_of::<E::B>()));
-            body::<E, L>(n - whole, d.add(whole * size), x, y, at(c, whole, size_of::<E::C>()), k);
+            p.piece::<L>(whole, n - whole, d.add(whole * P::SIZE));
+        }
+    }
+
+    /// # Safety
+    /// As for the loop; the processor has these features.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+    #[inline]
+    pub(in super::super) unsafe fn past512<P: Pieces>(n: usize, d: *mut u8, p: &P) {
+        // SAFETY: the caller's; both pointers are aligned to 64 bytes and have LINE bytes
+        unsafe {
+            pieces::<P, 2>(n, d, p, |from, to| {
+                for i in (0..LINE).step_by(64) {
+                    _mm512_stream_si512(to.add(i).cast(), _mm512_load_si512(from.add(i).cast()));
+                }
+            })
+        }
+    }
+
+    /// # Safety
+    /// As for the loop; the processor has these features.
+    #[target_feature(enable = "avx2,fma,bmi2")]
+    #[inline]
+    pub(in super::super) unsafe fn past256<P: Pieces>(n: usize, d: *mut u8, p: &P) {
+        // SAFETY: as above
+        unsafe {
+            pieces::<P, 1>(n, d, p, |from, to| {
+                for i in (0..LINE).step_by(32) {
+                    _mm256_stream_si256(to.add(i).cast(), _mm256_load_si256(from.add(i).cast()));
+                }
+            })
         }
     }
 
@@ -156,14 +209,8 @@ mod x86 {
         c: *const u8,
         k: &Constants,
     ) {
-        // SAFETY: the caller's; both pointers are aligned to 64 bytes and have LINE bytes
-        unsafe {
-            pieces::<E, 2>(n, d, a, b, c, k, |from, to| {
-                for i in (0..LINE).step_by(64) {
-                    _mm512_stream_si512(to.add(i).cast(), _mm512_load_si512(from.add(i).cast()));
-                }
-            })
-        }
+        // SAFETY: the caller's
+        unsafe { past512(n, d, &Elements::<E> { s: [a, b, c], k, of: PhantomData }) }
     }
 
     /// # Safety
@@ -177,16 +224,13 @@ mod x86 {
         c: *const u8,
         k: &Constants,
     ) {
-        // SAFETY: as above
-        unsafe {
-            pieces::<E, 1>(n, d, a, b, c, k, |from, to| {
-                for i in (0..LINE).step_by(32) {
-                    _mm256_stream_si256(to.add(i).cast(), _mm256_load_si256(from.add(i).cast()));
-                }
-            })
-        }
+        // SAFETY: the caller's
+        unsafe { past256(n, d, &Elements::<E> { s: [a, b, c], k, of: PhantomData }) }
     }
 }
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use x86::{Pieces, past256, past512};
 
 /// How the kernel of a function is compiled and stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
