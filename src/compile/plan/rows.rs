@@ -1,14 +1,17 @@
-//! Rows that stay in cache: a fold of rows, what reads its results at the same rows, and so on, run as one node, some rows at a time.
+//! Rows that stay in cache: a fold of rows or a take of them, what reads its results at the same rows, and so on, run as one node, some
+//! rows at a time.
 //!
 //! Which groups these are is read from the places in memory that their programs name: each writes row r of a value into the r-th part of its memory,
 //! and reads what the others wrote there only. So a node's tasks need no barrier between its groups, and a value that nobody else
 //! reads has a strip of a worker's own, of a few rows. Every group computes what it computes by itself: no bit depends on this.
 
 use super::{Kernel, Memory, Node, What};
+use crate::compile::flow::Item;
 use crate::compile::fold::FoldKernel;
-use crate::compile::group::{Groups, Head};
+use crate::compile::group::{Group, Groups, Head};
 use crate::compile::index::MAX;
 use crate::compile::kernel::{self, Scratch};
+use crate::compile::seek::{self, SeekKernel};
 use crate::compile::tiles::Tiles;
 use crate::partition::Slot;
 use std::collections::{BTreeSet, HashMap};
@@ -26,6 +29,7 @@ const LONGEST: i64 = 256 << 10;
 enum Part {
     Tiles(Box<Tiles>),
     Fold(Arc<FoldKernel>),
+    Take(Box<SeekKernel>),
 }
 
 /// Programs that run one behind the other on some rows, then on the next ones.
@@ -72,6 +76,7 @@ impl RowsKernel {
                             let each = f.pre.ext[0] / self.rows;
                             f.run_rows(a * each, b * each, base, scratch);
                         }
+                        Part::Take(t) => t.run_rows((a, b), base),
                     }
                 }
             }
@@ -92,12 +97,26 @@ pub(super) struct Chain {
     bytes: i64,
 }
 
+/// The takes among groups, as they are bound.
+pub(super) fn takes(g: &Groups<'_, '_>, base: u32) -> Vec<Option<SeekKernel>> {
+    let take = |group: &Group| match group.head {
+        Head::Whole(item) => match &g.flow.items[item] {
+            Item::Seek(s) if s.put.is_none() => Some(seek::bind(g.flow, s, base, false, 1)),
+            _ => None,
+        },
+        _ => None,
+    };
+    g.list.iter().map(take).collect()
+}
+
 /// The groups of a flow as they are bound.
 pub(super) struct Bound<'b> {
     /// Those of maps alone.
     pub(super) maps: &'b [Option<Node>],
     /// Folds.
     pub(super) folds: &'b [Option<(Arc<FoldKernel>, Option<u32>)>],
+    /// Takes.
+    pub(super) takes: &'b [Option<SeekKernel>],
     /// The flow's first slot.
     pub(super) base: usize,
     /// The places of slots.
@@ -115,15 +134,19 @@ impl Bound<'_> {
     /// What a group makes, if that is nobody else's memory.
     fn makes(&self, g: &Groups<'_, '_>, k: usize) -> Option<Vec<Slot>> {
         let own = |s: &Slot| matches!(self.places[self.base + s], Memory::Nowhere | Memory::Out(_));
-        let makes: Vec<Slot> = match (g.list[k].head, &self.maps[k]) {
-            (Head::Fold(item), _) => vec![g.fold(item).out],
-            (_, Some(node)) => node.what.makes.iter().map(|m| m.0).collect(),
+        let makes: Vec<Slot> = match (g.list[k].head, &self.maps[k], &self.takes[k]) {
+            (Head::Fold(item), ..) => vec![g.fold(item).out],
+            (_, Some(node), _) => node.what.makes.iter().map(|m| m.0).collect(),
+            (.., Some(take)) => vec![take.out() as usize - self.base],
             _ => return None,
         };
         makes.iter().all(own).then_some(makes)
     }
     /// Whether all that a group reads or writes of this value is, for its row r, in the r-th of so many rows.
     fn local(&self, k: usize, s: Slot, rows: i64, row: i64) -> bool {
+        if let Some(t) = &self.takes[k] {
+            return t.by_rows() == Some(rows);
+        }
         let Some(t) = self.tiles(k) else { return false };
         let inside = |st: &[i64; MAX], off: i64, size: i64| {
             let each = t.ext[0] / rows;
@@ -142,9 +165,11 @@ impl Bound<'_> {
     /// The chains of a flow. Their groups run at the level of the first one: that is given to them.
     pub(super) fn chains(&self, g: &mut Groups<'_, '_>, over: impl Fn(usize) -> bool) -> Vec<Chain> {
         let mut readers: HashMap<u32, Vec<usize>> = HashMap::new();
+        let takes = (0..g.list.len()).filter(|k| self.takes[*k].is_some());
         let folds = (0..g.list.len()).filter(|k| matches!(&self.folds[*k], Some((f, _)) if f.by_rows()));
-        let folds: Vec<usize> = folds.collect();
-        if folds.is_empty() {
+        // what is taken may be folded
+        let seeds: Vec<usize> = takes.chain(folds).collect();
+        if seeds.is_empty() {
             return Vec::new();
         }
         for k in 0..g.list.len() {
@@ -157,7 +182,7 @@ impl Bound<'_> {
             }
         }
         let (mut chains, mut taken) = (Vec::new(), vec![false; g.list.len()]);
-        for seed in folds {
+        for seed in seeds {
             if taken[seed] {
                 continue;
             }
@@ -178,11 +203,17 @@ impl Bound<'_> {
         readers: &HashMap<u32, Vec<usize>>,
         not: impl Fn(usize) -> bool,
     ) -> Option<Chain> {
-        let t = self.tiles(seed)?;
-        let (rows, first, size) = (t.ext[0], g.list[seed].level, g.fold_size(seed)?);
+        let first = g.list[seed].level;
+        // how many rows, and how many bytes of one the seed has in scratch
+        let (rows, mut bytes) = match &self.takes[seed] {
+            Some(take) => (take.by_rows()?, 0),
+            None => {
+                let t = self.tiles(seed)?;
+                (t.ext[0], t.elements() / t.ext[0].max(1) * g.fold_size(seed)?)
+            }
+        };
         let row = |s: Slot| super::schedule::bytes(g.flow, s) as i64 / rows;
-        let mut bytes = t.elements() / rows.max(1) * size;
-        if rows < FEWEST || t.elements() == 0 || not(seed) {
+        if rows < FEWEST || self.tiles(seed).is_some_and(|t| t.elements() == 0) || not(seed) {
             return None;
         }
         // by level: what a group reads of the chain has been looked at before
@@ -221,8 +252,8 @@ impl Bound<'_> {
         }
         let items = groups.iter().flat_map(|k| {
             let head = match g.list[*k].head {
-                Head::Fold(item) => Some(item),
-                _ => None,
+                Head::Fold(item) | Head::Whole(item) => Some(item),
+                Head::Elementwise | Head::Product(_) => None,
             };
             g.list[*k].members.iter().map(|m| m.item).chain(head)
         });
@@ -275,6 +306,7 @@ impl Chain {
         let parts = nodes.into_iter().filter_map(|n| match n.kernel {
             Kernel::Tiles { tiles, .. } => Some(Part::Tiles(tiles)),
             Kernel::Fold(f, _) => Some(Part::Fold(f)),
+            Kernel::Seek(t) => Some(Part::Take(t)),
             _ => None,
         });
         let kernel = RowsKernel { rows: self.rows, turn, parts: parts.collect(), strips, bytes };

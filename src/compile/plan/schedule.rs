@@ -203,8 +203,14 @@ impl Planner {
         // carries move from step to step, so that loops have none
         let chains = match in_loop {
             true => Vec::new(),
-            false => Bound { maps: &maps, folds: &folds, base, places: &self.places }
-                .chains(g, |k| skip.contains(&k) || !reuse.over[k].is_empty()),
+            false => Bound {
+                maps: &maps,
+                folds: &folds,
+                takes: &rows::takes(g, base as u32),
+                base,
+                places: &self.places,
+            }
+            .chains(g, |k| skip.contains(&k) || !reuse.over[k].is_empty()),
         };
         let mut whole: Vec<Option<(Arc<LinesKernel>, Option<u32>)>> = vec![None; flow.items.len()];
         for (item, whole) in flow.items.iter().zip(&mut whole) {

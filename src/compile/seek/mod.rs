@@ -281,30 +281,53 @@ impl SeekKernel {
         self.chunks = tasks.min(most);
         self.chunks
     }
+    /// How many rows its result has, where it makes one after the other from the queries in their order: a take, each of whose rows is found
+    /// by numbers.
+    pub(crate) fn by_rows(&self) -> Option<i64> {
+        let row = if self.n > 1 { self.ext[1] * self.size as i64 } else { self.size as i64 };
+        let alone = matches!(&self.parts[..], [Part { to: 0, .. }]) && self.quick.is_some();
+        (self.put.is_none() && self.queries == 1 && alone && self.dst[0] == row).then_some(self.ext[0])
+    }
+    /// The slot of what it makes.
+    pub(crate) fn out(&self) -> u32 {
+        self.out
+    }
     /// Task i of so many.
     ///
     /// # Safety
     /// `base` has this kernel's values, as they were bound; nobody else writes what is read, and nobody else reads or writes what this task
     /// writes.
     pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &[*mut u8]) {
+        let all = match &self.put {
+            Some(p) => p.rows,
+            None => self.ext[..self.queries].iter().product(),
+        };
+        // SAFETY: the caller's
+        unsafe { self.run_rows((all * i / chunks, all * (i + 1) / chunks), base) }
+    }
+    /// The queries `rows` of a take, as [`SeekKernel::by_rows`] counts them; of a put these rows of its result.
+    ///
+    /// # Safety
+    /// As for `run`.
+    pub(crate) unsafe fn run_rows(&self, rows: (i64, i64), base: &[*mut u8]) {
         // SAFETY: the caller's
         unsafe {
             match self.size {
-                1 => self.go::<u8>(i, chunks, base),
-                2 => self.go::<u16>(i, chunks, base),
-                4 => self.go::<u32>(i, chunks, base),
-                8 => self.go::<u64>(i, chunks, base),
-                _ => self.go::<u128>(i, chunks, base),
+                1 => self.go::<u8>(rows, base),
+                2 => self.go::<u16>(rows, base),
+                4 => self.go::<u32>(rows, base),
+                8 => self.go::<u64>(rows, base),
+                _ => self.go::<u128>(rows, base),
             }
         }
     }
-    unsafe fn go<T: Word>(&self, i: i64, chunks: i64, base: &[*mut u8]) {
+    unsafe fn go<T: Word>(&self, rows: (i64, i64), base: &[*mut u8]) {
         for part in &self.parts {
             // SAFETY: the caller's
             unsafe {
                 match &self.put {
-                    Some(p) => self.put::<T>(p, part, (p.rows * i / chunks, p.rows * (i + 1) / chunks), base),
-                    None => self.take::<T>(part, i, chunks, base),
+                    Some(p) => self.put::<T>(p, part, rows, base),
+                    None => self.take::<T>(part, rows, base),
                 }
             }
         }

@@ -146,11 +146,11 @@ impl SeekKernel {
         }
     }
 
+    /// The queries `steps`, counted row by row.
+    ///
     /// # Safety
     /// As for `run`.
-    pub(super) unsafe fn take<T: Word>(&self, part: &Part, i: i64, chunks: i64, base: &[*mut u8]) {
-        let q: i64 = self.ext[..self.queries].iter().product();
-        let steps = (q * i / chunks, q * (i + 1) / chunks);
+    pub(super) unsafe fn take<T: Word>(&self, part: &Part, steps: (i64, i64), base: &[*mut u8]) {
         if let Some(quick) = &self.quick {
             // SAFETY: the caller's
             return unsafe { self.quick_take::<T>(quick, part, steps, base) };

@@ -1,6 +1,8 @@
 //! Folds of rows and what reads them at the same rows: one node, that computes what its groups compute by themselves.
 
+use super::seek::bound;
 use super::*;
+use crate::program::sentence::Beyond;
 
 /// A program under construction and x, of rows that are split over the devices.
 fn rows(dtype: DType, shape: &[usize], ways: usize) -> (Make, Slot) {
@@ -96,5 +98,34 @@ fn donated_rows() {
     for inline in [true, false] {
         let got = Ready::new(&p, &[true], Some(inline)).unwrap().call(&mut inputs(&p)).unwrap();
         assert!(bytes(&got[0]) == bytes(&want[0]), "inline {inline}");
+    }
+}
+
+/// Rows of a table at numbers, then what is computed of them and folded: one node, and nothing in between has room of its own.
+#[test]
+fn rows_that_are_taken() {
+    for dtype in [DType::F16, DType::F32, DType::F64].into_iter().take(if cfg!(miri) { 1 } else { 3 }) {
+        for beyond in [Beyond::Clip, Beyond::Nothing] {
+            let (n, c) = if cfg!(miri) { (70, 3) } else { (150, 40) };
+            let make = |ways: usize, columns: usize| {
+                let mut m = Make::new(dtype);
+                let (x, i) = (m.input(&[8, c], &[ways, columns]), m.indices(n));
+                let extents = [n, c, 8];
+                let reads = vec![
+                    m.read(x, &extents, &[(Some(2), 0), (Some(1), 0)]),
+                    m.read(i, &extents, &[(Some(0), 0)]),
+                ];
+                let body = Body::Take { at: bound(2, 1, 7, beyond, None) };
+                let taken = m.fold(&extents, 2, &[1, columns, ways], reads, body);
+                let twice = m.scale(taken, 2.0, 0.5);
+                let most = m.fold_over(twice, &[1], columns, Combine::Max);
+                m.done(&[twice, most])
+            };
+            for (ways, columns) in [(1, 1), (8, 1), (1, 2)].into_iter().filter(|w| w.1 == 1 || c % 2 == 0) {
+                check("rows that are taken", &make(ways, columns), 0.0);
+            }
+            let report = Ready::new(&make(1, 1), &[], None).unwrap().report().text;
+            assert!(report.contains("rows %") && !report.contains("take %"), "{report}");
+        }
     }
 }

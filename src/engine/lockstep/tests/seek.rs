@@ -13,7 +13,7 @@ const TYPES: &[DType] = match cfg!(miri) {
 
 impl Make {
     /// Numbers of int32 from −11 to 11.
-    fn indices(&mut self, n: usize) -> Slot {
+    pub(super) fn indices(&mut self, n: usize) -> Slot {
         let i = DType::I32;
         let s = self.slot_of(i, &[n], &[1], &[]);
         self.p.ins.push(s);
@@ -23,7 +23,7 @@ impl Make {
     }
 }
 
-fn bound(index: usize, by: usize, most: i64, beyond: Beyond, window: Option<usize>) -> Vec<Bound> {
+pub(super) fn bound(index: usize, by: usize, most: i64, beyond: Beyond, window: Option<usize>) -> Vec<Bound> {
     vec![Bound { index, by, most, beyond, window }]
 }
 
