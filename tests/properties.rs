@@ -126,6 +126,8 @@ enum Step {
     Branch(u8),
     Rows(u8),
     Slope(u8),
+    SlopeOfRows(u8),
+    Stencil(u8),
     Inner,
     At(u8),
     Take(u8),
@@ -139,10 +141,24 @@ enum Step {
 fn steps() -> impl Strategy<Value = Step> {
     use Step::*;
     let plain = vec![Neg, Tanh, Twice, Halved, Transpose, Ravel, Stack, Gram, Tril, Positive, Narrow];
-    let with: Vec<fn(u8) -> Step> =
-        vec![PlusFlipped, Split, Sum, Mean, Max, Slice, Pad, Concat, Broadcast, Softmax, Roll, Window, Blur];
+    let with: Vec<fn(u8) -> Step> = vec![
+        PlusFlipped,
+        Split,
+        Sum,
+        Mean,
+        Max,
+        Slice,
+        Pad,
+        Concat,
+        Broadcast,
+        Softmax,
+        Roll,
+        Window,
+        Blur,
+        Stencil,
+    ];
     let inside: Vec<fn(u8) -> Step> = vec![SumParts, Loop, Scan, Branch, Rows, Slope, At, |_| Inner];
-    let indexed: Vec<fn(u8) -> Step> = vec![Take, Put, Sort, Running, Segments];
+    let indexed: Vec<fn(u8) -> Step> = vec![Take, Put, Sort, Running, Segments, SlopeOfRows];
     let lies: Vec<fn([u8; 3]) -> Step> = vec![Reshard, Reshard, Constrain, Parts, Reduced, AutoInside];
     prop_oneof![
         2 => select(plain),
@@ -160,7 +176,7 @@ impl Step {
         let plainly = matches!(
             self,
             Sum(_) | Mean(_) | Gram | Softmax(_) | Slope(_) | SumParts(_) | Window(_) | Blur(_)
-        ) || matches!(self, Put(_) | Running(_) | Segments(_));
+        ) || matches!(self, Put(_) | Running(_) | Segments(_) | SlopeOfRows(_));
         // parts are summed one day, and -0 and 0 are then 0
         plainly || matches!(self, Parts(_))
     }
@@ -295,6 +311,29 @@ impl Step {
                 2 => x.tanh().sum(..),
                 _ => concat([x.ravel(), x.ravel()], 0).square().mean(..),
             }),
+            Step::SlopeOfRows(k) if float && !scalar && shape[0] > 0 => {
+                let n = shape[0] as i32;
+                // some of them twice, the last one nowhere
+                let rows = Array::from([n - 1, 0, n / 2, -1, n + 3]);
+                let ids = Array::arange(0..n) * 7 % 4;
+                grad(x, |x| match k % 8 {
+                    0 => x.take(&rows, 0).tanh().slice(ix![..-1]).sum(..),
+                    1 => (x.at(ix![&rows]).set(x.slice(ix![0])) * &x).sum(..),
+                    2 => x.at(ix![&rows]).add(x.slice(ix![-1])).square().mean(..),
+                    3 => x.segment_sum(&ids, 4).square().mean(..),
+                    4 => x.segment_max(&ids, 4).tanh().sum(..),
+                    5 => (x.cumsum(0) * &x).mean(..),
+                    6 => (x.sort(0) * &x).sum(..),
+                    _ => (x.cummax_from_end(0) * &x).sum(..),
+                })
+            }
+            Step::Stencil(d) if float && !scalar => {
+                let d = dim(d) as usize;
+                let beside =
+                    |by: i64| x.pad(0, (0..rank).map(|k| if k == d { (by, -by, 0) } else { (0, 0, 0) }));
+                let around = beside(1) + beside(-1) - beside(2) * 0.25 + 1.5 * beside(-2);
+                x + 0.1 * (around - 4.0 * x)
+            }
             Step::Inner => jit(|x: &Array| checkpoint(x, |x| x.t())).call(x)?,
             Step::At(k) if !scalar && shape[0] > 0 => {
                 let i = Array::from(i32::from(k) % shape[0] as i32);
@@ -429,7 +468,7 @@ fn programs_do_not_depend_on_shardings_nor_engines() {
         check(same(&threads.2, &lockstep.2), &format!("threads are not lockstep: {threads:?}"))?;
         for (name, got) in [("lockstep", &lockstep.2), ("eager", &one_by_one), ("reference", &reference.2)] {
             // the reference engine asks libm for what compiled kernels approximate
-            let tanh = |s: &Step| matches!(s, Step::Tanh | Step::Slope(_));
+            let tanh = |s: &Step| matches!(s, Step::Tanh | Step::Slope(_) | Step::SlopeOfRows(_));
             let rounds = |s: &Step| s.sums() || name == "reference" && tanh(s);
             if done.iter().any(rounds) {
                 check(near(&want, got, lockstep.1), &format!("{name} is not near"))?;
