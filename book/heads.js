@@ -7,7 +7,18 @@ document.querySelectorAll(".content table").forEach((table) => {
         });
     });
 });
-// A report's columns stay below one another: on a phone it scrolls sideways, other texts are wrapped.
+// On a phone lines are wrapped, but for those that are read together with their neighbours: columns, boxes, and what carets point at.
 document.querySelectorAll(".content pre > code.language-text").forEach((code) => {
-    if (code.textContent.includes("bytes/device")) code.classList.add("report");
+    const lines = code.textContent.split(/(?<=\n)/);
+    const carets = lines.map((line) => /^[\s|]*[\^~-]+(\s|$)/.test(line.trimEnd()) && /[\^~-]$/.test(line.trimEnd()));
+    code.replaceChildren(
+        ...lines.map((line, k) => {
+            const span = document.createElement("span");
+            const columns = /\S {2,}\S/.test(line) && !/^\s*=/.test(line);
+            const source = /^\s*\d* *\|/.test(line) || carets[k] || carets[k + 1];
+            span.className = columns || source || /[\u2500-\u259f]/.test(line) ? "line aligned" : "line";
+            span.textContent = line;
+            return span;
+        }),
+    );
 });
