@@ -118,7 +118,7 @@ fn roofline() {
 // ANCHOR_END: roofline
 
 // ANCHOR: bound
-/// Rows of data on 64 devices, weights split too: they are gathered before use. When is the gather hidden behind the product?
+/// Rows of data on 64 devices, weights split too: gathered before use. When is that hidden?
 fn bound() -> Result<()> {
     let (devices, d, f) = (64, 4096, 16384);
     let mesh = Mesh::without_devices([("X", devices)])?;

@@ -1,7 +1,7 @@
 //! The pictures of what moves that the lessons show, drawn by running programs.
 
 use atmesh::prelude::*;
-use atmesh::{Error, Moves};
+use atmesh::{ConvOptions, Error, Moves, Padding};
 use std::path::Path;
 
 fn digits() -> Array {
@@ -128,9 +128,77 @@ fn all() -> Result<Vec<(&'static str, &'static str, Moves)>> {
     ])
 }
 
+/// One for a page each.
+fn of_pages() -> Result<Vec<(&'static str, &'static str, Moves)>> {
+    let mesh = Mesh::new([("i", 4)])?;
+    let auto = Mesh::auto([("i", 4)])?;
+    let table = || digits().reshape([4, 4]);
+    let filter = Array::from([1, 2, 1]).astype(F32).reshape([1, 1, 3]);
+    let smooth = move |x: &Array| {
+        let same = ConvOptions::default().padding(Padding::Same);
+        x.reshape([1, 1, 12]).conv_with(&filter, same).reshape([12])
+    };
+    let ids = Array::from([6, 1, 4]);
+    let weights = Array::from([1.0f32, 2.0, 3.0]).put(&mesh, p![]);
+    let examples = Array::arange(0..12).reshape([4, 3]).astype(F32).put(&mesh, p!["i"]);
+    let (rows, dice) = (table().put(&mesh, p!["i", _]), Key::new(3));
+    let w = Array::arange(0..8).reshape([4, 2]).put(&auto, p!["i"]);
+    let numbers = || digits().slice(ix![..12]);
+    Ok(vec![
+        (
+            "moves-conflict",
+            "a table and its transpose are added: rows meet columns",
+            jit(|x: &Array| x + x.t()).moves(&table().put(&auto, p!["i", _]))?,
+        ),
+        (
+            "moves-windows",
+            "a filter of three moves over a signal",
+            jit(smooth).moves(&numbers().astype(F32).put(&auto, p!["i"]))?,
+        ),
+        (
+            "moves-lookup",
+            "rows 6, 1 and 4 of a split table",
+            jit(move |t: &Array| t.take_to(&ids, 0, p![]))
+                .moves(&Array::arange(0..16).reshape([8, 2]).put(&mesh, p!["i"]))?,
+        ),
+        (
+            "moves-back",
+            "the gradient of replicated weights by split examples",
+            jit(move |x: &Array| grad(&weights, |w| (w * x).sum(..))).moves(&examples)?,
+        ),
+        (
+            "moves-running",
+            "a running sum over what is split",
+            jit(|x: &Array| x.cumsum(0)).moves(&numbers().put(&auto, p!["i"]))?,
+        ),
+        (
+            "moves-dice",
+            "dropout: each device makes its part of one mask",
+            jit(move |x: &Array| x * dice.bernoulli([16], 0.5).astype(I32))
+                .moves(&digits().put(&mesh, p!["i"]))?,
+        ),
+        (
+            "moves-examples",
+            "each device has its examples, and sums each of them",
+            jit(|x: &Array| vmap(x, |row| Ok(row.sum(..)))).moves(&examples)?,
+        ),
+        (
+            "moves-layer",
+            "a product whose summed dimension is split",
+            jit(move |x: &Array| x.dot(&w)).moves(&Array::from([1, 2, 3, 4]).put(&auto, p!["i"]))?,
+        ),
+        (
+            "moves-power",
+            "one step of the power method: the vector is gathered, and rows multiply it",
+            jit(move |v: &Array| rows.dot(v.reshard(p![])))
+                .moves(&Array::from([1, 0, 2, 0]).put(&mesh, p!["i"]))?,
+        ),
+    ])
+}
+
 pub(crate) fn draw(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(Error::other)?;
-    for (name, title, moves) in all()? {
+    for (name, title, moves) in all()?.into_iter().chain(of_pages()?) {
         std::fs::write(folder.join(format!("{name}.svg")), moves.to_svg(title)).map_err(Error::other)?;
     }
     std::fs::write(folder.join("heat-plate.svg"), crate::plate::draw()?).map_err(Error::other)?;

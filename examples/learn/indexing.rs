@@ -40,7 +40,7 @@ fn rows() -> Result<()> {
 // ANCHOR_END: rows
 
 // ANCHOR: lookup
-/// What is communicated where `ids` rows of 64 numbers are read from a table of which each device has a block of rows.
+/// What reading `ids` rows of 64 numbers communicates: each device has a block of the table.
 fn report(rows: usize, ids: usize) -> Result<()> {
     let mesh = Mesh::auto([("X", 8)])?;
     let table = F32.of([rows, 64]).on(&mesh, p!["X"]);

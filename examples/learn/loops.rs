@@ -65,7 +65,7 @@ fn carry() -> Result<()> {
 /// A layer for each slice of stacked weights; what each step returns is stacked.
 fn scanned() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
-    let weights = Key::new(0).normal([6, 8, 8]).put(&mesh, p![_, _, "X"]); // 6 layers; the stacked dimension is unsharded
+    let weights = Key::new(0).normal([6, 8, 8]).put(&mesh, p![_, _, "X"]); // six layers
     let x = Array::ones([8]).put(&mesh, p![]);
     let f = jit(|x: &Array, weights: &Array| {
         scan(x, weights, |x, w| {

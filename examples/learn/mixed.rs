@@ -75,7 +75,7 @@ fn batch() -> Result<()> {
 fn island() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let x = Array::arange(0.0..16.0f32).reshape([4, 4]).put(&mesh, p!["X", "Y"]);
-    // x · xᵀ is refused by the rules: the result is named by X twice. Here the partitioner may decide, up to the result
+    // types refuse x · xᵀ, whose result X would split twice; here the partitioner decides
     let f = jit(|x: &Array| {
         let gram = auto_axes(x, p!["X", _], |x| x.dot(x.t()));
         gram / 2.0

@@ -68,7 +68,7 @@ fn find() -> Result<()> {
     let w = Array::ones([64, 32]).put(&mesh, p!["X", _]);
     let b = Array::zeros([32]).put(&mesh, p![]);
     let lowered = jit(layer).lower((&x, &w, &b))?;
-    assert_collectives!(lowered, AllReduce("X") x 1); // a unit test: it fails when somebody adds a collective
+    assert_collectives!(lowered, AllReduce("X") x 1); // fails when another collective comes
     println!("{}", lowered.collectives());
     // the same with the columns of `w` split: now the softmax communicates, twice
     let lowered = jit(|x: &Array, w: &Array, b: &Array| (x.dot(w) + b).softmax(-1));
