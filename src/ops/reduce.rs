@@ -166,7 +166,7 @@ impl Primitive for Reduce {
 }
 
 /// A value and its tangent.
-type Pair = (Value, Value);
+pub(in crate::ops) type Pair = (Value, Value);
 
 /// The refusal of an extreme element along an empty dimension.
 pub(crate) fn none_extreme(d: usize) -> Fault {
@@ -207,16 +207,17 @@ impl Builder {
         }
         Ok(pair)
     }
+    /// The product of two values and its tangent.
+    pub(in crate::ops) fn pair_product(&mut self, (x, s): &Pair, (y, t): &Pair) -> Result<Pair> {
+        let (one, two) = (self.mul(s, y)?, self.mul(x, t)?);
+        Ok((self.mul(x, y)?, self.add(&one, &two)?))
+    }
     /// The product along a dimension, which goes, and its tangent.
     fn halves(&mut self, pair: Pair, axis: usize) -> Result<Pair> {
         let cut = |b: &mut Builder, v: &Value, from: usize, to: usize| {
             let (mut start, mut limit) = (vec![0; v.ty.rank()], v.ty.shape.to_vec());
             (start[axis], limit[axis]) = (from, to);
             b.slice(v, &start, &limit)
-        };
-        let times = |b: &mut Builder, (x, s): &Pair, (y, t): &Pair| {
-            let (one, two) = (b.mul(s, y)?, b.mul(x, t)?);
-            Ok::<Pair, Error>((b.mul(x, y)?, b.add(&one, &two)?))
         };
         let (mut pair, mut odd) = (pair, None);
         loop {
@@ -230,14 +231,14 @@ impl Builder {
             if n % 2 == 1 {
                 let last = take(n - 1, n)?;
                 odd = Some(match odd {
-                    Some(odd) => times(self, &odd, &last)?,
+                    Some(odd) => self.pair_product(&odd, &last)?,
                     None => last,
                 });
             }
-            pair = times(self, &low, &high)?;
+            pair = self.pair_product(&low, &high)?;
         }
         if let Some(odd) = odd {
-            pair = times(self, &pair, &odd)?;
+            pair = self.pair_product(&pair, &odd)?;
         }
         if pair.0.ty.shape[axis] == 0 {
             let kept = |v: &Value| -> ArrayType {

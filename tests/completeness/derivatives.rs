@@ -20,7 +20,6 @@ const BY_DEFINITION: &[(&str, &str)] = &[("stop_gradient", "the value, held cons
 const REFUSED: &[(&str, &str)] = &[
     ("pmax", "devices would have to tell each other who holds the extreme: the reference has no rule either"),
     ("pmin", "as pmax"),
-    ("reduce_window_prod", "the reference has no rule either"),
 ];
 
 /// Intervals of points; a primitive is tested on those where it is defined.

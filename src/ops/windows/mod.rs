@@ -4,6 +4,7 @@
 //! no value: where a position is outside of the array, nothing is read.
 
 mod conv;
+mod product;
 mod reduce;
 
 pub use conv::Conv;

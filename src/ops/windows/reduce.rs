@@ -165,13 +165,7 @@ impl Primitive for ReduceWindow {
                 let pick = WindowPick { over: self.over.clone(), turned: false, out: self.out };
                 Some(b.emit1(Arc::new(pick), &[first, t.clone()])?)
             }
-            Reduction::Prod => {
-                let fault = Fault::new(ErrorKind::Dtype, "a product of windows has no derivative");
-                let fault = fault.help(
-                    "take the sum of logarithms, where all are positive: `x.log().window_sum(..).exp()`",
-                );
-                return Err(b.refuse(fault, self.name(), operands));
-            }
+            Reduction::Prod => Some(self.product_tangent(b, x, t)?),
             Reduction::And | Reduction::Or => None,
         }])
     }
@@ -433,14 +427,6 @@ mod tests {
               c: float32[8@X,2] = window_place[window=[3,1], (0: stride 1, pad 1 1)] a b
               return c
             }
-        "#;
-        products_have_no_derivative: reduce(Reduction::Prod, rows(1)), ["float32[4,2]"] => r#"
-            (a: float32[4,2]) {
-              b: float32[4,2] = reduce_window_prod[window=[3,1], (0: stride 1, pad 1 1)] a
-              return b
-            }
-            no derivative: a product of windows has no derivative
-            take the sum of logarithms, where all are positive: `x.log().window_sum(..).exp()`
         "#;
         bits_of_integers: reduce(Reduction::And, rows(3)), ["int8[4,2]"] => r#"
             (a: int8[4,2]) {
