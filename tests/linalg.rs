@@ -129,6 +129,17 @@ fn what_is_refused_says_what_to_write() -> Result<()> {
     assert!(e.kind() == ErrorKind::Sharding && e.to_string().contains("solve"), "{e}");
     let e = y.reshard(p![_, _, _; R: "X"]).inv().ty().unwrap_err();
     assert!(e.to_string().contains("reduced over X") && e.to_string().contains(".reshard("), "{e}");
+    // per device: what is reduced over a manual axis is made varying
+    let per_device = |mend: bool| {
+        let body = move |a: &Array| {
+            let a = a.pcast("X", Cast::Reduced);
+            if mend { a.pvary("X").inv() } else { a.inv() }
+        };
+        shard_map(&mesh, p![], p!["X"], body).call(&a)
+    };
+    let e = per_device(false).unwrap_err();
+    assert!(e.to_string().contains("make it varying: `.pvary(\"X\")`, of operand 0"), "{e}");
+    assert_eq!(bits(&per_device(true)?.slice(ix![..2])), bits(&a.inv()));
     // shapes and element types
     let wide = numbers(F32, &[2, 3, 4]);
     let shape =

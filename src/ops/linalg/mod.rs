@@ -28,7 +28,7 @@ use super::elementwise::{Binary, Takes, one_dtype};
 use super::product::DotGeneral;
 use super::view::arity;
 use crate::diagnostic::{ErrorKind, Fault, Result, Spot};
-use crate::mesh::Axes;
+use crate::mesh::{Axes, Axis, AxisType};
 use crate::program::factors::{Dim, Factors, Join};
 use crate::program::{Builder, Operand, Prim, Primitive, Value, typing};
 use crate::sharding::Spec;
@@ -174,12 +174,23 @@ fn types(of: &impl Primitive, operands: &[Operand]) -> Result<Vec<ArrayType>, Fa
     // derivatives are products, which forget that a value is reduced
     for (k, o) in operands.iter().enumerate() {
         let ty = o.told();
-        if !ty.spec.reduced_axes().is_empty() {
-            let (k, whole) = (o.number(k), ty.spec.reduced(Axes::none()));
-            let text = format!("operand {k}, {ty}, is reduced over {}", ty.spec.reduced_axes());
-            return Err(Fault::new(ErrorKind::Sharding, text)
-                .help(format!("make it replicated: `.reshard({whole})`, of operand {k}"))
-                .mark(k, Spot::Sets));
+        let reduced = ty.spec.reduced_axes();
+        if !reduced.is_empty() {
+            let is_manual =
+                |a: &Axis| ty.mesh.as_ref().and_then(|m| m.axis_type(*a)) == Some(AxisType::Manual);
+            let (manual, explicit): (Vec<Axis>, Vec<Axis>) = reduced.iter().partition(is_manual);
+            let k = o.number(k);
+            let text = format!("operand {k}, {ty}, is reduced over {reduced}");
+            let vary = format!(".pvary({})", Axes::from(manual.clone()).quoted());
+            let move_it = format!(".reshard({})", ty.spec.reduced(Axes::none()));
+            let help = match (manual.is_empty(), explicit.is_empty()) {
+                (true, _) => format!("make it replicated: `{move_it}`, of operand {k}"),
+                (false, true) => format!("make it varying: `{vary}`, of operand {k}"),
+                (false, false) => {
+                    format!("make it varying and replicated: `{vary}{move_it}`, of operand {k}")
+                }
+            };
+            return Err(Fault::new(ErrorKind::Sharding, text).help(help).mark(k, Spot::Sets));
         }
     }
     Ok(types)
