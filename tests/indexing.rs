@@ -121,6 +121,21 @@ fn indices_at_run_time() {
     assert_eq!(bits(&x.slice(ix![&far])), bits(&x.slice(ix![0])));
 }
 
+/// What is known is taken first where it is on each device: a window of one row is looked for in that row.
+#[test]
+fn a_window_of_a_row_moves_no_other_rows() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let (x, i) = (table().put(&mesh, p![_, "X"]), Array::from(1));
+    let run = |f: fn(&Array, &Array) -> Array| {
+        let f = jit(f);
+        Ok::<_, atmesh::Error>((bits(&f.call((&x, &i))?), f.lower((&x, &i))?.collectives().bytes()))
+    };
+    let at_once = run(|x, i| x.slice(ix![2, &i..; 3]))?;
+    assert_eq!(at_once.0, bits(&table().slice(ix![2, 1..4])));
+    assert_eq!(at_once, run(|x, i| x.slice(ix![2]).slice(ix![&i..; 3]))?);
+    Ok(())
+}
+
 #[test]
 fn all_element_types() {
     let i = Array::from(2);

@@ -45,10 +45,9 @@ impl Part {
             .then(|| Spec::of(dims).unreduced(own).reduced(ty.spec.reduced_axes()))
             .and_then(|spec| asked(ty, spec))
     }
-    /// How the part is sharded where nothing is gathered that it takes whole: as the array, but for the dimensions of which it takes some
-    /// positions.
+    /// How the part is sharded where least moves: as the array, but for the dimensions of which it takes some positions that the devices do not divide.
     fn reached(&self, ty: &ArrayType) -> Spec {
-        let entry = |d: usize| match self.dims[d].len == ty.shape[d] {
+        let entry = |d: usize| match self.dims[d].len.is_multiple_of(ways(ty, d)) {
             true => Axes::from(ty.spec.dim(d)),
             false => Axes::none(),
         };
@@ -60,12 +59,15 @@ impl Part {
     }
 }
 
+/// In how many parts a dimension is.
+fn ways(ty: &ArrayType, d: usize) -> usize {
+    ty.mesh.iter().flat_map(|mesh| ty.spec.dim(d).iter().map(|a| mesh.extent(*a))).product()
+}
+
 /// Refuses a part of a dimension that is sharded, where the part is not divisible among the devices: who asks for it says where it is
 /// to be.
 pub(super) fn apart(ty: &ArrayType, part: &Part, index: &Index) -> Option<Fault> {
-    let mesh = ty.mesh.as_ref()?;
-    let ways = |d: usize| -> usize { ty.spec.dim(d).iter().map(|a| mesh.extent(*a)).product() };
-    let d = part.parted(ty).into_iter().find(|d| !part.dims[*d].len.is_multiple_of(ways(*d)))?;
+    let d = part.parted(ty).into_iter().find(|d| !part.dims[*d].len.is_multiple_of(ways(ty, *d)))?;
     let (side, axes) = (&part.dims[d], Axes::from(ty.spec.dim(d)));
     let (start, _, step) = side.bounds();
     let dropped = part.dropped.contains(&d);
@@ -74,7 +76,7 @@ pub(super) fn apart(ty: &ArrayType, part: &Part, index: &Index) -> Option<Fault>
         false => format!(
             "dimension {d} is sharded over {axes}, and the part, of size {}, is not divisible into {} equal parts",
             side.len,
-            ways(d)
+            ways(ty, d)
         ),
     };
     let mut fault = Fault::new(ErrorKind::Sharding, message).dim(0, d);

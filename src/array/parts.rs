@@ -70,13 +70,25 @@ impl Array {
         if part.is_whole(&ty.shape) && part.backwards().is_empty() {
             return self.clone();
         }
-        let mut x = self.at_places(part, call);
-        let Ok(ty) = x.type_ref() else { return x };
-        if !part.dims.iter().zip(ty.shape.iter()).all(|(s, n)| s.len == *n) {
-            x = apply1(prims::slice_to(&part.bounds(), out), &[x.into()], call);
-        }
+        // where nothing moves for it, what is known is taken first: what is looked for is in less then
+        let near = |d: usize| part.moves() && ty.spec.dim(d).is_empty();
+        let x = self.known(part, near, None, call).at_places(part, call);
+        let x = x.known(part, |d| !near(d), out, call);
         let back = part.backwards();
         if back.is_empty() { x } else { apply1(prims::rev(&back), &[x.into()], call) }
+    }
+    /// The array with these of its dimensions cut to what is known of a part.
+    fn known(&self, part: &Part, of: impl Fn(usize) -> bool, out: Option<Spec>, call: Call<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let side = |(d, side): (usize, &Side)| match of(d) && side.moving().is_none() {
+            true => side.bounds(),
+            false => (0, ty.shape[d], 1),
+        };
+        let bounds: Vec<_> = part.dims.iter().enumerate().map(side).collect();
+        if bounds.iter().zip(ty.shape.iter()).all(|(b, n)| *b == (0, *n, 1)) {
+            return self.clone();
+        }
+        apply1(prims::slice_to(&bounds, out), &[self.into()], call)
     }
     /// The numbers of a part that are known at run time only, with their dimensions. Negative ones count from the end.
     fn places(&self, part: &Part, call: Call<'_>) -> Vec<(usize, Array)> {
