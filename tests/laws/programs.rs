@@ -19,7 +19,7 @@ macro_rules! kinds {
 
 kinds! {
     Add Sub Mul Maximum Tanh Sin Neg Scale Sum Mean Max Transpose Ravel Split Matmul Einsum Concat Stack Slice Unstack Pad Roll Flip
-    Broadcast Select Softmax Tril At Cond Switch Fori Scan While Vmap Grad Jit Checkpoint Reshard PrintInBranch PrintInLoop
+    Broadcast Select Softmax Tril At Take TakeAlong Put PutExtreme Segments Cond Switch Fori Scan While Vmap Grad Jit Checkpoint Reshard PrintInBranch PrintInLoop
     EmptyBranches Print
 }
 
@@ -48,6 +48,7 @@ impl Do {
             Pad => rank >= 1 && n < 600,
             Broadcast => rank < 4 && n < 300,
             Sum | Mean | Max | Roll | Flip | Softmax | Scan | Vmap | At | Switch | Grad => rank >= 1,
+            Take | TakeAlong | Put | PutExtreme | Segments => rank >= 1 && n < 600,
             _ => true,
         }
     }
@@ -239,6 +240,11 @@ fn numbers(shape: &[usize], salt: usize) -> Array {
     Array::from((0..shape.iter().product()).map(number).collect::<Vec<f32>>()).reshape(shape)
 }
 
+/// So many places among n, some of them twice.
+fn places(k: usize, count: usize, n: usize) -> Array {
+    Array::from((0..count).map(|i| ((i * 7 + k * 13 + i * i) % n) as i32).collect::<Vec<i32>>())
+}
+
 /// A spec over these axes, each on a dimension that it divides or on none, as the number says.
 fn spec(mesh: &Mesh, shape: &[usize], mut number: usize, axes: &[Axis]) -> Spec {
     let mut dims = vec![Axes::none(); shape.len()];
@@ -319,6 +325,34 @@ impl Line {
             At => {
                 let i = Array::from((k % shape[0]) as i32);
                 x.at(ix![&i]).set(x.slice(ix![-1]) * 0.5)
+            }
+            Take => x.take(&places(k, 1 + k / 8 % 6, shape[d]), dim),
+            TakeAlong => {
+                let mut of = shape.clone();
+                of[d] = 1 + k / 8 % 4;
+                let at = places(k, of.iter().product(), shape[d]).reshape(of);
+                x.take_along_axis(&at, dim)
+            }
+            Put | PutExtreme => {
+                let at = places(k, 1 + k / 8 % 6, shape[0]);
+                let rows = x.take(&at, 0).sin() * 0.5;
+                let part = x.at(ix![&at]);
+                match (self.what, k % 4) {
+                    (Put, 0) => part.set(rows),
+                    (Put, 1) => part.mul(rows + 1.0),
+                    (Put, _) => part.add(rows),
+                    (_, 0 | 1) => part.max(rows),
+                    _ => part.min(rows),
+                }
+            }
+            Segments => {
+                let n = 1 + k / 8 % 5;
+                let ids = places(k, shape[0], n);
+                match k % 4 {
+                    0 => x.segment_prod(&ids, n),
+                    1 => x.segment_max(&ids, n).maximum(-2.0),
+                    _ => x.segment_sum(&ids, n),
+                }
             }
             Cond => {
                 let y = other();
