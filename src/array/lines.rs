@@ -4,7 +4,7 @@ use super::dims::dim;
 use super::joins::join;
 use super::{Array, Term, prims};
 use crate::diagnostic::{ErrorKind, Fault};
-use crate::ops::elementwise::Binary;
+use crate::ops::elementwise::{Binary, Unary};
 use crate::ops::lines::Running;
 use crate::ops::reduce::none_extreme;
 use crate::program::{Call, Prim};
@@ -117,7 +117,8 @@ impl Array {
         }
     }
     /// The elements along a dimension in rising order; NaN comes last, and of −0 and 0, which are equal, the one that came first. The
-    /// dimension is unsharded, others may be sharded any way. Of numbers and bool.
+    /// dimension is unsharded, others may be sharded any way. Of numbers and bool; complex numbers go by their real parts, those of which these are
+    /// equal by their imaginary parts.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -129,7 +130,11 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn sort(&self, d: i32) -> Array {
-        self.along(d, Call::here("sort"), |axis| prims::sort(axis, 1)).swap_remove(0)
+        let call = Call::here("sort");
+        match self.is_complex() {
+            true => self.told(call, |call| sorted(std::slice::from_ref(self), 1, d, call).swap_remove(0)),
+            false => self.along(d, call, |axis| prims::sort(axis, 1)).swap_remove(0),
+        }
     }
     /// Where the elements of [`sort`](Array::sort) come from along a dimension, int32; equal elements stay in order.
     ///
@@ -140,7 +145,17 @@ impl Array {
     /// ```
     #[track_caller]
     pub fn argsort(&self, d: i32) -> Array {
-        self.along(d, Call::here("argsort"), prims::argsort).swap_remove(0)
+        let call = Call::here("argsort");
+        let Ok(axis) = dim(d.into(), self.type_ref().map_or(0, |ty| ty.rank())) else {
+            return self.along(d, call, prims::argsort).swap_remove(0);
+        };
+        match self.is_complex() {
+            true => self.told(call, |call| {
+                let [re, im] = self.parts(call);
+                apply1(prims::argsort_by(axis, 2), &[re.into(), im.into()], call)
+            }),
+            false => self.along(d, call, prims::argsort).swap_remove(0),
+        }
     }
     /// The k greatest elements along a dimension, the greatest first, and where they are, int32. NaN is greater than all; of equal elements
     /// the first comes first. The dimension is unsharded and has at least k elements.
@@ -310,6 +325,13 @@ impl Array {
         let both = join(&[beside(self), beside(other)], axis + 1, call).reshape_at(shape, None, call);
         if n == m { both } else { both.followed_by(&self.every(axis, m, n, 1, call), axis, call) }
     }
+    fn is_complex(&self) -> bool {
+        self.type_ref().is_ok_and(|ty| ty.dtype.is_complex())
+    }
+    /// The real and the imaginary part.
+    fn parts(&self, call: Call<'_>) -> [Array; 2] {
+        [Unary::Real, Unary::Imag].map(|part| self.unary(part, call))
+    }
     /// What this primitive makes along a dimension; where there is no such dimension, one array that carries the refusal.
     fn along(&self, d: i32, call: Call<'_>, prim: impl Fn(usize) -> Prim) -> Vec<Array> {
         let Ok(ty) = self.type_ref() else { return vec![self.clone()] };
@@ -341,21 +363,35 @@ pub fn sort_together<A: Borrow<Array>>(
 ) -> Vec<Array> {
     let call = Call::here("sort_together");
     let arrays: Vec<Array> = arrays.into_iter().map(|a| a.borrow().clone()).collect();
-    let args: Vec<Arg> = arrays.iter().map(Into::into).collect();
+    sorted(&arrays, keys, d, call)
+}
+
+/// Sorted together; complex numbers as their two parts.
+fn sorted(arrays: &[Array], keys: usize, d: i32, call: Call<'_>) -> Vec<Array> {
     let refused = |a: Array| vec![a; arrays.len().max(1)];
     let rank = match arrays.first().map(Array::type_ref) {
         Some(Ok(ty)) => ty.rank(),
         Some(Err(_)) => return refused(arrays[0].clone()),
         None => 1,
     };
-    match dim(d.into(), rank) {
-        Ok(axis) => {
-            let mut made = apply(prims::sort(axis, keys), &args, call);
-            if made.len() < arrays.len() {
-                made = refused(made.swap_remove(0));
-            }
-            made
-        }
-        Err(fault) => refused(arrays[0].refuse(fault, call)),
+    let axis = match dim(d.into(), rank) {
+        Ok(axis) => axis,
+        Err(fault) => return refused(arrays[0].refuse(fault, call)),
+    };
+    let complex: Vec<bool> = arrays.iter().map(Array::is_complex).collect();
+    let part = |a: &Array| if a.is_complex() { a.parts(call).to_vec() } else { vec![a.clone()] };
+    let parts: Vec<Array> = arrays.iter().flat_map(part).collect();
+    let args: Vec<Arg> = parts.iter().map(Into::into).collect();
+    let more = complex.iter().take(keys).filter(|c| **c).count();
+    let mut made = apply(prims::sort(axis, keys + more), &args, call);
+    if made.len() < parts.len() {
+        return refused(made.swap_remove(0));
     }
+    let mut made = made.into_iter();
+    let mut next = || made.next().expect("one for each part");
+    let each = complex.into_iter().map(|complex| match complex {
+        true => next().with(Binary::Complex, next(), call),
+        false => next(),
+    });
+    each.collect()
 }

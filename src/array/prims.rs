@@ -46,7 +46,10 @@ pub(crate) fn sort(axis: usize, keys: usize) -> Prim {
     Arc::new(Sort { axis, keys })
 }
 pub(crate) fn argsort(axis: usize) -> Prim {
-    Arc::new(Argsort { axis, keys: 1 })
+    argsort_by(axis, 1)
+}
+pub(crate) fn argsort_by(axis: usize, keys: usize) -> Prim {
+    Arc::new(Argsort { axis, keys })
 }
 pub(crate) fn top_k(k: usize, axis: usize) -> Prim {
     Arc::new(TopK { k, axis })
