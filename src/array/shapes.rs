@@ -3,7 +3,7 @@
 use super::dims::Dims;
 use super::operand::{self, Operand, Term};
 use super::{Array, prims, refusals};
-use crate::diagnostic::{ErrorKind, Fault, Spot, counted};
+use crate::diagnostic::{Error, ErrorKind, Fault, Spot, counted};
 use crate::mesh::{Axes, Axis};
 use crate::ops::elementwise::Binary;
 use crate::program::Call;
@@ -62,11 +62,12 @@ impl Array {
     /// The same memory, read with another shape.
     fn relabelled(&self, shape: Shape, call: Call<'_>) -> Array {
         let Repr::Concrete(c) = self.repr() else { return self.clone() };
-        match c.slab(call.op, call.place) {
-            Ok(slab) => {
-                let same = slab.reshaped(slab.dtype(), shape.clone(), 1);
-                Array::concrete(same, c.ty.dtype.of(shape), None)
-            }
+        let same = c.slab(call.op, call.place).and_then(|slab| {
+            let same = slab.reshaped(slab.dtype(), shape.clone(), 1);
+            same.map_err(|fault| Error::at(fault, call.op, vec![c.ty.to_string()], Some(call.place)))
+        });
+        match same {
+            Ok(same) => Array::concrete(same, c.ty.dtype.of(shape), None),
             Err(e) => Array::poisoned(e),
         }
     }

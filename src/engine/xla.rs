@@ -1,7 +1,8 @@
 //! The XLA engine: the placed program as a StableHLO module, compiled and run by a PJRT plugin (feature `xla`).
 //!
-//! Each device is given its blocks of the arguments, and gives its blocks of the results: a call copies them in and out. XLA decides
-//! what is communicated and in which order sums are taken, so that results differ from our own engines' in the last places.
+//! Each device is given its blocks of the arguments, and has its blocks of the results, which stay there: they are copied to the host when
+//! they are read. A call takes them as they are where it wants the same blocks; others are copied in. XLA decides what is communicated and in
+//! which order sums are taken, so that results differ from our own engines' in the last places.
 
 use super::{Engine, Executable, Failure, Job, RunReport};
 use crate::diagnostic::{Error, Fault, Place, Result};
@@ -9,7 +10,7 @@ use crate::export::{self, Given, Options};
 use crate::pjrt::{self, Client, DeviceBuffer};
 use crate::program::{Input, Placement, Program};
 use crate::runtime::host::{block, put_block};
-use crate::runtime::{Buffer, Slab, fits};
+use crate::runtime::{Buffer, Elsewhere, Slab, fits};
 use crate::sharding::atoms::{Atom, ways};
 use crate::types::{ArrayType, DType, Number, Scalar, Shape, with_dtype};
 use std::ops::Range;
@@ -42,7 +43,8 @@ impl Engine for Xla {
         let of_output = |out: &Input| Port::new(&program.input_type(out), placement(program, out), devices);
         Ok(Arc::new(Module {
             arguments: program.inputs.iter().map(of_input).collect(),
-            results: program.outputs.iter().map(of_output).collect(),
+            results: program.outputs.iter().map(|out| Arc::new(of_output(out))).collect(),
+            donated: job.donated.to_vec(),
             text: module.text,
             executable,
             client,
@@ -71,6 +73,7 @@ fn client(devices: usize) -> Result<Client> {
 }
 
 /// An argument or a result: its type, and what each device holds of it.
+#[derive(Debug)]
 struct Port {
     ty: ArrayType,
     blocks: Vec<Vec<Range<usize>>>,
@@ -119,8 +122,23 @@ impl Port {
         }
         Ok(made)
     }
+    /// Whether its blocks are those of another, on the same devices; the sum of parts is one value however many they are.
+    fn is(&self, other: &Port) -> bool {
+        self.blocks == other.blocks && self.ty.dtype == other.ty.dtype && self.ty.shape == other.ty.shape
+    }
+    /// Whether the blocks that the devices have are its own.
+    fn check(&self, made: &[DeviceBuffer]) -> Result<()> {
+        for (device, (index, block)) in self.blocks.iter().zip(made).enumerate() {
+            let (dtype, shape) = self.outside(index);
+            if (block.dtype(), block.shape()) != (dtype, &shape) {
+                let (has, wanted) = (block.dtype().of(block.shape()), dtype.of(&shape));
+                return Err(Error::internal(format!("XLA has {has} on device {device}, wanted is {wanted}")));
+            }
+        }
+        Ok(())
+    }
     /// The value whose blocks are on the devices.
-    fn get(&self, made: &[&DeviceBuffer]) -> Result<Slab> {
+    fn get(&self, made: &[DeviceBuffer]) -> Result<Buffer> {
         let (storage, shape) = (self.ty.dtype.storage(), &self.ty.shape);
         let one = shape.elements() * storage.size();
         fits(one.saturating_mul(self.parts))?;
@@ -129,20 +147,55 @@ impl Port {
             1 => Buffer::asked(one)?,
             parts => Buffer::zeroed(one * parts)?,
         };
-        // (of empty arrays XLA cuts some and others not)
-        let blocks = if one == 0 { 0 } else { made.len() };
-        for (device, (index, block)) in self.blocks.iter().zip(&made[..blocks]).enumerate() {
-            if self.blocks[..device].contains(index) {
-                continue;
+        for (device, (index, block)) in self.blocks.iter().zip(made).enumerate() {
+            if !self.blocks[..device].contains(index) {
+                put_block(&block.read()?, shape, index, storage.size(), &mut buffer);
             }
-            if (block.dtype(), block.shape()) != (self.outside(index).0, &self.outside(index).1) {
-                let (has, wanted) = (block.dtype().of(block.shape()), self.outside(index));
-                let wanted = wanted.0.of(&wanted.1);
-                return Err(Error::internal(format!("XLA has {has} on device {device}, wanted is {wanted}")));
-            }
-            put_block(&block.read()?, shape, index, storage.size(), &mut buffer);
         }
-        Ok(Slab::new(storage, shape.clone(), self.parts, Arc::new(buffer)))
+        Ok(buffer)
+    }
+    /// The blocks that the devices have as a value, which stays there.
+    fn held(self: &Arc<Port>, client: &Client, blocks: Vec<DeviceBuffer>) -> Result<Slab> {
+        let (storage, shape) = (self.ty.dtype.storage(), self.ty.shape.clone());
+        if shape.elements() == 0 {
+            // of empty arrays XLA cuts some and others not
+            return Ok(Slab::new(storage, shape, self.parts, Arc::new(Buffer::asked(0)?)));
+        }
+        self.check(&blocks)?;
+        let value = OnDevices { port: self.clone(), client: client.clone(), blocks };
+        Ok(Slab::elsewhere(storage, shape, self.parts, value))
+    }
+}
+
+/// A result on its devices.
+#[derive(Debug)]
+struct OnDevices {
+    port: Arc<Port>,
+    client: Client,
+    /// One of each device.
+    blocks: Vec<DeviceBuffer>,
+}
+
+impl Elsewhere for OnDevices {
+    fn fetch(&self) -> Result<Buffer, Fault> {
+        self.port.get(&self.blocks).map_err(|e| e.diagnostics()[0].fault.clone())
+    }
+}
+
+/// The blocks of an argument.
+enum Blocks<'a> {
+    /// Copied there for one call.
+    Put(Vec<DeviceBuffer>),
+    /// Those of a result of an earlier one.
+    Held(&'a OnDevices),
+}
+
+impl Blocks<'_> {
+    fn all(&self) -> &[DeviceBuffer] {
+        match self {
+            Blocks::Put(blocks) => blocks,
+            Blocks::Held(value) => &value.blocks,
+        }
     }
 }
 
@@ -169,7 +222,9 @@ struct Module {
     executable: pjrt::Executable,
     client: Client,
     arguments: Vec<Port>,
-    results: Vec<Port>,
+    results: Vec<Arc<Port>>,
+    /// Arguments whose memory the module may write over; missing ones it may not.
+    donated: Vec<bool>,
     /// The program's first line.
     place: Option<Place>,
 }
@@ -180,31 +235,41 @@ impl Executable for Module {
             let error = self.place.map_or(error.clone(), |place| error.located("the engine xla", place));
             Failure { error, before }
         };
-        let mut lists: Vec<Vec<DeviceBuffer>> = Vec::new();
-        for (port, slab) in self.arguments.iter().zip(args.iter()) {
-            lists.push(port.put(&self.client, slab).map_err(|e| at(e, true))?);
+        // a donated argument that somebody still holds stays as it is
+        let alone: Vec<bool> = args.iter_mut().map(Slab::alone).collect();
+        let (mut lists, mut kept, mut lost) = (Vec::new(), Vec::new(), false);
+        for (k, (port, slab)) in self.arguments.iter().zip(args.iter()).enumerate() {
+            let held = slab.held_by::<OnDevices>();
+            let held = held.filter(|value| value.client.same(&self.client) && value.port.is(port));
+            if held.is_some() && self.donated.get(k) == Some(&true) {
+                if alone[k] { lost = true } else { kept.push(k as i64) }
+            }
+            lists.push(match held {
+                Some(value) => Blocks::Held(value),
+                None => Blocks::Put(port.put(&self.client, slab).map_err(|e| at(e, true))?),
+            });
         }
-        let device = |d: usize| lists.iter().map(|list| &list[d]).collect();
+        let device = |d: usize| lists.iter().map(|list| &list.all()[d]).collect();
         let given: Vec<Vec<&DeviceBuffer>> = (0..self.executable.devices()).map(device).collect();
-        let made = self.executable.run(&given).map_err(|e| at(e, true))?;
-        let result = |(k, port): (usize, &Port)| {
-            let blocks: Vec<&DeviceBuffer> = made.iter().map(|list| &list[k]).collect();
-            port.get(&blocks).map_err(|e| at(e, true))
-        };
-        self.results.iter().enumerate().map(result).collect()
+        let made = self.executable.run_keeping(&given, &kept).map_err(|e| at(e, !lost))?;
+        let mut blocks: Vec<Vec<DeviceBuffer>> = self.results.iter().map(|_| Vec::new()).collect();
+        for list in made {
+            blocks.iter_mut().zip(list).for_each(|(of, block)| of.push(block));
+        }
+        let result =
+            |(port, blocks): (&Arc<Port>, _)| port.held(&self.client, blocks).map_err(|e| at(e, !lost));
+        self.results.iter().zip(blocks).map(result).collect()
     }
     fn report(&self) -> RunReport {
-        let bytes = |ports: &[Port]| ports.iter().map(|p| p.ty.nbytes() * p.parts).sum();
-        let held = |ports: &[Port]| -> usize {
-            let block = |p: &Port| p.blocks[0].iter().map(Range::len).product::<usize>() * p.ty.dtype.size();
-            ports.iter().map(block).sum()
-        };
+        let bytes = |p: &Port| p.ty.nbytes() * p.parts;
+        let held = |p: &Port| p.blocks[0].iter().map(Range::len).product::<usize>() * p.ty.dtype.size();
+        let results = || self.results.iter().map(|p| &**p);
         RunReport {
             engine: "xla",
             workers: self.executable.devices(),
-            arguments: bytes(&self.arguments),
-            results: bytes(&self.results),
-            device_bytes: held(&self.arguments) + held(&self.results),
+            arguments: self.arguments.iter().map(bytes).sum(),
+            results: results().map(bytes).sum(),
+            device_bytes: self.arguments.iter().chain(results()).map(held).sum(),
             text: self.text.clone(),
             ..RunReport::default()
         }

@@ -279,8 +279,9 @@ pub(super) struct Executable {
 impl Executable {
     /// Runs it and waits: `arguments` and the results are lists, one for each device.
     ///
-    /// The lists are of one length, their buffers of the executable's client.
-    pub(super) fn run(&self, arguments: &[Vec<&Buffer>]) -> Result<Vec<Vec<Buffer>>, String> {
+    /// The lists are of one length, their buffers of the executable's client. Those of arguments of the numbers `kept` are not donated,
+    /// whatever the module says.
+    pub(super) fn run(&self, arguments: &[Vec<&Buffer>], kept: &[i64]) -> Result<Vec<Vec<Buffer>>, String> {
         let api = &self.loaded.api;
         let (devices, given) = (arguments.len(), arguments.first().map_or(0, Vec::len));
         assert!(arguments.iter().all(|list| list.len() == given), "as many arguments on each device");
@@ -293,6 +294,7 @@ impl Executable {
         // PJRT_ExecuteOptions of a later version than any known: what is not known is null
         let mut options = [0usize; 18];
         options[0] = size_of_val(&options);
+        options[7..9].copy_from_slice(&[address(kept.as_ptr()), kept.len()]);
         let mut words = [
             0,
             0,

@@ -33,6 +33,7 @@ mod options;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::types::{DType, Shape};
 use api::Unusable;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -67,6 +68,49 @@ fn refused(op: &str, fault: Fault) -> Error {
 /// What the plugin said, as an error of ours.
 fn said(op: &str, what: &str, words: &str) -> Error {
     refused(op, fault(ErrorKind::Device, format!("{what}: {words}")))
+}
+
+/// How many blocks were copied to devices and from them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transfers {
+    /// To devices.
+    pub to_devices: usize,
+    /// From devices.
+    pub from_devices: usize,
+}
+
+thread_local! {
+    static TRANSFERS: Cell<Transfers> = const { Cell::new(Transfers { to_devices: 0, from_devices: 0 }) };
+}
+
+/// How many blocks this thread has copied to devices and from them until now. A number that stays the same between two steps of a loop shows
+/// that its arrays stay on the devices.
+///
+/// ```
+/// use atmesh::pjrt::transfers;
+/// use atmesh::prelude::*;
+/// # if std::env::var_os("ATMESH_PJRT_PLUGIN").is_none() {
+/// #     return Ok(());
+/// # }
+/// let double = jit(|x: &Array| x * 2.0).engine(EngineKind::Xla);
+/// let mut x = double.call(Array::ones([2]))?;
+/// let before = transfers();
+/// for _ in 0..10 {
+///     x = double.call(&x)?;
+/// }
+/// assert_eq!(transfers(), before);
+/// assert_eq!(x.to_vec::<f32>()?, [2048.0; 2]);
+/// assert_eq!(transfers().from_devices, before.from_devices + 1);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub fn transfers() -> Transfers {
+    TRANSFERS.get()
+}
+fn count(one: impl FnOnce(&mut Transfers)) {
+    let mut now = TRANSFERS.get();
+    one(&mut now);
+    TRANSFERS.set(now);
 }
 
 /// The devices of a plugin, as this process has them. Clones are the same client.
@@ -204,9 +248,10 @@ impl Client {
             .inner
             .put(elements, *kind, shape, device)
             .map_err(|words| said(op, &format!("device {device} took no {ty}"), &words))?;
+        count(|t| t.to_devices += 1);
         Ok(DeviceBuffer { inner, dtype, shape: shape.into(), device, client: self.clone() })
     }
-    fn same(&self, other: &Client) -> bool {
+    pub(crate) fn same(&self, other: &Client) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 }
@@ -269,12 +314,20 @@ impl Executable {
     pub fn devices(&self) -> usize {
         self.devices
     }
-    /// Runs it and waits until all is done; threads that run modules of one client take turns. `arguments[d]` is what device d takes, in order: its blocks of all arguments; the results are
-    /// in the same form. Buffers of arguments that the module donates are lost.
+    /// Runs it and waits until all is done; threads that run modules of one client take turns. `arguments[d]` is what device d takes, in
+    /// order: its blocks of all arguments; the results are in the same form. Buffers of arguments that the module donates are lost.
     ///
     /// An error where the lists are not one for each device, not of one length, hold a buffer of another device or client, or
     /// where the plugin finds the blocks not to be those of the module, in its words.
     pub fn run(&self, arguments: &[Vec<&DeviceBuffer>]) -> Result<Vec<Vec<DeviceBuffer>>> {
+        self.run_keeping(arguments, &[])
+    }
+    /// The same, but buffers of arguments of these numbers stay, also where the module donates them.
+    pub(crate) fn run_keeping(
+        &self,
+        arguments: &[Vec<&DeviceBuffer>],
+        kept: &[i64],
+    ) -> Result<Vec<Vec<DeviceBuffer>>> {
         let op = "pjrt::Executable::run";
         let refuse = |kind, message: String| Err(refused(op, fault(kind, message)));
         if arguments.len() != self.devices {
@@ -315,7 +368,7 @@ impl Executable {
         let inner: Vec<Vec<&api::Buffer>> =
             arguments.iter().map(|list| list.iter().map(|b| &b.inner).collect()).collect();
         let turn = self.client.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let results = self.inner.run(&inner).map_err(|words| said(op, "XLA did not run it", &words))?;
+        let results = self.inner.run(&inner, kept).map_err(|words| said(op, "XLA did not run it", &words))?;
         drop(turn);
         let held = |(device, list): (usize, Vec<api::Buffer>)| {
             if list.len() != self.inner.outputs {
@@ -382,6 +435,8 @@ impl DeviceBuffer {
         if to.is_empty() {
             return Ok(());
         }
-        self.inner.read(to).map_err(|words| said(op, &format!("{ty} cannot be read"), &words))
+        self.inner.read(to).map_err(|words| said(op, &format!("{ty} cannot be read"), &words))?;
+        count(|t| t.from_devices += 1);
+        Ok(())
     }
 }

@@ -159,12 +159,13 @@ pub(crate) fn block(slab: &Slab, copy: usize, index: &[Range<usize>]) -> Result<
     if slab.copies() == 1 && index.iter().zip(shape.iter()).all(|(r, n)| *r == (0..*n)) {
         return Ok(slab.clone());
     }
+    slab.here()?;
     let size = slab.dtype().size();
     let local: Shape = index.iter().map(Range::len).collect();
     let mut out = Buffer::asked(local.elements() * size)?;
     let (run, starts) = rows(shape, index, size);
     let base = copy * shape.elements() * size;
-    // SAFETY: the runs of a block are within its copy, and are as many bytes together as the new buffer has
+    // SAFETY: the value is here; the runs of a block are within its copy, and are as many bytes together as the new buffer has
     each_run(&mut out, run, |k, to| unsafe { slab.copy_to(base + starts[k], run, to) });
     Ok(Slab::new(slab.dtype(), local, 1, Arc::new(out)))
 }

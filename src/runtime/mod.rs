@@ -25,6 +25,8 @@ pub(crate) mod workers;
 pub use buffer::Buffer;
 pub(crate) use buffer::{copied, fits, listed, room};
 pub use devices::on_device_thread;
+#[cfg(feature = "xla")]
+pub(crate) use slab::Elsewhere;
 pub use slab::Slab;
 
 /// Returns what the process keeps for the next program to the system: memory that no array uses, and idle device threads.

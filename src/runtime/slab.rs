@@ -7,6 +7,8 @@ use super::workers::{Member, team};
 use crate::diagnostic::Fault;
 use crate::types::{DType, Element, Number, Scalar, Shape, with_dtype};
 use std::sync::{Arc, OnceLock, PoisonError};
+#[cfg(feature = "xla")]
+use std::{any::Any, fmt::Debug};
 
 /// From this many bytes on a view is made dense by all workers.
 const LARGE: usize = if cfg!(miri) { 32 << 10 } else { 2 << 20 };
@@ -21,7 +23,8 @@ unsafe impl Sync for Target {}
 /// A stored value in global row-major order, shared: every device's block is a view of it, replicas are one.
 ///
 /// A partial value has one copy of the shape for each part, in rank order. A slab may be a *view*: whole
-/// blocks of another slab's buffer in another order (what `ppermute` and `all_gather` return without moving a byte).
+/// blocks of another slab's buffer in another order (what `ppermute` and `all_gather` return without moving a byte). With the feature
+/// `xla` its value may also be in other memory, until it is read here.
 #[derive(Clone, Debug)]
 pub struct Slab(Arc<Inner>);
 
@@ -30,19 +33,34 @@ struct Inner {
     dtype: DType,
     shape: Shape,
     copies: usize,
-    buffer: Arc<Buffer>,
-    /// Bytes of a block, and for each block of this value the byte of the buffer where it begins.
-    blocks: Option<(usize, Arc<[usize]>)>,
+    held: Held,
     dense: OnceLock<Arc<Buffer>>,
     /// Held by whoever makes it dense: one copy is made.
     making: Mutex<()>,
+}
+
+/// Where a value's bytes are.
+#[derive(Clone, Debug)]
+enum Held {
+    Whole(Arc<Buffer>),
+    /// Of a view: the buffer, bytes of a block, and for each block of this value the byte of the buffer where it begins.
+    Blocks(Arc<Buffer>, usize, Arc<[usize]>),
+    #[cfg(feature = "xla")]
+    Elsewhere(Arc<dyn Elsewhere>),
+}
+
+/// A value in memory that is not ours.
+#[cfg(feature = "xla")]
+pub(crate) trait Elsewhere: Any + Debug + Send + Sync {
+    /// Copies it here, row-major (all parts).
+    fn fetch(&self) -> Result<Buffer, Fault>;
 }
 
 impl Slab {
     /// A slab over all of a buffer, whose bytes are elements of the type. `dtype` is a storage type; `copies` is 1 but for values in
     /// parts.
     pub(crate) fn new(dtype: DType, shape: Shape, copies: usize, buffer: Arc<Buffer>) -> Slab {
-        let slab = Slab::of(dtype, shape, copies, buffer, None);
+        let slab = Slab::of(dtype, shape, copies, Held::Whole(buffer));
         assert!(slab.covered(), "a slab lies within its buffer");
         slab
     }
@@ -55,25 +73,39 @@ impl Slab {
         blocks: Arc<[usize]>,
     ) -> Slab {
         let within = blocks.iter().all(|at| at.checked_add(block).is_some_and(|end| end <= buffer.len()));
-        let slab = Slab::of(dtype, shape, 1, buffer, Some((block, blocks)));
+        let slab = Slab::of(dtype, shape, 1, Held::Blocks(buffer, block, blocks));
         assert!(within && slab.covered(), "the blocks of a view are the value, and lie within its buffer");
         slab
     }
-    fn of(
-        dtype: DType,
-        shape: Shape,
-        copies: usize,
-        buffer: Arc<Buffer>,
-        blocks: Option<(usize, Arc<[usize]>)>,
-    ) -> Slab {
+    /// A slab whose value is in other memory: it is copied here when it is first read.
+    #[cfg(feature = "xla")]
+    pub(crate) fn elsewhere(dtype: DType, shape: Shape, copies: usize, value: impl Elsewhere) -> Slab {
+        Slab::of(dtype, shape, copies, Held::Elsewhere(Arc::new(value)))
+    }
+    /// Where the value is, if that is memory of this kind.
+    #[cfg(feature = "xla")]
+    pub(crate) fn held_by<T: Elsewhere>(&self) -> Option<&T> {
+        match &self.0.held {
+            Held::Elsewhere(value) => (&**value as &dyn Any).downcast_ref(),
+            _ => None,
+        }
+    }
+    /// Whether this is the only handle on it.
+    #[cfg(feature = "xla")]
+    pub(crate) fn alone(&mut self) -> bool {
+        Arc::get_mut(&mut self.0).is_some()
+    }
+    fn of(dtype: DType, shape: Shape, copies: usize, held: Held) -> Slab {
         let (dense, making) = (OnceLock::new(), Mutex::new(()));
-        Slab(Arc::new(Inner { dtype, shape, copies, buffer, blocks, dense, making }))
+        Slab(Arc::new(Inner { dtype, shape, copies, held, dense, making }))
     }
     /// Whether the value is in blocks of its own, or within its buffer.
     fn covered(&self) -> bool {
-        match &self.0.blocks {
-            Some((block, blocks)) => Some(self.nbytes()) == block.checked_mul(blocks.len()),
-            None => self.nbytes() <= self.0.buffer.len(),
+        match &self.0.held {
+            Held::Blocks(_, block, blocks) => Some(self.nbytes()) == block.checked_mul(blocks.len()),
+            Held::Whole(buffer) => self.nbytes() <= buffer.len(),
+            #[cfg(feature = "xla")]
+            Held::Elsewhere(_) => true,
         }
     }
     /// The element type in memory.
@@ -92,25 +124,23 @@ impl Slab {
     pub fn nbytes(&self) -> usize {
         self.0.shape.elements().saturating_mul(self.0.dtype.size()).saturating_mul(self.0.copies)
     }
-    /// The blocks of a view.
-    pub fn blocks(&self) -> Option<(usize, &Arc<[usize]>)> {
-        self.0.blocks.as_ref().map(|(n, b)| (*n, b))
+    /// The buffer that has the value in one piece, if there is one by now.
+    fn whole(&self) -> Option<&Arc<Buffer>> {
+        match &self.0.held {
+            Held::Whole(buffer) => Some(buffer),
+            _ => self.0.dense.get(),
+        }
     }
-    /// The buffer that holds the value, or the blocks of a view.
-    pub fn buffer(&self) -> &Arc<Buffer> {
-        &self.0.buffer
-    }
-    /// The same bytes under another shape of as many elements.
-    pub(crate) fn reshaped(&self, dtype: DType, shape: Shape, copies: usize) -> Slab {
-        let whole = self.0.dense.get().filter(|_| self.0.blocks.is_some());
-        let (buffer, blocks) = match whole {
-            Some(dense) => (dense, None),
-            None => (&self.0.buffer, self.0.blocks.clone()),
-        };
-        let buffer = buffer.clone();
-        let slab = Slab::of(dtype, shape, copies, buffer, blocks);
+    /// The same bytes under another shape of as many elements. An error where they are in other memory and cannot be had from there.
+    pub(crate) fn reshaped(&self, dtype: DType, shape: Shape, copies: usize) -> Result<Slab, Fault> {
+        if (dtype, &shape, copies) == (self.0.dtype, &self.0.shape, self.0.copies) {
+            return Ok(self.clone());
+        }
+        self.here()?;
+        let held = self.whole().map_or_else(|| self.0.held.clone(), |whole| Held::Whole(whole.clone()));
+        let slab = Slab::of(dtype, shape, copies, held);
         assert!(slab.covered(), "a reshape keeps the number of bytes");
-        slab
+        Ok(slab)
     }
     /// A view of this value: block k of the result begins at byte `blocks[k]` of it. A view of a view is one of the buffer beneath,
     /// where no block is in two of its own.
@@ -121,49 +151,61 @@ impl Slab {
         block: usize,
         blocks: &Arc<[usize]>,
     ) -> Result<Slab, Fault> {
-        let Some((own, at)) = self.0.blocks.as_ref().filter(|_| self.0.dense.get().is_none()) else {
+        let (None, Held::Blocks(buffer, own, at)) = (self.whole(), &self.0.held) else {
             return Ok(Slab::view(dtype, shape, self.dense()?.clone(), block, blocks.clone()));
         };
         let place = |b: &usize| (b % own + block <= *own).then(|| at[b / own] + b % own);
         Ok(match blocks.iter().map(place).collect::<Option<Arc<[usize]>>>() {
-            Some(places) => Slab::view(dtype, shape, self.0.buffer.clone(), block, places),
+            Some(places) => Slab::view(dtype, shape, buffer.clone(), block, places),
             None => Slab::view(dtype, shape, self.dense()?.clone(), block, blocks.clone()),
         })
+    }
+    /// Has the value's bytes in this memory, in one piece or in blocks.
+    pub(crate) fn here(&self) -> Result<(), Fault> {
+        #[cfg(feature = "xla")]
+        if let Held::Elsewhere(_) = self.0.held {
+            self.dense()?;
+        }
+        Ok(())
     }
     /// Copies `len` bytes of the value from byte `at` on, wherever they are.
     ///
     /// # Safety
-    /// They are bytes of the value, and `to` has room for them, in no memory of the slab's.
+    /// They are bytes of the value, which is here, and `to` has room for them, in no memory of the slab's.
     pub(crate) unsafe fn copy_to(&self, mut at: usize, len: usize, mut to: *mut u8) {
-        let whole = if self.0.blocks.is_none() { Some(&self.0.buffer) } else { self.0.dense.get() };
-        let (None, Some((block, blocks))) = (whole, &self.0.blocks) else {
-            let from = whole.unwrap_or(&self.0.buffer);
+        if let Some(from) = self.whole() {
             // SAFETY: the caller's
             return unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), to, len) };
-        };
+        }
+        let Held::Blocks(buffer, block, blocks) = &self.0.held else { unreachable!("the value is here") };
         let end = at + len;
         while at < end {
             let n = (block - at % block).min(end - at);
             // SAFETY: the caller's; blocks are within the buffer
             unsafe {
-                let from = self.0.buffer.as_ptr().add(blocks[at / block] + at % block);
+                let from = buffer.as_ptr().add(blocks[at / block] + at % block);
                 std::ptr::copy_nonoverlapping(from, to, n);
                 to = to.add(n);
             }
             at += n;
         }
     }
-    /// The value in one piece, row-major: the buffer itself, or for a view a copy that is made once, by all workers if it is large. An error
-    /// where the system has no memory for the copy.
+    /// The value in one piece, row-major: the buffer itself; or for a view a copy that is made once, by all workers if it is large; or what is
+    /// fetched once from other memory. An error where the system has no memory for the copy, or the value cannot be fetched.
     pub fn dense(&self) -> Result<&Arc<Buffer>, Fault> {
-        if self.0.blocks.is_none() {
-            return Ok(&self.0.buffer);
+        if let Held::Whole(buffer) = &self.0.held {
+            return Ok(buffer);
         }
         let _one = self.0.making.lock().unwrap_or_else(PoisonError::into_inner);
         match self.0.dense.get() {
             Some(dense) => Ok(dense),
             None => {
-                let made = self.copied()?;
+                let made = match &self.0.held {
+                    #[cfg(feature = "xla")]
+                    Held::Elsewhere(value) => Arc::new(value.fetch()?),
+                    _ => self.copied()?,
+                };
+                assert!(made.len() >= self.nbytes(), "all of the value is there");
                 Ok(self.0.dense.get_or_init(|| made))
             }
         }
@@ -204,14 +246,17 @@ impl Slab {
     pub(crate) fn sole(&mut self) -> Option<Arc<Buffer>> {
         self.dense().ok()?;
         let inner = Arc::get_mut(&mut self.0)?;
-        let buffer = if inner.blocks.is_some() { inner.dense.get_mut()? } else { &mut inner.buffer };
+        let buffer = match &mut inner.held {
+            Held::Whole(buffer) => buffer,
+            _ => inner.dense.get_mut()?,
+        };
         Arc::get_mut(buffer)?;
         Some(buffer.clone())
     }
     /// The elements, row-major (all parts).
     ///
     /// # Panics
-    /// If `T` is not the storage type; and for a view for whose copy the system has no memory, of which [`Slab::dense`] tells before.
+    /// If `T` is not the storage type; and where [`Slab::dense`] is an error, which is to be asked before.
     pub fn elements<T: Element>(&self) -> &[T] {
         assert_eq!(T::DTYPE, self.0.dtype, "a slab is read as what it is");
         let n = self.0.shape.elements() * self.0.copies;
@@ -273,15 +318,16 @@ mod tests {
         let slab = Slab::from_elements([24].into(), &numbers).unwrap();
         let halves = view(&slab, 12, &[1, 0]);
         let thirds = view(&halves, 4, &[5, 0, 1, 2]);
-        assert!(Arc::ptr_eq(thirds.buffer(), slab.buffer()) && halves.0.dense.get().is_none());
+        let Held::Blocks(beneath, ..) = &thirds.0.held else { panic!("a view") };
+        assert!(Arc::ptr_eq(beneath, slab.dense().unwrap()) && halves.0.dense.get().is_none());
         assert_eq!(thirds.elements::<i32>(), [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]);
         // a block that is in two pieces
         let across = view(&halves, 8, &[1]);
         assert_eq!(across.elements::<i32>(), [20, 21, 22, 23, 0, 1, 2, 3]);
         assert!(halves.0.dense.get().is_some());
         // now it is in one piece, which its other forms share
-        let again = halves.reshaped(DType::I32, [4, 6].into(), 1);
-        assert!(Arc::ptr_eq(again.buffer(), halves.dense().unwrap()) && again.blocks().is_none());
+        let again = halves.reshaped(DType::I32, [4, 6].into(), 1).unwrap();
+        assert!(matches!(&again.0.held, Held::Whole(whole) if Arc::ptr_eq(whole, halves.dense().unwrap())));
     }
 
     #[test]

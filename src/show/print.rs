@@ -5,6 +5,7 @@ use crate::diagnostic::Fault;
 use crate::mesh::{Axes, Mesh};
 use crate::runtime::Slab;
 use crate::types::{DType, Shape};
+use std::sync::Arc;
 
 /// A value to print.
 pub(crate) struct Shown {
@@ -59,20 +60,15 @@ fn blocks(value: &Shown, manual: &Axes, mesh: &Mesh) -> String {
         let coordinates = mesh.coordinates(position);
         let at = |axis| mesh.find(axis).map_or(0, |i| coordinates[i]);
         let block = mesh.rank_along(hidden, &coordinates);
-        let block = Slab::view(
-            slab.dtype(),
-            shape.clone(),
-            slab.buffer().clone(),
-            bytes.max(1),
-            if bytes == 0 { [].into() } else { [block * bytes].into() },
-        );
+        let places: Arc<[usize]> = if bytes == 0 { [].into() } else { [block * bytes].into() };
+        let block = slab.select(slab.dtype(), shape.clone(), bytes.max(1), &places);
         let device = mesh.devices().get(position).map_or_else(|| format!("{position}"), ToString::to_string);
         let numbers: Vec<_> = axes.iter().map(|a| at(*a).to_string()).collect();
         list.push(format!(
             "On {device} at mesh coordinates ({},) = ({},):\n{}\n",
             names.join(", "),
             numbers.join(", "),
-            format::slab(*dtype, &block)
+            block.map_or_else(|refused| refused.message, |block| format::slab(*dtype, &block))
         ));
     }
     list.join("\n")

@@ -6,6 +6,7 @@ mod programs;
 
 mod plugins;
 
+use atmesh::pjrt::transfers;
 use atmesh::prelude::*;
 use atmesh::{Complex, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -127,12 +128,80 @@ fn results_have_the_types_and_shardings_of_ours() {
             assert_eq!(a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
         }
     }
-    // values in parts go in as their sum
+    // values in parts go in as their sum, from the host and from the devices
+    let theirs = run.call(&a).unwrap();
+    let before = transfers();
+    let back = jit(|u: &Array| -u.reshard(p!["x"])).engine(EngineKind::Xla).call(&theirs.2).unwrap();
+    assert_eq!(transfers(), before);
+    assert_eq!(back.to_vec::<f32>().unwrap(), (-&ours.2.reshard(p!["x"])).to_vec::<f32>().unwrap());
+    assert_eq!((-theirs.2.reshard(p!["x"])).to_vec::<f32>().unwrap(), back.to_vec::<f32>().unwrap());
     let back = jit(|u: &Array| -u.reshard(p!["x"])).engine(EngineKind::Xla).call(&ours.2).unwrap();
     assert_eq!(back.to_vec::<f32>().unwrap(), (-&ours.2.reshard(p!["x"])).to_vec::<f32>().unwrap());
     let report = run.report();
     assert_eq!((report.engine, report.workers), ("xla", 8));
     assert!(report.text.contains("func.func public @main"));
+}
+
+/// Arrays stay on the plugin's devices between calls, and are copied to the host once, when they are read.
+#[test]
+fn a_chain_of_calls_copies_nothing_to_the_host() {
+    if !plugin() {
+        return;
+    }
+    let mesh = Mesh::new([("x", 8)]).unwrap();
+    let start = Array::arange(0..16).put(&mesh, p!["x"]);
+    let step = jit(|x: &Array| (x + 1, x.sum(0))).engine(EngineKind::Xla);
+    let (before, mut x) = (transfers(), start.clone());
+    let mut total = None;
+    for _ in 0..100 {
+        let (next, sum) = step.call(&x).unwrap();
+        (x, total) = (next, Some(sum));
+    }
+    let after = transfers();
+    assert_eq!(after.to_devices - before.to_devices, 8, "the first argument's blocks");
+    assert_eq!(after.from_devices, before.from_devices);
+    let want: Vec<i32> = (100..116).collect();
+    for _ in 0..2 {
+        assert_eq!(x.to_vec::<i32>().unwrap(), want);
+    }
+    // of a replicated value one block is enough
+    assert_eq!(total.unwrap().to_vec::<i32>().unwrap(), [16 * 99 + 120]);
+    assert_eq!(transfers().from_devices - before.from_devices, 8 + 1);
+    // what was read is on its devices still
+    let again = transfers();
+    let (y, _) = step.call(&x).unwrap();
+    assert_eq!(transfers(), again);
+    // our own engines, eager operations and reshapes read it where they run
+    assert_eq!((&y * 2).to_vec::<i32>().unwrap()[15], 232);
+    let own = jit(|x: &Array| x.reshard(p![])).engine(EngineKind::Threads).call(&y).unwrap();
+    assert_eq!(own.to_vec::<i32>().unwrap()[0], 101);
+    let alone = jit(|x: &Array| x * 3).engine(EngineKind::Xla).call(Array::arange(0..6)).unwrap();
+    assert_eq!(alone.reshape([2, 3]).to_vec::<i32>().unwrap(), [0, 3, 6, 9, 12, 15]);
+}
+
+/// A loop of training: the weights stay on the devices, and so does the batch.
+#[test]
+fn what_is_on_devices_goes_on_from_there() {
+    if !plugin() {
+        return;
+    }
+    let mesh = Mesh::new([("x", 8)]).unwrap();
+    let x = Array::arange(0..64).astype(F32).reshape([16, 4]).put(&mesh, p!["x"]) / 64.0;
+    let loss = |w: &Array, x: &Array| x.dot_to(w, p!["x"]).square().sum(..);
+    let step = |w: &Array, x: &Array| w - 0.01 * grad(w, |w| loss(&w, x));
+    let on = |kind| {
+        let (f, mut w) = (jit(step).engine(kind), Array::ones([4]).put(&mesh, p![]));
+        let x = jit(|x: &Array| x * 1.0).engine(kind).call(&x).unwrap();
+        let before = transfers();
+        for _ in 0..5 {
+            w = f.call((&w, &x)).unwrap();
+        }
+        (w, transfers().to_devices - before.to_devices)
+    };
+    let ((w, puts), (want, none)) = (on(EngineKind::Xla), on(Lockstep));
+    // the first weights alone came from the host
+    assert_eq!((puts, none), (8, 0));
+    assert!(w.allclose_by(&want, 1e-5, 1e-6).unwrap(), "{w} {want}");
 }
 
 #[test]
@@ -147,6 +216,29 @@ fn a_donated_argument_is_lost_and_others_stay() {
     assert_eq!(y.to_vec::<f32>().unwrap(), [3.0; 4]);
     assert_eq!(w.to_vec::<f32>().unwrap(), [1.0; 4]);
     assert_eq!(f.call((&y, &w)).unwrap().to_vec::<f32>().unwrap(), [7.0; 4]);
+    assert!(y.to_vec::<f32>().is_err());
+    // what another array holds too is not written over
+    let y = f.call((Array::ones([4]), &w)).unwrap();
+    let before = transfers();
+    let same = y.put(&Mesh::new([("x", 8)]).unwrap(), p![]);
+    assert_eq!(transfers(), before);
+    assert_eq!(f.call((&y, &w)).unwrap().to_vec::<f32>().unwrap(), [7.0; 4]);
+    assert!(y.to_vec::<f32>().is_err());
+    assert_eq!(same.to_vec::<f32>().unwrap(), [3.0; 4]);
+    // given twice, an array is handed over twice
+    let y = f.call((Array::ones([4]), &w)).unwrap();
+    let other = jit(|x: &Array| x + 0.0).engine(EngineKind::Xla).call(&y).unwrap();
+    let again =
+        jit(|x: &Array, w: &Array| x * 2.0 + w).engine(EngineKind::Xla).call((&other, &other)).unwrap();
+    assert_eq!(again.to_vec::<f32>().unwrap(), [9.0; 4]);
+    // donated from step to step, nothing leaves the devices
+    let before = transfers();
+    let (mut z, w) = (again, other);
+    for _ in 0..10 {
+        z = f.call((&z, &w)).unwrap();
+    }
+    assert_eq!(transfers(), before);
+    assert_eq!(z.to_vec::<f32>().unwrap(), [12.0 * 1024.0 - 3.0; 4]);
 }
 
 #[test]

@@ -219,7 +219,7 @@ impl Executable for Ready {
             outs.push(match o {
                 OutPlan::Fresh(i) => Slab::new(*dtype, shape.clone(), *copies, fresh[*i].clone()),
                 OutPlan::Given(i) => Slab::new(*dtype, shape.clone(), *copies, given[*i].clone()),
-                OutPlan::Arg(i) => args[*i].reshaped(*dtype, shape.clone(), *copies),
+                OutPlan::Arg(i) => args[*i].reshaped(*dtype, shape.clone(), *copies).map_err(ended)?,
                 OutPlan::View { arg, block, blocks } => {
                     args[*arg].select(*dtype, shape.clone(), *block, blocks).map_err(ended)?
                 }

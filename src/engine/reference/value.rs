@@ -37,7 +37,7 @@ impl Value {
         let data: Vec<T> = listed(self.data.iter().map(|x| T::of_scalar(*x)), self.data.len())?;
         // a partial value is one buffer of them all
         let flat = Slab::from_elements(Shape::from([data.len()]), &data)?;
-        Ok(Slab::new(T::DTYPE, self.shape.clone(), copies, flat.buffer().clone()))
+        Ok(Slab::new(T::DTYPE, self.shape.clone(), copies, flat.dense()?.clone()))
     }
     /// The element at this place, parts one after the other.
     pub(super) fn at(&self, k: usize) -> Scalar {
