@@ -173,3 +173,21 @@ fn neighbours_cost_a_halo() {
     let (dx, want) = (jit(g).call(sharded()).unwrap(), jit(g).call(plain()).unwrap());
     assert!(dx.allclose(&want).unwrap());
 }
+
+/// What a help asks for keeps the axes that divide the part: only the other dimension is gathered.
+#[test]
+fn helps_of_parts_keep_the_axes_that_divide_them() -> Result<()> {
+    let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    let x = Array::arange(0..128).reshape([8, 16]);
+    let on = x.put(&mesh, p!["X", "Y"]);
+    let e = on.slice(ix![1..-1, 1..-1]).ty().unwrap_err().to_string();
+    assert!(e.contains("`x.at(ix![1..-1, 1..-1]).to(p![\"X\", _]).get()`"), "{e}");
+    let part = on.at(ix![1..-1, 1..-1]).to(p!["X", _]).get();
+    assert_eq!(type_of(&part), "int32[6@X,14]");
+    assert_eq!(part.to_vec::<i32>()?, x.slice(ix![1..-1, 1..-1]).to_vec::<i32>()?);
+    // a position drops its dimension, and the other keeps its axis
+    let e = on.slice(ix![3, 2..-2]).ty().unwrap_err().to_string();
+    assert!(e.contains("`x.at(ix![3, 2..-2]).to(p![\"Y\"]).get()`"), "{e}");
+    assert_eq!(type_of(on.at(ix![3, 2..-2]).to(p!["Y"]).get()), "int32[12@Y]");
+    Ok(())
+}
