@@ -2,9 +2,13 @@
 
 use crate::eval::{Eval, Scope, Value};
 use crate::mend;
+use crate::placed;
 use crate::refusal::Refusal;
 use crate::syntax;
-use atmesh::{Array, ArrayType, Collectives, DType, Error, Mesh, Picture, Result, Spec, Traced, jit};
+use atmesh::{
+    Array, ArrayType, Axes, Axis, AxisType, Collectives, DType, Error, Mesh, Picture, Result, Spec, Traced,
+    jit,
+};
 use serde_json::{Value as Json, json};
 use std::cell::{Cell, RefCell};
 
@@ -58,20 +62,19 @@ fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, Refusal> {
     let eval = Eval { text: fields.program, mesh: &mesh, calls: Cell::new(0) };
     let refused = RefCell::new(None);
     let body = |arrays: &[&Array]| -> Result<Array> {
-        let named =
-            operands.iter().zip(arrays).map(|((name, _), x)| (name.clone(), Value::Array((*x).clone())));
+        let named = operands.iter().zip(arrays).map(|(o, x)| (o.name.clone(), Value::Array((*x).clone())));
         let scope: Scope<'_> = named.collect();
-        let made = eval
-            .value(&node, &scope)
-            .and_then(|v| crate::methods::array(&v))
-            .and_then(|x| resharded(x, target));
+        let made =
+            eval.value(&node, &scope).and_then(|v| crate::methods::array(&v)).and_then(|x| match target {
+                Some(spec) => placed::at(x, spec, &mesh),
+                None => Ok(x),
+            });
         made.map_err(|r| {
             refused.borrow_mut().get_or_insert(r);
             Error::other("refused")
         })
     };
-    let types: Vec<ArrayType> = operands.iter().map(|o| o.1.clone()).collect();
-    let made = traced(&types, &body, run);
+    let made = traced(&operands, &mesh, &body, run);
     match (refused.borrow_mut().take(), made) {
         (Some(r), _) => Err(r),
         (None, Err(e)) => Err(mend::told(&e)),
@@ -79,21 +82,19 @@ fn whole(fields: &Fields<'_>, run: bool) -> Result<Json, Refusal> {
     }
 }
 
-fn resharded(x: Array, target: Option<Spec>) -> Result<Array, Refusal> {
-    let Some(spec) = target else { return Ok(x) };
-    let out = x.reshard(spec);
-    match out.ty() {
-        Ok(_) => Ok(out),
-        Err(e) => Err(mend::told(&e).within("target")),
-    }
-}
-
-/// `X=2, Y=4`, on devices where they are few; a larger one is abstract.
+/// `X=2, Y=4 auto`, on devices where they are few; a larger one is abstract.
 fn mesh(text: &str) -> Result<Mesh, Refusal> {
-    let mut axes: Vec<(&str, usize)> = Vec::new();
+    let (mut axes, mut auto): (Vec<(&str, usize)>, Axes) = (Vec::new(), Axes::none());
     for part in text.split([',', ';', '\n']).map(str::trim).filter(|p| !p.is_empty()) {
         let Some((name, size)) = part.split_once(['=', ':']) else {
             return Err(Refusal::syntax(format!("`{part}` is no axis: write its name and size, like X=4")));
+        };
+        let size = match size.trim().strip_suffix("auto") {
+            Some(size) => {
+                auto.push(Axis::from(name.trim()));
+                size
+            }
+            None => size,
         };
         let size: usize =
             size.trim().parse().map_err(|_| Refusal::syntax(format!("`{}` is no size", size.trim())))?;
@@ -106,11 +107,19 @@ fn mesh(text: &str) -> Result<Mesh, Refusal> {
         )));
     };
     let made = if devices <= RUN_DEVICES { Mesh::new(axes) } else { Mesh::without_devices(axes) };
-    made.map_err(|e| mend::told(&e))
+    made.and_then(|m| if auto.is_empty() { Ok(m) } else { m.with_auto(auto) }).map_err(|e| mend::told(&e))
 }
 
-/// Lines of `name: type`.
-fn operands(text: &str, mesh: &Mesh) -> Result<Vec<(String, ArrayType)>, Refusal> {
+/// What is given to the program.
+struct Operand {
+    name: String,
+    ty: ArrayType,
+    /// Over all axes, auto ones too.
+    spec: Spec,
+}
+
+/// Lines of `name: type`, or `name: type over [X,_]` where axes are auto.
+fn operands(text: &str, mesh: &Mesh) -> Result<Vec<Operand>, Refusal> {
     let mut operands = Vec::new();
     for line in text.lines().flat_map(|l| l.split(';')).map(str::trim).filter(|l| !l.is_empty()) {
         let Some((name, ty)) = line.split_once(':') else {
@@ -118,8 +127,10 @@ fn operands(text: &str, mesh: &Mesh) -> Result<Vec<(String, ArrayType)>, Refusal
                 "`{line}` is no operand: write a name and a type, like x: float32[8@X,4]"
             )));
         };
+        let (ty, over) = placed::split(ty)?;
         let ty = ArrayType::parse(ty.trim(), mesh).map_err(|e| mend::told(&e))?;
-        operands.push((name.trim().to_string(), ty));
+        let spec = placed::joined(&ty, over, mesh)?;
+        operands.push(Operand { name: name.trim().to_string(), ty, spec });
     }
     match operands.len() {
         1..=6 => Ok(operands),
@@ -138,12 +149,27 @@ struct Made {
 }
 
 /// Traces, lowers and, where asked and small, runs `body` on operands of these types.
-fn traced(types: &[ArrayType], body: &dyn Fn(&[&Array]) -> Result<Array>, run: bool) -> Result<Made> {
+fn traced(
+    operands: &[Operand],
+    mesh: &Mesh,
+    body: &dyn Fn(&[&Array]) -> Result<Array>,
+    run: bool,
+) -> Result<Made> {
+    let auto = !mesh.axes_of(AxisType::Auto).is_empty();
+    // types do not show auto axes: what is on no mesh is placed by the specs
+    let bare = |o: &Operand| if auto { o.ty.dtype.of(o.ty.shape.clone()) } else { o.ty.clone() };
+    let types: Vec<ArrayType> = operands.iter().map(bare).collect();
+    let types = &types[..];
     // as many parameters as there are operands
     macro_rules! by { ($($x:ident),+) => {{
+        let [$($x),+] = operands else { return Err(Error::other("another number of operands")) };
+        let specs = ($($x.spec,)+);
         let [$($x),+] = types else { return Err(Error::other("another number of operands")) };
-        let f = jit(|$($x: &Array),+| body(&[$($x),+]));
-        let mut made = lowered(f.trace(($($x.clone(),)+))?)?;
+        let mut f = jit(|$($x: &Array),+| body(&[$($x),+]));
+        if auto {
+            f = f.on(mesh).in_specs(specs);
+        }
+        let mut made = lowered(f.trace(($($x.clone(),)+))?, auto)?;
         if run {
             made.values = Some(match too_large(types, &made) {
                 Some(why) => Err(why),
@@ -154,8 +180,11 @@ fn traced(types: &[ArrayType], body: &dyn Fn(&[&Array]) -> Result<Array>, run: b
     }} }
     match types {
         [ty] => {
-            let f = jit(|a: &Array| body(&[a]));
-            let mut made = lowered(f.trace(ty.clone())?)?;
+            let mut f = jit(|a: &Array| body(&[a]));
+            if auto {
+                f = f.on(mesh).in_specs(operands[0].spec);
+            }
+            let mut made = lowered(f.trace(ty.clone())?, auto)?;
             if run {
                 let why = too_large(types, &made);
                 if why.is_none() {
@@ -177,15 +206,19 @@ fn traced(types: &[ArrayType], body: &dyn Fn(&[&Array]) -> Result<Array>, run: b
     }
 }
 
-fn lowered<I, O>(traced: Traced<I, O>) -> Result<Made> {
+/// `auto`: its listing is of the placed program.
+fn lowered<I, O>(traced: Traced<I, O>, auto: bool) -> Result<Made> {
     let ty = traced
         .program()
         .output_types()
         .first()
         .cloned()
         .ok_or_else(|| Error::other("a program without a result"))?;
-    let program = listing(&traced.to_string());
+    let mut program = listing(&traced.to_string());
     let lowered = traced.lower()?;
+    if auto {
+        program = listing(&lowered.program().to_string());
+    }
     let (spmd, report) = (listing(&lowered.spmd().to_string()), lowered.collectives().clone());
     Ok(Made { ty, program, spmd, report, values: None, moves: None })
 }
@@ -232,17 +265,25 @@ fn shards(y: &Array) -> Result<Vec<Json>> {
     Ok(each.collect())
 }
 
-fn picture(ty: &ArrayType, mesh: &Mesh) -> Json {
-    match mesh.size() <= DRAWN_DEVICES {
-        true => Picture::of_type(ty).to_svg_sized(SIDE).into(),
-        false => Json::Null,
-    }
+fn picture(ty: &ArrayType, spec: Spec, mesh: &Mesh) -> Json {
+    let drawn = match placed::sharding(ty, spec, mesh).filter(|_| spec != ty.spec) {
+        Some(sharding) => Picture::of(ty.shape.clone(), &sharding),
+        None => Picture::of_type(ty),
+    };
+    if mesh.size() <= DRAWN_DEVICES { drawn.to_svg_sized(SIDE).into() } else { Json::Null }
 }
 
 /// The answer's fields.
-fn told(mesh: &Mesh, operands: &[(String, ArrayType)], made: Made) -> Json {
-    let typed = |name: &str, ty: &ArrayType| json!({ "name": name, "type": ty.to_string(), "picture": picture(ty, mesh), "bytes_per_device": bytes(ty, mesh) });
-    let operands: Vec<_> = operands.iter().map(|(name, ty)| typed(name, ty)).collect();
+fn told(mesh: &Mesh, operands: &[Operand], made: Made) -> Json {
+    let over = |ty: &ArrayType, spec: Spec| match spec == ty.spec {
+        true => ty.to_string(),
+        false => format!("{ty}, sharded as {spec}"),
+    };
+    let typed = |name: &str, ty: &ArrayType, spec: Spec| json!({ "name": name, "type": over(ty, spec), "picture": picture(ty, spec, mesh), "bytes_per_device": bytes(ty, spec, mesh) });
+    let operands: Vec<_> = operands.iter().map(|o| typed(&o.name, &o.ty, o.spec)).collect();
+    let spec =
+        placed::of_result(&made.program).and_then(|over| placed::joined(&made.ty, Some(over), mesh).ok());
+    let spec = spec.unwrap_or(made.ty.spec);
     let row = |c: &atmesh::Collective| {
         json!({
             "kind": c.kind.name(), "axes": c.axes.to_string(), "bytes": c.bytes, "total": c.total_bytes, "exact": c.exact,
@@ -257,7 +298,7 @@ fn told(mesh: &Mesh, operands: &[(String, ArrayType)], made: Made) -> Json {
     };
     let mut answer = json!({
         "mesh": mesh.to_string(), "devices": mesh.size(), "abstract": mesh.is_abstract(),
-        "operands": operands, "result": typed("result", &made.ty),
+        "operands": operands, "result": typed("result", &made.ty, spec),
         "collectives": collectives, "peak_bytes": made.report.peak_bytes(),
         "program": made.program, "spmd": made.spmd, "moves": made.moves,
     });
@@ -267,16 +308,11 @@ fn told(mesh: &Mesh, operands: &[(String, ArrayType)], made: Made) -> Json {
     answer
 }
 
-/// Bytes of a device's block: each explicit axis divides what it shards.
-fn bytes(ty: &ArrayType, mesh: &Mesh) -> u64 {
+/// Bytes of the first device's block: over auto axes a dimension need not divide.
+fn bytes(ty: &ArrayType, spec: Spec, mesh: &Mesh) -> u64 {
     let parts = |d: usize| {
-        ty.spec
-            .padded(ty.shape.len())
-            .dim(d)
-            .iter()
-            .map(|a| mesh.axis_size(*a).unwrap_or(1))
-            .product::<usize>()
+        spec.padded(ty.shape.len()).dim(d).iter().map(|a| mesh.axis_size(*a).unwrap_or(1)).product::<usize>()
     };
-    let elements = ty.shape.iter().enumerate().map(|(d, n)| (n / parts(d).max(1)) as u64);
+    let elements = ty.shape.iter().enumerate().map(|(d, n)| n.div_ceil(parts(d).max(1)) as u64);
     elements.fold(ty.dtype.size() as u64, u64::saturating_mul)
 }

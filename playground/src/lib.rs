@@ -11,6 +11,7 @@ mod answer;
 mod eval;
 mod mend;
 mod methods;
+mod placed;
 mod refusal;
 mod syntax;
 #[cfg(test)]

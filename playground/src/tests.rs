@@ -294,3 +294,39 @@ fn strings_go_by_place_and_length() {
     assert!(n > 0 && !reply().is_null(), "sixteen zeros are no question, and are answered");
     assert!(question(usize::MAX).is_null());
 }
+
+#[test]
+fn auto_axes_are_placed_and_propagated() {
+    let mesh = "data=2 auto, model=4 auto";
+    let operands = "x: float32[16,32] over [data,_]\nup: float32[32,64] over [_,model]\ndown: float32[64,32] over [model,_]";
+    let answer = ask(mesh, operands, "x.dot(&up).relu().dot(&down)", "");
+    assert_eq!(answer["mesh"], "Mesh(data: 2 auto, model: 4 auto)", "{answer}");
+    assert_eq!(answer["operands"][1]["type"], "float32[32,64], sharded as p![_, \"model\"]");
+    assert_eq!(answer["operands"][1]["bytes_per_device"], 32 * 16 * 4);
+    assert_eq!(answer["result"]["type"], "float32[16,32], sharded as p![\"data\", _]");
+    assert_eq!(answer["collectives"][0]["kind"], "all_reduce");
+    assert!(answer["program"].as_str().unwrap().contains("over [data,model]"), "{answer}");
+    assert_eq!(answer["values"][4]["part"], "[8..16, 0..32]", "{answer}");
+    // asked for: the result over both
+    let answer = ask(mesh, operands, "x.dot(&up).relu().dot(&down)", "data, model");
+    assert_eq!(answer["result"]["type"], "float32[16,32], sharded as p![\"data\", \"model\"]", "{answer}");
+    assert_eq!(answer["collectives"][0]["kind"], "reduce_scatter");
+    // a dimension need not divide; an explicit axis beside an auto one
+    let answer = ask("X=4 auto", "x: float32[10] over X", "&x * 2.0", "");
+    assert_eq!(answer["operands"][0]["bytes_per_device"], 12, "{answer}");
+    assert_eq!(answer["result"]["type"], "float32[10], sharded as p![\"X\"]", "{answer}");
+    let answer = ask("X=2, Y=4 auto", "x: float32[8@X,8] over [_,Y]", "x.exp()", "");
+    assert_eq!(answer["result"]["type"], "float32[8@X,8], sharded as p![\"X\", \"Y\"]", "{answer}");
+    for (mesh, operand, told) in [
+        ("X=4", "x: float32[8] over X", "X is no auto axis of Mesh(X: 4): write it in the type, like 8@X"),
+        ("X=4 auto", "x: float32[8] over Z", "Z is no auto axis"),
+        ("X=4 auto", "x: float32[8] over [_,X]", "float32[8] has 1 dimensions"),
+        ("X=4 auto", "x: float32[8@X]", "auto"),
+    ] {
+        let answer = ask(mesh, operand, "x", "");
+        assert!(text(&answer).contains(told), "{mesh} {operand}: {answer}");
+    }
+    // abstract, and placed
+    let answer = ask("X=65536 auto", "x: float32[65536,8] over X", "x.sum(0)", "");
+    assert_eq!(answer["collectives"][0]["kind"], "all_reduce", "{answer}");
+}

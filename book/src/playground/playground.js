@@ -58,7 +58,8 @@
 
     const state = () => Object.fromEntries(FIELDS.map((f) => [f, inputs[f].value]));
     const link = () => "#" + new URLSearchParams({ ...state(), run: run.checked ? "1" : "0" });
-    const axes = () => inputs.mesh.value.split(",").map((part) => part.split(/[=:]/)).filter((p) => p.length === 2);
+    // name, size and what is behind it: auto or nothing
+    const axes = () => inputs.mesh.value.split(",").map((part) => /^([^=:]*)[=:]\s*(\d*)(.*)$/.exec(part)).filter((p) => p).map((p) => p.slice(1));
 
     const picture = (svg, alt) => make("img", { src: "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svg), alt });
     const figure = (value) => {
@@ -119,7 +120,7 @@
         if (list.length === 0) return;
         const others = list.slice(1).reduce((n, a) => n * Number(a[1]), 1);
         list[0][1] = String(Math.max(1, Math.round(2 ** Number(slider.value) / others)));
-        inputs.mesh.value = list.map(([name, size]) => `${name.trim()}=${size.trim()}`).join(", ");
+        inputs.mesh.value = list.map(([name, size, kind]) => `${name.trim()}=${size}${kind.trimEnd()}`).join(", ");
         answer();
     };
 

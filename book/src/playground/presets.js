@@ -17,6 +17,12 @@ window.playgroundPresets = {
         program: "grad(&w, |w| x.dot(&w).square().sum(..))",
         target: "",
     },
+    auto: {
+        mesh: "data=2 auto, model=4 auto",
+        operands: "x: float32[16,32] over [data,_]\nup: float32[32,64] over [_,model]\ndown: float32[64,32] over [model,_]",
+        program: "x.dot(&up).relu().dot(&down)",
+        target: "",
+    },
     manual: {
         mesh: "X=4",
         operands: "x: float32[8@X]",

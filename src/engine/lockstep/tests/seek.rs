@@ -94,7 +94,7 @@ fn many_rows() {
     // some batches, the last one not full
     let (n, [r, c]) = if cfg!(miri) { (70, [2, 4]) } else { (150, [8, 6]) };
     for &dtype in TYPES {
-        for (rows, columns) in [(1, 1), (r, 1), (1, 2)] {
+        for (rows, columns) in [(1, 1), (r, 1), (1, 2)].into_iter().take(if cfg!(miri) { 2 } else { 3 }) {
             let mut m = Make::new(dtype);
             let (x, i) = (m.input(&[r, c], &[rows, columns]), m.indices(n));
             let (u, v) = (m.input(&[n, c], &[1, columns]), m.input(&[n], &[1]));
