@@ -2,7 +2,9 @@
 
 use super::float::Float;
 use super::run::{How, fresh};
-use crate::runtime::cpu::{Level, for_each_isa};
+#[cfg(target_arch = "x86_64")]
+use crate::runtime::cpu::Level;
+use crate::runtime::cpu::for_each_isa;
 use crate::types::DType;
 use std::marker::PhantomData;
 use std::slice::from_raw_parts;
@@ -31,6 +33,7 @@ pub type Chain = unsafe fn(n: usize, dst: *mut u8, x: &[*const u8; TERMS], k: &F
 /// A number of terms of a type.
 trait Links: 'static {
     /// Bytes of an element.
+    #[cfg(target_arch = "x86_64")]
     const SIZE: usize;
     /// Elements `first` to before `first + n`, from `dst` on.
     ///
@@ -42,6 +45,7 @@ trait Links: 'static {
 struct Of<T, const N: usize>(PhantomData<T>);
 
 impl<T: Float, const N: usize> Links for Of<T, N> {
+    #[cfg(target_arch = "x86_64")]
     const SIZE: usize = size_of::<T>();
     #[inline(always)]
     unsafe fn run(first: usize, n: usize, dst: *mut u8, x: &[*const u8; TERMS], k: &Factors) {
@@ -129,6 +133,7 @@ pub(super) fn find(dtype: DType, terms: usize, how: How) -> Option<Chain> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::cpu::Level;
 
     #[test]
     fn a_chain_rounds_each_step() {
