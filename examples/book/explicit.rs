@@ -223,6 +223,22 @@ pub(crate) fn chapter() -> Result<()> {
     refused!(parts.exp(); parts);
     // ANCHOR_END: unreduced
 
+    section("exercise1");
+    // ANCHOR: exercise1
+    let (a, b) = (ones([8, 8], p!["X", "Y"]), ones([8, 8], p!["X", "Y"]));
+    rule!(a.sum(0); a);
+    rule!(a.slice(ix![.., 2..6]); a);
+    rule!(a.reshape([64]); a);
+    refused!(a + b.t(); a, b);
+    // ANCHOR_END: exercise1
+
+    section("exercise2");
+    // ANCHOR: exercise2
+    let (a, b) = (ones([8, 8], p!["X", _]), ones([8, 8], p![_, "X"]));
+    rule!(a.dot(b.reshard(p![])); a, b);
+    rule!(a.dot_to(b.reshard(p![_, "Y"]), p!["X", "Y"]); a, b);
+    // ANCHOR_END: exercise2
+
     section("trace");
     // ANCHOR: trace
     let layer = jit(|x: &Array, w: &Array| {

@@ -11,7 +11,9 @@ fn main() -> Result<()> {
     println!("== wrong");
     wrong();
     println!("== exercise1");
-    exercise_1()
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
 }
 
 // ANCHOR: medians
@@ -106,3 +108,20 @@ fn exercise_1() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    // the last dimension is a line; all before it may be sharded
+    let range = custom_op("range", "...j->...", |ins, outs| {
+        let x = ins[0].view::<f32>();
+        let (least, most) = x.iter().fold((f32::MAX, f32::MIN), |(a, b), x| (a.min(*x), b.max(*x)));
+        outs[0].view::<f32>()[[]] = most - least;
+    });
+    let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    let x = Key::new(0).normal([4, 8, 100]).put(&mesh, p!["X", "Y"]);
+    let f = jit(move |x: &Array| range.call(x));
+    println!("{}, {} collectives", type_of(f.call(&x)?), f.lower(&x)?.collectives().len());
+    println!("{}", f.call(&x)?.allclose(&(x.max(-1) - x.min(-1)))?);
+    Ok(())
+}
+// ANCHOR_END: exercise2

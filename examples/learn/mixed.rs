@@ -11,7 +11,9 @@ fn main() -> Result<()> {
     println!("== over");
     over()?;
     println!("== exercise1");
-    exercise_1()
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
 }
 
 // ANCHOR: three
@@ -116,3 +118,16 @@ fn exercise_1() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    // rows by hand, columns by types: the program sums over X, the rules sum over Y
+    let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    let x = Array::arange(0..64).astype(F32).reshape([8, 8]).put(&mesh, p!["X", "Y"]);
+    let norm = shard_map(&mesh, p!["X", _], p![], |x: &Array| x.square().sum(..).psum("X").sqrt()).over("X");
+    let f = jit(norm);
+    println!("{} {}", f.call(&x)?, x.norm(..));
+    println!("{}", f.lower(&x)?.collectives());
+    Ok(())
+}
+// ANCHOR_END: exercise2

@@ -6,7 +6,9 @@ fn main() -> Result<()> {
     println!("== attention");
     attention()?;
     println!("== exercise1");
-    exercise_1()
+    exercise_1()?;
+    println!("== exercise2");
+    exercise_2()
 }
 
 // ANCHOR: kmeans
@@ -69,3 +71,29 @@ fn exercise_1() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: exercise1
+
+// ANCHOR: exercise2
+fn exercise_2() -> Result<()> {
+    // as many centres as you like, and the distance by which the last round moved them
+    let mesh = Mesh::new([("X", 8)])?;
+    let x = Key::new(0).normal([256, 2]).put(&mesh, p!["X", _]);
+    let centres = Key::new(1).normal([3, 2]).put(&mesh, p![]);
+    let round = |x: &Array, centres: &Array| {
+        let difference = x.reshape([256, 1, 2]) - centres.reshape([1, 3, 2]);
+        let nearest = difference.square().sum(2).argmin(1).one_hot(3);
+        nearest.t().dot_to(x, p![]) / nearest.sum(0).reshape([3, 1])
+    };
+    let until = jit(|x: &Array, centres: &Array| {
+        let far = Array::from(1.0f32);
+        while_loop((centres.clone(), far), |(_, far)| far.gt(1e-3), |(old, _)| {
+            let new = round(x, &old);
+            let far = (&new - &old).abs().max(..);
+            (new, far)
+        })
+    });
+    let (_, far) = until.call((&x, &centres))?;
+    println!("still: {}", far.item::<f32>()? <= 1e-3);
+    println!("{}", until.lower((&x, &centres))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: exercise2
