@@ -30,7 +30,9 @@ pub enum EngineKind {
     /// XLA, by the plugin that `ATMESH_PJRT_PLUGIN` names: the program goes to it as StableHLO, and so does the decision what is
     /// communicated. Results differ from other engines' in the last places. It takes the feature `xla`; without it, to compile is an error.
     ///
-    /// Where it is the process's default, operations outside of [`jit`](crate::jit) run in lock-step: XLA would compile each.
+    /// Where it is the process's default, an operation outside of [`jit`](crate::jit) runs by the plugin if one of its operands is on the
+    /// plugin's devices already, so that nothing is copied back; it is compiled once. Others run in lock-step, as do those that XLA does
+    /// not run.
     Xla,
 }
 
@@ -65,13 +67,6 @@ impl EngineKind {
     }
     fn named(name: &str) -> Option<EngineKind> {
         ALL.into_iter().find(|k| k.name() == name)
-    }
-    /// The engine that runs operations at once, one by one.
-    pub(crate) fn at_once() -> EngineKind {
-        match EngineKind::default() {
-            EngineKind::Xla => EngineKind::Lockstep,
-            kind => kind,
-        }
     }
     fn name(self) -> &'static str {
         match self {
@@ -116,6 +111,17 @@ fn get(kind: EngineKind) -> &'static dyn Engine {
         EngineKind::Xla => &xla::Xla,
         #[cfg(not(feature = "xla"))]
         EngineKind::Xla => &Left,
+    }
+}
+
+/// Whether a value is on the devices of XLA's plugin.
+pub(crate) fn on_plugin(value: &Slab) -> bool {
+    #[cfg(feature = "xla")]
+    return xla::holds(value);
+    #[cfg(not(feature = "xla"))]
+    {
+        let _ = value;
+        false
     }
 }
 

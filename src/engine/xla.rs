@@ -176,6 +176,11 @@ struct OnDevices {
     blocks: Vec<DeviceBuffer>,
 }
 
+/// Whether a value is on the devices of a plugin.
+pub(crate) fn holds(value: &Slab) -> bool {
+    value.held_by::<OnDevices>().is_some()
+}
+
 impl Elsewhere for OnDevices {
     fn fetch(&self) -> Result<Buffer, Fault> {
         self.port.get(&self.blocks).map_err(|e| e.diagnostics()[0].fault.clone())

@@ -5,7 +5,7 @@ use super::cache::Cache;
 use super::core::Arg;
 use super::stages::{self, Ready};
 use crate::diagnostic::{ErrorKind, Fault, Result};
-use crate::engine::EngineKind;
+use crate::engine::{self, EngineKind};
 use crate::program::{Builder, Call, Input, Literal, Op, Placement, Prim, Priority, Program, Value};
 use crate::runtime::{Slab, on_device_thread};
 use crate::sharding::{Sharding, atoms};
@@ -70,11 +70,27 @@ fn number_of(traced: &Traced) -> Result<Literal> {
     }
 }
 
+/// The engine that runs an operation on these: the process's default. XLA compiles for longer than most operations take, so that it runs
+/// those only whose operands would be copied to the host else.
+fn engine_for(inputs: &[Arg], call: Call<'_>) -> EngineKind {
+    let there = |i: &Arg| match i {
+        Arg::Array(a) => match a.repr() {
+            Repr::Concrete(c) => c.slab(call.op, call.place).is_ok_and(|slab| engine::on_plugin(&slab)),
+            Repr::Traced(_) | Repr::Poisoned(_) => false,
+        },
+        Arg::Lit(_) => false,
+    };
+    match EngineKind::default() {
+        EngineKind::Xla if !inputs.iter().any(there) => EngineKind::Lockstep,
+        kind => kind,
+    }
+}
+
 /// Runs a primitive on numbers.
 pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Array>> {
     off_devices()?;
     static OPERATIONS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(stages::KEPT));
-    let engine = EngineKind::at_once();
+    let engine = engine_for(inputs, call);
     let operands = inputs.iter().map(|i| match i {
         Arg::Lit(l) => Ok(OperandKey::Lit(*l)),
         Arg::Array(a) => match a.repr() {
@@ -92,7 +108,8 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Arra
                 return run_ready(&ready, inputs, true, call);
             }
             let program = program(inputs, call, |b, values| b.emit_for(prim, values, call))?;
-            OPERATIONS.put(key, Arc::new(stages::compile(&program, &[], engine)?), stages::WEIGHT + 1)
+            let ready = stages::compile_at_once(&program, engine)?;
+            OPERATIONS.put(key, Arc::new(ready), stages::WEIGHT + 1)
         }
     };
     run_ready(&ready, inputs, false, call)
@@ -142,7 +159,7 @@ fn changing(prim: &Prim, key: &Key, inputs: &[Arg], call: Call<'_>) -> Option<Ar
         };
         let values: Vec<Value> = values.iter().map(|v| spread(v, b_at)).collect::<Result<_>>()?;
         let out = b_at.emit_for(prim.clone(), &values, call)?;
-        let ready = stages::compile(&b.finish(&out), &[], key.engine)?;
+        let ready = stages::compile_at_once(&b.finish(&out), key.engine)?;
         let told = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
         let same = ready.results == stages::lower(&told, &[])?.results;
         Ok(same.then(|| Arc::new(ready)))
@@ -157,7 +174,7 @@ pub(crate) fn run_all(
     add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
 ) -> Result<Vec<Array>> {
     off_devices()?;
-    let ready = stages::ready(Arc::new(program(inputs, call, add)?), &[], EngineKind::at_once())?;
+    let ready = stages::ready_at_once(program(inputs, call, add)?, engine_for(inputs, call))?;
     run_ready(&ready, inputs, false, call)
 }
 

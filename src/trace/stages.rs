@@ -1,7 +1,7 @@
 //! The pipeline from a program to something that runs: propagate, localise, compile.
 
 use super::cache::Cache;
-use crate::diagnostic::Result;
+use crate::diagnostic::{ErrorKind, Result};
 use crate::engine::{self, EngineKind, Executable, Failure};
 use crate::mesh::{Axis, Mesh};
 use crate::partition::{self, Localised};
@@ -74,6 +74,16 @@ pub(crate) fn compile(program: &Program, donated: &[bool], engine: EngineKind) -
     Ok(Ready { exe: engine::compile(engine, staged.job(donated))?, results: staged.results })
 }
 
+/// The same of operations outside of `jit`: what XLA does not run runs in lock-step.
+pub(crate) fn compile_at_once(program: &Program, engine: EngineKind) -> Result<Ready> {
+    match compile(program, &[], engine) {
+        Err(e) if engine == EngineKind::Xla && e.kind() == ErrorKind::Unsupported => {
+            compile(program, &[], EngineKind::Lockstep)
+        }
+        done => done,
+    }
+}
+
 impl Staged {
     /// What an engine compiles. Inputs that are `donated` (missing ones are not) may be written over.
     pub(crate) fn job<'a>(&'a self, donated: &'a [bool]) -> engine::Job<'a> {
@@ -89,16 +99,26 @@ pub(crate) const WEIGHT: usize = 8;
 /// The program, compiled; or what was compiled for an equal one. Closures are traced at every call, since what they capture may
 /// differ in kind; but numbers from outside are inputs of a program, so the steps of a loop make equal ones.
 pub(crate) fn ready(program: Arc<Program>, donated: &[bool], engine: EngineKind) -> Result<Arc<Ready>> {
-    type Key = (EngineKind, Box<[bool]>, Arc<Program>);
+    kept(program, donated, engine, false)
+}
+
+/// The same for operations outside of `jit`.
+pub(crate) fn ready_at_once(program: Program, engine: EngineKind) -> Result<Arc<Ready>> {
+    kept(Arc::new(program), &[], engine, engine == EngineKind::Xla)
+}
+
+fn kept(program: Arc<Program>, donated: &[bool], engine: EngineKind, at_once: bool) -> Result<Arc<Ready>> {
+    type Key = (EngineKind, bool, Box<[bool]>, Arc<Program>);
     static PROGRAMS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(KEPT));
     // up to the last one that is donated
     let given = donated.iter().rposition(|d| *d).map_or(0, |k| k + 1);
-    let key = (engine, donated[..given].into(), program);
+    let key = (engine, at_once, donated[..given].into(), program);
     if let Some(known) = PROGRAMS.get(&key) {
         return Ok(known);
     }
-    let ready = Arc::new(compile(&key.2, donated, engine)?);
-    let weight = WEIGHT + key.2.size();
+    let program = &key.3;
+    let made = if at_once { compile_at_once(program, engine) } else { compile(program, donated, engine) };
+    let (ready, weight) = (Arc::new(made?), WEIGHT + program.size());
     Ok(PROGRAMS.put(key, ready, weight))
 }
 

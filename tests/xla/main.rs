@@ -65,6 +65,16 @@ fn apart(ours: &Array, theirs: &Array) -> f64 {
     a.iter().zip(&b).map(one).fold(0.0, |worst, x| if x <= worst { worst } else { x })
 }
 
+/// Runs one of these tests in a process whose default engine is XLA.
+fn in_a_process_of_xla(test: &str, more: impl FnOnce(&mut Command)) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--ignored", "--test-threads=1"]).env("ATMESH_ENGINE", "xla");
+    more(&mut command);
+    let done = command.output().unwrap();
+    let text = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success() && text.contains("1 passed"), "{text}");
+}
+
 /// All programs of examples/beyond, run by XLA in a process of their own.
 #[test]
 fn programs_agree_with_ours() {
@@ -73,13 +83,9 @@ fn programs_agree_with_ours() {
     }
     let folder = std::env::temp_dir().join(format!("atmesh-xla-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let done = Command::new(std::env::current_exe().unwrap())
-        .args(["saves_results", "--exact", "--ignored", "--test-threads=1"])
-        .env("ATMESH_ENGINE", "xla")
-        .env("ATMESH_RESULTS", &folder)
-        .output()
-        .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    in_a_process_of_xla("saves_results", |command| {
+        command.env("ATMESH_RESULTS", &folder);
+    });
     let (mut compared, mut wrong) = (0, Vec::new());
     for case in programs::all().unwrap() {
         for (k, ours) in case.results.iter().enumerate() {
@@ -177,6 +183,65 @@ fn a_chain_of_calls_copies_nothing_to_the_host() {
     assert_eq!(own.to_vec::<i32>().unwrap()[0], 101);
     let alone = jit(|x: &Array| x * 3).engine(EngineKind::Xla).call(Array::arange(0..6)).unwrap();
     assert_eq!(alone.reshape([2, 3]).to_vec::<i32>().unwrap(), [0, 3, 6, 9, 12, 15]);
+}
+
+/// Operations outside of `jit`; run by the test below, with XLA as the process's default.
+#[test]
+#[ignore = "another test runs it"]
+fn operations_at_once() {
+    if !std::env::var("ATMESH_ENGINE").is_ok_and(|name| name == "xla") {
+        return;
+    }
+    let mesh = Mesh::new([("x", 8)]).unwrap();
+    // from the host: nothing is sent to the plugin
+    let start = transfers();
+    let host = Array::arange(0..16).astype(F32).put(&mesh, p!["x"]) * 0.5;
+    assert_eq!(transfers(), start);
+    let x = jit(|x: &Array| x * 2.0).call(&host).unwrap();
+    let sent = transfers();
+    assert_eq!(sent.to_devices - start.to_devices, 8);
+    // operations, several together, and derivatives: all where the operand is
+    let y = &x * 2.0 + &x;
+    let total = y.sum(0);
+    let slope = grad(&x, |x| x.square().sum(..));
+    let last = scan(&x, &Array::arange(0..3).astype(F32), |c, k| (&c + &k, k)).0;
+    assert_eq!(transfers().from_devices, start.from_devices);
+    // the three steps' numbers came along
+    assert_eq!(transfers().to_devices - sent.to_devices, 8);
+    assert_eq!(type_of(&y), "float32[16@x]");
+    assert_eq!(type_of(&slope), "float32[16@x]");
+    let of = |f: &dyn Fn(f32) -> f32| (0..16).map(|k| f(k as f32)).collect::<Vec<_>>();
+    assert_eq!(y.to_vec::<f32>().unwrap(), of(&|k| 3.0 * k));
+    assert_eq!(total.to_vec::<f32>().unwrap(), [360.0]);
+    assert_eq!(slope.to_vec::<f32>().unwrap(), of(&|k| 2.0 * k));
+    assert_eq!(last.to_vec::<f32>().unwrap(), of(&|k| k + 3.0));
+    // numbers that change compile nothing once they were seen to change
+    let (mut z, mut compiled) = (x.clone(), 0);
+    for k in 0..40 {
+        if k == 20 {
+            compiled = atmesh::engine::compilations();
+        }
+        z += k as f32;
+    }
+    assert_eq!(atmesh::engine::compilations(), compiled);
+    assert_eq!(z.to_vec::<f32>().unwrap()[..2], [780.0, 781.0]);
+    // what XLA does not run is read, and runs here
+    let auto = Mesh::auto([("x", 8)]).unwrap();
+    let even = jit(|x: &Array| x + 1.0).call(Array::ones([16, 2]).put(&auto, p!["x"])).unwrap();
+    for _ in 0..2 {
+        let uneven = concat([&even, &Array::ones([1, 2]).put(&auto, p![])], 0).put(&auto, p!["x"]) + 1.0;
+        assert_eq!(uneven.to_vec::<f32>().unwrap()[30..], [3.0, 3.0, 2.0, 2.0]);
+    }
+    // and so is what is refused by the rules, with its line
+    let refused = (&x + Array::ones([3])).ty().unwrap_err().to_string();
+    assert!(refused.contains("tests/xla/main.rs"), "{refused}");
+}
+
+#[test]
+fn operations_run_where_their_operands_are() {
+    if plugin() {
+        in_a_process_of_xla("operations_at_once", |_| {});
+    }
 }
 
 /// A loop of training: the weights stay on the devices, and so does the batch.
