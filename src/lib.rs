@@ -104,6 +104,18 @@
 
 extern crate self as atmesh;
 
+/// One of the book's pictures, for these pages.
+#[cfg(doc)]
+macro_rules! picture {
+    ($name:literal) => {
+        concat!(
+            "\n<figure style=\"margin: 1em 0\">\n",
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/book/src/pictures/", $name, ".svg")),
+            "</figure>\n"
+        )
+    };
+}
+
 #[cfg(target_pointer_width = "16")]
 compile_error!("atmesh needs pointers of 32 or 64 bits");
 
@@ -143,33 +155,50 @@ pub use ndarray as nd;
 pub use num_complex::Complex;
 
 #[cfg(feature = "linalg")]
+#[doc(inline)]
 pub use array::TriangularOptions;
+#[doc(inline)]
 pub use array::{
     Array, Beyond, ConvOptions, Dims, Exchange, Gather, IndexOptions, Mode, NewAxis, Operand, Padding,
     Permutation, Places, ProductOptions, Rest, Shard, Term, WindowOptions, axis_index, axis_size, concat,
     einsum, einsum_to, einsum_with, meshgrid, sort_together, stack,
 };
 pub use atmesh_derive::Tree;
+#[doc(inline)]
 pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
+#[doc(inline)]
 pub use engine::EngineKind;
+#[doc(inline)]
 pub use mesh::{Axes, Axis, AxisType, DeviceId, Mesh, devices};
+#[doc(inline)]
 pub use ops::collective::Cast;
+#[doc(inline)]
 pub use partition::{Collective, Collectives, Kind, Memory, MemoryClass, MemoryEntry};
+#[doc(inline)]
 pub use random::Key;
+#[doc(inline)]
 pub use shard_map::{ShardMap, shard_map};
+#[doc(inline)]
 pub use sharding::{Sharding, Spec};
+#[doc(inline)]
 pub use show::{Moves, Picture};
+#[doc(inline)]
 pub use spmd::{Device, Peer, Spmd, spmd};
+#[doc(inline)]
 pub use transform::{
     Compiled, Jit, Lowered, ScanOptions, Traced, associative_scan, associative_scan_from_end, cond,
     debug_print_values, fori_loop, jit, map, scan, scan_with, switch, while_loop,
 };
+#[doc(inline)]
 pub use transform::{
     CustomOp, Pullback, auto_axes, auto_axes_over, checkpoint, custom_op, explicit_axes, explicit_axes_over,
     grad, jvp, value_and_grad, vjp,
 };
+#[doc(inline)]
 pub use transform::{MapDims, VmapOptions, vmap, vmap_with};
+#[doc(inline)]
 pub use tree::{Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of};
+#[doc(inline)]
 pub use types::{ArrayType, DType, Element, Scalar, Shape};
 
 /// What programs use: `use atmesh::prelude::*;`.

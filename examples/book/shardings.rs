@@ -13,6 +13,9 @@ pub(crate) fn chapter() -> Result<()> {
     println!("{}, {}, {}", type_of(&x), type_of(&a), type_of(&b));
     println!("{}\n{}", a.visualize(), b.visualize());
     // ANCHOR_END: spec
+    figure("put", &[("x", &x)], "x.put(&mesh, p![\"X\", \"Y\"])", &[("a", &a)], "")?;
+    let narrow = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X", _]);
+    figure("array", &[("x", &narrow)], "x.sum(0)", &[("", &narrow.sum(0))], "an all-reduce over X")?;
 
     section("writing");
     // ANCHOR: writing

@@ -204,6 +204,10 @@ pub(crate) fn figure(
     let columns = |list: &[(&str, &Array)]| -> Vec<_> { list.iter().map(|x| Column::of(x, side)).collect() };
     let (from, to) = (columns(from), columns(to));
     let wide = from.iter().chain(&to).map(|c| c.width() + 2.0 * GAP).fold(WIDE, f64::max);
+    let listed =
+        |columns: &[Column]| columns.iter().map(|c| c.caption.clone()).collect::<Vec<_>>().join("; ");
+    let told = [listed(&from), done.to_string(), listed(&to), beneath.to_string()];
+    let told = escaped(&told.into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join(" → "));
     let mut figure = Figure { body: String::new(), wide, y: GAP / 2.0 };
     figure.arrays(&from);
     if !to.is_empty() {
@@ -215,16 +219,20 @@ pub(crate) fn figure(
     let height = y + GAP / 2.0;
     let svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" viewBox=\"0 0 {width:.0} \
-         {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" \
+         {height:.0}\" font-family=\"ui-monospace, monospace\" font-size=\"12\" role=\"img\">\n<title>{told}</title>\n<rect width=\"100%\" height=\"100%\" \
          rx=\"8\" fill=\"#fafafa\"/>\n{body}</svg>\n"
     );
     std::fs::create_dir_all(folder).map_err(Error::other)?;
     std::fs::write(folder.join(format!("{name}.svg")), svg).map_err(Error::other)
 }
 
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
 /// Words around a middle.
 fn word(body: &mut String, x: f64, y: f64, ink: &str, label: &str) {
-    let label = label.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let label = escaped(label);
     let _ = writeln!(
         body,
         "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" fill=\"{ink}\">{label}</text>"

@@ -162,6 +162,7 @@ methods! {
     broadcast_as(sizes, spec) broadcast_in_dim(sizes, sizes) expand_dims(dims) squeeze(dims) flip(dims) tile(sizes) repeat(number, number)
     roll(number, number) diff(number, number) tril(number) triu(number) diagonal(number) trace(number)
     cumsum(number) cumprod(number) cummax(number) cummin(number) sort(number) argsort(number) median(number) quantile(float, number)
+    take(array, number) take_to(array, number, spec)
     reshard(spec) constrain(spec)
     psum(axes) pmean(axes) pmax(axes) pmin(axes) pvary(axes) all_gather(axes, gather) psum_scatter(axes, gather) all_to_all(axes, exchange)
     ppermute(axes, permutation)

@@ -330,3 +330,22 @@ fn auto_axes_are_placed_and_propagated() {
     let answer = ask("X=65536 auto", "x: float32[65536,8] over X", "x.sum(0)", "");
     assert_eq!(answer["collectives"][0]["kind"], "all_reduce", "{answer}");
 }
+
+/// Each chapter's preset has the type that it says, is told where it is refused, and has its link on the page.
+#[test]
+fn presets_are_what_they_say() {
+    let script = include_str!("../../book/src/playground/presets.js");
+    let page = include_str!("../../book/src/playground.md");
+    let from = script.find('{').expect("the presets are JSON");
+    let presets: Value = serde_json::from_str(script[from..].trim_end().trim_end_matches(';')).unwrap();
+    let presets = presets.as_object().expect("they have names");
+    assert!(presets.len() > 12);
+    for (name, preset) in presets {
+        let field = |of: &str| preset[of].as_str().unwrap_or_else(|| panic!("{name} has no {of}"));
+        let answer = ask(field("mesh"), field("operands"), field("program"), field("target"));
+        let refused = !text(&answer).is_empty();
+        assert_eq!(answer["result"]["type"].as_str().unwrap_or_default(), field("type"), "{name}: {answer}");
+        assert_eq!(refused, field("type").is_empty(), "{name}: {answer}");
+        assert!(page.contains(&format!("id=\"preset-{name}\"")), "{name} has no link");
+    }
+}

@@ -211,6 +211,8 @@ impl Array {
     }
     /// The sum over the devices along the axes: the same on all of them. bool is summed as int32.
     ///
+    #[cfg_attr(doc, doc = picture!("moves-reduce"))]
+    ///
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
@@ -284,6 +286,8 @@ impl Array {
     }
     /// The blocks of all devices along the axes: `x.all_gather("X", Gather::tiled(0))`, `Gather::stacked(0)`, `Gather::tiled(1).invarying()`.
     ///
+    #[cfg_attr(doc, doc = picture!("moves-gather"))]
+    ///
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
@@ -304,6 +308,8 @@ impl Array {
     }
     /// The sum over the devices along the axes, of which each keeps its part of a dimension.
     ///
+    #[cfg_attr(doc, doc = picture!("moves-scatter"))]
+    ///
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2)])?;
@@ -322,6 +328,8 @@ impl Array {
         }
     }
     /// Each device gets its piece of a dimension from every device: `x.all_to_all("X", Exchange::split(0).concat(1))`.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-all-to-all"))]
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -344,6 +352,10 @@ impl Array {
         }
     }
     /// The block of the device that sends to this one; zeros where none does. Pairs, [`Permutation::shift`] or [`Permutation::ring`].
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-permute"))]
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-shift"))]
     ///
     /// ```
     /// use atmesh::prelude::*;

@@ -15,6 +15,8 @@ impl Array {
     /// The same value on a mesh, sharded as `spec` says (over explicit and auto axes): from no mesh, from another sharding,
     /// from another mesh.
     ///
+    #[cfg_attr(doc, doc = picture!("put"))]
+    ///
     /// ```
     /// use atmesh::prelude::*;
     /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
@@ -32,6 +34,8 @@ impl Array {
         self.move_to(mesh, spec, &kinds, call)
     }
     /// The same value with another sharding of the mesh that it is on.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-turn"))]
     ///
     /// ```
     /// use atmesh::prelude::*;

@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// Device `i` of a mesh is the i-th in row-major order of its axes. Meshes are equal when axes, sizes,
 /// types and devices are. A mesh without devices ([`Mesh::without_devices`]) serves for types and plans.
 ///
+#[cfg_attr(doc, doc = picture!("mesh"))]
+///
 /// ```
 /// use atmesh::prelude::*;
 /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?; // explicit axes: shardings over them are in types

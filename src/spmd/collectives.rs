@@ -255,6 +255,8 @@ impl Device {
         Ok(sum[0])
     }
     /// The blocks of all devices along the axes, joined along a dimension.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-gather"))]
     #[track_caller]
     pub fn all_gather<T: Element, D: Dimension>(
         &self,
@@ -273,6 +275,8 @@ impl Device {
         array(&shape, whole)
     }
     /// The sum over the devices along the axes, of which each keeps its part of a dimension.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-scatter"))]
     #[track_caller]
     pub fn psum_scatter<T: Element, D: Dimension>(
         &self,
@@ -298,6 +302,8 @@ impl Device {
         array(&shape, combine(Combine::Add, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>())?)
     }
     /// One dimension cut, its parts sent to the devices along the axes, and what comes joined along another: `Exchange::split(0).concat(1)`.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-all-to-all"))]
     #[track_caller]
     pub fn all_to_all<T: Element, D: Dimension>(
         &self,
@@ -341,6 +347,8 @@ impl Device {
         array(&shape, whole)
     }
     /// What the source of each pair sends to its target: `[(0, 1), (1, 0)]`, `Permutation::shift(1)`, `Permutation::ring(1)`. Zeros for a device that is not a target.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-permute"))]
     #[track_caller]
     pub fn ppermute<T: Element, D: Dimension>(
         &self,
@@ -418,6 +426,8 @@ macro_rules! reductions { ($($(#[$doc:meta])* $name:ident $combine:ident;)*) => 
 } }
 reductions! {
     /// The sum over the devices along the axes, the same bits on all of them.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-reduce"))]
     psum Add;
     /// The largest over the devices along the axes; NaN where any is NaN.
     pmax Max;

@@ -14,6 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// shape and sharding are known at run time; [`Array::ty`] tells them. Operations never panic: an ill-typed one returns an
 /// array that carries the diagnostic, operations on that one keep the first cause, and it comes out at the next `?`. Cloning clones a handle.
 ///
+/// Here is `int32[4@X,2]` on a mesh `X: 2, Y: 4`, and what its sum over the rows is:
+///
+#[cfg_attr(doc, doc = picture!("array"))]
+///
 /// ```
 /// use atmesh::prelude::*;
 /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;

@@ -1,38 +1,116 @@
 "use strict";
-// What the playground begins with: the presets of the chapters, by the names of their links.
+// What the playground begins with: the presets of the chapters, by the names of their links, each with the type that it has (none where it is refused). JSON, for tests to read.
 window.playgroundPresets = {
-    first: { mesh: "X=4", operands: "x: float32[8@X]", program: "(&x * &x).sum(..)", target: "" },
-    explicit: { mesh: "X=2, Y=4", operands: "a: float32[8@X,8]\nb: float32[8@Y,8]", program: "a + b", target: "" },
-    products: { mesh: "X=2, Y=4", operands: "a: float32[8,8@X]\nb: float32[8@X,8]", program: "a.dot(&b)", target: "" },
-    unreduced: {
-        mesh: "X=4",
-        operands: "a: float32[4,8@X]\nb: float32[8@X,4]",
-        program: "let parts = a.dot_to(&b, p![_, _; U: \"X\"]);\n&parts + &parts",
-        target: "X, _",
+    "first": {
+        "mesh": "X=4",
+        "operands": "x: float32[8@X]",
+        "program": "(&x * &x).sum(..)",
+        "target": "",
+        "type": "float32[]"
     },
-    reshard: { mesh: "X=4", operands: "x: int32[4@X,4]", program: "x.reshard(p![_, \"X\"])", target: "" },
-    gradient: {
-        mesh: "data=4",
-        operands: "x: float32[8@data,4]\nw: float32[4,2]",
-        program: "grad(&w, |w| x.dot(&w).square().sum(..))",
-        target: "",
+    "explicit": {
+        "mesh": "X=2, Y=4",
+        "operands": "a: float32[8@X,8]\nb: float32[8@Y,8]",
+        "program": "a + b",
+        "target": "",
+        "type": ""
     },
-    auto: {
-        mesh: "data=2 auto, model=4 auto",
-        operands: "x: float32[16,32] over [data,_]\nup: float32[32,64] over [_,model]\ndown: float32[64,32] over [model,_]",
-        program: "x.dot(&up).relu().dot(&down)",
-        target: "",
+    "shardings": {
+        "mesh": "X=2, Y=4",
+        "operands": "x: int32[8@X,4]",
+        "program": "x.reshard(p![(\"Y\", \"X\"), _])",
+        "target": "",
+        "type": "int32[8@(Y,X),4]"
     },
-    manual: {
-        mesh: "X=4",
-        operands: "x: float32[8@X]",
-        program: "shard_map(&mesh, p![\"X\"], p![], |x| {\n    x.sum(..).psum(\"X\")\n}).call(&x)?",
-        target: "",
+    "reshard": {
+        "mesh": "X=4",
+        "operands": "x: int32[4@X,4]",
+        "program": "x.reshard(p![_, \"X\"])",
+        "target": "",
+        "type": "int32[4,4@X]"
     },
-    planning: {
-        mesh: "data=1024, model=64",
-        operands: "x: bfloat16[8192@data,2048]\nw: bfloat16[2048,8192@model]\nv: bfloat16[8192@model,2048]",
-        program: "let h = x.dot(&w).gelu();\nh.dot_to(&v, p![\"data\", _])",
-        target: "",
+    "costs": {
+        "mesh": "X=4",
+        "operands": "a: float32[64,64@X]\nb: float32[64@X,64]",
+        "program": "a.dot_to(&b, p![\"X\", _])",
+        "target": "",
+        "type": "float32[64@X,64]"
     },
+    "products": {
+        "mesh": "X=2, Y=4",
+        "operands": "a: float32[8,8@X]\nb: float32[8@X,8]",
+        "program": "a.dot(&b)",
+        "target": "",
+        "type": ""
+    },
+    "unreduced": {
+        "mesh": "X=4",
+        "operands": "a: float32[4,8@X]\nb: float32[8@X,4]",
+        "program": "let parts = a.dot_to(&b, p![_, _; U: \"X\"]);\n&parts + &parts",
+        "target": "X, _",
+        "type": "float32[4@X,4]"
+    },
+    "auto": {
+        "mesh": "data=2 auto, model=4 auto",
+        "operands": "x: float32[16,32] over [data,_]\nup: float32[32,64] over [_,model]\ndown: float32[64,32] over [model,_]",
+        "program": "x.dot(&up).relu().dot(&down)",
+        "target": "",
+        "type": "float32[16,32], sharded as p![\"data\", _]"
+    },
+    "manual": {
+        "mesh": "X=4",
+        "operands": "x: float32[8@X]",
+        "program": "shard_map(&mesh, p![\"X\"], p![], |x| {\n    x.sum(..).psum(\"X\")\n}).call(&x)?",
+        "target": "",
+        "type": "float32[]"
+    },
+    "native": {
+        "mesh": "X=4",
+        "operands": "x: int32[8@X]",
+        "program": "shard_map(&mesh, p![\"X\"], p![\"X\"], |x| {\n    x + x.ppermute(\"X\", Permutation::ring(1))\n}).call(&x)?",
+        "target": "",
+        "type": "int32[8@X]"
+    },
+    "mixed": {
+        "mesh": "data=2, model=2",
+        "operands": "x: float32[4@data,8]\nw: float32[8,4@model]",
+        "program": "let h = x.dot(&w);\nshard_map(&mesh, p![\"data\", \"model\"], p![\"data\", _], |h| {\n    h.sum(Dims::keep(1)).psum(\"model\")\n}).call(&h)?",
+        "target": "",
+        "type": "float32[4@data,1]"
+    },
+    "gradient": {
+        "mesh": "data=4",
+        "operands": "x: float32[8@data,4]\nw: float32[4,2]",
+        "program": "grad(&w, |w| x.dot(&w).square().sum(..))",
+        "target": "",
+        "type": "float32[4,2]"
+    },
+    "stencils": {
+        "mesh": "X=4 auto",
+        "operands": "u: float32[16] over [X]",
+        "program": "&u + 0.25 * (u.roll(1, 0) - 2.0 * &u + u.roll(-1, 0))",
+        "target": "",
+        "type": "float32[16], sharded as p![\"X\"]"
+    },
+    "indexing": {
+        "mesh": "X=4",
+        "operands": "table: float32[8@X,2]\ni: int32[3]",
+        "program": "table.take_to(&i, 0, p![])",
+        "target": "",
+        "type": "float32[3,2]"
+    },
+    "lines": {
+        "mesh": "X=4 auto",
+        "operands": "x: int32[16] over [X]",
+        "program": "x.cumsum(0)",
+        "target": "",
+        "type": "int32[16], sharded as p![\"X\"]"
+    },
+    "planning": {
+        "mesh": "data=1024, model=64",
+        "operands": "x: bfloat16[8192@data,2048]\nw: bfloat16[2048,8192@model]\nv: bfloat16[8192@model,2048]",
+        "program": "let h = x.dot(&w).gelu();\nh.dot_to(&v, p![\"data\", _])",
+        "target": "",
+        "type": "bfloat16[8192@data,2048]"
+    }
 };

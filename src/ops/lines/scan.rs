@@ -171,28 +171,41 @@ impl Builder {
 macro_rules! running {
     ($kind:expr, $dtype:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {
         with_dtype!($dtype, {
-            Bool => { type $T = bool; running!(@all $kind, $T, $neutral, $f => $e) },
-            Int $T => running!(@all $kind, $T, $neutral, $f => $e),
-            Half $T => running!(@all $kind, $T, $neutral, $f => $e),
-            Float $T => running!(@all $kind, $T, $neutral, $f => $e),
+            Bool => {
+                type $T = bool;
+                match $kind {
+                    Running::Max => running!(@with <$T as Lane>::LEAST, <$T as Lane>::most, $T, $neutral, $f => $e),
+                    Running::Min => running!(@with <$T as Lane>::MOST, <$T as Lane>::least, $T, $neutral, $f => $e),
+                    _ => unreachable!("bools were refused"),
+                }
+            },
+            Int $T => running!(@ordered $kind, $T, $neutral, $f => $e, unreachable!("integers were refused")),
+            Half $T => running!(@float $kind, $T, $neutral, $f => $e),
+            Float $T => running!(@float $kind, $T, $neutral, $f => $e),
             // these have sums and products only
             Complex $T => match $kind {
-                Running::Prod => running!(<$T as Lane>::ONE, <$T as Lane>::times, $neutral, $f => $e),
-                _ => running!(<$T as Lane>::ZERO, <$T as Lane>::plus, $neutral, $f => $e),
+                Running::Prod => running!(@with <$T as Lane>::ONE, <$T as Lane>::times, $T, $neutral, $f => $e),
+                _ => running!(@with <$T as Lane>::ZERO, <$T as Lane>::plus, $T, $neutral, $f => $e),
             },
         })
     };
-    (@all $kind:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {
+    (@float $kind:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {
+        running!(@ordered $kind, $T, $neutral, $f => $e, running!(@with <$T as Lane>::LEAST, log_add::<$T>, $T, $neutral, $f => $e))
+    };
+    (@ordered $kind:expr, $T:ident, $neutral:ident, $f:ident => $e:expr, $log:expr) => {
         match $kind {
-            Running::Sum => running!(<$T as Lane>::ZERO, <$T as Lane>::plus, $neutral, $f => $e),
-            Running::Prod => running!(<$T as Lane>::ONE, <$T as Lane>::times, $neutral, $f => $e),
-            Running::Max => running!(<$T as Lane>::LEAST, <$T as Lane>::most, $neutral, $f => $e),
-            Running::Min => running!(<$T as Lane>::MOST, <$T as Lane>::least, $neutral, $f => $e),
-            Running::LogSumExp => running!(<$T as Lane>::LEAST, log_add::<$T>, $neutral, $f => $e),
+            Running::Sum => running!(@with <$T as Lane>::ZERO, <$T as Lane>::plus, $T, $neutral, $f => $e),
+            Running::Prod => running!(@with <$T as Lane>::ONE, <$T as Lane>::times, $T, $neutral, $f => $e),
+            Running::Max => running!(@with <$T as Lane>::LEAST, <$T as Lane>::most, $T, $neutral, $f => $e),
+            Running::Min => running!(@with <$T as Lane>::MOST, <$T as Lane>::least, $T, $neutral, $f => $e),
+            Running::LogSumExp => $log,
         }
     };
-    ($unit:expr, $with:expr, $neutral:ident, $f:ident => $e:expr) => {{
+    (@with $unit:expr, $with:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {{
         let ($neutral, $f) = ($unit, $with);
+        // a page loads few bytes rather than fast loops: one for each type, not one for each kind
+        #[cfg(target_family = "wasm")]
+        let $f: fn(Wide<$T>, Wide<$T>) -> Wide<$T> = $f;
         let _ = $neutral;
         $e
     }};
