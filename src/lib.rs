@@ -35,6 +35,7 @@
 //! # Ok::<(), atmesh::Error>(())
 //! ```
 //!
+#![cfg_attr(atmesh_book, doc = include_str!("../book/chapters.md"))]
 //! # Errors are values that flow
 //!
 //! An ill-typed operation returns an array that carries the diagnostic; operations on it keep the first cause. It comes out at the next

@@ -8,8 +8,12 @@ use std::sync::OnceLock;
 
 /// Whether the crate adds as `in_order` does, and runs on this machine: else that is used in its place.
 ///
-/// Its vector code has fused multiply-adds whatever the level is, which the base level has not. Miri does not know it.
+/// Its vector code has fused multiply-adds whatever the level is, which the base level has not. Miri does not know it. WebAssembly has
+/// the base level only; that is told here, so that a page does not load the crate.
 pub(super) fn usable() -> bool {
+    if cfg!(target_family = "wasm") {
+        return false;
+    }
     static KNOWN: OnceLock<bool> = OnceLock::new();
     let fused = cfg!(target_arch = "aarch64") || cpu::level() > Level::Base;
     !cfg!(miri) && fused && *KNOWN.get_or_init(|| std::panic::catch_unwind(fits).unwrap_or(false))
