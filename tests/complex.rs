@@ -230,6 +230,35 @@ fn complex_numbers_are_sorted_as_numpy_sorts_them() -> Result<()> {
     Ok(())
 }
 
+/// By real parts, then by imaginary ones; the first NaN, where there is one, in whichever part. The same on any layout.
+#[test]
+fn the_place_of_an_extreme_complex_number_is_numpys() -> Result<()> {
+    let c = |re: f64, im: f64| Complex::new(re, im);
+    let inf = f64::INFINITY;
+    let rows = [
+        ([c(2.0, 1.0), c(2.0, 3.0), c(-1.0, 9.0), c(2.0, 3.0)], 1, 2),
+        ([c(-0.0, 1.0), c(0.0, 0.0), c(-0.0, -1.0), c(0.0, 1.0)], 0, 2),
+        ([c(1.0, -inf), c(1.0, -inf), c(0.0, inf), c(1.0, -inf)], 0, 2),
+        ([c(9.0, 0.0), c(1.0, f64::NAN), c(f64::NAN, 0.0), c(10.0, 0.0)], 1, 1),
+        ([c(-inf, inf), c(-inf, -inf), c(-inf, 0.0), c(-inf, inf)], 0, 1),
+        ([c(inf, 0.0), c(3.0, 0.0), c(inf, 1.0), c(-4.0, f64::NAN)], 3, 3),
+    ];
+    let most: Vec<i32> = rows.iter().map(|r| r.1).collect();
+    let least: Vec<i32> = rows.iter().map(|r| r.2).collect();
+    let z = Array::from(rows.iter().flat_map(|r| r.0).collect::<Vec<_>>()).reshape([6, 4]);
+    let found = |z: &Array, d| Ok::<_, atmesh::Error>([z.argmax(d).to_vec::<i32>()?, z.argmin(d).to_vec()?]);
+    let want = [most, least];
+    assert_eq!(found(&z, 1)?, want);
+    assert_eq!(found(&z.t(), 0)?, want);
+    let (mesh, auto) = (Mesh::new([("X", 2)])?, Mesh::auto([("X", 4)])?);
+    for spec in [p!["X", _], p![_, "X"]] {
+        assert_eq!(found(&z.put(&mesh, spec), 1)?, want, "{spec}");
+        assert_eq!(found(&z.put(&auto, spec), 1)?, want, "{spec}");
+    }
+    assert_eq!(vmap(&z, |row| row.argmax(0)).to_vec::<i32>()?, want[0]);
+    Ok(())
+}
+
 #[test]
 fn what_has_no_meaning_is_refused_by_name() {
     let z = numbers(&[4], C64);

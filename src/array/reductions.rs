@@ -356,7 +356,8 @@ impl Array {
             x.with(Binary::Sub, sum.unary(Unary::Log, call), call)
         })
     }
-    /// The index (int32) of the first greatest element along a dimension; NaN counts as greatest.
+    /// The index (int32) of the first greatest element along a dimension; NaN counts as greatest. Complex numbers go by their real parts,
+    /// then by their imaginary ones.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -368,7 +369,7 @@ impl Array {
     pub fn argmax(&self, d: i32) -> Array {
         self.first_extreme(d, Reduction::Max, Call::here("argmax"))
     }
-    /// The index (int32) of the first smallest element along a dimension; NaN counts as smallest.
+    /// The index (int32) of the first smallest element along a dimension; NaN counts as smallest. Complex numbers as in [`argmax`](Self::argmax).
     ///
     /// ```
     /// use atmesh::prelude::*;

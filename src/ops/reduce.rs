@@ -1,7 +1,7 @@
 //! Reductions: dimensions summed (or multiplied, …) away.
 
 use super::build::{cotangent_type, not_linear};
-use super::elementwise::{Binary, Takes};
+use super::elementwise::{Binary, Takes, Unary};
 use super::view::arity;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Axes;
@@ -289,13 +289,7 @@ impl Builder {
             let x = self.convert(x, DType::I32)?;
             return self.arg_extreme(kind, &x, axis);
         }
-        let best = self.reduce(kind, x, &[axis])?;
-        let best = self.expand_dims(&best, &[axis])?;
-        let mut found = self.eq(x, &best)?;
-        if x.ty.dtype.is_float() {
-            let nan = self.binary(Binary::Ne, x, x)?;
-            found = self.binary(Binary::Or, &found, &nan)?;
-        }
+        let found = self.extremes(kind, x, axis)?;
         // new values vary over nothing
         let spec = Spec::of(x.ty.spec.dims().to_vec());
         let ty = ArrayType { dtype: DType::I32, spec, varying: Axes::none(), ..x.ty.clone() };
@@ -303,6 +297,37 @@ impl Builder {
         let end = self.number(&ty, x.ty.shape[axis] as f64)?;
         let candidates = self.select(&found, &index, &end)?;
         self.reduce(Reduction::Min, &candidates, &[axis])
+    }
+    /// Which elements are the greatest (or least) along a dimension; those that are NaN, where any is. Complex numbers go by their real parts,
+    /// then by their imaginary ones.
+    fn extremes(&mut self, kind: Reduction, x: &Value, axis: usize) -> Result<Value> {
+        let best = |b: &mut Builder, x: &Value| {
+            let best = b.reduce(kind, x, &[axis])?;
+            let best = b.expand_dims(&best, &[axis])?;
+            b.eq(x, &best)
+        };
+        if !x.ty.dtype.is_complex() {
+            let found = best(self, x)?;
+            if !x.ty.dtype.is_float() {
+                return Ok(found);
+            }
+            let nan = self.binary(Binary::Ne, x, x)?;
+            return self.binary(Binary::Or, &found, &nan);
+        }
+        let (re, im) = (self.unary(Unary::Real, x)?, self.unary(Unary::Imag, x)?);
+        let first = best(self, &re)?;
+        let beyond = if kind == Reduction::Min { f64::INFINITY } else { f64::NEG_INFINITY };
+        let beyond = self.number(&im.ty, beyond)?;
+        let im = self.select(&first, &im, &beyond)?;
+        let second = best(self, &im)?;
+        let found = self.binary(Binary::And, &first, &second)?;
+        // a NaN in one part only is no extreme of the other
+        let nan = self.binary(Binary::Ne, x, x)?;
+        let any = self.reduce(Reduction::Or, &nan, &[axis])?;
+        let none = self.unary(Unary::Not, &any)?;
+        let none = self.expand_dims(&none, &[axis])?;
+        let found = self.binary(Binary::And, &found, &none)?;
+        self.binary(Binary::Or, &found, &nan)
     }
 }
 

@@ -77,6 +77,14 @@ pub trait Line: fmt::Debug + Send + Sync + 'static {
     }
 }
 
+/// For [`Line::stages`]: none on WebAssembly, which has one thread, so that a page does not load them.
+pub(crate) fn staged(stages: impl Stages) -> Option<Arc<dyn Stages>> {
+    if cfg!(target_family = "wasm") {
+        return None;
+    }
+    Some(Arc::new(stages))
+}
+
 /// A function of lines as several workers compute one line together, in two stages. The line's places are cut into runs, and each
 /// worker has a run. Results have as many places as operands, and what comes out is what [`Line::run`] makes, bit by bit, whatever the runs are.
 pub trait Stages: fmt::Debug + Send + Sync + 'static {

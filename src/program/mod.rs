@@ -29,6 +29,7 @@ pub use control::{Control, Loop, Parts, ShardMapping};
 pub(crate) use env::{Env, Known};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Priority};
 pub use familiar::{Familiar, Fourier, Of};
+pub(crate) use line::staged;
 pub use line::{Cut, In, Line, Out, Outs, Stages};
 pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 

@@ -91,14 +91,11 @@ pub unsafe fn gemm(
         DType::F64 => run!(floats, f64),
         DType::C64 => run!(ints, Complex<f32>),
         DType::C128 => run!(ints, Complex<f64>),
-        DType::I8 => run!(ints, i8),
-        DType::I16 => run!(ints, i16),
-        DType::I32 => run!(ints, i32),
-        DType::I64 => run!(ints, i64),
-        DType::U8 => run!(ints, u8),
-        DType::U16 => run!(ints, u16),
-        DType::U32 => run!(ints, u32),
-        DType::U64 => run!(ints, u64),
+        // (they wrap, so that a sign changes nothing)
+        DType::I8 | DType::U8 => run!(ints, u8),
+        DType::I16 | DType::U16 => run!(ints, u16),
+        DType::I32 | DType::U32 => run!(ints, u32),
+        DType::I64 | DType::U64 => run!(ints, u64),
         DType::F16 | DType::BF16 | DType::Bool | DType::Key => panic!("no products of {dtype}"),
     }
 }

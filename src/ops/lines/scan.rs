@@ -13,7 +13,7 @@ use crate::program::factors::{Factors, Linearity, Priority};
 use crate::program::sentence::{Combine, Sentence};
 use crate::program::{
     Back, Batch, Batched, Builder, Cut, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Stages,
-    Tangents, Value,
+    Tangents, Value, staged,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Element, Scalar, Shape, with_dtype};
@@ -268,7 +268,7 @@ impl Line for Along {
     }
     fn stages(&self, operands: &[DType], _: usize, _: &[bool]) -> Option<Arc<dyn Stages>> {
         let whole = matches!(self.of, Of::Line);
-        whole.then(|| Arc::new(Blocks { of: self.clone(), dtype: operands[0] }) as Arc<dyn Stages>)
+        whole.then(|| Blocks { of: self.clone(), dtype: operands[0] }).and_then(staged)
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let Some(mut y) = outs.take(0) else { return };

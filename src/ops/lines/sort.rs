@@ -11,7 +11,7 @@ use crate::program::factors::{Factors, Join, Linearity, Priority};
 use crate::program::sentence::{Beyond, Sentence};
 use crate::program::{
     Back, Batch, Batched, Builder, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Stages,
-    Tangents, Value,
+    Tangents, Value, staged,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape, with_dtype};
@@ -177,8 +177,8 @@ impl Line for Along {
     fn stages(&self, operands: &[DType], elements: usize, asked: &[bool]) -> Option<Arc<dyn Stages>> {
         let bits = with_dtype!(operands[0], real T => <T as Ordered>::BITS);
         match asked {
-            [true] | [true, false] if operands.len() == 1 => Some(Arc::new(Keys(operands[0]))),
-            _ if self.keys == 1 && small(bits, elements) => Some(Arc::new(ByPlaces(self.operands))),
+            [true] | [true, false] if operands.len() == 1 => staged(Keys(operands[0])),
+            _ if self.keys == 1 && small(bits, elements) => staged(ByPlaces(self.operands)),
             _ => None,
         }
     }

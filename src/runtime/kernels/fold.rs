@@ -82,15 +82,20 @@ mixes! {
 }
 macro_rules! ints {
     ($($T:ident)*) => { $( mixes! {
-        Add<$T> as $T: 0, false, |a, b| a.wrapping_add(b), |x| x, |x| x;
-        Mul<$T> as $T: 1, false, |a, b| a.wrapping_mul(b), |x| x, |x| x;
         Max<$T> as $T: $T::MIN, false, |a, b| if a > b { a } else { b }, |x| x, |x| x;
         Min<$T> as $T: $T::MAX, false, |a, b| if a < b { a } else { b }, |x| x, |x| x;
+    } )* };
+}
+ints!(i8 i16 i32 i64 u8 u16 u32 u64);
+macro_rules! bits {
+    ($($T:ident)*) => { $( mixes! {
+        Add<$T> as $T: 0, false, |a, b| a.wrapping_add(b), |x| x, |x| x;
+        Mul<$T> as $T: 1, false, |a, b| a.wrapping_mul(b), |x| x, |x| x;
         And<$T> as $T: !0, false, |a, b| a & b, |x| x, |x| x;
         Or<$T> as $T: 0, false, |a, b| a | b, |x| x, |x| x;
     } )* };
 }
-ints!(i8 i16 i32 i64 u8 u16 u32 u64);
+bits!(u8 u16 u32 u64);
 
 /// Bools: bytes 0 and 1.
 #[derive(Clone, Copy)]
@@ -287,6 +292,27 @@ fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
     }
 }
 
+/// What integers of so many bytes are combined by whether they have a sign or not: sums and products wrap.
+fn bits(combine: Combine, size: usize, h: How) -> Option<Mixer> {
+    macro_rules! of {
+        ($T:ident) => {
+            match combine {
+                Combine::Add => mixer::<Add<$T>>(h, false),
+                Combine::Mul => mixer::<Mul<$T>>(h, false),
+                Combine::And => mixer::<And<$T>>(h, false),
+                Combine::Or => mixer::<Or<$T>>(h, false),
+                Combine::Max | Combine::Min => return None,
+            }
+        };
+    }
+    Some(match size {
+        1 => of!(u8),
+        2 => of!(u16),
+        4 => of!(u32),
+        _ => of!(u64),
+    })
+}
+
 /// The functions that combine elements of a type; `None` where it has no such way.
 pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
     macro_rules! number {
@@ -307,9 +333,9 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
             Combine::Or | Combine::Add | Combine::Max => mixer::<Or<Truth>>(h, false),
         },
         Int T => match combine {
-            Combine::And => mixer::<And<T>>(h, false),
-            Combine::Or => mixer::<Or<T>>(h, false),
-            _ => number!(T, false),
+            Combine::Max => mixer::<Max<T>>(h, false),
+            Combine::Min => mixer::<Min<T>>(h, false),
+            _ => bits(combine, size_of::<T>(), h)?,
         },
         Half T => number!(T, false),
         Float T => number!(T, true),

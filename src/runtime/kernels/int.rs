@@ -9,6 +9,8 @@ use crate::program::sentence::Fun;
 use std::marker::PhantomData;
 
 pub(super) trait Int: Copy + Default + Ord + 'static {
+    /// The integers without a sign of as many bits.
+    type Bits: Int;
     fn sign_of(self) -> Self;
     fn absolute(self) -> Self;
     fn negated(self) -> Self;
@@ -30,6 +32,7 @@ macro_rules! int {
     ($($T:ident $U:ident $S:ident;)*) => { $(
         #[allow(unused_comparisons, clippy::unnecessary_cast, reason = "the same code for signed and unsigned")]
         impl Int for $T {
+            type Bits = $U;
             #[inline(always)]
             fn sign_of(self) -> $T { (self > 0) as $T - (self < 0) as $T }
             #[inline(always)]
@@ -135,29 +138,29 @@ els! {
     Ge: u8, 2 |a, b| (a >= b) as u8;
 }
 
-/// The kernel of a function on integers.
+/// The kernel of a function on integers: of those functions for which a sign changes no bit, the one for all of so many bits.
 pub(super) fn select<T: Int>(fun: Fun, h: How) -> Option<Kernel> {
     Some(match fun {
-        Fun::Neg => narrow::<Neg<T>>(h),
+        Fun::Neg => narrow::<Neg<T::Bits>>(h),
         Fun::Sign => narrow::<Sign<T>>(h),
         Fun::Abs => narrow::<Abs<T>>(h),
-        Fun::Not => narrow::<Not<T>>(h),
-        Fun::Add => narrow::<Add<T>>(h),
-        Fun::Sub => narrow::<Sub<T>>(h),
-        Fun::Mul => narrow::<Mul<T>>(h),
+        Fun::Not => narrow::<Not<T::Bits>>(h),
+        Fun::Add => narrow::<Add<T::Bits>>(h),
+        Fun::Sub => narrow::<Sub<T::Bits>>(h),
+        Fun::Mul => narrow::<Mul<T::Bits>>(h),
         Fun::Div => scalar::<Div<T>>(),
         Fun::Rem => scalar::<Rem<T>>(),
         Fun::Max => narrow::<Max<T>>(h),
         Fun::Min => narrow::<Min<T>>(h),
         Fun::Pow => scalar::<Pow<T>>(),
-        Fun::And => narrow::<And<T>>(h),
-        Fun::Or => narrow::<Or<T>>(h),
-        Fun::Xor => narrow::<Xor<T>>(h),
-        Fun::ShiftLeft => narrow::<Left<T>>(h),
-        Fun::ShiftRightLogical => narrow::<RightLogical<T>>(h),
-        Fun::ShiftRightArithmetic => narrow::<RightArithmetic<T>>(h),
-        Fun::Eq => narrow::<Eq<T>>(h),
-        Fun::Ne => narrow::<Ne<T>>(h),
+        Fun::And => narrow::<And<T::Bits>>(h),
+        Fun::Or => narrow::<Or<T::Bits>>(h),
+        Fun::Xor => narrow::<Xor<T::Bits>>(h),
+        Fun::ShiftLeft => narrow::<Left<T::Bits>>(h),
+        Fun::ShiftRightLogical => narrow::<RightLogical<T::Bits>>(h),
+        Fun::ShiftRightArithmetic => narrow::<RightArithmetic<T::Bits>>(h),
+        Fun::Eq => narrow::<Eq<T::Bits>>(h),
+        Fun::Ne => narrow::<Ne<T::Bits>>(h),
         Fun::Lt => narrow::<Lt<T>>(h),
         Fun::Le => narrow::<Le<T>>(h),
         Fun::Gt => narrow::<Gt<T>>(h),
