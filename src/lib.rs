@@ -70,7 +70,7 @@
 //!
 //! Tested on Linux on x86-64; checked by the compiler for macOS and Linux on AArch64, Windows on x86-64 and `wasm32-unknown-unknown`.
 //! Where pointers have 32 bits an array has at most 256 MiB. Without threads (on `wasm32-unknown-unknown`) programs run on the
-//! caller's thread, and what needs a thread per device (the engine [`EngineKind::Threads`], [`spmd`](spmd::spmd)) is an `Err`.
+//! caller's thread by the engine [`EngineKind::Lockstep`]; other engines, and [`spmd`](spmd::spmd), which needs a thread per device, are an `Err`.
 //!
 //! # Folders
 //!

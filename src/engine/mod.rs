@@ -101,8 +101,11 @@ fn unknown(asked: &str) -> Fault {
         .help(format!("engines are {} and {last}", first.join(", ")))
 }
 
-/// The engine of this kind.
+/// The engine of this kind: on WebAssembly there is one, so that a page does not load the others.
 fn get(kind: EngineKind) -> &'static dyn Engine {
+    if cfg!(target_family = "wasm") {
+        return &lockstep::Lockstep;
+    }
     match kind {
         EngineKind::Lockstep => &lockstep::Lockstep,
         EngineKind::Threads => &Threads,
@@ -165,6 +168,11 @@ pub(crate) fn compile(kind: EngineKind, job: Job<'_>) -> Result<Arc<dyn Executab
     // a misspelt name must not mean another engine
     EngineKind::asked()?;
     COMPILED.set(COMPILED.get() + 1);
+    if cfg!(target_family = "wasm") && kind != EngineKind::Lockstep {
+        let fault =
+            Fault::new(ErrorKind::Unsupported, format!("the engine {kind} is not there on WebAssembly"));
+        return Err(fault.help("use the engine lockstep: it gives the same bits").into());
+    }
     get(kind).compile(job)
 }
 
