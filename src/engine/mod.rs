@@ -7,7 +7,7 @@ mod threads;
 mod xla;
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::partition::SpmdProgram;
+use crate::partition::{Collectives, SpmdProgram};
 use crate::program::Program;
 use crate::runtime::Slab;
 use std::any::Any;
@@ -136,6 +136,9 @@ pub(crate) struct Job<'a> {
     pub(crate) placed: &'a Program,
     /// What each device does.
     pub(crate) spmd: &'a SpmdProgram,
+    /// What the devices communicate then.
+    #[cfg_attr(not(feature = "xla"), expect(dead_code, reason = "our own engines need not say it"))]
+    pub(crate) collectives: &'a Collectives,
     /// Inputs that may be written over; missing ones may not.
     pub(crate) donated: &'a [bool],
 }
@@ -270,6 +273,9 @@ pub struct RunReport {
     /// The share of the busiest device in [`peak_bytes`](RunReport::peak_bytes), roughly: its blocks of arguments and results, and an equal
     /// part of the arena.
     pub device_bytes: usize,
+    /// What the engine communicates, where it decides that itself: XLA's collectives, and below them those of our engines, of which
+    /// [`assert_collectives!`](crate::assert_collectives) speaks. Empty on our own engines: see [`Collectives`].
+    pub collectives: String,
     /// The compiled program as text.
     pub text: String,
 }
@@ -292,6 +298,7 @@ impl fmt::Display for RunReport {
         }
         let (peak, device) = (self.peak_bytes(), self.device_bytes);
         writeln!(f, ", arena {} B: at most {peak} B, \u{2248} {device} B per device", self.arena)?;
+        f.write_str(&self.collectives)?;
         f.write_str(&self.text)
     }
 }

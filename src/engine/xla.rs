@@ -23,7 +23,7 @@ impl Engine for Xla {
     fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>> {
         let program = job.placed;
         let place = program.equations.first().and_then(|e| e.place);
-        let at = |e: Error| match place {
+        let at = |e: Error| match named(&e, program).or(place) {
             Some(place) => e.located("the engine xla", place),
             None => e,
         };
@@ -45,12 +45,27 @@ impl Engine for Xla {
             arguments: program.inputs.iter().map(of_input).collect(),
             results: program.outputs.iter().map(|out| Arc::new(of_output(out))).collect(),
             donated: job.donated.to_vec(),
+            ours: job.collectives.to_string(),
             text: module.text,
             executable,
             client,
             place,
         }))
     }
+}
+
+/// The line of the program that an error of the plugin names: as `"src/main.rs":12`, or `src/main.rs:12`.
+fn named(error: &Error, program: &Program) -> Option<Place> {
+    let words = &error.diagnostics().first()?.fault.message;
+    let names = |place: &Place| {
+        let (file, line) = (place.file(), place.line());
+        [format!("{file:?}:{line}"), format!("{file}:{line}")].iter().any(|name| {
+            // line 1 is not named by line 12
+            let mut ends = words.match_indices(name.as_str()).map(|(at, _)| &words[at + name.len()..]);
+            ends.any(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
+    };
+    program.equations.iter().filter_map(|e| e.place).find(names)
 }
 
 fn placement<'a>(program: &'a Program, out: &Input) -> Option<&'a Placement> {
@@ -224,6 +239,8 @@ fn summed(slab: &Slab) -> Result<Slab, Fault> {
 /// A program that XLA has compiled.
 struct Module {
     text: String,
+    /// What our own engines would communicate.
+    ours: String,
     executable: pjrt::Executable,
     client: Client,
     arguments: Vec<Port>,
@@ -232,6 +249,24 @@ struct Module {
     donated: Vec<bool>,
     /// The program's first line.
     place: Option<Place>,
+}
+
+impl Module {
+    /// XLA's collectives beside ours.
+    fn communicated(&self) -> String {
+        let mut text = String::from("collectives of XLA:");
+        match self.executable.collectives() {
+            None => text += " the plugin does not tell\n",
+            Some([]) => text += " none\n",
+            Some(all) => {
+                text += "\n";
+                all.iter().for_each(|c| text += &format!("  {c}\n"));
+            }
+        }
+        text += "collectives of our own engines, of which assert_collectives! speaks:\n";
+        self.ours.lines().for_each(|line| text += &format!("  {line}\n"));
+        text
+    }
 }
 
 impl Executable for Module {
@@ -275,8 +310,39 @@ impl Executable for Module {
             arguments: self.arguments.iter().map(bytes).sum(),
             results: results().map(bytes).sum(),
             device_bytes: self.arguments.iter().chain(results()).map(held).sum(),
+            collectives: self.communicated(),
             text: self.text.clone(),
             ..RunReport::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::array::Array;
+    use crate::transform::jit;
+
+    #[test]
+    fn the_line_that_a_plugin_names_is_the_errors() -> Result<()> {
+        let traced = jit(|x: &Array| {
+            let y = x + 1.0;
+            y.exp()
+        })
+        .trace(Array::ones([2]))?;
+        let program = traced.program();
+        let places: Vec<Place> = program.equations.iter().filter_map(|e| e.place).collect();
+        let (first, last) = (places[0], places[places.len() - 1]);
+        assert_ne!(first.line(), last.line());
+        let said = |words: String| {
+            let error = Error::from(Fault::new(crate::diagnostic::ErrorKind::Unsupported, words));
+            named(&error, program).map(|place| place.line())
+        };
+        let (file, line) = (last.file(), last.line());
+        assert_eq!(said(format!("loc({file:?}:{line}:9): no such thing")), Some(line));
+        assert_eq!(said(format!("{file}:{line}: no such thing")), Some(line));
+        assert_eq!(said(format!("{file}:{line}0:3: another line")), None);
+        assert_eq!(said("no line".into()), None);
+        Ok(())
     }
 }

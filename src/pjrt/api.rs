@@ -27,6 +27,7 @@ const CLIENT_COMPILE: Function = Function(200);
 const BUFFER_FROM_HOST: Function = Function(216);
 const EXECUTABLE_DESTROY: Function = Function(360);
 const EXECUTABLE_OUTPUTS: Function = Function(392);
+const EXECUTABLE_OPTIMIZED: Function = Function(424);
 const LOADED_DESTROY: Function = Function(440);
 const LOADED_EXECUTABLE: Function = Function(448);
 const LOADED_EXECUTE: Function = Function(480);
@@ -222,14 +223,12 @@ impl Client {
         // SAFETY: PJRT_Client_Compile_Args with a PJRT_Program; all of it lives until it returns
         unsafe { api.call(CLIENT_COMPILE, &mut made)? };
         let loaded = Owned { api: api.clone(), word: made[6], destroy: LOADED_DESTROY };
-        let mut inner = [0, 0, loaded.word, 0];
-        // SAFETY: takes the loaded executable
-        unsafe { api.call(LOADED_EXECUTABLE, &mut inner)? };
-        let inner = Owned { api: api.clone(), word: inner[3], destroy: EXECUTABLE_DESTROY };
-        let mut outputs = [0, 0, inner.word, 0];
+        let mut made = Executable { loaded, outputs: 0 };
+        let mut outputs = [0, 0, made.inner()?.word, 0];
         // SAFETY: takes the executable
         unsafe { api.call(EXECUTABLE_OUTPUTS, &mut outputs)? };
-        Ok(Executable { loaded, outputs: outputs[3] })
+        made.outputs = outputs[3];
+        Ok(made)
     }
     /// A block of elements of the kind with this number, row-major, on a device; the bytes are copied.
     pub(super) fn put(
@@ -277,6 +276,31 @@ pub(super) struct Executable {
 }
 
 impl Executable {
+    /// What is loaded, apart from its devices.
+    fn inner(&self) -> Result<Owned, String> {
+        let api = &self.loaded.api;
+        let mut inner = [0, 0, self.loaded.word, 0];
+        // SAFETY: takes the loaded executable
+        unsafe { api.call(LOADED_EXECUTABLE, &mut inner)? };
+        Ok(Owned { api: api.clone(), word: inner[3], destroy: EXECUTABLE_DESTROY })
+    }
+    /// The module as it was compiled, and the name of the form that it is in.
+    pub(super) fn optimized(&self) -> Result<(String, Vec<u8>), String> {
+        let inner = self.inner()?;
+        // PJRT_Program: size, extensions, code and its length, format and its length
+        let mut program = [48usize, 0, 0, 0, 0, 0];
+        let mut words = [0, 0, inner.word, program.as_mut_ptr().expose_provenance()];
+        // SAFETY: PJRT_Executable_OptimizedProgram_Args; without room for the code it answers how long that is
+        unsafe { inner.api.call(EXECUTABLE_OPTIMIZED, &mut words)? };
+        let mut code = vec![0u8; program[3]];
+        program[2] = code.as_mut_ptr().expose_provenance();
+        // SAFETY: the same, with room for as many bytes as it said; the format lives as long as the executable
+        let format = unsafe {
+            inner.api.call(EXECUTABLE_OPTIMIZED, &mut words)?;
+            String::from_utf8_lossy(bytes(program[4], program[5])).into_owned()
+        };
+        Ok((format, code))
+    }
     /// Runs it and waits: `arguments` and the results are lists, one for each device.
     ///
     /// The lists are of one length, their buffers of the executable's client. Those of arguments of the numbers `kept` are not donated,

@@ -28,14 +28,17 @@
 compile_error!("the feature `xla` needs pointers of 64 bits, as the plugins have");
 
 mod api;
+mod hlo;
 mod options;
+
+pub use hlo::Collective;
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::types::{DType, Shape};
 use api::Unusable;
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The environment variable that names the plugin's file.
 pub const PLUGIN: &str = "ATMESH_PJRT_PLUGIN";
@@ -218,7 +221,7 @@ impl Client {
             let fault = fault(ErrorKind::Unsupported, format!("XLA refused the module: {words}"));
             refused(op, fault)
         })?;
-        Ok(Executable { inner, client: self.clone(), devices })
+        Ok(Executable { inner, client: self.clone(), devices, known: OnceLock::new() })
     }
     /// A block of elements, row-major in the machine's order of bytes, onto device number `device`.
     ///
@@ -307,6 +310,8 @@ pub struct Executable {
     inner: api::Executable,
     client: Client,
     devices: usize,
+    /// What it says of itself, read when it is asked for.
+    known: OnceLock<Option<hlo::Module>>,
 }
 
 impl Executable {
@@ -317,10 +322,55 @@ impl Executable {
     /// Runs it and waits until all is done; threads that run modules of one client take turns. `arguments[d]` is what device d takes, in
     /// order: its blocks of all arguments; the results are in the same form. Buffers of arguments that the module donates are lost.
     ///
-    /// An error where the lists are not one for each device, not of one length, hold a buffer of another device or client, or
-    /// where the plugin finds the blocks not to be those of the module, in its words.
+    /// An error where the lists are not one for each device, not of one length, hold a buffer of another device or client, or blocks of
+    /// other types than the module takes. (Where the plugin does not tell these, it compares sizes in bytes, and the error is in its words.)
     pub fn run(&self, arguments: &[Vec<&DeviceBuffer>]) -> Result<Vec<Vec<DeviceBuffer>>> {
+        if let (Some(given), Some(takes)) =
+            (arguments.first(), self.known().and_then(|m| m.parameters.as_ref()))
+        {
+            let op = "pjrt::Executable::run";
+            if given.len() != takes.len() {
+                let takes = crate::diagnostic::counted(takes.len(), "argument");
+                let message = format!("the module takes {takes}, and {} are given", given.len());
+                return Err(refused(op, fault(ErrorKind::Data, message)));
+            }
+            for (k, (b, (dtype, shape))) in given.iter().zip(takes).enumerate() {
+                if (b.dtype, &b.shape) != (*dtype, shape) {
+                    let kind = if b.dtype == *dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
+                    let (given, wanted) = (b.dtype.of(&b.shape), dtype.of(shape));
+                    let message =
+                        format!("argument {k} is {given}; on each device the module takes {wanted}");
+                    return Err(Error::at(fault(kind, message), op, vec![given.to_string()], None));
+                }
+            }
+        }
         self.run_keeping(arguments, &[])
+    }
+    /// The collectives that XLA's compiler made, in the order of its module; one in a loop is one. `None` where the plugin does not tell.
+    ///
+    /// ```
+    /// use atmesh::pjrt::Client;
+    /// # if std::env::var_os("ATMESH_PJRT_PLUGIN").is_none() {
+    /// #     return Ok(());
+    /// # }
+    /// let text = r#"module {
+    ///   sdy.mesh @m = <["X"=4]>
+    ///   func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"X"}]>})
+    ///       -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{}]>}) {
+    ///     return %x : tensor<8xf32>
+    ///   }
+    /// }"#;
+    /// let gather = Client::from_env(4)?.compile(text, 4)?;
+    /// let all = gather.collectives().expect("the plugin tells");
+    /// assert_eq!(all[0].to_string(), "all-gather float32[8] among 4 devices");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn collectives(&self) -> Option<&[Collective]> {
+        self.known().map(|module| &*module.collectives)
+    }
+    fn known(&self) -> Option<&hlo::Module> {
+        let read = || self.inner.optimized().ok().and_then(|(form, code)| hlo::read(&form, &code));
+        self.known.get_or_init(read).as_ref()
     }
     /// The same, but buffers of arguments of these numbers stay, also where the module donates them.
     pub(crate) fn run_keeping(

@@ -87,7 +87,8 @@ pub(crate) fn compile_at_once(program: &Program, engine: EngineKind) -> Result<R
 impl Staged {
     /// What an engine compiles. Inputs that are `donated` (missing ones are not) may be written over.
     pub(crate) fn job<'a>(&'a self, donated: &'a [bool]) -> engine::Job<'a> {
-        engine::Job { placed: &self.program, spmd: &self.localised.program, donated }
+        let Localised { program: spmd, collectives } = &self.localised;
+        engine::Job { placed: &self.program, spmd, collectives, donated }
     }
 }
 

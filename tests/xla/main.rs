@@ -146,6 +146,14 @@ fn results_have_the_types_and_shardings_of_ours() {
     let report = run.report();
     assert_eq!((report.engine, report.workers), ("xla", 8));
     assert!(report.text.contains("func.func public @main"));
+    // what XLA makes of the program, beside what we do
+    let told = report.to_string();
+    println!("{}", report.collectives);
+    let (theirs, own) = told.split_once("collectives of our own engines").unwrap();
+    assert!(theirs.contains("collectives of XLA:\n") && theirs.contains("all-reduce float32["), "{told}");
+    assert!(own.contains("assert_collectives!") && own.contains("all_reduce"), "{told}");
+    let alone = jit(|x: &Array| x + 1).engine(EngineKind::Xla).lower(Array::arange(0..4)).unwrap();
+    assert!(alone.compile().unwrap().report().collectives.starts_with("collectives of XLA: none\n"));
 }
 
 /// Arrays stay on the plugin's devices between calls, and are copied to the host once, when they are read.

@@ -219,13 +219,30 @@ fn wrong_calls_are_refused_with_words() {
     let ends = |k: usize, words: &str| assert!(said[k].contains(words), "{k}: {}", said[k]);
     ends(0, "nothing was refused");
     ends(1, "arguments of 7 devices, but it runs on 8");
-    ends(2, "XLA did not run it: ");
+    ends(2, "argument 0 is float32[2]; on each device the module takes float32[1]");
     ends(3, "argument 0 of device 0 is on device 7");
-    ends(4, "XLA did not run it: ");
+    ends(4, "the module takes 1 argument, and 0 are given");
     ends(5, "XLA refused the module: ");
     ends(6, "a module for 9000 devices, but ");
     ends(7, "takes 4 bytes, and 3 are given");
     ends(8, "XLA has no element type key<fry>");
     ends(9, "there is no device 9000");
+    // as many bytes, but not the shape, or not the element type
+    let one = client.compile(
+        &text.replace("\"X\"=8", "\"X\"=1").replace("8xf32", "2x3xf32").replace("[{\"X\"}]", "[{}, {}]"),
+        1,
+    );
+    let one = one.unwrap();
+    let of =
+        |dtype, shape: &[usize]| refusal(one.run(&[vec![&client.put(&[0; 24], dtype, shape, 0).unwrap()]]));
+    assert_eq!(of(DType::F32, &[2, 3]), "nothing was refused");
+    assert_eq!(
+        of(DType::F32, &[3, 2]),
+        "argument 0 is float32[3,2]; on each device the module takes float32[2,3]"
+    );
+    assert_eq!(
+        of(DType::I32, &[2, 3]),
+        "argument 0 is int32[2,3]; on each device the module takes float32[2,3]"
+    );
     assert_ne!(said[10], "nothing was refused");
 }

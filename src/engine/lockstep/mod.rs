@@ -266,6 +266,7 @@ impl Executable for Ready {
             donated,
             arena: c.arena,
             device_bytes: total([self.blocks.0, blocks, c.arena.div_ceil(self.shares)]),
+            collectives: String::new(),
             text,
         }
     }
