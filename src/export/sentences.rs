@@ -23,7 +23,10 @@ impl Writer {
                 Source::Const(c) => Ok(self.constant(s.dtype, c, &s.extents)),
             },
             Body::Lines(lines) => {
-                Err(unsupported(format!("the function of lines {:?} has no StableHLO", lines.of.key())))
+                let refused = format!("the function of lines {:?} has no StableHLO", lines.of.key());
+                let help =
+                    "run this part of the program by our own engines: `jit(..).engine(EngineKind::Lockstep)`";
+                Err(unsupported(refused).help(help))
             }
         }
     }

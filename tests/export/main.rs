@@ -126,9 +126,26 @@ fn refusals_name_the_line() {
     assert!(text.contains("prints have no StableHLO") && text.contains("tests/export/main.rs:"), "{text}");
     #[cfg(feature = "linalg")]
     {
-        let text =
-            refused(jit(|x: &Array| x.inv()).trace(Array::eye([3, 3], 0)).and_then(|t| t.to_stablehlo()));
-        assert!(text.contains("has no StableHLO") && text.contains("inv"), "{text}");
+        type Case = (&'static str, fn(&Array) -> Array);
+        let cases: [Case; 11] = [
+            ("lu", |x| x.lu().0),
+            ("qr", |x| x.qr(false).0),
+            ("eigh", |x| x.eigh().0),
+            ("eigvalsh", |x| x.eigvalsh()),
+            ("svd", |x| x.svd(false).1),
+            ("svdvals", |x| x.svdvals()),
+            ("solve", |x| x.solve(x)),
+            ("inv", |x| x.inv()),
+            ("det", |x| x.det()),
+            ("slogdet", |x| x.slogdet().1),
+            ("pinv", |x| x.pinv(None)),
+        ];
+        for (name, f) in cases {
+            let text = refused(jit(f).trace(Array::eye([3, 3], 0)).and_then(|t| t.to_stablehlo()));
+            let head = text.lines().next().unwrap_or_default();
+            assert!(head.contains(name) && text.contains("has no StableHLO"), "{name}: {text}");
+            assert!(text.contains("tests/export/main.rs:") && text.contains("Lockstep"), "{name}: {text}");
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 #[path = "../../examples/beyond/programs.rs"]
 mod programs;
 
+mod manual;
 mod plugins;
 
 use atmesh::pjrt::transfers;
