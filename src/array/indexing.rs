@@ -6,8 +6,8 @@ use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::indexing::{Gather, Places, Scatter, nothing};
-use crate::program::Call;
 use crate::program::sentence::{Beyond, Combine};
+use crate::program::{Call, Source};
 use crate::sharding::Spec;
 use crate::trace::{Arg, apply1, carried, poison};
 use crate::types::{ArrayType, DType, Shape};
@@ -261,7 +261,19 @@ impl Array {
         let sizes = (0..ty.rank()).map(|d| if one(d) { 1 } else { ty.shape[d] }).collect();
         let fill = nothing(ty.dtype);
         let prim = Gather { at: at.places.clone(), sizes, fill, out };
-        apply1(Arc::new(prim), &[self.into(), (&at.numbers).into()], call)
+        let apply = |call| apply1(Arc::new(prim), &[self.into(), (&at.numbers).into()], call);
+        // one array of indices is told as the user has it, not as the vectors of one number that it becomes
+        let of = at.numbers.type_ref().ok().filter(|n| at.places.of.len() == 1 && n.rank() > 0);
+        let Some(of) = of.filter(|_| !call.tells_operands()) else { return apply(call) };
+        let last = of.rank() - 1;
+        let spec = of.spec.with_dims(of.spec.dims().iter().take(last).cloned().collect::<Vec<_>>());
+        let indices = ArrayType { shape: of.shape[..last].into(), spec, ..of.clone() };
+        let dims: Vec<usize> = (0..=last).collect();
+        let sources = [
+            Source { number: 0, ty: Some(ty), dims: None },
+            Source { number: 1, ty: Some(&indices), dims: Some(&dims) },
+        ];
+        apply(call.on(&|| vec![ty.to_string(), indices.to_string()], &sources))
     }
     /// The array with windows put at these places, or combined.
     pub(super) fn scattered(

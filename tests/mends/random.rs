@@ -279,7 +279,13 @@ fn index(kinds: [usize; 2], at: [i32; 2], arrays: bool) -> Index {
     kinds.into_iter().zip(at).map(pick).collect::<Vec<_>>().into()
 }
 
-const KINDS: usize = 42;
+const KINDS: usize = 45;
+
+/// Indices of 8 places, of one of these shapes.
+fn indices(dice: &mut Dice, shapes: &[&[usize]]) -> Array {
+    let shape = dice.of(shapes);
+    placed(dice, shape, false).astype(I32)
+}
 
 /// A program of this kind on operands that are sharded at random; many are refused.
 fn program(kind: usize, dice: &mut Dice) -> Case {
@@ -452,6 +458,27 @@ fn program(kind: usize, dice: &mut Dice) -> Case {
                 dice.of(&[|x, y| x + y, |x, y| x.dot(y), |x, y| x.at(ix![1]).set(y.max(0))]);
             let case = case("vmap", vec![x, y], move |a, _| vmap((&a[0], &a[1]), |(x, y)| f(&x, &y)));
             Case { body_of: Some("vmap"), ..case }
+        }
+        41 => {
+            let ids = indices(dice, &[&[4], &[2, 4]]);
+            case("take", vec![x, ids], move |a, said| match said.out {
+                Some(out) => a[0].take_to(&a[1], d, out),
+                None => a[0].take(&a[1], d),
+            })
+        }
+        42 => {
+            let ids = indices(dice, &[&[4], &[4, 2]]);
+            case("slice by an array", vec![x, ids], |a, said| match said.out {
+                Some(out) => a[0].at(ix![&a[1]]).to(out).get(),
+                None => a[0].slice(ix![&a[1]]),
+            })
+        }
+        43 => {
+            let ids = indices(dice, &[&[8, 8]]);
+            case("take_along_axis", vec![x, ids], move |a, said| match said.out {
+                Some(out) => a[0].take_along_axis_to(&a[1], d, out),
+                None => a[0].take_along_axis(&a[1], d),
+            })
         }
         _ => {
             let takes = spec(dice, &[8, 8], false);

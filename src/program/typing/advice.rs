@@ -72,8 +72,9 @@ impl Rule<'_> {
     fn written(&self, list: Vec<(usize, Vec<Axes>)>) -> Option<String> {
         let each = |(k, entries): (usize, Vec<Axes>)| {
             let o = &self.operands[k];
-            let spec =
-                entries.iter().enumerate().fold(o.told().spec, |s, (d, entry)| s.with_dim(o.dim(d), entry));
+            // (of indices the applied operand has a dimension more)
+            let own = entries.iter().enumerate().filter(|(d, _)| o.dim(*d) < o.told().rank());
+            let spec = own.fold(o.told().spec, |s, (d, entry)| s.with_dim(o.dim(d), entry));
             (o.number(k), spec)
         };
         (!list.is_empty()).then(|| resharded(&list.into_iter().map(each).collect::<Vec<_>>()))

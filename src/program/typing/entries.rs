@@ -1,5 +1,6 @@
 //! The entries of a result: over which axes each of its dimensions is split, or why that cannot be said.
 
+use super::advice::resharded;
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::Operand;
@@ -68,6 +69,7 @@ impl Rule<'_> {
                 }
             }
         }
+        self.must_be_whole(&held)?;
         held.iter().enumerate().map(|(l, held)| self.join_one(l, held)).collect()
     }
 
@@ -114,11 +116,8 @@ impl Rule<'_> {
         let clash = sharded.windows(2).find(|w| w[0].entry != w[1].entry);
         let role = self.factors.role(l);
         match (self.factors.loops[l].join, role) {
-            (Some(Join::Never), _) | (None, Role::Whole) => {
-                if let Some(h) = sharded.first() {
-                    return Err(self.must_be_whole(l, h));
-                }
-            }
+            // (refused before, all of them at once)
+            (Some(Join::Never), _) | (None, Role::Whole) => {}
             (Some(Join::Equal), _) => {
                 let full: Vec<&Holder> =
                     held.iter().filter(|h| !(h.stretched && h.entry.is_empty())).collect();
@@ -147,17 +146,43 @@ impl Rule<'_> {
         Ok(speaker.map_or(Axes::none(), |h| h.entry.clone()))
     }
 
-    fn must_be_whole(&self, l: LoopId, h: &Holder) -> Fault {
-        let (operand, dim) = (h.operand, h.dim);
-        let fault = self
-            .refuse(format!("{} must be unsharded here", self.tell(operand, dim)))
-            .help(self.reshard(operand, dim, &Axes::none()))
-            .dim(operand, dim);
-        // where the result's sharding is said it may be sharded
-        match self.factors.loops[l].join {
-            Some(Join::Never) => fault.choice(SAY, self.said()),
-            _ => fault,
+    /// Dimensions that must be unsharded are refused together: the mend of one alone would be refused for the next.
+    fn must_be_whole(&self, held: &[SmallVec<[Holder; 2]>]) -> Result<(), Fault> {
+        let whole = |l: LoopId| match (self.factors.loops[l].join, self.factors.role(l)) {
+            (Some(Join::Never), _) | (None, Role::Whole) => true,
+            (Some(Join::Equal | Join::First | Join::Still), _) | (None, _) => false,
+        };
+        let each = held.iter().enumerate().filter(|(l, _)| whole(*l));
+        let each: Vec<(LoopId, &Holder)> = each
+            .flat_map(|(l, held)| held.iter().filter(|h| !h.entry.is_empty()).map(move |h| (l, h)))
+            .collect();
+        if each.is_empty() {
+            return Ok(());
         }
+        let mut named: Vec<String> = each.iter().map(|(_, h)| self.tell(h.operand, h.dim)).collect();
+        named.sort_unstable();
+        named.dedup();
+        let mut mends: Vec<(usize, Spec)> = Vec::new();
+        let mut fault = self.refuse(format!("{} must be unsharded here", named.join(" and ")));
+        for (_, h) in &each {
+            let o = &self.operands[h.operand];
+            let (number, dim) = (o.number(h.operand), o.dim(h.dim));
+            let k = mends.iter().position(|m| m.0 == number).unwrap_or_else(|| {
+                mends.push((number, o.told().spec));
+                mends.len() - 1
+            });
+            mends[k].1 = mends[k].1.with_dim(dim, &Axes::none());
+            fault = fault.dim(h.operand, h.dim);
+        }
+        mends.sort_by_key(|m| m.0);
+        let mend = match (&mends[..], self.operands.len()) {
+            ([(_, spec)], 1) => format!("reshard it first: `.reshard({spec})`"),
+            (mends, _) => resharded(mends),
+        };
+        let fault = fault.help(mend);
+        // where the result's sharding is said they may be sharded
+        let asked = each.iter().any(|(l, _)| self.factors.loops[*l].join == Some(Join::Never));
+        Err(if asked { fault.choice(SAY, self.said()) } else { fault })
     }
     /// Both operands of a sum of products are split over it: whether the result is summed, and how it is then sharded, is open.
     fn ambiguous(&self, l: LoopId, a: &Holder, b: &Holder) -> Fault {
@@ -275,7 +300,17 @@ impl Rule<'_> {
         let split = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
             dims.iter().enumerate().map(|(d, dim)| (&dim.loops, Axes::from(o.ty.spec.dim(d))))
         });
-        for (loops, entry) in split.filter(|(_, entry)| !entry.is_empty()) {
+        let sets: Axes = self
+            .operands
+            .iter()
+            .flat_map(|o| o.ty.spec.unreduced_axes().iter().chain(o.ty.spec.reduced_axes().iter()))
+            .collect();
+        for (loops, entry) in split {
+            let used = |a: &Axis| sets.contains(*a) || dims.iter().any(|d| d.contains(*a));
+            let entry: Axes = entry.iter().filter(|a| !used(a)).collect();
+            if entry.is_empty() {
+                continue;
+            }
             // all axes of the dimension on one of its parts, or as many as find one
             let room = |dims: &[Axes], axes: &[Axis]| {
                 (0..shape.rank()).find(|d| {
