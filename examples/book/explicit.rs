@@ -239,6 +239,56 @@ pub(crate) fn chapter() -> Result<()> {
     rule!(a.dot_to(b.reshard(p![_, "Y"]), p!["X", "Y"]); a, b);
     // ANCHOR_END: exercise2
 
+    section("exercise3");
+    // ANCHOR: exercise3
+    let (a, b, c) = (ones([8, 8], p!["X", _]), ones([8, 8], p![_, "Y"]), ones([8, 8], p!["Y", _]));
+    rule!(a + b; a, b);
+    refused!(a + c; a, c);
+    refused!(b + c; b, c);
+    // ANCHOR_END: exercise3
+
+    section("exercise4");
+    // ANCHOR: exercise4
+    let a = ones([8, 8], p!["X", "Y"]);
+    rule!(a.sum(1); a);
+    rule!(a.sum(..); a);
+    rule!(a.sum_to(1, p!["X"; U: "Y"]); a);
+    // ANCHOR_END: exercise4
+
+    section("exercise5");
+    // ANCHOR: exercise5
+    let (x, w, v) = (ones([8, 8], p!["X", _]), ones([8, 8], p![_, "Y"]), ones([8, 8], p!["Y", _]));
+    rule!(x.dot(w); x, w);
+    rule!(x.dot(v); x, v);
+    let h = x.dot(&w);
+    refused!(h.dot(v); h, v);
+    rule!(h.dot_to(v, p!["X", _]); h, v);
+    // ANCHOR_END: exercise5
+
+    section("exercise6");
+    // ANCHOR: exercise6
+    let a = ones([8, 8], p!["X", "Y"]);
+    rule!(a.reshape([4, 2, 8]); a);
+    rule!(a.reshape([8, 4, 2]); a);
+    refused!(a.reshape([8, 2, 4]); a);
+    // ANCHOR_END: exercise6
+
+    section("exercise7");
+    // ANCHOR: exercise7
+    let (a, b) = (ones([8, 8], p!["X", _]), ones([8, 8], p!["X", _]));
+    rule!(stack([a, b], 0); a, b);
+    rule!(concat([a, b], 1); a, b);
+    rule!(concat([a, b], 0); a, b);
+    // ANCHOR_END: exercise7
+
+    section("exercise8");
+    // ANCHOR: exercise8
+    let a = ones([8, 8], p!["X", _]);
+    rule!(a.reshard(p![_, "X"]); a);
+    rule!(a.reshard(p!["X", "Y"]); a);
+    rule!(a.reshard(p!["Y", _]); a);
+    // ANCHOR_END: exercise8
+
     section("trace");
     // ANCHOR: trace
     let layer = jit(|x: &Array, w: &Array| {

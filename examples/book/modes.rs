@@ -128,5 +128,30 @@ pub(crate) fn chapter() -> Result<()> {
     refused(auto_axes(Array::ones([4]), p![], |x| x).ty())?;
     refused(explicit_axes(Array::ones([6]).put(&auto, p![]), p!["Y"], |x| x).ty())?;
     // ANCHOR_END: refusals
+
+    section("exercise1");
+    // ANCHOR: exercise1
+    let mesh = Mesh::new([("data", 2), ("model", 4)])?;
+    let x = Key::new(0).normal([8, 16]).put(&mesh, p!["data", _]);
+    let (up, down) = (Key::new(1).normal([16, 32]), Key::new(2).normal([32, 16]));
+    let (up, down) = (up.put(&mesh, p![_, "model"]), down.put(&mesh, p!["model", _]));
+    let f = jit(|(x, up, down): &(Array, Array, Array)| {
+        auto_axes_over("model", (x, up, down), p!["data", _], |(x, up, down)| {
+            println!("inside: {}, {}, {}", type_of(&x), type_of(&up), type_of(&down));
+            x.dot(&up).relu().dot(&down)
+        })
+    });
+    let args = (x.clone(), up, down);
+    println!("outside: {}", type_of(f.call(&args)?));
+    println!("{}", communication(f.lower(&args)?.collectives()));
+    // ANCHOR_END: exercise1
+
+    section("exercise2");
+    // ANCHOR: exercise2
+    let largest = shard_map(&mesh, p!["data", _], p![], |x: &Array| x.max(..).pmax("data"));
+    let f = jit(move |x: &Array| largest.call(x).map(|most| x / most));
+    println!("{}", communication(f.lower(&x)?.collectives()));
+    println!("{}", type_of(f.call(&x)?));
+    // ANCHOR_END: exercise2
     Ok(())
 }
