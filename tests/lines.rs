@@ -142,7 +142,9 @@ fn sorts_are_the_same_bits_wherever_lines_lie() {
 #[test]
 fn the_best_of_blocks_have_the_same_bits() {
     for dtype in [F32, F64, BF16, I32, U64, Bool] {
-        for (shape, d) in [(&[4, 120][..], 1), (&[120, 4], 0), (&[120], 0), (&[2, 160, 3], 1)] {
+        for (shape, d) in
+            [(&[4, 120][..], 1), (&[120, 4], 0), (&[120], 0), (&[2, 160, 3], 1), (&[2, 3, 131], 2)]
+        {
             let x = numbers(dtype, shape);
             everywhere(&x, "best", move |x| {
                 let ((a, b), (c, d)) = (x.top_k(3, d), x.top_k(1, d));
@@ -326,6 +328,50 @@ fn lines_that_are_split_move_to_where_they_are_whole() -> Result<()> {
     let line = numbers(F32, &[1024]).put(&mesh, p!["X"]);
     let lowered = jit(|x: &Array| x.cumsum(0)).lower(&line)?;
     assert_eq!(lowered.collectives().total_bytes(), 4 * 7 * 8);
+    // decays and states, of two operands
+    let lowered = jit(|x: &Array| x.recurrence(&(x * 2.0), 0)).lower(&line)?;
+    assert_eq!(lowered.collectives().total_bytes(), 2 * 4 * 7 * 8);
+    Ok(())
+}
+
+/// Blocks of a dimension that is not divisible are of one size but for the last ones: beyond the end is what changes nothing.
+#[test]
+fn lines_that_are_not_divisible_are_cut_too() -> Result<()> {
+    let mesh = Mesh::auto([("X", 8)])?;
+    let bytes = |n: usize, f: &dyn Fn(&Array) -> Array| -> Result<usize> {
+        let line = numbers(F32, &[n]).put(&Mesh::auto([("X", 1)])?, p![]);
+        let uneven = |x: &Array| f(&x.constrain(p!["X"]));
+        let lowered = jit(uneven).lower(&numbers(F32, &[n]).put(&mesh, p![]))?;
+        let (got, wanted) = (jit(uneven).call(&numbers(F32, &[n]).put(&mesh, p![]))?, f(&line));
+        for (a, b) in got.astype(F64).to_vec::<f64>()?.iter().zip(wanted.astype(F64).to_vec::<f64>()?) {
+            assert!(
+                (a - b).abs() <= 1e-4 * b.abs().max(1.0) || a == &b || a.is_nan() && b.is_nan(),
+                "{a} and {b}"
+            );
+        }
+        Ok(lowered.collectives().total_bytes() as usize)
+    };
+    // 1000 = 8 · 125; 1001 has blocks of 126, the last one of 119; 130 of 17 and 11; 65 of 9 and 2, 57 of 8 and 1
+    for n in [1001, 130, 65, 57] {
+        for f in [
+            |x: &Array| x.cumsum(0).constrain(p!["X"]),
+            |x: &Array| x.cumprod_from_end(0).constrain(p!["X"]),
+            |x: &Array| x.cummax(0).constrain(p!["X"]),
+            |x: &Array| x.cummin_from_end(0).constrain(p!["X"]),
+            |x: &Array| x.cumlogsumexp(0).constrain(p!["X"]),
+        ] {
+            assert_eq!(bytes(n, &f)?, bytes(8 * 128, &f)?, "{n}");
+        }
+        let f = |x: &Array| x.recurrence(&(x * 2.0), 0).constrain(p!["X"]);
+        assert_eq!(bytes(n, &f)?, bytes(8 * 128, &f)?, "{n}");
+    }
+    for f in [|x: &Array| x.top_k(3, 0).0, |x: &Array| x.top_k(3, 0).1.astype(F32)] {
+        assert_eq!(bytes(1001, &f)?, bytes(1024, &f)?);
+    }
+    // all there is is as little as can be
+    let least = Array::full([1001], f32::NEG_INFINITY);
+    let (values, at) = least.put(&mesh, p![]).constrain(p!["X"]).top_k(3, 0);
+    assert_eq!((values.to_vec::<f32>()?, at.to_vec::<i32>()?), (vec![f32::NEG_INFINITY; 3], vec![0, 1, 2]));
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Functions of whole lines: sorts, running sums, and whatever else needs all of a dimension at once.
 
 use crate::diagnostic::{ErrorKind, Fault};
-use crate::types::{DType, Element, Shape, with_dtype};
+use crate::types::{DType, Element, Scalar, Shape, with_dtype};
 use ndarray::{ArrayViewD, ArrayViewMutD, IxDyn, ShapeBuilder};
 use std::fmt;
 use std::marker::PhantomData;
@@ -64,9 +64,9 @@ pub trait Line: fmt::Debug + Send + Sync + 'static {
     }
     /// Nanoseconds that a line of so many elements takes, roughly.
     fn cost(&self, elements: usize) -> f64;
-    /// How a line of such elements may be cut among devices that hold blocks of it.
-    fn cut(&self, elements: DType) -> Cut {
-        let _ = elements;
+    /// How a line of operands of these element types may be cut among devices that hold blocks of it.
+    fn cut(&self, operands: &[DType]) -> Cut {
+        let _ = operands;
         Cut::Whole
     }
     /// How several workers compute one long line of such operands together, of which these results are asked for; nothing: one of
@@ -138,16 +138,20 @@ pub(crate) fn guarded<R>(code: impl FnOnce() -> R) -> Result<R, String> {
 pub enum Cut {
     /// Not at all.
     Whole,
-    /// Each element of the result combines all elements up to its own: devices tell each other their blocks' totals only.
+    /// Each element of the result goes by all elements up to its own: devices tell each other what their blocks add up to, and no more.
     Scan {
-        /// A block's total, one element.
-        total: Arc<dyn Line>,
-        /// The element type of totals.
-        dtype: DType,
-        /// Of a line of totals, each combined with those before it, itself left out.
+        /// What a block adds up to: one element of each result.
+        totals: Arc<dyn Line>,
+        /// The element types of these.
+        told: Vec<DType>,
+        /// Of lines of totals, what those before each one make together, itself left out.
         before: Arc<dyn Line>,
-        /// Of a block and what `before` made for it (at its first place along the line): its part of the result.
+        /// The element type of that.
+        state: DType,
+        /// Of a block of each operand and what `before` made for it (at its first place along the line): its part of the result.
         block: Arc<dyn Line>,
+        /// Of each operand an element that changes nothing: it is beyond the end of a line that is not divisible.
+        neutral: Vec<Scalar>,
     },
     /// The result is k of the elements, and their places: devices tell each other the k of their blocks.
     Best {
@@ -157,6 +161,8 @@ pub enum Cut {
         block: Arc<dyn Line>,
         /// Of the candidates of all blocks, and their places in the line, those of the result.
         of: Arc<dyn Line>,
+        /// An element that is behind all others: it is beyond the end of a line that is not divisible.
+        neutral: Scalar,
     },
 }
 

@@ -7,7 +7,7 @@ use crate::ops::build::not_linear;
 use crate::ops::elementwise::Takes;
 use crate::ops::view::arity;
 use crate::program::factors::{Dim, Factors, Linearity, Priority};
-use crate::program::sentence::Sentence;
+use crate::program::sentence::{Combine, Sentence};
 use crate::program::{
     Back, Batch, Batched, Cut, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents,
 };
@@ -109,9 +109,10 @@ impl Line for Along {
             _ => Err(format!("the {} greatest are of one line that has as many", self.k)),
         }
     }
-    fn cut(&self, _: DType) -> Cut {
+    fn cut(&self, operands: &[DType]) -> Cut {
         let of = Arc::new(Candidates { k: self.k });
-        Cut::Best { k: self.k, block: Arc::new(Along { k: self.k }), of }
+        let neutral = Combine::Max.neutral(operands[0]);
+        Cut::Best { k: self.k, block: Arc::new(Along { k: self.k }), of, neutral }
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let (mut values, mut places) = (outs.take(0), outs.take(1));

@@ -1,6 +1,7 @@
 //! Recurrences: what becomes of a state that decays and gains along a line.
 
-use super::{check_axis, factors, one_shape, sentence};
+use super::scan::totals_in;
+use super::{check_axis, factors, lanes, lanes_mut, one_shape, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result, Spot};
 use crate::mesh::Axes;
 use crate::ops::build::not_linear;
@@ -9,12 +10,11 @@ use crate::ops::view::arity;
 use crate::program::factors::{Factors, Linearity, Priority};
 use crate::program::sentence::Sentence;
 use crate::program::{
-    Back, Batch, Batched, Builder, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents,
+    Back, Batch, Batched, Builder, Cut, Familiar, Forward, In, Line, Operand, Outs, Primitive, Tangents,
     Value, typing,
 };
 use crate::sharding::Spec;
-use crate::types::{ArrayType, DType, Element, Shape, with_dtype};
-use ndarray::Axis;
+use crate::types::{ArrayType, DType, Element, Scalar, Shape, with_dtype};
 use std::sync::Arc;
 
 /// `recurrence{axis, reverse}` of a and b: hᵢ = aᵢ·hᵢ₋₁ + bᵢ along a dimension, where h before the first is 0. Of 16-bit floats the state
@@ -94,7 +94,7 @@ impl Primitive for Recurrence {
         Some(Familiar::Recurrence { axis: self.axis, reverse: self.reverse })
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        let line = Arc::new(Along { reverse: self.reverse });
+        let line = Arc::new(Along { reverse: self.reverse, of: Of::Line });
         vec![sentence(line, 0, operands, self.axis, &results[0])]
     }
 }
@@ -106,58 +106,126 @@ impl Builder {
     }
 }
 
+/// What runs: the whole line, or what devices do that hold blocks of it.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Line,
+    /// Of decays and gains: what all decays make, and the state behind the last one.
+    Totals,
+    /// Of lines of these: the state before each.
+    Before,
+    /// Of decays, gains and the state before them.
+    Block,
+}
+
 /// The function of lines.
 #[derive(Debug)]
 struct Along {
     reverse: bool,
+    of: Of,
 }
 
 impl Line for Along {
     fn key(&self) -> String {
-        format!("recurrence{}", if self.reverse { " from the end" } else { "" })
+        let of = match self.of {
+            Of::Line => "",
+            Of::Totals => " of a block",
+            Of::Before => " before it",
+            Of::Block => " on",
+        };
+        format!("recurrence{of}{}", if self.reverse { " from the end" } else { "" })
     }
     fn cost(&self, elements: usize) -> f64 {
         2.0 * elements as f64
     }
     fn shapes(&self, operands: &[(DType, Shape)]) -> Result<Vec<(DType, Shape)>, String> {
-        match operands {
-            [a, b] if a == b && a.0.is_number() && a.1.len() == 1 => Ok(vec![a.clone()]),
-            _ => Err("a recurrence is of two lines of numbers that are alike".into()),
+        match (self.of, operands) {
+            (_, [a, b, ..]) if a != b || !a.0.is_number() || a.1.len() != 1 => {}
+            (Of::Line | Of::Before, [a, _]) => return Ok(vec![a.clone()]),
+            (Of::Totals, [a, _]) => return Ok(vec![(totals_in(a.0), Shape::scalar()); 2]),
+            (Of::Block, [a, _, state]) if *state == (totals_in(a.0), a.1.clone()) => {
+                return Ok(vec![a.clone()]);
+            }
+            _ => {}
+        }
+        Err("a recurrence is of two lines of numbers that are alike".into())
+    }
+    fn cut(&self, operands: &[DType]) -> Cut {
+        let of = |of| Arc::new(Along { of, ..*self });
+        let state = totals_in(operands[0]);
+        match self.of {
+            Of::Line => Cut::Scan {
+                totals: of(Of::Totals),
+                told: vec![state; 2],
+                before: of(Of::Before),
+                state,
+                block: of(Of::Block),
+                neutral: vec![Scalar::one(operands[0]), Scalar::zero(operands[1])],
+            },
+            Of::Totals | Of::Before | Of::Block => Cut::Whole,
         }
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
-        let Some(h) = outs.take(0) else { return };
-        with_dtype!(h.dtype(), {
+        with_dtype!(ins[0].dtype(), {
             Bool => unreachable!("decays are numbers"),
-            Int T => self.along::<T, T>(ins, h, |x| x, |x| x, |a, h, b| a.wrapping_mul(h).wrapping_add(b)),
-            Half T => self.along::<T, f32>(ins, h, |x| x.to_f32(), T::from_f32, |a, h, b| a * h + b),
-            Float T => self.along::<T, T>(ins, h, |x| x, |x| x, |a, h, b| a * h + b),
-            Complex T => self.along::<T, T>(ins, h, |x| x, |x| x, |a, h, b| a * h + b),
+            Int T => self.along::<T, T>(ins, outs, |x| x, |x| x, T::wrapping_mul, T::wrapping_add),
+            Half T => self.along::<T, f32>(ins, outs, |x| x.to_f32(), T::from_f32, |a, b| a * b, |a, b| a + b),
+            Float T => self.along::<T, T>(ins, outs, |x| x, |x| x, |a, b| a * b, |a, b| a + b),
+            Complex T => self.along::<T, T>(ins, outs, |x| x, |x| x, |a, b| a * b, |a, b| a + b),
         })
     }
 }
 
 impl Along {
-    fn along<T: Element, W: Copy + Default>(
+    fn along<T: Element, W: Element + Default>(
         &self,
         ins: &[In<'_>],
-        mut h: Out<'_>,
+        outs: &mut Outs<'_>,
         wide: impl Fn(T) -> W,
         narrow: impl Fn(W) -> T,
-        step: impl Fn(W, W, W) -> W,
+        times: impl Fn(W, W) -> W,
+        plus: impl Fn(W, W) -> W,
     ) {
-        let (a, b) = (ins[0].view::<T>(), ins[1].view::<T>());
-        let mut h = h.fresh::<T>();
-        let last = Axis(a.ndim() - 1);
-        for ((a, b), mut h) in a.lanes(last).into_iter().zip(b.lanes(last)).zip(h.lanes_mut(last)) {
-            let mut state = W::default();
-            let mut one = |i: usize| {
-                state = step(wide(a[i]), state, wide(b[i]));
-                h[i].write(narrow(state));
-            };
-            match self.reverse {
-                false => (0..a.len()).for_each(&mut one),
-                true => (0..a.len()).rev().for_each(&mut one),
+        let step = |a: W, state: W, b: W| plus(times(a, state), b);
+        let (a, b) = (lanes(ins[0].view::<T>()), lanes(ins[1].view::<T>()));
+        let places = |n: usize| (0..n).map(move |i| if self.reverse { n - 1 - i } else { i });
+        match self.of {
+            Of::Line | Of::Block => {
+                let Some(mut h) = outs.take(0) else { return };
+                let first = ins.get(2).map(|s| lanes(s.view::<W>()));
+                for (k, mut h) in lanes_mut(h.fresh::<T>()).into_iter().enumerate() {
+                    let mut state = first.as_ref().and_then(|s| s[k].first().copied()).unwrap_or_default();
+                    for i in places(a[k].len()) {
+                        state = step(wide(a[k][i]), state, wide(b[k][i]));
+                        h[i].write(narrow(state));
+                    }
+                }
+            }
+            Of::Totals => {
+                let (mut decays, mut states) = (outs.take(0), outs.take(1));
+                let mut decays = decays.as_mut().map(|y| y.fresh::<W>().into_iter());
+                let mut states = states.as_mut().map(|y| y.fresh::<W>().into_iter());
+                for (a, b) in a.iter().zip(&b) {
+                    let each = || places(a.len()).map(|i| (wide(a[i]), wide(b[i])));
+                    if let Some(y) = decays.as_mut().and_then(Iterator::next) {
+                        let product = each().map(|x| x.0).reduce(&times);
+                        y.write(product.unwrap_or_default());
+                    }
+                    if let Some(y) = states.as_mut().and_then(Iterator::next) {
+                        y.write(each().fold(W::default(), |state, (a, b)| step(a, state, b)));
+                    }
+                }
+            }
+            Of::Before => {
+                let Some(mut h) = outs.take(0) else { return };
+                let (a, b) = (lanes(ins[0].view::<W>()), lanes(ins[1].view::<W>()));
+                for (k, mut h) in lanes_mut(h.fresh::<W>()).into_iter().enumerate() {
+                    let mut state = W::default();
+                    for i in places(a[k].len()) {
+                        h[i].write(state);
+                        state = step(a[k][i], state, b[k][i]);
+                    }
+                }
             }
         }
     }

@@ -58,6 +58,16 @@ impl Running {
             Running::LogSumExp => "cumlogsumexp",
         }
     }
+    /// How two elements are combined, where a word says it.
+    fn combine(self) -> Option<Combine> {
+        Some(match self {
+            Running::Sum => Combine::Add,
+            Running::Prod => Combine::Mul,
+            Running::Max => Combine::Max,
+            Running::Min => Combine::Min,
+            Running::LogSumExp => return None,
+        })
+    }
     fn takes(self) -> Takes {
         match self {
             Running::Sum | Running::Prod => Takes::Number,
@@ -134,14 +144,7 @@ impl Primitive for Scan {
         Batched::of(Arc::new(Scan { axis: self.axis + 1, ..self.clone() }))
     }
     fn familiar(&self, _: &[ArrayType]) -> Option<Familiar> {
-        let combine = match self.kind {
-            Running::Sum => Some(Combine::Add),
-            Running::Prod => Some(Combine::Mul),
-            Running::Max => Some(Combine::Max),
-            Running::Min => Some(Combine::Min),
-            Running::LogSumExp => None,
-        };
-        Some(Familiar::Running { axis: self.axis, reverse: self.reverse, combine })
+        Some(Familiar::Running { axis: self.axis, reverse: self.reverse, combine: self.kind.combine() })
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let line = Arc::new(Along { kind: self.kind, reverse: self.reverse, of: Of::Line });
@@ -256,13 +259,18 @@ impl Line for Along {
             _ => wrong(),
         }
     }
-    fn cut(&self, elements: DType) -> Cut {
+    fn cut(&self, operands: &[DType]) -> Cut {
         let of = |of| Arc::new(Along { of, ..self.clone() });
-        let dtype = totals_in(elements);
+        let state = totals_in(operands[0]);
         match self.of {
-            Of::Line => {
-                Cut::Scan { total: of(Of::Total), dtype, before: of(Of::Before), block: of(Of::Block) }
-            }
+            Of::Line => Cut::Scan {
+                totals: of(Of::Total),
+                told: vec![state],
+                before: of(Of::Before),
+                state,
+                block: of(Of::Block),
+                neutral: vec![self.kind.combine().unwrap_or(Combine::Max).neutral(operands[0])],
+            },
             Of::Total | Of::Before | Of::Block => Cut::Whole,
         }
     }
@@ -327,7 +335,7 @@ impl Stages for Blocks {
 }
 
 /// The element type in which elements of this one are combined.
-fn totals_in(dtype: DType) -> DType {
+pub(super) fn totals_in(dtype: DType) -> DType {
     if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }
 

@@ -6,22 +6,23 @@
 use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::Lower;
-use crate::partition::program::{Slot, Why};
+use crate::partition::program::{Slot, Stored, Why};
 use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Lines, Part, Read, Sentence, Source, Span};
 use crate::program::{Cut, Line};
 use crate::types::{DType, Scalar};
 use std::sync::Arc;
 
-/// Lines of one value along one dimension of it, of which each device has blocks of the same size.
+/// Lines of values that lie alike, along one dimension, of which each device has a block.
 struct Blocks {
-    /// The value.
-    slot: Slot,
-    dtype: DType,
-    /// Its shape, with the number of blocks in place of the line's size.
+    /// The values, of one shape, with their element types.
+    reads: Vec<(Slot, DType)>,
+    /// Their shape, with the number of blocks in place of the line's size.
     shape: Vec<usize>,
     /// Along which dimension.
     axis: usize,
-    /// Elements of a block.
+    /// Elements of a line.
+    size: usize,
+    /// Elements of a block; the last ones may have fewer.
     each: usize,
     /// How dimensions are sharded; of the line's the blocks.
     dims: Vec<DimLayout>,
@@ -31,25 +32,27 @@ impl Lower {
     /// The results of lines in two phases; `None` where they are not cut, or where that would tell more.
     pub(crate) fn phases(&mut self, list: &[Sentence], layouts: &[Layout], why: &Why) -> Option<Vec<Slot>> {
         let Body::Lines(lines) = &list.first()?.body else { return None };
-        let blocks = self.blocks(&list[0], lines, layouts)?;
-        let (n, size) = (blocks.shape[blocks.axis], blocks.each * blocks.shape[blocks.axis]);
-        match lines.of.cut(blocks.dtype) {
-            Cut::Scan { total, dtype, before, block } => {
-                // the result is sharded as the operand; to move lines and back takes 2·size/n of each device
-                let alike =
-                    layouts[0].dims[blocks.axis] == self.draft.slots[blocks.slot].layout.dims[blocks.axis];
-                if list.len() != 1 || !alike || n * n >= 2 * size {
+        let mut blocks = self.blocks(&list[0], lines, layouts)?;
+        let (n, size) = (blocks.shape[blocks.axis], blocks.size);
+        match lines.of.cut(&blocks.dtypes()) {
+            Cut::Scan { totals, told, before, state, block, neutral } => {
+                // the result is sharded as the operands; to move one and the result takes 2·size/n of each device
+                let alike = layouts[0].dims[blocks.axis]
+                    == self.draft.slots[blocks.reads[0].0].layout.dims[blocks.axis];
+                if list.len() != 1 || !alike || told.len() * n * n >= (1 + blocks.reads.len()) * size {
                     return None;
                 }
-                let totals = self.totals(&blocks, total, dtype, why);
-                let sums = self.before(&blocks, totals, before, dtype, why);
-                Some(vec![self.onward(&blocks, sums, block, dtype, &layouts[0], why)])
+                self.even(&mut blocks, &neutral, why);
+                let totals = self.totals(&blocks, &totals, &told, why);
+                let states = self.before(&blocks, totals, before, state, why);
+                Some(vec![self.onward(&blocks, states, block, (list[0].dtype, state), &layouts[0], why)])
             }
-            Cut::Best { k, block, of } => {
+            Cut::Best { k, block, of, neutral } => {
                 // values and places
                 if 2 * n * k >= size || k > blocks.each {
                     return None;
                 }
+                self.even(&mut blocks, &[neutral], why);
                 let found = self.candidates(&blocks, k, block, list, why);
                 Some(
                     list.iter()
@@ -64,45 +67,80 @@ impl Lower {
 
     /// The blocks of a sentence of lines.
     fn blocks(&self, s: &Sentence, lines: &Lines, layouts: &[Layout]) -> Option<Blocks> {
-        let ([axis], [read]) = (&lines.along[..], &s.reads[..]) else { return None };
-        let (axis, [part]) = (*axis, &read.parts[..]) else { return None };
-        let Source::Value(slot) = part.from else { return None };
-        let stored = &self.draft.slots[slot];
+        let [axis] = lines.along[..] else { return None };
+        if s.extents.len() != s.rank + 1 || layouts.iter().any(|l| l.partial.is_some()) {
+            return None;
+        }
         let at = |d| Affine::of(0, if d == axis { s.rank } else { d }, 1);
-        let plain = s.extents.len() == s.rank + 1
-            && stored.shape.rank() == s.rank
-            && part.map.iter().enumerate().all(|(d, m)| *m == at(d));
-        let whole = stored.layout.partial.is_none() && layouts.iter().all(|l| l.partial.is_none());
-        if !plain || !whole {
-            return None;
-        }
-        let (held, size) = (&stored.layout.dims[axis], stored.shape[axis]);
+        let read = |read: &Read| {
+            let [part] = &read.parts[..] else { return None };
+            let Source::Value(slot) = part.from else { return None };
+            let stored = &self.draft.slots[slot];
+            let plain =
+                stored.shape.rank() == s.rank && part.map.iter().enumerate().all(|(d, m)| *m == at(d));
+            (plain && stored.layout.partial.is_none()).then_some((slot, stored.dtype))
+        };
+        let reads: Vec<_> = s.reads.iter().map(read).collect::<Option<_>>()?;
+        let first = &self.draft.slots[reads.first()?.0];
+        let (held, size) = (&first.layout.dims[axis], first.shape[axis]);
+        let alike = reads.iter().all(|(slot, _)| {
+            let other = &self.draft.slots[*slot];
+            other.shape == first.shape && other.layout.dims[axis] == *held
+        });
         let n = held.ways();
-        if n == 1 || size == 0 || size % n != 0 || *held != DimLayout::new(size, held.atoms.clone()) {
+        if !alike || n == 1 || size == 0 || *held != DimLayout::new(size, held.atoms.clone()) {
             return None;
         }
-        let mut shape = stored.shape.to_vec();
+        let mut shape = first.shape.to_vec();
         shape[axis] = n;
-        let mut dims = stored.layout.dims.clone();
+        let mut dims = first.layout.dims.clone();
         dims[axis] = DimLayout::new(n, held.atoms.clone());
-        Some(Blocks { slot, dtype: stored.dtype, shape, axis, each: size / n, dims })
+        Some(Blocks { reads, shape, axis, size, each: size.div_ceil(n), dims })
+    }
+    /// Makes all blocks of one size: beyond the end are numbers that change nothing.
+    fn even(&mut self, b: &mut Blocks, neutral: &[Scalar], why: &Why) {
+        let n = b.shape[b.axis];
+        if b.size == n * b.each {
+            return;
+        }
+        for ((slot, dtype), fill) in b.reads.iter_mut().zip(neutral) {
+            let Stored { shape, mut layout, .. } = self.draft.slots[*slot].clone();
+            let mut extents = shape.to_vec();
+            extents[b.axis] = n * b.each;
+            let loops: Vec<_> = (0..extents.len()).map(Some).collect();
+            let mut read = Read { fill: *fill, ..Read::plain(*slot, *dtype, &extents, &loops) };
+            read.parts[0].span[b.axis] = Span::all(b.size);
+            layout.dims[b.axis] = DimLayout::new(n * b.each, layout.dims[b.axis].atoms.clone());
+            *slot = self.draft.local(draft::mapped(read, &extents), layout, why);
+        }
     }
 
     /// What each block adds up to.
-    fn totals(&mut self, b: &Blocks, of: Arc<dyn Line>, dtype: DType, why: &Why) -> Slot {
+    fn totals(&mut self, b: &Blocks, of: &Arc<dyn Line>, told: &[DType], why: &Why) -> Vec<(Slot, DType)> {
         let rank = b.shape.len();
         let extents: Vec<usize> = b.shape.iter().copied().chain([b.each]).collect();
-        let body = Body::Lines(Lines { of, result: 0, along: Default::default() });
-        let reads = vec![b.read(&extents, |d| d, rank)];
-        let s = Sentence { extents, rank, dtype, reads, body };
-        self.draft.local(s, Layout { dims: b.dims.clone(), partial: None }, why)
+        let reads = b.reads(&extents, |d| d, rank);
+        let one = |(result, dtype): (usize, &DType)| {
+            let body = Body::Lines(Lines { of: of.clone(), result, along: Default::default() });
+            let s = Sentence { extents: extents.clone(), rank, dtype: *dtype, reads: reads.clone(), body };
+            (self.draft.local(s, Layout { dims: b.dims.clone(), partial: None }, why), *dtype)
+        };
+        told.iter().enumerate().map(one).collect()
     }
     /// For each block what those before it add up to.
-    fn before(&mut self, b: &Blocks, totals: Slot, of: Arc<dyn Line>, dtype: DType, why: &Why) -> Slot {
+    fn before(
+        &mut self,
+        b: &Blocks,
+        totals: Vec<(Slot, DType)>,
+        of: Arc<dyn Line>,
+        dtype: DType,
+        why: &Why,
+    ) -> Slot {
         let rank = b.shape.len();
         let extents: Vec<usize> = b.shape.iter().copied().chain([b.shape[b.axis]]).collect();
         let loops: Vec<_> = (0..rank).map(|d| Some(if d == b.axis { rank } else { d })).collect();
-        let reads = vec![Read::plain(totals, dtype, &extents, &loops)];
+        let reads = totals.into_iter().map(|(slot, dtype)| Read::plain(slot, dtype, &extents, &loops));
+        let reads = reads.collect();
         let body = Body::Lines(Lines { of, result: 0, along: std::iter::once(b.axis).collect() });
         let s = Sentence { extents, rank, dtype, reads, body };
         self.draft.local(s, Layout { dims: b.dims.clone(), partial: None }, why)
@@ -111,9 +149,9 @@ impl Lower {
     fn onward(
         &mut self,
         b: &Blocks,
-        sums: Slot,
+        states: Slot,
         of: Arc<dyn Line>,
-        dtype: DType,
+        (dtype, state): (DType, DType),
         to: &Layout,
         why: &Why,
     ) -> Slot {
@@ -121,14 +159,22 @@ impl Lower {
         let rank = shape.len();
         let extents: Vec<usize> = shape.iter().copied().chain([b.each]).collect();
         let loops: Vec<_> = (0..b.shape.len()).map(|d| Some(b.place(d))).collect();
-        let reads = vec![b.read(&extents, |d| b.place(d), rank), Read::plain(sums, dtype, &extents, &loops)];
+        let mut reads = b.reads(&extents, |d| b.place(d), rank);
+        reads.push(Read::plain(states, state, &extents, &loops));
         let body = Body::Lines(Lines { of, result: 0, along: std::iter::once(b.axis + 1).collect() });
-        let s = Sentence { extents, rank, dtype: b.dtype, reads, body };
+        let s = Sentence { extents, rank, dtype, reads, body };
         let parts = self.draft.local(s, Layout { dims, partial: None }, why);
         let mut whole = b.shape.clone();
         whole[b.axis] *= b.each;
-        let s = draft::reshape(parts, b.dtype, &shape, &whole);
-        self.draft.local(s, to.clone(), why)
+        let s = draft::reshape(parts, dtype, &shape, &whole);
+        let mut layout = to.clone();
+        layout.dims[b.axis] = DimLayout::new(whole[b.axis], to.dims[b.axis].atoms.clone());
+        let all = self.draft.local(s, layout, why);
+        if whole[b.axis] == b.size {
+            return all;
+        }
+        whole[b.axis] = b.size;
+        self.draft.local(draft::copy(all, dtype, &whole), to.clone(), why)
     }
 
     /// The best of each block, and their places in the line.
@@ -147,8 +193,8 @@ impl Lower {
         let [values, places] = [0, 1].map(|result| {
             let along = std::iter::once(b.axis + 1).collect();
             let body = Body::Lines(Lines { of: of.clone(), result, along });
-            let reads = vec![b.read(&extents, |d| b.place(d), rank)];
-            let dtype = [b.dtype, DType::I32][result];
+            let reads = b.reads(&extents, |d| b.place(d), rank);
+            let dtype = [b.reads[0].1, DType::I32][result];
             let s = Sentence { extents: extents.clone(), rank, dtype, reads, body };
             self.draft.local(s, layout.clone(), why)
         });
@@ -187,7 +233,7 @@ impl Lower {
         };
         let loops: Vec<_> = (0..=rank).map(|d| Some(at(d))).collect();
         let read = |(slot, dtype)| Read::plain(slot, dtype, &extents, &loops);
-        let reads = found.into_iter().zip([b.dtype, DType::I32]).map(read).collect();
+        let reads = found.into_iter().zip([b.reads[0].1, DType::I32]).map(read).collect();
         let body = Body::Lines(Lines { of: of.clone(), ..lines.clone() });
         let s = Sentence { extents, rank, dtype: s.dtype, reads, body };
         self.draft.local(s, to.clone(), why)
@@ -206,8 +252,12 @@ impl Blocks {
         dims.insert(self.axis + 1, DimLayout::new(size, []));
         (shape, dims)
     }
-    /// The value by blocks: its dimension d at the loop `place(d)`, the elements of a block at the loop `along`.
-    fn read(&self, extents: &[usize], place: impl Fn(usize) -> usize, along: usize) -> Read {
+    /// The element types of what is read.
+    fn dtypes(&self) -> Vec<DType> {
+        self.reads.iter().map(|r| r.1).collect()
+    }
+    /// The values by blocks: their dimension d at the loop `place(d)`, the elements of a block at the loop `along`.
+    fn reads(&self, extents: &[usize], place: impl Fn(usize) -> usize, along: usize) -> Vec<Read> {
         let at = |d: usize| {
             let mut m = Affine::of(0, place(d), if d == self.axis { self.each as i64 } else { 1 });
             if d == self.axis {
@@ -215,8 +265,11 @@ impl Blocks {
             }
             m
         };
-        let map = (0..self.shape.len()).map(at).collect();
-        let part = Part { from: Source::Value(self.slot), span: Span::whole(extents), map };
-        Read { dtype: self.dtype, parts: vec![part], fill: Scalar::zero(self.dtype) }
+        let map: Vec<Affine> = (0..self.shape.len()).map(at).collect();
+        let read = |(slot, dtype): &(Slot, DType)| {
+            let part = Part { from: Source::Value(*slot), span: Span::whole(extents), map: map.clone() };
+            Read { dtype: *dtype, parts: vec![part], fill: Scalar::zero(*dtype) }
+        };
+        self.reads.iter().map(read).collect()
     }
 }
