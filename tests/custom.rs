@@ -1,7 +1,7 @@
 //! Operations of one's own: typed, sharded, mapped and differentiated like the crate's, and told of where they are wrong.
 
 use atmesh::prelude::*;
-use atmesh::{CustomOp, EngineKind, ErrorKind, Spec, custom_op, nd};
+use atmesh::{CustomOp, EngineKind, Error, ErrorKind, Spec, custom_op, einsum_to, nd};
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Reference, EngineKind::Lockstep, EngineKind::Threads];
 
@@ -371,4 +371,122 @@ fn derivatives_go_through_loops_branches_and_examples() {
             }
         }
     }
+}
+
+/// Rows of a matrix, each times a matrix: a sum over what is between them.
+fn contracted() -> CustomOp {
+    custom_op("contracted", "ij,jk->ik", |ins, outs| {
+        let (row, m) = (ins[0].view::<f32>(), ins[1].view::<f32>());
+        let m = m.into_dimensionality::<nd::Ix2>().unwrap();
+        for (k, y) in outs[0].view::<f32>().iter_mut().enumerate() {
+            *y = row.iter().zip(m.column(k)).map(|(a, b)| a * b).sum();
+        }
+    })
+    .over("i")
+    .sums_over("j")
+    .derivative(|ins, _, cts| {
+        // sharded as the operands are
+        let spec = |x: &Array| x.ty().map(|ty| ty.spec);
+        let x = einsum_to("ik,jk->ij", [&cts[0], &ins[1]], spec(&ins[0])?);
+        Ok::<_, Error>(vec![x, einsum_to("ij,ik->jk", [&ins[0], &cts[0]], spec(&ins[1])?)])
+    })
+}
+
+#[test]
+fn blocks_of_what_is_summed_over_are_added() -> Result<()> {
+    let (x, m) = (numbers(&[8, 12]), numbers(&[12, 4]));
+    let wanted = x.dot(&m);
+    for n in [1, 2, 4, 5] {
+        let mesh = Mesh::auto([("X", n), ("Y", 2)])?;
+        for spec in [p![], p!["X"], p![_, "X"], p!["X", "Y"], p!["Y", "X"], p![_, ("X", "Y")]] {
+            for other in [p![], p!["X"], p!["Y", "X"], p![("Y", "X")]] {
+                let (x, m) = (x.put(&mesh, spec), m.put(&mesh, other));
+                if x.ty().is_err() || m.ty().is_err() {
+                    continue;
+                }
+                let f = |x: &Array, m: &Array| contracted().call((x, m));
+                let bits = jit(f).call((&x, &m))?;
+                close(&bits, &wanted, "blocks");
+                for engine in ENGINES {
+                    assert_eq!(values(&jit(f).engine(engine).call((&x, &m))?), values(&bits), "{engine}");
+                }
+                // examples
+                let both = |x: &Array, m: &Array| vmap(x, |x| contracted().call((&x.expand_dims(0), m)));
+                close(&jit(both).call((&x, &m))?.reshape([8, 4]), &wanted, "examples");
+            }
+        }
+    }
+    // one all-reduce of the result; a gather where the result is the larger
+    let mesh = Mesh::auto([("X", 4)])?;
+    let (x, m) = (x.put(&mesh, p![_, "X"]), m.put(&mesh, p!["X"]));
+    let f = |x: &Array, m: &Array| contracted().call((x, m)).constrain(p![]);
+    assert_collectives!(jit(f).lower((&x, &m))?, AllReduce("X") x 1);
+    let f = |x: &Array, m: &Array| contracted().call((x, m)).constrain(p!["X"]);
+    assert_collectives!(jit(f).lower((&x, &m))?, ReduceScatter("X") x 1);
+    let (x, m) = (numbers(&[64, 4]).put(&mesh, p![_, "X"]), numbers(&[4, 64]).put(&mesh, p!["X"]));
+    let lowered = jit(|x: &Array, m: &Array| contracted().call((x, m)).constrain(p![])).lower((&x, &m))?;
+    assert!(lowered.collectives().total_bytes() <= 2 * 64 * 4 * 3 * 4, "{}", lowered.collectives());
+    Ok(())
+}
+
+#[test]
+fn sums_are_typed_as_contractions_are() -> Result<()> {
+    let mesh = Mesh::new([("X", 4), ("Y", 2)])?;
+    let op = contracted();
+    let put = |x: Spec, m: Spec| (numbers(&[8, 12]).put(&mesh, x), numbers(&[12, 4]).put(&mesh, m));
+    let wanted = numbers(&[8, 12]).dot(numbers(&[12, 4]));
+    // one operand is split: the result is summed
+    let (x, m) = put(p!["Y", "X"], p![]);
+    assert_eq!(type_of(op.call((&x, &m))), "float32[8@Y,4]");
+    close(&op.call((&x, &m)), &wanted, "one");
+    // both are: that is to be said, and each of what the error says is accepted
+    let (x, m) = put(p!["Y", "X"], p!["X"]);
+    let e = op.call((&x, &m)).ty().unwrap_err().to_string();
+    assert!(e.contains("12@X") && e.contains("are contracted"), "{e}");
+    for (out, ty) in [
+        (p!["Y", _], "float32[8@Y,4]"),
+        (p!["Y", "X"], "float32[8@Y,4@X]"),
+        (p!["Y", _; U: "X"], "float32[8@Y,4]{U:X}"),
+    ] {
+        assert!(e.contains(&format!("contracted.call_to((…), {out})")), "{out} is not in {e}");
+        let y = op.call_to((&x, &m), out);
+        assert_eq!(type_of(&y), ty);
+        for engine in ENGINES {
+            let f = |x: &Array, m: &Array| op.call_to((x, m), out).reshard(p![]);
+            close(&jit(f).engine(engine).call((&x, &m))?, &wanted, ty);
+        }
+        // gradients, and examples
+        let loss = |x: &Array, m: &Array| op.call_to((x, m), out).reshard(p!["Y"]).sin().sum(..);
+        let plain = |x: &Array, m: &Array| x.dot_to(m, out).reshard(p!["Y"]).sin().sum(..);
+        let (g, h) = (grad((&x, &m), |(x, m)| loss(&x, &m)), grad((&x, &m), |(x, m)| plain(&x, &m)));
+        assert_eq!((type_of(&g.0), type_of(&g.1)), (type_of(&h.0), type_of(&h.1)), "{ty}");
+        close(&g.0.reshard(p![]), &h.0.reshard(p![]), "of x");
+        close(&g.1.reshard(p![]), &h.1.reshard(p![]), "of m");
+    }
+    let y = op.call_to(put(p!["Y", "X"], p![]), p!["Y"; U: "X"]);
+    assert_eq!(type_of(&y), "float32[8@Y,4]{U:X}");
+    close(&y.reshard(p![]), &wanted, "one operand's");
+    let nothing = op.call_to(put(p!["Y"], p![]), p![_; U: "X"]).ty().unwrap_err().to_string();
+    assert!(nothing.contains("unreduced over X, but it is unreduced over no axis"), "{nothing}");
+    let unlike = op.call_to(put(p![_, "X"], p!["Y"]), p![_; U: "X"]).ty().unwrap_err().to_string();
+    assert!(unlike.contains("unreduced over no axis"), "{unlike}");
+    let (x, m) = put(p![_, "X"], p!["X"]);
+    let unreduced = op.call((&op.call_to((&x, &m), p![; U: "X"]), &numbers(&[4, 4]).put(&mesh, p![])));
+    let e = unreduced.ty().unwrap_err().to_string();
+    assert!(e.contains("is unreduced over X") && e.contains("contracted of a sum"), "{e}");
+    // what is no sum
+    let x = Array::ones([3, 4]);
+    let op = |dims: &str| custom_op("op", dims, |_, _| ());
+    let told = |y: Array, words: &[&str]| {
+        let text = y.ty().expect_err("it is refused").to_string();
+        assert!(words.iter().all(|w| text.contains(w)), "{text}");
+    };
+    told(op("ij->ij").sums_over("j").call(&x), &["cannot sum over 'j' of `ij->ij`", "no result has"]);
+    told(op("ij->i").sums_over("k").call(&x), &["cannot sum over 'k'"]);
+    told(
+        op("ij->i").sums_over("j").returns([Bool]).call(&x),
+        &["result 0 of op is a sum", "bool is no number"],
+    );
+    told(op("ij->i,i").sums_over("j").call_to(&x, p![]), &["`call_to` returns one", ".call_all(…)"]);
+    Ok(())
 }

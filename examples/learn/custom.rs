@@ -6,6 +6,8 @@ fn main() -> Result<()> {
     first()?;
     println!("== sharded");
     sharded()?;
+    println!("== sums");
+    sums()?;
     println!("== slopes");
     slopes()?;
     println!("== wrong");
@@ -62,6 +64,28 @@ fn sharded() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: sharded
+
+// ANCHOR: sums
+fn sums() -> Result<()> {
+    // how often rows agree, place by place: a sum over `j`, in which no result has a dimension
+    let agree = custom_op("agree", "ij,kj->ik", |ins, outs| {
+        let (x, y) = (ins[0].view::<i32>(), ins[1].view::<i32>());
+        for (n, y) in outs[0].view::<i32>().iter_mut().zip(y.axis_iter(nd::Axis(0))) {
+            *n = x.iter().zip(y).filter(|(a, b)| a == b).count() as i32;
+        }
+    })
+    .over("i")
+    .sums_over("j");
+    let mesh = Mesh::new([("X", 4)])?;
+    let x = Array::from([[1, 2, 3, 4], [1, 2, 1, 2]]).put(&mesh, p![_, "X"]);
+    let y = Array::from([[1, 2, 1, 4]]).put(&mesh, p![_, "X"]);
+    println!("{}", agree.call((&x, &y)));
+    let n = agree.call_to((&x, &y), p![]);
+    println!("{n} {}", type_of(&n));
+    println!("{}", jit(|x: &Array, y: &Array| agree.call_to((x, y), p![])).lower((&x, &y))?.collectives());
+    Ok(())
+}
+// ANCHOR_END: sums
 
 // ANCHOR: slopes
 fn slopes() -> Result<()> {

@@ -103,6 +103,9 @@ pub enum Linearity {
     Product,
     /// Sums products: unreduced operands are refused, reduced ones are forgotten.
     Contraction,
+    /// Not linear, but summed over loops that no result has: unreduced operands are refused, reduced sets agree and pass, and the result may be
+    /// left unreduced over what splits these loops.
+    Sums,
     /// No operands: the sets are those of `out`.
     Nullary,
 }

@@ -164,6 +164,11 @@ pub enum Cut {
         /// An element that is behind all others: it is beyond the end of a line that is not divisible.
         neutral: Scalar,
     },
+    /// Results are sums: what the function makes of blocks adds up to what it makes of the whole.
+    Sum {
+        /// Of the dimensions along a line of the operands those that may be cut into blocks. No result has them.
+        over: Vec<usize>,
+    },
 }
 
 /// Lines that are read.

@@ -8,6 +8,7 @@ use crate::mesh::AxisType;
 use crate::ops::build::cotangent_type;
 use crate::ops::custom::{Custom, Declared, Kernel, Letters, Own, Rule};
 use crate::program::{Call, In, Out, Program};
+use crate::sharding::Spec;
 use crate::trace::{Arg, Open, Setting, apply, poison, setting};
 use crate::tree::{Args, Output, collect};
 use crate::types::{ArrayType, DType, Scalar};
@@ -46,8 +47,9 @@ impl<E: fmt::Display> Finished for Result<(), E> {
 /// The kernel gets a view of each operand and of each result, with the dimensions of its letters in their order, and writes all results.
 ///
 /// Dimensions of `...`, and letters that [`over`](CustomOp::over) names, run *over lines*: the kernel is called for each of their positions with
-/// what is there, so they may be sharded any way, and devices share the calls out. All other dimensions it sees whole: in explicit mode they
-/// must be unsharded, in auto mode they are gathered.
+/// what is there, so they may be sharded any way, and devices share the calls out. Over letters that [`sums_over`](CustomOp::sums_over) names results
+/// are sums: the kernel is called for each device's block of them. All other dimensions it sees whole: in explicit mode they must be unsharded, in
+/// auto mode they are gathered.
 ///
 /// What a kernel computes goes by its operands alone, to the bit: it reads no state and no clock. What it needs beside them is an operand of its own,
 /// a number perhaps (letters: none, `"ij,->ij"`). It runs on threads of this crate, where it works with the views and not with [`Array`]s. A
@@ -102,6 +104,7 @@ where
         name,
         letters,
         over: Vec::new(),
+        sums: Vec::new(),
         sizes: Vec::new(),
         takes: Vec::new(),
         returns: Vec::new(),
@@ -149,6 +152,46 @@ impl CustomOp {
         }
         self
     }
+    /// The same, where all results are sums over these letters: each is in an operand and in no result. The kernel may be called for a block of
+    /// these dimensions, and what it makes of blocks is added. So they may be sharded: each device computes its block, and one all-reduce adds up the
+    /// results, or what [`call_to`](CustomOp::call_to) asks for. Where blocks are not of one size they are gathered instead, and so they are on auto
+    /// axes where that moves less.
+    ///
+    /// Results are numbers. A result that is no sum of such blocks (a mean, a sum with something added once) is wrong where it is sharded.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::custom_op;
+    /// // how often two rows agree
+    /// let agree = custom_op("agree", "ij,kj->ik", |ins, outs| {
+    ///     let (x, y) = (ins[0].view::<i32>(), ins[1].view::<i32>());
+    ///     for (k, n) in outs[0].view::<i32>().iter_mut().enumerate() {
+    ///         *n = x.iter().zip(y.index_axis(atmesh::nd::Axis(0), k)).filter(|(a, b)| a == b).count() as i32;
+    ///     }
+    /// })
+    /// .over("i")
+    /// .sums_over("j");
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let x = Array::from([[1, 2, 3, 4], [1, 2, 1, 2]]).put(&mesh, p![_, "X"]);
+    /// let y = Array::from([[1, 2, 1, 4]]).put(&mesh, p![_, "X"]);
+    /// let n = agree.call_to((&x, &y), p![]);
+    /// assert_eq!((type_of(&n), n.to_vec::<i32>()?), ("int32[2,1]".into(), vec![3, 3]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn sums_over(mut self, letters: &str) -> CustomOp {
+        for c in letters.chars().filter(|c| !c.is_whitespace()) {
+            let of = &self.of.letters;
+            if self.wrong.is_none() && (!of.given(c) || of.made(c)) {
+                let text = format!("{} cannot sum over {c:?} of `{of}`", self.of.name);
+                return self
+                    .refused(text, "results are sums over letters that operands have and no result has");
+            }
+            if !self.of.sums.contains(&c) {
+                self.of.sums.push(c);
+            }
+        }
+        self
+    }
     /// The same, where a letter that no operand has is of this size.
     ///
     /// ```
@@ -164,8 +207,7 @@ impl CustomOp {
     /// ```
     pub fn size(mut self, letter: char, n: usize) -> CustomOp {
         let of = &self.of.letters;
-        let named = of.results.iter().any(|r| r.letters.contains(&letter));
-        if self.wrong.is_none() && (of.given(letter) || !named) {
+        if self.wrong.is_none() && (of.given(letter) || !of.made(letter)) {
             let text = format!("{} is told the size of {letter:?} of `{of}`", self.of.name);
             return self.refused(text, "sizes are told of letters that results have and operands have not");
         }
@@ -247,30 +289,57 @@ impl CustomOp {
     /// Its only result, of these operands: an array or a number, or a tuple of them.
     #[track_caller]
     pub fn call(&self, operands: impl Args) -> Array {
-        let (call, results) = (Call::here(self.of.name), self.of.letters.results.len());
+        let twin = format!("{}.call_to((…), {{}})", self.of.name);
+        self.only(operands, None, Call::here(self.of.name).twin(&twin))
+    }
+    /// Its only result, sharded as `out` says, or left unreduced over axes that split what it [`sums_over`](CustomOp::sums_over).
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// use atmesh::custom_op;
+    /// let total = custom_op("total", "ij->i", |ins, outs| {
+    ///     let (x, mut y) = (ins[0].view::<f32>(), outs[0].view::<f32>());
+    ///     y.assign(&x.sum_axis(atmesh::nd::Axis(1)));
+    /// })
+    /// .sums_over("j");
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([4, 6]).put(&mesh, p![_, "X"]);
+    /// assert_eq!(type_of(total.call(&x)), "float32[4]");
+    /// assert_eq!(type_of(total.call_to(&x, p!["X"])), "float32[4@X]");
+    /// assert_eq!(type_of(total.call_to(&x, p![_; U: "X"])), "float32[4]{U:X}");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn call_to(&self, operands: impl Args, out: Spec) -> Array {
+        self.only(operands, Some(out), Call::here(self.of.name))
+    }
+    fn only(&self, operands: impl Args, out: Option<Spec>, call: Call<'_>) -> Array {
+        let results = self.of.letters.results.len();
         if self.wrong.is_none() && results != 1 {
-            let text = format!("{} has {}, and `call` returns one", self.of.name, counted(results, "result"));
+            let method = if out.is_some() { "call_to" } else { "call" };
+            let text =
+                format!("{} has {}, and `{method}` returns one", self.of.name, counted(results, "result"));
             let fault = Fault::new(ErrorKind::Shape, text).help("take all of them: `.call_all(…)`");
             return poison(call.error(fault, Vec::new));
         }
-        self.made(collect(&operands.into_tree()), call).swap_remove(0)
+        self.made(collect(&operands.into_tree()), out, call).swap_remove(0)
     }
     /// All of its results; where it is refused, each carries the error.
     #[track_caller]
     pub fn call_all(&self, operands: impl Args) -> Vec<Array> {
-        let mut made = self.made(collect(&operands.into_tree()), Call::here(self.of.name));
+        let mut made = self.made(collect(&operands.into_tree()), None, Call::here(self.of.name));
         let results = self.of.letters.results.len();
         if let (true, Some(one)) = (made.len() < results, made.first().cloned()) {
             made.resize(results, one);
         }
         made
     }
-    fn made(&self, operands: Vec<Array>, call: Call<'_>) -> Vec<Array> {
+    fn made(&self, operands: Vec<Array>, out: Option<Spec>, call: Call<'_>) -> Vec<Array> {
         if let Some(fault) = self.wrong() {
             return vec![poison(call.error(fault, Vec::new))];
         }
         let checked = setting().is_none_or(|s| s.checked);
-        let prim = Custom { of: Arc::new(self.of.clone()), lead: Vec::new(), checked };
+        let prim = Custom { of: Arc::new(self.of.clone()), lead: Vec::new(), out, checked };
         let args: Vec<Arg> = operands.iter().map(Arg::from).collect();
         apply(Arc::new(prim), &args, call)
     }

@@ -2,7 +2,7 @@
 
 use super::Declared;
 use crate::diagnostic::{ErrorKind, Fault};
-use crate::program::line::{In, Line, Out, Outs, guarded};
+use crate::program::line::{Cut, In, Line, Out, Outs, guarded};
 use crate::types::{DType, Shape, with_dtype};
 use std::any::TypeId;
 use std::collections::HashMap;
@@ -87,6 +87,8 @@ pub(super) struct Lined {
     pub(super) axes: Vec<Vec<usize>>,
     /// How many loops there are along a line.
     pub(super) along: usize,
+    /// Those that results are sums over.
+    pub(super) sums: Vec<usize>,
     /// A line of each result.
     pub(super) results: Vec<(DType, Shape)>,
 }
@@ -104,6 +106,12 @@ impl Line for Lined {
         match fits {
             true => Ok(self.results.clone()),
             false => Err(format!("{} does not take such lines", self.key())),
+        }
+    }
+    fn cut(&self, _: &[DType]) -> Cut {
+        match &self.sums[..] {
+            [] => Cut::Whole,
+            over => Cut::Sum { over: over.to_vec() },
         }
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {

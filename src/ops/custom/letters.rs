@@ -76,6 +76,10 @@ impl Letters {
         }
         Ok(Letters { operands, results })
     }
+    /// Whether a result has this letter.
+    pub(crate) fn made(&self, letter: char) -> bool {
+        self.results.iter().any(|n| n.letters.contains(&letter))
+    }
     /// Whether an operand has this letter.
     pub(crate) fn given(&self, letter: char) -> bool {
         self.operands.iter().any(|n| n.letters.contains(&letter))

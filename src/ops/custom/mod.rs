@@ -28,6 +28,8 @@ pub(crate) struct Declared {
     pub(crate) letters: Letters,
     /// Those that run over lines.
     pub(crate) over: Vec<char>,
+    /// Those that results are sums over.
+    pub(crate) sums: Vec<char>,
     /// Sizes of those that no operand has.
     pub(crate) sizes: Vec<(char, usize)>,
     /// The operands' element types; none: any.
@@ -55,6 +57,8 @@ pub(crate) struct Custom {
     pub(crate) of: Arc<Declared>,
     /// Which operands have examples, for each `vmap` around it, the outermost first.
     pub(crate) lead: Vec<Vec<bool>>,
+    /// The sharding asked for the result.
+    pub(crate) out: Option<Spec>,
     /// Whether types track what varies over manual axes, where it is applied.
     pub(crate) checked: bool,
 }
@@ -66,6 +70,9 @@ impl Declared {
         if !self.over.is_empty() {
             parts.push(format!("over={}", self.over.iter().collect::<String>()));
         }
+        if !self.sums.is_empty() {
+            parts.push(format!("sums={}", self.sums.iter().collect::<String>()));
+        }
         parts.extend(self.sizes.iter().map(|(c, n)| format!("{c}={n}")));
         if !self.returns.is_empty() {
             let returns: Vec<&str> = self.returns.iter().map(|d| d.name()).collect();
@@ -76,12 +83,15 @@ impl Declared {
 }
 
 /// The loops of an operation on certain operands.
+#[derive(Default)]
 struct Loops {
     sizes: Vec<usize>,
     /// How messages name each.
     names: Vec<String>,
     /// Which of them run over lines.
     over: Vec<bool>,
+    /// Which of them results are sums over.
+    sums: Vec<bool>,
     operands: Vec<Vec<usize>>,
     results: Vec<Vec<usize>>,
 }
@@ -89,7 +99,7 @@ struct Loops {
 impl Custom {
     /// The loops, for operands that fit.
     fn loops(&self, operands: &[Operand]) -> Result<Loops, Fault> {
-        let Declared { name, letters, over, .. } = &*self.of;
+        let Declared { name, letters, over, sums, .. } = &*self.of;
         let shape = |text: String| Fault::new(ErrorKind::Shape, text);
         if operands.len() != letters.operands.len() {
             let (wanted, given) = (counted(letters.operands.len(), "operand"), operands.len());
@@ -111,19 +121,21 @@ impl Custom {
             }
             dots = dots.max(rank - told);
         }
-        let mut l = Loops { sizes: vec![], names: vec![], over: vec![], operands: vec![], results: vec![] };
+        let mut l = Loops::default();
         let mut known: Vec<Option<(usize, usize)>> = Vec::new();
         let mut chars: Vec<char> = Vec::new();
         let fixed = self.lead.len() + dots;
         for k in 0..fixed {
             l.names.push(if k < self.lead.len() { "the examples".into() } else { "`...`".into() });
             l.over.push(true);
+            l.sums.push(false);
         }
         for c in letters.operands.iter().chain(&letters.results).flat_map(|n| &n.letters) {
             if !chars.contains(c) {
                 chars.push(*c);
                 l.names.push(format!("`{c}`"));
                 l.over.push(over.contains(c));
+                l.sums.push(sums.contains(c));
             }
         }
         l.sizes = vec![0; l.names.len()];
@@ -175,7 +187,8 @@ impl Primitive for Custom {
         self.of.name
     }
     fn params(&self) -> String {
-        self.of.text()
+        let out = self.out.map(|o| format!(", out={o}")).unwrap_or_default();
+        self.of.text() + &out
     }
     fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let l = self.loops(operands)?;
@@ -199,26 +212,33 @@ impl Primitive for Custom {
         let made = |(k, dims): (usize, &Vec<usize>)| {
             (self.returns(k, &dtypes), dims.iter().map(|d| l.sizes[*d]).collect())
         };
+        let added = |k: &usize| self.returns(*k, &dtypes).is_number();
+        if let Some(k) = (0..l.results.len()).find(|k| !self.of.sums.is_empty() && !added(k)) {
+            let dtype = self.returns(k, &dtypes);
+            let text = format!("result {k} of {} is a sum, and {dtype} is no number", self.of.name);
+            return Err(Fault::new(ErrorKind::Dtype, text)
+                .help("say that it is of numbers, `.returns([…])`, or leave out `.sums_over(…)`"));
+        }
         Ok(l.results.iter().enumerate().map(made).collect())
     }
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
         let l = self.loops_of(operands);
         let mut f = Factors::over(&l.sizes);
-        for (own, over) in f.loops.iter_mut().zip(&l.over) {
-            own.whole = !over;
+        for ((own, over), sums) in f.loops.iter_mut().zip(&l.over).zip(&l.sums) {
+            own.whole = !over && !sums;
         }
         let each = |all: Vec<Vec<usize>>| all.into_iter().map(Dim::each).collect();
         (f.operands, f.results) = (each(l.operands), each(l.results));
         f
     }
     fn linearity(&self) -> Linearity {
-        Linearity::None
+        if self.of.sums.is_empty() { Linearity::None } else { Linearity::Sums }
     }
     fn priority(&self) -> Priority {
         Priority::Plain
     }
     fn out(&self) -> Option<Spec> {
-        None
+        self.out
     }
     fn jvp(&self, at: Forward<'_>) -> Result<Tangents> {
         self.push_forward(at)
@@ -228,7 +248,7 @@ impl Primitive for Custom {
     }
     fn batched(&self, batch: &Batch<'_>) -> Batched {
         let lead = inserted(&self.lead, 0, batch.mapped.to_vec());
-        Batched::of(Arc::new(Custom { lead, ..self.clone() }))
+        Batched::of(Arc::new(Custom { lead, out: batch.out(self.out, 0), ..self.clone() }))
     }
     fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
         let l = self.loops_of(operands);
@@ -240,6 +260,7 @@ impl Primitive for Custom {
             of: self.of.clone(),
             axes: l.operands.iter().map(|o| within(o)).collect(),
             along: along.len(),
+            sums: (0..along.len()).filter(|a| l.sums[along[*a]]).collect(),
             results: results
                 .iter()
                 .zip(&l.results)

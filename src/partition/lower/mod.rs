@@ -8,6 +8,7 @@ mod localise;
 mod manual;
 mod own;
 mod phases;
+mod sums;
 mod varying;
 
 pub use localise::localise;

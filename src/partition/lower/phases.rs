@@ -12,7 +12,7 @@ use crate::program::{Cut, Line};
 use crate::types::{DType, Scalar};
 use std::sync::Arc;
 
-/// Lines of values that lie alike, along one dimension, of which each device has a block.
+/// Lines of values that are sharded the same way, along one dimension, of which each device has a block.
 struct Blocks {
     /// The values, of one shape, with their element types.
     reads: Vec<(Slot, DType)>,
@@ -32,9 +32,14 @@ impl Lower {
     /// The results of lines in two phases; `None` where they are not cut, or where that would tell more.
     pub(crate) fn phases(&mut self, list: &[Sentence], layouts: &[Layout], why: &Why) -> Option<Vec<Slot>> {
         let Body::Lines(lines) = &list.first()?.body else { return None };
+        let dtypes: Vec<DType> = list[0].reads.iter().map(|r| r.dtype).collect();
+        let cut = lines.of.cut(&dtypes);
+        if let Cut::Sum { over } = &cut {
+            return self.sums(list, over, layouts, why);
+        }
         let mut blocks = self.blocks(&list[0], lines, layouts)?;
         let (n, size) = (blocks.shape[blocks.axis], blocks.size);
-        match lines.of.cut(&blocks.dtypes()) {
+        match cut {
             Cut::Scan { totals, told, before, state, block, neutral } => {
                 // the result is sharded as the operands; to move one and the result takes 2·size/n of each device
                 let alike = layouts[0].dims[blocks.axis]
@@ -61,7 +66,7 @@ impl Lower {
                         .collect(),
                 )
             }
-            Cut::Whole => None,
+            Cut::Sum { .. } | Cut::Whole => None,
         }
     }
 
@@ -251,10 +256,6 @@ impl Blocks {
         shape.insert(self.axis + 1, size);
         dims.insert(self.axis + 1, DimLayout::new(size, []));
         (shape, dims)
-    }
-    /// The element types of what is read.
-    fn dtypes(&self) -> Vec<DType> {
-        self.reads.iter().map(|r| r.1).collect()
     }
     /// The values by blocks: their dimension d at the loop `place(d)`, the elements of a block at the loop `along`.
     fn reads(&self, extents: &[usize], place: impl Fn(usize) -> usize, along: usize) -> Vec<Read> {

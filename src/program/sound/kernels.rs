@@ -1,6 +1,8 @@
 //! Sentences against the types of their equation.
 
 use super::seeks;
+use crate::mesh::Axes;
+use crate::program::line::Cut;
 use crate::program::sentence::{
     Affine, Arg, Body, Code, Combine, Fun, Inst, Lines, Part, Read, Sentence, Source, Span,
 };
@@ -163,7 +165,16 @@ fn lines(s: &Sentence, l: &Lines, operands: &[ArrayType], result: &ArrayType) ->
             is.1
         ));
     }
-    let mut parts = false;
+    let dtypes: Vec<DType> = s.reads.iter().map(|r| r.dtype).collect();
+    let sums = match l.of.cut(&dtypes) {
+        Cut::Sum { over } => over,
+        Cut::Whole | Cut::Scan { .. } | Cut::Best { .. } => Vec::new(),
+    };
+    if let Some(a) = sums.iter().find(|a| **a >= beyond.rank()) {
+        return Err(format!("it sums over dimension {a} of lines that have {}", beyond.rank()));
+    }
+    let wanted = result.spec.unreduced_axes();
+    let (mut parts, mut split) = (false, Axes::none());
     for (k, r) in s.reads.iter().enumerate() {
         let [p] = &r.parts[..] else {
             return Err(format!("read {k} of lines is one part, not {}", r.parts.len()));
@@ -175,14 +186,20 @@ fn lines(s: &Sentence, l: &Lines, operands: &[ArrayType], result: &ArrayType) ->
         if let Some((along, _)) = p.map.iter().flat_map(|m| &m.terms).find(|t| l.along.contains(&t.0)) {
             return Err(format!("read {k} depends on loop {along}, which runs along the result"));
         }
-        let (is, makes) = (operands[from].spec.unreduced_axes(), result.spec.unreduced_axes());
-        parts |= is.same_set(makes);
-        if !is.is_empty() && !is.same_set(makes) {
+        // what is summed over is split, and each block makes a part
+        for (d, m) in p.map.iter().enumerate() {
+            if sums.iter().any(|a| *m == Affine::of(0, s.rank + a, 1)) {
+                split.extend(&Axes::from(operands[from].spec.dim(d)));
+            }
+        }
+        let is = operands[from].spec.unreduced_axes();
+        parts |= is.same_set(wanted);
+        if !is.is_empty() && (!is.same_set(wanted) || !sums.is_empty()) {
             let ty = &operands[from];
             return Err(format!("lines of {ty} are unreduced as that is, and their type is {result}"));
         }
     }
-    match parts || result.spec.unreduced_axes().is_empty() {
+    match parts || wanted.is_empty() || wanted.within(&split) {
         true => Ok(()),
         false => Err(format!("none of its operands is unreduced, and its type is {result}")),
     }

@@ -73,8 +73,9 @@ impl Rule<'_> {
             u.extend(spec.unreduced_axes());
             r.extend(spec.reduced_axes());
         }
-        let joins = matches!(linearity, Linearity::Joint | Linearity::Chosen | Linearity::None)
-            || linearity == Linearity::Product && u.is_empty();
+        let joins =
+            matches!(linearity, Linearity::Joint | Linearity::Chosen | Linearity::None | Linearity::Sums)
+                || linearity == Linearity::Product && u.is_empty();
         if joins {
             self.reduced_alike(&real, literal && r.iter().any(|a| self.manual(a)))?;
         }
@@ -108,6 +109,10 @@ impl Rule<'_> {
         match linearity {
             Linearity::Contraction if !(asked.is_empty() || even && asked.same_set(&partial)) => {
                 return Err(self.not_partial(out, &partial));
+            }
+            Linearity::Sums if !(asked.is_empty() || even && asked.within(&partial)) => {
+                let may = if even { partial } else { Axes::none() };
+                return Err(self.not_partial(out, &may));
             }
             Linearity::Joint if !asked.iter().all(|a| partial.contains(a) || u.contains(a)) => {
                 let mut may = partial.clone();
@@ -309,9 +314,11 @@ impl Rule<'_> {
     pub(super) fn partial(&self, linearity: Linearity) -> (Axes, bool) {
         let (mut partial, mut even) = (Axes::none(), true);
         for l in (0..self.factors.loops.len()).filter(|l| self.factors.role(*l) == Role::Sum) {
-            let mut entries = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
+            let entries = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
                 dims.iter().enumerate().filter(|(_, d)| d.loops[..] == [l]).map(|(d, _)| o.ty.spec.dim(d))
             });
+            // each device reads its block of what is whole
+            let mut entries = entries.filter(|e| linearity != Linearity::Sums || !e.is_empty());
             let Some(first) = entries.next() else { continue };
             let (mut count, mut same) = (1, true);
             for e in entries {
