@@ -243,6 +243,60 @@ fn rows_of_itself() {
     }
 }
 
+/// Puts that follow one another, with nothing else that reads what is between: all are made in one memory, that of the carry, of a donated
+/// argument, or of the result.
+#[test]
+fn puts_in_a_row_are_in_one_place() {
+    type Step = fn(Array, Array) -> Array;
+    let one: Step = |i, c| c.at(ix![&i]).set(&i).at(ix![&(&i + 3)]).add(2).at(ix![&(7 - &i)]).mul(3);
+    let swap: Step = |i, c| {
+        let j = 7 - &i;
+        let (a, b) = (c.slice(ix![&i]), c.slice(ix![&j]));
+        c.at(ix![&i]).set(b).at(ix![&j]).set(a)
+    };
+    let window: Step = |i, c| c.at(ix![&i..; 3]).set(&i).at(ix![&(&i + 1)]).add(5);
+    // what is between is read by others too, or the second one puts what the first one made: there is a copy
+    let read: Step = |i, c| {
+        let first = c.at(ix![&i]).set(&i);
+        first.at(ix![&(&i + 1)]).set(first.slice(ix![&i]))
+    };
+    let both: Step = |i, c| {
+        let first = c.at(ix![&i]).set(&i);
+        first.at(ix![&(&i + 1)]).set(3) + first
+    };
+    for (step, copies) in [(one, 0), (swap, 0), (window, 0), (read, 1), (both, 2)] {
+        for shape in [&[8][..], &[8, 1 << 12]] {
+            let elements: usize = shape.iter().product();
+            let x = (Array::arange(0..elements as i32) % 31).reshape(shape);
+            let looped = move |c: &Array| fori_loop(0..4, c, step);
+            let alone = move |c: &Array| step(Array::from(2), c.clone());
+            let want = [looped(&x), alone(&x)].map(|y| bits(&y));
+            for engine in ENGINES {
+                let f = jit(looped).engine(engine);
+                assert_eq!(bits(&f.call(&x).unwrap()), want[0], "{engine}");
+                assert_eq!(bits(&jit(alone).engine(engine).call(&x).unwrap()), want[1], "{engine}");
+                for f in [jit(looped).engine(engine).donate(0), jit(alone).engine(engine).donate(0)] {
+                    let y = f.call(x.copy()).unwrap();
+                    assert!(want.contains(&bits(&y)), "{engine}");
+                }
+            }
+            let report = jit(looped).lower(&x).unwrap().compile().unwrap().report().to_string();
+            assert_eq!(report.matches("copy and put").count(), copies, "{report}");
+            let report = jit(alone).donate(0).lower(&x).unwrap().compile().unwrap().report().to_string();
+            let most = if copies == 0 { 0 } else { 2 };
+            assert!(report.matches("copy and put").count() <= most, "{report}");
+        }
+    }
+    // on devices that hold rows
+    let mesh = Mesh::auto([("X", 4)]).unwrap();
+    let x = Array::arange(0..64).reshape([8, 8]);
+    let y = x.put(&mesh, p!["X"]);
+    for step in [one, swap, window] {
+        let f = jit(move |c: &Array| fori_loop(0..4, c, step));
+        assert_eq!(bits(&f.call(&y).unwrap()), bits(&f.call(&x).unwrap()));
+    }
+}
+
 /// Segments of rows whose other dimension is sharded: what the reference refuses although nothing moves.
 #[test]
 fn segments_of_sharded_columns() {

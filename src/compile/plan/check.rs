@@ -4,6 +4,7 @@
 
 use super::Memory;
 use super::control::Nested;
+use super::puts::Puts;
 use super::schedule::bytes;
 use crate::compile::group::Groups;
 use std::cmp::Reverse;
@@ -23,6 +24,7 @@ pub(super) fn lives(
     places: &[Memory],
     nested: &[Option<Nested>],
     rooms: &[Option<Memory>],
+    puts: &Puts,
 ) -> Vec<Life> {
     let flow = g.flow;
     let mut used: Vec<Option<(u32, u32)>> = vec![None; flow.values.len()];
@@ -30,8 +32,9 @@ pub(super) fn lives(
     for (k, item) in flow.items.iter().enumerate() {
         let level = g.level_at(k);
         for s in item.sources().into_iter().chain(item.results()) {
-            let (from, to) = used[flow.root(s)].unwrap_or((level, level));
-            used[flow.root(s)] = Some((from.min(level), to.max(level)));
+            let root = puts.last(flow.root(s));
+            let (from, to) = used[root].unwrap_or((level, level));
+            used[root] = Some((from.min(level), to.max(level)));
         }
         if let (Some(n), Some(place)) = (&nested[k], rooms[k]) {
             all.push(Life { place, bytes: n.bytes, from: level, to: level });

@@ -2,11 +2,12 @@
 //!
 //! `schedule` makes it (passes 5 to 9 of the lock-step engine: views, aliases, levels, buffers, and each group bound to memory as a node),
 //! with what is inside loops and choices in `control`, results that are blocks of an argument
-//! in `view`, groups that share their rows in `rows`, and memory that is written again in `reuse`.
+//! in `view`, groups that share their rows in `rows`, and memory that is written again in `reuse` and `puts`.
 
 #[cfg(debug_assertions)]
 mod check;
 mod control;
+mod puts;
 mod reuse;
 mod rows;
 mod schedule;

@@ -3,8 +3,10 @@
 //!
 //! A value may share the memory of another one if all that reads the other has run before the group that makes it, or is a map of this
 //! very group that reads the other at the index where the value is stored. Such a group stores late: each tile is read before it is
-//! written. A put is made in the place of what it begins from, if it reads nothing else there. Groups that read the other value at the same time are made to run earlier, if they do not wait for the maker.
+//! written. A put is made in the place of what it begins from, if it reads nothing else there: of a row of puts, each of which only the next one
+//! reads, all are made in the place of the last. Groups that read the other value at the same time are made to run earlier, if they do not wait for the maker.
 
+use super::puts::{Puts, put_in_place};
 use super::schedule::bytes;
 use super::{Gift, OutPlan, Use};
 use crate::compile::arena::Spare;
@@ -129,7 +131,7 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
         let (g, flow) = (&self.g, self.g.flow);
         let Some(made) = g.def[to] else { return false };
         if let Item::Seek(s) = &flow.items[item] {
-            return s.out == to && self.put_in_place(s, from);
+            return s.out == to && put_in_place(flow, s, from);
         }
         let group: &Group = &g.list[made.group];
         let member = |k: usize| group.members.iter().find(|m| m.item == k);
@@ -146,18 +148,6 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
             && was.dtype.size() == is.dtype.size()
             && (reads.shift, reads.dims, a.n, a.ext) == (makes.shift, makes.dims, b.n, b.ext)
             && a.reads.iter().flat_map(|r| &r.pieces).all(same)
-    }
-    /// Whether a put may begin where its result is.
-    fn put_in_place(&self, s: &Seek, from: Slot) -> bool {
-        let (was, is) = (&self.g.flow.values[from], &self.g.flow.values[s.out]);
-        let own = usize::from(is.copies > 1);
-        let same =
-            |p: &Piece| p.off == 0 && (0..s.rank).all(|l| s.ext[l] == 1 || p.st[l] == is.strides[l + own]);
-        s.over(self.g.flow) == Some(from)
-            && was.dtype.size() == is.dtype.size()
-            && (was.copies, &was.parts) == (is.copies, &is.parts)
-            && (is.copies == 1 || was.strides[0] == is.strides[0])
-            && s.reads[0].pieces.iter().all(same)
     }
     /// Whether this asks for nothing that costs time.
     fn free(&self, fit: &Fit) -> bool {
@@ -197,10 +187,10 @@ pub(super) fn carries(g: &mut Groups<'_, '_>, list: &[Carry]) -> (Vec<bool>, Reu
     let mut reuse = Reuse { over: vec![SmallVec::new(); n], ..Reuse::default() };
     let mut order = Order::of(g);
     let from: Vec<Slot> = list.iter().map(|c| c.from).collect();
-    let readers = order.readers(&from);
+    let (readers, puts) = (order.readers(&from), Puts::of(flow));
     let mut alone = Vec::with_capacity(list.len());
     for (c, readers) in list.iter().zip(&readers) {
-        let to = flow.root(c.to);
+        let to = puts.first(flow.root(c.to));
         let fit = order.fit(c.from, to, readers).filter(|f| bytes(flow, to) >= IN_PLACE || order.free(f));
         alone.push(fit.is_some());
         if let Some(fit) = fit {
@@ -231,7 +221,7 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
     }
     let slots: Vec<Slot> = args.iter().map(|i| flow.ins[*i]).collect();
     let mut order = Order::of(g);
-    let readers = order.readers(&slots);
+    let (readers, puts) = (order.readers(&slots), Puts::of(flow));
     let mut taken = vec![false; args.len()];
     let gift = |k: usize, purpose: Use| Gift { arg: args[k], bytes: bytes(flow, slots[k]), purpose };
     // carries first: a loop needs a second place otherwise
@@ -257,10 +247,11 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
             if out.is_some() || reuse.lie.iter().any(|x| x.0 == o) {
                 continue;
             }
-            let Some(maker) = order.g.def[o].map(|d| d.group) else { continue };
+            let begun = puts.first(o);
+            let Some(maker) = order.g.def[begun].map(|d| d.group) else { continue };
             let fits = |k: usize| {
                 let reads = readers[k].iter().any(|i| order.g.at[*i] == maker);
-                let fit = if reads == over { order.fit(slots[k], o, &readers[k]) } else { None };
+                let fit = if reads == over { order.fit(slots[k], begun, &readers[k]) } else { None };
                 Some((k, fit?))
             };
             let size = bytes(flow, o);
@@ -269,7 +260,7 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
             order.put(&fit.before, fit.maker);
             taken[k] = true;
             if fit.over {
-                reuse.over[fit.maker].push((o, slots[k]));
+                reuse.over[fit.maker].push((begun, slots[k]));
             }
             reuse.gifts.push(gift(k, Use::Result));
             reuse.lie.push((o, reuse.gifts.len() - 1));

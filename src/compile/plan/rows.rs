@@ -99,9 +99,10 @@ pub(super) struct Chain {
 
 /// The takes among groups, as they are bound.
 pub(super) fn takes(g: &Groups<'_, '_>, base: u32) -> Vec<Option<SeekKernel>> {
+    let place = |s: Slot| g.flow.root(s) as u32 + base;
     let take = |group: &Group| match group.head {
         Head::Whole(item) => match &g.flow.items[item] {
-            Item::Seek(s) if s.put.is_none() => Some(seek::bind(g.flow, s, base, false, 1)),
+            Item::Seek(s) if s.put.is_none() => Some(seek::bind(g.flow, s, &place, false, 1)),
             _ => None,
         },
         _ => None,

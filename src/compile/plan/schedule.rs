@@ -1,6 +1,7 @@
 //! Passes 5 to 9: aliases, levels, buffers, and each group bound to memory as a node.
 
 use super::control::{self, Nested};
+use super::puts::Puts;
 use super::reuse::{self, Reuse};
 use super::rows::{self, Bound};
 use super::view::view;
@@ -185,6 +186,7 @@ impl Planner {
     ) -> Result<(Plan, usize)> {
         let flow = g.flow;
         let n = g.list.len();
+        let puts = Puts::of(flow);
         let same: Vec<Option<Slot>> = (0..n).map(|k| epilogue(g, k, &reuse.over[k])).collect();
         let mut folds: Vec<Option<(Arc<FoldKernel>, Option<u32>)>> = vec![None; n];
         for (k, group) in g.list.iter().enumerate() {
@@ -221,7 +223,7 @@ impl Planner {
             }
         }
         let top = g.list.iter().map(|g| g.level).max().unwrap_or(0);
-        let mut wants = self.wants(g, base, &same, skip);
+        let mut wants = self.wants(g, base, &same, skip, &puts);
         let strips: HashSet<usize> = chains.iter().flat_map(|c| &c.strips).map(|(s, _)| base + s).collect();
         wants.retain(|w| !matches!(w.what, Room::Slot(s) if strips.contains(&s)));
         for (k, n) in nested.iter().enumerate() {
@@ -260,7 +262,7 @@ impl Planner {
             }
         });
         #[cfg(debug_assertions)]
-        super::check::apart(super::check::lives(g, &self.places[base..], &nested, &rooms));
+        super::check::apart(super::check::lives(g, &self.places[base..], &nested, &rooms, &puts));
         let mut levels: Vec<[Vec<Node>; 2]> = (0..top).map(|_| [Vec::new(), Vec::new()]).collect();
         let chained = rows::places(&chains);
         let mut parts: Vec<Vec<Option<Node>>> = chains.iter().map(|c| vec![None; c.groups.len()]).collect();
@@ -307,7 +309,7 @@ impl Planner {
                     }
                     (None, None) => {
                         let over = !reuse.over[k].is_empty();
-                        if let Some(node) = self.single(flow, &flow.items[item], base as u32, over) {
+                        if let Some(node) = self.single(flow, &flow.items[item], base as u32, over, &puts) {
                             list[0].push(node);
                         }
                     }
@@ -344,6 +346,7 @@ impl Planner {
         base: usize,
         same: &[Option<Slot>],
         skip: &[usize],
+        puts: &Puts,
     ) -> Vec<Want<Room>> {
         let flow = g.flow;
         let mut last = vec![0u32; flow.values.len()];
@@ -357,13 +360,15 @@ impl Planner {
         let mut wants = Vec::new();
         for (s, last) in last.iter().enumerate() {
             let Some(d) = g.def[s] else { continue };
-            if self.places[base + s] != Memory::Nowhere || flow.root(s) != s || skip.contains(&d.group) {
+            let elsewhere = flow.root(s) != s || puts.last(s) != s;
+            if self.places[base + s] != Memory::Nowhere || elsewhere || skip.contains(&d.group) {
                 continue;
             }
             let head =
                 matches!(g.list[d.group].head, Head::Product(k) if k == d.item) && same[d.group].is_none();
             if g.stored[s] || head {
-                let from = g.list[d.group].level;
+                let begun = g.def[puts.first(s)].map_or(d.group, |d| d.group);
+                let from = g.list[begun].level;
                 let what = Room::Slot(base + s);
                 wants.push(Want { from, to: (*last).max(from), size: bytes(flow, s), what });
             }
@@ -372,11 +377,13 @@ impl Planner {
     }
 
     /// A node for an item that runs by itself; `over`: over what it reads.
-    fn single(&self, flow: &Flow<'_>, item: &Item<'_>, base: u32, over: bool) -> Option<Node> {
+    fn single(&self, flow: &Flow<'_>, item: &Item<'_>, base: u32, over: bool, puts: &Puts) -> Option<Node> {
         let slot = |s: Slot| flow.root(s) as u32 + base;
         match item {
             Item::Seek(s) => {
-                let k = seek::bind(flow, s, base, over, workers::team().workers() as i64);
+                let over = over || s.over(flow).is_some_and(|was| puts.last(was) != was);
+                let place = |s: Slot| puts.last(flow.root(s)) as u32 + base;
+                let k = seek::bind(flow, s, &place, over, workers::team().workers() as i64);
                 let name = match s.put {
                     None => "take",
                     Some(_) if over => "put",

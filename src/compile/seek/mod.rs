@@ -9,6 +9,7 @@ mod run;
 
 use super::flow::{Flow, Operand, RankBox, Seek};
 use super::index::{Ix, MAX};
+use crate::partition::Slot;
 use crate::program::sentence::{Beyond, Combine, Source};
 use crate::runtime::kernels::{self, Kernel as Fun};
 use crate::types::DType;
@@ -98,11 +99,14 @@ struct Put {
     combine: Option<Fun>,
 }
 
+/// The slot in whose memory a value is.
+type Place<'a> = &'a dyn Fn(Slot) -> u32;
+
 /// The slot of an operand that is one value, its first byte, and bytes from step to step.
-fn source(flow: &Flow<'_>, o: &Operand, base: u32) -> (u32, i64, Ix) {
+fn source(o: &Operand, place: Place<'_>) -> (u32, i64, Ix) {
     let size = o.dtype.size() as i64;
     match o.pieces.first().map(|p| (p, p.from)) {
-        Some((p, Source::Value(s))) => (flow.root(s) as u32 + base, p.off * size, p.st.map(|s| s * size)),
+        Some((p, Source::Value(s))) => (place(s), p.off * size, p.st.map(|s| s * size)),
         // nothing is read: a value with no elements
         _ => (0, 0, [0; MAX]),
     }
@@ -133,12 +137,12 @@ fn order(s: &Seek, asked: &dyn Fn(usize) -> bool, step: &dyn Fn(usize) -> i64) -
 }
 
 /// Binds a take or put to memory. `in_place`: the result is where a put begins.
-pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, base: u32, in_place: bool, workers: i64) -> SeekKernel {
+pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, place: Place<'_>, in_place: bool, workers: i64) -> SeekKernel {
     let v = &flow.values[s.out];
     let size = v.dtype.size() as i64;
     let own = usize::from(v.copies > 1);
-    let (from, off, st) = source(flow, &s.reads[usize::from(s.put.is_some())], base);
-    let found: Vec<_> = s.at.iter().map(|b| source(flow, &s.reads[b.by], base)).collect();
+    let (from, off, st) = source(&s.reads[usize::from(s.put.is_some())], place);
+    let found: Vec<_> = s.at.iter().map(|b| source(&s.reads[b.by], place)).collect();
     // bytes of the result from step to step: of a put's update loops those of the window
     let step = |l: usize| {
         let window = s.at.iter().find(|b| l >= s.rank && b.window == Some(l)).map(|b| b.index);
@@ -179,7 +183,7 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, base: u32, in_place: bool, workers
             Some(_) => p.boxes.iter().filter_map(|b| steps(s, b, &in_order)).collect(),
         },
     });
-    let put = s.put.map(|combine| put(flow, s, combine, base, &at));
+    let put = s.put.map(|combine| put(flow, s, combine, place, &at));
     let elements: i64 = order.iter().map(|l| s.ext[*l]).product();
     let count: i64 = ext[..queries].iter().product();
     let whole = v.shape.elements() as f64 * size as f64;
@@ -188,7 +192,7 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, base: u32, in_place: bool, workers
     let tasks = if s.put.is_some() { workers } else { 4 * workers };
     let want = if cost < 20.0 { 1 } else { ((cost / 20.0) as i64).clamp(1, tasks) };
     let mut kernel = SeekKernel {
-        out: flow.root(s.out) as u32 + base,
+        out: place(s.out),
         from,
         off,
         src,
@@ -228,13 +232,13 @@ fn put(
     flow: &Flow<'_>,
     s: &Seek,
     combine: Option<Combine>,
-    base: u32,
+    place: Place<'_>,
     at: &dyn Fn(usize) -> Option<usize>,
 ) -> Put {
     let v = &flow.values[s.out];
     let (size, own) = (v.dtype.size() as i64, usize::from(v.copies > 1));
     let (was, bits) = match s.reads[0].pieces.first().map(|p| p.from) {
-        Some(Source::Value(_)) => (Some(source(flow, &s.reads[0], base)), 0),
+        Some(Source::Value(_)) => (Some(source(&s.reads[0], place)), 0),
         Some(Source::Const(c)) => (None, super::expr::bits(v.dtype, c)),
         None => (None, super::expr::bits(v.dtype, s.reads[0].fill)),
     };
