@@ -30,6 +30,12 @@ fn numbers(shape: &[usize], salt: usize) -> Array {
     Array::from((0..n).map(number).collect::<Vec<_>>()).reshape(shape)
 }
 
+/// Numbers of rows, many of them more than once.
+fn ids(x: &Array) -> Array {
+    let rows = x.shape().map_or(1, |shape| shape[0]);
+    (Array::arange(0..3000) * 7919) % rows as i32
+}
+
 type Case = (String, Box<dyn Fn() -> Result<Vec<Array>>>);
 
 /// A function of one array, compiled.
@@ -80,6 +86,27 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
         }
         let at_once = move || Ok(vec![body(&numbers(&[rows, columns], 1))]);
         case(format!("{name}, at once"), Box::new(at_once));
+    }
+    let by_number: [(&str, Body); 8] = [
+        ("rows by number", |x| x.take(&ids(x), 0)),
+        ("what goes back to rows by number", |x| grad(x, |x| (x.take(&ids(&x), 0).sin() * x.sum(0)).sum(..))),
+        ("rows added at numbers", |x| x.at(ix![&ids(x)]).add(x.take(&(ids(x) / 2), 0) * 0.3)),
+        ("sums of segments", |x| x.take(&ids(x), 0).segment_sum(&(ids(x) % 50), 50)),
+        ("sorted", |x| x.sort(0)),
+        ("running sums", |x| x.cumsum(0) + x.cumsum_from_end(1)),
+        ("the greatest of each row", |x| x.top_k(5, 1).0),
+        ("windows", |x| {
+            grad(x, |x| x.window_max([5, 3]).square().sum(..) + x.window_sum([4, 4]).sin().sum(..))
+        }),
+    ];
+    for (name, body) in by_number {
+        let make = move |mesh: Option<Mesh>| {
+            let x = numbers(&[rows / 24 * 24, 240], 1);
+            of(&mesh.map_or(x.clone(), |m| x.put(&m, p!["X", _])), Lockstep, body)
+        };
+        case(name.to_string(), Box::new(move || make(None)));
+        let auto = move || make(Some(Mesh::auto([("X", devices)])?));
+        case(format!("{name}, on {devices} devices"), Box::new(auto));
     }
     let own = 100 + rng.below(900);
     for (m, k, n) in

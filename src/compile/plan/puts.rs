@@ -1,10 +1,10 @@
 //! Puts that follow one another: what they make is in one memory.
 
-use crate::compile::flow::{Flow, Item, Piece, Seek, Uses};
+use crate::compile::flow::{Flow, Item, Piece, Seek};
 use crate::partition::Slot;
 use std::collections::{HashMap, HashSet};
 
-/// Puts of which only the next one reads what they make, and which that one is made over.
+/// Puts of which the next one is made over what they make.
 #[derive(Debug, Default)]
 pub(super) struct Puts {
     /// What the last of them makes, by what the others make.
@@ -14,22 +14,14 @@ pub(super) struct Puts {
 }
 
 impl Puts {
-    pub(super) fn of(flow: &Flow<'_>) -> Puts {
+    /// Rows of these puts, in order: what one makes is over what the next one makes, for these pairs.
+    pub(super) fn of(pairs: impl Iterator<Item = (Slot, Slot)>) -> Puts {
         // a row by what its last put so far makes
         let mut open: HashMap<Slot, Vec<Slot>> = HashMap::new();
-        let mut made = HashSet::new();
-        for item in &flow.items {
-            let Item::Seek(s) = item else { continue };
-            if s.put.is_some() {
-                made.insert(s.out);
-            }
-            let fits = |was: &Slot| {
-                made.contains(was) && flow.uses[*was] == Uses::ONCE && put_in_place(flow, s, *was)
-            };
-            let Some(was) = s.over(flow).filter(fits) else { continue };
+        for (was, is) in pairs {
             let mut row = open.remove(&was).unwrap_or_else(|| vec![was]);
-            row.push(s.out);
-            open.insert(s.out, row);
+            row.push(is);
+            open.insert(is, row);
         }
         let mut puts = Puts::default();
         for (last, row) in open {
@@ -46,6 +38,21 @@ impl Puts {
     pub(super) fn first(&self, s: Slot) -> Slot {
         self.first.get(&s).copied().unwrap_or(s)
     }
+}
+
+/// The puts that may be made over what another put makes, as far as memory goes: number of the item, that value, and its own.
+pub(super) fn over_puts(flow: &Flow<'_>) -> Vec<(usize, Slot, Slot)> {
+    let mut made = HashSet::new();
+    let mut list = Vec::new();
+    for (k, item) in flow.items.iter().enumerate() {
+        let Item::Seek(s) = item else { continue };
+        let fits = |was: &Slot| made.contains(was) && !flow.uses[*was].result && put_in_place(flow, s, *was);
+        list.extend(s.over(flow).filter(fits).map(|was| (k, was, s.out)));
+        if s.put.is_some() {
+            made.insert(s.out);
+        }
+    }
+    list
 }
 
 /// Whether a put may begin where its result is.

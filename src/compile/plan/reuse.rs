@@ -3,14 +3,14 @@
 //!
 //! A value may share the memory of another one if all that reads the other has run before the group that makes it, or is a map of this
 //! very group that reads the other at the index where the value is stored. Such a group stores late: each tile is read before it is
-//! written. A put is made in the place of what it begins from, if it reads nothing else there: of a row of puts, each of which only the next one
-//! reads, all are made in the place of the last. Groups that read the other value at the same time are made to run earlier, if they do not wait for the maker.
+//! written. A put is made in the place of what it begins from, if it reads nothing else there: of a row of puts
+//! all are made in the place of the last. Groups that read the other value at the same time are made to run earlier, if they do not wait for the maker.
 
-use super::puts::{Puts, put_in_place};
+use super::puts::{Puts, over_puts, put_in_place};
 use super::schedule::bytes;
 use super::{Gift, OutPlan, Use};
 use crate::compile::arena::Spare;
-use crate::compile::flow::{Carry, Flow, Item, Piece, Seek};
+use crate::compile::flow::{Carry, Flow, Item, Piece};
 use crate::compile::group::{self, Group, Groups, Head};
 use crate::partition::Slot;
 use crate::program::sentence::Source;
@@ -31,6 +31,8 @@ pub(super) struct Reuse {
     pub(super) lie: Vec<(Slot, usize)>,
     /// Carries that alternate with a donated argument: (item, carry, gift).
     pub(super) others: Vec<(usize, usize, usize)>,
+    /// Puts that share their memory.
+    pub(super) puts: Puts,
     /// Gifts that are room for other values: (gift, its room).
     pub(super) spare: Vec<(usize, Spare)>,
 }
@@ -126,6 +128,28 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
         before.dedup();
         before.iter().all(|r| !self.reaches(maker, *r)).then_some(before)
     }
+    /// Puts that are made over what others make: takes of this run before.
+    fn puts(&mut self) -> Puts {
+        let flow = self.g.flow;
+        let mut list = over_puts(flow);
+        let slots: Vec<Slot> = list.iter().map(|x| x.1).collect();
+        let mut readers = self.readers(&slots).into_iter();
+        list.retain(|(k, was, is)| {
+            let readers = readers.next().unwrap_or_default();
+            // takes and puts are told where it is
+            if readers.iter().any(|i| !matches!(flow.items[*i], Item::Seek(_))) {
+                return false;
+            }
+            let fit = self.fit(*was, *is, &readers);
+            let Some(fit) = fit.filter(|f| bytes(flow, *is) >= IN_PLACE || self.free(f)) else {
+                return false;
+            };
+            debug_assert_eq!(fit.maker, self.g.at[*k], "it makes its value itself");
+            self.put(&fit.before, fit.maker);
+            true
+        });
+        Puts::of(list.into_iter().map(|(_, was, is)| (was, is)))
+    }
     /// Whether an item of the group that makes `to` reads `from` only at the index where `to` is stored.
     fn in_place(&self, item: usize, from: Slot, to: Slot) -> bool {
         let (g, flow) = (&self.g, self.g.flow);
@@ -187,7 +211,7 @@ pub(super) fn carries(g: &mut Groups<'_, '_>, list: &[Carry]) -> (Vec<bool>, Reu
     let mut reuse = Reuse { over: vec![SmallVec::new(); n], ..Reuse::default() };
     let mut order = Order::of(g);
     let from: Vec<Slot> = list.iter().map(|c| c.from).collect();
-    let (readers, puts) = (order.readers(&from), Puts::of(flow));
+    let (readers, puts) = (order.readers(&from), order.puts());
     let mut alone = Vec::with_capacity(list.len());
     for (c, readers) in list.iter().zip(&readers) {
         let to = puts.first(flow.root(c.to));
@@ -201,6 +225,7 @@ pub(super) fn carries(g: &mut Groups<'_, '_>, list: &[Carry]) -> (Vec<bool>, Reu
         }
     }
     order.settle();
+    reuse.puts = puts;
     (alone, reuse)
 }
 
@@ -216,12 +241,12 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
     let mut args: Vec<usize> =
         given.filter(|i| flow.ins.get(*i).is_some_and(|s| bytes(flow, *s) > 0) && !returned(*i)).collect();
     args.dedup_by_key(|i| flow.ins[*i]);
-    if args.is_empty() {
+    if args.is_empty() && over_puts(flow).is_empty() {
         return reuse;
     }
     let slots: Vec<Slot> = args.iter().map(|i| flow.ins[*i]).collect();
     let mut order = Order::of(g);
-    let (readers, puts) = (order.readers(&slots), Puts::of(flow));
+    let (readers, puts) = (order.readers(&slots), order.puts());
     let mut taken = vec![false; args.len()];
     let gift = |k: usize, purpose: Use| Gift { arg: args[k], bytes: bytes(flow, slots[k]), purpose };
     // carries first: a loop needs a second place otherwise
@@ -267,6 +292,7 @@ pub(super) fn donated(g: &mut Groups<'_, '_>, donated: &[bool], outs: &[Option<O
         }
     }
     order.settle();
+    reuse.puts = puts;
     // what is left is room for others once it has been read
     for k in (0..args.len()).filter(|k| !taken[*k]) {
         let after = readers[k].iter().map(|i| order.g.list[order.g.at[*i]].level).max().unwrap_or(0);

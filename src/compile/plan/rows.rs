@@ -5,6 +5,7 @@
 //! and reads what the others wrote there only. So a node's tasks need no barrier between its groups, and a value that nobody else
 //! reads has a strip of a worker's own, of a few rows. Every group computes what it computes by itself: no bit depends on this.
 
+use super::puts::Puts;
 use super::{Kernel, Memory, Node, What};
 use crate::compile::flow::Item;
 use crate::compile::fold::FoldKernel;
@@ -98,8 +99,8 @@ pub(super) struct Chain {
 }
 
 /// The takes among groups, as they are bound.
-pub(super) fn takes(g: &Groups<'_, '_>, base: u32) -> Vec<Option<SeekKernel>> {
-    let place = |s: Slot| g.flow.root(s) as u32 + base;
+pub(super) fn takes(g: &Groups<'_, '_>, base: u32, puts: &Puts) -> Vec<Option<SeekKernel>> {
+    let place = |s: Slot| puts.last(g.flow.root(s)) as u32 + base;
     let take = |group: &Group| match group.head {
         Head::Whole(item) => match &g.flow.items[item] {
             Item::Seek(s) if s.put.is_none() => Some(seek::bind(g.flow, s, &place, false, 1)),

@@ -186,7 +186,6 @@ impl Planner {
     ) -> Result<(Plan, usize)> {
         let flow = g.flow;
         let n = g.list.len();
-        let puts = Puts::of(flow);
         let same: Vec<Option<Slot>> = (0..n).map(|k| epilogue(g, k, &reuse.over[k])).collect();
         let mut folds: Vec<Option<(Arc<FoldKernel>, Option<u32>)>> = vec![None; n];
         for (k, group) in g.list.iter().enumerate() {
@@ -208,7 +207,7 @@ impl Planner {
             false => Bound {
                 maps: &maps,
                 folds: &folds,
-                takes: &rows::takes(g, base as u32),
+                takes: &rows::takes(g, base as u32, &reuse.puts),
                 base,
                 places: &self.places,
             }
@@ -223,7 +222,7 @@ impl Planner {
             }
         }
         let top = g.list.iter().map(|g| g.level).max().unwrap_or(0);
-        let mut wants = self.wants(g, base, &same, skip, &puts);
+        let mut wants = self.wants(g, base, &same, skip, &reuse.puts);
         let strips: HashSet<usize> = chains.iter().flat_map(|c| &c.strips).map(|(s, _)| base + s).collect();
         wants.retain(|w| !matches!(w.what, Room::Slot(s) if strips.contains(&s)));
         for (k, n) in nested.iter().enumerate() {
@@ -262,7 +261,7 @@ impl Planner {
             }
         });
         #[cfg(debug_assertions)]
-        super::check::apart(super::check::lives(g, &self.places[base..], &nested, &rooms, &puts));
+        super::check::apart(super::check::lives(g, &self.places[base..], &nested, &rooms, &reuse.puts));
         let mut levels: Vec<[Vec<Node>; 2]> = (0..top).map(|_| [Vec::new(), Vec::new()]).collect();
         let chained = rows::places(&chains);
         let mut parts: Vec<Vec<Option<Node>>> = chains.iter().map(|c| vec![None; c.groups.len()]).collect();
@@ -309,7 +308,9 @@ impl Planner {
                     }
                     (None, None) => {
                         let over = !reuse.over[k].is_empty();
-                        if let Some(node) = self.single(flow, &flow.items[item], base as u32, over, &puts) {
+                        if let Some(node) =
+                            self.single(flow, &flow.items[item], base as u32, over, &reuse.puts)
+                        {
                             list[0].push(node);
                         }
                     }
