@@ -1,10 +1,13 @@
-//! Engines: how a per-device program is run.
+//! Engines: how a per-device program is run. [`EngineKind::add`] adds one of your own.
 
+mod added;
 pub(crate) mod lockstep;
 mod reference;
 mod threads;
 #[cfg(feature = "xla")]
 mod xla;
+
+pub use added::Added;
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::partition::{Collectives, SpmdProgram};
@@ -15,7 +18,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::str::FromStr;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 /// Which engine runs a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,9 +37,12 @@ pub enum EngineKind {
     /// plugin's devices already, so that nothing is copied back; it is compiled once. Others run in lock-step, as do those that XLA does
     /// not run.
     Xla,
+    /// One that the program [added](EngineKind::add).
+    Added(Added),
 }
 
-/// The process's default: the environment variable `ATMESH_ENGINE` (`lockstep`, `threads`, `reference`, `xla`), else lockstep.
+/// The process's default: the environment variable `ATMESH_ENGINE` (`lockstep`, `threads`, `reference`, `xla`, or an
+/// [added](EngineKind::add) one), else lockstep.
 ///
 /// Where the variable names no engine nothing runs: each program's `compile()` is an error that lists the names, as are operations outside
 /// of [`jit`](crate::jit).
@@ -53,20 +59,27 @@ impl EngineKind {
         let mut args = std::env::args().skip_while(|a| a != "--engine").skip(1);
         args.next().map_or_else(EngineKind::asked, |name| name.parse())
     }
-    /// The engine that the environment asks for. It is read once: all of a process has one default.
+    /// The engine that the environment asks for. It is read until it is an engine's: then all of a process has one default.
     fn asked() -> Result<EngineKind> {
-        static ASKED: LazyLock<Result<EngineKind>> = LazyLock::new(|| match std::env::var_os(VARIABLE) {
+        static ASKED: OnceLock<EngineKind> = OnceLock::new();
+        if let Some(kind) = ASKED.get() {
+            return Ok(*kind);
+        }
+        let kind = match std::env::var_os(VARIABLE) {
             Some(name) if !name.is_empty() => {
                 let name = name.to_string_lossy();
                 EngineKind::named(&name)
-                    .ok_or_else(|| unknown(&format!("{name:?}, which {VARIABLE} names")).into())
+                    .ok_or_else(|| unknown(&format!("{name:?}, which {VARIABLE} names")))?
             }
-            _ => Ok(EngineKind::Lockstep),
-        });
-        ASKED.clone()
+            _ => EngineKind::Lockstep,
+        };
+        Ok(*ASKED.get_or_init(|| kind))
+    }
+    fn all() -> impl Iterator<Item = EngineKind> {
+        OWN.into_iter().chain(added::all().into_iter().map(EngineKind::Added))
     }
     fn named(name: &str) -> Option<EngineKind> {
-        ALL.into_iter().find(|k| k.name() == name)
+        EngineKind::all().find(|k| k.name() == name)
     }
     fn name(self) -> &'static str {
         match self {
@@ -74,6 +87,7 @@ impl EngineKind {
             EngineKind::Threads => "threads",
             EngineKind::Reference => "reference",
             EngineKind::Xla => "xla",
+            EngineKind::Added(own) => own.name(),
         }
     }
 }
@@ -89,31 +103,33 @@ impl FromStr for EngineKind {
     }
 }
 
-const ALL: [EngineKind; 4] =
+const OWN: [EngineKind; 4] =
     [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference, EngineKind::Xla];
 /// The environment variable of the process's default.
 const VARIABLE: &str = "ATMESH_ENGINE";
 
 /// No engine has the name that is asked for by these words.
 fn unknown(asked: &str) -> Fault {
-    let [first @ .., last] = &ALL.map(EngineKind::name);
+    let mut names: Vec<&str> = EngineKind::all().map(EngineKind::name).collect();
+    let last = names.pop().unwrap_or_default();
     Fault::new(ErrorKind::Syntax, format!("there is no engine {asked}"))
-        .help(format!("engines are {} and {last}", first.join(", ")))
+        .help(format!("engines are {} and {last}", names.join(", ")))
 }
 
-/// The engine of this kind: on WebAssembly there is one, so that a page does not load the others.
-fn get(kind: EngineKind) -> &'static dyn Engine {
+/// Compiles by the engine of this kind: on WebAssembly there is one, so that a page does not load the others.
+fn compile_by(kind: EngineKind, job: Job<'_>) -> Result<Arc<dyn Executable>> {
     if cfg!(target_family = "wasm") {
-        return &lockstep::Lockstep;
+        return lockstep::Lockstep.compile(job);
     }
     match kind {
-        EngineKind::Lockstep => &lockstep::Lockstep,
-        EngineKind::Threads => &Threads,
-        EngineKind::Reference => &reference::Reference,
+        EngineKind::Lockstep => lockstep::Lockstep.compile(job),
+        EngineKind::Threads => Threads.compile(job),
+        EngineKind::Reference => reference::Reference.compile(job),
         #[cfg(feature = "xla")]
-        EngineKind::Xla => &xla::Xla,
+        EngineKind::Xla => xla::Xla.compile(job),
         #[cfg(not(feature = "xla"))]
-        EngineKind::Xla => &Left,
+        EngineKind::Xla => Left.compile(job),
+        EngineKind::Added(own) => own.compile(job),
     }
 }
 
@@ -129,18 +145,42 @@ pub(crate) fn on_plugin(value: &Slab) -> bool {
 }
 
 /// What an engine compiles: one program in two forms.
-#[derive(Clone, Copy)]
-pub(crate) struct Job<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
     /// Over global arrays, every value placed.
-    #[cfg_attr(not(feature = "xla"), expect(dead_code, reason = "our own engines run what devices do"))]
     pub(crate) placed: &'a Program,
     /// What each device does.
     pub(crate) spmd: &'a SpmdProgram,
     /// What the devices communicate then.
-    #[cfg_attr(not(feature = "xla"), expect(dead_code, reason = "our own engines need not say it"))]
     pub(crate) collectives: &'a Collectives,
     /// Inputs that may be written over; missing ones may not.
     pub(crate) donated: &'a [bool],
+    /// How many added engines ask for it, each for the next.
+    pub(crate) depth: u8,
+}
+
+impl<'a> Job<'a> {
+    /// The program over global arrays: each variable has its type, and a placement.
+    pub fn program(&self) -> &'a Program {
+        self.placed
+    }
+    /// What each device does, step by step: the kernels in the words of [`program::sentence`](crate::program::sentence), and what is fetched
+    /// between them.
+    pub fn spmd(&self) -> &'a SpmdProgram {
+        self.spmd
+    }
+    /// What the devices communicate then.
+    pub fn collectives(&self) -> &'a Collectives {
+        self.collectives
+    }
+    /// Whether the call gives this input away: if its slab is the only handle, it may be written over.
+    pub fn donated(&self, input: usize) -> bool {
+        self.donated.get(input) == Some(&true)
+    }
+    /// The program as another engine compiles it, for engines that leave some of their work to another one, or compare with it.
+    pub fn compile_by(&self, engine: EngineKind) -> Result<Arc<dyn Executable>> {
+        compile_by(engine, *self)
+    }
 }
 
 /// In place of an engine that was left out of the build.
@@ -176,7 +216,7 @@ pub(crate) fn compile(kind: EngineKind, job: Job<'_>) -> Result<Arc<dyn Executab
             Fault::new(ErrorKind::Unsupported, format!("the engine {kind} is not there on WebAssembly"));
         return Err(fault.help("use the engine lockstep: it gives the same bits").into());
     }
-    get(kind).compile(job)
+    compile_by(kind, job)
 }
 
 thread_local! {
@@ -200,8 +240,8 @@ pub fn compilations() -> usize {
     COMPILED.get()
 }
 
-/// Something that runs programs. All of our own give the same bits.
-pub(crate) trait Engine: Send + Sync {
+/// Something that runs programs. All of this crate's, but XLA, give the same bits. The example is at [`EngineKind::add`].
+pub trait Engine: Send + Sync {
     /// Prepares a program to run many times.
     fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>>;
 }
@@ -244,9 +284,13 @@ impl From<Failure> for Error {
 }
 
 /// A program that is ready to run. It may be called from many threads.
-pub(crate) trait Executable: Send + Sync {
-    /// Runs it. `args` are the inputs' slabs. Those of donated inputs are written over if these are the only handles on them; their
-    /// values are lost then.
+pub trait Executable: Send + Sync {
+    /// Runs it. `args` are the inputs' values: whole ones in row-major order, however they are sharded; one that is unreduced has a copy of the shape
+    /// for each part. So are the results, in the order of the program's. Those of donated inputs are written over if these are the only handles on
+    /// them; their values are lost then.
+    ///
+    /// # Errors
+    /// Why it did not run to its end. Of an [added](EngineKind::add) engine results that are not what the program's types say are one, and a panic is one too.
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure>;
     /// How it runs: groups, levels, buffers, workers.
     fn report(&self) -> RunReport;

@@ -88,7 +88,7 @@ impl Staged {
     /// What an engine compiles. Inputs that are `donated` (missing ones are not) may be written over.
     pub(crate) fn job<'a>(&'a self, donated: &'a [bool]) -> engine::Job<'a> {
         let Localised { program: spmd, collectives } = &self.localised;
-        engine::Job { placed: &self.program, spmd, collectives, donated }
+        engine::Job { placed: &self.program, spmd, collectives, donated, depth: 0 }
     }
 }
 
