@@ -225,3 +225,48 @@ fn what_a_call_recorded_serves_the_stages() -> Result<()> {
     assert_eq!(times.get(), 3);
     Ok(())
 }
+
+/// What a thread ran lately is found by all that an operation is: also where many differ in little, and in any order.
+#[test]
+fn operations_at_once_are_told_apart() {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let auto = Mesh::auto([("X", 2), ("Y", 2)]).unwrap();
+    let turned = Mesh::new([("Y", 2), ("X", 2)]).unwrap();
+    let whole = Array::from([1.5f32, -2.0, 3.0, 7.0]);
+    let mut xs = vec![whole.clone(), whole.reshape([2, 2]), whole.reshape([4, 1]), whole.reshape([1, 4])];
+    xs.extend([F64, BF16, I32].map(|dtype| whole.astype(dtype)));
+    for m in [&mesh, &auto, &turned] {
+        xs.extend([p![], p!["X"], p!["Y"], p![("X", "Y")]].map(|spec| whole.put(m, spec)));
+    }
+    type Law = fn(&Array) -> Array;
+    let laws: [Law; 9] = [
+        |x| x + 2,
+        |x| x - 2,
+        |x| 2 - x,
+        |x| x * 3,
+        |x| x * x,
+        |x| -x,
+        |x| x.sum(0),
+        |x| x.max(0),
+        |x| x.gt(2).select(x, x + 1),
+    ];
+    let each = || {
+        for step in [1, 5, 7] {
+            for k in 0..xs.len() * laws.len() {
+                // all pairs, in another order each time
+                let k = k * step % (xs.len() * laws.len());
+                let (x, f) = (&xs[k / laws.len()], laws[k % laws.len()]);
+                let (got, want) = (f(x), jit(f).call(x).unwrap());
+                assert_eq!(type_of(&got), type_of(&want));
+                assert_eq!(got.sharding().unwrap(), want.sharding().unwrap());
+                assert_eq!(
+                    got.astype(F64).to_vec::<f64>().unwrap(),
+                    want.astype(F64).to_vec::<f64>().unwrap()
+                );
+            }
+        }
+    };
+    each();
+    assert!(!compiles(|| std::thread::scope(|s| drop((s.spawn(each), s.spawn(each))))));
+    assert!(!compiles(each));
+}

@@ -3,7 +3,7 @@
 //! Fresh pages cost 25 to 50 times what reused memory does, so that buffers are kept when they are dropped: in size classes, four for
 //! each power of two. From 2 MiB on they are mapped in huge pages (on Linux); smaller ones come from the system allocator. What is kept and
 //! what is in use are together at most twice what was in use lately at its most, and half of the memory; classes that were not used for long
-//! go first.
+//! go first. Of the smallest each thread has a few at hand.
 
 use crate::diagnostic::{ErrorKind, Fault};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -51,6 +51,9 @@ impl Buffer {
             return None;
         }
         let (class, size) = class_of(len);
+        if let Some(start) = near::take(class) {
+            return Some(Buffer { start, len, class });
+        }
         let start = match take(class) {
             Some(start) => start,
             None => {
@@ -92,10 +95,12 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let size = size_of_class(self.class);
-        LIVE.fetch_sub(size, Relaxed);
         // SAFETY: the memory is this class's, and nobody uses it any more
-        unsafe { give(self.start, self.class, size) }
+        unsafe {
+            if !near::keep(self.start, self.class) {
+                give(self.start, self.class);
+            }
+        }
     }
 }
 
@@ -139,10 +144,13 @@ fn take(class: usize) -> Option<NonNull<u8>> {
     KEPT.fetch_sub(size_of_class(class), Relaxed);
     Some(start)
 }
+/// Memory that is in no buffer any more goes to the pool.
+///
 /// # Safety
 /// `start` was obtained for this class and is used by nobody.
-unsafe fn give(start: NonNull<u8>, class: usize, size: usize) {
-    let live = LIVE.load(Relaxed);
+unsafe fn give(start: NonNull<u8>, class: usize) {
+    let size = size_of_class(class);
+    let live = LIVE.fetch_sub(size, Relaxed) - size;
     if size >= HUGE {
         // what was in use at most is forgotten with what is given back: half of it after some thirty times as much
         let peak = PEAK.load(Relaxed);
@@ -244,6 +252,7 @@ fn available() -> usize {
 
 /// Returns all memory that no buffer uses to the system.
 pub(super) fn trim() {
+    near::empty();
     for class in 0..CLASSES {
         let list = std::mem::take(&mut free(class).0);
         let size = if list.is_empty() { 0 } else { size_of_class(class) };
@@ -301,6 +310,7 @@ unsafe fn free_allocated(start: NonNull<u8>, size: usize) {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod limits;
+mod near;
 
 /// Memory mapped in huge pages.
 #[cfg(all(target_os = "linux", not(miri)))]

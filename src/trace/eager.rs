@@ -3,14 +3,16 @@
 
 use super::cache::Cache;
 use super::core::Arg;
+use super::recent::{self, Asked, Key, OperandKey, asked};
 use super::stages::{self, Ready};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::engine::{self, EngineKind};
-use crate::program::{Builder, Call, Input, Literal, Op, Placement, Prim, Priority, Program, Value};
+use crate::program::{Builder, Call, Literal, Placement, Prim, Priority, Program, Value};
 use crate::runtime::{Slab, on_device_thread};
 use crate::sharding::{Sharding, atoms};
-use crate::trace::{Array, Repr, Traced};
-use crate::types::{ArrayType, DType};
+use crate::trace::{Array, Placed, Repr};
+use crate::types::ArrayType;
+use smallvec::SmallVec;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -23,20 +25,6 @@ pub(crate) fn placement(ty: &ArrayType, sharding: Option<&Sharding>) -> Placemen
             partial: atoms::of_axes(&s.mesh, s.spec.unreduced_axes().iter()),
         },
     }
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
-    op: Op,
-    engine: EngineKind,
-    operands: Vec<OperandKey>,
-}
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum OperandKey {
-    Array(ArrayType, Option<Sharding>),
-    Lit(Literal),
-    /// Any number of the type.
-    Number(DType),
 }
 
 /// So many numbers of one operation on arrays of these types are compiled into it. Those that come later are inputs, so that a number that
@@ -62,14 +50,6 @@ pub(crate) fn off_devices() -> Result<(), Fault> {
         .help("or write the code as a `shard_map`: there arrays are the device's blocks"))
 }
 
-/// The number that a value of a trace is, if it is one: that belongs to no trace. Operations on others are recorded.
-fn number_of(traced: &Traced) -> Result<Literal> {
-    match traced.value.input {
-        Input::Lit(l) => Ok(l),
-        Input::Var(_) => Err(Fault::new(ErrorKind::Trace, "this value belongs to a program").into()),
-    }
-}
-
 /// The engine that runs an operation on these: the process's default. XLA compiles for longer than most operations take, so that it runs
 /// those only whose operands would be copied to the host else.
 fn engine_for(inputs: &[Arg], call: Call<'_>) -> EngineKind {
@@ -89,41 +69,37 @@ fn engine_for(inputs: &[Arg], call: Call<'_>) -> EngineKind {
 /// Runs a primitive on numbers.
 pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Array>> {
     off_devices()?;
-    static OPERATIONS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(stages::KEPT));
     let engine = engine_for(inputs, call);
-    let operands = inputs.iter().map(|i| match i {
-        Arg::Lit(l) => Ok(OperandKey::Lit(*l)),
-        Arg::Array(a) => match a.repr() {
-            Repr::Concrete(c) => Ok(OperandKey::Array(c.ty.clone(), c.sharding.clone())),
-            Repr::Traced(t) => number_of(t).map(OperandKey::Lit),
-            Repr::Poisoned(e) => Err(e.clone()),
-        },
-    });
-    let operands: Vec<_> = operands.collect::<Result<_>>()?;
-    let key = Key { op: Op::Prim(prim.clone()), engine, operands };
-    let ready = match OPERATIONS.get(&key) {
-        Some(ready) => ready,
-        None => {
-            if let Some(ready) = changing(&prim, &key, inputs, call) {
-                return run_ready(&ready, inputs, true, call);
+    if let Some((ready, numbers)) = recent::find(&prim, engine, inputs) {
+        return run_ready(&ready, inputs, numbers, call);
+    }
+    static OPERATIONS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(stages::KEPT));
+    let key = Key::of(&prim, engine, inputs)?;
+    let (key, ready, numbers) = match OPERATIONS.get(&key) {
+        Some(ready) => (key, ready, false),
+        None => match changing(&prim, &key, inputs, call) {
+            Some((any, ready)) => (any, ready, true),
+            None => {
+                let program = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
+                let ready = Arc::new(stages::compile_at_once(&program, engine)?);
+                let ready = OPERATIONS.put(key.clone(), ready, stages::WEIGHT + 1);
+                (key, ready, false)
             }
-            let program = program(inputs, call, |b, values| b.emit_for(prim, values, call))?;
-            let ready = stages::compile_at_once(&program, engine)?;
-            OPERATIONS.put(key, Arc::new(ready), stages::WEIGHT + 1)
-        }
+        },
     };
-    run_ready(&ready, inputs, false, call)
+    recent::note(&prim, key, inputs, &ready, numbers);
+    run_ready(&ready, inputs, numbers, call)
 }
 
 /// The operation with its numbers as inputs, once many of them have been compiled in. An instruction computes the same bits of a constant and
 /// of a value in memory, so that elementwise operations may be told numbers either way.
-fn changing(prim: &Prim, key: &Key, inputs: &[Arg], call: Call<'_>) -> Option<Arc<Ready>> {
+fn changing(prim: &Prim, key: &Key, inputs: &[Arg], call: Call<'_>) -> Option<(Key, Arc<Ready>)> {
     static CHANGING: LazyLock<Cache<Key, Arc<Changing>>> = LazyLock::new(|| Cache::new(stages::KEPT));
     if prim.priority() != Priority::Elementwise {
         return None;
     }
     let model = key.operands.iter().find_map(|o| match o {
-        OperandKey::Array(ty, _) if ty.rank() > 0 => Some(ty),
+        OperandKey::Array(placed) if placed.ty.rank() > 0 => Some(&placed.ty),
         _ => None,
     })?;
     let operands: Vec<_> = (key.operands.iter())
@@ -145,7 +121,7 @@ fn changing(prim: &Prim, key: &Key, inputs: &[Arg], call: Call<'_>) -> Option<Ar
         let mut b = Builder::new();
         let values: Vec<(Value, bool)> = (any.operands.iter())
             .map(|o| match o {
-                OperandKey::Array(ty, at) => (b.input(ty.clone(), Some(placement(ty, at.as_ref()))), false),
+                OperandKey::Array(placed) => (input(&mut b, placed), false),
                 OperandKey::Number(dtype) | OperandKey::Lit(Literal { dtype, .. }) => {
                     let ty = ArrayType { mesh: model.mesh.clone(), ..dtype.of([]) };
                     (b.input(ty.clone(), Some(placement(&ty, None))), true)
@@ -164,7 +140,8 @@ fn changing(prim: &Prim, key: &Key, inputs: &[Arg], call: Call<'_>) -> Option<Ar
         let same = ready.results == stages::lower(&told, &[])?.results;
         Ok(same.then(|| Arc::new(ready)))
     };
-    known.ready.get_or_init(|| compile().unwrap_or_default()).clone()
+    let ready = known.ready.get_or_init(|| compile().unwrap_or_default()).clone()?;
+    Some((any, ready))
 }
 
 /// Runs operations on numbers, as one program.
@@ -187,34 +164,30 @@ fn program(
     let mut b = Builder::new();
     let values: Vec<Value> = inputs
         .iter()
-        .map(|i| match i {
-            Arg::Lit(l) => Ok(Value::literal(l.dtype, l.value)),
-            Arg::Array(a) => match a.repr() {
-                Repr::Concrete(c) => Ok(b.input(c.ty.clone(), Some(placement(&c.ty, c.sharding.as_ref())))),
-                Repr::Traced(t) => number_of(t).map(|l| Value::literal(l.dtype, l.value)),
-                Repr::Poisoned(e) => Err(e.clone()),
-            },
+        .map(|i| {
+            Ok(match asked(i)? {
+                Asked::Lit(l) => Value::literal(l.dtype, l.value),
+                Asked::Array(placed) => input(&mut b, placed),
+            })
         })
         .collect::<Result<_>>()?;
     let out = add(b.at(Some(call.place)), &values)?;
     Ok(b.finish(&out))
 }
 
+/// An input of a program that is such an array.
+fn input(b: &mut Builder, placed: &Placed) -> Value {
+    b.input(placed.ty.clone(), Some(placement(&placed.ty, placed.sharding.as_ref())))
+}
+
 /// Runs what was compiled, on the arrays among these, and on the numbers where these are inputs too.
 fn run_ready(ready: &Ready, inputs: &[Arg], numbers: bool, call: Call<'_>) -> Result<Vec<Array>> {
-    let mut slabs = Vec::with_capacity(inputs.len());
+    let mut slabs: SmallVec<[Slab; 4]> = SmallVec::new();
     for i in inputs {
-        match i {
-            Arg::Lit(l) if numbers => slabs.push(Slab::number(l.dtype, l.value)?),
-            Arg::Lit(_) => {}
-            Arg::Array(a) => match a.repr() {
-                Repr::Concrete(c) => slabs.push(c.slab(call.op, call.place)?),
-                Repr::Traced(t) if numbers => {
-                    let l = number_of(t)?;
-                    slabs.push(Slab::number(l.dtype, l.value)?);
-                }
-                Repr::Traced(_) | Repr::Poisoned(_) => {}
-            },
+        match (i, asked(i)?) {
+            (_, Asked::Lit(l)) if numbers => slabs.push(Slab::number(l.dtype, l.value)?),
+            (Arg::Array(a), Asked::Array(..)) => slabs.push(a.slab(call.op, call.place)?),
+            _ => {}
         }
     }
     Ok(ready.call(&mut slabs)?)

@@ -6,6 +6,7 @@ use crate::runtime::Slab;
 use crate::sharding::Sharding;
 use crate::trace::Trace;
 use crate::types::{ArrayType, Shape};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// An array of numbers, a value of a program that is being traced, or the first error in the computation of either.
@@ -51,12 +52,26 @@ pub(crate) enum Repr {
 
 /// An array of numbers.
 pub(crate) struct Concrete {
+    /// Shared by all results of one program.
+    placed: Arc<Placed>,
+    /// The numbers, until they are donated.
+    held: Mutex<Held>,
+}
+
+/// What an array of numbers is, from outside.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Placed {
     /// The explicit part of its type.
     pub(crate) ty: ArrayType,
     /// Its sharding over explicit and auto axes; `None` for an array on no mesh (on device 0).
     pub(crate) sharding: Option<Sharding>,
-    /// The numbers, until they are donated.
-    held: Mutex<Held>,
+}
+
+impl Deref for Concrete {
+    type Target = Arc<Placed>;
+    fn deref(&self) -> &Arc<Placed> {
+        &self.placed
+    }
 }
 
 /// The numbers of an array.
@@ -125,15 +140,19 @@ impl Concrete {
 impl Array {
     /// An array of numbers.
     pub(crate) fn concrete(slab: Slab, ty: ArrayType, sharding: Option<Sharding>) -> Array {
-        debug_assert_eq!(slab.dtype(), ty.dtype.storage());
-        debug_assert_eq!(slab.shape(), &ty.shape);
+        Array::placed_as(slab, Arc::new(Placed { ty, sharding }))
+    }
+    /// An array of numbers that is what others are.
+    pub(crate) fn placed_as(slab: Slab, placed: Arc<Placed>) -> Array {
+        debug_assert_eq!(slab.dtype(), placed.ty.dtype.storage());
+        debug_assert_eq!(slab.shape(), &placed.ty.shape);
         let held = Mutex::new(Held::Here(slab));
-        Array(Arc::new(Repr::Concrete(Concrete { ty, sharding, held })))
+        Array(Arc::new(Repr::Concrete(Concrete { placed, held })))
     }
     /// An array without numbers, to lower programs for.
     pub(crate) fn type_only(ty: ArrayType, sharding: Option<Sharding>) -> Array {
-        let held = Mutex::new(Held::Never);
-        Array(Arc::new(Repr::Concrete(Concrete { ty, sharding, held })))
+        let (placed, held) = (Arc::new(Placed { ty, sharding }), Mutex::new(Held::Never));
+        Array(Arc::new(Repr::Concrete(Concrete { placed, held })))
     }
     /// A value of a trace.
     pub(crate) fn traced(trace: Arc<Trace>, value: Value) -> Array {

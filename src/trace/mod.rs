@@ -4,6 +4,7 @@ pub(crate) mod cache;
 mod core;
 pub(crate) mod eager;
 mod handle;
+mod recent;
 pub(crate) mod stages;
 
 pub(crate) use core::{
@@ -11,4 +12,4 @@ pub(crate) use core::{
     poison, setting, tracing,
 };
 pub use handle::Array;
-pub(crate) use handle::{Repr, Traced};
+pub(crate) use handle::{Placed, Repr};

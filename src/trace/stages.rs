@@ -10,8 +10,7 @@ use crate::program::{Placement, Program, sound};
 use crate::propagate;
 use crate::runtime::Slab;
 use crate::sharding::{Sharding, Spec, atoms};
-use crate::trace::Array;
-use crate::types::ArrayType;
+use crate::trace::{Array, Placed};
 use std::sync::{Arc, LazyLock};
 
 /// A program of which every value is placed, and the per-device program made of it.
@@ -21,26 +20,19 @@ pub(crate) struct Staged {
     /// The per-device program and what it communicates.
     pub(crate) localised: Localised,
     /// What the results are.
-    pub(crate) results: Vec<ResultType>,
-}
-
-/// What a result is, from outside.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ResultType {
-    pub(crate) ty: ArrayType,
-    pub(crate) sharding: Option<Sharding>,
+    pub(crate) results: Vec<Arc<Placed>>,
 }
 
 /// A program that is ready to run.
 pub(crate) struct Ready {
     pub(crate) exe: Arc<dyn Executable>,
-    pub(crate) results: Vec<ResultType>,
+    pub(crate) results: Vec<Arc<Placed>>,
 }
 
 /// Places every value and makes the per-device program. `wanted` asks for placements of results (missing ones: as propagated).
 pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<Staged> {
     let placed = place(program, wanted)?;
-    let results = placed.outputs.iter().map(|out| result_type(&placed, out)).collect();
+    let results = placed.outputs.iter().map(|out| Arc::new(result(&placed, out))).collect();
     let localised = partition::localise(&placed)?;
     Ok(Staged { program: placed, localised, results })
 }
@@ -129,11 +121,11 @@ impl Ready {
         super::eager::off_devices()?;
         let slabs = self.exe.call(args)?;
         let results = slabs.into_iter().zip(&self.results);
-        Ok(results.map(|(slab, r)| Array::concrete(slab, r.ty.clone(), r.sharding.clone())).collect())
+        Ok(results.map(|(slab, placed)| Array::placed_as(slab, placed.clone())).collect())
     }
 }
 
-fn result_type(program: &Program, out: &crate::program::Input) -> ResultType {
+fn result(program: &Program, out: &crate::program::Input) -> Placed {
     let ty = program.input_type(out);
     let at = match out {
         crate::program::Input::Var(v) => program.vars[v.index()].placement.as_ref(),
@@ -145,7 +137,7 @@ fn result_type(program: &Program, out: &crate::program::Input) -> ResultType {
         let spec = spec.reduced(ty.spec.reduced_axes());
         Sharding { mesh, spec }
     });
-    ResultType { ty, sharding }
+    Placed { ty, sharding }
 }
 
 /// The spec that a placement is, if it is over whole axes of the mesh.

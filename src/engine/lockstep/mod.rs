@@ -24,7 +24,7 @@ use crate::types::{DType, Shape};
 use run::Runner;
 use smallvec::SmallVec;
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The lock-step engine.
 #[derive(Debug)]
@@ -61,16 +61,9 @@ pub(super) struct Ready {
     forced: Option<bool>,
     /// The devices that run it, each on a thread of its own; nobody: the process's workers.
     devices: Option<Devices>,
-    /// Tables of slots that are not in use.
-    tables: Mutex<Vec<Table>>,
     /// When it was called last, in nanoseconds.
     last: AtomicUsize,
 }
-
-/// Where each slot is.
-struct Table(Vec<*mut u8>);
-// SAFETY: a table between calls is a vector of numbers that nobody follows
-unsafe impl Send for Table {}
 
 /// A table that all members of a job see.
 struct Shared<'a>(&'a [*mut u8]);
@@ -95,7 +88,6 @@ impl Ready {
             shares: p.devices.max(1),
             forced,
             devices: None,
-            tables: Mutex::default(),
             last: AtomicUsize::new(0),
         })
     }
@@ -159,17 +151,17 @@ impl Executable for Ready {
             c.gifts.iter().map(|g| own(g, args)).collect::<Result<_, Fault>>()?;
         let mut arena = if c.arena > 0 { Some(Buffer::asked(c.arena)?) } else { None };
         if !c.plan.levels.is_empty() {
-            let table = self.tables.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let Table(mut base) = table.unwrap_or_else(|| Table(vec![std::ptr::null_mut(); c.places.len()]));
+            // where each slot is
+            let mut base: SmallVec<[*mut u8; 16]> = SmallVec::with_capacity(c.places.len());
             let arena = arena.as_mut().map_or(std::ptr::null_mut(), Buffer::as_mut_ptr);
-            for (p, place) in base.iter_mut().zip(&c.places) {
-                *p = match *place {
+            for place in &c.places {
+                base.push(match *place {
                     Memory::Arg(i) => args[i].dense()?.as_ptr().cast_mut(),
                     Memory::Out(i) => fresh[i].as_ptr().cast_mut(),
                     Memory::Arena(at) => arena.wrapping_add(at),
                     Memory::Given(gift, at) => given[gift].as_ptr().cast_mut().wrapping_add(at),
                     Memory::Nowhere | Memory::Moving => std::ptr::null_mut(),
-                };
+                });
             }
             let bell = self.devices.as_ref().map(|_| Arc::<Signal>::default());
             let prints = bell.clone().map_or_else(Prints::default, Prints::with_bell);
@@ -212,7 +204,6 @@ impl Executable for Ready {
                     }
                 }
             }
-            self.tables.lock().unwrap_or_else(PoisonError::into_inner).push(Table(base));
         }
         let mut outs = Vec::with_capacity(c.outs.len());
         for (o, (dtype, shape, copies)) in c.outs.iter().zip(&self.outs) {
