@@ -152,6 +152,8 @@ pub mod tree;
 pub mod typed;
 pub mod types;
 
+#[cfg(feature = "dlpack")]
+pub use dlpark;
 pub use ndarray as nd;
 pub use num_complex::Complex;
 

@@ -9,6 +9,9 @@ mod host;
 
 pub(crate) mod npy;
 
+#[cfg(feature = "dlpack")]
+mod dlpack;
+
 mod elementwise;
 
 mod complex;

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// All buffers are aligned to this many bytes, at least.
+/// Memory of the pool is aligned to this many bytes, at least.
 const ALIGNMENT: usize = 64;
 /// From this size on buffers are mapped in huge pages, where the system has them.
 const HUGE: usize = 2 << 20;
@@ -20,7 +20,8 @@ const HUGE: usize = 2 << 20;
 const SMALLEST: usize = 256;
 const CLASSES: usize = 4 * usize::BITS as usize;
 
-/// A block of bytes, 64-byte aligned, returned to the process-wide pool when dropped.
+/// A block of bytes, 64-byte aligned, returned to the process-wide pool when dropped. With the feature `dlpack` it may also be memory that
+/// another library lends, aligned to its elements: that goes back to the lender.
 ///
 /// What a new buffer holds is not specified: whoever makes one writes it before it is shared.
 #[derive(Debug)]
@@ -28,9 +29,12 @@ pub struct Buffer {
     start: NonNull<u8>,
     len: usize,
     class: usize,
+    /// What gives the memory back when it is dropped, if it is not the pool's.
+    #[cfg(feature = "dlpack")]
+    lender: Option<Box<dyn std::any::Any + Send + Sync>>,
 }
 
-// SAFETY: a buffer owns its memory; shared references only read its address, and writes go through `&mut` or through
+// SAFETY: a buffer owns its memory, or reads what is lent to it; shared references only read its address, and writes go through `&mut` or through
 // pointers whose users keep to their own parts
 unsafe impl Send for Buffer {}
 // SAFETY: as above
@@ -52,7 +56,7 @@ impl Buffer {
         }
         let (class, size) = class_of(len);
         if let Some(start) = near::take(class) {
-            return Some(Buffer { start, len, class });
+            return Some(Buffer::pooled(start, len, class));
         }
         let start = match take(class) {
             Some(start) => start,
@@ -66,7 +70,35 @@ impl Buffer {
         };
         let live = LIVE.fetch_add(size, Relaxed) + size;
         PEAK.fetch_max(live, Relaxed);
-        Some(Buffer { start, len, class })
+        Some(Buffer::pooled(start, len, class))
+    }
+    fn pooled(start: NonNull<u8>, len: usize, class: usize) -> Buffer {
+        Buffer {
+            start,
+            len,
+            class,
+            #[cfg(feature = "dlpack")]
+            lender: None,
+        }
+    }
+    /// Memory of another's, which is given back by dropping the lender.
+    ///
+    /// # Safety
+    /// As long as the lender lives, `len` bytes from `start` on can be read from any thread, and nobody writes them.
+    #[cfg(feature = "dlpack")]
+    pub(crate) unsafe fn lent(
+        start: NonNull<u8>,
+        len: usize,
+        lender: impl std::any::Any + Send + Sync,
+    ) -> Buffer {
+        Buffer { start, len, class: 0, lender: Some(Box::new(lender)) }
+    }
+    /// Whether its memory is another's, which is read only.
+    pub(crate) fn is_lent(&self) -> bool {
+        #[cfg(feature = "dlpack")]
+        return self.lender.is_some();
+        #[cfg(not(feature = "dlpack"))]
+        false
     }
     /// A buffer of `len` zero bytes.
     pub(crate) fn zeroed(len: usize) -> Result<Buffer, Fault> {
@@ -95,6 +127,9 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
+        if self.is_lent() {
+            return;
+        }
         // SAFETY: the memory is this class's, and nobody uses it any more
         unsafe {
             if !near::keep(self.start, self.class) {

@@ -242,7 +242,7 @@ impl Slab {
         // a handle does not write
         Ok(unsafe { std::slice::from_raw_parts(start, self.nbytes()) })
     }
-    /// The memory of the value in one piece, if this is the only handle on it: whoever asks may write over it.
+    /// The memory of the value in one piece, if this is the only handle on it and it is not lent: whoever asks may write over it.
     pub(crate) fn sole(&mut self) -> Option<Arc<Buffer>> {
         self.dense().ok()?;
         let inner = Arc::get_mut(&mut self.0)?;
@@ -250,8 +250,8 @@ impl Slab {
             Held::Whole(buffer) => buffer,
             _ => inner.dense.get_mut()?,
         };
-        Arc::get_mut(buffer)?;
-        Some(buffer.clone())
+        let own = !Arc::get_mut(buffer)?.is_lent();
+        own.then(|| buffer.clone())
     }
     /// The elements, row-major (all parts).
     ///
@@ -262,7 +262,7 @@ impl Slab {
         let n = self.0.shape.elements() * self.0.copies;
         let start = self.dense().unwrap_or_else(|e| panic!("{}", e.message)).as_ptr();
         // SAFETY: the buffer holds n elements of this type (`new` and its kin ask for it), written before the slab was made, aligned to
-        // 64 bytes; it lives as long as self, and who holds a handle does not write
+        // 64 bytes or, where it is lent, to an element; it lives as long as self, and who holds a handle does not write
         unsafe { std::slice::from_raw_parts(start.cast(), n) }
     }
     /// A slab of which each element is the same.
