@@ -75,7 +75,7 @@ impl Key {
     }
 }
 
-/// Keys of one digest lie in one set, of so many.
+/// Keys of one digest are in one set, of so many.
 const WAYS: usize = 4;
 const SETS: usize = 64;
 
