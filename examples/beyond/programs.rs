@@ -9,6 +9,9 @@ use atmesh::tree::{Args, Tree, leaves};
 use atmesh::{ConvOptions, Jit, Padding};
 use std::sync::Arc;
 
+#[path = "further.rs"]
+mod further;
+
 /// A program as a module, its arguments, and what our own engine computes.
 pub(crate) struct Case {
     /// Its name, which is its folder's.
@@ -281,6 +284,8 @@ pub(crate) fn all() -> Result<Vec<Case>> {
     cases.extend(auto()?);
     cases.extend(manual()?);
     cases.extend(plain()?);
-    cases.extend(primitives()?);
+    for more in [further::steps, further::manual, further::values, primitives, further::primitives] {
+        cases.extend(more()?);
+    }
     Ok(cases)
 }

@@ -177,7 +177,9 @@ fn a_folder_is_whole_or_not_there() {
 fn golden_texts() {
     for (file, primitives) in [("programs.txt", false), ("primitives.txt", true)] {
         let mut text = String::new();
-        for case in CASES.iter().filter(|c| c.name.starts_with("prim_") == primitives) {
+        // those that are sharded say the same with other shardings
+        let whole = CASES.iter().filter(|c| !c.name.starts_with("sharded_"));
+        for case in whole.filter(|c| c.name.starts_with("prim_") == primitives) {
             // a hash is a hundred lines
             let lines = case.module.text().lines();
             if lines.clone().count() > 120 {
