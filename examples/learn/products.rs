@@ -114,12 +114,12 @@ fn case_4() -> Result<()> {
 // ANCHOR_END: case4
 
 // ANCHOR: crossover
-/// a[64, k@X] · b[k, 32]: is `a` gathered, or are partial products summed?
+/// a[64, k@X] · b[k, 32]: is `a` gathered or exchanged, or are partial products summed?
 fn crossover() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
     let dot = jit(|a: &Array, b: &Array| a.dot(b));
     let (rows, columns) = (64, 32);
-    for k in [16, 32, 48, 56, 64, 128] {
+    for k in [16, 32, 48, 64, 128, 512] {
         let a = F32.of([rows, k]).on(&mesh, p![_, "X"]);
         let b = F32.of([k, columns]).on(&mesh, p![]);
         let (gather, sum) = (4 * rows * k * 7 / 8, 2 * 4 * rows * columns * 7 / 8);
@@ -156,11 +156,11 @@ fn exercise_2() -> Result<()> {
 
 // ANCHOR: exercise3
 fn exercise_3() -> Result<()> {
-    // the sum is as large as the result: 64 rows or 640, the choice turns at the same k
+    // all that moves has as many rows as A: 64 or 640, the choice turns at the same k
     let mesh = Mesh::without_devices([("X", 8)])?;
     let dot = jit(|a: &Array, b: &Array| a.dot(b));
     for rows in [64, 640] {
-        for k in [48, 56] {
+        for k in [32, 48] {
             let (a, b) = (F32.of([rows, k]).on(&mesh, p![_, "X"]), F32.of([k, 32]).on(&mesh, p![]));
             println!("{rows} rows, k = {k}: {}", moved(&dot.lower((a, b))?));
         }

@@ -15,8 +15,8 @@ use crate::partition::price::cost::Cost;
 use crate::partition::price::reader::{Reader, distinct};
 use crate::partition::program::{Slot, Stored};
 use crate::partition::region::loop_box;
-use crate::program::sentence::{Body, Lines, Sentence, Source};
-use crate::sharding::atoms::{Atoms, canonical, cut, primes, sorted};
+use crate::program::sentence::{Body, Lines, Read, Sentence, Source};
+use crate::sharding::atoms::{Atoms, canonical, cut, primes, sorted, ways};
 
 /// Elements computed that cost as much as one byte received. Between the machines that programs are planned for (threads of one
 /// processor: a few; accelerators on links: hundreds) it is a choice, not a measurement: so large that an exchange of a byte is worth
@@ -44,6 +44,15 @@ pub(super) struct Open {
     pub(super) kept: Atoms,
     /// Its loops, where layouts leave no choice.
     pub(super) known: Option<Vec<DimLayout>>,
+}
+
+/// What a way to lay a step out costs.
+#[derive(Clone, Copy)]
+struct Price {
+    /// Bytes that all devices receive, and what further steps cost.
+    bytes: f64,
+    /// These and the elements that are computed, in elements.
+    all: f64,
 }
 
 /// The loops of each entry's step, laid out; none for those that are done.
@@ -281,11 +290,13 @@ impl<'a> Round<'a> {
     fn folding(&self, k: usize, open: &Open, own: &Layout) -> Vec<DimLayout> {
         let s = &open.sentence;
         let options: Vec<Vec<Atoms>> = (0..s.extents.len()).map(|l| self.options(s, own, l)).collect();
+        let price = |loops: &[DimLayout]| {
+            let bytes = self.bring(k, open, loops) + self.after(s, loops, open.out);
+            Price { bytes, all: BYTE * bytes + self.work(s, loops) }
+        };
         let way = |pick: &[usize]| {
             let loops = combined(s, own, &options, pick);
-            let price =
-                BYTE * (self.bring(k, open, &loops) + self.after(s, &loops, open.out)) + self.work(s, &loops);
-            (price, loops)
+            (price(&loops), loops)
         };
         let mut pick = vec![0; options.len()];
         let mut best = way(&pick);
@@ -300,23 +311,62 @@ impl<'a> Round<'a> {
                     c /= o.len();
                 }
                 let other = way(&pick);
-                if other.0 < best.0 {
+                if other.0.all < best.0.all {
                     best = other;
                 }
             }
+        } else {
+            let mut stable = false;
+            while !stable {
+                stable = true;
+                for l in 0..options.len() {
+                    for o in 0..options[l].len() {
+                        let before = std::mem::replace(&mut pick[l], o);
+                        let other = way(&pick);
+                        if other.0.all < best.0.all {
+                            (best, stable) = (other, false);
+                        } else {
+                            pick[l] = before;
+                        }
+                    }
+                }
+            }
+        }
+        self.exchanged(s, own, best, &price)
+    }
+
+    /// A better way to lay out a product or a fold, if there is one in which a loop has digits that operands or the result have on other
+    /// loops: what is held along one loop comes by an all-to-all along another. It moves no more, however much less is computed.
+    fn exchanged(
+        &self,
+        s: &Sentence,
+        own: &Layout,
+        mut best: (Price, Vec<DimLayout>),
+        price: &dyn Fn(&[DimLayout]) -> Price,
+    ) -> Vec<DimLayout> {
+        if !matches!(s.body, Body::Fold { .. } | Body::Product { .. }) {
             return best.1;
         }
+        let read = s.reads.iter().flat_map(Read::sources).flat_map(|src| &self.d.slots[src].layout.dims);
+        let mut digits: Vec<&Atoms> = own.dims.iter().chain(read).map(|l| &l.atoms).collect();
+        digits.retain(|a| !a.is_empty());
+        digits.sort();
+        digits.dedup();
         let mut stable = false;
         while !stable {
             stable = true;
-            for l in 0..options.len() {
-                for o in 0..options[l].len() {
-                    let before = std::mem::replace(&mut pick[l], o);
-                    let other = way(&pick);
-                    if other.0 < best.0 {
-                        (best, stable) = (other, false);
-                    } else {
-                        pick[l] = before;
+            for l in 0..s.extents.len() {
+                for a in digits.iter().filter(|a| s.extents[l] >= ways(a)) {
+                    if best.1[l].atoms == **a {
+                        continue;
+                    }
+                    let split = |k: usize| if k == l { (*a).clone() } else { cut(&best.1[k].atoms, a) };
+                    let loops: Vec<DimLayout> =
+                        (0..s.extents.len()).map(|k| laid(s, own, k, split(k))).collect();
+                    let other = price(&loops);
+                    let less = other.all < best.0.all * (1.0 - 1e-9);
+                    if less && other.bytes <= best.0.bytes * (1.0 + 1e-9) {
+                        (best, stable) = ((other, loops), false);
                     }
                 }
             }
@@ -374,12 +424,16 @@ fn combined(s: &Sentence, own: &Layout, options: &[Vec<Atoms>], pick: &[usize]) 
     for l in (0..s.extents.len()).rev() {
         let atoms = cut(&options[l][pick[l]], &used);
         used.extend(atoms.iter().copied());
-        // the result's own frame, where it is split as it is stored
-        let framed = l < s.rank && atoms == own.dims[l].atoms;
-        loops.push(if framed { own.dims[l].clone() } else { DimLayout::new(s.extents[l], atoms) });
+        loops.push(laid(s, own, l, atoms));
     }
     loops.reverse();
     loops
+}
+
+/// A loop split by these digits: in the result's own frame, where it is split as that is stored.
+fn laid(s: &Sentence, own: &Layout, l: usize, atoms: Atoms) -> DimLayout {
+    let framed = l < s.rank && atoms == own.dims[l].atoms;
+    if framed { own.dims[l].clone() } else { DimLayout::new(s.extents[l], atoms) }
 }
 
 /// The digits by which operands are split along a loop, each once, in order.
