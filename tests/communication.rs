@@ -182,15 +182,64 @@ fn figures_of_many_devices_are_marked_as_estimates() -> Result<()> {
     for (n, marks) in [(8, false), (4096, true)] {
         let mesh = Mesh::without_devices([("X", n)])?;
         let x = F32.of([1 << 16]).on(&mesh, p!["X"]).into_tree();
-        let lowered = jit(|x: &Array| x.sum(..)).lower(&x)?;
+        let lowered = jit(|x: &Array| x.reshard(p![])).lower(&x)?;
         let c = lowered.collectives();
-        let sum = c.iter().next().expect("an all-reduce");
-        assert_eq!((c.len(), sum.kind, sum.exact, sum.counted), (1, Kind::AllReduce, true, !marks));
-        // each device's sum to each other one
-        assert_eq!((sum.messages, sum.total_bytes), ((n * (n - 1)) as u64, 4 * (n * (n - 1)) as u64));
+        let all = c.iter().next().expect("an all-gather");
+        assert_eq!((c.len(), all.kind, all.exact, all.counted), (1, Kind::AllGather, true, !marks));
+        // each device's block to each other one
+        let others = n as u64 - 1;
+        assert_eq!((all.messages, all.total_bytes), (n as u64 * others, (4 * others) << 16));
         let text = c.to_string();
-        assert_eq!(text.contains(&format!("≈{}", sum.messages)), marks, "{text}");
+        assert_eq!(text.contains(&format!("≈{}", all.messages)), marks, "{text}");
         assert_eq!(text.matches('≈').count(), usize::from(marks), "{text}");
+    }
+    Ok(())
+}
+
+/// Fewer numbers than devices are added by a tree: two letters for each device but one, and few for the busiest one. Sums that wait for
+/// the same sums are one exchange, wherever their lines are.
+#[test]
+fn few_numbers_are_summed_by_a_tree_and_those_that_are_ready_together() -> Result<()> {
+    let told = |c: &Collectives| -> Vec<_> {
+        c.iter().map(|c| (c.kind, c.bytes, c.total_bytes, c.messages)).collect()
+    };
+    for (n, busiest) in [(3u64, 2), (6, 3), (8, 3), (128, 7), (4096, 12)] {
+        let mesh = Mesh::without_devices([("X", n as usize)])?;
+        let x = F32.of([12288]).on(&mesh, p!["X"]).into_tree();
+        let one = jit(|x: &Array| x.sum(..)).lower(&x)?;
+        let all = 8 * (n - 1);
+        assert_eq!(told(one.collectives()), [(Kind::AllReduce, 4 * busiest, all, 2 * (n - 1))]);
+        // the same in code of blocks
+        let manual =
+            jit(|x: &Array| shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X")).call(x));
+        assert_eq!(told(manual.lower(&x)?.collectives()), told(one.collectives()), "{n} devices");
+    }
+    let mesh = Mesh::auto([("x", 4), ("y", 2)])?;
+    let x = Key::new(0).uniform([64, 64]).put(&mesh, p!["x", "y"]);
+    // three at once, then one that needs one of them
+    let f = |x: &Array| {
+        let (sum, most) = (x.sum(..), x.max(..));
+        let spread = (x - &sum).square().sum(..);
+        let least = x.min(..);
+        (sum, most, spread, least)
+    };
+    let g = |x: &Array| {
+        let least = x.min(..);
+        let sum = x.sum(..);
+        let spread = (x - &sum).square().sum(..);
+        (sum, x.max(..), spread, least)
+    };
+    let (lowered, other) = (jit(f).lower(&x)?, jit(g).lower(&x)?);
+    let want = [(Kind::AllReduce, 24, 3 * 56), (Kind::AllReduce, 12, 56)];
+    for c in [lowered.collectives(), other.collectives()] {
+        let list: Vec<_> = told(c).into_iter().map(|c| (c.0, c.1, c.2)).collect();
+        assert_eq!(list, want, "{c}");
+        assert!(c.to_string().contains("in one exchange with"), "{c}");
+    }
+    let (a, b) = (jit(f).call(&x)?, f(&x.reshard(p![])));
+    for (a, b) in [(&a.0, &b.0), (&a.1, &b.1), (&a.2, &b.2), (&a.3, &b.3)] {
+        let (a, b) = (a.item::<f32>()?, b.item::<f32>()?);
+        assert!((a - b).abs() <= 1e-4 * b.abs(), "{a} for {b}");
     }
     Ok(())
 }

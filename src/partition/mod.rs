@@ -12,7 +12,8 @@
 //!
 //! The passes work on a draft (`draft`); `price/` says what a way to lay a step out moves, in a time that does not grow with the number of
 //! devices. What they share: `layout` (how a dimension is split), `region` (boxes of indices), `reads` (which boxes a step reads),
-//! `program` (the result, which `print` writes), `memory` (what devices hold at the peak) and `pieces` (which device has what of whom).
+//! `program` (the result, which `print` writes), `memory` (what devices hold at the peak), `pieces` (which device has what of whom) and `route` (how small sums go
+//! from device to device).
 //!
 //! # One `dot` on its way
 //!
@@ -74,6 +75,7 @@ mod program;
 pub mod reads;
 pub mod region;
 mod report;
+mod route;
 mod told;
 
 pub use lay::Localised;
@@ -83,6 +85,7 @@ pub use memory::{Memory, MemoryClass, MemoryEntry};
 pub use pieces::Piece;
 pub use program::{Need, Printed, Slot, SpmdProgram, Step, Stored, Why};
 pub use report::{Collective, Collectives, Kind};
+pub use route::Letter;
 
 #[cfg(test)]
 mod tests;

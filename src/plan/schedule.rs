@@ -124,6 +124,18 @@ impl Walk<'_> {
                         self.waits[need.reader] = self.waits[need.reader].max(end);
                     }
                 }
+                // small sums that are one exchange wait for one another
+                Step::Reduce { out, .. } if p.is_small(k) => {
+                    let together = p.together(k);
+                    if together.is_empty() {
+                        continue;
+                    }
+                    let begin = together.iter().flat_map(|k| p.steps[*k].inputs());
+                    let begin = begin.fold(0.0f64, |t, s| t.max(ready[s]));
+                    ready[*out] = self.message(k, begin)?;
+                    let end = ready[*out];
+                    together.iter().flat_map(|k| p.steps[*k].outputs()).for_each(|s| ready[s] = end);
+                }
                 Step::Reduce { out, .. } => ready[*out] = self.message(k, begin)?,
                 // its results are its first carries
                 Step::Loop { length: 0, out, .. } => out.iter().for_each(|s| ready[*s] = begin),

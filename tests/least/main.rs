@@ -1,10 +1,13 @@
 //! Communication against XLA's and against the best that was found: 58 programs, results constrained alike, 8 devices.
 //!
-//! `figures.tsv` has the bytes that the busiest device receives. *ours* is what this test computes and compares: more is a
-//! failure, less is one too until `ATMESH_BLESS=1 cargo test --test least` writes it. *xla* is of JAX's compiled programs on
-//! CPUs (`xla.py` makes both columns); there an all-reduce that is only sliced stays one, which other back ends scatter:
-//! *xla_scattering* counts half of those. *best* is the least that a search over the placements of all inner values found, or a
-//! derivation by hand: a bound of the optimum from above.
+//! `figures.tsv` has bytes that a device receives. *ours* is of the busiest device of each collective, and *mean* of one on average: this test
+//! computes them and compares; more is a failure, less is one too until `ATMESH_BLESS=1 cargo test --test least` writes it. *xla* is of JAX's
+//! compiled programs on CPUs (`xla.py` makes both columns); there an all-reduce that is only sliced stays one, which other back
+//! ends scatter: *xla_scattering* counts half of those. They count an all-reduce of V bytes on n devices as 2·V·(n−1)/n, which is what a
+//! device receives on average, and less than a busiest one can where there are fewer numbers than devices: of one number 7 bytes on 8
+//! devices, though somebody receives two. So they are compared with *mean*: no program moves more than XLA's. *best* is the
+//! least of the busiest device that a search over the placements of all inner values found, or a derivation by hand: a bound of the optimum
+//! from above.
 
 mod algebra;
 mod grids;
@@ -45,8 +48,8 @@ pub(crate) fn program(
 }
 
 impl Program {
-    /// Bytes that the busiest device receives.
-    fn bytes(&self) -> Result<u64> {
+    /// Bytes that the busiest device of each collective receives, and those of a device on average.
+    fn bytes(&self) -> Result<(u64, u64)> {
         let mesh = Mesh::auto(self.mesh.iter().copied())?;
         let args: V = self.args.iter().map(|(n, s)| Array::ones(n.clone()).put(&mesh, *s)).collect();
         let constrained = |a: &V| -> V {
@@ -54,7 +57,10 @@ impl Program {
             assert_eq!(results.len(), self.results.len(), "{}", self.name);
             results.iter().zip(&self.results).map(|(y, s)| y.constrain_on(&mesh, *s)).collect()
         };
-        Ok(jit(constrained).lower(&args)?.collectives().bytes())
+        let devices: usize = self.mesh.iter().map(|axis| axis.1).product();
+        let lowered = jit(constrained).lower(&args)?;
+        let told = lowered.collectives();
+        Ok((told.bytes(), told.total_bytes().div_ceil(devices as u64)))
     }
 }
 
@@ -62,13 +68,14 @@ impl Program {
 #[derive(Clone, Copy)]
 struct Figures {
     ours: u64,
+    mean: u64,
     xla: u64,
     scattering: u64,
     best: u64,
 }
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/least/figures.tsv");
-const HEAD: &str = "program\tours\txla\txla_scattering\tbest\n";
+const HEAD: &str = "program\tours\tmean\txla\txla_scattering\tbest\n";
 
 /// The rows of the file, in its order.
 fn table() -> Vec<(String, Figures)> {
@@ -78,8 +85,10 @@ fn table() -> Vec<(String, Figures)> {
         let mut words = line.split('\t');
         let name = words.next().unwrap_or_default().to_owned();
         let figures: Vec<u64> = words.map(|w| w.parse().expect("a number of bytes")).collect();
-        let [ours, xla, scattering, best] = figures[..] else { panic!("{line:?} has not four figures") };
-        (name, Figures { ours, xla, scattering, best })
+        let [ours, mean, xla, scattering, best] = figures[..] else {
+            panic!("{line:?} has not five figures")
+        };
+        (name, Figures { ours, mean, xla, scattering, best })
     };
     rows.lines().map(row).collect()
 }
@@ -94,13 +103,16 @@ fn no_program_moves_more_than_the_table_says() -> Result<()> {
     for p in &programs {
         let row = table.iter_mut().find(|(name, _)| name == p.name);
         let (_, row) = row.unwrap_or_else(|| panic!("the table has no {}", p.name));
-        let now = p.bytes()?;
-        if now != row.ours {
-            let how = if now > row.ours { "more" } else { "less" };
-            writeln!(differ, "{}: {now}, {how} than {}; the best is {}", p.name, row.ours, row.best).unwrap();
+        let (now, mean) = p.bytes()?;
+        for (now, before, whose) in [(now, row.ours, ""), (mean, row.mean, " on average")] {
+            if now != before {
+                let how = if now > before { "more" } else { "less" };
+                writeln!(differ, "{}: {now}{whose}, {how} than {before}; the best is {}", p.name, row.best)
+                    .unwrap();
+            }
         }
         // what we do was found
-        (row.ours, row.best) = (now, row.best.min(now));
+        (row.ours, row.mean, row.best) = (now, mean, row.best.min(now));
     }
     let sum = |f: fn(&Figures) -> u64| table.iter().map(|(_, r)| f(r)).sum::<u64>();
     let (ours, best) = (sum(|r| r.ours), sum(|r| r.best));
@@ -112,14 +124,15 @@ fn no_program_moves_more_than_the_table_says() -> Result<()> {
     );
     let above: Vec<_> = table
         .iter()
-        .filter(|(_, r)| r.ours * 50 > r.scattering * 51)
-        .map(|(name, r)| format!("{name} {}/{}", r.ours, r.scattering))
+        .filter(|(_, r)| r.mean > r.scattering)
+        .map(|(name, r)| format!("{name} {}/{}", r.mean, r.scattering))
         .collect();
-    println!("more than 2 % above XLA with reduce-scatters: {}", above.join(", "));
+    println!("above XLA with reduce-scatters: {}", above.join(", "));
     if std::env::var_os("ATMESH_BLESS").is_some() {
         let mut written = HEAD.to_owned();
         for (name, row) in &table {
-            writeln!(written, "{name}\t{}\t{}\t{}\t{}", row.ours, row.xla, row.scattering, row.best).unwrap();
+            let Figures { ours, mean, xla, scattering, best } = row;
+            writeln!(written, "{name}\t{ours}\t{mean}\t{xla}\t{scattering}\t{best}").unwrap();
         }
         std::fs::write(FILE, written).expect("the table can be written");
         return Ok(());

@@ -10,6 +10,7 @@ mod parts;
 mod place;
 pub(super) mod plan;
 mod puts;
+mod together;
 mod views;
 
 pub use plan::Localised;

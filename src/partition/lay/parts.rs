@@ -4,6 +4,7 @@ use crate::partition::draft::{self, Draft};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::reader::Reader;
 use crate::partition::program::Stored;
+use crate::partition::route;
 use crate::sharding::atoms::{Atom, Atoms, ways, without};
 use crate::types::gcd;
 use std::cmp::Reverse;
@@ -26,7 +27,10 @@ pub(super) fn reduce_way(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<
         [cost.total as f64, cost.max as f64]
     };
     let weight = |[total, busiest]: [f64; 2]| total / d.devices as f64 + busiest;
-    let direct = cost(from, &to_reader, copies);
+    let direct = match route::cost(d.devices, from, to) {
+        Some(cost) => [cost.total as f64, cost.max as f64],
+        None => cost(from, &to_reader, copies),
+    };
     let mut best = (direct, None);
     for dims in scattered(from, to, &gone) {
         let mid = Layout { dims, partial: to.partial.clone() };

@@ -3,7 +3,7 @@
 use crate::diagnostic::Result;
 use crate::partition::draft::Draft;
 use crate::partition::lay::place::{self, Placer};
-use crate::partition::lay::{fetch, frames, hoist, views};
+use crate::partition::lay::{fetch, frames, hoist, together, views};
 use crate::partition::program::{Slot, SpmdProgram, Why};
 use crate::partition::report::Collectives;
 use crate::partition::told::names;
@@ -35,6 +35,7 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     let Placer { mut d, halves, .. } = place::place(d);
     d.countable()?;
     let adopted = hoist::adopt(&mut d);
+    together::gather(&mut d);
     watch("choose", &d);
     fetch::insert(&mut d);
     watch("fetch", &d);

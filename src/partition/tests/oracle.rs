@@ -3,6 +3,7 @@
 use crate::partition::program::{Slot, SpmdProgram, Step};
 use crate::partition::reads::span_steps;
 use crate::partition::region::{Region, each, full, linear, loop_box, volume};
+use crate::partition::route;
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Lines, Read, Sentence, Source};
 use crate::program::{In, Out, Outs};
 use std::cell::RefCell;
@@ -316,6 +317,53 @@ pub(super) fn gather(p: &SpmdProgram, slot: Slot, blocks: &[Block]) -> Vec<f64> 
     (0..stored.shape.elements()).map(sum).collect()
 }
 
+/// Small sums by their route: the values of one exchange, each device's own elements, letter by letter.
+fn small_sums(p: &SpmdProgram, first: usize, stores: &mut Stores, traffic: &mut Traffic) {
+    let together = p.together(first);
+    let reduces = || {
+        together.iter().map(|k| match &p.steps[*k] {
+            Step::Reduce { src, out, combine } => (*src, *out, *combine),
+            other => panic!("{other:?} is no sum"),
+        })
+    };
+    // of each device all elements of the exchange, with how they are combined
+    let mut has: Vec<Vec<(Combine, f64)>> = Vec::new();
+    for store in stores.iter() {
+        has.push(reduces().flat_map(|(src, _, c)| store[src][0].data.iter().map(move |x| (c, *x))).collect());
+    }
+    let Some((src, out, _)) = reduces().next() else { return };
+    let parts = p.parts_gone(src, out);
+    let mut received = vec![0i64; p.devices];
+    for set in (0..p.devices).filter(|dev| parts.rank(*dev) == 0) {
+        let rounds = p.rounds(first, set);
+        for (n, letters) in rounds.iter().enumerate() {
+            let before: Vec<Vec<(Combine, f64)>> = has.clone();
+            let mut pairs = BTreeSet::new();
+            for l in letters {
+                let (from, to) = (parts.place(set, l.from), parts.place(set, l.to));
+                let (c, x) = before[from][l.element];
+                let own = &mut has[to][l.element].1;
+                *own = if n < rounds.len() / 2 { combine(c, *own, x) } else { x };
+                pairs.insert((from, to));
+                traffic.elements += 1;
+                received[to] += 1;
+            }
+            traffic.messages += pairs.len() as i64;
+        }
+    }
+    let (route, _) = route::small(&p.slots[src], &p.slots[out].layout).expect("it is a small sum");
+    let most = has.iter().map(Vec::len).max().unwrap_or(0) as i64;
+    assert_eq!(received.into_iter().max(), Some(route.busiest(most).max(0)), "the busiest device is told");
+    for (dev, all) in has.into_iter().enumerate() {
+        let mut all = all.into_iter().map(|x| x.1);
+        for (_, out, _) in reduces() {
+            let region = p.slots[out].layout.region(&p.slots[out].shape, dev);
+            let data = all.by_ref().take(volume(&region) as usize).collect();
+            stores[dev][out] = vec![Block { region, data }];
+        }
+    }
+}
+
 /// Runs a program device by device, in step.
 pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffic) -> Vec<Vec<Block>> {
     let mut stores: Stores = vec![vec![Vec::new(); p.slots.len()]; p.devices];
@@ -359,6 +407,7 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     stores[dev][*src].extend(list);
                 }
             }
+            Step::Reduce { .. } if p.is_small(k) => small_sums(p, k, &mut stores, traffic),
             Step::Reduce { src, out, combine: c } => {
                 let mut made = Vec::new();
                 let mut moved = 0;

@@ -2,3 +2,4 @@
 
 pub(super) mod names;
 mod seen;
+mod sums;

@@ -1,7 +1,7 @@
 //! Names of what is communicated: read off the digits that are held and wanted, or off the user's own collectives.
 
 use crate::mesh::{Axes, Axis, Mesh};
-use crate::partition::draft::{Note, Via, copy};
+use crate::partition::draft::{Note, Via};
 use crate::partition::layout::DimLayout;
 use crate::partition::memory::Holds;
 use crate::partition::pieces::Piece;
@@ -13,8 +13,8 @@ use crate::partition::program::{Local, Need, Slot, SpmdProgram, Step, Stored, Wh
 use crate::partition::region::volume;
 use crate::partition::report::{Collective, Collectives, Kind};
 use crate::partition::told::seen::{Looks, Seen, partners};
-use crate::program::sentence::{Combine, Source};
-use crate::sharding::atoms::{Atom, Atoms, touched_axes, ways, without};
+use crate::program::sentence::Source;
+use crate::sharding::atoms::{Atom, Atoms, touched_axes, ways};
 
 /// All collectives of a program, with those of the programs inside, and the most bytes on a device.
 pub(crate) fn collectives(
@@ -53,7 +53,13 @@ pub(crate) fn collectives(
                 }
             }
             Step::Reduce { src, out, combine } => {
-                let Some(c) = namer.reduce(k, *src, *out, *combine) else { continue };
+                let Some(mut c) = namer.reduce(k, *src, *out, *combine) else { continue };
+                let together = p.together(k);
+                if together.is_empty() && p.is_small(k) {
+                    // told where its exchange begins
+                    continue;
+                }
+                namer.all_of(&together, &mut c);
                 if halves.iter().any(|h| h.0 == *out) {
                     open.push((*out, list.len()));
                 }
@@ -73,17 +79,17 @@ pub(crate) fn collectives(
     Collectives { list, peak_bytes, estimated: !exact, holds }
 }
 
-struct Namer<'a> {
-    p: &'a SpmdProgram,
-    notes: &'a [Note],
+pub(super) struct Namer<'a> {
+    pub(super) p: &'a SpmdProgram,
+    pub(super) notes: &'a [Note],
     vias: &'a [Option<Via>],
-    halves: &'a [(Slot, Slot)],
-    prices: &'a Prices,
-    looks: Looks<'a>,
+    pub(super) halves: &'a [(Slot, Slot)],
+    pub(super) prices: &'a Prices,
+    pub(super) looks: Looks<'a>,
 }
 
 /// A line of the report of step `k`: what moves and what it costs, of elements of `size` bytes, and who asked for it.
-fn listed(
+pub(super) fn listed(
     k: usize,
     named: (Kind, Axes),
     c: &Cost,
@@ -116,7 +122,7 @@ struct Name {
 }
 
 impl Namer<'_> {
-    fn mesh(&self) -> Option<&Mesh> {
+    pub(super) fn mesh(&self) -> Option<&Mesh> {
         self.p.mesh.as_ref()
     }
 
@@ -231,54 +237,6 @@ impl Namer<'_> {
         Name { kind: Kind::Exchange, digits, reason }
     }
 
-    fn reduce(&self, k: usize, src: Slot, out: Slot, combine: Combine) -> Option<Collective> {
-        let p = self.p;
-        let stored = &p.slots[src];
-        let copies = p.parts_gone(src, out).ways() as i64;
-        let sentence = copy(src, stored.dtype, &stored.shape);
-        let reader = Reader { sentence: &sentence, read: 0, layout: &p.slots[out].layout.dims };
-        let c = self.prices.of(p.devices, src, stored, &[reader], copies);
-        if c.total == 0 {
-            return None;
-        }
-        let parts = |s: Slot| p.slots[s].layout.partial.as_ref().map(|x| x.1.clone()).unwrap_or_default();
-        let stay = parts(out);
-        let gone = without(&parts(src), &stay).unwrap_or_default();
-        // where it ends up: behind the second half, if this is the first
-        let end = self.halves.iter().find(|h| h.0 == out).map_or(out, |h| h.1);
-        let used = |a: &Atom| p.slots[end].layout.dims.iter().any(|l| l.atoms.iter().any(|b| a.clashes(*b)));
-        let scattered = gone.iter().any(used);
-        let axes = axes_of(self.mesh(), &gone);
-        let finds = self.maker(src).is_some_and(|k| p.steps[k].sentence().is_some_and(|s| s.body.finds()));
-        let (what, how) = match combine {
-            _ if finds => ("what each device has of it is", "put together"),
-            Combine::Add => ("partial sums are", "added"),
-            Combine::Mul => ("partial products are", "multiplied"),
-            Combine::Max => ("the largest of each part are", "compared"),
-            Combine::Min => ("the smallest of each part are", "compared"),
-            Combine::And | Combine::Or => ("partial results are", "combined"),
-        };
-        let ending = if scattered { "and each device keeps its block" } else { "on all devices" };
-        let cause = self.cause(src, &axes);
-        let (mut kind, mut axes_named) =
-            (if scattered { Kind::ReduceScatter } else { Kind::AllReduce }, axes);
-        if let Some((asked, over)) = &self.notes[k].user
-            && matches!(asked, Kind::AllReduce | Kind::ReduceScatter)
-        {
-            (kind, axes_named) = (*asked, over.clone());
-        }
-        let why = &p.whys[k];
-        let size = stored.dtype.size() as u64;
-        let mut key = Vec::new();
-        prices::write(&mut key, p.devices, src, stored, &[reader], copies);
-        for s in [src, out] {
-            prices::digits(&mut key, &parts(s));
-        }
-        let seen = self.looks.seen(key, || self.looks.combined(src, out));
-        let reason = format!("{cause}: {what} {how} {ending}");
-        Some(listed(k, (kind, axes_named), &c, size, &seen, why, reason))
-    }
-
     /// What each step brings, and whether no figure is an estimate.
     fn fetched(&self) -> (Vec<u64>, bool) {
         let mut exact = true;
@@ -289,27 +247,6 @@ impl Namer<'_> {
             (c.max as u64).saturating_mul(self.p.slots[src].dtype.size() as u64)
         };
         (self.p.steps.iter().map(brings).collect(), exact)
-    }
-
-    /// The step that makes a value.
-    fn maker(&self, v: Slot) -> Option<usize> {
-        self.p.steps.iter().position(|s| s.local().is_some_and(|l| l.out == v))
-    }
-    /// Why a value is partial.
-    fn cause(&self, src: Slot, axes: &Axes) -> String {
-        let Some(k) = self.maker(src) else { return format!("the value is unreduced over {axes}") };
-        if self.notes[k].user.is_some() {
-            return format!("the program calls {} over {axes}", self.p.whys[k].op);
-        }
-        match self.p.steps[k].sentence() {
-            Some(sentence) if sentence.body.contracts() => {
-                format!("the contracting dimension is sharded over {axes}")
-            }
-            Some(sentence) if sentence.extents.len() > sentence.rank => {
-                format!("a dimension that {} runs over is sharded over {axes}", self.p.whys[k].op)
-            }
-            Some(_) | None => format!("the value is unreduced over {axes}"),
-        }
     }
 }
 
@@ -419,6 +356,6 @@ fn between(mesh: Option<&Mesh>, looked: &[(usize, Vec<Piece>)]) -> Atoms {
     mesh.axis_names().iter().map(|a| axis(*a)).filter(|a| a.size > 1 && differs(a)).collect()
 }
 
-fn axes_of(mesh: Option<&Mesh>, digits: &[Atom]) -> Axes {
+pub(super) fn axes_of(mesh: Option<&Mesh>, digits: &[Atom]) -> Axes {
     mesh.map_or_else(Axes::none, |mesh| touched_axes(mesh, digits))
 }

@@ -1,7 +1,8 @@
 //! What devices receive in a step: all of them, or of many some. Equal steps are looked at once.
 
 use crate::partition::pieces::Piece;
-use crate::partition::program::{Slot, SpmdProgram};
+use crate::partition::program::{Slot, SpmdProgram, Step};
+use crate::partition::route;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -89,6 +90,21 @@ impl<'a> Looks<'a> {
         }
         let messages = messages * n as u64 / devices.len().max(1) as u64;
         Seen { messages, counted: n <= COUNTED, devices: Vec::new() }
+    }
+    /// The letters of small sums that are one exchange.
+    pub(crate) fn small(&self, together: &[usize]) -> Seen {
+        let p = self.p;
+        let (mut elements, mut even, mut letters) = (0, true, 0);
+        for k in together {
+            let Step::Reduce { src, out, .. } = &p.steps[*k] else { continue };
+            let (stored, to) = (&p.slots[*src], &p.slots[*out].layout);
+            let Some((route, more)) = route::small(stored, to) else { continue };
+            elements += more as usize;
+            even &= stored.shape.elements()
+                == more as usize * to.dims.iter().map(|l| l.ways()).product::<usize>();
+            letters = route.letters(elements) * (p.devices / p.parts_gone(*src, *out).ways()) as u64;
+        }
+        Seen { messages: letters, counted: even, devices: Vec::new() }
     }
 }
 

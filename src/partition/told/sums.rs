@@ -1,0 +1,125 @@
+//! Lines of the report for parts that are combined.
+
+use super::names::{Namer, axes_of, listed};
+use crate::mesh::Axes;
+use crate::partition::draft::copy;
+use crate::partition::price::prices;
+use crate::partition::price::reader::Reader;
+use crate::partition::program::{Slot, Step};
+use crate::partition::report::{Collective, Kind};
+use crate::partition::route;
+use crate::program::sentence::Combine;
+use crate::sharding::atoms::{Atom, without};
+
+impl Namer<'_> {
+    /// What combining the parts of a value moves by itself.
+    pub(super) fn reduce(&self, k: usize, src: Slot, out: Slot, combine: Combine) -> Option<Collective> {
+        let p = self.p;
+        let stored = &p.slots[src];
+        let copies = p.parts_gone(src, out).ways() as i64;
+        let sentence = copy(src, stored.dtype, &stored.shape);
+        let reader = Reader { sentence: &sentence, read: 0, layout: &p.slots[out].layout.dims };
+        let small = route::cost(p.devices, stored, &p.slots[out].layout);
+        let c = small.unwrap_or_else(|| self.prices.of(p.devices, src, stored, &[reader], copies));
+        if c.total == 0 {
+            return None;
+        }
+        let parts = |s: Slot| p.slots[s].layout.partial.as_ref().map(|x| x.1.clone()).unwrap_or_default();
+        let stay = parts(out);
+        let gone = without(&parts(src), &stay).unwrap_or_default();
+        // where it ends up: behind the second half, if this is the first
+        let end = self.halves.iter().find(|h| h.0 == out).map_or(out, |h| h.1);
+        let used = |a: &Atom| p.slots[end].layout.dims.iter().any(|l| l.atoms.iter().any(|b| a.clashes(*b)));
+        let scattered = gone.iter().any(used);
+        let axes = axes_of(self.mesh(), &gone);
+        let finds = self.maker(src).is_some_and(|k| p.steps[k].sentence().is_some_and(|s| s.body.finds()));
+        let (what, how) = match combine {
+            _ if finds => ("what each device has of it is", "put together"),
+            Combine::Add => ("partial sums are", "added"),
+            Combine::Mul => ("partial products are", "multiplied"),
+            Combine::Max => ("the largest of each part are", "compared"),
+            Combine::Min => ("the smallest of each part are", "compared"),
+            Combine::And | Combine::Or => ("partial results are", "combined"),
+        };
+        let ending = if scattered { "and each device keeps its block" } else { "on all devices" };
+        let cause = self.cause(src, &axes);
+        let (mut kind, mut axes_named) =
+            (if scattered { Kind::ReduceScatter } else { Kind::AllReduce }, axes);
+        if let Some((asked, over)) = &self.notes[k].user
+            && matches!(asked, Kind::AllReduce | Kind::ReduceScatter)
+        {
+            (kind, axes_named) = (*asked, over.clone());
+        }
+        let why = &p.whys[k];
+        let size = stored.dtype.size() as u64;
+        let mut key = Vec::new();
+        prices::write(&mut key, p.devices, src, stored, &[reader], copies);
+        for s in [src, out] {
+            prices::digits(&mut key, &parts(s));
+        }
+        let look = || match small {
+            Some(_) => self.looks.small(&[k]),
+            None => self.looks.combined(src, out),
+        };
+        let seen = self.looks.seen(key, look);
+        let reason = format!("{cause}: {what} {how} {ending}");
+        Some(listed(k, (kind, axes_named), &c, size, &seen, why, reason))
+    }
+
+    /// Makes the line of one small sum that of all that go with it in one exchange.
+    pub(super) fn all_of(&self, together: &[usize], c: &mut Collective) {
+        let [first, others @ ..] = together else { return };
+        if others.is_empty() {
+            return;
+        }
+        let p = self.p;
+        let mut elements = 0;
+        c.total_bytes = 0;
+        for k in together {
+            let Step::Reduce { src, out, .. } = &p.steps[*k] else { continue };
+            let (stored, to) = (&p.slots[*src], &p.slots[*out].layout);
+            let (Some((route, more)), Some(cost)) =
+                (route::small(stored, to), route::cost(p.devices, stored, to))
+            else {
+                continue;
+            };
+            let size = stored.dtype.size() as u64;
+            elements += more;
+            c.bytes = (route.busiest(elements) as u64).saturating_mul(size);
+            c.total_bytes = c.total_bytes.saturating_add((cost.total as u64).saturating_mul(size));
+        }
+        let seen = self.looks.small(together);
+        (c.messages, c.counted) = (seen.messages, seen.counted);
+        let mut names: Vec<String> = Vec::new();
+        for why in others.iter().map(|k| &p.whys[*k]) {
+            let line = why.place.filter(|place| Some(*place) != p.whys[*first].place);
+            let at = line.map(|place| format!(" of line {}", place.line())).unwrap_or_default();
+            let name = format!("{}{at}", why.op);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        c.reason = format!("{}; in one exchange with {}", c.reason, names.join(", "));
+    }
+
+    /// The step that makes a value.
+    fn maker(&self, v: Slot) -> Option<usize> {
+        self.p.steps.iter().position(|s| s.local().is_some_and(|l| l.out == v))
+    }
+    /// Why a value is partial.
+    fn cause(&self, src: Slot, axes: &Axes) -> String {
+        let Some(k) = self.maker(src) else { return format!("the value is unreduced over {axes}") };
+        if self.notes[k].user.is_some() {
+            return format!("the program calls {} over {axes}", self.p.whys[k].op);
+        }
+        match self.p.steps[k].sentence() {
+            Some(sentence) if sentence.body.contracts() => {
+                format!("the contracting dimension is sharded over {axes}")
+            }
+            Some(sentence) if sentence.extents.len() > sentence.rank => {
+                format!("a dimension that {} runs over is sharded over {axes}", self.p.whys[k].op)
+            }
+            Some(_) | None => format!("the value is unreduced over {axes}"),
+        }
+    }
+}
