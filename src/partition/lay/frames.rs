@@ -147,12 +147,14 @@ impl Frames<'_> {
         steps.dedup();
         for k in steps {
             let Some(Local { out, sentence, .. }) = self.d.items[k].step.local() else { continue };
-            if sentence.body.elementwise().is_none() || !inside(out) && !decided[out] {
+            // a product reads boxes that begin where its own do, as far as its loops are the result's
+            let placed = sentence.body.elementwise().is_some() || sentence.body.contracts();
+            if !placed || !inside(out) && !decided[out] {
                 continue;
             }
             for p in sentence.reads.iter().flat_map(|r| &r.parts) {
                 let Source::Value(s) = p.from else { continue };
-                for (loop_, dim, shift) in unit(p) {
+                for (loop_, dim, shift) in unit(p).into_iter().filter(|u| u.0 < sentence.rank) {
                     let (d, l, origin) = match (inside(out), inside(s)) {
                         (true, false) if decided[s] => {
                             let l = &layouts[s][dim];
