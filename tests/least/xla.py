@@ -196,14 +196,25 @@ def parse(text):
                     pairs = re.findall(r"\{(\d+),(\d+)\}", line.split("source_target_pairs=")[1].split("}}")[0] + "}"); b = v if any(a != b for a, b in pairs) else 0
                 uses = [l for l in comps[c] if re.search(r"%" + re.escape(m[1]) + r"[,)\s]", l.split(" = ", 1)[-1])]
                 # an all-reduce that is only cut: what other back ends make a reduce-scatter
-                def only_cut(uses): return uses and all("dynamic-slice" in u.split(" = ", 1)[1][:60] or ("fusion(" in u and "dynamic-slice" in "\n".join(comps.get(re.search(r"calls=%?([\w.\-]+)", u)[1], []))) for u in uses)
+                # (in a fusion it must be the operand that is cut, not another one)
+                def users(comp, name): return [l for l in comp if re.search(r"%" + re.escape(name) + r"[,)\s]", l.split(" = ", 1)[-1])]
+                def only_cut(comp, name): found = users(comp, name); return bool(found) and all(cut(l, name) for l in found)
+                def cut(line, name):
+                    made, does = re.match(r"\s+(?:ROOT )?%?([\w.\-]+) = (.*)", line).groups()
+                    if re.search(r" dynamic-slice\(%?" + re.escape(name) + r"[,)]", does): return True
+                    called = re.search(r" fusion\((.*?)\), kind=.*calls=%?([\w.\-]+)", does)
+                    if not called: return False
+                    operands = [re.sub(r"/\*.*?\*/|[%\s]", "", o) for o in called[1].split(",")]
+                    inner = comps.get(called[2], [])
+                    params = [re.match(r"\s+(?:ROOT )?%?([\w.\-]+) =", l)[1] for i, o in enumerate(operands) if o == name for l in inner if f" parameter({i})" in l]
+                    return bool(params) and all(only_cut(inner, x) for x in params)
                 credit = 0.0
                 if kind == "all-reduce":
                     if t.startswith("("):
                         for i, el in enumerate(re.findall(r"\w+\[[\d,]*\]", t)):
                             g = [re.match(r"\s+(?:ROOT )?%?([\w.\-]+) =", l)[1] for l in uses if f"index={i}" in l and "get-tuple-element" in l]
-                            if g and all(only_cut([l for l in comps[c] if re.search(r"%" + re.escape(x) + r"[,)\s]", l.split(" = ", 1)[-1])]) for x in g): credit += size(el) * (n - 1) / n
-                    elif only_cut(uses): credit = v * (n - 1) / n
+                            if g and all(only_cut(comps[c], x) for x in g): credit += size(el) * (n - 1) / n
+                    elif only_cut(comps[c], m[1]): credit = v * (n - 1) / n
                 out.append((kind, t.strip(), n, b, times, credit))
             w = re.search(r" while\(.*condition=%?([\w.\-]+), body=%?([\w.\-]+)", line)
             if w:
@@ -237,5 +248,5 @@ if __name__ == "__main__":
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "figures.tsv")
         head, *rows = open(path).read().splitlines()
         rows = [r.split("\t") for r in rows]
-        rows = [[r[0], r[1], *map(str, columns.get(r[0], r[2:4])), r[4]] for r in rows]
+        rows = [[*r[:3], *map(str, columns.get(r[0], r[3:5])), r[5]] for r in rows]
         open(path, "w").write("\n".join([head, *("\t".join(r) for r in rows)]) + "\n")
