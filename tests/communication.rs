@@ -244,6 +244,82 @@ fn few_numbers_are_summed_by_a_tree_and_those_that_are_ready_together() -> Resul
     Ok(())
 }
 
+/// The gradient of what several products read is one all-reduce: what each of them makes of it in parts is added first. So it is behind
+/// transposes, of differences, and of a layer with a gate.
+#[test]
+fn sums_in_parts_that_are_added_are_one_all_reduce() -> Result<()> {
+    let mesh = Mesh::auto([("x", 8)])?;
+    let of = |k: u64, n: usize, m: usize| Key::new(k).uniform([n, m]);
+    type Loss = fn(&Array, &[Array]) -> Array;
+    let three: Loss = |x, w| w.iter().map(|w| x.dot(w).tanh().square().sum(..)).reduce(|a, b| a + b).unwrap();
+    let turned: Loss =
+        |x, w| (x.dot(w[0].t()).tanh() - x.dot(w[1].t()).tanh() * x.dot(w[2].t()).sin()).square().sum(..);
+    let gated: Loss = |x, w| (x.dot(&w[0]).logistic() * x.dot(&w[1])).dot(&w[2]).square().sum(..);
+    // an all-reduce of [8, 64], and where the result is a product's another one of it
+    let once = (Kind::AllReduce, 2 * 8 * 64 * 4 / 8 * 7);
+    let cases: [(Loss, [Spec; 3], bool, Vec<(Kind, u64)>); 3] = [
+        (three, [p![_, "x"]; 3], false, vec![once]),
+        (turned, [p!["x"]; 3], true, vec![once]),
+        (gated, [p![_, "x"], p![_, "x"], p!["x"]], false, vec![once, once]),
+    ];
+    for (loss, specs, turned, want) in cases {
+        let x = of(0, 8, 64) / 64.0;
+        let shape = |k: usize| if turned || k == 2 && want.len() == 2 { (512, 64) } else { (64, 512) };
+        let w: Vec<Array> = (0..3).map(|k| of(1 + k as u64, shape(k).0, shape(k).1)).collect();
+        let split: Vec<Array> = w.iter().zip(specs).map(|(w, s)| w.put(&mesh, s)).collect();
+        let slope = jit(|x: &Array, w: &Vec<Array>| grad(x, |x| loss(&x, w)));
+        let lowered = slope.lower((&x.put(&mesh, p![]), &split))?;
+        let c = lowered.collectives();
+        assert_eq!(kinds(c), want, "{c}");
+        let (got, exact) = (slope.call((&x.put(&mesh, p![]), &split))?, grad(&x, |x| loss(&x, &w)));
+        assert!(got.allclose_by(&exact, 1e-4, 1e-4)?, "{got}\n{exact}");
+    }
+    Ok(())
+}
+
+/// A step of diffusion through a medium: the coefficients at the faces between points follow from those at the points, the same at each step.
+fn diffused(u: &Array, k: &Array) -> Array {
+    let face = 2.0 / (1.0 / k + 1.0 / k.roll(-1, 0));
+    u + 0.1 * (&face * (u.roll(-1, 0) - u) - face.roll(1, 0) * (u - u.roll(1, 0)))
+}
+
+/// What is fetched in the bodies of loops, by how many fetches of each body.
+fn fetched_inside(p: &atmesh::partition::SpmdProgram) -> Vec<usize> {
+    use atmesh::partition::Step;
+    let fetches = |p: &atmesh::partition::SpmdProgram| {
+        p.steps.iter().filter(|s| matches!(s, Step::Fetch { .. } | Step::Reduce { .. })).count()
+    };
+    let inside = |s: &Step| match s {
+        Step::Loop { body, .. } | Step::While { body, .. } => Some(fetches(body)),
+        _ => None,
+    };
+    p.steps.iter().filter_map(inside).collect()
+}
+
+#[test]
+fn what_is_the_same_at_each_step_of_a_loop_is_communicated_once() -> Result<()> {
+    let mesh = Mesh::auto([("x", 8)])?;
+    let (u, k) = (Key::new(0).uniform([256]), 1.0 + Key::new(1).uniform([256]));
+    let (at, kt) = (u.put(&mesh, p!["x"]), k.put(&mesh, p!["x"]));
+    let counted = |u: &Array, k: &Array| fori_loop(0..10, u, |_, u: Array| diffused(&u, k));
+    let whiled =
+        |u: &Array, k: &Array| while_loop((u, 0i32), |(_, n)| n.lt(10), |(u, n)| (diffused(&u, k), n + 1)).0;
+    let scanned = |u: &Array, k: &Array| scan(u, &Array::arange(0..10), |u, _| (diffused(&u, k), ())).0;
+    // a number that takes an all-reduce is the same, too
+    let scaled = |u: &Array, k: &Array| fori_loop(0..10, u, |_, u: Array| u / k.sum(..));
+    type Run = Box<dyn Fn(&Array, &Array) -> Array>;
+    let loops: [(Run, usize); 4] =
+        [(Box::new(counted), 1), (Box::new(whiled), 1), (Box::new(scanned), 1), (Box::new(scaled), 0)];
+    for (f, inside) in loops {
+        let run = jit(|u: &Array, k: &Array| f(u, k));
+        let lowered = run.lower((&at, &kt))?;
+        assert_eq!(fetched_inside(lowered.spmd()), [inside], "{}", lowered.collectives());
+        let (got, want) = (run.call((&at, &kt))?, f(&u, &k));
+        assert!(got.allclose(&want)?, "{got}\n{want}");
+    }
+    Ok(())
+}
+
 /// What is communicated, in whichever order.
 fn kinds(c: &Collectives) -> Vec<(Kind, u64)> {
     let mut list: Vec<(Kind, u64)> = c.iter().map(|c| (c.kind, c.bytes)).collect();

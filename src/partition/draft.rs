@@ -11,6 +11,7 @@ use crate::partition::report::{Collectives, Kind};
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
 use crate::sharding::atoms::ways;
 use crate::types::{DType, Scalar, Shape};
+use std::collections::BTreeMap;
 
 /// A step list in which the loops of local steps are not laid out yet, partial values are read as if they were summed, and
 /// nothing is fetched. Programs inside control steps are finished.
@@ -24,6 +25,8 @@ pub(super) struct Draft {
     pub(super) outs: Vec<Slot>,
     /// Inputs that are the same in every run of the program (it is a loop's body).
     pub(super) once: Vec<Slot>,
+    /// Values whose types leave their placement open, and whether nothing else says where they are.
+    pub(super) free: BTreeMap<Slot, bool>,
     /// How often it is run for each of these.
     pub(super) trips: u64,
     /// What fetches move.
@@ -55,6 +58,20 @@ impl Item {
 impl Draft {
     pub(super) fn new(devices: usize, mesh: Option<Mesh>) -> Draft {
         Draft { devices, mesh, ..Draft::default() }
+    }
+    /// The same once more, without what is known of prices.
+    pub(super) fn again(&self) -> Draft {
+        Draft {
+            mesh: self.mesh.clone(),
+            slots: self.slots.clone(),
+            items: self.items.clone(),
+            ins: self.ins.clone(),
+            outs: self.outs.clone(),
+            once: self.once.clone(),
+            free: self.free.clone(),
+            prices: Prices::default(),
+            ..*self
+        }
     }
     /// One more stored value.
     pub(super) fn slot(&mut self, dtype: DType, shape: Shape, layout: Layout) -> Slot {

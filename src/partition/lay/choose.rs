@@ -21,7 +21,7 @@ use crate::sharding::atoms::{Atoms, canonical, cut, primes, sorted, ways};
 /// Elements computed that cost as much as one byte received. Between the machines that programs are planned for (threads of one
 /// processor: a few; accelerators on links: hundreds) it is a choice, not a measurement: so large that an exchange of a byte is worth
 /// saving wherever some tens of elements are computed for it.
-const BYTE: f64 = 32.0;
+pub(super) const BYTE: f64 = 32.0;
 /// What a further step costs, in bytes: at equal bytes the way with fewer steps is taken.
 const STEP: f64 = 1.0;
 /// More ways to lay a step out than this are searched one loop at a time.

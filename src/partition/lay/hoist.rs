@@ -8,7 +8,7 @@ use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::sharding::atoms::{Atoms, canonical};
 
 /// The most bytes that a device holds of one value for the sake of a loop.
-const LIMIT: usize = 1 << 30;
+pub(super) const LIMIT: usize = 1 << 30;
 
 /// Lays the fixed inputs of a loop's body out as their readers need them, where they can agree; which, and for whom.
 pub(crate) fn adopt(d: &mut Draft) -> Vec<(Slot, Why)> {

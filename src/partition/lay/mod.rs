@@ -6,10 +6,12 @@ mod choose;
 mod fetch;
 mod frames;
 mod hoist;
+mod invariant;
 mod parts;
 mod place;
 pub(super) mod plan;
 mod puts;
+mod sums;
 mod together;
 mod views;
 

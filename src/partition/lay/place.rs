@@ -4,6 +4,7 @@
 //! chosen together (`choose`). Last come the steps that bring a result from where it is made to where it is asked for.
 
 use super::choose::{self, Entry, Open, splits};
+use super::sums::{self, InParts};
 use super::{parts, puts, views};
 use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
@@ -11,6 +12,7 @@ use crate::partition::program::{Slot, Step, Stored};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
 use crate::sharding::atoms::{Atoms, sorted, ways, without};
 use crate::types::Scalar;
+use std::collections::HashMap;
 
 /// A draft whose local steps are laid out.
 pub(super) struct Placer {
@@ -20,13 +22,21 @@ pub(super) struct Placer {
     settled: Vec<Option<Slot>>,
     /// Values that are between the two halves of an all-reduce, and what they become.
     pub(super) halves: Vec<(Slot, Slot)>,
+    /// Values that are asked for whole and that stay partial, and these.
+    in_parts: HashMap<Slot, Slot>,
 }
 
 /// Lays out all local steps.
 pub(super) fn place(mut d: Draft) -> Placer {
     let items = std::mem::take(&mut d.items);
     let settled = vec![None; d.slots.len()];
-    let mut p = Placer { d, entries: Vec::with_capacity(items.len()), settled, halves: Vec::new() };
+    let mut p = Placer {
+        d,
+        entries: Vec::with_capacity(items.len()),
+        settled,
+        halves: Vec::new(),
+        in_parts: HashMap::new(),
+    };
     for item in items {
         match item.step {
             Step::Local { out, ref sentence, .. } => {
@@ -37,10 +47,13 @@ pub(super) fn place(mut d: Draft) -> Placer {
         }
     }
     let chosen = choose::choose(&p.d, &p.entries);
-    for (entry, loops) in std::mem::take(&mut p.entries).into_iter().zip(chosen) {
-        match entry {
-            Entry::Done(item) => p.d.items.push(item),
-            Entry::Open(open) => p.close(open, loops),
+    let in_parts = sums::added(&p.d, &p.entries, &chosen);
+    let all = std::mem::take(&mut p.entries).into_iter().zip(chosen).zip(in_parts);
+    for ((entry, loops), in_parts) in all {
+        match (entry, in_parts) {
+            (Entry::Done(item), _) => p.d.items.push(item),
+            (Entry::Open(open), Some(sum)) => p.close_in_parts(open, loops, sum),
+            (Entry::Open(open), None) => p.close(open, loops),
         }
     }
     p
@@ -140,6 +153,32 @@ impl Placer {
             None => vec![self.copied(made, out, then)],
         };
         self.d.items.extend(steps);
+    }
+
+    /// A step whose partial result its one reader adds up: it stays partial, or it is that reader.
+    fn close_in_parts(&mut self, open: Open, loops: Vec<DimLayout>, sum: InParts) {
+        let Open { mut item, out, mut sentence, .. } = open;
+        let made = self.slot(Stored { layout: sum.at.clone(), ..self.d.slots[out].clone() });
+        let then = Item { through: Vec::new(), ..item.clone() };
+        let elementwise = sentence.body.elementwise().is_some();
+        if elementwise {
+            for part in sentence.reads.iter_mut().flat_map(|r| &mut r.parts) {
+                if let Source::Value(slot) = &mut part.from
+                    && let Some(parts) = self.in_parts.get(slot)
+                {
+                    *slot = *parts;
+                }
+            }
+        }
+        let layout = if elementwise { sum.at.dims.clone() } else { loops };
+        item.step = Step::Local { out: made, sentence, layout };
+        self.d.items.push(item);
+        if sum.stays {
+            self.in_parts.insert(out, made);
+        } else {
+            let steps = self.reduced(made, out, then);
+            self.d.items.extend(steps);
+        }
     }
 
     /// A put whose updates are split: onto nothing, each device a part; the parts combined; and what was there.

@@ -1,9 +1,9 @@
 //! Planning: what is stored, where blocks begin, where loops run, what is fetched.
 
 use crate::diagnostic::Result;
-use crate::partition::draft::Draft;
+use crate::partition::draft::{Draft, Item};
 use crate::partition::lay::place::{self, Placer};
-use crate::partition::lay::{fetch, frames, hoist, together, views};
+use crate::partition::lay::{fetch, frames, hoist, invariant, together, views};
 use crate::partition::program::{Slot, SpmdProgram, Why};
 use crate::partition::report::Collectives;
 use crate::partition::told::names;
@@ -22,6 +22,9 @@ pub(crate) struct Planned {
     pub(crate) localised: Localised,
     /// Inputs that are to be laid out otherwise than the draft said, and whose sake it is for.
     pub(crate) adopted: Vec<(Slot, Why)>,
+    /// Steps that are the same at each run of a loop's body and are to be made before it: what the body reads of them are fixed inputs of its
+    /// program, behind those of the draft.
+    pub(crate) before: Vec<Item>,
 }
 
 /// Decides everything that a draft leaves open.
@@ -32,9 +35,20 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     views::absorb(&mut d);
     watch("views", &d);
     frames::choose(&mut d);
-    let Placer { mut d, halves, .. } = place::place(d);
-    d.countable()?;
-    let adopted = hoist::adopt(&mut d);
+    let (again, n) = ((d.trips > 1 && !d.once.is_empty()).then(|| d.again()), d.slots.len());
+    let mut placed = place::place(d);
+    placed.d.countable()?;
+    let mut adopted = hoist::adopt(&mut placed.d);
+    let mut before = Vec::new();
+    if let Some(mut body) = again
+        && let Some(found) = invariant::found(&placed.d, n)
+    {
+        body.prices = std::mem::take(&mut placed.d.prices);
+        before = invariant::take_out(&mut body, found);
+        placed = place::place(body);
+        adopted = hoist::adopt(&mut placed.d);
+    }
+    let Placer { mut d, halves, .. } = placed;
     together::gather(&mut d);
     watch("choose", &d);
     fetch::insert(&mut d);
@@ -47,7 +61,7 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
         return Err(crate::diagnostic::Error::internal(what));
     }
     let collectives = names::collectives(&program, &notes, &vias, &halves, &prices);
-    Ok(Planned { localised: Localised { program, collectives }, adopted })
+    Ok(Planned { localised: Localised { program, collectives }, adopted, before })
 }
 
 /// Shows a draft between two passes to the test of the module's page.

@@ -137,7 +137,7 @@ fn compose(d: &Draft, s: &mut Sentence, vias: &[Option<Via>]) -> Vec<Slot> {
 }
 
 /// Removes local steps and reductions whose results nobody reads.
-fn prune(d: &mut Draft) {
+pub(super) fn prune(d: &mut Draft) {
     let mut wanted = vec![false; d.slots.len()];
     d.outs.iter().for_each(|s| wanted[*s] = true);
     let mut keep = vec![true; d.items.len()];

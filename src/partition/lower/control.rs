@@ -3,16 +3,17 @@
 use crate::diagnostic::Result;
 use crate::mesh::Axis;
 use crate::partition::draft;
-use crate::partition::draft::Draft;
+use crate::partition::draft::{Draft, Item};
 use crate::partition::lay::plan;
 use crate::partition::lay::plan::Planned;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::lower::equations::{Lower, Val};
 use crate::partition::lower::varying::varying;
 use crate::partition::program::{Printed, Slot, Step, Stored, Why};
-use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence};
+use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence, Source};
 use crate::program::{Control, Equation, Loop, Parts, Program, Var, VarInfo};
 use crate::types::{DType, Shape};
+use std::collections::HashMap;
 
 /// A nested program's input: a number, or a stored value of its own.
 pub(crate) enum Inner {
@@ -99,10 +100,32 @@ impl Lower {
         plan::plan(inner.draft)
     }
 
-    /// Lays the fixed inputs of a loop out as its body wants them; the body's first one is its input `first`.
-    pub(crate) fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut [Slot]) {
+    /// Lays the fixed inputs of a loop out as its body wants them, and makes before it what is the same at each step; the body's first one
+    /// is its input `first`.
+    pub(crate) fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut Vec<Slot>) {
+        let p = &body.localised.program;
+        // what the body's values are here
+        let mut here: HashMap<Slot, Slot> =
+            p.ins[first..].iter().copied().zip(fixed.iter().copied()).take(fixed.len()).collect();
+        for item in &body.before {
+            let Step::Local { out, sentence, .. } = &item.step else { continue };
+            let mut sentence = sentence.clone();
+            for part in sentence.reads.iter_mut().flat_map(|r| &mut r.parts) {
+                if let Source::Value(slot) = &mut part.from
+                    && let Some(outer) = here.get(slot)
+                {
+                    *slot = *outer;
+                }
+            }
+            let Stored { dtype, shape, layout } = p.slots[*out].clone();
+            let made = self.draft.slot(dtype, shape, layout);
+            here.insert(*out, made);
+            let step = Step::Local { out: made, sentence, layout: Vec::new() };
+            self.draft.items.push(Item { step, through: Vec::new(), ..item.clone() });
+        }
+        let given = p.ins[first + fixed.len()..].iter().map_while(|s| here.get(s));
+        fixed.extend(given.copied().collect::<Vec<_>>());
         for (slot, why) in &body.adopted {
-            let p = &body.localised.program;
             let found = p.ins.iter().skip(first).position(|s| s == slot);
             if let Some(outer) = found.and_then(|k| fixed.get_mut(k)) {
                 *outer = self.draft.laid(*outer, p.slots[*slot].layout.clone(), why);

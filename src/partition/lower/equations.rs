@@ -1,7 +1,7 @@
 //! Lowering: equations become local steps over stored values, in the order of the program.
 
 use crate::diagnostic::Result;
-use crate::mesh::{Axes, Axis, Mesh};
+use crate::mesh::{Axes, Axis, AxisType, Mesh};
 use crate::partition::draft;
 use crate::partition::draft::{Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
@@ -138,9 +138,19 @@ impl Lower {
                     self.emit(s, layout, &why, pinned)
                 }
             };
+            self.left_open(slot, program.ty(*var), pinned);
             outs.push(Val::Slot(slot, hidden.clone()));
         }
         Ok(outs)
+    }
+
+    /// Notes whether anything says where a value is: its type by explicit or manual axes, or the user (`pinned`).
+    fn left_open(&mut self, slot: Slot, ty: &ArrayType, pinned: bool) {
+        let mesh = ty.mesh.as_ref().or(self.draft.mesh.as_ref());
+        let auto = mesh.is_some_and(|m| m.axis_types().iter().all(|t| *t == AxisType::Auto));
+        let open = auto && !pinned && self.manual.is_none();
+        let free = self.draft.free.entry(slot).or_insert(open);
+        *free &= open;
     }
 
     /// A sentence over operands made one over slots: loops for hidden dimensions in front, literals as constants.

@@ -167,3 +167,33 @@ fn what_a_loop_reads_whole_is_gathered_before_it() -> Result<()> {
     assert_eq!(l.collectives().bytes(), 896, "{}", l.collectives());
     Ok(())
 }
+
+#[test]
+fn what_a_body_makes_anew_at_each_step_is_made_before_the_loop() -> Result<()> {
+    // coefficients at faces, whose neighbours each step reads: on devices with memories of their own, also where blocks are uneven
+    for (devices, n) in [(2, 12), (4, 24), (8, 24), (4, 21), (8, 21)] {
+        let mesh = Mesh::auto([("x", devices)])?;
+        let of = |from: usize| Array::arange(from as f32..(from + n) as f32).put(&mesh, p!["x"]);
+        let l = crate::jit(|u: &Array, k: &Array| {
+            fori_loop(0..3, u, |_, u: Array| {
+                let face = k + 2.0 * k.roll(-1, 0);
+                &u + &face * u.roll(-1, 0) - face.roll(1, 0) * u.roll(1, 0)
+            })
+        })
+        .lower((&of(0), &of(5)))?;
+        let inside = l.spmd().steps.iter().filter_map(|s| match s {
+            Step::Loop { body, .. } => Some(body.steps.iter().filter(|s| s.fetches().is_some()).count()),
+            _ => None,
+        });
+        assert_eq!(inside.collect::<Vec<_>>(), [1], "{devices} devices, {n}\n{}", l.spmd());
+        let (mut u, k) = (counted(n), counted(n).iter().map(|x| x + 5.0).collect::<Vec<f64>>());
+        let args = [u.clone(), k.clone()];
+        let face: Vec<f64> = (0..n).map(|i| k[i] + 2.0 * k[(i + 1) % n]).collect();
+        for _ in 0..3 {
+            let at = |i: usize| u[i] + face[i] * u[(i + 1) % n] - face[(i + n - 1) % n] * u[(i + n - 1) % n];
+            u = (0..n).map(at).collect();
+        }
+        assert_eq!(run(&l, &args), u);
+    }
+    Ok(())
+}

@@ -108,6 +108,16 @@ impl Namer<'_> {
     }
     /// Why a value is partial.
     fn cause(&self, src: Slot, axes: &Axes) -> String {
+        // parts that were added up are those of what was added
+        let mut src = src;
+        while let Some(l) = self.maker(src).and_then(|k| self.p.steps[k].local())
+            && l.sentence.body.elementwise().is_some()
+            && l.sentence.extents.len() == l.sentence.rank
+            && let Some(from) = l.sentence.reads.iter().find_map(|r| r.sources().first().copied())
+            && self.p.slots[from].layout.partial == self.p.slots[src].layout.partial
+        {
+            src = from;
+        }
         let Some(k) = self.maker(src) else { return format!("the value is unreduced over {axes}") };
         if self.notes[k].user.is_some() {
             return format!("the program calls {} over {axes}", self.p.whys[k].op);
