@@ -277,6 +277,52 @@ fn sums_in_parts_that_are_added_are_one_all_reduce() -> Result<()> {
     Ok(())
 }
 
+/// A layer of a decoder whose heads and hidden features are split: two all-reduces forward, one of them once more where it is computed again, and
+/// two backward, where queries, keys and values, and gate and values, would each have one of their own.
+#[test]
+fn a_decoders_layer_has_five_all_reduces() -> Result<()> {
+    let mesh = Mesh::auto([("tensor", 8)])?;
+    let (tokens, d, heads, size, hidden) = (16, 64, 8, 8, 256);
+    let norm = |x: &Array| x * (x.square().mean(Dims::keep(-1)) + 1e-5).rsqrt();
+    let layer = |x: &Array, w: &[Array]| {
+        let h = norm(x);
+        let [q, k, v] = [0, 1, 2].map(|k| einsum("td,dhk->thk", [&h, &w[k]]));
+        let scores = (einsum("thk,shk->hts", [&q, &k]) * 0.3).softmax(-1);
+        let x = x + einsum("thk,hkd->td", [&einsum("hts,shk->thk", [&scores, &v]), &w[3]]);
+        let h = norm(&x);
+        let (gate, up) = (h.dot(&w[4]), h.dot(&w[5]));
+        x + (gate.logistic() * gate * up).dot(&w[6])
+    };
+    let of = |key: u64, shape: &[usize]| Key::new(key).normal(shape.to_vec()) * 0.1;
+    let shapes: [(&[usize], Spec); 7] = [
+        (&[d, heads, size], p![_, "tensor"]),
+        (&[d, heads, size], p![_, "tensor"]),
+        (&[d, heads, size], p![_, "tensor"]),
+        (&[heads, size, d], p!["tensor"]),
+        (&[d, hidden], p![_, "tensor"]),
+        (&[d, hidden], p![_, "tensor"]),
+        (&[hidden, d], p!["tensor"]),
+    ];
+    let x = of(0, &[tokens, d]);
+    let w: Vec<Array> = shapes.iter().enumerate().map(|(k, (shape, _))| of(k as u64 + 1, shape)).collect();
+    let split: Vec<Array> = w.iter().zip(shapes).map(|(w, (_, spec))| w.put(&mesh, spec)).collect();
+    let loss = |x: &Array, w: &[Array]| {
+        checkpoint((x, &w.to_vec()), |(x, w): (Array, Vec<Array>)| layer(&x, &w).constrain(p![]))
+            .square()
+            .sum(..)
+    };
+    let plain = |x: &Array, w: &[Array]| layer(x, w).square().sum(..);
+    let slope = jit(|x: &Array, w: &Vec<Array>| grad((x, w), |(x, w): (Array, Vec<Array>)| loss(&x, &w)));
+    let args = (&x.put(&mesh, p![]), &split);
+    let lowered = slope.lower(args)?;
+    let all = (Kind::AllReduce, (2 * tokens * d * 4 / 8 * 7) as u64);
+    let c = lowered.collectives();
+    assert_eq!(kinds(c), [all; 5], "{c}");
+    let (got, want) = (slope.call(args)?, grad((&x, &w), |(x, w): (Array, Vec<Array>)| plain(&x, &w)));
+    assert!(got.0.allclose_by(&want.0, 1e-3, 1e-4)?, "{}\n{}", got.0, want.0);
+    Ok(())
+}
+
 /// A step of diffusion through a medium: the coefficients at the faces between points follow from those at the points, the same at each step.
 fn diffused(u: &Array, k: &Array) -> Array {
     let face = 2.0 / (1.0 / k + 1.0 / k.roll(-1, 0));
