@@ -257,7 +257,9 @@ fn sums_in_parts_that_are_added_are_one_all_reduce() -> Result<()> {
     let gated: Loss = |x, w| (x.dot(&w[0]).logistic() * x.dot(&w[1])).dot(&w[2]).square().sum(..);
     // an all-reduce of [8, 64], and where the result is a product's another one of it
     let once = (Kind::AllReduce, 2 * 8 * 64 * 4 / 8 * 7);
-    let cases: [(Loss, [Spec; 3], bool, Vec<(Kind, u64)>); 3] = [
+    // what the loss is, where weights are, whether these are transposed, and what is communicated
+    type Case = (Loss, [Spec; 3], bool, Vec<(Kind, u64)>);
+    let cases: [Case; 3] = [
         (three, [p![_, "x"]; 3], false, vec![once]),
         (turned, [p!["x"]; 3], true, vec![once]),
         (gated, [p![_, "x"], p![_, "x"], p!["x"]], false, vec![once, once]),

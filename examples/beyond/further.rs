@@ -224,8 +224,9 @@ pub(super) fn primitives() -> Result<Vec<Case>> {
         }
         let place = |(k, ty): (usize, &ArrayType)| {
             let mut axes = ["a", "b", "c"].into_iter();
-            let one =
-                |n: &usize| (n % 2 == 0).then(|| axes.next()).flatten().map_or(Axes::none(), Axes::from);
+            let one = |n: &usize| {
+                n.is_multiple_of(2).then(|| axes.next()).flatten().map_or(Axes::none(), Axes::from)
+            };
             argument(150 + k as u64, ty).put(&mesh, Spec::of(ty.shape.iter().map(one).collect()))
         };
         let args: Vec<Array> = operands.iter().enumerate().map(place).collect();
