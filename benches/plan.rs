@@ -1,6 +1,7 @@
-//! Predicted beside measured: a machine whose figures are measured here, and ten programs of which a plan says how long they take.
+//! Predicted beside measured: a machine whose figures are measured here, and ten programs of which a plan says how long they take. Then how long it takes
+//! to plan a training step of 418 billion parameters on many devices.
 //!
-//! `cargo bench --bench plan`
+//! `cargo bench --bench plan`; `… -- large` for the second part only.
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 use atmesh::tree::{Args, Tree};
@@ -81,7 +82,59 @@ fn line<I: Tree, A: Args<Owned = I> + Clone, O: Tree>(
     Ok(())
 }
 
+#[allow(dead_code)]
+#[path = "../tests/agreement/model.rs"]
+mod model;
+
+/// Traced, lowered and printed: a step with Adam of 126 layers, in a loop and one by one.
+fn large() -> Result<()> {
+    println!(
+        "| devices | layers | trace, s | lower, s | print, s | together, s | rows | TB/device |\n|---|---|---|---|---|---|---|---|"
+    );
+    let looped = model::Config {
+        explicit: true,
+        scan: true,
+        remat: true,
+        layers: 126,
+        d: 16384,
+        f: 53248,
+        heads: 128,
+        key_heads: 32,
+        words: 128256,
+        batch: 2048,
+        sequence: 8192,
+        dtype: BF16,
+    };
+    for mesh in [[4, 32, 8], [16, 128, 32]] {
+        for scan in [true, false] {
+            let c = model::Config { scan, ..looped };
+            let on = c.mesh(mesh)?;
+            let step = jit(|s: &model::State, i: &Array, l: &Array| c.step(s, i, l));
+            let args = (c.state(&on), c.ids(&on), c.ids(&on));
+            let begin = Instant::now();
+            let traced = step.trace(args)?;
+            let trace = begin.elapsed().as_secs_f64();
+            let lowered = traced.lower()?;
+            let lower = begin.elapsed().as_secs_f64() - trace;
+            let text = lowered.collectives().to_string();
+            let all = begin.elapsed().as_secs_f64();
+            println!(
+                "| {} | {} | {trace:.3} | {lower:.3} | {:.3} | {all:.3} | {} | {:.3} |",
+                on.size(),
+                if scan { "in a loop" } else { "one by one" },
+                all - trace - lower,
+                black_box(text).lines().count(),
+                lowered.collectives().bytes() as f64 / 1e12
+            );
+        }
+    }
+    Ok(())
+}
+
 fn main() -> Result<()> {
+    if std::env::args().any(|a| a == "large") {
+        return large();
+    }
     let host = Host::measured()?;
     println!(
         "{:.0} Gflop/s in products, {:.1} Gop/s of others (ten for a function), {:.1} GB/s, {:.2} µs before a kernel\n",
@@ -114,5 +167,7 @@ fn main() -> Result<()> {
     line("sin(x) · y, 4096²", &host, n, two(|x, y| x.sin() * y), (&large, &large))?;
     line("rows to columns, 4096²", &host, n, two(|x, _| x.reshard(p![_, "X"]) * 1.0), (&large, &x))?;
     let steps = |x: &Array, w: &Array| fori_loop(0..10, x, |_, c| c.dot(w).tanh());
-    line("ten products in a loop", &host, n, two(steps), (&x, &w))
+    line("ten products in a loop", &host, n, two(steps), (&x, &w))?;
+    println!();
+    large()
 }

@@ -178,6 +178,8 @@ pub use ops::collective::Cast;
 #[doc(inline)]
 pub use partition::{Collective, Collectives, Kind, Memory, MemoryClass, MemoryEntry};
 #[doc(inline)]
+pub use program::{Keep, Phase};
+#[doc(inline)]
 pub use random::Key;
 #[doc(inline)]
 pub use shard_map::{ShardMap, shard_map};
@@ -189,13 +191,14 @@ pub use show::{Moves, Picture};
 pub use spmd::{Device, Peer, Spmd, spmd};
 #[doc(inline)]
 pub use transform::{
-    Compiled, Jit, Lowered, ScanOptions, Traced, associative_scan, associative_scan_from_end, cond,
-    debug_print_values, fori_loop, jit, map, scan, scan_with, switch, while_loop,
+    Change, Compiled, Explanation, ImplicitReshard, Jit, Lowered, ScanOptions, Traced, associative_scan,
+    associative_scan_from_end, cond, debug_print_values, fori_loop, jit, map, scan, scan_with, switch,
+    while_loop,
 };
 #[doc(inline)]
 pub use transform::{
-    CustomOp, Pullback, auto_axes, auto_axes_over, checkpoint, custom_op, explicit_axes, explicit_axes_over,
-    grad, jvp, value_and_grad, vjp,
+    CustomOp, Pullback, auto_axes, auto_axes_over, checkpoint, checkpoint_with, custom_op, explicit_axes,
+    explicit_axes_over, grad, jvp, value_and_grad, vjp,
 };
 #[doc(inline)]
 pub use transform::{MapDims, VmapOptions, vmap, vmap_with};

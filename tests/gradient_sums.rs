@@ -68,3 +68,80 @@ fn a_gradient_through_a_split_sequence_is_summed_once() -> Result<()> {
     }
     Ok(())
 }
+
+/// Functions of an activation and of a factor that has fewer dimensions.
+const FACTORS: [(&str, fn(&Array, &Array) -> Array); 10] = [
+    ("mul", |x, g| x * g),
+    ("mul, the factor first", |x, g| g * x),
+    ("add", |x, g| x + g),
+    ("sub", |x, g| g - x),
+    ("div", |x, g| x / g),
+    ("div, by the activation", |x, g| g / x),
+    ("max", |x, g| x.maximum(g)),
+    ("pow", |x, g| x.pow(g)),
+    ("hypot", |x, g| x.hypot(g)),
+    ("select", |x, g| x.gt(1.0).select(x, g)),
+];
+
+/// A factor that is reduced over the axes that split the dimensions which it has not meets each device's own block, as it does in `einsum`: nothing
+/// is gathered, and its gradient is summed where the program says.
+#[test]
+fn a_factor_may_be_reduced_over_what_splits_the_dimensions_that_it_lacks() -> Result<()> {
+    let mesh = Mesh::new([("data", 2), ("tensor", 2)])?;
+    let [a, b, c] = Key::new(3).split();
+    let (x, t) = (a.uniform([4, 6, 8]) + 0.5, c.normal([4, 6, 8]));
+    let lies = p!["data", "tensor", _];
+    let (sx, st) = (x.put(&mesh, lies), t.put(&mesh, lies));
+    for (name, f) in FACTORS {
+        for shape in [vec![8], vec![1, 8], vec![1, 1, 8], vec![6, 8]] {
+            let g = b.uniform(shape.clone()) + 0.5;
+            let (px, pg) = grad((&x, &g), |(x, g)| (f(&x, &g) * &t).sum(..));
+            // one with the sequence's dimension lacks the batch's only
+            let split = shape.len() == 2 && shape[0] == 6;
+            let own = if split { p!["tensor", _] } else { Spec::whole(shape.len()) };
+            let over: &[&str] = if split { &["data"] } else { &["data", "tensor"] };
+            let sg = g.put(&mesh, own);
+            let reduced = |g: &Array| {
+                g.reshard(own.reduced(over.iter().map(|a| Axis::from(*a)).collect::<atmesh::Axes>()))
+            };
+            let y = f(&sx, &reduced(&sg));
+            assert!(y.ty()?.to_string().contains("[4@data,6@tensor,8]"), "{name}: {}", y.ty()?);
+            assert!(y.allclose_by(&f(&x, &g), 1e-6, 1e-6)?, "{name}: {y}");
+            let both = jit(|x: &Array, g: &Array, t: &Array| {
+                grad((x, g), |(x, g)| (f(&x, &reduced(&g)) * t).sum(..))
+            });
+            let lowered = both.lower((&sx, &sg, &st))?;
+            // what moves is the factor's gradient, once
+            let all = lowered.collectives();
+            assert!(all.iter().all(|c| c.kind == AllReduce) && all.len() == 1, "{name} {shape:?}\n{all}");
+            let (gx, gg) = both.call((&sx, &sg, &st))?;
+            assert!(gx.allclose_by(&px, 1e-4, 1e-5)?, "{name} {shape:?}: {gx}");
+            assert!(gg.allclose_by(&pg, 1e-4, 1e-5)?, "{name} {shape:?}: {gg} {pg}");
+        }
+    }
+    Ok(())
+}
+
+/// What is reduced over an axis that splits no dimension of the other operand, or one that both have, is refused as before; each mend is
+/// accepted, and none gathers the activation.
+#[test]
+fn other_factors_that_are_reduced_are_refused_with_mends_that_gather_nothing() -> Result<()> {
+    let mesh = Mesh::new([("data", 2), ("tensor", 2)])?;
+    let x = Array::ones([4, 8]).put(&mesh, p!["data", _]);
+    let g = Array::ones([8]).put(&mesh, p![; R: "tensor"]);
+    let error = (&x * &g).ty().expect_err("nothing is split over tensor").to_string();
+    let mends = [
+        "reshard operand 0: `.reshard(p![\"data\", _; R: \"tensor\"])`",
+        "reshard operand 1: `.reshard(p![_])`",
+    ];
+    assert!(mends.iter().all(|m| error.contains(m)), "{error}");
+    assert!(
+        (x.reshard(p!["data", _; R: "tensor"]) * &g).ty().is_ok() && (&x * g.reshard(p![_])).ty().is_ok()
+    );
+    // over both: only one way gathers nothing
+    let g = Array::ones([4, 8]).put(&mesh, p![_, _; R: "data"]);
+    let error = (&x * &g).ty().expect_err("both have the dimension").to_string();
+    assert!(error.contains("reshard operand 1") && !error.contains("reshard operand 0"), "{error}");
+    assert!((&x * g.reshard(p![_, _])).ty().is_ok());
+    Ok(())
+}

@@ -1,7 +1,8 @@
 //! What devices hold at the peak: by class, by parameter, with donated arguments; against sums by hand.
 
+use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
-use atmesh::{Args as _, Memory, MemoryClass, Tree};
+use atmesh::{Args as _, Keep, Kind, Memory, MemoryClass, Phase, Tree, checkpoint_with};
 
 const F: u64 = 4;
 
@@ -123,5 +124,71 @@ fn all_that_is_held_adds_up_to_the_peak() -> Result<()> {
     let given = jit(step).donate(0).lower((w(), x()))?.memory();
     adds_up(&given);
     assert!(given.peak_bytes <= kept.peak_bytes, "{given}{kept}");
+    Ok(())
+}
+
+/// Layers in a loop behind checkpoints that keep one thing or another: the gradient is the same, and what is kept is held, what is not is computed
+/// and gathered again.
+#[test]
+fn checkpoints_hold_what_they_keep() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let [a, b] = Key::new(11).split();
+    let (x, ws) = (a.normal([64, 32]), b.normal([6, 32, 32]) * 0.2);
+    let gradient = |keep: Keep| {
+        move |x: &Array, ws: &Array| {
+            grad(ws, |ws| {
+                let layer = |h: Array, w: Array| {
+                    let step = |(h, w): (Array, Array)| {
+                        let scores = h.dot(w.reshard(p![; R: "X"])).named("scores");
+                        scores.tanh().sin() + h
+                    };
+                    (checkpoint_with((h, w), keep.clone(), step), ())
+                };
+                scan(x, &ws, layer).0.square().sum(..)
+            })
+        }
+    };
+    let plain = jit(gradient(Keep::All)).call((&x, &ws.put(&Mesh::new([("X", 1)])?, p![])))?;
+    let (x, ws) = (x.put(&mesh, p!["X"]), ws.put(&mesh, p![_, "X"]));
+    let mut held = Vec::new();
+    for keep in [Keep::All, Keep::AllButGathers, Keep::named(["scores"]), Keep::Nothing] {
+        let f = jit(gradient(keep.clone()));
+        let lowered = f.lower((&x, &ws))?;
+        let all = lowered.collectives();
+        let gathers: Vec<Phase> = all.iter().filter(|c| c.kind == Kind::AllGather).map(|c| c.phase).collect();
+        // the weights that are gathered are kept by one only
+        let twice = keep != Keep::All;
+        assert_eq!(gathers.contains(&Phase::Recomputed), twice, "{keep:?}\n{all}");
+        held.push(lowered.memory().peak_bytes);
+        let got = f.call((&x, &ws))?;
+        assert!(got.allclose_by(&plain, 1e-5, 1e-5)?, "{keep:?}: {got}\n{plain}");
+        let products = |phase| {
+            let machine = Machine::new("counts").links(Link::switch(1.0));
+            let plan = lowered.plan(&machine)?;
+            let of = plan.items().iter().filter(|i| i.phase == phase && !i.products.is_empty());
+            Ok::<u64, atmesh::Error>(of.map(|i| i.times).sum())
+        };
+        // the product of the scores is computed again where nothing is kept
+        let again = if keep == Keep::Nothing { 6 } else { 0 };
+        assert_eq!(
+            products(Phase::Recomputed)?,
+            again,
+            "{keep:?}\n{}",
+            lowered.plan(&Machine::new("counts").links(Link::switch(1.0)))?
+        );
+    }
+    assert!(held.windows(2).all(|w| w[0] > w[1]), "each keeps less than the one before: {held:?}");
+    Ok(())
+}
+
+#[test]
+fn a_name_that_nothing_has_is_refused() -> Result<()> {
+    let typo =
+        |x: Array| checkpoint_with(x, Keep::named(["score"]), |x: Array| x.sin().named("scores").exp());
+    let error = grad(Array::from(1.0f32), typo).ty().expect_err("nothing is named so").to_string();
+    assert!(
+        error.contains("values named \"score\" are to be kept") && error.contains("its names are scores"),
+        "{error}"
+    );
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use atmesh::plan::{Bound, Link, Machine, Plan, What};
 use atmesh::prelude::*;
-use atmesh::{Error, Kind};
+use atmesh::{Error, Kind, Phase};
 
 /// Figures without a relation, so that a wrong one shows.
 fn machine() -> Machine {
@@ -248,5 +248,86 @@ fn a_sweep_ranks_what_fits_what_does_not_and_what_is_refused() -> Result<()> {
     assert!(lines[2].ends_with("memory, does not fit") && lines[4].contains("does not divide"), "{text}");
     let nothing = sweep(Vec::<u8>::new(), |_| unreachable!());
     assert!(nothing.best().is_none() && nothing.to_string().lines().count() == 1);
+    Ok(())
+}
+
+/// A layer whose weights are gathered, in front of a mean square.
+fn weighted(x: &Array, w: &Array) -> Array {
+    x.dot(w.reshard(p![])).tanh().square().sum(..)
+}
+
+/// The phases of rows of one kind.
+fn phases(all: &atmesh::Collectives, kind: Kind) -> Vec<Phase> {
+    all.iter().filter(|c| c.kind == kind).map(|c| c.phase).collect()
+}
+
+#[test]
+fn rows_say_whether_they_are_forward_recomputed_or_backward() -> Result<()> {
+    use Phase::{Backward, Forward, Recomputed};
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let (x, w) = (|| F32.of([64, 16]).on(&mesh, p!["X"]), || F32.of([16, 32]).on(&mesh, p!["X"]));
+    let forward = jit(weighted).lower((x(), w()))?;
+    assert!(forward.collectives().iter().all(|c| c.phase == Forward));
+    assert!(!forward.collectives().to_string().contains("phase"), "{}", forward.collectives());
+    // what is kept is gathered once; its gradient is summed on the way back
+    let kept = jit(|x: &Array, w: &Array| grad(w, |w| weighted(x, &w))).lower((x(), w()))?;
+    assert_eq!(phases(kept.collectives(), Kind::AllGather), [Forward]);
+    assert_eq!(phases(kept.collectives(), Kind::ReduceScatter), [Backward], "{}", kept.collectives());
+    // in a loop of layers, with a checkpoint, it is gathered for the way back again
+    let stack = |x: &Array, ws: &Array| {
+        grad(ws, |ws| {
+            let layer = |h: Array, w: Array| checkpoint((h, w), |(h, w)| h.dot(w.reshard(p![])).tanh());
+            scan(x, &ws, |h, w| (layer(h, w), ())).0.square().sum(..)
+        })
+    };
+    let ws = F32.of([3, 16, 16]).on(&mesh, p![_, "X"]);
+    let lowered = jit(stack).lower((x(), ws))?;
+    let all = lowered.collectives();
+    assert_eq!(phases(all, Kind::AllGather), [Forward, Recomputed], "{all}");
+    assert_eq!(phases(all, Kind::ReduceScatter), [Backward], "{all}");
+    for word in ["phase", "recomputed", "backward"] {
+        assert!(all.to_string().contains(word), "{all}");
+    }
+    // the operation of a row is the one that its reason speaks of
+    for c in all.iter().filter(|c| c.reason.starts_with("the contracting dimension")) {
+        assert_eq!(c.op, "dot_general", "{all}");
+    }
+    let plan = lowered.plan(&links())?;
+    let of = |phase: &str| plan.to_json().contains(&format!("\"phase\": \"{phase}\""));
+    assert!(of("recomputed") && of("backward"), "{}", plan.to_json());
+    assert!(plan.to_html("").contains("<td>recomputed</td>"), "{}", plan.to_html(""));
+    Ok(())
+}
+
+/// Marks are told and nothing else: the program with them and the one without are one.
+#[test]
+fn marks_are_no_part_of_a_program() -> Result<()> {
+    let program = || jit(|x: &Array| grad(x, |x| x.sin().sum(..))).trace(F32.of([4]));
+    let (marked, mut plain) = (program()?.program().clone(), program()?.program().clone());
+    assert!(plain.equations.iter().any(|e| e.phase == Phase::Backward), "{plain}");
+    plain.equations.iter_mut().for_each(|e| e.phase = Phase::Forward);
+    assert_eq!(marked, plain);
+    Ok(())
+}
+
+/// A function that gathers for others, which rows name by the lines that call it.
+#[track_caller]
+fn gathered(w: &Array) -> Array {
+    w.reshard(p![])
+}
+
+#[test]
+fn a_helper_that_is_track_caller_names_its_callers() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let w = || F32.of([64, 64]).on(&mesh, p!["X"]);
+    let first = line!() + 2;
+    let f = |up: &Array, down: &Array| {
+        let up = gathered(up);
+        let down = gathered(down);
+        up.sin() + down
+    };
+    let lowered = jit(f).lower((w(), w()))?;
+    let lines: Vec<u32> = lowered.collectives().iter().map(|c| c.source.map_or(0, |p| p.line())).collect();
+    assert_eq!(lines, [first, first + 1]);
     Ok(())
 }

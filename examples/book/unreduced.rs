@@ -103,6 +103,15 @@ pub(crate) fn chapter() -> Result<()> {
     println!("    {}", communication(g.lower((&x, &w))?.collectives()));
     // ANCHOR_END: reduced
 
+    section("factor");
+    // ANCHOR: factor
+    let activation = Array::ones([8, 4]).put(&mesh, p!["X", _]);
+    let scale = Array::ones([4]).put(&mesh, p![_; R: "X"]);
+    rule!(activation * scale; activation, scale);
+    let g = grad(&scale, |scale| (&activation * scale).sum(..));
+    println!("{} → {}", type_of(&scale), type_of(&g));
+    // ANCHOR_END: factor
+
     section("accumulate");
     // ANCHOR: accumulate
     let batches: Vec<Array> = (0..4).map(|k| Key::new(k).normal([8, 4]).put(&mesh, p!["X", _])).collect();

@@ -1,4 +1,4 @@
-use atmesh::Collectives;
+use atmesh::{Collectives, Keep, Phase, checkpoint_with};
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 
@@ -13,6 +13,10 @@ fn main() -> Result<()> {
     layouts()?;
     println!("== time");
     how_long()?;
+    println!("== keep");
+    keep()?;
+    println!("== measured");
+    measured()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -122,6 +126,56 @@ fn how_long() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: time
+
+// ANCHOR: keep
+/// Sixteen layers, each behind a checkpoint that keeps one thing or another.
+fn keep() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 64)])?;
+    let (rows, d, f) = (64 * 4096, 4096, 16384);
+    let x = || BF16.of([rows, d]).on(&mesh, p!["data", _]);
+    let up = || BF16.of([16, d, f]).on(&mesh, p![_, "data", _]);
+    let down = || BF16.of([16, f, d]).on(&mesh, p![_, "data", _]);
+    let machine = Machine::h100().links(Link::switch(50e9));
+    for keep in [Keep::All, Keep::AllButGathers, Keep::named(["h"]), Keep::Nothing] {
+        let layer = |x: Array, (up, down): (Array, Array)| {
+            let layer = checkpoint_with((x, up, down), keep.clone(), |(x, up, down): (Array, Array, Array)| {
+                let h = x.dot(up.reshard(p![; R: "data"])).named("h");
+                x + h.gelu().dot(down.reshard(p![; R: "data"]))
+            });
+            (layer, ())
+        };
+        let loss = |(up, down), x: &Array| scan(x, (up, down), layer).0.astype(F32).square().mean(..);
+        let step = jit(|x: &Array, up: &Array, down: &Array| grad((up, down), |weights| loss(weights, x)));
+        let lowered = step.lower((x(), up(), down()))?;
+        let plan = lowered.plan(&machine)?;
+        let again = plan.items().iter().filter(|i| i.phase == Phase::Recomputed);
+        let again = again.fold(0.0, |sum, i| sum + i.seconds * i.times as f64);
+        println!(
+            "{:22} {:6.2} GiB at most, {:5.1} ms again, {:6.1} ms a step",
+            format!("{keep:?}"),
+            lowered.memory().peak_bytes as f64 / (1u64 << 30) as f64,
+            1e3 * again,
+            1e3 * plan.seconds()
+        );
+    }
+    Ok(())
+}
+// ANCHOR_END: keep
+
+// ANCHOR: measured
+fn measured() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let (x, w) = (Array::ones([256, 64]).put(&mesh, p!["X"]), Array::ones([64, 64]));
+    let lowered = jit(|x: &Array, w: &Array| x.dot(w).tanh().sum(0)).engine(Threads).lower((&x, &w))?;
+    let plan = lowered.plan(&Machine::new("a guess").arithmetic(F32, 1e10).links(Link::switch(1e9)))?;
+    let (_, timeline) = lowered.compile()?.call_timed((&x, &w))?;
+    let both = timeline.beside(&plan);
+    let named: Vec<&str> = both.rows.iter().map(|r| &*r.op).filter(|op| *op == "dot_general").collect();
+    println!("{} devices; both have {}", timeline.tracks(), named.join(", "));
+    // println!("{timeline}") and println!("{both}") are tables; their times are another machine's
+    Ok(())
+}
+// ANCHOR_END: measured
 
 // ANCHOR: layouts
 /// The same block, one decision at a time.

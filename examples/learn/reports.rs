@@ -9,6 +9,8 @@ fn main() -> Result<()> {
     scale()?;
     println!("== find");
     find()?;
+    println!("== why");
+    why()?;
     println!("== exercise1");
     exercise_1()?;
     println!("== exercise2");
@@ -77,6 +79,17 @@ fn find() -> Result<()> {
     Ok(())
 }
 // ANCHOR_END: find
+
+// ANCHOR: why
+fn why() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let (x, w) = (|| F32.of([512, 64]).on(&mesh, p!["X", _]), || F32.of([64, 32]).on(&mesh, p![]));
+    let step = jit(|x: &Array, w: &Array| grad(w, |w| x.dot(w).square().sum(..)));
+    println!("{}", step.lower((x(), w()))?.collectives());
+    println!("{}", step.explain((x(), w()), 0)?);
+    Ok(())
+}
+// ANCHOR_END: why
 
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {

@@ -3,7 +3,7 @@
 use super::operand::{self, Operand, Term};
 use super::{Array, prims};
 use crate::diagnostic::{ErrorKind, Fault, Spot};
-use crate::mesh::{Axes, Mesh};
+use crate::mesh::{Axes, Axis, Mesh};
 use crate::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
 use crate::program::typing::advice::resharded;
 use crate::program::{Call, Source};
@@ -303,7 +303,12 @@ impl Array {
     pub(crate) fn spread(&self, shape: &Shape, like: Option<&(Mesh, Spec)>, call: Call<'_>) -> Array {
         let Ok(ty) = self.type_ref() else { return self.clone() };
         let there = like.is_none_or(|(_, spec)| spec.dims() == ty.spec.dims());
-        let own = |out: Spec| out.unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
+        // along a dimension that it has not, it is repeated in blocks over an axis over which it is reduced
+        let named = |out: Spec, a: Axis| out.dims().iter().any(|d| d.contains(a));
+        let own = |out: Spec| {
+            let reduced: Axes = ty.spec.reduced_axes().iter().filter(|a| !named(out, *a)).collect();
+            out.unreduced(ty.spec.unreduced_axes()).reduced(reduced)
+        };
         if ty.shape == *shape {
             return match like {
                 Some((mesh, spec)) if !there && ty.mesh.is_none() => self.put_at(mesh, *spec, call),
@@ -410,8 +415,14 @@ fn common(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>)
     }
     for (k, ty) in types {
         let sets = [("unreduced", ty.spec.unreduced_axes()), ("reduced", ty.spec.reduced_axes())];
+        // along a dimension that it has not, what is reduced over an axis is repeated in blocks
+        let repeated = |a: &Axis| {
+            let has = |d: usize| (d + ty.rank()).checked_sub(rank).is_some_and(|at| ty.shape[at] == shape[d]);
+            (0..rank).all(|d| !entries[d].contains(*a) || !has(d))
+        };
         for (name, set) in sets {
-            if let Some(axis) = set.iter().find(|a| all.contains(a)) {
+            let split = |a: &Axis| all.contains(a) && (name == "unreduced" || !repeated(a));
+            if let Some(axis) = set.iter().find(split) {
                 let whole = ty.spec.padded(ty.rank()).unreduced(Axes::none()).reduced(Axes::none());
                 let message = format!(
                     "operand {k}, {ty}, is {name} over {axis}, over which a dimension of the result would be split"

@@ -123,8 +123,8 @@ pub(crate) fn dynamic_update_slice(dims: Vec<usize>, combine: Option<Combine>, o
 pub(crate) fn reshard(mesh: &Mesh, spec: Spec) -> Prim {
     Arc::new(Reshard::new(mesh.clone(), spec))
 }
-pub(crate) fn constrain(mesh: &Mesh, spec: Spec) -> Prim {
-    Arc::new(Constrain::new(mesh.clone(), spec))
+pub(crate) fn constrain(mesh: &Mesh, spec: Spec, open: Vec<usize>) -> Prim {
+    Arc::new(Constrain { open, ..Constrain::new(mesh.clone(), spec) })
 }
 
 fn along(at: &Setting, axes: &Axes) -> Along {

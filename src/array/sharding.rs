@@ -126,6 +126,8 @@ impl Array {
         }
     }
     /// Over auto axes: a wish that the partitioner grants. On a mesh whose axes are all explicit: an error unless it is sharded so.
+    /// A dimension with `"?"` in its entry may be split over further axes: `p!["X", "?"]` speaks of dimension 0 only, where `p!["X", _]` also says that
+    /// dimension 1 is whole.
     ///
     /// ```
     /// use atmesh::prelude::*;
@@ -137,6 +139,11 @@ impl Array {
     /// let auto = Mesh::auto([("X", 2)])?;
     /// let f = jit(|x: &Array| (x * 2.0).constrain(p!["X"]));
     /// assert_eq!(f.call(Array::ones([4]).put(&auto, p![]))?.shards()?[1].index, [2..4]);
+    ///
+    /// // the rows are as they come
+    /// let open = jit(|x: &Array| (x * 2.0).constrain(p!["?", _]));
+    /// let x = Array::ones([4, 2]).put(&auto, p!["X"]);
+    /// assert_eq!(open.call(&x)?.sharding()?.map(|s| s.spec), Some(p!["X", _]));
     /// # Ok::<(), atmesh::Error>(())
     /// ```
     #[doc(alias("with_sharding_constraint"))]
@@ -169,7 +176,21 @@ impl Array {
         self.constrain_at(mesh, spec, Call::here("constrain_on"))
     }
     fn constrain_at(&self, mesh: &Mesh, spec: Spec, call: Call<'_>) -> Array {
-        apply1(prims::constrain(mesh, spec), &[self.into()], call)
+        let (spec, open) = spec.opened();
+        apply1(prims::constrain(mesh, spec, open), &[self.into()], call)
+    }
+    /// The same value, which [`Keep::Named`](crate::Keep::Named) may name: inside [`checkpoint_with`](crate::checkpoint_with) derivatives keep it for the
+    /// way back. It says nothing elsewhere; an argument of the function that is recorded is kept anyway.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::ones([2]).named("h").to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("checkpoint_name"))]
+    pub fn named(&self, name: &str) -> Array {
+        crate::trace::name(self, name);
+        self.clone()
     }
     /// The mesh and spec over explicit and auto axes; `None` for an array on no mesh. Of a traced value: what its type says.
     ///

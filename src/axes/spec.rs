@@ -52,6 +52,15 @@ impl Spec {
     pub fn with_dims(self, dims: Vec<Axes>) -> Spec {
         intern(Data { dims, ..self.0.clone() })
     }
+    /// The spec without `"?"`, and the dimensions that have it: those of which a constraint says nothing more.
+    pub(crate) fn opened(self) -> (Spec, Vec<usize>) {
+        let open = Axis::from(Spec::OPEN);
+        let has = |d: &usize| self.dim(*d).contains(&open);
+        (self.only(|a| a != open), (0..self.0.dims.len()).filter(has).collect())
+    }
+    /// In an entry of a constraint: the dimension may be split over further axes. `p!["X", "?"]` says how dimension 0 is split and leaves dimension 1
+    /// to the partitioner; `p![("X", "?")]` splits over X, and over more if that is good. See [`Array::constrain`](crate::Array::constrain).
+    pub const OPEN: &str = "?";
     /// An entry for each dimension.
     pub fn dims(self) -> &'static [Axes] {
         &self.0.dims

@@ -33,9 +33,9 @@ pub(super) fn batched(
 ) -> Result<Vec<Item>> {
     let none = vec![false; one.len()];
     match control {
-        Control::Jit { body, remat } => {
+        Control::Jit { body, keep } => {
             let (body, has) = nested(body, &mapped(operands), &none, examples)?;
-            let control = Control::Jit { body: Arc::new(body), remat: *remat };
+            let control = Control::Jit { body: Arc::new(body), keep: keep.clone() };
             let results = b.control(control, &values(operands), types(one, &has, examples));
             Ok(items(results, &has))
         }

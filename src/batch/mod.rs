@@ -35,13 +35,13 @@ pub struct Item {
 /// Repeats the program here for all examples: its results for inputs of which some are mapped.
 pub fn push(b: &mut Builder, program: &Program, inputs: &[Item], examples: &Examples) -> Result<Vec<Item>> {
     let mut env = Env::new(program, inputs.iter().cloned());
-    let outer = b.place();
+    let (outer, phase) = (b.place(), b.phase());
     for e in &program.equations {
-        b.at(e.place.or(outer));
+        b.at(e.place.or(outer)).during(e.phase.within(phase));
         let results = equation(b, program, e, &env.all(&e.inputs), examples)?;
         env.bind(&e.outputs, results);
     }
-    b.at(outer);
+    b.at(outer).during(phase);
     Ok(env.all(&program.outputs))
 }
 
@@ -80,6 +80,7 @@ fn equation(
     }
     if alike {
         let results = b.push(e.op.clone(), &values, types);
+        b.name(e.name.clone());
         return Ok(results.into_iter().map(|value| Item { value, mapped: false }).collect());
     }
     match &e.op {

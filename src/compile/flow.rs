@@ -5,7 +5,7 @@
 
 use super::index::{Ix, MAX, NONE, extents};
 use crate::mesh::{Axes, Mesh};
-use crate::partition::{DimLayout, Layout, Printed, Slot};
+use crate::partition::{DimLayout, Layout, Printed, Slot, Why};
 use crate::program::Line;
 use crate::program::sentence::{Bound, Code, Combine, Source};
 use crate::types::{DType, Scalar, Shape};
@@ -33,6 +33,8 @@ pub(crate) struct Value<'p> {
     pub(crate) alias: Option<Slot>,
     /// How the program lays it out; nothing for those added.
     pub(crate) layout: Option<&'p Layout>,
+    /// The step that makes it: where it comes from, and whether it combines parts of several devices. Nothing for inputs and those added.
+    pub(crate) step: Option<(&'p Why, bool)>,
 }
 
 /// A box of the reader's loops in which a read is one affine map.

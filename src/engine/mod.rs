@@ -11,6 +11,7 @@ pub use added::Added;
 
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::partition::{Collectives, SpmdProgram};
+use crate::plan::Timeline;
 use crate::program::Program;
 use crate::runtime::Slab;
 use std::any::Any;
@@ -292,6 +293,16 @@ pub trait Executable: Send + Sync {
     /// # Errors
     /// Why it did not run to its end. Of an [added](EngineKind::add) engine results that are not what the program's types say are one, and a panic is one too.
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure>;
+    /// Runs it, and tells what was done when. An engine that cannot tell says so; our own ones can, but the reference.
+    ///
+    /// # Errors
+    /// As for [`call`](Executable::call), and [`ErrorKind::Unsupported`] of an engine that keeps no times.
+    fn call_timed(&self, args: &mut [Slab]) -> Result<(Vec<Slab>, Timeline), Failure> {
+        let _ = args;
+        let message = format!("the engine {} keeps no times", self.report().engine);
+        let fault = Fault::new(ErrorKind::Unsupported, message);
+        Err(fault.help("run it by the engine lockstep or threads: `jit(f).engine(Lockstep)`").into())
+    }
     /// How it runs: groups, levels, buffers, workers.
     fn report(&self) -> RunReport;
 }

@@ -3,8 +3,9 @@
 use super::push::{Style, forward};
 use super::surgery::var;
 use crate::diagnostic::Result;
-use crate::program::dce::{chosen, dce, used};
-use crate::program::{Again, Equation, Input, Op, Program, Var};
+use crate::ops::sharding::Reshard;
+use crate::program::dce::{chosen, dce, has_effect, used};
+use crate::program::{Again, Equation, Input, Keep, Op, Program, Var};
 
 /// A program taken apart at a point.
 #[derive(Clone, Debug)]
@@ -61,11 +62,20 @@ pub(super) enum Found {
 
 /// Takes a program apart.
 pub(super) fn linearize(program: &Program, active: &[bool]) -> Result<Linearized> {
-    linearize_for(program, active, &vec![true; program.outputs.len()])
+    linearize_keeping(program, active, &Keep::All)
+}
+
+/// The same, with no residuals but what is to be kept: what else the linear part reads is computed there again.
+pub(super) fn linearize_keeping(program: &Program, active: &[bool], keep: &Keep) -> Result<Linearized> {
+    apart(program, active, &vec![true; program.outputs.len()], keep)
 }
 
 /// The same for the tangents of these results only.
 pub(super) fn linearize_for(program: &Program, active: &[bool], wanted: &[bool]) -> Result<Linearized> {
+    apart(program, active, wanted, &Keep::All)
+}
+
+fn apart(program: &Program, active: &[bool], wanted: &[bool], keep: &Keep) -> Result<Linearized> {
     let joint = forward(program, active, Style::Apart)?;
     let wanted_tangents = chosen(wanted, &joint.tangents);
     let tangents: Vec<bool> = joint.tangents.iter().zip(wanted).map(|(t, w)| *t && *w).collect();
@@ -98,7 +108,8 @@ pub(super) fn linearize_for(program: &Program, active: &[bool], wanted: &[bool])
     reads.filter(|v| !depends[v.index()]).for_each(|v| needs[v.index()] = true);
     let mut again: Vec<Equation> = Vec::new();
     for e in joint.equations.iter().rev().filter(|e| !is_linear(e)) {
-        if e.outputs.iter().any(|v| needs[v.index()]) && is_cheap(e, primals, &needs) {
+        let again_here = |e: &Equation, needs: &[bool]| is_cheap(e, primals, needs) || !kept(e, &joint, keep);
+        if e.outputs.iter().any(|v| needs[v.index()]) && again_here(e, &needs) {
             e.outputs.iter().for_each(|v| needs[v.index()] = false);
             e.inputs.iter().filter_map(var).for_each(|v| needs[v.index()] = true);
             again.push(e.clone());
@@ -134,6 +145,28 @@ fn live_equations(equations: &[Equation], outputs: &[Input], vars: usize) -> Vec
     }
     kept.reverse();
     kept
+}
+
+/// Whether the results of an equation are kept if the way back reads them.
+fn kept(e: &Equation, program: &Program, keep: &Keep) -> bool {
+    match keep {
+        Keep::All => true,
+        // what does more than compute is done once
+        _ if has_effect(e) => true,
+        Keep::Nothing => false,
+        Keep::Named(names) => e.name.as_ref().is_some_and(|n| names.iter().any(|m| **m == **n)),
+        Keep::AllButGathers => !gathers(e, program),
+    }
+}
+
+/// Whether an equation moves a value so that a dimension is less split than before.
+fn gathers(e: &Equation, program: &Program) -> bool {
+    let (Op::Prim(prim), [Input::Var(from)], [to]) = (&e.op, &e.inputs[..], &e.outputs[..]) else {
+        return false;
+    };
+    let (from, to) = (program.ty(*from), program.ty(*to));
+    let lost = |d: usize| from.spec.dim(d).iter().any(|a| !to.spec.dims().iter().any(|e| e.contains(*a)));
+    prim.downcast_ref::<Reshard>().is_some() && (0..from.rank()).any(lost)
 }
 
 /// Whether it is better computed again than kept: what depends on no variable, and what the primitive says.

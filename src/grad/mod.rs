@@ -24,7 +24,7 @@ mod transpose;
 
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::program::dce::{chosen, dce};
-use crate::program::{Builder, Program, Value};
+use crate::program::{Builder, Phase, Program, Value};
 
 /// A program with its tangents.
 #[derive(Clone, Debug)]
@@ -81,6 +81,7 @@ pub fn vjp_program_of(program: &Program, wrt: &[usize], results: &[bool]) -> Res
         of_input[i] = if *has { reached.next() } else { None };
     }
     let mut outs = Vec::with_capacity(wrt.len());
+    b.during(Phase::Backward);
     for i in wrt {
         outs.push(match &of_input[*i] {
             Some(ct) => ct.clone(),

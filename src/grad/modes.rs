@@ -1,12 +1,12 @@
 //! Derivatives of programs that are one equation: jit, checkpoint, and programs in which axes are of another type.
 
-use super::linearize::{Found, linearize};
+use super::linearize::{Found, linearize_keeping};
 use super::push::{Duals, Style, forward};
 use super::transpose::{Leave, Turned, transpose};
 use crate::diagnostic::Result;
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, keep};
-use crate::program::{Builder, Control, Program, Value};
+use crate::program::{Builder, Control, Keep, Program, Value};
 use crate::sharding::Spec;
 use crate::types::ArrayType;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ pub(super) fn with_tangents(ins: &[Value], tangents: &[Option<Value>]) -> Vec<Va
 pub(super) fn jit(
     b: &mut Builder,
     body: &Arc<Program>,
-    remat: bool,
+    keep: &Keep,
     ins: &[Value],
     tangents: &[Option<Value>],
     types: &[ArrayType],
     style: Style,
 ) -> Result<Duals> {
     let active = present(tangents);
-    let jit = |body: Program| Control::Jit { body: Arc::new(body), remat };
+    let jit = |body: Program| Control::Jit { body: Arc::new(body), keep: keep.clone() };
     match style {
         Style::Together => {
             let jvp = forward(body, &active, style)?;
@@ -46,14 +46,15 @@ pub(super) fn jit(
             Ok((outs, tans))
         }
         // the linear half computes the values once more, from the operands
-        Style::Apart if remat => {
-            let outs = b.control(Control::Jit { body: body.clone(), remat }, ins, types.to_vec());
+        Style::Apart if *keep == Keep::Nothing => {
+            let outs =
+                b.control(Control::Jit { body: body.clone(), keep: keep.clone() }, ins, types.to_vec());
             let (tangent_body, has) = tangents_only(body, &active)?;
             let tans = b.control(jit(tangent_body), &with_tangents(ins, tangents), chosen(types, &has));
             Ok((outs, placed(&has, tans)))
         }
         Style::Apart => {
-            let lin = linearize(body, &active)?;
+            let lin = linearize_keeping(body, &active, keep)?;
             let (found, own) = lin.found();
             let own_types = own.output_types().split_off(types.len());
             let mut outs = b.control(jit(own), ins, [types, &own_types].concat());
@@ -124,7 +125,7 @@ pub(super) fn turn_jit(
     let back = transpose(body, &turned.is_linear(), &turned.given(), |_| Leave::AsTheyAre)?;
     let operands = [turned.known(), turned.cotangents()].concat();
     let types = back.program.output_types();
-    let control = Control::Jit { body: Arc::new(back.program), remat: false };
+    let control = Control::Jit { body: Arc::new(back.program), keep: Keep::All };
     Ok(turned.spread(&back.reached, b.control(control, &operands, types)))
 }
 

@@ -51,14 +51,14 @@ pub(super) fn push(
     style: Style,
 ) -> Result<Duals> {
     let mut env = Env::new(program, primals.iter().cloned().zip(tangents.iter().cloned()));
-    let outer = b.place();
+    let (outer, phase) = (b.place(), b.phase());
     for e in &program.equations {
-        b.at(e.place.or(outer));
+        b.at(e.place.or(outer)).during(e.phase.within(phase));
         let (ins, tans): Duals = env.all(&e.inputs).into_iter().unzip();
         let (outs, out_tangents) = equation(b, program, e, &ins, &tans, style)?;
         env.bind(&e.outputs, outs.into_iter().zip(out_tangents));
     }
-    b.at(outer);
+    b.at(outer).during(phase);
     Ok(env.all(&program.outputs).into_iter().unzip())
 }
 
@@ -80,11 +80,14 @@ fn equation(
     let types: Vec<_> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
     if tangents.iter().all(Option::is_none) || matches!(&e.op, Op::Control(c) if c.has_effect()) {
         let none = vec![None; types.len()];
-        return Ok((b.push(e.op.clone(), ins, types), none));
+        let outs = b.push(e.op.clone(), ins, types);
+        b.name(e.name.clone());
+        return Ok((outs, none));
     }
     match &e.op {
         Op::Prim(prim) => {
             let outs = b.push(e.op.clone(), ins, types);
+            b.name(e.name.clone());
             let from = b.program().equations.len();
             let at = Forward { b, operands: ins, tangents, outputs: &outs };
             let mut tans = match (style, prim.downcast_ref::<Custom>()) {
@@ -101,9 +104,7 @@ fn equation(
             }
             Ok((outs, tans))
         }
-        Op::Control(Control::Jit { body, remat }) => {
-            modes::jit(b, body, *remat, ins, tangents, &types, style)
-        }
+        Op::Control(Control::Jit { body, keep }) => modes::jit(b, body, keep, ins, tangents, &types, style),
         Op::Control(Control::Modes { body, out_specs }) => {
             modes::modes(b, body, out_specs, ins, tangents, &types, style)
         }

@@ -5,7 +5,7 @@ use super::{branches, loops, modes, per_device};
 use crate::diagnostic::Result;
 use crate::ops::build::cotangent_type;
 use crate::program::dce::{chosen, dce};
-use crate::program::{Back, Builder, Control, Env, Equation, Op, Program, Value, sound};
+use crate::program::{Back, Builder, Control, Env, Equation, Op, Phase, Program, Value, sound};
 use crate::types::ArrayType;
 
 /// A linear program turned round.
@@ -99,7 +99,7 @@ pub(super) fn pull_back(
     for (v, value) in program.inputs.iter().zip(values) {
         known.bind(&[*v], value.clone());
     }
-    let outer = b.place();
+    let (outer, phase) = (b.place(), b.phase());
     let mut linear: Vec<&Equation> = Vec::new();
     for e in &program.equations {
         let ins: Option<Vec<Value>> = e.inputs.iter().map(|i| known.find(i)).collect();
@@ -107,13 +107,13 @@ pub(super) fn pull_back(
             linear.push(e);
             continue;
         };
-        b.at(e.place.or(outer));
+        b.at(e.place.or(outer)).during(e.phase.within(Phase::Recomputed));
         let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
         known.bind(&e.outputs, b.push(e.op.clone(), &ins, types));
     }
 
     let mut cts = vec![Sum::default(); program.vars.len()];
-    b.at(outer);
+    b.at(outer).during(Phase::Backward);
     for (output, ct) in program.outputs.iter().zip(given) {
         if let (Some(v), Some(ct)) = (var(output), ct) {
             cts[v.index()].add(b, ct)?;
@@ -150,6 +150,7 @@ pub(super) fn pull_back(
             (None, _) => sum.fitted(b, program.ty(*v))?,
         });
     }
+    b.during(phase);
     Ok(back)
 }
 

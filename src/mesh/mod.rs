@@ -6,6 +6,7 @@ pub use crate::axes::{Axes, Axis, AxisType};
 pub use device::{DeviceId, devices};
 pub(crate) use device::{MOST_DEVICES, first};
 
+use crate::axes::Spec;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use smallvec::SmallVec;
 use std::fmt;
@@ -95,6 +96,10 @@ impl Mesh {
             if axis.name().is_empty() || axis.name().contains(|c: char| !Axis::names_with(c)) {
                 return Err(fault(format!("{:?} is not a name for an axis", axis.name()))
                     .help("a name is not empty, and has no blanks and none of `@`, `,`, `:` and brackets"));
+            }
+            if axis.name() == Spec::OPEN {
+                let message = "\"?\" is not a name for an axis: in a constraint it leaves a dimension open";
+                return Err(fault(message.into()).help("give it another name"));
             }
             if *size == 0 {
                 return Err(fault(format!("axis {axis} has size 0"))

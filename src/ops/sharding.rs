@@ -37,7 +37,7 @@ pub struct Constrain {
     pub mesh: Mesh,
     /// The sharding.
     pub spec: Spec,
-    /// Dimensions of which it says nothing: those of `vmap`'s examples.
+    /// Dimensions that may be split further: those that the user leaves open, and of `vmap`'s examples.
     pub open: Vec<usize>,
 }
 
@@ -159,7 +159,14 @@ impl Move for Constrain {
         let kinds: &[AxisType] = if mixed { &[AxisType::Auto] } else { &[AxisType::Explicit] };
         let spec = check_spec(&self.mesh, self.spec, x.rank(), kinds)?;
         check_divides(&self.mesh, spec, &x.shape)?;
-        if !mixed && spec != x.spec {
+        // of an open dimension only the first axes are asserted
+        let holds = |d: usize| match self.open.contains(&d) {
+            true => x.spec.dim(d).starts_with(spec.dim(d)),
+            false => x.spec.dim(d) == spec.dim(d),
+        };
+        let sets = |s: Spec| (s.unreduced_axes(), s.reduced_axes());
+        let asserted = (0..x.rank()).all(holds) && sets(spec) == sets(x.spec);
+        if !mixed && !asserted {
             return Err(sharding(format!("the value is sharded as {}, not as {spec}", x.spec)).help(
                 format!(
                     "over explicit axes a constraint is an assertion; to move the value: `x.reshard({spec})`"

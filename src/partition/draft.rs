@@ -126,7 +126,7 @@ impl Draft {
         };
         let what = format!("{dtype}{shape}{parts} is of more bytes than can be counted");
         let why = self.items.iter().find(|i| i.step.outputs().contains(&slot)).map(|i| i.why.clone());
-        let Why { place, op } = why.unwrap_or_default();
+        let Why { place, op, .. } = why.unwrap_or_default();
         Err(Error::at(Fault::new(ErrorKind::Shape, what), op, Vec::new(), place))
     }
     /// The last step's item.

@@ -84,8 +84,10 @@ pub use lower::localise;
 pub use memory::{Memory, MemoryClass, MemoryEntry};
 pub use pieces::Piece;
 pub use program::{Need, Printed, Slot, SpmdProgram, Step, Stored, Why};
+pub(crate) use report::PHASE;
 pub use report::{Collective, Collectives, Kind};
 pub use route::Letter;
+pub(crate) use told::chain;
 
 #[cfg(test)]
 mod tests;

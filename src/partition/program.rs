@@ -5,6 +5,7 @@
 use crate::diagnostic::Place;
 use crate::mesh::{Axes, Mesh};
 use crate::partition::layout::{DimLayout, Layout};
+use crate::program::Phase;
 use crate::program::sentence::{Combine, Read, Sentence};
 use crate::types::{DType, Shape};
 
@@ -224,6 +225,8 @@ pub struct Why {
     pub place: Option<Place>,
     /// The operation, as the user knows it.
     pub op: String,
+    /// Whether derivatives put it there.
+    pub phase: Phase,
 }
 
 /// One program for all devices.

@@ -4,6 +4,7 @@ use crate::diagnostic::{Place, terminal};
 use crate::mesh::Axes;
 use crate::partition::memory::Holds;
 use crate::partition::program::SpmdProgram;
+use crate::program::Phase;
 use std::fmt;
 
 /// The kind of a collective.
@@ -48,8 +49,13 @@ pub struct Collective {
     pub times: u64,
     /// The operation that asked for it.
     pub op: String,
-    /// The user's line.
+    /// The user's line. A function that other lines call to move something is named by its own line, unless it is `#[track_caller]`:
+    /// then by the line that calls it.
     pub source: Option<Place>,
+    /// Whether derivatives put it there: on the way back, or forward once more.
+    pub phase: Phase,
+    /// Whether the program asks for it: by `reshard`, `constrain`, or a collective in code of one device. Else it follows from what operations read.
+    pub asked: bool,
     /// Why it is needed.
     pub reason: String,
     /// Where it is: of each program around it the step, and which of the programs in that step; last its own step.
@@ -160,6 +166,9 @@ fn same_axes(a: &Axes, b: &Axes) -> bool {
     a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }
 
+/// The column that says whether something is forward, recomputed or backward.
+pub(crate) const PHASE: &str = "phase";
+
 /// A figure; an estimate is marked.
 fn number(n: u64, exact: bool) -> String {
     format!("{}{n}", if exact { "" } else { "≈" })
@@ -193,6 +202,8 @@ impl Collectives {
         if self.list.is_empty() {
             return format!("no collectives; {peak}");
         }
+        // a program without derivatives needs no word for all its rows
+        let phases = self.list.iter().any(|c| c.phase != Phase::Forward);
         let row = |c: &Collective| {
             let line = c.source.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default();
             [
@@ -202,26 +213,38 @@ impl Collectives {
                 number(c.total_bytes, c.exact) + &units(c.total_bytes),
                 number(c.messages, c.counted),
                 c.times.to_string(),
+                c.phase.name().into(),
                 c.op.clone(),
                 line,
                 c.reason.clone(),
             ]
         };
-        let head =
-            ["kind", "axes", "bytes/device", "bytes", "messages", "times", "operation", "line", "reason"]
-                .map(String::from);
-        let rows: Vec<[String; 9]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
-        let widths: [usize; 9] =
+        let head = [
+            "kind",
+            "axes",
+            "bytes/device",
+            "bytes",
+            "messages",
+            "times",
+            PHASE,
+            "operation",
+            "line",
+            "reason",
+        ]
+        .map(String::from);
+        let rows: Vec<[String; 10]> = std::iter::once(head).chain(self.list.iter().map(row)).collect();
+        let widths: [usize; 10] =
             std::array::from_fn(|k| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0));
-        let before: usize = widths[..8].iter().map(|w| w + 2).sum();
+        let shown = |k: &usize| phases || *k != 6;
+        let before: usize = (0..9).filter(shown).map(|k| widths[k] + 2).sum();
         let mut out = String::new();
         for r in &rows {
             let mut line = String::new();
-            for (k, cell) in r.iter().enumerate() {
+            for (k, cell) in r.iter().enumerate().filter(|(k, _)| shown(k)) {
                 // numbers end below one another
                 line += &match k {
                     2..=5 => format!("{cell:>0$}  ", widths[k]),
-                    8 => match columns {
+                    9 => match columns {
                         // what the terminal leaves, or, of a narrow one, lines of their own
                         Some(all) if all >= before + 24 => {
                             terminal::wrap(cell, all - before).join(&format!("\n{:before$}", ""))
@@ -243,7 +266,8 @@ impl Collectives {
     }
 }
 
-/// A table: kind, axes, bytes per device, how often, operation, line, reason; then the most bytes on a device.
+/// A table: kind, axes, bytes per device, how often, operation, line, reason; then the most bytes on a device. Of a derivative each row
+/// says whether it is forward, recomputed or backward.
 impl fmt::Display for Collectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.table(None))
@@ -284,6 +308,8 @@ mod tests {
             times: 1,
             op: "dot_general".into(),
             source: None,
+            phase: Phase::Forward,
+            asked: false,
             reason: "the contracting dimension is sharded over X: partial sums are added on all devices"
                 .into(),
             path: vec![(0, 0)],

@@ -13,18 +13,22 @@
 
 mod costs;
 mod machine;
+mod page;
 mod schedule;
 mod sweep;
+mod timeline;
 mod told;
 
 pub use machine::{Link, Machine};
 pub use sweep::{Sweep, grids, sweep};
-pub(crate) use told::quoted;
+pub use timeline::{Beside, Compared, Doing, Span, Timeline};
+pub(crate) use told::{quoted, scaled as amount};
 
 use crate::diagnostic::{Place, Result};
 use crate::elements::DType;
 use crate::mesh::Axes;
 use crate::partition::{Collectives, Kind, SpmdProgram};
+use crate::program::Phase;
 use schedule::Timing;
 
 /// How long one call of a program takes on one machine: made by [`Lowered::plan`](crate::Lowered::plan).
@@ -107,6 +111,8 @@ pub struct Item {
     pub op: String,
     /// The user's line.
     pub source: Option<Place>,
+    /// Whether derivatives put it there: on the way back, or forward once more.
+    pub phase: Phase,
     /// When it begins; in a loop, in the first step.
     pub start: f64,
     /// How long it takes.

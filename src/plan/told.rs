@@ -1,8 +1,10 @@
 //! A plan for people and for programs: a table, JSON, a page, and a timeline.
 
+use super::page::{Cell, line, page, table};
 use super::{Item, Plan, What};
-use crate::diagnostic::Place;
-use std::fmt::{self, Write};
+use crate::partition::PHASE;
+use crate::program::Phase;
+use std::fmt;
 
 /// A text as JSON has it.
 pub(crate) fn quoted(text: &str) -> String {
@@ -18,7 +20,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// A number with a unit of a thousand: `1.23 ms`.
-pub(super) fn scaled(x: f64, unit: &str) -> String {
+pub(crate) fn scaled(x: f64, unit: &str) -> String {
     let units = [
         (1e15, "P"),
         (1e12, "T"),
@@ -37,11 +39,6 @@ pub(super) fn scaled(x: f64, unit: &str) -> String {
         Some((by, name)) => format!("{:.3} {name}{unit}", x / by),
         None => format!("0 {unit}"),
     }
-}
-
-/// A file's name and the line, as reports have it.
-fn line(source: Option<Place>) -> String {
-    source.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default()
 }
 
 impl What {
@@ -70,7 +67,7 @@ impl Plan {
         let mut found = std::collections::HashMap::new();
         for i in &self.items {
             let times = i.times as f64;
-            let key = (i.what.name(), &i.op, line(i.source), i.bound);
+            let key = (i.what.name(), &i.op, line(i.source), i.bound, i.phase);
             let at = *found.entry(key).or_insert(rows.len());
             if at == rows.len() {
                 rows.push(Row { first: i, seconds: 0.0, shown: 0.0, times: 0, operations: 0.0, bytes: 0.0 });
@@ -116,10 +113,11 @@ impl Plan {
     pub fn to_json(&self) -> String {
         let item = |i: &Item| {
             format!(
-                "\n  {{\"what\": {}, \"operation\": {}, \"line\": {}, \"start\": {:e}, \"seconds\": {:e}, \"times\": {}, \"operations\": {:e}, \"bytes\": {:e}, \"bound\": {}, \"hidden\": {:e}}}",
+                "\n  {{\"what\": {}, \"operation\": {}, \"line\": {}, \"phase\": {}, \"start\": {:e}, \"seconds\": {:e}, \"times\": {}, \"operations\": {:e}, \"bytes\": {:e}, \"bound\": {}, \"hidden\": {:e}}}",
                 quoted(&i.what.name()),
                 quoted(&i.op),
                 quoted(&line(i.source)),
+                quoted(i.phase.name()),
                 i.start,
                 i.seconds,
                 i.times,
@@ -148,12 +146,13 @@ impl Plan {
         let event = |i: &Item| {
             let track = if i.what == What::Kernel { 1 } else { 2 };
             format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, \"ts\": {:.6}, \"dur\": {:.6}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"times\": {}, \"bound\": {}}}}}",
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, \"ts\": {:.6}, \"dur\": {:.6}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
                 i.start * 1e6,
                 i.seconds * 1e6,
                 quoted(&i.op),
                 quoted(&i.what.name()),
                 quoted(&line(i.source)),
+                quoted(i.phase.name()),
                 i.times,
                 quoted(i.bound.name()),
             )
@@ -177,17 +176,28 @@ impl Plan {
     /// The plan as a page: one file with a table that sorts by a click on a column's name. `source` goes before each file's name, so that lines are
     /// links: a folder, or the address at which a site shows the files.
     pub fn to_html(&self, source: &str) -> String {
-        let mut page = String::from(PAGE_HEAD);
+        let figure = |value: f64, unit| Cell::Figure(value, scaled(value, unit));
+        let row = |r: Row<'_>| {
+            vec![
+                Cell::Line(r.first.source),
+                Cell::Text(r.first.op.clone()),
+                Cell::Text(r.first.what.name()),
+                Cell::Text(r.first.phase.name().into()),
+                Cell::Text(r.first.bound.name().into()),
+                figure(r.seconds, "s"),
+                figure(r.shown, "s"),
+                Cell::Figure(r.shown, format!("{:.1}", self.share(r.shown))),
+                Cell::Figure(r.times as f64, r.times.to_string()),
+                figure(r.operations, ""),
+                figure(r.bytes, "B"),
+            ]
+        };
         let title = format!("{} × {}", self.devices, self.machine.name());
-        let _ = write!(page, "<title>{0}</title>\n<h1>{0}</h1>\n<dl>", escaped(&title));
-        for (name, figure) in self.head() {
-            let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(&figure));
-        }
-        page += "</dl>\n<table>\n<thead><tr>";
-        for name in [
+        let columns = [
             "line",
             "operation",
             "what",
+            PHASE,
             "bound by",
             "seconds",
             "not hidden",
@@ -195,70 +205,10 @@ impl Plan {
             "times",
             "operations",
             "bytes",
-        ] {
-            let _ = write!(page, "<th><button>{name}</button></th>");
-        }
-        page += "</tr></thead>\n<tbody>\n";
-        for r in self.rows() {
-            let numbers = [
-                (r.seconds, scaled(r.seconds, "s")),
-                (r.shown, scaled(r.shown, "s")),
-                (r.shown, format!("{:.1}", self.share(r.shown))),
-                (r.times as f64, r.times.to_string()),
-                (r.operations, scaled(r.operations, "")),
-                (r.bytes, scaled(r.bytes, "B")),
-            ];
-            let file = |p: Place| escaped(&format!("{source}{}#L{}", p.file(), p.line()));
-            let place = escaped(&line(r.first.source));
-            let place =
-                r.first.source.map_or(String::new(), |p| format!("<a href=\"{}\">{place}</a>", file(p)));
-            let words =
-                [place, escaped(&r.first.op), escaped(&r.first.what.name()), r.first.bound.name().into()];
-            page += "<tr>";
-            words.iter().for_each(|w| page += &format!("<td>{w}</td>"));
-            for (value, text) in numbers {
-                let _ = write!(page, "<td data-v=\"{value:e}\">{}</td>", text.trim_end());
-            }
-            page += "</tr>\n";
-        }
-        page + "</tbody></table>\n" + SORT
+        ];
+        page(&title, &self.head(), &columns, self.rows().into_iter().map(row).collect(), source)
     }
 }
-
-/// A text within a page.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-const PAGE_HEAD: &str = "<!doctype html>
-<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">
-<style>
-body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 96em; padding: 0 1em; color: #1b1b1b; background: #fff }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1.5em }
-dt { color: #666 } dd { margin: 0 }
-table { border-collapse: collapse; display: block; overflow-x: auto }
-th, td { padding: .2em .8em .2em 0; text-align: left; white-space: nowrap }
-td[data-v] { text-align: right; font-variant-numeric: tabular-nums }
-tbody tr { border-top: 1px solid #ddd }
-button { font: inherit; border: 0; background: none; padding: 0; cursor: pointer; font-weight: bold }
-@media (prefers-color-scheme: dark) { body { color: #ddd; background: #1b1b1b } dt { color: #999 } a { color: #8bf } button { color: inherit } tbody tr { border-color: #444 } }
-</style>
-";
-
-const SORT: &str = "<script>
-for (const [n, head] of [...document.querySelectorAll('th button')].entries()) {
-  let down = false;
-  head.onclick = () => {
-    const body = document.querySelector('tbody');
-    const of = row => { const cell = row.cells[n]; return cell.dataset.v === undefined ? cell.textContent : +cell.dataset.v; };
-    const rows = [...body.rows].sort((a, b) => of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0);
-    down = !down;
-    body.replaceChildren(...(down ? rows.reverse() : rows));
-  };
-}
-</script>
-</html>
-";
 
 /// How many rows are printed.
 const MOST_ROWS: usize = 16;
@@ -274,34 +224,25 @@ impl fmt::Display for Plan {
         if all.is_empty() {
             return Ok(());
         }
-        let head = ["time", "not hidden", "share", "times", "bound by", "what", "operation", "line"]
-            .map(String::from);
-        let mut rows = vec![head];
+        let head = ["time", "not hidden", "share", "times", "bound by", PHASE, "what", "operation", "line"];
+        let mut rows = vec![head.map(String::from).to_vec()];
         for r in all.iter().take(MOST_ROWS) {
-            rows.push([
+            rows.push(vec![
                 scaled(r.seconds, "s"),
                 scaled(r.shown, "s"),
                 format!("{:.1} %", self.share(r.shown)),
                 r.times.to_string(),
                 r.first.bound.name().into(),
+                r.first.phase.name().into(),
                 r.first.what.name(),
                 r.first.op.clone(),
                 line(r.first.source),
             ]);
         }
-        let widths: [usize; 8] =
-            std::array::from_fn(|k| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0));
-        for r in &rows {
-            let mut text = String::new();
-            for (k, cell) in r.iter().enumerate() {
-                text += &if k < 4 {
-                    format!("{cell:>0$}  ", widths[k])
-                } else {
-                    format!("{cell:<0$}  ", widths[k])
-                };
-            }
-            writeln!(f, "{}", text.trim_end())?;
+        if all.iter().all(|r| r.first.phase == Phase::Forward) {
+            rows.iter_mut().for_each(|r| drop(r.remove(5)));
         }
+        f.write_str(&table(&rows, 4))?;
         if all.len() > MOST_ROWS {
             let rest = all[MOST_ROWS..].iter().fold(0.0, |t, r| t + r.shown);
             writeln!(f, "and {} shorter ones: {}", all.len() - MOST_ROWS, scaled(rest, "s"))?;

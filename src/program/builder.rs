@@ -1,14 +1,15 @@
 //! Builder: programs one equation at a time, each typed as it is added.
 
 use super::{
-    Call, Control, Env, Equation, Input, Known, Literal, Op, Operand, Placement, Prim, Program, Var, VarInfo,
-    sound,
+    Call, Control, Env, Equation, Input, Known, Literal, Op, Operand, Phase, Placement, Prim, Program, Var,
+    VarInfo, sound,
 };
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::Mesh;
 use crate::types::{ArrayType, DType, Scalar};
 use crate::types::{MOST_INDICES, too_many};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// A value of a program under construction: what equations read, and its type.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +42,7 @@ impl Known for Value {
 pub struct Builder {
     program: Program,
     place: Option<Place>,
+    phase: Phase,
 }
 
 impl Builder {
@@ -56,6 +58,28 @@ impl Builder {
     /// The user's line that equations are added for.
     pub fn place(&self) -> Option<Place> {
         self.place
+    }
+    /// Equations added from here on are of this phase.
+    pub fn during(&mut self, phase: Phase) -> &mut Builder {
+        self.phase = phase;
+        self
+    }
+    /// The phase of equations that are added.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+    /// Names the results of the equation that was added last.
+    pub(crate) fn name(&mut self, name: Option<Arc<str>>) {
+        if let (Some(e), Some(name)) = (self.program.equations.last_mut(), name) {
+            e.name = Some(name);
+        }
+    }
+    /// Names the results of the equation that makes this value, if one does.
+    pub(crate) fn name_of(&mut self, value: &Value, name: &str) {
+        let Input::Var(var) = value.input else { return };
+        if let Some(e) = self.program.equations.iter_mut().rev().find(|e| e.outputs.contains(&var)) {
+            e.name = Some(name.into());
+        }
     }
     /// One more input.
     pub fn input(&mut self, ty: ArrayType, placement: Option<Placement>) -> Value {
@@ -120,6 +144,8 @@ impl Builder {
             inputs: inputs.iter().map(|v| v.input).collect(),
             outputs: outputs.collect(),
             place: self.place,
+            phase: self.phase,
+            name: None,
         };
         self.program.equations.push(equation);
         outs
@@ -127,13 +153,15 @@ impl Builder {
     /// Repeats all equations of `program` here, on these inputs; its results.
     pub fn inline(&mut self, program: &Program, inputs: &[Value]) -> Vec<Value> {
         let mut env = Env::new(program, inputs.iter().cloned());
-        let outer = self.place;
+        let (outer, phase) = (self.place, self.phase);
         for e in &program.equations {
             let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
             self.place = e.place.or(outer);
+            self.phase = e.phase.within(phase);
             env.bind(&e.outputs, self.push(e.op.clone(), &env.all(&e.inputs), types));
+            self.name(e.name.clone());
         }
-        self.place = outer;
+        (self.place, self.phase) = (outer, phase);
         env.all(&program.outputs)
     }
     /// The program so far, to look at.

@@ -12,8 +12,8 @@ pub enum Control {
     Jit {
         /// What runs.
         body: Arc<Program>,
-        /// Whether derivatives compute its inner values again rather than keep them (`checkpoint`).
-        remat: bool,
+        /// What derivatives keep of its inner values for the way back.
+        keep: Keep,
     },
     /// A loop of known length: `fori_loop` with fixed bounds, `scan`.
     Loop(Loop),
@@ -47,6 +47,34 @@ pub enum Control {
         /// The text, with `{}` for each input.
         template: String,
     },
+}
+
+/// What derivatives keep of the values inside a function for the way back; all else that is read there they compute again, from its arguments and
+/// from what is kept. See [`checkpoint_with`](crate::checkpoint_with).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Keep {
+    /// All that the way back reads, as without a checkpoint: most memory, nothing is computed twice.
+    #[default]
+    All,
+    /// Nothing but the arguments: least memory, all is computed twice.
+    Nothing,
+    /// All but what is gathered: results of `reshard` by which a dimension is less split than before. These are gathered once more.
+    AllButGathers,
+    /// What was given one of these names by [`Array::named`](crate::Array::named).
+    Named(Vec<String>),
+}
+
+impl Keep {
+    /// What was given one of these names.
+    ///
+    /// ```
+    /// use atmesh::Keep;
+    /// assert_eq!(Keep::named(["scores"]), Keep::Named(vec!["scores".to_string()]));
+    /// ```
+    pub fn named<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Keep {
+        Keep::Named(names.into_iter().map(Into::into).collect())
+    }
 }
 
 /// A loop of known length.
@@ -133,8 +161,8 @@ impl Control {
     /// Its name, as programs print it.
     pub fn name(&self) -> &'static str {
         match self {
-            Control::Jit { remat: false, .. } => "jit",
-            Control::Jit { remat: true, .. } => "checkpoint",
+            Control::Jit { keep: Keep::All, .. } => "jit",
+            Control::Jit { .. } => "checkpoint",
             Control::Loop(_) => "loop",
             Control::While { .. } => "while_loop",
             Control::Cond { .. } => "cond",

@@ -65,6 +65,8 @@ impl Kept {
             inputs,
             outputs: chosen(&e.outputs, wanted),
             place: e.place,
+            phase: e.phase,
+            name: e.name.clone(),
         };
         // a nested program with the wanted results, and which of the equation's inputs it reads
         let mut cut = |body: &Arc<Program>| {
@@ -72,9 +74,9 @@ impl Kept {
             (Arc::new(without_inputs(&body, &used)), used)
         };
         match c {
-            Control::Jit { body, remat } => {
+            Control::Jit { body, keep } => {
                 let (body, used) = cut(body);
-                with(Control::Jit { body, remat: *remat }, chosen(&e.inputs, &used), wanted)
+                with(Control::Jit { body, keep: keep.clone() }, chosen(&e.inputs, &used), wanted)
             }
             Control::Modes { body, out_specs } => {
                 let (body, used) = cut(body);
@@ -171,7 +173,7 @@ fn mark(live: &mut [bool], inputs: &[Input]) {
 }
 
 /// Whether the equation does something beside its results.
-fn has_effect(e: &Equation) -> bool {
+pub(crate) fn has_effect(e: &Equation) -> bool {
     match &e.op {
         Op::Prim(_) => false,
         Op::Control(c) if c.has_effect() => true,

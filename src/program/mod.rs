@@ -25,7 +25,7 @@ pub mod typing;
 pub use batched::{Align, Batch, Batched, Examples, behind, inserted};
 pub use builder::{Builder, Value};
 pub use call::{Call, Source};
-pub use control::{Control, Loop, Parts, ShardMapping};
+pub use control::{Control, Keep, Loop, Parts, ShardMapping};
 pub(crate) use env::{Env, Known};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Priority};
 pub use familiar::{Familiar, Fourier, Of};
@@ -38,6 +38,7 @@ use crate::mesh::Mesh;
 use crate::sharding::Atoms;
 use crate::types::{ArrayType, DType, Scalar};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// A variable of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -95,7 +96,17 @@ pub enum Op {
     Control(Control),
 }
 
-/// One operation of a program. Two are equal that do the same, whichever lines asked for them.
+impl Op {
+    /// Its name: `dot_general`, `scan`.
+    pub fn name(&self) -> &str {
+        match self {
+            Op::Prim(prim) => prim.name(),
+            Op::Control(c) => c.name(),
+        }
+    }
+}
+
+/// One operation of a program. Two are equal that do the same, whichever lines asked for them, and in whichever phase.
 #[derive(Clone, Debug)]
 pub struct Equation {
     /// What it does.
@@ -106,6 +117,40 @@ pub struct Equation {
     pub outputs: Vec<Var>,
     /// The user's line that asked for it.
     pub place: Option<Place>,
+    /// Whether derivatives put it there.
+    pub phase: Phase,
+    /// What the user named its results, for [`Keep::Named`].
+    pub name: Option<Arc<str>>,
+}
+
+/// Which part of a derivative something belongs to. Derivatives mark the equations that they add; a program without any is all forward.
+///
+/// It is told, and decides nothing: programs that differ in marks only are equal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Phase {
+    /// What the program says.
+    #[default]
+    Forward,
+    /// What the program says, computed once more on the way back, since it was not kept ([`checkpoint`](crate::checkpoint)).
+    Recomputed,
+    /// The way from a result's cotangent to those of operands.
+    Backward,
+}
+
+impl Phase {
+    /// Its name in words: `backward`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Forward => "forward",
+            Phase::Recomputed => "recomputed",
+            Phase::Backward => "backward",
+        }
+    }
+    /// Of what is inside something of the phase `outer`: its own mark, or else that of what is around it.
+    pub(crate) fn within(self, outer: Phase) -> Phase {
+        if self == Phase::Forward { outer } else { self }
+    }
 }
 
 impl PartialEq for Equation {

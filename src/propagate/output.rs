@@ -1,7 +1,7 @@
 //! Results that are asked for in another placement are returned as copies.
 
 use crate::ops::sharding::Copy;
-use crate::program::{Equation, Input, Op, Placement, Program, Var, VarInfo};
+use crate::program::{Equation, Input, Op, Phase, Placement, Program, Var, VarInfo};
 use std::sync::Arc;
 
 /// Adds a copy of each result that is not placed as asked.
@@ -12,7 +12,8 @@ pub(super) fn settle(program: &mut Program, wanted: &[Option<Placement>]) {
             continue;
         }
         let made_by = |e: &&Equation| e.outputs.contains(&var);
-        let place = program.equations.iter().find(made_by).and_then(|e| e.place);
+        let maker = program.equations.iter().find(made_by);
+        let (place, phase) = (maker.and_then(|e| e.place), maker.map_or(Phase::Forward, |e| e.phase));
         let ty = program.ty(var).clone();
         let copy = Var(program.vars.len() as u32);
         program.vars.push(VarInfo { ty, placement: Some(wanted.clone()) });
@@ -21,6 +22,8 @@ pub(super) fn settle(program: &mut Program, wanted: &[Option<Placement>]) {
             inputs: vec![Input::Var(var)],
             outputs: vec![copy],
             place,
+            phase,
+            name: None,
         });
         program.outputs[k] = Input::Var(copy);
     }

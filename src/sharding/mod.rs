@@ -122,6 +122,12 @@ impl Spec {
 pub fn check_spec(mesh: &Mesh, spec: Spec, rank: usize, kinds: &[AxisType]) -> Result<Spec, Fault> {
     let mut seen: Vec<Axis> = Vec::new();
     for axis in spec.all_axes() {
+        if axis.name() == Spec::OPEN {
+            let message = format!("the spec {spec} leaves a dimension open, which only a constraint may");
+            return Err(Fault::new(ErrorKind::Mesh, message)
+                .help("say how it is split, `_` where it is not")
+                .help("or, over auto axes, constrain the value: `.constrain(p![…])`"));
+        }
         let Some(ty) = mesh.axis_type(axis) else { return Err(mesh.unknown(axis)) };
         if !kinds.contains(&ty) {
             let word = format!("{ty:?}").to_lowercase();

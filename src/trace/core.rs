@@ -5,7 +5,7 @@
 //! one for each distinct value. A trace owns the list of its errors, so that an ill-typed operation is reported
 //! also where its result was dropped, all of them together at the end of the trace.
 
-use super::eager;
+use super::{eager, trial};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Mesh;
 use crate::program::{Builder, Call, Control, Input, Literal, Placement, Prim, Program, Value, Var};
@@ -380,6 +380,15 @@ pub(crate) fn carried<'a>(arrays: impl Iterator<Item = &'a Array>) -> Option<Err
     Some(Error::all(std::iter::once(first).chain(others).cloned()))
 }
 
+/// Names the equation that made this value, in the trace that it is of.
+pub(crate) fn name(array: &Array, name: &str) {
+    if let Repr::Traced(t) = array.repr()
+        && let Some(builder) = &mut t.trace.lock().builder
+    {
+        builder.name_of(&t.value, name);
+    }
+}
+
 impl Trace {
     fn emit(
         self: &Arc<Trace>,
@@ -399,7 +408,8 @@ impl Trace {
             let ty = values.first().map_or_else(|| DType::F32.of([]), |v| v.ty.clone());
             return Err(call.locate(kept_type(&ty)));
         };
-        let out = add(builder.at(Some(call.place)), &values)?;
+        let mut out = add(builder.at(Some(call.place)), &values)?;
+        trial::moved(builder, &mut out)?;
         drop(state);
         Ok(out.into_iter().map(|v| Array::traced(self.clone(), v)).collect())
     }

@@ -6,10 +6,11 @@ pub(crate) mod eager;
 mod handle;
 mod recent;
 pub(crate) mod stages;
+pub(crate) mod trial;
 
 pub(crate) use core::{
     Arg, Enter, Open, Recorded, Setting, Trace, apply, apply_control, apply1, build, carried, innermost,
-    poison, setting, tracing,
+    name, poison, setting, tracing,
 };
 pub use handle::Array;
 pub(crate) use handle::{Placed, Repr};

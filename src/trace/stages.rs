@@ -5,6 +5,7 @@ use crate::diagnostic::{ErrorKind, Result};
 use crate::engine::{self, EngineKind, Executable, Failure};
 use crate::mesh::{Axis, Mesh};
 use crate::partition::{self, Localised};
+use crate::plan::Timeline;
 use crate::program::dce::dce;
 use crate::program::{Placement, Program, sound};
 use crate::propagate;
@@ -119,9 +120,17 @@ impl Ready {
     /// Runs it; the results as arrays.
     pub(crate) fn call(&self, args: &mut [Slab]) -> Result<Vec<Array>, Failure> {
         super::eager::off_devices()?;
-        let slabs = self.exe.call(args)?;
+        Ok(self.arrays(self.exe.call(args)?))
+    }
+    /// The same, with what was done when.
+    pub(crate) fn call_timed(&self, args: &mut [Slab]) -> Result<(Vec<Array>, Timeline), Failure> {
+        super::eager::off_devices()?;
+        let (slabs, timeline) = self.exe.call_timed(args)?;
+        Ok((self.arrays(slabs), timeline))
+    }
+    fn arrays(&self, slabs: Vec<Slab>) -> Vec<Array> {
         let results = slabs.into_iter().zip(&self.results);
-        Ok(results.map(|(slab, placed)| Array::placed_as(slab, placed.clone())).collect())
+        results.map(|(slab, placed)| Array::placed_as(slab, placed.clone())).collect()
     }
 }
 

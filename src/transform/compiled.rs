@@ -1,11 +1,12 @@
 //! The stages of a traced function as values: traced, lowered, compiled.
 
+use super::implicit::ImplicitReshard;
 use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::engine::RunReport;
-use crate::engine::{self, EngineKind};
+use crate::engine::{self, EngineKind, Failure};
 use crate::partition::{Collectives, Localised, Memory, MemoryClass, SpmdProgram};
-use crate::plan::{Machine, Plan};
+use crate::plan::{Machine, Plan, Timeline};
 use crate::program::{Call, Program};
 use crate::runtime::Slab;
 use crate::sharding::Sharding;
@@ -49,6 +50,7 @@ struct Signature<I, O> {
     captures: Vec<Array>,
     out: O,
     engine: EngineKind,
+    implicit: ImplicitReshard,
 }
 
 /// The tree without its numbers: types only, to compare with and to build results from.
@@ -114,7 +116,13 @@ impl<I, O> Traced<I, O> {
         let Recorded { program, captures } = recorded;
         donated.resize(leaves.len() + captures.len(), false);
         let program = Arc::new(program);
-        Traced { program, signature: Signature { args, leaves, donated, captures, out, engine } }
+        let implicit = ImplicitReshard::Allow;
+        Traced { program, signature: Signature { args, leaves, donated, captures, out, engine, implicit } }
+    }
+    /// The same, with what is done about moves that it does not ask for.
+    pub(super) fn moving(mut self, implicit: ImplicitReshard) -> Traced<I, O> {
+        self.signature.implicit = implicit;
+        self
     }
     /// The program, typed over global arrays.
     pub fn program(&self) -> &Program {
@@ -123,6 +131,9 @@ impl<I, O> Traced<I, O> {
     /// All stages at once: an equal program that was compiled before serves again.
     pub(super) fn into_entry(self, place: Place) -> Result<Arc<Entry<I, O>>> {
         let Traced { program, signature } = self;
+        if signature.implicit != ImplicitReshard::Allow {
+            signature.implicit.check(&stages::lower(&program, &[])?.localised.collectives)?;
+        }
         let ready = stages::ready(program.clone(), &signature.donated, signature.engine)?;
         Ok(Arc::new(Entry::new(program, signature, ready, place)?))
     }
@@ -134,10 +145,15 @@ impl<I, O> Traced<I, O> {
             let all = std::mem::take(&mut localised.collectives);
             localised.collectives = all.donating(&localised.program, &self.signature.donated);
         }
+        self.signature.implicit.check(&staged.localised.collectives)?;
         Ok(Lowered { program: self.program, staged, signature: self.signature })
     }
 }
 impl<I: Tree, O: Tree> Traced<I, O> {
+    /// The same of another program of the same arguments and results.
+    pub(super) fn with_program(self, program: Program) -> Traced<I, O> {
+        Traced { program: Arc::new(program), ..self }
+    }
     /// The paths of the arguments' leaves and of the results'.
     pub(super) fn paths(&self) -> (Vec<String>, Vec<String>) {
         (super::stablehlo::paths(&self.signature.args), super::stablehlo::paths(&self.signature.out))
@@ -194,6 +210,10 @@ impl<I, O> Lowered<I, O> {
     }
 }
 impl<I: Tree, O> Lowered<I, O> {
+    /// The arguments, as types.
+    pub(super) fn arguments(&self) -> &I {
+        &self.signature.args
+    }
     /// What a device holds when it holds most: arguments by their paths, results, values between, and what was received. The sum of a
     /// class or of the arguments below a path is one call. Arguments that are [donated](crate::Jit::donate) are free behind their last
     /// reader; one that reads them element by element writes over them. What a loop's body reads of the program around it is counted
@@ -249,6 +269,33 @@ impl<I: Tree, O: Tree> Compiled<I, O> {
         }
         self.0.run(&args, place)
     }
+    /// Runs it, and tells what was done when: on each device of the engine [`Threads`](EngineKind::Threads), or by each worker of the engine
+    /// [`Lockstep`](EngineKind::Lockstep), every kernel with its operation and line, and the waiting for others. Without it no time is looked at.
+    ///
+    /// # Errors
+    /// As for [`call`](Compiled::call), and [`ErrorKind::Unsupported`] of an engine that keeps no times.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let (x, w) = (Array::ones([64, 32]).put(&mesh, p!["X"]), Array::ones([32, 32]));
+    /// let layer = jit(|x: &Array, w: &Array| x.dot(w).tanh()).engine(Threads);
+    /// let (y, timeline) = layer.lower((&x, &w))?.compile()?.call_timed((&x, &w))?;
+    /// assert_eq!(y.shape(), [64, 32]);
+    /// assert_eq!(timeline.tracks(), 4);
+    /// assert!(timeline.spans().iter().any(|s| s.op == "dot_general"));
+    /// println!("{timeline}");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn call_timed<A: Args<Owned = I>>(&self, args: A) -> Result<(O, Timeline)> {
+        let place = Location::caller();
+        let args = args.into_tree();
+        if !self.0.takes(&args) {
+            return Err(self.0.refuse(&args, place));
+        }
+        self.0.run_by(&args, place, Ready::call_timed)
+    }
     /// How it runs: engine, workers, memory, and the compiled program as text.
     pub fn report(&self) -> RunReport {
         self.0.ready.exe.report()
@@ -271,7 +318,7 @@ impl<I, O> Entry<I, O> {
 impl<I: Tree, O: Tree> Entry<I, O> {
     /// What was recorded for it.
     pub(super) fn traced(&self) -> Traced<I, O> {
-        let Signature { args, leaves, donated, captures, out, engine } = &self.signature;
+        let Signature { args, leaves, donated, captures, out, engine, implicit } = &self.signature;
         let signature = Signature {
             args: stripped(args),
             leaves: leaves.clone(),
@@ -279,6 +326,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
             captures: captures.clone(),
             out: stripped(out),
             engine: *engine,
+            implicit: *implicit,
         };
         Traced { program: self.program.clone(), signature }
     }
@@ -294,6 +342,15 @@ impl<I: Tree, O: Tree> Entry<I, O> {
     }
     /// Runs it on arguments that it takes.
     pub(super) fn run(&self, args: &I, place: Place) -> Result<O> {
+        self.run_by(args, place, |ready, slabs| Ok((ready.call(slabs)?, ()))).map(|(out, ())| out)
+    }
+    /// The same by a way to run what was compiled.
+    fn run_by<T>(
+        &self,
+        args: &I,
+        place: Place,
+        way: impl FnOnce(&Ready, &mut [Slab]) -> Result<(Vec<Array>, T), Failure>,
+    ) -> Result<(O, T)> {
         let mut slabs: SmallVec<[Slab; 8]> = SmallVec::new();
         let mut failed = None;
         args.visit(&mut Path::unnamed(), &mut |_, a| match a.slab("call", place) {
@@ -307,18 +364,18 @@ impl<I: Tree, O: Tree> Entry<I, O> {
         }
         let taken = if self.donates { self.donate(args, place, &slabs)? } else { SmallVec::new() };
         slabs.extend(self.captures.iter().cloned());
-        let results = self.ready.call(&mut slabs).map_err(|failure| {
+        let (results, told) = way(&self.ready, &mut slabs).map_err(|failure| {
             if failure.before {
                 restore(args, &taken, &slabs);
             }
             failure.error.located("call", place)
-        });
-        let mut results = results?.into_iter();
+        })?;
+        let mut results = results.into_iter();
         let out = self
             .signature
             .out
             .rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf"));
-        Ok(out)
+        Ok((out, told))
     }
     /// Takes the donated arguments' numbers from their handles: only the run holds them now. Which ones it took.
     fn donate(&self, args: &I, place: Place, slabs: &[Slab]) -> Result<SmallVec<[usize; 8]>> {

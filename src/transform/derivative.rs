@@ -10,7 +10,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Result, Spot};
 use crate::grad::{jvp_program, vjp_program, vjp_program_of};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::build::cotangent_type;
-use crate::program::{Builder, Call, Control, Program, Value};
+use crate::program::{Builder, Call, Control, Keep, Op, Program, Value};
 use crate::trace::{build, poison};
 use crate::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::types::ArrayType;
@@ -347,20 +347,78 @@ fn fits<T: Tree>(what: &str, tree: &T, wanted: &[ArrayType], widen: Widen, call:
 /// assert!((g.item::<f32>()? - 1.4174).abs() < 1e-3);
 /// # Ok::<(), atmesh::Error>(())
 /// ```
+///
+/// [`checkpoint_with`] keeps more.
 #[doc(alias("remat"))]
 #[track_caller]
 pub fn checkpoint<A: Args, R: Output>(at: A, f: impl Fn(A::Owned) -> R) -> R::Tree {
-    let (call, at) = (Call::here("checkpoint"), at.into_tree());
+    kept(at.into_tree(), Keep::Nothing, &|x| f(x).into_result(), Call::here("checkpoint"))
+}
+
+/// The same, with a word on what derivatives keep beside the point: what a layer holds until the way back against what is computed, or
+/// gathered, again. The price of each is in [`Lowered::memory`](crate::Lowered::memory) and in [`Lowered::plan`](crate::Lowered::plan), whose rows say what is
+/// recomputed.
+///
+/// # Errors
+/// A name that no value in `f` has.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// use atmesh::{Keep, checkpoint_with};
+/// let layer = |x: Array| {
+///     let h = x.sin().named("h");
+///     h.exp()
+/// };
+/// let g = |keep: Keep| grad(Array::from(0.5f32), |x| checkpoint_with(x, keep.clone(), layer));
+/// let all = g(Keep::All);
+/// for keep in [Keep::Nothing, Keep::AllButGathers, Keep::named(["h"])] {
+///     assert_eq!(g(keep).item::<f32>()?, all.item::<f32>()?);
+/// }
+/// assert!(g(Keep::named(["k"])).ty().is_err());
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[doc(alias("remat"))]
+#[track_caller]
+pub fn checkpoint_with<A: Args, R: Output>(at: A, keep: Keep, f: impl Fn(A::Owned) -> R) -> R::Tree {
+    kept(at.into_tree(), keep, &|x| f(x).into_result(), Call::here("checkpoint_with"))
+}
+
+fn kept<A: Tree, R: Tree>(at: A, keep: Keep, f: &dyn Fn(A) -> Result<R>, call: Call<'_>) -> R {
     let returned = Returned::new();
-    let run = || -> Result<R::Tree> {
+    let run = || -> Result<R> {
         no_error(&at)?;
         let leaves = collect(&at);
         let types: Vec<ArrayType> = leaves.iter().map(Array::ty).collect::<Result<_>>()?;
-        let piece = Piece::record(&types, |xs| returned.note(f(tree_of(&at, xs)).into_result()))?;
+        let piece = Piece::record(&types, |xs| returned.note(f(tree_of(&at, xs))))?;
+        known(&keep, &piece.program, call)?;
         let types = piece.program.output_types();
         let inputs: Vec<Array> = leaves.into_iter().chain(piece.captures).collect();
-        let control = Control::Jit { body: Arc::new(piece.program), remat: true };
+        let control = Control::Jit { body: Arc::new(piece.program), keep: keep.clone() };
         Ok(tree_of(&piece.out, crate::trace::apply_control(control, &inputs, types, call)?))
     };
     run().unwrap_or_else(|e| returned.failed(&e))
+}
+
+/// Refuses to keep what nothing is named.
+fn known(keep: &Keep, program: &Program, call: Call<'_>) -> Result<()> {
+    fn names(program: &Program, all: &mut Vec<String>) {
+        for e in &program.equations {
+            all.extend(e.name.iter().map(|n| n.to_string()));
+            if let Op::Control(c) = &e.op {
+                c.bodies().into_iter().for_each(|b| names(b, all));
+            }
+        }
+    }
+    let Keep::Named(wanted) = keep else { return Ok(()) };
+    let mut all = Vec::new();
+    names(program, &mut all);
+    all.sort();
+    all.dedup();
+    let Some(none) = wanted.iter().find(|n| !all.contains(n)) else { return Ok(()) };
+    let message = format!("values named {none:?} are to be kept, but the function names none so");
+    let help = match all.is_empty() {
+        true => format!("name one where it is made: `.named({none:?})`"),
+        false => format!("its names are {}", all.join(", ")),
+    };
+    Err(call.error(Fault::new(ErrorKind::Trace, message).help(help), Vec::new))
 }

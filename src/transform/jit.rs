@@ -1,10 +1,11 @@
 //! `jit`: functions as programs, traced once for each set of argument types.
 
 use super::compiled::{Entry, Leaf, Lowered, Traced, stripped};
+use super::implicit::ImplicitReshard;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::engine::EngineKind;
 use crate::mesh::Mesh;
-use crate::program::{Call, Control};
+use crate::program::{Call, Control, Keep};
 use crate::sharding::{Sharding, of_result};
 use crate::trace::Repr;
 use crate::trace::cache::Cache;
@@ -66,6 +67,7 @@ pub struct Jit<'f, I, O> {
     out_specs: Option<SpecTree>,
     donate: Vec<usize>,
     engine: Option<EngineKind>,
+    implicit: ImplicitReshard,
     cache: Cache<(u64, u32), Arc<Entry<I, O>>>,
     /// What ran last.
     last: RefCell<Option<Arc<Entry<I, O>>>>,
@@ -74,12 +76,13 @@ pub struct Jit<'f, I, O> {
 /// How it was made; not the function, which has no text.
 impl<I, O> fmt::Debug for Jit<'_, I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Jit { arity, mesh, in_specs, out_specs, donate, engine, .. } = self;
+        let Jit { arity, mesh, in_specs, out_specs, donate, engine, implicit, .. } = self;
         let mut told = f.debug_struct("Jit");
         told.field("parameters", arity).field("mesh", mesh).field("in_specs", in_specs);
         told.field("out_specs", out_specs)
             .field("donate", donate)
             .field("engine", engine)
+            .field("implicit_reshard", implicit)
             .finish_non_exhaustive()
     }
 }
@@ -112,6 +115,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             out_specs: None,
             donate: Vec::new(),
             engine: None,
+            implicit: ImplicitReshard::Allow,
             cache: Cache::new(KEPT),
             last: RefCell::default(),
         }
@@ -166,6 +170,13 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// ```
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = Some(engine);
+        self
+    }
+
+    /// What is done about values that are moved although the program does not say so: by default nothing. It is looked at where the function is lowered or
+    /// compiled; inside another traced function it is that one's to say. The example is at [`ImplicitReshard`].
+    pub fn implicit_reshard(mut self, moves: ImplicitReshard) -> Self {
+        self.implicit = moves;
         self
     }
 
@@ -244,7 +255,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     }
 
     /// The arguments as `in_specs` says they are sharded.
-    fn prepared(&self, args: I, place: Place) -> Result<I> {
+    pub(super) fn prepared(&self, args: I, place: Place) -> Result<I> {
         let Some(specs) = &self.in_specs else { return Ok(args) };
         let specs = resolve(specs, &args, "in_specs").map_err(|e| Call::new("jit", place).locate(e))?;
         let mesh = self.mesh_of(&args);
@@ -336,7 +347,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         })
     }
 
-    fn trace_at(&self, args: &I, place: Place) -> Result<Traced<I, O>> {
+    pub(super) fn trace_at(&self, args: &I, place: Place) -> Result<Traced<I, O>> {
         let (recorded, out) = self.record(args, place)?;
         let mut leaves = Vec::new();
         let mut numbers = Vec::new();
@@ -360,7 +371,8 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         }
         let donated = numbers.iter().map(|n| n.is_some_and(|n| self.donate.contains(&n))).collect();
         let engine = self.engine.unwrap_or_default();
-        Ok(Traced::new(recorded, stripped(args), leaves, donated, stripped(&out), engine))
+        let traced = Traced::new(recorded, stripped(args), leaves, donated, stripped(&out), engine);
+        Ok(traced.moving(self.implicit))
     }
 
     fn call_inside(&self, args: &I, place: Place) -> Result<O> {
@@ -368,7 +380,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         let types = recorded.program.output_types();
         let mut inputs = collect(args);
         inputs.extend(recorded.captures);
-        let control = Control::Jit { body: Arc::new(recorded.program), remat: false };
+        let control = Control::Jit { body: Arc::new(recorded.program), keep: Keep::All };
         let results = apply_control(control, &inputs, types, Call::new("jit", place)).inspect_err(note)?;
         let mut results = results.into_iter();
         Ok(out.rebuild(&mut Path::unnamed(), &mut |_, _| results.next().expect("one for each leaf")))

@@ -4,7 +4,7 @@ use super::{check, gradient, near, run, sample};
 use atmesh::grad::{jvp_program, vjp_program, vjp_program_of};
 use atmesh::mesh::{Axes, AxisType};
 use atmesh::program::dce::dce;
-use atmesh::program::{Builder, Control, Loop, Op, Program, ShardMapping, Value};
+use atmesh::program::{Builder, Control, Keep, Loop, Op, Program, ShardMapping, Value};
 use atmesh::types::DType::{F32, F64, I32};
 use atmesh::types::{ArrayType, DType};
 use atmesh::{ErrorKind, Mesh, p};
@@ -29,12 +29,12 @@ fn summed(control: Control, ty: ArrayType) -> Program {
 /// A checkpoint keeps its operands and nothing from inside.
 #[test]
 fn checkpoints_keep_their_operands() {
-    for (remat, kept) in [(false, 3), (true, 1)] {
-        let program = summed(Control::Jit { body: three_sines(), remat }, F64.of([3]));
+    for (keep, kept) in [(Keep::All, 3), (Keep::Nothing, 1)] {
+        let program = summed(Control::Jit { body: three_sines(), keep }, F64.of([3]));
         check(&program, &[0]);
         assert_eq!(vjp_program(&program, &[0]).unwrap().residuals, kept);
     }
-    let program = summed(Control::Jit { body: three_sines(), remat: true }, F64.of([3]));
+    let program = summed(Control::Jit { body: three_sines(), keep: Keep::Nothing }, F64.of([3]));
     let twice = gradient(&program, &[0]);
     let mut b = Builder::new();
     let x = b.input(F64.of([3]), None);

@@ -17,7 +17,7 @@ use atmesh::ops::reduce::Reduction;
 use atmesh::ops::sharding::{Constrain, Reshard};
 use atmesh::ops::slicing::UpdateSlice;
 use atmesh::program::sentence::Combine;
-use atmesh::program::{Builder, Control, Loop, Prim, Program, ShardMapping, Value};
+use atmesh::program::{Builder, Control, Keep, Loop, Prim, Program, ShardMapping, Value};
 use atmesh::types::{ArrayType, DType, Scalar, Shape};
 use atmesh::{Error, Mesh, Spec};
 use serde_json::Value as Json;
@@ -195,7 +195,10 @@ impl Reader<'_> {
                 let ins = self.operands(e)?;
                 let (program, captured) = self.same_mesh_body(&e["body"], &types(&ins))?;
                 let outs = program.output_types();
-                let control = Control::Jit { body: Arc::new(program), remat: op == "checkpoint" };
+                let control = Control::Jit {
+                    body: Arc::new(program),
+                    keep: if op == "checkpoint" { Keep::Nothing } else { Keep::All },
+                };
                 return Ok(self.top().b.control(control, &[ins, captured].concat(), outs));
             }
             "grad" | "value_and_grad" | "vjp" | "jvp" => return self.derivative(e),

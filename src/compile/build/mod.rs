@@ -60,6 +60,7 @@ pub(crate) fn build<'p>(p: &'p SpmdProgram, strides: &Strides<'_>) -> Result<Flo
 
 impl<'p> Building<'p, '_> {
     fn slots(&mut self, p: &'p SpmdProgram) -> Result<()> {
+        let first = self.flow.values.len();
         for s in &p.slots {
             let parts = match &s.layout.partial {
                 Some((_, atoms)) => DimLayout { atoms: atoms.clone(), block: 1, origin: 0 },
@@ -67,6 +68,10 @@ impl<'p> Building<'p, '_> {
             };
             let k = self.value(s.dtype.storage(), s.shape.clone(), parts)?;
             self.flow.values[k].layout = Some(&s.layout);
+        }
+        for (step, why) in p.steps.iter().zip(&p.whys) {
+            let combines = matches!(step, Step::Reduce { .. });
+            step.outputs().iter().for_each(|s| self.flow.values[first + s].step = Some((why, combines)));
         }
         Ok(())
     }
@@ -77,7 +82,16 @@ impl<'p> Building<'p, '_> {
         fits(shape.rank())?;
         let k = self.flow.values.len();
         let strides = (self.strides)(k, &shape);
-        self.flow.values.push(Value { dtype, shape, copies, parts, strides, alias: None, layout: None });
+        self.flow.values.push(Value {
+            dtype,
+            shape,
+            copies,
+            parts,
+            strides,
+            alias: None,
+            layout: None,
+            step: None,
+        });
         if self.readers.len() <= k {
             self.readers.resize(k + 1, 0);
             self.maker.resize(k + 1, u32::MAX);

@@ -20,7 +20,7 @@ use super::product::ProductKernel;
 use super::seek::SeekKernel;
 use super::tiles::Tiles;
 use crate::mesh::{Axes, Mesh};
-use crate::partition::Slot;
+use crate::partition::{Slot, Why};
 use crate::types::{DType, Shape};
 pub(crate) use rows::RowsKernel;
 pub(crate) use schedule::compile;
@@ -229,6 +229,8 @@ pub(crate) struct What {
     pub(crate) makes: SmallVec<[(Slot, DType, Shape); 1]>,
     /// How many maps run in it.
     pub(crate) maps: usize,
+    /// The step that makes the first of these: where it comes from, and whether it combines parts of several devices.
+    pub(crate) step: Option<(Why, bool)>,
 }
 
 impl fmt::Display for What {

@@ -305,6 +305,7 @@ impl Chain {
         let gone = |s: &Slot| self.strips.iter().any(|x| x.0 == *s);
         let makes = nodes.iter().flat_map(|n| &n.what.makes).filter(|m| !gone(&m.0)).cloned().collect();
         let maps = nodes.iter().map(|n| n.what.maps).sum();
+        let step = nodes.iter().rev().find_map(|n| n.what.step.clone());
         let parts = nodes.into_iter().filter_map(|n| match n.kernel {
             Kernel::Tiles { tiles, .. } => Some(Part::Tiles(tiles)),
             Kernel::Fold(f, _) => Some(Part::Fold(f)),
@@ -313,7 +314,7 @@ impl Chain {
         });
         let kernel = RowsKernel { rows: self.rows, turn, parts: parts.collect(), strips, bytes };
         let chunks = ((cost / 20.0) as i64).clamp(1, self.rows.min(512));
-        let what = What { name: "rows", makes, maps };
+        let what = What { name: "rows", makes, maps, step };
         Node { kernel: Kernel::Rows(Box::new(kernel)), chunks, cost, what }
     }
 }

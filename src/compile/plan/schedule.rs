@@ -472,7 +472,8 @@ fn over(combine: Combine) -> &'static str {
 
 fn describe(flow: &Flow<'_>, name: &'static str, makes: &[Slot], maps: usize) -> What {
     let one = |s: &Slot| (*s, flow.values[*s].dtype, flow.values[*s].shape.clone());
-    What { name, makes: makes.iter().map(one).collect(), maps }
+    let step = makes.iter().find_map(|s| flow.values[*s].step).map(|(why, combines)| (why.clone(), combines));
+    What { name, makes: makes.iter().map(one).collect(), maps, step }
 }
 
 /// An elementwise group as a node.
@@ -523,6 +524,11 @@ fn elementwise(
     let step = (step + quantum - 1) / quantum * quantum;
     let chunks = ((t.ext[split] + step - 1) / step).max(1);
     let name = if stream { "tiles past the caches" } else { "tiles" };
-    let what = describe(g.flow, name, &outs, g.list[group].members.len());
+    let members = &g.list[group].members;
+    let mut what = describe(g.flow, name, &outs, members.len());
+    if what.step.is_none() {
+        let made = members.iter().find_map(|m| g.flow.values[g.map(m.item).out].step);
+        what.step = made.map(|(why, combines)| (why.clone(), combines));
+    }
     Ok(Node { kernel: Kernel::Tiles { tiles: Box::new(t), split, step }, chunks, cost, what })
 }

@@ -7,6 +7,7 @@ mod run;
 mod samples;
 #[cfg(test)]
 pub(crate) mod tests;
+mod times;
 
 use super::threads::{self, Devices};
 use super::{Engine, Executable, Failure, Job, RunReport};
@@ -14,6 +15,7 @@ use crate::compile::plan::{Compiled, Gift, Memory, OutPlan, Use};
 use crate::compile::{self, kernel};
 use crate::diagnostic::{Error, Fault, Result};
 use crate::partition::{Slot, SpmdProgram};
+use crate::plan::Timeline;
 use crate::runtime::clock::nanoseconds;
 use crate::runtime::prints::Prints;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,7 +23,7 @@ use crate::runtime::wait::Signal;
 use crate::runtime::workers::{Member, team};
 use crate::runtime::{Buffer, Slab, fits};
 use crate::types::{DType, Shape};
-use run::Runner;
+use run::{Mark, Runner};
 use smallvec::SmallVec;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -63,6 +65,17 @@ pub(super) struct Ready {
     devices: Option<Devices>,
     /// When it was called last, in nanoseconds.
     last: AtomicUsize,
+}
+
+/// Where those that run a program leave what they did when, each with its number.
+#[derive(Default)]
+struct Clock(std::sync::Mutex<Vec<(usize, Vec<Mark>)>>);
+
+/// Leaves a member's marks at the clock, if there is one.
+fn leave(clock: Option<&Clock>, member: usize, marks: Option<Vec<Mark>>) {
+    if let (Some(clock), Some(marks)) = (clock, marks) {
+        clock.0.lock().unwrap_or_else(|e| e.into_inner()).push((member, marks));
+    }
 }
 
 /// A table that all members of a job see.
@@ -133,8 +146,9 @@ impl Ready {
     }
 }
 
-impl Executable for Ready {
-    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
+impl Ready {
+    /// Runs it; with a clock each that runs it leaves there what it did when.
+    fn run(&self, args: &mut [Slab], clock: Option<&Clock>) -> Result<Vec<Slab>, Failure> {
         self.check(args)?;
         let c = &self.compiled;
         fits(c.fresh.iter().fold(c.arena, |sum, n| sum.saturating_add(*n)))?;
@@ -169,10 +183,14 @@ impl Executable for Ready {
                 let ran = Failure::caught(|| {
                     kernel::with_scratch(|scratch| {
                         let (counters, rounds) = (&[][..], Vec::new());
-                        let mut r = Runner { member: None, counters, rounds, prints: &prints, scratch };
+                        let marks = clock.map(|_| Vec::new());
+                        let mut r =
+                            Runner { member: None, counters, rounds, prints: &prints, scratch, marks };
                         // SAFETY: the table points to buffers of the sizes that the plan wants; no argument is written but those to
                         // which nobody else has a handle, behind their last reads
-                        unsafe { r.plan(&c.plan, &mut base) }
+                        let ran = unsafe { r.plan(&c.plan, &mut base) };
+                        leave(clock, 0, r.marks);
+                        ran
                     })
                 })?;
                 debug_assert!(ran.is_ok(), "nobody else takes part");
@@ -186,11 +204,13 @@ impl Executable for Ready {
                     let mut base = base.to_vec();
                     kernel::with_scratch(|scratch| {
                         let rounds = vec![0; c.levels];
-                        let mut r =
-                            Runner { member: Some(m), counters: &counters, rounds, prints: &prints, scratch };
+                        let (member, counters, prints) = (Some(m), &counters[..], &prints);
+                        let marks = clock.map(|_| Vec::new());
+                        let mut r = Runner { member, counters, rounds, prints, scratch, marks };
                         // SAFETY: as above; every member has an equal table of its own. An error means that another member
                         // panicked, which `run` reports
                         let _ = unsafe { r.plan(&c.plan, &mut base) };
+                        leave(clock, m.index(), r.marks);
                     });
                 };
                 match (&self.devices, bell) {
@@ -217,6 +237,20 @@ impl Executable for Ready {
             });
         }
         Ok(outs)
+    }
+}
+
+impl Executable for Ready {
+    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
+        self.run(args, None)
+    }
+    fn call_timed(&self, args: &mut [Slab]) -> Result<(Vec<Slab>, Timeline), Failure> {
+        let (clock, begin) = (Clock::default(), nanoseconds());
+        let outs = self.run(args, Some(&clock))?;
+        let end = nanoseconds();
+        let marks = clock.0.into_inner().unwrap_or_else(|e| e.into_inner());
+        let RunReport { engine, .. } = self.report();
+        Ok((outs, times::timeline(engine, &self.compiled.plan, marks, begin, end)))
     }
     fn report(&self) -> RunReport {
         let c = &self.compiled;

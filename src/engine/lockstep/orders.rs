@@ -61,8 +61,14 @@ fn members_take_the_same_arm() {
                 let Shared(base) = &shared;
                 let mut scratch = Scratch::new();
                 let (member, rounds) = (Some(m), Vec::new());
-                let mut runner =
-                    Runner { member, counters: &[], rounds, prints: &prints, scratch: &mut scratch };
+                let mut runner = Runner {
+                    member,
+                    counters: &[],
+                    rounds,
+                    prints: &prints,
+                    scratch: &mut scratch,
+                    marks: None,
+                };
                 // SAFETY: each slot that is used has its number
                 assert!(unsafe { runner.plan(&all, &mut base.to_vec()) }.is_ok());
             });

@@ -5,6 +5,7 @@ use crate::compile::kernel::{self, Scratch};
 use crate::compile::plan::{
     BranchKernel, Kernel, Level, LoopKernel, Node, PackFrom, PackKernel, Plan, PrintKernel, WhileKernel,
 };
+use crate::runtime::clock::nanoseconds;
 use crate::runtime::prints::Prints;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::Member;
@@ -27,7 +28,22 @@ pub(super) struct Runner<'a> {
     pub(super) prints: &'a Prints,
     /// This thread's own.
     pub(super) scratch: &'a mut Scratch,
+    /// What it did when, if that is asked for.
+    pub(super) marks: Option<Vec<Mark>>,
 }
+
+/// That a member ran a task of a node, or waited, and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    /// The level's number, and which of its nodes; nothing: it waited for the others.
+    pub(super) node: Option<(u32, u32)>,
+    /// In nanoseconds.
+    pub(super) from: usize,
+    pub(super) to: usize,
+}
+
+/// Of one member no more than these are kept.
+pub(super) const MOST_MARKS: usize = 1 << 20;
 
 /// A member of the team panicked.
 pub(super) struct Broken;
@@ -35,13 +51,25 @@ pub(super) struct Broken;
 type Ran = Result<(), Broken>;
 
 impl Runner<'_> {
-    fn meet(&self) -> Ran {
+    fn meet(&mut self) -> Ran {
         if self.index() == 0 && self.prints.caller_runs() {
             self.prints.write();
         }
-        match self.member {
-            Some(m) if !m.barrier() => Err(Broken),
-            _ => Ok(()),
+        let Some(m) = self.member else { return Ok(()) };
+        let from = self.now();
+        let met = m.barrier();
+        self.mark(None, from);
+        if met { Ok(()) } else { Err(Broken) }
+    }
+    /// The time, if marks are kept.
+    fn now(&self) -> usize {
+        if self.marks.is_some() { nanoseconds() } else { 0 }
+    }
+    /// Marks what began then and ends now, if marks are kept.
+    fn mark(&mut self, node: Option<(usize, usize)>, from: usize) {
+        if let Some(marks) = self.marks.as_mut().filter(|m| m.len() < MOST_MARKS) {
+            let node = node.map(|(level, k)| (level as u32, k as u32));
+            marks.push(Mark { node, from, to: nanoseconds() });
         }
     }
     fn count(&self) -> usize {
@@ -63,8 +91,10 @@ impl Runner<'_> {
                 match &level.nodes[..] {
                     [n] if n.kernel.control() => self.control(n, base)?,
                     nodes if self.count() == 1 => {
-                        for n in nodes {
+                        for (k, n) in nodes.iter().enumerate() {
+                            let from = self.now();
                             self.whole(n, base);
+                            self.mark(Some((level.id, k)), from);
                         }
                     }
                     _ => {
@@ -109,10 +139,12 @@ impl Runner<'_> {
     /// # Safety
     /// As for [`Runner::plan`].
     unsafe fn task(&mut self, level: &Level, mut i: i64, base: &mut [*mut u8]) {
-        for n in &level.nodes {
+        for (k, n) in level.nodes.iter().enumerate() {
             if i < n.chunks {
+                let from = self.now();
                 // SAFETY: the caller's
-                return unsafe { self.chunk(n, i, n.chunks, base) };
+                unsafe { self.chunk(n, i, n.chunks, base) };
+                return self.mark(Some((level.id, k)), from);
             }
             i -= n.chunks;
         }

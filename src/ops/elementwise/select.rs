@@ -8,7 +8,7 @@ use crate::program::factors::{Factors, Join, Linearity, Priority};
 use crate::program::sentence::{Arg, Code, Fun, Sentence};
 use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched};
-use crate::program::{Operand, Primitive, Tangents, Value};
+use crate::program::{Builder, Operand, Primitive, Tangents, Value};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
@@ -150,10 +150,18 @@ impl Primitive for Clamp {
                 _ => vec![(Lt, hi, x)],
             };
             let mut rules = rules.into_iter();
-            let Some((cmp, p, q)) = rules.next() else { continue };
-            let mut active = b.binary(cmp, p, q)?;
-            for (cmp, p, q) in rules {
-                let more = b.binary(cmp, p, q)?;
+            // two limits may be reduced over other axes: then they meet where the result is
+            let compared = |b: &mut Builder, (cmp, p, q): (super::Binary, &Value, &Value)| {
+                if p.ty.spec.reduced_axes().same_set(q.ty.spec.reduced_axes()) {
+                    return b.binary(cmp, p, q);
+                }
+                let (p, q) = (b.broadcast_like(p, &z.ty)?, b.broadcast_like(q, &z.ty)?);
+                b.binary(cmp, &p, &q)
+            };
+            let Some(first) = rules.next() else { continue };
+            let mut active = compared(b, first)?;
+            for rule in rules {
+                let more = compared(b, rule)?;
                 active = b.binary(super::Binary::And, &active, &more)?;
             }
             let t = b.broadcast_like(t, &z.ty)?;

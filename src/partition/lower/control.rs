@@ -34,7 +34,7 @@ impl Lower {
         c: &Control,
         operands: &[Val],
     ) -> Result<Vec<Val>> {
-        let why = Why { place: e.place, op: c.name().to_string() };
+        let why = self.why(e, c.name());
         match c {
             Control::Jit { body, .. } | Control::Modes { body, .. } => {
                 let outs = self.run(body, operands.to_vec())?;
@@ -82,7 +82,7 @@ impl Lower {
         build: impl FnOnce(&mut Lower, &[Val]) -> Result<Vec<Slot>>,
     ) -> Result<Planned> {
         let draft = Draft::new(self.draft.devices, self.draft.mesh.clone());
-        let mut inner = Lower { draft, manual: self.manual.clone() };
+        let mut inner = Lower { draft, manual: self.manual.clone(), phase: self.phase };
         let mut vals = Vec::new();
         for i in ins {
             vals.push(match i {

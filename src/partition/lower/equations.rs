@@ -8,7 +8,7 @@ use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::partition::report::Kind;
 use crate::program::sentence::{Affine, Body, Code, Combine, Part, Read, Sentence, Source, Span};
-use crate::program::{Env, Equation, Known, Literal, Op, Prim, Program, VarInfo, sound};
+use crate::program::{Env, Equation, Known, Literal, Op, Phase, Prim, Program, VarInfo, sound};
 use crate::sharding::atoms::{Atoms, of_axes, sorted};
 use crate::types::{ArrayType, DType, Shape};
 
@@ -51,10 +51,11 @@ impl Manual {
     }
 }
 
-/// A draft under construction, and the manual axes around what is lowered.
+/// A draft under construction, the manual axes around what is lowered, and in which phase of a derivative it is.
 pub(crate) struct Lower {
     pub(crate) draft: Draft,
     pub(crate) manual: Option<Manual>,
+    pub(crate) phase: Phase,
 }
 
 impl Lower {
@@ -63,14 +64,21 @@ impl Lower {
         let mut env = Env::new(program, ins);
         for e in &program.equations {
             let operands = env.all(&e.inputs);
+            let around = self.phase;
+            self.phase = e.phase.within(around);
             let outs = match &e.op {
                 Op::Prim(prim) => self.primitive(program, e, prim, &operands)?,
                 Op::Control(c) => self.control(program, e, c, &operands)?,
             };
             self.as_typed(program, e, &outs).map_err(|wrong| sound::refuse(program, e, wrong))?;
             env.bind(&e.outputs, outs);
+            self.phase = around;
         }
         Ok(env.all(&program.outputs))
+    }
+    /// Where a step of the equation that is lowered comes from.
+    pub(crate) fn why(&self, e: &Equation, op: &str) -> Why {
+        Why { place: e.place, op: op.to_string(), phase: self.phase }
     }
 
     /// Whether what an equation makes is stored as its types say.
@@ -102,7 +110,7 @@ impl Lower {
         prim: &Prim,
         operands: &[Val],
     ) -> Result<Vec<Val>> {
-        let why = Why { place: e.place, op: prim.name().to_string() };
+        let why = self.why(e, prim.name());
         let types: Vec<ArrayType> = e.inputs.iter().map(|i| program.input_type(i)).collect();
         let results: Vec<ArrayType> = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
         if let Some(c) = prim.collective() {

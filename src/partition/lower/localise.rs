@@ -5,7 +5,7 @@ use crate::partition::draft::Draft;
 use crate::partition::lay::plan::{Localised, plan};
 use crate::partition::lower::equations::{Lower, Val};
 use crate::partition::program::Why;
-use crate::program::{Op, Program};
+use crate::program::{Op, Phase, Program};
 
 /// Localises a program in which every variable is placed.
 pub fn localise(program: &Program) -> Result<Localised> {
@@ -14,7 +14,8 @@ pub fn localise(program: &Program) -> Result<Localised> {
 
 /// A whole program, lowered and localised.
 fn whole(program: &Program, devices: usize) -> Result<Localised> {
-    let mut lower = Lower { draft: Draft::new(devices, program.mesh.clone()), manual: None };
+    let draft = Draft::new(devices, program.mesh.clone());
+    let mut lower = Lower { draft, manual: None, phase: Phase::Forward };
     let mut vals = Vec::new();
     for var in &program.inputs {
         let info = &program.vars[var.index()];
@@ -24,7 +25,7 @@ fn whole(program: &Program, devices: usize) -> Result<Localised> {
         vals.push(Val::Slot(slot, Vec::new()));
     }
     let outs = lower.run(program, vals)?;
-    let why = Why { place: None, op: "return".into() };
+    let why = Why { op: "return".into(), ..Why::default() };
     lower.draft.outs = outs.iter().map(|v| lower.as_slot(v, &why)).collect();
     Ok(plan(lower.draft)?.localised)
 }

@@ -35,7 +35,7 @@ impl Lower {
         m: &ShardMapping,
         operands: &[Val],
     ) -> Result<Vec<Val>> {
-        let why = Why { place: e.place, op: "shard_map".into() };
+        let why = self.why(e, "shard_map");
         let outer = self.manual.clone();
         let axes = m.mesh.in_order(m.axes.iter().chain(outer.iter().flat_map(|o| &o.axes)));
         self.manual = Some(Manual { mesh: m.mesh.clone(), axes });

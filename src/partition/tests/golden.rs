@@ -28,7 +28,7 @@ fn lay(mesh: &Mesh, shape: &[usize], spec: &str) -> Layout {
 }
 
 fn why() -> Why {
-    Why { place: None, op: "test".into() }
+    Why { op: "test".into(), ..Why::default() }
 }
 
 struct Plan {

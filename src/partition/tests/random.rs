@@ -347,7 +347,7 @@ fn put(r: &mut Random, d: &mut Draft, devices: usize, slot: Slot, shape: &[usize
 /// A random draft of some steps.
 fn program(r: &mut Random, devices: usize) -> Draft {
     let mut d = Draft::new(devices, None);
-    let why = Why { place: None, op: "test".into() };
+    let why = Why { op: "test".into(), ..Why::default() };
     for _ in 0..1 + r.below(2) {
         let rank = 1 + r.below(2);
         let shape = sizes(r, rank);

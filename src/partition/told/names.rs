@@ -109,6 +109,8 @@ pub(super) fn listed(
         times: 1,
         op: why.op.clone(),
         source: why.place,
+        phase: why.phase,
+        asked: false,
         reason,
         path: vec![(k, 0)],
     }
@@ -146,8 +148,9 @@ impl Namer<'_> {
         let first = needs.first()?.reader;
         let mut why = p.whys[first].clone();
         let size = stored.dtype.size() as u64;
-        let asked = self.asked(src, needs);
-        let (kind, axes, reason) = match asked {
+        let called = self.asked(src, needs);
+        let asked = called.is_some() || self.notes[first].pinned;
+        let (kind, axes, reason) = match called {
             Some((kind, axes, by)) => {
                 let reason = format!("the program calls {} over {axes}", by.op);
                 why = by;
@@ -158,7 +161,7 @@ impl Namer<'_> {
                 (name.kind, axes_of(self.mesh(), &name.digits), name.reason)
             }
         };
-        Some(listed(k, (kind, axes), &c, size, &seen, &why, reason))
+        Some(Collective { asked, ..listed(k, (kind, axes), &c, size, &seen, &why, reason) })
     }
 
     fn reader(&self, n: &Need) -> Option<Reader<'_>> {

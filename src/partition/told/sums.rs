@@ -5,7 +5,7 @@ use crate::mesh::Axes;
 use crate::partition::draft::copy;
 use crate::partition::price::prices;
 use crate::partition::price::reader::Reader;
-use crate::partition::program::{Slot, Step};
+use crate::partition::program::{Slot, Step, Why};
 use crate::partition::report::{Collective, Kind};
 use crate::partition::route;
 use crate::program::sentence::Combine;
@@ -42,7 +42,7 @@ impl Namer<'_> {
             Combine::And | Combine::Or => ("partial results are", "combined"),
         };
         let ending = if scattered { "and each device keeps its block" } else { "on all devices" };
-        let cause = self.cause(src, &axes);
+        let cause = self.cause(src, &axes, &p.whys[k]);
         let (mut kind, mut axes_named) =
             (if scattered { Kind::ReduceScatter } else { Kind::AllReduce }, axes);
         if let Some((asked, over)) = &self.notes[k].user
@@ -63,7 +63,8 @@ impl Namer<'_> {
         };
         let seen = self.looks.seen(key, look);
         let reason = format!("{cause}: {what} {how} {ending}");
-        Some(listed(k, (kind, axes_named), &c, size, &seen, why, reason))
+        let asked = self.notes[k].user.is_some();
+        Some(Collective { asked, ..listed(k, (kind, axes_named), &c, size, &seen, why, reason) })
     }
 
     /// Makes the line of one small sum that of all that go with it in one exchange.
@@ -107,7 +108,7 @@ impl Namer<'_> {
         self.p.steps.iter().position(|s| s.local().is_some_and(|l| l.out == v))
     }
     /// Why a value is partial.
-    fn cause(&self, src: Slot, axes: &Axes) -> String {
+    fn cause(&self, src: Slot, axes: &Axes, asks: &Why) -> String {
         // parts that were added up are those of what was added
         let mut src = src;
         while let Some(l) = self.maker(src).and_then(|k| self.p.steps[k].local())
@@ -122,7 +123,12 @@ impl Namer<'_> {
         if self.notes[k].user.is_some() {
             return format!("the program calls {} over {axes}", self.p.whys[k].op);
         }
+        let made = &self.p.whys[k];
         match self.p.steps[k].sentence() {
+            // another operation asks for the sum
+            Some(sentence) if sentence.body.contracts() && made.op != asks.op => {
+                format!("{} contracts a dimension that is sharded over {axes}", made.op)
+            }
             Some(sentence) if sentence.body.contracts() => {
                 format!("the contracting dimension is sharded over {axes}")
             }

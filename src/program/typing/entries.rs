@@ -27,6 +27,8 @@ pub(super) struct Rule<'a> {
     pub(super) factors: &'a Factors,
     pub(super) operands: &'a [Operand],
     pub(super) shapes: &'a [(DType, Shape)],
+    /// Whether it makes each element of those at the same place, of sizes that broadcast.
+    pub(super) elementwise: bool,
 }
 
 impl Rule<'_> {

@@ -50,7 +50,9 @@ pub fn by_factors_on(
     let types: SmallVec<[ArrayType; 3]> = operands.iter().map(|o| o.ty.clone()).collect();
     let factors = prim.factors(&types, &shapes);
     sound::factors(&factors, &types, &shapes).map_err(|wrong| sound::contradiction(prim, wrong))?;
-    let rule = Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands, shapes: &shapes };
+    let elementwise = prim.priority() == Priority::Elementwise;
+    let rule =
+        Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands, shapes: &shapes, elementwise };
     let entries = rule.join(out.is_some())?;
     let (u, r) = rule.sets(prim.linearity(), out)?;
     let mut results = Vec::with_capacity(shapes.len());

@@ -68,6 +68,12 @@ impl Rule<'_> {
                 real.remove(0);
             }
         }
+        if self.elementwise {
+            for (k, spec) in &mut real {
+                *spec = spec
+                    .reduced(spec.reduced_axes().iter().filter(|a| !self.spread(*k, *a)).collect::<Axes>());
+            }
+        }
         let (mut u, mut r) = (Axes::none(), Axes::none());
         for (_, spec) in &real {
             u.extend(spec.unreduced_axes());
@@ -157,30 +163,39 @@ impl Rule<'_> {
         let axes = dims.iter().zip(out.dims()).filter(|(dim, _)| new(dim)).flat_map(|(_, axes)| axes.iter());
         axes.collect()
     }
+    /// Whether this axis splits a dimension that another operand of an elementwise operation has and operand `k` has not, or has with size
+    /// 1: then operand `k`, where it is reduced over the axis, is repeated along that dimension in the blocks of the other, as a broadcast
+    /// with that sharding repeats it. The sum over the dimension, on the way back, is its cotangent's sum over the axis.
+    fn spread(&self, k: usize, axis: Axis) -> bool {
+        let has = |l: &LoopId| {
+            self.factors.operands[k].iter().any(|d| d.at != At::Stretched && d.loops.contains(l))
+        };
+        let others = self.factors.operands.iter().zip(self.operands).enumerate().filter(|(j, _)| *j != k);
+        let mut dims =
+            others.flat_map(|(_, (dims, o))| dims.iter().enumerate().map(|(d, dim)| (dim, o.ty.spec.dim(d))));
+        dims.any(|(dim, axes)| axes.contains(&axis) && !dim.loops.iter().any(has))
+    }
     fn reduced_alike(&self, real: &[(usize, Spec)], literal: bool) -> Result<(), Fault> {
         let reduced = real.iter().find(|(_, s)| !s.reduced_axes().is_empty());
         let lacking = reduced
             .and_then(|(_, with)| real.iter().find(|(_, s)| !s.reduced_axes().same_set(with.reduced_axes())));
         match (lacking, reduced) {
-            (Some(&(k, _)), Some(&(j, other))) => Err(self
-                .refuse(format!(
+            (Some(&(k, _)), Some(&(j, other))) => {
+                let fault = self.refuse(format!(
                     "{}, is reduced over {}, but {}, is not",
                     self.named(j),
                     other.reduced_axes(),
                     self.named(k)
-                ))
-                .help(format!(
-                    "reshard operand {}: `.reshard({})`",
-                    self.number(k),
-                    reduced_over(self.spec(k), other.reduced_axes())
-                ))
-                .help(format!(
-                    "reshard operand {}: `.reshard({})`",
-                    self.number(j),
-                    self.spec(j).reduced(Axes::none())
-                ))
-                .mark(k, Spot::Sets)
-                .mark(j, Spot::Sets)),
+                ));
+                let mend = |k, spec| format!("reshard operand {}: `.reshard({spec})`", self.number(k));
+                let (own, to) = (self.spec(k), reduced_over(self.spec(k), other.reduced_axes()));
+                // where the other operand is split over one of them, it would be gathered to be made like this one
+                let fault = if own.dims() == to.dims() { fault.help(mend(k, to)) } else { fault };
+                Err(fault
+                    .help(mend(j, self.spec(j).reduced(Axes::none())))
+                    .mark(k, Spot::Sets)
+                    .mark(j, Spot::Sets))
+            }
             (None, Some((j, other))) if literal => Err(self
                 .refuse(format!(
                     "{}, is reduced over {}, but a number is not",

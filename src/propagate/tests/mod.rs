@@ -7,8 +7,8 @@ use crate::diagnostic::{Fault, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::program::sentence::Sentence;
 use crate::program::{
-    At, Builder, Control, Dim, Factors, Input, Linearity, Loop, Op, Operand, Pin, Placement, Prim, Primitive,
-    Priority, Program, ShardMapping, Tangents, Value,
+    At, Builder, Control, Dim, Factors, Input, Keep, Linearity, Loop, Op, Operand, Pin, Placement, Prim,
+    Primitive, Priority, Program, ShardMapping, Tangents, Value,
 };
 use crate::program::{Back, Forward};
 use crate::sharding::Spec;

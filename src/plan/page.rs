@@ -1,0 +1,113 @@
+//! Tables as pages: one file, sorted by a click on a column's name.
+
+use crate::diagnostic::Place;
+use std::fmt::Write;
+
+/// One field of a page's table.
+pub(super) enum Cell {
+    /// A word.
+    Text(String),
+    /// A line of the user's.
+    Line(Option<Place>),
+    /// A figure, and how it is written.
+    Figure(f64, String),
+}
+
+/// A file's name and the line, as reports have it.
+pub(super) fn line(source: Option<Place>) -> String {
+    source.map(|p| format!("{}:{}", p.file(), p.line())).unwrap_or_default()
+}
+
+/// A page with figures and a table. `source` goes before each file's name, so that lines are links.
+pub(super) fn page(
+    title: &str,
+    head: &[(&str, String)],
+    columns: &[&str],
+    rows: Vec<Vec<Cell>>,
+    source: &str,
+) -> String {
+    let mut page = String::from(PAGE_HEAD);
+    let _ = write!(page, "<title>{0}</title>\n<h1>{0}</h1>\n<dl>", escaped(title));
+    for (name, figure) in head {
+        let _ = writeln!(page, "<dt>{name}</dt><dd>{}</dd>", escaped(figure));
+    }
+    page += "</dl>\n<table>\n<thead><tr>";
+    for name in columns {
+        let _ = write!(page, "<th><button>{name}</button></th>");
+    }
+    page += "</tr></thead>\n<tbody>\n";
+    for row in rows {
+        page += "<tr>";
+        for cell in row {
+            let _ = match cell {
+                Cell::Text(text) => write!(page, "<td>{}</td>", escaped(&text)),
+                Cell::Line(None) => write!(page, "<td></td>"),
+                Cell::Line(Some(p)) => {
+                    let file = escaped(&format!("{source}{}#L{}", p.file(), p.line()));
+                    write!(page, "<td><a href=\"{file}\">{}</a></td>", escaped(&line(Some(p))))
+                }
+                Cell::Figure(value, text) => {
+                    write!(page, "<td data-v=\"{value:e}\">{}</td>", text.trim_end())
+                }
+            };
+        }
+        page += "</tr>\n";
+    }
+    page + "</tbody></table>\n" + SORT
+}
+
+/// A table as text: the first `numbers` columns end below one another.
+pub(super) fn table(rows: &[Vec<String>], numbers: usize) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let wide = |k: usize| rows.iter().map(|r| r[k].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(wide).collect();
+    let mut text = String::new();
+    for r in rows {
+        let mut line = String::new();
+        for (k, cell) in r.iter().enumerate() {
+            line += &if k < numbers {
+                format!("{cell:>0$}  ", widths[k])
+            } else {
+                format!("{cell:<0$}  ", widths[k])
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// A text within a page.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+const PAGE_HEAD: &str = "<!doctype html>
+<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">
+<style>
+body { font: 14px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 96em; padding: 0 1em; color: #1b1b1b; background: #fff }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1.5em }
+dt { color: #666 } dd { margin: 0 }
+table { border-collapse: collapse; display: block; overflow-x: auto }
+th, td { padding: .2em .8em .2em 0; text-align: left; white-space: nowrap }
+td[data-v] { text-align: right; font-variant-numeric: tabular-nums }
+tbody tr { border-top: 1px solid #ddd }
+button { font: inherit; border: 0; background: none; padding: 0; cursor: pointer; font-weight: bold }
+@media (prefers-color-scheme: dark) { body { color: #ddd; background: #1b1b1b } dt { color: #999 } a { color: #8bf } button { color: inherit } tbody tr { border-color: #444 } }
+</style>
+";
+
+const SORT: &str = "<script>
+for (const [n, head] of [...document.querySelectorAll('th button')].entries()) {
+  let down = false;
+  head.onclick = () => {
+    const body = document.querySelector('tbody');
+    const of = row => { const cell = row.cells[n]; return cell.dataset.v === undefined ? cell.textContent : +cell.dataset.v; };
+    const rows = [...body.rows].sort((a, b) => of(a) < of(b) ? -1 : of(a) > of(b) ? 1 : 0);
+    down = !down;
+    body.replaceChildren(...(down ? rows.reverse() : rows));
+  };
+}
+</script>
+</html>
+";

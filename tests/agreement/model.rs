@@ -1,0 +1,187 @@
+//! A decoder transformer's loss, its gradient and a step of Adam, as `xla.py` has them: RMSNorm, grouped-query attention, SwiGLU, one-hot embedding,
+//! cross entropy over a split vocabulary; weights over fsdp and tensor, the batch over data and fsdp.
+
+use atmesh::einsum_to;
+use atmesh::prelude::*;
+
+#[derive(Clone, Debug, Tree)]
+pub struct Layer<T = Array> {
+    n1: T,
+    wq: T,
+    wk: T,
+    wv: T,
+    wo: T,
+    n2: T,
+    wg: T,
+    wu: T,
+    wd: T,
+}
+#[derive(Clone, Debug, Tree)]
+pub struct Model<T = Array> {
+    emb: T,
+    /// One, of all layers stacked; or all.
+    layers: Vec<Layer<T>>,
+    norm: T,
+    head: T,
+}
+#[derive(Clone, Debug, Tree)]
+pub struct State<T = Array> {
+    pub model: Model<T>,
+    m: Model<T>,
+    v: Model<T>,
+    t: T,
+}
+
+/// Sizes, and how the program is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Shardings are in the types; else activations are constrained, and the rest is propagated.
+    pub explicit: bool,
+    pub scan: bool,
+    pub remat: bool,
+    pub layers: usize,
+    pub d: usize,
+    pub f: usize,
+    pub heads: usize,
+    pub key_heads: usize,
+    pub words: usize,
+    pub batch: usize,
+    pub sequence: usize,
+    pub dtype: DType,
+}
+
+/// How the batch is split.
+fn batch() -> Spec {
+    p![("data", "fsdp")]
+}
+
+impl Config {
+    fn head(&self) -> usize {
+        self.d / self.heads
+    }
+    /// A weight as a layer reads it: gathered over fsdp, its gradient left unreduced to the end.
+    #[track_caller]
+    fn whole(&self, w: &Array, spec: Spec) -> Array {
+        let w = w.astype(self.dtype);
+        if self.explicit { w.reshard(spec.reduced(("data", "fsdp"))) } else { w }
+    }
+    #[track_caller]
+    fn product<const N: usize>(&self, letters: &str, x: [&Array; N]) -> Array {
+        if self.explicit { einsum_to(letters, x, batch()) } else { einsum(letters, x) }
+    }
+    #[track_caller]
+    fn held(&self, x: Array) -> Array {
+        if self.explicit { x } else { x.constrain(batch()) }
+    }
+    fn normed(&self, x: &Array, scale: &Array) -> Array {
+        let y = x.astype(F32);
+        let y = &y * (y.square().mean(Dims::keep(-1)) + 1e-5).rsqrt();
+        let scale = if self.explicit { scale.reshard(p![; R: ("data", "fsdp")]) } else { scale.clone() };
+        let y = (y * scale).astype(self.dtype);
+        // the cotangents of several products are added before they are summed
+        if self.explicit { y.reshard(p![("data", "fsdp"); R: "tensor"]) } else { y }
+    }
+    fn attention(&self, q: &Array, k: &Array, v: &Array) -> Array {
+        let a = einsum("bshgk,bthk->bhgst", [q, k]) / (self.head() as f64).sqrt();
+        let mask = Array::ones(Bool.of([self.sequence, self.sequence])).tril(0);
+        let a = mask.select(&a, -1e9).softmax(-1);
+        einsum("bhgst,bthk->bshgk", [&a, v])
+    }
+    fn block(&self, w: &Layer, x: &Array) -> Array {
+        let columns = p![_, "tensor"];
+        let h = self.normed(x, &w.n1);
+        let q = einsum("bsd,dhgk->bshgk", [&h, &self.whole(&w.wq, columns)]);
+        let k = einsum("bsd,dhk->bshk", [&h, &self.whole(&w.wk, columns)]);
+        let v = einsum("bsd,dhk->bshk", [&h, &self.whole(&w.wv, columns)]);
+        let o = self.attention(&q, &k, &v);
+        let x = self.held(x + self.product("bshgk,hgkd->bsd", [&o, &self.whole(&w.wo, p!["tensor"])]));
+        let h = self.normed(&x, &w.n2);
+        let g = einsum("bsd,df->bsf", [&h, &self.whole(&w.wg, columns)]);
+        let u = einsum("bsd,df->bsf", [&h, &self.whole(&w.wu, columns)]);
+        let y = (&g * g.logistic()) * u;
+        self.held(x + self.product("bsf,fd->bsd", [&y, &self.whole(&w.wd, p!["tensor"])]))
+    }
+    fn layer(&self, w: Layer, x: &Array) -> Array {
+        if self.remat {
+            checkpoint((w, x), |(w, x): (Layer, Array)| self.block(&w, &x))
+        } else {
+            self.block(&w, x)
+        }
+    }
+    pub fn loss(&self, w: &Model, ids: &Array, labels: &Array) -> Array {
+        let hot = |ids: &Array| match self.explicit {
+            true => ids.one_hot_to(self.words, p![("data", "fsdp"), _, "tensor"]),
+            false => ids.one_hot(self.words),
+        };
+        let embedding = self.whole(&w.emb, p!["tensor"]);
+        let mut x = self.held(self.product("bsv,vd->bsd", [&hot(ids).astype(self.dtype), &embedding]));
+        if self.scan {
+            x = scan(&x, &w.layers[0], |x, w: Layer| (self.layer(w, &x), ())).0;
+        } else {
+            for w in &w.layers {
+                x = self.layer(w.clone(), &x);
+            }
+        }
+        let h = self.normed(&x, &w.norm);
+        let logits = einsum("bsd,dv->bsv", [&h, &self.whole(&w.head, p![_, "tensor"])]).astype(F32);
+        (logits.logsumexp(-1) - (hot(labels) * &logits).sum(-1)).mean(..)
+    }
+    pub fn step(&self, s: &State, ids: &Array, labels: &Array) -> (Array, State) {
+        let (loss, g) = value_and_grad(&s.model, |w: Model| self.loss(&w, ids, labels));
+        let t = &s.t + 1.0;
+        let m = tree::map2(&s.m, &g, |m, g| 0.9 * m + 0.1 * g);
+        let v = tree::map2(&s.v, &g, |v, g| 0.999 * v + 0.001 * g.square());
+        let (c1, c2) = (1.0 - Array::from(0.9f32).pow(&t), 1.0 - Array::from(0.999f32).pow(&t));
+        let by = tree::map2(&m, &v, |m, v| 0.0001 * (m / &c1) / ((v / &c2).sqrt() + 1e-8));
+        let model = tree::map2(&s.model, &by, |w, by| w - by);
+        (loss, State { model, m, v, t })
+    }
+
+    /// What `of` makes of each weight's shape and spec.
+    pub fn weights<T: Clone>(&self, of: impl Fn(&[usize], Spec) -> T) -> Model<T> {
+        let (d, f, kv, k, g) = (self.d, self.f, self.key_heads, self.head(), self.heads / self.key_heads);
+        let each = |shape: &[usize], one: Spec, stacked: Spec| match self.scan {
+            true => of(&[&[self.layers], shape].concat(), stacked),
+            false => of(shape, one),
+        };
+        let (columns, of_all) = (p!["fsdp", "tensor"], p![_, "fsdp", "tensor"]);
+        let layer = Layer {
+            n1: each(&[d], p![], p![]),
+            wq: each(&[d, kv, g, k], columns, of_all),
+            wk: each(&[d, kv, k], columns, of_all),
+            wv: each(&[d, kv, k], columns, of_all),
+            wo: each(&[kv, g, k, d], p!["tensor", _, _, "fsdp"], p![_, "tensor", _, _, "fsdp"]),
+            n2: each(&[d], p![], p![]),
+            wg: each(&[d, f], columns, of_all),
+            wu: each(&[d, f], columns, of_all),
+            wd: each(&[f, d], p!["tensor", "fsdp"], p![_, "tensor", "fsdp"]),
+        };
+        Model {
+            emb: of(&[self.words, d], p!["tensor", "fsdp"]),
+            layers: vec![layer; if self.scan { 1 } else { self.layers }],
+            norm: of(&[d], p![]),
+            head: of(&[d, self.words], columns),
+        }
+    }
+    pub fn mesh(&self, [data, fsdp, tensor]: [usize; 3]) -> Result<Mesh> {
+        let mesh = Mesh::without_devices([("data", data), ("fsdp", fsdp), ("tensor", tensor)])?;
+        if self.explicit { Ok(mesh) } else { mesh.with_auto(["data", "fsdp", "tensor"]) }
+    }
+    pub fn model(&self, mesh: &Mesh) -> Model<ArrayType> {
+        self.weights(|shape, spec| F32.of(shape).on(mesh, spec))
+    }
+    pub fn ids(&self, mesh: &Mesh) -> ArrayType {
+        I32.of([self.batch, self.sequence]).on(mesh, batch())
+    }
+    pub fn state(&self, mesh: &Mesh) -> State<ArrayType> {
+        let model = || self.model(mesh);
+        State { model: model(), m: model(), v: model(), t: F32.of([]).on(mesh, p![]) }
+    }
+    /// How results are sharded, which auto mode is told: as the weights.
+    pub fn specs(&self) -> Model<Spec> {
+        self.weights(|_, spec| spec)
+    }
+    pub fn state_specs(&self) -> State<Spec> {
+        State { model: self.specs(), m: self.specs(), v: self.specs(), t: p![] }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a program may say of where values are, beside their shardings: dimensions left open, and what may be moved unasked.
+
+use atmesh::prelude::*;
+use atmesh::{ImplicitReshard, vmap};
+
+fn spec(x: &Array) -> Result<Spec> {
+    Ok(x.sharding()?.map_or(p![], |s| s.spec))
+}
+
+#[test]
+fn an_open_dimension_stays_as_it_comes() -> Result<()> {
+    let mesh = Mesh::auto([("X", 2), ("Y", 2)])?;
+    let plain = Key::new(1).normal([8, 4]);
+    for (lies, asked, comes) in [
+        (p![_, "Y"], p!["X", "?"], p!["X", "Y"]),
+        (p![_, "Y"], p!["X", _], p!["X", _]),
+        (p!["X", "Y"], p!["?", _], p!["X", _]),
+        (p!["X", "Y"], p!["?", "?"], p!["X", "Y"]),
+        (p![_, _], p!["?", "Y"], p![_, "Y"]),
+        (p![("X", "Y"), _], p![("X", "?"), _], p![("X", "Y"), _]),
+    ] {
+        let f = jit(move |x: &Array| (x * 2.0).constrain(asked));
+        let y = f.call(&plain.put(&mesh, lies))?;
+        assert_eq!(spec(&y)?, comes, "{lies} asked for {asked}");
+        assert_eq!(y.to_vec::<f32>()?, (&plain * 2.0).to_vec::<f32>()?);
+        // examples have a dimension in front that is open anyway
+        let stacked = stack([&plain, &plain], 0);
+        let each = jit(move |x: &Array| vmap(x, |x: Array| (x * 2.0).constrain(asked)));
+        assert!(each.call(&stacked.put(&mesh, p![]))?.allclose_by(&(&stacked * 2.0), 0.0, 0.0)?);
+    }
+    Ok(())
+}
+
+#[test]
+fn over_explicit_axes_an_open_dimension_is_not_asserted() -> Result<()> {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
+    let x = Array::ones([8, 4]).put(&mesh, p![("X", "Y"), _]);
+    for holds in [p!["?", _], p![("X", "?"), _], p!["?", "?"], p![("X", "Y"), "?"]] {
+        assert!(x.constrain(holds).ty().is_ok(), "{holds}");
+    }
+    for fails in [p!["X", _], p![("Y", "?"), _], p!["?", "Y"]] {
+        assert!(x.constrain(fails).ty().is_err(), "{fails}");
+    }
+    Ok(())
+}
+
+#[test]
+fn only_constraints_leave_dimensions_open() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let x = Array::ones([8, 4]);
+    let on = x.put(&mesh, p!["X", _]);
+    for refused in [x.put(&mesh, p!["?", _]).ty(), on.reshard(p!["?", _]).ty(), on.sum_to(1, p!["?"]).ty()] {
+        let error = refused.expect_err("it is no constraint").to_string();
+        assert!(error.contains("leaves a dimension open, which only a constraint may"), "{error}");
+    }
+    let error = Mesh::new([("?", 2)]).expect_err("no axis is named so").to_string();
+    assert!(error.contains("is not a name for an axis"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn what_moves_unasked_is_refused_beyond_a_limit() -> Result<()> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let (x, w) = (Array::ones([64, 16]).put(&mesh, p!["X", _]), Array::ones([16, 8]).put(&mesh, p!["X", _]));
+    let layer = |x: &Array, w: &Array| x.dot(w);
+    let gathered = 16 * 8 * 4 * 3 / 4;
+    assert_eq!(jit(layer).lower((&x, &w))?.collectives().bytes(), gathered);
+    // at the limit it is allowed, below it is not, also where it is only called
+    let f = |moves| jit(layer).implicit_reshard(moves);
+    for ok in [ImplicitReshard::Allow, ImplicitReshard::Warn(0), ImplicitReshard::Deny(gathered)] {
+        assert!(f(ok).call((&x, &w)).is_ok() && f(ok).lower((&x, &w)).is_ok(), "{ok:?}");
+    }
+    let deny = f(ImplicitReshard::Deny(gathered - 1));
+    for error in [deny.call((&x, &w)).err(), deny.lower((&x, &w)).err()] {
+        let text = error.expect("more bytes than allowed").to_string();
+        assert!(
+            text.contains("which the program does not ask for") && text.contains("tests/hints.rs:"),
+            "{text}"
+        );
+        assert!(text.contains(&format!("Deny({gathered})")), "{text}");
+    }
+    // what the help says
+    let said = jit(|x: &Array, w: &Array| x.dot(w.reshard(p![]))).implicit_reshard(ImplicitReshard::Deny(0));
+    assert!(said.call((&x, &w)).is_ok());
+    // sums and halos are what an operation computes
+    let sums = jit(|x: &Array| (x.sum(0), x.roll(1, 0))).implicit_reshard(ImplicitReshard::Deny(0));
+    assert!(sums.call(&x).is_ok());
+    // each step of a loop counts
+    let carried = |x: &Array, w: &Array| {
+        fori_loop(0..3, x, |_, h: Array| h.dot(w.sin()).dot(w.reshard(p![]).t()).tanh())
+    };
+    let all = jit(carried).lower((&x, &w))?.collectives().bytes();
+    assert!(jit(carried).implicit_reshard(ImplicitReshard::Deny(all)).lower((&x, &w)).is_ok());
+    Ok(())
+}
