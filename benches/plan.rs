@@ -87,7 +87,7 @@ fn line<I: Tree, A: Args<Owned = I> + Clone, O: Tree>(
 mod model;
 
 /// Traced, lowered and printed: a step with Adam of 126 layers, in a loop and one by one.
-fn large() -> Result<()> {
+fn planned() -> Result<()> {
     println!(
         "| devices | layers | trace, s | lower, s | print, s | together, s | rows | TB/device |\n|---|---|---|---|---|---|---|---|"
     );
@@ -133,7 +133,7 @@ fn large() -> Result<()> {
 
 fn main() -> Result<()> {
     if std::env::args().any(|a| a == "large") {
-        return large();
+        return planned();
     }
     let host = Host::measured()?;
     println!(
@@ -169,5 +169,5 @@ fn main() -> Result<()> {
     let steps = |x: &Array, w: &Array| fori_loop(0..10, x, |_, c| c.dot(w).tanh());
     line("ten products in a loop", &host, n, two(steps), (&x, &w))?;
     println!();
-    large()
+    planned()
 }

@@ -69,8 +69,10 @@ fn a_gradient_through_a_split_sequence_is_summed_once() -> Result<()> {
     Ok(())
 }
 
+type OfTwo = fn(&Array, &Array) -> Array;
+
 /// Functions of an activation and of a factor that has fewer dimensions.
-const FACTORS: [(&str, fn(&Array, &Array) -> Array); 10] = [
+const FACTORS: [(&str, OfTwo); 10] = [
     ("mul", |x, g| x * g),
     ("mul, the factor first", |x, g| g * x),
     ("add", |x, g| x + g),

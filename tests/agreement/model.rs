@@ -5,7 +5,7 @@ use atmesh::einsum_to;
 use atmesh::prelude::*;
 
 #[derive(Clone, Debug, Tree)]
-pub struct Layer<T = Array> {
+pub(crate) struct Layer<T = Array> {
     n1: T,
     wq: T,
     wk: T,
@@ -17,7 +17,7 @@ pub struct Layer<T = Array> {
     wd: T,
 }
 #[derive(Clone, Debug, Tree)]
-pub struct Model<T = Array> {
+pub(crate) struct Model<T = Array> {
     emb: T,
     /// One, of all layers stacked; or all.
     layers: Vec<Layer<T>>,
@@ -25,8 +25,8 @@ pub struct Model<T = Array> {
     head: T,
 }
 #[derive(Clone, Debug, Tree)]
-pub struct State<T = Array> {
-    pub model: Model<T>,
+pub(crate) struct State<T = Array> {
+    pub(crate) model: Model<T>,
     m: Model<T>,
     v: Model<T>,
     t: T,
@@ -34,20 +34,20 @@ pub struct State<T = Array> {
 
 /// Sizes, and how the program is written.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// Shardings are in the types; else activations are constrained, and the rest is propagated.
-    pub explicit: bool,
-    pub scan: bool,
-    pub remat: bool,
-    pub layers: usize,
-    pub d: usize,
-    pub f: usize,
-    pub heads: usize,
-    pub key_heads: usize,
-    pub words: usize,
-    pub batch: usize,
-    pub sequence: usize,
-    pub dtype: DType,
+    pub(crate) explicit: bool,
+    pub(crate) scan: bool,
+    pub(crate) remat: bool,
+    pub(crate) layers: usize,
+    pub(crate) d: usize,
+    pub(crate) f: usize,
+    pub(crate) heads: usize,
+    pub(crate) key_heads: usize,
+    pub(crate) words: usize,
+    pub(crate) batch: usize,
+    pub(crate) sequence: usize,
+    pub(crate) dtype: DType,
 }
 
 /// How the batch is split.
@@ -108,7 +108,7 @@ impl Config {
             self.block(&w, x)
         }
     }
-    pub fn loss(&self, w: &Model, ids: &Array, labels: &Array) -> Array {
+    pub(crate) fn loss(&self, w: &Model, ids: &Array, labels: &Array) -> Array {
         let hot = |ids: &Array| match self.explicit {
             true => ids.one_hot_to(self.words, p![("data", "fsdp"), _, "tensor"]),
             false => ids.one_hot(self.words),
@@ -126,7 +126,7 @@ impl Config {
         let logits = einsum("bsd,dv->bsv", [&h, &self.whole(&w.head, p![_, "tensor"])]).astype(F32);
         (logits.logsumexp(-1) - (hot(labels) * &logits).sum(-1)).mean(..)
     }
-    pub fn step(&self, s: &State, ids: &Array, labels: &Array) -> (Array, State) {
+    pub(crate) fn step(&self, s: &State, ids: &Array, labels: &Array) -> (Array, State) {
         let (loss, g) = value_and_grad(&s.model, |w: Model| self.loss(&w, ids, labels));
         let t = &s.t + 1.0;
         let m = tree::map2(&s.m, &g, |m, g| 0.9 * m + 0.1 * g);
@@ -138,7 +138,7 @@ impl Config {
     }
 
     /// What `of` makes of each weight's shape and spec.
-    pub fn weights<T: Clone>(&self, of: impl Fn(&[usize], Spec) -> T) -> Model<T> {
+    pub(crate) fn weights<T: Clone>(&self, of: impl Fn(&[usize], Spec) -> T) -> Model<T> {
         let (d, f, kv, k, g) = (self.d, self.f, self.key_heads, self.head(), self.heads / self.key_heads);
         let each = |shape: &[usize], one: Spec, stacked: Spec| match self.scan {
             true => of(&[&[self.layers], shape].concat(), stacked),
@@ -163,25 +163,25 @@ impl Config {
             head: of(&[d, self.words], columns),
         }
     }
-    pub fn mesh(&self, [data, fsdp, tensor]: [usize; 3]) -> Result<Mesh> {
+    pub(crate) fn mesh(&self, [data, fsdp, tensor]: [usize; 3]) -> Result<Mesh> {
         let mesh = Mesh::without_devices([("data", data), ("fsdp", fsdp), ("tensor", tensor)])?;
         if self.explicit { Ok(mesh) } else { mesh.with_auto(["data", "fsdp", "tensor"]) }
     }
-    pub fn model(&self, mesh: &Mesh) -> Model<ArrayType> {
+    pub(crate) fn model(&self, mesh: &Mesh) -> Model<ArrayType> {
         self.weights(|shape, spec| F32.of(shape).on(mesh, spec))
     }
-    pub fn ids(&self, mesh: &Mesh) -> ArrayType {
+    pub(crate) fn ids(&self, mesh: &Mesh) -> ArrayType {
         I32.of([self.batch, self.sequence]).on(mesh, batch())
     }
-    pub fn state(&self, mesh: &Mesh) -> State<ArrayType> {
+    pub(crate) fn state(&self, mesh: &Mesh) -> State<ArrayType> {
         let model = || self.model(mesh);
         State { model: model(), m: model(), v: model(), t: F32.of([]).on(mesh, p![]) }
     }
     /// How results are sharded, which auto mode is told: as the weights.
-    pub fn specs(&self) -> Model<Spec> {
+    pub(crate) fn specs(&self) -> Model<Spec> {
         self.weights(|_, spec| spec)
     }
-    pub fn state_specs(&self) -> State<Spec> {
+    pub(crate) fn state_specs(&self) -> State<Spec> {
         State { model: self.specs(), m: self.specs(), v: self.specs(), t: p![] }
     }
 }
