@@ -5,8 +5,8 @@
 //! | 1 lower | `lower/` | equations as sentences over stored values: a draft. Programs inside loops and branches go through all passes by themselves |
 //! | 2 views | `lay/views` | which values need not be stored: their readers read through them |
 //! | 3 frames | `lay/frames` | where the blocks of elementwise values begin |
-//! | 4 choose | `lay/choose` | where the loops of each step run, by price; how parts are combined |
-//! | 5 hoist | `lay/hoist` | which inputs of a loop's body had better be laid out otherwise |
+//! | 4 choose | `lay/choose` | where the loops of each step run, by price; how parts are combined, and which are added first (`lay/sums`) |
+//! | 5 hoist | `lay/hoist` | which inputs of a loop's body had better be laid out otherwise, and what is made before the loop (`lay/invariant`); which small sums go together (`lay/together`) |
 //! | 6 fetch | `lay/fetch` | what is fetched, and before which step |
 //! | 7 told | `told/` | the names, bytes and lines of what is communicated |
 //!
