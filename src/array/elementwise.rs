@@ -8,19 +8,19 @@ use crate::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
 use crate::program::typing::advice::resharded;
 use crate::program::{Call, Source};
 use crate::sharding::Spec;
-use crate::trace::{Arg, apply1};
+use crate::trace::{Arg, apply1, apply1_of};
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
 impl Array {
     /// Applies an elementwise function of one operand.
     pub(crate) fn unary(&self, fun: Unary, call: Call<'_>) -> Array {
-        apply1(Arc::new(fun), &[self.into()], call)
+        apply1_of(&fun, &[self.into()], call)
     }
     /// Applies an elementwise function of two operands; a number takes the element type of the array.
     pub(crate) fn binary(fun: Binary, a: Term, b: Term, call: Call<'_>) -> Array {
-        match operand::args(&[a, b], call) {
-            Ok(args) => apply1(Arc::new(fun), &args, call),
+        match operand::pair(a, b).or_else(|terms| operand::args(&terms, call)) {
+            Ok(args) => apply1_of(&fun, &args, call),
             Err(refused) => refused,
         }
     }

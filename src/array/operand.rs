@@ -6,6 +6,7 @@ use crate::program::{Call, Literal, Prim, Source};
 use crate::trace::{Arg, apply, carried, poison};
 use crate::types::{DType, Scalar};
 use num_complex::Complex;
+use smallvec::SmallVec;
 
 /// An operand beside an array in a formula. Numbers are weak: they take the array's element type.
 #[diagnostic::on_unimplemented(
@@ -125,14 +126,36 @@ fn wider(i: i128) -> DType {
     [DType::I32, DType::U32, DType::I64].into_iter().find(|d| holds(*d, i)).unwrap_or(DType::U64)
 }
 
+/// The operands of one operation.
+pub(crate) type Args = SmallVec<[Arg; 2]>;
+
+/// [`args`] of two, where at least one is an array and a number fits beside it; else these two.
+pub(crate) fn pair(a: Term, b: Term) -> Result<Args, [Term; 2]> {
+    let number = |x: &Scalar, beside: &Array| {
+        let dtype = beside.type_ref().ok()?.dtype;
+        Some(Arg::Lit(Literal { dtype, value: weak(*x, dtype).ok()? }))
+    };
+    let known = match (&a, &b) {
+        (Term::Array(_), Term::Array(_)) => None,
+        (Term::Array(a), Term::Number(x)) | (Term::Number(x), Term::Array(a)) => number(x, a),
+        (Term::Number(_), Term::Number(_)) => None,
+    };
+    match (a, b, known) {
+        (Term::Array(a), Term::Array(b), _) => Ok(SmallVec::from_buf([Arg::Array(a), Arg::Array(b)])),
+        (Term::Array(a), Term::Number(_), Some(l)) => Ok(SmallVec::from_buf([Arg::Array(a), l])),
+        (Term::Number(_), Term::Array(b), Some(l)) => Ok(SmallVec::from_buf([l, Arg::Array(b)])),
+        (a, b, _) => Err([a, b]),
+    }
+}
+
 /// The operands of one operation, numbers with the element type of the arrays among them.
-pub(crate) fn args(terms: &[Term], call: Call<'_>) -> Result<Vec<Arg>, Array> {
+pub(crate) fn args(terms: &[Term], call: Call<'_>) -> Result<Args, Array> {
     let dtype = terms.iter().find_map(Term::dtype).unwrap_or_else(|| {
         // numbers only: a float among them makes floats
         let numbers = terms.iter().filter_map(|t| if let Term::Number(x) = t { Some(*x) } else { None });
         numbers.map(default_dtype).max().unwrap_or(DType::F32)
     });
-    let args: Result<Vec<Arg>, Fault> = terms.iter().map(|t| t.arg(dtype)).collect();
+    let args: Result<Args, Fault> = terms.iter().map(|t| t.arg(dtype)).collect();
     args.map_err(|fault| refuse(fault, terms, call))
 }
 

@@ -303,6 +303,14 @@ pub trait Executable: Send + Sync {
         let fault = Fault::new(ErrorKind::Unsupported, message);
         Err(fault.help("run it by the engine lockstep or threads: `jit(f).engine(Lockstep)`").into())
     }
+    /// The first result only: operations outside of [`jit`](crate::jit) have one.
+    ///
+    /// # Errors
+    /// As for [`call`](Executable::call); and where there is no result.
+    fn call_one(&self, args: &mut [Slab]) -> Result<Slab, Failure> {
+        let first = self.call(args)?.into_iter().next();
+        first.ok_or_else(|| Error::internal("a program without results was asked for one").into())
+    }
     /// How it runs: groups, levels, buffers, workers.
     fn report(&self) -> RunReport;
 }

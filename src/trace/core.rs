@@ -8,7 +8,9 @@
 use super::{eager, trial};
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::Mesh;
-use crate::program::{Builder, Call, Control, Input, Literal, Placement, Prim, Program, Value, Var};
+use crate::program::{
+    Builder, Call, Control, Input, Literal, Placement, Prim, Primitive, Program, Value, Var,
+};
 use crate::trace::{Array, Repr};
 use crate::types::{ArrayType, DType};
 use std::cell::RefCell;
@@ -337,7 +339,13 @@ pub(crate) fn apply(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Vec<Array> {
 
 /// Applies a primitive of one result.
 pub(crate) fn apply1(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Array {
-    apply(prim, inputs, call).swap_remove(0)
+    eager::again(&*prim, inputs, call).unwrap_or_else(|| apply(prim, inputs, call).swap_remove(0))
+}
+
+/// The same of a primitive that need not be shared where it was run lately.
+pub(crate) fn apply1_of(prim: &(impl Primitive + Clone), inputs: &[Arg], call: Call<'_>) -> Array {
+    let shared = || apply(Arc::new(prim.clone()), inputs, call).swap_remove(0);
+    eager::again(prim, inputs, call).unwrap_or_else(shared)
 }
 
 /// Applies a control operation whose result types are known.

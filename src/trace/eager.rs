@@ -2,12 +2,12 @@
 //! several, compiled once for each program.
 
 use super::cache::Cache;
-use super::core::Arg;
+use super::core::{Arg, tracing};
 use super::recent::{self, Asked, Key, OperandKey, asked};
 use super::stages::{self, Ready};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::engine::{self, EngineKind};
-use crate::program::{Builder, Call, Literal, Placement, Prim, Priority, Program, Value};
+use crate::program::{Builder, Call, Literal, Placement, Prim, Primitive, Priority, Program, Value};
 use crate::runtime::{Slab, on_device_thread};
 use crate::sharding::{Sharding, atoms};
 use crate::trace::{Array, Placed, Repr};
@@ -66,11 +66,25 @@ fn engine_for(inputs: &[Arg], call: Call<'_>) -> EngineKind {
     }
 }
 
+/// Runs a primitive of one result on numbers, if this thread ran it lately on operands like these, outside of any trace. Whatever is not as
+/// usual is left to [`run`].
+pub(super) fn again(prim: &dyn Primitive, inputs: &[Arg], call: Call<'_>) -> Option<Array> {
+    if tracing() || on_device_thread() {
+        return None;
+    }
+    let engine = EngineKind::default();
+    // XLA's depends on where the operands are
+    let (ready, numbers) = recent::find(prim, engine, inputs).filter(|_| engine != EngineKind::Xla)?;
+    let mut slabs = slabs(inputs, numbers, call).ok()?;
+    let made = ready.one(&mut slabs);
+    Some(made.unwrap_or_else(|e| Array::poisoned(call.locate(e.into()))))
+}
+
 /// Runs a primitive on numbers.
 pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Array>> {
     off_devices()?;
     let engine = engine_for(inputs, call);
-    if let Some((ready, numbers)) = recent::find(&prim, engine, inputs) {
+    if let Some((ready, numbers)) = recent::find(&*prim, engine, inputs) {
         return run_ready(&ready, inputs, numbers, call);
     }
     static OPERATIONS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(stages::KEPT));
@@ -87,7 +101,7 @@ pub(crate) fn run(prim: Prim, inputs: &[Arg], call: Call<'_>) -> Result<Vec<Arra
             }
         },
     };
-    recent::note(&prim, key, inputs, &ready, numbers);
+    recent::note(&*prim, key, inputs, &ready, numbers);
     run_ready(&ready, inputs, numbers, call)
 }
 
@@ -182,7 +196,12 @@ fn input(b: &mut Builder, placed: &Placed) -> Value {
 
 /// Runs what was compiled, on the arrays among these, and on the numbers where these are inputs too.
 fn run_ready(ready: &Ready, inputs: &[Arg], numbers: bool, call: Call<'_>) -> Result<Vec<Array>> {
-    let mut slabs: SmallVec<[Slab; 4]> = SmallVec::new();
+    Ok(ready.call(&mut slabs(inputs, numbers, call)?)?)
+}
+
+/// The values of the arrays among these, and of the numbers where these are inputs too.
+fn slabs(inputs: &[Arg], numbers: bool, call: Call<'_>) -> Result<SmallVec<[Slab; 4]>> {
+    let mut slabs = SmallVec::new();
     for i in inputs {
         match (i, asked(i)?) {
             (_, Asked::Lit(l)) if numbers => slabs.push(Slab::number(l.dtype, l.value)?),
@@ -190,5 +209,5 @@ fn run_ready(ready: &Ready, inputs: &[Arg], numbers: bool, call: Call<'_>) -> Re
             _ => {}
         }
     }
-    Ok(ready.call(&mut slabs)?)
+    Ok(slabs)
 }

@@ -9,8 +9,8 @@ pub(crate) mod stages;
 pub(crate) mod trial;
 
 pub(crate) use core::{
-    Arg, Enter, Open, Recorded, Setting, Trace, apply, apply_control, apply1, build, carried, innermost,
-    name, poison, setting, tracing,
+    Arg, Enter, Open, Recorded, Setting, Trace, apply, apply_control, apply1, apply1_of, build, carried,
+    innermost, name, poison, setting, tracing,
 };
 pub use handle::Array;
 pub(crate) use handle::{Placed, Repr};

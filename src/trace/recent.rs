@@ -4,7 +4,7 @@ use super::core::Arg;
 use super::stages::Ready;
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::engine::EngineKind;
-use crate::program::{Input, Literal, Op, Prim};
+use crate::program::{Input, Literal, Op, Prim, Primitive};
 use crate::trace::{Placed, Repr};
 use crate::types::DType;
 use std::cell::RefCell;
@@ -60,7 +60,7 @@ impl Key {
         Ok(Key { op: Op::Prim(prim.clone()), engine, operands })
     }
     /// Whether the operation on these is known by it.
-    fn is_of(&self, prim: &Prim, engine: EngineKind, inputs: &[Arg]) -> bool {
+    fn is_of(&self, prim: &dyn Primitive, engine: EngineKind, inputs: &[Arg]) -> bool {
         let same = |(key, arg): (&OperandKey, &Arg)| match (key, asked(arg)) {
             // two of one program are one
             (OperandKey::Array(a), Ok(Asked::Array(b))) => Arc::ptr_eq(a, b) || a == b,
@@ -70,7 +70,7 @@ impl Key {
         };
         self.operands.len() == inputs.len()
             && self.engine == engine
-            && matches!(&self.op, Op::Prim(own) if **own == **prim)
+            && matches!(&self.op, Op::Prim(own) if **own == *prim)
             && self.operands.iter().zip(inputs).all(same)
     }
 }
@@ -80,7 +80,6 @@ const WAYS: usize = 4;
 const SETS: usize = 64;
 
 /// What a thread ran lately. What was compiled is kept elsewhere, by all threads: it is not kept longer for being known here.
-#[derive(Default)]
 struct Recent {
     /// Set by set; empty before the first operation.
     known: Vec<Option<Known>>,
@@ -95,11 +94,11 @@ struct Known {
 }
 
 thread_local! {
-    static RECENT: RefCell<Recent> = RefCell::default();
+    static RECENT: RefCell<Recent> = const { RefCell::new(Recent { known: Vec::new(), next: 0 }) };
 }
 
 /// What was compiled for this operation, if this thread ran it lately; and whether numbers are inputs of it.
-pub(super) fn find(prim: &Prim, engine: EngineKind, inputs: &[Arg]) -> Option<(Arc<Ready>, bool)> {
+pub(super) fn find(prim: &dyn Primitive, engine: EngineKind, inputs: &[Arg]) -> Option<(Arc<Ready>, bool)> {
     let found = |recent: &RefCell<Recent>| {
         let recent = recent.try_borrow().ok()?;
         let set = set(prim, inputs);
@@ -111,7 +110,7 @@ pub(super) fn find(prim: &Prim, engine: EngineKind, inputs: &[Arg]) -> Option<(A
 }
 
 /// Notes that this thread ran it.
-pub(super) fn note(prim: &Prim, key: Key, inputs: &[Arg], ready: &Arc<Ready>, numbers: bool) {
+pub(super) fn note(prim: &dyn Primitive, key: Key, inputs: &[Arg], ready: &Arc<Ready>, numbers: bool) {
     let note = |recent: &RefCell<Recent>| {
         let Ok(mut recent) = recent.try_borrow_mut() else { return };
         let set = set(prim, inputs);
@@ -127,7 +126,7 @@ pub(super) fn note(prim: &Prim, key: Key, inputs: &[Arg], ready: &Arc<Ready>, nu
 }
 
 /// Where the set begins in which this operation is looked for, whatever its numbers are.
-fn set(prim: &Prim, inputs: &[Arg]) -> usize {
+fn set(prim: &dyn Primitive, inputs: &[Arg]) -> usize {
     let mut digest = Digest(inputs.len() as u64);
     prim.digest(&mut digest);
     for arg in inputs {

@@ -117,6 +117,10 @@ fn kept(program: Arc<Program>, donated: &[bool], engine: EngineKind, at_once: bo
 }
 
 impl Ready {
+    /// Runs it outside of devices' threads; the first result as an array.
+    pub(crate) fn one(&self, args: &mut [Slab]) -> Result<Array, Failure> {
+        Ok(Array::placed_as(self.exe.call_one(args)?, self.results[0].clone()))
+    }
     /// Runs it; the results as arrays.
     pub(crate) fn call(&self, args: &mut [Slab]) -> Result<Vec<Array>, Failure> {
         super::eager::off_devices()?;

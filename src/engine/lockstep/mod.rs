@@ -146,13 +146,16 @@ impl Ready {
     }
 }
 
+/// The buffers of results: new ones, and those of donated arguments.
+type Made = [SmallVec<[Arc<Buffer>; 2]>; 2];
+
 impl Ready {
     /// Runs it; with a clock each that runs it leaves there what it did when.
-    fn run(&self, args: &mut [Slab], clock: Option<&Clock>) -> Result<Vec<Slab>, Failure> {
+    fn run(&self, args: &mut [Slab], clock: Option<&Clock>) -> Result<Made, Failure> {
         self.check(args)?;
         let c = &self.compiled;
         fits(c.fresh.iter().fold(c.arena, |sum, n| sum.saturating_add(*n)))?;
-        let mut fresh: SmallVec<[Arc<Buffer>; 4]> = SmallVec::new();
+        let mut fresh: SmallVec<[Arc<Buffer>; 2]> = SmallVec::new();
         for n in &c.fresh {
             fresh.push(Arc::new(Buffer::asked(*n)?));
         }
@@ -161,8 +164,10 @@ impl Ready {
             Some(own) => Ok(own),
             None => Buffer::asked(g.bytes).map(Arc::new),
         };
-        let given: SmallVec<[Arc<Buffer>; 4]> =
-            c.gifts.iter().map(|g| own(g, args)).collect::<Result<_, Fault>>()?;
+        let mut given: SmallVec<[Arc<Buffer>; 2]> = SmallVec::new();
+        for g in &c.gifts {
+            given.push(own(g, args)?);
+        }
         let mut arena = if c.arena > 0 { Some(Buffer::asked(c.arena)?) } else { None };
         if !c.plan.levels.is_empty() {
             // where each slot is
@@ -225,28 +230,42 @@ impl Ready {
                 }
             }
         }
-        let mut outs = Vec::with_capacity(c.outs.len());
-        for (o, (dtype, shape, copies)) in c.outs.iter().zip(&self.outs) {
-            outs.push(match o {
-                OutPlan::Fresh(i) => Slab::new(*dtype, shape.clone(), *copies, fresh[*i].clone()),
-                OutPlan::Given(i) => Slab::new(*dtype, shape.clone(), *copies, given[*i].clone()),
-                OutPlan::Arg(i) => args[*i].reshaped(*dtype, shape.clone(), *copies).map_err(ended)?,
-                OutPlan::View { arg, block, blocks } => {
-                    args[*arg].select(*dtype, shape.clone(), *block, blocks).map_err(ended)?
-                }
-            });
-        }
-        Ok(outs)
+        Ok([fresh, given])
+    }
+    /// All results, after the run.
+    fn results(&self, args: &[Slab], made: &Made) -> Result<Vec<Slab>, Failure> {
+        (0..self.outs.len()).map(|k| self.result(k, args, made)).collect()
+    }
+    /// One of them.
+    fn result(&self, k: usize, args: &[Slab], [fresh, given]: &Made) -> Result<Slab, Failure> {
+        let (dtype, shape, copies) = &self.outs[k];
+        Ok(match &self.compiled.outs[k] {
+            OutPlan::Fresh(i) => Slab::new(*dtype, shape.clone(), *copies, fresh[*i].clone()),
+            OutPlan::Given(i) => Slab::new(*dtype, shape.clone(), *copies, given[*i].clone()),
+            OutPlan::Arg(i) => args[*i].reshaped(*dtype, shape.clone(), *copies).map_err(ended)?,
+            OutPlan::View { arg, block, blocks } => {
+                args[*arg].select(*dtype, shape.clone(), *block, blocks).map_err(ended)?
+            }
+        })
     }
 }
 
 impl Executable for Ready {
     fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
-        self.run(args, None)
+        let made = self.run(args, None)?;
+        self.results(args, &made)
+    }
+    fn call_one(&self, args: &mut [Slab]) -> Result<Slab, Failure> {
+        if self.outs.is_empty() {
+            return Err(Error::internal("a program without results was asked for one").into());
+        }
+        let made = self.run(args, None)?;
+        self.result(0, args, &made)
     }
     fn call_timed(&self, args: &mut [Slab]) -> Result<(Vec<Slab>, Timeline), Failure> {
         let (clock, begin) = (Clock::default(), nanoseconds());
-        let outs = self.run(args, Some(&clock))?;
+        let made = self.run(args, Some(&clock))?;
+        let outs = self.results(args, &made)?;
         let end = nanoseconds();
         let marks = clock.0.into_inner().unwrap_or_else(|e| e.into_inner());
         let RunReport { engine, .. } = self.report();
