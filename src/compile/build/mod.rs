@@ -8,14 +8,14 @@ mod lines;
 mod read;
 mod seek;
 
-use super::flow::{Flow, Item, Map, Strides, Uses, Value};
+use super::flow::{Flow, Item, Map, Operand, Strides, Uses, Value};
 use super::index::{extents, fits};
 use super::turn::turn_products;
 use crate::diagnostic::Result;
 use crate::mesh::Mesh;
 use crate::partition::{DimLayout, Slot, SpmdProgram, Step};
-use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Sentence, Source};
-use crate::types::{DType, Shape};
+use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Inst, Sentence, Source};
+use crate::types::{DType, Scalar, Shape};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -200,20 +200,45 @@ impl<'p> Building<'p, '_> {
         }
         Ok(())
     }
-    /// The value that a map copies as it is: what gathers replicas, say. Both are one in shared memory.
+    /// The value that a map copies as it is: what gathers replicas, say, or multiplies by a cotangent of 1. Both are one in shared memory.
     fn copied(&self, m: &Map<'_>) -> Option<Slot> {
-        let ([read], [inst]) = (&m.reads[..], &m.code.insts[..]) else { return None };
+        let [inst] = &m.code.insts[..] else { return None };
+        let read = match (inst.fun, &m.reads[..], &inst.args[..]) {
+            (Fun::Copy, [read], [Arg::Read(0)]) => read,
+            (Fun::Mul, [a, b], [Arg::Read(0), Arg::Read(1)]) if self.ones(a, m) => b,
+            (Fun::Mul, [a, b], [Arg::Read(0), Arg::Read(1)]) if self.ones(b, m) => a,
+            _ => return None,
+        };
         let [p] = &read.pieces[..] else { return None };
         let Source::Value(src) = p.from else { return None };
         let (v, o) = (&self.flow.values[src], &self.flow.values[m.out]);
-        let same = inst.fun == Fun::Copy
-            && inst.args[..] == [Arg::Read(0)]
-            && v.dtype == o.dtype
+        let same = v.dtype == o.dtype
             && self.alike(src, m.out)
             && p.off == 0
             && p.st == v.strides
             && p.covers(&m.ext, m.n);
         same.then_some(src)
+    }
+    /// Whether a map reads 1 everywhere, as a float of those that are multiplied by it as they are.
+    fn ones(&self, read: &Operand, m: &Map<'_>) -> bool {
+        let [p] = &read.pieces[..] else { return false };
+        if !matches!(read.dtype, DType::F32 | DType::F64) || !p.covers(&m.ext, m.n) {
+            return false;
+        }
+        match p.from {
+            Source::Const(c) => c == Scalar::one(read.dtype),
+            Source::Value(s) => {
+                let by = self.maker.get(self.flow.root(s)).and_then(|k| self.flow.items.get(*k as usize));
+                let Some(Item::Map(by)) = by else { return false };
+                let [Inst { fun: Fun::Copy, args, .. }] = &by.code.insts[..] else { return false };
+                self.flow.values[s].copies == 1
+                    && match (&args[..], &by.reads[..]) {
+                        ([Arg::Const(c)], _) => *c == Scalar::one(read.dtype),
+                        ([Arg::Read(0)], [of]) => self.ones(of, by),
+                        _ => false,
+                    }
+            }
+        }
     }
     /// Whether two values have one shape, and none is partial.
     fn alike(&self, a: Slot, b: Slot) -> bool {

@@ -86,6 +86,17 @@ impl RowsKernel {
     }
 }
 
+/// What a group reads is taken into a chain before it from at most so far away.
+const PULLED: usize = 8;
+
+/// A chain that grows: its rows, its first level, its groups in order, and what they make.
+struct Grown {
+    rows: i64,
+    first: u32,
+    groups: Vec<usize>,
+    made: Vec<Slot>,
+}
+
 /// Groups that are one node.
 #[derive(Debug)]
 pub(super) struct Chain {
@@ -214,41 +225,26 @@ impl Bound<'_> {
                 (t.ext[0], t.elements() / t.ext[0].max(1) * g.fold_size(seed)?)
             }
         };
-        let row = |s: Slot| super::schedule::bytes(g.flow, s) as i64 / rows;
-        if rows < FEWEST || self.tiles(seed).is_some_and(|t| t.elements() == 0) || not(seed) {
+        let empty = self.tiles(seed).is_some_and(|t| t.elements() == 0);
+        if rows < FEWEST || empty || not(seed) {
             return None;
         }
+        let mut grown = Grown { rows, first, groups: Vec::new(), made: Vec::new() };
         // by level: what a group reads of the chain has been looked at before
         let mut open = BTreeSet::from([(first, seed)]);
-        let (mut groups, mut made): (Vec<usize>, Vec<Slot>) = (Vec::new(), Vec::new());
         while let Some((level, k)) = open.pop_first() {
-            let Some(makes) = self.makes(g, k) else { continue };
-            let fits = |t: &Tiles| t.ext[0] % rows == 0 && t.elements() > 0;
-            let reads = |s: Slot| self.reads(k, s);
-            // what others make is ready before the chain
-            let ready = |m: u32| {
-                let s = m as usize - self.base;
-                made.contains(&s) || makes.contains(&s) || g.level_of(s) < first
-            };
-            let fine = k == seed
-                || level > first
-                    && !not(k)
-                    && self.tiles(k).is_some_and(|t| fits(t) && mems(t).all(|m| ready(m.slot)))
-                    && (made.iter().filter(|s| reads(**s))).all(|s| self.local(k, *s, rows, row(*s)));
-            let tidy = |s: &Slot| {
-                super::schedule::bytes(g.flow, *s) as i64 % rows == 0 && self.local(k, *s, rows, row(*s))
-            };
-            if !fine || !makes.iter().all(tidy) {
+            let from = grown.made.len();
+            if k != seed && level <= first || !self.admit(g, k, &mut grown, &not, PULLED) {
                 continue;
             }
-            for s in &makes {
-                bytes += row(*s);
+            for s in &grown.made[from..] {
                 let next = readers.get(&((self.base + s) as u32)).into_iter().flatten();
-                open.extend(next.filter(|r| **r != k).map(|r| (g.list[*r].level, *r)));
+                open.extend(next.filter(|r| !grown.groups.contains(r)).map(|r| (g.list[*r].level, *r)));
             }
-            groups.push(k);
-            made.extend(makes);
         }
+        let Grown { groups, made, .. } = grown;
+        let row = |s: Slot| super::schedule::bytes(g.flow, s) as i64 / rows;
+        bytes += made.iter().map(|s| row(*s)).sum::<i64>();
         if groups.len() < 2 || bytes > LONGEST {
             return None;
         }
@@ -271,6 +267,65 @@ impl Bound<'_> {
         };
         let strips = made.into_iter().filter(private).map(|s| (s, row(s))).collect();
         Some(Chain { groups, rows, strips, bytes })
+    }
+    /// Takes a group into the chain, if it has the chain's rows, and what it reads is ready before or in the chain. What is neither is taken
+    /// in before it, if that is possible: it need not read anything of the chain.
+    fn admit(
+        &self,
+        g: &Groups<'_, '_>,
+        k: usize,
+        c: &mut Grown,
+        not: &dyn Fn(usize) -> bool,
+        deep: usize,
+    ) -> bool {
+        if c.groups.contains(&k) {
+            return true;
+        }
+        let Some(makes) = self.makes(g, k) else { return false };
+        let size = |s: Slot| super::schedule::bytes(g.flow, s) as i64;
+        let local = |s: &Slot| self.local(k, *s, c.rows, size(*s) / c.rows);
+        if not(k) || !makes.iter().all(|s| size(*s) % c.rows == 0 && local(s)) {
+            return false;
+        }
+        let Some(t) = self.tiles(k) else {
+            // a take, with which the chain begins
+            let begins = c.groups.is_empty() && self.takes[k].is_some();
+            if begins {
+                c.groups.push(k);
+                c.made.extend(makes);
+            }
+            return begins;
+        };
+        if t.ext[0] % c.rows != 0 || t.elements() == 0 {
+            return false;
+        }
+        let before = (c.groups.len(), c.made.len());
+        for m in mems(t) {
+            let s = m.slot as usize - self.base;
+            if makes.contains(&s) || c.made.contains(&s) || g.level_of(s) < c.first {
+                continue;
+            }
+            let by = g.def[g.flow.root(s)].map(|d| d.group);
+            let pulled = deep > 0 && by.is_some_and(|by| by != k && self.admit(g, by, c, not, deep - 1));
+            if !pulled || !c.made.contains(&s) {
+                c.groups.truncate(before.0);
+                c.made.truncate(before.1);
+                return false;
+            }
+        }
+        let fine = c
+            .made
+            .iter()
+            .filter(|s| self.reads(k, **s))
+            .all(|s| self.local(k, *s, c.rows, size(*s) / c.rows));
+        if fine {
+            c.groups.push(k);
+            c.made.extend(makes);
+        } else {
+            c.groups.truncate(before.0);
+            c.made.truncate(before.1);
+        }
+        fine
     }
     fn reads(&self, k: usize, s: Slot) -> bool {
         let slot = (self.base + s) as u32;

@@ -68,6 +68,35 @@ fn rows_are_one_node_of_the_same_bits() {
     }
 }
 
+/// A gradient reads what is made of another argument beside the rows: that is in their node, too.
+#[test]
+fn what_is_made_beside_rows_joins_them() {
+    for &shape in SHAPES {
+        let make = |outs: fn([Slot; 3]) -> Vec<Slot>| {
+            let (mut m, x) = rows(F, &shape, 1);
+            let u = m.input(&shape, &[8, 1]);
+            let beside = m.scale(u, 3.0, 1.0);
+            let [_, y] = softmax(&mut m, x, 1);
+            let product = m.bin(Fun::Mul, y, beside);
+            let sum = m.sum(product, 1, 1);
+            let less = along(&mut m, Fun::Sub, beside, sum);
+            let out = m.bin(Fun::Mul, less, y);
+            m.done(&outs([out, beside, product]))
+        };
+        let (one, all) = (make(|m| vec![m[0]]), make(|m| m.to_vec()));
+        check("the gradient of a softmax", &one, 1e-5);
+        check("and what lies between", &all, 1e-5);
+        let alone = Ready::new(&one, &[], None).unwrap();
+        let report = alone.report().text;
+        assert!(report.starts_with("  0  rows %") && report.lines().count() == 1, "{shape:?}: {report}");
+        assert_eq!(alone.compiled.arena, 0, "{shape:?}: {report}");
+        let mut args = inputs(&one);
+        let alone = alone.call(&mut args).unwrap();
+        let beside = Ready::new(&all, &[], Some(true)).unwrap().call(&mut args).unwrap();
+        assert!(bytes(&alone[0]) == bytes(&beside[0]), "{shape:?}: {report}");
+    }
+}
+
 /// Where a row is split, its sum is of partial values; and what reads other rows waits for all of them.
 #[test]
 fn what_is_not_of_the_same_rows_stays_apart() {
