@@ -37,17 +37,42 @@ impl Quick {
     }
 }
 
-/// A batch: its first query's number along the last loop, how many, bytes to the rows of the result and of what is read of
-/// that query without what is found, and what is.
+/// A batch: how many queries, bytes to the rows of the result and of what is read of its first one without what is found, and, from there
+/// on, bytes to the row that is found for each.
 struct Batch<'a> {
     n: usize,
     to: i64,
     from: i64,
-    found: &'a mut Found,
+    found: &'a Found,
+}
+
+impl Batch<'_> {
+    /// Calls back with the bytes to rows that are there, of what is found and of the other side, whose steps these are.
+    #[inline(always)]
+    fn rows(&self, steps: &Steps, f: &mut impl FnMut(&[i64], &[i64])) {
+        let (at, there) = (&self.found.at[..self.n], &self.found.there[..self.n]);
+        if there.iter().fold(true, |all, t| all & t) {
+            return f(at, &steps[..self.n]);
+        }
+        let (mut found, mut other, mut some) = ([0; BATCH], [0; BATCH], 0);
+        for k in 0..self.n {
+            (found[some], other[some]) = (at[k], steps[k]);
+            some += usize::from(there[k]);
+        }
+        f(&found[..some], &other[..some]);
+    }
+}
+
+/// Bytes to the rows of a batch that are evenly apart.
+type Steps = [i64; BATCH];
+
+fn steps(each: i64) -> Steps {
+    std::array::from_fn(|k| k as i64 * each)
 }
 
 impl SeekKernel {
-    /// Calls back for the batches of so many queries along the last loop, from x on. `own`: of one number the places of interest.
+    /// Calls back for the batches of so many queries along the last loop, from x on. `ahead`: bytes to the rows that are found, without what
+    /// their numbers say; `own`: of one number the places of interest.
     ///
     /// # Safety
     /// As for `run`.
@@ -55,6 +80,7 @@ impl SeekKernel {
         &self,
         quick: &Quick,
         (x, run): (&Ix, i64),
+        ahead: &Steps,
         own: Option<(usize, (i64, i64))>,
         base: &[*mut u8],
         f: &mut impl FnMut(Batch<'_>),
@@ -65,7 +91,7 @@ impl SeekKernel {
         let mut found = Found { at: [0; BATCH], there: [true; BATCH] };
         for first in (0..run).step_by(BATCH) {
             let n = (run - first).min(BATCH as i64) as usize;
-            found.at[..n].fill(0);
+            found.at = *ahead;
             found.there[..n].fill(true);
             for (j, (m, find)) in self.numbers.iter().zip(&quick.finds).enumerate() {
                 let step = m.st[last];
@@ -76,7 +102,7 @@ impl SeekKernel {
                 unsafe { find(n, at, step as isize, &reach, &mut found) }
             }
             let (to, from) = (to + first * self.dst[last], from + first * self.src[last]);
-            f(Batch { n, to, from, found: &mut found });
+            f(Batch { n, to, from, found: &found });
         }
     }
 
@@ -93,26 +119,22 @@ impl SeekKernel {
         let row = if self.n > self.queries { self.ext[self.queries] } else { 1 };
         let out = base[self.out as usize].wrapping_offset(part.to as isize);
         let src = base[self.from as usize].wrapping_offset((self.off + part.ahead[0]) as isize);
-        let (mut to, mut from) = ([0; BATCH], [0; BATCH]);
+        let (to, from) = (steps(self.dst[last]), steps(self.src[last]));
         let mut rows = |b: Batch<'_>| {
-            let mut some = 0;
-            for k in 0..b.n {
-                let at = b.to + k as i64 * self.dst[last];
-                to[some] = at;
-                from[some] = b.from + k as i64 * self.src[last] + b.found.at[k];
-                some += usize::from(b.found.there[k]);
-                if !b.found.there[k] {
-                    let to = out.wrapping_offset(at as isize);
+            let (out, src) = (out.wrapping_offset(b.to as isize), src.wrapping_offset(b.from as isize));
+            for (k, there) in b.found.there[..b.n].iter().enumerate() {
+                if !there {
+                    let to = out.wrapping_offset(to[k] as isize);
                     // SAFETY: the caller's: the row is in the result
                     unsafe { fill(to, row, self.size as i64, T::of(self.fill)) }
                 }
             }
             // SAFETY: the caller's: the rows are in their values
-            unsafe { kernels::copy_at::<T>(row as usize, out, &to[..some], src, &from[..some]) }
+            b.rows(&to, &mut |from, to| unsafe { kernels::copy_at::<T>(row as usize, out, to, src, from) });
         };
         self.runs((&[0; MAX], &self.ext), (a, e), |x, run| {
             // SAFETY: the caller's
-            unsafe { self.batches(quick, (x, run), None, base, &mut rows) }
+            unsafe { self.batches(quick, (x, run), &from, None, base, &mut rows) }
         });
     }
 
@@ -136,27 +158,22 @@ impl SeekKernel {
             return;
         }
         let own = if let Rows::Found(j) = p.own { Some((j, (lo, hi))) } else { None };
-        let (out, src) = [out, src].map(|x| x.wrapping_offset((begin * self.size as i64) as isize)).into();
-        let (mut to, mut from) = ([0; BATCH], [0; BATCH]);
+        let [out, src] = [out, src].map(|x| x.wrapping_offset((begin * self.size as i64) as isize));
+        let (to, from) = (steps(self.dst[last]), steps(self.src[last]));
+        let row = row as usize;
         let mut rows = |b: Batch<'_>| {
-            let mut some = 0;
-            for k in 0..b.n {
-                to[some] = b.to + k as i64 * self.dst[last] + b.found.at[k];
-                from[some] = b.from + k as i64 * self.src[last];
-                some += usize::from(b.found.there[k]);
-            }
-            let row = row as usize;
+            let (out, src) = (out.wrapping_offset(b.to as isize), src.wrapping_offset(b.from as isize));
             // SAFETY: the caller's: the rows are in their values, and this task owns what is written
-            unsafe {
+            b.rows(&from, &mut |to, from| unsafe {
                 match quick.mix {
-                    None => kernels::copy_at::<T>(row, out, &to[..some], src, &from[..some]),
-                    Some(mix) => mix(some, row, out, to.as_ptr(), src, from.as_ptr()),
+                    None => kernels::copy_at::<T>(row, out, to, src, from),
+                    Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
                 }
-            }
+            });
         };
         self.runs((a, e), (0, count), |x, run| {
             // SAFETY: the caller's
-            unsafe { self.batches(quick, (x, run), own, base, &mut rows) }
+            unsafe { self.batches(quick, (x, run), &to, own, base, &mut rows) }
         });
     }
 }
