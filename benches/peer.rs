@@ -186,7 +186,8 @@ fn seed_layer(o: &Options) -> Result<()> {
     time(o, "seed_layer", "sigmoid(x@W+b), x f32[32@X]", || f.call((&x, &w, &b)).map(drop))
 }
 
-/// Operations at once, on 4 numbers: one with a number that stays, and one with a number that changes each time.
+/// Operations at once, on 4 numbers: one with a number that stays, one with a number that changes each time, a sum, and a chain of four.
+/// And 64 MiB on their way out.
 fn eager(o: &Options) -> Result<()> {
     let x = Array::from([1f32, 2.0, 3.0, 4.0]);
     time(o, "eager/same", "x * 1.5, f32[4]", || (&x * 1.5).ready().map(drop))?;
@@ -194,7 +195,13 @@ fn eager(o: &Options) -> Result<()> {
     time(o, "eager/changing", "x * t, f32[4]", || {
         t += 0.5;
         (&x * t).ready().map(drop)
-    })
+    })?;
+    time(o, "eager/add", "x + x, f32[4]", || (&x + &x).ready().map(drop))?;
+    time(o, "eager/chain", "four operations on f32[4]", || {
+        ((&x + &x) * 2.0).sin().sum(..).ready().map(drop)
+    })?;
+    let x = Array::arange(0..1 << 24).astype(F32).ready()?;
+    time(o, "eager/to_vec", "f32[2^24]", || x.to_vec::<f32>().map(drop))
 }
 
 type Params = BTreeMap<&'static str, Array>;

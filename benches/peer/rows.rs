@@ -1,11 +1,11 @@
-//! Rows that are reduced and used again: softmax, layernorm, their gradients, attention.
+//! Rows that are reduced and used again: softmax, layernorm, their gradients, attention, a transformer's training step.
 
 use super::{Options, time};
 use atmesh::prelude::*;
 
 fn norm(x: &Array) -> Array {
-    let c = x - x.mean(Dims::keep(1));
-    &c * (c.square().mean(Dims::keep(1)) + 1e-5).rsqrt()
+    let c = x - x.mean(Dims::keep(-1));
+    &c * (c.square().mean(Dims::keep(-1)) + 1e-5).rsqrt()
 }
 
 fn attention(q: &Array, k: &Array, v: &Array) -> Array {
@@ -32,5 +32,35 @@ pub(super) fn rows(o: &Options) -> Result<()> {
     two("rows/layernorm_grad", &norm)?;
     let (q, k, v) = (a.normal([16, 512, 64]), b.normal([16, 512, 64]), c.normal([16, 512, 64]));
     let f = jit(attention).engine(o.engine);
-    time(o, "rows/attention", "16 heads, 512 x 64", || f.call((&q, &k, &v)).map(drop))
+    time(o, "rows/attention", "16 heads, 512 x 64", || f.call((&q, &k, &v)).map(drop))?;
+    let f = jit(|q: &Array, k: &Array, v: &Array| {
+        grad((q, k, v), |(q, k, v): (Array, Array, Array)| attention(&q, &k, &v).square().sum(..))
+    });
+    let f = f.engine(o.engine);
+    time(o, "rows/attention_grad", "16 heads, 512 x 64", || f.call((&q, &k, &v)).map(drop))?;
+    transformer(o)
+}
+
+/// A training step of four layers: 16 lines of 128 places, 128 features in 4 heads.
+fn transformer(o: &Options) -> Result<()> {
+    let (layers, b, s, d, h) = (4, 16, 128, 128, 4);
+    let layer = move |x: &Array, w: &[Array]| {
+        let y = norm(x);
+        let [q, k, v] = [0, 1, 2].map(|i| y.matmul(&w[i]).reshape([b, s, h, d / h]));
+        let a = (einsum("bshk,bthk->bhst", [&q, &k]) / ((d / h) as f64).sqrt()).softmax(3);
+        let x = x + einsum("bhst,bthk->bshk", [&a, &v]).reshape([b, s, d]).matmul(&w[3]);
+        &x + norm(&x).matmul(&w[4]).relu().matmul(&w[5])
+    };
+    let keys = Key::new(3).split_vec(2 + 6 * layers);
+    let (x, y) = (keys[0].normal([b, s, d]), keys[1].normal([b, s, d]));
+    let sizes = [(d, d), (d, d), (d, d), (d, d), (d, 4 * d), (4 * d, d)];
+    let w = keys[2..].iter().zip(sizes.iter().cycle());
+    let w: Vec<Array> = w.map(|(key, (n, m))| key.normal([*n, *m]) * 0.05).collect();
+    let step = jit(move |w: &Vec<Array>, x: &Array, y: &Array| {
+        let g =
+            grad(w, |w: Vec<Array>| (w.chunks(6).fold(x.clone(), |x, w| layer(&x, w)) - y).square().mean(..));
+        w.iter().zip(&g).map(|(w, g)| w - 0.01 * g).collect::<Vec<Array>>()
+    });
+    let step = step.engine(o.engine);
+    time(o, "rows/transformer", "a training step of 4 layers", || step.call((&w, &x, &y)).map(drop))
 }
