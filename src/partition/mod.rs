@@ -4,11 +4,12 @@
 //! |---|---|---|
 //! | 1 lower | `lower/` | equations as sentences over stored values: a draft. Programs inside loops and branches go through all passes by themselves |
 //! | 2 views | `lay/views` | which values need not be stored: their readers read through them |
-//! | 3 frames | `lay/frames` | where the blocks of elementwise values begin |
-//! | 4 choose | `lay/choose` | where the loops of each step run, by price; how parts are combined, and which are added first (`lay/sums`) |
-//! | 5 hoist | `lay/hoist` | which inputs of a loop's body had better be laid out otherwise, and what is made before the loop (`lay/invariant`); which small sums go together (`lay/together`) |
-//! | 6 fetch | `lay/fetch` | what is fetched, and before which step |
-//! | 7 told | `told/` | the names, bytes and lines of what is communicated |
+//! | 3 regions | `lay/regions` | where values are whose placement nobody asked for: those that move together, by price |
+//! | 4 frames | `lay/frames` | where the blocks of elementwise values begin |
+//! | 5 choose | `lay/choose` | where the loops of each step run, by price; how parts are combined, and which are added first (`lay/sums`) |
+//! | 6 hoist | `lay/hoist` | which inputs of a loop's body had better be laid out otherwise, and what is made before the loop (`lay/invariant`); which small sums go together (`lay/together`) |
+//! | 7 fetch | `lay/fetch` | what is fetched, and before which step |
+//! | 8 told | `told/` | the names, bytes and lines of what is communicated |
 //!
 //! The passes work on a draft (`draft`); `price/` says what a way to lay a step out moves, in a time that does not grow with the number of
 //! devices. What they share: `layout` (how a dimension is split), `region` (boxes of indices), `reads` (which boxes a step reads),

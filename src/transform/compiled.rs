@@ -175,7 +175,8 @@ impl<I, O> fmt::Debug for Traced<I, O> {
 }
 
 impl<I, O> Lowered<I, O> {
-    /// The program over global arrays, every value placed.
+    /// The program over global arrays, every value placed. On auto axes, values that nobody placed may be stored otherwise where that
+    /// moves less: the per-device program, [`Lowered::spmd`], says where.
     pub fn program(&self) -> &Program {
         &self.staged.program
     }

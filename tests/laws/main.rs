@@ -8,45 +8,15 @@ mod holds;
 mod kernels;
 mod order;
 mod programs;
+mod rng;
 mod sizes;
 #[path = "../told/mod.rs"]
 mod told;
 mod workers;
 
+pub(crate) use rng::Rng;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
-
-/// Numbers that follow from a seed.
-#[derive(Clone, Debug)]
-pub(crate) struct Rng(u64);
-
-impl Rng {
-    pub(crate) fn new(seed: u64) -> Rng {
-        let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-        for _ in 0..4 {
-            rng.number();
-        }
-        rng
-    }
-    pub(crate) fn number(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-    /// One of 0..n.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
-        (self.number() >> 11) as usize % n.max(1)
-    }
-    /// One of these.
-    pub(crate) fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.below(list.len())]
-    }
-    /// Whether, once in n times.
-    pub(crate) fn once_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-}
 
 pub(crate) fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|n| n.parse().ok())

@@ -12,8 +12,13 @@
 mod algebra;
 mod grids;
 mod learning;
+#[path = "../laws/order.rs"]
+mod order;
+#[path = "../laws/rng.rs"]
+mod rng;
 
 use atmesh::prelude::*;
+pub(crate) use rng::Rng;
 use std::fmt::Write as _;
 
 pub(crate) type V = Vec<Array>;
@@ -48,20 +53,49 @@ pub(crate) fn program(
 }
 
 impl Program {
+    /// Its operands, as ones on its mesh.
+    fn operands(&self, mesh: &Mesh) -> V {
+        self.args.iter().map(|(n, s)| Array::ones(n.clone()).put(mesh, *s)).collect()
+    }
+    /// Its results, constrained.
+    fn constrained(&self, mesh: &Mesh, a: &V) -> V {
+        let results = (self.function)(a);
+        assert_eq!(results.len(), self.results.len(), "{}", self.name);
+        results.iter().zip(&self.results).map(|(y, s)| y.constrain_on(mesh, *s)).collect()
+    }
     /// Bytes that the busiest device of each collective receives, and those of a device on average.
     fn bytes(&self) -> Result<(u64, u64)> {
         let mesh = Mesh::auto(self.mesh.iter().copied())?;
-        let args: V = self.args.iter().map(|(n, s)| Array::ones(n.clone()).put(&mesh, *s)).collect();
-        let constrained = |a: &V| -> V {
-            let results = (self.function)(a);
-            assert_eq!(results.len(), self.results.len(), "{}", self.name);
-            results.iter().zip(&self.results).map(|(y, s)| y.constrain_on(&mesh, *s)).collect()
-        };
         let devices: usize = self.mesh.iter().map(|axis| axis.1).product();
-        let lowered = jit(constrained).lower(&args)?;
+        let lowered = jit(|a: &V| self.constrained(&mesh, a)).lower(&self.operands(&mesh))?;
         let told = lowered.collectives();
         Ok((told.bytes(), told.total_bytes().div_ceil(devices as u64)))
     }
+    /// What differs where equations stand in another order and commutative operations have their operands swapped.
+    fn otherwise(&self, variants: u64) -> Result<Vec<String>> {
+        let mesh = Mesh::auto(self.mesh.iter().copied())?;
+        let traced = jit(|a: &V| self.constrained(&mesh, a)).trace(&self.operands(&mesh))?;
+        let (told, results) = order::planned(traced.program())?;
+        let mut differ = Vec::new();
+        for seed in 0..variants {
+            let other = order::otherwise(traced.program(), &mut Rng::new(seed));
+            let (other, placed) = order::planned(&other)?;
+            if (told.bytes(), told.total_bytes()) != (other.bytes(), other.total_bytes()) || results != placed
+            {
+                differ.push(format!(
+                    "{}, seed {seed}: {} and {} bytes",
+                    self.name,
+                    told.bytes(),
+                    other.bytes()
+                ));
+            }
+        }
+        Ok(differ)
+    }
+}
+
+fn programs() -> Vec<Program> {
+    [learning::programs(), grids::programs(), algebra::programs()].into_iter().flatten().collect()
 }
 
 /// A row of the table.
@@ -96,8 +130,7 @@ fn table() -> Vec<(String, Figures)> {
 #[test]
 fn no_program_moves_more_than_the_table_says() -> Result<()> {
     let mut table = table();
-    let programs: Vec<Program> =
-        [learning::programs(), grids::programs(), algebra::programs()].into_iter().flatten().collect();
+    let programs = programs();
     assert_eq!((programs.len(), table.len()), (58, 58));
     let mut differ = String::new();
     for p in &programs {
@@ -138,5 +171,17 @@ fn no_program_moves_more_than_the_table_says() -> Result<()> {
         return Ok(());
     }
     assert!(differ.is_empty(), "`ATMESH_BLESS=1 cargo test --test least` writes what is less:\n{differ}");
+    Ok(())
+}
+
+/// `LEAST_VARIANTS=100` has a hundred of each; without, two.
+#[test]
+fn order_decides_nothing() -> Result<()> {
+    let variants = std::env::var("LEAST_VARIANTS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
+    let mut differ = Vec::new();
+    for p in programs() {
+        differ.extend(p.otherwise(variants)?);
+    }
+    assert!(differ.is_empty(), "{} of {} differ:\n{}", differ.len(), 58 * variants, differ.join("\n"));
     Ok(())
 }

@@ -46,45 +46,69 @@ pub(super) struct Open {
     pub(super) known: Option<Vec<DimLayout>>,
 }
 
-/// What a way to lay a step out costs.
-#[derive(Clone, Copy)]
-struct Price {
-    /// Bytes that all devices receive, and what further steps cost.
-    bytes: f64,
-    /// These and the elements that are computed, in elements.
-    all: f64,
+/// How all steps are laid out.
+pub(super) struct Chosen {
+    /// The loops of each entry's step; none for those that are done.
+    pub(super) loops: Vec<Vec<DimLayout>>,
+    pub(super) price: Price,
 }
 
-/// The loops of each entry's step, laid out; none for those that are done.
-pub(super) fn choose(d: &Draft, entries: &[Entry]) -> Vec<Vec<DimLayout>> {
+/// What a program costs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Price {
+    /// Bytes that all devices receive.
+    pub(super) bytes: f64,
+    /// These and the elements that are computed, in elements.
+    pub(super) all: f64,
+}
+
+/// Lays out the loops of all steps.
+pub(super) fn choose(d: &Draft, entries: &[Entry]) -> Chosen {
     let known = |e: &Entry| match e {
         Entry::Open(Open { known: Some(loops), .. }) => loops.clone(),
         _ => Vec::new(),
     };
-    let mut round = Round::new(d, entries, entries.iter().map(known).collect());
-    let mut best: Option<(f64, Vec<Vec<DimLayout>>)> = None;
-    let mut due: Vec<bool> =
-        entries.iter().map(|e| matches!(e, Entry::Open(Open { known: None, .. }))).collect();
-    for _ in 0..ROUNDS {
+    let first = Round::new(d, entries, entries.iter().map(known).collect());
+    rounds(first, vec![true; entries.len()])
+}
+
+/// The same from where loops are laid out so, the steps that are `due` near that, the others as they are.
+pub(super) fn choose_near(
+    d: &Draft,
+    entries: &[Entry],
+    loops: Vec<Vec<DimLayout>>,
+    due: Vec<bool>,
+) -> Chosen {
+    let mut first = Round::new(d, entries, loops);
+    first.near = true;
+    rounds(first, due)
+}
+
+/// Lays out the steps that are `due`, then those of whose operands others need something else than before, and so on.
+fn rounds(mut round: Round, mut due: Vec<bool>) -> Chosen {
+    let (entries, movable) = (round.entries, due.clone());
+    let mut best = round.near.then(|| Chosen { price: round.price(), loops: round.loops.clone() });
+    for _ in 0..if round.near { ROUNDS / 2 } else { ROUNDS } {
         let mut next = round.loops.clone();
         for (k, entry) in entries.iter().enumerate() {
-            if let (Entry::Open(open), true) = (entry, due[k]) {
+            if let (Entry::Open(open @ Open { known: None, .. }), true) = (entry, due[k]) {
                 next[k] = round.step(k, open);
             }
         }
-        let after = Round::new(d, entries, next);
+        let after = Round { near: round.near, ..Round::new(round.d, entries, next) };
         due = after.unlike(&round, entries);
+        due.iter_mut().zip(&movable).for_each(|(due, movable)| *due &= movable);
         let price = after.price();
         // sums of prices differ in their last bits by the order of steps
-        if best.as_ref().is_none_or(|b| price < b.0 * (1.0 - 1e-9)) {
-            best = Some((price, after.loops.clone()));
+        if best.as_ref().is_none_or(|b| price.all < b.price.all * (1.0 - 1e-9)) {
+            best = Some(Chosen { price, loops: after.loops.clone() });
         }
         if !due.contains(&true) {
             break;
         }
         round = after;
     }
-    best.map(|b| b.1).unwrap_or_default()
+    best.unwrap_or_else(|| Chosen { loops: Vec::new(), price: Price { bytes: 0.0, all: 0.0 } })
 }
 
 /// Reads of one value that need the same boxes of it, of which something is not held.
@@ -105,6 +129,8 @@ struct Round<'a> {
     bases: Vec<Option<Vec<DimLayout>>>,
     /// For each value what is needed of it.
     needs: Vec<Vec<Need>>,
+    /// Whether steps are laid out near how they are now, and not from the beginning.
+    near: bool,
 }
 
 impl<'a> Round<'a> {
@@ -116,7 +142,7 @@ impl<'a> Round<'a> {
             _ => None,
         };
         let bases = entries.iter().zip(&loops).map(base).collect();
-        let mut round = Round { d, entries, loops, bases, needs: Vec::new() };
+        let mut round = Round { d, entries, loops, bases, needs: Vec::new(), near: false };
         let mut needs: Vec<Vec<Need>> = (0..d.slots.len()).map(|_| Vec::new()).collect();
         for (k, sentence) in round.sentences().filter(|(k, _)| !round.loops[*k].is_empty()) {
             for read in 0..sentence.reads.len() {
@@ -171,17 +197,18 @@ impl<'a> Round<'a> {
         entries.iter().enumerate().map(due).collect()
     }
     /// What everything costs together.
-    fn price(&self) -> f64 {
-        let mut price = 0.0;
+    fn price(&self) -> Price {
+        let (mut bytes, mut work) = (0.0, 0.0);
         for (src, needs) in self.needs.iter().enumerate().filter(|(_, needs)| !needs.is_empty()) {
             let readers: Vec<Reader> = needs.iter().filter_map(|n| self.reader(n.of)).collect();
-            price += BYTE * self.weight(src, self.d.price(src, &readers).total);
+            bytes += self.weight(src, self.d.price(src, &readers).total);
         }
         for (k, s) in self.sentences().filter(|(k, _)| !self.loops[*k].is_empty()) {
             let Entry::Open(open) = &self.entries[k] else { continue };
-            price += BYTE * self.after(s, &self.loops[k], open.out) + self.work(s, &self.loops[k]);
+            bytes += self.after(s, &self.loops[k], open.out);
+            work += self.work(s, &self.loops[k]);
         }
-        price
+        Price { bytes, all: BYTE * bytes + work }
     }
 
     /// The cheapest way to lay out one step, the others as they are.
@@ -303,6 +330,11 @@ impl<'a> Round<'a> {
         if open.item.user.is_some() {
             return best.1;
         }
+        if self.near {
+            let now = (price(&self.loops[k]), self.loops[k].clone());
+            let nearest = if now.0.all < best.0.all { now } else { best };
+            return self.exchanged(s, own, nearest, &price);
+        }
         let combinations = options.iter().map(Vec::len).fold(1, usize::saturating_mul);
         if combinations <= SEARCH {
             for mut c in 1..combinations {
@@ -349,9 +381,9 @@ impl<'a> Round<'a> {
         }
         let read = s.reads.iter().flat_map(Read::sources).flat_map(|src| &self.d.slots[src].layout.dims);
         let mut digits: Vec<&Atoms> = own.dims.iter().chain(read).map(|l| &l.atoms).collect();
-        digits.retain(|a| !a.is_empty());
         digits.sort();
         digits.dedup();
+        digits.retain(|a| self.near || !a.is_empty());
         let mut stable = false;
         while !stable {
             stable = true;

@@ -91,7 +91,7 @@ fn floats(d: &Draft, v: Slot, k: usize) -> bool {
 }
 
 /// How many steps there are at most from each value to the end of the program.
-fn distances(d: &Draft) -> Vec<usize> {
+pub(super) fn distances(d: &Draft) -> Vec<usize> {
     let mut far = vec![0; d.slots.len()];
     for item in d.items.iter().rev() {
         let here = 1 + item.step.outputs().into_iter().map(|s| far[s]).max().unwrap_or(0);

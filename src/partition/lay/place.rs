@@ -3,11 +3,12 @@
 //! First partial sums are settled where a reader is not linear in them; that looks at layouts only. Then the loops of all steps are
 //! chosen together (`choose`). Last come the steps that bring a result from where it is made to where it is asked for.
 
-use super::choose::{self, Entry, Open, splits};
+use super::choose::{self, Chosen, Entry, Open, splits};
 use super::sums::{self, InParts};
 use super::{parts, puts, views};
 use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::price::prices::Prices;
 use crate::partition::program::{Slot, Step, Stored};
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Part, Read, Sentence, Source, Span};
 use crate::sharding::atoms::{Atoms, sorted, ways, without};
@@ -27,7 +28,34 @@ pub(super) struct Placer {
 }
 
 /// Lays out all local steps.
-pub(super) fn place(mut d: Draft) -> Placer {
+pub(super) fn place(d: Draft) -> Placer {
+    let mut p = opened(d);
+    let chosen = choose::choose(&p.d, &p.entries).loops;
+    let in_parts = sums::added(&p.d, &p.entries, &chosen);
+    let all = std::mem::take(&mut p.entries).into_iter().zip(chosen).zip(in_parts);
+    for ((entry, loops), in_parts) in all {
+        match (entry, in_parts) {
+            (Entry::Done(item), _) => p.d.items.push(item),
+            (Entry::Open(open), Some(sum)) => p.close_in_parts(open, loops, sum),
+            (Entry::Open(open), None) => p.close(open, loops),
+        }
+    }
+    p
+}
+
+/// What a draft costs with all local steps laid out, and their loops: near those of `from`, if any, where steps are as they were but
+/// for those that are due.
+pub(super) fn price(d: Draft, from: Option<(&[Vec<DimLayout>], &[bool])>) -> (Chosen, Prices) {
+    let p = opened(d);
+    let chosen = match from {
+        Some((loops, due)) => choose::choose_near(&p.d, &p.entries, loops.to_vec(), due.to_vec()),
+        None => choose::choose(&p.d, &p.entries),
+    };
+    (chosen, p.d.prices)
+}
+
+/// A draft's steps, partial operands settled where they must be.
+fn opened(mut d: Draft) -> Placer {
     let items = std::mem::take(&mut d.items);
     let settled = vec![None; d.slots.len()];
     let mut p = Placer {
@@ -44,16 +72,6 @@ pub(super) fn place(mut d: Draft) -> Placer {
                 p.open(item, out, sentence);
             }
             _ => p.entries.push(Entry::Done(item)),
-        }
-    }
-    let chosen = choose::choose(&p.d, &p.entries);
-    let in_parts = sums::added(&p.d, &p.entries, &chosen);
-    let all = std::mem::take(&mut p.entries).into_iter().zip(chosen).zip(in_parts);
-    for ((entry, loops), in_parts) in all {
-        match (entry, in_parts) {
-            (Entry::Done(item), _) => p.d.items.push(item),
-            (Entry::Open(open), Some(sum)) => p.close_in_parts(open, loops, sum),
-            (Entry::Open(open), None) => p.close(open, loops),
         }
     }
     p

@@ -1,9 +1,9 @@
 //! Planning: what is stored, where blocks begin, where loops run, what is fetched.
 
 use crate::diagnostic::Result;
-use crate::partition::draft::{Draft, Item};
+use crate::partition::draft::{Draft, Item, Via};
 use crate::partition::lay::place::{self, Placer};
-use crate::partition::lay::{fetch, frames, hoist, invariant, together, views};
+use crate::partition::lay::{fetch, frames, hoist, invariant, regions, together, views};
 use crate::partition::program::{Slot, SpmdProgram, Why};
 use crate::partition::report::Collectives;
 use crate::partition::told::names;
@@ -34,6 +34,20 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     let vias = views::resolve(&mut d);
     views::absorb(&mut d);
     watch("views", &d);
+    let before = regions::choose(&mut d);
+    if before.is_empty() {
+        return laid_out(d, &vias);
+    }
+    let mut propagated = d.again();
+    before.into_iter().for_each(|(slot, dims)| propagated.slots[slot].layout.dims = dims);
+    // what was priced around a region is not all that matters
+    let (moved, propagated) = (laid_out(d, &vias)?, laid_out(propagated, &vias)?);
+    let bytes = |p: &Planned| p.localised.collectives.total_bytes();
+    Ok(if bytes(&moved) < bytes(&propagated) { moved } else { propagated })
+}
+
+/// Decides the rest of it, where values are placed.
+fn laid_out(mut d: Draft, vias: &[Option<Via>]) -> Result<Planned> {
     frames::choose(&mut d);
     let (again, n) = ((d.trips > 1 && !d.once.is_empty()).then(|| d.again()), d.slots.len());
     let mut placed = place::place(d);
@@ -60,7 +74,7 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
         let what = format!("the per-device program is not sound: {wrong}\n{program}");
         return Err(crate::diagnostic::Error::internal(what));
     }
-    let collectives = names::collectives(&program, &notes, &vias, &halves, &prices);
+    let collectives = names::collectives(&program, &notes, vias, &halves, &prices);
     Ok(Planned { localised: Localised { program, collectives }, adopted, before })
 }
 

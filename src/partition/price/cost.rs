@@ -28,11 +28,19 @@ pub(crate) struct Cost {
 }
 
 /// How many combinations of irregular digits are looked at.
-const SAMPLE: usize = 512;
+pub(crate) const SAMPLE: usize = 512;
 
-/// What fetching `slot` for these readers moves; if `copies` parts of it are combined, all of them are asked.
-pub(crate) fn cost(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copies: i64) -> Cost {
-    let c = symbolic(devices, slot, stored, readers, copies);
+/// What fetching `slot` for these readers moves; if `copies` parts of it are combined, all of them are asked. At most `most`
+/// combinations of irregular digits are looked at.
+pub(crate) fn cost(
+    devices: usize,
+    slot: Slot,
+    stored: &Stored,
+    readers: &[Reader],
+    copies: i64,
+    most: usize,
+) -> Cost {
+    let c = symbolic(devices, slot, stored, readers, copies, most);
     #[cfg(test)]
     if c.exact && crate::partition::tests::verifies() {
         let each: Vec<i64> = (0..devices).map(|d| received(slot, stored, readers, copies, d)).collect();
@@ -42,7 +50,14 @@ pub(crate) fn cost(devices: usize, slot: Slot, stored: &Stored, readers: &[Reade
     c
 }
 
-fn symbolic(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], copies: i64) -> Cost {
+fn symbolic(
+    devices: usize,
+    slot: Slot,
+    stored: &Stored,
+    readers: &[Reader],
+    copies: i64,
+    most: usize,
+) -> Cost {
     let received = |device: usize| received(slot, stored, readers, copies, device);
     if let Some(c) = digits(devices, slot, stored, readers, copies) {
         return c;
@@ -66,7 +81,7 @@ fn symbolic(devices: usize, slot: Slot, stored: &Stored, readers: &[Reader], cop
     let apart = atoms.iter().enumerate().all(|(i, a)| atoms[..i].iter().all(|b| !a.clashes(*b)));
     let all = DimLayout { atoms, block: 1, origin: 0 };
     let n = if apart { all.ways() } else { devices };
-    let sample = n.min(SAMPLE);
+    let sample = n.min(most);
     let mut c = Cost { exact: sample == n, ..Cost::default() };
     for k in 0..sample {
         let r = k * n / sample;

@@ -1,7 +1,7 @@
 //! Prices of fetches, each worked out once: layers repeat, and so do their fetches.
 
 use crate::partition::layout::DimLayout;
-use crate::partition::price::cost::{Cost, cost};
+use crate::partition::price::cost::{Cost, SAMPLE, cost};
 use crate::partition::price::reader::Reader;
 use crate::partition::program::{Slot, Stored};
 use crate::program::sentence::Source;
@@ -10,9 +10,17 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// What is known of the fetches of a program over so many devices.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Prices {
     known: RefCell<Known>,
+    /// How many combinations of irregular digits are looked at.
+    sample: usize,
+}
+
+impl Default for Prices {
+    fn default() -> Prices {
+        Prices { known: RefCell::default(), sample: SAMPLE }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -23,6 +31,10 @@ struct Known {
 }
 
 impl Prices {
+    /// Prices to look for better ways by: where digits are irregular they are nearer to a guess.
+    pub(crate) fn rough() -> Prices {
+        Prices { sample: SAMPLE / 16, ..Prices::default() }
+    }
     /// What fetching `slot` for these readers moves; see [`cost`].
     pub(crate) fn of(
         &self,
@@ -43,7 +55,7 @@ impl Prices {
         if let Some(c) = costs.get(&key[..]) {
             return *c;
         }
-        let c = cost(devices, slot, stored, readers, copies);
+        let c = cost(devices, slot, stored, readers, copies, self.sample);
         costs.insert(key.as_slice().into(), c);
         c
     }
@@ -81,12 +93,12 @@ pub(crate) fn write(
     }
 }
 
-fn sizes(key: &mut Vec<i64>, list: &[usize]) {
+pub(crate) fn sizes(key: &mut Vec<i64>, list: &[usize]) {
     key.push(list.len() as i64);
     key.extend(list.iter().map(|n| *n as i64));
 }
 
-fn layouts(key: &mut Vec<i64>, list: &[DimLayout]) {
+pub(crate) fn layouts(key: &mut Vec<i64>, list: &[DimLayout]) {
     key.push(list.len() as i64);
     for l in list {
         key.extend([l.block, l.origin]);
