@@ -172,7 +172,7 @@ fn tasks(a: &Answers) -> Result<Vec<Task>> {
             name: "own_mean",
             right: &v - v.mean(..),
             ty: "float32[64@X]",
-            collectives: &[(AllReduce, 1, 28)],
+            collectives: &[(AllReduce, 1, 12)],
             answer: one(a.own_mean, &v.put(&mesh, p!["X"])),
         },
         Task {
@@ -189,7 +189,7 @@ fn tasks(a: &Answers) -> Result<Vec<Task>> {
                 &v / v.square().sum(..).sqrt()
             }),
             ty: "float32[64@X]",
-            collectives: &[(AllGather, 10, 224), (AllReduce, 10, 28)],
+            collectives: &[(AllGather, 10, 224), (AllReduce, 10, 12)],
             answer: two(a.power, &m.put(&mesh, p!["X", _]), &v.put(&mesh, p!["X"])),
         },
     ])
