@@ -184,14 +184,14 @@ fn texts_are_read_by_others() -> Result<()> {
     assert!(json["items"][0]["line"].as_str().is_some_and(|l| l.contains("tests/plan.rs")), "{json}");
     // events of a track follow one another
     let trace: serde_json::Value = serde_json::from_str(&plan.to_perfetto()).map_err(Error::other)?;
-    let mut ends = [0.0f64; 3];
+    let mut ends = [0i64; 3]; // nanoseconds
     for e in trace["traceEvents"].as_array().into_iter().flatten().filter(|e| e["ph"] == "X") {
-        let number = |of: &str| e[of].as_f64().unwrap_or(f64::NAN);
-        let track = &mut ends[number("tid") as usize];
-        assert!(number("ts") >= *track - 1e-5, "{e}");
-        *track = number("ts") + number("dur");
+        let nanos = |of: &str| (e[of].as_f64().expect("a number") * 1e3).round() as i64;
+        let track = &mut ends[e["tid"].as_u64().expect("a number") as usize];
+        assert!(nanos("ts") >= *track, "{e}");
+        *track = nanos("ts") + nanos("dur");
     }
-    assert!((ends[1].max(ends[2]) - plan.seconds() * 1e6).abs() < 1e-3);
+    assert_eq!(ends[1].max(ends[2]), (plan.seconds() * 1e9).round() as i64);
     let page = plan.to_html("https://example.org/");
     assert_eq!(page.matches("<tr>").count(), page.matches("</tr>").count());
     assert!(page.contains("<a href=\"https://example.org/tests/plan.rs#L"), "{page}");

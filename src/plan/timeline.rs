@@ -1,7 +1,7 @@
 //! What a run did when: measured, on each device or worker, and beside what was planned.
 
 use super::page::{Cell, line, page, table};
-use super::told::{quoted, scaled};
+use super::told::{quoted, scaled, when};
 use super::{Plan, What};
 use crate::diagnostic::Place;
 use crate::partition::PHASE;
@@ -171,10 +171,9 @@ impl Timeline {
     pub fn to_perfetto(&self) -> String {
         let event = |s: &Span| {
             format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {}, \"ts\": {:.3}, \"dur\": {:.3}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"kernel\": {}}}}}",
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {}, {}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"kernel\": {}}}}}",
                 s.track + 1,
-                s.start * 1e6,
-                s.seconds * 1e6,
+                when(s.start, s.seconds),
                 quoted(&s.op),
                 quoted(s.doing.name()),
                 quoted(&line(s.source)),

@@ -146,9 +146,8 @@ impl Plan {
         let event = |i: &Item| {
             let track = if i.what == What::Kernel { 1 } else { 2 };
             format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, \"ts\": {:.6}, \"dur\": {:.6}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
-                i.start * 1e6,
-                i.seconds * 1e6,
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, {}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
+                when(i.start, i.seconds),
                 quoted(&i.op),
                 quoted(&i.what.name()),
                 quoted(&line(i.source)),
@@ -249,4 +248,12 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
+}
+
+/// When a trace event is, in microseconds. Its start and its end are each a whole number of nanoseconds, so that events that follow one another on a
+/// track do not overlap in what is read.
+pub(super) fn when(start: f64, seconds: f64) -> String {
+    let nanos = |at: f64| (at * 1e9).round();
+    let (from, to) = (nanos(start), nanos(start + seconds));
+    format!("\"ts\": {:.3}, \"dur\": {:.3}", from / 1e3, (to - from) / 1e3)
 }
