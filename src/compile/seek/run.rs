@@ -151,7 +151,7 @@ impl SeekKernel {
     /// # Safety
     /// As for `run`.
     pub(super) unsafe fn take<T: Word>(&self, part: &Part, steps: (i64, i64), base: &[*mut u8]) {
-        if let Some(quick) = &self.quick {
+        if let (Some(quick), false) = (&self.quick, cfg!(target_family = "wasm")) {
             // SAFETY: the caller's
             return unsafe { self.quick_take::<T>(quick, part, steps, base) };
         }
@@ -210,7 +210,7 @@ impl SeekKernel {
             if let Rows::Loop(l) = p.own {
                 (a[l], e[l]) = (lo, hi);
             }
-            if let Some(quick) = &self.quick {
+            if let (Some(quick), false) = (&self.quick, cfg!(target_family = "wasm")) {
                 // SAFETY: the caller's
                 unsafe { self.quick_put::<T>(quick, p, (&a, &e), (lo, hi), [out, from], base) }
                 continue;

@@ -13,7 +13,7 @@ use super::threads::{self, Devices};
 use super::{Engine, Executable, Failure, Job, RunReport};
 use crate::compile::plan::{Compiled, Gift, Memory, OutPlan, Use};
 use crate::compile::{self, kernel};
-use crate::diagnostic::{Error, Fault, Result};
+use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::partition::{Slot, SpmdProgram};
 use crate::plan::Timeline;
 use crate::runtime::clock::nanoseconds;
@@ -263,6 +263,12 @@ impl Executable for Ready {
         self.result(0, args, &made)
     }
     fn call_timed(&self, args: &mut [Slab]) -> Result<(Vec<Slab>, Timeline), Failure> {
+        // a page looks at no clock
+        if cfg!(target_family = "wasm") {
+            let fault =
+                Fault::new(ErrorKind::Unsupported, "the engine lockstep keeps no times on WebAssembly");
+            return Err(fault.help("run it by `call`").into());
+        }
         let (clock, begin) = (Clock::default(), nanoseconds());
         let made = self.run(args, Some(&clock))?;
         let outs = self.results(args, &made)?;
