@@ -6,7 +6,7 @@ use super::kernel;
 use super::tiles::{Instr, Seg, Step, Sum, Tiles};
 use crate::diagnostic::{Error, Result};
 use crate::program::sentence::Fun;
-use crate::runtime::kernels::{self, Factors, Kernel, TERMS};
+use crate::runtime::kernels::{self, Along, Factors, Kernel, TERMS};
 use crate::types::DType;
 use smallvec::SmallVec;
 
@@ -78,12 +78,65 @@ impl Emit {
         self.weight += weight(Do::Lin3, dtype, dtype) * terms.len() as f64 / 3.0;
         Ok(())
     }
-    fn row(&mut self, f: Kernel, s: u16, k: [f64; 4]) -> u16 {
+    fn row(&mut self, f: Kernel, s: Option<u16>, k: [f64; 4]) -> u16 {
         // pinned: never given back
         let d = self.regs;
         self.regs += 1;
-        self.seg.row.push(Instr { f, d, s: [s; 3], k });
+        self.seg.row.push(Instr { f, d, s: [s.unwrap_or(d); 3], k });
         d
+    }
+}
+
+/// Where the values of a cell are.
+struct Found {
+    /// The operand of each.
+    at: Vec<u16>,
+    /// What repeats it, of one element that is the same along the row and has not been repeated.
+    one: Vec<Option<Kernel>>,
+}
+
+impl Found {
+    /// The operand that has an element for each index.
+    fn all(&mut self, i: u32, e: &mut Emit) -> u16 {
+        let i = i as usize;
+        if let Some(f) = self.one[i].take() {
+            self.at[i] = e.row(f, Some(self.at[i]), [0.0; 4]);
+        }
+        self.at[i]
+    }
+    /// The kernel of an instruction that takes one element where an operand is one, and its operands and constants in order.
+    fn along(
+        &self,
+        what: Do,
+        dtype: DType,
+        mut args: [u32; 3],
+        n: u8,
+        mut k: [u64; 3],
+        past: bool,
+    ) -> Option<(Kernel, [u32; 3], [u64; 3])> {
+        let one = |a: u32| self.one[a as usize].is_some();
+        if !args[..n as usize].iter().any(|a| one(*a)) {
+            return None;
+        }
+        let fun = match what {
+            Do::Fun(Fun::Mul) => Along::Mul,
+            Do::Fun(Fun::Div) => Along::Div,
+            Do::Lin2 => Along::Lin2,
+            Do::MulAdd => Along::MulAdd,
+            _ => return None,
+        };
+        // products and sums are the same either way round
+        if one(args[0]) && fun != Along::Div {
+            args.swap(0, 1);
+            if fun == Along::Lin2 {
+                k.swap(0, 1);
+            }
+        }
+        if one(args[0]) {
+            return None;
+        }
+        let same = (1..n as usize).filter(|j| one(args[*j])).map(|j| 1u8 << j).sum();
+        Some((kernels::along_one(fun, same, dtype, past)?, args, k))
     }
 }
 
@@ -124,7 +177,7 @@ pub(super) fn emit(
         regs: 0,
         weight: 0.0,
     };
-    let mut at = vec![u16::MAX; n];
+    let mut found = Found { at: vec![u16::MAX; n], one: vec![None; n] };
     let mut widest = 4;
     let is_late = |m: &Mem| late.iter().any(|l| l.to == m.slot);
     for i in 0..n {
@@ -141,19 +194,23 @@ pub(super) fn emit(
             Node::Const(b) => {
                 let k = [f64::from_bits(b as u64), f64::from_bits((b >> 64) as u64), 0.0, 0.0];
                 let f = kernels::fill(size).ok_or_else(none)?;
-                at[i] = match direct {
+                found.at[i] = match direct {
                     Some(m) => {
                         let d = e.mem(m);
                         e.one(Instr { f, d, s: [d; 3], k });
                         d
                     }
-                    None => e.row(f, MEMORY, k),
+                    None => e.row(f, None, k),
                 };
             }
-            Node::Mem(m) if m.st[last] == i64::from(m.size) => at[i] = e.mem(m),
+            Node::Mem(m) if m.st[last] == i64::from(m.size) => found.at[i] = e.mem(m),
             Node::Mem(m) if m.st[last] == 0 => {
-                let (f, s) = (kernels::splat(size).ok_or_else(none)?, e.mem(m));
-                at[i] = e.row(f, s, [0.0; 4]);
+                found.at[i] = e.mem(m);
+                found.one[i] = Some(kernels::splat(size).ok_or_else(none)?);
+                // what may be written over is read before
+                if late.iter().any(|l| l.to == m.slot || l.from == Some(m.slot)) {
+                    found.all(i as u32, &mut e);
+                }
             }
             Node::Mem(m) => {
                 let (f, s) = (kernels::gather(size).ok_or_else(none)?, e.mem(m));
@@ -164,7 +221,7 @@ pub(super) fn emit(
                 let step = (m.st[last] / i64::from(m.size)) as f64;
                 e.one(Instr { f, d, s: [s; 3], k: [step, 0.0, 0.0, 0.0] });
                 e.weight += 0.5;
-                at[i] = d;
+                found.at[i] = d;
             }
             Node::Position(m) => {
                 let s = e.mem(Mem { slot: POSITION, ..m });
@@ -174,7 +231,7 @@ pub(super) fn emit(
                 };
                 e.one(Instr { f: kernel::position, d, s: [s; 3], k: [m.st[last] as f64, 0.0, 0.0, 0.0] });
                 e.weight += 0.05;
-                at[i] = d;
+                found.at[i] = d;
             }
             Node::Op { what, from, n, args, k } => {
                 widest = widest.max(from.size());
@@ -185,29 +242,40 @@ pub(super) fn emit(
                 let past = stream && direct.is_some();
                 let read: SmallVec<[u32; TERMS]> = match &sums[i] {
                     Some(sum) => {
-                        e.sum(sum, d, dtype, &at, past)?;
+                        sum.terms.iter().for_each(|t| _ = found.all(t.0, &mut e));
+                        e.sum(sum, d, dtype, &found.at, past)?;
                         sum.terms.iter().map(|t| t.0).collect()
                     }
                     None => {
-                        let (f, s) = (choose(what, from, dtype, past)?, args.map(|a| at[a as usize]));
-                        let [p, q, r] = k.map(f64::from_bits);
+                        let (f, args, k) = match found.along(what, dtype, args, n, k, past) {
+                            Some(along) => along,
+                            None => {
+                                args[..n as usize].iter().for_each(|a| _ = found.all(*a, &mut e));
+                                (choose(what, from, dtype, past)?, args, k)
+                            }
+                        };
+                        let (s, [p, q, r]) = (args.map(|a| found.at[a as usize]), k.map(f64::from_bits));
                         e.one(Instr { f, d, s, k: [p, q, r, 0.0] });
                         e.weight += weight(what, from, dtype);
                         args[..n as usize].into()
                     }
                 };
-                at[i] = d;
+                found.at[i] = d;
                 let pinned = |r: u16, seg: &Seg| seg.row.iter().any(|x| x.d == r);
                 for a in read {
                     let a = a as usize;
                     uses[a] -= 1;
-                    if uses[a] == 0 && at[a] & MEMORY == 0 && !pinned(at[a], &e.seg) {
-                        e.free.push(at[a]);
+                    if uses[a] == 0 && found.at[a] & MEMORY == 0 && !pinned(found.at[a], &e.seg) {
+                        e.free.push(found.at[a]);
                     }
                 }
             }
         }
     }
+    for (r, _) in roots {
+        found.all(*r as u32, &mut e);
+    }
+    let at = found.at;
     for (r, m) in roots {
         match m {
             None => e.seg.result = at[*r],

@@ -2,11 +2,13 @@
 
 use super::expr::{Mem, POSITION};
 use super::index::{Ix, MAX};
-use super::tiles::{Instr, REGISTER, Step, Tiles};
+use super::tiles::{Instr, REGISTER, Seg, Step, Tiles};
 use crate::runtime::kernels;
+use smallvec::SmallVec;
 use std::alloc::Layout;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 /// Bytes of an accumulator of a fold.
 pub(crate) const ACCUMULATOR: usize = 4096;
@@ -38,8 +40,9 @@ impl Scratch {
     }
     /// Makes room for this many registers and operands.
     pub(crate) fn fit(&mut self, registers: usize, operands: usize) {
-        if self.table.len() <= operands {
-            self.table.resize(operands + 1, std::ptr::null_mut());
+        // behind the operands there is room for where their rows begin
+        if self.table.len() <= 2 * operands {
+            self.table.resize(2 * operands + 1, std::ptr::null_mut());
         }
         if self.memory.is_null() || self.registers < registers {
             let n = registers.max(2 * self.registers).max(16);
@@ -123,10 +126,48 @@ pub(super) unsafe fn unless_there(
     }
 }
 
+/// Memory that is asked for while something else runs, some lines at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    /// From where to where.
+    ranges: SmallVec<[(*const u8, *const u8); 4]>,
+    /// Lines at a time.
+    each: usize,
+}
+
+impl Ahead {
+    /// These ranges, in so many turns.
+    pub(crate) fn of(ranges: impl Iterator<Item = (*const u8, *const u8)>, turns: i64) -> Ahead {
+        let ranges: SmallVec<[(*const u8, *const u8); 4]> = ranges.collect();
+        let bytes: usize = ranges.iter().map(|(a, b)| b.addr().saturating_sub(a.addr())).sum();
+        Ahead { ranges, each: bytes.div_ceil(kernels::LINE).div_ceil(turns.max(1) as usize) }
+    }
+    /// Asks for the lines of one turn.
+    #[inline(always)]
+    fn ask(&mut self) {
+        let mut left = self.each;
+        while left > 0
+            && let Some((at, end)) = self.ranges.last_mut()
+        {
+            while left > 0 && at.addr() < end.addr() {
+                kernels::ask_later(*at);
+                *at = at.wrapping_add(kernels::LINE);
+                left -= 1;
+            }
+            if at.addr() >= end.addr() {
+                self.ranges.pop();
+            }
+        }
+    }
+}
+
 /// Where a place in memory is at this index.
 #[inline(always)]
 pub(crate) fn address(m: &Mem, base: &[*mut u8], x: &Ix, rank: usize) -> *mut u8 {
-    let o = x[..rank].iter().zip(&m.st[..rank]).fold(m.off, |o, (x, st)| o + x * st);
+    let mut o = m.off;
+    for d in 0..rank.min(MAX) {
+        o += x[d] * m.st[d];
+    }
     let from = if m.slot == POSITION { std::ptr::null_mut() } else { base[m.slot as usize] };
     from.wrapping_offset(o as isize)
 }
@@ -158,12 +199,55 @@ unsafe fn execute(code: &[Step], table: &[*mut u8], n: i64) {
     }
 }
 
+/// The table's entries for a segment at a row: by steps of the row before where the last outer index alone grew.
+#[inline(always)]
+fn row_of(table: &mut [*mut u8], s: &Seg, base: &[*mut u8], x: &Ix, rank: usize, next: bool) {
+    let (now, begins) = table.split_at_mut(s.mems.len());
+    for ((p, from), m) in now.iter_mut().zip(begins).zip(&s.mems) {
+        *from = match next {
+            true => from.wrapping_offset(m.st[rank - 2] as isize),
+            false => address(m, base, x, rank),
+        };
+        *p = *from;
+    }
+}
+
+/// The instructions that run once a row: of constants in the first row only.
+///
+/// # Safety
+/// As for [`execute`].
+#[inline(always)]
+unsafe fn begin_row(s: &Seg, table: &[*mut u8], n: i64, first: bool) {
+    for i in &s.row {
+        if first || i.s[0] != i.d {
+            // SAFETY: the caller's
+            unsafe { one(i, table, n) }
+        }
+    }
+}
+
 /// Runs the programs over the box `lo..hi` of the space.
 ///
 /// # Safety
 /// `base` has, for each slot that is used, memory as large as the strides say; nobody else writes what the box reads or
 /// writes, nor reads what it writes.
 pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch: &mut Scratch) {
+    // SAFETY: the caller's
+    unsafe { run_and_ask(t, base, lo, hi, scratch, &mut Ahead::default()) }
+}
+
+/// As [`run`]; with each row some memory is asked for.
+///
+/// # Safety
+/// As for [`run`].
+pub(crate) unsafe fn run_and_ask(
+    t: &Tiles,
+    base: &[*mut u8],
+    lo: &Ix,
+    hi: &Ix,
+    scratch: &mut Scratch,
+    ahead: &mut Ahead,
+) {
     scratch.fit(t.regs as usize, t.operands());
     let (regs, last) = (t.regs as usize, t.rank - 1);
     let table = &mut scratch.table[..];
@@ -179,16 +263,18 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
             continue;
         }
         let start = x;
+        // several segments have the table in turns
+        let (mut first, alone) = (true, b.segs.len() == 1);
+        let mut next = false;
         loop {
+            ahead.ask();
             for s in &b.segs {
                 let (a, e) = (s.lo.max(lo[last]), s.hi.min(hi[last]));
                 if a >= e {
                     continue;
                 }
                 x[last] = a;
-                for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
-                    *p = address(m, base, &x, t.rank);
-                }
+                row_of(&mut table[regs..], s, base, &x, t.rank, next && alone);
                 let (mut at, mut size) = (a, t.tile);
                 if e - a > t.tile
                     && let Some(m) = s.mems.last()
@@ -200,7 +286,7 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
                 }
                 // SAFETY: the caller's: the box is in the space, whose operands are in their slots
                 unsafe {
-                    s.row.iter().for_each(|i| one(i, table, t.tile.min(e - a)));
+                    begin_row(s, table, t.tile.min(e - a), first || !alone);
                     loop {
                         let n = (e - at).min(size);
                         execute(&s.code, table, n);
@@ -215,6 +301,7 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
                     }
                 }
             }
+            first = false;
             let mut d = last;
             loop {
                 if d == 0 {
@@ -223,6 +310,7 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
                 d -= 1;
                 x[d] += 1;
                 if x[d] < end[d] {
+                    next = d + 1 == last;
                     d = usize::MAX;
                     break;
                 }
@@ -235,6 +323,50 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
     }
     if t.stream {
         kernels::fence();
+    }
+}
+
+/// Rows of programs of one segment that store nothing, of at most two dimensions: `f` takes the values of each, `unit` at a time (which a tile
+/// holds), how many there are and where they are.
+///
+/// # Safety
+/// As for [`run`]; the scratch fits the programs, and `f` leaves it alone but for its accumulators.
+#[inline(always)]
+pub(crate) unsafe fn rows(
+    t: &Tiles,
+    base: &[*mut u8],
+    rows: Range<i64>,
+    unit: i64,
+    scratch: &mut Scratch,
+    ahead: &mut Ahead,
+    mut f: impl FnMut(i64, *mut u8),
+) {
+    let (s, regs, last) = (&t.bands[0].segs[0], t.regs as usize, t.rank - 1);
+    let table = &mut scratch.table[..];
+    for r in rows.clone() {
+        ahead.ask();
+        let mut x = [0; MAX];
+        if last > 0 {
+            x[0] = r;
+        }
+        row_of(&mut table[regs..], s, base, &x, t.rank, r > rows.start);
+        let mut left = t.ext[last];
+        // SAFETY: the caller's
+        unsafe {
+            begin_row(s, table, left.min(unit), r == rows.start);
+            loop {
+                let n = left.min(unit);
+                execute(&s.code, table, n);
+                f(n, table[s.result as usize]);
+                left -= n;
+                if left == 0 {
+                    break;
+                }
+                for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                    *p = p.wrapping_offset((n * m.st[last]) as isize);
+                }
+            }
+        }
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct FoldKernel {
     row: bool,
     /// What is folded is in memory.
     direct: bool,
+    /// Each result is of one run of elements, made by one program: by [`kernel::rows`](super::kernel::rows).
+    plain: bool,
     /// Elements of a tile.
     tile: i64,
     /// Kept indices but for the innermost dimension.
@@ -138,6 +140,7 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
         eight: None,
         row,
         direct,
+        plain: false,
         tile,
         outer,
         columns,
@@ -156,6 +159,7 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
             n.columns = (n.pre.ext[last] + n.tile - 1) / n.tile;
         }
     }
+    n.plain = n.is_plain();
     let w = n.pre.weight + fold_weight(combine, dtype);
     let calls = (elements as f64 / n.tile as f64).max((n.outer * n.columns) as f64);
     n.cost = ((elements as f64 * w).max(elements as f64 * size as f64 / 60.0) + 25.0 * calls) / 1000.0;
@@ -189,6 +193,16 @@ impl FoldKernel {
             && ranks.iter().enumerate().all(|(k, (lo, hi))| {
                 hi[d] == lo[d] + 1 && lo[d] - ranks[0].0[d] == k as i64 * (ranks[1].0[d] - ranks[0].0[d])
             })
+    }
+    /// Whether each result is of one run of elements, made by one program.
+    fn is_plain(&self) -> bool {
+        let last = self.pre.rank - 1;
+        let [c] = &self.copies[..] else { return false };
+        let [(lo, hi)] = &c[..] else { return false };
+        let [b] = &self.pre.bands[..] else { return false };
+        let whole = lo[last] == 0 && hi[last] == self.pre.ext[last];
+        let fits = self.direct || self.tile <= self.pre.tile;
+        self.row && last <= 1 && !self.reduced[..last].contains(&true) && whole && fits && b.segs.len() == 1
     }
     /// Whether its outermost dimension is of results, each of which is made at once: then it can run on some of its indices.
     pub(crate) fn by_rows(&self) -> bool {

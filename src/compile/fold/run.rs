@@ -2,7 +2,7 @@
 
 use super::{BLOCK, FoldKernel};
 use crate::compile::index::{Ix, MAX};
-use crate::compile::kernel::{self, ACCUMULATOR, Scratch};
+use crate::compile::kernel::{self, ACCUMULATOR, Ahead, Scratch};
 use crate::runtime::kernels;
 use std::ops::Range;
 
@@ -59,19 +59,69 @@ impl FoldKernel {
             return;
         }
         let tasks = self.tasks();
+        let tasks = tasks * chunk / chunks..tasks * (chunk + 1) / chunks;
         // SAFETY: the caller's
-        unsafe { self.tiles(tasks * chunk / chunks..tasks * (chunk + 1) / chunks, base, s) }
+        unsafe {
+            match self.plain {
+                true => self.plain(tasks, base, s, &mut Ahead::default()),
+                false => self.tiles(tasks, base, s),
+            }
+        }
     }
     /// All results at indices `a..b` of the outermost dimension.
     ///
     /// # Safety
     /// As for [`kernel::run`]; it can run by rows.
-    pub(crate) unsafe fn run_rows(&self, a: i64, b: i64, base: &[*mut u8], s: &mut Scratch) {
+    pub(crate) unsafe fn run_rows(
+        &self,
+        a: i64,
+        b: i64,
+        base: &[*mut u8],
+        s: &mut Scratch,
+        ahead: &mut Ahead,
+    ) {
         debug_assert!(self.by_rows());
         s.fit(self.pre.regs as usize, self.pre.operands());
         let each = self.tasks() / self.pre.ext[0];
         // SAFETY: the caller's
-        unsafe { self.tiles(a * each..b * each, base, s) }
+        unsafe {
+            match self.plain {
+                true => self.plain(a..b, base, s, ahead),
+                false => self.tiles(a * each..b * each, base, s),
+            }
+        }
+    }
+    /// These results, each of one run of elements.
+    ///
+    /// # Safety
+    /// As for [`FoldKernel::run`]; the scratch fits.
+    unsafe fn plain(&self, rows: Range<i64>, base: &[*mut u8], s: &mut Scratch, ahead: &mut Ahead) {
+        let last = self.pre.rank - 1;
+        let step = if last > 0 { self.st[0] } else { 0 };
+        let mut dst = base[self.out as usize].wrapping_offset((rows.start * step) as isize);
+        // a line for each sum that waits
+        let (room, size) = (s.accumulator(0), self.size as usize);
+        let at = |k: usize| room.wrapping_add(k * kernels::LINE);
+        let (units, mut tree, mut done) = ((self.pre.ext[last] + self.tile - 1) / self.tile, Tree::new(0), 0);
+        // SAFETY: the caller's; the result has these rows; a tree of 2⁶³ sums is 64 lines
+        let merge = |a, b| unsafe { (self.combine)(1, at(a), at(a), at(b), at(b), &[0.0; 4]) };
+        let mut unit = |n: i64, v: *mut u8| unsafe {
+            if units == 1 {
+                (self.fold)(n as usize, dst, v, v, v, &[0.0; 4]);
+            } else {
+                (self.fold)(n as usize, at(tree.depth), v, v, v, &[0.0; 4]);
+                tree.pushed(merge);
+                done += 1;
+                if done < units {
+                    return;
+                }
+                tree.end(merge);
+                std::ptr::copy_nonoverlapping(at(0), dst, size);
+                (tree, done) = (Tree::new(0), 0);
+            }
+            dst = dst.wrapping_offset(step as isize);
+        };
+        unsafe { kernel::rows(&self.pre, base, rows, self.tile, s, ahead, &mut unit) }
     }
     /// These tiles of the result, each at once.
     ///

@@ -11,7 +11,7 @@ use crate::compile::flow::Item;
 use crate::compile::fold::FoldKernel;
 use crate::compile::group::{Group, Groups, Head};
 use crate::compile::index::MAX;
-use crate::compile::kernel::{self, Scratch};
+use crate::compile::kernel::{self, Ahead, Scratch};
 use crate::compile::seek::{self, SeekKernel};
 use crate::compile::tiles::Tiles;
 use crate::partition::Slot;
@@ -22,6 +22,8 @@ use std::sync::Arc;
 const FEWEST: i64 = 16;
 /// Bytes that the rows of a turn have in cache.
 const TURN: i64 = 128 << 10;
+/// Bytes from which on a value is not in cache.
+const FAR: i64 = 1 << 20;
 /// Most bytes of one row.
 const LONGEST: i64 = 256 << 10;
 
@@ -31,6 +33,16 @@ enum Part {
     Tiles(Box<Tiles>),
     Fold(Arc<FoldKernel>),
     Take(Box<SeekKernel>),
+}
+
+impl Part {
+    fn tiles(&self) -> Option<&Tiles> {
+        match self {
+            Part::Tiles(t) => Some(t),
+            Part::Fold(f) => Some(&f.pre),
+            Part::Take(_) => None,
+        }
+    }
 }
 
 /// Programs that run one behind the other on some rows, then on the next ones.
@@ -44,6 +56,8 @@ pub(crate) struct RowsKernel {
     strips: Vec<(u32, i64, usize)>,
     /// Bytes of all strips.
     bytes: usize,
+    /// Large values that are read row by row: slot, bytes of a row. The next turn's are asked for during this one.
+    ahead: Vec<(u32, i64)>,
 }
 
 impl RowsKernel {
@@ -64,6 +78,8 @@ impl RowsKernel {
                 // row a is the strip's first
                 base[*slot as usize] = room.wrapping_add(*at).wrapping_offset((-a * row) as isize);
             }
+            let next = (b + self.turn).min(end);
+            let mut ahead = self.ahead(b, next, (b - a) * self.parts.len() as i64, base);
             for part in &self.parts {
                 // SAFETY: the caller's; the programs name what is in these rows only
                 unsafe {
@@ -71,11 +87,11 @@ impl RowsKernel {
                         Part::Tiles(t) => {
                             let (mut lo, mut hi, each) = ([0; MAX], t.ext, t.ext[0] / self.rows);
                             (lo[0], hi[0]) = (a * each, b * each);
-                            kernel::run(t, base, &lo, &hi, scratch);
+                            kernel::run_and_ask(t, base, &lo, &hi, scratch, &mut ahead);
                         }
                         Part::Fold(f) => {
                             let each = f.pre.ext[0] / self.rows;
-                            f.run_rows(a * each, b * each, base, scratch);
+                            f.run_rows(a * each, b * each, base, scratch, &mut ahead);
                         }
                         Part::Take(t) => t.run_rows((a, b), base),
                     }
@@ -83,6 +99,14 @@ impl RowsKernel {
             }
             a = b;
         }
+    }
+    /// The rows a..b of what is large, to be asked for in so many turns.
+    fn ahead(&self, a: i64, b: i64, turns: i64, base: &[*mut u8]) -> Ahead {
+        let of = |(slot, row): &(u32, i64)| {
+            let at = |r: i64| base[*slot as usize].cast_const().wrapping_offset((r * row) as isize);
+            (at(a), at(b))
+        };
+        Ahead::of(self.ahead.iter().map(of), turns)
     }
 }
 
@@ -105,6 +129,8 @@ pub(super) struct Chain {
     rows: i64,
     /// Values that have strips, and the bytes of a row.
     pub(super) strips: Vec<(Slot, i64)>,
+    /// What its groups make.
+    made: Vec<Slot>,
     /// Bytes of a row of all that is read and made.
     bytes: i64,
 }
@@ -265,8 +291,8 @@ impl Bound<'_> {
                 && self.places[self.base + s] == Memory::Nowhere
                 && inner.get(s) == Some(&uses.readers)
         };
-        let strips = made.into_iter().filter(private).map(|s| (s, row(s))).collect();
-        Some(Chain { groups, rows, strips, bytes })
+        let strips = made.iter().copied().filter(private).map(|s| (s, row(s))).collect();
+        Some(Chain { groups, rows, strips, made, bytes })
     }
     /// Takes a group into the chain, if it has the chain's rows, and what it reads is ready before or in the chain. What is neither is taken
     /// in before it, if that is possible: it need not read anything of the chain.
@@ -367,7 +393,20 @@ impl Chain {
             Kernel::Seek(t) => Some(Part::Take(t)),
             _ => None,
         });
-        let kernel = RowsKernel { rows: self.rows, turn, parts: parts.collect(), strips, bytes };
+        let parts: Vec<Part> = parts.collect();
+        let mut ahead: Vec<(u32, i64)> = Vec::new();
+        let made = |slot: u32| self.made.contains(&(slot as usize - base));
+        for t in parts.iter().filter_map(Part::tiles) {
+            for m in mems(t).filter(|m| !made(m.slot)) {
+                // (of the rows that are read as they lie)
+                let row = m.st[0] * (t.ext[0] / self.rows);
+                let known = ahead.iter().any(|x| x.0 == m.slot);
+                if !known && row * self.rows >= FAR && m.off == 0 {
+                    ahead.push((m.slot, row));
+                }
+            }
+        }
+        let kernel = RowsKernel { rows: self.rows, turn, parts, strips, bytes, ahead };
         let chunks = ((cost / 20.0) as i64).clamp(1, self.rows.min(512));
         let what = What { name: "rows", makes, maps, step };
         Node { kernel: Kernel::Rows(Box::new(kernel)), chunks, cost, what }

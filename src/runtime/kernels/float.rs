@@ -1,7 +1,7 @@
 //! Functions on floats: float32 and float64 themselves, and 16-bit floats by way of float32.
 
-use super::run::{Constants, El, How, narrow, pick, plain, scalar};
-use super::{Kernel, math32, math64};
+use super::run::{Constants, El, How, Same, narrow, pick, plain, scalar};
+use super::{Along, Kernel, math32, math64};
 use crate::program::sentence::Fun;
 use half::{bf16, f16};
 use std::marker::PhantomData;
@@ -359,6 +359,19 @@ pub(super) fn lin<T: Float>(terms: usize, how: How) -> Option<Kernel> {
 }
 pub(super) fn mul_add<T: Float>(how: How) -> Kernel {
     pick::<MulAdd<T>>(how)
+}
+
+/// The kernel of a function of float32 with one element for some operands, as bits of `same` say: what rows are made of with their sums.
+pub(super) fn along_one(fun: Along, same: u8, how: How) -> Option<Kernel> {
+    Some(match (fun, same) {
+        (Along::Mul, 2) => pick::<Same<Mul<f32>, 2>>(how),
+        (Along::Div, 2) => pick::<Same<Div<f32>, 2>>(how),
+        (Along::Lin2, 2) => pick::<Same<Lin2<f32>, 2>>(how),
+        (Along::MulAdd, 2) => pick::<Same<MulAdd<f32>, 2>>(how),
+        (Along::MulAdd, 4) => pick::<Same<MulAdd<f32>, 4>>(how),
+        (Along::MulAdd, 6) => pick::<Same<MulAdd<f32>, 6>>(how),
+        _ => return None,
+    })
 }
 
 /// 16-bit floats: widened to float32, computed there, rounded once.

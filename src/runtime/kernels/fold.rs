@@ -111,7 +111,7 @@ mixes! {
 /// # Safety
 /// There are n elements at `a`, and room for one at `d`.
 #[inline(always)]
-unsafe fn fold_body<M: Mix>(n: usize, d: *mut u8, a: *const u8) {
+pub(super) unsafe fn fold_body<M: Mix>(n: usize, d: *mut u8, a: *const u8) {
     // SAFETY: the caller's: n elements at a, one at d
     unsafe {
         let a: &[M::M] = from_raw_parts(a.cast(), n);
@@ -346,8 +346,13 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
         },
     });
     #[cfg(target_arch = "x86_64")]
-    if dtype == DType::F32 && combine == Combine::Add && h.stream && h.level == Level::Avx512 {
-        mixer.rows8 = rows8_stream;
+    if dtype == DType::F32 && h.level == Level::Avx512 {
+        match combine {
+            Combine::Add if h.stream => mixer.rows8 = rows8_stream,
+            Combine::Max => mixer.fold = super::wide::max,
+            Combine::Min => mixer.fold = super::wide::min,
+            _ => {}
+        }
     }
     Some(mixer)
 }

@@ -39,11 +39,11 @@ fn polyd<const L: u8, const N: usize>(x: f64, c: [f64; N]) -> f64 {
 }
 
 /// Adding it rounds to a whole number, whose digits are then the low bits: 1.5·2²³ and 1.5·2⁵².
-const ROUND: f32 = 12582912.0;
+pub(super) const ROUND: f32 = 12582912.0;
 const ROUND64: f64 = 6755399441055744.0;
 /// ln 2 in two parts; products of the first with whole numbers are exact.
-const LN2_HI: f32 = 0.693_359_375;
-const LN2_LO: f32 = -2.12194440e-4;
+pub(super) const LN2_HI: f32 = 0.693_359_375;
+pub(super) const LN2_LO: f32 = -2.12194440e-4;
 
 /// x to a whole number: as a float and as an integer.
 #[inline(always)]
@@ -56,20 +56,13 @@ fn whole<const L: u8>(x: f32, scale: f32) -> (f32, i32) {
 fn two(n: i32) -> f32 {
     f32::from_bits((n.wrapping_add(127) << 23) as u32)
 }
+/// Of `exp_tail`, highest power first.
+pub(super) const EXP_TAIL: [f32; 6] =
+    [1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1];
 /// (eʳ − 1 − r) / r² for |r| ≤ ln 2 / 2.
 #[inline(always)]
 fn exp_tail<const L: u8>(r: f32) -> f32 {
-    poly::<L, 6>(
-        r,
-        [
-            1.9875691500e-4,
-            1.3981999507e-3,
-            8.3334519073e-3,
-            4.1665795894e-2,
-            1.6666665459e-1,
-            5.0000001201e-1,
-        ],
-    )
+    poly::<L, 6>(r, EXP_TAIL)
 }
 /// (1 + p)·2ⁿ, also where 2ⁿ alone is out of range.
 #[inline(always)]

@@ -16,11 +16,13 @@ mod rows;
 mod run;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod wide;
 
 pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};
 #[cfg(test)]
 pub use load::count;
-pub use rows::{BATCH, Find, Found, MixAt, Reach, copy_at};
+pub use rows::{BATCH, Find, Found, LINE, MixAt, Reach, ask_later, copy_at};
 pub use run::fence;
 
 use super::cpu::{self, Level};
@@ -69,6 +71,8 @@ fn select_at(fun: Fun, from: DType, dtype: DType, h: How) -> Option<Kernel> {
         Fun::Select => return int::choose(dtype.size(), h),
         Fun::Threefry => return Some(int::threefry(h)),
         Fun::Complex => return complex::of_parts(from),
+        #[cfg(target_arch = "x86_64")]
+        Fun::Exp if from == DType::F32 && h.level == Level::Avx512 => return Some(wide::exp),
         _ => {}
     }
     with_dtype!(from, {
@@ -104,6 +108,25 @@ pub fn mul_add(dtype: DType) -> Option<Kernel> {
         DType::F64 => Some(float::mul_add::<f64>(how(false))),
         _ => None,
     }
+}
+
+/// What there are kernels of with one element in place of many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Along {
+    /// `a·b`.
+    Mul,
+    /// `a / b`.
+    Div,
+    /// `k0·a + k1·b`.
+    Lin2,
+    /// `a·b + c`.
+    MulAdd,
+}
+
+/// A function of which some operands are one element, the same for all: bit 1 of `same` says so of the second, bit 2 of the third. It computes
+/// what the function does of that element repeated. `stream`: past the caches where that pays.
+pub fn along_one(fun: Along, same: u8, dtype: DType, stream: bool) -> Option<Kernel> {
+    if dtype == DType::F32 { float::along_one(fun, same, how(stream)) } else { None }
 }
 
 /// A sum of so many scaled operands, [`FEWEST_TERMS`] to [`TERMS`], on float32 and float64; `stream`: past the caches where that pays.

@@ -11,7 +11,7 @@ pub const BATCH: usize = 64;
 /// How many rows ahead memory is asked for.
 const AHEAD: usize = 8;
 /// Bytes that come at once.
-const LINE: usize = 64;
+pub const LINE: usize = 64;
 
 /// How numbers say where rows are.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +101,19 @@ fn ask(at: *const u8, bytes: usize) {
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = (at, bytes, LINE);
+}
+
+/// Asks for a line of memory that is wanted some time later: into the second cache.
+#[inline(always)]
+pub fn ask_later(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: it is a hint, of any address
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
 }
 
 /// # Safety

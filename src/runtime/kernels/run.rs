@@ -35,6 +35,29 @@ pub(super) trait El: 'static {
     fn exact(_a: Self::A) -> Option<Self::D> {
         None
     }
+    /// Operands of which there is one element, the same for all: bit 1 the second, bit 2 the third.
+    const SAME: u8 = 0;
+}
+
+/// A function of which some operands are one element, as bits of `S` say.
+pub(super) struct Same<E, const S: u8>(std::marker::PhantomData<E>);
+
+impl<E: El, const S: u8> El for Same<E, S> {
+    type A = E::A;
+    type B = E::B;
+    type C = E::C;
+    type D = E::D;
+    const ARITY: usize = E::ARITY;
+    const SAME: u8 = S;
+    #[inline(always)]
+    fn f<const L: u8>(a: E::A, b: E::B, c: E::C, k: &Constants) -> E::D {
+        E::f::<L>(a, b, c, k)
+    }
+}
+
+/// Whether there is one element of operand k.
+const fn same<E: El>(k: usize) -> bool {
+    E::SAME >> k & 1 == 1
 }
 
 /// Operands as slices; those beyond the arity are empty.
@@ -71,13 +94,18 @@ unsafe fn body<E: El, const L: u8>(
     // SAFETY: a kernel's operands hold n elements each, and the result overlaps none of them
     unsafe {
         let made = fresh::<E::D>(d, n);
+        let count = |k: usize| if same::<E>(k) { n.min(1) } else { n };
         let a: &[E::A] = operand(a, n, true);
-        let b: &[E::B] = operand(b, n, E::ARITY > 1);
-        let c: &[E::C] = operand(c, n, E::ARITY > 2);
+        let b: &[E::B] = operand(b, count(1), E::ARITY > 1);
+        let c: &[E::C] = operand(c, count(2), E::ARITY > 2);
         let k = *k;
+        // read before the loop, in which the compiler may not see that nothing writes there
+        let first = |k: usize| same::<E>(k) && n > 0;
+        let y0 = if first(1) { b[0] } else { Default::default() };
+        let z0 = if first(2) { c[0] } else { Default::default() };
         for i in 0..n {
-            let y = if E::ARITY > 1 { b[i] } else { Default::default() };
-            let z = if E::ARITY > 2 { c[i] } else { Default::default() };
+            let y = if E::ARITY > 1 && !same::<E>(1) { b[i] } else { y0 };
+            let z = if E::ARITY > 2 && !same::<E>(2) { c[i] } else { z0 };
             made[i].write(E::f::<L>(a[i], y, z, &k));
         }
         if E::HARD && a.iter().fold(false, |any, x| any | E::hard(*x)) {
@@ -135,9 +163,9 @@ mod x86 {
         const SIZE: usize = size_of::<E::D>();
         #[inline(always)]
         unsafe fn piece<const L: u8>(&self, first: usize, n: usize, to: *mut u8) {
-            let at = |p: *const u8, size: usize| p.wrapping_add(first * size);
-            let [a, b, c] = self.s;
-            let (a, b, c) = (at(a, size_of::<E::A>()), at(b, size_of::<E::B>()), at(c, size_of::<E::C>()));
+            let at =
+                |k: usize, size: usize| self.s[k].wrapping_add(if same::<E>(k) { 0 } else { first * size });
+            let (a, b, c) = (at(0, size_of::<E::A>()), at(1, size_of::<E::B>()), at(2, size_of::<E::C>()));
             // SAFETY: the caller's
             unsafe { body::<E, L>(n, to, a, b, c, self.k) }
         }

@@ -6,6 +6,8 @@ use crate::runtime::Buffer;
 use half::{bf16, f16};
 use std::collections::BTreeMap;
 
+mod wide;
+
 fn levels() -> impl Iterator<Item = How> {
     Level::available().flat_map(|level| [false, true].map(|stream| How { level, stream }))
 }

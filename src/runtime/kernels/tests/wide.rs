@@ -1,0 +1,114 @@
+//! Kernels in a processor's own instructions, or with one element in place of many, beside those that they stand for.
+
+use super::*;
+
+/// Numbers of all kinds: zeros of both signs, infinities and NaN among them.
+fn kinds(n: usize, seed: u32) -> Vec<f32> {
+    let rare = [0.0, -0.0, f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MIN_POSITIVE / 4.0];
+    let mut s = seed;
+    let mut next = || {
+        s = s.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        s >> 8
+    };
+    (0..n)
+        .map(|_| match next() % 40 {
+            k @ 0..6 => rare[k as usize],
+            _ => next() as f32 / 65536.0 - 128.0,
+        })
+        .collect()
+}
+fn same_bits(got: &[f32], want: &[f32], what: &str) {
+    for (i, (g, w)) in got.iter().zip(want).enumerate() {
+        // which NaN comes out is left to the processor
+        assert!(g.to_bits() == w.to_bits() || g.is_nan() && w.is_nan(), "{what}, {i}: {g} for {w}");
+    }
+}
+
+#[test]
+fn one_element_is_as_good_as_its_repetition() {
+    let cases: [(Along, u8, fn(How) -> Option<Kernel>); 6] = [
+        (Along::Mul, 2, |h| select_at(Fun::Mul, DType::F32, DType::F32, h)),
+        (Along::Div, 2, |h| select_at(Fun::Div, DType::F32, DType::F32, h)),
+        (Along::Lin2, 2, |h| lin_at(DType::F32, 2, h)),
+        (Along::MulAdd, 2, |h| Some(float::mul_add::<f32>(h))),
+        (Along::MulAdd, 4, |h| Some(float::mul_add::<f32>(h))),
+        (Along::MulAdd, 6, |h| Some(float::mul_add::<f32>(h))),
+    ];
+    for (fun, same, whole) in cases {
+        for h in levels() {
+            for n in [0, 1, 15, 64, 130, 517].into_iter().take(if cfg!(miri) { 5 } else { 6 }) {
+                for offset in 0..2 {
+                    let (a, b, c) = (kinds(n, 1), kinds(n, 2), kinds(n, 3));
+                    let k = [1.5, -0.75, 0.0, 0.0];
+                    let one = |v: &[f32], bit: u8| match same & bit {
+                        0 => (v.to_vec(), v.to_vec()),
+                        _ => (
+                            kinds(9, 4 + u32::from(bit))[8..].to_vec(),
+                            vec![kinds(9, 4 + u32::from(bit))[8]; n],
+                        ),
+                    };
+                    let ((b1, bn), (c1, cn)) = (one(&b, 2), one(&c, 4));
+                    let run = |kernel: Kernel, b: &[f32], c: &[f32]| {
+                        let mut d = Buffer::zeroed(4 * (n + 2)).unwrap();
+                        let at = |v: &[f32]| v.as_ptr().cast::<u8>();
+                        // SAFETY: n elements, or one, at each; room for n behind the offset
+                        unsafe {
+                            let d = d.as_mut_ptr().add(4 * offset);
+                            kernel(n, d, at(&a), at(b), at(c), &k);
+                            fence();
+                            std::slice::from_raw_parts(d.cast::<f32>(), n).to_vec()
+                        }
+                    };
+                    let got = run(float::along_one(fun, same, h).unwrap(), &b1, &c1);
+                    same_bits(&got, &run(whole(h).unwrap(), &bn, &cn), &format!("{fun:?} {same} {h:?} {n}"));
+                }
+            }
+        }
+    }
+}
+
+/// What is written in a processor's own instructions is what the loop of the level below computes.
+#[test]
+#[cfg_attr(miri, ignore = "there is one level")]
+fn wide_loops_compute_what_loops_compute() {
+    let all: Vec<Level> = Level::available().filter(|l| *l >= Level::Avx2).collect();
+    let at = |level| How { level, stream: false };
+    let x = samples();
+    let want = one32(Fun::Exp, at(Level::Base), &x);
+    for l in &all {
+        let two = one32(Fun::Exp, at(all[0]), &x);
+        same_bits(&one32(Fun::Exp, at(*l), &x), &two, "exp");
+        assert!(two.iter().zip(&want).all(|(x, y)| x.is_nan() == y.is_nan()));
+        for n in 0..70 {
+            let x = kinds(n, 7 + n as u32);
+            same_bits(&one32(Fun::Exp, at(*l), &x), &one32(Fun::Exp, at(all[0]), &x), "a few of exp");
+        }
+    }
+    for combine in [Combine::Max, Combine::Min] {
+        for n in (0..200).chain([512, 1037]) {
+            for seed in 0..8 {
+                // few kinds, so that a zero, or NaN, is what comes out
+                let mut x = kinds(n, seed * 1000 + n as u32);
+                match seed {
+                    0 | 1 => x.retain(|x| !x.is_nan()),
+                    2 => x.retain(|x| *x == 0.0),
+                    3 => x.retain(|x| *x <= 0.0),
+                    4 => x.retain(|x| *x >= 0.0),
+                    _ => {}
+                }
+                let run = |level| {
+                    let (m, mut y, p) =
+                        (fold::find(combine, DType::F32, at(level)).unwrap(), [0f32], x.as_ptr());
+                    // SAFETY: within the slices
+                    unsafe {
+                        (m.fold)(x.len(), y.as_mut_ptr().cast(), p.cast(), p.cast(), p.cast(), &[0.0; 4])
+                    }
+                    y
+                };
+                for l in &all {
+                    same_bits(&run(*l), &run(Level::Base), &format!("{combine:?} of {n}"));
+                }
+            }
+        }
+    }
+}
