@@ -398,7 +398,7 @@ impl Chain {
         let made = |slot: u32| self.made.contains(&(slot as usize - base));
         for t in parts.iter().filter_map(Part::tiles) {
             for m in mems(t).filter(|m| !made(m.slot)) {
-                // (of the rows that are read as they lie)
+                // (of values that are read from their first row on)
                 let row = m.st[0] * (t.ext[0] / self.rows);
                 let known = ahead.iter().any(|x| x.0 == m.slot);
                 if !known && row * self.rows >= FAR && m.off == 0 {
