@@ -164,10 +164,7 @@ impl Ahead {
 /// Where a place in memory is at this index.
 #[inline(always)]
 pub(crate) fn address(m: &Mem, base: &[*mut u8], x: &Ix, rank: usize) -> *mut u8 {
-    let mut o = m.off;
-    for d in 0..rank.min(MAX) {
-        o += x[d] * m.st[d];
-    }
+    let o = x[..rank].iter().zip(&m.st[..rank]).fold(m.off, |o, (x, st)| o + x * st);
     let from = if m.slot == POSITION { std::ptr::null_mut() } else { base[m.slot as usize] };
     from.wrapping_offset(o as isize)
 }
