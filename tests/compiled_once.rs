@@ -2,7 +2,7 @@
 
 use atmesh::engine::compilations;
 use atmesh::prelude::*;
-use atmesh::{ScanOptions, checkpoint, scan_with, vjp};
+use atmesh::{ImplicitReshard, ScanOptions, checkpoint, scan_with, vjp};
 
 /// Runs a step with other numbers each time: the first one compiles, the later ones don't. The results of all steps.
 fn compiles_once<T>(what: &str, mut step: impl FnMut(f32) -> T) -> Vec<T> {
@@ -269,4 +269,56 @@ fn operations_at_once_are_told_apart() {
     each();
     assert!(!compiles(|| std::thread::scope(|s| drop((s.spawn(each), s.spawn(each))))));
     assert!(!compiles(each));
+}
+
+/// What an option that is given after a call says, holds: what was compiled before is of the old ones.
+#[test]
+fn options_after_a_call_hold() {
+    let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
+    let x = || Array::from((0..8).map(|k| k as f32).collect::<Vec<_>>());
+    let placed = x().put(&mesh, p!["X"]);
+    macro_rules! told {
+        ($f:expr, $x:expr) => {{
+            let f = $f;
+            match f.lower($x).and_then(|lowered| lowered.compile()) {
+                Ok(compiled) => {
+                    let results = f.call($x).map(|y| format!("{} {:?}", type_of(&y), y.sharding().unwrap()));
+                    let program = f.trace($x).map(|t| t.to_string());
+                    let engine = compiled.report().engine;
+                    format!("{}{}{engine}{:?}", results.unwrap(), program.unwrap(), compiled.report().donated)
+                }
+                Err(e) => e.to_string(),
+            }
+        }};
+    }
+    macro_rules! holds {
+        ($what:literal, $x:expr, $make:expr, $f:ident => $with:expr) => {{
+            let $f = $make;
+            let plain = told!($f, $x);
+            let $f = $make;
+            let at_once = told!($with, $x);
+            let $f = $make;
+            let _ = $f.call($x).unwrap();
+            assert_eq!(told!($with, $x), at_once, $what);
+            assert_ne!(plain, at_once, "{}: it says nothing, so that the test shows nothing", $what);
+        }};
+    }
+    holds!("donate", x(), jit(|x: Array| x + 1.0), f => f.donate(0));
+    holds!("engine", x(), jit(|x: Array| x + 1.0), f => f.engine(Threads));
+    holds!("on", x(), jit(|x: Array| x + 1.0), f => f.on(&mesh));
+    holds!("in_specs", x(), jit(|x: Array| x + 1.0).on(&mesh), f => f.in_specs(p!["X"]));
+    holds!("out_specs", x(), jit(|x: Array| x + 1.0).on(&mesh), f => f.out_specs(p!["X"]));
+    let moves = || jit(|x: Array| x.roll(1, 0));
+    holds!("implicit_reshard", placed.clone(), moves(), f => f.implicit_reshard(ImplicitReshard::Deny(0)));
+    let map = || shard_map(&mesh, p!["X"], p!["X"], |x: Array| x + 1.0);
+    holds!("over", x(), map(), f => f.over(["X"]));
+    holds!("unchecked", x(), map(), f => f.unchecked());
+    holds!("shard_map's engine", x(), map(), f => f.engine(Threads));
+    // by themselves: the memory of an argument that is donated from the second call on
+    let f = jit(|x: &Array| x + 1.0);
+    let (first, second) = (x(), x());
+    let _ = f.call(&first).unwrap();
+    let f = f.donate(0);
+    let _ = f.call(&second).unwrap();
+    assert!(first.to_vec::<f32>().is_ok() && second.to_vec::<f32>().is_err());
 }

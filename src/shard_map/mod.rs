@@ -94,12 +94,15 @@ struct Settings {
 impl<I: Tree, O: Tree> ShardMap<'_, I, O> {
     /// Manual over these axes only; the others stay as they are.
     pub fn over(self, axes: impl Into<Axes>) -> Self {
-        self.settings.borrow_mut().axes = Some(axes.into());
-        self
+        self.with(|s| s.axes = Some(axes.into()))
     }
     /// Believes `out_specs`: types do not track what varies.
     pub fn unchecked(self) -> Self {
-        self.settings.borrow_mut().checked = false;
+        self.with(|s| s.checked = false)
+    }
+    fn with(mut self, set: impl FnOnce(&mut Settings)) -> Self {
+        set(&mut self.settings.borrow_mut());
+        self.jit = self.jit.anew();
         self
     }
     /// The engine that runs it, in place of the process's default.

@@ -120,20 +120,25 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             last: RefCell::default(),
         }
     }
+    /// The same function with an option that has changed: what was compiled before is of the old ones.
+    pub(crate) fn anew(mut self) -> Self {
+        (self.cache, self.last) = (Cache::new(KEPT), RefCell::default());
+        self
+    }
     /// The mesh of a program whose arguments are on none: they are on it, replicated.
     pub fn on(mut self, mesh: &Mesh) -> Self {
         self.mesh = Some(mesh.clone());
-        self
+        self.anew()
     }
     /// How arguments are sharded. One that is on no mesh is placed so; one with another sharding is refused.
     pub fn in_specs(mut self, specs: impl Specs) -> Self {
         self.in_specs = Some(specs.spec_tree());
-        self
+        self.anew()
     }
     /// How results are sharded.
     pub fn out_specs(mut self, specs: impl Specs) -> Self {
         self.out_specs = Some(specs.spec_tree());
-        self
+        self.anew()
     }
     /// The memory of these arguments may be written over: `donate(0)`, `donate([0, 2])`. Whoever uses one of them afterwards gets an error.
     ///
@@ -158,7 +163,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// ```
     pub fn donate(mut self, args: impl Into<ArgNums>) -> Self {
         self.donate = args.into().0;
-        self
+        self.anew()
     }
     /// The engine that runs it, in place of the process's default.
     ///
@@ -170,14 +175,14 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// ```
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = Some(engine);
-        self
+        self.anew()
     }
 
     /// What is done about values that are moved although the program does not say so: by default nothing. It is looked at where the function is lowered or
     /// compiled; inside another traced function it is that one's to say. The example is at [`ImplicitReshard`].
     pub fn implicit_reshard(mut self, moves: ImplicitReshard) -> Self {
         self.implicit = moves;
-        self
+        self.anew()
     }
 
     /// Runs the function. Inside another trace the call becomes one equation of it.
