@@ -10,12 +10,14 @@
 //! Which order that is depends on the whole product ([`Way`]), and not on the tile of it that a call computes.
 
 mod crates;
+#[cfg(target_arch = "x86_64")]
+mod few;
 #[cfg(test)]
 mod tests;
 mod vector;
 
 use super::Buffer;
-use super::cpu;
+use super::cpu::{self, Level};
 use crate::types::DType;
 use num_complex::Complex;
 use vector::{columns as columns_body, dots as dots_body};
@@ -446,6 +448,22 @@ unsafe fn panel<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: b
         // (of two terms the crate adds one after the other to what is there; it has ways of its own for vectors)
         if s.m * s.n * s.k <= TINY || s.k <= 2 || s.m == 1 || s.n == 1 || !crates::usable() {
             return in_order(s, c, a, b, accumulate);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if size_of::<T>() == 4 && cpu::level() == Level::Avx512 {
+            let cast = |c: Out<T>, a: Mat<T>, b: Mat<T>| {
+                let side = |x: Mat<T>| Mat { at: x.at.cast::<f32>(), rs: x.rs, cs: x.cs };
+                (Out { at: c.at.cast::<f32>(), rs: c.rs, cs: c.cs }, side(a), side(b))
+            };
+            if few::fits(s, c, b) {
+                let (c, a, b) = cast(c, a, b);
+                return few::product(s, c, a, b, accumulate);
+            }
+            let flipped = Sizes { m: s.n, k: s.k, n: s.m };
+            if few::fits(flipped, c.flip(), a.flip()) {
+                let (c, a, b) = cast(c.flip(), b.flip(), a.flip());
+                return few::product(flipped, c, a, b, accumulate);
+            }
         }
         // (and where rows by columns make a few numbers it adds lane by lane)
         if a.cs == 1 && b.rs == 1 && s.m * s.n <= 256 {
