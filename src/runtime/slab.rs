@@ -34,19 +34,37 @@ struct Inner {
     shape: Shape,
     copies: usize,
     held: Held,
+}
+
+/// Where a value's bytes are: mostly in one piece, which shall be small.
+#[derive(Debug)]
+enum Held {
+    Whole(Arc<Buffer>),
+    Apart(Box<Apart>),
+}
+
+/// A value that is not in one piece here, until it is made so.
+#[derive(Debug)]
+struct Apart {
+    from: Origin,
     dense: OnceLock<Arc<Buffer>>,
     /// Held by whoever makes it dense: one copy is made.
     making: Mutex<()>,
 }
 
-/// Where a value's bytes are.
+/// What it is made of.
 #[derive(Clone, Debug)]
-enum Held {
-    Whole(Arc<Buffer>),
+enum Origin {
     /// Of a view: the buffer, bytes of a block, and for each block of this value the byte of the buffer where it begins.
     Blocks(Arc<Buffer>, usize, Arc<[usize]>),
     #[cfg(feature = "xla")]
     Elsewhere(Arc<dyn Elsewhere>),
+}
+
+impl Held {
+    fn apart(from: Origin) -> Held {
+        Held::Apart(Box::new(Apart { from, dense: OnceLock::new(), making: Mutex::new(()) }))
+    }
 }
 
 /// A value in memory that is not ours.
@@ -73,21 +91,24 @@ impl Slab {
         blocks: Arc<[usize]>,
     ) -> Slab {
         let within = blocks.iter().all(|at| at.checked_add(block).is_some_and(|end| end <= buffer.len()));
-        let slab = Slab::of(dtype, shape, 1, Held::Blocks(buffer, block, blocks));
+        let slab = Slab::of(dtype, shape, 1, Held::apart(Origin::Blocks(buffer, block, blocks)));
         assert!(within && slab.covered(), "the blocks of a view are the value, and lie within its buffer");
         slab
     }
     /// A slab whose value is in other memory: it is copied here when it is first read.
     #[cfg(feature = "xla")]
     pub(crate) fn elsewhere(dtype: DType, shape: Shape, copies: usize, value: impl Elsewhere) -> Slab {
-        Slab::of(dtype, shape, copies, Held::Elsewhere(Arc::new(value)))
+        Slab::of(dtype, shape, copies, Held::apart(Origin::Elsewhere(Arc::new(value))))
     }
     /// Where the value is, if that is memory of this kind.
     #[cfg(feature = "xla")]
     pub(crate) fn held_by<T: Elsewhere>(&self) -> Option<&T> {
         match &self.0.held {
-            Held::Elsewhere(value) => (&**value as &dyn Any).downcast_ref(),
-            _ => None,
+            Held::Apart(apart) => match &apart.from {
+                Origin::Elsewhere(value) => (&**value as &dyn Any).downcast_ref(),
+                Origin::Blocks(..) => None,
+            },
+            Held::Whole(_) => None,
         }
     }
     /// Whether this is the only handle on it.
@@ -96,16 +117,17 @@ impl Slab {
         Arc::get_mut(&mut self.0).is_some()
     }
     fn of(dtype: DType, shape: Shape, copies: usize, held: Held) -> Slab {
-        let (dense, making) = (OnceLock::new(), Mutex::new(()));
-        Slab(Arc::new(Inner { dtype, shape, copies, held, dense, making }))
+        Slab(Arc::new(Inner { dtype, shape, copies, held }))
     }
     /// Whether the value is in blocks of its own, or within its buffer.
     fn covered(&self) -> bool {
         match &self.0.held {
-            Held::Blocks(_, block, blocks) => Some(self.nbytes()) == block.checked_mul(blocks.len()),
             Held::Whole(buffer) => self.nbytes() <= buffer.len(),
-            #[cfg(feature = "xla")]
-            Held::Elsewhere(_) => true,
+            Held::Apart(apart) => match &apart.from {
+                Origin::Blocks(_, block, blocks) => Some(self.nbytes()) == block.checked_mul(blocks.len()),
+                #[cfg(feature = "xla")]
+                Origin::Elsewhere(_) => true,
+            },
         }
     }
     /// The element type in memory.
@@ -128,7 +150,18 @@ impl Slab {
     fn whole(&self) -> Option<&Arc<Buffer>> {
         match &self.0.held {
             Held::Whole(buffer) => Some(buffer),
-            _ => self.0.dense.get(),
+            Held::Apart(apart) => apart.dense.get(),
+        }
+    }
+    /// The blocks of a view: the buffer, bytes of a block, and where each begins.
+    fn blocks(&self) -> Option<(&Arc<Buffer>, usize, &Arc<[usize]>)> {
+        match &self.0.held {
+            Held::Apart(apart) => match &apart.from {
+                Origin::Blocks(buffer, block, blocks) => Some((buffer, *block, blocks)),
+                #[cfg(feature = "xla")]
+                Origin::Elsewhere(_) => None,
+            },
+            Held::Whole(_) => None,
         }
     }
     /// The same bytes under another shape of as many elements. An error where they are in other memory and cannot be had from there.
@@ -137,7 +170,10 @@ impl Slab {
             return Ok(self.clone());
         }
         self.here()?;
-        let held = self.whole().map_or_else(|| self.0.held.clone(), |whole| Held::Whole(whole.clone()));
+        let held = match (self.whole(), &self.0.held) {
+            (Some(whole), _) | (None, Held::Whole(whole)) => Held::Whole(whole.clone()),
+            (None, Held::Apart(apart)) => Held::apart(apart.from.clone()),
+        };
         let slab = Slab::of(dtype, shape, copies, held);
         assert!(slab.covered(), "a reshape keeps the number of bytes");
         Ok(slab)
@@ -151,10 +187,10 @@ impl Slab {
         block: usize,
         blocks: &Arc<[usize]>,
     ) -> Result<Slab, Fault> {
-        let (None, Held::Blocks(buffer, own, at)) = (self.whole(), &self.0.held) else {
+        let (None, Some((buffer, own, at))) = (self.whole(), self.blocks()) else {
             return Ok(Slab::view(dtype, shape, self.dense()?.clone(), block, blocks.clone()));
         };
-        let place = |b: &usize| (b % own + block <= *own).then(|| at[b / own] + b % own);
+        let place = |b: &usize| (b % own + block <= own).then(|| at[b / own] + b % own);
         Ok(match blocks.iter().map(place).collect::<Option<Arc<[usize]>>>() {
             Some(places) => Slab::view(dtype, shape, buffer.clone(), block, places),
             None => Slab::view(dtype, shape, self.dense()?.clone(), block, blocks.clone()),
@@ -162,8 +198,7 @@ impl Slab {
     }
     /// Has the value's bytes in this memory, in one piece or in blocks.
     pub(crate) fn here(&self) -> Result<(), Fault> {
-        #[cfg(feature = "xla")]
-        if let Held::Elsewhere(_) = self.0.held {
+        if self.whole().is_none() && self.blocks().is_none() {
             self.dense()?;
         }
         Ok(())
@@ -177,7 +212,7 @@ impl Slab {
             // SAFETY: the caller's
             return unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), to, len) };
         }
-        let Held::Blocks(buffer, block, blocks) = &self.0.held else { unreachable!("the value is here") };
+        let Some((buffer, block, blocks)) = self.blocks() else { unreachable!("the value is here") };
         let end = at + len;
         while at < end {
             let n = (block - at % block).min(end - at);
@@ -193,20 +228,21 @@ impl Slab {
     /// The value in one piece, row-major: the buffer itself; or for a view a copy that is made once, by all workers if it is large; or what is
     /// fetched once from other memory. An error where the system has no memory for the copy, or the value cannot be fetched.
     pub fn dense(&self) -> Result<&Arc<Buffer>, Fault> {
-        if let Held::Whole(buffer) = &self.0.held {
-            return Ok(buffer);
-        }
-        let _one = self.0.making.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.0.dense.get() {
+        let apart = match &self.0.held {
+            Held::Whole(buffer) => return Ok(buffer),
+            Held::Apart(apart) => apart,
+        };
+        let _one = apart.making.lock().unwrap_or_else(PoisonError::into_inner);
+        match apart.dense.get() {
             Some(dense) => Ok(dense),
             None => {
-                let made = match &self.0.held {
+                let made = match &apart.from {
+                    Origin::Blocks(..) => self.copied()?,
                     #[cfg(feature = "xla")]
-                    Held::Elsewhere(value) => Arc::new(value.fetch()?),
-                    _ => self.copied()?,
+                    Origin::Elsewhere(value) => Arc::new(value.fetch()?),
                 };
                 assert!(made.len() >= self.nbytes(), "all of the value is there");
-                Ok(self.0.dense.get_or_init(|| made))
+                Ok(apart.dense.get_or_init(|| made))
             }
         }
     }
@@ -248,7 +284,7 @@ impl Slab {
         let inner = Arc::get_mut(&mut self.0)?;
         let buffer = match &mut inner.held {
             Held::Whole(buffer) => buffer,
-            _ => inner.dense.get_mut()?,
+            Held::Apart(apart) => apart.dense.get_mut()?,
         };
         let own = !Arc::get_mut(buffer)?.is_lent();
         own.then(|| buffer.clone())
@@ -318,13 +354,13 @@ mod tests {
         let slab = Slab::from_elements([24].into(), &numbers).unwrap();
         let halves = view(&slab, 12, &[1, 0]);
         let thirds = view(&halves, 4, &[5, 0, 1, 2]);
-        let Held::Blocks(beneath, ..) = &thirds.0.held else { panic!("a view") };
-        assert!(Arc::ptr_eq(beneath, slab.dense().unwrap()) && halves.0.dense.get().is_none());
+        let (beneath, ..) = thirds.blocks().expect("a view");
+        assert!(Arc::ptr_eq(beneath, slab.dense().unwrap()) && halves.whole().is_none());
         assert_eq!(thirds.elements::<i32>(), [8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]);
         // a block that is in two pieces
         let across = view(&halves, 8, &[1]);
         assert_eq!(across.elements::<i32>(), [20, 21, 22, 23, 0, 1, 2, 3]);
-        assert!(halves.0.dense.get().is_some());
+        assert!(halves.whole().is_some());
         // now it is in one piece, which its other forms share
         let again = halves.reshaped(DType::I32, [4, 6].into(), 1).unwrap();
         assert!(matches!(&again.0.held, Held::Whole(whole) if Arc::ptr_eq(whole, halves.dense().unwrap())));
@@ -339,7 +375,7 @@ mod tests {
         // SAFETY: elements 2 to 10 of 24
         unsafe { reversed.copy_to(2 * 4, 8 * 4, some.as_mut_ptr().cast()) }
         assert_eq!(some, [23, 18, 19, 20, 15, 16, 17, 12]);
-        assert!(reversed.0.dense.get().is_none());
+        assert!(reversed.whole().is_none());
     }
 
     #[test]

@@ -44,8 +44,8 @@ impl std::panic::RefUnwindSafe for Array {}
 pub(crate) enum Repr {
     /// Numbers.
     Concrete(Concrete),
-    /// A value of a trace.
-    Traced(Traced),
+    /// A value of a trace (which is larger than the others: it is elsewhere, so that arrays of numbers are small).
+    Traced(Box<Traced>),
     /// The first cause.
     Poisoned(Error),
 }
@@ -156,7 +156,7 @@ impl Array {
     }
     /// A value of a trace.
     pub(crate) fn traced(trace: Arc<Trace>, value: Value) -> Array {
-        Array(Arc::new(Repr::Traced(Traced { trace, value })))
+        Array(Arc::new(Repr::Traced(Box::new(Traced { trace, value }))))
     }
     /// An array that carries an error. Inside a trace use `trace::poison`, which also records it.
     pub(crate) fn poisoned(error: Error) -> Array {
