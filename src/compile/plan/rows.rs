@@ -7,7 +7,7 @@
 
 use super::puts::Puts;
 use super::{Kernel, Memory, Node, What};
-use crate::compile::flow::Item;
+use crate::compile::flow::{Item, Piece};
 use crate::compile::fold::FoldKernel;
 use crate::compile::group::{Group, Groups, Head};
 use crate::compile::index::MAX;
@@ -15,6 +15,7 @@ use crate::compile::kernel::{self, Ahead, Scratch};
 use crate::compile::seek::{self, SeekKernel};
 use crate::compile::tiles::Tiles;
 use crate::partition::Slot;
+use crate::program::sentence::Source;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -33,6 +34,8 @@ enum Part {
     Tiles(Box<Tiles>),
     Fold(Arc<FoldKernel>),
     Take(Box<SeekKernel>),
+    /// The last one: what it puts into is laid before the first turn.
+    Put(Box<SeekKernel>),
 }
 
 impl Part {
@@ -40,7 +43,7 @@ impl Part {
         match self {
             Part::Tiles(t) => Some(t),
             Part::Fold(f) => Some(&f.pre),
-            Part::Take(_) => None,
+            Part::Take(_) | Part::Put(_) => None,
         }
     }
 }
@@ -63,7 +66,8 @@ pub(crate) struct RowsKernel {
 impl RowsKernel {
     /// How many tasks it may have.
     pub(crate) fn most(&self) -> i64 {
-        self.rows
+        // the rows that a put finds are of one task
+        if matches!(self.parts.last(), Some(Part::Put(_))) { 1 } else { self.rows }
     }
     /// Task i of so many.
     ///
@@ -72,6 +76,10 @@ impl RowsKernel {
     pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
         let (mut a, end) = (self.rows * i / chunks, self.rows * (i + 1) / chunks);
         let room = scratch.strips(self.bytes);
+        if let Some(Part::Put(p)) = self.parts.last() {
+            // SAFETY: the caller's
+            unsafe { p.begin(base) }
+        }
         while a < end {
             let b = (a + self.turn).min(end);
             for (slot, row, at) in &self.strips {
@@ -94,6 +102,7 @@ impl RowsKernel {
                             f.run_rows(a * each, b * each, base, scratch, &mut ahead);
                         }
                         Part::Take(t) => t.run_rows((a, b), base),
+                        Part::Put(p) => p.put_some((a, b), base),
                     }
                 }
             }
@@ -119,6 +128,8 @@ struct Grown {
     first: u32,
     groups: Vec<usize>,
     made: Vec<Slot>,
+    /// The put that runs last, and makes nothing for the others.
+    put: Option<usize>,
 }
 
 /// Groups that are one node.
@@ -148,6 +159,21 @@ pub(super) fn takes(g: &Groups<'_, '_>, base: u32, puts: &Puts) -> Vec<Option<Se
     g.list.iter().map(take).collect()
 }
 
+/// The puts among groups that go through their updates row by row, in one task: they are small, or there is one worker. Of several each
+/// would make all updates, to put its own.
+pub(super) fn puts(g: &Groups<'_, '_>, base: u32, puts: &Puts, workers: i64) -> Vec<Option<SeekKernel>> {
+    let place = |s: Slot| puts.last(g.flow.root(s)) as u32 + base;
+    let alone = |s: Slot| puts.last(s) == s && puts.first(s) == s;
+    let put = |group: &Group| {
+        let Head::Whole(item) = group.head else { return None };
+        let Item::Seek(s) = &g.flow.items[item] else { return None };
+        let own = s.put.is_some() && s.over(g.flow).into_iter().chain([s.out]).all(alone);
+        own.then(|| seek::bind(g.flow, s, &place, false, workers))
+            .filter(|k| k.chunks == 1 && k.by_turns().is_some())
+    };
+    g.list.iter().map(put).collect()
+}
+
 /// The groups of a flow as they are bound.
 pub(super) struct Bound<'b> {
     /// Those of maps alone.
@@ -156,6 +182,8 @@ pub(super) struct Bound<'b> {
     pub(super) folds: &'b [Option<(Arc<FoldKernel>, Option<u32>)>],
     /// Takes.
     pub(super) takes: &'b [Option<SeekKernel>],
+    /// Puts that may end a chain.
+    pub(super) puts: &'b [Option<SeekKernel>],
     /// The flow's first slot.
     pub(super) base: usize,
     /// The places of slots.
@@ -220,6 +248,11 @@ impl Bound<'_> {
                 }
             }
         }
+        for (k, put) in self.puts.iter().enumerate() {
+            if let Some(put) = put {
+                readers.entry(put.from()).or_default().push(k);
+            }
+        }
         let (mut chains, mut taken) = (Vec::new(), vec![false; g.list.len()]);
         for seed in seeds {
             if taken[seed] {
@@ -255,7 +288,7 @@ impl Bound<'_> {
         if rows < FEWEST || empty || not(seed) {
             return None;
         }
-        let mut grown = Grown { rows, first, groups: Vec::new(), made: Vec::new() };
+        let mut grown = Grown { rows, first, groups: Vec::new(), made: Vec::new(), put: None };
         // by level: what a group reads of the chain has been looked at before
         let mut open = BTreeSet::from([(first, seed)]);
         while let Some((level, k)) = open.pop_first() {
@@ -268,7 +301,8 @@ impl Bound<'_> {
                 open.extend(next.filter(|r| !grown.groups.contains(r)).map(|r| (g.list[*r].level, *r)));
             }
         }
-        let Grown { groups, made, .. } = grown;
+        let Grown { mut groups, made, put, .. } = grown;
+        groups.extend(put);
         let row = |s: Slot| super::schedule::bytes(g.flow, s) as i64 / rows;
         bytes += made.iter().map(|s| row(*s)).sum::<i64>();
         if groups.len() < 2 || bytes > LONGEST {
@@ -306,6 +340,13 @@ impl Bound<'_> {
     ) -> bool {
         if c.groups.contains(&k) {
             return true;
+        }
+        if let Some(put) = &self.puts[k] {
+            // (what it makes is nobody's in the chain)
+            if deep == PULLED && !not(k) && self.ends(g, k, put, c) {
+                c.put = Some(k);
+            }
+            return false;
         }
         let Some(makes) = self.makes(g, k) else { return false };
         let size = |s: Slot| super::schedule::bytes(g.flow, s) as i64;
@@ -353,6 +394,21 @@ impl Bound<'_> {
         }
         fine
     }
+    /// Whether a put may end the chain: row by row it puts what the chain makes, and all else that it reads is ready before.
+    fn ends(&self, g: &Groups<'_, '_>, k: usize, put: &SeekKernel, c: &Grown) -> bool {
+        let from = put.from() as usize - self.base;
+        let Head::Whole(item) = g.list[k].head else { return false };
+        let Item::Seek(s) = &g.flow.items[item] else { return false };
+        let others = s.reads.iter().enumerate().filter(|(k, _)| *k != 1).flat_map(|(_, o)| &o.pieces);
+        let ready = |p: &Piece| match p.from {
+            Source::Value(s) => g.flow.root(s) != from && g.level_of(s) < c.first,
+            Source::Const(_) => true,
+        };
+        c.put.is_none()
+            && put.by_turns() == Some(c.rows)
+            && c.made.contains(&from)
+            && others.into_iter().all(ready)
+    }
     fn reads(&self, k: usize, s: Slot) -> bool {
         let slot = (self.base + s) as u32;
         self.tiles(k).is_some_and(|t| mems(t).any(|m| m.slot == slot))
@@ -390,6 +446,7 @@ impl Chain {
         let parts = nodes.into_iter().filter_map(|n| match n.kernel {
             Kernel::Tiles { tiles, .. } => Some(Part::Tiles(tiles)),
             Kernel::Fold(f, _) => Some(Part::Fold(f)),
+            Kernel::Seek(t) if t.by_turns().is_some() => Some(Part::Put(t)),
             Kernel::Seek(t) => Some(Part::Take(t)),
             _ => None,
         });
@@ -407,7 +464,7 @@ impl Chain {
             }
         }
         let kernel = RowsKernel { rows: self.rows, turn, parts, strips, bytes, ahead };
-        let chunks = ((cost / 20.0) as i64).clamp(1, self.rows.min(512));
+        let chunks = ((cost / 20.0) as i64).clamp(1, kernel.most().min(512));
         let what = What { name: "rows", makes, maps, step };
         Node { kernel: Kernel::Rows(Box::new(kernel)), chunks, cost, what }
     }

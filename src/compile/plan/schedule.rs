@@ -208,6 +208,7 @@ impl Planner {
                 maps: &maps,
                 folds: &folds,
                 takes: &rows::takes(g, base as u32, &reuse.puts),
+                puts: &rows::puts(g, base as u32, &reuse.puts, workers::team().workers() as i64),
                 base,
                 places: &self.places,
             }

@@ -6,6 +6,7 @@
 
 mod quick;
 mod run;
+mod single;
 
 use super::flow::{Flow, Operand, RankBox, Seek};
 use super::index::{Ix, MAX};
@@ -78,6 +79,8 @@ pub(crate) struct SeekKernel {
     put: Option<Put>,
     /// How rows go a batch at a time, where they can.
     quick: Option<Quick>,
+    /// Whether it is of one row.
+    single: bool,
     pub(crate) chunks: i64,
     pub(crate) cost: f64,
 }
@@ -207,10 +210,12 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, place: Place<'_>, in_place: bool, 
         parts: parts.collect(),
         put,
         quick: None,
+        single: false,
         chunks: 1,
         cost,
     };
     kernel.quick = Quick::of(&kernel, v.dtype, s.put.flatten());
+    kernel.single = kernel.is_single();
     kernel.spread(want);
     kernel
 }
@@ -292,6 +297,19 @@ impl SeekKernel {
         let alone = matches!(&self.parts[..], [Part { to: 0, .. }]) && self.quick.is_some();
         (self.put.is_none() && self.queries == 1 && alone && self.dst[0] == row).then_some(self.ext[0])
     }
+    /// How many updates it has, where it is a put that may go through them some at a time, in their order: each is a row of what is put.
+    pub(crate) fn by_turns(&self) -> Option<i64> {
+        let row = if self.n > 1 { self.ext[1] * self.size as i64 } else { self.size as i64 };
+        let whole =
+            |(lo, hi): &Box_| lo[..self.n].iter().all(|x| *x == 0) && hi[..self.n] == self.ext[..self.n];
+        let alone = matches!(&self.parts[..], [Part { to: 0, ahead: [_, 0], boxes }] if matches!(&boxes[..], [b] if whole(b)));
+        let fits = self.put.is_some() && self.quick.is_some() && self.queries == 1 && alone;
+        (fits && self.off == 0 && self.src[0] == row).then_some(self.ext[0])
+    }
+    /// The slot of what it takes or puts.
+    pub(crate) fn from(&self) -> u32 {
+        self.from
+    }
     /// The slot of what it makes.
     pub(crate) fn out(&self) -> u32 {
         self.out
@@ -325,12 +343,56 @@ impl SeekKernel {
             }
         }
     }
+    /// Lays what a put begins from.
+    ///
+    /// # Safety
+    /// As for `run`.
+    pub(crate) unsafe fn begin(&self, base: &[*mut u8]) {
+        // SAFETY: the caller's
+        unsafe { self.turn(None, base) }
+    }
+    /// The updates `some` of a put, as [`SeekKernel::by_turns`] counts them.
+    ///
+    /// # Safety
+    /// As for `run`; it has begun.
+    pub(crate) unsafe fn put_some(&self, some: (i64, i64), base: &[*mut u8]) {
+        // SAFETY: the caller's
+        unsafe { self.turn(Some(some), base) }
+    }
+    unsafe fn turn(&self, some: Option<(i64, i64)>, base: &[*mut u8]) {
+        // SAFETY: the caller's
+        unsafe {
+            match self.size {
+                1 => self.some::<u8>(some, base),
+                2 => self.some::<u16>(some, base),
+                4 => self.some::<u32>(some, base),
+                8 => self.some::<u64>(some, base),
+                _ => self.some::<u128>(some, base),
+            }
+        }
+    }
+    /// These updates of a put that goes through them in turns; without any, what it begins from.
+    unsafe fn some<T: Word>(&self, some: Option<(i64, i64)>, base: &[*mut u8]) {
+        let (Some(p), Some(quick), [part]) = (&self.put, &self.quick, &self.parts[..]) else { return };
+        let out = base[self.out as usize].wrapping_offset(part.to as isize);
+        let Some((a, e)) = some else {
+            // SAFETY: the caller's
+            return unsafe { p.lay::<T>(out, part.ahead[0], (0, p.rows), base) };
+        };
+        let from = base[self.from as usize].wrapping_offset((self.off + part.ahead[1]) as isize);
+        let (mut lo, mut hi) = ([0; MAX], self.ext);
+        (lo[0], hi[0]) = (a, e);
+        // SAFETY: the caller's
+        unsafe { self.quick_put::<T>(quick, p, (&lo, &hi), (0, p.rows), [out, from], base) }
+    }
     unsafe fn go<T: Word>(&self, rows: (i64, i64), base: &[*mut u8]) {
         for part in &self.parts {
             // SAFETY: the caller's
             unsafe {
                 match &self.put {
+                    Some(p) if self.single && rows == (0, p.rows) => self.single_put::<T>(p, part, base),
                     Some(p) => self.put::<T>(p, part, rows, base),
+                    None if self.single && rows == (0, 1) => self.single_take::<T>(part, base),
                     None => self.take::<T>(part, rows, base),
                 }
             }

@@ -4,7 +4,7 @@ use super::run::{Word, fill};
 use super::{Part, Put, Rows, SeekKernel};
 use crate::compile::index::{Ix, MAX};
 use crate::program::sentence::Combine;
-use crate::runtime::kernels::{self, BATCH, Find, Found, MixAt, Reach};
+use crate::runtime::kernels::{self, AHEAD, BATCH, Find, Found, MixAt, Next, OneAt, Reach};
 use crate::types::DType;
 
 /// What batches are run by.
@@ -14,6 +14,8 @@ pub(super) struct Quick {
     finds: Vec<Find>,
     /// How rows are combined; nothing: they are copied.
     mix: Option<MixAt>,
+    /// How single elements are found and combined in one loop: by one number.
+    one: Option<OneAt>,
 }
 
 impl Quick {
@@ -37,17 +39,22 @@ impl Quick {
             Some(c) => Some(kernels::mix_at(c, dtype)?),
             None => None,
         };
-        Some(Quick { finds: k.numbers.iter().map(|m| kernels::find_places(m.dtype)).collect(), mix })
+        let one = match &k.numbers[..] {
+            [m] if k.n == q => combine.and_then(|c| kernels::one_at(c, dtype, m.dtype)),
+            _ => None,
+        };
+        Some(Quick { finds: k.numbers.iter().map(|m| kernels::find_places(m.dtype)).collect(), mix, one })
     }
 }
 
 /// A batch: how many queries, bytes to the rows of the result and of what is read of its first one without what is found, and, from there
-/// on, bytes to the row that is found for each.
+/// on, bytes to the row that is found for each; for the first ones of the next batch too, of which memory may be asked for.
 struct Batch<'a> {
     n: usize,
     to: i64,
     from: i64,
     found: &'a Found,
+    next: &'a [i64],
 }
 
 impl Batch<'_> {
@@ -69,6 +76,11 @@ impl Batch<'_> {
 
 /// Bytes to the rows of a batch that are evenly apart.
 type Steps = [i64; BATCH];
+
+/// From the first row of a batch to that of the next one, in bytes.
+fn turn(each: i64) -> isize {
+    BATCH as isize * each as isize
+}
 
 fn steps(each: i64) -> Steps {
     std::array::from_fn(|k| k as i64 * each)
@@ -92,9 +104,10 @@ impl SeekKernel {
         let last = self.queries - 1;
         let sum = |st: &Ix| (0..=last).map(|d| x[d] * st[d]).sum::<i64>();
         let (to, from) = (sum(&self.dst), sum(&self.src));
-        let mut found = Found { at: [0; BATCH], there: [true; BATCH] };
-        for first in (0..run).step_by(BATCH) {
-            let n = (run - first).min(BATCH as i64) as usize;
+        let mut bufs = [Found { at: [0; BATCH], there: [true; BATCH] }; 2];
+        let size = |first: i64| (run - first).clamp(0, BATCH as i64) as usize;
+        let locate = |first: i64, found: &mut Found| {
+            let n = size(first);
             found.at = *ahead;
             found.there[..n].fill(true);
             for (j, (m, find)) in self.numbers.iter().zip(&quick.finds).enumerate() {
@@ -103,10 +116,18 @@ impl SeekKernel {
                 let own = own.filter(|o| o.0 == j).map_or((0, i64::MAX), |o| o.1);
                 let reach = Reach { most: m.most, clip: m.clip, unit: m.unit, own };
                 // SAFETY: the caller's: there are numbers at all steps of the queries
-                unsafe { find(n, at, step as isize, &reach, &mut found) }
+                unsafe { find(n, at, step as isize, &reach, found) }
             }
+        };
+        let [now, then] = &mut bufs;
+        let (mut now, mut then) = (now, then);
+        locate(0, now);
+        for first in (0..run).step_by(BATCH) {
+            let next = first + BATCH as i64;
+            locate(next, then);
             let (to, from) = (to + first * self.dst[last], from + first * self.src[last]);
-            f(Batch { n, to, from, found: &found });
+            f(Batch { n: size(first), to, from, found: now, next: &then.at[..size(next).min(AHEAD)] });
+            std::mem::swap(&mut now, &mut then);
         }
     }
 
@@ -134,7 +155,10 @@ impl SeekKernel {
                 }
             }
             // SAFETY: the caller's: the rows are in their values
-            b.rows(&to, &mut |from, to| unsafe { kernels::copy_at::<T>(row as usize, out, to, src, from) });
+            let next = Next { from: src.wrapping_offset(turn(self.src[last])), at: b.next };
+            b.rows(&to, &mut |from, to| unsafe {
+                kernels::copy_at::<T>(row as usize, out, to, src, from, next);
+            });
         };
         self.runs((&[0; MAX], &self.ext), (a, e), |x, run| {
             // SAFETY: the caller's
@@ -161,17 +185,33 @@ impl SeekKernel {
         if row <= 0 {
             return;
         }
+        // (where others own many of the elements, no branch foresees which)
+        if let (Some(one), [m], true) = (quick.one, &self.numbers[..], (lo, hi) == (0, p.rows)) {
+            let reach = Reach { most: m.most, clip: m.clip, unit: m.unit, own: (0, i64::MAX) };
+            return self.runs((a, e), (0, count), |x, run| {
+                let at = |st: &Ix| (0..q).map(|d| x[d] * st[d]).sum::<i64>() as isize;
+                let numbers = base[m.slot as usize].wrapping_offset(m.off as isize + at(&m.st));
+                let (out, src) = (out.wrapping_offset(at(&self.dst)), src.wrapping_offset(at(&self.src)));
+                let [step, to, from] = [m.st[last], self.dst[last], self.src[last]].map(|st| st as isize);
+                // SAFETY: the caller's: there are numbers at all steps of the queries, and the elements are in their values, where this
+                // task owns what is written
+                unsafe { one(run as usize, (numbers, step), &reach, (out, to), (src, from)) }
+            });
+        }
         let own = if let Rows::Found(j) = p.own { Some((j, (lo, hi))) } else { None };
         let [out, src] = [out, src].map(|x| x.wrapping_offset((begin * self.size as i64) as isize));
         let (to, from) = (steps(self.dst[last]), steps(self.src[last]));
         let row = row as usize;
         let mut rows = |b: Batch<'_>| {
             let (out, src) = (out.wrapping_offset(b.to as isize), src.wrapping_offset(b.from as isize));
+            // what is copied over is not read, and not waited for
+            let at = if quick.mix.is_some() { b.next } else { &[] };
+            let next = Next { from: out.wrapping_offset(turn(self.dst[last])), at };
             // SAFETY: the caller's: the rows are in their values, and this task owns what is written
             b.rows(&from, &mut |to, from| unsafe {
                 match quick.mix {
-                    None => kernels::copy_at::<T>(row, out, to, src, from),
-                    Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
+                    None => kernels::copy_at::<T>(row, out, to, src, from, next),
+                    Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr(), next),
                 }
             });
         };

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 /// # Safety
 /// `p` points to an integer of this type.
 #[inline(always)]
-unsafe fn integer(p: *const u8, dtype: DType) -> i64 {
+pub(super) unsafe fn integer(p: *const u8, dtype: DType) -> i64 {
     // SAFETY: the caller's
     unsafe {
         match dtype {
@@ -288,7 +288,13 @@ impl Put {
     ///
     /// # Safety
     /// As for `run`.
-    unsafe fn lay<T: Word>(&self, out: *mut u8, ahead: i64, (lo, hi): (i64, i64), base: &[*mut u8]) {
+    pub(super) unsafe fn lay<T: Word>(
+        &self,
+        out: *mut u8,
+        ahead: i64,
+        (lo, hi): (i64, i64),
+        base: &[*mut u8],
+    ) {
         let was = self.was.map(|(slot, off, _)| base[slot as usize].wrapping_offset((off + ahead) as isize));
         if was == Some(out) || self.ext[..self.rank].contains(&0) {
             return;
@@ -361,7 +367,7 @@ pub(super) unsafe fn fill<T: Word>(to: *mut u8, n: i64, st: i64, x: T) {
 /// # Safety
 /// There are n elements at both, so many bytes apart; nobody else reads or writes the first.
 #[inline(always)]
-unsafe fn copy<T: Word>(to: *mut u8, from: *const u8, n: i64, (dst, src): (i64, i64)) {
+pub(super) unsafe fn copy<T: Word>(to: *mut u8, from: *const u8, n: i64, (dst, src): (i64, i64)) {
     let size = size_of::<T>() as i64;
     // SAFETY: the caller's
     unsafe {
@@ -382,7 +388,7 @@ unsafe fn copy<T: Word>(to: *mut u8, from: *const u8, n: i64, (dst, src): (i64, 
 /// # Safety
 /// As for `copy`; `f` combines elements of this size.
 #[inline(always)]
-unsafe fn combine<T: Word>(f: Fun, to: *mut u8, from: *const u8, n: i64, (dst, src): (i64, i64)) {
+pub(super) unsafe fn combine<T: Word>(f: Fun, to: *mut u8, from: *const u8, n: i64, (dst, src): (i64, i64)) {
     let size = size_of::<T>() as i64;
     // SAFETY: the caller's; the result may be over the first operand
     unsafe {

@@ -6,7 +6,7 @@
 use super::complex::times;
 use super::float::{max, min};
 use super::run::{Constants, How, fresh};
-use super::{Kernel, MixAt, Rows, Rows8};
+use super::{Kernel, MixAt, OneAt, Rows, Rows8};
 use crate::program::sentence::Combine;
 use crate::runtime::cpu::{Level, for_each_isa};
 use crate::types::{DType, with_dtype};
@@ -261,6 +261,8 @@ pub(super) struct Mixer {
     pub(super) fold: Kernel,
     pub(super) mix: Kernel,
     pub(super) mix_at: MixAt,
+    /// By numbers of this type.
+    pub(super) one_at: fn(DType) -> Option<OneAt>,
     pub(super) rows: Rows,
     pub(super) rows8: Rows8,
     /// Its bits, the low ones of these.
@@ -286,6 +288,7 @@ fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
         fold: fold_at::at::<M>(level),
         mix: mix_at::at::<M>(level),
         mix_at: super::rows::mix::<M>(level),
+        one_at: super::rows::one::<M>,
         rows: rows_at::at::<M>(level),
         rows8: rows8_at::at::<M>(level),
         neutral,

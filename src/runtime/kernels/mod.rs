@@ -22,7 +22,7 @@ mod wide;
 pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};
 #[cfg(test)]
 pub use load::count;
-pub use rows::{BATCH, Find, Found, LINE, MixAt, Reach, ask_later, copy_at};
+pub use rows::{AHEAD, BATCH, Find, Found, LINE, MixAt, Next, OneAt, Reach, ask_later, copy_at};
 pub use run::fence;
 
 use super::cpu::{self, Level};
@@ -160,6 +160,10 @@ pub fn combine(combine: Combine, dtype: DType) -> Option<Kernel> {
 /// Rows at places combined with rows.
 pub fn mix_at(combine: Combine, dtype: DType) -> Option<MixAt> {
     fold::find(combine, dtype.storage(), how(false)).map(|m| m.mix_at)
+}
+/// Single elements combined where numbers of a type say.
+pub fn one_at(combine: Combine, dtype: DType, numbers: DType) -> Option<OneAt> {
+    fold::find(combine, dtype.storage(), how(false)).and_then(|m| (m.one_at)(numbers))
 }
 /// Places that numbers of this type say.
 pub fn find_places(dtype: DType) -> Find {

@@ -4,12 +4,13 @@
 
 use super::fold::Mix;
 use crate::runtime::cpu::{Level, for_each_isa};
+use crate::types::DType;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// Rows of a batch, at most.
 pub const BATCH: usize = 64;
 /// How many rows ahead memory is asked for.
-const AHEAD: usize = 8;
+pub const AHEAD: usize = 12;
 /// Bytes that come at once.
 pub const LINE: usize = 64;
 
@@ -40,11 +41,35 @@ pub struct Found {
 /// The caller upholds: there are n numbers of the function's type, and n is at most [`BATCH`].
 pub type Find = unsafe fn(n: usize, numbers: *const u8, step: isize, reach: &Reach, found: &mut Found);
 
+/// Rows that come after a batch: their bytes behind this address. They are asked for, and need not be there.
+#[derive(Clone, Copy, Debug)]
+pub struct Next<'a> {
+    /// What these are behind.
+    pub from: *const u8,
+    /// Bytes to the first few.
+    pub at: &'a [i64],
+}
+impl Next<'_> {
+    #[inline(always)]
+    fn ask(&self, k: usize, bytes: usize) {
+        if let Some(at) = self.at.get(k) {
+            ask(self.from.wrapping_offset(*at as isize), bytes);
+        }
+    }
+}
+
 /// Combines n rows of so many elements into those at `to[k]` bytes behind `dst`: with those `from[k]` bytes behind `src`, one after the other.
 ///
 /// The caller upholds: all of these rows are in memory, and none of `dst` overlaps one of `src`.
-pub type MixAt =
-    unsafe fn(n: usize, row: usize, dst: *mut u8, to: *const i64, src: *const u8, from: *const i64);
+pub type MixAt = unsafe fn(
+    n: usize,
+    row: usize,
+    dst: *mut u8,
+    to: *const i64,
+    src: *const u8,
+    from: *const i64,
+    next: Next<'_>,
+);
 
 /// Integers that say where.
 pub(super) trait Whole: Copy {
@@ -126,6 +151,7 @@ unsafe fn mix_at_body<M: Mix>(
     to: *const i64,
     src: *const u8,
     from: *const i64,
+    next: Next<'_>,
 ) {
     // SAFETY: the caller's: n offsets each; the rows are in memory, and those of dst overlap none of src
     unsafe {
@@ -142,8 +168,9 @@ unsafe fn mix_at_body<M: Mix>(
         let bytes = row * size_of::<M::M>();
         (0..n.min(AHEAD)).for_each(|k| ask(at(k).cast(), bytes));
         for k in 0..n {
-            if k + AHEAD < n {
-                ask(at(k + AHEAD).cast(), bytes);
+            match (k + AHEAD).checked_sub(n) {
+                None => ask(at(k + AHEAD).cast(), bytes),
+                Some(k) => next.ask(k, bytes),
             }
             let (d, s) = (from_raw_parts_mut(at(k), row), from_raw_parts(with(k), row));
             for (d, s) in d.iter_mut().zip(s) {
@@ -153,11 +180,62 @@ unsafe fn mix_at_body<M: Mix>(
     }
 }
 
+/// Combines n single elements, each with the one that its number says: the first at `dst` and `src`, the next ones `to` and `from` bytes on.
+/// Numbers are so many bytes apart.
+///
+/// The caller upholds: there are n numbers of the function's type; elements that are there are in memory, and none of `dst` is one of `src`.
+pub type OneAt = unsafe fn(
+    n: usize,
+    numbers: (*const u8, isize),
+    reach: &Reach,
+    dst: (*mut u8, isize),
+    src: (*const u8, isize),
+);
+
+/// Finding and combining in one loop, whose branch a processor foresees where (nearly) all elements are there. It takes them one by one, so
+/// that wide vectors are of no use.
+///
+/// # Safety
+/// As [`OneAt`] says.
+unsafe fn one_body<T: Whole, M: Mix>(
+    n: usize,
+    (numbers, step): (*const u8, isize),
+    r: &Reach,
+    (dst, to): (*mut u8, isize),
+    (src, from): (*const u8, isize),
+) {
+    let (lo, hi) = if r.most < 0 { (0, 0) } else { r.own };
+    let (lo, hi) = (lo.max(0), hi.min(r.most.saturating_add(1)));
+    let (unit, some) = (r.unit as isize, hi.saturating_sub(lo).max(0) as u64);
+    let one = |k: isize, number: i64| {
+        let place = if r.clip { number.min(r.most).max(0) } else { number };
+        if (place.wrapping_sub(lo) as u64) < some {
+            let d = dst.wrapping_offset(k * to + place as isize * unit).cast::<M::M>();
+            // SAFETY: the caller's: the element is there
+            unsafe { *d = M::join(*d, *src.wrapping_offset(k * from).cast::<M::M>()) }
+        }
+    };
+    if step == size_of::<T>() as isize {
+        // SAFETY: the caller's: n numbers
+        let numbers = unsafe { from_raw_parts(numbers.cast::<T>(), n) };
+        for (k, x) in numbers.iter().enumerate() {
+            one(k as isize, x.wide());
+        }
+    } else {
+        for k in 0..n as isize {
+            // SAFETY: the caller's: there is number k
+            one(k, unsafe { *numbers.wrapping_offset(k * step).cast::<T>() }.wide());
+        }
+    }
+}
+
 for_each_isa! {
     mod find_at<T: Whole>(n: usize, numbers: *const u8, step: isize, r: &Reach, f: &mut Found) at L
         => find_body::<T>(n, numbers, step, r, f);
-    mod mix_at<M: Mix>(n: usize, row: usize, dst: *mut u8, to: *const i64, src: *const u8, from: *const i64) at L
-        => mix_at_body::<M>(n, row, dst, to, src, from);
+    mod mix_at<M: Mix>(
+        n: usize, row: usize, dst: *mut u8, to: *const i64, src: *const u8, from: *const i64, next: Next<'_>,
+    ) at L
+        => mix_at_body::<M>(n, row, dst, to, src, from, next);
 }
 
 /// Places that numbers of this type say.
@@ -168,12 +246,27 @@ pub(super) fn find<T: Whole>(level: Level) -> Find {
 pub(super) fn mix<M: Mix>(level: Level) -> MixAt {
     mix_at::at::<M>(level)
 }
+/// Single elements combined where numbers of this type say; nothing: rare types go by [`find`] and [`mix`].
+pub(super) fn one<M: Mix>(dtype: DType) -> Option<OneAt> {
+    match dtype {
+        DType::I32 => Some(one_body::<i32, M>),
+        DType::I64 => Some(one_body::<i64, M>),
+        _ => None,
+    }
+}
 
 /// Copies n rows of so many elements: from `from[k]` bytes behind `src` to `to[k]` bytes behind `dst`, one after the other.
 ///
 /// # Safety
 /// As [`MixAt`] says, but that there may be anything at `dst`.
-pub unsafe fn copy_at<T: Copy>(row: usize, dst: *mut u8, to: &[i64], src: *const u8, from: &[i64]) {
+pub unsafe fn copy_at<T: Copy>(
+    row: usize,
+    dst: *mut u8,
+    to: &[i64],
+    src: *const u8,
+    from: &[i64],
+    next: Next<'_>,
+) {
     let at = |k: usize| dst.wrapping_offset(to[k] as isize).cast::<T>();
     let with = |k: usize| src.wrapping_offset(from[k] as isize).cast::<T>();
     let n = to.len().min(from.len());
@@ -188,8 +281,9 @@ pub unsafe fn copy_at<T: Copy>(row: usize, dst: *mut u8, to: &[i64], src: *const
         let bytes = row * size_of::<T>();
         (0..n.min(AHEAD)).for_each(|k| ask(with(k).cast(), bytes));
         for k in 0..n {
-            if k + AHEAD < n {
-                ask(with(k + AHEAD).cast(), bytes);
+            match (k + AHEAD).checked_sub(n) {
+                None => ask(with(k + AHEAD).cast(), bytes),
+                Some(k) => next.ask(k, bytes),
             }
             std::ptr::copy_nonoverlapping(with(k), at(k), row);
         }
@@ -249,12 +343,46 @@ mod tests {
             }
             let mix = mix_at(Combine::Add, DType::F32).unwrap();
             let (d, s) = (dst.as_mut_ptr().cast(), src.as_ptr().cast());
+            let next = Next { from: s, at: &[] };
             // SAFETY: the rows are in both
-            unsafe { mix(n, row, d, to.as_ptr(), s, from.as_ptr()) }
+            unsafe { mix(n, row, d, to.as_ptr(), s, from.as_ptr(), next) }
             assert_eq!(dst, want, "{row}");
             // SAFETY: as above
-            unsafe { copy_at::<u32>(row, dst.as_mut_ptr().cast(), &to, s, &from) }
+            unsafe { copy_at::<u32>(row, dst.as_mut_ptr().cast(), &to, s, &from, next) }
             assert_eq!(dst[..row], src[20 * row..], "{row}");
+        }
+    }
+
+    #[test]
+    fn single_elements_are_found_and_combined_in_one_loop() {
+        let numbers: [i64; 9] = [3, -1, 3, 9, i64::MAX, 7, 0, i64::MIN, 7];
+        let narrow: Vec<i32> = numbers.iter().map(|n| (*n).clamp(-9, 99) as i32).collect();
+        let src: Vec<f32> = (0..18).map(|k| (1 << k) as f32).collect();
+        let all = Reach { most: 7, clip: false, unit: 4, own: (0, i64::MAX) };
+        let few = Reach { own: (2, 7), ..all };
+        for reach in
+            [all, few, Reach { clip: true, ..all }, Reach { clip: true, ..few }, Reach { most: -1, ..all }]
+        {
+            let mut want = [0.5f32; 8];
+            for (k, n) in numbers.iter().enumerate() {
+                let place = if reach.clip { (*n).clamp(0, 7) } else { *n };
+                if (0..=reach.most).contains(&place) && (reach.own.0..reach.own.1).contains(&place) {
+                    want[place as usize] += src[2 * k];
+                }
+            }
+            for wide in [true, false] {
+                let dtype = if wide { DType::I64 } else { DType::I32 };
+                let one = crate::runtime::kernels::one_at(Combine::Add, DType::F32, dtype).unwrap();
+                let (numbers, step) =
+                    if wide { (numbers.as_ptr().cast(), 8) } else { (narrow.as_ptr().cast(), 4) };
+                let mut made = [0.5f32; 8];
+                // SAFETY: nine numbers, every second of 18 elements, and eight that are combined with
+                unsafe {
+                    let dst = made.as_mut_ptr().cast();
+                    one(9, (numbers, step), &reach, (dst, 0), (src.as_ptr().cast(), 8));
+                }
+                assert_eq!(made, want, "{reach:?}");
+            }
         }
     }
 }

@@ -159,3 +159,55 @@ fn rows_that_are_taken() {
         }
     }
 }
+
+/// Rows that are taken, changed and put, as in the gradient of a lookup: one node, whose put goes through its updates in their order. Nothing
+/// in between has room of its own.
+#[test]
+fn rows_that_are_taken_and_put() {
+    let (n, c) = if cfg!(miri) { (70, 3) } else { (150, 40) };
+    for combine in [None, Some(Combine::Add), Some(Combine::Max)] {
+        for beyond in [Beyond::Clip, Beyond::Nothing] {
+            let make = |base: bool, more: bool| {
+                let mut m = Make::new(F);
+                let (x, i) = (m.input(&[8, c], &[1, 1]), m.indices(n));
+                let extents = [n, c, 8];
+                let reads = vec![
+                    m.read(x, &extents, &[(Some(2), 0), (Some(1), 0)]),
+                    m.read(i, &extents, &[(Some(0), 0)]),
+                ];
+                let body = Body::Take { at: bound(2, 1, 7, beyond, None) };
+                let taken = m.fold(&extents, 2, &[1, 1, 1], reads, body);
+                let twice = m.scale(taken, 2.0, 0.5);
+                let extents = [8, c, n];
+                let mut was = m.read(x, &extents, &[(Some(0), 0), (Some(1), 0)]);
+                if !base {
+                    was.parts.clear();
+                }
+                let reads = vec![
+                    was,
+                    m.read(twice, &extents, &[(Some(2), 0), (Some(1), 0)]),
+                    m.read(i, &extents, &[(Some(2), 0)]),
+                ];
+                let body = Body::Put { at: bound(0, 2, 7, beyond, None), combine };
+                let put = m.fold(&extents, 2, &[1, 1, 1], reads, body);
+                let after = m.scale(put, 3.0, 0.0);
+                let most = m.fold_over(twice, &[1], 1, Combine::Max);
+                m.done(&if more { vec![put, twice, most, after] } else { vec![put] })
+            };
+            for base in [true, false] {
+                check("taken and put", &make(base, false), 1e-5);
+                check("and what lies between", &make(base, true), 1e-5);
+                let (one, all) = (make(base, false), make(base, true));
+                let alone = Ready::new(&one, &[], None).unwrap();
+                let report = alone.report().text;
+                // (the numbers are made before)
+                let rows = report.lines().filter(|l| l.contains("rows %")).count();
+                assert!(rows == 1 && report.lines().count() == 2 && !report.contains("take %"), "{report}");
+                let mut args = inputs(&one);
+                let got = alone.call(&mut args).unwrap();
+                let beside = Ready::new(&all, &[], Some(false)).unwrap().call(&mut args).unwrap();
+                assert!(bytes(&got[0]) == bytes(&beside[0]), "{report}");
+            }
+        }
+    }
+}

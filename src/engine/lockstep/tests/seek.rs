@@ -129,6 +129,47 @@ fn many_rows() {
     }
 }
 
+/// One row at one number, as in a step of a loop; and single elements, each at its number.
+#[test]
+fn one_row_and_single_elements() {
+    let (r, c) = (8, 6);
+    for &dtype in TYPES {
+        for (n, beyond) in
+            [(1, Beyond::Nothing), (1, Beyond::Clip), (70, Beyond::Nothing), (70, Beyond::Clip)]
+        {
+            let mut m = Make::new(dtype);
+            let (x, line, i) = (m.input(&[r, c], &[1, 1]), m.input(&[r], &[1]), m.indices(n));
+            let (u, v) = (m.input(&[n, c], &[1, 1]), m.input(&[n], &[1]));
+            let at = |index: usize, by: usize| bound(index, by, r as i64 - 1, beyond, None);
+            let extents = [n, c, r];
+            let reads = vec![
+                m.read(x, &extents, &[(Some(2), 0), (Some(1), 0)]),
+                m.read(i, &extents, &[(Some(0), 0)]),
+            ];
+            let mut outs = vec![m.fold(&extents, 2, &[1, 1, 1], reads, Body::Take { at: at(2, 1) })];
+            let reads = vec![m.read(line, &[n, r], &[(Some(1), 0)]), m.read(i, &[n, r], &[(Some(0), 0)])];
+            outs.push(m.fold(&[n, r], 1, &[1, 1], reads, Body::Take { at: at(1, 1) }));
+            for combine in [None, Some(Combine::Add), Some(Combine::Max)] {
+                let extents = [r, c, n];
+                let reads = vec![
+                    m.read(x, &extents, &[(Some(0), 0), (Some(1), 0)]),
+                    m.read(u, &extents, &[(Some(2), 0), (Some(1), 0)]),
+                    m.read(i, &extents, &[(Some(2), 0)]),
+                ];
+                outs.push(m.fold(&extents, 2, &[1, 1, 1], reads, Body::Put { at: at(0, 2), combine }));
+                let extents = [r, n];
+                let reads = vec![
+                    m.read(line, &extents, &[(Some(0), 0)]),
+                    m.read(v, &extents, &[(Some(1), 0)]),
+                    m.read(i, &extents, &[(Some(1), 0)]),
+                ];
+                outs.push(m.fold(&extents, 1, &[1, 1], reads, Body::Put { at: at(0, 2), combine }));
+            }
+            check("one row, single elements", &m.done(&outs), 1e-2);
+        }
+    }
+}
+
 /// Sums so far, and the line turned round.
 #[derive(Debug)]
 struct Toy;
