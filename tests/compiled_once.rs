@@ -276,7 +276,7 @@ fn operations_at_once_are_told_apart() {
 fn options_after_a_call_hold() {
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
     let x = || Array::from((0..8).map(|k| k as f32).collect::<Vec<_>>());
-    let placed = x().put(&mesh, p!["X"]);
+    let square = Array::ones([8, 8]).put(&mesh, p!["X", _]);
     macro_rules! told {
         ($f:expr, $x:expr) => {{
             let f = $f;
@@ -308,8 +308,8 @@ fn options_after_a_call_hold() {
     holds!("on", x(), jit(|x: Array| x + 1.0), f => f.on(&mesh));
     holds!("in_specs", x(), jit(|x: Array| x + 1.0).on(&mesh), f => f.in_specs(p!["X"]));
     holds!("out_specs", x(), jit(|x: Array| x + 1.0).on(&mesh), f => f.out_specs(p!["X"]));
-    let moves = || jit(|x: Array| x.roll(1, 0));
-    holds!("implicit_reshard", placed.clone(), moves(), f => f.implicit_reshard(ImplicitReshard::Deny(0)));
+    let moves = || jit(|x: Array| x.dot(&square));
+    holds!("implicit_reshard", square.clone(), moves(), f => f.implicit_reshard(ImplicitReshard::Deny(0)));
     let map = || shard_map(&mesh, p!["X"], p!["X"], |x: Array| x + 1.0);
     holds!("over", x(), map(), f => f.over(["X"]));
     holds!("unchecked", x(), map(), f => f.unchecked());
