@@ -1,4 +1,4 @@
-//! Products of few terms, where operands are read as they are: to pack them would take as long as the product. The gradient of a convolution by
+//! Products of few terms, where operands are read nearly as they are: to pack them would take as long as the product. The gradient of a convolution by
 //! its filter is many of these, added to one result.
 //!
 //! Only for float32 on AVX-512, where a tile of four rows by 64 columns is in sixteen registers: four vectors of a row of the right side are read
@@ -6,6 +6,7 @@
 
 use super::{Mat, Out, Sizes};
 use std::arch::x86_64::*;
+use std::mem::MaybeUninit;
 
 /// So many terms are few.
 pub(super) const FEW: usize = 64;
@@ -14,6 +15,33 @@ const ROWS: usize = 4;
 const WIDE: usize = 4;
 /// Elements of a vector.
 const LANES: usize = 16;
+
+/// Columns of a strip of the right side, and rows of one of the left side.
+const STRIP: usize = WIDE * LANES;
+/// Terms that are more than so many elements apart are copied first, a strip at a time: at powers of two they would all want the same places
+/// of the first-level cache.
+const FAR: usize = 256;
+
+/// Numbers of one side, term by term.
+#[repr(align(64))]
+struct Strip([MaybeUninit<f32>; FEW * STRIP]);
+
+impl Strip {
+    fn new() -> Strip {
+        Strip([MaybeUninit::uninit(); FEW * STRIP])
+    }
+    /// Those of k rows that begin at `x`, each so wide.
+    ///
+    /// # Safety
+    /// There are these rows, at most [`FEW`], of at most [`STRIP`] elements that follow one another.
+    unsafe fn of(&mut self, (k, width): (usize, usize), x: Mat<f32>) -> *const f32 {
+        for (r, row) in self.0.chunks_exact_mut(STRIP).take(k).enumerate() {
+            // SAFETY: the caller's
+            row[..width].copy_from_slice(unsafe { std::slice::from_raw_parts(x.row(r).cast(), width) });
+        }
+        self.0.as_ptr().cast()
+    }
+}
 
 /// Whether rows of the right side and of the result are elements that follow one another, and the product is worth it.
 pub(super) fn fits<T>(s: Sizes, c: Out<T>, b: Mat<T>) -> bool {
@@ -26,43 +54,79 @@ pub(super) fn fits<T>(s: Sizes, c: Out<T>, b: Mat<T>) -> bool {
 /// As [`gemm`](super::gemm) says; the processor has level AVX-512, and [`fits`] holds.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
 pub(super) unsafe fn product(s: Sizes, c: Out<f32>, a: Mat<f32>, b: Mat<f32>, accumulate: bool) {
-    let columns = |from: usize, vectors: usize, mask: __mmask16| {
-        let whole = s.m / ROWS * ROWS;
-        let b = b.from(0, from);
-        for i in (0..whole).step_by(ROWS) {
-            let at = c.at.wrapping_offset(i as isize * c.rs).wrapping_add(from);
-            // SAFETY: the caller's: the tile is in the result, its rows and columns are of the operands
-            unsafe {
-                match vectors {
-                    WIDE => tile::<ROWS, WIDE>(s.k, (at, c.rs), a.from(i, 0), b, mask, accumulate),
-                    _ => tile::<ROWS, 1>(s.k, (at, c.rs), a.from(i, 0), b, mask, accumulate),
-                }
-            }
-        }
-        for i in whole..s.m {
-            let at = c.at.wrapping_offset(i as isize * c.rs).wrapping_add(from);
-            // SAFETY: as above
-            unsafe {
-                match vectors {
-                    WIDE => tile::<1, WIDE>(s.k, (at, c.rs), a.from(i, 0), b, mask, accumulate),
-                    _ => tile::<1, 1>(s.k, (at, c.rs), a.from(i, 0), b, mask, accumulate),
-                }
-            }
-        }
-    };
+    let (mut left, mut right) = (Strip::new(), Strip::new());
     let mut from = 0;
-    while from + WIDE * LANES <= s.n {
-        columns(from, WIDE, !0);
-        from += WIDE * LANES;
-    }
     while from < s.n {
-        let width = (s.n - from).min(LANES);
-        columns(from, 1, !0 >> (LANES - width));
+        let width = (s.n - from).min(STRIP);
+        let mut b = b.from(0, from);
+        if s.m >= 8 * ROWS && b.rs.unsigned_abs() > FAR {
+            // SAFETY: the caller's: the columns are of the right side
+            b = Mat { at: unsafe { right.of((s.k, width), b) }, rs: STRIP as isize, cs: 1 };
+        }
+        for row in (0..s.m).step_by(STRIP) {
+            let height = (s.m - row).min(STRIP);
+            let mut a = a.from(row, 0);
+            if a.rs == 1 && a.cs.unsigned_abs() > FAR {
+                // SAFETY: the caller's: the rows are of the left side
+                a = Mat { at: unsafe { left.of((s.k, height), a.flip()) }, rs: 1, cs: STRIP as isize };
+            }
+            let c = Out { at: c.at.wrapping_offset(row as isize * c.rs).wrapping_add(from), ..c };
+            // SAFETY: the caller's: the tile is in the result
+            unsafe { strip(Sizes { m: height, n: width, ..s }, c, a, b, accumulate) }
+        }
         from += width;
     }
 }
 
-/// R rows of V vectors. Lanes that the mask does not name are neither read nor written.
+/// At most 64 rows and columns.
+///
+/// # Safety
+/// As for [`product`].
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+#[inline]
+unsafe fn strip(s: Sizes, c: Out<f32>, a: Mat<f32>, b: Mat<f32>, accumulate: bool) {
+    let whole = s.m / ROWS * ROWS;
+    let at = |i: usize, from: usize| (c.at.wrapping_offset(i as isize * c.rs).wrapping_add(from), c.rs);
+    // SAFETY: the caller's: the tiles are in the result, their rows and columns are of the operands
+    unsafe {
+        if s.n == STRIP {
+            for i in (0..whole).step_by(ROWS) {
+                tile::<ROWS, WIDE>(s.k, at(i, 0), a.from(i, 0), b, !0, accumulate);
+            }
+            for i in whole..s.m {
+                tile::<1, WIDE>(s.k, at(i, 0), a.from(i, 0), b, !0, accumulate);
+            }
+            return;
+        }
+        for from in (0..s.n).step_by(LANES) {
+            let (b, mask) = (b.from(0, from), !0 >> (LANES - (s.n - from).min(LANES)));
+            for i in (0..whole).step_by(ROWS) {
+                tile::<ROWS, 1>(s.k, at(i, from), a.from(i, 0), b, mask, accumulate);
+            }
+            for i in whole..s.m {
+                tile::<1, 1>(s.k, at(i, from), a.from(i, 0), b, mask, accumulate);
+            }
+        }
+    }
+}
+
+/// A vector: whole in a wide tile, else the lanes that the mask names.
+///
+/// # Safety
+/// There are these lanes.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+#[inline]
+unsafe fn load<const V: usize>(at: *const f32, mask: __mmask16) -> __m512 {
+    // SAFETY: the caller's
+    unsafe {
+        match V {
+            WIDE => _mm512_loadu_ps(at),
+            _ => _mm512_maskz_loadu_ps(mask, at),
+        }
+    }
+}
+
+/// R rows of V vectors. Lanes that the mask does not name are neither read nor written; a wide tile has all.
 ///
 /// # Safety
 /// As for [`product`]: `at` is the first element of the tile, whose rows are `step` apart; `a` and `b` begin at its row and column.
@@ -82,7 +146,7 @@ unsafe fn tile<const R: usize, const V: usize>(
         let mut row = [_mm512_setzero_ps(); V];
         for (v, x) in row.iter_mut().enumerate() {
             // SAFETY: the caller's: vector v of a row of the right side, as far as the mask says
-            *x = unsafe { _mm512_maskz_loadu_ps(mask, right.wrapping_add(LANES * v)) };
+            *x = unsafe { load::<V>(right.wrapping_add(LANES * v), mask) };
         }
         for (r, sums) in sums.iter_mut().enumerate() {
             // SAFETY: the caller's: an element of the left side
@@ -98,9 +162,11 @@ unsafe fn tile<const R: usize, const V: usize>(
             let to = at.wrapping_offset(r as isize * step).wrapping_add(LANES * v);
             // SAFETY: the caller's: vector v of row r of the tile, as far as the mask says
             unsafe {
-                let made =
-                    if accumulate { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), *sum) } else { *sum };
-                _mm512_mask_storeu_ps(to, mask, made);
+                let made = if accumulate { _mm512_add_ps(load::<V>(to, mask), *sum) } else { *sum };
+                match V {
+                    WIDE => _mm512_storeu_ps(to, made),
+                    _ => _mm512_mask_storeu_ps(to, mask, made),
+                }
             }
         }
     }

@@ -207,24 +207,23 @@ unsafe fn one_body<T: Whole, M: Mix>(
     let (lo, hi) = if r.most < 0 { (0, 0) } else { r.own };
     let (lo, hi) = (lo.max(0), hi.min(r.most.saturating_add(1)));
     let (unit, some) = (r.unit as isize, hi.saturating_sub(lo).max(0) as u64);
-    let one = |k: isize, number: i64| {
+    let (mut dst, mut src) = (dst, src);
+    let mut one = |number: i64| {
         let place = if r.clip { number.min(r.most).max(0) } else { number };
         if (place.wrapping_sub(lo) as u64) < some {
-            let d = dst.wrapping_offset(k * to + place as isize * unit).cast::<M::M>();
+            let d = dst.wrapping_offset(place as isize * unit).cast::<M::M>();
             // SAFETY: the caller's: the element is there
-            unsafe { *d = M::join(*d, *src.wrapping_offset(k * from).cast::<M::M>()) }
+            unsafe { *d = M::join(*d, *src.cast::<M::M>()) }
         }
+        (dst, src) = (dst.wrapping_offset(to), src.wrapping_offset(from));
     };
     if step == size_of::<T>() as isize {
         // SAFETY: the caller's: n numbers
-        let numbers = unsafe { from_raw_parts(numbers.cast::<T>(), n) };
-        for (k, x) in numbers.iter().enumerate() {
-            one(k as isize, x.wide());
-        }
+        unsafe { from_raw_parts(numbers.cast::<T>(), n) }.iter().for_each(|x| one(x.wide()));
     } else {
         for k in 0..n as isize {
             // SAFETY: the caller's: there is number k
-            one(k, unsafe { *numbers.wrapping_offset(k * step).cast::<T>() }.wide());
+            one(unsafe { *numbers.wrapping_offset(k * step).cast::<T>() }.wide());
         }
     }
 }
