@@ -61,6 +61,9 @@ enum Origin {
     Elsewhere(Arc<dyn Elsewhere>),
 }
 
+/// A view's buffer, bytes of a block, and where each begins.
+type Blocks<'a> = (&'a Arc<Buffer>, usize, &'a Arc<[usize]>);
+
 impl Held {
     fn apart(from: Origin) -> Held {
         Held::Apart(Box::new(Apart { from, dense: OnceLock::new(), making: Mutex::new(()) }))
@@ -153,8 +156,8 @@ impl Slab {
             Held::Apart(apart) => apart.dense.get(),
         }
     }
-    /// The blocks of a view: the buffer, bytes of a block, and where each begins.
-    fn blocks(&self) -> Option<(&Arc<Buffer>, usize, &Arc<[usize]>)> {
+    /// The blocks of a view, if it is one.
+    fn blocks(&self) -> Option<Blocks<'_>> {
         match &self.0.held {
             Held::Apart(apart) => match &apart.from {
                 Origin::Blocks(buffer, block, blocks) => Some((buffer, *block, blocks)),

@@ -154,8 +154,8 @@ impl SeekKernel {
                     unsafe { fill(to, row, self.size as i64, T::of(self.fill)) }
                 }
             }
-            // SAFETY: the caller's: the rows are in their values
             let next = Next { from: src.wrapping_offset(turn(self.src[last])), at: b.next };
+            // SAFETY: the caller's: the rows are in their values
             b.rows(&to, &mut |from, to| unsafe {
                 kernels::copy_at::<T>(row as usize, out, to, src, from, next);
             });
