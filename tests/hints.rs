@@ -1,7 +1,7 @@
 //! What a program may say of where values are, beside their shardings: dimensions left open, and what may be moved unasked.
 
 use atmesh::prelude::*;
-use atmesh::{ImplicitReshard, vmap};
+use atmesh::{ImplicitReshard, Kind, vmap};
 
 fn spec(x: &Array) -> Result<Spec> {
     Ok(x.sharding()?.map_or(p![], |s| s.spec))
@@ -82,6 +82,12 @@ fn what_moves_unasked_is_refused_beyond_a_limit() -> Result<()> {
     // what the help says
     let said = jit(|x: &Array, w: &Array| x.dot(w.reshard(p![]))).implicit_reshard(ImplicitReshard::Deny(0));
     assert!(said.call((&x, &w)).is_ok());
+    // a product that is made where its result is resharded to moves what was asked for
+    let wide = (Array::ones([64, 16]).put(&mesh, p![_, "X"]), Array::ones([16, 256]).put(&mesh, p!["X", _]));
+    let made = jit(|x: &Array, w: &Array| x.dot_to(w, p![_, _]).reshard(p!["X", _]));
+    let told = made.lower((&wide.0, &wide.1))?.collectives().clone();
+    assert!(told.iter().any(|c| c.kind == Kind::AllGather) && told.iter().all(|c| c.asked), "{told}");
+    assert!(made.implicit_reshard(ImplicitReshard::Deny(0)).lower((&wide.0, &wide.1)).is_ok(), "{told}");
     // sums and halos are what an operation computes
     let sums = jit(|x: &Array| (x.sum(0), x.roll(1, 0))).implicit_reshard(ImplicitReshard::Deny(0));
     assert!(sums.call(&x).is_ok());

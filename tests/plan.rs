@@ -331,3 +331,23 @@ fn a_helper_that_is_track_caller_names_its_callers() -> Result<()> {
     assert_eq!(lines, [first, first + 1]);
     Ok(())
 }
+
+#[test]
+fn a_kernel_has_one_product_and_computes_it_once() -> Result<()> {
+    let machine = Machine::new("m").arithmetic(F32, 1e12).memory(1e9, 1e12);
+    let one = 2.0 * 64f64.powi(3);
+    let ty = || F32.of([64, 64]);
+    // two that one elementwise operation reads: one of them is in memory before
+    let joined = jit(|x: &Array, w: &Array, v: &Array| x.dot(w) * x.dot(v)).lower((ty(), ty(), ty()))?;
+    let plan = joined.plan(&machine)?;
+    let products: Vec<f64> = plan.items().iter().map(|i| i.products.iter().map(|p| p.1).sum()).collect();
+    assert_eq!(products, [one, one], "{plan}");
+    // what is made of one and read twice is in memory
+    let twice = jit(|x: &Array, w: &Array| {
+        let y = x.dot(w).tanh();
+        (y.sum(0), &y * 2.0)
+    });
+    let plan = twice.lower((ty(), ty()))?.plan(&machine)?;
+    assert_eq!(plan.product_operations(), one, "{plan}");
+    Ok(())
+}

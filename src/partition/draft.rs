@@ -3,9 +3,8 @@
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::mesh::{Axes, Mesh};
 use crate::partition::layout::Layout;
-use crate::partition::price::cost::Cost;
 use crate::partition::price::prices::Prices;
-use crate::partition::price::reader::Reader;
+use crate::partition::price::reader::{Fetch, Reader};
 use crate::partition::program::{Slot, SpmdProgram, Step, Stored, Why};
 use crate::partition::report::{Collectives, Kind};
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
@@ -43,6 +42,8 @@ pub(super) struct Item {
     pub(super) user: Option<(Kind, Axes)>,
     /// Whether the result is to be stored in the layout that is asked for.
     pub(super) pinned: bool,
+    /// Whether it makes its result where the user constrained a copy of it to be.
+    pub(super) asked: bool,
     /// What the programs inside communicate, and how often each runs.
     pub(super) inside: Vec<(Collectives, u64)>,
     /// The views that a local step reads through.
@@ -51,7 +52,7 @@ pub(super) struct Item {
 
 impl Item {
     pub(super) fn new(step: Step, why: Why) -> Item {
-        Item { step, why, user: None, pinned: false, inside: Vec::new(), through: Vec::new() }
+        Item { step, why, user: None, pinned: false, asked: false, inside: Vec::new(), through: Vec::new() }
     }
 }
 
@@ -94,9 +95,17 @@ impl Draft {
         let Stored { dtype, shape, .. } = self.slots[slot].clone();
         self.local(copy(slot, dtype, &shape), layout, why)
     }
-    /// What fetching a value for these readers moves.
-    pub(super) fn price(&self, slot: Slot, readers: &[Reader]) -> Cost {
-        self.prices.of(self.devices, slot, &self.slots[slot], readers, 1)
+    /// Elements that all devices receive when a value is fetched for these readers.
+    pub(super) fn moved(&self, slot: Slot, readers: &[Reader]) -> i64 {
+        self.prices.total(&self.asks(slot, readers)).0
+    }
+    /// Whether a reader needs some of a value that its device may not hold.
+    pub(super) fn brings(&self, slot: Slot, reader: Reader) -> bool {
+        let (total, exact) = self.prices.total(&self.asks(slot, &[reader]));
+        total > 0 || !exact
+    }
+    fn asks<'a>(&'a self, slot: Slot, readers: &'a [Reader<'a>]) -> Fetch<'a> {
+        Fetch { devices: self.devices, slot, stored: &self.slots[slot], readers, copies: 1 }
     }
     /// The value that a local step reads in place, if it reads one at its own indices.
     pub(super) fn in_place(&self, s: &Sentence, read: usize) -> Option<Slot> {
@@ -183,6 +192,7 @@ pub(super) struct Via {
 pub(super) struct Note {
     pub(super) user: Option<(Kind, Axes)>,
     pub(super) pinned: bool,
+    pub(super) asked: bool,
     pub(super) inside: Vec<(Collectives, u64)>,
     pub(super) through: Vec<Slot>,
 }
@@ -193,10 +203,10 @@ impl Draft {
         let Draft { devices, mesh, slots, items, ins, outs, .. } = self;
         let mut p = SpmdProgram { devices, mesh, slots, ins, outs, ..SpmdProgram::default() };
         let mut notes = Vec::with_capacity(items.len());
-        for Item { step, why, user, pinned, inside, through } in items {
+        for Item { step, why, user, pinned, asked, inside, through } in items {
             p.steps.push(step);
             p.whys.push(why);
-            notes.push(Note { user, pinned, inside, through });
+            notes.push(Note { user, pinned, asked, inside, through });
         }
         (p, notes)
     }

@@ -2,7 +2,7 @@
 
 use crate::diagnostic::Place;
 use crate::partition::print;
-use crate::partition::program::{Slot, SpmdProgram, Step, Why};
+use crate::partition::program::{Need, Slot, SpmdProgram, Step, Why};
 use crate::program::sentence::{Sentence, Source, Span};
 use std::fmt;
 
@@ -156,7 +156,7 @@ enum Owner {
 /// When a value is held: from one step up to another, which is not included.
 struct Life {
     slot: Slot,
-    /// The step that brings it, if it is what was received of the slot.
+    /// The step that brings it, if it is what was received: of the slot, or of what it is a copy of.
     fetch: Option<usize>,
     bytes: u64,
     from: usize,
@@ -197,6 +197,13 @@ fn in_place(s: &Sentence, of: Slot) -> bool {
                 |(d, m): (usize, &crate::program::sentence::Affine)| m.at == 0 && m.terms[..] == [(d, 1)];
             p.span == whole && p.map.len() == s.extents.len() && p.map.iter().enumerate().all(own)
         })
+}
+
+/// What a value is copied to and nothing else, if that is all that it is fetched for.
+fn joined(p: &SpmdProgram, slot: Slot, needs: &[Need]) -> Option<Slot> {
+    let reader = needs.first()?.reader;
+    let l = p.steps[reader].local().filter(|_| needs.iter().all(|n| n.reader == reader))?;
+    (l.sentence.copied() == Some(slot) && in_place(l.sentence, slot)).then_some(l.out)
 }
 
 impl Holds {
@@ -249,7 +256,10 @@ impl Holds {
         }
         for l in lives.iter().filter(|l| l.from <= at && at < l.to && l.bytes > 0) {
             let input = p.ins.iter().position(|s| *s == l.slot);
+            // what was received where it is to be is a result like others
+            let apart = |k: usize| p.steps[k].fetches().is_some_and(|(src, _)| src == l.slot);
             let (class, number) = match (l.fetch, input, result[l.slot]) {
+                (Some(f), None, Some(k)) if outermost && !apart(f) => (MemoryClass::Result, Some(k)),
                 (Some(_), _, _) => (MemoryClass::Communication, None),
                 (None, Some(k), _) if outermost => (MemoryClass::Argument, Some(k)),
                 (None, None, Some(k)) if outermost => (MemoryClass::Result, Some(k)),
@@ -317,18 +327,21 @@ impl Holds {
                 last[*s] = k;
             }
         }
+        let bytes = |s: Slot| p.slots[s].block_bytes() as u64;
         let mut lives: Vec<Life> = (0..p.slots.len())
             .filter(|s| counted[*s] && first[*s] != usize::MAX)
-            .map(|s| Life {
-                slot: s,
-                fetch: None,
-                bytes: p.slots[s].block_bytes() as u64,
-                from: first[s],
-                to: last[s],
-            })
+            .map(|s| Life { slot: s, fetch: None, bytes: bytes(s), from: first[s], to: last[s] })
             .collect();
+        let values = lives.len();
         for (k, step) in p.steps.iter().enumerate() {
-            if let Some((slot, _)) = step.fetches() {
+            if let Some((slot, needs)) = step.fetches() {
+                if let Some(whole) = joined(p, slot, needs).filter(|s| self.fetched[k] <= bytes(*s)) {
+                    // pieces are received where they are to be
+                    if let Ok(own) = lives[..values].binary_search_by_key(&whole, |l| l.slot) {
+                        (lives[own].fetch, lives[own].from) = (Some(k), lives[own].from.min(k));
+                        continue;
+                    }
+                }
                 let to = last[slot].min(end).max(k + 1);
                 lives.push(Life { slot, fetch: Some(k), bytes: self.fetched[k], from: k, to });
             }

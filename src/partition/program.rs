@@ -6,7 +6,7 @@ use crate::diagnostic::Place;
 use crate::mesh::{Axes, Mesh};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::program::Phase;
-use crate::program::sentence::{Combine, Read, Sentence};
+use crate::program::sentence::{Combine, Sentence};
 use crate::types::{DType, Shape};
 
 /// A stored value's number.
@@ -148,7 +148,11 @@ impl Step {
     pub(crate) fn inputs(&self) -> Vec<Slot> {
         match self {
             Step::Fetch { src, .. } | Step::Reduce { src, .. } => vec![*src],
-            Step::Local { sentence, .. } => sentence.reads.iter().flat_map(Read::sources).collect(),
+            Step::Local { sentence, .. } => {
+                let mut slots = Vec::with_capacity(sentence.reads.len());
+                sentence.reads.iter().for_each(|r| slots.extend(r.sources()));
+                slots
+            }
             Step::Loop { fixed, carry, xs, .. } => [&fixed[..], carry, xs].concat(),
             Step::While { cond_fixed, body_fixed, carry, .. } => {
                 [&cond_fixed[..], body_fixed, carry].concat()

@@ -48,7 +48,33 @@ pub(super) fn stored(p: &SpmdProgram) -> Vec<bool> {
             };
         }
     }
+    one_product(p, &read, &mut stored);
     stored
+}
+
+/// A kernel has one product: of several that elementwise steps would join, the one with the largest result is computed there, and the others are in
+/// memory before. What is made of a product and read more than once, or by a fold, is in memory too, so that the product is computed once.
+fn one_product(p: &SpmdProgram, read: &[(usize, bool)], stored: &mut [bool]) {
+    // the product that is computed where a value is read
+    let mut within: Vec<Option<Slot>> = vec![None; p.slots.len()];
+    let size = |s: Slot| (p.slots[s].block_bytes(), s);
+    for step in &p.steps {
+        let Some(l) = step.local().filter(|l| !l.sentence.body.renames()) else { continue };
+        let mut own = None;
+        if l.sentence.body.contracts() {
+            own = Some(l.out);
+        } else {
+            for product in step.inputs().into_iter().filter_map(|s| within[s]) {
+                let Some(other) = own.replace(product).filter(|other| *other != product) else { continue };
+                let (less, more) =
+                    if size(other) < size(product) { (other, product) } else { (product, other) };
+                stored[less] = true;
+                own = Some(more);
+            }
+        }
+        stored[l.out] |= own.is_some() && read[l.out] != (1, false);
+        within[l.out] = own.filter(|_| !stored[l.out]);
+    }
 }
 
 /// The largest number of indices that a device has of each loop.

@@ -43,8 +43,8 @@ pub struct Span {
     pub op: String,
     /// The user's line.
     pub source: Option<Place>,
-    /// Whether derivatives put it there.
-    pub phase: Phase,
+    /// Whether derivatives put it there; none while it waits, which no operation of the program asked for.
+    pub phase: Option<Phase>,
     /// The kernel, as the compiled program's report prints it.
     pub kernel: String,
     /// Seconds from the beginning of the call.
@@ -55,8 +55,11 @@ pub struct Span {
 
 impl Span {
     /// What rows are of one thing.
-    fn key(&self) -> (Doing, &str, Option<Place>, Phase) {
+    fn key(&self) -> (Doing, &str, Option<Place>, Option<Phase>) {
         (self.doing, &self.op, self.source, self.phase)
+    }
+    fn phase(&self) -> &'static str {
+        self.phase.map_or("", Phase::name)
     }
 }
 
@@ -153,7 +156,7 @@ impl Timeline {
                 quoted(s.doing.name()),
                 quoted(&s.op),
                 quoted(&line(s.source)),
-                quoted(s.phase.name()),
+                quoted(s.phase()),
                 quoted(&s.kernel),
                 s.start,
                 s.seconds,
@@ -177,7 +180,7 @@ impl Timeline {
                 quoted(&s.op),
                 quoted(s.doing.name()),
                 quoted(&line(s.source)),
-                quoted(s.phase.name()),
+                quoted(s.phase()),
                 quoted(&s.kernel),
             )
         };
@@ -200,7 +203,7 @@ impl Timeline {
                 Cell::Line(r.first.source),
                 Cell::Text(r.first.op.clone()),
                 Cell::Text(r.first.doing.name().into()),
-                Cell::Text(r.first.phase.name().into()),
+                Cell::Text(r.first.phase().into()),
                 figure(r.busiest),
                 figure(r.all),
                 Cell::Figure(r.runs as f64, r.runs.to_string()),
@@ -224,7 +227,8 @@ impl Timeline {
         };
         let mut add: Vec<(usize, f64, f64)> = Vec::new();
         for r in self.rows().iter().filter(|r| r.first.doing != Doing::Wait) {
-            add.push((at(&r.first.op, r.first.source, r.first.phase), 0.0, r.busiest));
+            let phase = r.first.phase.unwrap_or_default();
+            add.push((at(&r.first.op, r.first.source, phase), 0.0, r.busiest));
         }
         for i in plan.items() {
             // what a collective brings is read in place: its time is that of who reads it
@@ -293,12 +297,12 @@ impl fmt::Display for Timeline {
                 scaled(r.all, "s"),
                 r.runs.to_string(),
                 r.first.doing.name().into(),
-                r.first.phase.name().into(),
+                r.first.phase().into(),
                 r.first.op.clone(),
                 line(r.first.source),
             ]);
         }
-        if all.iter().all(|r| r.first.phase == Phase::Forward) {
+        if all.iter().all(|r| r.first.phase.unwrap_or_default() == Phase::Forward) {
             rows.iter_mut().for_each(|r| drop(r.remove(4)));
         }
         f.write_str(&table(&rows, 3))?;
@@ -315,24 +319,14 @@ impl fmt::Display for Beside {
             if planned > 0.0 { format!("{:.2}", measured / planned) } else { "–".into() }
         };
         let head = ["planned", "measured", "ratio", PHASE, "operation", "line"];
-        let mut rows = vec![head.map(String::from).to_vec()];
-        let all = Compared {
-            op: "one call".into(),
-            source: None,
-            phase: Phase::Forward,
-            planned: self.planned,
-            measured: self.measured,
+        let row = |planned, measured, phase: &str, op: &str, source| {
+            let figures = [scaled(planned, "s"), scaled(measured, "s"), ratio(planned, measured)];
+            figures.into_iter().chain([phase.into(), op.into(), line(source)]).collect::<Vec<String>>()
         };
-        for r in std::iter::once(&all).chain(self.rows.iter().take(MOST_ROWS)) {
-            rows.push(vec![
-                scaled(r.planned, "s"),
-                scaled(r.measured, "s"),
-                ratio(r.planned, r.measured),
-                r.phase.name().into(),
-                r.op.clone(),
-                line(r.source),
-            ]);
-        }
+        let mut rows = vec![head.map(String::from).to_vec()];
+        rows.push(row(self.planned, self.measured, "", "one call", None));
+        let each = self.rows.iter().take(MOST_ROWS);
+        rows.extend(each.map(|r| row(r.planned, r.measured, r.phase.name(), &r.op, r.source)));
         if self.rows.iter().all(|r| r.phase == Phase::Forward) {
             rows.iter_mut().for_each(|r| drop(r.remove(3)));
         }

@@ -2,11 +2,12 @@
 
 use super::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence, Source, Span};
 use crate::types::{DType, Scalar};
+use smallvec::SmallVec;
 
 impl Read {
     /// The values that it touches, each once, in order.
-    pub fn sources(&self) -> Vec<usize> {
-        let mut slots: Vec<usize> = Vec::new();
+    pub fn sources(&self) -> SmallVec<[usize; 2]> {
+        let mut slots = SmallVec::new();
         // a concatenation may have very many parts
         let mut seen = std::collections::HashSet::new();
         let many = self.parts.len() > 32;

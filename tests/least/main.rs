@@ -16,6 +16,7 @@ mod learning;
 mod order;
 #[path = "../laws/rng.rs"]
 mod rng;
+mod step;
 
 use atmesh::prelude::*;
 pub(crate) use rng::Rng;

@@ -43,7 +43,7 @@ pub(super) fn timeline(
                 doing: Doing::Wait,
                 op: "wait for the others".into(),
                 source: None,
-                phase: Phase::Forward,
+                phase: None,
                 kernel: String::new(),
                 start,
                 seconds,
@@ -60,7 +60,7 @@ pub(super) fn timeline(
                 // what no step makes is an input that becomes a result
                 op: step.map_or_else(|| "copy".into(), |s| s.0.op.clone()),
                 source: step.and_then(|s| s.0.place),
-                phase: step.map_or(Phase::Forward, |s| s.0.phase),
+                phase: Some(step.map_or(Phase::Forward, |s| s.0.phase)),
                 kernel: node.what.to_string(),
                 ..waits()
             });

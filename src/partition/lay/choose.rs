@@ -9,14 +9,15 @@
 
 use super::parts::{moved, reduce_way};
 use super::puts;
+use super::splits::{combined, laid, splits};
 use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::price::cost::Cost;
+use crate::partition::price::prices;
 use crate::partition::price::reader::{Reader, distinct};
 use crate::partition::program::{Slot, Stored};
 use crate::partition::region::loop_box;
 use crate::program::sentence::{Body, Lines, Read, Sentence, Source};
-use crate::sharding::atoms::{Atoms, canonical, cut, primes, sorted, ways};
+use crate::sharding::atoms::{Atoms, canonical, cut, sorted, ways};
 
 /// Elements computed that cost as much as one byte received. Between the machines that programs are planned for (threads of one
 /// processor: a few; accelerators on links: hundreds) it is a choice, not a measurement: so large that an exchange of a byte is worth
@@ -153,8 +154,7 @@ impl<'a> Round<'a> {
                         need.by.push(k);
                         continue;
                     }
-                    let c = d.price(src, &[reader]);
-                    if c.total > 0 || !c.exact {
+                    if d.brings(src, reader) {
                         needs[src].push(Need { of: (k, read), by: vec![k] });
                     }
                 }
@@ -201,7 +201,7 @@ impl<'a> Round<'a> {
         let (mut bytes, mut work) = (0.0, 0.0);
         for (src, needs) in self.needs.iter().enumerate().filter(|(_, needs)| !needs.is_empty()) {
             let readers: Vec<Reader> = needs.iter().filter_map(|n| self.reader(n.of)).collect();
-            bytes += self.weight(src, self.d.price(src, &readers).total);
+            bytes += self.weight(src, self.d.moved(src, &readers));
         }
         for (k, s) in self.sentences().filter(|(k, _)| !self.loops[*k].is_empty()) {
             let Entry::Open(open) = &self.entries[k] else { continue };
@@ -214,15 +214,53 @@ impl<'a> Round<'a> {
     /// The cheapest way to lay out one step, the others as they are.
     fn step(&self, k: usize, open: &Open) -> Vec<DimLayout> {
         let own = &self.d.slots[open.out].layout;
+        let known = |kind| self.d.prices.step(self.question(kind, k, open), || self.folding(k, open, own));
         match open.sentence.body {
-            Body::Map(_) => self.elementwise(k, open, own),
-            Body::Fold { .. }
-            | Body::Product { .. }
-            | Body::Lines(_)
-            | Body::Take { .. }
-            | Body::Put { .. } => self.folding(k, open, own),
+            // that of one operand has no other way
+            Body::Map(_) if open.sentence.reads.len() < 2 => own.dims.clone(),
+            Body::Map(_) => self.d.prices.step(self.question(0, k, open), || self.elementwise(k, open, own)),
+            Body::Fold { .. } => known(1),
+            Body::Product { .. } => known(2),
+            Body::Lines(_) | Body::Take { .. } | Body::Put { .. } => self.folding(k, open, own),
             Body::Reshape => own.dims.clone(),
         }
+    }
+    /// All that decides how a step of this kind is laid out, as numbers: layers repeat, and so do their steps.
+    fn question(&self, kind: i64, k: usize, open: &Open) -> Vec<i64> {
+        let (s, stored) = (&open.sentence, &self.d.slots[open.out]);
+        let mut key = vec![kind, i64::from(self.near), i64::from(open.item.user.is_some()), s.rank as i64];
+        key.extend([s.dtype.size() as i64, i64::from(stored.layout.partial.is_some()), s.combine() as i64]);
+        prices::sizes(&mut key, &s.extents);
+        prices::layouts(&mut key, &stored.layout.dims);
+        if self.near {
+            prices::layouts(&mut key, &self.loops[k]);
+        }
+        let mut sources: Vec<Slot> = Vec::new();
+        for r in &s.reads {
+            key.push(r.parts.len() as i64);
+            for p in &r.parts {
+                if let Source::Value(slot) = p.from {
+                    let known = sources.iter().position(|s| *s == slot);
+                    key.push(known.unwrap_or_else(|| {
+                        sources.push(slot);
+                        sources.len() - 1
+                    }) as i64);
+                } else {
+                    key.push(-1);
+                }
+                prices::part(&mut key, p);
+            }
+        }
+        for slot in sources {
+            let stored = &self.d.slots[slot];
+            key.extend([stored.dtype.size() as i64, i64::from(self.d.once.contains(&slot))]);
+            prices::sizes(&mut key, &stored.shape);
+            prices::layouts(&mut key, &stored.layout.dims);
+            let others = self.others(slot, k);
+            key.push(others.len() as i64);
+            others.iter().for_each(|r| prices::reader(&mut key, slot, r));
+        }
+        key
     }
 
     /// Bytes that so many elements of a value weigh: what is the same in every run of a loop's body is fetched before the loop.
@@ -249,8 +287,8 @@ impl<'a> Round<'a> {
             if all.len() == others.len() {
                 continue;
             }
-            let before = if others.is_empty() { Cost::default() } else { self.d.price(src, &others) };
-            let more = self.weight(src, self.d.price(src, &all).total - before.total);
+            let before = if others.is_empty() { 0 } else { self.d.moved(src, &others) };
+            let more = self.weight(src, self.d.moved(src, &all) - before);
             if more > 0.0 {
                 bytes.push(more + STEP);
             }
@@ -287,7 +325,7 @@ impl<'a> Round<'a> {
     fn elementwise(&self, k: usize, open: &Open, own: &Layout) -> Vec<DimLayout> {
         let s = &open.sentence;
         let here = self.bring(k, open, &own.dims);
-        if here == 0.0 || s.reads.len() < 2 {
+        if here == 0.0 {
             return own.dims.clone();
         }
         let mut ways: Vec<(f64, &[DimLayout])> = Vec::new();
@@ -447,60 +485,4 @@ impl Round<'_> {
         }
         list
     }
-}
-
-/// The loops split by one option each: folded loops take their digits first.
-fn combined(s: &Sentence, own: &Layout, options: &[Vec<Atoms>], pick: &[usize]) -> Vec<DimLayout> {
-    let mut used = Atoms::new();
-    let mut loops: Vec<DimLayout> = Vec::new();
-    for l in (0..s.extents.len()).rev() {
-        let atoms = cut(&options[l][pick[l]], &used);
-        used.extend(atoms.iter().copied());
-        loops.push(laid(s, own, l, atoms));
-    }
-    loops.reverse();
-    loops
-}
-
-/// A loop split by these digits: in the result's own frame, where it is split as that is stored.
-fn laid(s: &Sentence, own: &Layout, l: usize, atoms: Atoms) -> DimLayout {
-    let framed = l < s.rank && atoms == own.dims[l].atoms;
-    if framed { own.dims[l].clone() } else { DimLayout::new(s.extents[l], atoms) }
-}
-
-/// The digits by which operands are split along a loop, each once, in order.
-pub(super) fn splits(d: &Draft, s: &Sentence, l: usize) -> Vec<Atoms> {
-    let mut list = Vec::new();
-    for p in s.reads.iter().flat_map(|r| &r.parts) {
-        let Source::Value(src) = p.from else { continue };
-        for (dim, m) in p.map.iter().enumerate() {
-            let held = &d.slots[src].layout.dims[dim];
-            if held.atoms.is_empty() {
-                continue;
-            }
-            match m.terms[..] {
-                [(k, _)] if k == l => list.push(held.atoms.clone()),
-                // one of several loops along a dimension: the major ones take its digits first
-                _ if m.terms.iter().any(|t| t.0 == l) => {
-                    let mut terms = m.terms.to_vec();
-                    terms.sort_by_key(|t| std::cmp::Reverse(t.1.abs()));
-                    let mut digits = primes(&held.atoms).into_iter().peekable();
-                    for (k, _) in terms {
-                        let (mut room, mut here) = (s.extents[k], Atoms::new());
-                        while let Some(a) = digits.next_if(|a| room.is_multiple_of(a.size)) {
-                            room /= a.size;
-                            here.push(a);
-                        }
-                        if k == l && !here.is_empty() {
-                            list.push(canonical(here));
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    list.sort();
-    list.dedup();
-    list
 }

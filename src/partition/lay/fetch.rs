@@ -11,8 +11,7 @@ pub(crate) fn insert(d: &mut Draft) {
         let Step::Local { sentence, layout, .. } = &item.step else { continue };
         for (read, r) in sentence.reads.iter().enumerate() {
             for src in r.sources() {
-                let c = d.price(src, &[Reader { sentence, read, layout }]);
-                if c.total > 0 || !c.exact {
+                if d.brings(src, Reader { sentence, read, layout }) {
                     needs[src].push(Need { reader: k, read });
                 }
             }

@@ -2,8 +2,8 @@
 
 use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::price::cost::factored;
-use crate::partition::price::reader::Reader;
+use crate::partition::price::factors::factored;
+use crate::partition::price::reader::{Fetch, Reader};
 use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::sharding::atoms::{Atoms, canonical};
 
@@ -45,7 +45,7 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
         for read in (0..sentence.reads.len()).filter(|r| sentence.reads[*r].sources().contains(&slot)) {
             let reader = Reader { sentence, read, layout };
             readers.push(reader);
-            if d.price(slot, &[reader]).total == 0 {
+            if d.moved(slot, &[reader]) == 0 {
                 continue;
             }
             let mut needed = vec![Atoms::new(); stored.shape.rank()];
@@ -68,9 +68,9 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
     let layout = Layout { dims: dims.collect(), partial: None };
     let held: i64 = layout.region(&stored.shape, 0).iter().map(|v| v.1 - v.0).product();
     let there = Stored { layout: layout.clone(), ..stored.clone() };
-    let c = d.prices.of(d.devices, slot, &there, &readers, 1);
+    let fetch = Fetch { devices: d.devices, slot, stored: &there, readers: &readers, copies: 1 };
     let fits = held as usize * stored.dtype.size() <= LIMIT;
-    (c.exact && c.total == 0 && fits).then_some((layout, why?))
+    (d.prices.total(&fetch) == (0, true) && fits).then_some((layout, why?))
 }
 
 /// Removes copies of values that are where the copy is to be.

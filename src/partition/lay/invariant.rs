@@ -39,9 +39,8 @@ pub(super) fn found(d: &Draft, n: usize) -> Option<Found> {
             for read in 0..sentence.reads.len() {
                 let sources = sentence.reads[read].sources();
                 let prices =
-                    || sources.iter().map(|s| (s, d.price(*s, &[Reader { sentence, read, layout }])));
-                let bytes: f64 =
-                    prices().map(|(s, c)| c.total as f64 * d.slots[*s].dtype.size() as f64).sum();
+                    || sources.iter().map(|s| (s, d.moved(*s, &[Reader { sentence, read, layout }])));
+                let bytes: f64 = prices().map(|(s, c)| c as f64 * d.slots[*s].dtype.size() as f64).sum();
                 communicates |= bytes > 0.0;
                 let whole = |s: &Slot| *s < n && same[*s] && d.slots[*s].layout.partial.is_none();
                 if !fixed

@@ -47,14 +47,20 @@ impl Graph {
         g
     }
 
-    /// The regions, those nearest to the end of the program first.
-    pub(super) fn regions(&self, d: &Draft) -> Vec<Region> {
+    /// The regions, those nearest to the end of the program first: those of values that folds link too, or, `folds` being false, those of values
+    /// that elementwise steps alone link.
+    pub(super) fn regions(&self, d: &Draft, folds: bool) -> Vec<Region> {
         let n = d.slots.len();
         let mut dims = Joined::new(d.slots.iter().map(|s| s.shape.rank()));
         let mut root: Vec<usize> = (0..n).collect();
         for item in &d.items {
             let Step::Local { out, sentence, .. } = &item.step else { continue };
-            if !self.movable[*out] || matches!(sentence.body, Body::Product { .. }) {
+            let links = match sentence.body {
+                Body::Product { .. } => false,
+                Body::Fold { .. } => folds,
+                _ => true,
+            };
+            if !self.movable[*out] || !links {
                 continue;
             }
             let mut by_loop: Vec<Option<(Slot, usize)>> =

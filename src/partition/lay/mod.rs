@@ -13,6 +13,7 @@ mod place;
 pub(super) mod plan;
 mod puts;
 mod regions;
+mod splits;
 mod sums;
 mod together;
 mod views;

@@ -2,7 +2,8 @@
 
 use crate::partition::draft::{self, Draft};
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::price::reader::Reader;
+use crate::partition::price::prices;
+use crate::partition::price::reader::{Fetch, Reader};
 use crate::partition::program::Stored;
 use crate::partition::route;
 use crate::sharding::atoms::{Atom, Atoms, ways, without};
@@ -15,6 +16,18 @@ use std::cmp::Reverse;
 /// What is best is the least for the busiest device and for one on average, together: who adds everything up holds all others up, and the
 /// letters of all to all crowd the wires.
 pub(super) fn reduce_way(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<Layout>) {
+    let mut key = vec![from.dtype.size() as i64];
+    prices::sizes(&mut key, &from.shape);
+    for l in [&from.layout, to] {
+        prices::layouts(&mut key, &l.dims);
+        // what is added and what is compared moves alike, but where parts stay they are told by their combination
+        key.push(l.partial.as_ref().map_or(-1, |p| p.0 as i64));
+        prices::digits(&mut key, l.partial.as_ref().map_or(&[], |p| &p.1[..]));
+    }
+    d.prices.sum(key, || cheapest(d, from, to))
+}
+
+fn cheapest(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<Layout>) {
     let bytes = from.dtype.size() as f64;
     let stay = to.partial.clone().map(|p| p.1).unwrap_or_default();
     let parts = from.layout.partial.clone().map(|p| p.1).unwrap_or_default();
@@ -23,7 +36,8 @@ pub(super) fn reduce_way(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<
     let s = draft::copy(0, from.dtype, &from.shape);
     let to_reader = Reader { sentence: &s, read: 0, layout: &to.dims };
     let cost = |from: &Stored, reader: &Reader, copies: i64| {
-        let cost = d.prices.of(d.devices, 0, from, &[*reader], copies);
+        let fetch = Fetch { devices: d.devices, slot: 0, stored: from, readers: &[*reader], copies };
+        let cost = d.prices.of(&fetch);
         [cost.total as f64, cost.max as f64]
     };
     let weight = |[total, busiest]: [f64; 2]| total / d.devices as f64 + busiest;
@@ -100,5 +114,6 @@ fn spread(shape: &[usize], base: &[DimLayout], digits: &Atoms) -> Option<Vec<Dim
 
 /// Elements that all devices receive for one reader of a value of which `copies` parts are combined.
 pub(super) fn moved(d: &Draft, from: &Stored, reader: &Reader, copies: i64) -> f64 {
-    d.prices.of(d.devices, 0, from, &[*reader], copies).total as f64
+    let fetch = Fetch { devices: d.devices, slot: 0, stored: from, readers: &[*reader], copies };
+    d.prices.total(&fetch).0 as f64
 }

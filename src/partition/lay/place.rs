@@ -3,7 +3,8 @@
 //! First partial sums are settled where a reader is not linear in them; that looks at layouts only. Then the loops of all steps are
 //! chosen together (`choose`). Last come the steps that bring a result from where it is made to where it is asked for.
 
-use super::choose::{self, Chosen, Entry, Open, splits};
+use super::choose::{self, Chosen, Entry, Open};
+use super::splits::splits;
 use super::sums::{self, InParts};
 use super::{parts, puts, views};
 use crate::partition::draft::{self, Draft, Item};

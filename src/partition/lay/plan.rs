@@ -4,6 +4,7 @@ use crate::diagnostic::Result;
 use crate::partition::draft::{Draft, Item, Via};
 use crate::partition::lay::place::{self, Placer};
 use crate::partition::lay::{fetch, frames, hoist, invariant, regions, together, views};
+use crate::partition::price::prices::Prices;
 use crate::partition::program::{Slot, SpmdProgram, Why};
 use crate::partition::report::Collectives;
 use crate::partition::told::names;
@@ -36,18 +37,20 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     watch("views", &d);
     let before = regions::choose(&mut d);
     if before.is_empty() {
-        return laid_out(d, &vias);
+        return Ok(laid_out(d, &vias)?.0);
     }
     let mut propagated = d.again();
     before.into_iter().for_each(|(slot, dims)| propagated.slots[slot].layout.dims = dims);
     // what was priced around a region is not all that matters
-    let (moved, propagated) = (laid_out(d, &vias)?, laid_out(propagated, &vias)?);
+    let (moved, prices) = laid_out(d, &vias)?;
+    propagated.prices = prices;
+    let propagated = laid_out(propagated, &vias)?.0;
     let bytes = |p: &Planned| p.localised.collectives.total_bytes();
     Ok(if bytes(&moved) < bytes(&propagated) { moved } else { propagated })
 }
 
-/// Decides the rest of it, where values are placed.
-fn laid_out(mut d: Draft, vias: &[Option<Via>]) -> Result<Planned> {
+/// Decides the rest of it, where values are placed; and what it learnt of prices.
+fn laid_out(mut d: Draft, vias: &[Option<Via>]) -> Result<(Planned, Prices)> {
     frames::choose(&mut d);
     let (again, n) = ((d.trips > 1 && !d.once.is_empty()).then(|| d.again()), d.slots.len());
     let mut placed = place::place(d);
@@ -75,7 +78,7 @@ fn laid_out(mut d: Draft, vias: &[Option<Via>]) -> Result<Planned> {
         return Err(crate::diagnostic::Error::internal(what));
     }
     let collectives = names::collectives(&program, &notes, vias, &halves, &prices);
-    Ok(Planned { localised: Localised { program, collectives }, adopted, before })
+    Ok((Planned { localised: Localised { program, collectives }, adopted, before }, prices))
 }
 
 /// Shows a draft between two passes to the test of the module's page.

@@ -7,7 +7,7 @@
 //! make its values and read them, and others that read what those read; it takes the cheapest that moves less than what it has.
 //!
 //! Free are values whose types leave their placement open, and that only local steps of this program see: neither the user nor a loop
-//! around says where they are. No way has a device hold more of the region than before.
+//! around says where they are. No way has a device hold much more of the region than before.
 
 use super::choose::Chosen;
 use super::linked::{Graph, Region, priced};
@@ -15,14 +15,16 @@ use super::place;
 use crate::mesh::AxisType;
 use crate::partition::draft::{Draft, Item};
 use crate::partition::layout::DimLayout;
-use crate::partition::price::prices::{Prices, digits, layouts, sizes};
+use crate::partition::price::prices::{Prices, digits, layouts, part, sizes};
 use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::program::sentence::{Body, Source};
 use crate::sharding::atoms::{Atom, Atoms, canonical, clash, of_axes, ways};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A value with more readers is priced for those alone that belong to the region.
 const READERS: usize = 8;
+/// One part in so many of what a device holds of a region it may hold more than before: sums of what is placed otherwise may be whole then.
+const MORE: usize = 16;
 /// How often the regions of a program are gone through: what one does may be worth another's while.
 const PASSES: usize = 2;
 
@@ -34,10 +36,17 @@ pub(crate) fn choose(d: &mut Draft) -> BTreeMap<Slot, Vec<DimLayout>> {
         return moved;
     }
     let graph = Graph::new(d);
-    let regions = graph.regions(d);
+    let together = graph.regions(d, true);
+    // what a fold makes may be placed apart from what it reads
+    let known: HashSet<&[Slot]> = together.iter().map(|r| &r.members[..]).collect();
+    let mut apart = graph.regions(d, false);
+    apart.retain(|r| !known.contains(&r.members[..]));
     let mut known = Known { found: HashMap::new(), rough: Prices::rough() };
-    for _ in 0..PASSES {
-        let mut changed = false;
+    let mut changed = true;
+    for regions in [&together; PASSES].into_iter().chain([&apart]) {
+        if !std::mem::take(&mut changed) && std::ptr::eq(regions, &together) {
+            continue;
+        }
         // backwards; regions that are as far from the end know nothing of one another
         for alike in regions.chunk_by(|a, b| a.far == b.far) {
             let found: Vec<_> = alike.iter().map(|r| r.cheapest(d, &graph, &axes, &mut known)).collect();
@@ -49,9 +58,6 @@ pub(crate) fn choose(d: &mut Draft) -> BTreeMap<Slot, Vec<DimLayout>> {
                     moved.entry(*slot).or_insert(before);
                 }
             }
-        }
-        if !changed {
-            break;
         }
     }
     moved
@@ -182,7 +188,7 @@ impl Region {
             });
             bytes.fold(0, usize::saturating_add)
         };
-        let most = held(&now);
+        let most = held(&now) + held(&now) / MORE;
         let before = around.price(&now, None);
         if before.price.bytes == 0.0 {
             return None;
@@ -346,11 +352,7 @@ impl Around {
                 key.push(r.parts.len() as i64);
                 for p in &r.parts {
                     key.push(if let Source::Value(slot) = p.from { slot as i64 } else { -1 });
-                    p.span.iter().for_each(|v| key.extend([v.lo, v.hi, v.step]));
-                    for m in &p.map {
-                        key.extend([m.at, m.terms.len() as i64]);
-                        m.terms.iter().for_each(|t| key.extend([t.0 as i64, t.1]));
-                    }
+                    part(&mut key, p);
                 }
             }
         }

@@ -180,6 +180,7 @@ pub(crate) fn absorb(d: &mut Draft) {
         if d.items[k].pinned && !(sums(&d.items[m]) && further()) {
             continue;
         }
+        d.items[m].asked |= d.items[k].pinned;
         // where the value was to be is no matter: it is the copy that others see
         let Step::Local { out: made, sentence, .. } = &mut d.items[m].step else { continue };
         *made = out;

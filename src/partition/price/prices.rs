@@ -1,13 +1,14 @@
 //! Prices of fetches, each worked out once: layers repeat, and so do their fetches.
 
-use crate::partition::layout::DimLayout;
-use crate::partition::price::cost::{Cost, SAMPLE, cost};
-use crate::partition::price::reader::Reader;
-use crate::partition::program::{Slot, Stored};
-use crate::program::sentence::Source;
+use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::price::cost::{Cost, SAMPLE};
+use crate::partition::price::reader::{Fetch, Reader};
+use crate::partition::program::Slot;
+use crate::program::sentence::{Part, Source};
 use crate::sharding::atoms::Atom;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// What is known of the fetches of a program over so many devices.
 #[derive(Debug)]
@@ -15,6 +16,32 @@ pub(crate) struct Prices {
     known: RefCell<Known>,
     /// How many combinations of irregular digits are looked at.
     sample: usize,
+}
+
+type Map<T> = HashMap<Box<[i64]>, T, BuildHasherDefault<Digest>>;
+
+/// A quick digest of numbers that nobody chooses to make slow.
+#[derive(Default)]
+struct Digest(u64);
+
+impl Hasher for Digest {
+    fn finish(&self) -> u64 {
+        // tables go by low bits and by high ones
+        self.0 ^ self.0 >> 32
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    fn write_usize(&mut self, n: usize) {
+        self.write_u64(n as u64);
+    }
 }
 
 impl Default for Prices {
@@ -25,7 +52,13 @@ impl Default for Prices {
 
 #[derive(Debug, Default)]
 struct Known {
-    costs: HashMap<Box<[i64]>, Cost>,
+    costs: Map<Cost>,
+    /// Of those alone of which no more was asked.
+    totals: Map<(i64, bool)>,
+    /// Where the loops of steps run, by all that it depends on.
+    steps: Map<Vec<DimLayout>>,
+    /// What it takes to combine parts, and where they are scattered.
+    sums: Map<(f64, Option<Layout>)>,
     /// Where keys are written before they are looked up.
     key: Vec<i64>,
 }
@@ -35,61 +68,101 @@ impl Prices {
     pub(crate) fn rough() -> Prices {
         Prices { sample: SAMPLE / 16, ..Prices::default() }
     }
-    /// What fetching `slot` for these readers moves; see [`cost`].
-    pub(crate) fn of(
-        &self,
-        devices: usize,
-        slot: Slot,
-        stored: &Stored,
-        readers: &[Reader],
-        copies: i64,
-    ) -> Cost {
-        if copies == 1 && stored.layout.dims.iter().all(|l| l.atoms.is_empty()) {
-            // every device holds all of it
+    /// What a fetch moves.
+    pub(crate) fn of(&self, f: &Fetch) -> Cost {
+        if f.is_everywhere() {
             return Cost { exact: true, ..Cost::default() };
         }
         let mut known = self.known.borrow_mut();
-        let Known { costs, key } = &mut *known;
+        let Known { costs, key, .. } = &mut *known;
         key.clear();
-        write(key, devices, slot, stored, readers, copies);
+        write(key, f);
         if let Some(c) = costs.get(&key[..]) {
             return *c;
         }
-        let c = cost(devices, slot, stored, readers, copies, self.sample);
+        let c = f.cost(self.sample);
         costs.insert(key.as_slice().into(), c);
+        c
+    }
+    /// What it moves in all, and whether that is exact: less to find out.
+    pub(crate) fn total(&self, f: &Fetch) -> (i64, bool) {
+        if f.is_everywhere() {
+            return (0, true);
+        }
+        let mut known = self.known.borrow_mut();
+        let Known { totals, key, .. } = &mut *known;
+        key.clear();
+        write(key, f);
+        if let Some(c) = totals.get(&key[..]) {
+            return *c;
+        }
+        let c = f.total(self.sample);
+        totals.insert(key.as_slice().into(), c);
         c
     }
 }
 
+impl Prices {
+    /// Where the loops of a step run, decided once for all steps of which this key says everything.
+    pub(crate) fn step(&self, key: Vec<i64>, decide: impl FnOnce() -> Vec<DimLayout>) -> Vec<DimLayout> {
+        if let Some(loops) = self.known.borrow().steps.get(&key[..]) {
+            return loops.clone();
+        }
+        let loops = decide();
+        self.known.borrow_mut().steps.insert(key.into(), loops.clone());
+        loops
+    }
+    /// How parts are combined, decided once likewise.
+    pub(crate) fn sum(
+        &self,
+        key: Vec<i64>,
+        decide: impl FnOnce() -> (f64, Option<Layout>),
+    ) -> (f64, Option<Layout>) {
+        if let Some(way) = self.known.borrow().sums.get(&key[..]) {
+            return way.clone();
+        }
+        let way = decide();
+        self.known.borrow_mut().sums.insert(key.into(), way.clone());
+        way
+    }
+}
+
+impl Fetch<'_> {
+    /// Whether every device holds all of the value.
+    fn is_everywhere(&self) -> bool {
+        self.copies == 1 && self.stored.layout.dims.iter().all(|l| l.atoms.is_empty())
+    }
+}
+
 /// All that a cost depends on, as numbers, each list with its length: equal keys are equal questions.
-pub(crate) fn write(
-    key: &mut Vec<i64>,
-    devices: usize,
-    slot: Slot,
-    stored: &Stored,
-    readers: &[Reader],
-    copies: i64,
-) {
+pub(crate) fn write(key: &mut Vec<i64>, f: &Fetch) {
+    let Fetch { devices, slot, stored, readers, copies } = *f;
     key.extend([devices as i64, copies, readers.len() as i64]);
     sizes(key, &stored.shape);
     layouts(key, &stored.layout.dims);
-    for r in readers {
-        let s = r.sentence;
-        key.push(i64::from(s.body.reads_by_position()));
-        sizes(key, &s.extents);
-        layouts(key, r.layout);
-        let parts = &s.reads[r.read].parts;
-        key.push(parts.len() as i64);
-        // a fetch of one value has nothing to do with parts of others, which may be many
-        for p in parts.iter().filter(|p| p.from == Source::Value(slot)) {
-            key.push(p.span.len() as i64);
-            p.span.iter().for_each(|v| key.extend([v.lo, v.hi, v.step]));
-            key.push(p.map.len() as i64);
-            for m in &p.map {
-                key.extend([m.at, m.terms.len() as i64]);
-                m.terms.iter().for_each(|t| key.extend([t.0 as i64, t.1]));
-            }
-        }
+    readers.iter().for_each(|r| reader(key, slot, r));
+}
+
+/// All that a reader asks of a value.
+pub(crate) fn reader(key: &mut Vec<i64>, slot: Slot, r: &Reader) {
+    let s = r.sentence;
+    key.push(i64::from(s.body.reads_by_position()));
+    sizes(key, &s.extents);
+    layouts(key, r.layout);
+    let parts = &s.reads[r.read].parts;
+    key.push(parts.len() as i64);
+    // a fetch of one value has nothing to do with parts of others, which may be many
+    parts.iter().filter(|p| p.from == Source::Value(slot)).for_each(|p| part(key, p));
+}
+
+/// Where a part is read, and at which indices.
+pub(crate) fn part(key: &mut Vec<i64>, p: &Part) {
+    key.push(p.span.len() as i64);
+    p.span.iter().for_each(|v| key.extend([v.lo, v.hi, v.step]));
+    key.push(p.map.len() as i64);
+    for m in &p.map {
+        key.extend([m.at, m.terms.len() as i64]);
+        m.terms.iter().for_each(|t| key.extend([t.0 as i64, t.1]));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who reads a value, and where.
 
 use crate::partition::layout::DimLayout;
+use crate::partition::program::{Slot, Stored};
 use crate::program::sentence::Sentence;
 
 /// A read of a stored value, and where its reader runs.
@@ -20,6 +21,17 @@ impl Reader<'_> {
             && by_position(self) == by_position(other)
             && self.sentence.reads[self.read].parts == other.sentence.reads[other.read].parts
     }
+}
+
+/// A value, and who fetches it.
+#[derive(Clone, Copy)]
+pub(crate) struct Fetch<'a> {
+    pub(crate) devices: usize,
+    pub(crate) slot: Slot,
+    pub(crate) stored: &'a Stored,
+    pub(crate) readers: &'a [Reader<'a>],
+    /// So many parts of it are combined: all of them are asked.
+    pub(crate) copies: i64,
 }
 
 /// These readers without those that need what others need: layers repeat.

@@ -5,10 +5,11 @@ use crate::partition::draft::{Note, Via};
 use crate::partition::layout::DimLayout;
 use crate::partition::memory::Holds;
 use crate::partition::pieces::Piece;
-use crate::partition::price::cost::{Cost, Factor, factored};
+use crate::partition::price::cost::Cost;
+use crate::partition::price::factors::{Factor, factored};
 use crate::partition::price::prices;
 use crate::partition::price::prices::Prices;
-use crate::partition::price::reader::{Reader, distinct};
+use crate::partition::price::reader::{Fetch, Reader, distinct};
 use crate::partition::program::{Local, Need, Slot, SpmdProgram, Step, Stored, Why};
 use crate::partition::region::volume;
 use crate::partition::report::{Collective, Collectives, Kind};
@@ -24,7 +25,11 @@ pub(crate) fn collectives(
     halves: &[(Slot, Slot)],
     prices: &Prices,
 ) -> Collectives {
-    let namer = Namer { p, notes, vias, halves, prices, looks: Looks::at(p) };
+    let mut makers = vec![None; p.slots.len()];
+    for (k, l) in p.steps.iter().enumerate().filter_map(|(k, s)| Some((k, s.local()?))).rev() {
+        makers[l.out] = Some(k);
+    }
+    let namer = Namer { p, notes, vias, halves, prices, makers, looks: Looks::at(p) };
     let mut list: Vec<Collective> = Vec::new();
     // the first half of an all-reduce, by the value between the halves
     let mut open: Vec<(Slot, usize)> = Vec::new();
@@ -85,6 +90,8 @@ pub(super) struct Namer<'a> {
     vias: &'a [Option<Via>],
     pub(super) halves: &'a [(Slot, Slot)],
     pub(super) prices: &'a Prices,
+    /// The local step that makes each value.
+    pub(super) makers: Vec<Option<usize>>,
     pub(super) looks: Looks<'a>,
 }
 
@@ -131,8 +138,11 @@ impl Namer<'_> {
     /// What a fetch moves.
     fn price(&self, src: Slot, needs: &[Need]) -> (Vec<Reader<'_>>, Cost) {
         let readers = distinct(needs.iter().filter_map(|n| self.reader(n)));
-        let cost = self.prices.of(self.p.devices, src, &self.p.slots[src], &readers, 1);
+        let cost = self.prices.of(&self.asks(src, &readers));
         (readers, cost)
+    }
+    fn asks<'r>(&'r self, src: Slot, readers: &'r [Reader<'r>]) -> Fetch<'r> {
+        Fetch { devices: self.p.devices, slot: src, stored: &self.p.slots[src], readers, copies: 1 }
     }
 
     fn fetch(&self, k: usize, src: Slot, needs: &[Need]) -> Option<Collective> {
@@ -143,13 +153,13 @@ impl Namer<'_> {
             return None;
         }
         let mut key = Vec::new();
-        prices::write(&mut key, p.devices, src, stored, &readers, 1);
+        prices::write(&mut key, &self.asks(src, &readers));
         let seen = self.looks.seen(key, || self.looks.fetched(k));
         let first = needs.first()?.reader;
         let mut why = p.whys[first].clone();
         let size = stored.dtype.size() as u64;
         let called = self.asked(src, needs);
-        let asked = called.is_some() || self.notes[first].pinned;
+        let asked = called.is_some() || self.notes[first].pinned || self.notes[first].asked;
         let (kind, axes, reason) = match called {
             Some((kind, axes, by)) => {
                 let reason = format!("the program calls {} over {axes}", by.op);
@@ -205,8 +215,7 @@ impl Namer<'_> {
                 continue;
             };
             // one reader that needs all that the others need names the whole
-            let alone =
-                readers.len() == 1 || self.prices.of(self.p.devices, src, stored, &[*r], 1).total == total;
+            let alone = readers.len() == 1 || self.prices.total(&self.asks(src, &[*r])).0 == total;
             if alone {
                 return name;
             }

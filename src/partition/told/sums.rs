@@ -4,7 +4,7 @@ use super::names::{Namer, axes_of, listed};
 use crate::mesh::Axes;
 use crate::partition::draft::copy;
 use crate::partition::price::prices;
-use crate::partition::price::reader::Reader;
+use crate::partition::price::reader::{Fetch, Reader};
 use crate::partition::program::{Slot, Step, Why};
 use crate::partition::report::{Collective, Kind};
 use crate::partition::route;
@@ -19,8 +19,9 @@ impl Namer<'_> {
         let copies = p.parts_gone(src, out).ways() as i64;
         let sentence = copy(src, stored.dtype, &stored.shape);
         let reader = Reader { sentence: &sentence, read: 0, layout: &p.slots[out].layout.dims };
+        let fetch = Fetch { devices: p.devices, slot: src, stored, readers: &[reader], copies };
         let small = route::cost(p.devices, stored, &p.slots[out].layout);
-        let c = small.unwrap_or_else(|| self.prices.of(p.devices, src, stored, &[reader], copies));
+        let c = small.unwrap_or_else(|| self.prices.of(&fetch));
         if c.total == 0 {
             return None;
         }
@@ -53,7 +54,7 @@ impl Namer<'_> {
         let why = &p.whys[k];
         let size = stored.dtype.size() as u64;
         let mut key = Vec::new();
-        prices::write(&mut key, p.devices, src, stored, &[reader], copies);
+        prices::write(&mut key, &fetch);
         for s in [src, out] {
             prices::digits(&mut key, &parts(s));
         }
@@ -105,7 +106,7 @@ impl Namer<'_> {
 
     /// The step that makes a value.
     fn maker(&self, v: Slot) -> Option<usize> {
-        self.p.steps.iter().position(|s| s.local().is_some_and(|l| l.out == v))
+        self.makers[v]
     }
     /// Why a value is partial.
     fn cause(&self, src: Slot, axes: &Axes, asks: &Why) -> String {
