@@ -102,6 +102,7 @@
 //! | `elements`, `mesh` | element types and shapes; devices and their axes |
 //! | `diagnostic` | errors |
 //! | `axes` | names of axes, and specs |
+//! | `sorted` | short lists in order |
 
 extern crate self as atmesh;
 
@@ -144,6 +145,7 @@ pub mod runtime;
 pub mod shard_map;
 pub mod sharding;
 pub mod show;
+mod sorted;
 pub mod spmd;
 pub mod trace;
 pub mod transform;

@@ -9,6 +9,7 @@ use crate::ops::elementwise::Binary;
 use crate::ops::reduce::Reduction;
 use crate::program::{Call, Source};
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::trace::{apply1, carried, poison};
 use crate::types::DType;
 use std::borrow::Borrow;
@@ -123,7 +124,7 @@ fn parse(subscripts: &str, operands: &[Array], call: Call<'_>) -> Result<(Vec<Na
     let sizes = one_size_each(&mut named, call)?;
     let under_dots = sizes.iter().map(|s| s.0).filter(|c| *c >= UNDER_DOTS);
     let mut dots: Vec<char> = under_dots.collect();
-    dots.sort_unstable_by(|a, b| b.cmp(a));
+    sorted::sort_by(&mut dots, |a, b| b.cmp(a));
     let result: Vec<char> = match result {
         Some(r) => match r.split_once("...") {
             Some((before, behind)) => before.chars().chain(dots).chain(behind.chars()).collect(),
@@ -132,7 +133,7 @@ fn parse(subscripts: &str, operands: &[Array], call: Call<'_>) -> Result<(Vec<Na
         None => {
             let mut once: Vec<char> =
                 inputs.chars().filter(|c| c.is_alphabetic() && inputs.matches(*c).count() == 1).collect();
-            once.sort_unstable();
+            sorted::sort(&mut once);
             [dots, once].concat()
         }
     };

@@ -6,6 +6,7 @@ use crate::ops::elementwise::{Binary, Unary};
 use crate::ops::reduce::{Reduction, none_extreme};
 use crate::program::Call;
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::trace::{apply1, build, poison};
 use crate::types::DType;
 
@@ -30,7 +31,7 @@ impl Array {
         let reduced = apply1(prims::reduce(kind, &axes, out), &[self.into()], call);
         if dims.keeps() && !axes.is_empty() {
             let mut axes = axes;
-            axes.sort_unstable();
+            sorted::sort(&mut axes);
             return reduced.new_dims(&axes, call);
         }
         reduced

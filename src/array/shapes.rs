@@ -8,6 +8,7 @@ use crate::mesh::{Axes, Axis};
 use crate::ops::elementwise::Binary;
 use crate::program::Call;
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::trace::{Arg, Repr, apply1, innermost};
 use crate::types::{ArrayType, DType, Shape};
 
@@ -466,7 +467,7 @@ impl Dims {
     fn resolve_new(&self, rank: usize) -> Result<Vec<usize>, Fault> {
         let count = self.len();
         let mut at = self.resolve(rank + count)?;
-        at.sort_unstable();
+        sorted::sort(&mut at);
         Ok(at)
     }
 }

@@ -1,5 +1,6 @@
 //! The static buffer plan: an offset for every value that is in memory for some levels only.
 
+use crate::sorted;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -37,7 +38,7 @@ pub(crate) enum At {
 /// Places all of these, largest first within a level, each where the first free room is, spare room first. Returns the bytes of the
 /// arena. Room is counted in lines of 64 bytes; spare room has whole ones.
 pub(crate) fn plan<T: Copy>(spare: &[Spare], mut wants: Vec<Want<T>>, mut put: impl FnMut(T, At)) -> usize {
-    wants.sort_by_key(|w| (w.from, Reverse(w.size)));
+    sorted::sort_by_key(&mut wants, |w| (w.from, Reverse(w.size)));
     let mut free: BTreeMap<usize, usize> = BTreeMap::new();
     let mut live: BinaryHeap<Reverse<(u32, usize, usize)>> = BinaryHeap::new();
     // all room has addresses in one row, with gaps, so that no two join

@@ -10,6 +10,7 @@ use super::tiles::{Band, Seg, Tiles};
 use crate::diagnostic::Result;
 use crate::partition::Slot;
 use crate::program::sentence::{Arg, Code, Fun, Source};
+use crate::sorted;
 use crate::types::{DType, Scalar};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -153,7 +154,7 @@ impl Row {
     fn of(pieces: &[Piece], n: usize) -> Option<Row> {
         (0..n).find_map(|along| {
             let mut order: Vec<_> = pieces.iter().zip(0..).map(|(p, k)| (p.lo[along], k)).collect();
-            order.sort_unstable();
+            sorted::sort(&mut order);
             let apart = |w: &[(i64, u32)]| pieces[w[0].1 as usize].hi[along] <= w[1].0;
             order.windows(2).all(apart).then_some(Row { along, order })
         })
@@ -200,7 +201,7 @@ impl<'a, 'f, 'p> Cells<'a, 'f, 'p> {
         }
         for (cuts, &d) in cuts.iter_mut().zip(self.dims) {
             cuts.retain(|x| (self.lo[d]..=self.hi[d]).contains(x));
-            cuts.sort_unstable();
+            sorted::sort(cuts);
             cuts.dedup();
         }
         cuts

@@ -8,6 +8,7 @@ use crate::mesh::{Axes, Mesh};
 use crate::partition::{DimLayout, Layout, Printed, Slot, Why};
 use crate::program::Line;
 use crate::program::sentence::{Bound, Code, Combine, Source};
+use crate::sorted;
 use crate::types::{DType, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -419,7 +420,7 @@ impl<'p> Item<'p> {
             Item::Print { values, .. } => v.extend(values.iter().map(|v| v.0)),
         }
         if v.len() > 1 && !matches!(self, Item::Map(_) | Item::Fold(_) | Item::Seek(_)) {
-            v.sort_unstable();
+            sorted::sort(&mut v);
             v.dedup();
         }
         v

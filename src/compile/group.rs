@@ -8,6 +8,7 @@ use super::flow::{Flow, Fold, Item, Map, Piece, Uses};
 use super::index::{Ix, MAX};
 use crate::partition::Slot;
 use crate::program::sentence::Source;
+use crate::sorted;
 use smallvec::SmallVec;
 
 /// What a group is around.
@@ -293,7 +294,7 @@ impl Groups<'_, '_> {
             }
         }
         self.list[g].members.extend(members);
-        self.list[g].members.sort_unstable_by_key(|m| m.item);
+        sorted::sort_by_key(&mut self.list[g].members, |m| m.item);
     }
     /// A fold's group: with the maps of the groups that only it reads, each by one permutation of all its loops.
     fn take_over(&mut self, k: usize, f: &Fold<'_>) -> usize {

@@ -8,6 +8,7 @@ use crate::diagnostic::Result;
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::{Collective, ShardMapping};
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::types::{ArrayType, DType, Scalar};
 
 impl Writer {
@@ -246,7 +247,7 @@ fn groups(mesh: &Mesh, axes: &Axes) -> Vec<Vec<usize>> {
         all[k].1.push((own, p));
     }
     let sorted = |mut g: Vec<(usize, usize)>| {
-        g.sort_unstable();
+        sorted::sort(&mut g);
         g.into_iter().map(|(_, p)| p).collect()
     };
     all.into_iter().map(|g| sorted(g.1)).collect()

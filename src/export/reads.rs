@@ -3,6 +3,7 @@
 use super::writer::{Ssa, Writer};
 use super::{Out, unsupported};
 use crate::program::sentence::{Affine, Part, Read, Source, Span};
+use crate::sorted;
 use crate::types::{DType, Scalar};
 
 /// More elements than this are not made on the way to what is read.
@@ -37,7 +38,7 @@ fn stored(read: &Read, operands: &[Ssa]) -> Option<(Ssa, Vec<usize>)> {
     };
     let loops = part.map.iter().zip(&x.shape).map(of).collect::<Option<Vec<_>>>()?;
     let mut once = loops.clone();
-    once.sort_unstable();
+    sorted::sort(&mut once);
     once.dedup();
     (once.len() == loops.len()).then(|| (x.clone(), loops))
 }
@@ -240,7 +241,7 @@ impl Writer {
         // those read at one place only drop out
         let kept: Vec<usize> = loops.iter().map(|l| sizes[*l]).collect();
         let mut sorted = loops.to_vec();
-        sorted.sort_unstable();
+        sorted::sort(&mut sorted);
         if loops.is_sorted() && (0..sizes.len()).all(|l| loops.contains(&l) || sizes[l] == 1) {
             return self.reshape(x, sizes);
         }
@@ -289,7 +290,7 @@ impl Writer {
 /// Parts in groups along dimension `d`, such that a cut between two groups goes through no part; where each begins.
 fn slabs<'a>(parts: &[&'a Part], d: usize) -> Vec<(i64, Vec<&'a Part>)> {
     let mut order = parts.to_vec();
-    order.sort_by_key(|p| p.span[d].lo);
+    sorted::sort_by_key(&mut order, |p| p.span[d].lo);
     let mut groups: Vec<(i64, i64, Vec<&Part>)> = Vec::new();
     for p in order {
         let (lo, end) = (p.span[d].lo, end(&p.span[d]));

@@ -5,6 +5,7 @@ use super::sentences::combiner;
 use super::text::{array, list};
 use super::writer::{Ssa, Writer};
 use crate::program::sentence::{Beyond, Bound, Combine, Sentence};
+use crate::sorted;
 use crate::types::{DType, Scalar};
 
 /// The numbers of bound loops, over the loops that they depend on.
@@ -28,7 +29,7 @@ impl Writer {
         for b in at {
             loops.extend(super::reads::depends(&s.reads[b.by], &s.extents));
         }
-        loops.sort_unstable();
+        sorted::sort(&mut loops);
         loops.dedup();
         let (mut numbers, mut there) = (Vec::new(), None);
         let shape: Vec<usize> = loops.iter().map(|l| s.extents[*l]).collect();
@@ -170,7 +171,7 @@ impl Writer {
         }
         let over: Vec<usize> = n.loops.iter().chain(&open).copied().collect();
         let mut sorted = over.clone();
-        sorted.sort_unstable();
+        sorted::sort(&mut sorted);
         let update = self.read(&s.reads[1], &s.extents, &sorted, operands)?;
         let order: Vec<usize> = over.iter().filter_map(|l| sorted.iter().position(|m| m == l)).collect();
         let update = self.transpose(&update, &order);

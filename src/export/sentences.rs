@@ -4,6 +4,7 @@ use super::text::{list, tensor};
 use super::writer::{Ssa, Writer};
 use super::{Out, unsupported};
 use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Sentence, Source};
+use crate::sorted;
 use crate::types::DType;
 
 impl Writer {
@@ -72,7 +73,7 @@ impl Writer {
         };
         let place = |loops: &[usize], l: usize| loops.iter().position(|m| *m == l);
         let mut both: Vec<usize> = xl.iter().copied().filter(|l| yl.contains(l)).collect();
-        both.sort_unstable();
+        sorted::sort(&mut both);
         let (batch, summed): (Vec<usize>, Vec<usize>) = both.into_iter().partition(|l| *l < s.rank);
         let own = |a: &[usize], b: &[usize]| a.iter().copied().filter(|l| !b.contains(l)).collect::<Vec<_>>();
         let order: Vec<usize> = batch.iter().copied().chain(own(xl, yl)).chain(own(yl, xl)).collect();

@@ -8,6 +8,7 @@ pub(crate) use device::{MOST_DEVICES, first};
 
 use crate::axes::Spec;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
+use crate::sorted;
 use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
@@ -247,7 +248,7 @@ impl Mesh {
     /// These axes in the mesh's order, each once.
     pub(crate) fn in_order(&self, axes: impl IntoIterator<Item = Axis>) -> Axes {
         let mut axes: SmallVec<[Axis; 4]> = axes.into_iter().collect();
-        axes.sort_by_key(|a| self.find(*a));
+        sorted::sort_by_key(&mut axes, |a| self.find(*a));
         axes.dedup();
         axes.into_iter().collect()
     }

@@ -11,6 +11,7 @@ use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched, behind};
 use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::types::{ArrayType, DType, Shape};
 use std::sync::Arc;
 
@@ -146,7 +147,7 @@ impl DotGeneral {
         // the result's dimensions: batch, mine, then what was contracted, in the other operand's order
         let mut pairs: Vec<(usize, usize)> =
             self.contracting[1 - k].iter().copied().zip(self.contracting[k].iter().copied()).collect();
-        pairs.sort_unstable();
+        sorted::sort(&mut pairs);
         let order: Vec<usize> =
             self.batch[k].iter().copied().chain(mine).chain(pairs.into_iter().map(|p| p.1)).collect();
         let entries: Vec<Axes> = order.iter().map(|d| Axes::from(want.spec.dim(*d))).collect();

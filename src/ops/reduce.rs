@@ -11,6 +11,7 @@ use crate::program::{Back, Forward};
 use crate::program::{Batch, Batched, behind};
 use crate::program::{Builder, Operand, Prim, Primitive, Tangents, Value};
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ impl Reduce {
     /// A reduction over these dimensions, in any order.
     pub fn new(kind: Reduction, axes: &[usize], out: Option<Spec>) -> Reduce {
         let mut axes = axes.to_vec();
-        axes.sort_unstable();
+        sorted::sort(&mut axes);
         Reduce { kind, axes, out }
     }
     fn kept(&self, rank: usize) -> Vec<usize> {

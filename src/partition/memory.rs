@@ -4,6 +4,7 @@ use crate::diagnostic::Place;
 use crate::partition::print;
 use crate::partition::program::{Need, Slot, SpmdProgram, Step, Why};
 use crate::program::sentence::{Sentence, Source, Span};
+use crate::sorted;
 use std::fmt;
 
 /// What a value is held for.
@@ -231,7 +232,7 @@ impl Holds {
     pub(crate) fn memory(&self, p: &SpmdProgram, donated: &[bool]) -> Memory {
         let mut entries = Vec::new();
         let (most, why) = self.list(p, &given(p, donated), true, &mut entries);
-        entries.sort_by_key(|e| std::cmp::Reverse(e.bytes));
+        sorted::sort_by_key(&mut entries, |e| std::cmp::Reverse(e.bytes));
         Memory { peak_bytes: most, exact: self.exact, op: why.op, source: why.place, entries }
     }
 

@@ -3,6 +3,7 @@
 use crate::partition::program::Slot;
 use crate::partition::region::{Interval, Region, each, full, intersect, linear, minus, range_boxes, volume};
 use crate::program::sentence::{Affine, Part, Read, Sentence, Source, Span};
+use crate::sorted;
 
 /// The k with `at + step·k` in `v`, for `0 ≤ k < n`.
 pub fn steps_within(at: i64, step: i64, n: i64, v: Interval) -> Interval {
@@ -30,7 +31,7 @@ fn positions(map: &Affine, ks: &[Interval], out: &mut Vec<Interval>) {
             terms.push((*c, ks[*l]));
         }
     }
-    terms.sort_by_key(|t| t.0.abs());
+    sorted::sort_by_key(&mut terms, |t| t.0.abs());
     let mut runs: Vec<Interval> = vec![(map.at, map.at + 1)];
     for (c, k) in terms {
         let n = k.1 - k.0;

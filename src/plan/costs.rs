@@ -3,6 +3,7 @@
 use crate::elements::DType;
 use crate::partition::{DimLayout, Slot, SpmdProgram};
 use crate::program::sentence::{Body, Code, Fun, Part, Sentence, Source};
+use crate::sorted;
 use std::collections::{BTreeMap, HashSet};
 
 /// What a kernel does on one device.
@@ -130,8 +131,8 @@ pub(super) fn work(p: &SpmdProgram, makers: &[Option<usize>], stored: &[bool], k
     }
     work.bytes += read.values().map(|(sum, most)| sum.min(*most)).sum::<f64>();
     work.reads.extend(read.keys());
-    work.steps.sort_unstable();
-    work.reads.sort_unstable();
+    sorted::sort(&mut work.steps);
+    sorted::sort(&mut work.reads);
     work.reads.dedup();
     work
 }

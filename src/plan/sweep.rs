@@ -3,6 +3,7 @@
 use super::Plan;
 use super::told::scaled;
 use crate::diagnostic::{Error, Result};
+use crate::sorted;
 use std::fmt;
 
 /// Plans of one program by a list of choices, the quickest that fits first; then those that do not fit, then those that are refused. Made
@@ -42,7 +43,7 @@ pub fn sweep<C>(choices: impl IntoIterator<Item = C>, mut plan: impl FnMut(&C) -
         Ok(p) => (0, p.seconds() as f32),
         Err(_) => (2, 0.0),
     };
-    rows.sort_by(|a, b| {
+    sorted::sort_by(&mut rows, |a, b| {
         let (a, b) = (rank(&a.1), rank(&b.1));
         a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
     });

@@ -6,6 +6,7 @@ use super::{Plan, What};
 use crate::diagnostic::Place;
 use crate::partition::PHASE;
 use crate::program::Phase;
+use crate::sorted;
 use std::fmt;
 
 /// What a device or a worker does.
@@ -129,7 +130,7 @@ impl Timeline {
         let most = |each: Vec<f64>| each.into_iter().fold(0.0, f64::max);
         let mut rows: Vec<Row> =
             rows.into_iter().map(|(row, each)| Row { busiest: most(each), ..row }).collect();
-        rows.sort_by(|a, b| b.busiest.total_cmp(&a.busiest));
+        sorted::sort_by(&mut rows, |a, b| b.busiest.total_cmp(&a.busiest));
         rows
     }
     fn title(&self) -> String {
@@ -238,7 +239,7 @@ impl Timeline {
         for (k, planned, measured) in add {
             (rows[k].planned, rows[k].measured) = (rows[k].planned + planned, rows[k].measured + measured);
         }
-        rows.sort_by(|a, b| b.measured.total_cmp(&a.measured));
+        sorted::sort_by(&mut rows, |a, b| b.measured.total_cmp(&a.measured));
         Beside { planned: plan.seconds(), measured: self.seconds, rows }
     }
 }

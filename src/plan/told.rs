@@ -4,6 +4,7 @@ use super::page::{Cell, line, page, table};
 use super::{Item, Plan, What};
 use crate::partition::PHASE;
 use crate::program::Phase;
+use crate::sorted;
 use std::fmt;
 
 /// A text as JSON has it.
@@ -81,7 +82,7 @@ impl Plan {
         }
         // what differs in the last places only stays in the program's order
         let by = |of: fn(&Row) -> f64| move |a: &Row, b: &Row| (of(b) as f32).total_cmp(&(of(a) as f32));
-        rows.sort_by(|a, b| by(|r| r.shown)(a, b).then(by(|r| r.seconds)(a, b)));
+        sorted::sort_by(&mut rows, |a, b| by(|r| r.shown)(a, b).then(by(|r| r.seconds)(a, b)));
         rows
     }
     fn share(&self, seconds: f64) -> f64 {

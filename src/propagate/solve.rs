@@ -4,6 +4,7 @@ use super::pieces::{agree, clear_of, is_prefix, major_part, minor_part, push};
 use super::rule::{Directions, LEVELS, Rule};
 use crate::sharding::atoms::{canonical, ways};
 use crate::sharding::{Atom, Atoms};
+use crate::sorted;
 use crate::types::gcd;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -195,7 +196,7 @@ impl System {
             while !due.is_empty() {
                 let mut later: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
                 while let Some((at, mut speak)) = due.pop_first() {
-                    speak.sort_unstable();
+                    sorted::sort(&mut speak);
                     speak.dedup();
                     for v in self.round(&speak, level, &single) {
                         for &e in &uses[v] {
@@ -226,7 +227,7 @@ impl System {
     fn round(&mut self, speak: &[usize], level: usize, single: &[bool]) -> Vec<ValueId> {
         let mut asked: Vec<Proposal> = Vec::new();
         speak.iter().for_each(|e| self.propose(*e, level, single[*e], &mut asked));
-        asked.sort_unstable();
+        sorted::sort(&mut asked);
         let mut changed: Vec<ValueId> = Vec::new();
         for Proposal { value, dim, inside, to: Reverse(to), .. } in asked {
             if self.values[value].lengthen(dim, inside, to) && changed.last() != Some(&value) {
@@ -324,7 +325,7 @@ fn agreements(rule: &Rule, directions: &[Directions], held: &[Projection]) -> Ve
         let say = (Reverse(weight[speaker]), Reverse(if alike { ways(&agreed) } else { 0 }));
         order.push(((say, if alike { 0 } else { speaker }, l), agreed));
     }
-    order.sort_by_key(|o| o.0);
+    sorted::sort_by_key(&mut order, |o| o.0);
     order.into_iter().map(|((say, _, l), agreed)| (l, say, agreed)).collect()
 }
 

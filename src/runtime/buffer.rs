@@ -6,6 +6,7 @@
 //! go first. Of the smallest each thread has a few at hand.
 
 use crate::diagnostic::{ErrorKind, Fault};
+use crate::sorted;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
@@ -211,7 +212,7 @@ fn most(live: usize, peak: usize, memory: usize) -> usize {
 fn make_room(class: usize, most: usize) {
     let used = |c: &usize| USED[*c].load(Relaxed);
     let mut others: Vec<usize> = (0..CLASSES).filter(|c| *c != class && !free(*c).0.is_empty()).collect();
-    others.sort_by_key(used);
+    sorted::sort_by_key(&mut others, used);
     for other in others {
         while KEPT.load(Relaxed) > most
             && let Some(start) = take(other)

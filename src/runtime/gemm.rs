@@ -17,7 +17,7 @@ mod tests;
 mod vector;
 
 use super::Buffer;
-use super::cpu::{self, Level};
+use super::cpu;
 use crate::types::DType;
 use num_complex::Complex;
 use vector::{columns as columns_body, dots as dots_body};
@@ -450,7 +450,7 @@ unsafe fn panel<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: b
             return in_order(s, c, a, b, accumulate);
         }
         #[cfg(target_arch = "x86_64")]
-        if size_of::<T>() == 4 && cpu::level() == Level::Avx512 {
+        if size_of::<T>() == 4 && cpu::level() == cpu::Level::Avx512 {
             let cast = |c: Out<T>, a: Mat<T>, b: Mat<T>| {
                 let side = |x: Mat<T>| Mat { at: x.at.cast::<f32>(), rs: x.rs, cs: x.cs };
                 (Out { at: c.at.cast::<f32>(), rs: c.rs, cs: c.cs }, side(a), side(b))

@@ -2,6 +2,7 @@
 
 use super::Spec;
 use crate::mesh::{Axes, Axis, Mesh};
+use crate::sorted;
 use smallvec::SmallVec;
 
 /// A piece of a mesh axis: the digit `position / stride % size` of the device's position.
@@ -71,7 +72,7 @@ pub fn common(atoms: &[Atom], others: &[Atom]) -> Atoms {
             (nested && hi > lo).then(|| Atom { stride: lo, size: hi / lo })
         };
         let mut here: Atoms = others.iter().filter_map(meet).collect();
-        here.sort_by_key(|x| std::cmp::Reverse(x.stride));
+        sorted::sort_by_key(&mut here, |x| std::cmp::Reverse(x.stride));
         both.extend(here);
     }
     both
@@ -79,7 +80,7 @@ pub fn common(atoms: &[Atom], others: &[Atom]) -> Atoms {
 
 /// Digits in the order of devices, canonical: the order of a value's parts.
 pub(crate) fn sorted(mut atoms: Atoms) -> Atoms {
-    atoms.sort_by_key(|a| std::cmp::Reverse(a.stride));
+    sorted::sort_by_key(&mut atoms, |a| std::cmp::Reverse(a.stride));
     atoms.dedup();
     canonical(atoms)
 }

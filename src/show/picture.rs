@@ -5,6 +5,7 @@ use crate::diagnostic::Error;
 use crate::mesh::MOST_DEVICES;
 use crate::mesh::{Axes, Mesh};
 use crate::sharding::{Sharding, Spec, blocks_of};
+use crate::sorted;
 use crate::types::{ArrayType, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -186,7 +187,7 @@ fn draw(shape: &Shape, sharding: &Sharding, varying: &Axes) -> Picture {
         let found = holders.get(&at.map(|r| (r.start, r.end)).collect::<Vec<_>>());
         let summands = found.into_iter().flat_map(|s| s.values()).map(|ids| {
             let mut ids = ids.clone();
-            ids.sort_unstable();
+            sorted::sort(&mut ids);
             ids
         });
         Holders { kind, summands: summands.collect() }
@@ -205,7 +206,7 @@ fn draw(shape: &Shape, sharding: &Sharding, varying: &Axes) -> Picture {
     let grids = grids.collect();
     let mut notes = Vec::new();
     if !idle.is_empty() {
-        idle.sort_unstable();
+        sorted::sort(&mut idle);
         notes.push(format!("{kind} {}: nothing", ids(&idle, true)));
     }
     Picture { grids, notes }

@@ -11,6 +11,7 @@ use crate::grad::{jvp_program, vjp_program, vjp_program_of};
 use crate::mesh::{Axes, AxisType};
 use crate::ops::build::cotangent_type;
 use crate::program::{Builder, Call, Control, Keep, Op, Program, Value};
+use crate::sorted;
 use crate::trace::{build, poison};
 use crate::tree::{Args, Loss, Output, Path, Tree, collect, mismatch};
 use crate::types::ArrayType;
@@ -412,7 +413,7 @@ fn known(keep: &Keep, program: &Program, call: Call<'_>) -> Result<()> {
     let Keep::Named(wanted) = keep else { return Ok(()) };
     let mut all = Vec::new();
     names(program, &mut all);
-    all.sort();
+    sorted::sort(&mut all);
     all.dedup();
     let Some(none) = wanted.iter().find(|n| !all.contains(n)) else { return Ok(()) };
     let message = format!("values named {none:?} are to be kept, but the function names none so");

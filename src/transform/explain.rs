@@ -12,6 +12,7 @@ use crate::partition::{Collective, Collectives};
 use crate::plan::{Link, Machine, Plan};
 use crate::program::{Builder, Control, Equation, Input, Op, Phase, Program, Value, Var};
 use crate::sharding::{Sharding, Spec};
+use crate::sorted;
 use crate::trace::stages::spec_of;
 use crate::trace::trial::{self, Ask, Site};
 use crate::tree::{Args, Path, Tree};
@@ -270,7 +271,7 @@ impl<I: Tree, O: Tree> Jit<'_, I, O> {
                 }
             }
         }
-        why.changes.sort_by_key(|c| (c.bytes, c.own_bytes, c.peak_bytes));
+        sorted::sort_by_key(&mut why.changes, |c| (c.bytes, c.own_bytes, c.peak_bytes));
         why.changes.truncate(TOLD);
         Ok(why)
     }

@@ -7,6 +7,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::program::Call;
 use crate::random::Key;
 use crate::runtime::Slab;
+use crate::sorted;
 use crate::types::{ArrayType, DType};
 use safetensors::tensor::{Metadata, TensorInfo};
 use safetensors::{Dtype, View};
@@ -212,7 +213,7 @@ impl Tensors {
     fn info(&self, name: &str) -> Result<TensorInfo, Fault> {
         self.head.info(name).cloned().ok_or_else(|| {
             let mut names = self.head.offset_keys();
-            names.sort();
+            sorted::sort(&mut names);
             names.truncate(8);
             npy::data("the file has no array of this name").help(format!("it has {}, …", names.join(", ")))
         })

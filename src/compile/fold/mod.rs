@@ -16,6 +16,7 @@ use super::kernel::ACCUMULATOR;
 use super::tiles::{REGISTER, TILE, Tiles};
 use crate::diagnostic::{Error, Result};
 use crate::runtime::kernels::{self, Kernel, Rows, Rows8};
+use crate::sorted;
 
 /// Rows of a block.
 const BLOCK: i64 = 128;
@@ -171,7 +172,7 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
 fn order(f: &Fold<'_>) -> Vec<usize> {
     let mut order: Vec<usize> = (0..f.n).filter(|l| f.ext[*l] != 1).collect();
     let step = |l: usize| f.reads.iter().flat_map(|r| &r.pieces).map(|p| p.st[l].abs()).max().unwrap_or(0);
-    order.sort_by_key(|l| std::cmp::Reverse(step(*l)));
+    sorted::sort_by_key(&mut order, |l| std::cmp::Reverse(step(*l)));
     // a few elements a result are folded across results
     let run: i64 = order.iter().rev().take_while(|l| **l >= f.rank).map(|l| f.ext[*l]).product();
     if run > 1

@@ -7,6 +7,7 @@ use super::control::Nested;
 use super::puts::Puts;
 use super::schedule::bytes;
 use crate::compile::group::Groups;
+use crate::sorted;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
@@ -50,7 +51,7 @@ pub(super) fn lives(
 
 /// Panics where two of these are in the same memory at the same level.
 pub(super) fn apart(mut lives: Vec<Life>) {
-    lives.sort_by_key(|l| l.from);
+    sorted::sort_by_key(&mut lives, |l| l.from);
     // by buffer: what is in use now by its address, and which of it ends first
     type Area = (BTreeMap<usize, usize>, BinaryHeap<Reverse<(u32, usize)>>);
     let mut areas: HashMap<Option<usize>, Area> = HashMap::new();

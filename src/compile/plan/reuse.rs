@@ -14,6 +14,7 @@ use crate::compile::flow::{Carry, Flow, Item, Piece};
 use crate::compile::group::{self, Group, Groups, Head};
 use crate::partition::Slot;
 use crate::program::sentence::Source;
+use crate::sorted;
 use smallvec::SmallVec;
 
 /// From this size on a carry is updated in place also where that asks for late stores or for one more level: two slabs would cost
@@ -124,7 +125,7 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
     fn behind(&self, maker: usize, readers: &[usize]) -> Option<SmallVec<[usize; 4]>> {
         let mut before: SmallVec<[usize; 4]> =
             readers.iter().map(|i| self.g.at[*i]).filter(|r| *r != maker).collect();
-        before.sort_unstable();
+        sorted::sort(&mut before);
         before.dedup();
         before.iter().all(|r| !self.reaches(maker, *r)).then_some(before)
     }

@@ -13,6 +13,7 @@ use super::index::{Ix, MAX};
 use crate::partition::Slot;
 use crate::program::sentence::{Beyond, Combine, Source};
 use crate::runtime::kernels::{self, Kernel as Fun};
+use crate::sorted;
 use crate::types::DType;
 use quick::Quick;
 use run::Word;
@@ -125,7 +126,7 @@ fn order(s: &Seek, asked: &dyn Fn(usize) -> bool, step: &dyn Fn(usize) -> i64) -
     let loops = (0..s.n).filter(|l| s.ext[*l] != 1 && s.at.iter().all(|b| b.index != *l));
     let (mut order, mut rest): (Vec<usize>, Vec<usize>) =
         loops.partition(|l| asked(*l) || again(*l) || masked && window(*l));
-    rest.sort_by_key(|l| std::cmp::Reverse(step(*l).abs()));
+    sorted::sort_by_key(&mut rest, |l| std::cmp::Reverse(step(*l).abs()));
     // a large box has something to cut
     if order.is_empty()
         && s.put.is_none()

@@ -4,6 +4,7 @@ use super::run::Mark;
 use crate::compile::plan::{Kernel, Level, Plan};
 use crate::plan::{Doing, Span, Timeline};
 use crate::program::Phase;
+use crate::sorted;
 use std::collections::HashMap;
 
 /// The levels of a plan, those of nested plans too, by number.
@@ -31,7 +32,7 @@ pub(super) fn timeline(
 ) -> Timeline {
     let mut known = HashMap::new();
     levels(plan, &mut known);
-    marks.sort_by_key(|m| m.0);
+    sorted::sort_by_key(&mut marks, |m| m.0);
     let tracks = marks.len();
     let since = |t: usize| t.saturating_sub(begin) as f64 * 1e-9;
     let mut spans = Vec::new();

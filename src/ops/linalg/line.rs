@@ -116,34 +116,44 @@ impl<P: Matrix> Line for OfMatrices<P> {
     }
     /// Of 16-bit floats in float32.
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
-        match ins[0].dtype() {
-            DType::F16 => self.each(ins, outs, f16::to_f32, f16::from_f32),
-            DType::BF16 => self.each(ins, outs, bf16::to_f32, bf16::from_f32),
-            DType::F32 => self.each::<f32, f32>(ins, outs, |x| x, |x| x),
-            DType::F64 => self.each::<f64, f64>(ins, outs, |x| x, |x| x),
-            _ => unreachable!("matrices are of floats"),
-        }
-    }
-}
-
-impl<P: Matrix> OfMatrices<P> {
-    fn each<T: Element, W: Real>(
-        &self,
-        ins: &[In<'_>],
-        outs: &mut Outs<'_>,
-        wide: impl Fn(T) -> W,
-        narrow: impl Fn(W) -> T,
-    ) {
         let loops = self.0.operands() + 1;
         let along = &ins[0].shape()[ins[0].shape().len() - loops..];
         let Some(sizes) = self.sizes(along) else { return };
         if loops > 2 && along.contains(&0) {
             return;
         }
+        let of = Of { operands: self.0.operands(), shared: self.0.shared(), made: self.0.made(sizes) };
+        let single = |x: &[Vec<f32>]| self.0.compute(x, sizes);
+        match ins[0].dtype() {
+            DType::F16 => of.each(ins, outs, f16::to_f32, f16::from_f32, &single),
+            DType::BF16 => of.each(ins, outs, bf16::to_f32, bf16::from_f32, &single),
+            DType::F32 => of.each(ins, outs, |x: f32| x, |x| x, &single),
+            DType::F64 => of.each(ins, outs, |x: f64| x, |x| x, &|x| self.0.compute(x, sizes)),
+            _ => unreachable!("matrices are of floats"),
+        }
+    }
+}
+
+/// What is asked of a primitive once for all matrices, so that the loop over them is compiled once for each element type.
+struct Of {
+    operands: usize,
+    shared: usize,
+    made: Vec<(Kind, Shape)>,
+}
+
+impl Of {
+    fn each<T: Element, W: Real>(
+        &self,
+        ins: &[In<'_>],
+        outs: &mut Outs<'_>,
+        wide: impl Fn(T) -> W,
+        narrow: impl Fn(W) -> T,
+        compute: &dyn Fn(&[Vec<W>]) -> Vec<Made<W>>,
+    ) {
         let operands: Vec<Vec<ArrayViewD<'_, T>>> =
             ins.iter().enumerate().map(|(k, x)| blocks(self.own(k, x.view::<T>()), 2)).collect();
-        let mut made: Vec<Option<Out<'_>>> = (0..self.0.made(sizes).len()).map(|k| outs.take(k)).collect();
-        let mut rooms: Vec<Room<'_, T>> = (made.iter_mut().zip(self.0.made(sizes)))
+        let mut made: Vec<Option<Out<'_>>> = (0..self.made.len()).map(|k| outs.take(k)).collect();
+        let mut rooms: Vec<Room<'_, T>> = (made.iter_mut().zip(&self.made))
             .map(|(y, (kind, shape))| match (y, kind) {
                 (None, _) => Room::None,
                 (Some(y), Kind::Float) => Room::Floats(blocks_mut(y.fresh::<T>(), shape.rank())),
@@ -156,7 +166,7 @@ impl<P: Matrix> OfMatrices<P> {
                 x.clear();
                 x.extend(all[line].iter().map(|x| wide(*x)));
             }
-            for (room, made) in rooms.iter_mut().zip(self.0.compute(&matrices, sizes)) {
+            for (room, made) in rooms.iter_mut().zip(compute(&matrices)) {
                 match (room, made) {
                     (Room::Floats(y), Made::Floats(made)) => write(&mut y[line], made, &narrow),
                     (Room::Ints(y), Made::Ints(made)) => write(&mut y[line], made, |i| i as i32),
@@ -168,7 +178,7 @@ impl<P: Matrix> OfMatrices<P> {
     /// Of the loops along lines those that operand k has, in the order of its dimensions.
     fn own<'a, T>(&self, k: usize, x: ArrayViewD<'a, T>) -> ArrayViewD<'a, T> {
         let last = x.ndim() - 1;
-        match (self.0.operands(), k, self.0.shared()) {
+        match (self.operands, k, self.shared) {
             (1, _, _) => x,
             (_, 0, _) => x.index_axis_move(Axis(last), 0),
             (_, _, 0) => x.index_axis_move(Axis(last - 1), 0),

@@ -1,6 +1,7 @@
 //! The greatest elements of lines.
 
 use super::key::{Ordered, Placed, small};
+use super::radix::by_comparison;
 use super::{check_axis, lanes, lanes_mut, sentence};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::ops::build::not_linear;
@@ -233,7 +234,7 @@ fn least<P: Ord + Copy>(k: usize, all: impl Iterator<Item = P>, list: &mut Vec<P
             list.truncate(k);
         }
     }
-    list.sort_unstable();
+    by_comparison(list);
     list.truncate(k);
 }
 

@@ -1,5 +1,6 @@
 //! Sorting whole numbers by their digits of eight bits, the lowest digit first.
 
+use crate::sorted;
 use std::ops::Range;
 
 /// Numbers that have digits.
@@ -25,7 +26,7 @@ pub(super) fn sort<D: Digits>(list: &mut [D], room: &mut [D], bits: Range<u32>) 
     let digits = bits.len().div_ceil(8);
     let n = list.len();
     if n < LONG * digits || u32::try_from(n).is_err() || room.len() != n {
-        return list.sort_unstable();
+        return by_comparison(list);
     }
     match digits {
         1 => by_digits::<D, 1>(list, room, bits.start),
@@ -33,6 +34,11 @@ pub(super) fn sort<D: Digits>(list: &mut [D], room: &mut [D], bits: Range<u32>) 
         3..=4 => by_digits::<D, 4>(list, room, bits.start),
         _ => by_digits::<D, 8>(list, room, bits.start),
     }
+}
+
+/// Sorts a short list. (A page loads few bytes rather than fast loops.)
+pub(super) fn by_comparison<D: Ord>(list: &mut [D]) {
+    if cfg!(target_family = "wasm") { sorted::sort(list) } else { list.sort_unstable() }
 }
 
 fn by_digits<D: Digits, const N: usize>(list: &mut [D], room: &mut [D], start: u32) {

@@ -16,7 +16,7 @@ use crate::program::{
     Tangents, Value, staged,
 };
 use crate::sharding::Spec;
-use crate::types::{ArrayType, DType, Element, Scalar, Shape, with_dtype};
+use crate::types::{ArrayType, DType, Scalar, Shape, with_dtype};
 use ndarray::{Ix1, s};
 use std::ops::Range;
 use std::sync::Arc;
@@ -170,49 +170,23 @@ impl Builder {
     }
 }
 
-/// An expression for each element type and each that may run: with `$T` the type, what changes nothing and how two are combined.
+/// An expression for each element type `$T`, with how its elements are combined.
 macro_rules! running {
-    ($kind:expr, $dtype:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {
+    ($kind:expr, $dtype:expr, $T:ident, $with:ident => $e:expr) => {
         with_dtype!($dtype, {
             Bool => {
                 type $T = bool;
-                match $kind {
-                    Running::Max => running!(@with <$T as Lane>::LEAST, <$T as Lane>::most, $T, $neutral, $f => $e),
-                    Running::Min => running!(@with <$T as Lane>::MOST, <$T as Lane>::least, $T, $neutral, $f => $e),
-                    _ => unreachable!("bools were refused"),
-                }
+                let $with = &<$T as Lane>::with($kind);
+                $e
             },
-            Int $T => running!(@ordered $kind, $T, $neutral, $f => $e, unreachable!("integers were refused")),
-            Half $T => running!(@float $kind, $T, $neutral, $f => $e),
-            Float $T => running!(@float $kind, $T, $neutral, $f => $e),
-            // these have sums and products only
-            Complex $T => match $kind {
-                Running::Prod => running!(@with <$T as Lane>::ONE, <$T as Lane>::times, $T, $neutral, $f => $e),
-                _ => running!(@with <$T as Lane>::ZERO, <$T as Lane>::plus, $T, $neutral, $f => $e),
-            },
+            Int $T => { let $with = &<$T as Lane>::with($kind); $e },
+            Half $T => { let $with = &<$T as Lane>::with($kind); $e },
+            Float $T => { let $with = &<$T as Lane>::with($kind); $e },
+            Complex $T => { let $with = &<$T as Lane>::with($kind); $e },
         })
     };
-    (@float $kind:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {
-        running!(@ordered $kind, $T, $neutral, $f => $e, running!(@with <$T as Lane>::LEAST, log_add::<$T>, $T, $neutral, $f => $e))
-    };
-    (@ordered $kind:expr, $T:ident, $neutral:ident, $f:ident => $e:expr, $log:expr) => {
-        match $kind {
-            Running::Sum => running!(@with <$T as Lane>::ZERO, <$T as Lane>::plus, $T, $neutral, $f => $e),
-            Running::Prod => running!(@with <$T as Lane>::ONE, <$T as Lane>::times, $T, $neutral, $f => $e),
-            Running::Max => running!(@with <$T as Lane>::LEAST, <$T as Lane>::most, $T, $neutral, $f => $e),
-            Running::Min => running!(@with <$T as Lane>::MOST, <$T as Lane>::least, $T, $neutral, $f => $e),
-            Running::LogSumExp => $log,
-        }
-    };
-    (@with $unit:expr, $with:expr, $T:ident, $neutral:ident, $f:ident => $e:expr) => {{
-        let ($neutral, $f) = ($unit, $with);
-        // a page loads few bytes rather than fast loops: one for each type, not one for each kind
-        #[cfg(target_family = "wasm")]
-        let $f: fn(Wide<$T>, Wide<$T>) -> Wide<$T> = $f;
-        let _ = $neutral;
-        $e
-    }};
 }
+
 /// What runs: the whole line, or what devices do that hold blocks of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Of {
@@ -281,15 +255,15 @@ impl Line for Along {
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let Some(mut y) = outs.take(0) else { return };
         let (of, how) = (self.of, self.how());
-        running!(self.kind, ins[0].dtype(), T, neutral, f => {
+        running!(self.kind, ins[0].dtype(), T, with => {
             let (x, before) = (&ins[0], ins.get(1));
             match of {
-                Of::Line => order::scan(x.view::<T>(), y.fresh::<T>(), how, f),
-                Of::Total => order::totals(x.view::<T>(), y.fresh::<Wide<T>>(), how, f),
-                Of::Before => order::before(x.view::<Wide<T>>(), y.fresh::<Wide<T>>(), how.reverse, neutral, f),
+                Of::Line => order::scan(x.view::<T>(), y.fresh::<T>(), how, with),
+                Of::Total => order::totals(x.view::<T>(), y.fresh::<Wide<T>>(), how, with),
+                Of::Before => order::before(x.view::<Wide<T>>(), y.fresh::<Wide<T>>(), how.reverse, with),
                 Of::Block => {
                     let Some(before) = before else { return };
-                    order::on(x.view::<T>(), before.view::<Wide<T>>(), y.fresh::<T>(), how, f);
+                    order::on(x.view::<T>(), before.view::<Wide<T>>(), y.fresh::<T>(), how, with);
                 }
             }
         })
@@ -317,19 +291,19 @@ impl Stages for Blocks {
         (totals_in(self.dtype), places.div_ceil(order::BLOCK))
     }
     fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
-        running!(self.of.kind, self.dtype, T, neutral, f => {
+        running!(self.of.kind, self.dtype, T, with => {
             let (x, room) = (ins[0].view::<T>(), room.fresh::<Wide<T>>());
             let (Ok(x), Ok(room)) = (x.into_dimensionality::<Ix1>(), room.into_dimensionality::<Ix1>()) else { return };
-            order::blocks_of(x.slice(s![places]), room, self.of.how(), f);
+            order::blocks_of(x.slice(s![places]), room, self.of.how(), with);
         });
     }
     fn then(&self, run: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
         let Some(mut y) = outs.take(0) else { return };
-        running!(self.of.kind, self.dtype, T, neutral, f => {
-            let before = rooms[..run].iter().flat_map(|r| r.view::<Wide<T>>()).copied().reduce(f);
+        running!(self.of.kind, self.dtype, T, with => {
+            let before = rooms[..run].iter().flat_map(|r| r.view::<Wide<T>>()).copied().reduce(with.two);
             let (x, y) = (ins[0].view::<T>(), y.fresh::<T>());
             let (Ok(x), Ok(y)) = (x.into_dimensionality::<Ix1>(), y.into_dimensionality::<Ix1>()) else { return };
-            order::line(x.slice(s![places]), y, before, self.of.how(), f);
+            order::line(x.slice(s![places]), y, before, self.of.how(), with);
         });
     }
 }
@@ -337,13 +311,6 @@ impl Stages for Blocks {
 /// The element type in which elements of this one are combined.
 pub(super) fn totals_in(dtype: DType) -> DType {
     if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
-}
-
-/// log(eᵃ + eᵇ).
-fn log_add<T: Lane>(a: T::Wide, b: T::Wide) -> T::Wide {
-    let most = T::most(a, b);
-    let off = if a == b { 0.0 } else { T::least(a, b).to_f64() - most.to_f64() };
-    T::plus(most, T::of(off.exp().ln_1p()))
 }
 
 #[cfg(test)]

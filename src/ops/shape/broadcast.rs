@@ -8,6 +8,7 @@ use crate::ops::view::{check_dims, list, plain_view, print_out, shape_fault};
 use crate::program::sentence::Sentence;
 use crate::program::{At, Batch, Builder, Dim, Factors, Priority, Value, behind, inserted};
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::types::{ArrayType, Shape};
 use std::sync::Arc;
 
@@ -69,7 +70,7 @@ impl Move for BroadcastInDim {
         let stays = |to: usize| kept.iter().any(|&d| self.broadcast_dimensions[d] == to);
         let summed: Vec<usize> = (0..self.shape.rank()).filter(|&to| !stays(to)).collect();
         let mut order: Vec<usize> = kept.clone();
-        order.sort_by_key(|&d| self.broadcast_dimensions[d]);
+        sorted::sort_by_key(&mut order, |&d| self.broadcast_dimensions[d]);
         let want = cotangent_type(x).spec;
         let mut y = ct.clone();
         if !summed.is_empty() {

@@ -15,6 +15,7 @@ use crate::program::{
     Back, Batch, Batched, Builder, Familiar, Forward, Of, Operand, Prim, Primitive, Tangents, Value, behind,
 };
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use std::sync::Arc;
 
@@ -120,7 +121,7 @@ impl Conv {
         }
         let rank = x.rank() + w.rank() - self.batch[0].len() - 2 * self.contracting[0].len() - windows;
         let mut order = self.order.clone();
-        order.sort_unstable();
+        sorted::sort(&mut order);
         if !order.into_iter().eq(0..rank) {
             let order = list(&self.order);
             return Err(shape_fault(format!("{order} is no order of the result's {rank} dimensions")));
@@ -147,7 +148,7 @@ impl Conv {
         let (free, inputs) = (self.free(0, ranks[0]), {
             // the filter's own dimensions in the next product, in order
             let mut dims = self.contracting[1].clone();
-            dims.sort_unstable();
+            sorted::sort(&mut dims);
             dims
         });
         let outputs = self.free(1, ranks[1]);
@@ -164,7 +165,7 @@ impl Conv {
             } else if let Some(i) = of(&free) {
                 // in the order in which the cotangent has them
                 let mut dims: Vec<usize> = at(&free, &loops);
-                dims.sort_unstable();
+                sorted::sort(&mut dims);
                 batch + dims.iter().position(|l| *l == loops[free[i]]).unwrap_or(i)
             } else if let Some(i) = of(&self.spatial[0]) {
                 lead + i
@@ -208,9 +209,9 @@ impl Conv {
             Window { stride: o.dilation, low: o.low, high: high as i64, base: o.base, dilation: o.stride }
         });
         let mut inputs = self.contracting[0].clone();
-        inputs.sort_unstable();
+        sorted::sort(&mut inputs);
         let mut outputs: Vec<usize> = at(&self.free(1, ranks[1]), &others);
-        outputs.sort_unstable();
+        sorted::sort(&mut outputs);
         let (batch, lead) = (self.batch[0].len(), self.batch[0].len() + inputs.len());
         let place = |d: usize| {
             let of = |list: &[usize]| list.iter().position(|x| *x == d);

@@ -18,6 +18,7 @@ use crate::partition::program::{Slot, Stored};
 use crate::partition::region::loop_box;
 use crate::program::sentence::{Body, Lines, Read, Sentence, Source};
 use crate::sharding::atoms::{Atoms, canonical, cut, sorted, ways};
+use crate::sorted;
 
 /// Elements computed that cost as much as one byte received. Between the machines that programs are planned for (threads of one
 /// processor: a few; accelerators on links: hundreds) it is a choice, not a measurement: so large that an exchange of a byte is worth
@@ -277,7 +278,7 @@ impl<'a> Round<'a> {
         for (read, r) in s.reads.iter().enumerate() {
             seen.extend(r.sources().into_iter().map(|src| (src, read)));
         }
-        seen.sort_unstable();
+        sorted::sort(&mut seen);
         let mut bytes: Vec<f64> = Vec::new();
         for group in seen.chunk_by(|a, b| a.0 == b.0) {
             let src = group[0].0;
@@ -294,7 +295,7 @@ impl<'a> Round<'a> {
             }
         }
         // in one order, whichever numbers values have
-        bytes.sort_by(f64::total_cmp);
+        sorted::sort_by(&mut bytes, f64::total_cmp);
         bytes.iter().sum()
     }
     /// Bytes to bring the result of a step from where it is made to where it is asked for.
@@ -343,7 +344,7 @@ impl<'a> Round<'a> {
         }
         // of operands at one price the one that splits leading dimensions by major digits, whichever comes first
         let digits = |dims: &[DimLayout]| -> Vec<Atoms> { dims.iter().map(|l| l.atoms.clone()).collect() };
-        ways.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| digits(b.1).cmp(&digits(a.1))));
+        sorted::sort_by(&mut ways, |a, b| a.0.total_cmp(&b.0).then_with(|| digits(b.1).cmp(&digits(a.1))));
         match ways.first() {
             Some((price, there)) if *price < here => there.to_vec(),
             _ => own.dims.clone(),
@@ -419,7 +420,7 @@ impl<'a> Round<'a> {
         }
         let read = s.reads.iter().flat_map(Read::sources).flat_map(|src| &self.d.slots[src].layout.dims);
         let mut digits: Vec<&Atoms> = own.dims.iter().chain(read).map(|l| &l.atoms).collect();
-        digits.sort();
+        sorted::sort(&mut digits);
         digits.dedup();
         digits.retain(|a| self.near || !a.is_empty());
         let mut stable = false;
@@ -477,7 +478,7 @@ impl Round<'_> {
         let mut along: Vec<Atoms> =
             operands.chain(lines.along.iter().map(|k| own.dims[*k].atoms.clone())).collect();
         along.retain(|a| !a.is_empty());
-        along.sort();
+        sorted::sort(&mut along);
         along.dedup();
         for (b, a) in before.iter().flat_map(|b| along.iter().map(move |a| (b, a))) {
             let more: Atoms = b.iter().copied().chain(cut(a, b)).collect();

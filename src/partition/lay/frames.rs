@@ -7,6 +7,7 @@ use crate::partition::draft::Draft;
 use crate::partition::layout::DimLayout;
 use crate::partition::program::{Local, Slot};
 use crate::program::sentence::{Part, Sentence, Source};
+use crate::sorted;
 
 /// Where the slots are used: their steps, their readers, and the groups of those whose frame is free.
 struct Frames<'a> {
@@ -65,7 +66,7 @@ pub(crate) fn choose(d: &mut Draft) {
     let mut groups: Vec<(usize, &Vec<Slot>)> = (members.iter().filter(|group| !group.is_empty()))
         .map(|group| (group.iter().map(|v| far[*v]).min().unwrap_or(0), group))
         .collect();
-    groups.sort_by_key(|g| g.0);
+    sorted::sort_by_key(&mut groups, |g| g.0);
     for alike in groups.chunk_by(|a, b| a.0 == b.0) {
         let frames: Vec<Vec<DimLayout>> = alike.iter().map(|g| f.frame(g.1, &layouts, &decided)).collect();
         for ((_, group), frame) in alike.iter().zip(frames) {
@@ -143,7 +144,7 @@ impl Frames<'_> {
         let makers = steps.len();
         let outer = group.iter().flat_map(|v| self.readers[*v].iter().copied());
         steps.extend(outer.filter(|k| self.d.items[*k].step.local().is_some_and(|l| !inside(l.out))));
-        steps[makers..].sort_unstable();
+        sorted::sort(&mut steps[makers..]);
         steps.dedup();
         for k in steps {
             let Some(Local { out, sentence, .. }) = self.d.items[k].step.local() else { continue };
@@ -210,7 +211,7 @@ fn best(own: &DimLayout, wishes: &[Wish], size: usize) -> DimLayout {
     // of frames at one price the nearest to its own, whoever wishes it
     let near = |c: &DimLayout| (*c != *own, (c.origin - own.origin).abs(), c.origin, c.block);
     let mut seen: Vec<&DimLayout> = std::iter::once(own).chain(wishes.iter().map(|w| &w.layout)).collect();
-    seen.sort_by_key(|c| near(c));
+    sorted::sort_by_key(&mut seen, |c| near(c));
     seen.dedup();
     seen.into_iter().filter(fits).min_by_key(|c| price(c)).unwrap_or(own).clone()
 }

@@ -6,6 +6,7 @@ use crate::partition::layout::DimLayout;
 use crate::partition::program::{Slot, Step};
 use crate::program::sentence::{Body, Read, Sentence, Source, Span};
 use crate::sharding::atoms::whole_axes;
+use crate::sorted;
 use std::collections::BTreeMap;
 
 /// Regions of more values are left as they are.
@@ -89,7 +90,7 @@ impl Graph {
             .filter(|m| m.len() <= MEMBERS)
             .filter_map(|m| Region::new(d, m, &mut dims, &far))
             .collect();
-        regions.sort_by_key(|r| r.far);
+        sorted::sort_by_key(&mut regions, |r| r.far);
         regions
     }
 }

@@ -7,6 +7,7 @@ use crate::partition::price::reader::{Fetch, Reader};
 use crate::partition::program::Stored;
 use crate::partition::route;
 use crate::sharding::atoms::{Atom, Atoms, ways, without};
+use crate::sorted;
 use crate::types::gcd;
 use std::cmp::Reverse;
 
@@ -96,7 +97,7 @@ fn spread(shape: &[usize], base: &[DimLayout], digits: &Atoms) -> Option<Vec<Dim
     };
     let (mut dims, mut left) = (base.to_vec(), digits.clone());
     let mut order: Vec<usize> = (0..shape.len()).collect();
-    order.sort_by_key(|dim| Reverse(room(base, *dim)));
+    sorted::sort_by_key(&mut order, |dim| Reverse(room(base, *dim)));
     for dim in order {
         let mut later = Atoms::new();
         for a in left {

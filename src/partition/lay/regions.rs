@@ -19,6 +19,7 @@ use crate::partition::price::prices::{Prices, digits, layouts, part, sizes};
 use crate::partition::program::{Slot, Step, Stored, Why};
 use crate::program::sentence::{Body, Source};
 use crate::sharding::atoms::{Atom, Atoms, canonical, clash, of_axes, ways};
+use crate::sorted;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// A value with more readers is priced for those alone that belong to the region.
@@ -101,10 +102,10 @@ impl Region {
     fn steps(&self, d: &Draft, graph: &Graph) -> Vec<(usize, bool)> {
         let own = |v: &Slot| graph.maker[*v].into_iter().chain(graph.readers[*v].iter().copied());
         let mut steps: Vec<usize> = self.members.iter().flat_map(own).collect();
-        steps.sort_unstable();
+        sorted::sort(&mut steps);
         steps.dedup();
         let mut sources: Vec<Slot> = steps.iter().flat_map(|k| d.items[*k].step.inputs()).collect();
-        sources.sort_unstable();
+        sorted::sort(&mut sources);
         sources.dedup();
         let shared = sources.iter().filter(|s| {
             let split = d.slots[**s].layout.dims.iter().any(|l| !l.atoms.is_empty());
@@ -112,12 +113,12 @@ impl Region {
         });
         let others = shared.flat_map(|s| graph.readers[*s].iter().copied());
         let mut others: Vec<usize> = others.filter(|k| priced(d, &d.items[*k])).collect();
-        others.sort_unstable();
+        sorted::sort(&mut others);
         others.dedup();
         others.retain(|k| steps.binary_search(k).is_err());
         let mut all: Vec<(usize, bool)> = steps.iter().map(|k| (*k, true)).collect();
         all.extend(others.into_iter().map(|k| (k, false)));
-        all.sort_unstable();
+        sorted::sort(&mut all);
         all
     }
 
@@ -199,7 +200,7 @@ impl Region {
                 (s.shape.to_vec(), dims.iter().map(|l| l.atoms.clone()).collect())
             };
             let mut list: Vec<_> = stored.iter().zip(p).map(of).collect();
-            list.sort();
+            sorted::sort(&mut list);
             list.reverse();
             list
         };
@@ -242,7 +243,7 @@ impl Region {
         let size = |s: &Stored| s.shape.iter().product::<usize>();
         let digits = |s: &Stored| -> Vec<Atoms> { s.layout.dims.iter().map(|l| l.atoms.clone()).collect() };
         let mut order: Vec<usize> = (0..stored.len()).collect();
-        order.sort_by_key(|k| std::cmp::Reverse((size(&stored[*k]), digits(&stored[*k]))));
+        sorted::sort_by_key(&mut order, |k| std::cmp::Reverse((size(&stored[*k]), digits(&stored[*k]))));
         for k in order {
             for (l, held) in self.along[k].iter().zip(&stored[k].layout.dims) {
                 let Some(l) = l.filter(|l| split[*l].is_empty()) else { continue };
@@ -250,7 +251,7 @@ impl Region {
                 let mut more: Vec<Atom> = axes.iter().filter(free).copied().collect();
                 // within a digit of several axes the one of the larger stride is major
                 let at = |a: &Atom| held.atoms.iter().position(|h| h.clashes(*a));
-                more.sort_by_key(|a| (at(a), std::cmp::Reverse(a.stride)));
+                sorted::sort_by_key(&mut more, |a| (at(a), std::cmp::Reverse(a.stride)));
                 split[l] = more;
             }
         }

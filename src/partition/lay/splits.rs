@@ -4,6 +4,7 @@ use crate::partition::draft::Draft;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::program::sentence::{Sentence, Source};
 use crate::sharding::atoms::{Atoms, canonical, cut, primes};
+use crate::sorted;
 
 /// The loops split by one option each: folded loops take their digits first.
 pub(super) fn combined(s: &Sentence, own: &Layout, options: &[Vec<Atoms>], pick: &[usize]) -> Vec<DimLayout> {
@@ -39,7 +40,7 @@ pub(super) fn splits(d: &Draft, s: &Sentence, l: usize) -> Vec<Atoms> {
                 // one of several loops along a dimension: the major ones take its digits first
                 _ if m.terms.iter().any(|t| t.0 == l) => {
                     let mut terms = m.terms.to_vec();
-                    terms.sort_by_key(|t| std::cmp::Reverse(t.1.abs()));
+                    sorted::sort_by_key(&mut terms, |t| std::cmp::Reverse(t.1.abs()));
                     let mut digits = primes(&held.atoms).into_iter().peekable();
                     for (k, _) in terms {
                         let (mut room, mut here) = (s.extents[k], Atoms::new());
@@ -56,7 +57,7 @@ pub(super) fn splits(d: &Draft, s: &Sentence, l: usize) -> Vec<Atoms> {
             }
         }
     }
-    list.sort();
+    sorted::sort(&mut list);
     list.dedup();
     list
 }

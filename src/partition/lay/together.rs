@@ -7,6 +7,7 @@ use crate::partition::draft::{Draft, Item};
 use crate::partition::program::{Slot, Step};
 use crate::partition::route;
 use crate::sharding::atoms::{Atoms, without};
+use crate::sorted;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -31,7 +32,7 @@ pub(crate) fn gather(d: &mut Draft) {
             // what is printed stays in order
             before.extend(last_told.replace(own));
         }
-        before.sort_unstable();
+        sorted::sort(&mut before);
         before.dedup();
         for b in before.into_iter().filter(|b| *b != own) {
             waits[own] += 1;

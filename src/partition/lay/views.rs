@@ -4,6 +4,7 @@ use crate::partition::draft::{Draft, Item, Via};
 use crate::partition::program::{Slot, Step};
 use crate::partition::reads::through;
 use crate::program::sentence::{Body, Read, Sentence, Source};
+use crate::sorted;
 
 /// More parts than this are stored rather than composed further.
 const PARTS: usize = 64;
@@ -213,7 +214,7 @@ pub(super) fn permutation(s: &Sentence, shape: &[usize]) -> Option<Vec<usize>> {
     };
     let to: Vec<usize> = part.map.iter().zip(shape).map(of).collect::<Option<_>>()?;
     let mut seen = to.clone();
-    seen.sort_unstable();
+    sorted::sort(&mut seen);
     (whole && seen.iter().copied().eq(0..s.extents.len())).then_some(to)
 }
 

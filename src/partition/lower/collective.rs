@@ -10,6 +10,7 @@ use crate::partition::program::{Slot, Why};
 use crate::partition::report::Kind;
 use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source, Span};
 use crate::program::{Collective, Equation, Program, VarInfo};
+use crate::sorted;
 use crate::types::{DType, Scalar, Shape};
 
 impl Lower {
@@ -305,7 +306,7 @@ impl<'a> Reading<'a> {
         };
         let minor = self.along.last().map_or(1, |s| s.1);
         let mut pairs = pairs.to_vec();
-        pairs.sort_by_key(|p| p.1);
+        sorted::sort_by_key(&mut pairs, |p| p.1);
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         for (s, t) in pairs {
             match runs.last_mut() {

@@ -9,6 +9,7 @@ use crate::partition::layout::DimLayout;
 use crate::partition::price::factors::factored;
 use crate::partition::price::reader::Fetch;
 use crate::sharding::atoms::{Atom, primes};
+use crate::sorted;
 use std::collections::BTreeMap;
 
 /// More readers that want different boxes are counted otherwise.
@@ -42,13 +43,13 @@ pub(super) fn counted(f: &Fetch) -> Option<Counted> {
             own.extend(places(dim, step, x.size as usize, &x.wanted));
             step *= x.size as usize;
         }
-        own.sort_unstable();
+        sorted::sort(&mut own);
         wanted.push(own);
     }
     let dims = f.stored.layout.dims.iter().zip(&f.stored.shape[..]).enumerate();
     let held = |(dim, (l, n)): (usize, (&DimLayout, &usize))| places(dim, 1, *n, &primes(&l.atoms));
     let mut held: Fixed = dims.flat_map(held).collect();
-    held.sort_unstable();
+    sorted::sort(&mut held);
     let all: Vec<&(Place, Atom)> = wanted.iter().flatten().chain(&held).collect();
     let apart = |x: Atom, y: Atom| x == y || !x.clashes(y);
     for (i, (place, atom)) in all.iter().enumerate() {
@@ -58,7 +59,7 @@ pub(super) fn counted(f: &Fetch) -> Option<Counted> {
         }
     }
     // who wants some of what another wants adds nothing
-    wanted.sort_unstable_by_key(Vec::len);
+    sorted::sort_by_key(&mut wanted, Vec::len);
     let mut distinct: Vec<Fixed> = Vec::new();
     for own in wanted {
         if !distinct.iter().any(|more| within(&own, more)) {

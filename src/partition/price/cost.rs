@@ -12,6 +12,7 @@ use crate::partition::price::reader::Fetch;
 use crate::partition::reads::read_boxes;
 use crate::partition::region::{beyond, loop_box, volume};
 use crate::sharding::atoms::{Atoms, clash, ways};
+use crate::sorted;
 
 /// Elements received.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -78,7 +79,7 @@ impl Fetch<'_> {
             return c;
         }
         let mut atoms: Atoms = lists.into_iter().flatten().collect();
-        atoms.sort();
+        sorted::sort(&mut atoms);
         atoms.dedup();
         let apart = atoms.iter().enumerate().all(|(i, a)| atoms[..i].iter().all(|b| !a.clashes(*b)));
         let all = DimLayout { atoms, block: 1, origin: 0 };

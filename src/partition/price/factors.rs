@@ -5,6 +5,7 @@ use crate::partition::price::reader::Reader;
 use crate::partition::program::{Slot, Stored};
 use crate::program::sentence::{Source, Span};
 use crate::sharding::atoms::{Atoms, primes};
+use crate::sorted;
 use std::collections::BTreeSet;
 
 /// One factor of a space in which both what is held and what is wanted are boxes.
@@ -63,7 +64,7 @@ pub(crate) fn factored(slot: Slot, stored: &Stored, r: &Reader, evenly: bool) ->
             return None;
         }
         let mut terms: Vec<(usize, i64)> = m.terms.iter().copied().filter(|t| s.extents[t.0] > 1).collect();
-        terms.sort_by_key(|t| std::cmp::Reverse(t.1));
+        sorted::sort_by_key(&mut terms, |t| std::cmp::Reverse(t.1));
         let mut step = *n as i64;
         let mut sizes = Vec::new();
         for (l, c) in &terms {
@@ -104,7 +105,7 @@ fn refine(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
             .collect()
     };
     let mut all: Vec<usize> = cuts(a).into_iter().chain(cuts(b)).collect();
-    all.sort_unstable();
+    sorted::sort(&mut all);
     all.dedup();
     let mut before = 1;
     all.iter()

@@ -5,6 +5,7 @@ use crate::partition::price::reader::Reader;
 use crate::partition::program::{Slot, Stored};
 use crate::program::sentence::Source;
 use crate::sharding::atoms::Atoms;
+use crate::sorted;
 use std::collections::BTreeSet;
 
 /// A coordinate of the devices, and where the count of elements changes its formula.
@@ -82,7 +83,7 @@ pub(crate) fn lines(
                 // what the whole loops make: runs of positions, joined where they touch
                 let mut rest: Vec<(i64, i64)> =
                     terms().filter(|t| !is_split(t.0)).map(|t| (t.1, p.span[t.0].len())).collect();
-                rest.sort_by_key(|t| t.0.abs());
+                sorted::sort_by_key(&mut rest, |t| t.0.abs());
                 let mut runs = vec![(m.at, m.at + 1)];
                 for (c, n) in rest {
                     if runs.len() == 1 && c.abs() <= runs[0].1 - runs[0].0 {

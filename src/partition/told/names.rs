@@ -16,6 +16,7 @@ use crate::partition::report::{Collective, Collectives, Kind};
 use crate::partition::told::seen::{Looks, Seen, partners};
 use crate::program::sentence::Source;
 use crate::sharding::atoms::{Atom, Atoms, touched_axes, ways};
+use crate::sorted;
 
 /// All collectives of a program, with those of the programs inside, and the most bytes on a device.
 pub(crate) fn collectives(
@@ -331,8 +332,8 @@ fn swapped(cuts: &[(Atoms, Atoms)]) -> Option<Atoms> {
     let mut gone: Vec<Atom> = cuts.iter().flat_map(|c| c.0.iter().copied()).collect();
     let mut new: Vec<Atom> = cuts.iter().flat_map(|c| c.1.iter().copied()).collect();
     let over: Atoms = gone.iter().copied().collect();
-    gone.sort();
-    new.sort();
+    sorted::sort(&mut gone);
+    sorted::sort(&mut new);
     let from = cuts.iter().filter(|c| !c.0.is_empty()).count();
     let to = cuts.iter().filter(|c| !c.1.is_empty()).count();
     let apart = cuts.iter().all(|c| c.0.is_empty() || c.1.is_empty());

@@ -3,6 +3,7 @@
 use crate::partition::pieces::Piece;
 use crate::partition::program::{Slot, SpmdProgram, Step};
 use crate::partition::route;
+use crate::sorted;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -111,7 +112,7 @@ impl<'a> Looks<'a> {
 /// How many devices these pieces come from.
 pub(crate) fn partners(pieces: &[Piece]) -> usize {
     let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
-    from.sort_unstable();
+    sorted::sort(&mut from);
     from.dedup();
     from.len()
 }

@@ -6,6 +6,7 @@ use crate::program::line::Cut;
 use crate::program::sentence::{
     Affine, Arg, Body, Code, Combine, Fun, Inst, Lines, Part, Read, Sentence, Source, Span,
 };
+use crate::sorted;
 use crate::types::{ArrayType, DType, Shape, gcd};
 
 /// Positions and counts of bytes beyond this are refused: sums of a few of them still fit in an `i64`.
@@ -266,12 +267,12 @@ fn overlap(parts: &[Part]) -> Option<(usize, usize)> {
     // along the loop in which most of them begin elsewhere, each meets few others
     let begins = |l: usize| {
         let mut at: Vec<i64> = order.iter().map(|k| parts[*k].span[l].lo).collect();
-        at.sort_unstable();
+        sorted::sort(&mut at);
         at.dedup();
         at.len()
     };
     let along = (0..loops).max_by_key(|l| begins(*l))?;
-    order.sort_by_key(|k| parts[*k].span[along].lo);
+    sorted::sort_by_key(&mut order, |k| parts[*k].span[along].lo);
     let mut open: Vec<usize> = Vec::new();
     for b in order {
         let lo = parts[b].span[along].lo;

@@ -17,9 +17,13 @@ use crate::types::{ArrayType, DType};
 
 /// What is told of a primitive whose answers do not fit one another: the fault of whoever wrote it.
 pub(crate) fn contradiction<P: Primitive + ?Sized>(prim: &P, wrong: impl std::fmt::Display) -> Fault {
+    contradicted(prim.name(), prim.type_path(), wrong.to_string())
+}
+
+fn contradicted(name: &str, path: &str, wrong: String) -> Fault {
     const OWN: &str = concat!(env!("CARGO_CRATE_NAME"), "::");
-    let message = format!("the rules of {} contradict one another: {wrong}", prim.name());
-    if prim.type_path().starts_with(OWN) {
+    let message = format!("the rules of {name} contradict one another: {wrong}");
+    if path.starts_with(OWN) {
         let mend = "this is a fault of atmesh, not of the program: please report it";
         return Fault::new(ErrorKind::Internal, message).help(mend);
     }

@@ -6,6 +6,7 @@ use crate::mesh::{Axes, Axis, Mesh};
 use crate::program::Operand;
 use crate::program::factors::{At, Dim, FactorLoop, Factors, Join, Linearity, LoopId, Role};
 use crate::sharding::Spec;
+use crate::sorted;
 use crate::types::{DType, Shape};
 use smallvec::SmallVec;
 
@@ -162,7 +163,7 @@ impl Rule<'_> {
             return Ok(());
         }
         let mut named: Vec<String> = each.iter().map(|(_, h)| self.tell(h.operand, h.dim)).collect();
-        named.sort_unstable();
+        sorted::sort(&mut named);
         named.dedup();
         let mut mends: Vec<(usize, Spec)> = Vec::new();
         let mut fault = self.refuse(format!("{} must be unsharded here", named.join(" and ")));
@@ -176,7 +177,7 @@ impl Rule<'_> {
             mends[k].1 = mends[k].1.with_dim(dim, &Axes::none());
             fault = fault.dim(h.operand, h.dim);
         }
-        mends.sort_by_key(|m| m.0);
+        sorted::sort_by_key(&mut mends, |m| m.0);
         let mend = match (&mends[..], self.operands.len()) {
             ([(_, spec)], 1) => format!("reshard it first: `.reshard({spec})`"),
             (mends, _) => resharded(mends),

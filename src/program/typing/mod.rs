@@ -8,7 +8,7 @@ pub(crate) mod advice;
 mod entries;
 mod sets;
 
-use super::factors::Priority;
+use super::factors::{Factors, Linearity, Priority};
 use super::{Operand, Primitive, sound};
 use crate::diagnostic::{ErrorKind, Fault, Spot};
 use crate::mesh::{Axes, Axis, AxisType, Mesh};
@@ -29,12 +29,36 @@ pub fn by_factors_on(
     operands: &[Operand],
     mesh: Option<&Mesh>,
 ) -> Result<Vec<ArrayType>, Fault> {
-    let shapes = prim.shapes(operands)?;
+    let answers = Answers {
+        shapes: prim.shapes(operands)?,
+        name: prim.name(),
+        out: prim.out(),
+        linearity: prim.linearity(),
+        priority: prim.priority(),
+        factors: &|types, shapes| prim.factors(types, shapes),
+        contradiction: &|wrong| sound::contradiction(prim, wrong),
+    };
+    typed(answers, operands, mesh)
+}
+
+/// What typing asks of a primitive, whichever it is: so that it is compiled once.
+struct Answers<'a> {
+    shapes: Vec<(DType, Shape)>,
+    name: &'static str,
+    out: Option<Spec>,
+    linearity: Linearity,
+    priority: Priority,
+    factors: &'a dyn Fn(&[ArrayType], &[(DType, Shape)]) -> Factors,
+    contradiction: &'a dyn Fn(String) -> Fault,
+}
+
+fn typed(prim: Answers<'_>, operands: &[Operand], mesh: Option<&Mesh>) -> Result<Vec<ArrayType>, Fault> {
+    let shapes = &prim.shapes;
     if shapes.is_empty() {
-        return Err(sound::contradiction(prim, "it has no results"));
+        return Err((prim.contradiction)("it has no results".into()));
     }
     let mesh = common_mesh(operands, mesh)?;
-    let out = match (prim.out(), &mesh, shapes.first()) {
+    let out = match (prim.out, &mesh, shapes.first()) {
         (Some(spec), Some(mesh), Some((_, shape))) => Some(check_out(mesh, spec, shape)?),
         (Some(spec), None, _) if !spec.is_whole() => return Err(no_mesh(spec)),
         _ => None,
@@ -42,19 +66,19 @@ pub fn by_factors_on(
     let (operands, varying) = alike(operands, mesh.as_ref())?;
     let operands = &*operands;
     let Some(mesh) = mesh else {
-        return Ok(shapes.into_iter().map(|(dtype, shape)| dtype.of(shape)).collect());
+        return Ok(prim.shapes.into_iter().map(|(dtype, shape)| dtype.of(shape)).collect());
     };
-    if let (None, Some(spec), [(dtype, shape)]) = (out, elementwise(prim, operands, &shapes), &shapes[..]) {
+    let elementwise = prim.priority == Priority::Elementwise;
+    let alike = if elementwise { one_spec(operands, shapes) } else { None };
+    if let (None, Some(spec), [(dtype, shape)]) = (out, alike, &shapes[..]) {
         return Ok(vec![ArrayType { dtype: *dtype, shape: shape.clone(), mesh: Some(mesh), spec, varying }]);
     }
     let types: SmallVec<[ArrayType; 3]> = operands.iter().map(|o| o.ty.clone()).collect();
-    let factors = prim.factors(&types, &shapes);
-    sound::factors(&factors, &types, &shapes).map_err(|wrong| sound::contradiction(prim, wrong))?;
-    let elementwise = prim.priority() == Priority::Elementwise;
-    let rule =
-        Rule { prim: prim.name(), mesh: &mesh, factors: &factors, operands, shapes: &shapes, elementwise };
+    let factors = (prim.factors)(&types, shapes);
+    sound::factors(&factors, &types, shapes).map_err(prim.contradiction)?;
+    let rule = Rule { prim: prim.name, mesh: &mesh, factors: &factors, operands, shapes, elementwise };
     let entries = rule.join(out.is_some())?;
-    let (u, r) = rule.sets(prim.linearity(), out)?;
+    let (u, r) = rule.sets(prim.linearity, out)?;
     let mut results = Vec::with_capacity(shapes.len());
     for (i, (dtype, shape)) in shapes.iter().enumerate() {
         let dims = match out {
@@ -81,11 +105,7 @@ pub fn by_factors_on(
 
 /// What the rules below come to where an elementwise operation finds all its operands (numbers aside) of the result's shape,
 /// sharded the same way and in no set: the operands' spec. It is the commonest case by far.
-fn elementwise(
-    prim: &(impl Primitive + ?Sized),
-    operands: &[Operand],
-    shapes: &[(DType, Shape)],
-) -> Option<Spec> {
+fn one_spec(operands: &[Operand], shapes: &[(DType, Shape)]) -> Option<Spec> {
     let [(_, shape)] = shapes else { return None };
     let mut common: Option<Spec> = None;
     for o in operands.iter().filter(|o| !(o.literal && o.ty.shape.is_empty())) {
@@ -100,7 +120,7 @@ fn elementwise(
         }
         common = Some(spec);
     }
-    common.filter(|_| prim.priority() == Priority::Elementwise)
+    common
 }
 
 /// Checks the sharding asked for a result: explicit axes of the mesh, none twice, sizes that divide.

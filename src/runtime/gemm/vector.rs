@@ -15,6 +15,8 @@ const ROWS: usize = 16;
 const SHORT: usize = 128;
 /// Columns that are added apart from each other.
 const APART: usize = 4;
+/// Bytes of a strip of rows: with those that are added apart they are a processor's registers. (A page loads few bytes rather than fast loops.)
+const STRIP: usize = if cfg!(target_family = "wasm") { 0 } else { 256 };
 /// Up to so many columns are added in order.
 const FEW: usize = 16;
 
@@ -188,7 +190,7 @@ pub(super) unsafe fn columns<T: Num, const L: u8>(
     let mut from = 0;
     macro_rules! strips {
         ($($V:literal $N:expr;)*) => { $(
-            while from + $V * $N <= s.m {
+            while const { $V * $N == 1 || $V * $N * size_of::<T>() <= STRIP } && from + $V * $N <= s.m {
                 // SAFETY: the caller's; the strip is within the rows
                 unsafe { strip::<T, L, $V, { $N }>(from, s, c, a, b, accumulate) }
                 from += $V * $N;

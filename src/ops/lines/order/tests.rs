@@ -5,7 +5,7 @@ use ndarray::{Array, IxDyn};
 
 fn sums(x: &ndarray::ArrayD<f32>, reverse: bool) -> ndarray::ArrayD<f32> {
     let mut y = Array::uninit(x.raw_dim());
-    scan(x.view(), y.view_mut(), How { reverse, sum: true }, <f32 as Lane>::plus);
+    scan(x.view(), y.view_mut(), How { reverse, sum: true }, &f32::with(Running::Sum));
     // SAFETY: all are written
     unsafe { y.assume_init() }
 }
@@ -32,7 +32,7 @@ fn a_line_has_the_same_bits_wherever_it_lies() {
             let stepped = numbers(&[19, 2 * n]);
             let view = stepped.slice(s![.., ..;2]).into_dyn();
             let mut y = Array::uninit(view.raw_dim());
-            scan(view, y.view_mut(), How { reverse, sum: true }, <f32 as Lane>::plus);
+            scan(view, y.view_mut(), How { reverse, sum: true }, &f32::with(Running::Sum));
             // SAFETY: all are written
             let y = unsafe { y.assume_init() };
             assert_eq!(y, sums(&stepped.slice(s![.., ..;2]).to_owned().into_dyn(), reverse));
@@ -48,9 +48,9 @@ fn registers_and_loops_make_the_same_bits() {
         for reverse in [false, true] {
             let by = |sum: bool| {
                 let mut y = Array::uninit(x.raw_dim());
-                scan(x.view(), y.view_mut(), How { reverse, sum }, <f32 as Lane>::plus);
+                scan(x.view(), y.view_mut(), How { reverse, sum }, &f32::with(Running::Sum));
                 let mut total = Array::uninit(IxDyn(&[]));
-                totals(x.view(), total.view_mut(), How { reverse, sum }, <f32 as Lane>::plus);
+                totals(x.view(), total.view_mut(), How { reverse, sum }, &f32::with(Running::Sum));
                 // SAFETY: all are written
                 unsafe { (y.assume_init().mapv(f32::to_bits), total.assume_init().mapv(f32::to_bits)) }
             };
@@ -73,13 +73,13 @@ fn sums_are_those_of_the_numbers() {
 
 #[test]
 fn extremes_keep_nan() {
-    let y = |f: fn(f32, f32) -> f32| {
+    let y = |kind: Running| {
         let x = Array::from_vec(vec![1.0, -2.0, f32::NAN, 9.0]).into_dyn();
         let mut y = Array::uninit(x.raw_dim());
-        scan(x.view(), y.view_mut(), How { reverse: false, sum: false }, f);
+        scan(x.view(), y.view_mut(), How { reverse: false, sum: false }, &f32::with(kind));
         // SAFETY: all are written
         unsafe { y.assume_init() }.into_raw_vec_and_offset().0
     };
-    assert_eq!((&y(f32::most)[..2], &y(f32::least)[..2]), (&[1.0, 1.0][..], &[1.0, -2.0][..]));
-    assert!(y(f32::most)[2..].iter().chain(&y(f32::least)[2..]).all(|x| x.is_nan()));
+    assert_eq!((&y(Running::Max)[..2], &y(Running::Min)[..2]), (&[1.0, 1.0][..], &[1.0, -2.0][..]));
+    assert!(y(Running::Max)[2..].iter().chain(&y(Running::Min)[2..]).all(|x| x.is_nan()));
 }
