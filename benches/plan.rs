@@ -91,23 +91,9 @@ fn planned() -> Result<()> {
     println!(
         "| devices | layers | trace, s | lower, s | print, s | together, s | rows | TB/device |\n|---|---|---|---|---|---|---|---|"
     );
-    let looped = model::Config {
-        explicit: true,
-        scan: true,
-        remat: true,
-        layers: 126,
-        d: 16384,
-        f: 53248,
-        heads: 128,
-        key_heads: 32,
-        words: 128256,
-        batch: 2048,
-        sequence: 8192,
-        dtype: BF16,
-    };
     for mesh in [[4, 32, 8], [16, 128, 32]] {
         for scan in [true, false] {
-            let c = model::Config { scan, ..looped };
+            let c = model::Config { scan, ..model::Config::full() };
             let on = c.mesh(mesh)?;
             let step = jit(|s: &model::State, i: &Array, l: &Array| c.step(s, i, l));
             let args = (c.state(&on), c.ids(&on), c.ids(&on));

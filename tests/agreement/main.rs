@@ -188,18 +188,7 @@ fn plans_agree_with_what_xla_compiles() -> Result<()> {
 /// The full model: the figures of a step do not change with how layers are written, and a plan of 65,536 devices is exact.
 #[test]
 fn the_full_step_on_65_536_devices_is_the_same_in_a_loop_and_unrolled() -> Result<()> {
-    let c = Config {
-        layers: 8,
-        d: 16384,
-        f: 53248,
-        heads: 128,
-        key_heads: 32,
-        words: 128256,
-        batch: 2048,
-        sequence: 8192,
-        dtype: BF16,
-        ..large()
-    };
+    let c = Config { layers: 8, ..Config::full() };
     let of = |c: Config| planned(c, [16, 128, 32], true);
     let (looped, unrolled) = (of(c)?, of(Config { scan: false, ..c })?);
     // what is gathered and all-reduced for each layer, by the formulas: a weight's columns over fsdp; activations over tensor

@@ -56,6 +56,23 @@ fn batch() -> Spec {
 }
 
 impl Config {
+    /// The full model: 418 billion parameters.
+    pub(crate) fn full() -> Config {
+        Config {
+            explicit: true,
+            scan: true,
+            remat: true,
+            layers: 126,
+            d: 16384,
+            f: 53248,
+            heads: 128,
+            key_heads: 32,
+            words: 128256,
+            batch: 2048,
+            sequence: 8192,
+            dtype: BF16,
+        }
+    }
     fn head(&self) -> usize {
         self.d / self.heads
     }
