@@ -4,7 +4,7 @@ use super::run::{Word, fill};
 use super::{Part, Put, Rows, SeekKernel};
 use crate::compile::index::{Ix, MAX};
 use crate::program::sentence::Combine;
-use crate::runtime::kernels::{self, AHEAD, BATCH, Find, Found, MixAt, Next, OneAt, Reach};
+use crate::runtime::kernels::{self, BATCH, Find, Found, MixAt, OneAt, Reach};
 use crate::types::DType;
 
 /// What batches are run by.
@@ -48,13 +48,12 @@ impl Quick {
 }
 
 /// A batch: how many queries, bytes to the rows of the result and of what is read of its first one without what is found, and, from there
-/// on, bytes to the row that is found for each; for the first ones of the next batch too, of which memory may be asked for.
+/// on, bytes to the row that is found for each.
 struct Batch<'a> {
     n: usize,
     to: i64,
     from: i64,
     found: &'a Found,
-    next: &'a [i64],
 }
 
 impl Batch<'_> {
@@ -76,11 +75,6 @@ impl Batch<'_> {
 
 /// Bytes to the rows of a batch that are evenly apart.
 type Steps = [i64; BATCH];
-
-/// From the first row of a batch to that of the next one, in bytes.
-fn turn(each: i64) -> isize {
-    BATCH as isize * each as isize
-}
 
 fn steps(each: i64) -> Steps {
     std::array::from_fn(|k| k as i64 * each)
@@ -104,10 +98,9 @@ impl SeekKernel {
         let last = self.queries - 1;
         let sum = |st: &Ix| (0..=last).map(|d| x[d] * st[d]).sum::<i64>();
         let (to, from) = (sum(&self.dst), sum(&self.src));
-        let mut bufs = [Found { at: [0; BATCH], there: [true; BATCH] }; 2];
-        let size = |first: i64| (run - first).clamp(0, BATCH as i64) as usize;
-        let locate = |first: i64, found: &mut Found| {
-            let n = size(first);
+        let mut found = Found { at: [0; BATCH], there: [true; BATCH] };
+        for first in (0..run).step_by(BATCH) {
+            let n = (run - first).min(BATCH as i64) as usize;
             found.at = *ahead;
             found.there[..n].fill(true);
             for (j, (m, find)) in self.numbers.iter().zip(&quick.finds).enumerate() {
@@ -116,18 +109,10 @@ impl SeekKernel {
                 let own = own.filter(|o| o.0 == j).map_or((0, i64::MAX), |o| o.1);
                 let reach = Reach { most: m.most, clip: m.clip, unit: m.unit, own };
                 // SAFETY: the caller's: there are numbers at all steps of the queries
-                unsafe { find(n, at, step as isize, &reach, found) }
+                unsafe { find(n, at, step as isize, &reach, &mut found) }
             }
-        };
-        let [now, then] = &mut bufs;
-        let (mut now, mut then) = (now, then);
-        locate(0, now);
-        for first in (0..run).step_by(BATCH) {
-            let next = first + BATCH as i64;
-            locate(next, then);
             let (to, from) = (to + first * self.dst[last], from + first * self.src[last]);
-            f(Batch { n: size(first), to, from, found: now, next: &then.at[..size(next).min(AHEAD)] });
-            std::mem::swap(&mut now, &mut then);
+            f(Batch { n, to, from, found: &found });
         }
     }
 
@@ -154,11 +139,8 @@ impl SeekKernel {
                     unsafe { fill(to, row, self.size as i64, T::of(self.fill)) }
                 }
             }
-            let next = Next { from: src.wrapping_offset(turn(self.src[last])), at: b.next };
             // SAFETY: the caller's: the rows are in their values
-            b.rows(&to, &mut |from, to| unsafe {
-                kernels::copy_at::<T>(row as usize, out, to, src, from, next);
-            });
+            b.rows(&to, &mut |from, to| unsafe { kernels::copy_at::<T>(row as usize, out, to, src, from) });
         };
         self.runs((&[0; MAX], &self.ext), (a, e), |x, run| {
             // SAFETY: the caller's
@@ -204,14 +186,11 @@ impl SeekKernel {
         let row = row as usize;
         let mut rows = |b: Batch<'_>| {
             let (out, src) = (out.wrapping_offset(b.to as isize), src.wrapping_offset(b.from as isize));
-            // what is copied over is not read, and not waited for
-            let at = if quick.mix.is_some() { b.next } else { &[] };
-            let next = Next { from: out.wrapping_offset(turn(self.dst[last])), at };
             // SAFETY: the caller's: the rows are in their values, and this task owns what is written
             b.rows(&from, &mut |to, from| unsafe {
                 match quick.mix {
-                    None => kernels::copy_at::<T>(row, out, to, src, from, next),
-                    Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr(), next),
+                    None => kernels::copy_at::<T>(row, out, to, src, from),
+                    Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
                 }
             });
         };

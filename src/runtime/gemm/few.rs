@@ -1,4 +1,4 @@
-//! Products of few terms, where operands are read nearly as they are: to pack them would take as long as the product. The gradient of a convolution by
+//! Products of few terms, where operands are read as they are: to pack them would take as long as the product. The gradient of a convolution by
 //! its filter is many of these, added to one result.
 //!
 //! Only for float32 on AVX-512, where a tile of four rows by 64 columns is in sixteen registers: four vectors of a row of the right side are read
@@ -6,46 +6,24 @@
 
 use super::{Mat, Out, Sizes};
 use std::arch::x86_64::*;
-use std::mem::MaybeUninit;
 
 /// So many terms are few.
 pub(super) const FEW: usize = 64;
+/// Elements of a result that stays in the first-level cache, nearly. (Larger ones gain nothing.)
+const SMALL: usize = 1 << 14;
 /// Rows and vectors of a tile.
 const ROWS: usize = 4;
 const WIDE: usize = 4;
 /// Elements of a vector.
 const LANES: usize = 16;
 
-/// Columns of a strip of the right side, and rows of one of the left side.
+/// Columns of a strip.
 const STRIP: usize = WIDE * LANES;
-/// Terms that are more than so many elements apart are copied first, a strip at a time: at powers of two they would all want the same places
-/// of the first-level cache.
-const FAR: usize = 256;
-
-/// Numbers of one side, term by term.
-#[repr(align(64))]
-struct Strip([MaybeUninit<f32>; FEW * STRIP]);
-
-impl Strip {
-    fn new() -> Strip {
-        Strip([MaybeUninit::uninit(); FEW * STRIP])
-    }
-    /// Those of k rows that begin at `x`, each so wide.
-    ///
-    /// # Safety
-    /// There are these rows, at most [`FEW`], of at most [`STRIP`] elements that follow one another.
-    unsafe fn of(&mut self, (k, width): (usize, usize), x: Mat<f32>) -> *const f32 {
-        for (r, row) in self.0.chunks_exact_mut(STRIP).take(k).enumerate() {
-            // SAFETY: the caller's
-            row[..width].copy_from_slice(unsafe { std::slice::from_raw_parts(x.row(r).cast(), width) });
-        }
-        self.0.as_ptr().cast()
-    }
-}
 
 /// Whether rows of the right side and of the result are elements that follow one another, and the product is worth it.
 pub(super) fn fits<T>(s: Sizes, c: Out<T>, b: Mat<T>) -> bool {
-    c.cs == 1 && b.cs == 1 && s.k <= FEW && s.m >= ROWS && s.n >= LANES
+    let few = s.k <= FEW && s.m * s.n <= SMALL;
+    few && c.cs == 1 && b.cs == 1 && s.m >= ROWS && s.n >= LANES
 }
 
 /// The product: each element's terms in order, by fused multiply-adds; with `accumulate` their sum is added to what is there.
@@ -54,31 +32,15 @@ pub(super) fn fits<T>(s: Sizes, c: Out<T>, b: Mat<T>) -> bool {
 /// As [`gemm`](super::gemm) says; the processor has level AVX-512, and [`fits`] holds.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
 pub(super) unsafe fn product(s: Sizes, c: Out<f32>, a: Mat<f32>, b: Mat<f32>, accumulate: bool) {
-    let (mut left, mut right) = (Strip::new(), Strip::new());
-    let mut from = 0;
-    while from < s.n {
+    for from in (0..s.n).step_by(STRIP) {
         let width = (s.n - from).min(STRIP);
-        let mut b = b.from(0, from);
-        if s.m >= 8 * ROWS && b.rs.unsigned_abs() > FAR {
-            // SAFETY: the caller's: the columns are of the right side
-            b = Mat { at: unsafe { right.of((s.k, width), b) }, rs: STRIP as isize, cs: 1 };
-        }
-        for row in (0..s.m).step_by(STRIP) {
-            let height = (s.m - row).min(STRIP);
-            let mut a = a.from(row, 0);
-            if a.rs == 1 && a.cs.unsigned_abs() > FAR {
-                // SAFETY: the caller's: the rows are of the left side
-                a = Mat { at: unsafe { left.of((s.k, height), a.flip()) }, rs: 1, cs: STRIP as isize };
-            }
-            let c = Out { at: c.at.wrapping_offset(row as isize * c.rs).wrapping_add(from), ..c };
-            // SAFETY: the caller's: the tile is in the result
-            unsafe { strip(Sizes { m: height, n: width, ..s }, c, a, b, accumulate) }
-        }
-        from += width;
+        let c = Out { at: c.at.wrapping_add(from), ..c };
+        // SAFETY: the caller's: the columns are of the right side and of the result
+        unsafe { strip(Sizes { n: width, ..s }, c, a, b.from(0, from), accumulate) }
     }
 }
 
-/// At most 64 rows and columns.
+/// At most 64 columns.
 ///
 /// # Safety
 /// As for [`product`].

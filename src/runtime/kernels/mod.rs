@@ -22,7 +22,7 @@ mod wide;
 pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};
 #[cfg(test)]
 pub use load::count;
-pub use rows::{AHEAD, BATCH, Find, Found, LINE, MixAt, Next, OneAt, Reach, ask_later, copy_at};
+pub use rows::{BATCH, Find, Found, LINE, MixAt, OneAt, Reach, ask_later, copy_at};
 pub use run::fence;
 
 use super::cpu::{self, Level};

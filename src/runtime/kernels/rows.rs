@@ -10,7 +10,7 @@ use std::slice::{from_raw_parts, from_raw_parts_mut};
 /// Rows of a batch, at most.
 pub const BATCH: usize = 64;
 /// How many rows ahead memory is asked for.
-pub const AHEAD: usize = 12;
+const AHEAD: usize = 8;
 /// Bytes that come at once.
 pub const LINE: usize = 64;
 
@@ -41,35 +41,11 @@ pub struct Found {
 /// The caller upholds: there are n numbers of the function's type, and n is at most [`BATCH`].
 pub type Find = unsafe fn(n: usize, numbers: *const u8, step: isize, reach: &Reach, found: &mut Found);
 
-/// Rows that come after a batch: their bytes behind this address. They are asked for, and need not be there.
-#[derive(Clone, Copy, Debug)]
-pub struct Next<'a> {
-    /// What these are behind.
-    pub from: *const u8,
-    /// Bytes to the first few.
-    pub at: &'a [i64],
-}
-impl Next<'_> {
-    #[inline(always)]
-    fn ask(&self, k: usize, bytes: usize) {
-        if let Some(at) = self.at.get(k) {
-            ask(self.from.wrapping_offset(*at as isize), bytes);
-        }
-    }
-}
-
 /// Combines n rows of so many elements into those at `to[k]` bytes behind `dst`: with those `from[k]` bytes behind `src`, one after the other.
 ///
 /// The caller upholds: all of these rows are in memory, and none of `dst` overlaps one of `src`.
-pub type MixAt = unsafe fn(
-    n: usize,
-    row: usize,
-    dst: *mut u8,
-    to: *const i64,
-    src: *const u8,
-    from: *const i64,
-    next: Next<'_>,
-);
+pub type MixAt =
+    unsafe fn(n: usize, row: usize, dst: *mut u8, to: *const i64, src: *const u8, from: *const i64);
 
 /// Integers that say where.
 pub(super) trait Whole: Copy {
@@ -151,7 +127,6 @@ unsafe fn mix_at_body<M: Mix>(
     to: *const i64,
     src: *const u8,
     from: *const i64,
-    next: Next<'_>,
 ) {
     // SAFETY: the caller's: n offsets each; the rows are in memory, and those of dst overlap none of src
     unsafe {
@@ -168,9 +143,8 @@ unsafe fn mix_at_body<M: Mix>(
         let bytes = row * size_of::<M::M>();
         (0..n.min(AHEAD)).for_each(|k| ask(at(k).cast(), bytes));
         for k in 0..n {
-            match (k + AHEAD).checked_sub(n) {
-                None => ask(at(k + AHEAD).cast(), bytes),
-                Some(k) => next.ask(k, bytes),
+            if k + AHEAD < n {
+                ask(at(k + AHEAD).cast(), bytes);
             }
             let (d, s) = (from_raw_parts_mut(at(k), row), from_raw_parts(with(k), row));
             for (d, s) in d.iter_mut().zip(s) {
@@ -231,10 +205,8 @@ unsafe fn one_body<T: Whole, M: Mix>(
 for_each_isa! {
     mod find_at<T: Whole>(n: usize, numbers: *const u8, step: isize, r: &Reach, f: &mut Found) at L
         => find_body::<T>(n, numbers, step, r, f);
-    mod mix_at<M: Mix>(
-        n: usize, row: usize, dst: *mut u8, to: *const i64, src: *const u8, from: *const i64, next: Next<'_>,
-    ) at L
-        => mix_at_body::<M>(n, row, dst, to, src, from, next);
+    mod mix_at<M: Mix>(n: usize, row: usize, dst: *mut u8, to: *const i64, src: *const u8, from: *const i64) at L
+        => mix_at_body::<M>(n, row, dst, to, src, from);
 }
 
 /// Places that numbers of this type say.
@@ -258,14 +230,7 @@ pub(super) fn one<M: Mix>(dtype: DType) -> Option<OneAt> {
 ///
 /// # Safety
 /// As [`MixAt`] says, but that there may be anything at `dst`.
-pub unsafe fn copy_at<T: Copy>(
-    row: usize,
-    dst: *mut u8,
-    to: &[i64],
-    src: *const u8,
-    from: &[i64],
-    next: Next<'_>,
-) {
+pub unsafe fn copy_at<T: Copy>(row: usize, dst: *mut u8, to: &[i64], src: *const u8, from: &[i64]) {
     let at = |k: usize| dst.wrapping_offset(to[k] as isize).cast::<T>();
     let with = |k: usize| src.wrapping_offset(from[k] as isize).cast::<T>();
     let n = to.len().min(from.len());
@@ -280,9 +245,8 @@ pub unsafe fn copy_at<T: Copy>(
         let bytes = row * size_of::<T>();
         (0..n.min(AHEAD)).for_each(|k| ask(with(k).cast(), bytes));
         for k in 0..n {
-            match (k + AHEAD).checked_sub(n) {
-                None => ask(with(k + AHEAD).cast(), bytes),
-                Some(k) => next.ask(k, bytes),
+            if k + AHEAD < n {
+                ask(with(k + AHEAD).cast(), bytes);
             }
             std::ptr::copy_nonoverlapping(with(k), at(k), row);
         }
@@ -342,12 +306,11 @@ mod tests {
             }
             let mix = mix_at(Combine::Add, DType::F32).unwrap();
             let (d, s) = (dst.as_mut_ptr().cast(), src.as_ptr().cast());
-            let next = Next { from: s, at: &[] };
             // SAFETY: the rows are in both
-            unsafe { mix(n, row, d, to.as_ptr(), s, from.as_ptr(), next) }
+            unsafe { mix(n, row, d, to.as_ptr(), s, from.as_ptr()) }
             assert_eq!(dst, want, "{row}");
             // SAFETY: as above
-            unsafe { copy_at::<u32>(row, dst.as_mut_ptr().cast(), &to, s, &from, next) }
+            unsafe { copy_at::<u32>(row, dst.as_mut_ptr().cast(), &to, s, &from) }
             assert_eq!(dst[..row], src[20 * row..], "{row}");
         }
     }
