@@ -3,6 +3,7 @@
 use super::chain::{Links, chains};
 use super::expr::{Do, Expr, Mem, Node, POSITION, weight};
 use super::kernel;
+use super::pairs::pairs;
 use super::tiles::{Instr, Seg, Step, Sum, Tiles};
 use crate::diagnostic::{Error, Result};
 use crate::program::sentence::Fun;
@@ -170,9 +171,18 @@ pub(super) fn emit(
             }
         }
     }
-    let (sums, gone) = chains(expr, &uses);
+    let (sums, mut gone) = chains(expr, &uses);
+    let pairs = pairs(expr, &uses, last, &mut gone);
     let mut e = Emit {
-        seg: Seg { lo: 0, hi: 0, row: Vec::new(), code: Vec::new(), mems: Vec::new(), result: 0 },
+        seg: Seg {
+            lo: 0,
+            hi: 0,
+            row: Vec::new(),
+            code: Vec::new(),
+            mems: Vec::new(),
+            result: 0,
+            product: None,
+        },
         free: Vec::new(),
         regs: 0,
         weight: 0.0,
@@ -240,17 +250,35 @@ pub(super) fn emit(
                     None => e.register(),
                 };
                 let past = stream && direct.is_some();
-                let read: SmallVec<[u32; TERMS]> = match &sums[i] {
-                    Some(sum) => {
+                let read: SmallVec<[u32; TERMS]> = match (&sums[i], pairs[i]) {
+                    (_, Some(p)) => {
+                        for (_, a) in
+                            p.args[..p.n as usize].iter().enumerate().filter(|(j, _)| p.same >> j & 1 == 0)
+                        {
+                            found.all(*a, &mut e);
+                        }
+                        // (of what has been repeated the first element is read)
+                        let f = kernels::along_one(p.fun, p.same, dtype, past)
+                            .ok_or_else(|| refuse(p.fun, dtype, dtype))?;
+                        let (s, [p0, p1, p2]) =
+                            (p.args.map(|a| found.at[a as usize]), p.k.map(f64::from_bits));
+                        e.one(Instr { f, d, s, k: [p0, p1, p2, 0.0] });
+                        e.weight += weight(Do::Lin2, dtype, dtype) + weight(what, from, dtype);
+                        p.args[..p.n as usize].into()
+                    }
+                    (Some(sum), None) => {
                         sum.terms.iter().for_each(|t| _ = found.all(t.0, &mut e));
                         e.sum(sum, d, dtype, &found.at, past)?;
                         sum.terms.iter().map(|t| t.0).collect()
                     }
-                    None => {
+                    (None, None) => {
                         let (f, args, k) = match found.along(what, dtype, args, n, k, past) {
                             Some(along) => along,
                             None => {
                                 args[..n as usize].iter().for_each(|a| _ = found.all(*a, &mut e));
+                                if what == Do::Fun(Fun::Mul) && roots == [(i, None)] {
+                                    e.seg.product = Some([args[0], args[1]].map(|a| found.at[a as usize]));
+                                }
                                 (choose(what, from, dtype, past)?, args, k)
                             }
                         };
@@ -332,5 +360,6 @@ pub(super) fn number(t: &mut Tiles) {
         }
         s.code.iter_mut().flat_map(Step::operands).for_each(fix);
         fix(&mut s.result);
+        s.product.iter_mut().flatten().for_each(fix);
     }
 }

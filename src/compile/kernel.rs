@@ -4,11 +4,9 @@ use super::expr::{Mem, POSITION};
 use super::index::{Ix, MAX};
 use super::tiles::{Instr, REGISTER, Seg, Step, Tiles};
 use crate::runtime::kernels;
-use smallvec::SmallVec;
 use std::alloc::Layout;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
-use std::ops::Range;
 
 /// Bytes of an accumulator of a fold.
 pub(crate) const ACCUMULATOR: usize = 4096;
@@ -20,6 +18,8 @@ pub(crate) const ACCUMULATORS: usize = 88;
 pub(crate) struct Scratch {
     memory: *mut u8,
     registers: usize,
+    /// Registers of the programs that run.
+    fitted: usize,
     table: Vec<*mut u8>,
     strips: Vec<CacheLine>,
 }
@@ -36,7 +36,13 @@ impl Scratch {
         Layout::from_size_align(bytes, Self::ALIGN).expect("a few hundred KiB")
     }
     pub(crate) fn new() -> Scratch {
-        Scratch { memory: std::ptr::null_mut(), registers: 0, table: Vec::new(), strips: Vec::new() }
+        Scratch {
+            memory: std::ptr::null_mut(),
+            registers: 0,
+            fitted: 0,
+            table: Vec::new(),
+            strips: Vec::new(),
+        }
     }
     /// Makes room for this many registers and operands.
     pub(crate) fn fit(&mut self, registers: usize, operands: usize) {
@@ -55,17 +61,26 @@ impl Scratch {
             }
             self.registers = n;
         }
+        self.fitted = registers;
         for r in 0..registers {
             self.table[r] = self.memory.wrapping_add(ACCUMULATORS * ACCUMULATOR + r * REGISTER);
         }
     }
     /// Room for values of some rows, of this many bytes.
     pub(crate) fn strips(&mut self, bytes: usize) -> *mut u8 {
-        let lines = bytes.div_ceil(size_of::<CacheLine>());
+        // at the begin of a page, as large values are: rows of both are then read and written in step
+        let lines = (bytes + Self::ALIGN).div_ceil(size_of::<CacheLine>());
         if self.strips.len() < lines {
             self.strips.resize(lines, CacheLine([0; 64]));
         }
-        self.strips.as_mut_ptr().cast()
+        let at: *mut u8 = self.strips.as_mut_ptr().cast();
+        at.wrapping_add(at.addr().next_multiple_of(Self::ALIGN) - at.addr())
+    }
+    /// Registers, and two tables of operands.
+    pub(super) fn tables(&mut self, operands: usize) -> (&[*mut u8], &mut [*mut u8], &mut [*mut u8]) {
+        let (registers, tables) = self.table.split_at_mut(self.fitted);
+        let (now, begins) = tables.split_at_mut(operands);
+        (registers, now, begins)
     }
     fn free(&mut self) {
         if !self.memory.is_null() {
@@ -82,6 +97,40 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         self.free();
+    }
+}
+
+/// Partial results in accumulators from `first` on, merged like the digits of a binary counter.
+pub(crate) struct Tree {
+    first: usize,
+    /// The accumulator that is free.
+    pub(crate) depth: usize,
+    count: u64,
+}
+
+impl Tree {
+    pub(crate) fn new(first: usize) -> Tree {
+        Tree { first, depth: first, count: 0 }
+    }
+    /// One more result is in accumulator `depth`.
+    #[inline(always)]
+    pub(crate) fn pushed(&mut self, merge: impl Fn(usize, usize)) {
+        self.depth += 1;
+        self.count += 1;
+        let mut c = self.count;
+        while c & 1 == 0 {
+            self.depth -= 1;
+            merge(self.depth - 1, self.depth);
+            c >>= 1;
+        }
+    }
+    /// All results become one, in accumulator `first`.
+    #[inline(always)]
+    pub(crate) fn end(&mut self, merge: impl Fn(usize, usize)) {
+        while self.depth > self.first + 1 {
+            self.depth -= 1;
+            merge(self.depth - 1, self.depth);
+        }
     }
 }
 
@@ -126,41 +175,6 @@ pub(super) unsafe fn unless_there(
     }
 }
 
-/// Memory that is asked for while something else runs, some lines at a time.
-#[derive(Debug, Default)]
-pub(crate) struct Ahead {
-    /// From where to where.
-    ranges: SmallVec<[(*const u8, *const u8); 4]>,
-    /// Lines at a time.
-    each: usize,
-}
-
-impl Ahead {
-    /// These ranges, in so many turns.
-    pub(crate) fn of(ranges: impl Iterator<Item = (*const u8, *const u8)>, turns: i64) -> Ahead {
-        let ranges: SmallVec<[(*const u8, *const u8); 4]> = ranges.collect();
-        let bytes: usize = ranges.iter().map(|(a, b)| b.addr().saturating_sub(a.addr())).sum();
-        Ahead { ranges, each: bytes.div_ceil(kernels::LINE).div_ceil(turns.max(1) as usize) }
-    }
-    /// Asks for the lines of one turn.
-    #[inline(always)]
-    fn ask(&mut self) {
-        let mut left = self.each;
-        while left > 0
-            && let Some((at, end)) = self.ranges.last_mut()
-        {
-            while left > 0 && at.addr() < end.addr() {
-                kernels::ask_later(*at);
-                *at = at.wrapping_add(kernels::LINE);
-                left -= 1;
-            }
-            if at.addr() >= end.addr() {
-                self.ranges.pop();
-            }
-        }
-    }
-}
-
 /// Where a place in memory is at this index.
 #[inline(always)]
 pub(crate) fn address(m: &Mem, base: &[*mut u8], x: &Ix, rank: usize) -> *mut u8 {
@@ -172,7 +186,7 @@ pub(crate) fn address(m: &Mem, base: &[*mut u8], x: &Ix, rank: usize) -> *mut u8
 /// # Safety
 /// The operands of the instruction are valid for n elements.
 #[inline(always)]
-unsafe fn one(i: &Instr, table: &[*mut u8], n: i64) {
+pub(super) unsafe fn one(i: &Instr, table: &[*mut u8], n: i64) {
     let at = |k: u16| table[k as usize];
     // SAFETY: the caller's
     unsafe { (i.f)(n as usize, at(i.d), at(i.s[0]), at(i.s[1]), at(i.s[2]), &i.k) }
@@ -181,7 +195,7 @@ unsafe fn one(i: &Instr, table: &[*mut u8], n: i64) {
 /// # Safety
 /// The operands of the instructions are valid for n elements.
 #[inline(always)]
-unsafe fn execute(code: &[Step], table: &[*mut u8], n: i64) {
+pub(super) unsafe fn execute(code: &[Step], table: &[*mut u8], n: i64) {
     for step in code {
         // SAFETY: the caller's
         unsafe {
@@ -229,22 +243,6 @@ unsafe fn begin_row(s: &Seg, table: &[*mut u8], n: i64, first: bool) {
 /// `base` has, for each slot that is used, memory as large as the strides say; nobody else writes what the box reads or
 /// writes, nor reads what it writes.
 pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch: &mut Scratch) {
-    // SAFETY: the caller's
-    unsafe { run_and_ask(t, base, lo, hi, scratch, &mut Ahead::default()) }
-}
-
-/// As [`run`]; with each row some memory is asked for.
-///
-/// # Safety
-/// As for [`run`].
-pub(crate) unsafe fn run_and_ask(
-    t: &Tiles,
-    base: &[*mut u8],
-    lo: &Ix,
-    hi: &Ix,
-    scratch: &mut Scratch,
-    ahead: &mut Ahead,
-) {
     scratch.fit(t.regs as usize, t.operands());
     let (regs, last) = (t.regs as usize, t.rank - 1);
     let table = &mut scratch.table[..];
@@ -264,7 +262,6 @@ pub(crate) unsafe fn run_and_ask(
         let (mut first, alone) = (true, b.segs.len() == 1);
         let mut next = false;
         loop {
-            ahead.ask();
             for s in &b.segs {
                 let (a, e) = (s.lo.max(lo[last]), s.hi.min(hi[last]));
                 if a >= e {
@@ -320,50 +317,6 @@ pub(crate) unsafe fn run_and_ask(
     }
     if t.stream {
         kernels::fence();
-    }
-}
-
-/// Rows of programs of one segment that store nothing, of at most two dimensions: `f` takes the values of each, `unit` at a time (which a tile
-/// holds), how many there are and where they are.
-///
-/// # Safety
-/// As for [`run`]; the scratch fits the programs, and `f` leaves it alone but for its accumulators.
-#[inline(always)]
-pub(crate) unsafe fn rows(
-    t: &Tiles,
-    base: &[*mut u8],
-    rows: Range<i64>,
-    unit: i64,
-    scratch: &mut Scratch,
-    ahead: &mut Ahead,
-    mut f: impl FnMut(i64, *mut u8),
-) {
-    let (s, regs, last) = (&t.bands[0].segs[0], t.regs as usize, t.rank - 1);
-    let table = &mut scratch.table[..];
-    for r in rows.clone() {
-        ahead.ask();
-        let mut x = [0; MAX];
-        if last > 0 {
-            x[0] = r;
-        }
-        row_of(&mut table[regs..], s, base, &x, t.rank, r > rows.start);
-        let mut left = t.ext[last];
-        // SAFETY: the caller's
-        unsafe {
-            begin_row(s, table, left.min(unit), r == rows.start);
-            loop {
-                let n = left.min(unit);
-                execute(&s.code, table, n);
-                f(n, table[s.result as usize]);
-                left -= n;
-                if left == 0 {
-                    break;
-                }
-                for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
-                    *p = p.wrapping_offset((n * m.st[last]) as isize);
-                }
-            }
-        }
     }
 }
 

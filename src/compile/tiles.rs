@@ -84,6 +84,8 @@ pub(crate) struct Seg {
     pub(crate) mems: Vec<Mem>,
     /// The operand that holds the value of a cell that stores nothing.
     pub(crate) result: u16,
+    /// The operands of which that value is the product, if the last instruction computes no more than that.
+    pub(crate) product: Option<[u16; 2]>,
 }
 
 impl Seg {

@@ -213,6 +213,86 @@ fn programs_without_sums_have_one_result() {
     });
 }
 
+/// One line of a program of rows: what it makes of earlier values, x and y, with a row's numbers, and which.
+fn of_rows(kind: u8, x: &Array, y: &Array) -> Array {
+    let last = || Dims::keep(-1);
+    match kind % 14 {
+        0 => x - x.max(last()),
+        1 => (x - x.max(last())).exp(),
+        2 => (x * 0.125 - y.min(last())).exp(),
+        3 => x / x.sum(last()),
+        4 => (x * y).sum(last()) * y,
+        5 => (x - x.mean(last())) * y.sum(last()),
+        6 => y * (x - y.max(last())),
+        7 => x * (x * x).mean(last()).rsqrt(),
+        8 => x.sum(last()) - y,
+        9 => x * y.max(last()) + y.sum(last()),
+        10 => x * y + x.min(last()),
+        11 => x.softmax(1),
+        12 => x.logsumexp(Dims::keep(-1)) + y,
+        _ => x + y,
+    }
+}
+
+/// Rows that are folded and used again: eagerly each operation by itself, in `jit` as one program, in a loop without rows that run together.
+#[test]
+fn rows_that_are_used_again_have_one_result() {
+    let shapes = (
+        select(vec![1usize, 16, 23, 40]),
+        select(vec![1usize, 3, 16, 63, 64, 65, 130, 511, 512, 513, 1100, 2300]),
+    );
+    let dtypes = select(vec![F32, F32, F32, F64, F16]);
+    let lines = vec((any::<u8>(), any::<u8>(), any::<u8>()), 1..=7);
+    holds(60, (shapes, dtypes, lines, any::<bool>()), |((n, c), dtype, lines, rare)| {
+        let wrong = |what: &str, e: atmesh::Error| TestCaseError::fail(format!("{what}: {e}"));
+        let input = |k: usize| match rare {
+            true => edges(dtype, &[n, c], k),
+            false => (Array::arange(0..(n * c) as i32).astype(F32) * 0.7 + k as f32)
+                .sin()
+                .astype(dtype)
+                .reshape([n, c]),
+        };
+        let made = |x: &Array, y: &Array| {
+            let mut values = vec![x.clone(), y.clone()];
+            for (kind, a, b) in &lines {
+                let (a, b) = (*a as usize % values.len(), *b as usize % values.len());
+                values.push(of_rows(*kind, &values[a], &values[b]));
+            }
+            values.split_off(2)
+        };
+        let (x, y) = (input(0), input(1));
+        let all = |outs: &[Array]| outs.iter().map(bits).collect::<Result<Vec<_>>>();
+        let want = all(&made(&x, &y)).map_err(|e| wrong("at once", e))?;
+        let last = |x: &Array, y: &Array| made(x, y).pop().map_or_else(|| x.clone(), |y| y);
+        let mesh = Mesh::new([("rows", 2)]).map_err(|e| wrong("a mesh", e))?;
+        for engine in [Lockstep, Threads] {
+            let f = jit(made).engine(engine);
+            let mut ways = vec![("all", f.call((&x, &y)).and_then(|o| all(&o)))];
+            let one = jit(last).engine(engine);
+            ways.push(("the last", one.call((&x, &y)).and_then(|o| all(&[o]))));
+            if n % 2 == 0 {
+                let (x, y) = (x.put(&mesh, p!["rows", _]), y.put(&mesh, p!["rows", _]));
+                ways.push(("the last, rows split", one.call((&x, &y)).and_then(|o| all(&[o]))));
+            }
+            let step = |x: &Array, y: &Array| fori_loop(0..1, x, |_, x| last(&x, y));
+            ways.push(("in a loop", jit(step).engine(engine).call((&x, &y)).and_then(|o| all(&[o]))));
+            for (way, got) in ways {
+                let got = got.map_err(|e| wrong(way, e))?;
+                let of = want.len() - got.len();
+                for (k, (got, want)) in got.iter().zip(&want[of..]).enumerate() {
+                    if let Some(i) = got.iter().zip(want).position(|(g, w)| g != w) {
+                        let (g, w) = (got[i], want[i]);
+                        return Err(TestCaseError::fail(format!(
+                            "{engine}, {way}: {k}, element {i}: {g:#x} for {w:#x}"
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
 /// Conversions round once, on every way to them.
 #[test]
 fn conversions_are_those_of_the_reference() {

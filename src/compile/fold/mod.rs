@@ -13,6 +13,7 @@ use super::flow::Fold;
 use super::group::{Groups, Head};
 use super::index::{Ix, MAX};
 use super::kernel::ACCUMULATOR;
+use super::rowwise::{Folding, RowWise};
 use super::tiles::{REGISTER, TILE, Tiles};
 use crate::diagnostic::{Error, Result};
 use crate::runtime::kernels::{self, Kernel, Rows, Rows8};
@@ -47,8 +48,10 @@ pub(crate) struct FoldKernel {
     row: bool,
     /// What is folded is in memory.
     direct: bool,
-    /// Each result is of one run of elements, made by one program: by [`kernel::rows`](super::kernel::rows).
-    plain: bool,
+    /// Where each result is of one run of elements, made by one program: what runs it.
+    plain: Option<Box<RowWise>>,
+    /// What folds products of two operands, unit by unit.
+    products: Option<Kernel>,
     /// Elements of a tile.
     tile: i64,
     /// Kept indices but for the innermost dimension.
@@ -141,7 +144,8 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
         eight: None,
         row,
         direct,
-        plain: false,
+        plain: None,
+        products: kernels::fold_products(combine, dtype),
         tile,
         outer,
         columns,
@@ -160,7 +164,8 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
             n.columns = (n.pre.ext[last] + n.tile - 1) / n.tile;
         }
     }
-    n.plain = n.is_plain();
+    let rows = if last > 0 { n.pre.ext[0] } else { 1 };
+    n.plain = n.alone(rows);
     let w = n.pre.weight + fold_weight(combine, dtype);
     let calls = (elements as f64 / n.tile as f64).max((n.outer * n.columns) as f64);
     n.cost = ((elements as f64 * w).max(elements as f64 * size as f64 / 60.0) + 25.0 * calls) / 1000.0;
@@ -195,15 +200,25 @@ impl FoldKernel {
                 hi[d] == lo[d] + 1 && lo[d] - ranks[0].0[d] == k as i64 * (ranks[1].0[d] - ranks[0].0[d])
             })
     }
-    /// Whether each result is of one run of elements, made by one program.
-    fn is_plain(&self) -> bool {
+    /// What runs it, if each of its results, as many as rows, is of one run of elements, made by one program.
+    fn alone(&self, rows: i64) -> Option<Box<RowWise>> {
         let last = self.pre.rank - 1;
-        let [c] = &self.copies[..] else { return false };
-        let [(lo, hi)] = &c[..] else { return false };
-        let [b] = &self.pre.bands[..] else { return false };
+        let [c] = &self.copies[..] else { return None };
+        let [(lo, hi)] = &c[..] else { return None };
         let whole = lo[last] == 0 && hi[last] == self.pre.ext[last];
-        let fits = self.direct || self.tile <= self.pre.tile;
-        self.row && last <= 1 && !self.reduced[..last].contains(&true) && whole && fits && b.segs.len() == 1
+        let plain = self.row && last <= 1 && !self.reduced[..last].contains(&true) && whole;
+        let mut alone = RowWise::default();
+        let fits = plain && alone.push(&self.pre, rows, Some(self.folding()), |_| false);
+        fits.then(|| Box::new(alone.done(rows)))
+    }
+    fn folding(&self) -> Folding {
+        let step = if self.pre.rank > 1 { self.st[0] } else { 0 };
+        let Self { fold, products, combine, tile: unit, out, size, .. } = *self;
+        Folding { fold, products, combine, unit, out, step, size: size as usize }
+    }
+    /// Adds it to the programs of so many rows, if each has one result of one run of elements; what is in `strips` has room for one row.
+    pub(crate) fn join(&self, programs: &mut RowWise, rows: i64, strip: impl Fn(u32) -> bool) -> bool {
+        self.plain.is_some() && programs.push(&self.pre, rows, Some(self.folding()), strip)
     }
     /// Whether its outermost dimension is of results, each of which is made at once: then it can run on some of its indices.
     pub(crate) fn by_rows(&self) -> bool {

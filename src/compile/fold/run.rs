@@ -2,7 +2,7 @@
 
 use super::{BLOCK, FoldKernel};
 use crate::compile::index::{Ix, MAX};
-use crate::compile::kernel::{self, ACCUMULATOR, Ahead, Scratch};
+use crate::compile::kernel::{self, ACCUMULATOR, Scratch, Tree};
 use crate::runtime::kernels;
 use std::ops::Range;
 
@@ -59,69 +59,32 @@ impl FoldKernel {
             return;
         }
         let tasks = self.tasks();
-        let tasks = tasks * chunk / chunks..tasks * (chunk + 1) / chunks;
         // SAFETY: the caller's
-        unsafe {
-            match self.plain {
-                true => self.plain(tasks, base, s, &mut Ahead::default()),
-                false => self.tiles(tasks, base, s),
-            }
-        }
+        unsafe { self.results(tasks * chunk / chunks..tasks * (chunk + 1) / chunks, base, s) }
     }
     /// All results at indices `a..b` of the outermost dimension.
     ///
     /// # Safety
     /// As for [`kernel::run`]; it can run by rows.
-    pub(crate) unsafe fn run_rows(
-        &self,
-        a: i64,
-        b: i64,
-        base: &[*mut u8],
-        s: &mut Scratch,
-        ahead: &mut Ahead,
-    ) {
+    pub(crate) unsafe fn run_rows(&self, a: i64, b: i64, base: &[*mut u8], s: &mut Scratch) {
         debug_assert!(self.by_rows());
-        s.fit(self.pre.regs as usize, self.pre.operands());
         let each = self.tasks() / self.pre.ext[0];
         // SAFETY: the caller's
-        unsafe {
-            match self.plain {
-                true => self.plain(a..b, base, s, ahead),
-                false => self.tiles(a * each..b * each, base, s),
-            }
-        }
+        unsafe { self.results(a * each..b * each, base, s) }
     }
-    /// These results, each of one run of elements.
+    /// These tiles of the result.
     ///
     /// # Safety
-    /// As for [`FoldKernel::run`]; the scratch fits.
-    unsafe fn plain(&self, rows: Range<i64>, base: &[*mut u8], s: &mut Scratch, ahead: &mut Ahead) {
-        let last = self.pre.rank - 1;
-        let step = if last > 0 { self.st[0] } else { 0 };
-        let mut dst = base[self.out as usize].wrapping_offset((rows.start * step) as isize);
-        // a line for each sum that waits
-        let (room, size) = (s.accumulator(0), self.size as usize);
-        let at = |k: usize| room.wrapping_add(k * kernels::LINE);
-        let (units, mut tree, mut done) = ((self.pre.ext[last] + self.tile - 1) / self.tile, Tree::new(0), 0);
-        // SAFETY: the caller's; the result has these rows; a tree of 2⁶³ sums is 64 lines
-        let merge = |a, b| unsafe { (self.combine)(1, at(a), at(a), at(b), at(b), &[0.0; 4]) };
-        let mut unit = |n: i64, v: *mut u8| unsafe {
-            if units == 1 {
-                (self.fold)(n as usize, dst, v, v, v, &[0.0; 4]);
-            } else {
-                (self.fold)(n as usize, at(tree.depth), v, v, v, &[0.0; 4]);
-                tree.pushed(merge);
-                done += 1;
-                if done < units {
-                    return;
-                }
-                tree.end(merge);
-                std::ptr::copy_nonoverlapping(at(0), dst, size);
-                (tree, done) = (Tree::new(0), 0);
+    /// As for [`FoldKernel::run`].
+    unsafe fn results(&self, tasks: Range<i64>, base: &[*mut u8], s: &mut Scratch) {
+        // SAFETY: the caller's
+        unsafe {
+            if let Some(plain) = &self.plain {
+                return plain.run(tasks.start, tasks.end, base, s);
             }
-            dst = dst.wrapping_offset(step as isize);
-        };
-        unsafe { kernel::rows(&self.pre, base, rows, self.tile, s, ahead, &mut unit) }
+            s.fit(self.pre.regs as usize, self.pre.operands());
+            self.tiles(tasks, base, s);
+        }
     }
     /// These tiles of the result, each at once.
     ///
@@ -365,38 +328,5 @@ impl FoldKernel {
         }
         tree.end(|a, b| self.merge(a, b, n, s));
         depth
-    }
-}
-
-/// Partial results in accumulators from `first` on, merged like the digits of a binary counter.
-struct Tree {
-    first: usize,
-    depth: usize,
-    count: u64,
-}
-
-impl Tree {
-    fn new(first: usize) -> Tree {
-        Tree { first, depth: first, count: 0 }
-    }
-    /// One more result is in accumulator `depth`.
-    #[inline(always)]
-    fn pushed(&mut self, merge: impl Fn(usize, usize)) {
-        self.depth += 1;
-        self.count += 1;
-        let mut c = self.count;
-        while c & 1 == 0 {
-            self.depth -= 1;
-            merge(self.depth - 1, self.depth);
-            c >>= 1;
-        }
-    }
-    /// All results become one, in accumulator `first`.
-    #[inline(always)]
-    fn end(&mut self, merge: impl Fn(usize, usize)) {
-        while self.depth > self.first + 1 {
-            self.depth -= 1;
-            merge(self.depth - 1, self.depth);
-        }
     }
 }

@@ -11,7 +11,8 @@ use crate::compile::flow::{Item, Piece};
 use crate::compile::fold::FoldKernel;
 use crate::compile::group::{Group, Groups, Head};
 use crate::compile::index::MAX;
-use crate::compile::kernel::{self, Ahead, Scratch};
+use crate::compile::kernel::{self, Scratch};
+use crate::compile::rowwise::RowWise;
 use crate::compile::seek::{self, SeekKernel};
 use crate::compile::tiles::Tiles;
 use crate::partition::Slot;
@@ -23,8 +24,6 @@ use std::sync::Arc;
 const FEWEST: i64 = 16;
 /// Bytes that the rows of a turn have in cache.
 const TURN: i64 = 128 << 10;
-/// Bytes from which on a value is not in cache.
-const FAR: i64 = 1 << 20;
 /// Most bytes of one row.
 const LONGEST: i64 = 256 << 10;
 
@@ -39,13 +38,44 @@ enum Part {
 }
 
 impl Part {
-    fn tiles(&self) -> Option<&Tiles> {
+    fn uses(&self, slot: u32) -> bool {
         match self {
-            Part::Tiles(t) => Some(t),
-            Part::Fold(f) => Some(&f.pre),
-            Part::Take(_) | Part::Put(_) => None,
+            Part::Tiles(t) => mems(t).any(|m| m.slot == slot),
+            Part::Fold(f) => f.out == slot || mems(&f.pre).any(|m| m.slot == slot),
+            // (rows that are found or put have room of their own)
+            Part::Take(_) | Part::Put(_) => true,
         }
     }
+}
+
+/// Where values of so many bytes are, and the bytes of all: what no later program uses makes room for what later ones make.
+fn packed(values: &[(u32, i64)], parts: &[Part]) -> (Vec<usize>, usize) {
+    let span = |slot: u32| {
+        let uses = |p: &Part| p.uses(slot);
+        (parts.iter().position(uses).unwrap_or(0), parts.iter().rposition(uses).unwrap_or(parts.len()))
+    };
+    let spans: Vec<(usize, usize)> = values.iter().map(|v| span(v.0)).collect();
+    let (mut at, mut end) = (vec![0; values.len()], 0);
+    // rooms: where each begins, its bytes, and the program after which it is free
+    let mut rooms: Vec<(usize, usize, usize)> = Vec::new();
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by_key(|v| spans[*v].0);
+    for v in order {
+        let (need, (first, last)) = ((values[v].1 as usize).next_multiple_of(64), spans[v]);
+        let free = rooms.iter_mut().filter(|r| r.2 < first && r.1 >= need).min_by_key(|r| r.1);
+        at[v] = match free {
+            Some(room) => {
+                room.2 = last;
+                room.0
+            }
+            None => {
+                rooms.push((end, need, last));
+                end += need;
+                end - need
+            }
+        };
+    }
+    (at, end)
 }
 
 /// Programs that run one behind the other on some rows, then on the next ones.
@@ -59,8 +89,8 @@ pub(crate) struct RowsKernel {
     strips: Vec<(u32, i64, usize)>,
     /// Bytes of all strips.
     bytes: usize,
-    /// Large values that are read row by row: slot, bytes of a row. The next turn's are asked for during this one.
-    ahead: Vec<(u32, i64)>,
+    /// What runs them row by row, where that is possible: then a turn is a row.
+    wise: Option<RowWise>,
 }
 
 impl RowsKernel {
@@ -76,6 +106,13 @@ impl RowsKernel {
     pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
         let (mut a, end) = (self.rows * i / chunks, self.rows * (i + 1) / chunks);
         let room = scratch.strips(self.bytes);
+        if let Some(wise) = &self.wise {
+            for (slot, _, at) in &self.strips {
+                base[*slot as usize] = room.wrapping_add(*at);
+            }
+            // SAFETY: the caller's
+            return unsafe { wise.run(a, end, base, scratch) };
+        }
         if let Some(Part::Put(p)) = self.parts.last() {
             // SAFETY: the caller's
             unsafe { p.begin(base) }
@@ -86,8 +123,6 @@ impl RowsKernel {
                 // row a is the strip's first
                 base[*slot as usize] = room.wrapping_add(*at).wrapping_offset((-a * row) as isize);
             }
-            let next = (b + self.turn).min(end);
-            let mut ahead = self.ahead(b, next, (b - a) * self.parts.len() as i64, base);
             for part in &self.parts {
                 // SAFETY: the caller's; the programs name what is in these rows only
                 unsafe {
@@ -95,11 +130,11 @@ impl RowsKernel {
                         Part::Tiles(t) => {
                             let (mut lo, mut hi, each) = ([0; MAX], t.ext, t.ext[0] / self.rows);
                             (lo[0], hi[0]) = (a * each, b * each);
-                            kernel::run_and_ask(t, base, &lo, &hi, scratch, &mut ahead);
+                            kernel::run(t, base, &lo, &hi, scratch);
                         }
                         Part::Fold(f) => {
                             let each = f.pre.ext[0] / self.rows;
-                            f.run_rows(a * each, b * each, base, scratch, &mut ahead);
+                            f.run_rows(a * each, b * each, base, scratch);
                         }
                         Part::Take(t) => t.run_rows((a, b), base),
                         Part::Put(p) => p.put_some((a, b), base),
@@ -108,14 +143,6 @@ impl RowsKernel {
             }
             a = b;
         }
-    }
-    /// The rows a..b of what is large, to be asked for in so many turns.
-    fn ahead(&self, a: i64, b: i64, turns: i64, base: &[*mut u8]) -> Ahead {
-        let of = |(slot, row): &(u32, i64)| {
-            let at = |r: i64| base[*slot as usize].cast_const().wrapping_offset((r * row) as isize);
-            (at(a), at(b))
-        };
-        Ahead::of(self.ahead.iter().map(of), turns)
     }
 }
 
@@ -140,8 +167,6 @@ pub(super) struct Chain {
     rows: i64,
     /// Values that have strips, and the bytes of a row.
     pub(super) strips: Vec<(Slot, i64)>,
-    /// What its groups make.
-    made: Vec<Slot>,
     /// Bytes of a row of all that is read and made.
     bytes: i64,
 }
@@ -325,8 +350,8 @@ impl Bound<'_> {
                 && self.places[self.base + s] == Memory::Nowhere
                 && inner.get(s) == Some(&uses.readers)
         };
-        let strips = made.iter().copied().filter(private).map(|s| (s, row(s))).collect();
-        Some(Chain { groups, rows, strips, made, bytes })
+        let strips = made.into_iter().filter(private).map(|s| (s, row(s))).collect();
+        Some(Chain { groups, rows, strips, bytes })
     }
     /// Takes a group into the chain, if it has the chain's rows, and what it reads is ready before or in the chain. What is neither is taken
     /// in before it, if that is possible: it need not read anything of the chain.
@@ -430,14 +455,18 @@ pub(super) fn places(chains: &[Chain]) -> HashMap<usize, (usize, usize)> {
 }
 
 impl Chain {
+    /// What runs these programs row by row; `strip`: what has room for one row.
+    fn wise(&self, parts: &[Part], strip: impl Fn(u32) -> bool) -> Option<RowWise> {
+        let mut wise = RowWise::default();
+        let all = parts.iter().all(|p| match p {
+            Part::Tiles(t) => wise.push(t, self.rows, None, &strip),
+            Part::Fold(f) => f.join(&mut wise, self.rows, &strip),
+            Part::Take(_) | Part::Put(_) => false,
+        });
+        all.then(|| wise.done(self.rows))
+    }
     /// The nodes of the chain's groups, in its order, as one.
     pub(super) fn node(&self, nodes: Vec<Node>, base: usize) -> Node {
-        let turn = (TURN / self.bytes.max(1)).clamp(1, self.rows);
-        let (mut strips, mut bytes) = (Vec::new(), 0);
-        for (s, row) in &self.strips {
-            strips.push(((base + s) as u32, *row, bytes));
-            bytes += ((row * turn) as usize).next_multiple_of(64);
-        }
         let cost: f64 = nodes.iter().map(|n| n.cost).sum();
         let gone = |s: &Slot| self.strips.iter().any(|x| x.0 == *s);
         let makes = nodes.iter().flat_map(|n| &n.what.makes).filter(|m| !gone(&m.0)).cloned().collect();
@@ -451,19 +480,16 @@ impl Chain {
             _ => None,
         });
         let parts: Vec<Part> = parts.collect();
-        let mut ahead: Vec<(u32, i64)> = Vec::new();
-        let made = |slot: u32| self.made.contains(&(slot as usize - base));
-        for t in parts.iter().filter_map(Part::tiles) {
-            for m in mems(t).filter(|m| !made(m.slot)) {
-                // (of values that are read from their first row on)
-                let row = m.st[0] * (t.ext[0] / self.rows);
-                let known = ahead.iter().any(|x| x.0 == m.slot);
-                if !known && row * self.rows >= FAR && m.off == 0 {
-                    ahead.push((m.slot, row));
-                }
-            }
-        }
-        let kernel = RowsKernel { rows: self.rows, turn, parts, strips, bytes, ahead };
+        let wise = self.wise(&parts, |slot| gone(&(slot as usize - base)));
+        let turn = match wise {
+            Some(_) => 1,
+            None => (TURN / self.bytes.max(1)).clamp(1, self.rows),
+        };
+        let strips: Vec<(u32, i64)> =
+            self.strips.iter().map(|(s, row)| ((base + s) as u32, row * turn)).collect();
+        let (at, bytes) = packed(&strips, &parts);
+        let strips = strips.iter().zip(at).map(|((slot, all), at)| (*slot, all / turn, at)).collect();
+        let kernel = RowsKernel { rows: self.rows, turn, parts, strips, bytes, wise };
         let chunks = ((cost / 20.0) as i64).clamp(1, kernel.most().min(512));
         let what = What { name: "rows", makes, maps, step };
         Node { kernel: Kernel::Rows(Box::new(kernel)), chunks, cost, what }

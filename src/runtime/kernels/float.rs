@@ -3,6 +3,8 @@
 use super::run::{Constants, El, How, Same, narrow, pick, plain, scalar};
 use super::{Along, Kernel, math32, math64};
 use crate::program::sentence::Fun;
+#[cfg(target_arch = "x86_64")]
+use crate::runtime::cpu::Level;
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
@@ -203,6 +205,7 @@ els! {
     Lin2 2 |a, b, c, k| a.mul(T::of(k[0])).add(b.mul(T::of(k[1])));
     Lin3 3 |a, b, c, k| a.mul(T::of(k[0])).add(b.mul(T::of(k[1]))).add(c.mul(T::of(k[2])));
     MulAdd 3 |a, b, c, k| a.mul(b).add(c);
+    LinMul 3 |a, b, c, k| a.mul(T::of(k[0])).add(b.mul(T::of(k[1]))).mul(c);
     Neg 1 |a, b, c, k| a.neg();
     Sign 1 |a, b, c, k| a.sign_of();
     Abs 1 |a, b, c, k| a.abs();
@@ -370,6 +373,10 @@ pub(super) fn along_one(fun: Along, same: u8, how: How) -> Option<Kernel> {
         (Along::MulAdd, 2) => pick::<Same<MulAdd<f32>, 2>>(how),
         (Along::MulAdd, 4) => pick::<Same<MulAdd<f32>, 4>>(how),
         (Along::MulAdd, 6) => pick::<Same<MulAdd<f32>, 6>>(how),
+        (Along::LinMul, 2) => pick::<Same<LinMul<f32>, 2>>(how),
+        (Along::LinMul, 6) => pick::<Same<LinMul<f32>, 6>>(how),
+        #[cfg(target_arch = "x86_64")]
+        (Along::ExpLin, 2) if how.level == Level::Avx512 => super::wide::exp_lin,
         _ => return None,
     })
 }

@@ -352,7 +352,12 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
     #[cfg(target_arch = "x86_64")]
     if dtype == DType::F32 && h.level == Level::Avx512 {
         match combine {
-            Combine::Add if h.stream => mixer.rows8 = rows8_stream,
+            Combine::Add => {
+                mixer.fold = super::wide::sum;
+                if h.stream {
+                    mixer.rows8 = rows8_stream;
+                }
+            }
             Combine::Max => mixer.fold = super::wide::max,
             Combine::Min => mixer.fold = super::wide::min,
             _ => {}

@@ -121,6 +121,10 @@ pub enum Along {
     Lin2,
     /// `a·b + c`.
     MulAdd,
+    /// `(k0·a + k1·b)·c`.
+    LinMul,
+    /// The exponential of `k0·a + k1·b`.
+    ExpLin,
 }
 
 /// A function of which some operands are one element, the same for all: bit 1 of `same` says so of the second, bit 2 of the third. It computes
@@ -152,6 +156,15 @@ pub fn fill(size: usize) -> Option<Kernel> {
 /// Element i goes to lane i mod 64, then lanes are halved (0+32, 1+33, …; 0+16, …).
 pub fn fold(combine: Combine, dtype: DType) -> Option<Kernel> {
     fold::find(combine, dtype.storage(), how(false)).map(|m| m.fold)
+}
+/// [`fold`] of `a·b`, each product rounded; only where that is one loop.
+pub fn fold_products(combine: Combine, dtype: DType) -> Option<Kernel> {
+    #[cfg(target_arch = "x86_64")]
+    if (combine, dtype, cpu::level()) == (Combine::Add, DType::F32, Level::Avx512) {
+        return Some(wide::products);
+    }
+    let _ = (combine, dtype);
+    None
 }
 /// `a ∘ b`, element by element; `dst` may be `a`.
 pub fn combine(combine: Combine, dtype: DType) -> Option<Kernel> {

@@ -29,23 +29,103 @@ fn exp16(x: __m512) -> __m512 {
     _mm512_scalef_ps(_mm512_add_ps(p, all(1.0)), n)
 }
 
+/// `exp` of what `of` makes of 16 elements at a time.
+///
 /// # Safety
 /// As [`Kernel`](super::Kernel) says, for float32; the processor has these features.
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-pub(super) unsafe fn exp(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, _: &Constants) {
-    let (d, a) = (d.cast::<f32>(), a.cast::<f32>());
+#[inline]
+unsafe fn exps(n: usize, d: *mut f32, a: *const f32, of: impl Fn(__m512) -> __m512) {
     let whole = n / LANES * LANES;
     // SAFETY: the caller's: n elements at both; those behind the whole vectors are masked
     unsafe {
         for i in (0..whole).step_by(LANES) {
-            _mm512_storeu_ps(d.add(i), exp16(_mm512_loadu_ps(a.add(i))));
+            _mm512_storeu_ps(d.add(i), exp16(of(_mm512_loadu_ps(a.add(i)))));
         }
         if whole < n {
             let rest = ((1u32 << (n - whole)) - 1) as __mmask16;
             let x = _mm512_maskz_loadu_ps(rest, a.add(whole));
-            _mm512_mask_storeu_ps(d.add(whole), rest, exp16(x));
+            _mm512_mask_storeu_ps(d.add(whole), rest, exp16(of(x)));
         }
     }
+}
+
+/// # Safety
+/// As [`Kernel`](super::Kernel) says, for float32; the processor has these features.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+pub(super) unsafe fn exp(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, _: &Constants) {
+    // SAFETY: the caller's
+    unsafe { exps(n, d.cast(), a.cast(), |x| x) }
+}
+
+/// `exp` of `k0·a + k1·b`, where b is one element: each product and the sum are rounded.
+///
+/// # Safety
+/// As [`Kernel`](super::Kernel) says, for float32 and one element at `b`; the processor has these features.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+pub(super) unsafe fn exp_lin(n: usize, d: *mut u8, a: *const u8, b: *const u8, _: *const u8, k: &Constants) {
+    if n == 0 {
+        return;
+    }
+    // SAFETY: the caller's
+    unsafe {
+        let (k0, kb) = (_mm512_set1_ps(k[0] as f32), _mm512_set1_ps(*b.cast::<f32>() * k[1] as f32));
+        exps(n, d.cast(), a.cast(), |x| _mm512_add_ps(_mm512_mul_ps(x, k0), kb));
+    }
+}
+
+/// The sum of 64 lanes, halved as folds halve them: of two numbers either may be added to the other.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+#[inline]
+fn halved([p, q, r, s]: [__m512; 4]) -> f32 {
+    let mut m = _mm512_add_ps(_mm512_add_ps(p, r), _mm512_add_ps(q, s));
+    m = _mm512_add_ps(m, _mm512_shuffle_f32x4::<0b01_00_11_10>(m, m));
+    m = _mm512_add_ps(m, _mm512_shuffle_f32x4::<0b10_11_00_01>(m, m));
+    m = _mm512_add_ps(m, _mm512_permute_ps::<0b01_00_11_10>(m));
+    m = _mm512_add_ps(m, _mm512_permute_ps::<0b10_11_00_01>(m));
+    _mm512_cvtss_f32(m)
+}
+
+/// Folds of float32 by addition, of what is at some operands.
+macro_rules! sums {
+    ($($(#[$doc:meta])* $name:ident |$a:ident, $b:ident| $whole:expr, |$mask:ident| $rest:expr;)*) => { $(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As [`Kernel`](super::Kernel) says, for a fold of float32; the processor has these features.
+        #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+        pub(super) unsafe fn $name(n: usize, d: *mut u8, a: *const u8, b: *const u8, _: *const u8, _: &Constants) {
+            const RUN: usize = 4 * LANES;
+            let (a, b) = (a.cast::<f32>(), b.cast::<f32>());
+            let mut lanes = [_mm512_setzero_ps(); 4];
+            let whole = n / RUN * RUN;
+            // SAFETY: the caller's: n elements at the operands, and room for one at d; those behind are masked
+            unsafe {
+                for i in (0..whole).step_by(RUN) {
+                    for (j, lanes) in lanes.iter_mut().enumerate() {
+                        let ($a, $b) = (a.wrapping_add(i + j * LANES), b.wrapping_add(i + j * LANES));
+                        *lanes = _mm512_add_ps(*lanes, $whole);
+                    }
+                }
+                for (j, lanes) in lanes.iter_mut().enumerate() {
+                    let at = whole + j * LANES;
+                    if at < n {
+                        let $mask = (u32::from(u16::MAX) >> (LANES - (n - at).min(LANES))) as __mmask16;
+                        let ($a, $b) = (a.wrapping_add(at), b.wrapping_add(at));
+                        *lanes = _mm512_mask_add_ps(*lanes, $mask, *lanes, $rest);
+                    }
+                }
+                d.cast::<f32>().write(halved(lanes));
+            }
+        }
+    )* };
+}
+sums! {
+    /// The sum of the elements at `a`.
+    sum |a, _b| _mm512_loadu_ps(a), |mask| _mm512_maskz_loadu_ps(mask, a);
+    /// The sum of `a·b`, each product rounded.
+    products |a, b| _mm512_mul_ps(_mm512_loadu_ps(a), _mm512_loadu_ps(b)),
+        |mask| _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, a), _mm512_maskz_loadu_ps(mask, b));
 }
 
 /// A fold by a maximum or a minimum: of numbers that are not NaN it is the same in every order, up to the sign of 0. Where that does not decide,

@@ -26,15 +26,18 @@ fn same_bits(got: &[f32], want: &[f32], what: &str) {
 
 #[test]
 fn one_element_is_as_good_as_its_repetition() {
-    let cases: [(Along, u8, fn(How) -> Option<Kernel>); 6] = [
-        (Along::Mul, 2, |h| select_at(Fun::Mul, DType::F32, DType::F32, h)),
-        (Along::Div, 2, |h| select_at(Fun::Div, DType::F32, DType::F32, h)),
-        (Along::Lin2, 2, |h| lin_at(DType::F32, 2, h)),
-        (Along::MulAdd, 2, |h| Some(float::mul_add::<f32>(h))),
-        (Along::MulAdd, 4, |h| Some(float::mul_add::<f32>(h))),
-        (Along::MulAdd, 6, |h| Some(float::mul_add::<f32>(h))),
+    let cases: [(Along, u8, fn(How) -> Option<Kernel>, Option<Fun>); 9] = [
+        (Along::Mul, 2, |h| select_at(Fun::Mul, DType::F32, DType::F32, h), None),
+        (Along::Div, 2, |h| select_at(Fun::Div, DType::F32, DType::F32, h), None),
+        (Along::Lin2, 2, |h| lin_at(DType::F32, 2, h), None),
+        (Along::MulAdd, 2, |h| Some(float::mul_add::<f32>(h)), None),
+        (Along::MulAdd, 4, |h| Some(float::mul_add::<f32>(h)), None),
+        (Along::MulAdd, 6, |h| Some(float::mul_add::<f32>(h)), None),
+        (Along::LinMul, 2, |h| lin_at(DType::F32, 2, h), Some(Fun::Mul)),
+        (Along::LinMul, 6, |h| lin_at(DType::F32, 2, h), Some(Fun::Mul)),
+        (Along::ExpLin, 2, |h| lin_at(DType::F32, 2, h), Some(Fun::Exp)),
     ];
-    for (fun, same, whole) in cases {
+    for (fun, same, whole, then) in cases {
         for h in levels() {
             for n in [0, 1, 15, 64, 130, 517].into_iter().take(if cfg!(miri) { 5 } else { 6 }) {
                 for offset in 0..2 {
@@ -48,19 +51,26 @@ fn one_element_is_as_good_as_its_repetition() {
                         ),
                     };
                     let ((b1, bn), (c1, cn)) = (one(&b, 2), one(&c, 4));
-                    let run = |kernel: Kernel, b: &[f32], c: &[f32]| {
+                    let run = |kernel: Kernel, a: &[f32], b: &[f32], c: &[f32]| {
                         let mut d = Buffer::zeroed(4 * (n + 2)).unwrap();
                         let at = |v: &[f32]| v.as_ptr().cast::<u8>();
                         // SAFETY: n elements, or one, at each; room for n behind the offset
                         unsafe {
                             let d = d.as_mut_ptr().add(4 * offset);
-                            kernel(n, d, at(&a), at(b), at(c), &k);
+                            kernel(n, d, at(a), at(b), at(c), &k);
                             fence();
                             std::slice::from_raw_parts(d.cast::<f32>(), n).to_vec()
                         }
                     };
-                    let got = run(float::along_one(fun, same, h).unwrap(), &b1, &c1);
-                    same_bits(&got, &run(whole(h).unwrap(), &bn, &cn), &format!("{fun:?} {same} {h:?} {n}"));
+                    // (some only at the levels that have them)
+                    let Some(kernel) = float::along_one(fun, same, h) else { continue };
+                    let got = run(kernel, &a, &b1, &c1);
+                    let mut want = run(whole(h).unwrap(), &a, &bn, &cn);
+                    if let Some(then) = then {
+                        let then = select_at(then, DType::F32, DType::F32, h).unwrap();
+                        want = run(then, &want, &cn, &cn);
+                    }
+                    same_bits(&got, &want, &format!("{fun:?} {same} {h:?} {n}"));
                 }
             }
         }

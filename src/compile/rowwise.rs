@@ -1,0 +1,314 @@
+//! Programs that run one behind the other on a row, then on the next one. Their places in memory go on by steps, so that a row costs little beside
+//! its instructions; and what reads memory, computes and stores takes turns so quickly that none waits for another.
+
+use super::expr::{Mem, POSITION};
+use super::kernel::{self, Scratch};
+use super::tiles::{Instr, REGISTER, Step, Tiles};
+use crate::runtime::kernels::{self, Kernel};
+
+/// How a row becomes one element.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Folding {
+    /// Folds a unit.
+    pub(crate) fold: Kernel,
+    /// Folds the products of two units' elements, if there is such a kernel.
+    pub(crate) products: Option<Kernel>,
+    /// Combines two elements.
+    pub(crate) combine: Kernel,
+    /// Elements of a unit.
+    pub(crate) unit: i64,
+    /// Where results are.
+    pub(crate) out: u32,
+    /// Bytes from one row's result to the next.
+    pub(crate) step: i64,
+    /// Bytes of a result.
+    pub(crate) size: usize,
+}
+
+/// An operand in memory.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    slot: u32,
+    /// Byte at row 0.
+    off: i64,
+    /// Bytes from one row to the next; none where there is room for one row only.
+    row: i64,
+    /// Bytes from one element to the next.
+    each: i64,
+    size: u8,
+}
+
+/// One of the programs.
+#[derive(Clone, Debug)]
+struct Part {
+    /// Elements of a row.
+    n: i64,
+    /// Elements of a tile.
+    tile: i64,
+    /// Run before the first row: constants.
+    once: Vec<Instr>,
+    /// Run once a row.
+    row: Vec<Instr>,
+    /// Run for each tile.
+    code: Vec<Step>,
+    /// Where its registers are.
+    registers: Vec<u16>,
+    /// Its operands in memory, behind its registers; a fold's result is the last.
+    places: Vec<Place>,
+    /// Where its operands are in the table.
+    at: usize,
+    /// Whether tiles are aligned to the last operand.
+    aligned: bool,
+    /// How it is folded, if it is, and the operand that is.
+    fold: Option<(Folding, u16)>,
+    /// In place of one operand: the products of two, and what folds them.
+    products: Option<(Kernel, [u16; 2])>,
+}
+
+/// Programs that run one behind the other on each row.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowWise {
+    parts: Vec<Part>,
+    /// Registers of all programs: they share those whose values are of one tile, or of one row.
+    registers: usize,
+    /// Operands of all programs.
+    operands: usize,
+    stream: bool,
+    /// What is read from far away, where a row of all that is used is more than is near: slot, byte at row 0, bytes of a row. The next row is
+    /// asked for during this one.
+    far: Vec<(u32, i64, i64)>,
+}
+
+/// Bytes that are near.
+const NEAR: i64 = 20 << 10;
+/// Bytes from which on a value is far away.
+const FAR: i64 = 1 << 20;
+
+impl RowWise {
+    /// Adds a program over so many rows, if it is one of one segment; what is in `strips` has room for one row. The fold's result is no strip.
+    pub(crate) fn push(
+        &mut self,
+        t: &Tiles,
+        rows: i64,
+        fold: Option<Folding>,
+        strip: impl Fn(u32) -> bool,
+    ) -> bool {
+        let [b] = &t.bands[..] else { return false };
+        let [s] = &b.segs[..] else { return false };
+        let (last, ext) = (t.rank - 1, t.ext);
+        // rows are the outer dimension, or runs of the only one
+        let (n, each) = match last {
+            0 if fold.is_none() && ext[0] % rows == 0 => (ext[0] / rows, ext[0] / rows),
+            0 if rows == 1 => (ext[0], 0),
+            1 if ext[0] == rows => (ext[1], 1),
+            _ => return false,
+        };
+        let whole = s.lo == 0 && s.hi == ext[last] && (last == 0 || b.lo[0] == 0 && b.hi[0] == rows);
+        if n == 0 || !whole || fold.is_some_and(|f| f.unit > t.tile && !s.code.is_empty()) {
+            return false;
+        }
+        let place = |m: &Mem| {
+            let row = if m.slot != POSITION && strip(m.slot) { 0 } else { m.st[0] * each };
+            Place { slot: m.slot, off: m.off, row, each: m.st[last], size: m.size }
+        };
+        let mut places: Vec<Place> = s.mems.iter().map(place).collect();
+        let aligned = fold.is_none() && n > t.tile && places.last().is_some_and(|p| p.slot != POSITION);
+        let constant = |i: &&Instr| i.s[0] == i.d;
+        let once: Vec<Instr> = s.row.iter().filter(constant).copied().collect();
+        let mut registers: Vec<u16> = (0..t.regs).collect();
+        for i in &once {
+            // (numbered last, when it is known which are shared)
+            registers[i.d as usize] = u16::MAX;
+        }
+        let mut code = s.code.clone();
+        let products = match (fold.and_then(|f| f.products), s.product) {
+            (Some(f), Some(two)) => {
+                code.pop();
+                Some((f, two))
+            }
+            _ => None,
+        };
+        if let Some(f) = &fold {
+            let row = if strip(f.out) { 0 } else { f.step };
+            places.push(Place { slot: f.out, off: 0, row, each: 0, size: f.size as u8 });
+        }
+        self.parts.push(Part {
+            n,
+            tile: fold.map_or(t.tile, |f| f.unit),
+            once,
+            row: s.row.iter().filter(|i| !constant(i)).copied().collect(),
+            code,
+            registers,
+            places,
+            at: 0,
+            aligned,
+            fold: fold.map(|f| (f, s.result)),
+            products,
+        });
+        self.stream |= t.stream;
+        true
+    }
+    /// Numbers what its programs share, which are over so many rows.
+    pub(crate) fn done(mut self, rows: i64) -> RowWise {
+        self.registers = self.parts.iter().map(|p| p.registers.len()).max().unwrap_or(0);
+        for p in &mut self.parts {
+            for r in p.registers.iter_mut().filter(|r| **r == u16::MAX) {
+                *r = self.registers as u16;
+                self.registers += 1;
+            }
+            p.at = self.operands;
+            self.operands += p.registers.len() + p.places.len();
+        }
+        let mut near: Vec<(u32, i64)> = Vec::new();
+        for p in &self.parts {
+            let own = p.registers.len();
+            let mut code = p.code.clone();
+            let stored: Vec<u16> = code.iter_mut().filter_map(|c| c.operands().next().copied()).collect();
+            for (k, x) in p.places.iter().enumerate().filter(|(_, x)| x.slot != POSITION) {
+                let bytes = (p.n * x.each).abs();
+                let stored = stored.contains(&((own + k) as u16));
+                // (results go past what is near, or are not read again)
+                if !stored || x.row == 0 {
+                    match near.iter_mut().find(|n| n.0 == x.slot) {
+                        Some(n) => n.1 = n.1.max(bytes),
+                        None => near.push((x.slot, bytes)),
+                    }
+                }
+                let read = !stored && self.far.iter().all(|f| f.0 != x.slot);
+                if read && bytes >= kernels::LINE as i64 && x.row == bytes && x.row * rows >= FAR {
+                    self.far.push((x.slot, x.off, x.row));
+                }
+            }
+        }
+        if near.iter().map(|n| n.1).sum::<i64>() + (self.registers * REGISTER) as i64 <= NEAR {
+            self.far.clear();
+        }
+        self
+    }
+    /// Runs the programs on these rows.
+    ///
+    /// # Safety
+    /// As for [`kernel::run`]; what has room for one row is this worker's.
+    pub(crate) unsafe fn run(&self, a: i64, b: i64, base: &[*mut u8], s: &mut Scratch) {
+        s.fit(self.registers, self.registers + self.operands);
+        let sums = s.accumulator(0);
+        let (registers, now, begins) = s.tables(self.operands);
+        for p in &self.parts {
+            let own = p.registers.len();
+            for (to, r) in now[p.at..].iter_mut().zip(&p.registers) {
+                *to = registers[*r as usize];
+            }
+            for (to, x) in begins[p.at + own..].iter_mut().zip(&p.places) {
+                let from = if x.slot == POSITION { std::ptr::null_mut() } else { base[x.slot as usize] };
+                *to = from.wrapping_offset((x.off + a * x.row) as isize);
+            }
+            for i in &p.once {
+                // SAFETY: a register holds a tile
+                unsafe { kernel::one(i, &now[p.at..], p.tile.min(p.n)) }
+            }
+        }
+        let all = self.parts.len();
+        for r in a..b {
+            for (k, p) in self.parts.iter().enumerate() {
+                for (slot, off, row) in &self.far {
+                    let next = base[*slot as usize].wrapping_offset((off + (r + 1) * row) as isize);
+                    let lines = *row as usize / kernels::LINE;
+                    for line in lines * k / all..lines * (k + 1) / all {
+                        kernels::ask_later(next.wrapping_add(line * kernels::LINE));
+                    }
+                }
+                let own = p.at..p.at + p.registers.len() + p.places.len();
+                let (now, begins) = (&mut now[own.clone()], &mut begins[own]);
+                let own = p.registers.len();
+                for ((to, from), x) in now[own..].iter_mut().zip(&mut begins[own..]).zip(&p.places) {
+                    *to = *from;
+                    *from = from.wrapping_offset(x.row as isize);
+                }
+                // SAFETY: the caller's; the places of this row
+                unsafe {
+                    for i in &p.row {
+                        kernel::one(i, now, p.tile.min(p.n));
+                    }
+                    p.tiles(now, sums);
+                }
+            }
+        }
+        if self.stream {
+            kernels::fence();
+        }
+    }
+}
+
+impl Part {
+    /// All tiles of a row, whose operands are in the table.
+    ///
+    /// # Safety
+    /// As for [`RowWise::run`].
+    #[inline(always)]
+    unsafe fn tiles(&self, now: &mut [*mut u8], sums: *mut u8) {
+        let mut left = self.n;
+        let Some((f, value)) = &self.fold else {
+            let mut size = self.tile;
+            if self.aligned
+                && let (Some(p), Some(to)) = (self.places.last(), now.last())
+            {
+                size -= (to.addr() & 63) as i64 / i64::from(p.size);
+            }
+            loop {
+                let n = left.min(size);
+                // SAFETY: the caller's
+                unsafe { kernel::execute(&self.code, now, n) }
+                left -= n;
+                if left == 0 {
+                    return;
+                }
+                self.next(now, n);
+                size = self.tile;
+            }
+        };
+        let Some(dst) = now.last().copied() else { return };
+        let k = [0.0; 4];
+        // a line for each sum that waits
+        let at = |k: usize| sums.wrapping_add(k * kernels::LINE);
+        // SAFETY: the caller's; sums of 2⁶³ units are 64 lines
+        unsafe {
+            let unit = |now: &[*mut u8], n: i64, to: *mut u8| {
+                kernel::execute(&self.code, now, n);
+                match &self.products {
+                    Some((g, [x, y])) => {
+                        let (x, y) = (now[*x as usize], now[*y as usize]);
+                        g(n as usize, to, x, y, x, &k);
+                    }
+                    None => {
+                        let x = now[*value as usize];
+                        (f.fold)(n as usize, to, x, x, x, &k);
+                    }
+                }
+            };
+            if left <= self.tile {
+                return unit(now, left, dst);
+            }
+            let merge = |a, b| (f.combine)(1, at(a), at(a), at(b), at(b), &k);
+            let mut tree = kernel::Tree::new(0);
+            loop {
+                let n = left.min(self.tile);
+                unit(now, n, at(tree.depth));
+                tree.pushed(merge);
+                left -= n;
+                if left == 0 {
+                    break;
+                }
+                self.next(now, n);
+            }
+            tree.end(merge);
+            std::ptr::copy_nonoverlapping(at(0), dst, f.size);
+        }
+    }
+    /// The table's places, n elements on.
+    #[inline(always)]
+    fn next(&self, now: &mut [*mut u8], n: i64) {
+        for (to, x) in now[self.registers.len()..].iter_mut().zip(&self.places) {
+            *to = to.wrapping_offset((n * x.each) as isize);
+        }
+    }
+}
