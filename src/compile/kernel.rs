@@ -68,13 +68,11 @@ impl Scratch {
     }
     /// Room for values of some rows, of this many bytes.
     pub(crate) fn strips(&mut self, bytes: usize) -> *mut u8 {
-        // at the begin of a page, as large values are: rows of both are then read and written in step
-        let lines = (bytes + Self::ALIGN).div_ceil(size_of::<CacheLine>());
+        let lines = bytes.div_ceil(size_of::<CacheLine>());
         if self.strips.len() < lines {
             self.strips.resize(lines, CacheLine([0; 64]));
         }
-        let at: *mut u8 = self.strips.as_mut_ptr().cast();
-        at.wrapping_add(at.addr().next_multiple_of(Self::ALIGN) - at.addr())
+        self.strips.as_mut_ptr().cast()
     }
     /// Registers, and two tables of operands.
     pub(super) fn tables(&mut self, operands: usize) -> (&[*mut u8], &mut [*mut u8], &mut [*mut u8]) {

@@ -167,12 +167,9 @@ impl RowWise {
             for (k, x) in p.places.iter().enumerate().filter(|(_, x)| x.slot != POSITION) {
                 let bytes = (p.n * x.each).abs();
                 let stored = stored.contains(&((own + k) as u16));
-                // (results go past what is near, or are not read again)
-                if !stored || x.row == 0 {
-                    match near.iter_mut().find(|n| n.0 == x.slot) {
-                        Some(n) => n.1 = n.1.max(bytes),
-                        None => near.push((x.slot, bytes)),
-                    }
+                match near.iter_mut().find(|n| n.0 == x.slot) {
+                    Some(n) => n.1 = n.1.max(bytes),
+                    None => near.push((x.slot, bytes)),
                 }
                 let read = !stored && self.far.iter().all(|f| f.0 != x.slot);
                 if read && bytes >= kernels::LINE as i64 && x.row == bytes && x.row * rows >= FAR {
