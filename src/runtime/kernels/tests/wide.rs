@@ -26,7 +26,8 @@ fn same_bits(got: &[f32], want: &[f32], what: &str) {
 
 #[test]
 fn one_element_is_as_good_as_its_repetition() {
-    let cases: [(Along, u8, fn(How) -> Option<Kernel>, Option<Fun>); 9] = [
+    type Whole = fn(How) -> Option<Kernel>;
+    let cases: [(Along, u8, Whole, Option<Fun>); 9] = [
         (Along::Mul, 2, |h| select_at(Fun::Mul, DType::F32, DType::F32, h), None),
         (Along::Div, 2, |h| select_at(Fun::Div, DType::F32, DType::F32, h), None),
         (Along::Lin2, 2, |h| lin_at(DType::F32, 2, h), None),
