@@ -151,7 +151,7 @@ fn main() -> Result<()> {
     line("x · 2 + y, 4096²", &host, n, two(|x, y| x * 2.0 + y), (&large, &large))?;
     line("sum of rows, 4096²", &host, n, two(|x, y| (x - y).sum(1)), (&large, &large))?;
     line("sin(x) · y, 4096²", &host, n, two(|x, y| x.sin() * y), (&large, &large))?;
-    line("rows to columns, 4096²", &host, n, two(|x, _| x.reshard(p![_, "X"]) * 1.0), (&large, &x))?;
+    line("rows to columns, 4096²", &host, n, two(|x, _| x.reshard(p![_, "X"]) * 2.0), (&large, &x))?;
     let steps = |x: &Array, w: &Array| fori_loop(0..10, x, |_, c| c.dot(w).tanh());
     line("ten products in a loop", &host, n, two(steps), (&x, &w))?;
     println!();
