@@ -263,7 +263,7 @@ fn rows_that_are_used_again_have_one_result() {
         let (x, y) = (input(0), input(1));
         let all = |outs: &[Array]| outs.iter().map(bits).collect::<Result<Vec<_>>>();
         let want = all(&made(&x, &y)).map_err(|e| wrong("at once", e))?;
-        let last = |x: &Array, y: &Array| made(x, y).pop().map_or_else(|| x.clone(), |y| y);
+        let last = |x: &Array, y: &Array| made(x, y).pop().unwrap_or_else(|| x.clone());
         let mesh = Mesh::new([("rows", 2)]).map_err(|e| wrong("a mesh", e))?;
         for engine in [Lockstep, Threads] {
             let f = jit(made).engine(engine);

@@ -141,6 +141,9 @@ struct Of {
     made: Vec<(Kind, Shape)>,
 }
 
+/// Results of one matrix, by its operands.
+type Compute<'a, W> = &'a dyn Fn(&[Vec<W>]) -> Vec<Made<W>>;
+
 impl Of {
     fn each<T: Element, W: Real>(
         &self,
@@ -148,7 +151,7 @@ impl Of {
         outs: &mut Outs<'_>,
         wide: impl Fn(T) -> W,
         narrow: impl Fn(W) -> T,
-        compute: &dyn Fn(&[Vec<W>]) -> Vec<Made<W>>,
+        compute: Compute<'_, W>,
     ) {
         let operands: Vec<Vec<ArrayViewD<'_, T>>> =
             ins.iter().enumerate().map(|(k, x)| blocks(self.own(k, x.view::<T>()), 2)).collect();

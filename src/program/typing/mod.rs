@@ -41,6 +41,9 @@ pub fn by_factors_on(
     typed(answers, operands, mesh)
 }
 
+/// Its loops, by operands and results.
+type Loops<'a> = &'a dyn Fn(&[ArrayType], &[(DType, Shape)]) -> Factors;
+
 /// What typing asks of a primitive, whichever it is: so that it is compiled once.
 struct Answers<'a> {
     shapes: Vec<(DType, Shape)>,
@@ -48,7 +51,7 @@ struct Answers<'a> {
     out: Option<Spec>,
     linearity: Linearity,
     priority: Priority,
-    factors: &'a dyn Fn(&[ArrayType], &[(DType, Shape)]) -> Factors,
+    factors: Loops<'a>,
     contradiction: &'a dyn Fn(String) -> Fault,
 }
 
