@@ -82,9 +82,10 @@ fn replaced(help: &str, alone: bool, text: &str, node: &Node, operands: &[&Node]
         edits.push((at, at + name.len(), format!("{name}_to")));
         edits.push((close, close, format!("{}{spec}", if args == 0 { "" } else { ", " })));
     }
-    edits.sort_by_key(|e| std::cmp::Reverse(e.0));
     let mut out = text.to_string();
-    for (from, to, source) in edits {
+    // from the end, so that what is before stays where it is
+    while let Some(last) = (0..edits.len()).rev().max_by_key(|e| edits[*e].0) {
+        let (from, to, source) = edits.remove(last);
         out.replace_range(from..to, &source);
     }
     Some(out)

@@ -208,16 +208,23 @@ pub(super) unsafe fn execute(code: &[Step], table: &[*mut u8], n: i64) {
     }
 }
 
-/// The table's entries for a segment at a row: by steps of the row before where the last outer index alone grew.
+/// The table's entries for a segment at a row: by steps of the row before where the last outer index alone grew. Where there may be `more` such rows
+/// it is kept where this one begins.
 #[inline(always)]
-fn row_of(table: &mut [*mut u8], s: &Seg, base: &[*mut u8], x: &Ix, rank: usize, next: bool) {
+fn row_of(table: &mut [*mut u8], s: &Seg, base: &[*mut u8], x: &Ix, rank: usize, (next, more): (bool, bool)) {
     let (now, begins) = table.split_at_mut(s.mems.len());
-    for ((p, from), m) in now.iter_mut().zip(begins).zip(&s.mems) {
-        *from = match next {
-            true => from.wrapping_offset(m.st[rank - 2] as isize),
-            false => address(m, base, x, rank),
-        };
-        *p = *from;
+    if next {
+        for ((p, from), m) in now.iter_mut().zip(begins).zip(&s.mems) {
+            *from = from.wrapping_offset(m.st[rank - 2] as isize);
+            *p = *from;
+        }
+        return;
+    }
+    for (p, m) in now.iter_mut().zip(&s.mems) {
+        *p = address(m, base, x, rank);
+    }
+    if more {
+        begins[..now.len()].copy_from_slice(now);
     }
 }
 
@@ -257,7 +264,9 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
         }
         let start = x;
         // several segments have the table in turns
-        let (mut first, alone) = (true, b.segs.len() == 1);
+        // (a page loads few bytes rather than fast loops)
+        let (mut first, alone) = (true, !cfg!(target_family = "wasm") && b.segs.len() == 1);
+        let more = alone && last > 0 && end[last - 1] - start[last - 1] > 1;
         let mut next = false;
         loop {
             for s in &b.segs {
@@ -266,7 +275,7 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
                     continue;
                 }
                 x[last] = a;
-                row_of(&mut table[regs..], s, base, &x, t.rank, next && alone);
+                row_of(&mut table[regs..], s, base, &x, t.rank, (next && alone, more));
                 let (mut at, mut size) = (a, t.tile);
                 if e - a > t.tile
                     && let Some(m) = s.mems.last()

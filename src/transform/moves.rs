@@ -6,8 +6,8 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::elements::DType;
 use crate::partition::Collectives;
 use crate::show::{Cell, Moves, Row, Stage};
+use crate::sorted;
 use crate::tree::{Tree, collect, type_of};
-use std::collections::BTreeSet;
 use std::panic::Location;
 
 /// The most elements of an argument: the program runs once for each.
@@ -66,8 +66,8 @@ impl<O: Tree> Jit<'_, Array, O> {
         let first = collect(&self.call(x)?);
         let none = self.blocks(&basis(Array::zeros(DType::I32.of([n]))))?;
         let values: Vec<Vec<Vec<f64>>> = first.iter().map(numbers).collect::<Result<_>>()?;
-        let mut found: Vec<Vec<Vec<BTreeSet<usize>>>> =
-            values.iter().map(|v| v.iter().map(|b| vec![BTreeSet::new(); b.len()]).collect()).collect();
+        let mut found: Vec<Vec<Vec<Vec<usize>>>> =
+            values.iter().map(|v| v.iter().map(|b| vec![Vec::new(); b.len()]).collect()).collect();
         let mut added = none;
         let given = x.astype(DType::F64).to_vec::<f64>()?;
         for (j, value) in given.iter().enumerate() {
@@ -78,7 +78,7 @@ impl<O: Tree> Jit<'_, Array, O> {
                     for ((seen, sum), found) in seen.iter().zip(sum).zip(found) {
                         *sum += seen * value;
                         if *seen != 0.0 {
-                            found.insert(j);
+                            found.push(j);
                         }
                     }
                 }
@@ -103,8 +103,8 @@ impl<O: Tree> Jit<'_, Array, O> {
             true => device,
             false => holders[j].first().copied().unwrap_or(device),
         };
-        let own: Vec<Vec<BTreeSet<usize>>> =
-            elements(x)?.iter().map(|e| e.iter().map(|j| BTreeSet::from([*j])).collect()).collect();
+        let own: Vec<Vec<Vec<usize>>> =
+            elements(x)?.iter().map(|e| e.iter().map(|j| vec![*j]).collect()).collect();
         let mut stages = vec![stage(x, &own, &origin)?];
         for (value, found) in first.iter().zip(&found) {
             stages.push(stage(value, found, &origin)?);
@@ -133,18 +133,16 @@ fn elements(x: &Array) -> Result<Vec<Vec<usize>>> {
     Ok(x.shards()?.iter().map(of).collect())
 }
 
-fn stage(
-    x: &Array,
-    found: &[Vec<BTreeSet<usize>>],
-    origin: &impl Fn(usize, usize) -> usize,
-) -> Result<Stage> {
+fn stage(x: &Array, found: &[Vec<Vec<usize>>], origin: &impl Fn(usize, usize) -> usize) -> Result<Stage> {
     let partial = x.sharding()?.is_some_and(|s| !s.spec.unreduced_axes().is_empty());
     let rows = x.shards()?.into_iter().zip(found).map(|(shard, found)| {
         let device = shard.device.id();
         let texts = shard.data.astype(DType::F64).to_vec::<f64>()?;
         let cells = texts.iter().zip(found).map(|(v, found)| {
-            let from: BTreeSet<usize> = found.iter().map(|j| origin(*j, device)).collect();
-            Cell { text: short(*v), from: from.into_iter().collect() }
+            let mut from: Vec<usize> = found.iter().map(|j| origin(*j, device)).collect();
+            sorted::sort(&mut from);
+            from.dedup();
+            Cell { text: short(*v), from }
         });
         let width = shard.index.last().map_or(1, |r| r.len());
         Ok(Row { device, name: shard.device.to_string(), width, cells: cells.collect() })

@@ -206,7 +206,12 @@ impl FoldKernel {
         let [c] = &self.copies[..] else { return None };
         let [(lo, hi)] = &c[..] else { return None };
         let whole = lo[last] == 0 && hi[last] == self.pre.ext[last];
-        let plain = self.row && last <= 1 && !self.reduced[..last].contains(&true) && whole;
+        // (a page loads few bytes rather than fast loops)
+        let plain = !cfg!(target_family = "wasm")
+            && self.row
+            && last <= 1
+            && !self.reduced[..last].contains(&true)
+            && whole;
         let mut alone = RowWise::default();
         let fits = plain && alone.push(&self.pre, rows, Some(self.folding()), |_| false);
         fits.then(|| Box::new(alone.done(rows)))

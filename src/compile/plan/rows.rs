@@ -315,7 +315,8 @@ impl Bound<'_> {
         }
         let mut grown = Grown { rows, first, groups: Vec::new(), made: Vec::new(), put: None };
         // by level: what a group reads of the chain has been looked at before
-        let mut open = BTreeSet::from([(first, seed)]);
+        let mut open = BTreeSet::new();
+        open.insert((first, seed));
         while let Some((level, k)) = open.pop_first() {
             let from = grown.made.len();
             if k != seed && level <= first || !self.admit(g, k, &mut grown, &not, PULLED) {
@@ -457,6 +458,10 @@ pub(super) fn places(chains: &[Chain]) -> HashMap<usize, (usize, usize)> {
 impl Chain {
     /// What runs these programs row by row; `strip`: what has room for one row.
     fn wise(&self, parts: &[Part], strip: impl Fn(u32) -> bool) -> Option<RowWise> {
+        // (a page loads few bytes rather than fast loops)
+        if cfg!(target_family = "wasm") {
+            return None;
+        }
         let mut wise = RowWise::default();
         let all = parts.iter().all(|p| match p {
             Part::Tiles(t) => wise.push(t, self.rows, None, &strip),

@@ -229,13 +229,21 @@ fn least<P: Ord + Copy>(k: usize, all: impl Iterator<Item = P>, list: &mut Vec<P
         }
         list.push(x);
         if list.len() == room {
-            let (_, last, _) = list.select_nth_unstable(k - 1);
-            bound = Some(*last);
+            bound = Some(kth(list, k));
             list.truncate(k);
         }
     }
     by_comparison(list);
     list.truncate(k);
+}
+
+/// The k-th least, behind those that are not greater. (A page loads few bytes rather than fast loops.)
+fn kth<P: Ord + Copy>(list: &mut [P], k: usize) -> P {
+    if cfg!(target_family = "wasm") {
+        by_comparison(list);
+        return list[k - 1];
+    }
+    *list.select_nth_unstable(k - 1).1
 }
 
 #[cfg(test)]

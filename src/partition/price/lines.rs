@@ -144,7 +144,8 @@ pub(crate) fn lines(
 fn crossed(v: usize, atoms: &Atoms, groups: &[Group], degree: usize) -> Variable {
     let along = DimLayout { atoms: atoms.clone(), block: 1, origin: 0 };
     let n = along.ways() as i64;
-    let mut nodes: BTreeSet<i64> = [0, 1.min(n), n - 1, n].into();
+    let mut nodes = BTreeSet::new();
+    nodes.extend([0, 1.min(n), n - 1, n]);
     for g in groups {
         for (i, a) in g.lines.iter().enumerate().filter(|a| a.1.0 == v) {
             let others = g.lines[..i].iter().filter(|b| b.0 == v).map(|b| (b.1, b.2));
