@@ -66,6 +66,11 @@
 //! `jit(f)` → [`trace`](Jit::trace) a typed program → [`lower`](Traced::lower) a per-device program with its [`Collectives`] →
 //! [`compile`](Lowered::compile) → [`call`](Compiled::call). Each prints.
 //!
+//! With the feature `tracing`, off by default, each stage is a span for subscribers of the crate `tracing`, at level `DEBUG` with target `atmesh`: `trace`
+//! (with the caller's `place`), `lower`, `compile` (with its `engine`) and `call` (with both). A call whose program was compiled before has none of the first three. In the span of
+//! [`call_timed`](Compiled::call_timed) each [`Span`](plan::Span) of its timeline is an event `measured` at level `TRACE`, told when the run is over: `track`, `what`, `op`,
+//! `place`, `phase`, `kernel`, `begin_ns` and `end_ns`, nanoseconds from the beginning of the call.
+//!
 //! # Platforms
 //!
 //! Tested on Linux on x86-64; checked by the compiler for macOS and Linux on AArch64, Windows on x86-64 and `wasm32-unknown-unknown`.
@@ -115,6 +120,14 @@ macro_rules! picture {
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/book/src/pictures/", $name, ".svg")),
             "</figure>\n"
         )
+    };
+}
+
+/// From here to the end of the block runs in a span of the crate `tracing`; without the feature nothing is there.
+macro_rules! in_span {
+    ($($span:tt)*) => {
+        #[cfg(feature = "tracing")]
+        let _span = ::tracing::debug_span!(target: "atmesh", $($span)*).entered();
     };
 }
 

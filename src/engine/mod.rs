@@ -209,6 +209,7 @@ impl Engine for Threads {
 
 /// Prepares a program to run many times on the engine of this kind.
 pub(crate) fn compile(kind: EngineKind, job: Job<'_>) -> Result<Arc<dyn Executable>> {
+    in_span!("compile", engine = %kind);
     // a misspelt name must not mean another engine
     EngineKind::asked()?;
     COMPILED.set(COMPILED.get() + 1);

@@ -148,6 +148,27 @@ impl Timeline {
         head
     }
 
+    /// Tells subscribers of the crate `tracing` of each span, as an event.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn tell(&self) {
+        let ns = |seconds: f64| (seconds * 1e9).round() as u64;
+        for s in &self.spans {
+            ::tracing::event!(
+                name: "measured",
+                target: "atmesh",
+                ::tracing::Level::TRACE,
+                track = s.track,
+                what = s.doing.name(),
+                op = s.op.as_str(),
+                place = s.source.map(::tracing::field::display),
+                phase = s.phase.map(Phase::name),
+                kernel = s.kernel.as_str(),
+                begin_ns = ns(s.start),
+                end_ns = ns(s.start + s.seconds),
+            );
+        }
+    }
+
     /// The timeline as JSON: the figures, then a list of spans.
     pub fn to_json(&self) -> String {
         let span = |s: &Span| {

@@ -32,6 +32,7 @@ pub(crate) struct Ready {
 
 /// Places every value and makes the per-device program. `wanted` asks for placements of results (missing ones: as propagated).
 pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<Staged> {
+    in_span!("lower");
     let placed = place(program, wanted)?;
     let results = placed.outputs.iter().map(|out| Arc::new(result(&placed, out))).collect();
     let localised = partition::localise(&placed)?;
@@ -130,6 +131,8 @@ impl Ready {
     pub(crate) fn call_timed(&self, args: &mut [Slab]) -> Result<(Vec<Array>, Timeline), Failure> {
         super::eager::off_devices()?;
         let (slabs, timeline) = self.exe.call_timed(args)?;
+        #[cfg(feature = "tracing")]
+        timeline.tell();
         Ok((self.arrays(slabs), timeline))
     }
     fn arrays(&self, slabs: Vec<Slab>) -> Vec<Array> {

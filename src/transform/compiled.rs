@@ -352,6 +352,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
         place: Place,
         way: impl FnOnce(&Ready, &mut [Slab]) -> Result<(Vec<Array>, T), Failure>,
     ) -> Result<(O, T)> {
+        in_span!("call", engine = %self.signature.engine, %place);
         let mut slabs: SmallVec<[Slab; 8]> = SmallVec::new();
         let mut failed = None;
         args.visit(&mut Path::unnamed(), &mut |_, a| match a.slab("call", place) {

@@ -310,6 +310,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
 
     /// Records the body on inputs like the arguments.
     fn record(&self, args: &I, place: Place) -> Result<(Recorded, O)> {
+        in_span!("trace", %place);
         no_error(args)?;
         let mesh = self.mesh_of(args);
         let open = Open::new().map_err(|f| Call::new("jit", place).error(f, Vec::new))?;

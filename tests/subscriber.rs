@@ -1,0 +1,151 @@
+//! What a subscriber of the crate `tracing` is told: a span for each stage, and an event for each piece of a measured run.
+
+use atmesh::plan::Timeline;
+use atmesh::prelude::*;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Fields by their names, as text.
+#[derive(Clone, Default)]
+struct Fields(BTreeMap<&'static str, String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.into());
+    }
+}
+
+/// All that was told.
+#[derive(Default)]
+struct Told {
+    /// Spans by their numbers.
+    spans: Vec<(&'static str, Fields)>,
+    open: Vec<usize>,
+    /// In order: `+lower`, `-lower`, and the names of events.
+    steps: Vec<String>,
+    /// Each with the span that it is in.
+    events: Vec<(Option<&'static str>, Fields)>,
+}
+
+#[derive(Clone, Default)]
+struct Collects(Arc<Mutex<Told>>);
+
+impl Subscriber for Collects {
+    fn enabled(&self, of: &Metadata<'_>) -> bool {
+        of.target() == "atmesh"
+    }
+    fn new_span(&self, span: &Attributes<'_>) -> Id {
+        assert_eq!(*span.metadata().level(), Level::DEBUG);
+        let mut fields = Fields::default();
+        span.record(&mut fields);
+        let spans = &mut self.0.lock().unwrap().spans;
+        spans.push((span.metadata().name(), fields));
+        Id::from_u64(spans.len() as u64)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn event(&self, event: &Event<'_>) {
+        assert_eq!(*event.metadata().level(), Level::TRACE);
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let mut told = self.0.lock().unwrap();
+        let within = told.open.last().map(|k| told.spans[*k].0);
+        told.steps.push(event.metadata().name().into());
+        told.events.push((within, fields));
+    }
+    fn enter(&self, id: &Id) {
+        let (mut told, k) = (self.0.lock().unwrap(), id.into_u64() as usize - 1);
+        let name = told.spans[k].0;
+        told.steps.push(format!("+{name}"));
+        told.open.push(k);
+    }
+    fn exit(&self, id: &Id) {
+        let (mut told, k) = (self.0.lock().unwrap(), id.into_u64() as usize - 1);
+        assert_eq!(told.open.pop(), Some(k), "spans end in the order in which they are nested");
+        let name = told.spans[k].0;
+        told.steps.push(format!("-{name}"));
+    }
+}
+
+/// What a function tells.
+fn told<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Told)> {
+    let collects = Collects::default();
+    let made = tracing::subscriber::with_default(collects.clone(), f)?;
+    let told = std::mem::take(&mut *collects.0.lock().unwrap());
+    assert!(told.open.is_empty());
+    Ok((made, told))
+}
+
+fn arguments() -> Result<(Array, Array)> {
+    let mesh = Mesh::new([("X", 4)])?;
+    let (x, w) = (Array::ones([64, 32]).put(&mesh, p!["X"]), Array::ones([32, 32]).put(&mesh, p![]));
+    x.to_vec::<f32>()?;
+    w.to_vec::<f32>()?;
+    Ok((x, w))
+}
+
+#[test]
+fn each_stage_is_a_span() -> Result<()> {
+    let (x, w) = arguments()?;
+    let layer = jit(|x: &Array, w: &Array| x.dot(w).tanh()).engine(Threads);
+    let (_, first) = told(|| layer.call((&x, &w)))?;
+    let stages = ["+trace", "-trace", "+lower", "-lower", "+compile", "-compile", "+call", "-call"];
+    assert_eq!(first.steps, stages);
+    let fields = |name: &str| &first.spans.iter().find(|s| s.0 == name).unwrap().1.0;
+    assert!(fields("trace")["place"].contains("tests/subscriber.rs:"), "{:?}", fields("trace"));
+    assert_eq!(fields("compile")["engine"], "threads");
+    assert_eq!(fields("call")["engine"], "threads");
+    assert_eq!(fields("call")["place"], fields("trace")["place"]);
+    // what was compiled before runs only
+    let (_, again) = told(|| layer.call((&x, &w)))?;
+    assert_eq!(again.steps, ["+call", "-call"]);
+    // stage by stage they are the same
+    let by_hand = jit(|x: &Array, w: &Array| x.dot(w).tanh()).engine(Threads);
+    let (_, by_hand) = told(|| by_hand.trace((&x, &w))?.lower()?.compile()?.call((&x, &w)))?;
+    assert_eq!(by_hand.steps, stages);
+    // a stage that fails ends its span
+    let (error, failed) = told(|| Ok(jit(|x: &Array, w: &Array| x + w).call((&x, &w)).is_err()))?;
+    assert!(error);
+    assert_eq!(failed.steps, ["+trace", "-trace"]);
+    Ok(())
+}
+
+#[test]
+fn each_piece_of_a_measured_run_is_an_event_of_its_call() -> Result<()> {
+    let (x, w) = arguments()?;
+    let step = |x: &Array, w: &Array| grad(w, |w| x.dot(&w).tanh().square().sum(..));
+    for engine in [Threads, Lockstep] {
+        let compiled = jit(step).engine(engine).lower((&x, &w))?.compile()?;
+        let ((_, timeline), told): ((Array, Timeline), Told) = told(|| compiled.call_timed((&x, &w)))?;
+        let n = timeline.spans().len();
+        let mut steps = vec!["+call"];
+        steps.resize(n + 1, "measured");
+        steps.push("-call");
+        assert_eq!(told.steps, steps);
+        // field by field what the timeline has, in its order
+        for ((within, Fields(f)), s) in told.events.iter().zip(timeline.spans()) {
+            assert_eq!(*within, Some("call"));
+            assert_eq!((f["track"].as_str(), f["what"].as_str()), (&*s.track.to_string(), s.doing.name()));
+            assert_eq!((&f["op"], &f["kernel"]), (&s.op, &s.kernel));
+            assert_eq!(f.get("place"), s.source.map(|p| p.to_string()).as_ref());
+            assert_eq!(f.get("phase").map(String::as_str), s.phase.map(|p| p.name()));
+            let ns = |name: &str| f[name].parse::<u64>().unwrap() as f64 * 1e-9;
+            assert!((ns("begin_ns") - s.start).abs() < 1e-8, "{f:?}");
+            assert!((ns("end_ns") - s.start - s.seconds).abs() < 1e-8, "{f:?}");
+        }
+        // none is empty of what it is for: lines and both phases are told
+        let some = |name: &str, value: &str| {
+            told.events.iter().any(|(_, f)| f.0.get(name).is_some_and(|v| v.contains(value)))
+        };
+        assert!(some("place", "tests/subscriber.rs:") && some("op", "dot_general"), "{timeline}");
+        assert!(some("phase", "forward") && some("phase", "backward"), "{timeline}");
+    }
+    Ok(())
+}
