@@ -2,9 +2,11 @@
 
 use atmesh::plan::Timeline;
 use atmesh::prelude::*;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -25,17 +27,33 @@ impl Visit for Fields {
 /// All that was told.
 #[derive(Default)]
 struct Told {
-    /// Spans by their numbers.
-    spans: Vec<(&'static str, Fields)>,
-    open: Vec<usize>,
+    /// With their numbers.
+    spans: Vec<(u64, &'static str, Fields)>,
+    open: Vec<u64>,
     /// In order: `+lower`, `-lower`, and the names of events.
     steps: Vec<String>,
     /// Each with the span that it is in.
     events: Vec<(Option<&'static str>, Fields)>,
 }
 
-#[derive(Clone, Default)]
-struct Collects(Arc<Mutex<Told>>);
+impl Told {
+    fn name(&self, number: u64) -> &'static str {
+        self.spans.iter().find(|s| s.0 == number).unwrap().1
+    }
+}
+
+thread_local! {
+    /// What this thread is telling, if somebody listens.
+    static TOLD: RefCell<Option<Told>> = const { RefCell::new(None) };
+}
+
+fn listening(f: impl FnOnce(&mut Told)) {
+    TOLD.with_borrow_mut(|told| told.as_mut().map(f));
+}
+
+/// The subscriber of the whole process. One for each thread would do only while tests run one by one: whether a place in the code has a
+/// subscriber is kept for all threads, and may be asked on a thread that has none.
+struct Collects;
 
 impl Subscriber for Collects {
     fn enabled(&self, of: &Metadata<'_>) -> bool {
@@ -43,11 +61,12 @@ impl Subscriber for Collects {
     }
     fn new_span(&self, span: &Attributes<'_>) -> Id {
         assert_eq!(*span.metadata().level(), Level::DEBUG);
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let mut fields = Fields::default();
         span.record(&mut fields);
-        let spans = &mut self.0.lock().unwrap().spans;
-        spans.push((span.metadata().name(), fields));
-        Id::from_u64(spans.len() as u64)
+        listening(|told| told.spans.push((number, span.metadata().name(), fields)));
+        Id::from_u64(number)
     }
     fn record(&self, _: &Id, _: &Record<'_>) {}
     fn record_follows_from(&self, _: &Id, _: &Id) {}
@@ -55,35 +74,39 @@ impl Subscriber for Collects {
         assert_eq!(*event.metadata().level(), Level::TRACE);
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let mut told = self.0.lock().unwrap();
-        let within = told.open.last().map(|k| told.spans[*k].0);
-        told.steps.push(event.metadata().name().into());
-        told.events.push((within, fields));
+        listening(|told| {
+            let within = told.open.last().map(|number| told.name(*number));
+            told.steps.push(event.metadata().name().into());
+            told.events.push((within, fields));
+        });
     }
     fn enter(&self, id: &Id) {
-        let (mut told, k) = (self.0.lock().unwrap(), id.into_u64() as usize - 1);
-        let name = told.spans[k].0;
-        told.steps.push(format!("+{name}"));
-        told.open.push(k);
+        listening(|told| {
+            told.steps.push(format!("+{}", told.name(id.into_u64())));
+            told.open.push(id.into_u64());
+        });
     }
     fn exit(&self, id: &Id) {
-        let (mut told, k) = (self.0.lock().unwrap(), id.into_u64() as usize - 1);
-        assert_eq!(told.open.pop(), Some(k), "spans end in the order in which they are nested");
-        let name = told.spans[k].0;
-        told.steps.push(format!("-{name}"));
+        listening(|told| {
+            let last = told.open.pop();
+            assert_eq!(last, Some(id.into_u64()), "spans end in the order in which they are nested");
+            told.steps.push(format!("-{}", told.name(id.into_u64())));
+        });
     }
 }
 
-/// What a function tells.
+/// What a function tells on this thread.
 fn told<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Told)> {
-    let collects = Collects::default();
-    let made = tracing::subscriber::with_default(collects.clone(), f)?;
-    let told = std::mem::take(&mut *collects.0.lock().unwrap());
+    TOLD.set(Some(Told::default()));
+    let made = f()?;
+    let told = TOLD.take().unwrap();
     assert!(told.open.is_empty());
     Ok((made, told))
 }
 
 fn arguments() -> Result<(Array, Array)> {
+    static SUBSCRIBES: Once = Once::new();
+    SUBSCRIBES.call_once(|| tracing::subscriber::set_global_default(Collects).unwrap());
     let mesh = Mesh::new([("X", 4)])?;
     let (x, w) = (Array::ones([64, 32]).put(&mesh, p!["X"]), Array::ones([32, 32]).put(&mesh, p![]));
     x.to_vec::<f32>()?;
@@ -98,7 +121,7 @@ fn each_stage_is_a_span() -> Result<()> {
     let (_, first) = told(|| layer.call((&x, &w)))?;
     let stages = ["+trace", "-trace", "+lower", "-lower", "+compile", "-compile", "+call", "-call"];
     assert_eq!(first.steps, stages);
-    let fields = |name: &str| &first.spans.iter().find(|s| s.0 == name).unwrap().1.0;
+    let fields = |name: &str| &first.spans.iter().find(|s| s.1 == name).unwrap().2.0;
     assert!(fields("trace")["place"].contains("tests/subscriber.rs:"), "{:?}", fields("trace"));
     assert_eq!(fields("compile")["engine"], "threads");
     assert_eq!(fields("call")["engine"], "threads");
