@@ -107,7 +107,7 @@
 //! | `elements`, `mesh` | element types and shapes; devices and their axes |
 //! | `diagnostic` | errors |
 //! | `axes` | names of axes, and specs |
-//! | `sorted` | short lists in order |
+//! | `sorted`, `digest` | short lists in order; a quick hasher |
 
 extern crate self as atmesh;
 
@@ -120,6 +120,13 @@ macro_rules! picture {
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/book/src/pictures/", $name, ".svg")),
             "</figure>\n"
         )
+    };
+}
+
+/// Whether this is built for a page, which loads few bytes rather than fast loops.
+macro_rules! on_a_page {
+    () => {
+        cfg!(target_family = "wasm")
     };
 }
 
@@ -139,6 +146,7 @@ mod axes;
 pub mod batch;
 mod compile;
 pub mod diagnostic;
+mod digest;
 mod elements;
 pub mod engine;
 pub mod export;

@@ -208,26 +208,6 @@ pub(super) unsafe fn execute(code: &[Step], table: &[*mut u8], n: i64) {
     }
 }
 
-/// The table's entries for a segment at a row: by steps of the row before where the last outer index alone grew. Where there may be `more` such rows
-/// it is kept where this one begins.
-#[inline(always)]
-fn row_of(table: &mut [*mut u8], s: &Seg, base: &[*mut u8], x: &Ix, rank: usize, (next, more): (bool, bool)) {
-    let (now, begins) = table.split_at_mut(s.mems.len());
-    if next {
-        for ((p, from), m) in now.iter_mut().zip(begins).zip(&s.mems) {
-            *from = from.wrapping_offset(m.st[rank - 2] as isize);
-            *p = *from;
-        }
-        return;
-    }
-    for (p, m) in now.iter_mut().zip(&s.mems) {
-        *p = address(m, base, x, rank);
-    }
-    if more {
-        begins[..now.len()].copy_from_slice(now);
-    }
-}
-
 /// The instructions that run once a row: of constants in the first row only.
 ///
 /// # Safety
@@ -239,6 +219,62 @@ unsafe fn begin_row(s: &Seg, table: &[*mut u8], n: i64, first: bool) {
             // SAFETY: the caller's
             unsafe { one(i, table, n) }
         }
+    }
+}
+
+/// A segment's instructions on elements `a..e` of a row, whose first operands are in the table.
+///
+/// # Safety
+/// As for [`run`].
+#[inline(always)]
+unsafe fn segment(t: &Tiles, s: &Seg, table: &mut [*mut u8], (a, e): (i64, i64), first: bool) {
+    let (regs, last) = (t.regs as usize, t.rank - 1);
+    let (mut at, mut size) = (a, t.tile);
+    if e - a > t.tile
+        && let Some(m) = s.mems.last()
+        && m.slot != POSITION
+    {
+        // the first tile is shorter where that aligns the last operand, a store
+        let skew = (table[regs + s.mems.len() - 1] as usize & 63) as i64 / i64::from(m.size);
+        size -= skew;
+    }
+    // SAFETY: the caller's: the box is in the space, whose operands are in their slots
+    unsafe {
+        begin_row(s, table, t.tile.min(e - a), first);
+        loop {
+            let n = (e - at).min(size);
+            execute(&s.code, table, n);
+            at += n;
+            if at >= e {
+                break;
+            }
+            for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                *p = p.wrapping_offset((n * m.st[last]) as isize);
+            }
+            size = t.tile;
+        }
+    }
+}
+
+/// So many rows of one segment from index x on: their places go on by steps, and constants are written once.
+///
+/// # Safety
+/// As for [`run`].
+unsafe fn rows(t: &Tiles, s: &Seg, base: &[*mut u8], (x, end): (&Ix, i64), many: i64, table: &mut [*mut u8]) {
+    let (regs, last) = (t.regs as usize, t.rank - 1);
+    // behind the operands is where those of the next row begin
+    let begins = regs + s.mems.len();
+    for (p, m) in table[begins..].iter_mut().zip(&s.mems) {
+        *p = address(m, base, x, t.rank);
+    }
+    for row in 0..many {
+        let (now, next) = table[regs..].split_at_mut(s.mems.len());
+        for ((p, next), m) in now.iter_mut().zip(next).zip(&s.mems) {
+            *p = *next;
+            *next = next.wrapping_offset(m.st[last - 1] as isize);
+        }
+        // SAFETY: the caller's
+        unsafe { segment(t, s, table, (x[last], end), row == 0) }
     }
 }
 
@@ -263,11 +299,9 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
             continue;
         }
         let start = x;
-        // several segments have the table in turns
-        // (a page loads few bytes rather than fast loops)
-        let (mut first, alone) = (true, !cfg!(target_family = "wasm") && b.segs.len() == 1);
-        let more = alone && last > 0 && end[last - 1] - start[last - 1] > 1;
-        let mut next = false;
+        // the rows of one segment run together, where they are more than one
+        let many = if last > 0 { end[last - 1] - start[last - 1] } else { 1 };
+        let together = b.segs.len() == 1 && many > 1 && !on_a_page!();
         loop {
             for s in &b.segs {
                 let (a, e) = (s.lo.max(lo[last]), s.hi.min(hi[last]));
@@ -275,35 +309,19 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
                     continue;
                 }
                 x[last] = a;
-                row_of(&mut table[regs..], s, base, &x, t.rank, (next && alone, more));
-                let (mut at, mut size) = (a, t.tile);
-                if e - a > t.tile
-                    && let Some(m) = s.mems.last()
-                    && m.slot != POSITION
-                {
-                    // the first tile is shorter where that aligns the last operand, a store
-                    let skew = (table[regs + s.mems.len() - 1] as usize & 63) as i64 / i64::from(m.size);
-                    size -= skew;
-                }
-                // SAFETY: the caller's: the box is in the space, whose operands are in their slots
+                // SAFETY: the caller's
                 unsafe {
-                    begin_row(s, table, t.tile.min(e - a), first || !alone);
-                    loop {
-                        let n = (e - at).min(size);
-                        execute(&s.code, table, n);
-                        at += n;
-                        if at >= e {
-                            break;
-                        }
-                        for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
-                            *p = p.wrapping_offset((n * m.st[last]) as isize);
-                        }
-                        size = t.tile;
+                    if together {
+                        rows(t, s, base, (&x, e), many, table);
+                        continue;
                     }
+                    for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                        *p = address(m, base, &x, t.rank);
+                    }
+                    segment(t, s, table, (a, e), true);
                 }
             }
-            first = false;
-            let mut d = last;
+            let mut d = if together { last - 1 } else { last };
             loop {
                 if d == 0 {
                     break;
@@ -311,7 +329,6 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
                 d -= 1;
                 x[d] += 1;
                 if x[d] < end[d] {
-                    next = d + 1 == last;
                     d = usize::MAX;
                     break;
                 }

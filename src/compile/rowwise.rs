@@ -104,7 +104,13 @@ impl RowWise {
             _ => return false,
         };
         let whole = s.lo == 0 && s.hi == ext[last] && (last == 0 || b.lo[0] == 0 && b.hi[0] == rows);
-        if n == 0 || !whole || fold.is_some_and(|f| f.unit > t.tile && !s.code.is_empty()) {
+        // (registers are numbered by 16 bits)
+        let registers = self.parts.iter().map(|p| p.registers.len()).sum::<usize>() + usize::from(t.regs);
+        if n == 0
+            || registers > usize::from(u16::MAX)
+            || !whole
+            || fold.is_some_and(|f| f.unit > t.tile && !s.code.is_empty())
+        {
             return false;
         }
         let place = |m: &Mem| {

@@ -3,6 +3,7 @@
 use super::core::Arg;
 use super::stages::Ready;
 use crate::diagnostic::{ErrorKind, Fault, Result};
+use crate::digest::Digest;
 use crate::engine::EngineKind;
 use crate::program::{Input, Literal, Op, Prim, Primitive};
 use crate::trace::{Placed, Repr};
@@ -127,7 +128,7 @@ pub(super) fn note(prim: &dyn Primitive, key: Key, inputs: &[Arg], ready: &Arc<R
 
 /// Where the set begins in which this operation is looked for, whatever its numbers are.
 fn set(prim: &dyn Primitive, inputs: &[Arg]) -> usize {
-    let mut digest = Digest(inputs.len() as u64);
+    let mut digest = Digest::of(inputs.len() as u64);
     prim.digest(&mut digest);
     for arg in inputs {
         match asked(arg) {
@@ -140,32 +141,4 @@ fn set(prim: &dyn Primitive, inputs: &[Arg]) -> usize {
         }
     }
     (digest.finish() >> 32) as usize % SETS * WAYS
-}
-
-/// A quick digest: what is in no set is looked for elsewhere, so that collisions cost time only.
-struct Digest(u64);
-
-impl Hasher for Digest {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    fn write_u8(&mut self, n: u8) {
-        self.write_u64(n.into());
-    }
-    fn write_u32(&mut self, n: u32) {
-        self.write_u64(n.into());
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
 }

@@ -164,8 +164,7 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
             n.columns = (n.pre.ext[last] + n.tile - 1) / n.tile;
         }
     }
-    let rows = if last > 0 { n.pre.ext[0] } else { 1 };
-    n.plain = n.alone(rows);
+    n.plain = n.alone();
     let w = n.pre.weight + fold_weight(combine, dtype);
     let calls = (elements as f64 / n.tile as f64).max((n.outer * n.columns) as f64);
     n.cost = ((elements as f64 * w).max(elements as f64 * size as f64 / 60.0) + 25.0 * calls) / 1000.0;
@@ -201,17 +200,13 @@ impl FoldKernel {
             })
     }
     /// What runs it, if each of its results, as many as rows, is of one run of elements, made by one program.
-    fn alone(&self, rows: i64) -> Option<Box<RowWise>> {
+    fn alone(&self) -> Option<Box<RowWise>> {
         let last = self.pre.rank - 1;
+        let rows = if last > 0 { self.pre.ext[0] } else { 1 };
         let [c] = &self.copies[..] else { return None };
         let [(lo, hi)] = &c[..] else { return None };
         let whole = lo[last] == 0 && hi[last] == self.pre.ext[last];
-        // (a page loads few bytes rather than fast loops)
-        let plain = !cfg!(target_family = "wasm")
-            && self.row
-            && last <= 1
-            && !self.reduced[..last].contains(&true)
-            && whole;
+        let plain = !on_a_page!() && self.row && last <= 1 && !self.reduced[..last].contains(&true) && whole;
         let mut alone = RowWise::default();
         let fits = plain && alone.push(&self.pre, rows, Some(self.folding()), |_| false);
         fits.then(|| Box::new(alone.done(rows)))

@@ -17,6 +17,7 @@ use crate::compile::seek::{self, SeekKernel};
 use crate::compile::tiles::Tiles;
 use crate::partition::Slot;
 use crate::program::sentence::Source;
+use crate::sorted;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -59,7 +60,7 @@ fn packed(values: &[(u32, i64)], parts: &[Part]) -> (Vec<usize>, usize) {
     // rooms: where each begins, its bytes, and the program after which it is free
     let mut rooms: Vec<(usize, usize, usize)> = Vec::new();
     let mut order: Vec<usize> = (0..values.len()).collect();
-    order.sort_by_key(|v| spans[*v].0);
+    sorted::sort_by_key(&mut order, |v| spans[*v].0);
     for v in order {
         let (need, (first, last)) = ((values[v].1 as usize).next_multiple_of(64), spans[v]);
         let free = rooms.iter_mut().filter(|r| r.2 < first && r.1 >= need).min_by_key(|r| r.1);
@@ -458,8 +459,7 @@ pub(super) fn places(chains: &[Chain]) -> HashMap<usize, (usize, usize)> {
 impl Chain {
     /// What runs these programs row by row; `strip`: what has room for one row.
     fn wise(&self, parts: &[Part], strip: impl Fn(u32) -> bool) -> Option<RowWise> {
-        // (a page loads few bytes rather than fast loops)
-        if cfg!(target_family = "wasm") {
+        if on_a_page!() {
             return None;
         }
         let mut wise = RowWise::default();

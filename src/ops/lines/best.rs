@@ -237,9 +237,9 @@ fn least<P: Ord + Copy>(k: usize, all: impl Iterator<Item = P>, list: &mut Vec<P
     list.truncate(k);
 }
 
-/// The k-th least, behind those that are not greater. (A page loads few bytes rather than fast loops.)
+/// The k-th least, behind those that are not greater.
 fn kth<P: Ord + Copy>(list: &mut [P], k: usize) -> P {
-    if cfg!(target_family = "wasm") {
+    if on_a_page!() {
         by_comparison(list);
         return list[k - 1];
     }

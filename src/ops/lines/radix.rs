@@ -36,9 +36,9 @@ pub(super) fn sort<D: Digits>(list: &mut [D], room: &mut [D], bits: Range<u32>) 
     }
 }
 
-/// Sorts a short list. (A page loads few bytes rather than fast loops.)
+/// Sorts a short list.
 pub(super) fn by_comparison<D: Ord>(list: &mut [D]) {
-    if cfg!(target_family = "wasm") { sorted::sort(list) } else { list.sort_unstable() }
+    if on_a_page!() { sorted::sort(list) } else { list.sort_unstable() }
 }
 
 fn by_digits<D: Digits, const N: usize>(list: &mut [D], room: &mut [D], start: u32) {

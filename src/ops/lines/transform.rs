@@ -54,29 +54,27 @@ impl Along {
         let Some(mut y) = outs.take(0) else { return };
         let plans = plans.get_or_init(|| Plans::new(self.kind, &self.lengths));
         let mut work = Work { line: Vec::new(), rest: Vec::new() };
+        let mut reals = Vec::new();
         match self.kind {
             Transform::Forward | Transform::Inverse => {
                 each(ins[0].view::<Complex<T>>(), y.fresh(), self.lengths.rank(), &mut |x, y| {
-                    work.line.clear();
-                    work.line.extend(x.iter());
+                    read(&x, &mut work.line);
                     plans.along(&mut work, 0..self.lengths.rank());
                     write(y, work.line.iter().map(|z| z * plans.scale));
                 });
             }
             Transform::Real => {
                 each(ins[0].view::<T>(), y.fresh(), self.lengths.rank(), &mut |x, y| {
-                    let mut x = x.iter().copied();
-                    let rows: usize = self.lengths[..self.lengths.rank() - 1].iter().product();
+                    read(&x, &mut reals);
                     work.line.clear();
-                    (0..rows).for_each(|_| plans.half(&mut x, &mut work));
+                    reals.chunks_exact(plans.n).for_each(|row| plans.half(row, &mut work));
                     plans.along(&mut work, 0..self.lengths.rank() - 1);
                     write(y, work.line.iter().copied());
                 });
             }
             Transform::InverseReal => {
                 each(ins[0].view::<Complex<T>>(), y.fresh::<T>(), self.lengths.rank(), &mut |x, y| {
-                    work.line.clear();
-                    work.line.extend(x.iter());
+                    read(&x, &mut work.line);
                     plans.along(&mut work, 0..self.lengths.rank() - 1);
                     let mut made = Vec::with_capacity(self.lengths.elements());
                     let half = plans.n / 2 + 1;
@@ -154,10 +152,23 @@ fn each<A: Copy, B>(
     }
 }
 
+/// The elements of a line.
+fn read<A: Copy>(x: &ArrayViewD<'_, A>, to: &mut Vec<A>) {
+    to.clear();
+    match x.as_slice() {
+        Some(x) => to.extend_from_slice(x),
+        None => to.extend(x.iter()),
+    }
+}
+
 fn write<B>(mut y: Fresh<'_, B>, made: impl Iterator<Item = B>) {
-    y.iter_mut().zip(made).for_each(|(y, made)| {
+    let put = |(y, made): (&mut MaybeUninit<B>, B)| {
         y.write(made);
-    });
+    };
+    match y.as_slice_mut() {
+        Some(y) => y.iter_mut().zip(made).for_each(put),
+        None => y.iter_mut().zip(made).for_each(put),
+    }
 }
 
 /// A line under way, and what plans need besides.
@@ -243,16 +254,17 @@ impl<T: FftNum> Plans<T> {
         }
     }
     /// The next row of real numbers transformed: n/2 + 1 more of the line.
-    fn half(&self, x: &mut impl Iterator<Item = T>, Work { line, rest }: &mut Work<T>) {
+    fn half(&self, x: &[T], Work { line, rest }: &mut Work<T>) {
         let (n, scratch) = (self.n, self.real.get_inplace_scratch_len());
         let even = n.is_multiple_of(2);
         let m = if even { n / 2 } else { n };
         room(rest, scratch + m);
         let (row, rest) = rest.split_at_mut(m);
-        for z in row.iter_mut() {
-            let mut next = || x.next().unwrap_or_else(T::zero);
-            let re = next();
-            *z = Complex { re, im: if even { next() } else { T::zero() } };
+        match even {
+            true => {
+                row.iter_mut().zip(x.chunks_exact(2)).for_each(|(z, x)| *z = Complex { re: x[0], im: x[1] })
+            }
+            false => row.iter_mut().zip(x).for_each(|(z, x)| *z = Complex { re: *x, im: T::zero() }),
         }
         self.real.process_with_scratch(row, &mut rest[..scratch]);
         if !even {

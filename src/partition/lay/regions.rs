@@ -43,11 +43,9 @@ pub(crate) fn choose(d: &mut Draft) -> BTreeMap<Slot, Vec<DimLayout>> {
     let mut apart = graph.regions(d, false);
     apart.retain(|r| !known.contains(&r.members[..]));
     let mut known = Known { found: HashMap::new(), rough: Prices::rough() };
-    let mut changed = true;
-    for regions in [&together; PASSES].into_iter().chain([&apart]) {
-        if !std::mem::take(&mut changed) && std::ptr::eq(regions, &together) {
-            continue;
-        }
+    // whether any region of these is placed otherwise
+    let mut pass = |regions: &[Region]| {
+        let mut changed = false;
         // backwards; regions that are as far from the end know nothing of one another
         for alike in regions.chunk_by(|a, b| a.far == b.far) {
             let found: Vec<_> = alike.iter().map(|r| r.cheapest(d, &graph, &axes, &mut known)).collect();
@@ -60,7 +58,10 @@ pub(crate) fn choose(d: &mut Draft) -> BTreeMap<Slot, Vec<DimLayout>> {
                 }
             }
         }
-    }
+        changed
+    };
+    let _ = (0..PASSES).all(|_| pass(&together));
+    pass(&apart);
     moved
 }
 

@@ -1,5 +1,6 @@
 //! Prices of fetches, each worked out once: layers repeat, and so do their fetches.
 
+use crate::digest::Digest;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::cost::{Cost, SAMPLE};
 use crate::partition::price::reader::{Fetch, Reader};
@@ -8,7 +9,7 @@ use crate::program::sentence::{Part, Source};
 use crate::sharding::atoms::Atom;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 
 /// What is known of the fetches of a program over so many devices.
 #[derive(Debug)]
@@ -19,30 +20,6 @@ pub(crate) struct Prices {
 }
 
 type Map<T> = HashMap<Box<[i64]>, T, BuildHasherDefault<Digest>>;
-
-/// A quick digest of numbers that nobody chooses to make slow.
-#[derive(Default)]
-struct Digest(u64);
-
-impl Hasher for Digest {
-    fn finish(&self) -> u64 {
-        // tables go by low bits and by high ones
-        self.0 ^ self.0 >> 32
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for part in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-    fn write_u64(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-}
 
 impl Default for Prices {
     fn default() -> Prices {
@@ -70,39 +47,37 @@ impl Prices {
     }
     /// What a fetch moves.
     pub(crate) fn of(&self, f: &Fetch) -> Cost {
-        if f.is_everywhere() {
-            return Cost { exact: true, ..Cost::default() };
+        match f.is_everywhere() {
+            true => Cost { exact: true, ..Cost::default() },
+            false => self.known(f, |k| &mut k.costs, || f.cost(self.sample)),
         }
-        let mut known = self.known.borrow_mut();
-        let Known { costs, key, .. } = &mut *known;
-        key.clear();
-        write(key, f);
-        if let Some(c) = costs.get(&key[..]) {
-            return *c;
-        }
-        let c = f.cost(self.sample);
-        costs.insert(key.as_slice().into(), c);
-        c
     }
     /// What it moves in all, and whether that is exact: less to find out.
     pub(crate) fn total(&self, f: &Fetch) -> (i64, bool) {
-        if f.is_everywhere() {
-            return (0, true);
+        match f.is_everywhere() {
+            true => (0, true),
+            false => self.known(f, |k| &mut k.totals, || f.total(self.sample)),
         }
-        let mut known = self.known.borrow_mut();
-        let Known { totals, key, .. } = &mut *known;
-        key.clear();
-        write(key, f);
-        if let Some(c) = totals.get(&key[..]) {
-            return *c;
-        }
-        let c = f.total(self.sample);
-        totals.insert(key.as_slice().into(), c);
-        c
     }
-}
-
-impl Prices {
+    fn known<T: Copy>(
+        &self,
+        f: &Fetch,
+        table: impl FnOnce(&mut Known) -> &mut Map<T>,
+        find: impl FnOnce() -> T,
+    ) -> T {
+        let mut known = self.known.borrow_mut();
+        let mut key = std::mem::take(&mut known.key);
+        key.clear();
+        write(&mut key, f);
+        let table = table(&mut known);
+        let found = table.get(&key[..]).copied();
+        let answer = found.unwrap_or_else(find);
+        if found.is_none() {
+            table.insert(key.as_slice().into(), answer);
+        }
+        known.key = key;
+        answer
+    }
     /// Where the loops of a step run, decided once for all steps of which this key says everything.
     pub(crate) fn step(&self, key: Vec<i64>, decide: impl FnOnce() -> Vec<DimLayout>) -> Vec<DimLayout> {
         if let Some(loops) = self.known.borrow().steps.get(&key[..]) {

@@ -15,8 +15,8 @@ const ROWS: usize = 16;
 const SHORT: usize = 128;
 /// Columns that are added apart from each other.
 const APART: usize = 4;
-/// Bytes of a strip of rows: with those that are added apart they are a processor's registers. (A page loads few bytes rather than fast loops.)
-const STRIP: usize = if cfg!(target_family = "wasm") { 0 } else { 256 };
+/// Bytes of a strip of rows: with those that are added apart they are a processor's registers.
+const STRIP: usize = if on_a_page!() { 0 } else { 256 };
 /// Up to so many columns are added in order.
 const FEW: usize = 16;
 

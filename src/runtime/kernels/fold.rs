@@ -179,8 +179,7 @@ unsafe fn rows8_body<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) {
             std::array::from_fn(|k| from_raw_parts(x.offset(k as isize * step).cast::<M::M>(), n));
         // a run of two vectors at a time, whole before it is stored: left to itself the compiler takes one, and addresses cost as much as sums
         const RUN: usize = 32;
-        // (a page loads few bytes rather than fast loops)
-        let runs = if cfg!(target_family = "wasm") { 0 } else { n / RUN };
+        let runs = if on_a_page!() { 0 } else { n / RUN };
         let (whole, rest) = d.split_at_mut(runs * RUN);
         for (c, d) in whole.chunks_exact_mut(RUN).enumerate() {
             let r: [&[M::M; RUN]; 8] = r.map(|r| &*r.as_ptr().cast::<[M::M; RUN]>().add(c));

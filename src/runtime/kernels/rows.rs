@@ -220,8 +220,7 @@ pub(super) fn mix<M: Mix>(level: Level) -> MixAt {
 /// Single elements combined where numbers of this type say; nothing: rare types go by [`find`] and [`mix`].
 pub(super) fn one<M: Mix>(dtype: DType) -> Option<OneAt> {
     match dtype {
-        // a page loads one way to do it
-        _ if cfg!(target_family = "wasm") => None,
+        _ if on_a_page!() => None,
         DType::I32 => Some(one_body::<i32, M>),
         DType::I64 => Some(one_body::<i64, M>),
         _ => None,

@@ -150,9 +150,7 @@ pub(super) fn scan<T: Lane>(
     let last = x.ndim() - 1;
     // lines side by side in both are computed together
     let beside = |d: &usize| x.strides()[*d] == 1 && y.strides()[*d] == 1 && x.shape()[*d] > 1;
-    // (a page loads few bytes rather than fast loops)
-    let beside =
-        if cfg!(target_family = "wasm") || x.strides()[last] == 1 { None } else { (0..last).find(beside) };
+    let beside = if on_a_page!() || x.strides()[last] == 1 { None } else { (0..last).find(beside) };
     match beside {
         Some(d) => {
             let (mut x, mut y) = (x, y);
