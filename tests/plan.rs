@@ -34,79 +34,148 @@ fn two(m: &Machine, x: ArrayType, y: ArrayType, f: fn(&Array, &Array) -> Array) 
     jit(f).lower((x, y))?.plan(m)
 }
 
-#[test]
-fn a_product_is_bound_by_arithmetic_or_by_memory() -> Result<()> {
+/// Rows of `x` by weights of 1024×512, on the test's machine.
+fn product(rows: usize, dtype: DType) -> Result<Plan> {
     let mesh = mesh()?;
-    let f = |x: &Array, w: &Array| x.dot(w);
-    // 1: many rows, in float32
-    let large =
-        two(&machine(), F32.of([8192, 1024]).on(&mesh, p!["X", _]), F32.of([1024, 512]).on(&mesh, p![]), f)?;
-    same(large.seconds(), 2.0 * 1024.0 * 1024.0 * 512.0 / 1e12);
-    assert_eq!((large.bound(), large.utilisation()), (Some((Bound::Arithmetic, 1.0)), 1.0));
-    // 2: 16 bits have their own rate, and half of the bytes
-    let half = two(
-        &machine(),
-        BF16.of([8192, 1024]).on(&mesh, p!["X", _]),
-        BF16.of([1024, 512]).on(&mesh, p![]),
-        f,
-    )?;
-    same(half.seconds(), 2.0 * 1024.0 * 1024.0 * 512.0 / 7e12);
-    same(half.product_operations(), 2.0 * 1024.0 * 1024.0 * 512.0);
-    assert!((half.utilisation() - 1.0).abs() < 1e-12);
-    // 3: one row on each device reads all weights
-    let small =
-        two(&machine(), F32.of([8, 1024]).on(&mesh, p!["X", _]), F32.of([1024, 512]).on(&mesh, p![]), f)?;
-    same(small.seconds(), 4.0 * (1024.0 + 1024.0 * 512.0 + 512.0) / 1.1e11);
-    assert_eq!(small.bound().map(|b| b.0), Some(Bound::Memory));
+    let (x, w) = (dtype.of([rows, 1024]).on(&mesh, p!["X", _]), dtype.of([1024, 512]).on(&mesh, p![]));
+    two(&machine(), x, w, |x, w| x.dot(w))
+}
+
+#[test]
+fn a_product_of_many_rows_is_bound_by_arithmetic() -> Result<()> {
+    let plan = product(8192, F32)?;
+    same(plan.seconds(), 2.0 * 1024.0 * 1024.0 * 512.0 / 1e12);
+    assert_eq!((plan.bound(), plan.utilisation()), (Some((Bound::Arithmetic, 1.0)), 1.0));
     Ok(())
 }
 
 #[test]
-fn elementwise_operations_are_one_kernel() -> Result<()> {
+fn sixteen_bits_have_their_own_rate_and_half_of_the_bytes() -> Result<()> {
+    let plan = product(8192, BF16)?;
+    same(plan.seconds(), 2.0 * 1024.0 * 1024.0 * 512.0 / 7e12);
+    same(plan.product_operations(), 2.0 * 1024.0 * 1024.0 * 512.0);
+    assert!((plan.utilisation() - 1.0).abs() < 1e-12);
+    same(product(8, BF16)?.seconds(), 2.0 * (1024.0 + 1024.0 * 512.0 + 512.0) / 1.1e11);
+    Ok(())
+}
+
+#[test]
+fn one_row_on_each_device_reads_all_weights() -> Result<()> {
+    let plan = product(8, F32)?;
+    same(plan.seconds(), 4.0 * (1024.0 + 1024.0 * 512.0 + 512.0) / 1.1e11);
+    assert_eq!(plan.bound().map(|b| b.0), Some(Bound::Memory));
+    Ok(())
+}
+
+#[test]
+fn elementwise_operations_are_one_kernel_of_two_reads_and_a_write() -> Result<()> {
     let n = 1 << 20;
-    let (x, y) = (F32.of([n]), F32.of([n]));
-    // 4: two reads and a write, whatever is between
-    let plan = two(&machine(), x.clone(), y.clone(), |x, y| (x * y + x) * 2.0 - y)?;
+    let plan = two(&machine(), F32.of([n]), F32.of([n]), |x, y| (x * y + x) * 2.0 - y)?;
     same(plan.seconds(), 3.0 * 4.0 * n as f64 / 1.1e11);
     assert_eq!(plan.items().len(), 1);
-    // 5: functions count as ten operations, here beside a fold of each element
-    let plan = two(&machine(), x, y, |x, y| (x.sin().exp() * y.tanh()).sin().sum(..))?;
+    Ok(())
+}
+
+#[test]
+fn a_function_counts_as_ten_operations() -> Result<()> {
+    // four functions, a product, and the fold of each element
+    let n = 1 << 20;
+    let plan = two(&machine(), F32.of([n]), F32.of([n]), |x, y| (x.sin().exp() * y.tanh()).sin().sum(..))?;
     same(plan.seconds(), 42.0 * n as f64 / 3e11);
-    // 6: an epilogue is computed with its product
-    let (x, w) = (F32.of([512, 512]), F32.of([512, 512]));
-    let plan = two(&machine(), x, w, |x, w| x.dot(w) * 2.0 + 1.0)?;
+    Ok(())
+}
+
+#[test]
+fn an_epilogue_is_computed_with_its_product() -> Result<()> {
+    let ty = || F32.of([512, 512]);
+    let plan = two(&machine(), ty(), ty(), |x, w| x.dot(w) * 2.0 + 1.0)?;
     same(plan.seconds(), 2.0 * 512.0f64.powi(3) / 1e12 + 2.0 * 512.0 * 512.0 / 3e11);
     assert_eq!(plan.items().len(), 1);
     Ok(())
 }
 
-/// 7 to 12: what each collective takes over a switch, and over a ring.
+/// Bytes of the value that the tests of collectives move.
+const VALUE: f64 = 4.0 * 4096.0 * 64.0;
+
+/// The plan of a function of that value, so sharded.
+fn moved(m: &Machine, spec: Spec, f: fn(&Array) -> Array) -> Result<Plan> {
+    jit(f).lower(F32.of([4096, 64]).on(&mesh()?, spec))?.plan(m)
+}
+
+/// Links alone, with the rounds of a collective over 8 devices, and their rate in bytes a second.
+fn links_of_both_kinds() -> [(Machine, f64, f64); 2] {
+    let ring = Machine::new("links").links(Link::ring(1.7e9).latency(2e-6));
+    [(links(), 3.0, 1.3e10), (ring, 7.0, 1.7e9)]
+}
+
 #[test]
-fn collectives_take_rounds_and_bytes() -> Result<()> {
-    let mesh = mesh()?;
-    let value = 4.0 * 4096.0 * 64.0;
-    let on = |spec| F32.of([4096, 64]).on(&mesh, spec);
-    let ring = |l: f64| Machine::new("links").links(Link::ring(l).latency(2e-6));
-    let gather = |x: &Array| x.reshard(p![]);
-    for (m, rounds, rate) in [(links(), 3.0, 1.3e10), (ring(1.7e9), 7.0, 1.7e9)] {
-        let plan = jit(gather).lower(on(p!["X", _]))?.plan(&m)?;
-        same(plan.collective_seconds(), rounds * 2e-6 + value * 7.0 / 8.0 / rate);
-        let plan = jit(|x: &Array| x.sum(Dims::keep(0))).lower(on(p!["X", _]))?.plan(&m)?;
+fn an_all_gather_takes_its_rounds_and_the_others_blocks() -> Result<()> {
+    for (m, rounds, rate) in links_of_both_kinds() {
+        let plan = moved(&m, p!["X", _], |x| x.reshard(p![]))?;
+        same(plan.collective_seconds(), rounds * 2e-6 + VALUE * 7.0 / 8.0 / rate);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_all_reduce_takes_twice_what_a_gather_takes() -> Result<()> {
+    for (m, rounds, rate) in links_of_both_kinds() {
+        let plan = moved(&m, p!["X", _], |x| x.sum(Dims::keep(0)))?;
         same(plan.collective_seconds(), 2.0 * rounds * 2e-6 + 2.0 * 256.0 * 7.0 / 8.0 / rate);
     }
+    Ok(())
+}
+
+#[test]
+fn a_reduce_scatter_takes_what_a_gather_takes() -> Result<()> {
+    let mesh = mesh()?;
+    for (m, rounds, rate) in links_of_both_kinds() {
+        let types = (F32.of([64, 4096]).on(&mesh, p![_, "X"]), F32.of([4096, 64]).on(&mesh, p!["X", _]));
+        let plan = jit(|x: &Array, w: &Array| x.dot_to(w, p!["X", _])).lower(types)?.plan(&m)?;
+        same(plan.collective_seconds(), rounds * 2e-6 + 4.0 * 64.0 * 64.0 * 7.0 / 8.0 / rate);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_all_to_all_shares_the_links_of_a_ring() -> Result<()> {
     let turn = |x: &Array| x.reshard(p![_, "X"]);
-    let plan = jit(turn).lower(on(p!["X", _]))?.plan(&links())?;
-    same(plan.seconds(), 3.0 * 2e-6 + value / 8.0 * 7.0 / 8.0 / 1.3e10);
-    // over a ring of 8 each byte shares links with a quarter of the ring
-    let plan = jit(turn).lower(on(p!["X", _]))?.plan(&ring(1.7e9))?;
-    same(plan.seconds(), 7.0 * 2e-6 + 2.0 * value / 8.0 * 7.0 / 8.0 / 1.7e9);
-    // a neighbour's block is one message, and the slowest link of two axes decides
-    let plan = jit(|x: &Array| x.roll(512, 0)).lower(on(p!["X", _]))?.plan(&links())?;
-    same(plan.seconds(), 2e-6 + value / 8.0 / 1.3e10);
-    let plan = jit(gather)
-        .lower(on(p![("X", "Y"), _]))?
-        .plan(&machine().elementwise(f64::INFINITY).memory(1e9, f64::INFINITY))?;
-    same(plan.seconds(), 3.0 * 2e-6 + 3.0 * 3e-6 + value * 31.0 / 32.0 / 1.7e9);
+    for (m, rounds, rate) in links_of_both_kinds() {
+        // over a ring of 8 each byte shares links with a quarter of the ring
+        let shared = if rounds > 3.0 { 2.0 } else { 1.0 };
+        let plan = moved(&m, p!["X", _], turn)?;
+        same(plan.seconds(), rounds * 2e-6 + shared * VALUE / 8.0 * 7.0 / 8.0 / rate);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_neighbours_block_is_one_message() -> Result<()> {
+    let plan = moved(&links(), p!["X", _], |x| x.roll(512, 0))?;
+    same(plan.seconds(), 2e-6 + VALUE / 8.0 / 1.3e10);
+    Ok(())
+}
+
+#[test]
+fn the_slowest_link_of_two_axes_decides() -> Result<()> {
+    let m = machine().elementwise(f64::INFINITY).memory(1e9, f64::INFINITY);
+    let plan = moved(&m, p![("X", "Y"), _], |x| x.reshard(p![]))?;
+    same(plan.seconds(), 3.0 * 2e-6 + 3.0 * 3e-6 + VALUE * 31.0 / 32.0 / 1.7e9);
+    Ok(())
+}
+
+/// A step has 6 operations for each weight and row, and its weights' gradient is all-reduced.
+#[test]
+fn a_step_of_data_parallel_layers_takes_six_operations_for_each_weight_and_row() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let (rows, d) = (8 * 4096, 512);
+    let step = |x: &Array, ws: &Array| grad(ws, |ws| scan(x, &ws, |h, w| (h.dot(w), ())).0.square().sum(..));
+    let types = (F32.of([rows, d]).on(&mesh, p!["X", _]), F32.of([3, d, d]).on(&mesh, p![]));
+    let m = Machine::new("m").arithmetic(F32, 1e12).links(Link::ring(1e9));
+    let plan = jit(step).lower(types)?.plan(&m)?;
+    let weights = 3.0 * (d * d) as f64;
+    same(plan.product_operations(), 6.0 * weights * rows as f64 / 8.0);
+    same(plan.collective_seconds(), 2.0 * 4.0 * weights * 7.0 / 8.0 / 1e9);
     Ok(())
 }
 
@@ -145,6 +214,11 @@ fn steps_of_loops_are_counted() -> Result<()> {
     let sums: Vec<u64> = plan.items().iter().filter(|i| i.what != What::Kernel).map(|i| i.times).collect();
     assert_eq!(sums, [12]);
     assert!((plan.seconds() / once.seconds() - 12.0).abs() < 1.0, "{plan}\n{once}");
+    Ok(())
+}
+
+#[test]
+fn of_branches_the_longest_counts() -> Result<()> {
     let branches = |x: &Array, w: &Array| cond(w.sum(..).gt(0.0), || x.dot(w).dot(w).dot(w), || x * 1.0);
     let (x, w) = (F32.of([512, 512]), F32.of([512, 512]));
     let plan = two(&Machine::new("test").arithmetic(F32, 1e12), x, w, branches)?;
