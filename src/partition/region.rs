@@ -122,6 +122,17 @@ impl Layout {
     pub fn region(&self, shape: &[usize], position: usize) -> Region {
         loop_box(&self.dims, shape, position)
     }
+    /// The ranks, along each dimension, of what holds something of a box that is not empty.
+    pub(crate) fn owners(&self, b: &[Interval]) -> Region {
+        let of = |(v, d): (&Interval, &DimLayout)| (d.owner(v.0) as i64, d.owner(v.1 - 1) as i64 + 1);
+        b.iter().zip(&self.dims).map(of).collect()
+    }
+    /// How many devices other than `position` hold what it needs of these boxes, where it takes each element from the nearest one.
+    pub(crate) fn others(&self, position: usize, boxes: &[Region]) -> usize {
+        let own = self.dims.iter().map(|d| d.rank(position) as i64).map(|r| (r, r + 1)).collect();
+        let ranks = boxes.iter().filter(|b| volume(b) > 0).map(|b| self.owners(b)).collect();
+        beyond(ranks, &mut vec![own]).iter().map(|r| volume(r) as usize).sum()
+    }
     /// Splits a box by holder, `position`'s nearest ones; calls back with holder and piece.
     pub fn holders(
         &self,
@@ -133,10 +144,7 @@ impl Layout {
         if volume(b) == 0 {
             return;
         }
-        let ranks: Region = (b.iter().zip(&self.dims))
-            .map(|(v, d)| (d.owner(v.0) as i64, d.owner(v.1 - 1) as i64 + 1))
-            .collect();
-        each(&ranks, |r| {
+        each(&self.owners(b), |r| {
             let holder = self.dims.iter().zip(r).fold(position, |p, (d, r)| d.place(p, *r as usize));
             let held: Region =
                 self.dims.iter().zip(r).zip(shape).map(|((d, r), n)| d.range(*r as usize, *n)).collect();

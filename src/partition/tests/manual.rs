@@ -17,6 +17,8 @@ fn run<I: crate::Tree, O: crate::Tree>(lowered: &Lowered<I, O>, args: &[Vec<f64>
     let loops = p.steps.iter().any(|s| matches!(s, Step::While { .. } | Step::Loop { .. }));
     if !loops {
         assert_eq!(traffic.elements as u64 * 4, c.total_bytes(), "{c}\n{p}");
+        let messages: u64 = c.iter().map(|c| c.messages).sum();
+        assert!(c.iter().any(|c| !c.counted) || messages == traffic.messages as u64, "{c}\n{p}");
     }
     wanted.into_iter().next().expect("one result")
 }

@@ -469,8 +469,13 @@ fn random_programs_agree_with_the_plain_evaluation() {
         // (a function of lines is any code: drafts are not known to be fit for this)
         let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             VERIFY.set(true);
-            let p = plan::plan(d).expect("a plan").localised.program;
-            check(&p, &wanted, &args);
+            let plan = plan::plan(d).expect("a plan").localised;
+            let p = plan.program;
+            let (traffic, told) = (check(&p, &wanted, &args), plan.collectives);
+            if told.iter().all(|c| c.counted) {
+                let messages: u64 = told.iter().map(|c| c.messages).sum();
+                assert_eq!(traffic.messages as u64, messages, "{told}\n{p}");
+            }
             crate::engine::lockstep::tests::agrees(&p, &args, &wanted);
         }));
         assert!(run.is_ok(), "seed {seed}, {devices} devices\n{text}");

@@ -13,7 +13,7 @@ use crate::partition::price::reader::{Fetch, Reader, distinct};
 use crate::partition::program::{Local, Need, Slot, SpmdProgram, Step, Stored, Why};
 use crate::partition::region::volume;
 use crate::partition::report::{Collective, Collectives, Kind};
-use crate::partition::told::seen::{Looks, Seen, partners};
+use crate::partition::told::seen::{Looks, Seen};
 use crate::program::sentence::Source;
 use crate::sharding::atoms::{Atom, Atoms, touched_axes, ways};
 use crate::sorted;
@@ -155,7 +155,7 @@ impl Namer<'_> {
         }
         let mut key = Vec::new();
         prices::write(&mut key, &self.asks(src, &readers));
-        let seen = self.looks.seen(key, || self.looks.fetched(k));
+        let seen = self.looks.seen(key, || self.looks.fetched(src, needs));
         let first = needs.first()?.reader;
         let mut why = p.whys[first].clone();
         let size = stored.dtype.size() as u64;
@@ -168,7 +168,7 @@ impl Namer<'_> {
                 (kind, axes, reason)
             }
             None => {
-                let name = self.named(src, stored, &readers, c.total, &seen.devices, first);
+                let name = self.named(src, (k, &seen), &readers, c.total, first);
                 (name.kind, axes_of(self.mesh(), &name.digits), name.reason)
             }
         };
@@ -203,12 +203,12 @@ impl Namer<'_> {
     fn named(
         &self,
         src: Slot,
-        stored: &Stored,
+        (k, seen): (usize, &Seen),
         readers: &[Reader],
         total: i64,
-        looked: &[(usize, Vec<Piece>)],
         first: usize,
     ) -> Name {
+        let stored = &self.p.slots[src];
         let op = &self.p.whys[first].op;
         let mut names: Vec<Name> = Vec::new();
         for r in readers {
@@ -228,16 +228,14 @@ impl Namer<'_> {
         {
             return name;
         }
+        let looked = seen.pieces(self.p, k);
         let digits = between(self.mesh(), looked);
         let axes = axes_of(self.mesh(), &digits);
         let whole = |(_, pieces): &(usize, Vec<Piece>)| {
             let moved: i64 = pieces.iter().map(|x| volume(&x.region)).sum();
-            partners(pieces) <= 1
-                && pieces
-                    .first()
-                    .is_none_or(|x| moved == volume(&stored.layout.region(&stored.shape, x.from)))
+            pieces.first().is_none_or(|x| moved == volume(&stored.layout.region(&stored.shape, x.from)))
         };
-        if looked.iter().all(whole) {
+        if seen.most <= 1 && looked.iter().all(whole) {
             let reason = format!("{op} reads blocks of other devices along {axes}");
             return Name { kind: Kind::Permute, digits, reason };
         }
@@ -245,7 +243,7 @@ impl Namer<'_> {
             let reason = format!("{op} reads beyond the edges of blocks along {axes}");
             return Name { kind: Kind::Halo, digits, reason };
         }
-        let most = looked.iter().map(|(_, pieces)| partners(pieces)).max().unwrap_or(0);
+        let most = seen.most;
         let reason = format!("{op} reads regions of other devices along {axes}: from up to {most} of them");
         Name { kind: Kind::Exchange, digits, reason }
     }

@@ -1,14 +1,14 @@
 //! What devices receive in a step: all of them, or of many some. Equal steps are looked at once.
 
 use crate::partition::pieces::Piece;
-use crate::partition::program::{Slot, SpmdProgram, Step};
+use crate::partition::program::{Need, Slot, SpmdProgram, Step};
+use crate::partition::region::volume;
 use crate::partition::route;
-use crate::sorted;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Up to this many devices messages are counted one by one, which takes as many steps as there are pairs of them.
+/// Up to this many devices those of each are counted.
 const COUNTED: usize = 64;
 /// How many devices are looked at beyond.
 const SAMPLE: usize = 16;
@@ -17,15 +17,42 @@ const SAMPLE: usize = 16;
 pub(crate) struct Seen {
     /// Messages of all devices.
     pub(crate) messages: u64,
-    /// Whether they were counted one by one.
+    /// Whether those of each device were counted.
     pub(crate) counted: bool,
-    /// The devices that were looked at, and what of a fetch is not theirs.
-    pub(crate) devices: Vec<(usize, Vec<Piece>)>,
+    /// From how many others the busiest of the devices that were looked at receives something.
+    pub(crate) most: usize,
+    /// The devices that were looked at, and what of a fetch is not theirs: there are as many boxes as devices that send something, and few names
+    /// need them.
+    pieces: OnceCell<Vec<(usize, Vec<Piece>)>>,
+}
+
+impl Seen {
+    fn of(messages: u64, counted: bool, most: usize) -> Seen {
+        Seen { messages, counted, most, pieces: OnceCell::new() }
+    }
+    /// The devices that were looked at in fetch `k` of a program, and what each receives.
+    pub(crate) fn pieces(&self, p: &SpmdProgram, k: usize) -> &[(usize, Vec<Piece>)] {
+        self.pieces.get_or_init(|| {
+            let of = |device: usize| {
+                let mut pieces = p.pieces(k, device);
+                pieces.retain(|x| x.from != device);
+                (device, pieces)
+            };
+            sample(p.devices).into_iter().map(of).collect()
+        })
+    }
 }
 
 /// All of n, or from so many on some of them: the first, the last, and others between.
 fn sample(n: usize) -> Vec<usize> {
     if n <= COUNTED { (0..n).collect() } else { (0..SAMPLE).map(|k| k * (n - 1) / (SAMPLE - 1)).collect() }
+}
+
+/// Counts messages, where `of` says from how many others one of n devices receives something.
+fn counted(n: usize, of: impl Fn(usize) -> usize) -> Seen {
+    let devices = sample(n);
+    let (all, most) = devices.iter().map(|d| of(*d)).fold((0, 0), |(all, most), m| (all + m, most.max(m)));
+    Seen::of(all as u64 * n as u64 / devices.len().max(1) as u64, n <= COUNTED, most)
 }
 
 /// Looks at what devices receive in the steps of a program.
@@ -48,49 +75,22 @@ impl<'a> Looks<'a> {
         self.seen.borrow_mut().insert(key.into(), seen.clone());
         seen
     }
-    /// What devices receive in fetch `k`.
-    pub(crate) fn fetched(&self, k: usize) -> Seen {
-        let n = self.p.devices;
-        let mut messages = 0;
-        let look = |device: usize| {
-            let mut pieces = self.p.pieces(k, device);
-            pieces.retain(|x| x.from != device);
-            messages += partners(&pieces) as u64;
-            (device, pieces)
-        };
-        let devices: Vec<(usize, Vec<Piece>)> = sample(n).into_iter().map(look).collect();
-        let messages = messages * n as u64 / devices.len().max(1) as u64;
-        Seen { messages, counted: n <= COUNTED, devices }
+    /// From how many others devices receive what these readers need.
+    pub(crate) fn fetched(&self, src: Slot, needs: &[Need]) -> Seen {
+        let (n, layout) = (self.p.devices, &self.p.slots[src].layout);
+        counted(n, |device| layout.others(device, &self.p.missing(src, needs, device)))
     }
-    /// What devices read of each other's parts where `src` is reduced to `out`.
+    /// From how many others devices read where `src` is reduced to `out`.
     pub(crate) fn combined(&self, src: Slot, out: Slot) -> Seen {
         let (p, n) = (self.p, self.p.devices);
         let (parts, stored) = (p.parts_gone(src, out), &p.slots[src]);
-        let mut messages = 0;
-        let devices = sample(n);
-        for &device in &devices {
+        counted(n, |device| {
             let wanted = p.slots[out].layout.region(&stored.shape, device);
-            let own = parts.rank(device);
-            let others = parts.ways() - 1;
-            // from how many others it has what it wants of these parts
-            let from = |list: &mut dyn Iterator<Item = usize>| {
-                let mut pieces = Vec::new();
-                for part in list {
-                    let at = parts.place(device, part);
-                    stored.layout.holders(&stored.shape, at, &wanted, |from, region| {
-                        pieces.push(Piece { from, region });
-                    });
-                }
-                pieces.retain(|x| x.from != device);
-                partners(&pieces)
-            };
-            // those behind its own part are one further
-            let some = sample(others);
-            let theirs = from(&mut some.iter().map(|k| k + usize::from(*k >= own)));
-            messages += (theirs * others / some.len().max(1) + from(&mut [own].into_iter())) as u64;
-        }
-        let messages = messages * n as u64 / devices.len().max(1) as u64;
-        Seen { messages, counted: n <= COUNTED, devices: Vec::new() }
+            // as many devices have something of it in each of the others' parts; one of its own part may be itself
+            let holders = volume(&stored.layout.owners(&wanted)) as usize;
+            let own = stored.layout.others(device, std::slice::from_ref(&wanted));
+            own + if volume(&wanted) == 0 { 0 } else { holders * (parts.ways() - 1) }
+        })
     }
     /// The letters of small sums that are one exchange.
     pub(crate) fn small(&self, together: &[usize]) -> Seen {
@@ -105,14 +105,6 @@ impl<'a> Looks<'a> {
                 == more as usize * to.dims.iter().map(|l| l.ways()).product::<usize>();
             letters = route.letters(elements) * (p.devices / p.parts_gone(*src, *out).ways()) as u64;
         }
-        Seen { messages: letters, counted: even, devices: Vec::new() }
+        Seen::of(letters, even, 0)
     }
-}
-
-/// How many devices these pieces come from.
-pub(crate) fn partners(pieces: &[Piece]) -> usize {
-    let mut from: Vec<usize> = pieces.iter().map(|x| x.from).collect();
-    sorted::sort(&mut from);
-    from.dedup();
-    from.len()
 }
