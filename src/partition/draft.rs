@@ -5,6 +5,7 @@ use crate::mesh::{Axes, Mesh};
 use crate::partition::layout::Layout;
 use crate::partition::price::prices::Prices;
 use crate::partition::price::reader::{Fetch, Reader};
+use crate::partition::price::work::PerByte;
 use crate::partition::program::{Slot, SpmdProgram, Step, Stored, Why};
 use crate::partition::report::{Collectives, Kind};
 use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
@@ -28,6 +29,8 @@ pub(super) struct Draft {
     pub(super) free: BTreeMap<Slot, bool>,
     /// How often it is run for each of these.
     pub(super) trips: u64,
+    /// What a byte costs.
+    pub(super) per_byte: PerByte,
     /// What fetches move.
     pub(super) prices: Prices,
 }
@@ -57,8 +60,12 @@ impl Item {
 }
 
 impl Draft {
-    pub(super) fn new(devices: usize, mesh: Option<Mesh>) -> Draft {
-        Draft { devices, mesh, ..Draft::default() }
+    pub(super) fn new(devices: usize, mesh: Option<Mesh>, per_byte: PerByte) -> Draft {
+        Draft { devices, mesh, per_byte, ..Draft::default() }
+    }
+    /// One without steps on the same devices, at the same price of bytes.
+    pub(super) fn beside(&self) -> Draft {
+        Draft::new(self.devices, self.mesh.clone(), self.per_byte)
     }
     /// The same once more, without what is known of prices.
     pub(super) fn again(&self) -> Draft {

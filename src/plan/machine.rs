@@ -145,6 +145,37 @@ impl Machine {
         Machine { overlaps, ..self }
     }
 
+    /// How many elements of products in this element type a device computes while one byte reaches it: half of the rate of products (an
+    /// element is a multiplication and an addition) by the bandwidth of the slowest link along the mesh's axes. It is what a byte costs where
+    /// [`jit(f).priced_for(&machine, dtype)`](crate::Jit::priced_for) is lowered.
+    ///
+    /// ```
+    /// use atmesh::plan::{Link, Machine};
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::without_devices([("data", 64), ("model", 8)])?;
+    /// let gpus = Machine::h100().link("model", Link::NVLINK_4).links(Link::switch(50e9));
+    /// assert_eq!(gpus.work_per_byte(BF16, &mesh)?, 989e12 / 2.0 / 50e9); // 9,890
+    /// let threads = Machine::new("threads").arithmetic(F32, 64e9).links(Link::switch(1e9));
+    /// assert_eq!(threads.work_per_byte(F32, &mesh)?, 32.0);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A figure of the machine that is none, no rate of such products, or a mesh axis of several devices along which there is no link.
+    pub fn work_per_byte(&self, dtype: DType, mesh: &Mesh) -> Result<f64> {
+        self.check()?;
+        let rate = self.product_rate(dtype);
+        if rate.is_infinite() {
+            let message = format!("machine \"{}\" has no rate of products in {}", self.name, dtype.name());
+            let help = format!("say how many operations per second: `.arithmetic(DType::{dtype:?}, 1e12)`");
+            return Err(refused(Fault::new(ErrorKind::Data, message).help(help)));
+        }
+        let wide = mesh.axis_names().iter().copied().filter(|a| mesh.extent(*a) > 1).collect();
+        let links = self.along(&wide, Some(mesh))?;
+        let slowest = links.iter().map(|(link, _)| link.bandwidth).fold(f64::INFINITY, f64::min);
+        Ok(rate / 2.0 / slowest)
+    }
+
     pub(super) fn product_rate(&self, dtype: DType) -> f64 {
         self.products.iter().find(|p| p.0 == dtype).map_or(self.elementwise, |p| p.1)
     }

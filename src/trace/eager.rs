@@ -7,6 +7,7 @@ use super::recent::{self, Asked, Key, OperandKey, asked};
 use super::stages::{self, Ready};
 use crate::diagnostic::{ErrorKind, Fault, Result};
 use crate::engine::{self, EngineKind};
+use crate::partition::PerByte;
 use crate::program::{Builder, Call, Literal, Placement, Prim, Primitive, Priority, Program, Value};
 use crate::runtime::{Slab, on_device_thread};
 use crate::sharding::{Sharding, atoms};
@@ -151,7 +152,7 @@ fn changing(prim: &Prim, key: &Key, inputs: &[Arg], call: Call<'_>) -> Option<(K
         let out = b_at.emit_for(prim.clone(), &values, call)?;
         let ready = stages::compile_at_once(&b.finish(&out), key.engine)?;
         let told = program(inputs, call, |b, values| b.emit_for(prim.clone(), values, call))?;
-        let same = ready.results == stages::lower(&told, &[])?.results;
+        let same = ready.results == stages::lower(&told, PerByte::default())?.results;
         Ok(same.then(|| Arc::new(ready)))
     };
     let ready = known.ready.get_or_init(|| compile().unwrap_or_default()).clone()?;

@@ -4,7 +4,7 @@ use super::cache::Cache;
 use crate::diagnostic::{ErrorKind, Result};
 use crate::engine::{self, EngineKind, Executable, Failure};
 use crate::mesh::{Axis, Mesh};
-use crate::partition::{self, Localised};
+use crate::partition::{self, Localised, PerByte};
 use crate::plan::Timeline;
 use crate::program::dce::dce;
 use crate::program::{Placement, Program, sound};
@@ -30,16 +30,16 @@ pub(crate) struct Ready {
     pub(crate) results: Vec<Arc<Placed>>,
 }
 
-/// Places every value and makes the per-device program. `wanted` asks for placements of results (missing ones: as propagated).
-pub(crate) fn lower(program: &Program, wanted: &[Option<Placement>]) -> Result<Staged> {
+/// Places every value and makes the per-device program, where a byte costs so much.
+pub(crate) fn lower(program: &Program, per_byte: PerByte) -> Result<Staged> {
     in_span!("lower");
-    let placed = place(program, wanted)?;
+    let placed = place(program, &[])?;
     let results = placed.outputs.iter().map(|out| Arc::new(result(&placed, out))).collect();
-    let localised = partition::localise(&placed)?;
+    let localised = partition::localise_for(&placed, per_byte)?;
     Ok(Staged { program: placed, localised, results })
 }
 
-/// Places every value, results over whole axes.
+/// Places every value, results over whole axes. `wanted` asks for placements of results (missing ones: as propagated).
 pub(crate) fn place(program: &Program, wanted: &[Option<Placement>]) -> Result<Program> {
     sound::check(program)?;
     let mut wanted = wanted.to_vec();
@@ -63,16 +63,17 @@ pub(crate) fn place(program: &Program, wanted: &[Option<Placement>]) -> Result<P
 }
 
 /// The whole pipeline.
-pub(crate) fn compile(program: &Program, donated: &[bool], engine: EngineKind) -> Result<Ready> {
-    let staged = lower(program, &[])?;
+fn compile(program: &Program, donated: &[bool], engine: EngineKind, per_byte: PerByte) -> Result<Ready> {
+    let staged = lower(program, per_byte)?;
     Ok(Ready { exe: engine::compile(engine, staged.job(donated))?, results: staged.results })
 }
 
 /// The same of operations outside of `jit`: what XLA does not run runs in lock-step.
 pub(crate) fn compile_at_once(program: &Program, engine: EngineKind) -> Result<Ready> {
-    match compile(program, &[], engine) {
+    let compiled = |engine| compile(program, &[], engine, PerByte::default());
+    match compiled(engine) {
         Err(e) if engine == EngineKind::Xla && e.kind() == ErrorKind::Unsupported => {
-            compile(program, &[], EngineKind::Lockstep)
+            compiled(EngineKind::Lockstep)
         }
         done => done,
     }
@@ -93,26 +94,40 @@ pub(crate) const WEIGHT: usize = 8;
 
 /// The program, compiled; or what was compiled for an equal one. Closures are traced at every call, since what they capture may
 /// differ in kind; but numbers from outside are inputs of a program, so the steps of a loop make equal ones.
-pub(crate) fn ready(program: Arc<Program>, donated: &[bool], engine: EngineKind) -> Result<Arc<Ready>> {
-    kept(program, donated, engine, false)
+pub(crate) fn ready(
+    program: Arc<Program>,
+    donated: &[bool],
+    engine: EngineKind,
+    per_byte: PerByte,
+) -> Result<Arc<Ready>> {
+    kept(program, donated, (engine, per_byte), false)
 }
 
 /// The same for operations outside of `jit`.
 pub(crate) fn ready_at_once(program: Program, engine: EngineKind) -> Result<Arc<Ready>> {
-    kept(Arc::new(program), &[], engine, engine == EngineKind::Xla)
+    kept(Arc::new(program), &[], (engine, PerByte::default()), engine == EngineKind::Xla)
 }
 
-fn kept(program: Arc<Program>, donated: &[bool], engine: EngineKind, at_once: bool) -> Result<Arc<Ready>> {
-    type Key = (EngineKind, bool, Box<[bool]>, Arc<Program>);
+/// What was compiled for an engine, and for a machine on which a byte costs so much, serves these alone.
+fn kept(
+    program: Arc<Program>,
+    donated: &[bool],
+    (engine, per_byte): (EngineKind, PerByte),
+    at_once: bool,
+) -> Result<Arc<Ready>> {
+    type Key = (EngineKind, PerByte, bool, Box<[bool]>, Arc<Program>);
     static PROGRAMS: LazyLock<Cache<Key, Arc<Ready>>> = LazyLock::new(|| Cache::new(KEPT));
     // up to the last one that is donated
     let given = donated.iter().rposition(|d| *d).map_or(0, |k| k + 1);
-    let key = (engine, at_once, donated[..given].into(), program);
+    let key = (engine, per_byte, at_once, donated[..given].into(), program);
     if let Some(known) = PROGRAMS.get(&key) {
         return Ok(known);
     }
-    let program = &key.3;
-    let made = if at_once { compile_at_once(program, engine) } else { compile(program, donated, engine) };
+    let program = &key.4;
+    let made = match at_once {
+        true => compile_at_once(program, engine),
+        false => compile(program, donated, engine, per_byte),
+    };
     let (ready, weight) = (Arc::new(made?), WEIGHT + program.size());
     Ok(PROGRAMS.put(key, ready, weight))
 }

@@ -5,7 +5,7 @@ use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result, Spot};
 use crate::engine::RunReport;
 use crate::engine::{self, EngineKind, Failure};
-use crate::partition::{Collectives, Localised, Memory, MemoryClass, SpmdProgram};
+use crate::partition::{Collectives, Localised, Memory, MemoryClass, PerByte, SpmdProgram};
 use crate::plan::{Machine, Plan, Timeline};
 use crate::program::{Call, Program};
 use crate::runtime::Slab;
@@ -51,6 +51,7 @@ struct Signature<I, O> {
     out: O,
     engine: EngineKind,
     implicit: ImplicitReshard,
+    per_byte: PerByte,
 }
 
 /// The tree without its numbers: types only, to compare with and to build results from.
@@ -116,12 +117,18 @@ impl<I, O> Traced<I, O> {
         let Recorded { program, captures } = recorded;
         donated.resize(leaves.len() + captures.len(), false);
         let program = Arc::new(program);
-        let implicit = ImplicitReshard::Allow;
-        Traced { program, signature: Signature { args, leaves, donated, captures, out, engine, implicit } }
+        let (implicit, per_byte) = (ImplicitReshard::Allow, PerByte::default());
+        let signature = Signature { args, leaves, donated, captures, out, engine, implicit, per_byte };
+        Traced { program, signature }
     }
     /// The same, with what is done about moves that it does not ask for.
     pub(super) fn moving(mut self, implicit: ImplicitReshard) -> Traced<I, O> {
         self.signature.implicit = implicit;
+        self
+    }
+    /// The same, where a byte costs so much.
+    pub(super) fn priced(mut self, per_byte: PerByte) -> Traced<I, O> {
+        self.signature.per_byte = per_byte;
         self
     }
     /// The program, typed over global arrays.
@@ -132,14 +139,16 @@ impl<I, O> Traced<I, O> {
     pub(super) fn into_entry(self, place: Place) -> Result<Arc<Entry<I, O>>> {
         let Traced { program, signature } = self;
         if signature.implicit != ImplicitReshard::Allow {
-            signature.implicit.check(&stages::lower(&program, &[])?.localised.collectives)?;
+            let staged = stages::lower(&program, signature.per_byte)?;
+            signature.implicit.check(&staged.localised.collectives)?;
         }
-        let ready = stages::ready(program.clone(), &signature.donated, signature.engine)?;
+        let Signature { donated, engine, per_byte, .. } = &signature;
+        let ready = stages::ready(program.clone(), donated, *engine, *per_byte)?;
         Ok(Arc::new(Entry::new(program, signature, ready, place)?))
     }
     /// Places every value and makes the per-device program.
     pub fn lower(self) -> Result<Lowered<I, O>> {
-        let mut staged = stages::lower(&self.program, &[])?;
+        let mut staged = stages::lower(&self.program, self.signature.per_byte)?;
         if self.signature.donated.contains(&true) {
             let localised = &mut staged.localised;
             let all = std::mem::take(&mut localised.collectives);
@@ -319,7 +328,7 @@ impl<I, O> Entry<I, O> {
 impl<I: Tree, O: Tree> Entry<I, O> {
     /// What was recorded for it.
     pub(super) fn traced(&self) -> Traced<I, O> {
-        let Signature { args, leaves, donated, captures, out, engine, implicit } = &self.signature;
+        let Signature { args, leaves, donated, captures, out, engine, implicit, per_byte } = &self.signature;
         let signature = Signature {
             args: stripped(args),
             leaves: leaves.clone(),
@@ -328,6 +337,7 @@ impl<I: Tree, O: Tree> Entry<I, O> {
             out: stripped(out),
             engine: *engine,
             implicit: *implicit,
+            per_byte: *per_byte,
         };
         Traced { program: self.program.clone(), signature }
     }

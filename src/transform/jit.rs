@@ -5,7 +5,9 @@ use super::implicit::ImplicitReshard;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::engine::EngineKind;
 use crate::mesh::Mesh;
-use crate::program::{Call, Control, Keep};
+use crate::partition::PerByte;
+use crate::plan::Machine;
+use crate::program::{Call, Control, Keep, Program};
 use crate::sharding::{Sharding, of_result};
 use crate::trace::Repr;
 use crate::trace::cache::Cache;
@@ -13,6 +15,7 @@ use crate::trace::eager;
 use crate::trace::stages::{KEPT, WEIGHT};
 use crate::trace::{Open, Recorded, apply_control, carried, innermost, poison};
 use crate::tree::{Args, Func, Output, Path, SpecTree, Specs, Tree, collect, resolve};
+use crate::types::DType;
 use std::cell::RefCell;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -68,6 +71,7 @@ pub struct Jit<'f, I, O> {
     donate: Vec<usize>,
     engine: Option<EngineKind>,
     implicit: ImplicitReshard,
+    machine: Option<(Machine, DType)>,
     cache: Cache<(u64, u32), Arc<Entry<I, O>>>,
     /// What ran last.
     last: RefCell<Option<Arc<Entry<I, O>>>>,
@@ -76,13 +80,14 @@ pub struct Jit<'f, I, O> {
 /// How it was made; not the function, which has no text.
 impl<I, O> fmt::Debug for Jit<'_, I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Jit { arity, mesh, in_specs, out_specs, donate, engine, implicit, .. } = self;
+        let Jit { arity, mesh, in_specs, out_specs, donate, engine, implicit, machine, .. } = self;
         let mut told = f.debug_struct("Jit");
         told.field("parameters", arity).field("mesh", mesh).field("in_specs", in_specs);
         told.field("out_specs", out_specs)
             .field("donate", donate)
             .field("engine", engine)
             .field("implicit_reshard", implicit)
+            .field("priced_for", machine)
             .finish_non_exhaustive()
     }
 }
@@ -116,6 +121,7 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             donate: Vec::new(),
             engine: None,
             implicit: ImplicitReshard::Allow,
+            machine: None,
             cache: Cache::new(KEPT),
             last: RefCell::default(),
         }
@@ -182,6 +188,42 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// compiled; inside another traced function it is that one's to say. The example is at [`ImplicitReshard`].
     pub fn implicit_reshard(mut self, moves: ImplicitReshard) -> Self {
         self.implicit = moves;
+        self.anew()
+    }
+
+    /// The machine for which the partitioner chooses, and the element type of the products that count on it. Where a value may be moved, or be
+    /// computed on several devices so that less is moved, it takes the cheaper: a byte costs as much as the elements that the machine
+    /// [computes meanwhile](Machine::work_per_byte). Without a machine these are 32: fit for devices that are threads of one processor, where
+    /// accelerators have a thousand and more.
+    ///
+    /// Types and shardings of arguments and results stay as they are. Floats may round otherwise, as they do under another sharding, since their sums are
+    /// made of other parts; for one machine they are the same bits always. Inside another traced function it is that one's to say, and the
+    /// engine [`Xla`](EngineKind::Xla) partitions by itself.
+    ///
+    /// # Errors
+    /// Where it is called, traced or lowered: those of [`Machine::work_per_byte`], for the program's mesh.
+    ///
+    /// ```
+    /// use atmesh::plan::{Link, Machine};
+    /// use atmesh::prelude::*;
+    ///
+    /// // the result is wanted on all devices
+    /// let mesh = Mesh::auto([("X", 8)])?;
+    /// let types = || (F32.of([4096, 512]).on(&mesh, p![_, "X"]), F32.of([512, 4096]).on(&mesh, p!["X", _]));
+    /// let bytes = |machine: &Machine| -> Result<u64> {
+    ///     let f = jit(|x: &Array, w: &Array| x.dot(w).constrain(p![])).priced_for(machine, F32);
+    ///     Ok(f.lower(types())?.collectives().bytes())
+    /// };
+    /// // 32 elements for a byte: each device makes some rows, of its rows of x and all of w, and they are gathered
+    /// let threads = Machine::new("threads").arithmetic(F32, 64e9).links(Link::switch(1e9));
+    /// assert_eq!(bytes(&threads)?, (4096 * 512 / 8 + 512 * 4096 + 4096 * 4096) * 4 * 7 / 8);
+    /// // 549: both operands are gathered, and each device makes all rows
+    /// let gpus = Machine::h100().links(Link::NVLINK_4);
+    /// assert_eq!(bytes(&gpus)?, (4096 * 512 + 512 * 4096) * 4 * 7 / 8);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn priced_for(mut self, machine: &Machine, dtype: DType) -> Self {
+        self.machine = Some((machine.clone(), dtype));
         self.anew()
     }
 
@@ -378,7 +420,15 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
         let donated = numbers.iter().map(|n| n.is_some_and(|n| self.donate.contains(&n))).collect();
         let engine = self.engine.unwrap_or_default();
         let traced = Traced::new(recorded, stripped(args), leaves, donated, stripped(&out), engine);
-        Ok(traced.moving(self.implicit))
+        let per_byte = self.per_byte(traced.program()).map_err(|e| e.located("priced_for", place))?;
+        Ok(traced.moving(self.implicit).priced(per_byte))
+    }
+    /// What a byte costs a program.
+    fn per_byte(&self, program: &Program) -> Result<PerByte> {
+        match (&self.machine, &program.mesh) {
+            (Some((machine, dtype)), Some(mesh)) => Ok(PerByte::new(machine.work_per_byte(*dtype, mesh)?)),
+            _ => Ok(PerByte::default()),
+        }
     }
 
     fn call_inside(&self, args: &I, place: Place) -> Result<O> {

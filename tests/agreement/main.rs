@@ -6,6 +6,7 @@
 
 mod model;
 
+use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 use atmesh::{Collectives, Kind};
 use model::Config;
@@ -209,4 +210,28 @@ fn the_full_step_on_65_536_devices_is_the_same_in_a_loop_and_unrolled() -> Resul
 /// Bytes of a kind over all steps.
 fn of_kind(all: &Collectives, kind: Kind) -> u64 {
     of(all, kind).1
+}
+
+/// What a byte costs comes from a machine: the program that is made for one is no slower on it than that for another, and where they differ, quicker.
+#[test]
+fn a_step_is_quickest_on_the_machine_that_it_is_priced_for() -> Result<()> {
+    let threads = Machine::new("threads").arithmetic(F32, 64e9).elementwise(16e9).links(Link::switch(1e9));
+    let gpus = Machine::h100().links(Link::switch(50e9));
+    for (mesh, explicit) in [([1, 1, 8], true), ([1, 1, 8], false), ([4, 1, 2], true), ([4, 1, 2], false)] {
+        let c = Config { explicit, ..large() };
+        let mesh = c.mesh(mesh)?;
+        let f = jit(|w: &model::Model, i: &Array, l: &Array| {
+            value_and_grad(w, |w: model::Model| c.loss(&w, i, l))
+        });
+        let mut f = if c.explicit { f } else { f.out_specs((p![], c.specs())) };
+        let mut all = Vec::new();
+        for machine in [&threads, &gpus] {
+            f = f.priced_for(machine, F32);
+            let lowered = f.lower((c.model(&mesh), c.ids(&mesh), c.ids(&mesh)))?;
+            all.push([lowered.plan(&threads)?.seconds(), lowered.plan(&gpus)?.seconds()]);
+        }
+        let [on_threads, on_gpus] = [0, 1].map(|k| [all[0][k], all[1][k]]);
+        assert!(on_threads[0] < on_threads[1] && on_gpus[1] < on_gpus[0], "{mesh}, {explicit}: {all:?}");
+    }
+    Ok(())
 }

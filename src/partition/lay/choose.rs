@@ -4,8 +4,8 @@
 //! moves beyond that. All steps choose at once, on what the others chose the round before; of the rounds the one counts that moves
 //! least in all. So it is decided by who reads a value, and not by which of them comes first in the program.
 //!
-//! Prices are in elements computed: the steps of the busiest device's loops times the number of devices, and [`BYTE`] for each byte that
-//! any device receives.
+//! Prices are in elements computed: the steps of the busiest device's loops times the number of devices, and so many for each byte
+//! that any device receives as the machine computes meanwhile ([`PerByte`]).
 
 use super::parts::{moved, reduce_way};
 use super::puts;
@@ -14,16 +14,12 @@ use crate::partition::draft::{self, Draft, Item};
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::prices;
 use crate::partition::price::reader::{Reader, distinct};
+use crate::partition::price::work::{Price, work};
 use crate::partition::program::{Slot, Stored};
-use crate::partition::region::loop_box;
 use crate::program::sentence::{Body, Lines, Read, Sentence, Source};
 use crate::sharding::atoms::{Atoms, canonical, cut, sorted, ways};
 use crate::sorted;
 
-/// Elements computed that cost as much as one byte received. Between the machines that programs are planned for (threads of one
-/// processor: a few; accelerators on links: hundreds) it is a choice, not a measurement: so large that an exchange of a byte is worth
-/// saving wherever some tens of elements are computed for it.
-pub(super) const BYTE: f64 = 32.0;
 /// What a further step costs, in bytes: at equal bytes the way with fewer steps is taken.
 const STEP: f64 = 1.0;
 /// More ways to lay a step out than this are searched one loop at a time.
@@ -53,15 +49,6 @@ pub(super) struct Chosen {
     /// The loops of each entry's step; none for those that are done.
     pub(super) loops: Vec<Vec<DimLayout>>,
     pub(super) price: Price,
-}
-
-/// What a program costs.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Price {
-    /// Bytes that all devices receive.
-    pub(super) bytes: f64,
-    /// These and the elements that are computed, in elements.
-    pub(super) all: f64,
 }
 
 /// Lays out the loops of all steps.
@@ -209,7 +196,7 @@ impl<'a> Round<'a> {
             bytes += self.after(s, &self.loops[k], open.out);
             work += self.work(s, &self.loops[k]);
         }
-        Price { bytes, all: BYTE * bytes + work }
+        self.d.per_byte.price(bytes, work)
     }
 
     /// The cheapest way to lay out one step, the others as they are.
@@ -316,10 +303,7 @@ impl<'a> Round<'a> {
     }
     /// Elements that the busiest device computes, times the devices.
     fn work(&self, s: &Sentence, loops: &[DimLayout]) -> f64 {
-        // a line is computed once, however much of what comes out of it is kept; a bound loop has one step
-        let steps = loop_box(loops, &s.extents, 0).into_iter().enumerate();
-        let computed = steps.filter(|(l, _)| !s.binds(*l) && !s.body.along().contains(l));
-        computed.map(|(_, v)| (v.1 - v.0) as f64).product::<f64>() * self.d.devices as f64
+        work(s, loops) * self.d.devices as f64
     }
 
     /// Elementwise: where the result is asked for, or where an operand is.
@@ -358,7 +342,7 @@ impl<'a> Round<'a> {
         let options: Vec<Vec<Atoms>> = (0..s.extents.len()).map(|l| self.options(s, own, l)).collect();
         let price = |loops: &[DimLayout]| {
             let bytes = self.bring(k, open, loops) + self.after(s, loops, open.out);
-            Price { bytes, all: BYTE * bytes + self.work(s, loops) }
+            self.d.per_byte.price(bytes, self.work(s, loops))
         };
         let way = |pick: &[usize]| {
             let loops = combined(s, own, &options, pick);

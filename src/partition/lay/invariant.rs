@@ -3,7 +3,6 @@
 //! A value that follows from fixed inputs alone is the same at each step. Where it takes communication to make one, or where a step reads of one
 //! what its device does not hold (a halo), it is taken out of the body: made once before the loop, as it is read, and one more fixed input.
 
-use super::choose::BYTE;
 use super::hoist::LIMIT;
 use super::views;
 use crate::partition::draft::{Draft, Item, mapped};
@@ -75,7 +74,7 @@ fn is_worth(d: &Draft, s: &Sentence, read: usize, layout: &[DimLayout], bytes: f
     };
     let elements: f64 = used.iter().map(block).product();
     let held = elements * s.reads[read].dtype.size() as f64;
-    held <= LIMIT as f64 && bytes * BYTE > elements * d.devices as f64
+    held <= LIMIT as f64 && bytes * d.per_byte.elements() > elements * d.devices as f64
 }
 
 /// The value of the draft that a laid out step is for: its own result, or what becomes of that.

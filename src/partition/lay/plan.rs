@@ -5,6 +5,7 @@ use crate::partition::draft::{Draft, Item, Via};
 use crate::partition::lay::place::{self, Placer};
 use crate::partition::lay::{fetch, frames, hoist, invariant, regions, together, views};
 use crate::partition::price::prices::Prices;
+use crate::partition::price::work::{PerByte, Price, work};
 use crate::partition::program::{Slot, SpmdProgram, Why};
 use crate::partition::report::Collectives;
 use crate::partition::told::names;
@@ -16,6 +17,15 @@ pub struct Localised {
     pub program: SpmdProgram,
     /// Every collective, with its bytes, source line and reason.
     pub collectives: Collectives,
+}
+
+impl Localised {
+    /// What its own steps compute and all its steps move. (Both ways to place its values have the same programs inside.)
+    fn price(&self, per_byte: PerByte) -> Price {
+        let own = self.program.steps.iter().filter_map(|s| s.local());
+        let work: f64 = own.map(|l| work(l.sentence, l.layout)).sum();
+        per_byte.price(self.collectives.total_bytes() as f64, work * self.program.devices as f64)
+    }
 }
 
 /// A finished program.
@@ -42,11 +52,12 @@ pub(crate) fn plan(mut d: Draft) -> Result<Planned> {
     let mut propagated = d.again();
     before.into_iter().for_each(|(slot, dims)| propagated.slots[slot].layout.dims = dims);
     // what was priced around a region is not all that matters
+    let per_byte = d.per_byte;
     let (moved, prices) = laid_out(d, &vias)?;
     propagated.prices = prices;
     let propagated = laid_out(propagated, &vias)?.0;
-    let bytes = |p: &Planned| p.localised.collectives.total_bytes();
-    Ok(if bytes(&moved) < bytes(&propagated) { moved } else { propagated })
+    let [after, before] = [&moved, &propagated].map(|p| p.localised.price(per_byte));
+    Ok(if after.bytes < before.bytes && after.all < before.all { moved } else { propagated })
 }
 
 /// Decides the rest of it, where values are placed; and what it learnt of prices.

@@ -125,7 +125,7 @@ impl Region {
 
     fn around(&self, d: &Draft, graph: &Graph) -> Around {
         let mut local: HashMap<Slot, Slot> = HashMap::new();
-        let mut draft = Draft::new(d.devices, d.mesh.clone());
+        let mut draft = d.beside();
         draft.trips = d.trips;
         let mut due = Vec::new();
         for (k, own) in self.steps(d, graph) {
@@ -310,7 +310,8 @@ impl Around {
         let prices = std::mem::take(&mut self.draft.prices);
         let (slots, items) = (self.draft.slots.clone(), self.draft.items.clone());
         let mut draft = Draft { slots, items, prices, once: self.draft.once.clone(), ..Draft::default() };
-        (draft.devices, draft.trips) = (self.draft.devices, self.draft.trips);
+        (draft.devices, draft.trips, draft.per_byte) =
+            (self.draft.devices, self.draft.trips, self.draft.per_byte);
         for (slot, dims) in self.members.iter().zip(placed) {
             draft.slots[*slot].layout.dims.clone_from(dims);
         }

@@ -3,7 +3,7 @@
 use crate::diagnostic::Result;
 use crate::mesh::Axis;
 use crate::partition::draft;
-use crate::partition::draft::{Draft, Item};
+use crate::partition::draft::Item;
 use crate::partition::lay::plan;
 use crate::partition::lay::plan::Planned;
 use crate::partition::layout::{DimLayout, Layout};
@@ -81,7 +81,7 @@ impl Lower {
         (once, trips): (std::ops::Range<usize>, u64),
         build: impl FnOnce(&mut Lower, &[Val]) -> Result<Vec<Slot>>,
     ) -> Result<Planned> {
-        let draft = Draft::new(self.draft.devices, self.draft.mesh.clone());
+        let draft = self.draft.beside();
         let mut inner = Lower { draft, manual: self.manual.clone(), phase: self.phase };
         let mut vals = Vec::new();
         for i in ins {

@@ -4,17 +4,18 @@ use crate::diagnostic::Result;
 use crate::partition::draft::Draft;
 use crate::partition::lay::plan::{Localised, plan};
 use crate::partition::lower::equations::{Lower, Val};
+use crate::partition::price::work::PerByte;
 use crate::partition::program::Why;
 use crate::program::{Op, Phase, Program};
 
-/// Localises a program in which every variable is placed.
+/// Localises a program in which every variable is placed, for no machine in particular.
 pub fn localise(program: &Program) -> Result<Localised> {
-    whole(program, devices(program))
+    localise_for(program, PerByte::default())
 }
 
-/// A whole program, lowered and localised.
-fn whole(program: &Program, devices: usize) -> Result<Localised> {
-    let draft = Draft::new(devices, program.mesh.clone());
+/// The same where a byte costs so much.
+pub(crate) fn localise_for(program: &Program, per_byte: PerByte) -> Result<Localised> {
+    let draft = Draft::new(devices(program), program.mesh.clone(), per_byte);
     let mut lower = Lower { draft, manual: None, phase: Phase::Forward };
     let mut vals = Vec::new();
     for var in &program.inputs {

@@ -12,3 +12,4 @@ mod sums;
 mod varying;
 
 pub use localise::localise;
+pub(crate) use localise::localise_for;

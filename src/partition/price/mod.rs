@@ -6,3 +6,4 @@ pub(super) mod factors;
 mod lines;
 pub(super) mod prices;
 pub(super) mod reader;
+pub(crate) mod work;

@@ -8,6 +8,7 @@ use crate::partition::draft::{Draft, copy, mapped, reshape};
 use crate::partition::lay::plan;
 use crate::partition::lay::plan::Localised;
 use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::price::work::PerByte;
 use crate::partition::program::{Slot, Why};
 use crate::partition::report::Kind;
 use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Sentence, Span};
@@ -39,7 +40,7 @@ struct Plan {
 impl Plan {
     fn on(axes: &[(&str, usize)]) -> Plan {
         let mesh = mesh(axes);
-        Plan { d: Draft::new(mesh.size(), Some(mesh.clone())), mesh }
+        Plan { d: Draft::new(mesh.size(), Some(mesh.clone()), PerByte::default()), mesh }
     }
     fn input(&mut self, shape: &[usize], spec: &str) -> Slot {
         let s = self.d.slot(F32, Shape::from(shape), lay(&self.mesh, shape, spec));

@@ -8,6 +8,7 @@ use crate::DType::{F32, I32};
 use crate::partition::draft::{Draft, copy, mapped, reshape};
 use crate::partition::lay::plan;
 use crate::partition::layout::{DimLayout, Layout};
+use crate::partition::price::work::PerByte;
 use crate::partition::program::{Slot, Step, Why};
 use crate::program::sentence::{
     Affine, Arg, Beyond, Body, Bound, Code, Combine, Fun, Lines, Part, Read, Sentence, Source, Span,
@@ -346,7 +347,7 @@ fn put(r: &mut Random, d: &mut Draft, devices: usize, slot: Slot, shape: &[usize
 
 /// A random draft of some steps.
 fn program(r: &mut Random, devices: usize) -> Draft {
-    let mut d = Draft::new(devices, None);
+    let mut d = Draft::new(devices, None, PerByte::default());
     let why = Why { op: "test".into(), ..Why::default() };
     for _ in 0..1 + r.below(2) {
         let rank = 1 + r.below(2);
