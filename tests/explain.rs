@@ -119,3 +119,165 @@ fn nothing_is_promised_where_nothing_helps() -> Result<()> {
     assert!(f.lower(x())?.explain(7).is_err());
     Ok(())
 }
+
+/// A loop that steps over what is carried, in the three ways there are.
+fn stepped(how: &str, x: &Array, step: impl Fn(Array) -> Array) -> Array {
+    match how {
+        "fori_loop" => fori_loop(0..5, x, |_, h: Array| step(h)),
+        "while_loop" => while_loop(x, |h: &Array| h.max(..).lt(9.0), |h: Array| step(h)),
+        _ => scan(x, Array::arange(0..5), |h: Array, _: Array| (step(h), ())).0,
+    }
+}
+const LOOPS: [&str; 3] = ["fori_loop", "while_loop", "scan"];
+
+/// What is the same at each step is moved once, before the loop: the chain says so, names who asks, and goes back to the argument.
+#[test]
+fn what_is_taken_out_of_a_loop_is_said_to_be() -> Result<()> {
+    let mesh = mesh()?;
+    let x = || F32.of([512, 64]).on(&mesh, p!["data"]);
+    let w = |spec| F32.of([64, 64]).on(&mesh, spec);
+    for how in LOOPS {
+        // asked for inside of the loop, of what is computed outside
+        let f = jit(move |x: &Array, w: &Array| {
+            let v = w.sin();
+            stepped(how, x, |h| h.dot(v.reshard(p![])).tanh())
+        });
+        let lowered = f.lower((x(), w(p!["model", _])))?;
+        let i = first(lowered.collectives(), Kind::AllGather);
+        let why = f.explain((x(), w(p!["model", _])), i)?;
+        assert_eq!(why.collective.times, 1, "{why}");
+        assert_eq!(why.chain[0], "argument 1, f32[64@model,64], is sharded over model along dimension 0");
+        let said = |what: &str| why.chain.iter().any(|s| s.contains(what));
+        assert!(said("reshard at tests/explain.rs:") && said(" asks for its result"), "{how}: {why}");
+        assert!(said("the same at each step of the loop at tests/explain.rs:"), "{how}: {why}");
+        let change = best(&why, "shard argument 1 as `p![_, _]`");
+        assert_eq!(change.own_bytes, 0, "{why}");
+        let followed = f.lower((x(), w(p![])))?;
+        assert_eq!(followed.collectives().bytes(), change.bytes, "{why}\n{}", followed.collectives());
+        assert!(
+            !followed.collectives().iter().any(|c| c.kind == Kind::AllGather),
+            "{}",
+            followed.collectives()
+        );
+    }
+    Ok(())
+}
+
+/// Over auto axes nobody asks: the product inside reads all of it. What a change does to this collective is told of this one, not of the
+/// others that the same operation has.
+#[test]
+fn one_of_several_collectives_of_an_operation_is_explained() -> Result<()> {
+    let mesh = Mesh::auto([("data", 4), ("model", 8)])?;
+    let types = || (F32.of([512, 64]).on(&mesh, p!["data"]), F32.of([64, 64]).on(&mesh, p!["model"]));
+    for how in LOOPS {
+        let f = jit(move |x: &Array, w: &Array| stepped(how, x, |h| h.dot(w).tanh()));
+        let lowered = f.lower(types())?;
+        let all = lowered.collectives();
+        assert!(all.iter().filter(|c| c.op == "dot_general").count() > 1, "{all}");
+        for i in 0..all.len() {
+            let why = f.explain(types(), i)?;
+            let c = &why.collective;
+            let hoisted = c.kind == Kind::AllGather && c.times == 1 && c.op == "dot_general";
+            let told = why.chain.iter().any(|s| s.contains("the same at each step of the loop at"));
+            assert_eq!(told, hoisted, "{how}: {why}");
+            for change in &why.changes {
+                assert!(change.own_bytes < c.bytes * c.times, "more than it has: {how}: {why}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A halo of coefficients, and a sum of weights, are made before the loop too.
+#[test]
+fn halos_and_sums_before_a_loop_are_explained() -> Result<()> {
+    let mesh = Mesh::without_devices([("data", 4)])?;
+    let types = || (F32.of([512, 64]).on(&mesh, p!["data"]), F32.of([512, 64]).on(&mesh, p!["data"]));
+    for how in LOOPS {
+        let f = jit(move |x: &Array, w: &Array| stepped(how, x, |h| h + w.roll(1, 0) * w + w.sum(0)));
+        let lowered = f.lower(types())?;
+        for kind in [Kind::Halo, Kind::AllReduce] {
+            let all = lowered.collectives();
+            let i = all.iter().position(|c| c.kind == kind && c.bytes > 100);
+            let why = lowered.explain(i.unwrap_or_else(|| panic!("{how}: no {kind} in\n{all}")))?;
+            assert_eq!(why.chain[0], "argument 1, f32[512@data,64], is sharded over data along dimension 0");
+            assert!(why.chain.iter().any(|s| s.contains("the same at each step of the loop at")), "{why}");
+        }
+        // what a step needs of what it carries is not
+        let carried = jit(move |x: &Array, _: &Array| stepped(how, x, |h| &h + h.roll(1, 0)));
+        let lowered = carried.lower(types())?;
+        let why = lowered.explain(first(lowered.collectives(), Kind::Halo))?;
+        assert!(!why.to_string().contains("the same at each step"), "{why}");
+    }
+    Ok(())
+}
+
+/// The result's sharding is the operation's own: the chain says so, and another one in its place is tried.
+#[test]
+fn a_sharding_that_is_asked_for_the_result_is_named_and_another_tried() -> Result<()> {
+    let mesh = mesh()?;
+    let (x, w) = (|| F32.of([512, 64]).on(&mesh, p!["data"]), || F32.of([64, 64]).on(&mesh, p![_, "model"]));
+    type Two = fn(&Array, &Array, Spec) -> Array;
+    let products: [(&str, Two); 5] = [
+        ("einsum_to", |x, w, out| einsum_to("bk,kn->bn", [x, w], out)),
+        ("dot_to", |x, w, out| x.dot_to(w, out)),
+        ("matmul_to", |x, w, out| x.matmul_to(w, out)),
+        // on the way to something else, and in a loop
+        ("einsum_to", |x, w, out| einsum_to("bk,kn->bn", [x, w], out).tanh().max(1)),
+        ("dot_to", |x, w, out| {
+            fori_loop(0..3, x, |_, h: Array| &h + h.dot_to(w, out).sum_to(1, p!["data"]).expand_dims(1))
+        }),
+    ];
+    for (k, (_, product)) in products.into_iter().enumerate() {
+        let asked = p!["data", _];
+        let f = jit(move |x: &Array, w: &Array| product(x, w, asked));
+        let lowered = f.lower((x(), w()))?;
+        let i = first(lowered.collectives(), Kind::AllGather);
+        let why = f.explain((x(), w()), i)?;
+        let said = "dot_general at tests/explain.rs:";
+        let last = why.chain.iter().find(|s| s.contains("asked for its result as `p![\"data\", _]`"));
+        assert!(last.is_some_and(|s| s.starts_with(said)), "{k}: {why}");
+        if k == 4 {
+            continue;
+        }
+        let written = "in place of `p![\"data\", _]`";
+        let change = why.changes.iter().find(|c| c.what.ends_with(written) && c.own_bytes == 0);
+        let change = change.unwrap_or_else(|| panic!("{k}: no other sharding of the result: {why}"));
+        assert!(change.what.starts_with("ask dot_general at tests/explain.rs:"), "{why}");
+        assert!(change.what.contains("for `p![\"data\", \"model\"]`"), "{why}");
+        // where it is followed
+        let followed =
+            jit(move |x: &Array, w: &Array| product(x, w, p!["data", "model"])).lower((x(), w()))?;
+        let all = followed.collectives();
+        assert_eq!((all.bytes(), all.peak_bytes()), (change.bytes, change.peak_bytes), "{k}: {why}\n{all}");
+        assert!(!all.iter().any(|c| c.kind == Kind::AllGather && c.op == "dot_general"), "{all}");
+    }
+    Ok(())
+}
+
+/// A sum that is asked for whole had better be asked for scattered.
+#[test]
+fn a_sum_that_is_asked_for_whole_may_be_asked_for_scattered() -> Result<()> {
+    let mesh = mesh()?;
+    let x = || F32.of([4096, 64]).on(&mesh, p!["data"]);
+    let sum = |x: &Array, out| x.sum_to(0, out).square();
+    let f = jit(move |x: &Array| sum(x, p![_]));
+    let why = f.explain(x(), first(f.lower(x())?.collectives(), Kind::AllReduce))?;
+    let change = why.changes.iter().find(|c| c.what.starts_with("ask reduce_sum at tests/explain.rs:"));
+    let change = change.unwrap_or_else(|| panic!("no other sharding of the result: {why}"));
+    assert!(change.what.ends_with("for `p![\"data\"]`, in place of `p![_]`"), "{why}");
+    let followed = jit(move |x: &Array| sum(x, p!["data"])).lower(x())?;
+    assert_eq!(followed.collectives().bytes(), change.bytes, "{why}\n{}", followed.collectives());
+    Ok(())
+}
+
+#[test]
+fn what_is_compared_is_not_called_a_sum() -> Result<()> {
+    let mesh = mesh()?;
+    let lowered = jit(|x: &Array| (x.max(..), x.sum(..))).lower(F32.of([512]).on(&mesh, p!["data"]))?;
+    for (i, c) in lowered.collectives().iter().enumerate() {
+        let text = lowered.explain(i)?.to_string();
+        assert_eq!(text.contains("is a partial sum"), c.op == "reduce_sum", "{text}");
+    }
+    Ok(())
+}

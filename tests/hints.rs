@@ -91,6 +91,16 @@ fn what_moves_unasked_is_refused_beyond_a_limit() -> Result<()> {
     // sums and halos are what an operation computes
     let sums = jit(|x: &Array| (x.sum(0), x.roll(1, 0))).implicit_reshard(ImplicitReshard::Deny(0));
     assert!(sums.call(&x).is_ok());
+    // what is resharded in a loop is asked for, also where it is the same at each step and moved before it
+    for constant in [false, true] {
+        let inside = jit(move |x: &Array, w: &Array| {
+            let v = if constant { w.sin() } else { w.clone() };
+            fori_loop(0..3, x, |_, h: Array| h.dot(v.reshard(p![])).dot(w.reshard(p![]).t()).tanh())
+        });
+        let all = inside.lower((&x, &w))?.collectives().clone();
+        assert!(!all.is_empty() && all.iter().all(|c| c.asked && c.times == 1), "{all}");
+        assert!(inside.implicit_reshard(ImplicitReshard::Deny(0)).call((&x, &w)).is_ok(), "{all}");
+    }
     // each step of a loop counts
     let carried = |x: &Array, w: &Array| {
         fori_loop(0..3, x, |_, h: Array| h.dot(w.sin()).dot(w.reshard(p![]).t()).tanh())

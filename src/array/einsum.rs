@@ -242,6 +242,7 @@ fn contract_all(
             return refused;
         }
     }
+    let product = named.len() > 1;
     while named.len() > 1 {
         let last = named.len() == 2;
         let (i, j) = cheapest(&named, result);
@@ -272,7 +273,7 @@ fn contract_all(
     };
     match out {
         // what was not made by a product is moved to where it is wanted
-        Some(spec) if !lies(&ordered, spec) => ordered.reshard_at(spec, call),
+        Some(spec) if !product && !lies(&ordered, spec) => ordered.reshard_at(spec, call),
         _ => ordered,
     }
 }

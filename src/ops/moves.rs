@@ -9,7 +9,8 @@ use crate::program::Back;
 use crate::program::sentence::Sentence;
 use crate::program::typing;
 use crate::program::{
-    Again, Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Primitive, Priority, Tangents, Value,
+    Again, Batch, Batched, Builder, Factors, Linearity, Operand, Pin, Prim, Primitive, Priority, Tangents,
+    Value,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape};
@@ -38,6 +39,11 @@ pub trait Move: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static {
 
     /// The sharding asked for the result.
     fn asked(&self) -> Option<Spec> {
+        None
+    }
+    /// The same with this one asked for, where its user may ask.
+    fn asking(&self, out: Spec) -> Option<Self> {
+        let _ = out;
         None
     }
     /// The result's type: from the loops, but for those that say how it is sharded.
@@ -109,6 +115,9 @@ impl<M: Move> Primitive for M {
     }
     fn out(&self) -> Option<Spec> {
         self.asked()
+    }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        self.asking(out).map(|p| Arc::new(p) as Prim)
     }
     linear_jvp!();
     fn transpose(&self, Back { b, types, cotangents, .. }: Back<'_>) -> Result<Tangents> {

@@ -213,6 +213,9 @@ impl Primitive for DotGeneral {
     fn out(&self) -> Option<Spec> {
         self.out
     }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
+    }
     fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         let (x, y) = (&operands[0], &operands[1]);
         let mut sum = None;

@@ -116,6 +116,9 @@ impl Primitive for Reduce {
     fn out(&self) -> Option<Spec> {
         self.out
     }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
+    }
     fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let (Some(t), x, z) = (&tangents[0], &operands[0], &outputs[0]) else { return Ok(vec![None]) };
         let kept = self.kept(x.ty.rank());

@@ -47,6 +47,10 @@ pub(super) struct Item {
     pub(super) pinned: bool,
     /// Whether it makes its result where the user constrained a copy of it to be.
     pub(super) asked: bool,
+    /// Who reads it, where its result is laid out for the sake of one reader that has no step of its own.
+    pub(super) sake: Option<Why>,
+    /// The loop out of which it is taken, being the same at each step.
+    pub(super) before: Option<Why>,
     /// What the programs inside communicate, and how often each runs.
     pub(super) inside: Vec<(Collectives, u64)>,
     /// The views that a local step reads through.
@@ -55,7 +59,8 @@ pub(super) struct Item {
 
 impl Item {
     pub(super) fn new(step: Step, why: Why) -> Item {
-        Item { step, why, user: None, pinned: false, asked: false, inside: Vec::new(), through: Vec::new() }
+        let (inside, through, [sake, before]) = (Vec::new(), Vec::new(), [None, None]);
+        Item { step, why, user: None, pinned: false, asked: false, sake, before, inside, through }
     }
 }
 
@@ -200,6 +205,8 @@ pub(super) struct Note {
     pub(super) user: Option<(Kind, Axes)>,
     pub(super) pinned: bool,
     pub(super) asked: bool,
+    pub(super) sake: Option<Why>,
+    pub(super) before: Option<Why>,
     pub(super) inside: Vec<(Collectives, u64)>,
     pub(super) through: Vec<Slot>,
 }
@@ -210,10 +217,10 @@ impl Draft {
         let Draft { devices, mesh, slots, items, ins, outs, .. } = self;
         let mut p = SpmdProgram { devices, mesh, slots, ins, outs, ..SpmdProgram::default() };
         let mut notes = Vec::with_capacity(items.len());
-        for Item { step, why, user, pinned, asked, inside, through } in items {
+        for Item { step, why, user, pinned, asked, sake, before, inside, through } in items {
             p.steps.push(step);
             p.whys.push(why);
-            notes.push(Note { user, pinned, asked, inside, through });
+            notes.push(Note { user, pinned, asked, sake, before, inside, through });
         }
         (p, notes)
     }

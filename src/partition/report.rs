@@ -3,7 +3,7 @@
 use crate::diagnostic::{Place, terminal};
 use crate::mesh::Axes;
 use crate::partition::memory::Holds;
-use crate::partition::program::SpmdProgram;
+use crate::partition::program::{SpmdProgram, Why};
 use crate::program::Phase;
 use std::fmt;
 
@@ -25,6 +25,17 @@ pub enum Kind {
     Halo,
     /// Any other exchange of regions.
     Exchange,
+}
+
+/// What a collective is of its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// It brings operands: those of this read first.
+    Operand(usize),
+    /// It combines the parts of the result.
+    Sum,
+    /// It moves the result to where it is wanted.
+    Result,
 }
 
 /// One collective of a program.
@@ -58,6 +69,12 @@ pub struct Collective {
     pub asked: bool,
     /// Why it is needed.
     pub reason: String,
+    /// Which of the collectives of its operation it is.
+    pub(crate) part: Part,
+    /// Who reads what its operation makes, and so asks where that is.
+    pub(crate) sake: Option<Why>,
+    /// The loop before which it is, as it is the same at each step.
+    pub(crate) before: Option<Why>,
     /// Where it is: of each program around it the step, and which of the programs in that step; last its own step.
     pub(crate) path: Vec<(usize, usize)>,
 }
@@ -312,6 +329,9 @@ mod tests {
             asked: false,
             reason: "the contracting dimension is sharded over X: partial sums are added on all devices"
                 .into(),
+            part: Part::Sum,
+            sake: None,
+            before: None,
             path: vec![(0, 0)],
         };
         let report = Collectives { list: vec![one], peak_bytes: 2_000_000, ..Collectives::default() };

@@ -222,6 +222,11 @@ pub trait Primitive: Identity + fmt::Debug + Send + Sync {
         let _ = operands;
         None
     }
+    /// The same with this sharding asked for the first result, where its user may ask for one.
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        let _ = out;
+        None
+    }
     /// Whether its result is asked to be sharded as given (reshard, constraints): propagation pins it, and it is a value of its own.
     fn pins(&self) -> Option<Pin> {
         None

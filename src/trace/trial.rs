@@ -2,7 +2,8 @@
 
 use crate::diagnostic::{Place, Result};
 use crate::ops::sharding::{Constrain, Reshard};
-use crate::program::{Builder, Input, Phase, Prim, Value};
+use crate::program::{Builder, Equation, Input, Op, Phase, Prim, Value};
+use crate::sharding::Spec;
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ pub(crate) enum Ask {
     Reshard(Reshard),
     /// Over auto axes.
     Constrain(Constrain),
+    /// Over explicit axes, by what the operation is asked for.
+    Out(Spec),
 }
 
 impl Ask {
@@ -28,9 +31,26 @@ impl Ask {
         let prim: Prim = match self {
             Ask::Reshard(r) => Arc::new(r.clone()),
             Ask::Constrain(c) => Arc::new(c.clone()),
+            Ask::Out(out) => return asked(b, x, *out),
         };
         b.emit1(prim, std::slice::from_ref(x))
     }
+}
+
+/// The equation that makes a value, if it is one of this builder's.
+fn maker<'a>(b: &'a Builder, x: &Value) -> Option<&'a Equation> {
+    let Input::Var(var) = x.input else { return None };
+    b.program().equations.iter().rev().find(|e| e.outputs.contains(&var))
+}
+
+/// The value made once more, with another sharding asked for it; itself where none may be asked for.
+fn asked(b: &mut Builder, x: &Value, out: Spec) -> Result<Value> {
+    let Some(e) = maker(b, x) else { return Ok(x.clone()) };
+    let Op::Prim(prim) = &e.op else { return Ok(x.clone()) };
+    let Some(prim) = prim.with_out(out) else { return Ok(x.clone()) };
+    let value = |i: &Input| Value { input: *i, ty: b.program().input_type(i) };
+    let inputs: Vec<Value> = e.inputs.iter().map(value).collect();
+    b.emit1(prim, &inputs)
 }
 
 thread_local! {
@@ -56,9 +76,7 @@ pub(super) fn moved(b: &mut Builder, out: &mut [Value]) -> Result<()> {
     let on = ON.try_with(|on| on.borrow().clone()).ok().flatten();
     let Some((site, ask)) = on else { return Ok(()) };
     for value in out {
-        let Input::Var(var) = value.input else { continue };
-        let made = b.program().equations.iter().rev().find(|e| e.outputs.contains(&var));
-        let Some(e) = made else { continue };
+        let Some(e) = maker(b, value) else { continue };
         if e.phase == Phase::Forward && e.place == Some(site.place) && e.op.name() == site.op {
             *value = ask.of(b, value)?;
         }

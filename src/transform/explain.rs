@@ -8,7 +8,7 @@ use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::ops::sharding::{Constrain, Reshard};
 use crate::partition::chain::{self, From};
-use crate::partition::{Collective, Collectives};
+use crate::partition::{Collective, Collectives, Why};
 use crate::plan::{Link, Machine, Plan};
 use crate::program::{Builder, Control, Equation, Input, Op, Phase, Program, Value, Var};
 use crate::sharding::{Sharding, Spec};
@@ -56,12 +56,15 @@ pub struct Change {
 enum Where {
     Argument(usize),
     Value(Site),
+    /// What an operation is asked for.
+    Out(Site),
     Result(usize),
 }
 
 impl<I: Tree, O: Tree> Lowered<I, O> {
     /// Why collective `i` of [`collectives`](Lowered::collectives) is there: the values from the one that is first sharded over its axes to the one that
-    /// it moves, each with its line. [`Jit::explain`] also tries what would change it.
+    /// it moves, each with its line; then who asks for that, and the loop before which it is moved once, if it is the same at each step.
+    /// [`Jit::explain`] also tries what would change it.
     ///
     /// # Errors
     /// A number beyond the last collective.
@@ -122,15 +125,37 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
                     format!("{what}, {}, is sharded over {} along dimension {d}", link.ty, c.axes)
                 }
                 Some(d) => format!("{what}, {}, along dimension {d}", link.ty),
-                None => format!("{what}, {}, is a partial sum on each device along {}", link.ty, c.axes),
+                None => {
+                    let part = if link.adds { "a partial sum" } else { "of a part" };
+                    format!("{what}, {}, is {part} on each device along {}", link.ty, c.axes)
+                }
             });
         }
         chain.push(format!("{}: {}", at(&c.op, c.source, c.phase), c.reason));
         if let (Some(place), Phase::Forward) = (c.source, c.phase) {
             let site = Site { op: c.op.clone(), place };
-            let readers = made(self.program(), &site).map(|(of, var)| read_by(of, var)).unwrap_or_default();
-            places.push(Where::Value(site));
+            let readers =
+                made(self.program(), &site).map(|(of, _, var)| read_by(of, var)).unwrap_or_default();
+            if let Some(out) = self.asked_of(&site) {
+                chain.push(format!("{} is asked for its result as `{out}`", at(&c.op, c.source, c.phase)));
+                places.extend([Where::Value(site.clone()), Where::Out(site)]);
+            } else {
+                places.push(Where::Value(site));
+            }
             places.extend(readers.into_iter().map(Where::Value));
+        }
+        if let Some(by) = &c.sake {
+            let how = if c.asked { "asks for" } else { "reads" };
+            chain.push(format!("{} {how} its result so", at(&by.op, by.place, by.phase)));
+            if let (Some(place), Phase::Forward) = (by.place, by.phase) {
+                places.push(Where::Value(Site { op: by.op.clone(), place }));
+            }
+        }
+        if let Some(Why { place: Some(place), .. }) = &c.before {
+            let (file, line) = (place.file(), place.line());
+            chain.push(format!(
+                "what is moved is the same at each step of the loop at {file}:{line}: it is moved once, before that loop"
+            ));
         }
         places.extend(told.results.into_iter().map(Where::Result));
         places.reverse();
@@ -143,6 +168,17 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
         (Explanation { collective: c.clone(), chain, changes: Vec::new(), tried: 0 }, once)
     }
 
+    /// The sharding that the user asks an operation for.
+    fn asked_of(&self, site: &Site) -> Option<Spec> {
+        let (of, e, var) = made(self.program(), site)?;
+        let Op::Prim(prim) = &e.op else { return None };
+        let out = prim.out()?;
+        prim.with_out(out)?;
+        // what is permuted on the same line is asked for in another order
+        let permuted = |r: &Site| r.place == site.place && r.op == "transpose";
+        (!read_by(of, var).iter().any(permuted)).then(|| out.padded(of.ty(var).rank()))
+    }
+
     /// How a value is sharded, and on which mesh.
     fn lies(&self, at: &Where) -> Option<(Mesh, Spec, Vec<usize>)> {
         let program = self.program();
@@ -152,10 +188,16 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
                 Input::Var(v) => (program, *v),
                 Input::Lit(_) => return None,
             },
-            Where::Value(site) => made(program, site)?,
+            Where::Value(site) | Where::Out(site) => {
+                let (of, _, var) = made(program, site)?;
+                (of, var)
+            }
         };
         let info = &of.vars[var.index()];
         let mesh = info.ty.mesh.clone()?;
+        if let Where::Out(site) = at {
+            return Some((mesh, self.asked_of(site)?, info.ty.shape.to_vec()));
+        }
         let spec = info.placement.as_ref().and_then(|p| spec_of(&mesh, p)).unwrap_or(info.ty.spec);
         let spec = spec.padded(info.ty.rank()).unreduced(Axes::none());
         Some((mesh, spec, info.ty.shape.to_vec()))
@@ -163,10 +205,10 @@ impl<I: Tree, O: Tree> Lowered<I, O> {
 }
 
 /// What an equation of this operation and line makes first, and the program that it is in.
-fn made<'a>(program: &'a Program, site: &Site) -> Option<(&'a Program, Var)> {
+fn made<'a>(program: &'a Program, site: &Site) -> Option<(&'a Program, &'a Equation, Var)> {
     program.equations.iter().find_map(|e| {
         let own = e.op.name() == site.op && e.place == Some(site.place) && e.phase == Phase::Forward;
-        let own = own.then(|| e.outputs.first().map(|v| (program, *v))).flatten();
+        let own = own.then(|| e.outputs.first().map(|v| (program, e, *v))).flatten();
         let nested = || if let Op::Control(c) = &e.op { bodies(c).find_map(|b| made(b, site)) } else { None };
         own.or_else(nested)
     })
@@ -218,7 +260,8 @@ const TOLD: usize = 3;
 impl<I: Tree, O: Tree> Jit<'_, I, O> {
     /// Why collective `i` of the function's [report](Lowered::collectives) is there, and the cheapest changes that shrink it. Each is tried: the
     /// function is traced again with another sharding of an argument, of a value on the way (as if `.reshard(..)` or, over auto axes,
-    /// `.constrain(..)` were written behind it) or of a result, lowered, and counted. Told are those with which this collective *and* all
+    /// `.constrain(..)` were written behind it, or as if another sharding were asked of an operation such as `einsum_to`) or of a result, lowered,
+    /// and counted. Told are those with which this collective *and* all
     /// communication together are less and a device computes no more (by 2 % at most). Nothing runs, and the mesh needs no devices.
     ///
     /// # Errors
@@ -260,13 +303,13 @@ impl<I: Tree, O: Tree> Jit<'_, I, O> {
                 if why.tried == most {
                     break;
                 }
-                let Some(ask) = asked(&mesh, to, &c.axes) else { continue };
+                let Some(ask) = asked(&mesh, at, to, &c.axes) else { continue };
                 why.tried += 1;
                 let Ok(traced) = self.changed(&args, at, &mesh, to, &ask, place) else { continue };
                 let Ok(lowered) = traced.lower() else { continue };
                 let [own_bytes, bytes, peak_bytes] = figures(lowered.collectives());
                 if own_bytes < before[0] && bytes < before[1] && work(&lowered)? <= MORE * least {
-                    let what = written(at, &ask, to, &names);
+                    let what = written(at, &ask, [spec, to], &names);
                     why.changes.push(Change { what, own_bytes, bytes, peak_bytes, before });
                 }
             }
@@ -301,7 +344,7 @@ impl<I: Tree, O: Tree> Jit<'_, I, O> {
                 });
                 self.trace_at(&args, place)
             }
-            Where::Value(site) => trial::during(site, ask, || self.trace_at(args, place)),
+            Where::Value(site) | Where::Out(site) => trial::during(site, ask, || self.trace_at(args, place)),
             Where::Result(n) => {
                 let traced = self.trace_at(args, place)?;
                 let (mut b, from) = (Builder::new(), traced.program().clone());
@@ -320,16 +363,18 @@ impl<I: Tree, O: Tree> Jit<'_, I, O> {
     }
 }
 
-/// Whether two rows are of one collective.
+/// Whether two rows are of one collective: of the same part of one operation.
 fn same(a: &Collective, b: &Collective) -> bool {
-    (&a.op, a.source, a.phase) == (&b.op, b.source, b.phase) && a.axes.same_set(&b.axes)
+    (&a.op, a.source, a.phase, a.part) == (&b.op, b.source, b.phase, b.part) && a.axes.same_set(&b.axes)
 }
 
 /// The operation that shards so, if all these axes are of one type that a program may ask for.
-fn asked(mesh: &Mesh, to: Spec, axes: &Axes) -> Option<Ask> {
+fn asked(mesh: &Mesh, at: &Where, to: Spec, axes: &Axes) -> Option<Ask> {
     let only = |ty| axes.iter().all(|a| mesh.axis_type(a) == Some(ty));
     let of = |ty| to.only(|a| mesh.axis_type(a) == Some(ty));
-    if only(AxisType::Explicit) {
+    if let Where::Out(_) = at {
+        only(AxisType::Explicit).then_some(Ask::Out(to))
+    } else if only(AxisType::Explicit) {
         Some(Ask::Reshard(Reshard::new(mesh.clone(), of(AxisType::Explicit))))
     } else if only(AxisType::Auto) {
         Some(Ask::Constrain(Constrain::new(mesh.clone(), of(AxisType::Auto))))
@@ -339,8 +384,9 @@ fn asked(mesh: &Mesh, to: Spec, axes: &Axes) -> Option<Ask> {
 }
 
 /// A change as the user writes it.
-fn written(at: &Where, ask: &Ask, to: Spec, names: &[String]) -> String {
+fn written(at: &Where, ask: &Ask, [was, to]: [Spec; 2], names: &[String]) -> String {
     let call = match ask {
+        Ask::Out(out) => format!("`{out}`"),
         Ask::Reshard(r) => format!("`.reshard({})`", r.spec),
         Ask::Constrain(c) => format!("`.constrain({})`", c.spec),
     };
@@ -354,6 +400,10 @@ fn written(at: &Where, ask: &Ask, to: Spec, names: &[String]) -> String {
         }
         Where::Value(site) => {
             format!("write {call} behind {}", self::at(&site.op, Some(site.place), Phase::Forward))
+        }
+        Where::Out(site) => {
+            let op = self::at(&site.op, Some(site.place), Phase::Forward);
+            format!("ask {op} for {call}, in place of `{was}`")
         }
         Where::Result(n) => format!("write {call} behind result {n}"),
     }

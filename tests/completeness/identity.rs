@@ -573,6 +573,31 @@ fn all_of_the_list_are_two() {
     }
 }
 
+/// What may be asked for a sharding of its result is the same operation with another one; what has one of its own kind of asking is none of these.
+#[test]
+fn another_sharding_may_be_asked_of_the_same_operation() {
+    let out = p!["X"];
+    let mut asked = Vec::new();
+    for entry in PRIMITIVES {
+        let plain = (entry.example)().0;
+        let Some(other) = plain.with_out(out) else {
+            assert!(
+                plain.pins().is_some() || plain.out().is_none() || entry.family == "creation",
+                "{}",
+                plain.key()
+            );
+            continue;
+        };
+        assert_eq!((other.name(), other.out()), (plain.name(), Some(out)), "{}", plain.key());
+        let alike = other.with_out(p![]) == plain.with_out(p![]);
+        assert!(alike && *other != *plain, "{}", plain.key());
+        asked.push(entry.name);
+    }
+    for name in ["dot_general", "reduce_sum", "reshape", "gather", "conv_general_dilated"] {
+        assert!(asked.contains(&name), "{name}: {asked:?}");
+    }
+}
+
 /// The greatest and the least of bools are other operations than each other, and than a sum.
 #[test]
 fn extremes_of_bools() -> Result<()> {

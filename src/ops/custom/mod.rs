@@ -13,7 +13,7 @@ pub(crate) use letters::Letters;
 use crate::diagnostic::{ErrorKind, Fault, Result, counted};
 use crate::program::factors::{Dim, Factors, Linearity, Priority};
 use crate::program::sentence::{Affine, Body, Lines, Part, Read, Sentence, Source, Span};
-use crate::program::{Back, Batch, Batched, Forward, Operand, Primitive, Program, Tangents, inserted};
+use crate::program::{Back, Batch, Batched, Forward, Operand, Prim, Primitive, Program, Tangents, inserted};
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Scalar, Shape};
 use kernel::Lined;
@@ -239,6 +239,9 @@ impl Primitive for Custom {
     }
     fn out(&self) -> Option<Spec> {
         self.out
+    }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
     }
     fn jvp(&self, at: Forward<'_>) -> Result<Tangents> {
         self.push_forward(at)

@@ -145,6 +145,9 @@ impl Primitive for DynamicSlice {
     fn out(&self) -> Option<Spec> {
         self.out
     }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
+    }
     fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };
         let args: Vec<Value> = std::iter::once(t).chain(&operands[1..]).cloned().collect();
@@ -293,6 +296,9 @@ impl Primitive for DynamicUpdateSlice {
     }
     fn out(&self) -> Option<Spec> {
         self.out
+    }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
     }
     fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let mut args = operands.to_vec();

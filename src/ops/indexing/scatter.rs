@@ -179,6 +179,9 @@ impl Primitive for Scatter {
     fn out(&self) -> Option<Spec> {
         self.out
     }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
+    }
     fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let (x, u, i, y) = (&operands[0], &operands[1], &operands[2], &outputs[0]);
         let mut t = Vec::with_capacity(2);

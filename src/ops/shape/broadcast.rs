@@ -62,6 +62,9 @@ impl Move for BroadcastInDim {
     fn asked(&self) -> Option<Spec> {
         self.out
     }
+    fn asking(&self, out: Spec) -> Option<Self> {
+        Some(Self { out: Some(out), ..self.clone() })
+    }
     fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
         // new dimensions and repeated ones are summed; what is left is in the order of the result
         let kept: Vec<usize> = (0..x.rank())

@@ -160,6 +160,9 @@ impl Move for Reshape {
     fn asked(&self) -> Option<Spec> {
         self.out
     }
+    fn asking(&self, out: Spec) -> Option<Self> {
+        Some(Self { out: Some(out), ..self.clone() })
+    }
     fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
         let new_sizes = x.shape.clone();
         let make = |out| Arc::new(Reshape { new_sizes: new_sizes.clone(), out }) as _;

@@ -5,7 +5,7 @@ use crate::diagnostic::{Fault, Result};
 use crate::ops::build::cotangent_type;
 use crate::ops::view::{arity, list, part, print_out, shape_fault, view};
 use crate::program::sentence::{Affine, Sentence, Span};
-use crate::program::{At, Batch, Batched, Builder, Factors, Linearity, Operand, Primitive, Priority};
+use crate::program::{At, Batch, Batched, Builder, Factors, Linearity, Operand, Prim, Primitive, Priority};
 use crate::program::{Back, Forward};
 use crate::program::{Tangents, Value, inserted};
 use crate::sharding::Spec;
@@ -110,6 +110,9 @@ impl Primitive for Pad {
     }
     fn out(&self) -> Option<Spec> {
         self.out
+    }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
     }
     fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[0] else { return Ok(vec![None]) };

@@ -75,6 +75,9 @@ impl Move for Slice {
     fn asked(&self) -> Option<Spec> {
         self.out
     }
+    fn asking(&self, out: Spec) -> Option<Self> {
+        Some(Self { out: Some(out), ..self.clone() })
+    }
     fn back(&self, b: &mut Builder, ct: &Value, x: &ArrayType) -> Result<Value> {
         let (mut high, mut interior) = (Vec::new(), Vec::new());
         for (d, &n) in x.shape.iter().enumerate() {

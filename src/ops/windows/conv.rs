@@ -319,6 +319,9 @@ impl Primitive for Conv {
     fn out(&self) -> Option<Spec> {
         self.out
     }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
+    }
     fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         let of =
             |b: &mut Builder, x: &Value, w: &Value| b.emit1(Arc::new(self.clone()), &[x.clone(), w.clone()]);

@@ -154,6 +154,9 @@ impl Primitive for ReduceWindow {
     fn out(&self) -> Option<Spec> {
         self.out
     }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
+    }
     fn jvp(&self, Forward { b, operands, tangents, outputs }: Forward<'_>) -> Result<Tangents> {
         let (Some(t), x, y) = (&tangents[0], &operands[0], &outputs[0]) else { return Ok(vec![None]) };
         Ok(vec![match self.kind {
@@ -335,6 +338,9 @@ impl Primitive for WindowPick {
     }
     fn out(&self) -> Option<Spec> {
         self.out
+    }
+    fn with_out(&self, out: Spec) -> Option<Prim> {
+        Some(Arc::new(Self { out: Some(out), ..self.clone() }))
     }
     fn jvp(&self, Forward { b, operands, tangents, .. }: Forward<'_>) -> Result<Tangents> {
         let Some(t) = &tangents[1] else { return Ok(vec![None]) };

@@ -10,13 +10,23 @@ use crate::sharding::atoms::{Atoms, canonical};
 /// The most bytes that a device holds of one value for the sake of a loop.
 pub(super) const LIMIT: usize = 1 << 30;
 
+/// A fixed input of a loop's body that is laid out as its readers need it.
+#[derive(Clone, Debug)]
+pub(crate) struct Adopted {
+    pub(crate) slot: Slot,
+    /// For whose sake.
+    pub(crate) why: Why,
+    /// Whether the user asks for it: all who need it so reshard it.
+    pub(crate) asked: bool,
+}
+
 /// Lays the fixed inputs of a loop's body out as their readers need them, where they can agree; which, and for whom.
-pub(crate) fn adopt(d: &mut Draft) -> Vec<(Slot, Why)> {
+pub(crate) fn adopt(d: &mut Draft) -> Vec<Adopted> {
     let mut adopted = Vec::new();
     for slot in d.once.clone() {
-        if let Some((layout, why)) = wanted(d, slot) {
+        if let Some((layout, adoption)) = wanted(d, slot) {
             d.slots[slot].layout = layout;
-            adopted.push((slot, why));
+            adopted.push(adoption);
         }
     }
     if !adopted.is_empty() {
@@ -26,14 +36,14 @@ pub(crate) fn adopt(d: &mut Draft) -> Vec<(Slot, Why)> {
 }
 
 /// How a fixed input is to be laid out so that nothing of it is fetched inside.
-fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
+fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Adopted)> {
     let stored = &d.slots[slot];
     if d.outs.contains(&slot) || stored.layout.partial.is_some() {
         return None;
     }
     let mut readers: Vec<Reader> = Vec::new();
     let mut dims: Option<Vec<Atoms>> = None;
-    let mut why = None;
+    let (mut why, mut asked) = (None, true);
     for item in &d.items {
         let Step::Local { sentence, layout, .. } = &item.step else {
             // others take it as it is
@@ -53,6 +63,7 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
                 needed[f.dim].extend(f.wanted);
             }
             why.get_or_insert_with(|| item.why.clone());
+            asked &= item.pinned || item.asked;
             dims = Some(match dims {
                 None => needed,
                 // where readers differ, all of it
@@ -70,7 +81,8 @@ fn wanted(d: &Draft, slot: Slot) -> Option<(Layout, Why)> {
     let there = Stored { layout: layout.clone(), ..stored.clone() };
     let fetch = Fetch { devices: d.devices, slot, stored: &there, readers: &readers, copies: 1 };
     let fits = held as usize * stored.dtype.size() <= LIMIT;
-    (d.prices.total(&fetch) == (0, true) && fits).then_some((layout, why?))
+    let adopted = Adopted { slot, why: why?, asked };
+    (d.prices.total(&fetch) == (0, true) && fits).then_some((layout, adopted))
 }
 
 /// Removes copies of values that are where the copy is to be.

@@ -2,11 +2,12 @@
 
 use crate::diagnostic::Result;
 use crate::partition::draft::{Draft, Item, Via};
+use crate::partition::lay::hoist::Adopted;
 use crate::partition::lay::place::{self, Placer};
 use crate::partition::lay::{fetch, frames, hoist, invariant, regions, together, views};
 use crate::partition::price::prices::Prices;
 use crate::partition::price::work::{PerByte, Price, work};
-use crate::partition::program::{Slot, SpmdProgram, Why};
+use crate::partition::program::SpmdProgram;
 use crate::partition::report::Collectives;
 use crate::partition::told::names;
 
@@ -32,7 +33,7 @@ impl Localised {
 pub(crate) struct Planned {
     pub(crate) localised: Localised,
     /// Inputs that are to be laid out otherwise than the draft said, and whose sake it is for.
-    pub(crate) adopted: Vec<(Slot, Why)>,
+    pub(crate) adopted: Vec<Adopted>,
     /// Steps that are the same at each run of a loop's body and are to be made before it: what the body reads of them are fixed inputs of its
     /// program, behind those of the draft.
     pub(crate) before: Vec<Item>,

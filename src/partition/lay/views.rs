@@ -181,7 +181,11 @@ pub(crate) fn absorb(d: &mut Draft) {
         if d.items[k].pinned && !(sums(&d.items[m]) && further()) {
             continue;
         }
-        d.items[m].asked |= d.items[k].pinned;
+        let copy = d.items[k].clone();
+        let (held, item) = (from != layout, &mut d.items[m]);
+        item.asked |= copy.pinned || copy.asked;
+        item.sake = copy.sake.or_else(|| held.then_some(copy.why)).or(item.sake.take());
+        item.before = copy.before.or(item.before.take());
         // where the value was to be is no matter: it is the copy that others see
         let Step::Local { out: made, sentence, .. } = &mut d.items[m].step else { continue };
         *made = out;

@@ -101,8 +101,9 @@ impl Lower {
     }
 
     /// Lays the fixed inputs of a loop out as its body wants them, and makes before it what is the same at each step; the body's first one
-    /// is its input `first`.
-    pub(crate) fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut Vec<Slot>) {
+    /// is its input `first`. The loop is that of `why`.
+    pub(crate) fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut Vec<Slot>, why: &Why) {
+        let before = Some(why.clone());
         let p = &body.localised.program;
         // what the body's values are here
         let mut here: HashMap<Slot, Slot> =
@@ -121,14 +122,22 @@ impl Lower {
             let made = self.draft.slot(dtype, shape, layout);
             here.insert(*out, made);
             let step = Step::Local { out: made, sentence, layout: Vec::new() };
-            self.draft.items.push(Item { step, through: Vec::new(), ..item.clone() });
+            let before = before.clone();
+            self.draft.items.push(Item { step, before, through: Vec::new(), ..item.clone() });
         }
         let given = p.ins[first + fixed.len()..].iter().map_while(|s| here.get(s));
         fixed.extend(given.copied().collect::<Vec<_>>());
-        for (slot, why) in &body.adopted {
-            let found = p.ins.iter().skip(first).position(|s| s == slot);
+        for a in &body.adopted {
+            let found = p.ins.iter().skip(first).position(|s| *s == a.slot);
             if let Some(outer) = found.and_then(|k| fixed.get_mut(k)) {
-                *outer = self.draft.laid(*outer, p.slots[*slot].layout.clone(), why);
+                let laid = self.draft.laid(*outer, p.slots[a.slot].layout.clone(), &a.why);
+                if laid != *outer
+                    && let Some(item) = self.draft.last()
+                {
+                    item.before.clone_from(&before);
+                    item.asked = a.asked;
+                }
+                *outer = laid;
             }
         }
     }
@@ -214,7 +223,7 @@ impl Lower {
             }
             Ok(slots)
         })?;
-        self.adopt(&body, 1, &mut fixed_slots);
+        self.adopt(&body, 1, &mut fixed_slots, why);
         let body = body.localised;
         let out: Vec<Slot> =
             carries.iter().map(|c| self.draft.slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
@@ -362,7 +371,7 @@ impl Lower {
             let outs = inner.run(cond, vals.to_vec())?;
             Ok(vec![inner.any(&outs[0], &whole, why)])
         })?;
-        self.adopt(&test_program, 0, &mut cond_slots);
+        self.adopt(&test_program, 0, &mut cond_slots, why);
         let test_program = test_program.localised;
         let mut body_slots = Vec::new();
         let mut ins: Vec<Inner> = for_body.iter().map(|v| self.fixed(v, &mut body_slots)).collect();
@@ -391,7 +400,7 @@ impl Lower {
             }
             Ok(slots)
         })?;
-        self.adopt(&stepped, 0, &mut body_slots);
+        self.adopt(&stepped, 0, &mut body_slots, why);
         let stepped = stepped.localised;
         let out: Vec<Slot> =
             carries.iter().map(|c| self.draft.slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();

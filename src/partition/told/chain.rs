@@ -5,7 +5,7 @@ use crate::partition::print;
 use crate::partition::program::{Slot, SpmdProgram, Step, Why};
 use crate::partition::report::Collective;
 use crate::program::Phase;
-use crate::program::sentence::Source;
+use crate::program::sentence::{Combine, Source};
 use crate::sharding::atoms::{Atoms, clash, of_axes};
 
 /// One value on the way.
@@ -15,6 +15,8 @@ pub(crate) struct Link {
     pub(crate) ty: String,
     /// The dimension that is split over the axes; none where the value is partial over them.
     pub(crate) dim: Option<usize>,
+    /// Whether parts are added; else the largest of them counts, and the like.
+    pub(crate) adds: bool,
     pub(crate) from: From,
 }
 
@@ -115,7 +117,9 @@ fn inner(step: &Step, n: usize) -> Option<&SpmdProgram> {
 fn follow<'a>(mut at: At<'a>, mut slot: Slot, mut dim: Option<usize>, over: &Atoms, links: &mut Vec<Link>) {
     while links.len() < LONGEST {
         let p = at.program;
-        let link = |from| Link { ty: print::of(p, slot), dim, from };
+        let partial = p.slots[slot].layout.partial.as_ref();
+        let adds = partial.is_none_or(|x| x.0 == Combine::Add);
+        let link = |from| Link { ty: print::of(p, slot), dim, adds, from };
         let Some(k) = p.steps.iter().position(|s| s.outputs().contains(&slot)) else {
             let Some(number) = p.ins.iter().position(|s| *s == slot) else { return };
             let Some((outer, k, n)) = at.around.pop() else {

@@ -12,7 +12,7 @@ use crate::partition::price::prices::Prices;
 use crate::partition::price::reader::{Fetch, Reader, distinct};
 use crate::partition::program::{Local, Need, Slot, SpmdProgram, Step, Stored, Why};
 use crate::partition::region::volume;
-use crate::partition::report::{Collective, Collectives, Kind};
+use crate::partition::report::{Collective, Collectives, Kind, Part};
 use crate::partition::told::seen::{Looks, Seen};
 use crate::program::sentence::Source;
 use crate::sharding::atoms::{Atom, Atoms, touched_axes, ways};
@@ -120,6 +120,9 @@ pub(super) fn listed(
         phase: why.phase,
         asked: false,
         reason,
+        part: Part::Sum,
+        sake: None,
+        before: None,
         path: vec![(k, 0)],
     }
 }
@@ -172,7 +175,13 @@ impl Namer<'_> {
                 (name.kind, axes_of(self.mesh(), &name.digits), name.reason)
             }
         };
-        Some(Collective { asked, ..listed(k, (kind, axes), &c, size, &seen, &why, reason) })
+        let Note { sake, before, .. } = self.notes[first].clone();
+        let part = match p.steps[first].sentence() {
+            Some(s) if s.copied().is_some() => Part::Result,
+            Some(_) | None => Part::Operand(needs.first()?.read),
+        };
+        let told = listed(k, (kind, axes), &c, size, &seen, &why, reason);
+        Some(Collective { asked, part, sake, before, ..told })
     }
 
     fn reader(&self, n: &Need) -> Option<Reader<'_>> {
@@ -209,10 +218,12 @@ impl Namer<'_> {
         first: usize,
     ) -> Name {
         let stored = &self.p.slots[src];
-        let op = &self.p.whys[first].op;
+        let (op, note) = (&self.p.whys[first].op, &self.notes[first]);
+        let copies = || self.p.steps[first].sentence().is_some_and(|s| s.copied().is_some());
+        let asks = note.pinned || note.asked && copies();
         let mut names: Vec<Name> = Vec::new();
         for r in readers {
-            let Some(name) = single(src, stored, r, self.mesh(), op, self.notes[first].pinned) else {
+            let Some(name) = single(src, stored, r, self.mesh(), op, asks) else {
                 continue;
             };
             // one reader that needs all that the others need names the whole
@@ -268,7 +279,7 @@ fn single(
     r: &Reader,
     mesh: Option<&Mesh>,
     op: &str,
-    pinned: bool,
+    asks_for: bool,
 ) -> Option<Name> {
     let factors = factored(src, stored, r, false)?;
     let cuts: Vec<(Atoms, Atoms)> = factors
@@ -290,7 +301,7 @@ fn single(
         cuts.iter().position(|c| !pick(c).is_empty()).map_or(0, |k| factors[k].dim)
     };
     let asks = |what: String| {
-        if pinned {
+        if asks_for {
             format!("{op} asks for the value {what}")
         } else {
             format!("{op} reads the value {what}")

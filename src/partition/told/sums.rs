@@ -65,7 +65,8 @@ impl Namer<'_> {
         let seen = self.looks.seen(key, look);
         let reason = format!("{cause}: {what} {how} {ending}");
         let asked = self.notes[k].user.is_some();
-        Some(Collective { asked, ..listed(k, (kind, axes_named), &c, size, &seen, why, reason) })
+        let before = self.notes[k].before.clone();
+        Some(Collective { asked, before, ..listed(k, (kind, axes_named), &c, size, &seen, why, reason) })
     }
 
     /// Makes the line of one small sum that of all that go with it in one exchange.
