@@ -132,5 +132,7 @@ pub(super) fn combiner(c: Combine) -> &'static str {
         Combine::Min => "minimum",
         Combine::And => "and",
         Combine::Or => "or",
+        // no program has it, and devices of per-device code are not told apart there
+        Combine::Same => "maximum",
     }
 }

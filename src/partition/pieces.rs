@@ -7,6 +7,7 @@ use crate::partition::layout::DimLayout;
 use crate::partition::program::{Need, Slot, SpmdProgram, Step};
 use crate::partition::reads::read_boxes;
 use crate::partition::region::{Region, beyond, loop_box};
+use crate::program::sentence::Combine;
 use crate::sharding::atoms::without;
 
 /// A box of a stored value that one device has from another.
@@ -42,7 +43,8 @@ impl SpmdProgram {
     /// agree on; nothing for other steps.
     ///
     /// Of a fetch: disjoint boxes that it does not hold, each with its nearest holder. Of a reduce: for each part in rank order the
-    /// pieces of the device's box of the result (also those that it holds itself), each with the holder of that part.
+    /// pieces of the device's box of the result (also those that it holds itself), each with the holder of that part; of parts that are the
+    /// same only its own.
     pub fn pieces(&self, step: usize, position: usize) -> Vec<Piece> {
         let mut pieces = Vec::new();
         match &self.steps[step] {
@@ -71,7 +73,14 @@ impl SpmdProgram {
     /// For each part of `src` that goes into `out` on the device at `position`, in rank order: a device of that part.
     pub(crate) fn addends(&self, src: Slot, out: Slot, position: usize) -> Vec<usize> {
         let along = self.parts_gone(src, out);
-        (0..along.ways()).map(|r| along.place(position, r)).collect()
+        match self.own_part(src) {
+            true => vec![position],
+            false => (0..along.ways()).map(|r| along.place(position, r)).collect(),
+        }
+    }
+    /// Whether the parts of a value are the same, so that each device takes its own.
+    pub(crate) fn own_part(&self, src: Slot) -> bool {
+        self.slots[src].layout.partial.as_ref().is_some_and(|p| p.0 == Combine::Same)
     }
     /// The digits over which parts of `src` differ and those of `out` do not.
     pub(crate) fn parts_gone(&self, src: Slot, out: Slot) -> DimLayout {

@@ -132,6 +132,7 @@ fn folded(c: Combine) -> &'static str {
         Combine::Min => "min",
         Combine::And => "all",
         Combine::Or => "any",
+        Combine::Same => "one",
     }
 }
 

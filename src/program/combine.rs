@@ -11,7 +11,7 @@ impl Combine {
         let least = if dtype.is_signed() { -(1i128 << (bits - 1)) } else { 0 };
         let most = if dtype.is_signed() { (1i128 << (bits - 1)) - 1 } else { (1i128 << bits) - 1 };
         match (self, dtype) {
-            (Combine::Add, _) => Scalar::zero(dtype),
+            (Combine::Add | Combine::Same, _) => Scalar::zero(dtype),
             (Combine::Mul, _) => Scalar::one(dtype),
             (Combine::And | Combine::Min, DType::Bool) => Scalar::Bool(true),
             (Combine::Or | Combine::Max, DType::Bool) => Scalar::Bool(false),
@@ -29,6 +29,7 @@ impl Combine {
             Combine::Add | Combine::Mul => true,
             Combine::Max | Combine::Min => !dtype.is_complex(),
             Combine::And | Combine::Or => !dtype.is_inexact(),
+            Combine::Same => false,
         }
     }
     /// The function that combines two.
@@ -40,6 +41,8 @@ impl Combine {
             Combine::Min => Fun::Min,
             Combine::And => Fun::And,
             Combine::Or => Fun::Or,
+            // folds of it have one step
+            Combine::Same => Fun::Max,
         }
     }
 }

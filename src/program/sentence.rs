@@ -151,6 +151,9 @@ pub enum Combine {
     Min,
     And,
     Or,
+    /// All are promised to be the same: the first. Nothing is to be combined, and no operation of a program does it: it is how results of unchecked
+    /// per-device code become one value.
+    Same,
 }
 
 /// Straight-line elementwise code: each instruction makes one value, the last one is the result.

@@ -96,7 +96,23 @@ impl<I: Tree, O: Tree> ShardMap<'_, I, O> {
     pub fn over(self, axes: impl Into<Axes>) -> Self {
         self.with(|s| s.axes = Some(axes.into()))
     }
-    /// Believes `out_specs`: types do not track what varies.
+    /// Believes `out_specs`: types do not track what varies. A result that is the same on all devices along an axis, as `out_specs` says, is on
+    /// each its own: nothing is moved. (Where it is not the same, engines of this crate give that of the first device along the axis.)
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// // a sum by recursive doubling: two exchanges, after which all four have it
+    /// let sum = |x: &Array| {
+    ///     let x = x + x.ppermute("X", [(0, 1), (1, 0), (2, 3), (3, 2)]);
+    ///     &x + x.ppermute("X", [(0, 2), (1, 3), (2, 0), (3, 1)])
+    /// };
+    /// let f = shard_map(&mesh, p!["X"], p![], sum).unchecked();
+    /// let x = Array::from([1, 2, 3, 4]);
+    /// assert_eq!(f.call(&x)?.to_vec::<i32>()?, [10]);
+    /// assert_collectives!(f.lower(&x)?, Permute("X") x 2);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
     pub fn unchecked(self) -> Self {
         self.with(|s| s.checked = false)
     }

@@ -10,6 +10,15 @@ use crate::types::{DType, Scalar};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
+/// How a fold of one element leaves it as it is, where any would do.
+fn of_one(combine: Combine, dtype: DType) -> Combine {
+    match combine {
+        Combine::Same if dtype == DType::Bool => Combine::Or,
+        Combine::Same => Combine::Max,
+        combine => combine,
+    }
+}
+
 impl<'p> Building<'p, '_> {
     /// A fold, or a product if there is no code, computed in `dtype`.
     pub(super) fn fold(
@@ -17,11 +26,13 @@ impl<'p> Building<'p, '_> {
         out: Slot,
         s: &'p Sentence,
         layout: &[DimLayout],
-        code: Option<(Combine, Cow<'p, Code>)>,
+        mut code: Option<(Combine, Cow<'p, Code>)>,
         dtype: DType,
         at: Slot,
     ) -> Result<()> {
         let n = s.extents.len();
+        let same = code.as_ref().is_some_and(|c| c.0 == Combine::Same);
+        code.iter_mut().for_each(|c| c.0 = of_one(c.0, dtype));
         fits(n)?;
         let mut ext = extents(&s.extents);
         let parts = self.flow.values[out].parts.clone();
@@ -70,6 +81,9 @@ impl<'p> Building<'p, '_> {
                 if let Some(d) = layout.get(l) {
                     (b.lo[l], b.hi[l]) = d.range(d.rank(place), s.extents[l]);
                 }
+                if same {
+                    b.hi[l] = b.hi[l].min(b.lo[l] + 1);
+                }
             }
             for (l, parts) in &own {
                 let r = parts.rank(place) as i64;
@@ -111,9 +125,12 @@ impl<'p> Building<'p, '_> {
         // for each part of the result the parts that make it, in rank order
         let mut from: Vec<SmallVec<[usize; 8]>> = vec![SmallVec::new(); o.copies];
         for c in 0..s.copies {
-            from[o.parts.rank(s.parts.place(0, c))].push(c);
+            let parts = &mut from[o.parts.rank(s.parts.place(0, c))];
+            if parts.is_empty() || combine != Combine::Same {
+                parts.push(c);
+            }
         }
-        let maker = self.maker[src];
+        let (maker, combine) = (self.maker[src], of_one(combine, s.dtype));
         if self.readers[src] == 1
             && maker != u32::MAX
             && let Item::Fold(f) = &mut self.flow.items[maker as usize]

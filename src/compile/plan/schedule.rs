@@ -468,6 +468,7 @@ fn over(combine: Combine) -> &'static str {
         Combine::Min => "min",
         Combine::And => "all",
         Combine::Or => "any",
+        Combine::Same => "one",
     }
 }
 

@@ -238,6 +238,7 @@ fn tree(combine: Combine, dtype: DType, parts: &[Scalar]) -> Scalar {
     match parts {
         [] => scalar::neutral(combine, dtype),
         [one] => *one,
+        [first, ..] if combine == Combine::Same => *first,
         many => {
             let (a, b) = many.split_at(many.len() / 2);
             scalar::combined(combine, dtype, tree(combine, dtype, a), tree(combine, dtype, b))
@@ -257,7 +258,10 @@ fn reduce(value: &Value, from: &Atoms, to: &Stored, combine: Combine) -> Value {
             let parts: Vec<Scalar> = own.iter().map(|part| value.at(part * n + k)).collect();
             // (a sum begins with 0: that of −0s is 0)
             let all = tree(combine, to.dtype, &parts);
-            let all = scalar::combined(combine, to.dtype, scalar::neutral(combine, to.dtype), all);
+            let all = match combine {
+                Combine::Same => all,
+                _ => scalar::combined(combine, to.dtype, scalar::neutral(combine, to.dtype), all),
+            };
             made.push(scalar::cut(all, to.dtype));
         }
     }
@@ -294,10 +298,15 @@ fn local(
             Body::Map(code) => eval(code, &s.reads, index, &reader),
             Body::Fold { combine, code } => {
                 let mut total = scalar::neutral(*combine, s.dtype);
+                let mut first = *combine == Combine::Same;
                 let mut inner = index.to_vec();
                 over(&mut inner, s.rank, s.extents.len(), &|d| ranges[d - s.rank], &mut |index| {
                     let x = eval(code, &s.reads, index, &reader);
-                    total = scalar::combined(*combine, s.dtype, total, x);
+                    total = match *combine {
+                        Combine::Same if !std::mem::take(&mut first) => total,
+                        Combine::Same => x,
+                        _ => scalar::combined(*combine, s.dtype, total, x),
+                    };
                 });
                 total
             }

@@ -32,7 +32,7 @@ impl Primitive for Preduce {
             Combine::Add => "psum",
             Combine::Mul => "pprod",
             // of bools the greatest is their disjunction, the least their conjunction
-            Combine::Max | Combine::Or => "pmax",
+            Combine::Max | Combine::Or | Combine::Same => "pmax",
             Combine::Min | Combine::And => "pmin",
         }
     }

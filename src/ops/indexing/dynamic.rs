@@ -209,7 +209,7 @@ impl DynamicUpdateSlice {
         match self.combine? {
             Combine::Add => None,
             Combine::Mul => Some(Binary::Mul),
-            Combine::Max => Some(Binary::Max),
+            Combine::Max | Combine::Same => Some(Binary::Max),
             Combine::Min => Some(Binary::Min),
             Combine::And => Some(Binary::And),
             Combine::Or => Some(Binary::Or),
@@ -251,6 +251,7 @@ impl Primitive for DynamicUpdateSlice {
             Some(Combine::Min) => ", min",
             Some(Combine::And) => ", and",
             Some(Combine::Or) => ", or",
+            Some(Combine::Same) => ", same",
         };
         format!("dims={}{lead}{combine}{}", list(&self.dims), print_out(self.out))
     }

@@ -90,6 +90,7 @@ impl Primitive for Scatter {
             Some(Combine::Min) => "scatter_min",
             Some(Combine::And) => "scatter_and",
             Some(Combine::Or) => "scatter_or",
+            Some(Combine::Same) => "scatter_same",
         }
     }
     fn params(&self) -> String {
@@ -233,7 +234,7 @@ impl Primitive for Scatter {
                 let sum = self.put(b, &kept, &part, i, add)?;
                 b.div(&sum, &count)?
             }
-            Some(Combine::And | Combine::Or) => return Ok(vec![None]),
+            Some(Combine::And | Combine::Or | Combine::Same) => return Ok(vec![None]),
         };
         Ok(vec![Some(tangent)])
     }

@@ -6,6 +6,7 @@ use crate::partition::price::prices;
 use crate::partition::price::reader::{Fetch, Reader};
 use crate::partition::program::Stored;
 use crate::partition::route;
+use crate::program::sentence::Combine;
 use crate::sharding::atoms::{Atom, Atoms, ways, without};
 use crate::sorted;
 use crate::types::gcd;
@@ -33,7 +34,9 @@ fn cheapest(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<Layout>) {
     let stay = to.partial.clone().map(|p| p.1).unwrap_or_default();
     let parts = from.layout.partial.clone().map(|p| p.1).unwrap_or_default();
     let gone = without(&parts, &stay).unwrap_or(parts);
-    let copies = ways(&gone) as i64;
+    // where all parts are the same each device takes its own
+    let same = from.layout.partial.as_ref().is_some_and(|p| p.0 == Combine::Same);
+    let copies = if same { 1 } else { ways(&gone) as i64 };
     let s = draft::copy(0, from.dtype, &from.shape);
     let to_reader = Reader { sentence: &s, read: 0, layout: &to.dims };
     let cost = |from: &Stored, reader: &Reader, copies: i64| {
@@ -47,7 +50,8 @@ fn cheapest(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<Layout>) {
         None => cost(from, &to_reader, copies),
     };
     let mut best = (direct, None);
-    for dims in scattered(from, to, &gone) {
+    let ways_there = if same { Vec::new() } else { scattered(from, to, &gone) };
+    for dims in ways_there {
         let mid = Layout { dims, partial: to.partial.clone() };
         let there = Stored { layout: mid.clone(), ..from.clone() };
         let (scatter, fetch) =

@@ -144,6 +144,14 @@ impl Lower {
             at.push((a, loops.add(n)));
             summed.push(a);
         }
+        // what varies over an axis that nothing names is said to be the same on all devices along it: each takes its own
+        let mut same = false;
+        if summed.is_empty() && already.is_empty() && !dtype.is_complex() {
+            let unnamed = |a: &&Axis| !at.iter().any(|x| x.0 == **a);
+            let unnamed: Vec<Axis> = own.iter().filter(unnamed).copied().collect();
+            same = !unnamed.is_empty();
+            at.extend(unnamed.into_iter().map(|a| (a, loops.add(self.sizes(&[a])[0]))));
+        }
         let position = |a: &Axis| match at.iter().find(|x| x.0 == *a) {
             Some(x) => Affine::of(0, x.1, 1),
             // a value that is the same on all devices, whatever its type says
@@ -156,10 +164,11 @@ impl Lower {
         let layout = self.layout(info, &kept);
         self.manual = manual;
         let parted = loops.extents[..loops.rank].to_vec();
-        let body = if summed.is_empty() {
-            Body::Map(Code::copy(dtype))
-        } else {
-            Body::Fold { combine: Combine::Add, code: Code::copy(dtype) }
+        let code = Code::copy(dtype);
+        let body = match (same, summed.is_empty()) {
+            (true, _) => Body::Fold { combine: Combine::Same, code },
+            (false, true) => Body::Map(code),
+            (false, false) => Body::Fold { combine: Combine::Add, code },
         };
         let s = Sentence { extents: loops.extents, rank: loops.rank, dtype, reads: vec![read], body };
         let slot = self.arranged(s, &parted, &whole, layout, slot, why);

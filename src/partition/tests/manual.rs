@@ -158,6 +158,39 @@ fn control_flow_inside() -> Result<()> {
     Ok(())
 }
 
+/// A sum by exchanges, which is said to be the same on all devices: each takes its own, however it is read.
+#[test]
+fn what_is_said_to_be_the_same_is_each_devices_own() -> Result<()> {
+    let mesh = Mesh::new([("x", 4), ("y", 2)])?;
+    let a = Array::arange(0.0..32.0f32).reshape([4, 8]).put(&mesh, p!["x", "y"]);
+    let doubled = |x: &Array| {
+        (0..2).fold(x.clone(), |x, k| {
+            &x + x.ppermute("x", (0..4).map(|i| (i, i ^ (1 << k))).collect::<Vec<_>>())
+        })
+    };
+    let sum: Vec<f64> = (0..8).map(|j| (0..4).map(|i| (8 * i + j) as f64).sum()).collect();
+    let whole = || shard_map(&mesh, p!["x", "y"], p![_, "y"], doubled).unchecked();
+    let (f, g, h) = (whole(), whole(), whole());
+    let rows = |x: &Array| Ok::<Array, crate::Error>(g.call(x)?.broadcast_to([4, 8]) + x);
+    let lowered = [
+        (f.lower(&a)?, sum.clone()),
+        (crate::jit(rows).lower(&a)?, (0..32).map(|k| sum[k % 8] + k as f64).collect()),
+        (
+            crate::jit(|x: &Array| {
+                Ok::<Array, crate::Error>(h.call(x)?.reshape([8]).reshard(p![("y", "x")]))
+            })
+            .lower(&a)?,
+            sum,
+        ),
+    ];
+    for (l, wanted) in lowered {
+        assert_eq!(run(&l, &[counted(32)]), wanted, "{}", l.spmd());
+        assert_eq!(l.collectives().bytes(), 2 * 4 * 4, "{}\n{}", l.collectives(), l.spmd());
+        l.plan(&crate::plan::Machine::h100().links(crate::plan::Link::NVLINK_4))?;
+    }
+    Ok(())
+}
+
 #[test]
 fn what_a_loop_reads_whole_is_gathered_before_it() -> Result<()> {
     let mesh = Mesh::new([("x", 8)])?;

@@ -51,11 +51,12 @@ fn combine(c: Combine, a: f64, b: f64) -> f64 {
         Combine::Min => a.min(b),
         Combine::And => f64::from(u8::from(a != 0.0 && b != 0.0)),
         Combine::Or => f64::from(u8::from(a != 0.0 || b != 0.0)),
+        Combine::Same => b,
     }
 }
 fn start(c: Combine) -> f64 {
     match c {
-        Combine::Add | Combine::Or => 0.0,
+        Combine::Add | Combine::Or | Combine::Same => 0.0,
         Combine::Mul | Combine::And => 1.0,
         Combine::Max => f64::NEG_INFINITY,
         Combine::Min => f64::INFINITY,

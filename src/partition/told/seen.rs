@@ -89,7 +89,7 @@ impl<'a> Looks<'a> {
             // as many devices have something of it in each of the others' parts; one of its own part may be itself
             let holders = volume(&stored.layout.owners(&wanted)) as usize;
             let own = stored.layout.others(device, std::slice::from_ref(&wanted));
-            own + if volume(&wanted) == 0 { 0 } else { holders * (parts.ways() - 1) }
+            own + if volume(&wanted) == 0 || p.own_part(src) { 0 } else { holders * (parts.ways() - 1) }
         })
     }
     /// The letters of small sums that are one exchange.

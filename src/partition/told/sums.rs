@@ -16,7 +16,7 @@ impl Namer<'_> {
     pub(super) fn reduce(&self, k: usize, src: Slot, out: Slot, combine: Combine) -> Option<Collective> {
         let p = self.p;
         let stored = &p.slots[src];
-        let copies = p.parts_gone(src, out).ways() as i64;
+        let copies = if p.own_part(src) { 1 } else { p.parts_gone(src, out).ways() as i64 };
         let sentence = copy(src, stored.dtype, &stored.shape);
         let reader = Reader { sentence: &sentence, read: 0, layout: &p.slots[out].layout.dims };
         let fetch = Fetch { devices: p.devices, slot: src, stored, readers: &[reader], copies };
@@ -41,11 +41,21 @@ impl Namer<'_> {
             Combine::Max => ("the largest of each part are", "compared"),
             Combine::Min => ("the smallest of each part are", "compared"),
             Combine::And | Combine::Or => ("partial results are", "combined"),
+            Combine::Same => ("each device has one that is said to be the same:", "it is moved"),
         };
         let ending = if scattered { "and each device keeps its block" } else { "on all devices" };
+        let same = combine == Combine::Same;
         let cause = self.cause(src, &axes, &p.whys[k]);
-        let (mut kind, mut axes_named) =
-            (if scattered { Kind::ReduceScatter } else { Kind::AllReduce }, axes);
+        let (mut kind, mut axes_named) = (
+            if same {
+                Kind::Exchange
+            } else if scattered {
+                Kind::ReduceScatter
+            } else {
+                Kind::AllReduce
+            },
+            axes,
+        );
         if let Some((asked, over)) = &self.notes[k].user
             && matches!(asked, Kind::AllReduce | Kind::ReduceScatter)
         {

@@ -304,7 +304,7 @@ fn bits(combine: Combine, size: usize, h: How) -> Option<Mixer> {
                 Combine::Mul => mixer::<Mul<$T>>(h, false),
                 Combine::And => mixer::<And<$T>>(h, false),
                 Combine::Or => mixer::<Or<$T>>(h, false),
-                Combine::Max | Combine::Min => return None,
+                Combine::Max | Combine::Min | Combine::Same => return None,
             }
         };
     }
@@ -333,7 +333,7 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
     let mut mixer = with_dtype!(dtype, {
         Bool => match combine {
             Combine::And | Combine::Mul | Combine::Min => mixer::<And<Truth>>(h, false),
-            Combine::Or | Combine::Add | Combine::Max => mixer::<Or<Truth>>(h, false),
+            Combine::Or | Combine::Add | Combine::Max | Combine::Same => mixer::<Or<Truth>>(h, false),
         },
         Int T => match combine {
             Combine::Max => mixer::<Max<T>>(h, false),
