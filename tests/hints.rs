@@ -109,3 +109,29 @@ fn what_moves_unasked_is_refused_beyond_a_limit() -> Result<()> {
     assert!(jit(carried).implicit_reshard(ImplicitReshard::Deny(all)).lower((&x, &w)).is_ok());
     Ok(())
 }
+
+/// Gradients of pieces of a batch, added up in a loop. The sum begins as zeros, which nobody places: where it is constrained, or where the weights are
+/// updated by it, it is sharded as they are, and each step scatters its gradient. Nobody has to say that two values are alike.
+#[test]
+fn a_sum_that_begins_as_zeros_is_sharded_as_what_reads_it() -> Result<()> {
+    let mesh = Mesh::auto([("X", 8)])?;
+    let types = || (F32.of([64, 32]).on(&mesh, p!["X"]), F32.of([4, 256, 64]).on(&mesh, p![_, "X"]));
+    let sum = |w: &Array, pieces: &Array| {
+        let add = |sum: Array, x: Array| (sum + grad(w, |w| x.dot(&w).tanh().sum(..)), ());
+        scan(w.zeros_like(), pieces, add).0
+    };
+    let (gradient, gathered) = (64 * 32 * 4 * 7 / 8, 64 * 32 * 4 * 7 / 8);
+    let constrained = jit(move |w: &Array, x: &Array| sum(w, x).constrain(p!["X"]));
+    let updated = jit(move |w: &Array, x: &Array| {
+        let g = sum(w, x);
+        (w - 0.1 * &g, g)
+    });
+    for all in [constrained.lower(types())?.collectives(), updated.lower(types())?.collectives()] {
+        assert_eq!(all.bytes(), gathered + 4 * gradient, "{all}");
+        assert!(all.iter().any(|c| c.kind == Kind::ReduceScatter && c.times == 4), "{all}");
+    }
+    // alone it is whole on all devices: that is what a result is that nobody constrains
+    let alone = jit(sum).lower(types())?;
+    assert_eq!(alone.collectives().bytes(), gathered + 4 * 2 * gradient, "{}", alone.collectives());
+    Ok(())
+}
