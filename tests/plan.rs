@@ -248,6 +248,32 @@ fn the_number_of_devices_decides_nothing_but_figures() -> Result<()> {
     Ok(())
 }
 
+/// Events of a track follow one another, by whole nanoseconds and where floating-point numbers are added up; the end of the last one.
+fn follow(plan: &Plan) -> Result<i64> {
+    let trace: serde_json::Value = serde_json::from_str(&plan.to_perfetto()).map_err(Error::other)?;
+    let mut ends = [(0i64, 0.0f64); 3];
+    for e in trace["traceEvents"].as_array().into_iter().flatten().filter(|e| e["ph"] == "X") {
+        let of = |what: &str| e[what].as_f64().expect("a number");
+        let nanos = |what: &str| (of(what) * 1e3).round() as i64;
+        let (last, sum) = &mut ends[e["tid"].as_u64().expect("a number") as usize];
+        assert!(nanos("ts") >= *last && of("ts") >= *sum, "{e}");
+        (*last, *sum) = (nanos("ts") + nanos("dur"), of("ts") + of("dur"));
+    }
+    Ok(ends[1].0.max(ends[2].0))
+}
+
+#[test]
+fn events_of_a_long_trace_do_not_overlap() -> Result<()> {
+    let mesh = Mesh::without_devices([("X", 8)])?;
+    let deep = |x: &Array, w: &Array| {
+        (0..60).fold(x.clone(), |x, _| x.dot(w.reshard(p![])).tanh().dot(w.reshard(p![])))
+    };
+    let (x, w) = (F32.of([8 * 37, 96]).on(&mesh, p!["X", _]), F32.of([96, 96]).on(&mesh, p!["X", _]));
+    let plan = two(&machine().arithmetic(F32, 3.1e11), x, w, deep)?;
+    assert!(plan.items().len() > 100);
+    follow(&plan).map(drop)
+}
+
 #[test]
 fn texts_are_read_by_others() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
@@ -256,16 +282,8 @@ fn texts_are_read_by_others() -> Result<()> {
     same(json["seconds"].as_f64().unwrap_or(0.0), plan.seconds());
     assert_eq!(json["items"].as_array().map(Vec::len), Some(plan.items().len()));
     assert!(json["items"][0]["line"].as_str().is_some_and(|l| l.contains("tests/plan.rs")), "{json}");
-    // events of a track follow one another
-    let trace: serde_json::Value = serde_json::from_str(&plan.to_perfetto()).map_err(Error::other)?;
-    let mut ends = [0i64; 3]; // nanoseconds
-    for e in trace["traceEvents"].as_array().into_iter().flatten().filter(|e| e["ph"] == "X") {
-        let nanos = |of: &str| (e[of].as_f64().expect("a number") * 1e3).round() as i64;
-        let track = &mut ends[e["tid"].as_u64().expect("a number") as usize];
-        assert!(nanos("ts") >= *track, "{e}");
-        *track = nanos("ts") + nanos("dur");
-    }
-    assert_eq!(ends[1].max(ends[2]), (plan.seconds() * 1e9).round() as i64);
+    let ends = follow(&plan)?;
+    assert_eq!(ends, (plan.seconds() * 1e9).round() as i64);
     let page = plan.to_html("https://example.org/");
     assert_eq!(page.matches("<tr>").count(), page.matches("</tr>").count());
     assert!(page.contains("<a href=\"https://example.org/tests/plan.rs#L"), "{page}");

@@ -251,10 +251,14 @@ impl fmt::Display for Plan {
     }
 }
 
-/// When a trace event is, in microseconds. Its start and its end are each a whole number of nanoseconds, so that events that follow one another on a
-/// track do not overlap in what is read.
+/// When a trace event is, in microseconds. Its start and its end are each a whole number of nanoseconds, and its start and its duration, added up as
+/// floating-point numbers, are not behind its end: events that follow one another on a track do not overlap, in whatever way they are read.
 pub(super) fn when(start: f64, seconds: f64) -> String {
     let nanos = |at: f64| (at * 1e9).round();
     let (from, to) = (nanos(start), nanos(start + seconds));
-    format!("\"ts\": {:.3}, \"dur\": {:.3}", from / 1e3, (to - from) / 1e3)
+    let (ts, end, mut dur) = (from / 1e3, to / 1e3, (to - from) / 1e3);
+    while ts + dur > end {
+        dur = dur.next_down();
+    }
+    format!("\"ts\": {ts}, \"dur\": {dur}")
 }
