@@ -195,16 +195,16 @@ impl Timeline {
     /// The timeline as trace events, which the page `ui.perfetto.dev` shows: a track for each device or worker.
     pub fn to_perfetto(&self) -> String {
         let event = |s: &Span| {
-            format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {}, {}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"kernel\": {}}}}}",
+            let when = when(s.start, s.seconds)?;
+            Some(format!(
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"kernel\": {}}}}}",
                 s.track + 1,
-                when(s.start, s.seconds),
                 quoted(&s.op),
                 quoted(s.doing.name()),
                 quoted(&line(s.source)),
                 quoted(s.phase()),
                 quoted(&s.kernel),
-            )
+            ))
         };
         let name = |what: &str, track: usize, name: &str| {
             format!(
@@ -214,7 +214,7 @@ impl Timeline {
         };
         let tracks = (0..self.tracks).map(|t| name("thread_name", t + 1, &format!("{} {t}", self.track())));
         let events = std::iter::once(name("process_name", 0, &self.title())).chain(tracks);
-        let events: Vec<String> = events.chain(self.spans.iter().map(event)).collect();
+        let events: Vec<String> = events.chain(self.spans.iter().filter_map(event)).collect();
         format!("{{\"traceEvents\": [{}\n]}}\n", events.join(","))
     }
     /// The timeline as a page, as [`Plan::to_html`] makes one.

@@ -146,16 +146,16 @@ impl Plan {
     pub fn to_perfetto(&self) -> String {
         let event = |i: &Item| {
             let track = if i.what == What::Kernel { 1 } else { 2 };
-            format!(
-                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, {}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
-                when(i.start, i.seconds),
+            let when = when(i.start, i.seconds)?;
+            Some(format!(
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
                 quoted(&i.op),
                 quoted(&i.what.name()),
                 quoted(&line(i.source)),
                 quoted(i.phase.name()),
                 i.times,
                 quoted(i.bound.name()),
-            )
+            ))
         };
         let name = |what: &str, track: u32, name: &str| {
             format!(
@@ -169,7 +169,7 @@ impl Plan {
             name("thread_name", 1, "kernels"),
             name("thread_name", 2, "messages"),
         ];
-        let events: Vec<String> = named.into_iter().chain(self.items.iter().map(event)).collect();
+        let events: Vec<String> = named.into_iter().chain(self.items.iter().filter_map(event)).collect();
         format!("{{\"traceEvents\": [{}\n]}}\n", events.join(","))
     }
 
@@ -252,13 +252,14 @@ impl fmt::Display for Plan {
 }
 
 /// When a trace event is, in microseconds. Its start and its end are each a whole number of nanoseconds, and its start and its duration, added up as
-/// floating-point numbers, are not behind its end: events that follow one another on a track do not overlap, in whatever way they are read.
-pub(super) fn when(start: f64, seconds: f64) -> String {
+/// floating-point numbers, are not behind its end: events that follow one another on a track do not overlap, in whatever way they are read. What takes
+/// less than a nanosecond is no event: viewers disagree on where one ends that takes no time.
+pub(super) fn when(start: f64, seconds: f64) -> Option<String> {
     let nanos = |at: f64| (at * 1e9).round();
     let (from, to) = (nanos(start), nanos(start + seconds));
     let (ts, end, mut dur) = (from / 1e3, to / 1e3, (to - from) / 1e3);
     while ts + dur > end {
         dur = dur.next_down();
     }
-    format!("\"ts\": {ts}, \"dur\": {dur}")
+    (from < to).then(|| format!("\"ts\": {ts}, \"dur\": {dur}"))
 }
