@@ -251,7 +251,7 @@ fn the_number_of_devices_decides_nothing_but_figures() -> Result<()> {
 /// Events of a track follow one another, by whole nanoseconds and where floating-point numbers are added up; the end of the last one.
 fn follow(plan: &Plan) -> Result<i64> {
     let trace: serde_json::Value = serde_json::from_str(&plan.to_perfetto()).map_err(Error::other)?;
-    let mut ends = [(0i64, 0.0f64); 3];
+    let mut ends = [(0i64, 0.0f64); 4];
     for e in trace["traceEvents"].as_array().into_iter().flatten().filter(|e| e["ph"] == "X") {
         let of = |what: &str| e[what].as_f64().expect("a number");
         let nanos = |what: &str| (of(what) * 1e3).round() as i64;
@@ -259,7 +259,7 @@ fn follow(plan: &Plan) -> Result<i64> {
         assert!(nanos("ts") >= *last && of("ts") >= *sum, "{e}");
         (*last, *sum) = (nanos("ts") + nanos("dur"), of("ts") + of("dur"));
     }
-    Ok(ends[1].0.max(ends[2].0))
+    Ok(ends.iter().map(|e| e.0).max().unwrap_or(0))
 }
 
 #[test]
@@ -271,7 +271,17 @@ fn events_of_a_long_trace_do_not_overlap() -> Result<()> {
     let (x, w) = (F32.of([8 * 37, 96]).on(&mesh, p!["X", _]), F32.of([96, 96]).on(&mesh, p!["X", _]));
     let plan = two(&machine().arithmetic(F32, 3.1e11), x, w, deep)?;
     assert!(plan.items().len() > 100);
-    follow(&plan).map(drop)
+    follow(&plan)?;
+    // of loops the first step is drawn, and how long the others are
+    let (x, w) = (F32.of([64, 64]), F32.of([64, 64]));
+    let loops = |x: &Array, w: &Array| {
+        fori_loop(0..5, x, |_, x| fori_loop(0..3, &x, |_, x| x.dot(w).sum(0) + x) * 2.0)
+    };
+    let plan = two(&machine(), x, w, loops)?;
+    let text = plan.to_perfetto();
+    assert!(text.contains("\"2 more steps\"") && text.contains("\"4 more steps\""), "{text}");
+    assert_eq!(follow(&plan)?, (plan.seconds() * 1e9).round() as i64);
+    Ok(())
 }
 
 #[test]

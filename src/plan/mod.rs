@@ -29,7 +29,7 @@ use crate::elements::DType;
 use crate::mesh::Axes;
 use crate::partition::{Collectives, Kind, SpmdProgram};
 use crate::program::Phase;
-use schedule::Timing;
+use schedule::{Repeat, Timing};
 
 /// How long one call of a program takes on one machine: made by [`Lowered::plan`](crate::Lowered::plan).
 ///
@@ -58,6 +58,7 @@ pub struct Plan {
     machine: Machine,
     devices: usize,
     items: Vec<Item>,
+    repeats: Vec<Repeat>,
     seconds: f64,
     peak_bytes: u64,
 }
@@ -147,7 +148,8 @@ impl Plan {
         machine.check()?;
         let line = Timing::new(machine, all).of(p, &[], 1)?;
         let (machine, peak_bytes) = (machine.clone(), all.peak_bytes());
-        Ok(Plan { machine, devices: p.devices, items: line.items, seconds: line.seconds, peak_bytes })
+        let schedule::Timeline { items, repeats, seconds } = line;
+        Ok(Plan { machine, devices: p.devices, items, repeats, seconds, peak_bytes })
     }
     /// Kernels and collectives, in the order of the program.
     pub fn items(&self) -> &[Item] {

@@ -19,6 +19,15 @@ pub(super) struct Timing<'a> {
 #[derive(Default)]
 pub(super) struct Timeline {
     pub(super) items: Vec<Item>,
+    pub(super) repeats: Vec<Repeat>,
+    pub(super) seconds: f64,
+}
+
+/// The steps of a loop behind its first one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Repeat {
+    pub(super) steps: u64,
+    pub(super) start: f64,
     pub(super) seconds: f64,
 }
 
@@ -58,11 +67,11 @@ impl<'a> Timing<'a> {
     pub(super) fn of(&self, p: &SpmdProgram, path: &[(usize, usize)], times: u64) -> Result<Timeline> {
         let tracks = Tracks { kernels: 0.0, messages: 0.0, both: self.machine.overlaps };
         let waits = vec![0.0f64; p.steps.len()];
-        let mut walk =
-            Walk { timing: self, p, path, times, tracks, items: Vec::new(), own: Vec::new(), waits };
+        let (items, repeats, own) = (Vec::new(), Vec::new(), Vec::new());
+        let mut walk = Walk { timing: self, p, path, times, tracks, items, repeats, own, waits };
         walk.steps()?;
         walk.hide();
-        Ok(Timeline { items: walk.items, seconds: walk.tracks.end() })
+        Ok(Timeline { items: walk.items, repeats: walk.repeats, seconds: walk.tracks.end() })
     }
 
     /// The seconds of a kernel, and what they go by.
@@ -89,6 +98,7 @@ struct Walk<'a> {
     times: u64,
     tracks: Tracks,
     items: Vec<Item>,
+    repeats: Vec<Repeat>,
     /// Which of them are not of programs inside.
     own: Vec<usize>,
     /// What a step waits for besides the values that it reads: pieces from other devices.
@@ -200,10 +210,15 @@ impl Walk<'_> {
         let start = self.tracks.end().max(ready);
         let mut one = 0.0;
         for run in runs {
-            self.items.extend(run.items.into_iter().map(|i| Item { start: i.start + start + one, ..i }));
+            let at = start + one;
+            self.items.extend(run.items.into_iter().map(|i| Item { start: i.start + at, ..i }));
+            self.repeats.extend(run.repeats.into_iter().map(|r| Repeat { start: r.start + at, ..r }));
             one += run.seconds;
         }
         let end = start + one * many as f64;
+        if many > 1 {
+            self.repeats.push(Repeat { steps: many - 1, start: start + one, seconds: end - (start + one) });
+        }
         (self.tracks.kernels, self.tracks.messages) = (end, end);
     }
 

@@ -1,6 +1,7 @@
 //! A plan for people and for programs: a table, JSON, a page, and a timeline.
 
 use super::page::{Cell, line, page, table};
+use super::schedule::Repeat;
 use super::{Item, Plan, What};
 use crate::partition::PHASE;
 use crate::program::Phase;
@@ -142,7 +143,8 @@ impl Plan {
         )
     }
 
-    /// The timeline as trace events, which the page `ui.perfetto.dev` shows: a track of kernels and one of messages. Of a loop the first step is drawn.
+    /// The timeline as trace events, which the page `ui.perfetto.dev` shows: a track of kernels and one of messages. Of a loop the first step is drawn;
+    /// a third track says how many more there are, and how long they take.
     pub fn to_perfetto(&self) -> String {
         let event = |i: &Item| {
             let track = if i.what == What::Kernel { 1 } else { 2 };
@@ -168,8 +170,15 @@ impl Plan {
             name("process_name", 0, &device),
             name("thread_name", 1, "kernels"),
             name("thread_name", 2, "messages"),
+            name("thread_name", 3, "loops"),
         ];
-        let events: Vec<String> = named.into_iter().chain(self.items.iter().filter_map(event)).collect();
+        let more = |r: &Repeat| {
+            let steps = if r.steps == 1 { "1 more step".into() } else { format!("{} more steps", r.steps) };
+            let when = when(r.start, r.seconds)?;
+            Some(format!("\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": 3, {when}, \"name\": \"{steps}\"}}"))
+        };
+        let drawn = self.items.iter().filter_map(event).chain(self.repeats.iter().filter_map(more));
+        let events: Vec<String> = named.into_iter().chain(drawn).collect();
         format!("{{\"traceEvents\": [{}\n]}}\n", events.join(","))
     }
 
