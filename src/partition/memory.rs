@@ -200,6 +200,26 @@ fn in_place(s: &Sentence, of: Slot) -> bool {
         })
 }
 
+/// Whether a value is no value in memory: what an elementwise step makes that one elementwise step reads, element by element, and nothing else may be computed
+/// where it is read. So engines do, and compilers.
+fn inline(p: &SpmdProgram) -> Vec<bool> {
+    // the one step that reads a value, if it is one
+    let mut reader: Vec<Option<usize>> = vec![None; p.slots.len()];
+    let mut several = vec![false; p.slots.len()];
+    p.outs.iter().for_each(|s| several[*s] = true);
+    for (k, step) in p.steps.iter().enumerate() {
+        for s in step.inputs() {
+            several[s] |= reader[s].replace(k).is_some_and(|before| before != k);
+        }
+    }
+    let mut inline = vec![false; p.slots.len()];
+    for made in p.steps.iter().filter_map(Step::local).filter(|l| l.sentence.body.elementwise().is_some()) {
+        let by = reader[made.out].filter(|_| !several[made.out]).and_then(|k| p.steps[k].local());
+        inline[made.out] = by.is_some_and(|by| in_place(by.sentence, made.out) && by.layout == made.layout);
+    }
+    inline
+}
+
 /// What a value is copied to and nothing else, if that is all that it is fetched for.
 fn joined(p: &SpmdProgram, slot: Slot, needs: &[Need]) -> Option<Slot> {
     let reader = needs.first()?.reader;
@@ -297,9 +317,30 @@ impl Holds {
             step.outputs().iter().for_each(|s| (first[*s], last[*s]) = (k, last[*s].max(k + 1)));
         }
         p.outs.iter().for_each(|s| last[*s] = end + 1);
+        let bytes = |s: Slot| p.slots[s].block_bytes() as u64;
+        // what is computed where it is read needs until then what it reads, which may not be written over where that is elsewhere
+        let inline = inline(p);
+        let mut counted = vec![true; p.slots.len()];
+        let mut elsewhere = vec![false; p.slots.len()];
+        let mut stays = vec![false; p.slots.len()];
+        p.ins.iter().zip(owners).for_each(|(s, owner)| stays[*s] = *owner != Owner::Donated);
+        for (k, l) in p.steps.iter().enumerate().rev().filter_map(|(k, s)| Some((k, s.local()?))) {
+            let (to, mut sources) = (last[l.out], p.steps[k].inputs());
+            sorted::sort(&mut sources);
+            sources.dedup();
+            // far from its reader it is made at once where that frees more than it takes
+            let freed = sources.iter().filter(|s| !stays[**s] && last[**s] < to).map(|s| bytes(*s));
+            if !inline[l.out] || to > k + 2 && freed.fold(0, u64::saturating_add) > bytes(l.out) {
+                continue;
+            }
+            counted[l.out] = false;
+            for s in sources {
+                last[s] = last[s].max(to);
+                elsewhere[s] |= !in_place(l.sentence, s);
+            }
+        }
         // what another name is read by keeps the value
         let names = renamed(p);
-        let mut counted = vec![true; p.slots.len()];
         for (s, of) in names.into_iter().rev() {
             last[of] = last[of].max(last[s]);
             counted[s] = false;
@@ -320,6 +361,7 @@ impl Holds {
             if let Some(l) = p.steps[k].local()
                 && !written[k]
                 && !fetched[*s]
+                && !elsewhere[*s]
                 && in_place(l.sentence, *s)
                 && l.layout == &stored.layout.dims[..]
                 && p.slots[l.out].dtype.size() == stored.dtype.size()
@@ -328,7 +370,6 @@ impl Holds {
                 last[*s] = k;
             }
         }
-        let bytes = |s: Slot| p.slots[s].block_bytes() as u64;
         let mut lives: Vec<Life> = (0..p.slots.len())
             .filter(|s| counted[*s] && first[*s] != usize::MAX)
             .map(|s| Life { slot: s, fetch: None, bytes: bytes(s), from: first[s], to: last[s] })
