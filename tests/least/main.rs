@@ -212,3 +212,22 @@ fn order_decides_nothing() -> Result<()> {
     assert!(differ.is_empty(), "{} of {} differ:\n{}", differ.len(), 58 * variants, differ.join("\n"));
     Ok(())
 }
+
+/// The per-device program of a program traced anew, as it prints.
+fn printed(p: &Program) -> Result<String> {
+    let mesh = Mesh::auto(p.mesh.iter().copied())?;
+    let traced = jit(|a: &V| p.constrained(&mesh, a)).trace(&p.operands(&mesh))?;
+    let placed = atmesh::propagate::propagate(&atmesh::program::dce::dce(traced.program()), &[])?;
+    Ok(atmesh::partition::localise(&placed)?.program.to_string())
+}
+
+#[test]
+fn a_program_is_partitioned_to_the_same_text_again_and_on_other_threads() -> Result<()> {
+    for p in programs() {
+        let first = printed(&p)?;
+        assert!(!first.is_empty() && first == printed(&p)?, "{}", p.name);
+        let other = std::thread::scope(|s| s.spawn(|| printed(&p)).join().expect("it does not panic"))?;
+        assert_eq!(first, other, "{}", p.name);
+    }
+    Ok(())
+}
