@@ -11,6 +11,11 @@ use std::sync::Arc;
 
 /// The program written down otherwise; what prints stays in its order.
 pub(crate) fn otherwise(program: &Program, rng: &mut Rng) -> Program {
+    written(program, rng, true)
+}
+
+/// The same; operands are swapped only if `swap`.
+pub(crate) fn written(program: &Program, rng: &mut Rng, swap: bool) -> Program {
     let mut p = program.clone();
     let mut left = std::mem::take(&mut p.equations);
     let mut missing: BTreeSet<Var> = left.iter().flat_map(|e| e.outputs.iter().copied()).collect();
@@ -27,12 +32,12 @@ pub(crate) fn otherwise(program: &Program, rng: &mut Rng) -> Program {
         match &mut e.op {
             Op::Prim(prim) => {
                 let commutes = matches!(prim.name(), "add" | "mul" | "max" | "min") && e.inputs.len() == 2;
-                if commutes && rng.once_in(2) {
+                if swap && commutes && rng.once_in(2) {
                     e.inputs.swap(0, 1);
                 }
             }
             Op::Control(c) => {
-                c.bodies_mut().into_iter().for_each(|body| *body = Arc::new(otherwise(body, rng)))
+                c.bodies_mut().into_iter().for_each(|body| *body = Arc::new(written(body, rng, swap)))
             }
         }
         p.equations.push(e);

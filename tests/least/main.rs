@@ -231,3 +231,37 @@ fn a_program_is_partitioned_to_the_same_text_again_and_on_other_threads() -> Res
     }
     Ok(())
 }
+
+/// Lines of a per-device program without values' numbers and without notes (what several lines read is noted at the first one), sorted.
+fn lines(program: &atmesh::program::Program) -> Result<Vec<String>> {
+    let placed = atmesh::propagate::propagate(&atmesh::program::dce::dce(program), &[])?;
+    let text = atmesh::partition::localise(&placed)?.program.to_string();
+    let unnamed = |line: &str| {
+        let mut parts = line.split("  // ").next().unwrap_or_default().split('%');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| all + "%" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
+    };
+    let mut lines: Vec<String> = text.lines().map(unnamed).collect();
+    lines.sort();
+    Ok(lines)
+}
+
+#[test]
+fn the_order_of_equations_permutes_steps() -> Result<()> {
+    let mut wrong = Vec::new();
+    for p in programs() {
+        let mesh = Mesh::auto(p.mesh.iter().copied())?;
+        let traced = jit(|a: &V| p.constrained(&mesh, a)).trace(&p.operands(&mesh))?;
+        let first = lines(traced.program())?;
+        for seed in 0..3 {
+            let other = lines(&order::written(traced.program(), &mut Rng::new(seed), false))?;
+            if let Some((a, b)) = first.iter().zip(&other).find(|(a, b)| a != b) {
+                wrong.push(format!("{}, seed {seed}:\n{a}\n{b}", p.name));
+            } else if first.len() != other.len() {
+                wrong.push(format!("{}, seed {seed}: {} and {} lines", p.name, first.len(), other.len()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
