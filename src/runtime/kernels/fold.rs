@@ -13,6 +13,7 @@ use crate::types::{DType, with_dtype};
 use half::{bf16, f16};
 use num_complex::Complex;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
 /// How two elements become one.
@@ -175,11 +176,16 @@ unsafe fn rows8_body<M: Mix>(n: usize, d: *mut u8, x: *const u8, step: isize) {
     // SAFETY: the caller's: n elements in each of eight rows, and at d, which overlaps none of them
     unsafe {
         let d = fresh::<M::M>(d, n);
+        if on_a_page!() {
+            // one loop less: it adds to what is there, and sums begin with their unit
+            d.fill(MaybeUninit::new(M::store(M::UNIT)));
+            return rows_at::base::<M>(n, d.as_mut_ptr().cast(), x, 8, step);
+        }
         let r: [&[M::M]; 8] =
             std::array::from_fn(|k| from_raw_parts(x.offset(k as isize * step).cast::<M::M>(), n));
         // a run of two vectors at a time, whole before it is stored: left to itself the compiler takes one, and addresses cost as much as sums
         const RUN: usize = 32;
-        let runs = if on_a_page!() { 0 } else { n / RUN };
+        let runs = n / RUN;
         let (whole, rest) = d.split_at_mut(runs * RUN);
         for (c, d) in whole.chunks_exact_mut(RUN).enumerate() {
             let r: [&[M::M; RUN]; 8] = r.map(|r| &*r.as_ptr().cast::<[M::M; RUN]>().add(c));
@@ -210,7 +216,7 @@ unsafe fn mix_body<M: Mix>(n: usize, d: *mut u8, a: *const u8, b: *const u8) {
     // SAFETY: the caller's: n elements each; d may be a
     unsafe {
         // in place: with one pointer the compiler sees that nothing overlaps
-        if std::ptr::addr_eq(d, a) && !std::ptr::addr_eq(d, b) {
+        if !on_a_page!() && std::ptr::addr_eq(d, a) && !std::ptr::addr_eq(d, b) {
             for (d, b) in from_raw_parts_mut(d, n).iter_mut().zip(from_raw_parts(b, n)) {
                 *d = M::join(*d, *b);
             }

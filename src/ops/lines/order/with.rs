@@ -41,7 +41,8 @@ macro_rules! with {
             two: $two,
             groups: |v, last, carry, before| groups(v, last, carry, before, $two as fn($W, $W) -> $W),
             totals: |v, last, carry| totals(v, last, carry, $two as fn($W, $W) -> $W),
-            beside: |v, last, carry, before| beside(v, last, carry, before, $two),
+            // (there lines that are side by side are one by one)
+            beside: |_, _, _, _| unreachable!("no line is beside others"),
         };
         with
     }};
@@ -111,18 +112,6 @@ fn groups<W: Copy>(
         }
     }
     total
-}
-
-/// As [`With::beside`].
-#[cfg(target_family = "wasm")]
-fn beside<W: Copy>(
-    v: &mut [[W; BESIDE]; GROUP],
-    last: usize,
-    carry: Option<[W; BESIDE]>,
-    before: Option<[W; BESIDE]>,
-    f: fn(W, W) -> W,
-) -> [W; BESIDE] {
-    groups(std::slice::from_mut(v), last, carry, before, |a, b| each(a, b, f))
 }
 
 /// As [`With::totals`].
