@@ -78,11 +78,17 @@ pub fn common(atoms: &[Atom], others: &[Atom]) -> Atoms {
     both
 }
 
-/// Digits in the order of devices, canonical: the order of a value's parts.
+/// Digits in the order of devices, each once, canonical: the order of a value's parts. One may be there alone and as a piece of a longer one.
 pub(crate) fn sorted(mut atoms: Atoms) -> Atoms {
-    sorted::sort_by_key(&mut atoms, |a| std::cmp::Reverse(a.stride));
-    atoms.dedup();
-    canonical(atoms)
+    sorted::sort_by_key(&mut atoms, |a| std::cmp::Reverse((a.size, a.stride)));
+    let mut once = Atoms::new();
+    for a in atoms {
+        if without(&once, &[a]).is_none() {
+            once.push(a);
+        }
+    }
+    sorted::sort_by_key(&mut once, |a| std::cmp::Reverse(a.stride));
+    canonical(once)
 }
 
 /// Digits of prime size, major first.
@@ -213,6 +219,19 @@ mod tests {
         assert_eq!(left(&[(1, 4)], &[(1, 8)]), None);
         assert_eq!(left(&[(2, 2)], &[(1, 2)]), None);
         assert_eq!(left(&[(1, 6)], &[(1, 4)]), None);
+    }
+
+    /// Two axes next to one another are one digit where they are joined, and two where each comes alone.
+    #[test]
+    fn parts_are_counted_once() {
+        let parts = |a: &[(usize, usize)]| -> Vec<(usize, usize)> {
+            let atoms = a.iter().map(|(stride, size)| Atom { stride: *stride, size: *size }).collect();
+            sorted(atoms).iter().map(|a| (a.stride, a.size)).collect()
+        };
+        assert_eq!(parts(&[(1, 6), (3, 2), (1, 3)]), [(1, 6)]);
+        assert_eq!(parts(&[(1, 2), (2, 3), (1, 6)]), [(1, 6)]);
+        assert_eq!(parts(&[(1, 2), (4, 2), (4, 2)]), [(4, 2), (1, 2)]);
+        assert_eq!(parts(&[(1, 2), (2, 2), (8, 1)]), [(1, 4)]);
     }
 
     #[test]

@@ -319,7 +319,7 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
 }
 
 /// The list, with operands on which further values of the fields are accepted, and bools where these are another matter.
-fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
+pub(super) fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
     let mut all: Vec<(Prim, Vec<ArrayType>)> = Vec::new();
     let on = |ty: ArrayType| ty.on(&grid(AxisType::Explicit), p![]);
     for entry in PRIMITIVES {
@@ -402,7 +402,7 @@ fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
 }
 
 /// Numbers of both signs, none of them whole; some are those of another seed.
-fn numbers(ty: &ArrayType, seed: usize) -> Array {
+pub(super) fn numbers(ty: &ArrayType, seed: usize) -> Array {
     let n = ty.shape.elements();
     let x = Array::from(
         (0..n)
@@ -446,7 +446,7 @@ impl Made {
     }
 }
 
-fn operands(types: &[ArrayType]) -> Vec<Operand> {
+pub(super) fn operands(types: &[ArrayType]) -> Vec<Operand> {
     types.iter().map(|ty| Operand::new(ty.clone(), false)).collect()
 }
 
@@ -459,7 +459,7 @@ fn program(prim: &Prim, types: &[ArrayType]) -> Result<Program> {
 }
 
 /// The manual axes of a block's type, in front of which blocks are joined.
-fn border(ty: &ArrayType) -> Spec {
+pub(super) fn border(ty: &ArrayType) -> Spec {
     let sets = Spec::whole(0).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
     if ty.varying.is_empty() { sets } else { Spec::of(vec![ty.varying.clone()]) }
 }
