@@ -65,7 +65,11 @@ fn blessing() -> bool {
 
 /// `shown`: the lines of the file that are compared.
 fn check(name: &str, got: &str, path: &Path, bless: bool, shown: fn(&str) -> bool) {
-    if bless && blessing() {
+    if blessing() {
+        // one that only compares would read what another test is writing
+        if !bless {
+            return;
+        }
         let before = std::fs::read_to_string(path).unwrap_or_default();
         // what is compared with its anchors has its own
         let text = if shown("ANCHOR") { got.to_string() } else { anchored(got, &before) };

@@ -232,12 +232,12 @@ fn a_program_is_partitioned_to_the_same_text_again_and_on_other_threads() -> Res
     Ok(())
 }
 
-/// Lines of a per-device program without values' numbers and without notes (what several lines read is noted at the first one), sorted.
+/// Lines of a per-device program without values' numbers, sorted: what is computed and moved, where, and the user's line.
 fn lines(program: &atmesh::program::Program) -> Result<Vec<String>> {
     let placed = atmesh::propagate::propagate(&atmesh::program::dce::dce(program), &[])?;
     let text = atmesh::partition::localise(&placed)?.program.to_string();
     let unnamed = |line: &str| {
-        let mut parts = line.split("  // ").next().unwrap_or_default().split('%');
+        let mut parts = line.split('%');
         let first = parts.next().unwrap_or_default().to_owned();
         parts.fold(first, |all, part| all + "%" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
     };

@@ -2,7 +2,8 @@
 
 use crate::partition::draft::{Draft, Item};
 use crate::partition::price::reader::Reader;
-use crate::partition::program::{Need, Slot, Step};
+use crate::partition::program::{Need, Slot, Step, Why};
+use crate::sorted;
 
 /// Puts one fetch for each value before the first step that reads of it what its device does not hold.
 pub(crate) fn insert(d: &mut Draft) {
@@ -19,10 +20,16 @@ pub(crate) fn insert(d: &mut Draft) {
     }
     // steps move by the fetches before them
     let mut before: Vec<Vec<Slot>> = vec![Vec::new(); d.items.len()];
-    for (src, list) in needs.iter().enumerate() {
-        if let Some(first) = list.first() {
-            before[first.reader].push(src);
-        }
+    let mut whys: Vec<Option<Why>> = vec![None; d.slots.len()];
+    for (src, list) in needs.iter_mut().enumerate() {
+        let Some(first) = list.iter().map(|n| n.reader).min() else { continue };
+        before[first].push(src);
+        // the one that asks is that of the first line: which one runs first is as the program happens to be written
+        sorted::sort_by(list, |a, b| {
+            let of = |n: &Need| (d.items[n.reader].why.place, &d.items[n.reader].why.op);
+            of(a).cmp(&of(b))
+        });
+        whys[src] = list.first().map(|n| d.items[n.reader].why.clone());
     }
     let mut shift = 0;
     let mut moved = Vec::with_capacity(before.len());
@@ -34,7 +41,8 @@ pub(crate) fn insert(d: &mut Draft) {
         for src in &before[k] {
             let list = std::mem::take(&mut needs[*src]);
             let needs = list.into_iter().map(|n| Need { reader: moved[n.reader], ..n }).collect();
-            d.items.push(Item::new(Step::Fetch { src: *src, needs }, item.why.clone()));
+            let why = whys[*src].take().unwrap_or_else(|| item.why.clone());
+            d.items.push(Item::new(Step::Fetch { src: *src, needs }, why));
         }
         d.items.push(item);
     }
