@@ -60,3 +60,10 @@ impl DimLayout {
         p as usize
     }
 }
+
+impl Layout {
+    /// Whether the parts of a partial value are the same, so that each device takes its own.
+    pub(crate) fn has_same_parts(&self) -> bool {
+        self.partial.as_ref().is_some_and(|p| p.0 == Combine::Same)
+    }
+}

@@ -7,7 +7,6 @@ use crate::partition::layout::DimLayout;
 use crate::partition::program::{Need, Slot, SpmdProgram, Step};
 use crate::partition::reads::read_boxes;
 use crate::partition::region::{Region, beyond, loop_box};
-use crate::program::sentence::Combine;
 use crate::sharding::atoms::without;
 
 /// A box of a stored value that one device has from another.
@@ -80,7 +79,7 @@ impl SpmdProgram {
     }
     /// Whether the parts of a value are the same, so that each device takes its own.
     pub(crate) fn own_part(&self, src: Slot) -> bool {
-        self.slots[src].layout.partial.as_ref().is_some_and(|p| p.0 == Combine::Same)
+        self.slots[src].layout.has_same_parts()
     }
     /// The digits over which parts of `src` differ and those of `out` do not.
     pub(crate) fn parts_gone(&self, src: Slot, out: Slot) -> DimLayout {

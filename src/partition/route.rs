@@ -12,7 +12,6 @@ use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::cost::Cost;
 use crate::partition::program::{SpmdProgram, Step, Stored};
 use crate::partition::region::volume;
-use crate::program::sentence::Combine;
 use crate::sharding::atoms::{ways, without};
 
 /// How the elements of an exchange go among so many parts.
@@ -90,8 +89,7 @@ pub(crate) fn small(from: &Stored, to: &Layout) -> Option<(Route, i64)> {
     let parts = |l: &Layout| l.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
     let gone = without(&parts(&from.layout), &parts(to))?;
     let n = ways(&gone);
-    let same = from.layout.partial.as_ref().is_some_and(|p| p.0 == Combine::Same);
-    if n < 3 || same || from.layout.dims != to.dims {
+    if n < 3 || from.layout.has_same_parts() || from.layout.dims != to.dims {
         return None;
     }
     let block = |(l, size): (&DimLayout, &usize)| {

@@ -19,17 +19,15 @@ pub(crate) fn insert(d: &mut Draft) {
         }
     }
     // steps move by the fetches before them
-    let mut before: Vec<Vec<Slot>> = vec![Vec::new(); d.items.len()];
-    let mut whys: Vec<Option<Why>> = vec![None; d.slots.len()];
+    let mut before: Vec<Vec<(Slot, Why)>> = vec![Vec::new(); d.items.len()];
     for (src, list) in needs.iter_mut().enumerate() {
         let Some(first) = list.iter().map(|n| n.reader).min() else { continue };
-        before[first].push(src);
         // the one that asks is that of the first line: which one runs first is as the program happens to be written
         sorted::sort_by(list, |a, b| {
             let of = |n: &Need| (d.items[n.reader].why.place, &d.items[n.reader].why.op);
             of(a).cmp(&of(b))
         });
-        whys[src] = list.first().map(|n| d.items[n.reader].why.clone());
+        before[first].push((src, d.items[list[0].reader].why.clone()));
     }
     let mut shift = 0;
     let mut moved = Vec::with_capacity(before.len());
@@ -37,12 +35,11 @@ pub(crate) fn insert(d: &mut Draft) {
         shift += fetches.len();
         moved.push(k + shift);
     }
-    for (k, item) in std::mem::take(&mut d.items).into_iter().enumerate() {
-        for src in &before[k] {
-            let list = std::mem::take(&mut needs[*src]);
+    for (item, fetches) in std::mem::take(&mut d.items).into_iter().zip(before) {
+        for (src, why) in fetches {
+            let list = std::mem::take(&mut needs[src]);
             let needs = list.into_iter().map(|n| Need { reader: moved[n.reader], ..n }).collect();
-            let why = whys[*src].take().unwrap_or_else(|| item.why.clone());
-            d.items.push(Item::new(Step::Fetch { src: *src, needs }, why));
+            d.items.push(Item::new(Step::Fetch { src, needs }, why));
         }
         d.items.push(item);
     }

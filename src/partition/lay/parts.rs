@@ -6,7 +6,6 @@ use crate::partition::price::prices;
 use crate::partition::price::reader::{Fetch, Reader};
 use crate::partition::program::Stored;
 use crate::partition::route;
-use crate::program::sentence::Combine;
 use crate::sharding::atoms::{Atom, Atoms, ways, without};
 use crate::sorted;
 use crate::types::gcd;
@@ -35,7 +34,7 @@ fn cheapest(d: &Draft, from: &Stored, to: &Layout) -> (f64, Option<Layout>) {
     let parts = from.layout.partial.clone().map(|p| p.1).unwrap_or_default();
     let gone = without(&parts, &stay).unwrap_or(parts);
     // where all parts are the same each device takes its own
-    let same = from.layout.partial.as_ref().is_some_and(|p| p.0 == Combine::Same);
+    let same = from.layout.has_same_parts();
     let copies = if same { 1 } else { ways(&gone) as i64 };
     let s = draft::copy(0, from.dtype, &from.shape);
     let to_reader = Reader { sentence: &s, read: 0, layout: &to.dims };

@@ -175,7 +175,7 @@ impl Namer<'_> {
                 (name.kind, axes_of(self.mesh(), &name.digits), name.reason)
             }
         };
-        let Note { sake, before, .. } = self.notes[first].clone();
+        let (sake, before) = (self.notes[first].sake.clone(), self.notes[first].before.clone());
         let part = match p.steps[first].sentence() {
             Some(s) if s.copied().is_some() => Part::Result,
             Some(_) | None => Part::Operand(needs.first()?.read),

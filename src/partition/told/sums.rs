@@ -41,18 +41,19 @@ impl Namer<'_> {
             Combine::Max => ("the largest of each part are", "compared"),
             Combine::Min => ("the smallest of each part are", "compared"),
             Combine::And | Combine::Or => ("partial results are", "combined"),
-            Combine::Same => ("each device has one that is said to be the same:", "it is moved"),
+            Combine::Same => ("of what is said to be the same on each device one is", "sent"),
         };
-        let ending = if scattered { "and each device keeps its block" } else { "on all devices" };
-        let same = combine == Combine::Same;
+        let ending = match (combine, scattered) {
+            (Combine::Same, _) => "where another block of it is read",
+            (_, true) => "and each device keeps its block",
+            (_, false) => "on all devices",
+        };
         let cause = self.cause(src, &axes, &p.whys[k]);
         let (mut kind, mut axes_named) = (
-            if same {
-                Kind::Exchange
-            } else if scattered {
-                Kind::ReduceScatter
-            } else {
-                Kind::AllReduce
+            match (combine, scattered) {
+                (Combine::Same, _) => Kind::Exchange,
+                (_, true) => Kind::ReduceScatter,
+                (_, false) => Kind::AllReduce,
             },
             axes,
         );
