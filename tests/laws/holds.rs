@@ -1,6 +1,6 @@
 //! What holds of every program, however it is run, placed and written down.
 
-use crate::order::{otherwise, planned};
+use crate::order::{differs, otherwise, planned, text, written};
 use crate::programs::{Program, Written};
 use crate::{Rng, law};
 use atmesh::plan::{self, Link, Machine, Plan, What};
@@ -47,12 +47,12 @@ impl Told<'_> {
 }
 
 /// What a program communicates, but for the order of steps.
-fn communicated(c: &Collectives, named: bool) -> Vec<String> {
+fn communicated(c: &Collectives) -> Vec<String> {
     let mut list: Vec<String> = (c.iter())
         .map(|c| {
             let mut axes: Vec<String> = c.axes.iter().map(|a| a.to_string()).collect();
             axes.sort();
-            let axes = if named { axes.join("+") } else { String::new() };
+            let axes = axes.join("+");
             format!("{} {axes} {} {} times {}", c.kind, c.bytes, c.total_bytes, c.times)
         })
         .collect();
@@ -163,7 +163,9 @@ fn is_a_plan(plan: &Plan, report: &Collectives) -> Result<()> {
 
 /// On a mesh: the numbers of one device, and nothing that depends on names, operands' order or the order of lines.
 fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mut Rng, told: &mut Told) {
-    let (mesh, numbers) = (p.mesh(["X", "Y", "Z"], auto), p.numbers(0));
+    // the other names stand in another order of the alphabet
+    let (names, others) = (["axis_k", "axis_l", "axis_m"], ["axis_z", "axis_b", "axis_a"]);
+    let (mesh, numbers) = (p.mesh(names, auto), p.numbers(0));
     let xs = p.placed(&numbers, &mesh);
     let mut p = p.clone();
     let Some(eager) = told.runs("what is replicated is accepted", p.accept(&xs, &mesh)) else { return };
@@ -200,7 +202,7 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
             format!("{} {}", types(&eager), types(&lies))
         });
     }
-    let sum = |r: &Collectives| (communicated(r, true), r.bytes(), r.total_bytes());
+    let sum = |r: &Collectives| (communicated(r), r.bytes(), r.total_bytes());
     let swapped = Written { swapped: true, ..Written::default() };
     if let Some((r, l, _)) = told.runs("b + a runs", on(&mesh, &xs, swapped, EngineKind::Lockstep)) {
         told.holds("b + a is placed as a + b", l == lies, || format!("{mesh}: {l:?}, not {lies:?}"));
@@ -231,15 +233,20 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
     let traced = [jit(run).trace(&xs), jit(slope).trace(&xs)];
     for traced in traced.iter().flatten() {
         at_every_depth(traced.program(), rng, told);
+        printed_alike(traced.program(), rng, told);
     }
-    let renamed = p.mesh(["c", "b", "a"], auto);
+    let renamed = p.mesh(others, auto);
     let ys = p.placed(&numbers, &renamed);
     let run = |xs: &Vec<Array>| p.run(xs, Some(&renamed), Written::default());
-    let renamed =
-        jit(run).lower(&ys).and_then(|l| Ok((l.collectives().clone(), read(&jit(run).call(&ys)?)?)));
-    if let Some((r, y)) = told.runs("it runs with other names", renamed) {
-        let alike = communicated(&r, false) == communicated(&report, false);
-        told.holds("other names communicate alike", alike, || format!("{mesh}:\n{r}\n{report}"));
+    let first = traced[0].as_ref().ok().and_then(|t| text(t.program()).ok());
+    let renamed = jit(run).trace(&ys).and_then(|t| Ok((text(t.program())?, read(&jit(run).call(&ys)?)?)));
+    if let Some((mut other, y)) = told.runs("it runs with other names", renamed) {
+        for (name, other_name) in names.into_iter().zip(others) {
+            other = other.replace(other_name, name);
+        }
+        told.holds("other names are laid out alike, byte by byte", first.as_ref() == Some(&other), || {
+            format!("{mesh}:\n{other}\n{}", first.unwrap_or_default())
+        });
         told.holds("other names: the same bits", same(&y, &got), || format!("{mesh}: {y:?}, not {got:?}"));
     }
     derived(p, &mesh, &xs, told);
@@ -247,7 +254,7 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
 
 /// Another order of equations and operands, in the programs nested in it too.
 fn at_every_depth(program: &atmesh::program::Program, rng: &mut Rng, told: &mut Told) {
-    let sum = |r: &Collectives| (communicated(r, true), r.bytes(), r.total_bytes());
+    let sum = |r: &Collectives| (communicated(r), r.bytes(), r.total_bytes());
     let Some((report, results)) = told.runs("it is planned", planned(program)) else { return };
     for _ in 0..3 {
         let other = otherwise(program, rng);
@@ -257,6 +264,23 @@ fn at_every_depth(program: &atmesh::program::Program, rng: &mut Rng, told: &mut 
         });
         told.holds("another order at every depth communicates alike", sum(&r) == sum(&report), || {
             format!("{r}\n{report}\n{other}")
+        });
+    }
+}
+
+/// The per-device program and its report: again, on another thread, and with independent equations in other orders, at every depth.
+fn printed_alike(program: &atmesh::program::Program, rng: &mut Rng, told: &mut Told) {
+    let Some(first) = told.runs("it is printed", text(program)) else { return };
+    let again = || text(program).unwrap_or_default();
+    let elsewhere = std::thread::scope(|s| s.spawn(again).join()).unwrap_or_default();
+    told.holds("again: the same text", again() == first, || format!("{}\n{first}", again()));
+    told.holds("on another thread: the same text", elsewhere == first, || format!("{elsewhere}\n{first}"));
+    for _ in 0..3 {
+        let other = written(program, rng, false);
+        let Some(second) = told.runs("another order is printed", text(&other)) else { return };
+        let how = differs(&first, &second);
+        told.holds("another order at every depth prints alike", how.is_none(), || {
+            format!("{}\n{first}\n{second}", how.unwrap_or_default())
         });
     }
 }

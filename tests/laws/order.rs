@@ -53,6 +53,32 @@ fn prints(e: &Equation) -> bool {
     }
 }
 
+/// The per-device program and its report, as they print.
+pub(crate) fn text(program: &Program) -> Result<String> {
+    let localised = localise(&propagate(&dce(program), &[])?)?;
+    Ok(format!("{}\n{}", localised.program, localised.collectives))
+}
+
+/// Lines of a text without values' numbers, sorted: what is computed and moved, where, and the user's line. What is held at the peak is left
+/// out: steps run in the order in which they are written, and the order decides what is held at once.
+pub(crate) fn unnumbered(text: &str) -> Vec<String> {
+    let without = |line: &str| {
+        let mut parts = line.split('%');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| all + "%" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
+    };
+    let mut lines: Vec<String> = text.lines().filter(|l| !l.contains("peak memory: ")).map(without).collect();
+    lines.sort();
+    lines
+}
+
+/// The first line in which two texts differ, but for values' numbers and the order of lines.
+pub(crate) fn differs(a: &str, b: &str) -> Option<String> {
+    let (a, b) = (unnumbered(a), unnumbered(b));
+    let first = a.iter().zip(&b).find(|(a, b)| a != b).map(|(a, b)| format!("{a}\n{b}"));
+    first.or_else(|| (a.len() != b.len()).then(|| format!("{} and {} lines", a.len(), b.len())))
+}
+
 /// What the program communicates, and where its results are placed.
 pub(crate) fn planned(program: &Program) -> Result<(atmesh::Collectives, Vec<String>)> {
     let placed = propagate(&dce(program), &[])?;

@@ -12,6 +12,7 @@
 mod algebra;
 mod grids;
 mod learning;
+mod names;
 #[path = "../laws/order.rs"]
 mod order;
 #[path = "../laws/rng.rs"]
@@ -213,12 +214,10 @@ fn order_decides_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The per-device program of a program traced anew, as it prints.
+/// The per-device program and the report of a program traced anew, as they print.
 fn printed(p: &Program) -> Result<String> {
     let mesh = Mesh::auto(p.mesh.iter().copied())?;
-    let traced = jit(|a: &V| p.constrained(&mesh, a)).trace(&p.operands(&mesh))?;
-    let placed = atmesh::propagate::propagate(&atmesh::program::dce::dce(traced.program()), &[])?;
-    Ok(atmesh::partition::localise(&placed)?.program.to_string())
+    order::text(jit(|a: &V| p.constrained(&mesh, a)).trace(&p.operands(&mesh))?.program())
 }
 
 #[test]
@@ -232,33 +231,17 @@ fn a_program_is_partitioned_to_the_same_text_again_and_on_other_threads() -> Res
     Ok(())
 }
 
-/// Lines of a per-device program without values' numbers, sorted: what is computed and moved, where, and the user's line.
-fn lines(program: &atmesh::program::Program) -> Result<Vec<String>> {
-    let placed = atmesh::propagate::propagate(&atmesh::program::dce::dce(program), &[])?;
-    let text = atmesh::partition::localise(&placed)?.program.to_string();
-    let unnamed = |line: &str| {
-        let mut parts = line.split('%');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |all, part| all + "%" + part.trim_start_matches(|c: char| c.is_ascii_digit()))
-    };
-    let mut lines: Vec<String> = text.lines().map(unnamed).collect();
-    lines.sort();
-    Ok(lines)
-}
-
 #[test]
 fn the_order_of_equations_permutes_steps() -> Result<()> {
     let mut wrong = Vec::new();
     for p in programs() {
         let mesh = Mesh::auto(p.mesh.iter().copied())?;
         let traced = jit(|a: &V| p.constrained(&mesh, a)).trace(&p.operands(&mesh))?;
-        let first = lines(traced.program())?;
+        let first = order::text(traced.program())?;
         for seed in 0..3 {
-            let other = lines(&order::written(traced.program(), &mut Rng::new(seed), false))?;
-            if let Some((a, b)) = first.iter().zip(&other).find(|(a, b)| a != b) {
-                wrong.push(format!("{}, seed {seed}:\n{a}\n{b}", p.name));
-            } else if first.len() != other.len() {
-                wrong.push(format!("{}, seed {seed}: {} and {} lines", p.name, first.len(), other.len()));
+            let other = order::text(&order::written(traced.program(), &mut Rng::new(seed), false))?;
+            if let Some(how) = order::differs(&first, &other) {
+                wrong.push(format!("{}, seed {seed}:\n{how}", p.name));
             }
         }
     }

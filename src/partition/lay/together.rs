@@ -1,10 +1,10 @@
 //! Small sums that are ready at once go in one exchange: their steps follow one another.
 //!
 //! Of small sums over the same parts those are one exchange that wait for as many small sums before them; none of these can need another. So it is
-//! decided by what depends on what, and not by the order of lines.
+//! decided by what depends on what, and not by the order of equations. Within an exchange they stand in the order of the user's lines.
 
 use crate::partition::draft::{Draft, Item};
-use crate::partition::program::{Slot, Step};
+use crate::partition::program::{Slot, Step, Why};
 use crate::partition::route;
 use crate::sharding::atoms::{Atoms, without};
 use crate::sorted;
@@ -18,6 +18,7 @@ pub(crate) fn gather(d: &mut Draft) {
     let n = d.items.len();
     let mut members: Vec<Vec<usize>> = vec![Vec::new(); n];
     (0..n).for_each(|k| members[node_of[k]].push(k));
+    by_line(d, &mut members);
     // what each node waits for
     let mut maker: Vec<Option<usize>> = vec![None; d.slots.len()];
     for (k, item) in d.items.iter().enumerate() {
@@ -55,6 +56,25 @@ pub(crate) fn gather(d: &mut Draft) {
     debug_assert_eq!(order.len(), n, "no step waits for itself");
     let mut items: Vec<Option<Item>> = std::mem::take(&mut d.items).into_iter().map(Some).collect();
     d.items = order.into_iter().filter_map(|k: usize| items[k].take()).collect();
+}
+
+/// Sums of one exchange in an order that is not that of equations: by lines, operations, what is combined how, and what made it.
+fn by_line(d: &Draft, members: &mut [Vec<usize>]) {
+    let mut maker: Vec<Option<usize>> = vec![None; d.slots.len()];
+    for (k, item) in d.items.iter().enumerate() {
+        item.step.outputs().into_iter().for_each(|s| maker[s] = Some(k));
+    }
+    let why = |w: &Why| (w.place, w.op.clone(), w.phase);
+    let key = |k: &usize| match d.items[*k].step {
+        Step::Reduce { src, combine, .. } => {
+            let made = maker[src].map(|m| why(&d.items[m].why));
+            Some((why(&d.items[*k].why), combine as u8, d.slots[src].shape.to_vec(), made))
+        }
+        _ => None,
+    };
+    for group in members.iter_mut().filter(|group| group.len() > 1) {
+        sorted::sort_by(group, |a, b| key(a).cmp(&key(b)));
+    }
 }
 
 /// For each step the last one that is in its exchange, itself if it is no small sum; `None` if no two are.
