@@ -537,3 +537,56 @@ fn refusals_name_the_form_with_a_sharding() {
     let y = x.at(ix![&ids]).to(p!["X", "Y"]).add(&rows);
     assert_eq!(bits(&y), bits(&table().at(ix![&ids]).add(Array::ones([3, 10]))));
 }
+
+/// Of several puts that begin from what another one makes one may be made in its place, and only if nothing else reads that behind it.
+#[test]
+fn several_puts_that_begin_from_one_value_do_not_share_it() {
+    fn made(x: &Array, i: &Array) -> (Array, Array, Array) {
+        let v = x.at(ix![i]).add(2.0);
+        let rows = v.take(&Array::from([0, 2]), 0).sin();
+        let a = v.at(ix![&Array::from([1, 0])]).add(&rows);
+        let b = v.at(ix![&Array::from([2, 1])]).max(rows + 0.25);
+        (v, a, b)
+    }
+    fn all(values: &[Array]) -> Array {
+        concat(values.iter().map(|y| y.ravel()), 0)
+    }
+    type Program = fn(&Array, &Array) -> Array;
+    let programs: [(&str, Program); 5] = [
+        ("two", |x, i| {
+            let (_, a, b) = made(x, i);
+            all(&[a, b])
+        }),
+        ("two, turned", |x, i| {
+            let (_, a, b) = made(x, i);
+            all(&[b.t(), a.t()])
+        }),
+        ("two, and what they begin from", |x, i| {
+            let (v, a, b) = made(x, i);
+            all(&[v, a, b])
+        }),
+        ("two, and a map of it", |x, i| {
+            let (v, a, b) = made(x, i);
+            all(&[a, v * 0.5, b])
+        }),
+        ("two, and a put over one", |x, i| {
+            let (v, a, b) = made(x, i);
+            let c = a.at(ix![i]).set(b.slice(ix![0]));
+            all(&[c, v.max(0), b])
+        }),
+    ];
+    let (x, i) = (table(), Array::from(3));
+    for (name, f) in programs {
+        let want = bits(&f(&x, &i));
+        assert_eq!(everywhere(name, &x, &i, f), want, "{name}");
+        // as results of their own, on every engine
+        for engine in ENGINES {
+            let (v, a, b) = jit(made).engine(engine).call((&x, &i)).unwrap();
+            assert_eq!(
+                [v, a, b].map(|y| bits(&y)),
+                <[Array; 3]>::from(made(&x, &i)).map(|y| bits(&y)),
+                "{engine}"
+            );
+        }
+    }
+}

@@ -34,6 +34,10 @@ impl Puts {
     pub(super) fn last(&self, s: Slot) -> Slot {
         self.last.get(&s).copied().unwrap_or(s)
     }
+    /// Whether the put that makes `is` is made over `was`, from which it begins; it may be another put that is.
+    pub(super) fn over(&self, was: Slot, is: Slot) -> bool {
+        was != is && self.last(was) == self.last(is)
+    }
     /// What is made first in the memory of this one.
     pub(super) fn first(&self, s: Slot) -> Slot {
         self.first.get(&s).copied().unwrap_or(s)

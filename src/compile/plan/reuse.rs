@@ -16,6 +16,7 @@ use crate::partition::Slot;
 use crate::program::sentence::Source;
 use crate::sorted;
 use smallvec::SmallVec;
+use std::collections::HashMap;
 
 /// From this size on a carry is updated in place also where that asks for late stores or for one more level: two slabs would cost
 /// more in caches than these do in time.
@@ -95,19 +96,18 @@ impl<'g, 'f, 'p> Order<'g, 'f, 'p> {
     /// Which items read each of these values.
     fn readers(&self, of: &[Slot]) -> Vec<Vec<usize>> {
         let flow = self.g.flow;
-        let mut which = vec![usize::MAX; flow.values.len()];
-        of.iter().enumerate().for_each(|(k, s)| which[*s] = k);
-        let mut readers = vec![Vec::new(); of.len()];
+        // (a value may be asked for twice)
+        let mut readers: HashMap<Slot, Vec<usize>> = of.iter().map(|s| (*s, Vec::new())).collect();
         for (i, item) in flow.items.iter().enumerate() {
             for s in item.sources() {
-                if let Some(list) = readers.get_mut(which[flow.root(s)])
+                if let Some(list) = readers.get_mut(&flow.root(s))
                     && list.last() != Some(&i)
                 {
                     list.push(i);
                 }
             }
         }
-        readers
+        of.iter().map(|s| readers[s].clone()).collect()
     }
     /// How `to` may share the memory of `from`, which these items read.
     fn fit(&self, from: Slot, to: Slot, readers: &[usize]) -> Option<Fit> {

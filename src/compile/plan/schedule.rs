@@ -383,7 +383,7 @@ impl Planner {
         let slot = |s: Slot| flow.root(s) as u32 + base;
         match item {
             Item::Seek(s) => {
-                let over = over || s.over(flow).is_some_and(|was| puts.last(was) != was);
+                let over = over || s.over(flow).is_some_and(|was| puts.over(was, s.out));
                 let place = |s: Slot| puts.last(flow.root(s)) as u32 + base;
                 let k = seek::bind(flow, s, &place, over, workers::team().workers() as i64);
                 let name = match s.put {
