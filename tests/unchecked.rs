@@ -1,7 +1,7 @@
 //! `unchecked()`: a result that is said to be the same on all devices is each device's own; nothing is copied that they have.
 
 use atmesh::prelude::*;
-use atmesh::{Gather, Kind};
+use atmesh::{Complex, Gather, Kind};
 
 fn pairs(n: usize, bit: usize) -> Vec<(usize, usize)> {
     (0..n).map(|i| (i, i ^ bit)).collect()
@@ -102,8 +102,10 @@ fn readers_take_what_their_devices_have() -> Result<()> {
 fn one_of_two_axes_and_every_element_type() -> Result<()> {
     let mesh = Mesh::new([("X", 4), ("Y", 2)])?;
     let rows = Key::new(3).normal([8, 4]) * 9.0;
-    for dtype in [F32, F64, BF16, F16, I8, I32, U64, Bool] {
-        let x = rows.round().astype(dtype).put(&mesh, p![("Y", "X")]);
+    for dtype in [F32, F64, BF16, F16, I8, I32, U64, Bool, C64, C128] {
+        let x = rows.round().astype(dtype);
+        let x = if dtype.is_complex() { &x * Array::from(Complex::new(1f32, -0.5)).astype(dtype) } else { x };
+        let x = x.put(&mesh, p![("Y", "X")]);
         // the same over Y after an exchange of both
         let both = |x: &Array| {
             let other = x.ppermute("Y", [(0, 1), (1, 0)]);

@@ -1,7 +1,7 @@
 //! What holds of every program, however it is run, placed and written down.
 
 use crate::order::{differs, otherwise, planned, text, written};
-use crate::programs::{Program, Written};
+use crate::programs::{Program, Written, spec};
 use crate::{Rng, law};
 use atmesh::plan::{self, Link, Machine, Plan, What};
 use atmesh::prelude::*;
@@ -195,6 +195,16 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
             told.holds("engines agree on a mesh", ok, || format!("{mesh}, {engine}: {other:?}, not {got:?}"));
         }
     }
+    // whatever a byte costs beside work, it is the same program
+    let machine = machine().links(Link::ring([1e2, 1e8, 1e10, f64::INFINITY][rng.below(4)]));
+    let priced = jit(|xs: &Vec<Array>| p.run(xs, Some(&mesh), Written::default())).priced_for(&machine, F32);
+    let priced = priced.call(&xs).and_then(|y| Ok((placed(&y), read(&y)?)));
+    if let Some((l, y)) = told.runs("it runs as planned for a machine", priced) {
+        told.holds("for a machine: the same types", l == lies, || format!("{mesh}: {l:?}, not {lies:?}"));
+        told.holds("for a machine: the same numbers", near(&y, &got, 3e-5), || {
+            format!("{mesh}: {y:?}, not {got:?}")
+        });
+    }
     if auto(0) == auto(1) && !auto(0) {
         let types = |lies: &[String]| lies.join("; ");
         let eager = placed(&eager);
@@ -313,6 +323,56 @@ fn per_device(p: &Program, told: &mut Told) {
     }
 }
 
+/// Devices along some axes have the same numbers, compute the same of them, and say so: nothing is moved, and readers take it as they
+/// like. What devices have along the other axes differs.
+fn per_device_unchecked(p: &Program, rng: &mut Rng, told: &mut Told) {
+    let mesh = p.mesh(["X", "Y", "Z"], |_| false);
+    let axes = mesh.axis_names();
+    let mut differ: Vec<Axis> = axes.iter().copied().filter(|_| rng.once_in(2)).collect();
+    differ.truncate(axes.len() - 1);
+    let alike: Vec<Axis> = axes.iter().copied().filter(|a| !differ.contains(a)).collect();
+    let sets = differ.iter().map(|a| mesh.axis_size(*a).unwrap_or(1)).product();
+    let each: Vec<Vec<Array>> = (0..sets).map(|k| p.numbers(10 * k)).collect();
+    let all: Vec<Array> = (0..each[0].len()).map(|k| stack(each.iter().map(|xs| &xs[k]), 0)).collect();
+    let body = |xs: &Vec<Array>| -> Result<Vec<Array>> {
+        // no type knows that this is the same everywhere
+        let zero = alike.iter().fold(Array::from(0f32), |sum, a| sum + axis_index(*a).astype(F32) * 0.0);
+        let own: Vec<Array> = xs.iter().map(|x| x.squeeze(0) + &zero).collect();
+        Ok(p.run(&own, None, Written::default())?.into_iter().map(|y| y.expand_dims(0)).collect())
+    };
+    let at = Spec::of(vec![Axes::from(&differ[..])]);
+    let f = shard_map(&mesh, at, at, body).unchecked();
+    let one = |xs: &Vec<Array>| p.run(xs, None, Written::default()).and_then(|y| read(&y));
+    let alone: Result<Vec<Numbers>> = each.iter().map(one).collect();
+    let want = alone.map(|all| -> Numbers {
+        (0..all[0].len()).map(|r| all.iter().flat_map(|y| y[r].clone()).collect()).collect()
+    });
+    let Some(want) = told.runs("it runs alone", want) else { return };
+    if let Some(l) = told.runs("what is said to be the same is lowered", f.lower(&all)) {
+        let moved = l.collectives();
+        told.holds("what is said to be the same is not moved", moved.is_empty(), || {
+            format!("{mesh}\n{moved}\n{l}")
+        });
+    }
+    let number = rng.below(1 << 16);
+    let elsewhere = |xs: &Vec<Array>| -> Result<Vec<Array>> {
+        let laid = |y: &Array| Ok(y.reshard(spec(&mesh, &y.shape()?, number, axes)));
+        f.call(xs)?.iter().map(laid).collect()
+    };
+    for engine in [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference] {
+        let ways = [
+            f.call(&all).and_then(|y| read(&y)),
+            jit(elsewhere).engine(engine).call(&all).and_then(|y| read(&y)),
+        ];
+        for (got, what) in ways.into_iter().zip(["as it is", "split otherwise"]) {
+            let Some(got) = told.runs("what is said to be the same runs", got) else { return };
+            told.holds("what is said to be the same = alone", near(&got, &want, 3e-5), || {
+                format!("{mesh}, differs over {differ:?}, {engine}, {what}: {got:?}, not {want:?}")
+            });
+        }
+    }
+}
+
 fn laws(seed: u64) -> Vec<String> {
     let mut rng = Rng::new(seed);
     let p = Program::new(&mut rng);
@@ -322,7 +382,10 @@ fn laws(seed: u64) -> Vec<String> {
         0 | 1 => on_a_mesh(&p, &|_| false, &want, &mut rng, &mut told),
         2 => on_a_mesh(&p, &|_| true, &want, &mut rng, &mut told),
         3 => on_a_mesh(&p, &|k| k == 0, &want, &mut rng, &mut told),
-        _ => per_device(&p, &mut told),
+        _ => {
+            per_device(&p, &mut told);
+            per_device_unchecked(&p, &mut rng, &mut told);
+        }
     }
     told.wrong
 }

@@ -246,7 +246,7 @@ fn places(k: usize, count: usize, n: usize) -> Array {
 }
 
 /// A spec over these axes, each on a dimension that it divides or on none, as the number says.
-fn spec(mesh: &Mesh, shape: &[usize], mut number: usize, axes: &[Axis]) -> Spec {
+pub(crate) fn spec(mesh: &Mesh, shape: &[usize], mut number: usize, axes: &[Axis]) -> Spec {
     let mut dims = vec![Axes::none(); shape.len()];
     let mut left = shape.to_vec();
     for axis in axes {

@@ -14,7 +14,8 @@ use std::borrow::Cow;
 fn of_one(combine: Combine, dtype: DType) -> Combine {
     match combine {
         Combine::Same if dtype == DType::Bool => Combine::Or,
-        Combine::Same => Combine::Max,
+        // (complex numbers have no order: a kernel of their own)
+        Combine::Same if !dtype.is_complex() => Combine::Max,
         combine => combine,
     }
 }

@@ -146,7 +146,7 @@ impl Lower {
         }
         // what varies over an axis that nothing names is said to be the same on all devices along it: each takes its own
         let mut same = false;
-        if summed.is_empty() && already.is_empty() && !dtype.is_complex() {
+        if summed.is_empty() && already.is_empty() {
             let unnamed = |a: &&Axis| !at.iter().any(|x| x.0 == **a);
             let unnamed: Vec<Axis> = own.iter().filter(unnamed).copied().collect();
             same = !unnamed.is_empty();

@@ -10,8 +10,8 @@ use crate::partition::lay::plan::Localised;
 use crate::partition::layout::{DimLayout, Layout};
 use crate::partition::price::work::PerByte;
 use crate::partition::program::{Slot, Why};
-use crate::partition::report::Kind;
-use crate::program::sentence::{Affine, Arg, Body, Code, Fun, Sentence, Span};
+use crate::partition::report::{Collective, Kind};
+use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Sentence, Span};
 use crate::sharding::atoms::of_axes;
 use crate::types::{Scalar, Shape};
 
@@ -274,4 +274,40 @@ fn every_pair_of_shardings_moves_the_least() {
             }
         }
     }
+}
+
+/// Of a value that devices along `x` are said to have alike, laid along `y`: its readers take what their devices have, and where that is
+/// another block, one of the holders sends it.
+#[test]
+fn of_what_is_said_to_be_the_same_one_is_sent() {
+    let told = |to: &str| {
+        let mut p = Plan::on(&[("x", 4), ("y", 2)]);
+        let a = p.input(&[8, 6], "y -");
+        let map = (0..2).map(|d| Affine::of(0, d + 1, 1)).collect();
+        let copies = p.local(mapped(part(a, &[4, 8, 6], map), &[4, 8, 6]), "x y -");
+        p.d.items.last_mut().expect("just made").pinned = true;
+        let map = [2, 0, 1].map(|l| Affine::of(0, l, 1)).to_vec();
+        let body = Body::Fold { combine: Combine::Same, code: Code::copy(F32) };
+        let reads = vec![part(copies, &[8, 6, 4], map)];
+        let one = Sentence { extents: vec![8, 6, 4], rank: 2, dtype: F32, reads, body };
+        let out = p.local(one, to);
+        let all = p.done(out).collectives;
+        let line = |c: &Collective| {
+            (c.kind, c.axes.to_string(), c.bytes, c.total_bytes, c.messages, c.reason.clone())
+        };
+        all.iter().map(line).collect::<Vec<_>>()
+    };
+    // of its own block, be it all of it or a piece
+    assert_eq!(told("y -"), []);
+    assert_eq!(told("y x"), []);
+    assert_eq!(told("y+x -"), []);
+    let reason =
+        "test says that devices along x have the same: one of them is sent where another block of it is read";
+    let exchange = |bytes, all, messages| {
+        vec![(Kind::Exchange, "x".to_string(), bytes, all, messages, reason.to_string())]
+    };
+    // the other half, from the device beside
+    assert_eq!(told("- -"), exchange(4 * 6 * 4, 8 * 4 * 6 * 4, 8));
+    // a half of the columns: of the other half of the rows
+    assert_eq!(told("- y"), exchange(4 * 3 * 4, 8 * 4 * 3 * 4, 8));
 }

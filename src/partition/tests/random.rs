@@ -14,9 +14,10 @@ use crate::program::sentence::{
     Affine, Arg, Beyond, Body, Bound, Code, Combine, Fun, Lines, Part, Read, Sentence, Source, Span,
 };
 use crate::program::{In, Line, Outs};
-use crate::sharding::atoms::{Atom, Atoms};
+use crate::sharding::atoms::{Atom, Atoms, ways};
 use crate::types::{DType, Scalar, Shape};
 use ndarray::Axis;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// A small generator of random numbers.
@@ -345,9 +346,37 @@ fn put(r: &mut Random, d: &mut Draft, devices: usize, slot: Slot, shape: &[usize
     Sentence { extents, rank, dtype: F32, reads, body: Body::Put { at, combine } }
 }
 
-/// A random draft of some steps.
+/// Of copies of a value, one for each of some digits' devices, one: all are promised to be the same.
+fn same(
+    r: &mut Random,
+    d: &mut Draft,
+    devices: usize,
+    (slot, why): (Slot, &Why),
+    shape: &[usize],
+) -> Sentence {
+    let rank = shape.len();
+    let digits: Atoms = digits(r, devices).into_iter().filter(|_| r.flip()).collect();
+    let n = ways(&digits);
+    let copies = [&[n], shape].concat();
+    let map = (0..rank).map(|d| Affine::of(0, d + 1, 1)).collect();
+    // each device has its own, which no reader reads through
+    let own = |l: &DimLayout| l.atoms.iter().all(|a| digits.iter().all(|b| !a.clashes(*b)));
+    let held = d.slots[slot].layout.dims.iter().zip(shape);
+    let dims = held.map(|(l, n)| if own(l) { l.clone() } else { DimLayout::new(*n, []) });
+    let dims = std::iter::once(DimLayout::new(n, digits.clone())).chain(dims.collect::<Vec<_>>()).collect();
+    let all = d.local(mapped(part(slot, &copies, map), &copies), Layout { dims, partial: None }, why);
+    d.items.last_mut().expect("just pushed").pinned = true;
+    let extents = [shape, &[n]].concat();
+    let map = std::iter::once(rank).chain(0..rank).map(|l| Affine::of(0, l, 1)).collect();
+    let reads = vec![part(all, &extents, map)];
+    let body = Body::Fold { combine: Combine::Same, code: Code::copy(F32) };
+    Sentence { extents, rank, dtype: F32, reads, body }
+}
+
+/// A random draft of some steps, for a machine on which a byte costs nothing, much, or something.
 fn program(r: &mut Random, devices: usize) -> Draft {
-    let mut d = Draft::new(devices, None, PerByte::default());
+    let work = [0.0, 1.0, 32.0, 32.0, 500.0, 1e9][r.below(6)];
+    let mut d = Draft::new(devices, None, PerByte::new(work));
     let why = Why { op: "test".into(), ..Why::default() };
     for _ in 0..1 + r.below(2) {
         let rank = 1 + r.below(2);
@@ -368,7 +397,7 @@ fn program(r: &mut Random, devices: usize) -> Draft {
             continue;
         }
         let other = d.slots[b].shape.to_vec();
-        let s = match r.below(12) {
+        let s = match r.below(13) {
             0..3 => view(r, a, &shape),
             3 if other == shape => binary(r, a, b, &shape),
             3 | 4 => unary(a, &shape),
@@ -382,6 +411,7 @@ fn program(r: &mut Random, devices: usize) -> Draft {
             8 => lines(r, a, &shape),
             9 => take(r, &mut d, devices, a, &shape),
             10 => put(r, &mut d, devices, a, &shape),
+            11 => same(r, &mut d, devices, (a, &why), &shape),
             _ => {
                 let n: usize = shape.iter().product();
                 let f: Vec<usize> = (1..=n).filter(|k| n.is_multiple_of(*k)).collect();
@@ -400,7 +430,7 @@ fn program(r: &mut Random, devices: usize) -> Draft {
             && r.below(4) == 0
             && !matches!(
                 s.body,
-                Body::Fold { combine: Combine::Max, .. }
+                Body::Fold { combine: Combine::Max | Combine::Same, .. }
                     | Body::Put { combine: Some(Combine::Max), .. }
                     | Body::Lines(_)
             )
@@ -456,6 +486,7 @@ fn random_programs_agree_with_the_plain_evaluation() {
         Some((Ok(first), Ok(end))) => (first, end),
         _ => (0, 300u64),
     };
+    let same = Cell::new(0);
     for seed in first..end {
         let mut r = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let devices = [1, 2, 3, 4, 6, 8][r.below(6)];
@@ -473,6 +504,8 @@ fn random_programs_agree_with_the_plain_evaluation() {
             let plan = plan::plan(d).expect("a plan").localised;
             let p = plan.program;
             let (traffic, told) = (check(&p, &wanted, &args), plan.collectives);
+            let sent = p.steps.iter().filter(|s| matches!(s, Step::Reduce { combine: Combine::Same, .. }));
+            same.set(same.get() + sent.count());
             if told.iter().all(|c| c.counted) {
                 let messages: u64 = told.iter().map(|c| c.messages).sum();
                 assert_eq!(traffic.messages as u64, messages, "{told}\n{p}");
@@ -481,4 +514,5 @@ fn random_programs_agree_with_the_plain_evaluation() {
         }));
         assert!(run.is_ok(), "seed {seed}, {devices} devices\n{text}");
     }
+    assert!(same.get() > (end - first) as usize / 100, "{} values of the same parts", same.get());
 }

@@ -41,14 +41,17 @@ impl Namer<'_> {
             Combine::Max => ("the largest of each part are", "compared"),
             Combine::Min => ("the smallest of each part are", "compared"),
             Combine::And | Combine::Or => ("partial results are", "combined"),
-            Combine::Same => ("of what is said to be the same on each device one is", "sent"),
+            Combine::Same => ("one of them is", "sent"),
         };
         let ending = match (combine, scattered) {
             (Combine::Same, _) => "where another block of it is read",
             (_, true) => "and each device keeps its block",
             (_, false) => "on all devices",
         };
-        let cause = self.cause(src, &axes, &p.whys[k]);
+        let cause = match combine {
+            Combine::Same => self.promise(src, &axes),
+            _ => self.cause(src, &axes, &p.whys[k]),
+        };
         let (mut kind, mut axes_named) = (
             match (combine, scattered) {
                 (Combine::Same, _) => Kind::Exchange,
@@ -119,6 +122,11 @@ impl Namer<'_> {
     /// The step that makes a value.
     fn maker(&self, v: Slot) -> Option<usize> {
         self.makers[v]
+    }
+    /// Who says that all parts of a value are the same.
+    fn promise(&self, src: Slot, axes: &Axes) -> String {
+        let by = self.maker(src).map_or("the program", |k| &self.p.whys[k].op);
+        format!("{by} says that devices along {axes} have the same")
     }
     /// Why a value is partial.
     fn cause(&self, src: Slot, axes: &Axes, asks: &Why) -> String {

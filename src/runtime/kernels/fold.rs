@@ -42,6 +42,8 @@ pub(super) struct Max<T>(PhantomData<T>);
 pub(super) struct Min<T>(PhantomData<T>);
 pub(super) struct And<T>(PhantomData<T>);
 pub(super) struct Or<T>(PhantomData<T>);
+/// Of one element: it stays as it is.
+pub(super) struct One<T>(PhantomData<T>);
 
 macro_rules! mixes {
     ($($How:ident<$M:ident> as $T:ident: $unit:expr, $tree:literal, |$a:ident, $b:ident| $e:expr, $load:expr, $store:expr;)*) => { $(
@@ -81,6 +83,13 @@ mixes! {
     Add<C128> as C128: Complex::new(0.0, 0.0), true, |a, b| a + b, |x| x, |x| x;
     Mul<C128> as C128: Complex::new(1.0, 0.0), false, |a, b| times(a, b), |x| x, |x| x;
 }
+macro_rules! ones {
+    ($($T:ident of $E:ident)*) => { $( mixes! {
+        One<$T> as $T: Complex::new($E::NEG_INFINITY, $E::NEG_INFINITY), false,
+            |a, b| Complex::new(max(a.re, b.re), max(a.im, b.im)), |x| x, |x| x;
+    } )* };
+}
+ones!(C64 of f32 C128 of f64);
 macro_rules! ints {
     ($($T:ident)*) => { $( mixes! {
         Max<$T> as $T: $T::MIN, false, |a, b| if a > b { a } else { b }, |x| x, |x| x;
@@ -351,6 +360,7 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
         Complex T => match combine {
             Combine::Add => mixer::<Add<T>>(h, false),
             Combine::Mul => mixer::<Mul<T>>(h, false),
+            Combine::Same => mixer::<One<T>>(h, false),
             _ => return None,
         },
     });
