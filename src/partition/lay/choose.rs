@@ -133,7 +133,7 @@ impl<'a> Round<'a> {
         let bases = entries.iter().zip(&loops).map(base).collect();
         let mut round = Round { d, entries, loops, bases, needs: Vec::new(), near: false };
         let mut needs: Vec<Vec<Need>> = (0..d.slots.len()).map(|_| Vec::new()).collect();
-        for (k, sentence) in round.sentences().filter(|(k, _)| !round.loops[*k].is_empty()) {
+        for (k, sentence) in round.sentences().filter(|(k, s)| round.is_laid(*k, s)) {
             for read in 0..sentence.reads.len() {
                 let reader = Reader { sentence, read, layout: round.layout(k, read) };
                 for src in sentence.reads[read].sources() {
@@ -156,6 +156,10 @@ impl<'a> Round<'a> {
             Entry::Open(open) => Some((k, &open.sentence)),
             Entry::Done(_) => None,
         })
+    }
+    /// Whether a step's loops are laid out: that of a number has none.
+    fn is_laid(&self, k: usize, s: &Sentence) -> bool {
+        self.loops[k].len() == s.extents.len()
     }
     fn reader(&self, (k, read): (usize, usize)) -> Option<Reader<'_>> {
         let Entry::Open(open) = &self.entries[k] else { return None };
@@ -191,7 +195,7 @@ impl<'a> Round<'a> {
             let readers: Vec<Reader> = needs.iter().filter_map(|n| self.reader(n.of)).collect();
             bytes += self.weight(src, self.d.moved(src, &readers));
         }
-        for (k, s) in self.sentences().filter(|(k, _)| !self.loops[*k].is_empty()) {
+        for (k, s) in self.sentences().filter(|(k, s)| self.is_laid(*k, s)) {
             let Entry::Open(open) = &self.entries[k] else { continue };
             bytes += self.after(s, &self.loops[k], open.out);
             work += self.work(s, &self.loops[k]);

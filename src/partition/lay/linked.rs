@@ -99,7 +99,7 @@ impl Graph {
 pub(super) fn priced(d: &Draft, item: &Item) -> bool {
     let Step::Local { out, sentence, .. } = &item.step else { return false };
     let whole = |s: &Slot| d.slots[*s].layout.partial.is_none();
-    matches!(sentence.body, Body::Map(_) | Body::Fold { .. } | Body::Product { .. })
+    matches!(sentence.body, Body::Map(_) | Body::Fold { .. } | Body::Product { .. } | Body::Lines(_))
         && whole(out)
         && item.step.inputs().iter().all(whole)
 }

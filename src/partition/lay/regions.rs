@@ -190,7 +190,10 @@ impl Region {
             });
             bytes.fold(0, usize::saturating_add)
         };
-        let most = held(&now) + held(&now) / MORE;
+        // who makes a line has all of it: it may be held where it is made
+        let made: Placed =
+            around.members.iter().zip(&now).map(|(s, dims)| around.as_made(*s, dims)).collect();
+        let most = held(&made) + held(&now) / MORE;
         let before = around.price(&now, None);
         if before.price.bytes == 0.0 {
             return None;
@@ -305,6 +308,18 @@ impl Around {
     fn now(&self) -> Placed {
         self.members.iter().map(|s| self.draft.slots[*s].layout.dims.clone()).collect()
     }
+    /// A member's placement where it is made: lines are whole.
+    fn as_made(&self, member: Slot, dims: &[DimLayout]) -> Vec<DimLayout> {
+        let lines = self.draft.items.iter().find_map(|i| match &i.step {
+            Step::Local { out, sentence, .. } if *out == member => Some(sentence.body.along()),
+            _ => None,
+        });
+        let whole = |k: usize, l: &DimLayout| match lines.is_some_and(|along| along.contains(&k)) {
+            true => DimLayout { atoms: Atoms::new(), ..l.clone() },
+            false => l.clone(),
+        };
+        dims.iter().enumerate().map(|(k, l)| whole(k, l)).collect()
+    }
     /// What everything costs with the region placed so, and how steps are laid out then.
     fn price(&mut self, placed: &Placed, from: Option<&[Vec<DimLayout>]>) -> Chosen {
         let prices = std::mem::take(&mut self.draft.prices);
@@ -340,6 +355,7 @@ impl Around {
                 Body::Fold { .. } => 1,
                 _ => 2,
             };
+            sizes(&mut key, s.body.along());
             key.extend([
                 *out as i64,
                 body,
