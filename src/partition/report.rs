@@ -312,9 +312,8 @@ mod tests {
         ];
         assert_eq!(text, want);
     }
-    #[test]
-    fn reasons_are_wrapped_to_a_terminal() {
-        let one = Collective {
+    fn one() -> Collective {
+        Collective {
             kind: Kind::AllReduce,
             axes: "X".into(),
             bytes: 8,
@@ -333,8 +332,18 @@ mod tests {
             sake: None,
             before: None,
             path: vec![(0, 0)],
-        };
-        let report = Collectives { list: vec![one], peak_bytes: 2_000_000, ..Collectives::default() };
+        }
+    }
+    /// Nobody would wait for this table, were it read again for each of its cells.
+    #[test]
+    fn the_report_of_very_many_collectives_is_printed() {
+        let many = 100_000;
+        let report = Collectives { list: vec![one(); many], ..Collectives::default() };
+        assert_eq!(report.to_string().lines().count(), 1 + many + 1);
+    }
+    #[test]
+    fn reasons_are_wrapped_to_a_terminal() {
+        let report = Collectives { list: vec![one()], peak_bytes: 2_000_000, ..Collectives::default() };
         expect_test::expect![[r#"
             kind        axes  bytes/device  bytes  messages  times  operation    line  reason
             all_reduce  X                8     16         2      1  dot_general        the contracting dimension is sharded over X:
