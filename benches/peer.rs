@@ -1,7 +1,19 @@
 //! The project's side of the side-by-side benchmark: one JSON line a workload, with the names of `benches/peers/jax_peer.py`.
 //!
-//! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads]`; a name is of a group (`heat1d`) or of one of its
-//! lines (`heat1d/104`). Lines whose name ends in `_plain` are plain Rust loops, for comparison.
+//! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads] [--workers]`; a name is of a group (`heat1d`) or of one
+//! of its lines (`heat1d/104`). Lines whose name ends in `_plain` are plain Rust loops, for comparison. `--workers`: see `peer/workers.rs`.
+/// Times the calls of a program; with `--workers` tells how its tasks would run on as many cores as there are workers.
+macro_rules! calls {
+    ($o:expr, $name:expr, $what:expr, $f:ident, $args:expr) => {
+        if $o.workers && $o.wants($name) {
+            let compiled = $f.lower($args)?.compile()?;
+            crate::workers::tell($o, $name, || Ok(compiled.call_timed($args)?.1))
+        } else {
+            crate::time($o, $name, $what, || $f.call($args).map(drop))
+        }
+    };
+}
+
 #[path = "peer/indexing.rs"]
 mod indexing;
 #[path = "peer/lines.rs"]
@@ -10,6 +22,8 @@ mod lines;
 mod rows;
 #[path = "peer/trace.rs"]
 mod trace;
+#[path = "peer/workers.rs"]
+mod workers;
 
 use atmesh::prelude::*;
 use atmesh::{ConvOptions, Padding};
@@ -23,6 +37,7 @@ struct Options {
     only: Vec<String>,
     seconds: f64,
     engine: EngineKind,
+    workers: bool,
 }
 
 impl Options {
@@ -35,7 +50,7 @@ impl Options {
 }
 
 fn main() -> Result<()> {
-    let mut o = Options { only: Vec::new(), seconds: 1.0, engine: EngineKind::Lockstep };
+    let mut o = Options { only: Vec::new(), seconds: 1.0, engine: EngineKind::Lockstep, workers: false };
     let mut args = std::env::args().skip(1);
     while let Some(a) = args.next() {
         match a.as_str() {
@@ -44,6 +59,7 @@ fn main() -> Result<()> {
             }
             "--seconds" => o.seconds = args.next().and_then(|s| s.parse().ok()).unwrap_or(1.0),
             "--engine" if args.next().as_deref() == Some("threads") => o.engine = EngineKind::Threads,
+            "--workers" => o.workers = true,
             _ => {} // cargo passes --bench
         }
     }
@@ -89,7 +105,7 @@ fn main() -> Result<()> {
 
 /// Two calls to warm up, then calls for some seconds: the median, the least, how many, and the very first.
 fn time<T>(o: &Options, name: &str, what: &str, mut f: impl FnMut() -> Result<T>) -> Result<()> {
-    if !o.wants(name) {
+    if o.workers || !o.wants(name) {
         return Ok(());
     }
     let start = Instant::now();
@@ -121,7 +137,7 @@ fn collective(o: &Options, name: &str, cut: usize, out: Spec, body: fn(&Array) -
         let n = elements / cut;
         let x = (Array::arange(0..(N * n) as i32) % 97).astype(F32).put(&mesh, p!["X"]);
         let f = jit(shard_map(&mesh, p!["X"], out, body)).engine(o.engine);
-        time(o, &format!("{name}/{size}"), "8 devices", || f.call(&x).map(drop))?;
+        calls!(o, &format!("{name}/{size}"), "8 devices", f, &x)?;
     }
     Ok(())
 }
@@ -132,9 +148,9 @@ fn elementwise(o: &Options) -> Result<()> {
         let x = Array::arange(0..(n * n) as i32).astype(F32).reshape([n, n]) / (n * n);
         let x = x.put(&mesh, p!["X", _]).ready()?;
         let f = jit(|x: &Array| 2.0 * x.sin() + 1.0).engine(o.engine);
-        time(o, &format!("elementwise/{n}"), "2*sin(x)+1", || f.call(&x).map(drop))?;
+        calls!(o, &format!("elementwise/{n}"), "2*sin(x)+1", f, &x)?;
         let g = jit(|x: &Array| x.sum(0)).engine(o.engine);
-        time(o, &format!("reduce/{n}"), "x.sum(0), rows sharded", || g.call(&x).map(drop))?;
+        calls!(o, &format!("reduce/{n}"), "x.sum(0), rows sharded", g, &x)?;
     }
     Ok(())
 }
@@ -154,7 +170,7 @@ fn matmul(o: &Options) -> Result<()> {
     for (name, lhs, rhs, out) in cases {
         let (x, y) = (a.put(&mesh, lhs), a.put(&mesh, rhs));
         let f = jit(move |x: &Array, y: &Array| x.dot_to(y, out)).engine(o.engine);
-        time(o, &format!("matmul/{name}"), "2048^3 f32", || f.call((&x, &y)).map(drop))?;
+        calls!(o, &format!("matmul/{name}"), "2048^3 f32", f, (&x, &y))?;
     }
     Ok(())
 }
@@ -167,12 +183,12 @@ fn conv2d(o: &Options) -> Result<()> {
     for (name, spec) in [("whole", p![]), ("batch", p!["X"])] {
         let x = x.put(&mesh, spec);
         let f = jit(|x: &Array, w: &Array| x.conv_with(w, how())).engine(o.engine);
-        time(o, &format!("conv2d/{name}"), "32x28x28x64, 3x3", || f.call((&x, &w)).map(drop))?;
+        calls!(o, &format!("conv2d/{name}"), "32x28x28x64, 3x3", f, (&x, &w))?;
         let g = jit(|x: &Array, w: &Array| {
             grad((x, w), |(x, w): (Array, Array)| x.conv_with(w, how()).square().sum(..))
         });
         let g = g.engine(o.engine);
-        time(o, &format!("conv2d/{name}_grad"), "of a sum of squares", || g.call((&x, &w)).map(drop))?;
+        calls!(o, &format!("conv2d/{name}_grad"), "of a sum of squares", g, (&x, &w))?;
     }
     Ok(())
 }
@@ -183,7 +199,7 @@ fn seed_layer(o: &Options) -> Result<()> {
     let x = xk.normal([32]).put(&mesh, p!["X"]);
     let (w, b) = (wk.normal([32, 4]).put(&mesh, p![]), bk.normal([4]).put(&mesh, p![]));
     let f = jit(|x: &Array, w: &Array, b: &Array| (x.dot(w) + b).logistic()).engine(o.engine);
-    time(o, "seed_layer", "sigmoid(x@W+b), x f32[32@X]", || f.call((&x, &w, &b)).map(drop))
+    calls!(o, "seed_layer", "sigmoid(x@W+b), x f32[32@X]", f, (&x, &w, &b))
 }
 
 /// Operations at once, on 4 numbers: one with a number that stays, one with a number that changes each time, a sum, and a chain of four.
@@ -220,7 +236,7 @@ fn logistic_step(o: &Options) -> Result<()> {
         tree::map2(p, &g, |a, g| a - 0.01 * g)
     })
     .engine(o.engine);
-    time(o, "logistic_step", "B=1024 D=32 data parallel", || step.call((&p, &x, &y)).map(drop))
+    calls!(o, "logistic_step", "B=1024 D=32 data parallel", step, (&p, &x, &y))
 }
 
 fn mlp_step(o: &Options) -> Result<()> {
@@ -246,7 +262,7 @@ fn mlp_step(o: &Options) -> Result<()> {
         })
         .out_specs(BTreeMap::from([("w1", w1), ("w2", w2)]))
         .engine(o.engine);
-        time(o, &format!("mlp_step/{name}"), "B=512 D=512 H=2048", || step.call((&p, &x, &y)).map(drop))?;
+        calls!(o, &format!("mlp_step/{name}"), "B=512 D=512 H=2048", step, (&p, &x, &y))?;
     }
     Ok(())
 }
@@ -263,7 +279,7 @@ fn heat1d(o: &Options) -> Result<()> {
         })
         .out_specs(p!["X"])
         .engine(o.engine);
-        time(o, &format!("heat1d/{n}"), "100 steps", || f.call(&x).map(drop))?;
+        calls!(o, &format!("heat1d/{n}"), "100 steps", f, &x)?;
     }
     Ok(())
 }
@@ -282,5 +298,5 @@ fn heat2d(o: &Options) -> Result<()> {
     })
     .out_specs(p!["X", "Y"])
     .engine(o.engine);
-    time(o, "heat2d/2048", "20 steps", || f.call(&x).map(drop))
+    calls!(o, "heat2d/2048", "20 steps", f, &x)
 }

@@ -14,7 +14,7 @@ fn cache(o: &Options, rows: usize) -> Result<()> {
         })
     })
     .engine(o.engine);
-    time(o, &format!("indexing/cache_{rows}"), "4096 steps, a row of 64 each", || f.call(&c).map(drop))?;
+    calls!(o, &format!("indexing/cache_{rows}"), "4096 steps, a row of 64 each", f, &c)?;
     // as a server keeps it: the cache is donated, and the next call's is the result
     let (f, mut kept) = (f.donate(0), Some(c * 1.0));
     time(o, &format!("indexing/cache_{rows}_kept"), "the same, donated", || {
@@ -31,16 +31,16 @@ pub(crate) fn indexing(o: &Options) -> Result<()> {
     let table = Key::new(1).normal([1 << 16, 64]);
     let ids = (Array::arange(0..n) * 7919) % (1 << 16);
     let f = jit(|t: &Array, i: &Array| t.take(i, 0)).engine(o.engine);
-    time(o, "indexing/take", "100000 rows of 64 of 65536", || f.call((&table, &ids)).map(drop))?;
+    calls!(o, "indexing/take", "100000 rows of 64 of 65536", f, (&table, &ids))?;
     let rows = Key::new(2).normal([n as usize, 64]);
     let f = jit(|t: &Array, i: &Array, u: &Array| t.at(ix![i]).add(u)).engine(o.engine);
-    time(o, "indexing/at_add", "100000 rows of 64 into 65536", || f.call((&table, &ids, &rows)).map(drop))?;
+    calls!(o, "indexing/at_add", "100000 rows of 64 into 65536", f, (&table, &ids, &rows))?;
     let f = jit(|t: &Array, i: &Array| grad(t, |t| t.take(i, 0).square().sum(..))).engine(o.engine);
-    time(o, "indexing/embedding_gradient", "of 100000 rows of 64", || f.call((&table, &ids)).map(drop))?;
+    calls!(o, "indexing/embedding_gradient", "of 100000 rows of 64", f, (&table, &ids))?;
     let bins = Array::zeros(F32.of([1 << 16]));
     let (ids, ones) = (Array::arange(0..1_000_000) * 7919 % (1 << 16), Array::ones(F32.of([1_000_000])));
     let f = jit(|b: &Array, i: &Array, u: &Array| b.at(ix![i]).add(u)).engine(o.engine);
-    time(o, "indexing/bins", "1000000 numbers into 65536", || f.call((&bins, &ids, &ones)).map(drop))?;
+    calls!(o, "indexing/bins", "1000000 numbers into 65536", f, (&bins, &ids, &ones))?;
     plain(o, &table.to_vec()?, &rows.to_vec()?)
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn lines(o: &Options) -> Result<()> {
         if o.wants(name) {
             let x = Key::new(0).normal(shape);
             let f = jit(f).engine(o.engine);
-            time(o, name, what, || f.call(&x).map(drop))?;
+            calls!(o, name, what, f, &x)?;
         }
     }
     if o.wants("lines/sort_plain") {

@@ -1,6 +1,6 @@
 //! Rows that are reduced and used again: softmax, layernorm, their gradients, attention, a transformer's training step.
 
-use super::{Options, time};
+use super::Options;
 use atmesh::prelude::*;
 
 fn norm(x: &Array) -> Array {
@@ -18,7 +18,7 @@ pub(super) fn rows(o: &Options) -> Result<()> {
     let (x, y) = (a.normal([4096, 1024]), b.normal([4096, 1024]));
     let one = |name: &str, f: &dyn Fn(&Array) -> Array| {
         let f = jit(f).engine(o.engine);
-        time(o, name, "f32[4096,1024]", || f.call(&x).map(drop))
+        calls!(o, name, "f32[4096,1024]", f, &x)
     };
     one("rows/softmax", &|x| x.softmax(1))?;
     one("rows/log_softmax", &|x| x.log_softmax(1))?;
@@ -26,18 +26,18 @@ pub(super) fn rows(o: &Options) -> Result<()> {
     one("rows/layernorm", &norm)?;
     let two = |name: &str, f: &dyn Fn(&Array) -> Array| {
         let f = jit(|x: &Array, y: &Array| grad(x, |x| (f(&x) * y).sum(..))).engine(o.engine);
-        time(o, name, "f32[4096,1024]", || f.call((&x, &y)).map(drop))
+        calls!(o, name, "f32[4096,1024]", f, (&x, &y))
     };
     two("rows/softmax_grad", &|x| x.softmax(1))?;
     two("rows/layernorm_grad", &norm)?;
     let (q, k, v) = (a.normal([16, 512, 64]), b.normal([16, 512, 64]), c.normal([16, 512, 64]));
     let f = jit(attention).engine(o.engine);
-    time(o, "rows/attention", "16 heads, 512 x 64", || f.call((&q, &k, &v)).map(drop))?;
+    calls!(o, "rows/attention", "16 heads, 512 x 64", f, (&q, &k, &v))?;
     let f = jit(|q: &Array, k: &Array, v: &Array| {
         grad((q, k, v), |(q, k, v): (Array, Array, Array)| attention(&q, &k, &v).square().sum(..))
     });
     let f = f.engine(o.engine);
-    time(o, "rows/attention_grad", "16 heads, 512 x 64", || f.call((&q, &k, &v)).map(drop))?;
+    calls!(o, "rows/attention_grad", "16 heads, 512 x 64", f, (&q, &k, &v))?;
     transformer(o)
 }
 
@@ -62,5 +62,5 @@ fn transformer(o: &Options) -> Result<()> {
         w.iter().zip(&g).map(|(w, g)| w - 0.01 * g).collect::<Vec<Array>>()
     });
     let step = step.engine(o.engine);
-    time(o, "rows/transformer", "a training step of 4 layers", || step.call((&w, &x, &y)).map(drop))
+    calls!(o, "rows/transformer", "a training step of 4 layers", step, (&w, &x, &y))
 }

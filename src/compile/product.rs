@@ -1,6 +1,7 @@
 //! Products: tiles of the result, for each the products of the ranks' blocks, added in the tree of sums, then what is computed from it.
 //!
-//! Tiles depend on shapes alone. Operands go to the product with their strides, transposed and sliced as they are.
+//! Tiles depend on shapes and on how many workers share them; no bit of the result depends on tiles. Operands go to the product with their
+//! strides, transposed and sliced as they are.
 
 use super::cells::{self, Ask};
 use super::flow::{Fold, Operand};
@@ -13,6 +14,7 @@ use crate::partition::Slot;
 use crate::program::sentence::Source;
 use crate::runtime::Buffer;
 use crate::runtime::gemm::{Way, gemm, plus};
+use crate::runtime::workers;
 use crate::types::DType;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
@@ -136,7 +138,12 @@ pub(crate) fn bind(
     let each = |tm: i64, tn: i64| 2.0 * (tm * tn) as f64 * depth as f64;
     // (sums that wait for others take memory of their own, a tile each)
     let large = |tm: i64, tn: i64| each(tm, tn) > 2.2e9 || tm * tn > 1 << 22;
-    while flops > 2e6 && tm.max(tn) > 64 && (tiles(tm, tn) < 8 || large(tm, tn)) {
+    // at least eight, so that a worker that is held up gives some to others, and as many for each; no more than that, since each tile packs
+    // its operands
+    let workers = workers::team().workers() as i64;
+    let even =
+        |tiles: i64| tiles >= workers.max(8) && 5 * tiles >= 4 * ((tiles + workers - 1) / workers * workers);
+    while flops > 2e6 && tm.max(tn) > 64 && (!even(tiles(tm, tn)) || large(tm, tn)) {
         if tm >= tn {
             tm = (tm + 1) / 2;
         } else {
