@@ -200,8 +200,8 @@ fn a_name_that_nothing_has_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// A chain of elementwise operations holds what goes in and what comes out; what is read twice, or by something else, is held; and so is what is read far
-/// away, where what it is made of would have to be kept in its place.
+/// Elementwise operations that are computed together hold what goes in and what comes out, as the engines do; what something else reads is held; and so
+/// is what is read far away, where what it is made of would have to be kept in its place.
 #[test]
 fn elementwise_values_in_between_are_in_no_memory() -> Result<()> {
     let n = 1 << 10;
@@ -211,14 +211,38 @@ fn elementwise_values_in_between_are_in_no_memory() -> Result<()> {
         Ok(adds_up(&m).peak_bytes / each)
     };
     assert_eq!(peak(|x, y| ((x + y).sin() * 2.0).exp() - 1.0)?, 3, "x, y, the result");
-    // read twice
-    assert_eq!(
-        peak(|x, y| {
-            let z = (x + y).sin();
-            &z * z.cos()
-        })?,
-        4
-    );
+    type Program = fn(&Array, &Array) -> Array;
+    let same: [(&str, Program, u64); 5] = [
+        ("one after the other", |x, y| ((x + y).sin() * 2.0).exp() - 1.0, 3),
+        (
+            "read twice by what is computed with it",
+            |x, y| {
+                let z = (x + y).sin();
+                &z * z.cos()
+            },
+            3,
+        ),
+        ("by a sum alone", |x, y| (x * y).tanh().sum(..), 2),
+        (
+            "by a sum and by what waits for the sum",
+            |x, y| {
+                let z = (x * y).tanh();
+                &z - z.sum(..)
+            },
+            4,
+        ),
+        (
+            "the two places of a carry, one of which is the result's",
+            |x, y| fori_loop(0..9, x, |_, x| (x * y).sin()),
+            4,
+        ),
+    ];
+    for (what, f, held) in same {
+        assert_eq!(peak(f)?, held, "{what}");
+        // so much is allocated
+        let allocated = jit(f).lower((F32.of([n]), F32.of([n])))?.compile()?.report();
+        assert_eq!(allocated.peak_bytes() as u64 / each, held, "{what}: {allocated}");
+    }
     // read by a sort
     assert_eq!(peak(|x, y| (x + y).sin().sort(0).exp())?, 4);
     // made of two sorted values that nobody else needs: it is made before the next ones

@@ -198,7 +198,7 @@ fn strategies() -> [Strategy; 5] {
 }
 
 /// A step on a mesh, from the data and the four parameters: the new parameters and the loss.
-fn step(a: &Vec<Array>, mesh: &Mesh, parameters: [Spec; 4]) -> Vec<Array> {
+fn step(a: &[Array], mesh: &Mesh, parameters: [Spec; 4]) -> Vec<Array> {
     let (x, y) = (a[0].clone(), a[1].clone());
     let (loss, g) = value_and_grad(a[2..].to_vec(), |p: Vec<Array>| {
         let e = (x.dot(&p[0]) + &p[1]).maximum(0.0).dot(&p[2]) + &p[3] - &y;

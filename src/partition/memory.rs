@@ -1,9 +1,9 @@
 //! What devices hold while a program runs: the most bytes at once, when that is, and what they are.
 
 use crate::diagnostic::Place;
+use crate::partition::fused::{self, in_place};
 use crate::partition::print;
-use crate::partition::program::{Need, Slot, SpmdProgram, Step, Why};
-use crate::program::sentence::{Sentence, Source, Span};
+use crate::partition::program::{Slot, SpmdProgram, Step, Why};
 use crate::sorted;
 use std::fmt;
 
@@ -188,43 +188,14 @@ fn owners(p: &SpmdProgram, outer: &std::ops::Range<usize>) -> Vec<Owner> {
     (0..p.ins.len()).map(|k| if outer.contains(&k) { Owner::Outer } else { Owner::Caller }).collect()
 }
 
-/// Whether a sentence reads each element of this value where it makes one, and nothing else of it.
-fn in_place(s: &Sentence, of: Slot) -> bool {
-    let whole = Span::whole(&s.extents);
-    let mut parts = s.reads.iter().flat_map(|r| &r.parts).filter(|p| p.from == Source::Value(of));
-    s.body.elementwise().is_some()
-        && parts.all(|p| {
-            let own =
-                |(d, m): (usize, &crate::program::sentence::Affine)| m.at == 0 && m.terms[..] == [(d, 1)];
-            p.span == whole && p.map.len() == s.extents.len() && p.map.iter().enumerate().all(own)
-        })
-}
-
-/// Whether a value is no value in memory: what an elementwise step makes that one elementwise step reads, element by element, and nothing else may be computed
-/// where it is read. So engines do, and compilers.
+/// Whether a value is no value in memory.
 fn inline(p: &SpmdProgram) -> Vec<bool> {
-    // the one step that reads a value, if it is one
-    let mut reader: Vec<Option<usize>> = vec![None; p.slots.len()];
-    let mut several = vec![false; p.slots.len()];
-    p.outs.iter().for_each(|s| several[*s] = true);
-    for (k, step) in p.steps.iter().enumerate() {
-        for s in step.inputs() {
-            several[s] |= reader[s].replace(k).is_some_and(|before| before != k);
-        }
-    }
+    let stored = fused::stored(p);
     let mut inline = vec![false; p.slots.len()];
-    for made in p.steps.iter().filter_map(Step::local).filter(|l| l.sentence.body.elementwise().is_some()) {
-        let by = reader[made.out].filter(|_| !several[made.out]).and_then(|k| p.steps[k].local());
-        inline[made.out] = by.is_some_and(|by| in_place(by.sentence, made.out) && by.layout == made.layout);
+    for made in p.steps.iter().filter_map(Step::local) {
+        inline[made.out] = !stored[made.out];
     }
     inline
-}
-
-/// What a value is copied to and nothing else, if that is all that it is fetched for.
-fn joined(p: &SpmdProgram, slot: Slot, needs: &[Need]) -> Option<Slot> {
-    let reader = needs.first()?.reader;
-    let l = p.steps[reader].local().filter(|_| needs.iter().all(|n| n.reader == reader))?;
-    (l.sentence.copied() == Some(slot) && in_place(l.sentence, slot)).then_some(l.out)
 }
 
 impl Holds {
@@ -315,6 +286,10 @@ impl Holds {
         for (k, step) in p.steps.iter().enumerate() {
             step.inputs().iter().for_each(|s| last[*s] = k + 1);
             step.outputs().iter().for_each(|s| (first[*s], last[*s]) = (k, last[*s].max(k + 1)));
+            // what a loop carries last is what its body makes last, which is counted inside
+            if let Step::Loop { out, .. } | Step::While { out, .. } = step {
+                out.iter().for_each(|s| first[*s] = k + 1);
+            }
         }
         p.outs.iter().for_each(|s| last[*s] = end + 1);
         let bytes = |s: Slot| p.slots[s].block_bytes() as u64;
@@ -329,7 +304,8 @@ impl Holds {
             sorted::sort(&mut sources);
             sources.dedup();
             // far from its reader it is made at once where that frees more than it takes
-            let freed = sources.iter().filter(|s| !stays[**s] && last[**s] < to).map(|s| bytes(*s));
+            let ends = |s: &&Slot| !stays[**s] && !inline[**s] && last[**s] < to;
+            let freed = sources.iter().filter(ends).map(|s| bytes(*s));
             if !inline[l.out] || to > k + 2 && freed.fold(0, u64::saturating_add) > bytes(l.out) {
                 continue;
             }
@@ -377,7 +353,8 @@ impl Holds {
         let values = lives.len();
         for (k, step) in p.steps.iter().enumerate() {
             if let Some((slot, needs)) = step.fetches() {
-                if let Some(whole) = joined(p, slot, needs).filter(|s| self.fetched[k] <= bytes(*s)) {
+                if let Some(whole) = fused::received(p, slot, needs).filter(|s| self.fetched[k] <= bytes(*s))
+                {
                     // pieces are received where they are to be
                     if let Ok(own) = lives[..values].binary_search_by_key(&whole, |l| l.slot) {
                         (lives[own].fetch, lives[own].from) = (Some(k), lives[own].from.min(k));

@@ -13,7 +13,7 @@
 //!
 //! The passes work on a draft (`draft`); `price/` says what a way to lay a step out moves, in a time that does not grow with the number of
 //! devices. What they share: `layout` (how a dimension is split), `region` (boxes of indices), `reads` (which boxes a step reads),
-//! `program` (the result, which `print` writes), `memory` (what devices hold at the peak), `pieces` (which device has what of whom) and `route` (how small sums go
+//! `program` (the result, which `print` writes), `fused` (which steps are one kernel), `memory` (what devices hold at the peak), `pieces` (which device has what of whom) and `route` (how small sums go
 //! from device to device).
 //!
 //! # One `dot` on its way
@@ -65,6 +65,7 @@
 //! ```
 
 mod draft;
+pub(crate) mod fused;
 mod lay;
 mod layout;
 mod lower;

@@ -23,61 +23,6 @@ pub(super) struct Work {
 /// A function such as `exp` counts as so many operations.
 const FUNCTION: f64 = 10.0;
 
-/// Which values are in memory. An elementwise value that only elementwise steps and folds read is computed where it is read; so is a product's
-/// result that one elementwise step reads.
-pub(super) fn stored(p: &SpmdProgram) -> Vec<bool> {
-    let mut stored = vec![false; p.slots.len()];
-    // how often a value is read, and by a fold
-    let mut read = vec![(0usize, false); p.slots.len()];
-    p.ins.iter().chain(&p.outs).for_each(|s| stored[*s] = true);
-    for step in &p.steps {
-        let body = step.sentence().map(|s| &s.body);
-        let inline = body.is_some_and(|b| !b.reads_blocks() && !b.renames());
-        let folds = inline && body.is_some_and(|b| b.elementwise().is_none());
-        for s in step.inputs() {
-            read[s] = (read[s].0 + 1, read[s].1 || folds);
-            stored[s] |= !inline;
-        }
-    }
-    for step in &p.steps {
-        let body = step.sentence().map(|s| &s.body);
-        for s in step.outputs() {
-            stored[s] |= match body {
-                Some(b) if b.elementwise().is_some() => false,
-                Some(b) if b.contracts() => read[s] != (1, false),
-                _ => true,
-            };
-        }
-    }
-    one_product(p, &read, &mut stored);
-    stored
-}
-
-/// A kernel has one product: of several that elementwise steps would join, the one with the largest result is computed there, and the others are in
-/// memory before. What is made of a product and read more than once, or by a fold, is in memory too, so that the product is computed once.
-fn one_product(p: &SpmdProgram, read: &[(usize, bool)], stored: &mut [bool]) {
-    // the product that is computed where a value is read
-    let mut within: Vec<Option<Slot>> = vec![None; p.slots.len()];
-    let size = |s: Slot| (p.slots[s].block_bytes(), s);
-    for step in &p.steps {
-        let Some(l) = step.local().filter(|l| !l.sentence.body.renames()) else { continue };
-        let mut own = None;
-        if l.sentence.body.contracts() {
-            own = Some(l.out);
-        } else {
-            for product in step.inputs().into_iter().filter_map(|s| within[s]) {
-                let Some(other) = own.replace(product).filter(|other| *other != product) else { continue };
-                let (less, more) =
-                    if size(other) < size(product) { (other, product) } else { (product, other) };
-                stored[less] = true;
-                own = Some(more);
-            }
-        }
-        stored[l.out] |= own.is_some() && read[l.out] != (1, false);
-        within[l.out] = own.filter(|_| !stored[l.out]);
-    }
-}
-
 /// The largest number of indices that a device has of each loop.
 fn box_of(extents: &[usize], layout: &[DimLayout]) -> Vec<f64> {
     let one = |(n, l): (&usize, &DimLayout)| {
@@ -92,18 +37,24 @@ fn block(p: &SpmdProgram, s: Slot) -> f64 {
     p.slots[s].block_bytes() as f64
 }
 
-/// The work of the kernel that ends in step `k`, with all that is computed where it is read.
-pub(super) fn work(p: &SpmdProgram, makers: &[Option<usize>], stored: &[bool], k: usize) -> Work {
+/// The work of the kernel that ends in step `k`, with all that is computed where it is read. What a kernel of several results has `done` for one of them
+/// it has for all.
+pub(super) fn work(
+    p: &SpmdProgram,
+    makers: &[Option<usize>],
+    stored: &[bool],
+    k: usize,
+    done: &mut HashSet<usize>,
+) -> Work {
     let mut work = Work::default();
-    let mut seen = HashSet::new();
     // of each value the bytes of all reads together, and what is in memory of it at most: what two read is read once
     let mut read: BTreeMap<Slot, (f64, f64)> = BTreeMap::new();
     let mut ahead = vec![k];
     while let Some(k) = ahead.pop() {
-        if !seen.insert(k) {
+        work.steps.push(k);
+        if !done.insert(k) {
             continue;
         }
-        work.steps.push(k);
         let Some(l) = p.steps[k].local() else { continue };
         let sizes = box_of(&l.sentence.extents, l.layout);
         operations(&mut work, l.sentence, &sizes);

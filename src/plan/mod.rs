@@ -6,8 +6,8 @@
 //! [report](crate::Collectives). Kernels and messages are two tracks: each runs in the program's order, and what does not wait for the
 //! other track runs beside it. Nothing here grows with the number of devices.
 //!
-//! What is assumed: elementwise operations between stored values are one kernel, and so is a product with the one elementwise operation
-//! that reads its result; what a gather at run time reads and what an update writes is counted, not the whole array; a function such as `exp` counts as
+//! What is assumed: which operations are one kernel, and so which values are in memory, is as in this crate's engines (`partition::fused`, by which
+//! memory is told too); what a gather at run time reads and what an update writes is counted, not the whole array; a function such as `exp` counts as
 //! ten operations; a ring takes `n − 1` rounds, a switch `log₂ n`; a collective over several axes moves its bytes over the slowest of them;
 //! steps of a loop follow one another; of a `while_loop` one step is counted; of branches the longest.
 

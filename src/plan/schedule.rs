@@ -5,8 +5,9 @@ use super::costs::{self, Work};
 use super::machine::Machine;
 use super::{Bound, Item, What};
 use crate::diagnostic::Result;
-use crate::partition::{Collective, Collectives, Kind, SpmdProgram, Step};
-use std::collections::HashMap;
+use crate::partition::fused;
+use crate::partition::{Collective, Collectives, Kind, Slot, SpmdProgram, Step};
+use std::collections::{HashMap, HashSet};
 
 /// What all programs inside one another share.
 pub(super) struct Timing<'a> {
@@ -108,24 +109,28 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn steps(&mut self) -> Result<()> {
         let p = self.p;
-        let stored = costs::stored(p);
+        let stored = fused::stored(p);
         let mut makers: Vec<Option<usize>> = vec![None; p.slots.len()];
         for (k, step) in p.steps.iter().enumerate() {
             if let Some(l) = step.local() {
                 makers[l.out] = Some(k);
             }
         }
+        let fetches = p.steps.iter().filter_map(Step::fetches);
+        let received: HashSet<Slot> = fetches.filter_map(|(s, needs)| fused::received(p, s, needs)).collect();
+        let mut done = HashSet::new();
         let mut ready = vec![0.0f64; p.slots.len()];
         for (k, step) in p.steps.iter().enumerate() {
             let begin = step.inputs().iter().fold(self.waits[k], |t, s| t.max(ready[*s]));
             match step {
                 Step::Local { out, sentence, .. } => {
                     if stored[*out] {
-                        let work = costs::work(p, &makers, &stored, k);
+                        let work = costs::work(p, &makers, &stored, k, &mut done);
                         let begin = work.steps.iter().fold(0.0f64, |t, s| t.max(self.waits[*s]));
                         let begin = work.reads.iter().fold(begin, |t, s| t.max(ready[*s]));
-                        ready[*out] =
-                            if sentence.body.renames() { begin } else { self.kernel(k, work, begin) };
+                        // neither what has another name nor what is received where it is to be is computed
+                        let there = sentence.body.renames() || received.contains(out);
+                        ready[*out] = if there { begin } else { self.kernel(k, work, begin) };
                     }
                 }
                 Step::Fetch { needs, .. } => {

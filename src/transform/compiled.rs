@@ -227,7 +227,7 @@ impl<I: Tree, O> Lowered<I, O> {
     /// What a device holds when it holds most: arguments by their paths, results, values between, and what was received. The sum of a
     /// class or of the arguments below a path is one call. Arguments that are [donated](crate::Jit::donate) are free behind their last
     /// reader; one that reads them element by element writes over them. What a loop's body reads of the program around it is counted
-    /// once; what an elementwise operation makes and one elementwise operation reads is in no memory. Engines do not follow it step by step: it
+    /// once; what elementwise operations make that is read by what is computed with them, and by nothing else, is in no memory. Engines do not follow it step by step: it
     /// is a plan's figure for devices with memory of their own.
     ///
     /// ```

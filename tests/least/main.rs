@@ -250,3 +250,23 @@ fn the_order_of_equations_permutes_steps() -> Result<()> {
     assert!(wrong.is_empty(), "{} differ\n{}", wrong.len(), wrong.join("\n"));
     Ok(())
 }
+
+/// What is told of memory against what this crate's engine allocates, on one device, where the two mean the same: on average within a fifth.
+/// (The engine has room for results from the beginning, and rows that stay in cache are in no memory there.)
+#[test]
+fn what_is_told_to_be_held_is_near_what_is_allocated() -> Result<()> {
+    let (mut sum, mut told) = (0.0, String::new());
+    let programs = programs();
+    for p in &programs {
+        let mesh = Mesh::auto(p.mesh.iter().map(|axis| (axis.0, 1)))?;
+        let lowered = jit(|a: &V| p.constrained(&mesh, a)).lower(&p.operands(&mesh))?;
+        let held = lowered.memory().peak_bytes as f64;
+        let allocated = lowered.compile()?.report().peak_bytes() as f64;
+        writeln!(told, "{}: {held} bytes, {allocated} are allocated", p.name).unwrap();
+        assert!((0.5..1.51).contains(&(held / allocated)), "{told}");
+        sum += (held / allocated).ln().abs();
+    }
+    let mean = (sum / programs.len() as f64).exp();
+    assert!(mean < 1.2, "{mean:.3} on average:\n{told}");
+    Ok(())
+}
