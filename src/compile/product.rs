@@ -138,11 +138,11 @@ pub(crate) fn bind(
     let each = |tm: i64, tn: i64| 2.0 * (tm * tn) as f64 * depth as f64;
     // (sums that wait for others take memory of their own, a tile each)
     let large = |tm: i64, tn: i64| each(tm, tn) > 2.2e9 || tm * tn > 1 << 22;
-    // at least eight, so that a worker that is held up gives some to others, and as many for each; no more than that, since each tile packs
-    // its operands
+    // at least two for each of few workers, so that one that is held up gives some to others, and as many for each; no more than that, since
+    // each tile packs its operands
     let workers = workers::team().workers() as i64;
-    let even =
-        |tiles: i64| tiles >= workers.max(8) && 5 * tiles >= 4 * ((tiles + workers - 1) / workers * workers);
+    let least = if workers == 1 { 1 } else { workers.max((2 * workers).min(8)) };
+    let even = |tiles: i64| tiles >= least && 5 * tiles >= 4 * ((tiles + workers - 1) / workers * workers);
     while flops > 2e6 && tm.max(tn) > 64 && (!even(tiles(tm, tn)) || large(tm, tn)) {
         if tm >= tn {
             tm = (tm + 1) / 2;
