@@ -135,3 +135,36 @@ fn a_sum_that_begins_as_zeros_is_sharded_as_what_reads_it() -> Result<()> {
     assert_eq!(alone.collectives().bytes(), gathered + 4 * 2 * gradient, "{}", alone.collectives());
     Ok(())
 }
+
+/// The reference takes axes off results that do not divide, and pieces of axes off all results. Ours are as they were computed, and nothing is gathered
+/// to give them; but a piece of an axis has no name in a spec, so a dimension that is split over one is whole here too.
+#[test]
+fn results_that_do_not_divide_come_back_as_they_were_computed() -> Result<()> {
+    let (eight, grid) = (Mesh::auto([("X", 8)])?, Mesh::auto([("X", 4), ("Y", 2)])?);
+    let (x, w) = (Key::new(2).normal([8]), Key::new(3).normal([8, 16]));
+    let count = |all: &atmesh::Collectives, kind| all.iter().filter(|c| c.kind == kind).count();
+    let check = |f: &dyn Fn(&Array) -> Array, plain: &Array, on: Array, comes: Spec| -> Result<_> {
+        let f = jit(|x: &Array| f(x));
+        let y = f.call(&on)?;
+        assert_eq!(spec(&y)?, comes);
+        assert!(y.allclose_by(&f.call(plain)?, 0.0, 0.0)?);
+        Ok(f.lower(&on)?.collectives().clone())
+    };
+    // 7 differences over 8, 10 rows over 4, 6 numbers over 4 (rows 23, 24 and 44 of the worked examples)
+    let steps = |x: &Array| x.slice(ix![1..]) - x.slice(ix![..7]);
+    let all = check(&steps, &x, x.put(&eight, p!["X"]), p!["X"])?;
+    assert_eq!((all.bytes(), count(&all, Kind::AllGather)), (4, 0), "{all}");
+    let pad = |w: &Array| w.pad(0.0, [(1, 1, 0), (0, 0, 0)]) * 2.0;
+    let all = check(&pad, &w, w.put(&grid, p!["X", "Y"]), p!["X", "Y"])?;
+    assert_eq!((all.bytes(), count(&all, Kind::AllGather)), (64, 0), "{all}");
+    let six = Key::new(4).normal([6]);
+    let all = check(&Array::sin, &six, six.put(&grid, p!["X"]), p!["X"])?;
+    assert!(all.is_empty(), "{all}");
+    // a lone line is read whole, and its result is split (row 32)
+    let all = check(&|x| x.sort(0), &x, x.put(&eight, p!["X"]), p!["X"])?;
+    assert_eq!((all.bytes(), count(&all, Kind::AllGather)), (28, 1), "{all}");
+    // a piece of X for each dimension (row 14)
+    let all = check(&|x| x.reshape([2, 4]), &x, x.put(&grid, p!["X"]), p![_, _])?;
+    assert_eq!((all.bytes(), count(&all, Kind::AllGather)), (24, 1), "{all}");
+    Ok(())
+}

@@ -130,7 +130,7 @@ impl Row {
     pub(super) fn on(mesh: Mesh) -> Row {
         Row { mesh, b: Builder::new(), want: Vec::new() }
     }
-    fn ty(&self, shape: &[usize]) -> ArrayType {
+    pub(super) fn ty(&self, shape: &[usize]) -> ArrayType {
         ArrayType { mesh: Some(self.mesh.clone()), ..DType::F32.of(shape) }
     }
     /// An input that is placed so.
@@ -158,6 +158,17 @@ impl Row {
     fn dot(&mut self, a: &Value, b: &Value) -> Value {
         let sizes = [('i', a.ty.shape[0]), ('j', a.ty.shape[1]), ('k', b.ty.shape[1])];
         self.op(toy("ij,jk->ik", &sizes, Priority::Plain), &[a, b])
+    }
+    /// A program of its own, to nest.
+    pub(super) fn body(
+        &self,
+        inputs: &[&[usize]],
+        build: impl FnOnce(&mut Row, &[Value]) -> Vec<Value>,
+    ) -> Arc<Program> {
+        let mut inner = Row::on(self.mesh.clone());
+        let args: Vec<_> = inputs.iter().map(|s| inner.free(s)).collect();
+        let outs = build(&mut inner, &args);
+        Arc::new(inner.b.finish(&outs))
     }
     pub(super) fn pin(&mut self, x: &Value, spec: Spec) -> Value {
         let pin = Some(Pin { mesh: self.mesh.clone(), spec, open: Vec::new(), loose: false });

@@ -2,13 +2,6 @@
 
 use super::*;
 
-/// A program of its own, to nest.
-fn body(r: &Row, inputs: &[&[usize]], build: impl FnOnce(&mut Row, &[Value]) -> Vec<Value>) -> Arc<Program> {
-    let mut inner = Row::on(r.mesh.clone());
-    let args: Vec<_> = inputs.iter().map(|s| inner.free(s)).collect();
-    let outs = build(&mut inner, &args);
-    Arc::new(inner.b.finish(&outs))
-}
 fn bodies(program: &Program) -> Vec<Arc<Program>> {
     let controls = program.equations.iter().filter_map(|e| match &e.op {
         Op::Control(c) => Some(c.bodies().into_iter().cloned().collect::<Vec<_>>()),
@@ -22,7 +15,7 @@ fn loops_carry_one_placement() {
     // row 37: c = tanh(c @ w), c [x,-], w [-,y]: y reaches the carry
     let mut r = Row::new(&M);
     let (c, w, xs) = (r.arg(&[16, 32], p![X]), r.arg(&[32, 32], p![_, Y]), r.arg(&[5, 16, 32], p![_, X]));
-    let scanned = body(&r, &[&[], &[32, 32], &[16, 32], &[16, 32]], |b, a| {
+    let scanned = r.body(&[&[], &[32, 32], &[16, 32], &[16, 32]], |b, a| {
         let h = b.dot(&a[2], &a[1]);
         let t = b.same(&[&h]);
         let s = b.same(&[&a[3]]);
@@ -47,8 +40,8 @@ fn while_loops_branches_and_calls() {
     let mut r = Row::new(&M);
     let c = r.arg(&[16, 32], p![X, Y]);
     let mesh = r.mesh.clone();
-    let step = body(&r, &[&[16, 32]], |b, a| vec![b.same(&[&a[0]])]);
-    let test = body(&r, &[&[16, 32]], |b, a| {
+    let step = r.body(&[&[16, 32]], |b, a| vec![b.same(&[&a[0]])]);
+    let test = r.body(&[&[16, 32]], |b, a| {
         vec![b.op(toy("ij->", &[('i', 16), ('j', 32)], Priority::Plain), &[&a[0]])]
     });
     let control = Control::While { cond: test, body: step.clone(), cond_fixed: 0, body_fixed: 0 };
@@ -56,8 +49,8 @@ fn while_loops_branches_and_calls() {
     let out = r.b.control(control, &[c], vec![ty.clone()]);
     // row 38: branches [x,-] and [-,y] make [x,y]
     let (a, b) = (r.arg(&[16, 32], p![X]), r.arg(&[16, 32], p![_, Y]));
-    let which = body(&r, &[&[16, 32], &[16, 32]], |_, a| vec![a[0].clone()]);
-    let other = body(&r, &[&[16, 32], &[16, 32]], |_, a| vec![a[1].clone()]);
+    let which = r.body(&[&[16, 32], &[16, 32]], |_, a| vec![a[0].clone()]);
+    let other = r.body(&[&[16, 32], &[16, 32]], |_, a| vec![a[1].clone()]);
     let pred = r.b.input(DType::Bool.of([]), None);
     let chosen =
         r.b.control(Control::Cond { branches: vec![which, other] }, &[pred, a.clone(), b], vec![ty.clone()]);
