@@ -1,5 +1,6 @@
 //! The reference's worked examples on the real primitives: what their factors say must lead to the same shardings.
 
+mod factors;
 mod programs;
 
 use super::tests::{M, Row, X, Y, Z, row};
