@@ -1,5 +1,5 @@
 //! The factors of each primitive, written out: the reference's table of classes of operations, its reshapes, gathers and scatters. Where
-//! ours are others the reason stands beside them.
+//! ours are others the reason is beside them.
 //!
 //! `[i,k],[k,j]->[i,j] k 4 sum`: the loops of each dimension, then what the loops are that do not pass: summed (the reference's reduction), moved (its
 //! permutation), whole (its need for replication). `(ij)` is one dimension of two loops, major first; `'i` one that is read again at each step; `~i`
