@@ -66,13 +66,17 @@ impl Scratch {
             self.table[r] = self.memory.wrapping_add(ACCUMULATORS * ACCUMULATOR + r * REGISTER);
         }
     }
-    /// Room for values of some rows, of this many bytes.
+    /// Room for values of some rows, of this many bytes. It begins in the middle of a page: large values begin at the begin of one, and
+    /// a processor takes a load for one that waits for a store at the same place of another page.
     pub(crate) fn strips(&mut self, bytes: usize) -> *mut u8 {
-        let lines = bytes.div_ceil(size_of::<CacheLine>());
+        let page = Self::ALIGN / size_of::<CacheLine>();
+        let lines = bytes.div_ceil(size_of::<CacheLine>()) + page;
         if self.strips.len() < lines {
             self.strips.resize(lines, CacheLine([0; 64]));
         }
-        self.strips.as_mut_ptr().cast()
+        let first: *mut u8 = self.strips.as_mut_ptr().cast();
+        let ahead = (Self::ALIGN / 2).wrapping_sub(first.addr()) % Self::ALIGN;
+        first.wrapping_add(ahead)
     }
     /// Registers, and two tables of operands.
     pub(super) fn tables(&mut self, operands: usize) -> (&[*mut u8], &mut [*mut u8], &mut [*mut u8]) {
