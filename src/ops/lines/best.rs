@@ -141,8 +141,11 @@ impl Along {
         let mut best: Vec<P> = Vec::new();
         for (line, x) in lanes(x.view::<T>()).into_iter().enumerate() {
             // the greatest have the least of these
-            let placed = x.iter().enumerate().map(|(place, x)| P::new(most - x.key().into(), place));
-            least(self.k, placed, &mut best);
+            let placed = |(place, x): (usize, &T)| P::new(most - x.key().into(), place);
+            match x.as_slice().filter(|_| !on_a_page!()) {
+                Some(x) => by_blocks(self.k, x, placed, &mut best),
+                None => least(self.k, x.iter().enumerate().map(placed), &mut best),
+            }
             if let Some(y) = &mut values {
                 y[line].iter_mut().zip(&best).for_each(|(y, p)| {
                     y.write(x[p.place()]);
@@ -221,20 +224,54 @@ fn least<P: Ord + Copy>(k: usize, all: impl Iterator<Item = P>, list: &mut Vec<P
     if k == 0 {
         return;
     }
-    let room = 2 * k + 64;
     let mut bound: Option<P> = None;
     for x in all {
-        if bound.is_some_and(|b| x > b) {
-            continue;
-        }
-        list.push(x);
-        if list.len() == room {
-            bound = Some(kth(list, k));
-            list.truncate(k);
+        if bound.is_none_or(|b| x <= b) {
+            bound = take(k, x, list).or(bound);
         }
     }
     by_comparison(list);
     list.truncate(k);
+}
+
+/// The same of a line that is one run. Elements are compared with the bound some at a time, without a branch: most of them are none of these.
+fn by_blocks<T: Ordered, P: Placed + Ord>(
+    k: usize,
+    x: &[T],
+    placed: impl Fn((usize, &T)) -> P,
+    list: &mut Vec<P>,
+) {
+    const BLOCK: usize = 64;
+    list.clear();
+    if k == 0 {
+        return;
+    }
+    let mut bound: Option<(P, T::Key)> = None;
+    for (n, block) in x.chunks(BLOCK).enumerate() {
+        // an element that equals the bound's is behind it
+        let greater = |bound: T::Key| block.iter().fold(0, |any, x| any | u32::from(x.key() > bound)) != 0;
+        if bound.is_some_and(|b| !greater(b.1)) {
+            continue;
+        }
+        for (i, element) in block.iter().enumerate() {
+            let p = placed((n * BLOCK + i, element));
+            if bound.is_none_or(|b| p <= b.0) {
+                bound = take(k, p, list).map(|p| (p, x[p.place()].key())).or(bound);
+            }
+        }
+    }
+    by_comparison(list);
+    list.truncate(k);
+}
+
+/// Puts another one to the least; where there are many, leaves the k least of them and returns the last of these, beyond which none counts.
+fn take<P: Ord + Copy>(k: usize, x: P, list: &mut Vec<P>) -> Option<P> {
+    list.push(x);
+    (list.len() == 2 * k + 64).then(|| {
+        let bound = kth(list, k);
+        list.truncate(k);
+        bound
+    })
 }
 
 /// The k-th least, behind those that are not greater.
@@ -258,6 +295,23 @@ mod tests {
             sorted.sort_unstable();
             least(k, all.into_iter(), &mut list);
             assert_eq!(list, sorted[..k]);
+        }
+    }
+    #[test]
+    fn blocks_of_a_line_have_the_greatest_that_its_elements_have() {
+        let zeros = [0.0, -0.0, f32::NAN, f32::NEG_INFINITY];
+        for (n, k) in [(5, 2), (100, 1), (1000, 7), (1000, 300), (5000, 10)] {
+            let x: Vec<f32> = (0..n as u32)
+                .map(|i| match i.wrapping_mul(0x9E37_79B9) >> 22 {
+                    j @ 0..4 => zeros[j as usize],
+                    j => j as f32 - 500.0,
+                })
+                .collect();
+            let placed = |(place, x): (usize, &f32)| u64::new(u64::from(u32::MAX - x.key()), place);
+            let (mut by_one, mut blocks) = (Vec::new(), Vec::new());
+            least(k, x.iter().enumerate().map(placed), &mut by_one);
+            by_blocks(k, &x, placed, &mut blocks);
+            assert_eq!(by_one, blocks);
         }
     }
 }
