@@ -291,6 +291,25 @@ pub(crate) unsafe fn run(t: &Tiles, base: &[*mut u8], lo: &Ix, hi: &Ix, scratch:
     scratch.fit(t.regs as usize, t.operands());
     let (regs, last) = (t.regs as usize, t.rank - 1);
     let table = &mut scratch.table[..];
+    if last == 0 && !on_a_page!() {
+        // small programs of one dimension are run very often: the least that there is to do
+        for s in t.bands.iter().flat_map(|b| &b.segs) {
+            let (a, e) = (s.lo.max(lo[0]), s.hi.min(hi[0]));
+            if a < e {
+                let mut x = [0; MAX];
+                x[0] = a;
+                for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                    *p = address(m, base, &x, 1);
+                }
+                // SAFETY: the caller's
+                unsafe { segment(t, s, table, (a, e), true) }
+            }
+        }
+        if t.stream {
+            kernels::fence();
+        }
+        return;
+    }
     for b in &t.bands {
         let (mut x, mut end) = ([0i64; MAX], [0i64; MAX]);
         let mut empty = false;
