@@ -117,7 +117,7 @@ const LISTED: &[(&str, &str)] = &[
     ("top_k", "[i,j]->[i,k],[i,k] j 4 whole"),
     // matrices share nothing with their factors, so that these are split by who reads them only: as the rule that JAX gives its calls of LAPACK
     ("cholesky", "[i,j,k]->[i,l,m] j 2 whole k 2 whole"),
-    // columns on the right are solved each by itself, where the reference needs them whole; so are the matrix's rows by who reads the result
+    // columns on the right pass, each is solved by itself; the reference needs them whole. Rows of the matrix and of the result share a loop
     ("triangular_solve", "[i,j,k],[i,k,l]->[i,j,l] k 3 whole"),
     ("lu", "[i,j,k]->[i,l,m],[i,n],[i,o] j 2 whole k 3 whole"),
     ("qr", "[i,j,k]->[i,l,m],[i,n,o] j 3 whole k 2 whole"),
@@ -143,8 +143,8 @@ const LISTED: &[(&str, &str)] = &[
     ("gather", "[k,j],[i,l]->[i,j] k 8 sum l 1 whole"),
     ("scatter", "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole"),
     ("scatter_add", "[i,j],[k,j],[k,l]->[i,j] k 3 sum l 1 whole"),
-    // summed for sums only: a type says unreduced of sums, and has no word for partial results of other kinds. Also the reference's rule does not say
-    // of which kind they are, and has led to wrong numbers there
+    // summed for sums only: a type says unreduced of sums, and has no word for partial results of other kinds; the reference sums here too, by a rule
+    // that does not say of which kind they are
     ("scatter_mul", "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole"),
     ("scatter_max", "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole"),
     ("scatter_min", "[i,j],[k,j],[k,l]->[i,j] k 3 whole l 1 whole"),
