@@ -298,14 +298,15 @@ impl SeekKernel {
         let alone = matches!(&self.parts[..], [Part { to: 0, .. }]) && self.quick.is_some();
         (self.put.is_none() && self.queries == 1 && alone && self.dst[0] == row).then_some(self.ext[0])
     }
-    /// How many updates it has, where it is a put that may go through them some at a time, in their order: each is a row of what is put.
+    /// How many updates it has, where it is a put that may go through them some at a time, in their order: each is a row of what is put. On a
+    /// page none does.
     pub(crate) fn by_turns(&self) -> Option<i64> {
         let row = if self.n > 1 { self.ext[1] * self.size as i64 } else { self.size as i64 };
         let whole =
             |(lo, hi): &Box_| lo[..self.n].iter().all(|x| *x == 0) && hi[..self.n] == self.ext[..self.n];
         let alone = matches!(&self.parts[..], [Part { to: 0, ahead: [_, 0], boxes }] if matches!(&boxes[..], [b] if whole(b)));
         let fits = self.put.is_some() && self.quick.is_some() && self.queries == 1 && alone;
-        (fits && self.off == 0 && self.src[0] == row).then_some(self.ext[0])
+        (fits && self.off == 0 && self.src[0] == row && !on_a_page!()).then_some(self.ext[0])
     }
     /// The slot of what it takes or puts.
     pub(crate) fn from(&self) -> u32 {
@@ -374,7 +375,10 @@ impl SeekKernel {
     }
     /// These updates of a put that goes through them in turns; without any, what it begins from.
     unsafe fn some<T: Word>(&self, some: Option<(i64, i64)>, base: &[*mut u8]) {
-        let (Some(p), Some(quick), [part]) = (&self.put, &self.quick, &self.parts[..]) else { return };
+        let (Some(p), Some(quick), [part], false) = (&self.put, &self.quick, &self.parts[..], on_a_page!())
+        else {
+            return;
+        };
         let out = base[self.out as usize].wrapping_offset(part.to as isize);
         let Some((a, e)) = some else {
             // SAFETY: the caller's
@@ -387,13 +391,14 @@ impl SeekKernel {
         unsafe { self.quick_put::<T>(quick, p, (&lo, &hi), (0, p.rows), [out, from], base) }
     }
     unsafe fn go<T: Word>(&self, rows: (i64, i64), base: &[*mut u8]) {
+        let single = self.single && !on_a_page!();
         for part in &self.parts {
             // SAFETY: the caller's
             unsafe {
                 match &self.put {
-                    Some(p) if self.single && rows == (0, p.rows) => self.single_put::<T>(p, part, base),
+                    Some(p) if single && rows == (0, p.rows) => self.single_put::<T>(p, part, base),
                     Some(p) => self.put::<T>(p, part, rows, base),
-                    None if self.single && rows == (0, 1) => self.single_take::<T>(part, base),
+                    None if single && rows == (0, 1) => self.single_take::<T>(part, base),
                     None => self.take::<T>(part, rows, base),
                 }
             }

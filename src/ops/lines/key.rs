@@ -115,9 +115,9 @@ impl Placed for u128 {
     }
 }
 
-/// Whether keys of so many bits and the places of a line of n fit into 64 bits.
+/// Whether keys of so many bits and the places of a line of n fit into 64 bits. On a page all have 128: code is dearer than time there.
 pub(super) fn small(bits: u32, n: usize) -> bool {
-    bits <= 32 && n as u64 <= 1 << 32
+    !on_a_page!() && bits <= 32 && n as u64 <= 1 << 32
 }
 
 #[cfg(test)]
