@@ -392,7 +392,7 @@ impl Chain {
         });
         let parts: Vec<Part> = parts.collect();
         let held = |slot: u32| held.contains(&(slot as usize - base));
-        let products = !on_a_page!() && !(before.is_empty() && after.is_empty());
+        let products = !(on_a_page!() || before.is_empty() && after.is_empty());
         let wise = self.wise(&parts, |slot| gone(&(slot as usize - base)) && !held(slot));
         let turn = match wise {
             _ if products => *turn,
