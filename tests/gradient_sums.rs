@@ -147,3 +147,21 @@ fn other_factors_that_are_reduced_are_refused_with_mends_that_gather_nothing() -
     assert!((&x * g.reshard(p![_, _])).ty().is_ok());
     Ok(())
 }
+
+/// What prints stays in order; a loop that prints nothing waits for no print, wherever it is written.
+#[test]
+fn sums_are_one_exchange_whether_a_loop_is_written_before_or_behind_a_print() -> Result<()> {
+    let mesh = Mesh::auto([("X", 4)])?;
+    let x = Array::ones([8, 6]).put(&mesh, p!["X"]);
+    let bytes = |behind: bool| -> Result<u64> {
+        let f = jit(move |x: &Array| {
+            let looped = || fori_loop(0..3, x.clone(), |_, c: Array| c.tanh() * 0.5);
+            let before = (!behind).then(looped);
+            cond(x.sum(..).gt(0.0), || debug_print!("{}", x.slice(ix![0, 0])), || ());
+            before.unwrap_or_else(looped).sum(..)
+        });
+        Ok(f.lower(&x)?.collectives().bytes())
+    };
+    assert_eq!(bytes(false)?, bytes(true)?);
+    Ok(())
+}

@@ -209,6 +209,17 @@ impl Step {
             | Step::Print { .. } => false,
         }
     }
+    /// Whether it prints, or something nested in it does.
+    pub(crate) fn prints(&self) -> bool {
+        let within = |p: &SpmdProgram| p.steps.iter().any(Step::prints);
+        match self {
+            Step::Local { .. } | Step::Reduce { .. } | Step::Fetch { .. } => false,
+            Step::Loop { body, .. } => within(body),
+            Step::While { cond, body, .. } => within(cond) || within(body),
+            Step::Branch { branches, .. } => branches.iter().any(within),
+            Step::Print { .. } => true,
+        }
+    }
 }
 
 /// A value that a program prints.

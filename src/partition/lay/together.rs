@@ -29,7 +29,7 @@ pub(crate) fn gather(d: &mut Draft) {
     for (k, item) in d.items.iter().enumerate() {
         let own = node_of[k];
         let mut before: Vec<usize> = item.step.inputs().into_iter().filter_map(|s| maker[s]).collect();
-        if !item.step.only_computes() {
+        if item.step.prints() {
             // what is printed stays in order
             before.extend(last_told.replace(own));
         }
@@ -93,7 +93,7 @@ fn exchanges(d: &Draft) -> Option<Vec<usize>> {
             alike.entry((gone, d.slots[out].dtype.size(), far)).or_default().push(k);
             far += 1;
         }
-        if !item.step.only_computes() {
+        if item.step.prints() {
             far = far.max(told);
             told = far;
         }
