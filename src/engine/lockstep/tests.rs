@@ -2,7 +2,6 @@
 
 mod control;
 mod rows;
-mod scores;
 mod seek;
 
 use super::super::reference;
