@@ -56,7 +56,7 @@ pub(crate) fn tell(o: &Options, name: &str, mut call: impl FnMut() -> Result<Tim
         if least.is_empty() {
             least.clone_from(&seen);
         }
-        // that two runs have other numbers of tasks somewhere does not happen; a run that is cut short is left out
+        // tasks are counted as the program is cut; a run of which marks are missing is left out
         if least.iter().map(Vec::len).eq(seen.iter().map(Vec::len)) {
             least.iter_mut().flatten().zip(seen.iter().flatten()).for_each(|(a, b)| *a = a.min(*b));
         }
