@@ -210,15 +210,7 @@ fn of_classes_in_their_other_forms() {
     let update = UpdateSlice { start: vec![2, 0] };
     is(update, &[whole, F32.of([2, 4])], "[i,j],[+i,j]->[i,j] i 8 moved");
     let around = Window { low: 1, high: 1, ..Window::default() };
-    let images = Conv {
-        batch: [vec![], vec![]],
-        contracting: [vec![1], vec![1]],
-        spatial: [vec![2, 3], vec![2, 3]],
-        windows: vec![around, around],
-        order: vec![0, 3, 1, 2],
-        out: None,
-        preferred: None,
-    };
+    let images = super::images();
     // steps of windows are loops that are summed and that no other operand has: as private as the reference's
     is(
         images.clone(),

@@ -8,12 +8,26 @@ use crate::mesh::Axis;
 use crate::ops::product::DotGeneral;
 use crate::ops::reduce::Reduction;
 use crate::ops::sharding::Constrain;
+use crate::ops::windows::{Conv, Window};
 use crate::p;
 use crate::program::{Prim, Value};
 use crate::sharding::Spec;
 use crate::sharding::atoms::{Atom, Atoms};
 use std::sync::Arc;
 
+/// Images, features, rows, columns; filters' features, images' features, rows, columns.
+fn images() -> Conv {
+    let around = Window { low: 1, high: 1, ..Window::default() };
+    Conv {
+        batch: [vec![], vec![]],
+        contracting: [vec![1], vec![1]],
+        spatial: [vec![2, 3], vec![2, 3]],
+        windows: vec![around, around],
+        order: vec![0, 3, 1, 2],
+        out: None,
+        preferred: None,
+    }
+}
 fn dot(r: &mut Row, a: &Value, b: &Value) -> Value {
     r.b.dot_general(a, b, DotGeneral::matrix()).unwrap()
 }

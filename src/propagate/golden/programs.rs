@@ -5,7 +5,6 @@ use crate::DType::{Bool, F32, I32};
 use crate::ops::elementwise::{Binary, Unary};
 use crate::ops::indexing::{DynamicSlice, DynamicUpdateSlice, Gather, Places, Scatter};
 use crate::ops::lines::{Running, Scan, Sort};
-use crate::ops::windows::{Conv, Window};
 use crate::program::sentence::{Beyond, Combine};
 use crate::program::{Control, Loop, Placement};
 use crate::types::Scalar;
@@ -68,17 +67,7 @@ fn lines_and_windows() {
     one("33", &M, &[16, 32], p![X, Y], "X,Y", |r, a| {
         emit(r, Arc::new(Scan { kind: Running::Sum, axis: 0, reverse: false }), &[a])
     });
-    // images, features, rows, columns; filters' features, images' features, rows, columns
-    let around = Window { low: 1, high: 1, ..Window::default() };
-    let conv = Conv {
-        batch: [vec![], vec![]],
-        contracting: [vec![1], vec![1]],
-        spatial: [vec![2, 3], vec![2, 3]],
-        windows: vec![around, around],
-        order: vec![0, 3, 1, 2],
-        out: None,
-        preferred: None,
-    };
+    let conv = super::images();
     let two = |name, x: Spec, w: Spec, want: &str| {
         row(name, &M, |r| {
             let (x, w) = (r.arg(&[8, 4, 16, 16], x), r.arg(&[8, 4, 3, 3], w));
