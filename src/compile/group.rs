@@ -124,6 +124,14 @@ impl Groups<'_, '_> {
             _ => unreachable!("the head is a fold"),
         }
     }
+    /// The items of a group.
+    pub(crate) fn items(&self, group: usize) -> impl Iterator<Item = usize> {
+        let head = match self.list[group].head {
+            Head::Fold(item) | Head::Whole(item) | Head::Product(item) => Some(item),
+            Head::Elementwise => None,
+        };
+        self.list[group].members.iter().map(|m| m.item).chain(head)
+    }
     /// Bytes of an element of what the fold of this group combines.
     pub(crate) fn fold_size(&self, group: usize) -> Option<i64> {
         let Head::Fold(k) = self.list[group].head else { return None };

@@ -19,6 +19,9 @@ use crate::types::DType;
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 
+mod rows;
+pub(crate) use rows::Along;
+
 /// A matrix of a batch: strides in elements for each dimension of the product.
 #[derive(Clone, Copy, Debug)]
 struct Mat {
@@ -211,6 +214,10 @@ fn block(f: &Fold<'_>, lo: &Ix, hi: &Ix) -> Option<Block> {
 const SMALL: usize = 256;
 
 impl ProductKernel {
+    /// Where its result is.
+    pub(crate) fn result(&self) -> u32 {
+        self.c.slot
+    }
     fn tiles(&self) -> (i64, i64, i64) {
         let size = |d: Option<usize>| d.map_or(1, |d| self.ext[d]);
         let matrix = |d: usize| Some(d) == self.m || Some(d) == self.n;

@@ -2,7 +2,7 @@
 //!
 //! `schedule` makes it (passes 5 to 9 of the lock-step engine: views, aliases, levels, buffers, and each group bound to memory as a node),
 //! with what is inside loops and choices in `control`, results that are blocks of an argument
-//! in `view`, groups that share their rows in `rows`, and memory that is written again in `reuse` and `puts`.
+//! in `view`, groups that share their rows in `rows` (`strips`: as they run), products beside them in `scores`, and memory that is written again in `reuse` and `puts`.
 
 #[cfg(debug_assertions)]
 mod check;
@@ -11,6 +11,8 @@ mod puts;
 mod reuse;
 mod rows;
 mod schedule;
+mod scores;
+mod strips;
 mod view;
 
 use super::fold::FoldKernel;
@@ -22,11 +24,11 @@ use super::tiles::Tiles;
 use crate::mesh::{Axes, Mesh};
 use crate::partition::{Slot, Why};
 use crate::types::{DType, Shape};
-pub(crate) use rows::RowsKernel;
 pub(crate) use schedule::compile;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
+pub(crate) use strips::RowsKernel;
 
 /// Where a slot is.
 #[derive(Clone, Copy, Debug, PartialEq)]

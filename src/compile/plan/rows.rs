@@ -6,18 +6,19 @@
 //! reads has a strip of a worker's own, of a few rows. Every group computes what it computes by itself: no bit depends on this.
 
 use super::puts::Puts;
+use super::scores::Beside;
+use super::strips::{Part, RowsKernel, Strip, mems, packed};
 use super::{Kernel, Memory, Node, What};
 use crate::compile::flow::{Item, Piece};
 use crate::compile::fold::FoldKernel;
 use crate::compile::group::{Group, Groups, Head};
 use crate::compile::index::MAX;
-use crate::compile::kernel::{self, Scratch};
+use crate::compile::product::{Along, ProductKernel};
 use crate::compile::rowwise::RowWise;
 use crate::compile::seek::{self, SeekKernel};
 use crate::compile::tiles::Tiles;
 use crate::partition::Slot;
 use crate::program::sentence::Source;
-use crate::sorted;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -28,136 +29,17 @@ const TURN: i64 = 128 << 10;
 /// Most bytes of one row.
 const LONGEST: i64 = 256 << 10;
 
-/// One of the programs of a node.
-#[derive(Clone, Debug)]
-enum Part {
-    Tiles(Box<Tiles>),
-    Fold(Arc<FoldKernel>),
-    Take(Box<SeekKernel>),
-    /// The last one: what it puts into is laid before the first turn.
-    Put(Box<SeekKernel>),
-}
-
-impl Part {
-    fn uses(&self, slot: u32) -> bool {
-        match self {
-            Part::Tiles(t) => mems(t).any(|m| m.slot == slot),
-            Part::Fold(f) => f.out == slot || mems(&f.pre).any(|m| m.slot == slot),
-            // (rows that are found or put have room of their own)
-            Part::Take(_) | Part::Put(_) => true,
-        }
-    }
-}
-
-/// Where values of so many bytes are, and the bytes of all: what no later program uses makes room for what later ones make.
-fn packed(values: &[(u32, i64)], parts: &[Part]) -> (Vec<usize>, usize) {
-    let span = |slot: u32| {
-        let uses = |p: &Part| p.uses(slot);
-        (parts.iter().position(uses).unwrap_or(0), parts.iter().rposition(uses).unwrap_or(parts.len()))
-    };
-    let spans: Vec<(usize, usize)> = values.iter().map(|v| span(v.0)).collect();
-    let (mut at, mut end) = (vec![0; values.len()], 0);
-    // rooms: where each begins, its bytes, and the program after which it is free
-    let mut rooms: Vec<(usize, usize, usize)> = Vec::new();
-    let mut order: Vec<usize> = (0..values.len()).collect();
-    sorted::sort_by_key(&mut order, |v| spans[*v].0);
-    for v in order {
-        let (need, (first, last)) = ((values[v].1 as usize).next_multiple_of(64), spans[v]);
-        let free = rooms.iter_mut().filter(|r| r.2 < first && r.1 >= need).min_by_key(|r| r.1);
-        at[v] = match free {
-            Some(room) => {
-                room.2 = last;
-                room.0
-            }
-            None => {
-                rooms.push((end, need, last));
-                end += need;
-                end - need
-            }
-        };
-    }
-    (at, end)
-}
-
-/// Programs that run one behind the other on some rows, then on the next ones.
-#[derive(Clone, Debug)]
-pub(crate) struct RowsKernel {
-    rows: i64,
-    /// Rows of a turn.
-    turn: i64,
-    parts: Vec<Part>,
-    /// Values of which a turn's rows are all that is in memory: slot, bytes of a row, where it begins.
-    strips: Vec<(u32, i64, usize)>,
-    /// Bytes of all strips.
-    bytes: usize,
-    /// What runs them row by row, where that is possible: then a turn is a row.
-    wise: Option<RowWise>,
-}
-
-impl RowsKernel {
-    /// How many tasks it may have.
-    pub(crate) fn most(&self) -> i64 {
-        // the rows that a put finds are of one task
-        if matches!(self.parts.last(), Some(Part::Put(_))) { 1 } else { self.rows }
-    }
-    /// Task i of so many.
-    ///
-    /// # Safety
-    /// As for [`kernel::run`]; the slots of strips are this worker's to set.
-    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
-        let (mut a, end) = (self.rows * i / chunks, self.rows * (i + 1) / chunks);
-        let room = scratch.strips(self.bytes);
-        if let Some(wise) = &self.wise {
-            for (slot, _, at) in &self.strips {
-                base[*slot as usize] = room.wrapping_add(*at);
-            }
-            // SAFETY: the caller's
-            return unsafe { wise.run(a, end, base, scratch) };
-        }
-        if let Some(Part::Put(p)) = self.parts.last() {
-            // SAFETY: the caller's
-            unsafe { p.begin(base) }
-        }
-        while a < end {
-            let b = (a + self.turn).min(end);
-            for (slot, row, at) in &self.strips {
-                // row a is the strip's first
-                base[*slot as usize] = room.wrapping_add(*at).wrapping_offset((-a * row) as isize);
-            }
-            for part in &self.parts {
-                // SAFETY: the caller's; the programs name what is in these rows only
-                unsafe {
-                    match part {
-                        Part::Tiles(t) => {
-                            let (mut lo, mut hi, each) = ([0; MAX], t.ext, t.ext[0] / self.rows);
-                            (lo[0], hi[0]) = (a * each, b * each);
-                            kernel::run(t, base, &lo, &hi, scratch);
-                        }
-                        Part::Fold(f) => {
-                            let each = f.pre.ext[0] / self.rows;
-                            f.run_rows(a * each, b * each, base, scratch);
-                        }
-                        Part::Take(t) => t.run_rows((a, b), base),
-                        Part::Put(p) => p.put_some((a, b), base),
-                    }
-                }
-            }
-            a = b;
-        }
-    }
-}
-
 /// What a group reads is taken into a chain before it from at most so far away.
 const PULLED: usize = 8;
 
 /// A chain that grows: its rows, its first level, its groups in order, and what they make.
-struct Grown {
-    rows: i64,
-    first: u32,
-    groups: Vec<usize>,
-    made: Vec<Slot>,
+pub(super) struct Grown {
+    pub(super) rows: i64,
+    pub(super) first: u32,
+    pub(super) groups: Vec<usize>,
+    pub(super) made: Vec<Slot>,
     /// The put that runs last, and makes nothing for the others.
-    put: Option<usize>,
+    pub(super) put: Option<usize>,
 }
 
 /// Groups that are one node.
@@ -170,6 +52,8 @@ pub(super) struct Chain {
     pub(super) strips: Vec<(Slot, i64)>,
     /// Bytes of a row of all that is read and made.
     bytes: i64,
+    /// Its products, which are the first and the last of the groups.
+    beside: Beside,
 }
 
 /// The takes among groups, as they are bound.
@@ -191,6 +75,9 @@ pub(super) fn puts(g: &Groups<'_, '_>, base: u32, puts: &Puts, workers: i64) -> 
     let place = |s: Slot| puts.last(g.flow.root(s)) as u32 + base;
     let alone = |s: Slot| puts.last(s) == s && puts.first(s) == s;
     let put = |group: &Group| {
+        if on_a_page!() {
+            return None;
+        }
         let Head::Whole(item) = group.head else { return None };
         let Item::Seek(s) = &g.flow.items[item] else { return None };
         let own = s.put.is_some() && s.over(g.flow).into_iter().chain([s.out]).all(alone);
@@ -199,6 +86,9 @@ pub(super) fn puts(g: &Groups<'_, '_>, base: u32, puts: &Puts, workers: i64) -> 
     };
     g.list.iter().map(put).collect()
 }
+
+/// What binds the product of a group.
+type Bind<'b> = dyn Fn(&Groups<'_, '_>, usize) -> Option<ProductKernel> + 'b;
 
 /// The groups of a flow as they are bound.
 pub(super) struct Bound<'b> {
@@ -210,6 +100,10 @@ pub(super) struct Bound<'b> {
     pub(super) takes: &'b [Option<SeekKernel>],
     /// Puts that may end a chain.
     pub(super) puts: &'b [Option<SeekKernel>],
+    /// Where products are, if in the memory of other values.
+    pub(super) same: &'b [Option<Slot>],
+    /// Binds a product.
+    pub(super) product: &'b Bind<'b>,
     /// The flow's first slot.
     pub(super) base: usize,
     /// The places of slots.
@@ -236,7 +130,7 @@ impl Bound<'_> {
         makes.iter().all(own).then_some(makes)
     }
     /// Whether all that a group reads or writes of this value is, for its row r, in the r-th of so many rows.
-    fn local(&self, k: usize, s: Slot, rows: i64, row: i64) -> bool {
+    pub(super) fn local(&self, k: usize, s: Slot, rows: i64, row: i64) -> bool {
         if let Some(t) = &self.takes[k] {
             return t.by_rows() == Some(rows);
         }
@@ -274,7 +168,7 @@ impl Bound<'_> {
                 }
             }
         }
-        for (k, put) in self.puts.iter().enumerate() {
+        for (k, put) in self.puts.iter().enumerate().filter(|_| !on_a_page!()) {
             if let Some(put) = put {
                 readers.entry(put.from()).or_default().push(k);
             }
@@ -328,20 +222,23 @@ impl Bound<'_> {
                 open.extend(next.filter(|r| !grown.groups.contains(r)).map(|r| (g.list[*r].level, *r)));
             }
         }
-        let Grown { mut groups, made, put, .. } = grown;
-        groups.extend(put);
-        let row = |s: Slot| super::schedule::bytes(g.flow, s) as i64 / rows;
-        bytes += made.iter().map(|s| row(*s)).sum::<i64>();
-        if groups.len() < 2 || bytes > LONGEST {
+        if grown.groups.len() + usize::from(grown.put.is_some()) < 2 {
             return None;
         }
-        let items = groups.iter().flat_map(|k| {
-            let head = match g.list[*k].head {
-                Head::Fold(item) | Head::Whole(item) => Some(item),
-                Head::Elementwise | Head::Product(_) => None,
-            };
-            g.list[*k].members.iter().map(|m| m.item).chain(head)
-        });
+        let beside = self.beside(g, &grown, &not);
+        let Grown { groups, mut made, put, .. } = grown;
+        let groups: Vec<usize> = (beside.before.iter().map(|b| b.0))
+            .chain(groups)
+            .chain(put)
+            .chain(beside.after.iter().map(|b| b.0))
+            .collect();
+        made.extend(&beside.made);
+        let row = |s: Slot| super::schedule::bytes(g.flow, s) as i64 / rows;
+        bytes += made.iter().map(|s| row(*s)).sum::<i64>();
+        if bytes > LONGEST {
+            return None;
+        }
+        let items = groups.iter().flat_map(|k| g.items(*k));
         let mut inner: HashMap<Slot, u32> = HashMap::new();
         for s in items.flat_map(|i| g.flow.items[i].sources()) {
             *inner.entry(g.flow.root(s)).or_default() += 1;
@@ -353,7 +250,7 @@ impl Bound<'_> {
                 && inner.get(s) == Some(&uses.readers)
         };
         let strips = made.into_iter().filter(private).map(|s| (s, row(s))).collect();
-        Some(Chain { groups, rows, strips, bytes })
+        Some(Chain { groups, rows, strips, bytes, beside })
     }
     /// Takes a group into the chain, if it has the chain's rows, and what it reads is ready before or in the chain. What is neither is taken
     /// in before it, if that is possible: it need not read anything of the chain.
@@ -368,7 +265,7 @@ impl Bound<'_> {
         if c.groups.contains(&k) {
             return true;
         }
-        if let Some(put) = &self.puts[k] {
+        if let Some(put) = self.puts[k].as_ref().filter(|_| !on_a_page!()) {
             // (what it makes is nobody's in the chain)
             if deep == PULLED && !not(k) && self.ends(g, k, put, c) {
                 c.put = Some(k);
@@ -436,16 +333,10 @@ impl Bound<'_> {
             && c.made.contains(&from)
             && others.into_iter().all(ready)
     }
-    fn reads(&self, k: usize, s: Slot) -> bool {
+    pub(super) fn reads(&self, k: usize, s: Slot) -> bool {
         let slot = (self.base + s) as u32;
         self.tiles(k).is_some_and(|t| mems(t).any(|m| m.slot == slot))
     }
-}
-
-/// The places in memory of tile programs.
-fn mems(t: &Tiles) -> impl Iterator<Item = &crate::compile::expr::Mem> {
-    let all = t.bands.iter().flat_map(|b| &b.segs).flat_map(|s| &s.mems);
-    all.filter(|m| m.slot != crate::compile::expr::POSITION)
 }
 
 /// Which chain each group is in, and where there.
@@ -471,12 +362,27 @@ impl Chain {
         all.then(|| wise.done(self.rows))
     }
     /// The nodes of the chain's groups, in its order, as one.
-    pub(super) fn node(&self, nodes: Vec<Node>, base: usize) -> Node {
+    pub(super) fn node(&self, mut nodes: Vec<Node>, base: usize) -> Node {
         let cost: f64 = nodes.iter().map(|n| n.cost).sum();
         let gone = |s: &Slot| self.strips.iter().any(|x| x.0 == *s);
-        let makes = nodes.iter().flat_map(|n| &n.what.makes).filter(|m| !gone(&m.0)).cloned().collect();
+        // (what products make before is nobody else's)
+        let others = &nodes[self.beside.before.len()..];
+        let makes = others.iter().flat_map(|n| &n.what.makes).filter(|m| !gone(&m.0)).cloned().collect();
         let maps = nodes.iter().map(|n| n.what.maps).sum();
         let step = nodes.iter().rev().find_map(|n| n.what.step.clone());
+        let product = |(n, (_, along)): (Node, &(usize, Along))| match n.kernel {
+            Kernel::Product(p) => Some((p, along.clone())),
+            _ => None,
+        };
+        let Beside { before, after, held, turn, .. } = &self.beside;
+        let left = nodes.len() - before.len();
+        let mut apart = |from: usize, list: &[(usize, Along)]| -> Vec<_> {
+            // (on a page no product joins)
+            let own = if on_a_page!() { Vec::new() } else { nodes.drain(from..from + list.len()).collect() };
+            own.into_iter().zip(list).filter_map(product).collect()
+        };
+        let before = apart(0, before);
+        let after = apart(left - after.len(), after);
         let parts = nodes.into_iter().filter_map(|n| match n.kernel {
             Kernel::Tiles { tiles, .. } => Some(Part::Tiles(tiles)),
             Kernel::Fold(f, _) => Some(Part::Fold(f)),
@@ -485,18 +391,35 @@ impl Chain {
             _ => None,
         });
         let parts: Vec<Part> = parts.collect();
-        let wise = self.wise(&parts, |slot| gone(&(slot as usize - base)));
+        let held = |slot: u32| held.contains(&(slot as usize - base));
+        let products = !(on_a_page!() || before.is_empty() && after.is_empty());
+        let wise = self.wise(&parts, |slot| gone(&(slot as usize - base)) && !held(slot));
         let turn = match wise {
-            Some(_) => 1,
+            _ if products => *turn,
+            Some(_) => self.rows,
             None => (TURN / self.bytes.max(1)).clamp(1, self.rows),
         };
-        let strips: Vec<(u32, i64)> =
-            self.strips.iter().map(|(s, row)| ((base + s) as u32, row * turn)).collect();
-        let (at, bytes) = packed(&strips, &parts);
-        let strips = strips.iter().zip(at).map(|((slot, all), at)| (*slot, all / turn, at)).collect();
-        let kernel = RowsKernel { rows: self.rows, turn, parts, strips, bytes, wise };
+        // row by row, one row is enough of what no product makes or reads
+        let one = wise.is_some();
+        let strip = |(s, row): &(Slot, i64)| {
+            let slot = (base + s) as u32;
+            let alone = one && !held(slot);
+            let bytes = if alone { *row } else { row * turn };
+            let held = [self.beside.made.contains(s), after.iter().any(|p| p.0.operands().contains(&slot))];
+            Strip { slot, bytes, row: if alone { 0 } else { *row }, held, at: 0 }
+        };
+        let (mut few, mut strips): (Vec<Strip>, Vec<Strip>) =
+            self.strips.iter().map(strip).partition(|s| s.row == 0);
+        let (below, all) = (packed(&mut few, &parts, false), packed(&mut strips, &parts, one));
+        for s in &mut few {
+            s.at += all;
+        }
+        strips.extend(few);
+        let bytes = below + all;
+        let kernel = RowsKernel { rows: self.rows, turn, parts, before, after, strips, bytes, wise };
         let chunks = ((cost / 20.0) as i64).clamp(1, kernel.most().min(512));
-        let what = What { name: "rows", makes, maps, step };
+        let name = if products { "products of rows" } else { "rows" };
+        let what = What { name, makes, maps, step };
         Node { kernel: Kernel::Rows(Box::new(kernel)), chunks, cost, what }
     }
 }

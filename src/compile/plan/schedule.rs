@@ -209,6 +209,8 @@ impl Planner {
                 folds: &folds,
                 takes: &rows::takes(g, base as u32, &reuse.puts),
                 puts: &rows::puts(g, base as u32, &reuse.puts, workers::team().workers() as i64),
+                same: &same,
+                product: &|g, k| product::bind(g, k, base as u32, same[k], &reuse.over[k]).ok(),
                 base,
                 places: &self.places,
             }

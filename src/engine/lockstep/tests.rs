@@ -2,6 +2,7 @@
 
 mod control;
 mod rows;
+mod scores;
 mod seek;
 
 use super::super::reference;

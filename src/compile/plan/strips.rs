@@ -1,0 +1,185 @@
+//! Programs of rows that stay in cache, and products beside them, as they run: a turn's rows of the values that nobody else reads are in strips.
+
+use crate::compile::expr::Mem;
+use crate::compile::fold::FoldKernel;
+use crate::compile::index::MAX;
+use crate::compile::kernel::{self, Scratch};
+use crate::compile::product::{Along, ProductKernel};
+use crate::compile::rowwise::RowWise;
+use crate::compile::seek::SeekKernel;
+use crate::compile::tiles::Tiles;
+use crate::sorted;
+use std::sync::Arc;
+
+/// One of the programs of a node.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    Tiles(Box<Tiles>),
+    Fold(Arc<FoldKernel>),
+    Take(Box<SeekKernel>),
+    /// The last one: what it puts into is laid before the first turn.
+    Put(Box<SeekKernel>),
+}
+
+impl Part {
+    fn uses(&self, slot: u32) -> bool {
+        match self {
+            Part::Tiles(t) => mems(t).any(|m| m.slot == slot),
+            Part::Fold(f) => f.out == slot || mems(&f.pre).any(|m| m.slot == slot),
+            // (rows that are found or put have room of their own)
+            Part::Take(_) | Part::Put(_) => true,
+        }
+    }
+}
+
+/// A value of which some rows are all that is in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Strip {
+    pub(super) slot: u32,
+    /// Bytes of all.
+    pub(super) bytes: i64,
+    /// Bytes from one row to the next; none where there is room for one row only.
+    pub(super) row: i64,
+    /// Whether a product makes it before the programs run, and whether one reads it after them.
+    pub(super) held: [bool; 2],
+    /// Where it begins.
+    pub(super) at: usize,
+}
+
+/// Places strips, and says the bytes of all: what no later program uses makes room for what later ones make, if it has as many bytes (where
+/// it is `alike`) or enough.
+pub(super) fn packed(values: &mut [Strip], parts: &[Part], alike: bool) -> usize {
+    let span = |s: &Strip| {
+        let uses = |p: &Part| p.uses(s.slot);
+        let first = parts.iter().position(uses).filter(|_| !s.held[0]).unwrap_or(0);
+        (first, parts.iter().rposition(uses).filter(|_| !s.held[1]).unwrap_or(parts.len()))
+    };
+    let spans: Vec<(usize, usize)> = values.iter().map(span).collect();
+    let mut end = 0;
+    // rooms: where each begins, its bytes, and the program after which it is free
+    let mut rooms: Vec<(usize, usize, usize)> = Vec::new();
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    sorted::sort_by_key(&mut order, |v| spans[*v].0);
+    for v in order {
+        let (need, (first, last)) = ((values[v].bytes as usize).next_multiple_of(64), spans[v]);
+        let fits =
+            |r: &&mut (usize, usize, usize)| r.2 < first && if alike { r.1 == need } else { r.1 >= need };
+        let free = rooms.iter_mut().filter(fits).min_by_key(|r| r.1);
+        values[v].at = match free {
+            Some(room) => {
+                room.2 = last;
+                room.0
+            }
+            None => {
+                rooms.push((end, need, last));
+                end += need;
+                end - need
+            }
+        };
+    }
+    end
+}
+
+/// Programs that run one behind the other on some rows, then on the next ones.
+#[derive(Clone, Debug)]
+pub(crate) struct RowsKernel {
+    pub(super) rows: i64,
+    /// Rows of a turn.
+    pub(super) turn: i64,
+    pub(super) parts: Vec<Part>,
+    /// Products that run before them on the same rows.
+    pub(super) before: Vec<(Box<ProductKernel>, Along)>,
+    /// Products that run after them.
+    pub(super) after: Vec<(Box<ProductKernel>, Along)>,
+    /// Values of which a turn's rows are all that is in memory.
+    pub(super) strips: Vec<Strip>,
+    /// Bytes of all strips.
+    pub(super) bytes: usize,
+    /// What runs them row by row, where that is possible.
+    pub(super) wise: Option<RowWise>,
+}
+
+impl RowsKernel {
+    /// How many tasks it may have.
+    pub(crate) fn most(&self) -> i64 {
+        // the rows that a put finds are of one task
+        if matches!(self.parts.last(), Some(Part::Put(_))) { 1 } else { self.wholes() }
+    }
+    /// Tasks are of so many rows, or of a multiple.
+    fn whole(&self) -> i64 {
+        if self.before.is_empty() && self.after.is_empty() { 1 } else { self.turn }
+    }
+    /// How many tasks that makes.
+    fn wholes(&self) -> i64 {
+        (self.rows + self.whole() - 1) / self.whole()
+    }
+    /// Task i of so many.
+    ///
+    /// # Safety
+    /// As for [`kernel::run`]; the slots of strips are this worker's to set.
+    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
+        let (whole, most) = (self.whole(), self.wholes());
+        let (mut a, end) = (most * i / chunks * whole, (most * (i + 1) / chunks * whole).min(self.rows));
+        let room = scratch.strips(self.bytes);
+        if let Some(Part::Put(p)) = self.parts.last() {
+            // SAFETY: the caller's
+            unsafe { p.begin(base) }
+        }
+        while a < end {
+            let b = (a + self.turn).min(end);
+            for s in &self.strips {
+                // row a is the strip's first
+                base[s.slot as usize] = room.wrapping_add(s.at).wrapping_offset((-a * s.row) as isize);
+            }
+            // SAFETY: the caller's; the products make and read these rows only
+            unsafe { product_rows(&self.before, (a, b), base, scratch) }
+            if let Some(wise) = &self.wise {
+                // SAFETY: the caller's
+                unsafe { wise.run(a, b, base, scratch) }
+            }
+            for part in self.parts.iter().filter(|_| self.wise.is_none()) {
+                // SAFETY: the caller's; the programs name what is in these rows only
+                unsafe {
+                    match part {
+                        Part::Tiles(t) => {
+                            let (mut lo, mut hi, each) = ([0; MAX], t.ext, t.ext[0] / self.rows);
+                            (lo[0], hi[0]) = (a * each, b * each);
+                            kernel::run(t, base, &lo, &hi, scratch);
+                        }
+                        Part::Fold(f) => {
+                            let each = f.pre.ext[0] / self.rows;
+                            f.run_rows(a * each, b * each, base, scratch);
+                        }
+                        Part::Take(t) => t.run_rows((a, b), base),
+                        Part::Put(p) => p.put_some((a, b), base),
+                    }
+                }
+            }
+            // SAFETY: as above
+            unsafe { product_rows(&self.after, (a, b), base, scratch) }
+            a = b;
+        }
+    }
+}
+
+/// Runs products on these rows.
+///
+/// # Safety
+/// As for [`kernel::run`].
+unsafe fn product_rows(
+    list: &[(Box<ProductKernel>, Along)],
+    rows: (i64, i64),
+    base: &[*mut u8],
+    scratch: &mut Scratch,
+) {
+    for (p, along) in list.iter().filter(|_| !on_a_page!()) {
+        // SAFETY: the caller's
+        unsafe { p.run_rows(along, rows, base, scratch) }
+    }
+}
+
+/// The places in memory of tile programs.
+pub(super) fn mems(t: &Tiles) -> impl Iterator<Item = &Mem> {
+    let all = t.bands.iter().flat_map(|b| &b.segs).flat_map(|s| &s.mems);
+    all.filter(|m| m.slot != crate::compile::expr::POSITION)
+}
