@@ -254,3 +254,36 @@ fn elementwise_values_in_between_are_in_no_memory() -> Result<()> {
     assert_eq!(peak(far)?, 6, "x, y, z, one that is sorted, and one before and behind its sort");
     Ok(())
 }
+
+/// Scores, their softmax and the product that reads it run some rows at a time, so that there is no `[S, S]` in memory; where the program
+/// returns the weights, or sums over queries, there is.
+#[test]
+fn scores_of_attention_are_in_no_memory() -> Result<()> {
+    let mesh = Mesh::new([("X", 2)])?;
+    let [h, s, d] = [4, 128, 16];
+    let (value, scores) = ((h * s * d) as u64 / 2 * F, (h * s * s) as u64 / 2 * F);
+    let [q, k, v] = Key::new(0).split().map(|k| k.normal([h, s, d]).put(&mesh, p!["X"]));
+    let weights = |q: &Array, k: &Array| (einsum("hqd,hkd->hqk", [q, k]) * 0.25).softmax(-1);
+    let result = |w: &Array, v: &Array| einsum("hqk,hkd->hqd", [w, v]);
+    let alone = jit(|q: &Array, k: &Array, v: &Array| result(&weights(q, k), v)).lower((&q, &k, &v))?;
+    let told = alone.memory();
+    assert_eq!(adds_up(&told).peak_bytes, 4 * value, "{told}\n{alone}");
+    let report = alone.compile()?.report();
+    assert_eq!(report.peak_bytes() as u64, 2 * 4 * value, "{report}");
+
+    let kept = |q: &Array, k: &Array, v: &Array| {
+        let w = weights(q, k);
+        (result(&w, v), w)
+    };
+    let over = |q: &Array, k: &Array, v: &Array| {
+        let w = weights(q, k);
+        result(&(&w / w.sum(Dims::keep(1))), v)
+    };
+    for peak in [
+        jit(kept).lower((&q, &k, &v))?.memory().peak_bytes,
+        jit(over).lower((&q, &k, &v))?.memory().peak_bytes,
+    ] {
+        assert!(peak >= 4 * value + scores, "{peak}");
+    }
+    Ok(())
+}

@@ -3,7 +3,10 @@
 //! Steps are taken in order. An elementwise step joins the kernel of highest level that it reads in place, if everything else that it reads is
 //! ready before that kernel; a fold takes over a kernel of elementwise steps that it alone reads; a product begins a kernel, which
 //! elementwise steps on its result join. A kernel's level is the longest path to it. So this crate's engines do (`compile/group`), step by step, and
-//! so, as far as is known, do compilers. What only the kernel that makes it reads, each element where it is made, is in no memory.
+//! so, as far as is known, do compilers. What only the kernel that makes it reads, each element where it is made, is in no memory; nor are
+//! rows of scores that stay in cache (`scores`).
+
+mod scores;
 
 use crate::partition::program::{Local, Need, Slot, SpmdProgram};
 use crate::program::sentence::{Affine, Sentence, Source, Span};
@@ -27,7 +30,9 @@ pub(crate) fn stored(p: &SpmdProgram) -> Vec<bool> {
     for step in 0..p.steps.len() {
         k.place(step);
     }
-    k.stored()
+    let mut stored = k.stored();
+    scores::kept(p, &k.readers, &k.wanted, &mut stored);
+    stored
 }
 
 /// What a value is copied to and nothing else, if that is all that it is fetched for: what is received is there at once.

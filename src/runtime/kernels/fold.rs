@@ -248,24 +248,30 @@ for_each_isa! {
         => mix_body::<M>(n, d, a, b);
 }
 
-/// The tree over eight rows of float32, stored past the caches.
+/// The tree over eight rows of float32, stored past the caches or in them. (The loop for all types is not always one function: what makes its arrays
+/// may be compiled apart, without these features.)
 ///
 /// # Safety
 /// As `rows8_body` says, for float32; the processor has these features.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-unsafe fn rows8_stream(n: usize, d: *mut u8, x: *const u8, step: isize) {
+unsafe fn rows8_wide<const STREAM: bool>(n: usize, d: *mut u8, x: *const u8, step: isize) {
     use std::arch::x86_64::*;
     // SAFETY: the caller's; streamed stores go to multiples of 64 bytes
     unsafe {
-        let whole = if (d as usize).is_multiple_of(64) { n / 16 * 16 } else { 0 };
+        let whole = if !STREAM || (d as usize).is_multiple_of(64) { n / 16 * 16 } else { 0 };
         let r: [*const f32; 8] = std::array::from_fn(|k| x.offset(k as isize * step).cast());
         let d32 = d.cast::<f32>();
         for i in (0..whole).step_by(16) {
             let pair =
                 |k: usize| _mm512_add_ps(_mm512_loadu_ps(r[k].add(i)), _mm512_loadu_ps(r[k + 1].add(i)));
             let (left, right) = (_mm512_add_ps(pair(0), pair(2)), _mm512_add_ps(pair(4), pair(6)));
-            _mm512_stream_ps(d32.add(i), _mm512_add_ps(_mm512_setzero_ps(), _mm512_add_ps(left, right)));
+            let sum = _mm512_add_ps(_mm512_setzero_ps(), _mm512_add_ps(left, right));
+            if STREAM {
+                _mm512_stream_ps(d32.add(i), sum);
+            } else {
+                _mm512_storeu_ps(d32.add(i), sum);
+            }
         }
         rows8_body::<Add<f32>>(n - whole, d.add(whole * 4), x.add(whole * 4), step);
     }
@@ -369,9 +375,7 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
         match combine {
             Combine::Add => {
                 mixer.fold = super::wide::sum;
-                if h.stream {
-                    mixer.rows8 = rows8_stream;
-                }
+                mixer.rows8 = if h.stream { rows8_wide::<true> } else { rows8_wide::<false> };
             }
             Combine::Max => mixer.fold = super::wide::max,
             Combine::Min => mixer.fold = super::wide::min,
