@@ -31,7 +31,10 @@ pub(crate) fn stored(p: &SpmdProgram) -> Vec<bool> {
         k.place(step);
     }
     let mut stored = k.stored();
-    scores::kept(p, &k.readers, &k.wanted, &mut stored);
+    // (on a page no product joins rows)
+    if !on_a_page!() {
+        scores::kept(p, &k.readers, &k.wanted, &mut stored);
+    }
     stored
 }
 
