@@ -4,6 +4,7 @@
 //! strides, transposed and sliced as they are.
 
 use super::cells::{self, Ask};
+use super::expr::bits;
 use super::flow::{Fold, Operand};
 use super::group::{Groups, Head};
 use super::index::{Ix, MAX};
@@ -11,9 +12,9 @@ use super::kernel::{self, Scratch};
 use super::tiles::Tiles;
 use crate::diagnostic::Result;
 use crate::partition::Slot;
-use crate::program::sentence::Source;
+use crate::program::sentence::{Arg, Fun, Source};
 use crate::runtime::Buffer;
-use crate::runtime::gemm::{Way, gemm, plus};
+use crate::runtime::gemm::{PANEL, Way, gemm, plus};
 use crate::runtime::workers;
 use crate::types::DType;
 use smallvec::SmallVec;
@@ -60,6 +61,8 @@ pub(crate) struct ProductKernel {
     tn: i64,
     /// For each part of the result the blocks of its ranks.
     copies: Vec<Vec<Block>>,
+    /// What each element is multiplied by, in a rounding of its own.
+    by: f64,
     /// What is computed from a tile of the result.
     pub(crate) epilogue: Option<Tiles>,
     /// Microseconds, roughly.
@@ -169,7 +172,78 @@ pub(crate) fn bind(
         + 0.1 * blocks as f64 * tiles(tm, tn) as f64
         + epilogue.as_ref().map_or(0.0, |t| t.weight * all as f64 / 1000.0);
     let copy = if own > 0 { v.strides[0] } else { 0 };
-    Ok(ProductKernel { dtype: f.dtype, a, b, c, copy, ext, rank, m, n, way, tm, tn, copies, epilogue, cost })
+    let by = scale(g, group, same).filter(|_| way == Way::Matrices && one_panel(&copies));
+    if by.is_some() {
+        epilogue = None;
+    }
+    let by = by.unwrap_or(1.0);
+    Ok(ProductKernel {
+        dtype: f.dtype,
+        a,
+        b,
+        c,
+        copy,
+        ext,
+        rank,
+        m,
+        n,
+        way,
+        tm,
+        tn,
+        copies,
+        by,
+        epilogue,
+        cost,
+    })
+}
+
+/// Whether each element is one sum of few terms, which the product makes at once.
+fn one_panel(copies: &[Vec<Block>]) -> bool {
+    let [blocks] = copies else { return false };
+    matches!(&blocks[..], [b] if matches!(b.loops[..], [(k, ..)] if k <= PANEL as i64))
+}
+
+/// The number that all which is computed from the result multiplies it by, in its place.
+fn scale(g: &Groups<'_, '_>, group: usize, same: Option<Slot>) -> Option<f64> {
+    let (Head::Product(k), [member]) = (g.list[group].head, &g.list[group].members[..]) else { return None };
+    let (f, m) = (g.fold(k), g.map(member.item));
+    let ([inst], rank) = (&m.code.insts[..], f.rank) else { return None };
+    let (from, to) = (&g.flow.values[f.out], &g.flow.values[m.out]);
+    let in_place = same == Some(m.out) && m.n == rank && m.ext[..rank] == f.ext[..rank];
+    let as_it_is = member.shift[..rank].iter().all(|s| *s == 0)
+        && member.dims[..rank].iter().enumerate().all(|(d, to)| d == usize::from(*to))
+        && from.copies == 1
+        && to.strides == from.strides;
+    let float = matches!(f.dtype, DType::F32 | DType::F64) && inst.from == f.dtype && inst.dtype == f.dtype;
+    if inst.fun != Fun::Mul || !in_place || !as_it_is || !float {
+        return None;
+    }
+    let read = |a: &Arg| match a {
+        Arg::Read(r) => match &m.reads[*r].pieces[..] {
+            [p] if p.lo[..rank].iter().all(|l| *l == 0) && p.hi[..rank] == m.ext[..rank] => Some(p),
+            _ => None,
+        },
+        Arg::Const(_) | Arg::Inst(_) | Arg::Index(_) => None,
+    };
+    let number = |a: &Arg| match (a, read(a).map(|p| p.from)) {
+        (Arg::Const(c), _) => Some(bits(f.dtype, *c)),
+        (_, Some(Source::Const(c))) => Some(bits(f.dtype, c)),
+        _ => None,
+    };
+    let own = |a: &Arg| {
+        read(a).is_some_and(|p| {
+            p.from == Source::Value(f.out) && p.off == 0 && p.st[..rank] == from.strides[..rank]
+        })
+    };
+    let by = match &inst.args[..] {
+        [x, c] if own(x) => number(c),
+        [c, x] if own(x) => number(c),
+        _ => None,
+    }?;
+    let by =
+        if f.dtype == DType::F32 { f64::from(f32::from_bits(by as u32)) } else { f64::from_bits(by as u64) };
+    // (products that are multiplied by 0 are not computed by every library)
+    (by != 0.0).then_some(by)
 }
 
 fn operand(g: &Groups<'_, '_>, o: &Operand, base: u32, order: &[usize]) -> Mat {
@@ -357,7 +431,7 @@ impl ProductKernel {
             let more = accumulate || turn > 0;
             // SAFETY: the caller's
             unsafe {
-                gemm(self.dtype, self.way, m, k, n, dst, rs, cs, x, ars, acs, y, brs, bcs, more);
+                gemm(self.dtype, self.way, m, k, n, dst, rs, cs, x, ars, acs, y, brs, bcs, more, self.by);
             }
         }
     }

@@ -56,6 +56,9 @@ impl Way {
 /// `accumulate` adds the product as it would be by itself, rounded to `dtype`: so sums over blocks do not depend on who adds them.
 /// Integers wrap.
 ///
+/// Each element of a product of matrices of floats that is not added to anything is multiplied by `by`, in a rounding of its own; a product of more
+/// than [`PANEL`] terms and all others have 1 there.
+///
 /// # Safety
 /// All elements that sizes and strides name are within memory of the type and `dst`'s are distinct, writable, and none of an operand's.
 ///
@@ -78,19 +81,20 @@ pub unsafe fn gemm(
     rhs_rs: isize,
     rhs_cs: isize,
     accumulate: bool,
+    by: f64,
 ) {
     macro_rules! run {
-        ($f:ident, $T:ty) => {{
+        ($f:ident, $T:ty $(, $by:ident)?) => {{
             let c = Out { at: dst.cast::<$T>(), rs: dst_rs, cs: dst_cs };
             let a = Mat { at: lhs.cast::<$T>(), rs: lhs_rs, cs: lhs_cs };
             let b = Mat { at: rhs.cast::<$T>(), rs: rhs_rs, cs: rhs_cs };
             // SAFETY: the caller's
-            unsafe { $f(way, Sizes { m, k, n }, c, a, b, accumulate) }
+            unsafe { $f(way, Sizes { m, k, n }, c, a, b, accumulate $(, $by)?) }
         }};
     }
     match dtype {
-        DType::F32 => run!(floats, f32),
-        DType::F64 => run!(floats, f64),
+        DType::F32 => run!(floats, f32, by),
+        DType::F64 => run!(floats, f64, by),
         DType::C64 => run!(ints, Complex<f32>),
         DType::C128 => run!(ints, Complex<f64>),
         // (they wrap, so that a sign changes nothing)
@@ -197,6 +201,10 @@ trait Num: Copy + 'static {
     fn plus(self, x: Self) -> Self;
     /// `self·x + y`, fused from level 1 on.
     fn fma<const L: u8>(self, x: Self, y: Self) -> Self;
+    /// A float multiplied.
+    fn times(self, _: f64) -> Self {
+        self
+    }
     /// The sums of 16 rows, halved again and again.
     ///
     /// # Safety
@@ -228,6 +236,8 @@ macro_rules! floats {
             fn fma<const L: u8>(self, x: $T, y: $T) -> $T {
                 if L > 0 { self.mul_add(x, y) } else { self * x + y }
             }
+            #[inline(always)]
+            fn times(self, x: f64) -> $T { self * x as $T }
             $($more)?
         }
     };
@@ -386,7 +396,8 @@ unsafe fn pack<T: Num>(x: Mat<T>, rows: usize, cols: usize) -> (Buffer, Mat<T>) 
 ///
 /// # Safety
 /// As [`gemm`] says.
-unsafe fn floats<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+unsafe fn floats<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool, by: f64) {
+    debug_assert!(by == 1.0 || way == Way::Matrices && s.k <= PANEL && !accumulate);
     // SAFETY: the caller's; scratch has m·n elements
     unsafe {
         if way != Way::Matrices {
@@ -398,13 +409,13 @@ unsafe fn floats<T: Num>(way: Way, s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, ac
             let by_rows = c.cs.abs() <= c.rs.abs();
             let (rs, cs) = if by_rows { (s.n as isize, 1) } else { (1, s.m as isize) };
             let part = Out { at: scratch.as_mut_ptr().cast(), rs, cs };
-            floats(way, s, part, a, b, false);
+            floats(way, s, part, a, b, false, 1.0);
             return add(s, c, part);
         }
-        panel(Sizes { k: s.k.min(PANEL), ..s }, c, a, b, accumulate);
+        panel(Sizes { k: s.k.min(PANEL), ..s }, c, a, b, accumulate, by);
         for from in (PANEL..s.k).step_by(PANEL) {
             let k = (s.k - from).min(PANEL);
-            panel(Sizes { k, ..s }, c, a.from(0, from), b.from(from, 0), true);
+            panel(Sizes { k, ..s }, c, a.from(0, from), b.from(from, 0), true, 1.0);
         }
     }
 }
@@ -438,16 +449,17 @@ unsafe fn add<T: Num>(s: Sizes, c: Out<T>, part: Out<T>) {
     }
 }
 
-/// A product of at most [`PANEL`] terms, in order.
+/// A product of at most [`PANEL`] terms, in order, multiplied.
 ///
 /// # Safety
 /// As [`gemm`] says; `T` is float32 or float64.
-unsafe fn panel<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+unsafe fn panel<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool, by: f64) {
     // SAFETY: the caller's
     unsafe {
         // (of two terms the crate adds one after the other to what is there; it has ways of its own for vectors)
         if s.m * s.n * s.k <= TINY || s.k <= 2 || s.m == 1 || s.n == 1 || !crates::usable() {
-            return in_order(s, c, a, b, accumulate);
+            in_order(s, c, a, b, accumulate);
+            return times(s, c, by);
         }
         #[cfg(target_arch = "x86_64")]
         if size_of::<T>() == 4 && cpu::level() == cpu::Level::Avx512 {
@@ -456,24 +468,43 @@ unsafe fn panel<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: b
                 (Out { at: c.at.cast::<f32>(), rs: c.rs, cs: c.cs }, side(a), side(b))
             };
             if few::fits(s, c, b) {
-                let (c, a, b) = cast(c, a, b);
-                return few::product(s, c, a, b, accumulate);
+                let (of, (c, a, b)) = (c, cast(c, a, b));
+                few::product(s, c, a, b, accumulate);
+                return times(s, of, by);
             }
             let flipped = Sizes { m: s.n, k: s.k, n: s.m };
             if few::fits(flipped, c.flip(), a.flip()) {
-                let (c, a, b) = cast(c.flip(), b.flip(), a.flip());
-                return few::product(flipped, c, a, b, accumulate);
+                let (of, (c, a, b)) = (c, cast(c.flip(), b.flip(), a.flip()));
+                few::product(flipped, c, a, b, accumulate);
+                return times(s, of, by);
             }
         }
         // (and where rows by columns make a few numbers it adds lane by lane)
         if a.cs == 1 && b.rs == 1 && s.m * s.n <= 256 {
             if s.n <= s.m {
                 let (_packed, b) = pack(b, s.k, s.n);
-                return crates::product(s, c, a, b, accumulate);
+                return crates::product(s, c, a, b, accumulate, by);
             }
             let (_packed, a) = pack(a.flip(), s.k, s.m);
-            return crates::product(s, c, a.flip(), b, accumulate);
+            return crates::product(s, c, a.flip(), b, accumulate, by);
         }
-        crates::product(s, c, a, b, accumulate)
+        crates::product(s, c, a, b, accumulate, by)
+    }
+}
+
+/// `dst *= by`, m×n.
+///
+/// # Safety
+/// It has so many rows and columns, all of which are written.
+unsafe fn times<T: Num>(s: Sizes, c: Out<T>, by: f64) {
+    if by == 1.0 {
+        return;
+    }
+    for (i, j) in (0..s.m).flat_map(|i| (0..s.n).map(move |j| (i as isize, j as isize))) {
+        // SAFETY: the caller's
+        unsafe {
+            let at = c.at.offset(i * c.rs + j * c.cs);
+            *at = (*at).times(by);
+        }
     }
 }

@@ -51,22 +51,22 @@ fn vector() -> usize {
     16
 }
 
-/// A product of matrices of at most [`PANEL`] terms, more than two rows and columns.
+/// A product of matrices of at most [`PANEL`] terms, more than two rows and columns; multiplied by `by`, if it is not added to anything.
 ///
 /// # Safety
 /// As [`gemm`](super::gemm) says; `T` is float32 or float64.
-pub(super) unsafe fn product<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool) {
+pub(super) unsafe fn product<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: bool, by: f64) {
     /// # Safety
     /// As `gemm`, for T = F.
     unsafe fn typed<F: 'static>(s: Sizes, c: Out<F>, a: Mat<F>, b: Mat<F>, read: bool, zero: F, one: [F; 2]) {
-        let [one, again] = one;
+        let [one, by] = one;
         let none = gemm::Parallelism::None;
         let factor = if read { one } else { zero };
         // SAFETY: the caller's
         unsafe {
             gemm::gemm(
-                s.m, s.n, s.k, c.at, c.cs, c.rs, read, a.at, a.cs, a.rs, b.at, b.cs, b.rs, factor, again,
-                false, false, false, none,
+                s.m, s.n, s.k, c.at, c.cs, c.rs, read, a.at, a.cs, a.rs, b.at, b.cs, b.rs, factor, by, false,
+                false, false, none,
             )
         }
     }
@@ -76,7 +76,7 @@ pub(super) unsafe fn product<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, 
             let a = Mat { at: a.at.cast::<$F>(), rs: a.rs, cs: a.cs };
             let b = Mat { at: b.at.cast::<$F>(), rs: b.rs, cs: b.cs };
             // SAFETY: the caller's; of the two types that T may be, it is the one of this size
-            unsafe { typed(s, c, a, b, accumulate, 0.0, [1.0, 1.0]) }
+            unsafe { typed(s, c, a, b, accumulate, 0.0, [1.0, by as $F]) }
         }};
     }
     if size_of::<T>() == 4 { cast!(f32) } else { cast!(f64) }

@@ -34,7 +34,7 @@ fn sum<T: Num>(terms: impl Iterator<Item = (T, T)>) -> T {
 
 /// Products of these sizes, of all or some forms of strides: `test` gets the element as it was, the product, what was added up, and
 /// the terms.
-fn each<T: Num>(
+fn each<T: Num + PartialEq>(
     dtype: DType,
     of: impl Fn(f64) -> T,
     sizes: &[(usize, usize, usize)],
@@ -51,19 +51,27 @@ fn each<T: Num>(
             let start: Vec<T> = numbers(room(m, n), 3).into_iter().map(&of).collect();
             let at = |s: (isize, isize), i: usize, j: usize| (i as isize * s.0 + j as isize * s.1) as usize;
             // SAFETY: each matrix has room for the elements that these strides name
-            let run = |c: &mut Vec<T>, accumulate| unsafe {
+            let way = Way::of(m, n);
+            let run = |c: &mut Vec<T>, accumulate, by| unsafe {
                 let (pa, pb, pc) = (a.as_ptr().cast(), b.as_ptr().cast(), c.as_mut_ptr().cast());
-                let way = Way::of(m, n);
-                gemm(dtype, way, m, k, n, pc, sc.0, sc.1, pa, sa.0, sa.1, pb, sb.0, sb.1, accumulate);
+                gemm(dtype, way, m, k, n, pc, sc.0, sc.1, pa, sa.0, sa.1, pb, sb.0, sb.1, accumulate, by);
             };
             let (mut fresh, mut added) = (start.clone(), start.clone());
-            run(&mut fresh, false);
-            run(&mut added, true);
+            run(&mut fresh, false, 1.0);
+            run(&mut added, true, 1.0);
+            let mut scaled = start.clone();
+            if way == Way::Matrices && k <= PANEL && dtype.is_float() {
+                run(&mut scaled, false, -0.3);
+            } else {
+                scaled.copy_from_slice(&fresh);
+                scaled.iter_mut().for_each(|x| *x = x.times(-0.3));
+            }
             let name = format!("{dtype} {m}×{k}×{n} form {form}");
             for i in 0..m {
                 for j in 0..n {
                     let terms: Vec<_> = (0..k).map(|p| (a[at(sa, i, p)], b[at(sb, p, j)])).collect();
                     let c = at(sc, i, j);
+                    assert!(scaled[c] == fresh[c].times(-0.3), "{name}: not rounded, then multiplied");
                     test(&name, start[c], fresh[c], added[c], &terms);
                 }
             }
@@ -142,7 +150,7 @@ fn a_tile_is_a_part_of_the_whole() {
         unsafe {
             let (a, b) = (a.as_ptr().add(lo * k).cast(), b.as_ptr().add(from).cast());
             let to = c.as_mut_ptr().cast();
-            gemm(DType::F64, way, m, k, n_here, to, n_here as isize, 1, a, rs, 1, b, brs, 1, false);
+            gemm(DType::F64, way, m, k, n_here, to, n_here as isize, 1, a, rs, 1, b, brs, 1, false, 1.0);
         }
         c
     };

@@ -91,3 +91,30 @@ fn a_product_over_rows_is_not_of_them() {
     check("products over rows", &p, 1e-5);
     assert!(!Ready::new(&p, &[], None).unwrap().report().text.contains("products of rows"));
 }
+
+/// A number that a product is multiplied by is the product's own: each element is rounded before, as where it is kept.
+#[test]
+fn products_are_rounded_before_they_are_multiplied() {
+    let sizes = if cfg!(miri) {
+        vec![[5, 4, 7]]
+    } else {
+        vec![[40, 50, 70], [5, 4, 7], [64, 64, 512], [64, 30, 513]]
+    };
+    for (dtype, [r, c, k]) in [F, DType::F64].into_iter().flat_map(|t| sizes.iter().map(move |s| (t, *s))) {
+        let make = |outs: fn([Slot; 2]) -> Vec<Slot>| {
+            let mut m = Make::new(dtype);
+            let (x, y) = (m.input(&[r, k], &[1, 1]), m.input(&[c, k], &[1, 1]));
+            let product = m.dot(x, false, y, true, [1, 1, 1]);
+            let read = m.id(product);
+            let by = Code::one(Fun::Mul, dtype, dtype, &[Arg::Read(0), Arg::Const(Scalar::Float(0.3))]);
+            let scaled = m.local(&[r, c], &[1, 1], vec![read], dtype, by);
+            m.done(&outs([product, scaled]))
+        };
+        let (alone, kept) = (make(|[_, s]| vec![s]), make(|[p, s]| vec![p, s]));
+        check("a product and a number", &alone, 1e-4);
+        let mut args = inputs(&alone);
+        let [alone, kept] =
+            [alone, kept].map(|p| Ready::new(&p, &[], None).unwrap().call(&mut args).unwrap());
+        assert!(bytes(&alone[0]) == bytes(&kept[1]), "{dtype} {r}×{k}×{c}");
+    }
+}
