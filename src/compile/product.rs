@@ -172,7 +172,8 @@ pub(crate) fn bind(
         + 0.1 * blocks as f64 * tiles(tm, tn) as f64
         + epilogue.as_ref().map_or(0.0, |t| t.weight * all as f64 / 1000.0);
     let copy = if own > 0 { v.strides[0] } else { 0 };
-    let by = scale(g, group, same).filter(|_| way == Way::Matrices && one_panel(&copies));
+    let apart = on_a_page!() || way != Way::Matrices || !one_panel(&copies);
+    let by = if apart { None } else { scale(g, group, same) };
     if by.is_some() {
         epilogue = None;
     }

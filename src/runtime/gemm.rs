@@ -497,7 +497,8 @@ unsafe fn panel<T: Num>(s: Sizes, c: Out<T>, a: Mat<T>, b: Mat<T>, accumulate: b
 /// # Safety
 /// It has so many rows and columns, all of which are written.
 unsafe fn times<T: Num>(s: Sizes, c: Out<T>, by: f64) {
-    if by == 1.0 {
+    // (on a page nothing is asked for)
+    if on_a_page!() || by == 1.0 {
         return;
     }
     for (i, j) in (0..s.m).flat_map(|i| (0..s.n).map(move |j| (i as isize, j as isize))) {
