@@ -50,8 +50,8 @@ fn each<T: Num + PartialEq>(
             let b: Vec<T> = numbers(room(k, n), 2).into_iter().map(&of).collect();
             let start: Vec<T> = numbers(room(m, n), 3).into_iter().map(&of).collect();
             let at = |s: (isize, isize), i: usize, j: usize| (i as isize * s.0 + j as isize * s.1) as usize;
-            // SAFETY: each matrix has room for the elements that these strides name
             let way = Way::of(m, n);
+            // SAFETY: each matrix has room for the elements that these strides name
             let run = |c: &mut Vec<T>, accumulate, by| unsafe {
                 let (pa, pb, pc) = (a.as_ptr().cast(), b.as_ptr().cast(), c.as_mut_ptr().cast());
                 gemm(dtype, way, m, k, n, pc, sc.0, sc.1, pa, sa.0, sa.1, pb, sb.0, sb.1, accumulate, by);
