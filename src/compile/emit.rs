@@ -7,7 +7,7 @@ use super::pairs::pairs;
 use super::tiles::{Instr, Seg, Step, Sum, Tiles};
 use crate::diagnostic::{Error, Result};
 use crate::program::sentence::Fun;
-use crate::runtime::kernels::{self, Along, Factors, Kernel, TERMS};
+use crate::runtime::kernels::{self, Along, Factors, Folded, Kernel, TERMS};
 use crate::types::DType;
 use smallvec::SmallVec;
 
@@ -181,7 +181,7 @@ pub(super) fn emit(
             code: Vec::new(),
             mems: Vec::new(),
             result: 0,
-            product: None,
+            folded: None,
         },
         free: Vec::new(),
         regs: 0,
@@ -263,6 +263,9 @@ pub(super) fn emit(
                         let (s, [p0, p1, p2]) =
                             (p.args.map(|a| found.at[a as usize]), p.k.map(f64::from_bits));
                         e.one(Instr { f, d, s, k: [p0, p1, p2, 0.0] });
+                        if p.fun == Along::ExpLin && roots == [(i, None)] {
+                            e.seg.folded = Some(Folded::ExpLin);
+                        }
                         e.weight += weight(Do::Lin2, dtype, dtype) + weight(what, from, dtype);
                         p.args[..p.n as usize].into()
                     }
@@ -276,8 +279,12 @@ pub(super) fn emit(
                             Some(along) => along,
                             None => {
                                 args[..n as usize].iter().for_each(|a| _ = found.all(*a, &mut e));
-                                if what == Do::Fun(Fun::Mul) && roots == [(i, None)] {
-                                    e.seg.product = Some([args[0], args[1]].map(|a| found.at[a as usize]));
+                                if roots == [(i, None)] {
+                                    e.seg.folded = match what {
+                                        Do::Fun(Fun::Mul) => Some(Folded::Products),
+                                        Do::Fun(Fun::Exp) => Some(Folded::Exp),
+                                        _ => None,
+                                    };
                                 }
                                 (choose(what, from, dtype, past)?, args, k)
                             }
@@ -360,6 +367,5 @@ pub(super) fn number(t: &mut Tiles) {
         }
         s.code.iter_mut().flat_map(Step::operands).for_each(fix);
         fix(&mut s.result);
-        s.product.iter_mut().flatten().for_each(fix);
     }
 }

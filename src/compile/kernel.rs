@@ -4,6 +4,7 @@ use super::expr::{Mem, POSITION};
 use super::index::{Ix, MAX};
 use super::tiles::{Instr, REGISTER, Seg, Step, Tiles};
 use crate::runtime::kernels;
+pub(crate) use crate::runtime::kernels::Tree;
 use std::alloc::Layout;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -99,40 +100,6 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         self.free();
-    }
-}
-
-/// Partial results in accumulators from `first` on, merged like the digits of a binary counter.
-pub(crate) struct Tree {
-    first: usize,
-    /// The accumulator that is free.
-    pub(crate) depth: usize,
-    count: u64,
-}
-
-impl Tree {
-    pub(crate) fn new(first: usize) -> Tree {
-        Tree { first, depth: first, count: 0 }
-    }
-    /// One more result is in accumulator `depth`.
-    #[inline(always)]
-    pub(crate) fn pushed(&mut self, merge: impl Fn(usize, usize)) {
-        self.depth += 1;
-        self.count += 1;
-        let mut c = self.count;
-        while c & 1 == 0 {
-            self.depth -= 1;
-            merge(self.depth - 1, self.depth);
-            c >>= 1;
-        }
-    }
-    /// All results become one, in accumulator `first`.
-    #[inline(always)]
-    pub(crate) fn end(&mut self, merge: impl Fn(usize, usize)) {
-        while self.depth > self.first + 1 {
-            self.depth -= 1;
-            merge(self.depth - 1, self.depth);
-        }
     }
 }
 

@@ -3,16 +3,18 @@
 
 use super::expr::{Mem, POSITION};
 use super::kernel::{self, Scratch};
-use super::tiles::{Instr, REGISTER, Step, Tiles};
-use crate::runtime::kernels::{self, Kernel};
+use super::tiles::{Instr, REGISTER, Seg, Step, Tiles};
+use crate::program::sentence::Combine;
+use crate::runtime::kernels::{self, Folded, Kernel};
+use crate::types::DType;
 
 /// How a row becomes one element.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folding {
     /// Folds a unit.
     pub(crate) fold: Kernel,
-    /// Folds the products of two units' elements, if there is such a kernel.
-    pub(crate) products: Option<Kernel>,
+    /// How elements of which type are combined.
+    pub(crate) of: (Combine, DType),
     /// Combines two elements.
     pub(crate) combine: Kernel,
     /// Elements of a unit.
@@ -25,14 +27,46 @@ pub(crate) struct Folding {
     pub(crate) size: usize,
 }
 
+impl Folding {
+    /// What folds in one loop: what the last instruction makes, which is gone then, or what is in memory; and whether it takes rows of any length.
+    fn in_one_loop(
+        &self,
+        s: &Seg,
+        regs: u16,
+        places: &[Place],
+        code: &mut Vec<Step>,
+    ) -> (Option<Instr>, bool) {
+        let of = |what: Folded| kernels::fold_row(what, self.of.0, self.of.1);
+        // an element for each index, in memory
+        let there = |x: u16| {
+            let place = usize::from(x).checked_sub(usize::from(regs)).and_then(|x| places.get(x));
+            place.is_some_and(|x| x.each == i64::from(x.size))
+        };
+        let (one, reads) = match (s.folded.and_then(of), code.last()) {
+            (Some(f), Some(Step::One(i))) => {
+                let one = Instr { f, ..*i };
+                code.pop();
+                (one, there(one.s[0]) && (s.folded != Some(Folded::Products) || there(one.s[1])))
+            }
+            _ => {
+                let (Some(f), true) = (of(Folded::Plain), there(s.result)) else { return (None, false) };
+                (Instr { f, d: s.result, s: [s.result; 3], k: [0.0; 4] }, true)
+            }
+        };
+        (Some(one), reads && code.is_empty() && self.unit == kernels::UNIT as i64)
+    }
+}
+
 /// An operand in memory.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     slot: u32,
     /// Byte at row 0.
     off: i64,
-    /// Bytes from one row to the next; none where there is room for one row only.
+    /// Bytes from one row to the next.
     row: i64,
+    /// Whether there is room for the rows of a block only.
+    strip: bool,
     /// Bytes from one element to the next.
     each: i64,
     size: u8,
@@ -43,6 +77,8 @@ struct Place {
 struct Part {
     /// Elements of a row.
     n: i64,
+    /// Whether each row is one element, the next one behind it.
+    flat: bool,
     /// Elements of a tile.
     tile: i64,
     /// Run before the first row: constants.
@@ -61,8 +97,10 @@ struct Part {
     aligned: bool,
     /// How it is folded, if it is, and the operand that is.
     fold: Option<(Folding, u16)>,
-    /// In place of one operand: the products of two, and what folds them.
-    products: Option<(Kernel, [u16; 2])>,
+    /// In place of that operand: what makes and folds it.
+    last: Option<Instr>,
+    /// Whether that is of rows of any length.
+    long: bool,
 }
 
 /// Programs that run one behind the other on each row.
@@ -73,6 +111,8 @@ pub(crate) struct RowWise {
     registers: usize,
     /// Operands of all programs.
     operands: usize,
+    /// Rows of a block: programs of one element a row run once for all of them.
+    block: i64,
     stream: bool,
     /// What is read from far away, where a row of all that is used is more than is near: slot, byte at row 0, bytes of a row. The next row is
     /// asked for during this one.
@@ -81,6 +121,8 @@ pub(crate) struct RowWise {
 
 /// Bytes that are near.
 const NEAR: i64 = 20 << 10;
+/// Most rows of a block.
+const BLOCK: i64 = 8;
 /// Bytes from which on a value is far away.
 const FAR: i64 = 1 << 20;
 
@@ -114,8 +156,8 @@ impl RowWise {
             return false;
         }
         let place = |m: &Mem| {
-            let row = if m.slot != POSITION && strip(m.slot) { 0 } else { m.st[0] * each };
-            Place { slot: m.slot, off: m.off, row, each: m.st[last], size: m.size }
+            let strip = m.slot != POSITION && strip(m.slot);
+            Place { slot: m.slot, off: m.off, row: m.st[0] * each, strip, each: m.st[last], size: m.size }
         };
         let mut places: Vec<Place> = s.mems.iter().map(place).collect();
         let aligned = fold.is_none() && n > t.tile && places.last().is_some_and(|p| p.slot != POSITION);
@@ -127,19 +169,15 @@ impl RowWise {
             registers[i.d as usize] = u16::MAX;
         }
         let mut code = s.code.clone();
-        let products = match (fold.and_then(|f| f.products), s.product) {
-            (Some(f), Some(two)) => {
-                code.pop();
-                Some((f, two))
-            }
-            _ => None,
-        };
+        let (mut last_one, mut long) = (None, false);
         if let Some(f) = &fold {
-            let row = if strip(f.out) { 0 } else { f.step };
-            places.push(Place { slot: f.out, off: 0, row, each: 0, size: f.size as u8 });
+            let strip = strip(f.out);
+            places.push(Place { slot: f.out, off: 0, row: f.step, strip, each: 0, size: f.size as u8 });
+            (last_one, long) = f.in_one_loop(s, t.regs, &places, &mut code);
         }
         self.parts.push(Part {
             n,
+            flat: n == 1 && last == 0,
             tile: fold.map_or(t.tile, |f| f.unit),
             once,
             row: s.row.iter().filter(|i| !constant(i)).copied().collect(),
@@ -149,7 +187,8 @@ impl RowWise {
             at: 0,
             aligned,
             fold: fold.map(|f| (f, s.result)),
-            products,
+            last: last_one,
+            long,
         });
         self.stream |= t.stream;
         true
@@ -177,21 +216,34 @@ impl RowWise {
                     Some(n) => n.1 = n.1.max(bytes),
                     None => near.push((x.slot, bytes)),
                 }
-                let read = !stored && self.far.iter().all(|f| f.0 != x.slot);
+                let read = !stored && !x.strip && self.far.iter().all(|f| f.0 != x.slot);
                 if read && bytes >= kernels::LINE as i64 && x.row == bytes && x.row * rows >= FAR {
                     self.far.push((x.slot, x.off, x.row));
                 }
             }
         }
-        if near.iter().map(|n| n.1).sum::<i64>() + (self.registers * REGISTER) as i64 <= NEAR {
+        let bytes = near.iter().map(|n| n.1).sum::<i64>();
+        if bytes + (self.registers * REGISTER) as i64 <= NEAR {
             self.far.clear();
         }
+        // a program of one element a row waits for what was made before, and costs as much as one of eight; rows that wait in strips were measured
+        // to need room beside them
+        let waits = |x: &Place| x.strip && x.row >= kernels::LINE as i64;
+        let room = if self.parts.iter().flat_map(|p| &p.places).any(waits) { NEAR / 2 } else { 2 * NEAR };
+        self.block = 1;
+        while self.parts.iter().any(|p| p.flat) && 2 * self.block * bytes <= room && self.block < BLOCK {
+            self.block *= 2;
+        }
         self
+    }
+    /// Rows of a block: strips have room for them.
+    pub(crate) fn block(&self) -> i64 {
+        self.block
     }
     /// Runs the programs on these rows.
     ///
     /// # Safety
-    /// As for [`kernel::run`]; what has room for one row is this worker's.
+    /// As for [`kernel::run`]; what has room for a block's rows is this worker's.
     pub(crate) unsafe fn run(&self, a: i64, b: i64, base: &[*mut u8], s: &mut Scratch) {
         s.fit(self.registers, self.registers + self.operands);
         let sums = s.accumulator(0);
@@ -203,38 +255,52 @@ impl RowWise {
             }
             for (to, x) in begins[p.at + own..].iter_mut().zip(&p.places) {
                 let from = if x.slot == POSITION { std::ptr::null_mut() } else { base[x.slot as usize] };
-                *to = from.wrapping_offset((x.off + a * x.row) as isize);
+                let first = if x.strip { 0 } else { a };
+                *to = from.wrapping_offset((x.off + first * x.row) as isize);
             }
             for i in &p.once {
                 // SAFETY: a register holds a tile
-                unsafe { kernel::one(i, &now[p.at..], p.tile.min(p.n)) }
+                unsafe { kernel::one(i, &now[p.at..], p.tile.min(if p.flat { self.block } else { p.n })) }
             }
         }
-        let all = self.parts.len();
-        for r in a..b {
-            for (k, p) in self.parts.iter().enumerate() {
-                for (slot, off, row) in &self.far {
-                    let next = base[*slot as usize].wrapping_offset((off + (r + 1) * row) as isize);
-                    let lines = *row as usize / kernels::LINE;
-                    for line in lines * k / all..lines * (k + 1) / all {
-                        kernels::ask_later(next.wrapping_add(line * kernels::LINE));
-                    }
-                }
+        // those of one element a row are over before what they could ask for
+        let askers = self.parts.iter().filter(|p| !p.flat).count();
+        let mut first = a;
+        while first < b {
+            let rows = self.block.min(b - first);
+            let mut asker = 0;
+            for p in &self.parts {
                 let own = p.at..p.at + p.registers.len() + p.places.len();
                 let (now, begins) = (&mut now[own.clone()], &mut begins[own]);
                 let own = p.registers.len();
-                for ((to, from), x) in now[own..].iter_mut().zip(&mut begins[own..]).zip(&p.places) {
-                    *to = *from;
-                    *from = from.wrapping_offset(x.row as isize);
-                }
-                // SAFETY: the caller's; the places of this row
-                unsafe {
-                    for i in &p.row {
-                        kernel::one(i, now, p.tile.min(p.n));
+                // the rows of a program, and their elements
+                let (many, each, n) = if p.flat { (1, rows, rows) } else { (rows, 1, p.n) };
+                for r in first..first + many {
+                    for (slot, off, row) in self.far.iter().filter(|_| !p.flat) {
+                        let next = base[*slot as usize].wrapping_offset((off + (r + rows) * row) as isize);
+                        let lines = *row as usize / kernels::LINE;
+                        for line in lines * asker / askers..lines * (asker + 1) / askers {
+                            kernels::ask_later(next.wrapping_add(line * kernels::LINE));
+                        }
                     }
-                    p.tiles(now, sums);
+                    for ((to, from), x) in now[own..].iter_mut().zip(&mut begins[own..]).zip(&p.places) {
+                        *to = *from;
+                        *from = from.wrapping_offset((each * x.row) as isize);
+                    }
+                    // SAFETY: the caller's; the places of this row
+                    unsafe {
+                        for i in &p.row {
+                            kernel::one(i, now, p.tile.min(n));
+                        }
+                        p.tiles(n, now, sums);
+                    }
+                }
+                asker += usize::from(!p.flat);
+                for (from, x) in begins[own..].iter_mut().zip(&p.places).filter(|(_, x)| x.strip) {
+                    *from = from.wrapping_offset((-rows * x.row) as isize);
                 }
             }
+            first += rows;
         }
         if self.stream {
             kernels::fence();
@@ -243,13 +309,13 @@ impl RowWise {
 }
 
 impl Part {
-    /// All tiles of a row, whose operands are in the table.
+    /// All tiles of a row of n elements, whose operands are in the table.
     ///
     /// # Safety
     /// As for [`RowWise::run`].
     #[inline(always)]
-    unsafe fn tiles(&self, now: &mut [*mut u8], sums: *mut u8) {
-        let mut left = self.n;
+    unsafe fn tiles(&self, n: i64, now: &mut [*mut u8], sums: *mut u8) {
+        let mut left = n;
         let Some((f, value)) = &self.fold else {
             let mut size = self.tile;
             if self.aligned
@@ -277,10 +343,10 @@ impl Part {
         unsafe {
             let unit = |now: &[*mut u8], n: i64, to: *mut u8| {
                 kernel::execute(&self.code, now, n);
-                match &self.products {
-                    Some((g, [x, y])) => {
-                        let (x, y) = (now[*x as usize], now[*y as usize]);
-                        g(n as usize, to, x, y, x, &k);
+                match &self.last {
+                    Some(i) => {
+                        let [x, y, z] = i.s.map(|s| now[s as usize]);
+                        (i.f)(n as usize, to, x, y, z, &i.k);
                     }
                     None => {
                         let x = now[*value as usize];
@@ -288,7 +354,7 @@ impl Part {
                     }
                 }
             };
-            if left <= self.tile {
+            if left <= self.tile || self.long {
                 return unit(now, left, dst);
             }
             let merge = |a, b| (f.combine)(1, at(a), at(a), at(b), at(b), &k);

@@ -2,7 +2,7 @@
 
 use super::expr::Mem;
 use super::index::{Ix, MAX};
-use crate::runtime::kernels::{Chain, Factors, Kernel, TERMS};
+use crate::runtime::kernels::{Chain, Factors, Folded, Kernel, TERMS};
 
 /// Most elements of a tile.
 pub(crate) const TILE: i64 = 512;
@@ -84,8 +84,8 @@ pub(crate) struct Seg {
     pub(crate) mems: Vec<Mem>,
     /// The operand that holds the value of a cell that stores nothing.
     pub(crate) result: u16,
-    /// The operands of which that value is the product, if the last instruction computes no more than that.
-    pub(crate) product: Option<[u16; 2]>,
+    /// What the last instruction computes, if that is the value and there may be folds of it.
+    pub(crate) folded: Option<Folded>,
 }
 
 impl Seg {

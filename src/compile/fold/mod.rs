@@ -16,8 +16,10 @@ use super::kernel::ACCUMULATOR;
 use super::rowwise::{Folding, RowWise};
 use super::tiles::{REGISTER, TILE, Tiles};
 use crate::diagnostic::{Error, Result};
+use crate::program::sentence::Combine;
 use crate::runtime::kernels::{self, Kernel, Rows, Rows8};
 use crate::sorted;
+use crate::types::DType;
 
 /// Rows of a block.
 const BLOCK: i64 = 128;
@@ -50,8 +52,8 @@ pub(crate) struct FoldKernel {
     direct: bool,
     /// Where each result is of one run of elements, made by one program: what runs it.
     plain: Option<Box<RowWise>>,
-    /// What folds products of two operands, unit by unit.
-    products: Option<Kernel>,
+    /// How elements of which type are combined.
+    of: (Combine, DType),
     /// Elements of a tile.
     tile: i64,
     /// Kept indices but for the innermost dimension.
@@ -145,7 +147,7 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
         row,
         direct,
         plain: None,
-        products: kernels::fold_products(combine, dtype),
+        of: (combine, dtype),
         tile,
         outer,
         columns,
@@ -213,8 +215,8 @@ impl FoldKernel {
     }
     fn folding(&self) -> Folding {
         let step = if self.pre.rank > 1 { self.st[0] } else { 0 };
-        let Self { fold, products, combine, tile: unit, out, size, .. } = *self;
-        Folding { fold, products, combine, unit, out, step, size: size as usize }
+        let Self { fold, of, combine, tile: unit, out, size, .. } = *self;
+        Folding { fold, of, combine, unit, out, step, size: size as usize }
     }
     /// Adds it to the programs of so many rows, if each has one result of one run of elements; what is in `strips` has room for one row.
     pub(crate) fn join(&self, programs: &mut RowWise, rows: i64, strip: impl Fn(u32) -> bool) -> bool {

@@ -79,7 +79,7 @@ impl FoldKernel {
     unsafe fn results(&self, tasks: Range<i64>, base: &[*mut u8], s: &mut Scratch) {
         // SAFETY: the caller's
         unsafe {
-            if let Some(plain) = &self.plain {
+            if let Some(plain) = self.plain.as_ref().filter(|_| !on_a_page!()) {
                 return plain.run(tasks.start, tasks.end, base, s);
             }
             s.fit(self.pre.regs as usize, self.pre.operands());

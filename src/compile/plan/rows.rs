@@ -399,18 +399,18 @@ impl Chain {
             Some(_) => self.rows,
             None => (TURN / self.bytes.max(1)).clamp(1, self.rows),
         };
-        // row by row, one row is enough of what no product makes or reads
-        let one = wise.is_some();
+        // row by row, a block of them is enough of what no product makes or reads
+        let block = wise.as_ref().map(RowWise::block);
         let strip = |(s, row): &(Slot, i64)| {
             let slot = (base + s) as u32;
-            let alone = one && !held(slot);
-            let bytes = if alone { *row } else { row * turn };
+            let alone = block.filter(|_| !held(slot));
+            let bytes = row * alone.unwrap_or(turn);
             let held = [self.beside.made.contains(s), after.iter().any(|p| p.0.operands().contains(&slot))];
-            Strip { slot, bytes, row: if alone { 0 } else { *row }, held, at: 0 }
+            Strip { slot, bytes, row: if alone.is_some() { 0 } else { *row }, held, at: 0 }
         };
         let (mut few, mut strips): (Vec<Strip>, Vec<Strip>) =
             self.strips.iter().map(strip).partition(|s| s.row == 0);
-        let (below, all) = (packed(&mut few, &parts, false), packed(&mut strips, &parts, one));
+        let (below, all) = (packed(&mut few, &parts, false), packed(&mut strips, &parts, block.is_some()));
         for s in &mut few {
             s.at += all;
         }

@@ -133,7 +133,7 @@ impl RowsKernel {
             }
             // SAFETY: the caller's; the products make and read these rows only
             unsafe { product_rows(&self.before, (a, b), base, scratch) }
-            if let Some(wise) = &self.wise {
+            if let Some(wise) = self.wise.as_ref().filter(|_| !on_a_page!()) {
                 // SAFETY: the caller's
                 unsafe { wise.run(a, b, base, scratch) }
             }

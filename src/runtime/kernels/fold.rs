@@ -277,6 +277,42 @@ unsafe fn rows8_wide<const STREAM: bool>(n: usize, d: *mut u8, x: *const u8, ste
     }
 }
 
+/// Partial results at places from `first` on, merged like the digits of a binary counter.
+#[derive(Debug)]
+pub struct Tree {
+    first: usize,
+    /// The place that is free.
+    pub depth: usize,
+    count: u64,
+}
+
+impl Tree {
+    /// None yet.
+    pub fn new(first: usize) -> Tree {
+        Tree { first, depth: first, count: 0 }
+    }
+    /// One more result is at place `depth`.
+    #[inline(always)]
+    pub fn pushed(&mut self, mut merge: impl FnMut(usize, usize)) {
+        self.depth += 1;
+        self.count += 1;
+        let mut c = self.count;
+        while c & 1 == 0 {
+            self.depth -= 1;
+            merge(self.depth - 1, self.depth);
+            c >>= 1;
+        }
+    }
+    /// All results become one, at place `first`.
+    #[inline(always)]
+    pub fn end(&mut self, mut merge: impl FnMut(usize, usize)) {
+        while self.depth > self.first + 1 {
+            self.depth -= 1;
+            merge(self.depth - 1, self.depth);
+        }
+    }
+}
+
 /// The functions of one way to combine.
 pub(super) struct Mixer {
     pub(super) fold: Kernel,
@@ -374,7 +410,7 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
     if dtype == DType::F32 && h.level == Level::Avx512 {
         match combine {
             Combine::Add => {
-                mixer.fold = super::wide::sum;
+                mixer.fold = super::wide::sum::<{ usize::MAX }>;
                 mixer.rows8 = if h.stream { rows8_wide::<true> } else { rows8_wide::<false> };
             }
             Combine::Max => mixer.fold = super::wide::max,

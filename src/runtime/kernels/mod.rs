@@ -20,6 +20,7 @@ mod tests;
 mod wide;
 
 pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};
+pub use fold::Tree;
 #[cfg(test)]
 pub use load::count;
 pub use rows::{BATCH, Find, Found, LINE, MixAt, OneAt, Reach, ask_later, copy_at};
@@ -157,13 +158,35 @@ pub fn fill(size: usize) -> Option<Kernel> {
 pub fn fold(combine: Combine, dtype: DType) -> Option<Kernel> {
     fold::find(combine, dtype.storage(), how(false)).map(|m| m.fold)
 }
-/// [`fold`] of `a·b`, each product rounded; only where that is one loop.
-pub fn fold_products(combine: Combine, dtype: DType) -> Option<Kernel> {
+/// Elements of float32 that a fold of a row takes together: a row's units are combined by a [`Tree`].
+pub const UNIT: usize = 512;
+/// What is folded along a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Folded {
+    /// The elements at `a`.
+    Plain,
+    /// `a·b`, each product rounded.
+    Products,
+    /// The exponentials of the elements at `a`.
+    Exp,
+    /// What [`Along::ExpLin`] computes.
+    ExpLin,
+}
+/// [`fold`] of rows of any length, [`UNIT`] by [`UNIT`]; only where that is one loop.
+pub fn fold_row(what: Folded, combine: Combine, dtype: DType) -> Option<Kernel> {
     #[cfg(target_arch = "x86_64")]
-    if (combine, dtype, cpu::level()) == (Combine::Add, DType::F32, Level::Avx512) {
-        return Some(wide::products);
+    if dtype == DType::F32 && cpu::level() == Level::Avx512 {
+        return match (what, combine) {
+            (Folded::Plain, Combine::Add) => Some(wide::sum::<UNIT>),
+            (Folded::Plain, Combine::Max) => Some(wide::max),
+            (Folded::Plain, Combine::Min) => Some(wide::min),
+            (Folded::Products, Combine::Add) => Some(wide::products),
+            (Folded::Exp, Combine::Add) => Some(wide::sum_exp),
+            (Folded::ExpLin, Combine::Add) => Some(wide::sum_exp_lin),
+            _ => None,
+        };
     }
-    let _ = (combine, dtype);
+    let _ = (what, combine, dtype);
     None
 }
 /// `a ∘ b`, element by element; `dst` may be `a`.

@@ -123,3 +123,61 @@ fn wide_loops_compute_what_loops_compute() {
         }
     }
 }
+
+/// A row that is folded in one loop is folded unit by unit.
+#[test]
+#[cfg_attr(miri, ignore = "there is one level")]
+fn rows_are_folded_as_their_units_are() {
+    let level = Level::available().filter(|l| *l <= Level::Avx2).last().unwrap_or(Level::Base);
+    let at = How { level, stream: false };
+    let ways = [
+        (Folded::Plain, Combine::Add),
+        (Folded::Plain, Combine::Max),
+        (Folded::Plain, Combine::Min),
+        (Folded::Products, Combine::Add),
+        (Folded::Exp, Combine::Add),
+        (Folded::ExpLin, Combine::Add),
+    ];
+    for (what, combine) in ways {
+        let Some(row) = fold_row(what, combine, DType::F32) else { continue };
+        let mix = fold::find(combine, DType::F32, at).unwrap();
+        for n in (0..140).chain([511, 512, 513, 1023, 1024, 1025, 1600, 2048, 5 * 512 + 7, 9000]) {
+            for (seed, k) in [(0, [1.0, -1.0, 0.0, 0.0]), (1, [0.5, -0.75, 0.0, 0.0]), (2, [1.0; 4])] {
+                let (mut a, mut b) = (kinds(n, 3 * n as u32 + seed), kinds(n + 1, n as u32));
+                if seed != 1 {
+                    for x in [&mut a, &mut b] {
+                        x.iter_mut().filter(|x| !x.is_finite()).for_each(|x| *x = -1.5);
+                    }
+                }
+                let p = |v: &[f32]| v.as_ptr().cast::<u8>();
+                let made = match what {
+                    Folded::Plain => a.clone(),
+                    Folded::Exp => one32(Fun::Exp, at, &a),
+                    Folded::Products => a.iter().zip(&b).map(|(x, y)| x * y).collect(),
+                    Folded::ExpLin => {
+                        let x: Vec<f32> = a.iter().map(|x| x * k[0] as f32 + b[0] * k[1] as f32).collect();
+                        one32(Fun::Exp, at, &x)
+                    }
+                };
+                let (mut sums, mut tree) = ([[0f32]; 64], Tree::new(0));
+                let merge = |sums: &mut [[f32; 1]; 64], to: usize, from: usize| {
+                    let (x, y) = (sums[to], sums[from]);
+                    // SAFETY: one element each
+                    unsafe { (mix.mix)(1, sums[to].as_mut_ptr().cast(), p(&x), p(&y), p(&y), &k) }
+                };
+                // (a row of no elements has a unit of none)
+                for unit in made.chunks(UNIT).chain(made.is_empty().then_some(&made[..])) {
+                    let to = sums[tree.depth].as_mut_ptr().cast();
+                    // SAFETY: within the slices
+                    unsafe { (mix.fold)(unit.len(), to, p(unit), p(unit), p(unit), &k) }
+                    tree.pushed(|to, from| merge(&mut sums, to, from));
+                }
+                tree.end(|to, from| merge(&mut sums, to, from));
+                let mut got = [0f32];
+                // SAFETY: n elements at a, and n + 1 at b
+                unsafe { row(n, got.as_mut_ptr().cast(), p(&a), p(&b), p(&b), &k) }
+                same_bits(&got, &sums[0], &format!("{what:?} {combine:?} of {n}"));
+            }
+        }
+    }
+}
