@@ -1,12 +1,15 @@
 //! Programs that run one behind the other on a row, then on the next one. Their places in memory go on by steps, so that a row costs little beside
 //! its instructions; and what reads memory, computes and stores takes turns so quickly that none waits for another.
 
+mod together;
+
 use super::expr::{Mem, POSITION};
 use super::kernel::{self, Scratch};
 use super::tiles::{Instr, REGISTER, Seg, Step, Tiles};
 use crate::program::sentence::Combine;
 use crate::runtime::kernels::{self, Folded, Kernel};
 use crate::types::DType;
+use std::ops::Range;
 
 /// How a row becomes one element.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +61,7 @@ impl Folding {
 }
 
 /// An operand in memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Place {
     slot: u32,
     /// Byte at row 0.
@@ -101,12 +104,16 @@ struct Part {
     last: Option<Instr>,
     /// Whether that is of rows of any length.
     long: bool,
+    /// Places that are set anew for each row, and how far the next row's are.
+    moves: Vec<(u16, i64)>,
 }
 
 /// Programs that run one behind the other on each row.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowWise {
     parts: Vec<Part>,
+    /// Which of them run together.
+    stages: Vec<Range<usize>>,
     /// Registers of all programs: they share those whose values are of one tile, or of one row.
     registers: usize,
     /// Operands of all programs.
@@ -189,6 +196,7 @@ impl RowWise {
             fold: fold.map(|f| (f, s.result)),
             last: last_one,
             long,
+            moves: Vec::new(),
         });
         self.stream |= t.stream;
         true
@@ -201,6 +209,11 @@ impl RowWise {
                 *r = self.registers as u16;
                 self.registers += 1;
             }
+        }
+        self.gather();
+        for p in &mut self.parts {
+            let moves = |(_, x): &(usize, &Place)| x.row != 0 || x.each != 0 && p.n > p.tile;
+            p.moves = p.places.iter().enumerate().filter(moves).map(|(k, x)| (k as u16, x.row)).collect();
             p.at = self.operands;
             self.operands += p.registers.len() + p.places.len();
         }
@@ -245,6 +258,10 @@ impl RowWise {
     /// # Safety
     /// As for [`kernel::run`]; what has room for a block's rows is this worker's.
     pub(crate) unsafe fn run(&self, a: i64, b: i64, base: &[*mut u8], s: &mut Scratch) {
+        if on_a_page!() {
+            // (none is made there)
+            return;
+        }
         s.fit(self.registers, self.registers + self.operands);
         let sums = s.accumulator(0);
         let (registers, now, begins) = s.tables(self.operands);
@@ -258,46 +275,62 @@ impl RowWise {
                 let first = if x.strip { 0 } else { a };
                 *to = from.wrapping_offset((x.off + first * x.row) as isize);
             }
+            let places = p.at + own..p.at + own + p.places.len();
+            now[places.clone()].copy_from_slice(&begins[places]);
             for i in &p.once {
                 // SAFETY: a register holds a tile
                 unsafe { kernel::one(i, &now[p.at..], p.tile.min(if p.flat { self.block } else { p.n })) }
             }
         }
         // those of one element a row are over before what they could ask for
-        let askers = self.parts.iter().filter(|p| !p.flat).count();
+        let flat = |stage: &Range<usize>| self.parts[stage.start].flat;
+        let askers = self.stages.iter().filter(|s| !flat(s)).count();
         let mut first = a;
         while first < b {
             let rows = self.block.min(b - first);
             let mut asker = 0;
-            for p in &self.parts {
-                let own = p.at..p.at + p.registers.len() + p.places.len();
-                let (now, begins) = (&mut now[own.clone()], &mut begins[own]);
-                let own = p.registers.len();
+            for stage in &self.stages {
+                let (flat, parts) = (flat(stage), &self.parts[stage.clone()]);
                 // the rows of a program, and their elements
-                let (many, each, n) = if p.flat { (1, rows, rows) } else { (rows, 1, p.n) };
+                let (many, each) = if flat { (1, rows) } else { (rows, 1) };
                 for r in first..first + many {
-                    for (slot, off, row) in self.far.iter().filter(|_| !p.flat) {
+                    for (slot, off, row) in self.far.iter().filter(|_| !flat) {
                         let next = base[*slot as usize].wrapping_offset((off + (r + rows) * row) as isize);
                         let lines = *row as usize / kernels::LINE;
                         for line in lines * asker / askers..lines * (asker + 1) / askers {
                             kernels::ask_later(next.wrapping_add(line * kernels::LINE));
                         }
                     }
-                    for ((to, from), x) in now[own..].iter_mut().zip(&mut begins[own..]).zip(&p.places) {
-                        *to = *from;
-                        *from = from.wrapping_offset((each * x.row) as isize);
+                    for p in parts {
+                        let own = p.at + p.registers.len();
+                        let (now, begins) = (&mut now[own..], &mut begins[own..]);
+                        for (k, row) in &p.moves {
+                            let from = &mut begins[*k as usize];
+                            now[*k as usize] = *from;
+                            *from = from.wrapping_offset((each * row) as isize);
+                        }
                     }
                     // SAFETY: the caller's; the places of this row
                     unsafe {
-                        for i in &p.row {
-                            kernel::one(i, now, p.tile.min(n));
+                        match parts {
+                            [p] => {
+                                let n = if flat { rows } else { p.n };
+                                let now = &mut now[p.at..p.at + p.registers.len() + p.places.len()];
+                                for i in &p.row {
+                                    kernel::one(i, now, p.tile.min(n));
+                                }
+                                p.tiles(n, now, sums);
+                            }
+                            _ => together::run(parts, now, sums),
                         }
-                        p.tiles(n, now, sums);
                     }
                 }
-                asker += usize::from(!p.flat);
-                for (from, x) in begins[own..].iter_mut().zip(&p.places).filter(|(_, x)| x.strip) {
-                    *from = from.wrapping_offset((-rows * x.row) as isize);
+                asker += usize::from(!flat);
+                for p in parts {
+                    let own = p.at + p.registers.len();
+                    for (from, x) in begins[own..].iter_mut().zip(&p.places).filter(|(_, x)| x.strip) {
+                        *from = from.wrapping_offset((-rows * x.row) as isize);
+                    }
                 }
             }
             first += rows;
@@ -316,7 +349,7 @@ impl Part {
     #[inline(always)]
     unsafe fn tiles(&self, n: i64, now: &mut [*mut u8], sums: *mut u8) {
         let mut left = n;
-        let Some((f, value)) = &self.fold else {
+        let Some((f, _)) = &self.fold else {
             let mut size = self.tile;
             if self.aligned
                 && let (Some(p), Some(to)) = (self.places.last(), now.last())
@@ -341,27 +374,14 @@ impl Part {
         let at = |k: usize| sums.wrapping_add(k * kernels::LINE);
         // SAFETY: the caller's; sums of 2⁶³ units are 64 lines
         unsafe {
-            let unit = |now: &[*mut u8], n: i64, to: *mut u8| {
-                kernel::execute(&self.code, now, n);
-                match &self.last {
-                    Some(i) => {
-                        let [x, y, z] = i.s.map(|s| now[s as usize]);
-                        (i.f)(n as usize, to, x, y, z, &i.k);
-                    }
-                    None => {
-                        let x = now[*value as usize];
-                        (f.fold)(n as usize, to, x, x, x, &k);
-                    }
-                }
-            };
             if left <= self.tile || self.long {
-                return unit(now, left, dst);
+                return self.unit(now, left, dst);
             }
             let merge = |a, b| (f.combine)(1, at(a), at(a), at(b), at(b), &k);
             let mut tree = kernel::Tree::new(0);
             loop {
                 let n = left.min(self.tile);
-                unit(now, n, at(tree.depth));
+                self.unit(now, n, at(tree.depth));
                 tree.pushed(merge);
                 left -= n;
                 if left == 0 {
@@ -371,6 +391,29 @@ impl Part {
             }
             tree.end(merge);
             std::ptr::copy_nonoverlapping(at(0), dst, f.size);
+        }
+    }
+    /// A tile, folded.
+    ///
+    /// # Safety
+    /// As for [`RowWise::run`].
+    #[inline(always)]
+    unsafe fn unit(&self, now: &[*mut u8], n: i64, to: *mut u8) {
+        let k = [0.0; 4];
+        // SAFETY: the caller's
+        unsafe {
+            kernel::execute(&self.code, now, n);
+            match (&self.last, &self.fold) {
+                (Some(i), _) => {
+                    let [x, y, z] = i.s.map(|x| now[x as usize]);
+                    (i.f)(n as usize, to, x, y, z, &i.k);
+                }
+                (None, Some((f, value))) => {
+                    let x = now[*value as usize];
+                    (f.fold)(n as usize, to, x, x, x, &k);
+                }
+                (None, None) => {}
+            }
         }
     }
     /// The table's places, n elements on.

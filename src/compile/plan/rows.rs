@@ -410,7 +410,11 @@ impl Chain {
         };
         let (mut few, mut strips): (Vec<Strip>, Vec<Strip>) =
             self.strips.iter().map(strip).partition(|s| s.row == 0);
-        let (below, all) = (packed(&mut few, &parts, false), packed(&mut strips, &parts, block.is_some()));
+        let of_rows = wise.as_ref().filter(|_| !on_a_page!());
+        let stage = |part: usize| of_rows.map_or(part, |w| w.stage(part));
+        let over = |was: u32, is: u32| of_rows.is_some_and(|w| w.takes_place(was, is));
+        let below = packed(&mut few, &parts, false, stage, over);
+        let all = packed(&mut strips, &parts, block.is_some(), stage, over);
         for s in &mut few {
             s.at += all;
         }

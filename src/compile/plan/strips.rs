@@ -47,31 +47,42 @@ pub(super) struct Strip {
 }
 
 /// Places strips, and says the bytes of all: what no later program uses makes room for what later ones make, if it has as many bytes (where
-/// it is `alike`) or enough.
-pub(super) fn packed(values: &mut [Strip], parts: &[Part], alike: bool) -> usize {
+/// it is `alike`) or enough. Programs of one `stage` run together: in it only what takes a value's place element by element, as `over` says of
+/// the two, has its room.
+pub(super) fn packed(
+    values: &mut [Strip],
+    parts: &[Part],
+    alike: bool,
+    stage: impl Fn(usize) -> usize,
+    over: impl Fn(u32, u32) -> bool,
+) -> usize {
     let span = |s: &Strip| {
         let uses = |p: &Part| p.uses(s.slot);
         let first = parts.iter().position(uses).filter(|_| !s.held[0]).unwrap_or(0);
-        (first, parts.iter().rposition(uses).filter(|_| !s.held[1]).unwrap_or(parts.len()))
+        let last = parts.iter().rposition(uses).filter(|_| !s.held[1]).unwrap_or(parts.len());
+        if alike { (first, last) } else { (stage(first), stage(last)) }
     };
     let spans: Vec<(usize, usize)> = values.iter().map(span).collect();
     let mut end = 0;
-    // rooms: where each begins, its bytes, and the program after which it is free
-    let mut rooms: Vec<(usize, usize, usize)> = Vec::new();
+    // rooms: where each begins, its bytes, the program after which it is free, and what has it
+    let mut rooms: Vec<(usize, usize, usize, u32)> = Vec::new();
     let mut order: Vec<usize> = (0..values.len()).collect();
     sorted::sort_by_key(&mut order, |v| spans[*v].0);
     for v in order {
         let (need, (first, last)) = ((values[v].bytes as usize).next_multiple_of(64), spans[v]);
-        let fits =
-            |r: &&mut (usize, usize, usize)| r.2 < first && if alike { r.1 == need } else { r.1 >= need };
+        let slot = values[v].slot;
+        let fits = |r: &&mut (usize, usize, usize, u32)| {
+            let same = r.1 == need;
+            r.2 < first && (same || !alike && r.1 > need) || r.2 == first && same && !alike && over(r.3, slot)
+        };
         let free = rooms.iter_mut().filter(fits).min_by_key(|r| r.1);
         values[v].at = match free {
             Some(room) => {
-                room.2 = last;
+                (room.2, room.3) = (last, slot);
                 room.0
             }
             None => {
-                rooms.push((end, need, last));
+                rooms.push((end, need, last, slot));
                 end += need;
                 end - need
             }

@@ -122,6 +122,12 @@ impl Binary {
             (Binary::Complex, _) => b.complex(None, Some(t), &t.ty)?,
             (Binary::Mul, _) => b.mul(t, other)?,
             (Binary::Div, 0) => b.div(t, y)?,
+            // by fewer numbers than there are quotients: what is summed for each is divided once
+            (Binary::Div, _) if y.ty.shape.elements() < z.ty.shape.elements() => {
+                let less = b.div(t, y)?;
+                let less = b.neg(&less)?;
+                b.mul(&less, z)?
+            }
             (Binary::Div, _) => {
                 let slope = b.div(z, y)?;
                 let slope = b.neg(&slope)?;

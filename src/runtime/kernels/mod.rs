@@ -189,6 +189,23 @@ pub fn fold_row(what: Folded, combine: Combine, dtype: DType) -> Option<Kernel> 
     let _ = (what, combine, dtype);
     None
 }
+/// [`fold`] of `k0·a`, each product rounded; only where that is one loop.
+pub fn fold_scaled(combine: Combine, dtype: DType) -> Option<Kernel> {
+    fold_made(combine, dtype, 0)
+}
+/// [`fold`] of the squares of `k0·a + k1·b`, each step rounded, where `b` is one element; what is squared is put at `c`, where there must be
+/// room that nobody else has. Only where that is one loop.
+pub fn fold_squares(combine: Combine, dtype: DType) -> Option<Kernel> {
+    fold_made(combine, dtype, 1)
+}
+fn fold_made(combine: Combine, dtype: DType, what: usize) -> Option<Kernel> {
+    #[cfg(target_arch = "x86_64")]
+    if (combine, dtype, cpu::level()) == (Combine::Add, DType::F32, Level::Avx512) {
+        return Some([wide::scaled, wide::squares][what]);
+    }
+    let _ = (combine, dtype, what);
+    None
+}
 /// `a ∘ b`, element by element; `dst` may be `a`.
 pub fn combine(combine: Combine, dtype: DType) -> Option<Kernel> {
     fold::find(combine, dtype.storage(), how(false)).map(|m| m.mix)

@@ -205,6 +205,62 @@ pub(super) unsafe fn products(n: usize, d: *mut u8, a: *const u8, b: *const u8, 
     }
 }
 
+/// The sum of `k0·a`, each product rounded.
+///
+/// # Safety
+/// As for [`sum`].
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+pub(super) unsafe fn scaled(n: usize, d: *mut u8, a: *const u8, _: *const u8, _: *const u8, k: &Constants) {
+    let (a, k0) = (a.cast::<f32>(), _mm512_set1_ps(k[0] as f32));
+    // SAFETY: as in `sum`
+    unsafe {
+        let at = |i: usize| _mm512_mul_ps(_mm512_loadu_ps(a.add(i)), k0);
+        let some = |i: usize, mask: __mmask16| _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, a.add(i)), k0);
+        d.cast::<f32>().write(added::<UNIT>(n, |i| [at(i), at(i + LANES)], some));
+    }
+}
+
+/// The sum of the squares of `k0·a + k1·b`, where b is one element; at `c` there is room for n elements, which become what is squared. Each
+/// product and each sum is rounded.
+///
+/// # Safety
+/// As [`Kernel`](super::Kernel) says, for a fold of float32 and one element at `b`; n elements at `c` overlap no other operand, and nobody
+/// else has them; the processor has these features.
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+pub(super) unsafe fn squares(n: usize, d: *mut u8, a: *const u8, b: *const u8, c: *const u8, k: &Constants) {
+    const RUN: usize = 4 * LANES;
+    if n == 0 {
+        // SAFETY: the caller's
+        return unsafe { d.cast::<f32>().write(0.0) };
+    }
+    let (a, c) = (a.cast::<f32>(), c.cast_mut().cast::<f32>());
+    let mut lanes = [_mm512_setzero_ps(); 4];
+    let whole = n / RUN * RUN;
+    // SAFETY: the caller's; those behind the whole runs are masked
+    unsafe {
+        let (k0, kb) = (_mm512_set1_ps(k[0] as f32), _mm512_set1_ps(*b.cast::<f32>() * k[1] as f32));
+        for i in (0..whole).step_by(RUN) {
+            for (j, lanes) in lanes.iter_mut().enumerate() {
+                let i = i + j * LANES;
+                let x = _mm512_add_ps(_mm512_mul_ps(_mm512_loadu_ps(a.add(i)), k0), kb);
+                _mm512_storeu_ps(c.add(i), x);
+                *lanes = _mm512_add_ps(*lanes, _mm512_mul_ps(x, x));
+            }
+        }
+        for (j, lanes) in lanes.iter_mut().enumerate() {
+            let at = whole + j * LANES;
+            if at < n {
+                let mask = (u32::from(u16::MAX) >> (LANES - (n - at).min(LANES))) as __mmask16;
+                let x = _mm512_maskz_loadu_ps(mask, a.add(at));
+                let x = _mm512_add_ps(_mm512_mul_ps(x, k0), kb);
+                _mm512_mask_storeu_ps(c.add(at), mask, x);
+                *lanes = _mm512_mask_add_ps(*lanes, mask, *lanes, _mm512_mul_ps(x, x));
+            }
+        }
+        d.cast::<f32>().write(halved(lanes));
+    }
+}
+
 /// The sum of a row of `exp` of the elements at `a`.
 ///
 /// # Safety

@@ -97,6 +97,64 @@ fn what_is_made_beside_rows_joins_them() {
     }
 }
 
+/// The gradient of `norm`, as a derivative writes it: squares, their sums, a product with another argument and its sum in one program; what is
+/// summed up may be negated.
+fn norm_gradient(m: &mut Make, x: Slot, u: Slot) -> Vec<Slot> {
+    let n = m.shape(x)[1] as f64;
+    let sum = m.sum(x, 1, 1);
+    let mean = m.scale(sum, 1.0 / n, 0.0);
+    let centred = along(m, Fun::Sub, x, mean);
+    let square = m.bin(Fun::Mul, centred, centred);
+    let twice = m.scale(centred, 2.0, -0.0);
+    let sum = m.sum(square, 1, 1);
+    let mean = m.scale(sum, 1.0 / n, 1e-5);
+    let root = m.un(Fun::Rsqrt, mean);
+    let product = m.bin(Fun::Mul, u, centred);
+    let sum = m.sum(product, 1, 1);
+    let slope = m.bin(Fun::Mul, sum, root);
+    let (a, b) = (along(m, Fun::Mul, u, root), along(m, Fun::Mul, twice, slope));
+    let both = m.bin(Fun::Add, a, b);
+    let less = m.un(Fun::Neg, both);
+    let sum = m.sum(less, 1, 1);
+    let mean = m.scale(sum, 1.0 / n, 0.0);
+    let out = along(m, Fun::Add, both, mean);
+    vec![out, centred, square, twice, product, both, less]
+}
+
+/// Programs of a row run together where that is possible: what nobody else wants is in memory for a tile only, sums take what they add from
+/// registers, and no bit depends on it.
+#[test]
+fn programs_of_a_row_run_together() {
+    for &shape in SHAPES {
+        for dtype in [DType::F32, DType::F64].into_iter().take(if cfg!(miri) { 1 } else { 2 }) {
+            let make = |wanted: &[usize]| {
+                let (mut m, x) = rows(dtype, &shape, 1);
+                let u = m.input(&shape, &[8, 1]);
+                let made = norm_gradient(&mut m, x, u);
+                m.done(&wanted.iter().map(|k| made[*k]).collect::<Vec<Slot>>())
+            };
+            let all: Vec<usize> = (0..7).collect();
+            let plain = make(&all);
+            check("the gradient of a norm", &plain, 1e-4);
+            let mut args = inputs(&plain);
+            let want = Ready::new(&plain, &[], Some(true)).unwrap().call(&mut args).unwrap();
+            let some = std::iter::once(vec![0]).chain((1..7).map(|k| vec![0, k]));
+            for wanted in some.take(if cfg!(miri) { 2 } else { 7 }) {
+                let p = make(&wanted);
+                for donated in [false, true] {
+                    let ready = Ready::new(&p, &[donated, donated], None).unwrap();
+                    let report = ready.report().text;
+                    assert!(report.starts_with("  0  rows %"), "{shape:?}: {report}");
+                    let got = ready.call(&mut inputs(&p)).unwrap();
+                    for (got, k) in got.iter().zip(&wanted) {
+                        assert!(bytes(got) == bytes(&want[*k]), "{shape:?} {dtype} {wanted:?}: {report}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// Where a row is split, its sum is of partial values; and what reads other rows waits for all of them.
 #[test]
 fn what_is_not_of_the_same_rows_stays_apart() {

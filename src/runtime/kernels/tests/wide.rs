@@ -181,3 +181,43 @@ fn rows_are_folded_as_their_units_are() {
         }
     }
 }
+
+/// Sums of what is made on the way are those of what was made before.
+#[test]
+#[cfg_attr(miri, ignore = "there is one level")]
+fn sums_make_what_they_add() {
+    let (Some(products), Some(scaled), Some(squares)) = (
+        fold_row(Folded::Products, Combine::Add, DType::F32),
+        fold_scaled(Combine::Add, DType::F32),
+        fold_squares(Combine::Add, DType::F32),
+    ) else {
+        return;
+    };
+    let k = [-1.25, -0.75, 0.0, 0.0];
+    for n in (0..200).chain([512]) {
+        let (a, b) = (kinds(n, 11 + n as u32), kinds(n + 9, 12 + n as u32));
+        let at = |v: &[f32]| v.as_ptr().cast::<u8>();
+        let one = |f: Kernel, of: [&[f32]; 3]| {
+            let mut sum = [f32::NAN];
+            // SAFETY: n elements, or one, at each
+            unsafe { f(n, sum.as_mut_ptr().cast(), at(of[0]), at(of[1]), at(of[2]), &k) }
+            sum
+        };
+        let sum = |x: &[f32]| one(fold(Combine::Add, DType::F32).unwrap(), [x, x, x]);
+        let made = |f: &dyn Fn(usize) -> f32| (0..n).map(f).collect::<Vec<f32>>();
+        let what = |what: &str| format!("{what} of {n}");
+        same_bits(&one(products, [&a, &b, &a]), &sum(&made(&|i| a[i] * b[i])), &what("products"));
+        same_bits(&one(scaled, [&a, &a, &a]), &sum(&made(&|i| a[i] * -1.25)), &what("multiples"));
+        let x = made(&|i| a[i] * -1.25 + b[n] * -0.75);
+        let mut room = vec![0f32; n + 1];
+        let mut got = [f32::NAN];
+        // SAFETY: n elements at a and in the room, one behind those of b
+        unsafe {
+            let to = room.as_mut_ptr().cast::<u8>().cast_const();
+            squares(n, got.as_mut_ptr().cast(), at(&a), at(&b[n..]), to, &k);
+        }
+        same_bits(&got, &sum(&made(&|i| x[i] * x[i])), &what("squares"));
+        same_bits(&room[..n], &x, &what("what is squared"));
+        assert_eq!(room[n], 0.0, "nothing is written behind");
+    }
+}
