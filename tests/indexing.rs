@@ -306,6 +306,48 @@ fn puts_in_a_row_are_in_one_place() {
     }
 }
 
+/// Rows added to a table that is too large for caches are sorted first; each of its rows meets them in their order, as in a loop by hand.
+#[test]
+fn rows_added_to_a_large_table_come_in_their_order() {
+    let (rows, n, width) = (23_017, 40_000, 51);
+    let number = |k: usize| ((k * 31) as f32 * 0.37).sin() * [1e3, 1.0, 1e-3, 7.7][k % 4];
+    let table: Vec<f32> = (0..rows * width).map(number).collect();
+    let with: Vec<f32> = (0..n * width).map(|k| number(k + 5)).collect();
+    // a third of them at one row; some negative, some beyond the table
+    let ids: Vec<i32> =
+        (0..n).map(|k| [k as i32 * 7919 % 24_000 - 300, 7][usize::from(k % 3 == 0)]).collect();
+    let place = |i: i32| if i < 0 { i + rows as i32 } else { i };
+    let added = |table: &[f32], clip: bool, row: &dyn Fn(usize, usize) -> Vec<f32>| {
+        let mut made = table.to_vec();
+        for (k, i) in ids.iter().enumerate() {
+            let r = if clip { place(*i).clamp(0, rows as i32 - 1) } else { place(*i) };
+            if (0..rows as i32).contains(&r) {
+                let at = r as usize * width;
+                made[at..at + width].iter_mut().zip(row(k, at)).for_each(|(x, u)| *x += u);
+            }
+        }
+        made.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+    };
+    let rows_of = |k: usize, _: usize| with[k * width..(k + 1) * width].to_vec();
+    let x = Array::from(table.clone()).reshape([rows, width]);
+    let (u, i) = (Array::from(with.clone()).reshape([n, width]), Array::from(ids.clone()));
+    let add = |x: &Array, i: &Array, u: &Array| x.at(ix![i]).add(u);
+    let want = added(&table, false, &rows_of);
+    assert!(bits(&jit(add).call((&x, &i, &u)).unwrap()) == want);
+    assert!(bits(&jit(add).engine(EngineKind::Threads).call((&x, &i, &u)).unwrap()) == want);
+    assert!(bits(&jit(add).donate(0).call((&x + 0.0, &i, &u)).unwrap()) == want);
+    let zeros = |i: &Array, u: &Array| Array::zeros(F32.of([23_017, 51])).at(ix![i]).add(u);
+    assert!(bits(&jit(zeros).call((&i, &u)).unwrap()) == added(&vec![0.0; rows * width], false, &rows_of));
+    let clip = |x: &Array, i: &Array, u: &Array| x.at(ix![i]).mode(Mode::Clip).add(u);
+    assert!(bits(&jit(clip).call((&x, &i, &u)).unwrap()) == added(&table, true, &rows_of));
+    // the gradient of a lookup: what is put is made of what is taken, a row at a time
+    let back = |x: &Array, i: &Array| {
+        grad(x, |x| x.take_with(i, 0, IndexOptions::default().mode(Mode::Clip)).square().sum(..))
+    };
+    let twice = |_: usize, at: usize| table[at..at + width].iter().map(|x| 2.0 * x).collect();
+    assert!(bits(&jit(back).call((&x, &i)).unwrap()) == added(&vec![0.0; rows * width], true, &twice));
+}
+
 /// Segments of rows whose other dimension is sharded: what the reference refuses although nothing moves.
 #[test]
 fn segments_of_sharded_columns() {

@@ -230,6 +230,8 @@ pub(crate) struct Seek {
     pub(crate) reads: Vec<Operand>,
     /// Loops that have one step.
     pub(crate) at: Vec<Bound>,
+    /// What is added to each of their numbers where it is negative.
+    pub(crate) back: Ix,
     /// Of a put: how it is combined with what was there.
     pub(crate) put: Option<Option<Combine>>,
     /// The parts of the result.

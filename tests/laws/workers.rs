@@ -108,6 +108,33 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
         let auto = move || make(Some(Mesh::auto([("X", devices)])?));
         case(format!("{name}, on {devices} devices"), Box::new(auto));
     }
+    let many = 14_000 + rng.below(20_000);
+    type OfTwo = fn(&Array, &Array) -> Array;
+    let large: [(&str, OfTwo); 4] = [
+        ("rows added to a large table", |x, i| x.at(ix![i]).add(x.take(&(i / 3), 0) * 0.3)),
+        ("rows of a large table added to it", |x, i| {
+            x.at(ix![i]).add(numbers(&[i.shape().map_or(0, |s| s[0]), 81], 2))
+        }),
+        ("what goes back to a large table", |x, i| grad(x, |x| x.take(i, 0).square().sum(..))),
+        ("what goes back to it from sums of rows", |x, i| {
+            grad(x, |x| {
+                (x.take(i, 0).sin().sum(1).square() * numbers(&[i.shape().map_or(0, |s| s[0])], 3)).sum(..)
+            })
+        }),
+    ];
+    for (name, body) in large {
+        let make = move || {
+            let i = (Array::arange(0..many as i32) * 7919) % 13_300 - 100;
+            Ok(vec![jit(body).call((&numbers(&[13_117, 81], 1), &i))?])
+        };
+        case(name.to_string(), Box::new(make));
+    }
+    let bins = move || {
+        let i = (Array::arange(0..90_000) * 7919) % 1000 - 20;
+        let add = |x: &Array, i: &Array| x.at(ix![i]).add(numbers(&[90_000], 5));
+        Ok(vec![jit(add).call((&numbers(&[950], 4), &i))?])
+    };
+    case("single elements".into(), Box::new(bins));
     let own = 100 + rng.below(900);
     for (m, k, n) in
         [(rows, 2 * own, 70), (3, devices * own, 5), (rows, columns, 1), (1, columns, rows), (9, 30_000, 11)]

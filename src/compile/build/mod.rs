@@ -209,35 +209,47 @@ impl<'p> Building<'p, '_> {
             (Fun::Mul, [a, b], [Arg::Read(0), Arg::Read(1)]) if self.ones(b, m) => a,
             _ => return None,
         };
+        self.in_step(read, m).filter(|s| self.flow.values[*s].dtype == self.flow.values[m.out].dtype)
+    }
+    /// The value that a map reads in step with what it makes: element by element.
+    fn in_step(&self, read: &Operand, m: &Map<'_>) -> Option<Slot> {
         let [p] = &read.pieces[..] else { return None };
-        let Source::Value(src) = p.from else { return None };
-        let (v, o) = (&self.flow.values[src], &self.flow.values[m.out]);
-        let same = v.dtype == o.dtype
-            && self.alike(src, m.out)
+        let Source::Value(s) = p.from else { return None };
+        let fits = self.alike(s, m.out)
             && p.off == 0
-            && p.st == v.strides
+            && p.st == self.flow.values[s].strides
             && p.covers(&m.ext, m.n);
-        same.then_some(src)
+        fits.then_some(s)
     }
     /// Whether a map reads 1 everywhere, as a float of those that are multiplied by it as they are.
     fn ones(&self, read: &Operand, m: &Map<'_>) -> bool {
-        let [p] = &read.pieces[..] else { return false };
-        if !matches!(read.dtype, DType::F32 | DType::F64) || !p.covers(&m.ext, m.n) {
-            return false;
+        matches!(read.dtype, DType::F32 | DType::F64) && self.number(read, m) == Some(Scalar::one(read.dtype))
+    }
+    /// The number that a map reads everywhere.
+    fn number(&self, read: &Operand, m: &Map<'_>) -> Option<Scalar> {
+        let [p] = &read.pieces[..] else { return None };
+        if !p.covers(&m.ext, m.n) {
+            return None;
         }
         match p.from {
-            Source::Const(c) => c == Scalar::one(read.dtype),
+            Source::Const(c) => Some(c),
             Source::Value(s) => {
-                let by = self.maker.get(self.flow.root(s)).and_then(|k| self.flow.items.get(*k as usize));
-                let Some(Item::Map(by)) = by else { return false };
-                let [Inst { fun: Fun::Copy, args, .. }] = &by.code.insts[..] else { return false };
-                self.flow.values[s].copies == 1
-                    && match (&args[..], &by.reads[..]) {
-                        ([Arg::Const(c)], _) => *c == Scalar::one(read.dtype),
-                        ([Arg::Read(0)], [of]) => self.ones(of, by),
-                        _ => false,
-                    }
+                let by = self.map_of(s)?;
+                let [Inst { fun: Fun::Copy, args, .. }] = &by.code.insts[..] else { return None };
+                match (&args[..], &by.reads[..]) {
+                    _ if self.flow.values[s].copies != 1 => None,
+                    ([Arg::Const(c)], _) => Some(*c),
+                    ([Arg::Read(0)], [of]) => self.number(of, by),
+                    _ => None,
+                }
             }
+        }
+    }
+    /// The map that makes a value.
+    fn map_of(&self, s: Slot) -> Option<&Map<'p>> {
+        match self.flow.items.get(*self.maker.get(self.flow.root(s))? as usize)? {
+            Item::Map(m) => Some(m),
+            _ => None,
         }
     }
     /// Whether two values have one shape, and none is partial.

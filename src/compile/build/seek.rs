@@ -1,11 +1,11 @@
 //! Takes and puts: their operands as one map of one value each, and which steps each part of the result is made of.
 
 use super::Building;
-use crate::compile::flow::{Item, Operand, Piece, RankBox, Seek, SeekPart};
+use crate::compile::flow::{Item, Map, Operand, Piece, RankBox, Seek, SeekPart};
 use crate::compile::index::{MAX, extents, fits};
 use crate::diagnostic::Result;
 use crate::partition::{DimLayout, Slot};
-use crate::program::sentence::{Bound, Combine, Sentence, Source};
+use crate::program::sentence::{Arg, Bound, Combine, Fun, Inst, Sentence, Source};
 use crate::types::DType;
 
 impl Building<'_, '_> {
@@ -29,6 +29,7 @@ impl Building<'_, '_> {
         let wide = rounds && matches!(dtype, DType::F16 | DType::BF16) && twice(s, at);
         let to = if wide { DType::F32 } else { dtype };
         let mut reads = Vec::with_capacity(s.reads.len());
+        let mut back = [0; MAX];
         for (k, r) in s.reads.iter().enumerate() {
             let number = at.iter().any(|b| b.by == k);
             let dtype = if number { r.dtype.storage() } else { to };
@@ -39,6 +40,10 @@ impl Building<'_, '_> {
             let constant = put.is_some() && k == 0 && o.simple(&ext, n) && !o.pieces.iter().any(value);
             if !plain && !constant {
                 o = self.settle_parts(o, &ext, n, dtype, (r, first))?;
+            }
+            if number && let Some((from, n)) = self.counted_back(&o) {
+                o.pieces[0].from = Source::Value(from);
+                at.iter().zip(&mut back).filter(|(b, _)| b.by == k).for_each(|(_, back)| *back = n);
             }
             // what a take finds where nothing is: a value that was made for it does not know
             if put.is_none() && k == 0 {
@@ -76,11 +81,42 @@ impl Building<'_, '_> {
             self.wide.push((out, target));
         }
         let (at, rank) = (at.to_vec(), s.rank);
-        self.push(Item::Seek(Seek { out: target, n, rank, ext, reads, at, put, parts: parts_made, neutral }));
+        let parts = parts_made;
+        self.push(Item::Seek(Seek { out: target, n, rank, ext, reads, at, back, put, parts, neutral }));
         if wide {
             self.convert(target, out);
         }
         Ok(())
+    }
+    /// Of numbers x that are i, or i + n where i is negative: i, and n. So what finds rows reads i, and no pass makes x before it.
+    fn counted_back(&self, o: &Operand) -> Option<(Slot, i64)> {
+        if on_a_page!() || !matches!(o.dtype, DType::I32 | DType::I64) {
+            return None;
+        }
+        let read = |m: &Map<'_>, a: &Arg| match a {
+            Arg::Read(k) => self.in_step(&m.reads[*k], m).map(|s| self.flow.root(s)),
+            _ => None,
+        };
+        let number = |m: &Map<'_>, a: &Arg| match a {
+            Arg::Const(c) => Some(*c),
+            Arg::Read(k) => self.number(&m.reads[*k], m),
+            _ => None,
+        };
+        let [Piece { from: Source::Value(x), .. }] = o.pieces[..] else { return None };
+        let select = self.map_of(x)?;
+        let [Inst { fun: Fun::Select, args, .. }] = &select.code.insts[..] else { return None };
+        let [which, on, i] = [0, 1, 2].map(|k| read(select, &args[k]));
+        let (which, on, i) = (self.map_of(which?)?, self.map_of(on?)?, i?);
+        let ([Inst { fun: Fun::Lt, args: below, .. }], [Inst { fun: Fun::Add, args: sum, .. }]) =
+            (&which.code.insts[..], &on.code.insts[..])
+        else {
+            return None;
+        };
+        let zero = number(which, &below[1])?.to_i128() == 0;
+        let most = if o.dtype == DType::I32 { i64::from(i32::MAX) } else { i64::MAX };
+        let n = i64::try_from(number(on, &sum[1])?.to_i128()).ok().filter(|n| (0..=most).contains(n))?;
+        let same = read(which, &below[0]) == Some(i) && read(on, &sum[0]) == Some(i);
+        (zero && same && self.flow.values[i].dtype == o.dtype).then_some((i, n))
     }
     /// Makes what a take or a put makes as parts at once as the parts `from` of each part of `out` together, if it can.
     pub(super) fn sought(

@@ -7,7 +7,7 @@
 
 use super::puts::Puts;
 use super::scores::Beside;
-use super::strips::{Part, RowsKernel, Strip, mems, packed};
+use super::strips::{Part, RowsKernel, Strip, all_mems, mems, packed};
 use super::{Kernel, Memory, Node, What};
 use crate::compile::flow::{Item, Piece};
 use crate::compile::fold::FoldKernel;
@@ -54,6 +54,8 @@ pub(super) struct Chain {
     bytes: i64,
     /// Its products, which are the first and the last of the groups.
     beside: Beside,
+    /// Whether its rows may go in any order: there is nothing of a row but in strips, and where a take finds it.
+    free: bool,
 }
 
 /// The takes among groups, as they are bound.
@@ -69,8 +71,8 @@ pub(super) fn takes(g: &Groups<'_, '_>, base: u32, puts: &Puts) -> Vec<Option<Se
     g.list.iter().map(take).collect()
 }
 
-/// The puts among groups that go through their updates row by row, in one task: they are small, or there is one worker. Of several each
-/// would make all updates, to put its own.
+/// The puts among groups that go through their updates row by row. Those that do not sort them, so that of several workers each would make all
+/// updates to put its own, do it in one task: they are small, or there is one worker.
 pub(super) fn puts(g: &Groups<'_, '_>, base: u32, puts: &Puts, workers: i64) -> Vec<Option<SeekKernel>> {
     let place = |s: Slot| puts.last(g.flow.root(s)) as u32 + base;
     let alone = |s: Slot| puts.last(s) == s && puts.first(s) == s;
@@ -82,7 +84,7 @@ pub(super) fn puts(g: &Groups<'_, '_>, base: u32, puts: &Puts, workers: i64) -> 
         let Item::Seek(s) = &g.flow.items[item] else { return None };
         let own = s.put.is_some() && s.over(g.flow).into_iter().chain([s.out]).all(alone);
         own.then(|| seek::bind(g.flow, s, &place, false, workers))
-            .filter(|k| k.chunks == 1 && k.by_turns().is_some())
+            .filter(|k| (k.chunks == 1 || k.sorts_updates()) && k.by_turns().is_some())
     };
     g.list.iter().map(put).collect()
 }
@@ -197,7 +199,7 @@ impl Bound<'_> {
     ) -> Option<Chain> {
         let first = g.list[seed].level;
         // how many rows, and how many bytes of one the seed has in scratch
-        let (rows, mut bytes) = match &self.takes[seed] {
+        let (rows, bytes) = match &self.takes[seed] {
             Some(take) => (take.by_rows()?, 0),
             None => {
                 let t = self.tiles(seed)?;
@@ -225,11 +227,23 @@ impl Bound<'_> {
         if grown.groups.len() + usize::from(grown.put.is_some()) < 2 {
             return None;
         }
-        let beside = self.beside(g, &grown, &not);
-        let Grown { groups, mut made, put, .. } = grown;
+        let whole = self.closed(g, &grown, self.beside(g, &grown, &not), bytes)?;
+        let many = |put: usize| self.puts[put].as_ref().is_some_and(|p| p.chunks > 1);
+        if on_a_page!() || whole.free || !grown.put.is_some_and(many) {
+            return Some(whole);
+        }
+        // a put in several tasks is not in the chain where its rows cannot go in the order that it wants
+        grown.put = None;
+        let alone = grown.groups.len() < 2;
+        if alone { None } else { self.closed(g, &grown, self.beside(g, &grown, &not), bytes) }
+    }
+    /// What has grown as a chain, with products beside it; `bytes`: those of a row that are in scratch.
+    fn closed(&self, g: &Groups<'_, '_>, grown: &Grown, beside: Beside, mut bytes: i64) -> Option<Chain> {
+        let rows = grown.rows;
+        let mut made = grown.made.clone();
         let groups: Vec<usize> = (beside.before.iter().map(|b| b.0))
-            .chain(groups)
-            .chain(put)
+            .chain(grown.groups.iter().copied())
+            .chain(grown.put)
             .chain(beside.after.iter().map(|b| b.0))
             .collect();
         made.extend(&beside.made);
@@ -249,8 +263,16 @@ impl Bound<'_> {
                 && self.places[self.base + s] == Memory::Nowhere
                 && inner.get(s) == Some(&uses.readers)
         };
-        let strips = made.into_iter().filter(private).map(|s| (s, row(s))).collect();
-        Some(Chain { groups, rows, strips, bytes, beside })
+        let strips: Vec<(Slot, i64)> = made.iter().copied().filter(private).map(|s| (s, row(s))).collect();
+        let in_strips = |slot: u32| strips.iter().any(|s| (self.base + s.0) as u32 == slot);
+        let free = |k: &usize| match (&self.takes[*k], self.tiles(*k)) {
+            (Some(take), _) => take.in_any_order(),
+            (None, Some(t)) => all_mems(t).all(|m| m.st[0] == 0 || in_strips(m.slot)),
+            (None, None) => true,
+        };
+        let products = !(beside.before.is_empty() && beside.after.is_empty());
+        let free = !on_a_page!() && !products && strips.len() == made.len() && groups.iter().all(free);
+        Some(Chain { groups, rows, strips, bytes, beside, free })
     }
     /// Takes a group into the chain, if it has the chain's rows, and what it reads is ready before or in the chain. What is neither is taken
     /// in before it, if that is possible: it need not read anything of the chain.
@@ -420,7 +442,8 @@ impl Chain {
         }
         strips.extend(few);
         let bytes = below + all;
-        let kernel = RowsKernel { rows: self.rows, turn, parts, before, after, strips, bytes, wise };
+        let sorted = self.free && matches!(parts.last(), Some(Part::Put(p)) if p.sorts_updates());
+        let kernel = RowsKernel { rows: self.rows, turn, parts, before, after, strips, bytes, wise, sorted };
         let chunks = ((cost / 20.0) as i64).clamp(1, kernel.most().min(512));
         let name = if products { "products of rows" } else { "rows" };
         let what = What { name, makes, maps, step };

@@ -8,6 +8,7 @@ use crate::compile::product::{Along, ProductKernel};
 use crate::compile::rowwise::RowWise;
 use crate::compile::seek::SeekKernel;
 use crate::compile::tiles::Tiles;
+use crate::runtime::kernels::Place;
 use crate::sorted;
 use std::sync::Arc;
 
@@ -108,13 +109,19 @@ pub(crate) struct RowsKernel {
     pub(super) bytes: usize,
     /// What runs them row by row, where that is possible.
     pub(super) wise: Option<RowWise>,
+    /// Whether rows go in the order in which the put at the end sorts its updates: a task makes those of its rows of the result.
+    pub(super) sorted: bool,
 }
 
 impl RowsKernel {
     /// How many tasks it may have.
     pub(crate) fn most(&self) -> i64 {
-        // the rows that a put finds are of one task
-        if matches!(self.parts.last(), Some(Part::Put(_))) { 1 } else { self.wholes() }
+        match self.parts.last() {
+            Some(Part::Put(p)) if self.sorted => p.chunks,
+            // the rows that a put finds are of one task
+            Some(Part::Put(_)) => 1,
+            _ => self.wholes(),
+        }
     }
     /// Tasks are of so many rows, or of a multiple.
     fn whole(&self) -> i64 {
@@ -129,6 +136,10 @@ impl RowsKernel {
     /// # Safety
     /// As for [`kernel::run`]; the slots of strips are this worker's to set.
     pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
+        if let (true, Some(Part::Put(p)), false) = (self.sorted, self.parts.last(), on_a_page!()) {
+            // SAFETY: the caller's
+            return unsafe { self.in_order(p, p.rows_of(i, chunks), base, scratch) };
+        }
         let (whole, most) = (self.whole(), self.wholes());
         let (mut a, end) = (most * i / chunks * whole, (most * (i + 1) / chunks * whole).min(self.rows));
         let room = scratch.strips(self.bytes);
@@ -138,10 +149,7 @@ impl RowsKernel {
         }
         while a < end {
             let b = (a + self.turn).min(end);
-            for s in &self.strips {
-                // row a is the strip's first
-                base[s.slot as usize] = room.wrapping_add(s.at).wrapping_offset((-a * s.row) as isize);
-            }
+            self.lay(a, room, base);
             // SAFETY: the caller's; the products make and read these rows only
             unsafe { product_rows(&self.before, (a, b), base, scratch) }
             if let Some(wise) = self.wise.as_ref().filter(|_| !on_a_page!()) {
@@ -152,23 +160,80 @@ impl RowsKernel {
                 // SAFETY: the caller's; the programs name what is in these rows only
                 unsafe {
                     match part {
-                        Part::Tiles(t) => {
-                            let (mut lo, mut hi, each) = ([0; MAX], t.ext, t.ext[0] / self.rows);
-                            (lo[0], hi[0]) = (a * each, b * each);
-                            kernel::run(t, base, &lo, &hi, scratch);
-                        }
-                        Part::Fold(f) => {
-                            let each = f.pre.ext[0] / self.rows;
-                            f.run_rows(a * each, b * each, base, scratch);
-                        }
                         Part::Take(t) => t.run_rows((a, b), base),
                         Part::Put(p) => p.put_some((a, b), base),
+                        _ => self.some(part, (a, b), base, scratch),
                     }
                 }
             }
             // SAFETY: as above
             unsafe { product_rows(&self.after, (a, b), base, scratch) }
             a = b;
+        }
+    }
+    /// Says where strips are, of which row a is the first.
+    fn lay(&self, a: i64, room: *mut u8, base: &mut [*mut u8]) {
+        for s in &self.strips {
+            base[s.slot as usize] = room.wrapping_add(s.at).wrapping_offset((-a * s.row) as isize);
+        }
+    }
+    /// Rows of a program that is no take and no put.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn some(&self, part: &Part, (a, b): (i64, i64), base: &mut [*mut u8], scratch: &mut Scratch) {
+        // SAFETY: the caller's
+        unsafe {
+            match part {
+                Part::Tiles(t) => {
+                    let (mut lo, mut hi, each) = ([0; MAX], t.ext, t.ext[0] / self.rows);
+                    (lo[0], hi[0]) = (a * each, b * each);
+                    kernel::run(t, base, &lo, &hi, scratch);
+                }
+                Part::Fold(f) => {
+                    let each = f.pre.ext[0] / self.rows;
+                    f.run_rows(a * each, b * each, base, scratch);
+                }
+                Part::Take(_) | Part::Put(_) => {}
+            }
+        }
+    }
+    /// The rows whose updates are of these rows of the result, in the order of the result.
+    ///
+    /// # Safety
+    /// As for `run`.
+    unsafe fn in_order(&self, p: &SeekKernel, rows: (i64, i64), base: &mut [*mut u8], scratch: &mut Scratch) {
+        // SAFETY: the caller's
+        let n = unsafe { p.updates(rows, base) };
+        // a turn's numbers, and the order, are behind the strips
+        let (numbers, order) = (self.bytes, self.bytes + self.turn as usize * size_of::<u32>());
+        let room = scratch.strips(order + SeekKernel::order_bytes(rows, n));
+        // SAFETY: the caller's; the memory is this worker's
+        let order = unsafe { p.order(rows, n, base, room.wrapping_add(order)) };
+        let (n, mut a, mut at) = (order.which.len(), 0, Place::default());
+        loop {
+            let b = (a + self.turn as usize).min(n);
+            let turn = (a as i64, b as i64);
+            self.lay(turn.0, room, base);
+            let puts = base[p.from() as usize].wrapping_add(a * p.row_bytes());
+            for part in self.parts.iter().filter(|_| a < b) {
+                // SAFETY: the caller's; the programs name what is in these rows only, but for numbers, which are those of this turn's rows
+                unsafe {
+                    match part {
+                        Part::Take(t) => {
+                            t.take_of(turn, &order.which[a..b], room.wrapping_add(numbers), base);
+                        }
+                        Part::Put(_) => {}
+                        _ => self.some(part, turn, base, scratch),
+                    }
+                }
+            }
+            // SAFETY: the caller's
+            at = unsafe { p.add_sorted(&order, at, a..b, Some(puts), base) };
+            a = b;
+            if a == n {
+                return;
+            }
         }
     }
 }
@@ -191,6 +256,9 @@ unsafe fn product_rows(
 
 /// The places in memory of tile programs.
 pub(super) fn mems(t: &Tiles) -> impl Iterator<Item = &Mem> {
-    let all = t.bands.iter().flat_map(|b| &b.segs).flat_map(|s| &s.mems);
-    all.filter(|m| m.slot != crate::compile::expr::POSITION)
+    all_mems(t).filter(|m| m.slot != crate::compile::expr::POSITION)
+}
+/// The same with the positions themselves, as if they were in memory.
+pub(super) fn all_mems(t: &Tiles) -> impl Iterator<Item = &Mem> {
+    t.bands.iter().flat_map(|b| &b.segs).flat_map(|s| &s.mems)
 }

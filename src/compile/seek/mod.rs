@@ -4,15 +4,17 @@
 //! The elements of a result meet their updates in the order of the loops, however the work is cut: a task of a put owns rows of the result,
 //! and goes through all queries.
 
+mod by_rows;
 mod quick;
 mod run;
 mod single;
 
 use super::flow::{Flow, Operand, RankBox, Seek};
 use super::index::{Ix, MAX};
+use super::kernel::Scratch;
 use crate::partition::Slot;
 use crate::program::sentence::{Beyond, Combine, Source};
-use crate::runtime::kernels::{self, Kernel as Fun};
+use crate::runtime::kernels::{self, AddSorted, Kernel as Fun};
 use crate::sorted;
 use crate::types::DType;
 use quick::Quick;
@@ -27,12 +29,22 @@ struct Number {
     off: i64,
     st: Ix,
     most: i64,
+    /// What is added where it is negative.
+    back: i64,
     clip: bool,
     /// Bytes from step to step of what it finds.
     unit: i64,
     /// The bound loop, as the sentence counts, and the window's, as the kernel does.
     index: usize,
     window: Option<usize>,
+}
+
+impl Number {
+    /// Counted from the begin.
+    #[inline(always)]
+    fn counted(&self, n: i64) -> i64 {
+        if !on_a_page!() && n < 0 { n + self.back } else { n }
+    }
 }
 
 /// A box of loops.
@@ -82,6 +94,8 @@ pub(crate) struct SeekKernel {
     quick: Option<Quick>,
     /// Whether it is of one row.
     single: bool,
+    /// How a task makes each row once.
+    sorted: Option<AddSorted>,
     pub(crate) chunks: i64,
     pub(crate) cost: f64,
 }
@@ -166,12 +180,13 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, place: Place<'_>, in_place: bool, 
         s.at.iter().filter(|b| s.put.is_none() && b.window == Some(l)).map(|b| st[b.index]).sum::<i64>()
     };
     let src = in_order(&|l| st[l] + with(l), 0);
-    let numbers = s.at.iter().zip(&found).map(|(b, f)| Number {
+    let numbers = s.at.iter().zip(&s.back).zip(&found).map(|((b, back), f)| Number {
         slot: f.0,
         dtype: s.reads[b.by].dtype,
         off: f.1,
         st: in_order(&|l| f.2[l], 0),
         most: b.most,
+        back: *back,
         clip: b.beyond == Beyond::Clip,
         unit: if s.put.is_some() { v.strides[b.index + own] * size } else { st[b.index] },
         index: b.index,
@@ -212,11 +227,15 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, place: Place<'_>, in_place: bool, 
         put,
         quick: None,
         single: false,
+        sorted: None,
         chunks: 1,
         cost,
     };
     kernel.quick = Quick::of(&kernel, v.dtype, s.put.flatten());
     kernel.single = kernel.is_single();
+    if !on_a_page!() {
+        kernel.sorted = kernel.sorts(v.dtype, s.put.flatten());
+    }
     kernel.spread(want);
     kernel
 }
@@ -285,6 +304,12 @@ impl SeekKernel {
     pub(crate) fn spread(&mut self, tasks: i64) -> i64 {
         let most = match &self.put {
             Some(Put { own: Rows::One, .. }) => 1,
+            // one task puts single elements in less time than each of several takes to look at all numbers
+            Some(Put { own: Rows::Found(_), .. })
+                if !on_a_page!() && self.quick.as_ref().is_some_and(Quick::alone) =>
+            {
+                1
+            }
             Some(p) => p.rows.max(1),
             None => self.ext[..self.queries].iter().product::<i64>().max(1),
         };
@@ -321,13 +346,20 @@ impl SeekKernel {
     /// # Safety
     /// `base` has this kernel's values, as they were bound; nobody else writes what is read, and nobody else reads or writes what this task
     /// writes.
-    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &[*mut u8]) {
+    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &[*mut u8], scratch: &mut Scratch) {
         let all = match &self.put {
             Some(p) => p.rows,
             None => self.ext[..self.queries].iter().product(),
         };
+        let rows = (all * i / chunks, all * (i + 1) / chunks);
         // SAFETY: the caller's
-        unsafe { self.run_rows((all * i / chunks, all * (i + 1) / chunks), base) }
+        unsafe {
+            if self.sorted.is_some() && !on_a_page!() {
+                self.sorted_put(rows, base, scratch);
+            } else {
+                self.run_rows(rows, base);
+            }
+        }
     }
     /// The queries `rows` of a take, as [`SeekKernel::by_rows`] counts them; of a put these rows of its result.
     ///

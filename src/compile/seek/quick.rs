@@ -4,7 +4,7 @@ use super::run::{Word, fill};
 use super::{Part, Put, Rows, SeekKernel};
 use crate::compile::index::{Ix, MAX};
 use crate::program::sentence::Combine;
-use crate::runtime::kernels::{self, BATCH, Find, Found, MixAt, OneAt, Reach};
+use crate::runtime::kernels::{self, BATCH, Find, Found, MixAt, OneAt, PICKS, Pick, Picked, PickedAt, Reach};
 use crate::types::DType;
 
 /// What batches are run by.
@@ -16,6 +16,10 @@ pub(super) struct Quick {
     mix: Option<MixAt>,
     /// How single elements are found and combined in one loop: by one number.
     one: Option<OneAt>,
+    /// How a task of several picks the numbers of its rows: those of one that follow one another.
+    pub(super) pick: Option<Pick>,
+    /// How single elements are combined that were picked.
+    picked: Option<PickedAt>,
 }
 
 impl Quick {
@@ -43,7 +47,23 @@ impl Quick {
             [m] if k.n == q => combine.and_then(|c| kernels::one_at(c, dtype, m.dtype)),
             _ => None,
         };
-        Some(Quick { finds: k.numbers.iter().map(|m| kernels::find_places(m.dtype)).collect(), mix, one })
+        let pick = match &k.numbers[..] {
+            [m] if m.st[q - 1] == m.dtype.size() as i64 => kernels::pick(m.dtype),
+            _ => None,
+        };
+        // (what is picked is counted in 32 bits)
+        let rows = k.put.as_ref().map_or(0, |p| p.rows);
+        let few = k.ext[q - 1].max(rows) < i64::from(i32::MAX);
+        let picked = match combine {
+            Some(c) if k.n == q && k.dst[q - 1] == 0 => kernels::picked_at(c, dtype),
+            _ => None,
+        };
+        let finds = k.numbers.iter().map(|m| kernels::find_places(m.dtype)).collect();
+        Some(Quick { finds, mix, one, pick: pick.filter(|_| few), picked })
+    }
+    /// Whether one task does it best: of single elements, if each of several had to look at all numbers one by one.
+    pub(super) fn alone(&self) -> bool {
+        self.one.is_some() && self.pick.is_none()
     }
 }
 
@@ -107,7 +127,7 @@ impl SeekKernel {
                 let step = m.st[last];
                 let at = base[m.slot as usize].wrapping_offset((m.off + sum(&m.st) + first * step) as isize);
                 let own = own.filter(|o| o.0 == j).map_or((0, i64::MAX), |o| o.1);
-                let reach = Reach { most: m.most, clip: m.clip, unit: m.unit, own };
+                let reach = Reach { most: m.most, back: m.back, clip: m.clip, unit: m.unit, own };
                 // SAFETY: the caller's: there are numbers at all steps of the queries
                 unsafe { find(n, at, step as isize, &reach, &mut found) }
             }
@@ -169,7 +189,7 @@ impl SeekKernel {
         }
         // (where others own many of the elements, no branch foresees which)
         if let (Some(one), [m], true) = (quick.one, &self.numbers[..], (lo, hi) == (0, p.rows)) {
-            let reach = Reach { most: m.most, clip: m.clip, unit: m.unit, own: (0, i64::MAX) };
+            let reach = Reach { most: m.most, back: m.back, clip: m.clip, unit: m.unit, own: (0, i64::MAX) };
             return self.runs((a, e), (0, count), |x, run| {
                 let at = |st: &Ix| (0..q).map(|d| x[d] * st[d]).sum::<i64>() as isize;
                 let numbers = base[m.slot as usize].wrapping_offset(m.off as isize + at(&m.st));
@@ -184,6 +204,40 @@ impl SeekKernel {
         let [out, src] = [out, src].map(|x| x.wrapping_offset((begin * self.size as i64) as isize));
         let (to, from) = (steps(self.dst[last]), steps(self.src[last]));
         let row = row as usize;
+        if let (Some(pick), [m], Some((0, own))) = (quick.pick, &self.numbers[..], own) {
+            let reach = Reach { most: m.most, back: m.back, clip: m.clip, unit: m.unit, own };
+            let mut picked = Picked::NONE;
+            let (mut to, mut from) = ([0; PICKS], [0; PICKS]);
+            return self.runs((a, e), (0, count), |x, run| {
+                let at = |st: &Ix| (0..q).map(|d| x[d] * st[d]).sum::<i64>() as isize;
+                let numbers = base[m.slot as usize].wrapping_offset(m.off as isize + at(&m.st)).cast();
+                let (out, src) = (out.wrapping_offset(at(&self.dst)), src.wrapping_offset(at(&self.src)));
+                let (mut k, run) = (0, run as usize);
+                while k < run {
+                    // SAFETY: the caller's: there are numbers at all steps of the queries
+                    k = unsafe { pick(numbers, (k, run), &reach, &mut picked) };
+                    if let Some(combine) = quick.picked {
+                        let step = self.src[last] as isize;
+                        // SAFETY: the caller's: the elements are in their values, and this task owns what is written
+                        unsafe { combine(&picked, (out, m.unit as isize), (src, step)) }
+                        continue;
+                    }
+                    for i in 0..picked.n {
+                        let which = i64::from(picked.which[i]);
+                        to[i] = which * self.dst[last] + i64::from(picked.place[i]) * m.unit;
+                        from[i] = which * self.src[last];
+                    }
+                    let (to, from) = (&to[..picked.n], &from[..picked.n]);
+                    // SAFETY: the caller's: the rows are in their values, and this task owns what is written
+                    unsafe {
+                        match quick.mix {
+                            None => kernels::copy_at::<T>(row, out, to, src, from),
+                            Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
+                        }
+                    }
+                }
+            });
+        }
         let mut rows = |b: Batch<'_>| {
             let (out, src) = (out.wrapping_offset(b.to as isize), src.wrapping_offset(b.from as isize));
             // SAFETY: the caller's: the rows are in their values, and this task owns what is written

@@ -126,6 +126,7 @@ impl SeekKernel {
             for (j, m) in self.numbers.iter().enumerate() {
                 // SAFETY: the caller's: there are numbers at all steps of the queries
                 let n = unsafe { integer(at[j].wrapping_offset((i * along(&m.st)) as isize), m.dtype) };
+                let n = m.counted(n);
                 let place = n.min(m.most).max(0);
                 if !owned(j, place) {
                     continue 'run;

@@ -25,6 +25,7 @@ impl SeekKernel {
         for m in &self.numbers {
             // SAFETY: the caller's: there is the number
             let n = unsafe { integer(base[m.slot as usize].wrapping_offset(m.off as isize), m.dtype) };
+            let n = m.counted(n);
             let place = n.min(m.most).max(0);
             if m.most < 0 || !(m.clip || place == n) {
                 return None;

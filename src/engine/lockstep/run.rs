@@ -195,7 +195,7 @@ impl Runner<'_> {
                 Kernel::Lines(l, None) => l.run(i, chunks, base),
                 Kernel::Lines(l, Some(room)) => l.first(i, base, base[*room as usize]),
                 Kernel::LinesEnd(l, room) => l.then(i, base, base[*room as usize]),
-                Kernel::Seek(s) => s.run(i, chunks, base),
+                Kernel::Seek(s) => s.run(i, chunks, base, self.scratch),
                 Kernel::Print(p) => {
                     self.prints.say(print(p, base));
                     if self.member.is_none() {

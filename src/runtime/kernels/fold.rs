@@ -3,6 +3,8 @@
 //! 16-bit floats are combined in float32: a fold rounds once at its end, rows are rounded each time that two are combined, so that
 //! it does not matter who combines them.
 
+#[cfg(not(target_family = "wasm"))]
+use super::PickedAt;
 use super::complex::times;
 use super::float::{max, min};
 use super::run::{Constants, How, fresh};
@@ -320,6 +322,8 @@ pub(super) struct Mixer {
     pub(super) mix_at: MixAt,
     /// By numbers of this type.
     pub(super) one_at: fn(DType) -> Option<OneAt>,
+    #[cfg(not(target_family = "wasm"))]
+    pub(super) picked: PickedAt,
     pub(super) rows: Rows,
     pub(super) rows8: Rows8,
     /// Its bits, the low ones of these.
@@ -346,6 +350,8 @@ fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
         mix: mix_at::at::<M>(level),
         mix_at: super::rows::mix::<M>(level),
         one_at: super::rows::one::<M>,
+        #[cfg(not(target_family = "wasm"))]
+        picked: super::rows::picked::<M>,
         rows: rows_at::at::<M>(level),
         rows8: rows8_at::at::<M>(level),
         neutral,

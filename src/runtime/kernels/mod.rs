@@ -14,6 +14,7 @@ mod math32;
 mod math64;
 mod rows;
 mod run;
+mod sorted;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
@@ -23,8 +24,11 @@ pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};
 pub use fold::Tree;
 #[cfg(test)]
 pub use load::count;
-pub use rows::{BATCH, Find, Found, LINE, MixAt, OneAt, Reach, ask_later, copy_at};
+pub use rows::{
+    BATCH, Find, Found, LINE, MixAt, OneAt, PICKS, Pick, Picked, PickedAt, Reach, ask_later, copy_at,
+};
 pub use run::fence;
+pub use sorted::{AddSorted, Place, Sorted};
 
 use super::cpu::{self, Level};
 use crate::program::sentence::{Combine, Fun};
@@ -218,6 +222,14 @@ pub fn mix_at(combine: Combine, dtype: DType) -> Option<MixAt> {
 pub fn one_at(combine: Combine, dtype: DType, numbers: DType) -> Option<OneAt> {
     fold::find(combine, dtype.storage(), how(false)).and_then(|m| (m.one_at)(numbers))
 }
+/// Single elements combined that were picked by their numbers.
+#[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "on a page none are picked"))]
+pub fn picked_at(combine: Combine, dtype: DType) -> Option<PickedAt> {
+    #[cfg(not(target_family = "wasm"))]
+    return fold::find(combine, dtype.storage(), how(false)).map(|m| m.picked);
+    #[cfg(target_family = "wasm")]
+    None
+}
 /// Places that numbers of this type say.
 pub fn find_places(dtype: DType) -> Find {
     let level = cpu::level();
@@ -231,6 +243,18 @@ pub fn find_places(dtype: DType) -> Find {
         DType::I32 => rows::find::<i32>(level),
         _ => rows::find::<u8>(level),
     }
+}
+/// Numbers of this type picked by the rows that they say, many at a time; nothing: this machine does not know how.
+pub fn pick(dtype: DType) -> Option<Pick> {
+    rows::pick(dtype, cpu::level())
+}
+/// Sums of updates that are sorted by row; nothing: this machine has no loop for it.
+pub fn add_sorted() -> Option<AddSorted> {
+    #[cfg(target_arch = "x86_64")]
+    if cpu::level() == Level::Avx512 {
+        return Some(sorted::x86::add);
+    }
+    None
 }
 /// Rows combined into a row.
 pub fn rows(combine: Combine, dtype: DType) -> Option<Rows> {

@@ -19,12 +19,22 @@ pub const LINE: usize = 64;
 pub struct Reach {
     /// Numbers are 0 to this; where it is negative nothing is anywhere.
     pub most: i64,
+    /// What is added to a negative number.
+    pub back: i64,
     /// Whether others mean the nearest; else nothing is there.
     pub clip: bool,
     /// Bytes from one number's row to the next one's.
     pub unit: i64,
     /// Of all rows only these are of interest: from the first on, to before the second.
     pub own: (i64, i64),
+}
+
+impl Reach {
+    /// A number counted from the begin.
+    #[inline(always)]
+    pub fn counted(&self, number: i64) -> i64 {
+        if on_a_page!() { number } else { number + ((number >> 63) & self.back) }
+    }
 }
 
 /// Where rows of a batch begin, in bytes, and whether they are there.
@@ -73,6 +83,7 @@ unsafe fn find_body<T: Whole>(n: usize, numbers: *const u8, step: isize, r: &Rea
     let (lo, hi) = if r.most < 0 { (0, 0) } else { r.own };
     let (at, there) = (&mut f.at[..n], &mut f.there[..n]);
     let mut one = |k: usize, number: i64| {
+        let number = r.counted(number);
         let place = number.min(r.most).max(0);
         at[k] += place * r.unit;
         there[k] &= (r.clip | (place == number)) & (place >= lo) & (place < hi);
@@ -166,6 +177,60 @@ pub type OneAt = unsafe fn(
     src: (*const u8, isize),
 );
 
+/// How many numbers are picked at a time, at most.
+pub const PICKS: usize = 256;
+
+/// Numbers whose rows are of interest, in their order: which they are, and the rows that they say.
+#[derive(Clone, Copy, Debug)]
+pub struct Picked {
+    /// How many.
+    pub n: usize,
+    /// Which numbers.
+    pub which: [u32; PICKS],
+    /// Their rows.
+    pub place: [u32; PICKS],
+}
+
+impl Picked {
+    /// None so far.
+    pub const NONE: Picked = Picked { n: 0, which: [0; PICKS], place: [0; PICKS] };
+}
+
+/// Combines single elements that were picked: those so many bytes apart from one row to the next, each with one of those so many bytes apart.
+///
+/// The caller upholds: the elements are in memory, and none of the first is one of the second.
+pub type PickedAt = unsafe fn(picked: &Picked, dst: (*mut u8, isize), src: (*const u8, isize));
+
+/// # Safety
+/// As [`PickedAt`] says.
+#[cfg(not(target_family = "wasm"))]
+pub(super) unsafe fn picked<M: Mix>(
+    p: &Picked,
+    (dst, unit): (*mut u8, isize),
+    (src, step): (*const u8, isize),
+) {
+    let size = size_of::<M::M>() as isize;
+    for (which, place) in p.which[..p.n].iter().zip(&p.place) {
+        let (which, place) = (*which as isize, *place as isize);
+        // SAFETY: the caller's: both elements are there
+        unsafe {
+            if (unit, step) == (size, size) {
+                let d = dst.cast::<M::M>().wrapping_offset(place);
+                *d = M::join(*d, *src.cast::<M::M>().wrapping_offset(which));
+            } else {
+                let d = dst.wrapping_offset(place * unit).cast::<M::M>();
+                *d = M::join(*d, *src.wrapping_offset(which * step).cast::<M::M>());
+            }
+        }
+    }
+}
+
+/// Picks numbers from the first of these on to before the second, until there is room for no more of them: the one to go on with.
+///
+/// The caller upholds: there are these int32, and at most `i32::MAX`; `own` is within as many rows.
+pub type Pick =
+    unsafe fn(numbers: *const i32, some: (usize, usize), reach: &Reach, picked: &mut Picked) -> usize;
+
 /// Finding and combining in one loop, whose branch a processor foresees where (nearly) all elements are there. It takes them one by one, so
 /// that wide vectors are of no use.
 ///
@@ -181,8 +246,26 @@ unsafe fn one_body<T: Whole, M: Mix>(
     let (lo, hi) = if r.most < 0 { (0, 0) } else { r.own };
     let (lo, hi) = (lo.max(0), hi.min(r.most.saturating_add(1)));
     let (unit, some) = (r.unit as isize, hi.saturating_sub(lo).max(0) as u64);
+    let size = size_of::<M::M>() as isize;
+    if step == size_of::<T>() as isize && (unit, to, from, r.clip) == (size, 0, size, false) {
+        // all of it follows one another: half of the instructions
+        // SAFETY: the caller's: n numbers, and as many elements to combine with
+        let (numbers, src) =
+            unsafe { (from_raw_parts(numbers.cast::<T>(), n), from_raw_parts(src.cast::<M::M>(), n)) };
+        let first = dst.wrapping_offset(lo as isize * size).cast::<M::M>();
+        for (number, with) in numbers.iter().zip(src) {
+            let place = r.counted(number.wide()).wrapping_sub(lo);
+            if (place as u64) < some {
+                let d = first.wrapping_offset(place as isize);
+                // SAFETY: the caller's: the element is there
+                unsafe { *d = M::join(*d, *with) }
+            }
+        }
+        return;
+    }
     let (mut dst, mut src) = (dst, src);
     let mut one = |number: i64| {
+        let number = r.counted(number);
         let place = if r.clip { number.min(r.most).max(0) } else { number };
         if (place.wrapping_sub(lo) as u64) < some {
             let d = dst.wrapping_offset(place as isize * unit).cast::<M::M>();
@@ -254,10 +337,73 @@ pub unsafe fn copy_at<T: Copy>(row: usize, dst: *mut u8, to: &[i64], src: *const
     }
 }
 
+/// How numbers of this type are picked many at a time, if this machine knows how.
+pub(super) fn pick(dtype: DType, level: Level) -> Option<Pick> {
+    #[cfg(target_arch = "x86_64")]
+    if (dtype, level) == (DType::I32, Level::Avx512) && is_x86_feature_detected!("popcnt") {
+        return Some(pick::of_16);
+    }
+    let _ = (dtype, level);
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+mod pick {
+    use super::{PICKS, Picked, Reach};
+    use std::arch::x86_64::*;
+
+    /// Numbers of a vector.
+    const LANES: usize = 16;
+
+    /// # Safety
+    /// As [`Pick`](super::Pick) says; the processor has these features.
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2,popcnt")]
+    pub(super) unsafe fn of_16(
+        numbers: *const i32,
+        (from, end): (usize, usize),
+        r: &Reach,
+        picked: &mut Picked,
+    ) -> usize {
+        let (lo, hi) = (r.own.0.max(0), r.own.1.min(r.most.saturating_add(1)));
+        let all = |x: i64| _mm512_set1_epi32(x as i32);
+        let (first, rows) = (all(lo), all((hi - lo).max(0)));
+        let (back, most) = (all(r.back), all(r.most.clamp(0, i64::from(i32::MAX))));
+        let steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let (mut k, mut n) = (from, 0);
+        while k < end && n + LANES <= PICKS {
+            let some = if end - k < LANES { ((1u32 << (end - k)) - 1) as __mmask16 } else { !0 };
+            // SAFETY: the caller's: there are these numbers
+            let x = unsafe { _mm512_maskz_loadu_epi32(some, numbers.add(k)) };
+            let mut place = _mm512_mask_add_epi32(x, _mm512_movepi32_mask(x), x, back);
+            if r.clip {
+                place = _mm512_max_epi32(_mm512_min_epi32(place, most), all(0));
+            }
+            let own = _mm512_mask_cmplt_epu32_mask(some, _mm512_sub_epi32(place, first), rows);
+            let which = _mm512_add_epi32(all(k as i64), steps);
+            // SAFETY: there is room for as many more
+            unsafe {
+                _mm512_storeu_epi32(
+                    picked.place.as_mut_ptr().add(n).cast(),
+                    _mm512_maskz_compress_epi32(own, place),
+                );
+                _mm512_storeu_epi32(
+                    picked.which.as_mut_ptr().add(n).cast(),
+                    _mm512_maskz_compress_epi32(own, which),
+                );
+            }
+            n += own.count_ones() as usize;
+            k = (k + LANES).min(end);
+        }
+        picked.n = n;
+        k
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::program::sentence::Combine;
+    use crate::runtime::kernels::fold::Add;
     use crate::runtime::kernels::{find_places, mix_at};
     use crate::types::DType;
 
@@ -271,13 +417,15 @@ mod tests {
             unsafe { find_places(DType::I32)(6, numbers.as_ptr().cast(), 4, reach, &mut found) }
             (found.at[..6].to_vec(), found.there[..6].to_vec())
         };
-        let reach = Reach { most: 7, clip: false, unit: 10, own: all };
+        let reach = Reach { most: 7, back: 0, clip: false, unit: 10, own: all };
         let (found, there) = at(&reach);
         assert_eq!(found, [130, 100, 100, 170, 120, 170]);
         assert_eq!(there, [true, false, true, false, true, true]);
         assert_eq!(at(&Reach { clip: true, ..reach }).1, [true; 6]);
         assert_eq!(at(&Reach { own: (2, 4), ..reach }).1, [true, false, false, false, true, false]);
         assert_eq!(at(&Reach { most: -1, clip: true, ..reach }).1, [false; 6]);
+        let (found, there) = at(&Reach { back: 8, ..reach });
+        assert_eq!((found[1], there), (170, vec![true, true, true, false, true, true]));
         // every second one, as any type, on every level
         let mut found = Found { at: [0; BATCH], there: [true; BATCH] };
         let wide = [5u64, 0, u64::MAX, 0];
@@ -317,18 +465,71 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_picked_in_their_order() {
+        let Some(pick) = Level::available().last().and_then(|l| pick(DType::I32, l)) else { return };
+        let numbers: Vec<i32> = (0..1000)
+            .map(|k| [k * 37 % 80 - 20, i32::MIN, i32::MAX][(k % 7 / 5 * (k % 3)) as usize])
+            .collect();
+        for (own, back, clip, most) in [
+            ((0, i64::MAX), 0, false, 59),
+            ((10, 20), 60, false, 59),
+            ((0, 1), 0, true, 59),
+            ((50, 60), 60, true, 59),
+            ((0, i64::MAX), 0, true, -1),
+            ((0, 60), 60, true, i64::from(i32::MAX) + 7),
+        ] {
+            let reach = Reach { most, back, clip, unit: 1, own };
+            let mut want = Vec::new();
+            for (k, number) in numbers.iter().enumerate() {
+                let n = i64::from(*number) + if *number < 0 { back } else { 0 };
+                let place = if clip { n.min(most).max(0) } else { n };
+                if (0..=most).contains(&place) && (own.0..own.1).contains(&place) {
+                    want.push((k as u32, place as u32));
+                }
+            }
+            let (mut made, mut k, mut picked) = (Vec::new(), 0, Picked::NONE);
+            while k < numbers.len() {
+                // SAFETY: these are the numbers
+                k = unsafe { pick(numbers.as_ptr(), (k, numbers.len()), &reach, &mut picked) };
+                made.extend((0..picked.n).map(|i| (picked.which[i], picked.place[i])));
+            }
+            assert_eq!(made, want, "{reach:?}");
+        }
+    }
+
+    #[test]
+    fn picked_elements_are_combined_in_their_order() {
+        let mut p = Picked::NONE;
+        p.n = 3;
+        p.which[..3].copy_from_slice(&[0, 2, 5]);
+        p.place[..3].copy_from_slice(&[1, 4, 1]);
+        for (unit, step) in [(1, 1), (2, 1), (1, 3)] {
+            let src: Vec<f32> = (0..18).map(|k| (1 << k) as f32).collect();
+            let (mut made, mut want) = ([0.5f32; 10], [0.5f32; 10]);
+            for k in 0..3 {
+                want[p.place[k] as usize * unit] += src[p.which[k] as usize * step];
+            }
+            let (unit, step) = (unit as isize * 4, step as isize * 4);
+            // SAFETY: ten elements, and eighteen
+            unsafe { picked::<Add<f32>>(&p, (made.as_mut_ptr().cast(), unit), (src.as_ptr().cast(), step)) }
+            assert_eq!(made, want);
+        }
+    }
+
+    #[test]
     fn single_elements_are_found_and_combined_in_one_loop() {
         let numbers: [i64; 9] = [3, -1, 3, 9, i64::MAX, 7, 0, i64::MIN, 7];
         let narrow: Vec<i32> = numbers.iter().map(|n| (*n).clamp(-9, 99) as i32).collect();
         let src: Vec<f32> = (0..18).map(|k| (1 << k) as f32).collect();
-        let all = Reach { most: 7, clip: false, unit: 4, own: (0, i64::MAX) };
-        let few = Reach { own: (2, 7), ..all };
+        let all = Reach { most: 7, back: 0, clip: false, unit: 4, own: (0, i64::MAX) };
+        let few = Reach { own: (2, 7), back: 8, ..all };
         for reach in
             [all, few, Reach { clip: true, ..all }, Reach { clip: true, ..few }, Reach { most: -1, ..all }]
         {
             let mut want = [0.5f32; 8];
             for (k, n) in numbers.iter().enumerate() {
-                let place = if reach.clip { (*n).clamp(0, 7) } else { *n };
+                let n = if *n < 0 { *n + reach.back } else { *n };
+                let place = if reach.clip { n.clamp(0, 7) } else { n };
                 if (0..=reach.most).contains(&place) && (reach.own.0..reach.own.1).contains(&place) {
                     want[place as usize] += src[2 * k];
                 }
@@ -338,13 +539,16 @@ mod tests {
                 let one = crate::runtime::kernels::one_at(Combine::Add, DType::F32, dtype).unwrap();
                 let (numbers, step) =
                     if wide { (numbers.as_ptr().cast(), 8) } else { (narrow.as_ptr().cast(), 4) };
-                let mut made = [0.5f32; 8];
-                // SAFETY: nine numbers, every second of 18 elements, and eight that are combined with
-                unsafe {
-                    let dst = made.as_mut_ptr().cast();
-                    one(9, (numbers, step), &reach, (dst, 0), (src.as_ptr().cast(), 8));
+                let every: Vec<f32> = src.iter().step_by(2).copied().collect();
+                for (src, from) in [(&src, 8), (&every, 4)] {
+                    let mut made = [0.5f32; 8];
+                    // SAFETY: nine numbers, nine of these elements, and eight that are combined with
+                    unsafe {
+                        let dst = made.as_mut_ptr().cast();
+                        one(9, (numbers, step), &reach, (dst, 0), (src.as_ptr().cast(), from));
+                    }
+                    assert_eq!(made, want, "{reach:?}");
                 }
-                assert_eq!(made, want, "{reach:?}");
             }
         }
     }
