@@ -231,6 +231,7 @@ pub(crate) struct Seek {
     /// Loops that have one step.
     pub(crate) at: Vec<Bound>,
     /// What is added to each of their numbers where it is negative.
+    #[cfg(not(target_family = "wasm"))]
     pub(crate) back: Ix,
     /// Of a put: how it is combined with what was there.
     pub(crate) put: Option<Option<Combine>>,

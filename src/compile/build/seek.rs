@@ -1,11 +1,15 @@
 //! Takes and puts: their operands as one map of one value each, and which steps each part of the result is made of.
 
 use super::Building;
-use crate::compile::flow::{Item, Map, Operand, Piece, RankBox, Seek, SeekPart};
+#[cfg(not(target_family = "wasm"))]
+use crate::compile::flow::Map;
+use crate::compile::flow::{Item, Operand, Piece, RankBox, Seek, SeekPart};
 use crate::compile::index::{MAX, extents, fits};
 use crate::diagnostic::Result;
 use crate::partition::{DimLayout, Slot};
-use crate::program::sentence::{Arg, Bound, Combine, Fun, Inst, Sentence, Source};
+#[cfg(not(target_family = "wasm"))]
+use crate::program::sentence::{Arg, Fun, Inst};
+use crate::program::sentence::{Bound, Combine, Sentence, Source};
 use crate::types::DType;
 
 impl Building<'_, '_> {
@@ -29,6 +33,7 @@ impl Building<'_, '_> {
         let wide = rounds && matches!(dtype, DType::F16 | DType::BF16) && twice(s, at);
         let to = if wide { DType::F32 } else { dtype };
         let mut reads = Vec::with_capacity(s.reads.len());
+        #[cfg(not(target_family = "wasm"))]
         let mut back = [0; MAX];
         for (k, r) in s.reads.iter().enumerate() {
             let number = at.iter().any(|b| b.by == k);
@@ -41,6 +46,7 @@ impl Building<'_, '_> {
             if !plain && !constant {
                 o = self.settle_parts(o, &ext, n, dtype, (r, first))?;
             }
+            #[cfg(not(target_family = "wasm"))]
             if number && let Some((from, n)) = self.counted_back(&o) {
                 o.pieces[0].from = Source::Value(from);
                 at.iter().zip(&mut back).filter(|(b, _)| b.by == k).for_each(|(_, back)| *back = n);
@@ -82,15 +88,28 @@ impl Building<'_, '_> {
         }
         let (at, rank) = (at.to_vec(), s.rank);
         let parts = parts_made;
-        self.push(Item::Seek(Seek { out: target, n, rank, ext, reads, at, back, put, parts, neutral }));
+        self.push(Item::Seek(Seek {
+            out: target,
+            n,
+            rank,
+            ext,
+            reads,
+            at,
+            #[cfg(not(target_family = "wasm"))]
+            back,
+            put,
+            parts,
+            neutral,
+        }));
         if wide {
             self.convert(target, out);
         }
         Ok(())
     }
     /// Of numbers x that are i, or i + n where i is negative: i, and n. So what finds rows reads i, and no pass makes x before it.
+    #[cfg(not(target_family = "wasm"))]
     fn counted_back(&self, o: &Operand) -> Option<(Slot, i64)> {
-        if on_a_page!() || !matches!(o.dtype, DType::I32 | DType::I64) {
+        if !matches!(o.dtype, DType::I32 | DType::I64) {
             return None;
         }
         let read = |m: &Map<'_>, a: &Arg| match a {

@@ -33,6 +33,7 @@ const LONGEST: i64 = 256 << 10;
 const PULLED: usize = 8;
 
 /// A chain that grows: its rows, its first level, its groups in order, and what they make.
+#[derive(Clone)]
 pub(super) struct Grown {
     pub(super) rows: i64,
     pub(super) first: u32,
@@ -227,23 +228,26 @@ impl Bound<'_> {
         if grown.groups.len() + usize::from(grown.put.is_some()) < 2 {
             return None;
         }
-        let whole = self.closed(g, &grown, self.beside(g, &grown, &not), bytes)?;
         let many = |put: usize| self.puts[put].as_ref().is_some_and(|p| p.chunks > 1);
-        if on_a_page!() || whole.free || !grown.put.is_some_and(many) {
-            return Some(whole);
+        let many = !on_a_page!() && grown.put.is_some_and(many);
+        let without = many.then(|| Grown { put: None, ..grown.clone() });
+        let beside = self.beside(g, &grown, &not);
+        let whole = self.closed(g, grown, beside, bytes)?;
+        match without {
+            // a put in several tasks is not in the chain where its rows cannot go in the order that it wants
+            Some(without) if !whole.free => {
+                let beside = self.beside(g, &without, &not);
+                if without.groups.len() < 2 { None } else { self.closed(g, without, beside, bytes) }
+            }
+            _ => Some(whole),
         }
-        // a put in several tasks is not in the chain where its rows cannot go in the order that it wants
-        grown.put = None;
-        let alone = grown.groups.len() < 2;
-        if alone { None } else { self.closed(g, &grown, self.beside(g, &grown, &not), bytes) }
     }
     /// What has grown as a chain, with products beside it; `bytes`: those of a row that are in scratch.
-    fn closed(&self, g: &Groups<'_, '_>, grown: &Grown, beside: Beside, mut bytes: i64) -> Option<Chain> {
-        let rows = grown.rows;
-        let mut made = grown.made.clone();
+    fn closed(&self, g: &Groups<'_, '_>, grown: Grown, beside: Beside, mut bytes: i64) -> Option<Chain> {
+        let Grown { rows, groups, mut made, put, .. } = grown;
         let groups: Vec<usize> = (beside.before.iter().map(|b| b.0))
-            .chain(grown.groups.iter().copied())
-            .chain(grown.put)
+            .chain(groups)
+            .chain(put)
             .chain(beside.after.iter().map(|b| b.0))
             .collect();
         made.extend(&beside.made);

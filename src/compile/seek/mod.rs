@@ -30,6 +30,7 @@ struct Number {
     st: Ix,
     most: i64,
     /// What is added where it is negative.
+    #[cfg(not(target_family = "wasm"))]
     back: i64,
     clip: bool,
     /// Bytes from step to step of what it finds.
@@ -43,7 +44,15 @@ impl Number {
     /// Counted from the begin.
     #[inline(always)]
     fn counted(&self, n: i64) -> i64 {
-        if !on_a_page!() && n < 0 { n + self.back } else { n }
+        if n < 0 { n + self.back() } else { n }
+    }
+    /// What is added to a negative one.
+    #[inline(always)]
+    fn back(&self) -> i64 {
+        #[cfg(not(target_family = "wasm"))]
+        return self.back;
+        #[cfg(target_family = "wasm")]
+        0
     }
 }
 
@@ -180,13 +189,14 @@ pub(crate) fn bind(flow: &Flow<'_>, s: &Seek, place: Place<'_>, in_place: bool, 
         s.at.iter().filter(|b| s.put.is_none() && b.window == Some(l)).map(|b| st[b.index]).sum::<i64>()
     };
     let src = in_order(&|l| st[l] + with(l), 0);
-    let numbers = s.at.iter().zip(&s.back).zip(&found).map(|((b, back), f)| Number {
+    let numbers = s.at.iter().enumerate().zip(&found).map(|((_k, b), f)| Number {
         slot: f.0,
         dtype: s.reads[b.by].dtype,
         off: f.1,
         st: in_order(&|l| f.2[l], 0),
         most: b.most,
-        back: *back,
+        #[cfg(not(target_family = "wasm"))]
+        back: s.back[_k],
         clip: b.beyond == Beyond::Clip,
         unit: if s.put.is_some() { v.strides[b.index + own] * size } else { st[b.index] },
         index: b.index,
