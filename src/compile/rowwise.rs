@@ -211,12 +211,6 @@ impl RowWise {
             }
         }
         self.gather();
-        for p in &mut self.parts {
-            let moves = |(_, x): &(usize, &Place)| x.row != 0 || x.each != 0 && p.n > p.tile;
-            p.moves = p.places.iter().enumerate().filter(moves).map(|(k, x)| (k as u16, x.row)).collect();
-            p.at = self.operands;
-            self.operands += p.registers.len() + p.places.len();
-        }
         let mut near: Vec<(u32, i64)> = Vec::new();
         for p in &self.parts {
             let own = p.registers.len();
@@ -246,6 +240,15 @@ impl RowWise {
         self.block = 1;
         while self.parts.iter().any(|p| p.flat) && 2 * self.block * bytes <= room && self.block < BLOCK {
             self.block *= 2;
+        }
+        for p in &mut self.parts {
+            // (of one row a strip is where it is)
+            let strips = p.places.iter_mut().filter(|x| x.strip && self.block == 1);
+            strips.for_each(|x| x.row = 0);
+            let moves = |(_, x): &(usize, &Place)| x.row != 0 || x.each != 0 && p.n > p.tile;
+            p.moves = p.places.iter().enumerate().filter(moves).map(|(k, x)| (k as u16, x.row)).collect();
+            p.at = self.operands;
+            self.operands += p.registers.len() + p.places.len();
         }
         self
     }
@@ -326,7 +329,7 @@ impl RowWise {
                     }
                 }
                 asker += usize::from(!flat);
-                for p in parts {
+                for p in parts.iter().filter(|_| self.block > 1) {
                     let own = p.at + p.registers.len();
                     for (from, x) in begins[own..].iter_mut().zip(&p.places).filter(|(_, x)| x.strip) {
                         *from = from.wrapping_offset((-rows * x.row) as isize);
