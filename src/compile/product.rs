@@ -221,7 +221,7 @@ fn scale(g: &Groups<'_, '_>, group: usize, same: Option<Slot>) -> Option<f64> {
     }
     let read = |a: &Arg| match a {
         Arg::Read(r) => match &m.reads[*r].pieces[..] {
-            [p] if p.lo[..rank].iter().all(|l| *l == 0) && p.hi[..rank] == m.ext[..rank] => Some(p),
+            [p] if p.covers(&m.ext, rank) => Some(p),
             _ => None,
         },
         Arg::Const(_) | Arg::Inst(_) | Arg::Index(_) => None,

@@ -19,9 +19,13 @@ pub(super) fn in_place(s: &Sentence, of: Slot) -> bool {
     let mut parts = s.reads.iter().flat_map(|r| &r.parts).filter(|p| p.from == Source::Value(of));
     s.body.elementwise().is_some()
         && parts.all(|p| {
-            let own = |(d, m): (usize, &Affine)| m.at == 0 && m.terms[..] == [(d, 1)];
-            p.span == whole && p.map.len() == s.extents.len() && p.map.iter().enumerate().all(own)
+            p.span == whole && p.map.len() == s.extents.len() && p.map.iter().enumerate().all(follows)
         })
+}
+
+/// Whether a position is the index of this loop.
+fn follows((d, m): (usize, &Affine)) -> bool {
+    m.at == 0 && m.terms[..] == [(d, 1)]
 }
 
 /// For each value whether it is in memory.

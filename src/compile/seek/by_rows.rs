@@ -5,7 +5,7 @@
 use super::{Part, Rows, SeekKernel};
 use crate::compile::kernel::Scratch;
 use crate::program::sentence::Combine;
-use crate::runtime::kernels::{self, AddSorted, Picked, Place, Reach, Sorted};
+use crate::runtime::kernels::{self, AddSorted, Picked, Place, Sorted};
 use crate::types::DType;
 
 /// Bytes of a result that is worth it: less of it stays in cache.
@@ -88,7 +88,7 @@ impl SeekKernel {
     /// As for `run`.
     unsafe fn picks(&self, rows: (i64, i64), base: &[*mut u8], mut f: impl FnMut(&Picked)) {
         let (Some(pick), [m]) = (self.quick.as_ref().and_then(|q| q.pick), &self.numbers[..]) else { return };
-        let reach = Reach { most: m.most, back: m.back(), clip: m.clip, unit: m.unit, own: rows };
+        let reach = m.reach(rows);
         let numbers = base[m.slot as usize].wrapping_offset(m.off as isize).cast_const().cast();
         let (mut k, n, mut picked) = (0, self.ext[0] as usize, Picked::NONE);
         while k < n {

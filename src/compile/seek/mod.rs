@@ -14,7 +14,7 @@ use super::index::{Ix, MAX};
 use super::kernel::Scratch;
 use crate::partition::Slot;
 use crate::program::sentence::{Beyond, Combine, Source};
-use crate::runtime::kernels::{self, AddSorted, Kernel as Fun};
+use crate::runtime::kernels::{self, AddSorted, Kernel as Fun, Reach};
 use crate::sorted;
 use crate::types::DType;
 use quick::Quick;
@@ -45,6 +45,10 @@ impl Number {
     #[inline(always)]
     fn counted(&self, n: i64) -> i64 {
         if n < 0 { n + self.back() } else { n }
+    }
+    /// Where it finds rows, of these.
+    fn reach(&self, own: (i64, i64)) -> Reach {
+        Reach { most: self.most, back: self.back(), clip: self.clip, unit: self.unit, own }
     }
     /// What is added to a negative one.
     #[inline(always)]

@@ -4,7 +4,7 @@ use super::run::{Word, fill};
 use super::{Part, Put, Rows, SeekKernel};
 use crate::compile::index::{Ix, MAX};
 use crate::program::sentence::Combine;
-use crate::runtime::kernels::{self, BATCH, Find, Found, MixAt, OneAt, PICKS, Pick, Picked, PickedAt, Reach};
+use crate::runtime::kernels::{self, BATCH, Find, Found, MixAt, OneAt, PICKS, Pick, Picked, PickedAt};
 use crate::types::DType;
 
 /// What batches are run by.
@@ -127,7 +127,7 @@ impl SeekKernel {
                 let step = m.st[last];
                 let at = base[m.slot as usize].wrapping_offset((m.off + sum(&m.st) + first * step) as isize);
                 let own = own.filter(|o| o.0 == j).map_or((0, i64::MAX), |o| o.1);
-                let reach = Reach { most: m.most, back: m.back(), clip: m.clip, unit: m.unit, own };
+                let reach = m.reach(own);
                 // SAFETY: the caller's: there are numbers at all steps of the queries
                 unsafe { find(n, at, step as isize, &reach, &mut found) }
             }
@@ -189,8 +189,7 @@ impl SeekKernel {
         }
         // (where others own many of the elements, no branch foresees which)
         if let (Some(one), [m], true) = (quick.one, &self.numbers[..], (lo, hi) == (0, p.rows)) {
-            let reach =
-                Reach { most: m.most, back: m.back(), clip: m.clip, unit: m.unit, own: (0, i64::MAX) };
+            let reach = m.reach((0, i64::MAX));
             return self.runs((a, e), (0, count), |x, run| {
                 let at = |st: &Ix| (0..q).map(|d| x[d] * st[d]).sum::<i64>() as isize;
                 let numbers = base[m.slot as usize].wrapping_offset(m.off as isize + at(&m.st));
@@ -206,7 +205,7 @@ impl SeekKernel {
         let (to, from) = (steps(self.dst[last]), steps(self.src[last]));
         let row = row as usize;
         if let (Some(pick), [m], Some((0, own))) = (quick.pick, &self.numbers[..], own) {
-            let reach = Reach { most: m.most, back: m.back(), clip: m.clip, unit: m.unit, own };
+            let reach = m.reach(own);
             let mut picked = Picked::NONE;
             let (mut to, mut from) = ([0; PICKS], [0; PICKS]);
             return self.runs((a, e), (0, count), |x, run| {

@@ -2,7 +2,7 @@
 //! what has become of them. These kernels run one behind the other on some rows, as this crate's engines do (`compile/plan/scores`).
 
 use crate::partition::program::{Local, Slot, SpmdProgram};
-use crate::program::sentence::{Affine, Body, Part, Source, Span};
+use crate::program::sentence::{Body, Part, Source, Span};
 use std::collections::{BTreeSet, HashMap};
 
 /// Most terms of a sum of such a product, fewest rows, and most bytes of one: as of this crate's engines.
@@ -126,11 +126,14 @@ impl Chain {
         let s = l.sentence;
         let own = |part: &&Part| matches!(part.from, Source::Value(v) if self.made.contains(&v));
         let mut parts = s.reads.iter().flat_map(|r| &r.parts).filter(own);
-        let along = |d: usize, m: &Affine| m.at == 0 && m.terms[..] == [(d, 1)];
-        let whole = |part: &Part, d: usize| part.span[d] == Span::whole(&s.extents)[d];
+        let spans = Span::whole(&s.extents);
+        let whole = |part: &Part, d: usize| part.span[d] == spans[d];
         match s.body {
             Body::Map(_) | Body::Fold { .. } => {
-                let rows = |part: &Part| (0..outer).all(|d| along(d, &part.map[d]) && whole(part, d));
+                let rows = |part: &Part| {
+                    let mut numbered = part.map.iter().enumerate().take(outer);
+                    numbered.all(|(d, m)| super::follows((d, m)) && whole(part, d))
+                };
                 let fold = matches!(s.body, Body::Fold { .. });
                 (s.rank >= outer && parts.all(rows)).then_some(Role::Rows { fold })
             }
