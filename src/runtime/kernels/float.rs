@@ -4,7 +4,6 @@ use super::run::{Constants, El, How, Same, narrow, pick, plain, scalar};
 use super::{Along, Kernel, math32, math64};
 use crate::program::sentence::Fun;
 #[cfg(target_arch = "x86_64")]
-use crate::runtime::cpu::Level;
 use half::{bf16, f16};
 use std::marker::PhantomData;
 
@@ -376,7 +375,7 @@ pub(super) fn along_one(fun: Along, same: u8, how: How) -> Option<Kernel> {
         (Along::LinMul, 2) => pick::<Same<LinMul<f32>, 2>>(how),
         (Along::LinMul, 6) => pick::<Same<LinMul<f32>, 6>>(how),
         #[cfg(target_arch = "x86_64")]
-        (Along::ExpLin, 2) if how.level == Level::Avx512 => super::wide::exp_lin,
+        (Along::ExpLin, 2) => return super::wide::exp_lin(how.level),
         _ => return None,
     })
 }

@@ -413,15 +413,17 @@ pub(super) fn find(combine: Combine, dtype: DType, h: How) -> Option<Mixer> {
         },
     });
     #[cfg(target_arch = "x86_64")]
-    if dtype == DType::F32 && h.level == Level::Avx512 {
-        match combine {
-            Combine::Add => {
-                mixer.fold = super::wide::sum::<{ usize::MAX }>;
-                mixer.rows8 = if h.stream { rows8_wide::<true> } else { rows8_wide::<false> };
-            }
-            Combine::Max => mixer.fold = super::wide::max,
-            Combine::Min => mixer.fold = super::wide::min,
-            _ => {}
+    if dtype == DType::F32 {
+        use super::wide;
+        let fold = match combine {
+            Combine::Add => wide::sum(h.level),
+            Combine::Max => wide::max(h.level),
+            Combine::Min => wide::min(h.level),
+            _ => None,
+        };
+        mixer.fold = fold.unwrap_or(mixer.fold);
+        if (combine, h.level) == (Combine::Add, Level::Avx512) {
+            mixer.rows8 = if h.stream { rows8_wide::<true> } else { rows8_wide::<false> };
         }
     }
     Some(mixer)

@@ -77,7 +77,7 @@ fn select_at(fun: Fun, from: DType, dtype: DType, h: How) -> Option<Kernel> {
         Fun::Threefry => return Some(int::threefry(h)),
         Fun::Complex => return complex::of_parts(from),
         #[cfg(target_arch = "x86_64")]
-        Fun::Exp if from == DType::F32 && h.level == Level::Avx512 => return Some(wide::exp),
+        Fun::Exp if from == DType::F32 && h.level > Level::Base => return wide::exp(h.level),
         _ => {}
     }
     with_dtype!(from, {
@@ -179,14 +179,15 @@ pub enum Folded {
 /// [`fold`] of rows of any length, [`UNIT`] by [`UNIT`]; only where that is one loop.
 pub fn fold_row(what: Folded, combine: Combine, dtype: DType) -> Option<Kernel> {
     #[cfg(target_arch = "x86_64")]
-    if dtype == DType::F32 && cpu::level() == Level::Avx512 {
+    if dtype == DType::F32 {
+        let level = cpu::level();
         return match (what, combine) {
-            (Folded::Plain, Combine::Add) => Some(wide::sum::<UNIT>),
-            (Folded::Plain, Combine::Max) => Some(wide::max),
-            (Folded::Plain, Combine::Min) => Some(wide::min),
-            (Folded::Products, Combine::Add) => Some(wide::products),
-            (Folded::Exp, Combine::Add) => Some(wide::sum_exp),
-            (Folded::ExpLin, Combine::Add) => Some(wide::sum_exp_lin),
+            (Folded::Plain, Combine::Add) => wide::sum_row(level),
+            (Folded::Plain, Combine::Max) => wide::max(level),
+            (Folded::Plain, Combine::Min) => wide::min(level),
+            (Folded::Products, Combine::Add) => wide::products(level),
+            (Folded::Exp, Combine::Add) => wide::sum_exp(level),
+            (Folded::ExpLin, Combine::Add) => wide::sum_exp_lin(level),
             _ => None,
         };
     }
@@ -204,8 +205,8 @@ pub fn fold_squares(combine: Combine, dtype: DType) -> Option<Kernel> {
 }
 fn fold_made(combine: Combine, dtype: DType, what: usize) -> Option<Kernel> {
     #[cfg(target_arch = "x86_64")]
-    if (combine, dtype, cpu::level()) == (Combine::Add, DType::F32, Level::Avx512) {
-        return Some([wide::scaled, wide::squares][what]);
+    if (combine, dtype) == (Combine::Add, DType::F32) {
+        return [wide::scaled, wide::squares][what](cpu::level());
     }
     let _ = (combine, dtype, what);
     None
