@@ -121,8 +121,8 @@ pub(crate) struct RowWise {
     /// Rows of a block: programs of one element a row run once for all of them.
     block: i64,
     stream: bool,
-    /// What is read from far away, where a row of all that is used is more than is near: slot, byte at row 0, bytes of a row. The next row is
-    /// asked for during this one.
+    /// What is read from far away, where a row of all that is used is more than is near, or where it pays anyway: slot, byte at row 0, bytes of a
+    /// row. The next row is asked for during this one.
     far: Vec<(u32, i64, i64)>,
 }
 
@@ -230,7 +230,7 @@ impl RowWise {
             }
         }
         let bytes = near.iter().map(|n| n.1).sum::<i64>();
-        if bytes + (self.registers * REGISTER) as i64 <= NEAR {
+        if bytes + (self.registers * REGISTER) as i64 <= NEAR && !kernels::asks_early() {
             self.far.clear();
         }
         // a program of one element a row waits for what was made before, and costs as much as one of eight; rows that wait in strips were measured
