@@ -3,7 +3,7 @@
 
 use super::flow::{Flow, LinesItem, LinesOut, Operand};
 use crate::program::sentence::Source;
-use crate::program::{In, Line, Out, Outs, Stages, line};
+use crate::program::{In, Line, Made, Out, Outs, Stages, line};
 use crate::types::DType;
 use std::ops::Range;
 use std::sync::Arc;
@@ -51,13 +51,36 @@ pub(crate) struct LinesKernel {
 struct Runs {
     stages: Arc<dyn Stages>,
     lines: usize,
-    /// Places of a line, and of a run of it but for the last one.
+    /// Places of a line.
     places: usize,
-    each: usize,
-    /// Runs of a line.
-    count: usize,
+    first: Stage,
+    then: Stage,
     /// Bytes of what the first stage leaves of a run.
     room: usize,
+}
+
+/// How a line is cut into runs.
+#[derive(Clone, Copy, Debug)]
+struct Stage {
+    /// Places, or columns.
+    all: usize,
+    /// Those of a run but for the last one.
+    each: usize,
+    /// Runs.
+    count: usize,
+}
+
+impl Stage {
+    /// In at most so many runs, which begin at multiples of `step`.
+    fn new(all: usize, runs: usize, step: usize) -> Stage {
+        let each = all.div_ceil(runs).next_multiple_of(step.max(1));
+        Stage { all, each, count: all.div_ceil(each) }
+    }
+    /// What run r has.
+    fn run(&self, r: usize, reverse: bool) -> Range<usize> {
+        let (lo, hi) = (r * self.each, ((r + 1) * self.each).min(self.all));
+        if reverse { self.all - hi..self.all - lo } else { lo..hi }
+    }
 }
 
 /// Prepares lines for so many workers.
@@ -97,7 +120,7 @@ pub(crate) fn bind(flow: &Flow<'_>, l: &LinesItem, base: u32, workers: i64) -> L
 }
 
 impl Runs {
-    /// The runs of so many lines for so many workers, if the function has stages, and results as many places as operands.
+    /// The runs of so many lines for so many workers, if the function has stages, and results the places that these make.
     fn of(
         of: &Arc<dyn Line>,
         ins: &[View],
@@ -106,26 +129,31 @@ impl Runs {
         workers: usize,
     ) -> Option<Runs> {
         let places = *ins.first()?.shape.last()?;
-        if outs
-            .iter()
-            .flatten()
-            .any(|o| o.shape.len() != ins[0].shape.len() || o.shape.last() != Some(&places))
-        {
+        let asked: Vec<bool> = outs.iter().map(Option::is_some).collect();
+        let mut outs = outs.iter().flatten();
+        if outs.clone().any(|o| o.shape.len() != ins[0].shape.len()) {
             return None;
         }
         let dtypes: Vec<DType> = ins.iter().map(|v| v.dtype).collect();
-        let asked: Vec<bool> = outs.iter().map(Option::is_some).collect();
         let stages = of.stages(&dtypes, places, &asked)?;
-        let each = places.div_ceil(workers.div_ceil(lines)).next_multiple_of(stages.step().max(1));
-        let (dtype, elements) = stages.room(each);
+        let made = stages.made();
+        if made != Made::All && outs.any(|o| o.shape.last() != Some(&places)) {
+            return None;
+        }
+        let cut = |all: usize| Stage::new(all, workers.div_ceil(lines), stages.step());
+        let (first, then) = match made {
+            Made::Places => (cut(places), cut(places)),
+            Made::All => (cut(places), Stage::new(places, 1, 1)),
+            Made::Columns { first, then } => (cut(first), cut(then)),
+        };
+        let (dtype, elements) = stages.room(first.each);
         let room = (elements * dtype.size()).next_multiple_of(64);
-        let count = places.div_ceil(each);
-        (count > 1).then_some(Runs { stages, lines, places, each, count, room })
+        (first.count > 1).then_some(Runs { stages, lines, places, first, then, room })
     }
-    /// The places of run r.
-    fn run(&self, r: usize) -> Range<usize> {
-        let (lo, hi) = (r * self.each, ((r + 1) * self.each).min(self.places));
-        if self.stages.reverse() { self.places - hi..self.places - lo } else { lo..hi }
+    /// The line of a task, and its run in a stage.
+    fn task(&self, i: i64, stage: Stage) -> (usize, usize, Range<usize>) {
+        let (line, run) = (i as usize / stage.count, i as usize % stage.count);
+        (line, run, stage.run(run, self.stages.reverse()))
     }
 }
 
@@ -152,25 +180,40 @@ impl LinesKernel {
         let lines = self.cut.map_or(1, |k| self.ins.first().map_or(1, |v| v.shape[k] as i64));
         self.chunks = most.min(lines).max(1);
         if let Some(r) = &self.runs {
-            self.chunks = (r.lines * r.count) as i64;
+            self.chunks = (r.lines * r.first.count) as i64;
         }
         self.chunks
     }
-    /// Whether it has two stages, each of which is cut into `chunks` tasks.
-    pub(crate) fn staged(&self) -> bool {
-        self.runs.is_some()
+    /// How lines are computed in two stages, the first of `chunks` tasks. (One thread, as a page has, needs none.)
+    fn runs(&self) -> Option<&Runs> {
+        self.runs.as_ref().filter(|_| !on_a_page!())
+    }
+    /// Of how many tasks the second stage is, if there is one.
+    pub(crate) fn ends(&self) -> Option<i64> {
+        self.runs().map(|r| (r.lines * r.then.count) as i64)
     }
     /// Bytes that the first stage fills for the second.
     pub(crate) fn temp(&self) -> usize {
-        self.runs.as_ref().map_or(0, |r| (r.lines * r.count).saturating_mul(r.room))
+        self.runs().map_or(0, |r| (r.lines * r.first.count).saturating_mul(r.room))
+    }
+    /// Microseconds of the second stage, roughly.
+    pub(crate) fn end_cost(&self) -> f64 {
+        let Some(r) = self.runs() else { return 0.0 };
+        match r.stages.made() {
+            Made::Places | Made::Columns { .. } => 0.5 * self.cost,
+            Made::All => {
+                let left = r.first.count * r.stages.room(r.first.each).1;
+                r.lines as f64 * self.of.cost(left) / 1000.0
+            }
+        }
     }
     /// What the first stage leaves of a line's run.
     ///
     /// # Safety
     /// `temp` has the bytes that are asked for; nobody else reads or writes what a task fills.
     unsafe fn room(r: &Runs, line: usize, run: usize, temp: *mut u8) -> (DType, *mut u8, Vec<usize>) {
-        let (dtype, elements) = r.stages.room(r.run(run).len());
-        (dtype, temp.wrapping_add((line * r.count + run) * r.room), vec![elements])
+        let (dtype, elements) = r.stages.room(r.first.run(run, r.stages.reverse()).len());
+        (dtype, temp.wrapping_add((line * r.first.count + run) * r.room), vec![elements])
     }
     /// The operands of a line.
     ///
@@ -188,23 +231,22 @@ impl LinesKernel {
     /// # Safety
     /// As for `run`; `temp` has the bytes that are asked for.
     pub(crate) unsafe fn first(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
-        let Some(r) = &self.runs else { return };
-        let (line, run) = (i as usize / r.count, i as usize % r.count);
+        let Some(r) = self.runs() else { return };
+        let (line, run, places) = r.task(i, r.first);
         // SAFETY: the caller's; each task has a room of its own
         let (ins, mut room) = unsafe {
             let (dtype, at, shape) = Self::room(r, line, run, temp);
             (self.whole(r, line, base), Out::at(dtype, at, shape, vec![1]))
         };
-        line::caught(self.of.as_ref(), || r.stages.first(r.run(run), &ins, &mut room));
+        line::caught(self.of.as_ref(), || r.stages.first(places.clone(), &ins, &mut room));
     }
     /// Task i of the second stage, behind all tasks of the first.
     ///
     /// # Safety
     /// As for `first`.
     pub(crate) unsafe fn then(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
-        let Some(r) = &self.runs else { return };
-        let (line, run) = (i as usize / r.count, i as usize % r.count);
-        let places = r.run(run);
+        let Some(r) = self.runs() else { return };
+        let (line, run, places) = r.task(i, r.then);
         // SAFETY: the caller's
         let ins = unsafe { self.whole(r, line, base) };
         let room = |run: usize| {
@@ -214,12 +256,18 @@ impl LinesKernel {
                 In::at(dtype, at, shape, vec![1])
             }
         };
-        let rooms: Vec<In<'_>> = (0..r.count).map(room).collect();
+        let rooms: Vec<In<'_>> = (0..r.first.count).map(room).collect();
         let outs = self.outs.iter().map(|v| {
             let v = v.as_ref()?;
-            let at = v.line(line, base).wrapping_add(places.start * v.step() * v.dtype.size());
+            let (n, m, step) = (v.shape[v.shape.len() - 1], places.len(), v.step());
+            let (from, shape, strides) = match r.stages.made() {
+                Made::Places => (places.start, vec![m], vec![step]),
+                Made::All => (0, vec![n], vec![step]),
+                Made::Columns { then, .. } => (places.start, vec![n / then, m], vec![then * step, step]),
+            };
+            let at = v.line(line, base).wrapping_add(from * step * v.dtype.size());
             // SAFETY: a value of its own for each result, of which each task has places of its own
-            Some(unsafe { Out::at(v.dtype, at, vec![places.len()], vec![v.step()]) })
+            Some(unsafe { Out::at(v.dtype, at, shape, strides) })
         });
         let mut outs = Outs::new(outs);
         line::caught(self.of.as_ref(), || r.stages.then(run, places.clone(), &ins, &rooms, &mut outs));

@@ -86,8 +86,12 @@ pub(crate) fn staged(stages: impl Stages) -> Option<Arc<dyn Stages>> {
 }
 
 /// A function of lines as several workers compute one line together, in two stages. The line's places are cut into runs, and each
-/// worker has a run. Results have as many places as operands, and what comes out is what [`Line::run`] makes, bit by bit, whatever the runs are.
+/// worker has a run. What comes out is what [`Line::run`] makes, bit by bit, whatever the runs are.
 pub trait Stages: fmt::Debug + Send + Sync + 'static {
+    /// What the runs of the second stage make.
+    fn made(&self) -> Made {
+        Made::Places
+    }
     /// Runs begin at multiples of this, counted from the first place, or from behind the last one.
     fn step(&self) -> usize {
         1
@@ -100,9 +104,26 @@ pub trait Stages: fmt::Debug + Send + Sync + 'static {
     fn room(&self, places: usize) -> (DType, usize);
     /// The first stage of a run: what it leaves for the second. Operands are whole lines.
     fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>);
-    /// The second stage of a run, which is number `run`: its places of the results, of whole operands and of what the first stage left of
+    /// The second stage of a run, which is number `run`: its part of the results, of whole operands and of what the first stage left of
     /// all runs, in order.
     fn then(&self, run: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>);
+}
+
+/// What the runs of a second stage make of the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// The places that the run has. Results have as many places as operands.
+    Places,
+    /// All: there is one run, of the whole line. Results have any number of places.
+    All,
+    /// Columns. A line is a grid, row by row, and runs are of its columns: in the first stage in rows of `first` places of an operand, in the second in
+    /// rows of `then` places of a result. Results have as many places as operands; of each, a run has its columns, row by row.
+    Columns {
+        /// The columns of operands.
+        first: usize,
+        /// The columns of results.
+        then: usize,
+    },
 }
 
 /// Computes some lines, for an engine: where the function panics, what unwinds is a fault to tell of.

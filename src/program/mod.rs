@@ -30,7 +30,7 @@ pub(crate) use env::{Env, Known};
 pub use factors::{At, Dim, FactorLoop, Factors, Join, Linearity, Priority};
 pub use familiar::{Familiar, Fourier, Of};
 pub(crate) use line::staged;
-pub use line::{Cut, In, Line, Out, Outs, Stages};
+pub use line::{Cut, In, Line, Made, Out, Outs, Stages};
 pub use primitive::{Again, Back, Collective, Forward, Identity, Operand, Pin, Prim, Primitive, Tangents};
 
 use crate::diagnostic::Place;

@@ -220,7 +220,7 @@ impl Planner {
         for (item, whole) in flow.items.iter().zip(&mut whole) {
             if let Item::Lines(l) = item {
                 let k = Arc::new(lines::bind(flow, l, base as u32, workers::team().workers() as i64));
-                let room = k.staged().then(|| self.room(Memory::Nowhere));
+                let room = k.ends().map(|_| self.room(Memory::Nowhere));
                 *whole = Some((k, room));
             }
         }
@@ -297,10 +297,10 @@ impl Planner {
                     (_, Some((l, room))) => {
                         let what = describe(flow, "lines", &flow.items[item].results(), 0);
                         let (chunks, cost) = (l.chunks, l.cost);
-                        if let Some(room) = room {
-                            let kernel = Kernel::LinesEnd(l.clone(), room);
+                        if let (Some(room), Some(chunks)) = (room, l.ends()) {
+                            let (kernel, cost) = (Kernel::LinesEnd(l.clone(), room), l.end_cost());
                             let what = What { name: "lines of runs", ..what.clone() };
-                            list[1].push(Node { kernel, chunks, cost: 0.5 * cost, what });
+                            list[1].push(Node { kernel, chunks, cost, what });
                         }
                         list[0].push(Node { kernel: Kernel::Lines(l, room), chunks, cost, what });
                     }

@@ -10,10 +10,14 @@ use crate::ops::view::arity;
 use crate::program::factors::{Dim, Factors, Linearity, Priority};
 use crate::program::sentence::{Combine, Sentence};
 use crate::program::{
-    Back, Batch, Batched, Cut, Familiar, Forward, In, Line, Operand, Out, Outs, Primitive, Tangents,
+    Back, Batch, Batched, Cut, Familiar, Forward, In, Line, Made, Operand, Out, Outs, Primitive, Stages,
+    Tangents, staged,
 };
 use crate::sharding::Spec;
 use crate::types::{ArrayType, DType, Shape, with_dtype};
+use ndarray::{ArrayView1, ArrayViewMut1, Ix1, s};
+use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// `top_k{k, axis}`: the k greatest elements along a dimension, the greatest first, and where they are, int32. Of equal elements the
@@ -90,8 +94,8 @@ impl Primitive for TopK {
 
 /// The function of lines: the greatest elements, and their places.
 #[derive(Debug)]
-struct Along {
-    k: usize,
+pub(super) struct Along {
+    pub(super) k: usize,
 }
 
 impl Line for Along {
@@ -115,6 +119,9 @@ impl Line for Along {
         let neutral = Combine::Max.neutral(operands[0]);
         Cut::Best { k: self.k, block: Arc::new(Along { k: self.k }), of, neutral }
     }
+    fn stages(&self, _: &[DType], elements: usize, _: &[bool]) -> Option<Arc<dyn Stages>> {
+        (self.k <= elements / SHARE).then_some(Runs { k: self.k }).and_then(staged)
+    }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         let (mut values, mut places) = (outs.take(0), outs.take(1));
         with_dtype!(ins[0].dtype(), real T => match small(<T as Ordered>::BITS, ins[0].shape().last().copied().unwrap_or(0)) {
@@ -137,26 +144,95 @@ impl Along {
     ) {
         let mut values = values.as_mut().map(|y| lanes_mut(y.fresh::<T>()));
         let mut places = places.as_mut().map(|y| lanes_mut(y.fresh::<i32>()));
-        let most = u64::MAX >> (64 - T::BITS);
         let mut best: Vec<P> = Vec::new();
         for (line, x) in lanes(x.view::<T>()).into_iter().enumerate() {
-            // the greatest have the least of these
-            let placed = |(place, x): (usize, &T)| P::new(most - x.key().into(), place);
-            match x.as_slice().filter(|_| !on_a_page!()) {
-                Some(x) => by_blocks(self.k, x, placed, &mut best),
-                None => least(self.k, x.iter().enumerate().map(placed), &mut best),
-            }
-            if let Some(y) = &mut values {
-                y[line].iter_mut().zip(&best).for_each(|(y, p)| {
-                    y.write(x[p.place()]);
-                });
-            }
-            if let Some(y) = &mut places {
-                y[line].iter_mut().zip(&best).for_each(|(y, p)| {
-                    y.write(p.place() as i32);
-                });
-            }
+            greatest(self.k, &x, &mut best);
+            put(
+                &x,
+                &best,
+                values.as_mut().map(|y| y[line].view_mut()),
+                places.as_mut().map(|y| y[line].view_mut()),
+            );
         }
+    }
+}
+
+/// An element and its place: the greatest have the least of these.
+#[inline(always)]
+fn placed<T: Ordered, P: Placed>((place, x): (usize, &T)) -> P {
+    P::new((u64::MAX >> (64 - T::BITS)) - x.key().into(), place)
+}
+
+/// The k greatest elements of a line.
+fn greatest<T: Ordered, P: Placed>(k: usize, x: &ArrayView1<'_, T>, best: &mut Vec<P>) {
+    match x.as_slice().filter(|_| !on_a_page!()) {
+        Some(x) => by_blocks(k, x, placed, best),
+        None => least(k, x.iter().enumerate().map(placed), best),
+    }
+}
+
+/// Writes elements of a line and their places.
+fn put<T: Ordered, P: Placed>(
+    x: &ArrayView1<'_, T>,
+    best: &[P],
+    values: Option<ArrayViewMut1<'_, MaybeUninit<T>>>,
+    places: Option<ArrayViewMut1<'_, MaybeUninit<i32>>>,
+) {
+    if let Some(y) = values {
+        y.into_iter().zip(best).for_each(|(y, p)| {
+            y.write(x[p.place()]);
+        });
+    }
+    if let Some(y) = places {
+        y.into_iter().zip(best).for_each(|(y, p)| {
+            y.write(p.place() as i32);
+        });
+    }
+}
+
+/// Of so many elements there is one of the greatest, or fewer, where several workers look for them: what their runs leave is for one of them.
+const SHARE: usize = 1024;
+
+/// A long line by runs: of each the places of its greatest elements, then the greatest of these.
+#[derive(Debug)]
+struct Runs {
+    k: usize,
+}
+
+/// The places of the greatest elements of a run, as many as there is room for.
+fn run<T: Ordered, P: Placed>(x: &In<'_>, places: Range<usize>, room: &mut Out<'_>) {
+    let Ok(x) = x.view::<T>().into_dimensionality::<Ix1>() else { return };
+    let mut best: Vec<P> = Vec::new();
+    greatest(room.shape()[0], &x.slice(s![places.clone()]), &mut best);
+    for (to, p) in room.fresh::<i32>().iter_mut().zip(&best) {
+        to.write((places.start + p.place()) as i32);
+    }
+}
+
+impl Stages for Runs {
+    fn made(&self) -> Made {
+        Made::All
+    }
+    fn room(&self, places: usize) -> (DType, usize) {
+        (DType::I32, self.k.min(places))
+    }
+    fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
+        with_dtype!(ins[0].dtype(), real T => match small(<T as Ordered>::BITS, places.len()) {
+            true => run::<T, u64>(&ins[0], places, room),
+            false => run::<T, u128>(&ins[0], places, room),
+        });
+    }
+    fn then(&self, _: usize, _: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
+        let (mut values, mut places) = (outs.take(0), outs.take(1));
+        with_dtype!(ins[0].dtype(), real T => {
+            let Ok(x) = ins[0].view::<T>().into_dimensionality::<Ix1>() else { return };
+            let at = rooms.iter().flat_map(|r| r.view::<i32>()).map(|at| *at as usize);
+            let mut best: Vec<u128> = Vec::new();
+            least(self.k, at.map(|at| placed((at, &x[at]))), &mut best);
+            let values = values.as_mut().and_then(|y| y.fresh().into_dimensionality().ok());
+            let places = places.as_mut().and_then(|y| y.fresh().into_dimensionality().ok());
+            put(&x, &best, values, places);
+        });
     }
 }
 
@@ -246,17 +322,17 @@ fn by_blocks<T: Ordered, P: Placed + Ord>(
     if k == 0 {
         return;
     }
-    let mut bound: Option<(P, T::Key)> = None;
+    let mut bound: Option<T::Key> = None;
     for (n, block) in x.chunks(BLOCK).enumerate() {
         // an element that equals the bound's is behind it
         let greater = |bound: T::Key| block.iter().fold(0, |any, x| any | u32::from(x.key() > bound)) != 0;
-        if bound.is_some_and(|b| !greater(b.1)) {
+        if bound.is_some_and(|bound| !greater(bound)) {
             continue;
         }
         for (i, element) in block.iter().enumerate() {
-            let p = placed((n * BLOCK + i, element));
-            if bound.is_none_or(|b| p <= b.0) {
-                bound = take(k, p, list).map(|p| (p, x[p.place()].key())).or(bound);
+            if bound.is_none_or(|bound| element.key() > bound) {
+                let p = placed((n * BLOCK + i, element));
+                bound = take(k, p, list).map(|p| x[p.place()].key()).or(bound);
             }
         }
     }
@@ -267,7 +343,7 @@ fn by_blocks<T: Ordered, P: Placed + Ord>(
 /// Puts another one to the least; where there are many, leaves the k least of them and returns the last of these, beyond which none counts.
 fn take<P: Ord + Copy>(k: usize, x: P, list: &mut Vec<P>) -> Option<P> {
     list.push(x);
-    (list.len() == 2 * k + 64).then(|| {
+    (list.len() == 2 * k + 16).then(|| {
         let bound = kth(list, k);
         list.truncate(k);
         bound
@@ -307,8 +383,7 @@ mod tests {
                     j => j as f32 - 500.0,
                 })
                 .collect();
-            let placed = |(place, x): (usize, &f32)| u64::new(u64::from(u32::MAX - x.key()), place);
-            let (mut by_one, mut blocks) = (Vec::new(), Vec::new());
+            let (mut by_one, mut blocks) = (Vec::<u64>::new(), Vec::new());
             least(k, x.iter().enumerate().map(placed), &mut by_one);
             by_blocks(k, &x, placed, &mut blocks);
             assert_eq!(by_one, blocks);
