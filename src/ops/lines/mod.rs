@@ -4,6 +4,7 @@
 
 mod best;
 mod fourier;
+mod grid;
 mod key;
 mod merge;
 mod order;
@@ -125,54 +126,76 @@ fn lanes_mut<T>(y: ArrayViewMutD<'_, T>) -> Vec<ArrayViewMut1<'_, T>> {
 #[cfg(test)]
 mod tests {
     use super::scan::{Along as Scans, Of};
-    use super::{Running, sort::Along as Sorts};
-    use crate::program::{In, Line, Out, Outs};
+    use super::transform::Along as Transforms;
+    use super::{Running, Transform, best::Along as Best, sort::Along as Sorts};
+    use crate::program::{In, Line, Made, Out, Outs};
     use crate::types::{DType, Element};
     use half::bf16;
+    use num_complex::Complex;
+    use std::ops::Range;
 
+    /// As long as results are.
+    fn results<T: Element>(of: &dyn Line, x: &[T]) -> (Vec<T>, Vec<i32>) {
+        let made = of.shapes(&[(T::DTYPE, [x.len()].into())]).expect("it takes lines");
+        let n = made[0].1.elements();
+        (x[..n].to_vec(), vec![0; n])
+    }
     /// The results that are asked for, whole.
     fn at_once<T: Element>(of: &dyn Line, x: &[T], asked: [bool; 2]) -> (Vec<T>, Vec<i32>) {
-        let (mut y, mut from) = (x.to_vec(), vec![0; x.len()]);
-        let n = [x.len()];
+        let (mut y, mut from) = results(of, x);
+        let n = [y.len()];
         let outs = [asked[0].then(|| Out::of(&n, &mut y)), asked[1].then(|| Out::of(&n, &mut from))];
-        of.run(&[In::of(&n, x)], &mut Outs::new(outs));
+        of.run(&[In::of(&[x.len()], x)], &mut Outs::new(outs));
         (y, from)
     }
     /// The same by so many runs.
     fn by_runs<T: Element>(of: &dyn Line, x: &[T], asked: [bool; 2], runs: usize) -> (Vec<T>, Vec<i32>) {
         let n = x.len();
         let stages = of.stages(&[T::DTYPE], n, &asked).expect("it is computed by runs");
-        let each = n.div_ceil(runs).next_multiple_of(stages.step());
-        let place = |r: usize| {
-            let (lo, hi) = (r * each, ((r + 1) * each).min(n));
-            if stages.reverse() { n - hi..n - lo } else { lo..hi }
+        let cut = |n: usize| {
+            let each = n.div_ceil(runs).next_multiple_of(stages.step());
+            let place = |(lo, hi)| if stages.reverse() { n - hi..n - lo } else { lo..hi };
+            (0..n).step_by(each).map(|lo| place((lo, (lo + each).min(n)))).collect::<Vec<_>>()
         };
-        let runs = n.div_ceil(each);
+        let (first, then) = match stages.made() {
+            Made::Places => (cut(n), cut(n)),
+            Made::All => (cut(n), std::iter::once(0..n).collect()),
+            Made::Columns { first, then } => (cut(first), cut(then)),
+        };
         let ins = [In::of(&[n], x)];
-        // words of 64 bits have room for any element
-        let mut rooms: Vec<Vec<u64>> = (0..runs).map(|r| vec![0; stages.room(place(r).len()).1]).collect();
-        let typed = |r: usize| stages.room(place(r).len());
-        for (r, room) in rooms.iter_mut().enumerate() {
-            let (dtype, n) = typed(r);
+        let typed = |places: &Range<usize>| stages.room(places.len());
+        // words of 128 bits have room for any element
+        let mut rooms: Vec<Vec<u128>> = first.iter().map(|places| vec![0; typed(places).1]).collect();
+        for (places, room) in first.iter().zip(&mut rooms) {
+            let (dtype, n) = typed(places);
             // SAFETY: the room is as long, of wider elements
             let mut room = unsafe { Out::at(dtype, room.as_mut_ptr().cast(), vec![n], vec![1]) };
-            stages.first(place(r), &ins, &mut room);
+            stages.first(places.clone(), &ins, &mut room);
         }
-        let rooms: Vec<In<'_>> = (rooms.iter().enumerate())
-            .map(|(r, room)| {
-                let (dtype, n) = typed(r);
+        let rooms: Vec<In<'_>> = (first.iter().zip(&rooms))
+            .map(|(places, room)| {
+                let (dtype, n) = typed(places);
                 // SAFETY: as above
                 unsafe { In::at(dtype, room.as_ptr().cast(), vec![n], vec![1]) }
             })
             .collect();
-        let (mut y, mut from) = (x.to_vec(), vec![0; n]);
-        for r in 0..runs {
-            let m = [place(r).len()];
+        let (mut y, mut from) = results(of, x);
+        for (r, places) in then.into_iter().enumerate() {
+            let n = y.len();
+            let (at, shape, strides) = match stages.made() {
+                Made::Places => (places.start, vec![places.len()], vec![1]),
+                Made::All => (0, vec![n], vec![1]),
+                Made::Columns { then, .. } => (places.start, vec![n / then, places.len()], vec![then, 1]),
+            };
+            let one = |dtype, to: *mut u8, size: usize| {
+                // SAFETY: they are within the result
+                unsafe { Out::at(dtype, to.wrapping_add(at * size), shape.clone(), strides.clone()) }
+            };
             let outs = [
-                asked[0].then(|| Out::of(&m, &mut y[place(r)])),
-                asked[1].then(|| Out::of(&m, &mut from[place(r)])),
+                asked[0].then(|| one(T::DTYPE, y.as_mut_ptr().cast(), size_of::<T>())),
+                asked[1].then(|| one(DType::I32, from.as_mut_ptr().cast(), size_of::<i32>())),
             ];
-            stages.then(r, place(r), &ins, &rooms, &mut Outs::new(outs));
+            stages.then(r, places, &ins, &rooms, &mut Outs::new(outs));
         }
         (y, from)
     }
@@ -220,6 +243,39 @@ mod tests {
             of.stages(&[DType::I64], 3001, &[true, true]).is_none(),
             "keys and places are of more than 64 bits"
         );
+    }
+
+    #[test]
+    fn the_greatest_of_runs_are_the_greatest() {
+        let x = numbers(30_001);
+        for k in [0, 1, 7, 29] {
+            let of = Best { k };
+            for asked in [[true, false], [false, true], [true, true]] {
+                same(&of, &x, asked, |x| x.to_bits().into());
+                same(&of, &x.iter().map(|x| *x as i8).collect::<Vec<_>>(), asked, |x| *x as u64);
+                same(&of, &x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>(), asked, |x| x.to_bits());
+            }
+        }
+        assert!(Best { k: 30 }.stages(&[DType::F32], 30_001, &[true, true]).is_none(), "runs leave too many");
+    }
+
+    #[test]
+    fn transforms_by_columns_are_transforms() {
+        let x = numbers(2 << 17);
+        let number = |x: &f32| if x.is_nan() { 0.5 } else { *x };
+        for n in [1 << 16, 1 << 17] {
+            let single: Vec<_> = x.chunks(2).map(|x| Complex::new(number(&x[0]), number(&x[1]))).collect();
+            let double: Vec<Complex<f64>> =
+                single.iter().map(|z| Complex::new(z.re.into(), z.im.into())).collect();
+            for kind in [Transform::Forward, Transform::Inverse] {
+                let of = Transforms::new(kind, &[n].into());
+                let asked = [true, false];
+                same(&of, &single[..n], asked, |z| {
+                    u64::from(z.re.to_bits()) << 32 | u64::from(z.im.to_bits())
+                });
+                same(&of, &double[..n], asked, |z| z.re.to_bits() ^ z.im.to_bits().rotate_left(7));
+            }
+        }
     }
 
     #[test]

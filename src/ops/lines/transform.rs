@@ -1,16 +1,20 @@
 //! Fourier transforms of lines of one to three dimensions.
 //!
 //! Plans are those of the portable code of `rustfft`, on every processor: so a line has the same bits on all levels, and however many lines
-//! come with it. What is real is transformed as half as many complex numbers.
+//! come with it. What is real is transformed as half as many complex numbers. A long line is a [`grid`](super::grid), which several
+//! workers may have parts of.
 
 use super::fourier::Transform;
-use crate::program::{In, Line, Outs};
+use super::grid::{self, First, Grid, Place, Then, Work as _};
+use crate::program::{In, Line, Made, Out, Outs, Stages, staged};
+use crate::runtime::cpu;
 use crate::types::{DType, Element, Shape};
-use ndarray::{ArrayViewD, ArrayViewMutD, Axis};
+use ndarray::{ArrayViewD, ArrayViewMutD, Axis, Ix1, Ix2};
 use num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftNum, FftPlannerScalar};
 use std::fmt;
 use std::mem::MaybeUninit;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 /// The sizes along a line of what goes in and of what comes out.
@@ -38,14 +42,19 @@ impl Sides {
 pub(super) struct Along {
     kind: Transform,
     lengths: Shape,
-    /// Made when they are first asked for.
+    plans: Arc<Precise>,
+}
+
+/// Plans of each precision, made when they are first asked for.
+#[derive(Default)]
+struct Precise {
     single: OnceLock<Plans<f32>>,
     double: OnceLock<Plans<f64>>,
 }
 
 impl Along {
     pub(super) fn new(kind: Transform, lengths: &Shape) -> Along {
-        Along { kind, lengths: lengths.clone(), single: OnceLock::new(), double: OnceLock::new() }
+        Along { kind, lengths: lengths.clone(), plans: Arc::default() }
     }
     fn lines<T: FftNum + Element>(&self, plans: &OnceLock<Plans<T>>, ins: &[In<'_>], outs: &mut Outs<'_>)
     where
@@ -58,6 +67,9 @@ impl Along {
         match self.kind {
             Transform::Forward | Transform::Inverse => {
                 each(ins[0].view::<Complex<T>>(), y.fresh(), self.lengths.rank(), &mut |x, y| {
+                    if let Some(grid) = plans.grid.as_ref().filter(|_| !on_a_page!()) {
+                        return long(grid, &x, y, &mut work.line);
+                    }
                     read(&x, &mut work.line);
                     plans.along(&mut work, 0..self.lengths.rank());
                     write(y, work.line.iter().map(|z| z * plans.scale));
@@ -128,8 +140,130 @@ impl Line for Along {
     }
     fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
         match ins[0].dtype().real() {
-            DType::F32 => self.lines(&self.single, ins, outs),
-            _ => self.lines(&self.double, ins, outs),
+            DType::F32 => self.lines(&self.plans.single, ins, outs),
+            _ => self.lines(&self.plans.double, ins, outs),
+        }
+    }
+    fn stages(&self, operands: &[DType], _: usize, _: &[bool]) -> Option<Arc<dyn Stages>> {
+        let sides = sides(self.kind, &self.lengths)?;
+        let (kind, lengths, plans) = (self.kind, self.lengths.clone(), self.plans.clone());
+        staged(Columns { of: Along { kind, lengths, plans }, dtype: operands[0], sides })
+    }
+}
+
+/// The places of a column and of a row of the grid that a line is.
+fn sides(kind: Transform, lengths: &[usize]) -> Option<[usize; 2]> {
+    match (kind, lengths) {
+        (Transform::Forward | Transform::Inverse, [n]) => grid::sides(*n),
+        _ => None,
+    }
+}
+
+/// A line that is a grid.
+fn long<T: FftNum>(
+    grid: &Grid<T>,
+    x: &ArrayViewD<'_, Complex<T>>,
+    mut y: Fresh<'_, Complex<T>>,
+    line: &mut Vec<Complex<T>>,
+) {
+    let x = match x.as_slice() {
+        Some(x) => x,
+        None => {
+            read(x, line);
+            line
+        }
+    };
+    if let Some(y) = y.as_slice_mut() {
+        return grid.whole(x, y, cpu::level());
+    }
+    let mut made = vec![MaybeUninit::uninit(); x.len()];
+    grid.whole(x, &mut made, cpu::level());
+    y.iter_mut().zip(made).for_each(|(y, made)| *y = made);
+}
+
+/// A long line by columns of its grid.
+#[derive(Debug)]
+struct Columns {
+    of: Along,
+    dtype: DType,
+    sides: [usize; 2],
+}
+
+impl Columns {
+    fn first_of<T: FftNum + Element>(
+        &self,
+        plans: &OnceLock<Plans<T>>,
+        columns: Range<usize>,
+        x: &In<'_>,
+        made: &mut Out<'_>,
+    ) where
+        Complex<T>: Element,
+    {
+        let plans = plans.get_or_init(|| Plans::new(self.of.kind, &self.of.lengths));
+        let (Some(grid), Ok(x)) = (&plans.grid, x.view::<Complex<T>>().into_dimensionality::<Ix1>()) else {
+            return;
+        };
+        let mut made = made.fresh::<Complex<T>>();
+        let Some(made) = made.as_slice_mut() else { return };
+        let row = self.sides[1];
+        let some = |k: usize| columns.clone().map(move |c| x[k * row + c]);
+        match x.as_slice() {
+            Some(x) => First { grid, x, columns, made }.at(cpu::level()),
+            None => {
+                let x: Vec<_> = (0..self.sides[0]).flat_map(some).collect();
+                First { grid, x: &x, columns: columns.clone(), made }.at(cpu::level());
+            }
+        }
+    }
+    fn then_of<T: FftNum + Element>(
+        &self,
+        plans: &OnceLock<Plans<T>>,
+        columns: Range<usize>,
+        rooms: &[In<'_>],
+        y: &mut Out<'_>,
+    ) where
+        Complex<T>: Element,
+    {
+        let plans = plans.get_or_init(|| Plans::new(self.of.kind, &self.of.lengths));
+        let (Some(grid), Ok(mut y)) = (&plans.grid, y.fresh::<Complex<T>>().into_dimensionality::<Ix2>())
+        else {
+            return;
+        };
+        let rooms: Vec<&[Complex<T>]> =
+            rooms.iter().filter_map(|r| r.view::<Complex<T>>().to_slice()).collect();
+        if y.strides()[1] == 1 {
+            let rows = y.outer_iter_mut().filter_map(|row| row.into_slice()).collect();
+            return Then { grid, columns, place: Place::Apart(rooms, rows) }.at(cpu::level());
+        }
+        let mut made = vec![MaybeUninit::uninit(); y.len()];
+        let rows = made.chunks_exact_mut(columns.len()).collect();
+        Then { grid, columns, place: Place::Apart(rooms, rows) }.at(cpu::level());
+        y.iter_mut().zip(made).for_each(|(y, made)| *y = made);
+    }
+}
+
+impl Stages for Columns {
+    fn made(&self) -> Made {
+        Made::Columns { first: self.sides[1], then: self.sides[0] }
+    }
+    fn step(&self) -> usize {
+        grid::BESIDE
+    }
+    fn room(&self, places: usize) -> (DType, usize) {
+        (self.dtype, places * self.sides[0])
+    }
+    fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
+        let plans = &self.of.plans;
+        match self.dtype.real() {
+            DType::F32 => self.first_of(&plans.single, places, &ins[0], room),
+            _ => self.first_of(&plans.double, places, &ins[0], room),
+        }
+    }
+    fn then(&self, _: usize, places: Range<usize>, _: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
+        let (Some(mut y), plans) = (outs.take(0), &self.of.plans) else { return };
+        match self.dtype.real() {
+            DType::F32 => self.then_of(&plans.single, places, rooms, &mut y),
+            _ => self.then_of(&plans.double, places, rooms, &mut y),
         }
     }
 }
@@ -187,6 +321,8 @@ struct Plan<T> {
 
 /// What is computed before any line comes.
 struct Plans<T> {
+    /// For a long line, which needs nothing else.
+    grid: Option<Grid<T>>,
     dims: Vec<Plan<T>>,
     /// The length of the last dimension's real side, and its transform as half as many complex numbers (as as many, if it is odd).
     n: usize,
@@ -209,16 +345,20 @@ impl<T: FftNum> Plans<T> {
         if let (true, Some(last)) = (halves, sizes.last_mut()) {
             *last = n / 2 + 1;
         }
-        let dims = (0..lengths.len())
+        let grid = sides(kind, lengths);
+        let dims = (0..if grid.is_some() { 0 } else { lengths.len() })
             .map(|d| Plan {
                 of: planner.plan_fft(lengths[d], way),
                 step: sizes[d + 1..].iter().product(),
                 n: sizes[d],
             })
             .collect();
-        let real = planner.plan_fft(if n.is_multiple_of(2) { n / 2 } else { n }, way);
+        let real = match halves {
+            true => planner.plan_fft(if n.is_multiple_of(2) { n / 2 } else { n }, way),
+            false => planner.plan_fft(1, way),
+        };
         let number = |x: f64| T::from_f64(x).unwrap_or_else(T::zero);
-        let turn = |k: usize| {
+        let turn = |sign: f64, k: usize, n: usize| {
             // quarters are exact, so that what is real comes out as such
             let (sin, cos) = match (4 * k).is_multiple_of(n).then(|| 4 * k / n) {
                 Some(0) => (0.0, 1.0),
@@ -228,11 +368,12 @@ impl<T: FftNum> Plans<T> {
             };
             Complex { re: number(cos), im: number(sin) }
         };
-        let turns = if halves { (0..=n / 2).map(turn).collect() } else { Vec::new() };
+        let turns = if halves { (0..=n / 2).map(|k| turn(sign, k, n)).collect() } else { Vec::new() };
         let all: usize = lengths.iter().product();
         let inverse = matches!(kind, Transform::Inverse | Transform::InverseReal);
         let scale = if inverse { number(1.0 / all as f64) } else { T::one() };
-        Plans { dims, n, real, turns, scale }
+        let grid = grid.map(|sides| Grid::new(sides, |k, n| turn(-1.0, k, n), inverse, scale));
+        Plans { grid, dims, n, real, turns, scale }
     }
     /// Transforms along these dimensions of the line, the last one first.
     fn along(&self, work: &mut Work<T>, dims: std::ops::Range<usize>) {
