@@ -7,7 +7,7 @@ use half::{bf16, f16};
 /// Elements that have an order.
 pub(super) trait Ordered: Element {
     /// What keys are.
-    type Key: Digits + Element + Into<u64>;
+    type Key: Digits + Element + Default + Into<u64>;
     /// How many bits they have.
     const BITS: u32;
     /// The key.

@@ -25,17 +25,19 @@ fn fresh<'a, T: Element>(y: &'a mut Out<'_>) -> Option<ArrayViewMut1<'a, MaybeUn
     y.fresh::<T>().into_dimensionality::<Ix1>().ok()
 }
 
-/// Fills the first half of a room with these numbers, sorted by their upper bits.
+/// Fills the first half of a room with these numbers, sorted by their upper bits. Behind its second half it says something more.
 fn sorted<K: radix::Digits + Element>(
     room: &mut Out<'_>,
     bits: Range<u32>,
     numbers: impl Iterator<Item = K>,
+    more: K,
 ) {
     let mut room = room.view::<K>();
-    let Some(room) = room.as_slice_mut() else { return };
+    let Some((last, room)) = room.as_slice_mut().and_then(|room| room.split_last_mut()) else { return };
     let (list, room) = room.split_at_mut(room.len() / 2);
     list.iter_mut().zip(numbers).for_each(|(to, x)| *to = x);
     radix::sort(list, room, bits);
+    *last = more;
 }
 
 /// The sorted numbers that [`sorted`] left in each room.
@@ -60,47 +62,73 @@ fn first<K: Copy + Into<u64>>(runs: &[&[K]], many: usize) -> Vec<usize> {
     ends
 }
 
-/// Calls back with all of two sorted runs, in order.
-fn two<K: Ord + Copy>(a: &[K], b: &[K], put: &mut impl FnMut(K)) {
-    let (mut i, mut j) = (0, 0);
-    while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
-        let second = y < x;
-        put(if second { *y } else { *x });
-        i += usize::from(!second);
-        j += usize::from(second);
+/// Calls back with all of two sorted runs, and with the rank of each.
+fn two<K: Ord + Copy>(mut a: &[K], mut b: &[K], put: &mut impl FnMut(usize, K)) {
+    let (mut from, mut to) = (0, a.len() + b.len());
+    while !a.is_empty() && !b.is_empty() {
+        // from both ends at once, as neither waits for the other; so many that neither run ends
+        let many = a.len().min(b.len());
+        let (mut i, mut j, mut e, mut f) = (0, 0, a.len(), b.len());
+        for k in 0..many {
+            let (x, y) = (a[i], b[j]);
+            let second = y < x;
+            put(from + k, if second { y } else { x });
+            i += usize::from(!second);
+            j += usize::from(second);
+            let (x, y) = (a[e - 1], b[f - 1]);
+            let first = y < x;
+            put(to - 1 - k, if first { x } else { y });
+            e -= usize::from(first);
+            f -= usize::from(!first);
+        }
+        (a, b) = (&a[i..e], &b[j..f]);
+        (from, to) = (from + many, to - many);
     }
-    a[i..].iter().chain(&b[j..]).for_each(|k| put(*k));
+    a.iter().chain(b).enumerate().for_each(|(k, x)| put(from + k, *x));
 }
 
-/// Calls back with those of the sorted runs that have these ranks among all, in order.
-fn merge<K: Ord + Copy + Into<u64>>(runs: &[&[K]], ranks: Range<usize>, put: &mut impl FnMut(K)) {
+/// Calls back with those of the sorted runs that have these ranks among all, and with how many of these come before each.
+fn merge<K: Ord + Copy + Default + Into<u64>>(
+    runs: &[&[K]],
+    ranks: Range<usize>,
+    put: &mut impl FnMut(usize, K),
+) {
     let ends = first(runs, ranks.start).into_iter().zip(first(runs, ranks.end));
-    let parts: Vec<&[K]> = runs.iter().zip(ends).map(|(r, (a, e))| &r[a..e]).collect();
-    if let [a, b] = parts[..] {
-        return two(a, b, put);
+    let mut parts: Vec<&[K]> = runs.iter().zip(ends).map(|(r, (a, e))| &r[a..e]).collect();
+    let mut lengths = Vec::new();
+    // pairs of them go from one to the other
+    let (mut made, mut next) = (Vec::new(), Vec::new());
+    while parts.len() > 2 {
+        next.resize(ranks.len(), K::default());
+        let mut rest = &mut next[..];
+        lengths.clear();
+        for pair in parts.chunks(2) {
+            let (a, b) = (pair[0], pair.get(1).copied().unwrap_or_default());
+            lengths.push(a.len() + b.len());
+            let (to, behind) = rest.split_at_mut(a.len() + b.len());
+            two(a, b, &mut |k, x| to[k] = x);
+            rest = behind;
+        }
+        std::mem::swap(&mut made, &mut next);
+        let mut rest = &made[..];
+        let part = |n: &usize| rest.split_off(..*n).unwrap_or_default();
+        parts = lengths.iter().map(part).collect();
     }
-    let pair = |pair: &[&[K]]| {
-        let mut all = Vec::with_capacity(pair.iter().map(|p| p.len()).sum());
-        two(pair[0], pair.get(1).copied().unwrap_or_default(), &mut |k| all.push(k));
-        all
-    };
-    let mut made: Vec<Vec<K>> = parts.chunks(2).map(pair).collect();
-    while made.len() > 2 {
-        let parts: Vec<&[K]> = made.iter().map(Vec::as_slice).collect();
-        made = parts.chunks(2).map(pair).collect();
-    }
-    let at = |k: usize| made.get(k).map(Vec::as_slice).unwrap_or_default();
+    let at = |k: usize| parts.get(k).copied().unwrap_or_default();
     two(at(0), at(1), put);
 }
 
 impl Stages for Keys {
     fn room(&self, places: usize) -> (DType, usize) {
-        (with_dtype!(self.0, real T => <T as Ordered>::Key::DTYPE), 2 * places)
+        (with_dtype!(self.0, real T => <T as Ordered>::Key::DTYPE), 2 * places + 1)
     }
     fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
         with_dtype!(self.0, real T => {
             let Some(x) = line::<T>(&ins[0]) else { return };
-            sorted(room, 0..<T as Ordered>::BITS, x.slice(ndarray::s![places]).iter().map(|x| x.key()));
+            let x = x.slice(ndarray::s![places]);
+            // the key of zeros where some are negative
+            let zero = <T as Ordered>::ZERO.filter(|_| x.iter().any(|x| x.negative_zero())).unwrap_or_default();
+            sorted(room, 0..<T as Ordered>::BITS, x.iter().map(|x| x.key()), zero);
         });
     }
     fn then(&self, _: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
@@ -112,12 +140,17 @@ impl Stages for Keys {
 fn keys_then<T: Ordered>(places: Range<usize>, x: &In<'_>, rooms: &[In<'_>], y: &mut Out<'_>) {
     let (Some(x), Some(mut y)) = (line::<T>(x), fresh::<T>(y)) else { return };
     let runs = runs::<T::Key>(rooms);
-    let mut to = y.iter_mut();
-    merge(&runs, places.clone(), &mut |key| {
-        to.next().map(|to| to.write(T::of_key(key)));
-    });
+    match y.as_slice_mut() {
+        Some(y) => merge(&runs, places.clone(), &mut |k, key| {
+            y[k].write(T::of_key(key));
+        }),
+        None => merge(&runs, places.clone(), &mut |k, key| {
+            y[k].write(T::of_key(key));
+        }),
+    }
     // zeros keep their signs, in order
-    let Some(zero) = T::ZERO else { return };
+    let negative = |zero: &T::Key| rooms.iter().any(|r| r.view::<T::Key>().last() == Some(zero));
+    let Some(zero) = T::ZERO.filter(negative) else { return };
     let below = |run: &&[T::Key]| run.partition_point(|k| *k < zero);
     let begin: usize = runs.iter().map(below).sum();
     let count: usize = runs.iter().map(|r| r[below(r)..].partition_point(|k| *k == zero)).sum();
@@ -134,19 +167,19 @@ fn keys_then<T: Ordered>(places: Range<usize>, x: &In<'_>, rooms: &[In<'_>], y: 
 fn placed<T: Ordered>(x: &In<'_>, places: Range<usize>, room: &mut Out<'_>) {
     let Some(x) = line::<T>(x) else { return };
     let run = places.clone().zip(x.slice(ndarray::s![places]));
-    sorted(room, 32..32 + T::BITS, run.map(|(place, x)| <u64 as Placed>::new(x.key().into(), place)));
+    sorted(room, 32..32 + T::BITS, run.map(|(place, x)| <u64 as Placed>::new(x.key().into(), place)), 0);
 }
 
 impl Stages for Places {
     fn room(&self, places: usize) -> (DType, usize) {
-        (DType::U64, 2 * places)
+        (DType::U64, 2 * places + 1)
     }
     fn first(&self, places: Range<usize>, ins: &[In<'_>], room: &mut Out<'_>) {
         with_dtype!(ins[0].dtype(), real T => placed::<T>(&ins[0], places, room));
     }
     fn then(&self, _: usize, places: Range<usize>, ins: &[In<'_>], rooms: &[In<'_>], outs: &mut Outs<'_>) {
-        let mut from = Vec::with_capacity(places.len());
-        merge(&runs::<u64>(rooms), places, &mut |placed| from.push(placed.place()));
+        let mut from = vec![0; places.len()];
+        merge(&runs::<u64>(rooms), places, &mut |k, placed| from[k] = placed.place());
         for (k, x) in ins.iter().enumerate().take(self.0) {
             let Some(mut y) = outs.take(k) else { continue };
             with_dtype!(x.dtype(), real T => {
@@ -175,12 +208,13 @@ mod tests {
         all.sort_unstable();
         for a in 0..=all.len() {
             for e in a..=all.len() {
-                let mut made = Vec::new();
-                merge(&runs, a..e, &mut |k| made.push(k));
-                assert_eq!(made, all[a..e], "{a}..{e}");
-                let mut made = Vec::new();
-                merge(&runs[..1], a.min(4)..e.min(4), &mut |k| made.push(k));
-                assert_eq!(made, runs[0][a.min(4)..e.min(4)]);
+                let merged = |runs: &[&[u32]], ranks: Range<usize>| {
+                    let mut made = vec![None; ranks.len()];
+                    merge(runs, ranks, &mut |k, x| assert_eq!(made[k].replace(x), None));
+                    made.into_iter().map(|x| x.expect("each rank has one")).collect::<Vec<_>>()
+                };
+                assert_eq!(merged(&runs, a..e), all[a..e], "{a}..{e}");
+                assert_eq!(merged(&runs[..1], a.min(4)..e.min(4)), runs[0][a.min(4)..e.min(4)]);
             }
         }
     }
