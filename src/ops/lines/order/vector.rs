@@ -1,11 +1,27 @@
-//! Sums of float32 that run along whole groups, in registers of 16 lanes where the processor has them. They are those of the portable loops,
-//! bit for bit, so that no level of processors matters.
+//! Sums of float32 that run along whole groups, in registers of 16 lanes or of 8 where the processor has them. They are those of the portable
+//! loops, bit for bit, so that no level of processors matters.
 
 use super::GROUP;
 use std::mem::MaybeUninit;
 
 /// From this many bytes on results go past the caches.
 const PAST: usize = 32 << 20;
+
+/// The function for registers of a kind: whether nothing is stored, runs from the end, and past the caches.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+macro_rules! choose {
+    ($registers:ident, $none:expr, $reverse:expr, $past:expr) => {{
+        let groups: unsafe fn(&[f32], *mut f32, f32) -> f32 = match ($none, $reverse, $past) {
+            (true, false, _) => $registers::groups::<false, 0>,
+            (true, true, _) => $registers::groups::<true, 0>,
+            (_, false, false) => $registers::groups::<false, 1>,
+            (_, true, false) => $registers::groups::<true, 1>,
+            (_, false, true) => $registers::groups::<false, 2>,
+            (_, true, true) => $registers::groups::<true, 2>,
+        };
+        groups
+    }};
+}
 
 /// What whole groups of a block add up to, from the end with `reverse`; nothing where there are no such registers. Their running sums, behind
 /// what came before the block, are written to `y`, which is as long, of a line of so many bytes.
@@ -17,26 +33,24 @@ pub(super) fn sums(
     line: usize,
 ) -> Option<f32> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if is_x86_feature_detected!("avx512f") && x.len().is_multiple_of(GROUP) && !x.is_empty() {
+    if x.len().is_multiple_of(GROUP) && !x.is_empty() {
         let to = match y {
             Some(y) if y.len() == x.len() => y.as_mut_ptr().cast::<f32>(),
             Some(_) => return None,
             None => std::ptr::null_mut(),
         };
         let past = line >= PAST && to.addr().is_multiple_of(64);
+        let groups = if is_x86_feature_detected!("avx512f") {
+            choose!(avx512, to.is_null(), reverse, past)
+        } else if is_x86_feature_detected!("avx2") {
+            choose!(avx2, to.is_null(), reverse, past)
+        } else {
+            return None;
+        };
         // −0 changes nothing that it is added to
         let before = before.unwrap_or(-0.0);
         // SAFETY: the processor has these registers; x has whole groups, and y as many elements, if there is one
-        return Some(unsafe {
-            match (to.is_null(), reverse, past) {
-                (true, false, _) => avx512::groups::<false, 0>(x, to, before),
-                (true, true, _) => avx512::groups::<true, 0>(x, to, before),
-                (_, false, false) => avx512::groups::<false, 1>(x, to, before),
-                (_, true, false) => avx512::groups::<true, 1>(x, to, before),
-                (_, false, true) => avx512::groups::<false, 2>(x, to, before),
-                (_, true, true) => avx512::groups::<true, 2>(x, to, before),
-            }
-        });
+        return Some(unsafe { groups(x, to, before) });
     }
     let _ = (x, y, before, reverse, line, GROUP, PAST);
     None
@@ -98,5 +112,84 @@ mod avx512 {
             _mm_sfence();
         }
         _mm512_cvtss_f32(carry)
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod avx2 {
+    use super::GROUP;
+    use std::arch::x86_64::*;
+
+    /// As [`avx512::groups`](super::avx512::groups): a group is two registers.
+    ///
+    /// # Safety
+    /// As there, of a processor that has AVX2.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn groups<const BACK: bool, const STORE: u8>(
+        x: &[f32],
+        y: *mut f32,
+        before: f32,
+    ) -> f32 {
+        let back = _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0);
+        let by1 = _mm256_setr_epi32(7, 0, 1, 2, 3, 4, 5, 6);
+        let by2 = _mm256_setr_epi32(6, 7, 0, 1, 2, 3, 4, 5);
+        let last = _mm256_set1_epi32(7);
+        let none = _mm256_set1_ps(-0.0);
+        let before = _mm256_set1_ps(before);
+        let mut carry = none;
+        for k in (0..x.len()).step_by(GROUP) {
+            let at = if BACK { x.len() - GROUP - k } else { k };
+            // SAFETY: the group is in x
+            let (mut a, mut b) =
+                unsafe { (_mm256_loadu_ps(x.as_ptr().add(at)), _mm256_loadu_ps(x.as_ptr().add(at + 8))) };
+            if BACK {
+                (a, b) = (_mm256_permutevar8x32_ps(b, back), _mm256_permutevar8x32_ps(a, back));
+            }
+            if STORE == 0 {
+                // pairs, pairs of these, and so on: no running sums
+                let s = _mm256_add_ps(_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b));
+                let s = _mm256_add_ps(_mm256_shuffle_ps::<0x88>(s, s), _mm256_shuffle_ps::<0xdd>(s, s));
+                let s = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps::<1>(s));
+                let s = _mm_add_ss(s, _mm_movehdup_ps(s));
+                carry = _mm256_castps128_ps256(_mm_add_ss(_mm256_castps256_ps128(carry), s));
+                continue;
+            }
+            let (c, d) = (_mm256_permutevar8x32_ps(a, by1), _mm256_permutevar8x32_ps(b, by1));
+            b = _mm256_add_ps(_mm256_blend_ps::<0b1>(d, c), b);
+            a = _mm256_add_ps(_mm256_blend_ps::<0b1>(c, none), a);
+            let (c, d) = (_mm256_permutevar8x32_ps(a, by2), _mm256_permutevar8x32_ps(b, by2));
+            b = _mm256_add_ps(_mm256_blend_ps::<0b11>(d, c), b);
+            a = _mm256_add_ps(_mm256_blend_ps::<0b11>(c, none), a);
+            b = _mm256_add_ps(_mm256_permute2f128_ps::<0x21>(a, b), b);
+            a = _mm256_add_ps(_mm256_permute2f128_ps::<0x02>(a, none), a);
+            b = _mm256_add_ps(a, b);
+            let total = _mm256_permutevar8x32_ps(b, last);
+            let (mut c, mut d) = (
+                _mm256_add_ps(before, _mm256_add_ps(carry, a)),
+                _mm256_add_ps(before, _mm256_add_ps(carry, b)),
+            );
+            if BACK {
+                (c, d) = (_mm256_permutevar8x32_ps(d, back), _mm256_permutevar8x32_ps(c, back));
+            }
+            // SAFETY: the caller's: the group is in y
+            unsafe {
+                match STORE {
+                    1 => {
+                        _mm256_storeu_ps(y.add(at), c);
+                        _mm256_storeu_ps(y.add(at + 8), d);
+                    }
+                    _ => {
+                        _mm256_stream_ps(y.add(at), c);
+                        _mm256_stream_ps(y.add(at + 8), d);
+                    }
+                }
+            }
+            carry = _mm256_add_ps(carry, total);
+        }
+        if STORE == 2 {
+            // others see what went past the caches
+            _mm_sfence();
+        }
+        _mm256_cvtss_f32(carry)
     }
 }
