@@ -274,6 +274,55 @@ fn a_long_line_is_the_same_bits_in_any_company() {
 }
 
 #[test]
+fn a_long_transform_is_that_of_its_definition() -> Result<()> {
+    for n in [1 << 16, 1 << 17] {
+        // of single numbers, waves; of which the inverse are single numbers
+        for at in [0, 1, 700, n - 3] {
+            let mut x = vec![0f32; n];
+            x[at] = 1.0;
+            let (y, z) = jit(|x: &Array| (x.fft(0).real(), x.fft(0).imag())).call(&Array::from(x.clone()))?;
+            let (y, z) = (y.to_vec::<f32>()?, z.to_vec::<f32>()?);
+            for k in (0..n).step_by(97) {
+                let angle = -std::f64::consts::TAU * (k * at % n) as f64 / n as f64;
+                let (re, im) = (f64::from(y[k]) - angle.cos(), f64::from(z[k]) - angle.sin());
+                assert!(re.hypot(im) < 5e-7, "{n}, {at}, {k}: {re} {im}");
+            }
+            let back = jit(|x: &Array| x.fft(0).ifft(0).real()).call(&Array::from(x.clone()))?;
+            assert!(back.to_vec::<f32>()?.iter().zip(&x).all(|(y, x)| (y - x).abs() < 1e-6), "{n}, {at}");
+        }
+    }
+    let x = Key::new(3).normal([2, 1 << 16]);
+    let wanted = jit(|x: &Array| x.fft(1).real()).call(&x)?;
+    let columns = jit(|x: &Array| x.transpose([1, 0]).fft(0).real().transpose([1, 0])).call(&x)?;
+    assert_eq!(bits(&columns), bits(&wanted));
+    for (row, wanted) in x.unstack(0).iter().zip(wanted.unstack(0)) {
+        assert_eq!(bits(&row.fft(0).real()), bits(&wanted));
+    }
+    for engine in [EngineKind::Reference, EngineKind::Threads] {
+        assert_eq!(
+            bits(&jit(|x: &Array| x.fft(1).real()).engine(engine).call(&x)?),
+            bits(&wanted),
+            "{engine}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn the_greatest_of_a_long_line_are_those_of_a_sort() -> Result<()> {
+    for (n, k) in [(300_000, 10), (262_145, 256), (400_000, 0)] {
+        // many are equal: the first comes first
+        let x: Vec<f32> = (0..n).map(|i: i32| (i.wrapping_mul(-1_640_531_527) >> 20) as f32).collect();
+        let mut places: Vec<i32> = (0..n).collect();
+        places.sort_by(|a, b| x[*b as usize].total_cmp(&x[*a as usize]));
+        let wanted: Vec<f32> = places[..k].iter().map(|i| x[*i as usize]).collect();
+        let (best, at) = jit(move |x: &Array| x.top_k(k, 0)).call(&Array::from(x.clone()))?;
+        assert_eq!((best.to_vec::<f32>()?, at.to_vec::<i32>()?), (wanted, places[..k].to_vec()));
+    }
+    Ok(())
+}
+
+#[test]
 fn results_of_examples_are_those_of_each() {
     let x = numbers(F32, &[5, 4, 6]);
     for d in [0, 1] {

@@ -135,6 +135,26 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
         Ok(vec![jit(add).call((&numbers(&[950], 4), &i))?])
     };
     case("single elements".into(), Box::new(bins));
+    let long = 300_000 + rng.below(9000);
+    let lines: [(&str, usize, Body); 6] = [
+        ("a long line sorted", long / 2, |x| x.sort(0)),
+        ("its order", long / 2, |x| x.argsort(0)),
+        ("its greatest", long, |x| {
+            let (best, places) = x.top_k(90, 0);
+            best + places.astype(F32)
+        }),
+        ("its running sums", 2 * long, |x| x.cumsum(0) - x.cumsum_from_end(0)),
+        ("its transform", 1 << 16, |x| x.fft(0).real()),
+        ("the inverse one", 1 << 17, |x| x.ifft(0).imag()),
+    ];
+    for (name, n, body) in lines {
+        // (of few numbers there are the same ones again and again)
+        case(name.into(), Box::new(move || of(&numbers(&[n], 6), Lockstep, body)));
+        case(
+            format!("{name}, every other one"),
+            Box::new(move || of(&numbers(&[n, 2], 6), Lockstep, move |x| body(&x.slice(ix![.., 0])))),
+        );
+    }
     let own = 100 + rng.below(900);
     for (m, k, n) in
         [(rows, 2 * own, 70), (3, devices * own, 5), (rows, columns, 1), (1, columns, rows), (9, 30_000, 11)]
