@@ -351,7 +351,7 @@ fn mixer<M: Mix>(h: How, wide: bool) -> Mixer {
         mix_at: super::rows::mix::<M>(level),
         one_at: super::rows::one::<M>,
         #[cfg(not(target_family = "wasm"))]
-        picked: super::rows::picked::<M>,
+        picked: super::picks::picked::<M>,
         rows: rows_at::at::<M>(level),
         rows8: rows8_at::at::<M>(level),
         neutral,

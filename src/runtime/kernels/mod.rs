@@ -12,6 +12,7 @@ mod int;
 mod load;
 mod math32;
 mod math64;
+mod picks;
 mod rows;
 mod run;
 mod sorted;
@@ -24,9 +25,8 @@ pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};
 pub use fold::Tree;
 #[cfg(test)]
 pub use load::count;
-pub use rows::{
-    BATCH, Find, Found, LINE, MixAt, OneAt, PICKS, Pick, Picked, PickedAt, Reach, ask_later, copy_at,
-};
+pub use picks::{PICKS, Pick, Picked, PickedAt};
+pub use rows::{BATCH, Find, Found, LINE, MixAt, OneAt, Reach, ask_later, copy_at};
 pub use run::fence;
 pub use sorted::{AddSorted, Place, Sorted};
 
@@ -253,15 +253,11 @@ pub fn find_places(dtype: DType) -> Find {
 }
 /// Numbers of this type picked by the rows that they say, many at a time; nothing: this machine does not know how.
 pub fn pick(dtype: DType) -> Option<Pick> {
-    rows::pick(dtype, cpu::level())
+    picks::pick(dtype, cpu::level())
 }
 /// Sums of updates that are sorted by row; nothing: this machine has no loop for it.
 pub fn add_sorted() -> Option<AddSorted> {
-    #[cfg(target_arch = "x86_64")]
-    if cpu::level() == Level::Avx512 {
-        return Some(sorted::x86::add);
-    }
-    None
+    sorted::form(cpu::level())
 }
 /// Rows combined into a row.
 pub fn rows(combine: Combine, dtype: DType) -> Option<Rows> {

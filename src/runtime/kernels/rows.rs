@@ -177,60 +177,6 @@ pub type OneAt = unsafe fn(
     src: (*const u8, isize),
 );
 
-/// How many numbers are picked at a time, at most.
-pub const PICKS: usize = 256;
-
-/// Numbers whose rows are of interest, in their order: which they are, and the rows that they say.
-#[derive(Clone, Copy, Debug)]
-pub struct Picked {
-    /// How many.
-    pub n: usize,
-    /// Which numbers.
-    pub which: [u32; PICKS],
-    /// Their rows.
-    pub place: [u32; PICKS],
-}
-
-impl Picked {
-    /// None so far.
-    pub const NONE: Picked = Picked { n: 0, which: [0; PICKS], place: [0; PICKS] };
-}
-
-/// Combines single elements that were picked: those so many bytes apart from one row to the next, each with one of those so many bytes apart.
-///
-/// The caller upholds: the elements are in memory, and none of the first is one of the second.
-pub type PickedAt = unsafe fn(picked: &Picked, dst: (*mut u8, isize), src: (*const u8, isize));
-
-/// # Safety
-/// As [`PickedAt`] says.
-#[cfg(not(target_family = "wasm"))]
-pub(super) unsafe fn picked<M: Mix>(
-    p: &Picked,
-    (dst, unit): (*mut u8, isize),
-    (src, step): (*const u8, isize),
-) {
-    let size = size_of::<M::M>() as isize;
-    for (which, place) in p.which[..p.n].iter().zip(&p.place) {
-        let (which, place) = (*which as isize, *place as isize);
-        // SAFETY: the caller's: both elements are there
-        unsafe {
-            if (unit, step) == (size, size) {
-                let d = dst.cast::<M::M>().wrapping_offset(place);
-                *d = M::join(*d, *src.cast::<M::M>().wrapping_offset(which));
-            } else {
-                let d = dst.wrapping_offset(place * unit).cast::<M::M>();
-                *d = M::join(*d, *src.wrapping_offset(which * step).cast::<M::M>());
-            }
-        }
-    }
-}
-
-/// Picks numbers from the first of these on to before the second, until there is room for no more of them: the one to go on with.
-///
-/// The caller upholds: there are these int32, and at most `i32::MAX`; `own` is within as many rows.
-pub type Pick =
-    unsafe fn(numbers: *const i32, some: (usize, usize), reach: &Reach, picked: &mut Picked) -> usize;
-
 /// Finding and combining in one loop, whose branch a processor foresees where (nearly) all elements are there. It takes them one by one, so
 /// that wide vectors are of no use.
 ///
@@ -337,73 +283,10 @@ pub unsafe fn copy_at<T: Copy>(row: usize, dst: *mut u8, to: &[i64], src: *const
     }
 }
 
-/// How numbers of this type are picked many at a time, if this machine knows how.
-pub(super) fn pick(dtype: DType, level: Level) -> Option<Pick> {
-    #[cfg(target_arch = "x86_64")]
-    if (dtype, level) == (DType::I32, Level::Avx512) && is_x86_feature_detected!("popcnt") {
-        return Some(pick::of_16);
-    }
-    let _ = (dtype, level);
-    None
-}
-
-#[cfg(target_arch = "x86_64")]
-mod pick {
-    use super::{PICKS, Picked, Reach};
-    use std::arch::x86_64::*;
-
-    /// Numbers of a vector.
-    const LANES: usize = 16;
-
-    /// # Safety
-    /// As [`Pick`](super::Pick) says; the processor has these features.
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2,popcnt")]
-    pub(super) unsafe fn of_16(
-        numbers: *const i32,
-        (from, end): (usize, usize),
-        r: &Reach,
-        picked: &mut Picked,
-    ) -> usize {
-        let (lo, hi) = (r.own.0.max(0), r.own.1.min(r.most.saturating_add(1)));
-        let all = |x: i64| _mm512_set1_epi32(x as i32);
-        let (first, rows) = (all(lo), all((hi - lo).max(0)));
-        let (back, most) = (all(r.back), all(r.most.clamp(0, i64::from(i32::MAX))));
-        let steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-        let (mut k, mut n) = (from, 0);
-        while k < end && n + LANES <= PICKS {
-            let some = if end - k < LANES { ((1u32 << (end - k)) - 1) as __mmask16 } else { !0 };
-            // SAFETY: the caller's: there are these numbers
-            let x = unsafe { _mm512_maskz_loadu_epi32(some, numbers.add(k)) };
-            let mut place = _mm512_mask_add_epi32(x, _mm512_movepi32_mask(x), x, back);
-            if r.clip {
-                place = _mm512_max_epi32(_mm512_min_epi32(place, most), all(0));
-            }
-            let own = _mm512_mask_cmplt_epu32_mask(some, _mm512_sub_epi32(place, first), rows);
-            let which = _mm512_add_epi32(all(k as i64), steps);
-            // SAFETY: there is room for as many more
-            unsafe {
-                _mm512_storeu_epi32(
-                    picked.place.as_mut_ptr().add(n).cast(),
-                    _mm512_maskz_compress_epi32(own, place),
-                );
-                _mm512_storeu_epi32(
-                    picked.which.as_mut_ptr().add(n).cast(),
-                    _mm512_maskz_compress_epi32(own, which),
-                );
-            }
-            n += own.count_ones() as usize;
-            k = (k + LANES).min(end);
-        }
-        picked.n = n;
-        k
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::program::sentence::Combine;
-    use crate::runtime::kernels::fold::Add;
     use crate::runtime::kernels::{find_places, mix_at};
     use crate::types::DType;
 
@@ -461,58 +344,6 @@ mod tests {
             // SAFETY: as above
             unsafe { copy_at::<u32>(row, dst.as_mut_ptr().cast(), &to, s, &from) }
             assert_eq!(dst[..row], src[20 * row..], "{row}");
-        }
-    }
-
-    #[test]
-    fn numbers_are_picked_in_their_order() {
-        let Some(pick) = Level::available().last().and_then(|l| pick(DType::I32, l)) else { return };
-        let numbers: Vec<i32> = (0..1000)
-            .map(|k| [k * 37 % 80 - 20, i32::MIN, i32::MAX][(k % 7 / 5 * (k % 3)) as usize])
-            .collect();
-        for (own, back, clip, most) in [
-            ((0, i64::MAX), 0, false, 59),
-            ((10, 20), 60, false, 59),
-            ((0, 1), 0, true, 59),
-            ((50, 60), 60, true, 59),
-            ((0, i64::MAX), 0, true, -1),
-            ((0, 60), 60, true, i64::from(i32::MAX) + 7),
-        ] {
-            let reach = Reach { most, back, clip, unit: 1, own };
-            let mut want = Vec::new();
-            for (k, number) in numbers.iter().enumerate() {
-                let n = i64::from(*number) + if *number < 0 { back } else { 0 };
-                let place = if clip { n.min(most).max(0) } else { n };
-                if (0..=most).contains(&place) && (own.0..own.1).contains(&place) {
-                    want.push((k as u32, place as u32));
-                }
-            }
-            let (mut made, mut k, mut picked) = (Vec::new(), 0, Picked::NONE);
-            while k < numbers.len() {
-                // SAFETY: these are the numbers
-                k = unsafe { pick(numbers.as_ptr(), (k, numbers.len()), &reach, &mut picked) };
-                made.extend((0..picked.n).map(|i| (picked.which[i], picked.place[i])));
-            }
-            assert_eq!(made, want, "{reach:?}");
-        }
-    }
-
-    #[test]
-    fn picked_elements_are_combined_in_their_order() {
-        let mut p = Picked::NONE;
-        p.n = 3;
-        p.which[..3].copy_from_slice(&[0, 2, 5]);
-        p.place[..3].copy_from_slice(&[1, 4, 1]);
-        for (unit, step) in [(1, 1), (2, 1), (1, 3)] {
-            let src: Vec<f32> = (0..18).map(|k| (1 << k) as f32).collect();
-            let (mut made, mut want) = ([0.5f32; 10], [0.5f32; 10]);
-            for k in 0..3 {
-                want[p.place[k] as usize * unit] += src[p.which[k] as usize * step];
-            }
-            let (unit, step) = (unit as isize * 4, step as isize * 4);
-            // SAFETY: ten elements, and eighteen
-            unsafe { picked::<Add<f32>>(&p, (made.as_mut_ptr().cast(), unit), (src.as_ptr().cast(), step)) }
-            assert_eq!(made, want);
         }
     }
 

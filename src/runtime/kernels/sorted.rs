@@ -2,6 +2,7 @@
 //!
 //! A row meets its updates in their order, so that its bits are those of updates that come one by one.
 
+use crate::runtime::cpu::Level;
 use std::ops::Range;
 
 /// Updates sorted by row.
@@ -38,23 +39,125 @@ pub type AddSorted = unsafe fn(
     out: *mut f32,
 ) -> Place;
 
+/// The form for a level, if it has one.
+pub(super) fn form(level: Level) -> Option<AddSorted> {
+    #[cfg(target_arch = "x86_64")]
+    match level {
+        Level::Avx512 => return Some(x86::add_512),
+        Level::Avx2 => return Some(x86::add_256),
+        Level::Base => (),
+    }
+    let _ = level;
+    None
+}
+
 #[cfg(target_arch = "x86_64")]
-pub(super) mod x86 {
+mod x86 {
     use super::{Place, Sorted};
     use std::arch::x86_64::*;
     use std::ops::Range;
 
-    /// Elements of a vector.
-    const LANES: usize = 16;
-    /// Vectors of a piece of a row, which stay in registers.
-    const PIECE: usize = 4;
+    /// Elements of a piece of a row, which stay in registers.
+    const PIECE: usize = 64;
     /// How many updates ahead memory is asked for.
     const AHEAD: usize = 8;
+    /// Elements that come at once.
+    const LINE: usize = 16;
+
+    /// A vector of float32.
+    ///
+    /// # Safety
+    /// Of all that it does: the processor has its instructions; the first n lanes, of which there is one at least, are in memory.
+    trait Floats: Copy {
+        const LANES: usize;
+        unsafe fn all(x: f32) -> Self;
+        unsafe fn load(at: *const f32, n: usize) -> Self;
+        unsafe fn plus(self, x: Self) -> Self;
+        /// Past the caches, where all lanes are a part of a line.
+        unsafe fn store(self, to: *mut f32, n: usize);
+    }
+
+    impl Floats for __m512 {
+        const LANES: usize = 16;
+        #[inline(always)]
+        unsafe fn all(x: f32) -> Self {
+            // SAFETY: the caller's, as in all that follow
+            unsafe { _mm512_set1_ps(x) }
+        }
+        #[inline(always)]
+        unsafe fn load(at: *const f32, n: usize) -> Self {
+            // SAFETY: as above; the others are masked
+            unsafe { _mm512_maskz_loadu_ps(mask(n), at) }
+        }
+        #[inline(always)]
+        unsafe fn plus(self, x: Self) -> Self {
+            // SAFETY: as above
+            unsafe { _mm512_add_ps(self, x) }
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32, n: usize) {
+            // SAFETY: as above; the others are masked
+            unsafe {
+                match n == Self::LANES && to.addr().is_multiple_of(64) {
+                    true => _mm512_stream_ps(to, self),
+                    false => _mm512_mask_storeu_ps(to, mask(n), self),
+                }
+            }
+        }
+    }
+    #[inline(always)]
+    fn mask(n: usize) -> __mmask16 {
+        ((1u32 << n) - 1) as __mmask16
+    }
+
+    impl Floats for __m256 {
+        const LANES: usize = 8;
+        #[inline(always)]
+        unsafe fn all(x: f32) -> Self {
+            // SAFETY: as above
+            unsafe { _mm256_set1_ps(x) }
+        }
+        #[inline(always)]
+        unsafe fn load(at: *const f32, n: usize) -> Self {
+            // SAFETY: as above; the others are masked
+            unsafe {
+                match n == Self::LANES {
+                    true => _mm256_loadu_ps(at),
+                    false => _mm256_maskload_ps(at, first(n)),
+                }
+            }
+        }
+        #[inline(always)]
+        unsafe fn plus(self, x: Self) -> Self {
+            // SAFETY: as above
+            unsafe { _mm256_add_ps(self, x) }
+        }
+        #[inline(always)]
+        unsafe fn store(self, to: *mut f32, n: usize) {
+            // SAFETY: as above; the others are masked
+            unsafe {
+                match n == Self::LANES {
+                    true if to.addr().is_multiple_of(32) => _mm256_stream_ps(to, self),
+                    true => _mm256_storeu_ps(to, self),
+                    false => _mm256_maskstore_ps(to, first(n), self),
+                }
+            }
+        }
+    }
+    /// The first n lanes.
+    ///
+    /// # Safety
+    /// The processor has AVX2.
+    #[inline(always)]
+    unsafe fn first(n: usize) -> __m256i {
+        // SAFETY: the caller's
+        unsafe { _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
+    }
 
     /// # Safety
-    /// As [`AddSorted`](super::AddSorted) says; the processor has these features.
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-    pub(in super::super) unsafe fn add(
+    /// As [`AddSorted`](super::AddSorted) says; the processor has the vector's instructions.
+    #[inline(always)]
+    unsafe fn rows<V: Floats, const PIECE_OF: usize>(
         s: &Sorted<'_>,
         at: Place,
         some: Range<usize>,
@@ -81,23 +184,23 @@ pub(super) mod x86 {
             let begin = if was.is_null() && !open { None } else { Some(from) };
             if s.which.is_some() {
                 for ahead in (k + AHEAD..last + AHEAD).take_while(|ahead| *ahead < some.end) {
-                    for line in (0..row.min(8 * LANES)).step_by(LANES) {
-                        _mm_prefetch::<_MM_HINT_T0>(update(ahead).wrapping_add(line).cast());
+                    for line in (0..row.min(8 * LINE)).step_by(LINE) {
+                        // SAFETY: it is a hint, of any address
+                        unsafe { _mm_prefetch::<_MM_HINT_T0>(update(ahead).wrapping_add(line).cast()) }
                     }
                 }
             }
             if k < last || from != to.cast_const() {
                 let mut c = 0;
-                // SAFETY: the caller's: these elements are in the rows; a piece that is masked is the rest of one
+                // SAFETY: the caller's: these elements are in the rows; the last vector is the rest of one
                 unsafe {
-                    while c + PIECE * LANES <= row {
-                        piece::<PIECE>(c, !0, (begin, number), k..last, &update, to);
-                        c += PIECE * LANES;
+                    while c + PIECE <= row {
+                        piece::<V, PIECE_OF>(c, V::LANES, (begin, number), k..last, &update, to);
+                        c += PIECE;
                     }
                     while c < row {
-                        let mask = if row - c < LANES { ((1u32 << (row - c)) - 1) as __mmask16 } else { !0 };
-                        piece::<1>(c, mask, (begin, number), k..last, &update, to);
-                        c += LANES;
+                        piece::<V, 1>(c, V::LANES.min(row - c), (begin, number), k..last, &update, to);
+                        c += V::LANES;
                     }
                 }
             }
@@ -107,61 +210,73 @@ pub(super) mod x86 {
                 break;
             }
         }
-        _mm_sfence();
+        // SAFETY: every processor with vectors has it
+        unsafe { _mm_sfence() };
         made
     }
 
-    /// So many vectors of a row from its element c on; of the last one these lanes.
+    /// So many vectors of a row from its element c on; of each n lanes.
     ///
     /// # Safety
-    /// As for [`add`].
-    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
-    #[inline]
-    unsafe fn piece<const V: usize>(
+    /// As for [`rows`].
+    #[inline(always)]
+    unsafe fn piece<V: Floats, const VECTORS: usize>(
         c: usize,
-        mask: __mmask16,
+        n: usize,
         (begin, number): (Option<*const f32>, f32),
         some: Range<usize>,
         update: &impl Fn(usize) -> *const f32,
         to: *mut f32,
     ) {
-        let mut sum = [_mm512_set1_ps(number); V];
         // SAFETY: the caller's
         unsafe {
+            let mut sum = [V::all(number); VECTORS];
             if let Some(from) = begin {
                 for (v, sum) in sum.iter_mut().enumerate() {
-                    *sum = _mm512_maskz_loadu_ps(mask, from.add(c + v * LANES));
+                    *sum = V::load(from.wrapping_add(c + v * V::LANES), n);
                 }
             }
             for k in some {
                 let with = update(k);
                 for (v, sum) in sum.iter_mut().enumerate() {
-                    *sum = _mm512_add_ps(*sum, _mm512_maskz_loadu_ps(mask, with.add(c + v * LANES)));
+                    *sum = sum.plus(V::load(with.wrapping_add(c + v * V::LANES), n));
                 }
             }
             for (v, sum) in sum.iter().enumerate() {
-                let to = to.add(c + v * LANES);
-                if mask == !0 && to.addr().is_multiple_of(64) {
-                    _mm512_stream_ps(to, *sum);
-                } else {
-                    _mm512_mask_storeu_ps(to, mask, *sum);
-                }
+                sum.store(to.wrapping_add(c + v * V::LANES), n);
             }
         }
     }
+
+    macro_rules! add {
+        ($name:ident, $features:literal, $V:ty) => {
+            /// # Safety
+            /// As [`AddSorted`](super::AddSorted) says; the processor has these features.
+            #[target_feature(enable = $features)]
+            pub(super) unsafe fn $name(
+                s: &Sorted<'_>,
+                at: Place,
+                some: Range<usize>,
+                src: *const f32,
+                begin: (*const f32, f32),
+                out: *mut f32,
+            ) -> Place {
+                // SAFETY: the caller's
+                unsafe { rows::<$V, { PIECE / <$V as Floats>::LANES }>(s, at, some, src, begin, out) }
+            }
+        };
+    }
+    add!(add_512, "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2", __m512);
+    add!(add_256, "avx2,fma,bmi2", __m256);
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::x86::add;
     use super::*;
-    use crate::runtime::cpu::Level;
 
     #[test]
     fn rows_meet_their_updates_in_order_however_they_are_cut() {
-        if Level::available().last() != Some(Level::Avx512) {
-            return;
-        }
+        let forms: Vec<AddSorted> = Level::available().filter_map(form).collect();
         let rows = 23;
         for row in [1, 16, 40, 64, 150] {
             let places: Vec<usize> =
@@ -188,19 +303,21 @@ mod tests {
                 for (k, r) in places.iter().enumerate() {
                     (0..row).for_each(|i| want[r * row + i] += src[k * row + i]);
                 }
-                let mut out = if begins == 2 { was.clone() } else { vec![f32::NAN; rows * row] };
-                let from = [std::ptr::null(), was.as_ptr(), out.as_ptr()][begins];
-                let s = Sorted { ends: &ends, which: indirect.then_some(&which[..]), row };
-                let (mut at, mut k) = (Place::default(), 0);
-                while k < places.len() {
-                    let end = (k + turn).min(places.len());
-                    let rows = if indirect { src.as_ptr() } else { sorted[k * row..].as_ptr() };
-                    // SAFETY: all rows are there, and so is what this processor needs
-                    at = unsafe { add(&s, at, k..end, rows, (from, 0.5), out.as_mut_ptr()) };
-                    k = end;
+                for add in &forms {
+                    let mut out = if begins == 2 { was.clone() } else { vec![f32::NAN; rows * row] };
+                    let from = [std::ptr::null(), was.as_ptr(), out.as_ptr()][begins];
+                    let s = Sorted { ends: &ends, which: indirect.then_some(&which[..]), row };
+                    let (mut at, mut k) = (Place::default(), 0);
+                    while k < places.len() {
+                        let end = (k + turn).min(places.len());
+                        let rows = if indirect { src.as_ptr() } else { sorted[k * row..].as_ptr() };
+                        // SAFETY: all rows are there, and so is what this processor needs
+                        at = unsafe { add(&s, at, k..end, rows, (from, 0.5), out.as_mut_ptr()) };
+                        k = end;
+                    }
+                    assert_eq!(at, Place { row: rows, open: false });
+                    assert_eq!(out, want, "{row} {begins} {turn}");
                 }
-                assert_eq!(at, Place { row: rows, open: false });
-                assert_eq!(out, want, "{row} {begins} {turn}");
             }
         }
     }
