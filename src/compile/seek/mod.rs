@@ -361,6 +361,10 @@ impl SeekKernel {
     /// `base` has this kernel's values, as they were bound; nobody else writes what is read, and nobody else reads or writes what this task
     /// writes.
     pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &[*mut u8], scratch: &mut Scratch) {
+        if self.single && chunks == 1 && !on_a_page!() {
+            // SAFETY: the caller's
+            return unsafe { self.single_row(base) };
+        }
         let all = match &self.put {
             Some(p) => p.rows,
             None => self.ext[..self.queries].iter().product(),
@@ -437,14 +441,11 @@ impl SeekKernel {
         unsafe { self.quick_put::<T>(quick, p, (&lo, &hi), (0, p.rows), [out, from], base) }
     }
     unsafe fn go<T: Word>(&self, rows: (i64, i64), base: &[*mut u8]) {
-        let single = self.single && !on_a_page!();
         for part in &self.parts {
             // SAFETY: the caller's
             unsafe {
                 match &self.put {
-                    Some(p) if single && rows == (0, p.rows) => self.single_put::<T>(p, part, base),
                     Some(p) => self.put::<T>(p, part, rows, base),
-                    None if single && rows == (0, 1) => self.single_take::<T>(part, base),
                     None => self.take::<T>(part, rows, base),
                 }
             }

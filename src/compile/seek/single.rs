@@ -15,6 +15,37 @@ impl SeekKernel {
         let masked = self.put.is_none() && self.parts.iter().any(|p| !p.boxes.is_empty());
         self.queries == 0 && run && !masked && self.numbers.iter().all(|m| m.window.is_none())
     }
+    /// All of it. (Apart from what counts rows, whose many numbers would have to be kept somewhere: a step of a loop is over in less time.)
+    ///
+    /// # Safety
+    /// As for `run`.
+    #[inline(never)]
+    pub(super) unsafe fn single_row(&self, base: &[*mut u8]) {
+        // SAFETY: the caller's
+        unsafe {
+            match self.size {
+                1 => self.single_of::<u8>(base),
+                2 => self.single_of::<u16>(base),
+                4 => self.single_of::<u32>(base),
+                8 => self.single_of::<u64>(base),
+                _ => self.single_of::<u128>(base),
+            }
+        }
+    }
+    /// # Safety
+    /// As for `run`.
+    #[inline(always)]
+    unsafe fn single_of<T: Word>(&self, base: &[*mut u8]) {
+        for part in &self.parts {
+            // SAFETY: the caller's
+            unsafe {
+                match &self.put {
+                    Some(p) => self.single_put::<T>(p, part, base),
+                    None => self.single_take::<T>(part, base),
+                }
+            }
+        }
+    }
     /// Bytes to the row that its numbers find; nothing: it is not there.
     ///
     /// # Safety
@@ -36,7 +67,7 @@ impl SeekKernel {
     }
     /// # Safety
     /// As for `run`.
-    pub(super) unsafe fn single_take<T: Word>(&self, part: &Part, base: &[*mut u8]) {
+    unsafe fn single_take<T: Word>(&self, part: &Part, base: &[*mut u8]) {
         let out = base[self.out as usize].wrapping_offset(part.to as isize);
         let from = base[self.from as usize].wrapping_offset((self.off + part.ahead[0]) as isize);
         let (row, size) = (if self.n > 0 { self.ext[0] } else { 1 }, self.size as i64);
@@ -52,7 +83,7 @@ impl SeekKernel {
     ///
     /// # Safety
     /// As for `run`.
-    pub(super) unsafe fn single_put<T: Word>(&self, p: &Put, part: &Part, base: &[*mut u8]) {
+    unsafe fn single_put<T: Word>(&self, p: &Put, part: &Part, base: &[*mut u8]) {
         let out = base[self.out as usize].wrapping_offset(part.to as isize);
         let from = base[self.from as usize].wrapping_offset((self.off + part.ahead[1]) as isize);
         let size = self.size as i64;
