@@ -3,7 +3,6 @@
 use super::run::{Constants, El, How, Same, narrow, pick, plain, scalar};
 use super::{Along, Kernel, math32, math64};
 use crate::program::sentence::Fun;
-#[cfg(target_arch = "x86_64")]
 use half::{bf16, f16};
 use std::marker::PhantomData;
 

@@ -19,6 +19,8 @@ mod sorted;
 #[cfg(test)]
 mod tests;
 #[cfg(target_arch = "x86_64")]
+mod vector;
+#[cfg(target_arch = "x86_64")]
 mod wide;
 
 pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};

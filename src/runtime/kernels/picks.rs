@@ -1,5 +1,6 @@
 //! Numbers that are picked by the rows that they say, a vector of them at a time: what a task of several looks for, which owns some rows.
 
+#[cfg(not(target_family = "wasm"))]
 use super::fold::Mix;
 use super::rows::Reach;
 use crate::runtime::cpu::Level;

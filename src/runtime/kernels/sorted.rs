@@ -43,232 +43,140 @@ pub type AddSorted = unsafe fn(
 pub(super) fn form(level: Level) -> Option<AddSorted> {
     #[cfg(target_arch = "x86_64")]
     match level {
-        Level::Avx512 => return Some(x86::add_512),
-        Level::Avx2 => return Some(x86::add_256),
+        Level::Avx512 => return Some(avx512::add_sorted),
+        Level::Avx2 => return Some(avx2::add_sorted),
         Level::Base => (),
     }
     let _ = level;
     None
 }
 
+/// The loop of a level, which has these features.
 #[cfg(target_arch = "x86_64")]
-mod x86 {
-    use super::{Place, Sorted};
-    use std::arch::x86_64::*;
-    use std::ops::Range;
+macro_rules! adds {
+    ($level:ident $features:tt) => {
+        mod $level {
+            use super::super::vector::$level::*;
+            use super::{Place, Sorted};
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm_sfence};
+            use std::ops::Range;
 
-    /// Elements of a piece of a row, which stay in registers.
-    const PIECE: usize = 64;
-    /// How many updates ahead memory is asked for.
-    const AHEAD: usize = 8;
-    /// Elements that come at once.
-    const LINE: usize = 16;
+            /// Elements of a vector, which are those of a line of memory too.
+            const LANES: usize = 16;
+            /// Vectors of a piece of a row, which stay in registers.
+            const PIECE: usize = 4;
+            /// How many updates ahead memory is asked for.
+            const AHEAD: usize = 8;
 
-    /// A vector of float32.
-    ///
-    /// # Safety
-    /// Of all that it does: the processor has its instructions; the first n lanes, of which there is one at least, are in memory.
-    trait Floats: Copy {
-        const LANES: usize;
-        unsafe fn all(x: f32) -> Self;
-        unsafe fn load(at: *const f32, n: usize) -> Self;
-        unsafe fn plus(self, x: Self) -> Self;
-        /// Past the caches, where all lanes are a part of a line.
-        unsafe fn store(self, to: *mut f32, n: usize);
-    }
-
-    impl Floats for __m512 {
-        const LANES: usize = 16;
-        #[inline(always)]
-        unsafe fn all(x: f32) -> Self {
-            // SAFETY: the caller's, as in all that follow
-            unsafe { _mm512_set1_ps(x) }
-        }
-        #[inline(always)]
-        unsafe fn load(at: *const f32, n: usize) -> Self {
-            // SAFETY: as above; the others are masked
-            unsafe { _mm512_maskz_loadu_ps(mask(n), at) }
-        }
-        #[inline(always)]
-        unsafe fn plus(self, x: Self) -> Self {
-            // SAFETY: as above
-            unsafe { _mm512_add_ps(self, x) }
-        }
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f32, n: usize) {
-            // SAFETY: as above; the others are masked
-            unsafe {
-                match n == Self::LANES && to.addr().is_multiple_of(64) {
-                    true => _mm512_stream_ps(to, self),
-                    false => _mm512_mask_storeu_ps(to, mask(n), self),
-                }
-            }
-        }
-    }
-    #[inline(always)]
-    fn mask(n: usize) -> __mmask16 {
-        ((1u32 << n) - 1) as __mmask16
-    }
-
-    impl Floats for __m256 {
-        const LANES: usize = 8;
-        #[inline(always)]
-        unsafe fn all(x: f32) -> Self {
-            // SAFETY: as above
-            unsafe { _mm256_set1_ps(x) }
-        }
-        #[inline(always)]
-        unsafe fn load(at: *const f32, n: usize) -> Self {
-            // SAFETY: as above; the others are masked
-            unsafe {
-                match n == Self::LANES {
-                    true => _mm256_loadu_ps(at),
-                    false => _mm256_maskload_ps(at, first(n)),
-                }
-            }
-        }
-        #[inline(always)]
-        unsafe fn plus(self, x: Self) -> Self {
-            // SAFETY: as above
-            unsafe { _mm256_add_ps(self, x) }
-        }
-        #[inline(always)]
-        unsafe fn store(self, to: *mut f32, n: usize) {
-            // SAFETY: as above; the others are masked
-            unsafe {
-                match n == Self::LANES {
-                    true if to.addr().is_multiple_of(32) => _mm256_stream_ps(to, self),
-                    true => _mm256_storeu_ps(to, self),
-                    false => _mm256_maskstore_ps(to, first(n), self),
-                }
-            }
-        }
-    }
-    /// The first n lanes.
-    ///
-    /// # Safety
-    /// The processor has AVX2.
-    #[inline(always)]
-    unsafe fn first(n: usize) -> __m256i {
-        // SAFETY: the caller's
-        unsafe { _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
-    }
-
-    /// # Safety
-    /// As [`AddSorted`](super::AddSorted) says; the processor has the vector's instructions.
-    #[inline(always)]
-    unsafe fn rows<V: Floats, const PIECE_OF: usize>(
-        s: &Sorted<'_>,
-        at: Place,
-        some: Range<usize>,
-        src: *const f32,
-        (was, number): (*const f32, f32),
-        out: *mut f32,
-    ) -> Place {
-        let row = s.row;
-        let update = |k: usize| {
-            let at = s.which.map_or(k - some.start, |w| w[k] as usize);
-            src.wrapping_add(at * row)
-        };
-        let (mut open, mut k) = (at.open, some.start);
-        let mut made = Place { row: s.ends.len(), open: false };
-        for (r, end) in s.ends.iter().enumerate().skip(at.row) {
-            let end = *end as usize;
-            if k == some.end && end > k {
-                made = Place { row: r, open };
-                break;
-            }
-            let last = end.min(some.end);
-            let to = out.wrapping_add(r * row);
-            let from = if open { to.cast_const() } else { was.wrapping_add(r * row) };
-            let begin = if was.is_null() && !open { None } else { Some(from) };
-            if s.which.is_some() {
-                for ahead in (k + AHEAD..last + AHEAD).take_while(|ahead| *ahead < some.end) {
-                    for line in (0..row.min(8 * LINE)).step_by(LINE) {
-                        // SAFETY: it is a hint, of any address
-                        unsafe { _mm_prefetch::<_MM_HINT_T0>(update(ahead).wrapping_add(line).cast()) }
-                    }
-                }
-            }
-            if k < last || from != to.cast_const() {
-                let mut c = 0;
-                // SAFETY: the caller's: these elements are in the rows; the last vector is the rest of one
-                unsafe {
-                    while c + PIECE <= row {
-                        piece::<V, PIECE_OF>(c, V::LANES, (begin, number), k..last, &update, to);
-                        c += PIECE;
-                    }
-                    while c < row {
-                        piece::<V, 1>(c, V::LANES.min(row - c), (begin, number), k..last, &update, to);
-                        c += V::LANES;
-                    }
-                }
-            }
-            (k, open) = (last, false);
-            if last < end {
-                made = Place { row: r, open: true };
-                break;
-            }
-        }
-        // SAFETY: every processor with vectors has it
-        unsafe { _mm_sfence() };
-        made
-    }
-
-    /// So many vectors of a row from its element c on; of each n lanes.
-    ///
-    /// # Safety
-    /// As for [`rows`].
-    #[inline(always)]
-    unsafe fn piece<V: Floats, const VECTORS: usize>(
-        c: usize,
-        n: usize,
-        (begin, number): (Option<*const f32>, f32),
-        some: Range<usize>,
-        update: &impl Fn(usize) -> *const f32,
-        to: *mut f32,
-    ) {
-        // SAFETY: the caller's
-        unsafe {
-            let mut sum = [V::all(number); VECTORS];
-            if let Some(from) = begin {
-                for (v, sum) in sum.iter_mut().enumerate() {
-                    *sum = V::load(from.wrapping_add(c + v * V::LANES), n);
-                }
-            }
-            for k in some {
-                let with = update(k);
-                for (v, sum) in sum.iter_mut().enumerate() {
-                    *sum = sum.plus(V::load(with.wrapping_add(c + v * V::LANES), n));
-                }
-            }
-            for (v, sum) in sum.iter().enumerate() {
-                sum.store(to.wrapping_add(c + v * V::LANES), n);
-            }
-        }
-    }
-
-    macro_rules! add {
-        ($name:ident, $features:literal, $V:ty) => {
             /// # Safety
             /// As [`AddSorted`](super::AddSorted) says; the processor has these features.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn $name(
+            pub(super) unsafe fn add_sorted(
                 s: &Sorted<'_>,
                 at: Place,
                 some: Range<usize>,
                 src: *const f32,
-                begin: (*const f32, f32),
+                (was, number): (*const f32, f32),
                 out: *mut f32,
             ) -> Place {
-                // SAFETY: the caller's
-                unsafe { rows::<$V, { PIECE / <$V as Floats>::LANES }>(s, at, some, src, begin, out) }
+                let row = s.row;
+                let update = |k: usize| {
+                    let at = s.which.map_or(k - some.start, |w| w[k] as usize);
+                    src.wrapping_add(at * row)
+                };
+                let (mut open, mut k) = (at.open, some.start);
+                let mut made = Place { row: s.ends.len(), open: false };
+                for (r, end) in s.ends.iter().enumerate().skip(at.row) {
+                    let end = *end as usize;
+                    if k == some.end && end > k {
+                        made = Place { row: r, open };
+                        break;
+                    }
+                    let last = end.min(some.end);
+                    let to = out.wrapping_add(r * row);
+                    let from = if open { to.cast_const() } else { was.wrapping_add(r * row) };
+                    let begin = if was.is_null() && !open { None } else { Some(from) };
+                    if s.which.is_some() {
+                        for ahead in (k + AHEAD..last + AHEAD).take_while(|ahead| *ahead < some.end) {
+                            for line in (0..row.min(8 * LANES)).step_by(LANES) {
+                                _mm_prefetch::<_MM_HINT_T0>(update(ahead).wrapping_add(line).cast());
+                            }
+                        }
+                    }
+                    if k < last || from != to.cast_const() {
+                        let mut c = 0;
+                        // SAFETY: the caller's: these elements are in the rows, and those of the last vector that are there
+                        unsafe {
+                            while c + PIECE * LANES <= row {
+                                piece::<PIECE>(c, None, (begin, number), k..last, &update, to);
+                                c += PIECE * LANES;
+                            }
+                            while c < row {
+                                let rest = (row - c < LANES).then(|| first(row - c));
+                                piece::<1>(c, rest, (begin, number), k..last, &update, to);
+                                c += LANES;
+                            }
+                        }
+                    }
+                    (k, open) = (last, false);
+                    if last < end {
+                        made = Place { row: r, open: true };
+                        break;
+                    }
+                }
+                _mm_sfence();
+                made
             }
-        };
-    }
-    add!(add_512, "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2", __m512);
-    add!(add_256, "avx2,fma,bmi2", __m256);
+
+            /// So many vectors of a row from its element c on; or these elements of them.
+            ///
+            /// # Safety
+            /// As for [`add_sorted`].
+            #[target_feature(enable = $features)]
+            #[inline]
+            unsafe fn piece<const N: usize>(
+                c: usize,
+                some_of: Option<First>,
+                (begin, number): (Option<*const f32>, f32),
+                some: Range<usize>,
+                update: &impl Fn(usize) -> *const f32,
+                to: *mut f32,
+            ) {
+                let mut sum = [all(number); N];
+                // SAFETY: the caller's
+                unsafe {
+                    let read = |from: *const f32, v: usize| match some_of {
+                        None => load(from.add(c + v * LANES)),
+                        Some(some) => load_some(from.add(c + v * LANES), some),
+                    };
+                    if let Some(from) = begin {
+                        for (v, sum) in sum.iter_mut().enumerate() {
+                            *sum = read(from, v);
+                        }
+                    }
+                    for k in some {
+                        let with = update(k);
+                        for (v, sum) in sum.iter_mut().enumerate() {
+                            *sum = add(*sum, read(with, v));
+                        }
+                    }
+                    for (v, sum) in sum.iter().enumerate() {
+                        let to = to.add(c + v * LANES);
+                        match some_of {
+                            None if to.addr().is_multiple_of(64) => store_past(to, *sum),
+                            None => store(to, *sum),
+                            Some(some) => store_some(to, some, *sum),
+                        }
+                    }
+                }
+            }
+        }
+    };
 }
+#[cfg(target_arch = "x86_64")]
+adds!(avx512 "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2");
+#[cfg(target_arch = "x86_64")]
+adds!(avx2 "avx2,fma,bmi2");
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {

@@ -3,8 +3,6 @@
 //! Each computes, bit for bit, what the loop in Rust computes that it takes the place of; the tests compare them over all kinds of numbers.
 //! The text of each is one, in vectors of 16 elements; each processor level has its own functions of such vectors.
 
-mod vector;
-
 use super::{Kernel, UNIT};
 use crate::runtime::cpu::Level;
 
@@ -16,8 +14,8 @@ macro_rules! loops {
             use super::super::fold::{Max, Min, Mix, Tree, fold_body};
             use super::super::math32::{EXP, LN2_HI, LN2_LO, ROUND};
             use super::super::run::Constants;
-            use super::vector::Range;
-            use super::vector::$level::*;
+            use super::super::vector::Range;
+            use super::super::vector::$level::*;
             use std::f32::consts::LOG2_E;
 
             /// Elements of a vector.

@@ -45,6 +45,14 @@ pub(super) mod avx512 {
             // SAFETY: the caller's
             unsafe { _mm512_storeu_ps(p, x) }
         }
+        /// Past the caches.
+        ///
+        /// # Safety
+        /// There is room for 16 elements, and their line of memory begins there.
+        [unsafe fn store_past](p: *mut f32, x: V) {
+            // SAFETY: the caller's
+            unsafe { _mm512_stream_ps(p, x) }
+        }
         /// The first n, at most 16, and at least one.
         [fn first](n: usize) -> First { u16::MAX >> (16 - n) }
         /// The others are 0.
@@ -123,6 +131,15 @@ pub(super) mod avx2 {
             unsafe {
                 _mm256_storeu_ps(p, x[0]);
                 _mm256_storeu_ps(p.add(8), x[1]);
+            }
+        }
+        /// # Safety
+        /// As above.
+        [unsafe fn store_past](p: *mut f32, x: V) {
+            // SAFETY: the caller's
+            unsafe {
+                _mm256_stream_ps(p, x[0]);
+                _mm256_stream_ps(p.add(8), x[1]);
             }
         }
         [fn first](n: usize) -> First {
