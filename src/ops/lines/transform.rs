@@ -5,9 +5,8 @@
 //! workers may have parts of.
 
 use super::fourier::Transform;
-use super::grid::{self, First, Grid, Place, Then, Work as _};
+use super::grid::{self, Grid, Place};
 use crate::program::{In, Line, Made, Out, Outs, Stages, staged};
-use crate::runtime::cpu;
 use crate::types::{DType, Element, Shape};
 use ndarray::{ArrayViewD, ArrayViewMutD, Axis, Ix1, Ix2};
 use num_complex::Complex;
@@ -174,10 +173,10 @@ fn long<T: FftNum>(
         }
     };
     if let Some(y) = y.as_slice_mut() {
-        return grid.whole(x, y, cpu::level());
+        return grid.whole(x, y);
     }
     let mut made = vec![MaybeUninit::uninit(); x.len()];
-    grid.whole(x, &mut made, cpu::level());
+    grid.whole(x, &mut made);
     y.iter_mut().zip(made).for_each(|(y, made)| *y = made);
 }
 
@@ -208,10 +207,10 @@ impl Columns {
         let row = self.sides[1];
         let some = |k: usize| columns.clone().map(move |c| x[k * row + c]);
         match x.as_slice() {
-            Some(x) => First { grid, x, columns, made }.at(cpu::level()),
+            Some(x) => grid.first(x, columns, made),
             None => {
                 let x: Vec<_> = (0..self.sides[0]).flat_map(some).collect();
-                First { grid, x: &x, columns: columns.clone(), made }.at(cpu::level());
+                grid.first(&x, columns.clone(), made);
             }
         }
     }
@@ -233,11 +232,11 @@ impl Columns {
             rooms.iter().filter_map(|r| r.view::<Complex<T>>().to_slice()).collect();
         if y.strides()[1] == 1 {
             let rows = y.outer_iter_mut().filter_map(|row| row.into_slice()).collect();
-            return Then { grid, columns, place: Place::Apart(rooms, rows) }.at(cpu::level());
+            return grid.then(columns, Place::Apart(rooms, rows));
         }
         let mut made = vec![MaybeUninit::uninit(); y.len()];
         let rows = made.chunks_exact_mut(columns.len()).collect();
-        Then { grid, columns, place: Place::Apart(rooms, rows) }.at(cpu::level());
+        grid.then(columns, Place::Apart(rooms, rows));
         y.iter_mut().zip(made).for_each(|(y, made)| *y = made);
     }
 }
@@ -358,7 +357,7 @@ impl<T: FftNum> Plans<T> {
             false => planner.plan_fft(1, way),
         };
         let number = |x: f64| T::from_f64(x).unwrap_or_else(T::zero);
-        let turn = |sign: f64, k: usize, n: usize| {
+        let turn = |k: usize, n: usize| {
             // quarters are exact, so that what is real comes out as such
             let (sin, cos) = match (4 * k).is_multiple_of(n).then(|| 4 * k / n) {
                 Some(0) => (0.0, 1.0),
@@ -368,11 +367,11 @@ impl<T: FftNum> Plans<T> {
             };
             Complex { re: number(cos), im: number(sin) }
         };
-        let turns = if halves { (0..=n / 2).map(|k| turn(sign, k, n)).collect() } else { Vec::new() };
+        let turns = if halves { (0..=n / 2).map(|k| turn(k, n)).collect() } else { Vec::new() };
         let all: usize = lengths.iter().product();
         let inverse = matches!(kind, Transform::Inverse | Transform::InverseReal);
         let scale = if inverse { number(1.0 / all as f64) } else { T::one() };
-        let grid = grid.map(|sides| Grid::new(sides, |k, n| turn(-1.0, k, n), inverse, scale));
+        let grid = grid.map(|sides| Grid::new(sides, turn, way, scale));
         Plans { grid, dims, n, real, turns, scale }
     }
     /// Transforms along these dimensions of the line, the last one first.
