@@ -1,6 +1,6 @@
 //! Fourier transforms of long lines whose length is a power of two: a line is a grid, row by row. Its columns are transformed, each element is
 //! multiplied by a root of one, and rows are transformed; what comes out is a grid whose columns these are. Columns are taken eight at a
-//! time, as many as lie in a line of memory, and what lies between fits into a core's cache.
+//! time, as many as a line of memory has, and what is between fits into a core's cache.
 
 use num_complex::Complex;
 use rustfft::{Fft, FftDirection, FftNum, FftPlannerScalar};
