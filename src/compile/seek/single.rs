@@ -15,7 +15,7 @@ impl SeekKernel {
         let masked = self.put.is_none() && self.parts.iter().any(|p| !p.boxes.is_empty());
         self.queries == 0 && run && !masked && self.numbers.iter().all(|m| m.window.is_none())
     }
-    /// All of it. (Apart from what counts rows, whose many numbers would have to be kept somewhere: a step of a loop is over in less time.)
+    /// All of it. It is apart from what counts rows: a step of a loop is over before that would have begun.
     ///
     /// # Safety
     /// As for `run`.
