@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
 /// Bytes of an accumulator of a fold.
-pub(crate) const ACCUMULATOR: usize = 4096;
+pub(crate) const ACCUMULATOR: usize = 8192;
 /// How many accumulators: deeper than any tree of sums, and some rows.
 pub(crate) const ACCUMULATORS: usize = 88;
 

@@ -125,7 +125,8 @@ pub(crate) fn bind(g: &Groups<'_, '_>, group: usize, base: u32, in_loop: bool) -
     let direct = seg.is_some_and(|s| s.code.is_empty() && s.row.is_empty());
     let tile = match (row, direct) {
         (true, _) => (REGISTER as i64 / size).min(TILE),
-        (false, true) => (ACCUMULATOR as i64 / size).min(1024),
+        // (of eight rows that are read at a time each is followed for two pages: the processor foresees what is read next)
+        (false, true) => (ACCUMULATOR as i64 / size).min(2048),
         (false, false) => pre.tile,
     };
     let outer: i64 = (0..last).filter(|d| !reduced[*d]).map(|d| pre.ext[d]).product();
