@@ -149,7 +149,9 @@ pub(crate) fn bind(
     let workers = workers::team().workers() as i64;
     let least = if workers == 1 { 1 } else { workers.max((2 * workers).min(8)) };
     let even = |tiles: i64| tiles >= least && 5 * tiles >= 4 * ((tiles + workers - 1) / workers * workers);
-    while flops > 2e6 && tm.max(tn) > 64 && (!even(tiles(tm, tn)) || large(tm, tn)) {
+    // (long sums are worth a task also where few columns and rows share what is packed)
+    let small = |tm: i64, tn: i64| tm.max(tn) <= if each(tm, tn) > 1.2e7 { 32 } else { 64 };
+    while flops > 2e6 && !small(tm, tn) && (!even(tiles(tm, tn)) || large(tm, tn)) {
         if tm >= tn {
             tm = (tm + 1) / 2;
         } else {
@@ -159,10 +161,11 @@ pub(crate) fn bind(
     let copies: Vec<Vec<Block>> =
         f.copies.iter().map(|c| c.iter().filter_map(|r| block(f, &r.lo, &r.hi)).collect()).collect();
     let blocks: usize = copies.iter().map(Vec::len).sum();
+    // operations a microsecond of one core
     let rate = if matches!(f.dtype, DType::F32) {
-        230e3
-    } else if f.dtype.is_float() {
         110e3
+    } else if f.dtype.is_float() {
+        55e3
     } else if f.dtype.is_complex() {
         8e3
     } else {
