@@ -157,7 +157,7 @@ fn all_element_types() {
 fn sizes_of_nothing() {
     let x = Array::zeros(F32.of([3, 0]));
     let i = Array::from(1);
-    assert_eq!(x.slice(ix![&i]).to_vec::<f32>().unwrap(), []);
+    assert!(x.slice(ix![&i]).to_vec::<f32>().unwrap().is_empty());
     assert_eq!(x.slice(ix![&i..; 2]).shape().unwrap()[..], [2, 0]);
     let y = Array::arange(0..6).reshape([3, 2]);
     assert_eq!(y.slice(ix![&i..; 0]).shape().unwrap()[..], [0, 2]);
