@@ -6,6 +6,7 @@
 use super::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::runtime::host::each_run;
+use crate::runtime::kernels;
 use crate::runtime::{Buffer, Slab, fits};
 use crate::types::{DType, Shape, with_dtype};
 use dlpark::ffi::{DLDataType, DLDevice, DLDeviceType};
@@ -204,7 +205,7 @@ impl Layout {
                 rest /= n;
             }
             // SAFETY: the caller's; the new buffer is no other's memory, and has room for each run
-            unsafe { std::ptr::copy_nonoverlapping(start.0.offset(at), to, self.run) }
+            unsafe { kernels::copy(self.run, to, start.0.offset(at), false) }
         });
         Ok(buffer)
     }

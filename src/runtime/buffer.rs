@@ -251,18 +251,22 @@ pub(crate) fn listed<T>(elements: impl Iterator<Item = T>, n: usize) -> Result<V
     list.extend(elements);
     Ok(list)
 }
-/// A copy of these elements; an error where the system refuses.
-pub(crate) fn copied<T: Copy>(elements: &[T]) -> Result<Vec<T>, Fault> {
-    let mut list = room(elements.len())?;
-    list.extend_from_slice(elements);
-    Ok(list)
-}
 /// Asks for huge pages for memory that is large and new: it is written for the first time in a quarter of the time.
 pub(super) fn huge_pages<T>(new: &mut [std::mem::MaybeUninit<T>]) {
     #[cfg(all(target_os = "linux", not(miri)))]
     huge::advise(new);
     #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = new;
+}
+/// Whether the system has memory for its middle already, since what was there has been freed: a guess for all of it.
+pub(super) fn there<T>(new: &mut [std::mem::MaybeUninit<T>]) -> bool {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    return huge::there(new);
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    {
+        let _ = new;
+        false
+    }
 }
 fn none_for(bytes: usize) -> Fault {
     let message = format!("the system has no {} of memory for this", Bytes(bytes));
@@ -389,6 +393,17 @@ mod huge {
             }
         }
     }
+    pub(super) fn there<T>(new: &mut [std::mem::MaybeUninit<T>]) -> bool {
+        // (a multiple of all systems' pages)
+        const PAGE: usize = 1 << 16;
+        let (at, len) = (new.as_mut_ptr().cast::<u8>(), size_of_val(new));
+        let before = (at as usize + len / 2).next_multiple_of(PAGE) - at as usize;
+        let mut there = 0;
+        // SAFETY: the system looks at the page of one byte of the slice, and says so in one byte
+        len >= 4 * PAGE
+            && unsafe { libc::mincore(at.add(before).cast(), 1, &raw mut there) == 0 }
+            && there & 1 == 1
+    }
     /// # Safety
     /// `start` came from `map(size)`, and nobody uses it.
     pub(super) unsafe fn unmap(start: NonNull<u8>, size: usize) {
@@ -457,7 +472,7 @@ mod tests {
     fn what_the_machine_has_not_is_refused() {
         assert!(Buffer::asked(usize::MAX).is_err() && Buffer::asked(MOST).is_err());
         assert!(room::<u64>(usize::MAX).is_err() && room::<u8>(MOST).is_err());
-        assert_eq!((listed(1..3, 2).unwrap(), copied(&[1, 2]).unwrap()), (vec![1, 2], vec![1, 2]));
+        assert_eq!(listed(1..3, 2).unwrap(), vec![1, 2]);
         let told = std::panic::catch_unwind(|| Buffer::within(MOST)).unwrap_err();
         assert!(told.downcast::<Fault>().unwrap().message.contains("has no"));
         assert!(fits(usize::MAX - 1).is_err());

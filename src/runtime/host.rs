@@ -4,6 +4,7 @@
 //! threads. Small data is left to the thread that has it.
 
 use super::buffer::{self, Buffer, huge_pages, room};
+use super::kernels;
 use super::slab::Slab;
 use crate::diagnostic::Fault;
 use crate::types::{Element, Shape};
@@ -17,17 +18,36 @@ use std::sync::Arc;
 const LARGE: usize = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
 /// The bytes that one core takes at a time.
 const PIECE: usize = 1 << 18;
+/// From this many bytes on a copy is larger than what caches would keep of it.
+const PAST: usize = 8 << 20;
 
 /// A copy of these elements; an error where the system refuses.
 pub(crate) fn copied<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
-    if size_of_val(elements) < LARGE {
-        return buffer::copied(elements);
-    }
     let mut list = room(elements.len())?;
-    huge_pages(list.spare_capacity_mut());
-    let pieces = elements.par_iter().with_min_len(PIECE / size_of::<T>());
-    list.par_extend(pieces.copied());
+    let new = &mut list.spare_capacity_mut()[..elements.len()];
+    if size_of_val(elements) >= LARGE {
+        huge_pages(new);
+    }
+    // (what the system clears first is in cache then)
+    let past = size_of_val(elements) >= PAST && buffer::there(new);
+    copy(new, elements, past);
+    // SAFETY: all of them have been written
+    unsafe { list.set_len(elements.len()) };
     Ok(list)
+}
+/// Copies elements, many of them by all cores: past the caches, or through them.
+fn copy<T: Element>(to: &mut [MaybeUninit<T>], from: &[T], past: bool) {
+    let piece = |(to, from): (&mut [MaybeUninit<T>], &[T])| {
+        let bytes = size_of_val(from).min(size_of_val(to));
+        // SAFETY: each has so many bytes, and what is written is nobody else's
+        unsafe { kernels::copy(bytes, to.as_mut_ptr().cast(), from.as_ptr().cast(), past) };
+        kernels::fence();
+    };
+    let each = PIECE / size_of::<T>();
+    match size_of_val(from) {
+        ..LARGE => piece((to, from)),
+        LARGE.. => to.par_chunks_mut(each).zip(from.par_chunks(each)).for_each(piece),
+    }
 }
 
 /// The elements, each converted; an error where the system refuses.
@@ -121,7 +141,7 @@ pub(crate) unsafe fn put_runs(from: &[u8], run: usize, to: *mut u8, places: &[us
         unsafe {
             let to = to.0.add(*place);
             let same = !again || std::slice::from_raw_parts(to, run) == from;
-            std::ptr::copy_nonoverlapping(from.as_ptr(), to, run);
+            kernels::copy(run, to, from.as_ptr(), false);
             same
         }
     };
@@ -203,6 +223,14 @@ mod tests {
         for n in SIZES {
             let x: Vec<i32> = (0..n as i32).collect();
             assert!(copied(&x).unwrap() == x);
+            for past in [false, true] {
+                let mut list = vec![7];
+                list.reserve_exact(n);
+                copy(&mut list.spare_capacity_mut()[..n], &x, past);
+                // SAFETY: the elements behind the first have been written
+                unsafe { list.set_len(n + 1) };
+                assert!(list[0] == 7 && list[1..] == x);
+            }
             assert!(converted(&x, |x| x as f64).unwrap().iter().enumerate().all(|(k, x)| *x == k as f64));
             let mut bytes: Vec<u8> = x.iter().flat_map(|x| x.to_be_bytes()).collect();
             swap_bytes(&mut bytes, 4);

@@ -1,6 +1,7 @@
 //! Slabs: the stored global value of an array.
 
 use super::Buffer;
+use super::kernels;
 use super::sync::Mutex;
 use super::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use super::workers::{Member, team};
@@ -213,7 +214,7 @@ impl Slab {
     pub(crate) unsafe fn copy_to(&self, mut at: usize, len: usize, mut to: *mut u8) {
         if let Some(from) = self.whole() {
             // SAFETY: the caller's
-            return unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().add(at), to, len) };
+            return unsafe { kernels::copy(len, to, from.as_ptr().add(at), false) };
         }
         let Some((buffer, block, blocks)) = self.blocks() else { unreachable!("the value is here") };
         let end = at + len;
@@ -222,7 +223,7 @@ impl Slab {
             // SAFETY: the caller's; blocks are within the buffer
             unsafe {
                 let from = buffer.as_ptr().add(blocks[at / block] + at % block);
-                std::ptr::copy_nonoverlapping(from, to, n);
+                kernels::copy(n, to, from, false);
                 to = to.add(n);
             }
             at += n;
@@ -336,7 +337,7 @@ impl Slab {
         // SAFETY: the buffer has as many bytes as data
         unsafe {
             let from: *const u8 = data.as_ptr().cast();
-            std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), size_of_val(data));
+            kernels::copy(size_of_val(data), buffer.as_mut_ptr(), from, false);
         }
         Ok(Slab::new(T::DTYPE, shape, 1, Arc::new(buffer)))
     }

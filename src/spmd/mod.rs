@@ -28,6 +28,7 @@ use crate::array::Array;
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, AxisType, Mesh};
 use crate::runtime::devices::{Caller, Panicked, guarded, on_threads};
+use crate::runtime::kernels;
 use crate::runtime::network::Network;
 use crate::runtime::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::runtime::workers::team;
@@ -340,7 +341,7 @@ impl Whole<'_> {
                 None => 0,
             };
             // SAFETY: within the array, by the ranges
-            unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), self.start.add(at), length) };
+            unsafe { kernels::copy(length, self.start.add(at), piece.as_ptr(), false) };
             for d in (0..run).rev() {
                 index[d] += 1;
                 if index[d] < ranges[d].end {

@@ -6,6 +6,7 @@
 mod chain;
 mod complex;
 mod convert;
+mod copy;
 mod float;
 mod fold;
 mod int;
@@ -24,6 +25,7 @@ mod vector;
 mod wide;
 
 pub use chain::{Chain, FEWEST as FEWEST_TERMS, Factors, TERMS};
+pub use copy::copy;
 pub use fold::Tree;
 #[cfg(test)]
 pub use load::count;
