@@ -5,8 +5,10 @@
 //! what is in use are together at most twice what was in use lately at its most, and half of the memory; classes that were not used for long
 //! go first. Of the smallest each thread has a few at hand.
 
+use super::kernels;
 use crate::diagnostic::{ErrorKind, Fault};
 use crate::sorted;
+use crate::types::Element;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
@@ -251,6 +253,16 @@ pub(crate) fn listed<T>(elements: impl Iterator<Item = T>, n: usize) -> Result<V
     list.extend(elements);
     Ok(list)
 }
+/// A copy of these elements; an error where the system refuses.
+pub(crate) fn copied<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
+    let mut list = room::<T>(elements.len())?;
+    // SAFETY: there is room for so many elements, which have been written then
+    unsafe {
+        kernels::copy(size_of_val(elements), list.as_mut_ptr().cast(), elements.as_ptr().cast(), false);
+        list.set_len(elements.len());
+    }
+    Ok(list)
+}
 /// Asks for huge pages for memory that is large and new: it is written for the first time in a quarter of the time.
 pub(super) fn huge_pages<T>(new: &mut [std::mem::MaybeUninit<T>]) {
     #[cfg(all(target_os = "linux", not(miri)))]
@@ -472,7 +484,7 @@ mod tests {
     fn what_the_machine_has_not_is_refused() {
         assert!(Buffer::asked(usize::MAX).is_err() && Buffer::asked(MOST).is_err());
         assert!(room::<u64>(usize::MAX).is_err() && room::<u8>(MOST).is_err());
-        assert_eq!(listed(1..3, 2).unwrap(), vec![1, 2]);
+        assert_eq!((listed(1..3, 2).unwrap(), copied(&[1, 2]).unwrap()), (vec![1, 2], vec![1, 2]));
         let told = std::panic::catch_unwind(|| Buffer::within(MOST)).unwrap_err();
         assert!(told.downcast::<Fault>().unwrap().message.contains("has no"));
         assert!(fits(usize::MAX - 1).is_err());

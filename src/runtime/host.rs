@@ -23,11 +23,12 @@ const PAST: usize = 8 << 20;
 
 /// A copy of these elements; an error where the system refuses.
 pub(crate) fn copied<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
+    if size_of_val(elements) < LARGE {
+        return buffer::copied(elements);
+    }
     let mut list = room(elements.len())?;
     let new = &mut list.spare_capacity_mut()[..elements.len()];
-    if size_of_val(elements) >= LARGE {
-        huge_pages(new);
-    }
+    huge_pages(new);
     // (what the system clears first is in cache then)
     let past = size_of_val(elements) >= PAST && buffer::there(new);
     copy(new, elements, past);
@@ -35,19 +36,14 @@ pub(crate) fn copied<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
     unsafe { list.set_len(elements.len()) };
     Ok(list)
 }
-/// Copies elements, many of them by all cores: past the caches, or through them.
+/// Copies elements by all cores: past the caches, or through them.
 fn copy<T: Element>(to: &mut [MaybeUninit<T>], from: &[T], past: bool) {
-    let piece = |(to, from): (&mut [MaybeUninit<T>], &[T])| {
+    let piece = PIECE / size_of::<T>();
+    to.par_chunks_mut(piece).zip(from.par_chunks(piece)).for_each(|(to, from)| {
         let bytes = size_of_val(from).min(size_of_val(to));
         // SAFETY: each has so many bytes, and what is written is nobody else's
         unsafe { kernels::copy(bytes, to.as_mut_ptr().cast(), from.as_ptr().cast(), past) };
-        kernels::fence();
-    };
-    let each = PIECE / size_of::<T>();
-    match size_of_val(from) {
-        ..LARGE => piece((to, from)),
-        LARGE.. => to.par_chunks_mut(each).zip(from.par_chunks(each)).for_each(piece),
-    }
+    });
 }
 
 /// The elements, each converted; an error where the system refuses.

@@ -23,7 +23,7 @@ pub(crate) mod wait;
 pub(crate) mod workers;
 
 pub use buffer::Buffer;
-pub(crate) use buffer::{fits, listed, room};
+pub(crate) use buffer::{copied, fits, listed, room};
 pub use devices::on_device_thread;
 #[cfg(feature = "xla")]
 pub(crate) use slab::Elsewhere;

@@ -11,7 +11,7 @@ use crate::program::sentence::Combine;
 use crate::runtime::board::{Call, Wait};
 use crate::runtime::network::{Body, Kept, Tag};
 use crate::runtime::tree::tree;
-use crate::runtime::{listed, room};
+use crate::runtime::{copied, listed, room};
 use crate::types::{DType, Element};
 use ndarray::{Array as NdArray, ArrayRef, Dimension, IxDyn};
 use std::ops::{Deref, Range};
@@ -373,7 +373,7 @@ impl Device {
         }
         let data = match pairs.source(rank, n) {
             None => listed(std::iter::repeat_n(zero(), mine.len()), mine.len())?,
-            Some(from) if from == rank => listed(mine.iter().copied(), mine.len())?,
+            Some(from) if from == rank => copied(&mine)?,
             Some(from) => {
                 let part = self.part(&at, from..from + 1, &tag, &call)?;
                 if !call.same(&part.call) {

@@ -3,8 +3,8 @@
 use crate::diagnostic::{Error, ErrorKind, Fault, Place, Result};
 use crate::mesh::{Axes, Axis, Mesh};
 use crate::runtime::board::Wait;
-use crate::runtime::listed;
 use crate::runtime::network::{Body, Kept, Mailbox, Tag};
+use crate::runtime::{copied, listed};
 use crate::types::{DType, Element, Shape};
 use ndarray::{Array as NdArray, ArrayRef, ArrayViewMut, Dimension, IxDyn};
 use smallvec::SmallVec;
@@ -263,5 +263,5 @@ impl Device {
 
 /// The elements in row-major order.
 pub(super) fn elements<T: Element, D: Dimension>(x: &ArrayRef<T, D>) -> Result<Vec<T>, Fault> {
-    x.as_slice().map_or_else(|| listed(x.iter().copied(), x.len()), |x| listed(x.iter().copied(), x.len()))
+    x.as_slice().map_or_else(|| listed(x.iter().copied(), x.len()), copied)
 }
