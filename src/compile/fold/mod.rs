@@ -298,8 +298,9 @@ impl FoldKernel {
         }
         (self.tasks() * self.ranks() * self.spans) as usize * self.slot() as usize
     }
+    /// Bytes of one span's result: a tile of elements, or one element, at least 8 bytes for its alignment.
     fn slot(&self) -> i64 {
-        if self.row { 8 } else { self.tile * self.size }
+        if self.row { self.size.max(8) } else { self.tile * self.size }
     }
     /// Into how many independent tasks it falls: of the first stage if it has two.
     pub(crate) fn chunks(&self) -> i64 {

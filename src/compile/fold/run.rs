@@ -53,6 +53,7 @@ impl FoldKernel {
                 if a < b {
                     let d = self.part(&x, n, r, a, b, base, 0, s);
                     debug_assert_eq!(d, 0);
+                    debug_assert!(n * self.size <= self.slot(), "a span's result is larger than its slot");
                     std::ptr::copy_nonoverlapping(s.accumulator(0), to, (n * self.size) as usize);
                 }
             }
