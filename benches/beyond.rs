@@ -1,8 +1,10 @@
-//! What XLA costs from here: how long a program takes to be written, a call through a plugin, and a chain of calls.
+//! Measures the overhead of running through XLA: writing a program as StableHLO, one call through a
+//! PJRT plugin, and a chain of calls.
 //!
-//! `ATMESH_PJRT_PLUGIN=$(scripts/plugin) cargo bench --features xla --bench beyond -- FOLDER` saves the seed layer in FOLDER too, so that
-//! `tools/run_stablehlo.py FOLDER FOLDER/argument{0,1,2}.npy --cpu-devices 8 --repeat 3000` times the same module called by JAX.
-//! Without a plugin only the writing is timed.
+//! `ATMESH_PJRT_PLUGIN=$(scripts/plugin) cargo bench --features xla --bench beyond -- FOLDER` also
+//! saves the seed layer in FOLDER, so that `tools/run_stablehlo.py FOLDER
+//! FOLDER/argument{0,1,2}.npy --cpu-devices 8 --repeat 3000` can time the same module called from
+//! JAX. Without a plugin only the writing is timed.
 use atmesh::Args;
 use atmesh::pjrt::transfers;
 use atmesh::prelude::*;
@@ -18,7 +20,7 @@ fn main() -> Result<()> {
     calls()
 }
 
-/// The median and the least of so many calls, in microseconds.
+/// Returns the median and the minimum time of `calls` calls, in microseconds.
 fn micros<T>(calls: usize, mut f: impl FnMut() -> Result<T>) -> Result<(f64, f64)> {
     let mut all = Vec::new();
     for _ in 0..calls {
@@ -30,10 +32,10 @@ fn micros<T>(calls: usize, mut f: impl FnMut() -> Result<T>) -> Result<(f64, f64
     Ok((all[calls / 2], all[0]))
 }
 
-/// The gradient of a stack of layers as text.
+/// Times writing the gradient of a stack of layers as StableHLO text.
 fn writing() -> Result<()> {
     let mesh = Mesh::new([("dp", 2), ("tp", 4)])?;
-    let of = |shape: [usize; 2], spec| F32.of(shape).on(&mesh, spec).into_tree();
+    let of = |shape: [usize; 2], spec| F32.array_type(shape).on(&mesh, spec).into_tree();
     let layers: Vec<(Array, Array)> =
         (0..400).map(|_| (of([16, 32], p![_, "tp"]), of([32, 16], p!["tp"]))).collect();
     let x = of([8, 16], p!["dp"]);
@@ -56,7 +58,8 @@ fn writing() -> Result<()> {
     Ok(())
 }
 
-/// The layer of the README, and a training step whose results are the next call's arguments.
+/// Times the layer of the README, and a training step whose results are the arguments of the next
+/// call.
 fn calls() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
     let [_, xk, wk, bk] = Key::new(1701).split();
@@ -70,7 +73,7 @@ fn calls() -> Result<()> {
         }
     }
     let layer = layer.engine(EngineKind::Xla);
-    // arguments that are on the plugin's devices already, as JAX's are
+    // The arguments are already on the plugin's devices, as JAX's are.
     let first = layer.call((&x, &w, &b))?;
     let before = transfers();
     let (median, least) = micros(3000, || layer.call((&x, &w, &b)))?;

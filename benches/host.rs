@@ -1,4 +1,5 @@
-//! Large data on its way in and out, beside the same on one core: the table "Host data" of `benches/README.md`.
+//! Measures copies of large data to and from the host on all cores and on one: "Host data" in `benches/history/2026-11.md`.
+//! "Host data" of `benches/README.md`.
 //!
 //! `cargo bench --bench host`
 use atmesh::prelude::*;
@@ -6,13 +7,13 @@ use ndarray::Array2;
 use std::process::Command;
 use std::time::Instant;
 
-/// 64 MiB of float32.
+/// The rows and columns of the array: 64 MiB of float32.
 const N: usize = 4096;
 
 type Answer<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Answer<()> {
-    // a run of this program with as many threads
+    // A child process runs this program again with the given number of threads.
     if std::env::var_os("RAYON_NUM_THREADS").is_some() {
         times()?.iter().for_each(|(name, least)| println!("{least} {name}"));
         return Ok(());
@@ -27,7 +28,7 @@ fn main() -> Answer<()> {
     };
     let all = std::thread::available_parallelism()?.to_string();
     let mut rows = Vec::new();
-    // in turns, so that what else the machine does meets both
+    // The two runs alternate, so that other load on the machine affects both.
     for _ in 0..5 {
         let (of_all, of_one) = (run(&all)?, run("1")?);
         rows.resize(of_all.len(), (String::new(), f64::INFINITY, f64::INFINITY));
@@ -40,7 +41,7 @@ fn main() -> Answer<()> {
     Ok(())
 }
 
-/// What each way in or out takes at least, in milliseconds.
+/// Returns the minimum time of each way of loading or storing data, in milliseconds.
 fn times() -> Result<Vec<(&'static str, f64)>> {
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
     let x = Key::new(0).uniform([N, N]);
@@ -66,7 +67,7 @@ fn times() -> Result<Vec<(&'static str, f64)>> {
     Ok(times)
 }
 
-/// The least of some calls, in milliseconds.
+/// Returns the minimum time of a few calls, in milliseconds.
 fn least(mut f: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut best = f64::INFINITY;
     for _ in 0..12 {
@@ -77,7 +78,7 @@ fn least(mut f: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(best)
 }
 
-/// The bytes of a `.npy` file of big-endian numbers, whose first dimension runs fastest.
+/// Returns the bytes of a big-endian `.npy` file in Fortran order.
 fn fortran(x: &Array2<f32>) -> Vec<u8> {
     let header = format!("{{'descr': '>f4', 'fortran_order': True, 'shape': ({N}, {N}), }}");
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();

@@ -1,13 +1,16 @@
-//! The project's side of the side-by-side benchmark: one JSON line a workload, with the names of `benches/peers/jax_peer.py`.
+//! The atmesh side of the comparison with JAX: prints one JSON line per workload, with the names
+//! that `benches/peers/jax_peer.py` uses.
 //!
-//! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads] [--workers]`; a name is of a group (`heat1d`) or of one
-//! of its lines (`heat1d/104`). Lines whose name ends in `_plain` are plain Rust loops, for comparison. `--workers`: see `peer/workers.rs`.
-/// Times the calls of a program; with `--workers` tells how its tasks would run on as many cores as there are workers.
+//! `cargo bench --bench peer -- [--only NAME,…] [--seconds S] [--engine threads] [--workers]`; a
+//! name is a group (`heat1d`) or one workload of a group (`heat1d/104`). Workloads whose name ends
+//! in `_plain` are plain Rust loops, for comparison. `--workers` is described in `peer/workers.rs`.
+/// Times the calls of a program. With `--workers`, reports instead how its tasks would run with one
+/// core per worker.
 macro_rules! calls {
     ($o:expr, $name:expr, $what:expr, $f:ident, $args:expr) => {
         if $o.workers && $o.wants($name) {
             let compiled = $f.lower($args)?.compile()?;
-            crate::workers::tell($o, $name, || Ok(compiled.call_timed($args)?.1))
+            crate::workers::tell($o, $name, || Ok(compiled.profile($args)?.1))
         } else {
             crate::time($o, $name, $what, || $f.call($args).map(drop))
         }
@@ -32,7 +35,7 @@ use std::time::{Duration, Instant};
 
 const N: usize = 8;
 
-/// What the command line asks for.
+/// The command-line options.
 struct Options {
     only: Vec<String>,
     seconds: f64,
@@ -41,7 +44,7 @@ struct Options {
 }
 
 impl Options {
-    /// Whether this line, or its group, is asked for.
+    /// Returns true if this workload, or its group, is selected.
     fn wants(&self, name: &str) -> bool {
         let group = name.split('/').next().unwrap_or(name);
         let asked = |n: &String| n == name || n == group || (n == "elementwise" && group == "reduce");
@@ -60,20 +63,22 @@ fn main() -> Result<()> {
             "--seconds" => o.seconds = args.next().and_then(|s| s.parse().ok()).unwrap_or(1.0),
             "--engine" if args.next().as_deref() == Some("threads") => o.engine = EngineKind::Threads,
             "--workers" => o.workers = true,
-            _ => {} // cargo passes --bench
+            _ => {} // cargo passes `--bench`
         }
     }
     type Work = fn(&Options) -> Result<()>;
     let all: [(&str, Work); 18] = [
         ("psum", |o| collective(o, "psum", 1, p![], |x| x.psum("X"))),
-        ("all_gather", |o| collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", Gather::tiled(0)))),
+        ("all_gather", |o| {
+            collective(o, "all_gather", 8, p!["X"], |x| x.all_gather("X", CollectiveDim::tiled(0)))
+        }),
         ("psum_scatter", |o| {
-            collective(o, "psum_scatter", 1, p!["X"], |x| x.psum_scatter("X", Gather::tiled(0)))
+            collective(o, "psum_scatter", 1, p!["X"], |x| x.psum_scatter("X", CollectiveDim::tiled(0)))
         }),
         ("all_to_all", |o| {
             collective(o, "all_to_all", 1, p!["X"], |x| {
                 let n = x.shape().map_or(0, |s| s[0]);
-                x.reshape([N, n / N]).all_to_all("X", Exchange::split(0).concat(0))
+                x.reshape([N, n / N]).all_to_all("X", AllToAll::split(0).concat(0))
             })
         }),
         ("ppermute", |o| collective(o, "ppermute", 1, p!["X"], |x| x.ppermute("X", Permutation::ring(1)))),
@@ -103,7 +108,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Two calls to warm up, then calls for some seconds: the median, the least, how many, and the very first.
+/// Runs two warm-up calls, then calls for some seconds. Prints the median, the minimum, the number
+/// of calls and the time of the first call.
 fn time<T>(o: &Options, name: &str, what: &str, mut f: impl FnMut() -> Result<T>) -> Result<()> {
     if o.workers || !o.wants(name) {
         return Ok(());
@@ -175,7 +181,8 @@ fn matmul(o: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A 3 × 3 convolution that keeps sizes, of 32 images of 28² with 64 features: as it is, split over the images, and its gradient.
+/// Times a 3 × 3 convolution with unchanged spatial sizes, of 32 images of 28² with 64 features:
+/// unsharded, with the batch sharded, and its gradient.
 fn conv2d(o: &Options) -> Result<()> {
     let how = || ConvOptions::default().layout("NHWC", "HWIO", "NHWC").padding(Padding::Same);
     let mesh = Mesh::new([("X", N)])?;
@@ -202,8 +209,8 @@ fn seed_layer(o: &Options) -> Result<()> {
     calls!(o, "seed_layer", "sigmoid(x@W+b), x f32[32@X]", f, (&x, &w, &b))
 }
 
-/// Operations at once, on 4 numbers: one with a number that stays, one with a number that changes each time, a sum, and a chain of four.
-/// And 64 MiB on their way out.
+/// Times eager operations on 4 elements: one with a constant scalar, one with a scalar that changes
+/// at every call, a sum, and a chain of four. Also times reading 64 MiB back to the host.
 fn eager(o: &Options) -> Result<()> {
     let x = Array::from([1f32, 2.0, 3.0, 4.0]);
     time(o, "eager/same", "x * 1.5, f32[4]", || (&x * 1.5).ready().map(drop))?;

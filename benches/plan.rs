@@ -1,7 +1,8 @@
-//! Predicted beside measured: a machine whose figures are measured here, and ten programs of which a plan says how long they take. Then how long it takes
-//! to plan a training step of 418 billion parameters on many devices.
+//! Compares predicted with measured times: measures the figures of this machine, and then times ten
+//! programs for which a plan predicts the time. A second part times planning a training step of 418
+//! billion parameters on many devices.
 //!
-//! `cargo bench --bench plan`; `… -- large` for the second part only.
+//! `cargo bench --bench plan`; `… -- large` runs the second part only.
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 use atmesh::tree::{Args, Tree};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const DEVICES: usize = 8;
 
-/// The least of the times of a call, in seconds.
+/// Returns the minimum time of a call, in seconds.
 fn least(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     call()?;
     let (mut best, begin) = (f64::INFINITY, Instant::now());
@@ -24,7 +25,7 @@ fn least(mut call: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(best)
 }
 
-/// This machine as one device: what its kernels reach.
+/// This machine as one device, described by the rates that its kernels reach.
 struct Host {
     products: f64,
     elementwise: f64,
@@ -39,7 +40,7 @@ impl Host {
         let (a, b, x) = (key.normal([n, n]), key.normal([n, n]), key.normal([long]));
         let product = jit(|a: &Array, b: &Array| a.dot(b)).lower((&a, &b))?.compile()?;
         let copied = jit(|x: &Array| x * 2.0).lower(&x)?.compile()?;
-        // what is in cache, so that functions and nothing else take time
+        // The data fits in cache, so that only the elementwise functions take time.
         let few = key.normal([1 << 16]);
         let functions = jit(|x: &Array| (0..8).fold(x.clone(), |x, _| x.sin())).lower(&few)?.compile()?;
         let nothing = jit(|x: &Array| x + 1.0).lower(key.normal([4]))?.compile()?;
@@ -53,20 +54,21 @@ impl Host {
             start: least(|| nothing.call(&four).map(|y| drop(black_box(y))))?,
         })
     }
-    /// Of so many devices that share it, one: pieces of other devices are read from the same memory.
+    /// Returns the machine model of one of `devices` virtual devices that share this host. Data of
+    /// other devices is read from the same memory.
     fn shared(&self, devices: usize) -> Machine {
         let n = devices as f64;
         Machine::new("this machine")
-            .arithmetic(F32, self.products / n)
+            .flops(F32, self.products / n)
             .elementwise(self.elementwise / n)
             .memory(1e9, self.bandwidth / n)
-            .kernel_start(self.start)
+            .launch_overhead(self.start)
             .links(Link::switch(self.bandwidth / n))
             .overlaps(false)
     }
 }
 
-/// One line: what a plan says, what a call takes, and the quotient.
+/// Prints one row: the predicted time, the measured time, and their ratio.
 fn line<I: Tree, A: Args<Owned = I> + Clone, O: Tree>(
     name: &str,
     host: &Host,
@@ -83,10 +85,11 @@ fn line<I: Tree, A: Args<Owned = I> + Clone, O: Tree>(
 }
 
 #[allow(dead_code)]
-#[path = "../tests/agreement/model.rs"]
+#[path = "../tests/xla_agreement/model.rs"]
 mod model;
 
-/// Traced, lowered and printed: a step with Adam of 126 layers, in a loop and one by one.
+/// Times tracing, lowering and printing of a training step with Adam of 126 layers, as a loop and
+/// unrolled.
 fn planned() -> Result<()> {
     println!(
         "| devices | layers | trace, s | lower, s | print, s | together, s | rows | TB/device |\n|---|---|---|---|---|---|---|---|"

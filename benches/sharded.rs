@@ -1,12 +1,12 @@
-//! The same programs on arrays that are sharded over 8 virtual devices and on whole ones: the table of the book's page
-//! "What a device is here".
+//! Compares the same programs on arrays that are sharded over 8 virtual devices and on unsharded
+//! arrays. This makes the table of the book's page "What a device is here".
 //!
 //! `cargo bench --bench sharded`
 use atmesh::prelude::*;
 use std::time::{Duration, Instant};
 
 const N: usize = 8;
-/// How long each program is called.
+/// The time for which each program is called.
 const LONG: Duration = Duration::from_secs(2);
 
 fn main() -> Result<()> {
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     )
 }
 
-/// One line: the program of whole arguments and of sharded ones, in turns.
+/// Prints one row: the program with unsharded and with sharded arguments, called alternately.
 fn compare(
     name: &str,
     whole: &(&Array, &Array),
@@ -54,7 +54,7 @@ fn compare(
 ) -> Result<()> {
     let f = jit(program);
     for args in [whole, sharded] {
-        // compiled, and its buffers made
+        // Compile the program and allocate its buffers first.
         for _ in 0..3 {
             let _ = f.call(*args)?;
         }
@@ -77,7 +77,7 @@ fn compare(
     Ok(())
 }
 
-/// Two figures of a number below ten, three of others.
+/// Formats a number with two significant digits below ten, else with three.
 fn figures(x: f64) -> String {
     if x < 10.0 {
         return format!("{x:.1}");

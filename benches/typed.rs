@@ -1,4 +1,5 @@
-//! What the typed layer costs when a program runs: the same programs on typed and on untyped arrays, in turns.
+//! Measures the run-time cost of the typed layer: the same programs on typed and on untyped arrays,
+//! called alternately.
 //!
 //! `cargo bench --bench typed`
 use atmesh::prelude::*;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 mesh! { struct Grid { X: 8 } }
 mesh! { struct Pod { Data: 2, Model: 4 } }
 
-/// The sizes of a layer's arrays do not matter to what is timed here.
+/// The two weights of a layer. Their sizes do not affect the timings.
 type Weights = (T![f32; 16, 32@Model], T![f32; 32@Model, 16]);
 type Batch = T![f32; 8@Data, 16];
 
@@ -18,7 +19,7 @@ fn main() -> Result<()> {
     trace()
 }
 
-/// The layer of the crate's first page, compiled: one call.
+/// Times one call of the compiled layer of the crate's front page.
 fn layer() -> Result<()> {
     let grid = Grid::mesh()?;
     let key = Key::new(0);
@@ -50,7 +51,7 @@ fn untyped_model(x: &Array, layers: &[(Array, Array)]) -> Array {
     })
 }
 
-/// Tracing of 48 layers.
+/// Times tracing 48 layers.
 fn trace() -> Result<()> {
     let pod = Pod::mesh()?;
     let (x, layers): (Batch, Vec<Weights>) =
@@ -70,7 +71,7 @@ fn trace() -> Result<()> {
     )
 }
 
-/// One line: the least of many calls of each, in turns.
+/// Prints one row: the minimum time of many calls of each version, called alternately.
 fn compare(
     name: &str,
     mut typed: impl FnMut() -> Result<()>,
@@ -85,7 +86,7 @@ fn compare(
     println!("| {name} | {:.2} | {:.2} |", best[0], best[1]);
     Ok(())
 }
-/// Microseconds of one of ten calls.
+/// Returns the time of one of ten calls, in microseconds.
 fn timed(f: &mut impl FnMut() -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     for _ in 0..10 {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# CPU seconds of `cargo check` of a typed model of 48 layers, beyond its dependencies: the least of five, and that of an empty program.
+# Prints the CPU seconds of `cargo check` for a typed model of 48 layers, without its dependencies:
+# the minimum of five runs, next to that of an empty program.
 # benches/typed.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,7 +22,7 @@ cp Cargo.lock "$work/" 2> /dev/null || true
 head='use atmesh::typed::prelude::*;
 mesh! { pub struct Pod { X: 2, Y: 4 } }'
 empty() { printf '%s\nfn main() {}\n' "$head"; }
-# 48 layers written out: attention and a block of two matrices each, of 13 operations, with two types stated
+# Prints 48 layers: attention and a block of two matrices each, with 13 operations and two stated types.
 layers() {
     printf '%s\n' "$head"
     cat <<'RUST'

@@ -1,4 +1,4 @@
-//! Meshes, shardings, the four cases of a sharded product, and each collective with every device's block before and after.
+//! Meshes, shardings, the four cases of a sharded product, and the effect of each collective.
 //!
 //! `cargo run --release --example collectives -- [--engine threads]`
 use atmesh::prelude::*;
@@ -38,7 +38,7 @@ fn operands() -> (Array, Array) {
 }
 
 // ANCHOR: case1
-// A[I_x, J] · B[J, K_y] -> C[I_x, K_y]
+// A[I_x, J] · B[J, K_y] -> C[I_x, K_y]: no communication
 fn case_1_nothing_to_do(mesh: &Mesh) -> Result<()> {
     let (a, b) = operands();
     let c = a.put(mesh, p!["x", _]).dot(b.put(mesh, p![_, "y"]));
@@ -49,7 +49,7 @@ fn case_1_nothing_to_do(mesh: &Mesh) -> Result<()> {
 // ANCHOR_END: case1
 
 // ANCHOR: case2
-// A[I, J_x] · B[J, K]: gather A, then multiply
+// A[I, J_x] · B[J, K]: gather A, then multiply.
 fn case_2_all_gather(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     let (a, b) = operands();
     let whole = a.dot(&b);
@@ -59,7 +59,7 @@ fn case_2_all_gather(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     }
     let f = shard_map(mesh, (p![_, "x"], p![]), p![], |a: &Array, b: &Array| {
         println!("Before all-gather: {}", type_of(a));
-        let whole = a.all_gather("x", Gather::tiled(1).invarying());
+        let whole = a.all_gather("x", CollectiveDim::tiled(1).invarying());
         println!("After all-gather: {}", type_of(&whole));
         whole.dot(b)
     });
@@ -71,24 +71,24 @@ fn case_2_all_gather(mesh: &Mesh, engine: EngineKind) -> Result<()> {
 // ANCHOR_END: case2
 
 // ANCHOR: case3
-// A[I, J_x] · B[J_x, K]: multiply, then sum
+// A[I, J_x] · B[J_x, K]: multiply, then sum over the devices.
 fn case_3_all_reduce(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     let (a, b) = operands();
     let whole = a.dot(&b);
     let (a, b) = (a.put(mesh, p![_, "x"]), b.put(mesh, p!["x", _]));
 
-    // explicit types refuse to guess ...
+    // Explicit mode does not guess which result is wanted: this is an error.
     if let Err(e) = a.dot(&b).ty() {
         println!("{e}");
     }
-    // ... so say it: summed on all, summed and scattered, or left unreduced
+    // State the result: replicated, scattered over the rows, or left unreduced.
     let c = a.dot_to(&b, p![]);
     let scattered = a.dot_to(&b, p!["x", _]);
     let parts = a.dot_to(&b, p![_, _; U: "x"]);
     println!("Case 3: {} {} {}", type_of(&c), type_of(&scattered), type_of(&parts));
     println!("Correct result: {} {}", c.allclose(&whole)?, parts.reshard(p![]).allclose(&whole)?);
 
-    // by hand
+    // The same by hand, in per-device code.
     let f = shard_map(mesh, (p![_, "x"], p!["x", _]), p![], |a: &Array, b: &Array| {
         println!("Local blocks: A={} B={}", type_of(a), type_of(b));
         let parts = a.dot(b);
@@ -103,7 +103,7 @@ fn case_3_all_reduce(mesh: &Mesh, engine: EngineKind) -> Result<()> {
 // ANCHOR_END: case3
 
 // ANCHOR: case4
-// A[I_x, J] · B[J, K_x]: one axis cannot split two dimensions of the result
+// A[I_x, J] · B[J, K_x]: one axis cannot shard two dimensions of the result.
 fn case_4_gather_one(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     let (a, b) = operands();
     let whole = a.dot(&b);
@@ -116,16 +116,18 @@ fn case_4_gather_one(mesh: &Mesh, engine: EngineKind) -> Result<()> {
     println!("Case 4: {} {}", type_of(&rows), type_of(&columns));
 
     let specs = (p!["x", _], p![_, "x"]);
-    let gather_b =
-        shard_map(mesh, specs, p!["x", _], |a: &Array, b: &Array| a.dot(b.all_gather("x", Gather::tiled(1))));
-    let gather_a =
-        shard_map(mesh, specs, p![_, "x"], |a: &Array, b: &Array| a.all_gather("x", Gather::tiled(0)).dot(b));
+    let gather_b = shard_map(mesh, specs, p!["x", _], |a: &Array, b: &Array| {
+        a.dot(b.all_gather("x", CollectiveDim::tiled(1)))
+    });
+    let gather_a = shard_map(mesh, specs, p![_, "x"], |a: &Array, b: &Array| {
+        a.all_gather("x", CollectiveDim::tiled(0)).dot(b)
+    });
     let c = jit(gather_b).engine(engine).call((&a, &b))?;
     println!("{}\nCorrect result: {}", c.visualize(), c.allclose(&whole)?);
     let c = jit(gather_a).engine(engine).call((&a, &b))?;
     println!("{}\nAlso correct: {}", c.visualize(), c.allclose(&whole)?);
 
-    // what the partitioner does for the same product
+    // The partitioner inserts the same all-gather.
     let lowered = jit(|a: &Array, b: &Array| a.dot_to(b, p!["x", _])).lower((&a, &b))?;
     println!("{}", lowered.collectives());
     Ok(())
@@ -143,14 +145,14 @@ fn collectives(engine: EngineKind) -> Result<()> {
         println!("FINAL RESULT:\n{y}");
         Ok(())
     };
-    run("all_gather", &short, p!["i"], |x| x.all_gather("i", Gather::tiled(0)))?;
+    run("all_gather", &short, p!["i"], |x| x.all_gather("i", CollectiveDim::tiled(0)))?;
     run("psum", &long, p![], |x| x.psum("i"))?;
-    run("psum_scatter", &long, p!["i"], |x| x.psum_scatter("i", Gather::tiled(0)))?;
-    run("all_to_all", &long, p!["i"], |x| x.all_to_all("i", Exchange::split(0).concat(0)))?;
+    run("psum_scatter", &long, p!["i"], |x| x.psum_scatter("i", CollectiveDim::tiled(0)))?;
+    run("all_to_all", &long, p!["i"], |x| x.all_to_all("i", AllToAll::split(0).concat(0)))?;
     run("ppermute", &short, p!["i"], |x| x.ppermute("i", Permutation::ring(1)))
 }
 
-// prints every device's block, in the devices' order, when it runs
+// Prints the blocks of all devices before and after, in device order, when the program runs.
 fn shown(f: impl Fn(&Array) -> Array) -> impl Fn(&Array) -> Array {
     move |x| {
         debug_print!("BEFORE:\n{}", x);

@@ -1,6 +1,6 @@
-//! Runs conformance cases: `cargo run --release --example conformance -- [--engine threads|lockstep|reference] FILE.jsonl…`.
+//! Runs conformance cases: `… --example conformance -- [--engine lockstep|…] FILE.jsonl…`.
 //!
-//! Prints a line a file, `name passed/total`, then what failed, with what was got and wanted. Ends with status 1 if any did.
+//! Prints `name passed/total` per file and every failure. Exits with status 1 if a case failed.
 
 #[path = "../tests/conformance/runner/mod.rs"]
 mod runner;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     if files.is_empty() {
         return usage("no files");
     }
-    // a panic is reported as its case's failure
+    // A panic is reported as a failure of its case, so the default message is suppressed.
     std::panic::set_hook(Box::new(|_| {}));
     let lists = runner::Lists::own();
     let mut failed = false;

@@ -1,14 +1,14 @@
-//! Word vectors in a table whose rows are split over 8 devices: looked up, and trained by the gradient of the lookup.
+//! Word vectors: an embedding table with rows sharded over 8 devices, and its gradient descent.
 use atmesh::prelude::*;
-use atmesh::{IndexOptions, Mode};
+use atmesh::{IndexMode, IndexOptions};
 
 const WORDS: usize = 4096;
 const SIZE: usize = 16;
 
 // ANCHOR: loss
-/// Words that come together get vectors whose product is large, others small ones.
+/// Returns a loss that makes the dot product large for words that occur together, else small.
 fn loss(table: &Array, word: &Array, near: &Array, far: &Array) -> Array {
-    // looked up together: one all-reduce of what each device has
+    // Looking up all rows together takes one all-reduce of what each device has.
     let rows = table.take_to(&concat([word, near, far], 0), 0, p![]);
     let n = word.shape().map_or(0, |s| s[0]) as i64;
     let [word, near, far] = [ix![..n], ix![n..2 * n], ix![2 * n..]].map(|part| rows.slice(part));
@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
     let [a, b, c, d] = Key::new(0).split();
     let table = (a.normal([WORDS, SIZE]) * 0.5).put(&mesh, p!["X"]);
-    // words of one eighth of the vocabulary come together
+    // Words from the same eighth of the vocabulary occur together.
     let part = WORDS as i32 / 8;
     let word = b.randint([256], 0..WORDS as i64);
     let near = &word / part * part + c.randint([256], 0..part as i64);
@@ -43,10 +43,10 @@ fn main() -> Result<()> {
     println!("loss {:.2}, then {:.2}", losses[0], losses[59]);
     println!("{}", type_of(&t));
 
-    // words that are not in the table have no vector, or the last one's, if you say so
+    // Out-of-range ids give NaN by default; `Clip` gives the last row instead.
     let ids = Array::from([3, 9999]);
     println!("{}", t.take_to(&ids, 0, p![]).is_nan().any(1));
-    let clip = IndexOptions::default().mode(Mode::Clip).out(p![]);
+    let clip = IndexOptions::default().mode(IndexMode::Clip).out_sharding(p![]);
     println!("{}", t.take_with(&ids, 0, clip).is_nan().any(1));
     Ok(())
 }

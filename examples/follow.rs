@@ -1,5 +1,5 @@
-//! One array through every stage: its type, the traced program, where propagation places it, the per-device program, what is
-//! communicated, how it runs, and the shards that come out.
+//! Follows one array through every stage: its type, the traced program, propagated shardings, the
+//! per-device program, its collectives, the execution report, and the shards of the results.
 use atmesh::prelude::*;
 
 fn main() -> Result<()> {
@@ -22,8 +22,8 @@ fn main() -> Result<()> {
 
     // ANCHOR: lower
     let lowered = traced.lower()?;
-    println!("{}", lowered.program()); // the same program, every value placed
-    println!("{}", lowered.spmd()); // one program for all devices
+    println!("{}", lowered.program()); // the same program with all shardings
+    println!("{}", lowered.spmd()); // one program that every device runs
     println!("{}", lowered.collectives());
     // ANCHOR_END: lower
 

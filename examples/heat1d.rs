@@ -1,4 +1,4 @@
-//! The 1-D heat equation: as if on one device; by hand in a traced body; by hand in plain Rust on device threads.
+//! The 1-D heat equation in auto mode, in manual mode, and as plain Rust on device threads.
 use atmesh::nd::{self, Array1, ArrayView1, s};
 use atmesh::prelude::*;
 
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
 }
 
 // ANCHOR: auto
-// The partitioner finds the halos. Over auto axes 102 points need not divide by 8.
+// The partitioner finds the halos. Over auto axes, 102 points need not be divisible by 8.
 fn automatic(x: &Array) -> Result<Array> {
     let mesh = Mesh::auto([("x", 8)])?;
     let x = x.put(&mesh, p!["x"]);
@@ -37,7 +37,7 @@ fn automatic(x: &Array) -> Result<Array> {
 // ANCHOR_END: auto
 
 // ANCHOR: manual
-// Each device asks its neighbours for the cells beside its block.
+// Each device gets the cells next to its block from its neighbours.
 fn by_hand(x: &Array) -> Result<Array> {
     let mesh = Mesh::new([("x", 6)])?; // 6 blocks of 17
     let simulate =
@@ -51,7 +51,7 @@ fn step(x: &Array) -> Result<Array> {
     let padded = concat([&from_left, x, &from_right], 0);
     let next = 0.5 * x + 0.25 * padded.slice(ix![..-2]) + 0.25 * padded.slice(ix![2..]);
 
-    // the two ends of the rod stay
+    // The two ends of the rod keep their temperature.
     let (me, last) = (axis_index("x"), axis_size("x")? as i32 - 1);
     let next = cond(me.eq(0), || next.at(ix![0]).set(x.slice(ix![0])), || next.clone());
     Ok(cond(me.eq(last), || next.at(ix![-1]).set(x.slice(ix![-1])), || next.clone()))
@@ -59,7 +59,7 @@ fn step(x: &Array) -> Result<Array> {
 // ANCHOR_END: manual
 
 // ANCHOR: native
-// Like the MPI program: a buffer with a halo, sends and receives, a loop of our own.
+// Like an MPI program: a buffer with halo cells, sends and receives, and a plain Rust loop.
 fn native(x: &Array) -> Result<Array> {
     let mesh = Mesh::new([("x", 6)])?;
     let simulate = spmd(&mesh, p!["x"], p!["x"], |dev: &Device, x: ArrayView1<f32>| {
@@ -95,19 +95,19 @@ fn native(x: &Array) -> Result<Array> {
 // ANCHOR_END: native
 
 // ANCHOR: printed
-// The message passing as the tutorial prints it: everyone but the first sends to the right, everyone but the last receives from the left.
-// The two conditions are swapped: device 1 waits for a message that device 0 never sends. The run ends with the roll call of who waits.
+// The message passing as the tutorial prints it, with its two conditions swapped: device 1 waits
+// for a message that device 0 never sends. The run ends with a list of who waits for whom.
 fn as_printed(x: &Array) -> Result<()> {
     let mesh = Mesh::new([("x", 6)])?;
     let simulate = spmd(&mesh, p!["x"], p!["x"], |dev: &Device, x: ArrayView1<f32>| {
         let mut data = x.to_owned();
         let n = data.len();
         let (left, right) = (dev.neighbor("x", -1)?, dev.neighbor("x", 1)?);
-        // `if id > 1 … dest=id + 1`: not the first; the last has nobody to send to
+        // `if id > 1 … dest=id + 1`: all but the first; the last has no right neighbour.
         if let (Some(_), Some(right)) = (left, right) {
             dev.send(right, &data.slice(s![n - 1..]))?;
         }
-        // `if id != last_id … id - 1`: not the last; the first has nobody to receive from
+        // `if id != last_id … id - 1`: all but the last; the first has no left neighbour.
         if let (Some(left), Some(_)) = (left, right) {
             dev.recv_into(left, data.slice_mut(s![..1]))?;
         }

@@ -1,14 +1,14 @@
-//! A network on a graph: each node collects what its neighbours say, edge by edge. The edges are split over 8 devices.
+//! A graph neural network with its edges sharded over 8 devices: nodes average their neighbours.
 use atmesh::prelude::*;
 
 type Weights = (Array, Array);
 
 // ANCHOR: layer
-/// Each edge takes what the node it comes from has, and adds it to the node it goes to.
+/// Sends the row of each edge's source node along the edge, and sums per destination node.
 fn messages(x: &Array, from: &Array, to: &Array) -> Array {
     let nodes = x.shape().map_or(0, |s| s[0]);
     let said = x.take_to(from, 0, p!["X"]); // one row for each edge, on the edge's device
-    said.segment_sum_to(to, nodes, p![]) // the sums of all devices, added once
+    said.segment_sum_to(to, nodes, p![]) // the sums of all devices, in one all-reduce
 }
 
 fn network((first, second): &Weights, x: &Array, from: &Array, to: &Array, degree: &Array) -> Array {
@@ -23,14 +23,14 @@ fn main() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
     let (nodes, edges) = (64, 512);
     let [a, b, c, d, e] = Key::new(1).split();
-    // two groups of nodes; nine edges of ten stay within a group
+    // Two groups of nodes; nine of ten edges stay within a group.
     let group = Array::arange(0..nodes) / (nodes / 2);
     let from = a.randint([edges], 0..nodes as i64);
     let other = b.bernoulli([edges], 0.1).astype(I32);
     let side = (group.take(&from, 0) + other) % 2;
     let to = side * (nodes / 2) + c.randint([edges], 0..nodes as i64 / 2);
     let degree = (to.bincount(nodes as usize).astype(F32) + 1.0).expand_dims(1);
-    // of each group four nodes are known
+    // The groups of eight nodes are known, four in each group.
     let known = Array::arange(0..8) * (nodes / 8);
     let x = Array::eye([nodes as usize, nodes as usize], 0);
     let weights = (d.normal([nodes as usize, 16]) * 0.1, e.normal([16, 2]) * 0.1);

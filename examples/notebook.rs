@@ -1,4 +1,4 @@
-//! Sharded arrays, the three modes side by side, a layer three ways, and a training loop.
+//! Sharded arrays, the three modes, one layer in each mode, and a training loop.
 use atmesh::prelude::*;
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn automatic() -> Result<()> {
     let f_contract = jit(|x: &Array| x.sum(0));
     println!("{}", f_contract.call(&a)?.visualize());
 
-    // left to itself the result is replicated over x; ask for something else
+    // By default the result is replicated over x; a constraint asks for another sharding.
     let f_contract_2 = jit(|x: &Array| x.sum(0).constrain(p![("x", "y")]));
     let result = f_contract_2.call(&a)?;
     println!("{}\n{result}", result.visualize());
@@ -55,7 +55,7 @@ axes!(X, Y); // a typo in X is a compile error
 
 fn explicit() -> Result<()> {
     let f = jit(|a: &Array| {
-        println!("array type: {}", type_of(a)); // while tracing
+        println!("array type: {}", type_of(a)); // printed while tracing
         2 * a
     });
     println!("{}", f.call(Array::arange(0..8))?);
@@ -77,7 +77,7 @@ fn explicit() -> Result<()> {
     let sum = add.call((&a0, &a1))?;
     println!("{sum}");
 
-    // an error is a value until somebody asks
+    // An error is a value: it is reported when the type or the data is asked for.
     let bad = (a0.reshape([4]) + Array::arange(0..4).put(&mesh, p![Y])) * 2;
     if let Err(e) = bad.ty() {
         println!("{e}");
@@ -98,12 +98,12 @@ fn manual() -> Result<()> {
     });
     println!("{}", f.call(&a)?);
 
-    // each device sums its own block ...
+    // Each device sums its own block.
     let a = Array::arange(0..32);
     let sums = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.sum(Dims::keep(..)));
     println!("{}", sums.call(&a)?);
 
-    // ... and all of them together
+    // `psum` adds up the sums of all devices.
     let total = shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X"));
     println!("{}", total.call(&a)?);
     Ok(())
@@ -119,17 +119,17 @@ fn layer_three_ways() -> Result<()> {
     let [_, xk, wk, bk] = Key::new(1701).split();
     let (x, w, b) = (xk.normal([32]), wk.normal([32, 4]), bk.normal([4]));
 
-    // auto: shard the input, the rest follows
+    // Auto: shard the input, and the partitioner chooses the rest.
     let mesh = Mesh::auto([("X", 8)])?;
     let y = jit(layer).call((x.put(&mesh, p!["X"]), w.put(&mesh, p![]), &b))?;
     println!("auto: {y}");
 
-    // or leave the inputs alone and constrain them inside
+    // Alternatively, constrain the inputs inside the function.
     let constrained =
         jit(|x: &Array, w: &Array, b: &Array| layer(&x.constrain(p!["X"]), &w.constrain(p!["X", _]), b));
     println!("constrained: {}", constrained.on(&mesh).call((&x, &w, &b))?);
 
-    // explicit: the same function; its types say where things are
+    // Explicit: the same function; the shardings are in the types.
     let mesh = Mesh::new([("X", 8)])?;
     let (xs, ws) = (x.put(&mesh, p!["X"]), w.put(&mesh, p![]));
     let typed = jit(|x: &Array, w: &Array, b: &Array| {
@@ -142,10 +142,10 @@ fn layer_three_ways() -> Result<()> {
     });
     println!("explicit: {}", typed.call((&xs, &ws, &b))?);
     let lowered = typed.lower((&xs, &ws, &b))?;
-    println!("{}", lowered.collectives()); // what, how many bytes, which line asked
+    println!("{}", lowered.collectives()); // kind, bytes, source line
     assert_collectives!(lowered, AllReduce("X") x 1);
 
-    // manual: each device its part, then psum
+    // Manual: each device multiplies its blocks, then `psum` adds the results.
     let specs = (p!["X"], p!["X", _], p![_]);
     let by_hand =
         shard_map(&mesh, specs, p![_], |x: &Array, w: &Array, b: &Array| (x.dot(w).psum("X") + b).logistic());

@@ -1,13 +1,13 @@
-//! A training step of a decoder transformer with 405 billion parameters, planned before anybody rents a machine: which mesh is quickest, does
-//! it fit, what binds it, and which line is to blame.
+//! Plans a training step of a decoder transformer with 405 billion parameters without running it:
+//! which mesh is fastest, does it fit, and which line limits it?
 //!
-//! `cargo run --release --example plan` plans for 16,384 devices; `… -- 65536` for others. `… -- 16384 plan` writes `plan.html`, `plan.json` and
-//! `plan.trace.json` of the best mesh.
+//! `cargo run --release --example plan` plans for 16,384 devices, `… -- 65536` for others.
+//! `… -- 16384 plan` also writes `plan.html`, `plan.json` and `plan.trace.json` of the best mesh.
 //!
-//! Weights are split over `fsdp` (a layer gathers them when it needs them) and over `tensor` (columns, then rows); the batch over `data` and
-//! `fsdp`; between two products the sequence is split over `tensor`. Each layer is computed again on the way back.
+//! Weights are sharded over `fsdp` (gathered where used) and `tensor`, the batch over `data` and
+//! `fsdp`, and activations also over `tensor`. The backward pass recomputes layers.
 
-use atmesh::plan::{Link, Machine, Plan, grids, sweep};
+use atmesh::plan::{Link, Machine, Plan, mesh_shapes, sweep};
 use atmesh::prelude::*;
 use atmesh::{Error, einsum_to};
 
@@ -19,9 +19,9 @@ const KEY_HEADS: usize = 8;
 const HEAD: usize = WIDTH / HEADS;
 const WORDS: usize = 128256;
 const SEQUENCE: usize = 8192;
-/// Sequences in a step.
+/// The sequences per step.
 const BATCH: usize = 2048;
-/// Keys that attention looks at in one go.
+/// The keys that attention processes at a time.
 const KEYS: usize = 1024;
 
 /// The weights of all layers, stacked.
@@ -44,7 +44,7 @@ struct Model<T = Array> {
     norm: T,
     head: T,
 }
-/// The weights, and the two averages that Adam keeps.
+/// The weights, and the two moments that Adam keeps.
 #[derive(Clone, Tree)]
 struct State<T = Array> {
     model: Model<T>,
@@ -52,12 +52,12 @@ struct State<T = Array> {
     v: Model<T>,
 }
 
-/// Where activations are between two products.
+/// Returns the sharding of activations between two products.
 fn rest() -> Spec {
     p![("data", "fsdp"), "tensor"]
 }
 
-/// A weight for a product, in bfloat16 and gathered over `fsdp`; the sums of its gradient are left to the end.
+/// Gathers a bfloat16 copy of a weight over `fsdp`; its gradient is summed once, at the end.
 #[track_caller]
 fn gathered(w: &Array, spec: Spec) -> Array {
     w.astype(BF16).reshard(spec.reduced(("data", "fsdp")))
@@ -67,11 +67,11 @@ fn normed(x: &Array, scale: &Array) -> Array {
     let y = x.astype(F32);
     let y = &y * (y.square().mean(Dims::keep(-1)) + 1e-5).rsqrt();
     let y = einsum("bsd,d->bsd", [&y, &scale.reshard(p![; R: ("data", "fsdp", "tensor")])]).astype(BF16);
-    // whole sequences for the products that follow, whose gradients are summed together
+    // Gathers the sequence for the next products, whose gradients are then summed together.
     y.reshard(p![("data", "fsdp"); R: "tensor"])
 }
 
-/// Attention of each query to all keys, some keys at a time, with a running maximum and sum.
+/// Computes attention over blocks of keys, with a running maximum and sum (as in FlashAttention).
 fn attention(q: &Array, k: &Array, v: &Array, batch: usize) -> Array {
     let blocks =
         |x: &Array| x.reshape([batch, SEQUENCE / KEYS, KEYS, KEY_HEADS, HEAD]).transpose([1, 0, 2, 3, 4]);
@@ -127,9 +127,9 @@ fn step(s: &State, words: &Array, next: &Array) -> (Array, State) {
     (loss, State { model, m, v })
 }
 
-/// The types of all weights.
+/// Returns the types of all weights.
 fn model(mesh: &Mesh) -> Model<ArrayType> {
-    let ty = |shape: &[usize], spec: Spec| F32.of(shape).on(mesh, spec);
+    let ty = |shape: &[usize], spec: Spec| F32.array_type(shape).on(mesh, spec);
     let n = LAYERS;
     let (columns, rows) = (p![_, "fsdp", "tensor"], p![_, "tensor", _, _, "fsdp"]);
     Model {
@@ -154,8 +154,8 @@ fn planned(data: usize, fsdp: usize, tensor: usize) -> Result<Plan> {
     let mesh = Mesh::without_devices([("data", data), ("fsdp", fsdp), ("tensor", tensor)])?;
     let model = model(&mesh);
     let state = State { m: model.clone(), v: model.clone(), model };
-    let ids = I32.of([BATCH, SEQUENCE]).on(&mesh, p![("data", "fsdp")]);
-    // eight devices share a switch; the others are reached through the network of the house
+    let ids = I32.array_type([BATCH, SEQUENCE]).on(&mesh, p![("data", "fsdp")]);
+    // Eight devices share a switch; the others are reached over the data centre's network.
     let machine =
         Machine::h100().link("tensor", Link::NVLINK_4.latency(3e-6)).links(Link::switch(50e9).latency(1e-5));
     jit(step).donate([0]).lower((state, ids.clone(), ids))?.plan(&machine)
@@ -164,8 +164,8 @@ fn planned(data: usize, fsdp: usize, tensor: usize) -> Result<Plan> {
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let devices: usize = args.first().map_or(Ok(16384), |n| n.parse()).map_err(Error::other)?;
-    // tensor parallelism within the eight devices of a host; as many sequences as devices of `data` and `fsdp`, at least
-    let meshes = grids(devices).into_iter().filter(|[data, fsdp, tensor]| {
+    // Keep `tensor` within a host of eight devices, and at least one sequence per device.
+    let meshes = mesh_shapes(devices).into_iter().filter(|[data, fsdp, tensor]| {
         [1, 4, 16].contains(data) && *tensor <= 8 && BATCH.is_multiple_of(data * fsdp) && *fsdp > 1
     });
     println!("data × fsdp × tensor");

@@ -1,4 +1,4 @@
-//! What atmesh does, in the order of a talk.
+//! A tour of atmesh: types, modes, halos, training, errors and device code.
 //!
 //! `cargo run --release --example tour -- [--engine threads]`
 use atmesh::prelude::*;
@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     threads()
 }
 
-/// Shardings are part of the type.
+/// Shows that shardings are part of the type.
 fn types(engine: EngineKind) -> Result<()> {
     println!("== Types say where things are");
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
@@ -34,7 +34,7 @@ fn layer(x: &Array, w: &Array, b: &Array) -> Array {
     (x.dot(w) + b).logistic()
 }
 
-/// Auto, explicit, manual: one function, the same numbers.
+/// Runs one layer in auto, explicit and manual mode: all give the same result.
 fn layer_three_ways(engine: EngineKind) -> Result<()> {
     println!("== One layer, three modes");
     let [_, xk, wk, bk] = Key::new(1701).split();
@@ -60,7 +60,7 @@ fn layer_three_ways(engine: EngineKind) -> Result<()> {
     Ok(())
 }
 
-/// A stencil written as if on one device exchanges only the edges.
+/// Shows that a stencil written as if for one device exchanges only the block edges.
 fn halos(engine: EngineKind) -> Result<()> {
     println!("== The heat equation: 102 points on 8 devices");
     let mesh = Mesh::auto([("x", 8)])?;
@@ -79,7 +79,7 @@ fn halos(engine: EngineKind) -> Result<()> {
     Ok(())
 }
 
-/// Gradients are sharded as their points are.
+/// Trains a model: gradients are sharded like the parameters.
 fn training(engine: EngineKind) -> Result<()> {
     println!("== Training, data parallel");
     let mesh = Mesh::new([("X", 8)])?;
@@ -104,20 +104,20 @@ fn training(engine: EngineKind) -> Result<()> {
     Ok(())
 }
 
-/// What is ambiguous is refused, with what to write instead.
+/// Shows that an ambiguous program is an error, whose help says what to write instead.
 fn refusals() -> Result<()> {
-    println!("== A refusal");
+    println!("== An error");
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let a = Array::ones([8, 16]).put(&mesh, p![_, "X"]);
     let b = Array::ones([16, 4]).put(&mesh, p!["X", _]);
     if let Err(e) = a.dot(&b).ty() {
         println!("{e}\n");
     }
-    println!("mended: {}\n", type_of(a.dot_to(&b, p![])));
+    println!("fixed: {}\n", type_of(a.dot_to(&b, p![])));
     Ok(())
 }
 
-/// The same collectives from plain Rust on a thread per device.
+/// Runs plain Rust on one thread per device, with the same collectives.
 fn threads() -> Result<()> {
     println!("== Your own Rust on every device");
     let mesh = Mesh::new([("X", 8)])?;

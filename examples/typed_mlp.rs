@@ -1,17 +1,17 @@
-//! Tensor-parallel layers with every sharding in a signature: what is ill-sharded does not compile.
+//! Tensor-parallel layers with shardings in function signatures: rustc rejects a wrong sharding.
 use atmesh::prelude::*;
 use atmesh::typed::Typed;
 use atmesh::typed::prelude::*;
 
 // ANCHOR: sizes
 mesh! { struct Pod { Data: 2, Model: 4 } }
-dim!(Batch); // known when the program runs
+dim!(Batch); // known at run time
 dim!(Embed = 64);
 dim!(Hidden = 256);
 // ANCHOR_END: sizes
 
 // ANCHOR: layer
-/// A block of two matrices: the first one split by columns, the second one by rows.
+/// A block of two matrices: the first is sharded by columns, the second by rows.
 #[derive(Tree)]
 #[tree(bound(D: Size, H: Size))]
 struct Mlp<D, H> {
@@ -20,10 +20,10 @@ struct Mlp<D, H> {
 }
 
 impl<D: Size, H: Size> Mlp<D, H> {
-    /// The data stays split by examples; the hidden dim is split by columns.
+    /// Applies the block: the batch stays sharded, and the hidden dim is sharded by columns.
     fn apply<B: Size>(&self, x: &T![f32; B@Data, D]) -> T![f32; B@Data, D] {
         let h: T![f32; B@Data, H@Model] = x.matmul(&self.up).relu();
-        // contracts `H@Model`: whether every device gets the sum is said here
+        // Contracts `H@Model`; `P![=, _]` says that every device gets the sum.
         let y = h.matmul_to(&self.down, P![=, _]);
         x + y
     }
@@ -50,7 +50,7 @@ fn main() -> Result<()> {
     });
     let y = model.call((&layers, &x))?;
     println!("{}", type_of(&y));
-    // one sum over the parts for each layer, and nothing else is communicated
+    // Each layer needs one all-reduce, and nothing else is communicated.
     assert_collectives!(model.lower((&layers, &x))?, AllReduce("Model") x 3);
     // ANCHOR_END: run
     println!("{}", <T![f32; Batch@Data, Embed]>::type_text());

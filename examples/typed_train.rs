@@ -1,4 +1,4 @@
-//! Steps of gradient descent on typed parameters: gradients have the types of what they belong to.
+//! Gradient descent on typed parameters: each gradient has the type of its parameter.
 use atmesh::prelude::*;
 use atmesh::typed::prelude::*;
 use atmesh::value_and_grad;
@@ -22,7 +22,7 @@ fn loss(p: &Params, x: &Examples, y: &Targets) -> T![f32;] {
 
 fn step(p: &Params, x: &Examples, y: &Targets) -> (Params, T![f32;]) {
     let (loss, g) = value_and_grad(p, |p| loss(&p, x, y));
-    // `g.w` has the type of `p.w`: another one would not compile
+    // `g.w` has the type of `p.w`: a different type would not compile.
     (Params { w: &p.w - g.w * 0.5, v: &p.v - g.v * 0.5 }, loss)
 }
 // ANCHOR_END: step

@@ -1,14 +1,17 @@
-//! Programs over many devices, written once, with sharded arrays whose shardings are part of their types.
+//! Sharded arrays for many devices, with the sharding in the type.
 //!
-//! An [`Array`] is global: a program is written as if there were one device, and the array's type says how it is sharded over the axes of
-//! a [`Mesh`]. `int32[4@X,2]` is a 4×2 array whose first dimension is sharded over mesh axis `X`. For each axis of the mesh you
-//! choose who decides:
+//! An [`Array`] is global: you write a program once, as if there were one device, and the type of
+//! each array says how it is sharded over the axes of a [`Mesh`]. `int32[4@X,2]` is a 4×2 array
+//! whose first dimension is sharded over mesh axis `X`. For each mesh axis, one of three modes
+//! decides the shardings:
 //!
-//! * **explicit** ([`Mesh::new`]): shardings are in the types, propagate by fixed rules while a program is traced, and what is
-//!   ambiguous is an error that says what to write;
-//! * **auto** ([`Mesh::auto`]): you place a few values, propagation and the partitioner do the rest;
-//! * **manual**: [`shard_map`](shard_map::shard_map) traces code of one device's blocks with `psum`, `all_gather`, …;
-//!   [`spmd`](spmd::spmd) runs your own Rust on a thread per device with the same collectives.
+//! * **explicit** ([`Mesh::new`]): shardings are part of array types and propagate by fixed rules
+//!   during tracing. An ambiguity is an error that suggests fixes.
+//! * **auto** ([`Mesh::auto`]): you place a few values; propagation and the partitioner choose the
+//!   other shardings.
+//! * **manual**: [`shard_map`](shard_map::shard_map) traces code for one device's blocks, with
+//!   `psum`, `all_gather`, …; [`spmd`](spmd::spmd) runs your own Rust code on a thread per device,
+//!   with the same collectives.
 //!
 //! ```
 //! use atmesh::prelude::*;
@@ -26,92 +29,171 @@
 //! let y = f.call((&x, &w, &b))?;
 //! assert_eq!(y.to_string(), "[0.01422223 0.9701333  0.00124826 0.08572859]");
 //!
-//! // what is communicated, and nothing else
+//! // all communication of the program: one all-reduce
 //! assert_collectives!(f.lower((&x, &w, &b))?, AllReduce("X") x 1);
 //!
-//! // gradients are sharded as the values they belong to
+//! // gradients have the shardings of the values that they belong to
 //! let g = grad(&x, |x| layer(&x, &w, &b).sum(..));
 //! assert_eq!(type_of(&g), "float32[32@X]");
 //! # Ok::<(), atmesh::Error>(())
 //! ```
 //!
 #![cfg_attr(atmesh_book, doc = include_str!("../book/chapters.md"))]
-//! # Errors are values that flow
+//! # Closures and arguments
 //!
-//! An ill-typed operation returns an array that carries the diagnostic; operations on it keep the first cause. It comes out at the next
-//! `?`: [`Array::ty`], [`Array::to_vec`], the end of a trace (which reports all independent errors). Nothing panics on bad input.
+//! **A closure takes trees by value**: `|x: Array|`, and a tuple of several values,
+//! `|(w, b): (Array, Array)|`. Every function that traces a closure accepts this form. Two groups
+//! differ in what else you may write:
 //!
-//! # Names
+//! * [`grad`], [`value_and_grad`], [`vmap`], [`jvp`], [`vjp`], [`checkpoint`], [`scan`] and similar
+//!   functions take the values first and the closure last. The values determine the closure's
+//!   types, so leave these out: `|x|`, `|(w, b)|`. If a function takes references, wrap it in a
+//!   closure: `grad(&w, |w| loss(&w))`.
+//! * [`jit`] and [`shard_map`](shard_map::shard_map) take the closure alone, so write out its
+//!   types. Here a parameter may also be a reference, and each element of the tuple may be a
+//!   parameter: `|w: &Array, b: &Array|` is the usual form.
 //!
-//! * `f` goes by the rules; `f_to(.., spec)` says how its result is sharded; `f_with(.., options)` takes all that may be said, the options last.
-//!   (`broadcast_to` has its shape in its name already: the form with a spec is `broadcast_as`.)
-//! * Options and reports may get more fields: options are made by `Default` and their methods, `ScanOptions::default().length(4)`.
-//! * A name of numpy or JAX finds ours in the search of these pages: `concatenate`, `moveaxis`, `where`, `device_put`.
+//! One closure borrows: the condition of [`while_loop`], since the body takes the same carry. The
+//! code of [`spmd`](spmd::spmd) is not traced, and takes views of blocks.
 //!
-//! # What is stable
+//! **Arguments are passed by value or by reference**, several in one tuple, in any mix:
+//! `f.call((&x, y))`. The form of the closure does not matter. An argument that is passed by value
+//! is dropped after the call. If you pass a [donated](Jit::donate) argument by value, the Rust
+//! compiler rejects its use after the call.
 //!
-//! What the root and the [`prelude`] name, with [`array`](mod@array), [`mesh`], [`sharding`], [`types`], [`random`], [`tree`](mod@tree), [`shard_map`](mod@shard_map),
-//! [`spmd`](mod@spmd), [`diagnostic`] and [`show`], changes with a major version only. [`program`], [`ops`], [`grad`](mod@grad), [`batch`], [`propagate`],
-//! [`partition`], [`plan`], [`engine`], [`runtime`], [`trace`] and [`transform`] are open to those who read programs or write primitives and change with minor versions.
+//! ```
+//! use atmesh::prelude::*;
 //!
-//! # The same bits
+//! fn loss(w: &Array, x: &Array) -> Array {
+//!     x.dot(w).square().sum(..)
+//! }
+//! let (w, x) = (Array::ones([3]), Array::ones([2, 3]));
 //!
-//! Where nothing is summed, every element is the same bits at once and under [`jit`], on any mesh, engine and number of workers: each operation
-//! rounds by itself, whatever runs in one kernel. Sums of floats follow one tree, by the shape, the sharding and the layout of what is
-//! summed; products of matrices add their terms in panels of 512, and the devices' partial values by that tree. (What a NaN carries is left open. Between
-//! levels of processors (`ATMESH_CPU` chooses one) last bits of `exp` and its like and of products may differ.) The book has a page on it.
+//! // types written out: references, values, or one tuple
+//! assert_eq!(jit(loss).call((&w, &x))?.item::<f32>()?, 18.0);
+//! assert_eq!(jit(|w: Array, x: Array| loss(&w, &x)).call((&w, &x))?.item::<f32>()?, 18.0);
+//! assert_eq!(jit(|(w, x): (Array, Array)| loss(&w, &x)).call((&w, &x))?.item::<f32>()?, 18.0);
+//!
+//! // types found by inference: values
+//! let g = grad(&w, |w| loss(&w, &x));
+//! let (gw, gx) = grad((&w, &x), |(w, x)| loss(&w, &x));
+//! let losses = vmap(&x, |x| loss(&w, &x));
+//! assert_eq!(type_of((g, gw, gx)), "(float32[3], float32[3], float32[2,3])");
+//! assert_eq!(losses.to_vec::<f32>()?, [9.0, 9.0]);
+//!
+//! // arguments: references, values, or both
+//! let f = jit(loss);
+//! assert_eq!(f.call((&w, x))?.item::<f32>()?, 18.0);
+//! # let x = Array::ones([2, 3]);
+//! assert_eq!(f.call((w, x))?.item::<f32>()?, 18.0);
+//! # Ok::<(), atmesh::Error>(())
+//! ```
+//!
+//! # Errors are values
+//!
+//! An ill-typed operation returns an array that carries the diagnostic, and operations on such an
+//! array keep the first cause. The error is returned by the next function that returns a `Result`:
+//! [`Array::ty`], [`Array::to_vec`], or the end of a trace (which reports all independent errors).
+//! Invalid input never panics.
+//!
+//! # Naming
+//!
+//! * `f` follows the default rules; `f_to(.., spec)` sets the sharding of its result;
+//!   `f_with(.., options)` takes all options, as the last argument. (`broadcast_to` takes a shape;
+//!   its form with a spec is `broadcast_as`.)
+//! * Structs for options and reports may get more fields in minor versions. Create options with
+//!   `Default` and their methods: `ScanOptions::default().length(4)`.
+//! * The search on these pages finds functions by their NumPy and JAX names too: `concatenate`,
+//!   `moveaxis`, `where`, `device_put`.
+//!
+//! # Stability
+//!
+//! These change with a major version only: the items at the crate root and in the [`prelude`], and
+//! the modules `array`, `mesh`, `sharding`, `types`, `random`, `tree`, `shard_map`, `spmd`,
+//! `diagnostic` and `display`. The modules for readers of programs and authors of primitives change
+//! with minor versions: `program`, `ops`, `grad`, `vmap`, `propagate`, `partition`, `plan`,
+//! `engine`, `runtime`, `stablehlo`, `pjrt`, `trace` and `transform`.
+//!
+//! # Reproducibility
+//!
+//! Elements that do not depend on a sum have the same bits in eager mode and under [`jit`], on any
+//! mesh, engine and number of workers: each operation rounds by itself, even if several run in one
+//! kernel. Sums of floats are added in one fixed tree, which depends on the shape, the sharding and
+//! the memory layout of the operand. Matrix products add their terms in panels of 512, and add the
+//! partial values of devices by that tree.
+//!
+//! The payload of a NaN is unspecified. The last bits of matrix products, and of `exp` and similar
+//! functions, may differ between instruction sets (`ATMESH_CPU` selects one). The book has a page
+//! on this.
 //!
 //! # Stages
 //!
-//! `jit(f)` → [`trace`](Jit::trace) a typed program → [`lower`](Traced::lower) a per-device program with its [`Collectives`] →
-//! [`compile`](Lowered::compile) → [`call`](Compiled::call). Each prints.
+//! `jit(f)` → [`trace`](Jit::trace): a typed program → [`lower`](Traced::lower): a per-device
+//! program with its [`Collectives`] → [`compile`](Lowered::compile) → [`call`](Compiled::call).
+//! Every stage can be printed.
 //!
-//! With the feature `tracing`, off by default, each stage is a span for subscribers of the crate `tracing`, at level `DEBUG` with target `atmesh`: `trace`
-//! (with the caller's `place`), `lower`, `compile` (with its `engine`) and `call` (with both). A call whose program was compiled before has none of the first three. In the span of
-//! [`call_timed`](Compiled::call_timed) each [`Span`](plan::Span) of its timeline is an event `measured` at level `TRACE`, told when the run is over: `track`, `what`, `op`,
-//! `place`, `phase`, `kernel`, `begin_ns` and `end_ns`, nanoseconds from the beginning of the call.
+//! With the feature `tracing` (off by default) each stage is a span of the crate `tracing`, at
+//! level `DEBUG` with target `atmesh`: `trace` (with the caller's `location`), `lower`, `compile`
+//! (with its `engine`) and `call` (with both). A call of a program that is already compiled has
+//! only the last one. In the span of [`profile`](Compiled::profile) each [`Span`](plan::Span) of
+//! the timeline is an event `measured` at level `TRACE`, emitted after the run: `track`, `what`,
+//! `op`, `location`, `phase`, `kernel`, `begin_ns` and `end_ns`. Times are nanoseconds from the
+//! start of the call.
 //!
 //! # Platforms
 //!
-//! Tested on Linux on x86-64; checked by the compiler for macOS and Linux on AArch64, Windows on x86-64 and `wasm32-unknown-unknown`.
-//! Where pointers have 32 bits an array has at most 256 MiB. Without threads (on `wasm32-unknown-unknown`) programs run on the
-//! caller's thread by the engine [`EngineKind::Lockstep`]; other engines, and [`spmd`](spmd::spmd), which needs a thread per device, are an `Err`.
+//! Tested on Linux on x86-64. Type-checked for macOS and Linux on AArch64, Windows on x86-64, and
+//! `wasm32-unknown-unknown`. On 32-bit targets an array has at most 256 MiB. Without threads (on
+//! `wasm32-unknown-unknown`) programs run on the caller's thread in the engine
+//! [`EngineKind::Lockstep`]; other engines, and [`spmd`](spmd::spmd), which needs a thread per
+//! device, return an error.
 //!
 //! # Folders
 //!
-//! From the top down; a folder uses those below it only (a test reads the imports). The book (`book/`) walks through all of it.
+//! The folders of `src/`, from the top down. A folder uses only the folders below it, which
+//! `tests/architecture.rs` checks by reading the imports. So a group (`api`, `xla`, `exec`,
+//! `partition`, `ir`, `kernels`, `core`) uses only the groups below it. The row `partition`
+//! covers all of this folder except the two with their own row. `ARCHITECTURE.md` follows a
+//! `dot` through the folders, and the book (`book/`) explains them.
 //!
-//! | folder | what is in it |
+//! | folder | contents |
 //! |---|---|
-//! | `typed` | shardings as Rust types, over the arrays of the floors below |
-//! | `spmd`, `shard_map` | code of one device: your own Rust on a thread per device, and traced code of one device's blocks |
-//! | `transform` | what takes a function: `jit`, `grad`, `vmap`, loops and branches |
-//! | `tree` | nests of arrays |
-//! | `random` | keys and samplers |
-//! | `array` | the methods of arrays |
-//! | `trace` | the handle of an array, recording operations on it, running them at once |
-//! | `engine` | running what is compiled: in lock-step, on a thread per device, element by element, or by XLA |
-//! | `show` | arrays and meshes as text and as pictures |
-//! | `compile` | from a per-device program to tile programs and a plan of buffers |
-//! | `plan` | how long a step takes on a machine |
-//! | `pjrt` | XLA's plugins (feature `xla`) |
-//! | `runtime` | memory, kernels, products, workers, messages |
-//! | `partition` | from a placed program to one per-device program with its collectives |
-//! | `export` | placed programs as StableHLO, for XLA |
-//! | `propagate` | a placement for every value |
-//! | `batch`, `grad` | programs of many examples; derivatives of programs |
-//! | `ops` | the primitives |
-//! | `program` | the IR: programs, what a primitive answers, the language of kernels |
-//! | `types` | types of arrays |
-//! | `sharding` | which device holds what |
-//! | `elements`, `mesh` | element types and shapes; devices and their axes |
-//! | `diagnostic` | errors |
-//! | `axes` | names of axes, and specs |
-//! | `sorted`, `digest` | short lists in order; a quick hasher |
+//! | `api/typed` | The typed layer: arrays whose element type, sizes and sharding are part of the Rust type, over the rules of the crate `atmesh_typed` (feature `typed`) |
+//! | `api/spmd` | Native manual mode: the user's own Rust code, run on a thread for each device, with collectives |
+//! | `api/shard_map` | Traced manual mode: per-device code on blocks of arrays, as an equation of a program |
+//! | `api/transform` | Function transformations: `jit` and its stages, derivatives, `vmap`, control flow, custom operations, explanations of data movement, and StableHLO export |
+//! | `api/tree` | Trees of arrays: the arguments and results of functions, and files of them |
+//! | `api/random` | Random keys, and the samplers that draw arrays from them |
+//! | `api/array` | The methods of `Array`, by topic, and the types of their arguments |
+//! | `api/trace` | Tracing: the handle of an array, the traces that record operations, eager execution, and the caches of compiled programs |
+//! | `api/display` | Pictures of arrays, meshes and data movement: terminal tables and SVG images |
+//! | `xla/engine` | The engine `Xla`: compiles a placed program as a StableHLO module and runs it on a PJRT plugin (feature `xla`) |
+//! | `xla/pjrt` | Bindings to PJRT plugins: loading, compilation, buffers and execution (feature `xla`) |
+//! | `xla/stablehlo` | Programs as text of StableHLO modules with Shardy shardings |
+//! | `exec/engine` | The trait of engines and their registry; `Lockstep`, which runs all devices on one thread pool, `Threads`, with a thread for each device, and `Reference`, which evaluates element by element |
+//! | `exec/compile` | The compiler: from a per-device program to fused kernels, buffers and levels of tasks |
+//! | `exec/display` | Values of arrays as text in numpy's style, and the output of `debug_print!` |
+//! | `exec/runtime` | Arrays in memory, parallel copies, the thread pool, device threads and their mailboxes, and detection of deadlocks |
+//! | `partition/plan` | The performance model: predicts the time and memory of a program on a machine model, before anything runs |
+//! | `partition` | The SPMD partitioner: lowers a placed program to a draft, assigns layouts by cost, inserts fetches, and reports the collectives of the resulting per-device program |
+//! | `partition/propagate` | Sharding propagation: chooses the placement of values on auto axes |
+//! | `ir/vmap` | Vectorization: turns a program for one example into a program for a batch of examples |
+//! | `ir/grad` | Automatic differentiation: forward mode, linearization, transposition and rematerialization |
+//! | `ir/ops` | The primitives: one file or folder for each family, with all rules of each operation |
+//! | `ir/program` | The IR: programs and equations, the trait `Primitive`, loop nests, typing rules and verification |
+//! | `kernels` | Loops over slices, for each instruction, element type and instruction set: elementwise operations, reductions, matrix products, gathers, sorts, prefix sums and Fourier transforms; and the pool of their memory |
+//! | `core/types` | Types of arrays: element type, shape, sharding and varying axes, and their parser |
+//! | `core/sharding` | Specs and shardings, the sub-axes that split a dimension, and the block of each device |
+//! | `core/scalar_op` | The scalar instructions and reducers that loop nests consist of and kernels implement |
+//! | `core/dtype` | Element types, scalars and shapes, which do not depend on placement |
+//! | `core/mesh` | Devices, and meshes of them with named axes |
+//! | `core/diagnostic` | Errors as values: the message, the source location, the suggested fixes, and their rendering |
+//! | `core/axes` | The names of mesh axes, and specs that say which axes split which dimension |
+//! | `core/util` | Sorting of short lists, and a fast hasher |
 
 extern crate self as atmesh;
 
-/// One of the book's pictures, for these pages.
+/// Embeds one of the book's pictures in a documentation page.
 #[cfg(doc)]
 macro_rules! picture {
     ($name:literal) => {
@@ -123,14 +205,16 @@ macro_rules! picture {
     };
 }
 
-/// Whether this is built for a page, which loads few bytes rather than fast loops.
-macro_rules! on_a_page {
+/// Evaluates to true if code size matters more than speed: in WebAssembly, which web pages load.
+macro_rules! size_optimized {
     () => {
         cfg!(target_family = "wasm")
     };
 }
 
-/// From here to the end of the block runs in a span of the crate `tracing`; without the feature nothing is there.
+/// Opens a span of the crate `tracing` until the end of the block.
+///
+/// Without the feature it expands to nothing.
 macro_rules! in_span {
     ($($span:tt)*) => {
         #[cfg(feature = "tracing")]
@@ -141,132 +225,138 @@ macro_rules! in_span {
 #[cfg(target_pointer_width = "16")]
 compile_error!("atmesh needs pointers of 32 or 64 bits");
 
-pub mod array;
-mod axes;
-pub mod batch;
-mod compile;
-pub mod diagnostic;
-mod digest;
-mod elements;
-pub mod engine;
-pub mod export;
-#[cfg(test)]
-mod floors;
-pub mod grad;
-pub mod mesh;
-pub mod ops;
+mod api;
+mod core;
+mod exec;
+mod ir;
+#[allow(unreachable_pub, reason = "the names are public within the crate")]
+pub(crate) mod kernels;
 pub mod partition;
-#[cfg(feature = "xla")]
-pub mod pjrt;
-pub mod plan;
-pub mod program;
-pub mod propagate;
-pub mod random;
-pub mod runtime;
-pub mod shard_map;
-pub mod sharding;
-pub mod show;
-mod sorted;
-pub mod spmd;
-pub mod trace;
-pub mod transform;
-pub mod tree;
+mod xla;
+
+#[doc(inline)]
+pub use self::core::{diagnostic, mesh, sharding, types};
 #[cfg(feature = "typed")]
-pub mod typed;
-pub mod types;
+#[doc(inline)]
+pub use api::typed;
+#[doc(inline)]
+pub use api::{array, display, random, shard_map, spmd, tree};
+#[doc(hidden)]
+pub use api::{trace, transform};
+#[doc(inline)]
+pub use exec::{engine, runtime};
+#[doc(inline)]
+pub use ir::program;
+#[doc(hidden)]
+pub use ir::{grad, ops, vmap};
+#[doc(inline)]
+pub use partition::plan;
+#[doc(hidden)]
+pub use partition::propagate;
+#[cfg(feature = "xla")]
+#[doc(inline)]
+pub use xla::pjrt;
+#[doc(inline)]
+pub use xla::stablehlo;
 
 #[cfg(feature = "dlpack")]
 pub use dlpark;
 pub use ndarray as nd;
 pub use num_complex::Complex;
 
+#[doc(inline)]
+pub use self::core::diagnostic::{Diagnostic, Error, ErrorKind, Result};
+#[doc(inline)]
+pub use self::core::mesh::{Axes, Axis, AxisType, DeviceId, Mesh, devices};
+#[doc(inline)]
+pub use self::core::sharding::{Sharding, Spec};
+#[doc(inline)]
+pub use self::core::types::{ArrayType, DType, Element, Scalar, Shape};
+#[doc(hidden)]
+pub use api::array::Term;
 #[cfg(feature = "linalg")]
 #[doc(inline)]
-pub use array::TriangularOptions;
+pub use api::array::TriangularOptions;
 #[doc(inline)]
-pub use array::{
-    Array, Beyond, ConvOptions, Dims, Exchange, Gather, IndexOptions, Mode, NewAxis, Operand, Padding,
-    Permutation, Places, ProductOptions, Rest, Shard, Term, WindowOptions, axis_index, axis_size, concat,
-    einsum, einsum_to, einsum_with, meshgrid, sort_together, stack,
+pub use api::array::{
+    AllToAll, Array, CollectiveDim, ConvOptions, Dims, DotOptions, Ellipsis, GatherDims, IndexMode,
+    IndexOptions, NewAxis, Operand, Padding, Permutation, Shard, WindowOptions, axis_index, axis_size,
+    concat, einsum, einsum_to, einsum_with, meshgrid, sort_by_keys, stack,
 };
-pub use atmesh_derive::Tree;
 #[doc(inline)]
-pub use diagnostic::{Diagnostic, Error, ErrorKind, Result};
+pub use api::display::{MovementDiagram, Picture};
 #[doc(inline)]
-pub use engine::EngineKind;
+pub use api::random::Key;
 #[doc(inline)]
-pub use mesh::{Axes, Axis, AxisType, DeviceId, Mesh, devices};
+pub use api::shard_map::{ShardMap, shard_map};
 #[doc(inline)]
-pub use ops::collective::Cast;
+pub use api::spmd::{Device, Peer, Spmd, spmd};
 #[doc(inline)]
-pub use partition::{Collective, Collectives, Kind, Memory, MemoryClass, MemoryEntry};
-#[doc(inline)]
-pub use program::{Keep, Phase};
-#[doc(inline)]
-pub use random::Key;
-#[doc(inline)]
-pub use shard_map::{ShardMap, shard_map};
-#[doc(inline)]
-pub use sharding::{Sharding, Spec};
-#[doc(inline)]
-pub use show::{Moves, Picture};
-#[doc(inline)]
-pub use spmd::{Device, Peer, Spmd, spmd};
-#[doc(inline)]
-pub use transform::{
-    Change, Compiled, Explanation, ImplicitReshard, Jit, Lowered, ScanOptions, Traced, associative_scan,
-    associative_scan_from_end, cond, debug_print_values, fori_loop, jit, map, scan, scan_with, switch,
+pub use api::transform::{
+    Compiled, Explanation, ImplicitReshard, Jit, Lowered, ScanOptions, Suggestion, Traced, associative_scan,
+    associative_scan_reverse, cond, debug_print_values, fori_loop, jit, map, scan, scan_with, switch,
     while_loop,
 };
 #[doc(inline)]
-pub use transform::{
+pub use api::transform::{
     CustomOp, Pullback, auto_axes, auto_axes_over, checkpoint, checkpoint_with, custom_op, explicit_axes,
     explicit_axes_over, grad, jvp, value_and_grad, vjp,
 };
 #[doc(inline)]
-pub use transform::{MapDims, VmapOptions, vmap, vmap_with};
+pub use api::transform::{MapDims, VmapOptions, vmap, vmap_with};
 #[doc(inline)]
-pub use tree::{Args, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of};
+pub use api::tree::{
+    Args, CallArgs, Func, Inferred, Loss, Output, Param, Specs, Static, Tree, TypeOf, type_of,
+};
+pub use atmesh_derive::Tree;
 #[doc(inline)]
-pub use types::{ArrayType, DType, Element, Scalar, Shape};
+pub use exec::engine::EngineKind;
+#[doc(inline)]
+pub use ir::ops::collective::PcastTo;
+#[doc(inline)]
+pub use ir::program::{CheckpointPolicy, Phase};
+#[doc(inline)]
+pub use partition::{Collective, CollectiveKind, Collectives, Memory, MemoryClass, MemoryEntry};
 
-/// What programs use: `use atmesh::prelude::*;`.
+/// The items that most programs use: `use atmesh::prelude::*;`.
 pub mod prelude {
     pub use crate::DType::{BF16, Bool, C64, C128, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
     pub use crate::EngineKind::{Lockstep, Threads};
     pub use crate::{
-        Array, ArrayType, Axis, Cast, DType, DeviceId, Dims, EngineKind, Exchange, Gather, Inferred, Key,
-        Mesh, NewAxis, Output, Permutation, Rest, Result, Sharding, Spec, Static, Tree, assert_collectives,
-        axes, axis_index, axis_size, concat, cond, debug_print, einsum, einsum_to, fori_loop, ix, jit, p,
-        scan, stack, switch, tree, type_of, while_loop,
+        AllToAll, Array, ArrayType, Axis, CollectiveDim, DType, DeviceId, Dims, Ellipsis, EngineKind,
+        Inferred, Key, Mesh, NewAxis, Output, Permutation, Result, Sharding, Spec, Static, Tree,
+        assert_collectives, axes, axis_index, axis_size, concat, cond, debug_print, einsum, einsum_to,
+        fori_loop, ix, jit, p, scan, stack, switch, tree, type_of, while_loop,
     };
-    // what traces, branches and differentiates
-    pub use crate::shard_map::shard_map;
-    pub use crate::spmd::{Device, spmd};
-    pub use crate::transform::{auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp, vmap};
+    // tracing, control flow and differentiation
+    pub use crate::api::shard_map::shard_map;
+    pub use crate::api::spmd::{Device, spmd};
+    pub use crate::api::transform::{
+        auto_axes, checkpoint, explicit_axes, grad, jvp, value_and_grad, vjp, vmap,
+    };
 }
 
-/// The README's program runs unchanged.
+/// Tests the program in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
-/// So do the programs of the book's page on `vmap`.
+/// Tests the programs on the book's page on `vmap`.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/vmap.md")]
 mod vmap_page {}
 
-/// And those of its page on sorts and running sums.
+/// Tests the programs on the book's page on sorts and cumulative sums.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/lines.md")]
 mod lines_page {}
 
-/// And the one that its page on devices times; it is compiled only.
+/// Compiles the program on the book's page on devices.
 #[cfg(doctest)]
 #[doc = include_str!("../book/src/devices.md")]
 mod devices_page {}
 
-/// And those of its pages on typed arrays: the chapter, and every rule with what it refuses.
+/// Tests the programs on the book's pages on typed arrays.
 #[cfg(all(doctest, feature = "typed"))]
 #[doc = include_str!("../book/src/typed.md")]
 mod typed_page {}

@@ -1,4 +1,5 @@
-//! Arrays as users hold them: operands, indexing, host data, pieces, keys; and what they refuse.
+//! Arrays as users hold them: operands, indexing, host data, blocks and keys, and the errors of
+//! each.
 
 #![expect(clippy::reversed_empty_ranges, reason = "ndarray means 1..-1 from the end too")]
 
@@ -13,7 +14,7 @@ fn nd_grid() -> nd::ArrayD<i32> {
     nd::Array::from_shape_vec(nd::IxDyn(&[3, 4, 5]), (0..60).collect()).unwrap()
 }
 
-/// The array's numbers and shape against an ndarray's.
+/// Asserts that the array has the elements and shape of an ndarray.
 fn same(x: &Array, want: nd::ArrayViewD<i32>) {
     let got = x.to_ndarray::<i32>().unwrap();
     assert_eq!(got, want, "shape {:?}", x.shape());
@@ -29,10 +30,10 @@ fn indices_take_what_ndarray_takes() {
     same(&x.slice(ix![.., .., 1..4;2]), y.slice(nd::s![.., .., 1..4;2]).into_dyn());
     same(&x.slice(ix![..2, 1..=2, -2..]), y.slice(nd::s![..2, 1..=2, -2..]).into_dyn());
     same(&x.slice(ix![0, NewAxis, .., 3]), y.slice(nd::s![0, nd::NewAxis, .., 3]).into_dyn());
-    same(&x.slice(ix![Rest, 0]), y.slice(nd::s![.., .., 0]).into_dyn());
-    same(&x.slice(ix![Rest, NewAxis]), y.slice(nd::s![.., .., .., nd::NewAxis]).into_dyn());
+    same(&x.slice(ix![Ellipsis, 0]), y.slice(nd::s![.., .., 0]).into_dyn());
+    same(&x.slice(ix![Ellipsis, NewAxis]), y.slice(nd::s![.., .., .., nd::NewAxis]).into_dyn());
     same(&x.slice(ix![.., ..;-1]), y.slice(nd::s![.., ..;-1, ..]).into_dyn());
-    // numpy's own: from the end, ends that lie outside, nothing
+    // Slices behave as in numpy: negative steps, out-of-range ends, empty results.
     assert_eq!(Array::arange(0..5).slice(ix![3..0;-2]).to_vec::<i32>().unwrap(), [3, 1]);
     assert_eq!(Array::arange(0..5).slice(ix![2..100]).to_vec::<i32>().unwrap(), [2, 3, 4]);
     assert_eq!(Array::arange(0..5).slice(ix![4..1]).to_vec::<i32>().unwrap(), [0i32; 0]);
@@ -73,7 +74,7 @@ fn positions_known_at_run_time() {
         want[4 * row as usize + 2] = -1;
         assert_eq!(put.to_vec::<i32>().unwrap(), want);
     }
-    let squares = fori_loop(0..5, Array::zeros(I32.of([5])), |i, x| x.at(ix![&i]).set(&i * &i));
+    let squares = fori_loop(0..5, Array::zeros(I32.array_type([5])), |i, x| x.at(ix![&i]).set(&i * &i));
     assert_eq!(squares.to_vec::<i32>().unwrap(), [0, 1, 4, 9, 16]);
 }
 
@@ -117,10 +118,10 @@ fn indices_are_refused_with_a_reason() {
     let kind = |x: Array| x.ty().unwrap_err().kind();
     assert_eq!(kind(x.slice(ix![3])), ErrorKind::Shape);
     assert_eq!(kind(x.slice(ix![0, 0, 0, 0])), ErrorKind::Shape);
-    assert_eq!(kind(x.slice(ix![Rest, Rest])), ErrorKind::Shape);
+    assert_eq!(kind(x.slice(ix![Ellipsis, Ellipsis])), ErrorKind::Shape);
     assert_eq!(kind(x.slice(ix![..;0])), ErrorKind::Shape);
     assert_eq!(kind(x.slice(ix![&Array::from(1.5f32)])), ErrorKind::Dtype);
-    assert_eq!(kind(x.at(ix![0]).set(Array::zeros(I32.of([2, 3, 4, 5])))), ErrorKind::Shape);
+    assert_eq!(kind(x.at(ix![0]).set(Array::zeros(I32.array_type([2, 3, 4, 5])))), ErrorKind::Shape);
     assert_eq!(kind(x.sum(3)), ErrorKind::Shape);
     assert_eq!(kind(x.sum([0, 0])), ErrorKind::Shape);
     assert_eq!(kind(x.transpose([0, 1])), ErrorKind::Shape);
@@ -184,7 +185,7 @@ fn pieces() {
     let mixed = refusal(vec![top.clone(), top.clone(), low.astype(F32), low.clone()]);
     assert!(mixed.to_string().contains("float32"), "{mixed}");
 
-    // the last dimension over both axes: blocks of one column each
+    // The last dimension is sharded over both axes, so each block is one column.
     let cols = Sharding::new(&mesh, p![_, ("Y", "X")], &[2, 4]).unwrap();
     let calls = std::cell::Cell::new(0);
     let x = Array::from_fn([2, 4], &cols, |index| {
@@ -236,15 +237,15 @@ fn the_layer_of_key_1701() {
     let want = Array::from([0.014222225f32, 0.9701333, 0.0012482634, 0.08572862]);
     assert!(y.allclose(&want).unwrap(), "{y}");
     let mesh = Mesh::new([("X", 8)]).unwrap();
-    let placed = Key::new(3).normal(F32.of([16, 2]).on(&mesh, p!["X", _]));
+    let placed = Key::new(3).normal(F32.array_type([16, 2]).on(&mesh, p!["X", _]));
     assert_eq!(type_of(&placed), "float32[16@X,2]");
     assert!(placed.allclose(&Key::new(3).normal([16, 2])).unwrap(), "numbers do not depend on shardings");
     assert_eq!(Key::new(42).data().to_vec::<u32>().unwrap(), [0, 42]);
-    let dice = Key::new(1).randint(I32.of([1000]), 1..7);
+    let dice = Key::new(1).randint(I32.array_type([1000]), 1..7);
     assert_eq!((dice.min(..).item::<i32>().unwrap(), dice.max(..).item::<i32>().unwrap()), (1, 6));
     assert_eq!(type_of(Key::new(1).randint([4], 0..3)), "int32[4]");
     assert_eq!(type_of(Key::new(1).bits([4])), "uint32[4]");
-    assert_eq!(Key::new(1).randint(F32.of([4]), 0..3).ty().unwrap_err().kind(), ErrorKind::Dtype);
+    assert_eq!(Key::new(1).randint(F32.array_type([4]), 0..3).ty().unwrap_err().kind(), ErrorKind::Dtype);
 }
 
 #[test]
@@ -273,18 +274,21 @@ fn creation() {
     assert_eq!(v(Array::full([2], 1.5)), [1.5, 1.5]);
     assert_eq!(v(Array::from([2, 0, 5]).one_hot(3)), [0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     let mesh = Mesh::new([("X", 2)]).unwrap();
-    let x = Array::zeros(I32.of([4]).on(&mesh, p!["X"]));
+    let x = Array::zeros(I32.array_type([4]).on(&mesh, p!["X"]));
     assert_eq!(type_of(&x), "int32[4@X]");
     assert_eq!(type_of(x.ones_like()), "int32[4@X]");
-    assert_eq!(Array::zeros(I32.of([3]).on(&mesh, p!["X"])).ty().unwrap_err().kind(), ErrorKind::Shape);
-    assert_eq!(Array::full(I32.of([3]), 1.5).ty().unwrap_err().kind(), ErrorKind::Dtype);
+    assert_eq!(
+        Array::zeros(I32.array_type([3]).on(&mesh, p!["X"])).ty().unwrap_err().kind(),
+        ErrorKind::Shape
+    );
+    assert_eq!(Array::full(I32.array_type([3]), 1.5).ty().unwrap_err().kind(), ErrorKind::Dtype);
     let auto = Mesh::auto([("X", 2)]).unwrap();
-    let x = Array::ones(F32.of([4]).on(&auto, p!["X"]));
+    let x = Array::ones(F32.array_type([4]).on(&auto, p!["X"]));
     assert_eq!(type_of(&x), "float32[4]");
     assert_eq!(x.shards().unwrap()[1].index[0], 2..4);
 }
 
-/// Everything that makes arrays takes where they are to lie: the type, the values, and nothing moves.
+/// Every constructor accepts a sharding: the type and the values are right, and nothing moves.
 #[test]
 fn creation_where_it_is_to_lie() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
@@ -296,43 +300,53 @@ fn creation_where_it_is_to_lie() -> Result<()> {
         let mesh = mesh.clone();
         Box::new(move |_, _| f(&mesh))
     };
-    // what is made, its type, the same on no mesh
+    // Each case has a constructor, its type, and the same array without a mesh.
     let cases: Vec<(&str, Make, &str, Array)> = vec![
-        ("zeros", of(|m| Array::zeros(F32.of([4]).on(m, p!["X"]))), "float32[4@X]", Array::zeros([4])),
-        ("ones", of(|m| Array::ones(F32.of([4]).on(m, p!["X"]))), "float32[4@X]", Array::ones([4])),
-        ("full", of(|m| Array::full(I8.of([4]).on(m, p!["X"]), 7)), "int8[4@X]", Array::full(I8.of([4]), 7)),
+        (
+            "zeros",
+            of(|m| Array::zeros(F32.array_type([4]).on(m, p!["X"]))),
+            "float32[4@X]",
+            Array::zeros([4]),
+        ),
+        ("ones", of(|m| Array::ones(F32.array_type([4]).on(m, p!["X"]))), "float32[4@X]", Array::ones([4])),
+        (
+            "full",
+            of(|m| Array::full(I8.array_type([4]).on(m, p!["X"]), 7)),
+            "int8[4@X]",
+            Array::full(I8.array_type([4]), 7),
+        ),
         (
             "iota",
-            of(|m| Array::iota(I32.of([2, 4]).on(m, p![_, "X"]), 1)),
+            of(|m| Array::iota(I32.array_type([2, 4]).on(m, p![_, "X"]), 1)),
             "int32[2,4@X]",
-            Array::iota(I32.of([2, 4]), 1),
+            Array::iota(I32.array_type([2, 4]), 1),
         ),
         (
             "arange_of",
-            of(|m| Array::arange_of(I32.of([4]).on(m, p!["X"]), 3, -2)),
+            of(|m| Array::arange_of(I32.array_type([4]).on(m, p!["X"]), 3, -2)),
             "int32[4@X]",
-            Array::arange_of(I32.of([4]), 3, -2),
+            Array::arange_of(I32.array_type([4]), 3, -2),
         ),
         (
             "eye",
-            of(|m| Array::eye(F32.of([4, 2]).on(m, p!["X", "Y"]), -1)),
+            of(|m| Array::eye(F32.array_type([4, 2]).on(m, p!["X", "Y"]), -1)),
             "float32[4@X,2@Y]",
             Array::eye([4, 2], -1),
         ),
         (
             "linspace_of",
-            of(|m| Array::linspace_of(F32.of([4]).on(m, p![("X", "Y")]), 0.0, 1.0, true)),
+            of(|m| Array::linspace_of(F32.array_type([4]).on(m, p![("X", "Y")]), 0.0, 1.0, true)),
             "float32[4@(X,Y)]",
             Array::linspace(0.0, 1.0, 4, true),
         ),
-        ("full_like", Box::new(|x, _| x.full_like(7)), "int32[4@X]", Array::full(I32.of([4]), 7)),
-        ("zeros_like", Box::new(|_, m| m.zeros_like()), "int32[4@X,4]", Array::zeros(I32.of([4, 4]))),
-        ("ones_like", Box::new(|_, m| m.ones_like()), "int32[4@X,4]", Array::ones(I32.of([4, 4]))),
+        ("full_like", Box::new(|x, _| x.full_like(7)), "int32[4@X]", Array::full(I32.array_type([4]), 7)),
+        ("zeros_like", Box::new(|_, m| m.zeros_like()), "int32[4@X,4]", Array::zeros(I32.array_type([4, 4]))),
+        ("ones_like", Box::new(|_, m| m.ones_like()), "int32[4@X,4]", Array::ones(I32.array_type([4, 4]))),
         (
             "full_like_to",
             Box::new(|_, m| m.full_like_to(7, p![_, "X"])),
             "int32[4,4@X]",
-            Array::full(I32.of([4, 4]), 7),
+            Array::full(I32.array_type([4, 4]), 7),
         ),
         ("tril", Box::new(|_, m| m.tril(0)), "int32[4@X,4]", Array::arange(0..16).reshape([4, 4]).tril(0)),
         (
@@ -370,7 +384,7 @@ fn creation_where_it_is_to_lie() -> Result<()> {
     for (what, make, ty, want) in &cases {
         let f = jit(|x: &Array, m: &Array| make(x, m));
         let moved = f.lower((&places, &square))?;
-        // a split square is split anew only where it is asked to lie otherwise
+        // A sharded square is resharded only if another sharding is requested.
         assert!(moved.collectives().is_empty(), "{what}: {}", moved.collectives());
         for made in [make(&places, &square), f.call((&places, &square))?] {
             assert_eq!(type_of(&made), *ty, "{what}");
@@ -378,13 +392,13 @@ fn creation_where_it_is_to_lie() -> Result<()> {
             assert_eq!(bits(&made.reshard(p![]))?, bits(want)?, "{what}");
         }
     }
-    // in a body of shard_map, over the axes that stay explicit
+    // In the body of a `shard_map`, arrays are created over the axes that stay explicit.
     let inside = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.one_hot_to(4, p![_, "Y"])).over("X");
     let hot = inside.call(&places)?;
     assert_eq!(type_of(&hot), "float32[4@X,4@Y]");
     assert_eq!(hot.to_vec::<f32>()?, Array::from([3, -1, 0, 7]).one_hot(4).to_vec::<f32>()?);
     assert_eq!(type_of(Array::from([1, 2]).one_hot_to(3, p![_, _])), "float32[2,3]");
-    // what cannot be
+    // These shardings are errors.
     let told = |x: Array| {
         let e = x.ty().unwrap_err();
         (e.diagnostics()[0].op.clone(), e.kind())
@@ -410,14 +424,18 @@ fn primitives_of_ones_own_choice() {
 
 #[test]
 fn products_of_three_with_sums_of_a_type() -> Result<()> {
-    use atmesh::{ProductOptions, einsum_with};
-    // 1 + 1/256 has nine digits behind the point: bfloat16 loses the last one, float32 keeps all of the sums
-    let (a, b, c) =
-        (Array::ones(BF16.of([4, 512])), Array::ones(BF16.of([512, 6])), Array::ones(BF16.of([6, 3])));
+    use atmesh::{DotOptions, einsum_with};
+    // 1 + 1/256 needs nine significant bits: bfloat16 loses the last one, float32 accumulation
+    // keeps it.
+    let (a, b, c) = (
+        Array::ones(BF16.array_type([4, 512])),
+        Array::ones(BF16.array_type([512, 6])),
+        Array::ones(BF16.array_type([6, 3])),
+    );
     let options = |sums: Option<DType>, out: Option<Spec>| {
-        let options = ProductOptions::default();
-        let options = sums.map_or(options, |dtype| options.sums(dtype));
-        out.map_or(options, |out| options.out(out))
+        let options = DotOptions::default();
+        let options = sums.map_or(options, |dtype| options.accum_dtype(dtype));
+        out.map_or(options, |out| options.out_sharding(out))
     };
     let rounded = einsum_with("ij,jk,kl->il", [&a, &(&b / 3.0), &c], options(None, None));
     let exact = einsum_with("ij,jk,kl->il", [&a, &(&b / 3.0), &c], options(Some(F32), None));
@@ -425,24 +443,24 @@ fn products_of_three_with_sums_of_a_type() -> Result<()> {
         (type_of(&rounded).to_string(), type_of(&exact).to_string()),
         ("bfloat16[4,3]".into(), "float32[4,3]".into())
     );
-    // a third in bfloat16, 512 · 6 times
-    let third = (Array::ones(BF16.of([])) / 3.0).astype(F64).item::<f64>()?;
+    // The product adds up a third in bfloat16, 512 · 6 times.
+    let third = (Array::ones(BF16.array_type([])) / 3.0).astype(F64).item::<f64>()?;
     let want = 3072.0 * third;
     assert!(exact.astype(F64).to_vec::<f64>()?.iter().all(|x| *x == want), "{exact} is not {want}");
     assert!(
         rounded.astype(F64).to_vec::<f64>()?.iter().all(|x| (x - want).abs() <= want / 128.0),
         "{rounded}"
     );
-    // integers of 8 bits do not wrap in sums of 32
-    let ones = Array::full(I8.of([100, 100]), 3);
+    // Integers of 8 bits do not wrap if the accumulator has 32 bits.
+    let ones = Array::full(I8.array_type([100, 100]), 3);
     let sums = einsum_with("ij,jk,kl->il", [&ones.slice(ix![..2]), &ones, &ones], options(Some(I32), None));
     assert_eq!(sums.to_vec::<i32>()?, vec![270_000; 200]);
-    // where the result could lie in several ways it is asked; the mend of its refusal works
+    // The sharding of the result is ambiguous, which is an error; its suggested fix works.
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let (a, b, c) = (a.put(&mesh, p!["Y", "X"]), b.put(&mesh, p!["X", _]), c.put(&mesh, p![]));
     let open = einsum_with("ij,jk,kl->li", [&a, &b, &c], options(Some(F32), None)).ty().unwrap_err();
     assert_eq!(open.kind(), ErrorKind::Sharding);
-    for out in [p![_, "Y"], p![], p!["X", "Y"].only(|a| a.name() == "Y")] {
+    for out in [p![_, "Y"], p![], p!["X", "Y"].filter_axes(|a| a.name() == "Y")] {
         let first = einsum_with("ij,jk->ik", [&a, &b], options(Some(F32), Some(p!["Y", _])));
         assert_eq!(type_of(&first), "float32[4@Y,6]");
         let all = einsum_with("ij,jk,kl->li", [&a, &b, &c], options(Some(F32), Some(out)));
@@ -452,7 +470,8 @@ fn products_of_three_with_sums_of_a_type() -> Result<()> {
     Ok(())
 }
 
-/// What is not replaced keeps its bits, NaN's too: no mask multiplies it, nothing is added to it.
+/// Elements that are not replaced keep their bits, NaN payloads included: nothing is multiplied by
+/// a mask or added.
 #[test]
 fn strided_parts_are_replaced_between_what_is_not_a_number() -> Result<()> {
     let strange = [f32::from_bits(0x7fc1_2345), f32::NEG_INFINITY, -0.0, f32::from_bits(0xffc0_0001)];
@@ -461,7 +480,7 @@ fn strided_parts_are_replaced_between_what_is_not_a_number() -> Result<()> {
     let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     for spec in [p![], p!["X", _], p![_, "Y"], p!["X", "Y"]] {
         let x = Array::from(numbers.clone()).reshape([4, 12]).put(&mesh, spec);
-        let x = if spec.is_whole() { Array::from(numbers.clone()).reshape([4, 12]) } else { x };
+        let x = if spec.is_replicated() { Array::from(numbers.clone()).reshape([4, 12]) } else { x };
         let part = |x: &Array| -> Array { x.at(ix![1..;2, ..;3]).set(7.0) };
         let rows = |x: &Array| -> Array { x.at(ix![.., 1..;4]).set(Array::full([4, 3], 5.0)) };
         let back = |x: &Array| -> Array { x.at(ix![..;-2, -1]).add(1.0) };
@@ -480,16 +499,16 @@ fn strided_parts_are_replaced_between_what_is_not_a_number() -> Result<()> {
                 })
                 .collect();
             let Ok(now) = f(&x).to_vec::<f32>() else {
-                // 3 columns, or one, do not lie in two equal blocks
+                // Dimensions of 3 columns, or of one, cannot be divided into two equal blocks.
                 let error = f(&x).ty().unwrap_err();
                 assert!(k > 0 && !spec.dim(1).is_empty(), "update {k} of {spec}: {error}");
-                assert_eq!(error.diagnostics()[0].place.map(|p| p.file()), Some(file!()), "{error}");
+                assert_eq!(error.diagnostics()[0].location.map(|p| p.file()), Some(file!()), "{error}");
                 continue;
             };
             let later = jit(|x: &Array| f(x)).call(&x)?.to_vec::<f32>()?;
             for (name, got) in [("at once", now), ("compiled", later)] {
                 let same = |i: &usize| {
-                    // what an addition makes of a NaN is the machine's
+                    // The payload of a NaN after an addition depends on the machine.
                     bits(&got)[*i] == bits(&want)[*i] || k == 2 && touched(i / 12, i % 12) && got[*i].is_nan()
                 };
                 let wrong: Vec<usize> = (0..48).filter(|i| !same(i)).collect();
@@ -561,11 +580,11 @@ fn shifts_assignments_and_conversions() -> Result<()> {
 #[test]
 fn keys_are_taken_by_an_index_of_run_time() -> Result<()> {
     let keys = Key::new(3).split_array([4]);
-    let f = jit(|keys: &Array, i: &Array| Key::of(keys.slice(ix![i])).bits([2]));
+    let f = jit(|keys: &Array, i: &Array| Key::from_array(keys.slice(ix![i])).bits([2]));
     for i in 0..4 {
-        let fixed = Key::of(keys.slice(ix![i])).bits([2]).to_vec::<u32>()?;
+        let fixed = Key::from_array(keys.slice(ix![i])).bits([2]).to_vec::<u32>()?;
         assert_eq!(f.call((&keys, Array::from(i)))?.to_vec::<u32>()?, fixed);
-        assert_eq!(Key::of(keys.slice(ix![&Array::from(i)])).bits([2]).to_vec::<u32>()?, fixed);
+        assert_eq!(Key::from_array(keys.slice(ix![&Array::from(i)])).bits([2]).to_vec::<u32>()?, fixed);
     }
     Ok(())
 }

@@ -1,12 +1,12 @@
-//! Auto mode: the shardings that the reference's compiler chose for results, against ours.
+//! Auto mode: compares the shardings that the reference's compiler chose for results with ours.
 
-use atmesh::array::{Index, Pick};
+use atmesh::array::{DimIndex, Index};
 use atmesh::mesh::AxisType;
-use atmesh::partition::localise;
+use atmesh::partition::partition;
 use atmesh::prelude::*;
 use atmesh::program::{Input, Placement};
 use atmesh::propagate::propagate;
-use atmesh::sharding::atoms::{of_axes, ways};
+use atmesh::sharding::sub_axes::{from_axes, num_shards};
 use atmesh::tree::Args;
 use atmesh::{Axes, Error, Key, ScanOptions, concat, grad, scan_with};
 use serde_json::Value;
@@ -26,10 +26,10 @@ fn spec(v: &Value) -> Spec {
         Value::String(a) => Axes::from(a.as_str()),
         several => texts(several).into_iter().map(Axis::from).collect(),
     };
-    Spec::of(v.as_array().unwrap().iter().map(axes).collect())
+    Spec::from_dims(v.as_array().unwrap().iter().map(axes).collect())
 }
 
-/// Traces equations by name; `None` where an operation is not among those that these cases are about.
+/// Traces equations by name. Returns `None` if an operation is not covered by these cases.
 fn trace(body: &Value, env: &mut Env, mesh: &Mesh) -> Option<()> {
     for e in body.as_array().unwrap() {
         let inputs = e["in"].as_array().unwrap();
@@ -50,7 +50,9 @@ fn trace(body: &Value, env: &mut Env, mesh: &Mesh) -> Option<()> {
             "concatenate" => concat(&ins, axis("dimension")),
             "slice" => {
                 let ends = sizes(&p["start"]).into_iter().zip(sizes(&p["limit"]));
-                x[0].slice(Index::from(ends.map(|(a, b)| Pick::from(a as i32..b as i32)).collect::<Vec<_>>()))
+                x[0].slice(Index::from(
+                    ends.map(|(a, b)| DimIndex::from(a as i32..b as i32)).collect::<Vec<_>>(),
+                ))
             }
             "reduce_sum" => x[0].sum(axes("axes")),
             "reshape" => x[0].reshape(sizes(&p["new_sizes"])),
@@ -73,7 +75,7 @@ fn trace(body: &Value, env: &mut Env, mesh: &Mesh) -> Option<()> {
                 carried.0
             }
             "square" => x[0].square(),
-            // a key is nothing that lies anywhere: samplers name it
+            // A key has no sharding: the samplers refer to it by name.
             "random_key" => continue,
             "random_normal" => {
                 let key = &e["in"][0];
@@ -102,17 +104,18 @@ fn trace(body: &Value, env: &mut Env, mesh: &Mesh) -> Option<()> {
     Some(())
 }
 
-/// What a function may show of a result: whole axes that divide the dimension.
+/// Returns true if `chosen` is the spec that a function reports for a result: whole axes that
+/// divide the dimension.
 fn shown(mesh: &Mesh, at: &Placement, shape: &[usize], chosen: Spec) -> bool {
     let splits = |spec: Spec| {
-        spec.padded(shape.len()).dims().iter().map(|d| of_axes(mesh, d.iter())).collect::<Vec<_>>()
+        spec.padded(shape.len()).dims().iter().map(|d| from_axes(mesh, d.iter())).collect::<Vec<_>>()
     };
     let names = mesh.axis_names();
     at.dims.iter().zip(shape).zip(splits(chosen)).all(|((digits, n), chosen)| {
-        // the longest run of axes that begins these digits and divides the size
+        // Find the longest list of axes that is a prefix of these sub-axes and divides the size.
         let mut axes: Vec<Axis> = Vec::new();
         while let Some(next) = names.iter().find(|a| {
-            let longer = of_axes(mesh, axes.iter().copied().chain([**a]));
+            let longer = from_axes(mesh, axes.iter().copied().chain([**a]));
             let last = longer.len().wrapping_sub(1);
             let begins = longer.iter().zip(digits).enumerate().all(|(i, (l, d))| {
                 l == d || i == last && l.stride * l.size == d.stride * d.size && d.size % l.size == 0
@@ -121,15 +124,15 @@ fn shown(mesh: &Mesh, at: &Placement, shape: &[usize], chosen: Spec) -> bool {
                 && mesh.axis_size(**a).unwrap() > 1
                 && begins
                 && longer.len() <= digits.len()
-                && n % ways(&longer) == 0
+                && n % num_shards(&longer) == 0
         }) {
             axes.push(*next);
         }
-        of_axes(mesh, axes) == chosen
+        from_axes(mesh, axes) == chosen
     })
 }
 
-/// A case: its mesh, its arguments' types (lying as they lie), and its program on them.
+/// A case: its mesh, the types and shardings of its arguments, and its program.
 struct Case {
     json: Value,
     mesh: Mesh,
@@ -153,7 +156,7 @@ impl Case {
     fn id(&self) -> &str {
         self.json["id"].as_str().unwrap()
     }
-    /// Of each argument its name, its type, and where it lies.
+    /// Returns the name, the type and the sharding of each argument.
     fn args(&self) -> Vec<(String, ArrayType, Spec)> {
         let arg = |a: &Value| {
             let ty = ArrayType::parse(a["type"].as_str().unwrap(), &self.mesh).unwrap();
@@ -162,7 +165,7 @@ impl Case {
         };
         self.json["args"].as_array().unwrap().iter().map(arg).collect()
     }
-    /// The program; on a mesh of one device in place of the case's if `mesh` is that.
+    /// Runs the program on `mesh`, which is the mesh of the case or one with a single device.
     fn run(&self, inputs: &[Array], mesh: &Mesh) -> Result<Vec<Array>> {
         let names = self.args().into_iter().map(|a| a.0);
         let mut env: Env = names.zip(inputs.iter().cloned()).collect();
@@ -173,7 +176,8 @@ impl Case {
 
 const NOT_COVERED: &str = "not covered";
 
-/// Where results are placed otherwise than the reference chose, and why; each communicates no more than with its choice.
+/// The results whose sharding differs from the reference's choice, with the reason. None of them
+/// communicates more than with the reference's choice.
 const DIFFER: [(&str, &str); 3] = [
     ("auto/0012", "a slice of 7 by 14 out of 16 by 16 keeps its operand's axes: blocks may be uneven"),
     ("auto/0087", "an auto axis is appended to the explicit one of its dimension"),
@@ -197,7 +201,7 @@ fn results_lie_as_the_reference_chose() {
         };
         let communicated = |wanted: &[Option<Placement>]| {
             let placed = propagate(traced.program(), wanted).unwrap();
-            let bytes = localise(&placed).unwrap().collectives.bytes();
+            let bytes = partition(&placed).unwrap().collectives.bytes();
             (placed, bytes)
         };
         let (placed, ours) = communicated(&[]);
@@ -213,7 +217,7 @@ fn results_lie_as_the_reference_chose() {
                 println!("{} result {k}: {} chosen {chosen}, ours {:?}", case.id(), info.ty, at.dims);
             }
             let axes = spec(chosen).padded(info.ty.rank());
-            let dims = axes.dims().iter().map(|d| of_axes(&case.mesh, d.iter())).collect();
+            let dims = axes.dims().iter().map(|d| from_axes(&case.mesh, d.iter())).collect();
             theirs.push(Some(Placement { dims, ..at.clone() }));
         }
         if !alike {
@@ -228,7 +232,7 @@ fn results_lie_as_the_reference_chose() {
     assert_eq!(differ, DIFFER.map(|d| d.0));
 }
 
-/// However auto axes are used, the numbers are those of one device.
+/// The elements equal those on one device, however auto axes are used.
 #[test]
 fn numbers_do_not_depend_on_where_values_lie() {
     let mut ran = 0;
@@ -250,7 +254,7 @@ fn numbers_do_not_depend_on_where_values_lie() {
             Err(e) if e.to_string().contains(NOT_COVERED) => continue,
             Err(e) => panic!("{}: {e}", case.id()),
         };
-        // the same on one device: axes of size 1 take the same names
+        // The same case on one device: the axes keep their names and have size 1.
         let ones = case.mesh.axis_names().iter().zip(case.mesh.axis_types()).map(|(a, t)| (*a, 1, *t));
         let one = Mesh::with_types(ones).unwrap();
         let alone: Vec<Array> = plain.iter().zip(&args).map(|(x, a)| x.put(&one, a.2)).collect();
@@ -271,12 +275,13 @@ fn numbers_do_not_depend_on_where_values_lie() {
     assert!(ran > 110, "only {ran} cases ran");
 }
 
-/// Dimensions that the axes do not divide: blocks of unequal sizes, some empty, and no element counted twice or left out.
+/// Dimensions that are not divisible by the axes have blocks of different sizes, some of them
+/// empty. Reductions count every element exactly once.
 #[test]
 fn uneven_blocks_are_folded_once() -> Result<()> {
     let mesh = Mesh::auto([("X", 4), ("Y", 2)])?;
     let near = |a: &Array, b: &Array, what: &str| {
-        let same = a.astype(F64).allclose_by(&b.astype(F64), 1e-5, 1e-6);
+        let same = a.astype(F64).allclose_with(&b.astype(F64), 1e-5, 1e-6);
         assert!(same.unwrap(), "{what}: {a}\nis not\n{b}");
     };
     type Fold = fn(&Array, i32) -> Array;
@@ -297,10 +302,10 @@ fn uneven_blocks_are_folded_once() -> Result<()> {
         ("softmax", |x, d| x.softmax(d)),
         ("log_softmax", |x, d| x.log_softmax(d)),
     ];
-    // 5 elements over 4 devices: 2, 2, 1 and none; 9: 3, 3, 3 and none
+    // 5 elements over 4 devices give blocks of 2, 2, 1 and 0; 9 elements give 3, 3, 3 and 0.
     for (rows, columns) in [(5, 3), (3, 7), (9, 5), (1, 2)] {
         let x = Key::new(rows as u64).normal([rows, columns]);
-        // the greatest and the least lie last, where blocks are short
+        // The maximum and the minimum are at the end, where blocks are short.
         let x = x.at(ix![-1, -1]).set(9.0).at(ix![-1, 0]).set(-9.0);
         for spec in [p!["X", _], p![_, "X"], p!["X", "Y"], p!["Y", "X"], p![("X", "Y"), _], p![_, ("Y", "X")]]
         {

@@ -1,9 +1,9 @@
-//! Bad input of any kind is an error that flows or an `Err`, never a panic.
+//! Bad input of any kind is an error value or an `Err`, never a panic.
 
 use atmesh::prelude::*;
 use atmesh::{Error, ErrorKind, ScanOptions, Tree, checkpoint, jvp, scan_with, tree, vjp};
 
-/// A result with plain values among its arrays.
+/// A result that has plain Rust values next to its arrays.
 #[derive(Clone, Debug, Tree)]
 struct Found {
     at: Array,
@@ -23,13 +23,13 @@ fn poisoned<T: Tree>(what: &str, x: &T, kind: ErrorKind) {
     }
 }
 
-/// Closures that fail before they return: plain values are defaults, lists are empty.
+/// Closures that fail before they return: plain values have their defaults, and lists are empty.
 #[test]
 fn closures_that_fail_before_they_return() {
     let x = &Array::from([1.0f32, 2.0]);
     let fails = |x: &Array| -> Result<Mixed> {
         let y = x.dot(Array::ones([3]));
-        y.ty()?; // refused here
+        y.ty()?; // the error is found here
         Ok(found(&y))
     };
     let check = |what: &str, got: &Mixed| {
@@ -57,20 +57,20 @@ fn closures_that_fail_before_they_return() {
     let (carry, ys) = scan_with(x, (), |x, ()| fails(&x).map(|f| (x, f)), options);
     poisoned("scan", &carry, ErrorKind::Shape);
     check("scan", &ys);
-    // carries are like the first ones
+    // The final carries have the structure of the initial ones.
     let first = found(x);
     let looped = fori_loop(0..3, &first, |_, (f, _)| fails(&f.at));
     poisoned("fori_loop", &looped, ErrorKind::Shape);
     assert_eq!((looped.0.name.as_str(), looped.0.all.len(), looped.1.0), ("it", 2, 7));
     let looped = while_loop(&first, |(f, _)| f.at.sum(..).lt(9.0), |(f, _)| fails(&f.at));
     poisoned("while_loop", &looped, ErrorKind::Shape);
-    // whoever asks gets an Err
+    // Asking for the result gives an `Err`.
     assert!(jit(move |x: &Array| fails(x)).call(x).is_err());
     assert!(jit(move |x: &Array| cond(true, || fails(x), || fails(x))).call(x).is_err());
     assert!(shard_map(&mesh, p!["X"], p![], move |x: &Array| fails(x)).call(x.put(&mesh, p!["X"])).is_err());
 }
 
-/// Closures that return ill-typed arrays: the results are like what they returned.
+/// Closures that return ill-typed arrays: the results have the structure of the returned value.
 #[test]
 fn closures_that_return_errors() {
     let x = &Array::from([1.0f32, 2.0]);
@@ -89,7 +89,7 @@ fn closures_that_return_errors() {
     check("value_and_grad", &value_and_grad(x, |x| (x.sum(..), ill(&x))).0.1);
     let mesh = Mesh::new([("X", 2)]).unwrap();
     check("auto_axes", &auto_axes(x.put(&mesh, p!["X"]), p![], |x| ill(&x)));
-    // refused after the closure was traced
+    // The error is found after the closure was traced.
     let ty = Array::ones([2]);
     let refused = cond(true, || found(x), || found(&(&ty + &x.astype(I32)).astype(I32)));
     assert!(tree::leaves(&refused).iter().all(|a| a.ty().is_err()));
@@ -100,7 +100,7 @@ fn closures_that_return_errors() {
     assert_eq!(ys.0.all.len(), 2);
 }
 
-/// An error that flows into one of them comes out of it.
+/// An error in an argument is the error of the result.
 #[test]
 fn errors_flow_through_closures() {
     let bad = &Array::ones([2]).dot(Array::ones([3]));
@@ -119,22 +119,22 @@ fn errors_flow_through_closures() {
     told(vjp(bad, |x| x).1.call(Array::ones([2])));
 }
 
-/// Runs it; whether it panicked, and with what.
+/// Runs `run` and returns the panic message, if it panicked.
 fn panic_of(run: impl FnOnce()) -> Option<String> {
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).err()?;
     let text = caught.downcast_ref::<String>().cloned();
     text.or_else(|| caught.downcast_ref::<&str>().map(ToString::to_string)).or(Some("?".into()))
 }
 
-/// Dimensions and numbers that are wrong for nearly every array, and some that are right for a few.
+/// Dimensions and scalars that are wrong for nearly every array, and a few that are right for some.
 const DIMS: [i32; 8] = [0, 1, -1, 2, -3, 9, i32::MAX, i32::MIN];
 const LONG: [i64; 8] = [0, 1, -1, 3, -9, 1 << 60, i64::MAX, i64::MIN];
 const SIZES: [usize; 6] = [0, 1, 3, 1 << 33, usize::MAX / 2, usize::MAX];
 
-/// A call's name, and the call.
+/// The name of a call, and the call.
 type Call = (String, Box<dyn Fn(&Array, &Array) -> Vec<Array>>);
 
-/// Each method with each bad argument.
+/// Returns each method with each bad argument.
 fn calls() -> Vec<Call> {
     let mut all: Vec<Call> = Vec::new();
     macro_rules! each { ($p:ident in $list:expr; $($call:expr),+ $(,)?) => {$(
@@ -160,24 +160,24 @@ fn calls() -> Vec<Call> {
     each!(n in LONG;
         |x: A, _: A| x.roll(n, 0), |x: A, _: A| x.tril(n), |x: A, _: A| x.triu(n), |x: A, _: A| x.pad(0, [(n, n, 0)]),
         |x: A, _: A| x.pad(0, [(0, n, 1), (n, 0, 0)]), |_: A, _: A| Array::eye([2, 2], n),
-        |x: A, _: A| x.slice(atmesh::array::Pick::range(Some(n), None, Some(n)).into_index()),
-        |x: A, _: A| x.slice(atmesh::array::Pick::range(None, Some(n), Some(-1)).into_index()),
-        |x: A, _: A| x.slice(atmesh::array::Pick::range(Some(n), Some(-n.max(-9)), Some(i64::MIN)).into_index()),
-        |x: A, _: A| x.slice(atmesh::array::Pick::range(Some(n), Some(n), Some(i64::MAX)).into_index()),
-        |x: A, _: A| x.slice(atmesh::array::Pick::through(Some(n), n, None).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::DimIndex::range(Some(n), None, Some(n)).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::DimIndex::range(None, Some(n), Some(-1)).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::DimIndex::range(Some(n), Some(-n.max(-9)), Some(i64::MIN)).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::DimIndex::range(Some(n), Some(n), Some(i64::MAX)).into_index()),
+        |x: A, _: A| x.slice(atmesh::array::DimIndex::range_inclusive(Some(n), n, None).into_index()),
         |x: A, _: A| x + n, |x: A, _: A| x.clamp(n, n), |x: A, _: A| x / n, |x: A, _: A| x % n,
-        |x: A, _: A| Array::full(F32.of([2]), n) + x, |x: A, _: A| Array::full(I8.of([2]), n) + x,
-        |_: A, _: A| Key::new(1).randint(I32.of([2]), n..n.saturating_add(1)),
-        |_: A, _: A| Key::new(1).randint(I64.of([2]), n..0),
+        |x: A, _: A| Array::full(F32.array_type([2]), n) + x, |x: A, _: A| Array::full(I8.array_type([2]), n) + x,
+        |_: A, _: A| Key::new(1).randint(I32.array_type([2]), n..n.saturating_add(1)),
+        |_: A, _: A| Key::new(1).randint(I64.array_type([2]), n..0),
     );
     each!(n in SIZES;
         |x: A, _: A| x.reshape([n, n]), |x: A, _: A| x.broadcast_to([n, n, 3]), |x: A, _: A| x.broadcast_in_dim([n, n], [n]),
         |x: A, _: A| x.split([n, n], 0), |x: A, _: A| x.slice(ix![n]), |x: A, _: A| x.slice(ix![n..n]),
         |x: A, _: A| x.sum(n),
     );
-    // these would be made
+    // Arrays of these sizes would really be allocated.
     each!(n in [usize::MAX / 2, usize::MAX];
-        |_: A, _: A| Array::zeros([n, 4]), |_: A, _: A| Array::ones(I32.of([n])), |_: A, _: A| Array::iota(F64.of([n, n]), 0),
+        |_: A, _: A| Array::zeros([n, 4]), |_: A, _: A| Array::ones(I32.array_type([n])), |_: A, _: A| Array::iota(F64.array_type([n, n]), 0),
         |_: A, _: A| Array::iota([2], n), |_: A, _: A| Key::new(1).uniform([n, 3]), |_: A, _: A| Key::new(1).normal([n, n]),
         |_: A, _: A| Key::new(1).split_array([n, n]), |_: A, _: A| Array::eye([n, n], 0),
         |x: A, _: A| x.one_hot(n), |x: A, _: A| x.tile([n, n]), |x: A, _: A| x.pad(0, [(n as i64, n as i64, n)]),
@@ -187,12 +187,12 @@ fn calls() -> Vec<Call> {
         |x: A, y: A| einsum(s, [x, y]), |x: A, _: A| einsum(s, [x]), |x: A, _: A| einsum(s, [x, x, x]),
     );
     each!(t in ["", "X", "Y", "Nowhere"];
-        |x: A, _: A| x.psum(t), |x: A, _: A| x.all_gather(t, Gather::tiled(0)), |x: A, _: A| x.ppermute(t, Permutation::ring(1)),
-        |x: A, _: A| x.psum_scatter(t, Gather::tiled(9)), |x: A, _: A| x.all_to_all(t, Exchange::split(9).concat(-9)), |x: A, _: A| x.pvary(t),
+        |x: A, _: A| x.psum(t), |x: A, _: A| x.all_gather(t, CollectiveDim::tiled(0)), |x: A, _: A| x.ppermute(t, Permutation::ring(1)),
+        |x: A, _: A| x.psum_scatter(t, CollectiveDim::tiled(9)), |x: A, _: A| x.all_to_all(t, AllToAll::split(9).concat(-9)), |x: A, _: A| x.pvary(t),
         |x: A, _: A| x.pmean([t, t]), |_: A, _: A| axis_index(t), |x: A, _: A| x.reshard(p![t]), |x: A, _: A| x.constrain(p![t, t]),
         |x: A, _: A| x.reshard(p![_, _, t, _]), |x: A, y: A| x.dot_to(y, p![t]), |x: A, _: A| x.sum_to(0, p![t, t, t]),
         |x: A, _: A| x.put(&Mesh::new([("X", 2)]).unwrap(), p![t]), |x: A, _: A| auto_axes(x, p![t], |x| x),
-        |x: A, _: A| explicit_axes(x, p![t], |x| x), |_: A, _: A| Array::zeros(F32.of([4]).on(&Mesh::new([("X", 2)]).unwrap(), p![t, t])),
+        |x: A, _: A| explicit_axes(x, p![t], |x| x), |_: A, _: A| Array::zeros(F32.array_type([4]).on(&Mesh::new([("X", 2)]).unwrap(), p![t, t])),
     );
     each!(_n in [0];
         |x: A, y: A| x.dot(y), |x: A, y: A| x.matmul(y), |x: A, y: A| x + y, |x: A, y: A| x.select(y, y), |x: A, y: A| x.pow(y),
@@ -204,8 +204,8 @@ fn calls() -> Vec<Call> {
         |x: A, _: A| grad(x, |x| x), |x: A, y: A| grad((x, y), |(x, y)| (x * y).sum(..)), |x: A, y: A| jvp(x, y, |x| x.sin()).1,
         |x: A, y: A| vjp(x, |x| x.exp()).1.call(y), |x: A, _: A| x.bitcast(F32), |x: A, _: A| x.astype(DType::Key),
         |x: A, _: A| x.astype(Bool), |x: A, _: A| x.gelu(), |x: A, _: A| x.std(..), |x: A, _: A| x.max(..), |x: A, _: A| x.argmin(0),
-        |x: A, y: A| Key::of(x.clone()).fold_in(y).uniform([2]), |x: A, _: A| Key::from_data(x).normal([2]),
-        |x: A, _: A| Key::of(x.clone()).split_array([2]), |x: A, _: A| checkpoint(x, |x| x.sum(..)),
+        |x: A, y: A| Key::from_array(x.clone()).fold_in(y).uniform([2]), |x: A, _: A| Key::from_data(x).normal([2]),
+        |x: A, _: A| Key::from_array(x.clone()).split_array([2]), |x: A, _: A| checkpoint(x, |x| x.sum(..)),
         |x: A, y: A| tree::map2(&vec![x.clone()], &vec![y.clone(), y.clone()], |a, b| a + b),
         |x: A, y: A| { debug_print!("{}", x, y); x.clone() }, |_: A, _: A| switch(0, &[] as &[&dyn Fn() -> Array]),
         |x: A, y: A| concat([] as [&Array; 0], 0) + stack([] as [Array; 0], 1) + x + y,
@@ -224,13 +224,14 @@ impl<T: Tree> IntoList for T {
 trait IntoIndex {
     fn into_index(self) -> atmesh::array::Index;
 }
-impl IntoIndex for atmesh::array::Pick {
+impl IntoIndex for atmesh::array::DimIndex {
     fn into_index(self) -> atmesh::array::Index {
         vec![self].into()
     }
 }
 
-/// Every method, with arguments that are wrong in every way, on arrays of many kinds: at once, traced, and in a `shard_map`.
+/// Calls every method with arguments that are wrong in every way, on arrays of many kinds: eagerly,
+/// traced, and in a `shard_map`.
 #[test]
 fn no_method_panics() {
     let mesh = Mesh::new([("X", 2), ("Y", 1)]).unwrap();
@@ -245,7 +246,7 @@ fn no_method_panics() {
         Array::ones([2, 2]).put(&auto, p!["X"]),
         Array::from([true, false]),
         Array::from([1u8, 200]),
-        Array::ones(F16.of([1, 2, 1])),
+        Array::ones(F16.array_type([1, 2, 1])),
         Key::new(1).array().clone(),
         Key::new(2).split_array([3]),
         Array::ones([2]).dot(Array::ones([3])),
@@ -262,12 +263,13 @@ fn no_method_panics() {
                     failed.push(format!("{what} {how} on {}, {}: {panic}", told(x), told(y)));
                 }
             };
-            // an error is told of an operation on a line, and is none of atmesh's own
+            // Every error names an operation and a source line, and is not an internal error of
+            // atmesh.
             let whole = |error: &Error| {
                 for d in error.diagnostics() {
-                    assert!(!d.op.is_empty() && d.place.is_some(), "of no operation or line: {error}");
+                    assert!(!d.op.is_empty() && d.location.is_some(), "of no operation or line: {error}");
                     assert_ne!(d.fault.kind, ErrorKind::Internal, "{error}");
-                    assert_ne!(d.fault.kind, ErrorKind::Other, "{error}");
+                    assert_ne!(d.fault.kind, ErrorKind::User, "{error}");
                 }
             };
             note("at once", &|| {
@@ -291,13 +293,14 @@ fn no_method_panics() {
     assert!(failed.is_empty(), "{} panics:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// What is asked for must fit into the machine before anything of it is made, also where a trace would only record it.
+/// A result that does not fit in memory is rejected before anything is allocated, even if it would
+/// only be recorded in a trace.
 #[test]
 fn giant_arrays_are_refused_before_they_are_made() {
     let refused = |what: &str, x: Array| {
         let error = x.ty().expect_err(what);
         assert!(matches!(error.kind(), ErrorKind::Shape | ErrorKind::Data), "{what}: {error}");
-        assert!(error.diagnostics()[0].place.is_some(), "{what}: {error}");
+        assert!(error.diagnostics()[0].location.is_some(), "{what}: {error}");
     };
     refused("arange", Array::arange(0i64..1 << 45));
     refused("arange", Array::arange(i64::MIN..i64::MAX));
@@ -321,7 +324,7 @@ fn giant_arrays_are_refused_before_they_are_made() {
     }
 }
 
-/// No device holds what lies on a mesh without devices.
+/// An array on a mesh without devices has no data.
 #[test]
 fn nothing_is_put_together_on_an_abstract_mesh() {
     for devices in [2, 1 << 40] {
@@ -334,7 +337,8 @@ fn nothing_is_put_together_on_an_abstract_mesh() {
     }
 }
 
-/// Ends near the limits of every integer type: numbers of the range, or a refusal, never others.
+/// Random integers near the limits of every integer type: results are within the range, or the
+/// range is an error.
 #[test]
 fn random_integers_are_of_their_range() {
     let limits = |d: DType| -> (i128, i128) {
@@ -356,8 +360,8 @@ fn random_integers_are_of_their_range() {
         let (least, most) = limits(dtype);
         for (i, &start) in ends.iter().enumerate() {
             for &end in ends.iter().skip(i % 3).step_by(3) {
-                let x = key.randint(dtype.of([4]), start..end);
-                // an empty range is its start
+                let x = key.randint(dtype.array_type([4]), start..end);
+                // An empty range yields its start.
                 let last = if start < end { i128::from(end) - 1 } else { start.into() };
                 let fits = i128::from(start) >= least && i128::from(start) <= most && last <= most;
                 match x.ty() {
@@ -384,7 +388,8 @@ fn random_integers_are_of_their_range() {
     }
 }
 
-/// A key takes 32 bits: what has more would be cut, so that two numbers give one key.
+/// A key is made from 32 bits: larger seeds are errors, since truncation would give two seeds the
+/// same key.
 #[test]
 fn keys_are_made_of_numbers_of_32_bits() {
     let key = Key::new(0);
@@ -403,7 +408,7 @@ fn keys_are_made_of_numbers_of_32_bits() {
 
 #[test]
 fn an_empty_dimension_has_no_position() {
-    let x = Array::zeros(I32.of([2, 0]));
+    let x = Array::zeros(I32.array_type([2, 0]));
     for index in [ix![.., 0], ix![.., &Array::from(0)]] {
         for refused in [x.slice(index.clone()), x.at(index.clone()).set(1), x.at(index.clone()).get()] {
             let error = refused.ty().unwrap_err();
@@ -412,7 +417,7 @@ fn an_empty_dimension_has_no_position() {
     }
 }
 
-/// Steps further than there are devices, and sizes near the end of what is counted.
+/// Steps that exceed the number of devices, and sizes near the limits of integers.
 #[test]
 fn steps_and_sizes_near_the_end() {
     let mesh = Mesh::new([("X", 4)]).unwrap();
@@ -435,7 +440,7 @@ fn steps_and_sizes_near_the_end() {
         let held: usize = blocks.iter().map(|b| b.index[0].len()).sum();
         assert_eq!((held, blocks[3].index[0].end), (n, n));
     }
-    // an axis again and again, which nobody checked: as many ways as can be counted, never 0
+    // An axis that is repeated without a check: the number of shards saturates, and is never 0.
     let giant = Mesh::without_devices([("X", 1 << 32)]).unwrap();
     let sharding = Sharding { mesh: giant, spec: p![("X", "X")] };
     assert!(sharding.shard_shape(&[8]).is_err());

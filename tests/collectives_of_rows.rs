@@ -1,12 +1,17 @@
-//! Operations on values laid in ways that do not fit: bytes that the busiest device receives, against XLA's partitioner.
+//! Operations on values with incompatible shardings: the bytes that the busiest device receives,
+//! compared with XLA's partitioner.
 //!
-//! A row has what is moved, exactly, how that comes about and why it is no less, and what XLA's collectives amount to: those of JAX 0.10.2's
-//! compiled program of the same operation (`jit` without `out_shardings`, auto axes, eight devices of a CPU; `tests/least/xla.py` counts
-//! them alike). An all-gather of V bytes by n devices counts V·(n−1)/n, an all-reduce 2·V·(n−1)/n, an all-to-all V·(n−1)/n, and a permute V.
+//! Each row gives the exact bytes, how they come about and why fewer are not possible, and the
+//! bytes of XLA's collectives: those of the same operation compiled by JAX 0.10.2 (`jit` without
+//! `out_shardings`, auto axes, eight CPU devices), which `tests/bytes_moved/xla.py` counts in the
+//! same way. With n devices, an all-gather of V bytes counts V·(n−1)/n, an all-reduce 2·V·(n−1)/n,
+//! an all-to-all V·(n−1)/n, and a permute V.
 //!
-//! Results are laid as XLA lays them, but for the wrap pad, whose 66 elements it does not split, the sort, which it leaves unsharded, and `cond`, of
-//! which it splits the columns. In particular a result of operands that share no axis is unsharded there too if nobody asks for it: row 45
-//! of the auto mode's rules is kept. Who wants it sharded constrains it, and then less is moved (the rows that say so).
+//! Results have the shardings that XLA chooses, with three exceptions: the wrap pad, whose 66
+//! elements XLA does not shard; the sort, which XLA leaves unsharded; and `cond`, whose columns XLA
+//! shards. In particular, a result of operands that share no axis is unsharded unless a sharding is
+//! requested (row 45 of the rules of auto mode). A constraint that shards it moves fewer bytes
+//! (some rows show it).
 
 use atmesh::prelude::*;
 use atmesh::{ConvOptions, Padding};
@@ -22,11 +27,11 @@ struct Row {
     name: &'static str,
     mesh: Axes,
     args: Vec<(Vec<usize>, Spec)>,
-    /// Bytes, and how they come about.
+    /// The bytes, and how they come about.
     least: (u64, &'static str),
-    /// What XLA moves.
+    /// The bytes that XLA moves.
     xla: u64,
-    /// Whether no cheaper way than to bring a whole operand is known.
+    /// True if no cheaper method than moving a full operand is known.
     whole: bool,
     function: fn(&V) -> Array,
 }
@@ -173,7 +178,7 @@ fn along_a_line() -> Vec<Row> {
         ),
         row("diagonal", LINE, square, (448, "all-reduce of 64·4 by 8"), 448, |a| a[0].diagonal(0)),
         gathered("sort", 224, |a| a[0].sort(0)),
-        // the sorted numbers are read where they are made
+        // The sorted elements are read on the devices that sort them.
         gathered("median", 226, |a| a[0].median(0)),
     ]
 }
@@ -228,7 +233,7 @@ fn each_row_moves_its_least_and_no_more_than_xla() -> Result<()> {
         if least > r.xla {
             wrong += &format!("{}: {least} bytes, XLA moves {}\n", r.name, r.xla);
         }
-        // what a device lacks of the smallest operand that is cut
+        // The elements of the smallest sharded operand that a device lacks.
         let lacks = r.args.iter().filter_map(|(shape, spec)| {
             let parts: u64 = (r.mesh.iter().filter(|axis| spec.to_string().contains(axis.0)))
                 .map(|axis| axis.1 as u64)
@@ -237,11 +242,11 @@ fn each_row_moves_its_least_and_no_more_than_xla() -> Result<()> {
             (parts > 1).then(|| bytes - bytes / parts)
         });
         let lacks = lacks.min().expect("an operand is cut");
-        if !r.whole && told.iter().any(|c| c.bytes >= lacks) {
+        if !r.whole && told.iter().any(|c| c.bytes_per_device >= lacks) {
             wrong += &format!("{}: a whole operand is brought\n{told}\n", r.name);
         }
         let (got, want) = (f.call(&laid)?, (r.function)(&whole));
-        if !got.allclose_by(&want, 1e-4, 1e-4)? {
+        if !got.allclose_with(&want, 1e-4, 1e-4)? {
             wrong += &format!("{}: other numbers than on one device\n", r.name);
         }
     }
@@ -249,8 +254,9 @@ fn each_row_moves_its_least_and_no_more_than_xla() -> Result<()> {
     Ok(())
 }
 
-/// The least of the rows that only move elements, by going through all of them: where blocks of operands and results are as their types say, a
-/// device receives what it lacks, of each operand in one exchange.
+/// Computes the minimum for the rows that only move elements, by enumerating them: with blocks of
+/// operands and results as in their types, a device receives the elements that it lacks, one
+/// exchange per operand.
 #[test]
 fn what_only_moves_receives_what_is_lacking() -> Result<()> {
     let mut seen = 0;
@@ -259,7 +265,7 @@ fn what_only_moves_receives_what_is_lacking() -> Result<()> {
             continue;
         }
         seen += 1;
-        // elements that say where they are from: as many operands, one behind the other
+        // Each element encodes its origin: operand k has the elements 64·k to 64·(k+1).
         let each = |k: usize| Array::arange(64 * k as i32..64 * (k + 1) as i32).astype(F32);
         let from = (r.function)(&(0..r.args.len()).map(each).collect()).to_vec::<f32>()?;
         let block = from.len().div_ceil(8);

@@ -1,9 +1,9 @@
-//! What programs communicate: kinds, bytes and counts that must not get worse.
+//! Communication of programs: kinds, bytes and counts of collectives that must not grow.
 
 use atmesh::prelude::*;
-use atmesh::{Args, Axes, Collectives, Kind, einsum_to};
+use atmesh::{Args, Axes, CollectiveKind, Collectives, einsum_to};
 
-/// One step of the heat equation; the ends stay.
+/// Computes one step of the heat equation; the ends stay fixed.
 fn step(u: &Array) -> Array {
     let (a, b, c) = (u.slice(ix![2..]), u.slice(ix![1..-1]), u.slice(ix![..-2]));
     let middle = &b + &((&(&a - &(&b * 2.0)) + &c) * 0.1);
@@ -24,14 +24,15 @@ fn heat_exchanges_one_element_with_each_neighbour() -> Result<()> {
         })
         .lower(&u)?;
         let all = |c: &Collectives| {
-            c.iter().map(|c| (c.kind, c.messages, c.total_bytes, c.times)).collect::<Vec<_>>()
+            c.iter().map(|c| (c.kind, c.messages, c.total_bytes, c.count)).collect::<Vec<_>>()
         };
-        let once = |times| (Kind::Halo, messages, 4 * messages, times);
+        let once = |times| (CollectiveKind::Halo, messages, 4 * messages, times);
         if n == 1 {
             assert!(run.collectives().is_empty() && slope.collectives().is_empty());
         } else {
             assert_eq!(all(run.collectives()), [once(10)]);
-            // the value is needed once forward, its cotangent once backward
+            // The value is needed once in the forward pass, its cotangent once in the backward
+            // pass.
             assert_eq!(all(slope.collectives()), [once(1), once(1)]);
         }
     }
@@ -42,7 +43,7 @@ fn heat_exchanges_one_element_with_each_neighbour() -> Result<()> {
 fn the_gradient_of_a_loop_exchanges_what_its_steps_do() -> Result<()> {
     let mesh = Mesh::auto([("x", 8)])?;
     let x = Key::new(0).uniform([102]).put(&mesh, p!["x"]);
-    // the ends stay, in place
+    // The ends stay fixed, updated in place.
     let simulate = |x: &Array| {
         fori_loop(0..100, x, |_, x| {
             let inner = 0.5 * x.slice(ix![1..-1]) + 0.25 * x.slice(ix![..-2]) + 0.25 * x.slice(ix![2..]);
@@ -53,11 +54,16 @@ fn the_gradient_of_a_loop_exchanges_what_its_steps_do() -> Result<()> {
     let slope = jit(|x: &Array| grad(x, |x| energy(&x)));
     let lowered = slope.lower(&x)?;
     let halos: Vec<_> =
-        (lowered.collectives().iter()).map(|c| (c.kind, c.messages, c.total_bytes, c.times)).collect();
-    // forward both edges of the value; backward one edge of each of two cotangents: 14 messages of 4 bytes a step either way
-    let want = [(Kind::Halo, 14, 56, 100), (Kind::Halo, 7, 28, 100), (Kind::Halo, 7, 28, 100)];
+        (lowered.collectives().iter()).map(|c| (c.kind, c.messages, c.total_bytes, c.count)).collect();
+    // Forward, both edges of the value are sent; backward, one edge of each of two cotangents: 14
+    // messages of 4 bytes per step in both cases.
+    let want = [
+        (CollectiveKind::Halo, 14, 56, 100),
+        (CollectiveKind::Halo, 7, 28, 100),
+        (CollectiveKind::Halo, 7, 28, 100),
+    ];
     assert_eq!(halos, want, "{}", lowered.collectives());
-    // and it is the gradient: along one direction against the difference
+    // The result is the gradient: its product with a direction equals the finite difference.
     let (value, along) = (energy(&x), Key::new(1).normal([102]).put(&mesh, p!["x"]));
     let (small, sum) = (1e-2, (slope.call(&x)? * &along).sum(..));
     let difference = (energy(&(&x + small * &along)) - energy(&(&x - small * &along))) / (2.0 * small);
@@ -68,7 +74,7 @@ fn the_gradient_of_a_loop_exchanges_what_its_steps_do() -> Result<()> {
 
 #[test]
 fn reshards_move_the_least() -> Result<()> {
-    use Kind::{AllGather, AllToAll, Exchange, Permute};
+    use CollectiveKind::{AllGather, AllToAll, Exchange, Permute};
     let mesh = |k: usize| -> Result<Mesh> {
         match k {
             8 => Mesh::new([("x", 8)]),
@@ -114,7 +120,7 @@ fn reshards_move_the_least() -> Result<()> {
     Ok(())
 }
 
-/// A layer's step: loss and gradients of two weights.
+/// Returns the loss of a layer, and the gradients of its two weights.
 fn mlp(x: &Array, a: &Array, b: &Array) -> (Array, Array) {
     grad((a, b), |(a, b): (Array, Array)| {
         let h = x.dot(&a).maximum(0.0);
@@ -129,13 +135,13 @@ fn layers_communicate_what_their_shardings_ask() -> Result<()> {
     let at = |shape: [usize; 2], spec: Spec| Array::ones(shape).put(&mesh, spec);
     let (x, whole, split) = (at([256, 64], p!["d"]), at([64, 64], p![]), at([64, 64], p!["d"]));
     let weight = 64 * 64 * 4;
-    // data parallel: gradients are added over devices, nothing else moves
+    // Data parallel: gradients are summed over devices, and nothing else moves.
     let lowered = jit(mlp).lower((&x, &whole, &whole))?;
     assert_collectives!(lowered, AllReduce("d") x 2);
     assert_eq!(lowered.collectives().bytes(), 2 * (2 * weight * 7 / 8), "{}", lowered.collectives());
-    // weights split: each is gathered once, for forward and backward alike
+    // Sharded weights: each is gathered once, for the forward and backward pass together.
     let lowered = jit(mlp).lower((&x, &split, &split))?;
-    assert_eq!(lowered.collectives().count(Kind::AllGather, "d"), 2, "{}", lowered.collectives());
+    assert_eq!(lowered.collectives().count(CollectiveKind::AllGather, "d"), 2, "{}", lowered.collectives());
     Ok(())
 }
 
@@ -161,7 +167,8 @@ fn an_assertion_lists_what_there_is() {
     assert_collectives!(lowered);
 }
 
-/// Axes whose sizes share no divisor, in the other order than the mesh has them: the parts of the sum are counted in mesh order.
+/// The sizes of the axes are coprime, and the axes are not in mesh order: the partial values of the
+/// sum are indexed in mesh order.
 #[test]
 fn a_sum_over_axes_of_two_and_three_is_one_all_reduce() -> Result<()> {
     for axes in [[("A", 3), ("B", 2)], [("A", 2), ("B", 3)]] {
@@ -176,17 +183,21 @@ fn a_sum_over_axes_of_two_and_three_is_one_all_reduce() -> Result<()> {
     Ok(())
 }
 
-/// Of many devices only some are looked at for messages: those are estimates, and say so. Bytes are exact.
+/// With many devices, only some of them are sampled for message counts: these are marked as
+/// estimates. Bytes are exact.
 #[test]
 fn figures_of_many_devices_are_marked_as_estimates() -> Result<()> {
     for (n, marks) in [(8, false), (4096, true)] {
         let mesh = Mesh::without_devices([("X", n)])?;
-        let x = F32.of([1 << 16]).on(&mesh, p!["X"]).into_tree();
+        let x = F32.array_type([1 << 16]).on(&mesh, p!["X"]).into_tree();
         let lowered = jit(|x: &Array| x.reshard(p![])).lower(&x)?;
         let c = lowered.collectives();
         let all = c.iter().next().expect("an all-gather");
-        assert_eq!((c.len(), all.kind, all.exact, all.counted), (1, Kind::AllGather, true, !marks));
-        // each device's block to each other one
+        assert_eq!(
+            (c.len(), all.kind, all.exact, all.messages_exact),
+            (1, CollectiveKind::AllGather, true, !marks)
+        );
+        // Each device sends its block to each other device.
         let others = n as u64 - 1;
         assert_eq!((all.messages, all.total_bytes), (n as u64 * others, (4 * others) << 16));
         let text = c.to_string();
@@ -196,27 +207,28 @@ fn figures_of_many_devices_are_marked_as_estimates() -> Result<()> {
     Ok(())
 }
 
-/// Fewer numbers than devices are added by a tree: two letters for each device but one, and few for the busiest one. Sums that wait for
-/// the same sums are one exchange, wherever their lines are.
+/// Sums of fewer elements than devices use a tree: two messages for each device but one, and few
+/// for the busiest device. Sums with the same dependencies are combined into one exchange, wherever
+/// they are written.
 #[test]
 fn few_numbers_are_summed_by_a_tree_and_those_that_are_ready_together() -> Result<()> {
     let told = |c: &Collectives| -> Vec<_> {
-        c.iter().map(|c| (c.kind, c.bytes, c.total_bytes, c.messages)).collect()
+        c.iter().map(|c| (c.kind, c.bytes_per_device, c.total_bytes, c.messages)).collect()
     };
     for (n, busiest) in [(3u64, 2), (6, 3), (8, 3), (128, 7), (4096, 12)] {
         let mesh = Mesh::without_devices([("X", n as usize)])?;
-        let x = F32.of([12288]).on(&mesh, p!["X"]).into_tree();
+        let x = F32.array_type([12288]).on(&mesh, p!["X"]).into_tree();
         let one = jit(|x: &Array| x.sum(..)).lower(&x)?;
         let all = 8 * (n - 1);
-        assert_eq!(told(one.collectives()), [(Kind::AllReduce, 4 * busiest, all, 2 * (n - 1))]);
-        // the same in code of blocks
+        assert_eq!(told(one.collectives()), [(CollectiveKind::AllReduce, 4 * busiest, all, 2 * (n - 1))]);
+        // The same in per-device code.
         let manual =
             jit(|x: &Array| shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X")).call(x));
         assert_eq!(told(manual.lower(&x)?.collectives()), told(one.collectives()), "{n} devices");
     }
     let mesh = Mesh::auto([("x", 4), ("y", 2)])?;
     let x = Key::new(0).uniform([64, 64]).put(&mesh, p!["x", "y"]);
-    // three at once, then one that needs one of them
+    // Three sums are combined, followed by one that depends on one of them.
     let f = |x: &Array| {
         let (sum, most) = (x.sum(..), x.max(..));
         let spread = (x - &sum).square().sum(..);
@@ -230,7 +242,7 @@ fn few_numbers_are_summed_by_a_tree_and_those_that_are_ready_together() -> Resul
         (sum, x.max(..), spread, least)
     };
     let (lowered, other) = (jit(f).lower(&x)?, jit(g).lower(&x)?);
-    let want = [(Kind::AllReduce, 24, 3 * 56), (Kind::AllReduce, 12, 56)];
+    let want = [(CollectiveKind::AllReduce, 24, 3 * 56), (CollectiveKind::AllReduce, 12, 56)];
     for c in [lowered.collectives(), other.collectives()] {
         let list: Vec<_> = told(c).into_iter().map(|c| (c.0, c.1, c.2)).collect();
         assert_eq!(list, want, "{c}");
@@ -244,8 +256,8 @@ fn few_numbers_are_summed_by_a_tree_and_those_that_are_ready_together() -> Resul
     Ok(())
 }
 
-/// The gradient of what several products read is one all-reduce: what each of them makes of it in parts is added first. So it is behind
-/// transposes, of differences, and of a layer with a gate.
+/// The gradient of a value that several products read needs one all-reduce: the partial gradients
+/// are added first. This also holds after transposes, for differences, and for a gated layer.
 #[test]
 fn sums_in_parts_that_are_added_are_one_all_reduce() -> Result<()> {
     let mesh = Mesh::auto([("x", 8)])?;
@@ -255,10 +267,11 @@ fn sums_in_parts_that_are_added_are_one_all_reduce() -> Result<()> {
     let turned: Loss =
         |x, w| (x.dot(w[0].t()).tanh() - x.dot(w[1].t()).tanh() * x.dot(w[2].t()).sin()).square().sum(..);
     let gated: Loss = |x, w| (x.dot(&w[0]).logistic() * x.dot(&w[1])).dot(&w[2]).square().sum(..);
-    // an all-reduce of [8, 64], and where the result is a product's another one of it
-    let once = (Kind::AllReduce, 2 * 8 * 64 * 4 / 8 * 7);
-    // what the loss is, where weights are, whether these are transposed, and what is communicated
-    type Case = (Loss, [Spec; 3], bool, Vec<(Kind, u64)>);
+    // Each case needs an all-reduce of [8, 64], and a second one if the result is a product's.
+    let once = (CollectiveKind::AllReduce, 2 * 8 * 64 * 4 / 8 * 7);
+    // A loss, the shardings of the weights, whether they are transposed, and the expected
+    // collectives.
+    type Case = (Loss, [Spec; 3], bool, Vec<(CollectiveKind, u64)>);
     let cases: [Case; 3] = [
         (three, [p![_, "x"]; 3], false, vec![once]),
         (turned, [p!["x"]; 3], true, vec![once]),
@@ -274,13 +287,14 @@ fn sums_in_parts_that_are_added_are_one_all_reduce() -> Result<()> {
         let c = lowered.collectives();
         assert_eq!(kinds(c), want, "{c}");
         let (got, exact) = (slope.call((&x.put(&mesh, p![]), &split))?, grad(&x, |x| loss(&x, &w)));
-        assert!(got.allclose_by(&exact, 1e-4, 1e-4)?, "{got}\n{exact}");
+        assert!(got.allclose_with(&exact, 1e-4, 1e-4)?, "{got}\n{exact}");
     }
     Ok(())
 }
 
-/// A layer of a decoder whose heads and hidden features are split: two all-reduces forward, one of them once more where it is computed again, and
-/// two backward, where queries, keys and values, and gate and values, would each have one of their own.
+/// A decoder layer with sharded heads and hidden features: two all-reduces forward, one of them
+/// again in recomputation, and two backward, where a separate all-reduce for each of queries, keys
+/// and values, and for gate and up, would be possible.
 #[test]
 fn a_decoders_layer_has_five_all_reduces() -> Result<()> {
     let mesh = Mesh::auto([("tensor", 8)])?;
@@ -317,21 +331,22 @@ fn a_decoders_layer_has_five_all_reduces() -> Result<()> {
     let slope = jit(|x: &Array, w: &Vec<Array>| grad((x, w), |(x, w): (Array, Vec<Array>)| loss(&x, &w)));
     let args = (&x.put(&mesh, p![]), &split);
     let lowered = slope.lower(args)?;
-    let all = (Kind::AllReduce, (2 * tokens * d * 4 / 8 * 7) as u64);
+    let all = (CollectiveKind::AllReduce, (2 * tokens * d * 4 / 8 * 7) as u64);
     let c = lowered.collectives();
     assert_eq!(kinds(c), [all; 5], "{c}");
     let (got, want) = (slope.call(args)?, grad((&x, &w), |(x, w): (Array, Vec<Array>)| plain(&x, &w)));
-    assert!(got.0.allclose_by(&want.0, 1e-3, 1e-4)?, "{}\n{}", got.0, want.0);
+    assert!(got.0.allclose_with(&want.0, 1e-3, 1e-4)?, "{}\n{}", got.0, want.0);
     Ok(())
 }
 
-/// A step of diffusion through a medium: the coefficients at the faces between points follow from those at the points, the same at each step.
+/// Computes a step of diffusion with varying coefficients: those at the faces follow from those at
+/// the points, and do not change between steps.
 fn diffused(u: &Array, k: &Array) -> Array {
     let face = 2.0 / (1.0 / k + 1.0 / k.roll(-1, 0));
     u + 0.1 * (&face * (u.roll(-1, 0) - u) - face.roll(1, 0) * (u - u.roll(1, 0)))
 }
 
-/// What is fetched in the bodies of loops, by how many fetches of each body.
+/// Returns the number of fetches in each loop body.
 fn fetched_inside(p: &atmesh::partition::SpmdProgram) -> Vec<usize> {
     use atmesh::partition::Step;
     let fetches = |p: &atmesh::partition::SpmdProgram| {
@@ -353,7 +368,7 @@ fn what_is_the_same_at_each_step_of_a_loop_is_communicated_once() -> Result<()> 
     let whiled =
         |u: &Array, k: &Array| while_loop((u, 0i32), |(_, n)| n.lt(10), |(u, n)| (diffused(&u, k), n + 1)).0;
     let scanned = |u: &Array, k: &Array| scan(u, &Array::arange(0..10), |u, _| (diffused(&u, k), ())).0;
-    // a number that takes an all-reduce is the same, too
+    // A scalar that needs an all-reduce is loop-invariant, too.
     let scaled = |u: &Array, k: &Array| fori_loop(0..10, u, |_, u: Array| u / k.sum(..));
     type Run = Box<dyn Fn(&Array, &Array) -> Array>;
     let loops: [(Run, usize); 4] =
@@ -368,14 +383,15 @@ fn what_is_the_same_at_each_step_of_a_loop_is_communicated_once() -> Result<()> 
     Ok(())
 }
 
-/// What is communicated, in whichever order.
-fn kinds(c: &Collectives) -> Vec<(Kind, u64)> {
-    let mut list: Vec<(Kind, u64)> = c.iter().map(|c| (c.kind, c.bytes)).collect();
+/// Returns the collectives in a canonical order.
+fn kinds(c: &Collectives) -> Vec<(CollectiveKind, u64)> {
+    let mut list: Vec<(CollectiveKind, u64)> = c.iter().map(|c| (c.kind, c.bytes_per_device)).collect();
     list.sort_by_key(|(kind, bytes)| (kind.to_string(), *bytes));
     list
 }
 
-/// A value that one step gathers is there for all others, whichever is written first.
+/// A value that one operation gathers is available to all others, in whichever order they are
+/// written.
 #[test]
 fn the_order_of_independent_lines_decides_nothing() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
@@ -389,7 +405,7 @@ fn the_order_of_independent_lines_decides_nothing() -> Result<()> {
         (sums, x.reshard(p![]))
     });
     for f in [gathered_first.lower(&x)?, summed_first.lower(&x)?] {
-        assert_eq!(kinds(f.collectives()), [(Kind::AllGather, 384)], "{}", f.collectives());
+        assert_eq!(kinds(f.collectives()), [(CollectiveKind::AllGather, 384)], "{}", f.collectives());
     }
     let mesh = Mesh::auto([("Y", 2), ("Z", 2)])?;
     let (a, b) = (Array::ones([8]).put(&mesh, p!["Y"]), Array::ones([8]).put(&mesh, p!["Z"]));
@@ -411,12 +427,12 @@ fn the_order_of_independent_lines_decides_nothing() -> Result<()> {
     Ok(())
 }
 
-/// Of two operands that could be followed none is followed because it is the first.
+/// If two operands suggest different shardings, their order in the call does not decide.
 #[test]
 fn the_order_of_operands_decides_nothing() -> Result<()> {
     let mesh = Mesh::auto([("X", 2), ("Y", 4)])?;
     let axes = [p![_, _], p!["X", _], p!["Y", _], p![("X", "Y"), _], p![("Y", "X"), _], p!["X", "Y"]];
-    let turned = axes.iter().map(|s| Spec::of(s.padded(2).dims().iter().rev().cloned().collect()));
+    let turned = axes.iter().map(|s| Spec::from_dims(s.padded(2).dims().iter().rev().cloned().collect()));
     let specs: Vec<Spec> = axes.into_iter().chain(turned).collect();
     type Both = fn(&Array, &Array) -> (Array, Array);
     let pairs: [[Both; 2]; 3] = [
@@ -439,7 +455,7 @@ fn the_order_of_operands_decides_nothing() -> Result<()> {
     Ok(())
 }
 
-/// A 3 × 3 convolution that keeps sizes, of images with channels last.
+/// Computes a 3 × 3 convolution with unchanged spatial sizes, of images with channels last.
 fn same_conv(x: &Array, w: &Array) -> Array {
     use atmesh::{ConvOptions, Padding};
     x.conv_with(w, ConvOptions::default().layout("NHWC", "HWIO", "NHWC").padding(Padding::Same))
@@ -448,7 +464,8 @@ fn same_conv(x: &Array, w: &Array) -> Array {
 #[test]
 fn a_convolution_exchanges_one_halo_with_its_corners() -> Result<()> {
     let w = Array::ones([3, 3, 4, 4]);
-    // blocks of 8 × 4: an edge of each neighbour, and corners; blocks of 2 rows: one row of each side
+    // Blocks of 8 × 4 need one edge of each neighbour, and corners; blocks of 2 rows need one row
+    // from each side.
     for (axes, spec, bytes) in [
         ([("X", 2), ("Y", 2)], p![_, "X", "Y", _], 544),
         ([("X", 2), ("Y", 4)], p![_, "X", "Y", _], 2 * (2 * 8 + 4 + 2) * 4 * 4),
@@ -458,8 +475,8 @@ fn a_convolution_exchanges_one_halo_with_its_corners() -> Result<()> {
         for mesh in [Mesh::new(axes)?, Mesh::auto(axes)?] {
             let x = Array::ones([2, 16, 16, 4]).put(&mesh, spec);
             let lowered = jit(same_conv).lower((&x, &w))?;
-            let found: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes)).collect();
-            let want = if bytes == 0 { vec![] } else { vec![(Kind::Halo, bytes)] };
+            let found: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes_per_device)).collect();
+            let want = if bytes == 0 { vec![] } else { vec![(CollectiveKind::Halo, bytes)] };
             assert_eq!(found, want, "{}", lowered.collectives());
         }
     }
@@ -474,39 +491,39 @@ fn the_filters_gradient_is_summed_once_and_the_images_gradient_has_the_same_halo
     let slopes =
         jit(|x: &Array, w: &Array| grad((x, w), |(x, w): (Array, Array)| same_conv(&x, &w).square().sum(..)));
     let lowered = slopes.lower((&x, &w))?;
-    let mut found: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes)).collect();
+    let mut found: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes_per_device)).collect();
     found.sort_by_key(|c| c.1);
     let edge = 2 * 2 * 16 * 4 * 4;
-    // what the forward pass fetched of the array serves the filter's gradient
+    // The array elements fetched in the forward pass are reused for the filter's gradient.
     assert_eq!(
-        found.iter().filter(|c| c.0 == Kind::Halo).collect::<Vec<_>>(),
-        [&(Kind::Halo, edge); 2],
+        found.iter().filter(|c| c.0 == CollectiveKind::Halo).collect::<Vec<_>>(),
+        [&(CollectiveKind::Halo, edge); 2],
         "{lowered}"
     );
-    assert_eq!(found.iter().filter(|c| c.0 == Kind::AllReduce).count(), 1, "{lowered}");
+    assert_eq!(found.iter().filter(|c| c.0 == CollectiveKind::AllReduce).count(), 1, "{lowered}");
     assert_eq!(found.len(), 3, "{lowered}");
     Ok(())
 }
 
-/// What a lookup in a table that is sharded over its rows moves: kinds and bytes.
-fn looked_up(rows: usize, ids: usize) -> Result<Vec<(Kind, u64)>> {
+/// Returns the kinds and bytes of a lookup in a table with sharded rows.
+fn looked_up(rows: usize, ids: usize) -> Result<Vec<(CollectiveKind, u64)>> {
     let mesh = Mesh::auto([("X", 8)])?;
     let table = Array::ones([rows, 64]).put(&mesh, p!["X"]);
     let ids = Array::arange(0..ids as i32);
     let f = jit(|table: &Array, ids: &Array| table.take(ids, 0)).lower((&table, &ids))?;
-    Ok(f.collectives().iter().map(|c| (c.kind, c.bytes)).collect())
+    Ok(f.collectives().iter().map(|c| (c.kind, c.bytes_per_device)).collect())
 }
 
 #[test]
 fn a_lookup_moves_its_result_or_a_small_table() -> Result<()> {
-    // each device looks its own rows up, and the results are put together
+    // Each device looks up its own rows, and the results are combined.
     let result = 16 * 64 * 4;
     let moved = looked_up(1 << 14, 16)?;
-    assert!(matches!(moved[..], [(Kind::AllReduce, bytes)] if bytes <= 2 * result), "{moved:?}");
-    // a table that is smaller than what is looked up comes as it is
+    assert!(matches!(moved[..], [(CollectiveKind::AllReduce, bytes)] if bytes <= 2 * result), "{moved:?}");
+    // A table that is smaller than the result is gathered.
     let table = 16 * 64 * 4;
     let moved = looked_up(16, 1 << 12)?;
-    assert!(matches!(moved[..], [(Kind::AllGather, bytes)] if bytes < table), "{moved:?}");
+    assert!(matches!(moved[..], [(CollectiveKind::AllGather, bytes)] if bytes < table), "{moved:?}");
     Ok(())
 }
 
@@ -534,13 +551,14 @@ fn rows_of_examples_are_added_in_parts() -> Result<()> {
     let ids = ids.put(&mesh, p!["X"]);
     let f = jit(|rows: &Array, ids: &Array| rows.segment_sum(ids, 8));
     let lowered = f.lower((&rows, &ids))?;
-    let kinds: Vec<Kind> = lowered.collectives().iter().map(|c| c.kind).collect();
-    assert_eq!(kinds, [Kind::AllReduce], "{}", lowered.collectives());
+    let kinds: Vec<CollectiveKind> = lowered.collectives().iter().map(|c| c.kind).collect();
+    assert_eq!(kinds, [CollectiveKind::AllReduce], "{}", lowered.collectives());
     assert!(f.call((&rows, &ids))?.to_vec::<f32>()?.iter().all(|x| *x == 512.0));
     Ok(())
 }
 
-/// What a ring moves: 2·V·(n − 1)/n bytes for each device, however the sum's dimensions are divisible.
+/// A sum over all devices moves 2·V·(n − 1)/n bytes per device, like a ring, whatever the
+/// divisibility of its dimensions.
 #[test]
 fn sums_over_all_devices_move_what_a_ring_does() -> Result<()> {
     let shapes: [&[usize]; 8] = [
@@ -557,35 +575,36 @@ fn sums_over_all_devices_move_what_a_ring_does() -> Result<()> {
         let meshes = [vec![("X", n)], vec![("X", 2), ("Y", n / 2)], vec![("Y", n / 2), ("X", 2)]];
         for (axes, shape) in meshes.into_iter().flat_map(|m| shapes.map(|s| (m.clone(), s))) {
             let mesh = Mesh::without_devices(axes.clone())?;
-            // each device has a whole one of its own
+            // Each device has its own full partial value.
             let split: Axes = axes.iter().map(|a| a.0.into()).collect();
             let global: Vec<usize> = std::iter::once(n).chain(shape.iter().copied()).collect();
-            let x = F32.of(&global[..]).on(&mesh, p![&split]).into_tree();
+            let x = F32.array_type(&global[..]).on(&mesh, p![&split]).into_tree();
             let lowered = jit(|x: &Array| {
                 shard_map(&mesh, p![&split], p![], |x: &Array| x.squeeze(0).psum(&split)).call(x)
             })
             .lower(&x)?;
-            let list: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes)).collect();
+            let list: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes_per_device)).collect();
             let volume = 4 * shape.iter().product::<usize>() as u64;
             let ring = 2 * volume / n as u64 * (n as u64 - 1);
-            assert_eq!(list, [(Kind::AllReduce, ring)], "{shape:?} over {axes:?}");
+            assert_eq!(list, [(CollectiveKind::AllReduce, ring)], "{shape:?} over {axes:?}");
         }
     }
     Ok(())
 }
 
-/// A gradient of a data-parallel program over many devices, in as many parts: no figure of it is too large to count. One whose dimensions
-/// all devices divide only together is no worse.
+/// The gradient of a data-parallel program over many devices has one partial value per device: no
+/// figure of it overflows. A gradient that is divisible by the devices only if its dimensions are
+/// combined does not cost more.
 #[test]
 fn sums_of_very_many_parts_are_planned() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 65536)])?;
-    let of = |n: usize| F32.of([65536, n]).on(&mesh, p!["X"]).into_tree();
+    let of = |n: usize| F32.array_type([65536, n]).on(&mesh, p!["X"]).into_tree();
     let f = jit(|x: &Array, y: &Array| einsum_to("bh,bd->hd", [x, y], p![]));
     for (rows, columns) in [(65536, 65536), (7168, 256)] {
         let lowered = f.lower((&of(rows), &of(columns)))?;
-        let list: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes)).collect();
+        let list: Vec<_> = lowered.collectives().iter().map(|c| (c.kind, c.bytes_per_device)).collect();
         let each = (rows * columns / 65536 * 4) as u64;
-        assert_eq!(list, [(Kind::AllReduce, 2 * 65535 * each)]);
+        assert_eq!(list, [(CollectiveKind::AllReduce, 2 * 65535 * each)]);
     }
     Ok(())
 }

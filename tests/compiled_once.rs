@@ -1,10 +1,12 @@
-//! What runs at once is compiled once: steps of a loop that trace equal programs find what the first one compiled.
+//! Eager code is compiled once: iterations of a Rust loop that trace equal programs reuse what the
+//! first one compiled.
 
 use atmesh::engine::compilations;
 use atmesh::prelude::*;
 use atmesh::{ImplicitReshard, ScanOptions, checkpoint, scan_with, vjp};
 
-/// Runs a step with other numbers each time: the first one compiles, the later ones don't. The results of all steps.
+/// Runs a step with different data each time, and asserts that only the first run compiles. Returns
+/// all results.
 fn compiles_once<T>(what: &str, mut step: impl FnMut(f32) -> T) -> Vec<T> {
     let start = compilations();
     let mut results = vec![step(1.0)];
@@ -21,7 +23,7 @@ fn numbers(x: &Array) -> Vec<f32> {
 
 #[test]
 fn derivatives() {
-    // sizes of their own, so that no other test has compiled these before
+    // These sizes occur in no other test, so nothing has compiled them before.
     let got = compiles_once("grad", |k| {
         let (x, w) = (Array::full([3], k), Array::full([3], 10.0 * k));
         numbers(&grad(&x, |x| (&x * &x * &w).sum(..)))
@@ -100,7 +102,7 @@ fn maps_and_modes() {
     });
 }
 
-/// Whether a step compiles something.
+/// Returns true if a step compiles a program.
 fn compiles(step: impl FnOnce()) -> bool {
     let before = compilations();
     step();
@@ -118,16 +120,17 @@ fn what_differs_is_compiled_for_itself() {
     let auto = Mesh::auto([("X", 2)]).unwrap();
     assert!(compiles(|| twice(Array::ones([18]).put(&auto, p!["X"]))), "an axis of another type");
     assert!(compiles(|| twice(Array::ones([18]).put(&auto, p![]))), "split otherwise over an auto axis");
-    // a number in the program is part of it
+    // A literal is part of the program.
     assert!(compiles(|| drop(numbers(&grad(Array::ones([18]), |x| (x * 8.0).sum(..))))));
-    // another branch, another body
+    // A different branch or loop body is a different program.
     let choose = |x: &Array, k: f32| cond(true, || x * k, || x * 2.0);
     let x = Array::ones([20]);
     assert_eq!(numbers(&choose(&x, 3.0))[0], 3.0);
     assert_eq!(numbers(&choose(&x, 4.0))[0], 4.0);
 }
 
-/// Equal but for the order of the devices: each keeps its own, in programs of several operations too.
+/// Meshes that differ only in device order have separate programs, also for several operations
+/// together.
 #[test]
 fn meshes_over_other_devices_are_told_apart() {
     let ids = atmesh::devices(2).unwrap();
@@ -143,8 +146,8 @@ fn meshes_over_other_devices_are_told_apart() {
     }
 }
 
-/// A number beside arrays that changes all the time compiles nothing after the first few, and gives the bits that it gives as a constant of a
-/// compiled function, and at once where it is one of those few.
+/// A scalar that changes all the time stops causing compilations after a few values. It gives the
+/// same bits as a constant in a compiled function, and as one of the first values run eagerly.
 #[test]
 fn numbers_that_change() {
     type Law = (&'static str, fn(&Array, f32) -> Array);
@@ -216,17 +219,18 @@ fn what_a_call_recorded_serves_the_stages() -> Result<()> {
     assert_eq!(numbers(&f.call(&x)?), [3.0, 8.0]);
     let (traced, lowered) = (f.trace(&x)?, f.lower(&x)?);
     assert_eq!(times.get(), 1);
-    // what it reads from outside is there too
+    // The captured value is available in all later stages.
     assert_eq!(numbers(&traced.lower()?.compile()?.call(&x)?), [3.0, 8.0]);
     assert_eq!(numbers(&lowered.compile()?.call(&x)?), [3.0, 8.0]);
-    // other types are recorded anew
+    // Other types are traced again.
     f.lower(x.astype(DType::F64) * 0.0 + 1.0).map(drop).unwrap_err();
     f.lower(Array::ones([3, 2]))?;
     assert_eq!(times.get(), 3);
     Ok(())
 }
 
-/// What a thread ran lately is found by all that an operation is: also where many differ in little, and in any order.
+/// The thread's cache of recent operations compares complete operations: it also works if many
+/// differ in details, and in any order.
 #[test]
 fn operations_at_once_are_told_apart() {
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
@@ -253,7 +257,7 @@ fn operations_at_once_are_told_apart() {
     let each = || {
         for step in [1, 5, 7] {
             for k in 0..xs.len() * laws.len() {
-                // all pairs, in another order each time
+                // Run all pairs, in a different order each time.
                 let k = k * step % (xs.len() * laws.len());
                 let (x, f) = (&xs[k / laws.len()], laws[k % laws.len()]);
                 let (got, want) = (f(x), jit(f).call(x).unwrap());
@@ -271,7 +275,7 @@ fn operations_at_once_are_told_apart() {
     assert!(!compiles(each));
 }
 
-/// What an option that is given after a call says, holds: what was compiled before is of the old ones.
+/// Options that are set after a call take effect: earlier compilations are not reused.
 #[test]
 fn options_after_a_call_hold() {
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
@@ -285,7 +289,12 @@ fn options_after_a_call_hold() {
                     let results = f.call($x).map(|y| format!("{} {:?}", type_of(&y), y.sharding().unwrap()));
                     let program = f.trace($x).map(|t| t.to_string());
                     let engine = compiled.report().engine;
-                    format!("{}{}{engine}{:?}", results.unwrap(), program.unwrap(), compiled.report().donated)
+                    format!(
+                        "{}{}{engine}{:?}",
+                        results.unwrap(),
+                        program.unwrap(),
+                        compiled.report().donated_bytes
+                    )
                 }
                 Err(e) => e.to_string(),
             }
@@ -314,7 +323,7 @@ fn options_after_a_call_hold() {
     holds!("over", x(), map(), f => f.over(["X"]));
     holds!("unchecked", x(), map(), f => f.unchecked());
     holds!("shard_map's engine", x(), map(), f => f.engine(Threads));
-    // by themselves: the memory of an argument that is donated from the second call on
+    // Donation alone: the memory of an argument that is donated from the second call on.
     let f = jit(|x: &Array| x + 1.0);
     let (first, second) = (x(), x());
     let _ = f.call(&first).unwrap();

@@ -1,7 +1,8 @@
-//! Complex numbers and Fourier transforms: the same bits on every mesh and engine, numbers in and out, what is refused.
+//! Complex numbers and Fourier transforms: the same bits on every mesh and engine, conversion to
+//! and from the host, and errors.
 
 use atmesh::prelude::*;
-use atmesh::{Complex, EngineKind, ErrorKind, sort_together};
+use atmesh::{Complex, EngineKind, ErrorKind, sort_by_keys};
 
 type C = Complex<f32>;
 
@@ -23,15 +24,16 @@ fn bits(x: &Array) -> Vec<u64> {
 }
 
 fn near(a: &Array, b: &Array, tolerance: f64) -> bool {
-    a.allclose_by(b, tolerance, tolerance).unwrap_or_else(|e| panic!("{e}"))
+    a.allclose_with(b, tolerance, tolerance).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// The ways for two dimensions to lie on a mesh of two axes.
+/// Returns the shardings of a matrix on a mesh of two axes.
 fn specs() -> [Spec; 6] {
     [p![], p!["X"], p![_, "X"], p!["X", "Y"], p!["Y", "X"], p![_, ["X", "Y"]]]
 }
 
-/// At once, and on every mesh and engine: the same bits; near them on the reference engine. `exact`: where nothing is summed.
+/// Asserts that `f` gives the same bits eagerly and on every mesh and engine, and close results on
+/// the reference engine, or equal ones if `exact` (nothing is summed).
 fn everywhere(what: &str, exact: bool, f: fn(&Array) -> Array) {
     for dtype in [C64, C128] {
         let x = numbers(&[8, 12], dtype);
@@ -111,14 +113,14 @@ fn numbers_come_in_and_out() {
     assert_eq!((type_of(&x).to_string(), x.to_vec::<C>().unwrap()), ("complex64[2]".into(), z.to_vec()));
     assert_eq!(x.to_string(), "[1.5-2.j   0. +0.25j]");
     assert_eq!(Array::from(Complex::new(1.0f64, -0.5)).to_string(), "(1.0-0.5j)");
-    assert_eq!(x.ty().unwrap().short(), "c64[2]");
+    assert_eq!(x.ty().unwrap().short_text(), "c64[2]");
     assert_eq!((&x + Complex::new(0.0f32, 1.0)).to_vec::<C>().unwrap()[1], Complex::new(0.0, 1.25));
     assert_eq!(x.astype(C128).astype(C64).to_vec::<C>().unwrap(), z);
     assert_eq!(
-        Array::full(C128.of([2]), Complex::new(1.0f64, 2.0)).imag().to_vec::<f64>().unwrap(),
+        Array::full(C128.array_type([2]), Complex::new(1.0f64, 2.0)).imag().to_vec::<f64>().unwrap(),
         [2.0; 2]
     );
-    assert_eq!(Array::zeros(C64.of([2])).to_vec::<C>().unwrap(), [C::ZERO; 2]);
+    assert_eq!(Array::zeros(C64.array_type([2])).to_vec::<C>().unwrap(), [C::ZERO; 2]);
     let path = std::env::temp_dir().join(format!("atmesh-complex-{}.npy", std::process::id()));
     for x in [x.clone(), numbers(&[2, 3], C128)] {
         x.save_npy(&path).unwrap();
@@ -137,8 +139,8 @@ fn device_code_and_indices_take_them() {
     let half = |k: i64| x.slice(ix![k * 2..k * 2 + 2]);
     assert_eq!(bits(&f.call(&x).unwrap()), bits(&(half(0) + half(1))));
     let sum = |dev: &Device, x: atmesh::nd::ArrayView1<C>| dev.psum_scalar(x.sum(), "X");
-    let sum = spmd(&mesh, p!["X"], p![], sum).call(&x.slice(ix![Rest, 0])).unwrap();
-    assert!(near(&sum, &x.slice(ix![Rest, 0]).sum(..), 1e-6));
+    let sum = spmd(&mesh, p!["X"], p![], sum).call(&x.slice(ix![Ellipsis, 0])).unwrap();
+    assert!(near(&sum, &x.slice(ix![Ellipsis, 0]).sum(..), 1e-6));
     let ids = Array::from([3, 0, 3]);
     for x in [x.clone(), x.astype(C128)] {
         for x in [x.clone(), x.put(&mesh, p![])] {
@@ -183,12 +185,13 @@ fn derivatives_are_by_real_arguments() {
             assert!((got(&gy) - by_y).abs() < 1e-6 * (1.0 + by_y.abs()), "{what} by y: {} {by_y}", got(&gy));
         }
     }
-    // many at once
+    // A batch of transforms.
     let many = vmap(Array::ones([4, 3]), |x| x.rfft(0).irfft(0, 3));
     assert!(near(&many, &Array::ones([4, 3]), 1e-6));
 }
 
-/// By real parts, then by imaginary ones, NaN last; equal numbers in order. With a derivative, on any layout.
+/// Complex numbers are sorted by real part, then by imaginary part, with NaN last; the sort is
+/// stable. It has a derivative, and works with any sharding.
 #[test]
 fn complex_numbers_are_sorted_as_numpy_sorts_them() -> Result<()> {
     let c = |re: f64, im: f64| Complex::new(re, im);
@@ -211,10 +214,10 @@ fn complex_numbers_are_sorted_as_numpy_sorts_them() -> Result<()> {
     let told = |z: &Array| Ok::<_, atmesh::Error>(bits(&z.to_vec::<Complex<f64>>()?));
     assert_eq!(told(&z.sort(0))?, bits(&want));
     let places = Array::arange(0..8);
-    let both = sort_together([&z, &places], 1, 0);
+    let both = sort_by_keys([&z, &places], 1, 0);
     assert_eq!((told(&both[0])?, both[1].to_vec::<i32>()?), (bits(&want), order.to_vec()));
-    // a complex number that goes along
-    assert_eq!(told(&sort_together([&places, &z], 1, 0)[1])?, bits(&line));
+    // A complex operand is permuted together with the keys.
+    assert_eq!(told(&sort_by_keys([&places, &z], 1, 0)[1])?, bits(&line));
     let mesh = Mesh::new([("X", 2)])?;
     let rows = stack([&z, &z.flip(0)], 0);
     let on = rows.put(&mesh, p!["X"]);
@@ -230,7 +233,8 @@ fn complex_numbers_are_sorted_as_numpy_sorts_them() -> Result<()> {
     Ok(())
 }
 
-/// By real parts, then by imaginary ones; the first NaN, where there is one, in whichever part. The same on any layout.
+/// The index of an extreme complex number: ordered by real part, then by imaginary part; the first
+/// NaN, in either part, wins. The result does not depend on the sharding.
 #[test]
 fn the_place_of_an_extreme_complex_number_is_numpys() -> Result<()> {
     let c = |re: f64, im: f64| Complex::new(re, im);
@@ -285,7 +289,8 @@ fn what_has_no_meaning_is_refused_by_name() {
     }
 }
 
-/// The first element of a real line's transform, and the middle one of an even line's, are real to the bit.
+/// The first element of a real transform, and the middle one for even sizes, have an imaginary part
+/// of exactly zero.
 #[test]
 fn what_is_real_of_a_real_transform_is_exactly_real() {
     for n in [2, 4, 6, 10, 64, 100] {

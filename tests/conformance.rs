@@ -1,4 +1,4 @@
-//! The reference's cases, on every engine: types, layouts, numbers, refusals.
+//! Runs the reference's cases on every engine: types, layouts, values and errors.
 
 #[path = "conformance/runner/mod.rs"]
 mod runner;
@@ -7,19 +7,20 @@ use atmesh::EngineKind;
 use runner::Lists;
 use std::path::Path;
 
-/// Runs `tests/conformance/NAME.jsonl` and wants every case to pass.
+/// Runs `tests/conformance/NAME.jsonl` and asserts that every case passes.
 fn all_pass(name: &str, engine: EngineKind) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
     let text = std::fs::read_to_string(folder.join(format!("{name}.jsonl"))).expect("the cases are there");
     let report = runner::run(name, &text, engine, &Lists::own());
     assert!(report.total + report.unbuilt.len() > 0, "{name} has no cases");
     assert!(report.failed.is_empty(), "{}", report.print());
-    // what the reference refuses without need is no exception: runner::Lists::accepted
+    // Cases that the reference rejects needlessly are not exceptions; see
+    // `runner::Lists::accepted`.
     assert!(report.excepted.len() * 100 <= report.total + report.excepted.len(), "{:?}", report.excepted);
 }
 
-// Each family runs on the two engines that programs use; on the reference engine those whose kernels are of different kinds
-// (tests/properties.rs compares all three).
+// Each family runs on the two engines that execute programs, and families with distinct kernels
+// also run on the reference engine (tests/properties.rs compares all three).
 macro_rules! files {
     ($engines:ident: $($name:ident)*) => {$(
         mod $name {
@@ -65,7 +66,7 @@ fn every_file_runs() {
     for entry in std::fs::read_dir(folder).expect("the cases are there") {
         let path = entry.expect("it is listed").path();
         let name = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
-        // chosen shardings are no cases: tests/auto_mode.rs reads them
+        // The file of chosen shardings has no cases: tests/auto_mode.rs reads it.
         if path.extension().is_some_and(|e| e == "jsonl") && name != "auto_shardings" {
             let listed = source.lines().skip_while(|l| !l.starts_with("files! {"));
             let words: Vec<&str> = listed.flat_map(str::split_whitespace).collect();

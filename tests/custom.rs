@@ -1,11 +1,13 @@
-//! Operations of one's own: typed, sharded, mapped and differentiated like the crate's, and told of where they are wrong.
+//! Custom operations: typed, sharded, mapped and differentiated like the crate's own, with errors
+//! that say where they are wrong.
 
 use atmesh::prelude::*;
 use atmesh::{CustomOp, EngineKind, Error, ErrorKind, Spec, custom_op, einsum_to, nd};
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Reference, EngineKind::Lockstep, EngineKind::Threads];
 
-/// Rows of a matrix, each times a matrix; the second result is each row's sum.
+/// Defines an operation that multiplies each row of a matrix by a matrix; the second result is the
+/// sum of each row.
 fn times() -> CustomOp {
     custom_op("times", "ij,jk->ik,i", |ins, outs| {
         let (row, m) = (ins[0].view::<f32>(), ins[1].view::<f32>());
@@ -23,7 +25,7 @@ fn times() -> CustomOp {
     })
 }
 
-/// The same of the crate's operations.
+/// Computes the same results with the crate's operations.
 fn plainly(x: &Array, m: &Array) -> Vec<Array> {
     vec![x.dot(m), x.sum(1)]
 }
@@ -75,7 +77,7 @@ fn it_is_typed_as_its_letters_say() -> Result<()> {
     let both = times().call_all((&x, &m));
     assert_eq!(type_of(&both), "(float32[8@X,4], float32[8@X])");
     assert_collectives!(jit(|x: &Array, m: &Array| times().call_all((x, m))).lower((&x, &m))?,);
-    // what a kernel sees whole is unsharded
+    // A dimension that the kernel processes as a whole must be unsharded.
     let told = |x: Spec, m: Spec| {
         let (x, m) = (numbers(&[8, 6]).put(&mesh, x), numbers(&[6, 4]).put(&mesh, m));
         let e = times().call_all((&x, &m)).swap_remove(0).ty().unwrap_err();
@@ -86,7 +88,7 @@ fn it_is_typed_as_its_letters_say() -> Result<()> {
     assert!(text.contains("times") && text.contains("dimension 1 of operand 0, 6@Y,"), "{text}");
     assert!(text.contains(".reshard(p![_, _])"), "{text}");
     assert!(told(p![], p![_, "X"]).contains("dimension 1 of operand 1, 4@X,"));
-    // in auto mode it is gathered
+    // In auto mode it is gathered.
     let mesh = Mesh::auto([("X", 4)])?;
     let (x, m) = (numbers(&[8, 8]).put(&mesh, p![_, "X"]), numbers(&[8, 4]));
     let got = jit(|x: &Array, m: &Array| times().call_all((x, m))).call((&x, &m))?;
@@ -111,14 +113,14 @@ fn its_rule_is_its_derivative() -> Result<()> {
                 close(&got[0], &wanted.0, "of x");
                 close(&got[1], &wanted.1, "of m");
             }
-            // one operand only, one result only
+            // Differentiate with respect to one operand, through one of the results.
             let g = grad(&m, |m| times().call_all((&x, &m))[0].square().sum(..));
             close(&g, &grad(&m, |m| x.dot(&m).square().sum(..)), "of one operand");
             let g = grad(&x, |x| times().call_all((&x, &m))[1].square().sum(..));
             close(&g, &grad(&x, |x| x.sum(1).square().sum(..)), "of one result");
         }
     }
-    // forward, and twice
+    // Forward mode, and second derivatives.
     let (_, t) = jvp((&x, &m), (&x, &m), |(x, m)| times().call_all((&x, &m)));
     let (_, u) = jvp((&x, &m), (&x, &m), |(x, m)| plainly(&x, &m));
     close(&t[0], &u[0], "tangents");
@@ -126,7 +128,7 @@ fn its_rule_is_its_derivative() -> Result<()> {
     let twice = |f: &dyn Fn(&Array) -> Array| grad(&m, |m| grad(&m, |m: Array| f(&m)).square().sum(..));
     let own = twice(&|m| loss(times().call_all((&x, m))));
     close(&own, &twice(&|m| loss(plainly(&x, m))), "twice");
-    // in loops and branches, computed again
+    // In loops and branches, with recomputation.
     let looped = |f: &dyn Fn(&Array) -> Array| {
         grad(&x, |x| fori_loop(0..3, &x, |_, x: Array| checkpoint(&x, |x| f(&x))).sum(..))
     };
@@ -147,7 +149,7 @@ fn examples_are_lines_too() {
     close(&vmap(&ms, |m| one(&x.slice(ix![0]), &m)), &vmap(&ms, |m| x.slice(ix![0]).dot(&m)), "the second");
     let twice = |f: &dyn Fn(&Array, &Array) -> Array| vmap(&x, |x| vmap(&ms, |m| f(&x, &m)));
     close(&twice(&one), &twice(&|x, m| x.dot(m)), "twice");
-    // gradients of examples, and of what all of them share
+    // Gradients per example, and gradients of values that all examples share.
     let g = |f: &dyn Fn(&Array, &Array) -> Array| {
         grad(&m, |m| vmap(&x, |x| f(&x, &m).sin()).sum(..))
             + vmap(&x, |x| grad(&m, |m| f(&x, &m).sum(..))).sum(0)
@@ -179,14 +181,14 @@ fn it_runs_in_device_code() -> Result<()> {
     Ok(())
 }
 
-/// What a kernel may do wrong.
+/// Faulty kernels give errors.
 #[test]
 fn bad_kernels_are_errors() {
     let x = Array::ones([3, 4]);
     let told = |op: CustomOp, engine: EngineKind| {
         let f = jit(move |x: &Array| op.call(x)).engine(engine);
         let e = f.call(&x).expect_err("it is wrong");
-        assert_eq!(e.kind(), ErrorKind::Other, "{e}");
+        assert_eq!(e.kind(), ErrorKind::User, "{e}");
         assert!(e.to_string().contains("custom.rs:"), "{e}");
         e.to_string()
     };
@@ -212,11 +214,11 @@ fn bad_kernels_are_errors() {
             outs[0].view::<f32>()[[0]] = ins[0].view::<f32>()[[4]];
         });
         assert!(told(far, engine).contains("the kernel of far panicked"));
-        // places that it leaves out are zeros
+        // Elements that a kernel does not write are zeros.
         let first = custom_op("first", "...j->...j", |_, outs| outs[0].view::<f32>()[[0]] = 1.0);
         let y = jit(move |x: &Array| first.call(x)).engine(engine).call(&x).unwrap();
         assert_eq!(values(&y), [1.0, 0.0, 0.0, 0.0].repeat(3));
-        // results that change places are no harm
+        // Swapping the result buffers is harmless.
         let swap = custom_op("swap", "...j->...j,...", |_, outs| {
             outs.swap(0, 1);
             outs[0].view::<f32>().fill(1.0);
@@ -255,7 +257,7 @@ fn what_does_not_fit_is_refused_with_words() {
     );
     told(op("ij->j").returns([F64, F32]).call(&x), ErrorKind::Syntax, &["2 element types for 1 result"]);
     assert_eq!(op("ij->j,i").takes([F64]).call_all(&x).len(), 2);
-    // derivatives
+    // Differentiation.
     let y = grad(&x, |x| op("ij->ij").call(&x).sum(..));
     told(y, ErrorKind::Unsupported, &["op has no derivative", ".derivative(", ".stop_gradient()"]);
     let ones = custom_op("ones", "ij->ij", |_, outs| outs[0].view::<f32>().fill(1.0));
@@ -272,7 +274,7 @@ fn what_does_not_fit_is_refused_with_words() {
     told(jvp(&x, &x, |x| curved.call(&x)).1, ErrorKind::Unsupported, &["goes backward only", "use `grad`"]);
 }
 
-/// A rule may call a kernel of its own.
+/// The derivative rule may call another kernel.
 #[test]
 fn the_way_back_may_be_a_kernel() {
     let back = || {
@@ -291,7 +293,7 @@ fn the_way_back_may_be_a_kernel() {
     assert!(e.to_string().contains("the derivative of cube goes backward only"), "{e}");
 }
 
-/// Two are one where name, letters and code are.
+/// Two custom operations are equal if their names, labels and code are.
 #[test]
 fn an_operation_is_its_name_and_its_code() {
     fn plus(n: f64) -> CustomOp {
@@ -310,14 +312,14 @@ fn an_operation_is_its_name_and_its_code() {
         move |x: &Array| a.call(x) * b.call(x)
     });
     assert_eq!(both.call(&x).unwrap().to_vec::<f64>().unwrap(), [6.0, 12.0]);
-    // one that captures nothing is compiled once
+    // An operation whose kernel captures nothing is compiled once.
     assert_eq!(
         atmesh::jit(|x: &Array| times().call_all((x, x))).trace(&numbers(&[2, 2])).unwrap().program(),
         atmesh::jit(|x: &Array| times().call_all((x, x))).trace(&numbers(&[2, 2])).unwrap().program()
     );
 }
 
-/// Loops of no steps, lines of no elements.
+/// Loops without iterations, and rows without elements.
 #[test]
 fn nothing_is_a_size_too() {
     let (x, m) = (Array::zeros([0, 3]), Array::ones([3, 2]));
@@ -326,7 +328,7 @@ fn nothing_is_a_size_too() {
     assert_eq!(values(&y[0]), [0.0; 6]);
 }
 
-/// x², each element a line.
+/// Defines x², where each element is a row.
 fn square() -> CustomOp {
     custom_op("square", "...->...", |ins, outs| {
         let x = ins[0].view::<f32>()[[]];
@@ -335,8 +337,8 @@ fn square() -> CustomOp {
     .derivative(|ins, _, cts| vec![&ins[0] * &cts[0] * 2.0])
 }
 
-/// Derivatives are taken through all that programs are made of, in any order with `vmap` and `jit`; what goes backward only is refused with
-/// words in forward mode, and nothing panics.
+/// Derivatives are taken through all control flow, and combined with `vmap` and `jit` in any order.
+/// In forward mode, a reverse-only operation is an error with an explanation. Nothing panics.
 #[test]
 fn derivatives_go_through_loops_branches_and_examples() {
     let x = Array::from([0.5f32, -1.5, 2.0]);
@@ -351,7 +353,8 @@ fn derivatives_go_through_loops_branches_and_examples() {
     close(&grad(&x, |x| vmap(&x, |x| once(&x)).sum(..)), &(2.0 * &x), "gradients of examples");
     let twice = jit(|x: &Array| grad(x, |x| grad(x, |x| once(&x).sum(..)).sum(..)));
     close(&twice.call(&x).unwrap_or_else(|e| panic!("{e}")), &(2.0 * Array::ones([3])), "twice");
-    // forward mode: right, or refused by name; alone, mapped, twice, over and under reverse mode, in a loop
+    // Forward mode is right or an error that names the operation: alone, mapped, twice, over and
+    // under reverse mode, and in a loop.
     let one = || Array::ones([3]);
     let forward: [(&str, Array, f32); 5] = [
         ("jvp", jvp(&x, one(), |x| once(&x)).1, 2.0),
@@ -373,7 +376,8 @@ fn derivatives_go_through_loops_branches_and_examples() {
     }
 }
 
-/// Rows of a matrix, each times a matrix: a sum over what is between them.
+/// Defines an operation that multiplies each row of a matrix by a matrix, with a sum over the
+/// contracted label.
 fn contracted() -> CustomOp {
     custom_op("contracted", "ij,jk->ik", |ins, outs| {
         let (row, m) = (ins[0].view::<f32>(), ins[1].view::<f32>());
@@ -385,7 +389,7 @@ fn contracted() -> CustomOp {
     .over("i")
     .sums_over("j")
     .derivative(|ins, _, cts| {
-        // sharded as the operands are
+        // The result is sharded like the operands.
         let spec = |x: &Array| x.ty().map(|ty| ty.spec);
         let x = einsum_to("ik,jk->ij", [&cts[0], &ins[1]], spec(&ins[0])?);
         Ok::<_, Error>(vec![x, einsum_to("ij,ik->jk", [&ins[0], &cts[0]], spec(&ins[1])?)])
@@ -410,13 +414,13 @@ fn blocks_of_what_is_summed_over_are_added() -> Result<()> {
                 for engine in ENGINES {
                     assert_eq!(values(&jit(f).engine(engine).call((&x, &m))?), values(&bits), "{engine}");
                 }
-                // examples
+                // A batch of examples.
                 let both = |x: &Array, m: &Array| vmap(x, |x| contracted().call((&x.expand_dims(0), m)));
                 close(&jit(both).call((&x, &m))?.reshape([8, 4]), &wanted, "examples");
             }
         }
     }
-    // one all-reduce of the result; a gather where the result is the larger
+    // One all-reduce of the result, or a gather if the result is the larger one.
     let mesh = Mesh::auto([("X", 4)])?;
     let (x, m) = (x.put(&mesh, p![_, "X"]), m.put(&mesh, p!["X"]));
     let f = |x: &Array, m: &Array| contracted().call((x, m)).constrain(p![]);
@@ -435,11 +439,12 @@ fn sums_are_typed_as_contractions_are() -> Result<()> {
     let op = contracted();
     let put = |x: Spec, m: Spec| (numbers(&[8, 12]).put(&mesh, x), numbers(&[12, 4]).put(&mesh, m));
     let wanted = numbers(&[8, 12]).dot(numbers(&[12, 4]));
-    // one operand is split: the result is summed
+    // One operand is sharded: the result is summed.
     let (x, m) = put(p!["Y", "X"], p![]);
     assert_eq!(type_of(op.call((&x, &m))), "float32[8@Y,4]");
     close(&op.call((&x, &m)), &wanted, "one");
-    // both are: that is to be said, and each of what the error says is accepted
+    // Both operands are sharded: the result must be stated, and each suggestion of the error is
+    // accepted.
     let (x, m) = put(p!["Y", "X"], p!["X"]);
     let e = op.call((&x, &m)).ty().unwrap_err().to_string();
     assert!(e.contains("12@X") && e.contains("are contracted"), "{e}");
@@ -455,7 +460,7 @@ fn sums_are_typed_as_contractions_are() -> Result<()> {
             let f = |x: &Array, m: &Array| op.call_to((x, m), out).reshard(p![]);
             close(&jit(f).engine(engine).call((&x, &m))?, &wanted, ty);
         }
-        // gradients, and examples
+        // Gradients, and batches of examples.
         let loss = |x: &Array, m: &Array| op.call_to((x, m), out).reshard(p!["Y"]).sin().sum(..);
         let plain = |x: &Array, m: &Array| x.dot_to(m, out).reshard(p!["Y"]).sin().sum(..);
         let (g, h) = (grad((&x, &m), |(x, m)| loss(&x, &m)), grad((&x, &m), |(x, m)| plain(&x, &m)));
@@ -474,7 +479,7 @@ fn sums_are_typed_as_contractions_are() -> Result<()> {
     let unreduced = op.call((&op.call_to((&x, &m), p![; U: "X"]), &numbers(&[4, 4]).put(&mesh, p![])));
     let e = unreduced.ty().unwrap_err().to_string();
     assert!(e.contains("is unreduced over X") && e.contains("contracted of a sum"), "{e}");
-    // what is no sum
+    // Operations that are not sums.
     let x = Array::ones([3, 4]);
     let op = |dims: &str| custom_op("op", dims, |_, _| ());
     let told = |y: Array, words: &[&str]| {
@@ -485,7 +490,7 @@ fn sums_are_typed_as_contractions_are() -> Result<()> {
     told(op("ij->i").sums_over("k").call(&x), &["cannot sum over 'k'"]);
     told(
         op("ij->i").sums_over("j").returns([Bool]).call(&x),
-        &["result 0 of op is a sum", "bool is no number"],
+        &["result 0 of op is a sum", "bool is not a numeric type"],
     );
     told(op("ij->i,i").sums_over("j").call_to(&x, p![]), &["`call_to` returns one", ".call_all(…)"]);
     Ok(())

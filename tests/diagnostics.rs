@@ -1,13 +1,14 @@
-//! Errors as a user meets them: which are told, in what order, once each, on which lines.
+//! Errors as a user sees them: which ones are reported, in which order, each once, and on which
+//! source lines.
 use atmesh::prelude::*;
 use atmesh::{Error, ErrorKind};
 
-/// Operation and line of each diagnostic.
+/// Returns the operation and line of each diagnostic.
 fn told(error: &Error) -> Vec<(String, u32)> {
     error
         .diagnostics()
         .iter()
-        .map(|d| (d.op.clone(), d.place.expect("operations have a place").line()))
+        .map(|d| (d.op.clone(), d.location.expect("operations have a place").line()))
         .collect()
 }
 fn ops(error: &Error) -> Vec<String> {
@@ -19,7 +20,7 @@ fn independent_errors_are_all_told_once_in_the_order_of_their_lines() {
     let first = line!() + 2;
     let f = jit(|x: &Array| {
         let a = x.reshape([3, 3]);
-        let b = a.sin() * 2.0 + x; // follows from a: no news
+        let b = a.sin() * 2.0 + x; // a consequence of `a`, not reported again
         let _dropped = x + Array::arange(0..8);
         let c = &b + x.dot(Array::ones([3]));
         (a, b, c)
@@ -42,7 +43,7 @@ fn a_line_that_runs_many_times_is_told_once() {
     assert_eq!(ops(&f.call(Array::ones([8])).map(|_| ()).unwrap_err()), ["dot"]);
 }
 
-/// Two independent errors.
+/// Returns the sum of two independent errors.
 fn two(x: &Array) -> Array {
     x.reshape([3, 3]).sum(..) + (x + Array::arange(0..8))
 }
@@ -132,12 +133,12 @@ fn composed_operations_are_told_by_their_own_name_and_the_users_line() {
     ] {
         let error = x.ty().unwrap_err();
         assert_eq!(ops(&error), [op], "{error}");
-        assert_eq!(error.diagnostics()[0].place.unwrap().file(), file!(), "{error}");
+        assert_eq!(error.diagnostics()[0].location.unwrap().file(), file!(), "{error}");
     }
     let mesh = Mesh::new([("X", 2)]).unwrap();
     let mean = shard_map(&mesh, p!["X"], p![], |x: &Array| x.pmean("Q"));
     assert_eq!(ops(&mean.call(Array::ones([4])).unwrap_err()), ["pmean"]);
-    // the name does not outlive its operation
+    // The name does not apply to later operations.
     assert_eq!(ops(&(ints + 0.5).ty().unwrap_err()), ["add"]);
 }
 
@@ -160,13 +161,14 @@ fn every_error_of_arguments_is_told() {
     );
 }
 
-/// Lines beside that of the error, with what they are told for.
+/// Returns the related lines of an error, with the label of each.
 fn related(x: &Array) -> Vec<(u32, String)> {
     let error = x.ty().expect_err("it is refused");
     error.diagnostics()[0].related.iter().map(|(place, what)| (place.line(), what.clone())).collect()
 }
 
-/// A carry or a branch of another type shows the line that made it so, not the last one before the end.
+/// If a carry or a branch changes its type, the error shows the line that changed it, not the last
+/// line before the end.
 #[test]
 fn lines_that_made_another_type_are_shown() {
     let x = Array::ones([8]).put(&Mesh::new([("X", 2)]).unwrap(), p![]);
@@ -187,7 +189,7 @@ fn lines_that_made_another_type_are_shown() {
     assert_eq!(related(&split), becomes(line!() - 3, "float32[8@X]"));
     let longer = fori_loop(0..3, &x, |_, x| concat([&x, &x], 0).cos());
     assert_eq!(related(&longer), becomes(line!() - 1, "float32[16]"));
-    // of branches both
+    // The lines of both branches.
     let chosen = cond(
         x.sum(..).gt(0.0),
         || x.sin() * 2.0,
@@ -202,11 +204,11 @@ fn lines_that_made_another_type_are_shown() {
     let switched = switch(0, &[&|| x.sin(), &|| x.cos(), &|| x.sum(..)]);
     let told = [(line!() - 1, "float32[8] of branch 0"), (line!() - 1, "float32[] of branch 2")];
     assert_eq!(related(&switched), told.map(|(line, what)| (line, what.to_string())));
-    // a value from outside has no line in the body
+    // A value from outside has no line in the body.
     assert_eq!(related(&cond(x.sum(..).gt(0.0), || x.clone(), || x.sum(..))).len(), 1);
 }
 
-/// Each has its operation and line, also where the machine or the kernels are the limit.
+/// Each error has an operation and a line, also if the machine or a kernel is the limit.
 #[test]
 fn limits_are_told_with_their_line() {
     let rank = |n: usize| Array::ones(vec![1; n]);
@@ -221,12 +223,13 @@ fn limits_are_told_with_their_line() {
     ] {
         let error = x.ty().expect_err(op);
         assert_eq!(ops(&error), [op], "{error}");
-        assert_eq!(error.diagnostics()[0].place.unwrap().file(), file!(), "{error}");
+        assert_eq!(error.diagnostics()[0].location.unwrap().file(), file!(), "{error}");
     }
     assert_eq!(rank(13).ty().unwrap_err().kind(), ErrorKind::Unsupported);
 }
 
-/// What is returned by `main` and what is printed has colours on terminals only, or where the environment says so.
+/// An error returned by `main`, or printed, is coloured on terminals only, or if the environment
+/// requests it.
 #[test]
 fn colours_are_for_terminals() {
     const CHILD: &str = "ATMESH_TEST_PRINTS";

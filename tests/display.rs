@@ -1,19 +1,19 @@
-//! Arrays print as numpy prints them: `golden/display.txt` was written by numpy (`golden/display.py`).
+//! Arrays print as in numpy: `golden/display.txt` was written by numpy (`golden/display.py`).
 
 use atmesh::{Array, DType, Element, Shape};
 use half::f16;
 
-/// The values of a case, from its words.
+/// Parses the values of a case.
 fn values(shape: &Shape, words: &[&str]) -> Vec<f64> {
     if words[0] == "list" {
         return words[1..].iter().map(|w| w.parse().unwrap()).collect();
     }
     let (seed, scale): (u64, f64) = (words[1].parse().unwrap(), words[2].parse().unwrap());
     let hash = |i: u64| ((i * 2654435761 + seed) % (1 << 32)) as f64 / 4294967296.0 - 0.5;
-    (0..shape.elements() as u64).map(|i| hash(i) * scale).collect()
+    (0..shape.num_elements() as u64).map(|i| hash(i) * scale).collect()
 }
 
-/// Whole numbers of a case, which need all their digits.
+/// Parses the integers of a case, which need full precision.
 fn whole(shape: &Shape, words: &[&str]) -> Vec<i128> {
     if words[0] == "list" {
         return words[1..].iter().map(|w| w.parse().unwrap()).collect();

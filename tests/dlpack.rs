@@ -1,4 +1,5 @@
-//! DLPack: what comes in is read where it is and given back once, what goes out is the array's own memory, and bad tensors are errors.
+//! DLPack: an imported tensor is read in place and released once, an exported tensor shares the
+//! array's memory, and bad tensors are errors.
 
 use atmesh::dlpark::ffi::{DLDataType, DLDataTypeCode, DLDevice, DLDeviceType, DLManagedTensor};
 use atmesh::dlpark::metadata::Dynamic;
@@ -10,7 +11,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Another library's numbers, and a count of those that were given back.
+/// A buffer of another library, which counts how often it is released.
 struct Theirs<T> {
     numbers: Vec<T>,
     back: Arc<AtomicUsize>,
@@ -21,7 +22,7 @@ impl<T> Drop for Theirs<T> {
     }
 }
 
-/// A tensor of theirs: the first element is at byte `offset`.
+/// Returns a tensor of another library whose first element is at byte `offset`.
 fn tensor<M: ManagedTensorBase, T: Send + 'static>(
     numbers: Vec<T>,
     dtype: DLDataType,
@@ -34,14 +35,14 @@ fn tensor<M: ManagedTensorBase, T: Send + 'static>(
     let start = theirs.numbers.as_ptr().cast_mut().cast::<c_void>();
     let mut made = Dynamic::new(shape, strides).initialize_as::<M>(theirs).unwrap();
     made.set_data(start).set_dtype(dtype).set_device(DLDevice::CPU).set_byte_offset(offset);
-    // SAFETY: the tests' shapes and strides are within the numbers, or are refused
+    // SAFETY: the shapes and strides in these tests are within the buffer, or are rejected.
     unsafe { made.finish() }
 }
 fn ints(numbers: Vec<i32>, shape: &[i64], strides: &[i64], offset: u64) -> Dlpack {
     tensor(numbers, DLDataType::I32, shape, strides, offset, &Arc::default())
 }
 fn taken(tensor: Dlpack) -> Result<Array> {
-    // SAFETY: nobody writes what the tests' tensors hold
+    // SAFETY: no code writes to the buffers of these tensors.
     unsafe { Array::from_dlpack(tensor) }
 }
 fn start(tensor: &Dlpack) -> *const c_void {
@@ -56,7 +57,7 @@ fn what_is_row_major_stays_where_it_is_and_is_given_back_once() {
     let x = taken(lent).unwrap();
     assert_eq!(x.to_string(), "[[0 1 2]\n [3 4 5]]");
     assert_eq!(x.view::<i32>().unwrap().as_ptr().cast(), at);
-    // other arrays share the memory, on meshes too
+    // Other arrays share the memory, on meshes too.
     let mesh = Mesh::new([("X", 2)]).unwrap();
     let (flat, put) = (x.reshape([6]), x.put(&mesh, p!["X"]));
     assert_eq!(type_of(&put), "int32[2@X,3]");
@@ -67,16 +68,16 @@ fn what_is_row_major_stays_where_it_is_and_is_given_back_once() {
     assert_eq!(back.load(Relaxed), 1);
 }
 
-/// The book's program.
+/// The program in the book.
 #[test]
 fn an_array_is_lent_and_taken() -> Result<()> {
     // ANCHOR: share
     let x = Array::from([[1.0f32, 2.0], [3.0, 4.0]]);
-    // to another library, which drops the tensor when it is done with it
+    // To another library, which drops the tensor when it is done with it.
     let tensor = x.to_dlpack()?;
 
-    // from another library
-    // SAFETY: nobody writes these numbers: they are an array's
+    // From another library.
+    // SAFETY: no code writes to these elements, which belong to an array.
     let y = unsafe { Array::from_dlpack(tensor) }?;
     assert_eq!(y.view::<f32>()?.as_ptr(), x.view::<f32>()?.as_ptr());
     // ANCHOR_END: share
@@ -93,7 +94,7 @@ fn what_is_lent_is_never_written() {
         made.set_data(numbers.as_ptr().cast_mut().cast())
             .set_dtype(DLDataType::I32)
             .set_device(DLDevice::CPU);
-        // SAFETY: the tensor owns a handle on its numbers
+        // SAFETY: the tensor owns a handle to its buffer.
         unsafe { made.finish() }
     };
     let double = jit(|x: &Array| x * 2).donate(0);
@@ -122,7 +123,7 @@ fn other_layouts_are_copied_in_row_major_order() {
         assert_eq!(*x.ty().unwrap().shape, *sizes);
         assert_eq!(x.to_vec::<i32>().unwrap(), numbers, "{shape:?} by {strides:?}");
     }
-    // more than one core takes part
+    // The array is large enough for several cores.
     let n = 1500;
     let x = taken(ints((0..n * n).collect(), &[n.into(), n.into()], &[1, n.into()], 0)).unwrap();
     let transposed = Array::arange(0..n * n).reshape([n as usize; 2]).t();
@@ -144,7 +145,7 @@ fn numbers_that_are_not_aligned_are_copied() {
 fn the_older_form_is_read() {
     let back = Arc::new(AtomicUsize::new(0));
     let lent: Managed<DLManagedTensor> = tensor(vec![1.5f64, 2.5], DLDataType::F64, &[2], &[1], 0, &back);
-    // SAFETY: nobody writes the numbers
+    // SAFETY: no code writes to the elements.
     let x = unsafe { Array::from_dlpack(lent) }.unwrap();
     assert_eq!(x.to_vec::<f64>().unwrap(), [1.5, 2.5]);
     drop(x);
@@ -161,7 +162,7 @@ fn what_goes_out_is_the_arrays_memory_and_outlives_the_array() {
     let seen = out.validate_export().unwrap();
     assert_eq!((seen.shape(), seen.strides(), seen.data_ptr()), (&[2, 3][..], Some(&[3, 1][..]), at));
     assert_eq!((seen.device(), seen.byte_offset()), (DLDevice::CPU, 0));
-    // SAFETY: the tensor is of an array
+    // SAFETY: the tensor was exported from a live array.
     assert_eq!(unsafe { seen.cpu_slice::<i32>() }.unwrap(), [0, 1, 2, 3, 4, 5]);
 }
 
@@ -176,7 +177,7 @@ fn sharded_and_unreduced_arrays_go_out_whole() {
         assert_eq!(again.ty().unwrap(), plain.ty().unwrap());
         assert_eq!(again.to_vec::<i32>().unwrap(), plain.to_vec::<i32>().unwrap());
     }
-    // a turn of blocks is put in order first
+    // A permutation of blocks is copied into order first.
     let turned = x.t();
     assert_eq!(taken(turned.to_dlpack().unwrap()).unwrap().to_string(), turned.to_string());
 }
@@ -224,17 +225,17 @@ fn what_cannot_come_in_is_told() {
     refused(four(DLDataType::new(DLDataTypeCode::FLOAT, 16, 2)), ErrorKind::Dtype, "2 lanes");
     refused(four(DLDataType::BOOL), ErrorKind::Data, "neither true nor false");
     refused(ints(vec![0], &[-1], &[1], 0), ErrorKind::Data, "negative");
-    refused(ints(vec![0], &[3, 3], &[1 << 61, 1], 0), ErrorKind::Data, "further than memory does");
+    refused(ints(vec![0], &[3, 3], &[1 << 61, 1], 0), ErrorKind::Data, "exceed the address space");
     refused(ints(vec![0], &[1 << 40, 1 << 40], &[0, 0], 0), ErrorKind::Data, "overflows");
     let made = |data: *mut c_void, device: DLDevice| -> Dlpack {
         let mut made = Dynamic::compact(&[1][..]).initialize(Box::new(())).unwrap();
         made.set_data(data).set_dtype(DLDataType::I32).set_device(device);
-        // SAFETY: it is refused before it is read
+        // SAFETY: the tensor is rejected before it is read.
         unsafe { made.finish() }
     };
     refused(made(std::ptr::null_mut(), DLDevice::CPU), ErrorKind::Data, "null");
     let gpu = DLDevice { device_type: DLDeviceType::CUDA, device_id: 3 };
-    refused(made(std::ptr::dangling_mut(), gpu), ErrorKind::Data, "type 2 and number 3");
+    refused(made(std::ptr::dangling_mut(), gpu), ErrorKind::Data, "type 2 and index 3");
 }
 
 #[test]

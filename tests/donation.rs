@@ -1,6 +1,7 @@
-//! Donated arguments: their memory becomes results where that is sound, and results are the same to the last bit where it is not.
+//! Donated arguments: their memory is reused for results where that is safe, and results are equal
+//! bit by bit in every case.
 
-use atmesh::engine::RunReport;
+use atmesh::engine::ExecutionReport;
 use atmesh::prelude::*;
 use atmesh::{EngineKind, ErrorKind};
 
@@ -8,14 +9,14 @@ type List = Vec<Array>;
 
 const ENGINES: [EngineKind; 2] = [EngineKind::Lockstep, EngineKind::Threads];
 
-/// Where the numbers lie.
+/// Returns the address of the first element.
 fn address(x: &Array) -> usize {
     x.view::<f32>().unwrap_or_else(|e| panic!("{e}")).as_ptr() as usize
 }
 fn bits(x: &Array) -> Vec<u32> {
     x.view::<f32>().unwrap_or_else(|e| panic!("{e}")).iter().map(|x| x.to_bits()).collect()
 }
-/// Numbers without pattern, in memory of their own.
+/// Returns random elements in freshly allocated memory.
 fn noise(shape: &[usize], seed: u64) -> Array {
     let mut s = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -27,11 +28,11 @@ fn noise(shape: &[usize], seed: u64) -> Array {
     let n = shape.iter().product();
     Array::from((0..n).map(|_| next()).collect::<Vec<f32>>()).reshape(shape.to_vec())
 }
-/// How noise lies.
+/// The placement of the random array.
 #[derive(Clone, Copy)]
 enum On {
     Nothing,
-    /// A mesh of 4 by 2 devices, and which dimensions are split over its axes.
+    /// A mesh of 4 by 2 devices, and the dimensions that are sharded over its axes.
     Explicit(&'static str),
     Auto(&'static str),
 }
@@ -49,14 +50,15 @@ fn put(x: Array, on: On) -> Array {
         On::Auto(dims) => place(Mesh::auto(axes).unwrap(), dims),
     }
 }
-/// Runs `f` with its first argument donated and without: equal bits on both engines, result k in the memory of the donated array
-/// `lies[k]`, or of none. Returns the reports without donation and with it.
+/// Runs `f` with and without donating its first argument. Asserts equal bits on both engines, and
+/// that result k is in the memory of the donated array listed for it, or of none. Returns the
+/// reports without and with donation.
 #[track_caller]
 fn check(
     f: impl Fn(&List, &List) -> List + Copy,
     make: impl Fn() -> (List, List),
     lies: &[Option<usize>],
-) -> (RunReport, RunReport) {
+) -> (ExecutionReport, ExecutionReport) {
     let mut reports = None;
     for engine in ENGINES {
         let (given, kept) = make();
@@ -124,7 +126,8 @@ fn adam_updates_three_arrays() {
     }
 }
 
-/// A network of two layers: the second one's weights are read beside the product that makes their gradient.
+/// A network of two layers: the second layer's weights are still read while the product for their
+/// gradient is computed.
 #[test]
 fn a_training_step_of_products() {
     let step = |w: &List, x: &List| {
@@ -150,7 +153,8 @@ fn updates_of_a_part_are_in_place() {
     }
 }
 
-/// Each result is most of the argument in whose memory the other one lies, all made at once.
+/// The results swap places: each reads mostly the argument in whose memory the other is, and both
+/// are computed together.
 #[test]
 fn arguments_that_change_places() {
     let make = || (vec![noise(&[900], 1), noise(&[900], 2)], vec![]);
@@ -165,9 +169,9 @@ fn arguments_that_change_places() {
         vec![2.0 * &sum, 3.0 * sum]
     };
     check(both, make, &[Some(0), Some(1)]);
-    // apart: each lies where what it reads was
+    // As separate operations: each result is in the memory of its operand.
     check(|x, _| vec![2.0 * &x[1], 3.0 * &x[0]], make, &[Some(1), Some(0)]);
-    // each would have to come before the other
+    // Each would have to be computed before the other.
     check(|x, _| vec![&x[0] + &x[1], &x[0] - &x[1]], make, &[Some(0), None]);
     check(|x, _| vec![x[1].clone(), x[0].clone()], make, &[Some(1), Some(0)]);
 }
@@ -182,18 +186,18 @@ fn what_is_returned_as_it_is_is_not_written() {
 #[test]
 fn arguments_that_several_steps_read() {
     let make = || (vec![noise(&[32, 32], 1)], vec![noise(&[32], 2)]);
-    // backwards, transposed, summed and as it is
+    // Reversed, transposed, summed and unchanged.
     let all = |x: &List, y: &List| {
         let x = &x[0];
         vec![x * 2.0, x.flip(0) + 1.0, x.t() + &y[0], x.sum(0) + x.dot(&y[0])]
     };
     check(all, make, &[Some(0), None, None, None]);
-    // all of it is read before any of it may be written
+    // The whole argument is read before any of its memory may be written.
     check(|x, _| vec![x[0].flip(0) * 2.0], make, &[None]);
     check(|x, _| vec![x[0].t().sin()], make, &[None]);
     check(|x, _| vec![&x[0] - x[0].sum(0)], make, &[Some(0)]);
     check(|x, _| vec![x[0].dot(&x[0])], make, &[None]);
-    // made when all that reads the argument is over
+    // The result is computed after the last read of the argument.
     check(|x, _| vec![x[0].dot(&x[0]).dot(Array::ones([32, 32]))], make, &[Some(0)]);
 }
 
@@ -207,13 +211,13 @@ fn the_same_array_twice() {
         assert!(bits(&z) == want && address(&z) != at);
         assert_eq!(x.to_vec::<f32>().unwrap_err().kind(), ErrorKind::Donated);
     }
-    // given twice: an error, as for any use of a donated array
+    // Passing an array twice is an error, like any use of a donated array.
     let g = jit(|x: &Array, y: &Array| x + y).donate([0, 1]);
     let x = noise(&[100], 1);
     assert_eq!(g.call((&x, &x)).unwrap_err().kind(), ErrorKind::Donated);
 }
 
-/// Somebody else holds the memory: a view of the numbers, or another array.
+/// The memory is shared with a view of the elements, or with another array.
 #[test]
 fn memory_that_others_hold_is_left_alone() {
     for engine in ENGINES {
@@ -231,7 +235,7 @@ fn memory_that_others_hold_is_left_alone() {
         assert!(address(&y) != address(&same) && bits(&same) == before);
         drop(same);
 
-        // blocks of devices in another order are views of the argument
+        // Blocks of devices in another order are views of the argument.
         let mesh = Mesh::new([("X", 4)]).unwrap();
         let x = noise(&[4096], 3).put(&mesh, p!["X"]).ready().unwrap();
         let before = bits(&x);
@@ -244,7 +248,7 @@ fn memory_that_others_hold_is_left_alone() {
     }
 }
 
-/// A chain of donating calls stays in one place.
+/// A chain of donating calls keeps its state in one place.
 #[test]
 fn state_stays_where_it_is() {
     for engine in ENGINES {
@@ -275,7 +279,8 @@ fn heat(x: &Array) -> Array {
     x.at(ix![1..-1]).set(inner)
 }
 
-/// A loop needs two places for a carry that it cannot update in place: the donated argument is one of them.
+/// A loop needs two buffers for a carry that it cannot update in place: the donated argument is one
+/// of them.
 #[test]
 fn loops_alternate_with_the_argument() {
     fn steps<const N: i32>(x: &List, _: &List) -> List {
@@ -285,15 +290,15 @@ fn loops_alternate_with_the_argument() {
         let make = || (vec![put(noise(&[1030], 1), on)], vec![]);
         let (plain, given) = check(steps::<4>, make, &[Some(0)]);
         assert_eq!(given.peak_bytes() + 1030 * 4, plain.peak_bytes(), "{plain}{given}");
-        // with an odd number of steps the argument is the other place
+        // With an odd number of iterations, the argument is the other buffer.
         let (plain, given) = check(steps::<5>, make, &[None]);
         assert!(
             given.peak_bytes() < plain.peak_bytes()
-                && given.to_string().contains("a place of a loop's carry")
+                && given.to_string().contains("a buffer of a loop's carry")
         );
         check(steps::<1>, make, &[None]);
         check(steps::<0>, make, &[Some(0)]);
-        // read behind the loop, too: the loop must leave it alone
+        // The argument is also read after the loop, so the loop must not overwrite it.
         let both = |x: &List, _: &List| vec![fori_loop(0..4, x[0].clone(), |_, x| heat(&x)) + &x[0]];
         check(both, make, &[Some(0)]);
         let until = |x: &List, _: &List| {
@@ -312,7 +317,8 @@ fn loops_alternate_with_the_argument() {
     }
 }
 
-/// A carry that each step reads only where it writes it is updated in place: one slab, whatever the number of steps.
+/// A carry that each iteration reads only where it writes it is updated in place, in one buffer for
+/// any number of iterations.
 #[test]
 fn carries_are_updated_in_place() {
     const N: usize = 80_000;
@@ -321,15 +327,16 @@ fn carries_are_updated_in_place() {
     }
     let make = || (vec![noise(&[N], 1)], vec![noise(&[N], 2)]);
     for (plain, given) in [check(steps::<4>, make, &[Some(0)]), check(steps::<5>, make, &[Some(0)])] {
-        assert_eq!(plain.peak_bytes() - plain.arena, 3 * 4 * N, "{plain}");
-        assert!(plain.arena < 4 * N && given.arena < 4 * N, "no second place\n{plain}");
+        assert_eq!(plain.peak_bytes() - plain.scratch_bytes, 3 * 4 * N, "{plain}");
+        assert!(plain.scratch_bytes < 4 * N && given.scratch_bytes < 4 * N, "no second place\n{plain}");
         assert_eq!(plain.peak_bytes() - given.peak_bytes(), 4 * N);
     }
     let part = |x: &List, y: &List| {
         vec![fori_loop(0..5, x[0].clone(), |i, x| (0.5 * x + &y[0]).at(ix![7..9]).set(i.astype(F32)))]
     };
     check(part, make, &[Some(0)]);
-    // of two carries that read each other one can come after all that reads it; the other one alternates
+    // Of two carries that read each other, one can be written after all reads of it; the other one
+    // alternates.
     let swap = |x: &List, _: &List| {
         let (a, b) = fori_loop(0..3, (x[0].clone(), x[1].clone()), |_, (a, b)| (&b + 1.0, 0.5 * a - b));
         vec![a, b]
@@ -343,7 +350,7 @@ fn carries_are_updated_in_place() {
     check(until, || (vec![noise(&[N], 1)], vec![]), &[Some(0)]);
 }
 
-/// What no result takes is room for values in between, once it has been read.
+/// Donated memory that no result uses becomes scratch space after its last read.
 #[test]
 fn room_for_values_in_between() {
     let f = |x: &List, y: &List| {
@@ -353,6 +360,6 @@ fn room_for_values_in_between() {
     };
     let make = || (vec![noise(&[48, 48], 1)], vec![noise(&[48, 48], 2)]);
     let (plain, given) = check(f, make, &[None]);
-    assert_eq!(given.arena + 48 * 48 * 4, plain.arena, "{plain}{given}");
-    assert!(given.to_string().contains("donated argument 0: room for values in between"), "{given}");
+    assert_eq!(given.scratch_bytes + 48 * 48 * 4, plain.scratch_bytes, "{plain}{given}");
+    assert!(given.to_string().contains("donated argument 0: scratch for intermediate values"), "{given}");
 }

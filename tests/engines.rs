@@ -1,42 +1,44 @@
-//! Engines that a program adds: they run what the others run, and what they do wrong is an error.
+//! Engines that a program registers: they run the same programs as the built-in ones, and their
+//! faults are errors.
 
-use atmesh::engine::{Engine, Executable, Failure, Job, RunReport};
+use atmesh::engine::{CompileRequest, Engine, Executable, ExecutionReport, Failure};
 use atmesh::prelude::*;
 use atmesh::program::{Input, Op};
-use atmesh::runtime::Slab;
+use atmesh::runtime::ArrayData;
 use atmesh::{Error, ErrorKind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
-/// Runs each program twice, in lock-step and on device threads, and compares the bits.
+/// An engine that runs each program in lock-step and on device threads, and compares the bits.
 struct Twice;
 struct Both([Arc<dyn Executable>; 2]);
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 impl Engine for Twice {
-    fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>> {
+    fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
         assert_eq!(job.program().outputs.len(), job.spmd().outs.len());
-        let one = |engine| job.compile_by(engine);
+        let one = |engine| job.delegate_to(engine);
         Ok(Arc::new(Both([one(EngineKind::Lockstep)?, one(EngineKind::Threads)?])))
     }
 }
 impl Executable for Both {
-    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
+    fn call(&self, args: &mut [ArrayData]) -> Result<Vec<ArrayData>, Failure> {
         CALLS.fetch_add(1, Relaxed);
         let first = self.0[1].call(&mut args.to_vec())?;
         let second = self.0[0].call(args)?;
-        let bits =
-            |all: &[Slab]| all.iter().map(|s| Ok(format!("{:?}", words(s)?))).collect::<Result<Vec<_>>>();
+        let bits = |all: &[ArrayData]| {
+            all.iter().map(|s| Ok(format!("{:?}", words(s)?))).collect::<Result<Vec<_>>>()
+        };
         assert_eq!(bits(&first)?, bits(&second)?, "one program");
         Ok(second)
     }
-    fn report(&self) -> RunReport {
+    fn report(&self) -> ExecutionReport {
         self.0[0].report()
     }
 }
-/// The elements as they are printed.
-fn words(s: &Slab) -> Result<Vec<String>> {
-    s.dense()?;
+/// Formats the elements as they are printed.
+fn words(s: &ArrayData) -> Result<Vec<String>> {
+    s.contiguous()?;
     Ok(match s.dtype() {
         F32 => s.elements::<f32>().iter().map(|x| x.to_bits().to_string()).collect(),
         I32 => s.elements::<i32>().iter().map(ToString::to_string).collect(),
@@ -46,14 +48,14 @@ fn words(s: &Slab) -> Result<Vec<String>> {
 
 fn twice() -> EngineKind {
     static TWICE: LazyLock<EngineKind> =
-        LazyLock::new(|| EngineKind::add("twice", Twice).unwrap_or_else(|e| panic!("{e}")));
+        LazyLock::new(|| EngineKind::register("twice", Twice).unwrap_or_else(|e| panic!("{e}")));
     *TWICE
 }
 
 #[test]
 fn an_engine_of_ones_own_runs_all_programs() -> Result<()> {
     let engine = twice();
-    assert_eq!((engine.to_string(), format!("{engine:?}")), ("twice".into(), "Added(twice)".into()));
+    assert_eq!((engine.to_string(), format!("{engine:?}")), ("twice".into(), "Custom(twice)".into()));
     assert_eq!("twice".parse::<EngineKind>()?, engine);
     assert_ne!(engine, EngineKind::Lockstep);
     let before = CALLS.load(Relaxed);
@@ -66,11 +68,12 @@ fn an_engine_of_ones_own_runs_all_programs() -> Result<()> {
         assert_eq!(report.engine, "twice");
         let donated = jit(|x: &Array| x * 2.0).engine(engine).donate(0);
         assert_eq!(donated.call(&x + 0.0)?.to_vec::<f32>()?, (&x * 2.0).to_vec::<f32>()?);
-        let body = |x: &Array| x.all_gather("X", Gather::tiled(0)).psum_scatter("X", Gather::tiled(0));
+        let body =
+            |x: &Array| x.all_gather("X", CollectiveDim::tiled(0)).psum_scatter("X", CollectiveDim::tiled(0));
         let f = shard_map(&mesh, p!["X"], p!["X"], body).engine(engine);
         assert_eq!(f.call(&x)?.to_vec::<f32>()?, (&x * 4.0).to_vec::<f32>()?);
     }
-    // a result of parts
+    // An unreduced result.
     let mesh = Mesh::new([("X", 2)])?;
     let x = Array::arange(0..8).reshape([2, 4]).put(&mesh, p!["X"]);
     let parts = jit(|x: &Array| x.sum_to(0, p![_; U: "X"])).engine(engine).call(&x)?;
@@ -80,12 +83,13 @@ fn an_engine_of_ones_own_runs_all_programs() -> Result<()> {
     Ok(())
 }
 
-/// Adds two arrays of float32 by itself; what else there is it leaves to the reference engine.
+/// An engine that adds two float32 arrays, and delegates all other programs to the reference
+/// engine.
 struct Adds;
 struct Added;
 
 impl Engine for Adds {
-    fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>> {
+    fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
         let program = job.program();
         let sum = match &program.equations[..] {
             [e] => {
@@ -98,27 +102,27 @@ impl Engine for Adds {
         if sum && plain && program.inputs.len() == 2 {
             Ok(Arc::new(Added))
         } else {
-            job.compile_by(EngineKind::Reference)
+            job.delegate_to(EngineKind::Reference)
         }
     }
 }
 impl Executable for Added {
-    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
+    fn call(&self, args: &mut [ArrayData]) -> Result<Vec<ArrayData>, Failure> {
         let [a, b] = args else { unreachable!("a sum of two") };
-        a.dense()?;
-        b.dense()?;
+        a.contiguous()?;
+        b.contiguous()?;
         let sums: Vec<f32> =
             a.elements::<f32>().iter().zip(b.elements::<f32>()).map(|(a, b)| a + b).collect();
-        Ok(vec![Slab::from_elements(a.shape().clone(), &sums)?])
+        Ok(vec![ArrayData::from_elements(a.shape().clone(), &sums)?])
     }
-    fn report(&self) -> RunReport {
-        RunReport::default()
+    fn report(&self) -> ExecutionReport {
+        ExecutionReport::default()
     }
 }
 
 #[test]
 fn an_engine_may_compute_by_itself() -> Result<()> {
-    let adds = EngineKind::add("adds", Adds)?;
+    let adds = EngineKind::register("adds", Adds)?;
     let mesh = Mesh::new([("X", 2)])?;
     let (x, y) =
         (Array::arange(0.0..4.0f32).put(&mesh, p!["X"]), Array::arange(1.0..5.0f32).put(&mesh, p!["X"]));
@@ -132,7 +136,7 @@ fn an_engine_may_compute_by_itself() -> Result<()> {
     Ok(())
 }
 
-/// What an engine may do wrong.
+/// The possible faults of an engine.
 #[derive(Clone, Copy)]
 enum Wrong {
     RefusesToCompile,
@@ -148,30 +152,30 @@ struct Bad(Wrong, &'static str);
 struct Worse(Wrong);
 
 impl Engine for Bad {
-    fn compile(&self, job: Job<'_>) -> Result<Arc<dyn Executable>> {
+    fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
         match self.0 {
             Wrong::RefusesToCompile => {
                 "no such engine".parse::<EngineKind>().map(|_| unreachable!("it is none"))
             }
             Wrong::PanicsAtCompile => panic!("out of luck"),
-            Wrong::CompilesByItself => job.compile_by(self.1.parse()?),
+            Wrong::CompilesByItself => job.delegate_to(self.1.parse()?),
             wrong => Ok(Arc::new(Worse(wrong))),
         }
     }
 }
 impl Executable for Worse {
-    fn call(&self, args: &mut [Slab]) -> Result<Vec<Slab>, Failure> {
+    fn call(&self, args: &mut [ArrayData]) -> Result<Vec<ArrayData>, Failure> {
         let shape = args[0].shape().clone();
         Ok(match self.0 {
             Wrong::Fails => return Err(Failure::from("x".parse::<EngineKind>().expect_err("it is none"))),
             Wrong::Panics => panic!("out of {}", "reach"),
             Wrong::Few => Vec::new(),
-            Wrong::Dtype => vec![Slab::from_elements(shape, &[1.0f64; 4])?],
-            _ => vec![Slab::from_elements([2].into_iter().collect(), &[1.0f32; 2])?],
+            Wrong::Dtype => vec![ArrayData::from_elements(shape, &[1.0f64; 4])?],
+            _ => vec![ArrayData::from_elements([2].into_iter().collect(), &[1.0f32; 2])?],
         })
     }
-    fn report(&self) -> RunReport {
-        RunReport::default()
+    fn report(&self) -> ExecutionReport {
+        ExecutionReport::default()
     }
 }
 
@@ -181,25 +185,25 @@ fn what_an_engine_does_wrong_is_an_error() -> Result<()> {
     for (name, wrong, words) in [
         ("refuses", Wrong::RefusesToCompile, "there is no engine \"no such engine\""),
         ("panics-early", Wrong::PanicsAtCompile, "the engine panics-early panicked: out of luck"),
-        ("itself", Wrong::CompilesByItself, "the engine itself compiles by itself, without end"),
+        ("itself", Wrong::CompilesByItself, "the engine itself delegates to itself without end"),
         ("fails", Wrong::Fails, "there is no engine \"x\""),
         ("panics", Wrong::Panics, "the engine panics panicked: out of reach"),
-        ("few", Wrong::Few, "the engine few gives 0 results, and the program has 1"),
-        ("dtype", Wrong::Dtype, "the engine dtype gives float64[4] for result 0, which is float32[4]"),
-        ("shape", Wrong::Shape, "the engine shape gives float32[2] for result 0, which is float32[4]"),
+        ("few", Wrong::Few, "the engine few returned 0 results, and the program has 1"),
+        ("dtype", Wrong::Dtype, "the engine dtype returned float64[4] for result 0, which is float32[4]"),
+        ("shape", Wrong::Shape, "the engine shape returned float32[2] for result 0, which is float32[4]"),
     ] {
-        let engine = EngineKind::add(name, Bad(wrong, name))?;
+        let engine = EngineKind::register(name, Bad(wrong, name))?;
         let e = jit(|x: &Array| x.sin()).engine(engine).call(&x).expect_err(name);
         assert!(e.to_string().contains(words), "{name}: {e}");
     }
     let told = |e: Result<EngineKind>| -> Error { e.expect_err("no such name") };
     for name in ["lockstep", "xla", "few"] {
-        let e = told(EngineKind::add(name, Twice));
+        let e = told(EngineKind::register(name, Twice));
         assert_eq!(e.kind(), ErrorKind::Syntax);
-        assert!(e.to_string().contains(&format!("there is an engine {name:?} already")), "{e}");
+        assert!(e.to_string().contains(&format!("an engine {name:?} is already registered")), "{e}");
     }
     for name in ["", "two words", "a,b"] {
-        assert!(told(EngineKind::add(name, Twice)).to_string().contains("is no name for an engine"));
+        assert!(told(EngineKind::register(name, Twice)).to_string().contains("is not a valid engine name"));
     }
     let e = told("fewer".parse());
     assert!(
@@ -210,7 +214,7 @@ fn what_an_engine_does_wrong_is_an_error() -> Result<()> {
     Ok(())
 }
 
-/// In a process of its own: the environment may name an engine that the program adds.
+/// Runs in a separate process: the environment may name an engine that the program registers.
 #[test]
 fn an_added_engine_may_be_the_default() -> Result<()> {
     const CHILD: &str = "ATMESH_ENGINES_CHILD";

@@ -1,8 +1,11 @@
-//! What the examples print, against `tests/golden/NAME.txt`: words to the letter, numbers to 5 digits.
+//! Compares the output of the examples with `tests/golden/NAME.txt`: words exactly, numbers to 5
+//! digits.
 //!
-//! `ATMESH_BLESS=1 cargo test --test examples` writes the files anew. Their `ANCHOR` lines, which the book uses, stay before the lines that they stand
-//! before; one whose line is gone ends the run, and is moved by hand. Those of the book's chapters, in `tests/golden/book`, get theirs from what
-//! the example prints; so do the page `all_shardings.md` and the pictures.
+//! `ATMESH_BLESS=1 cargo test --test examples` writes the files again. Their `ANCHOR` lines, which
+//! the book uses, stay before the lines that they precede; if such a line is gone, the run fails,
+//! and the anchor must be moved by hand. The files of the book's chapters, in `tests/golden/book`,
+//! take their anchors from the output of the example. The page `all_shardings.md` and the pictures
+//! are also generated from output.
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -33,7 +36,8 @@ fn same_word(got: &str, want: &str) -> bool {
         }
 }
 
-/// The text with the anchors of an earlier version of it: each before the lines that it stood before.
+/// Copies the anchors of an earlier version into the text: each stays before the lines that
+/// followed it.
 fn anchored(text: &str, before: &str) -> String {
     fn is_anchor(line: &str) -> bool {
         line.contains("ANCHOR")
@@ -63,21 +67,22 @@ fn blessing() -> bool {
     std::env::var_os("ATMESH_BLESS").is_some()
 }
 
-/// `shown`: the lines of the file that are compared.
+/// Compares output with a golden file. `shown` returns the lines of the file that are compared.
 fn check(name: &str, got: &str, path: &Path, bless: bool, shown: fn(&str) -> bool) {
     if blessing() {
-        // one that only compares would read what another test is writing
+        // While blessing, checks that only compare are skipped, since another test may be writing
+        // the file.
         if !bless {
             return;
         }
         let before = std::fs::read_to_string(path).unwrap_or_default();
-        // what is compared with its anchors has its own
+        // If the files are compared with anchors, the output has its own.
         let text = if shown("ANCHOR") { got.to_string() } else { anchored(got, &before) };
         std::fs::write(path, text).expect("the golden file can be written");
         return;
     }
     let want = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    // which engine runs is said in one line
+    // One line of the output names the engine.
     let said = |l: &&str| !l.starts_with("engine: ");
     let (mut got_lines, mut want_lines) =
         (got.lines().filter(said), want.lines().filter(|l| shown(l)).filter(said));
@@ -105,7 +110,7 @@ fn tour_prints_what_the_book_shows() {
 fn tour_prints_the_same_on_device_threads() {
     compare("tour", &["--engine", "threads"]);
 }
-/// What the README shows of a run is what the command beneath prints.
+/// The output shown in the README is what the command printed below it prints.
 #[test]
 fn the_readme_shows_what_the_tour_prints() {
     let (readme, golden) = (at("README.md"), at("tests/golden/tour.txt"));
@@ -157,8 +162,8 @@ fn refusals_prints_what_the_book_shows() {
     compare("refusals", &[]);
 }
 
-/// What a chapter's programs print: each section as a part that the book can include by its name. What is printed before the
-/// first one is the section `start`.
+/// Turns the output of a chapter's programs into named sections that the book can include. The
+/// output before the first section is the section `start`.
 fn chapter(example: &str, name: &str) {
     let (mut text, mut open) = ("ANCHOR: start\n".to_string(), Some("start".to_string()));
     let printed = run(example, &[name]);
@@ -167,7 +172,7 @@ fn chapter(example: &str, name: &str) {
     }
     for line in printed.lines() {
         match line.strip_prefix("== ") {
-            // one blank line between what is printed, none before the first
+            // Keep one blank line between outputs, and none before the first.
             None if line.is_empty()
                 && text.lines().last().is_none_or(|l| l.is_empty() || l.starts_with("ANCHOR")) => {}
             None => text += &format!("{line}\n"),
@@ -191,7 +196,7 @@ fn chapters_print_what_the_book_shows() {
         chapter("book", name);
     }
 }
-/// Every file of the lessons is one that runs, and prints what its page shows.
+/// Every lesson file is a program that runs, and prints what its page shows.
 #[test]
 fn lessons_print_what_the_book_shows() {
     let mut lessons = 0;
@@ -244,7 +249,7 @@ fn pictures_of_the_book_are_drawn_again() {
     }
 }
 
-/// A phone's page is 390 px wide, 350 of them a picture's: letters are at least 11 px high there.
+/// On a phone's page of 390 px, pictures have 350 px: their text is at least 11 px high there.
 #[test]
 fn letters_of_pictures_are_legible_on_a_phone() {
     for file in std::fs::read_dir(at("book/src/pictures")).expect("the book has pictures") {
@@ -262,7 +267,7 @@ fn letters_of_pictures_are_legible_on_a_phone() {
     }
 }
 
-/// What pages include, show and link to is there: mdBook builds without it, and says so in its log only.
+/// All files that pages include, show or link to exist: mdBook only logs missing ones.
 #[test]
 fn pages_of_the_book_include_what_there_is() {
     let folder = at("book/src");
@@ -291,7 +296,7 @@ fn pages_of_the_book_include_what_there_is() {
             included += 1;
         }
         let links = text.split("](").skip(1).filter_map(|l| l.split(')').next());
-        // (those into the API are looked at in the browser, where it is built)
+        // Links into the API docs are checked by the browser script, after the docs are built.
         for link in links.filter(|l| !l.contains("://") && !l.starts_with('#') && !l.starts_with("api/")) {
             let file = link.split('#').next().unwrap_or(link);
             assert!(folder.join(file).exists(), "{of}: there is no {file}");
@@ -302,7 +307,7 @@ fn pages_of_the_book_include_what_there_is() {
     assert!(included > 100, "only {included} parts are included");
 }
 
-/// Files of a folder and of those beneath it.
+/// Collects the files of a folder and of its subfolders.
 fn beneath(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("the folder can be read") {
         let path = entry.expect("it is listed").path();
@@ -310,7 +315,8 @@ fn beneath(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// A word of a comment for which the field has better ones: values are placed and sharded, and are in memory.
+/// Returns a word of a comment that has a better standard term: values are placed and sharded, and
+/// are in memory.
 fn poor(comment: &str) -> Option<&str> {
     let words: Vec<&str> = comment.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).collect();
     let found = words.iter().zip(words.iter().skip(1).chain([&""])).find(|(word, next)| match **word {
@@ -321,7 +327,8 @@ fn poor(comment: &str) -> Option<&str> {
     found.map(|f| *f.0)
 }
 
-/// The book, what programs print and the texts in the sources use the words of the field: who searches finds them.
+/// The book, the printed output and the strings in the sources use standard terms, so that a search
+/// finds them.
 #[test]
 fn texts_use_the_words_of_the_field() {
     const INSTEAD: [(&str, &str); 12] = [
@@ -347,7 +354,7 @@ fn texts_use_the_words_of_the_field() {
         let Ok(text) = std::fs::read_to_string(&file) else { continue };
         let source = file.extension().is_some_and(|e| e == "rs");
         for (n, line) in text.lines().enumerate() {
-            // of a source the comments, and the texts, which are between quotation marks
+            // In a source file, check comments and string literals.
             let (code, comment) = line.split_once("//").unwrap_or((line, ""));
             let texts = code.split('"').skip(1).step_by(2).chain([comment]);
             let told: Vec<&str> = if source { texts.collect() } else { vec![line] };

@@ -1,4 +1,5 @@
-//! `.npy` files: what numpy writes is read, and what is no such file, or promises more than it holds, is an error.
+//! `.npy` files: files written by numpy are read, and a file in another format, or shorter than its
+//! header says, is an error.
 
 use atmesh::prelude::*;
 use atmesh::{Args, ErrorKind};
@@ -6,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::id;
 
-/// A file that goes when the test ends.
+/// A file that is deleted when the test ends.
 struct Scratch(PathBuf);
 impl Scratch {
     fn new(name: &str, bytes: &[u8]) -> Scratch {
@@ -21,7 +22,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A file with this header, as numpy pads it, and these bytes behind it.
+/// Writes a file with this header, padded as numpy does it, followed by these bytes.
 fn file(header: &str, data: &[u8]) -> Vec<u8> {
     let mut header = header.to_string();
     while !(10 + header.len() + 1).is_multiple_of(64) {
@@ -64,7 +65,8 @@ fn a_header_that_promises_more_than_the_file_holds_is_refused() {
     assert!(error.to_string().contains("float32[1] takes 4 bytes, but the file holds 8"), "{error}");
 }
 
-/// A file without an end, and one that nobody writes, would be read for ever.
+/// A file without an end, such as `/dev/zero`, or one without a writer, is an error instead of
+/// blocking for ever.
 #[test]
 #[cfg(unix)]
 fn only_regular_files_are_read() {
@@ -89,7 +91,7 @@ fn every_element_type_is_written_and_read() {
         let read = Array::load_npy(&scratch.0).unwrap();
         assert_eq!(read.ty().unwrap(), x.ty().unwrap());
         assert_eq!(read.to_string(), x.to_string());
-        // the numbers begin at a multiple of 64, as numpy has it
+        // The data starts at a multiple of 64 bytes, as in numpy.
         assert!(
             (std::fs::metadata(&scratch.0).unwrap().len() as usize - x.nbytes().unwrap()).is_multiple_of(64)
         );
@@ -102,7 +104,7 @@ fn every_element_type_is_written_and_read() {
     }
 }
 
-/// What Python's numpy writes that this crate does not.
+/// Python's numpy can write formats that this crate does not.
 #[test]
 fn other_orders_and_other_headers_are_read() {
     let big: Vec<u8> = [1i16, -2, 300].iter().flat_map(|x| x.to_be_bytes()).collect();
@@ -123,7 +125,7 @@ fn other_orders_and_other_headers_are_read() {
     ] {
         assert_eq!(load("header", &file(text, &[7, 8])).unwrap().to_vec::<u8>().unwrap(), [7, 8], "{text}");
     }
-    // versions 2 and 3 have a longer length
+    // Versions 2 and 3 have a longer length field.
     for version in [2u8, 3] {
         let text = header("|u1", false, "(2,)") + "\n";
         let mut bytes = vec![0x93, b'N', b'U', b'M', b'P', b'Y', version, 0];
@@ -160,10 +162,11 @@ fn what_is_no_file_of_numbers_is_told() {
         Ok(x.clone())
     });
     let error = traced.call(Array::ones([2])).unwrap_err().to_string();
-    assert!(error.contains("`save_npy` needs numbers"), "{error}");
+    assert!(error.contains("`save_npy` needs concrete data"), "{error}");
 }
 
-/// Headers that are cut, doubled and overwritten at random: an error or an array, never more memory than the file has bytes.
+/// Headers that are truncated, duplicated and overwritten at random give an error or an array, and
+/// never allocate more memory than the file has bytes.
 #[test]
 fn mutated_headers() {
     let mut seed = 7u64;
@@ -235,7 +238,7 @@ fn model(mesh: &Mesh) -> Model {
     let named = BTreeMap::from(named);
     Model { layers: vec![w.clone(), (&w * 0.1).astype(BF16)], scale: None, key: Key::new(7), named }
 }
-/// A directory of its own, gone when the test ends.
+/// A temporary directory that is deleted when the test ends.
 struct Dir(PathBuf);
 impl Dir {
     fn new(name: &str) -> Dir {
@@ -254,17 +257,17 @@ fn trees_are_saved_and_loaded() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
     let saved = model(&mesh);
     tree::save_npy(&saved, &dir.0)?;
-    // once more, in place of the first
+    // Saving again replaces the first copy.
     tree::save_npy(&saved, &dir.0)?;
     let read = tree::load_npy(&saved, &dir.0)?;
     assert_eq!(type_of(&read), type_of(&saved));
     for (a, b) in tree::leaves(&read).iter().zip(tree::leaves(&saved)) {
         assert_eq!(a.to_string(), b.to_string());
     }
-    // one array, and its type in its place
+    // A single array can be loaded with its type as the template.
     let one = Dir::new("one");
     tree::save_npy(&saved.layers[0], &one.0)?;
-    let like = F32.of([8]).on(&mesh, p!["X"]).into_tree();
+    let like = F32.array_type([8]).on(&mesh, p!["X"]).into_tree();
     assert_eq!(type_of(tree::load_npy(&like, &one.0)?), "float32[8@X]");
     Ok(())
 }
@@ -276,13 +279,13 @@ fn trees_that_do_not_fit_are_told_whole() -> Result<()> {
     let saved = model(&mesh);
     tree::save_npy(&saved, &dir.0)?;
     let mut other = saved.clone();
-    other.layers = vec![Array::ones([4]), Array::ones(I32.of([8])), Array::ones([1])];
+    other.layers = vec![Array::ones([4]), Array::ones(I32.array_type([8])), Array::ones([1])];
     other.named.remove("a.b");
     let error = tree::load_npy(&other, &dir.0).err().unwrap().to_string();
     for said in ["`layers.0`", "float32[8]", "`layers.1`", "`layers.2`", "layers.2.npy", "a%2Eb.npy"] {
         assert!(error.contains(said), "{said}: {error}");
     }
-    // what cannot be saved leaves what was there, and nothing beside it
+    // Values that cannot be saved leave the old files, and no temporary files.
     let refused = (Array::ones([2]), Array::ones([2]).dot(Array::ones([3])));
     assert!(tree::save_npy(&refused, &dir.0).is_err());
     assert!(tree::load_npy(&saved, &dir.0).is_ok());
@@ -294,14 +297,14 @@ fn trees_that_do_not_fit_are_told_whole() -> Result<()> {
             .count(),
         1
     );
-    // a directory of other things is not replaced
+    // A directory with other files is not replaced.
     std::fs::write(dir.0.join("notes.txt"), "mine").unwrap();
     let error = tree::save_npy(&saved, &dir.0).unwrap_err().to_string();
     assert!(error.contains("notes.txt"), "{error}");
     Ok(())
 }
 
-/// `.safetensors` files: what other libraries write and read.
+/// `.safetensors` files: reading and writing files of other libraries.
 #[cfg(feature = "safetensors")]
 mod safetensors {
     use atmesh::prelude::*;
@@ -345,8 +348,8 @@ mod safetensors {
         tree::save_safetensors(&(Array::ones([4]), Array::from([1, 2])), &path).unwrap();
         let like = (Array::ones([5]), Array::ones([2]), Array::ones([1]));
         let text = refused(tree::load_safetensors(&like, &path));
-        assert!(text.contains("the file holds float32[4], wanted is float32[5]"), "{text}");
-        assert!(text.contains("the file holds int32[2], wanted is float32[2]"), "{text}");
+        assert!(text.contains("the file holds float32[4], but float32[5] is expected"), "{text}");
+        assert!(text.contains("the file holds int32[2], but float32[2] is expected"), "{text}");
         assert!(
             text.contains("2, from")
                 && text.contains("no array of this name")
@@ -354,19 +357,19 @@ mod safetensors {
             "{text}"
         );
         let text = refused(tree::save_safetensors(&Array::ones([2]).astype(C128), &path));
-        assert!(text.contains("complex128 has no form"), "{text}");
-        // the file is as it was
+        assert!(text.contains("complex128 cannot be stored in .safetensors files"), "{text}");
+        // The file is unchanged.
         assert_eq!(tree::read_safetensors(&path).unwrap().len(), 2);
         let whole = std::fs::read(&path).unwrap();
         for n in [0, 7, 8, 40, whole.len() - 1] {
             std::fs::write(&path, &whole[..n]).unwrap();
             assert!(refused(tree::read_safetensors(&path)).contains(".safetensors"), "{n}");
         }
-        // a header that says more than there is
+        // A header whose length exceeds the file.
         let mut long = whole.clone();
         long[..8].copy_from_slice(&u64::MAX.to_le_bytes());
         std::fs::write(&path, &long).unwrap();
-        assert!(refused(tree::read_safetensors(&path)).contains("no .safetensors file"));
+        assert!(refused(tree::read_safetensors(&path)).contains("is not a .safetensors file"));
         let text = String::from_utf8_lossy(&whole[8..]).replace("\"I32\"", "\"F8_E4M3\"").into_bytes();
         let head = [&((text.len() - 24) as u64).to_le_bytes()[..], &text].concat();
         std::fs::write(&path, head).unwrap();

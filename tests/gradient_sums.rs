@@ -1,14 +1,14 @@
-//! What gradients of weights communicate, split among the devices that share the batch: each is summed once, and scattered to where it
-//! is wanted.
+//! Gradients of weights that are sharded over the devices of the batch: each is summed once, and
+//! scattered to its sharding.
 
-use Kind::{AllReduce, ReduceScatter};
+use CollectiveKind::{AllReduce, ReduceScatter};
 use atmesh::prelude::*;
-use atmesh::{Collectives, Kind, einsum_to};
+use atmesh::{CollectiveKind, Collectives, einsum_to};
 
-/// The sums among what is communicated, with the bytes that the busiest device receives.
-fn sums(c: &Collectives) -> Vec<(Kind, u64)> {
-    let sum = |k: Kind| matches!(k, AllReduce | ReduceScatter);
-    c.iter().filter(|c| sum(c.kind)).map(|c| (c.kind, c.bytes)).collect()
+/// Returns the reductions among the collectives, with the bytes that the busiest device receives.
+fn sums(c: &Collectives) -> Vec<(CollectiveKind, u64)> {
+    let sum = |k: CollectiveKind| matches!(k, AllReduce | ReduceScatter);
+    c.iter().filter(|c| sum(c.kind)).map(|c| (c.kind, c.bytes_per_device)).collect()
 }
 
 #[test]
@@ -34,11 +34,12 @@ fn a_fully_sharded_gradient_is_scattered_in_every_form() -> Result<()> {
             })
         });
         let lowered = g.lower((&w, &x))?;
-        // 2048 bytes: 7/8 of them to make the blocks of 8 devices, 1/8 to bring the two of `data` together
+        // 2048 bytes: 7/8 of them to build the blocks of 8 devices, 1/8 to combine the two blocks
+        // of `data`.
         let got = sums(lowered.collectives());
         assert_eq!(got, [(ReduceScatter, 2048)], "form {form}\n{}", lowered.collectives());
         let values = g.call((&w, &x))?;
-        assert!(values.allclose_by(&plain, 1e-4, 1e-3)?, "form {form}: {values}");
+        assert!(values.allclose_with(&plain, 1e-4, 1e-3)?, "form {form}: {values}");
     }
     Ok(())
 }
@@ -50,7 +51,7 @@ fn a_gradient_through_a_split_sequence_is_summed_once() -> Result<()> {
     let (x, w, t) = (a.normal([4, 8, 16]), b.normal([16, 4]), c.normal([4, 8, 4]));
     let plain = grad(&w, |w: Array| (einsum("bsf,fd->bsd", [&x, &w]) * &t).sum(..));
     let x = x.put(&mesh, p!["data", _, "tensor"]);
-    // each device's block of a gradient that is whole over `data` has 8 · 4 numbers
+    // If a gradient is unsharded over `data`, each device's block has 8 · 4 elements.
     for (stored, used, out, want) in [
         (p!["tensor", "data"], p!["tensor"; R: "data"], p!["data", "tensor"], (ReduceScatter, 64)),
         (p!["tensor", "data"], p!["tensor"; R: "data"], p!["data"], (ReduceScatter, 64)),
@@ -64,14 +65,14 @@ fn a_gradient_through_a_split_sequence_is_summed_once() -> Result<()> {
         let lowered = g.lower((&w, &x, &t))?;
         assert_eq!(sums(lowered.collectives()), [want], "{out}\n{}", lowered.collectives());
         let values = g.call((&w, &x, &t))?;
-        assert!(values.allclose_by(&plain, 1e-4, 1e-4)?, "{out}: {values}");
+        assert!(values.allclose_with(&plain, 1e-4, 1e-4)?, "{out}: {values}");
     }
     Ok(())
 }
 
 type OfTwo = fn(&Array, &Array) -> Array;
 
-/// Functions of an activation and of a factor that has fewer dimensions.
+/// Functions of an activation and of a factor with fewer dimensions.
 const FACTORS: [(&str, OfTwo); 10] = [
     ("mul", |x, g| x * g),
     ("mul, the factor first", |x, g| g * x),
@@ -85,8 +86,9 @@ const FACTORS: [(&str, OfTwo); 10] = [
     ("select", |x, g| x.gt(1.0).select(x, g)),
 ];
 
-/// A factor that is reduced over the axes that split the dimensions which it has not meets each device's own block, as it does in `einsum`: nothing
-/// is gathered, and its gradient is summed where the program says.
+/// If a factor is reduced over the axes that shard the dimensions that it lacks, each device
+/// combines it with its own block, as in `einsum`: nothing is gathered, and the gradient of the
+/// factor is summed where the program says so.
 #[test]
 fn a_factor_may_be_reduced_over_what_splits_the_dimensions_that_it_lacks() -> Result<()> {
     let mesh = Mesh::new([("data", 2), ("tensor", 2)])?;
@@ -98,9 +100,9 @@ fn a_factor_may_be_reduced_over_what_splits_the_dimensions_that_it_lacks() -> Re
         for shape in [vec![8], vec![1, 8], vec![1, 1, 8], vec![6, 8]] {
             let g = b.uniform(shape.clone()) + 0.5;
             let (px, pg) = grad((&x, &g), |(x, g)| (f(&x, &g) * &t).sum(..));
-            // one with the sequence's dimension lacks the batch's only
+            // A factor with the sequence dimension lacks only the batch dimension.
             let split = shape.len() == 2 && shape[0] == 6;
-            let own = if split { p!["tensor", _] } else { Spec::whole(shape.len()) };
+            let own = if split { p!["tensor", _] } else { Spec::replicated(shape.len()) };
             let over: &[&str] = if split { &["data"] } else { &["data", "tensor"] };
             let sg = g.put(&mesh, own);
             let reduced = |g: &Array| {
@@ -108,24 +110,24 @@ fn a_factor_may_be_reduced_over_what_splits_the_dimensions_that_it_lacks() -> Re
             };
             let y = f(&sx, &reduced(&sg));
             assert!(y.ty()?.to_string().contains("[4@data,6@tensor,8]"), "{name}: {}", y.ty()?);
-            assert!(y.allclose_by(&f(&x, &g), 1e-6, 1e-6)?, "{name}: {y}");
+            assert!(y.allclose_with(&f(&x, &g), 1e-6, 1e-6)?, "{name}: {y}");
             let both = jit(|x: &Array, g: &Array, t: &Array| {
                 grad((x, g), |(x, g)| (f(&x, &reduced(&g)) * t).sum(..))
             });
             let lowered = both.lower((&sx, &sg, &st))?;
-            // what moves is the factor's gradient, once
+            // Only the factor's gradient moves, once.
             let all = lowered.collectives();
             assert!(all.iter().all(|c| c.kind == AllReduce) && all.len() == 1, "{name} {shape:?}\n{all}");
             let (gx, gg) = both.call((&sx, &sg, &st))?;
-            assert!(gx.allclose_by(&px, 1e-4, 1e-5)?, "{name} {shape:?}: {gx}");
-            assert!(gg.allclose_by(&pg, 1e-4, 1e-5)?, "{name} {shape:?}: {gg} {pg}");
+            assert!(gx.allclose_with(&px, 1e-4, 1e-5)?, "{name} {shape:?}: {gx}");
+            assert!(gg.allclose_with(&pg, 1e-4, 1e-5)?, "{name} {shape:?}: {gg} {pg}");
         }
     }
     Ok(())
 }
 
-/// What is reduced over an axis that splits no dimension of the other operand, or one that both have, is refused as before; each mend is
-/// accepted, and none gathers the activation.
+/// A factor that is reduced over an axis that shards no dimension of the other operand, or one that
+/// both have, is still an error. Each suggested fix is accepted, and none gathers the activation.
 #[test]
 fn other_factors_that_are_reduced_are_refused_with_mends_that_gather_nothing() -> Result<()> {
     let mesh = Mesh::new([("data", 2), ("tensor", 2)])?;
@@ -140,7 +142,7 @@ fn other_factors_that_are_reduced_are_refused_with_mends_that_gather_nothing() -
     assert!(
         (x.reshard(p!["data", _; R: "tensor"]) * &g).ty().is_ok() && (&x * g.reshard(p![_])).ty().is_ok()
     );
-    // over both: only one way gathers nothing
+    // Reduced over both: only one fix gathers nothing.
     let g = Array::ones([4, 8]).put(&mesh, p![_, _; R: "data"]);
     let error = (&x * &g).ty().expect_err("both have the dimension").to_string();
     assert!(error.contains("reshard operand 1") && !error.contains("reshard operand 0"), "{error}");
@@ -148,7 +150,7 @@ fn other_factors_that_are_reduced_are_refused_with_mends_that_gather_nothing() -
     Ok(())
 }
 
-/// What prints stays in order; a loop that prints nothing waits for no print, wherever it is written.
+/// Prints stay in order; a loop without prints does not wait for prints, wherever it is written.
 #[test]
 fn sums_are_one_exchange_whether_a_loop_is_written_before_or_behind_a_print() -> Result<()> {
     let mesh = Mesh::auto([("X", 4)])?;

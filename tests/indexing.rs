@@ -1,9 +1,10 @@
-//! Places known at run time: the same numbers, to the last bit, on all engines, however arrays lie; gradients, examples, caches in loops.
+//! Dynamic indexing: the same bits on all engines and with all shardings; gradients, batches, and
+//! caches in loops.
 
 use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
 use atmesh::prelude::*;
 use atmesh::program::Prim;
-use atmesh::{EngineKind, IndexOptions, Mode};
+use atmesh::{EngineKind, IndexMode, IndexOptions};
 use std::sync::Arc;
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Reference, EngineKind::Lockstep, EngineKind::Threads];
@@ -13,9 +14,10 @@ fn apply(prim: impl Into<Prim>, xs: &[&Array]) -> Array {
     Array::apply(prim.into(), &xs).swap_remove(0)
 }
 
-/// The box of these sizes from one number on in all these dimensions.
+/// Returns the box of these sizes that starts at index `i` in all these dimensions.
 fn slice(x: &Array, i: &Array, dims: &[usize], sizes: &[usize]) -> Array {
-    let prim = DynamicSlice { sizes: sizes.into(), dims: dims.into(), lead: vec![], out: None };
+    let prim =
+        DynamicSlice { sizes: sizes.into(), dims: dims.into(), batch_dims: vec![], out_sharding: None };
     let mut xs = vec![x];
     xs.extend(dims.iter().map(|_| i));
     apply(Arc::new(prim) as Prim, &xs)
@@ -24,7 +26,12 @@ fn update(x: &Array, u: &Array, i: &Array, dims: &[usize]) -> Array {
     let mut xs = vec![x, u];
     xs.extend(dims.iter().map(|_| i));
     apply(
-        Arc::new(DynamicUpdateSlice { dims: dims.into(), lead: vec![], combine: None, out: None }) as Prim,
+        Arc::new(DynamicUpdateSlice {
+            dims: dims.into(),
+            batch_dims: vec![],
+            reducer: None,
+            out_sharding: None,
+        }) as Prim,
         &xs,
     )
 }
@@ -33,7 +40,8 @@ fn bits(x: &Array) -> Vec<u32> {
     x.to_vec::<f32>().unwrap_or_else(|e| panic!("{e}")).into_iter().map(f32::to_bits).collect()
 }
 
-/// Runs a program of an array, whole and split in several ways, on all engines: the same bits each time, which are returned.
+/// Runs a program on an array, unsharded and with several shardings, on all engines. Asserts equal
+/// bits, and returns them.
 fn everywhere(name: &str, x: &Array, i: &Array, f: fn(&Array, &Array) -> Array) -> Vec<u32> {
     let want = bits(&jit(f).engine(EngineKind::Reference).call((x, i)).unwrap());
     for n in [1, 2, 4, 5, 8] {
@@ -56,7 +64,7 @@ fn everywhere(name: &str, x: &Array, i: &Array, f: fn(&Array, &Array) -> Array) 
     want
 }
 
-/// Numbers with a negative zero, infinities and a NaN among them.
+/// Returns elements that include a negative zero, infinities and a NaN.
 fn table() -> Array {
     let mut x = Key::new(3).normal([12, 10]).to_vec::<f32>().unwrap();
     for (k, v) in [(3, -0.0), (14, f32::NAN), (35, f32::INFINITY), (77, f32::NEG_INFINITY), (110, -0.0)] {
@@ -106,7 +114,7 @@ fn indices_at_run_time() {
         let row = x.slice(ix![&i]);
         assert_eq!(bits(&row), bits(&x.slice(ix![at.clamp(-12, 11)])), "at {at}");
     }
-    // every integer type says where
+    // Every integer type can be an index.
     for d in [I8, I16, I32, I64, U8, U16, U32, U64] {
         let i = Array::from(7).astype(d);
         assert_eq!(bits(&x.slice(ix![&i])), bits(&x.slice(ix![7])), "{d}");
@@ -121,7 +129,7 @@ fn indices_at_run_time() {
     assert_eq!(bits(&x.slice(ix![&far])), bits(&x.slice(ix![0])));
 }
 
-/// What is known is taken first where it is on each device: a window of one row is looked for in that row.
+/// Static slicing is done first, on each device: a window in a single row is looked up in that row.
 #[test]
 fn a_window_of_a_row_moves_no_other_rows() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
@@ -155,7 +163,7 @@ fn all_element_types() {
 
 #[test]
 fn sizes_of_nothing() {
-    let x = Array::zeros(F32.of([3, 0]));
+    let x = Array::zeros(F32.array_type([3, 0]));
     let i = Array::from(1);
     assert!(x.slice(ix![&i]).to_vec::<f32>().unwrap().is_empty());
     assert_eq!(x.slice(ix![&i..; 2]).shape().unwrap()[..], [2, 0]);
@@ -181,7 +189,7 @@ fn gradients() {
         close(g, &|k| if k / 10 == 4 { 2.0 * v[k] } else { 0.0 });
         let g = grad(&x, |x| x.at(ix![&j]).set(x.slice(ix![&Array::from(1)]) * 3.0).sum(..));
         close(g, &|k| if k / 10 == 4 { 0.0 } else { 1.0 } + if k / 10 == 1 { 3.0 } else { 0.0 });
-        // in a loop over the rows
+        // In a loop over the rows.
         let g =
             grad(&x, |x| fori_loop(0..12, Array::from(0f32), |i, s| s + x.slice(ix![&i]).square().sum(..)));
         close(g, &|k| 2.0 * v[k]);
@@ -197,7 +205,7 @@ fn many_examples() {
     let want: Vec<f32> =
         [3, 0, 7, 9].iter().enumerate().flat_map(|(r, s)| v[r * 12 + s..][..3].to_vec()).collect();
     assert_eq!(y, want);
-    // the same rows of one table for each, and tables within tables
+    // One table for all examples, and one table per example.
     let rows = vmap(&i, |i| x.slice(ix![&i])).to_vec::<f32>().unwrap();
     assert_eq!(rows[..12], v[36..48]);
     let two = vmap(&x, |row| vmap(&i, |i| row.slice(ix![&i]))).to_vec::<f32>().unwrap();
@@ -211,7 +219,7 @@ fn many_examples() {
     assert_eq!((put[3], put[4], put[12], put[13], put[46], put[47]), (1.0, 2.0, 1.0, 2.0, 1.0, 2.0));
 }
 
-/// Writes a row of a cache at each step, made of what was there.
+/// Updates a row of a cache at each iteration, from its previous value.
 fn filled(c: &Array) -> Array {
     fori_loop(0..1000, c, |i, c| {
         let row = c.slice(ix![&i]) + i.astype(F32) + 1.0;
@@ -219,12 +227,12 @@ fn filled(c: &Array) -> Array {
     })
 }
 
-/// Such a loop writes in place; the caller's array stays as it was.
+/// The loop updates its carry in place; the caller's array stays unchanged.
 #[test]
 fn a_cache_in_a_loop() {
-    let cache = Array::zeros(F32.of([1 << 10, 8]));
+    let cache = Array::zeros(F32.array_type([1 << 10, 8]));
     let report = jit(filled).lower(&cache).unwrap().compile().unwrap().report().to_string();
-    assert!(report.contains("put %") && !report.contains("copy and put"), "{report}");
+    assert!(report.contains("scatter %") && !report.contains("copy and scatter"), "{report}");
     for engine in ENGINES {
         let got = jit(filled).engine(engine).call(&cache).unwrap().to_vec::<f32>().unwrap();
         assert!((0..1000).all(|r| got[r * 8] == r as f32 + 1.0) && got[1000 * 8] == 0.0, "{engine}");
@@ -232,7 +240,8 @@ fn a_cache_in_a_loop() {
     assert!(cache.to_vec::<f32>().unwrap().iter().all(|x| *x == 0.0));
 }
 
-/// What is put comes from elsewhere in the array: it is not written over what is read.
+/// The update comes from other rows of the same array: it must not overwrite elements that are
+/// still to be read.
 #[test]
 fn rows_of_itself() {
     let f = |c: &Array| fori_loop(0..4, c, |i, c| c.at(ix![&i]).set(c.slice(ix![&(3 - &i)]) + 1.0));
@@ -243,8 +252,8 @@ fn rows_of_itself() {
     }
 }
 
-/// Puts that follow one another, with nothing else that reads what is between: all are made in one memory, that of the carry, of a donated
-/// argument, or of the result.
+/// Consecutive updates without another reader in between share one buffer: that of the carry, of a
+/// donated argument, or of the result.
 #[test]
 fn puts_in_a_row_are_in_one_place() {
     type Step = fn(Array, Array) -> Array;
@@ -255,7 +264,8 @@ fn puts_in_a_row_are_in_one_place() {
         c.at(ix![&i]).set(b).at(ix![&j]).set(a)
     };
     let window: Step = |i, c| c.at(ix![&i..; 3]).set(&i).at(ix![&(&i + 1)]).add(5);
-    // what is between is read by others too, or the second one puts what the first one made: there is a copy
+    // If an intermediate value has another reader, or the second update depends on the first one's
+    // result, there is a copy.
     let read: Step = |i, c| {
         let first = c.at(ix![&i]).set(&i);
         first.at(ix![&(&i + 1)]).set(first.slice(ix![&i]))
@@ -287,13 +297,13 @@ fn puts_in_a_row_are_in_one_place() {
                 }
             }
             let report = jit(looped).lower(&x).unwrap().compile().unwrap().report().to_string();
-            assert_eq!(report.matches("copy and put").count(), copies, "{report}");
+            assert_eq!(report.matches("copy and scatter").count(), copies, "{report}");
             let report = jit(alone).donate(0).lower(&x).unwrap().compile().unwrap().report().to_string();
             let most = if copies == 0 { 0 } else { 2 };
-            assert!(report.matches("copy and put").count() <= most, "{report}");
+            assert!(report.matches("copy and scatter").count() <= most, "{report}");
         }
     }
-    // on devices that hold rows
+    // On devices that hold rows.
     let mesh = Mesh::auto([("X", 4)]).unwrap();
     let x = Array::arange(0..64).reshape([8, 8]);
     let y = x.put(&mesh, p!["X"]);
@@ -306,14 +316,15 @@ fn puts_in_a_row_are_in_one_place() {
     }
 }
 
-/// Rows added to a table that is too large for caches are sorted first; each of its rows meets them in their order, as in a loop by hand.
+/// If rows are added to a table that exceeds the caches, the updates are sorted first; each row
+/// still receives its updates in order, as in a plain loop.
 #[test]
 fn rows_added_to_a_large_table_come_in_their_order() {
     let (rows, n, width) = (23_017, 40_000, 51);
     let number = |k: usize| ((k * 31) as f32 * 0.37).sin() * [1e3, 1.0, 1e-3, 7.7][k % 4];
     let table: Vec<f32> = (0..rows * width).map(number).collect();
     let with: Vec<f32> = (0..n * width).map(|k| number(k + 5)).collect();
-    // a third of them at one row; some negative, some beyond the table
+    // A third of them hit one row; some are negative, some out of bounds.
     let ids: Vec<i32> =
         (0..n).map(|k| [k as i32 * 7919 % 24_000 - 300, 7][usize::from(k % 3 == 0)]).collect();
     let place = |i: i32| if i < 0 { i + rows as i32 } else { i };
@@ -336,19 +347,20 @@ fn rows_added_to_a_large_table_come_in_their_order() {
     assert!(bits(&jit(add).call((&x, &i, &u)).unwrap()) == want);
     assert!(bits(&jit(add).engine(EngineKind::Threads).call((&x, &i, &u)).unwrap()) == want);
     assert!(bits(&jit(add).donate(0).call((&x + 0.0, &i, &u)).unwrap()) == want);
-    let zeros = |i: &Array, u: &Array| Array::zeros(F32.of([23_017, 51])).at(ix![i]).add(u);
+    let zeros = |i: &Array, u: &Array| Array::zeros(F32.array_type([23_017, 51])).at(ix![i]).add(u);
     assert!(bits(&jit(zeros).call((&i, &u)).unwrap()) == added(&vec![0.0; rows * width], false, &rows_of));
-    let clip = |x: &Array, i: &Array, u: &Array| x.at(ix![i]).mode(Mode::Clip).add(u);
+    let clip = |x: &Array, i: &Array, u: &Array| x.at(ix![i]).mode(IndexMode::Clip).add(u);
     assert!(bits(&jit(clip).call((&x, &i, &u)).unwrap()) == added(&table, true, &rows_of));
-    // the gradient of a lookup: what is put is made of what is taken, a row at a time
+    // The gradient of a lookup: updates are computed from gathered rows, one row at a time.
     let back = |x: &Array, i: &Array| {
-        grad(x, |x| x.take_with(i, 0, IndexOptions::default().mode(Mode::Clip)).square().sum(..))
+        grad(x, |x| x.take_with(i, 0, IndexOptions::default().mode(IndexMode::Clip)).square().sum(..))
     };
     let twice = |_: usize, at: usize| table[at..at + width].iter().map(|x| 2.0 * x).collect();
     assert!(bits(&jit(back).call((&x, &i)).unwrap()) == added(&vec![0.0; rows * width], true, &twice));
 }
 
-/// Segments of rows whose other dimension is sharded: what the reference refuses although nothing moves.
+/// Segment sums of rows whose other dimension is sharded: the reference rejects them although
+/// nothing moves.
 #[test]
 fn segments_of_sharded_columns() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
@@ -366,8 +378,9 @@ fn segments_of_sharded_columns() {
     }
 }
 
-/// Programs of a table, indices of which some are met twice and some are beyond it, and a row for each. (Sums are of integers: of floats
-/// they differ in last bits where devices add parts.)
+/// Programs of a table, of indices that are partly repeated and partly out of bounds, and of a row
+/// for each index. (Sums are of integers: with floats, the last bits differ if devices add partial
+/// values.)
 const LOOKUPS: [(&str, Lookup); 9] = [
     ("take", |t, i, _| t.take(i, 0)),
     ("take along columns", |t, i, _| t.take(i, 1)),
@@ -424,7 +437,8 @@ fn lookups_have_the_same_bits_wherever_tables_are() {
     }
 }
 
-/// Beyond the end a take finds nothing, whatever it takes from: a number, a padded, a joined, a strided or a converted array.
+/// An out-of-bounds read gives the fill value, whatever the operand is: a scalar, or a padded,
+/// concatenated, strided or converted array.
 #[test]
 fn nothing_is_nothing_in_any_operand() -> Result<()> {
     type Source = (&'static str, fn(&Array) -> Array);
@@ -457,7 +471,8 @@ fn nothing_is_nothing_in_any_operand() -> Result<()> {
     }
     Ok(())
 }
-/// What is beyond the end would be added once per device: the least number twice is 0.
+/// The fill value must not be added once per device: the minimum integer added to itself wraps to
+/// 0.
 #[test]
 fn nothing_is_not_a_part_of_a_sum() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
@@ -465,17 +480,17 @@ fn nothing_is_not_a_part_of_a_sum() -> Result<()> {
     let take = |x: &Array, mode| {
         x.take_with(&Array::from([1, 9]), 0, IndexOptions::default().mode(mode)).reshard(p![])
     };
-    let refused = take(&parts(DType::I32), Mode::Fill).ty().unwrap_err().to_string();
-    assert!(refused.contains("the value beyond the end would be added once per device"), "{refused}");
-    assert_eq!(take(&parts(DType::I32), Mode::Clip).to_vec::<i32>()?, [2, 4]);
-    // NaN twice is NaN
-    let floats = take(&parts(DType::F32), Mode::Fill).to_vec::<f32>()?;
+    let refused = take(&parts(DType::I32), IndexMode::Fill).ty().unwrap_err().to_string();
+    assert!(refused.contains("the fill value would be added once per device"), "{refused}");
+    assert_eq!(take(&parts(DType::I32), IndexMode::Clip).to_vec::<i32>()?, [2, 4]);
+    // NaN plus NaN is NaN.
+    let floats = take(&parts(DType::F32), IndexMode::Fill).to_vec::<f32>()?;
     assert!(floats[0] == 2.0 && floats[1].is_nan(), "{floats:?}");
     Ok(())
 }
 #[test]
 fn histograms_count_by_parts_of_float64() {
-    // numbers of few bits among many parts
+    // Element types with few bits, and many bins.
     let x = Array::arange(0..257).astype(F64);
     let mut want = vec![0i32; 1000];
     (0..257).for_each(|k| want[((k as f64 / 0.256) as usize).min(999)] += 1);
@@ -488,13 +503,14 @@ fn histograms_count_by_parts_of_float64() {
         assert_eq!(even.sum(..).item::<i32>().unwrap(), 256, "{dtype}");
     }
     let wrong = |bins, range| x.histogram(bins, range).0.ty().expect_err("it is refused").to_string();
-    assert!(wrong(0, 0.0..1.0).contains("0 parts"));
-    assert!(wrong(1 << 31, 0.0..1.0).contains("2147483648 parts"));
-    assert!(wrong(3, 1.0..1.0).contains("from less to more"));
-    assert!(wrong(3, f64::NAN..1.0).contains("from less to more"));
+    assert!(wrong(0, 0.0..1.0).contains("0 bins"));
+    assert!(wrong(1 << 31, 0.0..1.0).contains("2147483648 bins"));
+    assert!(wrong(3, 1.0..1.0).contains("there are no bins in the range"));
+    assert!(wrong(3, f64::NAN..1.0).contains("there are no bins in the range"));
 }
 
-/// An update at a number that combines is one operation, with the bits of reading, combining and writing.
+/// A combining update at an index is one operation, with the bits of reading, combining and
+/// writing.
 #[test]
 fn combined_at_a_number() {
     type Update = fn(&Array, &Array) -> Array;
@@ -531,7 +547,7 @@ fn combined_at_a_number() {
         }
         let program = jit(one).trace((&x, &Array::from(1))).unwrap();
         assert_eq!(program.program().to_string().matches("dynamic_").count(), 1, "{name}");
-        // gradients, and those of examples
+        // Gradients, and gradients per example.
         let y = Key::new(4).normal([12, 10]);
         let slope =
             |f: Update, i: &Array| grad(&y, |x| (f(&x, i).square() * &y).sum(..)).to_vec::<f32>().unwrap();
@@ -553,15 +569,16 @@ fn combined_at_a_number() {
             }
         }
     }
-    // a loop of such updates writes in place
+    // A loop of such updates works in place.
     let f = |c: &Array| fori_loop(0..1000, c, |i, c| c.at(ix![&i]).add(c.slice(ix![&i]) * 0.5 + 1.0));
     let report = jit(f).lower(Array::zeros([1 << 10, 8])).unwrap().compile().unwrap().report().to_string();
-    assert!(!report.contains("copy and put"), "{report}");
+    assert!(!report.contains("copy and scatter"), "{report}");
     let refused = Array::from([true]).at(ix![&Array::from(0)]).add(true);
     assert_eq!(refused.ty().unwrap_err().kind(), atmesh::ErrorKind::Dtype);
 }
 
-/// Rows of a sharded dimension at indices: the refusal says the form in which only the rows move, which is accepted.
+/// Reading rows of a sharded dimension by index is an error; it suggests a form that moves only
+/// these rows, which is accepted.
 #[test]
 fn refusals_name_the_form_with_a_sharding() {
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
@@ -569,18 +586,19 @@ fn refusals_name_the_form_with_a_sharding() {
     let (ids, rows) = (Array::from([3, 0, 3]), Array::ones([3, 10]).put(&mesh, p![_, "Y"]));
     let told = |y: Array| y.ty().unwrap_err().to_string();
     let text = told(x.slice(ix![&ids]));
-    assert!(text.contains(r#"`x.at(ix![&i]).to(p![_, "Y"]).get()`"#), "{text}");
-    let y = x.at(ix![&ids]).to(p![_, "Y"]).get();
+    assert!(text.contains(r#"`x.at(ix![&i]).out_sharding(p![_, "Y"]).get()`"#), "{text}");
+    let y = x.at(ix![&ids]).out_sharding(p![_, "Y"]).get();
     assert_eq!(bits(&y), bits(&table().slice(ix![&ids])));
     assert!(told(x.at(ix![&ids]).get()).contains(".get()`"));
     assert!(told(x.take(&ids, 0)).contains(r#"`x.take_to(&indices, d, p![_, "Y"])`"#));
     let text = told(x.at(ix![&ids]).add(&rows));
-    assert!(text.contains(r#"`x.at(ix![&i]).to(p!["X", "Y"]).add(…)`"#), "{text}");
-    let y = x.at(ix![&ids]).to(p!["X", "Y"]).add(&rows);
+    assert!(text.contains(r#"`x.at(ix![&i]).out_sharding(p!["X", "Y"]).add(…)`"#), "{text}");
+    let y = x.at(ix![&ids]).out_sharding(p!["X", "Y"]).add(&rows);
     assert_eq!(bits(&y), bits(&table().at(ix![&ids]).add(Array::ones([3, 10]))));
 }
 
-/// Of several puts that begin from what another one makes one may be made in its place, and only if nothing else reads that behind it.
+/// If several updates start from the same value, only one may reuse its buffer, and only if there
+/// are no later reads.
 #[test]
 fn several_puts_that_begin_from_one_value_do_not_share_it() {
     fn made(x: &Array, i: &Array) -> (Array, Array, Array) {
@@ -621,7 +639,7 @@ fn several_puts_that_begin_from_one_value_do_not_share_it() {
     for (name, f) in programs {
         let want = bits(&f(&x, &i));
         assert_eq!(everywhere(name, &x, &i, f), want, "{name}");
-        // as results of their own, on every engine
+        // As separate results, on every engine.
         for engine in ENGINES {
             let (v, a, b) = jit(made).engine(engine).call((&x, &i)).unwrap();
             assert_eq!(

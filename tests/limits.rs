@@ -1,4 +1,5 @@
-//! What must not hang, abort or grow: failures on devices, locks that callers hold, limits of the system, depth, thousands of calls.
+//! Robustness: failures on devices, locks held by callers, system limits, depth of nesting, and
+//! thousands of calls must not hang, abort or leak.
 
 use atmesh::nd::{Array1, Ix1};
 use atmesh::prelude::*;
@@ -8,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-#[path = "told/mod.rs"]
-mod told;
+#[path = "error_checks/mod.rs"]
+mod error_checks;
 
-/// Runs it on a thread of its own; fails where it does not come back.
+/// Runs the code on a new thread; fails if it does not return.
 fn in_time<R: Send + 'static>(code: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, result) = mpsc::channel();
     let thread = std::thread::spawn(move || done.send(code()));
@@ -27,11 +28,12 @@ fn in_time<R: Send + 'static>(code: impl FnOnce() -> R + Send + 'static) -> R {
 
 const CHILD: &str = "ATMESH_LIMITS_CHILD";
 
-/// Whether this process is the one that a test of this name started.
+/// Returns true in the child process that a test of this name started.
 fn child() -> bool {
     std::env::var_os(CHILD).is_some()
 }
-/// The test of this name in a process of its own, started by `before` and its words; what it said, once it ended or said `until`.
+/// Runs the test of this name in a child process, through the command `before`. Returns its output
+/// once it ended or printed `until`.
 fn said_by(test: &str, before: &[&str], until: Option<&str>) -> String {
     let exe = std::env::current_exe().unwrap();
     let mut words = before.iter().map(|w| w.to_string()).collect::<Vec<_>>();
@@ -115,7 +117,7 @@ fn a_stdout_that_is_full_ends_no_program() {
         return;
     }
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    // SAFETY: two open files
+    // SAFETY: both file descriptors are open.
     unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&full), 1) };
     for engine in [EngineKind::Lockstep, EngineKind::Threads] {
         let f = jit(|x: &Array| {
@@ -160,16 +162,16 @@ fn a_forked_process_computes() {
     let f = jit(|x: &Array| (x * 2.0).sin().sum(..) + x.sum(..));
     let g = spmd(&mesh, (), p![], |dev: &Device| dev.psum_scalar(1i32, "X"));
     let (want, _) = (f.call(&x).unwrap().item::<f32>().unwrap(), g.call(()).unwrap());
-    // SAFETY: the child computes and ends
+    // SAFETY: the child only computes and exits.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let same = f.call(&x).unwrap().item::<f32>().unwrap().to_bits() == want.to_bits();
         let four = g.call(()).unwrap().item::<i32>().unwrap() == 4;
-        // SAFETY: ends the process
+        // SAFETY: `_exit` ends the child process.
         unsafe { libc::_exit(if same && four && n > 0 { 0 } else { 1 }) };
     }
     let mut status = -1;
-    // SAFETY: waits for the child
+    // SAFETY: `pid` is a child of this process, and `status` is a live variable.
     unsafe { libc::waitpid(pid, &mut status, 0) };
     assert_eq!(status, 0);
     println!("the child is right");
@@ -185,7 +187,7 @@ fn a_thread_that_ends_computes() {
     struct Last(Array);
     impl Drop for Last {
         fn drop(&mut self) {
-            // in one piece: others write there too
+            // Written in one piece, since other threads write to the stream, too.
             let text = format!("at once: {:?}", (&self.0 + 1.0).to_vec::<f32>().unwrap());
             eprintln!("{text}");
             let text = format!("jitted: {:?}", jit(|x: &Array| x + 1.0).call(&self.0).is_ok());
@@ -194,7 +196,7 @@ fn a_thread_that_ends_computes() {
     }
     thread_local!(static LAST: std::cell::RefCell<Option<Last>> = const { std::cell::RefCell::new(None) });
     let thread = std::thread::spawn(|| {
-        // registered first, so that it is dropped last
+        // Registered first, so that it is dropped last.
         LAST.with(|l| drop(l.borrow_mut()));
         LAST.set(Some(Last(jit(|x: &Array| x * 1.0).call(Array::ones([2])).unwrap())));
     });
@@ -219,7 +221,8 @@ fn memory_that_the_system_refuses_is_an_error() {
     assert_eq!(wide.call(&x).err().map(|e| e.kind()), Some(ErrorKind::Data));
     assert_eq!(x.to_vec::<f32>().unwrap().len(), 240);
     drop(x);
-    // most of what the process may have is taken: numbers come in and go out, and views are put together, with errors
+    // With most of the permitted memory in use, reading and creating arrays, and gathering views,
+    // give errors.
     let refused = |what: &str, e: Option<Error>| {
         let e = e.unwrap_or_else(|| panic!("{what}: there was memory"));
         assert!(e.kind() == ErrorKind::Data && e.to_string().contains("has no"), "{what}: {e}");
@@ -232,7 +235,7 @@ fn memory_that_the_system_refuses_is_an_error() {
     let view = jit(shard_map(&mesh, p!["X"], p!["X"], turned)).call(&large).unwrap();
     let numbers = vec![0f32; 40 << 20];
     atmesh::runtime::trim();
-    // what is left is less than any of these
+    // Less memory is left than any of these needs.
     let mut filled = Vec::new();
     while let Ok(more) = Array::zeros([4 << 20]).ready() {
         filled.push(more);
@@ -243,7 +246,7 @@ fn memory_that_the_system_refuses_is_an_error() {
     refused("call", jit(|x: &Array| x.slice(ix![0..8]) * 2.0).call(&view).err());
     refused("from", Array::from(numbers).ready().err());
     refused("shards", large.shards().err());
-    refused("linspace", Array::linspace_of(F32.of([64 << 20]), 0.0, 1.0, true).ready().err());
+    refused("linspace", Array::linspace_of(F32.array_type([64 << 20]), 0.0, 1.0, true).ready().err());
     refused("allclose", large.allclose(&large).err());
     let device = spmd(&mesh, p!["X"], p![], |dev: &Device, x: atmesh::nd::ArrayView1<f32>| dev.psum(&x, "X"));
     refused("spmd", device.call(&large).err());
@@ -289,17 +292,19 @@ fn what_is_too_deep_is_refused() {
     });
 }
 
-/// All that opens a trace, each kind inside the others, `n` of them, with derivatives of it all.
+/// Nests all functions that open a trace, each kind inside the others, to depth `n`, with
+/// derivatives.
 fn nested(x: &Array, n: usize) -> Array {
     if n == 0 {
         return x.sin();
     }
     let more = |x: &Array| nested(x, n - 1);
     match n % 8 {
-        // (the trace around it tells its error)
+        // The surrounding trace reports its error.
         0 => jit(|x: &Array| more(x)).call(x).unwrap_or_else(|_| x.clone()),
         1 => cond(x.sum(..).gt(-1e9), || more(x), || x.clone()),
-        // (each `vmap` adds a dimension, of which there are at most 12; loops trace their bodies more than once)
+        // Each `vmap` adds a dimension, of which there are at most 12; loops trace their bodies
+        // more than once.
         2..=4 if n > 20 => checkpoint(x, |x| more(&x)),
         2 => fori_loop(0..1, x, |_, x| more(&x)),
         3 => scan(x, Array::zeros([1]), |x, y| (more(&x), y)).0,
@@ -310,7 +315,8 @@ fn nested(x: &Array, n: usize) -> Array {
     }
 }
 
-/// On a thread with the stack that threads get, in every build: one without optimisation, as this is, takes most.
+/// Nested traces fit on a thread's default stack in every build; an unoptimised build like this one
+/// needs most.
 #[test]
 fn traces_in_one_another_fit_a_stack() {
     let on_a_thread = |code: fn()| {
@@ -340,7 +346,7 @@ fn a_function_called_with_many_shapes_knows_them() {
     }
 }
 
-/// Numbers that look random.
+/// A generator of pseudo-random numbers.
 struct Dice(u64);
 impl Dice {
     fn below(&mut self, n: usize) -> usize {
@@ -349,7 +355,7 @@ impl Dice {
     }
 }
 
-/// One line of device code: a collective or a message, whose error is as it comes.
+/// Runs one line of device code: a collective or a message, whose error is returned.
 fn line(dev: &Device, kind: usize, x: &Array1<f32>, axes: Axes, by: i64) -> Result<Array1<f32>> {
     Ok(match kind {
         0 => dev.barrier(axes).map(|()| x.clone())?,
@@ -362,17 +368,18 @@ fn line(dev: &Device, kind: usize, x: &Array1<f32>, axes: Axes, by: i64) -> Resu
         4 => dev.ppermute(x, axes, Permutation::ring(by))?,
         5 => dev.ppermute(x, axes, Permutation::shift(by))?,
         6 => {
-            dev.send(dev.ring(axes.clone(), by)?, x)?;
-            dev.recv::<f32, Ix1>(dev.ring(axes, -by)?)?
+            dev.send(dev.neighbor_periodic(axes.clone(), by)?, x)?;
+            dev.recv::<f32, Ix1>(dev.neighbor_periodic(axes, -by)?)?
         }
         _ => {
-            let wide = Array1::from_iter((0..dev.size(axes.clone())?).flat_map(|_| x.to_vec()));
+            let wide = Array1::from_iter((0..dev.axis_size(axes.clone())?).flat_map(|_| x.to_vec()));
             dev.psum_scatter(&wide, axes, 0)?
         }
     })
 }
 
-/// Device code in which some devices do something else: every call returns, and is an error only where something was wrong.
+/// Random device code in which some devices deviate: every call returns, and is an error only if
+/// something was wrong.
 #[test]
 fn random_device_code_ends() {
     let seconds: u64 = std::env::var("ATMESH_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2);
@@ -396,7 +403,7 @@ fn random_device_code(seed: u64) {
     let lines: Vec<(usize, Axes, i64)> = (0..2 + dice.below(6))
         .map(|_| (dice.below(8), choices[dice.below(4)].clone(), dice.below(5) as i64 - 2))
         .collect();
-    // which device does what else, and where; whether the others mind errors
+    // Which device deviates, at which line, and whether the others check errors.
     let faults: Vec<(usize, usize, usize)> =
         (0..dice.below(3)).map(|_| (dice.below(n), dice.below(lines.len()), dice.below(7))).collect();
     let minds = dice.below(2) == 0;
@@ -426,14 +433,14 @@ fn random_device_code(seed: u64) {
     let result = run.call(());
     assert!(!faults.is_empty() || result.is_ok(), "seed {seed}: {}", result.unwrap_err());
     if let Err(e) = result.as_ref() {
-        told::well(e.clone());
+        error_checks::well(e.clone());
     }
     let failing = faults.iter().any(|f| matches!(f.2, 1 | 2));
     let reached = faults.len() == 1;
     assert!(!(failing && reached) || result.is_err(), "seed {seed}: a failure is not told");
 }
 
-/// Resident memory in MiB, and threads.
+/// Returns the resident memory in MiB, and the number of threads.
 #[cfg(target_os = "linux")]
 fn takes() -> (usize, usize) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -444,7 +451,8 @@ fn takes() -> (usize, usize) {
     (number("VmRSS") / 1024, number("Threads"))
 }
 
-/// Calls of all kinds take no more memory or threads in the end than after the first of them. `ATMESH_CALLS` says how many rounds.
+/// Calls of all kinds do not increase memory or threads after the first round. `ATMESH_CALLS` sets
+/// the number of rounds.
 #[test]
 #[cfg(target_os = "linux")]
 fn many_calls_leave_nothing_behind() {
@@ -484,7 +492,8 @@ fn many_calls_leave_nothing_behind() {
     println!("nothing was left: {memory} MiB, {threads} threads");
 }
 
-/// Loops in loops, `depth` of them: of three carries the second is dropped by the loop around, and the third feeds only itself.
+/// Nests loops to depth `depth`: of three carries, the second is dropped by the outer loop, and the
+/// third feeds only itself.
 fn loops(x: &Array, depth: usize) -> Array {
     if depth == 0 {
         return x * 2.0;
@@ -493,7 +502,7 @@ fn loops(x: &Array, depth: usize) -> Array {
     fori_loop(0..1, (x, x + 1.0, x - 1.0), step).0
 }
 
-/// The same of loops with a condition.
+/// Nests loops with a condition in the same way.
 fn whiles(x: &Array, depth: usize) -> Array {
     if depth == 0 {
         return x * 2.0;
@@ -503,7 +512,7 @@ fn whiles(x: &Array, depth: usize) -> Array {
     while_loop(start, |(_, n, _)| n.lt(1.0), step).0
 }
 
-/// No stage works on a body more than a few times, however deep it is.
+/// No stage processes a body more than a few times, however deep it is.
 #[test]
 fn loops_in_loops_are_traced_and_compiled_in_no_time() {
     in_time(|| {

@@ -1,12 +1,13 @@
-//! Linear algebra: the same bits on every mesh and engine, shardings, refusals, matrices that have no answer or no elements, derivatives.
+//! Linear algebra: the same bits on every mesh and engine, shardings, errors, singular and empty
+//! matrices, and derivatives.
 #![cfg(feature = "linalg")]
 
 use atmesh::prelude::*;
-use atmesh::{EngineKind, ErrorKind, Result, TriangularOptions};
+use atmesh::{EngineKind, ErrorKind, PcastTo, Result, TriangularOptions};
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Lockstep, EngineKind::Threads, EngineKind::Reference];
 
-/// Numbers of both signs.
+/// Returns elements of both signs.
 fn numbers(dtype: DType, shape: &[usize]) -> Array {
     let n: usize = shape.iter().product();
     let one = |i: usize| {
@@ -19,7 +20,7 @@ fn numbers(dtype: DType, shape: &[usize]) -> Array {
 
 fn bits(x: &Array) -> Vec<u64> {
     let x = x.astype(F64).to_vec::<f64>().unwrap_or_else(|e| panic!("{e}"));
-    // which NaN it is is left open
+    // NaN payloads are unspecified.
     x.into_iter().map(|x| if x.is_nan() { u64::MAX } else { x.to_bits() }).collect()
 }
 
@@ -32,16 +33,16 @@ fn near(x: &Array, y: &Array, by: f64) {
 }
 
 fn unit(dtype: DType, n: usize) -> Array {
-    Array::eye(dtype.of([n, n]), 0)
+    Array::eye(dtype.array_type([n, n]), 0)
 }
 
-/// Matrices that are positive definite.
+/// Returns positive definite matrices.
 fn definite(a: &Array) -> Array {
     let n = a.shape().unwrap()[2];
     a.matmul(a.swapaxes(-1, -2)) + unit(a.dtype().unwrap(), n)
 }
 
-/// Everything that is made of a batch of square matrices, and of one of those that are positive definite.
+/// Returns all functions of a batch of square matrices, and of a batch of positive definite ones.
 fn all(a: &Array, spd: &Array) -> Vec<Array> {
     let mut list = vec![spd.cholesky(), spd.cholesky_upper(), a.solve(spd), a.inv(), a.det(), a.eigvalsh()];
     let how = TriangularOptions::default().lower();
@@ -62,7 +63,7 @@ fn the_same_bits_wherever_matrices_lie() -> Result<()> {
         let wanted: Vec<_> = f.call((&a, &spd))?.iter().map(bits).collect();
         let at_once: Vec<_> = all(&a, &spd).iter().map(bits).collect();
         assert_eq!(wanted, at_once, "{dtype} at once");
-        // one by one, and as examples
+        // One by one, and as a batch.
         for i in 0..4 {
             let one = |x: &Array| x.slice(ix![i as i64..i as i64 + 1]);
             for (k, y) in all(&one(&a), &one(&spd)).iter().enumerate() {
@@ -89,7 +90,7 @@ fn the_same_bits_wherever_matrices_lie() -> Result<()> {
     Ok(())
 }
 
-/// In auto mode matrices may be split: they are brought together. A batch stays where it is.
+/// In auto mode, sharded matrices are gathered. A batch stays in place.
 #[test]
 fn what_is_communicated() -> Result<()> {
     let mesh = Mesh::auto([("X", 4)])?;
@@ -123,16 +124,16 @@ fn what_is_refused_says_what_to_write() -> Result<()> {
         assert!(e.to_string().contains(".reshard(p![_, _, _])"), "{e}");
     }
     assert_eq!(bits(&split.reshard(p![_, _, _]).inv()), bits(&a.inv()));
-    // batches that lie otherwise
+    // Batches with other shardings.
     let (x, y) = (a.put(&mesh, p!["X"]), a.put(&mesh, p![_, _, _]));
     let e = x.solve(&y).ty().unwrap_err();
     assert!(e.kind() == ErrorKind::Sharding && e.to_string().contains("solve"), "{e}");
     let e = y.reshard(p![_, _, _; R: "X"]).inv().ty().unwrap_err();
     assert!(e.to_string().contains("reduced over X") && e.to_string().contains(".reshard("), "{e}");
-    // per device: what is reduced over a manual axis is made varying
+    // Per device: a value that is reduced over a manual axis is cast to varying.
     let per_device = |mend: bool| {
         let body = move |a: &Array| {
-            let a = a.pcast("X", Cast::Reduced);
+            let a = a.pcast("X", PcastTo::Reduced);
             if mend { a.pvary("X").inv() } else { a.inv() }
         };
         shard_map(&mesh, p![], p!["X"], body).call(&a)
@@ -140,7 +141,7 @@ fn what_is_refused_says_what_to_write() -> Result<()> {
     let e = per_device(false).unwrap_err();
     assert!(e.to_string().contains("make it varying: `.pvary(\"X\")`, of operand 0"), "{e}");
     assert_eq!(bits(&per_device(true)?.slice(ix![..2])), bits(&a.inv()));
-    // shapes and element types
+    // Shapes and element types.
     let wide = numbers(F32, &[2, 3, 4]);
     let shape =
         [wide.inv(), wide.cholesky(), wide.det(), wide.eigvalsh(), wide.matrix_power(2), wide.solve(&a)];
@@ -162,12 +163,12 @@ fn what_is_refused_says_what_to_write() -> Result<()> {
     Ok(())
 }
 
-/// Matrices without rows or columns, and none of them.
+/// Matrices without rows or columns, and empty batches.
 #[test]
 fn empty_matrices() -> Result<()> {
     for engine in ENGINES {
         let run = |shape: &[usize], f: fn(&Array) -> Array| {
-            let y = jit(f).engine(engine).call(Array::zeros(F64.of(shape)))?;
+            let y = jit(f).engine(engine).call(Array::zeros(F64.array_type(shape)))?;
             Ok::<_, atmesh::Error>((y.shape()?.to_vec(), y.astype(F64).to_vec::<f64>()?))
         };
         assert_eq!(run(&[0, 0], Array::det)?, (vec![], vec![1.0]));
@@ -180,8 +181,8 @@ fn empty_matrices() -> Result<()> {
         assert_eq!(run(&[3, 0], |x| x.pinv(None))?.0, [0, 3]);
         assert_eq!(run(&[3, 0], |x| x.matrix_rank(None))?, (vec![], vec![0.0]));
         assert_eq!(run(&[0, 0], |x| x.eigh().0)?.0, [0]);
-        assert_eq!(run(&[0, 0], |x| x.solve(Array::zeros(F64.of([0, 3]))))?.0, [0, 3]);
-        assert_eq!(run(&[2, 2], |x| x.solve(Array::zeros(F64.of([2, 0]))))?.0, [2, 0]);
+        assert_eq!(run(&[0, 0], |x| x.solve(Array::zeros(F64.array_type([0, 3]))))?.0, [0, 3]);
+        assert_eq!(run(&[2, 2], |x| x.solve(Array::zeros(F64.array_type([2, 0]))))?.0, [2, 0]);
     }
     Ok(())
 }
@@ -213,27 +214,31 @@ fn solutions_and_factors() -> Result<()> {
     near(&a.dot(a.inv()), &unit(F64, 30), 1e-10);
     let tall = numbers(F64, &[30, 4]);
     let x = tall.lstsq(&b, None);
-    // what is left is at right angles to all columns
-    near(&tall.t().dot(&b - tall.dot(&x)), &Array::zeros(F64.of([4])), 1e-12);
+    // The residual is orthogonal to all columns.
+    near(&tall.t().dot(&b - tall.dot(&x)), &Array::zeros(F64.array_type([4])), 1e-12);
     let half = numbers(F16, &[3, 3]) + unit(F16, 3) * 3.0;
     assert_eq!(type_of(half.inv()), "float16[3,3]");
     near(&half.inv(), &half.astype(F32).inv(), 1e-3);
-    // views are read as they lie
+    // Views are read without a copy.
     near(&a.t().inv(), &a.inv().t(), 1e-9);
     Ok(())
 }
 
 #[test]
 fn derivatives_where_they_are_delicate() -> Result<()> {
-    // of rank 2, then of rank 1
+    // Of rank 2, then of rank 1.
     let a = Array::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]);
     near(
         &grad(&a, |a| a.det()),
         &Array::from([[-3.0, 6.0, -3.0], [6.0, -12.0, 6.0], [-3.0, 6.0, -3.0]]),
         1e-12,
     );
-    near(&grad(Array::ones(F64.of([3, 3])), |a| a.det()), &Array::zeros(F64.of([3, 3])), 1e-12);
-    // the second one has no answer there, and says so
+    near(
+        &grad(Array::ones(F64.array_type([3, 3])), |a| a.det()),
+        &Array::zeros(F64.array_type([3, 3])),
+        1e-12,
+    );
+    // The second derivative is undefined there, and is NaN.
     let second = |a: &Array| grad(a, |a| (grad(a, |a| a.det()) * numbers(F64, &[3, 3])).sum(..));
     assert!(second(&a).is_nan().any(..).item::<bool>()?);
     let b = &a + unit(F64, 3);
@@ -241,10 +246,10 @@ fn derivatives_where_they_are_delicate() -> Result<()> {
     let slope = |x: &Array| (grad(x, |a| a.det()) * numbers(F64, &[3, 3])).sum(..);
     let wanted = (slope(&(&b + &t * h)) - slope(&(&b - &t * h))) / (2.0 * h);
     near(&(second(&b) * &t).sum(..), &wanted, 1e-6);
-    // singular values that are equal have derivatives, their vectors none
+    // The gradient of equal singular values exists, that of their vectors does not.
     near(&grad(unit(F64, 3), |a| a.svdvals().sum(..)), &unit(F64, 3), 1e-12);
-    near(&grad(unit(F64, 3), |a| a.pinv(None).sum(..)), &-Array::ones(F64.of([3, 3])), 1e-12);
-    // wide matrices
+    near(&grad(unit(F64, 3), |a| a.pinv(None).sum(..)), &-Array::ones(F64.array_type([3, 3])), 1e-12);
+    // Wide matrices.
     let wide = numbers(F64, &[2, 3]);
     let f = |a: &Array| {
         (a.qr(true).1 * numbers(F64, &[2, 3])).sum(..)
@@ -261,7 +266,7 @@ fn derivatives_where_they_are_delicate() -> Result<()> {
     Ok(())
 }
 
-/// Inside of device code, loops and constraints, with derivatives.
+/// Linear algebra inside device code, loops and constraints, with derivatives.
 #[test]
 fn in_other_programs() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
@@ -285,15 +290,15 @@ fn in_other_programs() -> Result<()> {
     let got = blocks.call((&a, &spd))?;
     near(&got.0, &wanted.0, 1e-9);
     near(&got.1, &wanted.1, 1e-9);
-    // a sum over devices inside, differentiated from outside
+    // A sum over devices inside, differentiated from outside.
     let total = shard_map(&mesh, (p!["X"], p!["X"]), p![], move |a: &Array, spd: &Array| f(a, spd).psum("X"));
     let got = grad((&a, &spd), |(a, spd)| total.call((&a, &spd)).unwrap_or_else(|e| panic!("{e}")));
     near(&got.0, &wanted.0, 1e-9);
-    // Newton's steps towards an inverse, which is what it is
+    // Newton's method converges to the inverse.
     let step = |x: Array| &x * 2.0 - x.matmul(&a).matmul(&x);
     near(&fori_loop(0..3, a.inv(), |_, x| step(x)), &a.inv(), 1e-9);
     near(&fori_loop(0..2, a.clone(), |_, x| x.inv()), &a, 1e-9);
-    // a result that is to be split
+    // The result must be sharded.
     let auto = Mesh::auto([("X", 2)])?;
     let b = numbers(F64, &[3, 4, 4]).put(&auto, p![]);
     let split = jit(|b: &Array| b.inv().constrain(p![_, "X"])).call(&b)?;

@@ -1,19 +1,20 @@
-//! Functions of whole lines: the same bits wherever lines lie, and what they cost to bring together.
+//! Operations on 1-D slices (sorts, scans, transforms): the same bits with all shardings, and the
+//! bytes that are communicated.
 
 use atmesh::diagnostic::Fault;
 use atmesh::prelude::*;
-use atmesh::program::sentence::{Body, Lines, Read, Sentence};
+use atmesh::program::loop_nest::{Access, Compute, LoopNest, RowKernelCall};
 use atmesh::program::{
-    Back, Batch, Batched, Dim, Factors, Forward, In, Line, Linearity, Operand, Outs, Primitive, Priority,
-    Tangents,
+    BatchedOp, Dim, Factors, JvpArgs, Linearity, Primitive, Priority, RowInput, RowKernel, RowOutputs,
+    Tangents, TransposeArgs, TypedOperand, VmapArgs,
 };
 use atmesh::types::Shape;
-use atmesh::{EngineKind, ErrorKind, Kind, Spec, sort_together};
+use atmesh::{CollectiveKind, EngineKind, ErrorKind, Spec, sort_by_keys};
 use std::sync::Arc;
 
 const ENGINES: [EngineKind; 3] = [EngineKind::Reference, EngineKind::Lockstep, EngineKind::Threads];
 
-/// The bits of all elements; every NaN is one.
+/// Returns the bits of all elements, with one pattern for every NaN.
 fn bits(x: &Array) -> Vec<u64> {
     if !x.ty().unwrap().dtype.is_float() {
         return x.astype(I64).to_vec::<i64>().unwrap().into_iter().map(|x| x as u64).collect();
@@ -22,7 +23,7 @@ fn bits(x: &Array) -> Vec<u64> {
     x.astype(F64).to_vec::<f64>().unwrap().into_iter().map(bits).collect()
 }
 
-/// Numbers of a type, some of them equal, zeros of both signs and NaN among floats.
+/// Returns elements of a type with repetitions and, for floats, zeros of both signs and NaN.
 fn numbers(dtype: DType, shape: &[usize]) -> Array {
     let n: usize = shape.iter().product();
     let x: Vec<f64> = (0..n).map(|i| ((i * 37 + 11) % 23) as f64 / 4.0 - 2.0).collect();
@@ -40,12 +41,13 @@ fn numbers(dtype: DType, shape: &[usize]) -> Array {
     if dtype == Bool { x.gt(2.0).reshape(shape) } else { x.astype(dtype).reshape(shape) }
 }
 
-/// The results of `f` at once and on each mesh, however the operand lies, on each engine: the same bits.
+/// Asserts that `f` gives the same bits eagerly and on each mesh, with each sharding of the
+/// operand, on each engine.
 fn everywhere(x: &Array, what: &str, f: impl Fn(&Array) -> Vec<Array> + Clone + 'static) {
     compare(x, what, f, |got, wanted| got.iter().map(bits).eq(wanted.iter().map(bits)));
 }
 
-/// The same of what is rounded where blocks of a line meet.
+/// Runs the same cases, but allows rounding differences where blocks of a slice are combined.
 fn nearly_everywhere(x: &Array, what: &str, f: impl Fn(&Array) -> Vec<Array> + Clone + 'static) {
     let tolerance = if x.ty().unwrap().dtype.size() == 2 { 0.02 } else { 1e-5 };
     compare(x, what, f, move |got, wanted| {
@@ -67,7 +69,8 @@ fn compare(
 ) {
     let wanted = f(x);
     let rank = x.shape().unwrap().len();
-    // how a program is partitioned does not ask for the element type: one type sees all meshes, and the others see two of them
+    // Partitioning does not depend on the element type: one type runs on all meshes, the others on
+    // two of them.
     let sizes: &[usize] = if x.ty().unwrap().dtype == F32 { &[1, 2, 4, 5, 8] } else { &[2, 5] };
     for &n in sizes {
         let mesh = Mesh::auto([("X", n), ("Y", 2)]).unwrap();
@@ -103,10 +106,10 @@ fn running_results_are_the_same_bits_wherever_lines_lie() {
         for shape in [&[40][..], &[8, 20], &[40, 8], &[0, 8], &[8, 0], &[2, 1]] {
             let x = numbers(dtype, shape);
             for d in 0..shape.len() as i32 {
-                everywhere(&x, "extremes", move |x| vec![x.cummax(d), x.cummin_from_end(d)]);
+                everywhere(&x, "extremes", move |x| vec![x.cummax(d), x.cummin_reverse(d)]);
                 if dtype != Bool {
                     let sums = move |x: &Array| {
-                        let mut sums = vec![x.cumsum(d), x.cumprod(d), x.cumsum_from_end(d)];
+                        let mut sums = vec![x.cumsum(d), x.cumprod(d), x.cumsum_reverse(d)];
                         sums.extend(dtype.is_float().then(|| x.cumlogsumexp(d)));
                         sums
                     };
@@ -130,7 +133,7 @@ fn sorts_are_the_same_bits_wherever_lines_lie() {
                 let k = shape[d as usize] / 3;
                 everywhere(&x, "sorts", move |x| {
                     let (best, at) = x.top_k(k, d);
-                    let mut all = sort_together([x, &x.astype(F32), &x.argsort(d)], 1, d);
+                    let mut all = sort_by_keys([x, &x.astype(F32), &x.argsort(d)], 1, d);
                     all.extend([x.sort(d), x.argsort(d), best, at]);
                     all
                 });
@@ -165,10 +168,10 @@ fn sorts_are_stable_and_put_nan_last() {
     let (best, at) = x.top_k(4, 0);
     assert!(best.to_vec::<f32>().unwrap()[0].is_nan());
     assert_eq!(at.to_vec::<i32>().unwrap(), [0, 5, 1, 2]);
-    // by two keys
+    // By two keys.
     let (a, b) = (Array::from([2, 1, 2, 1]), Array::from([true, true, false, false]));
     let place = Array::arange(0..4);
-    let by = |keys| sort_together([&a, &b, &place], keys, 0)[2].to_vec::<i32>().unwrap();
+    let by = |keys| sort_by_keys([&a, &b, &place], keys, 0)[2].to_vec::<i32>().unwrap();
     assert_eq!((by(1), by(2)), (vec![1, 3, 0, 2], vec![3, 1, 2, 0]));
 }
 
@@ -190,7 +193,7 @@ fn derivatives_of_sorts_go_to_where_elements_come_from() {
     let x = numbers(F64, &[3, 7]).square() + Array::arange(0..21).reshape([3, 7]).astype(F64) * 0.37;
     let w = Array::arange(0..21).reshape([3, 7]).astype(F64);
     let g = grad(&x, |x| (x.sort(1) * &w).sum(..));
-    let wanted = sort_together([&x.argsort(1), &w], 1, 1).swap_remove(1);
+    let wanted = sort_by_keys([&x.argsort(1), &w], 1, 1).swap_remove(1);
     assert_eq!(bits(&g), bits(&wanted));
     let g = grad(&x, |x| (x.top_k(2, 1).0 * Array::from([1.0, 10.0])).sum(..));
     let at = x.top_k(2, 1).1.to_vec::<i32>().unwrap();
@@ -199,13 +202,13 @@ fn derivatives_of_sorts_go_to_where_elements_come_from() {
         assert_eq!((g[r * 7 + at[2 * r] as usize], g[r * 7 + at[2 * r + 1] as usize]), (1.0, 10.0));
         assert_eq!(g[r * 7..][..7].iter().sum::<f64>(), 11.0);
     }
-    // of the operand that rides along
-    let g = grad(&(&w + 1.0), |w| sort_together([&x, &(&w * &w)], 1, 0).swap_remove(1).slice(ix![0]).sum(..));
+    // With respect to an operand that is sorted by the keys of another one.
+    let g = grad(&(&w + 1.0), |w| sort_by_keys([&x, &(&w * &w)], 1, 0).swap_remove(1).slice(ix![0]).sum(..));
     assert_eq!(g.to_vec::<f64>().unwrap().iter().filter(|g| **g != 0.0).count(), 7);
-    // and what comes first is computed once
+    // The shared sort is computed once.
     let f = jit(|x: &Array| (x.sort(1), x.argsort(1)));
     let report = f.lower(&x).unwrap().compile().unwrap().report().to_string();
-    assert_eq!(report.matches("lines %").count(), 1, "{report}");
+    assert_eq!(report.matches("row kernel %").count(), 1, "{report}");
 }
 
 #[test]
@@ -276,7 +279,7 @@ fn a_long_line_is_the_same_bits_in_any_company() {
 #[test]
 fn a_long_transform_is_that_of_its_definition() -> Result<()> {
     for n in [1 << 16, 1 << 17] {
-        // of single numbers, waves; of which the inverse are single numbers
+        // A unit impulse transforms to a wave, and the inverse transform gives the impulse.
         for at in [0, 1, 700, n - 3] {
             let mut x = vec![0f32; n];
             x[at] = 1.0;
@@ -311,7 +314,7 @@ fn a_long_transform_is_that_of_its_definition() -> Result<()> {
 #[test]
 fn the_greatest_of_a_long_line_are_those_of_a_sort() -> Result<()> {
     for (n, k) in [(300_000, 10), (262_145, 256), (400_000, 0)] {
-        // many are equal: the first comes first
+        // Many elements are equal: the sort is stable.
         let x: Vec<f32> = (0..n).map(|i: i32| (i.wrapping_mul(-1_640_531_527) >> 20) as f32).collect();
         let mut places: Vec<i32> = (0..n).collect();
         places.sort_by(|a, b| x[*b as usize].total_cmp(&x[*a as usize]));
@@ -328,7 +331,7 @@ fn results_of_examples_are_those_of_each() {
     for d in [0, 1] {
         let f = move |x: &Array| {
             let best = x.top_k(1, d).0;
-            x.cumsum(d) + x.cummin(d) * x.cumprod_from_end(d) + x.sort(d) - x.argsort(d).astype(F32) + best
+            x.cumsum(d) + x.cummin(d) * x.cumprod_reverse(d) + x.sort(d) - x.argsort(d).astype(F32) + best
         };
         let each: Vec<u64> = x.unstack(0).iter().flat_map(|x| bits(&f(x))).collect();
         assert_eq!(bits(&vmap(&x, move |x| f(&x))), each);
@@ -338,14 +341,14 @@ fn results_of_examples_are_those_of_each() {
 #[test]
 fn derivatives_are_exact_at_zeros_and_ties() {
     let x = Array::from([3.0, 0.0, 2.0, 0.0, 5.0]);
-    // d/dx of Σ wᵢ·yᵢ: of products by the product rule
+    // d/dx of Σ wᵢ·yᵢ, for products by the product rule.
     let w = [1.0, 10.0, 100.0, 1000.0, 10000.0];
     let g = grad(&x, |x| (x.cumprod(0) * Array::from(w)).sum(..)).to_vec::<f64>().unwrap();
     assert_eq!(g, [1.0, 3.0 * 10.0 + 6.0 * 100.0, 0.0, 0.0, 0.0]);
     let x = Array::from([1.0, 4.0, 4.0, 2.0, 7.0]);
     let g = grad(&x, |x| (x.cummax(0) * Array::from(w)).sum(..)).to_vec::<f64>().unwrap();
     assert_eq!(g, [1.0, 1110.0, 0.0, 0.0, 10000.0], "of equal elements the first");
-    // twice
+    // Second derivatives.
     let h = grad(&x, |x| (grad(&x, |x: Array| x.cumprod(0).sum(..)) * Array::from(w)).sum(..));
     assert!(h.to_vec::<f64>().unwrap().iter().all(|h| h.is_finite() && *h != 0.0));
 }
@@ -354,22 +357,22 @@ fn derivatives_are_exact_at_zeros_and_ties() {
 fn lines_that_are_split_move_to_where_they_are_whole() -> Result<()> {
     let mesh = Mesh::auto([("X", 8)])?;
     let x = numbers(F32, &[64, 128]);
-    let moves = |spec: Spec, f: fn(&Array) -> Array| -> Result<Vec<(Kind, usize)>> {
+    let moves = |spec: Spec, f: fn(&Array) -> Array| -> Result<Vec<(CollectiveKind, usize)>> {
         let lowered = jit(f).lower(&x.put(&mesh, spec))?;
         Ok(lowered.collectives().iter().map(|c| (c.kind, c.total_bytes as usize)).collect())
     };
-    // each device keeps an eighth of an eighth
-    let one = (Kind::AllToAll, 4 * 64 * 128 * 7 / 8);
+    // Each device keeps an eighth of its eighth.
+    let one = (CollectiveKind::AllToAll, 4 * 64 * 128 * 7 / 8);
     assert_eq!(moves(p!["X"], |x| x.cummax(1))?, []);
     let f = |x: &Array| x.sort(1).constrain(p![_, "X"]);
     assert_eq!(moves(p![_, "X"], f)?, [one, one]);
     assert_eq!(moves(p!["X"], |x| x.sort(1))?, []);
     assert_eq!(moves(p!["X"], |x| x.top_k(3, 1).0)?, []);
-    // of the totals of each block of a row, eight a row, each device adds up some rows
-    let totals = (Kind::AllToAll, 4 * 64 * 8 * 7 / 8);
+    // The totals of the blocks, eight per row: each device adds up those of some rows.
+    let totals = (CollectiveKind::AllToAll, 4 * 64 * 8 * 7 / 8);
     assert_eq!(moves(p![_, "X"], |x| x.cummax(1))?, [totals, totals]);
-    assert_eq!(moves(p![_, "X"], |x| x.cumsum_from_end(1))?, [totals, totals]);
-    // candidates and their places, of which all together are 24 a row
+    assert_eq!(moves(p![_, "X"], |x| x.cumsum_reverse(1))?, [totals, totals]);
+    // The candidates and their indices: 24 per row over all devices.
     for f in [|x: &Array| x.top_k(3, 1).0, |x: &Array| x.top_k(3, 1).1] {
         let bytes: usize = moves(p![_, "X"], f)?.iter().map(|m| m.1).sum();
         assert!((1..=2 * 4 * 64 * 24 * 7).contains(&bytes), "{bytes}");
@@ -377,13 +380,14 @@ fn lines_that_are_split_move_to_where_they_are_whole() -> Result<()> {
     let line = numbers(F32, &[1024]).put(&mesh, p!["X"]);
     let lowered = jit(|x: &Array| x.cumsum(0)).lower(&line)?;
     assert_eq!(lowered.collectives().total_bytes(), 4 * 7 * 8);
-    // decays and states, of two operands
+    // The decays and the states, of two operands.
     let lowered = jit(|x: &Array| x.recurrence(&(x * 2.0), 0)).lower(&line)?;
     assert_eq!(lowered.collectives().total_bytes(), 2 * 4 * 7 * 8);
     Ok(())
 }
 
-/// Blocks of a dimension that is not divisible are of one size but for the last ones: beyond the end is what changes nothing.
+/// If a dimension is not divisible, all blocks have one size except the last ones, which are padded
+/// with the identity.
 #[test]
 fn lines_that_are_not_divisible_are_cut_too() -> Result<()> {
     let mesh = Mesh::auto([("X", 8)])?;
@@ -400,13 +404,14 @@ fn lines_that_are_not_divisible_are_cut_too() -> Result<()> {
         }
         Ok(lowered.collectives().total_bytes() as usize)
     };
-    // 1000 = 8 · 125; 1001 has blocks of 126, the last one of 119; 130 of 17 and 11; 65 of 9 and 2, 57 of 8 and 1
+    // 1000 = 8 · 125; 1001 has blocks of 126, the last one of 119; 130 has 17 and 11; 65 has 9 and
+    // 2; 57 has 8 and 1.
     for n in [1001, 130, 65, 57] {
         for f in [
             |x: &Array| x.cumsum(0).constrain(p!["X"]),
-            |x: &Array| x.cumprod_from_end(0).constrain(p!["X"]),
+            |x: &Array| x.cumprod_reverse(0).constrain(p!["X"]),
             |x: &Array| x.cummax(0).constrain(p!["X"]),
-            |x: &Array| x.cummin_from_end(0).constrain(p!["X"]),
+            |x: &Array| x.cummin_reverse(0).constrain(p!["X"]),
             |x: &Array| x.cumlogsumexp(0).constrain(p!["X"]),
         ] {
             assert_eq!(bytes(n, &f)?, bytes(8 * 128, &f)?, "{n}");
@@ -417,7 +422,7 @@ fn lines_that_are_not_divisible_are_cut_too() -> Result<()> {
     for f in [|x: &Array| x.top_k(3, 0).0, |x: &Array| x.top_k(3, 0).1.astype(F32)] {
         assert_eq!(bytes(1001, &f)?, bytes(1024, &f)?);
     }
-    // all there is is as little as can be
+    // All elements equal the minimum of the type.
     let least = Array::full([1001], f32::NEG_INFINITY);
     let (values, at) = least.put(&mesh, p![]).constrain(p!["X"]).top_k(3, 0);
     assert_eq!((values.to_vec::<f32>()?, at.to_vec::<i32>()?), (vec![f32::NEG_INFINITY; 3], vec![0, 1, 2]));
@@ -441,29 +446,29 @@ fn bad_operands_are_refused_with_words() -> Result<()> {
     Ok(())
 }
 
-/// What a function of one's own does with its lines.
+/// The behaviour of a custom row function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Does {
-    /// Twice the elements.
+    /// Doubles the elements.
     Twice,
-    /// It takes no result.
+    /// Does not take its result buffer.
     Nothing,
-    /// It takes its result, and does not look at it.
+    /// Takes its result buffer, but does not write it.
     Takes,
-    /// It panics.
+    /// Panics.
     Panics,
-    /// It reads other elements than there are.
+    /// Reads elements as another type than they have.
     Misreads,
 }
 
-impl Line for Does {
+impl RowKernel for Does {
     fn key(&self) -> String {
         format!("{self:?}")
     }
     fn cost(&self, elements: usize) -> f64 {
         elements as f64
     }
-    fn run(&self, ins: &[In<'_>], outs: &mut Outs<'_>) {
+    fn run(&self, ins: &[RowInput<'_>], outs: &mut RowOutputs<'_>) {
         match self {
             Does::Twice => {
                 let Some(mut y) = outs.take(0) else { return };
@@ -477,7 +482,7 @@ impl Line for Does {
     }
 }
 
-/// A primitive of one's own: lines along the last dimension through a function.
+/// A custom primitive that applies a function to rows along the last dimension.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Own(Does);
 
@@ -488,12 +493,16 @@ impl Primitive for Own {
     fn params(&self) -> String {
         self.0.key()
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+    fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         Ok(vec![(operands[0].ty.dtype, operands[0].ty.shape.clone())])
     }
     fn factors(&self, operands: &[ArrayType], _: &[(DType, Shape)]) -> Factors {
         let dims = Dim::each(0..operands[0].rank());
-        Factors { operands: vec![dims.clone()], results: vec![dims], ..Factors::over(&operands[0].shape) }
+        Factors {
+            operands: vec![dims.clone()],
+            results: vec![dims],
+            ..Factors::from_sizes(&operands[0].shape)
+        }
     }
     fn linearity(&self) -> Linearity {
         Linearity::None
@@ -501,30 +510,34 @@ impl Primitive for Own {
     fn priority(&self) -> Priority {
         Priority::Plain
     }
-    fn out(&self) -> Option<Spec> {
+    fn out_sharding(&self) -> Option<Spec> {
         None
     }
-    fn jvp(&self, _: Forward<'_>) -> Result<Tangents> {
+    fn jvp(&self, _: JvpArgs<'_>) -> Result<Tangents> {
         Ok(vec![None])
     }
-    fn transpose(&self, _: Back<'_>) -> Result<Tangents> {
+    fn transpose(&self, _: TransposeArgs<'_>) -> Result<Tangents> {
         Ok(vec![None])
     }
-    fn batched(&self, _: &Batch<'_>) -> Batched {
-        Batched::broadcasting(Arc::new(self.clone()))
+    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
+        BatchedOp::broadcasting(Arc::new(self.clone()))
     }
-    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
+    fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
         let (x, rank) = (&operands[0], results[0].rank());
         let extents: Vec<usize> = x.shape.iter().copied().chain([x.shape[rank - 1]]).collect();
         let loops: Vec<_> = (0..rank).map(|d| Some(if d == rank - 1 { rank } else { d })).collect();
-        let reads = vec![Read::plain(0, x.dtype, &extents, &loops)];
-        let of = Lines { of: Arc::new(self.0), result: 0, along: [rank - 1].into_iter().collect() };
-        vec![Sentence { extents, rank, dtype: x.dtype, reads, body: Body::Lines(of) }]
+        let reads = vec![Access::from_loops(0, x.dtype, &extents, &loops)];
+        let of = RowKernelCall {
+            kernel: Arc::new(self.0),
+            result_index: 0,
+            row_loops: [rank - 1].into_iter().collect(),
+        };
+        vec![LoopNest { extents, rank, dtype: x.dtype, accesses: reads, compute: Compute::RowKernel(of) }]
     }
 }
 
-/// Functions of one's own, small ones inline and large ones on workers, on every engine: what they leave out is zeros, and where they
-/// panic the run is an error, after which the next one runs.
+/// Custom row functions, small ones inline and large ones on workers, on every engine: elements
+/// that they do not write are zeros, and a panic is an error, after which the next run works.
 #[test]
 fn a_function_of_ones_own_is_right_or_told_of() {
     let run = |does, engine, n: usize| {
@@ -541,7 +554,7 @@ fn a_function_of_ones_own_is_right_or_told_of() {
             for (does, said) in [(Does::Panics, "out of luck"), (Does::Misreads, "I64")] {
                 let error = run(does, engine, *n).expect_err("it panics");
                 let text = error.to_string();
-                assert_eq!(error.kind(), ErrorKind::Other, "{text}");
+                assert_eq!(error.kind(), ErrorKind::User, "{text}");
                 assert!(text.contains(&format!("{does:?}")) && text.contains(said), "{engine}: {text}");
                 assert!(text.contains("lines.rs:"), "{engine}: {text}");
                 assert_eq!(run(Does::Twice, engine, *n).unwrap(), vec![2.0; 64 * n]);

@@ -1,12 +1,15 @@
-//! What devices hold at the peak: by class, by parameter, with donated arguments; against sums by hand.
+//! Peak memory of devices: by class, by parameter, with donated arguments; compared with sums by
+//! hand.
 
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
-use atmesh::{Args as _, Keep, Kind, Memory, MemoryClass, Phase, Tree, checkpoint_with};
+use atmesh::{
+    Args as _, CheckpointPolicy, CollectiveKind, Memory, MemoryClass, Phase, Tree, checkpoint_with,
+};
 
 const F: u64 = 4;
 
-/// The entries are all of the peak, the largest first.
+/// Asserts that the entries add up to the peak, the largest first.
 fn adds_up(m: &Memory) -> &Memory {
     let sum: u64 = MemoryClass::ALL.iter().map(|c| m.bytes(*c)).sum();
     assert_eq!(sum, m.peak_bytes, "{m}");
@@ -31,21 +34,21 @@ fn update(a: Adam, g: &Array) -> Adam {
 #[test]
 fn an_optimizer_that_gets_its_memory_needs_it_once() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
-    let ty = || F32.of([64, 16]).on(&mesh, p!["X"]).into_tree();
+    let ty = || F32.array_type([64, 16]).on(&mesh, p!["X"]).into_tree();
     let block = 64 * 16 / 8 * F;
     let state = || Adam { w: ty(), mean: ty(), square: ty() };
     let step = |a: Adam, g: &Array| update(a, g);
     let kept = jit(step).lower((state(), ty()))?;
-    // three old ones and the gradient, and three new ones: what is between them is in no memory
+    // Three old ones, the gradient, and three new ones: intermediate values are fused away.
     assert_eq!(adds_up(&kept.memory()).peak_bytes, 7 * block, "{}", kept.memory());
     assert_eq!(kept.collectives().peak_bytes(), 7 * block);
     let given = jit(step).donate(0).lower((state(), ty()))?;
     let m = given.memory();
-    // each new one is where the old one was
+    // Each new value is in the memory of the old one.
     assert_eq!(adds_up(&m).peak_bytes, 4 * block, "{m}\n{given}");
     assert_eq!(given.collectives().peak_bytes(), 4 * block);
     assert_eq!((m.under("0"), m.under("1")), (3 * block, block), "{m}");
-    // so it is on the engines of this crate
+    // The engines of this crate use as much.
     let mesh = Mesh::new([("X", 8)])?;
     let ty = || Array::ones([64, 16]).put(&mesh, p!["X"]);
     let state = || Adam { w: ty(), mean: ty(), square: ty() };
@@ -64,14 +67,14 @@ fn arguments_are_told_by_path() -> Result<()> {
         let y = layers.iter().fold(x.clone(), |x, (w, b)| (x.dot(w) + b).tanh());
         y + &bias
     });
-    let (w, b) = (|| F32.of([16, 16]).into_tree(), || F32.of([16]).into_tree());
-    let x = F32.of([32, 16]).on(&mesh, p!["X"]).into_tree();
+    let (w, b) = (|| F32.array_type([16, 16]).into_tree(), || F32.array_type([16]).into_tree());
+    let x = F32.array_type([32, 16]).on(&mesh, p!["X"]).into_tree();
     let m = f.lower((vec![(w(), b()), (w(), b())], x))?.memory();
     adds_up(&m);
     assert_eq!(m.under("0"), 2 * (256 + 16) * F, "{m}");
     assert_eq!(m.under("0.1"), (256 + 16) * F, "{m}");
     assert_eq!((m.under("0.1.0"), m.under("1")), (256 * F, 8 * 16 * F), "{m}");
-    // `0.1` is no beginning of `0.10`, nor `0.1.0` of anything else
+    // The path `0.1` is not a prefix of `0.10`, and `0.1.0` not one of any other path.
     assert_eq!(m.under("0.1.00") + m.under("captured"), 0, "{m}");
     assert_eq!(m.under("captured 0"), 16 * F, "{m}");
     assert!(m.to_string().contains("argument 0.0.0: f32[16,16]"), "{m}");
@@ -81,13 +84,13 @@ fn arguments_are_told_by_path() -> Result<()> {
 #[test]
 fn what_a_loop_reads_of_outside_is_held_once() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 4)])?;
-    let (w, x) = (F32.of([256, 256]), F32.of([4, 256]).on(&mesh, p!["X"]));
+    let (w, x) = (F32.array_type([256, 256]), F32.array_type([4, 256]).on(&mesh, p!["X"]));
     let f = jit(|w: &Array, x: &Array| fori_loop(0..10, x, |_, x: Array| x.dot(w).tanh()));
     let m = f.lower((w, x))?.memory();
     let (weights, row) = (256 * 256 * F, 256 * F);
     adds_up(&m);
     assert_eq!(m.bytes(MemoryClass::Argument), weights + row, "{m}");
-    // rows only: the carry before, within and behind a step
+    // Rows only: the carry before, inside and after an iteration.
     assert!(m.peak_bytes < weights + 8 * row, "{m}");
     assert_eq!(m.op, "tanh", "the step inside of the loop is named: {m}");
     Ok(())
@@ -99,15 +102,15 @@ fn a_value_is_held_while_it_is_read_by_another_name() -> Result<()> {
     let f = jit(|x: &Array| {
         let y = x.sin();
         let flat = y.reshape([n * 2]);
-        // `y` is needed again behind the two others that are made in between
+        // `y` is needed again after the two other values that are computed in between.
         let z = x.cos().sort(0);
         let z = z.sort(1).sum(..);
         flat.sort(0) + z
     });
-    let m = f.lower(F32.of([n, 2]))?.memory();
+    let m = f.lower(F32.array_type([n, 2]))?.memory();
     adds_up(&m);
     let each = (n * 2) as u64 * F;
-    // x, y, and a value before and behind a sort
+    // x, y, and a value before and after a sort.
     assert_eq!(m.peak_bytes / each, 4, "{m}");
     Ok(())
 }
@@ -115,8 +118,8 @@ fn a_value_is_held_while_it_is_read_by_another_name() -> Result<()> {
 #[test]
 fn all_that_is_held_adds_up_to_the_peak() -> Result<()> {
     let mesh = Mesh::without_devices([("data", 4), ("model", 2)])?;
-    let w = || F32.of([3, 32, 32]).on(&mesh, p![_, "data", "model"]).into_tree();
-    let x = || F32.of([16, 32]).on(&mesh, p!["data", _]).into_tree();
+    let w = || F32.array_type([3, 32, 32]).on(&mesh, p![_, "data", "model"]).into_tree();
+    let x = || F32.array_type([16, 32]).on(&mesh, p!["data", _]).into_tree();
     let loss = |w: &Array, x: &Array| {
         let (y, _) = scan(x, w, |x: Array, w: Array| {
             let y = x.dot_to(w.reshard(p![_, "model"]), p!["data", "model"]).tanh();
@@ -134,19 +137,19 @@ fn all_that_is_held_adds_up_to_the_peak() -> Result<()> {
     Ok(())
 }
 
-/// Layers in a loop behind checkpoints that keep one thing or another: the gradient is the same, and what is kept is held, what is not is computed
-/// and gathered again.
+/// Layers in a loop, each in a checkpoint with one of the policies: the gradient is the same; saved
+/// values count as held, and the others are recomputed and gathered again.
 #[test]
 fn checkpoints_hold_what_they_keep() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let [a, b] = Key::new(11).split();
     let (x, ws) = (a.normal([64, 32]), b.normal([6, 32, 32]) * 0.2);
-    let gradient = |keep: Keep| {
+    let gradient = |keep: CheckpointPolicy| {
         move |x: &Array, ws: &Array| {
             grad(ws, |ws| {
                 let layer = |h: Array, w: Array| {
                     let step = |(h, w): (Array, Array)| {
-                        let scores = h.dot(w.reshard(p![; R: "X"])).named("scores");
+                        let scores = h.dot(w.reshard(p![; R: "X"])).checkpoint_name("scores");
                         scores.tanh().sin() + h
                     };
                     (checkpoint_with((h, w), keep.clone(), step), ())
@@ -155,28 +158,35 @@ fn checkpoints_hold_what_they_keep() -> Result<()> {
             })
         }
     };
-    let plain = jit(gradient(Keep::All)).call((&x, &ws.put(&Mesh::new([("X", 1)])?, p![])))?;
+    let plain =
+        jit(gradient(CheckpointPolicy::SaveAll)).call((&x, &ws.put(&Mesh::new([("X", 1)])?, p![])))?;
     let (x, ws) = (x.put(&mesh, p!["X"]), ws.put(&mesh, p![_, "X"]));
     let mut held = Vec::new();
-    for keep in [Keep::All, Keep::AllButGathers, Keep::named(["scores"]), Keep::Nothing] {
+    for keep in [
+        CheckpointPolicy::SaveAll,
+        CheckpointPolicy::SaveAllButGathers,
+        CheckpointPolicy::named(["scores"]),
+        CheckpointPolicy::SaveNothing,
+    ] {
         let f = jit(gradient(keep.clone()));
         let lowered = f.lower((&x, &ws))?;
         let all = lowered.collectives();
-        let gathers: Vec<Phase> = all.iter().filter(|c| c.kind == Kind::AllGather).map(|c| c.phase).collect();
-        // the weights that are gathered are kept by one only
-        let twice = keep != Keep::All;
+        let gathers: Vec<Phase> =
+            all.iter().filter(|c| c.kind == CollectiveKind::AllGather).map(|c| c.phase).collect();
+        // Only one policy saves the gathered weights.
+        let twice = keep != CheckpointPolicy::SaveAll;
         assert_eq!(gathers.contains(&Phase::Recomputed), twice, "{keep:?}\n{all}");
         held.push(lowered.memory().peak_bytes);
         let got = f.call((&x, &ws))?;
-        assert!(got.allclose_by(&plain, 1e-5, 1e-5)?, "{keep:?}: {got}\n{plain}");
+        assert!(got.allclose_with(&plain, 1e-5, 1e-5)?, "{keep:?}: {got}\n{plain}");
         let products = |phase| {
             let machine = Machine::new("counts").links(Link::switch(1.0));
             let plan = lowered.plan(&machine)?;
-            let of = plan.items().iter().filter(|i| i.phase == phase && !i.products.is_empty());
-            Ok::<u64, atmesh::Error>(of.map(|i| i.times).sum())
+            let of = plan.entries().iter().filter(|i| i.phase == phase && !i.matmul_flops.is_empty());
+            Ok::<u64, atmesh::Error>(of.map(|i| i.count).sum())
         };
-        // the product of the scores is computed again where nothing is kept
-        let again = if keep == Keep::Nothing { 6 } else { 0 };
+        // The product for the scores is recomputed if nothing is saved.
+        let again = if keep == CheckpointPolicy::SaveNothing { 6 } else { 0 };
         assert_eq!(
             products(Phase::Recomputed)?,
             again,
@@ -190,24 +200,28 @@ fn checkpoints_hold_what_they_keep() -> Result<()> {
 
 #[test]
 fn a_name_that_nothing_has_is_refused() -> Result<()> {
-    let typo =
-        |x: Array| checkpoint_with(x, Keep::named(["score"]), |x: Array| x.sin().named("scores").exp());
+    let typo = |x: Array| {
+        checkpoint_with(x, CheckpointPolicy::named(["score"]), |x: Array| {
+            x.sin().checkpoint_name("scores").exp()
+        })
+    };
     let error = grad(Array::from(1.0f32), typo).ty().expect_err("nothing is named so").to_string();
     assert!(
-        error.contains("values named \"score\" are to be kept") && error.contains("its names are scores"),
+        error.contains("the policy saves values named \"score\"") && error.contains("its names are scores"),
         "{error}"
     );
     Ok(())
 }
 
-/// Elementwise operations that are computed together hold what goes in and what comes out, as the engines do; what something else reads is held; and so
-/// is what is read far away, where what it is made of would have to be kept in its place.
+/// Elementwise operations that are fused hold their inputs and outputs only, as in the engines. A
+/// value with another consumer is held, and so is a value that is read much later, where its inputs
+/// would have to be kept instead.
 #[test]
 fn elementwise_values_in_between_are_in_no_memory() -> Result<()> {
     let n = 1 << 10;
     let each = n as u64 * F;
     let peak = |f: fn(&Array, &Array) -> Array| -> Result<u64> {
-        let m = jit(f).lower((F32.of([n]), F32.of([n])))?.memory();
+        let m = jit(f).lower((F32.array_type([n]), F32.array_type([n])))?.memory();
         Ok(adds_up(&m).peak_bytes / each)
     };
     assert_eq!(peak(|x, y| ((x + y).sin() * 2.0).exp() - 1.0)?, 3, "x, y, the result");
@@ -239,13 +253,13 @@ fn elementwise_values_in_between_are_in_no_memory() -> Result<()> {
     ];
     for (what, f, held) in same {
         assert_eq!(peak(f)?, held, "{what}");
-        // so much is allocated
-        let allocated = jit(f).lower((F32.of([n]), F32.of([n])))?.compile()?.report();
+        // The engine allocates the same amount.
+        let allocated = jit(f).lower((F32.array_type([n]), F32.array_type([n])))?.compile()?.report();
         assert_eq!(allocated.peak_bytes() as u64 / each, held, "{what}: {allocated}");
     }
-    // read by a sort
+    // Read by a sort.
     assert_eq!(peak(|x, y| (x + y).sin().sort(0).exp())?, 4);
-    // made of two sorted values that nobody else needs: it is made before the next ones
+    // Computed from two sorted values without other consumers: it is computed before the next ones.
     let far = |x: &Array, y: &Array| {
         let z = x.sort(0) + y.sort(0);
         let next = (x * y).sort(0) * (x - y).sort(0);
@@ -255,8 +269,9 @@ fn elementwise_values_in_between_are_in_no_memory() -> Result<()> {
     Ok(())
 }
 
-/// Scores, their softmax and the product that reads it run some rows at a time, so that there is no `[S, S]` in memory; where the program
-/// returns the weights, or sums over queries, there is.
+/// The scores of attention, their softmax and the product that reads it run in batches of rows, so
+/// that no `[S, S]` array is in memory; if the program returns the weights, or sums over queries,
+/// there is one.
 #[test]
 fn scores_of_attention_are_in_no_memory() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;

@@ -1,15 +1,17 @@
-//! What rustc says where users meet our traits: each file of `tests/ui` does not compile, and the messages hold what stands behind its
-//! `//~`.
+//! The messages of rustc for misuse of our traits: no file in `tests/ui` compiles, and the messages
+//! contain the texts after its `//~`.
 //!
-//! Only our own words are asserted (`#[diagnostic::on_unimplemented]`, the derive's errors, `#[must_use]`), one piece a line: how rustc
-//! lays messages out, which other types it lists and how it names ours changes from version to version, so that whole outputs,
-//! as `trybuild` compares them, would hold for one version only. Nothing is downloaded, and the library is the one that these tests are
-//! linked with.
+//! Only our own words are compared (`#[diagnostic::on_unimplemented]`, the derive's errors,
+//! `#[must_use]`), one piece per line. How rustc formats messages, which other types it lists and
+//! how it names ours differs between versions, so a comparison of complete outputs, as in
+//! `trybuild`, would work for one version only. Nothing is downloaded, and the library is the one
+//! that these tests are linked with.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The library that these tests are linked with: the newest one that is not younger than they are.
+/// Returns the library that these tests are linked with: the newest one that is not newer than the
+/// test binary.
 fn library() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let built = |path: &Path| path.metadata().unwrap().modified().unwrap();
@@ -22,7 +24,7 @@ fn library() -> PathBuf {
     libraries.max_by_key(|f| built(f)).expect("the library lies beside its tests")
 }
 
-/// The text in one line, without what rustc draws.
+/// Returns the text on one line, without the characters that rustc draws.
 fn plain(text: &str) -> String {
     text.split_whitespace().filter(|w| !matches!(*w, "|" | "=")).collect::<Vec<_>>().join(" ")
 }
@@ -65,7 +67,7 @@ fn messages_hold_our_words() {
         if out.status.success() {
             wrong.push(format!("{name} compiles"));
         }
-        // sizes are printed as decimal numbers, not as nests of bits
+        // Sizes are printed as decimal numbers, not as nested bits.
         if said.contains("UInt<") {
             wrong.push(format!("{name} prints a `typenum` integer:\n{said}"));
         }
@@ -78,7 +80,7 @@ fn messages_hold_our_words() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
 
-/// A file beside the library that rustc may write.
+/// Returns the path of a file next to the library, for rustc's output.
 fn tempfile(library: &Path) -> PathBuf {
     library.with_file_name(format!("messages-{}.rmeta", std::process::id()))
 }

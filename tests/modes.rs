@@ -1,4 +1,5 @@
-//! Parts of programs whose axes are of another type than around them: in compiled functions, loops and derivatives.
+//! Regions of a program whose axes have another type than outside: in compiled functions, loops and
+//! derivatives.
 
 use atmesh::nd::ArrayD;
 use atmesh::prelude::*;
@@ -20,7 +21,8 @@ fn normal<const N: usize>(seed: u64, shape: [usize; N]) -> Array {
 }
 const ENGINES: [EngineKind; 2] = [Lockstep, Threads];
 
-/// A perceptron's training: the hidden layer is left to the partitioner, its weights are captured, and gradients go through.
+/// Trains a perceptron: the hidden layer is left to the partitioner, its weights are captured, and
+/// gradients flow through.
 #[test]
 fn gradients_flow_to_what_an_auto_part_captures() -> Result<()> {
     let mesh = explicit();
@@ -95,7 +97,8 @@ fn several_results_each_with_its_spec() -> Result<()> {
     Ok(())
 }
 
-/// Over auto axes a dimension need not divide, so an auto part takes what types cannot.
+/// Over auto axes a dimension need not be divisible, so an auto region takes sizes that explicit
+/// types reject.
 #[test]
 fn what_does_not_divide_is_for_an_auto_part() -> Result<()> {
     let mesh = explicit();
@@ -138,7 +141,7 @@ fn an_explicit_part_of_an_auto_program() -> Result<()> {
     Ok(())
 }
 
-/// Gradients that are left in parts inside an explicit part are whole when they leave it.
+/// Gradients that are unreduced inside an explicit region are reduced when they leave it.
 #[test]
 fn sets_of_an_explicit_part_end_with_it() -> Result<()> {
     let mesh = Mesh::auto([("data", 2)])?;
@@ -173,7 +176,7 @@ fn what_is_in_parts_is_summed_when_it_enters_an_auto_part() -> Result<()> {
     Ok(())
 }
 
-/// A mesh of both types: loops, branches and slices along either.
+/// A mesh with axes of both types: loops, branches and slices along either.
 #[test]
 fn mixed_meshes_train() -> Result<()> {
     let mesh = Mesh::with_types([("data", 2, AxisType::Explicit), ("model", 4, AxisType::Auto)])?;
@@ -185,7 +188,7 @@ fn mixed_meshes_train() -> Result<()> {
     };
     let (want, (gw, gv)) = value_and_grad((&w, &v), |(w, v)| net(&x, &w, &v));
     let step = |ws: &(Array, Array), x: &Array| value_and_grad(ws, |(w, v)| net(x, &w, &v));
-    // 10 columns over 4 devices need not divide: the axis is auto
+    // 10 columns over 4 devices need not be divisible: the axis is auto.
     let ws = (w.put(&mesh, p![_, "model"]), v.put(&mesh, p!["model"]));
     for engine in ENGINES {
         let (got, (sw, sv)) = jit(step).engine(engine).call((&ws, x.put(&mesh, p!["data", _])))?;
@@ -222,7 +225,7 @@ fn parts_nest_and_stand_in_manual_code() -> Result<()> {
     let g = jit(|x: &Array| grad(x, |x| f(&x).sum(..))).call(&placed)?;
     close(&g, &grad(&x, |x| x.dot(&x).sin().sum(..)));
 
-    // by hand over `data`, left to the partitioner over `model`
+    // Manual over `data`, left to the partitioner over `model`.
     let blocks = shard_map(&mesh, p!["data", _], p!["data", _], |x: &Array| {
         assert_eq!(type_of(x), "float32[4,8]{V:data}");
         auto_axes_over("model", x, p![_, "model"], |x| {

@@ -1,6 +1,7 @@
-//! What users of numpy and JAX look for by name: numbers by plain loops, on unsharded and on sharded operands, on both engines.
+//! Functions that users of numpy and JAX look for: results are compared with plain loops, for
+//! unsharded and sharded operands, on both engines.
 
-use atmesh::array::Grid;
+use atmesh::array::GridIndexing;
 use atmesh::prelude::*;
 use atmesh::{ErrorKind, map, meshgrid};
 
@@ -8,14 +9,14 @@ fn mesh() -> Mesh {
     Mesh::new([("X", 2), ("Y", 2)]).unwrap()
 }
 
-/// Whole numbers of both signs, whose sums are exact.
+/// Returns integers of both signs, whose sums are exact.
 fn filled(shape: &[usize]) -> Array {
     let n: usize = shape.iter().product();
     Array::from((0..n).map(|i| ((i * 7) % 11) as f32 - 4.0).collect::<Vec<_>>()).reshape(shape)
 }
 
-/// `f` of operands of these shapes and shardings: the type of the result, and its numbers, which are those of unsharded operands, at once and
-/// compiled, on both engines.
+/// Applies `f` to operands with these shapes and shardings. Asserts that the result equals that for
+/// unsharded operands, eagerly and compiled, on both engines; returns its type and its elements.
 fn of(operands: &[(&[usize], Spec)], f: impl Fn(&[Array]) -> Array) -> (String, Vec<f64>) {
     let plain: Vec<Array> = operands.iter().map(|(shape, _)| filled(shape)).collect();
     let sharded: Vec<Array> =
@@ -23,7 +24,7 @@ fn of(operands: &[(&[usize], Spec)], f: impl Fn(&[Array]) -> Array) -> (String, 
     let numbers = |x: &Array| x.astype(F64).to_vec::<f64>().unwrap_or_else(|e| panic!("{e}"));
     let want = numbers(&f(&plain));
     let at_once = f(&sharded);
-    // sums are rounded in the order of their blocks
+    // Sums are rounded in the order of their blocks.
     let near = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-6 * b.abs();
     let same = |got: &[f64]| {
         assert!(
@@ -40,7 +41,7 @@ fn of(operands: &[(&[usize], Spec)], f: impl Fn(&[Array]) -> Array) -> (String, 
     (type_of(&at_once).to_string(), want)
 }
 
-/// The refusal of a value: its kind, and its text.
+/// Returns the kind and the text of an error.
 fn refused(x: &Array) -> (ErrorKind, String) {
     let e = x.ty().unwrap_err();
     (e.kind(), e.to_string())
@@ -83,17 +84,17 @@ fn neighbours_differ() {
 #[test]
 fn grids_and_indices_are_coordinates() {
     let (x, y) = (Array::arange(0..4).put(&mesh(), p!["X"]), Array::arange(0..2).put(&mesh(), p!["Y"]));
-    let both = meshgrid([&x, &y], Grid::Xy);
+    let both = meshgrid([&x, &y], GridIndexing::Xy);
     assert_eq!(
         both.iter().map(|a| type_of(a).to_string()).collect::<Vec<_>>(),
         ["int32[2,4@X]", "int32[2@Y,4]"]
     );
     assert_eq!(both[1].to_vec::<i32>().unwrap(), [0, 0, 0, 0, 1, 1, 1, 1]);
-    let both = meshgrid([&x, &y], Grid::Ij);
+    let both = meshgrid([&x, &y], GridIndexing::Ij);
     assert_eq!(both[0].to_vec::<i32>().unwrap(), [0, 0, 1, 1, 2, 2, 3, 3]);
-    assert!(meshgrid::<Array>([], Grid::Ij).is_empty());
-    assert_eq!(meshgrid([&x], Grid::Xy)[0].shape().unwrap(), [4]);
-    assert!(refused(&meshgrid([&x, &filled(&[2, 2])], Grid::Xy)[1]).1.contains("made of vectors"));
+    assert!(meshgrid::<Array>([], GridIndexing::Ij).is_empty());
+    assert_eq!(meshgrid([&x], GridIndexing::Xy)[0].shape().unwrap(), [4]);
+    assert!(refused(&meshgrid([&x, &filled(&[2, 2])], GridIndexing::Xy)[1]).1.contains("made of vectors"));
     assert_eq!(Array::indices([2, 3]).to_vec::<i32>().unwrap(), [0, 0, 0, 1, 1, 1, 0, 1, 2, 0, 1, 2]);
     assert_eq!(Array::indices([0usize; 0]).shape().unwrap(), [0]);
     assert!(Array::indices([usize::MAX, 2]).ty().is_err());
@@ -113,7 +114,7 @@ fn diagonals_are_taken_and_made() {
     assert_eq!(filled(&[2, 5]).diagonal(9).shape().unwrap(), [0]);
     assert_eq!(filled(&[2, 5]).diagonal(i64::MIN).shape().unwrap(), [0]);
     for k in [-2, 0, 1] {
-        // only a size that is divisible is sharded
+        // Only a divisible size is sharded.
         let (ty, n) = of(&[(&[4], if k == 1 { p![] } else { p!["X"] })], |x| x[0].diag(k));
         let size = 4 + k.unsigned_abs() as usize;
         if k == 0 {
@@ -131,7 +132,7 @@ fn diagonals_are_taken_and_made() {
         [0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0]
     );
     assert_eq!(
-        Array::tri(Bool.of([2, 2]).on(&mesh(), p!["X"]), 0).count_nonzero(..).item::<i32>().unwrap(),
+        Array::tri(Bool.array_type([2, 2]).on(&mesh(), p!["X"]), 0).count_nonzero(..).item::<i32>().unwrap(),
         3
     );
     for bad in
@@ -183,9 +184,9 @@ fn products_have_other_names() {
 #[test]
 fn what_is_no_number_is_passed_over() {
     let x: &[(&[usize], Spec)] = &[(&[4, 4], p!["X", "Y"])];
-    // 0/0 where it was −4 or 3; all of the first column
+    // Elements equal to −4 or 3, and those of the first column, become NaN.
     let holes = |x: &Array| {
-        let first = Array::iota(I32.of([4, 4]), 1).eq(0);
+        let first = Array::iota(I32.array_type([4, 4]), 1).eq(0);
         let bad = x.eq(-4.0)
             | x.eq(3.0)
             | if x.sharding().unwrap().is_some() { first.put(&mesh(), p!["X", "Y"]) } else { first };
@@ -229,7 +230,7 @@ fn what_is_no_number_is_passed_over() {
     assert_eq!(dx.to_vec::<f32>().unwrap(), [1.0, 0.0]);
     assert_eq!(refused(&filled(&[0]).nanmax(..)).0, ErrorKind::Shape);
     assert_eq!(refused(&filled(&[2]).nansum(1)).0, ErrorKind::Shape);
-    // an infinite mean is no missing number
+    // An infinite mean does not count as a missing value.
     assert!(Array::from([f32::INFINITY, 1.0]).nanvar(..).item::<f32>().unwrap().is_nan());
 }
 
@@ -322,7 +323,7 @@ fn values_between_points() {
     let (xs, ys) = (Array::from([2.0]), Array::from([7.0]));
     assert_eq!(Array::from([1.0, 2.0, 3.0]).interp(&xs, &ys).to_vec::<f64>().unwrap(), [7.0; 3]);
     assert!(Array::from([f64::NAN]).interp(&xs, &ys).to_vec::<f64>().unwrap()[0].is_nan());
-    // slopes by both
+    // The gradients with respect to both.
     let (xs, ys) = points();
     let at = Array::from([-2.0f32, 0.5]);
     let g = grad((&at, &xs, &ys), |(x, xs, ys)| (x.interp(&xs, &ys) * Array::from([1.0f32, 10.0])).sum(..));
@@ -351,7 +352,7 @@ fn searches_may_be_sharded() {
     assert_eq!(steps.searchsorted(&nan, true).to_vec::<i32>().unwrap(), [5, 4]);
     assert_eq!(Array::zeros([0]).searchsorted(&nan, true).to_vec::<i32>().unwrap(), [0, 0]);
     assert_eq!(steps.searchsorted(&Array::from(0), true).ty().unwrap_err().kind(), ErrorKind::Dtype);
-    // a sorted table of every size
+    // A sorted table of every size.
     for n in 1..20 {
         let steps = Array::arange(0..n) * 2;
         let x = Array::arange(-1..2 * n + 1);
@@ -390,13 +391,18 @@ fn positions_of_what_is_not_zero() {
     assert_eq!(Array::from([1.0]).percentile(101.0, 0).ty().unwrap_err().kind(), ErrorKind::Shape);
 }
 
-/// XLA's parameters: the same as what is shorter.
+/// The forms with XLA's parameters agree with the shorter ones.
 #[test]
 fn windows_at_index_vectors() {
-    use atmesh::Places;
+    use atmesh::GatherDims;
     let x = filled(&[5, 4]);
     let ids = Array::from([[4], [0], [4]]);
-    let rows = Places { of: vec![0], collapsed: vec![0], windows: vec![1], ..Places::default() };
+    let rows = GatherDims {
+        start_index_map: vec![0],
+        collapsed_dims: vec![0],
+        offset_dims: vec![1],
+        ..GatherDims::default()
+    };
     let numbers = |x: &Array| x.to_vec::<f32>().unwrap();
     let flat = ids.ravel();
     assert_eq!(numbers(&x.gather(&ids, &rows, [1, 4])), numbers(&x.take(&flat, 0)));
@@ -412,6 +418,6 @@ fn windows_at_index_vectors() {
     let y = split.gather_to(&ids, &rows, [1, 4], p![]);
     assert_eq!(numbers(&y), numbers(&x.take(&ids.ravel(), 0)));
     let e = split.gather(&ids, &rows, [1, 4]).ty().unwrap_err();
-    assert!(e.to_string().contains("gather_to(&indices, &places, sizes, "), "{e}");
+    assert!(e.to_string().contains("gather_to(&indices, &dims, sizes, "), "{e}");
     assert_eq!(type_of(split.scatter_add_to(&ids, &u, &rows, p!["X"])), "float32[4@X,4]");
 }

@@ -1,4 +1,4 @@
-//! Pictures: those of the reference to the letter, and what only ours draw.
+//! Pictures: those of the reference, character by character, and those that only this crate draws.
 
 use atmesh::mesh::{Axes, AxisType};
 use atmesh::{ArrayType, Mesh, Picture, Sharding, Spec, p};
@@ -9,7 +9,7 @@ fn sharding(mesh: &Mesh, spec: Spec, shape: &[usize]) -> Sharding {
     Sharding::new(mesh, spec, shape).unwrap()
 }
 fn check(mesh: &Mesh, spec: Spec, shape: &[usize], want: Expect) {
-    want.assert_eq(&Picture::of(shape, &sharding(mesh, spec, shape)).to_string());
+    want.assert_eq(&Picture::new(shape, &sharding(mesh, spec, shape)).to_string());
 }
 
 #[test]
@@ -26,8 +26,8 @@ fn the_reference_draws_the_same() {
             .unwrap();
         let shape: Vec<usize> = list(&case["shape"]).iter().map(|n| n.as_u64().unwrap() as usize).collect();
         let entry = |e: &Value| list(e).iter().map(|a| a.as_str().unwrap().into()).collect::<Axes>();
-        let spec = Spec::of(list(&case["spec"]).iter().map(entry).collect());
-        let got = Picture::of(shape.as_slice(), &sharding(&mesh, spec, &shape)).to_string();
+        let spec = Spec::from_dims(list(&case["spec"]).iter().map(entry).collect());
+        let got = Picture::new(shape.as_slice(), &sharding(&mesh, spec, &shape)).to_string();
         assert_eq!(got.trim_end(), want.trim_end(), "{case}");
         pictures += 1;
     }
@@ -92,7 +92,7 @@ fn pictures_of_the_tutorial() {
         └──────────┴──────────┘
     "#]],
     );
-    // not on a mesh
+    // Without a mesh.
     expect![[r#"
         ┌───────────────────────┐
         │                       │
@@ -106,7 +106,7 @@ fn pictures_of_the_tutorial() {
         │                       │
         └───────────────────────┘
     "#]]
-    .assert_eq(&Picture::of_type(&atmesh::DType::F32.of([4, 4])).to_string());
+    .assert_eq(&Picture::from_type(&atmesh::DType::F32.array_type([4, 4])).to_string());
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn what_does_not_fit_is_told_in_short() {
     "#]],
     );
     for spec in [p![], p!["X", "Y"], p![("X", "Y"), _], p![_, ("Y", "X")], p!["Y"; U: "X"]] {
-        let picture = Picture::of([512, 512], &sharding(&mesh, spec, &[512, 512])).to_string();
+        let picture = Picture::new([512, 512], &sharding(&mesh, spec, &[512, 512])).to_string();
         assert!(picture.lines().all(|l| l.chars().count() <= 80), "{picture}");
         assert!(picture.lines().count() < 80, "{picture}");
     }
@@ -383,8 +383,8 @@ fn types_are_drawn_while_tracing() {
         └──────────┘
         over Y: as propagation decides
     "#]]
-    .assert_eq(&Picture::of_type(&ty).to_string());
-    // inside shard_map: a block for each device that it varies over
+    .assert_eq(&Picture::from_type(&ty).to_string());
+    // Inside shard_map: a block for each device over which it varies.
     let manual = Mesh::with_types([("X", 2, AxisType::Manual), ("Y", 2, AxisType::Explicit)]).unwrap();
     let ty = ArrayType::parse("f32[4@Y]{V:X}", &manual).unwrap();
     expect![[r#"
@@ -397,7 +397,7 @@ fn types_are_drawn_while_tracing() {
         │ CPU 2 │ CPU 3 │
         └───────┴───────┘
     "#]]
-    .assert_eq(&Picture::of_type(&ty).to_string());
+    .assert_eq(&Picture::from_type(&ty).to_string());
     let plan = Mesh::without_devices([("X", 4)]).unwrap();
     let ty = ArrayType::parse("f32[8@X]", &plan).unwrap();
     expect![[r#"
@@ -405,7 +405,7 @@ fn types_are_drawn_while_tracing() {
         │ dev 0 │ dev 1 │ dev 2 │ dev 3 │
         └───────┴───────┴───────┴───────┘
     "#]]
-    .assert_eq(&Picture::of_type(&ty).to_string());
+    .assert_eq(&Picture::from_type(&ty).to_string());
 }
 #[test]
 fn devices_are_named_by_their_own_numbers() {
@@ -426,7 +426,7 @@ fn devices_are_named_by_their_own_numbers() {
 #[test]
 fn colours_and_images() {
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).unwrap();
-    let picture = Picture::of([8], &sharding(&mesh, p!["X"], &[8]));
+    let picture = Picture::new([8], &sharding(&mesh, p!["X"], &[8]));
     expect![[r#"
         ^[38;2;255;255;255;48;2;56;107;158m         ^[0m^[38;2;255;255;255;48;2;56;158;64m         ^[0m
         ^[38;2;255;255;255;48;2;56;107;158m CPU 0,1 ^[0m^[38;2;255;255;255;48;2;56;158;64m CPU 2,3 ^[0m
@@ -439,20 +439,21 @@ fn colours_and_images() {
         <g><title>CPU 2,3 [4:8]</title><rect x="252.0" y="12.0" width="240.0" height="36.0" fill="#389e40" stroke="#fff"/><text x="372.0" y="34.5" text-anchor="middle" fill="#fff">CPU 2,3</text></g>
         </svg>
     "##]].assert_eq(&picture.to_svg());
-    let picture = Picture::of([8, 8], &sharding(&mesh, p!["X", "Y"], &[8, 8]));
+    let picture = Picture::new([8, 8], &sharding(&mesh, p!["X", "Y"], &[8, 8]));
     assert_eq!(picture.to_svg().matches("<rect").count(), 4);
-    // a sum has stripes of each term's colour and a ground for its label
-    let sum = Picture::of([8], &sharding(&mesh, p![_; U: "X"], &[8])).to_svg_sized(96.0);
+    // A sum has a stripe in each term's colour, and a background for its label.
+    let sum = Picture::new([8], &sharding(&mesh, p![_; U: "X"], &[8])).to_svg_sized(96.0);
     for colour in ["#386b9e", "#389e40"] {
         assert!(sum.matches(colour).count() >= 2, "{sum}");
     }
     assert_eq!(sum.matches("<text").count(), 1, "{sum}");
     let odd = Mesh::auto([("<&\">", 2)]).unwrap();
-    let ty = ArrayType { mesh: Some(odd), ..atmesh::DType::F32.of([2]) };
-    assert!(Picture::of_type(&ty).to_svg().contains("over &lt;&amp;&quot;&gt;"), "names are escaped");
+    let ty = ArrayType { mesh: Some(odd), ..atmesh::DType::F32.array_type([2]) };
+    assert!(Picture::from_type(&ty).to_svg().contains("over &lt;&amp;&quot;&gt;"), "names are escaped");
 }
 
-/// What moves is read off runs of the program: a sum's terms, a constant, a summand; what is not linear has no origin, and is refused.
+/// Data movement is derived from runs of the program: each result element lists its source devices.
+/// A program that does more than move and add elements is an error.
 #[test]
 fn what_moves_is_found_out() {
     use atmesh::{Array, Permutation, jit, shard_map};
@@ -469,7 +470,7 @@ fn what_moves_is_found_out() {
           CPU 1: 10<0+1 14<0+1
         permute over X: the busiest device receives 8 bytes
     "#]]
-    .assert_eq(&shift.moves(&x).unwrap().to_string());
+    .assert_eq(&shift.data_movement(&x).unwrap().to_string());
     let parts = jit(|x: &Array| x.sum_to(0, p![; U: "X"]));
     expect![[r#"
         int32[4@X]
@@ -480,16 +481,16 @@ fn what_moves_is_found_out() {
         + CPU 1: 7<1
         nothing is sent
     "#]]
-    .assert_eq(&parts.moves(&x).unwrap().to_string());
+    .assert_eq(&parts.data_movement(&x).unwrap().to_string());
     for f in [|x: &Array| x * x, |x: &Array| x + 1, |x: &Array| x.max(0) * x] {
-        let e = jit(f).moves(&x).unwrap_err().to_string();
+        let e = jit(f).data_movement(&x).unwrap_err().to_string();
         assert!(e.contains("does more than move and add"), "{e}");
     }
     let large = Array::arange(0..512).put(&mesh, p!["X"]);
-    assert!(jit(|x: &Array| -x).moves(&large).unwrap_err().to_string().contains("too large"));
+    assert!(jit(|x: &Array| -x).data_movement(&large).unwrap_err().to_string().contains("too large"));
     let summands = parts.call(&x).unwrap();
-    assert!(jit(|x: &Array| -x).moves(&summands).unwrap_err().to_string().contains("unreduced"));
-    // on no mesh there is one device
-    let alone = jit(|x: &Array| -x).moves(&Array::from([1, 2])).unwrap();
+    assert!(jit(|x: &Array| -x).data_movement(&summands).unwrap_err().to_string().contains("unreduced"));
+    // Without a mesh there is one device.
+    let alone = jit(|x: &Array| -x).data_movement(&Array::from([1, 2])).unwrap();
     assert!(alone.to_string().ends_with("CPU 0: -1<0 -2<0\nnothing is sent\n"), "{alone}");
 }

@@ -1,21 +1,21 @@
-//! What a plan says is what one computes by hand.
+//! Compares plans with computations by hand.
 
-use atmesh::plan::{Bound, Link, Machine, Plan, What};
+use atmesh::plan::{Bound, EntryKind, Link, Machine, Plan};
 use atmesh::prelude::*;
-use atmesh::{Error, Kind, Phase};
+use atmesh::{CollectiveKind, Error, Phase};
 
-/// Figures without a relation, so that a wrong one shows.
+/// Returns a machine with unrelated figures, so that using a wrong one shows.
 fn machine() -> Machine {
     Machine::new("test")
-        .arithmetic(F32, 1e12)
-        .arithmetic(BF16, 7e12)
+        .flops(F32, 1e12)
+        .flops(BF16, 7e12)
         .elementwise(3e11)
         .memory(5e9, 1.1e11)
         .link("X", Link::switch(1.3e10).latency(2e-6))
         .link("Y", Link::ring(1.7e9).latency(3e-6))
 }
 
-/// A machine that does nothing but wait for its links.
+/// Returns a machine that only waits for its links.
 fn links() -> Machine {
     let link = |l: Link| Machine::new("links").links(l.latency(2e-6));
     link(Link::switch(1.3e10))
@@ -29,15 +29,16 @@ fn mesh() -> Result<Mesh> {
     Mesh::without_devices([("X", 8), ("Y", 4)])
 }
 
-/// The plan of a function of two arrays, of these types.
+/// Returns the plan of a function of two arrays with these types.
 fn two(m: &Machine, x: ArrayType, y: ArrayType, f: fn(&Array, &Array) -> Array) -> Result<Plan> {
     jit(f).lower((x, y))?.plan(m)
 }
 
-/// Rows of `x` by weights of 1024×512, on the test's machine.
+/// Returns the plan of `rows` rows of `x` times weights of 1024×512, on the test's machine.
 fn product(rows: usize, dtype: DType) -> Result<Plan> {
     let mesh = mesh()?;
-    let (x, w) = (dtype.of([rows, 1024]).on(&mesh, p!["X", _]), dtype.of([1024, 512]).on(&mesh, p![]));
+    let (x, w) =
+        (dtype.array_type([rows, 1024]).on(&mesh, p!["X", _]), dtype.array_type([1024, 512]).on(&mesh, p![]));
     two(&machine(), x, w, |x, w| x.dot(w))
 }
 
@@ -53,7 +54,7 @@ fn a_product_of_many_rows_is_bound_by_arithmetic() -> Result<()> {
 fn sixteen_bits_have_their_own_rate_and_half_of_the_bytes() -> Result<()> {
     let plan = product(8192, BF16)?;
     same(plan.seconds(), 2.0 * 1024.0 * 1024.0 * 512.0 / 7e12);
-    same(plan.product_operations(), 2.0 * 1024.0 * 1024.0 * 512.0);
+    same(plan.matmul_flops(), 2.0 * 1024.0 * 1024.0 * 512.0);
     assert!((plan.utilisation() - 1.0).abs() < 1e-12);
     same(product(8, BF16)?.seconds(), 2.0 * (1024.0 + 1024.0 * 512.0 + 512.0) / 1.1e11);
     Ok(())
@@ -70,39 +71,42 @@ fn one_row_on_each_device_reads_all_weights() -> Result<()> {
 #[test]
 fn elementwise_operations_are_one_kernel_of_two_reads_and_a_write() -> Result<()> {
     let n = 1 << 20;
-    let plan = two(&machine(), F32.of([n]), F32.of([n]), |x, y| (x * y + x) * 2.0 - y)?;
+    let plan = two(&machine(), F32.array_type([n]), F32.array_type([n]), |x, y| (x * y + x) * 2.0 - y)?;
     same(plan.seconds(), 3.0 * 4.0 * n as f64 / 1.1e11);
-    assert_eq!(plan.items().len(), 1);
+    assert_eq!(plan.entries().len(), 1);
     Ok(())
 }
 
 #[test]
 fn a_function_counts_as_ten_operations() -> Result<()> {
-    // four functions, a product, and the fold of each element
+    // Four functions, a product, and the reduction of each element.
     let n = 1 << 20;
-    let plan = two(&machine(), F32.of([n]), F32.of([n]), |x, y| (x.sin().exp() * y.tanh()).sin().sum(..))?;
+    let plan = two(&machine(), F32.array_type([n]), F32.array_type([n]), |x, y| {
+        (x.sin().exp() * y.tanh()).sin().sum(..)
+    })?;
     same(plan.seconds(), 42.0 * n as f64 / 3e11);
     Ok(())
 }
 
 #[test]
 fn an_epilogue_is_computed_with_its_product() -> Result<()> {
-    let ty = || F32.of([512, 512]);
+    let ty = || F32.array_type([512, 512]);
     let plan = two(&machine(), ty(), ty(), |x, w| x.dot(w) * 2.0 + 1.0)?;
     same(plan.seconds(), 2.0 * 512.0f64.powi(3) / 1e12 + 2.0 * 512.0 * 512.0 / 3e11);
-    assert_eq!(plan.items().len(), 1);
+    assert_eq!(plan.entries().len(), 1);
     Ok(())
 }
 
-/// Bytes of the value that the tests of collectives move.
+/// The bytes of the value that the tests of collectives move.
 const VALUE: f64 = 4.0 * 4096.0 * 64.0;
 
-/// The plan of a function of that value, so sharded.
+/// Returns the plan of a function of that value, with this sharding.
 fn moved(m: &Machine, spec: Spec, f: fn(&Array) -> Array) -> Result<Plan> {
-    jit(f).lower(F32.of([4096, 64]).on(&mesh()?, spec))?.plan(m)
+    jit(f).lower(F32.array_type([4096, 64]).on(&mesh()?, spec))?.plan(m)
 }
 
-/// Links alone, with the rounds of a collective over 8 devices, and their rate in bytes a second.
+/// Returns machines with links alone, the number of rounds of a collective over 8 devices, and the
+/// rate in bytes per second.
 fn links_of_both_kinds() -> [(Machine, f64, f64); 2] {
     let ring = Machine::new("links").links(Link::ring(1.7e9).latency(2e-6));
     [(links(), 3.0, 1.3e10), (ring, 7.0, 1.7e9)]
@@ -130,7 +134,10 @@ fn an_all_reduce_takes_twice_what_a_gather_takes() -> Result<()> {
 fn a_reduce_scatter_takes_what_a_gather_takes() -> Result<()> {
     let mesh = mesh()?;
     for (m, rounds, rate) in links_of_both_kinds() {
-        let types = (F32.of([64, 4096]).on(&mesh, p![_, "X"]), F32.of([4096, 64]).on(&mesh, p!["X", _]));
+        let types = (
+            F32.array_type([64, 4096]).on(&mesh, p![_, "X"]),
+            F32.array_type([4096, 64]).on(&mesh, p!["X", _]),
+        );
         let plan = jit(|x: &Array, w: &Array| x.dot_to(w, p!["X", _])).lower(types)?.plan(&m)?;
         same(plan.collective_seconds(), rounds * 2e-6 + 4.0 * 64.0 * 64.0 * 7.0 / 8.0 / rate);
     }
@@ -141,7 +148,7 @@ fn a_reduce_scatter_takes_what_a_gather_takes() -> Result<()> {
 fn an_all_to_all_shares_the_links_of_a_ring() -> Result<()> {
     let turn = |x: &Array| x.reshard(p![_, "X"]);
     for (m, rounds, rate) in links_of_both_kinds() {
-        // over a ring of 8 each byte shares links with a quarter of the ring
+        // On a ring of 8, each byte shares links with a quarter of the ring.
         let shared = if rounds > 3.0 { 2.0 } else { 1.0 };
         let plan = moved(&m, p!["X", _], turn)?;
         same(plan.seconds(), rounds * 2e-6 + shared * VALUE / 8.0 * 7.0 / 8.0 / rate);
@@ -164,38 +171,38 @@ fn the_slowest_link_of_two_axes_decides() -> Result<()> {
     Ok(())
 }
 
-/// A step has 6 operations for each weight and row, and its weights' gradient is all-reduced.
+/// A step takes 6 operations for each weight and row, and the weights' gradient is all-reduced.
 #[test]
 fn a_step_of_data_parallel_layers_takes_six_operations_for_each_weight_and_row() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
     let (rows, d) = (8 * 4096, 512);
     let step = |x: &Array, ws: &Array| grad(ws, |ws| scan(x, &ws, |h, w| (h.dot(w), ())).0.square().sum(..));
-    let types = (F32.of([rows, d]).on(&mesh, p!["X", _]), F32.of([3, d, d]).on(&mesh, p![]));
-    let m = Machine::new("m").arithmetic(F32, 1e12).links(Link::ring(1e9));
+    let types = (F32.array_type([rows, d]).on(&mesh, p!["X", _]), F32.array_type([3, d, d]).on(&mesh, p![]));
+    let m = Machine::new("m").flops(F32, 1e12).links(Link::ring(1e9));
     let plan = jit(step).lower(types)?.plan(&m)?;
     let weights = 3.0 * (d * d) as f64;
-    same(plan.product_operations(), 6.0 * weights * rows as f64 / 8.0);
+    same(plan.matmul_flops(), 6.0 * weights * rows as f64 / 8.0);
     same(plan.collective_seconds(), 2.0 * 4.0 * weights * 7.0 / 8.0 / 1e9);
     Ok(())
 }
 
-/// Two layers whose weights are gathered before their products.
+/// Applies two layers whose weights are gathered before their products.
 fn layers(x: &Array, up: &Array, down: &Array) -> Array {
     x.dot(up.reshard(p![])).dot(down.reshard(p![]))
 }
 
 fn weights(mesh: &Mesh) -> (ArrayType, ArrayType, ArrayType) {
-    let w = F32.of([1024, 1024]).on(mesh, p!["X", _]);
-    (F32.of([8 * 4096, 1024]).on(mesh, p!["X", _]), w.clone(), w)
+    let w = F32.array_type([1024, 1024]).on(mesh, p!["X", _]);
+    (F32.array_type([8 * 4096, 1024]).on(mesh, p!["X", _]), w.clone(), w)
 }
 
 #[test]
 fn the_second_gather_hides_behind_the_first_product() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
-    let only = Machine::new("test").arithmetic(F32, 1e12).links(Link::switch(1e9));
+    let only = Machine::new("test").flops(F32, 1e12).links(Link::switch(1e9));
     let (product, gather) = (2.0 * 4096.0 * 1024.0 * 1024.0 / 1e12, 4.0 * 1024.0 * 1024.0 * 7.0 / 8.0 / 1e9);
     let plan = jit(layers).lower(weights(&mesh))?.plan(&only)?;
-    assert_eq!(plan.items().iter().filter(|i| i.what != What::Kernel).count(), 2);
+    assert_eq!(plan.entries().iter().filter(|i| i.kind != EntryKind::Kernel).count(), 2);
     same(plan.seconds(), gather + 2.0 * product);
     same(plan.exposed_seconds(), gather);
     let one_by_one = jit(layers).lower(weights(&mesh))?.plan(&only.overlaps(false))?;
@@ -207,11 +214,13 @@ fn the_second_gather_hides_behind_the_first_product() -> Result<()> {
 #[test]
 fn steps_of_loops_are_counted() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
-    let (x, w) = (F32.of([4096, 512]).on(&mesh, p!["X", _]), F32.of([512, 512]).on(&mesh, p![]));
+    let (x, w) =
+        (F32.array_type([4096, 512]).on(&mesh, p!["X", _]), F32.array_type([512, 512]).on(&mesh, p![]));
     let once = two(&machine(), x.clone(), w.clone(), |x, w| x.dot(w).sum(0).sum(..) + x * 0.0)?;
     let looped = |x: &Array, w: &Array| fori_loop(0..12, x, |_, x| x.dot(w).sum(0).sum(..) + x * 0.0);
     let plan = two(&machine(), x, w, looped)?;
-    let sums: Vec<u64> = plan.items().iter().filter(|i| i.what != What::Kernel).map(|i| i.times).collect();
+    let sums: Vec<u64> =
+        plan.entries().iter().filter(|i| i.kind != EntryKind::Kernel).map(|i| i.count).collect();
     assert_eq!(sums, [12]);
     assert!((plan.seconds() / once.seconds() - 12.0).abs() < 1.0, "{plan}\n{once}");
     Ok(())
@@ -220,35 +229,36 @@ fn steps_of_loops_are_counted() -> Result<()> {
 #[test]
 fn of_branches_the_longest_counts() -> Result<()> {
     let branches = |x: &Array, w: &Array| cond(w.sum(..).gt(0.0), || x.dot(w).dot(w).dot(w), || x * 1.0);
-    let (x, w) = (F32.of([512, 512]), F32.of([512, 512]));
-    let plan = two(&Machine::new("test").arithmetic(F32, 1e12), x, w, branches)?;
+    let (x, w) = (F32.array_type([512, 512]), F32.array_type([512, 512]));
+    let plan = two(&Machine::new("test").flops(F32, 1e12), x, w, branches)?;
     same(plan.seconds(), 3.0 * 2.0 * 512.0f64.powi(3) / 1e12);
     Ok(())
 }
 
-/// As many rows as a program has lines, on 65,536 devices as on 8.
+/// A plan has one row per source line, on 65,536 devices as on 8.
 #[test]
 fn the_number_of_devices_decides_nothing_but_figures() -> Result<()> {
     let step = |x: &Array, w: &Array| {
         grad(w, |w| scan(x, Array::zeros([6]), |x, _| (x.dot(&w).tanh(), x.sum(..))).0.sum(..))
     };
-    let items = |n: usize| -> Result<Vec<What>> {
+    let items = |n: usize| -> Result<Vec<EntryKind>> {
         let mesh = Mesh::without_devices([("X", n)])?;
         let plan = two(
             &machine(),
-            F32.of([n * 8, 64]).on(&mesh, p!["X", _]),
-            F32.of([64, 64]).on(&mesh, p![]),
+            F32.array_type([n * 8, 64]).on(&mesh, p!["X", _]),
+            F32.array_type([64, 64]).on(&mesh, p![]),
             step,
         )?;
         assert!(plan.seconds() > 0.0);
-        Ok(plan.items().iter().map(|i| i.what.clone()).collect())
+        Ok(plan.entries().iter().map(|i| i.kind.clone()).collect())
     };
     assert_eq!(items(8)?, items(65536)?);
-    assert!(items(8)?.iter().any(|w| matches!(w, What::Collective(Kind::AllReduce, _))));
+    assert!(items(8)?.iter().any(|w| matches!(w, EntryKind::Collective(CollectiveKind::AllReduce, _))));
     Ok(())
 }
 
-/// Events of a track follow one another, by whole nanoseconds and where floating-point numbers are added up; the end of the last one.
+/// Asserts that the events of a track do not overlap, in whole nanoseconds and despite
+/// floating-point sums. Returns the end of the last one.
 fn follow(plan: &Plan) -> Result<i64> {
     let trace: serde_json::Value = serde_json::from_str(&plan.to_perfetto()).map_err(Error::other)?;
     let mut ends = [(0i64, 0.0f64); 4];
@@ -268,12 +278,13 @@ fn events_of_a_long_trace_do_not_overlap() -> Result<()> {
     let deep = |x: &Array, w: &Array| {
         (0..60).fold(x.clone(), |x, _| x.dot(w.reshard(p![])).tanh().dot(w.reshard(p![])))
     };
-    let (x, w) = (F32.of([8 * 37, 96]).on(&mesh, p!["X", _]), F32.of([96, 96]).on(&mesh, p!["X", _]));
-    let plan = two(&machine().arithmetic(F32, 3.1e11), x, w, deep)?;
-    assert!(plan.items().len() > 100);
+    let (x, w) =
+        (F32.array_type([8 * 37, 96]).on(&mesh, p!["X", _]), F32.array_type([96, 96]).on(&mesh, p!["X", _]));
+    let plan = two(&machine().flops(F32, 3.1e11), x, w, deep)?;
+    assert!(plan.entries().len() > 100);
     follow(&plan)?;
-    // of loops the first step is drawn, and how long the others are
-    let (x, w) = (F32.of([64, 64]), F32.of([64, 64]));
+    // A loop is drawn as its first iteration, and the duration of the others.
+    let (x, w) = (F32.array_type([64, 64]), F32.array_type([64, 64]));
     let loops = |x: &Array, w: &Array| {
         fori_loop(0..5, x, |_, x| fori_loop(0..3, &x, |_, x| x.dot(w).sum(0) + x) * 2.0)
     };
@@ -290,7 +301,7 @@ fn texts_are_read_by_others() -> Result<()> {
     let plan = jit(layers).lower(weights(&mesh))?.plan(&machine())?;
     let json: serde_json::Value = serde_json::from_str(&plan.to_json()).map_err(Error::other)?;
     same(json["seconds"].as_f64().unwrap_or(0.0), plan.seconds());
-    assert_eq!(json["items"].as_array().map(Vec::len), Some(plan.items().len()));
+    assert_eq!(json["items"].as_array().map(Vec::len), Some(plan.entries().len()));
     assert!(json["items"][0]["line"].as_str().is_some_and(|l| l.contains("tests/plan.rs")), "{json}");
     let ends = follow(&plan)?;
     assert_eq!(ends, (plan.seconds() * 1e9).round() as i64);
@@ -306,41 +317,41 @@ fn texts_are_read_by_others() -> Result<()> {
 fn a_machine_that_is_none_is_refused() -> Result<()> {
     let mesh = mesh()?;
     let plan = |m: &Machine| {
-        let sum = jit(|x: &Array| x.sum(..)).lower(F32.of([64]).on(&mesh, p!["X"]));
+        let sum = jit(|x: &Array| x.sum(..)).lower(F32.array_type([64]).on(&mesh, p!["X"]));
         sum.and_then(|l| l.plan(m))
     };
     for (bad, part) in [
         (machine().memory(0.0, 1.0), "the memory of machine \"test\" is 0"),
         (machine().elementwise(f64::NAN), "elementwise rate"),
-        (machine().arithmetic(F32, -1.0), "rate of products in float32"),
+        (machine().flops(F32, -1.0), "matmul rate for float32"),
         (machine().link("X", Link::switch(0.0)), "bandwidth of the link along \"X\""),
         (machine().links(Link::ring(1.0).latency(-1.0)), "latency of the link along other axes"),
-        (machine().kernel_start(f64::INFINITY), "start of a kernel"),
+        (machine().launch_overhead(f64::INFINITY), "launch overhead of a kernel"),
         (Machine::new("none"), "no link along mesh axis \"X\""),
     ] {
         let error = plan(&bad).unwrap_err().to_string();
         assert!(error.contains(part) && error.contains("tests/plan.rs"), "{error}");
     }
-    // an axis over which nothing moves needs no link
+    // An axis over which nothing moves needs no link.
     assert!(plan(&Machine::new("one").link("X", Link::switch(1e9))).is_ok());
     Ok(())
 }
 
 #[test]
 fn a_sweep_ranks_what_fits_what_does_not_and_what_is_refused() -> Result<()> {
-    use atmesh::plan::{grids, sweep};
-    assert_eq!(grids::<3>(4), [[1, 1, 4], [1, 2, 2], [1, 4, 1], [2, 1, 2], [2, 2, 1], [4, 1, 1]]);
+    use atmesh::plan::{mesh_shapes, sweep};
+    assert_eq!(mesh_shapes::<3>(4), [[1, 1, 4], [1, 2, 2], [1, 4, 1], [2, 1, 2], [2, 2, 1], [4, 1, 1]]);
     assert_eq!(
-        (grids::<2>(0), grids::<1>(7), grids::<0>(1), grids::<0>(2)),
+        (mesh_shapes::<2>(0), mesh_shapes::<1>(7), mesh_shapes::<0>(1), mesh_shapes::<0>(2)),
         (vec![], vec![[7]], vec![[]], vec![])
     );
     let all = sweep([16, 3, 1, 4], |n| {
         let mesh = Mesh::without_devices([("X", *n)])?;
-        let x = F32.of([1 << 10, 1 << 10]).on(&mesh, p!["X", _]);
-        let machine = Machine::new("small").arithmetic(F32, 1e9).elementwise(1e9).memory(1e6, 1e9);
+        let x = F32.array_type([1 << 10, 1 << 10]).on(&mesh, p!["X", _]);
+        let machine = Machine::new("small").flops(F32, 1e9).elementwise(1e9).memory(1e6, 1e9);
         jit(|x: &Array| x * 2.0).lower(x)?.plan(&machine)
     });
-    // 2 × 4 MiB on one device, 2 × 1 MiB on four; 3 does not divide 1,024
+    // 2 × 4 MiB on one device, 2 × 1 MiB on four; 1,024 is not divisible by 3.
     let order: Vec<i32> = all.rows().map(|(n, _)| *n as i32).collect();
     assert_eq!(order, [16, 4, 1, 3]);
     assert_eq!(all.best().map(|(n, p)| (*n, p.fits())), Some((16, Some(true))));
@@ -353,13 +364,13 @@ fn a_sweep_ranks_what_fits_what_does_not_and_what_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// A layer whose weights are gathered, in front of a mean square.
+/// Returns the mean square of a layer whose weights are gathered.
 fn weighted(x: &Array, w: &Array) -> Array {
     x.dot(w.reshard(p![])).tanh().square().sum(..)
 }
 
-/// The phases of rows of one kind.
-fn phases(all: &atmesh::Collectives, kind: Kind) -> Vec<Phase> {
+/// Returns the phases of the rows of one kind.
+fn phases(all: &atmesh::Collectives, kind: CollectiveKind) -> Vec<Phase> {
     all.iter().filter(|c| c.kind == kind).map(|c| c.phase).collect()
 }
 
@@ -367,30 +378,36 @@ fn phases(all: &atmesh::Collectives, kind: Kind) -> Vec<Phase> {
 fn rows_say_whether_they_are_forward_recomputed_or_backward() -> Result<()> {
     use Phase::{Backward, Forward, Recomputed};
     let mesh = Mesh::without_devices([("X", 8)])?;
-    let (x, w) = (|| F32.of([64, 16]).on(&mesh, p!["X"]), || F32.of([16, 32]).on(&mesh, p!["X"]));
+    let (x, w) =
+        (|| F32.array_type([64, 16]).on(&mesh, p!["X"]), || F32.array_type([16, 32]).on(&mesh, p!["X"]));
     let forward = jit(weighted).lower((x(), w()))?;
     assert!(forward.collectives().iter().all(|c| c.phase == Forward));
     assert!(!forward.collectives().to_string().contains("phase"), "{}", forward.collectives());
-    // what is kept is gathered once; its gradient is summed on the way back
+    // Saved weights are gathered once; their gradient is summed in the backward pass.
     let kept = jit(|x: &Array, w: &Array| grad(w, |w| weighted(x, &w))).lower((x(), w()))?;
-    assert_eq!(phases(kept.collectives(), Kind::AllGather), [Forward]);
-    assert_eq!(phases(kept.collectives(), Kind::ReduceScatter), [Backward], "{}", kept.collectives());
-    // in a loop of layers, with a checkpoint, it is gathered for the way back again
+    assert_eq!(phases(kept.collectives(), CollectiveKind::AllGather), [Forward]);
+    assert_eq!(
+        phases(kept.collectives(), CollectiveKind::ReduceScatter),
+        [Backward],
+        "{}",
+        kept.collectives()
+    );
+    // In a loop of layers with a checkpoint, they are gathered again in the backward pass.
     let stack = |x: &Array, ws: &Array| {
         grad(ws, |ws| {
             let layer = |h: Array, w: Array| checkpoint((h, w), |(h, w)| h.dot(w.reshard(p![])).tanh());
             scan(x, &ws, |h, w| (layer(h, w), ())).0.square().sum(..)
         })
     };
-    let ws = F32.of([3, 16, 16]).on(&mesh, p![_, "X"]);
+    let ws = F32.array_type([3, 16, 16]).on(&mesh, p![_, "X"]);
     let lowered = jit(stack).lower((x(), ws))?;
     let all = lowered.collectives();
-    assert_eq!(phases(all, Kind::AllGather), [Forward, Recomputed], "{all}");
-    assert_eq!(phases(all, Kind::ReduceScatter), [Backward], "{all}");
+    assert_eq!(phases(all, CollectiveKind::AllGather), [Forward, Recomputed], "{all}");
+    assert_eq!(phases(all, CollectiveKind::ReduceScatter), [Backward], "{all}");
     for word in ["phase", "recomputed", "backward"] {
         assert!(all.to_string().contains(word), "{all}");
     }
-    // the operation of a row is the one that its reason speaks of
+    // The operation of a row is the one that its reason names.
     for c in all.iter().filter(|c| c.reason.starts_with("the contracting dimension")) {
         assert_eq!(c.op, "dot_general", "{all}");
     }
@@ -401,10 +418,10 @@ fn rows_say_whether_they_are_forward_recomputed_or_backward() -> Result<()> {
     Ok(())
 }
 
-/// Marks are told and nothing else: the program with them and the one without are one.
+/// Marks appear in reports only: the program with marks equals the one without.
 #[test]
 fn marks_are_no_part_of_a_program() -> Result<()> {
-    let program = || jit(|x: &Array| grad(x, |x| x.sin().sum(..))).trace(F32.of([4]));
+    let program = || jit(|x: &Array| grad(x, |x| x.sin().sum(..))).trace(F32.array_type([4]));
     let (marked, mut plain) = (program()?.program().clone(), program()?.program().clone());
     assert!(plain.equations.iter().any(|e| e.phase == Phase::Backward), "{plain}");
     plain.equations.iter_mut().for_each(|e| e.phase = Phase::Forward);
@@ -412,7 +429,7 @@ fn marks_are_no_part_of_a_program() -> Result<()> {
     Ok(())
 }
 
-/// A function that gathers for others, which rows name by the lines that call it.
+/// Gathers a weight; the rows of the report name the lines that call this function.
 #[track_caller]
 fn gathered(w: &Array) -> Array {
     w.reshard(p![])
@@ -421,7 +438,7 @@ fn gathered(w: &Array) -> Array {
 #[test]
 fn a_helper_that_is_track_caller_names_its_callers() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
-    let w = || F32.of([64, 64]).on(&mesh, p!["X"]);
+    let w = || F32.array_type([64, 64]).on(&mesh, p!["X"]);
     let first = line!() + 2;
     let f = |up: &Array, down: &Array| {
         let up = gathered(up);
@@ -429,27 +446,28 @@ fn a_helper_that_is_track_caller_names_its_callers() -> Result<()> {
         up.sin() + down
     };
     let lowered = jit(f).lower((w(), w()))?;
-    let lines: Vec<u32> = lowered.collectives().iter().map(|c| c.source.map_or(0, |p| p.line())).collect();
+    let lines: Vec<u32> = lowered.collectives().iter().map(|c| c.location.map_or(0, |p| p.line())).collect();
     assert_eq!(lines, [first, first + 1]);
     Ok(())
 }
 
 #[test]
 fn a_kernel_has_one_product_and_computes_it_once() -> Result<()> {
-    let machine = Machine::new("m").arithmetic(F32, 1e12).memory(1e9, 1e12);
+    let machine = Machine::new("m").flops(F32, 1e12).memory(1e9, 1e12);
     let one = 2.0 * 64f64.powi(3);
-    let ty = || F32.of([64, 64]);
-    // two that one elementwise operation reads: one of them is in memory before
+    let ty = || F32.array_type([64, 64]);
+    // An elementwise operation reads two products: one of them is materialised before.
     let joined = jit(|x: &Array, w: &Array, v: &Array| x.dot(w) * x.dot(v)).lower((ty(), ty(), ty()))?;
     let plan = joined.plan(&machine)?;
-    let products: Vec<f64> = plan.items().iter().map(|i| i.products.iter().map(|p| p.1).sum()).collect();
+    let products: Vec<f64> =
+        plan.entries().iter().map(|i| i.matmul_flops.iter().map(|p| p.1).sum()).collect();
     assert_eq!(products, [one, one], "{plan}");
-    // what is made of one and read twice is in memory
+    // A value that is computed from one product and read twice is materialised.
     let twice = jit(|x: &Array, w: &Array| {
         let y = x.dot(w).tanh();
         (y.sum(0), &y * 2.0)
     });
     let plan = twice.lower((ty(), ty()))?.plan(&machine)?;
-    assert_eq!(plan.product_operations(), one, "{plan}");
+    assert_eq!(plan.matmul_flops(), one, "{plan}");
     Ok(())
 }

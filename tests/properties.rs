@@ -1,8 +1,8 @@
-//! Random programs on random arrays, meshes and shardings: nothing panics, a sharded result is the unsharded one, the engines agree,
-//! and types print as what they parse from.
+//! Random programs on random arrays, meshes and shardings: nothing panics, a sharded result equals
+//! the unsharded one, the engines agree, and printed types parse back to themselves.
 //!
-//! The cases are the same at every run; `PROPERTIES_SEED=7 PROPTEST_CASES=1000 cargo test --test properties` tries others,
-//! `tests/soak.sh` others and others.
+//! The cases are the same at every run. `PROPERTIES_SEED=7 PROPTEST_CASES=1000 cargo test --test
+//! properties` tries others; `tests/soak.sh` keeps trying new ones.
 
 use atmesh::mesh::AxisType;
 use atmesh::prelude::*;
@@ -16,13 +16,13 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRu
 mod asides;
 #[path = "properties/bits.rs"]
 mod bits;
-#[path = "told/mod.rs"]
-mod told;
+#[path = "error_checks/mod.rs"]
+mod error_checks;
 
 const NAMES: [&str; 3] = ["A", "B", "C"];
 const SIZES: [usize; 10] = [0, 1, 2, 3, 4, 5, 7, 8, 12, 16];
 
-/// Runs a property on as many cases, or on `PROPTEST_CASES`.
+/// Runs a property on `cases` cases, or on `PROPTEST_CASES`.
 fn holds<S: Strategy>(cases: u32, of: S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let set = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
     let cases = set("PROPTEST_CASES").unwrap_or(cases);
@@ -35,10 +35,10 @@ fn holds<S: Strategy>(cases: u32, of: S, test: impl Fn(S::Value) -> Result<(), T
     }
 }
 
-/// Axes by size and kind, and how far the devices are turned.
+/// The sizes and types of axes, and the rotation of the device order.
 type Axed = (Vec<(usize, AxisType)>, usize);
 
-/// One to three axes, one to eight devices, which stand in any order.
+/// Returns one to three axes, with one to eight devices in any order.
 fn meshes() -> impl Strategy<Value = Axed> {
     let sizes = prop_oneof![
         (1..=8usize).prop_map(|n| vec![n]),
@@ -57,7 +57,7 @@ fn meshes() -> impl Strategy<Value = Axed> {
 
 fn mesh_of((axes, turned): &Axed) -> Mesh {
     let mut ids = atmesh::devices(axes.iter().map(|a| a.0).product()).unwrap();
-    // turned, and for odd numbers backwards
+    // Rotated, and reversed for odd values.
     let n = ids.len();
     ids.rotate_left(turned / 2 % n);
     if turned % 2 == 1 {
@@ -67,10 +67,11 @@ fn mesh_of((axes, turned): &Axed) -> Mesh {
     let mesh = Mesh::of_devices(&ids, named().map(|(a, name)| (name, a.0))).unwrap();
     let auto: Vec<Axis> =
         named().filter(|(a, _)| a.1 == AxisType::Auto).map(|(_, name)| name.into()).collect();
-    mesh.retyped(auto, AxisType::Auto).unwrap()
+    mesh.with_axis_types(auto, AxisType::Auto).unwrap()
 }
 
-/// A sharding of the shape: axes of one of the kinds in the order that `picks` says, each on a dimension that it divides.
+/// Returns a sharding of the shape: axes of one of these types, in the order given by `picks`, each
+/// on a dimension that it divides.
 fn spec_for(mesh: &Mesh, shape: &[usize], picks: &[u8], kinds: &[AxisType]) -> Spec {
     let mut dims = vec![Axes::none(); shape.len()];
     let mut left = shape.to_vec();
@@ -86,7 +87,7 @@ fn spec_for(mesh: &Mesh, shape: &[usize], picks: &[u8], kinds: &[AxisType]) -> S
             dims[d].push(axis);
         }
     }
-    Spec::of(dims)
+    Spec::from_dims(dims)
 }
 
 /// One step of a program.
@@ -170,14 +171,14 @@ fn steps() -> impl Strategy<Value = Step> {
 }
 
 impl Step {
-    /// Whether it sums, so that another order gives other last bits.
+    /// Returns true if the step sums, so that another order gives other last bits.
     fn sums(self) -> bool {
         use Step::*;
         let plainly = matches!(
             self,
             Sum(_) | Mean(_) | Gram | Softmax(_) | Slope(_) | SumParts(_) | Window(_) | Blur(_)
         ) || matches!(self, Put(_) | Running(_) | Segments(_) | SlopeOfRows(_));
-        // parts are summed one day, and -0 and 0 are then 0
+        // Partial values are summed eventually, and the sum of -0 and 0 is 0.
         plainly || matches!(self, Parts(_))
     }
     fn apply(self, x: &Array, mesh: Option<&Mesh>) -> Result<Array> {
@@ -203,7 +204,7 @@ impl Step {
             }
             Step::Sum(d) if !scalar && ty.dtype != Bool => x.sum(dim(d)),
             Step::Mean(d) if !scalar && float => x.mean(dim(d)),
-            // an extreme of nothing has no value that other devices' blocks leave alone
+            // The extreme of an empty block has no value that is neutral for other devices' blocks.
             Step::Max(d) if !scalar && shape[dim(d) as usize] > 0 => x.max(dim(d)),
             Step::Slice(d) if !scalar => {
                 let d = dim(d) as usize;
@@ -237,7 +238,7 @@ impl Step {
             }
             Step::Blur(d) if float && rank <= 3 => {
                 let taps: Vec<usize> = (0..rank).map(|k| 1 + (d as usize >> k) % 4).collect();
-                let filter = Array::ones(ty.dtype.of([vec![1, 1], taps].concat())) * 0.125;
+                let filter = Array::ones(ty.dtype.array_type([vec![1, 1], taps].concat())) * 0.125;
                 let how = ConvOptions::default().padding(Padding::Same);
                 x.expand_dims([0, 1]).conv_with(&filter, how).squeeze([0, 1])
             }
@@ -289,7 +290,7 @@ impl Step {
             Step::Loop(k) if ty.dtype != Bool => fori_loop(0..i32::from(k % 4), x, |_, c| &c - x),
             Step::Scan(k) if !scalar && ty.dtype != Bool => {
                 let first = match shape[0] {
-                    0 => Array::zeros(ty.dtype.of(&shape[1..])),
+                    0 => Array::zeros(ty.dtype.array_type(&shape[1..])),
                     _ => x.slice(ix![0..1]).reshape(&shape[1..]),
                 };
                 let mut options = ScanOptions::default();
@@ -313,7 +314,7 @@ impl Step {
             }),
             Step::SlopeOfRows(k) if float && !scalar && shape[0] > 0 => {
                 let n = shape[0] as i32;
-                // some of them twice, the last one nowhere
+                // Some rows occur twice, and the last index is out of bounds.
                 let rows = Array::from([n - 1, 0, n / 2, -1, n + 3]);
                 let ids = Array::arange(0..n) * 7 % 4;
                 grad(x, |x| match k % 8 {
@@ -324,7 +325,7 @@ impl Step {
                     4 => x.segment_max(&ids, 4).tanh().sum(..),
                     5 => (x.cumsum(0) * &x).mean(..),
                     6 => (x.sort(0) * &x).sum(..),
-                    _ => (x.cummax_from_end(0) * &x).sum(..),
+                    _ => (x.cummax_reverse(0) * &x).sum(..),
                 })
             }
             Step::Stencil(d) if float && !scalar => {
@@ -339,7 +340,7 @@ impl Step {
                 let i = Array::from(i32::from(k) % shape[0] as i32);
                 x.at(ix![&i]).set(x.slice(ix![-1]))
             }
-            // in and out of range, some of them twice
+            // Indices in and out of range, some of them repeated.
             Step::Take(k) if !scalar && shape[dim(k) as usize] > 0 => {
                 let n = shape[dim(k) as usize] as i32;
                 x.take(&Array::from([n - 1, 0, n / 2, -1, n + 3]), dim(k))
@@ -356,7 +357,7 @@ impl Step {
             Step::Sort(k) if !scalar => x.sort(dim(k)),
             Step::Running(k) if !scalar && ty.dtype != Bool => match k / 128 {
                 0 => x.cumsum(dim(k)),
-                _ => x.cummax_from_end(dim(k)),
+                _ => x.cummax_reverse(dim(k)),
             },
             Step::Segments(k) if !scalar && ty.dtype != Bool => {
                 let ids = Array::arange(0..shape[0] as i32) * 7 % 4;
@@ -382,7 +383,7 @@ impl Step {
     }
 }
 
-/// Numbers of the shape that differ from one another, few of them whole.
+/// Returns distinct elements of the shape, few of them integers.
 fn numbers(shape: &[usize], dtype: DType) -> Array {
     let n: usize = shape.iter().product();
     let mixed = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -402,12 +403,12 @@ fn read(x: &Array) -> Result<Vec<f64>> {
     whole.astype(F64).to_vec::<f64>()
 }
 
-/// The same bits, but for what a NaN carries.
+/// Compares bits, ignoring NaN payloads.
 fn same(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan())
 }
 
-/// Within rounding of sums of numbers as large as the largest.
+/// Compares within the rounding error of sums of elements as large as the largest.
 fn near(a: &[f64], b: &[f64], dtype: DType) -> bool {
     let tol = match dtype {
         F64 => 1e-12,
@@ -433,7 +434,7 @@ fn programs_do_not_depend_on_shardings_nor_engines() {
         let x = plain.put(&mesh, spec_for(&mesh, &shape, &picks, &[AxisType::Explicit, AxisType::Auto]));
         let (mut lone, mut eager, mut done) = (plain, x.clone(), Vec::new());
         for step in steps {
-            // what types refuse is left out, but only for how it lies
+            // Steps that the types reject are left out, but only if the sharding is the reason.
             let next = step.apply(&eager, Some(&mesh)).map_err(|e| fail("applied", e))?;
             match next.ty() {
                 Ok(_) => {
@@ -441,7 +442,9 @@ fn programs_do_not_depend_on_shardings_nor_engines() {
                     lone = step.apply(&lone, None).map_err(|e| fail("unsharded", e))?;
                     done.push(step);
                 }
-                Err(e) if matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Mesh) => drop(told::well(e)),
+                Err(e) if matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Mesh) => {
+                    drop(error_checks::well(e))
+                }
                 Err(e) => return Err(fail("refused", e)),
             }
         }
@@ -467,7 +470,7 @@ fn programs_do_not_depend_on_shardings_nor_engines() {
         check(lockstep.0 == type_of(&eager).to_string(), "another type than one by one")?;
         check(same(&threads.2, &lockstep.2), &format!("threads are not lockstep: {threads:?}"))?;
         for (name, got) in [("lockstep", &lockstep.2), ("eager", &one_by_one), ("reference", &reference.2)] {
-            // the reference engine asks libm for what compiled kernels approximate
+            // The reference engine uses libm for functions that compiled kernels approximate.
             let tanh = |s: &Step| matches!(s, Step::Tanh | Step::Slope(_) | Step::SlopeOfRows(_));
             let rounds = |s: &Step| s.sums() || name == "reference" && tanh(s);
             if done.iter().any(rounds) {
@@ -476,14 +479,14 @@ fn programs_do_not_depend_on_shardings_nor_engines() {
                 check(same(&want, got), &format!("{name} has other bits: {got:?}"))?;
             }
         }
-        // an independent check of the numbers, where there is one
+        // With a plugin, compare with XLA as an independent check.
         if cfg!(feature = "xla") && std::env::var_os("ATMESH_PJRT_PLUGIN").is_some() {
             match run(EngineKind::Xla) {
                 Ok(xla) => {
                     check(xla.0 == lockstep.0, "another type on XLA")?;
                     check(near(&want, &xla.2, xla.1), &format!("XLA is not near: {xla:?}"))?;
                 }
-                // what XLA has no words for, or splits evenly
+                // XLA lacks an operation, or supports only even shardings.
                 Err(e) if e.kind() == ErrorKind::Unsupported => {}
                 Err(e) => return Err(fail("XLA", e)),
             }
@@ -500,7 +503,7 @@ fn types_parse_as_they_print() {
     holds(2000, types, |(axes, shape, picks, dtype, sets)| {
         let mut mesh = mesh_of(&axes);
         let spec = spec_for(&mesh, &shape, &picks, &[AxisType::Explicit]);
-        // axes that split nothing are spread over the three sets
+        // Axes that shard nothing are distributed over the three sets.
         let free = |mesh: &Mesh| -> Vec<(usize, Axis)> {
             let names = mesh.axis_names().iter().copied().enumerate();
             names.filter(|(_, a)| !spec.all_axes().any(|b| b == *a)).collect()
@@ -513,10 +516,10 @@ fn types_parse_as_they_print() {
             axes.iter().filter(|a| mesh.axis_type(*a) == Some(AxisType::Explicit)).collect()
         };
         let (varying, unreduced, reduced) = (of(1), explicit(of(2)), explicit(of(3)));
-        mesh = mesh.retyped(&varying, AxisType::Manual).unwrap();
+        mesh = mesh.with_axis_types(&varying, AxisType::Manual).unwrap();
         let spec = spec.unreduced(unreduced).reduced(reduced);
-        let ty = ArrayType { mesh: Some(mesh.clone()), spec, varying, ..dtype.of(shape) };
-        for text in [ty.to_string(), ty.short()] {
+        let ty = ArrayType { mesh: Some(mesh.clone()), spec, varying, ..dtype.array_type(shape) };
+        for text in [ty.to_string(), ty.short_text()] {
             let back = ArrayType::parse(&text, &mesh)
                 .map_err(|e| TestCaseError::fail(format!("{text} is not read: {e}")))?;
             if back != ty || back.to_string() != ty.to_string() {
@@ -527,7 +530,8 @@ fn types_parse_as_they_print() {
     });
 }
 
-/// Texts near the language are read or refused, never a panic; what is read prints as what is read again.
+/// Parsing texts that resemble types gives a type or an error, never a panic; a parsed type prints
+/// as text that parses to the same type.
 #[test]
 fn any_text_is_read_or_refused() {
     let words = vec![

@@ -1,10 +1,11 @@
-//! Reshapes that cut and join several groups of dimensions, sharded so that nothing moves: each of the reference's cases that it
-//! refuses (`tests/conformance/exceptions.txt`) with its type and values, and what is still refused.
+//! Reshapes that split and merge several groups of dimensions, sharded so that nothing moves. Each
+//! case that the reference rejects (`tests/conformance/exceptions.txt`) is tested for its type and
+//! values; some reshapes remain errors.
 
 use atmesh::ErrorKind;
 use atmesh::prelude::*;
 
-/// Axes of the mesh; the operand's type; the result's sizes and type.
+/// The axes of the mesh; the operand's type; the result's sizes and type.
 type Row = (&'static [(&'static str, usize)], &'static str, &'static [usize], &'static str);
 
 #[rustfmt::skip]
@@ -47,7 +48,7 @@ fn nothing_moves() -> Result<()> {
         let n = x.to_vec::<f32>()?;
         assert_eq!(y.to_vec::<f32>()?, n, "{from} to {sizes:?}");
         assert_eq!(x.reshape(*sizes).to_vec::<f32>()?, n);
-        // as each device holds it
+        // Compare each device's shard.
         for shard in y.shards()? {
             let first = shard.index.iter().zip(*sizes).fold(0, |at, (r, n)| at * n + r.start);
             assert_eq!(shard.data.to_vec::<f32>()?[0], first as f32);
@@ -66,27 +67,27 @@ fn nothing_moves() -> Result<()> {
 fn what_would_move_is_refused() -> Result<()> {
     let mesh: &[_] = &[("X", 2), ("Y", 2)];
     for (from, sizes) in [
-        // the major part is not split to the last: the blocks of the result would be strided
+        // The major part is not fully sharded: the blocks of the result would be strided.
         ("float32[8@Y,16@X]", &[64, 2][..]),
         ("float32[4,8@X,8]", &[32, 2, 4]),
         ("float32[2,4@Y,8]", &[8, 2, 4]),
-        // also where dimensions of size 1 come and go
+        // Also if dimensions of size 1 are added and removed.
         ("float32[8@Y,16@X]", &[128, 1]),
         ("float32[1,8@Y,16@X]", &[128]),
         ("float32[8@Y,1,16@X]", &[128]),
-        // no part is left for an axis
+        // No factor is left for an axis.
         ("float32[6@X,4@Y]", &[8, 3]),
         ("float32[3,8@X]", &[8, 3]),
-        // behind the end of what meets
+        // The sharded dimension is not the major one of its group.
         ("float32[2,3,4@X]", &[4, 6]),
     ] {
         let e = operand(mesh, from)?.reshape(sizes).ty().unwrap_err();
         assert_eq!(e.kind(), ErrorKind::Sharding, "{from} to {sizes:?}: {e}");
     }
-    // one run that is merged, and nothing else: its entries are strung together
+    // A single group that is merged, and nothing else: its entries are concatenated.
     assert_eq!(type_of(operand(mesh, "float32[8@Y,16@X]")?.reshape([128])), "float32[128@(Y,X)]");
     assert_eq!(type_of(operand(mesh, "float32[8@Y,16@X,1,4]")?.reshape([128, 4])), "float32[128@(Y,X),4]");
-    // a group whose sizes share a divisor is fine
+    // A group whose sizes have a common divisor is accepted.
     assert_eq!(type_of(operand(mesh, "float32[6@X,4]")?.reshape([8, 3])), "float32[8@X,3]");
     Ok(())
 }

@@ -1,19 +1,21 @@
-//! Every pair of shardings: the values stay, and no byte moves that its device already holds. Partial values are summed by as few
-//! bytes as can be where their blocks stay.
+//! Every pair of shardings: resharding keeps the values, and no device receives a byte that it
+//! already holds. Partial values are summed with as few bytes as possible if their blocks stay the
+//! same.
 //!
-//! `RESHARDS=all cargo test --test reshards` adds matrices and rank 3 on three axes: minutes.
+//! `RESHARDS=all cargo test --test reshards` adds matrices and rank 3 on three axes, and takes
+//! minutes.
 
 use atmesh::prelude::*;
 use atmesh::{Axes, type_of};
 
-/// A sharding: which axes split each dimension, and over which the value is in parts.
+/// A sharding: the axes that shard each dimension, and the axes over which the value is partial.
 #[derive(Clone, Debug, PartialEq)]
 struct Lies {
     dims: Vec<Vec<&'static str>>,
     parts: Vec<&'static str>,
 }
 
-/// A mesh by its axes, and where devices stand on it.
+/// A mesh given by its axes, with the coordinates of its devices.
 struct Grid(Vec<(&'static str, usize)>);
 
 impl Grid {
@@ -31,7 +33,8 @@ impl Grid {
         let minor: usize = self.0[k + 1..].iter().map(|a| a.1).product();
         device / minor % self.0[k].1
     }
-    /// Every sharding of arrays of this rank: each axis splits a dimension, at any place among its axes, or none, or makes parts.
+    /// Returns every sharding of arrays of this rank: each axis shards a dimension, in any order
+    /// among its axes, or none, or makes the value partial.
     fn shardings(&self, rank: usize) -> Vec<Lies> {
         let mut all = vec![Lies { dims: vec![Vec::new(); rank], parts: Vec::new() }];
         for (axis, _) in &self.0 {
@@ -50,7 +53,7 @@ impl Grid {
         }
         all
     }
-    /// Whether a device's block holds the element, worked out by itself.
+    /// Returns true if a device's block holds the element, computed independently of the library.
     fn holds(&self, lies: &Lies, device: usize, element: &[usize], sizes: &[usize]) -> bool {
         lies.dims.iter().enumerate().all(|(d, axes)| {
             let mut block = (0, 1);
@@ -61,9 +64,11 @@ impl Grid {
             element[d] * block.1 / sizes[d] == block.0
         })
     }
-    /// How often an element must go from one device to another: a device gets what it is to have and does not hold. Where it is in
-    /// parts, and not to stay so, each set of devices that hold all parts brings these together on one and sends the sum to the
-    /// others that want it. Where parts are made, one of them has the element: whichever costs least.
+    /// Returns how often an element must be sent between devices: a device receives the elements
+    /// that it needs and does not hold. If the source is partial, and the target is not, each set
+    /// of devices that holds all partial values sums them on one device, which sends the sum to the
+    /// others that need it. If the target is partial, one partial value has the element: the one
+    /// with the minimum cost.
     fn moves(&self, from: &Lies, to: &Lies, element: &[usize], sizes: &[usize]) -> usize {
         let made: Vec<&str> = to.parts.iter().copied().filter(|a| !from.parts.contains(a)).collect();
         let mut by_part: Vec<(Vec<usize>, Vec<bool>)> = Vec::new();
@@ -77,7 +82,7 @@ impl Grid {
         }
         by_part.iter().map(|p| self.moves_to(from, to, element, sizes, &p.1)).min().unwrap()
     }
-    /// The same, to these devices.
+    /// Returns the same count for the given destination devices.
     fn moves_to(&self, from: &Lies, to: &Lies, element: &[usize], sizes: &[usize], want: &[bool]) -> usize {
         let gone: Vec<&str> = from.parts.iter().copied().filter(|a| !to.parts.contains(a)).collect();
         let ways: usize = gone.iter().map(|a| self.size(a)).product();
@@ -87,7 +92,7 @@ impl Grid {
         if ways == 1 {
             return devices.filter(|d| wants(d) && !has(d)).count();
         }
-        // the devices that differ along the axes over which parts go only
+        // The devices that differ only along the axes over which the value is partial.
         let group = |device: usize| -> Vec<usize> {
             let others = self.0.iter().filter(|a| !gone.contains(&a.0));
             others.map(|a| self.coordinate(device, a.0)).collect()
@@ -99,7 +104,7 @@ impl Grid {
                 None => groups.push(vec![d]),
             }
         }
-        // those that hold no part have the sum from others
+        // Devices without a partial value receive the sum from others.
         let of = |g: &Vec<usize>| {
             let wanted = g.iter().filter(|d| wants(d)).count();
             if wanted == 0 {
@@ -111,14 +116,15 @@ impl Grid {
             }
         };
         let moves: usize = groups.iter().map(of).sum();
-        // somebody must make the sum
+        // Some device must compute the sum.
         let made = groups.iter().any(|g| has(&g[0]) && g.iter().any(&wants));
         let wanted = groups.iter().any(|g| g.iter().any(&wants));
         moves + if wanted && !made { ways - 1 } else { 0 }
     }
 }
 
-/// Whether blocks become parts without moving: a dimension's minor axes, or axes that split nothing.
+/// Returns true if blocks become partial values without communication: the axes are minor in a
+/// dimension, or shard nothing.
 fn in_place(from: &Lies, to: &Lies) -> bool {
     from.dims.iter().zip(&to.dims).all(|(had, has)| {
         had.strip_prefix(&has[..]).is_some_and(|gone| gone.iter().all(|a| to.parts.contains(a)))
@@ -129,15 +135,15 @@ fn axes(names: &[&'static str]) -> Axes {
     names.iter().map(|a| Axis::from(*a)).collect()
 }
 fn spec_of(lies: &Lies) -> Spec {
-    Spec::of(lies.dims.iter().map(|d| axes(d)).collect()).unreduced(axes(&lies.parts))
+    Spec::from_dims(lies.dims.iter().map(|d| axes(d)).collect()).unreduced(axes(&lies.parts))
 }
 
-/// From every sharding to every other one.
+/// Tests resharding between all pairs of shardings.
 fn every_pair(grid: &[usize], sizes: &[usize], run: &[EngineKind]) -> Result<()> {
     pairs(grid, sizes, run, |_| true)
 }
 
-/// From each of these shardings to each other one.
+/// Tests resharding between all pairs of these shardings.
 fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -> bool) -> Result<()> {
     let grid = Grid::new(grid);
     let mesh = Mesh::new(grid.0.iter().copied())?;
@@ -157,7 +163,8 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -
         assert_eq!(x.to_vec::<i32>()?, values);
         for to in &all {
             let spec = spec_of(to);
-            // whether the device's part has the element: the part of its block, or the first
+            // True if the device's partial value has the element: the one of its block, or the
+            // first.
             let splits = |a: &&str| from.dims.iter().flatten().any(|b| *b == *a);
             let first = |d: usize| to.parts.iter().filter(|a| !splits(a)).all(|a| grid.coordinate(d, a) == 0);
             let mine = |d: usize, e: &[usize]| first(d) && grid.holds(from, d, e, sizes);
@@ -165,7 +172,7 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -
             let moves = |e: &Vec<usize>| grid.moves(from, to, e, sizes);
             let needed = 4 * elements.iter().map(moves).sum::<usize>() as u64;
             let moved = lowered.collectives().total_bytes();
-            // parts that become others, or blocks otherwise split, may go by way of the whole value
+            // A change of the partial values or of the blocks may go by way of the full value.
             let least = match (from.parts.is_empty(), to.parts.is_empty()) {
                 (true, true) => true,
                 (true, false) => in_place(from, to),
@@ -183,8 +190,8 @@ fn pairs(grid: &[usize], sizes: &[usize], run: &[EngineKind], these: fn(&Lies) -
                         || elements.iter().zip(&values).filter(|(e, _)| grid.holds(to, device, e, sizes));
                     let want: Vec<i32> = held().map(|(_, v)| *v).collect();
                     let got = shard.data.to_vec::<i32>()?;
-                    // of a partial value a device holds one: which, the parts' sum was asked above. Of what comes in parts
-                    // where it lies, it holds what it had, and zeros
+                    // A device holds one of the partial values; their sum was compared above. A
+                    // value that becomes partial in place has its old block, and zeros elsewhere.
                     let had = |(e, v): (&Vec<usize>, &i32)| if mine(device, e) { *v } else { 0 };
                     let same = if to.parts.is_empty() {
                         got == want
@@ -237,14 +244,14 @@ fn four_by_two() -> Result<()> {
     every_pair(&[4, 2], &[8, 16], &BOTH[..1])
 }
 
-/// Blocks whose edges do not meet: a third against a half.
+/// Blocks whose boundaries differ: thirds against halves.
 #[test]
 fn two_by_three() -> Result<()> {
     every_pair(&[2, 3], &[6, 12], &BOTH[..1])?;
     every_pair(&[3, 2], &[6, 6], &BOTH[..1])
 }
 
-/// An axis of one device takes part in everything and moves nothing.
+/// An axis of one device can be used in every way, and moves nothing.
 #[test]
 fn axes_of_one_device() -> Result<()> {
     every_pair(&[1, 5], &[5, 5], &BOTH[..1])?;
@@ -263,7 +270,7 @@ fn rank_three() -> Result<()> {
     every_pair(&[2, 2], &[4, 4, 4], &BOTH[..1])
 }
 
-/// What takes longer than a test may: `RESHARDS=all`.
+/// Tests that take too long by default: `RESHARDS=all`.
 #[test]
 fn all_the_others() -> Result<()> {
     if std::env::var("RESHARDS").is_err() {
@@ -275,7 +282,7 @@ fn all_the_others() -> Result<()> {
     every_pair(&[2, 2, 2], &[8, 8, 8], &BOTH[..1])
 }
 
-/// The same with partial values and reduced ones: whatever a value was, it is the same value after.
+/// Tests partial and reduced values: the value is the same after every reshard.
 #[test]
 fn sets_too() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
@@ -283,7 +290,7 @@ fn sets_too() -> Result<()> {
     for lies in Grid::new(&[2, 2]).shardings(2).into_iter().filter(|lies| lies.parts.is_empty()) {
         let free: Vec<&str> =
             ["X", "Y"].into_iter().filter(|a| !lies.dims.iter().flatten().any(|b| b == a)).collect();
-        // each axis that splits nothing: of neither set, unreduced, or reduced
+        // Each axis that shards nothing is in neither set, unreduced, or reduced.
         for k in 0..3_usize.pow(free.len() as u32) {
             let of = |set: usize| -> Axes {
                 let digit = |i: usize| k / 3_usize.pow(i as u32) % 3;
@@ -300,15 +307,16 @@ fn sets_too() -> Result<()> {
         assert_eq!(x.to_vec::<f32>()?, values, "{from}");
         for to in &all {
             let y = jit(|x: &Array| x.reshard(*to)).call(&x)?;
-            assert_eq!(y.ty()?, F32.of([4, 8]).on(&mesh, *to), "{from} to {to}");
+            assert_eq!(y.ty()?, F32.array_type([4, 8]).on(&mesh, *to), "{from} to {to}");
             assert_eq!(y.to_vec::<f32>()?, values, "{from} to {to}");
         }
     }
     Ok(())
 }
 
-/// Between a split and parts nothing moves, either way back: what is split becomes unreduced, and the cotangent of that, reduced, is
-/// split; what is reduced is split, and the cotangent of that comes in parts.
+/// Between sharded and unreduced nothing moves, in both directions: a sharded value becomes
+/// unreduced, and the cotangent of that, which is reduced, becomes sharded; a reduced value becomes
+/// sharded, and the cotangent of that becomes unreduced.
 #[test]
 fn a_block_becomes_a_part_where_it_lies() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
@@ -329,14 +337,14 @@ fn a_block_becomes_a_part_where_it_lies() -> Result<()> {
     }
     assert_eq!(bits(&y.to_vec::<f32>()?), bits(&numbers));
 
-    // its cotangent is reduced, and each device takes its block
+    // Its cotangent is reduced, and each device takes its block.
     let whole = Array::arange(0.0..8.0f32).put(&mesh, p![_; R: "X"]);
     let back = jit(|x: &Array| grad(x, |x| (x.reshard(p![_; U: "X"]) * &whole).reshard(p![]).sum(..)));
     assert_collectives!(back.lower(&split)?);
     let g = back.call(&split)?;
     assert_eq!((type_of(&g).to_string(), g.to_vec()?), ("float32[8@X]".into(), whole.to_vec::<f32>()?));
 
-    // reduced to split, and back
+    // Reduced to sharded, and back.
     let weight = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
     let cut = jit(|x: &Array| x.reshard(p!["X"]));
     assert_collectives!(cut.lower(&whole)?);
@@ -347,12 +355,12 @@ fn a_block_becomes_a_part_where_it_lies() -> Result<()> {
     Ok(())
 }
 
-/// As many devices as there be: the per-device program is of the same size.
+/// The per-device program has the same size for any number of devices.
 #[test]
 fn a_block_becomes_a_part_on_any_mesh() -> Result<()> {
     let steps = |n: usize| -> Result<usize> {
         let mesh = Mesh::without_devices([("X", n), ("Y", 2)])?;
-        let x = F32.of([n * 4, 6]).on(&mesh, p![("X", "Y"), _]);
+        let x = F32.array_type([n * 4, 6]).on(&mesh, p![("X", "Y"), _]);
         let lowered = jit(|x: &Array| x.reshard(p!["X", _; U: "Y"])).lower(x)?;
         assert_collectives!(lowered);
         Ok(lowered.spmd().to_string().replace(&(n * 4).to_string(), "n").len())

@@ -1,7 +1,7 @@
-//! Programs from closure to numbers.
+//! Complete programs, from closures to results.
 
 use atmesh::prelude::*;
-use atmesh::{EngineKind, ErrorKind};
+use atmesh::{EngineKind, ErrorKind, PcastTo};
 
 fn near(a: &Array, b: &[f32]) {
     let a = a.to_vec::<f32>().unwrap_or_else(|e| panic!("{e}"));
@@ -53,8 +53,8 @@ fn donation_takes_the_argument() {
     let e = x.to_vec::<i32>().unwrap_err();
     assert_eq!(e.kind(), ErrorKind::Donated);
     let d = &e.diagnostics()[0];
-    assert!(d.place.is_some() && d.related.len() == 1, "{e}");
-    // each names the operation that used it
+    assert!(d.location.is_some() && d.related.len() == 1, "{e}");
+    // Each error names the operation that used the value.
     let used = |by: &str, e: atmesh::Error| {
         assert_eq!((e.kind(), e.diagnostics()[0].op.as_str()), (ErrorKind::Donated, by), "{e}");
     };
@@ -144,7 +144,7 @@ fn per_device_code_runs() {
         near(&turn.engine(engine).call(&a).unwrap(), &[12.0, 0.0, 4.0, 8.0]);
         let index = shard_map(&mesh, (), p!["X"], || axis_index("X").reshape([1]));
         assert_eq!(index.engine(engine).call(()).unwrap().to_vec::<i32>().unwrap(), [0, 1, 2, 3]);
-        // each device takes its own branch
+        // Each device takes its own branch.
         let own = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
             cond(axis_index("X").eq(1), || x * 0.0, || x.clone())
         });
@@ -180,7 +180,7 @@ fn modes_change_the_type_of_axes() {
     assert_eq!(parts.reshard(p![]).to_vec::<f32>().unwrap(), x.to_vec::<f32>().unwrap());
     let g = grad(&placed, |x| auto_axes(&x, p!["X", _], |x| x.square()).sum(..));
     assert_eq!(type_of(&g), "float32[4@X,4@Y]");
-    near(&g.reshard(p![]).slice(ix![0, Rest]), &[0.0, 2.0, 4.0, 6.0]);
+    near(&g.reshard(p![]).slice(ix![0, Ellipsis]), &[0.0, 2.0, 4.0, 6.0]);
 
     let auto = Mesh::auto([("X", 2)]).unwrap();
     let x = Array::arange(0..4).put(&auto, p![]);
@@ -192,12 +192,12 @@ fn modes_change_the_type_of_axes() {
     assert_eq!(y.to_vec::<i32>().unwrap(), [1, 2, 3, 4]);
 }
 
-/// Devices leave a loop at different steps: each keeps what it had then.
+/// Devices leave a loop at different iterations: each keeps its values of that iteration.
 #[test]
 fn devices_leave_a_loop_when_they_are_done() -> Result<()> {
     let mesh = Mesh::new([("X", 4), ("Y", 2)])?;
     let x = Array::from([1, 6, 7, 27, 2, 9, 1, 100]).put(&mesh, p![("X", "Y")]);
-    // steps until 1 is reached: none, or up to 111
+    // Iterations until 1 is reached: none, or up to 111.
     let collatz = |x: &Array| {
         let start = (x.reshape([]), Array::from(0).pvary(["X", "Y"]));
         let next = |n: &Array| (n % 2).eq(0).select(n / 2, n * 3 + 1);
@@ -209,22 +209,23 @@ fn devices_leave_a_loop_when_they_are_done() -> Result<()> {
         let steps = jit(|x: &Array| f.call(x)).engine(engine).call(&x)?;
         assert_eq!(steps.to_vec::<i32>()?, [0, 8, 16, 111, 1, 19, 0, 25], "{engine}");
     }
-    // who has left would be waited for
+    // The others would wait for a device that has left.
     let summed =
         |x: &Array| while_loop(x, |x: &Array| x.sum(..).lt(100), |x: Array| &x + x.psum("X").pvary("X"));
     let e = shard_map(&mesh, p![("X", "Y")], p![("X", "Y")], summed).call(&x).unwrap_err().to_string();
     assert!(e.contains("may leave the loop at different steps, and it has psum over X"), "{e}");
-    // what is equal on all devices does not stay so
+    // A value that is equal on all devices does not stay equal.
     let counted = |x: &Array| {
         let start = (x.clone(), Array::from(0));
         while_loop(start, |(x, _)| x.sum(..).lt(100), |(x, k)| (x * 3, k + 1)).0
     };
     let e = shard_map(&mesh, p![("X", "Y")], p![("X", "Y")], counted).call(&x).unwrap_err();
-    assert_eq!(e.kind(), atmesh::ErrorKind::Vma, "{e}");
+    assert_eq!(e.kind(), atmesh::ErrorKind::Varying, "{e}");
     Ok(())
 }
 
-/// Prints from a program of its own, whose output can be read: what a partial value stands for, in either engine.
+/// Tests prints in a separate process, whose output can be read: an unreduced value prints its sum,
+/// on either engine.
 #[test]
 fn unreduced_values_print_their_sum() {
     if std::env::var_os("ATMESH_PRINTS").is_some() {
@@ -267,7 +268,7 @@ fn prints() -> Result<()> {
         let (x, w) = (Array::full([2, 4], 2.5).put(&mesh, p![_, "X"]), Array::ones([4]).put(&mesh, p!["X"]));
         let _ = f.engine(engine).call((&x, &w))?;
         let body = shard_map(&mesh, p!["X"], p![_; U: "X"], |x: &Array| {
-            let parts = x.pcast("X", Cast::Unreduced);
+            let parts = x.pcast("X", PcastTo::Unreduced);
             atmesh::debug_print_values(&format!("body of {name}s\n{{}}"), std::slice::from_ref(&parts));
             parts
         });
@@ -276,7 +277,8 @@ fn prints() -> Result<()> {
     Ok(())
 }
 
-/// In a process of its own: a misspelt engine is not another one, at once or under `jit`; an empty variable is none.
+/// Runs in a separate process: a misspelt engine name is an error, eagerly and under `jit`; an
+/// empty variable counts as unset.
 #[test]
 fn an_unknown_engine_runs_nothing() -> Result<()> {
     const CHILD: &str = "ATMESH_RUNNING_CHILD";

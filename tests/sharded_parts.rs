@@ -1,7 +1,8 @@
-//! Parts of sharded dimensions on explicit axes: what is read moves alone, what is changed in place moves nothing, and neighbours cost a halo. The
-//! reference refuses most of this (`tests/conformance/exceptions.txt` lists its rolls); types and numbers are compared here.
+//! Slices and updates of sharded dimensions on explicit axes: a read moves only its elements, an
+//! in-place update moves nothing, and shifts cost a halo. The reference rejects most of this
+//! (`tests/conformance/exceptions.txt` lists its rolls); types and values are compared here.
 
-use atmesh::array::{At, Index};
+use atmesh::array::{Index, IndexUpdate};
 use atmesh::prelude::*;
 use atmesh::{Collectives, ErrorKind};
 
@@ -18,7 +19,8 @@ fn numbers(x: &Array) -> Vec<f32> {
     x.to_vec().unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Runs `f` of the sharded array on all engines: its numbers are those of the unsharded one. Its type, and what is communicated.
+/// Runs `f` on the sharded array on all engines, and asserts that the elements equal those for the
+/// unsharded array. Returns the type and the collectives.
 fn on_all(x: &Array, whole: &Array, f: impl Fn(&Array) -> Array) -> (String, Collectives) {
     let want = numbers(&f(whole));
     let at_once = f(x);
@@ -33,9 +35,9 @@ fn on_all(x: &Array, whole: &Array, f: impl Fn(&Array) -> Array) -> (String, Col
 fn bytes(moved: &Collectives) -> u64 {
     moved.iter().map(|c| c.total_bytes).sum()
 }
-/// The unsharded array takes no sharding.
-fn reached(at: At, out: Spec, sharded: bool) -> Array {
-    if sharded { at.to(out).get() } else { at.get() }
+/// Reads the slice with the given sharding; an unsharded array takes none.
+fn reached(at: IndexUpdate, out: Spec, sharded: bool) -> Array {
+    if sharded { at.out_sharding(out).get() } else { at.get() }
 }
 fn is_sharded(x: &Array) -> bool {
     x.sharding().map_or(true, |s| s.is_some()) || x.ty().is_ok_and(|ty| ty.mesh.is_some())
@@ -45,7 +47,7 @@ fn is_sharded(x: &Array) -> bool {
 fn what_is_read_moves_alone() {
     let row = |x: &Array| reached(x.at(ix![5]), p!["Y"], is_sharded(x));
     let (ty, moved) = on_all(&sharded(), &plain(), row);
-    // each of the devices without the row gets its block of it: 2 numbers for 4 devices
+    // Each device without the row receives its block of it: 2 elements for 4 devices.
     assert_eq!((ty.as_str(), bytes(&moved)), ("float32[8@Y]", 4 * 2 * 4));
     let one = |x: &Array| reached(x.at(ix![5, 3]), p![], is_sharded(x));
     let (ty, moved) = on_all(&sharded(), &plain(), one);
@@ -57,23 +59,26 @@ fn what_is_read_moves_alone() {
     assert_eq!(on_all(&sharded(), &plain(), back).0, "float32[3,7]");
     let other = |x: &Array| reached(x.at(ix![1..5]), p!["Y"], is_sharded(x));
     assert_eq!(on_all(&sharded(), &plain(), other).0, "float32[4@Y,8]");
-    let dx = jit(|x: &Array| grad(x, |x| x.at(ix![5]).to(p!["Y"]).get().square().sum(..)))
+    let dx = jit(|x: &Array| grad(x, |x| x.at(ix![5]).out_sharding(p!["Y"]).get().square().sum(..)))
         .call(sharded())
         .unwrap();
     let want = jit(|x: &Array| grad(x, |x| x.slice(ix![5]).square().sum(..))).call(plain()).unwrap();
     assert_eq!((type_of(&dx).to_string(), numbers(&dx)), ("float32[8@X,8@Y]".into(), numbers(&want)));
-    assert_eq!(sharded().at(ix![..3]).to(p!["X", "Y"]).get().ty().unwrap_err().kind(), ErrorKind::Shape);
+    assert_eq!(
+        sharded().at(ix![..3]).out_sharding(p!["X", "Y"]).get().ty().unwrap_err().kind(),
+        ErrorKind::Shape
+    );
 }
 
 #[test]
 fn refusals_say_where_the_part_may_be() {
     let rows: [(Index, &[&str]); 6] = [
-        (ix![0], &["x.at(ix![0]).to(p![\"Y\"]).get()"]),
-        (ix![.., -1], &["x.at(ix![.., -1]).to(p![\"X\"]).get()"]),
-        (ix![..3], &["x.at(ix![..3]).to(p![_, \"Y\"]).get()"]),
-        (ix![1..], &["x.at(ix![1..]).to(p![_, \"Y\"]).get()", "x.shift(-1, 0, 0)"]),
-        (ix![.., ..-1], &["to(p![\"X\", _]).get()", "x.shift(1, 1, 0)"]),
-        (ix![.., 1..-1], &["to(p![\"X\", _]).get()", "x.shift(1, 1, 0)", "x.shift(-1, 1, 0)"]),
+        (ix![0], &["x.at(ix![0]).out_sharding(p![\"Y\"]).get()"]),
+        (ix![.., -1], &["x.at(ix![.., -1]).out_sharding(p![\"X\"]).get()"]),
+        (ix![..3], &["x.at(ix![..3]).out_sharding(p![_, \"Y\"]).get()"]),
+        (ix![1..], &["x.at(ix![1..]).out_sharding(p![_, \"Y\"]).get()", "x.shift(-1, 0, 0)"]),
+        (ix![.., ..-1], &["out_sharding(p![\"X\", _]).get()", "x.shift(1, 1, 0)"]),
+        (ix![.., 1..-1], &["out_sharding(p![\"X\", _]).get()", "x.shift(1, 1, 0)", "x.shift(-1, 1, 0)"]),
     ];
     for (index, helps) in rows {
         let text = sharded().slice(index).ty().unwrap_err().to_string();
@@ -95,7 +100,7 @@ fn what_is_changed_in_place_moves_nothing() {
         || ix![2..2],
         || ix![NewAxis, 1..6],
     ];
-    let changes: [fn(At) -> Array; 5] =
+    let changes: [fn(IndexUpdate) -> Array; 5] =
         [|a| a.set(0.0), |a| a.add(2.5), |a| a.mul(-1.0), |a| a.min(1), |a| a.max(3)];
     for index in indices {
         for change in changes {
@@ -103,11 +108,12 @@ fn what_is_changed_in_place_moves_nothing() {
             assert_eq!(ty, "float32[8@X,8@Y]");
             assert!(moved.is_empty(), "{moved}");
         }
-        // an array, of the part's size and the same on all devices that have some of it
+        // The update is an array with the slice's size, equal on all devices that hold part of the
+        // slice.
         let shape = plain().slice(index()).shape().unwrap();
         let n: usize = shape.iter().product();
         let value = Array::from((0..n).map(|i| i as f32).collect::<Vec<_>>()).reshape(&shape);
-        let puts: [fn(At, &Array) -> Array; 2] = [|a, v| a.set(v), |a, v| a.add(v)];
+        let puts: [fn(IndexUpdate, &Array) -> Array; 2] = [|a, v| a.set(v), |a, v| a.add(v)];
         for put in puts {
             let (ty, _) = on_all(&sharded(), &plain(), |x| put(x.at(index()), &value));
             assert_eq!(ty, "float32[8@X,8@Y]");
@@ -146,7 +152,7 @@ fn neighbours_cost_a_halo() {
             let (ty, moved) = on_all(&sharded(), &plain(), |x| x.shift(by, d, 7));
             assert_eq!(ty, "float32[8@X,8@Y]");
             if by.abs() == 1 {
-                // one row over one border, one column over three
+                // One row across one boundary, one column across three.
                 halo(&moved, [8, 3 * 8][d as usize] * 4);
             }
             let (ty, moved) = on_all(&sharded(), &plain(), |x| x.roll(by, d));
@@ -174,20 +180,21 @@ fn neighbours_cost_a_halo() {
     assert!(dx.allclose(&want).unwrap());
 }
 
-/// What a help asks for keeps the axes that divide the part: only the other dimension is gathered.
+/// The sharding that a help suggests keeps the axes that divide the slice: only the other dimension
+/// is gathered.
 #[test]
 fn helps_of_parts_keep_the_axes_that_divide_them() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
     let x = Array::arange(0..128).reshape([8, 16]);
     let on = x.put(&mesh, p!["X", "Y"]);
     let e = on.slice(ix![1..-1, 1..-1]).ty().unwrap_err().to_string();
-    assert!(e.contains("`x.at(ix![1..-1, 1..-1]).to(p![\"X\", _]).get()`"), "{e}");
-    let part = on.at(ix![1..-1, 1..-1]).to(p!["X", _]).get();
+    assert!(e.contains("`x.at(ix![1..-1, 1..-1]).out_sharding(p![\"X\", _]).get()`"), "{e}");
+    let part = on.at(ix![1..-1, 1..-1]).out_sharding(p!["X", _]).get();
     assert_eq!(type_of(&part), "int32[6@X,14]");
     assert_eq!(part.to_vec::<i32>()?, x.slice(ix![1..-1, 1..-1]).to_vec::<i32>()?);
-    // a position drops its dimension, and the other keeps its axis
+    // An integer index drops its dimension, and the other one keeps its axis.
     let e = on.slice(ix![3, 2..-2]).ty().unwrap_err().to_string();
-    assert!(e.contains("`x.at(ix![3, 2..-2]).to(p![\"Y\"]).get()`"), "{e}");
-    assert_eq!(type_of(on.at(ix![3, 2..-2]).to(p!["Y"]).get()), "int32[12@Y]");
+    assert!(e.contains("`x.at(ix![3, 2..-2]).out_sharding(p![\"Y\"]).get()`"), "{e}");
+    assert_eq!(type_of(on.at(ix![3, 2..-2]).out_sharding(p!["Y"]).get()), "int32[12@Y]");
     Ok(())
 }

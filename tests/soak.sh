@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Random programs and device code until something fails or the minutes are over, then 20,000 calls of all kinds: tests/soak.sh [minutes [first seed]]
+# Runs random programs and device code until something fails or the time is over, then 20,000 calls
+# of all kinds: tests/soak.sh [minutes [first seed]]
 set -eu
 cd "$(dirname "$0")/.."
 minutes=${1:-10} seed=${2:-1}
-# more programs in a minute than the tests' own profile
+# Optimised tests run more programs per minute.
 export CARGO_PROFILE_TEST_OPT_LEVEL=1
 cargo test --test properties --test reshards --test limits --test laws --no-run
 end=$((SECONDS + 60 * minutes))

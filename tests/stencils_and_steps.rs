@@ -1,11 +1,12 @@
-//! Stencils, and a step of two layers under each strategy: what is exchanged, to the byte.
+//! Stencils, and a training step of two layers under each strategy: the exact bytes that are
+//! exchanged.
 
 use atmesh::prelude::*;
-use atmesh::{Collectives, Kind};
+use atmesh::{CollectiveKind, Collectives};
 
-/// Kinds, bytes of the busiest device, and messages.
-fn told(c: &Collectives) -> Vec<(Kind, u64, u64)> {
-    c.iter().map(|c| (c.kind, c.bytes, c.messages)).collect()
+/// Returns the kind, the bytes of the busiest device, and the messages of each collective.
+fn told(c: &Collectives) -> Vec<(CollectiveKind, u64, u64)> {
+    c.iter().map(|c| (c.kind, c.bytes_per_device, c.messages)).collect()
 }
 
 #[test]
@@ -19,13 +20,14 @@ fn five_points_exchange_four_edges_and_nine_points_corners_too() -> Result<()> {
         at(0, 0) + at(0, 1) + at(0, 2) + at(1, 0) + at(1, 1) + at(1, 2) + at(2, 0) + at(2, 1) + at(2, 2)
     };
     let laid = u.put(&mesh, p!["x", "y"]);
-    // a neighbour on each side along x, and one that is on both along y: 24 messages, where 4 permutes by 8 devices are 32
-    assert_eq!(told(jit(five).lower(&laid)?.collectives()), [(Kind::Halo, 2 * (128 + 64), 24)]);
-    // two whole edges, one of the other dimension, two corners (4 permutes, the second pair with the corners, are 2·128 + 2·72 = 400):
-    // 2·6 + 8 + 2·6 messages
-    assert_eq!(told(jit(nine).lower(&laid)?.collectives()), [(Kind::Halo, 2 * (128 + 4) + 64, 32)]);
-    assert!(jit(five).call(&laid)?.allclose_by(&five(&u), 1e-5, 1e-5)?);
-    assert!(jit(nine).call(&laid)?.allclose_by(&nine(&u), 1e-5, 1e-5)?);
+    // A neighbour on each side along x, and along y one that is on both sides: 24 messages, where 4
+    // permutes by 8 devices are 32.
+    assert_eq!(told(jit(five).lower(&laid)?.collectives()), [(CollectiveKind::Halo, 2 * (128 + 64), 24)]);
+    // Two full edges, one of the other dimension, and two corners (4 permutes, the second pair with
+    // the corners, are 2·128 + 2·72 = 400): 2·6 + 8 + 2·6 messages.
+    assert_eq!(told(jit(nine).lower(&laid)?.collectives()), [(CollectiveKind::Halo, 2 * (128 + 4) + 64, 32)]);
+    assert!(jit(five).call(&laid)?.allclose_with(&five(&u), 1e-5, 1e-5)?);
+    assert!(jit(nine).call(&laid)?.allclose_with(&nine(&u), 1e-5, 1e-5)?);
     Ok(())
 }
 
@@ -40,38 +42,43 @@ fn heat_in_place_exchanges_one_element_with_each_neighbour() -> Result<()> {
                 x.at(ix![1..-1]).set(inner)
             })
         };
-        // the first and the last device have one neighbour
-        let (both, one) = ((Kind::Halo, 4 * 2.min(n - 1), 2 * (n - 1)), (Kind::Halo, 4, n - 1));
+        // The first and the last device have one neighbour.
+        let (both, one) =
+            ((CollectiveKind::Halo, 4 * 2.min(n - 1), 2 * (n - 1)), (CollectiveKind::Halo, 4, n - 1));
         let forward = jit(run).lower(&x)?;
         assert_eq!(told(forward.collectives()), [both], "{n}: {}", forward.collectives());
         let slope = jit(|x: &Array| grad(x, |x| run(&x).square().sum(..))).lower(&x)?;
         assert_eq!(told(slope.collectives()), [both, one, one], "{n}: {}", slope.collectives());
-        assert!(slope.collectives().iter().all(|c| c.times == 100));
+        assert!(slope.collectives().iter().all(|c| c.count == 100));
     }
     Ok(())
 }
 
-/// A strategy of §4.8 of the auto mode's specification: how data and the four parameters are sharded, what it moves, and what is moved for batches of 64, 128 and 1024.
+/// A strategy of §4.8 of the auto mode's specification: the shardings of data and of the four
+/// parameters, the bytes by formula, and the collectives for batches of 64, 128 and 1024.
 struct Strategy {
     name: &'static str,
     grid: bool,
     data: Spec,
     parameters: [Spec; 4],
-    /// Bytes of the strategy for a batch: those of parameters and the loss, and those of a batch of so many rows.
+    /// Returns the strategy's bytes for a batch size: those of parameters and loss, and those of
+    /// the batch's rows.
     bytes: fn(u64) -> u64,
-    moved: [(u64, Vec<(Kind, u64)>); 3],
+    moved: [(u64, Vec<(CollectiveKind, u64)>); 3],
 }
 
-/// Two layers, 32 → 128 → 32: the weights are 16384 bytes each, the biases 512 and 128.
+/// Returns the strategies for two layers, 32 → 128 → 32: the weights are 16384 bytes each, the
+/// biases 512 and 128.
 fn strategies() -> [Strategy; 5] {
-    use Kind::{AllGather, AllReduce, AllToAll, ReduceScatter};
-    // one number, by a tree of 8: the busiest device receives three
+    use CollectiveKind::{AllGather, AllReduce, AllToAll, ReduceScatter};
+    // A scalar is summed by a tree of 8: the busiest device receives three elements.
     let loss = (AllReduce, 12);
-    // all-reduces are twice 7/8 of their bytes on 8 devices
+    // An all-reduce on 8 devices counts 7/8 of its bytes twice.
     let [w, b1, b2] = [28672, 896, 224];
-    // each device's own gradients are summed over all: b2, W2, b1, W1
+    // Each device's gradients are summed over all devices: b2, W2, b1, W1.
     let slopes = || vec![loss, (AllReduce, b2), (AllReduce, w), (AllReduce, b1), (AllReduce, w)];
-    // the product's result (bytes of a device's rows) is scattered over y, where its gradient is gathered from; of b1 and the weights half is a device's
+    // The product's result (bytes of a device's rows) is scattered over y, from which its gradient
+    // is gathered; a device has half of b1 and of the weights.
     let data_and_tensor = |rows: u64| {
         vec![
             (ReduceScatter, rows / 2),
@@ -81,11 +88,12 @@ fn strategies() -> [Strategy; 5] {
             (AllReduce, 2 * 8192 * 3 / 4),
             (AllReduce, 2 * 256 * 3 / 4),
             (AllReduce, 2 * 8192 * 3 / 4),
-            // b2, whose gradient was summed for halves
+            // b2, whose gradient was summed for halves.
             (AllGather, 64),
         ]
     };
-    // W1 and W2 are gathered once each, by 4 (§4.8 of the reference gathers W2 forward and backward), and their gradients are scattered
+    // W1 and W2 are gathered once each, by 4 devices (§4.8 of the reference gathers W2 forward and
+    // backward), and their gradients are scattered.
     let both = |rows: u64| {
         vec![
             (AllGather, 8192 * 3 / 4),
@@ -101,7 +109,8 @@ fn strategies() -> [Strategy; 5] {
             (AllGather, 16),
         ]
     };
-    // of few rows: those of W1's operand are gathered, hidden units and outputs exchanged, and weights are where they are
+    // For few rows, those of W1's operand are gathered, hidden units and outputs are exchanged, and
+    // weights stay in place.
     let few = |rows: u64| {
         vec![
             (AllGather, rows * 7 / 8),
@@ -121,8 +130,9 @@ fn strategies() -> [Strategy; 5] {
             parameters: [p![], p![], p![], p![]],
             bytes: |_| 58464 + 12,
             moved: [
-                // of 64 rows it is less to gather them (8192 bytes), to compute the hidden units in columns on each device, and to gather the new
-                // parameters than to sum gradients: 47052 bytes of 58476
+                // For 64 rows it is cheaper to gather them (8192 bytes), to compute the hidden
+                // units in columns on each device, and to gather the new parameters than to sum
+                // gradients: 47052 bytes instead of 58476.
                 (
                     64,
                     vec![
@@ -146,7 +156,8 @@ fn strategies() -> [Strategy; 5] {
             parameters: [p!["x"]; 4],
             bytes: |_| 58464 + 12,
             moved: [
-                // rows of 8192 and of 16384 bytes are less than gathered weights and scattered gradients
+                // Rows of 8192 and of 16384 bytes are cheaper than gathered weights and scattered
+                // gradients.
                 (64, few(8192)),
                 (128, few(16384)),
                 (
@@ -174,7 +185,8 @@ fn strategies() -> [Strategy; 5] {
             moved: [
                 (64, vec![(AllReduce, 14336)]),
                 (128, vec![(AllReduce, 28672)]),
-                // of many rows each device computes some with all of W2: hidden units are exchanged, and outputs gathered, 186368 bytes of 229376
+                // For many rows, each device computes some with all of W2: hidden units are
+                // exchanged, and outputs gathered, 186368 bytes instead of 229376.
                 (1024, vec![(AllGather, 14336), (AllToAll, 57344), (AllGather, 114688)]),
             ],
         },
@@ -197,7 +209,8 @@ fn strategies() -> [Strategy; 5] {
     ]
 }
 
-/// A step on a mesh, from the data and the four parameters: the new parameters and the loss.
+/// Computes a step on a mesh, from the data and the four parameters: the new parameters and the
+/// loss.
 fn step(a: &[Array], mesh: &Mesh, parameters: [Spec; 4]) -> Vec<Array> {
     let (x, y) = (a[0].clone(), a[1].clone());
     let (loss, g) = value_and_grad(a[2..].to_vec(), |p: Vec<Array>| {
@@ -208,7 +221,7 @@ fn step(a: &[Array], mesh: &Mesh, parameters: [Spec; 4]) -> Vec<Array> {
     new.chain([loss]).collect()
 }
 
-/// Kinds and bytes of everything, in order, and never more than the strategy has.
+/// The kinds and bytes of all collectives, in order, never exceed those of the strategy.
 #[test]
 fn a_step_of_two_layers_moves_what_its_strategy_asks_or_less() -> Result<()> {
     let line = Mesh::auto([("x", 8)])?;
@@ -224,9 +237,9 @@ fn a_step_of_two_layers_moves_what_its_strategy_asks_or_less() -> Result<()> {
             let args: Vec<Array> = shapes.into_iter().zip(specs).map(put).collect();
             let lowered = jit(|a: &Vec<Array>| step(a, mesh, s.parameters)).lower(&args)?;
             let c = lowered.collectives();
-            let now: Vec<(Kind, u64)> = c.iter().map(|c| (c.kind, c.bytes)).collect();
+            let now: Vec<(CollectiveKind, u64)> = c.iter().map(|c| (c.kind, c.bytes_per_device)).collect();
             assert_eq!(now, moved, "{}, {b}\n{c}", s.name);
-            assert!(c.iter().all(|c| c.times == 1), "{}, {b}\n{c}", s.name);
+            assert!(c.iter().all(|c| c.count == 1), "{}, {b}\n{c}", s.name);
             let strategy = (s.bytes)(b);
             assert!(c.bytes() <= strategy, "{}, {b}: the strategy has {strategy}\n{c}", s.name);
         }

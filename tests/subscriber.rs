@@ -1,4 +1,5 @@
-//! What a subscriber of the crate `tracing` is told: a span for each stage, and an event for each piece of a measured run.
+//! The events for a subscriber of the crate `tracing`: a span for each stage, and an event for each
+//! piece of a profiled run.
 
 use atmesh::plan::Timeline;
 use atmesh::prelude::*;
@@ -11,7 +12,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Fields by their names, as text.
+/// The fields by name, as text.
 #[derive(Clone, Default)]
 struct Fields(BTreeMap<&'static str, String>);
 
@@ -24,15 +25,15 @@ impl Visit for Fields {
     }
 }
 
-/// All that was told.
+/// All recorded spans and events.
 #[derive(Default)]
 struct Told {
-    /// With their numbers.
+    /// The spans, with their ids.
     spans: Vec<(u64, &'static str, Fields)>,
     open: Vec<u64>,
-    /// In order: `+lower`, `-lower`, and the names of events.
+    /// The steps in order: `+lower`, `-lower`, and the names of events.
     steps: Vec<String>,
-    /// Each with the span that it is in.
+    /// The events, each with its enclosing span.
     events: Vec<(Option<&'static str>, Fields)>,
 }
 
@@ -43,7 +44,7 @@ impl Told {
 }
 
 thread_local! {
-    /// What this thread is telling, if somebody listens.
+    /// The recording of this thread; `None` if it does not record.
     static TOLD: RefCell<Option<Told>> = const { RefCell::new(None) };
 }
 
@@ -51,8 +52,9 @@ fn listening(f: impl FnOnce(&mut Told)) {
     TOLD.with_borrow_mut(|told| told.as_mut().map(f));
 }
 
-/// The subscriber of the whole process. One for each thread would do only while tests run one by one: whether a place in the code has a
-/// subscriber is kept for all threads, and may be asked on a thread that has none.
+/// The subscriber of the process. One per thread would work only with one test at a time: whether a
+/// call site has a subscriber is cached for all threads, and may be queried on a thread that has
+/// none.
 struct Collects;
 
 impl Subscriber for Collects {
@@ -95,7 +97,7 @@ impl Subscriber for Collects {
     }
 }
 
-/// What a function tells on this thread.
+/// Runs a function and returns the events that it emits on this thread.
 fn told<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, Told)> {
     TOLD.set(Some(Told::default()));
     let made = f()?;
@@ -122,18 +124,18 @@ fn each_stage_is_a_span() -> Result<()> {
     let stages = ["+trace", "-trace", "+lower", "-lower", "+compile", "-compile", "+call", "-call"];
     assert_eq!(first.steps, stages);
     let fields = |name: &str| &first.spans.iter().find(|s| s.1 == name).unwrap().2.0;
-    assert!(fields("trace")["place"].contains("tests/subscriber.rs:"), "{:?}", fields("trace"));
+    assert!(fields("trace")["location"].contains("tests/subscriber.rs:"), "{:?}", fields("trace"));
     assert_eq!(fields("compile")["engine"], "threads");
     assert_eq!(fields("call")["engine"], "threads");
-    assert_eq!(fields("call")["place"], fields("trace")["place"]);
-    // what was compiled before runs only
+    assert_eq!(fields("call")["location"], fields("trace")["location"]);
+    // A program that was compiled before only runs.
     let (_, again) = told(|| layer.call((&x, &w)))?;
     assert_eq!(again.steps, ["+call", "-call"]);
-    // stage by stage they are the same
+    // Stage by stage, the spans are the same.
     let by_hand = jit(|x: &Array, w: &Array| x.dot(w).tanh()).engine(Threads);
     let (_, by_hand) = told(|| by_hand.trace((&x, &w))?.lower()?.compile()?.call((&x, &w)))?;
     assert_eq!(by_hand.steps, stages);
-    // a stage that fails ends its span
+    // A stage that fails ends its span.
     let (error, failed) = told(|| Ok(jit(|x: &Array, w: &Array| x + w).call((&x, &w)).is_err()))?;
     assert!(error);
     assert_eq!(failed.steps, ["+trace", "-trace"]);
@@ -146,28 +148,28 @@ fn each_piece_of_a_measured_run_is_an_event_of_its_call() -> Result<()> {
     let step = |x: &Array, w: &Array| grad(w, |w| x.dot(&w).tanh().square().sum(..));
     for engine in [Threads, Lockstep] {
         let compiled = jit(step).engine(engine).lower((&x, &w))?.compile()?;
-        let ((_, timeline), told): ((Array, Timeline), Told) = told(|| compiled.call_timed((&x, &w)))?;
+        let ((_, timeline), told): ((Array, Timeline), Told) = told(|| compiled.profile((&x, &w)))?;
         let n = timeline.spans().len();
         let mut steps = vec!["+call"];
         steps.resize(n + 1, "measured");
         steps.push("-call");
         assert_eq!(told.steps, steps);
-        // field by field what the timeline has, in its order
+        // The events have the fields of the timeline, in its order.
         for ((within, Fields(f)), s) in told.events.iter().zip(timeline.spans()) {
             assert_eq!(*within, Some("call"));
-            assert_eq!((f["track"].as_str(), f["what"].as_str()), (&*s.track.to_string(), s.doing.name()));
+            assert_eq!((f["track"].as_str(), f["what"].as_str()), (&*s.track.to_string(), s.activity.name()));
             assert_eq!((&f["op"], &f["kernel"]), (&s.op, &s.kernel));
-            assert_eq!(f.get("place"), s.source.map(|p| p.to_string()).as_ref());
+            assert_eq!(f.get("location"), s.source.map(|p| p.to_string()).as_ref());
             assert_eq!(f.get("phase").map(String::as_str), s.phase.map(|p| p.name()));
             let ns = |name: &str| f[name].parse::<u64>().unwrap() as f64 * 1e-9;
             assert!((ns("begin_ns") - s.start).abs() < 1e-8, "{f:?}");
             assert!((ns("end_ns") - s.start - s.seconds).abs() < 1e-8, "{f:?}");
         }
-        // none is empty of what it is for: lines and both phases are told
+        // All fields are filled in somewhere: lines and both phases occur.
         let some = |name: &str, value: &str| {
             told.events.iter().any(|(_, f)| f.0.get(name).is_some_and(|v| v.contains(value)))
         };
-        assert!(some("place", "tests/subscriber.rs:") && some("op", "dot_general"), "{timeline}");
+        assert!(some("location", "tests/subscriber.rs:") && some("op", "dot_general"), "{timeline}");
         assert!(some("phase", "forward") && some("phase", "backward"), "{timeline}");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What may be shared between threads, and that sharing it gives the same bits.
+//! Values that may be shared between threads; sharing them gives the same bits.
 use atmesh::prelude::*;
 use atmesh::{Compiled, Error};
 

@@ -1,6 +1,7 @@
-//! What a run did when: every kernel on every device, with its line, and nothing else than what a run without a timeline computes.
+//! Profiles of runs: every kernel on every device, with its source line, and the same results as
+//! without profiling.
 
-use atmesh::plan::{Doing, Link, Machine, Timeline};
+use atmesh::plan::{Activity, Link, Machine, Timeline};
 use atmesh::prelude::*;
 use atmesh::{EngineKind, Phase};
 
@@ -22,7 +23,7 @@ fn timed(engine: EngineKind) -> Result<(Vec<f32>, Timeline)> {
     let (x, w) = arguments()?;
     let compiled = jit(step).engine(engine).lower((&x, &w))?.compile()?;
     let plain = compiled.call((&x, &w))?;
-    let ((loss, g), timeline) = compiled.call_timed((&x, &w))?;
+    let ((loss, g), timeline) = compiled.profile((&x, &w))?;
     assert_eq!(loss.to_vec::<f32>()?, plain.0.to_vec::<f32>()?, "the same bits");
     assert_eq!(g.to_vec::<f32>()?, plain.1.to_vec::<f32>()?);
     Ok((g.to_vec()?, timeline))
@@ -41,7 +42,7 @@ fn each_track_does_one_thing_at_a_time_within_the_call() -> Result<()> {
                 at = s.start + s.seconds;
             }
             assert!(at <= t.seconds() + 1e-9, "{at} of {}", t.seconds());
-            let all = [Doing::Kernel, Doing::Combine, Doing::Wait].map(|d| t.busy(track, d));
+            let all = [Activity::Kernel, Activity::Combine, Activity::Wait].map(|d| t.busy(track, d));
             assert!(all.iter().sum::<f64>() <= t.seconds() + 1e-6, "{t}");
         }
     }
@@ -52,19 +53,23 @@ fn each_track_does_one_thing_at_a_time_within_the_call() -> Result<()> {
 fn spans_have_operations_lines_and_phases() -> Result<()> {
     let (_, t) = timed(Threads)?;
     assert_eq!(t.tracks(), 4);
-    // one for each step of the loop, at least: a small product is one device's task
-    let products = t.spans().iter().filter(|s| s.op == "dot_general" && s.doing == Doing::Kernel);
+    // At least one product for each iteration of the loop: a small product is a single device's
+    // task.
+    let products = t.spans().iter().filter(|s| s.op == "dot_general" && s.activity == Activity::Kernel);
     assert!(products.filter(|s| s.phase == Some(Phase::Forward)).count() >= 3, "{t}");
-    // and elementwise operations are shared among all
-    let shared = |track| t.spans().iter().any(|s| s.track == track && s.doing == Doing::Kernel);
+    // Elementwise operations are shared among all workers.
+    let shared = |track| t.spans().iter().any(|s| s.track == track && s.activity == Activity::Kernel);
     assert!((0..4).all(shared), "{t}");
     let lines: Vec<u32> =
         t.spans().iter().filter(|s| s.op == "dot_general").filter_map(|s| Some(s.source?.line())).collect();
-    assert!(lines.iter().all(|l| *l == 9), "{lines:?}");
+    assert!(lines.iter().all(|l| *l == 10), "{lines:?}");
     assert!(t.spans().iter().any(|s| s.phase == Some(Phase::Backward)), "{t}");
-    assert!(t.spans().iter().any(|s| s.doing == Doing::Wait), "devices wait for one another: {t}");
-    // the gradient's sum over devices
-    assert!(t.spans().iter().any(|s| s.doing == Doing::Combine && s.phase == Some(Phase::Backward)), "{t}");
+    assert!(t.spans().iter().any(|s| s.activity == Activity::Wait), "devices wait for one another: {t}");
+    // The gradient's sum over devices.
+    assert!(
+        t.spans().iter().any(|s| s.activity == Activity::Combine && s.phase == Some(Phase::Backward)),
+        "{t}"
+    );
     Ok(())
 }
 
@@ -73,7 +78,7 @@ fn a_timeline_goes_out_in_the_forms_of_a_plan() -> Result<()> {
     let (_, t) = timed(Threads)?;
     let text = t.to_string();
     assert!(
-        text.starts_with("engine threads, 4 devices\n") && text.contains("tests/timeline.rs:9"),
+        text.starts_with("engine threads, 4 devices\n") && text.contains("tests/timeline.rs:10"),
         "{text}"
     );
     let parsed = |text: &str| serde_json::from_str::<serde_json::Value>(text).expect("it is JSON");
@@ -87,7 +92,7 @@ fn a_timeline_goes_out_in_the_forms_of_a_plan() -> Result<()> {
     assert!(events.contains("\"args\": {\"name\": \"device 3\"}"), "{events}");
     let page = t.to_html("https://example.org/");
     assert!(
-        page.contains("<a href=\"https://example.org/tests/timeline.rs#L9\">tests/timeline.rs:9</a>"),
+        page.contains("<a href=\"https://example.org/tests/timeline.rs#L10\">tests/timeline.rs:10</a>"),
         "{page}"
     );
     Ok(())
@@ -97,15 +102,15 @@ fn a_timeline_goes_out_in_the_forms_of_a_plan() -> Result<()> {
 fn what_was_planned_is_beside_what_was_measured() -> Result<()> {
     let (x, w) = arguments()?;
     let lowered = jit(step).engine(Threads).lower((&x, &w))?;
-    let plan = lowered
-        .plan(&Machine::new("host").arithmetic(F32, 1e10).memory(1e9, 1e9).links(Link::switch(1e9)))?;
-    let timeline = lowered.compile()?.call_timed((&x, &w))?.1;
-    let both = timeline.beside(&plan);
+    let plan =
+        lowered.plan(&Machine::new("host").flops(F32, 1e10).memory(1e9, 1e9).links(Link::switch(1e9)))?;
+    let timeline = lowered.compile()?.profile((&x, &w))?.1;
+    let both = timeline.compare(&plan);
     assert_eq!((both.planned, both.measured), (plan.seconds(), timeline.seconds()));
     let row = both.rows.iter().find(|r| r.op == "dot_general" && r.phase == Phase::Forward);
     let row = row.unwrap_or_else(|| panic!("{both}"));
     assert!(row.planned > 0.0 && row.measured > 0.0, "{both}");
-    // all that is planned is in some row
+    // The planned time is the sum over all rows.
     let planned: f64 = both.rows.iter().map(|r| r.planned).sum();
     assert!((planned / plan.seconds() - 1.0).abs() < 1e-6, "{planned} {}", plan.seconds());
     assert!(both.to_string().contains("one call"), "{both}");
@@ -116,7 +121,7 @@ fn what_was_planned_is_beside_what_was_measured() -> Result<()> {
 fn an_engine_without_times_says_so() -> Result<()> {
     let (x, w) = arguments()?;
     let compiled = jit(step).engine(EngineKind::Reference).lower((&x, &w))?.compile()?;
-    let error = compiled.call_timed((&x, &w)).expect_err("the reference keeps none").to_string();
-    assert!(error.contains("the engine reference keeps no times"), "{error}");
+    let error = compiled.profile((&x, &w)).expect_err("the reference keeps none").to_string();
+    assert!(error.contains("the engine reference records no times"), "{error}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Tracing: trees, stages, control flow, errors.
+//! Tracing: trees, stages, control flow and errors.
 
 use atmesh::prelude::*;
 use atmesh::{Error, ErrorKind, Tree};
@@ -45,7 +45,7 @@ fn a_trace_types_as_it_goes() {
     assert_eq!(traced.program().output_types()[0].to_string(), "int32[4@X,8@Y]");
 }
 
-/// An array of this type without numbers.
+/// Parses the type of an array without data.
 fn typed(text: &str, mesh: &Mesh) -> ArrayType {
     ArrayType::parse(text, mesh).unwrap()
 }
@@ -59,7 +59,7 @@ fn all_errors_of_a_trace_come_together() {
     });
     let e = f.trace(array(&[2, 4])).unwrap_err();
     assert_eq!(e.diagnostics().len(), 2, "{e}");
-    assert!(e.diagnostics().iter().all(|d| d.place.is_some_and(|p| p.file().ends_with("tracing.rs"))));
+    assert!(e.diagnostics().iter().all(|d| d.location.is_some_and(|p| p.file().ends_with("tracing.rs"))));
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn branches_agree() {
     assert_eq!(e.kind(), ErrorKind::Shape);
     let f = jit(|i: &Array, x: &Array| switch(i, &[&|| x.sin(), &|| x * 2.0, &|| x.clone()]));
     let traced = f.trace((1, array(&[2]))).unwrap();
-    // each branch stays in the branch
+    // The equations of each branch stay in the branch.
     assert_eq!(traced.program().equations.len(), 1, "{traced}");
     let f = jit(|i: &Array, x: &Array| switch(i, &[&|| x.clone()]));
     assert_eq!(f.trace((1.5, array(&[2]))).unwrap_err().kind(), ErrorKind::Dtype);
@@ -209,12 +209,12 @@ fn per_device_code_is_typed_on_blocks() {
     let types: Vec<_> =
         f.trace(args.clone()).unwrap().program().output_types().iter().map(|t| t.to_string()).collect();
     assert_eq!(types, ["float32[8@X]", "int32[]"]);
-    // inside a jit it is one equation
+    // Inside a jit it is one equation.
     assert_eq!(jit(&f).trace(args).unwrap().program().equations.len(), 1);
 
     let promised = shard_map(&mesh, p!["X"], p![], |a: &Array| a.sum(..));
     let e = promised.trace(typed("float32[8@X]", &mesh)).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Vma);
+    assert_eq!(e.kind(), ErrorKind::Varying);
     assert!(e.to_string().contains("psum"), "{e}");
     let uneven = shard_map(&mesh, p!["X"], p!["X"], |a: &Array| a.clone());
     assert_eq!(uneven.trace(typed("float32[7]", &mesh)).unwrap_err().kind(), ErrorKind::Shape);
@@ -261,31 +261,33 @@ fn loops_and_branches_in_per_device_code() {
     let _ = f.trace(ty()).unwrap();
     let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| fori_loop(0..3, Array::zeros([4]), |_, y| y + x));
     let e = f.trace(ty()).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Vma, "{e}");
+    assert_eq!(e.kind(), ErrorKind::Varying, "{e}");
     assert!(e.to_string().contains("pvary"), "{e}");
-    // devices that choose for themselves get values of their own
+    // If devices choose a branch independently, the results vary over devices.
     let f = shard_map(&mesh, p!["X"], p![], |_: &Array| {
         let one = Array::ones([]);
         let y = cond(axis_index("X").eq(0), || one.clone(), || &one * 2.0);
         assert_eq!(type_of(&y), "float32[]{V:X}");
         y
     });
-    assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Vma);
+    assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Varying);
     let f = shard_map(&mesh, p!["X"], p![], |x: &Array| {
         cond(axis_index("X").eq(0), || x.sum(..).psum("X"), || Array::ones([]))
     });
     let e = f.trace(ty()).unwrap_err();
-    assert!(e.kind() == ErrorKind::Vma && e.to_string().contains("different branches"), "{e}");
-    // devices may leave a loop at different steps, but then they cannot meet in it
+    assert!(e.kind() == ErrorKind::Varying && e.to_string().contains("different branches"), "{e}");
+    // Devices may leave a loop at different iterations, but then the loop must not contain
+    // collectives.
     let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| while_loop(x, |x| x.sum(..).gt(0.0), |x| x - 1.0));
     assert_eq!(f.trace(ty()).unwrap().program().output_types()[0].to_string(), "float32[8@X]");
     let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
         while_loop(x, |x| x.sum(..).gt(0.0), |x| &x - x.sum(..).psum("X"))
     });
-    assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Vma);
+    assert_eq!(f.trace(ty()).unwrap_err().kind(), ErrorKind::Varying);
 }
 
-/// A value of an open trace, used by another thread inside a closure of its own: the trace has not ended.
+/// A value of an unfinished trace is used by another thread inside a nested closure: the error must
+/// not say that the trace has ended.
 #[test]
 fn a_value_of_a_trace_on_another_thread_is_told_as_one() {
     let f = jit(|x: &Array| {

@@ -1,11 +1,12 @@
-//! The typed layer: what compiles gives what its types say, and what its types say is what the dynamic layer gives.
+//! The typed layer: compiled programs return the types that they state, and these agree with the
+//! dynamic layer.
 #![cfg(feature = "typed")]
-// the types are what is tested
+// These tests are about the types.
 #![allow(clippy::type_complexity)]
 
 use atmesh::prelude::*;
-use atmesh::typed::rules::contract::MatmulOf;
-use atmesh::typed::rules::zip::ZipOf;
+use atmesh::typed::rules::broadcast::ZipOf;
+use atmesh::typed::rules::dot::MatmulOf;
 use atmesh::typed::{self, prelude::*};
 use atmesh::{Compiled, Jit, value_and_grad, vjp};
 use static_assertions::{
@@ -24,12 +25,12 @@ assert_impl_all!(F: Send, Sync, Clone, Tree, TypedArray);
 assert_impl_all!(Array: Send, Sync);
 assert_impl_all!(Mesh: Send, Sync);
 assert_impl_all!(Compiled<F, F>: Send, Sync);
-// what traces belongs to the thread that traces
+// A tracing function is bound to its thread.
 assert_not_impl_any!(Jit<'static, F, F>: Send, Sync);
-// a device's view of a run stays on its thread: what is borrowed of it cannot leave
+// A device's handle stays on its thread: references obtained from it cannot leave.
 assert_not_impl_any!(Device: Sync);
 assert_not_impl_any!(&Device: Send);
-// sizes copied from an error are sizes
+// Sizes copied from an error message are valid sizes.
 assert_type_eq_all!(T![f32; typed::size::Num<8>@X, typed::size::K<4, 96>], T![f32; 8@X, 4096]);
 assert_eq_size!(F, Array, usize);
 assert_eq_align!(F, Array);
@@ -110,7 +111,7 @@ fn the_door_names_both_types_and_the_dim() {
         (x.typed::<T![f32; 8@X]>().err(), "shape"),
         (x.typed::<T![i32; 8@X, 16]>().err(), "dtype"),
         (x.typed::<T![f32; 8@X, 16; U: Y]>().err(), "sharding"),
-        (x.typed::<T![f32; 8@X, 16; V: Y]>().err(), "vma"),
+        (x.typed::<T![f32; 8@X, 16; V: Y]>().err(), "varying"),
     ] {
         let error = error.expect("refused");
         assert_eq!(error.kind().name(), kind, "{error}");
@@ -132,8 +133,8 @@ fn what_changes_a_leafs_type_is_an_error_not_a_wrong_type() {
 
 #[test]
 fn late_sizes() {
-    let late = Late::sized(&[2, 4]).unwrap();
-    assert!(Late::sized(&[2, 2]).is_err() && Late::sized(&[2]).is_err() && Late::mesh().is_err());
+    let late = Late::with_sizes(&[2, 4]).unwrap();
+    assert!(Late::with_sizes(&[2, 2]).is_err() && Late::with_sizes(&[2]).is_err() && Late::mesh().is_err());
     let x = <T![f32; 8@Data, 16@Model]>::ones(&late);
     assert_eq!(type_of(&x), "float32[8@data,16@model]");
     let y: T![f32; 8@Data, 16] = Late.shard_map((x,), P![Data, _], |(x,)| {
@@ -203,7 +204,7 @@ fn structs_enter_and_leave_blocks() {
     let (Net(_, (one, two)), sum) = out;
     assert_eq!((one.b.to_vec().unwrap(), two.b.to_vec().unwrap()), (vec![40.0; 4], vec![20.0; 16]));
     assert_eq!((sum.w.to_vec().unwrap(), sum.b.to_vec().unwrap()), (vec![-1.0; 128], vec![40.0; 16]));
-    // an error of one leaf is its own
+    // An error in one leaf does not affect the others.
     let bad = Layer { w: <T![f32; 8, 16@Y]>::ones(&pod()), b: tree::map(&layer(1.0).b, |b| b.sum(0)) };
     let out = Pod.shard_map((bad,), Layer { w: P![_, Y], b: P![Y] }, |(l,)| l);
     assert!(out.b.untyped().ty().is_err());
@@ -283,7 +284,7 @@ fn order_and_running_sums() {
         (top.to_vec().unwrap()[..2].to_vec(), at.to_vec().unwrap()[..2].to_vec()),
         (vec![5, 4], vec![0, 1])
     );
-    // moves along a sharded dim are an exchange at its blocks' ends
+    // A shift along a sharded dim exchanges the ends of blocks.
     let rows = <T![i32; 8@X]>::iota(&pod(), D0);
     assert_eq!(rows.roll(1, D0).to_vec().unwrap(), [7, 0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(rows.shift(-2, D0, 9).to_vec().unwrap(), [2, 3, 4, 5, 6, 7, 9, 9]);

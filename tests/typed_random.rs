@@ -1,6 +1,8 @@
-//! Random operations against the static rules: the dynamic layer says what is right, rustc what holds. Other ones each run.
+//! Random operations against the static rules: rustc accepts a probe exactly if the dynamic layer
+//! does. The cases differ in each run.
 //!
-//! `ATMESH_SEED=7 cargo test --test typed_random` repeats a run. The probes are one program of no arrays, which needs the crate of rules only.
+//! `ATMESH_SEED=7 cargo test --test typed_random` repeats a run. The probes form one program
+//! without arrays, which needs only the crate of rules.
 #![cfg(feature = "typed")]
 
 use atmesh::prelude::*;
@@ -9,7 +11,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The rules' library that these tests are linked with: the newest one that is not younger than they are.
+/// Returns the rules' library that these tests are linked with: the newest one that is not newer
+/// than the test binary.
 fn library() -> PathBuf {
     let tests = std::env::current_exe().unwrap();
     let built = |path: &Path| path.metadata().unwrap().modified().unwrap();
@@ -41,7 +44,7 @@ const SIZES: [usize; 5] = [2, 8, 12, 24, 48];
 /// A dim: its size and axes.
 type Dim = (usize, Vec<&'static str>);
 
-/// Splits dims at random, each axis once, where it divides.
+/// Shards dims at random, with each axis at most once, and only if it divides the size.
 fn split(rng: &mut Rng, sizes: &[usize]) -> Vec<Dim> {
     let mut dims: Vec<Dim> = sizes.iter().map(|n| (*n, Vec::new())).collect();
     for (axis, size) in AXES {
@@ -71,7 +74,7 @@ fn shape_text(dims: &[Dim]) -> String {
     format!("S![{}]", dims.iter().map(dim).collect::<Vec<_>>().join(", "))
 }
 fn spec(dims: &[Dim]) -> Spec {
-    Spec::of(dims.iter().map(|d| d.1.iter().map(|a| Axis::from(*a)).collect()).collect())
+    Spec::from_dims(dims.iter().map(|d| d.1.iter().map(|a| Axis::from(*a)).collect()).collect())
 }
 fn array(mesh: &Mesh, dims: &[Dim]) -> Array {
     Array::zeros(dims.iter().map(|d| d.0).collect::<Vec<_>>()).put(mesh, spec(dims))
@@ -81,7 +84,7 @@ fn sizes(rng: &mut Rng, ranks: std::ops::Range<usize>) -> Vec<usize> {
     (0..rank).map(|_| rng.pick(&SIZES)).collect()
 }
 
-/// One operation: the rule as a type, and what the dynamic layer gives.
+/// Returns one operation: the rule as a type, and the result of the dynamic layer.
 fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
     let one = sizes(rng, 1..4);
     let a = split(rng, &one);
@@ -115,7 +118,7 @@ fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
             let b = split(rng, &[one[0], last]);
             let y = array(mesh, &b);
             let letters = &"abc"[..one.len()];
-            // the first dims together, the others one by one
+            // The first dims are merged, the others are separate.
             let outs: String = (0..one.len())
                 .map(|i| if i == 0 { "Both<0, 0>,".into() } else { format!("Left<{i}>,") })
                 .collect();
@@ -142,7 +145,7 @@ fn operation(rng: &mut Rng, mesh: &Mesh) -> (String, Array) {
             let d = rng.next(one.len());
             two[d] = rng.pick(&SIZES);
             let b = if rng.next(2) == 0 {
-                // sharded the same way, so that some can be joined
+                // Sharded in the same way, so that some can be concatenated.
                 a.iter().zip(&two).map(|((_, axes), n)| (*n, axes.clone())).collect()
             } else {
                 split(rng, &two)
@@ -219,6 +222,6 @@ fn random_operations_agree() {
         }
     }
     assert!(wrong.is_empty(), "seed {seed}:\n{wrong}");
-    // both verdicts are there: a probe that never holds would pass otherwise
+    // Both verdicts occur: a probe that is always rejected would otherwise pass.
     assert!((100..450).contains(&accepted), "seed {seed}: {accepted} of 500 are accepted");
 }

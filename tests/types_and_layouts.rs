@@ -1,11 +1,15 @@
-//! The type language and the layout of shards, case by case as the reference has them.
+//! The type language and the layout of shards, case by case as in the reference.
 
 use atmesh::mesh::{Axes, AxisType};
 use atmesh::sharding::blocks;
 use atmesh::{ArrayType, ErrorKind, Mesh, Sharding, Spec, p};
 use serde_json::{Value, json};
 
-/// The cases of a file; the first line tells of the set.
+#[path = "conformance/kinds.rs"]
+mod kinds;
+use kinds::case_name;
+
+/// Returns the cases of a file; its first line describes the set.
 fn cases(file: &str) -> Vec<Value> {
     let path = format!("{}/tests/conformance/{file}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(&path).unwrap();
@@ -38,9 +42,9 @@ fn spec(v: &Value) -> Spec {
         Value::String(a) => Axes::from(a.as_str()),
         several => several.as_array().unwrap().iter().map(|a| a.as_str().unwrap().into()).collect(),
     };
-    Spec::of(v.as_array().unwrap().iter().map(axes).collect())
+    Spec::from_dims(v.as_array().unwrap().iter().map(axes).collect())
 }
-/// The entry of one dimension as cases write it.
+/// Formats the entry of one dimension as cases write it.
 fn entry(axes: &Axes) -> Value {
     match axes.as_slice() {
         [] => Value::Null,
@@ -51,7 +55,7 @@ fn entry(axes: &Axes) -> Value {
 fn names(axes: &Axes) -> Value {
     json!(axes.iter().map(|a| a.name()).collect::<Vec<_>>())
 }
-/// Runs every case and reports all that differ.
+/// Runs every case, and reports all differences.
 fn run(file: &str, answer: impl Fn(&Value) -> Value) {
     let cases = cases(file);
     let wrong: Vec<_> = (cases.iter())
@@ -70,19 +74,19 @@ fn types_parse_and_print_as_the_reference_has_them() {
         let (mesh, text) = (mesh(case), case["text"].as_str().unwrap());
         let ty = match ArrayType::parse(text, &mesh) {
             Ok(ty) => ty,
-            Err(e) => return json!({"error": e.kind().name()}),
+            Err(e) => return json!({"error": case_name(e.kind())}),
         };
         let mut fields = json!({
             "dtype": ty.dtype.name(), "shape": ty.shape.to_vec(), "spec": ty.spec.dims().iter().map(entry).collect::<Vec<_>>(),
             "varying": names(&ty.varying), "unreduced": names(ty.spec.unreduced_axes()),
-            "reduced": names(ty.spec.reduced_axes()), "short": ty.short(),
+            "reduced": names(ty.spec.reduced_axes()), "short": ty.short_text(),
         });
         let print = ty.to_string();
         if print != text {
             fields["print"] = json!(print);
         }
-        // what is printed, in either form, is the same type
-        for text in [print, ty.short()] {
+        // The printed text, in either form, parses to the same type.
+        for text in [print, ty.short_text()] {
             assert_eq!(ArrayType::parse(&text, &mesh).unwrap(), ty);
         }
         fields
@@ -97,7 +101,7 @@ fn shards_lie_where_the_reference_puts_them() {
             .and_then(|sharding| Ok((sharding.shard_shape(&shape)?, sharding)));
         let (local, sharding) = match held {
             Ok(held) => held,
-            Err(fault) => return json!({"error": fault.kind().name()}),
+            Err(fault) => return json!({"error": case_name(fault.kind())}),
         };
         let shards: Vec<_> = (blocks(&sharding, &shape).unwrap().iter())
             .map(|b| {
@@ -168,7 +172,7 @@ fn equivalent_shardings_put_the_same_parts_on_the_same_devices() {
 fn what_a_mesh_cannot_be_is_an_error_with_a_mend() {
     let said = |r: atmesh::Result<Mesh>| {
         let d = r.unwrap_err().diagnostics()[0].clone();
-        assert!(d.place.is_some_and(|p| p.file().ends_with("types_and_layouts.rs")));
+        assert!(d.location.is_some_and(|p| p.file().ends_with("types_and_layouts.rs")));
         assert!(!d.fault.help.is_empty() || d.fault.message.contains("counted"));
         d.fault.message
     };

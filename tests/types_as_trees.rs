@@ -1,4 +1,4 @@
-//! Structs of types take the place of structs of arrays: programs of which there are no numbers.
+//! Structs of types instead of structs of arrays: programs that are lowered without data.
 
 use atmesh::MemoryClass;
 use atmesh::prelude::*;
@@ -29,7 +29,7 @@ fn run(m: &Model, x: &Array) -> Array {
 }
 
 fn types(mesh: &Mesh) -> Model<ArrayType> {
-    let ty = |shape: &[usize], spec: Spec| F32.of(shape).on(mesh, spec);
+    let ty = |shape: &[usize], spec: Spec| F32.array_type(shape).on(mesh, spec);
     let layer = |b: bool| Layer { w: ty(&[64, 64], p![_, "model"]), b: b.then(|| ty(&[64], p!["model"])) };
     Model {
         first: layer(true),
@@ -42,9 +42,9 @@ fn types(mesh: &Mesh) -> Model<ArrayType> {
 #[test]
 fn a_struct_of_types_is_planned() -> Result<()> {
     let large = Mesh::without_devices([("data", 4096), ("model", 16)])?;
-    let x = F32.of([8192, 64]).on(&large, p!["data", _]);
+    let x = F32.array_type([8192, 64]).on(&large, p!["data", _]);
     let lowered = jit(run).lower((types(&large), x))?;
-    // each layer behind the first gathers its input, or its weights
+    // Each layer after the first gathers its input, or its weights.
     assert!(!lowered.collectives().is_empty());
     let memory = lowered.memory();
     assert!(memory.to_string().contains("more.1.w"), "{memory}");
@@ -60,10 +60,10 @@ fn a_struct_of_arrays_is_passed_as_before() -> Result<()> {
     let x = ones(&[1, 2]);
     assert_eq!(f.call((&model, &x))?.to_vec::<f32>()?, [10.0; 2]);
     assert_eq!(f.call((model.clone(), &x))?.to_vec::<f32>()?, [10.0; 2]);
-    // numbers may take the places of arrays, and each parameter be of another kind
+    // Scalars may replace arrays, and the parameters may have different kinds.
     let sum = jit(|t: &Two| &t.0 + &t.1);
     assert_eq!(sum.call(Two(1.0f32, Array::from([2.0f32, 3.0])))?.to_vec::<f32>()?, [3.0, 4.0]);
-    assert_eq!(sum.lower(Two(F32.of([4]), F32.of([4])))?.collectives().len(), 0);
+    assert_eq!(sum.lower(Two(F32.array_type([4]), F32.array_type([4])))?.collectives().len(), 0);
     Ok(())
 }
 
@@ -72,15 +72,15 @@ fn types_are_placed_by_specs_on_a_mesh_without_devices() -> Result<()> {
     let large = Mesh::without_devices([("data", 4096), ("model", 16)])?;
     for mesh in [large.clone(), large.with_auto(["data", "model"])?] {
         let f = jit(|x: &Array, w: &Array| x.dot(w)).on(&mesh).in_specs((p!["data"], p![_, "model"]));
-        let lowered = f.lower((F32.of([8192, 64]), F32.of([64, 64])))?;
+        let lowered = f.lower((F32.array_type([8192, 64]), F32.array_type([64, 64])))?;
         assert!(lowered.collectives().is_empty(), "{}", lowered.collectives());
         assert_eq!(lowered.memory().bytes(MemoryClass::Argument), 4 * (2 * 64 + 64 * 4));
     }
-    // arrays of numbers are not there
+    // Arrays with data cannot be on this mesh, which is abstract.
     let f = jit(|x: &Array| x * 2.0).on(&large).in_specs(p!["data"]);
     let refused = f.lower(Array::ones([8192])).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("is abstract: it has no devices that could hold numbers"), "{refused}");
-    let uneven = f.lower(F32.of([100])).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("is abstract: it has no devices that could hold data"), "{refused}");
+    let uneven = f.lower(F32.array_type([100])).map(drop).unwrap_err().to_string();
     assert!(uneven.contains("4096"), "{uneven}");
     Ok(())
 }

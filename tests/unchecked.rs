@@ -1,18 +1,20 @@
-//! `unchecked()`: a result that is said to be the same on all devices is each device's own; nothing is copied that they have.
+//! `unchecked()`: a result that is declared equal on all devices is each device's own value, and is
+//! not communicated again.
 
 use atmesh::prelude::*;
-use atmesh::{Complex, Gather, Kind};
+use atmesh::{CollectiveDim, CollectiveKind, Complex};
 
 fn pairs(n: usize, bit: usize) -> Vec<(usize, usize)> {
     (0..n).map(|i| (i, i ^ bit)).collect()
 }
 
-/// A sum by recursive doubling: after three exchanges all eight have it, and no type can know that.
+/// Computes a sum by recursive doubling: after three exchanges all eight devices have it, which no
+/// type can prove.
 fn doubling(x: &Array) -> Array {
     (0..3).fold(x.clone(), |x, k| &x + x.ppermute("X", pairs(8, 1 << k)))
 }
 
-/// Recursive halving, then doubling.
+/// Computes a sum by recursive halving, then doubling.
 fn halving(x: &Array) -> Array {
     let me = axis_index("X");
     let (mut x, mut len) = (x.clone(), 16);
@@ -43,16 +45,19 @@ fn sums_by_hand_move_what_their_permutes_move() -> Result<()> {
             let by_hand = shard_map(&mesh, p!["X"], p![], f).unchecked().engine(engine);
             let lowered = by_hand.lower(&x)?;
             let all = lowered.collectives();
-            assert!(all.iter().all(|c| c.kind == Kind::Permute && c.op == "ppermute"), "{what}:\n{all}");
+            assert!(
+                all.iter().all(|c| c.kind == CollectiveKind::Permute && c.op == "ppermute"),
+                "{what}:\n{all}"
+            );
             assert_eq!(all.bytes(), bytes, "{what}:\n{all}");
             let y = by_hand.call(&x)?;
-            assert!(y.reshape([16]).allclose_by(&sum, 1e-5, 1e-5)?, "{what}");
+            assert!(y.reshape([16]).allclose_with(&sum, 1e-5, 1e-5)?, "{what}");
         }
     }
     Ok(())
 }
 
-/// What reads the result: split, by several, in a loop around, as a gradient.
+/// Consumers of the result: sharded, several, in a surrounding loop, and in a gradient.
 #[test]
 fn readers_take_what_their_devices_have() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
@@ -90,14 +95,15 @@ fn readers_take_what_their_devices_have() -> Result<()> {
             _ => plain.t(),
         };
         assert!(
-            jit(|x: &Array| g(x)).call(&x)?.reshard(p![]).allclose_by(&want.reshard(p![]), 1e-5, 1e-5)?,
+            jit(|x: &Array| g(x)).call(&x)?.reshard(p![]).allclose_with(&want.reshard(p![]), 1e-5, 1e-5)?,
             "{what}"
         );
     }
     Ok(())
 }
 
-/// Over one of two axes; of every element type; and what types know to be the same is not moved either.
+/// Over one of two axes; with every element type; a value that the types prove to be equal is not
+/// moved, either.
 #[test]
 fn one_of_two_axes_and_every_element_type() -> Result<()> {
     let mesh = Mesh::new([("X", 4), ("Y", 2)])?;
@@ -106,7 +112,7 @@ fn one_of_two_axes_and_every_element_type() -> Result<()> {
         let x = rows.round().astype(dtype);
         let x = if dtype.is_complex() { &x * Array::from(Complex::new(1f32, -0.5)).astype(dtype) } else { x };
         let x = x.put(&mesh, p![("Y", "X")]);
-        // the same over Y after an exchange of both
+        // Equal over Y after an exchange of both.
         let both = |x: &Array| {
             let other = x.ppermute("Y", [(0, 1), (1, 0)]);
             let first = axis_index("Y").eq(0);
@@ -121,15 +127,16 @@ fn one_of_two_axes_and_every_element_type() -> Result<()> {
         let first = twice.reshape([4, 2, 2, 4]).slice(ix![.., 0]).reshape([8, 4]);
         assert!(y.eq(&first).all(..).item::<bool>()?, "{dtype}");
     }
-    let x = || F32.of([8, 16]).on(&mesh, p!["X"]);
-    let known =
-        shard_map(&mesh, p!["X"], p![], |x: &Array| x.all_gather("X", Gather::tiled(0)).sin()).unchecked();
+    let x = || F32.array_type([8, 16]).on(&mesh, p!["X"]);
+    let known = shard_map(&mesh, p!["X"], p![], |x: &Array| x.all_gather("X", CollectiveDim::tiled(0)).sin())
+        .unchecked();
     let all = known.lower(x())?.collectives().clone();
     assert!(all.iter().all(|c| c.op == "all_gather"), "{all}");
     Ok(())
 }
 
-/// Where the promise is not kept both engines give the first device's: results are the same bits all the same.
+/// If the promise is false, both engines use the first device's value: results still have the same
+/// bits.
 #[test]
 fn a_promise_that_is_not_kept_gives_one_result() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;

@@ -1,9 +1,10 @@
-//! Windows: convolutions and reductions of windows against plain loops, on every sharding, with their gradients and what they refuse.
+//! Windows: convolutions and window reductions against plain loops, with every sharding, their
+//! gradients and errors.
 
 use atmesh::prelude::*;
 use atmesh::{ConvOptions, EngineKind, ErrorKind, Padding, WindowOptions, vjp};
 
-/// A small generator of random numbers.
+/// A small pseudo-random generator.
 struct Rng(u64);
 impl Rng {
     fn below(&mut self, n: usize) -> usize {
@@ -12,7 +13,7 @@ impl Rng {
     }
 }
 
-/// A convolution of `[batch, features, a, b]`, with what says it.
+/// A convolution of `[batch, features, a, b]`, with its options.
 #[derive(Debug)]
 struct Case {
     x: [usize; 4],
@@ -54,14 +55,15 @@ impl Case {
             .base_dilation(self.base)
             .groups(self.groups)
     }
-    /// The size of a spatial dimension of the result; `None` where more is left out than there is.
+    /// Returns the size of a spatial dimension of the result; `None` if negative padding removes
+    /// more than the size.
     fn size(&self, k: usize) -> Option<usize> {
         let (n, taps) = (self.x[2 + k] as i64, self.w[2 + k] as i64);
         let padded = (n - 1) * self.base[k] as i64 + 1 + self.padding[k].0 + self.padding[k].1;
         let last = padded - ((taps - 1) * self.dilation[k] as i64 + 1);
         (padded >= 0).then(|| if last < 0 { 0 } else { last as usize / self.strides[k] + 1 })
     }
-    /// By the definition.
+    /// Computes the convolution by its definition.
     fn plain(&self, x: &[f64], w: &[f64]) -> Option<Vec<f64>> {
         let ([n, c, a, b], [o, i, s, t]) = (self.x, self.w);
         let (ya, yb) = (self.size(0)?, self.size(1)?);
@@ -127,7 +129,7 @@ fn convolutions_are_what_the_definition_says_on_every_sharding() -> Result<()> {
                 let x = x.put(&mesh, spec);
                 let f = jit(|x: &Array, w: &Array| x.conv_with(w, case.options())).engine(engine);
                 let split: Array = f.call((&x, &w))?;
-                // features that are summed are added in parts
+                // Sums over features are split into partial sums.
                 let close = |got: &Array, want: &Array, exact: bool| -> Result<()> {
                     for (got, want) in got.to_vec::<f64>()?.iter().zip(&want.to_vec::<f64>()?) {
                         let same = if exact { got == want } else { (got - want).abs() < 1e-9 };
@@ -143,7 +145,7 @@ fn convolutions_are_what_the_definition_says_on_every_sharding() -> Result<()> {
                 close(&back.1, &whole.1, false)?;
             }
         }
-        // transposes: ⟨ct, conv(x)⟩ is ⟨back(ct), x⟩, of the filter too
+        // The transposes satisfy ⟨ct, conv(x)⟩ = ⟨back(ct), x⟩, for the filter, too.
         let dot = |a: &Array, b: &Array| -> Result<f64> { (a * b).sum(..).item::<f64>() };
         let want = dot(&ct, &alone)?;
         assert!(
@@ -159,28 +161,29 @@ fn convolutions_are_what_the_definition_says_on_every_sharding() -> Result<()> {
 fn elements_of_all_types_are_convolved_and_sizes_of_0_are_nothing_special() -> Result<()> {
     let w = Array::from([1.0f32, 2.0, 1.0]).reshape([1, 1, 3]);
     for dtype in [I8, U8, I16, I32, U32, I64, F16, BF16, F32, F64] {
-        let x = Array::arange_of(dtype.of([6]), 0, 1).reshape([1, 1, 6]);
+        let x = Array::arange_of(dtype.array_type([6]), 0, 1).reshape([1, 1, 6]);
         let y = x.conv(w.astype(dtype)).astype(F64);
         assert_eq!(y.to_vec::<f64>()?, [4.0, 8.0, 12.0, 16.0], "{dtype}");
     }
-    // sums of 16-bit floats are made in 32 bits, and integers wrap
-    let ones = Array::ones(BF16.of([1, 1, 600]));
-    let y = ones.conv(Array::ones(BF16.of([1, 1, 257])));
+    // Sums of 16-bit floats use a 32-bit accumulator, and integers wrap.
+    let ones = Array::ones(BF16.array_type([1, 1, 600]));
+    let y = ones.conv(Array::ones(BF16.array_type([1, 1, 257])));
     assert_eq!(y.astype(F32).to_vec::<f32>()?[0], 256.0);
-    let y = ones.conv_with(Array::ones(BF16.of([1, 1, 257])), ConvOptions::default().sums(F32));
+    let y =
+        ones.conv_with(Array::ones(BF16.array_type([1, 1, 257])), ConvOptions::default().accum_dtype(F32));
     assert_eq!(y.to_vec::<f32>()?[0], 257.0);
-    let hundred = Array::full(I8.of([1, 1, 3]), 100);
+    let hundred = Array::full(I8.array_type([1, 1, 3]), 100);
     assert_eq!(hundred.conv(hundred.slice(ix![.., .., ..2])).to_vec::<i8>()?, [32, 32]);
-    // a window larger than the array, no features, no steps, no images
+    // A window larger than the array, no features, no positions, and no images.
     assert_eq!(Array::ones([1, 1, 2]).conv(Array::ones([3, 1, 5])).shape()?, [1, 3, 0]);
     assert_eq!(Array::ones([1, 0, 3]).conv(Array::ones([2, 0, 2])).to_vec::<f32>()?, [0.0; 4]);
     assert_eq!(Array::ones([0, 2, 3]).conv(Array::ones([2, 2, 2])).shape()?, [0, 2, 2]);
     let far = ConvOptions::default().padding([(9, 9)]).strides([20]);
     assert_eq!(Array::ones([1, 1, 2]).conv_with(Array::ones([1, 1, 3]), far).to_vec::<f32>()?, [0.0]);
-    // with no spatial dimension it is a product of matrices
+    // Without spatial dimensions it is a matrix product.
     let (x, w) = (Array::from([[1.0f32, 2.0]]), Array::from([[3.0f32, 4.0], [5.0, 6.0]]));
     assert_eq!(x.conv(&w).to_vec::<f32>()?, [11.0, 17.0]);
-    // three spatial dimensions
+    // Three spatial dimensions.
     let (x, w) = (Array::ones([1, 2, 3, 4, 5]), Array::ones([1, 2, 2, 2, 2]));
     let y = x.conv(&w);
     assert_eq!((y.shape()?, y.to_vec::<f32>()?), ([1, 1, 2, 3, 4].into(), vec![16.0; 24]));
@@ -189,7 +192,8 @@ fn elements_of_all_types_are_convolved_and_sizes_of_0_are_nothing_special() -> R
 
 #[test]
 fn many_examples_and_depthwise_filters() -> Result<()> {
-    let (x, w) = (Key::new(0).normal(F64.of([3, 2, 4, 8])), Key::new(1).normal(F64.of([3, 5, 4, 3])));
+    let (x, w) =
+        (Key::new(0).normal(F64.array_type([3, 2, 4, 8])), Key::new(1).normal(F64.array_type([3, 5, 4, 3])));
     let how = || ConvOptions::default().padding([(1, 2)]).strides([2]);
     let each = |k: i64| x.slice(ix![k]).conv_with(w.slice(ix![k]), how());
     let want = stack([each(0), each(1), each(2)], 0).to_vec::<f64>()?;
@@ -205,15 +209,15 @@ fn many_examples_and_depthwise_filters() -> Result<()> {
     let image = x.slice(ix![0]);
     let want = stack((0..3i64).map(|k| image.conv_with(w.slice(ix![k]), how())), 0).to_vec::<f64>()?;
     near(&vmap(&w, |w: Array| image.conv_with(&w, how())), &want)?;
-    // a filter for each feature
-    let depthwise = Key::new(2).normal(F64.of([4, 1, 3]));
+    // One filter for each feature.
+    let depthwise = Key::new(2).normal(F64.array_type([4, 1, 3]));
     let want =
         (0..4i64).map(|k| image.slice(ix![.., k..k + 1]).conv_with(depthwise.slice(ix![k..k + 1]), how()));
     let want = concat(want, 1).to_vec::<f64>()?;
     near(&image.conv_with(&depthwise, how().groups(4)), &want)
 }
 
-/// Windows of which nothing is in the array cost nothing, however far away they are.
+/// Windows entirely in the padding cost nothing, however far they extend.
 #[test]
 fn windows_far_away_are_the_fill() -> Result<()> {
     let (x, w) = (Array::ones([2, 4, 8]), Array::ones([6, 4, 3]));
@@ -261,14 +265,14 @@ fn what_is_refused_says_what_to_write() {
     refused(x.conv_with(&w, how().layout("NCC", "OIH", "NCH")), ErrorKind::Shape, "twice");
     refused(x.conv_with(&w, how().layout("NCW", "OIH", "NCH")), ErrorKind::Shape, "spatial");
     refused(x.conv_with(&w, how().layout("XCH", "OIH", "NCH")), ErrorKind::Shape, "no N");
-    refused(x.conv_with(&w, how().sums(I32)), ErrorKind::Dtype, "not summed as int32");
+    refused(x.conv_with(&w, how().accum_dtype(I32)), ErrorKind::Dtype, "not summed as int32");
     refused(x.conv_transpose_with(&w, how().base_dilation([2])), ErrorKind::Shape, "strides");
     let mesh = Mesh::new([("X", 2), ("Y", 2)]).expect("a mesh");
     let features = x.put(&mesh, p![_, "X", _]);
     refused(
         features.conv_with(Array::ones([6, 2, 3]), how().groups(2)),
         ErrorKind::Sharding,
-        "groups are unsharded",
+        "grouped features must be unsharded",
     );
     refused(features.conv(w.put(&mesh, p![_, "X", _])), ErrorKind::Sharding, "contracted");
     refused(x.put(&mesh, p![_, _, ("X", "Y")]).conv(&w), ErrorKind::Sharding, "does not divide");
@@ -285,7 +289,8 @@ fn what_is_refused_says_what_to_write() {
     refused(x.put(&mesh, p![_, _, "X"]).window_max([1, 1, 2]), ErrorKind::Sharding, "does not divide");
 }
 
-/// What each window of a `[5, 7]` array has, by the definition: its elements with their places, row-major.
+/// Returns the elements of each window of a `[5, 7]` array by the definition, with their indices,
+/// row-major.
 fn windows_of(taps: [usize; 2], strides: [usize; 2], low: [i64; 2], count: [usize; 2]) -> Vec<Vec<usize>> {
     let mut all = Vec::new();
     for (a, b) in (0..count[0]).flat_map(|a| (0..count[1]).map(move |b| (a, b))) {
@@ -301,7 +306,7 @@ fn windows_of(taps: [usize; 2], strides: [usize; 2], low: [i64; 2], count: [usiz
 
 #[test]
 fn windows_are_reduced_and_the_first_extreme_has_the_gradient() -> Result<()> {
-    // many are equal, and one is no number
+    // Many elements are equal, and one is NaN.
     let mut numbers: Vec<f64> = (0..35).map(|i| ((i * 13) % 5) as f64 - 2.0).collect();
     for nan in [None, Some(17)] {
         if let Some(k) = nan {
@@ -329,7 +334,7 @@ fn windows_are_reduced_and_the_first_extreme_has_the_gradient() -> Result<()> {
         same(&x.window_prod_with(taps, options()), &fold(|a, b| a * b, 1.0))?;
         same(&x.window_max_with(taps, options()), &fold(most, f64::NEG_INFINITY))?;
         same(&x.window_min_with(taps, options()), &fold(least, f64::INFINITY))?;
-        // the whole cotangent to the first extreme
+        // The first extreme element gets the whole cotangent.
         let ct: Vec<f64> = (0..windows.len()).map(|k| k as f64 + 1.0).collect();
         let best = fold(most, f64::NEG_INFINITY);
         let mut want = vec![0.0; 35];
@@ -343,7 +348,7 @@ fn windows_are_reduced_and_the_first_extreme_has_the_gradient() -> Result<()> {
             back.call(&weights)
         };
         same(&slope(&x), &want)?;
-        // the same on any mesh and both engines
+        // The same on any mesh, and on both engines.
         for (a, b) in [(2, 1), (2, 2), (5, 1), (4, 2)] {
             let mesh = Mesh::auto([("X", a), ("Y", b)])?;
             for spec in [p!["X", "Y"], p!["Y", "X"]] {
@@ -364,7 +369,7 @@ fn windows_are_reduced_and_the_first_extreme_has_the_gradient() -> Result<()> {
     let bits = Array::from([6, 3, 5]);
     assert_eq!(bits.window_and([2]).to_vec::<i32>()?, [2, 1]);
     assert_eq!(bits.window_or([2]).to_vec::<i32>()?, [7, 7]);
-    // windows without any element have the identity
+    // Windows without any element have the identity.
     let far = || WindowOptions::default().padding([(2, 0)]);
     let ints = Array::from([5i8]);
     assert_eq!(ints.window_max_with([1], far()).to_vec::<i8>()?, [i8::MIN, i8::MIN, 5]);
@@ -377,7 +382,8 @@ fn windows_are_reduced_and_the_first_extreme_has_the_gradient() -> Result<()> {
     Ok(())
 }
 
-/// Of each element the product of the others of a window, also where one or two of them are 0, on every layout.
+/// The derivative for an element is the product of the window's other elements, also if one or two
+/// of them are 0, with every sharding.
 #[test]
 fn products_of_windows_have_a_derivative() -> Result<()> {
     let numbers: Vec<f64> = (0..35).map(|i| ((i * 13) % 7) as f64 - 2.0).collect();
@@ -397,7 +403,8 @@ fn products_of_windows_have_a_derivative() -> Result<()> {
         grad(x, |x| (x.window_prod_with(taps, how.clone()) * &weights).sum(..))
     };
     assert_eq!(slope(&x, how(), [3, 8]).to_vec::<f64>()?, want);
-    // steps and elements that are apart: against the twin by which the product of positive numbers is a sum of logarithms
+    // Strides and dilations: compared with an equivalent formula, the exponential of a sum of
+    // logarithms.
     let apart =
         || WindowOptions::default().dilation(dilation).base_dilation([2, 1]).padding([(2, 1), (3, -1)]);
     let positive = (&x + 3.0) * 0.5;
@@ -407,8 +414,8 @@ fn products_of_windows_have_a_derivative() -> Result<()> {
         Ok((sum.exp() * Array::from(ct(shape.iter().product())).reshape(shape)).sum(..))
     });
     let shape = positive.window_sum_with(taps, apart()).shape()?.to_vec();
-    assert!(slope(&positive, apart(), [shape[0], shape[1]]).allclose_by(&logs, 1e-12, 1e-12)?);
-    // a second time, where a window has zeros
+    assert!(slope(&positive, apart(), [shape[0], shape[1]]).allclose_with(&logs, 1e-12, 1e-12)?);
+    // A second derivative, where a window has zeros.
     let twice = grad(Array::from([0.0, 3.0, 0.0]), |x| grad(&x, |x| x.window_prod([3]).sum(..)).sum(..));
     assert_eq!(twice.to_vec::<f64>()?, [3.0, 0.0, 3.0]);
     for (a, b) in [(2, 1), (2, 2), (5, 1), (4, 2)] {
@@ -431,7 +438,8 @@ fn products_of_windows_have_a_derivative() -> Result<()> {
     Ok(())
 }
 
-/// Windows of an unreduced value, as of its sum: also those of which one is all that there is, and reaches beyond it on both sides.
+/// Windows of an unreduced value equal those of its sum, also if a single window covers the array
+/// and its padding on both sides.
 #[test]
 fn windows_of_unreduced_values() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;

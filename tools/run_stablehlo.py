@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Runs a program that atmesh saved as StableHLO on the devices that JAX has: CPUs, GPUs, TPUs, of one process or of a cluster.
+"""Runs a program that atmesh saved as StableHLO on JAX's devices (CPU, GPU or TPU), in one process or on a cluster.
 
     run_stablehlo.py step/ x.npy w.npy --out results/         arguments in order, as program.json lists them
     run_stablehlo.py step/ weights.safetensors --out new.safetensors     arguments by name
-    run_stablehlo.py step/ x.npy w.npy --repeat 100 --carry 1=0          argument 1 of the next call is result 0: a training loop
-    run_stablehlo.py --check folder1/ folder2/ ...            each with argument0.npy, ..., compared with expected0.npy, ...
+    run_stablehlo.py step/ x.npy w.npy --repeat 100 --carry 1=0          a training loop: result 0 becomes argument 1 of the next call
+    run_stablehlo.py --check folder1/ folder2/ ...            runs argument0.npy, ... and compares with expected0.npy, ...
 
-On CPUs without devices of their own: --cpu-devices 8. On a cluster, once in each process:
---coordinator HOST:PORT --processes N --process K, or --cluster under SLURM, on GKE, on a TPU pod.
+To simulate several devices on a CPU: --cpu-devices 8. On a cluster, run it in each process with
+--coordinator HOST:PORT --processes N --process K, or with --cluster under SLURM, on GKE or on a TPU pod.
 
-Needs JAX and nothing else: pip install jax (CPU), jax[cuda13] (NVIDIA), jax[tpu]. Each process reads from the files what its devices
-hold, and process 0 writes the results. What is wrong with the arguments is one line on stderr, and the exit status 2.
+Needs only JAX: pip install jax (CPU), jax[cuda13] (NVIDIA), jax[tpu]. Each process reads only the blocks of its devices from the
+files, and process 0 writes the results. A wrong argument prints one line to stderr and exits with status 2.
 """
 import argparse, json, os, re, struct, sys, time
 
@@ -32,11 +32,11 @@ def parser():
 
 
 class Wrong(Exception):
-    """What the user can mend."""
+    """An error that the user can fix."""
 
 
 def split(text):
-    """Splits at commas outside of brackets."""
+    """Splits at commas outside brackets."""
     parts, depth, word = [], 0, ""
     for c in text:
         depth += (c in "<[({") - (c in ">])}")
@@ -80,7 +80,7 @@ class Module:
         }
 
     def sharding(self, port, devices):
-        """Where an argument or a result is, in JAX's words. Pieces of axes, "x":(2)4, are axes of a finer mesh."""
+        """Returns the JAX sharding of an argument or a result. Sub-axes, such as "x":(2)4, become axes of a finer mesh."""
         axes = self.meshes.get(port.mesh)
         if not axes:
             return NamedSharding(Mesh(np.array(devices), ("devices",)), PartitionSpec())
@@ -111,8 +111,8 @@ class Module:
         return NamedSharding(mesh, PartitionSpec(*[pieces(d) for d in port.dims]))
 
     def compile(self, devices):
-        """The module as a function of sharded jax.Arrays."""
-        ids = np.array([[d.id for d in devices]])  # one replica, a partition a device
+        """Compiles the module to a function of sharded jax.Arrays."""
+        ids = np.array([[d.id for d in devices]])  # one replica, one partition per device
         options = backend.get_compile_options(num_replicas=1, num_partitions=len(devices), device_assignment=ids)
         exe = backend.get_backend().compile_and_load(self.text, devices, options)
         shardings = [self.sharding(p, devices) for p in self.results]
@@ -127,7 +127,7 @@ class Module:
 
 
 def tensors(path):
-    """The arrays of a .safetensors file by name, as maps of the file."""
+    """Returns the arrays of a .safetensors file by name, memory-mapped."""
     with open(path, "rb") as f:
         size = struct.unpack("<Q", f.read(8))[0]
         if size > os.path.getsize(path):
@@ -144,7 +144,7 @@ def tensors(path):
 
 
 def safetensors(arrays):
-    """A .safetensors file's bytes."""
+    """Returns the bytes of a .safetensors file."""
     head, at = {}, 0
     for name, a in arrays.items():
         head[name] = {"dtype": next(k for k, v in SAFE.items() if np.dtype(v) == a.dtype), "shape": a.shape, "data_offsets": [at, at + a.nbytes]}
@@ -155,7 +155,7 @@ def safetensors(arrays):
 
 
 def replace(path, write):
-    """Writes beside the place, then moves it there: nothing is ever half there."""
+    """Writes a temporary file and renames it, so that the target is never incomplete."""
     part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb") as f:
@@ -166,7 +166,7 @@ def replace(path, write):
 
 
 def given(module, files):
-    """Each argument's numbers, in files."""
+    """Yields each argument and its data, read from files."""
     mine = [p for p in module.arguments if not p.file]
     if len(files) == 1 and files[0].endswith(".safetensors"):
         try:
@@ -215,7 +215,7 @@ def whole(array):
 
 
 def differs(ours, theirs):
-    """How far results are apart, of the greatest element; None if they are as near as rounding lets them be."""
+    """Returns the maximum difference relative to the maximum element; None if it is within rounding."""
     if ours.dtype != theirs.dtype:
         ours = ours.view(theirs.dtype)
     if theirs.dtype.kind in "biu":
@@ -239,7 +239,7 @@ def arrays(module, files, devices):
 
 
 def check(folders):
-    """Each folder's program on its arguments, compared with what was expected: how many are not."""
+    """Runs each folder's program on its arguments; returns the number of results that differ from the expected ones."""
     bad = ran = 0
     for folder in folders:
         module = Module(folder)

@@ -1,12 +1,14 @@
-//! Places known at run time: a cache that a loop writes, rows of a table, the gradient of a lookup.
+//! Times dynamic indexing: a cache that a loop updates, a row lookup in a table, and the gradient
+//! of the lookup.
 
 use super::{Options, time};
 use atmesh::prelude::*;
 use std::hint::black_box;
 
-/// A step that reads and writes a row of a cache of so many rows of 64: per step of 4096, the one copy of the argument among them.
+/// Times a step that reads and writes one row of a cache of `rows` rows of 64 elements. The figure
+/// is per step of 4096 steps, and includes one copy of the argument.
 fn cache(o: &Options, rows: usize) -> Result<()> {
-    let c = Array::zeros(F32.of([rows, 64]));
+    let c = Array::zeros(F32.array_type([rows, 64]));
     let f = jit(move |c: &Array| {
         fori_loop(0..4096, c, move |i, c| {
             let i = i % rows as i32;
@@ -15,7 +17,7 @@ fn cache(o: &Options, rows: usize) -> Result<()> {
     })
     .engine(o.engine);
     calls!(o, &format!("indexing/cache_{rows}"), "4096 steps, a row of 64 each", f, &c)?;
-    // as a server keeps it: the cache is donated, and the next call's is the result
+    // Decoding servers donate the cache: each call gets the result of the previous call.
     let (f, mut kept) = (f.donate(0), Some(c * 1.0));
     time(o, &format!("indexing/cache_{rows}_kept"), "the same, donated", || {
         kept = Some(f.call(kept.take().expect("the last result"))?);
@@ -37,14 +39,15 @@ pub(crate) fn indexing(o: &Options) -> Result<()> {
     calls!(o, "indexing/at_add", "100000 rows of 64 into 65536", f, (&table, &ids, &rows))?;
     let f = jit(|t: &Array, i: &Array| grad(t, |t| t.take(i, 0).square().sum(..))).engine(o.engine);
     calls!(o, "indexing/embedding_gradient", "of 100000 rows of 64", f, (&table, &ids))?;
-    let bins = Array::zeros(F32.of([1 << 16]));
-    let (ids, ones) = (Array::arange(0..1_000_000) * 7919 % (1 << 16), Array::ones(F32.of([1_000_000])));
+    let bins = Array::zeros(F32.array_type([1 << 16]));
+    let (ids, ones) =
+        (Array::arange(0..1_000_000) * 7919 % (1 << 16), Array::ones(F32.array_type([1_000_000])));
     let f = jit(|b: &Array, i: &Array, u: &Array| b.at(ix![i]).add(u)).engine(o.engine);
     calls!(o, "indexing/bins", "1000000 numbers into 65536", f, (&bins, &ids, &ones))?;
     plain(o, &table.to_vec()?, &rows.to_vec()?)
 }
 
-/// The same as plain loops, on one core.
+/// Times the same lookup and update as plain loops on one core.
 fn plain(o: &Options, table: &[f32], rows: &[f32]) -> Result<()> {
     let ids = |n: usize| (0..n).map(|k| k * 7919 % (1 << 16)).collect::<Vec<_>>();
     let few = ids(100_000);

@@ -1,4 +1,4 @@
-//! Sorts and running sums, of one line and of many, beside plain loops.
+//! Times sorts and running sums of one row and of many rows, next to plain loops.
 
 use super::{Options, time};
 use atmesh::prelude::*;
@@ -13,13 +13,13 @@ const ALL: [Line; 9] = [
     ("lines/argsort", "argsort of 10^6 float32", &[1_000_000], |x| x.argsort(0)),
     ("lines/top_k", "the 10 greatest of 10^6 float32", &[1_000_000], |x| x.top_k(10, 0).0),
     ("lines/cumsum", "running sum of 2^24 float32", &[1 << 24], |x| x.cumsum(0)),
-    ("lines/cumsum_back", "the same from the end", &[1 << 24], |x| x.cumsum_from_end(0)),
+    ("lines/cumsum_back", "the same from the end", &[1 << 24], |x| x.cumsum_reverse(0)),
     ("lines/cumsum_rows", "running sums of 2^14 lines of 2^10 float32", &[1 << 14, 1 << 10], |x| x.cumsum(1)),
     ("lines/rfft_rows", "rfft of 1000 lines of 1024 float32", &[1000, 1024], |x| x.rfft(1)),
     ("lines/fft", "fft of 2^20 float32, made complex", &[1 << 20], |x| x.fft(0)),
 ];
 
-/// A key in the order of floats.
+/// Maps a float to an integer key with the same order.
 fn key(x: f32) -> u32 {
     let bits = x.to_bits();
     if bits >> 31 != 0 { !bits } else { bits | 1 << 31 }

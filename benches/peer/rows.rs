@@ -1,4 +1,5 @@
-//! Rows that are reduced and used again: softmax, layernorm, their gradients, attention, a transformer's training step.
+//! Times row-wise kernels: softmax, layernorm, their gradients, attention, and a transformer's
+//! training step.
 
 use super::Options;
 use atmesh::prelude::*;
@@ -12,7 +13,8 @@ fn attention(q: &Array, k: &Array, v: &Array) -> Array {
     einsum("hqk,hkd->hqd", [&(einsum("hqd,hkd->hqk", [q, k]) * 0.125).softmax(2), v])
 }
 
-/// Softmax, layernorm and their gradients of 4096 rows of 1024 numbers; attention of 16 heads, 512 places and 64 features.
+/// Times softmax, layernorm and their gradients on 4096 rows of 1024 elements, and attention with
+/// 16 heads, 512 positions and 64 features.
 pub(super) fn rows(o: &Options) -> Result<()> {
     let [a, b, c] = Key::new(7).split();
     let (x, y) = (a.normal([4096, 1024]), b.normal([4096, 1024]));
@@ -41,7 +43,7 @@ pub(super) fn rows(o: &Options) -> Result<()> {
     transformer(o)
 }
 
-/// A training step of four layers: 16 lines of 128 places, 128 features in 4 heads.
+/// Times a training step of four layers: 16 sequences of 128 positions, 128 features in 4 heads.
 fn transformer(o: &Options) -> Result<()> {
     let (layers, b, s, d, h) = (4, 16, 128, 128, 4);
     let layer = move |x: &Array, w: &[Array]| {

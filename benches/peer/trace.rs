@@ -1,4 +1,5 @@
-//! How fast the front end is: a 48-layer transformer traced, differentiated, partitioned and compiled, by types alone.
+//! Times the front end: a 48-layer transformer is traced, differentiated, partitioned and compiled
+//! from types alone.
 
 use super::{Options, time};
 use atmesh::prelude::*;
@@ -38,9 +39,9 @@ fn net(x: &Array, layers: &Layers) -> Array {
     layers.iter().fold(x.clone(), |x, p| block(&x, p)).square().mean(..)
 }
 
-/// Weights and a batch on this mesh: types without numbers.
+/// Returns weights and a batch on this mesh, as types without data.
 fn args(mesh: &Mesh, batch: usize) -> (Layers, Array) {
-    let of = |shape: &[usize], spec: Spec| F32.of(shape).on(mesh, spec).into_tree();
+    let of = |shape: &[usize], spec: Spec| F32.array_type(shape).on(mesh, spec).into_tree();
     let layer = |_| {
         let qkv = || of(&[D, H, D / H], p![_, "model", _]);
         let out = of(&[H, D / H, D], p!["model", _, _]);
@@ -55,7 +56,8 @@ fn timed<T>(f: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     Ok((x, t.elapsed().as_secs_f64()))
 }
 
-/// The front end alone: the forward pass traced, its gradient through all stages, and partitioning on few and on many devices.
+/// Times the front end alone: tracing the forward pass, all stages of the gradient, and
+/// partitioning for few and for many devices.
 pub(crate) fn trace(o: &Options) -> Result<()> {
     let forward = jit(|ps: &Layers, x: &Array| net(x, ps));
     let gradient = jit(|ps: &Layers, x: &Array| grad(ps, |ps: Layers| net(x, &ps)));

@@ -1,17 +1,20 @@
-//! More cores than there are, by simulation: a program's tasks, cut for so many workers and measured one at a time, are laid out on as many cores.
+//! Simulates more cores than the machine has: a program is split into tasks for `n` workers, each
+//! task is measured alone, and the tasks are then scheduled on `n` simulated cores.
 //!
-//! `ATMESH_WORKERS=16 taskset -c 1 chrt -f 10 … -- --workers`: on one core no two tasks share the caches, and by that way of scheduling none is
-//! interrupted by another. A line a program: the seconds of all tasks, and those of the core that ends last when each takes the next task as it
-//! becomes free, with the barriers, each counted as `MEET`. Not in it: what cores lose that share memory and caches.
+//! Run it with `ATMESH_WORKERS=16 taskset -c 1 chrt -f 10 … -- --workers`: on one core no two tasks
+//! share the caches, and under this scheduling class no task is interrupted by another. It prints
+//! one line per program: the total seconds of all tasks, and the finishing time of the last core if
+//! each core takes the next task as it becomes free, including the barriers, which cost `MEET`
+//! each. The simulation ignores contention for caches and memory bandwidth.
 use crate::Options;
 use atmesh::Result;
-use atmesh::plan::{Doing, Timeline};
+use atmesh::plan::{Activity, Timeline};
 use std::time::Instant;
 
-/// Seconds until 16 cores have met.
+/// The assumed cost of a barrier of 16 cores, in seconds.
 const MEET: f64 = 2e-6;
 
-/// Between two barriers: the seconds of each task, in rising order.
+/// Returns the seconds of each task, sorted ascending, for each interval between two barriers.
 fn levels(t: &Timeline) -> Vec<Vec<f64>> {
     let mut levels: Vec<Vec<f64>> = Vec::new();
     for track in 0..t.tracks() {
@@ -20,8 +23,8 @@ fn levels(t: &Timeline) -> Vec<Vec<f64>> {
             if levels.len() <= level {
                 levels.push(Vec::new());
             }
-            match s.doing {
-                Doing::Wait => level += 1,
+            match s.activity {
+                Activity::Wait => level += 1,
                 _ => levels[level].push(s.seconds),
             }
         }
@@ -32,7 +35,8 @@ fn levels(t: &Timeline) -> Vec<Vec<f64>> {
     levels
 }
 
-/// When the last of so many cores ends; the longest tasks come last, which is the worst order.
+/// Returns the time at which the last of `cores` cores finishes. The longest tasks come last, which
+/// is the worst order.
 fn together(tasks: &[f64], cores: usize) -> f64 {
     let mut free = vec![0.0; cores];
     for task in tasks {
@@ -42,7 +46,7 @@ fn together(tasks: &[f64], cores: usize) -> f64 {
     free.into_iter().fold(0.0, f64::max)
 }
 
-/// Of each task the least time that is seen in some seconds.
+/// Measures the minimum time of each task over some seconds, and prints the simulated schedule.
 pub(crate) fn tell(o: &Options, name: &str, mut call: impl FnMut() -> Result<Timeline>) -> Result<()> {
     for _ in 0..2 {
         call()?;
@@ -56,7 +60,8 @@ pub(crate) fn tell(o: &Options, name: &str, mut call: impl FnMut() -> Result<Tim
         if least.is_empty() {
             least.clone_from(&seen);
         }
-        // tasks are counted as the program is cut; a run of which marks are missing is left out
+        // The number of tasks is fixed by the compiled program; runs with missing marks are
+        // ignored.
         if least.iter().map(Vec::len).eq(seen.iter().map(Vec::len)) {
             least.iter_mut().flatten().zip(seen.iter().flatten()).for_each(|(a, b)| *a = a.min(*b));
         }

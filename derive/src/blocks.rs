@@ -1,10 +1,10 @@
-//! `#[derive(Blocks)]`: a struct of typed arrays goes through `shard_map`.
+//! `#[derive(Blocks)]`: lets structs of typed arrays pass through `shard_map`.
 
 use proc_macro2::TokenStream as Tokens;
 use quote::{format_ident, quote};
 use syn::{Data, DeriveInput, GenericParam, Ident, Index, Type};
 
-/// The parameter that a field's type is.
+/// Returns the struct's type parameter that a field's type consists of, if it is one.
 fn parameter<'a>(ty: &Type, params: &'a [Ident]) -> Option<&'a Ident> {
     match ty {
         Type::Path(p) if p.qself.is_none() => params.iter().find(|i| p.path.is_ident(*i)),
@@ -64,28 +64,28 @@ pub(crate) fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
     let field_specs: Vec<_> = types.iter().map(|of| spec_of(of)).collect();
     Ok(quote! {
         #[automatically_derived]
-        impl<__Mesh, #(#params: ::atmesh::typed::Enter<__Mesh>),*> ::atmesh::typed::Enter<__Mesh> for #name<#(#params),*> {
-            type Local = #name<#(<#params as ::atmesh::typed::Enter<__Mesh>>::Local),*>;
+        impl<__Mesh, #(#params: ::atmesh::typed::ShardMapIn<__Mesh>),*> ::atmesh::typed::ShardMapIn<__Mesh> for #name<#(#params),*> {
+            type Local = #name<#(<#params as ::atmesh::typed::ShardMapIn<__Mesh>>::Local),*>;
             fn arrays(self, into: &mut ::std::vec::Vec<::atmesh::Array>) {
-                #(::atmesh::typed::Enter::<__Mesh>::arrays(self.#members, into);)*
+                #(::atmesh::typed::ShardMapIn::<__Mesh>::arrays(self.#members, into);)*
             }
             fn blocks(from: &mut dyn ::core::iter::Iterator<Item = ::atmesh::Array>) -> Self::Local {
-                #name { #(#members: <#types as ::atmesh::typed::Enter<__Mesh>>::blocks(from),)* }
+                #name { #(#members: <#types as ::atmesh::typed::ShardMapIn<__Mesh>>::blocks(from),)* }
             }
         }
         #[automatically_derived]
-        impl<__Mesh, #(#specs,)* #(#params: ::atmesh::typed::Leave<#specs, __Mesh>),*>
-            ::atmesh::typed::Leave<#name<#(#specs),*>, __Mesh> for #name<#(#params),*>
+        impl<__Mesh, #(#specs,)* #(#params: ::atmesh::typed::ShardMapOut<#specs, __Mesh>),*>
+            ::atmesh::typed::ShardMapOut<#name<#(#specs),*>, __Mesh> for #name<#(#params),*>
         {
-            type Global = #name<#(<#params as ::atmesh::typed::Leave<#specs, __Mesh>>::Global),*>;
+            type Global = #name<#(<#params as ::atmesh::typed::ShardMapOut<#specs, __Mesh>>::Global),*>;
             fn specs(into: &mut ::std::vec::Vec<::atmesh::Spec>) {
-                #(<#types as ::atmesh::typed::Leave<#field_specs, __Mesh>>::specs(into);)*
+                #(<#types as ::atmesh::typed::ShardMapOut<#field_specs, __Mesh>>::specs(into);)*
             }
             fn blocks(self, into: &mut ::std::vec::Vec<::atmesh::Array>) {
-                #(::atmesh::typed::Leave::<#field_specs, __Mesh>::blocks(self.#members, into);)*
+                #(::atmesh::typed::ShardMapOut::<#field_specs, __Mesh>::blocks(self.#members, into);)*
             }
             fn arrays(from: &mut dyn ::core::iter::Iterator<Item = ::atmesh::Array>) -> Self::Global {
-                #name { #(#members: <#types as ::atmesh::typed::Leave<#field_specs, __Mesh>>::arrays(from),)* }
+                #name { #(#members: <#types as ::atmesh::typed::ShardMapOut<#field_specs, __Mesh>>::arrays(from),)* }
             }
         }
     })

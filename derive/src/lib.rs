@@ -1,4 +1,7 @@
-//! `#[derive(Tree)]`: a struct of trees is a tree; `#[derive(Blocks)]`: a struct of typed arrays goes through `shard_map`.
+//! Derive macros of atmesh: `Tree` for structs of arrays, and `Blocks` for structs of typed arrays.
+//!
+//! `#[derive(Tree)]` makes a struct of trees a tree itself. `#[derive(Blocks)]` lets a struct of
+//! typed arrays pass through `shard_map`.
 
 mod blocks;
 mod owned;
@@ -13,15 +16,18 @@ use syn::{
     parse_macro_input, parse_quote,
 };
 
-/// Makes a struct a tree of arrays: its fields are trees, its leaves have the paths `field.0.w`.
+/// Makes a struct a tree of arrays: its fields are trees, its leaves have paths like `field.0.w`.
 ///
-/// * Where the struct has a type parameter (`struct Layer<T = Array> { w: T, b: T }`), the struct of specs says how to shard one:
-///   `Layer<Spec>` is `Specs`. `Layer<ArrayType>` may be passed where `Layer` is wanted: to trace and to lower a program of which there are no
-///   numbers.
-/// * `#[tree(bound(D: Size, H: Size))]` on the struct: its type parameters are not trees but what this says, such as sizes of typed arrays.
-///   `Clone` is implemented too: Rust's own derive reads no `T![..]` in a struct with parameters, and would ask the sizes to be `Clone`.
-/// * `#[tree(skip)]` on a field: a plain value, part of the cache key of `jit`; it is `Clone`, `Default`, `PartialEq`, `Debug`, `Send` and
-///   `Sync`. The default takes its place in the result of a closure that failed before it returned.
+/// * If the struct has a type parameter (`struct Layer<T = Array> { w: T, b: T }`), a struct of
+///   specs says how to shard one: `Layer<Spec>` implements `Specs`. `Layer<ArrayType>` may be
+///   passed instead of `Layer`, to trace and lower a program without data.
+/// * `#[tree(bound(D: Size, H: Size))]` on the struct: its type parameters are not trees but have
+///   these bounds, such as sizes of typed arrays. `Clone` is implemented too, since Rust's own
+///   derive cannot read `T![..]` in a struct with parameters and would require the sizes to be
+///   `Clone`.
+/// * `#[tree(skip)]` on a field: a plain value, which is part of the cache key of `jit` and must be
+///   `Clone`, `Default`, `PartialEq`, `Debug`, `Send` and `Sync`. If a closure fails before it
+///   returns, the field of its result has the default value.
 ///
 /// ```ignore
 /// #[derive(Clone, Tree)]
@@ -36,9 +42,11 @@ pub fn derive_tree(input: TokenStream) -> TokenStream {
     expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Lets a struct of typed arrays enter a typed `shard_map`, and leave it by a struct of out specs.
+/// Lets a struct of typed arrays enter and leave a typed `shard_map`.
 ///
-/// Inside, the fields have the types of one device's blocks; so each field's type is a type parameter of the struct, which has no bounds.
+/// The struct leaves it through a struct of out specs. Inside the `shard_map`, the fields have the
+/// types of one device's blocks. Therefore the type of each field must be a type parameter of the
+/// struct, without bounds.
 ///
 /// ```ignore
 /// #[derive(Blocks)]
@@ -82,7 +90,7 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
     let mut specs = Tokens::new();
     for (((member, label), skip), field) in members.iter().zip(&labels).zip(&skips).zip(&data.fields) {
         if *skip {
-            // errors about the type point at the field
+            // report errors about the type at the field
             let default = quote_spanned!(field.ty.span()=> ::core::default::Default::default());
             filled.extend(quote!(#member: #default,));
             rebuild.extend(quote!(#member: ::core::clone::Clone::clone(&self.#member),));
@@ -165,7 +173,7 @@ fn expand(input: &DeriveInput) -> syn::Result<Tokens> {
         w.predicates.push(parse_quote!(Self: ::core::clone::Clone));
         w
     };
-    // a field's own check, so that a message points at the field that is no tree
+    // one check per field, so that an error points at the field that is not a tree
     let checks =
         data.fields.iter().zip(&skips).enumerate().filter(|(_, (_, skip))| !**skip).map(|(i, (f, _))| {
             let (check, field) = (format_ident!("field{i}"), &f.ty);
@@ -226,7 +234,7 @@ fn no_struct(input: &DeriveInput, what: &str) -> syn::Error {
     syn::Error::new_spanned(&input.ident, message)
 }
 
-/// What `#[tree(bound(..))]` on the struct says of its type parameters.
+/// Returns the bounds in `#[tree(bound(..))]` on the struct, if it has this attribute.
 fn stated_bounds(input: &DeriveInput) -> syn::Result<Option<Vec<WherePredicate>>> {
     let mut stated = None;
     for attr in input.attrs.iter().filter(|a| a.path().is_ident("tree")) {
@@ -244,7 +252,7 @@ fn stated_bounds(input: &DeriveInput) -> syn::Result<Option<Vec<WherePredicate>>
     Ok(stated)
 }
 
-/// Whether the field is marked `#[tree(skip)]`.
+/// Returns true if the field is marked `#[tree(skip)]`.
 fn skipped(f: &Field) -> syn::Result<bool> {
     let mut skip = false;
     for attr in f.attrs.iter().filter(|a| a.path().is_ident("tree")) {

@@ -1,11 +1,12 @@
-//! Structs of what may be passed where arrays are wanted, types for instance, as structs of arrays.
+//! `Args` for structs: converts a struct of array-like values (types, say) to a struct of arrays.
 
 use proc_macro2::{Ident, Span, TokenStream as Tokens, TokenTree};
 use quote::quote;
 use syn::{DeriveInput, Field, GenericArgument, GenericParam, PathArguments, Type};
 
-/// `Args` for a struct whose type parameters are trees and nothing else is said of: where each parameter is what may be passed for a tree,
-/// the struct may be passed for the struct of these trees. `None` where the fields do not tell how.
+/// Returns the implementation of `Args` for a struct whose type parameters are unbounded trees.
+/// If each parameter may be passed for a tree, then the struct may be passed for the struct of
+/// these trees. Returns `None` if the types of the fields do not determine the conversion.
 pub(crate) fn args(input: &DeriveInput, fields: &[(&Field, &Tokens, bool)]) -> Option<Tokens> {
     let params: Vec<&Ident> = input.generics.type_params().map(|p| &p.ident).collect();
     let plain = |p: &GenericParam| matches!(p, GenericParam::Type(t) if t.bounds.is_empty());
@@ -34,7 +35,7 @@ pub(crate) fn args(input: &DeriveInput, fields: &[(&Field, &Tokens, bool)]) -> O
     })
 }
 
-/// Whether a type mentions a parameter; `None` if that cannot be seen, since a macro writes it.
+/// Returns true if a type mentions a parameter; `None` if a macro hides the answer.
 fn mentions(ty: &Type, params: &[&Ident]) -> Option<bool> {
     fn look(tokens: Tokens, params: &[&Ident]) -> Option<bool> {
         tokens.into_iter().try_fold(false, |found, token| {
@@ -50,7 +51,7 @@ fn mentions(ty: &Type, params: &[&Ident]) -> Option<bool> {
     look(quote!(#ty), params)
 }
 
-/// A value of this type with each parameter as its tree.
+/// Returns code that converts a value of this type, with each parameter replaced by its tree.
 fn tree(ty: &Type, params: &[&Ident], value: Tokens, depth: usize) -> Option<Tokens> {
     if !mentions(ty, params)? {
         return Some(value);
@@ -64,7 +65,7 @@ fn tree(ty: &Type, params: &[&Ident], value: Tokens, depth: usize) -> Option<Tok
         Type::Path(path) if path.qself.is_none() => {
             let last = path.path.segments.last()?;
             let PathArguments::AngleBracketed(args) = &last.arguments else {
-                // the parameter itself
+                // the type is the parameter itself
                 return Some(quote!(::atmesh::Args::into_tree(#value)));
             };
             match (last.ident.to_string().as_str(), args.args.first()) {
@@ -73,7 +74,7 @@ fn tree(ty: &Type, params: &[&Ident], value: Tokens, depth: usize) -> Option<Tok
                 }
                 ("Option", Some(GenericArgument::Type(of))) => inner(of).map(|f| quote!(#value.map(#f))),
                 ("Box" | "PhantomData" | "Static", _) => None,
-                // another struct of trees
+                // the type is another struct of trees
                 _ => Some(quote!(::atmesh::Args::into_tree(#value))),
             }
         }

@@ -1,18 +1,18 @@
-//! More programs of each mode: every way to shard a training step, collectives of one and of two axes, blocks that are sums, values on
-//! other meshes, and each primitive with sharded operands.
+//! More programs of each mode: all strategies for a training step, collectives over one and two
+//! axes, partial values, values on other meshes, and each primitive with sharded operands.
 
 use super::{Case, argument, case, numbers};
 use atmesh::ops::PRIMITIVES;
 use atmesh::prelude::*;
 use atmesh::{Axes, AxisType, ErrorKind, Padding, WindowOptions};
 
-/// Mean squares of two layers and their step down, as training has it.
+/// Computes one step of gradient descent on a two-layer network with a mean-square loss.
 fn step(x: &Array, y: &Array, up: &Array, down: &Array) -> (Array, Array) {
     let (gu, gd) = grad((up, down), |(up, down)| (x.matmul(&up).relu().matmul(&down) - y).square().mean(..));
     (up - 0.1 * gu, down - 0.1 * gd)
 }
 
-/// Data, tensor and fully sharded parallel steps, on auto and on explicit axes.
+/// Returns data-, tensor- and fully sharded parallel training steps, on auto and on explicit axes.
 pub(super) fn steps() -> Result<Vec<Case>> {
     let both = ("dp", "tp");
     let ways = [
@@ -32,7 +32,7 @@ pub(super) fn steps() -> Result<Vec<Case>> {
         cases.push(case(&format!("step_{name}_auto"), &auto, || (&x, &y, &up, &down))?);
 
         let (x, y, up, down) = arguments(&Mesh::new([("dp", 2), ("tp", 4)])?);
-        // weights that are sharded like the data are gathered where they are used; sums over a sharded dimension say what becomes of them
+        // FSDP weights are gathered; sums over a sharded dimension state their result.
         let explicit = jit(move |x: &Array, y: &Array, up: &Array, down: &Array| {
             let (gu, gd) = grad((up, down), |(up, down)| {
                 let (u, d) = if name == "fsdp" { (up.reshard(p![]), down.reshard(p![])) } else { (up, down) };
@@ -54,7 +54,7 @@ pub(super) fn steps() -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// One step of the rod, with what the neighbours sent.
+/// Computes one step of the heat equation on a block, using the neighbours' edges.
 fn rod(x: &Array) -> Array {
     let from_left = x.slice(ix![-1..]).ppermute("X", Permutation::shift(1));
     let from_right = x.slice(ix![..1]).ppermute("X", Permutation::shift(-1));
@@ -62,7 +62,7 @@ fn rod(x: &Array) -> Array {
     0.5 * x + 0.25 * wide.slice(ix![..-2]) + 0.25 * wide.slice(ix![2..])
 }
 
-/// Code of one device.
+/// Returns programs of per-device code.
 pub(super) fn manual() -> Result<Vec<Case>> {
     let line = Mesh::new([("X", 8)])?;
     let grid = Mesh::new([("x", 4), ("y", 2)])?;
@@ -72,15 +72,15 @@ pub(super) fn manual() -> Result<Vec<Case>> {
 
     let m = numbers(71, &[16, 8]).put(&grid, p!["x", "y"]);
     let stacked = jit(shard_map(&grid, p!["x", "y"], (p![], p![both], p![both]), |m: &Array| {
-        let all = m.all_gather(("x", "y"), Gather::stacked(0)); // [8, 4, 4], the same on all devices but to its type
-        let sums = all.psum_scatter(("y", "x"), Gather::stacked(0));
-        (all.pmax(("x", "y")), sums, m.all_to_all("x", Exchange::split(0).stack(0)).sum(0))
+        let all = m.all_gather(("x", "y"), CollectiveDim::stacked(0)); // [8, 4, 4]
+        let sums = all.psum_scatter(("y", "x"), CollectiveDim::stacked(0));
+        (all.pmax(("x", "y")), sums, m.all_to_all("x", AllToAll::split(0).stack(0)).sum(0))
     }));
     let tiled = jit(shard_map(&grid, p![both], (p![both], p![_, both], p![both], p![]), |m: &Array| {
         let wide = m.tile([8, 1]);
         (
-            wide.psum_scatter(both, Gather::tiled(0)),
-            m.tile([4, 1]).all_to_all(both, Exchange::split(1).concat(0)),
+            wide.psum_scatter(both, CollectiveDim::tiled(0)),
+            m.tile([4, 1]).all_to_all(both, AllToAll::split(1).concat(0)),
             m.ppermute(both, Permutation::ring(3)),
             m.pmin(both) + m.pmean(both),
         )
@@ -115,7 +115,7 @@ pub(super) fn manual() -> Result<Vec<Case>> {
     ])
 }
 
-/// Values that are moved, joined, chosen and drawn where they are sharded.
+/// Returns programs that move, join, select and draw values of sharded arrays.
 pub(super) fn values() -> Result<Vec<Case>> {
     let grid = Mesh::new([("dp", 2), ("tp", 4)])?;
     let other = Mesh::new([("a", 4), ("b", 2)])?;
@@ -196,7 +196,7 @@ pub(super) fn values() -> Result<Vec<Case>> {
                 (
                     at(a.normal([64, 3])),
                     at(b.uniform([64])),
-                    at(c.bits(U64.of([16]))),
+                    at(c.bits(U64.array_type([16]))),
                     at(a.randint([32], 0..100)),
                 )
             }),
@@ -213,7 +213,7 @@ pub(super) fn values() -> Result<Vec<Case>> {
     ])
 }
 
-/// Every primitive that has no mesh of its own, with operands that are sharded as evenly as they can be.
+/// Returns every primitive without its own mesh, with operands sharded as evenly as possible.
 pub(super) fn primitives() -> Result<Vec<Case>> {
     let mesh = Mesh::auto([("a", 2), ("b", 2), ("c", 2)])?;
     let mut cases = Vec::new();
@@ -227,7 +227,7 @@ pub(super) fn primitives() -> Result<Vec<Case>> {
             let one = |n: &usize| {
                 n.is_multiple_of(2).then(|| axes.next()).flatten().map_or(Axes::none(), Axes::from)
             };
-            argument(150 + k as u64, ty).put(&mesh, Spec::of(ty.shape.iter().map(one).collect()))
+            argument(150 + k as u64, ty).put(&mesh, Spec::from_dims(ty.shape.iter().map(one).collect()))
         };
         let args: Vec<Array> = operands.iter().enumerate().map(place).collect();
         let f = jit(move |args: &Vec<Array>| {
@@ -235,7 +235,7 @@ pub(super) fn primitives() -> Result<Vec<Case>> {
         });
         match case(&format!("sharded_{}", entry.name), &f, || args.clone()) {
             Ok(case) => cases.push(case),
-            // without a form in StableHLO, with a result that is sharded unevenly, or with a mesh of its own
+            // Skipped: no StableHLO form, an unevenly sharded result, or a mesh in the primitive.
             Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::Mesh) => {}
             Err(e) => return Err(e),
         }

@@ -1,6 +1,6 @@
-//! Programs for XLA: written as StableHLO with Shardy's shardings, saved with arguments and with what our own engine computes.
+//! Programs for XLA, saved as StableHLO with Shardy annotations, arguments and our results.
 //!
-//! `cargo run --example beyond` prints one; `cargo run --example beyond -- FOLDER` saves all, for `scripts/stablehlo`.
+//! `cargo run --example beyond` prints one; `… -- FOLDER` saves all, for `scripts/stablehlo`.
 use atmesh::prelude::*;
 
 mod programs;

@@ -1,9 +1,9 @@
-//! Programs of all three modes, with arguments: what is written as StableHLO, run elsewhere and compared.
+//! Programs of all three modes with arguments, to be run by XLA and compared with our results.
 
-use atmesh::export::Options;
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::random::{RandomKeyData, RandomWrap};
 use atmesh::prelude::*;
+use atmesh::stablehlo::Options;
 use atmesh::transform::StableHlo;
 use atmesh::tree::{Args, Tree, leaves};
 use atmesh::{ConvOptions, Jit, Padding};
@@ -12,19 +12,19 @@ use std::sync::Arc;
 #[path = "further.rs"]
 mod further;
 
-/// A program as a module, its arguments, and what our own engine computes.
+/// A program as a StableHLO module, its arguments, and the results of our engine.
 pub(crate) struct Case {
-    /// Its name, which is its folder's.
+    /// The name of the program and of its folder.
     pub(crate) name: String,
-    /// The module.
+    /// The StableHLO module.
     pub(crate) module: StableHlo,
-    /// What goes in.
+    /// The arguments of the program.
     pub(crate) arguments: Vec<Array>,
-    /// What comes out here.
+    /// The results that our engine computes.
     pub(crate) results: Vec<Array>,
 }
 
-/// A function, written and called.
+/// Writes a function as StableHLO and calls it.
 fn case<I: Tree, O: Tree, A: Args<Owned = I>>(
     name: &str,
     f: &Jit<'_, I, O>,
@@ -36,7 +36,7 @@ fn case<I: Tree, O: Tree, A: Args<Owned = I>>(
     Ok(Case { name: name.into(), module, arguments, results })
 }
 
-/// Numbers between −1 and 1, the same in each run.
+/// Returns pseudo-random elements between −1 and 1, the same in each run.
 fn numbers(seed: u64, shape: &[usize]) -> Array {
     Key::new(seed).uniform(shape) * 2.0 - 1.0
 }
@@ -45,13 +45,13 @@ fn layer(x: &Array, w: &Array, b: &Array) -> Array {
     (x.dot(w) + b).logistic()
 }
 
-/// Two layers and their mean square.
+/// Returns the mean square of the output of two layers.
 fn loss(x: &Array, up: &Array, down: &Array) -> Array {
     let h = x.matmul(up).tanh();
     h.matmul_to(down, p!["dp"]).square().mean(..)
 }
 
-/// Shardings in types.
+/// Returns programs whose shardings are part of the types.
 fn explicit() -> Result<Vec<Case>> {
     let line = Mesh::new([("X", 8)])?;
     let grid = Mesh::new([("dp", 2), ("tp", 4)])?;
@@ -100,7 +100,7 @@ fn explicit() -> Result<Vec<Case>> {
     ])
 }
 
-/// Placed by propagation.
+/// Returns programs whose shardings are found by propagation.
 fn auto() -> Result<Vec<Case>> {
     let line = Mesh::auto([("X", 8)])?;
     let grid = Mesh::auto([("dp", 2), ("tp", 4)])?;
@@ -165,7 +165,7 @@ fn auto() -> Result<Vec<Case>> {
     ])
 }
 
-/// Code of one device.
+/// Returns programs of per-device code.
 fn manual() -> Result<Vec<Case>> {
     let line = Mesh::new([("X", 8)])?;
     let grid = Mesh::new([("x", 4), ("y", 2)])?;
@@ -173,10 +173,10 @@ fn manual() -> Result<Vec<Case>> {
     let m = numbers(31, &[8, 8]).put(&grid, p!["x", "y"]);
     let all = |x: &Array| {
         let sums = x.psum("X");
-        let rows = x.all_gather("X", Gather::tiled(0)).sum(0);
-        let mine = x.tile([4, 1]).psum_scatter("X", Gather::tiled(0));
+        let rows = x.all_gather("X", CollectiveDim::tiled(0)).sum(0);
+        let mine = x.tile([4, 1]).psum_scatter("X", CollectiveDim::tiled(0));
         let next = x.ppermute("X", Permutation::ring(1));
-        let turned = x.all_to_all("X", Exchange::split(1).concat(0));
+        let turned = x.all_to_all("X", AllToAll::split(1).concat(0));
         (sums, rows.pmax("X"), mine, next * axis_index("X").astype(F32), turned)
     };
     let collectives = jit(move |x: &Array| {
@@ -209,7 +209,7 @@ fn axes_of<const N: usize>(names: [&'static str; N]) -> atmesh::Axes {
     names.into_iter().map(Into::into).collect()
 }
 
-/// What needs no mesh.
+/// Returns programs that need no mesh.
 fn plain() -> Result<Vec<Case>> {
     let z = numbers(40, &[6]).complex(numbers(41, &[6]));
     Ok(vec![
@@ -233,7 +233,7 @@ fn plain() -> Result<Vec<Case>> {
     ])
 }
 
-/// Every primitive alone, on one device; those of manual mode are in programs.
+/// Returns each primitive alone, on one device; those of manual mode are in `manual`.
 fn primitives() -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for entry in PRIMITIVES {
@@ -254,7 +254,7 @@ fn primitives() -> Result<Vec<Case>> {
     }
     Ok(cases)
 }
-/// Numbers of a type, of which functions are defined and matrices have factors.
+/// Returns elements of a type on which all functions are defined and all factorisations exist.
 fn argument(seed: u64, ty: &ArrayType) -> Array {
     let x = Key::new(seed).uniform(&ty.shape[..]);
     match ty.dtype {
@@ -269,7 +269,7 @@ fn argument(seed: u64, ty: &ArrayType) -> Array {
     }
 }
 
-/// An array as files have it: a key's words, and the bits of a bfloat16.
+/// Converts an array to its form in files: the words of a key, or the bits of a bfloat16.
 pub(crate) fn plain_bits(a: &Array) -> Result<Array> {
     Ok(match a.dtype()? {
         DType::Key => Array::apply(Arc::new(RandomKeyData), &[a.into()]).swap_remove(0),
@@ -278,7 +278,7 @@ pub(crate) fn plain_bits(a: &Array) -> Result<Array> {
     })
 }
 
-/// All of them.
+/// Returns all programs.
 pub(crate) fn all() -> Result<Vec<Case>> {
     let mut cases = explicit()?;
     cases.extend(auto()?);

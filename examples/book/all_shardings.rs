@@ -1,11 +1,11 @@
-//! Every sharding of a matrix on a mesh of two axes: this prints the book's page, which is therefore its own golden file.
+//! Prints the book's page of all shardings of a matrix on a mesh of two axes, as its golden file.
 
 use crate::show::figure;
 use atmesh::prelude::*;
 use atmesh::{Axes, Axis};
 
-/// Every spec of an array of two dimensions: each axis splits no dimension or one of them, and where two split the same one, either may
-/// be the major.
+/// Returns every spec of a matrix: each axis shards no dimension or one of them, and if two axes
+/// shard the same dimension, either may be the major one.
 fn all_specs(axes: [Axis; 2]) -> Vec<Spec> {
     let [x, y] = axes;
     let places = [Some(0), Some(1), None];
@@ -20,7 +20,7 @@ fn all_specs(axes: [Axis; 2]) -> Vec<Spec> {
                     dims[d as usize].push(axis);
                 }
             }
-            specs.push(Spec::of(dims));
+            specs.push(Spec::from_dims(dims));
         }
     }
     specs.sort_by_key(|spec| spec.all_axes().count());
@@ -41,7 +41,7 @@ pub(crate) fn chapter() -> Result<()> {
     println!("*Copies* counts the devices that hold the same block.\n");
     println!("| spec | type | each device holds | bytes per device | copies |\n|---|---|---|---|---|");
     for spec in &specs {
-        let x = Array::zeros(F32.of(shape).on(&mesh, *spec));
+        let x = Array::zeros(F32.array_type(shape).on(&mesh, *spec));
         let shards = x.shards()?;
         let (held, copies) = (&shards[0].data, shards.iter().map(|s| s.replica + 1).max().unwrap_or(0));
         let (ty, block, bytes) = (type_of(&x), held.shape()?, held.nbytes()?);
@@ -49,7 +49,7 @@ pub(crate) fn chapter() -> Result<()> {
     }
     println!("\nEach block is drawn with the devices that hold it, in the colour of the first of them.\n");
     for spec in &specs {
-        let x = Array::zeros(F32.of(shape).on(&mesh, *spec));
+        let x = Array::zeros(F32.array_type(shape).on(&mesh, *spec));
         let (name, of_mesh) = (name(*spec), x.sharding()?.expect("it lies on a mesh"));
         println!("## `{spec}` {{#{name}}}\n");
         println!("`{}`: each device holds `{}`.", type_of(&x), of_mesh.shard_shape(&shape)?);
@@ -64,7 +64,7 @@ pub(crate) fn chapter() -> Result<()> {
     Ok(())
 }
 
-/// `all-x-y`, `all-yx-whole`.
+/// Returns a file name for a spec, for example `all-x-y` or `all-yx-whole`.
 fn name(spec: Spec) -> String {
     let entry = |axes: &Axes| match axes.is_empty() {
         true => "whole".to_string(),
@@ -73,7 +73,7 @@ fn name(spec: Spec) -> String {
     format!("all-{}", spec.dims().iter().map(entry).collect::<Vec<_>>().join("-"))
 }
 
-/// What a spec says, in words.
+/// Describes a spec in words.
 fn told(mesh: &Mesh, spec: Spec) -> String {
     let what = ["Rows", "Columns"];
     let dims = what.into_iter().zip(spec.dims()).filter(|(_, axes)| !axes.is_empty()).map(|(what, axes)| {

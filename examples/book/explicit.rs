@@ -1,4 +1,4 @@
-//! The rules of explicit types, one by one.
+//! The typing rules of explicit mode, one by one, each with an accepted and a rejected program.
 
 use crate::show::section;
 use atmesh::prelude::*;
@@ -180,10 +180,10 @@ pub(crate) fn chapter() -> Result<()> {
     section("creation");
     // ANCHOR: creation
     println!("{}", type_of(Array::zeros([8, 4])));
-    println!("{}", type_of(Array::zeros(F32.of([8, 4]).on(&mesh, p!["X", "Y"]))));
-    println!("{}", type_of(Array::iota(I32.of([8, 4]).on(&mesh, p!["X", _]), 0)));
-    println!("{}", type_of(Array::eye(F32.of([8, 8]).on(&mesh, p!["X", _]), 0)));
-    println!("{}", type_of(Key::new(0).normal(F32.of([8, 4]).on(&mesh, p!["X", _]))));
+    println!("{}", type_of(Array::zeros(F32.array_type([8, 4]).on(&mesh, p!["X", "Y"]))));
+    println!("{}", type_of(Array::iota(I32.array_type([8, 4]).on(&mesh, p!["X", _]), 0)));
+    println!("{}", type_of(Array::eye(F32.array_type([8, 8]).on(&mesh, p!["X", _]), 0)));
+    println!("{}", type_of(Key::new(0).normal(F32.array_type([8, 4]).on(&mesh, p!["X", _]))));
     let a = ones([8, 4], p!["X", _]);
     println!("{}", type_of(a.zeros_like()));
     println!("{}", type_of(a.full_like(7)));
@@ -191,7 +191,7 @@ pub(crate) fn chapter() -> Result<()> {
 
     section("creation-refused");
     // ANCHOR: creation-refused
-    crate::show::refused(Array::zeros(F32.of([6, 4]).on(&mesh, p!["Y", _])).ty())?;
+    crate::show::refused(Array::zeros(F32.array_type([6, 4]).on(&mesh, p!["Y", _])).ty())?;
     // ANCHOR_END: creation-refused
 
     section("reshard");

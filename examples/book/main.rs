@@ -1,6 +1,6 @@
-//! The programs of the book's chapters: `cargo run --release --example book -- [CHAPTER…] [--pictures FOLDER]`.
+//! The programs of the book's chapters. Runs all chapters if none is given.
 //!
-//! Without a chapter all of them run. `--pictures` also writes the pictures that the chapters show.
+//! `cargo run --release --example book -- [CHAPTER…] [--pictures FOLDER]` (also writes pictures)
 
 #[macro_use]
 mod show;

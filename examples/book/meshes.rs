@@ -1,4 +1,4 @@
-//! Devices, axes, meshes.
+//! Devices, mesh axes, axis types and meshes.
 
 use crate::show::{figure, refused, section};
 use atmesh::AxisType;
@@ -24,7 +24,7 @@ pub(crate) fn chapter() -> Result<()> {
 
     section("grid");
     // ANCHOR: grid
-    let grid = Array::zeros(F32.of([2, 4]).on(&mesh, p!["X", "Y"]));
+    let grid = Array::zeros(F32.array_type([2, 4]).on(&mesh, p!["X", "Y"]));
     println!("{}", grid.visualize());
     // ANCHOR_END: grid
     figure("mesh", &[("", &grid)], "", &[], "")?;
@@ -42,7 +42,7 @@ pub(crate) fn chapter() -> Result<()> {
     let mixed = Mesh::with_types([("X", 2, AxisType::Explicit), ("Y", 4, AxisType::Auto)])?;
     println!("{mixed}");
     println!("{}", Mesh::new([("X", 2), ("Y", 4)])?.with_auto("Y")? == mixed);
-    // the same array on each of the three: an auto axis is not part of the type
+    // An auto axis is not part of an array's type, so the types below differ from mesh to mesh.
     for mesh in [&mesh, &Mesh::auto([("X", 2), ("Y", 4)])?, &mixed] {
         let x = Array::ones([8, 8]).put(mesh, p!["X", "Y"]);
         println!("{:20} {}", type_of(&x).to_string(), x.sharding()?.expect("it lies on a mesh"));
@@ -54,8 +54,8 @@ pub(crate) fn chapter() -> Result<()> {
     let huge = Mesh::without_devices([("data", 1024), ("model", 64)])?;
     println!("{huge}: {} devices, abstract: {}", huge.size(), huge.is_abstract());
     let layer = jit(|x: &Array, w: &Array| x.dot(w).relu());
-    let x = F32.of([8192, 4096]).on(&huge, p!["data", _]);
-    let w = F32.of([4096, 4096]).on(&huge, p![_, "model"]);
+    let x = F32.array_type([8192, 4096]).on(&huge, p!["data", _]);
+    let w = F32.array_type([4096, 4096]).on(&huge, p![_, "model"]);
     let program = layer.trace((x, w))?;
     println!("{}", program.program());
     println!("{}", program.lower()?.collectives());

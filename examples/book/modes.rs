@@ -1,4 +1,4 @@
-//! Modes: each axis has its own, and part of a program may have others.
+//! Mixed modes: each mesh axis has its own mode, and a region of a program can change it.
 
 use crate::show::{communication, refused, section};
 use atmesh::prelude::*;

@@ -1,4 +1,4 @@
-//! Specs, blocks, replicas.
+//! Specs, blocks and replicas: how a sharding divides an array among the devices.
 
 use crate::show::{figure, refused, section};
 use atmesh::prelude::*;
@@ -71,7 +71,7 @@ pub(crate) fn chapter() -> Result<()> {
 
     section("rank");
     // ANCHOR: rank
-    let cube = Array::zeros(F32.of([4, 8, 8]).on(&mesh, p!["Y", "X", _]));
+    let cube = Array::zeros(F32.array_type([4, 8, 8]).on(&mesh, p!["Y", "X", _]));
     println!("{}\n{}", type_of(&cube), cube.visualize());
     // ANCHOR_END: rank
     figure("sharding-rank", &[("", &cube)], "", &[], "")?;
@@ -97,8 +97,8 @@ pub(crate) fn chapter() -> Result<()> {
     section("print");
     // ANCHOR: print
     let ty = ArrayType::parse("float32[4@X,8@Y]", &mesh)?;
-    assert_eq!(ty, F32.of([4, 8]).on(&mesh, p!["X", "Y"]));
-    println!("{ty}, short {}", ty.short());
+    assert_eq!(ty, F32.array_type([4, 8]).on(&mesh, p!["X", "Y"]));
+    println!("{ty}, short {}", ty.short_text());
     // ANCHOR_END: print
     Ok(())
 }

@@ -1,24 +1,24 @@
-//! What the chapters print and draw: sections, rules with their pictures, refusals.
+//! Helpers with which the chapters print sections, rules and errors, and draw figures.
 
 use atmesh::{Array, Collectives, Error, Lowered, Result, Tree, type_of};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// Where pictures go, if they are wanted.
+/// The folder for pictures; unset if none are written.
 static PICTURES: OnceLock<PathBuf> = OnceLock::new();
 
 pub(crate) fn pictures_into(folder: PathBuf) {
     let _ = PICTURES.set(folder);
 }
 
-/// The head of a section: what follows belongs to it.
+/// Starts a section; everything printed after it belongs to it.
 pub(crate) fn section(name: &str) {
     println!("== {name}");
 }
 
-/// `rule!(a + b; a, b)` runs `a + b` as a program of `a` and `b` and prints its type, the operands' types, and what devices
-/// exchange; `=> "add"` draws it as well.
+/// `rule!(a + b; a, b)` runs `a + b` as a program of `a` and `b`, and prints its type, the types of
+/// the operands and the collectives; `=> "add"` also draws it.
 macro_rules! rule {
     ($f:expr; $($x:ident),+ $(=> $name:literal)?) => {
         $crate::show::rule(
@@ -31,12 +31,12 @@ macro_rules! rule {
     };
 }
 
-/// `refused!(a + b; a, b)` prints why `a + b` is not a program of `a` and `b`.
+/// `refused!(a + b; a, b)` prints the error of `a + b` as a program of `a` and `b`.
 macro_rules! refused {
     ($f:expr; $($x:ident),+) => { $crate::show::refused(lowered!($f; $($x),+))? };
 }
 
-/// The lowered program of an expression.
+/// Lowers the program of an expression.
 macro_rules! lowered {
     ($f:expr; $a:ident) => {
         atmesh::jit(|$a: &atmesh::Array| $f).lower(&$a)
@@ -52,7 +52,7 @@ macro_rules! lowered {
     };
 }
 
-/// An expression as it is written: `stringify!` without the blanks that it puts around macros' marks and line breaks.
+/// Returns an expression as written: `stringify!` without the blanks around macro marks.
 pub(crate) fn text(tokens: &str) -> String {
     tokens.split_whitespace().collect::<Vec<_>>().join(" ").replace("! [", "![").replace("ix! ", "ix!")
 }
@@ -76,14 +76,14 @@ pub(crate) fn rule<I: Tree>(
     Ok(())
 }
 
-/// What a program communicates, in a line.
+/// Summarises the collectives of a program in one line.
 pub(crate) fn communication(report: &Collectives) -> String {
     if report.is_empty() {
         return "no communication".into();
     }
     let tell = |c: &atmesh::Collective| {
-        let times = if c.times > 1 { format!(", {} times", c.times) } else { String::new() };
-        format!("{} over {}, {} bytes per device{times}", c.kind, c.axes, c.bytes)
+        let times = if c.count > 1 { format!(", {} times", c.count) } else { String::new() };
+        format!("{} over {}, {} bytes per device{times}", c.kind, c.axes, c.bytes_per_device)
     };
     report.iter().map(tell).collect::<Vec<_>>().join("; ")
 }
@@ -98,16 +98,16 @@ pub(crate) fn refused<T>(result: Result<T>) -> Result<()> {
     }
 }
 
-/// A phone shows so much at its natural size, 12 px letters and all.
+/// The width of a figure, in pixels, that a phone shows unscaled, with 12 px text.
 const WIDE: f64 = 344.0;
-/// The longer side of an array: alone, and with room for another beside it.
+/// The longer side of an array in pixels: alone, and next to another array.
 const ALONE: f64 = 168.0;
 const SIDE: f64 = 120.0;
 const LETTER: f64 = 7.3;
 const GAP: f64 = 16.0;
 const LINE: f64 = 20.0;
 
-/// A column of a figure: a picture with its size, and the type beneath.
+/// A column of a figure: a picture with its size, and the type below it.
 struct Column {
     svg: String,
     size: (f64, f64),
@@ -130,7 +130,7 @@ impl Column {
     }
 }
 
-/// A figure that grows downwards: no wider than [`WIDE`], unless one array's own words are.
+/// A figure that grows downwards, at most [`WIDE`] wide unless the labels of one array need more.
 struct Figure {
     body: String,
     wide: f64,
@@ -138,7 +138,7 @@ struct Figure {
 }
 
 impl Figure {
-    /// Arrays side by side, as many as have room, and the others beneath them.
+    /// Draws arrays side by side as far as they fit, and the rest below.
     fn arrays(&mut self, mut list: &[Column]) {
         let all = |list: &[Column]| list.iter().map(|c| c.width() + GAP).sum::<f64>() + GAP;
         self.wide = list.iter().map(|c| c.width() + 2.0 * GAP).fold(self.wide, f64::max);
@@ -162,7 +162,7 @@ impl Figure {
             (self.y, list) = (self.y + tall + LINE, rest);
         }
     }
-    /// What is done, and an arrow down beneath it.
+    /// Draws the label of an operation and an arrow down below it.
     fn arrow(&mut self, done: &str) {
         self.words(done, "#111");
         let middle = self.wide / 2.0;
@@ -173,7 +173,7 @@ impl Figure {
         );
         self.y += 22.0 + LINE / 2.0;
     }
-    /// Lines of words, broken where there is no more room.
+    /// Draws lines of text, wrapped to the width of the figure.
     fn words(&mut self, text: &str, ink: &str) {
         let room = ((self.wide - 2.0 * GAP) / LETTER) as usize;
         let mut line = String::new();
@@ -191,7 +191,7 @@ impl Figure {
     }
 }
 
-/// Draws arrays with their names, an arrow with what is done to them, and what comes out: each with its type.
+/// Draws named arrays, an arrow labelled with the operation, and the results, each with its type.
 pub(crate) fn figure(
     name: &str,
     from: &[(&str, &Array)],
@@ -230,7 +230,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Words around a middle.
+/// Draws text centred at `x`.
 fn word(body: &mut String, x: f64, y: f64, ink: &str, label: &str) {
     let label = escaped(label);
     let _ = writeln!(

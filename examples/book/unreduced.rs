@@ -1,4 +1,4 @@
-//! Partial values.
+//! Partial (unreduced) values: sums over devices that are delayed until you ask for them.
 
 use crate::show::{communication, figure, section};
 use atmesh::prelude::*;

@@ -20,7 +20,7 @@ fn main() -> Result<()> {
 }
 
 // ANCHOR: program
-/// Two layers: five equations.
+/// Applies a network of two layers, which is five equations.
 fn network(x: &Array, up: &Array, down: &Array) -> Array {
     let h = x.dot(up); // [16,32] · [32,64]
     let h = h.relu();
@@ -62,7 +62,7 @@ fn forward() -> Result<()> {
 // ANCHOR: backward
 fn backward() -> Result<()> {
     let mesh = Mesh::auto([("data", 2), ("model", 4)])?;
-    // no operand is placed; the result is. The placement travels against the program's direction
+    // No operand is constrained, but the result is: its sharding propagates backwards.
     let f =
         jit(|x: &Array, up: &Array, down: &Array| network(x, up, down).constrain(p!["data", _])).on(&mesh);
     let lowered = f.lower((Array::ones([16, 32]), Array::ones([32, 64]), Array::ones([64, 32])))?;
@@ -95,7 +95,7 @@ fn pin() -> Result<()> {
 
 // ANCHOR: forbid
 fn forbid() -> Result<()> {
-    // explicit axes in place of auto ones: what was decided silently is an error
+    // With explicit axes, the decision that auto mode makes silently is an error.
     let mesh = Mesh::new([("X", 4)])?;
     let rows = Array::ones([8, 8]).put(&mesh, p!["X", _]);
     let columns = Array::ones([8, 8]).put(&mesh, p![_, "X"]);

@@ -1,4 +1,4 @@
-use atmesh::export::{Options, Shardings};
+use atmesh::stablehlo::{Options, Annotate};
 use atmesh::prelude::*;
 
 fn main() -> Result<()> {
@@ -70,7 +70,7 @@ fn save() -> Result<()> {
     let (net, x) = started()?;
     let jitted = jit(step);
     jitted.trace((&net, &x))?.to_stablehlo()?.save(&folder)?;
-    // what goes in, and what comes out of the first step here
+    // Save the inputs, and print the loss of the first step for comparison.
     for (name, a) in [("up", &net.up), ("down", &net.down), ("x", &x)] {
         a.save_npy(folder.join(format!("{name}.npy")))?;
     }
@@ -97,7 +97,7 @@ fn exercise_1() {
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
     let (net, x) = started()?;
-    for told in [Shardings::Asked, Shardings::Types, Shardings::Placed] {
+    for told in [Annotate::Requested, Annotate::Explicit, Annotate::All] {
         let module = jit(step).trace((&net, &x))?.to_stablehlo_with(Options::default().shardings(told))?;
         let n = module.text().matches("sdy.sharding_constraint").count();
         println!("{told:?}: {n} constraints in {} lines", module.text().lines().count());

@@ -29,10 +29,10 @@ fn main() -> Result<()> {
 }
 
 // ANCHOR: show
-/// Prints what each device holds before and after, and what is sent.
+/// Prints the block of each device before and after, and the collectives.
 fn show(program: Lowered<Array, Array>, x: &Array) -> Result<()> {
     for c in program.collectives() {
-        println!("{} over {}: {} bytes per device, {} messages", c.kind, c.axes, c.bytes, c.messages);
+        println!("{} over {}: {} bytes per device, {} messages", c.kind, c.axes, c.bytes_per_device, c.messages);
     }
     let y = program.compile()?.call(x)?;
     println!("{} → {}", type_of(x), type_of(&y));
@@ -57,11 +57,11 @@ fn long() -> Result<Array> {
 // ANCHOR: gather
 fn all_gather() -> Result<()> {
     let x = short()?;
-    // global: the sharded value is wanted replicated
+    // Global view: a sharded array is resharded to be replicated.
     show(jit(|x: &Array| x.reshard(p![])).lower(&x)?, &x)?;
-    // per device: every block asks for those of all
+    // Per-device view: every device gathers the blocks of all devices.
     let by_hand =
-        shard_map(&mesh()?, p!["i"], p![], |x: &Array| x.all_gather("i", Gather::tiled(0).invarying()));
+        shard_map(&mesh()?, p!["i"], p![], |x: &Array| x.all_gather("i", CollectiveDim::tiled(0).invarying()));
     show(by_hand.lower(&x)?, &x)
 }
 // ANCHOR_END: gather
@@ -71,7 +71,7 @@ fn all_reduce() -> Result<()> {
     let x = long()?;
     let by_hand = shard_map(&mesh()?, p!["i"], p![], |x: &Array| x.psum("i"));
     show(by_hand.lower(&x)?, &x)?;
-    // global: a sum over a dimension that is split
+    // Global view: a sum over a sharded dimension.
     let table = x.reshape([4, 4]);
     show(jit(|x: &Array| x.sum(0)).lower(&table)?, &table)
 }
@@ -80,7 +80,7 @@ fn all_reduce() -> Result<()> {
 // ANCHOR: scatter
 fn reduce_scatter() -> Result<()> {
     let x = long()?;
-    let by_hand = shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| x.psum_scatter("i", Gather::tiled(0)));
+    let by_hand = shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| x.psum_scatter("i", CollectiveDim::tiled(0)));
     show(by_hand.lower(&x)?, &x)?;
     let table = x.reshape([4, 4]);
     show(jit(|x: &Array| x.sum_to(0, p!["i"])).lower(&table)?, &table)
@@ -94,7 +94,7 @@ fn identity() -> Result<()> {
     let in_two = jit(|x: &Array| x.sum_to(0, p!["i"]).reshard(p![]));
     for program in [at_once.lower(&x)?, in_two.lower(&x)?] {
         let all = program.collectives();
-        let parts: Vec<String> = all.iter().map(|c| format!("{} {}", c.kind, c.bytes)).collect();
+        let parts: Vec<String> = all.iter().map(|c| format!("{} {}", c.kind, c.bytes_per_device)).collect();
         println!("{} = {} bytes per device", parts.join(" + "), all.bytes());
     }
     Ok(())
@@ -105,9 +105,9 @@ fn identity() -> Result<()> {
 fn all_to_all() -> Result<()> {
     let x = long()?;
     let by_hand =
-        shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| x.all_to_all("i", Exchange::split(0).concat(0)));
+        shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| x.all_to_all("i", AllToAll::split(0).concat(0)));
     show(by_hand.lower(&x)?, &x)?;
-    // global: rows are split, and columns are wanted split
+    // Global view: rows are sharded, and columns are to be sharded instead.
     let table = x.reshape([4, 4]);
     show(jit(|x: &Array| x.reshard(p![_, "i"])).lower(&table)?, &table)
 }
@@ -121,8 +121,8 @@ fn permute() -> Result<()> {
             x.ppermute("i", how.clone())
         })
     };
-    show(on(Permutation::ring(1)).lower(&x)?, &x)?; // the last sends to the first
-    show(on(Permutation::shift(1)).lower(&x)?, &x) // the first receives from nobody: zeros
+    show(on(Permutation::ring(1)).lower(&x)?, &x)?; // the last device sends to the first
+    show(on(Permutation::shift(1)).lower(&x)?, &x) // the first one gets zeros
 }
 // ANCHOR_END: permute
 
@@ -130,7 +130,7 @@ fn permute() -> Result<()> {
 fn halo() -> Result<()> {
     let x = Array::from(vec![3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 1, 2])
         .put(&Mesh::auto([("i", 4)])?, p!["i"]);
-    // each number and its right neighbour
+    // Adds its right neighbour to each element.
     show(jit(|x: &Array| x.slice(ix![..-1]) + x.slice(ix![1..])).lower(&x)?, &x)
 }
 // ANCHOR_END: halo
@@ -138,13 +138,13 @@ fn halo() -> Result<()> {
 // ANCHOR: exchange
 fn exchange() -> Result<()> {
     let x = Array::arange(0..12).put(&Mesh::auto([("i", 4)])?, p!["i"]);
-    // twice the same: blocks of 3 become blocks of 6
+    // Concatenates x with itself: blocks of 3 become blocks of 6.
     show(jit(|x: &Array| concat([x, x], 0)).lower(&x)?, &x)
 }
 // ANCHOR_END: exchange
 
 // ANCHOR: ring
-/// An all-gather as hardware does it: in each step every device passes on what it received in the last one.
+/// An all-gather on a ring: in each step every device passes on the block that it last received.
 fn ring() -> Result<()> {
     let n = 4;
     let gather = shard_map(&mesh()?, p!["i"], p![_, "i"], |x: &Array| {
@@ -153,12 +153,12 @@ fn ring() -> Result<()> {
             block = block.ppermute("i", Permutation::ring(1));
             have.push(block.clone());
         }
-        stack(&have, 0) // a row for each step: what arrived in it
+        stack(&have, 0) // row k is the block that arrived in step k
     });
     let x = short()?;
     let lowered = gather.lower(&x)?;
     for c in lowered.collectives() {
-        println!("{} over {}: {} bytes per device, {} messages", c.kind, c.axes, c.bytes, c.messages);
+        println!("{} over {}: {} bytes per device, {} messages", c.kind, c.axes, c.bytes_per_device, c.messages);
     }
     println!("{}", gather.call(&x)?);
     Ok(())
@@ -171,7 +171,7 @@ fn exercise_1() -> Result<()> {
     let largest = shard_map(&mesh()?, p!["i"], p![], |x: &Array| x.max(..).pmax("i"));
     println!("{}", largest.call(&x)?);
     for c in largest.lower(&x)?.collectives() {
-        println!("{}: {} bytes per device", c.kind, c.bytes);
+        println!("{}: {} bytes per device", c.kind, c.bytes_per_device);
     }
     Ok(())
 }
@@ -181,7 +181,7 @@ fn exercise_1() -> Result<()> {
 fn exercise_2() -> Result<()> {
     let x = long()?;
     let twice = shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| {
-        let swap = || Exchange::split(0).concat(0);
+        let swap = || AllToAll::split(0).concat(0);
         x.all_to_all("i", swap()).all_to_all("i", swap())
     });
     println!("the same: {}", twice.call(&x)?.allclose(&x)?);
@@ -192,7 +192,7 @@ fn exercise_2() -> Result<()> {
 // ANCHOR: exercise3
 fn exercise_3() -> Result<()> {
     let prefix = shard_map(&mesh()?, p!["i"], p!["i"], |x: &Array| {
-        // after the first step each has the sum of 2 devices, after the second of 4
+        // After the first step each device has a sum of 2 devices, after the second a sum of 4.
         let x = x + x.ppermute("i", Permutation::shift(1));
         &x + x.ppermute("i", Permutation::shift(2))
     });

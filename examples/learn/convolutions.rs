@@ -21,8 +21,8 @@ fn main() -> Result<()> {
 // ANCHOR: one
 fn one_dimension() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
-    // one signal of 16 numbers with one feature: [batch, features, size]
-    let x = Array::arange_of(F32.of([16]), 0, 1).reshape([1, 1, 16]).put(&mesh, p![_, _, "X"]);
+    // One signal of 16 elements with one feature; the dimensions are [batch, features, size].
+    let x = Array::arange_of(F32.array_type([16]), 0, 1).reshape([1, 1, 16]).put(&mesh, p![_, _, "X"]);
     let smooth = Array::from([0.25f32, 0.5, 0.25]).reshape([1, 1, 3]);
     let same = || ConvOptions::default().padding(Padding::Same);
     let f = jit(|x: &Array| x.conv_with(&smooth, same()));
@@ -40,8 +40,8 @@ fn same(x: &Array, w: &Array) -> Array {
 
 fn two_dimensions() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
-    let images = F32.of([2, 16, 16, 4]).on(&mesh, p![_, "X", "Y", _]);
-    let filter = F32.of([3, 3, 4, 8]);
+    let images = F32.array_type([2, 16, 16, 4]).on(&mesh, p![_, "X", "Y", _]);
+    let filter = F32.array_type([3, 3, 4, 8]);
     let lowered = jit(same).lower((images, filter))?;
     println!("{}", lowered.collectives());
     Ok(())
@@ -59,10 +59,10 @@ fn layouts() -> Result<()> {
     ];
     for (what, images, filter) in ways {
         let mesh = Mesh::new([("X", 4), ("Y", 4)])?;
-        let x = F32.of([32, 64, 64, 32]).on(&mesh, images);
-        let w = F32.of([3, 3, 32, 32]).on(&mesh, filter);
+        let x = F32.array_type([32, 64, 64, 32]).on(&mesh, images);
+        let w = F32.array_type([3, 3, 32, 32]).on(&mesh, filter);
         let lowered = jit(same).lower((x, w))?;
-        let bytes: u64 = lowered.collectives().iter().map(|c| c.bytes).sum();
+        let bytes: u64 = lowered.collectives().iter().map(|c| c.bytes_per_device).sum();
         let kinds: Vec<String> = lowered.collectives().iter().map(|c| c.kind.to_string()).collect();
         println!("{what:18}{bytes:9} bytes per device  {}", kinds.join(", "));
     }
@@ -73,8 +73,8 @@ fn layouts() -> Result<()> {
 // ANCHOR: slopes
 fn slopes() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
-    let x = F32.of([8, 32, 32, 4]).on(&mesh, p![_, "X", _, _]);
-    let w = F32.of([3, 3, 4, 4]);
+    let x = F32.array_type([8, 32, 32, 4]).on(&mesh, p![_, "X", _, _]);
+    let w = F32.array_type([3, 3, 4, 4]);
     let loss = |x: Array, w: Array| same(&x, &w).square().mean(..);
     let f = jit(move |x: &Array, w: &Array| grad((x, w), |(x, w): (Array, Array)| loss(x, w)));
     println!("{}", f.lower((x, w))?.collectives());
@@ -85,9 +85,9 @@ fn slopes() -> Result<()> {
 // ANCHOR: pools
 fn pools() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
-    let x = Array::arange_of(F32.of([16]), 0, 1).reshape([4, 4]).put(&mesh, p!["X", _]);
+    let x = Array::arange_of(F32.array_type([16]), 0, 1).reshape([4, 4]).put(&mesh, p!["X", _]);
     println!("{}\n{}", x.max_pool([2, 2]), x.avg_pool([2, 2]));
-    // windows of three rows with one between them reach into the neighbour's rows
+    // Windows of three rows with stride 1 overlap, so they read one row of each neighbour.
     let f = jit(|x: &Array| x.window_max_with([3, 1], atmesh::WindowOptions::default().padding([(1, 1), (0, 0)])));
     println!("{}", f.lower(&x)?.collectives());
     Ok(())
@@ -97,7 +97,7 @@ fn pools() -> Result<()> {
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
-    let x = F32.of([1, 64, 1]).on(&mesh, p![_, "X", _]);
+    let x = F32.array_type([1, 64, 1]).on(&mesh, p![_, "X", _]);
     for dilation in [1, 2, 4] {
         let how = ConvOptions::default().layout("NHC", "HIO", "NHC");
         let f = jit(move |x: &Array| {
@@ -105,7 +105,7 @@ fn exercise_1() -> Result<()> {
             x.conv_with(Array::ones([3, 1, 1]), how)
         });
         for c in f.lower(x.clone())?.collectives() {
-            println!("dilation {dilation}: {} bytes per device", c.bytes);
+            println!("dilation {dilation}: {} bytes per device", c.bytes_per_device);
         }
     }
     Ok(())
@@ -115,9 +115,9 @@ fn exercise_1() -> Result<()> {
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
-    let x = F32.of([1, 8, 64]).on(&mesh, p![_, _, "X"]);
+    let x = F32.array_type([1, 8, 64]).on(&mesh, p![_, _, "X"]);
     let how = || ConvOptions::default().padding(Padding::Same);
-    let (depth, point) = (F32.of([8, 1, 3]), F32.of([16, 8, 1]));
+    let (depth, point) = (F32.array_type([8, 1, 3]), F32.array_type([16, 8, 1]));
     let f = jit(|x: &Array, depth: &Array, point: &Array| {
         x.conv_with(depth, how().groups(8)).conv_with(point, how())
     });

@@ -19,7 +19,7 @@ fn main() -> Result<()> {
 }
 
 // ANCHOR: formulas
-/// Bytes that each of `n` devices receives; `v` is the size of the complete value.
+/// Returns the bytes that each of `n` devices receives, if the full value has `v` bytes.
 fn all_gather(v: u64, n: u64) -> u64 {
     v * (n - 1) / n
 }
@@ -40,7 +40,7 @@ fn formulas() -> Result<()> {
     let n = 8;
     let mesh = Mesh::new([("X", n)])?;
     let grid = Mesh::new([("X", 2), ("Y", 4)])?;
-    let rows = |m: &Mesh, shape: [usize; 2], spec: Spec| F32.of(shape).on(m, spec);
+    let rows = |m: &Mesh, shape: [usize; 2], spec: Spec| F32.array_type(shape).on(m, spec);
     let v = 4 * 64 * 32; // bytes of a float32[64,32]
     let n = n as u64;
     let x = || rows(&mesh, [64, 32], p!["X", _]);
@@ -63,7 +63,7 @@ fn formulas() -> Result<()> {
     compare("product, both split", product.lower(x())?, all_reduce(4 * 32 * 32, n));
     let product = jit(|x: &Array| x.t().dot_to(x, p!["X", _]));
     compare("product, scattered", product.lower(x())?, reduce_scatter(4 * 32 * 32, n));
-    // on a mesh of 2 × 4: along one axis, and along both
+    // On a mesh of 2 × 4: over one axis, and over both.
     let both = rows(&grid, [64, 32], p!["X", "Y"]);
     compare("gather along Y", jit(|x: &Array| x.reshard(p!["X", _])).lower(both)?, all_gather(v / 2, 4));
     let both = rows(&grid, [64, 32], p![("X", "Y"), _]);
@@ -73,7 +73,7 @@ fn formulas() -> Result<()> {
 // ANCHOR_END: formulas
 
 // ANCHOR: time
-/// Seconds: `alpha` per message, and bytes over bandwidth.
+/// Returns seconds: the latency `alpha` per message plus bytes divided by bandwidth.
 fn seconds(bytes: f64, messages: f64) -> f64 {
     const ALPHA: f64 = 5e-6; // a message takes 5 µs however short it is
     const BETA: f64 = 450e9; // and 450 GB arrive per second
@@ -96,7 +96,7 @@ fn time() {
 // ANCHOR_END: time
 
 // ANCHOR: roofline
-/// One GPU: multiply-adds count as two operations; bytes from its memory; bytes from other GPUs.
+/// The rates of one GPU: operations, bytes from its memory, and bytes from other GPUs per second.
 const FLOPS: f64 = 989e12; // bfloat16, an H100 by its data sheet
 const MEMORY: f64 = 3.35e12;
 const LINKS: f64 = 450e9;
@@ -118,14 +118,14 @@ fn roofline() {
 // ANCHOR_END: roofline
 
 // ANCHOR: bound
-/// Rows of data on 64 devices, weights split too: gathered before use. When is that hidden?
+/// Compares the time to gather sharded weights with that of the product, for 64 devices.
 fn bound() -> Result<()> {
     let (devices, d, f) = (64, 4096, 16384);
     let mesh = Mesh::without_devices([("X", devices)])?;
     let layer = jit(|x: &Array, w: &Array| x.dot(w.reshard(p![])));
     for rows in [512, 2048, 8192] {
-        let x = BF16.of([rows * devices, d]).on(&mesh, p!["X", _]);
-        let w = BF16.of([d, f]).on(&mesh, p!["X", _]);
+        let x = BF16.array_type([rows * devices, d]).on(&mesh, p!["X", _]);
+        let w = BF16.array_type([d, f]).on(&mesh, p!["X", _]);
         let moved = layer.lower((x, w))?.collectives().bytes() as f64 / LINKS;
         let product = 2.0 * (rows * d * f) as f64 / FLOPS;
         let bound = if product > moved { "arithmetic" } else { "communication" };
@@ -142,7 +142,7 @@ fn bound() -> Result<()> {
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 16)])?;
-    let x = F32.of([1024, 1024]).on(&mesh, p!["X", _]);
+    let x = F32.array_type([1024, 1024]).on(&mesh, p!["X", _]);
     let report = jit(|x: &Array| x.reshard(p![_, "X"])).lower(x)?.collectives().bytes();
     println!("formula {}, report {report}", all_to_all(4 << 20, 16));
     Ok(())
@@ -160,7 +160,7 @@ fn exercise_2() {
 // ANCHOR: exercise3
 fn exercise_3() -> Result<()> {
     let grid = Mesh::new([("X", 2), ("Y", 4)])?;
-    let x = F32.of([64, 32]).on(&grid, p!["X", "Y"]);
+    let x = F32.array_type([64, 32]).on(&grid, p!["X", "Y"]);
     let v = 4 * 64 * 32;
     let at_once = jit(|x: &Array| x.reshard(p![])).lower(x.clone())?;
     let in_two = jit(|x: &Array| x.reshard(p![_, "Y"]).reshard(p![])).lower(x)?;

@@ -19,7 +19,7 @@ fn main() -> Result<()> {
 }
 
 // ANCHOR: medians
-/// The middle one of each three neighbours along a row; the ends stay.
+/// Defines an operation that takes the median of three neighbours along a row; the ends stay.
 fn smooth() -> CustomOp {
     custom_op("smooth", "...j->...j", |ins, outs| {
         let (x, mut y) = (ins[0].view::<f32>(), outs[0].view::<f32>());
@@ -37,7 +37,7 @@ fn smooth() -> CustomOp {
 fn first() -> Result<()> {
     let x = Array::from([[1.0f32, 9.0, 2.0, 3.0], [5.0, 5.0, 0.0, 5.0]]);
     println!("{}", smooth().call(&x));
-    // the program names it as it does all operations
+    // The program prints it under its name, like any operation.
     println!("{}", jit(|x: &Array| smooth().call(x) * 2.0).trace(&x)?.program());
     Ok(())
 }
@@ -45,7 +45,7 @@ fn first() -> Result<()> {
 
 // ANCHOR: sharded
 fn sharded() -> Result<()> {
-    // rows of x, each times the matrix m: `i` runs over lines, `j` and `k` along them
+    // Multiplies each row of x by the matrix m: `i` indexes rows, `j` and `k` are within a row.
     let times = custom_op("times", "ij,jk->ik", |ins, outs| {
         let (row, m) = (ins[0].view::<f32>(), ins[1].view::<f32>());
         for (y, column) in outs[0].view::<f32>().iter_mut().zip(m.axis_iter(nd::Axis(1))) {
@@ -56,10 +56,10 @@ fn sharded() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let (x, m) = (Array::ones([8, 2]).put(&mesh, p!["X"]), Array::ones([2, 3]));
     println!("{}", type_of(times.call((&x, &m))));
-    // what the kernel sees whole must be unsharded
+    // A dimension that the kernel processes as a whole must not be sharded.
     let m = Array::ones([4, 4]).put(&mesh, p![_, "X"]);
     println!("{}", times.call((&x.reshape([4, 4]), &m)));
-    // examples are one more letter to run over
+    // `vmap` adds one more label to the loops of the operation.
     println!("{}", type_of(vmap(Array::ones([5, 8, 2]), |x| times.call((&x, &Array::ones([2, 3]))))));
     Ok(())
 }
@@ -67,7 +67,7 @@ fn sharded() -> Result<()> {
 
 // ANCHOR: sums
 fn sums() -> Result<()> {
-    // how often rows agree, place by place: a sum over `j`, in which no result has a dimension
+    // Counts the equal elements of two rows: a sum over `j`, which no result has.
     let agree = custom_op("agree", "ij,kj->ik", |ins, outs| {
         let (x, y) = (ins[0].view::<i32>(), ins[1].view::<i32>());
         for (n, y) in outs[0].view::<i32>().iter_mut().zip(y.axis_iter(nd::Axis(0))) {
@@ -89,14 +89,14 @@ fn sums() -> Result<()> {
 
 // ANCHOR: slopes
 fn slopes() -> Result<()> {
-    // x³, and how cotangents go back through it
+    // Computes x³, with a rule that maps cotangents of the result to cotangents of x.
     let cube = custom_op("cube", "...->...", |ins, outs| {
         outs[0].view::<f32>()[[]] = ins[0].view::<f32>()[[]].powi(3);
     })
     .derivative(|ins, _, cts| &cts[0] * 3.0 * ins[0].square());
     let x = Array::from([1.0f32, 2.0]);
     println!("{}", grad(&x, |x| cube.call(&x).sum(..)));
-    println!("{}", jvp(&x, Array::ones([2]), |x| cube.call(&x)).1); // the same rule, turned round
+    println!("{}", jvp(&x, Array::ones([2]), |x| cube.call(&x)).1); // the same rule, transposed
     println!("{}", vmap(&x, |x| grad(&x, |x| grad(&x, |x: Array| cube.call(&x)))));
     println!("{}", grad(&x, |x| smooth().call(&x).sum(..)));
     Ok(())
@@ -107,14 +107,14 @@ fn slopes() -> Result<()> {
 fn wrong() {
     let idle = custom_op("idle", "...j->...", |_, _| ());
     let error = idle.call(Array::ones([2, 3])).ty().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Other);
+    assert_eq!(error.kind(), ErrorKind::User);
     println!("{error}");
 }
 // ANCHOR_END: wrong
 
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
-    // the longest run of equal elements in each row, and what it is made of
+    // Finds the longest run of equal elements in each row, and its value.
     let longest = custom_op("longest_run", "...j->...,...", |ins, outs| {
         let x = ins[0].view::<i32>();
         let (mut best, mut run) = ((0, 0), 0);
@@ -135,7 +135,7 @@ fn exercise_1() -> Result<()> {
 
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
-    // the last dimension is a line; all before it may be sharded
+    // The kernel gets rows of the last dimension; the dimensions before it may be sharded.
     let range = custom_op("range", "...j->...", |ins, outs| {
         let x = ins[0].view::<f32>();
         let (least, most) = x.iter().fold((f32::MAX, f32::MIN), |(a, b), x| (a.min(*x), b.max(*x)));

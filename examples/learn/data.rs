@@ -27,7 +27,7 @@ fn host() -> Result<()> {
 
     let mesh = Mesh::new([("X", 2)])?;
     let a = a.put(&mesh, p!["X", _]);
-    let back = a.to_ndarray::<f32>()?; // all of it, wherever its parts are
+    let back = a.to_ndarray::<f32>()?; // the full array, gathered from its shards
     println!("{}: its sum is {}, by ndarray", type_of(&a), back.sum());
     println!("{:?} {}", a.to_vec::<f32>()?, a.sum(..).item::<f32>()?);
     Ok(())
@@ -35,7 +35,7 @@ fn host() -> Result<()> {
 // ANCHOR_END: host
 
 // ANCHOR: pieces
-/// Each worker reads its own part of a data set that no one machine could hold.
+/// Reads some rows of a data set that is too large for one machine.
 fn read_rows(from: usize, to: usize) -> Array {
     Array::arange(from as i32..to as i32).reshape([to - from, 1]) * Array::from([1, 10, 100])
 }
@@ -44,10 +44,10 @@ fn pieces() -> Result<()> {
     let mesh = Mesh::new([("data", 4)])?;
     let sharding = Sharding::new(&mesh, p!["data", _], &[8, 3])?;
     println!("each device holds {:?}", sharding.shard_shape(&[8, 3])?);
-    // the closure is asked once for each block
+    // The closure is called once for each block.
     let x = Array::from_fn([8, 3], &sharding, |index| read_rows(index[0].start, index[0].end))?;
     println!("{}\n{x}", type_of(&x));
-    // the same from a list of pieces, in the order of the mesh's devices
+    // Builds the same array from a list of blocks, in the order of the mesh's devices.
     let pieces = (0..4).map(|k| read_rows(2 * k, 2 * k + 2));
     let y = Array::from_shards([8, 3], &sharding, pieces)?;
     println!("the same: {}", x.allclose(&y)?);
@@ -75,7 +75,7 @@ fn network() -> Network {
 
 fn structs() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
-    // one spec for all of it, or a struct of specs of the same form
+    // Shardings are one spec for all leaves, or a struct of specs with the same fields.
     let layer = || Layer { w: p!["X", "Y"], b: p!["Y"] };
     let specs = Network { layers: vec![layer(), layer()], scale: p![] };
     let net = tree::put(&network(), &mesh, specs);
@@ -85,7 +85,7 @@ fn structs() -> Result<()> {
     let sum = tree::map2(&net, &halved, |a, b| a + b);
     println!("{} leaves; scale is now {}", tree::leaves(&sum).len(), sum.scale);
 
-    // a struct is an argument, a result, and what `grad` returns
+    // A struct of arrays can be an argument, a result, and what `grad` returns.
     let loss = |net: &Network, x: &Array| {
         let y = net.layers.iter().fold(x.clone(), |x, l| (x.dot_to(&l.w, p![]) + &l.b).tanh());
         (&net.scale * y).square().sum(..)
@@ -103,7 +103,7 @@ fn files() -> Result<()> {
     let net = tree::put(&network(), &eight, p![]);
     tree::save_npy(&net, &folder)?; // layers.0.w.npy, layers.0.b.npy, …
 
-    // another machine, another mesh: numbers are global, so only the placement is new
+    // Files hold full arrays, so they can be loaded on another machine with another mesh.
     let four = Mesh::new([("X", 2), ("Y", 2)])?;
     let layer = || Layer { w: p!["X", "Y"], b: p!["Y"] };
     let specs = Network { layers: vec![layer(), layer()], scale: p![] };

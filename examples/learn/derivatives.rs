@@ -36,7 +36,7 @@ fn gradient() -> Result<()> {
 // ANCHOR_END: grad
 
 // ANCHOR: table
-/// What a linear function of blocks communicates, and what its derivative does, going backward.
+/// Prints what a linear function of blocks communicates, forward and in its derivative.
 fn forward_and_back(what: &str, f: ShardMap<'_, Array, Array>, x: &Array) -> Result<()> {
     let kinds = |c: &atmesh::Collectives| match c.is_empty() {
         true => "nothing".to_string(),
@@ -56,20 +56,20 @@ fn table() -> Result<()> {
     let on = |i: Spec, o: Spec, f: fn(&Array) -> Array| shard_map(&mesh, i, o, f);
     forward_and_back("psum", on(p!["X"], p![], |x| x.psum("X")), &split)?;
     forward_and_back("a replicated argument", on(p![], p!["X"], |x| x.pvary("X")), &copied)?;
-    forward_and_back("all_gather", on(p!["X"], p!["X"], |x| x.all_gather("X", Gather::tiled(0))), &split)?;
+    forward_and_back("all_gather", on(p!["X"], p!["X"], |x| x.all_gather("X", CollectiveDim::tiled(0))), &split)?;
     forward_and_back(
         "all_gather, invarying",
-        on(p!["X"], p![], |x| x.all_gather("X", Gather::tiled(0).invarying())),
+        on(p!["X"], p![], |x| x.all_gather("X", CollectiveDim::tiled(0).invarying())),
         &split,
     )?;
     forward_and_back(
         "psum_scatter",
-        on(p!["X"], p!["X"], |x| x.psum_scatter("X", Gather::tiled(0))),
+        on(p!["X"], p!["X"], |x| x.psum_scatter("X", CollectiveDim::tiled(0))),
         &split,
     )?;
     forward_and_back(
         "all_to_all",
-        on(p!["X"], p!["X"], |x| x.all_to_all("X", Exchange::split(0).concat(0))),
+        on(p!["X"], p!["X"], |x| x.all_to_all("X", AllToAll::split(0).concat(0))),
         &split,
     )?;
     forward_and_back("ppermute", on(p!["X"], p!["X"], |x| x.ppermute("X", Permutation::ring(1))), &split)
@@ -89,7 +89,7 @@ fn types() -> Result<()> {
 // ANCHOR_END: types
 
 // ANCHOR: parallel
-/// Data parallel, where is the one all-reduce? In the gradient of what all devices share.
+/// Finds the one all-reduce of data parallelism: it sums the gradient of the shared weights.
 fn parallel() -> Result<()> {
     let mesh = Mesh::new([("data", 8)])?;
     let x = Key::new(0).normal([64, 32]).put(&mesh, p!["data", _]);
@@ -134,7 +134,7 @@ fn exercise_1() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::arange(0.0..4.0f32).put(&mesh, p!["X"]);
     let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x * x.ppermute("X", Permutation::ring(1)));
-    // y_i = x_i x_{i-1}: the derivative by x_i is x_{i-1} + x_{i+1}
+    // y_i = x_i x_{i-1}: the derivative with respect to x_i is x_{i-1} + x_{i+1}.
     println!("{}", grad(&x, |x| f.call(&x).map(|y| y.sum(..))));
     Ok(())
 }

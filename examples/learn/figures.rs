@@ -1,21 +1,21 @@
-//! The pictures of what moves that the lessons show, drawn by running programs.
+//! The data-movement diagrams of the lessons, drawn by running programs.
 
 use atmesh::prelude::*;
-use atmesh::{ConvOptions, Error, Moves, Padding};
+use atmesh::{ConvOptions, Error, MovementDiagram, Padding};
 use std::path::Path;
 
 fn digits() -> Array {
     Array::from(vec![3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 1, 2])
 }
 
-/// Every picture: its file, its title, what moves.
-fn all() -> Result<Vec<(&'static str, &'static str, Moves)>> {
+/// Returns every diagram: its file, its title, and the movement.
+fn all() -> Result<Vec<(&'static str, &'static str, MovementDiagram)>> {
     let mesh = Mesh::new([("i", 4)])?;
     let auto = Mesh::auto([("i", 4)])?;
     let short = Array::from([3, 9, 5, 2]).put(&mesh, p!["i"]);
     let long = digits().put(&mesh, p!["i"]);
     let on = |out: Spec, f: fn(&Array) -> Array| jit(shard_map(&mesh, p!["i"], out, f));
-    let swap = || Exchange::split(0).concat(0);
+    let swap = || AllToAll::split(0).concat(0);
     let two = Mesh::new([("x", 2)])?;
     let grid = Mesh::new([("x", 2), ("y", 2)])?;
     let ring = |x: &Array| {
@@ -31,59 +31,60 @@ fn all() -> Result<Vec<(&'static str, &'static str, Moves)>> {
         (
             "moves-put",
             "sharded, then replicated",
-            jit(|x: &Array| x.reshard(p![])).moves(&Array::arange(0..8).put(&mesh, p!["i"]))?,
+            jit(|x: &Array| x.reshard(p![])).data_movement(&Array::arange(0..8).put(&mesh, p!["i"]))?,
         ),
         (
             "moves-replicated",
             "replicated: nothing is sent",
-            jit(|x: &Array| 1 * x).moves(&Array::arange(0..8).put(&mesh, p![]))?,
+            jit(|x: &Array| 1 * x).data_movement(&Array::arange(0..8).put(&mesh, p![]))?,
         ),
         (
             "moves-sum",
             "a sum over what is split",
-            jit(|x: &Array| x.sum(..)).moves(&Array::arange(0..8).put(&mesh, p!["i"]))?,
+            jit(|x: &Array| x.sum(..)).data_movement(&Array::arange(0..8).put(&mesh, p!["i"]))?,
         ),
         (
             "moves-gather",
             "all-gather",
-            on(p![], |x| x.all_gather("i", Gather::tiled(0).invarying())).moves(&short)?,
+            on(p![], |x| x.all_gather("i", CollectiveDim::tiled(0).invarying())).data_movement(&short)?,
         ),
-        ("moves-reduce", "all-reduce: psum", on(p![], |x| x.psum("i")).moves(&long)?),
+        ("moves-reduce", "all-reduce: psum", on(p![], |x| x.psum("i")).data_movement(&long)?),
         (
             "moves-scatter",
             "reduce-scatter: psum_scatter",
-            on(p!["i"], |x| x.psum_scatter("i", Gather::tiled(0))).moves(&long)?,
+            on(p!["i"], |x| x.psum_scatter("i", CollectiveDim::tiled(0))).data_movement(&long)?,
         ),
         (
             "moves-all-to-all",
             "all-to-all",
             jit(shard_map(&mesh, p!["i"], p!["i"], move |x: &Array| x.all_to_all("i", swap())))
-                .moves(&long)?,
+                .data_movement(&long)?,
         ),
         (
             "moves-permute",
             "permute: ring(1)",
-            on(p!["i"], |x| x.ppermute("i", Permutation::ring(1))).moves(&short)?,
+            on(p!["i"], |x| x.ppermute("i", Permutation::ring(1))).data_movement(&short)?,
         ),
         (
             "moves-shift",
             "permute: shift(1)",
-            on(p!["i"], |x| x.ppermute("i", Permutation::shift(1))).moves(&short)?,
+            on(p!["i"], |x| x.ppermute("i", Permutation::shift(1))).data_movement(&short)?,
         ),
         (
             "moves-halo",
             "halo: each number and its right neighbour",
-            jit(|x: &Array| x.slice(ix![..-1]) + x.slice(ix![1..])).moves(&digits().put(&auto, p!["i"]))?,
+            jit(|x: &Array| x.slice(ix![..-1]) + x.slice(ix![1..]))
+                .data_movement(&digits().put(&auto, p!["i"]))?,
         ),
         (
             "moves-exchange",
             "exchange: the array twice, blocks of 3 become blocks of 6",
-            jit(|x: &Array| concat([x, x], 0)).moves(&Array::arange(0..12).put(&auto, p!["i"]))?,
+            jit(|x: &Array| concat([x, x], 0)).data_movement(&Array::arange(0..12).put(&auto, p!["i"]))?,
         ),
         (
             "moves-ring",
             "an all-gather in three steps of a ring",
-            jit(shard_map(&mesh, p!["i"], p!["i"], ring)).moves(&short)?,
+            jit(shard_map(&mesh, p!["i"], p!["i"], ring)).data_movement(&short)?,
         ),
         (
             "moves-identity",
@@ -92,7 +93,7 @@ fn all() -> Result<Vec<(&'static str, &'static str, Moves)>> {
                 let part = x.sum_to(0, p!["i"]);
                 (part.clone(), part.reshard(p![]))
             })
-            .moves(&table.put(&mesh, p!["i", _]))?,
+            .data_movement(&table.put(&mesh, p!["i", _]))?,
         ),
         (
             "moves-unreduced",
@@ -101,17 +102,18 @@ fn all() -> Result<Vec<(&'static str, &'static str, Moves)>> {
                 let parts = x.sum_to(0, p![_; U: "x"]);
                 (parts.clone(), parts.reshard(p![]))
             })
-            .moves(&Array::arange(0..8).reshape([2, 4]).put(&two, p!["x", _]))?,
+            .data_movement(&Array::arange(0..8).reshape([2, 4]).put(&two, p!["x", _]))?,
         ),
         (
             "moves-turn",
             "rows become columns",
-            jit(|x: &Array| x.reshard(p![_, "i"])).moves(&table.put(&mesh, p!["i", _]))?,
+            jit(|x: &Array| x.reshard(p![_, "i"])).data_movement(&table.put(&mesh, p!["i", _]))?,
         ),
         (
             "moves-grid",
             "a gather along y only",
-            jit(|x: &Array| x.reshard(p!["x"])).moves(&Array::arange(0..8).put(&grid, p![("x", "y")]))?,
+            jit(|x: &Array| x.reshard(p!["x"]))
+                .data_movement(&Array::arange(0..8).put(&grid, p![("x", "y")]))?,
         ),
         (
             "moves-heat",
@@ -120,7 +122,7 @@ fn all() -> Result<Vec<(&'static str, &'static str, Moves)>> {
                 let inner = 0.5 * x.slice(ix![1..-1]) + 0.25 * x.slice(ix![..-2]) + 0.25 * x.slice(ix![2..]);
                 x.at(ix![1..-1]).set(inner)
             })
-            .moves(
+            .data_movement(
                 &Array::from([0.0f32, 0.0, 0.0, 16.0, 0.0, 0.0, 8.0, 0.0, 0.0, 0.0, 0.0, 4.0])
                     .put(&auto, p!["i"]),
             )?,
@@ -128,8 +130,8 @@ fn all() -> Result<Vec<(&'static str, &'static str, Moves)>> {
     ])
 }
 
-/// One for a page each.
-fn of_pages() -> Result<Vec<(&'static str, &'static str, Moves)>> {
+/// Returns the diagrams of single pages.
+fn of_pages() -> Result<Vec<(&'static str, &'static str, MovementDiagram)>> {
     let mesh = Mesh::new([("i", 4)])?;
     let auto = Mesh::auto([("i", 4)])?;
     let table = || digits().reshape([4, 4]);
@@ -148,50 +150,50 @@ fn of_pages() -> Result<Vec<(&'static str, &'static str, Moves)>> {
         (
             "moves-conflict",
             "a table and its transpose are added: rows meet columns",
-            jit(|x: &Array| x + x.t()).moves(&table().put(&auto, p!["i", _]))?,
+            jit(|x: &Array| x + x.t()).data_movement(&table().put(&auto, p!["i", _]))?,
         ),
         (
             "moves-windows",
             "a filter of three moves over a signal",
-            jit(smooth).moves(&numbers().astype(F32).put(&auto, p!["i"]))?,
+            jit(smooth).data_movement(&numbers().astype(F32).put(&auto, p!["i"]))?,
         ),
         (
             "moves-lookup",
             "rows 6, 1 and 4 of a split table",
             jit(move |t: &Array| t.take_to(&ids, 0, p![]))
-                .moves(&Array::arange(0..16).reshape([8, 2]).put(&mesh, p!["i"]))?,
+                .data_movement(&Array::arange(0..16).reshape([8, 2]).put(&mesh, p!["i"]))?,
         ),
         (
             "moves-back",
             "the gradient of replicated weights by split examples",
-            jit(move |x: &Array| grad(&weights, |w| (w * x).sum(..))).moves(&examples)?,
+            jit(move |x: &Array| grad(&weights, |w| (w * x).sum(..))).data_movement(&examples)?,
         ),
         (
             "moves-running",
             "a running sum over what is split",
-            jit(|x: &Array| x.cumsum(0)).moves(&numbers().put(&auto, p!["i"]))?,
+            jit(|x: &Array| x.cumsum(0)).data_movement(&numbers().put(&auto, p!["i"]))?,
         ),
         (
             "moves-dice",
             "dropout: each device makes its part of one mask",
             jit(move |x: &Array| x * dice.bernoulli([16], 0.5).astype(I32))
-                .moves(&digits().put(&mesh, p!["i"]))?,
+                .data_movement(&digits().put(&mesh, p!["i"]))?,
         ),
         (
             "moves-examples",
             "each device has its examples, and sums each of them",
-            jit(|x: &Array| vmap(x, |row| Ok(row.sum(..)))).moves(&examples)?,
+            jit(|x: &Array| vmap(x, |row| Ok(row.sum(..)))).data_movement(&examples)?,
         ),
         (
             "moves-layer",
             "a product whose summed dimension is split",
-            jit(move |x: &Array| x.dot(&w)).moves(&Array::from([1, 2, 3, 4]).put(&auto, p!["i"]))?,
+            jit(move |x: &Array| x.dot(&w)).data_movement(&Array::from([1, 2, 3, 4]).put(&auto, p!["i"]))?,
         ),
         (
             "moves-power",
             "one step of the power method: the vector is gathered, and rows multiply it",
             jit(move |v: &Array| rows.dot(v.reshard(p![])))
-                .moves(&Array::from([1, 0, 2, 0]).put(&mesh, p!["i"]))?,
+                .data_movement(&Array::from([1, 0, 2, 0]).put(&mesh, p!["i"]))?,
         ),
     ])
 }

@@ -3,7 +3,7 @@ use atmesh::prelude::*;
 // ANCHOR: first
 fn main() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?; // four devices in a row
-    let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]); // two numbers on each
+    let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]); // two elements on each device
     println!("{}\n{}", type_of(&x), x.visualize());
 
     let f = jit(|x: &Array| (x * x).sum(..));

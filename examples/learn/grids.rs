@@ -25,7 +25,7 @@ fn exercise_1() -> Result<()> {
 fn exercise_2() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
     println!("CPU 5 is at {:?}", mesh.coordinates(5));
-    // the numbers of the grid, a block for each device
+    // Each block of the array holds the id of its device.
     println!("{}", Array::arange(0..8).reshape([2, 4]).put(&mesh, p!["X", "Y"]));
     Ok(())
 }

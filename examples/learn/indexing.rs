@@ -1,5 +1,5 @@
 use atmesh::prelude::*;
-use atmesh::{IndexOptions, Mode};
+use atmesh::{IndexOptions, IndexMode};
 
 fn main() -> Result<()> {
     println!("== rows");
@@ -32,19 +32,19 @@ fn rows() -> Result<()> {
     let ids = Array::from([3, 0, 3, -1, 9]);
     let (row, two, many) = f.call((&table, &Array::from(1), &ids))?;
     println!("{row}\n{two}\n{many}");
-    // what is beyond the table is nothing; or the nearest row, if you say so
-    let options = || IndexOptions::default().mode(Mode::Clip);
+    // Reading past the end gives NaN; with `Clip` it gives the nearest row.
+    let options = || IndexOptions::default().mode(IndexMode::Clip);
     println!("{}", table.take_with(&ids, 0, options()));
     Ok(())
 }
 // ANCHOR_END: rows
 
 // ANCHOR: lookup
-/// What reading `ids` rows of 64 numbers communicates: each device has a block of the table.
+/// Prints the collectives of reading `ids` rows of 64 elements from a row-sharded table.
 fn report(rows: usize, ids: usize) -> Result<()> {
     let mesh = Mesh::auto([("X", 8)])?;
-    let table = F32.of([rows, 64]).on(&mesh, p!["X"]);
-    let ids = I32.of([ids]).on(&mesh, p![]);
+    let table = F32.array_type([rows, 64]).on(&mesh, p!["X"]);
+    let ids = I32.array_type([ids]).on(&mesh, p![]);
     let lowered = jit(|table: &Array, ids: &Array| table.take(ids, 0)).lower((table, ids))?;
     println!("{}", lowered.collectives());
     Ok(())
@@ -60,13 +60,13 @@ fn lookup() -> Result<()> {
 fn explicit() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let ids = Array::from([5, 0, 7]);
-    // columns are sharded: each device has its columns of every row
+    // Columns are sharded: each device has its columns of every row.
     let columns = Array::ones([8, 16]).put(&mesh, p![_, "X"]);
     println!("{}", type_of(columns.take(&ids, 0)));
-    // rows are sharded: you say where the result is to be
+    // Rows are sharded: the sharding of the result must be given.
     let rows = Array::ones([8, 16]).put(&mesh, p!["X"]);
     println!("{}", type_of(rows.take_to(&ids, 0, p![_, "X"])));
-    // the lookup without its sum: parts that are added later
+    // The lookup without its sum: the result stays unreduced and is summed later.
     println!("{}", type_of(rows.take_to(&ids, 0, p![; U: "X"])));
     Ok(())
 }
@@ -103,7 +103,7 @@ fn slopes() -> Result<()> {
 // ANCHOR: segments
 fn segments() -> Result<()> {
     let mesh = Mesh::auto([("X", 4)])?;
-    // edges of a graph: from, to. Each node collects what its neighbours have.
+    // Edges of a graph: from, to. Each node adds up the values of its neighbours.
     let (from, to) = (Array::from([0, 1, 2, 2, 3, 3, 0, 1]), Array::from([1, 2, 0, 3, 0, 1, 2, 3]));
     let edges = |e: &Array| e.put(&mesh, p!["X"]);
     let nodes = Array::from([[1.0f32, 0.0], [2.0, 0.0], [4.0, 1.0], [8.0, 1.0]]);
@@ -127,8 +127,8 @@ fn exercise_1() -> Result<()> {
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
     let mesh = Mesh::auto([("X", 8)])?;
-    let table = F32.of([65_536, 64]).on(&mesh, p![_, "X"]);
-    let ids = I32.of([16]).on(&mesh, p![]);
+    let table = F32.array_type([65_536, 64]).on(&mesh, p![_, "X"]);
+    let ids = I32.array_type([16]).on(&mesh, p![]);
     let lowered = jit(|table: &Array, ids: &Array| table.take(ids, 0)).lower((table, ids))?;
     println!("{} collectives", lowered.collectives().len());
     Ok(())

@@ -24,9 +24,9 @@ fn main() -> Result<()> {
 // ANCHOR: unrolled
 fn unrolled() -> Result<()> {
     let step = |x: &Array| 0.5 * x + 1.0;
-    // a Rust loop runs while the function is traced: it leaves as many equations as it has steps
+    // A Rust loop runs while the function is traced: each of its steps becomes equations.
     let rust = jit(|x: &Array| (0..100).fold(x.clone(), |x, _| step(&x)));
-    // a loop of the program is one equation
+    // A `fori_loop` is one equation.
     let traced = jit(|x: &Array| fori_loop(0..100, x, |_, x| step(&x)));
     let x = Array::zeros([4]);
     let lines = |program: String| program.lines().count();
@@ -41,15 +41,15 @@ fn unrolled() -> Result<()> {
 // ANCHOR_END: unrolled
 
 // ANCHOR: carry
-/// A carry is any tree. Its types stay the same from step to step, with their shardings.
+/// A carry is any tree of arrays. Its types, including shardings, are the same at every step.
 fn carry() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::ones([8]).put(&mesh, p!["X"]);
-    // the power method: a vector and a number
+    // The power method: the carry is a vector and a scalar.
     let m = Key::new(0).uniform([8, 8]).put(&mesh, p!["X", _]);
     let f = jit(|m: &Array, x: &Array| {
         fori_loop(0..50, (x, 0.0f32), |_, (x, _)| {
-            let y = m.dot(x.reshard(p![])); // rows of m are split, so y is split as x
+            let y = m.dot(x.reshard(p![])); // rows of m are sharded, so y is sharded like x
             let length = y.square().sum(..).sqrt();
             (&y / &length, length)
         })
@@ -62,7 +62,7 @@ fn carry() -> Result<()> {
 // ANCHOR_END: carry
 
 // ANCHOR: scan
-/// A layer for each slice of stacked weights; what each step returns is stacked.
+/// Runs one layer per slice of stacked weights; the results of the steps are stacked.
 fn scanned() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
     let weights = Key::new(0).normal([6, 8, 8]).put(&mesh, p![_, _, "X"]); // six layers
@@ -89,7 +89,7 @@ fn until() -> Result<()> {
         jit(|x: &Array| while_loop((x, 0), |(x, _)| x.square().sum(..).gt(1.0), |(x, n)| (x / 2.0, n + 1)));
     let (x, n) = f.call(&x)?;
     println!("{n} halvings: {x}");
-    // inside shard_map each device may leave when it is done, if the loop has no collective
+    // In `shard_map`, a loop without collectives may take a different number of steps per device.
     let collatz = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
         let (_, n) = while_loop(
             (x.clone(), Array::from([0]).pvary("X")),
@@ -156,14 +156,14 @@ fn exercise_1() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let a = (Key::new(0).uniform([8, 8]) + 8.0 * Array::eye([8, 8], 0)).put(&mesh, p!["X", _]);
     let b = Array::ones([8]).put(&mesh, p!["X"]);
-    // Jacobi: x ← x + (b - a x) / diagonal, until the rest is small
+    // Jacobi iteration: x ← x + (b - a x) / diagonal, until the residual is small.
     let solve = jit(|a: &Array, b: &Array| {
         let diagonal = (a * Array::eye([8, 8], 0)).sum(1);
         let rest = |x: &Array| b - a.dot(x.reshard(p![]));
         while_loop(0.0 * b, |x| rest(x).square().sum(..).gt(1e-10), |x| &x + rest(&x) / &diagonal)
     });
     let x = solve.call((&a, &b))?;
-    println!("{}; solved: {}", type_of(&x), a.dot(x.reshard(p![])).allclose_by(&b, 1e-4, 1e-4)?);
+    println!("{}; solved: {}", type_of(&x), a.dot(x.reshard(p![])).allclose_with(&b, 1e-4, 1e-4)?);
     Ok(())
 }
 // ANCHOR_END: exercise1

@@ -1,13 +1,13 @@
-//! The programs of the book's lessons: `cargo run --release --example learn -- [LESSON…] [--pictures FOLDER]`.
+//! The programs of the book's lessons: `… --example learn -- [LESSON…] [--pictures FOLDER]`.
 //!
-//! Each lesson is one file, a program of its own: copied into `src/main.rs` of a new crate, it runs. `figures.rs` and `plate.rs` draw their pictures.
+//! Each file is one lesson and a complete program. `figures.rs` and `plate.rs` draw their pictures.
 
 mod figures;
 mod plate;
 
 use atmesh::Result;
 
-/// Lessons by name: each file as a module, and its `main`.
+/// Declares the lessons: each file is a module, with its `main`.
 macro_rules! lessons {
     ($($name:ident),+ $(,)?) => {
         $(mod $name {

@@ -27,8 +27,8 @@ fn cut() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let a = Array::arange(0..8).put(&mesh, p!["X"]);
     let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
-        println!("the body sees {}", type_of(x)); // once: it is traced, not run on each device
-        debug_print!("block {}", x); // this runs on each
+        println!("the body sees {}", type_of(x)); // printed once, while tracing
+        debug_print!("block {}", x); // runs on every device
         x + 100 * axis_index("X")
     });
     println!("{}: {}", type_of(&a), a);
@@ -44,8 +44,8 @@ fn varying() -> Result<()> {
     let f = shard_map(&mesh, (p!["X"], p![]), p!["X"], |a: &Array, b: &Array| {
         println!("a: {}, b: {}", type_of(a), type_of(b));
         println!("a + b: {}", type_of(a + b)); // varies where one operand does
-        println!("psum: {}", type_of(a.psum("X"))); // the same on all: it varies no more
-        println!("all_gather: {}", type_of(a.all_gather("X", Gather::tiled(0))));
+        println!("psum: {}", type_of(a.psum("X"))); // equal on all devices: it no longer varies
+        println!("all_gather: {}", type_of(a.all_gather("X", CollectiveDim::tiled(0))));
         println!("axis_index: {}", type_of(axis_index("Y")));
         a + b
     });
@@ -60,7 +60,7 @@ fn invarying() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
     let x = Array::arange(0..4).put(&mesh, p!["X"]);
     let f = shard_map(&mesh, p!["X"], p![], |x: &Array| {
-        let whole = x.all_gather("X", Gather::tiled(0).invarying());
+        let whole = x.all_gather("X", CollectiveDim::tiled(0).invarying());
         println!("{}", type_of(&whole));
         println!("made varying again: {}", type_of(whole.pvary("X")));
         whole
@@ -71,7 +71,7 @@ fn invarying() -> Result<()> {
 // ANCHOR_END: invarying
 
 // ANCHOR: bug1
-/// Each device has the sum of its own block, and the result is promised to be one value.
+/// Returns the sum of each block as a replicated value: an error, unless `psum` adds the sums.
 fn forgotten_sum() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::arange(0..8).put(&mesh, p!["X"]);
@@ -86,7 +86,7 @@ fn forgotten_sum() -> Result<()> {
 // ANCHOR_END: bug1
 
 // ANCHOR: bug2
-/// The sum of all numbers, summed once too often.
+/// Sums a total a second time: the result is too large, by a factor of the number of devices.
 fn summed_twice() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::arange(0..8).put(&mesh, p!["X"]);
@@ -102,7 +102,7 @@ fn summed_twice() -> Result<()> {
 // ANCHOR_END: bug2
 
 // ANCHOR: bug3
-/// Which device am I? The question has no answer in code that is not one device's.
+/// Asks for the device's index outside per-device code, which is an error.
 fn index_outside() -> Result<()> {
     if let Err(e) = (Array::arange(0..8) + axis_index("X")).ty() {
         println!("{e}");
@@ -112,29 +112,29 @@ fn index_outside() -> Result<()> {
 // ANCHOR_END: bug3
 
 // ANCHOR: schedules
-/// rows[M@X, K] · columns[K, N@X] → [M, N@X]: each device needs all rows of the left operand.
+/// Computes rows[M@X, K] · columns[K, N@X] → [M, N@X], after gathering all rows on each device.
 fn gathered(a: &Array, b: &Array) -> Array {
-    a.all_gather("X", Gather::tiled(0)).dot(b)
+    a.all_gather("X", CollectiveDim::tiled(0)).dot(b)
 }
 
-/// The same with one block of `a` on the way at a time: while it is multiplied, the next one can travel.
+/// Like `gathered`, but receives one block of `a` at a time, while multiplying by the previous one.
 fn ring(a: &Array, b: &Array) -> Result<Array> {
     let (n, me) = (axis_size("X")?, axis_index("X"));
     let (rows, columns) = (a.shape()?[0], b.shape()?[1]);
-    let c = Array::zeros([n, rows, columns]).pvary("X"); // a slice for the rows of each device
+    let c = Array::zeros([n, rows, columns]).pvary("X"); // one slice for the rows of each device
     let c = c.at(ix![&me]).set(a.dot(b)); // its own rows first
     let (_, c) = fori_loop(1..n as i32, (a, c), |step, (block, c)| {
         let block = block.ppermute("X", Permutation::ring(1));
-        let owner = (&me - step + n as i32) % n as i32; // whose rows have arrived
+        let owner = (&me - step + n as i32) % n as i32; // the device whose rows have arrived
         let c = c.at(ix![owner]).set(block.dot(b));
         (block, c)
     });
     Ok(c.reshape([n * rows, columns]))
 }
 
-/// a[M, K@X] · b[K@X, N]: each device has a summand of all of the product, and keeps the sum of its rows.
+/// Computes a[M, K@X] · b[K@X, N]: sums the devices' products; each device keeps its rows.
 fn scattered(a: &Array, b: &Array) -> Array {
-    a.dot(b).psum_scatter("X", Gather::tiled(0))
+    a.dot(b).psum_scatter("X", CollectiveDim::tiled(0))
 }
 
 fn schedules() -> Result<()> {
@@ -146,7 +146,7 @@ fn schedules() -> Result<()> {
         let kind = all.iter().next().map_or("none", |c| c.kind.name());
         println!(
             "{what}: {} × {kind}, {} bytes per device, peak {}; right: {}",
-            all.iter().map(|c| c.times).sum::<u64>(),
+            all.iter().map(|c| c.count).sum::<u64>(),
             all.bytes(),
             all.peak_bytes(),
             c.allclose(&product)?
@@ -183,7 +183,7 @@ fn exercise_1() -> Result<()> {
 fn exercise_2() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::arange(0..8).put(&mesh, p!["X"]);
-    // block k goes to device 3 - k, and is turned round there
+    // Block k is sent to device 3 - k, and reversed there.
     let reversed = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
         x.flip(0).ppermute("X", [(0, 3), (1, 2), (2, 1), (3, 0)])
     });

@@ -26,7 +26,7 @@ fn layer(x: &Array, w: &Array, b: &Array) -> Array {
 fn three() -> Result<()> {
     let [xk, wk, bk] = Key::new(1701).split();
     let (x, w, b) = (xk.normal([16, 32]), wk.normal([32, 16]), bk.normal([16]));
-    let (xs, ws) = (p![_, "X"], p!["X", _]); // the dimension that is summed is split
+    let (xs, ws) = (p![_, "X"], p!["X", _]); // the contracted dimension is sharded
     let place = |mesh: &Mesh| (x.put(mesh, xs), w.put(mesh, ws), b.put(mesh, p![]));
 
     let auto = Mesh::auto([("X", 8)])?;
@@ -62,7 +62,7 @@ fn three() -> Result<()> {
 // ANCHOR: batch
 fn batch() -> Result<()> {
     use atmesh::AxisType::{Auto, Explicit};
-    // types track the batch; how weights are split is left to the partitioner
+    // Types track the batch; the partitioner chooses how the weights are sharded.
     let mesh = Mesh::with_types([("data", 2, Explicit), ("model", 4, Auto)])?;
     let x = Array::ones([16, 32]).put(&mesh, p!["data", _]);
     let w = Array::ones([32, 64]).put(&mesh, p![]).constrain(p![_, "model"]);
@@ -77,7 +77,7 @@ fn batch() -> Result<()> {
 fn island() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 2)])?;
     let x = Array::arange(0.0..16.0f32).reshape([4, 4]).put(&mesh, p!["X", "Y"]);
-    // types refuse x · xᵀ, whose result X would split twice; here the partitioner decides
+    // x · xᵀ is a type error, because X would shard both dimensions; here auto mode decides.
     let f = jit(|x: &Array| {
         let gram = auto_axes(x, p!["X", _], |x| x.dot(x.t()));
         gram / 2.0
@@ -92,7 +92,7 @@ fn island() -> Result<()> {
 fn over() -> Result<()> {
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
     let x = Key::new(0).normal([8, 8]).put(&mesh, p!["X", "Y"]);
-    // manual over X; Y stays explicit, and shows in the body's types
+    // Manual over X; Y stays explicit, and appears in the types of the body.
     let centred = shard_map(&mesh, p!["X", _], p!["X", _], |x: &Array| {
         println!("inside: {}", type_of(x));
         x - x.sum(0).psum("X") / 8.0
@@ -102,7 +102,7 @@ fn over() -> Result<()> {
     println!(
         "outside: {}; columns sum to 0: {}",
         type_of(&y),
-        y.sum(0).allclose_by(&Array::zeros([8]), 0.0, 1e-5)?
+        y.sum(0).allclose_with(&Array::zeros([8]), 0.0, 1e-5)?
     );
     Ok(())
 }
@@ -121,7 +121,7 @@ fn exercise_1() -> Result<()> {
 
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
-    // rows by hand, columns by types: the program sums over X, the rules sum over Y
+    // Rows by hand, columns by types: the program sums over X, the typing rules sum over Y.
     let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
     let x = Array::arange(0..64).astype(F32).reshape([8, 8]).put(&mesh, p!["X", "Y"]);
     let norm = shard_map(&mesh, p!["X", _], p![], |x: &Array| x.square().sum(..).psum("X").sqrt()).over("X");

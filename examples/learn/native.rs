@@ -20,13 +20,13 @@ fn main() -> Result<()> {
 fn first() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::arange(0..8);
-    // plain Rust on a thread per device: the block is an ndarray view, the result an ndarray
+    // Plain Rust on one thread per device: the block is an ndarray view, the result an ndarray.
     let f = spmd(&mesh, p!["X"], p!["X"], |dev: &Device, x: ArrayView1<i32>| {
-        let me = dev.index("X")? as i32;
+        let me = dev.axis_index("X")? as i32;
         let mut mine = x.to_owned();
         for v in mine.iter_mut() {
             while *v % 7 != 0 {
-                *v += me + 1; // any code at all: loops, branches, other crates
+                *v += me + 1; // any code: loops, branches, other crates
             }
         }
         Ok(mine)
@@ -39,7 +39,7 @@ fn first() -> Result<()> {
 // ANCHOR: messages
 fn messages() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
-    // a running sum: each device waits for the sum of those before it
+    // A running sum: each device waits for the sum of the devices before it.
     let prefix = spmd(&mesh, p!["X"], p!["X"], |dev: &Device, x: ArrayView1<i32>| {
         let mut before = Array1::<i32>::zeros(1);
         if let Some(left) = dev.neighbor("X", -1)? {
@@ -63,7 +63,7 @@ fn messages() -> Result<()> {
 // ANCHOR: together
 fn together() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
-    // the collectives are blocking calls: all devices make the same ones, in the same order
+    // Collectives are blocking calls: all devices make the same ones, in the same order.
     let normalized = spmd(&mesh, p!["X"], p!["X"], |dev: &Device, x: ArrayView1<f32>| {
         let mut rounds = 0;
         let mut x = x.to_owned();
@@ -86,9 +86,9 @@ fn together() -> Result<()> {
 // ANCHOR: waiting
 fn waiting() -> Result<()> {
     let mesh = Mesh::new([("X", 3)])?;
-    // the first device leaves early: the others would wait forever
+    // The first device leaves early: the others would wait forever.
     let wrong = spmd(&mesh, p!["X"], p![], |dev: &Device, x: ArrayView1<f32>| {
-        if dev.index("X")? == 0 {
+        if dev.axis_index("X")? == 0 {
             return Ok(nd::arr0(0.0));
         }
         Ok(nd::arr0(dev.psum_scalar(x.sum(), "X")?))
@@ -103,11 +103,11 @@ fn waiting() -> Result<()> {
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
-    // the largest number travels once round the ring
+    // The maximum travels once round the ring.
     let largest = spmd(&mesh, p!["X"], p!["X"], |dev: &Device, x: ArrayView1<i32>| {
         let mut best = Array1::from_elem(1, x.iter().copied().max().unwrap_or(i32::MIN));
-        let (next, previous) = (dev.ring("X", 1)?, dev.ring("X", -1)?);
-        for _ in 1..dev.size("X")? {
+        let (next, previous) = (dev.neighbor_periodic("X", 1)?, dev.neighbor_periodic("X", -1)?);
+        for _ in 1..dev.axis_size("X")? {
             dev.send(next, &best)?;
             let other: Array1<i32> = dev.recv(previous)?;
             best[0] = best[0].max(other[0]);
@@ -122,9 +122,9 @@ fn exercise_1() -> Result<()> {
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
-    // both send before they receive: messages are buffered, so nobody waits for a receiver
+    // Both send before they receive: messages are buffered, so a send never waits.
     let swap = spmd(&mesh, p!["X"], p!["X"], |dev: &Device, x: ArrayView1<i32>| {
-        let other = dev.ring("X", 1)?;
+        let other = dev.neighbor_periodic("X", 1)?;
         dev.send(other, &x)?;
         dev.recv::<i32, nd::Ix1>(other)
     });

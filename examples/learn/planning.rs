@@ -1,4 +1,4 @@
-use atmesh::{Collectives, Keep, Phase, checkpoint_with};
+use atmesh::{Collectives, CheckpointPolicy, Phase, checkpoint_with};
 use atmesh::plan::{Link, Machine};
 use atmesh::prelude::*;
 
@@ -24,7 +24,7 @@ fn main() -> Result<()> {
 }
 
 // ANCHOR: block
-/// A block of a large model: attention is left out, its two products are of the same kind.
+/// Applies a block of a large model. Attention is omitted: its products are of the same kinds.
 fn block(x: &Array, up: &Array, down: &Array) -> Array {
     let h = x.dot(up).gelu();
     h.dot_to(down, p!["data", _])
@@ -40,9 +40,9 @@ fn fits() -> Result<()> {
     let mesh = Mesh::without_devices([("data", 1024), ("model", 64)])?;
     println!("{} devices", mesh.size());
     let (tokens, d, f) = (4 << 20, 16384, 65536); // 4 Mi tokens per step
-    let x = BF16.of([tokens, d]).on(&mesh, p!["data", _]);
-    let up = BF16.of([d, f]).on(&mesh, p![_, "model"]);
-    let down = BF16.of([f, d]).on(&mesh, p!["model", _]);
+    let x = BF16.array_type([tokens, d]).on(&mesh, p!["data", _]);
+    let up = BF16.array_type([d, f]).on(&mesh, p![_, "model"]);
+    let down = BF16.array_type([f, d]).on(&mesh, p!["model", _]);
     let step = jit(|x: &Array, up: &Array, down: &Array| {
         let (up_, down_) = (up.clone(), down.clone());
         let (gu, gd) = grad((up, down), |(up, down)| loss(x, &up, &down));
@@ -65,9 +65,9 @@ fn holds() -> Result<()> {
         (up - 0.01 * gu, down - 0.01 * gd)
     });
     let lowered = step.donate([1, 2]).lower((
-        BF16.of([tokens, d]).on(&mesh, p!["data", _]),
-        BF16.of([d, f]).on(&mesh, p![_, "model"]),
-        BF16.of([f, d]).on(&mesh, p!["model", _]),
+        BF16.array_type([tokens, d]).on(&mesh, p!["data", _]),
+        BF16.array_type([d, f]).on(&mesh, p![_, "model"]),
+        BF16.array_type([f, d]).on(&mesh, p!["model", _]),
     ))?;
     println!("{}", lowered.memory());
     Ok(())
@@ -75,7 +75,7 @@ fn holds() -> Result<()> {
 // ANCHOR_END: holds
 
 // ANCHOR: which
-/// Seconds of a step on one device, by the formulas of the chapter on costs.
+/// Returns the seconds of a step on one device, by the formulas of the chapter on costs.
 fn seconds(all: &Collectives, operations: f64) -> (f64, f64) {
     (operations / 989e12, all.bytes() as f64 / 450e9)
 }
@@ -84,9 +84,9 @@ fn which() -> Result<()> {
     let (tokens, d, f) = (4 << 20, 16384, 65536);
     for (data, model) in [(16384, 4), (4096, 16), (1024, 64), (256, 256)] {
         let mesh = Mesh::without_devices([("data", data), ("model", model)])?;
-        let x = BF16.of([tokens, d]).on(&mesh, p!["data", _]);
-        let up = BF16.of([d, f]).on(&mesh, p![_, "model"]);
-        let down = BF16.of([f, d]).on(&mesh, p!["model", _]);
+        let x = BF16.array_type([tokens, d]).on(&mesh, p!["data", _]);
+        let up = BF16.array_type([d, f]).on(&mesh, p![_, "model"]);
+        let down = BF16.array_type([f, d]).on(&mesh, p!["model", _]);
         let step =
             jit(|x: &Array, up: &Array, down: &Array| grad((up, down), |(up, down)| loss(x, &up, &down)));
         let lowered = step.lower((x, up, down))?;
@@ -107,20 +107,20 @@ fn which() -> Result<()> {
 fn how_long() -> Result<()> {
     let mesh = Mesh::without_devices([("data", 1024), ("model", 8)])?;
     let (tokens, d, f) = (4 << 20, 16384, 65536);
-    let x = BF16.of([tokens, d]).on(&mesh, p!["data", _]);
-    let up = BF16.of([d, f]).on(&mesh, p![_, "model"]);
-    let down = BF16.of([f, d]).on(&mesh, p!["model", _]);
+    let x = BF16.array_type([tokens, d]).on(&mesh, p!["data", _]);
+    let up = BF16.array_type([d, f]).on(&mesh, p![_, "model"]);
+    let down = BF16.array_type([f, d]).on(&mesh, p!["model", _]);
     let step = jit(|x: &Array, up: &Array, down: &Array| grad((up, down), |(up, down)| loss(x, &up, &down)));
-    let machine = Machine::h100() // what its data sheet says
+    let machine = Machine::h100() // the rates of its data sheet
         .link("model", Link::NVLINK_4) // eight of them share a switch
         .link("data", Link::switch(50e9).latency(1e-5)); // the others are reached over the network
     let plan = step.lower((x, up, down))?.plan(&machine)?;
     println!("{plan}");
 
-    // by hand: five products, of 4096 rows on each device
+    // By hand: five products, of 4096 rows on each device.
     let product = 2.0 * 4096.0 * 16384.0 * (65536.0 / 8.0);
     println!("a product: {:.3} ms", product / 989e12 * 1e3);
-    // by hand: the gradient of `up` is summed over `data`
+    // By hand: the gradient of `up` is summed over `data`.
     let (n, value) = (1024.0, 2.0 * 16384.0 * (65536.0 / 8.0));
     println!("a sum: {:.3} ms", (2.0 * 10.0 * 1e-5 + 2.0 * value * (n - 1.0) / n / 50e9) * 1e3);
     Ok(())
@@ -128,18 +128,18 @@ fn how_long() -> Result<()> {
 // ANCHOR_END: time
 
 // ANCHOR: keep
-/// Sixteen layers, each behind a checkpoint that keeps one thing or another.
+/// Runs sixteen layers, each in a checkpoint with one of the policies.
 fn keep() -> Result<()> {
     let mesh = Mesh::without_devices([("data", 64)])?;
     let (rows, d, f) = (64 * 4096, 4096, 16384);
-    let x = || BF16.of([rows, d]).on(&mesh, p!["data", _]);
-    let up = || BF16.of([16, d, f]).on(&mesh, p![_, "data", _]);
-    let down = || BF16.of([16, f, d]).on(&mesh, p![_, "data", _]);
+    let x = || BF16.array_type([rows, d]).on(&mesh, p!["data", _]);
+    let up = || BF16.array_type([16, d, f]).on(&mesh, p![_, "data", _]);
+    let down = || BF16.array_type([16, f, d]).on(&mesh, p![_, "data", _]);
     let machine = Machine::h100().links(Link::switch(50e9));
-    for keep in [Keep::All, Keep::AllButGathers, Keep::named(["h"]), Keep::Nothing] {
+    for keep in [CheckpointPolicy::SaveAll, CheckpointPolicy::SaveAllButGathers, CheckpointPolicy::named(["h"]), CheckpointPolicy::SaveNothing] {
         let layer = |x: Array, (up, down): (Array, Array)| {
             let layer = checkpoint_with((x, up, down), keep.clone(), |(x, up, down): (Array, Array, Array)| {
-                let h = x.dot(up.reshard(p![; R: "data"])).named("h");
+                let h = x.dot(up.reshard(p![; R: "data"])).checkpoint_name("h");
                 x + h.gelu().dot(down.reshard(p![; R: "data"]))
             });
             (layer, ())
@@ -148,8 +148,8 @@ fn keep() -> Result<()> {
         let step = jit(|x: &Array, up: &Array, down: &Array| grad((up, down), |weights| loss(weights, x)));
         let lowered = step.lower((x(), up(), down()))?;
         let plan = lowered.plan(&machine)?;
-        let again = plan.items().iter().filter(|i| i.phase == Phase::Recomputed);
-        let again = again.fold(0.0, |sum, i| sum + i.seconds * i.times as f64);
+        let again = plan.entries().iter().filter(|i| i.phase == Phase::Recomputed);
+        let again = again.fold(0.0, |sum, i| sum + i.seconds * i.count as f64);
         println!(
             "{:22} {:6.2} GiB at most, {:5.1} ms again, {:6.1} ms a step",
             format!("{keep:?}"),
@@ -167,18 +167,18 @@ fn measured() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let (x, w) = (Array::ones([256, 64]).put(&mesh, p!["X"]), Array::ones([64, 64]));
     let lowered = jit(|x: &Array, w: &Array| x.dot(w).tanh().sum(0)).engine(Threads).lower((&x, &w))?;
-    let plan = lowered.plan(&Machine::new("a guess").arithmetic(F32, 1e10).links(Link::switch(1e9)))?;
-    let (_, timeline) = lowered.compile()?.call_timed((&x, &w))?;
-    let both = timeline.beside(&plan);
+    let plan = lowered.plan(&Machine::new("a guess").flops(F32, 1e10).links(Link::switch(1e9)))?;
+    let (_, timeline) = lowered.compile()?.profile((&x, &w))?;
+    let both = timeline.compare(&plan);
     let named: Vec<&str> = both.rows.iter().map(|r| &*r.op).filter(|op| *op == "dot_general").collect();
     println!("{} devices; both have {}", timeline.tracks(), named.join(", "));
-    // println!("{timeline}") and println!("{both}") are tables; their times are another machine's
+    // `println!("{timeline}")` and `println!("{both}")` print tables; times differ per machine.
     Ok(())
 }
 // ANCHOR_END: measured
 
 // ANCHOR: layouts
-/// The same block, one decision at a time.
+/// Compares shardings of the block, changing one decision at a time.
 fn layouts() -> Result<()> {
     let mesh = Mesh::without_devices([("data", 16), ("model", 4)])?;
     let (x, wide) = ([4096, 1024], [1024, 4096]);
@@ -192,9 +192,9 @@ fn layouts() -> Result<()> {
             loss(x, &up, &down)
         });
         let args = (
-            F32.of(x).on(&mesh, p!["data", _]),
-            F32.of(wide).on(&mesh, up),
-            F32.of([4096, 1024]).on(&mesh, down),
+            F32.array_type(x).on(&mesh, p!["data", _]),
+            F32.array_type(wide).on(&mesh, up),
+            F32.array_type([4096, 1024]).on(&mesh, down),
         );
         let lowered = f.lower(args)?;
         let kinds: Vec<String> =
@@ -208,7 +208,7 @@ fn layouts() -> Result<()> {
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 65_536)])?;
-    let x = F32.of([1 << 30]).on(&mesh, p!["X"]);
+    let x = F32.array_type([1 << 30]).on(&mesh, p!["X"]);
     let lowered = jit(|x: &Array| x.sum(..)).lower(x)?;
     println!("{}", lowered.collectives());
     Ok(())

@@ -1,4 +1,4 @@
-//! The picture of a plate on four devices, whose hot spot spreads: the numbers are the program's own.
+//! Draws a plate on four devices whose hot spot spreads; the program computes the temperatures.
 
 use atmesh::prelude::*;
 use std::fmt::Write;
@@ -6,13 +6,13 @@ use std::fmt::Write;
 const SIDE: usize = 16;
 const CELL: usize = 19;
 const EDGE: usize = 18;
-/// After so many steps a frame is drawn.
+/// The steps after which a frame is drawn.
 const FRAMES: [i32; 6] = [0, 4, 12, 28, 60, 120];
-/// From cold to hot.
+/// The colours from cold to hot.
 const COLOURS: [&str; 8] =
     ["#26456e", "#3b6aa0", "#6f9fd8", "#b9d3ee", "#f3e3c3", "#f2b378", "#dd7442", "#a8322a"];
 
-/// Half of each point, and an eighth of each neighbour; outside it is cold.
+/// Adds half of each point and an eighth of each neighbour; outside the plate it is cold.
 fn step(x: &Array) -> Array {
     let around = x.shift(1, 0, 0) + x.shift(-1, 0, 0) + x.shift(1, 1, 0) + x.shift(-1, 1, 0);
     0.5 * x + 0.125 * around
@@ -31,7 +31,7 @@ fn frames() -> Result<Vec<Vec<f32>>> {
     Ok(frames)
 }
 
-/// The picture: one frame, or, where motion is welcome, all of them in turn.
+/// Draws one frame, or an animation of all frames where the reader's settings allow motion.
 pub(crate) fn draw() -> Result<String> {
     let frames = frames()?;
     let (wide, high, count) = (2 * EDGE + SIDE * CELL, 3 * EDGE + SIDE * CELL + 8, frames.len());
@@ -42,7 +42,7 @@ pub(crate) fn draw() -> Result<String> {
         for (level, colour) in COLOURS.iter().enumerate() {
             let mut path = String::new();
             for (i, number) in numbers.iter().enumerate() {
-                // small differences of cold points are seen too
+                // The square root makes small differences between cold points visible.
                 let of = (((number / 64.0).max(0.0).sqrt() * 8.0) as usize).min(7);
                 if of == level {
                     let (x, y) = (EDGE + i % SIDE * CELL, 2 * EDGE + i / SIDE * CELL);

@@ -33,7 +33,7 @@ fn moved<I: Tree, O: Tree>(program: &Lowered<I, O>) -> String {
     let all: Vec<String> = program
         .collectives()
         .iter()
-        .map(|c| format!("{} over {}, {} bytes per device", c.kind, c.axes, c.bytes))
+        .map(|c| format!("{} over {}, {} bytes per device", c.kind, c.axes, c.bytes_per_device))
         .collect();
     if all.is_empty() { "no communication".into() } else { all.join("; ") }
 }
@@ -84,7 +84,7 @@ fn case_3() -> Result<()> {
     if let Err(e) = a.dot(&b).ty() {
         println!("{e}");
     }
-    // what each device can compute alone
+    // The part of the product that each device can compute alone.
     let parts = a.dot_to(&b, p![_, _; U: "x"]);
     for shard in parts.shards()? {
         println!("{} has the partial product\n{}", shard.device, shard.data);
@@ -114,14 +114,14 @@ fn case_4() -> Result<()> {
 // ANCHOR_END: case4
 
 // ANCHOR: crossover
-/// a[64, k@X] · b[k, 32]: is `a` gathered or exchanged, or are partial products summed?
+/// Compares gathering `a` in a[64, k@X] · b[k, 32] with summing partial products, for several k.
 fn crossover() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
     let dot = jit(|a: &Array, b: &Array| a.dot(b));
     let (rows, columns) = (64, 32);
     for k in [16, 32, 48, 64, 128, 512] {
-        let a = F32.of([rows, k]).on(&mesh, p![_, "X"]);
-        let b = F32.of([k, columns]).on(&mesh, p![]);
+        let a = F32.array_type([rows, k]).on(&mesh, p![_, "X"]);
+        let b = F32.array_type([k, columns]).on(&mesh, p![]);
         let (gather, sum) = (4 * rows * k * 7 / 8, 2 * 4 * rows * columns * 7 / 8);
         println!("k = {k:3}: a gather moves {gather:5}, a sum {sum:5}: {}", moved(&dot.lower((a, b))?));
     }
@@ -142,7 +142,7 @@ fn exercise_1() -> Result<()> {
 
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
-    // two layers: columns, then rows. The first product is case 1, the second case 3: one sum for both
+    // Columns, then rows: the first product is case 1, the second case 3, with one sum for both.
     let mesh = Mesh::new([("model", 4)])?;
     let x = Array::ones([16, 32]).put(&mesh, p![]);
     let (up, down) =
@@ -156,12 +156,12 @@ fn exercise_2() -> Result<()> {
 
 // ANCHOR: exercise3
 fn exercise_3() -> Result<()> {
-    // all that moves has as many rows as A: 64 or 640, the choice turns at the same k
+    // All that moves has as many rows as A, 64 or 640, so the choice changes at the same k.
     let mesh = Mesh::without_devices([("X", 8)])?;
     let dot = jit(|a: &Array, b: &Array| a.dot(b));
     for rows in [64, 640] {
         for k in [32, 48] {
-            let (a, b) = (F32.of([rows, k]).on(&mesh, p![_, "X"]), F32.of([k, 32]).on(&mesh, p![]));
+            let (a, b) = (F32.array_type([rows, k]).on(&mesh, p![_, "X"]), F32.array_type([k, 32]).on(&mesh, p![]));
             println!("{rows} rows, k = {k}: {}", moved(&dot.lower((a, b))?));
         }
     }

@@ -19,11 +19,11 @@ fn main() -> Result<()> {
 fn keys() -> Result<()> {
     let key = Key::new(42);
     println!("{}", key.uniform([3]));
-    println!("{}", key.uniform([3])); // the same key, the same numbers
+    println!("{}", key.uniform([3])); // the same key, the same elements
     let [a, b] = key.split(); // two keys, independent of each other and of the first
     println!("{}\n{}", a.uniform([3]), b.normal([3]));
     for step in 0..2 {
-        println!("step {step}: {}", key.fold_in(step).randint([4], 0..10)); // a key for each step
+        println!("step {step}: {}", key.fold_in(step).randint([4], 0..10)); // one key per step
     }
     Ok(())
 }
@@ -32,7 +32,7 @@ fn keys() -> Result<()> {
 // ANCHOR: reused
 fn reused() -> Result<()> {
     let key = Key::new(0);
-    // a bug: both matrices are the same but for their shape
+    // A bug: both arrays have the same elements.
     let (w, v) = (key.normal([4]), key.normal([4]));
     println!("the same: {}", w.allclose(&v)?);
     let [wk, vk] = key.split();
@@ -42,12 +42,12 @@ fn reused() -> Result<()> {
 // ANCHOR_END: reused
 
 // ANCHOR: meshes
-/// The numbers belong to positions of the array, not to devices.
+/// Random elements depend on their position in the array, not on the device.
 fn meshes() -> Result<()> {
     let one = Key::new(7).normal([8, 8]);
     for n in [2, 4, 8] {
         let mesh = Mesh::new([("X", n)])?;
-        let make = jit(|scale: &Array| scale * Key::new(7).normal(F32.of([8, 8]).on(&mesh, p!["X", _])));
+        let make = jit(|scale: &Array| scale * Key::new(7).normal(F32.array_type([8, 8]).on(&mesh, p!["X", _])));
         let x = make.call(Array::from(1.0f32).put(&mesh, p![]))?;
         let report = make.lower(Array::from(1.0f32).put(&mesh, p![]))?;
         println!(
@@ -66,12 +66,12 @@ fn dropout() -> Result<()> {
     let mesh = Mesh::new([("X", 4)])?;
     let x = Array::ones([16]).put(&mesh, p!["X"]);
     let key = Key::new(3);
-    // as if on one device: one mask for the array, whatever the mesh
+    // Global view: one mask for the array, on any mesh.
     println!("{}", key.bernoulli([16], 0.5).put(&mesh, p!["X"]).select(&x, 0.0));
-    // per device: a captured key is the same on all devices, so all draw the same mask
+    // Per-device view: all devices have the same captured key, so all draw the same mask.
     let same = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| key.bernoulli([4], 0.5).select(x, 0.0));
     println!("{}", same.call(&x)?);
-    // fold in who one is
+    // Fold in the device's index to get different masks.
     let own = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| {
         key.fold_in(axis_index("X")).bernoulli([4], 0.5).select(x, 0.0)
     });

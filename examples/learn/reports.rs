@@ -37,9 +37,9 @@ fn report() -> Result<()> {
 // ANCHOR: columns
 fn columns() -> Result<()> {
     let mesh = Mesh::auto([("X", 4)])?;
-    let lowered = jit(smooth).lower(F32.of([64]).on(&mesh, p!["X"]))?;
+    let lowered = jit(smooth).lower(F32.array_type([64]).on(&mesh, p!["X"]))?;
     for c in lowered.collectives() {
-        println!("{} for {}, {} × {} bytes: {}", c.kind, c.op, c.times, c.bytes, c.reason);
+        println!("{} for {}, {} × {} bytes: {}", c.kind, c.op, c.count, c.bytes_per_device, c.reason);
     }
     println!("all: {} bytes on the busiest device", lowered.collectives().bytes());
     Ok(())
@@ -50,7 +50,7 @@ fn columns() -> Result<()> {
 fn scale() -> Result<()> {
     for devices in [8, 65_536] {
         let mesh = Mesh::without_devices([("X", devices)])?;
-        let x = F32.of([1 << 20]).on(&mesh, p!["X"]);
+        let x = F32.array_type([1 << 20]).on(&mesh, p!["X"]);
         println!("{}", jit(|x: &Array| x / x.square().sum(..).sqrt()).lower(x)?.collectives());
     }
     Ok(())
@@ -58,7 +58,7 @@ fn scale() -> Result<()> {
 // ANCHOR_END: scale
 
 // ANCHOR: find
-/// A layer that its author believes to communicate once.
+/// A layer whose author believes that it communicates once.
 fn layer(x: &Array, w: &Array, b: &Array) -> Array {
     let h = x.dot_to(w, p![]);
     (&h + b).softmax(-1)
@@ -70,9 +70,9 @@ fn find() -> Result<()> {
     let w = Array::ones([64, 32]).put(&mesh, p!["X", _]);
     let b = Array::zeros([32]).put(&mesh, p![]);
     let lowered = jit(layer).lower((&x, &w, &b))?;
-    assert_collectives!(lowered, AllReduce("X") x 1); // fails when another collective comes
+    assert_collectives!(lowered, AllReduce("X") x 1); // fails if there is another collective
     println!("{}", lowered.collectives());
-    // the same with the columns of `w` split: now the softmax communicates, twice
+    // Now the columns of `w` are sharded, and the softmax communicates twice.
     let lowered = jit(|x: &Array, w: &Array, b: &Array| (x.dot(w) + b).softmax(-1));
     let lowered = lowered.lower((x.put(&mesh, p![]), w.put(&mesh, p![_, "X"]), &b))?;
     println!("{}", lowered.collectives());
@@ -83,7 +83,7 @@ fn find() -> Result<()> {
 // ANCHOR: why
 fn why() -> Result<()> {
     let mesh = Mesh::without_devices([("X", 8)])?;
-    let (x, w) = (|| F32.of([512, 64]).on(&mesh, p!["X", _]), || F32.of([64, 32]).on(&mesh, p![]));
+    let (x, w) = (|| F32.array_type([512, 64]).on(&mesh, p!["X", _]), || F32.array_type([64, 32]).on(&mesh, p![]));
     let step = jit(|x: &Array, w: &Array| grad(w, |w| x.dot(w).square().sum(..)));
     println!("{}", step.lower((x(), w()))?.collectives());
     println!("{}", step.explain((x(), w()), 0)?);
@@ -94,11 +94,11 @@ fn why() -> Result<()> {
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
     let mesh = Mesh::auto([("X", 8)])?;
-    let lowered = jit(smooth).lower(F32.of([64]).on(&mesh, p!["X"]))?;
-    let halo = lowered.collectives().iter().find(|c| c.kind == atmesh::Kind::Halo);
+    let lowered = jit(smooth).lower(F32.array_type([64]).on(&mesh, p!["X"]))?;
+    let halo = lowered.collectives().iter().find(|c| c.kind == atmesh::CollectiveKind::Halo);
     println!(
         "{} bytes a step: the width of a halo does not depend on the number of devices",
-        halo.map_or(0, |c| c.bytes)
+        halo.map_or(0, |c| c.bytes_per_device)
     );
     Ok(())
 }
@@ -107,7 +107,7 @@ fn exercise_1() -> Result<()> {
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
-    let x = F32.of([64, 64]).on(&mesh, p!["X", _]);
+    let x = F32.array_type([64, 64]).on(&mesh, p!["X", _]);
     for gathered in [false, true] {
         let f = jit(move |x: &Array| (if gathered { x.reshard(p![]) } else { x.clone() }).exp().sum(1));
         let lowered = f.lower(x.clone())?;

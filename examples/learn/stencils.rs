@@ -39,14 +39,14 @@ fn one_dimension() -> Result<()> {
 fn wide() -> Result<()> {
     let mesh = Mesh::auto([("x", 4)])?;
     for reach in [1, 2, 3] {
-        // the sum of all neighbours up to this far, on a ring of points
+        // Adds up all neighbours within this distance, on a ring of points.
         let f = jit(move |x: &Array| {
             let neighbours = (-reach..=reach).map(|k| x.roll(k, 0));
             neighbours.reduce(|a, b| a + b).expect("there is at least the point itself")
         });
-        let report = f.lower(F32.of([64]).on(&mesh, p!["x"]))?;
+        let report = f.lower(F32.array_type([64]).on(&mesh, p!["x"]))?;
         for c in report.collectives() {
-            println!("reach {reach}: {} of {} bytes per device, {} messages", c.kind, c.bytes, c.messages);
+            println!("reach {reach}: {} of {} bytes per device, {} messages", c.kind, c.bytes_per_device, c.messages);
         }
     }
     Ok(())
@@ -76,10 +76,10 @@ fn layouts() -> Result<()> {
     let side = 4096;
     for (x, y) in [(64, 1), (16, 4), (8, 8)] {
         let mesh = Mesh::without_devices([("x", x), ("y", y)])?.with_auto(["x", "y"])?;
-        let plate = F32.of([side, side]).on(&mesh, p![]);
+        let plate = F32.array_type([side, side]).on(&mesh, p![]);
         let lowered = jit(|x: &Array| heat(&x.constrain(p!["x", "y"]))).lower(plate)?;
         let bytes: u64 =
-            lowered.collectives().iter().filter(|c| c.kind == atmesh::Kind::Halo).map(|c| c.bytes).sum();
+            lowered.collectives().iter().filter(|c| c.kind == atmesh::CollectiveKind::Halo).map(|c| c.bytes_per_device).sum();
         println!("{x:2} × {y}: blocks of {:4} × {:4}, halos of {bytes:5} bytes", side / x, side / y);
     }
     Ok(())
@@ -88,7 +88,7 @@ fn layouts() -> Result<()> {
 
 // ANCHOR: life
 fn generation(x: &Array) -> Array {
-    // the board is a torus: its edges meet
+    // The board is a torus: opposite edges are neighbours.
     let rows = x.roll(1, 0) + x + x.roll(-1, 0);
     let around = rows.roll(1, 1) + &rows + rows.roll(-1, 1) - x;
     (around.eq(3) | (around.eq(2) & x.eq(1))).astype(I32)
@@ -97,7 +97,7 @@ fn generation(x: &Array) -> Array {
 fn life() -> Result<()> {
     let mesh = Mesh::auto([("x", 2), ("y", 2)])?;
     let glider = Array::from([[0, 1, 0], [0, 0, 1], [1, 1, 1]]);
-    let board = Array::zeros(I32.of([8, 8])).at(ix![..3, ..3]).set(glider).put(&mesh, p!["x", "y"]);
+    let board = Array::zeros(I32.array_type([8, 8])).at(ix![..3, ..3]).set(glider).put(&mesh, p!["x", "y"]);
     for n in [0, 4, 12] {
         let after = fori_loop(0..n, &board, |_, x| generation(&x));
         println!("after {n}:");
@@ -113,7 +113,7 @@ fn life() -> Result<()> {
 
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
-    // coefficients that vary from point to point are a second array, sharded the same way: they are not sent
+    // Coefficients per point are a second array with the same sharding: they are not sent.
     let mesh = Mesh::auto([("x", 2), ("y", 4)])?;
     let f = jit(|x: &Array, k: &Array| {
         let around = x.slice(ix![..-2, 1..-1])
@@ -123,7 +123,7 @@ fn exercise_1() -> Result<()> {
         let middle = x.slice(ix![1..-1, 1..-1]);
         x.at(ix![1..-1, 1..-1]).set(&middle + k.slice(ix![1..-1, 1..-1]) * (around - 4.0 * &middle))
     });
-    let grid = || F32.of([64, 64]).on(&mesh, p!["x", "y"]);
+    let grid = || F32.array_type([64, 64]).on(&mesh, p!["x", "y"]);
     println!("{}", f.lower((grid(), grid()))?.collectives());
     Ok(())
 }

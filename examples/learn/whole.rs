@@ -12,12 +12,12 @@ fn main() -> Result<()> {
 }
 
 // ANCHOR: kmeans
-/// 256 points around four places, their rows split; ten rounds of k-means.
+/// Runs ten rounds of k-means on 256 points around four centres, with sharded rows.
 fn kmeans() -> Result<()> {
     let mesh = Mesh::new([("X", 8)])?;
     let places = Array::from([[0.0f32, 0.0], [8.0, 0.0], [0.0, 8.0], [8.0, 8.0]]);
     let x = concat([&places; 64], 0) + Key::new(0).normal([256, 2]);
-    let centres = x.slice(ix![..4]).put(&mesh, p![]); // the first four points: one from each place
+    let centres = x.slice(ix![..4]).put(&mesh, p![]); // the first four points: one from each cloud
     let x = x.put(&mesh, p!["X", _]);
     let round = |x: &Array, centres: &Array| {
         let difference = x.reshape([256, 1, 2]) - centres.reshape([1, 4, 2]);
@@ -27,14 +27,14 @@ fn kmeans() -> Result<()> {
     };
     let cluster = jit(|x: &Array, c: &Array| fori_loop(0..10, c, |_, c| round(x, &c)));
     let found = cluster.call((&x, &centres))?;
-    println!("{}, near the places: {}", type_of(&found), found.allclose_by(&places, 0.0, 0.5)?);
+    println!("{}, near the places: {}", type_of(&found), found.allclose_with(&places, 0.0, 0.5)?);
     println!("{}", cluster.lower((&x, &centres))?.collectives());
     Ok(())
 }
 // ANCHOR_END: kmeans
 
 // ANCHOR: attention
-/// Eight heads over an axis; each device has two of them, from its queries to its part of the result.
+/// Computes attention with eight heads, two on each device, from queries to a share of the result.
 fn attention() -> Result<()> {
     let mesh = Mesh::new([("heads", 4)])?;
     let (sequence, width, heads, d) = (16, 32, 8, 4);
@@ -48,7 +48,7 @@ fn attention() -> Result<()> {
         let [q, k, v] = [&wq, &wk, &wv].map(|w| einsum("sw,hwd->hsd", [x, w]));
         let scores = einsum("hqd,hkd->hqk", [&q, &k]) / (d as f32).sqrt();
         let mixed = einsum("hqk,hkd->hqd", [&scores.softmax(-1), &v]); // still [8@heads,16,4]
-        einsum_to("hqd,hdw->qw", [&mixed, wo], p![]) // heads are summed: the one exchange
+        einsum_to("hqd,hdw->qw", [&mixed, wo], p![]) // the sum over heads is the only collective
     });
     println!("{}", type_of(layer.call((&x, &wo))?));
     println!("{}", layer.lower((&x, &wo))?.collectives());
@@ -58,7 +58,7 @@ fn attention() -> Result<()> {
 
 // ANCHOR: exercise1
 fn exercise_1() -> Result<()> {
-    // split the sequence in place of the heads: every query needs all keys and values
+    // Shard the sequence instead of the heads: every query needs all keys and values.
     let mesh = Mesh::new([("X", 4)])?;
     let [q, k, v] = Key::new(0).split::<3>().map(|key| key.normal([8, 16, 4]).put(&mesh, p![_, "X", _]));
     let f = jit(|q: &Array, k: &Array, v: &Array| {
@@ -74,7 +74,7 @@ fn exercise_1() -> Result<()> {
 
 // ANCHOR: exercise2
 fn exercise_2() -> Result<()> {
-    // as many centres as you like, and the distance by which the last round moved them
+    // Any number of centres, and the distance by which the last round moved them.
     let mesh = Mesh::new([("X", 8)])?;
     let x = Key::new(0).normal([256, 2]).put(&mesh, p!["X", _]);
     let centres = Key::new(1).normal([3, 2]).put(&mesh, p![]);

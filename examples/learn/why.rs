@@ -16,7 +16,7 @@ fn memory() -> Result<()> {
     for devices in [1, 8, 64] {
         println!("{devices:3} devices, everything split: {:6.2} GB on each", 112.0 / devices as f64);
     }
-    // the same question, asked of a program: one matrix of 4096 × 4096, what Adam keeps of it, and a step
+    // The same question for a program: one 4096 × 4096 matrix, its Adam state, and a step.
     let step = jit(|weights: &Array, gradient: &Array, mean: &Array, variance: &Array| {
         let mean = 0.9 * mean + 0.1 * gradient;
         let variance = 0.999 * variance + 0.001 * gradient.square();
@@ -25,7 +25,7 @@ fn memory() -> Result<()> {
     });
     for devices in [1, 8, 64] {
         let mesh = Mesh::without_devices([("X", devices)])?;
-        let one = || F32.of([4096, 4096]).on(&mesh, p!["X", _]);
+        let one = || F32.array_type([4096, 4096]).on(&mesh, p!["X", _]);
         let lowered = step.lower((one(), one(), one(), one()))?;
         let report = lowered.collectives();
         println!(

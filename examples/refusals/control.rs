@@ -1,5 +1,5 @@
-//! Tracing, loops and branches, derivatives, `vmap`.
-use crate::{mended, refused};
+//! Errors of tracing, loops and branches, derivatives, and `vmap`.
+use crate::{fixed, refused};
 use atmesh::prelude::*;
 
 pub(crate) fn refusals() -> Result<()> {
@@ -36,7 +36,7 @@ pub(crate) fn refusals() -> Result<()> {
         let first = x.to_vec::<f32>()?[0];
         Ok(x * first)
     });
-    refused("the numbers of a traced value", peeked.call(Array::ones([2])))?;
+    refused("the data of a traced value", peeked.call(Array::ones([2])))?;
     // ANCHOR_END: traced
 
     // ANCHOR: kept
@@ -56,16 +56,16 @@ pub(crate) fn refusals() -> Result<()> {
     let steps = Array::ones([8]).put(&mesh, p!["X"]);
     let looped = fori_loop(0..3, Array::zeros([8]), |_, x| x + &steps);
     refused("a loop's carry that changes its sharding", looped.ty())?;
-    mended(fori_loop(0..3, Array::zeros([8]).put(&mesh, p!["X"]), |_, x| x + &steps))?;
+    fixed(fori_loop(0..3, Array::zeros([8]).put(&mesh, p!["X"]), |_, x| x + &steps))?;
     // ANCHOR_END: carry
 
     // ANCHOR: cond
     let x = Array::ones([8]).put(&mesh, p!["X"]);
     let either = cond(true, || x.clone(), || x.reshard(p!["Y"]));
     refused("branches whose results differ", either.ty())?;
-    mended(cond(true, || x.clone(), || x.reshard(p!["Y"]).reshard(p!["X"])))?;
-    refused("a choice by many numbers", cond(x.gt(0.0), || x.clone(), || 2.0 * &x).ty())?;
-    mended(cond(x.gt(0.0).all(..), || x.clone(), || 2.0 * &x))?;
+    fixed(cond(true, || x.clone(), || x.reshard(p!["Y"]).reshard(p!["X"])))?;
+    refused("a condition with many elements", cond(x.gt(0.0), || x.clone(), || 2.0 * &x).ty())?;
+    fixed(cond(x.gt(0.0).all(..), || x.clone(), || 2.0 * &x))?;
     // ANCHOR_END: cond
 
     // ANCHOR: scan
@@ -74,24 +74,24 @@ pub(crate) fn refusals() -> Result<()> {
     refused("a scan over lengths that differ", sum.ty())?;
     let (sum, _) = scan(Array::zeros([]), &x, |c, x| (c + &x, x));
     refused("a scan along a dimension that is split", sum.ty())?;
-    mended(scan(Array::zeros([]), x.reshard(p![_]), |c, x| (c + &x, x)).0)?;
+    fixed(scan(Array::zeros([]), x.reshard(p![_]), |c, x| (c + &x, x)).0)?;
     // ANCHOR_END: scan
 
     // ANCHOR: grad
     let x = Array::ones([8]).put(&mesh, p!["X"]);
-    refused("the gradient of many numbers", grad(&x, |x| 2.0 * x).ty())?;
-    mended(grad(&x, |x| (2.0 * x).sum(..)))?;
+    refused("the gradient of a non-scalar", grad(&x, |x| 2.0 * x).ty())?;
+    fixed(grad(&x, |x| (2.0 * x).sum(..)))?;
     refused("the gradient by an integer", grad(&Array::arange(0..4), |n| n.sum(..).astype(F32)).ty())?;
     let (_, back) = vjp(&x, |x| x.sin());
     refused("a cotangent of another type", back.call(Array::ones([8]).put(&mesh, p!["Y"])).ty())?;
-    mended(back.call(Array::ones([8]).put(&mesh, p!["X"])))?;
+    fixed(back.call(Array::ones([8]).put(&mesh, p!["X"])))?;
     // ANCHOR_END: grad
 
     // ANCHOR: vmap
     refused("examples of different number", vmap((&a, &b), |(a, b)| a + b).ty())?;
     let whole = Array::ones([8]).put(&mesh, p![]);
     refused("examples that are split differently", vmap((&x, &whole), |(a, b)| a + b).ty())?;
-    mended(vmap((&x, whole.reshard(p!["X"])), |(a, b)| a + b))?;
+    fixed(vmap((&x, whole.reshard(p!["X"])), |(a, b)| a + b))?;
     refused("a dimension that examples do not have", vmap(Array::ones([]), |a| a + 1.0).ty())?;
     // ANCHOR_END: vmap
 
@@ -102,7 +102,7 @@ pub(crate) fn refusals() -> Result<()> {
     let placed = jit(|x: &Vec<Array>| &x[0] + &x[1]).on(&mesh).in_specs(vec![p!["X"]]);
     refused("fewer specs than arrays", placed.call(vec![a.clone(), a.clone()]))?;
     let placed = jit(|x: &Vec<Array>| &x[0] + &x[1]).on(&mesh).in_specs(p!["X"]);
-    mended(placed.call(vec![a.clone(), a.clone()])?)?;
+    fixed(placed.call(vec![a.clone(), a.clone()])?)?;
     // ANCHOR_END: arguments
     Ok(())
 }

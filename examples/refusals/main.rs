@@ -1,4 +1,4 @@
-//! Typical errors by family, each with its text and the mended program.
+//! Typical errors by family, each with its text and the corrected program.
 mod control;
 mod modes;
 mod products;
@@ -8,7 +8,7 @@ mod types;
 
 use atmesh::prelude::*;
 
-/// Prints the error of a program that must not be accepted.
+/// Prints the error of a program that must be rejected.
 fn refused<T>(name: &str, result: Result<T>) -> Result<()> {
     match result {
         Ok(_) => Err(atmesh::Error::other(format!("accepted: {name}"))),
@@ -19,9 +19,9 @@ fn refused<T>(name: &str, result: Result<T>) -> Result<()> {
     }
 }
 
-/// Prints the type of what the mended program makes.
-fn mended(result: Array) -> Result<()> {
-    println!("mended: {}\n", result.ty()?);
+/// Prints the type of the corrected program's result.
+fn fixed(result: Array) -> Result<()> {
+    println!("fixed: {}\n", result.ty()?);
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! Manual and auto mode.
-use crate::{mended, refused};
+//! Errors of manual and auto mode.
+use crate::{fixed, refused};
 use atmesh::prelude::*;
 
 pub(crate) fn refusals() -> Result<()> {
@@ -9,7 +9,7 @@ pub(crate) fn refusals() -> Result<()> {
     let sums = shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..));
     refused("a result that varies, returned as replicated", sums.call(Array::ones([8])))?;
     let sums = shard_map(&mesh, p!["X"], p![], |x: &Array| x.sum(..).psum("X"));
-    mended(sums.call(Array::ones([8]))?)?;
+    fixed(sums.call(Array::ones([8]))?)?;
     // ANCHOR_END: varying
 
     // ANCHOR: outside
@@ -22,20 +22,20 @@ pub(crate) fn refusals() -> Result<()> {
     let moves = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", [(0, 1), (1, 1)]));
     refused("two devices that send to one", moves.call(Array::ones([8])))?;
     let moves = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.ppermute("X", [(0, 1), (1, 0)]));
-    mended(moves.call(Array::ones([8]))?)?;
+    fixed(moves.call(Array::ones([8]))?)?;
     // ANCHOR_END: permutation
 
     // ANCHOR: scatter
-    let parts = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum_scatter("X", Gather::tiled(0)));
+    let parts = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x.psum_scatter("X", CollectiveDim::tiled(0)));
     refused("a block of a size that is not divisible", parts.call(Array::ones([6])))?;
-    mended(parts.call(Array::ones([8]))?)?;
+    fixed(parts.call(Array::ones([8]))?)?;
     // ANCHOR_END: scatter
 
     // ANCHOR: boundary
     let x = Array::ones([8]).put(&mesh, p!["Y"]);
     let same = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x * 2.0);
-    refused("an argument that lies otherwise", same.call(&x))?;
-    mended(same.call(x.reshard(p!["X"]))?)?;
+    refused("an argument with another sharding", same.call(&x))?;
+    fixed(same.call(x.reshard(p!["X"]))?)?;
     let two = shard_map(&mesh, (p!["X"],), p!["X"], |x: &Array, y: &Array| x + y);
     refused("fewer specs than arguments", two.call((&x, &x)))?;
     // ANCHOR_END: boundary
@@ -45,7 +45,7 @@ pub(crate) fn refusals() -> Result<()> {
     refused("a manual axis in a reshard", moves.call(Array::ones([8])))?;
     let y = auto_axes(&x, p!["X"], |x| x.reshard(p!["X"]) * 2.0);
     refused("an auto axis in a reshard", y.ty())?;
-    mended(auto_axes(&x, p!["X"], |x| x.constrain(p!["X"]) * 2.0))?;
+    fixed(auto_axes(&x, p!["X"], |x| x.constrain(p!["X"]) * 2.0))?;
     // ANCHOR_END: manual
 
     // ANCHOR: branches
@@ -56,7 +56,7 @@ pub(crate) fn refusals() -> Result<()> {
         let sum = x.psum("X").pvary("X");
         cond(x.sum(..).gt(1.0), || sum.clone(), || x.clone())
     });
-    mended(even.call(Array::ones([8]))?)?;
+    fixed(even.call(Array::ones([8]))?)?;
     // ANCHOR_END: branches
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Numbers, pieces, donation, and code on devices.
+//! Errors of reading arrays, building them from blocks, donation, and code on devices.
 use crate::refused;
 use atmesh::nd::{Array1, ArrayView1};
 use atmesh::prelude::*;
@@ -8,10 +8,10 @@ pub(crate) fn refusals() -> Result<()> {
 
     // ANCHOR: numbers
     let x = Array::ones([4]);
-    refused("numbers of another element type", x.to_vec::<i32>())?;
-    println!("mended: {:?}\n", x.astype(I32).to_vec::<i32>()?);
-    refused("one number of many", x.item::<f32>())?;
-    println!("mended: {:?}\n", x.slice(ix![0]).item::<f32>()?);
+    refused("data of another element type", x.to_vec::<i32>())?;
+    println!("fixed: {:?}\n", x.astype(I32).to_vec::<i32>()?);
+    refused("one element of many", x.item::<f32>())?;
+    println!("fixed: {:?}\n", x.slice(ix![0]).item::<f32>()?);
     // ANCHOR_END: numbers
 
     // ANCHOR: donated
@@ -38,29 +38,23 @@ fn on_devices() -> Result<()> {
     let x = Array::arange(0.0..8.0f32).put(&mesh, p!["X"]);
 
     // ANCHOR: mismatch
-    let odd_one =
-        spmd(
-            &mesh,
-            p!["X"],
-            p![],
-            |dev: &Device, x: ArrayView1<f32>| {
-                if dev.index("X")? == 2 { dev.pmax(&x, "X") } else { dev.psum(&x, "X") }
-            },
-        );
+    let odd_one = spmd(&mesh, p!["X"], p![], |dev: &Device, x: ArrayView1<f32>| {
+        if dev.axis_index("X")? == 2 { dev.pmax(&x, "X") } else { dev.psum(&x, "X") }
+    });
     refused("devices that call different collectives", odd_one.call(&x))?;
     // ANCHOR_END: mismatch
 
     // ANCHOR: waiting
     let waits = spmd(&mesh, p!["X"], p!["X"], |dev: &Device, x: ArrayView1<f32>| match dev.peer(0) {
-        Some(first) if dev.index("X")? == 1 => dev.recv(first),
+        Some(first) if dev.axis_index("X")? == 1 => dev.recv(first),
         _ => Ok::<Array1<f32>, _>(x.to_owned()),
     });
-    refused("a message that nobody sends", waits.call(&x))?;
+    refused("a message that is never sent", waits.call(&x))?;
     // ANCHOR_END: waiting
 
     // ANCHOR: panic
     let fails = spmd(&mesh, p!["X"], p![], |dev: &Device, x: ArrayView1<f32>| {
-        assert!(dev.index("X")? != 3, "device 3 has had enough");
+        assert!(dev.axis_index("X")? != 3, "device 3 has had enough");
         dev.psum(&x, "X")
     });
     refused("a panic on a device", fails.call(&x))?;

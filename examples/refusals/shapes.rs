@@ -1,5 +1,5 @@
-//! Shapes: reshape, joining, dimensions by number, parts.
-use crate::{mended, refused};
+//! Errors of shapes: reshape, concatenation, dimension numbers and slices.
+use crate::{fixed, refused};
 use atmesh::prelude::*;
 
 pub(crate) fn refusals() -> Result<()> {
@@ -9,24 +9,24 @@ pub(crate) fn refusals() -> Result<()> {
     // ANCHOR: reshape
     let x = ones([3, 8], p![_, "X"]);
     refused("a reshape that would move elements", x.reshape([24]).ty())?;
-    mended(x.reshape_to([24], p!["X"]))?;
+    fixed(x.reshape_to([24], p!["X"]))?;
     let x = Array::ones([12]).put(&mesh, p!["Y"]);
     refused("parts that the axis does not divide", x.reshape([3, 4]).ty())?;
-    mended(x.reshape_to([3, 4], p![_, "Y"]))?;
+    fixed(x.reshape_to([3, 4], p![_, "Y"]))?;
     // ANCHOR_END: reshape
 
     // ANCHOR: concat
     let (a, b) = (ones([8, 3], p!["X", _]), ones([8, 3], p![]));
     refused("joined arrays that are split differently", concat([&a, &b], 1).ty())?;
-    mended(concat([&a, &b.reshard(p!["X", _])], 1))?;
+    fixed(concat([&a, &b.reshard(p!["X", _])], 1))?;
     refused("joined arrays whose sizes differ", concat([&ones([8, 3], p![]), &ones([8, 4], p![])], 0).ty())?;
-    mended(concat([&ones([8, 3], p![]), &ones([8, 4], p![])], 1))?;
+    fixed(concat([&ones([8, 3], p![]), &ones([8, 4], p![])], 1))?;
     // ANCHOR_END: concat
 
     // ANCHOR: stack
     let (a, b) = (Array::ones([8]).put(&mesh, p!["X"]), Array::ones([8]).put(&mesh, p!["Y"]));
     refused("stacked arrays that are split differently", stack([&a, &b], 0).ty())?;
-    mended(stack([&a, &b.reshard(p!["X"])], 0))?;
+    fixed(stack([&a, &b.reshard(p!["X"])], 0))?;
     // ANCHOR_END: stack
 
     // ANCHOR: dims
@@ -34,31 +34,31 @@ pub(crate) fn refusals() -> Result<()> {
     refused("a dimension that is not there", x.sum(2).ty())?;
     refused("a dimension twice", x.sum([0, -2]).ty())?;
     refused("a permutation that leaves a dimension out", x.transpose([1]).ty())?;
-    mended(x.transpose([1, 0]))?;
+    fixed(x.transpose([1, 0]))?;
     refused("a dropped dimension that is not 1", x.squeeze(0).ty())?;
-    refused("the greatest of no elements", Array::ones([0, 3]).argmax(0).ty())?;
+    refused("the maximum of no elements", Array::ones([0, 3]).argmax(0).ty())?;
     // ANCHOR_END: dims
 
     // ANCHOR: broadcast
     refused("a size that does not broadcast", x.broadcast_to([5, 4, 2]).ty())?;
     refused("a vector that is meant to run down the rows", (&x + Array::ones([4])).ty())?;
-    mended(&x + Array::ones([4]).reshape([4, 1]))?;
+    fixed(&x + Array::ones([4]).reshape([4, 1]))?;
     refused("dimensions that go nowhere", x.broadcast_in_dim([4, 3], [0, 2]).ty())?;
-    mended(x.broadcast_in_dim([4, 5, 3], [0, 2]))?;
+    fixed(x.broadcast_in_dim([4, 5, 3], [0, 2]))?;
     // ANCHOR_END: broadcast
 
     // ANCHOR: slice
     let x = Array::ones([8]).put(&mesh, p!["Y"]);
     refused("an index out of range", x.slice(ix![8]).ty())?;
     refused("a part that does not divide", x.slice(ix![..3]).ty())?;
-    mended(x.at(ix![..3]).to(p![_]).get())?;
+    fixed(x.at(ix![..3]).out_sharding(p![_]).get())?;
     // ANCHOR_END: slice
 
     // ANCHOR: update
     refused("a value that does not fit", x.at(ix![..4]).set(Array::ones([3])).ty())?;
     let rows = ones([8, 4], p!["X", _]);
     refused("a value that is split differently", rows.at(ix![.., 1]).set(&x).ty())?;
-    mended(rows.at(ix![.., 1]).set(x.reshard(p!["X"])))?;
+    fixed(rows.at(ix![.., 1]).set(x.reshard(p!["X"])))?;
     // ANCHOR_END: update
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Element types, specs and meshes.
-use crate::{mended, refused};
+//! Errors of element types, specs and meshes.
+use crate::{fixed, refused};
 use atmesh::prelude::*;
 
 pub(crate) fn refusals() -> Result<()> {
@@ -9,18 +9,18 @@ pub(crate) fn refusals() -> Result<()> {
     // ANCHOR: conflict
     let (a, b) = (ones([8, 8], p!["X", _]), ones([8, 8], p!["Y", _]));
     refused("two operands are split differently", (&a + &b).ty())?;
-    mended(&a + b.reshard(p!["X", _]))?;
+    fixed(&a + b.reshard(p!["X", _]))?;
     // ANCHOR_END: conflict
 
     // ANCHOR: doubled
     let (rows, row) = (ones([8, 8], p!["X", _]), Array::ones([8]).put(&mesh, p!["X"]));
     refused("broadcasting would split two dimensions over one axis", (&rows + &row).ty())?;
-    mended(&rows + row.reshard(p![]))?;
+    fixed(&rows + row.reshard(p![]))?;
     // ANCHOR_END: doubled
 
     // ANCHOR: divide
     refused("a dimension that does not divide", Array::ones([6]).put(&mesh, p!["Y"]).ty())?;
-    mended(Array::ones([8]).put(&mesh, p!["Y"]))?;
+    fixed(Array::ones([8]).put(&mesh, p!["Y"]))?;
     // ANCHOR_END: divide
 
     // ANCHOR: unknown
@@ -33,38 +33,38 @@ pub(crate) fn refusals() -> Result<()> {
     let mixed = mesh.with_auto("Y")?;
     let x = Array::ones([8, 8]).put(&mixed, p!["X", _]);
     refused("an auto axis where explicit ones are named", x.reshard(p!["X", "Y"]).ty())?;
-    mended(x.constrain(p![_, "Y"]))?;
+    fixed(x.constrain(p![_, "Y"]))?;
     // ANCHOR_END: auto
 
     // ANCHOR: meshes
     let other = Mesh::new([("X", 4)])?;
     let there = Array::ones([8, 8]).put(&other, p!["X", _]);
     refused("two meshes in one operation", (ones([8, 8], p!["X", _]) + &there).ty())?;
-    mended(ones([8, 8], p!["X", _]) + there.put(&mesh, p!["X", _]))?;
+    fixed(ones([8, 8], p!["X", _]) + there.put(&mesh, p!["X", _]))?;
     refused("more devices than are given", Mesh::of_devices(&atmesh::devices(6)?, [("X", 2), ("Y", 4)]))?;
     // ANCHOR_END: meshes
 
     // ANCHOR: dtypes
     refused("two element types", (Array::ones([4]) + Array::arange(0..4)).ty())?;
-    mended(Array::ones([4]) + Array::arange(0..4).astype(F32))?;
+    fixed(Array::ones([4]) + Array::arange(0..4).astype(F32))?;
     refused("a number that the element type does not hold", (Array::arange(0..4) + 1.5).ty())?;
-    mended(Array::arange(0..4).astype(F32) + 1.5)?;
+    fixed(Array::arange(0..4).astype(F32) + 1.5)?;
     // ANCHOR_END: dtypes
 
     // ANCHOR: kinds
     refused("a shift of floats", Array::ones([4]).shift_left(1).ty())?;
-    mended(Array::ones([4]).astype(I32).shift_left(1))?;
+    fixed(Array::ones([4]).astype(I32).shift_left(1))?;
     refused("bits of another width", Array::ones([4]).bitcast(U8).ty())?;
-    mended(Array::ones([4]).bitcast(U32))?;
+    fixed(Array::ones([4]).bitcast(U32))?;
     refused("a key as a number", Key::new(1).array().astype(F32).ty())?;
-    mended(Key::new(1).data().astype(F32))?;
+    fixed(Key::new(1).data().astype(F32))?;
     // ANCHOR_END: kinds
 
     // ANCHOR: select
     let x = Array::ones([8]);
     refused("a choice between shapes that differ", x.gt(0.0).select(&x, Array::ones([3])).ty())?;
     refused("a choice by numbers", x.select(&x, 0.0).ty())?;
-    mended(x.ne(0).select(&x, 0.0))?;
+    fixed(x.ne(0).select(&x, 0.0))?;
     // ANCHOR_END: select
     Ok(())
 }

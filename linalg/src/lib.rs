@@ -1,9 +1,12 @@
-//! Factors, solutions and spectra of one dense matrix, by `faer`: what the linear algebra of the crate `atmesh` computes of each matrix. It
-//! is a crate of its own so that these functions are compiled once, and optimised in debug builds too.
+//! Factorisations, solutions and spectra of one dense matrix, based on `faer`.
 //!
-//! Matrices are slices in row-major order. Everything runs on the calling thread, and of memory of its own, which begins at the same
-//! alignment each time: results are the same bits however many matrices there are and whoever asks. Nothing panics on the numbers that it
-//! is given: where there is no answer (a matrix that is not positive definite, an element that is not finite) it is NaN.
+//! These are the kernels of the linear algebra operations of the crate `atmesh`. They form a
+//! separate crate so that they are compiled once, and optimised even in debug builds.
+//!
+//! Matrices are slices in row-major order. All functions run on the calling thread and copy their
+//! operands to memory with a fixed alignment, so the result bits depend neither on the caller nor
+//! on the number of matrices. No function panics because of the values of elements: if there is no
+//! result (the matrix is not positive definite, or an element is not finite), the result is NaN.
 //!
 //! ```
 //! use atmesh_linalg::Real;
@@ -17,60 +20,68 @@ mod lu;
 mod spectra;
 mod triangles;
 
-/// Factors L and U in one matrix, as [`Real::lu`] makes them.
+/// The factors L and U in one matrix, as returned by [`Real::lu`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lu<T> {
-    /// L below the diagonal, where its own elements are 1, and U.
+    /// L below the diagonal (its diagonal elements are 1), and U on and above the diagonal.
     pub factors: Vec<T>,
-    /// Row i was exchanged with row `pivots[i]`, for each i in order.
+    /// The row exchanges: for each `i` in order, row `i` was exchanged with row `pivots[i]`.
     pub pivots: Vec<usize>,
-    /// Which row of the matrix is row i of the product of L and U.
+    /// The row permutation: row `rows[i]` of the matrix is row `i` of the product of L and U.
     pub rows: Vec<usize>,
 }
 
-/// A triangular matrix as [`Real::triangular_solve`] reads it.
+/// The properties of a triangular matrix, for [`Real::triangular_solve`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Triangle {
-    /// Whether its elements are those on and below the diagonal, else those on and above it. The others are not read.
+    /// Whether the matrix is lower triangular, otherwise upper. The other elements are not read.
     pub lower: bool,
-    /// Whether the transpose takes its place.
+    /// Whether to use the transpose of the matrix.
     pub transposed: bool,
-    /// Whether its diagonal is 1, whatever is there.
+    /// Whether the diagonal is taken to be 1, regardless of its elements.
     pub unit: bool,
 }
 
-/// Elements: `f32` and `f64`. All matrices are in row-major order.
+/// The element types, `f32` and `f64`. All matrices are in row-major order.
 ///
 /// # Panics
-/// All functions, if a slice has another length than its sizes say.
+/// All functions panic if the length of a slice does not match the sizes.
 pub trait Real: Copy + Default + Send + Sync + 'static {
-    /// L of (a + aᵀ)/2 = LLᵀ, zeros above the diagonal; NaN on and below it where that is not positive definite.
+    /// Returns L with (a + aᵀ)/2 = LLᵀ, and zeros above the diagonal.
+    /// The elements on and below the diagonal are NaN if the matrix is not positive definite.
     fn cholesky(a: &[Self], n: usize) -> Vec<Self>;
-    /// x of a·x = b, where b has k columns, or of x·a = b, where `right` and b has k rows.
+    /// Solves a·x = b, where b has k columns, or x·a = b if `right` is set, where b has k rows.
     fn triangular_solve(a: &[Self], n: usize, how: Triangle, right: bool, b: &[Self], k: usize) -> Vec<Self>;
-    /// Factors of an m×n matrix, with partial pivoting by the greatest modulus, the first of equal ones.
+    /// Returns the LU factorisation of an m×n matrix with partial pivoting.
+    /// The pivot is the element with the maximum modulus; ties go to the first one.
     fn lu(a: &[Self], m: usize, n: usize) -> Lu<Self>;
-    /// x of a·x = b, or of aᵀ·x = b, where b has k columns. Of a singular matrix it is not finite.
+    /// Solves a·x = b or aᵀ·x = b, where b has k columns. If `a` is singular, x is not finite.
     fn solve(a: &[Self], n: usize, transposed: bool, b: &[Self], k: usize) -> Vec<Self>;
-    /// The inverse; of a singular matrix it is not finite.
+    /// Returns the inverse. If the matrix is singular, the result is not finite.
     fn inv(a: &[Self], n: usize) -> Vec<Self>;
-    /// The determinant.
+    /// Returns the determinant.
     fn det(a: &[Self], n: usize) -> Self;
-    /// The determinant's sign and the logarithm of its modulus: 0 and −∞ of a singular matrix.
+    /// Returns the sign of the determinant and the logarithm of its modulus.
+    /// For a singular matrix these are 0 and −∞.
     fn slogdet(a: &[Self], n: usize) -> (Self, Self);
-    /// The derivatives of the determinant by the elements, of singular matrices too.
+    /// Returns the derivatives of the determinant with respect to the elements.
+    /// The matrix may be singular.
     fn cofactors(a: &[Self], n: usize) -> Vec<Self>;
-    /// q and r of an m×n matrix: m×k and k×n, where k is m with `full`, else the lesser of both.
+    /// Returns q (m×k) and r (k×n) of an m×n matrix; k is m if `full` is set, otherwise min(m, n).
     fn qr(a: &[Self], m: usize, n: usize, full: bool) -> (Vec<Self>, Vec<Self>);
-    /// Eigenvalues of (a + aᵀ)/2, rising.
+    /// Returns the eigenvalues of (a + aᵀ)/2 in ascending order.
     fn eigvalsh(a: &[Self], n: usize) -> Vec<Self>;
-    /// The same, and eigenvectors in the columns of a matrix.
+    /// Returns the eigenvalues of (a + aᵀ)/2 in ascending order, and a matrix of eigenvectors.
+    /// The eigenvectors are the columns of the matrix.
     fn eigh(a: &[Self], n: usize) -> (Vec<Self>, Vec<Self>);
-    /// Singular values of an m×n matrix, falling.
+    /// Returns the singular values of an m×n matrix in descending order.
     fn svdvals(a: &[Self], m: usize, n: usize) -> Vec<Self>;
-    /// u, the singular values, and vᵀ: m×m and n×n with `full`, else m×k and k×n, where k is the lesser of both.
+    /// Returns u, the singular values and vᵀ of an m×n matrix.
+    /// The sizes of u and vᵀ are m×m and n×n if `full` is set, otherwise m×k and k×n with
+    /// `k = min(m, n)`.
     fn svd(a: &[Self], m: usize, n: usize, full: bool) -> (Vec<Self>, Vec<Self>, Vec<Self>);
-    /// The n×m matrix that is the inverse where there is one: singular values up to `tolerance` times the greatest count as 0.
+    /// Returns the pseudo-inverse, which is an n×m matrix.
+    /// Singular values of at most `tolerance` times the maximum count as 0.
     fn pinv(a: &[Self], m: usize, n: usize, tolerance: f64) -> Vec<Self>;
 }
 
@@ -123,7 +134,7 @@ macro_rules! real { ($($t:ty),*) => { $(
 )* } }
 real!(f32, f64);
 
-/// What the algorithms need of elements.
+/// The operations on elements that the algorithms need.
 trait Element: faer::traits::RealField + Copy + PartialOrd {
     const ZERO: Self;
     const ONE: Self;
@@ -154,21 +165,21 @@ macro_rules! element { ($($t:ident),*) => { $(
 )* } }
 element!(f32, f64);
 
-/// The numbers in which determinants are computed: as products of many they lose digits.
+/// Converts elements to float64, since determinants are products that lose precision.
 fn wide<T: Copy + Into<f64>>(a: &[T]) -> Vec<f64> {
     a.iter().map(|x| (*x).into()).collect()
 }
 
-/// A slice as a matrix in memory of its own, where each column begins aligned.
+/// Copies a slice to a matrix whose columns are aligned.
 fn matrix<T: Element>(a: &[T], m: usize, n: usize) -> faer::Mat<T> {
     assert_eq!(a.len(), m * n, "{m}×{n}");
     faer::Mat::from_fn(m, n, |i, j| a[i * n + j])
 }
 
-/// (a + aᵀ)/2
+/// Returns (a + aᵀ)/2.
 fn symmetric<T: Element>(a: &[T], n: usize) -> faer::Mat<T> {
     assert_eq!(a.len(), n * n, "{n}×{n}");
-    // halves first: their sum does not overflow
+    // halve before adding, so that the sum does not overflow
     faer::Mat::from_fn(
         n,
         n,
@@ -176,7 +187,7 @@ fn symmetric<T: Element>(a: &[T], n: usize) -> faer::Mat<T> {
     )
 }
 
-/// The elements row by row.
+/// Returns the elements in row-major order.
 fn rows<T: Element>(a: faer::MatRef<'_, T>) -> Vec<T> {
     let (m, n) = a.shape();
     let mut list = Vec::with_capacity(m * n);
@@ -186,7 +197,7 @@ fn rows<T: Element>(a: faer::MatRef<'_, T>) -> Vec<T> {
     list
 }
 
-/// All of these elements NaN.
+/// Returns a list of NaN.
 fn nan<T: Element>(elements: usize) -> Vec<T> {
     vec![T::NAN; elements]
 }

@@ -1,4 +1,4 @@
-//! Factors with pivots, and what follows from them.
+//! LU factorisation with pivoting, and solutions, inverses and determinants based on it.
 
 use crate::{Element, Lu, matrix, rows};
 use faer::linalg::matmul::matmul;
@@ -6,11 +6,12 @@ use faer::linalg::triangular_solve as by_triangle;
 use faer::prelude::{Reborrow, ReborrowMut};
 use faer::{Accum, Mat, MatMut, Par};
 
-/// Columns that are factored one by one.
+/// The maximum number of columns that are factored one by one.
 const NARROW: usize = 16;
 
-/// As LAPACK's `getrf`: a column that is all zeros has the pivot 0, and factoring goes on. (faer's own divides by it, so that a matrix of
-/// lower rank would have no determinant.)
+/// Factors a matrix as LAPACK's `getrf` does: a column of zeros gets the pivot 0.
+/// Factoring then continues. faer's own function would divide by the pivot, so that a singular
+/// matrix would have no determinant.
 fn factor<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [usize]) {
     let (m, n) = a.shape();
     let least = m.min(n);
@@ -45,7 +46,7 @@ fn narrow<T: Element>(mut a: MatMut<'_, T>, pivots: &mut [usize]) {
     for k in 0..m.min(n) {
         let mut best = k;
         for i in k + 1..m {
-            // what is not a number is greater than all: it is told of by the result
+            // NaN counts as greater than all other values, so that it reaches the result
             let (x, most) = (a[(i, k)], a[(best, k)]);
             if x.modulus() > most.modulus() || (x.not_a_number() && !most.not_a_number()) {
                 best = i;
@@ -130,7 +131,7 @@ pub(crate) fn inv<T: Element>(a: &[T], n: usize) -> Vec<T> {
     by_factors(a, n, false, Mat::identity(n, n))
 }
 
-/// Whether an odd number of signs is turned, and the moduli on U's diagonal.
+/// Returns whether the number of sign changes is odd, and the moduli on U's diagonal.
 pub(crate) fn diagonal(a: &[f64], n: usize) -> (bool, Vec<f64>) {
     let (lu, pivots) = factored(a, n, n);
     let exchanged = pivots.iter().enumerate().filter(|(i, p)| *i != **p).count();

@@ -1,4 +1,4 @@
-//! Eigenvalues and singular values, and what is made by them.
+//! Eigenvalues and singular values, and functions based on them.
 
 use crate::{Element, finite, lu, matrix, nan, rows, symmetric};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -39,8 +39,8 @@ pub(crate) fn eigh<T: Element>(a: &[T], n: usize, vectors: bool) -> (Vec<T>, Vec
     }
 }
 
-/// Whether the greatest element of a column is negative. Vectors are turned so that it is not: which of both signs they come with would
-/// depend on last bits.
+/// Returns true if the element of a column with the maximum modulus is negative.
+/// Such vectors are negated, since the sign that the algorithm chooses depends on rounding errors.
 fn points_back<T: Element>(v: &Mat<T>, j: usize) -> bool {
     let mut most = T::ZERO;
     for i in 0..v.nrows() {
@@ -57,7 +57,7 @@ fn turn<T: Element>(v: &mut Mat<T>, j: usize) {
     }
 }
 
-/// Singular values, and u and v.
+/// The singular values, and the matrices u and v.
 struct Parts<T> {
     u: Mat<T>,
     s: Vec<T>,
@@ -110,7 +110,7 @@ pub(crate) fn svd<T: Element>(a: &[T], m: usize, n: usize, full: bool) -> (Vec<T
     }
 }
 
-/// u·diag(d)·vᵀ
+/// Returns u·diag(d)·vᵀ.
 fn product<T: Element>(u: &Mat<T>, d: &[T], v: &Mat<T>) -> Mat<T> {
     let scaled = Mat::from_fn(u.nrows(), d.len(), |i, j| u[(i, j)] * d[j]);
     let mut made = Mat::zeros(u.nrows(), v.nrows());
@@ -128,7 +128,7 @@ pub(crate) fn pinv<T: Element>(a: &[T], m: usize, n: usize, tolerance: T) -> Vec
 
 pub(crate) fn cofactors(a: &[f64], n: usize) -> Vec<f64> {
     let Some(p) = by_parts(a, n, n, ComputeSvdVectors::Thin) else { return nan(n * n) };
-    // of each singular value the product of the others
+    // for each singular value, the product of the others
     let mut others = vec![1.0; n];
     let (mut before, mut behind) = (1.0, 1.0);
     for i in 0..n {
@@ -138,7 +138,7 @@ pub(crate) fn cofactors(a: &[f64], n: usize) -> Vec<f64> {
         others[back] *= behind;
         behind *= p.s[back];
     }
-    // a rotation, or a reflection
+    // the sign of the determinant: u·vᵀ is a rotation or a reflection
     let turned = lu::diagonal(&rows(p.u.as_ref()), n).0 != lu::diagonal(&rows(p.v.as_ref()), n).0;
     let c = product(&p.u, &others, &p.v);
     rows(c.as_ref()).into_iter().map(|x| if turned { -x } else { x }).collect()

@@ -1,4 +1,4 @@
-//! Triangular factors, and solutions by them.
+//! Cholesky factorisation and triangular solves.
 
 use crate::{Element, Triangle, matrix, nan, rows, symmetric};
 use faer::dyn_stack::{MemBuffer, MemStack};
@@ -33,7 +33,7 @@ pub(crate) fn cholesky<T: Element>(a: &[T], n: usize) -> Vec<T> {
 pub(crate) fn solve<T: Element>(a: &[T], n: usize, how: Triangle, right: bool, b: &[T], k: usize) -> Vec<T> {
     assert_eq!(b.len(), n * k, "{n}×{k}");
     let a = matrix(a, n, n);
-    // x·a = b is aᵀ·xᵀ = bᵀ
+    // x·a = b is equivalent to aᵀ·xᵀ = bᵀ
     let mut x = if right { Mat::from_fn(n, k, |i, j| b[j * n + i]) } else { matrix(b, n, k) };
     let turned = how.transposed != right;
     let t = if turned { a.as_ref().transpose() } else { a.as_ref() };

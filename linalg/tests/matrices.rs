@@ -1,8 +1,8 @@
-//! Each factor multiplied out, solutions put into their equations, and matrices of which there is no answer.
+//! Tests of factorisations, solutions and spectra, including matrices without a result.
 
 use atmesh_linalg::{Real, Triangle};
 
-/// Numbers of both signs.
+/// Returns pseudo-random numbers of both signs.
 fn numbers(n: usize, seed: u64) -> Vec<f64> {
     let one = |i: u64| {
         let h = (i + 1 + seed * 1_000_003).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -33,7 +33,7 @@ fn near(a: &[f64], b: &[f64], by: f64) {
     }
 }
 
-/// Sizes on both sides of where the algorithms change.
+/// Sizes below and above the limits at which the algorithms change.
 const SIZES: [usize; 8] = [0, 1, 2, 5, 17, 40, 70, 150];
 
 #[test]
@@ -142,7 +142,7 @@ fn determinants_and_their_slopes() {
             near(&[*c], &[(moved(1e-6) - moved(-1e-6)) / 2e-6], 1e-7);
         }
     }
-    // of rank 0, 1 and 2
+    // matrices of rank 0, 1 and 2
     assert_eq!(f64::det(&[0.0; 9], 3), 0.0);
     assert_eq!(f64::slogdet(&[1.0; 9], 3), (0.0, f64::NEG_INFINITY));
     assert_eq!(f64::slogdet(&[f64::INFINITY], 1), (1.0, f64::INFINITY));
@@ -160,7 +160,7 @@ fn inverses_of_what_has_none() {
     near(&f64::pinv(&[0.0; 6], 2, 3, 1e-12), &[0.0; 6], 0.0);
 }
 
-/// Numbers that are none, and that nearly are none: results, not panics; and what is no answer says so.
+/// Checks NaN, infinite, huge and tiny elements: there is no panic, and missing results are NaN.
 #[test]
 fn numbers_without_an_answer() {
     let not_definite = f64::cholesky(&[1.0, 2.0, 2.0, 1.0], 2);
@@ -209,7 +209,7 @@ fn single_precision() {
     near(&s, &f64::svdvals(&wide, 20, 20), 1e-5);
 }
 
-/// However memory lies.
+/// Checks that the result bits do not depend on the addresses of the operands.
 #[test]
 fn the_same_bits_again() {
     let a = numbers(100 * 100, 8);

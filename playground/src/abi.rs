@@ -1,7 +1,10 @@
-//! What the page calls. Strings go by place and length in the module's memory: the page asks for room, writes its question there, asks
-//! for the answer, and reads it.
+//! The interface between the web page and the module.
 //!
-//! Nothing here reads through a pointer: the buffer belongs to this module, and the page is told where it is.
+//! A string is passed by its address and length in the module's memory: the page requests a buffer,
+//! writes its question there, asks for the answer, and reads it.
+//!
+//! No function here reads through a pointer: the buffer belongs to this module, which returns its
+//! address.
 
 use std::cell::RefCell;
 use std::panic;
@@ -10,13 +13,14 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Room for a question of so many bytes, zeros; where it begins.
+/// Prepares a zeroed buffer for a question of `bytes` bytes, and returns its address.
+/// Returns null if the question is too long.
 // SAFETY: no other function of the module has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn question(bytes: usize) -> *const u8 {
     BUFFER.with_borrow_mut(|buffer| {
         buffer.clear();
-        // a question that does not fit is not asked
+        // reject a question that does not fit
         if bytes > 1 << 20 || buffer.try_reserve(bytes).is_err() {
             return std::ptr::null();
         }
@@ -25,11 +29,11 @@ pub extern "C" fn question(bytes: usize) -> *const u8 {
     })
 }
 
-/// Answers the question that is in the buffer; the answer's length in bytes.
+/// Answers the question in the buffer, and returns the length of the answer in bytes.
 // SAFETY: no other function of the module has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn ask() -> usize {
-    // what a panic says is found where an answer would be, for whoever catches the trap
+    // store a panic's message in place of the answer, for the page that catches the trap
     panic::set_hook(Box::new(|info| {
         let said = info.to_string().into_bytes();
         let _ = BUFFER.try_with(|buffer| buffer.try_borrow_mut().map(|mut buffer| *buffer = said));
@@ -40,14 +44,14 @@ pub extern "C" fn ask() -> usize {
     length()
 }
 
-/// Where the answer begins.
+/// Returns the address of the answer.
 // SAFETY: no other function of the module has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn reply() -> *const u8 {
     BUFFER.with_borrow(|buffer| buffer.as_ptr())
 }
 
-/// How many bytes are in the buffer: after a trap, those of the panic's words.
+/// Returns the number of bytes in the buffer; after a trap, the length of the panic's message.
 // SAFETY: no other function of the module has this name.
 #[unsafe(no_mangle)]
 pub extern "C" fn length() -> usize {

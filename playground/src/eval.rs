@@ -1,14 +1,18 @@
-//! The value of a program: each part is applied to arrays that are being traced, and what refuses is told with its part of the text.
+//! Evaluates a program: applies each operation to arrays that are being traced.
+//!
+//! An error is reported with the part of the text that caused it.
 
-use crate::mend;
+use crate::error::Refusal;
+use crate::fixit;
 use crate::methods;
-use crate::refusal::Refusal;
 use crate::syntax::{Kind, Node};
-use atmesh::{Array, DType, Dims, Exchange, Gather, Mesh, Permutation, Scalar, Spec, Term, grad, shard_map};
+use atmesh::{
+    AllToAll, Array, CollectiveDim, DType, Dims, Mesh, Permutation, Scalar, Spec, Term, grad, shard_map,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What a part of a program is worth.
+/// The value of an expression.
 #[derive(Clone)]
 pub(crate) enum Value<'a> {
     Array(Array),
@@ -20,44 +24,44 @@ pub(crate) enum Value<'a> {
     All,
     List(Vec<Value<'a>>),
     Mesh,
-    Gather(Gather),
+    Gather(CollectiveDim),
     Split(i32),
-    Exchange(Exchange),
+    Exchange(AllToAll),
     Permutation(Permutation),
     Closure(Rc<Closure<'a>>),
     Mapped(Rc<Mapped<'a>>),
 }
 
-/// A function of the program, with what it sees.
+/// A closure of the program, with the names in its scope.
 pub(crate) struct Closure<'a> {
     params: &'a [String],
     body: &'a Node,
     scope: Scope<'a>,
 }
 
-/// `shard_map(&mesh, in_specs, out_specs, closure)`
+/// A call of `shard_map(&mesh, in_specs, out_specs, closure)`.
 pub(crate) struct Mapped<'a> {
     ins: Value<'a>,
     out: Spec,
     body: Rc<Closure<'a>>,
 }
 
-/// Names and their values; later ones hide earlier ones.
+/// The names in scope and their values; later ones hide earlier ones.
 pub(crate) type Scope<'a> = Vec<(String, Value<'a>)>;
 
-/// A program that is being evaluated.
+/// The state of evaluating a program.
 pub(crate) struct Eval<'a> {
     pub(crate) text: &'a str,
     pub(crate) mesh: &'a Mesh,
-    /// How many closures are being called, one inside another.
+    /// The depth of nested closure calls.
     pub(crate) calls: Cell<usize>,
 }
 
-/// The most closures that are called one inside another: a derivative of a derivative of … grows with each.
+/// The maximum depth of nested closure calls, which bounds the cost of nested derivatives.
 const CALLS: usize = 6;
 
 impl<'a> Eval<'a> {
-    /// The value of `node`, where these names are known.
+    /// Returns the value of `node` with these names in scope.
     pub(crate) fn value(&self, node: &'a Node, scope: &Scope<'a>) -> Result<Value<'a>, Refusal> {
         let value = self.kind(node, scope).map_err(|r| r.at(node.from, node.to))?;
         Ok(value)
@@ -159,7 +163,7 @@ impl<'a> Eval<'a> {
         Err(Refusal::syntax(format!("there is no `{name}` here"))
             .help(format!("names are those of the operands and of `let`: {}", known.join(", ")), None))
     }
-    /// A value, if it is no array that carries a refusal; that is told with its part of the text.
+    /// Returns the value, or an error with its part of the text if it is an array that carries one.
     fn result(&self, value: Value<'a>, node: &Node, operands: &[&Node]) -> Result<Value<'a>, Refusal> {
         match value {
             Value::Array(x) => self.checked(x, node, operands),
@@ -169,10 +173,10 @@ impl<'a> Eval<'a> {
     fn checked(&self, x: Array, node: &Node, operands: &[&Node]) -> Result<Value<'a>, Refusal> {
         match x.ty() {
             Ok(_) => Ok(Value::Array(x)),
-            Err(e) => Err(mend::refusal(&e, self.text, node, operands)),
+            Err(e) => Err(fixit::refusal(&e, self.text, node, operands)),
         }
     }
-    /// What a closure of the program makes of arrays.
+    /// Applies a closure of the program to arrays.
     fn apply(&self, f: &Closure<'a>, args: &[Array]) -> Result<Array, Refusal> {
         if f.params.len() != args.len() {
             let say = format!("the closure has {} parameters, and is given {}", f.params.len(), args.len());
@@ -226,12 +230,12 @@ impl<'a> Eval<'a> {
         if let Some(r) = refused.borrow_mut().take() {
             return Err(r);
         }
-        out.map(Value::Array).map_err(|e| mend::told(&e))
+        out.map(Value::Array).map_err(|e| fixit::told(&e))
     }
 }
 
 impl Value<'_> {
-    /// What it is, in words.
+    /// Returns the kind of the value in words.
     pub(crate) fn what(&self) -> &'static str {
         match self {
             Value::Array(_) => "an array",
@@ -251,7 +255,7 @@ impl Value<'_> {
     }
 }
 
-/// A number as a term beside arrays.
+/// Converts an array or a number to an operand of an operation.
 pub(crate) fn term(value: &Value<'_>) -> Result<Term, Refusal> {
     match value {
         Value::Array(x) => Ok(Term::from(x)),

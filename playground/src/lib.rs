@@ -1,23 +1,26 @@
-//! The playground of atmesh's book: a program that is a text, and what the crate says of it.
+//! The playground of atmesh's book: evaluates a program that is given as text.
 //!
-//! A question has the fields that the page has: a mesh (`X=2, Y=4`), operands (`x: float32[8@X,4]`, a line each), a program (written as
-//! the book's are: `x.dot(&w) + b`), a target (a spec to which the result is resharded) and whether to run it. The answer has types,
-//! pictures, the report of collectives and values, or what is wrong, with helps that can be applied. Both are JSON; see [`answer`].
+//! A question has the fields of the page: a mesh (`X=2, Y=4`), operands (`x: float32[8@X,4]`, one
+//! per line), a program (written as in the book: `x.dot(&w) + b`), a target (a spec to which the
+//! result is resharded), and whether to run the program. The answer has types, pictures, the report
+//! of collectives, and values, or an error with fixes that can be applied. Both are JSON; see
+//! [`answer`].
 //!
-//! For `wasm32-unknown-unknown` it is a module without imports, whose interface is that of [`abi`].
+//! Compiled for `wasm32-unknown-unknown`, this is a module without imports, whose interface is
+//! [`abi`].
 
 pub mod abi;
-mod answer;
+mod error;
 mod eval;
-mod mend;
+mod fixit;
 mod methods;
-mod placed;
-mod refusal;
+mod placement;
+mod respond;
 mod syntax;
 #[cfg(test)]
 mod tests;
 
-/// The answer to a question. Whatever the question is, there is one.
+/// Returns the answer to a question. Every question has an answer, even if it is not valid JSON.
 pub fn answer(question: &str) -> String {
-    answer::answer(question).to_string()
+    respond::answer(question).to_string()
 }

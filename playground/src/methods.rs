@@ -1,10 +1,10 @@
-//! The operations that a program may name: the crate's own methods and functions, by their names.
+//! The methods and functions that a program may call, by name.
 
+use crate::error::Refusal;
 use crate::eval::{Value, term};
-use crate::refusal::Refusal;
-use atmesh::{Array, Axes, DType, Dims, Exchange, Gather, Permutation, Scalar, Spec, Term};
+use atmesh::{AllToAll, Array, Axes, CollectiveDim, DType, Dims, Permutation, Scalar, Spec, Term};
 
-/// The arguments of a call, taken one after another.
+/// The arguments of a call, which are consumed one by one.
 struct Args<'v, 'a> {
     name: &'v str,
     values: &'v [Value<'a>],
@@ -108,16 +108,16 @@ impl<'v, 'a> Args<'v, 'a> {
         };
         axes.ok_or_else(|| self.wrong("an axis, like \"X\",", value))
     }
-    fn gather(&mut self) -> Result<Gather, Refusal> {
-        match self.next("Gather::tiled(0)")? {
+    fn gather(&mut self) -> Result<CollectiveDim, Refusal> {
+        match self.next("CollectiveDim::tiled(0)")? {
             Value::Gather(how) => Ok(*how),
-            other => Err(self.wrong("Gather::tiled(0) or Gather::stacked(0)", other)),
+            other => Err(self.wrong("CollectiveDim::tiled(0) or CollectiveDim::stacked(0)", other)),
         }
     }
-    fn exchange(&mut self) -> Result<Exchange, Refusal> {
-        match self.next("Exchange::split(0).concat(1)")? {
+    fn exchange(&mut self) -> Result<AllToAll, Refusal> {
+        match self.next("AllToAll::split(0).concat(1)")? {
             Value::Exchange(how) => Ok(*how),
-            other => Err(self.wrong("Exchange::split(0).concat(1)", other)),
+            other => Err(self.wrong("AllToAll::split(0).concat(1)", other)),
         }
     }
     fn permutation(&mut self) -> Result<Permutation, Refusal> {
@@ -134,7 +134,7 @@ impl<'v, 'a> Args<'v, 'a> {
     }
 }
 
-/// The methods of arrays by name, each with what its arguments are.
+/// Defines the methods of arrays by name, each with the kinds of its arguments.
 macro_rules! methods { ($($name:ident($($kind:ident),*))*) => {
     const METHODS: &[&str] = &[$(stringify!($name)),*];
     fn of_array(x: &Array, name: &str, args: &mut Args<'_, '_>) -> Result<Option<Array>, Refusal> {
@@ -167,7 +167,7 @@ methods! {
     psum(axes) pmean(axes) pmax(axes) pmin(axes) pvary(axes) all_gather(axes, gather) psum_scatter(axes, gather) all_to_all(axes, exchange)
     ppermute(axes, permutation)
 }
-/// Functions by name.
+/// The names of the functions.
 const FUNCTIONS: &[&str] = &[
     "einsum",
     "einsum_to",
@@ -177,14 +177,14 @@ const FUNCTIONS: &[&str] = &[
     "grad",
     "shard_map",
     "Dims::keep",
-    "Gather::tiled",
-    "Gather::stacked",
-    "Exchange::split",
+    "CollectiveDim::tiled",
+    "CollectiveDim::stacked",
+    "AllToAll::split",
     "Permutation::ring",
     "Permutation::shift",
 ];
 
-/// `object.name(values)`.
+/// Evaluates `object.name(values)`.
 pub(crate) fn method<'a>(object: &Value<'a>, name: &str, values: &[Value<'a>]) -> Result<Value<'a>, Refusal> {
     let mut args = Args { name, values, next: 0 };
     match (object, name) {
@@ -195,16 +195,16 @@ pub(crate) fn method<'a>(object: &Value<'a>, name: &str, values: &[Value<'a>]) -
         (Value::Gather(how), "invarying") => return Ok(Value::Gather(how.invarying())),
         (Value::Gather(how), "reduced") => return Ok(Value::Gather(how.reduced())),
         (Value::Split(d), "concat") => {
-            return Ok(Value::Exchange(Exchange::split(*d).concat(args.number()?)));
+            return Ok(Value::Exchange(AllToAll::split(*d).concat(args.number()?)));
         }
-        (Value::Split(d), "stack") => return Ok(Value::Exchange(Exchange::split(*d).stack(args.number()?))),
-        // a number as it is written in Rust: `2.0.exp()` is rare, an array that begins a formula is not
+        (Value::Split(d), "stack") => return Ok(Value::Exchange(AllToAll::split(*d).stack(args.number()?))),
+        // methods of numbers, such as `2.0.exp()`, are not supported: programs rarely need them
         _ => {}
     }
     Err(Refusal::syntax(format!("{} has no method `{name}` here", object.what())))
 }
 
-/// `name(values)`.
+/// Evaluates `name(values)`.
 pub(crate) fn function<'a>(name: &str, values: &[Value<'a>]) -> Result<Value<'a>, Refusal> {
     let args = &mut Args { name, values, next: 0 };
     let made = match name {
@@ -214,9 +214,9 @@ pub(crate) fn function<'a>(name: &str, values: &[Value<'a>]) -> Result<Value<'a>
         "stack" => Value::Array(atmesh::stack(args.arrays()?, args.number()?)),
         "axis_index" => Value::Array(atmesh::axis_index(args.axes()?)),
         "Dims::keep" => Value::Dims(Dims::keep(args.dims()?)),
-        "Gather::tiled" => Value::Gather(Gather::tiled(args.number()?)),
-        "Gather::stacked" => Value::Gather(Gather::stacked(args.number()?)),
-        "Exchange::split" => Value::Split(args.number()?),
+        "CollectiveDim::tiled" => Value::Gather(CollectiveDim::tiled(args.number()?)),
+        "CollectiveDim::stacked" => Value::Gather(CollectiveDim::stacked(args.number()?)),
+        "AllToAll::split" => Value::Split(args.number()?),
         "Permutation::ring" => Value::Permutation(Permutation::ring(args.number()?)),
         "Permutation::shift" => Value::Permutation(Permutation::shift(args.number()?)),
         _ => return Err(unknown("function", name, FUNCTIONS)),
@@ -225,7 +225,7 @@ pub(crate) fn function<'a>(name: &str, values: &[Value<'a>]) -> Result<Value<'a>
     Ok(made)
 }
 
-/// `a op b`.
+/// Evaluates `a op b`.
 pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'a>, Refusal> {
     macro_rules! by {
         ($a:expr, $b:expr) => {
@@ -261,7 +261,7 @@ pub(crate) fn binary<'a>(op: &str, a: Value<'a>, b: Value<'a>) -> Result<Value<'
 }
 
 fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, Refusal> {
-    let refuse = || Refusal::syntax(format!("`{op}` of these two numbers is no number"));
+    let refuse = || Refusal::syntax(format!("`{op}` of these two numbers is not a numeric type"));
     if let (Scalar::Int(a), Scalar::Int(b)) = (a, b) {
         let made = match op {
             "+" => a.checked_add(b),
@@ -289,7 +289,7 @@ fn numbers(op: &str, a: Scalar, b: Scalar) -> Result<Scalar, Refusal> {
     }))
 }
 
-/// A name that there is not, with the most alike of those that there are.
+/// Returns the error for an unknown name, which suggests the most similar known name.
 fn unknown(what: &str, name: &str, names: &[&str]) -> Refusal {
     let refusal = Refusal::syntax(format!("the playground knows no {what} `{name}`"));
     let near = names.iter().map(|n| (distance(name, n), *n)).min();
@@ -299,7 +299,7 @@ fn unknown(what: &str, name: &str, names: &[&str]) -> Refusal {
     }
 }
 
-/// How many letters differ: insertions, deletions and other letters.
+/// Returns the edit distance: the number of insertions, deletions and substitutions.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {
@@ -314,7 +314,7 @@ fn distance(a: &str, b: &str) -> usize {
     row.last().copied().unwrap_or(0)
 }
 
-/// A value that must be an array.
+/// Returns the value as an array, or an error if it is something else.
 pub(crate) fn array(value: &Value<'_>) -> Result<Array, Refusal> {
     match value {
         Value::Array(x) => Ok(x.clone()),
@@ -322,7 +322,7 @@ pub(crate) fn array(value: &Value<'_>) -> Result<Array, Refusal> {
     }
 }
 
-/// A value that must be a spec.
+/// Returns the value as a spec, or an error if it is something else.
 pub(crate) fn spec(value: &Value<'_>) -> Result<Spec, Refusal> {
     match value {
         Value::Spec(spec) => Ok(*spec),

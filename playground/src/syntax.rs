@@ -1,15 +1,16 @@
-//! Programs as text: lines of `let name = …` and an expression, written as the book's programs are.
+//! Parses programs: lines of `let name = …` and an expression, with the syntax of the book.
 
-use crate::refusal::Refusal;
+use crate::error::Refusal;
 use atmesh::{Scalar, Spec};
 
-/// The longest text, in bytes, and the deepest nesting, of brackets and of all (a chain of methods is nested, too): what goes through
-/// programs calls itself, on a stack that is small in a page.
+/// The maximum length of a text in bytes, and the maximum depths of brackets and of all nesting.
+/// A chain of methods is nested too. The limits are low because parsing and evaluation are
+/// recursive, and the stack of a WebAssembly module is small.
 const LONGEST: usize = 4096;
 const BRACKETS: usize = 24;
 const DEEPEST: usize = 64;
 
-/// A part of the text: what it is, and where it stands (in bytes).
+/// An expression, and its position in the text in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
@@ -18,7 +19,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// How deep it is nested.
+    /// Returns the depth of nesting.
     fn depth(&self) -> usize {
         let deepest = |nodes: &[Node]| nodes.iter().map(Node::depth).max().unwrap_or(0);
         1 + match &self.kind {
@@ -32,22 +33,22 @@ impl Node {
     }
 }
 
-/// What a part of the text is.
+/// The kind of an expression.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Number(Scalar),
     Text(String),
     Name(String),
     Spec(Spec),
-    /// `..`
+    /// The range `..`.
     All,
-    /// `[a, b]` and `(a, b)`.
+    /// A list `[a, b]` or `(a, b)`.
     List(Vec<Node>),
     Unary(char, Box<Node>),
     Binary(&'static str, Box<Node>, Box<Node>),
-    /// `f(a, b)`
+    /// A call `f(a, b)`.
     Call(String, Vec<Node>),
-    /// `x.f(a, b)`; where the name stands, and where the closing bracket does.
+    /// A method call `x.f(a, b)`, with the positions of the name and of the closing bracket.
     Method {
         of: Box<Node>,
         name: String,
@@ -55,13 +56,13 @@ pub(crate) enum Kind {
         args: Vec<Node>,
         close: usize,
     },
-    /// `|x, w| body`
+    /// A closure `|x, w| body`.
     Closure(Vec<String>, Box<Node>),
-    /// `{ let h = …; h }`
+    /// A block `{ let h = …; h }`.
     Block(Vec<(String, Node)>, Box<Node>),
 }
 
-/// The program that a text spells.
+/// Parses a program.
 pub(crate) fn parse(text: &str) -> Result<Node, Refusal> {
     if text.len() > LONGEST {
         let refusal =
@@ -80,7 +81,7 @@ pub(crate) fn parse(text: &str) -> Result<Node, Refusal> {
     }
 }
 
-/// A spec as one types it: `p!["X", _]`, `"X", _` or `X, _`; sets behind a semicolon.
+/// Parses a spec such as `p!["X", _]`, `"X", _` or `X, _`, with sets of axes after a semicolon.
 pub(crate) fn spec(text: &str) -> Result<Spec, String> {
     let inner = text.trim();
     let inner = inner.strip_prefix("p!").map_or(inner, str::trim);
@@ -90,7 +91,7 @@ pub(crate) fn spec(text: &str) -> Result<Spec, String> {
     while let Some((i, c)) = chars.next() {
         if !(c.is_alphanumeric() || c == '_') {
             if c == '"' {
-                // a name in quotes, as it is
+                // copy a name in quotes unchanged
                 let end = inner[i + 1..].find('"').map_or(inner.len(), |n| i + n + 2);
                 out += &inner[i..end];
                 while chars.peek().is_some_and(|(k, _)| *k < end) {
@@ -110,7 +111,7 @@ pub(crate) fn spec(text: &str) -> Result<Spec, String> {
         if label || word == "_" { out += word } else { out += &format!("\"{word}\"") }
     }
     out.push(']');
-    // the first line says what is wrong; what a spec looks like is the help that follows
+    // the first line is the error; an example of a spec follows as the help
     out.parse::<Spec>()
         .map_err(|e| e.diagnostics().first().map_or_else(String::new, |d| d.fault.message.clone()))
 }
@@ -121,7 +122,7 @@ struct Parser<'a> {
     depth: usize,
 }
 
-/// Operators that take two operands, from those that bind least; longer ones before their prefixes.
+/// The binary operators by precedence, lowest first; longer ones precede their prefixes.
 const LEVELS: &[&[&str]] = &[&["|"], &["^"], &["&"], &["<<", ">>"], &["+", "-"], &["*", "/", "%"]];
 
 impl Parser<'_> {
@@ -158,7 +159,7 @@ impl Parser<'_> {
         let wide = self.rest().chars().next().map_or(0, char::len_utf8);
         Refusal::syntax(format!("{what} is expected here, not {found}")).at(self.at, self.at + wide)
     }
-    /// A name, with `::` in it.
+    /// Parses a name, which may contain `::`.
     fn name(&mut self) -> Option<String> {
         self.blanks();
         let rest = self.rest();
@@ -174,7 +175,7 @@ impl Parser<'_> {
         self.at += end;
         Some(name)
     }
-    /// The name that the next statement gives a value, if it is `let name = …` or `name = …`.
+    /// Parses the start of a statement `let name = …` or `name = …`, and returns the name.
     fn binding(&mut self) -> Result<Option<String>, Refusal> {
         let start = self.at;
         let mut name = self.name();
@@ -271,7 +272,7 @@ impl Parser<'_> {
             node = Node { kind, from, to };
         }
     }
-    /// Expressions with commas between them, to the closing bracket.
+    /// Parses expressions separated by commas, up to the closing bracket.
     fn list(&mut self, close: &str) -> Result<Vec<Node>, Refusal> {
         let mut list = Vec::new();
         while !self.eat(close) {
@@ -337,7 +338,7 @@ impl Parser<'_> {
                 match self.eat("(") {
                     true => Kind::Call(name, self.list(")")?),
                     false => {
-                        // blanks before what is no bracket belong to what follows
+                        // blanks that are not followed by a bracket belong to the next token
                         self.at = from + name.len();
                         Kind::Name(name)
                     }
@@ -352,7 +353,7 @@ impl Parser<'_> {
         while !self.eat("|") {
             let Some(name) = self.name() else { return Err(self.expected("the name of a parameter")) };
             params.push(name);
-            // its type says nothing here
+            // the type of a parameter is ignored
             if self.eat(":") {
                 self.eat("&");
                 self.name();
@@ -389,7 +390,7 @@ impl Parser<'_> {
         let text = rest[..end].replace('_', "");
         let suffix = ["f32", "f64", "i32", "i64", "usize"].into_iter().find(|s| rest[end..].starts_with(s));
         self.at += end + suffix.map_or(0, str::len);
-        let refuse = || Refusal::syntax(format!("`{text}` is no number")).at(from, from + end);
+        let refuse = || Refusal::syntax(format!("`{text}` is not a numeric type")).at(from, from + end);
         Ok(Kind::Number(match whole && !suffix.is_some_and(|s| s.starts_with('f')) {
             true => Scalar::Int(text.parse::<i64>().map_err(|_| refuse())?.into()),
             false => Scalar::Float(text.parse().map_err(|_| refuse())?),

@@ -1,4 +1,4 @@
-//! Questions and answers, on this machine.
+//! Tests of questions and answers, run natively.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ fn ask(mesh: &str, operands: &str, program: &str, target: &str) -> Value {
 fn text(answer: &Value) -> &str {
     answer["error"]["text"].as_str().unwrap_or_default()
 }
-/// The type of a program of `a` and `b` on a mesh of 2×4, or what is wrong and what helps.
+/// Checks the type of a program of `a` and `b` on a 2×4 mesh, or its error with the helps.
 fn check(a: &str, b: &str, program: &str, want: Expect) {
     let answer = ask("X=2, Y=4", &format!("a: {a}\nb: {b}"), program, "");
     let mut told = match answer["result"]["type"].as_str() {
@@ -284,7 +284,7 @@ fn the_target_reshards_the_result() {
     }
     assert_eq!(ask("X=2", "a: float32[4,4]", "a", "; U: X")["result"]["type"], "float32[4,4]{U:X}");
 }
-/// The page's way: room, question, answer.
+/// Checks the calls of the page: buffer, question, answer.
 #[test]
 fn strings_go_by_place_and_length() {
     use crate::abi::{ask, length, question, reply};
@@ -307,11 +307,11 @@ fn auto_axes_are_placed_and_propagated() {
     assert_eq!(answer["collectives"][0]["kind"], "all_reduce");
     assert!(answer["program"].as_str().unwrap().contains("over [data,model]"), "{answer}");
     assert_eq!(answer["values"][4]["part"], "[8..16, 0..32]", "{answer}");
-    // asked for: the result over both
+    // the target requests the result over both axes
     let answer = ask(mesh, operands, "x.dot(&up).relu().dot(&down)", "data, model");
     assert_eq!(answer["result"]["type"], "float32[16,32], sharded as p![\"data\", \"model\"]", "{answer}");
     assert_eq!(answer["collectives"][0]["kind"], "reduce_scatter");
-    // a dimension need not divide; an explicit axis beside an auto one
+    // an auto axis need not divide a dimension, even next to an explicit axis
     let answer = ask("X=4 auto", "x: float32[10] over X", "&x * 2.0", "");
     assert_eq!(answer["operands"][0]["bytes_per_device"], 12, "{answer}");
     assert_eq!(answer["result"]["type"], "float32[10], sharded as p![\"X\"]", "{answer}");
@@ -326,12 +326,12 @@ fn auto_axes_are_placed_and_propagated() {
         let answer = ask(mesh, operand, "x", "");
         assert!(text(&answer).contains(told), "{mesh} {operand}: {answer}");
     }
-    // abstract, and placed
+    // an abstract mesh with a placed operand
     let answer = ask("X=65536 auto", "x: float32[65536,8] over X", "x.sum(0)", "");
     assert_eq!(answer["collectives"][0]["kind"], "all_reduce", "{answer}");
 }
 
-/// Each chapter's preset has the type that it says, is told where it is refused, and has its link on the page.
+/// Checks that each preset of the book has its type or an error, and a link on the page.
 #[test]
 fn presets_are_what_they_say() {
     let script = include_str!("../../book/src/playground/presets.js");

@@ -1,226 +1,282 @@
-//! Drafts: a program's values and steps before anything is decided about where loops run.
+//! Drafts: a program's stored values and steps before loops have layouts.
 
-use crate::diagnostic::{Error, ErrorKind, Fault, Result};
-use crate::mesh::{Axes, Mesh};
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::mesh::{Axes, Mesh};
+use crate::core::sharding::sub_axes::num_shards;
+use crate::core::types::{DType, Scalar, Shape};
+use crate::ir::program::loop_nest::{
+    Access, AccessPiece, AffineExpr, Compute, LoopNest, ScalarCode, Source, StridedRange,
+};
+use crate::partition::collective::{CollectiveKind, Collectives};
+use crate::partition::cost::cache::CostCache;
+use crate::partition::cost::compute::ElementsPerByte;
+use crate::partition::cost::consumer::{Consumer, FetchQuery};
 use crate::partition::layout::Layout;
-use crate::partition::price::prices::Prices;
-use crate::partition::price::reader::{Fetch, Reader};
-use crate::partition::price::work::PerByte;
-use crate::partition::program::{Slot, SpmdProgram, Step, Stored, Why};
-use crate::partition::report::{Collectives, Kind};
-use crate::program::sentence::{Affine, Body, Code, Part, Read, Sentence, Source, Span};
-use crate::sharding::atoms::ways;
-use crate::types::{DType, Scalar, Shape};
+use crate::partition::program::{Slot, SpmdProgram, Step, StepOrigin, StoredValue};
 use std::collections::BTreeMap;
 
-/// A step list in which the loops of local steps are not laid out yet, partial values are read as if they were summed, and
-/// nothing is fetched. Programs inside control steps are finished.
+/// The steps and values of a program before loops have layouts.
+///
+/// Partial values are read as if they were already summed, and there are no fetches yet. Programs
+/// nested in control steps have already been through all passes.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
+    /// The number of devices.
     pub(super) devices: usize,
+    /// The mesh. `None` if the program has no mesh.
     pub(super) mesh: Option<Mesh>,
-    pub(super) slots: Vec<Stored>,
-    pub(super) items: Vec<Item>,
+    /// The stored values.
+    pub(super) slots: Vec<StoredValue>,
+    /// The steps, in execution order.
+    pub(super) steps: Vec<DraftStep>,
+    /// The slots of the inputs.
     pub(super) ins: Vec<Slot>,
+    /// The slots of the results.
     pub(super) outs: Vec<Slot>,
-    /// Inputs that are the same in every run of the program (it is a loop's body).
-    pub(super) once: Vec<Slot>,
-    /// Values whose types leave their placement open, and whether nothing else says where they are.
-    pub(super) free: BTreeMap<Slot, bool>,
-    /// How often it is run for each of these.
-    pub(super) trips: u64,
-    /// What a byte costs.
-    pub(super) per_byte: PerByte,
-    /// What fetches move.
-    pub(super) prices: Prices,
+    /// The inputs that are the same in each iteration, if this is the body of a loop.
+    pub(super) loop_invariant: Vec<Slot>,
+    /// For each result of an equation, true if its placement is unconstrained.
+    pub(super) unconstrained: BTreeMap<Slot, bool>,
+    /// The trip count: iterations per evaluation of the loop-invariant inputs.
+    pub(super) trip_count: u64,
+    /// The cost of a byte, in elements computed.
+    pub(super) per_byte: ElementsPerByte,
+    /// A cache of the costs of fetches.
+    pub(super) costs: CostCache,
 }
 
-/// A step of a draft.
+/// A step of a draft, with its metadata.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
-    /// The step; the layout of a local step is empty, or that of its folded loops.
+pub(super) struct DraftStep {
+    /// The step.
+    ///
+    /// A local step has either no layout or only that of its reduction loops.
     pub(super) step: Step,
-    pub(super) why: Why,
-    /// The collective that the user asked for by this step.
-    pub(super) user: Option<(Kind, Axes)>,
-    /// Whether the result is to be stored in the layout that is asked for.
-    pub(super) pinned: bool,
-    /// Whether it makes its result where the user constrained a copy of it to be.
-    pub(super) asked: bool,
-    /// Who reads it, where its result is laid out for the sake of one reader that has no step of its own.
-    pub(super) sake: Option<Why>,
-    /// The loop out of which it is taken, being the same at each step.
-    pub(super) before: Option<Why>,
-    /// What the programs inside communicate, and how often each runs.
-    pub(super) inside: Vec<(Collectives, u64)>,
-    /// The views that a local step reads through.
-    pub(super) through: Vec<Slot>,
+    /// The origin of the step.
+    pub(super) origin: StepOrigin,
+    /// The collective that the user called, if this step implements one.
+    pub(super) user_collective: Option<(CollectiveKind, Axes)>,
+    /// True if the user constrained the layout of the result.
+    pub(super) constrained: bool,
+    /// True if this step directly computes a copy whose layout the user constrained.
+    pub(super) requested: bool,
+    /// The origin of a consumer that was merged into this step and determines the layout of the
+    /// result. `None` if no consumer was merged.
+    pub(super) for_consumer: Option<StepOrigin>,
+    /// The origin of the loop that this step was hoisted out of, if any.
+    pub(super) hoisted_from: Option<StepOrigin>,
+    /// The collectives of each nested program, with the number of times it runs.
+    pub(super) nested_collectives: Vec<(Collectives, u64)>,
+    /// The views that this local step reads through.
+    pub(super) fused_views: Vec<Slot>,
 }
 
-impl Item {
-    pub(super) fn new(step: Step, why: Why) -> Item {
-        let (inside, through, [sake, before]) = (Vec::new(), Vec::new(), [None, None]);
-        Item { step, why, user: None, pinned: false, asked: false, sake, before, inside, through }
+impl DraftStep {
+    pub(super) fn new(step: Step, origin: StepOrigin) -> DraftStep {
+        let (nested_collectives, fused_views, [for_consumer, hoisted_from]) =
+            (Vec::new(), Vec::new(), [None, None]);
+        DraftStep {
+            step,
+            origin,
+            user_collective: None,
+            constrained: false,
+            requested: false,
+            for_consumer,
+            hoisted_from,
+            nested_collectives,
+            fused_views,
+        }
     }
 }
 
 impl Draft {
-    pub(super) fn new(devices: usize, mesh: Option<Mesh>, per_byte: PerByte) -> Draft {
+    pub(super) fn new(devices: usize, mesh: Option<Mesh>, per_byte: ElementsPerByte) -> Draft {
         Draft { devices, mesh, per_byte, ..Draft::default() }
     }
-    /// One without steps on the same devices, at the same price of bytes.
-    pub(super) fn beside(&self) -> Draft {
+    /// Returns an empty draft for the same devices, with the same cost of a byte.
+    pub(super) fn empty_like(&self) -> Draft {
         Draft::new(self.devices, self.mesh.clone(), self.per_byte)
     }
-    /// The same once more, without what is known of prices.
-    pub(super) fn again(&self) -> Draft {
+    /// Clones the draft without its cache of costs.
+    pub(super) fn clone_uncached(&self) -> Draft {
         Draft {
             mesh: self.mesh.clone(),
             slots: self.slots.clone(),
-            items: self.items.clone(),
+            steps: self.steps.clone(),
             ins: self.ins.clone(),
             outs: self.outs.clone(),
-            once: self.once.clone(),
-            free: self.free.clone(),
-            prices: Prices::default(),
+            loop_invariant: self.loop_invariant.clone(),
+            unconstrained: self.unconstrained.clone(),
+            costs: CostCache::default(),
             ..*self
         }
     }
-    /// One more stored value.
-    pub(super) fn slot(&mut self, dtype: DType, shape: Shape, layout: Layout) -> Slot {
+    /// Adds a stored value and returns its slot.
+    pub(super) fn add_slot(&mut self, dtype: DType, shape: Shape, layout: Layout) -> Slot {
         debug_assert_eq!(shape.rank(), layout.dims.len(), "a layout for each dimension");
-        self.slots.push(Stored { dtype: dtype.storage(), shape, layout });
+        self.slots.push(StoredValue { dtype: dtype.storage(), shape, layout });
         self.slots.len() - 1
     }
-    /// One more local step; its result.
-    pub(super) fn local(&mut self, sentence: Sentence, layout: Layout, why: &Why) -> Slot {
-        let shape = Shape::from(&sentence.extents[..sentence.rank]);
-        let out = self.slot(sentence.dtype, shape, layout);
-        self.items.push(Item::new(Step::Local { out, sentence, layout: Vec::new() }, why.clone()));
+    /// Adds a local step and returns the slot of its result.
+    pub(super) fn add_local(&mut self, loop_nest: LoopNest, layout: Layout, why: &StepOrigin) -> Slot {
+        let shape = Shape::from(&loop_nest.extents[..loop_nest.rank]);
+        let out = self.add_slot(loop_nest.dtype, shape, layout);
+        self.steps
+            .push(DraftStep::new(Step::Local { out, nest: loop_nest, layout: Vec::new() }, why.clone()));
         out
     }
-    /// The value as it is, laid out so: itself if it is already.
-    pub(super) fn laid(&mut self, slot: Slot, layout: Layout, why: &Why) -> Slot {
+    /// Returns the slot of the value in this layout: the same slot if it has that layout, or a
+    /// copy.
+    pub(super) fn with_layout(&mut self, slot: Slot, layout: Layout, why: &StepOrigin) -> Slot {
         if self.slots[slot].layout == layout {
             return slot;
         }
-        let Stored { dtype, shape, .. } = self.slots[slot].clone();
-        self.local(copy(slot, dtype, &shape), layout, why)
+        let StoredValue { dtype, shape, .. } = self.slots[slot].clone();
+        self.add_local(copy_nest(slot, dtype, &shape), layout, why)
     }
-    /// Elements that all devices receive when a value is fetched for these readers.
-    pub(super) fn moved(&self, slot: Slot, readers: &[Reader]) -> i64 {
-        self.prices.total(&self.asks(slot, readers)).0
+    /// Returns how many elements all devices receive if these consumers fetch the value.
+    pub(super) fn elements_moved(&self, slot: Slot, readers: &[Consumer]) -> i64 {
+        self.costs.total(&self.fetch_by(slot, readers)).0
     }
-    /// Whether a reader needs some of a value that its device may not hold.
-    pub(super) fn brings(&self, slot: Slot, reader: Reader) -> bool {
-        let (total, exact) = self.prices.total(&self.asks(slot, &[reader]));
+    /// Returns true if the consumer needs elements that its device may not hold.
+    pub(super) fn needs_fetch(&self, slot: Slot, reader: Consumer) -> bool {
+        let (total, exact) = self.costs.total(&self.fetch_by(slot, &[reader]));
         total > 0 || !exact
     }
-    fn asks<'a>(&'a self, slot: Slot, readers: &'a [Reader<'a>]) -> Fetch<'a> {
-        Fetch { devices: self.devices, slot, stored: &self.slots[slot], readers, copies: 1 }
+    fn fetch_by<'a>(&'a self, slot: Slot, readers: &'a [Consumer<'a>]) -> FetchQuery<'a> {
+        FetchQuery {
+            devices: self.devices,
+            slot,
+            stored: &self.slots[slot],
+            consumers: readers,
+            num_partials: 1,
+        }
     }
-    /// The value that a local step reads in place, if it reads one at its own indices.
-    pub(super) fn in_place(&self, s: &Sentence, read: usize) -> Option<Slot> {
-        let [slot] = s.reads[read].sources()[..] else { return None };
-        s.reads[read].is_identity(&s.extents, &self.slots[slot].shape).then_some(slot)
+    /// Returns the value that an access reads at exactly the loop indices, if it reads only one.
+    pub(super) fn read_in_place(&self, s: &LoopNest, read: usize) -> Option<Slot> {
+        let [slot] = s.accesses[read].sources()[..] else { return None };
+        s.accesses[read].is_identity(&s.extents, &self.slots[slot].shape).then_some(slot)
     }
-    /// Whether a step is a copy of a value as it is.
-    pub(super) fn is_copy(&self, s: &Sentence) -> bool {
-        s.copied().is_some_and(|slot| s.reads[0].is_identity(&s.extents, &self.slots[slot].shape))
+    /// Returns true if the loop nest copies a value unchanged.
+    pub(super) fn is_copy(&self, s: &LoopNest) -> bool {
+        s.copied_operand().is_some_and(|slot| s.accesses[0].is_identity(&s.extents, &self.slots[slot].shape))
     }
-    /// Refuses values of which one device could hold or receive more bytes than can be counted: later stages count in `usize` and `i64`, and
-    /// sums over all devices end at the greatest number.
-    pub(crate) fn countable(&self) -> Result<()> {
-        const MOST: u128 = 1 << 62;
-        let too_large = |s: &Stored| {
-            let parts = s.layout.partial.as_ref().map_or(1, |p| ways(&p.1));
-            // strides are counted also where another dimension is empty
+    /// Returns an error if a device could hold or receive more than 2^62 bytes of one value.
+    ///
+    /// Later stages count in `usize` and `i64`; sums over all devices saturate.
+    pub(crate) fn check_sizes(&self) -> Result<()> {
+        const MAX_VALUE_BYTES: u128 = 1 << 62;
+        let too_large = |s: &StoredValue| {
+            let parts = s.layout.partial.as_ref().map_or(1, |p| num_shards(&p.1));
+            // empty dimensions count as 1, because strides are computed for the other dimensions
+            // too
             let sizes = s.shape.iter().filter(|n| **n != 0).map(|n| *n as u128);
             let factors = [s.dtype.size(), parts].map(|n| n as u128);
-            factors.into_iter().chain(sizes).fold(1, u128::saturating_mul) > MOST
+            factors.into_iter().chain(sizes).fold(1, u128::saturating_mul) > MAX_VALUE_BYTES
         };
         let Some(slot) = self.slots.iter().position(too_large) else { return Ok(()) };
-        let Stored { dtype, shape, layout } = &self.slots[slot];
+        let StoredValue { dtype, shape, layout } = &self.slots[slot];
         let parts = match &layout.partial {
-            Some((_, atoms)) => format!(" in {} parts", ways(atoms)),
+            Some((_, atoms)) => format!(" in {} partial values", num_shards(atoms)),
             None => String::new(),
         };
-        let what = format!("{dtype}{shape}{parts} is of more bytes than can be counted");
-        let why = self.items.iter().find(|i| i.step.outputs().contains(&slot)).map(|i| i.why.clone());
-        let Why { place, op, .. } = why.unwrap_or_default();
-        Err(Error::at(Fault::new(ErrorKind::Shape, what), op, Vec::new(), place))
+        let what = format!("{dtype}{shape}{parts} has more bytes than can be counted");
+        let why = self.steps.iter().find(|i| i.step.outputs().contains(&slot)).map(|i| i.origin.clone());
+        let StepOrigin { location: source_location, op, .. } = why.unwrap_or_default();
+        Err(Error::new(Fault::new(ErrorKind::Shape, what), op, Vec::new(), source_location))
     }
-    /// The last step's item.
-    pub(super) fn last(&mut self) -> Option<&mut Item> {
-        self.items.last_mut()
+    /// Returns the last step.
+    pub(super) fn last_step(&mut self) -> Option<&mut DraftStep> {
+        self.steps.last_mut()
     }
 }
 
-/// The sentence that is a stored value itself.
-pub(super) fn copy(slot: Slot, dtype: DType, shape: &[usize]) -> Sentence {
+/// Returns the loop nest that copies a stored value.
+pub(super) fn copy_nest(slot: Slot, dtype: DType, shape: &[usize]) -> LoopNest {
     let loops: Vec<_> = (0..shape.len()).map(Some).collect();
-    mapped(Read::plain(slot, dtype, shape, &loops), shape)
+    map_nest(Access::from_loops(slot, dtype, shape, &loops), shape)
 }
 
-/// The sentence that is a read itself.
-pub(super) fn mapped(read: Read, extents: &[usize]) -> Sentence {
+/// Returns the loop nest whose result is one access.
+pub(super) fn map_nest(read: Access, extents: &[usize]) -> LoopNest {
     let dtype = read.dtype;
-    Sentence {
+    LoopNest {
         extents: extents.to_vec(),
         rank: extents.len(),
         dtype,
-        reads: vec![read],
-        body: Body::Map(Code::copy(dtype)),
+        accesses: vec![read],
+        compute: Compute::Map(ScalarCode::copy(dtype)),
     }
 }
 
-/// The sentence of a reshape.
-pub(super) fn reshape(slot: Slot, dtype: DType, from: &[usize], to: &[usize]) -> Sentence {
-    let span = Span::whole(to);
-    // a reshape has no affine map: only that it reads all of the value counts
-    let map = vec![Affine::default(); from.len()];
-    let part = Part { from: Source::Value(slot), span, map };
-    Sentence {
+/// Returns the loop nest of a reshape.
+pub(super) fn reshape_nest(slot: Slot, dtype: DType, from: &[usize], to: &[usize]) -> LoopNest {
+    let span = StridedRange::full_box(to);
+    // a reshape has no affine map: this map only records that the full value is read
+    let map = vec![AffineExpr::default(); from.len()];
+    let part = AccessPiece { source: Source::Value(slot), ranges: span, map };
+    LoopNest {
         extents: to.to_vec(),
         rank: to.len(),
         dtype,
-        reads: vec![Read { dtype, parts: vec![part], fill: Scalar::zero(dtype) }],
-        body: Body::Reshape,
+        accesses: vec![Access { dtype, pieces: vec![part], fill: Scalar::zero(dtype) }],
+        compute: Compute::Reshape,
     }
 }
 
-/// What was read through on the way to a value.
+/// A view that consumers read through instead of storing it.
 #[derive(Clone, Debug)]
-pub(super) struct Via {
-    /// The item of the view, as it was.
-    pub(super) item: Item,
-    /// What it reads now.
-    pub(super) read: Read,
+pub(super) struct FusedView {
+    /// The step of the view before its removal.
+    pub(super) step: DraftStep,
+    /// The composed access that replaces reads of the view.
+    pub(super) access: Access,
+    /// The sizes of the view's loops.
     pub(super) extents: Vec<usize>,
 }
 
-/// What is known of a finished step beside itself.
+/// Metadata of a finished step.
+/// The fields are those of [`DraftStep`].
 #[derive(Clone, Debug)]
-pub(super) struct Note {
-    pub(super) user: Option<(Kind, Axes)>,
-    pub(super) pinned: bool,
-    pub(super) asked: bool,
-    pub(super) sake: Option<Why>,
-    pub(super) before: Option<Why>,
-    pub(super) inside: Vec<(Collectives, u64)>,
-    pub(super) through: Vec<Slot>,
+pub(super) struct StepInfo {
+    pub(super) user_collective: Option<(CollectiveKind, Axes)>,
+    pub(super) constrained: bool,
+    pub(super) requested: bool,
+    pub(super) for_consumer: Option<StepOrigin>,
+    pub(super) hoisted_from: Option<StepOrigin>,
+    pub(super) nested_collectives: Vec<(Collectives, u64)>,
+    pub(super) fused_views: Vec<Slot>,
 }
 
 impl Draft {
-    /// The program, and a note for each step.
-    pub(super) fn finish(self) -> (SpmdProgram, Vec<Note>) {
-        let Draft { devices, mesh, slots, items, ins, outs, .. } = self;
+    /// Returns the finished program, and the metadata of each step.
+    pub(super) fn finish(self) -> (SpmdProgram, Vec<StepInfo>) {
+        let Draft { devices, mesh, slots, steps: items, ins, outs, .. } = self;
         let mut p = SpmdProgram { devices, mesh, slots, ins, outs, ..SpmdProgram::default() };
         let mut notes = Vec::with_capacity(items.len());
-        for Item { step, why, user, pinned, asked, sake, before, inside, through } in items {
+        for DraftStep {
+            step,
+            origin: why,
+            user_collective: user,
+            constrained: pinned,
+            requested: asked,
+            for_consumer: sake,
+            hoisted_from: before,
+            nested_collectives: inside,
+            fused_views: through,
+        } in items
+        {
             p.steps.push(step);
-            p.whys.push(why);
-            notes.push(Note { user, pinned, asked, sake, before, inside, through });
+            p.origins.push(why);
+            notes.push(StepInfo {
+                user_collective: user,
+                constrained: pinned,
+                requested: asked,
+                for_consumer: sake,
+                hoisted_from: before,
+                nested_collectives: inside,
+                fused_views: through,
+            });
         }
         (p, notes)
     }

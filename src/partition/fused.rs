@@ -1,89 +1,108 @@
-//! Kernels: which steps are computed together, and so which values are in memory.
+//! Predicts fusion: which steps form one kernel, and so which values exist in memory.
 //!
-//! Steps are taken in order. An elementwise step joins the kernel of highest level that it reads in place, if everything else that it reads is
-//! ready before that kernel; a fold takes over a kernel of elementwise steps that it alone reads; a product begins a kernel, which
-//! elementwise steps on its result join. A kernel's level is the longest path to it. So this crate's engines do (`compile/group`), step by step, and
-//! so, as far as is known, do compilers. What only the kernel that makes it reads, each element where it is made, is in no memory; nor are
-//! rows of scores that stay in cache (`scores`).
+//! Steps are visited in order. An elementwise step joins the kernel of the highest level that it
+//! reads element by element, if everything else it reads is ready before that kernel. A reduction
+//! absorbs a kernel of elementwise steps that has no other consumer. A matrix product starts a
+//! kernel, which elementwise steps on its result may join. The level of a kernel is the length of
+//! the longest chain of dependencies that leads to it.
+//!
+//! The compiler of the lock-step and threads engines fuses by the same rules. A value is not in
+//! memory if only the kernel that computes it reads it, at the index where each element is
+//! computed. Rows that stay in cache, such as attention scores, are not in memory either
+//! (`scores`).
 
 mod scores;
 
-use crate::partition::program::{Local, Need, Slot, SpmdProgram};
-use crate::program::sentence::{Affine, Sentence, Source, Span};
-use crate::sorted;
+use crate::core::util::small_sort;
+use crate::ir::program::loop_nest::{AffineExpr, LoopNest, Source, StridedRange};
+use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram};
 use std::cmp::Ordering;
 
-/// Whether a sentence reads each element of this value where it makes one, and nothing else of it.
-pub(super) fn in_place(s: &Sentence, of: Slot) -> bool {
-    let whole = Span::whole(&s.extents);
-    let mut parts = s.reads.iter().flat_map(|r| &r.parts).filter(|p| p.from == Source::Value(of));
-    s.body.elementwise().is_some()
-        && parts.all(|p| {
-            p.span == whole && p.map.len() == s.extents.len() && p.map.iter().enumerate().all(follows)
+/// Returns true if the loop nest reads only the element of `of` at the index that it computes.
+pub(super) fn reads_elementwise(s: &LoopNest, of: Slot) -> bool {
+    let full = StridedRange::full_box(&s.extents);
+    let mut pieces = s.accesses.iter().flat_map(|r| &r.pieces).filter(|p| p.source == Source::Value(of));
+    s.compute.elementwise().is_some()
+        && pieces.all(|p| {
+            p.ranges == full && p.map.len() == s.extents.len() && p.map.iter().enumerate().all(is_loop_index)
         })
 }
 
-/// Whether a position is the index of this loop.
-fn follows((d, m): (usize, &Affine)) -> bool {
-    m.at == 0 && m.terms[..] == [(d, 1)]
+/// Returns true if the index expression is the plain index of loop `d`.
+fn is_loop_index((d, m): (usize, &AffineExpr)) -> bool {
+    m.constant == 0 && m.terms[..] == [(d, 1)]
 }
 
-/// For each value whether it is in memory.
-pub(crate) fn stored(p: &SpmdProgram) -> Vec<bool> {
-    let mut k = Kernels::of(p);
+/// Returns, for each value, whether it is in memory.
+pub(crate) fn materialized_slots(p: &SpmdProgram) -> Vec<bool> {
+    let mut k = KernelBuilder::new(p);
     for step in 0..p.steps.len() {
-        k.place(step);
+        k.add_step(step);
     }
-    let mut stored = k.stored();
-    // (on a page no product joins rows)
-    if !on_a_page!() {
-        scores::kept(p, &k.readers, &k.wanted, &mut stored);
+    let mut stored = k.materialized_slots();
+    // no product is fused with row kernels in WebAssembly
+    if !size_optimized!() {
+        scores::drop_cached_rows(p, &k.readers, &k.wanted, &mut stored);
     }
     stored
 }
 
-/// What a value is copied to and nothing else, if that is all that it is fetched for: what is received is there at once.
-pub(crate) fn received(p: &SpmdProgram, slot: Slot, needs: &[Need]) -> Option<Slot> {
-    let reader = needs.first()?.reader;
-    let l = p.steps[reader].local().filter(|_| needs.iter().all(|n| n.reader == reader))?;
-    (l.sentence.copied() == Some(slot) && in_place(l.sentence, slot)).then_some(l.out)
+/// Returns the copy that a fetch serves, if that is its only consumer.
+/// It must copy element by element. Data is then received directly into the copy.
+pub(crate) fn fetch_target(p: &SpmdProgram, slot: Slot, needs: &[FetchRequest]) -> Option<Slot> {
+    let reader = needs.first()?.consumer_step;
+    let l = p.steps[reader].local().filter(|_| needs.iter().all(|n| n.consumer_step == reader))?;
+    (l.nest.copied_operand() == Some(slot) && reads_elementwise(l.nest, slot)).then_some(l.out)
 }
 
-/// Most steps of a kernel, and most that a fold takes over: as of this crate's engines.
-const STEPS: usize = 40;
-const FOLDED: usize = 12;
+/// The maximum number of steps in a kernel.
+/// Must equal the limit of the engines.
+const MAX_KERNEL_STEPS: usize = 40;
+/// The maximum number of steps in a kernel that a reduction absorbs.
+/// Must equal the limit of the engines.
+const MAX_MERGED_STEPS: usize = 12;
 
-/// What a kernel is around.
+/// The root operation of a kernel.
 #[derive(Clone, Copy, PartialEq)]
-enum Head {
+enum KernelRoot {
+    /// Elementwise steps only.
     Elementwise,
+    /// A matrix product.
     Product,
-    /// Nothing joins it.
+    /// Any other step.
+    /// No step joins it.
     Other,
 }
 
-struct Kernel {
-    head: Head,
+/// A set of fused steps.
+struct FusedKernel {
+    /// The operation that the kernel is built around.
+    root: KernelRoot,
+    /// The length of the longest chain of dependencies that leads to the kernel.
     level: usize,
+    /// The indices of the steps.
     steps: Vec<usize>,
-    makes: Vec<Slot>,
+    /// The values that the steps compute.
+    outputs: Vec<Slot>,
 }
 
-struct Kernels<'p> {
+/// The state of the fusion pass, with the kernels formed so far.
+struct KernelBuilder<'p> {
     p: &'p SpmdProgram,
-    list: Vec<Kernel>,
-    /// The kernel that makes each value; inputs have none.
-    by: Vec<Option<usize>>,
+    kernels: Vec<FusedKernel>,
+    /// The kernel that computes each value.
+    /// `None` for inputs.
+    producer: Vec<Option<usize>>,
     /// The kernel of each step.
-    at: Vec<usize>,
+    kernel_of_step: Vec<usize>,
     /// The steps that read each value.
     readers: Vec<Vec<usize>>,
-    /// Whether other devices want it, or the caller.
+    /// For each value, true if other devices or the caller need it.
     wanted: Vec<bool>,
 }
 
-impl<'p> Kernels<'p> {
-    fn of(p: &'p SpmdProgram) -> Kernels<'p> {
+impl<'p> KernelBuilder<'p> {
+    fn new(p: &'p SpmdProgram) -> KernelBuilder<'p> {
         let n = p.slots.len();
         let (mut readers, mut wanted) = (vec![Vec::new(); n], vec![false; n]);
         for (k, step) in p.steps.iter().enumerate() {
@@ -95,141 +114,154 @@ impl<'p> Kernels<'p> {
             step.fetches().into_iter().for_each(|(s, _)| wanted[s] = true);
         }
         p.ins.iter().chain(&p.outs).for_each(|s| wanted[*s] = true);
-        Kernels {
+        KernelBuilder {
             p,
-            list: Vec::new(),
-            by: vec![None; n],
-            at: Vec::with_capacity(p.steps.len()),
+            kernels: Vec::new(),
+            producer: vec![None; n],
+            kernel_of_step: Vec::with_capacity(p.steps.len()),
             readers,
             wanted,
         }
     }
     fn level(&self, s: Slot) -> usize {
-        self.by[s].map_or(0, |g| self.list[g].level)
+        self.producer[s].map_or(0, |g| self.kernels[g].level)
     }
-    /// Whether a step reads each element of a value where that is made.
-    fn within(&self, l: &Local<'_>, s: Slot) -> bool {
-        in_place(l.sentence, s) && l.layout == &self.p.slots[s].layout.dims[..]
+    /// Returns true if the step reads each element of a value where it is computed.
+    /// Both the device and the index must be the same.
+    fn reads_where_made(&self, l: &LocalStep<'_>, s: Slot) -> bool {
+        reads_elementwise(l.nest, s) && l.layout == &self.p.slots[s].layout.dims[..]
     }
-    fn open(&mut self, head: Head, level: usize) -> usize {
-        self.list.push(Kernel { head, level, steps: Vec::new(), makes: Vec::new() });
-        self.list.len() - 1
+    fn new_kernel(&mut self, head: KernelRoot, level: usize) -> usize {
+        self.kernels.push(FusedKernel { root: head, level, steps: Vec::new(), outputs: Vec::new() });
+        self.kernels.len() - 1
     }
-    fn place(&mut self, k: usize) {
+    fn add_step(&mut self, k: usize) {
         let step = &self.p.steps[k];
         let mut sources = step.inputs();
-        sorted::sort(&mut sources);
+        small_sort::sort(&mut sources);
         sources.dedup();
         let next = 1 + sources.iter().map(|s| self.level(*s)).max().unwrap_or(0);
         let g = match step.local() {
-            Some(l) if l.sentence.body.elementwise().is_some() => {
-                self.joined(&l, &sources).unwrap_or_else(|| self.open(Head::Elementwise, next))
+            Some(l) if l.nest.compute.elementwise().is_some() => self
+                .join_elementwise(&l, &sources)
+                .unwrap_or_else(|| self.new_kernel(KernelRoot::Elementwise, next)),
+            Some(l) if l.nest.compute.contracts() => self.new_kernel(KernelRoot::Product, next),
+            Some(l) if !l.nest.compute.needs_whole_blocks() && !l.nest.compute.is_alias() => {
+                self.open_reduction(&sources)
             }
-            Some(l) if l.sentence.body.contracts() => self.open(Head::Product, next),
-            Some(l) if !l.sentence.body.reads_blocks() && !l.sentence.body.renames() => self.fold(&sources),
-            _ => self.open(Head::Other, next),
+            _ => self.new_kernel(KernelRoot::Other, next),
         };
-        self.at.push(g);
-        self.list[g].steps.push(k);
+        self.kernel_of_step.push(g);
+        self.kernels[g].steps.push(k);
         for s in step.outputs() {
-            self.by[s] = Some(g);
-            self.list[g].makes.push(s);
+            self.producer[s] = Some(g);
+            self.kernels[g].outputs.push(s);
         }
     }
-    /// The kernel that an elementwise step joins.
-    fn joined(&mut self, l: &Local<'_>, sources: &[Slot]) -> Option<usize> {
-        let within: Vec<bool> = sources.iter().map(|s| self.within(l, *s)).collect();
+    /// Returns the kernel that an elementwise step joins, `None` if it joins none.
+    fn join_elementwise(&mut self, l: &LocalStep<'_>, sources: &[Slot]) -> Option<usize> {
+        let within: Vec<bool> = sources.iter().map(|s| self.reads_where_made(l, *s)).collect();
         let kernels =
-            sources.iter().zip(&within).filter(|x| *x.1).filter_map(|x| Some((*x.0, self.by[*x.0]?)));
-        let open =
-            kernels.filter(|(_, g)| self.list[*g].head != Head::Other && self.list[*g].steps.len() < STEPS);
+            sources.iter().zip(&within).filter(|x| *x.1).filter_map(|x| Some((*x.0, self.producer[*x.0]?)));
+        let open = kernels.filter(|(_, g)| {
+            self.kernels[*g].root != KernelRoot::Other && self.kernels[*g].steps.len() < MAX_KERNEL_STEPS
+        });
         let far = |(s, g): &(Slot, usize)| {
-            let k = &self.list[*g];
-            (k.level, k.head == Head::Product, self.p.slots[*s].block_bytes(), *s)
+            let k = &self.kernels[*g];
+            (k.level, k.root == KernelRoot::Product, self.p.slots[*s].block_bytes(), *s)
         };
         let g = open.max_by_key(far)?.1;
-        // of several products that it reads it joins the one with the largest result, behind the others
+        // if the step reads several products, it joins the one with the largest result, which is
+        // scheduled after the others
         let product = |h: &usize| {
-            *h != g && self.list[*h].head == Head::Product && self.list[*h].level == self.list[g].level
+            *h != g
+                && self.kernels[*h].root == KernelRoot::Product
+                && self.kernels[*h].level == self.kernels[g].level
         };
-        if self.list[g].head == Head::Product
-            && sources.iter().filter_map(|s| self.by[*s]).any(|h| product(&h))
-            && self.last(g)
+        if self.kernels[g].root == KernelRoot::Product
+            && sources.iter().filter_map(|s| self.producer[*s]).any(|h| product(&h))
+            && self.is_unread_elsewhere(g)
         {
-            self.list[g].level += 1;
+            self.kernels[g].level += 1;
         }
-        let level = self.list[g].level;
+        let level = self.kernels[g].level;
         let mut merged = Vec::new();
         for (s, within) in sources.iter().zip(within) {
-            let Some(h) = self.by[*s] else { continue };
-            let steps = self.list[g].steps.len() + self.list[h].steps.len();
-            let like = within && self.list[h].head == Head::Elementwise && steps < STEPS;
-            match self.list[h].level.cmp(&level) {
+            let Some(h) = self.producer[*s] else { continue };
+            let steps = self.kernels[g].steps.len() + self.kernels[h].steps.len();
+            let like = within && self.kernels[h].root == KernelRoot::Elementwise && steps < MAX_KERNEL_STEPS;
+            match self.kernels[h].level.cmp(&level) {
                 _ if h == g && within => {}
-                Ordering::Less => merged.extend((like && self.alone(*s, h)).then_some(h)),
+                Ordering::Less => merged.extend((like && self.has_only_reader(*s, h)).then_some(h)),
                 Ordering::Equal if like && h != g => merged.push(h),
                 Ordering::Equal | Ordering::Greater => return None,
             }
         }
-        merged.into_iter().for_each(|h| self.absorb(h, g));
+        merged.into_iter().for_each(|h| self.merge(h, g));
         Some(g)
     }
-    /// The kernel of a fold, with those elementwise ones that it alone reads.
-    fn fold(&mut self, sources: &[Slot]) -> usize {
+    /// Starts a kernel for a reduction and merges elementwise kernels that only it reads.
+    fn open_reduction(&mut self, sources: &[Slot]) -> usize {
         let (mut taken, mut level) = (Vec::new(), 1);
         for s in sources {
             let alone = |h: &usize| {
-                let k = &self.list[*h];
-                k.head == Head::Elementwise && k.steps.len() <= FOLDED && self.alone(*s, *h)
+                let k = &self.kernels[*h];
+                k.root == KernelRoot::Elementwise
+                    && k.steps.len() <= MAX_MERGED_STEPS
+                    && self.has_only_reader(*s, *h)
             };
-            match self.by[*s].filter(alone) {
+            match self.producer[*s].filter(alone) {
                 Some(h) => {
-                    level = level.max(self.list[h].level);
+                    level = level.max(self.kernels[h].level);
                     taken.push(h);
                 }
                 None => level = level.max(1 + self.level(*s)),
             }
         }
-        let g = self.open(Head::Other, level);
-        taken.into_iter().for_each(|h| self.absorb(h, g));
+        let g = self.new_kernel(KernelRoot::Other, level);
+        taken.into_iter().for_each(|h| self.merge(h, g));
         g
     }
-    /// Whether all that a kernel makes is read by itself, but for this value, which one step reads.
-    fn alone(&self, s: Slot, g: usize) -> bool {
-        let others = self.list[g].makes.iter().filter(|o| **o != s);
-        !self.wanted[s] && self.readers[s].len() == 1 && others.into_iter().all(|o| self.inner(*o, g))
+    /// Returns true if kernel `g` has one consumer.
+    /// One step reads its result `s`, and only the kernel itself reads its other results.
+    fn has_only_reader(&self, s: Slot, g: usize) -> bool {
+        let others = self.kernels[g].outputs.iter().filter(|o| **o != s);
+        !self.wanted[s] && self.readers[s].len() == 1 && others.into_iter().all(|o| self.is_internal(*o, g))
     }
-    /// Whether no other kernel reads what this one makes, so far.
-    fn last(&self, g: usize) -> bool {
-        let read = |s: &Slot| self.readers[*s].iter().filter_map(|k| self.at.get(*k)).any(|at| *at != g);
-        !self.list[g].makes.iter().any(read)
+    /// Returns true if no other kernel reads results of this one so far.
+    fn is_unread_elsewhere(&self, g: usize) -> bool {
+        let read =
+            |s: &Slot| self.readers[*s].iter().filter_map(|k| self.kernel_of_step.get(*k)).any(|at| *at != g);
+        !self.kernels[g].outputs.iter().any(read)
     }
-    /// Whether only this kernel reads a value.
-    fn inner(&self, s: Slot, g: usize) -> bool {
-        !self.wanted[s] && self.readers[s].iter().all(|k| self.at.get(*k) == Some(&g))
+    /// Returns true if only this kernel reads a value.
+    fn is_internal(&self, s: Slot, g: usize) -> bool {
+        !self.wanted[s] && self.readers[s].iter().all(|k| self.kernel_of_step.get(*k) == Some(&g))
     }
-    fn absorb(&mut self, h: usize, g: usize) {
+    fn merge(&mut self, h: usize, g: usize) {
         let (steps, makes) =
-            (std::mem::take(&mut self.list[h].steps), std::mem::take(&mut self.list[h].makes));
-        makes.iter().for_each(|s| self.by[*s] = Some(g));
-        steps.iter().for_each(|k| self.at[*k] = g);
-        self.list[g].makes.extend(makes);
-        self.list[g].steps.extend(steps);
+            (std::mem::take(&mut self.kernels[h].steps), std::mem::take(&mut self.kernels[h].outputs));
+        makes.iter().for_each(|s| self.producer[*s] = Some(g));
+        steps.iter().for_each(|k| self.kernel_of_step[*k] = g);
+        self.kernels[g].outputs.extend(makes);
+        self.kernels[g].steps.extend(steps);
     }
-    /// Results, what other devices want, and what a kernel reads of another one, or not where it is made.
-    fn stored(&self) -> Vec<bool> {
+    /// Returns, for each value, whether it is in memory.
+    /// These are results, values that other devices need, and values that another kernel reads or
+    /// that are read at other indices.
+    fn materialized_slots(&self) -> Vec<bool> {
         let mut stored = self.wanted.clone();
         for (k, step) in self.p.steps.iter().enumerate() {
             let l = step.local();
-            let elementwise = l.as_ref().is_some_and(|l| l.sentence.body.elementwise().is_some());
+            let elementwise = l.as_ref().is_some_and(|l| l.nest.compute.elementwise().is_some());
             for s in step.inputs() {
-                let own = self.by[s] == Some(self.at[k]);
-                // (a fold reads what it has taken over)
-                let within = l.as_ref().is_some_and(|l| !elementwise || self.within(l, s));
+                let own = self.producer[s] == Some(self.kernel_of_step[k]);
+                // a reduction may read the kernels that it absorbed at other indices
+                let within = l.as_ref().is_some_and(|l| !elementwise || self.reads_where_made(l, s));
                 stored[s] |= !(own && within);
             }
             for s in step.outputs() {
-                let made = l.as_ref().map(|l| &l.sentence.body);
+                let made = l.as_ref().map(|l| &l.nest.compute);
                 stored[s] |= !made.is_some_and(|b| b.elementwise().is_some() || b.contracts());
             }
         }

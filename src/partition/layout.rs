@@ -1,60 +1,64 @@
-//! Layouts: which part of a stored value is on which device.
+//! Layouts: which block of a stored value each device holds.
 
-use crate::program::sentence::Combine;
-use crate::sharding::atoms::{Atom, Atoms, canonical, ways};
+use crate::core::sharding::sub_axes::{SubAxes, SubAxis, canonicalize, num_shards};
+use crate::ir::program::loop_nest::Reducer;
 
-/// How one dimension (or loop) is laid out: rank r holds `[r·block − origin, (r+1)·block − origin)`, cut to the dimension; the first and the
-/// last rank are stretched to the ends. A type means block ⌈N/n⌉ and origin 0.
+/// The layout of one dimension or loop.
+///
+/// Rank `r` holds the indices `[r·block − origin, (r+1)·block − origin)`, clipped to the dimension;
+/// the blocks of the first and last rank extend to its ends. A dimension of size N that a type
+/// splits into n shards has `block` ⌈N/n⌉ and `origin` 0.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DimLayout {
-    /// The digits of the device position that make the rank, major first.
-    pub atoms: Atoms,
-    /// The size of a block.
+    /// The sub-axes of the device position that form the rank, major first.
+    pub sub_axes: SubAxes,
+    /// The block size, in elements.
     pub block: i64,
-    /// How far blocks begin before multiples of `block`.
+    /// The number of elements by which blocks start before multiples of `block`.
     pub origin: i64,
 }
 
-/// The placement of a stored value.
+/// The layout of a stored value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// One for each dimension.
+    /// The layout of each dimension.
     pub dims: Vec<DimLayout>,
-    /// Where the value is partial: how the parts combine, and the digits that tell them apart.
-    pub partial: Option<(Combine, Atoms)>,
+    /// The reducer and the sub-axes that index the partial values, if the value is partial.
+    /// `None` if it is not.
+    pub partial: Option<(Reducer, SubAxes)>,
 }
 
 impl DimLayout {
-    /// As a type means it: blocks of ⌈N/n⌉.
-    pub fn new(size: usize, atoms: impl IntoIterator<Item = Atom>) -> DimLayout {
-        let atoms = canonical(atoms);
-        let block = (size.div_ceil(ways(&atoms)) as i64).max(1);
-        DimLayout { atoms, block, origin: 0 }
+    /// Returns the layout that a type defines: blocks of ⌈N/n⌉ elements, without offset.
+    pub fn new(size: usize, sub_axes: impl IntoIterator<Item = SubAxis>) -> DimLayout {
+        let sub_axes = canonicalize(sub_axes);
+        let block = (size.div_ceil(num_shards(&sub_axes)) as i64).max(1);
+        DimLayout { sub_axes, block, origin: 0 }
     }
-    /// How many ranks.
-    pub fn ways(&self) -> usize {
-        ways(&self.atoms)
+    /// Returns the number of shards.
+    pub fn num_shards(&self) -> usize {
+        num_shards(&self.sub_axes)
     }
-    /// The rank of a device position.
+    /// Returns the rank of a device position.
     pub fn rank(&self, position: usize) -> usize {
-        self.atoms.iter().fold(0, |r, a| r * a.size + a.digit(position))
+        self.sub_axes.iter().fold(0, |r, a| r * a.size + a.index_of(position))
     }
-    /// What a rank holds of a dimension of this size.
+    /// Returns the range of indices that a rank holds, in a dimension of the given size.
     pub fn range(&self, rank: usize, size: usize) -> (i64, i64) {
         let (r, n) = (rank as i64, size as i64);
         let lo = if rank == 0 { 0 } else { r * self.block - self.origin };
-        let hi = if rank + 1 == self.ways() { n } else { (r + 1) * self.block - self.origin };
+        let hi = if rank + 1 == self.num_shards() { n } else { (r + 1) * self.block - self.origin };
         (lo.clamp(0, n), hi.clamp(0, n))
     }
-    /// The rank that holds an index.
+    /// Returns the rank that holds an index.
     pub fn owner(&self, index: i64) -> usize {
-        (index + self.origin).div_euclid(self.block).clamp(0, self.ways() as i64 - 1) as usize
+        (index + self.origin).div_euclid(self.block).clamp(0, self.num_shards() as i64 - 1) as usize
     }
-    /// The device position nearest to `position` that has this rank.
-    pub fn place(&self, position: usize, rank: usize) -> usize {
+    /// Returns the device position nearest to `position` that has the given rank.
+    pub fn nearest_position(&self, position: usize, rank: usize) -> usize {
         let (mut p, mut r) = (position as i64, rank);
-        for a in self.atoms.iter().rev() {
-            p += ((r % a.size) as i64 - a.digit(position) as i64) * a.stride as i64;
+        for a in self.sub_axes.iter().rev() {
+            p += ((r % a.size) as i64 - a.index_of(position) as i64) * a.stride as i64;
             r /= a.size;
         }
         p as usize
@@ -62,8 +66,9 @@ impl DimLayout {
 }
 
 impl Layout {
-    /// Whether the parts of a partial value are the same, so that each device takes its own.
-    pub(crate) fn has_same_parts(&self) -> bool {
-        self.partial.as_ref().is_some_and(|p| p.0 == Combine::Same)
+    /// Returns true if the value is partial and its partial values are all equal.
+    /// Each device then uses its own.
+    pub(crate) fn has_equal_partials(&self) -> bool {
+        self.partial.as_ref().is_some_and(|p| p.0 == Reducer::AssumeEqual)
     }
 }

@@ -1,25 +1,34 @@
-//! From a placed program to one per-device program, and the report of what it communicates.
+//! The SPMD partitioner: turns a placed program into a per-device program.
 //!
-//! | pass | file | decides |
+//! Its results are the program and a report of the collectives that it runs.
+//!
+//! A *draft* (`draft`) is a list of steps whose loops have no layout yet. The passes below fill it
+//! in, in this order:
+//!
+//! | pass | file | decision |
 //! |---|---|---|
-//! | 1 lower | `lower/` | equations as sentences over stored values: a draft. Programs inside loops and branches go through all passes by themselves |
-//! | 2 views | `lay/views` | which values need not be stored: their readers read through them |
-//! | 3 regions | `lay/regions` | where values are whose placement nobody asked for: those that move together, by price |
-//! | 4 frames | `lay/frames` | where the blocks of elementwise values begin |
-//! | 5 choose | `lay/choose` | where the loops of each step run, by price; how parts are combined, and which are added first (`lay/sums`) |
-//! | 6 hoist | `lay/hoist` | which inputs of a loop's body had better be laid out otherwise, and what is made before the loop (`lay/invariant`); which small sums go together (`lay/together`) |
-//! | 7 fetch | `lay/fetch` | what is fetched, and before which step |
-//! | 8 told | `told/` | the names, bytes and lines of what is communicated |
+//! | 1 lower | `lower/` | Writes equations as loop nests over stored values. Programs nested in loops and branches go through all passes on their own |
+//! | 2 views | `assign/fuse_views` | Which structural operations need no storage, because their consumers read through them |
+//! | 3 regions | `assign/region_search` | The placement of values that no type constrains, chosen by cost for groups of values that move together |
+//! | 4 alignment | `assign/block_align` | The offsets of the blocks of elementwise values |
+//! | 5 loops | `assign/loops` | The layout of each step's loops, by cost; how partial values are combined, and which are added first (`assign/defer_reduction`) |
+//! | 6 hoist | `assign/hoist_inputs` | Which inputs of a loop body get another layout, and which values are computed before the loop (`assign/licm`); which small reductions share an exchange (`assign/combine_collectives`) |
+//! | 7 fetch | `assign/insert_fetches` | Which values are fetched, and before which step |
+//! | 8 report | `report/` | The name, bytes and source location of each collective |
 //!
-//! The passes work on a draft (`draft`); `price/` says what a way to lay a step out moves, in a time that does not grow with the number of
-//! devices. What they share: `layout` (how a dimension is split), `region` (boxes of indices), `reads` (which boxes a step reads),
-//! `program` (the result, which `print` writes), `fused` (which steps are one kernel), `memory` (what devices hold at the peak), `pieces` (which device has what of whom) and `route` (how small sums go
-//! from device to device).
+//! `cost/` computes how many elements a candidate layout would move, in time that does not depend
+//! on the number of devices. The other modules are `layout` (how a dimension is split), `boxes`
+//! (boxes of indices), `access` (the boxes that a step reads), `program` (the result, printed by
+//! `print`), `collective` (the record of each collective), `fused` (which steps form one kernel),
+//! `memory` (peak memory per device), `transfers` (the blocks that a device receives, and from
+//! which device), `tree_reduce` (the messages of small reductions), `propagate` (sharding
+//! propagation, which runs before lowering) and `plan` (the performance model).
 //!
-//! # One `dot` on its way
+//! # Example: one `dot`, pass by pass
 //!
-//! `x.dot(w.t())` on two devices, for `x: float32[8@X,6]` and `w: float32[2,6@X]`. Lowered, each equation is a step. What a value's
-//! type says of its sharding is there, where loops run is not: `over []`.
+//! The program is `x.dot(w.t())` on two devices, with `x: float32[8@X,6]` and `w: float32[2,6@X]`.
+//! Lowering turns each equation into a step. The sharding of each value is known from its type,
+//! but the layout of the loops is not: `over []`.
 //!
 //! ```text
 //! (%0: f32[8@X,6], %1: f32[2,6@X]) {
@@ -29,7 +38,7 @@
 //! }
 //! ```
 //!
-//! A transpose is a view: the product reads through it, and nothing else reads it.
+//! A transpose is a view: the product is its only consumer and reads through it.
 //!
 //! ```text
 //! (%0: f32[8@X,6], %1: f32[2,6@X]) {
@@ -38,8 +47,9 @@
 //! }
 //! ```
 //!
-//! Loop `k` could run where `w` is (and parts be summed), or loop `i` where `x` and the result are, with `w` brought to every device. The
-//! second moves less: loops are `[8@X,2; 6]`, the folded one behind the semicolon.
+//! Two layouts are possible. Loop `k` can be split as `w` is, and the partial sums added; or loop
+//! `i` can be split as `x` and the result are, and `w` sent to all devices. The second moves less.
+//! The loops become `[8@X,2; 6]`, with the contracted loop after the semicolon.
 //!
 //! ```text
 //! (%0: f32[8@X,6], %1: f32[2,6@X]) {
@@ -48,7 +58,8 @@
 //! }
 //! ```
 //!
-//! Each device reads all of `%1` then, and holds half: a fetch goes before the first step that reads what its device does not hold.
+//! Each device now reads all of `%1` but holds half of it. A fetch is inserted before the first
+//! step that reads elements its device does not hold.
 //!
 //! ```text
 //! (%0: f32[8@X,6], %1: f32[2,6@X]) {
@@ -58,40 +69,50 @@
 //! }
 //! ```
 //!
-//! Digits that are held and not wanted, and none the other way: that is called
+//! `%1` is split over X, and the loops that read it are not split along it. An exchange that only
+//! removes a split is an all-gather:
 //!
 //! ```text
 //! all_gather over X: 24 bytes per device
 //! ```
 
+pub mod plan;
+#[doc(hidden)]
+pub mod propagate;
+
+#[doc(hidden)]
+pub mod access;
+mod assign;
+#[doc(hidden)]
+pub mod boxes;
+mod collective;
+mod cost;
 mod draft;
 pub(crate) mod fused;
-mod lay;
 mod layout;
 mod lower;
 mod memory;
-mod pieces;
-mod price;
 mod print;
 mod program;
-pub mod reads;
-pub mod region;
 mod report;
-mod route;
-mod told;
+mod transfers;
+mod tree_reduce;
 
-pub use lay::Localised;
+pub use crate::partition::collective::{Collective, CollectiveKind, Collectives};
+pub(crate) use crate::partition::report::table::PHASE_COLUMN;
+#[doc(hidden)]
+pub use assign::Partitioned;
+pub(crate) use cost::compute::ElementsPerByte;
 pub use layout::{DimLayout, Layout};
-pub use lower::localise;
-pub(crate) use lower::localise_for;
+#[doc(hidden)]
+pub use lower::partition;
+pub(crate) use lower::partition_for;
 pub use memory::{Memory, MemoryClass, MemoryEntry};
-pub use pieces::Piece;
-pub(crate) use price::work::PerByte;
-pub use program::{Need, Printed, Slot, SpmdProgram, Step, Stored, Why};
-pub(crate) use report::PHASE;
-pub use report::{Collective, Collectives, Kind};
-pub use route::Letter;
-pub(crate) use told::chain;
+pub use program::{FetchRequest, PrintOperand, Slot, SpmdProgram, Step, StepOrigin, StoredValue};
+pub(crate) use report::provenance;
+pub use transfers::Transfer;
+#[doc(hidden)]
+pub use tree_reduce::TreeMessage;
 
 #[cfg(test)]
 mod tests;

@@ -1,33 +1,37 @@
-//! `SpmdProgram`: one step list for all devices.
+//! [`SpmdProgram`], the per-device program: one list of steps that all devices run.
 //!
-//! Nothing here is per device: a device's view of a step is a function of its position and the layouts.
+//! The program contains no per-device data: what a device does in a step follows from its position
+//! in the mesh and from the layouts.
 
-use crate::diagnostic::Place;
-use crate::mesh::{Axes, Mesh};
+use crate::core::diagnostic::SourceLocation;
+use crate::core::mesh::{Axes, Mesh};
+use crate::core::types::{DType, Shape};
+use crate::ir::program::Phase;
+use crate::ir::program::loop_nest::{LoopNest, Reducer};
 use crate::partition::layout::{DimLayout, Layout};
-use crate::program::Phase;
-use crate::program::sentence::{Combine, Sentence};
-use crate::types::{DType, Shape};
 
-/// A stored value's number.
+/// The index of a stored value in [`SpmdProgram::slots`].
 pub type Slot = usize;
 
-/// A stored value.
+/// A stored value: its type in memory and its layout.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
-    /// The element type in memory (a key is a uint64).
+pub struct StoredValue {
+    /// The element type in memory.
+    /// Keys are stored as `uint64`.
     pub dtype: DType,
-    /// The global shape. In manual mode a value that varies over axes has a leading dimension for each, split by it.
+    /// The global shape.
+    /// In manual mode a value that varies over mesh axes has a leading dimension for each of them,
+    /// split over that axis.
     pub shape: Shape,
-    /// Its placement.
+    /// The layout of the value over the devices.
     pub layout: Layout,
 }
 
-impl Stored {
-    /// Bytes of the largest block that a device has of it.
+impl StoredValue {
+    /// Returns the size in bytes of the largest block that any device holds.
     pub fn block_bytes(&self) -> usize {
         let block = |(l, n): (&DimLayout, &usize)| {
-            let ranks = [0, 1.min(l.ways() - 1), l.ways() - 1];
+            let ranks = [0, 1.min(l.num_shards() - 1), l.num_shards() - 1];
             ranks.map(|r| l.range(r, *n)).iter().map(|v| v.1 - v.0).max().unwrap_or(0)
         };
         let sizes = self.layout.dims.iter().zip(&self.shape[..]).map(block);
@@ -35,133 +39,151 @@ impl Stored {
     }
 }
 
-/// For whom a fetch brings something: one read of a later step. Which boxes it is of follows from the loops of that step and where they
-/// run: [`SpmdProgram::needs`].
+/// One access of a later step that a fetch serves.
+///
+/// The boxes it needs follow from the layout of that step's loops: see
+/// [`SpmdProgram::required_regions`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Need {
-    /// Which step of the program reads (its index in `steps`).
-    pub reader: usize,
-    /// Which of its reads.
-    pub read: usize,
+pub struct FetchRequest {
+    /// The index in [`SpmdProgram::steps`] of the step that reads the value.
+    pub consumer_step: usize,
+    /// The index of the access in that step's loop nest.
+    pub access: usize,
 }
 
-/// One step. In a [`Sentence`], `Source::Value(k)` is slot k.
+/// A step of a per-device program.
+/// In its [`LoopNest`], `Source::Value(k)` is slot `k`.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// The pieces of `src` that later steps need and devices do not hold become readable. On engines with shared memory: nothing.
+    /// Makes elements of `src` available to later steps that need them on devices that do not hold
+    /// them.
+    ///
+    /// A no-op on engines with shared memory.
     Fetch {
-        /// Of what.
+        /// The value whose elements are fetched.
         src: Slot,
-        /// For whom.
-        needs: Vec<Need>,
+        /// The accesses that need the fetched elements.
+        requests: Vec<FetchRequest>,
     },
-    /// A sentence on each device, over its box of the loops.
+    /// Runs a loop nest on each device, over that device's box of loop indices.
     Local {
-        /// What is stored. It is partial if a loop beyond the sentence's rank is split.
+        /// The result.
+        /// It is partial if a reduction loop (one with index `rank` or higher) is split.
         out: Slot,
-        /// What is computed.
-        sentence: Sentence,
-        /// How each loop is split. The split of folded loops fixes the order of addition, also where operands are replicated.
+        /// The computation.
+        nest: LoopNest,
+        /// The layout of each loop.
+        /// The split of a reduction loop fixes the order of addition, even if the operands are
+        /// replicated.
         layout: Vec<DimLayout>,
     },
-    /// A partial value becomes one that is not (or over fewer digits).
+    /// Combines a partial value into one that is not partial, or is partial over fewer sub-axes.
     Reduce {
-        /// In parts.
+        /// The partial value.
         src: Slot,
-        /// Not, or less.
+        /// The result: full, or partial over fewer sub-axes.
         out: Slot,
-        /// How parts combine: in the one fixed tree over their ranks.
-        combine: Combine,
+        /// The reducer.
+        /// Partial values are combined in one fixed tree over their ranks.
+        combine: Reducer,
     },
-    /// A loop of known length. The body's inputs: the step's number (int32), fixed, carries, a slice of each of `xs`; its outputs:
-    /// the carries, then what is stacked.
+    /// A loop with a known trip count.
+    ///
+    /// The body's inputs are the iteration index (`int32`), the fixed inputs, the carries, and a
+    /// slice of each of `xs`. Its outputs are the carries, then one slice of each of `ys`.
     Loop {
-        /// What runs at each step.
+        /// The body, run once per iteration.
         body: Box<SpmdProgram>,
-        /// The number of the first step.
+        /// The lowest iteration index; slice `k` of `xs` and `ys` belongs to index `start + k`.
         start: i64,
-        /// How many steps.
+        /// The trip count.
         length: usize,
-        /// From the last slice to the first.
+        /// True if the iterations run from the highest index to the lowest.
         reverse: bool,
-        /// The same at every step.
+        /// The inputs that are the same in each iteration.
         fixed: Vec<Slot>,
-        /// The first carries.
+        /// The initial carries.
         carry: Vec<Slot>,
-        /// Run over along their leading dimension, which is unsharded.
+        /// The arrays that the loop slices along their leading dimension, which is unsharded.
         xs: Vec<Slot>,
-        /// The last carries.
+        /// The final carries.
         out: Vec<Slot>,
-        /// Stacked along a new leading dimension, which is unsharded.
+        /// The results, stacked along a new leading dimension, which is unsharded.
         ys: Vec<Slot>,
     },
-    /// A loop while a condition holds.
+    /// A loop that runs while a condition holds.
     While {
-        /// Inputs: its fixed slots, then the carries; one bool result, the same on all devices.
+        /// The condition.
+        /// Inputs: `cond_fixed`, then the carries. Its one result is a bool that is equal on all
+        /// devices.
         cond: Box<SpmdProgram>,
-        /// Inputs: its fixed slots, then the carries.
+        /// The body.
+        /// Inputs: `body_fixed`, then the carries.
         body: Box<SpmdProgram>,
-        /// Fixed inputs of the condition.
+        /// The fixed inputs of the condition.
         cond_fixed: Vec<Slot>,
-        /// Fixed inputs of the body.
+        /// The fixed inputs of the body.
         body_fixed: Vec<Slot>,
-        /// The first carries.
+        /// The initial carries.
         carry: Vec<Slot>,
-        /// The last carries.
+        /// The final carries.
         out: Vec<Slot>,
     },
-    /// One of several programs. Where `which` varies over manual axes it has a leading dimension for each, and each device takes its own branch.
+    /// Runs one of several programs.
     Branch {
-        /// bool (true: 0) or int32 (clamped).
-        which: Slot,
-        /// The programs; they read `ins` and end in equal layouts.
+        /// The selector: a bool (true selects branch 0) or an `int32`, which is clamped.
+        selector: Slot,
+        /// The programs.
+        /// Each has the inputs `ins`, and the results of all have the types and layouts of `out`.
         branches: Vec<SpmdProgram>,
-        /// What they read.
+        /// The inputs of the branches.
         ins: Vec<Slot>,
-        /// What they make.
+        /// The results of the branch that runs.
         out: Vec<Slot>,
     },
-    /// Prints values: under manual axes each device's block, in device order.
+    /// Prints values.
+    /// Under manual axes each device's block is printed, in device order.
     Print {
         /// The text, with `{}` for each value.
         template: String,
-        /// What is printed in place of each `{}`.
-        values: Vec<Printed>,
-        /// The manual axes of the body that prints; none outside `shard_map`.
+        /// The values that replace each `{}`.
+        values: Vec<PrintOperand>,
+        /// The manual axes of the body that prints.
+        /// Empty outside `shard_map`.
         manual: Axes,
     },
 }
 
-/// A [`Step::Local`].
+/// A borrowed [`Step::Local`].
 #[derive(Clone, Copy)]
-pub(crate) struct Local<'a> {
-    /// What is stored.
+pub(crate) struct LocalStep<'a> {
+    /// The slot of the result.
     pub(crate) out: Slot,
-    /// What is computed.
-    pub(crate) sentence: &'a Sentence,
-    /// How each loop is split.
+    /// The computation.
+    pub(crate) nest: &'a LoopNest,
+    /// The layout of each loop.
     pub(crate) layout: &'a [DimLayout],
 }
 
 impl Step {
-    /// The slots that a step reads.
+    /// Returns the slots that the step reads.
     pub(crate) fn inputs(&self) -> Vec<Slot> {
         match self {
             Step::Fetch { src, .. } | Step::Reduce { src, .. } => vec![*src],
-            Step::Local { sentence, .. } => {
-                let mut slots = Vec::with_capacity(sentence.reads.len());
-                sentence.reads.iter().for_each(|r| slots.extend(r.sources()));
+            Step::Local { nest: loop_nest, .. } => {
+                let mut slots = Vec::with_capacity(loop_nest.accesses.len());
+                loop_nest.accesses.iter().for_each(|r| slots.extend(r.sources()));
                 slots
             }
             Step::Loop { fixed, carry, xs, .. } => [&fixed[..], carry, xs].concat(),
             Step::While { cond_fixed, body_fixed, carry, .. } => {
                 [&cond_fixed[..], body_fixed, carry].concat()
             }
-            Step::Branch { which, ins, .. } => [&[*which], &ins[..]].concat(),
+            Step::Branch { selector: which, ins, .. } => [&[*which], &ins[..]].concat(),
             Step::Print { values, .. } => values.iter().map(|v| v.slot).collect(),
         }
     }
-    /// The slots that a step makes.
+    /// Returns the slots that the step writes.
     pub(crate) fn outputs(&self) -> Vec<Slot> {
         match self {
             Step::Fetch { .. } | Step::Print { .. } => Vec::new(),
@@ -170,14 +192,16 @@ impl Step {
             Step::While { out, .. } | Step::Branch { out, .. } => out.clone(),
         }
     }
-    /// What it computes, if that is one sentence.
-    pub(crate) fn sentence(&self) -> Option<&Sentence> {
-        self.local().map(|l| l.sentence)
+    /// Returns the loop nest of a local step, `None` for other steps.
+    pub(crate) fn loop_nest(&self) -> Option<&LoopNest> {
+        self.local().map(|l| l.nest)
     }
-    /// What it computes on each device alone: one sentence.
-    pub(crate) fn local(&self) -> Option<Local<'_>> {
+    /// Returns the step as a [`LocalStep`] if it is local, `None` for other steps.
+    pub(crate) fn local(&self) -> Option<LocalStep<'_>> {
         match self {
-            Step::Local { out, sentence, layout } => Some(Local { out: *out, sentence, layout }),
+            Step::Local { out, nest: loop_nest, layout } => {
+                Some(LocalStep { out: *out, nest: loop_nest, layout })
+            }
             Step::Fetch { .. }
             | Step::Reduce { .. }
             | Step::Loop { .. }
@@ -186,10 +210,10 @@ impl Step {
             | Step::Print { .. } => None,
         }
     }
-    /// What it brings to devices: of which slot, and for which reads.
-    pub(crate) fn fetches(&self) -> Option<(Slot, &[Need])> {
+    /// Returns the source and the requests of a [`Step::Fetch`], `None` for other steps.
+    pub(crate) fn fetches(&self) -> Option<(Slot, &[FetchRequest])> {
         match self {
-            Step::Fetch { src, needs } => Some((*src, needs)),
+            Step::Fetch { src, requests: needs } => Some((*src, needs)),
             Step::Local { .. }
             | Step::Reduce { .. }
             | Step::Loop { .. }
@@ -198,8 +222,10 @@ impl Step {
             | Step::Print { .. } => None,
         }
     }
-    /// Whether it is gone where nobody reads what it makes: it prints nothing, nor does what is nested in it.
-    pub(crate) fn only_computes(&self) -> bool {
+    /// Returns true if the step may be removed when no step reads its results.
+    ///
+    /// False for control steps, because they may print.
+    pub(crate) fn is_pure(&self) -> bool {
         match self {
             Step::Local { .. } | Step::Reduce { .. } => true,
             Step::Fetch { .. }
@@ -209,9 +235,9 @@ impl Step {
             | Step::Print { .. } => false,
         }
     }
-    /// Whether it prints, or something nested in it does.
-    pub(crate) fn prints(&self) -> bool {
-        let within = |p: &SpmdProgram| p.steps.iter().any(Step::prints);
+    /// Returns true if the step, or a program nested in it, prints.
+    pub(crate) fn has_prints(&self) -> bool {
+        let within = |p: &SpmdProgram| p.steps.iter().any(Step::has_prints);
         match self {
             Step::Local { .. } | Step::Reduce { .. } | Step::Fetch { .. } => false,
             Step::Loop { body, .. } => within(body),
@@ -222,43 +248,46 @@ impl Step {
     }
 }
 
-/// A value that a program prints.
+/// A value that a [`Step::Print`] prints.
 #[derive(Clone, Debug)]
-pub struct Printed {
-    /// The value.
+pub struct PrintOperand {
+    /// The slot of the value.
     pub slot: Slot,
-    /// The element type as the user knows it: keys are stored as numbers.
+    /// The element type that the user sees.
+    /// It differs from the stored type for keys only.
     pub dtype: DType,
-    /// The manual axes of its leading (hidden) dimensions, in order.
+    /// The manual axes of the leading hidden dimensions, in order.
     pub hidden: Axes,
 }
 
-/// Where a step comes from.
+/// The origin of a step in the user's program, for error messages and reports.
 #[derive(Clone, Debug, Default)]
-pub struct Why {
-    /// The user's line.
-    pub place: Option<Place>,
-    /// The operation, as the user knows it.
+pub struct StepOrigin {
+    /// The source location.
+    /// `None` if it is unknown.
+    pub location: Option<SourceLocation>,
+    /// The name of the operation.
     pub op: String,
-    /// Whether derivatives put it there.
+    /// The phase of the step: forward, recomputed or backward.
     pub phase: Phase,
 }
 
-/// One program for all devices.
+/// A per-device program: one list of steps for all devices.
 #[derive(Clone, Debug, Default)]
 pub struct SpmdProgram {
-    /// How many devices run it.
+    /// The number of devices.
     pub devices: usize,
-    /// Their mesh, if the program is on one.
+    /// The mesh.
+    /// `None` if the program has no mesh.
     pub mesh: Option<Mesh>,
     /// All stored values.
-    pub slots: Vec<Stored>,
-    /// The steps, in order.
+    pub slots: Vec<StoredValue>,
+    /// The steps, in execution order.
     pub steps: Vec<Step>,
-    /// Where each step comes from.
-    pub whys: Vec<Why>,
-    /// Its inputs.
+    /// The origin of each step.
+    pub origins: Vec<StepOrigin>,
+    /// The slots of the inputs.
     pub ins: Vec<Slot>,
-    /// Its results.
+    /// The slots of the results.
     pub outs: Vec<Slot>,
 }

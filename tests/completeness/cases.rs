@@ -1,4 +1,4 @@
-//! Conformance cases: which primitives they use is found by tracing them.
+//! Conformance cases: tracing them shows which primitives they use.
 
 use super::runner;
 use atmesh::EngineKind;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The names of all primitives of a program and of those inside it.
+/// Collects the names of all primitives of a program and of its nested programs.
 fn collect(program: &Program, names: &mut BTreeSet<&'static str>) {
     for e in &program.equations {
         match &e.op {
@@ -20,7 +20,8 @@ fn collect(program: &Program, names: &mut BTreeSet<&'static str>) {
     }
 }
 
-/// The program cases of all files beside the runner, file by file in order of names; exceptions left out.
+/// Returns the program cases of all files next to the runner, in order of file names, without the
+/// exceptions.
 fn cases() -> Vec<Value> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/conformance");
     let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
@@ -44,7 +45,8 @@ fn cases() -> Vec<Value> {
     cases
 }
 
-/// Each primitive occurs in the trace of a case that passes: types of all values, and the numbers.
+/// Each primitive occurs in the trace of a passing case: the types of all values, and the results,
+/// are compared.
 #[test]
 fn every_primitive_has_a_conformance_case() {
     let mut missing: BTreeSet<&str> = PRIMITIVES.iter().map(|e| e.name).collect();
@@ -52,7 +54,7 @@ fn every_primitive_has_a_conformance_case() {
     let mut unlisted: BTreeSet<&str> = BTreeSet::new();
     for case in cases() {
         let mut names = BTreeSet::new();
-        // it runs if it has something to show
+        // The case is run only if its trace has a primitive that is still missing.
         let outcome = runner::one(&case, EngineKind::Lockstep, &mut |program| {
             collect(program, &mut names);
             names.iter().any(|n| missing.contains(n))

@@ -1,31 +1,33 @@
-//! The derivative of every primitive of the list against differences, in float64: forward and reverse, along every set of operands, of whole
-//! and of sharded operands, with the types that tangents and cotangents have.
+//! Checks the derivative of every primitive in the list against finite differences, in float64:
+//! forward and reverse mode, with respect to every set of operands, with unsharded and sharded
+//! operands, and including the types of tangents and cotangents.
 
 use atmesh::ops::PRIMITIVES;
-use atmesh::ops::build::cotangent_type;
 use atmesh::ops::elementwise::Convert;
-use atmesh::program::{Operand, Prim};
+use atmesh::program::typing::cotangent_type;
+use atmesh::program::{Prim, TypedOperand};
 use atmesh::types::ArrayType;
 use atmesh::types::DType::{Bool, C64, C128, F32, F64};
 use atmesh::{Array, Axes, Axis, AxisType, Mesh, Spec, jvp, shard_map, vjp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Half the distance between the points of a difference.
+/// Half the distance between the points of a finite difference.
 const STEP: f64 = 1e-5;
 
-/// Derivatives that are not those of the function, by definition.
+/// Primitives whose derivatives, by definition, are not those of the function.
 const BY_DEFINITION: &[(&str, &str)] = &[("stop_gradient", "the value, held constant")];
-/// Primitives that take floats to floats and refuse to be differentiated.
+/// Primitives from floats to floats that cannot be differentiated.
 const REFUSED: &[(&str, &str)] = &[
     ("pmax", "devices would have to tell each other who holds the extreme: the reference has no rule either"),
     ("pmin", "as pmax"),
 ];
 
-/// Intervals of points; a primitive is tested on those where it is defined.
+/// Intervals of points; a primitive is tested on those on which it is defined.
 const INTERVALS: [(f64, f64); 3] = [(-0.9, 0.9), (0.2, 0.9), (1.2, 1.9)];
 
-/// Numbers of an interval, all different, also from those of another seed; none is near 0.
+/// Returns `n` distinct elements of an interval, which also differ from those of other seeds. None
+/// is near 0.
 fn point(n: usize, seed: usize, (low, high): (f64, f64)) -> Vec<f64> {
     let at = |i: usize| (((i * 37 + seed * 29 + 7) % 97) as f64 + 0.2 * seed as f64) / 98.3;
     let sign = |i: usize| if (i * 5 + seed).is_multiple_of(3) { -1.0 } else { 1.0 };
@@ -36,7 +38,7 @@ fn point(n: usize, seed: usize, (low, high): (f64, f64)) -> Vec<f64> {
     (0..n).map(number).collect()
 }
 
-/// A point of matrices with more on their diagonals, where they must be positive definite, or far from singular.
+/// Enlarges the diagonals of matrices that must be positive definite or far from singular.
 fn definite(name: &str, ty: &ArrayType, mut x: Vec<f64>) -> Vec<f64> {
     if let ("cholesky" | "cofactors" | "solve", [.., n, _]) = (name, &ty.shape[..]) {
         x.iter_mut().enumerate().filter(|(i, _)| i / n % n == i % n).for_each(|(_, x)| *x += 2.0);
@@ -44,7 +46,7 @@ fn definite(name: &str, ty: &ArrayType, mut x: Vec<f64>) -> Vec<f64> {
     x
 }
 
-/// Directions and cotangents: numbers of both signs.
+/// Returns a direction or cotangent with elements of both signs.
 fn direction(n: usize, seed: usize) -> Vec<f64> {
     (0..n).map(|i| ((i * 53 + seed * 31 + 11) % 89) as f64 / 44.5 - 1.0).collect()
 }
@@ -56,7 +58,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// How the operands lie.
+/// The shardings of the operands.
 #[derive(Clone, Debug)]
 struct Lies {
     mesh: Option<Mesh>,
@@ -69,24 +71,25 @@ type Fun = Box<dyn Fn(&[Array]) -> Vec<Array>>;
 struct Subject {
     name: &'static str,
     run: Fun,
-    /// The operands' types; of float32 ones as float64.
+    /// The types of the operands, with float64 for float32.
     types: Vec<ArrayType>,
-    /// Which operands are floats.
+    /// The positions of the operands that are floats.
     floats: Vec<usize>,
 }
 
-fn operands(types: &[ArrayType]) -> Vec<Operand> {
-    types.iter().map(|ty| Operand::new(ty.clone(), false)).collect()
+fn operands(types: &[ArrayType]) -> Vec<TypedOperand> {
+    types.iter().map(|ty| TypedOperand::new(ty.clone(), false)).collect()
 }
 
-/// An operation of manual mode, on blocks cut from global arrays: dimension 0 of those that vary, and of results that vary.
+/// Wraps an operation of manual mode in a `shard_map`: operands that vary, and results that vary,
+/// are concatenated along dimension 0.
 fn in_shard_map(prim: Prim, types: &[ArrayType], results: &[ArrayType]) -> (Fun, Vec<ArrayType>) {
     let manual = types[0].mesh.clone().expect("it says its mesh");
     let axes: Axes = manual.axes_of(AxisType::Manual).into();
-    let mesh = manual.retyped(&axes, AxisType::Explicit).expect("the axes are its own");
+    let mesh = manual.with_axis_types(&axes, AxisType::Explicit).expect("the axes are its own");
     let spec = |ty: &ArrayType| match ty.varying.is_empty() {
-        true => Spec::whole(0).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes()),
-        false => Spec::of(vec![axes.clone()]),
+        true => Spec::replicated(0).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes()),
+        false => Spec::from_dims(vec![axes.clone()]),
     };
     let (ins, outs): (Vec<Spec>, Vec<Spec>) =
         (types.iter().map(spec).collect(), results.iter().map(spec).collect());
@@ -95,7 +98,7 @@ fn in_shard_map(prim: Prim, types: &[ArrayType], results: &[ArrayType]) -> (Fun,
         if let Some(n) = shape.first_mut().filter(|_| !spec.dim(0).is_empty()) {
             *n *= manual.size();
         }
-        F64.of(shape)
+        F64.array_type(shape)
     });
     let global = global.collect();
     let run = move |xs: &[Array]| {
@@ -110,7 +113,8 @@ fn apply(prim: &Prim, xs: &[Array]) -> Vec<Array> {
     Array::apply(prim.clone(), &xs.iter().map(Into::into).collect::<Vec<_>>())
 }
 
-/// Operands that are complex in the function are two here, their parts; results that are complex come as their parts.
+/// Wraps a function of complex operands: each is passed as its real and imaginary parts, and
+/// complex results are returned as theirs.
 fn of_parts(prim: &Prim, complex: Vec<bool>) -> Fun {
     let prim = prim.clone();
     Box::new(move |xs: &[Array]| {
@@ -126,13 +130,13 @@ fn of_parts(prim: &Prim, complex: Vec<bool>) -> Fun {
     })
 }
 
-/// One for each operand, two for those that are complex.
+/// Returns one entry for each operand, and two for complex ones.
 fn twice<T: Clone>(list: &[T], complex: &[bool]) -> Vec<T> {
     list.iter().zip(complex).flat_map(|(x, c)| vec![x.clone(); 1 + usize::from(*c)]).collect()
 }
 
 impl Subject {
-    /// The arrays of a point; operands that are no floats are patterns of bits.
+    /// Returns the arrays of a point; operands that are not floats get bit patterns.
     fn place(&self, xs: &[Vec<f64>], lies: &Lies) -> Vec<Array> {
         let arrays = self.types.iter().zip(xs).zip(&lies.specs).map(|((ty, x), spec)| {
             let x = Array::from(x.clone()).reshape(&ty.shape);
@@ -144,18 +148,18 @@ impl Subject {
         });
         arrays.collect()
     }
-    /// The results that are floats, at a point.
+    /// Evaluates the results that are floats, at a point.
     fn at(&self, xs: &[Array]) -> Vec<Array> {
         (self.run)(xs).into_iter().filter(|y| y.ty().map_or(true, |t| t.dtype.is_float())).collect()
     }
     fn whole(&self) -> Lies {
-        Lies { mesh: None, specs: self.types.iter().map(|t| Spec::whole(t.rank())).collect() }
+        Lies { mesh: None, specs: self.types.iter().map(|t| Spec::replicated(t.rank())).collect() }
     }
     fn values(&self, ys: &[Array]) -> Vec<Vec<f64>> {
         let one = |y: &Array| y.to_vec::<f64>().unwrap_or_else(|e| panic!("{}: {e}", self.name));
         ys.iter().map(one).collect()
     }
-    /// The derivatives along `t` of the operands in `active`, by differences.
+    /// Returns finite differences along `t` with respect to the operands in `active`.
     fn differences(&self, xs: &[Vec<f64>], ts: &[Vec<f64>], active: &[usize]) -> Vec<Vec<f64>> {
         let lies = self.whole();
         let at = |step: f64| {
@@ -169,7 +173,8 @@ impl Subject {
         above.iter().zip(&below).map(|(a, b)| a.iter().zip(b).map(slope).collect()).collect()
     }
 
-    /// Tangents and cotangents of the operands in `active`, where operands lie so, against differences.
+    /// Compares tangents and cotangents of the operands in `active`, with these shardings, with
+    /// finite differences.
     fn check(&self, xs: &[Vec<f64>], active: &[usize], lies: &Lies) {
         let name = self.name;
         let ts: Vec<Vec<f64>> = xs.iter().enumerate().map(|(k, x)| direction(x.len(), k)).collect();
@@ -188,7 +193,7 @@ impl Subject {
         let near = |got: f64, want: f64, how: &str| {
             assert!((got - want).abs() < 1e-6 * (1.0 + want.abs()), "{what}, {how}: {got}, not {want}");
         };
-        // forward
+        // Forward mode.
         let (ys, dys) = jvp(pick(&arrays), pick(&self.place(&ts, lies)), f);
         assert_eq!(dys.len(), wanted.len(), "{what}");
         for ((y, dy), want) in ys.iter().zip(&dys).zip(&wanted) {
@@ -197,7 +202,8 @@ impl Subject {
                 near(*got, *want, "forward");
             }
         }
-        // reverse: each operand's cotangent against the difference along its own direction
+        // Reverse mode: compare each operand's cotangent with the difference along its own
+        // direction.
         let (ys, pull) = vjp(pick(&arrays), f);
         let cts: Vec<Vec<f64>> = wanted.iter().enumerate().map(|(k, w)| direction(w.len(), k + 7)).collect();
         let placed = ys.iter().zip(&cts).map(|(y, ct)| {
@@ -211,7 +217,7 @@ impl Subject {
         let grads = pull.call(placed.collect::<Vec<Array>>());
         for (k, grad) in active.iter().zip(&grads) {
             let wanted = cotangent_type(&ty(&arrays[*k]));
-            // that of a value on no mesh may have come to lie on one, whole
+            // The cotangent of a value without a mesh may be placed on a mesh, unsharded.
             let lies = ArrayType { mesh: wanted.mesh.clone().and(ty(grad).mesh), ..ty(grad) };
             assert_eq!(lies, wanted, "{what}: the type of cotangent {k}");
             let by_difference = self.differences(xs, &ts, &[*k]);
@@ -220,11 +226,12 @@ impl Subject {
         }
     }
 
-    /// The points at which it is tested.
+    /// Returns the points at which the primitive is tested.
     fn points(&self) -> Vec<Vec<Vec<f64>>> {
         let on = |interval| -> Vec<Vec<f64>> {
-            let at =
-                |(k, t): (usize, &ArrayType)| definite(self.name, t, point(t.shape.elements(), k, interval));
+            let at = |(k, t): (usize, &ArrayType)| {
+                definite(self.name, t, point(t.shape.num_elements(), k, interval))
+            };
             self.types.iter().enumerate().map(at).collect()
         };
         let defined = |xs: &Vec<Vec<f64>>| {
@@ -237,7 +244,8 @@ impl Subject {
     }
 }
 
-/// Each way to split dimensions over the mesh's axes, no axis twice; sizes must divide.
+/// Returns every assignment of the mesh's axes to dimensions that uses no axis twice; sizes must be
+/// divisible.
 fn splits(shape: &[usize], mesh: &Mesh) -> Vec<Vec<Axes>> {
     let mut all = vec![Vec::new()];
     for n in shape {
@@ -256,12 +264,13 @@ fn splits(shape: &[usize], mesh: &Mesh) -> Vec<Vec<Axes>> {
     all
 }
 
-/// Each way for an operand to lie: split, and where axes are left reduced or unreduced over the first of them.
+/// Returns every sharding of an operand: assignments of axes to dimensions and, if axes remain,
+/// reduced or unreduced over the first of them.
 pub(crate) fn specs(shape: &[usize], mesh: &Mesh) -> Vec<Spec> {
     let mut all = Vec::new();
     for dims in splits(shape, mesh) {
         let free = mesh.axis_names().iter().copied().find(|a| !dims.iter().any(|d| d.contains(*a)));
-        let spec = Spec::of(dims);
+        let spec = Spec::from_dims(dims);
         all.push(spec);
         if let Some(axis) = free.filter(|a| mesh.axis_type(*a) == Some(AxisType::Explicit)) {
             all.extend([spec.reduced(axis), spec.unreduced(axis)]);
@@ -270,13 +279,14 @@ pub(crate) fn specs(shape: &[usize], mesh: &Mesh) -> Vec<Spec> {
     all
 }
 
-/// At most `n` of them, evenly spread.
+/// Returns at most `n` entries, evenly spaced.
 fn some<T: Clone>(all: &[T], n: usize) -> Vec<T> {
     let n = n.min(all.len());
     (0..n).map(|i| all[i * all.len() / n].clone()).collect()
 }
 
-/// Ways for the operands to lie that the primitive accepts: split only, with reduced ones, with unreduced ones.
+/// Returns operand shardings that the primitive accepts: sharded only, with reduced operands, and
+/// with unreduced operands.
 fn layouts(prim: &Prim, types: &[ArrayType], mesh: &Mesh) -> Vec<Lies> {
     let explicit = |a: Axis| mesh.axis_type(a) == Some(AxisType::Explicit);
     let mut kinds = [Vec::new(), Vec::new(), Vec::new()];
@@ -288,8 +298,9 @@ fn layouts(prim: &Prim, types: &[ArrayType], mesh: &Mesh) -> Vec<Lies> {
             chosen.push(list[i % list.len()]);
             i /= list.len();
         }
-        let placed: Vec<ArrayType> =
-            (types.iter().zip(&chosen)).map(|(ty, spec)| ty.clone().on(mesh, spec.only(explicit))).collect();
+        let placed: Vec<ArrayType> = (types.iter().zip(&chosen))
+            .map(|(ty, spec)| ty.clone().on(mesh, spec.filter_axes(explicit)))
+            .collect();
         if prim.types(&operands(&placed)).is_err() {
             continue;
         }
@@ -307,7 +318,8 @@ fn layouts(prim: &Prim, types: &[ArrayType], mesh: &Mesh) -> Vec<Lies> {
     [some(&split, most), some(&reduced, 2), some(&unreduced, 3)].concat()
 }
 
-/// Why a primitive with these operands and results has nothing to differentiate, as its types say it.
+/// Returns the reason, derived from the types, why a primitive with these operands and results has
+/// nothing to differentiate.
 fn nothing_moves(types: &[ArrayType], results: &[ArrayType]) -> Option<&'static str> {
     let float = |ty: &ArrayType| ty.dtype.is_inexact();
     match (types.iter().any(float), results.iter().any(float)) {
@@ -317,12 +329,12 @@ fn nothing_moves(types: &[ArrayType], results: &[ArrayType]) -> Option<&'static 
     }
 }
 
-/// A primitive without a float result gives a gradient of zeros to floats that it takes.
+/// Asserts that a primitive without a float result gives zero gradients to its float operands.
 fn gives_zeros(name: &str, prim: &Prim, types: &[ArrayType]) {
     for (k, ty) in types.iter().enumerate().filter(|(_, t)| t.dtype.is_float()) {
         let xs: Vec<Array> = (types.iter().enumerate())
             .map(|(k, t)| {
-                Array::from(point(t.shape.elements(), k, INTERVALS[1])).reshape(&t.shape).astype(t.dtype)
+                Array::from(point(t.shape.num_elements(), k, INTERVALS[1])).reshape(&t.shape).astype(t.dtype)
             })
             .collect();
         let g = atmesh::grad(&xs[k], |x| {
@@ -335,7 +347,7 @@ fn gives_zeros(name: &str, prim: &Prim, types: &[ArrayType]) {
     }
 }
 
-/// Every set of operands that is not empty.
+/// Returns every non-empty subset of the operands.
 fn subsets(all: &[usize]) -> Vec<Vec<usize>> {
     let subset =
         |bits: usize| all.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1).map(|(_, k)| *k).collect();
@@ -384,8 +396,8 @@ fn check(name: &'static str, prim: Prim, types: Vec<ArrayType>) {
     if prim.collective().is_some() {
         return;
     }
-    // sharded: on the primitive's own mesh, if it asks for one
-    let mesh = match prim.pins() {
+    // Sharded operands are on the primitive's own mesh, if it names one.
+    let mesh = match prim.constraint() {
         Some(pin) => pin.mesh,
         None => Mesh::new([("X", 2), ("Y", 3)]).expect("two axes make a mesh"),
     };
@@ -402,7 +414,7 @@ fn family(wanted: impl Fn(&str) -> bool) {
     for entry in PRIMITIVES.iter().filter(|e| wanted(e.family)) {
         if BY_DEFINITION.iter().all(|d| d.0 != entry.name) {
             let (prim, types) = (entry.example)();
-            // all that fail are named, not the first
+            // Collect all failures instead of stopping at the first.
             if catch_unwind(AssertUnwindSafe(|| check(entry.name, prim, types))).is_err() {
                 failed.push(entry.name);
             }
@@ -426,7 +438,7 @@ fn collectives() {
     family(|f| f == "collective");
 }
 
-/// What differentiates otherwise than its function is listed, and does.
+/// The listed primitives, and no others, have derivatives that differ from those of the function.
 #[test]
 fn definitions() {
     for (name, _) in BY_DEFINITION.iter().chain(REFUSED) {
@@ -437,16 +449,16 @@ fn definitions() {
     assert_eq!(g.to_vec::<f64>().unwrap(), [0.5, -2.0]);
 }
 
-/// Between floats conversion is linear: tangents and cotangents are converted, cotangents back.
+/// Conversion between floats is linear: tangents are converted, and cotangents are converted back.
 #[test]
 fn conversions_between_floats() {
     let mesh = Mesh::new([("X", 2)]).unwrap();
     for (from, to) in [(F32, F64), (F64, F32)] {
         for spec in [
-            Spec::whole(1),
-            Spec::of(vec!["X".into()]),
-            Spec::whole(1).reduced("X"),
-            Spec::whole(1).unreduced("X"),
+            Spec::replicated(1),
+            Spec::from_dims(vec!["X".into()]),
+            Spec::replicated(1).reduced("X"),
+            Spec::replicated(1).unreduced("X"),
         ] {
             let put = |x: [f64; 2], ty, spec| Array::from(x).astype(ty).put(&mesh, spec);
             let (x, t) = (put([0.5, 3.0], from, spec), put([1.0, -2.0], from, spec));

@@ -1,24 +1,26 @@
-//! Every primitive of the list on meshes of 1, 2, 3, 4, 6 and 8 devices, whatever its operands' sizes: it computes what it computes on no mesh.
+//! Runs every primitive in the list on meshes of 1, 2, 3, 4, 6 and 8 devices, with any operand
+//! sizes, and compares the results with those without a mesh.
 //!
-//! Over auto axes each dimension of each operand is sharded in turn, whether the axes divide it or not; over explicit axes where they divide it
-//! and the types accept it. Collectives are on no mesh what their definitions make of the list of blocks.
+//! Over auto axes each dimension of each operand is sharded in turn, whether or not the axes divide
+//! it; over explicit axes only if they divide it and the types accept it. Without a mesh, a
+//! collective is evaluated by its definition on the list of blocks.
 
 use super::identity::{border, operands};
 use atmesh::mesh::AxisType;
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::collective::{
-    AllGather, AllToAll, Along, AxisIndex, OwnPart, Pcast, Ppermute, Preduce, PsumScatter,
+    AllGather, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pcast, Ppermute, Preduce, PsumScatter,
 };
 use atmesh::ops::elementwise::Binary;
 use atmesh::ops::sharding::{Constrain, Reshard};
 use atmesh::prelude::*;
 use atmesh::program::Prim;
-use atmesh::program::sentence::Combine;
-use atmesh::{Axes, Axis, Kind};
+use atmesh::program::loop_nest::Reducer;
+use atmesh::{Axes, Axis, CollectiveKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Sizes of axes: one axis of each number of devices, and two where it is a product.
+/// The sizes of the axes: one axis for each number of devices, and two if it is a product.
 const MESHES: [&[usize]; 9] = [&[1], &[2], &[3], &[4], &[6], &[8], &[2, 2], &[2, 3], &[2, 4]];
 
 fn meshes(ty: AxisType) -> impl Iterator<Item = Mesh> {
@@ -29,12 +31,14 @@ fn meshes(ty: AxisType) -> impl Iterator<Item = Mesh> {
     MESHES.iter().map(named).collect::<Vec<_>>().into_iter()
 }
 
-/// What may be summed in another order than on one device, so that the last places differ, although no kind of collective says so.
+/// Primitives that may sum in a different order than on one device, so that the last bits differ,
+/// although no collective shows it.
 const REGROUPED: &[&str] = &["cumsum", "cumprod", "cumlogsumexp"];
 
-/// The operands' numbers. Matrices are far from singular; of places some are met twice and some are beyond the array.
+/// Returns operand data. Matrices are far from singular; some indices are repeated, and some are
+/// out of bounds.
 fn numbers(name: &str, family: &str, k: usize, ty: &ArrayType) -> Array {
-    let n = ty.shape.elements();
+    let n = ty.shape.num_elements();
     if ty.dtype == I32 && (ty.rank() == 0 || name.contains("gather") || name.contains("scatter")) {
         let places = Array::from((0..n).map(|i| [2 + k as i32, 9, 2 + k as i32][i % 3]).collect::<Vec<_>>());
         return places.reshape(&ty.shape);
@@ -45,12 +49,12 @@ fn numbers(name: &str, family: &str, k: usize, ty: &ArrayType) -> Array {
     }
     let x = super::identity::numbers(ty, k);
     match (family, k, &ty.shape[..]) {
-        ("linalg", 0, [.., n, m]) => x + Array::eye(ty.dtype.of([*n, *m]), 0) * 4.0,
+        ("linalg", 0, [.., n, m]) => x + Array::eye(ty.dtype.array_type([*n, *m]), 0) * 4.0,
         _ => x,
     }
 }
 
-/// All numbers of a result, complex ones as their parts.
+/// Returns all elements of a result, complex ones as their parts.
 fn read(y: &Array) -> Result<Vec<f64>> {
     let ty = y.ty()?;
     let y = match ty.spec.unreduced_axes().is_empty() {
@@ -58,7 +62,7 @@ fn read(y: &Array) -> Result<Vec<f64>> {
         false => y.reshard(ty.spec.unreduced(Axes::none())),
     };
     match ty.dtype {
-        DType::Key => read(&Key::of(y).data()),
+        DType::Key => read(&Key::from_array(y).data()),
         d if d.is_complex() => Ok([read(&y.real())?, read(&y.imag())?].concat()),
         _ => y.astype(F64).to_vec::<f64>(),
     }
@@ -69,32 +73,33 @@ fn same(a: &[f64], b: &[f64]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(same)
 }
 
-/// The tolerance of float32, in which the examples are.
+/// Compares with the tolerance of float32, the element type of the examples.
 fn near(a: &[f64], b: &[f64]) -> bool {
     let near =
         |(a, b): (&f64, &f64)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= 1e-5 * (1.0 + b.abs());
     a.len() == b.len() && a.iter().zip(b).all(near)
 }
 
-/// How operands are sharded, and what is asked of a result.
+/// The shardings of the operands, and the requested sharding of a result.
 struct Laid {
     operands: Vec<Spec>,
     result: Option<(usize, Spec)>,
 }
 
-/// A dimension over these axes, others unsharded.
+/// Returns a spec with one dimension sharded over these axes.
 fn only(rank: usize, dim: usize, axes: &Axes) -> Spec {
-    Spec::of((0..rank).map(|d| if d == dim { axes.clone() } else { Axes::none() }).collect())
+    Spec::from_dims((0..rank).map(|d| if d == dim { axes.clone() } else { Axes::none() }).collect())
 }
 
-/// Everything unsharded; each dimension of each operand and of each result in turn, over each axis and over all; all operands at once.
+/// Returns the layouts to test: all unsharded; each dimension of each operand and of each result,
+/// over each axis and over all axes; and all operands sharded together.
 fn layouts(types: &[ArrayType], results: &[ArrayType], mesh: &Mesh) -> Vec<Laid> {
     let names: Vec<Axis> = mesh.axis_names().to_vec();
     let mut over: Vec<Axes> = names.iter().copied().map(Axes::from).collect();
     if names.len() > 1 {
         over.push(names.iter().copied().collect());
     }
-    let whole: Vec<Spec> = types.iter().map(|t| Spec::whole(t.rank())).collect();
+    let whole: Vec<Spec> = types.iter().map(|t| Spec::replicated(t.rank())).collect();
     let mut all = vec![Laid { operands: whole.clone(), result: None }];
     for (k, ty) in types.iter().enumerate() {
         for d in 0..ty.rank() {
@@ -111,10 +116,10 @@ fn layouts(types: &[ArrayType], results: &[ArrayType], mesh: &Mesh) -> Vec<Laid>
             all.push(Laid { operands: whole.clone(), result: Some((k, spec)) });
         }
     }
-    // the first dimensions over the first axis, the next ones over the next
+    // The first dimensions are sharded over the first axis, the next ones over the next axis.
     let first = |ty: &ArrayType| {
         let entry = |d: usize| names.get(d).map_or(Axes::none(), |a| Axes::from(*a));
-        Spec::of((0..ty.rank()).map(entry).collect())
+        Spec::from_dims((0..ty.rank()).map(entry).collect())
     };
     if types.len() > 1 || names.len() > 1 {
         all.push(Laid { operands: types.iter().map(first).collect(), result: None });
@@ -129,14 +134,14 @@ fn divides(ty: &ArrayType, spec: Spec, mesh: &Mesh) -> bool {
     (0..ty.rank()).all(|d| ty.shape[d].is_multiple_of(ways(d)))
 }
 
-/// What was run, and what went wrong.
+/// The cases that were run, and the failures.
 #[derive(Default)]
 struct Ran {
     cases: usize,
     explicit: usize,
-    /// The numbers of cases by primitive and sizes of axes.
+    /// The number of cases by primitive and axis sizes.
     by: BTreeMap<(&'static str, Vec<usize>), usize>,
-    /// The primitives of which a case was compared by the tolerance.
+    /// The primitives with a case that was compared with a tolerance.
     loose: BTreeSet<&'static str>,
     wrong: Vec<String>,
 }
@@ -147,7 +152,7 @@ impl Ran {
         name: &'static str,
         mesh: &Mesh,
         what: &str,
-        kinds: &[Kind],
+        kinds: &[CollectiveKind],
         got: Result<Vec<Vec<f64>>>,
         want: &[Vec<f64>],
     ) {
@@ -164,7 +169,7 @@ impl Ran {
             return;
         }
         let summed = REGROUPED.contains(&name)
-            || kinds.iter().any(|k| matches!(k, Kind::AllReduce | Kind::ReduceScatter));
+            || kinds.iter().any(|k| matches!(k, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter));
         if summed && alike(near) {
             self.loose.insert(name);
         } else {
@@ -177,11 +182,11 @@ fn apply(prim: &Prim, xs: &[Array]) -> Vec<Array> {
     Array::apply(prim.clone(), &xs.iter().map(Into::into).collect::<Vec<_>>())
 }
 
-/// A primitive that is no collective.
+/// Tests a primitive that is not a collective.
 fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType], ran: &mut Ran) {
     let xs: Vec<Array> = types.iter().enumerate().map(|(k, ty)| numbers(name, family, k, ty)).collect();
-    // what asks for a place changes no value
-    let alone = if prim.pins().is_some() { xs.clone() } else { apply(prim, &xs) };
+    // An operation that constrains a sharding changes no value.
+    let alone = if prim.constraint().is_some() { xs.clone() } else { apply(prim, &xs) };
     let want: Vec<Vec<f64>> =
         alone.iter().map(|y| read(y).unwrap_or_else(|e| panic!("{name}: {e}"))).collect();
     assert!(want.iter().flatten().any(|y| !y.is_nan()), "{name}: no result is a number");
@@ -194,7 +199,7 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
                 let prim: Prim = match () {
                     () if prim.downcast_ref::<Reshard>().is_some() => {
                         let fits = !explicit || divides(&types[0], asked, &mesh);
-                        let spec = if fits { asked } else { Spec::whole(2) };
+                        let spec = if fits { asked } else { Spec::replicated(2) };
                         Arc::new(Reshard::new(mesh.clone(), spec))
                     }
                     () if prim.downcast_ref::<Constrain>().is_some() => {
@@ -238,29 +243,30 @@ fn everywhere(name: &'static str, family: &str, prim: &Prim, types: &[ArrayType]
     }
 }
 
-/// The collective among all devices of a mesh of which the axes are manual.
+/// Returns the collective over all devices of a mesh with manual axes.
 fn among(prim: &Prim, mesh: &Mesh) -> Prim {
     let n = mesh.size();
     let axes: Axes = mesh.axis_names().iter().copied().collect();
-    let mesh = mesh.retyped(&axes, AxisType::Manual).expect("its own axes");
+    let mesh = mesh.with_axis_types(&axes, AxisType::Manual).expect("its own axes");
     macro_rules! remade {
         ($($ty:ident { $($field:ident: $value:expr),* })*) => {
             $(if let Some(x) = prim.downcast_ref::<$ty>() {
-                let along = Along { mesh, axes, checked: true };
+                let along = CollectiveGroup { mesh, axes, checked: true };
                 #[allow(clippy::needless_update, reason = "some have one field only")]
-                return Arc::new($ty { along, $($field: $value,)* ..x.clone() });
+                return Arc::new($ty { group: along, $($field: $value,)* ..x.clone() });
             })*
         };
     }
     remade! {
-        Preduce {} AllGather {} PsumScatter {} OwnPart {} AllToAll {} AxisIndex {} Pcast {}
+        Preduce {} AllGather {} PsumScatter {} OwnPart {} AllToAllPrim {} AxisIndex {} Pcast {}
         Ppermute { pairs: (0..n).map(|i| (i, (i + 1) % n)).collect() }
     }
     panic!("say how {} is among more devices", prim.key())
 }
 
-/// What it makes of the devices' blocks: each device's, joined along dimension 0, or what is the same on all. Without operands there is
-/// a value of no use.
+/// Evaluates a collective on the devices' blocks by its definition: returns each device's result,
+/// concatenated along dimension 0, or the common result. A primitive without operands gets an
+/// unused one.
 fn defined(prim: &Prim, blocks: &[Array]) -> Array {
     let n = blocks.len();
     let folded = |f: Binary| {
@@ -272,10 +278,10 @@ fn defined(prim: &Prim, blocks: &[Array]) -> Array {
         x.split(vec![size; n], dim as i32).swap_remove(i)
     };
     if let Some(x) = prim.downcast_ref::<Preduce>() {
-        return match x.combine {
-            Combine::Add => folded(Binary::Add),
-            Combine::Max => folded(Binary::Max),
-            Combine::Min => folded(Binary::Min),
+        return match x.reducer {
+            Reducer::Add => folded(Binary::Add),
+            Reducer::Max => folded(Binary::Max),
+            Reducer::Min => folded(Binary::Min),
             other => panic!("no example reduces by {other:?}"),
         };
     }
@@ -288,11 +294,11 @@ fn defined(prim: &Prim, blocks: &[Array]) -> Array {
         return concat((0..n).map(|i| part(&sum, x.dim, i)).collect::<Vec<_>>(), 0);
     }
     if prim.downcast_ref::<OwnPart>().is_some() {
-        return blocks[0].reshape([blocks[0].shape().expect("it is a block").elements()]);
+        return blocks[0].reshape([blocks[0].shape().expect("it is a block").num_elements()]);
     }
-    if let Some(x) = prim.downcast_ref::<AllToAll>() {
+    if let Some(x) = prim.downcast_ref::<AllToAllPrim>() {
         let got = |i: usize| {
-            concat(blocks.iter().map(|b| part(b, x.split, i)).collect::<Vec<_>>(), x.concat as i32)
+            concat(blocks.iter().map(|b| part(b, x.split_dim, i)).collect::<Vec<_>>(), x.concat_dim as i32)
         };
         return concat((0..n).map(got).collect::<Vec<_>>(), 0);
     }
@@ -314,14 +320,14 @@ fn collective(name: &'static str, prim: &Prim, types: &[ArrayType], ran: &mut Ra
         for mesh in meshes(mode) {
             let n = mesh.size();
             if name == "pcast" && mode == AxisType::Auto {
-                // parts leave a region over explicit axes only
+                // Skipped: partial values leave a region over explicit axes only.
                 continue;
             }
             ran.explicit += usize::from(mode == AxisType::Explicit);
             let prim = among(prim, &mesh);
             let all: Axes = mesh.axis_names().iter().copied().collect();
-            let manual = mesh.retyped(&all, AxisType::Manual).expect("its own axes");
-            // a block that is cut has parts of two columns, or a row for each device
+            let manual = mesh.with_axis_types(&all, AxisType::Manual).expect("its own axes");
+            // A block that is split has two columns per share, or a row for each device.
             let shape = if name == "own_part" { [n, 4] } else { [3, 2 * n] };
             let block = |ty: &ArrayType| {
                 let varying = if ty.varying.is_empty() { Axes::none() } else { all.clone() };
@@ -329,22 +335,23 @@ fn collective(name: &'static str, prim: &Prim, types: &[ArrayType], ran: &mut Ra
             };
             let blocks: Vec<ArrayType> = types.iter().map(block).collect();
             let results = prim.types(&operands(&blocks)).unwrap_or_else(|e| panic!("{name}: {e:?}"));
-            let mut own: Vec<Array> = (0..n).map(|i| super::identity::numbers(&F32.of(shape), i)).collect();
+            let mut own: Vec<Array> =
+                (0..n).map(|i| super::identity::numbers(&F32.array_type(shape), i)).collect();
             let varies = blocks.iter().any(|t| !t.varying.is_empty());
             if !varies {
                 own = vec![own[0].clone(); n];
             }
             let global = if varies { concat(own.clone(), 0) } else { own[0].clone() };
             let want = read(&defined(&prim, &own)).unwrap_or_else(|e| panic!("{name}: {e}"));
-            let outer = if varies { border(&blocks[0]) } else { Spec::whole(2) };
+            let outer = if varies { border(&blocks[0]) } else { Spec::replicated(2) };
             let body = |x: &Array| match prim.downcast_ref::<AxisIndex>() {
-                Some(x) => axis_index(x.along.axes.clone()).reshape([1]),
+                Some(x) => axis_index(x.group.axes.clone()).reshape([1]),
                 None => apply(&prim, std::slice::from_ref(x)).swap_remove(0),
             };
             let f = shard_map(&mesh, outer, border(&results[0]), body);
             let run = || -> Result<Vec<Vec<f64>>> { Ok(vec![read(&f.call(global.put(&mesh, outer))?)?]) };
             let kinds = if prim.name().starts_with("psum") || name == "pcast" {
-                vec![Kind::AllReduce]
+                vec![CollectiveKind::AllReduce]
             } else {
                 vec![]
             };
@@ -353,7 +360,7 @@ fn collective(name: &'static str, prim: &Prim, types: &[ArrayType], ran: &mut Ra
     }
 }
 
-/// Runs the primitives of some families, of which there are to be so many cases.
+/// Runs the primitives of the selected families, and asserts that there are at least `least` cases.
 fn families(wanted: impl Fn(&str) -> bool, least: usize) {
     let mut ran = Ran::default();
     let subjects = super::identity::subjects();
@@ -365,9 +372,10 @@ fn families(wanted: impl Fn(&str) -> bool, least: usize) {
         } else {
             everywhere(entry.name, entry.family, &prim, &types, &mut ran);
             let others = subjects.iter().filter(|(other, _)| other.name() == entry.name);
-            // other fields or other sizes; what is created or placed says its mesh
+            // Add variants with other fields or sizes; primitives that create or place arrays name
+            // their mesh.
             let more = others.filter(|(other, own)| {
-                let free = other.pins().is_none() && !["creation", "random"].contains(&entry.family);
+                let free = other.constraint().is_none() && !["creation", "random"].contains(&entry.family);
                 free && (**other != *prim || *own != types)
             });
             for (prim, types) in more {

@@ -1,19 +1,21 @@
-//! A primitive is its type and its fields: two that differ in one field are two, in programs and in what is kept of them.
+//! A primitive is identified by its type and fields: two that differ in one field are different, in
+//! programs and in caches.
 
 use atmesh::mesh::{AxisType, DeviceId};
 use atmesh::ops::PRIMITIVES;
+use atmesh::ops::along_axis::{Argsort, CumulativeOp, CumulativeScan, Fft, FftKind, Recurrence, Sort, TopK};
 use atmesh::ops::collective::{
-    AllGather, AllToAll, Along, AxisIndex, Cast, Gathered, OwnPart, Pcast, Ppermute, Preduce, PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, OwnPart, Pcast, PcastTo, Ppermute,
+    Preduce, PsumScatter,
 };
 use atmesh::ops::creation::{Full, Iota};
+use atmesh::ops::dot_general::DotGeneral;
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
-use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice, Gather, Places, Scatter};
+use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice, Gather, GatherDims, Scatter};
 use atmesh::ops::linalg::{
     Cholesky, Cofactors, Det, Eigh, Eigvalsh, Inv, Lu, Pinv, Qr, Slogdet, Solve, Svd, Svdvals,
     TriangularSolve,
 };
-use atmesh::ops::lines::{Argsort, Fft, Recurrence, Running, Scan, Sort, TopK, Transform};
-use atmesh::ops::product::DotGeneral;
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit, RandomWrap};
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
@@ -21,30 +23,32 @@ use atmesh::ops::sharding::{Constrain, Copy, Reshard};
 use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::ops::windows::{Conv, ReduceWindow, Window, WindowExtreme, WindowPick, Windows};
 use atmesh::prelude::*;
-use atmesh::program::sentence::{Beyond, Combine};
-use atmesh::program::{Builder, Operand, Prim, Primitive, Program};
+use atmesh::program::loop_nest::{OutOfBounds, Reducer};
+use atmesh::program::{Builder, Prim, Primitive, Program, TypedOperand};
 use atmesh::types::{Scalar, Shape};
 use atmesh::{Axes, Error, checkpoint};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-/// Fields in which two may differ that have the same results, or are not accepted of the same operands.
+/// Fields that do not affect the results of these examples, or whose variants are not accepted with
+/// the same operands.
 const UNSEEN: &[(&str, &str)] = &[
-    ("along.mesh", "a body is on one mesh, and so are its values"),
-    ("along.checked", "says whether types track what varies, not what is computed"),
-    ("keys", "the rank of the operand says it too"),
+    ("group.mesh", "a body is on one mesh, and so are its values"),
+    ("group.checked", "says whether types track what varies, not what is computed"),
+    ("keys", "a sort of one operand has one key"),
+    ("num_key_dims", "the rank of the operand says it too"),
     ("ty.varying", "what is created outside of a body varies over nothing"),
-    ("own_part along.axes", "the size of the dimension says how many devices there are"),
+    ("own_part group.axes", "the size of the dimension says how many devices there are"),
     ("pcast to", "there is one cast only from what varies"),
-    ("ppermute along.axes", "the same pairs are not of another number of devices"),
+    ("ppermute group.axes", "the same pairs are not of another number of devices"),
     ("random_split ty.dtype", "a key is split into keys"),
-    ("gather at.collapsed", "a window of one element has the same one, whichever dimension it is without"),
+    ("gather dims.collapsed", "a window of one element has the same one, whichever dimension it is without"),
     ("rfft kind", "it alone takes floats"),
-    ("open", "gives freedom to propagation, which has no reason to use it here"),
+    ("open_dims", "gives freedom to propagation, which has no reason to use it here"),
 ];
 
-/// Functions of bools that are the same under two names.
+/// Functions of bools that coincide under two names.
 const SAME: &[&str] = &[
     "of and and min",
     "of or and max",
@@ -56,7 +60,8 @@ const SAME: &[&str] = &[
     "of pmin[axes=X] and pmin",
 ];
 
-/// All primitives that differ from `$prim` in one field, with that field's name. A field that is left out does not compile.
+/// Lists all primitives that differ from `$prim` in one field, with the name of the field. A
+/// missing field is a compile error.
 macro_rules! others {
     ($prim:expr, $x:ident; $($ty:ident { $($field:ident: $values:expr),* })*) => {
         $(if let Some($x) = $prim.downcast_ref::<$ty>() {
@@ -74,7 +79,7 @@ macro_rules! others {
     };
 }
 
-/// A value of a field; of a part of it, if that has a name.
+/// A value of a field, or of a named component of it.
 trait Named<T> {
     fn named(self) -> (&'static str, T);
 }
@@ -83,7 +88,7 @@ impl<T> Named<T> for T {
         ("", self)
     }
 }
-/// A value that differs in a part of the field.
+/// A value that differs in one component of the field.
 struct In<T>(&'static str, T);
 impl<T> Named<T> for In<T> {
     fn named(self) -> (&'static str, T) {
@@ -93,38 +98,52 @@ impl<T> Named<T> for In<T> {
 fn grid(axes: AxisType) -> Mesh {
     Mesh::with_types([("X", 2, axes), ("Y", 3, axes)]).expect("two axes make a mesh")
 }
-/// The devices of a mesh from the last to the first.
+/// Reverses the device order of a mesh.
 fn backwards(mesh: &Mesh) -> Mesh {
     let devices: Vec<DeviceId> = mesh.devices().iter().rev().copied().collect();
     let axes = mesh.axis_names().iter().map(|a| (*a, mesh.axis_size(*a).expect("its own axis")));
     let turned = Mesh::of_devices(&devices, axes).expect("the same devices");
     let typed = mesh.axis_names().iter().zip(mesh.axis_types());
-    typed.fold(turned, |mesh, (axis, ty)| mesh.retyped(*axis, *ty).expect("its own axis"))
+    typed.fold(turned, |mesh, (axis, ty)| mesh.with_axis_types(*axis, *ty).expect("its own axis"))
 }
-fn alongs(x: &Along) -> Vec<In<Along>> {
-    let Along { mesh, axes: _, checked } = x;
+fn alongs(x: &CollectiveGroup) -> Vec<In<CollectiveGroup>> {
+    let CollectiveGroup { mesh, axes: _, checked } = x;
     vec![
-        In(".mesh", Along { mesh: backwards(mesh), ..x.clone() }),
-        In(".axes", Along { axes: Axes::none(), ..x.clone() }),
-        In(".checked", Along { checked: !checked, ..x.clone() }),
+        In(".mesh", CollectiveGroup { mesh: backwards(mesh), ..x.clone() }),
+        In(".axes", CollectiveGroup { axes: Axes::none(), ..x.clone() }),
+        In(".checked", CollectiveGroup { checked: !checked, ..x.clone() }),
     ]
 }
-fn places(x: &Places) -> Vec<In<Places>> {
-    let Places { of, collapsed, batching, windows, beyond } = x;
+fn places(x: &GatherDims) -> Vec<In<GatherDims>> {
+    let GatherDims {
+        start_index_map: of,
+        collapsed_dims: collapsed,
+        batching_dims: batching,
+        offset_dims: windows,
+        mode: beyond,
+    } = x;
     let other = match beyond {
-        Beyond::Clip => Beyond::Nothing,
-        Beyond::Nothing => Beyond::Clip,
+        OutOfBounds::Clip => OutOfBounds::Drop,
+        OutOfBounds::Drop => OutOfBounds::Clip,
     };
     assert_eq!(
         (&of[..], &collapsed[..], &batching[..], &windows[..]),
         (&[0][..], &[0][..], &[][..], &[1][..])
     );
     vec![
-        In(".of", Places { of: vec![1], collapsed: vec![1], ..x.clone() }),
-        In(".collapsed", Places { collapsed: vec![1], ..x.clone() }),
-        In(".batching", Places { of: vec![1], collapsed: vec![], batching: vec![(0, 0)], ..x.clone() }),
-        In(".windows", Places { windows: vec![0], ..x.clone() }),
-        In(".beyond", Places { beyond: other, ..x.clone() }),
+        In(".of", GatherDims { start_index_map: vec![1], collapsed_dims: vec![1], ..x.clone() }),
+        In(".collapsed", GatherDims { collapsed_dims: vec![1], ..x.clone() }),
+        In(
+            ".batching",
+            GatherDims {
+                start_index_map: vec![1],
+                collapsed_dims: vec![],
+                batching_dims: vec![(0, 0)],
+                ..x.clone()
+            },
+        ),
+        In(".windows", GatherDims { offset_dims: vec![0], ..x.clone() }),
+        In(".beyond", GatherDims { mode: other, ..x.clone() }),
     ]
 }
 fn types(x: &ArrayType) -> Vec<In<ArrayType>> {
@@ -139,18 +158,18 @@ fn types(x: &ArrayType) -> Vec<In<ArrayType>> {
     ]
 }
 
-/// The fields of a primitive, each with the primitive that has another value there.
-/// Windows that differ in a part, as many along each dimension.
+/// Returns windows that differ from `over` in one component; the number of windows per dimension is
+/// the same.
 fn further(over: &Windows) -> [In<Windows>; 2] {
-    let mut later = over.windows.clone();
-    (later[1].low, later[1].high) = (later[1].low - 1, later[1].high + 1);
-    let mut taps = over.taps.clone();
+    let mut later = over.dims.clone();
+    (later[1].padding_low, later[1].padding_high) = (later[1].padding_low - 1, later[1].padding_high + 1);
+    let mut taps = over.sizes.clone();
     taps[1] += 20;
-    let mut wider = over.windows.clone();
-    wider[1].high += 20;
+    let mut wider = over.dims.clone();
+    wider[1].padding_high += 20;
     [
-        In(".taps", Windows { taps, windows: wider }),
-        In(".windows", Windows { windows: later, ..over.clone() }),
+        In(".taps", Windows { sizes: taps, dims: wider }),
+        In(".windows", Windows { dims: later, ..over.clone() }),
     ]
 }
 
@@ -179,42 +198,42 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Reduce {
             kind: [Reduction::Prod, Reduction::Or, Reduction::And, Reduction::Sum].into_iter().filter(|k| *k != x.kind),
             axes: [vec![0]],
-            out: [Some(p!["X"])]
+            out_sharding: [Some(p!["X"])]
         }
         ReduceWindow {
             kind: [Reduction::Prod, Reduction::Or, Reduction::And, Reduction::Sum].into_iter().filter(|k| *k != x.kind),
-            over: further(&x.over),
-            out: [Some(p!["X"])]
+            windows: further(&x.windows),
+            out_sharding: [Some(p!["X"])]
         }
-        WindowExtreme { over: further(&x.over) }
+        WindowExtreme { windows: further(&x.windows) }
         WindowPick {
-            over: further(&x.over),
-            turned: [!x.turned],
-            out: [Some(p!["X"])]
+            windows: further(&x.windows),
+            transposed: [!x.transposed],
+            out_sharding: [Some(p!["X"])]
         }
         Conv {
             batch: [[vec![3], vec![0]]],
             contracting: [[vec![3], vec![1]]],
             spatial: [[vec![3], vec![2]]],
             windows: [
-                In(".stride", vec![Window { stride: 2, low: 1, ..Window::default() }]),
+                In(".stride", vec![Window { stride: 2, padding_low: 1, ..Window::default() }]),
                 In(".low", vec![Window::default()]),
-                In(".high", vec![Window { low: 1, high: 1, ..Window::default() }]),
-                In(".base", vec![Window { low: 1, base: 2, ..Window::default() }]),
-                In(".dilation", vec![Window { low: 1, dilation: 2, ..Window::default() }]),
+                In(".high", vec![Window { padding_low: 1, padding_high: 1, ..Window::default() }]),
+                In(".base", vec![Window { padding_low: 1, base_dilation: 2, ..Window::default() }]),
+                In(".dilation", vec![Window { padding_low: 1, window_dilation: 2, ..Window::default() }]),
             ],
-            order: [vec![1, 0, 2, 3]],
-            out: [Some(p!["X"])],
-            preferred: [Some(F64)]
+            output_order: [vec![1, 0, 2, 3]],
+            out_sharding: [Some(p!["X"])],
+            accum_dtype: [Some(F64)]
         }
         DotGeneral {
             contracting: [[vec![1], vec![1]]],
             batch: [[vec![1], vec![0]]],
-            out: [Some(p!["X"])],
-            preferred: [Some(F64)]
+            out_sharding: [Some(p!["X"])],
+            accum_dtype: [Some(F64)]
         }
-        Scan {
-            kind: [Running::Sum, Running::Prod, Running::Max, Running::Min, Running::LogSumExp].into_iter().filter(|k| *k != x.kind),
+        CumulativeScan {
+            kind: [CumulativeOp::Sum, CumulativeOp::Prod, CumulativeOp::Max, CumulativeOp::Min, CumulativeOp::LogSumExp].into_iter().filter(|k| *k != x.kind),
             axis: [0],
             reverse: [!x.reverse]
         }
@@ -223,22 +242,22 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Argsort { axis: [0], keys: [2] }
         TopK { k: [1], axis: [0] }
         Fft {
-            kind: [Transform::Forward, Transform::Inverse].into_iter().filter(|k| *k != x.kind),
+            kind: [FftKind::Forward, FftKind::Inverse].into_iter().filter(|k| *k != x.kind),
             lengths: [Shape::from([4, 6]), [6, 4].into(), [6].into(), [3].into()].into_iter().filter(|l| *l != x.lengths)
         }
         Full { ty: types(&x.ty), value: [Scalar::Float(2.0), Scalar::Float(-0.0)] }
         Iota { ty: types(&x.ty), dimension: [0] }
-        RandomBits { ty: types(&x.ty), keys: [1] }
-        RandomSplit { ty: types(&x.ty), keys: [1] }
+        RandomBits { ty: types(&x.ty), num_key_dims: [1] }
+        RandomSplit { ty: types(&x.ty), num_key_dims: [1] }
         RandomFoldIn {}
         RandomKeyData {}
         RandomWrap {}
         BroadcastInDim {
             shape: [Shape::from([2, 3, 2])],
             broadcast_dimensions: [vec![2, 1]],
-            out: [Some(p!["X"])]
+            out_sharding: [Some(p!["X"])]
         }
-        Reshape { new_sizes: [Shape::from([6, 4])], out: [Some(p!["X"])] }
+        Reshape { new_sizes: [Shape::from([6, 4])], out_sharding: [Some(p!["X"])] }
         Transpose { permutation: [vec![0, 2, 1]] }
         Squeeze { dimensions: [vec![]] }
         ExpandDims { dimensions: [vec![0, 1]] }
@@ -247,37 +266,37 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
             start: [vec![2, 0]],
             limit: [vec![5, 3]],
             strides: [vec![3, 1]],
-            out: [Some(p!["Y"])]
+            out_sharding: [Some(p!["Y"])]
         }
         Pad {
             low: [vec![1, -1]],
             high: [vec![0, 1]],
             interior: [vec![0, 0]],
             value: [Scalar::Float(0.25), Scalar::Float(f64::NAN)],
-            out: [Some(p!["X"])]
+            out_sharding: [Some(p!["X"])]
         }
         Concatenate { dimension: [0] }
         UpdateSlice { start: [vec![1, 1]] }
         DynamicSlice {
             sizes: [Shape::from([3, 3, 1, 2])],
             dims: [vec![1, 3, 2]],
-            lead: [vec![1]],
-            out: [Some(p!["Y"])]
+            batch_dims: [vec![1]],
+            out_sharding: [Some(p!["Y"])]
         }
         Gather {
-            at: places(&x.at),
-            sizes: [Shape::from([1, 2])],
+            dims: places(&x.dims),
+            slice_sizes: [Shape::from([1, 2])],
             fill: [Scalar::Float(2.0)],
-            out: [Some(p!["X"])]
+            out_sharding: [Some(p!["X"])]
         }
         Scatter {
-            at: places(&x.at),
-            combine: [Some(Combine::Add), None].into_iter().filter(|c| *c != x.combine),
-            out: [Some(p!["X"])]
+            dims: places(&x.dims),
+            reducer: [Some(Reducer::Add), None].into_iter().filter(|c| *c != x.reducer),
+            out_sharding: [Some(p!["X"])]
         }
-        DynamicUpdateSlice { dims: [vec![3, 2]], lead: [vec![1]], combine: [Some(Combine::Add)], out: [Some(p!["Y"])] }
-        Reshard { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![0]] }
-        Constrain { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open: [vec![1]] }
+        DynamicUpdateSlice { dims: [vec![3, 2]], batch_dims: [vec![1]], reducer: [Some(Reducer::Add)], out_sharding: [Some(p!["Y"])] }
+        Reshard { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open_dims: [vec![0]] }
+        Constrain { mesh: [backwards(&x.mesh)], spec: [p![_, "X"]], open_dims: [vec![1]] }
         Copy {}
         Cholesky {}
         TriangularSolve {
@@ -299,26 +318,27 @@ fn others(prim: &dyn Primitive) -> Vec<(String, Prim)> {
         Cofactors {}
         Pinv { tolerance: [Scalar::Float(0.9)] }
         Preduce {
-            along: alongs(&x.along),
-            combine: [Combine::Add, Combine::Max, Combine::Min, Combine::And].into_iter().filter(|c| *c != x.combine)
+            group: alongs(&x.group),
+            reducer: [Reducer::Add, Reducer::Max, Reducer::Min, Reducer::And].into_iter().filter(|c| *c != x.reducer)
         }
         AllGather {
-            along: alongs(&x.along),
+            group: alongs(&x.group),
             dim: [0],
             tiled: [!x.tiled],
-            to: [Gathered::Invarying, Gathered::Reduced]
+            to: [AllGatherTo::Invarying, AllGatherTo::Reduced]
         }
-        PsumScatter { along: alongs(&x.along), dim: [0], tiled: [!x.tiled] }
-        OwnPart { along: alongs(&x.along), dim: [1], tiled: [!x.tiled] }
-        AllToAll { along: alongs(&x.along), split: [0], concat: [1], tiled: [!x.tiled] }
-        Ppermute { along: alongs(&x.along), pairs: [vec![(0, 1)]] }
-        AxisIndex { along: alongs(&x.along) }
-        Pcast { along: alongs(&x.along), to: [Cast::Varying, Cast::Reduced].into_iter().filter(|c| *c != x.to) }
+        PsumScatter { group: alongs(&x.group), dim: [0], tiled: [!x.tiled] }
+        OwnPart { group: alongs(&x.group), dim: [1], tiled: [!x.tiled] }
+        AllToAllPrim { group: alongs(&x.group), split_dim: [0], concat_dim: [1], tiled: [!x.tiled] }
+        Ppermute { group: alongs(&x.group), pairs: [vec![(0, 1)]] }
+        AxisIndex { group: alongs(&x.group) }
+        Pcast { group: alongs(&x.group), to: [PcastTo::Varying, PcastTo::Reduced].into_iter().filter(|c| *c != x.to) }
     }
     panic!("say what differs in each field of {}: a row of `others!`", prim.key())
 }
 
-/// The list, with operands on which further values of the fields are accepted, and bools where these are another matter.
+/// Returns the list, with operands on which other values of the fields are accepted, and bools
+/// where these make a difference.
 pub(super) fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
     let mut all: Vec<(Prim, Vec<ArrayType>)> = Vec::new();
     let on = |ty: ArrayType| ty.on(&grid(AxisType::Explicit), p![]);
@@ -331,61 +351,87 @@ pub(super) fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
                 let (contracting, batch) = ([vec![2], vec![1]], [vec![0], vec![0]]);
                 (
                     Arc::new(DotGeneral { contracting, batch, ..DotGeneral::default() }),
-                    vec![F32.of([2, 2, 2]); 2],
+                    vec![F32.array_type([2, 2, 2]); 2],
                 )
             }
-            // as many windows as elements
+            // The number of windows equals the number of elements.
             "window_pick" | "window_place" => {
-                let window = Window { low: 1, ..Window::default() };
-                let over = Windows { taps: vec![1, 2], windows: vec![Window::default(), window] };
+                let window = Window { padding_low: 1, ..Window::default() };
+                let over = Windows { sizes: vec![1, 2], dims: vec![Window::default(), window] };
                 let turned = entry.name == "window_place";
-                (Arc::new(WindowPick { over, turned, out: None }), vec![I32.of([4, 61]), F32.of([4, 61])])
+                (
+                    Arc::new(WindowPick { windows: over, transposed: turned, out_sharding: None }),
+                    vec![I32.array_type([4, 61]), F32.array_type([4, 61])],
+                )
             }
             "conv_general_dilated" => {
                 let conv = Conv {
                     batch: [vec![0], vec![0]],
                     contracting: [vec![1], vec![1]],
                     spatial: [vec![2], vec![2]],
-                    windows: vec![Window { low: 1, ..Window::default() }],
-                    order: vec![0, 1, 2, 3],
-                    out: None,
-                    preferred: None,
+                    windows: vec![Window { padding_low: 1, ..Window::default() }],
+                    output_order: vec![0, 1, 2, 3],
+                    out_sharding: None,
+                    accum_dtype: None,
                 };
-                (Arc::new(conv), vec![F32.of([2, 2, 2, 2]); 2])
+                (Arc::new(conv), vec![F32.array_type([2, 2, 2, 2]); 2])
             }
             "broadcast_in_dim" => {
                 let (shape, broadcast_dimensions) = ([2, 2, 2].into(), vec![2, 0]);
-                (Arc::new(BroadcastInDim { shape, broadcast_dimensions, out: None }), square())
+                (Arc::new(BroadcastInDim { shape, broadcast_dimensions, out_sharding: None }), square())
             }
-            "full" => of(Arc::new(Full { ty: on(F32.of([8, 4])), value: Scalar::Float(0.0) })),
-            "iota" => of(Arc::new(Iota { ty: on(I32.of([8, 4])), dimension: 1 })),
-            "random_bits" => of(Arc::new(RandomBits { ty: on(U32.of([8, 4])), keys: 0 })),
-            "random_split" => of(Arc::new(RandomSplit { ty: on(DType::Key.of([8])), keys: 0 })),
-            // of as many complex numbers as real ones
-            "irfft" => {
-                (Arc::new(Fft { kind: Transform::InverseReal, lengths: [2].into() }), vec![C64.of([4, 2])])
+            "full" => of(Arc::new(Full { ty: on(F32.array_type([8, 4])), value: Scalar::Float(0.0) })),
+            "iota" => of(Arc::new(Iota { ty: on(I32.array_type([8, 4])), dimension: 1 })),
+            "random_bits" => of(Arc::new(RandomBits { ty: on(U32.array_type([8, 4])), num_key_dims: 0 })),
+            "random_split" => {
+                of(Arc::new(RandomSplit { ty: on(DType::Key.array_type([8])), num_key_dims: 0 }))
             }
+            // The number of complex elements equals the number of real ones.
+            "irfft" => (
+                Arc::new(Fft { kind: FftKind::InverseReal, lengths: [2].into() }),
+                vec![C64.array_type([4, 2])],
+            ),
             "gather" => {
-                let at = Places::rows(2, 0, 1, Beyond::Nothing);
-                let prim = Gather { at, sizes: [1, 1].into(), fill: Scalar::Float(0.5), out: None };
-                (Arc::new(prim), vec![F32.of([12, 12]), I32.of([12, 1])])
+                let at = GatherDims::rows(2, 0, 1, OutOfBounds::Drop);
+                let prim = Gather {
+                    dims: at,
+                    slice_sizes: [1, 1].into(),
+                    fill: Scalar::Float(0.5),
+                    out_sharding: None,
+                };
+                (Arc::new(prim), vec![F32.array_type([12, 12]), I32.array_type([12, 1])])
             }
             name if name.starts_with("scatter") => {
-                (prim, vec![F32.of([12, 12]), F32.of([12, 12]), I32.of([12, 1])])
+                (prim, vec![F32.array_type([12, 12]), F32.array_type([12, 12]), I32.array_type([12, 1])])
             }
             "dynamic_slice" => {
                 let (dims, lead) = (vec![1, 2, 3], vec![0]);
-                let numbers = [I32.of([3]), I32.of([3]), I32.of([3])];
+                let numbers = [I32.array_type([3]), I32.array_type([3]), I32.array_type([3])];
                 (
-                    Arc::new(DynamicSlice { sizes: [3, 3, 2, 2].into(), dims, lead, out: None }),
-                    [vec![F32.of([3, 3, 4, 6])], numbers.to_vec()].concat(),
+                    Arc::new(DynamicSlice {
+                        sizes: [3, 3, 2, 2].into(),
+                        dims,
+                        batch_dims: lead,
+                        out_sharding: None,
+                    }),
+                    [vec![F32.array_type([3, 3, 4, 6])], numbers.to_vec()].concat(),
                 )
             }
             "dynamic_update_slice" => (
-                Arc::new(DynamicUpdateSlice { dims: vec![2, 3], lead: vec![0], combine: None, out: None }),
-                vec![F32.of([3, 3, 4, 6]), F32.of([3, 3, 2, 2]), I32.of([3]), I32.of([3])],
+                Arc::new(DynamicUpdateSlice {
+                    dims: vec![2, 3],
+                    batch_dims: vec![0],
+                    reducer: None,
+                    out_sharding: None,
+                }),
+                vec![
+                    F32.array_type([3, 3, 4, 6]),
+                    F32.array_type([3, 3, 2, 2]),
+                    I32.array_type([3]),
+                    I32.array_type([3]),
+                ],
             ),
-            "triangular_solve" => (prim, vec![F32.of([2, 2, 2]); 2]),
+            "triangular_solve" => (prim, vec![F32.array_type([2, 2, 2]); 2]),
             "concatenate" | "psum_scatter" | "own_part" => (prim, square()),
             "all_gather" | "all_to_all" => (prim, square()),
             "reshard" => of(Arc::new(Reshard::new(grid(AxisType::Explicit), p!["X"]))),
@@ -393,17 +439,17 @@ pub(super) fn subjects() -> Vec<(Prim, Vec<ArrayType>)> {
             _ => (prim, operands),
         });
         let (prim, operands) = (entry.example)();
-        if let Some(x) = prim.downcast_ref::<Preduce>().filter(|x| x.combine == Combine::Max) {
+        if let Some(x) = prim.downcast_ref::<Preduce>().filter(|x| x.reducer == Reducer::Max) {
             let bools = operands.iter().map(|t| ArrayType { dtype: Bool, ..t.clone() }).collect();
-            all.push((Arc::new(Preduce { combine: Combine::Or, ..x.clone() }), bools));
+            all.push((Arc::new(Preduce { reducer: Reducer::Or, ..x.clone() }), bools));
         }
     }
     all
 }
 
-/// Numbers of both signs, none of them whole; some are those of another seed.
+/// Returns non-integral elements of both signs; some are shared by two seeds.
 pub(super) fn numbers(ty: &ArrayType, seed: usize) -> Array {
-    let n = ty.shape.elements();
+    let n = ty.shape.num_elements();
     let x = Array::from(
         (0..n)
             .map(|i| ((i * 37 + if i % 5 == 0 { 0 } else { seed * 13 } + 11) % 61) as f64 / 16.0 - 1.72)
@@ -419,7 +465,7 @@ pub(super) fn numbers(ty: &ArrayType, seed: usize) -> Array {
     x.reshape(&ty.shape)
 }
 
-/// What a primitive makes of its operands: the types, where they lie, and all bits.
+/// The results of a primitive: types, shardings and all bits.
 #[derive(Debug, PartialEq)]
 struct Made(Vec<(String, Option<Sharding>, Vec<u64>)>);
 
@@ -431,7 +477,7 @@ impl Made {
                 true => y.clone(),
                 false => y.reshard(ty.spec.unreduced(Axes::none())),
             };
-            let y = if ty.dtype == DType::Key { Key::of(y).data() } else { y };
+            let y = if ty.dtype == DType::Key { Key::from_array(y).data() } else { y };
             let floats = |y: &Array| -> Result<Vec<u64>> {
                 Ok(y.astype(F64).to_vec::<f64>()?.into_iter().map(f64::to_bits).collect())
             };
@@ -446,11 +492,11 @@ impl Made {
     }
 }
 
-pub(super) fn operands(types: &[ArrayType]) -> Vec<Operand> {
-    types.iter().map(|ty| Operand::new(ty.clone(), false)).collect()
+pub(super) fn operands(types: &[ArrayType]) -> Vec<TypedOperand> {
+    types.iter().map(|ty| TypedOperand::new(ty.clone(), false)).collect()
 }
 
-/// The program that applies it.
+/// Returns a program that applies the primitive.
 fn program(prim: &Prim, types: &[ArrayType]) -> Result<Program> {
     let mut b = Builder::new();
     let inputs: Vec<_> = types.iter().map(|ty| b.input(ty.clone(), None)).collect();
@@ -458,17 +504,19 @@ fn program(prim: &Prim, types: &[ArrayType]) -> Result<Program> {
     Ok(b.finish(&outputs))
 }
 
-/// The manual axes of a block's type, in front of which blocks are joined.
+/// Returns the spec that concatenates blocks along dimension 0 over the axes over which they vary;
+/// the reduced and unreduced axes are kept.
 pub(super) fn border(ty: &ArrayType) -> Spec {
-    let sets = Spec::whole(0).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
-    if ty.varying.is_empty() { sets } else { Spec::of(vec![ty.varying.clone()]) }
+    let sets = Spec::replicated(0).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
+    if ty.varying.is_empty() { sets } else { Spec::from_dims(vec![ty.varying.clone()]) }
 }
 
-/// Runs it through all that is kept in the process: as an operation of its own, and inside a program.
+/// Runs the primitive through all caches of the process: as an eager operation, and inside a
+/// program.
 fn run(prim: &Prim, types: &[ArrayType], xs: &[Array]) -> Result<Vec<Made>> {
     let apply = |xs: &[Array]| match prim.downcast_ref::<AxisIndex>() {
-        // without operands it belongs to the body that it is called in
-        Some(x) => vec![axis_index(x.along.axes.clone()).reshape([1])],
+        // Without operands, it belongs to the body in which it is called.
+        Some(x) => vec![axis_index(x.group.axes.clone()).reshape([1])],
         None => Array::apply(prim.clone(), &xs.iter().map(Into::into).collect::<Vec<_>>()),
     };
     if prim.collective().is_none() {
@@ -477,25 +525,25 @@ fn run(prim: &Prim, types: &[ArrayType], xs: &[Array]) -> Result<Vec<Made>> {
     }
     let results = prim.types(&operands(types)).map_err(Error::from)?;
     let manual = types.iter().chain(&results).find_map(|t| t.mesh.clone()).expect("a body is on a mesh");
-    let mesh = manual.retyped("X", AxisType::Explicit)?;
+    let mesh = manual.with_axis_types("X", AxisType::Explicit)?;
     let (ins, outs): (Vec<Spec>, Vec<Spec>) =
         (types.iter().map(border).collect(), results.iter().map(border).collect());
-    // one operand more, so that there always is one
+    // An extra operand ensures that there is at least one.
     let (ins, xs) = ([ins, vec![p![]]].concat(), [xs, &[Array::from(0.0)]].concat());
     let body = |xs: &Vec<Array>| apply(&xs[..xs.len() - 1]);
     Ok(vec![Made::of(shard_map(&mesh, ins, outs, body).call(&xs)?)?])
 }
 
-/// Arrays of these types; on this mesh, if there is one. A block that varies is one of two.
+/// Returns arrays of these types, on `mesh` if it is given. A varying block is one of two.
 fn place(types: &[ArrayType], mesh: Option<&Mesh>) -> Vec<Array> {
     let one = |(k, ty): (usize, &ArrayType)| {
         let mut shape = ty.shape.to_vec();
         if !ty.varying.is_empty() {
             shape[0] *= 2;
         }
-        let x = numbers(&ArrayType { shape: shape.into(), ..ty.dtype.of([]) }, k);
+        let x = numbers(&ArrayType { shape: shape.into(), ..ty.dtype.array_type([]) }, k);
         match mesh {
-            Some(mesh) => x.put(mesh, Spec::whole(ty.rank())),
+            Some(mesh) => x.put(mesh, Spec::replicated(ty.rank())),
             None => x,
         }
     };
@@ -562,7 +610,7 @@ fn two_that_differ_in_one_field_are_two() -> Result<()> {
     Ok(())
 }
 
-/// No two of the list are equal, and each is equal to itself made again.
+/// No two primitives of the list are equal, and each equals a second copy of itself.
 #[test]
 fn all_of_the_list_are_two() {
     for (i, one) in PRIMITIVES.iter().enumerate() {
@@ -573,23 +621,24 @@ fn all_of_the_list_are_two() {
     }
 }
 
-/// What may be asked for a sharding of its result is the same operation with another one; what has one of its own kind of asking is none of these.
+/// Primitives with an output sharding are the same operation with another sharding, except for
+/// those that state it in their own way.
 #[test]
 fn another_sharding_may_be_asked_of_the_same_operation() {
     let out = p!["X"];
     let mut asked = Vec::new();
     for entry in PRIMITIVES {
         let plain = (entry.example)().0;
-        let Some(other) = plain.with_out(out) else {
+        let Some(other) = plain.with_out_sharding(out) else {
             assert!(
-                plain.pins().is_some() || plain.out().is_none() || entry.family == "creation",
+                plain.constraint().is_some() || plain.out_sharding().is_none() || entry.family == "creation",
                 "{}",
                 plain.key()
             );
             continue;
         };
-        assert_eq!((other.name(), other.out()), (plain.name(), Some(out)), "{}", plain.key());
-        let alike = other.with_out(p![]) == plain.with_out(p![]);
+        assert_eq!((other.name(), other.out_sharding()), (plain.name(), Some(out)), "{}", plain.key());
+        let alike = other.with_out_sharding(p![]) == plain.with_out_sharding(p![]);
         assert!(alike && *other != *plain, "{}", plain.key());
         asked.push(entry.name);
     }
@@ -598,7 +647,7 @@ fn another_sharding_may_be_asked_of_the_same_operation() {
     }
 }
 
-/// The greatest and the least of bools are other operations than each other, and than a sum.
+/// The maximum and the minimum of bools are different operations, and differ from a sum.
 #[test]
 fn extremes_of_bools() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;

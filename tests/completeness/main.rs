@@ -1,7 +1,9 @@
-//! What every primitive of the list must have besides its rules: conformance cases, a derivative that agrees with differences, the same
-//! numbers on every mesh, and a row of the book's table. (That it does to many examples at once what it does to each is tested beside `vmap`, in `src/batch/tests.rs`.)
+//! Requirements on every primitive in the list in addition to its rules: a conformance case, a
+//! derivative that agrees with finite differences, the same results on every mesh, and a row in the
+//! book's table. (`src/ir/vmap/tests.rs` tests that `vmap` of a primitive applies it to each
+//! example.)
 //!
-//! All walk `atmesh::ops::PRIMITIVES`: a primitive that lacks one of these fails here.
+//! All tests walk `atmesh::ops::PRIMITIVES`: a primitive that lacks one of these fails here.
 
 mod cases;
 mod derivatives;

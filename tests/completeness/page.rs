@@ -1,36 +1,36 @@
-//! The book's table of all primitives, made from their list. Nothing in it is written by hand: loops are printed from each primitive's factors,
-//! and its types and what it communicates are found by splitting one loop at a time and asking.
+//! The book's table of all primitives, generated from their list. Loops are printed from each
+//! primitive's factors; types and collectives are found by sharding one loop at a time.
 //!
-//! `ATMESH_BLESS=1 cargo test --test completeness` writes the page anew.
+//! `ATMESH_BLESS=1 cargo test --test completeness` writes the page again.
 
 use super::derivatives::specs;
 use atmesh::ops::PRIMITIVES;
 use atmesh::program::factors::LoopId;
-use atmesh::program::{At, Collective, Dim, Factors, Operand, Prim};
+use atmesh::program::{Dim, DimMap, Factors, ManualCollective, Prim, TypedOperand};
 use atmesh::types::{ArrayType, DType};
-use atmesh::{Args, Array, Axes, Kind, Mesh, Spec, jit};
+use atmesh::{Args, Array, Axes, CollectiveKind, Mesh, Spec, jit};
 use std::path::PathBuf;
 
 const HEAD: &str = "\
 # All primitives
 
-What every operation of a program is made of. This page is generated from the crate's list of primitives, each by an example; a test
-compares it with what the primitives say of themselves. Primitives of which all the same is said share a row.
+The rules of every primitive operation. This page is generated from the crate's list of primitives, with one example for each; a test
+compares it with the rules of the primitives. Primitives with equal rules share a row.
 
 **Factors** are an operation's loops, and which dimension of which operand and result runs over which: `[i,k] [k,j] → [i,j]` is a product
-of matrices. `1` is a dimension of size 1 that is read again at every step (broadcasting), `(i·j)` a dimension made of two loops, the first one outside,
-`2i+1` one where step i lies at position 2i+1.
+of matrices. `1` is a dimension of size 1 that is read again at every step (broadcasting), `(i·j)` a dimension over two loops, the first one outside,
+`2i+1` a dimension in which step i is at position 2i+1.
 
-**Types** says what becomes of the axes that split a loop's dimensions, over explicit axes: *kept* (in the result; where several
-operands run over the loop, one that is unsharded there joins), *alike* (kept, if all operands that run over it are sharded the same way), *first* (kept, if the first
-operand is split), *gone* (the dimension is summed or folded away), *one* (gone, if one of the operands is split and the other not; if both are, say
-the result's sharding: `dot_to`), *whole* (refused unless the dimension is unsharded), *new* (unsharded, or as asked), *as asked* (said by the operation itself).
+**Types** says what happens to the axes that shard a loop's dimensions, over explicit axes: *kept* (in the result; if several
+operands run over the loop, an operand that is unsharded there joins), *match* (kept, if all operands that run over it are sharded the same way), *first* (kept, if the first
+operand is sharded), *reduced* (the dimension is summed or otherwise reduced), *one* (reduced, if one of the operands is sharded and the other is not; if both are, give
+the result's sharding: `dot_to`), *unsharded* (an error unless the dimension is unsharded), *new* (unsharded, or as requested), *as requested* (determined by the operation itself).
 
-**Parts** says whether operands may be unreduced, that is partial sums: *pass* (all operands are, and so is the result), *times reduced* (one is,
-the others are reduced), *refused*. `reduce_sum` and `dot_general` make such values, where the sharding that they are asked for says so.
+**Unreduced** says whether operands may be unreduced, that is partial sums: *pass* (all operands are, and so is the result), *times reduced* (one is,
+the others are reduced), *error*. `reduce_sum` and `dot_general` make such values if the requested sharding says so.
 
-**Communicates** says what the devices then exchange, where a loop is split (in parentheses: in auto mode, for loops that must be unsharded in
-explicit mode). What is not named needs nothing.
+**Communicates** lists the collectives if a loop is sharded (in parentheses: in auto mode, for loops that must be unsharded in
+explicit mode). Operations without an entry do not communicate.
 ";
 
 const MANUAL: &str = "
@@ -46,14 +46,14 @@ fn letter(l: LoopId) -> char {
     char::from_u32('i' as u32 + l as u32).unwrap_or('?')
 }
 
-/// How a dimension runs over loops.
+/// Formats how a dimension maps to loops.
 fn dim(d: &Dim) -> String {
     let loops: Vec<String> = d.loops.iter().map(|l| letter(*l).to_string()).collect();
     let loops = if loops.len() == 1 { loops.concat() } else { format!("({})", loops.join("·")) };
-    match d.at {
-        At::Same => loops,
-        At::Stretched => "1".into(),
-        At::Affine { scale, offset } => {
+    match d.map {
+        DimMap::Identity => loops,
+        DimMap::Broadcast => "1".into(),
+        DimMap::Affine { scale, offset } => {
             let scaled = match scale {
                 1 => loops,
                 -1 => format!("-{loops}"),
@@ -64,7 +64,7 @@ fn dim(d: &Dim) -> String {
                 n => format!("{scaled}{n:+}"),
             }
         }
-        At::Window => format!("{loops} from where it says"),
+        DimMap::Dynamic => format!("{loops} from where it says"),
     }
 }
 
@@ -74,11 +74,11 @@ fn loops(f: &Factors) -> String {
     format!("{} → {}", side(&f.operands), side(&f.results)).trim().to_string()
 }
 
-fn operands(types: &[ArrayType]) -> Vec<Operand> {
-    types.iter().map(|ty| Operand::new(ty.clone(), false)).collect()
+fn operands(types: &[ArrayType]) -> Vec<TypedOperand> {
+    types.iter().map(|ty| TypedOperand::new(ty.clone(), false)).collect()
 }
 
-/// A primitive's example, to be asked.
+/// An example of a primitive, for which types and collectives are computed.
 struct Asked {
     prim: Prim,
     types: Vec<ArrayType>,
@@ -86,10 +86,10 @@ struct Asked {
     results: Vec<ArrayType>,
 }
 
-/// Loops, and what is said of them.
+/// The loops, and the description of each.
 type Told = Vec<(String, String)>;
 
-/// What becomes of a split loop.
+/// The effect of sharding a loop.
 #[derive(PartialEq)]
 enum Fate {
     Kept,
@@ -98,74 +98,75 @@ enum Fate {
 }
 
 impl Asked {
-    /// Where a loop leads a dimension that is not stretched: operand and dimension.
+    /// Returns the operands and dimensions that a loop indexes without broadcasting.
     fn carried(&self, l: LoopId) -> Vec<(usize, usize)> {
         let mut places = Vec::new();
         for (k, dims) in self.factors.operands.iter().enumerate() {
             for (d, over) in dims.iter().enumerate() {
-                if over.loops.first() == Some(&l) && over.at != At::Stretched {
+                if over.loops.first() == Some(&l) && over.map != DimMap::Broadcast {
                     places.push((k, d));
                 }
             }
         }
         places
     }
-    /// As many ways as divide all dimensions that carry the loop.
+    /// Returns the number of shards that divides all dimensions that the loop indexes.
     fn ways(&self, l: LoopId) -> Option<usize> {
         let places = self.carried(l);
         let sizes = |n: usize| places.iter().all(|(k, d)| self.types[*k].shape[*d].is_multiple_of(n));
         (2..=7).find(|n| !places.is_empty() && sizes(*n))
     }
-    /// The operands with these places split over X.
+    /// Shards these dimensions of the operands over X.
     fn split(&self, mesh: &Mesh, places: &[(usize, usize)]) -> Vec<ArrayType> {
         let entry = |k, d| if places.contains(&(k, d)) { Axes::from("X") } else { Axes::none() };
         let lies = |(k, ty): (usize, &ArrayType)| {
-            ty.clone().on(mesh, Spec::of((0..ty.rank()).map(|d| entry(k, d)).collect()))
+            ty.clone().on(mesh, Spec::from_dims((0..ty.rank()).map(|d| entry(k, d)).collect()))
         };
         self.types.iter().enumerate().map(lies).collect()
     }
     fn fate(&self, mesh: &Mesh, places: &[(usize, usize)]) -> Fate {
         match self.prim.types(&operands(&self.split(mesh, places))) {
             Err(_) => Fate::Refused,
-            Ok(results) if results.iter().any(|t| !t.spec.is_whole()) => Fate::Kept,
+            Ok(results) if results.iter().any(|t| !t.spec.is_replicated()) => Fate::Kept,
             Ok(_) => Fate::Gone,
         }
     }
-    /// Which axes of a loop's dimensions the types keep, and which places to split to see it.
+    /// Describes how the types treat a loop's sharding, and returns the dimensions to shard for
+    /// testing it.
     fn word(&self, l: LoopId, mesh: &Mesh) -> (&'static str, Vec<(usize, usize)>) {
         let all = self.carried(l);
         let alone: Vec<Fate> = all.iter().map(|place| self.fate(mesh, &[*place])).collect();
         let word = match (self.fate(mesh, &all), &alone[..]) {
             (Fate::Kept, fates) if fates.iter().all(|f| *f == Fate::Kept) => "kept",
             (Fate::Kept, [Fate::Kept, ..]) => "first",
-            (Fate::Kept, _) => "alike",
-            (Fate::Gone, _) => "gone",
+            (Fate::Kept, _) => "match",
+            (Fate::Gone, _) => "reduced",
             (Fate::Refused, [Fate::Gone, ..]) if all.len() > 1 => return ("one", vec![all[0]]),
-            (Fate::Refused, _) => "whole",
+            (Fate::Refused, _) => "unsharded",
         };
         (word, all)
     }
-    /// What is exchanged where these operands go in.
-    fn exchanged(&self, types: Vec<ArrayType>) -> Vec<Kind> {
+    /// Returns the collectives for operands of these types.
+    fn exchanged(&self, types: Vec<ArrayType>) -> Vec<CollectiveKind> {
         let prim = self.prim.clone();
         let f = jit(move |xs: &Vec<Array>| {
             Array::apply(prim.clone(), &xs.iter().map(Into::into).collect::<Vec<_>>())
         });
         let args: Vec<Array> = types.into_iter().map(Args::into_tree).collect();
         let lowered = f.lower(args).unwrap_or_else(|e| panic!("{}: {e}", self.prim.key()));
-        let mut kinds: Vec<Kind> = lowered.collectives().iter().map(|c| c.kind).collect();
+        let mut kinds: Vec<CollectiveKind> = lowered.collectives().iter().map(|c| c.kind).collect();
         kinds.sort();
         kinds.dedup();
         kinds
     }
-    /// Whether operands may be in parts.
+    /// Describes whether operands may be unreduced.
     fn parts(&self) -> &'static str {
         let mesh = Mesh::without_devices([("X", 2)]).expect("one axis makes a mesh");
         let all_bool = self.types.iter().all(|t| t.dtype == DType::Bool);
         let numbers: Vec<bool> = self.types.iter().map(|t| t.dtype.is_number() || all_bool).collect();
         let ask = |unreduced: &dyn Fn(usize) -> bool| {
             let types = self.types.iter().enumerate().map(|(k, ty)| {
-                let spec = Spec::whole(ty.rank());
+                let spec = Spec::replicated(ty.rank());
                 let spec = match (numbers[k], unreduced(k)) {
                     (true, true) => spec.unreduced("X"),
                     (true, false) => spec.reduced("X"),
@@ -178,15 +179,16 @@ impl Asked {
         };
         match (numbers.contains(&true), ask(&|_| true), ask(&|k| k == 0)) {
             (false, ..) => "",
-            _ if self.prim.pins().is_some() => "as asked",
+            _ if self.prim.constraint().is_some() => "as requested",
             (_, true, _) => "pass",
             (_, _, true) => "times reduced",
-            _ => "refused",
+            _ => "error",
         }
     }
-    /// What an operation that is asked for a placement exchanges, wherever its operand may come from.
+    /// Describes the collectives of an operation with a requested sharding, over all shardings of
+    /// its operand.
     fn moves(&self, mesh: &Mesh) -> String {
-        let mut kinds: Vec<Kind> = Vec::new();
+        let mut kinds: Vec<CollectiveKind> = Vec::new();
         for spec in specs(&self.types[0].shape, mesh) {
             let from = self.types[0].clone().on(mesh, spec);
             if self.prim.types(&operands(std::slice::from_ref(&from))).is_ok() {
@@ -198,10 +200,10 @@ impl Asked {
         let names: Vec<&str> = kinds.iter().map(|k| k.name()).collect();
         format!("what the way needs: {}", names.join(", "))
     }
-    /// The row's columns on types and on what is exchanged.
+    /// Returns the row's columns on types and on collectives.
     fn columns(&self) -> (String, String) {
-        if let Some(pin) = self.prim.pins() {
-            return ("as asked".into(), self.moves(&pin.mesh));
+        if let Some(pin) = self.prim.constraint() {
+            return ("as requested".into(), self.moves(&pin.mesh));
         }
         let (mut words, mut kinds) = (Told::new(), Told::new());
         let add = |list: &mut Told, l: LoopId, what: String| match list.iter_mut().find(|x| x.1 == what) {
@@ -214,13 +216,14 @@ impl Asked {
                 add(&mut words, l, "new".into());
                 continue;
             }
-            // inner parts of a dimension and dimensions of size 1 cannot be split alone
+            // The minor factors of a dimension, and dimensions of size 1, cannot be sharded alone.
             let Some(ways) = self.ways(l) else { continue };
             let mesh = Mesh::without_devices([("X", ways)]).expect("one axis makes a mesh");
             let (word, places) = self.word(l, &mesh);
             add(&mut words, l, word.into());
-            let names = |kinds: Vec<Kind>| kinds.iter().map(|k| k.name()).collect::<Vec<_>>().join(", ");
-            let told = if word == "whole" {
+            let names =
+                |kinds: Vec<CollectiveKind>| kinds.iter().map(|k| k.name()).collect::<Vec<_>>().join(", ");
+            let told = if word == "unsharded" {
                 let auto = mesh.with_auto("X").expect("X is its axis");
                 let kinds = names(self.exchanged(self.split(&auto, &places)));
                 if kinds.is_empty() { kinds } else { format!("({kinds})") }
@@ -237,18 +240,18 @@ impl Asked {
     }
 }
 
-/// The types of an example: `f32[8,4] f32[4,2] → f32[8,2]`.
+/// Formats the types of an example, such as `f32[8,4] f32[4,2] → f32[8,2]`.
 fn example(types: &[ArrayType], results: &[ArrayType]) -> String {
-    let side = |types: &[ArrayType]| types.iter().map(ArrayType::short).collect::<Vec<_>>().join(" ");
+    let side = |types: &[ArrayType]| types.iter().map(ArrayType::short_text).collect::<Vec<_>>().join(" ");
     format!("{} → {}", side(types), side(results)).trim().to_string()
 }
 
-/// Text in a cell of a table.
+/// Formats text as code in a table cell.
 fn code(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("`{}`", text.replace('|', "\\|")) }
 }
 
-/// A row without its name, by which alone many differ.
+/// Returns a row without its name, since many rows differ only in the name.
 fn row(name: &str, prim: Prim, types: Vec<ArrayType>) -> String {
     let results = prim.types(&operands(&types)).unwrap_or_else(|f| panic!("{name}: {f:?}"));
     let params = prim.params();
@@ -267,24 +270,27 @@ fn row(name: &str, prim: Prim, types: Vec<ArrayType>) -> String {
 fn manual_row(name: &str, prim: Prim, types: Vec<ArrayType>) -> String {
     let results = prim.types(&operands(&types)).unwrap_or_else(|f| panic!("{name}: {f:?}"));
     let what = match prim.collective() {
-        Some(Collective::Reduce { .. }) => Kind::AllReduce.name(),
-        Some(Collective::AllGather { .. }) => Kind::AllGather.name(),
-        Some(Collective::ReduceScatter { .. }) => Kind::ReduceScatter.name(),
-        Some(Collective::AllToAll { .. }) => Kind::AllToAll.name(),
-        Some(Collective::Permute { .. }) => Kind::Permute.name(),
-        Some(Collective::OwnPart { .. } | Collective::AxisIndex { .. } | Collective::Cast { .. }) => {
-            "nothing"
-        }
+        Some(ManualCollective::AllReduce { .. }) => CollectiveKind::AllReduce.name(),
+        Some(ManualCollective::AllGather { .. }) => CollectiveKind::AllGather.name(),
+        Some(ManualCollective::ReduceScatter { .. }) => CollectiveKind::ReduceScatter.name(),
+        Some(ManualCollective::AllToAll { .. }) => CollectiveKind::AllToAll.name(),
+        Some(ManualCollective::Permute { .. }) => CollectiveKind::Permute.name(),
+        Some(
+            ManualCollective::KeepShard { .. }
+            | ManualCollective::AxisIndex { .. }
+            | ManualCollective::Pcast { .. },
+        ) => "nothing",
         None => panic!("{name} is in the family of collectives, and is none"),
     };
-    let side = |types: &[ArrayType]| code(&types.iter().map(ArrayType::short).collect::<Vec<_>>().join(" "));
+    let side =
+        |types: &[ArrayType]| code(&types.iter().map(ArrayType::short_text).collect::<Vec<_>>().join(" "));
     format!("| **{name}** {} | {} | {} | {what} |\n", code(&prim.params()), side(&types), side(&results))
 }
 
 fn page() -> String {
     let (mut text, mut manual) = (HEAD.to_string(), MANUAL.to_string());
     let mut family = "";
-    // the rows of a family, each with the names of those of which all the same is said
+    // The rows of a family, each with the names of all primitives that share it.
     let mut rows: Vec<(String, String)> = Vec::new();
     let told = |rows: &mut Vec<(String, String)>| -> String {
         rows.drain(..).map(|(names, row)| format!("| {names} {row}")).collect()
@@ -299,7 +305,7 @@ fn page() -> String {
             family = entry.family;
             text += &told(&mut rows);
             text += &format!("\n## {}\n\n", title(family));
-            text += "| | example | factors | types | parts | communicates |\n|---|---|---|---|---|---|\n";
+            text += "| | example | factors | types | unreduced | communicates |\n|---|---|---|---|---|---|\n";
         }
         let (name, row) = (format!("**{}**", entry.name), row(entry.name, prim, types));
         match rows.iter_mut().find(|r| r.1 == row) {

@@ -1,4 +1,4 @@
-"""Writes own.jsonl: cases for what the other files do not ask about, in their format (FORMAT.md), with JAX's answers.
+"""Writes own.jsonl: cases that the other files do not cover, in their format (FORMAT.md), with JAX's results.
 
     python own.py > own.jsonl         (JAX 0.10.2 on CPU; the tests need the file only)
 """
@@ -62,7 +62,7 @@ def dtype(name):
 
 
 def placed(arg, mesh):
-  """The array of an argument: `type` and `data` as FORMAT.md has them."""
+  """Returns the array of an argument, whose `type` and `data` are described in FORMAT.md."""
   name, dims = arg["type"].rstrip("]").split("[")
   sizes = [d.split("@") for d in dims.split(",") if d]
   shape, spec = [int(d[0]) for d in sizes], P(*[d[1] if len(d) > 1 else None for d in sizes])
@@ -92,7 +92,7 @@ def number(x):
 
 
 def case(args, body, axes=(("X", 2), ("Y", 4)), tol=None):
-  """`args`: {name: (type, data)}; `body`: [(name, op, operands, params)]; the last one is returned."""
+  """Adds a case. `args`: {name: (type, data)}; `body`: [(name, op, operands, params)]; the last value is returned."""
   mesh = Mesh(np.array(jax.devices()[:int(np.prod([n for _, n in axes]))]).reshape([n for _, n in axes]),
               [a for a, _ in axes], axis_types=(AxisType.Explicit,) * len(axes))
   args = [{"name": n, "type": t, "data": {"list": d} if isinstance(d, list) else {"hash": d}} for n, (t, d) in args.items()]
@@ -105,7 +105,7 @@ def case(args, body, axes=(("X", 2), ("Y", 4)), tol=None):
     for out, op, ins, params in body:
       operand = lambda i: i["lit"] if isinstance(i, dict) else env[i]
       ins = [operand(i) for i in ins]
-      if op in ("add", "mul", "clamp", "pad"):  # a number takes the element type of what stands beside it
+      if op in ("add", "mul", "clamp", "pad"):  # a scalar takes the element type of the other operand
         like = next(x for x in ins if hasattr(x, "dtype"))
         ins = [x if hasattr(x, "dtype") else jnp.asarray(x, like.dtype) for x in ins]
       env[out] = OPS[op](params, *ins)
@@ -114,7 +114,7 @@ def case(args, body, axes=(("X", 2), ("Y", 4)), tol=None):
 
   with jax.set_mesh(mesh):
     value = jax.jit(run)(*[placed(a, mesh) for a in args])
-  if value.size == 0:  # JAX cannot fetch these where they are sharded
+  if value.size == 0:  # JAX cannot fetch sharded arrays without elements
     value = np.zeros(value.shape, value.dtype)
   flat = np.asarray(jax.random.key_data(value) if jnp.issubdtype(value.dtype, jax.dtypes.prng_key) else value)
   flat = flat.astype(np.float64) if jnp.issubdtype(flat.dtype, jnp.floating) else flat
@@ -137,7 +137,7 @@ def binary(op, type, x, y, params=None, **kw):
 
 
 def collective(op, type, data, inner, over, axes):
-  """`op` over the axes `over`, of blocks of the type `inner`: each device's result is replicated."""
+  """Adds a case of `op` over the axes `over`, on blocks of type `inner`; the result is replicated."""
   mesh = Mesh(np.array(jax.devices()[:int(np.prod([n for _, n in axes]))]).reshape([n for _, n in axes]),
               [a for a, _ in axes], axis_types=(AxisType.Explicit,) * len(axes))
   arg = {"name": "a", "type": type, "data": {"list": [number(x) for x in data]}}
@@ -165,14 +165,14 @@ def collective(op, type, data, inner, over, axes):
       "expect": {"types": types, "values": [[number(x) for x in np.asarray(value).ravel()]]}})
 
 
-# bits of one element type as another of the same width
+# Bit casts between element types of the same width.
 for a, b in [("float32", "int32"), ("int32", "float32"), ("uint32", "float32"), ("float32", "uint32"), ("int16", "float16"),
              ("bfloat16", "uint16"), ("float16", "bfloat16"), ("int8", "uint8"), ("uint32", "int32"), ("float32", "float32")]:
   unary("bitcast_convert_type", f"{a}[8@Y,4]", 3, {"dtype": b})
   unary("bitcast_convert_type", f"{a}[4,2@X]", [-3, 5, 0, 1, 127, 2, 7, 9] if not a.startswith("u") else list(range(8)), {"dtype": b})
 unary("bitcast_convert_type", "float32[8]", [0.0, -0.0, 1.5, -2.0, 1e-40, INF, -INF, 3e38], {"dtype": "int32"})
 
-# no other file asks for these
+# Operations that no other file covers.
 for t in ["float32[8@Y,4]", "float32[16]", "float32[4,2@X]", "float32[]"]:
   unary("cbrt", t, 5)
   unary("gelu", t, 6, {"approximate": False})
@@ -182,13 +182,13 @@ for d, tol in [("float16", 2e-3), ("bfloat16", 1e-2)]:
   unary("cbrt", f"{d}[8@Y,4]", 7, tol=tol)
   unary("gelu", f"{d}[8@Y,4]", 8, {"approximate": False}, tol=tol)
 
-# ops of OPS-own.md
+# Operations of OPS-own.md.
 unary("copy", "int32[8@Y,4@X]", 9)
 unary("copy", "float32[6]", 10)
 for t in ["uint32[2]", "uint32[4@X,2]"]:
   case({"a": (t, 13)}, [("k", "random_wrap_key_data", ["a"], {})] + ([("v", "random_bits", ["k"], {"shape": [3]})] if t == "uint32[2]" else []))
 
-# the first extreme, NaN the most extreme, along whole and split dimensions
+# Ties go to the first extreme element, and NaN wins; along unsharded and sharded dimensions.
 extremes = [[1.0, 3.0, 3.0, 2.0], [NAN, 1.0, NAN, 5.0], [-INF, -INF, -INF, -INF], [INF, 2.0, INF, NAN],
             [0.0, -0.0, 0.0, -0.0], [-1.0, -2.0, -2.0, -1.0], [7.0, 7.0, 7.0, 7.0], [-INF, NAN, INF, 0.0]]
 flat = [x for row in extremes for x in row]
@@ -201,13 +201,13 @@ for op in ["argmax", "argmin"]:
   unary(op, "bool[8,4@Y]", 12, {"axis": 0})
 for op in ["amax", "amin", "logsumexp"]:
   unary(op, "float32[8@Y,4]", flat, {"axis": 1})
-  # the reference's devices lose a NaN when they combine extremes
+  # The reference loses a NaN when it combines the extremes of several devices.
   unary(op, "float32[8,4@X]", [0.25 if x != x else x for x in flat], {"axis": 1})
 for op in ["softmax", "log_softmax"]:
   unary(op, "float32[4@X,3]", [0.0, 0.0, 0.0, 1e4, 0.0, -1e4, -INF, 0.0, 1.0, -INF, -INF, 2.0], {"axis": 1})
   unary(op, "float32[4,2@X]", [1.0, 2.0, -3.0, 0.5, INF, 0.0, 0.0, 1.0], {"axis": 0})
 
-# ends of the range
+# Values at the ends of the range.
 wild = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, INF, -INF, NAN, 100.0, -100.0, 1e-10, -1e-10, 3e38, -3e38, 2.5]
 for op in """abs acos acosh asin asinh atan atanh cbrt ceil cosh erf erf_inv exp exp2 expm1 floor is_finite log log1p logistic
     neg reciprocal relu round rsqrt sign sinh softplus sqrt square tanh""".split():
@@ -233,18 +233,19 @@ for d in ["int32", "int8", "uint8", "int16", "uint32", "bool", "float16", "bfloa
         [1.9, 0.9, 0.5, 0.0, 100.7, 0.0, 3.0, 127.0], {"dtype": d})
 case({"x": ("float32[8@X]", [1.0, -1.0, NAN, INF, -INF, 0.25, -0.25, 0.5])}, [("v", "clamp", [{"lit": -0.5}, "x", {"lit": 0.25}], {})])
 
-# padding between, around, and cutting at once
+# Interior, positive and negative padding together.
 for low, high, interior in [([1, -1], [2, 0], [0, 2]), ([-1, 2], [-2, -1], [1, 1]), ([0, -3], [0, 2], [2, 0]), ([-4, 0], [0, 0], [1, 0])]:
   case({"x": ("float32[4,6]", 21)}, [("v", "pad", ["x", {"lit": 1.5}], {"low": low, "high": high, "interior": interior})])
 case({"x": ("int32[4@X,6]", 22)}, [("v", "pad", ["x", {"lit": -7}], {"low": [1, -2], "high": [2, 1], "interior": [1, 1]})])
 case({"x": ("float32[4,6@X]", 23)}, [("v", "pad", ["x", {"lit": 0.0}], {"low": [0, -1], "high": [1, 3], "interior": [2, 0]})])
 
-# numbers at equal distances, to the last bit of the end
+# Evenly spaced values; the end is exact to the last bit.
 for start, stop, num, endpoint in [(0.1, 0.7, 7, True), (-3.0, 5.0, 11, False), (1.0, 1.0, 4, True), (2.0, 9.0, 1, True), (0.0, 1.0, 0, True)]:
   case({}, [("v", "linspace", [], {"start": start, "stop": stop, "num": num, "endpoint": endpoint})])
 
-# Which operand's entry a batch dimension has, where one of them is whole: the left one's of the product, which is the later one where the
-# result's order would ask for a transpose. Three operands, dimensions of size 1 beside others, `...`.
+# Which operand's sharding a batch dimension takes if the other one is unsharded there: that of the product's left
+# operand, which is the later one if the order of the result would need a transpose. Also three operands, dimensions
+# of size 1 combined with others, and `...`.
 for subscripts, *types in [
     ("ab,b->ab", "float32[4@X,8]", "float32[8@Y]"), ("ab,b->ab", "float32[4@X,8@Y]", "float32[8]"),
     ("bhqk,bkhd->bqhd", "float32[4@X,2,2,3]", "float32[4,3,2@Y,4]"), ("bhqk,bkhd->bqhd", "float32[4,2@X,2,3]", "float32[4@Y,3,2,4]"),
@@ -258,38 +259,38 @@ for subscripts, *types in [
   axes = (("X", 2), ("Y", 2)) if not any("3@" in t or "6@Y" in t for t in types) else (("X", 2), ("Y", 3))
   case({n: (t, 31 + k) for k, (n, t) in enumerate(zip("abc", types))}, [("v", "einsum", list("abc"[:len(types)]), {"subscripts": subscripts})], axes=axes)
 
-# a batch dimension of size 1 that is split, with one of size 1 that is not
+# A sharded batch dimension of size 1 with an unsharded one.
 case({"a": ("float32[1@X,4,2]", 36), "b": ("float32[1,2,6@Y]", 37)}, [("v", "matmul", ["a", "b"], {})], axes=(("X", 1), ("Y", 2)))
 case({"a": ("float32[1,4@Y,2]", 36), "b": ("float32[1@X,2,6]", 37)}, [("v", "matmul", ["a", "b"], {})], axes=(("X", 1), ("Y", 2)))
 
-# reshapes, and tiles, of what has no elements
+# Reshapes and tiles of arrays without elements.
 for t, to in [("float32[0@X,12@Y]", [0, 1, 12]), ("float32[6@Y,0,8@X]", [1, 6, 0, 8]), ("int32[4@X,0@Y]", [4, 1, 0])]:
   unary("reshape", t, 38, {"new_sizes": to}, axes=(("X", 2), ("Y", 3)))
 unary("tile", "float32[0,12@X]", 39, {"reps": [3, 1]})
 
-# no overflow on the way, and nothing lost
+# No intermediate overflow or underflow.
 binary("hypot", "float32[4@X,4@Y]", [3.0, 0.0, -0.0, 1e30, 3e38, 1e-30, INF, INF, -INF, -5.0, 0.0, 1.0, 1e-20, 2.5, 7.0, 1e20],
        [4.0, 0.0, 0.0, 1e30, 0.0, 1e-30, 1.0, INF, 2.0, 12.0, -2.0, 1e-8, 1.0, -2.5, 24.0, -1e20])
 binary("hypot", "bfloat16[8,4@Y]", 40, 41, tol=1e-2)
 
-# 0 where x is, whatever the logarithm
+# The result is 0 where x is 0, whatever the logarithm is.
 binary("xlogy", "float32[4@X,4@Y]", [0.0, 0.0, -0.0, 0.0, 0.0, 1.0, 2.0, -3.0, INF, INF, 1.0, NAN, 1e-30, 2.5, -1.0, NAN],
        [0.0, INF, 0.0, -1.0, 2.0, 0.0, 3.0, 0.5, 1.0, 2.0, -1.0, 1.0, 1e30, INF, 0.0, 0.0])
 binary("xlogy", "bfloat16[8,4@Y]", 42, [0.25 * k for k in range(32)], tol=1e-2)
 
-# the greatest and the least over devices, of every kind of element: two programs that differ in this alone
+# Maximum and minimum over devices for every kind of element: the programs differ only in the operation.
 for name, data in [("bool", [True, False, True, True, False, False, True, False]), ("int32", [3, -5, 7, 2, 0, -1, 4, 9]),
                    ("uint8", [3, 200, 7, 2, 0, 255, 4, 9]), ("float32", [0.5, -2.0, 3.25, 1.0, INF, -INF, 0.0, -4.0])]:
   for op in ("pmax", "pmin", "psum"):
     collective(op, f"{name}[8@X]", data, f"{name}[4]{{V:X}}", ["X"], (("X", 2),))
     collective(op, f"{name}[8@(X,Y)]", data, f"{name}[2]{{V:(X,Y)}}", ["X", "Y"], (("X", 2), ("Y", 2)))
 
-# a state that decays and gains
+# A linear recurrence with decaying and growing factors.
 binary("recurrence", "float32[4@Y,4]", [0.5, -2, 1, 3, 0, 0.25, -1, 2, 1, 1, 0.5, -0.5, 4, 0, 2, 1],
        [1, 2, -3, 0.5, 4, -1, 0.25, 2, 0, 1, 1, -2, 8, 0.5, -0.5, 3], params={"axis": 1})
 unary("cumlogsumexp", "float32[4@Y,4]", [0.5, -2, 1, 3, 0, 0.25, -1, 2, 100, 100, 0.5, -0.5, -4, 0, 2, 1], {"axis": 1})
 
-# inverses of columns
+# Pseudo-inverses of columns.
 unary("pinv", "float32[2@X,2,1]", [3.0, 4.0, 0.0, 5.0])
 
 if __name__ == "__main__":

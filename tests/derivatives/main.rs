@@ -1,12 +1,12 @@
-//! Derivatives of programs against differences, and what the derived programs look like: what loops keep, what is computed again,
-//! what is refused.
+//! Compares derivatives of programs with finite differences, and tests the derived programs: the
+//! values that loops save, recomputation, and errors.
 
 #[path = "../typing/evaluate.rs"]
 #[expect(dead_code, reason = "the machine runs sentences itself")]
 mod evaluate;
 #[path = "../typing/machine.rs"]
 mod machine;
-#[path = "../../src/engine/reference/scalar.rs"]
+#[path = "../../src/exec/engine/reference/scalar.rs"]
 mod scalar;
 
 mod structure;
@@ -20,26 +20,27 @@ use expect_test::{Expect, expect};
 use machine::{Held, Machine};
 use std::sync::Arc;
 
-/// The results of a program of floats (inputs and results alike).
+/// Returns the results of a program whose inputs and results are floats.
 fn run(program: &Program, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let held = |x: &Vec<f64>| Held::of(x.iter().map(|x| Scalar::Float(*x)).collect());
     let mesh = program.mesh.clone().unwrap_or_else(|| Mesh::without_devices([("one", 1)]).unwrap());
     let outs = Machine { mesh }.run(program, &inputs.iter().map(held).collect::<Vec<_>>());
     outs.iter().map(|o| o.at(0).iter().map(|x| x.to_f64()).collect()).collect()
 }
-/// Numbers between 0.2 and 0.9, all different.
+/// Returns `n` distinct elements between 0.2 and 0.9.
 fn sample(n: usize, seed: usize) -> Vec<f64> {
     (0..n).map(|i| 0.2 + 0.7 * ((i * 37 + seed * 29 + 7) % 97) as f64 / 97.0).collect()
 }
 fn samples(program: &Program) -> Vec<Vec<f64>> {
-    let sizes = program.inputs.iter().map(|v| program.ty(*v).shape.elements());
+    let sizes = program.inputs.iter().map(|v| program.ty(*v).shape.num_elements());
     sizes.enumerate().map(|(k, n)| sample(n, k)).collect()
 }
 fn near(got: f64, want: f64, what: &str) {
     assert!((got - want).abs() < 1e-6 * (1.0 + want.abs()), "{what}: {got}, not {want}");
 }
 
-/// The gradient by inputs `wrt` of a program whose only result is a number, as a program of the same inputs.
+/// Returns the gradient with respect to inputs `wrt` of a program whose only result is a scalar, as
+/// a program of the same inputs.
 fn gradient(program: &Program, wrt: &[usize]) -> Program {
     let vjp = vjp_program(program, wrt).unwrap();
     let mut b = Builder::new();
@@ -51,7 +52,8 @@ fn gradient(program: &Program, wrt: &[usize]) -> Program {
     b.finish(&cts)
 }
 
-/// Gradient and tangent of a program whose only result is a number, against differences.
+/// Compares the gradient and the tangent of a program whose only result is a scalar with finite
+/// differences.
 fn check(program: &Program, wrt: &[usize]) {
     let point = samples(program);
     let back = run(&gradient(program, wrt), &point);
@@ -75,31 +77,32 @@ fn check(program: &Program, wrt: &[usize]) {
     }
 }
 
-/// One step of the heat equation: `u.at(1..n-1).set(u[1..n-1] + c·(u[2..] − 2u[1..n-1] + u[..n-2]))`.
+/// Returns one step of the heat equation: `u.at(1..n-1).set(u[1..n-1] + c·(u[2..] − 2u[1..n-1] +
+/// u[..n-2]))`.
 fn heat_step(n: usize) -> Program {
     let mut b = Builder::new();
-    b.input(I32.of([]), None);
-    let u = b.input(F64.of([n]), None);
+    b.input(I32.array_type([]), None);
+    let u = b.input(F64.array_type([n]), None);
     let mid = b.slice(&u, &[1], &[n - 1]).unwrap();
     let right = b.slice(&u, &[2], &[n]).unwrap();
     let left = b.slice(&u, &[0], &[n - 2]).unwrap();
-    let twice = b.times(&mid, 2.0).unwrap();
+    let twice = b.mul_scalar(&mid, 2.0).unwrap();
     let d = b.sub(&right, &twice).unwrap();
     let d = b.add(&d, &left).unwrap();
-    let d = b.times(&d, 0.1).unwrap();
+    let d = b.mul_scalar(&d, 0.1).unwrap();
     let new = b.add(&mid, &d).unwrap();
     let next = b.update_slice(&u, &new, &[1]).unwrap();
     b.finish(&[next])
 }
 
-/// A loop with one float array as its carry: inputs are the fixed ones, the carry, and what is sliced; the result is the sum of the
-/// squares of the last carry.
+/// Returns a loop with one float array as its carry. Its inputs are the loop-invariant values, the
+/// carry, and the sliced arrays; the result is the sum of the squares of the final carry.
 fn looped(body: Program, fixed: usize, length: usize) -> Program {
     let mut b = Builder::new();
     let types: Vec<ArrayType> = body.inputs[1..].iter().map(|v| body.ty(*v).clone()).collect();
     let stacked = |ty: &ArrayType| {
         let sizes: Vec<usize> = std::iter::once(length).chain(ty.shape.iter().copied()).collect();
-        ty.dtype.of(sizes)
+        ty.dtype.array_type(sizes)
     };
     let ins: Vec<Value> = types
         .iter()
@@ -119,7 +122,7 @@ fn looped(body: Program, fixed: usize, length: usize) -> Program {
         let y = b.square(&out).unwrap();
         let dims: Vec<usize> = (0..out.ty.rank()).collect();
         let y = b.reduce_sum(&y, &dims, None).unwrap();
-        total = b.sum_of(total, Some(y)).unwrap();
+        total = b.add_optional(total, Some(y)).unwrap();
     }
     b.finish(&[total.unwrap()])
 }
@@ -128,7 +131,7 @@ fn print(program: &Program, want: Expect) {
     want.assert_eq(&program.to_string());
 }
 
-/// The linear loop keeps nothing of the steps, and its transpose is slices, pads and sums.
+/// A linear loop saves nothing per iteration, and its transpose consists of slices, pads and sums.
 #[test]
 fn heat_keeps_nothing() {
     let program = looped(heat_step(10), 0, 5);
@@ -163,13 +166,14 @@ fn heat_keeps_nothing() {
     );
 }
 
-/// `x ← sin(x · cos(w)) + s_k·k`: what depends on w alone is computed once, slices and the step's number are not kept.
+/// Returns `x ← sin(x · cos(w)) + s_k·k`: a value that depends on w alone is computed once; slices
+/// and the loop index are not saved.
 fn nonlinear() -> Program {
     let mut b = Builder::new();
-    let k = b.input(I32.of([]), None);
-    let w = b.input(F64.of([3]), None);
-    let x = b.input(F64.of([3]), None);
-    let s = b.input(F64.of([3]), None);
+    let k = b.input(I32.array_type([]), None);
+    let w = b.input(F64.array_type([3]), None);
+    let x = b.input(F64.array_type([3]), None);
+    let s = b.input(F64.array_type([3]), None);
     let c = b.cos(&w).unwrap();
     let y = b.mul(&x, &c).unwrap();
     let y = b.sin(&y).unwrap();
@@ -246,7 +250,7 @@ fn a_loop_with_all_kinds_of_operands() {
     );
 }
 
-/// Derivatives of derivatives: of the gradient's product with a vector, both ways.
+/// Second derivatives: the gradient's product with a vector, computed in both ways.
 #[test]
 fn second_derivatives() {
     let program = looped(nonlinear(), 1, 3);
@@ -256,37 +260,41 @@ fn second_derivatives() {
     let cts = b.inline(&gradient, &ins);
     let mut total = None;
     for (k, ct) in cts.iter().enumerate() {
-        let v = b.times(ct, 1.0 + k as f64).unwrap();
+        let v = b.mul_scalar(ct, 1.0 + k as f64).unwrap();
         let v = b.mul(&v, ct).unwrap();
         let v = b.reduce_sum(&v, &[0], None).unwrap();
-        total = b.sum_of(total, Some(v)).unwrap();
+        total = b.add_optional(total, Some(v)).unwrap();
     }
     let along = b.finish(&[total.unwrap()]);
     check(&along, &[0, 1, 2]);
 }
 
-/// Carries that have no tangent at first, whole numbers among them, and a loop that runs backward.
+/// Carries without a tangent at first, integer carries, and a loop that runs in reverse.
 #[test]
 fn carries_of_all_kinds() {
     let mut b = Builder::new();
-    b.input(I32.of([]), None);
-    let w = b.input(F64.of([]), None);
-    let (n, x, y) = (b.input(I32.of([]), None), b.input(F64.of([]), None), b.input(F64.of([]), None));
-    let s = b.input(F64.of([]), None);
+    b.input(I32.array_type([]), None);
+    let w = b.input(F64.array_type([]), None);
+    let (n, x, y) = (
+        b.input(I32.array_type([]), None),
+        b.input(F64.array_type([]), None),
+        b.input(F64.array_type([]), None),
+    );
+    let s = b.input(F64.array_type([]), None);
     let one = Value::literal(I32, 1);
     let n1 = b.add(&n, &one).unwrap();
     let nf = b.convert(&n, F64).unwrap();
-    // x gets a tangent from w in the first step, y from x in the second
+    // x gets a tangent from w in the first iteration, and y gets one from x in the second.
     let x1 = b.mul(&w, &nf).unwrap();
     let x1 = b.mul(&x1, &s).unwrap();
     let y1 = b.sin(&x).unwrap();
     let y1 = b.add(&y, &y1).unwrap();
     let body = Arc::new(b.finish(&[n1, x1, y1.clone(), y1]));
     let mut b = Builder::new();
-    let (w, s) = (b.input(F64.of([]), None), b.input(F64.of([4]), None));
+    let (w, s) = (b.input(F64.array_type([]), None), b.input(F64.array_type([4]), None));
     let zero = Value::literal(F64, 0.0);
     let l = Loop { body, start: 0, length: 4, reverse: true, fixed: 1, carry: 3 };
-    let types = vec![I32.of([]), F64.of([]), F64.of([]), F64.of([4])];
+    let types = vec![I32.array_type([]), F64.array_type([]), F64.array_type([]), F64.array_type([4])];
     let outs = b.control(Control::Loop(l), &[w, Value::literal(I32, 1), zero.clone(), zero, s], types);
     let ys = b.square(&outs[3]).unwrap();
     let ys = b.reduce_sum(&ys, &[0], None).unwrap();
@@ -297,12 +305,13 @@ fn carries_of_all_kinds() {
     check(&program, &[1]);
 }
 
-/// A branch keeps what it needs; results that only one branch makes from the input have a cotangent in that one only.
+/// A branch saves the residuals that it needs; a result that depends on the input in one branch
+/// only has a cotangent only there.
 #[test]
 fn branches() {
     let branch = |f: &dyn Fn(&mut Builder, &Value, &Value) -> Value| {
         let mut b = Builder::new();
-        let (x, y) = (b.input(F64.of([3]), None), b.input(F64.of([3]), None));
+        let (x, y) = (b.input(F64.array_type([3]), None), b.input(F64.array_type([3]), None));
         let out = f(&mut b, &x, &y);
         Arc::new(b.finish(&[out]))
     };
@@ -314,13 +323,16 @@ fn branches() {
         let z = b.exp(x).unwrap();
         b.mul(&z, &z).unwrap()
     });
-    let three = branch(&|b, _, y| b.times(y, 3.0).unwrap());
+    let three = branch(&|b, _, y| b.mul_scalar(y, 3.0).unwrap());
     for which in 0..3 {
         let mut b = Builder::new();
-        let (x, y) = (b.input(F64.of([3]), None), b.input(F64.of([3]), None));
+        let (x, y) = (b.input(F64.array_type([3]), None), b.input(F64.array_type([3]), None));
         let branches = vec![one.clone(), two.clone(), three.clone()];
-        let out =
-            b.control(Control::Cond { branches }, &[Value::literal(I32, which), x, y], vec![F64.of([3])]);
+        let out = b.control(
+            Control::Cond { branches },
+            &[Value::literal(I32, which), x, y],
+            vec![F64.array_type([3])],
+        );
         let out = b.square(&out[0]).unwrap();
         let out = b.reduce_sum(&out, &[0], None).unwrap();
         let program = b.finish(&[out]);
@@ -328,9 +340,9 @@ fn branches() {
         check(&program, &[1]);
     }
     let mut b = Builder::new();
-    let (which, x) = (b.input(Bool.of([]), None), b.input(F64.of([3]), None));
+    let (which, x) = (b.input(Bool.array_type([]), None), b.input(F64.array_type([3]), None));
     let branches = vec![two, three];
-    let out = b.control(Control::Cond { branches }, &[which, x.clone(), x], vec![F64.of([3])]);
+    let out = b.control(Control::Cond { branches }, &[which, x.clone(), x], vec![F64.array_type([3])]);
     let vjp = vjp_program(&b.finish(&out), &[1]).unwrap();
     assert_eq!(vjp.depends, [true]);
 }

@@ -1,10 +1,10 @@
-//! What derived programs keep and refuse.
+//! The residuals and errors of derived programs.
 
 use super::{check, gradient, near, run, sample};
-use atmesh::grad::{jvp_program, vjp_program, vjp_program_of};
+use atmesh::grad::{jvp_program, vjp_program, vjp_program_for_results};
 use atmesh::mesh::{Axes, AxisType};
 use atmesh::program::dce::dce;
-use atmesh::program::{Builder, Control, Keep, Loop, Op, Program, ShardMapping, Value};
+use atmesh::program::{Builder, CheckpointPolicy, Control, Loop, Op, Program, ShardMapping, Value};
 use atmesh::types::DType::{F32, F64, I32};
 use atmesh::types::{ArrayType, DType};
 use atmesh::{ErrorKind, Mesh, p};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 fn three_sines() -> Arc<Program> {
     let mut b = Builder::new();
-    let x = b.input(F64.of([3]), None);
+    let x = b.input(F64.array_type([3]), None);
     let y = b.sin(&x).unwrap();
     let y = b.sin(&y).unwrap();
     let y = b.sin(&y).unwrap();
@@ -26,35 +26,38 @@ fn summed(control: Control, ty: ArrayType) -> Program {
     b.finish(&[y])
 }
 
-/// A checkpoint keeps its operands and nothing from inside.
+/// A checkpoint saves its operands and no intermediate value.
 #[test]
 fn checkpoints_keep_their_operands() {
-    for (keep, kept) in [(Keep::All, 3), (Keep::Nothing, 1)] {
-        let program = summed(Control::Jit { body: three_sines(), keep }, F64.of([3]));
+    for (keep, kept) in [(CheckpointPolicy::SaveAll, 3), (CheckpointPolicy::SaveNothing, 1)] {
+        let program = summed(Control::Jit { body: three_sines(), policy: keep }, F64.array_type([3]));
         check(&program, &[0]);
         assert_eq!(vjp_program(&program, &[0]).unwrap().residuals, kept);
     }
-    let program = summed(Control::Jit { body: three_sines(), keep: Keep::Nothing }, F64.of([3]));
+    let program = summed(
+        Control::Jit { body: three_sines(), policy: CheckpointPolicy::SaveNothing },
+        F64.array_type([3]),
+    );
     let twice = gradient(&program, &[0]);
     let mut b = Builder::new();
-    let x = b.input(F64.of([3]), None);
+    let x = b.input(F64.array_type([3]), None);
     let g = b.inline(&twice, &[x]);
     let g = b.reduce_sum(&g[0], &[0], None).unwrap();
     check(&b.finish(&[g]), &[0]);
 }
 
-/// Programs in which axes are auto: the cotangent lies outside as its operand does.
+/// In a program with auto axes, the cotangent is placed outside in the same way as its operand.
 #[test]
 fn modes() {
     let mesh = Mesh::without_devices([("X", 2)]).unwrap();
-    let inner = mesh.retyped("X", AxisType::Auto).unwrap();
+    let inner = mesh.with_axis_types("X", AxisType::Auto).unwrap();
     let mut b = Builder::new();
-    let x = b.input(ArrayType { mesh: Some(inner), ..F64.of([4]) }, None);
+    let x = b.input(ArrayType { mesh: Some(inner), ..F64.array_type([4]) }, None);
     let y = b.sin(&x).unwrap();
     let y = b.mul(&y, &x).unwrap();
     let body = Arc::new(b.finish(&[y]));
-    let outside = ArrayType { mesh: Some(mesh), spec: p!["X"], ..F64.of([4]) };
-    let program = summed(Control::Modes { body, out_specs: vec![Some(p!["X"])] }, outside.clone());
+    let outside = ArrayType { mesh: Some(mesh), spec: p!["X"], ..F64.array_type([4]) };
+    let program = summed(Control::AxisModes { body, out_specs: vec![Some(p!["X"])] }, outside.clone());
     check(&program, &[0]);
     let vjp = vjp_program(&program, &[0]).unwrap();
     assert_eq!(vjp.backward.output_types(), [outside]);
@@ -63,7 +66,7 @@ fn modes() {
 fn doubling() -> Program {
     let program = |f: &dyn Fn(&mut Builder, Value) -> Value| {
         let mut b = Builder::new();
-        let x = b.input(F64.of([]), None);
+        let x = b.input(F64.array_type([]), None);
         let y = f(&mut b, x);
         Arc::new(b.finish(&[y]))
     };
@@ -73,15 +76,19 @@ fn doubling() -> Program {
     });
     let body = program(&|b, x| {
         let y = b.square(&x).unwrap();
-        b.plus(&y, 1.0).unwrap()
+        b.add_scalar(&y, 1.0).unwrap()
     });
     let mut b = Builder::new();
-    let x = b.input(F64.of([]), None);
-    let outs = b.control(Control::While { cond, body, cond_fixed: 0, body_fixed: 0 }, &[x], vec![F64.of([])]);
+    let x = b.input(F64.array_type([]), None);
+    let outs = b.control(
+        Control::While { cond, body, cond_fixed: 0, body_fixed: 0 },
+        &[x],
+        vec![F64.array_type([])],
+    );
     b.finish(&outs)
 }
 
-/// While loops go forward only, and the refusal says what to write instead.
+/// While loops support forward mode only; the error suggests an alternative.
 #[test]
 fn while_loops() {
     let program = doubling();
@@ -93,11 +100,11 @@ fn while_loops() {
     assert!(error.to_string().contains("fori_loop with fixed bounds"), "{error}");
 }
 
-/// A while loop that only feeds whole numbers is no obstacle.
+/// A while loop that only affects integers does not prevent differentiation.
 #[test]
 fn what_has_no_tangent_is_no_obstacle() {
     let mut b = Builder::new();
-    let (x, y) = (b.input(F64.of([]), None), b.input(F64.of([]), None));
+    let (x, y) = (b.input(F64.array_type([]), None), b.input(F64.array_type([]), None));
     let z = b.inline(&doubling(), &[y]);
     let out = b.mul(&x, &z[0]).unwrap();
     let program = b.finish(&[out]);
@@ -107,42 +114,43 @@ fn what_has_no_tangent_is_no_obstacle() {
 #[test]
 fn only_floats_are_differentiated_by() {
     let mut b = Builder::new();
-    let n = b.input(I32.of([2]), None);
+    let n = b.input(I32.array_type([2]), None);
     let error = vjp_program(&b.finish(&[n]), &[0]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Dtype);
     assert!(error.to_string().contains("int32[2]"), "{error}");
 }
 
-/// What does not depend on an input gives zeros; what depends on nothing asked for takes no cotangent.
+/// Inputs that a result does not depend on get zeros; a result that depends on no differentiated
+/// input takes no cotangent.
 #[test]
 fn independent_inputs_and_results() {
     let mut b = Builder::new();
-    let (x, y) = (b.input(F64.of([2]), None), b.input(F64.of([2]), None));
+    let (x, y) = (b.input(F64.array_type([2]), None), b.input(F64.array_type([2]), None));
     let s = b.sin(&x).unwrap();
     let program = b.finish(&[s, y]);
     let vjp = vjp_program(&program, &[0]).unwrap();
     assert_eq!(vjp.depends, [true, false]);
     let mut b = Builder::new();
-    let (x, _) = (b.input(F64.of([]), None), b.input(F64.of([2]), None));
+    let (x, _) = (b.input(F64.array_type([]), None), b.input(F64.array_type([2]), None));
     let program = b.finish(&[x]);
     assert_eq!(run(&gradient(&program, &[1, 0]), &[vec![1.0], sample(2, 0)]), [vec![0.0, 0.0], vec![1.0]]);
 }
 
-/// For results that are not differentiated nothing is kept.
+/// Nothing is saved for results that are not differentiated.
 #[test]
 fn results_that_take_no_cotangent() {
     let mut b = Builder::new();
-    let x = b.input(F64.of([2]), None);
-    let (y, z) = (b.times(&x, 2.0).unwrap(), b.sin(&x).unwrap());
-    let vjp = vjp_program_of(&b.finish(&[y, z]), &[0], &[true, false]).unwrap();
+    let x = b.input(F64.array_type([2]), None);
+    let (y, z) = (b.mul_scalar(&x, 2.0).unwrap(), b.sin(&x).unwrap());
+    let vjp = vjp_program_for_results(&b.finish(&[y, z]), &[0], &[true, false]).unwrap();
     assert_eq!((vjp.residuals, vjp.depends), (0, vec![true, false]));
 }
 
-/// Prints stand in the forward program, once.
+/// Prints occur once, in the forward program.
 #[test]
 fn prints_stay() {
     let mut b = Builder::new();
-    let x = b.input(F32.of([2]), None);
+    let x = b.input(F32.array_type([2]), None);
     let y = b.sin(&x).unwrap();
     b.control(Control::Print { template: "{}".into() }, std::slice::from_ref(&y), Vec::new());
     let y = b.sin(&y).unwrap();
@@ -153,19 +161,19 @@ fn prints_stay() {
     assert_eq!((prints(&vjp.forward), prints(&vjp.backward)), (1, 0));
 }
 
-/// Weights that are the same on all devices, used twice at each step of a loop on each device: their gradient is summed over devices
-/// once, behind the loop.
+/// Weights that are equal on all devices, used twice in each iteration of a per-device loop: their
+/// gradient is summed over devices once, after the loop.
 #[test]
 fn gradients_are_summed_over_devices_once() {
     let mesh = Mesh::without_devices([("X", 2)]).unwrap();
-    let manual = mesh.retyped("X", AxisType::Manual).unwrap();
+    let manual = mesh.with_axis_types("X", AxisType::Manual).unwrap();
     let ty = |varying: bool| ArrayType {
         mesh: Some(manual.clone()),
         varying: if varying { "X".into() } else { Axes::none() },
-        ..F64.of([2])
+        ..F64.array_type([2])
     };
     let mut b = Builder::new();
-    b.input(I32.of([]), None);
+    b.input(I32.array_type([]), None);
     let (w, x) = (b.input(ty(false), None), b.input(ty(true), None));
     let y = b.mul(&x, &w).unwrap();
     let y = b.sin(&y).unwrap();
@@ -177,8 +185,11 @@ fn gradients_are_summed_over_devices_once() {
     let l = Loop { body, start: 0, length: 3, reverse: false, fixed: 1, carry: 1 };
     let out = b.control(Control::Loop(l), &[w, x], vec![ty(true)]);
     let body = Arc::new(b.finish(&out));
-    let global =
-        |spec| ArrayType { mesh: Some(mesh.clone()), spec, ..F64.of([if spec == p!["X"] { 4 } else { 2 }]) };
+    let global = |spec| ArrayType {
+        mesh: Some(mesh.clone()),
+        spec,
+        ..F64.array_type([if spec == p!["X"] { 4 } else { 2 }])
+    };
     let mapping = ShardMapping {
         body,
         mesh: mesh.clone(),
@@ -197,7 +208,8 @@ fn gradients_are_summed_over_devices_once() {
     assert_eq!(backward.matches("psum").count(), 1, "{backward}");
 }
 
-/// Cotangents have the operand's type with the sets traded, however the operand was joined.
+/// Cotangents have the operand's type with reduced and unreduced axes exchanged, however the
+/// operand was cast.
 #[test]
 fn cotangents_lie_as_their_operands() {
     let mesh = Mesh::without_devices([("X", 2), ("Y", 2)]).unwrap();
@@ -220,16 +232,16 @@ fn cotangents_lie_as_their_operands() {
         let types: Vec<String> = vjp.backward.output_types().iter().map(|t| t.to_string()).collect();
         assert_eq!(types, [a, b_].map(|t| t.replace("{R:", "{U:")));
     }
-    assert_eq!(DType::F64.of([]).to_string(), "float64[]");
+    assert_eq!(DType::F64.array_type([]).to_string(), "float64[]");
 }
 
-/// Carries that only feed themselves go, with the fixed inputs, slices and results that only they use; a carry that another one reads
-/// stays.
+/// Carries that only feed themselves are removed, together with the loop-invariant inputs, slices
+/// and results that only they use. A carry that another one reads stays.
 #[test]
 fn what_nobody_needs_goes() {
-    let f = || F64.of([]);
+    let f = || F64.array_type([]);
     let mut b = Builder::new();
-    b.input(I32.of([]), None);
+    b.input(I32.array_type([]), None);
     let (dead_fixed, fixed) = (b.input(f(), None), b.input(f(), None));
     let (dead, x, y) = (b.input(f(), None), b.input(f(), None), b.input(f(), None));
     let (slice, dead_slice) = (b.input(f(), None), b.input(f(), None));
@@ -241,9 +253,9 @@ fn what_nobody_needs_goes() {
     let body = Arc::new(b.finish(&[dead_next, next, y_next, stacked]));
     let mut b = Builder::new();
     let mut ins: Vec<Value> = (0..5).map(|_| b.input(f(), None)).collect();
-    ins.extend((0..2).map(|_| b.input(F64.of([4]), None)));
+    ins.extend((0..2).map(|_| b.input(F64.array_type([4]), None)));
     let l = Loop { body, start: 0, length: 4, reverse: false, fixed: 2, carry: 3 };
-    let outs = b.control(Control::Loop(l), &ins, vec![f(), f(), f(), F64.of([4])]);
+    let outs = b.control(Control::Loop(l), &ins, vec![f(), f(), f(), F64.array_type([4])]);
     let program = b.finish(&outs[1..2]);
     let small = dce(&program);
     let Op::Control(Control::Loop(l)) = &small.equations[0].op else { panic!("{small}") };

@@ -1,13 +1,15 @@
-//! Exercises that grade themselves: `cargo test --test exercises -- --nocapture` compares `mine.rs` with what is asked.
+//! Self-grading exercises: `cargo test --test exercises -- --nocapture` compares `mine.rs` with the
+//! tasks.
 //!
-//! An exercise is solved when the numbers are right, the result has the type that is asked for, and the report has just the
-//! collectives that are. The solutions are solved, and wrong answers are found out.
+//! An exercise is solved if the elements are right, the result has the requested type, and the
+//! report lists exactly the requested collectives. The tests assert that the solutions pass and
+//! that wrong answers do not.
 
 mod mine;
 mod solutions;
 
 use atmesh::prelude::*;
-use atmesh::{Error, Kind};
+use atmesh::{CollectiveKind, Error};
 
 type One = fn(&Array) -> Result<Array>;
 type Two = fn(&Array, &Array) -> Result<Array>;
@@ -29,29 +31,29 @@ struct Answers {
 
 const NOTHING: &str = "nothing is written yet";
 
-/// No answer yet.
+/// Returns an error: this exercise has no answer yet.
 fn todo() -> Result<Array> {
     Err(Error::other(NOTHING))
 }
 
-/// Kind, times and bytes per device of each collective.
-type Sent = Vec<(Kind, u64, u64)>;
+/// The kind, count and bytes per device of each collective.
+type Sent = Vec<(CollectiveKind, u64, u64)>;
 
-/// What became of an exercise.
+/// The grade of an exercise.
 #[derive(Clone, Debug, PartialEq)]
 enum Grade {
     Solved,
     Nothing,
-    /// What is different.
+    /// The answer is wrong in this respect.
     Wrong(String),
 }
 
-/// What is asked: the numbers, the type, and kind, times and bytes per device of each collective.
+/// A task: the elements, the type, and the kind, count and bytes per device of each collective.
 struct Task {
     name: &'static str,
     right: Array,
     ty: &'static str,
-    collectives: &'static [(Kind, u64, u64)],
+    collectives: &'static [(CollectiveKind, u64, u64)],
     answer: Result<(Array, Sent)>,
 }
 
@@ -69,10 +71,10 @@ impl Task {
                 self.ty
             )));
         }
-        if !result.allclose_by(&self.right, 1e-4, 1e-5)? {
+        if !result.allclose_with(&self.right, 1e-4, 1e-5)? {
             return Ok(Grade::Wrong("the numbers are not right".into()));
         }
-        let told = |all: &[(Kind, u64, u64)]| {
+        let told = |all: &[(CollectiveKind, u64, u64)]| {
             let each = all.iter().map(|(kind, times, bytes)| format!("{times} × {kind} of {bytes} bytes"));
             let each: Vec<String> = each.collect();
             if each.is_empty() { "nothing".to_string() } else { each.join(", ") }
@@ -85,13 +87,13 @@ impl Task {
     }
 }
 
-/// Runs an answer; what it returns and sends.
+/// Runs an answer; returns its result and its collectives.
 fn run<I: Tree>(
     program: Result<atmesh::Lowered<I, Array>>,
     call: impl FnOnce(atmesh::Lowered<I, Array>) -> Result<Array>,
 ) -> Result<(Array, Sent)> {
     let program = program?;
-    let sent = program.collectives().iter().map(|c| (c.kind, c.times, c.bytes)).collect();
+    let sent = program.collectives().iter().map(|c| (c.kind, c.count, c.bytes_per_device)).collect();
     Ok((call(program)?, sent))
 }
 fn one(f: One, x: &Array) -> Result<(Array, Sent)> {
@@ -104,9 +106,9 @@ fn three(f: Three, x: &Array, y: &Array, z: &Array) -> Result<(Array, Sent)> {
     run(jit(f).lower((x, y, z)), |p| p.compile()?.call((x, y, z)))
 }
 
-/// All exercises, with these answers.
+/// Returns all exercises, with these answers.
 fn tasks(a: &Answers) -> Result<Vec<Task>> {
-    use Kind::{AllGather, AllReduce, AllToAll, Halo, ReduceScatter};
+    use CollectiveKind::{AllGather, AllReduce, AllToAll, Halo, ReduceScatter};
     let mesh = Mesh::new([("X", 8)])?;
     let auto = Mesh::auto([("X", 8)])?;
     let [xk, uk, dk, vk] = Key::new(2026).split();
@@ -195,7 +197,7 @@ fn tasks(a: &Answers) -> Result<Vec<Task>> {
     ])
 }
 
-/// What is told of all answers.
+/// Returns the report on all answers, and the number of wrong ones.
 fn told(a: &Answers) -> Result<(String, usize)> {
     let (mut text, mut wrong) = (String::new(), 0);
     for task in tasks(a)? {
@@ -211,7 +213,7 @@ fn told(a: &Answers) -> Result<(String, usize)> {
     Ok((text, wrong))
 }
 
-/// Yours. What is not written yet is no failure.
+/// Grades `mine.rs`. A missing answer does not fail the test.
 #[test]
 fn mine() -> Result<()> {
     let (text, wrong) = told(&mine::ANSWERS)?;
@@ -228,7 +230,8 @@ fn solutions_are_solved() -> Result<()> {
     Ok(())
 }
 
-/// Each wrong in one way: nothing, numbers, type, collectives, an error. The book shows what is told of them.
+/// Grades answers that are each wrong in one way: none, elements, type, collectives, or an error.
+/// The book shows the report.
 #[test]
 fn wrong_answers_are_found_out() -> Result<()> {
     let half = Answers {

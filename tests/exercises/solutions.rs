@@ -10,7 +10,8 @@ fn normalized(x: &Array) -> Result<Array> {
     Ok(x / x.square().sum(Dims::keep(1)).sqrt())
 }
 
-/// Columns, then rows: what the first product leaves split is what the second contracts. Cutting what is replicated is free.
+/// Columns, then rows: the dimension that the first product leaves sharded is contracted by the
+/// second. Slicing a replicated array needs no communication.
 fn two_layers(x: &Array, up: &Array, down: &Array) -> Result<Array> {
     let (up, down) = (up.reshard(p![_, "X"]), down.reshard(p!["X", _]));
     Ok(x.dot(up).relu().dot_to(down, p![]))

@@ -1,14 +1,15 @@
-//! Whether a text holds together: each name is bound once, read behind its binding and within its region, with the type that it was
-//! bound with; brackets are balanced. It knows the forms that are written, and no more.
+//! Checks the consistency of StableHLO text: each name is bound once, and is read after its
+//! binding, within its region, and with the bound type; brackets are balanced. It knows only the
+//! forms that this crate writes.
 
 use std::collections::{HashMap, HashSet};
 
-/// An operation whose regions are open: what it binds, what it reads, and what was bound around it.
+/// An operation with open regions: what it binds, what it reads, and the names bound around it.
 struct Open {
     binds: Vec<String>,
     reads: Vec<String>,
     around: HashMap<String, String>,
-    /// What it carries, for loops.
+    /// The carried types, for loops.
     types: Option<Vec<String>>,
 }
 
@@ -19,7 +20,7 @@ struct Check {
     open: Vec<Open>,
 }
 
-/// Nothing, or what is wrong on which line.
+/// Returns an error with the line number if the text is inconsistent.
 pub(crate) fn check(text: &str) -> Result<(), String> {
     let mut check = Check::default();
     for (n, line) in text.lines().enumerate() {
@@ -28,7 +29,7 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
     if check.open.is_empty() { Ok(()) } else { Err("line at the end: a region is open".into()) }
 }
 
-/// Splits at commas outside of brackets.
+/// Splits at commas outside brackets.
 fn split(text: &str) -> Vec<String> {
     let (mut parts, mut depth, mut word) = (Vec::new(), 0, String::new());
     let mut before = ' ';
@@ -50,7 +51,7 @@ fn split(text: &str) -> Vec<String> {
     parts.retain(|p| !p.is_empty());
     parts
 }
-/// What is within the bracket that `text` begins with, and what is behind it.
+/// Returns the text within the bracket that `text` starts with, and the text after it.
 fn bracket(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0;
     let mut before = ' ';
@@ -70,7 +71,7 @@ fn bracket(text: &str) -> Option<(&str, &str)> {
     }
     None
 }
-/// The names that a text reads, in order.
+/// Returns the names that a text reads, in order.
 fn names(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for piece in text.split('%').skip(1) {
@@ -79,7 +80,7 @@ fn names(text: &str) -> Vec<String> {
     }
     found
 }
-/// The types of operands and of results: `(a, b) -> c`, or `a` for all of them.
+/// Returns the types of operands and of results: `(a, b) -> c`, or `a` for all of them.
 fn signature(text: &str) -> (Option<Vec<String>>, Vec<String>) {
     let plain =
         |t: &str| split(t.trim().strip_prefix('(').and_then(|t| t.strip_suffix(')')).unwrap_or(t.trim()));
@@ -106,7 +107,7 @@ impl Check {
             Some(t) => Err(format!("{name} is {t}, and is read as {ty}")),
         }
     }
-    /// `%a: t {…}, %b: t`
+    /// Parses `%a: t {…}, %b: t`.
     fn parameters(&mut self, text: &str) -> Result<(), String> {
         for p in split(text) {
             let (name, ty) = p.split_once(": ").ok_or("a parameter without a type")?;
@@ -134,7 +135,7 @@ impl Check {
             return self.parameters(bracket(heads).ok_or("brackets")?.0);
         }
         if line == "} do {" || line == "}, {" {
-            // names of the region before are gone, but for what a loop carries
+            // Names of the previous region are out of scope, except for those that a loop carries.
             let open = self.open.last().ok_or("no region is open")?;
             let carried: Vec<_> = open.reads.iter().filter(|n| n.starts_with('@')).cloned().collect();
             let mut types = open.around.clone();
@@ -225,7 +226,7 @@ impl Check {
                 self.all(&reads, &[which.clone(), ty.clone(), ty.clone()])?;
                 return self.results(&binds, &outs[1..]);
             }
-            // parts are of another type than what they make
+            // The real and imaginary parts have another type than the result.
             None if word == "stablehlo.complex" => {}
             None => reads.iter().try_for_each(|n| self.read(n, &outs[0]))?,
         }

@@ -1,11 +1,12 @@
-//! Programs as StableHLO: the text holds together, says what it said before, and refusals name the line.
+//! Programs as StableHLO: the text is consistent, equals the golden text, and errors name the
+//! source line.
 
 mod checker;
 #[path = "../../examples/beyond/programs.rs"]
 mod programs;
 
-use atmesh::export::{Options, Shardings};
 use atmesh::prelude::*;
+use atmesh::stablehlo::{Annotate, Options};
 use std::fmt::Write;
 use std::sync::LazyLock;
 
@@ -37,7 +38,7 @@ fn the_checker_finds_what_is_wrong() {
     assert!(wrong("%0 = ", "%arg0 = ").contains("is bound twice"));
 }
 
-/// Arguments, results, tables and captures.
+/// The module has tables of arguments, results and captured values.
 #[test]
 fn tables_say_what_goes_in_and_out() {
     let find = |name: &str| &CASES.iter().find(|c| c.name == name).expect(name).module;
@@ -60,7 +61,7 @@ fn tables_say_what_goes_in_and_out() {
     assert_eq!((step.devices(), find("transforms").devices()), (8, 1));
     assert!(find("donated").arguments()[0].donated);
     assert!(find("donated").text().contains("jax.buffer_donor = true"));
-    // small captures are constants, larger ones arguments; a key is two words
+    // Small captured values are constants, larger ones arguments; a key is two words.
     assert_eq!(find("captured").arguments().len(), 1);
     let w = Array::ones([32, 16]);
     let large = jit(|x: &Array| x.dot(&w)).trace(Array::ones([32])).unwrap().to_stablehlo().unwrap();
@@ -70,7 +71,7 @@ fn tables_say_what_goes_in_and_out() {
     assert_eq!(find("keys").results().len(), 4);
 }
 
-/// What our own engine takes and gives has the types of the tables.
+/// The arguments and results of our own engine have the types in the tables.
 #[test]
 fn tables_agree_with_arguments_and_results() {
     for case in CASES.iter() {
@@ -104,8 +105,8 @@ fn shardings_are_told_as_asked() {
         let options = Options::default().shardings(s);
         traced.to_stablehlo_with(options).unwrap().text().matches("sharding_constraint").count()
     };
-    assert_eq!(constraints(Shardings::Asked), 1);
-    assert_eq!((constraints(Shardings::Types), constraints(Shardings::Placed)), (3, 3));
+    assert_eq!(constraints(Annotate::Requested), 1);
+    assert_eq!((constraints(Annotate::Explicit), constraints(Annotate::All)), (3, 3));
     let lines = traced.to_stablehlo().unwrap();
     assert!(lines.text().contains("tests/export/main.rs"), "{lines}");
 }
@@ -116,7 +117,10 @@ fn refusals_name_the_line() {
     let uneven = Array::ones([102]).put(&mesh, p!["X"]);
     let refused = |e: Result<atmesh::transform::StableHlo>| e.expect_err("refused").to_string();
     let text = refused(jit(|x: &Array| x + 1.0).trace(&uneven).and_then(|t| t.to_stablehlo()));
-    assert!(text.contains("dimension 0 of float32[102] is in 4 uneven parts: XLA splits evenly"), "{text}");
+    assert!(
+        text.contains("dimension 0 of float32[102] is sharded into 4 uneven blocks: XLA needs even ones"),
+        "{text}"
+    );
     assert!(text.contains("pad it to 104"), "{text}");
     let printed = jit(|x: &Array| {
         debug_print!("{}", x);
@@ -164,7 +168,7 @@ fn a_folder_is_whole_or_not_there() {
     let table: serde_json::Value =
         serde_json::from_slice(&std::fs::read(folder.join("program.json")).unwrap()).unwrap();
     assert_eq!(table["arguments"][1]["file"], "capture0.npy");
-    // a file in the folder's place
+    // Saving fails if a file has the folder's name.
     let file = folder.join("program.mlir");
     let error = module.save(&file).expect_err("a file").to_string();
     assert!(error.contains("program.mlir"), "{error}");
@@ -172,15 +176,15 @@ fn a_folder_is_whole_or_not_there() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// `ATMESH_BLESS=1` writes them anew.
+/// Compares with the golden texts; `ATMESH_BLESS=1` writes them again.
 #[test]
 fn golden_texts() {
     for (file, primitives) in [("programs.txt", false), ("primitives.txt", true)] {
         let mut text = String::new();
-        // those that are sharded say the same with other shardings
+        // The sharded cases are left out: their text differs only in shardings.
         let whole = CASES.iter().filter(|c| !c.name.starts_with("sharded_"));
         for case in whole.filter(|c| c.name.starts_with("prim_") == primitives) {
-            // a hash is a hundred lines
+            // Long texts are represented by their number of lines; a hash takes a hundred lines.
             let lines = case.module.text().lines();
             if lines.clone().count() > 120 {
                 writeln!(text, "== {}: {} lines", case.name, lines.count()).unwrap();

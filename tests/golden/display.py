@@ -1,6 +1,6 @@
-"""Writes display.txt: arrays and how numpy prints them. A case is a line `case dtype shape how values…`, the text, a line `end`.
+"""Writes display.txt: arrays and the text that numpy prints for them. A case is a line `case dtype shape how values…`, the text, and a line `end`.
 
-`how` is `list` (the values themselves) or `hash` (seed and scale: element i is (i*2654435761 + seed) mod 2^32 / 2^32 - 0.5, times scale).
+`how` is `list` (the values follow) or `hash` (seed and scale: element i is (i*2654435761 + seed) mod 2^32 / 2^32 - 0.5, times scale).
 """
 import numpy as np
 

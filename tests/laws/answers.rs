@@ -1,4 +1,5 @@
-//! Whatever a primitive of one's own answers beside its sentences: it is refused by its name, or computes what these say.
+//! Faulty custom primitives: each answer of a primitive, apart from its loop nests, is changed at
+//! random; then it is rejected by name, or computes what its loop nests say.
 
 use crate::kernels::{numbers, off_size, read};
 use crate::{Rng, law};
@@ -7,15 +8,15 @@ use atmesh::diagnostic::Fault;
 use atmesh::mesh::AxisType;
 use atmesh::ops::PRIMITIVES;
 use atmesh::prelude::*;
-use atmesh::program::sentence::{Combine, Sentence};
+use atmesh::program::loop_nest::{LoopNest, Reducer};
 use atmesh::program::{
-    At, Back, Batch, Batched, Collective, Dim, Factors, Forward, Input, Join, Linearity, Operand, Prim,
-    Primitive, Priority, Tangents, Value, Var,
+    BatchedOp, Dim, DimMap, ExplicitRule, Factors, Input, JvpArgs, Linearity, ManualCollective, Prim,
+    Primitive, Priority, Tangents, TransposeArgs, TypedOperand, Value, Var, VmapArgs,
 };
 use atmesh::{Axes, Error, Shape};
 use std::sync::Arc;
 
-/// Which of its answers is changed.
+/// The answer that is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Of {
     Factors,
@@ -28,7 +29,7 @@ enum Of {
     Batched,
 }
 
-/// A primitive of the list of which one answer is changed.
+/// A primitive of the list with one answer changed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Answers {
     entry: usize,
@@ -40,7 +41,7 @@ impl Answers {
     fn prim(&self) -> Prim {
         (PRIMITIVES[self.entry].example)().0
     }
-    /// Where this answer is the one that is changed: by what.
+    /// Returns the random generator for the change if this is the changed answer.
     fn changed(&self, of: Of) -> Option<Rng> {
         (self.of == Some(of)).then(|| Rng::new(self.seed))
     }
@@ -53,7 +54,7 @@ impl Primitive for Answers {
     fn params(&self) -> String {
         format!("of={}, seed={}, changed={:?}", self.prim().key(), self.seed, self.of)
     }
-    fn shapes(&self, operands: &[Operand]) -> Result<Vec<(DType, Shape)>, Fault> {
+    fn shapes(&self, operands: &[TypedOperand]) -> Result<Vec<(DType, Shape)>, Fault> {
         let mut list = self.prim().shapes(operands)?;
         if let Some(mut rng) = self.changed(Of::Shapes) {
             let k = rng.below(list.len());
@@ -73,7 +74,7 @@ impl Primitive for Answers {
         }
         Ok(list)
     }
-    fn types(&self, operands: &[Operand]) -> Result<Vec<ArrayType>, Fault> {
+    fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
         let of = self.prim();
         let mut types = match of.collective() {
             Some(_) => of.types(operands)?,
@@ -88,13 +89,13 @@ impl Primitive for Answers {
                 0 => ty.mesh = None,
                 1 => ty.varying = entry(&mut rng),
                 2 => ty.spec = ty.spec.unreduced(entry(&mut rng)),
-                _ => ty.spec = Spec::of((0..entries).map(|_| entry(&mut rng)).collect()),
+                _ => ty.spec = Spec::from_dims((0..entries).map(|_| entry(&mut rng)).collect()),
             }
         }
         Ok(types)
     }
     fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
-        let terms: Vec<Operand> = operands.iter().map(|ty| ty.clone().into()).collect();
+        let terms: Vec<TypedOperand> = operands.iter().map(|ty| ty.clone().into()).collect();
         let usual = self.changed(Of::Shapes).and_then(|_| self.prim().shapes(&terms).ok());
         let mut f = self.prim().factors(operands, usual.as_deref().unwrap_or(results));
         if let Some(mut rng) = self.changed(Of::Factors) {
@@ -106,7 +107,7 @@ impl Primitive for Answers {
     }
     fn linearity(&self) -> Linearity {
         use Linearity::*;
-        let list = [Joint, Chosen, None, Product, Contraction, Nullary];
+        let list = [Joint, Select, None, Product, Contraction, Nullary];
         self.changed(Of::Linearity).map_or(self.prim().linearity(), |mut rng| *rng.of(&list))
     }
     fn priority(&self) -> Priority {
@@ -114,37 +115,37 @@ impl Primitive for Answers {
         let list = [Elementwise, Alias, DynamicSlice, Broadcast, Plain];
         self.changed(Of::Linearity).map_or(self.prim().priority(), |mut rng| *rng.of(&list))
     }
-    fn out(&self) -> Option<Spec> {
-        self.prim().out()
+    fn out_sharding(&self) -> Option<Spec> {
+        self.prim().out_sharding()
     }
-    fn jvp(&self, at: Forward<'_>) -> Result<Tangents> {
+    fn jvp(&self, at: JvpArgs<'_>) -> Result<Tangents> {
         let rng = self.changed(Of::Jvp);
         let given: Vec<Value> = at.operands.iter().chain(at.tangents.iter().flatten()).cloned().collect();
         let tangents = self.prim().jvp(at)?;
         Ok(rng.map_or(tangents.clone(), |rng| other(tangents, &given, rng)))
     }
-    fn transpose(&self, at: Back<'_>) -> Result<Tangents> {
+    fn transpose(&self, at: TransposeArgs<'_>) -> Result<Tangents> {
         let rng = self.changed(Of::Transpose);
         let given: Vec<Value> = at.operands.iter().chain(at.cotangents).flatten().cloned().collect();
         let back = self.prim().transpose(at)?;
         Ok(rng.map_or(back.clone(), |rng| other(back, &given, rng)))
     }
-    fn batched(&self, batch: &Batch<'_>) -> Batched {
-        let mut all = self.prim().batched(batch);
+    fn vmap(&self, batch: &VmapArgs<'_>) -> BatchedOp {
+        let mut all = self.prim().vmap(batch);
         if let Some(mut rng) = self.changed(Of::Batched) {
             match rng.below(4) {
-                0 => all.at = off_size(all.at, &mut rng),
+                0 => all.out_dim = off_size(all.out_dim, &mut rng),
                 1 => all.prim = self.prim(),
-                2 => all = Batched::broadcasting(all.prim),
-                _ => all = Batched::alike(all.prim, rng.once_in(2)),
+                2 => all = BatchedOp::broadcasting(all.prim),
+                _ => all = BatchedOp::all_batched(all.prim, rng.once_in(2)),
             }
         }
         all
     }
-    fn sentences(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<Sentence> {
-        self.prim().sentences(operands, results)
+    fn loop_nests(&self, operands: &[ArrayType], results: &[ArrayType]) -> Vec<LoopNest> {
+        self.prim().loop_nests(operands, results)
     }
-    fn collective(&self) -> Option<Collective> {
+    fn collective(&self) -> Option<ManualCollective> {
         let c = self.prim().collective();
         match self.changed(Of::Collective) {
             Some(mut rng) => collective(c, &mut rng),
@@ -159,9 +160,14 @@ fn change(f: &mut Factors, rng: &mut Rng) {
         0 => drop(f.loops.pop()),
         1 if l < f.loops.len() => f.loops[l].size = off_size(f.loops[l].size, rng),
         2 if l < f.loops.len() => {
-            f.loops[l].whole = rng.once_in(2);
-            f.loops[l].join =
-                *rng.of(&[None, Some(Join::First), Some(Join::Equal), Some(Join::Never), Some(Join::Still)]);
+            f.loops[l].need_replication = rng.once_in(2);
+            f.loops[l].explicit_rule = *rng.of(&[
+                None,
+                Some(ExplicitRule::FirstWins),
+                Some(ExplicitRule::MustMatch),
+                Some(ExplicitRule::MustBeReplicated),
+                Some(ExplicitRule::MustNotMove),
+            ]);
         }
         _ => {
             let side = if rng.once_in(2) { &mut f.operands } else { &mut f.results };
@@ -173,26 +179,26 @@ fn change(f: &mut Factors, rng: &mut Rng) {
             let d = rng.below(dims.len());
             match rng.below(6) {
                 0 => drop(dims.pop()),
-                1 => dims.push(Dim::same(rng.below(4))),
+                1 => dims.push(Dim::identity(rng.below(4))),
                 _ if d >= dims.len() => {}
                 2 => {
-                    dims[d].at = *rng.of(&[
-                        At::Same,
-                        At::Stretched,
-                        At::Window,
-                        At::Affine { scale: i64::MIN, offset: 7 },
+                    dims[d].map = *rng.of(&[
+                        DimMap::Identity,
+                        DimMap::Broadcast,
+                        DimMap::Dynamic,
+                        DimMap::Affine { scale: i64::MIN, offset: 7 },
                     ])
                 }
                 3 => dims[d].loops.clear(),
                 4 => dims[d].loops.push(rng.below(4)),
-                _ => dims[d] = Dim::same(off_size(d, rng)),
+                _ => dims[d] = Dim::identity(off_size(d, rng)),
             }
         }
     }
 }
 
-/// Another collective, which may be along other axes, over other dimensions, or none.
-fn collective(c: Option<Collective>, rng: &mut Rng) -> Option<Collective> {
+/// Returns another collective, which may be over other axes or dimensions, or none.
+fn collective(c: Option<ManualCollective>, rng: &mut Rng) -> Option<ManualCollective> {
     let axes = || -> Axes { "X".into() };
     let axes = match rng.below(6) {
         0 => "Y".into(),
@@ -204,21 +210,24 @@ fn collective(c: Option<Collective>, rng: &mut Rng) -> Option<Collective> {
     let position = |rng: &mut Rng| *rng.of(&[0, 1, 1, 2, usize::MAX]);
     Some(match rng.below(9) {
         0 => return c.filter(|_| rng.once_in(2)),
-        1 => Collective::Reduce { axes, combine: *rng.of(&[Combine::And, Combine::Mul, Combine::Min]) },
-        2 => Collective::AllGather { axes, dim, tiled },
-        3 => Collective::ReduceScatter { axes, dim, tiled },
-        4 => Collective::OwnPart { axes, dim, tiled },
-        5 => Collective::AllToAll { axes, split: dim, concat, tiled },
+        1 => ManualCollective::AllReduce {
+            axes,
+            reducer: *rng.of(&[Reducer::And, Reducer::Mul, Reducer::Min]),
+        },
+        2 => ManualCollective::AllGather { axes, dim, tiled },
+        3 => ManualCollective::ReduceScatter { axes, dim, tiled },
+        4 => ManualCollective::KeepShard { axes, dim, tiled },
+        5 => ManualCollective::AllToAll { axes, split: dim, concat, tiled },
         6 => {
             let pairs = (0..rng.below(4)).map(|_| (position(rng), position(rng))).collect();
-            Collective::Permute { axes, pairs }
+            ManualCollective::Permute { axes, pairs }
         }
-        7 => Collective::AxisIndex { axes },
-        _ => Collective::Cast { axes: axes.iter().collect() },
+        7 => ManualCollective::AxisIndex { axes },
+        _ => ManualCollective::Pcast { axes: axes.iter().collect() },
     })
 }
 
-/// Other tangents or cotangents.
+/// Returns other tangents or cotangents.
 fn other(mut list: Tangents, given: &[Value], mut rng: Rng) -> Tangents {
     let k = rng.below(list.len());
     match rng.below(7) {
@@ -226,18 +235,20 @@ fn other(mut list: Tangents, given: &[Value], mut rng: Rng) -> Tangents {
         1 => list.push(given.first().cloned()),
         2 if k < list.len() => list[k] = None,
         3 if k < list.len() => list[k] = Some(Value::literal(*rng.of(&[F32, I32, Bool]), 1)),
-        4 if k < list.len() => list[k] = Some(Value { input: Input::Var(Var(1 << 20)), ty: F32.of([2, 2]) }),
+        4 if k < list.len() => {
+            list[k] = Some(Value { input: Input::Var(Var(1 << 20)), ty: F32.array_type([2, 2]) })
+        }
         5 if k < list.len() && !given.is_empty() => list[k] = Some(rng.of(given).clone()),
         _ => {
             if let Some(Some(v)) = list.get_mut(k) {
-                v.ty = F64.of([7, 7]);
+                v.ty = F64.array_type([7, 7]);
             }
         }
     }
     list
 }
 
-/// What is done with it.
+/// The way in which the primitive is used.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Plain,
@@ -256,7 +267,7 @@ fn run(prim: &Prim, xs: &[Array], way: Way, engine: EngineKind) -> Result<Vec<Ve
     jit(program).engine(engine).call(&xs.to_vec())?.iter().map(read).collect()
 }
 
-/// A sharding that divides it.
+/// Returns the array with a random sharding that divides it.
 fn sharded(x: &Array, mesh: &Mesh, rng: &mut Rng) -> Result<Array> {
     let shape = x.shape()?;
     let axis = *rng.of(&["X", "Y"]);
@@ -265,7 +276,7 @@ fn sharded(x: &Array, mesh: &Mesh, rng: &mut Rng) -> Result<Array> {
     if d < dims.len() && shape[d] % 2 == 0 {
         dims[d] = Axes::from(axis);
     }
-    Ok(x.put(mesh, Spec::of(dims)))
+    Ok(x.put(mesh, Spec::from_dims(dims)))
 }
 
 fn near(got: &[Vec<f64>], want: &[Vec<f64>]) -> bool {
@@ -275,7 +286,8 @@ fn near(got: &[Vec<f64>], want: &[Vec<f64>]) -> bool {
         && got.iter().zip(want).all(|(a, b)| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)))
 }
 
-/// Of any answer near a right one: refused by the primitive's name, or what its sentences say.
+/// An answer close to a right one is rejected with the primitive's name, or the results are those
+/// of its loop nests.
 #[test]
 fn answers_are_refused_or_right() {
     let accepted = std::cell::Cell::new(0);
@@ -301,7 +313,7 @@ fn answers_are_refused_or_right() {
         let answers = |of| -> Prim { Arc::new(Answers { entry, seed, of }) };
         let told = |e: &Error| {
             let e = e.to_string();
-            // of other types or sets other operations may rightly complain
+            // With other types or axis sets, other operations may report the error.
             let named = e.contains("answers") || matches!(of, Of::Types | Of::Linearity);
             if named && !e.contains("please report") {
                 Vec::new()
@@ -310,7 +322,7 @@ fn answers_are_refused_or_right() {
             }
         };
         if manual {
-            // it belongs to the body in which it is made
+            // It belongs to the body in which it is created.
             if types.is_empty() {
                 return Vec::new();
             }
@@ -345,13 +357,13 @@ fn answers_are_refused_or_right() {
             return Vec::new();
         }
         let got = run(&answers(Some(of)), &placed, way, EngineKind::Lockstep);
-        // what it is by definition, or where all is as it was
+        // The expected result, by definition or from the unchanged primitive.
         let usual = match of {
             Of::Shapes => run(&answers(Some(of)), &placed, way, EngineKind::Reference),
             _ => run(&answers(None), &placed, way, EngineKind::Lockstep),
         };
         match (&got, &usual) {
-            // another rule of the right types is another operation's
+            // A different rule with the right types defines another operation.
             (Ok(_), _) if matches!(of, Of::Jvp | Of::Transpose | Of::Batched) => Vec::new(),
             (Ok(got), Ok(usual)) if !near(got, usual) && !matches!(way, Way::Grad) => {
                 vec![format!("{of:?} of {}: {got:?}, not {usual:?}", own.key())]
@@ -371,22 +383,22 @@ fn answers_are_refused_or_right() {
     );
 }
 
-/// A collective on blocks of these types.
+/// Runs a collective on blocks of these types.
 fn among(prim: &Prim, own: &Prim, types: &[ArrayType], engine: EngineKind) -> Result<Vec<Vec<f64>>> {
     let border = |ty: &ArrayType| {
-        let sets = Spec::whole(0).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
-        if ty.varying.is_empty() { sets } else { Spec::of(vec![ty.varying.clone()]) }
+        let sets = Spec::replicated(0).unreduced(ty.spec.unreduced_axes()).reduced(ty.spec.reduced_axes());
+        if ty.varying.is_empty() { sets } else { Spec::from_dims(vec![ty.varying.clone()]) }
     };
     let whole = |ty: &ArrayType| {
         let mut sizes = ty.shape.to_vec();
         sizes[0] *= if ty.varying.is_empty() { 1 } else { 2 };
-        (numbers(&ty.dtype.of(&sizes[..]), &mut Rng::new(7)), border(ty))
+        (numbers(&ty.dtype.array_type(&sizes[..]), &mut Rng::new(7)), border(ty))
     };
     let (mut xs, mut ins): (Vec<Array>, Vec<Spec>) = types.iter().map(whole).unzip();
-    // one operand more, so that there always is one
+    // An extra operand ensures that there is at least one.
     xs.push(Array::from(0f32));
-    ins.push(Spec::whole(0));
-    let operands: Vec<Operand> = types.iter().map(|ty| ty.clone().into()).collect();
+    ins.push(Spec::replicated(0));
+    let operands: Vec<TypedOperand> = types.iter().map(|ty| ty.clone().into()).collect();
     let outs: Vec<Spec> = own.types(&operands).map_err(Error::from)?.iter().map(border).collect();
     let body = |xs: &Vec<Array>| {
         Array::apply(prim.clone(), &xs[..xs.len() - 1].iter().map(Term::from).collect::<Vec<_>>())

@@ -1,14 +1,14 @@
-//! What holds of every program, however it is run, placed and written down.
+//! Laws that hold for every program, however it is run, placed and written down.
 
 use crate::order::{differs, otherwise, planned, text, written};
 use crate::programs::{Program, Written, spec};
 use crate::{Rng, law};
-use atmesh::plan::{self, Link, Machine, Plan, What};
+use atmesh::plan::{self, EntryKind, Link, Machine, Plan};
 use atmesh::prelude::*;
 use atmesh::{Axes, Collectives, Error, type_of};
 use std::process::{Command, Stdio};
 
-/// Numbers of several results.
+/// The elements of several results.
 type Numbers = Vec<Vec<f32>>;
 
 fn read(results: &[Array]) -> Result<Numbers> {
@@ -28,7 +28,7 @@ fn same(a: &Numbers, b: &Numbers) -> bool {
     bits(a) == bits(b)
 }
 
-/// What is wrong with one case.
+/// The faults found in one case.
 struct Told<'a> {
     wrong: Vec<String>,
     program: &'a Program,
@@ -40,27 +40,27 @@ impl Told<'_> {
             self.wrong.push(format!("{law}: {}\n  {:?}", what(), self.program));
         }
     }
-    /// The value, or what is told of its error.
+    /// Returns the value, or records its error.
     fn runs<T>(&mut self, what: &str, value: Result<T>) -> Option<T> {
         value.map_err(|e| self.wrong.push(format!("{what}: {e}\n  {:?}", self.program))).ok()
     }
 }
 
-/// What a program communicates, but for the order of steps.
+/// Returns the collectives of a program, ignoring the order of steps.
 fn communicated(c: &Collectives) -> Vec<String> {
     let mut list: Vec<String> = (c.iter())
         .map(|c| {
             let mut axes: Vec<String> = c.axes.iter().map(|a| a.to_string()).collect();
             axes.sort();
             let axes = axes.join("+");
-            format!("{} {axes} {} {} times {}", c.kind, c.bytes, c.total_bytes, c.times)
+            format!("{} {axes} {} {} times {}", c.kind, c.bytes_per_device, c.total_bytes, c.count)
         })
         .collect();
     list.sort();
     list
 }
 
-/// Types of results, and how they are placed.
+/// Returns the types of the results, and their shardings.
 fn placed(results: &[Array]) -> Vec<String> {
     let of = |x: &Array| {
         format!(
@@ -72,7 +72,8 @@ fn placed(results: &[Array]) -> Vec<String> {
     results.iter().map(of).collect()
 }
 
-/// On one device: compiled, on every engine, within others, derived, for several examples.
+/// Runs on one device: compiled, on every engine, inside other programs, differentiated, and for
+/// several examples.
 fn on_one_device(p: &Program, told: &mut Told) -> Option<Numbers> {
     let xs = p.numbers(0);
     let run = |xs: &Vec<Array>| p.run(xs, None, Written::default());
@@ -120,7 +121,7 @@ fn loss(results: Vec<Array>) -> Array {
     results.iter().fold(Array::from(0f32), |sum, x| sum + mean(x))
 }
 
-/// The gradient on a mesh is that on one device.
+/// Checks that the gradient on a mesh equals that on one device.
 fn derived(p: &Program, mesh: &Mesh, xs: &[Array], told: &mut Told) {
     let slope = |xs: &[Array], mesh: Option<&Mesh>| {
         let of = |xs: Vec<Array>| Ok::<Array, atmesh::Error>(loss(p.run(&xs, mesh, Written::default())?));
@@ -135,23 +136,26 @@ fn derived(p: &Program, mesh: &Mesh, xs: &[Array], told: &mut Told) {
                 });
             }
         }
-        Err(e) if e.to_string().contains("which a while loop does not have") => drop(crate::told::well(e)),
+        Err(e) if e.to_string().contains("which a while loop does not have") => {
+            drop(crate::error_checks::well(e))
+        }
         Err(e) => drop(told.runs::<()>("it has a gradient", Err(e))),
     }
 }
 
 fn machine() -> Machine {
-    let whole = Machine::new("any").arithmetic(F32, 1e9).elementwise(1e8).memory(1e9, 1e7).kernel_start(1e-6);
+    let whole = Machine::new("any").flops(F32, 1e9).elementwise(1e8).memory(1e9, 1e7).launch_overhead(1e-6);
     whole.links(Link::ring(1e6).latency(1e-6))
 }
 
-/// A plan has times, none of which is hidden twice, and moves what the report says (of branches one).
+/// Checks that a plan has times, overlaps no time twice, and moves the bytes of the report (for
+/// branches, those of one branch).
 fn is_a_plan(plan: &Plan, report: &Collectives) -> Result<()> {
-    let moves = plan.items().iter().filter(|i| i.what != What::Kernel);
-    let bytes: f64 = moves.map(|i| i.bytes * i.times as f64).sum();
+    let moves = plan.entries().iter().filter(|i| i.kind != EntryKind::Kernel);
+    let bytes: f64 = moves.map(|i| i.bytes * i.count as f64).sum();
     let near = |a: f64, b: f64| a <= b * (1.0 + 1e-9) + 1e-12;
-    let hidden = |i: &plan::Item| i.hidden >= 0.0 && near(i.hidden, i.seconds);
-    let times = plan.items().iter().all(|i| i.start >= 0.0 && i.seconds > 0.0 && hidden(i));
+    let hidden = |i: &plan::PlanEntry| i.overlapped >= 0.0 && near(i.overlapped, i.seconds);
+    let times = plan.entries().iter().all(|i| i.start >= 0.0 && i.seconds > 0.0 && hidden(i));
     let seconds = plan.seconds();
     let whole = near(plan.kernel_seconds(), seconds) && near(plan.exposed_seconds(), seconds);
     let sum = near(seconds, plan.kernel_seconds() + plan.exposed_seconds());
@@ -161,9 +165,10 @@ fn is_a_plan(plan: &Plan, report: &Collectives) -> Result<()> {
     }
 }
 
-/// On a mesh: the numbers of one device, and nothing that depends on names, operands' order or the order of lines.
+/// Runs on a mesh: the results equal those of one device, and do not depend on names, the order of
+/// operands, or the order of lines.
 fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mut Rng, told: &mut Told) {
-    // the other names stand in another order of the alphabet
+    // The other names sort in another order.
     let (names, others) = (["axis_k", "axis_l", "axis_m"], ["axis_z", "axis_b", "axis_a"]);
     let (mesh, numbers) = (p.mesh(names, auto), p.numbers(0));
     let xs = p.placed(&numbers, &mesh);
@@ -175,7 +180,7 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
         });
     }
     let p = &p;
-    // the report, the results, and where they are
+    // Returns the report, the results, and their shardings.
     let on = |mesh: &Mesh, xs: &Vec<Array>, written: Written, engine| -> Result<_> {
         let f = jit(|xs: &Vec<Array>| p.run(xs, Some(mesh), written)).engine(engine);
         let lowered = f.lower(xs)?;
@@ -195,9 +200,9 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
             told.holds("engines agree on a mesh", ok, || format!("{mesh}, {engine}: {other:?}, not {got:?}"));
         }
     }
-    // whatever a byte costs beside work, it is the same program
+    // The program's results do not depend on the cost of a byte.
     let machine = machine().links(Link::ring([1e2, 1e8, 1e10, f64::INFINITY][rng.below(4)]));
-    let priced = jit(|xs: &Vec<Array>| p.run(xs, Some(&mesh), Written::default())).priced_for(&machine, F32);
+    let priced = jit(|xs: &Vec<Array>| p.run(xs, Some(&mesh), Written::default())).cost_model(&machine, F32);
     let priced = priced.call(&xs).and_then(|y| Ok((placed(&y), read(&y)?)));
     if let Some((l, y)) = told.runs("it runs as planned for a machine", priced) {
         told.holds("for a machine: the same types", l == lies, || format!("{mesh}: {l:?}, not {lies:?}"));
@@ -262,7 +267,7 @@ fn on_a_mesh(p: &Program, auto: &dyn Fn(usize) -> bool, want: &Numbers, rng: &mu
     derived(p, &mesh, &xs, told);
 }
 
-/// Another order of equations and operands, in the programs nested in it too.
+/// Checks other orders of equations and operands, also in nested programs.
 fn at_every_depth(program: &atmesh::program::Program, rng: &mut Rng, told: &mut Told) {
     let sum = |r: &Collectives| (communicated(r), r.bytes(), r.total_bytes());
     let Some((report, results)) = told.runs("it is planned", planned(program)) else { return };
@@ -278,7 +283,8 @@ fn at_every_depth(program: &atmesh::program::Program, rng: &mut Rng, told: &mut 
     }
 }
 
-/// The per-device program and its report: again, on another thread, and with independent equations in other orders, at every depth.
+/// Checks that the per-device program and its report are reproducible: a second time, on another
+/// thread, and with independent equations in other orders, at every depth.
 fn printed_alike(program: &atmesh::program::Program, rng: &mut Rng, told: &mut Told) {
     let Some(first) = told.runs("it is printed", text(program)) else { return };
     let again = || text(program).unwrap_or_default();
@@ -295,7 +301,7 @@ fn printed_alike(program: &atmesh::program::Program, rng: &mut Rng, told: &mut T
     }
 }
 
-/// As per-device code on blocks: each device runs the program on its own.
+/// Runs the program as per-device code on blocks: each device runs it independently.
 fn per_device(p: &Program, told: &mut Told) {
     let mesh = p.mesh(["X", "Y", "Z"], |_| false);
     let each: Vec<Vec<Array>> = (0..mesh.size()).map(|k| p.numbers(10 * k)).collect();
@@ -304,7 +310,7 @@ fn per_device(p: &Program, told: &mut Told) {
         let own: Vec<Array> = xs.iter().map(|x| x.squeeze(0)).collect();
         Ok(p.run(&own, None, Written::default())?.into_iter().map(|y| y.expand_dims(0)).collect())
     };
-    let spec = Spec::of(vec![Axes::from(mesh.axis_names())]);
+    let spec = Spec::from_dims(vec![Axes::from(mesh.axis_names())]);
     let run = |engine| shard_map(&mesh, spec, spec, body).engine(engine).call(&all).and_then(|y| read(&y));
     let one = |xs: &Vec<Array>| p.run(xs, None, Written::default()).and_then(|y| read(&y));
     let alone: Result<Vec<Numbers>> = each.iter().map(one).collect();
@@ -323,8 +329,8 @@ fn per_device(p: &Program, told: &mut Told) {
     }
 }
 
-/// Devices along some axes have the same numbers, compute the same of them, and say so: nothing is moved, and readers take it as they
-/// like. What devices have along the other axes differs.
+/// Devices along some axes have equal values, compute equal results, and declare them so: nothing
+/// is moved, and consumers may reshard the result. Values differ along the other axes.
 fn per_device_unchecked(p: &Program, rng: &mut Rng, told: &mut Told) {
     let mesh = p.mesh(["X", "Y", "Z"], |_| false);
     let axes = mesh.axis_names();
@@ -335,12 +341,12 @@ fn per_device_unchecked(p: &Program, rng: &mut Rng, told: &mut Told) {
     let each: Vec<Vec<Array>> = (0..sets).map(|k| p.numbers(10 * k)).collect();
     let all: Vec<Array> = (0..each[0].len()).map(|k| stack(each.iter().map(|xs| &xs[k]), 0)).collect();
     let body = |xs: &Vec<Array>| -> Result<Vec<Array>> {
-        // no type knows that this is the same everywhere
+        // The types cannot prove that this is the same everywhere.
         let zero = alike.iter().fold(Array::from(0f32), |sum, a| sum + axis_index(*a).astype(F32) * 0.0);
         let own: Vec<Array> = xs.iter().map(|x| x.squeeze(0) + &zero).collect();
         Ok(p.run(&own, None, Written::default())?.into_iter().map(|y| y.expand_dims(0)).collect())
     };
-    let at = Spec::of(vec![Axes::from(&differ[..])]);
+    let at = Spec::from_dims(vec![Axes::from(&differ[..])]);
     let f = shard_map(&mesh, at, at, body).unchecked();
     let one = |xs: &Vec<Array>| p.run(xs, None, Written::default()).and_then(|y| read(&y));
     let alone: Result<Vec<Numbers>> = each.iter().map(one).collect();
@@ -390,7 +396,7 @@ fn laws(seed: u64) -> Vec<String> {
     told.wrong
 }
 
-/// Programs print, so they run in a process whose output nobody reads.
+/// Programs print, so they run in a process whose output is discarded.
 #[test]
 fn programs_do_not_depend_on_how_they_are_run_placed_and_written() {
     if std::env::var_os("LAWS_HERE").is_some() {

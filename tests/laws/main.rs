@@ -1,17 +1,18 @@
-//! Laws over random programs, kernels and sizes: what holds of every program, found by a machine.
+//! Randomised laws: properties of all programs, kernels and sizes, tested on random instances.
 //!
-//! Each law runs a short while in `cargo test`. `LAWS_SEED=7 LAWS_SECONDS=600 cargo test --test laws` runs it longer, from another
-//! seed; `tests/soak.sh` runs all of them until the minutes are over. A failure names its seed.
+//! Each law runs for a short time in `cargo test`.
+//! `LAWS_SEED=7 LAWS_SECONDS=600 cargo test --test laws` runs them longer, from another seed;
+//! `tests/soak.sh` runs all of them for a given number of minutes. A failure prints its seed.
 
 mod answers;
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
 mod holds;
 mod kernels;
 mod order;
 mod programs;
 mod rng;
 mod sizes;
-#[path = "../told/mod.rs"]
-mod told;
 mod workers;
 
 pub(crate) use rng::Rng;
@@ -22,7 +23,8 @@ pub(crate) fn set(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|n| n.parse().ok())
 }
 
-/// Runs a law on as many cases, or for `LAWS_SECONDS`; cases are told by their seeds. `case` returns what is wrong.
+/// Runs a law on `cases` cases, or for `LAWS_SECONDS` seconds. Each case is identified by its seed.
+/// `case` returns the faults.
 pub(crate) fn law(cases: u64, case: impl Fn(u64) -> Vec<String>) {
     let first = set("LAWS_SEED").unwrap_or(1);
     let end = set("LAWS_SECONDS").map(|s| Instant::now() + Duration::from_secs(s));

@@ -1,7 +1,8 @@
-//! Programs whose equations stand in another order, and whose commutative operations have their operands swapped, at every depth.
+//! Rewrites programs: equations in another order, and operands of commutative operations swapped,
+//! at every depth.
 
 use crate::Rng;
-use atmesh::partition::localise;
+use atmesh::partition::partition;
 use atmesh::prelude::*;
 use atmesh::program::dce::dce;
 use atmesh::program::{Control, Equation, Input, Op, Program, Var};
@@ -9,12 +10,12 @@ use atmesh::propagate::propagate;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The program written down otherwise; what prints stays in its order.
+/// Rewrites the program; prints stay in order.
 pub(crate) fn otherwise(program: &Program, rng: &mut Rng) -> Program {
     written(program, rng, true)
 }
 
-/// The same; operands are swapped only if `swap`.
+/// Rewrites the program, and swaps operands only if `swap`.
 pub(crate) fn written(program: &Program, rng: &mut Rng, swap: bool) -> Program {
     let mut p = program.clone();
     let mut left = std::mem::take(&mut p.equations);
@@ -53,14 +54,15 @@ fn prints(e: &Equation) -> bool {
     }
 }
 
-/// The per-device program and its report, as they print.
+/// Prints the per-device program and its report.
 pub(crate) fn text(program: &Program) -> Result<String> {
-    let localised = localise(&propagate(&dce(program), &[])?)?;
+    let localised = partition(&propagate(&dce(program), &[])?)?;
     Ok(format!("{}\n{}", localised.program, localised.collectives))
 }
 
-/// Lines of a text without values' numbers, sorted: what is computed and moved, where, and the user's line. What is held at the peak is left
-/// out: steps run in the order in which they are written, and the order decides what is held at once.
+/// Returns the sorted lines of a text without value numbers: computations, movements with their
+/// dimensions, and source lines. The peak memory is left out: steps run in the order in which they
+/// are written, and this order affects it.
 pub(crate) fn unnumbered(text: &str) -> Vec<String> {
     let without = |line: &str| {
         let mut parts = line.split('%');
@@ -72,14 +74,14 @@ pub(crate) fn unnumbered(text: &str) -> Vec<String> {
     lines
 }
 
-/// The first line in which two texts differ, but for values' numbers and the order of lines.
+/// Returns the first line in which two texts differ, ignoring value numbers and the order of lines.
 pub(crate) fn differs(a: &str, b: &str) -> Option<String> {
     let (a, b) = (unnumbered(a), unnumbered(b));
     let first = a.iter().zip(&b).find(|(a, b)| a != b).map(|(a, b)| format!("{a}\n{b}"));
     first.or_else(|| (a.len() != b.len()).then(|| format!("{} and {} lines", a.len(), b.len())))
 }
 
-/// What the program communicates, and where its results are placed.
+/// Returns the collectives of the program, and the shardings of its results.
 pub(crate) fn planned(program: &Program) -> Result<(atmesh::Collectives, Vec<String>)> {
     let placed = propagate(&dce(program), &[])?;
     let at = |o: &Input| match o {
@@ -87,5 +89,5 @@ pub(crate) fn planned(program: &Program) -> Result<(atmesh::Collectives, Vec<Str
         Input::Lit(_) => String::new(),
     };
     let results = placed.outputs.iter().map(at).collect();
-    Ok((localise(&placed)?.collectives, results))
+    Ok((partition(&placed)?.collectives, results))
 }

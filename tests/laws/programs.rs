@@ -1,4 +1,5 @@
-//! Random programs: lines over a few inputs, each a call of a method of arrays, on any mesh or none.
+//! Random programs: lines over a few inputs, each a call of an array method, with or without a
+//! mesh.
 
 use crate::Rng;
 use atmesh::mesh::AxisType;
@@ -7,7 +8,7 @@ use atmesh::{Axes, ErrorKind, ScanOptions, scan_with};
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
-        /// What a line does.
+        /// The operation of a line.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Do {
             $($kind),*
@@ -24,15 +25,15 @@ kinds! {
 }
 
 impl Do {
-    /// Whether it reads two values.
+    /// Returns true if the line reads two values.
     fn reads_two(self) -> bool {
         matches!(self, Add | Sub | Mul | Maximum | Matmul | Einsum | Concat | Stack | Cond | Fori)
     }
-    /// Whether it prints: the order of lines that print is the order in which they do.
+    /// Returns true if the line prints; printing lines keep their order.
     pub(crate) fn prints(self) -> bool {
         matches!(self, PrintInBranch | PrintInLoop | EmptyBranches | Print)
     }
-    /// Whether it is defined on values of these shapes.
+    /// Returns true if the operation is defined for values of these shapes.
     fn takes(self, a: &[usize], b: &[usize], k: usize) -> bool {
         let (rank, n) = (a.len(), a.iter().product::<usize>());
         let d = k % rank.max(1);
@@ -58,42 +59,42 @@ fn factor(k: usize) -> usize {
     [2, 4, 8][k / 8 % 3]
 }
 
-/// One line: what it does, which values it reads, and a number.
+/// One line: its operation, the values it reads, and a random parameter.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) what: Do,
     pub(crate) a: usize,
     pub(crate) b: usize,
     pub(crate) k: usize,
-    /// Operands are resharded to be replicated first: explicit types refused them as they were.
+    /// True if operands are replicated first, because explicit types reject their shardings.
     pub(crate) replicated: bool,
 }
 
 impl Line {
-    /// The values that it reads.
+    /// Returns the values that the line reads.
     pub(crate) fn reads(&self) -> Vec<usize> {
         if self.what.reads_two() { vec![self.a, self.b] } else { vec![self.a] }
     }
 }
 
-/// A program, and how its inputs are placed on which mesh.
+/// A program, with a mesh and the shardings of its inputs.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) inputs: Vec<Vec<usize>>,
     pub(crate) lines: Vec<Line>,
     /// The sizes of the mesh's axes.
     pub(crate) sizes: Vec<usize>,
-    /// How far the devices are turned; backwards for odd numbers.
+    /// The rotation of the device order; for odd values it is also reversed.
     turned: usize,
     placed: u64,
 }
 
-/// How the lines are written down.
+/// The way in which the lines are written down.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Written<'a> {
-    /// The order of the lines, if not the program's own.
+    /// The order of the lines; `None` for the program's own.
     pub(crate) order: Option<&'a [usize]>,
-    /// `b + a` for `a + b`.
+    /// True to write `b + a` instead of `a + b`.
     pub(crate) swapped: bool,
 }
 
@@ -122,24 +123,24 @@ impl Program {
             if !line.what.takes(&shape(a), &shape(b), k) {
                 continue;
             }
-            // of prints only one result: the value as it was
+            // A print has one result: its operand.
             let Ok(y) = shape_of(&line, &values) else { continue };
             if y.contains(&0) || y.iter().product::<usize>() > 2000 {
                 continue;
             }
-            values.push(Array::zeros(F32.of(y)));
+            values.push(Array::zeros(F32.array_type(y)));
             p.lines.push(line);
         }
         p
     }
 
-    /// Numbers for the inputs.
+    /// Returns data for the inputs.
     pub(crate) fn numbers(&self, salt: usize) -> Vec<Array> {
         let each = self.inputs.iter().enumerate();
         each.map(|(k, shape)| numbers(shape, salt + k)).collect()
     }
 
-    /// The values that no line reads.
+    /// Returns the values that no line reads.
     fn results(&self) -> Vec<usize> {
         let n = self.inputs.len();
         let read: Vec<usize> = self.lines.iter().flat_map(Line::reads).collect();
@@ -162,7 +163,8 @@ impl Program {
         Ok(self.results().into_iter().filter_map(|v| values[v].clone()).collect())
     }
 
-    /// An order of the lines that reads nothing before it is made; lines that print stay in their order.
+    /// Returns a random order of the lines in which values are defined before they are read;
+    /// printing lines keep their order.
     pub(crate) fn reordered(&self, rng: &mut Rng) -> Vec<usize> {
         let n = self.inputs.len();
         let mut order: Vec<usize> = Vec::new();
@@ -181,7 +183,7 @@ impl Program {
         order
     }
 
-    /// The mesh, of axes of these names; those of which `auto` says so are auto.
+    /// Returns a mesh whose axes have these names; `auto` says which of them are auto.
     pub(crate) fn mesh(&self, names: [&'static str; 3], auto: impl Fn(usize) -> bool) -> Mesh {
         let mut ids = atmesh::devices(self.sizes.iter().product()).expect("a machine has devices");
         let n = ids.len();
@@ -194,7 +196,7 @@ impl Program {
         mesh.and_then(|m| m.with_auto(auto)).expect("the axes are the mesh's")
     }
 
-    /// The inputs on a mesh.
+    /// Places the inputs on a mesh.
     pub(crate) fn placed(&self, xs: &[Array], mesh: &Mesh) -> Vec<Array> {
         let spec = |k: usize| {
             spec(mesh, &self.inputs[k], (self.placed >> (7 * k)) as usize & 0xffff, mesh.axis_names())
@@ -202,13 +204,14 @@ impl Program {
         xs.iter().enumerate().map(|(k, x)| x.put(mesh, spec(k))).collect()
     }
 
-    /// Reshards operands where explicit types refuse a line; all values, or what is refused even so.
+    /// Reshards operands of lines that explicit types reject; returns all values, or the remaining
+    /// error.
     pub(crate) fn accept(&mut self, xs: &[Array], mesh: &Mesh) -> Result<Vec<Array>> {
         let mut values: Vec<Option<Array>> = xs.iter().cloned().map(Some).collect();
         for line in &mut self.lines {
             line.replicated = false;
             let mut y = line.apply(&values, Some(mesh), false).and_then(|y| y.clone().ty().map(|_| y));
-            y = y.map_err(crate::told::well);
+            y = y.map_err(crate::error_checks::well);
             if matches!(&y, Err(e) if matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Mesh)) {
                 line.replicated = true;
                 y = line.apply(&values, Some(mesh), false).and_then(|y| y.clone().ty().map(|_| y));
@@ -219,7 +222,7 @@ impl Program {
     }
 }
 
-/// The shape of a line's result, without computing it.
+/// Returns the shape of a line's result, without computing it.
 fn shape_of(line: &Line, values: &[Array]) -> Result<Vec<usize>> {
     let of = |xs: &Vec<Array>| {
         let values: Vec<Option<Array>> = xs.iter().cloned().map(Some).collect();
@@ -229,7 +232,7 @@ fn shape_of(line: &Line, values: &[Array]) -> Result<Vec<usize>> {
     Ok(types.program().output_types()[0].shape.to_vec())
 }
 
-/// Numbers between −1 and 1, none twice.
+/// Returns distinct elements between −1 and 1.
 fn numbers(shape: &[usize], salt: usize) -> Array {
     let number = |i: usize| {
         let mut z = (i as u64 + 1 + 1000 * salt as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -240,12 +243,13 @@ fn numbers(shape: &[usize], salt: usize) -> Array {
     Array::from((0..shape.iter().product()).map(number).collect::<Vec<f32>>()).reshape(shape)
 }
 
-/// So many places among n, some of them twice.
+/// Returns `count` indices below n, some of them repeated.
 fn places(k: usize, count: usize, n: usize) -> Array {
     Array::from((0..count).map(|i| ((i * 7 + k * 13 + i * i) % n) as i32).collect::<Vec<i32>>())
 }
 
-/// A spec over these axes, each on a dimension that it divides or on none, as the number says.
+/// Returns a spec that assigns each axis to a dimension that it divides, or to none, as the number
+/// encodes.
 pub(crate) fn spec(mesh: &Mesh, shape: &[usize], mut number: usize, axes: &[Axis]) -> Spec {
     let mut dims = vec![Axes::none(); shape.len()];
     let mut left = shape.to_vec();
@@ -258,7 +262,7 @@ pub(crate) fn spec(mesh: &Mesh, shape: &[usize], mut number: usize, axes: &[Axis
             dims[d].push(*axis);
         }
     }
-    Spec::of(dims)
+    Spec::from_dims(dims)
 }
 
 impl Line {

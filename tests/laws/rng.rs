@@ -1,6 +1,6 @@
-//! Numbers that follow from a seed.
+//! Pseudo-random numbers from a seed.
 
-/// Numbers that follow from a seed.
+/// A generator of pseudo-random numbers from a seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -18,15 +18,15 @@ impl Rng {
         self.0 ^= self.0 << 17;
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
-    /// One of 0..n.
+    /// Returns a number in 0..n.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.number() >> 11) as usize % n.max(1)
     }
-    /// One of these.
+    /// Returns an element of the list.
     pub(crate) fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
         &list[self.below(list.len())]
     }
-    /// Whether, once in n times.
+    /// Returns true once in n times, on average.
     pub(crate) fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }

@@ -1,12 +1,13 @@
-//! Sizes near the limits of `usize` and `i64`: operations are refused or typed right, and nothing panics or allocates.
+//! Sizes near the limits of `usize` and `i64`: operations are rejected or typed correctly, and
+//! nothing panics or allocates.
 
-use crate::told::flaw;
+use crate::error_checks::flaw;
 use crate::{Rng, law};
 use atmesh::Axes;
 use atmesh::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Sizes of all magnitudes, few of them ordinary.
+/// Returns a size of any magnitude; few of them are ordinary.
 fn size(rng: &mut Rng) -> usize {
     let power = 1usize << rng.below(64);
     match rng.below(5) {
@@ -17,7 +18,7 @@ fn size(rng: &mut Rng) -> usize {
     }
 }
 
-/// An operation on an array that nobody has numbers of.
+/// Applies an operation to an array without data.
 fn step(x: &Array, mesh: &Mesh, rng: &mut Rng) -> Array {
     let rank = x.shape().map_or(0, |s| s.len());
     let d = rng.below(rank) as i32;
@@ -36,11 +37,12 @@ fn step(x: &Array, mesh: &Mesh, rng: &mut Rng) -> Array {
         8 => x.sum(d),
         9 => x.matmul(x.t()),
         10 => x + x.flip(d),
-        11 => x.reshard(Spec::whole(rank).unreduced(Axes::none())),
+        11 => x.reshard(Spec::replicated(rank).unreduced(Axes::none())),
         12 => x.roll(size(rng) as i64, d),
         _ => {
-            let spec = Spec::of(vec![Axes::from("X")]);
-            let body = |x: &Array| -> Result<Array> { Ok(x.pvary("X").all_gather("X", Gather::tiled(0))) };
+            let spec = Spec::from_dims(vec![Axes::from("X")]);
+            let body =
+                |x: &Array| -> Result<Array> { Ok(x.pvary("X").all_gather("X", CollectiveDim::tiled(0))) };
             shard_map(mesh, spec, spec, body).call(x).unwrap_or_else(|_| x.clone())
         }
     }
@@ -54,12 +56,12 @@ fn sizes_near_the_limits_are_refused_or_right() {
         let shape: Vec<usize> = (0..1 + rng.below(3)).map(|_| size(&mut rng)).collect();
         let dtype = *rng.of(&[F32, F64, U8, Bool]);
         let first = match rng.below(4) {
-            0 => dtype.of(&shape[..]),
-            1 => dtype.of(&shape[..]).on(&mesh, Spec::whole(shape.len())),
-            2 => dtype.of(&shape[..]).on(&mesh, Spec::whole(shape.len()).unreduced("X")),
-            _ => dtype.of(&shape[..]).on(&mesh, Spec::of(vec![Axes::from("X")])),
+            0 => dtype.array_type(&shape[..]),
+            1 => dtype.array_type(&shape[..]).on(&mesh, Spec::replicated(shape.len())),
+            2 => dtype.array_type(&shape[..]).on(&mesh, Spec::replicated(shape.len()).unreduced("X")),
+            _ => dtype.array_type(&shape[..]).on(&mesh, Spec::from_dims(vec![Axes::from("X")])),
         };
-        // in a trace: numbers are asked for only by those who run it
+        // In a trace, data is needed only for execution.
         let steps = rng.below(5);
         let program = |_: &Array| -> Array {
             let mut rng = rng.clone();
@@ -77,7 +79,7 @@ fn sizes_near_the_limits_are_refused_or_right() {
             wrong.push(format!("{ty} is of {bytes} bytes"));
         }
         let _ = lowered.to_string();
-        // more than the machine has, so that it is refused; the small ones run
+        // Exceeds the machine's memory, so that it is rejected; smaller ones run.
         if bytes > 1 << 50 {
             match jit(program).on(&mesh).call(small) {
                 Ok(_) => wrong.push(format!("{ty} was made")),
@@ -88,14 +90,14 @@ fn sizes_near_the_limits_are_refused_or_right() {
     });
 }
 
-/// Parts that make 2^64 bytes together, of which the machine counts none.
+/// Partial values of 2^64 bytes in total, which overflows a `usize`.
 #[test]
 fn parts_are_counted() {
     let mesh = Mesh::new([("X", 16)]).unwrap();
-    let zeros = |_: &Array| Array::zeros(F32.of([1 << 29, 1 << 29]).on(&mesh, p![_, _; U: "X"]));
+    let zeros = |_: &Array| Array::zeros(F32.array_type([1 << 29, 1 << 29]).on(&mesh, p![_, _; U: "X"]));
     let run = || jit(zeros).on(&mesh).call(&Array::ones([2]));
     let error =
         catch_unwind(AssertUnwindSafe(run)).expect("no panic").expect_err("it is refused").to_string();
-    let all = ["in 16 parts is of more bytes than can be counted", "full", "sizes.rs:"];
+    let all = ["in 16 partial values has more bytes than can be counted", "full", "sizes.rs:"];
     assert!(all.iter().all(|part| error.contains(part)), "{error}");
 }

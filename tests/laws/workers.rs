@@ -1,4 +1,5 @@
-//! Any number of workers gives the same bits: programs that are large enough for workers, in processes of 1, 2, 3 and 8 of them.
+//! The number of workers does not affect bits: programs that are large enough for several workers
+//! run in processes with 1, 2, 3 and 8 of them.
 
 use crate::programs::{Program, Written};
 use crate::{Rng, set};
@@ -7,14 +8,14 @@ use std::process::{Command, Stdio};
 
 const HERE: &str = "LAWS_WORKERS_HERE";
 
-/// A hash of the types and bits of results; what was refused is told.
+/// Hashes the types and bits of results, or the error.
 fn bits(results: &Result<Vec<Array>>) -> String {
     let all = || -> Result<String> {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
         let mut put = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         for x in results.as_ref().map_err(Clone::clone)? {
             type_of(x).to_string().bytes().for_each(&mut put);
-            // wider floats hold all of the narrower ones' bits
+            // The wider float type represents all narrower floats exactly.
             let numbers = x.astype(F64).to_vec::<f64>()?;
             numbers.iter().flat_map(|x| x.to_bits().to_le_bytes()).for_each(&mut put);
         }
@@ -23,14 +24,14 @@ fn bits(results: &Result<Vec<Array>>) -> String {
     all().unwrap_or_else(|e| format!("refused: {}", e.to_string().lines().next().unwrap_or_default()))
 }
 
-/// Numbers of all magnitudes, whose sums depend on their order.
+/// Returns elements of all magnitudes, whose sums depend on their order.
 fn numbers(shape: &[usize], salt: usize) -> Array {
     let n: usize = shape.iter().product();
     let number = |i: usize| ((i * 31 + 7 * salt) as f32 * 0.37).sin() * [1e3, 1.0, 1e-3, 7.7][i % 4];
     Array::from((0..n).map(number).collect::<Vec<_>>()).reshape(shape)
 }
 
-/// Numbers of rows, many of them more than once.
+/// Returns row indices, many of them repeated.
 fn ids(x: &Array) -> Array {
     let rows = x.shape().map_or(1, |shape| shape[0]);
     (Array::arange(0..3000) * 7919) % rows as i32
@@ -38,12 +39,12 @@ fn ids(x: &Array) -> Array {
 
 type Case = (String, Box<dyn Fn() -> Result<Vec<Array>>>);
 
-/// A function of one array, compiled.
+/// Compiles and runs a function of one array.
 fn of(x: &Array, engine: EngineKind, f: impl Fn(&Array) -> Array) -> Result<Vec<Array>> {
     jit(|x: &Array| f(x)).engine(engine).call(x).map(|y| vec![y])
 }
 
-/// Each kind of work, in sizes that seeds vary.
+/// Returns each kind of work, in sizes that depend on the seed.
 fn kinds(rng: &mut Rng) -> Vec<Case> {
     let mut all: Vec<Case> = Vec::new();
     let mut case = |name: String, f: Box<dyn Fn() -> Result<Vec<Array>>>| all.push((name, f));
@@ -93,7 +94,7 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
         ("rows added at numbers", |x| x.at(ix![&ids(x)]).add(x.take(&(ids(x) / 2), 0) * 0.3)),
         ("sums of segments", |x| x.take(&ids(x), 0).segment_sum(&(ids(x) % 50), 50)),
         ("sorted", |x| x.sort(0)),
-        ("running sums", |x| x.cumsum(0) + x.cumsum_from_end(1)),
+        ("running sums", |x| x.cumsum(0) + x.cumsum_reverse(1)),
         ("the greatest of each row", |x| x.top_k(5, 1).0),
         ("windows", |x| {
             grad(x, |x| x.window_max([5, 3]).square().sum(..) + x.window_sum([4, 4]).sin().sum(..))
@@ -143,12 +144,12 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
             let (best, places) = x.top_k(90, 0);
             best + places.astype(F32)
         }),
-        ("its running sums", 2 * long, |x| x.cumsum(0) - x.cumsum_from_end(0)),
+        ("its running sums", 2 * long, |x| x.cumsum(0) - x.cumsum_reverse(0)),
         ("its transform", 1 << 16, |x| x.fft(0).real()),
         ("the inverse one", 1 << 17, |x| x.ifft(0).imag()),
     ];
     for (name, n, body) in lines {
-        // (of few numbers there are the same ones again and again)
+        // With few distinct values, elements repeat.
         case(name.into(), Box::new(move || of(&numbers(&[n], 6), Lockstep, body)));
         case(
             format!("{name}, every other one"),
@@ -188,8 +189,8 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
         type Manual = (&'static str, fn(&Array) -> Array, Spec);
         let manual: [Manual; 4] = [
             ("psum", |x| (x * 0.3).psum("X"), p![_, _]),
-            ("psum_scatter", |x| x.psum_scatter("X", Gather::tiled(0)), p!["X", _]),
-            ("all_to_all", |x| x.sin().all_to_all("X", Exchange::split(0).concat(0)) * 2.0, p!["X", _]),
+            ("psum_scatter", |x| x.psum_scatter("X", CollectiveDim::tiled(0)), p!["X", _]),
+            ("all_to_all", |x| x.sin().all_to_all("X", AllToAll::split(0).concat(0)) * 2.0, p!["X", _]),
             ("sum over devices", |x| x.sum(0).psum("X") * x, p!["X", _]),
         ];
         for (name, f, to) in manual {
@@ -210,7 +211,8 @@ fn kinds(rng: &mut Rng) -> Vec<Case> {
     all
 }
 
-/// A random program over so many examples that they are work for several, on one device and on a mesh.
+/// Returns a random program over a batch that is large enough for several workers, on one device
+/// and on a mesh.
 fn random(seed: u64) -> Vec<Case> {
     let p = Program::new(&mut Rng::new(seed));
     let many = |p: &Program| -> Vec<Array> {
@@ -237,14 +239,15 @@ fn random(seed: u64) -> Vec<Case> {
 
 fn cases() -> Vec<Case> {
     let first = set("LAWS_SEED").unwrap_or(1);
-    // a second goes to some three random programs in four processes
+    // About three random programs take a second in four processes.
     let count = set("LAWS_SECONDS").map_or(4, |s| 3 * s);
     let mut all = kinds(&mut Rng::new(first));
     all.extend((first..first + count).flat_map(random));
     all
 }
 
-/// What each program gives with so many workers. Programs print, so nobody reads standard output.
+/// Returns the results of each program with `workers` workers. Programs print, so standard output
+/// is discarded.
 fn with(workers: usize) -> Vec<String> {
     let mut run = Command::new(std::env::current_exe().expect("it runs"));
     run.args(["--exact", "workers::any_number_of_workers_gives_the_same_bits", "--nocapture"]);

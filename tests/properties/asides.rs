@@ -1,6 +1,7 @@
-//! What a program does on the side, prints in branches and loops without results, changes none of its values, and no program hangs.
+//! Side operations of a program (prints in branches and loops without results) change none of its
+//! values, and no program hangs.
 //!
-//! Each property runs in a process of its own, whose prints go nowhere, and which may not take too long.
+//! Each property runs in a separate process with a time limit, whose output is discarded.
 
 use super::bits::bits;
 use super::holds;
@@ -11,7 +12,7 @@ use proptest::test_runner::TestCaseError;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Whether this is the process that runs the property of this name; else starts it, and waits.
+/// Returns true in the process that runs the property of this name; else starts it, and waits.
 fn alone(name: &str) -> bool {
     const ALONE: &str = "PROPERTY_ALONE";
     if std::env::var_os(ALONE).is_some() {
@@ -39,32 +40,32 @@ fn alone(name: &str) -> bool {
     }
 }
 
-/// A line that the results depend on, or one on the side.
+/// A line that the results depend on, or a side operation.
 #[derive(Clone, Copy, Debug)]
 enum Line {
-    /// A product with an earlier value, made small.
+    /// A product with an earlier value, scaled down.
     Dot(u8),
-    /// Elementwise, with an earlier value.
+    /// An elementwise operation with an earlier value.
     Mix(u8),
-    /// Turned.
+    /// A transpose.
     Turn,
-    /// A branch: what each arm does.
+    /// A branch, with the side operation of each arm.
     Cond(Aside, Aside, bool),
-    /// One of three.
+    /// One of three branches.
     Switch(Aside, Aside, u8),
-    /// A loop of so many steps that does this, or that and a branch.
+    /// A loop of this many iterations with this side operation, or with it and a branch.
     Loop(Aside, u8, bool),
 }
 
-/// What is done on the side.
+/// A side operation.
 #[derive(Clone, Copy, Debug)]
 enum Aside {
     Nothing,
-    /// A value that is there.
+    /// Prints an existing value.
     Print(u8),
-    /// A value that takes room to make.
+    /// Computes a product that needs scratch memory.
     Product(u8),
-    /// Both, in a loop.
+    /// Does both, in a loop.
     Inner(u8),
 }
 
@@ -163,7 +164,8 @@ fn what_is_done_aside_changes_nothing() {
     });
 }
 
-/// Workers that a branch gives nothing to do wait for the others, which may not have read yet which branch it is.
+/// Workers that have no work in a branch wait for the others, which may not yet have read the
+/// branch index.
 #[test]
 fn branches_with_nothing_in_them_do_not_race() {
     if !alone("branches_with_nothing_in_them_do_not_race") {

@@ -1,5 +1,5 @@
-//! The same bits: `jit(f)` is `f`, whatever the engine, the mesh and the number of workers, and both are the reference engine where
-//! that computes exactly.
+//! Bitwise equality: `jit(f)` equals `f` for any engine, mesh and number of workers, and both equal
+//! the reference engine where it computes exactly.
 
 use super::{holds, mesh_of, meshes, spec_for};
 use atmesh::EngineKind;
@@ -10,7 +10,7 @@ use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::sample::select;
 use proptest::test_runner::TestCaseError;
 
-/// The bits of all elements; every NaN is one.
+/// Returns the bits of all elements, with one pattern for every NaN.
 pub(crate) fn bits(x: &Array) -> Result<Vec<u64>> {
     if x.ty()?.dtype.is_complex() {
         return Ok([bits(&x.real())?, bits(&x.imag())?].concat());
@@ -22,7 +22,7 @@ pub(crate) fn bits(x: &Array) -> Result<Vec<u64>> {
     Ok(numbers.into_iter().map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }).collect())
 }
 
-/// What goes wrong at the edges of an element type, and a few common numbers, from the k-th on around.
+/// Returns edge cases of an element type and a few common values, cyclically from the k-th one on.
 fn edges(dtype: DType, shape: &[usize], k: usize) -> Array {
     let n: usize = shape.iter().product();
     let around =
@@ -82,7 +82,7 @@ fn edges(dtype: DType, shape: &[usize], k: usize) -> Array {
     flat.reshape(shape)
 }
 
-/// One line of a program: what it makes of earlier values.
+/// One line of a program, which computes a value from earlier ones.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     op: Op,
@@ -111,7 +111,7 @@ enum Op {
     Over,
     Choose,
     Flip,
-    /// Not by the same steps in the reference engine.
+    /// The reference engine computes it by other steps.
     Rough(u8),
 }
 
@@ -126,7 +126,7 @@ fn lines() -> impl Strategy<Value = Vec<Line>> {
     vec(line, 1..=12)
 }
 
-/// All values of a program, of which the last ones are its results.
+/// Returns all values of a program; the last ones are its results.
 fn run(lines: &[Line], inputs: &[Array]) -> Result<Vec<Array>> {
     let mut values = inputs.to_vec();
     for l in lines {
@@ -213,7 +213,8 @@ fn programs_without_sums_have_one_result() {
     });
 }
 
-/// One line of a program of rows: what it makes of earlier values, x and y, with a row's numbers, and which.
+/// Computes one line of a row program from earlier values x and y; a row's statistics and the kind
+/// select the operation.
 fn of_rows(kind: u8, x: &Array, y: &Array) -> Array {
     let last = || Dims::keep(-1);
     match kind % 14 {
@@ -234,7 +235,8 @@ fn of_rows(kind: u8, x: &Array, y: &Array) -> Array {
     }
 }
 
-/// Rows that are folded and used again: eagerly each operation by itself, in `jit` as one program, in a loop without rows that run together.
+/// Rows that are reduced and used again: eagerly as separate operations, in `jit` as one program,
+/// and in a loop without row fusion.
 #[test]
 fn rows_that_are_used_again_have_one_result() {
     let shapes = (
@@ -293,11 +295,11 @@ fn rows_that_are_used_again_have_one_result() {
     });
 }
 
-/// Conversions round once, on every way to them.
+/// Conversions round once, on every path.
 #[test]
 fn conversions_are_those_of_the_reference() {
     for from in DType::all().filter(|d| d.is_number()) {
-        // what would lose the imaginary part is refused
+        // A conversion that would lose the imaginary part is an error.
         for to in DType::all().filter(|d| d.is_number() && (d.is_complex() || !from.is_complex())) {
             let x = edges(from, &[46], 1);
             let of = |engine| jit(|x: &Array| x.astype(to)).engine(engine).call(&x).unwrap();
@@ -331,10 +333,10 @@ fn a_value_less_itself_is_zero() {
     };
     let again = fori_loop(0..3, &x, |_, c| step(&c));
     assert_eq!(again.to_vec::<f32>().unwrap(), x.to_vec::<f32>().unwrap());
-    // a sum of three products is rounded five times
+    // A sum of three products is rounded five times.
     let f = |x: &Array| (x * 1.7 - x.flip(0) * 0.3) + x * x;
     assert_eq!(bits(&jit(f).call(&x).unwrap()).unwrap(), bits(&f(&x)).unwrap());
-    // and what is taken away is a difference that may be a zero of either sign
+    // The subtracted value is itself a difference, which may be a zero of either sign.
     let g = |x: &Array| x - (x * 2.0 - x * 2.0);
     let zero = Array::from([-0.0f32, 0.0]);
     assert_eq!(bits(&jit(g).call(&zero).unwrap()).unwrap(), bits(&g(&zero)).unwrap());
@@ -374,7 +376,7 @@ fn extremes_do_not_depend_on_order() {
 }
 
 trait Nan {
-    /// 0 where it is NaN, else itself.
+    /// Returns 0 for NaN, else the element itself.
     fn isnan_or_zero(&self) -> Array;
 }
 impl Nan for Array {
@@ -383,7 +385,7 @@ impl Nan for Array {
     }
 }
 
-/// A product whose contraction is split adds the devices' parts as a sum over them does.
+/// A product with a sharded contraction adds the devices' partial values like a sum over devices.
 #[test]
 fn products_over_devices_add_as_sums_do() {
     for (n, own) in [(2usize, 16usize), (3, 16), (5, 9), (6, 16), (8, 16), (7, 700)] {
@@ -411,7 +413,8 @@ fn products_over_devices_add_as_sums_do() {
     }
 }
 
-/// What is summed may be in memory or computed on the way, by rows that are one run or several: the order is the same.
+/// The operand of a sum may be in memory or computed on the fly, with contiguous or strided rows:
+/// the order of summation is the same.
 #[test]
 fn sums_of_computed_values_have_one_order() {
     let shapes: [&[usize]; 6] = [&[2000], &[3, 1000], &[300, 40], &[7, 5, 33], &[400, 3], &[20, 13, 600]];
@@ -437,12 +440,13 @@ fn sums_of_computed_values_have_one_order() {
     }
 }
 
-/// Every sum of floats begins with 0, so that of −0s is 0: in a block, over devices, in traced code of devices and in one's own.
+/// Every sum of floats starts with +0, so that a sum of −0s is +0: in a block, over devices, in
+/// traced per-device code and in native device code.
 #[test]
 fn sums_of_negative_zeros_are_zero() {
     let mut wrong = Vec::new();
     for dtype in [F32, F64, BF16] {
-        let less = |shape: &[usize]| Array::zeros(F64.of(shape)).astype(dtype) * -1.0;
+        let less = |shape: &[usize]| Array::zeros(F64.array_type(shape)).astype(dtype) * -1.0;
         let mut zero = |what: &str, x: Result<Array>| {
             let got = x.and_then(|x| bits(&x)).unwrap_or_else(|e| panic!("{what}: {e}"));
             if got.iter().any(|b| *b != 0) {
@@ -474,8 +478,9 @@ fn sums_of_negative_zeros_are_zero() {
                     zero(&format!("{what}, sum, {engine}"), sum.call(&x));
                     let psum = shard_map(&mesh, p!["X", _], p![_, _], |x: &Array| x.psum("X"));
                     zero(&format!("{what}, psum, {engine}"), jit(psum).engine(engine).call(&x));
-                    let scattered =
-                        |x: &Array| x.ravel().broadcast_to([n, own]).psum_scatter("X", Gather::tiled(0));
+                    let scattered = |x: &Array| {
+                        x.ravel().broadcast_to([n, own]).psum_scatter("X", CollectiveDim::tiled(0))
+                    };
                     let scattered = jit(shard_map(&mesh, p!["X", _], p!["X", _], scattered)).engine(engine);
                     zero(&format!("{what}, psum_scatter, {engine}"), scattered.call(&x));
                 }

@@ -1,31 +1,34 @@
-//! Gradients by values of all types are those of the same loss of whole values, and of the cotangents' types.
+//! Gradients with respect to values of all types equal those of the same loss of unsharded values,
+//! and have the types of cotangents.
 
-use crate::told::flaw;
+use crate::error_checks::flaw;
 use crate::{X, Y, laid, mesh, near, read, to};
-use atmesh::ops::build::cotangent_type;
 use atmesh::prelude::*;
+use atmesh::program::typing::cotangent_type;
 use atmesh::{Axes, ConvOptions, ErrorKind, Padding, WindowOptions, type_of};
 
-/// What a loss takes.
+/// The arguments of a loss.
 #[derive(Clone, Tree)]
 struct In {
-    /// By what it is differentiated.
+    /// The value with respect to which it is differentiated.
     u: Array,
-    /// Of the same type.
+    /// A value of the same type.
     v: Array,
-    /// What may stand beside it: of the same type, reduced where that is unreduced.
+    /// A value that can be combined with it: of the same type, but reduced where that one is
+    /// unreduced.
     p: Array,
-    /// The same, other numbers.
+    /// A second value of that type, with other elements.
     s: Array,
-    /// A place.
+    /// An index.
     k: Array,
-    /// Whether.
+    /// A bool.
     b: Array,
 }
 
 type Loss = fn(&In) -> Array;
 
-/// Losses whose gradients by values of all types are those of the same loss of whole values.
+/// Losses whose gradients with respect to values of all types equal those of the same loss of
+/// unsharded values.
 const LOSSES: &[(&str, Loss)] = &[
     ("square", |x| x.u.square().sum(..)),
     ("slope of a sum", |x| to(&(&x.u + &x.v), p![]).cos().sum(..)),
@@ -86,7 +89,7 @@ const LOSSES: &[(&str, Loss)] = &[
     ("not at all", |x| x.p.sum(..)),
 ];
 
-/// The sum over rows, left in parts where these are split.
+/// Returns the sum over rows, unreduced if these are sharded.
 fn parts(x: &Array) -> Array {
     match x.sharding() {
         Ok(Some(_)) => to(&x.sum_to(0, p![; U: X]), p![]),
@@ -94,17 +97,17 @@ fn parts(x: &Array) -> Array {
     }
 }
 
-/// Windows of three rows, one beyond the ends.
+/// Returns windows of three rows with padding of one.
 fn wide() -> WindowOptions {
     WindowOptions::default().padding([(1, 1), (0, 0)])
 }
 
-/// A convolution that keeps sizes.
+/// Computes a convolution with unchanged sizes.
 fn convolved(x: &Array, w: &Array) -> Array {
     x.expand_dims([0, 1]).conv_with(w, ConvOptions::default().padding(Padding::Same))
 }
 
-/// Products summed over rows, whatever these are split over.
+/// Computes a product with a sum over rows, however they are sharded.
 fn summed(a: &Array, b: &Array) -> Array {
     match a.sharding() {
         Ok(Some(_)) => a.t().dot_to(b, p![]),
@@ -148,7 +151,7 @@ fn gradients_by_values_of_all_types() -> Result<()> {
                     wrong.push(format!("{name} by {}: {} {got:?}, not {want:?}", type_of(&x.u), type_of(&g)));
                 }
                 Ok(_) => good += 1,
-                // what types refuse is no matter here
+                // Losses that the types reject are skipped here.
                 Err(e) if e.kind() == ErrorKind::Sharding => wrong.extend(flaw(&e)),
                 Err(e) => wrong.push(format!("{name} by {}: {e}", type_of(&x.u))),
             }

@@ -1,13 +1,14 @@
-//! Partial values: a program that type-checks computes what the same program computes of the whole values.
+//! Partial values: a well-typed program computes the same as it does with full values.
 //!
-//! The parts of an unreduced value differ from one another, so whoever reads a part where the sum is meant is found out.
+//! The partial values of an unreduced array all differ, so a program that reads one of them instead
+//! of their sum is detected.
 
+#[path = "../error_checks/mod.rs"]
+mod error_checks;
 mod gradients;
 mod manual;
 mod primitives;
 mod programs;
-#[path = "../told/mod.rs"]
-mod told;
 
 use atmesh::prelude::*;
 use atmesh::{Axes, axes};
@@ -18,12 +19,13 @@ pub(crate) fn mesh() -> Mesh {
     Mesh::new([("X", 2), ("Y", 2)]).unwrap()
 }
 
-/// The k-th of some numbers that are sums of few powers of two, so that sums of them are exact in any order.
+/// Returns the k-th of some numbers that are sums of few powers of two, so that sums of them are
+/// exact in any order.
 fn number(k: usize) -> f64 {
     ((k * 37 + 11) % 61) as f64 / 16.0 - 1.75
 }
 
-/// An array of numbers of the shape, and of one element type.
+/// Returns an array of one shape and element type.
 pub(crate) fn numbers(shape: &[usize], dtype: DType, seed: usize) -> Array {
     let n: usize = shape.iter().product();
     let flat = Array::from((0..n).map(|i| number(i * 7 + seed * 13)).collect::<Vec<f64>>());
@@ -36,7 +38,8 @@ pub(crate) fn numbers(shape: &[usize], dtype: DType, seed: usize) -> Array {
     flat.reshape(shape)
 }
 
-/// A value that lies so and, where that is unreduced, has parts that all differ; and the value as a whole, on no mesh.
+/// Returns a value with this sharding, whose partial values all differ if it is unreduced, and the
+/// full value without a mesh.
 pub(crate) fn laid(
     mesh: &Mesh,
     shape: &[usize],
@@ -87,7 +90,7 @@ pub(crate) fn near(a: &[f64], b: &[f64], dtype: DType) -> bool {
             .all(|(a, b)| a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tol * (1.0 + b.abs()))
 }
 
-/// The value lying otherwise; itself where it is on no mesh.
+/// Reshards the value; returns it unchanged if it has no mesh.
 pub(crate) fn to(x: &Array, spec: Spec) -> Array {
     match x.sharding() {
         Ok(Some(_)) => x.reshard(spec),

@@ -1,16 +1,20 @@
-//! Partial values at the edges: per-device code, other meshes, auto axes, the host.
+//! Partial values at the boundaries of the type system: per-device code, other meshes, auto axes,
+//! and the host.
 
-use crate::{X, Y, laid, mesh, near, read, told};
+use crate::{X, Y, error_checks, laid, mesh, near, read};
 use atmesh::mesh::AxisType;
 use atmesh::prelude::*;
-use atmesh::{ErrorKind, type_of};
+use atmesh::{ErrorKind, PcastTo, type_of};
 
 fn refused<T>(got: Result<T>, what: &str) {
     match got {
         Ok(_) => panic!("{what} is accepted"),
         Err(e) => {
-            let e = told::well(e);
-            assert!(matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Vma | ErrorKind::Mesh), "{what}: {e}")
+            let e = error_checks::well(e);
+            assert!(
+                matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Varying | ErrorKind::Mesh),
+                "{what}: {e}"
+            )
         }
     }
 }
@@ -21,7 +25,7 @@ fn check(got: &Array, want: &Array, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// In a checked region a part is of a type that says so.
+/// In a checked region, the type of a partial value says that it is one.
 #[test]
 fn per_device_code_of_parts() -> Result<()> {
     let mesh = mesh();
@@ -33,22 +37,22 @@ fn per_device_code_of_parts() -> Result<()> {
         check(&run(|u| u.psum("X"), p![])?, &whole, "summed")?;
         check(&run(|u| (u + u).psum("X").cos(), p![])?, &(&whole * 2.0).cos(), "a function of the sum")?;
         check(&run(|u| u.t(), p![; U: X])?, &whole.t(), "parts stay")?;
-        check(&run(|u| u.psum_scatter("X", Gather::tiled(0)), p!["X"])?, &whole, "scattered")?;
+        check(&run(|u| u.psum_scatter("X", CollectiveDim::tiled(0)), p!["X"])?, &whole, "scattered")?;
         refused(run(|u| u.cos(), p![; U: X]), "a function of parts");
         refused(run(|u| u.cos(), p![]), "a function of parts as one value");
         refused(run(|u| u.clone(), p![]), "parts as one value");
         refused(run(|u| u.pmax("X"), p![]), "the greatest part");
-        refused(run(|u| u.all_gather("X", Gather::stacked(0)), p![]), "all parts");
+        refused(run(|u| u.all_gather("X", CollectiveDim::stacked(0)), p![]), "all parts");
         refused(run(|u| u.ppermute("X", Permutation::ring(1)), p!["X"]), "another device's part");
         refused(run(|u| u * axis_index("X").astype(F32), p!["X"]), "parts that vary");
-        refused(run(|u| u.pcast("X", Cast::Varying), p!["X"]), "parts as blocks");
+        refused(run(|u| u.pcast("X", PcastTo::Varying), p!["X"]), "parts as blocks");
         let product = shard_map(&mesh, (p![; U: X], p![; R: X]), p![; U: X], |u: &Array, r: &Array| u * r);
         check(&product.engine(engine).call((&u, &r))?, &(&whole * &factor), "times reduced")?;
     }
     Ok(())
 }
 
-/// In an unchecked one nothing would: parts do not enter it.
+/// In an unchecked region the type would not say so: partial values cannot enter it.
 #[test]
 fn unchecked_code_takes_no_parts() -> Result<()> {
     let mesh = mesh();
@@ -66,7 +70,7 @@ fn unchecked_code_takes_no_parts() -> Result<()> {
         let captured =
             shard_map(&mesh, p!["X"], p!["X"], |v: &Array| v + u.slice(ix![..2])).unchecked().engine(engine);
         refused(captured.call(&v), "captured parts");
-        // what comes out may be in parts: those are the devices' values
+        // Results may be unreduced: the devices' values are the partial values.
         let total = whole.slice(ix![..2]) + whole.slice(ix![2..]);
         check(&with(|v| v.clone(), p!["X"], p![; U: X]).call(&v)?, &total, "blocks as parts")?;
         let times = |r: &Array, v: &Array| {
@@ -87,13 +91,13 @@ fn unchecked_code_takes_no_parts() -> Result<()> {
     Ok(())
 }
 
-/// Regions over some axes only, regions within regions.
+/// Regions over some axes only, and nested regions.
 #[test]
 fn nested_regions_of_parts() -> Result<()> {
     let mesh = mesh();
     let (u, whole) = laid(&mesh, &[4, 4], F32, p![; U: X], 1)?;
     let (s, other) = laid(&mesh, &[4, 4], F32, p![_, "Y"], 2)?;
-    // captured parts are parts inside too
+    // Captured partial values are partial inside, too.
     let f = |s: &Array| {
         shard_map(&mesh, p![_, "Y"], p![_, "Y"], |s: &Array| s + u.psum("X").slice(ix![.., ..2])).call(s)
     };
@@ -102,7 +106,7 @@ fn nested_regions_of_parts() -> Result<()> {
     let bad =
         |s: &Array| shard_map(&mesh, p![_, "Y"], p![_, "Y"], |s: &Array| s + u.slice(ix![.., ..2])).call(s);
     refused(bad(&s), "captured parts beside a block");
-    // manual over Y only: X stays as it is
+    // Manual over Y only: X stays unchanged.
     let g = shard_map(&mesh, p![], p![], |x: &Array| x + x).over("Y").call(&u);
     if let Ok(g) = g {
         check(&g, &(&whole * 2.0), "parts over an axis that is not manual")?;
@@ -112,7 +116,7 @@ fn nested_regions_of_parts() -> Result<()> {
     Ok(())
 }
 
-/// Other meshes over the same devices; axes of other types.
+/// Other meshes over the same devices, and axes of other types.
 #[test]
 fn parts_on_other_meshes() -> Result<()> {
     let mesh = mesh();
@@ -149,7 +153,7 @@ fn parts_on_other_meshes() -> Result<()> {
     Ok(())
 }
 
-/// The host sees sums, a device its part.
+/// The host sees sums; a device sees its partial value.
 #[test]
 fn parts_on_the_host() -> Result<()> {
     let mesh = mesh();
@@ -179,14 +183,14 @@ fn parts_on_the_host() -> Result<()> {
             assert_eq!(placed.to_vec::<i32>()?, x.to_vec::<i32>()?);
         }
     }
-    assert_eq!(Array::ones(F32.of([2]).on(&mesh, p![; U: X])).to_vec::<f32>()?, [1.0, 1.0]);
-    refused(Array::iota(I32.of([2]).on(&mesh, p![; U: X]), 0).ready(), "numbers as parts");
-    refused(Key::new(1).normal(F32.of([2]).on(&mesh, p![; U: X])).ready(), "random parts");
-    assert_eq!(Array::zeros(F32.of([2]).on(&mesh, p![; U: X])).to_vec::<f32>()?, [0.0, 0.0]);
+    assert_eq!(Array::ones(F32.array_type([2]).on(&mesh, p![; U: X])).to_vec::<f32>()?, [1.0, 1.0]);
+    refused(Array::iota(I32.array_type([2]).on(&mesh, p![; U: X]), 0).ready(), "numbers as parts");
+    refused(Key::new(1).normal(F32.array_type([2]).on(&mesh, p![; U: X])).ready(), "random parts");
+    assert_eq!(Array::zeros(F32.array_type([2]).on(&mesh, p![; U: X])).to_vec::<f32>()?, [0.0, 0.0]);
     Ok(())
 }
 
-/// Tangents and cotangents of another type than what they belong to are refused or count once.
+/// Tangents and cotangents with another type than their values are errors, or count once.
 #[test]
 fn derivatives_of_parts_take_no_numbers() -> Result<()> {
     let mesh = mesh();
@@ -201,7 +205,7 @@ fn derivatives_of_parts_take_no_numbers() -> Result<()> {
                 &(&whole * 2.0 * if name == "a whole" { plain.clone() } else { 1.0f32.into() }),
                 name,
             )?,
-            Err(e) => assert!(matches!(told::well(e.clone()).kind(), ErrorKind::Sharding), "{e}"),
+            Err(e) => assert!(matches!(error_checks::well(e.clone()).kind(), ErrorKind::Sharding), "{e}"),
         }
     }
     refused(jvp(&u, Array::ones([4]), |u| &u + &u).1.ready(), "a tangent of numbers");

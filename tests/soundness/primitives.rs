@@ -1,6 +1,6 @@
-//! Every primitive, of operands that lie in every way.
+//! Tests every primitive on operands with every sharding.
 
-use crate::told::flaw;
+use crate::error_checks::flaw;
 use crate::{X, Y, laid, mesh, near, read};
 use atmesh::array::Term;
 use atmesh::ops::PRIMITIVES;
@@ -8,10 +8,10 @@ use atmesh::prelude::*;
 use atmesh::types::ArrayType;
 use atmesh::{Axes, type_of};
 
-/// The ways in which an operand of this shape lies.
+/// Returns the shardings of an operand of this shape.
 fn specs(mesh: &Mesh, shape: &[usize], number: bool) -> Vec<Spec> {
     let rank = shape.len();
-    let whole = Spec::whole(rank);
+    let whole = Spec::replicated(rank);
     let mut all = vec![
         whole,
         whole.unreduced(X),
@@ -22,7 +22,7 @@ fn specs(mesh: &Mesh, shape: &[usize], number: bool) -> Vec<Spec> {
     ];
     for d in 0..rank {
         let at = |axes: Axes| {
-            Spec::of((0..rank).map(|k| if k == d { axes.clone() } else { Axes::none() }).collect())
+            Spec::from_dims((0..rank).map(|k| if k == d { axes.clone() } else { Axes::none() }).collect())
         };
         all.push(at(X.into()));
         all.push(at(Y.into()).unreduced(X));
@@ -32,7 +32,7 @@ fn specs(mesh: &Mesh, shape: &[usize], number: bool) -> Vec<Spec> {
     all
 }
 
-/// Every choice of one of each list.
+/// Returns every choice of one entry from each list.
 fn choices<T: Clone>(lists: &[Vec<T>]) -> Vec<Vec<T>> {
     lists.iter().fold(vec![Vec::new()], |all, list| {
         let with = |x: &T| all.iter().map(|c| [&c[..], std::slice::from_ref(x)].concat()).collect::<Vec<_>>();

@@ -1,18 +1,18 @@
-//! Programs of partial values: those that mean something, and those that are refused.
+//! Programs of partial values: those with a meaning, and those that must be errors.
 
-use crate::told::flaw;
+use crate::error_checks::flaw;
 use crate::{X, Y, laid, mesh, near, read, to};
 use atmesh::prelude::*;
 use atmesh::{ErrorKind, ScanOptions, scan_with, type_of};
 
-/// What programs take: on a mesh, and once more whole and on no mesh.
+/// The arguments of programs: on a mesh, and once more replicated without a mesh.
 #[derive(Clone, Tree)]
 struct In {
     /// Unreduced over X.
     u: Array,
-    /// The same, other numbers.
+    /// Unreduced over X, with other elements.
     v: Array,
-    /// Unreduced over X, split over Y.
+    /// Unreduced over X, sharded over Y.
     us: Array,
     /// Unreduced over X and Y.
     uu: Array,
@@ -20,24 +20,26 @@ struct In {
     w: Array,
     /// Reduced over X.
     r: Array,
-    /// Split over X.
+    /// Sharded over X.
     s: Array,
-    /// Whole.
+    /// Replicated.
     p: Array,
-    /// A whole number, unreduced over X.
+    /// An integer scalar, unreduced over X.
     i: Array,
-    /// Whole numbers, unreduced over X.
+    /// Integers, unreduced over X.
     n: Array,
-    /// Whether, whole.
+    /// A bool, replicated.
     b: Array,
 }
 
 type Program = fn(&In) -> Array;
 
-/// Programs that mean something of partial values.
+/// Programs that are meaningful for partial values.
 const ACCEPTED: &[(&str, Program)] = &[
     ("part as parts", |x| match x.p.sharding() {
-        Ok(Some(_)) => x.p.at(ix![0]).to(p!["X"; U: Y]).get().at(ix![0]).to(p![; U: X]).get() * &x.r,
+        Ok(Some(_)) => {
+            x.p.at(ix![0]).out_sharding(p!["X"; U: Y]).get().at(ix![0]).out_sharding(p![; U: X]).get() * &x.r
+        }
         _ => x.p.slice(ix![0, 0]) * &x.r,
     }),
     ("sum", |x| &x.u + &x.v),
@@ -133,7 +135,7 @@ const ACCEPTED: &[(&str, Program)] = &[
     ("no derivative", |x| x.u.stop_gradient()),
 ];
 
-/// Programs that would read parts where the sum is meant.
+/// Programs that would read partial values instead of their sum.
 const REFUSED: &[(&str, Program)] = &[
     ("function", |x| x.u.cos()),
     ("square", |x| x.u.square()),
@@ -278,7 +280,7 @@ fn programs_of_values_in_parts() -> Result<()> {
                     read(&y),
                     read(&f(&whole))
                 )),
-                Err(e) if !matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Vma) => {
+                Err(e) if !matches!(e.kind(), ErrorKind::Sharding | ErrorKind::Varying) => {
                     wrong.push(format!("{name} {how}: {e}"))
                 }
                 Err(e) => wrong.extend(flaw(&e)),

@@ -1,12 +1,13 @@
-//! The derivative rules: tangents against differences, cotangents against tangents, types of both.
+//! Derivative rules: tangents against finite differences, cotangents against tangents, and the
+//! types of both.
 
 use crate::evaluate::{Data, evaluate};
 use atmesh::mesh::AxisType;
-use atmesh::ops::build::cotangent_type;
+use atmesh::ops::dot_general::DotGeneral;
 use atmesh::ops::elementwise::{Binary, Clamp, Convert, Select, Unary};
-use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
-use atmesh::program::{Back, Builder, Forward, Prim, Value};
+use atmesh::program::typing::cotangent_type;
+use atmesh::program::{Builder, JvpArgs, Prim, TransposeArgs, Value};
 use atmesh::types::{ArrayType, DType, Scalar};
 use atmesh::{Mesh, p};
 use std::sync::Arc;
@@ -20,16 +21,17 @@ fn ty(text: &str) -> ArrayType {
 fn floats(data: &[f64]) -> Data {
     data.iter().map(|x| Scalar::Float(*x)).collect()
 }
-/// Numbers between 0.15 and 0.85, all different.
+/// Returns distinct elements between 0.15 and 0.85.
 fn sample(ty: &ArrayType, seed: usize) -> Vec<f64> {
-    let n = ty.shape.elements();
+    let n = ty.shape.num_elements();
     (0..n).map(|i| 0.15 + 0.7 * ((i * 37 + seed * 11 + 5) % 101) as f64 / 101.0).collect()
 }
 fn dot(a: &Data, b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x.to_f64() * y).sum()
 }
 
-/// The tangent along operand `wrt`, as a program of the operands and the operand's tangent; and its type.
+/// Returns the tangent along operand `wrt`, as a program of the operands and the operand's tangent,
+/// and its type.
 fn tangent(prim: &Prim, types: &[ArrayType], wrt: usize, points: &[Data], t: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let mut b = Builder::new();
     let operands: Vec<Value> = types.iter().map(|t| b.input(t.clone(), None)).collect();
@@ -37,8 +39,9 @@ fn tangent(prim: &Prim, types: &[ArrayType], wrt: usize, points: &[Data], t: &[f
     let outputs = b.emit(prim.clone(), &operands).unwrap();
     let mut tangents = vec![None; types.len()];
     tangents[wrt] = Some(along);
-    let result =
-        prim.jvp(Forward { b: &mut b, operands: &operands, tangents: &tangents, outputs: &outputs }).unwrap();
+    let result = prim
+        .jvp(JvpArgs { builder: &mut b, operands: &operands, tangents: &tangents, outputs: &outputs })
+        .unwrap();
     let zero = b.zeros(&outputs[0].ty).unwrap();
     let result = result[0].clone().unwrap_or(zero);
     assert_eq!(result.ty, outputs[0].ty, "the tangent of {} along operand {wrt}", prim.key());
@@ -50,7 +53,7 @@ fn tangent(prim: &Prim, types: &[ArrayType], wrt: usize, points: &[Data], t: &[f
     (list(&both[0]), list(&both[1]))
 }
 
-/// Tangents against central differences.
+/// Compares tangents with central differences.
 pub(crate) fn check_jvp(prim: Prim, types: &[&str], wrt: &[usize], shift: f64) {
     let types: Vec<ArrayType> = types.iter().map(|t| ty(t)).collect();
     let points: Vec<Vec<f64>> =
@@ -76,12 +79,13 @@ pub(crate) fn check_jvp(prim: Prim, types: &[&str], wrt: &[usize], shift: f64) {
     }
 }
 
-/// ⟨ct, f(t)⟩ = ⟨fᵀ(ct), t⟩ where f is linear in operand `wrt`; and the cotangent's type.
+/// Checks ⟨ct, f(t)⟩ = ⟨fᵀ(ct), t⟩ where f is linear in operand `wrt`, and the type of the
+/// cotangent.
 pub(crate) fn check_transpose(prim: Prim, types: &[&str], wrt: usize) {
     let types: Vec<ArrayType> = types.iter().map(|t| ty(t)).collect();
     let mut points: Vec<Data> = types.iter().enumerate().map(|(k, t)| floats(&sample(t, k))).collect();
     for (p, t) in points.iter_mut().zip(&types).filter(|(_, t)| t.dtype == DType::Bool) {
-        *p = (0..t.shape.elements()).map(|i| Scalar::Bool(i % 3 == 1)).collect();
+        *p = (0..t.shape.num_elements()).map(|i| Scalar::Bool(i % 3 == 1)).collect();
     }
     let t = sample(&types[wrt], 3);
     points[wrt] = floats(&t);
@@ -90,7 +94,7 @@ pub(crate) fn check_transpose(prim: Prim, types: &[&str], wrt: usize) {
         let operands: Vec<Value> = types.iter().map(|t| b.input(t.clone(), None)).collect();
         let y = b.emit1(prim.clone(), &operands).unwrap();
         let (out, program) = (y.ty.clone(), b.finish(&[y]));
-        // less what the other operands add
+        // Subtract the contribution of the other operands.
         let mut origin = points.clone();
         origin[wrt] = vec![Scalar::Float(0.0); t.len()];
         let (at, from) =
@@ -104,8 +108,14 @@ pub(crate) fn check_transpose(prim: Prim, types: &[&str], wrt: usize) {
     let of = b.input(cotangent_type(&out), None);
     let known: Vec<Option<Value>> =
         values.into_iter().enumerate().map(|(k, v)| (k != wrt).then_some(v)).collect();
-    let result =
-        prim.transpose(Back { b: &mut b, operands: &known, types: &types, cotangents: &[Some(of)] }).unwrap();
+    let result = prim
+        .transpose(TransposeArgs {
+            builder: &mut b,
+            operands: &known,
+            types: &types,
+            cotangents: &[Some(of)],
+        })
+        .unwrap();
     let result = result[wrt].clone().unwrap();
     assert_eq!(result.ty, cotangent_type(&types[wrt]), "the cotangent of operand {wrt} of {}", prim.key());
     points.push(floats(&ct));
@@ -140,7 +150,7 @@ fn binary_functions() {
     use Binary::{Add, Atan2, Div, Max, Min, Mul, Pow, Rem, Sub};
     for f in [Add, Sub, Mul, Div, Rem, Max, Min, Pow, Atan2] {
         check_jvp(Arc::new(f), &["float64[4@X,2]", "float64[4@X,2]"], &[0, 1], 0.0);
-        // ranks that differ, dimensions that stretch, and one that only the other operand splits
+        // Different ranks, broadcast dimensions, and one that only the other operand shards.
         check_jvp(Arc::new(f), &["float64[4,1]", "float64[3,4@X,2@Y]"], &[0, 1], 0.0);
     }
     for f in [Add, Sub, Mul] {
@@ -159,7 +169,7 @@ fn binary_functions() {
     check_transpose(Arc::new(Div), &["float64[4@Y]{R:X}", "float64[4@Y]{R:X}"], 0);
 }
 
-/// The kinks and corners that the reference settles.
+/// The values that the reference defines at kinks and corners.
 #[test]
 fn kinks() {
     let at = |prim: Prim, x: [f64; 3], y: Option<[f64; 3]>, k: usize| {
@@ -227,7 +237,7 @@ fn reductions() {
     check_transpose(Arc::new(scattered), &["float64[2@Y,3,4@X]"], 0);
 }
 
-/// Contracting and batch dimensions, what is asked for, types of the operands.
+/// The contracting and batch dimensions, the requested sharding, and the types of the operands.
 type Product<'a> = ([Vec<usize>; 2], [Vec<usize>; 2], Option<atmesh::Spec>, [&'a str; 2]);
 
 #[test]
@@ -235,7 +245,7 @@ fn products() {
     let cases: [Product<'_>; 9] = [
         ([vec![1], vec![0]], [vec![], vec![]], None, ["float64[4@X,2]", "float64[2,6@Y]"]),
         ([vec![1], vec![0]], [vec![], vec![]], None, ["float64[4@X,2@Y]", "float64[2,6]"]),
-        // weights that are gathered before use
+        // Weights that are gathered before use.
         ([vec![1], vec![0]], [vec![], vec![]], None, ["float64[4@X,2]", "float64[2@X,6]"]),
         ([vec![1], vec![0]], [vec![], vec![]], Some(p!["X", _]), ["float64[4@X,2@Y]", "float64[2@Y,6]"]),
         (
@@ -244,9 +254,9 @@ fn products() {
             Some(p!["X", _; U: "Y"]),
             ["float64[4@X,2@Y]", "float64[2@Y,6]"],
         ),
-        // weights whose gradient stays in parts
+        // Weights whose gradient stays unreduced.
         ([vec![1], vec![0]], [vec![], vec![]], None, ["float64[4@X,2]", "float64[2,6]{R:X}"]),
-        // several of each, out of order
+        // Several dimensions of each kind, out of order.
         (
             [vec![3, 1], vec![0, 2]],
             [vec![2, 0], vec![3, 1]],
@@ -257,19 +267,20 @@ fn products() {
         ([vec![0, 1], vec![1, 0]], [vec![], vec![]], None, ["float64[4@X,2]", "float64[2@Y,4]"]),
     ];
     for (contracting, batch, out, types) in cases {
-        let prim = Arc::new(DotGeneral { contracting, batch, out, preferred: None });
+        let prim = Arc::new(DotGeneral { contracting, batch, out_sharding: out, accum_dtype: None });
         check_jvp(prim.clone(), &types, &[0, 1], 0.0);
         check_transpose(prim.clone(), &types, 0);
         check_transpose(prim, &types, 1);
     }
-    let wide = DotGeneral { preferred: Some(DType::F64), ..DotGeneral::matrix() };
+    let wide = DotGeneral { accum_dtype: Some(DType::F64), ..DotGeneral::matmul() };
     check_transpose(Arc::new(wide), &["float32[4@X,2]", "float32[2,6@Y]"], 1);
 }
 
-/// Inside shard_map: an operand that is reduced over a manual axis, beside numbers, which alone would not join it.
+/// Inside shard_map: an operand that is reduced over a manual axis, next to scalars, which would
+/// not be cast to it by themselves.
 #[test]
 fn reduced_over_manual_axes() {
-    let inner = mesh().retyped(["X", "Y"], AxisType::Manual).unwrap();
+    let inner = mesh().with_axis_types(["X", "Y"], AxisType::Manual).unwrap();
     let x = ArrayType::parse("float32[4]{R:X}", &inner).unwrap();
     for f in [Unary::Tanh, Unary::Logistic, Unary::Relu, Unary::Square, Unary::IntegerPow(3)] {
         let mut b = Builder::new();
@@ -277,8 +288,8 @@ fn reduced_over_manual_axes() {
         let y = b.unary(f, &v).unwrap();
         let prim: Prim = Arc::new(f);
         let dy = prim
-            .jvp(Forward {
-                b: &mut b,
+            .jvp(JvpArgs {
+                builder: &mut b,
                 operands: &[v],
                 tangents: &[Some(t)],
                 outputs: std::slice::from_ref(&y),

@@ -1,12 +1,13 @@
 //! Cases of the conformance files as programs of primitives.
 
 use crate::evaluate::{Data, evaluate};
+use crate::kinds::case_name;
 use crate::scalar::convert;
 use atmesh::diagnostic::{ErrorKind, Fault};
 use atmesh::mesh::{Axes, AxisType};
 use atmesh::ops::creation::{Full, Iota};
+use atmesh::ops::dot_general::DotGeneral;
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select, Unary};
-use atmesh::ops::product::DotGeneral;
 use atmesh::ops::random::{RandomBits, RandomFoldIn, RandomKeyData, RandomSplit};
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{BroadcastInDim, ExpandDims, Reshape, Rev, Squeeze, Transpose};
@@ -19,11 +20,11 @@ use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What came of a case.
+/// The outcome of a case.
 pub(crate) enum Outcome {
     Passed,
     Failed(String),
-    /// It has an operation that is no primitive here.
+    /// The case has an operation that is not a primitive here.
     Skipped(String),
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn axes(v: &Json) -> Axes {
 pub(crate) fn spec(v: &Json) -> Option<Spec> {
     let list = if v.is_object() { &v["spec"] } else { v };
     let dims = list.as_array()?.iter().map(axes).collect();
-    Some(Spec::of(dims).unreduced(axes(&v["unreduced"])).reduced(axes(&v["reduced"])))
+    Some(Spec::from_dims(dims).unreduced(axes(&v["unreduced"])).reduced(axes(&v["reduced"])))
 }
 pub(crate) fn sizes(v: &Json) -> Vec<usize> {
     match v {
@@ -72,9 +73,9 @@ fn snake(f: &Unary) -> &'static str {
     f.name()
 }
 
-/// What an input's `data` says.
+/// Returns the elements that an input's `data` describes.
 pub(crate) fn fill(data: &Json, ty: &ArrayType) -> Data {
-    let n = ty.shape.elements();
+    let n = ty.shape.num_elements();
     if let Some(list) = data["list"].as_array() {
         return list.iter().map(|v| convert(number(v), ty.dtype)).collect();
     }
@@ -115,14 +116,14 @@ pub(crate) fn number(v: &Json) -> Scalar {
     }
 }
 
-/// The primitive of an equation; `beside` is the element type of its first operand.
+/// Returns the primitive of an equation, given the element type of its first operand.
 pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<Prim> {
     let (op, p) = (e["op"].as_str()?, &e["params"]);
     let out = spec(&p["out_sharding"]);
     let created = |dtype: DType, shape: &Json| {
         let shape = Shape::from(sizes(shape));
-        let spec = out.unwrap_or(Spec::whole(shape.rank()));
-        ArrayType { mesh: Some(mesh.clone()), spec, ..dtype.of(shape) }
+        let spec = out.unwrap_or(Spec::replicated(shape.rank()));
+        ArrayType { mesh: Some(mesh.clone()), spec, ..dtype.array_type(shape) }
     };
     if let Some(f) = Unary::PLAIN.iter().find(|f| snake(f) == op) {
         return Some(Arc::new(*f));
@@ -153,8 +154,8 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
         "dot_general" => Arc::new(DotGeneral {
             contracting: pair(&p["contracting"]),
             batch: pair(&p["batch"]),
-            out,
-            preferred: p["preferred_element_type"].as_str().map(|d| DType::from_name(d).unwrap()),
+            out_sharding: out,
+            accum_dtype: p["preferred_element_type"].as_str().map(|d| DType::from_name(d).unwrap()),
         }),
         "full" | "zeros" | "ones" => {
             let ty = created(dtype(p, DType::F32), &p["shape"]);
@@ -171,26 +172,26 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
         }),
         "random_key" => {
             let seed = p["seed"].as_u64().unwrap();
-            Arc::new(Full { ty: DType::Key.of([]), value: Scalar::Int(i128::from(seed) << 32) })
+            Arc::new(Full { ty: DType::Key.array_type([]), value: Scalar::Int(i128::from(seed) << 32) })
         }
-        "random_split" => Arc::new(RandomSplit { ty: created(DType::Key, &p["num"]), keys: 0 }),
+        "random_split" => Arc::new(RandomSplit { ty: created(DType::Key, &p["num"]), num_key_dims: 0 }),
         "random_fold_in" => Arc::new(RandomFoldIn),
         "random_key_data" => Arc::new(RandomKeyData),
         "transpose" => Arc::new(Transpose { permutation: sizes(&p["permutation"]) }),
-        "reshape" => Arc::new(Reshape { new_sizes: sizes(&p["new_sizes"]).into(), out }),
+        "reshape" => Arc::new(Reshape { new_sizes: sizes(&p["new_sizes"]).into(), out_sharding: out }),
         "squeeze" => Arc::new(Squeeze { dimensions: sizes(&p["dimensions"]) }),
         "expand_dims" => Arc::new(ExpandDims { dimensions: sizes(&p["dimensions"]) }),
         "rev" => Arc::new(Rev { dimensions: sizes(&p["dimensions"]) }),
         "broadcast_in_dim" => Arc::new(BroadcastInDim {
             shape: sizes(&p["shape"]).into(),
             broadcast_dimensions: sizes(&p["broadcast_dimensions"]),
-            out,
+            out_sharding: out,
         }),
         "concatenate" => Arc::new(Concatenate { dimension: p["dimension"].as_i64().unwrap() as usize }),
         "slice" => {
             let (start, limit) = (sizes(&p["start"]), sizes(&p["limit"]));
             let strides = if p["strides"].is_null() { vec![1; start.len()] } else { sizes(&p["strides"]) };
-            Arc::new(Slice { start, limit, strides, out })
+            Arc::new(Slice { start, limit, strides, out_sharding: out })
         }
         "pad" => {
             let list =
@@ -198,15 +199,17 @@ pub(crate) fn primitive(e: &Json, beside: Option<DType>, mesh: &Mesh) -> Option<
             let (low, high) = (list(&p["low"]), list(&p["high"]));
             let interior = if p["interior"].is_null() { vec![0; low.len()] } else { sizes(&p["interior"]) };
             let value = convert(number(&e["in"][1]["lit"]), beside?);
-            Arc::new(Pad { low, high, interior, value, out })
+            Arc::new(Pad { low, high, interior, value, out_sharding: out })
         }
         "reshard" => Arc::new(Reshard::new(mesh.clone(), spec(&p["spec"]).unwrap())),
-        "random_bits" => Arc::new(RandomBits { ty: created(dtype(p, DType::U32), &p["shape"]), keys: 0 }),
+        "random_bits" => {
+            Arc::new(RandomBits { ty: created(dtype(p, DType::U32), &p["shape"]), num_key_dims: 0 })
+        }
         _ => return None,
     })
 }
 
-/// The operands: a number takes the element type of what stands beside it.
+/// Returns the operands: a literal takes the element type of the other operand.
 fn operands(e: &Json, known: &HashMap<String, Value>) -> Result<Vec<Value>, Stop> {
     let op = e["op"].as_str().unwrap();
     let named = |v: &Json| v.as_str().map(|n| known[n].clone());
@@ -242,11 +245,11 @@ fn operands(e: &Json, known: &HashMap<String, Value>) -> Result<Vec<Value>, Stop
         .collect()
 }
 
-/// Types and values of a case against what is expected.
+/// Compares the types and values of a case with the expected ones.
 pub(crate) fn check(case: &Json) -> Outcome {
     let mesh = mesh(case);
     let mut b = Builder::new();
-    b.on(&mesh);
+    b.set_default_mesh(&mesh);
     let (mut known, mut inputs) = (HashMap::new(), Vec::new());
     for a in case["args"].as_array().unwrap() {
         let ty = ArrayType::parse(a["type"].as_str().unwrap(), &mesh).unwrap();
@@ -289,7 +292,7 @@ pub(crate) fn check(case: &Json) -> Outcome {
             }
             Err(Stop::NotHere(why)) => return Outcome::Skipped(why),
             Err(Stop::Refused(error)) => {
-                let right = expect["at"] == name && expect["error"] == error.kind().name();
+                let right = expect["at"] == name && expect["error"] == case_name(error.kind());
                 return if right {
                     Outcome::Passed
                 } else {

@@ -1,13 +1,14 @@
-//! Programs with control flow and per-device code, on all devices at once: equation by equation, each device after the other.
+//! Interprets programs with control flow and per-device code on all devices: equation by equation,
+//! one device after another.
 //!
-//! A value is one for all devices or one for each. Over axes that are not manual a value is the whole one; an unreduced value is
-//! then its total.
+//! A value is one for all devices, or one for each. Over axes that are not manual a value is the
+//! full one; for an unreduced value, that is its sum.
 
 use crate::evaluate::{Data, run};
 use atmesh::Mesh;
 use atmesh::mesh::Axes;
-use atmesh::program::sentence::Combine;
-use atmesh::program::{Collective, Control, Input, Op, Prim, Program, ShardMapping};
+use atmesh::program::loop_nest::Reducer;
+use atmesh::program::{Control, Input, ManualCollective, Op, Prim, Program, ShardMapping};
 use atmesh::types::{ArrayType, DType, Scalar};
 use std::rc::Rc;
 
@@ -32,10 +33,11 @@ impl Held {
     }
 }
 
-/// Which elements of which members of a group an element of a device's result is made of: from the device's number and the index.
+/// A function that returns which elements of which group members an element of a device's result is
+/// computed from, given the device and the index.
 type Source<'a> = dyn Fn(usize, &[usize]) -> Vec<(usize, Vec<usize>)> + 'a;
 
-/// Runs on the devices of a mesh.
+/// The interpreter for the devices of a mesh.
 pub(crate) struct Machine {
     pub(crate) mesh: Mesh,
 }
@@ -53,7 +55,8 @@ impl Machine {
     fn devices(&self) -> usize {
         self.mesh.size()
     }
-    /// The device's number along axes, and the devices that differ from it along these only, by their numbers.
+    /// Returns the device's position along axes. The method `group` returns the devices that differ
+    /// from it only along these.
     fn rank(&self, p: usize, axes: &Axes) -> usize {
         let c = self.mesh.coordinates(p);
         axes.iter().fold(0, |r, a| r * self.mesh.axis_size(a).unwrap() + c[self.mesh.find(a).unwrap()])
@@ -95,7 +98,7 @@ impl Machine {
             };
             assert_eq!(outs.len(), results.len(), "{}", program);
             for ((v, x), ty) in e.outputs.iter().zip(outs).zip(&results) {
-                assert_eq!(x.at(0).len(), ty.shape.elements(), "{ty} in {program}");
+                assert_eq!(x.at(0).len(), ty.shape.num_elements(), "{ty} in {program}");
                 values[v.index()] = Some(x);
             }
         }
@@ -104,7 +107,7 @@ impl Machine {
 
     fn prim(&self, prim: &Prim, ins: &[Held], types: &[ArrayType], results: &[ArrayType]) -> Vec<Held> {
         let shapes: Vec<Vec<usize>> = types.iter().map(|t| t.shape.to_vec()).collect();
-        let sentences = prim.sentences(types, results);
+        let sentences = prim.loop_nests(types, results);
         let on = |s, p: usize| {
             let data: Vec<Data> = ins.iter().map(|x| Data::clone(x.at(p))).collect();
             run(s, &data, &shapes)
@@ -114,13 +117,19 @@ impl Machine {
         sentences.iter().map(one).collect()
     }
 
-    fn collective(&self, c: &Collective, ins: &[Held], types: &[ArrayType], result: &ArrayType) -> Held {
+    fn collective(
+        &self,
+        c: &ManualCollective,
+        ins: &[Held],
+        types: &[ArrayType],
+        result: &ArrayType,
+    ) -> Held {
         let n = self.devices();
         let x = |p: usize| Rc::clone(ins[0].at(p));
         let out = result.shape.to_vec();
         let total = out.iter().product::<usize>();
-        // element by element: which elements of which members of the group are combined
-        let read = |p: usize, axes: &Axes, f: &Source<'_>, combine: Combine| {
+        // Computes which elements of which group members are combined, element by element.
+        let read = |p: usize, axes: &Axes, f: &Source<'_>, combine: Reducer| {
             let (group, me, shape) = (self.group(p, axes), self.rank(p, axes), types[0].shape.to_vec());
             (0..total)
                 .map(|i| {
@@ -132,8 +141,9 @@ impl Machine {
                 })
                 .collect::<Data>()
         };
-        let add = Combine::Add;
-        // an index of the result of a cut: the operand's index on the device of this number
+        let add = Reducer::Add;
+        // Maps an index of a scattered result to the operand's index, for the device at this
+        // position.
         let uncut = |me: usize, index: &[usize], axes: &Axes, dim: usize, tiled: bool| {
             let mut at = index.to_vec();
             if tiled {
@@ -144,15 +154,15 @@ impl Machine {
             at
         };
         match c {
-            Collective::Cast { .. } => ins[0].clone(),
-            Collective::AxisIndex { axes } => {
+            ManualCollective::Pcast { .. } => ins[0].clone(),
+            ManualCollective::AxisIndex { axes } => {
                 Held::each(n, |p| vec![Scalar::Int(self.rank(p, axes) as i128)])
             }
-            Collective::Reduce { axes, combine } => {
+            ManualCollective::AllReduce { axes, reducer: combine } => {
                 let all = |_: usize, at: &[usize]| (0..self.size(axes)).map(|q| (q, at.to_vec())).collect();
                 Held::each(n, |p| read(p, axes, &all, *combine))
             }
-            Collective::AllGather { axes, dim, tiled } => {
+            ManualCollective::AllGather { axes, dim, tiled } => {
                 let f = |_: usize, at: &[usize]| {
                     let mut at = at.to_vec();
                     let q = if *tiled {
@@ -167,17 +177,17 @@ impl Machine {
                 };
                 Held::each(n, |p| read(p, axes, &f, add))
             }
-            Collective::ReduceScatter { axes, dim, tiled } => {
+            ManualCollective::ReduceScatter { axes, dim, tiled } => {
                 let f = |me: usize, at: &[usize]| {
                     (0..self.size(axes)).map(|q| (q, uncut(me, at, axes, *dim, *tiled))).collect()
                 };
                 Held::each(n, |p| read(p, axes, &f, add))
             }
-            Collective::OwnPart { axes, dim, tiled } => {
+            ManualCollective::KeepShard { axes, dim, tiled } => {
                 let f = |me: usize, at: &[usize]| vec![(me, uncut(me, at, axes, *dim, *tiled))];
                 Held::each(n, |p| read(p, axes, &f, add))
             }
-            Collective::AllToAll { axes, split, concat, tiled } => {
+            ManualCollective::AllToAll { axes, split, concat, tiled } => {
                 let f = |me: usize, at: &[usize]| {
                     let mut at = at.to_vec();
                     let q = if *tiled {
@@ -196,7 +206,7 @@ impl Machine {
                 };
                 Held::each(n, |p| read(p, axes, &f, add))
             }
-            Collective::Permute { axes, pairs } => {
+            ManualCollective::Permute { axes, pairs } => {
                 let f = |me: usize, at: &[usize]| {
                     pairs.iter().filter(|p| p.1 == me).map(|p| (p.0, at.to_vec())).collect()
                 };
@@ -207,7 +217,7 @@ impl Machine {
 
     fn control(&self, c: &Control, ins: Vec<Held>, types: &[ArrayType], results: &[ArrayType]) -> Vec<Held> {
         match c {
-            Control::Jit { body, .. } | Control::Modes { body, .. } => self.run(body, &ins),
+            Control::Jit { body, .. } | Control::AxisModes { body, .. } => self.run(body, &ins),
             Control::Print { .. } => Vec::new(),
             Control::ShardMap(m) => self.shard_map(m, &ins, types, results),
             Control::Cond { branches } => {
@@ -285,7 +295,7 @@ impl Machine {
                 shape.iter().enumerate().map(|(d, n)| n / self.size(&Axes::from(spec.dim(d)))).collect();
             let elements: usize = block.iter().product();
             Held::each(n, |p| {
-                // of an unreduced value the first device along its axes holds the total
+                // For an unreduced value, the first device along its axes holds the sum.
                 if self.rank(p, spec.unreduced_axes()) != 0 {
                     return vec![Scalar::zero(types[k].dtype); elements];
                 }
@@ -335,7 +345,7 @@ impl Machine {
                             first
                         };
                         let parts = (0..self.size(u)).map(part);
-                        parts.reduce(|a, b| combined(Combine::Add, blocks[k].dtype, a, b)).unwrap()
+                        parts.reduce(|a, b| combined(Reducer::Add, blocks[k].dtype, a, b)).unwrap()
                     })
                     .collect::<Data>()
             };
@@ -349,19 +359,19 @@ impl Machine {
     }
 }
 
-fn combined(combine: Combine, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
+fn combined(combine: Reducer, dtype: DType, a: Scalar, b: Scalar) -> Scalar {
     let x = match (combine, a, b) {
-        (Combine::Add, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float(a + b),
-        (Combine::Add, a, b) => Scalar::Int(a.to_i128() + b.to_i128()),
+        (Reducer::Add, Scalar::Float(a), Scalar::Float(b)) => Scalar::Float(a + b),
+        (Reducer::Add, a, b) => Scalar::Int(a.to_i128() + b.to_i128()),
         (_, a, b) if a.to_f64().is_nan() || b.to_f64().is_nan() => Scalar::Float(f64::NAN),
-        (Combine::Max, a, b) => {
+        (Reducer::Max, a, b) => {
             if a.to_f64() >= b.to_f64() {
                 a
             } else {
                 b
             }
         }
-        (Combine::Min, a, b) => {
+        (Reducer::Min, a, b) => {
             if a.to_f64() <= b.to_f64() {
                 a
             } else {

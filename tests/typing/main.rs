@@ -1,13 +1,16 @@
-//! The primitives against the reference: types and refusals by the builder, values by their sentences.
+//! The primitives against the reference: types and errors by the builder, values by their loop
+//! nests.
 
 mod derive;
 mod driver;
 mod evaluate;
+#[path = "../conformance/kinds.rs"]
+mod kinds;
 mod machine;
 mod programs;
 mod rules;
-/// The scalar functions of the reference engine, which test sentences as well.
-#[path = "../../src/engine/reference/scalar.rs"]
+/// The scalar functions of the reference engine, with which loop nests are tested, too.
+#[path = "../../src/exec/engine/reference/scalar.rs"]
 mod scalar;
 mod views;
 
@@ -15,7 +18,8 @@ use driver::{Outcome, check};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// Runs the cases of a file (`bodies`: those with nested programs); those that need other operations are counted.
+/// Runs the cases of a file (with `bodies`, those with nested programs); cases that need other
+/// operations are counted.
 fn run(path: &str, at_least: usize, bodies: bool) {
     let text = std::fs::read_to_string(path).unwrap();
     let (mut passed, mut failed, mut skipped) = (0, Vec::new(), BTreeMap::new());
@@ -38,7 +42,7 @@ fn run(path: &str, at_least: usize, bodies: bool) {
     assert!(passed >= at_least, "only {passed} passed; skipped {skipped:?}");
 }
 
-/// A file of this crate.
+/// Runs a file of this crate.
 fn own(file: &str, at_least: usize) {
     run(&format!("{}/tests/conformance/{file}", env!("CARGO_MANIFEST_DIR")), at_least, false);
 }
@@ -58,7 +62,7 @@ fn dot_general() {
     own("dot_general.jsonl", 250);
 }
 
-/// Exactly the reference's bits.
+/// The random bits equal the reference's exactly.
 #[test]
 fn random() {
     own("random.jsonl", 59);
@@ -75,7 +79,7 @@ fn shapes() {
     own("slicing.jsonl", 191);
 }
 
-/// A file of this crate with nested programs.
+/// Runs a file of this crate with nested programs.
 fn nested(file: &str, at_least: usize) {
     run(&format!("{}/tests/conformance/{file}", env!("CARGO_MANIFEST_DIR")), at_least, true);
 }
@@ -106,7 +110,8 @@ fn control_flow() {
     nested("control.jsonl", 141);
 }
 
-/// Other files of cases, by hand: `CASES=a.jsonl,b.jsonl cargo test --test typing elsewhere -- --nocapture`.
+/// Runs other files of cases by hand: `CASES=a.jsonl,b.jsonl cargo test --test typing elsewhere --
+/// --nocapture`.
 #[test]
 fn elsewhere() {
     for path in std::env::var("CASES").unwrap_or_default().split(',').filter(|p| !p.is_empty()) {

@@ -7,38 +7,39 @@ use crate::machine::{Held, Machine};
 use atmesh::diagnostic::{ErrorKind, Fault};
 use atmesh::grad::{jvp_program, vjp_program};
 use atmesh::mesh::{Axes, Axis, AxisType};
-use atmesh::ops::build::cotangent_type;
 use atmesh::ops::collective::{
-    AllGather, AllToAll, Along, AxisIndex, Cast, Gathered, Pcast, Ppermute, Preduce, PsumScatter,
+    AllGather, AllGatherTo, AllToAllPrim, AxisIndex, CollectiveGroup, Pcast, PcastTo, Ppermute, Preduce,
+    PsumScatter,
 };
+use atmesh::ops::dot_general::DotGeneral;
 use atmesh::ops::elementwise::Unary;
-use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::Reduction;
 use atmesh::ops::sharding::{Constrain, Reshard};
 use atmesh::ops::slicing::UpdateSlice;
-use atmesh::program::sentence::Combine;
-use atmesh::program::{Builder, Control, Keep, Loop, Prim, Program, ShardMapping, Value};
+use atmesh::program::loop_nest::Reducer;
+use atmesh::program::typing::cotangent_type;
+use atmesh::program::{Builder, CheckpointPolicy, Control, Loop, Prim, Program, ShardMapping, Value};
 use atmesh::types::{ArrayType, DType, Scalar, Shape};
 use atmesh::{Error, Mesh, Spec};
 use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A program while it is read, and what it took from the one around it.
+/// A program under construction, and its captures from the surrounding one.
 struct Scope {
     b: Builder,
     names: HashMap<String, Value>,
     captured: Vec<Value>,
     mesh: Mesh,
     checked: bool,
-    /// Whether names of the program around it may be captured.
+    /// True if names of the surrounding program may be captured.
     open: bool,
 }
 
 struct Reader<'a> {
     scopes: Vec<Scope>,
     expect: &'a Json,
-    /// Where the program was found to be wrong.
+    /// The equation that was found to be wrong.
     at: Option<String>,
 }
 
@@ -94,7 +95,7 @@ impl Reader<'_> {
         let mut all = Vec::new();
         for (k, (v, named)) in list(&e["in"]).iter().zip(found).enumerate() {
             let value = match named {
-                // a number with a name takes the element type of what stands beside it
+                // A named scalar takes the element type of the other operand.
                 Some(v) if !v.is_literal() => {
                     all.push(v);
                     continue;
@@ -126,7 +127,7 @@ impl Reader<'_> {
         }
         Ok(all)
     }
-    /// Equations; the first refused one is remembered.
+    /// Builds equations; the first rejected one is remembered.
     fn equations(&mut self, body: &Json) -> Res<()> {
         for e in list(body) {
             let name = text(&e["out"][0]).to_string();
@@ -152,7 +153,7 @@ impl Reader<'_> {
             _ => Ok(()),
         }
     }
-    /// A nested program of arguments of these types: its values of `args` and captures, and what it captured.
+    /// Builds a nested program with arguments of these types, and returns it with its captures.
     fn body(
         &mut self,
         body: &Json,
@@ -162,7 +163,7 @@ impl Reader<'_> {
         open: bool,
     ) -> Res<(Program, Vec<Value>)> {
         let mut b = Builder::new();
-        b.on(&mesh);
+        b.set_default_mesh(&mesh);
         let names: HashMap<String, Value> = (list(&body["args"]).iter().zip(types))
             .map(|(name, ty)| (text(name).to_string(), b.input(ty.clone(), None)))
             .collect();
@@ -197,7 +198,11 @@ impl Reader<'_> {
                 let outs = program.output_types();
                 let control = Control::Jit {
                     body: Arc::new(program),
-                    keep: if op == "checkpoint" { Keep::Nothing } else { Keep::All },
+                    policy: if op == "checkpoint" {
+                        CheckpointPolicy::SaveNothing
+                    } else {
+                        CheckpointPolicy::SaveAll
+                    },
                 };
                 return Ok(self.top().b.control(control, &[ins, captured].concat(), outs));
             }
@@ -296,7 +301,7 @@ impl Reader<'_> {
         Ok(self.top().b.emit(prim, ins)?)
     }
 
-    /// Operations made of several, where the reference's are.
+    /// Builds operations that consist of several primitives, as in the reference.
     fn composite(&mut self, op: &str, p: &Json, ins: &[Value]) -> Res<Option<Value>> {
         let Some(x) = ins.first().filter(|x| x.ty.dtype == DType::F32) else { return Ok(None) };
         let rank = x.ty.rank();
@@ -316,7 +321,7 @@ impl Reader<'_> {
                 let n: usize = over.iter().map(|d| x.ty.shape[*d]).product();
                 let mut y = b.reduce_sum(x, &over, None)?;
                 y = if keep { b.expand_dims(&y, &over)? } else { y };
-                if op == "mean" { b.times(&y, 1.0 / n as f64)? } else { y }
+                if op == "mean" { b.mul_scalar(&y, 1.0 / n as f64)? } else { y }
             }
             "softmax" | "logsumexp" => {
                 let top = b.reduce(Reduction::Max, x, &over)?;
@@ -336,7 +341,7 @@ impl Reader<'_> {
                 }
             }
             "matmul" if rank == 2 && ins[1].ty.rank() == 2 => {
-                let prim = DotGeneral { out: spec(&p["out_sharding"]), ..DotGeneral::matrix() };
+                let prim = DotGeneral { out_sharding: spec(&p["out_sharding"]), ..DotGeneral::matmul() };
                 b.emit1(Arc::new(prim), ins)?
             }
             _ => return Ok(None),
@@ -354,7 +359,7 @@ impl Reader<'_> {
             order.sort_by_key(|a| mesh.find(*a));
             named = order.into();
         }
-        let along = Along { mesh: mesh.clone(), axes: named, checked };
+        let along = CollectiveGroup { mesh: mesh.clone(), axes: named, checked };
         let dim = |v: &Json, rank: usize| {
             let d = v.as_i64().unwrap_or(0);
             if d < 0 { (d + rank as i64) as usize } else { d as usize }
@@ -365,7 +370,7 @@ impl Reader<'_> {
         let one = |b: &mut Builder, prim: Prim, ins: &[Value]| -> Res<Option<Vec<Value>>> {
             Ok(Some(vec![b.emit1(prim, ins)?]))
         };
-        let sum = |combine| Arc::new(Preduce { along: along.clone(), combine });
+        let sum = |combine| Arc::new(Preduce { group: along.clone(), reducer: combine });
         match op {
             "psum" | "pmean" => {
                 let mut x = ins[0].clone();
@@ -378,46 +383,50 @@ impl Reader<'_> {
                 if op == "pmean" && !x.ty.dtype.is_float() {
                     x = b.convert(&x, DType::F32)?;
                 }
-                let y = b.emit1(sum(Combine::Add), &[x])?;
-                Ok(Some(vec![if op == "pmean" { b.times(&y, 1.0 / along.size() as f64)? } else { y }]))
+                let y = b.emit1(sum(Reducer::Add), &[x])?;
+                Ok(Some(vec![if op == "pmean" { b.mul_scalar(&y, 1.0 / along.size() as f64)? } else { y }]))
             }
-            "pmax" => one(b, sum(Combine::Max), ins),
-            "pmin" => one(b, sum(Combine::Min), ins),
+            "pmax" => one(b, sum(Reducer::Max), ins),
+            "pmin" => one(b, sum(Reducer::Min), ins),
             "all_gather" => {
                 let to = match p["to"].as_str().unwrap_or("varying") {
-                    "varying" => Gathered::Varying,
-                    "invarying" => Gathered::Invarying,
-                    _ => Gathered::Reduced,
+                    "varying" => AllGatherTo::Varying,
+                    "invarying" => AllGatherTo::Invarying,
+                    _ => AllGatherTo::Reduced,
                 };
                 let dim = dim(&p["axis"], if tiled { rank } else { rank + 1 });
-                one(b, Arc::new(AllGather { along, dim, tiled, to }), ins)
+                one(b, Arc::new(AllGather { group: along, dim, tiled, to }), ins)
             }
             "psum_scatter" => {
                 let dim = dim(&p["scatter_dimension"], rank);
-                one(b, Arc::new(PsumScatter { along, dim, tiled }), ins)
+                one(b, Arc::new(PsumScatter { group: along, dim, tiled }), ins)
             }
             "all_to_all" => {
                 let (split, concat) = (dim(&p["split_axis"], rank), dim(&p["concat_axis"], rank));
-                one(b, Arc::new(AllToAll { along, split, concat, tiled }), ins)
+                one(
+                    b,
+                    Arc::new(AllToAllPrim { group: along, split_dim: split, concat_dim: concat, tiled }),
+                    ins,
+                )
             }
             "ppermute" => {
                 let pairs = list(&p["perm"]).iter().map(|v| (sizes(v)[0], sizes(v)[1])).collect();
-                one(b, Arc::new(Ppermute { along, pairs }), ins)
+                one(b, Arc::new(Ppermute { group: along, pairs }), ins)
             }
-            "axis_index" => one(b, Arc::new(AxisIndex { along }), &[]),
+            "axis_index" => one(b, Arc::new(AxisIndex { group: along }), &[]),
             "axis_size" => {
-                // the names are checked as any collective's
-                b.emit1(Arc::new(AxisIndex { along: along.clone() }), &[])?;
+                // The names are checked like those of any collective.
+                b.emit1(Arc::new(AxisIndex { group: along.clone() }), &[])?;
                 Ok(Some(vec![Value::literal(DType::I32, along.size())]))
             }
             "pcast" => {
                 let to = match text(&p["to"]) {
-                    "varying" => Cast::Varying,
-                    "reduced" => Cast::Reduced,
-                    "unreduced" => Cast::Unreduced,
+                    "varying" => PcastTo::Varying,
+                    "reduced" => PcastTo::Reduced,
+                    "unreduced" => PcastTo::Unreduced,
                     other => return not_here(other),
                 };
-                one(b, Arc::new(Pcast { along, to }), ins)
+                one(b, Arc::new(Pcast { group: along, to }), ins)
             }
             _ => Ok(None),
         }
@@ -428,11 +437,11 @@ fn types(values: &[Value]) -> Vec<ArrayType> {
     values.iter().map(|v| v.ty.clone()).collect()
 }
 
-/// Types and values of a case against what is expected.
+/// Compares the types and values of a case with the expected ones.
 pub(crate) fn check(case: &Json) -> Outcome {
     let mesh = mesh(case);
     let mut b = Builder::new();
-    b.on(&mesh);
+    b.set_default_mesh(&mesh);
     let (mut names, mut inputs) = (HashMap::new(), Vec::new());
     for a in list(&case["args"]) {
         let ty = ArrayType::parse(text(&a["type"]), &mesh).unwrap();
@@ -450,7 +459,8 @@ pub(crate) fn check(case: &Json) -> Outcome {
         Err(Stop::NotHere(why)) if why.starts_with("WRONG") => return Outcome::Failed(why),
         Err(Stop::NotHere(why)) => return Outcome::Skipped(why),
         Err(Stop::Refused(error)) => {
-            let right = expect["at"] == *reader.at.unwrap() && expect["error"] == error.kind().name();
+            let right = expect["at"] == *reader.at.unwrap()
+                && expect["error"] == crate::kinds::case_name(error.kind());
             return if right {
                 Outcome::Passed
             } else {

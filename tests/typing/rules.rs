@@ -1,14 +1,15 @@
-//! Rules that no case of the reference asks for: every primitive is complete; meshes; manual mode; what refusals say.
+//! Rules that no case of the reference covers: completeness of every primitive, meshes, manual
+//! mode, and the texts of errors.
 
-use atmesh::diagnostic::Spot;
+use atmesh::diagnostic::TypePart;
 use atmesh::mesh::AxisType;
 use atmesh::ops::PRIMITIVES;
 use atmesh::ops::creation::Full;
+use atmesh::ops::dot_general::DotGeneral;
 use atmesh::ops::elementwise::{Binary, Clamp, Select, Unary};
-use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
-use atmesh::program::factors::Role;
-use atmesh::program::{Operand, Prim};
+use atmesh::program::factors::FactorKind;
+use atmesh::program::{Prim, TypedOperand};
 use atmesh::types::{ArrayType, DType, Scalar};
 use atmesh::{ErrorKind, Mesh, p};
 use std::collections::HashSet;
@@ -17,12 +18,12 @@ use std::sync::Arc;
 fn mesh() -> Mesh {
     Mesh::without_devices([("X", 2), ("Y", 4)]).unwrap()
 }
-fn operands(mesh: &Mesh, types: &[&str]) -> Vec<Operand> {
+fn operands(mesh: &Mesh, types: &[&str]) -> Vec<TypedOperand> {
     types
         .iter()
         .map(|t| match t.strip_prefix("lit ") {
-            Some(t) => Operand::new(DType::from_name(t).unwrap().of([]), true),
-            None => Operand::new(ArrayType::parse(t, mesh).unwrap(), false),
+            Some(t) => TypedOperand::new(DType::from_name(t).unwrap().array_type([]), true),
+            None => TypedOperand::new(ArrayType::parse(t, mesh).unwrap(), false),
         })
         .collect()
 }
@@ -41,7 +42,8 @@ fn every_primitive_is_complete() {
         let (prim, types) = (entry.example)();
         assert_eq!(prim.name(), entry.name);
         names.insert(entry.name);
-        let operands: Vec<Operand> = types.iter().map(|ty| Operand::new(ty.clone(), false)).collect();
+        let operands: Vec<TypedOperand> =
+            types.iter().map(|ty| TypedOperand::new(ty.clone(), false)).collect();
         let results = prim.types(&operands).unwrap_or_else(|f| panic!("{}: {f:?}", prim.key()));
         let shapes: Vec<_> = results.iter().map(|t| (t.dtype, t.shape.clone())).collect();
         if prim.collective().is_some() {
@@ -53,13 +55,13 @@ fn every_primitive_is_complete() {
         for (dims, ty) in dims {
             assert_eq!(dims.len(), ty.rank(), "{}: a dimension without loops", prim.key());
         }
-        let sentences = prim.sentences(&types, &results);
+        let sentences = prim.loop_nests(&types, &results);
         assert_eq!(sentences.len(), results.len(), "{}", prim.key());
         for (s, ty) in sentences.iter().zip(&results) {
             assert_eq!(s.extents[..s.rank], ty.shape[..], "{}", prim.key());
             assert_eq!(s.dtype, ty.dtype.storage(), "{}", prim.key());
-            for part in s.reads.iter().flat_map(|r| &r.parts) {
-                assert_eq!(part.span.len(), s.extents.len(), "{}", prim.key());
+            for part in s.accesses.iter().flat_map(|r| &r.pieces) {
+                assert_eq!(part.ranges.len(), s.extents.len(), "{}", prim.key());
             }
         }
     }
@@ -70,57 +72,61 @@ fn every_primitive_is_complete() {
 fn roles_are_the_authors_word() {
     let role = |prim: Prim, types: &[&str], l: usize| {
         let types: Vec<ArrayType> = operands(&mesh(), types).into_iter().map(|o| o.ty).collect();
-        let ops: Vec<Operand> = types.iter().map(|t| Operand::new(t.clone(), false)).collect();
-        prim.factors(&types, &prim.shapes(&ops).unwrap()).role(l)
+        let ops: Vec<TypedOperand> = types.iter().map(|t| TypedOperand::new(t.clone(), false)).collect();
+        prim.factors(&types, &prim.shapes(&ops).unwrap()).kind(l)
     };
     let add = || of(Binary::Add);
-    assert_eq!(role(add(), &["f32[8,1]", "f32[8,4]"], 1), Role::Pass);
+    assert_eq!(role(add(), &["f32[8,1]", "f32[8,4]"], 1), FactorKind::PassThrough);
     let sum = || Arc::new(Reduce::new(Reduction::Sum, &[1], None)) as Prim;
-    assert_eq!([role(sum(), &["f32[8,4]"], 0), role(sum(), &["f32[8,4]"], 1)], [Role::Pass, Role::Sum]);
-    let dot = || Arc::new(DotGeneral::matrix()) as Prim;
+    assert_eq!(
+        [role(sum(), &["f32[8,4]"], 0), role(sum(), &["f32[8,4]"], 1)],
+        [FactorKind::PassThrough, FactorKind::Reduction]
+    );
+    let dot = || Arc::new(DotGeneral::matmul()) as Prim;
     let roles = [0, 1, 2].map(|l| role(dot(), &["f32[8,4]", "f32[4,2]"], l));
-    assert_eq!(roles, [Role::Pass, Role::Pass, Role::Sum]);
+    assert_eq!(roles, [FactorKind::PassThrough, FactorKind::PassThrough, FactorKind::Reduction]);
 }
 
 #[test]
 fn values_on_no_mesh_join_as_replicated() {
-    let x = Operand::new(ArrayType::parse("f32[8@X,4]", &mesh()).unwrap(), false);
-    let y = Operand::new(DType::F32.of([8, 4]), false);
+    let x = TypedOperand::new(ArrayType::parse("f32[8@X,4]", &mesh()).unwrap(), false);
+    let y = TypedOperand::new(DType::F32.array_type([8, 4]), false);
     let t = of(Binary::Add).types(&[y.clone(), x.clone()]).unwrap();
     assert_eq!((t[0].to_string().as_str(), t[0].mesh.as_ref()), ("float32[8@X,4]", Some(&mesh())));
     assert_eq!(of(Binary::Add).types(&[y.clone(), y]).unwrap()[0].mesh, None);
     let other = Mesh::without_devices([("X", 4), ("Y", 2)]).unwrap();
-    let z = Operand::new(ArrayType::parse("f32[8@X,4]", &other).unwrap(), false);
+    let z = TypedOperand::new(ArrayType::parse("f32[8@X,4]", &other).unwrap(), false);
     assert_eq!(of(Binary::Add).types(&[x, z]).unwrap_err().kind, ErrorKind::Mesh);
-    let placed = Full { ty: ArrayType { spec: p!["X"], ..DType::F32.of([8]) }, value: Scalar::Float(0.0) };
+    let placed =
+        Full { ty: ArrayType { spec: p!["X"], ..DType::F32.array_type([8]) }, value: Scalar::Float(0.0) };
     assert_eq!((Arc::new(placed) as Prim).types(&[]).unwrap_err().kind, ErrorKind::Mesh);
 }
 
-/// Inside shard_map operands are cast to the union of what varies.
+/// Inside shard_map, operands are cast to the union of the varying axes.
 #[test]
 fn manual_mode() {
-    let inner = mesh().retyped(["X", "Y"], AxisType::Manual).unwrap();
+    let inner = mesh().with_axis_types(["X", "Y"], AxisType::Manual).unwrap();
     let add = |types: &[&str]| typed(of(Binary::Add), &inner, types);
     assert_eq!(add(&["f32[4]{V:X}", "f32[4]{V:Y}"]).unwrap(), "float32[4]{V:(X,Y)}");
     assert_eq!(add(&["f32[4]", "f32[4]{V:Y}"]).unwrap(), "float32[4]{V:Y}");
     assert_eq!(add(&["f32[4]{V:X}", "lit f32"]).unwrap(), "float32[4]{V:X}");
-    // reduced over just what it lacks: it becomes varying
+    // Reduced over exactly the axes that it lacks: it becomes varying.
     assert_eq!(add(&["f32[4]{R:X}", "f32[4]{V:X}"]).unwrap(), "float32[4]{V:X}");
     assert_eq!(add(&["f32[4]{R:X}", "f32[4]{V:(X,Y)}"]), Err(ErrorKind::Sharding));
     assert_eq!(add(&["f32[4]{U:X}", "f32[4]{V:X}"]), Err(ErrorKind::Sharding));
-    // beside what does not vary, a number too, a reduced value is refused
+    // Combined with a value that does not vary, even a scalar, a reduced value is an error.
     assert_eq!(add(&["f32[4]{R:X}", "f32[4]"]), Err(ErrorKind::Sharding));
     assert_eq!(add(&["f32[4]{R:X}", "lit f32"]), Err(ErrorKind::Sharding));
     assert_eq!(add(&["f32[4]{U:X}", "f32[4]{U:X}"]).unwrap(), "float32[4]{U:X}");
     let mul = |types: &[&str]| typed(of(Binary::Mul), &inner, types);
     assert_eq!(mul(&["f32[4]{U:X}", "f32[4]{R:X}"]).unwrap(), "float32[4]{U:X}");
-    // explicit axes go on beside manual ones
-    let partly = mesh().retyped("X", AxisType::Manual).unwrap();
+    // Explicit axes remain usable next to manual ones.
+    let partly = mesh().with_axis_types("X", AxisType::Manual).unwrap();
     assert_eq!(
         typed(of(Binary::Mul), &partly, &["f32[4,8@Y]{V:X}", "f32[8]"]).unwrap(),
         "float32[4,8@Y]{V:X}"
     );
-    let dot = Arc::new(DotGeneral::matrix()) as Prim;
+    let dot = Arc::new(DotGeneral::matmul()) as Prim;
     assert_eq!(typed(dot, &inner, &["f32[4,2]{V:X}", "f32[2,3]{V:Y}"]).unwrap(), "float32[4,3]{V:(X,Y)}");
 }
 
@@ -139,7 +145,7 @@ fn sets() {
     assert_eq!(typed(Arc::new(Unary::Neg) as Prim, &mesh(), &["f32[4]{U:X}"]).unwrap(), "float32[4]{U:X}");
 }
 
-/// Refusals name operands, dimensions and what to write instead.
+/// Errors name operands, dimensions, and a correct form.
 #[test]
 fn refusals_say_what_to_write() {
     let fault = |prim: Prim, types: &[&str]| prim.types(&operands(&mesh(), types)).unwrap_err();
@@ -152,16 +158,16 @@ fn refusals_say_what_to_write() {
         f.help,
         [r#"reshard operand 0: `.reshard(p!["Y", "X"])`"#, r#"reshard operand 1: `.reshard(p!["X", "Y"])`"#]
     );
-    assert_eq!(f.marks, [(0, Spot::Dim(0)), (1, Spot::Dim(0))]);
+    assert_eq!(f.highlights, [(0, TypePart::Dim(0)), (1, TypePart::Dim(0))]);
 
-    let dot = || Arc::new(DotGeneral::matrix()) as Prim;
+    let dot = || Arc::new(DotGeneral::matmul()) as Prim;
     let f = fault(dot(), &["f32[8,16@Y]", "f32[16@Y,4]"]);
     assert_eq!(
         f.message,
         "dimension 1 of operand 0, 16@Y, and dimension 0 of operand 1, 16@Y, are contracted: the result could be summed over \
          Y, summed and scattered, or left unreduced"
     );
-    let choices: Vec<_> = f.choices.iter().map(|(what, out)| (what.as_str(), *out)).collect();
+    let choices: Vec<_> = f.out_shardings.iter().map(|(what, out)| (what.as_str(), *out)).collect();
     assert_eq!(
         choices,
         [

@@ -1,4 +1,5 @@
-//! Derivative rules of what only moves elements: every primitive of shapes, slices and shardings.
+//! Derivative rules of operations that only move elements: every primitive of shapes, slices and
+//! shardings.
 
 use crate::derive::{check_jvp, check_transpose};
 use atmesh::Mesh;
@@ -26,7 +27,7 @@ fn of(prim: impl atmesh::program::Primitive) -> Prim {
 #[test]
 fn broadcasts() {
     let to = |shape: &[usize], dims: &[usize], out: Option<Spec>| {
-        of(BroadcastInDim { shape: shape.into(), broadcast_dimensions: dims.to_vec(), out })
+        of(BroadcastInDim { shape: shape.into(), broadcast_dimensions: dims.to_vec(), out_sharding: out })
     };
     both(to(&[3, 4], &[], None), &["float64[]"], &[0]);
     both(to(&[3, 2, 4], &[2, 0], None), &["float64[4@X,1]"], &[0]);
@@ -38,7 +39,7 @@ fn broadcasts() {
 
 #[test]
 fn reshapes() {
-    let to = |shape: &[usize], out: Option<Spec>| of(Reshape { new_sizes: shape.into(), out });
+    let to = |shape: &[usize], out: Option<Spec>| of(Reshape { new_sizes: shape.into(), out_sharding: out });
     both(to(&[4, 6], Some(p![])), &["float64[6,4]"], &[0]);
     both(to(&[2, 2, 3], None), &["float64[4@X,3]"], &[0]);
     both(to(&[8, 3], None), &["float64[4@X,2,3]"], &[0]);
@@ -59,7 +60,12 @@ fn orders_and_dimensions_of_one() {
 #[test]
 fn slices_and_pads() {
     let slice = |start: &[usize], limit: &[usize], strides: &[usize], out: Option<Spec>| {
-        of(Slice { start: start.to_vec(), limit: limit.to_vec(), strides: strides.to_vec(), out })
+        of(Slice {
+            start: start.to_vec(),
+            limit: limit.to_vec(),
+            strides: strides.to_vec(),
+            out_sharding: out,
+        })
     };
     both(slice(&[1, 0], &[7, 3], &[3, 1], None), &["float64[8@X,3]"], &[0]);
     both(slice(&[1, 0], &[8, 3], &[3, 2], Some(p![])), &["float64[8@X,3]"], &[0]);
@@ -67,7 +73,7 @@ fn slices_and_pads() {
     both(slice(&[0, 0], &[8, 2], &[1, 1], None), &["float64[8@X,4@Y]"], &[0]);
     let pad = |low: &[i64], high: &[i64], interior: &[usize], value: f64, out: Option<Spec>| {
         let (low, high, interior) = (low.to_vec(), high.to_vec(), interior.to_vec());
-        of(Pad { low, high, interior, value: Scalar::Float(value), out })
+        of(Pad { low, high, interior, value: Scalar::Float(value), out_sharding: out })
     };
     both(pad(&[1, 0], &[3, 2], &[0, 1], 0.0, None), &["float64[4@X,3]"], &[0]);
     both(pad(&[-1, 1], &[-2, -2], &[2, 0], 0.5, None), &["float64[4,3]"], &[0]);
@@ -101,6 +107,6 @@ fn shardings() {
     both(to(p![_; R: "X"]), &["float64[4@Y]"], &[0]);
     both(of(Copy), &["float64[4@Y]{U:X}"], &[0]);
     both(of(Constrain::new(mesh.clone(), p!["X"])), &["float64[4@X]"], &[0]);
-    let auto = mesh.retyped(["X", "Y"], AxisType::Auto).unwrap();
-    assert!(of(Constrain::new(auto, p!["X"])).pins().is_some());
+    let auto = mesh.with_axis_types(["X", "Y"], AxisType::Auto).unwrap();
+    assert!(of(Constrain::new(auto, p!["X"])).constraint().is_some());
 }

@@ -1,5 +1,5 @@
-//~ type mismatch resolving
-//~ expected `(Array, Array)`, found `Array`
+//~ the function takes `(atmesh::Array, atmesh::Array)`, but it is called with `&atmesh::Array`
+//~ several arguments are one tuple: `f.call((&x, y))`
 use atmesh::prelude::*;
 fn main() {
     let f = jit(|x: &Array, y: &Array| x + y);

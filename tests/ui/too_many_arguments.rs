@@ -1,5 +1,4 @@
-//~ type mismatch resolving
-//~ expected `Array`, found `(Array, Array)`
+//~ the function takes `atmesh::Array`, but it is called with `(atmesh::Array, atmesh::Array)`
 use atmesh::prelude::*;
 fn main() {
     let f = jit(|x: &Array| x + 1);

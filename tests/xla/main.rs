@@ -1,4 +1,5 @@
-//! The engine of XLA. Without a plugin: what is told. With one (`ATMESH_PJRT_PLUGIN`): its numbers are those of our own engine.
+//! The XLA engine. Without a plugin, its errors are tested. With one (`ATMESH_PJRT_PLUGIN`), its
+//! results are compared with those of our own engine.
 
 #[expect(dead_code, reason = "what is saved for other runners is not run here")]
 #[path = "../../examples/beyond/programs.rs"]
@@ -13,7 +14,7 @@ use atmesh::{Complex, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Whether there is a plugin to run on.
+/// Returns true if there is a plugin to run on.
 fn plugin() -> bool {
     let there = std::env::var_os("ATMESH_PJRT_PLUGIN").is_some();
     if !there {
@@ -22,12 +23,13 @@ fn plugin() -> bool {
     there
 }
 
-/// A file as it is compared: a key is its words.
+/// Returns the path of an array file; a key is stored as its words.
 fn file(folder: &Path, name: &str, k: usize) -> PathBuf {
     folder.join(format!("{name}-{k}.npy"))
 }
 
-/// Saves what the process's default engine computes; run by the test below, with XLA as that.
+/// Saves the results of the process's default engine. The test below runs it with XLA as the
+/// default.
 #[test]
 #[ignore = "another test runs it"]
 fn saves_results() {
@@ -40,11 +42,12 @@ fn saves_results() {
     }
 }
 
-/// What the plugin of jaxlib 0.11.2 for CPUs computes wrongly: `atan` of float32 in two dimensions (0.10.2 is right, and so is
-/// 0.11.2 with `XLA_FLAGS=--xla_backend_optimization_level=0`).
+/// The functions that the CPU plugin of jaxlib 0.11.2 computes wrongly: `atan` of float32 in two
+/// dimensions (0.10.2 is right, and so is 0.11.2 with
+/// `XLA_FLAGS=--xla_backend_optimization_level=0`).
 const WRONG_THERE: [&str; 1] = ["prim_atan"];
 
-/// How far results may be apart, of the greatest element.
+/// Returns the tolerance, relative to the maximum absolute value.
 fn near(dtype: DType) -> f64 {
     match dtype {
         F16 => 3e-3,
@@ -53,7 +56,7 @@ fn near(dtype: DType) -> f64 {
     }
 }
 
-/// How far two arrays of one shape are apart, of the greatest element.
+/// Returns the distance between two arrays of one shape, relative to the maximum absolute value.
 fn apart(ours: &Array, theirs: &Array) -> f64 {
     let numbers = |a: &Array| a.astype(C128).to_vec::<Complex<f64>>().unwrap();
     let (a, b) = (numbers(ours), numbers(theirs));
@@ -62,7 +65,7 @@ fn apart(ours: &Array, theirs: &Array) -> f64 {
     let one = |(a, b): (&Complex<f64>, &Complex<f64>)| {
         if a == b || a.is_nan() && b.is_nan() { 0.0 } else { (a - b).norm() / scale }
     };
-    // a NaN on one side is not near
+    // If only one side is NaN, the distance is infinite.
     a.iter().zip(&b).map(one).fold(0.0, |worst, x| if x <= worst { worst } else { x })
 }
 
@@ -76,7 +79,7 @@ fn in_a_process_of_xla(test: &str, more: impl FnOnce(&mut Command)) {
     assert!(done.status.success() && text.contains("1 passed"), "{text}");
 }
 
-/// All programs of examples/beyond, run by XLA in a process of their own.
+/// All programs of examples/beyond, run by XLA in a separate process, agree with ours.
 #[test]
 fn programs_agree_with_ours() {
     if !plugin() {
@@ -102,7 +105,7 @@ fn programs_agree_with_ours() {
             } else {
                 0.0
             };
-            // not the negation: NaN is far
+            // The comparison is not negated, so that NaN counts as far apart.
             if apart <= near {
                 compared += 1;
             } else if WRONG_THERE.contains(&case.name.as_str()) {
@@ -135,7 +138,7 @@ fn results_have_the_types_and_shardings_of_ours() {
             assert_eq!(a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
         }
     }
-    // values in parts go in as their sum, from the host and from the devices
+    // Unreduced values are passed as their sum, from the host and from the devices.
     let theirs = run.call(&a).unwrap();
     let before = transfers();
     let back = jit(|u: &Array| -u.reshard(p!["x"])).engine(EngineKind::Xla).call(&theirs.2).unwrap();
@@ -146,11 +149,11 @@ fn results_have_the_types_and_shardings_of_ours() {
     assert_eq!(back.to_vec::<f32>().unwrap(), (-&ours.2.reshard(p!["x"])).to_vec::<f32>().unwrap());
     let report = run.report();
     assert_eq!((report.engine, report.workers), ("xla", 8));
-    assert!(report.text.contains("func.func public @main"));
-    // what XLA makes of the program, beside what we do
+    assert!(report.listing.contains("func.func public @main"));
+    // XLA's figures for the program, next to ours.
     let told = report.to_string();
     println!("{}", report.collectives);
-    let (theirs, own) = told.split_once("collectives of our own engines").unwrap();
+    let (theirs, own) = told.split_once("collectives of the built-in engines").unwrap();
     assert!(theirs.contains("collectives of XLA:\n") && theirs.contains("all-reduce float32["), "{told}");
     assert!(own.contains("assert_collectives!"), "{told}");
     let ours = jit(f).lower(&a).unwrap();
@@ -163,7 +166,8 @@ fn results_have_the_types_and_shardings_of_ours() {
     assert!(alone.compile().unwrap().report().collectives.starts_with("collectives of XLA: none\n"));
 }
 
-/// Arrays stay on the plugin's devices between calls, and are copied to the host once, when they are read.
+/// Arrays stay on the plugin's devices between calls, and are copied to the host once, when they
+/// are read.
 #[test]
 fn a_chain_of_calls_copies_nothing_to_the_host() {
     if !plugin() {
@@ -185,14 +189,14 @@ fn a_chain_of_calls_copies_nothing_to_the_host() {
     for _ in 0..2 {
         assert_eq!(x.to_vec::<i32>().unwrap(), want);
     }
-    // of a replicated value one block is enough
+    // For a replicated value, one block is read.
     assert_eq!(total.unwrap().to_vec::<i32>().unwrap(), [16 * 99 + 120]);
     assert_eq!(transfers().from_devices - before.from_devices, 8 + 1);
-    // what was read is on its devices still
+    // An array that was read is still on its devices.
     let again = transfers();
     let (y, _) = step.call(&x).unwrap();
     assert_eq!(transfers(), again);
-    // our own engines, eager operations and reshapes read it where they run
+    // Our own engines, eager operations and reshapes use the copy on the host.
     assert_eq!((&y * 2).to_vec::<i32>().unwrap()[15], 232);
     let own = jit(|x: &Array| x.reshard(p![])).engine(EngineKind::Threads).call(&y).unwrap();
     assert_eq!(own.to_vec::<i32>().unwrap()[0], 101);
@@ -200,7 +204,7 @@ fn a_chain_of_calls_copies_nothing_to_the_host() {
     assert_eq!(alone.reshape([2, 3]).to_vec::<i32>().unwrap(), [0, 3, 6, 9, 12, 15]);
 }
 
-/// Operations outside of `jit`; run by the test below, with XLA as the process's default.
+/// Runs operations outside `jit`. The test below runs it with XLA as the process's default engine.
 #[test]
 #[ignore = "another test runs it"]
 fn operations_at_once() {
@@ -208,20 +212,20 @@ fn operations_at_once() {
         return;
     }
     let mesh = Mesh::new([("x", 8)]).unwrap();
-    // from the host: nothing is sent to the plugin
+    // Host data stays on the host: nothing is sent to the plugin.
     let start = transfers();
     let host = Array::arange(0..16).astype(F32).put(&mesh, p!["x"]) * 0.5;
     assert_eq!(transfers(), start);
     let x = jit(|x: &Array| x * 2.0).call(&host).unwrap();
     let sent = transfers();
     assert_eq!(sent.to_devices - start.to_devices, 8);
-    // operations, several together, and derivatives: all where the operand is
+    // Single operations, several together, and derivatives all run where the operand is.
     let y = &x * 2.0 + &x;
     let total = y.sum(0);
     let slope = grad(&x, |x| x.square().sum(..));
     let last = scan(&x, &Array::arange(0..3).astype(F32), |c, k| (&c + &k, k)).0;
     assert_eq!(transfers().from_devices, start.from_devices);
-    // the three steps' numbers came along
+    // The array of three elements was sent to the 8 devices.
     assert_eq!(transfers().to_devices - sent.to_devices, 8);
     assert_eq!(type_of(&y), "float32[16@x]");
     assert_eq!(type_of(&slope), "float32[16@x]");
@@ -230,7 +234,7 @@ fn operations_at_once() {
     assert_eq!(total.to_vec::<f32>().unwrap(), [360.0]);
     assert_eq!(slope.to_vec::<f32>().unwrap(), of(&|k| 2.0 * k));
     assert_eq!(last.to_vec::<f32>().unwrap(), of(&|k| k + 3.0));
-    // numbers that change compile nothing once they were seen to change
+    // Scalars that are seen to change stop causing compilations.
     let (mut z, mut compiled) = (x.clone(), 0);
     for k in 0..40 {
         if k == 20 {
@@ -240,14 +244,14 @@ fn operations_at_once() {
     }
     assert_eq!(atmesh::engine::compilations(), compiled);
     assert_eq!(z.to_vec::<f32>().unwrap()[..2], [780.0, 781.0]);
-    // what XLA does not run is read, and runs here
+    // Programs that XLA cannot run are run here, on a copy.
     let auto = Mesh::auto([("x", 8)]).unwrap();
     let even = jit(|x: &Array| x + 1.0).call(Array::ones([16, 2]).put(&auto, p!["x"])).unwrap();
     for _ in 0..2 {
         let uneven = concat([&even, &Array::ones([1, 2]).put(&auto, p![])], 0).put(&auto, p!["x"]) + 1.0;
         assert_eq!(uneven.to_vec::<f32>().unwrap()[30..], [3.0, 3.0, 2.0, 2.0]);
     }
-    // and so is what is refused by the rules, with its line
+    // Programs that the typing rules reject are errors as usual, with their source line.
     let refused = (&x + Array::ones([3])).ty().unwrap_err().to_string();
     assert!(refused.contains("tests/xla/main.rs"), "{refused}");
 }
@@ -259,7 +263,7 @@ fn operations_run_where_their_operands_are() {
     }
 }
 
-/// A loop of training: the weights stay on the devices, and so does the batch.
+/// A training loop: the weights and the batch stay on the devices.
 #[test]
 fn what_is_on_devices_goes_on_from_there() {
     if !plugin() {
@@ -279,9 +283,9 @@ fn what_is_on_devices_goes_on_from_there() {
         (w, transfers().to_devices - before.to_devices)
     };
     let ((w, puts), (want, none)) = (on(EngineKind::Xla), on(Lockstep));
-    // the first weights alone came from the host
+    // Only the initial weights came from the host.
     assert_eq!((puts, none), (8, 0));
-    assert!(w.allclose_by(&want, 1e-5, 1e-6).unwrap(), "{w} {want}");
+    assert!(w.allclose_with(&want, 1e-5, 1e-6).unwrap(), "{w} {want}");
 }
 
 #[test]
@@ -297,7 +301,7 @@ fn a_donated_argument_is_lost_and_others_stay() {
     assert_eq!(w.to_vec::<f32>().unwrap(), [1.0; 4]);
     assert_eq!(f.call((&y, &w)).unwrap().to_vec::<f32>().unwrap(), [7.0; 4]);
     assert!(y.to_vec::<f32>().is_err());
-    // what another array holds too is not written over
+    // Memory shared with another array is not overwritten.
     let y = f.call((Array::ones([4]), &w)).unwrap();
     let before = transfers();
     let same = y.put(&Mesh::new([("x", 8)]).unwrap(), p![]);
@@ -305,13 +309,13 @@ fn a_donated_argument_is_lost_and_others_stay() {
     assert_eq!(f.call((&y, &w)).unwrap().to_vec::<f32>().unwrap(), [7.0; 4]);
     assert!(y.to_vec::<f32>().is_err());
     assert_eq!(same.to_vec::<f32>().unwrap(), [3.0; 4]);
-    // given twice, an array is handed over twice
+    // An array that is passed twice is sent twice.
     let y = f.call((Array::ones([4]), &w)).unwrap();
     let other = jit(|x: &Array| x + 0.0).engine(EngineKind::Xla).call(&y).unwrap();
     let again =
         jit(|x: &Array, w: &Array| x * 2.0 + w).engine(EngineKind::Xla).call((&other, &other)).unwrap();
     assert_eq!(again.to_vec::<f32>().unwrap(), [9.0; 4]);
-    // donated from step to step, nothing leaves the devices
+    // Donated from step to step, nothing leaves the devices.
     let before = transfers();
     let (mut z, w) = (again, other);
     for _ in 0..10 {
@@ -327,14 +331,14 @@ fn empty_arrays_and_no_arguments_run() {
         return;
     }
     let mesh = Mesh::new([("x", 8)]).unwrap();
-    let empty = Array::ones(F32.of([0, 8])).put(&mesh, p![_, "x"]);
+    let empty = Array::ones(F32.array_type([0, 8])).put(&mesh, p![_, "x"]);
     let (y, sum) = jit(|x: &Array| (x + 1.0, x.sum(0))).engine(EngineKind::Xla).call(&empty).unwrap();
     assert_eq!((y.to_vec::<f32>().unwrap(), sum.to_vec::<f32>().unwrap()), (vec![], vec![0.0; 8]));
     let made = jit(|| Array::arange(0..8).put(&mesh, p!["x"]) * 2).engine(EngineKind::Xla).call(()).unwrap();
     assert_eq!(made.to_vec::<i32>().unwrap(), [0, 2, 4, 6, 8, 10, 12, 14]);
 }
 
-/// Programs that communicate, from several threads at once, on clients of 8 and of 32 devices.
+/// Programs that communicate, from several threads concurrently, on clients of 8 and of 32 devices.
 #[test]
 fn threads_take_turns() {
     if !plugin() {
@@ -356,7 +360,7 @@ fn threads_take_turns() {
     });
 }
 
-/// Which of the user's lines is refused, and why.
+/// The error names the user's line that XLA cannot run, and the reason.
 #[test]
 fn what_xla_does_not_run_is_told_at_its_line() {
     let mesh = Mesh::auto([("x", 2)]).unwrap();
@@ -365,7 +369,7 @@ fn what_xla_does_not_run_is_told_at_its_line() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
     assert!(
-        text.contains("2 uneven parts: XLA splits evenly") && text.contains("tests/xla/main.rs"),
+        text.contains("2 uneven blocks: XLA needs even ones") && text.contains("tests/xla/main.rs"),
         "{text}"
     );
     if plugin() {
@@ -376,7 +380,8 @@ fn what_xla_does_not_run_is_told_at_its_line() {
     assert!(text.contains("ATMESH_PJRT_PLUGIN is not set") && text.contains("tests/xla/main.rs"), "{text}");
 }
 
-/// XLA's partitioner adds up what devices along other axes have of a convolution whose windows reach beyond a neighbour's block.
+/// XLA's partitioner wrongly adds up values of devices along other axes in a convolution whose
+/// windows reach past the neighbouring block. Such programs still give right results here.
 #[test]
 fn convolutions_along_sharded_dimensions_are_right() -> Result<()> {
     if !plugin() {
@@ -392,7 +397,7 @@ fn convolutions_along_sharded_dimensions_are_right() -> Result<()> {
         let f = |x: &Array, w: &Array| grad((x, w), |(x, w)| x.conv_with(&w, how()).square().sum(..));
         let (dx, dw) = jit(f).engine(EngineKind::Xla).call((&x, &w))?;
         let (want, wanted) = jit(f).call((&x, &w))?;
-        let near = |a: &Array, b: &Array| a.put(&mesh, p![]).allclose_by(&b.put(&mesh, p![]), 1e-4, 1e-5);
+        let near = |a: &Array, b: &Array| a.put(&mesh, p![]).allclose_with(&b.put(&mesh, p![]), 1e-4, 1e-5);
         assert!(near(&dx, &want)? && near(&dw, &wanted)?, "{n}, {taps}: {dx} {want} {dw} {wanted}");
     }
     Ok(())

@@ -1,12 +1,12 @@
-//! Random code of one device's blocks, on our engine and on XLA.
+//! Random per-device code, on our engine and on XLA.
 
 use atmesh::prelude::*;
-use atmesh::{Gather, Permutation};
+use atmesh::{CollectiveDim, PcastTo, Permutation};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
 
-/// An operation on a block of 4×4 that varies over both axes, and gives another.
+/// An operation on a block of 4×4 that varies over both axes; its result has the same type.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Sin,
@@ -41,7 +41,7 @@ fn steps() -> impl Strategy<Value = Step> {
 
 impl Step {
     fn apply(self, b: &Array, sizes: [i32; 2]) -> Array {
-        let varying = |y: Array, axis: &'static str| y.pcast(axis, Cast::Varying);
+        let varying = |y: Array, axis: &'static str| y.pcast(axis, PcastTo::Varying);
         let size = |axis: &str| if axis == "x" { sizes[0] } else { sizes[1] };
         match self {
             Step::Sin => b.sin(),
@@ -51,12 +51,12 @@ impl Step {
             Step::Sum(axis) => varying(b.psum(axis), axis) / size(axis) as f32,
             Step::Most(axis) => varying(b.pmax(axis), axis) - b,
             Step::Next(axis, n) => b.ppermute(axis, Permutation::ring(n)),
-            Step::Gather(axis) => b.all_gather(axis, Gather::tiled(0)).slice(ix![..4]),
+            Step::Gather(axis) => b.all_gather(axis, CollectiveDim::tiled(0)).slice(ix![..4]),
             Step::Scatter(axis) => {
-                let part = b.psum_scatter(axis, Gather::tiled(1));
-                part.all_gather(axis, Gather::tiled(1)) * 0.5
+                let part = b.psum_scatter(axis, CollectiveDim::tiled(1));
+                part.all_gather(axis, CollectiveDim::tiled(1)) * 0.5
             }
-            Step::Exchange(axis) => b.all_to_all(axis, Exchange::split(0).concat(1)).reshape([4, 4]),
+            Step::Exchange(axis) => b.all_to_all(axis, AllToAll::split(0).concat(1)).reshape([4, 4]),
             Step::Product => b.dot(b) / 4.0,
         }
     }

@@ -1,4 +1,5 @@
-//! Plugins that are none, which needs no plugin; and, where `ATMESH_PJRT_PLUGIN` names one, modules that it runs.
+//! Files that are not valid plugins, tested without a plugin; and, if `ATMESH_PJRT_PLUGIN` names a
+//! plugin, modules that it runs.
 
 use atmesh::pjrt::{Client, DeviceBuffer, PLUGIN};
 use atmesh::{DType, Result};
@@ -9,7 +10,7 @@ fn refusal<T>(result: Result<T>) -> String {
     result.err().map_or_else(|| "nothing was refused".into(), |e| e.diagnostics()[0].fault.message.clone())
 }
 
-/// A file for one test, gone afterwards.
+/// A temporary file for one test, deleted afterwards.
 struct Temporary(PathBuf);
 impl Temporary {
     fn new(name: &str) -> Temporary {
@@ -22,22 +23,23 @@ impl Drop for Temporary {
     }
 }
 
-/// Loads a file that is no sound plugin, but has nothing that would run.
+/// Loads a file that is not a valid plugin, and contains no code that would run.
 fn load(path: &Path) -> Result<Client> {
-    // SAFETY: the tests' files are no libraries, or ones whose only function is that of a plugin
+    // SAFETY: the tests' files are not libraries, or their only function is a harmless plugin entry
+    // point.
     unsafe { Client::load(path, 1) }
 }
 
 #[test]
 fn what_is_no_plugin_is_refused_with_words() {
     assert!(refusal(load(Path::new("/nowhere/plugin.so"))).starts_with("there is no file /nowhere"));
-    assert!(refusal(load(&std::env::temp_dir())).ends_with("is no file"));
+    assert!(refusal(load(&std::env::temp_dir())).ends_with("is not a file"));
     let text = Temporary::new("text.so");
     std::fs::write(&text.0, "no library").unwrap();
     assert!(refusal(load(&text.0)).contains("cannot be loaded: "), "{}", refusal(load(&text.0)));
 }
 
-/// Compiles a few lines of C to a shared library; nothing where there is no compiler.
+/// Compiles a few lines of C to a shared library; returns `None` if there is no compiler.
 fn library(name: &str, source: &str) -> Option<Temporary> {
     let (code, made) = (Temporary::new(&format!("{name}.c")), Temporary::new(&format!("{name}.so")));
     std::fs::write(&code.0, source).unwrap();
@@ -54,7 +56,7 @@ fn library(name: &str, source: &str) -> Option<Temporary> {
 #[test]
 fn libraries_that_are_no_plugins_are_refused_with_words() {
     if let Some(other) = library("other", "int f(void) { return 1; }") {
-        assert!(refusal(load(&other.0)).contains("it exports no `GetPjrtApi`"));
+        assert!(refusal(load(&other.0)).contains("it does not export `GetPjrtApi`"));
     }
     let table = |size: usize, major: usize| {
         format!(
@@ -72,7 +74,8 @@ fn libraries_that_are_no_plugins_are_refused_with_words() {
 
 #[test]
 fn a_plugin_that_fails_is_told_in_its_words() {
-    // functions stand at words 5 and on: destroy, message, code, initialise; then the client's
+    // The function pointers start at word 5: destroy, message, code, initialise; then those of the
+    // client.
     let source = r#"
         static long long table[100];
         static void *quiet(long long *a) { (void)a; return 0; }
@@ -86,14 +89,14 @@ fn a_plugin_that_fails_is_told_in_its_words() {
     if let Some(fails) = library("fails", source) {
         assert!(refusal(load(&fails.0)).ends_with("has no devices: no such device here"));
     }
-    // a client of no devices
+    // A client without devices.
     let none = source.replace("(long long)fail", "(long long)quiet");
     if let Some(none) = library("none", &none) {
-        assert!(refusal(load(&none.0)).ends_with("has 0 devices, and 1 are asked for"));
+        assert!(refusal(load(&none.0)).ends_with("has 0 devices, but 1 are needed"));
     }
 }
 
-/// The plugin's client of 8 devices, or nothing where none is named.
+/// Returns the plugin's client of 8 devices, or `None` if no plugin is named.
 fn client() -> Option<Client> {
     if std::env::var_os(PLUGIN).is_none() {
         println!("skipped: {PLUGIN} is not set");
@@ -222,12 +225,12 @@ fn wrong_calls_are_refused_with_words() {
     ends(2, "argument 0 is float32[2]; on each device the module takes float32[1]");
     ends(3, "argument 0 of device 0 is on device 7");
     ends(4, "the module takes 1 argument, and 0 are given");
-    ends(5, "XLA refused the module: ");
+    ends(5, "XLA rejected the module: ");
     ends(6, "a module for 9000 devices, but ");
     ends(7, "takes 4 bytes, and 3 are given");
     ends(8, "XLA has no element type key<fry>");
     ends(9, "there is no device 9000");
-    // as many bytes, but not the shape, or not the element type
+    // The same number of bytes, but another shape, or another element type.
     let one = client.compile(
         &text.replace("\"X\"=8", "\"X\"=1").replace("8xf32", "2x3xf32").replace("[{\"X\"}]", "[{}, {}]"),
         1,

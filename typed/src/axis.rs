@@ -1,6 +1,6 @@
-//! Mesh axes, and how one dimension is sharded over them.
+//! Mesh axes, and the sharding of one dimension over them.
 
-/// A mesh axis: a unit struct made by `mesh!`.
+/// A mesh axis: a unit struct declared by `mesh!`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mesh axis",
     label = "not a mesh axis",
@@ -8,32 +8,33 @@
     note = "in a generic function: `A: MeshAxis`"
 )]
 pub trait MeshAxis: Copy + 'static {
-    /// The mesh that it is an axis of.
+    /// The mesh of this axis.
     type Mesh: MeshType;
-    /// How many devices there are along it: a `typenum` integer, or [`AtRun`].
+    /// The number of devices along the axis: a `typenum` integer, or [`AtRun`].
     type Size: 'static;
-    /// The prime factors of its size, or [`AtRun`].
+    /// The prime factors of the axis size, or [`AtRun`].
     type Factors: crate::size::Factors;
-    /// Its name.
+    /// The name of the axis.
     const NAME: &'static str;
-    /// How many devices there are along it, where that is known when compiling.
+    /// The number of devices along the axis. `None` if it is known only at run time.
     const SIZE: Option<usize>;
 }
-/// A mesh: a unit struct made by `mesh!`.
+/// A mesh: a unit struct declared by `mesh!`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mesh",
     label = "not a mesh",
     note = "declare one: `mesh! {{ pub struct Pod {{ X: 2, Y: 4 }} }}`"
 )]
 pub trait MeshType: Copy + 'static {
-    /// The set of no axes: what a value inside of `shard_map` has that is the same on every device.
+    /// The empty set of axes: the set of a value inside `shard_map` that is equal on every device.
     type Empty: crate::sets::Sets;
-    /// Its name.
+    /// The name of the mesh.
     const NAME: &'static str;
-    /// Its axes, in order, and their sizes.
+    /// The names of the axes in order, with their sizes.
+    /// A size is `None` if it is known only at run time.
     const AXES: &'static [(&'static str, Option<usize>)];
 }
-/// Two different axes of one mesh; `mesh!` says it of every pair.
+/// States that two axes of one mesh differ. `mesh!` implements it for every pair.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{B}` are not known to be two different axes of one mesh",
     label = "one axis, or axes of two meshes",
@@ -41,23 +42,23 @@ pub trait MeshType: Copy + 'static {
 )]
 pub trait Apart<B> {}
 
-/// The size of an axis that is given when the mesh is made: `mesh! { struct Pod { Data: ? } }`.
+/// The size of an axis that is given when the mesh is created: `mesh! { struct Pod { Data: ? } }`.
 pub struct AtRun;
 
-/// Unsharded: every device holds all of the dim.
+/// Unsharded: every device holds the full dim.
 #[derive(Clone, Copy, Debug)]
 pub struct Whole;
 
-/// How a dim is sharded: [`Whole`], an axis, or a tuple of axes, major first.
+/// The sharding of a dim: [`Whole`], an axis, or a tuple of axes, major first.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how a dim is sharded",
     label = "expected a mesh axis, or up to three: `(X, Y)`"
 )]
 pub trait Shard: 'static {
-    /// Its axes, major first, and their sizes where those are known when compiling.
+    /// The axes, major first, with their sizes. A size is `None` if it is known only at run time.
     const AXES: &'static [(&'static str, Option<usize>)];
 }
-/// Split over at least one axis.
+/// Requires sharding over at least one axis.
 pub trait Split: Shard {}
 impl Shard for Whole {
     const AXES: &'static [(&'static str, Option<usize>)] = &[];
@@ -75,7 +76,7 @@ macro_rules! split { ($($a:ident)+) => {
 split!(A B);
 split!(A B C);
 
-/// No mesh axis in common.
+/// Requires two shardings without a common mesh axis.
 pub trait Distinct<S> {}
 impl<S: Shard> Distinct<S> for Whole {}
 impl<A: MeshAxis> Distinct<Whole> for A {}

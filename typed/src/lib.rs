@@ -1,8 +1,9 @@
-//! The types of atmesh's typed layer: sizes, mesh axes, shapes as tuples of dims, and the rules of shardings as traits, for rustc to check.
+//! The static types of atmesh's typed layer: sizes, axes, shapes, and sharding rules as traits.
 //!
-//! Nothing here is a value: the arrays that have these types are `atmesh::typed::Typed`, over atmesh's own arrays. The two are
-//! apart so that neither needs the other's compile time: this crate knows nothing of arrays, atmesh nothing of how sizes are divided.
-//! Programs use it as `atmesh::typed`.
+//! The crate has types only: the arrays of these types are `atmesh::typed::Typed`, which wraps
+//! atmesh's dynamic arrays. The crates are separate to compile in parallel: this crate does not
+//! know arrays, and atmesh does not know size arithmetic. Programs use this crate as
+//! `atmesh::typed`.
 
 pub mod axis;
 mod macros;

@@ -1,36 +1,47 @@
-//! The notation. Each macro hands its input and the path of this crate to the proc macro of the same name.
+//! The notation macros.
+//! Each passes its input and the path of this crate to the proc macro of the same name.
 
-/// A shape as a type: `S![4@X, 2]`, `S![8@(X, Y), B@Data, 4096*3, {WIDTH}, ?@Data, ~, U4096]`.
+/// Writes a shape as a type: `S![4@X, 2]`.
 ///
-/// A size is a number, a product of numbers, a constant expression in braces, a name made by `dim!`, a type parameter, a
-/// `typenum` integer, or `?` where it is known at run time only; `~` is a dim of size 1 that repeats in operations on elements.
+/// A longer example is `S![8@(X, Y), B@Data, 4096*3, {WIDTH}, ?@Data, ~, U4096]`. A size is an
+/// integer, a product of integers, a constant expression in braces, a name declared by `dim!`, a
+/// type parameter, a `typenum` integer, or `?` if it is known only at run time. `~` is a dim of
+/// size 1 that broadcasts in elementwise operations.
 #[macro_export]
 macro_rules! S { ($($t:tt)*) => { $crate::notation::shape! { [$crate] $($t)* } } }
 
-/// A size as a type: `N![11008]`.
+/// Writes a size as a type: `N![11008]`.
 #[macro_export]
 macro_rules! N { ($($t:tt)*) => { $crate::notation::size! { [$crate] $($t)* } } }
 
-/// A spec, as a type and as a value: `P![X, _]`, `P![(X, Y), _]`, `P![=, Y]` (the first dim as it is), `P![_, _; U: X]`.
+/// Writes a spec, as a type and as a value: `P![X, _]`.
+///
+/// Other examples are `P![(X, Y), _]`, `P![=, Y]` and `P![_, _; U: X]`. An entry `=` keeps the
+/// sharding of its dim.
 #[macro_export]
 macro_rules! P { ($($t:tt)*) => { $crate::notation::spec! { [$crate] $($t)* } } }
 
-/// A mesh and its axes, as types: `mesh! { pub struct Pod { X: 2, Y: 4 } }`; `Data: ?` for a size known when the mesh is made.
+/// Declares a mesh and its axes as types: `mesh! { pub struct Pod { X: 2, Y: 4 } }`.
 ///
-/// Axes are unit structs, so that they are passed as values too (`psum(X)`). Their names begin with a capital: an axis `data` would make
-/// `let data = ..` an error. An axis that arrays know by another name is `Data("data"): 2`.
+/// `Data: ?` declares an axis whose size is given when the mesh is created. Axes are unit structs,
+/// so they can be passed as values (`psum(X)`). Their names begin with a capital letter: an axis
+/// `data` would make `let data = ..` an error. `Data("data"): 2` declares an axis that dynamic
+/// arrays know as `data`.
 #[macro_export]
 macro_rules! mesh { ($($t:tt)*) => { $crate::notation::mesh! { [$crate] $($t)* } } }
 
-/// A named size: `dim!(pub Hidden = 11008)`, or `dim!(pub Batch)` where it is known at run time only.
+/// Declares a named size: `dim!(pub Hidden = 11008)`.
+///
+/// `dim!(pub Batch)` declares a size that is known only at run time.
 #[macro_export]
 macro_rules! dim { ($($t:tt)*) => { $crate::notation::dim! { [$crate] $($t)* } } }
 
-// these two name `Typed`, which is atmesh's own: by its name, as `#[derive(Tree)]` does
-/// The type of an array; documented where `atmesh::typed` exports it.
+// the next two macros name `Typed`, which is in atmesh: they use its crate name, like
+// `#[derive(Tree)]`
+/// Writes the type of an array. It is documented at `atmesh::typed::T`.
 #[macro_export]
 macro_rules! T { ($($t:tt)*) => { $crate::notation::array! { [::atmesh::typed] $($t)* } } }
 
-/// A product by subscripts; documented where `atmesh::typed` exports it.
+/// Computes an einsum. It is documented at `atmesh::typed::einsum`.
 #[macro_export]
 macro_rules! einsum { ($($t:tt)*) => { $crate::notation::einsum! { [::atmesh::typed] $($t)* } } }

@@ -1,39 +1,39 @@
-//! Blocks of `shard_map`: what one device has of an array, and what the devices' blocks make together.
+//! Rules of `shard_map`: the shapes of one device's block and of the assembled array.
 
 use crate::axis::{Apart, MeshAxis, MeshType, Shard, Whole};
 use crate::sets::{AddTo, Sets};
 use crate::shape::{At, AxesOnce, D, DimType, Shape, Stretch, TDim};
 use crate::size::{GathersOver, SplitsOver};
 
-/// The shape that one device has of an array, and the axes that it varies over.
+/// The shape of one device's block of an array, and the axes over which the block varies.
 #[diagnostic::on_unimplemented(
     message = "an array of shape `{Self}` cannot be cut into blocks over the mesh `{M}`",
     label = "its dims must be sharded over axes of `{M}`, evenly",
     note = "in a generic function: `B: Tiles<X>` says that a size can be cut over `X` and put together again"
 )]
 pub trait LocalShape<M: MeshType>: Shape {
-    /// One device's block.
+    /// The shape of one device's block.
     type Local: Shape;
-    /// The axes that it varies over.
+    /// The axes over which the block varies.
     type Vary: Sets;
 }
-/// The shape that blocks make, put together by spec `P`.
+/// The shape that blocks assemble to by the out spec `P`.
 #[diagnostic::on_unimplemented(
     message = "out spec `{P}` does not fit the block's shape `{Self}`",
     label = "an out spec has one entry for every dim of the output: an axis, `(X, Y)` or `_`",
     note = "the spec of several outputs is a tuple of specs: `(P![X, _], P![_])`"
 )]
 pub trait GlobalShape<P, M: MeshType>: Shape {
-    /// The array of all blocks.
+    /// The shape of the assembled array.
     type Global: Shape;
     /// The axes that the spec names.
     type Mentions: Sets;
 }
-/// One dim of a block.
+/// The rule of [`LocalShape`] for one dim.
 pub trait LocalDim<V>: DimType {
-    /// What one device has.
+    /// The dim of one device's block.
     type Local: DimType;
-    /// The set with the dim's axes added.
+    /// The set `V` with the dim's axes added.
     type Vary: Sets;
 }
 impl<Z: SplitsOver<S>, S: Shard + AddTo<V>, V> LocalDim<V> for TDim<Z, S> {
@@ -44,15 +44,15 @@ impl<V: Sets> LocalDim<V> for Stretch {
     type Local = Stretch;
     type Vary = V;
 }
-/// One dim of an output, by its entry in the out spec.
+/// The rule of [`GlobalShape`] for one dim and its entry in the out spec.
 #[diagnostic::on_unimplemented(
     message = "a dim `{Self}` cannot be put together over `{P}`",
     label = "an entry of an out spec is an axis of the mesh, `(X, Y)` or `_`"
 )]
 pub trait GlobalDim<P, V>: DimType {
-    /// The dim of all blocks.
+    /// The dim of the assembled array.
     type Global: DimType;
-    /// The set with the entry's axes added.
+    /// The set `V` with the entry's axes added.
     type Mentions: Sets;
 }
 impl<Z: GathersOver<S>, S: Shard + AddTo<V>, V> GlobalDim<S, V> for TDim<Z> {
@@ -72,7 +72,7 @@ impl<M: MeshType> GlobalShape<(), M> for () {
     type Mentions = M::Empty;
 }
 macro_rules! blocks {
-    // each dim begins from the set that the dims before it give
+    // each dim starts from the set that the dims before it produce
     ([$($d:ident $p:ident $v:ident $from:ty;)*] $last:ident $lp:ident $set:ty) => {
         impl<M: MeshType, $($d: LocalDim<$from, Vary = $v>, $v: Sets,)* $last: LocalDim<$set>> LocalShape<M> for ($($d,)* $last,) {
             type Local = ($($d::Local,)* $last::Local,);
@@ -93,22 +93,22 @@ blocks!([A P VA M::Empty; B Q VB VA; C R VC VB;] E S VC);
 blocks!([A P VA M::Empty; B Q VB VA; C R VC VB; E S VE VC;] F T VE);
 blocks!([A P VA M::Empty; B Q VB VA; C R VC VB; E S VE VC; F T VF VE;] G U VF);
 
-/// A dim made longer by the parts of all devices along `A`: an axis, or several, major first.
+/// A dim that can be gathered over the devices along `A`: an axis, or several, major first.
 #[diagnostic::on_unimplemented(
     message = "all_gather/all_to_all: a block's dim `{Self}` cannot be made longer along `{A}`",
     label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
 )]
 pub trait GatherDim<A>: DimType {
-    /// The longer dim.
+    /// The gathered dim.
     type Out: DimType;
 }
-/// A dim of which each device along `A` keeps its part.
+/// A dim that can be scattered over the devices along `A`.
 #[diagnostic::on_unimplemented(
     message = "psum_scatter/all_to_all: a block's dim `{Self}` cannot be cut along `{A}`",
     label = "name mesh axes, `X` or `(X, Y)`, each once; a block's dims are unsharded"
 )]
 pub trait ScatterDim<A>: DimType {
-    /// The part.
+    /// The dim of one device's block.
     type Out: DimType;
 }
 macro_rules! along { ([$($a:ident),*] $along:ty $(, where $($x:ident $y:ident)*)?) => {
@@ -122,12 +122,12 @@ macro_rules! along { ([$($a:ident),*] $along:ty $(, where $($x:ident $y:ident)*)
 along!([A] A);
 along!([A, B] (A, B), where A B);
 along!([A, B, C] (A, B, C), where A B A C B C);
-/// A shape whose dim `I` is gathered along `A`.
+/// A shape whose dim `I` can be gathered along `A`.
 pub trait GatherAt<A, I>: Shape {
     /// The shape of the result.
     type Out: Shape;
 }
-/// A shape whose dim `I` is scattered along `A`.
+/// A shape whose dim `I` can be scattered along `A`.
 pub trait ScatterAt<A, I>: Shape {
     /// The shape of the result.
     type Out: Shape;

@@ -1,33 +1,35 @@
-//! Sets of mesh axes: over which a value varies from device to device, is an unreduced sum, or has been reduced.
+//! Sets of mesh axes over which a value varies, is an unreduced sum, or has been reduced.
 //!
-//! A set has one slot for each axis of the mesh, in mesh order, so that one set has one spelling. A slot is [`No`], the axis itself (the
-//! value varies over it), [`Unreduced`] or [`Reduced`]. Outside of `shard_map` a value has `()`, or [`Outside`] of a set.
+//! The sets of a value are one tuple type, with a slot for each axis of the mesh, in mesh order, so
+//! equal sets are equal types. A slot is [`No`], the axis itself (the value varies over it),
+//! [`Unreduced`] or [`Reduced`].
+//! Outside of `shard_map` the sets of a value are `()`, or [`Outside`] of a set.
 
 use crate::axis::{MeshAxis, Whole};
 use core::marker::PhantomData;
 
-/// The slot of an axis over which the value is the same on every device.
+/// The slot of an axis over which the value is equal on every device.
 pub struct No;
-/// The slot of an axis along which each device has a summand: the value is their sum.
+/// The slot of an axis along which each device has a partial value: the value is their sum.
 pub struct Unreduced<A>(PhantomData<fn() -> A>);
-/// The slot of an axis along which devices have the same value, whose cotangent is unreduced.
+/// The slot of an axis along which devices have equal values, and unreduced cotangents.
 pub struct Reduced<A>(PhantomData<fn() -> A>);
 /// The sets of a value outside of `shard_map` that is unreduced or reduced over an axis.
 pub struct Outside<S>(PhantomData<fn() -> S>);
 
-/// What a slot says of its axis.
+/// The state of an axis in a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The value varies over it.
+    /// The value varies over the axis.
     Varying,
-    /// The value is a sum over it that has not been made.
+    /// The value is an unreduced sum over the axis.
     Unreduced,
-    /// The value has been reduced over it.
+    /// The value has been reduced over the axis.
     Reduced,
 }
-/// One slot.
+/// The slot of one axis in a set.
 pub trait Slot: 'static {
-    /// The axis and what is said of it.
+    /// The axis and its state. `None` if the value is equal along the axis.
     const STATE: Option<(&'static str, State)>;
 }
 impl Slot for No {
@@ -43,14 +45,16 @@ impl<A: MeshAxis> Slot for Reduced<A> {
     const STATE: Option<(&'static str, State)> = Some((A::NAME, State::Reduced));
 }
 
-/// A slot that may become varying: empty, or varying already.
+/// A slot that may become varying: empty, or already varying.
 pub trait VaryingSlot: Slot {}
 impl VaryingSlot for No {}
 impl<A: MeshAxis> VaryingSlot for A {}
 
-/// The third parameter of a typed array: `()` outside of `shard_map`, else a set with a slot for each axis of the mesh.
+/// The sets of a typed array, its third parameter.
+///
+/// They are `()` outside of `shard_map`, otherwise a tuple with one slot for each mesh axis.
 pub trait Sets: 'static {
-    /// What each slot says, in mesh order.
+    /// The state of each slot, in mesh order.
     const STATES: &'static [Option<(&'static str, State)>];
 }
 impl Sets for () {
@@ -60,37 +64,37 @@ impl<S: Sets> Sets for Outside<S> {
     const STATES: &'static [Option<(&'static str, State)>] = S::STATES;
 }
 
-/// A mesh axis whose slot can be set in `V`.
+/// A mesh axis that can be added to the set `V` as varying.
 #[diagnostic::on_unimplemented(
     message = "`{V}` is not a set of axes of the mesh of `{Self}`",
     label = "inside another mesh's `shard_map`, or outside any",
     note = "collectives are for code of one device: call them on the arguments of a `shard_map` body over this mesh"
 )]
 pub trait AddAxis<V> {
-    /// The set with the axis in it.
+    /// The set with the axis added.
     type Out: Sets;
 }
-/// An axis with its slot set in `V`.
+/// A mesh axis over which a value with the set `V` varies.
 pub trait Member<V> {
-    /// The set without it.
+    /// The set without the axis.
     type Removed: Sets;
 }
-/// An axis whose slot is [`No`] in `V`, and may become varying, [`Unreduced`] or [`Reduced`].
+/// An axis whose slot in `V` is [`No`], and may become varying, [`Unreduced`] or [`Reduced`].
 #[diagnostic::on_unimplemented(
     message = "a value with the sets `{V}` cannot be made to vary over mesh axis `{Self}`",
     label = "it varies over `{Self}` already, or is outside of a `shard_map` over its mesh"
 )]
 pub trait Mark<V> {
-    /// The set where the value varies over the axis.
+    /// The set with the axis varying.
     type Varying: Sets;
-    /// The set where the value is unreduced over the axis.
+    /// The set with the axis unreduced.
     type Unreduced: Sets;
-    /// The set where the value is reduced over the axis.
+    /// The set with the axis reduced.
     type Reduced: Sets;
 }
-/// The axis set `V` with the axes of a dim's sharding added.
+/// A sharding whose axes can be added to the set `V` as varying.
 pub trait AddTo<V> {
-    /// The set.
+    /// The set with the axes added.
     type Out: Sets;
 }
 type Plus<V, A> = <A as AddAxis<V>>::Out;
@@ -115,11 +119,11 @@ impl<
 {
     type Out = Plus<Plus<Plus<V, A>, B>, C>;
 }
-/// The set `V` with axes marked as unreduced, or as reduced: what `U: X` and `R: X` write.
+/// Axes that can be marked as unreduced or as reduced in the set `V`, as `U: X` and `R: X` write.
 pub trait MarkIn<V> {
-    /// With the axes unreduced.
+    /// The set with the axes unreduced.
     type Unreduced: Sets;
-    /// With the axes reduced.
+    /// The set with the axes reduced.
     type Reduced: Sets;
 }
 impl<V: Sets> MarkIn<V> for () {
@@ -140,10 +144,10 @@ impl<V, A: Mark<V>, B: Mark<A::Unreduced> + Mark<A::Reduced>> MarkIn<V> for (A, 
     message = "a sum over mesh axis `{A}` needs a value that varies over `{A}`; this one varies over `{Self}`",
     label = "every device along `{A}` already holds the same value",
     note = "`()` is outside of `shard_map`; `No` is an axis that the value does not vary over",
-    note = "if each device's copy is to count as a value of its own, write `.pvary({A})` first"
+    note = "if each device's copy is to count as a separate value, write `.pvary({A})` first"
 )]
 pub trait Varies<A> {
-    /// The set without it.
+    /// The set without the axis.
     type Less: Sets;
 }
 #[diagnostic::do_not_recommend]
@@ -151,16 +155,16 @@ impl<V, A: Member<V>> Varies<A> for V {
     type Less = A::Removed;
 }
 
-/// Mesh axes that a value with the sets `V` varies over: `X`, `(X, Y)`.
+/// Mesh axes over which a value with the sets `V` varies: `X` or `(X, Y)`.
 #[diagnostic::on_unimplemented(
     message = "a sum over `{Self}` needs a value that varies over each of these mesh axes; this one varies over `{V}`",
     label = "name each axis once, of those over which devices hold different values: `X`, `(X, Y)`",
     note = "`()` is outside of `shard_map`; `No` is an axis that the value does not vary over"
 )]
 pub trait Over<V> {
-    /// The set without them.
+    /// The set without the axes.
     type Less: Sets;
-    /// Their names.
+    /// The names of the axes.
     const NAMES: &'static [&'static str];
 }
 #[diagnostic::do_not_recommend]
@@ -179,7 +183,8 @@ impl<V: Varies<A, Less: Varies<B, Less: Varies<C>>>, A: MeshAxis, B: MeshAxis, C
     const NAMES: &'static [&'static str] = &[A::NAME, B::NAME, C::NAME];
 }
 
-/// Where two operands meet in one slot: both may vary; sums that have not been made may not meet anything.
+/// The result slot of two operands.
+/// Both may vary; an unreduced sum cannot be combined with anything.
 #[diagnostic::on_unimplemented(
     message = "this operation cannot take operands that are `{Self}` and `{B}` over one mesh axis",
     label = "`{Self}` meets `{B}`",
@@ -190,7 +195,7 @@ pub trait JoinSlot<B> {
     /// The slot of the result.
     type Out: Slot;
 }
-/// [`JoinSlot`] for sums and differences.
+/// The rule of [`JoinSlot`] for sums and differences.
 #[diagnostic::on_unimplemented(
     message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be added to `{B}`",
     label = "`{Self}` meets `{B}`",
@@ -200,7 +205,7 @@ pub trait AddSlot<B> {
     /// The slot of the result.
     type Out: Slot;
 }
-/// [`JoinSlot`] for products of elements.
+/// The rule of [`JoinSlot`] for elementwise products.
 #[diagnostic::on_unimplemented(
     message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be multiplied by `{B}`",
     label = "`{Self}` meets `{B}`",
@@ -210,7 +215,7 @@ pub trait MulSlot<B> {
     /// The slot of the result.
     type Out: Slot;
 }
-/// [`JoinSlot`] for products of matrices.
+/// The rule of [`JoinSlot`] for matrix products.
 #[diagnostic::on_unimplemented(
     message = "a sum over a mesh axis that has not been made (`{Self}`, `{B}`) cannot be an operand of a product of matrices",
     label = "`{Self}` meets `{B}`",
@@ -229,7 +234,7 @@ macro_rules! join { ($($t:ident)*) => { $(
     impl<A: MeshAxis> $t<A> for A { type Out = A; }
 )* } }
 join!(JoinSlot AddSlot MulSlot ProductSlot);
-// of devices that differ, a reduced value is one that may differ
+// a reduced value is equal on all devices, so with a varying value the result varies
 macro_rules! reduced_varying { ($($t:ident)*) => { $(
     #[diagnostic::do_not_recommend]
     impl<A: MeshAxis> $t<Reduced<A>> for A { type Out = A; }
@@ -249,7 +254,7 @@ impl<A: MeshAxis> MulSlot<Reduced<A>> for Unreduced<A> {
 impl<A: MeshAxis> MulSlot<Unreduced<A>> for Reduced<A> {
     type Out = Unreduced<A>;
 }
-// a product takes a reduced operand as a plain one
+// a matrix product treats a reduced operand like a plain one
 impl<A: MeshAxis> ProductSlot<Reduced<A>> for No {
     type Out = No;
 }
@@ -273,24 +278,24 @@ macro_rules! rhs { ($($(#[$doc:meta])* $rhs:ident $of:ident $slot:ident;)*) => {
         type Out: Sets;
     }
     impl $rhs<()> for () { type Out = (); }
-    /// What the operation gives, of operands with these sets.
+    /// The sets of the result, for operands with the sets `V` and `W`.
     pub type $of<V, W> = <W as $rhs<V>>::Out;
 )* } }
 rhs! {
-    /// Sets of the right operand of an operation on elements.
+    /// The sets of the right operand of an elementwise operation.
     JoinRhs JoinOf JoinSlot;
-    /// Sets of the right operand of a sum.
+    /// The sets of the right operand of a sum.
     AddRhs AddOf AddSlot;
-    /// Sets of the right operand of a product of elements.
+    /// The sets of the right operand of an elementwise product.
     MulRhs MulOf MulSlot;
-    /// Sets of the right operand of a product of matrices.
+    /// The sets of the right operand of a matrix product.
     ProductRhs ProductOf ProductSlot;
 }
 macro_rules! outside { ($($rhs:ident)*) => { $(
     impl<V, W: $rhs<V>> $rhs<Outside<V>> for Outside<W> { type Out = Outside<W::Out>; }
 )* } }
 outside!(JoinRhs AddRhs MulRhs);
-// outside, a product of matrices has plain operands or reduced ones, and is plain
+// outside of `shard_map`, a matrix product takes plain or reduced operands, and its result is plain
 impl<V, W: ProductRhs<V>> ProductRhs<Outside<V>> for Outside<W> {
     type Out = ();
 }
@@ -301,16 +306,18 @@ impl<W: OnlyReduced> ProductRhs<()> for Outside<W> {
     type Out = ();
 }
 
-/// No sum that has not been made.
+/// Requires that no slot is an unreduced sum.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a value, not a sum that has not been made (`{Self}`)",
     label = "the value is unreduced",
-    note = "only sums and what is linear may take an unreduced value; make the sum first: `.reshard(P![..])`"
+    note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
 )]
 pub trait Made: Sets {}
 impl Made for () {}
 impl<V: Made> Made for Outside<V> {}
-/// A value that a number may join: no sum that has not been made and, in a body of `shard_map`, nothing reduced.
+/// Requires a value that can be combined with a scalar.
+///
+/// Such a value is not unreduced and, in a `shard_map` body, not reduced.
 #[diagnostic::on_unimplemented(
     message = "a number cannot join a value with the sets `{Self}`",
     label = "a number is the same on every device; the value is unreduced or, in a body of `shard_map`, reduced",
@@ -319,25 +326,25 @@ impl<V: Made> Made for Outside<V> {}
 pub trait WithNumber: Made {}
 impl WithNumber for () {}
 impl<V: Made> WithNumber for Outside<V> {}
-/// A slot of such a value, in a body.
+/// A slot of a value that can be combined with a scalar in a body.
 pub trait WithNumberSlot: MadeSlot {}
 impl WithNumberSlot for No {}
 #[diagnostic::do_not_recommend]
 impl<A: MeshAxis> WithNumberSlot for A {}
-/// A slot without a sum that has not been made.
+/// A slot that is not an unreduced sum.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a value, not a sum over a mesh axis that has not been made (`{Self}`)",
     label = "the value is unreduced",
-    note = "only sums and what is linear may take an unreduced value; make the sum first: `.reshard(P![..])`"
+    note = "only sums and linear operations may take an unreduced value; make the sum first: `.reshard(P![..])`"
 )]
 pub trait MadeSlot: Slot {}
 impl MadeSlot for No {}
 #[diagnostic::do_not_recommend]
 impl<A: MeshAxis> MadeSlot for A {}
 impl<A: MeshAxis> MadeSlot for Reduced<A> {}
-/// Only reduced slots, and empty ones.
+/// Requires slots that are all reduced or empty.
 pub trait OnlyReduced: Sets {}
-/// One slot that is reduced or empty.
+/// A slot that is reduced or empty.
 #[diagnostic::on_unimplemented(
     message = "a sum over a mesh axis that has not been made (`{Self}`) cannot be an operand of a product of matrices",
     label = "the value is unreduced",
@@ -346,14 +353,14 @@ pub trait OnlyReduced: Sets {}
 pub trait ReducedSlot: Slot {}
 impl ReducedSlot for No {}
 impl<A: MeshAxis> ReducedSlot for Reduced<A> {}
-/// The sets of cotangents: unreduced for reduced, and the other way round.
+/// The sets of cotangents: unreduced and reduced are exchanged.
 pub trait Dual: Sets {
-    /// The cotangent's sets.
+    /// The sets of the cotangent.
     type Cotangent: Sets;
 }
 /// The slot of cotangents.
 pub trait DualSlot: Slot {
-    /// The cotangent's slot.
+    /// The slot of the cotangent.
     type Cotangent: Slot;
 }
 impl DualSlot for No {
@@ -375,9 +382,11 @@ impl<S: Dual> Dual for Outside<S> {
     type Cotangent = Outside<S::Cotangent>;
 }
 
-/// The sets of what leaves a `shard_map` by an out spec: every axis over which it varies is in the spec.
+/// Sets (`Self`) of a value that may leave a `shard_map` whose out spec names the axes of `V`.
+///
+/// `V` must contain every axis over which the value varies.
 pub trait CoveredBy<V> {}
-/// One slot of an output: nothing, or an axis that the out spec has.
+/// The slot of a value that may leave a `shard_map`: empty, or an axis that the out spec names.
 #[diagnostic::on_unimplemented(
     message = "this output still varies over mesh axis `{Self}`, which its out spec does not mention",
     label = "devices along `{Self}` hold different values, so there is no one global value",

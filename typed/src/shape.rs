@@ -1,4 +1,4 @@
-//! Dims, shapes (tuples of dims), and getting at dims by their numbers.
+//! Dims, shapes (tuples of dims), and access to dims by number.
 
 use crate::axis::{Distinct, Shard, Whole};
 use crate::size::{Size, SplitsOver};
@@ -6,22 +6,23 @@ use core::fmt;
 use core::marker::PhantomData;
 use typenum::consts as numbers;
 
-/// A dim of size `S`, sharded over `A`; `S` or `S@A` in the notation.
+/// A dim of size `S`, sharded over `A`. The notation is `S` or `S@A`.
 pub struct TDim<S, A = Whole>(PhantomData<fn() -> (S, A)>);
-/// A dim of size 1 that repeats in operations on elements; `~` in the notation.
+/// A dim of size 1 that broadcasts in elementwise operations. The notation is `~`.
 pub struct Stretch;
 
-/// One dim, as it is compared and printed.
+/// The runtime description of one dim, for comparing and printing.
 #[derive(Clone, Copy)]
 pub struct DimInfo {
-    /// The size, where it is known when compiling.
+    /// The size. `None` if it is known only at run time.
     pub size: Option<usize>,
-    /// The axes that it is sharded over, major first, and their sizes where those are known when compiling.
+    /// The axes that shard the dim, major first, with their sizes.
+    /// A size is `None` if it is known only at run time.
     pub axes: &'static [(&'static str, Option<usize>)],
-    /// Writes the size: its number or its name.
+    /// Writes the size: its value or its name.
     pub show: fn(&mut fmt::Formatter<'_>) -> fmt::Result,
 }
-/// As `type_of` prints a dim: `8@(X,Y)`.
+/// Prints a dim as `type_of` does: `8@(X,Y)`.
 impl fmt::Display for DimInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (self.show)(f)?;
@@ -38,17 +39,17 @@ impl fmt::Debug for DimInfo {
     }
 }
 
-/// [`TDim`] or [`Stretch`].
+/// A dim: [`TDim`] or [`Stretch`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a dim of a shape",
     label = "expected `TDim<..>` or `Stretch`"
 )]
 pub trait DimType: 'static {
-    /// Its size.
+    /// The size.
     type Size: Size;
-    /// How it is sharded.
+    /// The sharding.
     type Shard: Shard;
-    /// What is compared and printed of it.
+    /// The runtime description.
     const INFO: DimInfo =
         DimInfo { size: Self::Size::VALUE, axes: Self::Shard::AXES, show: Self::Size::show };
 }
@@ -61,38 +62,38 @@ impl DimType for Stretch {
     type Shard = Whole;
 }
 
-/// A tuple of up to eight dims.
+/// A shape: a tuple of up to eight dims.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape: shapes are tuples of up to eight dims",
     label = "not a shape",
     note = "write shapes as `S![4@X, 2]`, and arrays as `T![f32; 4@X, 2]`"
 )]
 pub trait Shape: 'static {
-    /// How many dims it has: a `typenum` integer.
+    /// The number of dims: a `typenum` integer.
     type Rank: typenum::Unsigned;
-    /// Its dims, as they are compared and printed.
+    /// The runtime descriptions of the dims.
     const DIMS: &'static [DimInfo];
 }
 
-/// A shape that an array can have: each axis divides the dim that it shards, and shards one dim only.
+/// A valid shape: each axis divides the dim that it shards, and shards only one dim.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape that an array can have",
     label = "a mesh axis shards two of its dims, or does not divide one"
 )]
 pub trait Formed: Shape {}
-/// A shape whose sizes are all known when compiling.
+/// A shape whose sizes are all known at compile time.
 #[diagnostic::on_unimplemented(
     message = "a size of `{Self}` is not known when compiling",
     label = "an array is made from nothing with sizes that are known",
     note = "make it in the dynamic layer and state its type: `Array::zeros(..).typed::<T![..]>()?`"
 )]
 pub trait KnownShape: Shape {}
-/// A dim that an array can have.
+/// A valid dim: its axes divide its size.
 pub trait FormedDim: DimType {}
 impl<Z: SplitsOver<S>, S: Shard> FormedDim for TDim<Z, S> {}
 impl FormedDim for Stretch {}
 
-/// No axis shards two of the dims.
+/// Requires that no axis shards two of the dims.
 #[diagnostic::on_unimplemented(
     message = "a mesh axis would shard two dims of one array: `{Self}`",
     label = "this would give `{Self}`",
@@ -105,31 +106,31 @@ pub trait AxesOnce {}
 /// A dim number: `x.sum(D1)`.
 #[derive(Clone, Copy, Debug)]
 pub struct D<const I: usize>;
-/// The first dim.
+/// The number of the first dim.
 pub const D0: D<0> = D;
-/// The second dim.
+/// The number of the second dim.
 pub const D1: D<1> = D;
-/// The third dim.
+/// The number of the third dim.
 pub const D2: D<2> = D;
-/// The fourth dim.
+/// The number of the fourth dim.
 pub const D3: D<3> = D;
-/// The fifth dim.
+/// The number of the fifth dim.
 pub const D4: D<4> = D;
-/// The sixth dim.
+/// The number of the sixth dim.
 pub const D5: D<5> = D;
-/// The seventh dim.
+/// The number of the seventh dim.
 pub const D6: D<6> = D;
-/// The eighth dim.
+/// The number of the eighth dim.
 pub const D7: D<7> = D;
-/// What a dim number may be given as: [`D0`] … [`D7`], or a `typenum` integer.
+/// A dim number as an argument: [`D0`] … [`D7`], or a `typenum` integer.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a dim number",
     label = "expected `D0`, `D1`, .. `D7`, or a `typenum` integer up to 7"
 )]
 pub trait DimNumber {
-    /// The number as the rules take it.
+    /// The number as a type, in the form that the rules use.
     type D;
-    /// The number.
+    /// The number as a value.
     const NUMBER: usize;
 }
 impl<const I: usize> DimNumber for D<I> {
@@ -141,7 +142,7 @@ macro_rules! dim_numbers { ($($u:ident $i:literal)*) => { $(
 )* } }
 dim_numbers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
 
-/// TDim `I` of a shape: `S: At<D<1>>`.
+/// A shape that has a dim `I`: `S: At<D<1>>`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no dim number `{I}`",
     label = "no dim `{I}`; dims count from 0"
@@ -149,12 +150,12 @@ dim_numbers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
 pub trait At<I>: Shape {
     /// The dim.
     type Dim: DimType;
-    /// The shape with another dim in its place.
+    /// The shape with the dim replaced by `Q`.
     type Put<Q>;
-    /// The shape without it.
+    /// The shape without the dim.
     type Without: Shape;
 }
-/// The shape with one more dim, at number `I`.
+/// A shape into which a dim `Q` can be inserted at number `I`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot get a new dim number `{I}`",
     label = "the new dim's number is at most the rank; shapes have up to eight dims"
@@ -163,7 +164,7 @@ pub trait Insert<I, Q>: Shape {
     /// The longer shape.
     type Out: Shape;
 }
-/// The shape with one more dim behind the others.
+/// A shape to which a last dim `Q` can be appended.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot get a new last dim",
     label = "shapes have up to eight dims"
@@ -172,7 +173,7 @@ pub trait Push<Q>: Shape {
     /// The longer shape.
     type Out: Shape;
 }
-/// A dim number that comes before `J`.
+/// A dim number that is less than `J`.
 #[diagnostic::on_unimplemented(
     message = "dim numbers come in rising order, each once: `{Self}` before `{J}`",
     label = "write the lesser number first"
@@ -180,7 +181,7 @@ pub trait Push<Q>: Shape {
 pub trait Before<J> {}
 macro_rules! before { ($($i:literal [$($j:literal)*])*) => { $($( impl Before<D<$j>> for D<$i> {} )*)* } }
 before!(0 [1 2 3 4 5 6 7] 1 [2 3 4 5 6 7] 2 [3 4 5 6 7] 3 [4 5 6 7] 4 [5 6 7] 5 [6 7] 6 [7]);
-/// Another dim number than `J`.
+/// A dim number other than `J`.
 #[diagnostic::on_unimplemented(
     message = "dim `{J}` is named twice",
     label = "each dim is named once",
@@ -191,7 +192,7 @@ macro_rules! other { ($($i:literal [$($j:literal)*])*) => { $($( impl Other<D<$j
 other!(0 [1 2 3 4 5 6 7] 1 [0 2 3 4 5 6 7] 2 [0 1 3 4 5 6 7] 3 [0 1 2 4 5 6 7]
     4 [0 1 2 3 5 6 7] 5 [0 1 2 3 4 6 7] 6 [0 1 2 3 4 5 7] 7 [0 1 2 3 4 5 6]);
 
-/// A shape of as many dims as einsum's subscripts have letters: `D<2>` for two.
+/// A shape with as many dims as an operand's einsum subscripts have letters: `D<2>` for two.
 #[diagnostic::on_unimplemented(
     message = "einsum: the subscripts have another number of letters than `{Self}` has dims",
     label = "write one letter for each dim of the operand"
@@ -200,7 +201,7 @@ pub trait Letters<Z>: Shape {}
 
 macro_rules! shape {
     ($rank:ident $n:literal $($d:ident)*) => {
-        // rustc would list all ranks
+        // otherwise rustc would list all ranks
         #[diagnostic::do_not_recommend]
         impl<$($d: DimType),*> Letters<D<$n>> for ($($d,)*) {}
         impl<$($d: DimType),*> Shape for ($($d,)*) {
@@ -239,7 +240,7 @@ macro_rules! shape {
     (@push $($d:ident)*) => {
         impl<$($d: DimType,)* Q: DimType> Push<Q> for ($($d,)*) { type Out = ($($d,)* Q,); }
     };
-    // no ninth dim
+    // there is no ninth dim
     (@insert $n:tt $l:tt $a:ident $b:ident $c:ident $d:ident $e:ident $f:ident $g:ident $h:ident) => {};
     (@insert [$i:literal $($n:literal)*] [$($l:ident)*] $($r:ident)*) => {
         #[diagnostic::do_not_recommend]

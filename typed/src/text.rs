@@ -3,12 +3,12 @@
 use crate::sets::{Sets, State};
 use crate::shape::{DimInfo, Shape};
 
-/// Shape and sets as `type_of` prints them behind the element type: `[4@X,2]{V:Y}`.
+/// Formats a shape and its sets as `type_of` prints them after the element type: `[4@X,2]{V:Y}`.
 pub fn text<S: Shape, V: Sets>() -> String {
     print(S::DIMS, V::STATES)
 }
 
-/// [`text`], of what types say: one function for all types.
+/// Formats the dims and axis states of a type. [`text`] calls this single function for all types.
 pub fn print(dims: &[DimInfo], states: &[Option<(&str, State)>]) -> String {
     let dims: Vec<String> = dims.iter().map(ToString::to_string).collect();
     let sets: Vec<String> = [("V", State::Varying), ("U", State::Unreduced), ("R", State::Reduced)]

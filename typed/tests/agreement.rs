@@ -1,12 +1,14 @@
-//! The static rules against the conformance cases: every equation whose op has a rule, whether it holds and what type it gives.
+//! Compares the static rules with the conformance cases.
 //!
-//! A refusal is seen without a failing compile: an inherent constant that needs the rule comes before a trait's that does not.
-//! `agreement/cases.rs` is written by `agree.py`; what it leaves out, and why, is counted in `agreement/left_out.txt`.
+//! For every equation whose op has a rule, the test compares whether the rule holds and which type
+//! it produces. A rule that does not hold is detected without a compile error: an inherent constant
+//! that needs the rule takes precedence over a trait constant that does not. `agree.py` writes
+//! `agreement/cases.rs`; `agreement/left_out.txt` counts the omitted cases and gives the reasons.
 #![allow(dead_code, missing_docs, unreachable_pub, unused_parens)]
 
 use std::collections::BTreeMap;
 
-/// What is compared: the rule and the case's name, what rustc finds, what the case says.
+/// A case: the rule, the name of the case, the type that rustc finds, and the expected type.
 pub type Case = (&'static str, &'static str, queries::Found, Option<&'static str>);
 
 macro_rules! case {
@@ -21,7 +23,7 @@ pub mod queries;
 #[path = "agreement/cases.rs"]
 mod cases;
 
-/// Where the static layer refuses what the case accepts, on purpose: how many, and why.
+/// The cases that the static layer rejects on purpose: rule, number of cases, reason.
 const STRICTER: &[(&str, usize, &str)] = &[
     ("Psum", 52, "a sum over an axis over which the value is the same is rarely meant: it wants `.pvary(X)`"),
     ("PsumScatter", 2, "the same"),
@@ -48,6 +50,6 @@ fn every_case_agrees() {
     assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
     let listed: BTreeMap<&str, usize> = STRICTER.iter().map(|s| (s.0, s.1)).collect();
     assert_eq!(strict, listed, "rules that refuse more than the cases");
-    // both verdicts are there: a probe that never holds would pass otherwise
+    // both verdicts must occur: otherwise a probe that never holds would pass
     assert!(accepted > 6000 && refused > 500);
 }

@@ -1,6 +1,6 @@
-//! What the rules give, by `assert_type_eq_all!`.
-use atmesh_typed::rules::contract::MatmulOf;
-use atmesh_typed::rules::zip::ZipOf;
+//! Tests of the result types of the rules, by `assert_type_eq_all!`.
+use atmesh_typed::rules::broadcast::ZipOf;
+use atmesh_typed::rules::dot::MatmulOf;
 use atmesh_typed::size::{GathersOver, IntoTypenum, SplitsOver};
 use atmesh_typed::{N, S, mesh, text};
 use static_assertions::assert_type_eq_all;

@@ -1,26 +1,27 @@
-//! What a line is, how it is timed, and the numbers that all sides begin with.
+//! Defines a benchmark case, how it is timed, and the input data that all implementations share.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// A program that is ready to be called.
 pub struct Case {
-    /// Seconds of the very first call.
+    /// The time of the very first call, in seconds.
     pub first: f64,
-    /// Mean of the absolute values of the first result, to compare sides by.
+    /// The mean absolute value of the first result, for comparing implementations.
     pub check: f64,
-    /// Calls that one run makes.
+    /// The number of calls per run.
     pub calls: usize,
-    /// So many calls.
+    /// Runs the program `calls` times.
     pub run: Box<dyn FnMut()>,
 }
 
-/// Calls of `f`, one a run.
+/// Returns a case that calls `f` once per run.
 pub fn case<T>(check: impl Fn(&T) -> f64, f: impl FnMut() -> T + 'static) -> Option<Case> {
     many(1, check, f)
 }
 
-/// Calls of `f`, so many a run: for what takes less than a clock does.
+/// Returns a case that calls `f` `calls` times per run, for programs shorter than the clock's
+/// resolution.
 pub fn many<T>(calls: usize, check: impl Fn(&T) -> f64, mut f: impl FnMut() -> T + 'static) -> Option<Case> {
     let start = Instant::now();
     let y = f();
@@ -30,23 +31,23 @@ pub fn many<T>(calls: usize, check: impl Fn(&T) -> f64, mut f: impl FnMut() -> T
     Some(Case { first, check, calls, run: Box::new(run) })
 }
 
-/// What was measured of a line, in seconds a call.
+/// The measurements of one workload, in seconds per call.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
-    /// Median of the wall time.
+    /// The median wall time.
     pub median: f64,
-    /// Least wall time.
+    /// The minimum wall time.
     pub least: f64,
-    /// CPU time of all threads.
+    /// The CPU time of all threads.
     pub cpu: f64,
-    /// The first call.
+    /// The time of the first call.
     pub first: f64,
-    /// See [`Case`].
+    /// The mean absolute value of the first result, as in [`Case`].
     pub check: f64,
 }
 
 impl Case {
-    /// Two runs to warm up, then runs for so long, at least five.
+    /// Runs the case twice to warm up, then for `seconds` seconds and at least five times.
     pub fn measure(mut self, seconds: f64) -> Figure {
         (self.run)();
         (self.run)();
@@ -69,25 +70,25 @@ impl Case {
     }
 }
 
-/// CPU time of this process.
+/// Returns the CPU time of this process, in seconds.
 fn cpu() -> f64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to a value of ours
+    // SAFETY: the pointer is to a live local variable.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut t) };
     t.tv_sec as f64 + t.tv_nsec as f64 * 1e-9
 }
 
-/// Mean of absolute values.
+/// Returns the mean of the absolute values.
 pub fn mean(x: &[f32]) -> f64 {
     x.iter().map(|&x| f64::from(x.abs())).sum::<f64>() / x.len().max(1) as f64
 }
 
-/// Nothing to compare.
+/// Returns 0: there is no result to compare.
 pub fn unchecked<T>(_: &T) -> f64 {
     0.0
 }
 
-/// Numbers in [-by, by), the same on all sides.
+/// Returns `n` pseudo-random elements in [-by, by), the same for all implementations.
 pub fn data(seed: u32, n: usize, by: f32) -> Vec<f32> {
     let mut s = seed.wrapping_mul(2_654_435_761).wrapping_add(12345);
     let next = |_| {
@@ -97,19 +98,19 @@ pub fn data(seed: u32, n: usize, by: f32) -> Vec<f32> {
     (0..n).map(next).collect()
 }
 
-/// The number behind the slash of a line's name.
+/// Returns the size after the slash in a workload's name.
 pub fn size(line: &str) -> usize {
     line.rsplit('/').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-/// Numbers of `from_vec` and `to_vec`: 64 MiB.
+/// The number of elements of `from_vec` and `to_vec`: 64 MiB of float32.
 pub const HOST: usize = 16 << 20;
-/// Rows and columns of softmax and layernorm.
+/// The rows and columns of softmax and layernorm.
 pub const ROWS: (usize, usize) = (4096, 1024);
-/// Batch, inputs and hidden features of the MLP.
+/// The batch size, inputs and hidden features of the MLP.
 pub const MLP: (usize, usize, usize) = (1024, 512, 1024);
 
-/// Sizes of attention and of the transformer.
+/// The sizes of attention and of the transformer.
 #[derive(Clone, Copy)]
 pub struct Sizes {
     pub layers: usize,
@@ -124,7 +125,7 @@ pub const ATTENTION: Sizes = Sizes { layers: 1, batch: 8, places: 256, heads: 8,
 /// A transformer of four layers.
 pub const TRANSFORMER: Sizes = Sizes { layers: 4, batch: 16, places: 128, heads: 4, features: 128 };
 
-/// The weights of a layer: rows, columns, and the greatest number.
+/// Returns the weights of a layer: rows, columns, and the bound of the absolute value.
 pub fn weights(d: usize) -> [(usize, usize, f32); 6] {
     let square = (d, d, 0.08);
     [square, square, square, square, (d, 4 * d, 0.08), (4 * d, d, 0.04)]

@@ -1,4 +1,4 @@
-//! candle: its own fused operations where it has them, and its gradients.
+//! The candle implementations: fused operations where candle has them, and candle's gradients.
 
 use crate::bench::{
     ATTENTION, Case, HOST, MLP, ROWS, Sizes, TRANSFORMER, case, data, many, mean, size, unchecked, weights,
@@ -30,7 +30,7 @@ fn norm(x: &Tensor) -> Result<Tensor> {
     y.broadcast_div(&(v + 1e-5)?.sqrt()?)
 }
 
-/// `fused`: by the softmax that has no gradient.
+/// Computes attention. If `fused`, it uses the softmax that has no gradient.
 fn attention(x: &Tensor, w: &[Var], o: Sizes, fused: bool) -> Result<Tensor> {
     let (b, n, d) = (o.batch, o.places, o.features);
     let k = d / o.heads;

@@ -1,4 +1,4 @@
-//! faer: products.
+//! The faer implementations: matrix products.
 
 use crate::bench::{Case, case, data, mean, size};
 use faer::Mat;

@@ -1,12 +1,14 @@
-//! Loops that the compiler vectorises, on rayon's threads, into memory that is kept from call to call.
+//! The hand-written implementations: loops that the compiler vectorises, on rayon's threads,
+//! writing into memory that is reused between calls.
 
 use crate::bench::{Case, HOST, ROWS, case, data, mean, size, unchecked};
 use rayon::prelude::*;
 
-/// Numbers of a task.
+/// The elements per task.
 const TASK: usize = 1 << 16;
 
-/// Tasks of so many numbers of y and of x; here, where there is one only.
+/// Runs `f` on matching chunks of `task` elements of `y` and `x`; a single chunk runs on this
+/// thread.
 fn each(y: &mut [f32], x: &[f32], task: usize, f: impl Fn(&mut [f32], &[f32]) + Sync) {
     if y.len() <= task {
         f(y, x);
@@ -15,7 +17,8 @@ fn each(y: &mut [f32], x: &[f32], task: usize, f: impl Fn(&mut [f32], &[f32]) + 
     }
 }
 
-/// `f` from x to a buffer that stays; what is compared is a copy of the first result.
+/// Returns a case that runs `f` from `x` into a buffer that is reused. A copy of the first result
+/// is compared.
 fn keep(x: Vec<f32>, task: usize, f: impl Fn(&mut [f32], &[f32]) + Sync + 'static) -> Option<Case> {
     let mut y = vec![0f32; x.len()];
     let mut result = vec![0f32; x.len()];
@@ -116,7 +119,7 @@ pub fn line(line: &str) -> Option<Case> {
                 y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - m) * k);
             }
         }),
-        // of y · softmax(x), summed: s · (y − Σ s·y)
+        // For each row with s = softmax(x), the gradient of Σ y·s is s · (y − Σ s·y).
         "softmax_grad" => {
             let u = data(2, ROWS.0 * ROWS.1, 1.0);
             keep_pairs(data(1, ROWS.0 * ROWS.1, 1.0), u, |y, x, u| {
@@ -126,7 +129,8 @@ pub fn line(line: &str) -> Option<Case> {
                 y.iter_mut().zip(u).for_each(|(s, &u)| *s *= u - t);
             })
         }
-        // of u · norm(x), summed: k · (u − mean(u) − z · mean(u·z)), z being norm(x)
+        // For each row with z = norm(x), the gradient of Σ u·z is k · (u − mean(u) − z ·
+        // mean(u·z)).
         "layernorm_grad" => {
             let u = data(2, ROWS.0 * ROWS.1, 1.0);
             keep_pairs(data(1, ROWS.0 * ROWS.1, 1.0), u, |y, x, u| {
@@ -138,7 +142,7 @@ pub fn line(line: &str) -> Option<Case> {
                 y.iter_mut().zip(u).for_each(|(z, &u)| *z = k * (u - mean - *z * along));
             })
         }
-        // a new vector, as the others', page by page
+        // The result is a new vector at each call, as in the other implementations.
         "to_vec" => {
             let x = data(1, HOST, 1.0);
             case(unchecked, move || x.clone())
@@ -147,7 +151,7 @@ pub fn line(line: &str) -> Option<Case> {
     }
 }
 
-/// As [`keep`], of rows of two arrays.
+/// Like [`keep`], for rows of two arrays.
 fn keep_pairs(
     x: Vec<f32>,
     u: Vec<f32>,
@@ -163,7 +167,7 @@ fn keep_pairs(
     case(move |()| check, move || all(&mut y))
 }
 
-/// Steps from one buffer to the other.
+/// Runs `n` steps that alternate between two buffers.
 fn steps(x: &[f32], n: usize, f: impl Fn(&mut [f32], &[f32])) -> Vec<f32> {
     let (mut a, mut b) = (x.to_vec(), x.to_vec());
     for _ in 0..n {
@@ -177,7 +181,7 @@ fn add(a: &mut [f32], b: &[f32]) {
     a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
 }
 
-/// Sixty-four sums at a time.
+/// Returns the dot product, with 64 partial sums.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut s = [0f32; 64];
     for (a, b) in a.as_chunks::<64>().0.iter().zip(b.as_chunks::<64>().0) {
@@ -208,7 +212,7 @@ fn max(a: &[f32]) -> f32 {
     s.iter().fold(f32::MIN, |a, &b| a.max(b))
 }
 
-/// Of a row whose length is a multiple of 64.
+/// Replaces a row, whose length is a multiple of 64, by its softmax.
 pub fn softmax_in_place(y: &mut [f32]) {
     let m = max(y);
     y.iter_mut().for_each(|y| *y = exp(*y - m));
@@ -216,7 +220,7 @@ pub fn softmax_in_place(y: &mut [f32]) {
     y.iter_mut().for_each(|y| *y *= k);
 }
 
-/// exp in float32: 2ⁿ times a polynomial, within about 2 units in the last place.
+/// Approximates exp in float32: 2ⁿ times a polynomial, within about 2 units in the last place.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
     let x = x.clamp(-87.0, 88.0);
@@ -225,12 +229,13 @@ fn exp(x: f32) -> f32 {
     let p = [1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 0.166_666_65, 0.5];
     let p = p.iter().fold(1.987_569_1e-4_f32, |p, c| p.mul_add(r, *c));
     let p = p.mul_add(r * r, r + 1.0);
-    // SAFETY: n is a whole number between -126 and 127
+    // SAFETY: `n` is an integer between -126 and 127.
     let n = unsafe { n.to_int_unchecked::<i32>() };
     p * f32::from_bits(((n + 127) << 23) as u32)
 }
 
-/// sin as atmesh has it: in float64, by a polynomial of half a turn, rounded once. For small |x|.
+/// Approximates sin as atmesh does: in float64, by a polynomial over half a period, rounded once.
+/// Valid for small |x|.
 #[inline(always)]
 fn sin(x: f32) -> f32 {
     let x = f64::from(x);
@@ -246,7 +251,7 @@ fn sin(x: f32) -> f32 {
     ];
     let p = p.iter().fold(1.605_904_383_682_161e-10_f64, |p, c| p.mul_add(s, *c));
     let y = (p * s).mul_add(r, r);
-    // SAFETY: n is a whole number of a few digits
+    // SAFETY: `n` is an integer of a few digits, so it fits in an `i64`.
     let odd = unsafe { n.to_int_unchecked::<i64>() } as u64;
     f64::from_bits(y.to_bits() ^ (odd << 63)) as f32
 }

@@ -1,14 +1,15 @@
-//! What the machine gives: streams through memory on all cores, and multiply-adds in registers.
+//! Measures the limits of the machine: memory bandwidth of all cores, and multiply-adds in
+//! registers.
 
 use crate::bench::{Case, case, unchecked};
 use rayon::prelude::*;
 
 pub const NAMES: [&str; 3] = ["read", "copy", "multiply-add"];
-/// Numbers of a stream: 256 MiB.
+/// The elements of a stream: 256 MiB of float32.
 const N: usize = 64 << 20;
 const ROUNDS: usize = 1 << 20;
 
-/// Bytes or operations of a call.
+/// Returns the number of bytes or operations of a call.
 pub fn amount(name: &str) -> f64 {
     match name {
         "read" => 4.0 * N as f64,
@@ -52,7 +53,7 @@ fn sum(x: &[f32]) -> f32 {
     s.iter().sum()
 }
 
-/// The same number everywhere, in huge pages where the system has them.
+/// Returns `N` copies of `x`, in huge pages where the system supports them.
 fn numbers(x: f32) -> Vec<f32> {
     let mut v = Vec::with_capacity(N);
     #[cfg(target_os = "linux")]
@@ -60,18 +61,18 @@ fn numbers(x: f32) -> Vec<f32> {
         const HUGE: usize = 2 << 20;
         let start = v.as_mut_ptr() as usize;
         let (from, to) = (start.next_multiple_of(HUGE), (start + 4 * N) / HUGE * HUGE);
-        // SAFETY: these pages are the vector's; the advice changes nothing of what they hold
+        // SAFETY: these pages belong to the vector, and the advice does not change their contents.
         unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_HUGEPAGE) };
     }
     v.resize(N, x);
     v
 }
 
-/// Twenty-four chains of sixteen lanes.
+/// Runs 24 independent chains of fused multiply-adds with 16 lanes each.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx512f"))]
 fn multiply_adds(k: f32) -> f32 {
     use std::arch::x86_64::{_mm512_add_ps, _mm512_fmadd_ps, _mm512_reduce_add_ps, _mm512_set1_ps};
-    // SAFETY: the program is built for processors that have these
+    // SAFETY: the function is compiled only for targets that have AVX-512F.
     unsafe {
         let (k, c) = (_mm512_set1_ps(k), _mm512_set1_ps(0.001));
         let mut a = [_mm512_set1_ps(1.0); 24];
@@ -84,7 +85,8 @@ fn multiply_adds(k: f32) -> f32 {
     }
 }
 
-/// The same as the compiler has it: not a limit, where that is slower than the processor.
+/// Runs the same chains as the compiler vectorises them. This may be slower than the processor's
+/// limit.
 #[cfg(not(all(target_arch = "x86_64", target_feature = "avx512f")))]
 fn multiply_adds(k: f32) -> f32 {
     let mut a = [[1f32; 16]; 24];
@@ -94,7 +96,7 @@ fn multiply_adds(k: f32) -> f32 {
     a.iter().flatten().sum()
 }
 
-/// A copy past the caches, where the processor has such stores.
+/// Copies with non-temporal stores, which bypass the caches.
 #[cfg(all(target_arch = "x86_64", target_feature = "avx"))]
 fn stream(y: &mut [f32], x: &[f32]) {
     use std::arch::x86_64::{_mm_sfence, _mm256_loadu_ps, _mm256_stream_ps};
@@ -102,11 +104,11 @@ fn stream(y: &mut [f32], x: &[f32]) {
     y[..head].copy_from_slice(&x[..head]);
     let (y, x) = (y[head..].as_chunks_mut::<8>(), x[head..].as_chunks::<8>());
     for (y, x) in y.0.iter_mut().zip(x.0) {
-        // SAFETY: both are of eight numbers, and y's begins at a multiple of 32 bytes
+        // SAFETY: both chunks have eight elements, and the chunk of `y` is aligned to 32 bytes.
         unsafe { _mm256_stream_ps(y.as_mut_ptr(), _mm256_loadu_ps(x.as_ptr())) };
     }
     y.1.copy_from_slice(x.1);
-    // SAFETY: every processor with such stores has it
+    // SAFETY: every processor with AVX has this instruction.
     unsafe { _mm_sfence() };
 }
 

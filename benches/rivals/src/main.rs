@@ -1,8 +1,9 @@
-//! atmesh beside what else one would write the same program in, and beside what the machine gives.
+//! Compares atmesh with other ways of writing the same program, and with the limits of the machine.
 //!
-//! `cargo run --release -- [--lines NAME,…] [--sides NAME,…] [--seconds S] [--rounds N]`, in this folder. Each line
-//! of each side runs in a process of its own, sides in turns, round by round; a table of the least follows. `taskset -c 1` before it
-//! measures all of them on one core.
+//! `cargo run --release -- [--lines NAME,…] [--sides NAME,…] [--seconds S] [--rounds N]`, in this
+//! folder. Each workload of each implementation runs in a separate process; the implementations
+//! alternate, round by round. A table of the minimum times follows. Prefix the command with
+//! `taskset -c 1` to measure on one core.
 
 mod bench;
 mod candle;
@@ -29,7 +30,7 @@ const SIDES: &[(&str, Side)] = &[
     ("candle", candle::line),
 ];
 
-/// All programs; a side need not have each.
+/// All workloads. An implementation may lack some of them.
 const LINES: &[&str] = &[
     "affine/64",
     "affine/4096",
@@ -64,7 +65,7 @@ struct Options {
     sides: Vec<String>,
     seconds: f64,
     rounds: usize,
-    /// Measure one line of one side here, and print it.
+    /// Measures one workload of one implementation in this process, and prints the result.
     here: bool,
 }
 
@@ -139,7 +140,8 @@ fn main() {
     );
 }
 
-/// A line of a side, in a process of its own: no side has the memory that another one left.
+/// Measures a workload in a separate process, so that no implementation inherits memory from
+/// another one.
 fn elsewhere(side: &str, line: &str, seconds: f64) -> Option<Figure> {
     let me = std::env::current_exe().expect("the program's own path");
     let seconds = seconds.to_string();

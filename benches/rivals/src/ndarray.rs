@@ -1,4 +1,5 @@
-//! ndarray with rayon and matrixmultiply's threads: what one writes without a framework, gradients by hand.
+//! The ndarray implementations, with rayon and the threads of matrixmultiply: what one writes
+//! without a framework, with gradients by hand.
 
 use crate::bench::{ATTENTION, Case, HOST, MLP, ROWS, case, data, many, mean, size, unchecked};
 use crate::hand;
@@ -17,7 +18,7 @@ fn check1(x: &Array1<f32>) -> f64 {
     mean(x.as_slice().unwrap())
 }
 
-/// Elementwise, on all cores where there is enough of it.
+/// Applies `f` elementwise, on all cores if the array is large enough.
 fn map(x: &Array2<f32>, f: impl Fn(f32) -> f32 + Sync + Send) -> Array2<f32> {
     if x.len() < 1 << 16 {
         return x.mapv(f);

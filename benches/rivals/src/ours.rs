@@ -1,4 +1,5 @@
-//! atmesh: each program compiled for one device, for eight, and one operation at a time.
+//! The atmesh implementations: each program compiled for one device, compiled for eight devices,
+//! and run eagerly.
 
 use crate::bench::{
     ATTENTION, Case, HOST, MLP, ROWS, Sizes, TRANSFORMER, case, data, many, mean, size, unchecked, weights,
@@ -36,7 +37,7 @@ fn first(ys: &Arrays) -> f64 {
     mean(&ys[0].to_vec::<f32>().unwrap())
 }
 
-/// Data on its way in and out, and operations on four numbers.
+/// Returns the cases of host data and of eager operations on four elements.
 fn host(line: &str) -> Option<Case> {
     let four = || Array::from([1f32, 2.0, 3.0, 4.0]);
     match line {
@@ -81,14 +82,14 @@ fn layer(x: &Array, w: &[Array]) -> Array {
     &x + norm(&x).matmul(&w[4]).relu().matmul(&w[5])
 }
 
-/// One step down the gradient of a loss by the first arrays.
+/// Takes one step of gradient descent of a loss with respect to the first arrays.
 fn step(ps: &[Array], loss: impl Fn(Arrays) -> Array) -> Arrays {
     let ps = ps.to_vec();
     let g = grad(&ps, loss);
     ps.iter().zip(&g).map(|(p, g)| p - 0.01 * g).collect()
 }
 
-/// What a program is called with, how that is split over eight devices, and the program.
+/// Returns the arguments of a program, their shardings over eight devices, and the program.
 fn program(line: &str) -> Option<(Vec<(Array, Spec)>, Program)> {
     let n = size(line);
     let rows = || p!["X", _];

@@ -49,7 +49,7 @@
         } catch (trap) {
             const said = read(m);
             instance = null;
-            return { error: { field: "program", text: `error[internal]: ${said || trap}\nPlease report this program: it is a fault of atmesh.`, helps: [] } };
+            return { error: { field: "program", text: `error[internal]: ${said || trap}\nPlease report this program: it is a bug in atmesh.`, helps: [] } };
         }
     };
 
@@ -64,7 +64,7 @@
     const picture = (svg, alt) => make("img", { src: "data:image/svg+xml;charset=utf-8," + encodeURIComponent(svg), alt });
     const figure = (value) => {
         const caption = make("figcaption", {}, `${value.name}: ${value.type} (${units(value.bytes_per_device)} per device)`);
-        const drawn = value.picture ? [picture(value.picture, `who holds what of ${value.name}: ${value.type}`)] : [];
+        const drawn = value.picture ? [picture(value.picture, `which device holds which block of ${value.name}: ${value.type}`)] : [];
         return make("figure", {}, ...drawn, caption);
     };
     const table = (heads, rows) => make("div", { class: "table-wrapper" }, make("table", {},
@@ -87,14 +87,14 @@
         const parts = [make("p", { class: "play-type" }, make("strong", {}, a.result.type))];
         parts.push(make("div", { class: "play-pictures" }, ...a.operands.map(figure), figure(a.result)));
         if (a.collectives.length === 0) parts.push(make("p", {}, "Nothing is communicated."));
-        else parts.push(table(["collective", "over", "bytes per device", "bytes in all", "times", "asked for by", "why"], a.collectives.map((c) => {
+        else parts.push(table(["collective", "axes", "bytes per device", "total bytes", "times", "operation", "reason"], a.collectives.map((c) => {
             const about = c.exact ? "" : "≈ ";
             return [c.kind, c.axes, about + units(c.bytes), about + units(c.total), String(c.times), c.operation, c.reason];
         })));
         parts.push(make("p", {}, `Peak memory: ${units(a.peak_bytes)} per device, on ${a.devices.toLocaleString("en")} devices.`));
         if (a.values) parts.push(table(["device", "part", "holds"], a.values.map((v) => [v.device, v.part, make("code", {}, v.data)])));
         if (a.values_refused) parts.push(make("p", {}, `Not run: ${a.values_refused}.`));
-        if (a.moves) parts.push(folded("What moves", picture(a.moves, "what each device holds, in the colour of the device from which it came")));
+        if (a.moves) parts.push(folded("Data movement", picture(a.moves, "the data of each device, in the colour of the device from which it came")));
         parts.push(folded("The typed program", make("pre", {}, a.program)), folded("The program of each device", make("pre", {}, a.spmd)));
         return parts;
     };
@@ -152,8 +152,8 @@
             field("operands", "Operands", make("textarea", { rows: "3" })),
             field("program", "Program", make("textarea", { rows: "4" })),
             make("div", { class: "play-row" },
-                field("target", "Target (how the result is to be sharded; may be empty)", make("input", { type: "text" })),
-                make("div", {}, make("label", {}, run, " run it, and show what each device holds"),
+                field("target", "Target (the sharding of the result; may be empty)", make("input", { type: "text" })),
+                make("div", {}, make("label", {}, run, " run it, and show the block of each device"),
                     make("button", { type: "button", onclick: () => navigator.clipboard.writeText(location.href) }, "Copy the link to this"))),
             out);
         set(values);

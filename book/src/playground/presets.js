@@ -1,5 +1,5 @@
 "use strict";
-// What the playground begins with: the presets of the chapters, by the names of their links, each with the type that it has (none where it is refused). JSON, for tests to read.
+// The playground's presets, one for each chapter, by the names of their links, each with the type of its result (empty if the program is an error). The object is JSON, so that tests can read it.
 window.playgroundPresets = {
     "why": {
         "mesh": "X=8",
@@ -46,7 +46,7 @@ window.playgroundPresets = {
     "collectives": {
         "mesh": "i=4",
         "operands": "x: int32[8@i]",
-        "program": "shard_map(&mesh, p![\"i\"], p![\"i\"], |x| {\n    x.all_gather(\"i\", Gather::tiled(0)).psum_scatter(\"i\", Gather::tiled(0))\n}).call(&x)?",
+        "program": "shard_map(&mesh, p![\"i\"], p![\"i\"], |x| {\n    x.all_gather(\"i\", CollectiveDim::tiled(0)).psum_scatter(\"i\", CollectiveDim::tiled(0))\n}).call(&x)?",
         "target": "",
         "type": "int32[8@i]"
     },

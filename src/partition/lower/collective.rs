@@ -1,149 +1,176 @@
-//! The collectives of manual mode, as reads and folds over the hidden dimensions of stored values.
+//! Lowers the collectives of manual mode to accesses and reductions over hidden dimensions.
+//!
+//! Hidden dimensions are the leading dimensions of a stored value that stand for mesh axes.
 
-use crate::diagnostic::{Error, Result};
-use crate::mesh::{Axes, Axis};
+use crate::core::diagnostic::{Error, Result};
+use crate::core::mesh::{Axes, Axis};
+use crate::core::types::{DType, Scalar, Shape};
+use crate::core::util::small_sort;
+use crate::ir::program::loop_nest::{
+    Access, AccessPiece, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
+    StridedRange,
+};
+use crate::ir::program::{Equation, ManualCollective, Program, VarInfo};
+use crate::partition::collective::CollectiveKind;
 use crate::partition::draft;
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::lower::equations::{Lower, Val};
-use crate::partition::lower::manual::Loops;
-use crate::partition::program::{Slot, Why};
-use crate::partition::report::Kind;
-use crate::program::sentence::{Affine, Arg, Body, Code, Combine, Fun, Part, Read, Sentence, Source, Span};
-use crate::program::{Collective, Equation, Program, VarInfo};
-use crate::sorted;
-use crate::types::{DType, Scalar, Shape};
+use crate::partition::lower::equations::{LoweredValue, Lowering};
+use crate::partition::lower::manual::LoopList;
+use crate::partition::program::{Slot, StepOrigin};
 
-impl Lower {
-    /// A collective: a read or a fold over hidden dimensions.
-    pub(crate) fn collective(
+impl Lowering {
+    /// Lowers a collective to an access or a reduction over hidden dimensions.
+    pub(crate) fn lower_collective(
         &mut self,
         program: &Program,
         e: &Equation,
-        c: &Collective,
-        operands: &[Val],
-        why: &Why,
-    ) -> Result<Vec<Val>> {
-        // variadic collectives: one result for each operand
+        c: &ManualCollective,
+        operands: &[LoweredValue],
+        why: &StepOrigin,
+    ) -> Result<Vec<LoweredValue>> {
+        // a variadic collective has one result per operand
         let mut outs = Vec::new();
         for (k, var) in e.outputs.iter().enumerate() {
             let info = &program.vars[var.index()];
             let v = operands.get(k).cloned();
-            outs.push(self.one_collective(info, c, v, why)?);
+            outs.push(self.lower_one_collective(info, c, v, why)?);
         }
         Ok(outs)
     }
 
-    fn one_collective(&mut self, info: &VarInfo, c: &Collective, v: Option<Val>, why: &Why) -> Result<Val> {
+    fn lower_one_collective(
+        &mut self,
+        info: &VarInfo,
+        c: &ManualCollective,
+        v: Option<LoweredValue>,
+        why: &StepOrigin,
+    ) -> Result<LoweredValue> {
         let dtype = info.ty.dtype;
-        if let Collective::AxisIndex { axes } = c {
+        if let ManualCollective::AxisIndex { axes } = c {
             return Ok(self.axis_index(axes, info, why));
         }
         let Some(v) = v else { return Err(Error::internal(format!("{} has no operand", why.op))) };
         let (axes, kind) = match c {
-            Collective::Reduce { axes, .. } => (axes, Kind::AllReduce),
-            Collective::AllGather { axes, .. } => (axes, Kind::AllGather),
-            Collective::ReduceScatter { axes, .. } | Collective::OwnPart { axes, .. } => {
-                (axes, Kind::ReduceScatter)
+            ManualCollective::AllReduce { axes, .. } => (axes, CollectiveKind::AllReduce),
+            ManualCollective::AllGather { axes, .. } => (axes, CollectiveKind::AllGather),
+            ManualCollective::ReduceScatter { axes, .. } | ManualCollective::KeepShard { axes, .. } => {
+                (axes, CollectiveKind::ReduceScatter)
             }
-            Collective::AllToAll { axes, .. } => (axes, Kind::AllToAll),
-            Collective::Permute { axes, .. } => (axes, Kind::Permute),
-            Collective::Cast { axes } => return Ok(self.cast(axes, v, info, why)),
-            Collective::AxisIndex { .. } => unreachable!("handled above"),
+            ManualCollective::AllToAll { axes, .. } => (axes, CollectiveKind::AllToAll),
+            ManualCollective::Permute { axes, .. } => (axes, CollectiveKind::Permute),
+            ManualCollective::Pcast { axes } => return Ok(self.cast(axes, v, info, why)),
+            ManualCollective::AxisIndex { .. } => unreachable!("handled above"),
         };
         let mut slot = self.as_slot(&v, why);
         let own: Vec<Axis> = v.hidden().to_vec();
         let from = self.draft.slots[slot].clone();
         let block: Shape = Shape::from(&from.shape[own.len()..]);
-        // an unreduced value is partial over the axes: taking it complete is all there is to do
-        let parts = from.layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
+        // if the operand is unreduced over the axes, reading its sum is all that the collective
+        // does
+        let partials = from.layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default();
         let is_parted = axes.iter().any(|a| {
-            let atoms = self.manual.as_ref().map(|m| m.atoms(a)).unwrap_or_default();
-            atoms.iter().any(|x| parts.iter().any(|y| x.clashes(*y)))
+            let sub_axes = self.manual.as_ref().map(|m| m.sub_axes(a)).unwrap_or_default();
+            sub_axes.iter().any(|x| partials.iter().any(|y| x.overlaps(*y)))
         });
-        let stays = matches!(c, Collective::Reduce { .. } | Collective::AllGather { .. });
+        let stays = matches!(c, ManualCollective::AllReduce { .. } | ManualCollective::AllGather { .. });
         let mut hidden: Vec<Axis> = own.iter().copied().filter(|a| !stays || !axes.contains(*a)).collect();
         if !stays {
             hidden.extend(axes.iter());
         }
         let hidden = self.in_order(hidden);
-        let layout = self.layout(info, &hidden);
-        let along: Vec<(Axis, usize)> = axes.iter().map(|a| (a, self.sizes(&[a])[0])).collect();
-        let mut r = Reading::new(&block, along, &hidden, self.sizes(&hidden));
+        let layout = self.layout_of(info, &hidden);
+        let along: Vec<(Axis, usize)> = axes.iter().map(|a| (a, self.axis_sizes(&[a])[0])).collect();
+        let mut r = CollectiveRead::new(&block, along, &hidden, self.axis_sizes(&hidden));
         let folded = match c {
-            Collective::Reduce { combine, .. } => {
+            ManualCollective::AllReduce { reducer: combine, .. } => {
                 r.pass_all();
                 (!is_parted).then_some(*combine)
             }
-            Collective::ReduceScatter { dim, tiled, .. } | Collective::OwnPart { dim, tiled, .. } => {
+            ManualCollective::ReduceScatter { dim, tiled, .. }
+            | ManualCollective::KeepShard { dim, tiled, .. } => {
                 if is_parted {
-                    // the sum of the parts, split along the dimension: each device holds what it is to keep
+                    // use the sum of the partial values, split along the dimension so that each
+                    // device holds exactly the elements that it keeps
                     let mut split = Layout { partial: None, ..from.layout.clone() };
                     let l = &mut split.dims[own.len() + dim];
-                    *l = DimLayout::new(block[*dim], l.atoms.iter().chain(&parts).copied());
-                    slot = self.draft.laid(slot, split, why);
-                    self.asked(kind, axes);
+                    *l = DimLayout::new(block[*dim], l.sub_axes.iter().chain(&partials).copied());
+                    slot = self.draft.with_layout(slot, split, why);
+                    self.mark_user_collective(kind, axes);
                 }
-                r.cut(*dim, *tiled);
-                let sums = !is_parted && matches!(c, Collective::ReduceScatter { .. });
-                sums.then_some(Combine::Add)
+                r.split_dim(*dim, *tiled);
+                let sums = !is_parted && matches!(c, ManualCollective::ReduceScatter { .. });
+                sums.then_some(Reducer::Add)
             }
-            Collective::AllGather { dim, tiled, .. } => {
-                r.join(*dim, *tiled);
+            ManualCollective::AllGather { dim, tiled, .. } => {
+                r.concat_dim(*dim, *tiled);
                 None
             }
-            Collective::AllToAll { split, concat, tiled, .. } => {
-                r.exchange(*split, *concat, *tiled);
+            ManualCollective::AllToAll { split, concat, tiled, .. } => {
+                r.all_to_all(*split, *concat, *tiled);
                 None
             }
-            Collective::Permute { pairs, .. } => {
+            ManualCollective::Permute { pairs, .. } => {
                 r.pass_all();
-                let read = r.permuted(slot, dtype, &own, pairs);
-                let s = draft::mapped(read, &r.loops.extents);
+                let read = r.permuted_access(slot, dtype, &own, pairs);
+                let s = draft::map_nest(read, &r.loops.extents);
                 let out = self.emit(s, layout, why, false);
-                self.asked(kind, axes);
-                return Ok(Val::Slot(out, hidden));
+                self.mark_user_collective(kind, axes);
+                return Ok(LoweredValue::Slot(out, hidden));
             }
-            Collective::AxisIndex { .. } | Collective::Cast { .. } => unreachable!("handled above"),
+            ManualCollective::AxisIndex { .. } | ManualCollective::Pcast { .. } => {
+                unreachable!("handled above")
+            }
         };
         let folded = folded.map(|combine| (combine, self.with_sizes(axes.iter())));
-        let (s, whole) = r.sentence(slot, dtype, &own, folded);
+        let (s, full) = r.into_nest(slot, dtype, &own, folded);
         let parted = s.extents[..s.rank].to_vec();
-        let before = self.draft.items.len();
-        let out = self.arranged(s, &parted, &whole, layout, slot, why);
-        if !matches!(c, Collective::OwnPart { .. }) {
-            for item in &mut self.draft.items[before..] {
-                item.user = Some((kind, axes.clone()));
+        let before = self.draft.steps.len();
+        let out = self.emit_reshaped(s, &parted, &full, layout, slot, why);
+        if !matches!(c, ManualCollective::KeepShard { .. }) {
+            for item in &mut self.draft.steps[before..] {
+                item.user_collective = Some((kind, axes.clone()));
             }
         }
-        Ok(Val::Slot(out, hidden))
+        Ok(LoweredValue::Slot(out, hidden))
     }
-    /// The axes in the mesh's order, with their sizes.
+    /// Returns the axes in mesh order, with their sizes.
     fn with_sizes(&self, axes: impl IntoIterator<Item = Axis>) -> Vec<(Axis, usize)> {
-        self.in_order(axes).into_iter().map(|a| (a, self.sizes(&[a])[0])).collect()
+        self.in_order(axes).into_iter().map(|a| (a, self.axis_sizes(&[a])[0])).collect()
     }
 
-    fn axis_index(&mut self, axes: &Axes, info: &VarInfo, why: &Why) -> Val {
+    fn axis_index(&mut self, axes: &Axes, info: &VarInfo, why: &StepOrigin) -> LoweredValue {
         let hidden = self.in_order(axes.iter());
-        let extents = self.sizes(&hidden);
-        let (mut code, mut sum, mut step) = (Code { insts: Vec::new() }, None, 1i64);
+        let extents = self.axis_sizes(&hidden);
+        let (mut code, mut sum, mut step) = (ScalarCode { insts: Vec::new() }, None, 1i64);
         for a in axes.iter().rev() {
-            let at = Arg::Index(hidden.iter().position(|b| *b == a).unwrap_or(0));
+            let at = ScalarArg::Index(hidden.iter().position(|b| *b == a).unwrap_or(0));
             let i64s = DType::I64;
-            let term =
-                if step == 1 { at } else { code.push(Fun::Mul, i64s, i64s, &[at, Arg::Const(step.into())]) };
-            sum = Some(sum.map_or(term, |s| code.push(Fun::Add, i64s, i64s, &[s, term])));
-            step *= self.sizes(&[a])[0] as i64;
+            let term = if step == 1 {
+                at
+            } else {
+                code.push(ScalarOp::Mul, i64s, i64s, &[at, ScalarArg::Const(step.into())])
+            };
+            sum = Some(sum.map_or(term, |s| code.push(ScalarOp::Add, i64s, i64s, &[s, term])));
+            step *= self.axis_sizes(&[a])[0] as i64;
         }
-        let sum = sum.unwrap_or(Arg::Const(0.into()));
-        code.push(Fun::Convert, DType::I64, info.ty.dtype, &[sum]);
+        let sum = sum.unwrap_or(ScalarArg::Const(0.into()));
+        code.push(ScalarOp::Convert, DType::I64, info.ty.dtype, &[sum]);
         let rank = extents.len();
-        let s = Sentence { extents, rank, dtype: info.ty.dtype, reads: Vec::new(), body: Body::Map(code) };
-        let layout = self.layout(info, &hidden);
-        Val::Slot(self.emit(s, layout, why, false), hidden)
+        let s = LoopNest {
+            extents,
+            rank,
+            dtype: info.ty.dtype,
+            accesses: Vec::new(),
+            compute: Compute::Map(code),
+        };
+        let layout = self.layout_of(info, &hidden);
+        LoweredValue::Slot(self.emit(s, layout, why, false), hidden)
     }
 
-    /// Varying to unreduced: each device's value becomes a part. Every other cast changes the type alone.
-    fn cast(&mut self, axes: &[Axis], v: Val, info: &VarInfo, why: &Why) -> Val {
+    /// Lowers a cast.
+    /// From varying to unreduced, each device's value becomes a partial value; other casts only
+    /// change the type.
+    fn cast(&mut self, axes: &[Axis], v: LoweredValue, info: &VarInfo, why: &StepOrigin) -> LoweredValue {
         let unreduced: Vec<Axis> =
             axes.iter().copied().filter(|a| info.ty.spec.unreduced_axes().contains(*a)).collect();
         if unreduced.is_empty() {
@@ -152,161 +179,186 @@ impl Lower {
         let slot = self.as_slot(&v, why);
         let own = v.hidden().to_vec();
         let hidden: Vec<Axis> = own.iter().copied().filter(|a| !unreduced.contains(a)).collect();
-        let layout = self.layout(info, &hidden);
+        let layout = self.layout_of(info, &hidden);
         let block = Shape::from(&self.draft.slots[slot].shape[own.len()..]);
-        let mut r = Reading::new(&block, Vec::new(), &hidden, self.sizes(&hidden));
+        let mut r = CollectiveRead::new(&block, Vec::new(), &hidden, self.axis_sizes(&hidden));
         r.pass_all();
-        let folded = (Combine::Add, self.with_sizes(unreduced));
-        let (s, _) = r.sentence(slot, info.ty.dtype, &own, Some(folded));
-        Val::Slot(self.emit(s, layout, why, false), hidden)
+        let folded = (Reducer::Add, self.with_sizes(unreduced));
+        let (s, _) = r.into_nest(slot, info.ty.dtype, &own, Some(folded));
+        LoweredValue::Slot(self.emit(s, layout, why, false), hidden)
     }
 }
 
-/// The read of a collective while it is written: the loops of its result, and at which of them each dimension of the operand is read.
-struct Reading<'a> {
-    /// The operand's dimensions but for the hidden ones.
+/// The access of a collective under construction.
+/// It consists of the loops of the result, and the index of each operand dimension.
+struct CollectiveRead<'a> {
+    /// The operand's dimensions without the hidden ones.
     block: &'a Shape,
-    /// The axes along which the devices meet, with their sizes, major first.
-    along: Vec<(Axis, usize)>,
-    /// The loops of the result's hidden dimensions.
-    here: Vec<(Axis, usize)>,
-    /// The loops at which the operand's hidden dimensions are read; others at 0.
-    there: Vec<(Axis, usize)>,
-    /// Hidden dimensions of the result, its dimensions (in pieces where several loops make one), then the axes that are folded.
-    loops: Loops,
-    /// The result's shape.
-    whole: Vec<usize>,
-    /// Where each dimension of the block is read.
-    map: Vec<Affine>,
+    /// The axes of the participating devices, with their sizes, major first.
+    meeting_axes: Vec<(Axis, usize)>,
+    /// The loop of each hidden dimension of the result.
+    result_loops: Vec<(Axis, usize)>,
+    /// The loop at which each hidden dimension of the operand is read.
+    /// Others are read at index 0.
+    operand_loops: Vec<(Axis, usize)>,
+    /// The loops.
+    /// First come the hidden dimensions of the result, then its dimensions (in pieces if several
+    /// loops form one), then the reduced axes.
+    loops: LoopList,
+    /// The shape of the result.
+    result_shape: Vec<usize>,
+    /// The index expression of each block dimension.
+    map: Vec<AffineExpr>,
 }
 
 fn loop_of(loops: &[(Axis, usize)], axis: Axis) -> Option<usize> {
     loops.iter().find(|x| x.0 == axis).map(|x| x.1)
 }
 
-impl<'a> Reading<'a> {
-    fn new(block: &'a Shape, along: Vec<(Axis, usize)>, hidden: &[Axis], sizes: Vec<usize>) -> Reading<'a> {
-        let here: Vec<(Axis, usize)> = hidden.iter().enumerate().map(|(l, a)| (*a, l)).collect();
-        let there = here.iter().copied().filter(|x| along.iter().all(|a| a.0 != x.0)).collect();
-        let (whole, loops) = (sizes.clone(), Loops { extents: sizes, rank: 0 });
-        Reading { block, along, here, there, loops, whole, map: Vec::new() }
+impl<'a> CollectiveRead<'a> {
+    fn new(
+        block: &'a Shape,
+        meeting_axes: Vec<(Axis, usize)>,
+        hidden: &[Axis],
+        sizes: Vec<usize>,
+    ) -> CollectiveRead<'a> {
+        let result_loops: Vec<(Axis, usize)> = hidden.iter().enumerate().map(|(l, a)| (*a, l)).collect();
+        let operand_loops =
+            result_loops.iter().copied().filter(|x| meeting_axes.iter().all(|a| a.0 != x.0)).collect();
+        let (result_shape, loops) = (sizes.clone(), LoopList { extents: sizes, rank: 0 });
+        CollectiveRead {
+            block,
+            meeting_axes,
+            result_loops,
+            operand_loops,
+            loops,
+            result_shape,
+            map: Vec::new(),
+        }
     }
-    /// How many devices meet.
-    fn ways(&self) -> usize {
-        self.along.iter().map(|a| a.1).product()
+    /// Returns the number of participating devices.
+    fn num_devices(&self) -> usize {
+        self.meeting_axes.iter().map(|a| a.1).product()
     }
-    /// The next dimension of the block is the next one of the result.
-    fn pass(&mut self, n: usize) {
-        self.map.push(Affine::of(0, self.loops.add(n), 1));
-        self.whole.push(n);
+    /// Adds a dimension that the operand's block and the result share.
+    fn pass_dim(&mut self, n: usize) {
+        self.map.push(AffineExpr::linear(0, self.loops.add(n), 1));
+        self.result_shape.push(n);
     }
     fn pass_all(&mut self) {
         for n in self.block.iter() {
-            self.pass(*n);
+            self.pass_dim(*n);
         }
     }
-    /// The next loops run over the devices that meet.
-    fn meet(&mut self) {
-        for (axis, n) in &self.along {
-            self.there.push((*axis, self.loops.add(*n)));
+    /// Adds loops over the participating devices.
+    fn add_device_loops(&mut self) {
+        for (axis, n) in &self.meeting_axes {
+            self.operand_loops.push((*axis, self.loops.add(*n)));
         }
     }
-    /// The position `m` within the device's own one of parts that are `step` long.
-    fn own(&self, mut m: Affine, mut step: i64) -> Affine {
-        for (axis, n) in self.along.iter().rev() {
-            m.terms.push((loop_of(&self.here, *axis).unwrap_or(0), step));
+    /// Returns index `m` within the device's own piece as an index of the dimension.
+    /// Pieces have length `step`.
+    fn own_block_index(&self, mut m: AffineExpr, mut step: i64) -> AffineExpr {
+        for (axis, n) in self.meeting_axes.iter().rev() {
+            m.terms.push((loop_of(&self.result_loops, *axis).unwrap_or(0), step));
             step *= *n as i64;
         }
         m
     }
-    /// Of dimension `dim` each device has its part.
-    fn cut(&mut self, dim: usize, tiled: bool) {
+    /// Adds all dimensions.
+    /// Each device reads its own piece of `dim`.
+    fn split_dim(&mut self, dim: usize, tiled: bool) {
         for (d, &n) in self.block.iter().enumerate() {
             if d != dim {
-                self.pass(n);
+                self.pass_dim(n);
             } else if tiled {
-                let n = n / self.ways();
-                let within = Affine::of(0, self.loops.add(n), 1);
-                self.whole.push(n);
-                self.map.push(self.own(within, n as i64));
+                let n = n / self.num_devices();
+                let within = AffineExpr::linear(0, self.loops.add(n), 1);
+                self.result_shape.push(n);
+                self.map.push(self.own_block_index(within, n as i64));
             } else {
-                self.map.push(self.own(Affine::constant(0), 1));
+                self.map.push(self.own_block_index(AffineExpr::constant(0), 1));
             }
         }
     }
-    /// The devices' blocks one after the other along `dim`.
-    fn join(&mut self, dim: usize, tiled: bool) {
+    /// Adds all dimensions, with the devices' blocks concatenated along `dim`.
+    fn concat_dim(&mut self, dim: usize, tiled: bool) {
         for d in 0..=self.block.rank() {
             if d == dim {
-                self.meet();
+                self.add_device_loops();
                 if !tiled {
-                    self.whole.push(self.ways());
+                    self.result_shape.push(self.num_devices());
                 }
             }
             let Some(&n) = self.block.get(d) else { break };
-            self.map.push(Affine::of(0, self.loops.add(n), 1));
-            self.whole.push(if tiled && d == dim { n * self.ways() } else { n });
+            self.map.push(AffineExpr::linear(0, self.loops.add(n), 1));
+            self.result_shape.push(if tiled && d == dim { n * self.num_devices() } else { n });
         }
     }
-    /// Of dimension `split` each device gets its part from all, one after the other along `concat`.
-    fn exchange(&mut self, split: usize, concat: usize, tiled: bool) {
-        // the dimensions of the result before any is joined: those of the operand without a split one that goes
+    /// Adds all dimensions of an all-to-all.
+    /// Each device reads its piece of `split` from all devices, concatenated along `concat`.
+    fn all_to_all(&mut self, split: usize, concat: usize, tiled: bool) {
+        // the result's dimensions before concatenation: those of the operand, without `split` if it
+        // is removed
         let mut at: Vec<Option<usize>> = vec![None; self.block.rank()];
         let rest: Vec<usize> = (0..self.block.rank()).filter(|d| tiled || *d != split).collect();
         for i in 0..=rest.len() {
             if i == concat {
-                self.meet();
+                self.add_device_loops();
                 if !tiled {
-                    self.whole.push(self.ways());
+                    self.result_shape.push(self.num_devices());
                 }
             }
             let Some(&d) = rest.get(i) else { break };
-            let n = if tiled && d == split { self.block[d] / self.ways() } else { self.block[d] };
+            let n = if tiled && d == split { self.block[d] / self.num_devices() } else { self.block[d] };
             at[d] = Some(self.loops.add(n));
-            self.whole.push(if tiled && i == concat { n * self.ways() } else { n });
+            self.result_shape.push(if tiled && i == concat { n * self.num_devices() } else { n });
         }
         for (d, l) in at.iter().enumerate() {
-            let within = l.map_or(Affine::constant(0), |l| Affine::of(0, l, 1));
+            let within = l.map_or(AffineExpr::constant(0), |l| AffineExpr::linear(0, l, 1));
             let length = l.map_or(1, |l| self.loops.extents[l] as i64);
-            self.map.push(if d == split { self.own(within, length) } else { within });
+            self.map.push(if d == split { self.own_block_index(within, length) } else { within });
         }
     }
-    /// The sentence of the result, folded over these axes if any, and the result's shape.
-    fn sentence(
+    /// Returns the loop nest, reduced over the given axes if any, and the shape of the result.
+    fn into_nest(
         mut self,
         slot: Slot,
         dtype: DType,
         own: &[Axis],
-        folded: Option<(Combine, Vec<(Axis, usize)>)>,
-    ) -> (Sentence, Vec<usize>) {
+        folded: Option<(Reducer, Vec<(Axis, usize)>)>,
+    ) -> (LoopNest, Vec<usize>) {
         let rank = self.loops.extents.len();
-        let code = Code::copy(dtype);
+        let code = ScalarCode::copy(dtype);
         let body = match folded {
-            None => Body::Map(code),
+            None => Compute::Map(code),
             Some((combine, axes)) => {
                 for (axis, n) in axes {
-                    self.there.push((axis, self.loops.add(n)));
+                    self.operand_loops.push((axis, self.loops.add(n)));
                 }
-                Body::Fold { combine, code }
+                Compute::Reduce { reducer: combine, code }
             }
         };
-        let at = |a: &Axis| loop_of(&self.there, *a).map_or(Affine::constant(0), |l| Affine::of(0, l, 1));
+        let at = |a: &Axis| {
+            loop_of(&self.operand_loops, *a).map_or(AffineExpr::constant(0), |l| AffineExpr::linear(0, l, 1))
+        };
         let map = own.iter().map(at).chain(self.map).collect();
         let extents = self.loops.extents;
-        let part = Part { from: Source::Value(slot), span: Span::whole(&extents), map };
-        let reads = vec![Read { dtype, parts: vec![part], fill: Scalar::zero(dtype) }];
-        (Sentence { extents, rank, dtype, reads, body }, self.whole)
+        let part = AccessPiece { source: Source::Value(slot), ranges: StridedRange::full_box(&extents), map };
+        let reads = vec![Access { dtype, pieces: vec![part], fill: Scalar::zero(dtype) }];
+        (LoopNest { extents, rank, dtype, accesses: reads, compute: body }, self.result_shape)
     }
-    /// The read of a permutation: one part for each run of pairs with one difference.
-    fn permuted(&self, slot: Slot, dtype: DType, own: &[Axis], pairs: &[(usize, usize)]) -> Read {
+    /// Returns the access of a permutation.
+    /// It has one piece for each run of pairs with a constant difference.
+    fn permuted_access(&self, slot: Slot, dtype: DType, own: &[Axis], pairs: &[(usize, usize)]) -> Access {
         let digits = |mut p: usize| {
-            let mut d: Vec<usize> = self.along.iter().rev().map(|(_, n)| (p % n, p /= n).0).collect();
+            let mut d: Vec<usize> = self.meeting_axes.iter().rev().map(|(_, n)| (p % n, p /= n).0).collect();
             d.reverse();
             d
         };
-        let minor = self.along.last().map_or(1, |s| s.1);
+        let minor = self.meeting_axes.last().map_or(1, |s| s.1);
         let mut pairs = pairs.to_vec();
-        sorted::sort_by_key(&mut pairs, |p| p.1);
+        small_sort::sort_by_key(&mut pairs, |p| p.1);
         let mut runs: Vec<(usize, usize, usize)> = Vec::new();
         for (s, t) in pairs {
             match runs.last_mut() {
@@ -316,23 +368,29 @@ impl<'a> Reading<'a> {
         }
         let part = |(source, target, n): (usize, usize, usize)| {
             let (s, t) = (digits(source), digits(target));
-            let mut span = Span::whole(&self.loops.extents);
-            let mut front: Vec<Affine> = own
+            let mut span = StridedRange::full_box(&self.loops.extents);
+            let mut front: Vec<AffineExpr> = own
                 .iter()
-                .map(|a| loop_of(&self.here, *a).map_or(Affine::constant(0), |l| Affine::of(0, l, 1)))
+                .map(|a| {
+                    loop_of(&self.result_loops, *a)
+                        .map_or(AffineExpr::constant(0), |l| AffineExpr::linear(0, l, 1))
+                })
                 .collect();
-            for (i, (a, _)) in self.along.iter().enumerate() {
-                let Some(l) = loop_of(&self.here, *a) else { continue };
-                let n = if i + 1 == self.along.len() { n as i64 } else { 1 };
-                span[l] = Span { lo: t[i] as i64, hi: t[i] as i64 + n, step: 1 };
+            for (i, (a, _)) in self.meeting_axes.iter().enumerate() {
+                let Some(l) = loop_of(&self.result_loops, *a) else { continue };
+                let n = if i + 1 == self.meeting_axes.len() { n as i64 } else { 1 };
+                span[l] = StridedRange { lo: t[i] as i64, hi: t[i] as i64 + n, step: 1 };
                 if let Some(d) = own.iter().position(|b| b == a) {
-                    front[d] =
-                        if n == 1 { Affine::constant(s[i] as i64) } else { Affine::of(s[i] as i64, l, 1) };
+                    front[d] = if n == 1 {
+                        AffineExpr::constant(s[i] as i64)
+                    } else {
+                        AffineExpr::linear(s[i] as i64, l, 1)
+                    };
                 }
             }
             let map = front.into_iter().chain(self.map.iter().cloned()).collect();
-            Part { from: Source::Value(slot), span, map }
+            AccessPiece { source: Source::Value(slot), ranges: span, map }
         };
-        Read { dtype, parts: runs.into_iter().map(part).collect(), fill: Scalar::zero(dtype) }
+        Access { dtype, pieces: runs.into_iter().map(part).collect(), fill: Scalar::zero(dtype) }
     }
 }

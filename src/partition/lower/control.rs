@@ -1,221 +1,252 @@
-//! Lowering of operations with nested programs.
+//! Lowers control equations: calls, loops and prints; `shard_map` and `cond` have separate modules.
 
-use crate::diagnostic::Result;
-use crate::mesh::Axis;
+use crate::core::diagnostic::Result;
+use crate::core::mesh::Axis;
+use crate::core::types::{DType, Shape};
+use crate::ir::program::loop_nest::{
+    Access, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, ScalarOp, Source,
+};
+use crate::ir::program::{Control, Equation, Loop, LoopOperands, Program, Var, VarInfo};
+use crate::partition::assign::pipeline;
+use crate::partition::assign::pipeline::PlannedProgram;
 use crate::partition::draft;
-use crate::partition::draft::Item;
-use crate::partition::lay::plan;
-use crate::partition::lay::plan::Planned;
+use crate::partition::draft::DraftStep;
 use crate::partition::layout::{DimLayout, Layout};
-use crate::partition::lower::equations::{Lower, Val};
-use crate::partition::lower::varying::varying;
-use crate::partition::program::{Printed, Slot, Step, Stored, Why};
-use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Read, Sentence, Source};
-use crate::program::{Control, Equation, Loop, Parts, Program, Var, VarInfo};
-use crate::types::{DType, Shape};
+use crate::partition::lower::equations::{LoweredValue, Lowering};
+use crate::partition::lower::varying::varying_axes;
+use crate::partition::program::{PrintOperand, Slot, Step, StepOrigin, StoredValue};
 use std::collections::HashMap;
 
-/// A nested program's input: a number, or a stored value of its own.
-pub(crate) enum Inner {
-    Val(Val),
+/// An input of a nested program.
+pub(crate) enum NestedInput {
+    /// A literal, which is passed to the nested program as a literal.
+    Value(LoweredValue),
+    /// A stored value, with its type, layout and hidden dimensions.
     Slot { dtype: DType, shape: Shape, layout: Layout, hidden: Vec<Axis> },
 }
 
-/// How often the body of a loop that ends by a condition is said to run, in the report: nobody knows.
-const UNKNOWN_TRIPS: u64 = 1;
-/// How often it is taken to run where layouts are chosen.
-const USUAL_TRIPS: u64 = 16;
+/// The number of iterations reported for the body of a `while` loop, whose trip count is unknown.
+const REPORTED_WHILE_TRIPS: u64 = 1;
+/// The trip count of a `while` loop that costs are computed with.
+const ASSUMED_WHILE_TRIPS: u64 = 16;
 
-impl Lower {
-    pub(crate) fn control(
+impl Lowering {
+    /// Lowers a control equation, and returns its results.
+    pub(crate) fn lower_control(
         &mut self,
         program: &Program,
         e: &Equation,
         c: &Control,
-        operands: &[Val],
-    ) -> Result<Vec<Val>> {
-        let why = self.why(e, c.name());
+        operands: &[LoweredValue],
+    ) -> Result<Vec<LoweredValue>> {
+        let why = self.origin(e, c.name());
         match c {
-            Control::Jit { body, .. } | Control::Modes { body, .. } => {
+            Control::Jit { body, .. } | Control::AxisModes { body, .. } => {
                 let outs = self.run(body, operands.to_vec())?;
                 let mut list = Vec::new();
                 for (v, var) in outs.into_iter().zip(&e.outputs) {
-                    list.push(self.placed(v, &program.vars[var.index()], &why));
+                    list.push(self.with_placement(v, &program.vars[var.index()], &why));
                 }
                 Ok(list)
             }
-            Control::ShardMap(m) => self.shard_map(program, e, m, operands),
-            Control::Loop(l) => self.fixed_loop(program, e, l, operands, &why),
+            Control::ShardMap(m) => self.lower_shard_map(program, e, m, operands),
+            Control::Loop(l) => self.lower_loop(program, e, l, operands, &why),
             Control::While { cond, body, cond_fixed, body_fixed } => {
-                self.while_loop(program, e, (cond, *cond_fixed), (body, *body_fixed), operands, &why)
+                self.lower_while(program, e, (cond, *cond_fixed), (body, *body_fixed), operands, &why)
             }
-            Control::Cond { branches } => self.branches(program, e, branches, operands, &why),
+            Control::Cond { branches } => self.lower_branches(program, e, branches, operands, &why),
             Control::Print { template } => {
                 let types = e.inputs.iter().map(|i| program.input_type(i).dtype);
                 let values = (operands.iter().zip(types))
-                    .map(|(v, dtype)| Printed {
-                        slot: self.whole_slot(v, &why),
+                    .map(|(v, dtype)| PrintOperand {
+                        slot: self.full_slot(v, &why),
                         dtype,
                         hidden: v.hidden().into(),
                     })
                     .collect();
                 let manual = self.manual.as_ref().map(|m| m.axes.clone()).unwrap_or_default();
-                self.push(Step::Print { template: template.clone(), values, manual }, &why);
+                self.push_step(Step::Print { template: template.clone(), values, manual }, &why);
                 Ok(Vec::new())
             }
         }
     }
 
-    /// The value as this variable is placed.
-    pub(crate) fn placed(&mut self, v: Val, info: &VarInfo, why: &Why) -> Val {
-        let Val::Slot(slot, hidden) = v else { return v };
-        let layout = self.layout(info, &hidden);
-        Val::Slot(self.draft.laid(slot, layout, why), hidden)
+    /// Returns the value in the layout of a variable.
+    pub(crate) fn with_placement(
+        &mut self,
+        v: LoweredValue,
+        info: &VarInfo,
+        why: &StepOrigin,
+    ) -> LoweredValue {
+        let LoweredValue::Slot(slot, hidden) = v else { return v };
+        let layout = self.layout_of(info, &hidden);
+        LoweredValue::Slot(self.draft.with_layout(slot, layout, why), hidden)
     }
 
-    /// A nested program of these inputs, lowered by `build` (which returns its output slots) and localised. The stored inputs in
-    /// `once` are the same in each of its `trips`.
-    pub(crate) fn nested(
+    /// Lowers a nested program and runs the pass pipeline on it.
+    ///
+    /// `build` lowers it and returns its output slots. The stored inputs in the range `once` are
+    /// the same in each of its `trips` iterations.
+    pub(crate) fn lower_nested(
         &self,
-        ins: Vec<Inner>,
+        ins: Vec<NestedInput>,
         (once, trips): (std::ops::Range<usize>, u64),
-        build: impl FnOnce(&mut Lower, &[Val]) -> Result<Vec<Slot>>,
-    ) -> Result<Planned> {
-        let draft = self.draft.beside();
-        let mut inner = Lower { draft, manual: self.manual.clone(), phase: self.phase };
+        build: impl FnOnce(&mut Lowering, &[LoweredValue]) -> Result<Vec<Slot>>,
+    ) -> Result<PlannedProgram> {
+        let draft = self.draft.empty_like();
+        let mut inner = Lowering { draft, manual: self.manual.clone(), phase: self.phase };
         let mut vals = Vec::new();
         for i in ins {
             vals.push(match i {
-                Inner::Val(v) => v,
-                Inner::Slot { dtype, shape, layout, hidden } => {
-                    let slot = inner.draft.slot(dtype, shape, layout);
+                NestedInput::Value(v) => v,
+                NestedInput::Slot { dtype, shape, layout, hidden } => {
+                    let slot = inner.draft.add_slot(dtype, shape, layout);
                     inner.draft.ins.push(slot);
-                    Val::Slot(slot, hidden)
+                    LoweredValue::Slot(slot, hidden)
                 }
             });
         }
-        inner.draft.once = inner.draft.ins[once].to_vec();
-        inner.draft.trips = trips;
+        inner.draft.loop_invariant = inner.draft.ins[once].to_vec();
+        inner.draft.trip_count = trips;
         inner.draft.outs = build(&mut inner, &vals)?;
-        plan::plan(inner.draft)
+        pipeline::run_pipeline(inner.draft)
     }
 
-    /// Lays the fixed inputs of a loop out as its body wants them, and makes before it what is the same at each step; the body's first one
-    /// is its input `first`. The loop is that of `why`.
-    pub(crate) fn adopt(&mut self, body: &Planned, first: usize, fixed: &mut Vec<Slot>, why: &Why) {
+    /// Applies what the body of a loop needs to the program around it.
+    ///
+    /// Its loop-invariant inputs get the layouts that the body needs, and hoisted steps are emitted
+    /// before the loop. `first` is the index of the body's first loop-invariant input, `why` the
+    /// origin of the loop.
+    pub(crate) fn adopt_inputs(
+        &mut self,
+        body: &PlannedProgram,
+        first: usize,
+        fixed: &mut Vec<Slot>,
+        why: &StepOrigin,
+    ) {
         let before = Some(why.clone());
-        let p = &body.localised.program;
-        // what the body's values are here
+        let p = &body.partitioned.program;
+        // maps slots of the body to slots of the program around it
         let mut here: HashMap<Slot, Slot> =
             p.ins[first..].iter().copied().zip(fixed.iter().copied()).take(fixed.len()).collect();
-        for item in &body.before {
-            let Step::Local { out, sentence, .. } = &item.step else { continue };
-            let mut sentence = sentence.clone();
-            for part in sentence.reads.iter_mut().flat_map(|r| &mut r.parts) {
-                if let Source::Value(slot) = &mut part.from
+        for item in &body.hoisted {
+            let Step::Local { out, nest: loop_nest, .. } = &item.step else { continue };
+            let mut loop_nest = loop_nest.clone();
+            for part in loop_nest.accesses.iter_mut().flat_map(|r| &mut r.pieces) {
+                if let Source::Value(slot) = &mut part.source
                     && let Some(outer) = here.get(slot)
                 {
                     *slot = *outer;
                 }
             }
-            let Stored { dtype, shape, layout } = p.slots[*out].clone();
-            let made = self.draft.slot(dtype, shape, layout);
+            let StoredValue { dtype, shape, layout } = p.slots[*out].clone();
+            let made = self.draft.add_slot(dtype, shape, layout);
             here.insert(*out, made);
-            let step = Step::Local { out: made, sentence, layout: Vec::new() };
+            let step = Step::Local { out: made, nest: loop_nest, layout: Vec::new() };
             let before = before.clone();
-            self.draft.items.push(Item { step, before, through: Vec::new(), ..item.clone() });
+            self.draft.steps.push(DraftStep {
+                step,
+                hoisted_from: before,
+                fused_views: Vec::new(),
+                ..item.clone()
+            });
         }
         let given = p.ins[first + fixed.len()..].iter().map_while(|s| here.get(s));
         fixed.extend(given.copied().collect::<Vec<_>>());
         for a in &body.adopted {
             let found = p.ins.iter().skip(first).position(|s| *s == a.slot);
             if let Some(outer) = found.and_then(|k| fixed.get_mut(k)) {
-                let laid = self.draft.laid(*outer, p.slots[a.slot].layout.clone(), &a.why);
-                if laid != *outer
-                    && let Some(item) = self.draft.last()
+                let placed = self.draft.with_layout(*outer, p.slots[a.slot].layout.clone(), &a.origin);
+                if placed != *outer
+                    && let Some(item) = self.draft.last_step()
                 {
-                    item.before.clone_from(&before);
-                    item.asked = a.asked;
+                    item.hoisted_from.clone_from(&before);
+                    item.requested = a.requested;
                 }
-                *outer = laid;
+                *outer = placed;
             }
         }
     }
 
-    /// A fixed input of a nested program: numbers go inside as such.
-    pub(crate) fn fixed(&self, v: &Val, slots: &mut Vec<Slot>) -> Inner {
+    /// Returns a value as a loop-invariant input of a nested program.
+    /// Literals are passed unchanged.
+    pub(crate) fn nested_input(&self, v: &LoweredValue, slots: &mut Vec<Slot>) -> NestedInput {
         match v {
-            Val::Lit(_) => Inner::Val(v.clone()),
-            Val::Slot(slot, hidden) => {
+            LoweredValue::Lit(_) => NestedInput::Value(v.clone()),
+            LoweredValue::Slot(slot, hidden) => {
                 slots.push(*slot);
-                let Stored { dtype, shape, layout } = self.draft.slots[*slot].clone();
-                Inner::Slot { dtype, shape, layout, hidden: hidden.clone() }
+                let StoredValue { dtype, shape, layout } = self.draft.slots[*slot].clone();
+                NestedInput::Slot { dtype, shape, layout, hidden: hidden.clone() }
             }
         }
     }
 
-    /// How the carries of a loop are laid out, by its body's variables `own`, with hidden dimensions for what they come to vary over.
-    fn carries(&self, body: &Program, own: &[Var], hidden: &[Vec<Axis>]) -> Vec<Stored> {
+    /// Returns the types and layouts of a loop's carries.
+    /// `own` are the body's variables, `hidden` the axes that each of them varies over.
+    fn carry_values(&self, body: &Program, own: &[Var], hidden: &[Vec<Axis>]) -> Vec<StoredValue> {
         let of = |(var, hidden): (&Var, &Vec<Axis>)| {
             let info = &body.vars[var.index()];
-            let shape: Shape = self.sizes(hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
-            Stored { dtype: info.ty.dtype.storage(), shape, layout: self.layout(info, hidden) }
+            let shape: Shape =
+                self.axis_sizes(hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
+            StoredValue { dtype: info.ty.dtype.storage(), shape, layout: self.layout_of(info, hidden) }
         };
         own.iter().zip(hidden).map(of).collect()
     }
 
-    pub(crate) fn fixed_loop(
+    /// Lowers a loop with a known trip count, and returns its results.
+    pub(crate) fn lower_loop(
         &mut self,
         program: &Program,
         e: &Equation,
         l: &Loop,
-        operands: &[Val],
-        why: &Why,
-    ) -> Result<Vec<Val>> {
-        let Parts { fixed, carry, xs } = l.parts(operands);
-        let (_, own) = l.step_parts(&l.body.inputs);
-        // what carries come to vary over: grows until it is stable
+        operands: &[LoweredValue],
+        why: &StepOrigin,
+    ) -> Result<Vec<LoweredValue>> {
+        let LoopOperands { fixed, carry, xs } = l.split_operands(operands);
+        let (_, own) = l.split_body_inputs(&l.body.inputs);
+        // the axes that carries vary over grow to a fixed point
         let mut hidden: Vec<Vec<Axis>> = carry.iter().map(|v| v.hidden().to_vec()).collect();
         loop {
             let ins = std::iter::once(Vec::new())
                 .chain(fixed.iter().map(|v| v.hidden().to_vec()))
                 .chain(hidden.iter().cloned())
                 .chain(xs.iter().map(|v| v.hidden().to_vec()));
-            let outs = varying(&l.body, ins.collect());
-            if !self.grow(&mut hidden, &outs) {
+            let outs = varying_axes(&l.body, ins.collect());
+            if !self.extend_hidden(&mut hidden, &outs) {
                 break;
             }
         }
-        let carries = self.carries(&l.body, &own.carry, &hidden);
+        let carries = self.carry_values(&l.body, &own.carry, &hidden);
         let scalar = Layout { dims: Vec::new(), partial: None };
-        let mut ins = vec![Inner::Slot {
+        let mut ins = vec![NestedInput::Slot {
             dtype: DType::I32,
             shape: Shape::scalar(),
             layout: scalar,
             hidden: Vec::new(),
         }];
         let mut fixed_slots = Vec::new();
-        ins.extend(fixed.iter().map(|v| self.fixed(v, &mut fixed_slots)));
+        ins.extend(fixed.iter().map(|v| self.nested_input(v, &mut fixed_slots)));
         let mut carry_slots = Vec::new();
         for ((v, stored), hidden) in carry.iter().zip(&carries).zip(&hidden) {
-            carry_slots.push(self.stored(v, stored.dtype, hidden, &stored.layout, why));
-            ins.push(stored.clone().inner(hidden));
+            carry_slots.push(self.store_as(v, stored.dtype, hidden, &stored.layout, why));
+            ins.push(stored.clone().into_nested_input(hidden));
         }
         let mut x_slots = Vec::new();
         for (v, var) in xs.iter().zip(&own.xs) {
             let info = &l.body.vars[var.index()];
             let hidden = v.hidden().to_vec();
-            let slice = self.layout(info, &hidden);
-            let shape: Shape = self.sizes(&hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
-            x_slots.push(self.leading(v, l.length, &slice, why));
-            ins.push(Inner::Slot { dtype: info.ty.dtype, shape, layout: slice, hidden });
+            let slice = self.layout_of(info, &hidden);
+            let shape: Shape =
+                self.axis_sizes(&hidden).into_iter().chain(info.ty.shape.iter().copied()).collect();
+            x_slots.push(self.move_dim_first(v, l.length, &slice, why));
+            ins.push(NestedInput::Slot { dtype: info.ty.dtype, shape, layout: slice, hidden });
         }
-        let mut stacked: Vec<(Stored, Vec<Axis>)> = Vec::new();
+        let mut stacked: Vec<(StoredValue, Vec<Axis>)> = Vec::new();
         let once = (1..1 + fixed_slots.len(), l.length as u64);
-        let body = self.nested(ins, once, |inner, vals| {
+        let body = self.lower_nested(ins, once, |inner, vals| {
             let outs = inner.run(&l.body, vals.to_vec())?;
             let (next, ys) = outs.split_at(l.carry);
-            let mut slots = inner.carried(next, &carries, &hidden, why);
+            let mut slots = inner.store_carries(next, &carries, &hidden, why);
             for v in ys {
                 let slot = inner.as_slot(v, why);
                 stacked.push((inner.draft.slots[slot].clone(), v.hidden().to_vec()));
@@ -223,14 +254,14 @@ impl Lower {
             }
             Ok(slots)
         })?;
-        self.adopt(&body, 1, &mut fixed_slots, why);
-        let body = body.localised;
+        self.adopt_inputs(&body, 1, &mut fixed_slots, why);
+        let body = body.partitioned;
         let out: Vec<Slot> =
-            carries.iter().map(|c| self.draft.slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
+            carries.iter().map(|c| self.draft.add_slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
         let ys: Vec<Slot> = (stacked.iter())
             .map(|(y, _)| {
                 let shape = std::iter::once(l.length).chain(y.shape.iter().copied()).collect();
-                self.draft.slot(y.dtype, shape, with_leading(&y.layout, l.length))
+                self.draft.add_slot(y.dtype, shape, with_leading_dim(&y.layout, l.length))
             })
             .collect();
         let step = Step::Loop {
@@ -244,22 +275,24 @@ impl Lower {
             out: out.clone(),
             ys: ys.clone(),
         };
-        if let Some(item) = self.push(step, why) {
-            item.inside.push((body.collectives, l.length as u64));
+        if let Some(item) = self.push_step(step, why) {
+            item.nested_collectives.push((body.collectives, l.length as u64));
         }
-        let mut list: Vec<Val> = out.into_iter().zip(hidden).map(|(s, h)| Val::Slot(s, h)).collect();
+        let mut list: Vec<LoweredValue> =
+            out.into_iter().zip(hidden).map(|(s, h)| LoweredValue::Slot(s, h)).collect();
         for (slot, (_, hidden)) in ys.into_iter().zip(stacked) {
-            list.push(self.behind(slot, hidden, why));
+            list.push(self.move_hidden_first(slot, hidden, why));
         }
         let mut placed = Vec::new();
         for (v, var) in list.into_iter().zip(&e.outputs) {
-            placed.push(self.placed(v, &program.vars[var.index()], why));
+            placed.push(self.with_placement(v, &program.vars[var.index()], why));
         }
         Ok(placed)
     }
 
-    /// Adds to the hidden dimensions of carries what the results vary over; whether any was new.
-    pub(crate) fn grow(&self, hidden: &mut [Vec<Axis>], outs: &[Vec<Axis>]) -> bool {
+    /// Adds the axes that results vary over to those of the carries.
+    /// Returns true if any of them was new.
+    pub(crate) fn extend_hidden(&self, hidden: &mut [Vec<Axis>], outs: &[Vec<Axis>]) -> bool {
         let mut grown = false;
         for (h, o) in hidden.iter_mut().zip(outs) {
             if o.iter().any(|a| !h.contains(a)) {
@@ -270,27 +303,28 @@ impl Lower {
         grown
     }
 
-    /// The next carries, stored as the carries are. No slot twice, and none that is an input at another place.
-    pub(crate) fn carried(
+    /// Returns the slots of the next carries, stored like the carries.
+    pub(crate) fn store_carries(
         &mut self,
-        next: &[Val],
-        carries: &[Stored],
+        next: &[LoweredValue],
+        carries: &[StoredValue],
         hidden: &[Vec<Axis>],
-        why: &Why,
+        why: &StepOrigin,
     ) -> Vec<Slot> {
         let each = next.iter().zip(carries).zip(hidden);
-        each.map(|((v, c), h)| self.stored(v, c.dtype, h, &c.layout, why)).collect()
+        each.map(|((v, c), h)| self.store_as(v, c.dtype, h, &c.layout, why)).collect()
     }
 
-    /// An array that a loop runs over, its leading dimension in front of the hidden ones and unsharded.
-    fn leading(&mut self, v: &Val, length: usize, slice: &Layout, why: &Why) -> Slot {
+    /// Moves the leading dimension of an array that a loop slices before the hidden ones.
+    /// This dimension is unsharded.
+    fn move_dim_first(&mut self, v: &LoweredValue, length: usize, slice: &Layout, why: &StepOrigin) -> Slot {
         let slot = self.as_slot(v, why);
         let h = v.hidden().len();
-        let layout = with_leading(slice, length);
+        let layout = with_leading_dim(slice, length);
         if h == 0 {
-            return self.draft.laid(slot, layout, why);
+            return self.draft.with_layout(slot, layout, why);
         }
-        let Stored { dtype, shape, .. } = self.draft.slots[slot].clone();
+        let StoredValue { dtype, shape, .. } = self.draft.slots[slot].clone();
         let extents: Vec<usize> = std::iter::once(shape[h])
             .chain(shape[..h].iter().copied())
             .chain(shape[h + 1..].iter().copied())
@@ -306,16 +340,20 @@ impl Lower {
                 })
             })
             .collect();
-        self.draft.local(draft::mapped(Read::plain(slot, dtype, &extents, &loops), &extents), layout, why)
+        self.draft.add_local(
+            draft::map_nest(Access::from_loops(slot, dtype, &extents, &loops), &extents),
+            layout,
+            why,
+        )
     }
 
-    /// A stacked result with its hidden dimensions in front again.
-    fn behind(&mut self, slot: Slot, hidden: Vec<Axis>, why: &Why) -> Val {
+    /// Moves the hidden dimensions of a stacked result to the front again.
+    fn move_hidden_first(&mut self, slot: Slot, hidden: Vec<Axis>, why: &StepOrigin) -> LoweredValue {
         let h = hidden.len();
         if h == 0 {
-            return Val::Slot(slot, hidden);
+            return LoweredValue::Slot(slot, hidden);
         }
-        let Stored { dtype, shape, mut layout } = self.draft.slots[slot].clone();
+        let StoredValue { dtype, shape, mut layout } = self.draft.slots[slot].clone();
         let extents: Vec<usize> =
             shape[1..=h].iter().copied().chain([shape[0]]).chain(shape[h + 1..].iter().copied()).collect();
         let loops: Vec<_> = (0..shape.rank())
@@ -330,68 +368,73 @@ impl Lower {
             })
             .collect();
         layout.dims[..=h].rotate_left(1);
-        let s = draft::mapped(Read::plain(slot, dtype, &extents, &loops), &extents);
-        Val::Slot(self.draft.local(s, layout, why), hidden)
+        let s = draft::map_nest(Access::from_loops(slot, dtype, &extents, &loops), &extents);
+        LoweredValue::Slot(self.draft.add_local(s, layout, why), hidden)
     }
 
-    fn while_loop(
+    /// Lowers a `while` loop, and returns its results.
+    fn lower_while(
         &mut self,
         program: &Program,
         e: &Equation,
         (cond, cond_fixed): (&Program, usize),
         (body, body_fixed): (&Program, usize),
-        operands: &[Val],
-        why: &Why,
-    ) -> Result<Vec<Val>> {
+        operands: &[LoweredValue],
+        why: &StepOrigin,
+    ) -> Result<Vec<LoweredValue>> {
         let (for_cond, rest) = operands.split_at(cond_fixed);
         let (for_body, carry) = rest.split_at(body_fixed);
-        let axes_of = |vals: &[Val]| vals.iter().map(|v| v.hidden().to_vec()).collect::<Vec<_>>();
+        let axes_of = |vals: &[LoweredValue]| vals.iter().map(|v| v.hidden().to_vec()).collect::<Vec<_>>();
         let mut hidden = axes_of(carry);
         let test = loop {
-            let test = varying(cond, [axes_of(for_cond), hidden.clone()].concat()).swap_remove(0);
-            let mut outs = varying(body, [axes_of(for_body), hidden.clone()].concat());
-            // where devices end at different steps, what they carry differs
+            let test = varying_axes(cond, [axes_of(for_cond), hidden.clone()].concat()).swap_remove(0);
+            let mut outs = varying_axes(body, [axes_of(for_body), hidden.clone()].concat());
+            // if devices stop after different numbers of iterations, their carries differ
             outs.iter_mut().for_each(|o| o.extend(&test));
-            if !self.grow(&mut hidden, &outs) {
+            if !self.extend_hidden(&mut hidden, &outs) {
                 break test;
             }
         };
-        let carries = self.carries(body, &body.inputs[body_fixed..], &hidden);
+        let carries = self.carry_values(body, &body.inputs[body_fixed..], &hidden);
         let mut carry_slots = Vec::new();
         for ((v, stored), hidden) in carry.iter().zip(&carries).zip(&hidden) {
-            carry_slots.push(self.stored(v, stored.dtype, hidden, &stored.layout, why));
+            carry_slots.push(self.store_as(v, stored.dtype, hidden, &stored.layout, why));
         }
-        let carry_ins = || carries.iter().zip(&hidden).map(|(s, h)| s.clone().inner(h));
-        let whole = Layout { dims: Vec::new(), partial: None };
-        // the condition: true while it holds on any device
+        let carry_ins = || carries.iter().zip(&hidden).map(|(s, h)| s.clone().into_nested_input(h));
+        let unsharded = Layout { dims: Vec::new(), partial: None };
+        // the loop continues as long as the condition is true on any device
         let mut cond_slots = Vec::new();
-        let mut ins: Vec<Inner> = for_cond.iter().map(|v| self.fixed(v, &mut cond_slots)).collect();
+        let mut ins: Vec<NestedInput> =
+            for_cond.iter().map(|v| self.nested_input(v, &mut cond_slots)).collect();
         ins.extend(carry_ins());
-        let test_program = self.nested(ins, (0..cond_slots.len(), USUAL_TRIPS), |inner, vals| {
-            let outs = inner.run(cond, vals.to_vec())?;
-            Ok(vec![inner.any(&outs[0], &whole, why)])
-        })?;
-        self.adopt(&test_program, 0, &mut cond_slots, why);
-        let test_program = test_program.localised;
+        let test_program =
+            self.lower_nested(ins, (0..cond_slots.len(), ASSUMED_WHILE_TRIPS), |inner, vals| {
+                let outs = inner.run(cond, vals.to_vec())?;
+                Ok(vec![inner.any_device(&outs[0], &unsharded, why)])
+            })?;
+        self.adopt_inputs(&test_program, 0, &mut cond_slots, why);
+        let test_program = test_program.partitioned;
         let mut body_slots = Vec::new();
-        let mut ins: Vec<Inner> = for_body.iter().map(|v| self.fixed(v, &mut body_slots)).collect();
+        let mut ins: Vec<NestedInput> =
+            for_body.iter().map(|v| self.nested_input(v, &mut body_slots)).collect();
         let again = if test.is_empty() {
             0
         } else {
-            ins.extend(for_cond.iter().map(|v| self.fixed(v, &mut body_slots)));
+            ins.extend(for_cond.iter().map(|v| self.nested_input(v, &mut body_slots)));
             for_cond.len()
         };
         ins.extend(carry_ins());
-        // where devices end at different steps, each keeps its carries once its own condition fails
-        let stepped = self.nested(ins, (0..body_slots.len(), USUAL_TRIPS), |inner, vals| {
+        // if devices stop after different numbers of iterations, each one keeps its carries once
+        // its own condition is false
+        let stepped = self.lower_nested(ins, (0..body_slots.len(), ASSUMED_WHILE_TRIPS), |inner, vals| {
             let (fixed, rest) = vals.split_at(body_fixed);
             let (for_cond, carry) = rest.split_at(again);
             let next = inner.run(body, [fixed, carry].concat())?;
-            let mut slots = inner.carried(&next, &carries, &hidden, why);
+            let mut slots = inner.store_carries(&next, &carries, &hidden, why);
             if !test.is_empty() {
                 let holds = inner.run(cond, [for_cond, carry].concat())?.swap_remove(0);
                 for (k, slot) in slots.iter_mut().enumerate() {
-                    let now = Val::Slot(*slot, hidden[k].clone());
+                    let now = LoweredValue::Slot(*slot, hidden[k].clone());
                     let block = &carries[k].shape[hidden[k].len()..];
                     let choice = [&holds, &now, &carry[k]];
                     *slot =
@@ -400,10 +443,10 @@ impl Lower {
             }
             Ok(slots)
         })?;
-        self.adopt(&stepped, 0, &mut body_slots, why);
-        let stepped = stepped.localised;
+        self.adopt_inputs(&stepped, 0, &mut body_slots, why);
+        let stepped = stepped.partitioned;
         let out: Vec<Slot> =
-            carries.iter().map(|c| self.draft.slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
+            carries.iter().map(|c| self.draft.add_slot(c.dtype, c.shape.clone(), c.layout.clone())).collect();
         let step = Step::While {
             cond: Box::new(test_program.program),
             body: Box::new(stepped.program),
@@ -412,64 +455,82 @@ impl Lower {
             carry: carry_slots,
             out: out.clone(),
         };
-        if let Some(item) = self.push(step, why) {
-            item.inside.push((test_program.collectives, UNKNOWN_TRIPS));
-            item.inside.push((stepped.collectives, UNKNOWN_TRIPS));
+        if let Some(item) = self.push_step(step, why) {
+            item.nested_collectives.push((test_program.collectives, REPORTED_WHILE_TRIPS));
+            item.nested_collectives.push((stepped.collectives, REPORTED_WHILE_TRIPS));
         }
         let mut placed = Vec::new();
         for ((slot, hidden), var) in out.into_iter().zip(hidden).zip(&e.outputs) {
-            placed.push(self.placed(Val::Slot(slot, hidden), &program.vars[var.index()], why));
+            placed.push(self.with_placement(
+                LoweredValue::Slot(slot, hidden),
+                &program.vars[var.index()],
+                why,
+            ));
         }
         Ok(placed)
     }
 
-    /// `choice[1]` where `choice[0]` holds, else `choice[2]`; stored with these hidden dimensions.
+    /// Computes `choice[1]` where `choice[0]` is true, and `choice[2]` elsewhere.
+    /// The result is stored with the given hidden dimensions.
     pub(crate) fn select(
         &mut self,
-        choice: [&Val; 3],
+        choice: [&LoweredValue; 3],
         block: &[usize],
         dtype: DType,
         hidden: &[Axis],
         layout: &Layout,
-        why: &Why,
+        why: &StepOrigin,
     ) -> Slot {
         let all: Vec<_> = (0..block.len()).map(Some).collect();
         let reads = vec![
-            Read::plain(0, DType::Bool, block, &[]),
-            Read::plain(1, dtype, block, &all),
-            Read::plain(2, dtype, block, &all),
+            Access::from_loops(0, DType::Bool, block, &[]),
+            Access::from_loops(1, dtype, block, &all),
+            Access::from_loops(2, dtype, block, &all),
         ];
-        let code = Code::one(Fun::Select, dtype, dtype, &[Arg::Read(0), Arg::Read(1), Arg::Read(2)]);
-        let s = Sentence { extents: block.to_vec(), rank: block.len(), dtype, reads, body: Body::Map(code) };
-        let operands: Vec<Val> = choice.into_iter().cloned().collect();
-        let s = self.batched(s, &operands, hidden);
+        let code = ScalarCode::single(
+            ScalarOp::Select,
+            dtype,
+            dtype,
+            &[ScalarArg::Access(0), ScalarArg::Access(1), ScalarArg::Access(2)],
+        );
+        let s = LoopNest {
+            extents: block.to_vec(),
+            rank: block.len(),
+            dtype,
+            accesses: reads,
+            compute: Compute::Map(code),
+        };
+        let operands: Vec<LoweredValue> = choice.into_iter().cloned().collect();
+        let s = self.with_hidden_dims(s, &operands, hidden);
         self.emit(s, layout.clone(), why, false)
     }
 
-    /// Whether a bool holds on any device.
-    fn any(&mut self, v: &Val, whole: &Layout, why: &Why) -> Slot {
+    /// Computes whether a bool is true on any device.
+    fn any_device(&mut self, v: &LoweredValue, unsharded: &Layout, why: &StepOrigin) -> Slot {
         let slot = self.as_slot(v, why);
-        let extents = self.sizes(v.hidden());
+        let extents = self.axis_sizes(v.hidden());
         if extents.is_empty() {
-            return self.draft.laid(slot, whole.clone(), why);
+            return self.draft.with_layout(slot, unsharded.clone(), why);
         }
         let all: Vec<_> = (0..extents.len()).map(Some).collect();
-        let reads = vec![Read::plain(slot, DType::Bool, &extents, &all)];
-        let body = Body::Fold { combine: Combine::Or, code: Code::copy(DType::Bool) };
-        let s = Sentence { extents, rank: 0, dtype: DType::Bool, reads, body };
-        self.emit(s, whole.clone(), why, false)
+        let reads = vec![Access::from_loops(slot, DType::Bool, &extents, &all)];
+        let body = Compute::Reduce { reducer: Reducer::Or, code: ScalarCode::copy(DType::Bool) };
+        let s = LoopNest { extents, rank: 0, dtype: DType::Bool, accesses: reads, compute: body };
+        self.emit(s, unsharded.clone(), why, false)
     }
 }
 
-impl Stored {
-    fn inner(self, hidden: &[Axis]) -> Inner {
-        let Stored { dtype, shape, layout } = self;
-        Inner::Slot { dtype, shape, layout, hidden: hidden.to_vec() }
+impl StoredValue {
+    /// Converts the value to an input of a nested program.
+    fn into_nested_input(self, hidden: &[Axis]) -> NestedInput {
+        let StoredValue { dtype, shape, layout } = self;
+        NestedInput::Slot { dtype, shape, layout, hidden: hidden.to_vec() }
     }
 }
 
-/// The layout of an array whose slices along a new leading dimension are laid out so.
-fn with_leading(slice: &Layout, length: usize) -> Layout {
+/// Returns the layout of an array stacked from slices in the given layout.
+/// The new leading dimension is unsharded.
+fn with_leading_dim(slice: &Layout, length: usize) -> Layout {
     let dims = std::iter::once(DimLayout::new(length, [])).chain(slice.dims.iter().cloned()).collect();
     Layout { dims, partial: slice.partial.clone() }
 }

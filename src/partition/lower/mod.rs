@@ -1,15 +1,19 @@
-//! Lowering: equations become the steps of a draft; nested programs are lowered and planned where they are met.
+//! Lowering: turns equations into the steps of a draft.
+//!
+//! The bodies of loops and branches become nested programs, which are lowered and run through the
+//! pass pipeline when the equation that contains them is lowered. The bodies of calls and
+//! `shard_map`s become part of the surrounding draft.
 
 mod branches;
 mod collective;
 mod control;
 mod equations;
-mod localise;
 mod manual;
-mod own;
-mod phases;
-mod sums;
+mod partial_rows;
+mod program;
+mod to_partial;
+mod two_phase;
 mod varying;
 
-pub use localise::localise;
-pub(crate) use localise::localise_for;
+pub use program::partition;
+pub(crate) use program::partition_for;

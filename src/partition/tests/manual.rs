@@ -1,26 +1,27 @@
-//! Per-device code: its collectives, loops and branches, run device by device and compared with what they must be.
+//! Tests per-device code: collectives, loops and branches, executed device by device.
 
 use super::oracle::{check, plain};
-use crate::array::{Array, Exchange, Gather, Permutation};
-use crate::mesh::Mesh;
+use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
+use crate::api::shard_map::shard_map;
+use crate::api::transform::{Lowered, cond, fori_loop, while_loop};
+use crate::core::mesh::Mesh;
+use crate::partition::collective::CollectiveKind;
 use crate::partition::program::{SpmdProgram, Step};
-use crate::partition::report::Kind;
-use crate::transform::{Lowered, cond, fori_loop, while_loop};
-use crate::{Result, axis_index, p, shard_map};
+use crate::{Result, axis_index, p};
 
-/// Runs a lowered program of one input both ways; its one result, and its bytes per device.
+/// Runs a lowered program on the oracle and device by device, and returns its result.
 fn run<I: crate::Tree, O: crate::Tree>(lowered: &Lowered<I, O>, args: &[Vec<f64>]) -> Vec<f64> {
     let p: &SpmdProgram = lowered.spmd();
-    let wanted = plain(p, args);
-    let traffic = check(p, &wanted, args);
+    let expected = plain(p, args);
+    let traffic = check(p, &expected, args);
     let c = lowered.collectives();
     let loops = p.steps.iter().any(|s| matches!(s, Step::While { .. } | Step::Loop { .. }));
     if !loops {
         assert_eq!(traffic.elements as u64 * 4, c.total_bytes(), "{c}\n{p}");
         let messages: u64 = c.iter().map(|c| c.messages).sum();
-        assert!(c.iter().any(|c| !c.counted) || messages == traffic.messages as u64, "{c}\n{p}");
+        assert!(c.iter().any(|c| !c.messages_exact) || messages == traffic.messages as u64, "{c}\n{p}");
     }
-    wanted.into_iter().next().expect("one result")
+    expected.into_iter().next().expect("one result")
 }
 
 fn counted(n: usize) -> Vec<f64> {
@@ -35,55 +36,57 @@ fn collectives_are_what_they_say() -> Result<()> {
     let block = |d: usize, i: usize| (16 * d + i) as f64;
 
     let l = shard_map(&mesh, p!["x"], p![], |x: &Array| x.psum("x")).lower(&a)?;
-    l.collectives().assert(&[(Kind::AllReduce, "x".into(), 1)]);
+    l.collectives().assert(&[(CollectiveKind::AllReduce, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 112);
     let sums: Vec<f64> = (0..16).map(|i| (0..8).map(|d| block(d, i)).sum()).collect();
     assert_eq!(run(&l, &args), sums);
-    // one fold reads the argument itself
+    // a single reduction reads the argument itself
     let locals = l.spmd().steps.iter().filter(|s| {
-        matches!(s, Step::Local { sentence, .. }
-            if matches!(sentence.body, crate::program::sentence::Body::Fold { .. }))
+        matches!(s, Step::Local { nest, .. }
+            if matches!(nest.compute, crate::ir::program::loop_nest::Compute::Reduce { .. }))
     });
     assert_eq!(locals.count(), 1);
 
-    let l =
-        shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.psum_scatter("x", Gather::tiled(0))).lower(&a)?;
-    l.collectives().assert(&[(Kind::ReduceScatter, "x".into(), 1)]);
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.psum_scatter("x", CollectiveDim::tiled(0)))
+        .lower(&a)?;
+    l.collectives().assert(&[(CollectiveKind::ReduceScatter, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 56);
     assert_eq!(run(&l, &args), sums);
 
-    let l = shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", Gather::tiled(0).invarying()))
-        .lower(&a)?;
-    l.collectives().assert(&[(Kind::AllGather, "x".into(), 1)]);
+    let l =
+        shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", CollectiveDim::tiled(0).invarying()))
+            .lower(&a)?;
+    l.collectives().assert(&[(CollectiveKind::AllGather, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 448);
     assert_eq!(run(&l, &args), counted(128));
 
-    let l = shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", Gather::stacked(1).invarying()))
-        .lower(&a)?;
-    let wanted: Vec<f64> = (0..16).flat_map(|i| (0..8).map(move |d| block(d, i))).collect();
-    assert_eq!(run(&l, &args), wanted);
+    let l =
+        shard_map(&mesh, p!["x"], p![], |x: &Array| x.all_gather("x", CollectiveDim::stacked(1).invarying()))
+            .lower(&a)?;
+    let expected: Vec<f64> = (0..16).flat_map(|i| (0..8).map(move |d| block(d, i))).collect();
+    assert_eq!(run(&l, &args), expected);
 
     let l =
         shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.ppermute("x", Permutation::ring(1))).lower(&a)?;
-    l.collectives().assert(&[(Kind::Permute, "x".into(), 1)]);
+    l.collectives().assert(&[(CollectiveKind::Permute, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 64);
-    let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| block((d + 7) % 8, i))).collect();
-    assert_eq!(run(&l, &args), wanted);
+    let expected: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| block((d + 7) % 8, i))).collect();
+    assert_eq!(run(&l, &args), expected);
 
-    // through a reader; devices that are no target have zeros
+    // the result has a consumer here; devices that receive nothing have zeros
     let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.ppermute("x", Permutation::shift(1)) * 2.0)
         .lower(&a)?;
-    l.collectives().assert(&[(Kind::Permute, "x".into(), 1)]);
+    l.collectives().assert(&[(CollectiveKind::Permute, "x".into(), 1)]);
     let moved = |d: usize, i| if d == 0 { 0.0 } else { 2.0 * block(d - 1, i) };
-    let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| moved(d, i))).collect();
-    assert_eq!(run(&l, &args), wanted);
+    let expected: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| moved(d, i))).collect();
+    assert_eq!(run(&l, &args), expected);
 
-    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.all_to_all("x", Exchange::split(0).concat(0)))
+    let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x.all_to_all("x", AllToAll::split(0).concat(0)))
         .lower(&a)?;
-    l.collectives().assert(&[(Kind::AllToAll, "x".into(), 1)]);
+    l.collectives().assert(&[(CollectiveKind::AllToAll, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 56);
-    let wanted: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| block(i / 2, 2 * d + i % 2))).collect();
-    assert_eq!(run(&l, &args), wanted);
+    let expected: Vec<f64> = (0..8).flat_map(|d| (0..16).map(move |i| block(i / 2, 2 * d + i % 2))).collect();
+    assert_eq!(run(&l, &args), expected);
     Ok(())
 }
 
@@ -92,29 +95,29 @@ fn blocks_of_other_dimensions_and_axes() -> Result<()> {
     let mesh = Mesh::new([("x", 2), ("y", 2)])?;
     let a = Array::arange(0.0..32.0f32).reshape([4, 8]).put(&mesh, p!["x", "y"]);
     let args = [counted(32)];
-    // sums over both axes, one after the other and together
+    // sums over both axes, first together, then along one axis only
     let l = shard_map(&mesh, p!["x", "y"], p![], |x: &Array| x.psum(("x", "y"))).lower(&a)?;
     let at = |i: usize, j: usize| (8 * i + j) as f64;
     let sum = |i, j| at(i, j) + at(i + 2, j) + at(i, j + 4) + at(i + 2, j + 4);
-    let wanted: Vec<f64> = (0..2).flat_map(|i| (0..4).map(move |j| sum(i, j))).collect();
-    assert_eq!(run(&l, &args), wanted);
+    let expected: Vec<f64> = (0..2).flat_map(|i| (0..4).map(move |j| sum(i, j))).collect();
+    assert_eq!(run(&l, &args), expected);
     let l = shard_map(&mesh, p!["x", "y"], p!["x"], |x: &Array| x.psum("y")).lower(&a)?;
-    let wanted: Vec<f64> = (0..4).flat_map(|i| (0..4).map(move |j| at(i, j) + at(i, j + 4))).collect();
-    assert_eq!(run(&l, &args), wanted);
-    // what goes in as it was comes out as it was, whatever the dimensions are cut by
+    let expected: Vec<f64> = (0..4).flat_map(|i| (0..4).map(move |j| at(i, j) + at(i, j + 4))).collect();
+    assert_eq!(run(&l, &args), expected);
+    // blocks are joined as they were cut, whichever axes cut the dimensions
     for (spec, from) in [(p![_, ("x", "y")], p![_, ("x", "y")]), (p![("y", "x")], p![("y", "x"), _])] {
         let b = Array::arange(0.0..32.0f32).reshape([4, 8]).put(&mesh, from);
         let l = shard_map(&mesh, spec, spec, |x: &Array| x + 1.0).lower(&b)?;
         assert!(l.collectives().is_empty());
         assert_eq!(run(&l, &args), (0..32).map(|i| i as f64 + 1.0).collect::<Vec<_>>());
     }
-    // positions along two axes
+    // device indices along two axes
     let l = shard_map(&mesh, p!["x", "y"], p!["x", "y"], |x: &Array| {
         x * 0.0 + axis_index(("y", "x")).astype(crate::DType::F32)
     })
     .lower(&a)?;
-    let wanted: Vec<f64> = (0..4).flat_map(|i| (0..8).map(move |j| (2 * (j / 4) + i / 2) as f64)).collect();
-    assert_eq!(run(&l, &args), wanted);
+    let expected: Vec<f64> = (0..4).flat_map(|i| (0..8).map(move |j| (2 * (j / 4) + i / 2) as f64)).collect();
+    assert_eq!(run(&l, &args), expected);
     Ok(())
 }
 
@@ -123,17 +126,17 @@ fn control_flow_inside() -> Result<()> {
     let mesh = Mesh::new([("x", 4)])?;
     let a = Array::arange(0.0..8.0f32).put(&mesh, p!["x"]);
     let args = [counted(8)];
-    // a ring of sums: each step passes the block on
+    // a ring of sums: each iteration passes the block on
     let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| {
         fori_loop(0..3, x, |_, x: Array| &x + &x.ppermute("x", Permutation::ring(1)))
     })
     .lower(&a)?;
-    let mut wanted = counted(8);
+    let mut expected = counted(8);
     for _ in 0..3 {
-        wanted = (0..8).map(|i| wanted[i] + wanted[(i + 6) % 8]).collect();
+        expected = (0..8).map(|i| expected[i] + expected[(i + 6) % 8]).collect();
     }
-    assert_eq!(run(&l, &args), wanted);
-    // each device goes on until its own block is large
+    assert_eq!(run(&l, &args), expected);
+    // each device continues until the sum of its block is large
     let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| {
         while_loop(x, |x: &Array| x.sum(..).lt(20.0), |x: Array| x + 3.0)
     })
@@ -147,7 +150,7 @@ fn control_flow_inside() -> Result<()> {
         [a, b]
     };
     assert_eq!(run(&l, &args), (0..4).flat_map(grown).collect::<Vec<_>>());
-    // each device takes its own branch
+    // each device takes the branch that its block selects
     let l = shard_map(&mesh, p!["x"], p!["x"], |x: &Array| cond(x.sum(..).lt(6.0), || x * 10.0, || x - 1.0))
         .lower(&a)?;
     let taken = |d: usize| {
@@ -158,9 +161,9 @@ fn control_flow_inside() -> Result<()> {
     Ok(())
 }
 
-/// A sum by exchanges, which is said to be the same on all devices: each takes its own, however it is read.
+/// Tests a sum by exchanges that is declared equal on all devices: each device uses its own result.
 #[test]
-fn what_is_said_to_be_the_same_is_each_devices_own() -> Result<()> {
+fn declared_equal_values_are_used_locally() -> Result<()> {
     let mesh = Mesh::new([("x", 4), ("y", 2)])?;
     let a = Array::arange(0.0..32.0f32).reshape([4, 8]).put(&mesh, p!["x", "y"]);
     let doubled = |x: &Array| {
@@ -183,29 +186,30 @@ fn what_is_said_to_be_the_same_is_each_devices_own() -> Result<()> {
             sum,
         ),
     ];
-    for (l, wanted) in lowered {
-        assert_eq!(run(&l, &[counted(32)]), wanted, "{}", l.spmd());
+    for (l, expected) in lowered {
+        assert_eq!(run(&l, &[counted(32)]), expected, "{}", l.spmd());
         assert_eq!(l.collectives().bytes(), 2 * 4 * 4, "{}\n{}", l.collectives(), l.spmd());
-        l.plan(&crate::plan::Machine::h100().links(crate::plan::Link::NVLINK_4))?;
+        l.plan(&crate::partition::plan::Machine::h100().links(crate::partition::plan::Link::NVLINK_4))?;
     }
     Ok(())
 }
 
 #[test]
-fn what_a_loop_reads_whole_is_gathered_before_it() -> Result<()> {
+fn loop_invariant_gathers_are_hoisted() -> Result<()> {
     let mesh = Mesh::new([("x", 8)])?;
     let w = Array::ones([16, 16]).put(&mesh, p!["x"]);
     let v = Array::ones([64, 16]).put(&mesh, p!["x"]);
     let l = crate::jit(|v: &Array, w: &Array| fori_loop(0..5, v, |_, v: Array| v.dot(w.reshard(p![]))))
         .lower((&v, &w))?;
-    l.collectives().assert(&[(Kind::AllGather, "x".into(), 1)]);
+    l.collectives().assert(&[(CollectiveKind::AllGather, "x".into(), 1)]);
     assert_eq!(l.collectives().bytes(), 896, "{}", l.collectives());
     Ok(())
 }
 
 #[test]
-fn what_a_body_makes_anew_at_each_step_is_made_before_the_loop() -> Result<()> {
-    // coefficients at faces, whose neighbours each step reads: on devices with memories of their own, also where blocks are uneven
+fn loop_invariant_values_are_hoisted() -> Result<()> {
+    // coefficients at cell faces, whose neighbours each iteration reads; checked on separate
+    // memories and with uneven blocks
     for (devices, n) in [(2, 12), (4, 24), (8, 24), (4, 21), (8, 21)] {
         let mesh = Mesh::auto([("x", devices)])?;
         let of = |from: usize| Array::arange(from as f32..(from + n) as f32).put(&mesh, p!["x"]);

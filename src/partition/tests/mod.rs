@@ -1,4 +1,4 @@
-//! Tests: per-device programs run device by device, each reading only what it holds or fetched, against the plain evaluation.
+//! Tests of per-device programs: execution on separate device memories against a plain evaluation.
 
 mod golden;
 mod manual;
@@ -12,7 +12,7 @@ thread_local! {
     static VERIFY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether every exact cost of this thread is compared with the sum over all devices.
+/// Returns true if this thread checks every exact cost against the sum over all devices.
 pub(super) fn verifies() -> bool {
     VERIFY.get()
 }

@@ -1,36 +1,39 @@
-//! Two evaluators of per-device programs: plainly, as if on one device, and device by device.
+//! Two evaluators of per-device programs: one as if on a single device, one device by device.
 
+use crate::ir::program::loop_nest::{
+    Access, Compute, LoopNest, Reducer, RowKernelCall, ScalarArg, ScalarCode, ScalarOp, Source,
+};
+use crate::ir::program::{RowInput, RowOutput, RowOutputs};
+use crate::partition::access::span_steps;
+use crate::partition::boxes::{Region, for_each_index, full, linear_index, loop_box, volume};
 use crate::partition::program::{Slot, SpmdProgram, Step};
-use crate::partition::reads::span_steps;
-use crate::partition::region::{Region, each, full, linear, loop_box, volume};
-use crate::partition::route;
-use crate::program::sentence::{Arg, Body, Code, Combine, Fun, Lines, Read, Sentence, Source};
-use crate::program::{In, Out, Outs};
+use crate::partition::tree_reduce;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-/// What an instruction or read makes; keys and integers are exact below 2^53.
-fn run(code: &Code, index: &[i64], reads: &[f64]) -> f64 {
+/// Evaluates scalar code.
+/// Keys and integers are exact below 2^53.
+fn run(code: &ScalarCode, index: &[i64], reads: &[f64]) -> f64 {
     let mut made: Vec<f64> = Vec::new();
     for i in &code.insts {
         let arg = |k: usize| match i.args[k] {
-            Arg::Read(r) => reads[r],
-            Arg::Inst(r) => made[r],
-            Arg::Const(c) => c.to_f64(),
-            Arg::Index(l) => index[l] as f64,
+            ScalarArg::Access(r) => reads[r],
+            ScalarArg::Inst(r) => made[r],
+            ScalarArg::Const(c) => c.to_f64(),
+            ScalarArg::Index(l) => index[l] as f64,
         };
         let truth = |b: bool| f64::from(u8::from(b));
-        made.push(match i.fun {
-            Fun::Copy | Fun::Convert => arg(0),
-            Fun::Neg => -arg(0),
-            Fun::Add => arg(0) + arg(1),
-            Fun::Sub => arg(0) - arg(1),
-            Fun::Mul => arg(0) * arg(1),
-            Fun::Max => arg(0).max(arg(1)),
-            Fun::Eq => truth(arg(0) == arg(1)),
-            Fun::Lt => truth(arg(0) < arg(1)),
-            Fun::Le => truth(arg(0) <= arg(1)),
-            Fun::Select => {
+        made.push(match i.op {
+            ScalarOp::Copy | ScalarOp::Convert => arg(0),
+            ScalarOp::Neg => -arg(0),
+            ScalarOp::Add => arg(0) + arg(1),
+            ScalarOp::Sub => arg(0) - arg(1),
+            ScalarOp::Mul => arg(0) * arg(1),
+            ScalarOp::Max => arg(0).max(arg(1)),
+            ScalarOp::Eq => truth(arg(0) == arg(1)),
+            ScalarOp::Lt => truth(arg(0) < arg(1)),
+            ScalarOp::Le => truth(arg(0) <= arg(1)),
+            ScalarOp::Select => {
                 if arg(0) != 0.0 {
                     arg(1)
                 } else {
@@ -43,45 +46,45 @@ fn run(code: &Code, index: &[i64], reads: &[f64]) -> f64 {
     *made.last().expect("code makes a value")
 }
 
-fn combine(c: Combine, a: f64, b: f64) -> f64 {
+fn combine(c: Reducer, a: f64, b: f64) -> f64 {
     match c {
-        Combine::Add => a + b,
-        Combine::Mul => a * b,
-        Combine::Max => a.max(b),
-        Combine::Min => a.min(b),
-        Combine::And => f64::from(u8::from(a != 0.0 && b != 0.0)),
-        Combine::Or => f64::from(u8::from(a != 0.0 || b != 0.0)),
-        Combine::Same => b,
+        Reducer::Add => a + b,
+        Reducer::Mul => a * b,
+        Reducer::Max => a.max(b),
+        Reducer::Min => a.min(b),
+        Reducer::And => f64::from(u8::from(a != 0.0 && b != 0.0)),
+        Reducer::Or => f64::from(u8::from(a != 0.0 || b != 0.0)),
+        Reducer::AssumeEqual => b,
     }
 }
-fn start(c: Combine) -> f64 {
+fn start(c: Reducer) -> f64 {
     match c {
-        Combine::Add | Combine::Or | Combine::Same => 0.0,
-        Combine::Mul | Combine::And => 1.0,
-        Combine::Max => f64::NEG_INFINITY,
-        Combine::Min => f64::INFINITY,
+        Reducer::Add | Reducer::Or | Reducer::AssumeEqual => 0.0,
+        Reducer::Mul | Reducer::And => 1.0,
+        Reducer::Max => f64::NEG_INFINITY,
+        Reducer::Min => f64::INFINITY,
     }
 }
 
 fn read(
-    r: &Read,
+    r: &Access,
     index: &[i64],
     shapes: &dyn Fn(Slot) -> Vec<usize>,
     get: &dyn Fn(Slot, &[i64]) -> f64,
 ) -> f64 {
-    for p in &r.parts {
-        let ks: Option<Vec<i64>> = (p.span.iter().zip(index))
+    for p in &r.pieces {
+        let ks: Option<Vec<i64>> = (p.ranges.iter().zip(index))
             .map(|(s, i)| {
                 let k = span_steps(s, (*i, i + 1));
                 (k.0 < k.1).then_some(k.0)
             })
             .collect();
         let Some(ks) = ks else { continue };
-        return match p.from {
+        return match p.source {
             Source::Const(c) => c.to_f64(),
             Source::Value(v) => {
-                let at = |m: &crate::program::sentence::Affine| {
-                    m.at + m.terms.iter().map(|t| t.1 * ks[t.0]).sum::<i64>()
+                let at = |m: &crate::ir::program::loop_nest::AffineExpr| {
+                    m.constant + m.terms.iter().map(|t| t.1 * ks[t.0]).sum::<i64>()
                 };
                 let at: Vec<i64> = p.map.iter().map(at).collect();
                 if at.iter().zip(shapes(v)).any(|(p, n)| !(0..n as i64).contains(p)) {
@@ -94,63 +97,68 @@ fn read(
     r.fill.to_f64()
 }
 
-/// A sentence over a box of its loops: the elements of the result's box. `absent` is what is taken where the box has not the step.
+/// Evaluates a loop nest over a box of its loops, and returns the elements of the result's box.
+///
+/// `absent` is used for gathered elements whose index is outside the box.
 pub(super) fn sentence(
-    s: &Sentence,
+    s: &LoopNest,
     (loops, absent): (&Region, f64),
     shapes: &dyn Fn(Slot) -> Vec<usize>,
     get: &dyn Fn(Slot, &[i64]) -> f64,
 ) -> Vec<f64> {
     let b = loops[..s.rank].to_vec();
-    if let Body::Lines(l) = &s.body {
+    if let Compute::RowKernel(l) = &s.compute {
         return lines(s, l, loops, shapes, get);
     }
-    let init = match s.body {
-        Body::Fold { combine, .. } => start(combine),
-        Body::Take { .. } => absent,
+    let init = match s.compute {
+        Compute::Reduce { reducer: combine, .. } => start(combine),
+        Compute::Gather { .. } => absent,
         _ => 0.0,
     };
     let mut out = vec![init; volume(&b) as usize];
-    if let Body::Put { .. } = s.body {
-        each(&b, |i| {
+    if let Compute::Scatter { .. } = s.compute {
+        for_each_index(&b, |i| {
             let all: Vec<i64> = (0..s.extents.len()).map(|l| i.get(l).copied().unwrap_or(0)).collect();
-            out[linear(i, &b)] = read(&s.reads[0], &all, shapes, get);
+            out[linear_index(i, &b)] = read(&s.accesses[0], &all, shapes, get);
         });
     }
-    each(loops, |i| {
-        let k = linear(&i[..s.rank], &b);
-        let value = |r: usize| read(&s.reads[r], i, shapes, get);
-        // whether this is the step of each bound loop, and whether anything is there
+    for_each_index(loops, |i| {
+        let k = linear_index(&i[..s.rank], &b);
+        let value = |r: usize| read(&s.accesses[r], i, shapes, get);
+        // whether this is the selected index of each dynamically indexed loop, and whether it is in
+        // bounds
         let here = || {
-            s.body.bound().iter().fold((true, true), |(here, there), b| {
-                let (step, is) = b.step(value(b.by) as i64, b.window.map_or(0, |w| i[w]));
-                (here && i[b.index] == step, there && is)
+            s.compute.dynamic_indices().iter().fold((true, true), |(here, there), b| {
+                let (step, is) = b.resolve(value(b.operand) as i64, b.window.map_or(0, |w| i[w]));
+                (here && i[b.loop_id] == step, there && is)
             })
         };
-        match &s.body {
-            Body::Map(code) => out[k] = run(code, i, &(0..s.reads.len()).map(value).collect::<Vec<_>>()),
-            Body::Fold { combine: c, code } => {
-                let x = run(code, i, &(0..s.reads.len()).map(value).collect::<Vec<_>>());
+        match &s.compute {
+            Compute::Map(code) => {
+                out[k] = run(code, i, &(0..s.accesses.len()).map(value).collect::<Vec<_>>())
+            }
+            Compute::Reduce { reducer: c, code } => {
+                let x = run(code, i, &(0..s.accesses.len()).map(value).collect::<Vec<_>>());
                 out[k] = combine(*c, out[k], x);
             }
-            Body::Product { .. } => out[k] += value(0) * value(1),
-            Body::Lines(_) => unreachable!("done above"),
-            Body::Take { .. } => {
+            Compute::Contract { .. } => out[k] += value(0) * value(1),
+            Compute::RowKernel(_) => unreachable!("done above"),
+            Compute::Gather { .. } => {
                 let x = value(0);
                 if let (true, there) = here() {
-                    out[k] = if there { x } else { s.reads[0].fill.to_f64() };
+                    out[k] = if there { x } else { s.accesses[0].fill.to_f64() };
                 }
             }
-            Body::Put { combine: c, .. } => {
+            Compute::Scatter { reducer: c, .. } => {
                 let x = value(1);
                 if here() == (true, true) {
                     out[k] = c.map_or(x, |c| combine(c, out[k], x));
                 }
             }
-            Body::Reshape => {
-                let Source::Value(v) = s.reads[0].parts[0].from else { panic!("a reshape of a value") };
+            Compute::Reshape => {
+                let Source::Value(v) = s.accesses[0].pieces[0].source else { panic!("a reshape of a value") };
                 let shape = shapes(v);
-                let mut l = linear(i, &full(&s.extents)) as i64;
+                let mut l = linear_index(i, &full(&s.extents)) as i64;
                 let mut at = vec![0; shape.len()];
                 for d in (0..shape.len()).rev() {
                     at[d] = l % shape[d] as i64;
@@ -163,10 +171,10 @@ pub(super) fn sentence(
     out
 }
 
-/// Line by line: each goes through the function alone, in float32.
+/// Evaluates a row kernel row by row, in `float32`.
 fn lines(
-    s: &Sentence,
-    l: &Lines,
+    s: &LoopNest,
+    l: &RowKernelCall,
     loops: &Region,
     shapes: &dyn Fn(Slot) -> Vec<usize>,
     get: &dyn Fn(Slot, &[i64]) -> f64,
@@ -175,24 +183,25 @@ fn lines(
     let inside = full(&s.extents[s.rank..]);
     assert_eq!(loops[s.rank..], inside[..], "lines are whole");
     let mut out = vec![0.0; volume(&b) as usize];
-    let along: Vec<usize> = l.along.iter().map(|k| s.extents[*k]).collect();
-    each(&b, |i| {
-        let mut ins = vec![Vec::new(); s.reads.len()];
-        each(&inside, |j| {
+    let along: Vec<usize> = l.row_loops.iter().map(|k| s.extents[*k]).collect();
+    for_each_index(&b, |i| {
+        let mut ins = vec![Vec::new(); s.accesses.len()];
+        for_each_index(&inside, |j| {
             let index = [i, j].concat();
-            ins.iter_mut().zip(&s.reads).for_each(|(x, r)| x.push(read(r, &index, shapes, get) as f32));
+            ins.iter_mut().zip(&s.accesses).for_each(|(x, r)| x.push(read(r, &index, shapes, get) as f32));
         });
-        let ins: Vec<In> = ins.iter().map(|x| In::of(&s.extents[s.rank..], x)).collect();
+        let ins: Vec<RowInput> = ins.iter().map(|x| RowInput::from_slice(&s.extents[s.rank..], x)).collect();
         let mut y = vec![0f32; along.iter().product()];
-        let asked = (0..l.result).map(|_| None).chain([Some(Out::of(&along, &mut y))]);
-        l.of.run(&ins, &mut Outs::new(asked));
-        let at: Vec<i64> = l.along.iter().map(|k| i[*k]).collect();
-        out[linear(i, &b)] = y[linear(&at, &full(&along))].into();
+        let asked = (0..l.result_index).map(|_| None).chain([Some(RowOutput::from_slice(&along, &mut y))]);
+        l.kernel.run(&ins, &mut RowOutputs::new(asked));
+        let at: Vec<i64> = l.row_loops.iter().map(|k| i[*k]).collect();
+        out[linear_index(i, &b)] = y[linear_index(&at, &full(&along))].into();
     });
     out
 }
 
-/// A program's steps evaluated plainly: every value whole, parts already combined. Values are given and returned whole.
+/// Evaluates a program as if on one device.
+/// Arguments, results and intermediate values are full, never partial.
 pub(super) fn plain(p: &SpmdProgram, args: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let mut vals: Vec<Vec<f64>> = vec![Vec::new(); p.slots.len()];
     for (s, a) in p.ins.iter().zip(args) {
@@ -203,14 +212,14 @@ pub(super) fn plain(p: &SpmdProgram, args: &[Vec<f64>]) -> Vec<Vec<f64>> {
         match step {
             Step::Fetch { .. } | Step::Print { .. } => {}
             Step::Reduce { src, out, .. } => vals[*out] = vals[*src].clone(),
-            Step::Local { out, sentence: s, .. } => {
-                let get = |v: Slot, i: &[i64]| vals[v][linear(i, &full(&p.slots[v].shape))];
+            Step::Local { out, nest: s, .. } => {
+                let get = |v: Slot, i: &[i64]| vals[v][linear_index(i, &full(&p.slots[v].shape))];
                 vals[*out] = sentence(s, (&full(&s.extents), 0.0), &shape, &get);
             }
             Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } => {
                 let mut now: Vec<Vec<f64>> = carry.iter().map(|s| vals[*s].clone()).collect();
                 let mut stacked: Vec<Vec<f64>> =
-                    ys.iter().map(|s| vec![0.0; p.slots[*s].shape.elements()]).collect();
+                    ys.iter().map(|s| vec![0.0; p.slots[*s].shape.num_elements()]).collect();
                 for k in 0..*length {
                     let at = if *reverse { length - 1 - k } else { k };
                     let mut ins = vec![vec![(*start + at as i64) as f64]];
@@ -243,7 +252,7 @@ pub(super) fn plain(p: &SpmdProgram, args: &[Vec<f64>]) -> Vec<Vec<f64>> {
                 }
                 out.iter().zip(now).for_each(|(s, v)| vals[*s] = v);
             }
-            Step::Branch { which, branches, ins, out } => {
+            Step::Branch { selector: which, branches, ins, out } => {
                 let k = vals[*which][0];
                 let is_bool = p.slots[*which].dtype == crate::DType::Bool;
                 let k = if is_bool {
@@ -261,87 +270,93 @@ pub(super) fn plain(p: &SpmdProgram, args: &[Vec<f64>]) -> Vec<Vec<f64>> {
 
 /// A box of a value, with its elements.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
+pub(super) struct OracleBlock {
     region: Region,
     data: Vec<f64>,
 }
 
-/// What each device has of each value: its own block first, then what it fetched.
-type Stores = Vec<Vec<Vec<Block>>>;
+/// The blocks of each value that each device has: its own block first, then the blocks fetched.
+type DeviceStores = Vec<Vec<Vec<OracleBlock>>>;
 
-/// What was received by all devices together, in elements, and in how many messages.
+/// The elements and messages received by all devices together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Traffic {
     pub(super) elements: i64,
     pub(super) messages: i64,
 }
 
-fn lookup(blocks: &[Block], what: &str, i: &[i64]) -> f64 {
-    let holds = |b: &&Block| i.iter().zip(&b.region).all(|(x, r)| r.0 <= *x && *x < r.1);
+fn lookup(blocks: &[OracleBlock], what: &str, i: &[i64]) -> f64 {
+    let holds = |b: &&OracleBlock| i.iter().zip(&b.region).all(|(x, r)| r.0 <= *x && *x < r.1);
     let b = blocks.iter().find(holds).unwrap_or_else(|| panic!("{what}, index {i:?}, is not here"));
-    b.data[linear(i, &b.region)]
+    b.data[linear_index(i, &b.region)]
 }
 
-/// Cuts a whole value into the devices' blocks. A partial value is given whole to the first part.
-pub(super) fn scatter(p: &SpmdProgram, slot: Slot, whole: &[f64]) -> Vec<Block> {
+/// Splits a full value into the devices' blocks.
+/// The first partial value gets all of it, the others zeros.
+pub(super) fn scatter(p: &SpmdProgram, slot: Slot, full_values: &[f64]) -> Vec<OracleBlock> {
     let stored = &p.slots[slot];
     let all = full(&stored.shape);
     (0..p.devices)
         .map(|dev| {
             let region = stored.layout.region(&stored.shape, dev);
-            let parts = stored.layout.partial.as_ref();
-            let first = parts.is_none_or(|(_, atoms)| atoms.iter().all(|a| a.digit(dev) == 0));
+            let partials = stored.layout.partial.as_ref();
+            let first = partials.is_none_or(|(_, sub_axes)| sub_axes.iter().all(|a| a.index_of(dev) == 0));
             let mut data = Vec::new();
-            each(&region, |i| data.push(if first { whole[linear(i, &all)] } else { 0.0 }));
-            Block { region, data }
+            for_each_index(&region, |i| {
+                data.push(if first { full_values[linear_index(i, &all)] } else { 0.0 })
+            });
+            OracleBlock { region, data }
         })
         .collect()
 }
 
-/// Puts the devices' blocks together; replicas must agree.
-pub(super) fn gather(p: &SpmdProgram, slot: Slot, blocks: &[Block]) -> Vec<f64> {
+/// Joins the devices' blocks.
+/// Replicas must be equal.
+pub(super) fn gather(p: &SpmdProgram, slot: Slot, blocks: &[OracleBlock]) -> Vec<f64> {
     let stored = &p.slots[slot];
     let all = full(&stored.shape);
-    let atoms = stored.layout.partial.as_ref().map(|x| x.1.clone()).unwrap_or_default();
-    let parts = crate::partition::DimLayout { atoms, block: 1, origin: 0 };
-    let mut out: Vec<Vec<Option<f64>>> = vec![vec![None; stored.shape.elements()]; parts.ways()];
+    let sub_axis_list = stored.layout.partial.as_ref().map(|x| x.1.clone()).unwrap_or_default();
+    let partial_layout = crate::partition::DimLayout { sub_axes: sub_axis_list, block: 1, origin: 0 };
+    let mut out: Vec<Vec<Option<f64>>> =
+        vec![vec![None; stored.shape.num_elements()]; partial_layout.num_shards()];
     for (dev, b) in blocks.iter().enumerate() {
         assert_eq!(b.region, stored.layout.region(&stored.shape, dev), "a block lies where its layout says");
-        each(&b.region, |i| {
-            let o = &mut out[parts.rank(dev)][linear(i, &all)];
-            let x = b.data[linear(i, &b.region)];
+        for_each_index(&b.region, |i| {
+            let o = &mut out[partial_layout.rank(dev)][linear_index(i, &all)];
+            let x = b.data[linear_index(i, &b.region)];
             assert!(o.is_none_or(|y| y == x || (x - y).abs() < 1e-9), "replicas agree");
             *o = Some(x);
         });
     }
     let sum = |k: usize| out.iter().map(|part| part[k].expect("every element is held")).sum();
-    (0..stored.shape.elements()).map(sum).collect()
+    (0..stored.shape.num_elements()).map(sum).collect()
 }
 
-/// Small sums by their route: the values of one exchange, each device's own elements, letter by letter.
-fn small_sums(p: &SpmdProgram, first: usize, stores: &mut Stores, traffic: &mut Traffic) {
-    let together = p.together(first);
+/// Executes the tree reductions of one exchange, message by message.
+fn small_sums(p: &SpmdProgram, first: usize, stores: &mut DeviceStores, traffic: &mut Traffic) {
+    let together = p.combined_reductions(first);
     let reduces = || {
         together.iter().map(|k| match &p.steps[*k] {
             Step::Reduce { src, out, combine } => (*src, *out, *combine),
             other => panic!("{other:?} is no sum"),
         })
     };
-    // of each device all elements of the exchange, with how they are combined
-    let mut has: Vec<Vec<(Combine, f64)>> = Vec::new();
+    // for each device, all elements of the exchange with their reducers
+    let mut has: Vec<Vec<(Reducer, f64)>> = Vec::new();
     for store in stores.iter() {
         has.push(reduces().flat_map(|(src, _, c)| store[src][0].data.iter().map(move |x| (c, *x))).collect());
     }
     let Some((src, out, _)) = reduces().next() else { return };
-    let parts = p.parts_gone(src, out);
+    let partials = p.reduced_sub_axes(src, out);
     let mut received = vec![0i64; p.devices];
-    for set in (0..p.devices).filter(|dev| parts.rank(*dev) == 0) {
+    for set in (0..p.devices).filter(|dev| partials.rank(*dev) == 0) {
         let rounds = p.rounds(first, set);
-        for (n, letters) in rounds.iter().enumerate() {
-            let before: Vec<Vec<(Combine, f64)>> = has.clone();
+        for (n, messages) in rounds.iter().enumerate() {
+            let before: Vec<Vec<(Reducer, f64)>> = has.clone();
             let mut pairs = BTreeSet::new();
-            for l in letters {
-                let (from, to) = (parts.place(set, l.from), parts.place(set, l.to));
+            for l in messages {
+                let (from, to) =
+                    (partials.nearest_position(set, l.from), partials.nearest_position(set, l.to));
                 let (c, x) = before[from][l.element];
                 let own = &mut has[to][l.element].1;
                 *own = if n < rounds.len() / 2 { combine(c, *own, x) } else { x };
@@ -352,40 +367,50 @@ fn small_sums(p: &SpmdProgram, first: usize, stores: &mut Stores, traffic: &mut 
             traffic.messages += pairs.len() as i64;
         }
     }
-    let (route, _) = route::small(&p.slots[src], &p.slots[out].layout).expect("it is a small sum");
+    let (route, _) =
+        tree_reduce::tree_reduction(&p.slots[src], &p.slots[out].layout).expect("it is a small sum");
     let most = has.iter().map(Vec::len).max().unwrap_or(0) as i64;
-    assert_eq!(received.into_iter().max(), Some(route.busiest(most).max(0)), "the busiest device is told");
+    assert_eq!(
+        received.into_iter().max(),
+        Some(route.max_received(most).max(0)),
+        "the busiest device is told"
+    );
     for (dev, all) in has.into_iter().enumerate() {
         let mut all = all.into_iter().map(|x| x.1);
         for (_, out, _) in reduces() {
             let region = p.slots[out].layout.region(&p.slots[out].shape, dev);
             let data = all.by_ref().take(volume(&region) as usize).collect();
-            stores[dev][out] = vec![Block { region, data }];
+            stores[dev][out] = vec![OracleBlock { region, data }];
         }
     }
 }
 
-/// Runs a program device by device, in step.
-pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffic) -> Vec<Vec<Block>> {
-    let mut stores: Stores = vec![vec![Vec::new(); p.slots.len()]; p.devices];
+/// Runs a program device by device, in lockstep.
+pub(super) fn devices(
+    p: &SpmdProgram,
+    args: &[Vec<OracleBlock>],
+    traffic: &mut Traffic,
+) -> Vec<Vec<OracleBlock>> {
+    let mut stores: DeviceStores = vec![vec![Vec::new(); p.slots.len()]; p.devices];
     for (slot, blocks) in p.ins.iter().zip(args) {
         for (dev, b) in blocks.iter().enumerate() {
             stores[dev][*slot] = vec![b.clone()];
         }
     }
     let shape = |s: Slot| p.slots[s].shape.to_vec();
-    // what readers touched beyond their own blocks, element by element: the least that can be fetched
+    // the elements that consumers read outside their own blocks: the minimum that must be fetched
     let touched: RefCell<BTreeSet<(Slot, usize, Vec<i64>)>> = RefCell::default();
     let mut fetched = 0;
-    let own = |stores: &Stores, s: Slot| stores.iter().map(|d| d[s][0].clone()).collect::<Vec<Block>>();
+    let own =
+        |stores: &DeviceStores, s: Slot| stores.iter().map(|d| d[s][0].clone()).collect::<Vec<OracleBlock>>();
     for (k, step) in p.steps.iter().enumerate() {
         match step {
             Step::Print { .. } => {}
             Step::Fetch { src, .. } => {
-                let mut got: Vec<Vec<Block>> = Vec::new();
+                let mut got: Vec<Vec<OracleBlock>> = Vec::new();
                 let mut moved = 0;
                 for dev in 0..p.devices {
-                    let pieces = p.pieces(k, dev);
+                    let pieces = p.transfers(k, dev);
                     let mut senders: Vec<usize> = pieces.iter().map(|x| x.from).collect();
                     senders.sort_unstable();
                     senders.dedup();
@@ -394,11 +419,11 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     let mut list = Vec::new();
                     for piece in pieces {
                         let mut data = Vec::new();
-                        each(&piece.region, |i| {
+                        for_each_index(&piece.region, |i| {
                             data.push(lookup(&stores[piece.from][*src][..1], "a piece", i))
                         });
                         moved += volume(&piece.region);
-                        list.push(Block { region: piece.region, data });
+                        list.push(OracleBlock { region: piece.region, data });
                     }
                     got.push(list);
                 }
@@ -408,7 +433,7 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     stores[dev][*src].extend(list);
                 }
             }
-            Step::Reduce { .. } if p.is_small(k) => small_sums(p, k, &mut stores, traffic),
+            Step::Reduce { .. } if p.is_tree_reduction(k) => small_sums(p, k, &mut stores, traffic),
             Step::Reduce { src, out, combine: c } => {
                 let mut made = Vec::new();
                 let mut moved = 0;
@@ -416,10 +441,10 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     let region = p.slots[*out].layout.region(&p.slots[*out].shape, dev);
                     let mut data = vec![start(*c); volume(&region) as usize];
                     let mut senders = Vec::new();
-                    for piece in p.pieces(k, dev) {
-                        each(&piece.region, |i| {
+                    for piece in p.transfers(k, dev) {
+                        for_each_index(&piece.region, |i| {
                             let x = lookup(&stores[piece.from][*src][..1], "an addend", i);
-                            let o = &mut data[linear(i, &region)];
+                            let o = &mut data[linear_index(i, &region)];
                             *o = combine(*c, *o, x);
                         });
                         if piece.from != dev {
@@ -430,12 +455,12 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     senders.sort_unstable();
                     senders.dedup();
                     traffic.messages += senders.len() as i64;
-                    made.push(Block { region, data });
+                    made.push(OracleBlock { region, data });
                 }
                 traffic.elements += moved;
                 made.into_iter().enumerate().for_each(|(dev, b)| stores[dev][*out] = vec![b]);
             }
-            Step::Local { out, sentence: s, layout } => {
+            Step::Local { out, nest: s, layout } => {
                 for (dev, store) in stores.iter_mut().enumerate() {
                     let loops = loop_box(layout, &s.extents, dev);
                     let what = |v: Slot| format!("step {k} on device {dev}: slot {v}");
@@ -448,19 +473,22 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     };
                     let absent = p.slots[*out].layout.partial.as_ref().map_or(0.0, |p| start(p.0));
                     let data = sentence(s, (&loops, absent), &shape, &get);
-                    store[*out] = vec![Block { region: loops[..s.rank].to_vec(), data }];
+                    store[*out] = vec![OracleBlock { region: loops[..s.rank].to_vec(), data }];
                 }
             }
             Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } => {
-                let mut now: Vec<Vec<Block>> = carry.iter().map(|s| own(&stores, *s)).collect();
-                let slice = |b: &Block, at: usize| {
+                let mut now: Vec<Vec<OracleBlock>> = carry.iter().map(|s| own(&stores, *s)).collect();
+                let slice = |b: &OracleBlock, at: usize| {
                     let n = b.data.len() / length;
-                    Block { region: b.region[1..].to_vec(), data: b.data[at * n..(at + 1) * n].to_vec() }
+                    OracleBlock {
+                        region: b.region[1..].to_vec(),
+                        data: b.data[at * n..(at + 1) * n].to_vec(),
+                    }
                 };
-                let mut stacked: Vec<Vec<Vec<Block>>> = vec![Vec::new(); ys.len()];
+                let mut stacked: Vec<Vec<Vec<OracleBlock>>> = vec![Vec::new(); ys.len()];
                 for k in 0..*length {
                     let at = if *reverse { length - 1 - k } else { k };
-                    let step = Block { region: Vec::new(), data: vec![(*start + at as i64) as f64] };
+                    let step = OracleBlock { region: Vec::new(), data: vec![(*start + at as i64) as f64] };
                     let mut ins = vec![vec![step; p.devices]];
                     ins.extend(fixed.iter().map(|s| own(&stores, *s)));
                     ins.extend(now);
@@ -481,14 +509,14 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                         let mut region = vec![(0, *length as i64)];
                         region.extend(steps.first().map(|b| b[dev].region.clone()).unwrap_or_default());
                         let data = steps.iter().flat_map(|b| b[dev].data.iter().copied()).collect();
-                        stores[dev][*s] = vec![Block { region, data }];
+                        stores[dev][*s] = vec![OracleBlock { region, data }];
                     }
                 }
             }
             Step::While { cond, body, cond_fixed, body_fixed, carry, out } => {
-                let mut now: Vec<Vec<Block>> = carry.iter().map(|s| own(&stores, *s)).collect();
+                let mut now: Vec<Vec<OracleBlock>> = carry.iter().map(|s| own(&stores, *s)).collect();
                 loop {
-                    let ins = |fixed: &[Slot]| -> Vec<Vec<Block>> {
+                    let ins = |fixed: &[Slot]| -> Vec<Vec<OracleBlock>> {
                         fixed.iter().map(|s| own(&stores, *s)).chain(now.iter().cloned()).collect()
                     };
                     let test = devices(cond, &ins(cond_fixed), traffic);
@@ -502,7 +530,7 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                     blocks.into_iter().enumerate().for_each(|(dev, b)| stores[dev][*s] = vec![b]);
                 }
             }
-            Step::Branch { which, branches, ins, out } => {
+            Step::Branch { selector: which, branches, ins, out } => {
                 let k = stores[0][*which][0].data[0];
                 assert!(stores.iter().all(|d| d[*which][0].data[0] == k), "devices take one branch");
                 let is_bool = p.slots[*which].dtype == crate::DType::Bool;
@@ -511,7 +539,7 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
                 } else {
                     (k.max(0.0) as usize).min(branches.len() - 1)
                 };
-                let args: Vec<Vec<Block>> = ins.iter().map(|s| own(&stores, *s)).collect();
+                let args: Vec<Vec<OracleBlock>> = ins.iter().map(|s| own(&stores, *s)).collect();
                 for (s, blocks) in out.iter().zip(devices(&branches[k], &args, traffic)) {
                     blocks.into_iter().enumerate().for_each(|(dev, b)| stores[dev][*s] = vec![b]);
                 }
@@ -522,10 +550,10 @@ pub(super) fn devices(p: &SpmdProgram, args: &[Vec<Block>], traffic: &mut Traffi
     p.outs.iter().map(|s| own(&stores, *s)).collect()
 }
 
-/// Runs a program both ways on these whole arguments: they agree. What was moved is returned.
+/// Runs a program device by device, checks its results, and returns the traffic.
 pub(super) fn check(p: &SpmdProgram, wanted: &[Vec<f64>], args: &[Vec<f64>]) -> Traffic {
     let mut traffic = Traffic::default();
-    let cut: Vec<Vec<Block>> = p.ins.iter().zip(args).map(|(s, a)| scatter(p, *s, a)).collect();
+    let cut: Vec<Vec<OracleBlock>> = p.ins.iter().zip(args).map(|(s, a)| scatter(p, *s, a)).collect();
     let outs = devices(p, &cut, &mut traffic);
     for (k, ((slot, blocks), wanted)) in p.outs.iter().zip(&outs).zip(wanted).enumerate() {
         let got = gather(p, *slot, blocks);

@@ -1,6 +1,6 @@
-//! What the page of `partition` prints is what the passes make.
+//! Tests that the documentation of `partition` shows the states that the passes produce.
 
-use crate::mesh::Mesh;
+use crate::core::mesh::Mesh;
 use crate::partition::SpmdProgram;
 use crate::partition::draft::Draft;
 use crate::prelude::*;
@@ -10,15 +10,15 @@ thread_local! {
     static SHOWN: RefCell<Option<Vec<(&'static str, String)>>> = const { RefCell::new(None) };
 }
 
-/// Notes the draft as text, if this thread asked for it.
+/// Records the draft as text, if this thread requested it.
 pub(crate) fn watch(pass: &'static str, d: &Draft) {
     SHOWN.with_borrow_mut(|shown| {
         let Some(shown) = shown else { return };
         let mut p = SpmdProgram { devices: d.devices, mesh: d.mesh.clone(), ..SpmdProgram::default() };
         (p.slots, p.ins, p.outs) = (d.slots.clone(), d.ins.clone(), d.outs.clone());
-        for item in &d.items {
+        for item in &d.steps {
             p.steps.push(item.step.clone());
-            p.whys.push(crate::partition::Why { place: None, ..item.why.clone() });
+            p.origins.push(crate::partition::StepOrigin { location: None, ..item.origin.clone() });
         }
         shown.push((pass, p.to_string()));
     });
@@ -27,15 +27,15 @@ pub(crate) fn watch(pass: &'static str, d: &Draft) {
 #[test]
 fn the_page_shows_what_the_passes_make() -> Result<()> {
     let mesh = Mesh::new([("X", 2)])?;
-    let x = F32.of([8, 6]).on(&mesh, p!["X"]);
-    let w = F32.of([2, 6]).on(&mesh, p![_, "X"]);
+    let x = F32.array_type([8, 6]).on(&mesh, p!["X"]);
+    let w = F32.array_type([2, 6]).on(&mesh, p![_, "X"]);
     let f = jit(|x: &Array, w: &Array| x.dot(w.t()));
     SHOWN.set(Some(Vec::new()));
     let lowered = f.trace((x, w))?.lower()?;
     let shown = SHOWN.take().unwrap_or_default();
-    let mut want: Vec<String> = shown.into_iter().map(|(_, text)| text).collect();
+    let mut expected: Vec<String> = shown.into_iter().map(|(_, text)| text).collect();
     let c = lowered.collectives().iter().next().expect("the weights are gathered");
-    want.push(format!("{} over {}: {} bytes per device\n", c.kind, c.axes, c.bytes));
+    expected.push(format!("{} over {}: {} bytes per device\n", c.kind, c.axes, c.bytes_per_device));
     let page = include_str!("../mod.rs");
     let page: Vec<&str> = page.lines().map_while(|l| l.strip_prefix("//!")).collect();
     let mut blocks: Vec<String> = Vec::new();
@@ -49,6 +49,6 @@ fn the_page_shows_what_the_passes_make() -> Result<()> {
             _ => {}
         }
     }
-    assert_eq!(blocks.concat(), want.concat(), "\n{}", want.join("----\n"));
+    assert_eq!(blocks.concat(), expected.concat(), "\n{}", expected.join("----\n"));
     Ok(())
 }

@@ -1,8 +1,9 @@
 //! The three kinds of cases.
 
 use super::check::{self, numbers};
+use super::error_checks::flaw;
+use super::kinds::case_name;
 use super::ops::{self, Val};
-use super::told::flaw;
 use super::{Failure, nested};
 use atmesh::program::Program;
 use atmesh::{
@@ -13,32 +14,33 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What is known while a case's program is traced.
+/// The state while a case's program is traced.
 pub(crate) struct Env<'a> {
-    /// The mesh as the program at this place sees it.
+    /// The mesh as seen by the program at this point.
     pub mesh: Mesh,
-    /// Values by name.
+    /// The values by name.
     pub names: BTreeMap<String, Val>,
-    /// What the trace found.
+    /// The findings of the trace.
     pub found: &'a RefCell<Found>,
 }
 
-/// What a trace found: types by name, and the innermost refusal.
+/// The findings of a trace: types by name, and the innermost error.
 #[derive(Default)]
 pub(crate) struct Found {
     pub types: BTreeMap<String, String>,
-    /// Which equation was refused, the kind, the whole text.
+    /// The name of the rejected equation, the kind of its error, and the full text.
     pub refused: Option<(String, String, String)>,
-    /// The equation whose results could not even be counted: its error is the trace's.
+    /// The equation whose number of results could not be determined: its error becomes the error of
+    /// the trace.
     pub emptied: Option<String>,
-    /// What is wrong with how a refusal is told.
+    /// A fault in the presentation of an error.
     pub flaw: Option<String>,
-    /// An op that is not built, or a case that cannot be read.
+    /// An operation that is not implemented, or a case that cannot be read.
     pub missing: Option<String>,
 }
 
 impl Env<'_> {
-    /// The same with room for a nested program's names, on another mesh.
+    /// Returns a nested environment for the names of a nested program, on another mesh.
     pub(crate) fn inside(&self, mesh: Mesh) -> Env<'_> {
         Env { mesh, names: self.names.clone(), found: self.found }
     }
@@ -46,18 +48,18 @@ impl Env<'_> {
         self.found.borrow_mut().types.entry(name.into()).or_insert_with(|| value.type_text());
         self.names.insert(name.into(), value);
     }
-    /// Notes that something is not built; as an error, to end the trace.
+    /// Records that something is not implemented; returns an error that ends the trace.
     pub(crate) fn missing(&self, what: impl Into<String>) -> Error {
         let what = what.into();
         self.found.borrow_mut().missing.get_or_insert(what.clone());
         Error::other(what)
     }
-    /// Notes that the equation binding `name` was refused; inner refusals came first.
+    /// Records that the equation binding `name` was rejected; inner errors come first.
     pub(crate) fn refused(&self, name: &str, error: &Error) {
         if self.found.borrow().emptied.is_some() {
             return;
         }
-        let kind = error.kind().name().to_string();
+        let kind = case_name(error.kind()).to_string();
         if let Some(flaw) = flaw(error) {
             self.found.borrow_mut().flaw.get_or_insert(flaw);
         }
@@ -65,7 +67,7 @@ impl Env<'_> {
     }
 }
 
-/// The mesh of a case.
+/// Parses the mesh of a case.
 pub(crate) fn mesh(v: &Value) -> Result<Mesh, String> {
     let axes = v["axes"].as_array().ok_or("no axes")?;
     let types = v["types"].as_array().ok_or("no types")?;
@@ -80,7 +82,7 @@ pub(crate) fn mesh(v: &Value) -> Result<Mesh, String> {
     Mesh::with_types(axes).map_err(|e| e.to_string())
 }
 
-/// One axis or several.
+/// Parses one axis or several.
 pub(crate) fn axes(v: &Value) -> Axes {
     match v {
         Value::String(a) => Axes::from(a.as_str()),
@@ -89,20 +91,20 @@ pub(crate) fn axes(v: &Value) -> Axes {
     }
 }
 
-/// A PartitionSpec: a list, or an object with the two sets.
+/// Parses a PartitionSpec: a list, or an object with the reduced and unreduced axes.
 pub(crate) fn spec(v: &Value) -> Spec {
     match v {
-        Value::Array(entries) => Spec::of(entries.iter().map(axes).collect()),
+        Value::Array(entries) => Spec::from_dims(entries.iter().map(axes).collect()),
         Value::Object(o) => {
             let set = |name: &str| o.get(name).map(axes).unwrap_or_default();
-            let dims = o.get("spec").map_or_else(|| Spec::of(Vec::new()), spec);
+            let dims = o.get("spec").map_or_else(|| Spec::from_dims(Vec::new()), spec);
             dims.unreduced(set("unreduced")).reduced(set("reduced"))
         }
-        _ => Spec::of(Vec::new()),
+        _ => Spec::from_dims(Vec::new()),
     }
 }
 
-/// An argument: placed, with the data that its rule makes.
+/// Returns an argument: the data that its rule generates, placed on the mesh.
 fn argument(arg: &Value, mesh: &Mesh) -> Result<Array, Failure> {
     let text = arg["type"].as_str().ok_or("an argument without type")?;
     let ty = ArrayType::parse(text, mesh).map_err(|e| format!("type {text}: {e}"))?;
@@ -116,7 +118,7 @@ fn argument(arg: &Value, mesh: &Mesh) -> Result<Array, Failure> {
 
 fn data(rule: &Value, dtype: DType, shape: &Shape) -> Result<Array, String> {
     if dtype.is_complex() {
-        // the pairs of a list, or a real array with one more dimension of 2
+        // The parts are pairs in a list, or a real array with an extra last dimension of 2.
         let flat = match rule["list"].as_array() {
             Some(pairs) => {
                 serde_json::json!({ "list": pairs.iter().filter_map(Value::as_array).flatten().collect::<Vec<_>>() })
@@ -124,10 +126,10 @@ fn data(rule: &Value, dtype: DType, shape: &Shape) -> Result<Array, String> {
             None => rule.clone(),
         };
         let both = data(&flat, dtype.real(), &shape.iter().copied().chain([2]).collect())?;
-        let part = |k: i64| both.slice(atmesh::ix![atmesh::Rest, k]);
+        let part = |k: i64| both.slice(atmesh::ix![atmesh::Ellipsis, k]);
         return Ok(part(0).complex(part(1)));
     }
-    let n = shape.elements();
+    let n = shape.num_elements();
     let float = |v: &Value| numbers::float(v);
     let of_floats = |xs: Vec<f64>| -> Result<Array, String> {
         let ints = || xs.iter().map(|x| *x as i128).collect::<Vec<i128>>();
@@ -158,7 +160,7 @@ fn data(rule: &Value, dtype: DType, shape: &Shape) -> Result<Array, String> {
     Err(format!("data {rule} is none that is known"))
 }
 
-/// Elements from floats, or for integer types from whole numbers, which wrap.
+/// Returns an array of these floats or, for integer types, of these integers, which wrap.
 fn of(dtype: DType, shape: &Shape, floats: &[f64], ints: &[i128]) -> Result<Array, String> {
     macro_rules! int {
         ($t:ty) => {
@@ -184,7 +186,7 @@ fn of(dtype: DType, shape: &Shape, floats: &[f64], ints: &[i128]) -> Result<Arra
     Ok(flat.reshape(shape))
 }
 
-/// The results of a program case, whatever is expected of it.
+/// Returns the results of a program case, ignoring what it expects.
 pub(crate) fn results(case: &Value, engine: EngineKind) -> Result<Vec<Array>, String> {
     let mesh = mesh(&case["mesh"])?;
     let args = case["args"].as_array().ok_or("no args")?;
@@ -206,7 +208,8 @@ pub(crate) fn results(case: &Value, engine: EngineKind) -> Result<Vec<Array>, St
     Ok(results)
 }
 
-/// A program case. `seen` gets the trace of one that is accepted, and says whether it is to run.
+/// Runs a program case. `seen` receives the trace of an accepted case, and returns whether to
+/// execute it.
 pub(crate) fn program(
     case: &Value,
     engine: EngineKind,
@@ -224,7 +227,7 @@ pub(crate) fn program(
     }
     let found = RefCell::new(Found::default());
     let f = jit(|inputs: &Vec<Array>| -> atmesh::Result<Vec<Array>> {
-        // the program may be traced again for a later stage: what counts is the last time
+        // The program may be traced again for a later stage; the last trace counts.
         *found.borrow_mut() = Found::default();
         let mut env = Env { mesh: mesh.clone(), names: BTreeMap::new(), found: &found };
         for (name, input) in names.iter().zip(inputs) {
@@ -235,7 +238,8 @@ pub(crate) fn program(
     });
     let f = f.on(&mesh).engine(engine);
     let outcome = f.trace(&values);
-    // what the reference refuses without need may be accepted: with these values, sharded in whatever way
+    // A case that the reference rejects needlessly may be accepted, with these values and any
+    // sharding.
     let welcome = case.get("welcome").filter(|_| outcome.is_ok() && found.borrow().refused.is_none());
     let expect = welcome.unwrap_or(expect);
     {
@@ -248,7 +252,9 @@ pub(crate) fn program(
             return Err(flaw.into());
         }
         let emptied = match (&found.refused, &found.emptied, &outcome) {
-            (None, Some(name), Err(e)) => Some((name.clone(), e.kind().name().to_string(), e.to_string())),
+            (None, Some(name), Err(e)) => {
+                Some((name.clone(), case_name(e.kind()).to_string(), e.to_string()))
+            }
             _ => None,
         };
         check::refusal(expect, found.refused.as_ref().or(emptied.as_ref()), outcome.as_ref().err())?;
@@ -263,7 +269,7 @@ pub(crate) fn program(
     if !seen(traced.program()) {
         return Ok(());
     }
-    // as users call it: an equal program that ran before is not compiled again
+    // Call it as users do: an equal program that ran before is not compiled again.
     let results = f.call(&values).map_err(|e| format!("did not run: {e}"))?;
     let tol = case["tol"].as_f64().unwrap_or(1e-5);
     let wanted = expect["values"].as_array().ok_or("no values")?;
@@ -286,7 +292,7 @@ pub(crate) fn program(
     Ok(())
 }
 
-/// A layout case.
+/// Runs a layout case.
 pub(crate) fn layout(case: &Value) -> Result<(), String> {
     let mesh = mesh(&case["mesh"])?;
     let shape: Shape = ops::sizes(&case["shape"]).into();
@@ -294,8 +300,8 @@ pub(crate) fn layout(case: &Value) -> Result<(), String> {
     let held = Sharding::new(&mesh, spec(&case["spec"]), &shape)
         .and_then(|sharding| Ok((sharding.shard_shape(&shape)?, sharding)));
     let (local, sharding) = match (held, expect["error"].as_str()) {
-        (Err(fault), Some(kind)) if fault.kind().name() == kind => return Ok(()),
-        (Err(fault), want) => return Err(format!("refused ({}), wanted {want:?}", fault.kind().name())),
+        (Err(fault), Some(kind)) if case_name(fault.kind()) == kind => return Ok(()),
+        (Err(fault), want) => return Err(format!("refused ({}), wanted {want:?}", case_name(fault.kind()))),
         (Ok(_), Some(kind)) => return Err(format!("accepted, wanted an error of kind {kind}")),
         (Ok(held), None) => held,
     };
@@ -318,19 +324,19 @@ pub(crate) fn layout(case: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A type case.
+/// Runs a type case.
 pub(crate) fn ty(case: &Value) -> Result<(), String> {
     let mut mesh = mesh(&case["mesh"])?;
     let text = case["text"].as_str().ok_or("no text")?;
     let expect = &case["expect"];
-    // an axis over which values vary is a manual one
+    // An axis over which values vary is a manual axis.
     let varying = axes(&expect["varying"]);
     if !varying.is_empty() {
-        mesh = mesh.retyped(&varying, AxisType::Manual).map_err(|e| e.to_string())?;
+        mesh = mesh.with_axis_types(&varying, AxisType::Manual).map_err(|e| e.to_string())?;
     }
     let got = match (ArrayType::parse(text, &mesh), expect["error"].as_str()) {
-        (Err(e), Some(kind)) if e.kind().name() == kind => return Ok(()),
-        (Err(e), want) => return Err(format!("refused ({}), wanted {want:?}: {e}", e.kind().name())),
+        (Err(e), Some(kind)) if case_name(e.kind()) == kind => return Ok(()),
+        (Err(e), want) => return Err(format!("refused ({}), wanted {want:?}: {e}", case_name(e.kind()))),
         (Ok(t), Some(kind)) => return Err(format!("read as {t}, wanted an error of kind {kind}")),
         (Ok(t), None) => t,
     };
@@ -345,5 +351,5 @@ pub(crate) fn ty(case: &Value) -> Result<(), String> {
     same("spec", got.spec.to_string(), want_spec.padded(got.rank()).in_order(&mesh).to_string())?;
     same("varying", got.varying.to_string(), varying.to_string())?;
     same("print", got.to_string(), expect["print"].as_str().unwrap_or(text).into())?;
-    same("short", got.short(), expect["short"].as_str().unwrap_or("").into())
+    same("short", got.short_text(), expect["short"].as_str().unwrap_or("").into())
 }

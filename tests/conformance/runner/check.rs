@@ -1,15 +1,15 @@
-//! Compares what was found with what is expected.
+//! Compares results with expectations.
 
 use atmesh::{Array, Complex, DType, Error};
 use half::{bf16, f16};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Numbers of cases.
+/// Parses the numbers of cases.
 pub(crate) mod numbers {
     use serde_json::Value;
 
-    /// A float; `"nan"` and `"inf"` are written as strings.
+    /// Parses a float; `"nan"` and `"inf"` are strings.
     pub(crate) fn float(v: &Value) -> f64 {
         match v {
             Value::String(s) => s.parse().unwrap_or(f64::NAN),
@@ -17,7 +17,7 @@ pub(crate) mod numbers {
             other => other.as_f64().unwrap_or(f64::NAN),
         }
     }
-    /// A whole number.
+    /// Parses an integer.
     pub(crate) fn int(v: &Value) -> i128 {
         match v {
             Value::Bool(b) => i128::from(*b),
@@ -29,7 +29,7 @@ pub(crate) mod numbers {
     }
 }
 
-/// Whether a refusal was wanted, and this one.
+/// Compares an error with the expected one, if an error is expected.
 pub(crate) fn refusal(
     expect: &Value,
     got: Option<&(String, String, String)>,
@@ -53,7 +53,7 @@ pub(crate) fn refusal(
     }
 }
 
-/// The type of every value.
+/// Compares the type of every value.
 pub(crate) fn types(want: &Value, got: &BTreeMap<String, String>) -> Result<(), String> {
     let Some(want) = want.as_object() else { return Ok(()) };
     let wrong = want.iter().find(|(name, text)| got.get(*name).map(String::as_str) != text.as_str());
@@ -66,7 +66,7 @@ pub(crate) fn types(want: &Value, got: &BTreeMap<String, String>) -> Result<(), 
     }
 }
 
-/// A type as printed without its sharding: `float32[8@(X,Y),2]{U:Z}` as `float32[8,2]`.
+/// Removes the sharding from a printed type: `float32[8@(X,Y),2]{U:Z}` becomes `float32[8,2]`.
 pub(crate) fn unsharded(ty: &str) -> String {
     let (mut text, mut rest) = (String::new(), ty.split('{').next().unwrap_or(""));
     while let Some((before, axes)) = rest.split_once('@') {
@@ -77,7 +77,7 @@ pub(crate) fn unsharded(ty: &str) -> String {
     text + rest
 }
 
-/// All elements, floats and whole numbers apart.
+/// All elements: floats or integers.
 enum Flat {
     Floats(Vec<f64>),
     Complex(Vec<Complex<f64>>),
@@ -85,7 +85,7 @@ enum Flat {
 }
 
 impl Flat {
-    /// What tells elements apart.
+    /// Returns integers that are equal exactly if the elements are.
     fn bits(self) -> Vec<i128> {
         match self {
             Flat::Floats(x) => x.iter().map(|x| x.to_bits().into()).collect(),
@@ -98,7 +98,7 @@ impl Flat {
     }
 }
 
-/// Whether all elements of these arrays are the same, bit by bit.
+/// Compares the elements of these arrays bit by bit.
 pub(crate) fn same_bits(got: &[Array], want: &[Array]) -> Result<(), String> {
     if got.len() != want.len() {
         return Err(format!("{} results, {} on unsharded operands", got.len(), want.len()));
@@ -138,11 +138,12 @@ fn flat(x: &Array) -> Result<Flat, Error> {
         DType::U16 => ints!(u16),
         DType::U32 => ints!(u32),
         DType::U64 => ints!(u64),
-        _ => return flat(&atmesh::Key::of(x.clone()).data()),
+        _ => return flat(&atmesh::Key::from_array(x.clone()).data()),
     })
 }
 
-/// Numbers of matrices whose columns (or rows) may each be multiplied by −1, turned to those that are wanted.
+/// Flips the signs of columns (or rows) of matrices to match the expected ones, where the sign is
+/// arbitrary.
 fn turned(got: &mut [f64], want: &[Value], shape: &[usize], lines: &str) {
     let [.., m, n] = *shape else { return };
     let (count, each) = if lines == "rows" { (m, n) } else { (n, m) };
@@ -159,7 +160,7 @@ fn turned(got: &mut [f64], want: &[Value], shape: &[usize], lines: &str) {
     }
 }
 
-/// A result's numbers; `up_to_sign` names the lines of matrices that may be turned.
+/// Compares the elements of a result. `up_to_sign` says which rows or columns may have either sign.
 pub(crate) fn values(
     name: &str,
     got: &Array,
@@ -204,7 +205,8 @@ pub(crate) fn values(
     Ok(())
 }
 
-/// Each device's shard against its slice of the whole. Copies of an unreduced value are summands: their shapes only.
+/// Compares each device's shard with its slice of the full array. For an unreduced value, only
+/// shapes are compared, since its copies are summands.
 pub(crate) fn shards(name: &str, x: &Array) -> Result<(), String> {
     let fail = |e: Error| format!("shards of {name}: {e}");
     let ty = x.ty().map_err(fail)?;
@@ -217,8 +219,8 @@ pub(crate) fn shards(name: &str, x: &Array) -> Result<(), String> {
         for (r, n) in shard.index.iter().zip(ty.shape.iter()) {
             positions = positions.iter().flat_map(|p| r.clone().map(move |i| p * n + i)).collect();
         }
-        // an element of a key is two words
-        let words = whole.len() / ty.shape.elements().max(1);
+        // An element of a key is two words.
+        let words = whole.len() / ty.shape.num_elements().max(1);
         let slice: Vec<i128> =
             positions.iter().flat_map(|p| (0..words).map(move |w| p * words + w)).map(|p| whole[p]).collect();
         if slice.len() != data.len() || (!in_parts && slice != data) {

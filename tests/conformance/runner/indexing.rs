@@ -1,24 +1,24 @@
-//! Ops that go by indices: gather, scatter and their kin, segments.
+//! Operations that take indices: gather, scatter and related ones, and segment reductions.
 
 use super::check::numbers;
 use super::ops::{Val, out, prim, sizes};
-use atmesh::array::{Index, Pick};
-use atmesh::ops::indexing::{Gather, Places, Scatter, nothing};
-use atmesh::program::sentence::{Beyond, Combine};
-use atmesh::{Array, IndexOptions, Mode, Result, Spec};
+use atmesh::array::{DimIndex, Index};
+use atmesh::ops::indexing::{Gather, GatherDims, Scatter, fill_value};
+use atmesh::program::loop_nest::{OutOfBounds, Reducer};
+use atmesh::{Array, IndexMode, IndexOptions, Result, Spec};
 use serde_json::Value;
 
-fn mode(p: &Value) -> Option<Mode> {
+fn mode(p: &Value) -> Option<IndexMode> {
     match p["mode"].as_str() {
-        Some("clip") => Some(Mode::Clip),
-        Some(_) => Some(Mode::Fill),
+        Some("clip") => Some(IndexMode::Clip),
+        Some(_) => Some(IndexMode::Fill),
         None => None,
     }
 }
 
 fn options(p: &Value) -> IndexOptions {
     let mut options = IndexOptions::default();
-    (options.mode, options.out) = (mode(p), out(p));
+    (options.mode, options.out_sharding) = (mode(p), out(p));
     options
 }
 
@@ -27,7 +27,7 @@ fn pairs(p: &Value, first: &str, second: &str) -> Vec<(usize, usize)> {
     list(first).into_iter().zip(list(second)).collect()
 }
 
-/// What the op makes; nothing, if it is none of these.
+/// Returns the results, or `None` if the operation is not in this family.
 pub(crate) fn indexing(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
     let Some(first) = ins.first() else { return Ok(None) };
     let x = first.array();
@@ -45,33 +45,41 @@ pub(crate) fn indexing(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>
             Some(spec) => x.take_along_axis_to(&ins[1].array(), axis(), spec),
         },
         "gather" => {
-            let places = Places {
-                of: sizes(&p["start_index_map"]),
-                collapsed: sizes(&p["collapsed_slice_dims"]),
-                batching: pairs(p, "operand_batching_dims", "start_indices_batching_dims"),
-                windows: sizes(&p["offset_dims"]),
-                beyond: if p["mode"] == "fill" { Beyond::Nothing } else { Beyond::Clip },
+            let places = GatherDims {
+                start_index_map: sizes(&p["start_index_map"]),
+                collapsed_dims: sizes(&p["collapsed_slice_dims"]),
+                batching_dims: pairs(p, "operand_batching_dims", "start_indices_batching_dims"),
+                offset_dims: sizes(&p["offset_dims"]),
+                mode: if p["mode"] == "fill" { OutOfBounds::Drop } else { OutOfBounds::Clip },
             };
-            let fill = nothing(x.dtype()?);
-            prim(Gather { at: places, sizes: sizes(&p["slice_sizes"]).into(), fill, out: asked }, ins)
+            let fill = fill_value(x.dtype()?);
+            prim(
+                Gather {
+                    dims: places,
+                    slice_sizes: sizes(&p["slice_sizes"]).into(),
+                    fill,
+                    out_sharding: asked,
+                },
+                ins,
+            )
         }
         "scatter_add" => {
-            let places = Places {
-                of: sizes(&p["scatter_dims_to_operand_dims"]),
-                collapsed: sizes(&p["inserted_window_dims"]),
-                batching: pairs(p, "operand_batching_dims", "scatter_indices_batching_dims"),
-                windows: sizes(&p["update_window_dims"]),
-                beyond: if p["mode"] == "clip" { Beyond::Clip } else { Beyond::Nothing },
+            let places = GatherDims {
+                start_index_map: sizes(&p["scatter_dims_to_operand_dims"]),
+                collapsed_dims: sizes(&p["inserted_window_dims"]),
+                batching_dims: pairs(p, "operand_batching_dims", "scatter_indices_batching_dims"),
+                offset_dims: sizes(&p["update_window_dims"]),
+                mode: if p["mode"] == "clip" { OutOfBounds::Clip } else { OutOfBounds::Drop },
             };
             let ins = [ins[0].clone(), ins[2].clone(), ins[1].clone()];
-            prim(Scatter { at: places, combine: Some(Combine::Add), out: asked }, &ins)
+            prim(Scatter { dims: places, reducer: Some(Reducer::Add), out_sharding: asked }, &ins)
         }
         "at_set" | "at_add" | "at_mul" | "at_max" | "at_min" => {
-            let all = Pick::range(None, None, None);
+            let all = DimIndex::range(None, None, None);
             let mut picks = vec![all; axis() as usize];
-            picks.push(Pick::from(&ins[1].array()));
-            let at = x.at(Index::from(picks)).mode(mode(p).unwrap_or(Mode::Fill));
-            let at = if let Some(spec) = asked { at.to(spec) } else { at };
+            picks.push(DimIndex::from(&ins[1].array()));
+            let at = x.at(Index::from(picks)).mode(mode(p).unwrap_or(IndexMode::Fill));
+            let at = if let Some(spec) = asked { at.out_sharding(spec) } else { at };
             let u = ins[2].term();
             match op {
                 "at_set" => at.set(u),
@@ -87,7 +95,7 @@ pub(crate) fn indexing(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>
         "segment_min" => x.segment_min_with(&ins[1].array(), count("num_segments"), options(p)),
         "bincount" => match ins.get(1) {
             None => x.bincount(count("length")),
-            Some(weights) => x.bincount_of(&weights.array(), count("length")),
+            Some(weights) => x.bincount_weighted(&weights.array(), count("length")),
         },
         _ => return Ok(None),
     }))

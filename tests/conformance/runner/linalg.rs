@@ -1,15 +1,15 @@
-//! Linear algebra.
+//! Linear algebra operations.
 
 use super::check::numbers;
 use super::ops::Val;
 use atmesh::{Array, TriangularOptions};
 use serde_json::Value;
 
-/// The results of an op of this family.
+/// Returns the results, or `None` if the operation is not in this family.
 pub(crate) fn linalg(op: &str, ins: &[Val], p: &Value) -> Option<Vec<Array>> {
     let x = ins.first()?.array();
     let is = |name: &str| p[name].as_bool() == Some(true);
-    // those that are true by default
+    // These flags are true by default.
     let is_not = |name: &str| p[name].as_bool() == Some(false);
     let second = || ins.get(1).map(Val::array);
     Some(match op {

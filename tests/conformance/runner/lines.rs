@@ -1,12 +1,12 @@
-//! Ops along a dimension: running sums, sorts.
+//! Operations along a dimension: cumulative reductions and sorts.
 
 use super::check::numbers;
 use super::ops::{Val, prim, sizes};
-use atmesh::ops::lines::{Fft, Transform};
-use atmesh::{Array, sort_together};
+use atmesh::ops::along_axis::{Fft, FftKind};
+use atmesh::{Array, sort_by_keys};
 use serde_json::Value;
 
-/// The results of an op of this family.
+/// Returns the results, or `None` if the operation is not in this family.
 pub(crate) fn lines(op: &str, ins: &[Val], p: &Value) -> Option<Vec<Array>> {
     let x = ins.first()?.array();
     let axis = |name: &str| numbers::int(&p[name]) as i32;
@@ -15,26 +15,26 @@ pub(crate) fn lines(op: &str, ins: &[Val], p: &Value) -> Option<Vec<Array>> {
         Some(vec![run(&x, axis("axis"))])
     };
     match op {
-        "cumsum" => running(Array::cumsum, Array::cumsum_from_end),
-        "cumprod" => running(Array::cumprod, Array::cumprod_from_end),
-        "cummax" => running(Array::cummax, Array::cummax_from_end),
-        "cummin" => running(Array::cummin, Array::cummin_from_end),
-        "cumlogsumexp" => running(Array::cumlogsumexp, Array::cumlogsumexp_from_end),
+        "cumsum" => running(Array::cumsum, Array::cumsum_reverse),
+        "cumprod" => running(Array::cumprod, Array::cumprod_reverse),
+        "cummax" => running(Array::cummax, Array::cummax_reverse),
+        "cummin" => running(Array::cummin, Array::cummin_reverse),
+        "cumlogsumexp" => running(Array::cumlogsumexp, Array::cumlogsumexp_reverse),
         "recurrence" => Some(vec![ins.get(1)?.array().recurrence(&x, axis("axis"))]),
         "sort" => {
             let keys = p.get("num_keys").map_or(1, |n| numbers::int(n) as usize);
             let all: Vec<Array> = ins.iter().map(Val::array).collect();
             Some(match &all[..] {
                 [x] if keys == 1 => vec![x.sort(axis("dimension"))],
-                all => sort_together(all, keys, axis("dimension")),
+                all => sort_by_keys(all, keys, axis("dimension")),
             })
         }
         "fft" | "ifft" | "rfft" | "irfft" => {
             let kind = match op {
-                "fft" => Transform::Forward,
-                "ifft" => Transform::Inverse,
-                "rfft" => Transform::Real,
-                _ => Transform::InverseReal,
+                "fft" => FftKind::Forward,
+                "ifft" => FftKind::Inverse,
+                "rfft" => FftKind::Real,
+                _ => FftKind::InverseReal,
             };
             Some(vec![prim(Fft { kind, lengths: sizes(&p["lengths"]).into() }, ins)])
         }

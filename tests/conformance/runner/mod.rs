@@ -1,16 +1,19 @@
-//! Runs conformance cases (`../FORMAT.md`) through the public API: the types of every value while tracing, the numbers, each device's
-//! shard, or the refusal. Shared by the `conformance` example and the tests.
+//! Runs conformance cases (`../FORMAT.md`) through the public API: the types of every value while
+//! tracing, the elements, each device's shard, or the error. The `conformance` example and the
+//! tests share this module.
 
 mod case;
 mod check;
+#[path = "../../error_checks/mod.rs"]
+mod error_checks;
 mod indexing;
+#[path = "../kinds.rs"]
+mod kinds;
 #[cfg(feature = "linalg")]
 mod linalg;
 mod lines;
 mod nested;
 mod ops;
-#[path = "../../told/mod.rs"]
-mod told;
 
 use atmesh::EngineKind;
 use atmesh::program::Program;
@@ -18,12 +21,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a case did not pass.
+/// The reason why a case did not pass.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// It needs this, which is not built.
+    /// The case needs an operation that is not implemented.
     Unbuilt(String),
-    /// What was got and wanted.
+    /// The actual and the expected result differ.
     Differs(String),
 }
 
@@ -39,36 +42,37 @@ impl From<&str> for Failure {
     }
 }
 
-/// What became of the cases of a file.
+/// The outcome of the cases of a file.
 pub(crate) struct Report {
-    /// The file's name without its ending.
+    /// The file's name without its extension.
     pub name: String,
-    /// How many passed.
+    /// The number of cases that passed.
     pub passed: usize,
-    /// How many there are, without the exceptions and those that need what is not built.
+    /// The number of cases, without exceptions and without cases that need unimplemented
+    /// operations.
     pub total: usize,
-    /// Those listed as exceptions: id and reason.
+    /// The exceptions: id and reason.
     pub excepted: Vec<(String, String)>,
-    /// How many of those that passed the reference refuses without need.
+    /// The number of passed cases that the reference rejects needlessly.
     pub accepted: usize,
-    /// How many need something that is listed as not built, by its name.
+    /// The number of cases for each unimplemented operation, by name.
     pub unbuilt: BTreeMap<String, usize>,
-    /// Those that failed: id and what differed.
+    /// The failures: id and difference.
     pub failed: Vec<(String, String)>,
 }
 
-/// Cases that need not pass.
+/// The cases that need not pass.
 pub(crate) struct Lists {
-    /// Those whose answer is judged otherwise: the reason by id.
+    /// The exceptions, which are judged differently: the reason by id.
     pub exceptions: BTreeMap<String, String>,
-    /// Those that the reference refuses without need: the result's type by id.
+    /// The cases that the reference rejects needlessly: the result's type by id.
     pub accepted: BTreeMap<String, String>,
-    /// What is not built: by its name, the file that shows it.
+    /// Unimplemented operations: the file that shows each, by name.
     pub unbuilt: BTreeMap<String, String>,
 }
 
 impl Lists {
-    /// Those of this crate.
+    /// Returns the lists of this crate.
     pub(crate) fn own() -> Lists {
         Lists {
             exceptions: keyed(include_str!("../exceptions.txt"), |[_, id, reason]| (id, reason)),
@@ -78,7 +82,7 @@ impl Lists {
     }
 }
 
-/// Lines of three words, of which the last is a text; without comments.
+/// Parses lines of two words and a text; comments are skipped.
 fn keyed(text: &'static str, key: impl Fn([&str; 3]) -> (&str, &str)) -> BTreeMap<String, String> {
     let lines = text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
     let pairs = lines.map(|l| {
@@ -142,7 +146,7 @@ pub(crate) fn run(name: &str, text: &str, engine: EngineKind, lists: &Lists) -> 
         }
         report.total += 1;
     }
-    // what was built leaves the list
+    // An operation that is implemented must be removed from the list.
     for (what, _) in
         lists.unbuilt.iter().filter(|(what, file)| *file == name && !report.unbuilt.contains_key(*what))
     {
@@ -151,7 +155,8 @@ pub(crate) fn run(name: &str, text: &str, engine: EngineKind, lists: &Lists) -> 
     report
 }
 
-/// Runs one case; a panic is a failure like others. Of a program that is accepted `seen` gets the trace, and says whether it is to run.
+/// Runs one case; a panic counts as a failure. `seen` receives the trace of an accepted program,
+/// and returns whether to execute it.
 pub(crate) fn one(
     case: &Value,
     engine: EngineKind,
@@ -171,8 +176,8 @@ pub(crate) fn one(
     })
 }
 
-/// Runs a case that the reference refuses without need: its results have these types, `;` between them, and the bits of the same
-/// program on unsharded operands.
+/// Runs a case that the reference rejects needlessly: its results have these types, separated by
+/// `;`, and the bits of the same program on unsharded operands.
 fn accepted(case: &Value, engine: EngineKind, types: &str) -> Result<(), String> {
     let mut alone = case.clone();
     for arg in alone["args"].as_array_mut().into_iter().flatten() {
@@ -191,7 +196,7 @@ fn accepted(case: &Value, engine: EngineKind, types: &str) -> Result<(), String>
 }
 
 impl Report {
-    /// The line of the file, and those of the cases that failed.
+    /// Formats the summary of the file, and its failures.
     pub(crate) fn print(&self) -> String {
         let mut s = format!("{} {}/{}", self.name, self.passed, self.total);
         if !self.excepted.is_empty() {

@@ -1,11 +1,11 @@
-//! Programs inside programs: equations in order, and the ops with bodies.
+//! Programs within programs: equations in order, and the operations with bodies.
 
 use super::case::{Env, axes, spec};
 use super::ops::{self, Val};
 use atmesh::{Array, Axes, Axis, AxisType, Error, Inferred, Mesh, Result, ScanOptions, Spec};
 use serde_json::Value;
 
-/// Traces equations in order, until one is refused.
+/// Traces equations in order, up to the first error.
 pub(crate) fn equations(env: &mut Env, body: &Value) -> Result<()> {
     for e in body.as_array().into_iter().flatten() {
         let outs: Vec<&str> = e["out"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -35,7 +35,7 @@ fn manual(mesh: &Mesh, axis: Axis) -> bool {
     mesh.axis_type(axis) == Some(AxisType::Manual)
 }
 
-/// What a program returns.
+/// Returns the results of a program.
 pub(crate) fn results(env: &Env, returns: &Value) -> Result<Vec<Array>> {
     let names = returns.as_array().into_iter().flatten().filter_map(Value::as_str);
     names.map(|n| Ok(lookup(env, n)?.array())).collect()
@@ -45,7 +45,8 @@ fn lookup(env: &Env, name: &str) -> Result<Val> {
     env.names.get(name).cloned().ok_or_else(|| env.missing(format!("no value {name}")))
 }
 
-/// A nested program: its args bound to these values, its equations, its results.
+/// Runs a nested program: binds its arguments to these values, traces its equations, and returns
+/// its results.
 fn program(env: &Env, mesh: Mesh, body: &Value, args: &[Array]) -> Result<Vec<Array>> {
     let mut inner = env.inside(mesh);
     let names = body["args"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -109,7 +110,7 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
             let d = params.get("axis").and_then(Value::as_i64).unwrap_or(0) as i32;
             let both = |a: Vec<Array>, b: Vec<Array>| run(&[a, b].concat());
             match params["reverse"].as_bool() {
-                Some(true) => atmesh::associative_scan_from_end(arrays, d, both),
+                Some(true) => atmesh::associative_scan_reverse(arrays, d, both),
                 _ => atmesh::associative_scan(arrays, d, both),
             }
         }
@@ -131,8 +132,8 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
                 Value::Null => here.axis_names().iter().copied().filter(|a| !manual(&here, *a)).collect(),
                 names => axes(names),
             };
-            // where the axes are wrong the equation is refused: its body is not run
-            let inside = here.retyped(&over, AxisType::Manual).unwrap_or_else(|_| here.clone());
+            // If the axes are wrong, the equation is rejected and its body is not run.
+            let inside = here.with_axis_types(&over, AxisType::Manual).unwrap_or_else(|_| here.clone());
             let run = |args: &Vec<Array>| program(env, inside.clone(), body, args);
             let out_specs = specs(&params["out_specs"]);
             let f = match &params["in_specs"] {
@@ -144,16 +145,16 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
             f.call(&arrays)?
         }
         "smap" => {
-            // a shard_map over one axis; an entry is the dimension that the axis splits
+            // A shard_map over one axis; each entry is the dimension that the axis shards.
             let over = axes(&params["axis_name"]);
             let specs = |v: &Value| -> Vec<Spec> {
                 let split = |d: &Value| match d.as_u64() {
-                    None => Spec::of(Vec::new()),
-                    Some(d) => Spec::of((0..d).map(|_| Axes::none()).chain([over.clone()]).collect()),
+                    None => Spec::from_dims(Vec::new()),
+                    Some(d) => Spec::from_dims((0..d).map(|_| Axes::none()).chain([over.clone()]).collect()),
                 };
                 v.as_array().into_iter().flatten().map(split).collect()
             };
-            let inside = here.retyped(&over, AxisType::Manual).unwrap_or_else(|_| here.clone());
+            let inside = here.with_axis_types(&over, AxisType::Manual).unwrap_or_else(|_| here.clone());
             let run = |args: &Vec<Array>| program(env, inside.clone(), body, args);
             let out_specs = specs(&params["out_axes"]);
             let f = match &params["in_axes"] {
@@ -171,8 +172,8 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
                 None | Some(Value::Null) => here.axes_of(from).into(),
                 Some(names) => axes(names),
             };
-            // where the axes are wrong the equation is refused: its body is not run
-            let inside = here.retyped(&over, to).unwrap_or_else(|_| here.clone());
+            // If the axes are wrong, the equation is rejected and its body is not run.
+            let inside = here.with_axis_types(&over, to).unwrap_or_else(|_| here.clone());
             let run = |args: Vec<Array>| program(env, inside.clone(), body, &args);
             let specs = specs(&params[which]);
             match op {
@@ -212,7 +213,7 @@ fn equation(env: &Env, e: &Value, outs: usize) -> Result<Vec<Val>> {
         }
         other => return Err(env.missing(other)),
     };
-    // a tree that could not be made is empty: its error is in the trace
+    // An empty tree could not be built: its error is in the trace.
     if results.is_empty() && outs > 0 {
         env.found.borrow_mut().emptied.get_or_insert(e["out"][0].as_str().unwrap_or("").into());
         return Err(Error::other("a body was refused"));

@@ -1,4 +1,5 @@
-//! Every op of `../OPS.md` that has no body, by the methods of `Array` (and, for ops that are primitives, by these).
+//! Every operation of `../OPS.md` without a body, by the methods of `Array` (or, for operations
+//! that are primitives, by these).
 
 use super::case::{Env, axes, spec};
 use super::check::numbers;
@@ -8,9 +9,9 @@ use super::linalg::linalg;
 use super::lines::lines;
 use atmesh::array::{Dims, Term};
 
+use atmesh::ops::dot_general::DotGeneral;
 use atmesh::ops::elementwise::{Binary, Bitcast, Clamp, Convert, Select};
 use atmesh::ops::indexing::{DynamicSlice, DynamicUpdateSlice};
-use atmesh::ops::product::DotGeneral;
 use atmesh::ops::reduce::{Reduce, Reduction};
 use atmesh::ops::shape::{ExpandDims, Rev, Squeeze, Transpose};
 use atmesh::ops::sharding::Copy;
@@ -18,14 +19,15 @@ use atmesh::ops::slicing::{Concatenate, Pad, Slice, UpdateSlice};
 use atmesh::program::{Prim, Primitive};
 use atmesh::sharding::check_spec;
 use atmesh::{
-    Array, ArrayType, AxisType, Cast, ConvOptions, DType, Error, Exchange, Gather, Key, Operand, Padding,
-    Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum, einsum_to, stack,
+    AllToAll, Array, ArrayType, AxisType, CollectiveDim, ConvOptions, DType, Error, Key, Operand, Padding,
+    PcastTo, Result, Scalar, Spec, Tree, WindowOptions, axis_index, axis_size, einsum, einsum_to, stack,
 };
 use serde_json::Value;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// A value of a case's program: an array, or a number that takes the element type of what stands beside it.
+/// A value in a case's program: an array, or a scalar that takes the element type of the other
+/// operand.
 #[derive(Clone)]
 pub(crate) enum Val {
     Array(Array),
@@ -39,7 +41,7 @@ impl Val {
             Val::Lit(x) => x.term(),
         }
     }
-    /// As an array: a number alone is float32, int32 or bool.
+    /// Converts it to an array: a scalar alone is float32, int32 or bool.
     pub(crate) fn array(&self) -> Array {
         match self {
             Val::Array(a) => a.clone(),
@@ -56,7 +58,7 @@ impl Val {
     }
 }
 
-/// A number of a case.
+/// Parses a scalar of a case.
 pub(crate) fn scalar(v: &Value) -> Scalar {
     match v {
         Value::Bool(b) => Scalar::Bool(*b),
@@ -66,7 +68,7 @@ pub(crate) fn scalar(v: &Value) -> Scalar {
     }
 }
 
-/// A list of sizes (or one).
+/// Parses a list of sizes, or a single size.
 pub(crate) fn sizes(v: &Value) -> Vec<usize> {
     match v {
         Value::Array(list) => list.iter().map(|n| numbers::int(n) as usize).collect(),
@@ -75,12 +77,12 @@ pub(crate) fn sizes(v: &Value) -> Vec<usize> {
     }
 }
 
-/// An array that carries an error.
+/// Returns an array that carries an error.
 pub(crate) fn failed(error: &Error) -> Array {
     Array::filled_with(error)
 }
 
-/// Dimensions as numpy's functions take them: null is all, a number, a list.
+/// Parses dimensions in numpy's convention: null for all, a number, or a list.
 fn dims(v: &Value) -> Dims {
     match v {
         Value::Number(n) => Dims::from(n.as_i64().unwrap_or(0)),
@@ -95,11 +97,11 @@ pub(crate) fn prim(prim: impl Primitive, ins: &[Val]) -> Array {
     Array::apply(prim, &terms).swap_remove(0)
 }
 
-/// A function of two operands of which the left one may be a number.
+/// Applies a binary function whose left operand may be a scalar.
 fn binary(op: &str, a: &Val, b: &Val) -> Option<Array> {
     let (x, y) = match (a, b) {
         (Val::Lit(_), Val::Array(y)) => {
-            // on the left a number stands where the operands change places
+            // A scalar on the left swaps the operands.
             let x = a.term();
             return Some(match op {
                 "add" => y + x,
@@ -147,7 +149,7 @@ fn binary(op: &str, a: &Val, b: &Val) -> Option<Array> {
         "shift_left" => x.shift_left(y),
         "shift_right_logical" => x.shift_right_logical(y),
         "shift_right_arithmetic" => x.shift_right_arithmetic(y),
-        // others by the name that programs print
+        // Other operations are found by the names that programs print.
         _ => {
             let f = Binary::ALL.iter().find(|f| f.name() == op)?;
             Array::apply(Arc::new(*f), &[Term::from(&x), y]).swap_remove(0)
@@ -205,7 +207,7 @@ fn unary(op: &str, x: &Array, p: &Value) -> Option<Array> {
     })
 }
 
-/// Reductions and what is made of them: numpy's names.
+/// Applies a reduction or a function derived from one, by numpy's name.
 fn reduction(op: &str, x: &Array, p: &Value) -> Option<Array> {
     let over = || {
         if p["keepdims"].as_bool() == Some(true) { Dims::keep(dims(&p["axis"])) } else { dims(&p["axis"]) }
@@ -249,14 +251,14 @@ fn dtype(p: &Value, default: DType) -> DType {
     p["dtype"].as_str().and_then(DType::from_name).unwrap_or(default)
 }
 
-/// The type of a new array: `shape`, `dtype`, `out_sharding`.
+/// Parses the type of a new array: `shape`, `dtype`, `out_sharding`.
 fn new_type(env: &Env, p: &Value, shape: Vec<usize>, default: DType) -> Result<ArrayType> {
-    let ty = dtype(p, default).of(shape);
+    let ty = dtype(p, default).array_type(shape);
     match out(p) {
-        // `on` takes auto axes too, which an out_sharding must not name
+        // `on` accepts auto axes too, which an out_sharding must not name.
         Some(spec) => {
             let spec = check_spec(&env.mesh, spec, ty.rank(), &[AxisType::Explicit])
-                .map_err(|fault| Error::at(fault, "of", Vec::new(), Some(Location::caller())))?;
+                .map_err(|fault| Error::new(fault, "of", Vec::new(), Some(Location::caller())))?;
             Ok(ty.on(&env.mesh, spec))
         }
         None => Ok(ty),
@@ -268,7 +270,7 @@ fn random(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> 
         return Ok(Some(Key::new(numbers::int(&p["seed"]) as u64).array().clone()));
     }
     let Some(first) = ins.first() else { return Ok(None) };
-    let key = Key::of(first.array());
+    let key = Key::from_array(first.array());
     let ty = |default| new_type(env, p, sizes(&p["shape"]), default);
     let or = |name: &str, default: f64| p.get(name).map_or(default, numbers::float);
     Ok(Some(match op {
@@ -307,7 +309,7 @@ fn creation(env: &Env, op: &str, p: &Value) -> Result<Option<Array>> {
     Ok(Some(match op {
         "full" => {
             let ty = shape()?;
-            // its value is cast
+            // Its value is converted.
             let value = scalar(&p["value"]);
             let value = match ty.dtype {
                 DType::Bool => Scalar::Bool(value.to_f64() != 0.0),
@@ -369,7 +371,7 @@ fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
             let lists = |v: &Value| [sizes(&v[0]), sizes(&v[1])];
             let preferred = p["preferred_element_type"].as_str().and_then(DType::from_name);
             let (contracting, batch) = (lists(&p["contracting"]), lists(&p["batch"]));
-            prim(DotGeneral { contracting, batch, out: to, preferred }, ins)
+            prim(DotGeneral { contracting, batch, out_sharding: to, accum_dtype: preferred }, ins)
         }
         ("conv_general_dilated", to) => a().conv_with(b(), conv(p, to)),
         ("einsum", to) => {
@@ -384,7 +386,7 @@ fn product(op: &str, ins: &[Val], p: &Value) -> Option<Array> {
     })
 }
 
-/// How a convolution is made.
+/// Parses the options of a convolution.
 fn conv(p: &Value, out: Option<Spec>) -> ConvOptions {
     let list = |name: &str| p.get(name).map(sizes);
     let mut how = ConvOptions::default();
@@ -397,12 +399,12 @@ fn conv(p: &Value, out: Option<Spec>) -> ConvOptions {
     });
     let groups = |name: &str| p.get(name).map_or(1, |n| numbers::int(n) as usize);
     (how.groups, how.batch_groups) = (groups("feature_group_count"), groups("batch_group_count"));
-    how.sums = p["preferred_element_type"].as_str().and_then(DType::from_name);
-    how.out = out;
+    how.accum_dtype = p["preferred_element_type"].as_str().and_then(DType::from_name);
+    how.out_sharding = out;
     how
 }
 
-/// How far windows reach beyond an array: a word, or pairs of numbers.
+/// Parses the padding of windows: a word, or pairs of integers.
 fn padding(v: &Value) -> Padding {
     match v {
         Value::String(word) if word == "SAME" => Padding::Same,
@@ -415,7 +417,7 @@ fn padding(v: &Value) -> Padding {
     }
 }
 
-/// The starts of an update, where they are numbers: cut so that it fits.
+/// Returns the starts of an update if they are literals, clamped so that the update fits.
 fn starts(ins: &[Val], shape: &[usize], sizes: &[usize]) -> Option<Vec<usize>> {
     let fixed = ins.iter().zip(shape).zip(sizes).map(|((i, n), s)| {
         let Val::Lit(i) = i else { return None };
@@ -424,7 +426,7 @@ fn starts(ins: &[Val], shape: &[usize], sizes: &[usize]) -> Option<Vec<usize>> {
     fixed.collect()
 }
 
-/// The operands from `first` on as integers, also where they are numbers of the case.
+/// Converts the operands from `first` on to integers, including literals of the case.
 fn with_numbers(ins: &[Val], first: usize) -> Vec<Val> {
     let number = |(k, v): (usize, &Val)| if k < first { v.clone() } else { Val::Array(v.array()) };
     ins.iter().enumerate().map(number).collect()
@@ -463,7 +465,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
         "slice" => {
             let strides = p.get("strides").filter(|s| !s.is_null()).map(sizes);
             let strides = strides.unwrap_or_else(|| vec![1; list("start").len()]);
-            prim(Slice { start: list("start"), limit: list("limit"), strides, out: None }, ins)
+            prim(Slice { start: list("start"), limit: list("limit"), strides, out_sharding: None }, ins)
         }
         "pad" => {
             let whole =
@@ -477,7 +479,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
                         (Scalar::Int(i), true) => Scalar::Float(*i as f64),
                         (value, _) => *value,
                     };
-                    prim(Pad { low, high, interior, value, out: None }, &ins[..1])
+                    prim(Pad { low, high, interior, value, out_sharding: None }, &ins[..1])
                 }
                 Val::Array(value) => {
                     let widths = low.into_iter().zip(high).zip(interior).map(|((l, h), i)| (l, h, i));
@@ -488,7 +490,8 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
         "dynamic_slice" => {
             let sizes = list("slice_sizes");
             let dims = (0..sizes.len()).collect();
-            let slice = DynamicSlice { sizes: sizes.into(), dims, lead: Vec::new(), out: None };
+            let slice =
+                DynamicSlice { sizes: sizes.into(), dims, batch_dims: Vec::new(), out_sharding: None };
             prim(slice, &with_numbers(ins, 1))
         }
         "dynamic_update_slice" => {
@@ -498,7 +501,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
             }
             let dims = (0..ty.rank()).collect();
             prim(
-                DynamicUpdateSlice { dims, lead: Vec::new(), combine: None, out: None },
+                DynamicUpdateSlice { dims, batch_dims: Vec::new(), reducer: None, out_sharding: None },
                 &with_numbers(ins, 2),
             )
         }
@@ -516,7 +519,7 @@ fn shapes(op: &str, ins: &[Val], p: &Value) -> Result<Option<Array>> {
     }))
 }
 
-/// What comes of the axes' sizes alone: these, and sums of numbers.
+/// Evaluates operations that depend only on axis sizes: these, and sums of scalars.
 fn sized(op: &str, ins: &[Val], p: &Value) -> Result<Option<Val>> {
     let over = || axis_size(axes(&p["axis_name"]));
     Ok(match (op, ins.first()) {
@@ -530,8 +533,13 @@ fn sized(op: &str, ins: &[Val], p: &Value) -> Result<Option<Val>> {
 fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
     let over = axes(&p["axis_name"]);
     let n = |name: &str| p.get(name).map_or(0, |v| numbers::int(v) as i32);
-    let how =
-        |dim: i32| if p["tiled"].as_bool() == Some(true) { Gather::tiled(dim) } else { Gather::stacked(dim) };
+    let how = |dim: i32| {
+        if p["tiled"].as_bool() == Some(true) {
+            CollectiveDim::tiled(dim)
+        } else {
+            CollectiveDim::stacked(dim)
+        }
+    };
     if op == "axis_index" {
         return Some(Val::Array(axis_index(over)));
     }
@@ -551,7 +559,7 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
         }
         "psum_scatter" => x.psum_scatter(over, how(n("scatter_dimension"))),
         "all_to_all" => {
-            let cut = Exchange::split(n("split_axis"));
+            let cut = AllToAll::split(n("split_axis"));
             let tiled = p["tiled"].as_bool() == Some(true);
             x.all_to_all(over, if tiled { cut.concat(n("concat_axis")) } else { cut.stack(n("concat_axis")) })
         }
@@ -563,31 +571,31 @@ fn collective(op: &str, ins: &[Val], p: &Value) -> Option<Val> {
             x.ppermute(over, pairs.collect::<Vec<_>>())
         }
         "pshuffle" => x.ppermute(over, sizes(&p["perm"]).into_iter().zip(0..).collect::<Vec<_>>()),
-        "pswapaxes" => x.all_to_all(over, Exchange::split(n("axis")).stack(n("axis"))),
+        "pswapaxes" => x.all_to_all(over, AllToAll::split(n("axis")).stack(n("axis"))),
         "pcast" => x.pcast(
             over,
             match p["to"].as_str()? {
-                "reduced" => Cast::Reduced,
-                "unreduced" => Cast::Unreduced,
-                _ => Cast::Varying,
+                "reduced" => PcastTo::Reduced,
+                "unreduced" => PcastTo::Unreduced,
+                _ => PcastTo::Varying,
             },
         ),
         _ => return None,
     }))
 }
 
-/// Applies an op: its results, or the error that ends the trace.
+/// Applies an operation: returns its results, or the error that ends the trace.
 pub(crate) fn apply(env: &Env, op: &str, ins: &[Val], p: &Value) -> Result<Vec<Val>> {
     let one = |a: Array| Ok(vec![Val::Array(a)]);
     let many = |all: Vec<Array>| -> Result<Vec<Val>> {
-        // what is refused is one array that carries the error
+        // A rejected operation gives one array that carries the error.
         for a in &all {
             a.ty()?;
         }
         Ok(all.into_iter().map(Val::Array).collect())
     };
     if op == "axis_size" {
-        // a number has no error: the axes are looked up where they have one
+        // A scalar cannot carry an error, so the axes are looked up by an operation that can.
         axis_index(axes(&p["axis_name"])).ty()?;
     }
     if let Some(v) = sized(op, ins, p)? {

@@ -1,4 +1,4 @@
-//! Equations with nested programs: derivatives, loops, shard_map.
+//! Equations with nested programs: derivatives, loops, and shard_map.
 
 use super::*;
 
@@ -41,7 +41,7 @@ impl Reader<'_> {
             rest.to_vec()
         } else {
             if out_types[0].rank() != 0 || !out_types[0].dtype.is_float() {
-                return not_here("a loss that is no number");
+                return not_here("a loss that is not a numeric type");
             }
             let one = Value::literal(out_types[0].dtype, Scalar::Float(1.0));
             vec![b.fit_cotangent(&one, &out_types[0])?]
@@ -60,7 +60,7 @@ impl Reader<'_> {
     pub(super) fn run_loop(&mut self, e: &Json) -> Res<Vec<Value>> {
         let (op, p) = (text(&e["op"]), &e["params"]);
         let ins = self.operands(e)?;
-        let index = DType::I32.of([]);
+        let index = DType::I32.array_type([]);
         let (start, length, carry, reverse) = if op == "fori_loop" {
             let bound = |k: usize| e["in"][k]["lit"].as_i64();
             let (Some(lo), Some(hi)) = (bound(0), bound(1)) else { return not_here("dynamic bounds") };
@@ -92,7 +92,7 @@ impl Reader<'_> {
         if outs.iter().zip(&ins[..carry]).any(|(a, b)| a.to_string() != b.ty.to_string()) {
             return not_here("carries of another type");
         }
-        // the step's number, what is captured, then the arguments
+        // The loop index, the captures, then the arguments.
         let mut inputs = program.inputs.clone();
         let fixed = inputs.split_off(args.len());
         let step = if op == "fori_loop" {
@@ -133,13 +133,13 @@ impl Reader<'_> {
             return not_here("refusals of shard_map");
         }
         let given: Vec<Spec> = if p["in_specs"].is_null() {
-            ins.iter().map(|v| v.ty.spec.only(|a| over.contains(a))).collect()
+            ins.iter().map(|v| v.ty.spec.filter_axes(|a| over.contains(a))).collect()
         } else {
             list(&p["in_specs"]).iter().map(|s| spec(s).unwrap()).collect()
         };
         let full = |s: Spec, rank: usize| s.padded(rank);
         let in_specs: Vec<Spec> = given.iter().zip(&ins).map(|(s, v)| full(*s, v.ty.rank())).collect();
-        let mesh = outer.retyped(&over, AxisType::Manual).unwrap();
+        let mesh = outer.with_axis_types(&over, AxisType::Manual).unwrap();
         let order = |axes: Vec<Axis>| -> Axes {
             let mut axes = axes;
             axes.sort_by_key(|a| mesh.find(*a));
@@ -150,7 +150,7 @@ impl Reader<'_> {
         let mut blocks = Vec::new();
         for (v, s) in ins.iter().zip(&in_specs) {
             let explicit = |a: Axis| outer.axis_type(a) == Some(AxisType::Explicit);
-            // what lies over manual axes lies as the spec says
+            // Over manual axes, the value is placed as the spec says.
             let dims = (0..v.ty.rank())
                 .map(|d| {
                     s.dim(d)
@@ -168,7 +168,7 @@ impl Reader<'_> {
             let shape: Shape = (v.ty.shape.iter().enumerate())
                 .map(|(d, n)| n / s.dim(d).iter().map(|a| mesh.axis_size(*a).unwrap()).product::<usize>())
                 .collect();
-            let rest = want.spec.only(|a| !over.contains(a));
+            let rest = want.spec.filter_axes(|a| !over.contains(a));
             let named: Vec<Axis> = s.dims().iter().flat_map(Axes::iter).collect();
             blocks.push(ArrayType {
                 dtype: v.ty.dtype,
@@ -191,19 +191,19 @@ impl Reader<'_> {
         let given: Vec<Spec> = list(&p["out_specs"]).iter().map(|s| spec(s).unwrap()).collect();
         let types = program.output_types();
         let out_specs: Vec<Spec> = given.iter().zip(&types).map(|(s, t)| full(*s, t.rank())).collect();
-        // results are cast to what their spec says
+        // Results are cast as their spec says.
         let mut b = Builder::new();
-        b.on(&mesh);
+        b.set_default_mesh(&mesh);
         let args: Vec<Value> = blocks.iter().map(|t| b.input(t.clone(), None)).collect();
         let mut outs = b.inline(&program, &args);
         for (v, s) in outs.iter_mut().zip(&out_specs) {
             if checked {
                 let named = s.dims().iter().flat_map(Axes::iter);
                 let lacks: Vec<Axis> = named.filter(|a| !v.ty.varying.contains(*a)).collect();
-                *v = b.pcast(v, &mesh, lacks, Cast::Varying)?;
+                *v = b.pcast(v, &mesh, lacks, PcastTo::Varying)?;
                 let parts: Vec<Axis> =
                     s.unreduced_axes().iter().filter(|a| v.ty.varying.contains(*a)).collect();
-                *v = b.pcast(v, &mesh, parts, Cast::Unreduced)?;
+                *v = b.pcast(v, &mesh, parts, PcastTo::Unreduced)?;
             }
         }
         let program = b.finish(&outs);
@@ -221,7 +221,7 @@ impl Reader<'_> {
                         })
                         .collect(),
                     mesh: Some(outer.clone()),
-                    spec: Spec::of(dims.collect())
+                    spec: Spec::from_dims(dims.collect())
                         .unreduced(s.unreduced_axes())
                         .reduced(s.reduced_axes())
                         .in_order(&outer),

@@ -1,19 +1,19 @@
-//! `mesh!` and `dim!`: the user's own types.
+//! `mesh!` and `dim!`: declarations of the user's types.
 
 use crate::notation::{literal, size};
 use crate::tokens::{Input, Result, code, code_with, fail};
 use proc_macro::{Delimiter, Ident, TokenStream, TokenTree};
 use std::fmt::Write;
 
-/// An axis as `mesh!` is told of it.
+/// An axis as declared in `mesh!`.
 struct Axis {
     ident: Ident,
     name: String,
-    /// `None`: known when the mesh is made.
+    /// The size. `None` if it is given when the mesh is created.
     size: Option<u64>,
 }
 
-/// `pub`, `pub(crate)` or nothing.
+/// Parses `pub`, `pub(crate)` or nothing.
 fn visibility(it: &mut Input) -> TokenStream {
     let mut tokens = TokenStream::new();
     if it.sees_word("pub") {
@@ -24,7 +24,7 @@ fn visibility(it: &mut Input) -> TokenStream {
     }
     tokens
 }
-/// `#[..]`, documentation among it.
+/// Parses `#[..]` attributes, including documentation.
 fn attributes(it: &mut Input) -> TokenStream {
     let mut tokens = TokenStream::new();
     while it.sees('#') {
@@ -47,7 +47,7 @@ fn name(it: &mut Input, what: &str) -> Result<Ident> {
     }
 }
 
-/// `pub struct Pod { X: 2, Data("data"): ? }`
+/// Expands `pub struct Pod { X: 2, Data("data"): ? }`.
 pub(crate) fn mesh(it: &mut Input) -> Result<TokenStream> {
     let about = attributes(it);
     let vis = visibility(it);
@@ -152,13 +152,13 @@ fn value(size: Option<u64>) -> String {
         |n| format!("::core::option::Option::Some({n})"),
     )
 }
-/// The struct of one axis, and what is known of it: its size, its slot in sets, which axes are others.
+/// Generates the struct of one axis, its size, its slot in sets, and the axes that it differs from.
 fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStream) -> Result<TokenStream> {
     let (size, factors) = match axis.size {
         None => ("LIB::axis::AtRun".into(), "LIB::axis::AtRun".into()),
         Some(n) => (binary(n), factors(n).unwrap_or_default()),
     };
-    // this axis' slot is `mine`, the others are parameters
+    // the slot of this axis is `mine`; the others are type parameters
     let slots = |mine: &str| -> String {
         (0..axes.len()).map(|j| if j == i { format!("{mine},") } else { format!("S{j},") }).collect()
     };
@@ -191,7 +191,7 @@ fn declared(mesh: &Ident, axes: &[Axis], i: usize, axis: &Axis, vis: &TokenStrea
     let head = code("#[derive(Clone, Copy, Debug)] #[allow(missing_docs)]");
     Ok(head.into_iter().chain(vis.clone()).chain(code_with(&text, &names)).collect())
 }
-/// The prime factors as a list of types; `None` if one is above 13.
+/// Returns the prime factors as a list of types; `None` if one is above 13.
 fn factors(mut n: u64) -> Option<String> {
     let mut list = "()".to_string();
     for p in [2, 3, 5, 7, 11, 13] {
@@ -202,7 +202,7 @@ fn factors(mut n: u64) -> Option<String> {
     }
     (n == 1).then_some(list)
 }
-/// A number as a `typenum` integer.
+/// Formats an integer as a `typenum` type.
 fn binary(n: u64) -> String {
     match n {
         0..=1024 => format!("LIB::typenum::consts::U{n}"),
@@ -210,7 +210,7 @@ fn binary(n: u64) -> String {
     }
 }
 
-/// `pub Hidden = 11008`, or `pub Batch`
+/// Expands `pub Hidden = 11008` or `pub Batch`.
 pub(crate) fn dim(it: &mut Input) -> Result<TokenStream> {
     let about = attributes(it);
     let vis = visibility(it);

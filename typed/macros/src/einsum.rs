@@ -1,4 +1,4 @@
-//! `einsum!("bsd,dh->bsh", x, w)`: says, for every letter, where it is found.
+//! `einsum!("bsd,dh->bsh", x, w)`: finds the operands and dims of every letter.
 
 use crate::tokens::{Input, Result, code, fail, tuple};
 use proc_macro::{Span, TokenStream, TokenTree};
@@ -46,7 +46,8 @@ fn subscripts(it: &mut Input) -> Result<Subscripts> {
     Ok(Subscripts { at, text: text.to_string(), operands, out: out.to_string() })
 }
 
-/// The operand by reference, with the dims summed away whose letters no one else has, and the letters that are left.
+/// Sums away the dims whose letters appear nowhere else.
+/// Returns the operand, by reference, and the letters that are left.
 fn summed(operand: TokenStream, letters: &str, keep: impl Fn(char) -> bool) -> (TokenStream, String) {
     let mut out: TokenStream = tuple(operand);
     let (count, all) = (letters.len(), letters.chars().all(&keep));
@@ -54,7 +55,7 @@ fn summed(operand: TokenStream, letters: &str, keep: impl Fn(char) -> bool) -> (
     for (i, _) in letters.char_indices().rev().filter(|(_, c)| !keep(*c)) {
         out.extend(code(&format!(".sum(LIB::shape::D::<{i}>)")));
     }
-    // `with_letters` is a reference already, a sum is an array of its own
+    // `with_letters` returns a reference, a sum returns a new array
     let out = if all { out } else { tuple(code("&").into_iter().chain(out).collect()) };
     (out, letters.chars().filter(|c| keep(*c)).collect())
 }
@@ -88,8 +89,8 @@ pub(crate) fn einsum(it: &mut Input) -> Result<TokenStream> {
     let b = &operands[1];
     let (x, a) = summed(x, a, |c| out.contains(c) || b.contains(c));
     let (w, b) = summed(w, b, |c| out.contains(c) || operands[0].contains(c));
-    // the left operand's entries are taken where dims run together; the left one is the second one, where the dims come out in the result's
-    // order only so
+    // batch dims take the left operand's sharding; if the dims are in the order of the result only
+    // after exchanging the operands, the second operand counts as the left one
     let together = out.chars().filter(|c| a.contains(*c) && b.contains(*c));
     let alone = a.chars().filter(|c| !b.contains(*c)).chain(b.chars().filter(|c| !a.contains(*c)));
     let turned = !together.chain(alone).eq(out.chars());

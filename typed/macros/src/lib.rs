@@ -1,7 +1,8 @@
-//! The notation of atmesh's typed layer: what `S!`, `T!`, `P!`, `N!`, `mesh!`, `dim!` and `einsum!` write.
+//! The proc macros of atmesh's typed layer: `S!`, `T!`, `P!`, `N!`, `mesh!`, `dim!` and `einsum!`.
 //!
-//! Each is called through a macro of the library, which passes the library's path in brackets first (a proc macro has no `$crate`). What
-//! cannot be meant is an error at the token; the rest is left to the traits.
+//! Each is called through a macro of the library, which passes the library's path in brackets
+//! first, because a proc macro has no `$crate`. Malformed input is an error at the offending token;
+//! everything else is checked by the traits.
 
 mod declare;
 mod einsum;
@@ -11,12 +12,12 @@ mod tokens;
 
 use proc_macro::TokenStream;
 
-/// A shape.
+/// Expands a shape.
 #[proc_macro]
 pub fn shape(input: TokenStream) -> TokenStream {
     tokens::run(input, |it| notation::dims(it, &mut Vec::new()))
 }
-/// A size.
+/// Expands a size.
 #[proc_macro]
 pub fn size(input: TokenStream) -> TokenStream {
     tokens::run(input, |it| {
@@ -25,37 +26,37 @@ pub fn size(input: TokenStream) -> TokenStream {
         Ok(size)
     })
 }
-/// A spec.
+/// Expands a spec.
 #[proc_macro]
 pub fn spec(input: TokenStream) -> TokenStream {
     tokens::run(input, notation::spec)
 }
-/// The type of an array.
+/// Expands the type of an array.
 #[proc_macro]
 pub fn array(input: TokenStream) -> TokenStream {
     tokens::run(input, notation::array)
 }
-/// A mesh.
+/// Expands a mesh declaration.
 #[proc_macro]
 pub fn mesh(input: TokenStream) -> TokenStream {
     tokens::run(input, declare::mesh)
 }
-/// A named size.
+/// Expands the declaration of a named size.
 #[proc_macro]
 pub fn dim(input: TokenStream) -> TokenStream {
     tokens::run(input, declare::dim)
 }
-/// An einsum.
+/// Expands an einsum.
 #[proc_macro]
 pub fn einsum(input: TokenStream) -> TokenStream {
     tokens::run(input, einsum::einsum)
 }
-/// The tables of decimal arithmetic, for the library itself.
+/// Expands the tables of decimal arithmetic, for the library itself.
 #[proc_macro]
 pub fn tables(input: TokenStream) -> TokenStream {
     tables::decimal(input)
 }
-/// The table of `typenum` integers, for the library itself.
+/// Expands the table of `typenum` integers, for the library itself.
 #[proc_macro]
 pub fn typenums(input: TokenStream) -> TokenStream {
     tables::typenums(input)

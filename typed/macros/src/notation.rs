@@ -1,9 +1,9 @@
-//! Shapes, sizes, specs and types of arrays.
+//! Parsing and expansion of shapes, sizes, specs and array types.
 
 use crate::tokens::{Input, Result, code, fail, group, tuple};
 use proc_macro::{Delimiter, Literal, Span, TokenStream, TokenTree};
 
-/// A whole number as it is written.
+/// Parses an unsigned integer literal.
 pub(crate) fn literal(l: &Literal) -> Result<u64> {
     let text = l.to_string().replace('_', "");
     match text.trim_end_matches("usize").parse() {
@@ -11,7 +11,7 @@ pub(crate) fn literal(l: &Literal) -> Result<u64> {
         Err(_) => fail(l.span(), "a size is a whole number"),
     }
 }
-/// A number as a type: `Num<..>`, `K<..>` or `M<..>`.
+/// Formats an integer as a size type: `Num<..>`, `K<..>` or `M<..>`.
 pub(crate) fn number(n: u64, at: Span) -> Result<TokenStream> {
     let (ones, thousands, millions) = (n % 1000, n / 1000 % 1000, n / 1_000_000);
     Ok(code(&match n {
@@ -21,7 +21,7 @@ pub(crate) fn number(n: u64, at: Span) -> Result<TokenStream> {
         _ => return fail(at, "sizes in types go up to 999,999,999: write `?`, or a name made by `dim!`"),
     }))
 }
-/// A size that rustc has to compute: `{WIDTH}`.
+/// Expands a size that rustc computes: `{WIDTH}`.
 fn computed(e: &TokenStream) -> TokenStream {
     let limb = |i: u8| format!("{{ LIB::size::limb({e}, {i}) }}");
     let (a, b, c) = (limb(2), limb(1), limb(0));
@@ -29,7 +29,7 @@ fn computed(e: &TokenStream) -> TokenStream {
         "<LIB::size::Limbs<{{ LIB::size::limb_count({e}) }}, {a}, {b}, {c}> as LIB::size::Trim>::Out"
     ))
 }
-/// A path, and its last word.
+/// Parses a path. Returns it with its last word.
 fn path(it: &mut Input, what: &str) -> Result<(TokenStream, String)> {
     let mut tokens = TokenStream::new();
     loop {
@@ -48,7 +48,7 @@ fn path(it: &mut Input, what: &str) -> Result<(TokenStream, String)> {
         }
     }
 }
-/// `<..>` behind a path, if it is there: `Num<8>` and `K<4, 96>`, as rustc writes sizes.
+/// Parses optional `<..>` arguments after a path: `Num<8>` and `K<4, 96>`, as rustc prints sizes.
 fn arguments(it: &mut Input) -> Result<TokenStream> {
     let (at, mut depth, mut tokens) = (it.here(), 0, TokenStream::new());
     while depth > 0 || it.sees('<') {
@@ -61,7 +61,7 @@ fn arguments(it: &mut Input) -> Result<TokenStream> {
     }
     Ok(tokens)
 }
-/// One axis; it is noted in `seen`, and refused the second time.
+/// Parses one axis and adds it to `seen`. An axis that is already there is an error.
 fn axis(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
     let at = it.here();
     if let Some(TokenTree::Literal(l)) = it.peek() {
@@ -78,7 +78,7 @@ fn axis(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
     seen.push(text);
     Ok(tokens)
 }
-/// `X` or `(X, Y)`.
+/// Parses `X` or `(X, Y)`.
 fn axes(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
     if let Some(TokenTree::Group(g)) = it.peek().cloned() {
         if g.delimiter() != Delimiter::Parenthesis {
@@ -110,7 +110,9 @@ fn listed(list: Vec<TokenStream>) -> TokenStream {
     list.into_iter().flat_map(|t| t.into_iter().chain(code(","))).collect()
 }
 
-/// A size: a number, a product of numbers, `{constant}`, a name, `?`, a `typenum` integer.
+/// Parses a size.
+///
+/// A size is an integer, a product of integers, `{constant}`, a name, `?`, or a `typenum` integer.
 pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
     let at = it.here();
     match it.peek().cloned() {
@@ -147,7 +149,7 @@ pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
             let digits =
                 word.strip_prefix('U').filter(|d| !d.is_empty() && d.bytes().all(|b| b.is_ascii_digit()));
             Ok(match digits {
-                // a `typenum` integer: converted where it comes in
+                // a `typenum` integer is converted on entry
                 Some(_) => {
                     code("<").into_iter().chain(tokens).chain(code("as LIB::size::IntoSize>::Size")).collect()
                 }
@@ -161,7 +163,7 @@ pub(crate) fn size(it: &mut Input) -> Result<TokenStream> {
         None => fail(at, "expected a dim: a number, a named size, `{constant}`, `?` or `~`"),
     }
 }
-/// Dims, as a tuple type; the axes are noted in `seen`.
+/// Parses dims into a tuple type, and adds their axes to `seen`.
 pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream> {
     let (mut out, mut rank) = (TokenStream::new(), 0);
     while !it.is_empty() {
@@ -197,7 +199,7 @@ pub(crate) fn dims(it: &mut Input, seen: &mut Vec<String>) -> Result<TokenStream
     Ok(tuple(out))
 }
 
-/// What is behind the second `;`: `V: X, U: (Y, Z), R: W`.
+/// The sets after the second `;`: `V: X, U: (Y, Z), R: W`.
 struct Sets {
     mesh: Option<TokenStream>,
     lists: [Vec<TokenStream>; 3],
@@ -221,7 +223,7 @@ fn sets(it: &mut Input, seen: &mut Vec<String>, allowed: &[&str]) -> Result<Sets
                 let at = it.here();
                 return fail(at, format!("after `{}` comes `:` and mesh axes", NAMES[which]));
             }
-            // a value may vary over what shards nothing of its own; each axis is in one set
+            // a value may vary over axes that shard none of its dims; each axis is in only one set
             found.lists[which] = match it.peek().cloned() {
                 Some(TokenTree::Group(g)) => {
                     it.next();
@@ -238,7 +240,7 @@ fn empty_of(axis: &TokenStream) -> String {
     format!("<<{axis} as LIB::axis::MeshAxis>::Mesh as LIB::axis::MeshType>::Empty")
 }
 
-/// A spec: `X, _, (Y, Z), =`, and `; U: W`.
+/// Parses a spec: `X, _, (Y, Z), =`, and `; U: W`.
 pub(crate) fn spec(it: &mut Input) -> Result<TokenStream> {
     let (mut entries, more) = it.until(';');
     let (mut out, mut seen) = (TokenStream::new(), Vec::new());
@@ -247,7 +249,7 @@ pub(crate) fn spec(it: &mut Input) -> Result<TokenStream> {
             entries.next();
             out.extend(code("LIB::axis::Whole"));
         } else if entries.takes('=') {
-            out.extend(code("LIB::rules::respec::Same"));
+            out.extend(code("LIB::rules::reshard::Same"));
         } else {
             out.extend(axes(&mut entries, &mut seen)?);
         }
@@ -266,10 +268,10 @@ pub(crate) fn spec(it: &mut Input) -> Result<TokenStream> {
         _ => return fail(at, "expected one set: `U: axes` or `R: axes`"),
     };
     let list = tuple(listed(list));
-    Ok(code(&format!("LIB::rules::respec::{wrapper}::<{spec}, {list}>")))
+    Ok(code(&format!("LIB::rules::reshard::{wrapper}::<{spec}, {list}>")))
 }
 
-/// The type of an array: `f32; 8@X, 16`, and inside of `shard_map` `f32; 4, 16; V: X`.
+/// Parses the type of an array: `f32; 8@X, 16`, or inside `shard_map` `f32; 4, 16; V: X`.
 pub(crate) fn array(it: &mut Input) -> Result<TokenStream> {
     let at = it.here();
     let (mut dtype, some) = it.until(';');

@@ -1,9 +1,11 @@
-//! The tables of the library's arithmetic: macro calls with one row a number.
+//! The tables of the library's arithmetic, as macro calls with one row for each integer.
 
 use crate::tokens::code;
 use proc_macro::TokenStream;
 
-/// `[limb, its three digits, whether it is 0]` for the first macro named, and for the second one
+/// Generates the calls of two macros, the tables of digit groups and of prime arithmetic.
+///
+/// A row of the first is `[limb, its three digits, Zero or More]`; a row of the second is
 /// `[prime, carry in, digit : quotient, remainder | last digit and carry of the product]`.
 pub(crate) fn decimal(input: TokenStream) -> TokenStream {
     let names: Vec<String> = input.into_iter().map(|t| t.to_string()).collect();
@@ -22,7 +24,7 @@ pub(crate) fn decimal(input: TokenStream) -> TokenStream {
         .collect();
     code(&format!("{}! {{ {limbs} }} {}! {{ {steps} }}", names[0], names[1]))
 }
-/// `number name` of the `typenum` integers below 1000.
+/// Generates `integer name` for the `typenum` integers below 1000.
 pub(crate) fn typenums(input: TokenStream) -> TokenStream {
     let rows: String = (0..1000).map(|n| format!("{n} U{n} ")).collect();
     code(&format!("{input}! {{ {rows} }}"))

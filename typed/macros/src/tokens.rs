@@ -1,4 +1,4 @@
-//! Reading tokens, and errors at them.
+//! A token reader with errors at source positions.
 
 use proc_macro::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 use std::iter::Peekable;
@@ -12,7 +12,7 @@ pub(crate) fn fail<A>(at: Span, why: impl Into<String>) -> Result<A> {
     Err(Fail(at, why.into()))
 }
 
-/// Tokens to read, and where the last one read is.
+/// The tokens to read, and the position of the last token read.
 pub(crate) struct Input {
     tokens: Peekable<proc_macro::token_stream::IntoIter>,
     last: Span,
@@ -31,7 +31,7 @@ impl Input {
         }
         token
     }
-    /// Where an error about the next token is: at it, or at the last one.
+    /// Returns the position for an error about the next token: that token, or the last one.
     pub(crate) fn here(&mut self) -> Span {
         let last = self.last;
         self.peek().map_or(last, TokenTree::span)
@@ -42,7 +42,7 @@ impl Input {
     pub(crate) fn sees_word(&mut self, word: &str) -> bool {
         matches!(self.peek(), Some(TokenTree::Ident(i)) if i.to_string() == word)
     }
-    /// Takes the sign if it is next.
+    /// Takes the punctuation character if it is next.
     pub(crate) fn takes(&mut self, c: char) -> bool {
         let found = self.sees(c);
         if found {
@@ -53,7 +53,7 @@ impl Input {
     pub(crate) fn is_empty(&mut self) -> bool {
         self.peek().is_none()
     }
-    /// The end, or a comma.
+    /// Requires the end or a comma.
     pub(crate) fn comma(&mut self, expected: &str) -> Result<()> {
         match self.next() {
             None => Ok(()),
@@ -67,7 +67,9 @@ impl Input {
             Some(t) => fail(t.span(), format!("expected {what} and nothing more")),
         }
     }
-    /// All tokens before the sign, which is taken too; whether it was there.
+    /// Takes all tokens up to and including the punctuation character.
+    ///
+    /// Returns the tokens before it, and true if it was there.
     pub(crate) fn until(&mut self, c: char) -> (Input, bool) {
         let mut part = Vec::new();
         while !self.is_empty() && !self.sees(c) {
@@ -82,7 +84,7 @@ impl Input {
     }
 }
 
-/// Takes the library's path off, and runs `f`; an error becomes `compile_error!` at its token.
+/// Takes the library's path off, and runs `f`. An error becomes `compile_error!` at its token.
 pub(crate) fn run(input: TokenStream, f: impl Fn(&mut Input) -> Result<TokenStream>) -> TokenStream {
     let mut tokens = flat(input).into_iter();
     let Some(TokenTree::Group(library)) = tokens.next() else {
@@ -103,7 +105,7 @@ fn error(Fail(at, why): Fail) -> TokenStream {
     let name = Ident::new("compile_error", at);
     [TokenTree::Ident(name), TokenTree::Punct(bang), TokenTree::Group(argument)].into_iter().collect()
 }
-/// What a `macro_rules!` captured (`$n:literal`) comes in invisible groups: takes those away.
+/// Unwraps the invisible groups that contain `macro_rules!` captures (`$n:literal`).
 fn flat(tokens: TokenStream) -> TokenStream {
     let one = |t: TokenTree| -> TokenStream {
         match t {
@@ -114,7 +116,7 @@ fn flat(tokens: TokenStream) -> TokenStream {
     };
     tokens.into_iter().flat_map(one).collect()
 }
-/// The library's path in place of `LIB`.
+/// Replaces `LIB` by the library's path.
 fn finish(tokens: TokenStream, library: &TokenStream) -> TokenStream {
     let one = |t: TokenTree| -> TokenStream {
         match t {
@@ -134,11 +136,11 @@ pub(crate) fn group(delimiter: Delimiter, tokens: TokenStream, span: Span) -> To
 pub(crate) fn tuple(tokens: TokenStream) -> TokenStream {
     group(Delimiter::Parenthesis, tokens, Span::call_site())
 }
-/// Code that names the library by the word `LIB`.
+/// Parses code that names the library as `LIB`.
 pub(crate) fn code(text: &str) -> TokenStream {
     TokenStream::from_str(text).expect("the macros write well-formed code")
 }
-/// Code in which each word of `names` is the given identifier, with its own span.
+/// Parses code in which each word of `names` is replaced by the given identifier, with its span.
 pub(crate) fn code_with(text: &str, names: &[(&str, &Ident)]) -> TokenStream {
     fn put(tokens: TokenStream, names: &[(&str, &Ident)]) -> TokenStream {
         let one = |t: TokenTree| -> TokenTree {

@@ -1,16 +1,19 @@
-//! Einsum of two operands: which letters go where is written by `einsum!`.
+//! Rules of einsum with two operands. `einsum!` translates subscripts to the types of this module.
 
-use super::contract::{BatchDim, ContractDim, ContractDimTo};
-use super::respec::Spec;
+use super::dot::{BatchDim, ContractDim, ContractDimTo};
+use super::reshard::Spec;
 use crate::shape::{At, AxesOnce, D, DimType, Shape};
 
-/// TDim `I` of the left operand.
+/// Dim `I` of the left operand, as a dim of the result.
 pub struct Left<const I: usize>;
-/// TDim `I` of the right operand.
+/// Dim `I` of the right operand, as a dim of the result.
 pub struct Right<const I: usize>;
-/// TDim `I` of the left and dim `J` of the right operand.
+/// Dim `I` of the left and dim `J` of the right operand, as one batch or contracted dim.
 pub struct Both<const I: usize, const J: usize>;
-/// The same, where the product is made with the operands exchanged, since then its dims come out in the result's order: the right entry is taken.
+/// A batch dim like [`Both`], of a product computed with exchanged operands.
+///
+/// The operands are exchanged if the dims are then in the order of the result. The batch dim has
+/// the right operand's sharding.
 pub struct BothTurned<const I: usize, const J: usize>;
 
 /// A dim of the result, picked from the operands.
@@ -37,9 +40,9 @@ where
 {
     type Dim = <R::Dim as BatchDim<L::Dim>>::Out;
 }
-/// A dim of the result, where its sharding is stated.
+/// A dim of the result, with a stated result sharding.
 pub trait PickTo<L, R> {
-    /// The dim, sharded in some way.
+    /// The dim, in any sharding.
     type Dim: DimType;
 }
 impl<L: At<D<I>>, R, const I: usize> PickTo<L, R> for Left<I> {
@@ -79,21 +82,21 @@ outs!(A B C E F G);
 outs!(A B C E F G H);
 outs!(A B C E F G H I);
 
-/// One pair of dims that is contracted.
+/// One pair of contracted dims.
 pub trait Pair<L, R> {}
 impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> Pair<L, R> for Both<I, J> where
     L::Dim: ContractDim<R::Dim>
 {
 }
-/// One pair of dims that is contracted, where the result's sharding is stated.
+/// One pair of contracted dims, with a stated result sharding.
 pub trait PairTo<L, R> {}
 impl<L: At<D<I>>, R: At<D<J>>, const I: usize, const J: usize> PairTo<L, R> for Both<I, J> where
     L::Dim: ContractDimTo<R::Dim>
 {
 }
-/// The pairs of dims that are contracted.
+/// The pairs of contracted dims.
 pub trait Over<L, R> {}
-/// The pairs of dims that are contracted, where the result's sharding is stated.
+/// The pairs of contracted dims, with a stated result sharding.
 pub trait OverTo<L, R> {}
 macro_rules! over { ($($c:ident)*) => {
     impl<L, R, $($c: Pair<L, R>),*> Over<L, R> for ($($c,)*) {}
@@ -105,7 +108,9 @@ over!(A B);
 over!(A B C);
 over!(A B C E);
 
-/// The shape of the right operand of an einsum whose left one has shape `L`, result dims `O`, contracted pairs `C`.
+/// The shape of the right operand of an einsum.
+///
+/// `L` is the shape of the left operand, `O` the result dims, and `C` the contracted pairs.
 #[diagnostic::on_unimplemented(
     message = "einsum: shapes `{L}` and `{Self}` do not go together by these subscripts",
     label = "the subscripts do not fit the operands"
@@ -117,7 +122,7 @@ pub trait EinsumRhs<L, O, C> {
 impl<L, R, O: Outs<L, R>, C: Over<L, R>> EinsumRhs<L, O, C> for R {
     type Out = O::Out;
 }
-/// [`EinsumRhs`] where the result is sharded as `P` says.
+/// The rule of [`EinsumRhs`] with a result sharding `P`.
 #[diagnostic::on_unimplemented(
     message = "einsum: shapes `{L}` and `{Self}` do not go together by these subscripts",
     label = "the subscripts do not fit the operands"

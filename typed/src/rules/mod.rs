@@ -1,18 +1,21 @@
-//! How the types of results follow from those of operands, as traits.
+//! The typing rules of operations, as traits: result types as functions of operand types.
 //!
-//! Each rule is a few impls that match on the form of a sharding, never a condition: rustc finds them by unification, so generic code
-//! needs no bound for them. These traits keep to a few laws, each of which is easy to break and shows far from its cause:
+//! Each rule is a few impls that match on the form of a sharding, without conditions: rustc
+//! resolves them by unification, so generic code needs no bounds for them. The traits follow these
+//! laws. Each is easy to break, and a violation shows far from its cause:
 //!
-//! * the operand that may not be known yet is `Self`;
+//! * the operand whose type may not be known yet is `Self`;
 //! * no impl recurs through a parameter that may not be known yet;
-//! * facts are positive: that two axes differ is said by `mesh!`, pair by pair;
-//! * functions are total, and one bound checks; bounds are on methods, so that rustc shows our text;
-//! * blanket impls are here only; macros in the user's crate implement leaf traits for the user's types.
+//! * facts are positive: `mesh!` states, for every pair of axes, that they differ;
+//! * functions are total, and a single bound checks them; bounds are on methods, so that rustc
+//!   shows this crate's messages;
+//! * blanket impls are in this crate only; macros in the user's crate implement leaf traits for the
+//!   user's types.
 
-pub mod contract;
+pub mod broadcast;
+pub mod dot;
 pub mod einsum;
-pub mod moves;
-pub mod parts;
 pub mod reduce;
-pub mod respec;
-pub mod zip;
+pub mod reshape_dims;
+pub mod reshard;
+pub mod slice;

@@ -1,4 +1,4 @@
-//! Reductions: the dims drop out, sharded or not; those that are kept have size 1.
+//! Rules of reductions: reduced dims are removed, sharded or not, or kept with size 1.
 
 use crate::shape::{At, Before, D, Shape, Stretch};
 use core::ops::RangeFull;
@@ -7,12 +7,12 @@ use typenum::consts as numbers;
 /// Dims that a reduction keeps, with size 1: `x.sum(keep(D1))`.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept<I>(pub I);
-/// Keeps the dims, with size 1: `x.max(keep(D1))`.
+/// Keeps the reduced dims, with size 1: `x.max(keep(D1))`.
 pub fn keep<I>(dims: I) -> Kept<I> {
     Kept(dims)
 }
 
-/// Dims of shape `S` to reduce over: `D1`, `(D0, D2)`, `..`, `keep(D1)`.
+/// The dims of shape `S` to reduce over: `D1`, `(D0, D2)`, `..`, or `keep(D1)`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not name dims of `{S}` to reduce over",
     label = "expected `D1`, `(D0, D1)` in rising order, `..` for all dims, or `keep(..)` of these"
@@ -20,9 +20,9 @@ pub fn keep<I>(dims: I) -> Kept<I> {
 pub trait ReduceDims<S> {
     /// The shape of the result.
     type Out: Shape;
-    /// Whether the dims are kept, with size 1.
+    /// True if the dims are kept, with size 1.
     const KEEP: bool;
-    /// The dims' numbers, where the rank is this.
+    /// Returns the dim numbers, for a shape of this rank.
     fn numbers(rank: usize) -> Vec<usize>;
 }
 type Drop1<S, I> = <S as At<I>>::Without;
@@ -46,7 +46,7 @@ where
     }
 }
 macro_rules! integers { ($($u:ident $i:literal)*) => { $(
-    // named in no list: `typenum`'s integers print as nests of bits
+    // rustc's suggestions omit these: `typenum`'s integers print as nested bits
     #[diagnostic::do_not_recommend]
     impl<S: At<D<$i>>> ReduceDims<S> for numbers::$u {
         type Out = Drop1<S, D<$i>>;
@@ -55,7 +55,7 @@ macro_rules! integers { ($($u:ident $i:literal)*) => { $(
     }
 )* } }
 integers!(U0 0 U1 1 U2 2 U3 3 U4 4 U5 5 U6 6 U7 7);
-// from the last one backwards, so that the numbers of those before do not change
+// reduces the last dim first, so that the numbers of the dims before it do not change
 impl<S: At<D<J>>, const I: usize, const J: usize> ReduceDims<S> for (D<I>, D<J>)
 where
     D<I>: Before<D<J>>,
@@ -106,9 +106,9 @@ impl<S: AllKept> ReduceDims<S> for Kept<RangeFull> {
         (0..rank).collect()
     }
 }
-/// A shape with every dim kept at size 1.
+/// A shape whose dims can all be kept at size 1.
 pub trait AllKept: Shape {
-    /// The shape.
+    /// The shape of the result.
     type Out: Shape;
 }
 macro_rules! kept { ($($d:ident $one:ident)*) => {

@@ -1,35 +1,36 @@
-//! Products and quotients of numbers by small primes, three digits at a time, in a number of steps that grows with the digits only.
+//! Multiplication and division of integers by small primes, in groups of three decimal digits.
 //!
-//! Every function is total: what a division leaves over is a result of its own, so that a size that does not divide fails in one
-//! place ([`super::Even`]), with a message of ours.
+//! The number of steps grows only with the number of digits. Every function is total: the remainder
+//! of a division is a separate result, so a size that does not divide fails at one place
+//! ([`super::Even`]), with this crate's message.
 
 use super::{K, M, Num, Size};
 
-/// A digit.
+/// A decimal digit.
 pub struct D<const A: u8>;
 /// A remainder or a carry.
 pub struct R<const A: u8>;
 /// A prime factor of the size of a mesh axis.
 pub struct Prime<const P: u8>;
-/// Three digits.
+/// A group of three digits.
 pub struct L<const A: u16>;
-/// Three digits that are 0.
+/// The marker of a group whose digits are all 0.
 pub struct Zero;
-/// Three digits that are not all 0.
+/// The marker of a group whose digits are not all 0.
 pub struct More;
 
-/// Three digits, one by one.
+/// The three digits of a group.
 pub trait Digits {
-    /// Hundreds.
+    /// The hundreds digit.
     type A;
-    /// Tens.
+    /// The tens digit.
     type B;
-    /// Ones.
+    /// The ones digit.
     type C;
-    /// [`Zero`] or [`More`].
+    /// The marker [`Zero`] or [`More`].
     type Is;
 }
-/// Three digits together.
+/// A tuple of three digits that forms a group.
 pub trait Limb {
     /// The group.
     type L;
@@ -39,14 +40,14 @@ macro_rules! limbs { ($([$n:literal $a:literal $b:literal $c:literal $is:ident])
     impl Limb for (D<$a>, D<$b>, D<$c>) { type L = L<$n>; }
 )* } }
 
-/// (what is left so far, digit) / prime.
+/// One digit of a long division: divides `10 · In + Self` by the prime `P`.
 pub trait DivStep<P, In> {
     /// The digit of the quotient.
     type Q;
-    /// What is left.
+    /// The remainder.
     type Out;
 }
-/// digit · prime + carry.
+/// One digit of a multiplication: computes `P · Self + In`, where `In` is the carry.
 pub trait MulStep<P, In> {
     /// The digit of the product.
     type Q;
@@ -59,16 +60,20 @@ macro_rules! steps { ($([$p:literal $r:literal $d:literal : $q:literal $s:litera
 )* } }
 atmesh_typed_macros::tables!(limbs steps);
 
-/// A group of digits divided by a prime, with what the group before left.
+/// One group of a long division: divides `1000 · In + Self` by the prime `P`.
+///
+/// `In` is the remainder of the more significant group.
 pub trait LimbDiv<P, In> {
-    /// The quotient's group.
+    /// The group of the quotient.
     type Q;
-    /// What is left.
+    /// The remainder.
     type Out;
 }
-/// A group of digits times a prime, with the carry of the group behind.
+/// One group of a multiplication: computes `P · Self + In`.
+///
+/// `In` is the carry of the less significant group.
 pub trait LimbMul<P, In> {
-    /// The product's group.
+    /// The group of the product.
     type Q;
     /// The carry.
     type Out;
@@ -77,7 +82,8 @@ type Dq<D, P, In> = <D as DivStep<P, In>>::Q;
 type Dr<D, P, In> = <D as DivStep<P, In>>::Out;
 type Mq<D, P, In> = <D as MulStep<P, In>>::Q;
 type Mr<D, P, In> = <D as MulStep<P, In>>::Out;
-// what is left after the hundreds, after the tens; the carries likewise from behind
+// the remainders after the hundreds and after the tens; the carries after the ones and after the
+// tens
 type Left1<T, P, In> = Dr<<T as Digits>::A, P, In>;
 type Left2<T, P, In> = Dr<<T as Digits>::B, P, Left1<T, P, In>>;
 type Carry1<T, P, In> = Mr<<T as Digits>::C, P, In>;
@@ -113,14 +119,14 @@ where
     type Out = Mr<T::A, P, Carry2<T, P, In>>;
 }
 
-/// A number divided by a prime.
+/// Divides an integer by a prime.
 pub trait DividePrime<P> {
     /// The quotient, rounded down.
     type Quotient: Size;
-    /// What is left over.
+    /// The remainder.
     type Rest;
 }
-/// A number times a prime, and `In` more.
+/// Multiplies an integer by a prime, and adds `In`.
 pub trait MultiplyPrime<P, In = R<0>> {
     /// The product.
     type Product: Size;
@@ -160,7 +166,7 @@ where
 
 type W<T, P, In> = <T as LimbMul<P, In>>::Q;
 type V<T, P, In> = <T as LimbMul<P, In>>::Out;
-/// A carry as a group of its own.
+/// Converts a carry to a group.
 pub trait CarryLimb {
     /// The group.
     type L;
@@ -196,30 +202,30 @@ where
         <W<L<A>, P, V<L<B>, P, V<L<C>, P, In>>> as AsM<W<L<B>, P, V<L<C>, P, In>>, W<L<C>, P, In>>>::Out;
 }
 
-// leading groups of zeros are dropped
-/// One group as a number.
+// these conversions drop leading groups of zeros
+/// Converts one group to an integer.
 pub trait AsN {
-    /// The number.
+    /// The integer.
     type Out: Size;
 }
-/// Two groups as a number, with the group behind.
+/// Converts two groups of three digits, `Self` and the less significant `C`, to an integer.
 pub trait AsK<C> {
-    /// The number.
+    /// The integer.
     type Out: Size;
 }
-/// Three groups as a number, with the groups behind.
+/// Converts three groups to an integer; `B` and `C` are the less significant ones.
 pub trait AsM<B, C> {
-    /// The number.
+    /// The integer.
     type Out: Size;
 }
-/// [`AsK`], decided by whether the first group is 0.
+/// Implements [`AsK`] by the marker of the first group.
 pub trait TopK<B, C> {
-    /// The number.
+    /// The integer.
     type Out: Size;
 }
-/// [`AsM`], decided by whether the first group is 0.
+/// Implements [`AsM`] by the marker of the first group.
 pub trait TopM<A, B, C> {
-    /// The number.
+    /// The integer.
     type Out: Size;
 }
 impl<const C: u16> AsN for L<C> {

@@ -1,11 +1,11 @@
-//! Sizes of dimensions as types: numbers, named sizes, sizes known at run time only, and what one device has of them.
+//! Sizes of dimensions as types: integers, names, run-time sizes, and one device's share of each.
 
+mod convert;
 mod decimal;
-mod door;
 mod split;
 
+pub use convert::{IntoSize, IntoTypenum, TypenumOfName};
 pub use decimal::{DividePrime, MultiplyPrime, Prime, R};
-pub use door::{IntoSize, IntoTypenum, TypenumOfName};
 pub use split::{
     DivideBy, Even, Factors, GatherBy, GatherImpl, GathersOver, MultiplyBy, SplitBy, SplitImpl, SplitsOver,
     Tiles,
@@ -15,36 +15,36 @@ use crate::axis::MeshAxis;
 use core::fmt;
 use core::marker::PhantomData;
 
-/// A size that the type system knows: a number, a named dimension, one device's share of one, or one known at run time only.
+/// A size in the type system: an integer, a named size, a share of a size, or a run-time size.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a size of a dimension",
     label = "not a size",
     note = "a size is a number, a name made by `dim!`, `?`, `{{ constant }}`, or a type parameter with the bound `Size`"
 )]
 pub trait Size: 'static {
-    /// How arithmetic on it is done: [`Number`], [`Named`] or [`Symbol`].
+    /// The kind of arithmetic on the size: [`Number`], [`Named`] or [`Symbol`].
     type Kind;
-    /// The number, where it is known when compiling.
+    /// The value. `None` if it is known only at run time.
     const VALUE: Option<usize>;
-    /// Writes it as types are printed: the number, or the name of what is known at run time only.
+    /// Writes the size as types are printed: the value, or the name of a run-time size.
     fn show(f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
-/// The numbers 0 to 999: `Num<128>`.
+/// An integer from 0 to 999: `Num<128>`.
 pub struct Num<const A: u16>;
-/// Thousands and ones: `K<11, 8>` is 11,008.
+/// An integer of two groups of three digits: `K<11, 8>` is 11,008.
 pub struct K<const A: u16, const B: u16>;
-/// Millions, thousands and ones: `M<1, 48, 576>` is 1,048,576.
+/// An integer of three groups of three digits: `M<1, 48, 576>` is 1,048,576.
 pub struct M<const A: u16, const B: u16, const C: u16>;
 
-/// The kind of numbers.
+/// The kind of integers.
 pub struct Number;
-/// The kind of names for numbers.
+/// The kind of named sizes with a known value.
 pub struct Named;
-/// The kind of sizes whose number is known at run time only.
+/// The kind of sizes that are known only at run time.
 pub struct Symbol;
 
-/// A size whose number is known when compiling.
+/// A size that is known at compile time.
 #[diagnostic::on_unimplemented(
     message = "the size `{Self}` is not known when compiling",
     label = "an array is made from nothing with sizes that are known",
@@ -53,7 +53,7 @@ pub struct Symbol;
 pub trait KnownSize: Size {}
 #[diagnostic::do_not_recommend]
 impl<S: Size> KnownSize for S where S::Kind: KnownKind {}
-/// [`Number`] or [`Named`].
+/// A kind whose sizes are known at compile time: [`Number`] or [`Named`].
 pub trait KnownKind {}
 impl KnownKind for Number {}
 impl KnownKind for Named {}
@@ -73,7 +73,9 @@ number! {
     [const A: u16, const B: u16, const C: u16] M<A, B, C> = (A as usize * 1000 + B as usize) * 1000 + C as usize;
 }
 
-/// A size known at run time only: `?`. Any two go together in types; the arrays are compared when an operation runs.
+/// A size that is known only at run time: `?`.
+///
+/// It agrees with any size in types; the arrays are compared when an operation runs.
 pub struct Unknown;
 impl Size for Unknown {
     type Kind = Symbol;
@@ -83,7 +85,7 @@ impl Size for Unknown {
     }
 }
 
-/// One device's share of `S` along mesh axis `A`, where the number is not known: `Per<Batch, X>`.
+/// One device's share of `S` along mesh axis `A`, if the value is not known: `Per<Batch, X>`.
 pub struct Per<S, A>(PhantomData<fn() -> (S, A)>);
 impl<S: Size, A: MeshAxis> Size for Per<S, A> {
     type Kind = Symbol;
@@ -100,17 +102,17 @@ impl<S: Size, A: MeshAxis> Size for Per<S, A> {
     }
 }
 
-/// A name for a number: `dim!(Hidden = 11008)`.
+/// A named size with a known value: `dim!(Hidden = 11008)`.
 pub trait NamedSize: Size<Kind = Named> {
-    /// The number.
+    /// The value.
     type Number: Size<Kind = Number>;
 }
 
-/// What a computed size (`{ 4096 * 3 }`) is made of; [`Trim`] makes the number of it.
+/// The digit groups of a computed size (`{ 4096 * 3 }`). [`Trim`] converts them to a size.
 pub struct Limbs<const COUNT: u8, const A: u16, const B: u16, const C: u16>;
 /// Drops leading groups of zeros.
 pub trait Trim {
-    /// [`Num`], [`K`] or [`M`].
+    /// The size: [`Num`], [`K`] or [`M`].
     type Out: Size;
 }
 impl<const A: u16, const B: u16, const C: u16> Trim for Limbs<1, A, B, C> {
@@ -122,7 +124,7 @@ impl<const A: u16, const B: u16, const C: u16> Trim for Limbs<2, A, B, C> {
 impl<const A: u16, const B: u16, const C: u16> Trim for Limbs<3, A, B, C> {
     type Out = M<A, B, C>;
 }
-/// How many groups of three digits a number has.
+/// Returns the number of groups of three digits of an integer.
 pub const fn limb_count(n: usize) -> u8 {
     match n {
         0..1000 => 1,
@@ -130,7 +132,7 @@ pub const fn limb_count(n: usize) -> u8 {
         _ => 3,
     }
 }
-/// One group of three digits of a number, the last one first.
+/// Returns one group of three digits of an integer; group 0 is the least significant.
 pub const fn limb(n: usize, place: u32) -> u16 {
     assert!(n < 1_000_000_000, "sizes go up to 999,999,999");
     (n / 1000usize.pow(place) % 1000) as u16

@@ -1,9 +1,9 @@
-//! Sizes cut over mesh axes, and put together again.
+//! Rules that split sizes over mesh axes and gather them again.
 
 use super::{DividePrime, MultiplyPrime, Named, NamedSize, Number, Per, R, Size, Symbol};
 use crate::axis::{AtRun, MeshAxis, Whole};
 
-/// `Self` can be cut into equal parts, one for each device along `A`.
+/// A size that splits into equal tiles, one for each device along `A`.
 #[diagnostic::on_unimplemented(
     message = "a dim of size `{Self}` cannot be sharded evenly over mesh axis `{A}`",
     label = "`{Self}` is not known to be a multiple of the size of `{A}`",
@@ -11,36 +11,38 @@ use crate::axis::{AtRun, MeshAxis, Whole};
     note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
 )]
 pub trait SplitsOver<A>: Size {
-    /// One device's part.
+    /// The size of one device's tile.
     type Tile: Size;
 }
-/// `Self` times the size of `A`.
+/// A size that can be multiplied by the size of `A`.
 #[diagnostic::on_unimplemented(
     message = "parts of size `{Self}` cannot be put together along mesh axis `{A}` in types",
     label = "the size of all parts together is not known",
     note = "`Per<Batch, X>` is the share of `Batch` along `X`: only along `X` do its parts make `Batch` again"
 )]
 pub trait GathersOver<A>: Size {
-    /// All parts together.
+    /// The size of all tiles together.
     type Full: Size;
 }
-/// `Self` can be cut along `A` and put together again: the bound of a generic function with a `shard_map`.
+/// A size that splits along `A` into tiles that gather to the same size again.
+///
+/// A generic function with a `shard_map` needs this bound.
 pub trait Tiles<A>: SplitsOver<A, Tile: GathersOver<A, Full = Self>> {}
 impl<S: SplitsOver<A, Tile: GathersOver<A, Full = S>>, A> Tiles<A> for S {}
 
-/// How sizes of a kind are cut.
+/// The rule that splits sizes of a kind.
 pub trait SplitImpl<S, A> {
-    /// One device's part.
+    /// The size of one device's tile.
     type Tile: Size;
-    /// What is left over.
+    /// The remainder.
     type Rest;
 }
-/// How sizes of a kind are put together.
+/// The rule that gathers sizes of a kind.
 pub trait GatherImpl<S, A> {
-    /// All parts.
+    /// The size of all tiles together.
     type Full: Size;
 }
-/// Nothing is left over.
+/// Requires that all remainders are 0.
 pub trait Even {}
 impl Even for () {}
 impl Even for R<0> {}
@@ -54,8 +56,8 @@ impl<S: Size> SplitsOver<Whole> for S {
 impl<S: Size> GathersOver<Whole> for S {
     type Full = S;
 }
-// `Tile` is total: a dim that does not divide fails at `Rest: Even` and nowhere else. Tuples are written out: an impl that recurs through
-// a parameter which may not be known yet overflows.
+// `Tile` is total: a dim that does not divide fails at `Rest: Even` and nowhere else. Tuples are
+// written out: an impl that recurs through a parameter that may not be known yet overflows.
 #[diagnostic::do_not_recommend]
 impl<S: Size, A: MeshAxis> SplitsOver<A> for S
 where
@@ -105,7 +107,8 @@ where
     type Full = Full<Full<Full<S, C>, B>, A>;
 }
 
-// numbers: by the prime factors of the axis, or as a share where its size is known at run time only
+// integers: divided by the prime factors of the axis, or a share if the axis size is known only at
+// run time
 impl<S, A: MeshAxis> SplitImpl<S, A> for Number
 where
     A::Factors: SplitBy<S, A>,
@@ -119,16 +122,16 @@ where
 {
     type Full = <A::Factors as GatherBy<S, A>>::Full;
 }
-/// The prime factors of an axis, which cut a size.
+/// The prime factors of an axis, as a divisor of a size.
 pub trait SplitBy<S, A> {
-    /// One device's part.
+    /// The size of one device's tile.
     type Tile: Size;
-    /// What is left over.
+    /// The remainder.
     type Rest;
 }
-/// The prime factors of an axis, which multiply a size.
+/// The prime factors of an axis, as a multiplier of a size.
 pub trait GatherBy<S, A> {
-    /// All parts.
+    /// The size of all tiles together.
     type Full: Size;
 }
 /// The prime factors of a mesh axis: `(Prime<2>, (Prime<2>, ()))`, or [`AtRun`].
@@ -154,14 +157,14 @@ impl<S: MultiplyBy<()>, A> GatherBy<S, A> for () {
 impl<S: MultiplyBy<(P, F)>, A, P, F> GatherBy<S, A> for (P, F) {
     type Full = S::Product;
 }
-/// A number divided by a list of primes.
+/// An integer that can be divided by a list of primes.
 pub trait DivideBy<F> {
     /// The quotient.
     type Quotient: Size;
-    /// What each step left over.
+    /// The remainders of all steps.
     type Rest;
 }
-/// A number times a list of primes.
+/// An integer that can be multiplied by a list of primes.
 pub trait MultiplyBy<F> {
     /// The product.
     type Product: Size;
@@ -187,7 +190,7 @@ where
     type Product = <S::Product as MultiplyBy<F>>::Product;
 }
 
-// names: the number must divide, the part stays a share of the name
+// named sizes: the value must divide; the tile stays a share of the name
 impl<S: NamedSize, A: MeshAxis> SplitImpl<S, A> for Named
 where
     Number: SplitImpl<S::Number, A>,
@@ -195,7 +198,7 @@ where
     type Tile = Per<S, A>;
     type Rest = <Number as SplitImpl<S::Number, A>>::Rest;
 }
-// sizes known at run time only: checked when the program is traced
+// run-time sizes: checked when the program is traced
 impl<S: Size, A: MeshAxis> SplitImpl<S, A> for Symbol {
     type Tile = Per<S, A>;
     type Rest = ();

@@ -1,4 +1,4 @@
-// Rules as types, and whether one holds: what the cases and the random programs ask.
+// Rules as types, and probes whether a rule holds, for the cases and the random programs.
 pub use atmesh_typed::rules::einsum::{Both, BothTurned, Left, Right};
 pub use atmesh_typed::rules::reduce::Kept;
 pub use atmesh_typed::sets::{No, Outside, Reduced, Unreduced};
@@ -8,27 +8,27 @@ pub use core::marker::PhantomData;
 
 use atmesh_typed::axis::{MeshAxis, MeshType};
 use atmesh_typed::manual::{GatherAt, GlobalShape, LocalShape, ScatterAt};
-use atmesh_typed::rules::contract::{MatmulRhs, MatmulToRhs};
+use atmesh_typed::rules::broadcast::ZipRhs;
+use atmesh_typed::rules::dot::{MatmulRhs, MatmulToRhs};
 use atmesh_typed::rules::einsum::{EinsumRhs, EinsumToRhs};
-use atmesh_typed::rules::moves::{Factored, One, Permute, WholeDim};
-use atmesh_typed::rules::parts::{CutDim, JoinDim, MergeDim, PadDim, SameBut, SliceDim, TakeRhs, TileDim};
 use atmesh_typed::rules::reduce::ReduceDims;
-use atmesh_typed::rules::respec::{ProductSets, ReshardSets, Spec};
-use atmesh_typed::rules::zip::ZipRhs;
+use atmesh_typed::rules::reshape_dims::{Factored, One, Permute, WholeDim};
+use atmesh_typed::rules::reshard::{ProductSets, ReshardSets, Spec};
+use atmesh_typed::rules::slice::{CutDim, JoinDim, MergeDim, PadDim, SameBut, SliceDim, TakeRhs, TileDim};
 use atmesh_typed::sets::{
     AddAxis, AddRhs, AddTo, CoveredBy, JoinRhs, Made, Mark, MulRhs, Over, ProductRhs, Sets, State, WithNumber,
 };
 use atmesh_typed::shape::{At, DimInfo, Insert, Other, Shape, Stretch, TDim};
 use atmesh_typed::size::{Num, Size};
 
-/// A rule with its operands.
+/// A rule applied to operands.
 pub trait Rule {
     type S: Shape;
     type V: Sets;
 }
-/// The type that the rule gives, if it holds.
+/// The type that a rule produces. `None` if the rule does not hold.
 pub type Found = Option<(&'static [DimInfo], &'static [Option<(&'static str, State)>])>;
-/// The type as `type_of` prints it, behind the element type.
+/// Formats the type as `type_of` prints it after the element type.
 pub fn text(found: Found) -> Option<String> {
     found.map(|(dims, states)| atmesh_typed::print(dims, states))
 }
@@ -36,7 +36,9 @@ pub struct Probe<Q>(pub PhantomData<Q>);
 impl<Q: Rule> Probe<Q> {
     pub const FOUND: Found = Some((Q::S::DIMS, Q::V::STATES));
 }
-/// What is found where the rule does not hold: an inherent constant that needs the rule comes before a trait's that does not.
+/// The fallback for a rule that does not hold.
+///
+/// The inherent constant, which needs the rule, takes precedence over this trait's constant.
 pub trait Otherwise {
     const FOUND: Found = None;
 }
@@ -92,7 +94,7 @@ rules! {
     [S: Shape, V: WithNumber] Number<S, V>: S, V;
     [A: MeshAxis + AddAxis<<<A as MeshAxis>::Mesh as MeshType>::Empty>] Index<A>: (), A::Out;
 }
-/// All operands have one shape, sharded alike.
+/// The rule of `select`: all operands have one shape and sharding.
 pub struct Select<C, CV, A, AV, B, BV>(PhantomData<(C, CV, A, AV, B, BV)>);
 impl<S: Shape, C, V, W: AddRhs<V>> Rule for Select<S, C, S, V, S, W>
 where
@@ -101,13 +103,13 @@ where
     type S = S;
     type V = <W::Out as JoinRhs<C>>::Out;
 }
-/// Both operands have one shape, sharded alike.
+/// The rule of `stack`: both operands have one shape and sharding.
 pub struct Stack<A, AV, B, BV, I>(PhantomData<(A, AV, B, BV, I)>);
 impl<S: Insert<I, TDim<Num<2>>>, V, W: AddRhs<V>, I> Rule for Stack<S, V, S, W, I> {
     type S = S::Out;
     type V = W::Out;
 }
-/// Blocks of `shard_map` over the mesh of the module.
+/// The rule of a `shard_map` argument over the mesh `M`.
 pub struct LocalOn<S, V, M>(PhantomData<(S, V, M)>);
 impl<S: LocalShape<M>, M: MeshType> Rule for LocalOn<S, (), M> {
     type S = S::Local;
@@ -118,5 +120,5 @@ impl<S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P, M: MeshType> Rule for G
     type S = S::Global;
     type V = ();
 }
-/// An operand of einsum with a dim summed away: as a shape.
+/// The shape of an einsum operand with one dim summed away.
 pub type Summed<S, I> = <S as At<I>>::Without;

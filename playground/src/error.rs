@@ -1,0 +1,85 @@
+//! Errors of a program, as the page shows them: a text, and helps, some of which can be applied.
+
+use atmesh::Error;
+use serde_json::{Value, json};
+
+/// An error of a program: a title, its position in the text, and helps.
+#[derive(Clone, Debug)]
+pub(crate) struct Refusal(Box<Parts>);
+
+#[derive(Clone, Debug)]
+struct Parts {
+    field: &'static str,
+    kind: String,
+    title: String,
+    /// The lines under the title: the types of the operands, with marks.
+    beneath: String,
+    /// The part of the program that is underlined, in bytes.
+    span: Option<(usize, usize)>,
+    helps: Vec<(String, Option<String>)>,
+}
+
+impl Refusal {
+    /// Returns an error of the playground's own syntax.
+    pub(crate) fn syntax(title: impl Into<String>) -> Refusal {
+        Refusal::new("syntax", title.into(), String::new())
+    }
+    fn new(kind: &str, title: String, beneath: String) -> Refusal {
+        let kind = kind.into();
+        Refusal(Box::new(Parts { field: "program", kind, title, beneath, span: None, helps: Vec::new() }))
+    }
+    /// Converts an error of the crate, without its helps, which are added separately.
+    pub(crate) fn of(error: &Error) -> Refusal {
+        let Some(d) = error.diagnostics().first() else { return Refusal::syntax("an error without words") };
+        let title =
+            if d.op.is_empty() { d.fault.message.clone() } else { format!("{}: {}", d.op, d.fault.message) };
+        let mut bare = d.clone();
+        (bare.location, bare.fault.help, bare.fault.out_shardings) = (None, Vec::new(), Vec::new());
+        bare.related.clear();
+        // the lines that the crate prints below the title: the operands and their marks
+        let text = Error::from(bare).to_string();
+        let beneath: Vec<&str> = text.lines().skip(1).skip_while(|l| l.trim() == "|").collect();
+        Refusal::new(d.fault.kind.name(), title, beneath.join("\n"))
+    }
+    /// Returns the field of the page with the error: `mesh`, `operands`, `program` or `target`.
+    pub(crate) fn field(&self) -> &'static str {
+        self.0.field
+    }
+    /// Sets the field of the page with the error.
+    pub(crate) fn within(mut self, field: &'static str) -> Refusal {
+        self.0.field = field;
+        self
+    }
+    /// Sets the position of the error in the program, in bytes, unless it has one.
+    pub(crate) fn at(mut self, from: usize, to: usize) -> Refusal {
+        self.0.span.get_or_insert((from, to));
+        self
+    }
+    /// Adds a help; `source` is the text of the field after applying it, if that is possible.
+    pub(crate) fn help(mut self, text: impl Into<String>, source: Option<String>) -> Refusal {
+        self.0.helps.push((text.into(), source));
+        self
+    }
+    /// Returns the error as JSON for the page; `text` is the text of the field.
+    pub(crate) fn json(&self, text: &str) -> Value {
+        let helps: Vec<_> =
+            self.0.helps.iter().map(|(help, source)| json!({ "text": help, "source": source })).collect();
+        json!({ "field": self.0.field, "text": self.told(text), "helps": helps })
+    }
+    /// Formats the title, the source line with the error underlined, and the operands.
+    fn told(&self, text: &str) -> String {
+        let mut told = format!("error[{}]: {}\n", self.0.kind, self.0.title);
+        let inside = |at: usize| at <= text.len() && text.is_char_boundary(at);
+        if let Some((from, to)) = self.0.span.filter(|s| inside(s.0) && inside(s.1)) {
+            let start = text[..from].rfind('\n').map_or(0, |n| n + 1);
+            let end = text[from..].find('\n').map_or(text.len(), |n| from + n);
+            let marks = text[from..to.clamp(from, end)].chars().count().max(1);
+            let (blanks, marks) = (" ".repeat(text[start..from].chars().count()), "^".repeat(marks));
+            told += &format!(" |\n | {}\n | {blanks}{marks}\n", &text[start..end]);
+        }
+        if !self.0.beneath.is_empty() {
+            told += &format!(" |\n{}\n", self.0.beneath);
+        }
+        told
+    }
+}

@@ -1,0 +1,528 @@
+//! Collectives for per-device code: the array methods that `shard_map` bodies call.
+//!
+//! A collective combines or exchanges the blocks of the devices along one or more mesh axes. These
+//! methods look up the axes in the enclosing `shard_map`, and record the primitives of
+//! `ops::collective`.
+
+use super::dims::resolve_dim;
+use super::{Array, prims};
+use crate::api::trace::{Setting, apply1, poison, setting};
+use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::mesh::{Axes, AxisType};
+use crate::core::types::DType;
+use crate::ir::ops::collective::{AllGatherTo, PcastTo};
+use crate::ir::ops::elementwise::Binary;
+use crate::ir::program::loop_nest::Reducer;
+use crate::ir::program::{CallSite, Prim};
+use std::collections::HashSet;
+
+/// The array dimension that a collective gathers into or scatters from.
+///
+/// [`CollectiveDim::tiled`] uses an existing dimension, [`CollectiveDim::stacked`] a dimension that
+/// holds one block per device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias("scatter_dimension"))]
+pub struct CollectiveDim {
+    dim: i32,
+    tiled: bool,
+    result: AllGatherTo,
+}
+
+impl CollectiveDim {
+    /// Concatenates (or splits) blocks along dimension `dim`, which every block has.
+    ///
+    /// This is JAX's `axis=dim, tiled=True`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"],
+    ///     |x: &Array| x.all_gather("X", CollectiveDim::tiled(0)));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 1, 2, 3, 0, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn tiled(dim: i32) -> CollectiveDim {
+        CollectiveDim { dim, tiled: true, result: AllGatherTo::Varying }
+    }
+    /// Stacks blocks along a new dimension `dim` of the result (or removes it from the operand).
+    ///
+    /// This is JAX's `axis=dim, tiled=False`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X", _],
+    ///     |x: &Array| x.all_gather("X", CollectiveDim::stacked(0)));
+    /// assert_eq!(f.call(Array::arange(0..4))?.shape()?, [4, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn stacked(dim: i32) -> CollectiveDim {
+        CollectiveDim { dim, tiled: false, result: AllGatherTo::Varying }
+    }
+    /// Types the result of `all_gather` as invarying: equal on all devices along the axes.
+    pub fn invarying(self) -> CollectiveDim {
+        CollectiveDim { result: AllGatherTo::Invarying, ..self }
+    }
+    /// Types the result of `all_gather` as reduced over the axes.
+    ///
+    /// A reduced value is equal on all devices along the axes, and its cotangent is unreduced over
+    /// them.
+    pub fn reduced(self) -> CollectiveDim {
+        CollectiveDim { result: AllGatherTo::Reduced, ..self }
+    }
+}
+
+/// The split and concatenation dimensions of an all-to-all: `AllToAll::split(0).concat(1)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(alias("split_axis", "concat_axis"))]
+pub struct AllToAll {
+    split: i32,
+    concat: i32,
+    tiled: bool,
+}
+impl AllToAll {
+    /// Starts an all-to-all that splits dimension `dim` into one piece per device.
+    ///
+    /// Complete it with [`AllToAllSplit::concat`] or [`AllToAllSplit::stack`].
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let turned = |x: &Array| x.all_to_all("X", AllToAll::split(1).concat(0));
+    /// let f = shard_map(&mesh, p!["X"], p![_, "X"], turned);
+    /// assert_eq!(type_of(f.call(Array::ones([4, 4]))?), "float32[4,4@X]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn split(dim: i32) -> AllToAllSplit {
+        AllToAllSplit { dim }
+    }
+    /// Returns the split dimension, the concatenation dimension, and `true` if tiled.
+    pub(crate) fn into_parts(self) -> (i32, i32, bool) {
+        (self.split, self.concat, self.tiled)
+    }
+}
+/// An [`AllToAll`] without its concatenation dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllToAllSplit {
+    dim: i32,
+}
+impl AllToAllSplit {
+    /// Concatenates the received pieces along dimension `dim`.
+    pub fn concat(self, dim: i32) -> AllToAll {
+        AllToAll { split: self.dim, concat: dim, tiled: true }
+    }
+    /// Stacks the received pieces along a new dimension `dim` of the result.
+    ///
+    /// The split dimension must have the size of the axes, and is removed.
+    pub fn stack(self, dim: i32) -> AllToAll {
+        AllToAll { split: self.dim, concat: dim, tiled: false }
+    }
+}
+
+/// The source and target devices of a [`ppermute`](Array::ppermute).
+///
+/// It is an array or vector of `(source, target)` pairs such as `[(0, 1), (1, 0)]`, or made by
+/// [`Permutation::shift`] or [`Permutation::ring`]. Devices are numbered along the axes, the first
+/// axis outermost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permutation(PermutationKind);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum PermutationKind {
+    Pairs(Vec<(usize, usize)>),
+    Shift(i64),
+    Ring(i64),
+}
+impl<const N: usize> From<[(usize, usize); N]> for Permutation {
+    fn from(pairs: [(usize, usize); N]) -> Permutation {
+        Permutation(PermutationKind::Pairs(pairs.into()))
+    }
+}
+impl From<Vec<(usize, usize)>> for Permutation {
+    fn from(pairs: Vec<(usize, usize)>) -> Permutation {
+        Permutation(PermutationKind::Pairs(pairs))
+    }
+}
+impl std::fmt::Display for Permutation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0 {
+            PermutationKind::Pairs(pairs) => write!(f, "{pairs:?}"),
+            PermutationKind::Shift(by) => write!(f, "Permutation::shift({by})"),
+            PermutationKind::Ring(by) => write!(f, "Permutation::ring({by})"),
+        }
+    }
+}
+impl Permutation {
+    /// Sends each block from device i to device i + `by`; devices without a source receive zeros.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"],
+    ///     |x: &Array| x.ppermute("X", Permutation::shift(1)));
+    /// assert_eq!(f.call(Array::arange(1..5))?.to_vec::<i32>()?, [0, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn shift(by: i64) -> Permutation {
+        Permutation(PermutationKind::Shift(by))
+    }
+    /// Sends each block from device i to device i + `by`, modulo the number of devices.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 4)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"],
+    ///     |x: &Array| x.ppermute("X", Permutation::ring(1)));
+    /// assert_eq!(f.call(Array::arange(1..5))?.to_vec::<i32>()?, [4, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn ring(by: i64) -> Permutation {
+        Permutation(PermutationKind::Ring(by))
+    }
+    /// Returns the `(source, target)` pairs among `n` devices.
+    pub(crate) fn pairs(&self, n: usize) -> Vec<(usize, usize)> {
+        match &self.0 {
+            PermutationKind::Pairs(pairs) => pairs.clone(),
+            _ => (0..n).filter_map(|i| Some((i, self.target(i, n)?))).collect(),
+        }
+    }
+    /// Returns the first of `n` devices to which device `i` sends.
+    pub(crate) fn target(&self, i: usize, n: usize) -> Option<usize> {
+        match &self.0 {
+            PermutationKind::Pairs(pairs) => pairs.iter().find(|p| p.0 == i).map(|p| p.1),
+            PermutationKind::Shift(by) => {
+                i.checked_add_signed(isize::try_from(*by).ok()?).filter(|to| *to < n)
+            }
+            PermutationKind::Ring(by) => Some((i + by.rem_euclid((n as i64).max(1)) as usize) % n),
+        }
+    }
+    /// Returns the device, among `n`, that sends to device `i`.
+    pub(crate) fn source(&self, i: usize, n: usize) -> Option<usize> {
+        match &self.0 {
+            PermutationKind::Pairs(pairs) => pairs.iter().find(|p| p.1 == i).map(|p| p.0),
+            PermutationKind::Shift(by) => Permutation(PermutationKind::Shift(by.checked_neg()?)).target(i, n),
+            PermutationKind::Ring(by) => Some((i + n - by.rem_euclid((n as i64).max(1)) as usize) % n),
+        }
+    }
+    /// Returns an error message for the first explicit pair that is invalid among `n` devices.
+    ///
+    /// A pair is invalid if it names a device outside of the axes, or repeats a source or target.
+    pub(crate) fn invalid_pair(&self, n: usize, axes: &Axes) -> Option<String> {
+        let PermutationKind::Pairs(pairs) = &self.0 else { return None };
+        let (mut from, mut to) = (HashSet::new(), HashSet::new());
+        pairs.iter().find_map(|(a, b)| {
+            if *a >= n || *b >= n {
+                Some(format!("the pair ({a}, {b}) is outside the {n} devices over {axes}"))
+            } else if !from.insert(*a) || !to.insert(*b) {
+                Some(format!("the pair ({a}, {b}) names a source or a target for the second time"))
+            } else {
+                None
+            }
+        })
+    }
+}
+
+/// # Manual mode
+///
+/// Collectives over mesh axes, for code that runs on one device: the bodies of
+/// [`shard_map`](crate::shard_map()). Elsewhere they are an error (`ErrorKind::Mesh`).
+impl Array {
+    /// Applies the primitive that `make` builds from the setting of the enclosing manual region.
+    fn collective(
+        &self,
+        axes: impl Into<Axes>,
+        call: CallSite<'_>,
+        make: impl FnOnce(&Setting, &Axes) -> Prim,
+    ) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let here = setting().or_else(|| ty.mesh.clone().map(|mesh| Setting { mesh, checked: true }));
+        match here {
+            Some(here) => apply1(make(&here, &axes.into()), &[self.into()], call),
+            None => self.reject(outside_shard_map(call.op), call),
+        }
+    }
+    /// Sums the blocks of the devices along `axes` (all-reduce); every device gets the sum.
+    ///
+    /// The result has the block's shape and is invarying over `axes`. Booleans are summed as int32.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-reduce"))]
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p![], |x: &Array| x.psum("X"));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("all_reduce"))]
+    #[track_caller]
+    pub fn psum(&self, axes: impl Into<Axes>) -> Array {
+        self.with_call_site(CallSite::here("psum"), |call| {
+            let is_bool = self.type_ref().is_ok_and(|t| t.dtype == DType::Bool);
+            let x = if is_bool { self.convert_at(DType::I32, call) } else { self.clone() };
+            x.collective(axes, call, |at, axes| prims::all_reduce(at, Reducer::Add, axes))
+        })
+    }
+    /// Averages the blocks of the devices along `axes`; every device gets the mean.
+    ///
+    /// Integers and booleans are averaged in float32.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p![], |x: &Array| x.pmean("X"));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<f32>()?, [1.0, 2.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn pmean(&self, axes: impl Into<Axes>) -> Array {
+        let axes = axes.into();
+        self.with_call_site(CallSite::here("pmean"), |call| {
+            let inexact = self.type_ref().is_ok_and(|t| t.dtype.is_inexact());
+            let x = if inexact { self.clone() } else { self.convert_at(DType::F32, call) };
+            let sum = x.collective(&axes, call, |at, axes| prims::all_reduce(at, Reducer::Add, axes));
+            // an error about the axes is already reported
+            if sum.type_ref().is_err() {
+                return sum;
+            }
+            match manual_axes_size(&axes, call) {
+                Ok(n) => sum.binary_with(Binary::Div, n, call),
+                Err(error) => poison(error),
+            }
+        })
+    }
+    /// Computes the elementwise maximum of the blocks of the devices along `axes`.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], (p![], p![]), |x: &Array| (x.pmax("X"), x.pmin("X")));
+    /// let (most, least) = f.call(Array::from([1, 9, 3, 4]))?;
+    /// assert_eq!((most.to_vec::<i32>()?, least.to_vec::<i32>()?), (vec![3, 9], vec![1, 4]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn pmax(&self, axes: impl Into<Axes>) -> Array {
+        let combine = self.extreme_reducer(true);
+        self.collective(axes, CallSite::here("pmax"), |at, axes| prims::all_reduce(at, combine, axes))
+    }
+    /// Computes the elementwise minimum of the blocks of the devices along `axes`.
+    #[track_caller]
+    pub fn pmin(&self, axes: impl Into<Axes>) -> Array {
+        let combine = self.extreme_reducer(false);
+        self.collective(axes, CallSite::here("pmin"), |at, axes| prims::all_reduce(at, combine, axes))
+    }
+    /// Returns the reducer of `pmax` or `pmin`. For booleans the maximum is `or`, the minimum
+    /// `and`.
+    fn extreme_reducer(&self, greatest: bool) -> Reducer {
+        match (self.type_ref().is_ok_and(|t| t.dtype == DType::Bool), greatest) {
+            (true, true) => Reducer::Or,
+            (true, false) => Reducer::And,
+            (false, true) => Reducer::Max,
+            (false, false) => Reducer::Min,
+        }
+    }
+    /// Gathers the blocks of all devices along `axes`; every device gets the full array.
+    ///
+    /// `dim` says how the blocks are combined: `CollectiveDim::tiled(0)` concatenates them,
+    /// `CollectiveDim::stacked(0)` stacks them. `CollectiveDim::tiled(0).invarying()` types the
+    /// result as equal on all devices.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-gather"))]
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"],
+    ///     |x: &Array| x.all_gather("X", CollectiveDim::tiled(0)));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [0, 1, 2, 3, 0, 1, 2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn all_gather(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
+        let call = CallSite::here("all_gather");
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match resolve_dim(dim.dim.into(), ty.rank() + usize::from(!dim.tiled)) {
+            Ok(d) => {
+                self.collective(axes, call, |at, axes| prims::all_gather(at, axes, d, dim.tiled, dim.result))
+            }
+            Err(fault) => self.reject(fault, call),
+        }
+    }
+    /// Sums the blocks of the devices along `axes` and scatters the sum (reduce-scatter).
+    ///
+    /// With `CollectiveDim::tiled(d)` each device keeps an equal slice of dimension `d`; with
+    /// `CollectiveDim::stacked(d)` dimension `d` has one entry per device and is removed.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-scatter"))]
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"],
+    ///     |x: &Array| x.psum_scatter("X", CollectiveDim::tiled(0)));
+    /// assert_eq!(f.call(Array::arange(0..4))?.to_vec::<i32>()?, [2, 4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("reduce_scatter"))]
+    #[track_caller]
+    pub fn psum_scatter(&self, axes: impl Into<Axes>, dim: CollectiveDim) -> Array {
+        let call = CallSite::here("psum_scatter");
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match resolve_dim(dim.dim.into(), ty.rank()) {
+            Ok(d) => self.collective(axes, call, |at, axes| prims::psum_scatter(at, axes, d, dim.tiled)),
+            Err(fault) => self.reject(fault, call),
+        }
+    }
+    /// Sends a piece of each block to every device along `axes` (all-to-all).
+    ///
+    /// `split_concat` gives the dimension that is split, and the one along which the received
+    /// pieces are concatenated: `x.all_to_all("X", AllToAll::split(0).concat(1))`.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-all-to-all"))]
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p![_, "X"],
+    ///     |x: &Array| x.all_to_all("X", AllToAll::split(1).concat(0)));
+    /// let x = Array::arange(0..4).reshape([2, 2]);
+    /// assert_eq!(f.call(&x)?.to_vec::<i32>()?, x.to_vec::<i32>()?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn all_to_all(&self, axes: impl Into<Axes>, split_concat: AllToAll) -> Array {
+        let call = CallSite::here("all_to_all");
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let dims = resolve_dim(split_concat.split.into(), ty.rank())
+            .and_then(|s| Ok((s, resolve_dim(split_concat.concat.into(), ty.rank())?)));
+        match dims {
+            Ok((s, c)) => {
+                self.collective(axes, call, |at, axes| prims::all_to_all(at, axes, s, c, split_concat.tiled))
+            }
+            Err(fault) => self.reject(fault, call),
+        }
+    }
+    /// Sends each block to another device along `axes`; devices without a source receive zeros.
+    ///
+    /// `permutation` is a list of `(source, target)` pairs, [`Permutation::shift`] or
+    /// [`Permutation::ring`].
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-permute"))]
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-shift"))]
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p!["X"],
+    ///     |x: &Array| x.ppermute("X", Permutation::shift(1)));
+    /// assert_eq!(f.call(Array::from([1, 2, 3, 4]))?.to_vec::<i32>()?, [0, 0, 1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn ppermute(&self, axes: impl Into<Axes>, permutation: impl Into<Permutation>) -> Array {
+        let how = permutation.into();
+        self.collective(axes, CallSite::here("ppermute"), |at, axes| {
+            let n = axes.iter().map(|a| at.mesh.extent(a)).product();
+            prims::ppermute(at, axes, how.pairs(n))
+        })
+    }
+    /// Types the value as varying over `axes`; no data moves.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p![], p!["X"], |x: &Array| x.pvary("X"));
+    /// assert_eq!(f.call(Array::from([1, 2]))?.to_vec::<i32>()?, [1, 2, 1, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn pvary(&self, axes: impl Into<Axes>) -> Array {
+        self.cast_at(axes, PcastTo::Varying, CallSite::here("pvary"))
+    }
+    /// Casts the state of the value over manual axes to varying, unreduced or reduced.
+    ///
+    /// The blocks do not change. [`PcastTo`] lists the casts that are allowed.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let f = shard_map(&mesh, p!["X"], p![; U: "X"],
+    ///     |x: &Array| x.sum(..).pcast("X", atmesh::PcastTo::Unreduced));
+    /// let x = f.call(Array::arange(0..4).put(&mesh, p!["X"]))?;
+    /// assert_eq!((type_of(&x).to_string(), x.item::<i32>()?), ("int32[]{U:X}".into(), 6));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn pcast(&self, axes: impl Into<Axes>, to: PcastTo) -> Array {
+        self.cast_at(axes, to, CallSite::here("pcast"))
+    }
+    /// Applies [`Array::pcast`] for the given call.
+    pub(super) fn cast_at(&self, axes: impl Into<Axes>, to: PcastTo, call: CallSite<'_>) -> Array {
+        self.collective(axes, call, |at, axes| prims::pcast(at, axes, to))
+    }
+}
+
+/// Returns the index of this device along `axes`, the first axis outermost.
+///
+/// The result is an int32 scalar that varies over `axes`. It is an error outside of a `shard_map`
+/// body.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let f = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| x + axis_index("X"));
+/// assert_eq!(f.call(Array::from([10, 10]))?.to_vec::<i32>()?, [10, 11]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn axis_index(axes: impl Into<Axes>) -> Array {
+    let (axes, call) = (axes.into(), CallSite::here("axis_index"));
+    match setting() {
+        Some(here) => apply1(prims::axis_index(&here, &axes), &[], call),
+        None => poison(call.error(outside_shard_map(call.op), Vec::new)),
+    }
+}
+
+/// Returns the number of devices along `axes`, which is static.
+///
+/// It is an error outside of a `shard_map` body, and for axes that are not manual there.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let share = shard_map(&mesh, p!["X"], p!["X"], |x: &Array| Ok(x / axis_size("X")?));
+/// assert_eq!(share.call(Array::ones([4]))?.to_vec::<f32>()?, [0.5; 4]);
+/// assert!(axis_size("X").is_err(), "no axis is manual here");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn axis_size(axes: impl Into<Axes>) -> Result<usize> {
+    manual_axes_size(&axes.into(), CallSite::here("axis_size"))
+}
+
+/// Returns the number of devices along manual axes.
+fn manual_axes_size(axes: &Axes, call: CallSite<'_>) -> Result<usize> {
+    let reject = |fault| call.error(fault, Vec::new);
+    let here = setting().ok_or_else(|| reject(outside_shard_map(call.op)))?;
+    let mut sizes = 1;
+    for axis in axes.iter() {
+        match here.mesh.axis_type(axis) {
+            Some(AxisType::Manual) => sizes *= here.mesh.extent(axis),
+            Some(_) => {
+                let fault = Fault::new(ErrorKind::Mesh, format!("{axis} is not manual here"));
+                let elsewhere = format!("elsewhere: `mesh.axis_size({:?})?`", axis.name());
+                return Err(reject(fault.help("`shard_map` makes it so").help(elsewhere)));
+            }
+            None => return Err(reject(here.mesh.unknown_axis(axis))),
+        }
+    }
+    Ok(sizes)
+}
+
+/// Returns the error for a collective that is called outside of a `shard_map` body.
+fn outside_shard_map(op: &str) -> Fault {
+    Fault::new(ErrorKind::Mesh, format!("`{op}` outside of a `shard_map` body: there are no manual axes"))
+        .help("call it in the closure of `shard_map`")
+}

@@ -1,0 +1,475 @@
+//! Elementwise functions, comparisons, selection and type conversion.
+//!
+//! Operands broadcast as in NumPy. Scalar operands are weakly typed: they take the element type of
+//! the array they are combined with.
+
+use super::operand::{self, Operand, Term};
+use super::{Array, prims};
+use crate::api::trace::{ArrayOrLiteral, apply1, apply1_ref};
+use crate::core::diagnostic::{ErrorKind, Fault, TypePart};
+use crate::core::mesh::{Axes, Axis, Mesh};
+use crate::core::sharding::Spec;
+use crate::core::types::{ArrayType, DType, Scalar, Shape};
+use crate::ir::ops::elementwise::{Binary, Clamp, Unary, broadcast_shapes};
+use crate::ir::program::typing::suggest::reshard_operands_help;
+use crate::ir::program::{CallSite, UserOperand};
+use std::sync::Arc;
+
+impl Array {
+    /// Applies an elementwise function of one operand.
+    pub(crate) fn unary(&self, fun: Unary, call: CallSite<'_>) -> Array {
+        apply1_ref(&fun, &[self.into()], call)
+    }
+    /// Applies an elementwise function of two operands; a scalar takes the array's element type.
+    pub(crate) fn binary(fun: Binary, a: Term, b: Term, call: CallSite<'_>) -> Array {
+        match operand::binary_args(a, b).or_else(|terms| operand::resolve_args(&terms, call)) {
+            Ok(args) => apply1_ref(&fun, &args, call),
+            Err(poisoned) => poisoned,
+        }
+    }
+}
+
+impl Array {
+    /// Applies an elementwise function to this array and `b`.
+    pub(crate) fn binary_with(&self, fun: Binary, b: impl Operand, call: CallSite<'_>) -> Array {
+        Array::binary(fun, self.term(), b.term(), call)
+    }
+}
+
+macro_rules! unary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
+    /// # Elementwise functions of one operand
+    ///
+    /// The result has the shape and sharding of the array, and its element type unless noted.
+    impl Array { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self) -> Array {
+            self.unary(Unary::$fun, CallSite::here(stringify!($name)))
+        }
+    )* }
+} }
+unary! {
+    /// Returns the sign: −1, 0 or 1; for complex z, z/|z| or 0.
+    sign Sign;
+    /// Returns the absolute value; for complex numbers the modulus, a float.
+    ///
+    /// Elements are floats, signed integers or complex numbers.
+    abs Abs;
+    /// Rounds down to an integer value.
+    floor Floor;
+    /// Rounds up to an integer value.
+    ceil Ceil;
+    /// Rounds to the nearest integer value, halves away from zero.
+    round Round;
+    /// Computes eˣ.
+    exp Exp;
+    /// Computes 2ˣ.
+    exp2 Exp2;
+    /// Computes eˣ − 1, accurately near 0.
+    expm1 Expm1;
+    /// Computes the natural logarithm.
+    log Log;
+    /// Computes log(1 + x), accurately near 0.
+    log1p Log1p;
+    /// Computes the sine.
+    sin Sin;
+    /// Computes the cosine.
+    cos Cos;
+    /// Computes the tangent.
+    tan Tan;
+    /// Computes the inverse sine.
+    asin Asin;
+    /// Computes the inverse cosine.
+    acos Acos;
+    /// Computes the inverse tangent.
+    atan Atan;
+    /// Computes the hyperbolic sine.
+    sinh Sinh;
+    /// Computes the hyperbolic cosine.
+    cosh Cosh;
+    /// Computes the hyperbolic tangent.
+    tanh Tanh;
+    /// Computes the inverse hyperbolic sine.
+    asinh Asinh;
+    /// Computes the inverse hyperbolic cosine.
+    acosh Acosh;
+    /// Computes the inverse hyperbolic tangent.
+    atanh Atanh;
+    /// Computes the square root.
+    sqrt Sqrt;
+    /// Computes the reciprocal square root, 1/√x.
+    rsqrt Rsqrt;
+    /// Computes the cube root.
+    cbrt Cbrt;
+    /// Computes the logistic sigmoid, 1 / (1 + e⁻ˣ).
+    #[doc(alias = "sigmoid")]
+    logistic Logistic;
+    /// Computes the error function.
+    erf Erf;
+    /// Computes the inverse of the error function.
+    erf_inv ErfInv;
+    /// Returns true for elements that are neither infinite nor NaN.
+    is_finite IsFinite;
+    /// Computes x².
+    square Square;
+    /// Computes the reciprocal, 1/x.
+    reciprocal Reciprocal;
+    /// Computes the rectified linear unit, max(x, 0), with derivative 0 at 0.
+    relu Relu;
+    /// Computes the SiLU (swish) activation, x · logistic(x).
+    silu Silu;
+    /// Computes log(1 + eˣ).
+    softplus Softplus;
+    /// Returns the value unchanged, with derivative zero.
+    stop_gradient StopGradient;
+}
+
+macro_rules! binary { ($($(#[$doc:meta])* $name:ident $fun:ident;)*) => {
+    /// # Elementwise functions of two operands
+    ///
+    /// The operators `+ - * / % & | ^ << >>` are available too. Shapes broadcast as in NumPy. A
+    /// dimension that both operands have must be sharded the same way in both, or be unsharded in
+    /// one. Comparisons return booleans.
+    impl Array { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name(&self, b: impl Operand) -> Array {
+            Array::binary(Binary::$fun, self.term(), b.term(), CallSite::here(stringify!($name)))
+        }
+    )* }
+} }
+binary! {
+    /// Returns the elementwise maximum; NaN if either operand is NaN. The maximum of 0 and −0 is 0.
+    maximum Max;
+    /// Returns the elementwise minimum; NaN if either operand is NaN. The minimum of 0 and −0 is
+    /// −0.
+    minimum Min;
+    /// Raises this array to the power `b`.
+    pow Pow;
+    /// Computes the angle of the point (x, y) = (b, self), in radians from −π to π.
+    atan2 Atan2;
+    /// Returns the next representable value after this one in the direction of `b`.
+    nextafter NextAfter;
+    /// Computes √(self² + b²) without intermediate overflow; NaN if either operand is NaN.
+    hypot Hypot;
+    /// Computes self · ln b; 0 where self is 0.
+    xlogy Xlogy;
+    /// Returns true where the elements are equal.
+    eq Eq;
+    /// Returns true where the elements differ.
+    ne Ne;
+    /// Returns true where self < b.
+    lt Lt;
+    /// Returns true where self ≤ b.
+    le Le;
+    /// Returns true where self > b.
+    gt Gt;
+    /// Returns true where self ≥ b.
+    ge Ge;
+    /// Shifts bits to the left, filling with zeros.
+    shift_left ShiftLeft;
+    /// Shifts bits to the right, filling with zeros.
+    shift_right_logical ShiftRightLogical;
+    /// Shifts bits to the right, filling with the sign bit.
+    shift_right_arithmetic ShiftRightArithmetic;
+}
+
+/// # Elementwise functions with parameters, conversion and selection
+impl Array {
+    /// Raises the array to a constant integer power.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([2.0f32, -4.0]).powi(-1).to_vec::<f32>()?, [0.5, -0.25]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn powi(&self, y: i32) -> Array {
+        self.unary(Unary::IntegerPow(y), CallSite::here("powi"))
+    }
+    /// Computes the GELU activation x · Φ(x), with the tanh approximation.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([-1.0f32, 0.0, 1.0]);
+    /// assert!(x.gelu().allclose_with(&x.gelu_exact(), 0.0, 1e-3)?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn gelu(&self) -> Array {
+        self.unary(Unary::Gelu { approximate: true }, CallSite::here("gelu"))
+    }
+    /// Computes the GELU activation x · Φ(x) exactly, with the error function.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert!(Array::from(1.0).gelu_exact().allclose(&Array::from(0.8413447460685429))?);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn gelu_exact(&self) -> Array {
+        self.unary(Unary::Gelu { approximate: false }, CallSite::here("gelu_exact"))
+    }
+    /// Clamps elements to the range from `low` to `high`.
+    ///
+    /// The bounds are scalars, or arrays of rank 0 or of this array's type.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([-5, 1, 5]).clamp(0, 3).to_vec::<i32>()?, [0, 1, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn clamp(&self, low: impl Operand, high: impl Operand) -> Array {
+        let terms = [self.into(), low.term(), high.term()];
+        let call = CallSite::here("clamp");
+        // scalar bounds take the array's element type
+        let mut args = match operand::resolve_args(&terms, call) {
+            Ok(args) => args,
+            Err(poisoned) => return poisoned,
+        };
+        args.swap(0, 1);
+        let sources = [1, 0, 2].map(|number| UserOperand { index: number, ty: None, dims: None });
+        apply1(Arc::new(Clamp), &args, call.with_operands(&|| operand::describe_all(&terms), &sources))
+    }
+    /// Converts to another element type.
+    ///
+    /// Floats are truncated towards zero when converted to integers, integers wrap, and conversion
+    /// to bool is `!= 0`. Real numbers convert to complex ones; the reverse is
+    /// [`real`](Array::real).
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from([-1.7f32, 0.0, 300.0]).astype(I32).to_vec::<i32>()?, [-1, 0, 300]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("convert_element_type"))]
+    #[track_caller]
+    pub fn astype(&self, dtype: DType) -> Array {
+        self.astype_at(dtype, CallSite::here("astype"))
+    }
+    /// Implements [`Array::astype`]: a no-op if the array has the type already.
+    pub(crate) fn astype_at(&self, dtype: DType, call: CallSite<'_>) -> Array {
+        match self.type_ref() {
+            Ok(t) if t.dtype == dtype => self.clone(),
+            _ => self.convert_at(dtype, call),
+        }
+    }
+    /// Records a conversion to an element type.
+    pub(crate) fn convert_at(&self, dtype: DType, call: CallSite<'_>) -> Array {
+        apply1(prims::convert(dtype), &[self.into()], call)
+    }
+    /// Reinterprets the bits as another element type of the same width.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::from(1.0f32).bitcast(U32).item::<u32>()?, 0x3f80_0000);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn bitcast(&self, dtype: DType) -> Array {
+        apply1(prims::bitcast(dtype), &[self.into()], CallSite::here("bitcast"))
+    }
+    /// Selects elementwise: `a` where this boolean array is true, `b` elsewhere.
+    ///
+    /// Operands of different shapes broadcast to their common shape, with the sharding that follows
+    /// from the operands. Shardings that conflict are an error.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([-1, 2, -3]);
+    /// assert_eq!(x.gt(0).select(&x, 0).to_vec::<i32>()?, [0, 2, 0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("where"))]
+    #[track_caller]
+    pub fn select(&self, a: impl Operand, b: impl Operand) -> Array {
+        self.select_at(a.term(), b.term(), CallSite::here("select"))
+    }
+    /// Implements [`Array::select`].
+    pub(crate) fn select_at(&self, a: Term, b: Term, call: CallSite<'_>) -> Array {
+        let values = match operand::resolve_args(&[a.clone(), b.clone()], call) {
+            Ok(args) => args,
+            Err(poisoned) => return poisoned,
+        };
+        let terms = [Term::Array(self.clone()), a, b];
+        let types = terms.each_ref().map(|t| if let Term::Array(a) = t { a.type_ref().ok() } else { None });
+        let arrays: Vec<(usize, &ArrayType)> =
+            types.iter().enumerate().filter_map(|(k, ty)| Some((k, (*ty)?))).collect();
+        let mut args = vec![ArrayOrLiteral::from(self)];
+        args.extend(values);
+        if arrays.windows(2).any(|w| w[0].1.shape != w[1].1.shape) {
+            let (shape, like) = match broadcast_type(&arrays) {
+                Ok(found) => found,
+                Err(fault) => return operand::reject(fault, &terms, call),
+            };
+            for arg in &mut args {
+                if let ArrayOrLiteral::Array(x) = arg {
+                    *arg = x.broadcast_like(&shape, like.as_ref(), call).into();
+                }
+            }
+            // the trailing dimensions correspond: errors refer to the user's operands
+            let dims = types.map(|ty| -> Vec<usize> {
+                let rank = ty.map_or(0, ArrayType::rank);
+                (0..shape.rank()).map(|d| (d + rank).saturating_sub(shape.rank())).collect()
+            });
+            let source = |(number, ty)| UserOperand { index: number, ty, dims: Some(&dims[number]) };
+            let sources: Vec<UserOperand<'_>> = types.into_iter().enumerate().map(source).collect();
+            return apply1(
+                prims::select(),
+                &args,
+                call.with_operands(&|| operand::describe_all(&terms), &sources),
+            );
+        }
+        apply1(prims::select(), &args, call)
+    }
+    /// Broadcasts to `shape`, sharded as `like`.
+    pub(crate) fn broadcast_like(
+        &self,
+        shape: &Shape,
+        like: Option<&(Mesh, Spec)>,
+        call: CallSite<'_>,
+    ) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let there = like.is_none_or(|(_, spec)| spec.dims() == ty.spec.dims());
+        // an axis over which the value is reduced may shard a dimension that the value lacks
+        let named = |out: Spec, a: Axis| out.dims().iter().any(|d| d.contains(a));
+        let own = |out: Spec| {
+            let reduced: Axes = ty.spec.reduced_axes().iter().filter(|a| !named(out, *a)).collect();
+            out.unreduced(ty.spec.unreduced_axes()).reduced(reduced)
+        };
+        if ty.shape == *shape {
+            return match like {
+                Some((mesh, spec)) if !there && ty.mesh.is_none() => self.put_at(mesh, *spec, call),
+                Some((_, spec)) if !there => {
+                    let dims: Vec<usize> = (0..shape.rank()).collect();
+                    apply1(prims::broadcast(shape, &dims, Some(own(*spec))), &[self.into()], call)
+                }
+                _ => self.clone(),
+            };
+        }
+        let first = shape.rank().saturating_sub(ty.rank());
+        let dims: Vec<usize> = (first..first + ty.rank()).collect();
+        match like {
+            Some((mesh, spec)) if ty.mesh.is_none() => {
+                let wide = apply1(prims::broadcast(shape, &dims, None), &[self.into()], call);
+                wide.put_at(mesh, *spec, call)
+            }
+            like => apply1(prims::broadcast(shape, &dims, like.map(|l| own(l.1))), &[self.into()], call),
+        }
+    }
+    /// Returns zero as a scalar of this array's element type.
+    pub(crate) fn zero(&self) -> Scalar {
+        Scalar::zero(self.type_ref().map_or(DType::F32, |t| t.dtype))
+    }
+    /// Returns a zero that can be combined with this array by `select`.
+    ///
+    /// This is a scalar, except for unreduced arrays, which need an array of zeros with the same
+    /// unreduced axes.
+    pub(crate) fn zero_operand(&self, call: CallSite<'_>) -> Term {
+        match self.type_ref() {
+            Ok(ty) if !ty.spec.unreduced_axes().is_empty() => {
+                Term::Array(self.full_like_at(self.zero().term(), call))
+            }
+            _ => Term::Number(self.zero()),
+        }
+    }
+}
+
+/// Returns the specs that would match the other operands' sharding to operand `model`.
+///
+/// Dimensions are aligned at the end. Operands that match already are omitted. Returns `None` if
+/// some operand cannot be sharded so.
+fn matching_specs(types: &[(usize, &ArrayType)], model: usize) -> Option<Vec<(usize, Spec)>> {
+    let as_one = types.iter().find(|t| t.0 == model)?.1;
+    let mesh = as_one.mesh.as_ref()?;
+    let mut list = Vec::new();
+    for (k, ty) in types.iter().filter(|t| t.0 != model) {
+        let met = |d: usize| {
+            let e = (d + as_one.rank()).checked_sub(ty.rank())?;
+            (as_one.shape[e] == ty.shape[d]).then(|| Axes::from(as_one.spec.dim(e)))
+        };
+        let taken: Vec<_> =
+            (0..ty.rank()).filter_map(met).flat_map(|axes| axes.iter().collect::<Vec<_>>()).collect();
+        let mut spec = ty.spec.padded(ty.rank());
+        for d in 0..ty.rank() {
+            let own = || ty.spec.dim(d).iter().copied().filter(|a| !taken.contains(a)).collect();
+            let entry = met(d).unwrap_or_else(own);
+            if !ty.shape[d].is_multiple_of(entry.iter().map(|a| mesh.extent(a)).product()) {
+                return None;
+            }
+            spec = spec.with_dim(d, &entry);
+        }
+        if spec != ty.spec.padded(ty.rank()) {
+            list.push((*k, spec));
+        }
+    }
+    Some(list)
+}
+
+/// Returns the common shape of the operands, and their common mesh and sharding.
+///
+/// The sharding follows the rule of elementwise operations; `None` if nothing is sharded. Each
+/// operand is given with the index that error messages use for it.
+fn broadcast_type(types: &[(usize, &ArrayType)]) -> Result<(Shape, Option<(Mesh, Spec)>), Fault> {
+    let shape = broadcast_shapes(types.iter().map(|(k, ty)| (*k, &*ty.shape)))?;
+    let rank = shape.rank();
+    let mut entries: Vec<Axes> = Vec::with_capacity(rank);
+    for d in 0..rank {
+        // the first operand that shards this dimension
+        let mut split: Option<(usize, &ArrayType, usize)> = None;
+        for (k, ty) in types {
+            let Some(at) = (d + ty.rank()).checked_sub(rank).filter(|at| !ty.spec.dim(*at).is_empty()) else {
+                continue;
+            };
+            match split {
+                Some(first) if first.1.spec.dim(first.2) != ty.spec.dim(at) => {
+                    let fault = super::errors::sharding_mismatch(first, (*k, ty, at));
+                    let fixes = [*k, first.0].into_iter().filter_map(|model| matching_specs(types, model));
+                    let help: Vec<String> = fixes.map(|list| reshard_operands_help(&list)).collect();
+                    return Err(if help.is_empty() { fault } else { Fault { help, ..fault } });
+                }
+                Some(_) => {}
+                None => split = Some((*k, ty, at)),
+            }
+        }
+        entries.push(split.map_or_else(Axes::none, |(_, ty, at)| Axes::from(ty.spec.dim(at))));
+    }
+    let all: Vec<_> = entries.iter().flat_map(Axes::iter).collect();
+    if let Some(twice) = (1..all.len()).find(|i| all[..*i].contains(&all[*i])) {
+        let axis = all[twice];
+        let mut fault = Fault::new(
+            ErrorKind::Sharding,
+            format!("the result would name {axis} twice: two of its dimensions would be sharded over it"),
+        );
+        for (k, ty) in types {
+            for d in (0..ty.rank()).filter(|d| ty.spec.dim(*d).contains(&axis)) {
+                let spec = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
+                fault = fault.help(format!("reshard operand {k}: `.reshard({spec})`")).highlight_dim(*k, d);
+            }
+        }
+        return Err(fault);
+    }
+    for (k, ty) in types {
+        let sets = [("unreduced", ty.spec.unreduced_axes()), ("reduced", ty.spec.reduced_axes())];
+        // an axis over which an operand is reduced may shard a dimension that this operand lacks
+        let repeated = |a: &Axis| {
+            let has = |d: usize| (d + ty.rank()).checked_sub(rank).is_some_and(|at| ty.shape[at] == shape[d]);
+            (0..rank).all(|d| !entries[d].contains(*a) || !has(d))
+        };
+        for (name, set) in sets {
+            let split = |a: &Axis| all.contains(a) && (name == "unreduced" || !repeated(a));
+            if let Some(axis) = set.iter().find(split) {
+                let whole = ty.spec.padded(ty.rank()).unreduced(Axes::none()).reduced(Axes::none());
+                let message = format!(
+                    "operand {k}, {ty}, is {name} over {axis}, over which a dimension of the result would be split"
+                );
+                return Err(Fault::new(ErrorKind::Sharding, message)
+                    .help(format!("reshard operand {k}: `.reshard({whole})`"))
+                    .highlight(*k, TypePart::Sets));
+            }
+        }
+    }
+    let mesh = types.iter().find_map(|t| t.1.mesh.clone()).filter(|_| entries.iter().any(|a| !a.is_empty()));
+    Ok((shape, mesh.map(|mesh| (mesh, Spec::from_dims(entries)))))
+}

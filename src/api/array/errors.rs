@@ -1,0 +1,51 @@
+//! Errors about operand shardings, with suggestions on how to reshard.
+//!
+//! Methods that check shardings before they apply a primitive return these errors.
+
+use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::mesh::Axes;
+use crate::core::types::ArrayType;
+
+/// Returns the error for two dimensions that must be sharded the same way, but are not.
+///
+/// `a` and `b` are each an operand index, the operand's type, and a dimension.
+pub(super) fn sharding_mismatch(a: (usize, &ArrayType, usize), b: (usize, &ArrayType, usize)) -> Fault {
+    let name = |(k, ty, d): (usize, &ArrayType, usize)| {
+        let axes = Axes::from(ty.spec.dim(d));
+        let at = if axes.is_empty() { String::new() } else { format!("@{axes}") };
+        format!("dimension {d} of operand {k}, {}{at},", ty.shape[d])
+    };
+    let message = format!("{} and {} must be sharded the same way", name(a), name(b));
+    let mut fault = Fault::new(ErrorKind::Sharding, message).highlight_dim(a.0, a.2).highlight_dim(b.0, b.2);
+    for ((k, x, d), (_, y, e)) in [(a, b), (b, a)] {
+        let axes = Axes::from(y.spec.dim(e));
+        let num_shards = y.mesh.as_ref().map_or(1, |m| axes.iter().map(|a| m.extent(a)).product());
+        if x.shape[d].is_multiple_of(num_shards) {
+            fault = fault.help(format!(
+                "reshard operand {k}: `.reshard({})`",
+                x.spec.padded(x.rank()).with_dim(d, &axes)
+            ));
+        }
+    }
+    fault
+}
+
+/// Returns the error for an operation along a sharded dimension; `why` completes the message.
+pub(super) fn sharded_dim(ty: &ArrayType, d: usize, why: &str) -> Fault {
+    let axes = Axes::from(ty.spec.dim(d));
+    let whole = ty.spec.padded(ty.rank()).with_dim(d, &Axes::none());
+    Fault::new(ErrorKind::Sharding, format!("dimension {d} is sharded over {axes}{why}"))
+        .help(format!("gather it first: `.reshard({whole})`"))
+        .highlight_dim(0, d)
+}
+
+/// Returns the error for a dimension of size 1 that cannot be broadcast because it is sharded.
+pub(super) fn sharded_unit_dim(k: usize, ty: &ArrayType, d: usize) -> Fault {
+    let (axes, whole) = (Axes::from(ty.spec.dim(d)), ty.spec.padded(ty.rank()).with_dim(d, &Axes::none()));
+    let message = format!(
+        "dimension {d} of operand {k} has size 1 and is sharded over {axes}: only an unsharded one can be repeated"
+    );
+    Fault::new(ErrorKind::Sharding, message)
+        .highlight_dim(k, d)
+        .help(format!("reshard operand {k}: `.reshard({whole})`"))
+}

@@ -1,0 +1,103 @@
+//! The public methods of [`Array`], by topic, and the types of their arguments.
+//!
+//! A method checks its arguments, resolves dimensions and indices, broadcasts and converts
+//! operands, and applies a primitive of `ops` through `trace`: eagerly, or recorded into the
+//! current trace. Ill-typed calls return an array that carries the error, with the user's operands
+//! and source line. The array handle itself is defined in `trace`.
+//!
+//! Methods whose names end in `_at` implement public ones for a given call site. A method that is
+//! composed of others passes them its own call site, so that errors name the method that the user
+//! called.
+
+// The order of these modules is the order of the methods in the documentation.
+mod creation;
+
+mod sharding;
+
+mod host;
+
+pub(crate) mod npy;
+
+#[cfg(feature = "dlpack")]
+mod dlpack;
+
+mod elementwise;
+
+mod complex;
+
+mod reductions;
+
+mod statistics;
+
+mod shapes;
+
+mod rearrange;
+
+mod concat;
+
+mod diagonals;
+
+mod products;
+
+mod tensordot;
+
+mod at;
+
+mod take;
+
+mod segments;
+
+mod search;
+
+mod gather_scatter;
+
+mod sort_scan;
+
+mod fourier;
+
+#[cfg(feature = "linalg")]
+mod linalg;
+
+mod windows;
+
+mod pooling;
+
+mod collectives;
+
+mod operand;
+
+// Helper modules.
+mod contraction;
+mod dims;
+mod einsum;
+mod errors;
+mod index_expr;
+mod local_update;
+mod operators;
+mod prims;
+
+pub use crate::api::trace::Array;
+pub use crate::ir::ops::indexing::GatherDims;
+pub use crate::ir::program::loop_nest::OutOfBounds;
+pub use at::IndexUpdate;
+pub use collectives::{AllToAll, AllToAllSplit, CollectiveDim, Permutation, axis_index, axis_size};
+pub use concat::{concat, stack};
+pub use contraction::Contraction;
+pub use creation::Countable;
+pub(crate) use creation::create_sharded;
+pub use dims::Dims;
+pub(crate) use dims::resolve_dim;
+pub use einsum::{einsum, einsum_to, einsum_with};
+pub use host::HostView;
+pub use index_expr::{DimIndex, Ellipsis, Index, NewAxis};
+#[cfg(feature = "linalg")]
+pub use linalg::TriangularOptions;
+pub(crate) use operand::fits_dtype;
+pub use operand::{Operand, Term};
+pub use pooling::WindowOptions;
+pub use products::DotOptions;
+pub use rearrange::{GridIndexing, meshgrid};
+pub use sharding::Shard;
+pub use sort_scan::sort_by_keys;
+pub use take::{IndexMode, IndexOptions};
+pub use windows::{ConvOptions, Padding};

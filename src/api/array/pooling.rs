@@ -1,0 +1,280 @@
+//! Window reductions and pooling.
+//!
+//! A window reduction moves a window along every dimension of the array, and combines the elements
+//! that the window covers at each position. Pooling is a window reduction over the trailing
+//! dimensions, with the window's size as the default stride.
+
+use super::windows::{Padding, window_geometry};
+use super::{Array, prims};
+use crate::api::trace::apply1;
+use crate::core::diagnostic::{ErrorKind, Fault};
+use crate::core::sharding::Spec;
+use crate::core::types::{ArrayType, Scalar};
+use crate::ir::ops::elementwise::Binary;
+use crate::ir::ops::reduce::Reduction;
+use crate::ir::ops::windows::{ReduceWindow, Windows};
+use crate::ir::program::CallSite;
+use std::sync::Arc;
+
+/// Options of window reductions and pooling: strides, padding, dilations and sharding.
+///
+/// They are built by chaining:
+/// `x.window_max_with([2, 2], WindowOptions::default().strides([2, 2]))`. Each list has one entry
+/// for each entry of the window.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct WindowOptions {
+    /// The distance between windows, in elements; `None` means 1, or the window's size for pooling.
+    pub strides: Option<Vec<usize>>,
+    /// How far windows extend beyond the array. Defaults to [`Padding::Valid`].
+    pub padding: Padding,
+    /// The distance between the elements of a window, in elements; `None` means 1.
+    pub dilation: Option<Vec<usize>>,
+    /// The distance between the array's elements before windows are applied; `None` means 1.
+    ///
+    /// Positions between the elements are padding.
+    pub base_dilation: Option<Vec<usize>>,
+    /// The result's sharding; `None` if it follows from the operand.
+    pub out_sharding: Option<Spec>,
+}
+
+impl WindowOptions {
+    /// Sets the strides, one for each entry of the window.
+    ///
+    /// ```
+    /// use atmesh::{WindowOptions, prelude::*};
+    /// let how = WindowOptions::default().strides([2]);
+    /// assert_eq!(Array::from([1, 2, 3, 4]).window_sum_with([2], how).to_vec::<i32>()?, [3, 7]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn strides(self, strides: impl Into<Vec<usize>>) -> WindowOptions {
+        WindowOptions { strides: Some(strides.into()), ..self }
+    }
+    /// Sets the padding; padded positions do not take part in the reduction.
+    ///
+    /// ```
+    /// use atmesh::{Padding, WindowOptions, prelude::*};
+    /// let how = WindowOptions::default().padding(Padding::Same);
+    /// assert_eq!(Array::from([-3, -2, -1]).window_max_with([3], how).to_vec::<i32>()?,
+    ///     [-2, -1, -1]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn padding(self, padding: impl Into<Padding>) -> WindowOptions {
+        WindowOptions { padding: padding.into(), ..self }
+    }
+    /// Sets the distance between the elements of a window.
+    ///
+    /// ```
+    /// use atmesh::{WindowOptions, prelude::*};
+    /// let how = WindowOptions::default().dilation([2]);
+    /// assert_eq!(Array::from([1, 2, 3, 4]).window_sum_with([2], how).to_vec::<i32>()?, [4, 6]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn dilation(self, dilation: impl Into<Vec<usize>>) -> WindowOptions {
+        WindowOptions { dilation: Some(dilation.into()), ..self }
+    }
+    /// Sets the distance between the array's elements before windows are applied.
+    pub fn base_dilation(self, dilation: impl Into<Vec<usize>>) -> WindowOptions {
+        WindowOptions { base_dilation: Some(dilation.into()), ..self }
+    }
+    /// Sets the result's sharding.
+    pub fn out_sharding(self, out: Spec) -> WindowOptions {
+        WindowOptions { out_sharding: Some(out), ..self }
+    }
+}
+
+macro_rules! reductions {
+    ($($name:ident $with:ident $kind:ident: $what:literal, $takes:literal, $of:literal => $is:literal;)*) => {
+        /// # Window reductions
+        impl Array { $(
+            #[doc = concat!($what, " of each window that fits inside the array; `window` has one size per dimension.")]
+            ///
+            #[doc = concat!("Elements are ", $takes, ". The result is sharded like the array. Elements that windows need across shard boundaries are exchanged once, corners included.")]
+            /// It is an error if `window` does not have one non-zero size per dimension, or if a
+            /// sharded dimension of the result is not divisible by the size of its axes.
+            ///
+            /// ```
+            /// use atmesh::prelude::*;
+            #[doc = concat!("let y = Array::from(", $of, ").", stringify!($name), "([2]);")]
+            #[doc = concat!("assert_eq!(y.to_string(), \"", $is, "\");")]
+            /// ```
+            #[track_caller]
+            pub fn $name(&self, window: impl AsRef<[usize]>) -> Array {
+                let call = CallSite::here(stringify!($name)).with_explicit_form(concat!("x.", stringify!($with), "(window, how.out_sharding({}))"));
+                self.reduce_windows(Reduction::$kind, window.as_ref(), &WindowOptions::default(), call)
+            }
+            #[doc = concat!("Computes [`Array::", stringify!($name), "`] with options: strides, padding, dilations and sharding.")]
+            ///
+            /// ```
+            /// use atmesh::{WindowOptions, prelude::*};
+            #[doc = concat!("let y = Array::from(", $of, ").", stringify!($with), "([2], WindowOptions::default().strides([4]));")]
+            #[doc = concat!("assert_eq!(y.to_string(), Array::from(", $of, ").", stringify!($name), "([2]).slice(ix![..1]).to_string());")]
+            /// ```
+            #[track_caller]
+            pub fn $with(&self, window: impl AsRef<[usize]>, options: WindowOptions) -> Array {
+                let call = CallSite::here(stringify!($with)).with_explicit_form(concat!("x.", stringify!($with), "(window, how.out_sharding({}))"));
+                self.reduce_windows(Reduction::$kind, window.as_ref(), &options, call)
+            }
+        )* }
+    };
+}
+
+reductions! {
+    window_sum window_sum_with Sum: "Computes the sum", "numbers", "[1, 2, 3]" => "[3 5]";
+    window_prod window_prod_with Prod: "Computes the product", "numbers", "[1, 2, 3]" => "[2 6]";
+    window_max window_max_with Max: "Computes the maximum", "numbers; NaN counts as largest", "[1, 3, 2]" => "[3 3]";
+    window_min window_min_with Min: "Computes the minimum", "numbers; NaN counts as smallest", "[1, 3, 2]" => "[1 2]";
+    window_and window_and_with And: "Computes the logical and", "booleans, or integers (bitwise)", "[true, true, false]" => "[ True False]";
+    window_or window_or_with Or: "Computes the logical or", "booleans, or integers (bitwise)", "[true, false, false]" => "[ True False]";
+}
+
+impl Array {
+    /// Applies a window reduction; `window` has one size per dimension.
+    fn reduce_windows(
+        &self,
+        kind: Reduction,
+        window: &[usize],
+        options: &WindowOptions,
+        call: CallSite<'_>,
+    ) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match pool_windows(ty, window, options) {
+            Ok(over) => apply1(
+                Arc::new(ReduceWindow { kind, windows: over, out_sharding: options.out_sharding }),
+                &[self.into()],
+                call,
+            ),
+            Err(fault) => self.reject(fault, call),
+        }
+    }
+    /// Computes the maximum of each window over the last dimensions; windows do not overlap.
+    ///
+    /// `window` has one size for each of the last dimensions: `images.max_pool([2, 2])` for images
+    /// of shape `[batch, features, height, width]`.
+    ///
+    /// Ties: the gradient goes to the first of the largest elements. The result is sharded like the
+    /// array; elements that windows need across shard boundaries are exchanged. Errors are those of
+    /// [`Array::window_max`].
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1.0f32, 2.0, 5.0, 3.0], [4.0, 0.0, 1.0, 1.0]]);
+    /// assert_eq!(x.max_pool([2, 2]).to_vec::<f32>()?, [4.0, 5.0]);
+    /// let g = grad(&x, |x| x.max_pool([2, 2]).sum(..));
+    /// assert_eq!(g.to_vec::<f32>()?, [0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn max_pool(&self, window: impl AsRef<[usize]>) -> Array {
+        let call =
+            CallSite::here("max_pool").with_explicit_form("x.max_pool_with(window, how.out_sharding({}))");
+        self.pool(Reduction::Max, window.as_ref(), &WindowOptions::default(), call)
+    }
+    /// Computes [`Array::max_pool`] with options: strides, padding, dilations and sharding.
+    ///
+    /// ```
+    /// use atmesh::{Padding, WindowOptions, prelude::*};
+    /// let how = WindowOptions::default().strides([1]).padding(Padding::Same);
+    /// assert_eq!(Array::from([1, 3, 2]).max_pool_with([2], how).to_vec::<i32>()?, [3, 3, 2]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn max_pool_with(&self, window: impl AsRef<[usize]>, options: WindowOptions) -> Array {
+        let call = CallSite::here("max_pool_with")
+            .with_explicit_form("x.max_pool_with(window, how.out_sharding({}))");
+        self.pool(Reduction::Max, window.as_ref(), &options, call)
+    }
+    /// Computes the mean of each window over the last dimensions; windows do not overlap.
+    ///
+    /// `window` has one size for each of the last dimensions. Elements are floats. Padding is not
+    /// counted: at the edges fewer elements are averaged.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let x = Array::from([[1.0f32, 2.0, 5.0, 3.0], [4.0, 1.0, 1.0, 3.0]]);
+    /// assert_eq!(x.avg_pool([2, 2]).to_vec::<f32>()?, [2.0, 3.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn avg_pool(&self, window: impl AsRef<[usize]>) -> Array {
+        let call =
+            CallSite::here("avg_pool").with_explicit_form("x.avg_pool_with(window, how.out_sharding({}))");
+        self.pool(Reduction::Sum, window.as_ref(), &WindowOptions::default(), call)
+    }
+    /// Computes [`Array::avg_pool`] with options: strides, padding, dilations and sharding.
+    ///
+    /// ```
+    /// use atmesh::{Padding, WindowOptions, prelude::*};
+    /// let how = WindowOptions::default().strides([1]).padding(Padding::Same);
+    /// let y = Array::from([1.0f32, 3.0, 2.0]).avg_pool_with([2], how);
+    /// assert_eq!(y.to_vec::<f32>()?, [2.0, 2.5, 2.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn avg_pool_with(&self, window: impl AsRef<[usize]>, options: WindowOptions) -> Array {
+        let call = CallSite::here("avg_pool_with")
+            .with_explicit_form("x.avg_pool_with(window, how.out_sharding({}))");
+        self.pool(Reduction::Sum, window.as_ref(), &options, call)
+    }
+    /// Implements pooling: a window reduction over the last dimensions; a sum becomes a mean.
+    fn pool(&self, kind: Reduction, window: &[usize], options: &WindowOptions, call: CallSite<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        let lead = match ty.rank().checked_sub(window.len()) {
+            Some(lead) => lead,
+            None => {
+                let (n, rank) = (window.len(), ty.rank());
+                let fault = Fault::new(
+                    ErrorKind::Shape,
+                    format!("the window has {n} sizes, and the array {rank} dimensions"),
+                );
+                return self.reject(fault.help("give a size for each of the last dimensions"), call);
+            }
+        };
+        if kind == Reduction::Sum && !ty.dtype.is_float() {
+            let fault = Fault::new(
+                ErrorKind::Dtype,
+                format!("elements of type {} have no mean of their type", ty.dtype),
+            );
+            return self.reject(fault.help("convert the array: `.astype(F32)`"), call);
+        }
+        let full_rank = |list: &[usize], one: usize| [&vec![one; lead][..], list].concat();
+        let padding = match &options.padding {
+            Padding::Each(list) => Padding::Each([&vec![(0, 0); lead][..], list].concat()),
+            word => word.clone(),
+        };
+        let options = WindowOptions {
+            strides: Some(full_rank(options.strides.as_deref().unwrap_or(window), 1)),
+            padding,
+            dilation: options.dilation.as_ref().map(|list| full_rank(list, 1)),
+            base_dilation: options.base_dilation.as_ref().map(|list| full_rank(list, 1)),
+            out_sharding: options.out_sharding,
+        };
+        let window = full_rank(window, 1);
+        let made = self.reduce_windows(kind, &window, &options, call);
+        if kind != Reduction::Sum {
+            return made;
+        }
+        let all = window.iter().product::<usize>();
+        let inside = options.padding == Padding::Valid && options.base_dilation.is_none();
+        if inside {
+            return made.binary_with(Binary::Div, all as f64, call);
+        }
+        let ones = apply1(prims::full(super::creation::fresh_type(ty), Scalar::one(ty.dtype)), &[], call);
+        made.binary_with(Binary::Div, ones.reduce_windows(kind, &window, &options, call), call)
+    }
+}
+
+/// Checks the window's rank and returns the parameters of the primitive.
+fn pool_windows(ty: &ArrayType, window: &[usize], options: &WindowOptions) -> Result<Windows, Fault> {
+    let (n, rank) = (window.len(), ty.rank());
+    if n != rank {
+        return Err(Fault::new(
+            ErrorKind::Shape,
+            format!("the window has {n} sizes, and the array {rank} dimensions"),
+        )
+        .help("give a size for each dimension: 1 where a window is one element"));
+    }
+    let lists = [&options.strides, &options.dilation, &options.base_dilation];
+    let windows = window_geometry(&ty.shape, window, &options.padding, lists)?;
+    Ok(Windows { sizes: window.into(), dims: windows })
+}

@@ -1,0 +1,329 @@
+//! Placement of arrays on meshes, resharding, and inspection of shards.
+//!
+//! An eager array that is not unreduced is stored in global order, so that placing it changes only
+//! its type. Unreduced and traced values are resharded by a primitive.
+
+use super::{Array, prims};
+use crate::api::display::Picture;
+use crate::api::trace::{Repr, apply1, innermost, setting};
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::mesh::{AxisType, DeviceId, Mesh, first_devices};
+use crate::core::sharding::{Sharding, Spec, blocks_unchecked, check_divides, check_spec};
+use crate::core::types::{ArrayType, DType, Shape};
+use crate::ir::program::CallSite;
+use std::panic::Location;
+
+/// # Placement and inspection
+impl Array {
+    /// Places the array on `mesh` with sharding `spec`, over explicit and auto axes.
+    ///
+    /// The array may be on no mesh, sharded differently, or on another mesh. It is an error if the
+    /// sharded dimensions are not divisible by the size of their axes, or, outside of a trace, if
+    /// the mesh is abstract.
+    ///
+    #[cfg_attr(doc, doc = picture!("put"))]
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2), ("Y", 4)])?;
+    /// let a = Array::arange(0..8).reshape([4, 2]).put(&mesh, p!["X", _]);
+    /// assert_eq!(type_of(&a), "int32[4@X,2]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("device_put"))]
+    #[track_caller]
+    pub fn put(&self, mesh: &Mesh, spec: Spec) -> Array {
+        self.put_at(mesh, spec, CallSite::here("put"))
+    }
+    /// Implements [`Array::put`].
+    pub(crate) fn put_at(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {
+        let kinds = [AxisType::Explicit, AxisType::Auto];
+        self.move_to(mesh, spec, &kinds, call)
+    }
+    /// Changes the sharding of the array to `spec`, over the explicit axes of its mesh.
+    ///
+    /// The collectives that the two shardings require move the data, for example an all-gather. It
+    /// is an error if `spec` names axes that are not explicit, or if the array is on no mesh and
+    /// `spec` names any axes.
+    ///
+    #[cfg_attr(doc, doc = picture!("moves-turn"))]
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let a = Array::arange(0..8).put(&mesh, p!["X"]);
+    /// assert_eq!(type_of(&a.reshard(p![])), "int32[8]");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn reshard(&self, spec: Spec) -> Array {
+        self.reshard_at(spec, CallSite::here("reshard"))
+    }
+    /// Implements [`Array::reshard`].
+    pub(crate) fn reshard_at(&self, spec: Spec, call: CallSite<'_>) -> Array {
+        let rank = self.type_ref().map_or(0, |t| t.rank());
+        match self.mesh_for(spec, rank) {
+            Ok(Some(mesh)) => self.move_to(&mesh, spec, &[AxisType::Explicit], call),
+            Ok(None) => self.clone(),
+            Err(fault) => self.reject(fault, call),
+        }
+    }
+    /// Returns the mesh that the axes of `spec` refer to: the array's, or the enclosing program's.
+    ///
+    /// `rank` is the rank of the array to be sharded. Returns `None` if the array is on no mesh; it
+    /// is an error if `spec` then names axes.
+    pub(crate) fn mesh_for(&self, spec: Spec, rank: usize) -> Result<Option<Mesh>, Fault> {
+        let Ok(ty) = self.type_ref() else { return Ok(None) };
+        match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
+            None if !spec.is_replicated() || spec.dims().len() > rank => {
+                let fault =
+                    Fault::new(ErrorKind::Mesh, format!("{spec} names axes, but the array is on no mesh"));
+                Err(fault.help("put it on one: `x.put(&mesh, p![..])`"))
+            }
+            mesh => Ok(mesh),
+        }
+    }
+    /// Places the array on a mesh; `kinds` are the types of axes that `spec` may name.
+    fn move_to(&self, mesh: &Mesh, spec: Spec, kinds: &[AxisType], call: CallSite<'_>) -> Array {
+        let ty = match self.type_ref() {
+            Ok(ty) => ty,
+            Err(_) => return self.clone(),
+        };
+        let checked = check_spec(mesh, spec, ty.rank(), kinds)
+            .and_then(|spec| check_divides(mesh, spec, &ty.shape).map(|()| spec));
+        let spec = match checked {
+            Ok(spec) => spec,
+            Err(fault) => return self.reject(fault, call),
+        };
+        match self.repr() {
+            // a value without data only changes its type
+            Repr::Concrete(c) if c.is_type_only() && innermost().is_none() => {
+                let sharding = Sharding { mesh: mesh.clone(), spec };
+                Array::type_only(placed_type(ty.dtype, &ty.shape, &sharding), Some(sharding))
+            }
+            Repr::Concrete(_) if mesh.is_abstract() && innermost().is_none() => {
+                self.reject(abstract_mesh_error(mesh), call)
+            }
+            Repr::Concrete(c) => {
+                let in_parts = |s: Spec| !s.unreduced_axes().is_empty();
+                let partial = c.sharding.as_ref().is_some_and(|s| in_parts(s.spec)) || in_parts(c.ty.spec);
+                if partial || in_parts(spec) {
+                    return self.move_partial(mesh, spec, call);
+                }
+                // an array that is not unreduced is stored in global order for every sharding: only
+                // its type changes
+                match c.array_data(call.op, call.location) {
+                    Ok(slab) => {
+                        let sharding = Sharding { mesh: mesh.clone(), spec };
+                        let ty = placed_type(ty.dtype, &ty.shape, &sharding);
+                        Array::concrete(slab, ty, Some(sharding))
+                    }
+                    Err(e) => Array::poisoned(e),
+                }
+            }
+            _ => apply1(prims::reshard(mesh, spec), &[self.into()], call),
+        }
+    }
+    /// Moves an array that is or becomes unreduced; it is summed if the mesh changes.
+    fn move_partial(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match &ty.mesh {
+            Some(own) if own != mesh => {
+                let kinds = [AxisType::Explicit, AxisType::Auto];
+                let replicated =
+                    apply1(prims::reshard(own, Spec::replicated(ty.rank())), &[self.into()], call);
+                let there = replicated.move_to(mesh, Spec::replicated(ty.rank()), &kinds, call);
+                there.move_to(mesh, spec, &kinds, call)
+            }
+            Some(_) => apply1(prims::reshard(mesh, spec), &[self.into()], call),
+            None => {
+                let replicated = self.move_to(mesh, Spec::replicated(ty.rank()), &[AxisType::Explicit], call);
+                apply1(prims::reshard(mesh, spec), &[replicated.into()], call)
+            }
+        }
+    }
+    /// Constrains the sharding of this value.
+    ///
+    /// Over auto axes the partitioner honours the constraint. On a mesh with only explicit axes it
+    /// is an error unless the value already has this sharding. A `"?"` in an entry lets that
+    /// dimension be sharded over further axes: `p!["X", "?"]` constrains dimension 0 only, while
+    /// `p!["X", _]` also requires dimension 1 to be unsharded.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let a = Array::ones([8]).put(&mesh, p!["X"]);
+    /// assert!(a.constrain(p!["X"]).ty().is_ok());
+    /// assert!(a.constrain(p![]).ty().is_err());
+    ///
+    /// let auto = Mesh::auto([("X", 2)])?;
+    /// let f = jit(|x: &Array| (x * 2.0).constrain(p!["X"]));
+    /// assert_eq!(f.call(Array::ones([4]).put(&auto, p![]))?.shards()?[1].index, [2..4]);
+    ///
+    /// // the rows may be sharded in any way
+    /// let open = jit(|x: &Array| (x * 2.0).constrain(p!["?", _]));
+    /// let x = Array::ones([4, 2]).put(&auto, p!["X"]);
+    /// assert_eq!(open.call(&x)?.sharding()?.map(|s| s.spec), Some(p!["X", _]));
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[doc(alias("with_sharding_constraint"))]
+    #[track_caller]
+    pub fn constrain(&self, spec: Spec) -> Array {
+        let call = CallSite::here("constrain");
+        let Ok(ty) = self.type_ref() else { return self.clone() };
+        match ty.mesh.clone().or_else(|| setting().map(|s| s.mesh)) {
+            Some(mesh) => self.constrain_at(&mesh, spec, call),
+            None => {
+                let fault =
+                    Fault::new(ErrorKind::Mesh, "a constraint needs a mesh, and the array is on none")
+                        .help("put it on one: `x.put(&mesh, p![..])`")
+                        .help("or say which: `x.constrain_on(&mesh, ..)`, `jit(f).on(&mesh)`");
+                self.reject(fault, call)
+            }
+        }
+    }
+    /// Constrains the sharding by a spec over the axes of `mesh`, which has the same devices.
+    ///
+    /// In all other respects this is [`Array::constrain`].
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::auto([("X", 2)])?;
+    /// let x = Array::ones([4]).constrain_on(&mesh, p!["X"]);
+    /// assert_eq!(x.shards()?[1].index, [2..4]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn constrain_on(&self, mesh: &Mesh, spec: Spec) -> Array {
+        self.constrain_at(mesh, spec, CallSite::here("constrain_on"))
+    }
+    /// Implements [`Array::constrain`].
+    fn constrain_at(&self, mesh: &Mesh, spec: Spec, call: CallSite<'_>) -> Array {
+        let (spec, open) = spec.split_open_dims();
+        apply1(prims::constrain(mesh, spec, open), &[self.into()], call)
+    }
+    /// Names the value for checkpoint policies, and returns it unchanged.
+    ///
+    /// Inside of [`checkpoint_with`](crate::checkpoint_with) and
+    /// [`CheckpointPolicy::SaveNamed`](crate::CheckpointPolicy::SaveNamed), values with a listed
+    /// name are saved for the backward pass instead of being recomputed. Elsewhere the name has no
+    /// effect.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// assert_eq!(Array::ones([2]).checkpoint_name("h").to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn checkpoint_name(&self, name: &str) -> Array {
+        crate::api::trace::name_equation(self, name);
+        self.clone()
+    }
+    /// Returns the mesh and the spec over explicit and auto axes; `None` for an array on no mesh.
+    ///
+    /// For a traced value this is the sharding of its type.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let x = Array::ones([4]).put(&mesh, p!["X"]);
+    /// assert_eq!(x.sharding()?.map(|s| s.spec), Some(p!["X"]));
+    /// assert!(Array::ones([4]).sharding()?.is_none());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn sharding(&self) -> Result<Option<Sharding>> {
+        let ty = self.ty()?;
+        Ok(self.concrete_sharding().cloned().or_else(|| ty.mesh.map(|mesh| Sharding { mesh, spec: ty.spec })))
+    }
+    /// Returns a picture of which device holds which block.
+    ///
+    /// The picture shows the blocks of an array, the type of a traced value, or the error that the
+    /// array carries.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// println!("{}", Array::arange(0..4).put(&mesh, p!["X"]).visualize());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn visualize(&self) -> Picture {
+        match (self.ty(), self.concrete_sharding()) {
+            (Err(e), _) => Picture::from_error(&e),
+            (Ok(ty), Some(sharding)) => Picture::new(ty.shape, sharding),
+            (Ok(ty), None) => Picture::from_type(&ty),
+        }
+    }
+    /// Returns the devices that hold the array, in mesh order; device 0 for an array on no mesh.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// assert_eq!(Array::ones([4]).put(&mesh, p!["X"]).devices()?, mesh.devices());
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn devices(&self) -> Result<Vec<DeviceId>> {
+        Ok(self.sharding()?.map_or_else(|| first_devices(1), |s| s.mesh.devices().to_vec()))
+    }
+    /// Returns the block that each device holds, in mesh order.
+    ///
+    /// ```
+    /// use atmesh::prelude::*;
+    /// let mesh = Mesh::new([("X", 2)])?;
+    /// let a = Array::arange(0..4).put(&mesh, p!["X"]);
+    /// let shards = a.shards()?;
+    /// assert_eq!(shards[1].index, [2..4]);
+    /// assert_eq!(shards[1].data.to_vec::<i32>()?, [2, 3]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn shards(&self) -> Result<Vec<Shard>> {
+        let location = Location::caller();
+        let slab = self.array_data("shards", location)?;
+        let ty = self.ty()?;
+        let Some(sharding) = self.sharding()? else {
+            let index = ty.shape.iter().map(|n| 0..*n).collect();
+            return Ok(vec![Shard { device: first_devices(1)[0], index, replica: 0, data: self.clone() }]);
+        };
+        let mesh = &sharding.mesh;
+        let held = blocks_unchecked(&sharding, &ty.shape).into_iter().zip(mesh.devices()).enumerate();
+        held.map(|(position, (block, device))| {
+            // the partial values of an unreduced array are indexed by the coordinates along its
+            // axes
+            let copy = mesh.rank_along(sharding.spec.unreduced_axes(), &mesh.coordinates(position));
+            let data = crate::exec::runtime::parallel_copy::extract_block(&slab, copy, &block.index)
+                .map_err(|fault| Error::new(fault, "shards", vec![ty.to_string()], Some(location)))?;
+            let local = ty.dtype.array_type(block.index.iter().map(|r| r.len()).collect::<Vec<_>>());
+            let data = Array::concrete(data, local, None);
+            Ok(Shard { device: *device, index: block.index, replica: block.replica, data })
+        })
+        .collect()
+    }
+}
+
+/// The block of an array that one device holds.
+#[derive(Clone, Debug)]
+pub struct Shard {
+    /// The device.
+    pub device: DeviceId,
+    /// The index range of the block in each dimension of the array.
+    pub index: Vec<std::ops::Range<usize>>,
+    /// The index of this replica: the number of earlier devices that hold the same block.
+    pub replica: usize,
+    /// The block, as an array on no mesh.
+    pub data: Array,
+}
+
+/// Returns the error for data on an abstract mesh, which has no devices to hold it.
+pub(super) fn abstract_mesh_error(mesh: &Mesh) -> Fault {
+    Fault::new(ErrorKind::Mesh, format!("{mesh} is abstract: it has no devices that could hold data"))
+        .help("trace with a type instead of the array: `F32.array_type([8]).on(&mesh, p![…])`")
+        .help("or make a mesh of devices: `Mesh::new`")
+}
+
+/// Returns the type of an array with this sharding, which names explicit axes only.
+pub(crate) fn placed_type(dtype: DType, shape: &Shape, sharding: &Sharding) -> ArrayType {
+    ArrayType {
+        mesh: Some(sharding.mesh.clone()),
+        spec: sharding.explicit().padded(shape.rank()),
+        ..dtype.array_type(shape)
+    }
+}

@@ -1,0 +1,445 @@
+//! Traces: recording the operations that user code applies to arrays.
+//!
+//! An operation belongs to the innermost trace open on its thread, or, if an operand comes from a
+//! deeper trace, to that one. If there is no such trace, it runs eagerly. A trace that reads a
+//! value of an outer trace, or a concrete array, adds it to its *captures*: further inputs of the
+//! program, one for each distinct value.
+//!
+//! A trace owns the list of its errors. An ill-typed operation is therefore reported even if its
+//! result is never used, and all errors of a trace are reported together when it ends.
+
+use super::{eager, what_if};
+use crate::api::trace::{Array, Repr};
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::mesh::Mesh;
+use crate::core::types::{ArrayType, DType};
+use crate::ir::program::{
+    Builder, CallSite, Control, Input, Literal, Placement, Prim, Primitive, Program, Value, Var,
+};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// An operand of [`apply`].
+#[derive(Clone)]
+pub(crate) enum ArrayOrLiteral {
+    /// An array.
+    Array(Array),
+    /// A literal, which combines with operands of any sharding.
+    Lit(Literal),
+}
+impl From<&Array> for ArrayOrLiteral {
+    fn from(a: &Array) -> ArrayOrLiteral {
+        ArrayOrLiteral::Array(a.clone())
+    }
+}
+impl From<Array> for ArrayOrLiteral {
+    fn from(a: Array) -> ArrayOrLiteral {
+        ArrayOrLiteral::Array(a)
+    }
+}
+impl From<Literal> for ArrayOrLiteral {
+    fn from(l: Literal) -> ArrayOrLiteral {
+        ArrayOrLiteral::Lit(l)
+    }
+}
+
+/// A function that maps the type of a captured value to its type inside a trace.
+pub(crate) type CaptureTypeFn = dyn Fn(&ArrayType) -> Result<ArrayType, Fault> + Send + Sync;
+
+/// A program that is being recorded.
+pub(crate) struct Trace {
+    /// The enclosing trace.
+    parent: Option<Arc<Trace>>,
+    /// The number of enclosing traces.
+    depth: usize,
+    /// The function that maps the types of captured values. `None` if captures keep their types.
+    capture_type: Option<Box<CaptureTypeFn>>,
+    state: Mutex<TraceState>,
+}
+
+#[derive(Default)]
+struct TraceState {
+    /// The program so far. `None` once the trace has ended.
+    builder: Option<Builder>,
+    /// The captures: each outer value, concrete or of the parent trace, and its input.
+    captures: Vec<(Array, Value)>,
+    /// The index in `captures` of each captured value.
+    capture_index: HashMap<CaptureKey, usize>,
+    /// The errors recorded so far.
+    errors: Vec<Error>,
+    /// The mesh and mode that [`OpenTrace::set`] declared. `None` if it has not been called.
+    setting: Option<Setting>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+enum CaptureKey {
+    /// A variable of the parent.
+    Var(Var),
+    /// The address of a concrete array; `captures` keeps the array alive.
+    Address(usize),
+}
+
+thread_local! {
+    static OPEN: RefCell<Vec<Arc<Trace>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The maximum depth of nested open traces. It limits the recursion of passes over nested programs,
+/// which uses stack at each level.
+const MAX_TRACE_DEPTH: usize = 100;
+
+/// Returns the innermost trace that is open on this thread.
+pub(crate) fn innermost() -> Option<Arc<Trace>> {
+    OPEN.try_with(|open| open.borrow().last().cloned()).ok().flatten()
+}
+
+/// Returns true if a trace is open on this thread.
+pub(crate) fn tracing() -> bool {
+    OPEN.try_with(|open| !open.borrow().is_empty()).unwrap_or(false)
+}
+
+/// The devices that a trace describes.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    /// The mesh as values of the trace see it; inside `shard_map` it has the manual axes marked.
+    pub(crate) mesh: Mesh,
+    /// True if types track the manual axes over which a value varies.
+    pub(crate) checked: bool,
+}
+
+/// Returns the setting of the innermost trace on this thread that has one.
+///
+/// A trace without a declared setting uses the mesh of the values recorded so far.
+pub(crate) fn setting() -> Option<Setting> {
+    let mut at = innermost();
+    while let Some(trace) = at {
+        let state = trace.lock();
+        if let Some(setting) = &state.setting {
+            return Some(setting.clone());
+        }
+        if let Some(mesh) = state.builder.as_ref().and_then(|b| b.program().mesh.clone()) {
+            let checked = outer_checked(trace.parent.clone());
+            return Some(Setting { mesh, checked });
+        }
+        drop(state);
+        at = trace.parent.clone();
+    }
+    None
+}
+fn outer_checked(mut at: Option<Arc<Trace>>) -> bool {
+    while let Some(trace) = at {
+        if let Some(setting) = &trace.lock().setting {
+            return setting.checked;
+        }
+        at = trace.parent.clone();
+    }
+    true
+}
+
+/// A guard that keeps a trace open on this thread until it is dropped.
+pub(crate) struct OpenTrace(Arc<Trace>);
+
+impl Drop for OpenTrace {
+    fn drop(&mut self) {
+        let _ = OPEN.try_with(|open| open.borrow_mut().retain(|t| !Arc::ptr_eq(t, &self.0)));
+        self.0.lock().builder = None;
+    }
+}
+
+/// The result of recording a trace.
+pub(crate) struct RecordedProgram {
+    /// The program. Its inputs are the declared ones, then the captures.
+    pub(crate) program: Program,
+    /// The outer values that are passed for the captures.
+    pub(crate) captures: Vec<Array>,
+}
+
+impl OpenTrace {
+    /// Opens a new trace inside the innermost one of this thread.
+    pub(crate) fn new() -> Result<OpenTrace, Fault> {
+        OpenTrace::start(None)
+    }
+    /// Opens a new trace, in which `enter` maps the types of captured values.
+    pub(crate) fn with_capture_type(enter: Box<CaptureTypeFn>) -> Result<OpenTrace, Fault> {
+        OpenTrace::start(Some(enter))
+    }
+    fn start(enter: Option<Box<CaptureTypeFn>>) -> Result<OpenTrace, Fault> {
+        let parent = innermost();
+        let state = Mutex::new(TraceState { builder: Some(Builder::new()), ..TraceState::default() });
+        let depth = parent.as_ref().map_or(0, |p| p.depth + 1);
+        if depth >= MAX_TRACE_DEPTH {
+            let message =
+                format!("{MAX_TRACE_DEPTH} traced functions, branches and loops are open inside one another");
+            return Err(Fault::new(ErrorKind::Trace, message).help(
+                "call plain Rust functions instead of `jit`ted ones, or turn the recursion into a loop",
+            ));
+        }
+        let trace = Arc::new(Trace { parent, depth, capture_type: enter, state });
+        // the thread-local list no longer exists while its thread ends
+        OPEN.try_with(|open| open.borrow_mut().push(trace.clone())).map_err(|_| {
+            Fault::new(ErrorKind::Trace, "a function is traced while its thread ends").help("trace it before")
+        })?;
+        Ok(OpenTrace(trace))
+    }
+    /// Sets the mesh of a trace whose inputs may be unplaced.
+    pub(crate) fn set_mesh(&self, mesh: &Mesh) {
+        if let Some(builder) = &mut self.0.lock().builder {
+            builder.set_default_mesh(mesh);
+        }
+    }
+    /// Declares the mesh of the traced body, and whether types track varying axes.
+    pub(crate) fn set(&self, setting: Setting) {
+        let mut state = self.0.lock();
+        if let Some(builder) = &mut state.builder {
+            builder.set_default_mesh(&setting.mesh);
+        }
+        state.setting = Some(setting);
+    }
+    /// Adds an input. All inputs are added before the first operation.
+    pub(crate) fn input(&self, ty: ArrayType, placement: Option<Placement>) -> Array {
+        let mut state = self.0.lock();
+        let value = state.builder.as_mut().expect("open while the guard lives").input(ty, placement);
+        drop(state);
+        Array::traced(self.0.clone(), value)
+    }
+    /// Ends the trace. Returns its program, or all errors recorded in it.
+    pub(crate) fn finish(self, outputs: &[Array]) -> Result<RecordedProgram> {
+        let mut values = Vec::with_capacity(outputs.len());
+        for out in outputs {
+            match self.0.import(out) {
+                Ok(v) => values.push(v),
+                Err(e) => self.0.record_error(&e),
+            }
+        }
+        let mut state = self.0.lock();
+        let errors = std::mem::take(&mut state.errors);
+        if !errors.is_empty() {
+            return Err(Error::combine(errors));
+        }
+        let builder = state.builder.take().expect("open while the guard lives");
+        let captures = state.captures.drain(..).map(|(outer, _)| outer).collect();
+        drop(state);
+        Ok(RecordedProgram { program: builder.finish(&values), captures })
+    }
+    /// Records an error returned by the traced closure itself.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.0.record_error(error);
+    }
+}
+
+impl Trace {
+    fn lock(&self) -> MutexGuard<'_, TraceState> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// Records an error, to be reported when the trace ends.
+    fn record_error(&self, error: &Error) {
+        let mut state = self.lock();
+        if !state.errors.contains(error) {
+            state.errors.push(error.clone());
+        }
+    }
+    /// Returns the value that stands for `array` inside this trace, capturing it if necessary.
+    fn import(self: &Arc<Trace>, array: &Array) -> Result<Value> {
+        let traced = match array.repr() {
+            Repr::Poisoned(e) => return Err(e.clone()),
+            Repr::Traced(t) if t.value.is_literal() => return Ok(t.value.clone()),
+            Repr::Traced(t) if Arc::ptr_eq(&t.trace, self) => {
+                return if self.lock().builder.is_some() {
+                    Ok(t.value.clone())
+                } else {
+                    Err(stale_value_error(&t.value))
+                };
+            }
+            Repr::Traced(t) => Some(t),
+            Repr::Concrete(_) => None,
+        };
+        // a value of a trace further out becomes a capture of every trace in between
+        let outer = match (&self.parent, traced) {
+            (Some(parent), _) => Array::traced(parent.clone(), parent.import(array)?),
+            (None, Some(t)) if t.trace.lock().builder.is_some() => {
+                return Err(wrong_thread_error(&t.value.ty));
+            }
+            (None, Some(t)) => return Err(stale_value_error(&t.value)),
+            (None, None) => array.clone(),
+        };
+        let (ty, key, placement) = match outer.repr() {
+            Repr::Traced(t) => match t.value.input {
+                Input::Lit(_) => return Ok(t.value.clone()),
+                Input::Var(v) => (&t.value.ty, CaptureKey::Var(v), None),
+            },
+            Repr::Concrete(c) => (
+                &c.ty,
+                CaptureKey::Address(outer.address()),
+                Some(eager::placement(&c.ty, c.sharding.as_ref())),
+            ),
+            Repr::Poisoned(e) => return Err(e.clone()),
+        };
+        let state = self.lock();
+        if let Some(at) = state.capture_index.get(&key) {
+            return Ok(state.captures[*at].1.clone());
+        }
+        drop(state);
+        let inside = match &self.capture_type {
+            Some(enter) => enter(ty)?,
+            None => ty.clone(),
+        };
+        let mut state = self.lock();
+        let Some(builder) = &mut state.builder else { return Err(stale_type_error(ty)) };
+        let value = builder.input(inside, placement);
+        let at = state.captures.len();
+        state.capture_index.insert(key, at);
+        state.captures.push((outer.clone(), value.clone()));
+        Ok(value)
+    }
+}
+
+fn wrong_thread_error(ty: &ArrayType) -> Error {
+    let fault = Fault::new(ErrorKind::Trace, "this value belongs to a trace that is open on another thread")
+        .help("use it on the thread that traces, or return it from the traced function and use the result");
+    Error::new(fault, "", vec![ty.to_string()], None)
+}
+fn stale_value_error(value: &Value) -> Error {
+    stale_type_error(&value.ty)
+}
+fn stale_type_error(ty: &ArrayType) -> Error {
+    let fault = Fault::new(
+        ErrorKind::Trace,
+        "this value was kept after its trace ended: its program has already been recorded",
+    )
+    .help("return it from the traced function and use the result");
+    Error::new(fault, "", vec![ty.to_string()], None)
+}
+
+/// Returns the trace that an operation on these arrays belongs to; `None` if it runs eagerly.
+fn owning_trace<'a>(inputs: impl Iterator<Item = &'a Array>) -> Option<Arc<Trace>> {
+    let mut deepest = innermost();
+    for array in inputs {
+        if let Repr::Traced(t) = array.repr()
+            && !t.value.is_literal()
+            && deepest.as_ref().is_none_or(|d| t.trace.depth > d.depth)
+        {
+            deepest = Some(t.trace.clone());
+        }
+    }
+    deepest
+}
+
+/// Returns an array that carries `error`, and records the error in the innermost open trace.
+pub(crate) fn poison(error: Error) -> Array {
+    if let Some(trace) = innermost() {
+        trace.record_error(&error);
+    }
+    Array::poisoned(error)
+}
+
+/// Applies a primitive to arrays and literals: recorded in a trace, or run eagerly.
+///
+/// Returns one array for each result of the primitive. If the operation is ill-typed, or an operand
+/// carries an error, returns one array that carries the error.
+pub(crate) fn apply(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> Vec<Array> {
+    let trace = owning_trace(arrays(inputs));
+    let result = match carried_errors(arrays(inputs)) {
+        Some(e) => Err(e),
+        None => match &trace {
+            Some(trace) => trace.emit(inputs, call, |b, values| b.emit_for(prim.clone(), values, call)),
+            None => eager::run(prim, inputs, call).map_err(|e| call.locate(e)),
+        },
+    };
+    result.unwrap_or_else(|error| {
+        if let Some(trace) = &trace {
+            trace.record_error(&error);
+        }
+        vec![Array::poisoned(error)]
+    })
+}
+
+/// Applies a primitive with one result.
+pub(crate) fn apply1(prim: Prim, inputs: &[ArrayOrLiteral], call: CallSite<'_>) -> Array {
+    eager::run_recent(&*prim, inputs, call).unwrap_or_else(|| apply(prim, inputs, call).swap_remove(0))
+}
+
+/// Applies a borrowed primitive with one result; it is cloned only if this thread has not run it
+/// recently.
+pub(crate) fn apply1_ref(
+    prim: &(impl Primitive + Clone),
+    inputs: &[ArrayOrLiteral],
+    call: CallSite<'_>,
+) -> Array {
+    let shared = || apply(Arc::new(prim.clone()), inputs, call).swap_remove(0);
+    eager::run_recent(prim, inputs, call).unwrap_or_else(shared)
+}
+
+/// Applies a control operation whose result types are given.
+pub(crate) fn apply_control(
+    control: Control,
+    inputs: &[Array],
+    types: Vec<ArrayType>,
+    call: CallSite<'_>,
+) -> Result<Vec<Array>> {
+    build(inputs, call, |b, values| Ok(b.control(control, values, types)))
+}
+
+/// Applies the operations that `add` builds: recorded in a trace, or run eagerly as one program.
+pub(crate) fn build(
+    inputs: &[Array],
+    call: CallSite<'_>,
+    add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
+) -> Result<Vec<Array>> {
+    let args: Vec<ArrayOrLiteral> = inputs.iter().map(ArrayOrLiteral::from).collect();
+    if let Some(error) = carried_errors(inputs.iter()) {
+        return Err(error);
+    }
+    match owning_trace(inputs.iter()) {
+        Some(trace) => trace.emit(&args, call, add),
+        None => eager::run_as_program(&args, call, add).map_err(|e| call.locate(e)),
+    }
+}
+
+fn arrays(inputs: &[ArrayOrLiteral]) -> impl Iterator<Item = &Array> {
+    inputs.iter().filter_map(|i| if let ArrayOrLiteral::Array(a) = i { Some(a) } else { None })
+}
+/// Returns the errors that these arrays carry, combined: each distinct error once, in order.
+pub(crate) fn carried_errors<'a>(arrays: impl Iterator<Item = &'a Array>) -> Option<Error> {
+    let mut errors = arrays.filter_map(|a| a.type_ref().err());
+    let first = errors.next()?;
+    let others: Vec<&Error> = errors.filter(|e| *e != first).collect();
+    if others.is_empty() {
+        return Some(first.clone());
+    }
+    Some(Error::combine(std::iter::once(first).chain(others).cloned()))
+}
+
+/// Names the equation that computed this value, in the trace that the value belongs to.
+pub(crate) fn name_equation(array: &Array, name: &str) {
+    if let Repr::Traced(t) = array.repr()
+        && let Some(builder) = &mut t.trace.lock().builder
+    {
+        builder.name_value(&t.value, name);
+    }
+}
+
+impl Trace {
+    fn emit(
+        self: &Arc<Trace>,
+        inputs: &[ArrayOrLiteral],
+        call: CallSite<'_>,
+        add: impl FnOnce(&mut Builder, &[Value]) -> Result<Vec<Value>>,
+    ) -> Result<Vec<Array>> {
+        let values: Vec<Value> = inputs
+            .iter()
+            .map(|i| match i {
+                ArrayOrLiteral::Array(a) => self.import(a).map_err(|e| call.locate(e)),
+                ArrayOrLiteral::Lit(l) => Ok(Value::literal(l.dtype, l.value)),
+            })
+            .collect::<Result<_>>()?;
+        let mut state = self.lock();
+        let Some(builder) = &mut state.builder else {
+            let ty = values.first().map_or_else(|| DType::F32.array_type([]), |v| v.ty.clone());
+            return Err(call.locate(stale_type_error(&ty)));
+        };
+        let mut out = add(builder.set_location(Some(call.location)), &values)?;
+        what_if::apply_trial(builder, &mut out)?;
+        drop(state);
+        Ok(out.into_iter().map(|v| Array::traced(self.clone(), v)).collect())
+    }
+}

@@ -1,0 +1,199 @@
+//! Branches: `cond` and `switch`.
+
+use super::branch_selector::BranchSelector;
+use super::unify::branch_types;
+use super::{RecordedClosure, ReturnedTree, share_captures, tree_of};
+use crate::api::array::{Array, Operand, Term};
+use crate::api::trace::apply_control;
+use crate::api::tree::{Args, Output, Path, Tree, mismatch};
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::mesh::Axes;
+use crate::core::types::{ArrayType, Scalar};
+use crate::ir::program::{CallSite, Control, ManualCollective, Op, Program};
+use std::sync::Arc;
+
+/// Runs `then()` if `pred` is true, otherwise `other()`.
+///
+/// The branches capture the values that they read.
+///
+/// Both branches are traced and must return equal types. Only one runs.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([1.0f32, 4.0]);
+/// let y = cond(x.sum(..).gt(3.0), || x.sqrt(), || x.clone());
+/// assert_eq!(y.to_vec::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn cond<R: Output>(pred: impl Operand, then: impl Fn() -> R, other: impl Fn() -> R) -> R::Tree {
+    choose(
+        BranchSelector::Cond,
+        CallSite::here("cond"),
+        predicate(pred),
+        &[&|| then().into_result(), &|| other().into_result()],
+    )
+}
+
+/// Converts a predicate to an array.
+pub(super) fn predicate(pred: impl Operand) -> Array {
+    match pred.term() {
+        Term::Array(a) => a,
+        Term::Number(Scalar::Bool(b)) => b.into_tree(),
+        Term::Number(x) => (x.to_f64() != 0.0).into_tree(),
+    }
+}
+
+/// Runs branch `index`, counted from 0.
+///
+/// An index out of range is clamped to the first or last branch.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let x = Array::from([0.0f32]);
+/// let y = switch(1, &[&|| x.sin(), &|| x.cos(), &|| x.clone()]);
+/// assert_eq!(y.to_vec::<f32>()?, [1.0]);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn switch<R: Output>(index: impl Operand, branches: &[&dyn Fn() -> R]) -> R::Tree {
+    let which = match index.term() {
+        Term::Array(a) => a,
+        Term::Number(x) => (x.to_i128().clamp(0, i32::MAX.into()) as i32).into_tree(),
+    };
+    let results: Vec<_> = branches.iter().map(|b| move || b().into_result()).collect();
+    let results: Vec<&dyn Fn() -> Result<R::Tree>> = results.iter().map(|b| b as &dyn Fn() -> _).collect();
+    choose(BranchSelector::Switch, CallSite::here("switch"), which, &results)
+}
+
+pub(super) fn choose<T: Tree>(
+    chooser: BranchSelector,
+    call: CallSite<'_>,
+    which: Array,
+    bodies: &[&dyn Fn() -> Result<T>],
+) -> T {
+    // all branches are traced, so that the errors of each are found
+    let returned = ReturnedTree::new();
+    let mut pieces = Vec::new();
+    let mut errors = Vec::new();
+    if let Err(e) = which.type_ref() {
+        errors.push(e.clone());
+    }
+    for body in bodies {
+        match RecordedClosure::record(&[], |_| returned.remember(body())) {
+            Ok(piece) => pieces.push(piece),
+            Err(e) => errors.push(e),
+        }
+    }
+    let out = if errors.is_empty() { run(chooser, call, which, pieces) } else { Err(Error::combine(errors)) };
+    out.unwrap_or_else(|e| returned.poisoned(&e))
+}
+
+fn run<T: Tree>(
+    chooser: BranchSelector,
+    call: CallSite<'_>,
+    which: Array,
+    mut pieces: Vec<RecordedClosure<T>>,
+) -> Result<T> {
+    let reject = |kind, message: String, help: &str| {
+        let fault = Fault::new(kind, message).help(help);
+        let ty = which.ty()?;
+        Err(call.error(fault, || vec![ty.to_string()]))
+    };
+    let ty = which.ty()?;
+    let wanted = chooser.dtype();
+    if ty.rank() != 0 {
+        let help = "reduce it to one: `.all(..)`, `.any(..)`; or choose each element: `pred.select(a, b)`";
+        return reject(
+            ErrorKind::Shape,
+            format!("the value that selects the branch is {ty}: it must be one {wanted}"),
+            help,
+        );
+    }
+    if ty.dtype != wanted {
+        let help = match chooser {
+            BranchSelector::Cond | BranchSelector::Loop => "compare it: `.gt(0)`, `.ne(0)`",
+            BranchSelector::Switch => "convert it: `.astype(I32)`",
+        };
+        return reject(
+            ErrorKind::Dtype,
+            format!("the value that selects the branch is {ty}: it must be {wanted}[]"),
+            help,
+        );
+    }
+    let parts = ty.spec.unreduced_axes();
+    if !parts.is_empty() {
+        let message = format!(
+            "the value that selects the branch is {ty}, unreduced over {parts}: only its sum can select"
+        );
+        let whole = ty.spec.unreduced(Axes::none());
+        let fault =
+            Fault::new(ErrorKind::Sharding, message).help(format!("sum it first: `.reshard({whole})`"));
+        return Err(call.error(fault, || vec![ty.to_string()]));
+    }
+    let Some(first) = pieces.first() else {
+        return reject(ErrorKind::Shape, "there is no branch to choose".into(), "give at least one branch");
+    };
+    for piece in &pieces[1..] {
+        if let Some(how) = first.out.differs(&piece.out, &mut Path::named()) {
+            return Err(mismatch("the results of the branches", &how, call));
+        }
+    }
+    // devices that take different branches would wait for each other
+    if let Some((name, axes)) = pieces.iter().find_map(|p| collective_over(&p.program, &ty.varying)) {
+        let fault = match chooser {
+            BranchSelector::Loop => {
+                let message = format!(
+                    "devices along {axes} may leave the loop at different steps, and it has {name} over {axes}"
+                );
+                Fault::new(ErrorKind::Varying, message)
+                    .help(format!("continue while any device does: `.pmax({})`", axes.quoted()))
+            }
+            BranchSelector::Cond | BranchSelector::Switch => {
+                let message = format!(
+                    "devices along {axes} may take different branches, and one of them has {name} over {axes}"
+                );
+                Fault::new(ErrorKind::Varying, message)
+                    .help(format!("do the {name} before the branches"))
+                    .help("or choose by a value that is the same on all of these devices")
+            }
+        };
+        return Err(call.error(fault, || vec![ty.to_string()]));
+    }
+    let bodies: Vec<&Program> = pieces.iter().map(|p| &p.program).collect();
+    let types = branch_types(chooser, call, &first.out, &bodies)?;
+    // if devices select differently, their results differ
+    let types: Vec<ArrayType> = types.into_iter().map(|t| varying_with(t, &ty)).collect();
+    let mut programs: Vec<_> =
+        pieces.iter_mut().map(|p| (&mut p.program, std::mem::take(&mut p.captures))).collect();
+    let captures = share_captures(&mut programs);
+    let branches = pieces.iter_mut().map(|p| Arc::new(std::mem::take(&mut p.program))).collect();
+    let inputs: Vec<Array> = std::iter::once(which).chain(captures).collect();
+    let results = apply_control(Control::Cond { branches }, &inputs, types, call)?;
+    Ok(tree_of(&pieces[0].out, results))
+}
+
+/// Finds a collective of the program over any of these axes.
+fn collective_over(program: &Program, axes: &Axes) -> Option<(&'static str, Axes)> {
+    if axes.is_empty() {
+        return None;
+    }
+    program.equations.iter().find_map(|e| match &e.op {
+        Op::Prim(prim) => {
+            let collective = prim.collective().filter(ManualCollective::communicates)?;
+            let common: Axes = collective.axes().iter().copied().filter(|a| axes.contains(*a)).collect();
+            (!common.is_empty()).then(|| (prim.name(), common))
+        }
+        Op::Control(control) => control.bodies().into_iter().find_map(|body| collective_over(body, axes)),
+    })
+}
+
+/// Adds the axes over which the selecting operand varies to the varying axes of a result.
+fn varying_with(mut ty: ArrayType, which: &ArrayType) -> ArrayType {
+    if which.varying.iter().all(|a| ty.varying.contains(a)) {
+        return ty;
+    }
+    let mesh = ty.mesh.get_or_insert_with(|| which.mesh.clone().expect("what varies is on a mesh"));
+    ty.varying = mesh.in_order(ty.varying.iter().chain(&which.varying));
+    ty
+}

@@ -1,0 +1,32 @@
+//! Function transformations: `jit`, derivatives, `vmap`, control flow and custom operations.
+//!
+//! A transformation takes a closure over arrays, records it as a program, and compiles,
+//! differentiates, maps or embeds that program. A custom operation takes a kernel on slices of
+//! elements instead, which is not recorded.
+
+mod associative;
+pub(crate) mod control;
+mod custom;
+mod derivative;
+mod explain;
+mod implicit_reshard;
+mod jit;
+mod movement;
+mod stablehlo;
+mod stages;
+mod vmap;
+
+pub use associative::{associative_scan, associative_scan_reverse};
+pub use control::{
+    ScanOptions, cond, debug_print_values, fori_loop, map, scan, scan_with, switch, while_loop,
+};
+pub use control::{auto_axes, auto_axes_over, explicit_axes, explicit_axes_over};
+pub use custom::{CustomOp, KernelResult, custom_op};
+pub use derivative::{Pullback, checkpoint, checkpoint_with, grad, jvp, value_and_grad, vjp};
+pub use explain::{Explanation, Suggestion};
+pub use implicit_reshard::ImplicitReshard;
+pub use jit::{ArgNums, Jit, WrapperMarker, jit};
+pub(crate) use jit::{OutputTree, boxed_body, check_errors};
+pub use stablehlo::{Port, StableHlo};
+pub use stages::{Compiled, Lowered, Traced};
+pub use vmap::{MapDims, VmapOptions, vmap, vmap_with};

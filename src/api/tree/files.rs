@@ -1,0 +1,223 @@
+//! Trees in directories: one `.npy` file for each array, named by its path.
+
+use super::{Path as TreePath, Tree};
+use crate::api::array::{Array, npy};
+use crate::api::random::Key;
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result, SourceLocation};
+use crate::core::types::{ArrayType, DType};
+use crate::ir::program::CallSite;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
+
+/// Applies `f` to each path and array of a tree.
+///
+/// Returns the new tree, or all errors that `f` returned.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let params = (Array::ones([2]), Array::ones([3]));
+/// let checked = tree::try_map_named(&params, |path, x| {
+///     let least = x.min(..).item::<f32>()?;
+///     match least > 0.0 {
+///         true => Ok(x.clone()),
+///         false => Err(atmesh::Error::other(format!("{path} is not positive"))),
+///     }
+/// })?;
+/// assert_eq!(type_of(&checked), "(float32[2], float32[3])");
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub fn try_map_named<T: Tree>(tree: &T, mut f: impl FnMut(&str, &Array) -> Result<Array>) -> Result<T> {
+    let mut errors = Vec::new();
+    let made = tree.rebuild(&mut TreePath::named(), &mut |path, a| {
+        f(&path.to_string(), a).unwrap_or_else(|error| {
+            errors.push(error);
+            a.clone()
+        })
+    });
+    if errors.is_empty() { Ok(made) } else { Err(Error::combine(errors)) }
+}
+
+/// Writes all arrays of the tree into a directory: `layers.0.w.npy` and so on.
+///
+/// Each file is written as by [`Array::save_npy`]; bfloat16 arrays are stored as float32, keys as
+/// their words. [`load_npy`] reads the directory.
+///
+/// The directory appears only after all files are written, so there is never a partial save. It
+/// replaces an earlier directory of the same name, which must contain only `.npy` files.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let dir = std::env::temp_dir().join(format!("atmesh-tree-{}", std::process::id()));
+/// let mesh = Mesh::new([("X", 2)])?;
+/// let params = (Array::ones([4]).put(&mesh, p!["X"]), vec![Array::from(1)]);
+/// tree::save_npy(&params, &dir)?;
+/// let read = tree::load_npy(&params, &dir)?;
+/// assert_eq!(type_of(&read), "(float32[4@X], (int32[]))");
+/// std::fs::remove_dir_all(&dir).map_err(atmesh::Error::other)?;
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[track_caller]
+pub fn save_npy<T: Tree>(tree: &T, dir: impl AsRef<Path>) -> Result<()> {
+    let (location, dir) = (Location::caller(), dir.as_ref());
+    let failed = |why: &dyn std::fmt::Display| npy::file_error(SAVE, dir, why, location);
+    if dir.exists() {
+        let others = file_names(dir).map_err(|why| failed(&why))?;
+        if let Some(other) = others.iter().find(|n| Path::new(n).extension().is_none_or(|e| e != "npy")) {
+            let why = format!(
+                "the directory holds {}, which is not an array file: it is not replaced",
+                other.display()
+            );
+            return Err(failed(&why));
+        }
+    }
+    let part = sibling_path(dir, "part");
+    let written = write_all(tree, &part, location).and_then(|()| {
+        let old = sibling_path(dir, "old");
+        let replaced = dir.exists();
+        let moved = if replaced { std::fs::rename(dir, &old) } else { Ok(()) };
+        moved.and_then(|()| std::fs::rename(&part, dir)).map_err(|why| failed(&why))?;
+        if replaced { std::fs::remove_dir_all(&old).map_err(|why| failed(&why)) } else { Ok(()) }
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_dir_all(&part);
+    }
+    written
+}
+
+/// Reads a tree that [`save_npy`] wrote.
+///
+/// The structure, element types and shapes are those of `like`.
+///
+/// Each array is placed like the corresponding array of `like`, whose leaves may also be types. The
+/// error lists all arrays that are missing, superfluous or of another type.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let error = tree::load_npy(&Array::ones([4]), "nowhere").unwrap_err();
+/// assert!(error.to_string().contains("nowhere"));
+/// ```
+#[track_caller]
+pub fn load_npy<T: Tree>(like: &T, dir: impl AsRef<Path>) -> Result<T> {
+    let (location, dir) = (Location::caller(), dir.as_ref());
+    let mut left: BTreeSet<OsString> =
+        file_names(dir).map_err(|why| npy::file_error(LOAD, dir, why, location))?.into_iter().collect();
+    let mut errors = Vec::new();
+    let read = like.rebuild(&mut TreePath::named(), &mut |path, a| {
+        let name = file_name(path);
+        left.remove(&OsString::from(&name));
+        load_leaf(a, &dir.join(name), path, location).unwrap_or_else(|error| {
+            errors.push(error);
+            a.clone()
+        })
+    });
+    left.retain(|n| Path::new(n).extension().is_some_and(|e| e == "npy"));
+    if let Some(other) = left.first() {
+        let fault = Fault::new(
+            ErrorKind::Tree,
+            format!("{} does not belong to any array of the tree", dir.join(other).display()),
+        )
+        .help("load with a tree like the one that was saved");
+        errors.push(Error::new(fault, LOAD, Vec::new(), Some(location)));
+    }
+    if errors.is_empty() { Ok(read) } else { Err(Error::combine(errors)) }
+}
+
+const SAVE: &str = "tree::save_npy";
+const LOAD: &str = "tree::load_npy";
+
+fn write_all<T: Tree>(tree: &T, part: &Path, location: SourceLocation) -> Result<()> {
+    std::fs::create_dir_all(part).map_err(|why| npy::file_error(SAVE, part, why, location))?;
+    let mut done = Ok(());
+    tree.visit(&mut TreePath::named(), &mut |path, a| {
+        if done.is_ok() {
+            let at = part.join(file_name(path));
+            done = to_file_dtype(a, location).npy_bytes(SAVE, location).and_then(|bytes| {
+                npy::write_atomically(&at, &bytes).map_err(|why| npy::file_error(SAVE, &at, why, location))
+            });
+        }
+    });
+    done
+}
+
+/// Converts the array to an element type that `.npy` files support.
+fn to_file_dtype(a: &Array, location: SourceLocation) -> Array {
+    match a.type_ref().map(|t| t.dtype) {
+        Ok(DType::Key) => Key::from_array(a.clone()).data(),
+        Ok(DType::BF16) => a.convert_at(DType::F32, CallSite::new(SAVE, location)),
+        _ => a.clone(),
+    }
+}
+
+fn load_leaf(like: &Array, file: &Path, path: &TreePath, location: SourceLocation) -> Result<Array> {
+    let ty = like.ty()?;
+    let error = |fault: Fault| {
+        let message = format!("{}, from {}: {}", path.name_or("the array"), file.display(), fault.message);
+        Error::new(Fault { message, ..fault }, LOAD, vec![ty.to_string()], Some(location))
+    };
+    let read = npy::load(file).map_err(error)?;
+    let found = read.ty()?;
+    let expected =
+        if ty.dtype == DType::BF16 { DType::F32.array_type(ty.shape.to_vec()) } else { file_type(&ty) };
+    check_type(&found, &expected).map_err(error)?;
+    let read = match ty.dtype {
+        DType::BF16 => read.convert_at(DType::BF16, CallSite::new(LOAD, location)),
+        _ => read,
+    };
+    restore_like(read, like, CallSite::new(LOAD, location))
+}
+/// Returns the type that a file stores for an array: keys are stored as their words.
+pub(super) fn file_type(ty: &ArrayType) -> ArrayType {
+    match ty.dtype {
+        DType::Key => DType::U32.array_type(ty.shape.iter().copied().chain([2]).collect::<Vec<_>>()),
+        other => other.array_type(ty.shape.to_vec()),
+    }
+}
+/// Returns an error if the stored type is not the expected one.
+pub(super) fn check_type(found: &ArrayType, wanted: &ArrayType) -> Result<(), Fault> {
+    if found == wanted {
+        return Ok(());
+    }
+    let kind = if found.dtype == wanted.dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
+    Err(Fault::new(kind, format!("the file holds {found}, but {wanted} is expected")))
+}
+/// Converts stored data to an array with the type and placement of `like`.
+///
+/// Words become keys if `like` is a key, and the array is placed like `like`.
+pub(super) fn restore_like(read: Array, like: &Array, call: CallSite<'_>) -> Result<Array> {
+    let read = match like.ty()?.dtype {
+        DType::Key => Key::from_data(&read).array().clone(),
+        _ => read,
+    };
+    match like.concrete_sharding() {
+        Some(s) => read.put_at(&s.mesh, s.spec, call).ready(),
+        None => read.ready(),
+    }
+}
+
+/// Returns the file name of a path: `layers.0.w.npy`.
+///
+/// Characters of a key other than letters, digits, `_` and `-` are escaped as `%` and their
+/// hexadecimal code. So different paths have different names, and no name leads out of the
+/// directory.
+fn file_name(path: &TreePath) -> String {
+    let part = |part: &str| -> String {
+        let kept = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+        part.chars().map(|c| if kept(c) { c.to_string() } else { format!("%{:02X}", u32::from(c)) }).collect()
+    };
+    let parts: Vec<String> = path.parts().iter().map(|p| part(p)).collect();
+    // a tree that is a single array has an empty path
+    if parts.is_empty() { "array.npy".into() } else { format!("{}.npy", parts.join(".")) }
+}
+
+fn file_names(dir: &Path) -> std::io::Result<Vec<OsString>> {
+    std::fs::read_dir(dir)?.map(|entry| entry.map(|e| e.file_name())).collect()
+}
+
+/// Returns a process-specific path next to the directory, on the same file system.
+fn sibling_path(dir: &Path, what: &str) -> PathBuf {
+    let mut name = dir.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}.{what}", std::process::id()));
+    dir.with_file_name(name)
+}

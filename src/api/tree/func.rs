@@ -1,0 +1,65 @@
+//! The trait of functions that can be traced.
+
+use super::{Param, Tree};
+
+/// A function that can be traced. The marker `M` is `fn(A, B, ..) -> R`, found by inference.
+///
+/// Parameters are taken by value or by reference
+/// ([closures and arguments](crate#closures-and-arguments)).
+#[diagnostic::on_unimplemented(
+    message = "this function cannot be traced",
+    label = "a parameter is not an array",
+    note = "each parameter is an array, a tree of arrays or a reference to one, with its type written out: `|x: &Array, w: Array|`",
+    note = "a struct of arrays is a tree with `#[derive(Tree)]`; anything that is not an array can be captured, or passed as `Static<_>`"
+)]
+pub trait Func<M> {
+    /// The tree of the only parameter, or the tuple of the trees of several.
+    type In: Tree;
+    /// The return type.
+    type Ret;
+    /// The number of parameters. `None` if it is unknown.
+    const ARITY: Option<usize>;
+    /// Calls the function.
+    fn apply(&self, input: &Self::In) -> Self::Ret;
+}
+
+// A function of one parameter takes its tree as the input; a function of more takes their tuple.
+// The marker `fn(..) -> R` keeps the impls disjoint. The second bound lets a parameter be a
+// reference of any lifetime. It bounds `&'f Fun`, not `Fun`: otherwise functions known only by a
+// bound (`impl Fn(&Array) -> Array`) match no impl as soon as there are two arities. There is no
+// `do_not_recommend` here: it would hide rustc's own "closure is `FnMut` because it mutates ..
+// here".
+macro_rules! funcs { ($($n:literal $In:ty: $pat:pat, ($($T:ident)*);)*) => {$(
+    impl<Fun, R, $($T: Param),*> Func<fn($($T),*) -> R> for Fun
+    where Fun: Fn($($T),*) -> R, for<'f> &'f Fun: Fn($($T::Item<'f>),*) -> R {
+        type In = $In;
+        type Ret = R;
+        const ARITY: Option<usize> = Some($n);
+        #[allow(non_snake_case)]
+        fn apply(&self, $pat: &Self::In) -> R {
+            #[allow(clippy::too_many_arguments)]
+            fn call<R, $($T),*>(f: impl Fn($($T),*) -> R, $($T: $T),*) -> R { f($($T),*) }
+            call(self, $($T::lend($T)),*)
+        }
+    }
+)*} }
+funcs! {
+    0 (): (), ();
+    1 A::Owned: A, (A);
+    2 (A::Owned, B::Owned): (A, B), (A B);
+    3 (A::Owned, B::Owned, C::Owned): (A, B, C), (A B C);
+    4 (A::Owned, B::Owned, C::Owned, D::Owned): (A, B, C, D), (A B C D);
+    5 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned): (A, B, C, D, E), (A B C D E);
+    6 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned): (A, B, C, D, E, F), (A B C D E F);
+    7 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned): (A, B, C, D, E, F, G), (A B C D E F G);
+    8 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned):
+        (A, B, C, D, E, F, G, H), (A B C D E F G H);
+    9 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned, I::Owned):
+        (A, B, C, D, E, F, G, H, I), (A B C D E F G H I);
+    10 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned, I::Owned, J::Owned):
+        (A, B, C, D, E, F, G, H, I, J), (A B C D E F G H I J);
+    11 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned, I::Owned, J::Owned, K::Owned):
+        (A, B, C, D, E, F, G, H, I, J, K), (A B C D E F G H I J K);
+    12 (A::Owned, B::Owned, C::Owned, D::Owned, E::Owned, F::Owned, G::Owned, H::Owned, I::Owned, J::Owned, K::Owned, L::Owned):
+        (A, B, C, D, E, F, G, H, I, J, K, L), (A B C D E F G H I J K L);
+}

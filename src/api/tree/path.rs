@@ -1,0 +1,79 @@
+//! The path of a leaf in its tree: `layers.0.w`.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The path from the root of a tree to a leaf: field names, element indices and map keys.
+///
+/// It prints as `layers.0.w`.
+///
+/// An unnamed path does not record its components, so that visiting only the leaves of a tree costs
+/// nothing extra.
+#[derive(Clone, Debug, Default)]
+pub struct Path {
+    parts: Vec<Cow<'static, str>>,
+    records_parts: bool,
+    /// All paths that were entered. `None` if they are not recorded.
+    entered: Option<Vec<String>>,
+}
+
+impl Path {
+    /// Creates the path of the root; components are recorded.
+    pub fn named() -> Path {
+        Path { records_parts: true, ..Path::default() }
+    }
+    /// Creates the path of the root; components are not recorded.
+    pub fn unnamed() -> Path {
+        Path::default()
+    }
+    /// Creates the path of the root; components are recorded, and also all paths that are entered.
+    pub(crate) fn recorded() -> Path {
+        Path { records_parts: true, entered: Some(Vec::new()), ..Path::default() }
+    }
+    /// Returns all paths that were entered.
+    pub(crate) fn entered(self) -> Vec<String> {
+        self.entered.unwrap_or_default()
+    }
+    /// Returns the components, from the root.
+    pub fn parts(&self) -> &[Cow<'static, str>] {
+        &self.parts
+    }
+    /// Calls `f` with the path extended by a field name.
+    pub fn field<R>(&mut self, name: &'static str, f: impl FnOnce(&mut Path) -> R) -> R {
+        self.enter(|| Cow::Borrowed(name), f)
+    }
+    /// Calls `f` with the path extended by an element index.
+    pub fn entry<R>(&mut self, number: usize, f: impl FnOnce(&mut Path) -> R) -> R {
+        self.enter(|| Cow::Owned(number.to_string()), f)
+    }
+    /// Calls `f` with the path extended by a map key.
+    pub fn key<R>(&mut self, key: &str, f: impl FnOnce(&mut Path) -> R) -> R {
+        self.enter(|| Cow::Owned(key.to_string()), f)
+    }
+    fn enter<R>(&mut self, part: impl FnOnce() -> Cow<'static, str>, f: impl FnOnce(&mut Path) -> R) -> R {
+        if !self.records_parts {
+            return f(self);
+        }
+        self.parts.push(part());
+        if self.entered.is_some() {
+            let here = self.to_string();
+            self.entered.get_or_insert_default().push(here);
+        }
+        let out = f(self);
+        self.parts.pop();
+        out
+    }
+    /// Returns the path in backquotes, or `what` for the root.
+    pub(crate) fn name_or(&self, what: &str) -> String {
+        if self.parts.is_empty() { what.to_string() } else { format!("`{self}`") }
+    }
+}
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, part) in self.parts.iter().enumerate() {
+            let dot = if i > 0 { "." } else { "" };
+            write!(f, "{dot}{part}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Functions on whole trees: `map`, `fold`, `leaves` and `put`.
+
+use super::{Args, Path, Specs, Tree, resolve};
+use crate::api::array::Array;
+use crate::api::trace::poison;
+use crate::core::diagnostic::{Error, ErrorKind, Fault};
+use crate::core::mesh::Mesh;
+use crate::ir::program::CallSite;
+
+/// Returns the leaves, in order.
+pub(crate) fn collect<T: Tree>(tree: &T) -> Vec<Array> {
+    let mut all = Vec::new();
+    tree.visit(&mut Path::unnamed(), &mut |_, a| all.push(a.clone()));
+    all
+}
+
+/// Returns the error for two trees of different structure; `what` names the two trees.
+pub(crate) fn mismatch(what: &str, how: &str, call: CallSite<'_>) -> Error {
+    let fault = Fault::new(ErrorKind::Tree, format!("{what} differ in structure: {how}"))
+        .help("give both the same tuples, fields, lengths and plain values");
+    call.error(fault, Vec::new)
+}
+
+/// Applies `f` to each array of a tree, and returns the new tree.
+///
+/// ```
+/// use atmesh::prelude::*;
+/// let t = tree::map(&(Array::from(1), vec![Array::from(2)]), |x| x + 1);
+/// assert_eq!(tree::leaves(&t)[1].item::<i32>()?, 3);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+#[doc(alias("tree_map"))]
+pub fn map<T: Tree>(tree: &T, mut f: impl FnMut(&Array) -> Array) -> T {
+    tree.rebuild(&mut Path::unnamed(), &mut |_, a| f(a))
+}
+
+/// Applies `f` to each pair of arrays of two trees of the same structure.
+///
+/// If the structures differ, every array of the result carries the error, which names the path.
+#[track_caller]
+pub fn map2<T: Tree>(a: &T, b: &T, mut f: impl FnMut(&Array, &Array) -> Array) -> T {
+    if let Some(how) = a.differs(b, &mut Path::named()) {
+        let wrong = poison(mismatch("the two trees", &how, CallSite::here("tree::map2")));
+        return map(a, |_| wrong.clone());
+    }
+    let others = collect(b);
+    let mut others = others.iter();
+    map(a, |x| f(x, others.next().expect("trees that do not differ have as many leaves")))
+}
+
+/// Applies `f` to each path (`layers.0.w`) and array of a tree, and returns the new tree.
+pub fn map_named<T: Tree>(tree: &T, mut f: impl FnMut(&str, &Array) -> Array) -> T {
+    tree.rebuild(&mut Path::named(), &mut |path, a| f(&path.to_string(), a))
+}
+
+/// Returns all arrays of the tree, in order.
+pub fn leaves<T: Tree>(tree: &T) -> Vec<Array> {
+    collect(tree)
+}
+
+/// Places each array of the tree on the mesh, sharded as its spec says.
+///
+/// Arrays without a spec stay as they are.
+#[track_caller]
+pub fn put<T: Tree>(tree: &T, mesh: &Mesh, specs: impl Specs) -> T {
+    let call = CallSite::here("tree::put");
+    match resolve(&specs.spec_tree(), tree, "the specs") {
+        Ok(specs) => {
+            let mut specs = specs.into_iter();
+            map(tree, |a| match specs.next().flatten() {
+                Some(spec) => a.put_at(mesh, spec, call),
+                None => a.clone(),
+            })
+        }
+        Err(e) => {
+            let wrong = poison(call.locate(e));
+            map(tree, |_| wrong.clone())
+        }
+    }
+}
+
+/// Folds all arrays of the tree into one, in order, such as a sum of squares.
+pub fn fold<T: Tree, A: Args<Owned = Array>>(
+    tree: &T,
+    init: A,
+    mut f: impl FnMut(Array, &Array) -> Array,
+) -> Array {
+    let mut total = Some(init.into_tree());
+    tree.visit(&mut Path::unnamed(), &mut |_, a| total = Some(f(total.take().expect("put back"), a)));
+    total.expect("put back")
+}

@@ -1,0 +1,217 @@
+//! Operations along one dim: sorting, cumulative sums, rolling, padding, stacking and indexing.
+
+use super::rules::reshape_dims::WholeDim;
+use super::rules::slice::{PadDim, TakeRhs, TileDim};
+use super::sets::{AddOf, AddRhs, JoinOf, JoinRhs, Made, Sets};
+use super::shape::{At, DimNumber, Insert, Push, Shape, TDim};
+use super::shapes::{DimAt, ReplaceDim};
+use super::size::{KnownSize, Num, Size};
+use super::{Float, Integer, Number, SameElem, Typed, TypedArray};
+use crate::api::array::{Array, stack};
+use crate::core::types::Element;
+
+macro_rules! along { ($($(#[$doc:meta])* $name:ident $bound:ident $out:ty;)*) => {
+    impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> { $(
+        $(#[$doc])*
+        #[track_caller]
+        pub fn $name<I: DimNumber>(&self, along: I) -> Typed<$out, S, V>
+        where
+            T: $bound,
+            S: At<I::D>,
+            DimAt<S, I::D>: WholeDim,
+            V: Made,
+        {
+            let _ = along;
+            Typed::from_rule_result(self.array.$name(I::NUMBER as i32))
+        }
+    )* }
+} }
+along! {
+    /// Sorts the elements along an unsharded dim in ascending order.
+    ///
+    /// See [`Array::sort`](crate::Array::sort).
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![i32; 2@X, 3]>::iota(&Pod::mesh()?, D1).flip(D1);
+    /// let sorted: T![i32; 2@X, 3] = x.sort(D1);
+    /// let sums: T![i32; 2@X, 3] = sorted.cumsum(D1);
+    /// let (top, places): (T![i32; 2@X, 2], T![i32; 2@X, 2]) = x.top_k::<N![2], _>(D1);
+    /// assert_eq!((sums.to_vec()?, top.to_vec()?), (vec![0, 1, 3, 0, 1, 3], vec![2, 1, 2, 1]));
+    /// assert_eq!(places.to_vec()?, [0, 1, 0, 1]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    sort Element T;
+    /// Returns the indices that would sort the elements along an unsharded dim.
+    argsort Element i32;
+    /// Computes the cumulative sum along an unsharded dim.
+    cumsum Number T;
+    /// Computes the cumulative product along an unsharded dim.
+    cumprod Number T;
+    /// Computes the cumulative maximum along an unsharded dim.
+    cummax Element T;
+    /// Computes the cumulative minimum along an unsharded dim.
+    cummin Element T;
+    /// Computes the cumulative log Σ exp along an unsharded dim.
+    cumlogsumexp Float T;
+}
+
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
+    /// Returns the `K` largest elements along an unsharded dim, and their indices.
+    ///
+    /// Elements are in descending order: `x.top_k::<N![4], _>(D1)`.
+    #[track_caller]
+    pub fn top_k<K: KnownSize, I: DimNumber>(
+        &self,
+        along: I,
+    ) -> (Typed<T, ReplaceDim<S, I::D, TDim<K>>, V>, Typed<i32, ReplaceDim<S, I::D, TDim<K>>, V>)
+    where
+        S: At<I::D>,
+        DimAt<S, I::D>: WholeDim,
+        ReplaceDim<S, I::D, TDim<K>>: Shape,
+        V: Made,
+    {
+        let _ = along;
+        let (top, places) = self.array.top_k(K::VALUE.unwrap_or(0), I::NUMBER as i32);
+        (Typed::from_rule_result(top), Typed::from_rule_result(places))
+    }
+    /// Shifts the elements cyclically by `by` positions along a dim.
+    ///
+    /// Elements that leave at one end enter at the other; negative `by` shifts towards the start.
+    ///
+    /// A sharded dim keeps its sharding: devices exchange the elements that cross block edges.
+    #[track_caller]
+    pub fn roll<I: DimNumber>(&self, by: i64, along: I) -> Self
+    where
+        S: At<I::D>,
+        V: Made,
+    {
+        let _ = along;
+        Typed::from_rule_result(self.array.roll(by, I::NUMBER as i32))
+    }
+    /// Shifts the elements by `by` positions along a dim, filling with `fill`.
+    ///
+    /// Negative `by` shifts towards the start.
+    ///
+    /// A sharded dim keeps its sharding: devices exchange the elements that cross block edges, so a
+    /// stencil can read its neighbours.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![f32; 4@X]>::iota(&Pod::mesh()?, D0);
+    /// let laplace: T![f32; 4@X] = x.shift(1, D0, 0.0) + x.shift(-1, D0, 0.0) - &x * 2.0;
+    /// assert_eq!(laplace.to_vec()?, [1.0, 0.0, 0.0, -4.0]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn shift<I: DimNumber>(&self, by: i64, along: I, fill: T) -> Self
+    where
+        S: At<I::D>,
+        V: Made,
+    {
+        let _ = along;
+        Typed::from_rule_result(self.array.shift(by, I::NUMBER as i32, Array::from(fill)))
+    }
+    /// Pads an unsharded dim with `value`: `A` elements before and `B` elements after.
+    ///
+    /// For example: `x.pad::<N![1], N![2], _>(D0, 0.0)`.
+    #[track_caller]
+    pub fn pad<A: Size, B: Size, I: DimNumber>(
+        &self,
+        at: I,
+        value: T,
+    ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>, V>
+    where
+        S: At<I::D>,
+        DimAt<S, I::D>: PadDim<A, B>,
+        ReplaceDim<S, I::D, <DimAt<S, I::D> as PadDim<A, B>>::Out>: Shape,
+        V: Made,
+    {
+        let _ = at;
+        let mut widths = vec![(0, 0, 0); S::DIMS.len()];
+        widths[I::NUMBER] = (A::VALUE.unwrap_or(0) as i64, B::VALUE.unwrap_or(0) as i64, 0);
+        Typed::from_rule_result(self.array.pad(Array::from(value), widths))
+    }
+    /// Repeats the array `K` times along an unsharded dim: `x.tile::<N![3], _>(D1)`.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![i32; 2@X, 2]>::iota(&Pod::mesh()?, D1);
+    /// let y: T![i32; 2@X, 6] = x.tile::<N![3], _>(D1);
+    /// assert_eq!(y.to_vec()?[..6], [0, 1, 0, 1, 0, 1]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn tile<K: KnownSize, I: DimNumber>(
+        &self,
+        along: I,
+    ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>, V>
+    where
+        S: At<I::D>,
+        DimAt<S, I::D>: TileDim<K>,
+        ReplaceDim<S, I::D, <DimAt<S, I::D> as TileDim<K>>::Out>: Shape,
+        V: Made,
+    {
+        let _ = along;
+        let mut reps = vec![1; S::DIMS.len()];
+        reps[I::NUMBER] = K::VALUE.unwrap_or(1);
+        Typed::from_rule_result(self.array.tile(reps))
+    }
+    /// Stacks this and another array of the same shape and sharding along a new dim of size 2.
+    #[track_caller]
+    pub fn stack<R: TypedArray<Elem: SameElem<T>, Shape = S>, I: DimNumber>(
+        &self,
+        b: &R,
+        at: I,
+    ) -> Typed<T, <S as Insert<I::D, TDim<Num<2>>>>::Out, AddOf<V, R::Sets>>
+    where
+        R::Sets: AddRhs<V>,
+        S: Insert<I::D, TDim<Num<2>>>,
+    {
+        let _ = at;
+        Typed::from_rule_result(stack([&self.array, b.as_untyped()], I::NUMBER as i32))
+    }
+    /// Takes the elements at indices along an unsharded dim, which is replaced by the indices' dim.
+    ///
+    /// Negative indices count from the end. Out-of-bounds indices read a
+    /// [fill value](crate::IndexMode::Fill).
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let pod = Pod::mesh()?;
+    /// let table = <T![f32; 10, 4@X]>::iota(&pod, D0);
+    /// let ids = <T![i32; 3]>::full(&pod, 7);
+    /// let rows: T![f32; 3, 4@X] = table.take(&ids, D0);
+    /// assert_eq!(rows.to_vec()?, [7.0; 12]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn take<R: TypedArray<Elem: Integer>, I: DimNumber>(
+        &self,
+        indices: &R,
+        along: I,
+    ) -> Typed<T, <R::Shape as TakeRhs<S, I::D>>::Out, JoinOf<V, R::Sets>>
+    where
+        R::Shape: TakeRhs<S, I::D>,
+        R::Sets: JoinRhs<V>,
+    {
+        let _ = along;
+        Typed::from_rule_result(self.array.take(indices.as_untyped(), I::NUMBER as i32))
+    }
+    /// Encodes integers as one-hot float32 vectors along a new last dim of size `K`.
+    ///
+    /// Integers outside of `0..K` give vectors of zeros.
+    #[track_caller]
+    pub fn one_hot<K: KnownSize>(&self) -> Typed<f32, <S as Push<TDim<K>>>::Out, V>
+    where
+        T: Integer,
+        S: Push<TDim<K>>,
+        V: Made,
+    {
+        Typed::from_rule_result(self.array.one_hot(K::VALUE.unwrap_or(0)))
+    }
+}

@@ -1,0 +1,357 @@
+//! `shard_map` of typed arrays: types in the body are those of one device's blocks.
+
+use super::axis::{MeshAxis, MeshType, Shard};
+use super::blocks::{GatherAt, GlobalShape, LocalShape, ScatterAt};
+use super::creation::TypedMesh;
+use super::sets::{AddAxis, AddTo, CoveredBy, Made, Mark, Over, Sets};
+use super::shape::{D, DimNumber, KnownShape, Shape};
+use super::{Number, Typed, convert};
+use crate::api::array::{AllToAll, Array, CollectiveDim, Permutation};
+use crate::api::tree::{Inferred, SpecTree};
+use crate::core::axes::Axes;
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::mesh::Mesh;
+use crate::core::sharding::Spec;
+use crate::core::types::Element;
+use std::panic::Location;
+
+/// An argument of `shard_map` over the mesh `M`.
+///
+/// Arguments are typed arrays, and tuples, arrays `[_; N]` and structs of them, each by value or by
+/// reference. The body takes the blocks by value.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be cut into blocks over the mesh `{M}`",
+    label = "expected typed arrays that are sharded over axes of `{M}`: one, a reference to one, or a tuple of them",
+    note = "a struct whose fields' types are its parameters derives `Blocks`"
+)]
+pub trait ShardMapIn<M> {
+    /// The blocks of one device.
+    type Local;
+    /// Appends the arrays to a list.
+    fn arrays(self, into: &mut Vec<Array>);
+    /// Takes the blocks from a list.
+    fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local;
+}
+/// A result of a `shard_map` body that the out spec `P` can assemble.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot leave a `shard_map` by the out spec `{P}`",
+    label = "one spec for each output: `(P![X, _], P![_])` for two",
+    note = "a struct that derives `Blocks` leaves by a struct of specs: `Layer {{ w: P![_, X], b: P![X] }}`"
+)]
+pub trait ShardMapOut<P, M> {
+    /// The assembled arrays.
+    type Global;
+    /// Appends the out specs of the arrays to a list.
+    fn specs(into: &mut Vec<Spec>);
+    /// Appends the blocks to a list.
+    fn blocks(self, into: &mut Vec<Array>);
+    /// Takes the assembled arrays from a list.
+    fn arrays(from: &mut dyn Iterator<Item = Array>) -> Self::Global;
+}
+impl<M: MeshType, T: Element, S: LocalShape<M>> ShardMapIn<M> for Typed<T, S> {
+    type Local = Typed<T, S::Local, S::Vary>;
+    fn arrays(self, into: &mut Vec<Array>) {
+        into.push(self.array);
+    }
+    #[track_caller]
+    fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local {
+        Typed::checked(next_block(from))
+    }
+}
+impl<M: MeshType, T: Element, S: GlobalShape<P, M>, V: CoveredBy<S::Mentions>, P> ShardMapOut<P, M>
+    for Typed<T, S, V>
+{
+    type Global = Typed<T, S::Global>;
+    fn specs(into: &mut Vec<Spec>) {
+        into.push(convert::spec::<S::Global, ()>());
+    }
+    fn blocks(self, into: &mut Vec<Array>) {
+        into.push(self.array);
+    }
+    #[track_caller]
+    fn arrays(from: &mut dyn Iterator<Item = Array>) -> Self::Global {
+        Typed::checked(next_block(from))
+    }
+}
+impl<M: MeshType, A: ShardMapIn<M> + Clone> ShardMapIn<M> for &A {
+    type Local = A::Local;
+    fn arrays(self, into: &mut Vec<Array>) {
+        self.clone().arrays(into);
+    }
+    #[track_caller]
+    fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local {
+        A::blocks(from)
+    }
+}
+/// Returns the next array of a list. If an error made the list too short, returns an array that
+/// carries an error.
+fn next_block(from: &mut dyn Iterator<Item = Array>) -> Array {
+    from.next().unwrap_or_else(|| {
+        Array::poisoned(Error::from(Fault::new(ErrorKind::Internal, "a `shard_map` returned too few arrays")))
+    })
+}
+macro_rules! tuples { ($($($a:ident $p:ident)+;)*) => { $(
+    #[allow(non_snake_case)]
+    impl<M: MeshType, $($a: ShardMapIn<M>),+> ShardMapIn<M> for ($($a,)+) {
+        type Local = ($($a::Local,)+);
+        fn arrays(self, into: &mut Vec<Array>) {
+            let ($($a,)+) = self;
+            $($a.arrays(into);)+
+        }
+        fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local { ($($a::blocks(from),)+) }
+    }
+    #[allow(non_snake_case)]
+    impl<M: MeshType, $($a: ShardMapOut<$p, M>, $p),+> ShardMapOut<($($p,)+), M> for ($($a,)+) {
+        type Global = ($($a::Global,)+);
+        fn specs(into: &mut Vec<Spec>) { $($a::specs(into);)+ }
+        fn blocks(self, into: &mut Vec<Array>) {
+            let ($($a,)+) = self;
+            $($a.blocks(into);)+
+        }
+        fn arrays(from: &mut dyn Iterator<Item = Array>) -> Self::Global { ($($a::arrays(from),)+) }
+    }
+)* } }
+tuples! {
+    A P;
+    A P B Q;
+    A P B Q C R;
+    A P B Q C R E S;
+    A P B Q C R E S F T;
+    A P B Q C R E S F T G U;
+    A P B Q C R E S F T G U H V;
+    A P B Q C R E S F T G U H V I W;
+}
+
+impl<M: MeshType, A: ShardMapIn<M>, const N: usize> ShardMapIn<M> for [A; N] {
+    type Local = [A::Local; N];
+    fn arrays(self, into: &mut Vec<Array>) {
+        self.into_iter().for_each(|a| a.arrays(into));
+    }
+    fn blocks(from: &mut dyn Iterator<Item = Array>) -> Self::Local {
+        std::array::from_fn(|_| A::blocks(from))
+    }
+}
+/// Applies the same spec to each element.
+impl<M: MeshType, A: ShardMapOut<P, M>, P, const N: usize> ShardMapOut<P, M> for [A; N] {
+    type Global = [A::Global; N];
+    fn specs(into: &mut Vec<Spec>) {
+        (0..N).for_each(|_| A::specs(into));
+    }
+    fn blocks(self, into: &mut Vec<Array>) {
+        self.into_iter().for_each(|a| a.blocks(into));
+    }
+    fn arrays(from: &mut dyn Iterator<Item = Array>) -> Self::Global {
+        std::array::from_fn(|_| A::arrays(from))
+    }
+}
+
+/// Returns the mesh of the arguments, or the declared one if they are unplaced.
+fn mesh_of<M: MeshType>(args: &[Array]) -> Result<Mesh> {
+    let found = args.iter().find_map(|a| a.type_ref().ok().and_then(|t| t.mesh.clone()));
+    let Some(mesh) = found else { return M::mesh() };
+    if M::matches(&mesh) {
+        return Ok(mesh);
+    }
+    let fault =
+        Fault::new(ErrorKind::Mesh, format!("the arguments are on {mesh}, which is not `{}`", M::NAME));
+    Err(fault.help(format!("make their mesh by `{}::mesh()`", M::NAME)).into())
+}
+
+/// Methods of mesh types for per-device code: `shard_map`, and functions for use in its body.
+pub trait Manual: MeshType {
+    /// Runs `body` on each device's blocks of `args`.
+    ///
+    /// `out` says how the blocks of the results are assembled.
+    ///
+    /// The in specs follow from the arguments' types. In the body, a type states the sizes of one
+    /// block, and the set of axes over which the blocks vary. An output that still varies over an
+    /// axis must name the axis in its out spec. The body cannot capture arrays.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2, Y: 4 } }
+    /// let x = <T![f32; 8@X, 16]>::ones(&Pod::mesh()?);
+    /// let total: T![f32; 16] = Pod.shard_map((x,), P![_], |(x,)| {
+    ///     let part: T![f32; 16; V: X] = x.sum(D0); // of one device's `4, 16`
+    ///     part.psum(X) // without this it does not compile
+    /// });
+    /// assert_eq!(total.to_vec()?, [8.0; 16]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    fn shard_map<P, A: ShardMapIn<Self>, R: ShardMapOut<P, Self>>(
+        self,
+        args: A,
+        out: P,
+        body: impl Fn(A::Local) -> R,
+    ) -> R::Global {
+        let _ = out;
+        let location = Location::caller();
+        let mut arrays = Vec::new();
+        args.arrays(&mut arrays);
+        let mut specs = Vec::new();
+        R::specs(&mut specs);
+        let count = specs.len();
+        let specs = specs.into_iter().enumerate().map(|(i, s)| (i.to_string(), SpecTree::One(s))).collect();
+        let traced = |blocks: &Vec<Array>| -> Vec<Array> {
+            let mut out = Vec::new();
+            body(A::blocks(&mut blocks.iter().cloned())).blocks(&mut out);
+            out
+        };
+        let result =
+            mesh_of::<Self>(&arrays).map_err(|e| e.with_location("shard_map", location)).and_then(|mesh| {
+                crate::api::shard_map::shard_map(&mesh, Inferred, SpecTree::Node(specs), traced).call(arrays)
+            });
+        let results = result.unwrap_or_else(|e| vec![crate::api::trace::poison(e); count]);
+        R::arrays(&mut results.into_iter())
+    }
+    /// Creates an array of zeros, equal on every device, inside a `shard_map` body.
+    #[track_caller]
+    fn zeros<T: Number, S: KnownShape>(self) -> Typed<T, S, Self::Empty> {
+        let sizes: Vec<usize> = S::DIMS.iter().map(|d| d.size.unwrap_or(0)).collect();
+        Typed::from_rule_result(Array::zeros(T::DTYPE.array_type(sizes)))
+    }
+    /// Returns the device's position along a mesh axis, inside a `shard_map` body.
+    #[track_caller]
+    fn axis_index<A: MeshAxis + AddAxis<Self::Empty>>(
+        self,
+        axis: A,
+    ) -> Typed<i32, (), <A as AddAxis<Self::Empty>>::Out> {
+        let _ = axis;
+        Typed::from_rule_result(crate::api::array::axis_index(A::NAME))
+    }
+}
+impl<M: MeshType> Manual for M {}
+
+fn axis_set(of: &[&'static str]) -> Axes {
+    of.iter().map(|a| (*a).into()).collect()
+}
+
+fn shard_axes<A: Shard>() -> Axes {
+    A::AXES.iter().map(|a| a.0.into()).collect()
+}
+
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
+    /// Sums over one or several mesh axes, `X` or `(X, Y)`, inside a `shard_map` body.
+    ///
+    /// Every device along the axes gets the sum.
+    #[track_caller]
+    pub fn psum<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
+    where
+        T: Number,
+        V: Made,
+    {
+        let _ = axes;
+        Typed::from_rule_result(self.array.psum(axis_set(A::NAMES)))
+    }
+    /// Averages over one or several mesh axes, inside a `shard_map` body.
+    #[track_caller]
+    pub fn pmean<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
+    where
+        T: super::Float,
+        V: Made,
+    {
+        let _ = axes;
+        Typed::from_rule_result(self.array.pmean(axis_set(A::NAMES)))
+    }
+    /// Returns the elementwise maximum over one or several mesh axes, inside a `shard_map` body.
+    #[track_caller]
+    pub fn pmax<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
+    where
+        V: Made,
+    {
+        let _ = axes;
+        Typed::from_rule_result(self.array.pmax(axis_set(A::NAMES)))
+    }
+    /// Returns the elementwise minimum over one or several mesh axes, inside a `shard_map` body.
+    #[track_caller]
+    pub fn pmin<A: Over<V>>(&self, axes: A) -> Typed<T, S, A::Less>
+    where
+        V: Made,
+    {
+        let _ = axes;
+        Typed::from_rule_result(self.array.pmin(axis_set(A::NAMES)))
+    }
+    /// Sums over one or several mesh axes. Each device keeps its block of the sum along dim `I`.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2, Y: 4 } }
+    /// let x = <T![f32; 16@(X, Y), 3]>::ones(&Pod::mesh()?);
+    /// let eight: T![f32; 16@(X, Y), 3] = Pod.shard_map((x,), P![(X, Y), _], |(x,)| {
+    ///     let all: T![f32; 16, 3; V: (X, Y)] = x.all_gather((X, Y), D0); // the major axis first
+    ///     all.psum_scatter((X, Y), D0)
+    /// });
+    /// assert_eq!(eight.to_vec()?, [8.0; 48]);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn psum_scatter<A: Shard + Over<V>, I: DimNumber>(&self, axes: A, dim: I) -> Typed<T, S::Out, V>
+    where
+        T: Number,
+        V: Made,
+        S: ScatterAt<A, I::D>,
+    {
+        let _ = (axes, dim);
+        Typed::from_rule_result(
+            self.array.psum_scatter(axis_set(A::NAMES), CollectiveDim::tiled(I::NUMBER as i32)),
+        )
+    }
+    /// Concatenates the blocks of the devices along one or several mesh axes, along dim `I`.
+    ///
+    /// The result's type still varies over these axes.
+    #[track_caller]
+    pub fn all_gather<A: Shard + AddTo<V>, I: DimNumber>(&self, axes: A, dim: I) -> Typed<T, S::Out, A::Out>
+    where
+        V: Made,
+        S: GatherAt<A, I::D>,
+    {
+        let _ = (axes, dim);
+        Typed::from_rule_result(
+            self.array.all_gather(shard_axes::<A>(), CollectiveDim::tiled(I::NUMBER as i32)),
+        )
+    }
+    /// Splits dim `I` over the devices along the mesh axes, and concatenates along dim `J`.
+    ///
+    /// Each device sends one piece of dim `I` to every device along the axes, and concatenates the
+    /// pieces that it receives.
+    #[track_caller]
+    pub fn all_to_all<A: Shard + AddTo<V>, const I: usize, const J: usize>(
+        &self,
+        axes: A,
+        split: D<I>,
+        concat: D<J>,
+    ) -> Typed<T, <S::Out as GatherAt<A, D<J>>>::Out, A::Out>
+    where
+        V: Made,
+        D<I>: super::shape::Other<D<J>>,
+        S: ScatterAt<A, D<I>>,
+        S::Out: GatherAt<A, D<J>>,
+    {
+        let _ = (axes, split, concat);
+        Typed::from_rule_result(
+            self.array.all_to_all(shard_axes::<A>(), AllToAll::split(I as i32).concat(J as i32)),
+        )
+    }
+    /// Sends each device's value to another device along a mesh axis.
+    ///
+    /// A device that receives nothing gets zeros.
+    #[track_caller]
+    pub fn ppermute<A: MeshAxis + AddAxis<V>>(
+        &self,
+        axis: A,
+        how: impl Into<Permutation>,
+    ) -> Typed<T, S, A::Out>
+    where
+        V: Made,
+    {
+        let _ = axis;
+        Typed::from_rule_result(self.array.ppermute(A::NAME, how))
+    }
+    /// Returns the value unchanged, typed as varying over a mesh axis.
+    #[track_caller]
+    pub fn pvary<A: MeshAxis + Mark<V>>(&self, axis: A) -> Typed<T, S, A::Varying> {
+        let _ = axis;
+        Typed::from_rule_result(self.array.pvary(A::NAME))
+    }
+}

@@ -1,0 +1,242 @@
+//! The typed layer: arrays with element type, sizes and sharding in the Rust type.
+//!
+//! An ill-sharded program does not compile.
+//!
+//! At run time a [`Typed`] is only an [`Array`]. Its Rust type states the type that
+//! [`type_of`](crate::type_of) prints: `T![f32; 4@X, 2]` is the type of `float32[4@X,2]` arrays.
+//!
+//! ```
+//! use atmesh::prelude::*;
+//! use atmesh::typed::prelude::*;
+//!
+//! mesh! { struct Pod { X: 2, Y: 4 } }
+//!
+//! fn layer<B: Size, D: Size, H: Size>(
+//!     x: &T![f32; B@X, D],
+//!     w: &T![f32; D, H@Y],
+//! ) -> T![f32; B@X, H@Y] {
+//!     x.matmul(w).relu()
+//! }
+//!
+//! let pod = Pod::mesh()?;
+//! // checked once, on entry
+//! let x = Array::ones([8, 16]).put(&pod, p!["X"]).typed::<T![f32; 8@X, 16]>()?;
+//! let w = <T![f32; 16, 32@Y]>::ones(&pod);
+//! let y: T![f32; 8@X, 32@Y] = layer(&x, &w);
+//! assert_eq!(type_of(&y), "float32[8@X,32@Y]");
+//! assert_eq!(<T![f32; 8@X, 32@Y]>::type_text(), "float32[8@X,32@Y]"); // the type, without a value
+//! # Ok::<(), atmesh::Error>(())
+//! ```
+//!
+//! The wrong call does not compile:
+//!
+//! ```compile_fail
+//! # use atmesh::prelude::*;
+//! # use atmesh::typed::prelude::*;
+//! # mesh! { struct Pod { X: 2, Y: 4 } }
+//! fn sum(x: &T![f32; 8@X, 4], y: &T![f32; 8@Y, 4]) {
+//!     // dim `TDim<Num<8>, X>` on the left and dim `TDim<Num<8>, Y>` on the right are sharded over
+//!     // different mesh axes
+//!     let _ = x + y;
+//! }
+//! ```
+//!
+//! # Conversion
+//!
+//! [`Array::typed`] checks an array against a type, and [`Typed::untyped`] returns the array.
+//! [`Typed::then`] runs code that the types cannot express, and checks its result against a stated
+//! type. Typed arrays are trees: `jit`, `grad`, `vjp`, `fori_loop`, `cond` and structs with
+//! `#[derive(Tree)]` accept them directly.
+//!
+//! # Structure
+//!
+//! The types of sizes, shapes and shardings, and the rules over them, are in the crate
+//! `atmesh_typed`, which does not depend on `atmesh`; this module has [`Typed`] and its methods.
+//! Each method calls the method of [`Array`] of the same name; with debug assertions it also
+//! compares the result with its static type.
+
+// result types name the rule that computes them
+#![allow(clippy::type_complexity)]
+
+mod along_axis;
+mod convert;
+mod creation;
+mod elementwise;
+mod manual;
+mod operators;
+mod products;
+mod reductions;
+mod shapes;
+mod tree;
+
+pub use atmesh_typed::{N, P, S, axis, dim, manual as blocks, mesh, rules, sets, shape, size, typenum};
+pub use convert::SameElem;
+pub use creation::TypedMesh;
+pub use elementwise::{
+    AddResult, Bits, BroadcastWith, Float, Integer, JoinResult, MulResult, Number, Signed,
+};
+pub use half::{bf16, f16};
+pub use manual::{Manual, ShardMapIn, ShardMapOut};
+pub use products::Product;
+pub use reductions::Summed;
+pub use shapes::{DimAt, MergeDims, NextDim, ReplaceDim, SplitDim, SplitResult};
+pub use tree::{ScanResult, VmapResult, scan, vmap};
+
+use crate::api::array::Array;
+use crate::core::types::Element;
+use sets::Sets;
+use shape::Shape;
+use std::marker::PhantomData;
+
+/// The names that typed programs use, in addition to `atmesh::prelude`.
+pub mod prelude {
+    pub use super::axis::{Apart, MeshAxis, MeshType, Whole};
+    pub use super::rules::reduce::keep;
+    pub use super::shape::{AxesOnce, D0, D1, D2, D3, D4, D5, D6, D7};
+    pub use super::size::{GathersOver, Size, SplitsOver, Tiles};
+    // makes `T![bf16; ..]` resolve
+    pub use super::{Blocks, Manual, N, P, S, T, Typed, TypedArray, TypedMesh, dim, einsum, mesh};
+    pub use super::{bf16, f16};
+}
+
+/// An array with element type `T` and shape `S`; `T![f32; 8@X, 16]` writes this type.
+///
+/// `V` is `()` outside of [`shard_map`](Manual::shard_map). Inside, it is the set of mesh axes over
+/// which the devices' blocks vary: `T![f32; 4, 16; V: X]`.
+#[must_use = "operations return new arrays"]
+#[repr(transparent)]
+pub struct Typed<T, S, V = ()> {
+    array: Array,
+    marker: PhantomData<fn() -> (T, S, V)>,
+}
+
+impl<T, S, V> Clone for Typed<T, S, V> {
+    fn clone(&self) -> Self {
+        Typed { array: self.array.clone(), marker: PhantomData }
+    }
+}
+/// Prints like the array.
+impl<T, S, V> std::fmt::Display for Typed<T, S, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&self.array, f)
+    }
+}
+impl<T, S, V> std::fmt::Debug for Typed<T, S, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.array, f)
+    }
+}
+
+mod sealed {
+    /// Creates a typed array from an untyped one, without a check. The trait is sealed, so that
+    /// only the rules and the checked conversions create typed arrays.
+    pub trait FromRule {
+        fn from_rule(array: crate::api::array::Array) -> Self;
+    }
+}
+impl<T: Element, S: Shape, V: Sets> sealed::FromRule for Typed<T, S, V> {
+    #[track_caller]
+    fn from_rule(array: Array) -> Self {
+        Typed::from_rule_result(array)
+    }
+}
+
+/// Any [`Typed`] array. A bound writes `R: TypedArray<Shape = S![8]>`.
+///
+/// Operand parameters use this trait, so that rustc knows their type before it looks for a rule.
+#[diagnostic::on_unimplemented(
+    message = "expected a typed array, found `{Self}`",
+    label = "not a typed array",
+    note = "an `Array` becomes a typed one by `x.typed::<T![f32; 8@X, 16]>()?`"
+)]
+pub trait TypedArray: sealed::FromRule {
+    /// The element type.
+    type Elem: Element;
+    /// The shape.
+    type Shape: Shape;
+    /// The sets of mesh axes: varying, unreduced, reduced.
+    type Sets: Sets;
+    /// Returns the untyped array.
+    fn as_untyped(&self) -> &Array;
+}
+impl<T: Element, S: Shape, V: Sets> TypedArray for Typed<T, S, V> {
+    type Elem = T;
+    type Shape = S;
+    type Sets = V;
+    fn as_untyped(&self) -> &Array {
+        &self.array
+    }
+}
+
+/// Writes the type of an array: `T![f32; 4@X, 2]`.
+///
+/// The element type comes first, then `;`, then the dims: each has a size, and after `@` the mesh
+/// axes that shard it. Sizes are those that [`S!`](crate::api::typed::S) accepts. A second `;`
+/// introduces sets of mesh axes: `V: X` (inside `shard_map`, varies over X), `U: X` (an unreduced
+/// sum over X), `R: X` (reduced over X). `in Pod` is the type of a value inside a `shard_map` over
+/// `Pod` that does not vary.
+///
+/// ```
+/// use atmesh::typed::prelude::*;
+/// mesh! { struct Pod { X: 2, Y: 4 } }
+/// dim!(Batch);
+/// dim!(Hidden = 11008);
+/// assert_eq!(<T![f32; Batch@X, Hidden@Y]>::type_text(), "float32[Batch@X,11008@Y]");
+/// assert_eq!(<T![i32; 4, ?; V: (X, Y)]>::type_text(), "int32[4,?]{V:(X,Y)}");
+/// assert_eq!(<T![f32; 8; U: X]>::type_text(), "float32[8]{U:X}");
+/// assert_eq!(<T![bool;]>::type_text(), "bool[]");
+/// ```
+pub use atmesh_typed::T;
+
+/// Computes an einsum of typed arrays: `einsum!("bsd,dh->bsh", x, w)`.
+///
+/// Dims that only one operand has, and the result does not have, are summed. A single operand is
+/// transposed and summed. A spec after two operands is the result sharding:
+/// `einsum!("bk,kn->bn", x, w, P![X, _])`.
+///
+/// ```
+/// use atmesh::typed::prelude::*;
+/// mesh! { struct Pod { X: 2, Y: 4 } }
+/// let pod = Pod::mesh()?;
+/// let (x, w) = (<T![f32; 4@X, 3, 8]>::ones(&pod), <T![f32; 8, 4@Y]>::ones(&pod));
+/// let y: T![f32; 4@X, 3, 4@Y] = einsum!("bsd,dh->bsh", x, w);
+/// let z: T![f32; 3, 4@X] = einsum!("bsd->sb", x);
+/// # let _ = (y, z);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub use atmesh_typed::einsum;
+
+/// Derives the traits with which a struct of typed arrays enters and leaves
+/// [`shard_map`](Manual::shard_map).
+///
+/// The out specs are a struct of the same name, with a spec in each field. Inside, fields have the
+/// types of one device's blocks; therefore each field's type must be a type parameter of the
+/// struct, without bounds. A field may itself be such a struct.
+///
+/// ```
+/// use atmesh::typed::prelude::*;
+/// mesh! { struct Pod { X: 2, Y: 4 } }
+///
+/// #[derive(Blocks)]
+/// struct Layer<W, B> {
+///     w: W,
+///     b: B,
+/// }
+/// type Sharded = Layer<T![f32; 8, 16@Y], T![f32; 16@Y]>;
+///
+/// fn doubled(layer: Sharded) -> Sharded {
+///     Pod.shard_map((layer,), Layer { w: P![_, Y], b: P![Y] }, |(layer,)| {
+///         let w: T![f32; 8, 4; V: Y] = layer.w; // one device's
+///         Layer { w: &w * 2.0, b: &layer.b + &layer.b }
+///     })
+/// }
+///
+/// let pod = Pod::mesh()?;
+/// let layer = doubled(Layer { w: Typed::ones(&pod), b: Typed::full(&pod, 3.0) });
+/// assert_eq!((layer.w.to_vec()?[0], layer.b.to_vec()?[0]), (2.0, 6.0));
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub use atmesh_derive::Blocks;
+
+#[doc(hidden)]
+pub use atmesh_typed::notation;

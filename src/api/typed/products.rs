@@ -1,0 +1,132 @@
+//! Matrix products and einsum.
+
+use super::rules::dot::{DotRhs, DotToRhs, MatmulOf, MatmulRhs, MatmulToOf, MatmulToRhs};
+use super::rules::einsum::{EinsumRhs, EinsumToRhs};
+use super::rules::reshard::ProductSets;
+use super::sets::{ProductOf, ProductRhs, Sets};
+use super::shape::{Letters, Shape};
+use super::{Number, SameElem, Typed, TypedArray, convert};
+use crate::api::array::{einsum, einsum_to};
+
+/// The result of a matrix product of a `Typed<T, S, V>` and an `R`.
+pub type Product<T, S, V, R> =
+    Typed<T, MatmulOf<S, <R as TypedArray>::Shape>, ProductOf<V, <R as TypedArray>::Sets>>;
+
+impl<T: Number, S: Shape, V: Sets> Typed<T, S, V> {
+    /// Multiplies (stacks of) matrices, like [`Array::matmul`](crate::Array::matmul).
+    ///
+    /// If both contracted dims are sharded, the result sharding is ambiguous: use
+    /// [`Typed::matmul_to`].
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2, Y: 4 } }
+    /// let pod = Pod::mesh()?;
+    /// let y: T![f32; 8@X, 4@Y] =
+    ///     <T![f32; 8@X, 16]>::ones(&pod).matmul(&<T![f32; 16, 4@Y]>::ones(&pod));
+    /// # let _ = y;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn matmul<R: TypedArray<Elem: SameElem<T>>>(&self, b: &R) -> Product<T, S, V, R>
+    where
+        R::Shape: MatmulRhs<S>,
+        R::Sets: ProductRhs<V>,
+    {
+        Typed::from_rule_result(self.array.matmul(b.as_untyped()))
+    }
+    /// Multiplies arrays of rank 1 or 2, like [`Array::dot`](crate::Array::dot).
+    #[track_caller]
+    pub fn dot<R: TypedArray<Elem: SameElem<T>>>(&self, b: &R) -> Product<T, S, V, R>
+    where
+        R::Shape: DotRhs<S>,
+        R::Sets: ProductRhs<V>,
+    {
+        Typed::from_rule_result(self.array.dot(b.as_untyped()))
+    }
+    /// Runs [`Typed::matmul`] with result sharding `out`, which may be unreduced.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2, Y: 4 } }
+    /// let pod = Pod::mesh()?;
+    /// let (x, w) = (<T![f32; 8, 16@X]>::ones(&pod), <T![f32; 16@X, 4]>::ones(&pod));
+    /// let y: T![f32; 8@X, 4] = x.matmul_to(&w, P![X, _]); // a reduce-scatter
+    /// let z: T![f32; 8, 4; U: X] = x.matmul_to(&w, P![_, _; U: X]); // the sum is deferred
+    /// let z: T![f32; 8, 4] = z.reshard(P![_, _]);
+    /// # let _ = (y, z);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn matmul_to<R: TypedArray<Elem: SameElem<T>>, P>(
+        &self,
+        b: &R,
+        out: P,
+    ) -> Typed<T, MatmulToOf<S, R::Shape, P>, <P as ProductSets<S, R::Shape, ProductOf<V, R::Sets>>>::Out>
+    where
+        R::Shape: MatmulToRhs<S, P>,
+        R::Sets: ProductRhs<V>,
+        P: ProductSets<S, R::Shape, ProductOf<V, R::Sets>>,
+    {
+        let _ = out;
+        let spec = convert::spec::<MatmulToOf<S, R::Shape, P>, P::Out>();
+        Typed::from_rule_result(self.array.matmul_to(b.as_untyped(), spec))
+    }
+    /// Runs [`Typed::dot`] with result sharding `out`, which may be unreduced.
+    #[track_caller]
+    pub fn dot_to<R: TypedArray<Elem: SameElem<T>>, P>(
+        &self,
+        b: &R,
+        out: P,
+    ) -> Typed<T, MatmulToOf<S, R::Shape, P>, <P as ProductSets<S, R::Shape, ProductOf<V, R::Sets>>>::Out>
+    where
+        R::Shape: DotToRhs<S, P>,
+        R::Sets: ProductRhs<V>,
+        P: ProductSets<S, R::Shape, ProductOf<V, R::Sets>>,
+    {
+        let _ = out;
+        let spec = convert::spec::<MatmulToOf<S, R::Shape, P>, P::Out>();
+        Typed::from_rule_result(self.array.dot_to(b.as_untyped(), spec))
+    }
+    /// Implements [`einsum!`](crate::api::typed::einsum).
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn einsum_by<O, C, R: TypedArray<Elem: SameElem<T>>>(
+        &self,
+        subscripts: &str,
+        b: &R,
+    ) -> Typed<T, <R::Shape as EinsumRhs<S, O, C>>::Out, ProductOf<V, R::Sets>>
+    where
+        R::Shape: EinsumRhs<S, O, C>,
+        R::Sets: ProductRhs<V>,
+    {
+        Typed::from_rule_result(einsum(subscripts, [&self.array, b.as_untyped()]))
+    }
+    /// Implements [`einsum!`](crate::api::typed::einsum) with a spec.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn einsum_to_by<O, C, R: TypedArray<Elem: SameElem<T>>, P>(
+        &self,
+        subscripts: &str,
+        b: &R,
+        out: P,
+    ) -> Typed<T, <R::Shape as EinsumToRhs<S, O, C, P>>::Out, ProductOf<V, R::Sets>>
+    where
+        R::Shape: EinsumToRhs<S, O, C, P>,
+        R::Sets: ProductRhs<V>,
+    {
+        let _ = out;
+        let spec = convert::spec::<<R::Shape as EinsumToRhs<S, O, C, P>>::Out, ()>();
+        Typed::from_rule_result(einsum_to(subscripts, [&self.array, b.as_untyped()], spec))
+    }
+    /// Returns this array, and compiles only if it has `N` dims (`D<2>` for two).
+    ///
+    /// [`einsum!`](crate::api::typed::einsum) calls it on every operand.
+    #[doc(hidden)]
+    pub fn with_letters<N>(&self) -> &Self
+    where
+        S: Letters<N>,
+    {
+        self
+    }
+}

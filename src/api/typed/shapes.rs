@@ -1,0 +1,278 @@
+//! Resharding, and operations that reorder, split, slice and join dims.
+
+use super::rules::reshape_dims::{BroadcastOf, Factored, One, Permute, WholeShape, elements};
+use super::rules::reshard::{ReshardSets, Spec};
+use super::rules::slice::{CutDim, JoinDim, MergeDim, SameBut, SliceDim};
+use super::sets::{AddOf, AddRhs, Sets};
+use super::shape::{At, D, DimNumber, Formed, Insert, Shape, Stretch};
+use super::size::Size;
+use super::{SameElem, Typed, TypedArray, convert};
+use crate::api::array::concat;
+use crate::core::types::Element;
+
+/// The shape `S` with dim `I` replaced by `Q`.
+pub type ReplaceDim<S, I, Q> = <S as At<I>>::Put<Q>;
+/// Dim number `I` of the shape `S`.
+pub type DimAt<S, I> = <S as At<I>>::Dim;
+type ConcatShape<S, R, I> = ReplaceDim<S, I, <DimAt<S, I> as JoinDim<DimAt<R, I>>>::Out>;
+type RemoveDim<S, I> = <S as At<I>>::Without;
+
+fn sizes<S: Shape>(of: &crate::api::array::Array) -> Vec<usize> {
+    // sizes that the static shape leaves open come from the array
+    let shape = of.shape().map(|s| s.to_vec()).unwrap_or_default();
+    let size = |(d, info): (usize, &super::shape::DimInfo)| info.size.or(shape.get(d).copied()).unwrap_or(0);
+    S::DIMS.iter().enumerate().map(size).collect()
+}
+
+impl<T: Element, S: Shape, V: Sets> Typed<T, S, V> {
+    /// Reshards the array as `spec` says.
+    ///
+    /// For each dim, the spec has an axis, several axes `(X, Y)`, `_` (unsharded) or `=`
+    /// (unchanged). Resharding is the only operation that completes an unreduced sum.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2, Y: 4 } }
+    /// let x = <T![f32; 8@X, 16]>::ones(&Pod::mesh()?);
+    /// let y: T![f32; 8@X, 16@Y] = x.reshard(P![=, Y]);
+    /// let z: T![f32; 8, 16@(X, Y)] = y.reshard(P![_, (X, Y)]);
+    /// # let _ = z;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn reshard<P>(&self, spec: P) -> Typed<T, <P as Spec<S>>::Out, <P as ReshardSets<S, V>>::Out>
+    where
+        P: Spec<S> + ReshardSets<S, V>,
+    {
+        let _ = spec;
+        Typed::from_rule_result(
+            self.array.reshard(convert::spec::<<P as Spec<S>>::Out, <P as ReshardSets<S, V>>::Out>()),
+        )
+    }
+    /// Permutes the dims: `x.transpose((D1, D0))`.
+    #[track_caller]
+    pub fn transpose<P>(&self, order: P) -> Typed<T, S::Out, V>
+    where
+        S: Permute<P>,
+    {
+        let _ = order;
+        self.permuted::<P>()
+    }
+    /// Permutes the dims like [`Typed::transpose`], with the order as a type parameter only.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn permuted<P>(&self) -> Typed<T, S::Out, V>
+    where
+        S: Permute<P>,
+    {
+        Typed::from_rule_result(self.array.transpose(S::ORDER))
+    }
+    /// Transposes a matrix.
+    #[track_caller]
+    pub fn t(&self) -> Typed<T, S::Out, V>
+    where
+        S: Permute<(D<1>, D<0>)>,
+    {
+        Typed::from_rule_result(self.array.transpose(S::ORDER))
+    }
+    /// Inserts a dim of size 1, `~`, which broadcasts in elementwise operations.
+    #[track_caller]
+    pub fn expand_dims<I: DimNumber>(&self, at: I) -> Typed<T, <S as Insert<I::D, Stretch>>::Out, V>
+    where
+        S: Insert<I::D, Stretch>,
+    {
+        let _ = at;
+        Typed::from_rule_result(self.array.expand_dims(I::NUMBER))
+    }
+    /// Removes dim `at`, which must have size 1.
+    #[track_caller]
+    pub fn squeeze<I: DimNumber>(&self, at: I) -> Typed<T, RemoveDim<S, I::D>, V>
+    where
+        S: At<I::D>,
+        DimAt<S, I::D>: One,
+    {
+        let _ = at;
+        Typed::from_rule_result(self.array.squeeze(I::NUMBER))
+    }
+    /// Broadcasts to a shape with more leading dims, and with any size for each dim `~`.
+    ///
+    /// For example: `x.broadcast_to::<S![4, 8]>()`.
+    #[track_caller]
+    pub fn broadcast_to<R: BroadcastOf<S>>(&self) -> Typed<T, R, V> {
+        let shape = self.array.shape().map(|s| s.to_vec()).unwrap_or_default();
+        let lead = R::DIMS.len() - shape.len();
+        let size = |(d, info): (usize, &super::shape::DimInfo)| {
+            info.size.or_else(|| d.checked_sub(lead).and_then(|d| shape.get(d).copied())).unwrap_or(1)
+        };
+        let to: Vec<usize> = R::DIMS.iter().enumerate().map(size).collect();
+        Typed::from_rule_result(self.array.broadcast_to(to))
+    }
+    /// Reshapes an unsharded array to a shape with the same number of elements.
+    ///
+    /// The shape is a type parameter: `x.reshape::<S![2, 8]>()`. The numbers of elements are
+    /// compared when rustc instantiates the call.
+    #[track_caller]
+    pub fn reshape<R: WholeShape>(&self) -> Typed<T, R, V>
+    where
+        S: WholeShape,
+    {
+        const {
+            if let (Some(from), Some(to)) = (elements::<S>(), elements::<R>()) {
+                assert!(from == to, "reshape: the two shapes have different numbers of elements");
+            }
+        }
+        Typed::from_rule_result(self.array.reshape(sizes::<R>(&self.array)))
+    }
+    /// Splits a dim into two factors, of which the first keeps the sharding.
+    ///
+    /// For example: `x.split_dim::<N![32], N![128], _>(D1)`.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![f32; 4, 12@X]>::ones(&Pod::mesh()?);
+    /// let heads: T![f32; 4, 2@X, 6] = x.split_dim::<N![2], N![6], _>(D1);
+    /// let back: T![f32; 4, 12@X] = heads.merge_dims(D1);
+    /// # let _ = back;
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn split_dim<A: Size, B: Size, I: DimNumber>(&self, at: I) -> Typed<T, SplitDim<S, I::D, A, B>, V>
+    where
+        S: At<I::D>,
+        DimAt<S, I::D>: Factored<A, B>,
+        ReplaceDim<S, I::D, <DimAt<S, I::D> as Factored<A, B>>::Minor>:
+            Insert<I::D, <DimAt<S, I::D> as Factored<A, B>>::Major>,
+    {
+        let _ = at;
+        self.reshaped()
+    }
+    /// Merges dim `at` and the next one.
+    ///
+    /// If the next dim is sharded, dim `at` must be sharded too, over other axes.
+    #[track_caller]
+    pub fn merge_dims<I: DimNumber + NextDim>(&self, at: I) -> Typed<T, MergeDims<S, I>, V>
+    where
+        S: At<I::D> + At<I::Next>,
+        DimAt<S, I::D>: MergeDim<DimAt<S, I::Next>>,
+        RemoveDim<S, I::Next>: At<I::D>,
+        MergeDims<S, I>: Shape,
+    {
+        let _ = at;
+        self.reshaped()
+    }
+    #[track_caller]
+    fn reshaped<R: Shape>(&self) -> Typed<T, R, V> {
+        // factors and products have known sizes; the other dims keep their sizes and order, but may
+        // be at another position
+        let shape = self.array.shape().map(|s| s.to_vec()).unwrap_or_default();
+        let mut rest = shape.iter().enumerate().filter(|(d, _)| S::DIMS[*d].size.is_none()).map(|(_, n)| *n);
+        let sizes: Vec<usize> = R::DIMS.iter().map(|i| i.size.or_else(|| rest.next()).unwrap_or(0)).collect();
+        Typed::from_rule_result(self.array.reshape_to(sizes, convert::spec::<R, V>()))
+    }
+    /// Concatenates two arrays along a dim. Their other dims and their sharding are equal.
+    ///
+    /// ```
+    /// use atmesh::typed::prelude::*;
+    /// mesh! { struct Pod { X: 2 } }
+    /// let x = <T![f32; 4@X, 3]>::ones(&Pod::mesh()?);
+    /// let y: T![f32; 4@X, 6] = x.concat(&x, D1);
+    /// let (a, b): (T![f32; 4@X, 2], T![f32; 4@X, 4]) = y.split::<N![2], N![4], _>(D1);
+    /// let c: T![f32; 4@X, 3] = y.slice::<N![1], N![4], _>(D1);
+    /// # let _ = (a, b, c);
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn concat<R: TypedArray<Elem: SameElem<T>>, I: DimNumber>(
+        &self,
+        b: &R,
+        at: I,
+    ) -> Typed<T, ConcatShape<S, R::Shape, I::D>, AddOf<V, R::Sets>>
+    where
+        R::Sets: AddRhs<V>,
+        S: At<I::D>,
+        R::Shape: At<I::D> + SameBut<I::D, S>,
+        DimAt<S, I::D>: JoinDim<DimAt<R::Shape, I::D>>,
+        ConcatShape<S, R::Shape, I::D>: Shape,
+    {
+        let _ = at;
+        Typed::from_rule_result(concat([&self.array, b.as_untyped()], I::NUMBER as i32))
+    }
+    /// Splits a dim into two pieces, whose sizes add up to it.
+    #[track_caller]
+    pub fn split<A: Size, B: Size, I: DimNumber>(&self, at: I) -> SplitResult<T, S, V, I::D, A, B>
+    where
+        S: At<I::D>,
+        DimAt<S, I::D>: CutDim<A, B>,
+        ReplaceDim<S, I::D, <DimAt<S, I::D> as CutDim<A, B>>::First>: Shape,
+        ReplaceDim<S, I::D, <DimAt<S, I::D> as CutDim<A, B>>::Second>: Shape,
+    {
+        let _ = at;
+        let known = [A::VALUE.unwrap_or(0), B::VALUE.unwrap_or(0)];
+        let mut parts = self.array.split(known, I::NUMBER as i32).into_iter();
+        // an array that carries an error stands for both pieces
+        let mut next = || parts.next().unwrap_or_else(|| self.array.clone());
+        (Typed::from_rule_result(next()), Typed::from_rule_result(next()))
+    }
+    /// Takes the elements from `A` up to, but not including, `B` along an unsharded dim.
+    #[track_caller]
+    pub fn slice<A: Size, B: Size, I: DimNumber>(
+        &self,
+        at: I,
+    ) -> Typed<T, ReplaceDim<S, I::D, <DimAt<S, I::D> as SliceDim<A, B>>::Out>, V>
+    where
+        S: At<I::D>,
+        DimAt<S, I::D>: SliceDim<A, B>,
+        ReplaceDim<S, I::D, <DimAt<S, I::D> as SliceDim<A, B>>::Out>: Shape,
+    {
+        let _ = at;
+        let full = crate::api::array::DimIndex::range(None, None, None);
+        let (from, to) = (A::VALUE.unwrap_or(0) as i64, B::VALUE.unwrap_or(0) as i64);
+        let picks = (0..S::DIMS.len()).map(|d| match d == I::NUMBER {
+            true => crate::api::array::DimIndex::range(Some(from), Some(to), None),
+            false => full.clone(),
+        });
+        Typed::from_rule_result(self.array.slice(picks.collect::<Vec<_>>().into()))
+    }
+    /// Reverses the elements along a dim.
+    #[track_caller]
+    pub fn flip<I: DimNumber>(&self, at: I) -> Self
+    where
+        S: At<I::D>,
+        V: super::sets::Made,
+    {
+        let _ = at;
+        Typed::from_rule_result(self.array.flip(I::NUMBER))
+    }
+    /// Requires a valid shape, in which mesh axes divide the dims that they shard.
+    pub fn well_formed(&self) -> &Self
+    where
+        S: Formed,
+    {
+        self
+    }
+}
+
+/// The shape with dim `I` split into `A` and `B`.
+pub type SplitDim<S, I, A, B> = <ReplaceDim<S, I, <DimAt<S, I> as Factored<A, B>>::Minor> as Insert<
+    I,
+    <DimAt<S, I> as Factored<A, B>>::Major,
+>>::Out;
+/// The shape with dim `I` and the next one merged.
+pub type MergeDims<S, I> = ReplaceDim<
+    RemoveDim<S, <I as NextDim>::Next>,
+    <I as DimNumber>::D,
+    <DimAt<S, <I as DimNumber>::D> as MergeDim<DimAt<S, <I as NextDim>::Next>>>::Out,
+>;
+/// The two pieces of dim `I`.
+pub type SplitResult<T, S, V, I, A, B> = (
+    Typed<T, ReplaceDim<S, I, <DimAt<S, I> as CutDim<A, B>>::First>, V>,
+    Typed<T, ReplaceDim<S, I, <DimAt<S, I> as CutDim<A, B>>::Second>, V>,
+);
+/// A dim number that has a successor.
+pub trait NextDim {
+    /// The successor.
+    type Next;
+}
+macro_rules! next { ($($i:literal $j:literal)*) => { $( impl NextDim for D<$i> { type Next = D<$j>; } )* } }
+next!(0 1 1 2 2 3 3 4 4 5 5 6 6 7);

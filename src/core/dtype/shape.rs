@@ -1,0 +1,82 @@
+//! Shapes of arrays.
+
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::{Deref, Rem};
+
+/// Returns the greatest common divisor.
+pub(crate) fn gcd<N: Copy + Default + PartialEq + Rem<Output = N>>(a: N, b: N) -> N {
+    if b == N::default() { a } else { gcd(b, a % b) }
+}
+
+/// The sizes of an array's dimensions.
+/// Dereferences to a slice of `usize`.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Shape(SmallVec<[usize; 4]>);
+
+impl Shape {
+    /// Returns the shape of a scalar.
+    pub fn scalar() -> Shape {
+        Shape::default()
+    }
+    /// Returns the number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.0.len()
+    }
+    /// Returns the number of elements, saturating at `usize::MAX`.
+    pub fn num_elements(&self) -> usize {
+        self.0.iter().fold(1, |n, size| n.saturating_mul(*size))
+    }
+    /// Returns the sizes, mutably.
+    pub fn sizes_mut(&mut self) -> &mut SmallVec<[usize; 4]> {
+        &mut self.0
+    }
+}
+impl Deref for Shape {
+    type Target = [usize];
+    fn deref(&self) -> &[usize] {
+        &self.0
+    }
+}
+impl<const N: usize> From<[usize; N]> for Shape {
+    fn from(s: [usize; N]) -> Shape {
+        Shape(s.into_iter().collect())
+    }
+}
+impl From<&[usize]> for Shape {
+    fn from(s: &[usize]) -> Shape {
+        Shape(s.into())
+    }
+}
+impl From<Vec<usize>> for Shape {
+    fn from(s: Vec<usize>) -> Shape {
+        Shape(s.into())
+    }
+}
+impl From<&Shape> for Shape {
+    fn from(s: &Shape) -> Shape {
+        s.clone()
+    }
+}
+impl FromIterator<usize> for Shape {
+    fn from_iter<I: IntoIterator<Item = usize>>(iter: I) -> Shape {
+        Shape(iter.into_iter().collect())
+    }
+}
+impl<const N: usize> PartialEq<[usize; N]> for Shape {
+    fn eq(&self, other: &[usize; N]) -> bool {
+        self.0.as_slice() == other
+    }
+}
+/// Prints the sizes: `[4,2]`.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sizes: Vec<_> = self.0.iter().map(usize::to_string).collect();
+        write!(f, "[{}]", sizes.join(","))
+    }
+}
+impl fmt::Debug for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

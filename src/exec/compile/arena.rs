@@ -1,0 +1,172 @@
+//! Buffer assignment: finds an offset for every value that is in memory during some levels only.
+
+use crate::core::util::small_sort;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// A request for memory from one level to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AllocRequest<T> {
+    /// The level that writes it.
+    pub(crate) first_level: u32,
+    /// The last level that reads it.
+    pub(crate) last_level: u32,
+    /// The size, in bytes.
+    pub(crate) bytes: usize,
+    /// The owner, which is returned with the allocation.
+    pub(crate) owner: T,
+}
+
+/// A block of memory outside the arena, such as a donated argument.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FreeBlock {
+    /// The size, in bytes.
+    pub(crate) bytes: usize,
+    /// The last level that needs its old contents; later levels may use it.
+    pub(crate) free_after_level: u32,
+}
+
+/// The memory of a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Allocation {
+    /// An offset in the arena, in bytes.
+    Arena(usize),
+    /// The index of a free block, and an offset in it, in bytes.
+    FreeBlock(usize, usize),
+}
+
+/// Assigns memory to all requests, and returns the size of the arena in bytes.
+/// Requests are served by level and, within a level, largest first. Each gets the first free range
+/// that is large enough; free blocks come before the arena. Sizes are rounded up to 64 bytes, and
+/// the sizes of free blocks must be multiples of 64 bytes.
+pub(crate) fn assign_offsets<T: Copy>(
+    spare: &[FreeBlock],
+    mut requests: Vec<AllocRequest<T>>,
+    mut assign: impl FnMut(T, Allocation),
+) -> usize {
+    small_sort::sort_by_key(&mut requests, |w| (w.first_level, Reverse(w.bytes)));
+    let mut free: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut live: BinaryHeap<Reverse<(u32, usize, usize)>> = BinaryHeap::new();
+    // all blocks share one address space, with gaps so that no two of them merge
+    let (mut end, mut starts) = (0, Vec::with_capacity(spare.len()));
+    for s in spare {
+        let size = s.bytes.max(1).next_multiple_of(64);
+        live.push(Reverse((s.free_after_level, end, size)));
+        starts.push(end);
+        end += size + 64;
+    }
+    let arena = end;
+    for w in requests {
+        while let Some(Reverse((to, at, size))) = live.peek().copied()
+            && to < w.first_level
+        {
+            live.pop();
+            release_range(&mut free, at, size);
+        }
+        let size = w.bytes.max(1).next_multiple_of(64);
+        let space = free.iter().find(|(_, s)| **s >= size).map(|(a, s)| (*a, *s));
+        let at = match space {
+            Some((at, have)) => {
+                free.remove(&at);
+                if have > size {
+                    free.insert(at + size, have - size);
+                }
+                at
+            }
+            None => {
+                // extend the free range at the end
+                let last = free.last_key_value().map(|(a, s)| (*a, *s)).filter(|(a, s)| a + s == end);
+                let at = last.map_or(end, |l| l.0);
+                free.remove(&at);
+                end = at + size;
+                at
+            }
+        };
+        live.push(Reverse((w.last_level, at, size)));
+        let allocation = match at.checked_sub(arena) {
+            Some(at) => Allocation::Arena(at),
+            None => {
+                let k = starts.partition_point(|s| *s <= at) - 1;
+                Allocation::FreeBlock(k, at - starts[k])
+            }
+        };
+        assign(w.owner, allocation);
+    }
+    end - arena
+}
+
+/// Adds a range to the free list, merged with its neighbours.
+fn release_range(free: &mut BTreeMap<usize, usize>, mut at: usize, mut size: usize) {
+    if let Some(next) = free.remove(&(at + size)) {
+        size += next;
+    }
+    if let Some((a, s)) = free.range(..at).next_back().map(|(a, s)| (*a, *s))
+        && a + s == at
+    {
+        free.remove(&a);
+        (at, size) = (a, size + s);
+    }
+    free.insert(at, size);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_live_at_once_do_not_overlap() {
+        let mut seed = 7u64;
+        let mut next = |n: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % n
+        };
+        let requests: Vec<AllocRequest<usize>> = (0..500)
+            .map(|what| {
+                let from = next(60) as u32;
+                AllocRequest {
+                    first_level: from,
+                    last_level: from + next(9) as u32,
+                    bytes: 1 + next(5000) as usize,
+                    owner: what,
+                }
+            })
+            .collect();
+        let spare = [(3000, 0), (4100, 20), (64, 5)]
+            .map(|(size, after)| FreeBlock { bytes: size, free_after_level: after });
+        let mut alone = 0;
+        for spare in [&[][..], &spare] {
+            let mut at = vec![Allocation::Arena(0); 500];
+            let bytes = assign_offsets(spare, requests.clone(), |k, a| at[k] = a);
+            let room = |a: Allocation| match a {
+                Allocation::Arena(at) => (usize::MAX, at),
+                Allocation::FreeBlock(k, at) => (k, at),
+            };
+            for (i, a) in requests.iter().enumerate() {
+                let (r, x) = room(at[i]);
+                match spare.get(r) {
+                    Some(s) => assert!(
+                        x + a.bytes <= s.bytes.next_multiple_of(64) && a.first_level > s.free_after_level
+                    ),
+                    None => assert!(x + a.bytes <= bytes),
+                }
+                for (j, b) in requests.iter().enumerate().take(i) {
+                    let (q, y) = room(at[j]);
+                    let apart = a.last_level < b.first_level
+                        || b.last_level < a.first_level
+                        || r != q
+                        || x + a.bytes <= y
+                        || y + b.bytes <= x;
+                    assert!(apart, "{a:?} at {:?} and {b:?} at {:?}", at[i], at[j]);
+                }
+            }
+            let all: usize = requests.iter().map(|w| w.bytes).sum();
+            assert!(bytes < all / 3, "room is used again: {bytes} of {all}");
+            if spare.is_empty() {
+                alone = bytes;
+            } else {
+                let used = |k| at.iter().any(|a| room(*a).0 == k);
+                assert!(bytes < alone && used(0) && used(1), "{bytes} of {alone}");
+            }
+        }
+    }
+}

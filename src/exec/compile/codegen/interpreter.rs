@@ -1,0 +1,460 @@
+//! The interpreter of tile programs, which the lock-step and threads engines share.
+
+use super::tile_program::{Instruction, REGISTER_BYTES, TileProgram, TileSegment, TileStep};
+use super::values::{MemAccess, POSITION_SLOT};
+use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
+use crate::kernels;
+pub(crate) use crate::kernels::MergeStack;
+use std::alloc::Layout;
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+
+/// The size of an accumulator of a reduction, in bytes.
+pub(crate) const ACCUMULATOR_BYTES: usize = 8192;
+/// The number of accumulators: more than the depth of any summation tree, plus a batch of rows.
+pub(crate) const NUM_ACCUMULATORS: usize = 88;
+
+/// The scratch memory of a worker: registers, accumulators, operand tables and row buffers.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// The accumulators, followed by the registers.
+    memory: *mut u8,
+    /// The number of registers in `memory`.
+    num_registers: usize,
+    /// The number of registers of the programs that run now.
+    active_registers: usize,
+    /// The addresses of operands: registers first, then memory accesses, for this row and the next.
+    table: Vec<*mut u8>,
+    /// The row buffers.
+    buffers: Vec<CacheLine>,
+}
+
+/// The unit of row buffers, which aligns them to cache lines.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct CacheLine(#[expect(dead_code, reason = "written and read by kernels")] [u8; 64]);
+
+impl Scratch {
+    /// The alignment of `memory`, in bytes: a page.
+    const ALIGN_BYTES: usize = 4096;
+    /// Returns the layout of memory with this many registers.
+    fn layout(registers: usize) -> Layout {
+        let bytes = registers * REGISTER_BYTES + NUM_ACCUMULATORS * ACCUMULATOR_BYTES;
+        Layout::from_size_align(bytes, Self::ALIGN_BYTES).expect("a few hundred KiB")
+    }
+    /// Creates scratch memory that is empty.
+    pub(crate) fn new() -> Scratch {
+        Scratch {
+            memory: std::ptr::null_mut(),
+            num_registers: 0,
+            active_registers: 0,
+            table: Vec::new(),
+            buffers: Vec::new(),
+        }
+    }
+    /// Reserves memory for this many registers and operands.
+    pub(crate) fn reserve(&mut self, registers: usize, operands: usize) {
+        // each operand has two entries: its current address, and that in the next row
+        if self.table.len() <= 2 * operands {
+            self.table.resize(2 * operands + 1, std::ptr::null_mut());
+        }
+        if self.memory.is_null() || self.num_registers < registers {
+            let n = registers.max(2 * self.num_registers).max(16);
+            let layout = Self::layout(n);
+            self.free();
+            // SAFETY: the layout is not empty, since it includes the accumulators.
+            self.memory = unsafe { std::alloc::alloc(layout) };
+            if self.memory.is_null() {
+                std::alloc::handle_alloc_error(layout);
+            }
+            self.num_registers = n;
+        }
+        self.active_registers = registers;
+        for r in 0..registers {
+            self.table[r] =
+                self.memory.wrapping_add(NUM_ACCUMULATORS * ACCUMULATOR_BYTES + r * REGISTER_BYTES);
+        }
+    }
+    /// Returns scratch memory of this many bytes, for some rows of intermediate values.
+    ///
+    /// It starts in the middle of a page. Large values start at a page boundary, and a load may
+    /// have to wait for an earlier store to the same offset of another page. Softmax was 1.15x
+    /// slower with scratch memory that started at a page boundary.
+    pub(crate) fn reserve_buffers(&mut self, bytes: usize) -> *mut u8 {
+        let page = Self::ALIGN_BYTES / size_of::<CacheLine>();
+        let cache_lines = bytes.div_ceil(size_of::<CacheLine>()) + page;
+        if self.buffers.len() < cache_lines {
+            self.buffers.resize(cache_lines, CacheLine([0; 64]));
+        }
+        let first: *mut u8 = self.buffers.as_mut_ptr().cast();
+        let ahead = (Self::ALIGN_BYTES / 2).wrapping_sub(first.addr()) % Self::ALIGN_BYTES;
+        first.wrapping_add(ahead)
+    }
+    /// Returns the registers, and two operand tables: for the current row and for the next one.
+    pub(crate) fn operand_tables(&mut self, operands: usize) -> (&[*mut u8], &mut [*mut u8], &mut [*mut u8]) {
+        let (registers, tables) = self.table.split_at_mut(self.active_registers);
+        let (now, begins) = tables.split_at_mut(operands);
+        (registers, now, begins)
+    }
+    /// Frees `memory`.
+    fn free(&mut self) {
+        if !self.memory.is_null() {
+            // SAFETY: `memory` was allocated with this layout, and nothing uses it any more: the
+            // caller replaces it or drops `self`.
+            unsafe { std::alloc::dealloc(self.memory, Self::layout(self.num_registers)) };
+        }
+    }
+    /// Returns accumulator `k`.
+    pub(crate) fn accumulator(&self, k: usize) -> *mut u8 {
+        assert!(k < NUM_ACCUMULATORS, "sums nest as deep as the logarithm of their length");
+        self.memory.wrapping_add(k * ACCUMULATOR_BYTES)
+    }
+}
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+/// Runs `f` with the scratch memory of this thread.
+pub(crate) fn with_scratch<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
+    thread_local! { static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch::new()); }
+    match SCRATCH.try_with(|_| ()) {
+        Ok(()) => SCRATCH.with(|s| f(&mut s.borrow_mut())),
+        // the thread is ending, and its scratch memory has already been dropped
+        Err(_) => f(&mut Scratch::new()),
+    }
+}
+
+/// Writes `n` loop positions as int64: the address of `a`, then steps of `k[0]`.
+///
+/// # Safety
+/// `d` points to space for `n` int64 elements, which may be uninitialized. `a` may be any pointer,
+/// since it is never dereferenced.
+pub(crate) unsafe fn write_positions(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    _: *const u8,
+    _: *const u8,
+    k: &[f64; 4],
+) {
+    let (from, step) = (a.addr() as i64, k[0] as i64);
+    // SAFETY: `d` points to space for `n` int64 elements (caller contract).
+    let d = unsafe { std::slice::from_raw_parts_mut(d.cast::<MaybeUninit<i64>>(), n) };
+    for (i, d) in d.iter_mut().enumerate() {
+        d.write(from.wrapping_add(i as i64 * step));
+    }
+}
+
+/// Copies `n` elements of `k[0]` bytes, unless source and destination are the same memory.
+///
+/// A value may share the memory of its operand; the copy is needed if it does not.
+///
+/// # Safety
+/// `a` points to `n` elements of `k[0]` bytes, and `d` to space for them. The two ranges are equal
+/// or do not overlap.
+pub(crate) unsafe fn copy_if_elsewhere(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    _: *const u8,
+    _: *const u8,
+    k: &[f64; 4],
+) {
+    if d.cast_const() != a {
+        // SAFETY: both ranges have `n` elements of `k[0]` bytes and, as they are not equal, do not
+        // overlap (caller contract).
+        unsafe { std::ptr::copy_nonoverlapping(a, d, n * k[0] as usize) }
+    }
+}
+
+/// Returns the address of a memory access at index `x`.
+#[inline(always)]
+pub(crate) fn address(m: &MemAccess, base: &[*mut u8], x: &LoopVec, rank: usize) -> *mut u8 {
+    let o = x[..rank].iter().zip(&m.strides[..rank]).fold(m.offset, |o, (x, st)| o + x * st);
+    let from = if m.slot == POSITION_SLOT { std::ptr::null_mut() } else { base[m.slot as usize] };
+    from.wrapping_offset(o as isize)
+}
+
+/// Runs an instruction on `n` elements.
+///
+/// # Safety
+/// The operands of the instruction in `table` satisfy the contract of its kernel for `n` elements.
+#[inline(always)]
+pub(crate) unsafe fn execute_instr(i: &Instruction, table: &[*mut u8], n: i64) {
+    let at = |k: u16| table[k as usize];
+    // SAFETY: the operands satisfy the contract of the kernel for `n` elements (caller contract).
+    unsafe { (i.kernel)(n as usize, at(i.dst), at(i.srcs[0]), at(i.srcs[1]), at(i.srcs[2]), &i.consts) }
+}
+
+/// Runs steps on `n` elements.
+///
+/// # Safety
+/// The operands of each step in `table` satisfy the contract of its kernel for `n` elements.
+#[inline(always)]
+pub(crate) unsafe fn execute_steps(code: &[TileStep], table: &[*mut u8], n: i64) {
+    for step in code {
+        // SAFETY: the operands satisfy the contract of the step's kernel for `n` elements (caller
+        // contract).
+        unsafe {
+            match step {
+                TileStep::Instr(i) => execute_instr(i, table, n),
+                TileStep::WeightedSum(i) => {
+                    let s = i.srcs.map(|k| table[k as usize].cast_const());
+                    (i.kernel)(n as usize, table[i.dst as usize], &s, &i.factors)
+                }
+            }
+        }
+    }
+}
+
+/// Runs the per-row code of a segment. Constants are written in the first row only.
+///
+/// # Safety
+/// The operands of that code in `table` satisfy the contracts of its kernels for `n` elements.
+#[inline(always)]
+unsafe fn run_row_code(s: &TileSegment, table: &[*mut u8], n: i64, first: bool) {
+    for i in &s.row_code {
+        if first || i.srcs[0] != i.dst {
+            // SAFETY: the operands satisfy the contract of the kernel for `n` elements (caller
+            // contract).
+            unsafe { execute_instr(i, table, n) }
+        }
+    }
+}
+
+/// Runs a segment on elements `a..e` of a row; `table` has the addresses of the operands at `a`.
+///
+/// # Safety
+/// The contract of [`run`] holds for these elements. `table` starts with the registers, followed by
+/// the addresses of the segment's memory operands at `a`.
+#[inline(always)]
+unsafe fn run_segment(
+    t: &TileProgram,
+    s: &TileSegment,
+    table: &mut [*mut u8],
+    (a, e): (i64, i64),
+    first: bool,
+) {
+    let (regs, last) = (t.num_registers as usize, t.rank - 1);
+    let (mut at, mut size) = (a, t.tile_elements);
+    if e - a > t.tile_elements
+        && let Some(m) = s.mems.last()
+        && m.slot != POSITION_SLOT
+    {
+        // make the first tile shorter if that aligns the last access, which is a store
+        let skew = (table[regs + s.mems.len() - 1] as usize & 63) as i64 / i64::from(m.element_bytes);
+        size -= skew;
+    }
+    // SAFETY: `table` has the operands of elements `a..e`, which are within their slots (caller
+    // contract); a register has space for a tile, and no call is for more elements.
+    unsafe {
+        run_row_code(s, table, t.tile_elements.min(e - a), first);
+        loop {
+            let n = (e - at).min(size);
+            execute_steps(&s.tile_code, table, n);
+            at += n;
+            if at >= e {
+                break;
+            }
+            for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                *p = p.wrapping_offset((n * m.strides[last]) as isize);
+            }
+            size = t.tile_elements;
+        }
+    }
+}
+
+/// Runs a segment on `many` rows, from index `x` on.
+///
+/// Addresses advance by strides from row to row, and constants are written once.
+///
+/// # Safety
+/// The contract of [`run`] holds for these rows. `table` starts with the registers, followed by
+/// space for two addresses for each memory operand of the segment.
+unsafe fn run_segment_rows(
+    t: &TileProgram,
+    s: &TileSegment,
+    base: &[*mut u8],
+    (x, end): (&LoopVec, i64),
+    many: i64,
+    table: &mut [*mut u8],
+) {
+    let (regs, last) = (t.num_registers as usize, t.rank - 1);
+    // the second table has the operands of the next row
+    let begins = regs + s.mems.len();
+    for (p, m) in table[begins..].iter_mut().zip(&s.mems) {
+        *p = address(m, base, x, t.rank);
+    }
+    for row in 0..many {
+        let (now, next) = table[regs..].split_at_mut(s.mems.len());
+        for ((p, next), m) in now.iter_mut().zip(next).zip(&s.mems) {
+            *p = *next;
+            *next = next.wrapping_offset(m.strides[last - 1] as isize);
+        }
+        // SAFETY: the table has the operands of this row, for which the caller upholds the contract
+        // of `run`.
+        unsafe { run_segment(t, s, table, (x[last], end), row == 0) }
+    }
+}
+
+/// Runs a tile program over the box `lo..hi` of its space.
+///
+/// # Safety
+/// For each slot that the program uses, `base` points to memory that contains every element that
+/// the program accesses in the box. No other thread writes an element that the box reads, or reads
+/// or writes an element that it writes.
+pub(crate) unsafe fn run(
+    t: &TileProgram,
+    base: &[*mut u8],
+    lo: &LoopVec,
+    hi: &LoopVec,
+    scratch: &mut Scratch,
+) {
+    scratch.reserve(t.num_registers as usize, t.max_operands());
+    let (regs, last) = (t.num_registers as usize, t.rank - 1);
+    let table = &mut scratch.table[..];
+    if last == 0 && !size_optimized!() {
+        // small programs of one dimension run very often, so they take a short path
+        for s in t.boxes.iter().flat_map(|b| &b.segments) {
+            let (a, e) = (s.lo.max(lo[0]), s.hi.min(hi[0]));
+            if a < e {
+                let mut x = [0; MAX_LOOPS];
+                x[0] = a;
+                for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                    *p = address(m, base, &x, 1);
+                }
+                // SAFETY: the interval is within the box, for which the caller upholds the
+                // contract.
+                unsafe { run_segment(t, s, table, (a, e), true) }
+            }
+        }
+        if t.stream {
+            kernels::fence();
+        }
+        return;
+    }
+    for b in &t.boxes {
+        let (mut x, mut end) = ([0i64; MAX_LOOPS], [0i64; MAX_LOOPS]);
+        let mut empty = false;
+        for d in 0..last {
+            x[d] = b.lo[d].max(lo[d]);
+            end[d] = b.hi[d].min(hi[d]);
+            empty |= x[d] >= end[d];
+        }
+        if empty {
+            continue;
+        }
+        let start = x;
+        // the rows of a single segment run together
+        let many = if last > 0 { end[last - 1] - start[last - 1] } else { 1 };
+        let together = b.segments.len() == 1 && many > 1 && !size_optimized!();
+        loop {
+            for s in &b.segments {
+                let (a, e) = (s.lo.max(lo[last]), s.hi.min(hi[last]));
+                if a >= e {
+                    continue;
+                }
+                x[last] = a;
+                // SAFETY: the rows are within the box, for which the caller upholds the contract.
+                unsafe {
+                    if together {
+                        run_segment_rows(t, s, base, (&x, e), many, table);
+                        continue;
+                    }
+                    for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+                        *p = address(m, base, &x, t.rank);
+                    }
+                    run_segment(t, s, table, (a, e), true);
+                }
+            }
+            let mut d = if together { last - 1 } else { last };
+            loop {
+                if d == 0 {
+                    break;
+                }
+                d -= 1;
+                x[d] += 1;
+                if x[d] < end[d] {
+                    d = usize::MAX;
+                    break;
+                }
+                x[d] = start[d];
+            }
+            if d != usize::MAX {
+                break;
+            }
+        }
+    }
+    if t.stream {
+        kernels::fence();
+    }
+}
+
+/// Runs one tile, from index `x` on, of a program that stores nothing, and returns the address of
+/// its value.
+///
+/// All of the space must be one segment.
+///
+/// # Safety
+/// The contract of [`run`] holds for this tile, which has at most `tile_elements` elements, all in
+/// one row, unless the program only returns the address of a memory operand. Memory has been
+/// reserved for the program ([`Scratch::reserve`]).
+#[inline(always)]
+pub(crate) unsafe fn run_tile(
+    t: &TileProgram,
+    base: &[*mut u8],
+    x: &LoopVec,
+    n: i64,
+    scratch: &mut Scratch,
+) -> *mut u8 {
+    let (s, regs) = (&t.boxes[0].segments[0], t.num_registers as usize);
+    let table = &mut scratch.table[..];
+    for (p, m) in table[regs..].iter_mut().zip(&s.mems) {
+        *p = address(m, base, x, t.rank);
+    }
+    // SAFETY: the table has the operands of this tile, which are valid for `n` elements (caller
+    // contract).
+    unsafe {
+        s.row_code.iter().for_each(|i| execute_instr(i, table, n));
+        execute_steps(&s.tile_code, table, n);
+    }
+    table[s.result as usize]
+}
+
+/// Runs one tile as [`run_tile`] does, and stores its value at `to`.
+///
+/// There is at most one tile of elements, of `size` bytes each.
+///
+/// # Safety
+/// The contract of [`run_tile`] holds. `to` points to space for `n` elements, and for a whole
+/// register if its address is a multiple of `REGISTER_BYTES`. This space overlaps no operand and no
+/// register.
+pub(crate) unsafe fn run_tile_into(
+    t: &TileProgram,
+    base: &[*mut u8],
+    x: &LoopVec,
+    n: i64,
+    size: i64,
+    to: *mut u8,
+    scratch: &mut Scratch,
+) {
+    let result = t.boxes[0].segments[0].result as usize;
+    // compute the value in `to` instead of its register, if `to` is also large and aligned enough
+    // for the intermediate values of that register
+    if result < t.num_registers as usize && to.addr().is_multiple_of(REGISTER_BYTES) {
+        let register = std::mem::replace(&mut scratch.table[result], to);
+        // SAFETY: `to` is aligned like a register, so it has space for one; the caller upholds the
+        // contract of `run_tile`.
+        unsafe { run_tile(t, base, x, n, scratch) };
+        scratch.table[result] = register;
+        return;
+    }
+    // SAFETY: the caller upholds the contract of `run_tile`; `to` has space for `n` elements, which
+    // overlaps neither an operand nor a register, so not the value either (caller contract).
+    unsafe {
+        let v = run_tile(t, base, x, n, scratch);
+        std::ptr::copy_nonoverlapping(v, to, (n * size) as usize);
+    }
+}

@@ -1,0 +1,300 @@
+//! Gathers and scatters of many contiguous rows without windows, a batch of rows at a time.
+
+use super::general::{ElementWord, fill};
+use super::{BoundPartial, GatherScatterKernel, RowOwnership, ScatterTarget};
+use crate::core::types::DType;
+use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
+use crate::ir::program::loop_nest::Reducer;
+use crate::kernels;
+use crate::kernels::{
+    CombineElementsAt, CombinePicked, CombineRowsAt, FindRows, FoundRows, IndexFilter, MAX_BATCH_ROWS,
+    MAX_PICKED_ROWS, PickedRows,
+};
+
+/// The kernels by which batches run.
+#[derive(Clone, Debug)]
+pub(super) struct BatchedRows {
+    /// For each index operand, the kernel that computes the offsets of rows.
+    find_rows: Vec<FindRows>,
+    /// The kernel that combines rows; `None` if they are copied.
+    combine_rows: Option<CombineRowsAt>,
+    /// The kernel that computes the offsets of single elements from one index operand and combines
+    /// the elements, in one loop.
+    combine_elements: Option<CombineElementsAt>,
+    /// The kernel that selects the indices of a task's rows, for one contiguous index operand.
+    pub(super) filter_indices: Option<IndexFilter>,
+    /// The kernel that combines single elements whose indices were selected.
+    combine_filtered: Option<CombinePicked>,
+}
+
+impl BatchedRows {
+    /// Chooses the kernels; `None` if the operation cannot run in batches.
+    pub(super) fn choose(
+        k: &GatherScatterKernel,
+        dtype: DType,
+        combine: Option<Reducer>,
+    ) -> Option<BatchedRows> {
+        // WebAssembly has only one implementation, to keep the code small
+        if cfg!(target_family = "wasm") {
+            return None;
+        }
+        let (q, size) = (k.num_query_loops, k.element_bytes as i64);
+        let run = match k.num_loops - q {
+            0 => true,
+            1 => k.src_strides[q] == size && k.dst_strides[q] == size,
+            _ => false,
+        };
+        let masked = k.scatter.is_none() && k.partials.iter().any(|p| !p.boxes.is_empty());
+        if q == 0 || !run || masked || k.indices.iter().any(|m| m.window.is_some()) {
+            return None;
+        }
+        let mix = match combine {
+            Some(c) => Some(kernels::combine_rows_at(c, dtype)?),
+            None => None,
+        };
+        let one = match &k.indices[..] {
+            [m] if k.num_loops == q => combine.and_then(|c| kernels::combine_elements_at(c, dtype, m.dtype)),
+            _ => None,
+        };
+        let pick = match &k.indices[..] {
+            [m] if m.strides[q - 1] == m.dtype.size() as i64 => kernels::index_filter(m.dtype),
+            _ => None,
+        };
+        // (selected indices are counted in 32 bits)
+        let rows = k.scatter.as_ref().map_or(0, |p| p.num_rows);
+        let few = k.ext[q - 1].max(rows) < i64::from(i32::MAX);
+        let picked = match combine {
+            Some(c) if k.num_loops == q && k.dst_strides[q - 1] == 0 => kernels::combine_picked(c, dtype),
+            _ => None,
+        };
+        let finds = k.indices.iter().map(|m| kernels::find_rows(m.dtype)).collect();
+        Some(BatchedRows {
+            find_rows: finds,
+            combine_rows: mix,
+            combine_elements: one,
+            filter_indices: pick.filter(|_| few),
+            combine_filtered: picked,
+        })
+    }
+    /// Returns true if one task is best, because each of several tasks would scan all indices.
+    pub(super) fn prefers_one_task(&self) -> bool {
+        self.combine_elements.is_some() && self.filter_indices.is_none()
+    }
+}
+
+/// A batch of queries, and the offsets of their rows, in bytes.
+///
+/// The offsets of the first rows do not include those that indices add.
+struct QueryBatch<'a> {
+    /// The number of queries.
+    n: usize,
+    /// The offset of the first row of the result.
+    out_offset: i64,
+    /// The offset of the first row of the source.
+    src_offset: i64,
+    /// The offset that the indices of each query add.
+    row_offsets: &'a FoundRows,
+}
+
+impl QueryBatch<'_> {
+    /// Calls `f` with the offsets of the rows in bounds, for both sides of the copy.
+    ///
+    /// The first list has the rows that indices select, the second has those of the other side,
+    /// taken from `steps`.
+    #[inline(always)]
+    fn for_each_in_bounds(&self, steps: &BatchOffsets, f: &mut impl FnMut(&[i64], &[i64])) {
+        let (at, there) = (&self.row_offsets.offsets[..self.n], &self.row_offsets.in_bounds[..self.n]);
+        if there.iter().fold(true, |all, t| all & t) {
+            return f(at, &steps[..self.n]);
+        }
+        let (mut found, mut other, mut some) = ([0; MAX_BATCH_ROWS], [0; MAX_BATCH_ROWS], 0);
+        for k in 0..self.n {
+            (found[some], other[some]) = (at[k], steps[k]);
+            some += usize::from(there[k]);
+        }
+        f(&found[..some], &other[..some]);
+    }
+}
+
+/// The offsets of evenly spaced rows of a batch, in bytes.
+type BatchOffsets = [i64; MAX_BATCH_ROWS];
+
+/// Returns the offsets of rows that are `each` bytes apart.
+fn even_offsets(each: i64) -> BatchOffsets {
+    std::array::from_fn(|k| k as i64 * each)
+}
+
+impl GatherScatterKernel {
+    /// Calls `f` for each batch of `run` queries along the last query loop, from `x` on.
+    ///
+    /// `ahead` has the offsets of the rows, not including those that indices add. `own` restricts
+    /// one index operand to a range of rows.
+    ///
+    /// # Safety
+    /// The contract of `run` holds for these queries.
+    unsafe fn for_each_batch(
+        &self,
+        quick: &BatchedRows,
+        (x, run): (&LoopVec, i64),
+        ahead: &BatchOffsets,
+        own: Option<(usize, (i64, i64))>,
+        base: &[*mut u8],
+        f: &mut impl FnMut(QueryBatch<'_>),
+    ) {
+        let last = self.num_query_loops - 1;
+        let sum = |st: &LoopVec| (0..=last).map(|d| x[d] * st[d]).sum::<i64>();
+        let (to, from) = (sum(&self.dst_strides), sum(&self.src_strides));
+        let mut found = FoundRows { offsets: [0; MAX_BATCH_ROWS], in_bounds: [true; MAX_BATCH_ROWS] };
+        for first in (0..run).step_by(MAX_BATCH_ROWS) {
+            let n = (run - first).min(MAX_BATCH_ROWS as i64) as usize;
+            found.offsets = *ahead;
+            found.in_bounds[..n].fill(true);
+            for (j, (m, find)) in self.indices.iter().zip(&quick.find_rows).enumerate() {
+                let step = m.strides[last];
+                let at = base[m.slot as usize]
+                    .wrapping_offset((m.offset + sum(&m.strides) + first * step) as isize);
+                let own = own.filter(|o| o.0 == j).map_or((0, i64::MAX), |o| o.1);
+                let reach = m.bounds(own);
+                // SAFETY: there are indices for all queries (caller contract).
+                unsafe { find(n, at, step as isize, &reach, &mut found) }
+            }
+            let (to, from) = (to + first * self.dst_strides[last], from + first * self.src_strides[last]);
+            f(QueryBatch { n, out_offset: to, src_offset: from, row_offsets: &found });
+        }
+    }
+
+    /// Gathers the queries `a..e`.
+    ///
+    /// # Safety
+    /// The contract of `run` holds for these queries.
+    pub(super) unsafe fn gather_batched<T: ElementWord>(
+        &self,
+        quick: &BatchedRows,
+        part: &BoundPartial,
+        (a, e): (i64, i64),
+        base: &[*mut u8],
+    ) {
+        let last = self.num_query_loops - 1;
+        let row = if self.num_loops > self.num_query_loops { self.ext[self.num_query_loops] } else { 1 };
+        let out = base[self.out as usize].wrapping_offset(part.out_offset as isize);
+        let src = base[self.src_slot as usize]
+            .wrapping_offset((self.src_offset + part.operand_offsets[0]) as isize);
+        let (to, from) = (even_offsets(self.dst_strides[last]), even_offsets(self.src_strides[last]));
+        let mut rows = |b: QueryBatch<'_>| {
+            let (out, src) =
+                (out.wrapping_offset(b.out_offset as isize), src.wrapping_offset(b.src_offset as isize));
+            for (k, there) in b.row_offsets.in_bounds[..b.n].iter().enumerate() {
+                if !there {
+                    let to = out.wrapping_offset(to[k] as isize);
+                    // SAFETY: the row is within the result (caller contract).
+                    unsafe { fill(to, row, self.element_bytes as i64, T::from_bits(self.fill_bits)) }
+                }
+            }
+            // SAFETY: the rows are within source and result (caller contract).
+            b.for_each_in_bounds(&to, &mut |from, to| unsafe {
+                kernels::copy_rows_at::<T>(row as usize, out, to, src, from)
+            });
+        };
+        self.for_each_run((&[0; MAX_LOOPS], &self.ext), (a, e), |x, run| {
+            // SAFETY: the caller upholds the contract for these queries.
+            unsafe { self.for_each_batch(quick, (x, run), &from, None, base, &mut rows) }
+        });
+    }
+
+    /// Scatters the updates of a box; this task owns the result rows `lo..hi`.
+    ///
+    /// # Safety
+    /// The contract of `run` holds for these updates.
+    pub(super) unsafe fn scatter_batched<T: ElementWord>(
+        &self,
+        quick: &BatchedRows,
+        p: &ScatterTarget,
+        (a, e): (&LoopVec, &LoopVec),
+        (lo, hi): (i64, i64),
+        [out, src]: [*mut u8; 2],
+        base: &[*mut u8],
+    ) {
+        let (q, last) = (self.num_query_loops, self.num_query_loops - 1);
+        let (begin, row) = if self.num_loops > q { (a[q], e[q] - a[q]) } else { (0, 1) };
+        let count: i64 = (0..q).map(|d| e[d] - a[d]).product();
+        if row <= 0 {
+            return;
+        }
+        // (but not if other tasks own many of the elements, because the branch would be
+        // unpredictable)
+        if let (Some(one), [m], true) =
+            (quick.combine_elements, &self.indices[..], (lo, hi) == (0, p.num_rows))
+        {
+            let reach = m.bounds((0, i64::MAX));
+            return self.for_each_run((a, e), (0, count), |x, run| {
+                let at = |st: &LoopVec| (0..q).map(|d| x[d] * st[d]).sum::<i64>() as isize;
+                let numbers = base[m.slot as usize].wrapping_offset(m.offset as isize + at(&m.strides));
+                let (out, src) =
+                    (out.wrapping_offset(at(&self.dst_strides)), src.wrapping_offset(at(&self.src_strides)));
+                let [step, to, from] =
+                    [m.strides[last], self.dst_strides[last], self.src_strides[last]].map(|st| st as isize);
+                // SAFETY: there are indices for all queries, and the elements are within their
+                // values, of which only this task writes the result's (caller contract).
+                unsafe { one(run as usize, (numbers, step), &reach, (out, to), (src, from)) }
+            });
+        }
+        let own = if let RowOwnership::Indexed(j) = p.ownership { Some((j, (lo, hi))) } else { None };
+        let [out, src] = [out, src].map(|x| x.wrapping_offset((begin * self.element_bytes as i64) as isize));
+        let (to, from) = (even_offsets(self.dst_strides[last]), even_offsets(self.src_strides[last]));
+        let row = row as usize;
+        if let (Some(pick), [m], Some((0, own))) = (quick.filter_indices, &self.indices[..], own) {
+            let reach = m.bounds(own);
+            let mut picked = PickedRows::NONE;
+            let (mut to, mut from) = ([0; MAX_PICKED_ROWS], [0; MAX_PICKED_ROWS]);
+            return self.for_each_run((a, e), (0, count), |x, run| {
+                let at = |st: &LoopVec| (0..q).map(|d| x[d] * st[d]).sum::<i64>() as isize;
+                let numbers =
+                    base[m.slot as usize].wrapping_offset(m.offset as isize + at(&m.strides)).cast();
+                let (out, src) =
+                    (out.wrapping_offset(at(&self.dst_strides)), src.wrapping_offset(at(&self.src_strides)));
+                let (mut k, run) = (0, run as usize);
+                while k < run {
+                    // SAFETY: there are indices for all queries (caller contract).
+                    k = unsafe { pick(numbers, (k, run), &reach, &mut picked) };
+                    if let Some(combine) = quick.combine_filtered {
+                        let step = self.src_strides[last] as isize;
+                        // SAFETY: the elements are within their values, and only this task writes
+                        // them (caller contract).
+                        unsafe { combine(&picked, (out, m.target_stride as isize), (src, step)) }
+                        continue;
+                    }
+                    for i in 0..picked.n {
+                        let which = i64::from(picked.positions[i]);
+                        to[i] = which * self.dst_strides[last] + i64::from(picked.rows[i]) * m.target_stride;
+                        from[i] = which * self.src_strides[last];
+                    }
+                    let (to, from) = (&to[..picked.n], &from[..picked.n]);
+                    // SAFETY: the rows are within their values, and only this task writes them
+                    // (caller contract).
+                    unsafe {
+                        match quick.combine_rows {
+                            None => kernels::copy_rows_at::<T>(row, out, to, src, from),
+                            Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
+                        }
+                    }
+                }
+            });
+        }
+        let mut rows = |b: QueryBatch<'_>| {
+            let (out, src) =
+                (out.wrapping_offset(b.out_offset as isize), src.wrapping_offset(b.src_offset as isize));
+            // SAFETY: the rows are within their values, and only this task writes them (caller
+            // contract).
+            b.for_each_in_bounds(&from, &mut |to, from| unsafe {
+                match quick.combine_rows {
+                    None => kernels::copy_rows_at::<T>(row, out, to, src, from),
+                    Some(mix) => mix(to.len(), row, out, to.as_ptr(), src, from.as_ptr()),
+                }
+            });
+        };
+        self.for_each_run((a, e), (0, count), |x, run| {
+            // SAFETY: the caller upholds the contract for these queries.
+            unsafe { self.for_each_batch(quick, (x, run), &to, own, base, &mut rows) }
+        });
+    }
+}

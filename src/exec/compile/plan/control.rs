@@ -1,0 +1,172 @@
+//! Plans nested programs (loops and branches), whose slots follow those of the program around them.
+
+use super::build::{Planner, value_bytes};
+use super::reuse::{self, BufferReuse};
+use super::{BranchKernel, BufferLocation, CarryBuffers, ExecutionPlan, LoopKernel, NodeKernel, WhileKernel};
+use crate::core::diagnostic::Result;
+use crate::exec::compile::fusion;
+use crate::exec::compile::ir::{BufferOp, BufferProgram, Carry};
+use crate::partition::Slot;
+use std::ops::Range;
+
+/// A control-flow operation with its nested plans.
+pub(super) struct NestedPlan {
+    /// The kernel.
+    pub(super) kernel: NodeKernel,
+    /// The range of its slots.
+    pub(super) slots: Range<usize>,
+    /// The bytes that it needs in the arena.
+    pub(super) arena_bytes: usize,
+}
+
+impl Planner {
+    /// Plans operation `k`, if it is control flow.
+    pub(super) fn plan_control(
+        &mut self,
+        flow: &BufferProgram<'_>,
+        k: usize,
+        base: usize,
+        reuse: &BufferReuse,
+    ) -> Result<Option<NestedPlan>> {
+        let outer = |s: Slot| (flow.alias_root(s) + base) as u32;
+        let begin = self.locations.len();
+        let others: Vec<_> = reuse.alternates.iter().filter(|o| o.0 == k).map(|o| (o.1, o.2)).collect();
+        let (kernel, bytes) = match &flow.ops[k] {
+            BufferOp::Loop(l) => {
+                let (body, at, mut size, alone) = self.plan_nested(&l.body, &l.carry)?;
+                let slice = |s: Slot| value_bytes(flow, s) / l.length.max(1);
+                let k = LoopKernel {
+                    iteration: l.iteration as u32 + at,
+                    start: l.start,
+                    length: l.length,
+                    reverse: l.reverse,
+                    fixed: l.fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + at)).collect(),
+                    carry: self.plan_carries(flow, &l.carry, (base, at), &alone, &others, &mut size),
+                    xs: l.xs.iter().map(|(o, i)| (outer(*o), *i as u32 + at, slice(*o))).collect(),
+                    ys: l.ys.iter().map(|(i, o)| (*i as u32 + at, outer(*o), slice(*o))).collect(),
+                    body,
+                };
+                (NodeKernel::Loop(Box::new(k)), size)
+            }
+            BufferOp::While(w) => {
+                let (cond, c, first, _) = self.plan_nested(&w.cond, &[])?;
+                let after = self.locations.len();
+                let (body, b, second, alone) = self.plan_nested(&w.body, &w.carry)?;
+                // the arenas of condition and body do not overlap
+                self.relocate(after..self.locations.len(), BufferLocation::Arena(first));
+                let mut size = first + second;
+                let fixed = w.cond_fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + c));
+                let k = WhileKernel {
+                    fixed: fixed
+                        .chain(w.body_fixed.iter().map(|(o, i)| (outer(*o), *i as u32 + b)))
+                        .collect(),
+                    cond_carry: w.cond_carry.iter().map(|s| *s as u32 + c).collect(),
+                    carry: self.plan_carries(flow, &w.carry, (base, b), &alone, &others, &mut size),
+                    test: w.cond.outs[0] as u32 + c,
+                    cond,
+                    body,
+                };
+                self.locations[k.test as usize] = BufferLocation::Arena(size);
+                (NodeKernel::While(Box::new(k)), size + 64)
+            }
+            BufferOp::Branch(b) => {
+                let (mut arms, mut wires, mut size) = (Vec::new(), Vec::new(), 0);
+                for arm in &b.arms {
+                    let (plan, at, bytes, _) = self.plan_nested(arm, &[])?;
+                    size = size.max(bytes);
+                    let pairs = b.ins.iter().zip(&arm.ins).chain(b.outs.iter().zip(&arm.outs));
+                    wires.push(pairs.map(|(o, i)| (outer(*o), *i as u32 + at)).collect());
+                    arms.push(plan);
+                }
+                let k = BranchKernel {
+                    selector: outer(b.selector),
+                    dtype: flow.values[b.selector].dtype,
+                    arms,
+                    wires,
+                };
+                (NodeKernel::Branch(Box::new(k)), size)
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(NestedPlan { kernel, slots: begin..self.locations.len(), arena_bytes: bytes }))
+    }
+    /// Returns the buffers of carries, whose slots start at `base` outside and at `at` inside.
+    /// A carry that is not updated in place has an alternate buffer: a donated argument, or new
+    /// memory at the end of the loop's arena, whose size is `size`.
+    fn plan_carries(
+        &mut self,
+        flow: &BufferProgram<'_>,
+        list: &[Carry],
+        (base, at): (usize, u32),
+        alone: &[bool],
+        others: &[(usize, usize)],
+        size: &mut usize,
+    ) -> Vec<CarryBuffers> {
+        let outer = |s: Slot| (flow.alias_root(s) + base) as u32;
+        let mut made = Vec::with_capacity(list.len());
+        for (k, c) in list.iter().enumerate() {
+            let bytes = value_bytes(flow, c.result);
+            let other = match others.iter().find(|o| o.0 == k) {
+                _ if alone[k] => None,
+                Some((_, donation)) => Some(self.add_slot(BufferLocation::Donated(*donation, 0))),
+                None => {
+                    *size += bytes.next_multiple_of(64);
+                    Some(self.add_slot(BufferLocation::Arena(*size - bytes.next_multiple_of(64))))
+                }
+            };
+            let (from, to) = (c.body_in as u32 + at, c.body_out as u32 + at);
+            made.push(CarryBuffers {
+                init: outer(c.init),
+                body_in: from,
+                body_out: to,
+                result: outer(c.result),
+                alternate: other,
+                bytes,
+            });
+        }
+        made
+    }
+    /// Plans a nested program, whose arena starts at offset 0.
+    /// Returns the plan, its first slot, the bytes of its arena, and which carries it updates in
+    /// place.
+    fn plan_nested(
+        &mut self,
+        flow: &BufferProgram<'_>,
+        carry: &[Carry],
+    ) -> Result<(ExecutionPlan, u32, usize, Vec<bool>)> {
+        let base = self.locations.len();
+        self.locations.resize(base + flow.values.len(), BufferLocation::None);
+        for s in flow.ins.iter().chain(&flow.outs) {
+            self.locations[base + s] = BufferLocation::LoopControlled;
+        }
+        let mut groups = fusion::fuse(flow);
+        let (alone, reuse) = reuse::in_place_carries(&mut groups, carry);
+        let (plan, arena) = self.plan(&mut groups, base, true, &[], &reuse)?;
+        Ok((plan, base as u32, arena, alone))
+    }
+    /// Moves the arena of a nested program to the memory that it was given.
+    pub(super) fn relocate(&mut self, slots: Range<usize>, to: BufferLocation) {
+        for p in &mut self.locations[slots] {
+            *p = match (*p, to) {
+                (BufferLocation::Arena(at), BufferLocation::Arena(by)) => BufferLocation::Arena(at + by),
+                (BufferLocation::Arena(at), BufferLocation::Donated(donation, by)) => {
+                    BufferLocation::Donated(donation, at + by)
+                }
+                (p, _) => p,
+            };
+        }
+    }
+}
+
+/// Returns the approximate cost of control flow, in microseconds, and its name in reports.
+pub(super) fn control_cost(k: &NodeKernel) -> (f64, &'static str) {
+    match k {
+        NodeKernel::Loop(l) => (l.body.cost_us * l.length as f64 + 0.1, "loop"),
+        // assume 50 iterations
+        NodeKernel::While(w) => ((w.body.cost_us + w.cond.cost_us) * 50.0, "loop while a condition holds"),
+        NodeKernel::Branch(b) => {
+            (b.arms.iter().map(|a| a.cost_us).fold(0.0, f64::max), "one of several branches")
+        }
+        _ => (0.0, ""),
+    }
+}

@@ -1,0 +1,371 @@
+//! Pass 4: reuse of memory, by donated arguments and by values that are updated in place.
+//!
+//! The memory of a donated argument becomes that of a result, one of the two buffers of a carry, or
+//! scratch for intermediate values.
+//!
+//! A new value may overwrite an old one if each consumer of the old value either runs before the
+//! group that computes the new value, or is an elementwise operation of that group that reads each
+//! old element at the index where the new one is stored. In the second case the group defers its
+//! stores: each tile is read before it is written. If a consumer does not depend on the group but
+//! would run at the same level or later, the group is moved to a later level. A scatter overwrites
+//! its initial value, if it has no other operand in that memory; all results of a chain of scatters
+//! are in the memory of the last.
+
+use super::build::value_bytes;
+use super::scatter_chains::{ScatterChains, can_scatter_in_place, chainable_scatters};
+use super::{DonatedBuffer, DonationPurpose, ResultPlan};
+use crate::core::util::small_sort;
+use crate::exec::compile::arena::FreeBlock;
+use crate::exec::compile::fusion;
+use crate::exec::compile::fusion::{FusionGroup, FusionPlan, FusionRoot};
+use crate::exec::compile::ir::{AccessBox, BufferOp, BufferProgram, Carry};
+use crate::ir::program::loop_nest::Source;
+use crate::partition::Slot;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// The minimum size, in bytes, of a carry that is updated in place even at a cost.
+///
+/// The cost is that stores are deferred, or that there is one more level. Two large buffers would
+/// cost more, since they fill the caches.
+const MIN_IN_PLACE_BYTES: usize = 1 << 18;
+
+/// The values that share the memory of another value.
+#[derive(Debug, Default)]
+pub(super) struct BufferReuse {
+    /// For each group, the values that it stores over its operands, as (value, operand).
+    pub(super) overwrites: Vec<SmallVec<[(Slot, Slot); 1]>>,
+    /// The donated arguments.
+    pub(super) donated: Vec<DonatedBuffer>,
+    /// The values in donated arguments, as (value, index into `donated`).
+    pub(super) in_donated: Vec<(Slot, usize)>,
+    /// The carries whose alternate buffer is donated, as (operation, carry, index into `donated`).
+    pub(super) alternates: Vec<(usize, usize, usize)>,
+    /// The scatters that share memory.
+    pub(super) scatter_chains: ScatterChains,
+    /// The donated arguments that are scratch, as (index into `donated`, its memory).
+    pub(super) free_blocks: Vec<(usize, FreeBlock)>,
+}
+
+/// A way to store a value in the memory of another one.
+struct SharingCandidate {
+    /// The group that computes the value.
+    producer: usize,
+    /// True if that group reads the other value.
+    overwrites_read: bool,
+    /// True if that group must defer its stores.
+    stores_deferred: bool,
+    /// The groups that must run before.
+    predecessors: SmallVec<[usize; 4]>,
+}
+
+/// The order of groups.
+struct GroupOrder<'g, 'f, 'p> {
+    /// The fusion plan, whose levels are changed.
+    plan: &'g mut FusionPlan<'f, 'p>,
+    /// For each group, the groups that must run later.
+    successors: Vec<Vec<usize>>,
+    /// True if the levels of groups may not satisfy the order yet.
+    changed: bool,
+}
+
+impl<'g, 'f, 'p> GroupOrder<'g, 'f, 'p> {
+    /// Collects the order that follows from the operands of a program.
+    fn from_plan(plan: &'g mut FusionPlan<'f, 'p>) -> Self {
+        let flow = plan.program;
+        let mut successors = vec![Vec::new(); plan.groups.len()];
+        let mut printed = None;
+        for (item, own) in flow.ops.iter().zip(&plan.op_groups) {
+            let made = item.sources().into_iter().filter_map(|s| Some(plan.defs[flow.alias_root(s)]?.group));
+            // prints keep their order
+            let before = printed.filter(|_| item.has_print());
+            for k in made.chain(before).filter(|k| k != own) {
+                if successors[k].last() != Some(own) {
+                    successors[k].push(*own);
+                }
+            }
+            if item.has_print() {
+                printed = Some(*own);
+            }
+        }
+        GroupOrder { plan, successors, changed: false }
+    }
+    /// Returns true if group `a` is group `b`, or must run before it.
+    fn reaches(&self, a: usize, b: usize) -> bool {
+        let (mut open, mut seen) = (vec![a], vec![false; self.successors.len()]);
+        while let Some(k) = open.pop() {
+            if k == b {
+                return true;
+            }
+            if !std::mem::replace(&mut seen[k], true) {
+                open.extend(&self.successors[k]);
+            }
+        }
+        false
+    }
+    /// Returns the operations that read each of these values.
+    fn reader_ops(&self, of: &[Slot]) -> Vec<Vec<usize>> {
+        let flow = self.plan.program;
+        // (a value may be listed twice)
+        let mut readers: HashMap<Slot, Vec<usize>> = of.iter().map(|s| (*s, Vec::new())).collect();
+        for (i, item) in flow.ops.iter().enumerate() {
+            for s in item.sources() {
+                if let Some(list) = readers.get_mut(&flow.alias_root(s))
+                    && list.last() != Some(&i)
+                {
+                    list.push(i);
+                }
+            }
+        }
+        of.iter().map(|s| readers[s].clone()).collect()
+    }
+    /// Returns how to store `to` in the memory of `from`, which the operations `readers` read.
+    fn find_sharing(&self, from: Slot, to: Slot, readers: &[usize]) -> Option<SharingCandidate> {
+        let maker = self.plan.defs[to]?.group;
+        let inside = |i: &&usize| self.plan.op_groups[**i] == maker;
+        if readers.iter().filter(inside).any(|i| !self.reads_in_place(*i, from, to)) {
+            return None;
+        }
+        let over = readers.iter().any(|i| self.plan.op_groups[*i] == maker);
+        // a scatter writes its initial value in place, so its stores need not be deferred
+        let late = readers
+            .iter()
+            .filter(inside)
+            .any(|i| !matches!(self.plan.program.ops[*i], BufferOp::GatherScatter(_)));
+        self.required_predecessors(maker, readers).map(|before| SharingCandidate {
+            producer: maker,
+            overwrites_read: over,
+            stores_deferred: late,
+            predecessors: before,
+        })
+    }
+    /// Returns the groups of these operations, without `maker`, if none of them must run after it.
+    fn required_predecessors(&self, maker: usize, readers: &[usize]) -> Option<SmallVec<[usize; 4]>> {
+        let mut before: SmallVec<[usize; 4]> =
+            readers.iter().map(|i| self.plan.op_groups[*i]).filter(|r| *r != maker).collect();
+        small_sort::sort(&mut before);
+        before.dedup();
+        before.iter().all(|r| !self.reaches(maker, *r)).then_some(before)
+    }
+    /// Chains scatters that may be computed over the results of others, after all gathers of these.
+    fn share_scatter_chains(&mut self) -> ScatterChains {
+        let flow = self.plan.program;
+        let mut list = chainable_scatters(flow);
+        let slots: Vec<Slot> = list.iter().map(|x| x.1).collect();
+        let mut readers = self.reader_ops(&slots).into_iter();
+        list.retain(|(k, was, is)| {
+            let readers = readers.next().unwrap_or_default();
+            // only gathers and scatters are bound to the shared memory
+            if readers.iter().any(|i| !matches!(flow.ops[*i], BufferOp::GatherScatter(_))) {
+                return false;
+            }
+            let fit = self.find_sharing(*was, *is, &readers);
+            let Some(fit) =
+                fit.filter(|f| value_bytes(flow, *is) >= MIN_IN_PLACE_BYTES || self.costs_nothing(f))
+            else {
+                return false;
+            };
+            debug_assert_eq!(fit.producer, self.plan.op_groups[*k], "the group computes its value");
+            self.add_dependencies(&fit.predecessors, fit.producer);
+            true
+        });
+        ScatterChains::from_pairs(list.into_iter().map(|(_, was, is)| (was, is)))
+    }
+    /// Returns true if an operation of the group of `to` reads `from` only where it stores `to`.
+    fn reads_in_place(&self, item: usize, from: Slot, to: Slot) -> bool {
+        let (g, flow) = (&self.plan, self.plan.program);
+        let Some(made) = g.defs[to] else { return false };
+        if let BufferOp::GatherScatter(s) = &flow.ops[item] {
+            return s.out == to && can_scatter_in_place(flow, s, from);
+        }
+        let group: &FusionGroup = &g.groups[made.group];
+        let member = |k: usize| group.members.iter().find(|m| m.op == k);
+        let (Some(reads), Some(makes)) = (member(item), member(made.op)) else { return false };
+        let (a, b) = (g.elementwise_op(reads.op), g.elementwise_op(makes.op));
+        let (was, is) = (&flow.values[from], &flow.values[to]);
+        let same = |p: &AccessBox| match p.source {
+            Source::Value(s) if flow.alias_root(s) == from => {
+                p.offset == 0 && (0..a.num_loops).all(|l| a.ext[l] == 1 || p.strides[l] == is.strides[l])
+            }
+            _ => true,
+        };
+        matches!(group.root, FusionRoot::Elementwise | FusionRoot::Matmul(_))
+            && was.dtype.size() == is.dtype.size()
+            && (reads.shift, reads.dims, a.num_loops, a.ext) == (makes.shift, makes.dims, b.num_loops, b.ext)
+            && a.reads.iter().flat_map(|r| &r.boxes).all(same)
+    }
+    /// Returns true if the sharing costs no time.
+    fn costs_nothing(&self, fit: &SharingCandidate) -> bool {
+        let level = |k: usize| self.plan.groups[k].level;
+        !fit.stores_deferred && fit.predecessors.iter().all(|r| level(*r) < level(fit.producer))
+    }
+    /// Makes these groups run before `maker`.
+    fn add_dependencies(&mut self, before: &[usize], maker: usize) {
+        for r in before {
+            self.changed |= self.plan.groups[*r].level >= self.plan.groups[maker].level;
+            self.successors[*r].push(maker);
+        }
+    }
+    /// Raises the levels of groups to satisfy the order.
+    fn update_levels(&mut self) {
+        if !self.changed {
+            return;
+        }
+        let mut waits = vec![0; self.successors.len()];
+        self.successors.iter().flatten().for_each(|k| waits[*k] += 1);
+        let mut open: Vec<usize> = (0..waits.len()).filter(|k| waits[*k] == 0).collect();
+        while let Some(k) = open.pop() {
+            for &l in &self.successors[k] {
+                self.plan.groups[l].level = self.plan.groups[l].level.max(self.plan.groups[k].level + 1);
+                waits[l] -= 1;
+                if waits[l] == 0 {
+                    open.push(l);
+                }
+            }
+        }
+    }
+}
+
+/// Returns which carries a body updates in place, and what its groups store over their operands.
+pub(super) fn in_place_carries(g: &mut FusionPlan<'_, '_>, list: &[Carry]) -> (Vec<bool>, BufferReuse) {
+    let (flow, n) = (g.program, g.groups.len());
+    let mut reuse = BufferReuse { overwrites: vec![SmallVec::new(); n], ..BufferReuse::default() };
+    let mut order = GroupOrder::from_plan(g);
+    let from: Vec<Slot> = list.iter().map(|c| c.body_in).collect();
+    let (readers, puts) = (order.reader_ops(&from), order.share_scatter_chains());
+    let mut alone = Vec::with_capacity(list.len());
+    for (c, readers) in list.iter().zip(&readers) {
+        let to = puts.first_value(flow.alias_root(c.body_out));
+        let fit = order
+            .find_sharing(c.body_in, to, readers)
+            .filter(|f| value_bytes(flow, to) >= MIN_IN_PLACE_BYTES || order.costs_nothing(f));
+        alone.push(fit.is_some());
+        if let Some(fit) = fit {
+            order.add_dependencies(&fit.predecessors, fit.producer);
+            if fit.overwrites_read {
+                reuse.overwrites[fit.producer].push((to, c.body_in));
+            }
+        }
+    }
+    order.update_levels();
+    reuse.scatter_chains = puts;
+    (alone, reuse)
+}
+
+/// Decides the use of the memory of donated inputs.
+/// `outs` has the results that are arguments, or blocks of one.
+pub(super) fn assign_donated(
+    g: &mut FusionPlan<'_, '_>,
+    donated: &[bool],
+    outs: &[Option<ResultPlan>],
+) -> BufferReuse {
+    let (flow, n) = (g.program, g.groups.len());
+    let mut reuse = BufferReuse { overwrites: vec![SmallVec::new(); n], ..BufferReuse::default() };
+    let returned = |i: usize| {
+        let is = |o: &ResultPlan| matches!(o, ResultPlan::Argument(a) | ResultPlan::View { arg: a, .. } if *a == i);
+        outs.iter().flatten().any(is)
+    };
+    let given = donated.iter().enumerate().filter(|(_, d)| **d).map(|(i, _)| i);
+    let mut args: Vec<usize> = given
+        .filter(|i| flow.ins.get(*i).is_some_and(|s| value_bytes(flow, *s) > 0) && !returned(*i))
+        .collect();
+    args.dedup_by_key(|i| flow.ins[*i]);
+    if args.is_empty() && chainable_scatters(flow).is_empty() {
+        return reuse;
+    }
+    let slots: Vec<Slot> = args.iter().map(|i| flow.ins[*i]).collect();
+    let mut order = GroupOrder::from_plan(g);
+    let (readers, puts) = (order.reader_ops(&slots), order.share_scatter_chains());
+    let mut taken = vec![false; args.len()];
+    let donation = |k: usize, purpose: DonationPurpose| DonatedBuffer {
+        arg: args[k],
+        bytes: value_bytes(flow, slots[k]),
+        purpose,
+    };
+    // carries first, because a loop needs a second buffer otherwise
+    for (item, what) in flow.ops.iter().enumerate() {
+        for (c, carry, over) in donatable_carries(flow, what) {
+            let Some(k) = slots.iter().position(|s| *s == flow.alias_root(carry.init)) else { continue };
+            let Some(before) =
+                order.required_predecessors(order.plan.op_groups[item], &readers[k]).filter(|_| !taken[k])
+            else {
+                continue;
+            };
+            order.add_dependencies(&before, order.plan.op_groups[item]);
+            taken[k] = true;
+            reuse.donated.push(donation(k, DonationPurpose::Carry));
+            match over {
+                true => reuse.in_donated.push((carry.result, reuse.donated.len() - 1)),
+                false => reuse.alternates.push((item, c, reuse.donated.len() - 1)),
+            }
+        }
+    }
+    // then results that are stored over operands of their group, and then results that are computed
+    // after all reads of the argument
+    for over in [true, false] {
+        for (o, out) in flow.outs.iter().zip(outs) {
+            let o = flow.alias_root(*o);
+            if out.is_some() || reuse.in_donated.iter().any(|x| x.0 == o) {
+                continue;
+            }
+            let begun = puts.first_value(o);
+            let Some(maker) = order.plan.defs[begun].map(|d| d.group) else { continue };
+            let fits = |k: usize| {
+                let reads = readers[k].iter().any(|i| order.plan.op_groups[*i] == maker);
+                let fit = if reads == over { order.find_sharing(slots[k], begun, &readers[k]) } else { None };
+                Some((k, fit?))
+            };
+            let size = value_bytes(flow, o);
+            let free = (0..args.len()).filter(|k| !taken[*k] && value_bytes(flow, slots[*k]) == size);
+            let Some((k, fit)) = free.into_iter().find_map(fits) else { continue };
+            order.add_dependencies(&fit.predecessors, fit.producer);
+            taken[k] = true;
+            if fit.overwrites_read {
+                reuse.overwrites[fit.producer].push((begun, slots[k]));
+            }
+            reuse.donated.push(donation(k, DonationPurpose::Result));
+            reuse.in_donated.push((o, reuse.donated.len() - 1));
+        }
+    }
+    order.update_levels();
+    reuse.scatter_chains = puts;
+    // the other arguments are scratch after their last read
+    for k in (0..args.len()).filter(|k| !taken[*k]) {
+        let after =
+            readers[k].iter().map(|i| order.plan.groups[order.plan.op_groups[*i]].level).max().unwrap_or(0);
+        reuse.donated.push(donation(k, DonationPurpose::Scratch));
+        reuse.free_blocks.push((
+            reuse.donated.len() - 1,
+            FreeBlock { bytes: value_bytes(flow, slots[k]), free_after_level: after },
+        ));
+    }
+    reuse
+}
+
+/// Returns the carries whose initial values the operation does not read in any other way.
+/// Each comes with its number, and true if its final value may be stored over the initial one;
+/// otherwise its alternate buffer may.
+fn donatable_carries<'i>(flow: &BufferProgram<'_>, item: &'i BufferOp<'_>) -> Vec<(usize, &'i Carry, bool)> {
+    let (list, body, fixed, steps) = match item {
+        BufferOp::Loop(l) => {
+            (&l.carry, &l.body, l.fixed.iter().chain(&l.xs).map(|p| p.0).collect::<Vec<_>>(), Some(l.length))
+        }
+        BufferOp::While(w) => {
+            (&w.carry, &w.body, w.cond_fixed.iter().chain(&w.body_fixed).map(|p| p.0).collect(), None)
+        }
+        _ => return Vec::new(),
+    };
+    let (alone, _) = in_place_carries(&mut fusion::fuse(body), list);
+    let first = |c: &Carry| flow.alias_root(c.init);
+    let once = |c: &Carry| {
+        let times = list.iter().filter(|d| first(d) == first(c)).count();
+        times == 1 && fixed.iter().all(|s| flow.alias_root(*s) != first(c))
+    };
+    let each = list.iter().enumerate().filter(|(_, c)| once(c));
+    each.filter_map(|(k, c)| {
+        // an iteration writes the buffer of the final value if an even number of iterations follow
+        let over = alone[k] || steps.is_some_and(|n| n % 2 == 0);
+        (over || steps != Some(1)).then_some((k, c, over))
+    })
+    .collect()
+}

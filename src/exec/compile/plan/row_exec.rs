@@ -1,0 +1,305 @@
+//! Executes fused rows: a batch at a time, with intermediate values in per-worker scratch buffers.
+
+use crate::core::util::small_sort;
+use crate::exec::compile::codegen::interpreter;
+use crate::exec::compile::codegen::interpreter::Scratch;
+use crate::exec::compile::codegen::tile_program::TileProgram;
+use crate::exec::compile::codegen::values::MemAccess;
+use crate::exec::compile::gather_scatter::GatherScatterKernel;
+use crate::exec::compile::index::MAX_LOOPS;
+use crate::exec::compile::matmul::{MatmulKernel, RowDims};
+use crate::exec::compile::reduction::ReductionKernel;
+use crate::exec::compile::row_program::RowProgram;
+use crate::kernels::AddCursor;
+use std::sync::Arc;
+
+/// A stage of a fused node.
+#[derive(Clone, Debug)]
+pub(super) enum FusedStage {
+    /// An elementwise tile program.
+    Tiles(Box<TileProgram>),
+    /// A reduction.
+    Reduction(Arc<ReductionKernel>),
+    /// A gather of rows, which is the first stage.
+    Gather(Box<GatherScatterKernel>),
+    /// The last stage; its initial value is written before the first batch.
+    Scatter(Box<GatherScatterKernel>),
+}
+
+impl FusedStage {
+    /// Returns true if the stage uses the slot.
+    fn uses(&self, slot: u32) -> bool {
+        match self {
+            FusedStage::Tiles(t) => memory_accesses(t).any(|m| m.slot == slot),
+            FusedStage::Reduction(f) => f.out == slot || memory_accesses(&f.input).any(|m| m.slot == slot),
+            // (gathered or scattered rows have separate buffers)
+            FusedStage::Gather(_) | FusedStage::Scatter(_) => true,
+        }
+    }
+}
+
+/// A value of which only some rows are in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ScratchBuffer {
+    /// The slot.
+    pub(super) slot: u32,
+    /// The size of the buffer, in bytes.
+    pub(super) bytes: i64,
+    /// The bytes from one row to the next; 0 if the row program advances its rows.
+    pub(super) row_stride: i64,
+    /// True if a matmul computes it before the stages, and true if one reads it after them.
+    pub(super) used_by_matmuls: [bool; 2],
+    /// The offset in scratch, in bytes.
+    pub(super) offset: usize,
+}
+
+/// Assigns offsets to scratch buffers, and returns the size of all, in bytes.
+/// A buffer that no later stage uses is given to a later value of the same size; without `alike`,
+/// also to a smaller one. Stages with equal `stage` run together: there, a value only gets the
+/// buffer of a value that it may overwrite element by element, as decided by `over`.
+pub(super) fn pack_scratch(
+    values: &mut [ScratchBuffer],
+    stages: &[FusedStage],
+    alike: bool,
+    stage: impl Fn(usize) -> usize,
+    over: impl Fn(u32, u32) -> bool,
+) -> usize {
+    let span = |s: &ScratchBuffer| {
+        let uses = |p: &FusedStage| p.uses(s.slot);
+        let first = stages.iter().position(uses).filter(|_| !s.used_by_matmuls[0]).unwrap_or(0);
+        let last = stages.iter().rposition(uses).filter(|_| !s.used_by_matmuls[1]).unwrap_or(stages.len());
+        if alike { (first, last) } else { (stage(first), stage(last)) }
+    };
+    let spans: Vec<(usize, usize)> = values.iter().map(span).collect();
+    let mut end = 0;
+    // each buffer's offset, size, last stage, and slot
+    let mut scratch_slots: Vec<(usize, usize, usize, u32)> = Vec::new();
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    small_sort::sort_by_key(&mut order, |v| spans[*v].0);
+    for v in order {
+        let (need, (first, last)) = ((values[v].bytes as usize).next_multiple_of(64), spans[v]);
+        let slot = values[v].slot;
+        let fits = |r: &&mut (usize, usize, usize, u32)| {
+            let same = r.1 == need;
+            r.2 < first && (same || !alike && r.1 > need) || r.2 == first && same && !alike && over(r.3, slot)
+        };
+        let free = scratch_slots.iter_mut().filter(fits).min_by_key(|r| r.1);
+        values[v].offset = match free {
+            Some(room) => {
+                (room.2, room.3) = (last, slot);
+                room.0
+            }
+            None => {
+                scratch_slots.push((end, need, last, slot));
+                end += need;
+                end - need
+            }
+        };
+    }
+    end
+}
+
+/// A chain of stages that runs on some rows, then on the next ones.
+#[derive(Clone, Debug)]
+pub(crate) struct RowFusionKernel {
+    /// The number of rows.
+    pub(super) num_rows: i64,
+    /// The number of rows of a batch.
+    pub(super) batch_rows: i64,
+    /// The stages, in order.
+    pub(super) stages: Vec<FusedStage>,
+    /// The matmuls that run before the stages, on the same rows.
+    pub(super) before: Vec<(Box<MatmulKernel>, RowDims)>,
+    /// The matmuls that run after the stages.
+    pub(super) after: Vec<(Box<MatmulKernel>, RowDims)>,
+    /// The values of which only a batch of rows is in memory.
+    pub(super) scratch: Vec<ScratchBuffer>,
+    /// The size of all scratch buffers, in bytes.
+    pub(super) scratch_bytes: usize,
+    /// The row program that runs the stages, if there is one.
+    pub(super) row_program: Option<RowProgram>,
+    /// True if rows run in the order in which the last stage, a scatter, sorts its updates.
+    ///
+    /// Each task then computes the updates of the result rows that it owns.
+    pub(super) sorts_updates: bool,
+}
+
+impl RowFusionKernel {
+    /// Returns the maximum number of tasks.
+    pub(crate) fn max_tasks(&self) -> i64 {
+        match self.stages.last() {
+            Some(FusedStage::Scatter(p)) if self.sorts_updates => p.num_tasks,
+            // the rows that a scatter updates belong to one task
+            Some(FusedStage::Scatter(_)) => 1,
+            _ => self.num_units(),
+        }
+    }
+    /// Returns the number of rows of a unit; every task has a whole number of units.
+    fn rows_per_unit(&self) -> i64 {
+        if self.before.is_empty() && self.after.is_empty() { 1 } else { self.batch_rows }
+    }
+    /// Returns the number of units of rows.
+    fn num_units(&self) -> i64 {
+        (self.num_rows + self.rows_per_unit() - 1) / self.rows_per_unit()
+    }
+    /// Runs task `i` of `chunks`.
+    ///
+    /// # Safety
+    /// The contract of `interpreter::run` holds for the values that this task accesses. `base`
+    /// belongs to this worker, which sets the entries of its scratch slots.
+    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &mut [*mut u8], scratch: &mut Scratch) {
+        if let (true, Some(FusedStage::Scatter(p)), false) =
+            (self.sorts_updates, self.stages.last(), size_optimized!())
+        {
+            // SAFETY: the caller upholds the contract for the result rows of this task.
+            return unsafe { self.run_sorted(p, p.task_rows(i, chunks), base, scratch) };
+        }
+        let (whole, most) = (self.rows_per_unit(), self.num_units());
+        let (mut a, end) = (most * i / chunks * whole, (most * (i + 1) / chunks * whole).min(self.num_rows));
+        let scratch_base = scratch.reserve_buffers(self.scratch_bytes);
+        if let Some(FusedStage::Scatter(p)) = self.stages.last() {
+            // SAFETY: the caller upholds the contract for the scatter, which is a single task.
+            unsafe { p.write_init(base) }
+        }
+        while a < end {
+            let b = (a + self.batch_rows).min(end);
+            self.place_scratch(a, scratch_base, base);
+            // SAFETY: the caller upholds the contract, and these matmuls access only these rows of
+            // the chain.
+            unsafe { run_matmuls(&self.before, (a, b), base, scratch) }
+            if let Some(wise) = self.row_program.as_ref().filter(|_| !size_optimized!()) {
+                // SAFETY: the caller upholds the contract, and `place_scratch` has set scratch
+                // buffers that have space for these rows.
+                unsafe { wise.run(a, b, base, scratch) }
+            }
+            for part in self.stages.iter().filter(|_| self.row_program.is_none()) {
+                // SAFETY: the caller upholds the contract, and the stages access only these rows of
+                // the chain.
+                unsafe {
+                    match part {
+                        FusedStage::Gather(t) => t.run_rows((a, b), base),
+                        FusedStage::Scatter(p) => p.scatter_updates((a, b), base),
+                        _ => self.run_stage(part, (a, b), base, scratch),
+                    }
+                }
+            }
+            // SAFETY: the caller upholds the contract, and these matmuls access only these rows of
+            // the chain.
+            unsafe { run_matmuls(&self.after, (a, b), base, scratch) }
+            a = b;
+        }
+    }
+    /// Sets the addresses of scratch buffers, whose first row is row `a`.
+    fn place_scratch(&self, a: i64, scratch: *mut u8, base: &mut [*mut u8]) {
+        for s in &self.scratch {
+            base[s.slot as usize] =
+                scratch.wrapping_add(s.offset).wrapping_offset((-a * s.row_stride) as isize);
+        }
+    }
+    /// Runs rows of a stage other than a gather or a scatter.
+    ///
+    /// # Safety
+    /// The contract of `run` holds for these rows.
+    unsafe fn run_stage(
+        &self,
+        part: &FusedStage,
+        (a, b): (i64, i64),
+        base: &mut [*mut u8],
+        scratch: &mut Scratch,
+    ) {
+        // SAFETY: the caller upholds the contract for these rows.
+        unsafe {
+            match part {
+                FusedStage::Tiles(t) => {
+                    let (mut lo, mut hi, each) = ([0; MAX_LOOPS], t.ext, t.ext[0] / self.num_rows);
+                    (lo[0], hi[0]) = (a * each, b * each);
+                    interpreter::run(t, base, &lo, &hi, scratch);
+                }
+                FusedStage::Reduction(f) => {
+                    let each = f.input.ext[0] / self.num_rows;
+                    f.run_rows(a * each, b * each, base, scratch);
+                }
+                FusedStage::Gather(_) | FusedStage::Scatter(_) => {}
+            }
+        }
+    }
+    /// Computes the updates of these rows of the result, in the order of the result.
+    ///
+    /// # Safety
+    /// The contract of `run` holds.
+    unsafe fn run_sorted(
+        &self,
+        p: &GatherScatterKernel,
+        rows: (i64, i64),
+        base: &mut [*mut u8],
+        scratch: &mut Scratch,
+    ) {
+        // SAFETY: the caller upholds the contract of `run`.
+        let n = unsafe { p.max_updates(rows, base) };
+        // the indices of a batch, and then the order of updates, come after the scratch buffers
+        let (numbers, order) =
+            (self.scratch_bytes, self.scratch_bytes + self.batch_rows as usize * size_of::<u32>());
+        let scratch_base = scratch.reserve_buffers(order + GatherScatterKernel::sort_scratch_bytes(rows, n));
+        // SAFETY: the caller upholds the contract. The memory was reserved for sorting, is
+        // initialized (`reserve_buffers`), and belongs to this worker.
+        let order = unsafe { p.sort_updates(rows, n, base, scratch_base.wrapping_add(order)) };
+        let (n, mut a, mut at) = (order.updates.len(), 0, AddCursor::default());
+        loop {
+            let b = (a + self.batch_rows as usize).min(n);
+            let turn = (a as i64, b as i64);
+            self.place_scratch(turn.0, scratch_base, base);
+            let puts = base[p.source_slot() as usize].wrapping_add(a * p.row_bytes());
+            for part in self.stages.iter().filter(|_| a < b) {
+                // SAFETY: the caller upholds the contract. The stages access only these rows of the
+                // chain; the gather reads only the permuted indices of this batch, for which `room`
+                // has space at `numbers`.
+                unsafe {
+                    match part {
+                        FusedStage::Gather(t) => {
+                            t.gather_permuted(
+                                turn,
+                                &order.updates[a..b],
+                                scratch_base.wrapping_add(numbers),
+                                base,
+                            );
+                        }
+                        FusedStage::Scatter(_) => {}
+                        _ => self.run_stage(part, turn, base, scratch),
+                    }
+                }
+            }
+            // SAFETY: the caller upholds the contract, and `puts` points to the updates of this
+            // batch.
+            at = unsafe { p.add_sorted(&order, at, a..b, Some(puts), base) };
+            a = b;
+            if a == n {
+                return;
+            }
+        }
+    }
+}
+
+/// Runs matmuls on these rows.
+///
+/// # Safety
+/// The contract of `interpreter::run` holds for these rows.
+unsafe fn run_matmuls(
+    list: &[(Box<MatmulKernel>, RowDims)],
+    rows: (i64, i64),
+    base: &[*mut u8],
+    scratch: &mut Scratch,
+) {
+    for (p, along) in list.iter().filter(|_| !size_optimized!()) {
+        // SAFETY: the caller upholds the contract for these rows.
+        unsafe { p.run_rows(along, rows, base, scratch) }
+    }
+}
+
+/// Returns the memory accesses of a tile program, without loop positions.
+pub(super) fn memory_accesses(t: &TileProgram) -> impl Iterator<Item = &MemAccess> {
+    all_accesses(t).filter(|m| m.slot != crate::exec::compile::codegen::values::POSITION_SLOT)
+}
+/// Returns all accesses of a tile program, including loop positions.
+pub(super) fn all_accesses(t: &TileProgram) -> impl Iterator<Item = &MemAccess> {
+    t.boxes.iter().flat_map(|b| &b.segments).flat_map(|s| &s.mems)
+}

@@ -1,0 +1,382 @@
+//! Reductions over the trailing loops, in one fixed order of addition.
+//!
+//! The order depends on shapes and shardings only. The elements of a shard are grouped into
+//! *units*. If the innermost index is reduced, a unit is a run of 512 elements (256 elements of 8
+//! bytes, 128 of 16), which may span several rows; otherwise it is a block of 128 rows. The results
+//! of units are combined as by a binary counter, in a tree that depends only on their number, and
+//! so are the results of shards.
+//!
+//! A long reduction is cut into *spans* of 2^k units, which are separate tasks. Spans are complete
+//! subtrees, so the result does not depend on the cut. It does not depend on whether the input is
+//! in memory or computed during the reduction either.
+
+mod run;
+
+use super::fusion::{FusionPlan, FusionRoot};
+use super::index::{LoopVec, MAX_LOOPS};
+use super::ir::ReductionOp;
+use super::row_program::{RowProgram, RowReduction};
+use crate::core::diagnostic::{Error, Result};
+use crate::core::types::DType;
+use crate::core::util::small_sort;
+use crate::exec::compile::codegen::interpreter::ACCUMULATOR_BYTES;
+use crate::exec::compile::codegen::segments;
+use crate::exec::compile::codegen::segments::CodegenRequest;
+use crate::exec::compile::codegen::tile_program::{MAX_TILE_ELEMENTS, REGISTER_BYTES, TileProgram};
+use crate::exec::compile::codegen::values::reduction_ns_per_element;
+use crate::ir::program::loop_nest::Reducer;
+use crate::kernels;
+use crate::kernels::{CombineRows, CombineRows8, SliceKernel};
+
+/// The number of rows of a unit, if the innermost index is kept.
+const BLOCK_ROWS: i64 = 128;
+
+/// A reduction that is bound to memory.
+#[derive(Clone, Debug)]
+pub(crate) struct ReductionKernel {
+    /// The tile program that computes the input.
+    pub(crate) input: TileProgram,
+    /// True for each dimension of its space that is reduced.
+    reduced: [bool; MAX_LOOPS],
+    /// The slot of the result.
+    pub(crate) out: u32,
+    /// The bytes from one partial of the result to the next.
+    partial_stride: i64,
+    /// The bytes from one index of each kept dimension of the result to the next.
+    out_strides: LoopVec,
+    /// For each partial of the result, the boxes of its shards that are not empty.
+    partials: Vec<Vec<(LoopVec, LoopVec)>>,
+    /// The size of an element, in bytes.
+    element_bytes: i64,
+    /// The neutral element of the reducer, as bits.
+    neutral: f64,
+    /// The kernel that reduces elements to one.
+    reduce: SliceKernel,
+    /// The kernel that combines two tiles of results.
+    combine: SliceKernel,
+    /// The kernel that combines several rows.
+    reduce_rows: CombineRows,
+    /// The kernel for exactly eight shards of one row each; `None` if it does not apply.
+    reduce_eight_rows: Option<CombineRows8>,
+    /// True if the innermost dimension is reduced.
+    reduces_innermost: bool,
+    /// True if the input is read from memory, without any computation.
+    input_in_memory: bool,
+    /// The row program that runs the reduction, if each result is one run of elements.
+    row_program: Option<Box<RowProgram>>,
+    /// The reducer and the element type.
+    reducer: (Reducer, DType),
+    /// The number of elements of a unit if the innermost dimension is reduced, otherwise of a tile.
+    tile_elements: i64,
+    /// The number of kept indices, without the innermost dimension.
+    num_outer: i64,
+    /// The number of tiles of the innermost dimension; 1 if it is reduced.
+    num_columns: i64,
+    /// True if results are stored past the caches.
+    stream: bool,
+    /// The number of spans of each shard, whose results are in scratch if there are two stages.
+    pub(crate) num_spans: i64,
+    /// The number of units of a span; `i64::MAX` if there is only one stage.
+    span_units: i64,
+    /// The approximate cost, in microseconds.
+    pub(crate) cost_us: f64,
+}
+
+/// Returns the error for a reducer without a kernel.
+fn missing_kernel(f: &ReductionOp<'_>) -> Error {
+    Error::internal(format!("no kernel combines by {:?} over {}", f.reducer(), f.dtype))
+}
+
+/// Binds the reduction of a group to memory.
+pub(crate) fn bind(
+    g: &FusionPlan<'_, '_>,
+    group: usize,
+    base: u32,
+    in_loop: bool,
+) -> Result<ReductionKernel> {
+    let FusionRoot::Reduction(k) = g.groups[group].root else { unreachable!("the root is a reduction") };
+    let f = g.reduction_op(k);
+    let order = dimension_order(f);
+    let ask = CodegenRequest { order: &order, stream: false, alias: None, overwrites: &[], slot_base: base };
+    let mut pre = segments::tile_program(g, group, &ask)?;
+    let v = &g.program.values[f.out];
+    let size = v.dtype.size() as i64;
+    let own = usize::from(v.num_partials > 1);
+    let (mut st, mut reduced) = ([0; MAX_LOOPS], [false; MAX_LOOPS]);
+    for (e, &l) in order.iter().enumerate() {
+        if l < f.rank {
+            st[e] = v.strides[l + own] * size;
+        } else {
+            reduced[e] = true;
+        }
+    }
+    let filled = |b: &super::ir::ShardBox| (f.rank..f.num_loops).all(|l| b.lo[l] < b.hi[l]);
+    let pack = |b: &super::ir::ShardBox| {
+        let (mut lo, mut hi) = ([0; MAX_LOOPS], [1; MAX_LOOPS]);
+        for (e, &l) in order.iter().enumerate() {
+            (lo[e], hi[e]) = (b.lo[l], b.hi[l]);
+        }
+        (lo, hi)
+    };
+    let mut copies: Vec<Vec<(LoopVec, LoopVec)>> =
+        f.partials.iter().map(|c| c.iter().filter(|b| filled(b)).map(pack).collect()).collect();
+    // merge adjacent dimensions that are both kept or both reduced
+    for d in (0..pre.rank.saturating_sub(1)).rev() {
+        let e = pre.ext[d + 1];
+        let is_full = copies.iter().flatten().all(|(lo, hi)| lo[d + 1] == 0 && hi[d + 1] == e);
+        if reduced[d] != reduced[d + 1]
+            || !is_full
+            || !reduced[d] && st[d] != st[d + 1] * e
+            || !pre.can_collapse(d)
+        {
+            continue;
+        }
+        pre.collapse_pair(d);
+        st.copy_within(d + 1.., d);
+        reduced.copy_within(d + 1.., d);
+        for (lo, hi) in copies.iter_mut().flatten() {
+            (lo[d + 1], hi[d + 1]) = (lo[d] * e, hi[d] * e);
+            lo.copy_within(d + 1.., d);
+            hi.copy_within(d + 1.., d);
+        }
+    }
+    let (combine, dtype) = (f.reducer(), f.dtype);
+    let last = pre.rank - 1;
+    let row = reduced[last];
+    let seg = pre.boxes.first().and_then(|b| b.segments.first());
+    let direct = seg.is_some_and(|s| s.tile_code.is_empty() && s.row_code.is_empty());
+    let tile = match (row, direct) {
+        (true, _) => (REGISTER_BYTES as i64 / size).min(MAX_TILE_ELEMENTS),
+        // (eight rows are read at a time, two pages of each: the processor prefetches such streams)
+        (false, true) => (ACCUMULATOR_BYTES as i64 / size).min(2048),
+        (false, false) => pre.tile_elements,
+    };
+    let outer: i64 = (0..last).filter(|d| !reduced[*d]).map(|d| pre.ext[d]).product();
+    let columns = if row { 1 } else { (pre.ext[last] + tile - 1) / tile };
+    let elements = pre.elements();
+    let big = !in_loop && g.program.values[f.out].shape.num_elements() as i64 * size >= 16 << 20;
+    let mut n = ReductionKernel {
+        reduced,
+        out: f.out as u32 + base,
+        partial_stride: v.strides[0] * size * own as i64,
+        out_strides: st,
+        partials: copies,
+        element_bytes: size,
+        neutral: kernels::neutral(combine, dtype).ok_or_else(|| missing_kernel(f))?,
+        reduce: kernels::fold(combine, dtype).ok_or_else(|| missing_kernel(f))?,
+        combine: kernels::combine(combine, dtype).ok_or_else(|| missing_kernel(f))?,
+        reduce_rows: kernels::combine_rows(combine, dtype).ok_or_else(|| missing_kernel(f))?,
+        reduce_eight_rows: None,
+        reduces_innermost: row,
+        input_in_memory: direct,
+        row_program: None,
+        reducer: (combine, dtype),
+        tile_elements: tile,
+        num_outer: outer,
+        num_columns: columns,
+        stream: false,
+        num_spans: 1,
+        span_units: i64::MAX,
+        cost_us: 0.0,
+        input: pre,
+    };
+    let spaced = |c: &Vec<(LoopVec, LoopVec)>| {
+        n.reduced[..=last].iter().filter(|r| **r).count() == 1 && n.is_eight_even_rows(c)
+    };
+    if !row && direct && n.out_strides[last] == size && n.partials.iter().all(spaced) {
+        n.reduce_eight_rows = kernels::combine_rows8(combine, dtype, big);
+        if n.reduce_eight_rows.is_some() {
+            n.stream = big;
+            n.tile_elements = 16384;
+            n.num_columns = (n.input.ext[last] + n.tile_elements - 1) / n.tile_elements;
+        }
+    }
+    n.row_program = n.as_row_program();
+    let w = n.input.ns_per_element + reduction_ns_per_element(combine, dtype);
+    let calls = (elements as f64 / n.tile_elements as f64).max((n.num_outer * n.num_columns) as f64);
+    n.cost_us = ((elements as f64 * w).max(elements as f64 * size as f64 / 60.0) + 25.0 * calls) / 1000.0;
+    n.choose_spans(elements);
+    Ok(n)
+}
+
+/// Returns the loops as dimensions, largest stride first, without loops of size 1.
+fn dimension_order(f: &ReductionOp<'_>) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..f.num_loops).filter(|l| f.ext[*l] != 1).collect();
+    let step =
+        |l: usize| f.reads.iter().flat_map(|r| &r.boxes).map(|p| p.strides[l].abs()).max().unwrap_or(0);
+    small_sort::sort_by_key(&mut order, |l| std::cmp::Reverse(step(*l)));
+    // if few elements are reduced to each result, an inner loop runs over results instead
+    let run: i64 = order.iter().rev().take_while(|l| **l >= f.rank).map(|l| f.ext[*l]).product();
+    if run > 1
+        && run <= 48
+        && let Some(k) = order.iter().rposition(|l| *l < f.rank)
+        && f.ext[order[k]] >= 32
+    {
+        let l = order.remove(k);
+        order.push(l);
+    }
+    order
+}
+
+impl ReductionKernel {
+    /// Returns true if these are eight shards of one row each, at equal distances.
+    fn is_eight_even_rows(&self, ranks: &[(LoopVec, LoopVec)]) -> bool {
+        let Some(d) = self.reduced.iter().position(|r| *r) else { return false };
+        ranks.len() == 8
+            && ranks.iter().enumerate().all(|(k, (lo, hi))| {
+                hi[d] == lo[d] + 1 && lo[d] - ranks[0].0[d] == k as i64 * (ranks[1].0[d] - ranks[0].0[d])
+            })
+    }
+    /// Returns the row program of the reduction, if each result is one run of elements.
+    fn as_row_program(&self) -> Option<Box<RowProgram>> {
+        let last = self.input.rank - 1;
+        let rows = if last > 0 { self.input.ext[0] } else { 1 };
+        let [c] = &self.partials[..] else { return None };
+        let [(lo, hi)] = &c[..] else { return None };
+        let is_full = lo[last] == 0 && hi[last] == self.input.ext[last];
+        let plain = !size_optimized!()
+            && self.reduces_innermost
+            && last <= 1
+            && !self.reduced[..last].contains(&true)
+            && is_full;
+        let mut alone = RowProgram::default();
+        let fits = plain && alone.push_stage(&self.input, rows, Some(self.row_reduction()), |_| false);
+        fits.then(|| Box::new(alone.finish(rows)))
+    }
+    /// Returns the reduction as the end of a stage of a row program.
+    fn row_reduction(&self) -> RowReduction {
+        let step = if self.input.rank > 1 { self.out_strides[0] } else { 0 };
+        let Self {
+            reduce: fold, reducer: of, combine, tile_elements: unit, out, element_bytes: size, ..
+        } = *self;
+        RowReduction {
+            reduce: fold,
+            reducer: of,
+            combine,
+            unit_elements: unit,
+            out,
+            out_stride: step,
+            result_bytes: size as usize,
+        }
+    }
+    /// Adds the reduction to a row program; returns false if rows do not have one result each.
+    /// `strip` says which slots are scratch with space for one row.
+    pub(crate) fn push_onto(
+        &self,
+        programs: &mut RowProgram,
+        rows: i64,
+        is_scratch: impl Fn(u32) -> bool,
+    ) -> bool {
+        self.row_program.is_some()
+            && programs.push_stage(&self.input, rows, Some(self.row_reduction()), is_scratch)
+    }
+    /// Returns true if the reduction can run on a range of indices of its outermost dimension.
+    ///
+    /// That dimension must be kept, and each result must be computed in one stage.
+    pub(crate) fn can_run_by_rows(&self) -> bool {
+        let alone = self.partials.len() == 1 && self.reduce_eight_rows.is_none() && !self.has_second_stage();
+        alone && self.input.rank > 1 && !self.reduced[0]
+    }
+    /// Returns the bytes from one index of each kept dimension of the result to the next.
+    pub(crate) fn result_strides(&self) -> &LoopVec {
+        &self.out_strides
+    }
+    /// Returns the size of an element, in bytes.
+    pub(crate) fn result_element_bytes(&self) -> i64 {
+        self.element_bytes
+    }
+    /// Returns the number of reduced indices of a shard.
+    fn num_reduced(&self, (lo, hi): &(LoopVec, LoopVec)) -> i64 {
+        (0..self.input.rank).filter(|d| self.reduced[*d]).map(|d| hi[d] - lo[d]).product()
+    }
+    /// Returns the number of units of a shard.
+    fn num_units(&self, rank: &(LoopVec, LoopVec)) -> i64 {
+        let unit = if self.reduces_innermost { self.tile_elements } else { BLOCK_ROWS };
+        (self.num_reduced(rank) + unit - 1) / unit
+    }
+    /// Cuts long shards into spans if there are few results.
+    fn choose_spans(&mut self, elements: i64) {
+        let tasks = self.num_outer * self.num_columns * self.partials.len() as i64;
+        let units = self.partials.iter().flatten().map(|r| self.num_units(r)).max().unwrap_or(0);
+        if elements < 1 << 18 || tasks >= 16 || self.reduce_eight_rows.is_some() || units < 2 {
+            return;
+        }
+        let ranks = self.partials.iter().map(Vec::len).max().unwrap_or(1) as i64;
+        let per = elements / (tasks * ranks * units).max(1);
+        // a span has about 65,536 elements
+        let mut span = 1;
+        while span * per < 1 << 16 && span < units {
+            span *= 2;
+        }
+        self.span_units = span;
+        self.num_spans = (units + span - 1) / span;
+        if self.num_spans == 1 && ranks == 1 {
+            self.span_units = i64::MAX;
+        }
+    }
+    /// Divides a one-stage reduction into at most `n` tasks, and returns the number of tasks.
+    ///
+    /// Each task has at least one result. A reduction in two stages keeps its tasks. Tiles of kept
+    /// indices do not change the order of addition.
+    pub(crate) fn limit_tasks(&mut self, n: i64) -> i64 {
+        if self.has_second_stage() {
+            return self.num_tasks();
+        }
+        if !self.reduces_innermost && self.num_result_tiles() < n {
+            let width = self.input.ext[self.input.rank - 1];
+            let tasks = (self.num_outer * self.partials.len() as i64).max(1);
+            let per = (n + tasks - 1) / tasks;
+            self.tile_elements = ((width + per - 1) / per).clamp(1, self.tile_elements);
+            self.num_columns = (width + self.tile_elements - 1) / self.tile_elements;
+        }
+        self.num_result_tiles().clamp(1, n)
+    }
+    /// Returns true if the reduction runs in two stages: first spans, then their results.
+    pub(crate) fn has_second_stage(&self) -> bool {
+        self.span_units != i64::MAX
+    }
+    /// Returns the maximum number of shards of a partial.
+    fn max_shards(&self) -> i64 {
+        self.partials.iter().map(Vec::len).max().unwrap_or(0) as i64
+    }
+    /// Returns the number of tiles of the result.
+    fn num_result_tiles(&self) -> i64 {
+        self.num_outer * self.num_columns * self.partials.len() as i64
+    }
+    /// Returns the size of the results of all spans, in bytes; 0 if there is one stage.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        if !self.has_second_stage() {
+            return 0;
+        }
+        (self.num_result_tiles() * self.max_shards() * self.num_spans) as usize
+            * self.span_slot_bytes() as usize
+    }
+    /// Returns the bytes from the result of one span to that of the next: a tile of elements, or
+    /// one element, which takes at least 8 bytes so that every result is aligned.
+    fn span_slot_bytes(&self) -> i64 {
+        if self.reduces_innermost {
+            self.element_bytes.max(8)
+        } else {
+            self.tile_elements * self.element_bytes
+        }
+    }
+    /// Returns the number of independent tasks; if there are two stages, that of the first.
+    pub(crate) fn num_tasks(&self) -> i64 {
+        if self.has_second_stage() {
+            return self.num_result_tiles() * self.max_shards() * self.num_spans;
+        }
+        let elements = self.input.elements();
+        match self.reduces_innermost {
+            true => (elements >> 16).clamp(1, self.num_result_tiles().max(1)),
+            false => {
+                let most = self.num_result_tiles().max(1);
+                // tiles are large enough to be tasks, unless the reduction is short
+                (elements >> 14).clamp(1, most)
+            }
+        }
+    }
+    /// Returns the number of tasks of the second stage.
+    pub(crate) fn num_second_stage_tasks(&self) -> i64 {
+        (self.num_result_tiles() / 64).clamp(1, 64)
+    }
+}

@@ -1,0 +1,374 @@
+//! Runs row kernels: functions of full rows, such as sorts, prefix sums and Fourier transforms.
+//!
+//! The longest loop over rows is cut into tasks. If there are fewer long rows than workers, each
+//! row is cut into chunks and computed in two stages, provided that the kernel supports it.
+
+use super::ir::{BufferProgram, OperandAccess, RowKernelOp, RowKernelOut};
+use crate::core::types::DType;
+use crate::ir::program::loop_nest::Source;
+use crate::ir::program::{ParallelRowKernel, RowInput, RowKernel, RowOutput, RowOutputs, SecondPass};
+use crate::kernels::row_kernel;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The work that justifies a separate task, in microseconds.
+const TASK_US: f64 = 20.0;
+
+/// The minimum work of a long row, in microseconds.
+const LONG_ROW_US: f64 = 200.0;
+
+/// An aligned address that is never dereferenced.
+const DANGLING: *mut u8 = std::ptr::without_provenance_mut(64);
+
+/// The rows of an operand or a result.
+#[derive(Clone, Debug)]
+struct RowView {
+    /// The slot.
+    slot: u32,
+    /// The element type.
+    dtype: DType,
+    /// The offset in the slot, in bytes.
+    offset: i64,
+    /// The sizes of the loops over rows, and along the row.
+    shape: Vec<usize>,
+    /// The strides, in elements.
+    strides: Vec<usize>,
+}
+
+/// A call of a row kernel that is bound to memory.
+#[derive(Clone, Debug)]
+pub(crate) struct BoundRowKernel {
+    /// The row kernel.
+    kernel: Arc<dyn RowKernel>,
+    /// The operands.
+    ins: Vec<RowView>,
+    /// The results; `None` for those that are not used.
+    outs: Vec<Option<RowView>>,
+    /// The loop over rows that is cut into tasks.
+    split_loop: Option<usize>,
+    /// True if the results have no elements.
+    empty: bool,
+    /// The split of each row among several workers; `None` if rows are not split.
+    row_split: Option<RowSplit>,
+    /// The number of tasks.
+    pub(crate) num_tasks: i64,
+    /// The approximate cost, in microseconds.
+    pub(crate) cost_us: f64,
+}
+
+/// The split of rows that are computed in two stages, each of whose tasks has a chunk of a row.
+#[derive(Clone, Debug)]
+struct RowSplit {
+    /// The kernel in two stages.
+    kernel: Arc<dyn ParallelRowKernel>,
+    /// The number of rows.
+    num_rows: usize,
+    /// The number of elements of a row.
+    row_len: usize,
+    /// The chunks of the first stage.
+    first: StageSplit,
+    /// The chunks of the second stage.
+    second: StageSplit,
+    /// The bytes of scratch that the first stage fills for each chunk.
+    chunk_scratch_bytes: usize,
+}
+
+/// The chunks of a row in one stage.
+#[derive(Clone, Copy, Debug)]
+struct StageSplit {
+    /// The number of elements of a row, or of columns.
+    row_len: usize,
+    /// The number of elements of each chunk but the last.
+    chunk_len: usize,
+    /// The number of chunks.
+    num_chunks: usize,
+}
+
+impl StageSplit {
+    /// Cuts a row into at most `runs` chunks, which start at multiples of `step`.
+    fn new(row_len: usize, runs: usize, step: usize) -> StageSplit {
+        let chunk_len = row_len.div_ceil(runs).next_multiple_of(step.max(1));
+        StageSplit { row_len, chunk_len, num_chunks: row_len.div_ceil(chunk_len) }
+    }
+    /// Returns the elements of chunk `r`, counted from the end with `reverse`.
+    fn chunk(&self, r: usize, reverse: bool) -> Range<usize> {
+        let (lo, hi) = (r * self.chunk_len, ((r + 1) * self.chunk_len).min(self.row_len));
+        if reverse { self.row_len - hi..self.row_len - lo } else { lo..hi }
+    }
+}
+
+/// Binds a call of a row kernel to memory.
+pub(crate) fn bind(flow: &BufferProgram<'_>, l: &RowKernelOp, base: u32, workers: i64) -> BoundRowKernel {
+    let slot = |s: usize| flow.alias_root(s) as u32 + base;
+    let shape: Vec<usize> = l.ext[..l.num_loops].iter().map(|e| *e as usize).collect();
+    let ins = l.reads.iter().map(|o: &OperandAccess| {
+        let p = &o.boxes[0];
+        let Source::Value(s) = p.source else { unreachable!("operands were materialised") };
+        let strides = p.strides[..l.num_loops].iter().map(|s| *s as usize).collect();
+        let off = p.offset * o.dtype.size() as i64;
+        RowView { slot: slot(s), dtype: o.dtype, offset: off, shape: shape.clone(), strides }
+    });
+    let mut outs: Vec<Option<RowView>> = Vec::new();
+    for RowKernelOut { result, out, dims } in &l.outs {
+        let v = &flow.values[*out];
+        let shape = dims.iter().map(|d| v.shape[*d]).collect();
+        let strides = dims.iter().map(|d| v.strides[*d] as usize).collect();
+        outs.resize(outs.len().max(result + 1), None);
+        outs[*result] = Some(RowView { slot: slot(*out), dtype: v.dtype, offset: 0, shape, strides });
+    }
+    let cut =
+        (0..l.num_row_loops).filter(|k| l.ext[*k] > 1).max_by_key(|k| (l.ext[*k], std::cmp::Reverse(*k)));
+    let num_rows: i64 = l.ext[..l.num_row_loops].iter().product();
+    let each: usize = shape[l.num_row_loops..].iter().product();
+    let cost = num_rows as f64 * l.kernel.cost(each) / 1000.0;
+    let requested_tasks = ((cost / TASK_US) as i64).clamp(1, 4 * workers);
+    let empty = outs.iter().flatten().all(|o| o.shape.contains(&0));
+    let ins: Vec<RowView> = ins.collect();
+    let runs = if empty
+        || l.num_loops - l.num_row_loops != 1
+        || cost < LONG_ROW_US * num_rows as f64
+        || num_rows >= workers
+    {
+        None
+    } else {
+        RowSplit::choose(&l.kernel, &ins, &outs, num_rows as usize, workers as usize)
+    };
+    let mut kernel = BoundRowKernel {
+        kernel: l.kernel.clone(),
+        ins,
+        outs,
+        split_loop: cut,
+        empty,
+        row_split: runs,
+        num_tasks: 1,
+        cost_us: cost,
+    };
+    kernel.limit_tasks(requested_tasks);
+    kernel
+}
+
+impl RowSplit {
+    /// Chooses the split of rows; `None` if the kernel cannot compute these results in two stages.
+    fn choose(
+        of: &Arc<dyn RowKernel>,
+        ins: &[RowView],
+        outs: &[Option<RowView>],
+        row_count: usize,
+        workers: usize,
+    ) -> Option<RowSplit> {
+        let places = *ins.first()?.shape.last()?;
+        let asked: Vec<bool> = outs.iter().map(Option::is_some).collect();
+        let mut outs = outs.iter().flatten();
+        if outs.clone().any(|o| o.shape.len() != ins[0].shape.len()) {
+            return None;
+        }
+        let dtypes: Vec<DType> = ins.iter().map(|v| v.dtype).collect();
+        let stages = of.parallel(&dtypes, places, &asked)?;
+        let made = stages.second_pass();
+        if made != SecondPass::FullRow && outs.any(|o| o.shape.last() != Some(&places)) {
+            return None;
+        }
+        let cut = |all: usize| StageSplit::new(all, workers.div_ceil(row_count), stages.alignment());
+        let (first, then) = match made {
+            SecondPass::Elements => (cut(places), cut(places)),
+            SecondPass::FullRow => (cut(places), StageSplit::new(places, 1, 1)),
+            SecondPass::Columns { operand_columns: first, result_columns: then } => (cut(first), cut(then)),
+        };
+        let (dtype, elements) = stages.scratch(first.chunk_len);
+        let scratch_bytes = (elements * dtype.size()).next_multiple_of(64);
+        (first.num_chunks > 1).then_some(RowSplit {
+            kernel: stages,
+            num_rows: row_count,
+            row_len: places,
+            first,
+            second: then,
+            chunk_scratch_bytes: scratch_bytes,
+        })
+    }
+    /// Returns the row of a task, the number of its chunk in the stage, and the chunk.
+    fn task(&self, i: i64, stage: StageSplit) -> (usize, usize, Range<usize>) {
+        let (line, run) = (i as usize / stage.num_chunks, i as usize % stage.num_chunks);
+        (line, run, stage.chunk(run, self.kernel.reverse()))
+    }
+}
+
+impl RowView {
+    /// Returns the address of row `k`, in row-major order.
+    fn row_address(&self, mut k: usize, base: &[*mut u8]) -> *mut u8 {
+        let mut at = 0;
+        for d in (0..self.shape.len() - 1).rev() {
+            at += k % self.shape[d] * self.strides[d];
+            k /= self.shape[d];
+        }
+        let bytes = self.offset + (at * self.dtype.size()) as i64;
+        base[self.slot as usize].wrapping_offset(bytes as isize)
+    }
+    /// Returns the stride along a row, in elements.
+    fn element_stride(&self) -> usize {
+        self.strides.last().copied().unwrap_or(1)
+    }
+}
+
+impl BoundRowKernel {
+    /// Cuts the call into at most `most` tasks, and returns their number.
+    pub(crate) fn limit_tasks(&mut self, most: i64) -> i64 {
+        let num_rows = self.split_loop.map_or(1, |k| self.ins.first().map_or(1, |v| v.shape[k] as i64));
+        self.num_tasks = most.min(num_rows).max(1);
+        if let Some(r) = &self.row_split {
+            self.num_tasks = (r.num_rows * r.first.num_chunks) as i64;
+        }
+        self.num_tasks
+    }
+    /// Returns the split of rows, if there is one; WebAssembly has one thread and needs none.
+    fn active_split(&self) -> Option<&RowSplit> {
+        self.row_split.as_ref().filter(|_| !size_optimized!())
+    }
+    /// Returns the number of tasks of the second stage, if there is one.
+    pub(crate) fn num_second_stage_tasks(&self) -> Option<i64> {
+        self.active_split().map(|r| (r.num_rows * r.second.num_chunks) as i64)
+    }
+    /// Returns the bytes of scratch that the first stage fills for the second.
+    pub(crate) fn scratch_bytes(&self) -> usize {
+        self.active_split()
+            .map_or(0, |r| (r.num_rows * r.first.num_chunks).saturating_mul(r.chunk_scratch_bytes))
+    }
+    /// Returns the approximate cost of the second stage, in microseconds.
+    pub(crate) fn second_stage_cost_us(&self) -> f64 {
+        let Some(r) = self.active_split() else { return 0.0 };
+        match r.kernel.second_pass() {
+            SecondPass::Elements | SecondPass::Columns { .. } => 0.5 * self.cost_us,
+            SecondPass::FullRow => {
+                let left = r.first.num_chunks * r.kernel.scratch(r.first.chunk_len).1;
+                r.num_rows as f64 * self.kernel.cost(left) / 1000.0
+            }
+        }
+    }
+    /// Returns the element type, address and shape of the scratch of a chunk.
+    ///
+    /// # Safety
+    /// `temp` points to `scratch_bytes` bytes. While the task of a chunk fills its scratch, no
+    /// other thread reads or writes it.
+    unsafe fn chunk_scratch(
+        r: &RowSplit,
+        line: usize,
+        run: usize,
+        temp: *mut u8,
+    ) -> (DType, *mut u8, Vec<usize>) {
+        let (dtype, elements) = r.kernel.scratch(r.first.chunk(run, r.kernel.reverse()).len());
+        (dtype, temp.wrapping_add((line * r.first.num_chunks + run) * r.chunk_scratch_bytes), vec![elements])
+    }
+    /// Returns the operands of a row.
+    ///
+    /// # Safety
+    /// The contract of `run` holds for this row.
+    unsafe fn row_inputs(&self, r: &RowSplit, line: usize, base: &[*mut u8]) -> Vec<RowInput<'_>> {
+        let one = |v: &RowView| {
+            // SAFETY: the accesses are within the values (plan invariant), which no thread writes
+            // now (caller contract).
+            unsafe {
+                RowInput::from_raw(
+                    v.dtype,
+                    v.row_address(line, base),
+                    vec![r.row_len],
+                    vec![v.element_stride()],
+                )
+            }
+        };
+        self.ins.iter().map(one).collect()
+    }
+    /// Runs task `i` of the first stage.
+    ///
+    /// # Safety
+    /// The contract of `run` holds. `temp` points to `scratch_bytes` bytes, of which no other
+    /// thread accesses the scratch of this task's chunk.
+    pub(crate) unsafe fn run_first_stage(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
+        let Some(r) = self.active_split() else { return };
+        let (line, run, places) = r.task(i, r.first);
+        // SAFETY: the caller upholds the contract of `run` for this row, and only this task
+        // accesses the scratch of its chunk (caller contract).
+        let (ins, mut scratch) = unsafe {
+            let (dtype, at, shape) = Self::chunk_scratch(r, line, run, temp);
+            (self.row_inputs(r, line, base), RowOutput::from_raw(dtype, at, shape, vec![1]))
+        };
+        row_kernel::catch_panics(self.kernel.as_ref(), || {
+            r.kernel.run_first_pass(places.clone(), &ins, &mut scratch)
+        });
+    }
+    /// Runs task `i` of the second stage, after all tasks of the first.
+    ///
+    /// # Safety
+    /// The contract of `run` holds, `temp` is that of the first stage, and all tasks of the first
+    /// stage have ended.
+    pub(crate) unsafe fn run_second_stage(&self, i: i64, base: &[*mut u8], temp: *mut u8) {
+        let Some(r) = self.active_split() else { return };
+        let (line, run, places) = r.task(i, r.second);
+        // SAFETY: the caller upholds the contract for this row.
+        let ins = unsafe { self.row_inputs(r, line, base) };
+        let scratch = |run: usize| {
+            // SAFETY: all tasks of the first stage have ended, so this scratch is filled and no
+            // thread writes it any more (caller contract).
+            unsafe {
+                let (dtype, at, shape) = Self::chunk_scratch(r, line, run, temp);
+                RowInput::from_raw(dtype, at, shape, vec![1])
+            }
+        };
+        let scratch_inputs: Vec<RowInput<'_>> = (0..r.first.num_chunks).map(scratch).collect();
+        let outs = self.outs.iter().map(|v| {
+            let v = v.as_ref()?;
+            let (n, m, step) = (v.shape[v.shape.len() - 1], places.len(), v.element_stride());
+            let (from, shape, strides) = match r.kernel.second_pass() {
+                SecondPass::Elements => (places.start, vec![m], vec![step]),
+                SecondPass::FullRow => (0, vec![n], vec![step]),
+                SecondPass::Columns { result_columns: then, .. } => {
+                    (places.start, vec![n / then, m], vec![then * step, step])
+                }
+            };
+            let at = v.row_address(line, base).wrapping_add(from * step * v.dtype.size());
+            // SAFETY: each result is a separate value, of which this task writes elements that no
+            // other thread accesses (caller contract).
+            Some(unsafe { RowOutput::from_raw(v.dtype, at, shape, strides) })
+        });
+        let mut outs = RowOutputs::new(outs);
+        row_kernel::catch_panics(self.kernel.as_ref(), || {
+            r.kernel.run_second_pass(run, places.clone(), &ins, &scratch_inputs, &mut outs)
+        });
+    }
+    /// Runs task `i` of `chunks`.
+    ///
+    /// # Safety
+    /// `base` points to the values of the plan. No other thread writes the operands, or reads or
+    /// writes the elements of the results that this task writes.
+    pub(crate) unsafe fn run(&self, i: i64, chunks: i64, base: &[*mut u8]) {
+        if self.empty {
+            return;
+        }
+        let part = |v: &RowView| {
+            let (mut at, mut shape) = (v.offset, v.shape.clone());
+            if let Some(k) = self.split_loop {
+                let n = shape[k] as i64;
+                let (lo, hi) = (n * i / chunks, n * (i + 1) / chunks);
+                at += lo * (v.strides[k] * v.dtype.size()) as i64;
+                shape[k] = (hi - lo) as usize;
+            }
+            // a view without elements has no address
+            let start = if shape.contains(&0) { DANGLING } else { base[v.slot as usize] };
+            (start.wrapping_offset(at as isize), shape)
+        };
+        let ins: Vec<RowInput<'_>> = (self.ins.iter())
+            .map(|v| {
+                let (at, shape) = part(v);
+                // SAFETY: the accesses are within the values (plan invariant), which no thread
+                // writes now (caller contract).
+                unsafe { RowInput::from_raw(v.dtype, at, shape, v.strides.clone()) }
+            })
+            .collect();
+        let outs = self.outs.iter().map(|v| {
+            let v = v.as_ref()?;
+            let (at, shape) = part(v);
+            // SAFETY: each result is a separate dense value, of which this task writes rows that no
+            // other thread accesses (caller contract).
+            Some(unsafe { RowOutput::from_raw(v.dtype, at, shape, v.strides.clone()) })
+        });
+        row_kernel::run_kernel(self.kernel.as_ref(), &ins, &mut RowOutputs::new(outs));
+    }
+}

@@ -1,0 +1,4 @@
+//! Array values as text.
+
+pub(crate) mod format;
+pub(crate) mod print;

@@ -1,0 +1,448 @@
+//! Runs a compiled plan level by level, either inline on the caller's thread or on several workers.
+//!
+//! Workers take the tasks of a level from a shared counter, or have fixed shares of it, and wait
+//! for one another at a barrier before the next level. Loops, while loops and branches are entered
+//! by all workers.
+
+use crate::core::types::DType;
+use crate::exec::compile::codegen::interpreter;
+use crate::exec::compile::codegen::interpreter::Scratch;
+use crate::exec::compile::index::{LoopVec, MAX_LOOPS};
+use crate::exec::compile::plan::{
+    BranchKernel, CopySource, ExecutionPlan, LoopKernel, NodeKernel, PackKernel, PlanLevel, PlanNode,
+    PrintKernel, WhileKernel,
+};
+use crate::exec::display::print::{PrintArgument, print_text};
+use crate::exec::runtime::clock::nanoseconds;
+use crate::exec::runtime::print_queue::PrintQueue;
+use crate::exec::runtime::sync::atomic::AtomicUsize;
+use crate::exec::runtime::sync::atomic::Ordering::Relaxed;
+use crate::exec::runtime::thread_pool::Worker;
+use crate::exec::runtime::{ArrayData, Buffer};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// The state of one worker that runs a plan.
+pub(super) struct Runner<'a> {
+    /// The worker, with its index and the barrier; `None` if the plan runs on a single thread.
+    pub(super) worker: Option<&'a Worker<'a>>,
+    /// The number of tasks taken so far, for each level. Never reset.
+    /// Since every worker takes one task too many, round `t` of a level starts at
+    /// `t · (tasks + workers)`. If this is empty, each worker has a fixed share of each level.
+    pub(super) counters: &'a [AtomicUsize],
+    /// The number of times that each level has run.
+    pub(super) rounds: Vec<usize>,
+    /// The queue of printed texts.
+    pub(super) prints: &'a PrintQueue,
+    /// The scratch memory of this thread.
+    pub(super) scratch: &'a mut Scratch,
+    /// The recorded marks; `None` if the run is not measured.
+    pub(super) marks: Option<Vec<RunMark>>,
+}
+
+/// A record of when a worker ran a task of a node, or waited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunMark {
+    /// The id of the level and the index of the node; `None` if the worker waited at a barrier.
+    pub(super) node: Option<(u32, u32)>,
+    /// The start and end times in nanoseconds.
+    pub(super) start_nanos: usize,
+    pub(super) end_nanos: usize,
+}
+
+/// The maximum number of marks recorded for each worker.
+pub(super) const MAX_MARKS: usize = 1 << 20;
+
+/// The error of a run in which another worker panicked.
+pub(super) struct WorkerPanicked;
+
+type PlanResult = Result<(), WorkerPanicked>;
+
+impl Runner<'_> {
+    fn barrier(&mut self) -> PlanResult {
+        if self.index() == 0 && self.prints.caller_runs() {
+            self.prints.flush();
+        }
+        let Some(m) = self.worker else { return Ok(()) };
+        let from = self.now();
+        let met = m.barrier();
+        self.record_mark(None, from);
+        if met { Ok(()) } else { Err(WorkerPanicked) }
+    }
+    /// Returns the current time in nanoseconds if marks are recorded, otherwise 0.
+    fn now(&self) -> usize {
+        if self.marks.is_some() { nanoseconds() } else { 0 }
+    }
+    /// Records a mark from `from` until now, if marks are recorded.
+    fn record_mark(&mut self, node: Option<(usize, usize)>, from: usize) {
+        if let Some(marks) = self.marks.as_mut().filter(|m| m.len() < MAX_MARKS) {
+            let node = node.map(|(level, k)| (level as u32, k as u32));
+            marks.push(RunMark { node, start_nanos: from, end_nanos: nanoseconds() });
+        }
+    }
+    fn count(&self) -> usize {
+        self.worker.map_or(1, Worker::count)
+    }
+    fn index(&self) -> usize {
+        self.worker.map_or(0, Worker::index)
+    }
+
+    /// Runs all levels of a plan.
+    ///
+    /// # Safety
+    /// `base` has one pointer for each slot, to memory of the size of the slot's value. Slots that
+    /// a loop or branch of the plan sets before it runs its body may have any pointer. No other
+    /// code writes memory that this plan reads, or accesses memory that it writes. All workers call
+    /// this with equal tables, except for the slots of loop counters, which are separate for each
+    /// worker.
+    pub(super) unsafe fn run_plan(&mut self, p: &ExecutionPlan, base: &mut [*mut u8]) -> PlanResult {
+        for (k, level) in p.levels.iter().enumerate() {
+            // SAFETY: `base` is valid (caller contract); the nodes of one level are independent of
+            // one another, and a barrier separates two levels
+            unsafe {
+                match &level.nodes[..] {
+                    [n] if n.kernel.is_control() => self.run_control(n, base)?,
+                    nodes if self.count() == 1 => {
+                        for (k, n) in nodes.iter().enumerate() {
+                            let from = self.now();
+                            self.run_node(n, base);
+                            self.record_mark(Some((level.id, k)), from);
+                        }
+                    }
+                    _ => {
+                        self.run_share(level, p.in_loop, base);
+                        if p.in_loop || k + 1 < p.levels.len() {
+                            self.barrier()?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs this worker's share of the tasks of a level.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies, and all workers run this level. Its tasks are
+    /// split by worker or claimed from a shared counter, so that each task runs once.
+    unsafe fn run_share(&mut self, level: &PlanLevel, in_loop: bool, base: &mut [*mut u8]) {
+        let (total, count) = (level.num_tasks as usize, self.count());
+        if self.counters.is_empty() || in_loop && total <= count {
+            // each worker runs the same tasks in every iteration, so that its cache holds their
+            // data
+            let (a, b) = (total * self.index() / count, total * (self.index() + 1) / count);
+            for i in a..b {
+                // SAFETY: `base` is valid (caller contract)
+                unsafe { self.run_task(level, i as i64, base) }
+            }
+            return;
+        }
+        let start = self.rounds[level.id] * (total + count);
+        self.rounds[level.id] += 1;
+        loop {
+            let i = self.counters[level.id].fetch_add(1, Relaxed) - start;
+            if i >= total {
+                return;
+            }
+            // SAFETY: `base` is valid (caller contract)
+            unsafe { self.run_task(level, i as i64, base) }
+        }
+    }
+
+    /// Runs task `i` of a level: the tasks of its nodes are numbered one node after the other.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies, all earlier levels have ended, and no other
+    /// worker runs this task.
+    unsafe fn run_task(&mut self, level: &PlanLevel, mut i: i64, base: &mut [*mut u8]) {
+        for (k, n) in level.nodes.iter().enumerate() {
+            if i < n.num_tasks {
+                let from = self.now();
+                // SAFETY: `base` is valid (caller contract)
+                unsafe { self.run_chunk(n, i, n.num_tasks, base) };
+                return self.record_mark(Some((level.id, k)), from);
+            }
+            i -= n.num_tasks;
+        }
+    }
+
+    /// Runs all tasks of a node on this thread.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies, all earlier levels have ended, and this is the
+    /// only worker.
+    unsafe fn run_node(&mut self, n: &PlanNode, base: &mut [*mut u8]) {
+        // SAFETY: `base` is valid (caller contract)
+        unsafe {
+            match &n.kernel {
+                NodeKernel::Tiles { tiles, .. } => {
+                    interpreter::run(tiles, base, &[0; MAX_LOOPS], &tiles.ext, self.scratch)
+                }
+                // a single worker needs only one pass
+                NodeKernel::RowKernel(l, _) => l.run(0, 1, base),
+                NodeKernel::RowKernelEnd(..) => {}
+                NodeKernel::Reduction(f, _) if f.has_second_stage() => {
+                    for i in 0..n.num_tasks {
+                        self.run_chunk(n, i, n.num_tasks, base);
+                    }
+                }
+                _ => self.run_chunk(n, 0, 1, base),
+            }
+        }
+    }
+
+    /// Runs task `i` of a node that has `chunks` tasks.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies, all earlier levels have ended, and no other
+    /// worker runs this task.
+    unsafe fn run_chunk(&mut self, n: &PlanNode, i: i64, chunks: i64, base: &mut [*mut u8]) {
+        // SAFETY: `base` is valid (caller contract)
+        unsafe {
+            match &n.kernel {
+                NodeKernel::Tiles { tiles, split, step } => {
+                    let (mut lo, mut hi) = ([0; MAX_LOOPS], tiles.ext);
+                    lo[*split] = i * step;
+                    hi[*split] = (lo[*split] + step).min(tiles.ext[*split]);
+                    interpreter::run(tiles, base, &lo, &hi, self.scratch);
+                }
+                NodeKernel::RowFusion(r) => r.run(i, chunks, base, self.scratch),
+                NodeKernel::Matmul(p) => p.run(i, chunks, base, self.scratch),
+                NodeKernel::Reduction(f, spans) => {
+                    let spans = spans.map_or(std::ptr::null_mut(), |s| base[s as usize]);
+                    f.run(i, chunks, base, spans, self.scratch);
+                }
+                NodeKernel::ReductionEnd(f, spans) => {
+                    f.run_second_stage(i, chunks, base, base[*spans as usize], self.scratch)
+                }
+                NodeKernel::Pack(p) => pack(p, base),
+                NodeKernel::RowKernel(l, None) => l.run(i, chunks, base),
+                NodeKernel::RowKernel(l, Some(scratch_slot)) => {
+                    l.run_first_stage(i, base, base[*scratch_slot as usize])
+                }
+                NodeKernel::RowKernelEnd(l, scratch_slot) => {
+                    l.run_second_stage(i, base, base[*scratch_slot as usize])
+                }
+                NodeKernel::GatherScatter(s) => s.run(i, chunks, base, self.scratch),
+                NodeKernel::Print(p) => {
+                    self.prints.push(print(p, base));
+                    if self.worker.is_none() {
+                        self.prints.flush();
+                    }
+                }
+                NodeKernel::Loop(_) | NodeKernel::While(_) | NodeKernel::Branch(_) => {}
+            }
+        }
+    }
+
+    /// Runs a loop or branch, which all workers enter.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies.
+    unsafe fn run_control(&mut self, n: &PlanNode, base: &mut [*mut u8]) -> PlanResult {
+        // SAFETY: `base` is valid (caller contract)
+        unsafe {
+            match &n.kernel {
+                NodeKernel::Loop(l) => self.run_loop(l, base),
+                NodeKernel::While(w) => self.run_while(w, base),
+                NodeKernel::Branch(b) => self.run_branch(b, base),
+                _ => Ok(()),
+            }
+        }
+    }
+
+    /// Runs a loop of known length.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies.
+    unsafe fn run_loop(&mut self, l: &LoopKernel, base: &mut [*mut u8]) -> PlanResult {
+        for (outer, inner) in &l.fixed {
+            base[*inner as usize] = base[*outer as usize];
+        }
+        let mut number = 0i32;
+        let number = &raw mut number;
+        base[l.iteration as usize] = number.cast();
+        for t in 0..l.length {
+            let k = if l.reverse { l.length - 1 - t } else { t };
+            // SAFETY: `number` is a local variable of this call, which outlives the iteration
+            unsafe { number.write((l.start + k as i64) as i32) }
+            for c in &l.carry {
+                base[c.body_in as usize] = base[if t == 0 { c.init } else { c.body_out } as usize];
+                // the buffers alternate, so that the last iteration writes to the buffer of the
+                // result
+                base[c.body_out as usize] = base[match c.alternate {
+                    Some(other) if (l.length - 1 - t) % 2 == 1 => other,
+                    _ => c.result,
+                } as usize];
+            }
+            for (outer, inner, bytes) in &l.xs {
+                base[*inner as usize] = base[*outer as usize].wrapping_add(k * bytes);
+            }
+            for (inner, outer, bytes) in &l.ys {
+                base[*inner as usize] = base[*outer as usize].wrapping_add(k * bytes);
+            }
+            // SAFETY: `base` is valid (caller contract); only later iterations read the values
+            // written in this one, and they start after all workers have finished it
+            unsafe { self.run_plan(&l.body, base)? }
+        }
+        Ok(())
+    }
+
+    /// Runs a while loop.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies.
+    unsafe fn run_while(&mut self, w: &WhileKernel, base: &mut [*mut u8]) -> PlanResult {
+        for (outer, inner) in &w.fixed {
+            base[*inner as usize] = base[*outer as usize];
+        }
+        for c in &w.carry {
+            base[c.body_out as usize] = base[c.init as usize];
+        }
+        let mut odd = false;
+        loop {
+            for (c, inner) in w.carry.iter().zip(&w.cond_carry) {
+                base[*inner as usize] = base[c.body_out as usize];
+            }
+            // SAFETY: `base` is valid (caller contract); the condition is a bool, and it is written
+            // again only after a barrier
+            let go = unsafe {
+                self.run_plan(&w.cond, base)?;
+                *base[w.test as usize] != 0
+            };
+            if !go {
+                break;
+            }
+            if !w.body.has_barrier() {
+                self.barrier()?;
+            }
+            for c in &w.carry {
+                base[c.body_in as usize] = base[c.body_out as usize];
+                base[c.body_out as usize] = base[c.alternate.filter(|_| odd).unwrap_or(c.result) as usize];
+            }
+            odd = !odd;
+            // SAFETY: `base` is valid (caller contract)
+            unsafe { self.run_plan(&w.body, base)? }
+        }
+        self.barrier()?;
+        if self.index() == 0 {
+            for c in &w.carry {
+                let (from, to) = (base[c.body_out as usize], base[c.result as usize]);
+                if from != to {
+                    // SAFETY: both pointers are to different buffers of `c.bytes` bytes (guaranteed
+                    // by the planner)
+                    unsafe { std::ptr::copy_nonoverlapping(from, to, c.bytes) }
+                }
+            }
+        }
+        self.barrier()
+    }
+
+    /// Runs the arm of a branch that its index selects.
+    ///
+    /// # Safety
+    /// The contract of [`Runner::run_plan`] applies.
+    unsafe fn run_branch(&mut self, b: &BranchKernel, base: &mut [*mut u8]) -> PlanResult {
+        let p = base[b.selector as usize];
+        // SAFETY: `base` is valid (caller contract), and the selector's slot holds a scalar of type
+        // `b.dtype`
+        let which = unsafe {
+            match b.dtype {
+                DType::Bool => i64::from(*p == 0),
+                DType::I8 => i64::from(*p.cast::<i8>()),
+                DType::I16 => i64::from(*p.cast::<i16>()),
+                DType::I64 => *p.cast::<i64>(),
+                DType::U8 => i64::from(*p),
+                DType::U16 => i64::from(*p.cast::<u16>()),
+                DType::U32 => i64::from(*p.cast::<u32>()),
+                DType::U64 => (*p.cast::<u64>()).min(i64::MAX as u64) as i64,
+                _ => i64::from(*p.cast::<i32>()),
+            }
+        };
+        let k = which.clamp(0, b.arms.len() as i64 - 1) as usize;
+        // if an arm has no barrier, a worker could finish it and overwrite the index before all
+        // workers have read it
+        if !b.arms.iter().all(ExecutionPlan::has_barrier) {
+            self.barrier()?;
+        }
+        for (outer, inner) in &b.wires[k] {
+            base[*inner as usize] = base[*outer as usize];
+        }
+        // SAFETY: `base` is valid (caller contract)
+        unsafe { self.run_plan(&b.arms[k], base) }
+    }
+}
+
+/// Fills a value with a constant and copies boxes of other values into it.
+///
+/// # Safety
+/// The contract of `Runner::run_chunk` applies to this task, which writes the whole value.
+unsafe fn pack(p: &PackKernel, base: &[*mut u8]) {
+    let out = base[p.out as usize];
+    // SAFETY: `base` is valid (caller contract); the boxes are within both values (guaranteed by
+    // the planner)
+    unsafe {
+        match p.element_bytes {
+            1 => copy::<u8>(p, base, out, |b| b as u8),
+            2 => copy::<u16>(p, base, out, |b| b as u16),
+            4 => copy::<u32>(p, base, out, |b| b as u32),
+            8 => copy::<u64>(p, base, out, |b| b as u64),
+            _ => copy::<u128>(p, base, out, |b| b),
+        }
+    }
+}
+
+/// Copies the boxes of `p` to `out` as elements of type `T`; `bits` converts constants to `T`.
+///
+/// # Safety
+/// The contract of [`pack`] applies, `out` points to the value that `p` writes, and `T` has
+/// `p.element_bytes` bytes.
+unsafe fn copy<T: Copy>(p: &PackKernel, base: &[*mut u8], out: *mut u8, bits: impl Fn(u128) -> T) {
+    let at =
+        |x: &LoopVec, (off, st): &(i64, LoopVec)| off + (0..MAX_LOOPS).map(|d| x[d] * st[d]).sum::<i64>();
+    // SAFETY: `out` points to `p.elements` elements of the size of `T` (caller contract)
+    unsafe { std::slice::from_raw_parts_mut(out.cast(), p.elements).fill(MaybeUninit::new(bits(p.fill))) }
+    for part in &p.boxes {
+        let n: i64 = part.ext.iter().product();
+        let mut x = [0; MAX_LOOPS];
+        for _ in 0..n {
+            // SAFETY: the box is within both values, which have elements of the size of `T` (caller
+            // contract)
+            unsafe {
+                let to = out.wrapping_offset(at(&x, &part.dst) as isize).cast::<T>();
+                to.write(match part.from {
+                    CopySource::Slot(s) => {
+                        *base[s as usize].wrapping_offset(at(&x, &part.src) as isize).cast::<T>()
+                    }
+                    CopySource::Bits(b) => bits(b),
+                });
+            }
+            for d in (0..MAX_LOOPS).rev() {
+                x[d] += 1;
+                if x[d] < part.ext[d] {
+                    break;
+                }
+                x[d] = 0;
+            }
+        }
+    }
+}
+
+/// Copies the values that are printed and returns the text.
+///
+/// # Safety
+/// The contract of [`Runner::run_plan`] applies.
+unsafe fn print(p: &PrintKernel, base: &[*mut u8]) -> String {
+    let values = (p.values.iter())
+        .map(|v| {
+            let bytes = v.shape.num_elements() * v.dtype.size();
+            let mut copy = Buffer::allocate(bytes)?;
+            // SAFETY: the slot points to a value of `bytes` bytes (caller contract)
+            unsafe { std::ptr::copy_nonoverlapping(base[v.slot as usize], copy.as_mut_ptr(), bytes) };
+            let slab = ArrayData::new(v.dtype.storage(), v.shape.clone(), 1, Arc::new(copy));
+            Ok(PrintArgument { data: slab, dtype: v.dtype, leading_axes: v.hidden.clone() })
+        })
+        .collect();
+    print_text(&p.template, values, &p.manual, p.mesh.as_ref())
+}

@@ -1,0 +1,446 @@
+//! The reference engine: interprets loop nests one element at a time.
+//!
+//! It is slow but obviously correct, and serves as the test oracle. It ignores where values are
+//! placed, except for partial values: each of these is reduced only over the loop indices of the
+//! devices that hold it. Floats are accumulated in float64 and rounded once, so results may differ
+//! from those of other engines in the last digits. Row kernels are an exception: the kernel itself
+//! runs, on all rows at once.
+
+mod gather_scatter;
+mod row_kernel;
+mod scalar;
+mod value;
+
+use super::{CompileRequest, Engine, Executable, ExecutionReport, Failure};
+use crate::core::diagnostic::{Fault, Result};
+use crate::core::sharding::SubAxes;
+use crate::core::types::{DType, Scalar};
+use crate::exec::display::print::{PrintArgument, print_text};
+use crate::exec::runtime::print_queue::PrintQueue;
+use crate::exec::runtime::{ArrayData, check_available};
+use crate::ir::program::loop_nest::{
+    Access, AffineExpr, Compute, LoopNest, Reducer, ScalarArg, ScalarCode, Source,
+};
+use crate::partition::{Layout, Slot, SpmdProgram, Step, StoredValue};
+use std::rc::Rc;
+use std::sync::Arc;
+use value::ReferenceValue;
+
+/// Runs programs one element at a time on the caller's thread.
+pub(crate) struct Reference;
+
+struct ReferenceExecutable(SpmdProgram);
+
+impl Engine for Reference {
+    fn compile(&self, job: CompileRequest<'_>) -> Result<Arc<dyn Executable>> {
+        Ok(executable(job.spmd))
+    }
+}
+
+/// Returns an executable that interprets the program.
+pub(super) fn executable(program: &SpmdProgram) -> Arc<dyn Executable> {
+    Arc::new(ReferenceExecutable(program.clone()))
+}
+
+impl Executable for ReferenceExecutable {
+    fn call(&self, args: &mut [ArrayData]) -> Result<Vec<ArrayData>, Failure> {
+        check_available(held_bytes(&self.0))?;
+        let args = args
+            .iter()
+            .map(|s| Ok(Rc::new(ReferenceValue::from_array_data(s)?)))
+            .collect::<Result<_, Fault>>()?;
+        let parts = self.0.outs.iter().map(|s| num_partials(&self.0.slots[*s]));
+        let made = Failure::catch(|| run(&self.0, args))?;
+        let slabs = made.iter().zip(parts).map(|(v, parts)| v.to_array_data(parts));
+        Ok(slabs.collect::<Result<_, Fault>>()?)
+    }
+    fn report(&self) -> ExecutionReport {
+        ExecutionReport { engine: "reference", workers: 1, inline: true, ..ExecutionReport::default() }
+    }
+}
+
+/// Returns the memory in bytes that interpreting a program needs.
+/// All values are kept to the end; nested programs run one after the other, so the largest one
+/// counts.
+fn held_bytes(p: &SpmdProgram) -> usize {
+    let one = |s: &StoredValue| {
+        s.shape.num_elements().saturating_mul(num_partials(s)).saturating_mul(size_of::<Scalar>())
+    };
+    let inside = |step: &Step| match step {
+        Step::Loop { body, .. } => held_bytes(body),
+        Step::While { cond, body, .. } => held_bytes(cond).max(held_bytes(body)),
+        Step::Branch { branches, .. } => branches.iter().map(held_bytes).max().unwrap_or(0),
+        Step::Fetch { .. } | Step::Local { .. } | Step::Reduce { .. } | Step::Print { .. } => 0,
+    };
+    let own = p.slots.iter().map(one).fold(0, usize::saturating_add);
+    own.saturating_add(p.steps.iter().map(inside).max().unwrap_or(0))
+}
+
+type Values = Vec<Option<Rc<ReferenceValue>>>;
+
+fn slot_value(values: &Values, slot: Slot) -> Rc<ReferenceValue> {
+    values[slot].clone().expect("steps read inputs and earlier results")
+}
+fn slot_values(values: &Values, slots: &[Slot]) -> Vec<Rc<ReferenceValue>> {
+    slots.iter().map(|s| slot_value(values, *s)).collect()
+}
+
+fn run(program: &SpmdProgram, args: Vec<Rc<ReferenceValue>>) -> Vec<Rc<ReferenceValue>> {
+    let mut values: Values = vec![None; program.slots.len()];
+    for (slot, arg) in program.ins.iter().zip(args) {
+        values[*slot] = Some(arg);
+    }
+    for step in &program.steps {
+        let made = self::step(program, step, &values);
+        for (slot, value) in made {
+            values[slot] = Some(value);
+        }
+    }
+    slot_values(&values, &program.outs)
+}
+
+fn step(program: &SpmdProgram, step: &Step, values: &Values) -> Vec<(Slot, Rc<ReferenceValue>)> {
+    match step {
+        Step::Fetch { .. } => Vec::new(),
+        Step::Local { out, nest: loop_nest, layout } => {
+            let stored = &program.slots[*out];
+            let folded: Vec<_> = layout[loop_nest.rank..].iter().map(|l| (l.clone(), &l.sub_axes)).collect();
+            let mut made = ReferenceValue::empty(stored.dtype, stored.shape.clone());
+            for position in holder_positions(stored) {
+                // a partial result is reduced only over this device's range of the reduced loops
+                let ranges = folded.iter().zip(&loop_nest.extents[loop_nest.rank..]).map(|((l, _), n)| {
+                    let own = stored.layout.partial.is_some();
+                    if own { l.range(l.rank(position), *n) } else { (0, *n as i64) }
+                });
+                let ranges: Vec<(i64, i64)> = ranges.collect();
+                let reducer = stored.layout.partial.as_ref().map_or(Reducer::Add, |p| p.0);
+                run_local(program, loop_nest, (&ranges, reducer), position, values, &mut made);
+            }
+            vec![(*out, Rc::new(made))]
+        }
+        Step::Reduce { src, out, combine } => {
+            let (from, to) = (&program.slots[*src], &program.slots[*out]);
+            let value = slot_value(values, *src);
+            vec![(*out, Rc::new(reduce(&value, &partial_axes(&from.layout), to, *combine)))]
+        }
+        Step::Loop { body, start, length, reverse, fixed, carry, xs, out, ys } => {
+            let mut carries = slot_values(values, carry);
+            let (fixed, xs) = (slot_values(values, fixed), slot_values(values, xs));
+            let mut stacks: Vec<Vec<Rc<ReferenceValue>>> = vec![Vec::new(); ys.len()];
+            for k in 0..*length {
+                let k = if *reverse { length - 1 - k } else { k };
+                let number =
+                    Rc::new(ReferenceValue::scalar(DType::I32, Scalar::Int((start + k as i64).into())));
+                let mut args = vec![number];
+                args.extend(fixed.iter().cloned());
+                args.append(&mut carries);
+                args.extend(xs.iter().map(|x| Rc::new(x.slice(k))));
+                carries = run(body, args);
+                for (stack, y) in stacks.iter_mut().zip(carries.split_off(out.len())) {
+                    stack.push(y);
+                }
+            }
+            let stacked = stacks.into_iter().zip(ys).map(|(mut s, slot)| {
+                if *reverse {
+                    s.reverse();
+                }
+                let stored = &program.slots[*slot];
+                (
+                    *slot,
+                    Rc::new(ReferenceValue::stack(
+                        stored.dtype,
+                        stored.shape.clone(),
+                        num_partials(stored),
+                        &s,
+                    )),
+                )
+            });
+            let stacked: Vec<_> = stacked.collect();
+            out.iter().copied().zip(carries).chain(stacked).collect()
+        }
+        Step::While { cond, body, cond_fixed, body_fixed, carry, out } => {
+            let mut carries = slot_values(values, carry);
+            let with = |fixed: &[Slot], carries: &[Rc<ReferenceValue>]| {
+                slot_values(values, fixed).into_iter().chain(carries.iter().cloned()).collect::<Vec<_>>()
+            };
+            while run(cond, with(cond_fixed, &carries))[0].element(0).to_i128() != 0 {
+                carries = run(body, with(body_fixed, &carries));
+            }
+            out.iter().copied().zip(carries).collect()
+        }
+        Step::Branch { selector: which, branches, ins, out } => {
+            let choice = slot_value(values, *which);
+            let last = branches.len() as i128 - 1;
+            let number = |x: Scalar| match x {
+                Scalar::Bool(b) => usize::from(!b),
+                x => x.to_i128().clamp(0, last) as usize,
+            };
+            let args = slot_values(values, ins);
+            if choice.shape.rank() == 0 {
+                return out.iter().copied().zip(run(&branches[number(choice.element(0))], args)).collect();
+            }
+            // each device chooses its own branch: run all branches, then take each device's block
+            // of the results of its branch
+            let results: Vec<_> = branches.iter().map(|b| run(b, args.clone())).collect();
+            let axes: Vec<SubAxes> =
+                program.slots[*which].layout.dims.iter().map(|d| d.sub_axes.clone()).collect();
+            out.iter()
+                .enumerate()
+                .map(|(r, slot)| {
+                    let stored = &program.slots[*slot];
+                    // the dimension of the result that each axis of the selector shards
+                    let places: Vec<usize> = axes
+                        .iter()
+                        .map(|a| stored.layout.dims.iter().position(|d| d.sub_axes == *a).unwrap_or(0))
+                        .collect();
+                    let mut made = ReferenceValue::empty(stored.dtype, stored.shape.clone());
+                    let n = stored.shape.num_elements();
+                    for k in 0..n * num_partials(stored) {
+                        let index = unravel(k % n, &stored.shape);
+                        let at = ravel(places.iter().map(|d| index[*d]), &choice.shape);
+                        made.push(results[number(choice.element(at))][r].element(k));
+                    }
+                    (*slot, Rc::new(made))
+                })
+                .collect()
+        }
+        Step::Print { template, values: shown, manual } => {
+            let shown = shown.iter().map(|v| {
+                let slab = slot_value(values, v.slot).to_array_data(num_partials(&program.slots[v.slot]))?;
+                Ok(PrintArgument { data: slab, dtype: v.dtype, leading_axes: v.hidden.clone() })
+            });
+            let prints = PrintQueue::default();
+            prints.push(print_text(template, shown.collect(), manual, program.mesh.as_ref()));
+            prints.flush();
+            Vec::new()
+        }
+    }
+}
+
+fn partial_axes(layout: &Layout) -> SubAxes {
+    layout.partial.as_ref().map(|p| p.1.clone()).unwrap_or_default()
+}
+fn num_partials(stored: &StoredValue) -> usize {
+    partial_axes(&stored.layout).iter().map(|a| a.size).product()
+}
+/// Returns the index of a device position within these sub-axes.
+fn sub_axis_rank(sub_axes: &SubAxes, position: usize) -> usize {
+    sub_axes.iter().fold(0, |r, a| r * a.size + a.index_of(position))
+}
+/// Returns one device position that holds each partial value of a stored value.
+fn holder_positions(stored: &StoredValue) -> Vec<usize> {
+    partial_positions(&partial_axes(&stored.layout))
+}
+fn partial_positions(sub_axes: &SubAxes) -> Vec<usize> {
+    let n: usize = sub_axes.iter().map(|a| a.size).product();
+    let place = |mut r: usize| {
+        sub_axes.iter().rev().fold(0, |p, a| {
+            let digit = r % a.size;
+            r /= a.size;
+            p + digit * a.stride
+        })
+    };
+    (0..n).map(place).collect()
+}
+
+fn unravel(mut k: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index = vec![0; shape.len()];
+    for (i, n) in index.iter_mut().zip(shape).rev() {
+        *i = k % n;
+        k /= n;
+    }
+    index
+}
+fn ravel(index: impl Iterator<Item = usize>, shape: &[usize]) -> usize {
+    index.zip(shape).fold(0, |k, (i, n)| k * n + i)
+}
+
+/// Combines partial values pairwise, by a balanced tree over their indices.
+fn pairwise_combine(combine: Reducer, dtype: DType, partials: &[Scalar]) -> Scalar {
+    match partials {
+        [] => scalar::neutral(combine, dtype),
+        [one] => *one,
+        [first, ..] if combine == Reducer::AssumeEqual => *first,
+        many => {
+            let (a, b) = many.split_at(many.len() / 2);
+            scalar::combine(
+                combine,
+                dtype,
+                pairwise_combine(combine, dtype, a),
+                pairwise_combine(combine, dtype, b),
+            )
+        }
+    }
+}
+
+fn reduce(value: &ReferenceValue, from: &SubAxes, to: &StoredValue, combine: Reducer) -> ReferenceValue {
+    let n = to.shape.num_elements();
+    let keep = partial_axes(&to.layout);
+    let sources = partial_positions(from);
+    let mut made = ReferenceValue::empty(to.dtype, to.shape.clone());
+    for position in holder_positions(to) {
+        let own: Vec<usize> = (0..sources.len())
+            .filter(|s| sub_axis_rank(&keep, sources[*s]) == sub_axis_rank(&keep, position))
+            .collect();
+        for k in 0..n {
+            let partials: Vec<Scalar> = own.iter().map(|part| value.element(part * n + k)).collect();
+            // start with the neutral element, so that a sum of `-0` is `0`
+            let all = pairwise_combine(combine, to.dtype, &partials);
+            let all = match combine {
+                Reducer::AssumeEqual => all,
+                _ => scalar::combine(combine, to.dtype, scalar::neutral(combine, to.dtype), all),
+            };
+            made.push(scalar::round_to_dtype(all, to.dtype));
+        }
+    }
+    made
+}
+
+/// Appends one partial value of a loop nest's result to `made`.
+///
+/// The reduced loops run over `ranges`, and `parts` is the reducer that combines partial values.
+fn run_local(
+    program: &SpmdProgram,
+    s: &LoopNest,
+    (ranges, parts): (&[(i64, i64)], Reducer),
+    position: usize,
+    values: &Values,
+    made: &mut ReferenceValue,
+) {
+    let reader = ElementReader { program, values, position };
+    if s.compute.is_alias() {
+        let part = &s.accesses[0].pieces[0];
+        let Source::Value(slot) = part.source else { return made.fill(s.accesses[0].fill) };
+        let (value, base) = reader.partial(slot);
+        let n = value.shape.num_elements();
+        (0..n).for_each(|k| made.push(value.element(base + k)));
+        return;
+    }
+    if let Compute::RowKernel(l) = &s.compute {
+        return row_kernel::row_kernel(s, l, &reader, made);
+    }
+    if let Compute::Scatter { indices: at, reducer: combine } = &s.compute {
+        return gather_scatter::scatter(s, (at, *combine), ranges, &reader, made);
+    }
+    let mut index = vec![0i64; s.extents.len()];
+    for_each_index(&mut index, 0, s.rank, &|d| (0, s.extents[d] as i64), &mut |index| {
+        let out = match &s.compute {
+            Compute::Map(code) => eval(code, &s.accesses, index, &reader),
+            Compute::Reduce { reducer: combine, code } => {
+                let mut total = scalar::neutral(*combine, s.dtype);
+                let mut first = *combine == Reducer::AssumeEqual;
+                let mut inner = index.to_vec();
+                for_each_index(&mut inner, s.rank, s.extents.len(), &|d| ranges[d - s.rank], &mut |index| {
+                    let x = eval(code, &s.accesses, index, &reader);
+                    total = match *combine {
+                        Reducer::AssumeEqual if !std::mem::take(&mut first) => total,
+                        Reducer::AssumeEqual => x,
+                        _ => scalar::combine(*combine, s.dtype, total, x),
+                    };
+                });
+                total
+            }
+            Compute::Contract { accum_dtype: accumulate } => {
+                let mut total = Scalar::zero(*accumulate);
+                let mut inner = index.to_vec();
+                for_each_index(&mut inner, s.rank, s.extents.len(), &|d| ranges[d - s.rank], &mut |index| {
+                    let (a, b) = (reader.read(&s.accesses[0], index), reader.read(&s.accesses[1], index));
+                    let ab = scalar::combine(Reducer::Mul, *accumulate, a, b);
+                    total = scalar::combine(Reducer::Add, *accumulate, total, ab);
+                });
+                total
+            }
+            Compute::Gather { indices: at } => gather_scatter::gather(s, at, ranges, index, &reader)
+                .unwrap_or_else(|| scalar::neutral(parts, s.dtype)),
+            Compute::RowKernel(_) | Compute::Reshape | Compute::Scatter { .. } => unreachable!("done above"),
+        };
+        made.push(scalar::round_to_dtype(out, s.dtype.storage()));
+    });
+}
+
+/// Calls `f` for every index of the loops `from..to`, in row-major order.
+fn for_each_index(
+    index: &mut [i64],
+    from: usize,
+    to: usize,
+    range: &dyn Fn(usize) -> (i64, i64),
+    f: &mut dyn FnMut(&[i64]),
+) {
+    if from == to {
+        return f(index);
+    }
+    let (lo, hi) = range(from);
+    for i in lo..hi {
+        index[from] = i;
+        for_each_index(index, from + 1, to, range, f);
+    }
+}
+
+struct ElementReader<'a> {
+    program: &'a SpmdProgram,
+    values: &'a Values,
+    position: usize,
+}
+
+impl ElementReader<'_> {
+    /// Returns a slot's value, and the offset of the partial value that the device position holds.
+    fn partial(&self, slot: Slot) -> (Rc<ReferenceValue>, usize) {
+        let value = slot_value(self.values, slot);
+        let part = sub_axis_rank(&partial_axes(&self.program.slots[slot].layout), self.position);
+        let base = part * value.shape.num_elements();
+        (value, base)
+    }
+    fn read(&self, read: &Access, index: &[i64]) -> Scalar {
+        for part in &read.pieces {
+            let inside = part
+                .ranges
+                .iter()
+                .zip(index)
+                .all(|(s, i)| (s.lo..s.hi).contains(i) && (i - s.lo).rem_euclid(s.step) == 0);
+            if !inside {
+                continue;
+            }
+            return match part.source {
+                Source::Const(x) => scalar::round_to_dtype(x, read.dtype.storage()),
+                Source::Value(slot) => {
+                    let (value, base) = self.partial(slot);
+                    let at = |a: &AffineExpr| {
+                        let moved = |(l, c): &(usize, i64)| {
+                            c * ((index[*l] - part.ranges[*l].lo) / part.ranges[*l].step)
+                        };
+                        (a.constant + a.terms.iter().map(moved).sum::<i64>()) as usize
+                    };
+                    let positions: Vec<usize> = part.map.iter().map(at).collect();
+                    // a negative index wraps to a huge `usize`, so the upper bound check catches it
+                    if positions.iter().zip(&value.shape[..]).any(|(p, n)| p >= n) {
+                        break;
+                    }
+                    value.element(base + ravel(positions.into_iter(), &value.shape))
+                }
+            };
+        }
+        scalar::round_to_dtype(read.fill, read.dtype.storage())
+    }
+}
+
+fn eval(code: &ScalarCode, reads: &[Access], index: &[i64], reader: &ElementReader) -> Scalar {
+    let mut made: Vec<Scalar> = Vec::with_capacity(code.insts.len());
+    for inst in &code.insts {
+        let args: Vec<Scalar> = inst
+            .args
+            .iter()
+            .map(|a| match a {
+                ScalarArg::Access(r) => reader.read(&reads[*r], index),
+                ScalarArg::Inst(i) => made[*i],
+                ScalarArg::Const(x) => match *x {
+                    // the condition of a select is a bool, whatever the operand type is
+                    Scalar::Bool(b) => Scalar::Bool(b),
+                    x => scalar::round_to_dtype(x, inst.operand_dtype.storage()),
+                },
+                ScalarArg::Index(l) => Scalar::Int(index[*l].into()),
+            })
+            .collect();
+        made.push(scalar::apply(inst.op, inst.operand_dtype, inst.dtype, &args));
+    }
+    *made.last().expect("code makes a value")
+}

@@ -1,0 +1,311 @@
+//! Parallel copies and conversions of host data, before and after a program runs.
+//!
+//! They run on rayon's threads. Programs run on the thread pool instead, and never call these
+//! functions. Small data is handled by the calling thread.
+
+use super::array_data::ArrayData;
+use crate::core::diagnostic::Fault;
+use crate::core::types::{Element, Shape};
+use crate::kernels;
+use crate::kernels::buffer::{self, Buffer, huge_pages, try_vec_with_capacity};
+use ndarray::{ArrayView, ArrayViewMut, Dimension, Zip};
+use rayon::prelude::*;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The minimum size, in bytes, for parallel execution. Below it, waking the other cores costs more
+/// than they save.
+const MIN_PARALLEL_BYTES: usize = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
+/// The number of bytes that one task handles.
+const PIECE_BYTES: usize = 1 << 18;
+/// The minimum size, in bytes, for non-temporal stores: larger copies do not fit in caches anyway.
+const MIN_STREAMING_BYTES: usize = 8 << 20;
+
+/// Copies the elements into a vector. Returns an error if the system has no memory.
+pub(crate) fn to_vec<T: Element>(elements: &[T]) -> Result<Vec<T>, Fault> {
+    if size_of_val(elements) < MIN_PARALLEL_BYTES {
+        return buffer::try_to_vec(elements);
+    }
+    let mut list = try_vec_with_capacity(elements.len())?;
+    let new = &mut list.spare_capacity_mut()[..elements.len()];
+    huge_pages(new);
+    // the system clears fresh pages first, which leaves them in the cache
+    let past = size_of_val(elements) >= MIN_STREAMING_BYTES && buffer::looks_resident(new);
+    copy(new, elements, past);
+    // SAFETY: `copy` has initialized the first `elements.len()` elements.
+    unsafe { list.set_len(elements.len()) };
+    Ok(list)
+}
+/// Copies elements on all cores; with `past` it bypasses the caches.
+fn copy<T: Element>(to: &mut [MaybeUninit<T>], from: &[T], past: bool) {
+    let piece = PIECE_BYTES / size_of::<T>();
+    to.par_chunks_mut(piece).zip(from.par_chunks(piece)).for_each(|(to, from)| {
+        let bytes = size_of_val(from).min(size_of_val(to));
+        // SAFETY: both chunks have `bytes` bytes; `to` is a mutable borrow, so they do not overlap.
+        unsafe { kernels::copy(bytes, to.as_mut_ptr().cast(), from.as_ptr().cast(), past) };
+    });
+}
+
+/// Converts each element with `f`. Returns an error if the system has no memory.
+pub(crate) fn to_vec_with<T: Element, U: Send>(
+    elements: &[T],
+    f: impl Fn(T) -> U + Sync,
+) -> Result<Vec<U>, Fault> {
+    if size_of_val(elements) < MIN_PARALLEL_BYTES {
+        return buffer::try_collect(elements.iter().map(|x| f(*x)), elements.len());
+    }
+    let mut list = try_vec_with_capacity(elements.len())?;
+    huge_pages(list.spare_capacity_mut());
+    let pieces = elements.par_iter().with_min_len(PIECE_BYTES / size_of::<T>());
+    list.par_extend(pieces.map(|x| f(*x)));
+    Ok(list)
+}
+
+/// Returns true if `holds` is true for all pairs of elements of two arrays of equal shape.
+pub(crate) fn all_pairs<T: Element, D: Dimension>(
+    a: ArrayView<'_, T, D>,
+    b: ArrayView<'_, T, D>,
+    holds: impl Fn(&T, &T) -> bool + Sync,
+) -> bool {
+    let pairs = |(a, b): (&T, &T)| holds(a, b);
+    match (a.as_slice(), b.as_slice()) {
+        (Some(a), Some(b)) if size_of_val(a) >= MIN_PARALLEL_BYTES => {
+            a.par_iter().with_min_len(PIECE_BYTES / size_of::<T>()).zip(b).all(pairs)
+        }
+        _ => a.iter().zip(b.iter()).all(pairs),
+    }
+}
+
+/// Copies an array of any strides into row-major order. Returns an error if the system has no
+/// memory.
+pub(crate) fn to_contiguous<T: Element, D: Dimension>(x: ArrayView<'_, T, D>) -> Result<ArrayData, Fault> {
+    let bytes = x.len() * size_of::<T>();
+    let mut buffer = Buffer::allocate(bytes)?;
+    // SAFETY: the buffer is aligned for every element type, has `bytes` bytes, and is not shared
+    // yet.
+    let room: &mut [MaybeUninit<T>] =
+        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), x.len()) };
+    let shape = x.shape().into();
+    let to = ArrayViewMut::from_shape(x.raw_dim(), room).expect("as many elements as the shape has");
+    let both = Zip::from(to).and(x);
+    let write = |to: &mut MaybeUninit<T>, from: &T| {
+        to.write(*from);
+    };
+    match bytes {
+        ..MIN_PARALLEL_BYTES => both.for_each(write),
+        MIN_PARALLEL_BYTES.. => both.par_for_each(write),
+    }
+    Ok(ArrayData::new(T::DTYPE, shape, 1, Arc::new(buffer)))
+}
+
+/// Reverses the bytes of each element, which has `element` bytes.
+pub(crate) fn swap_bytes(bytes: &mut [u8], element: usize) {
+    if bytes.len() < MIN_PARALLEL_BYTES {
+        return bytes.chunks_exact_mut(element).for_each(<[u8]>::reverse);
+    }
+    let pieces = bytes.par_chunks_mut(PIECE_BYTES);
+    pieces.for_each(|piece| piece.chunks_exact_mut(element).for_each(<[u8]>::reverse));
+}
+
+/// Splits a buffer into runs of `run` bytes, and calls `f` with the index and the address of each
+/// run to write it.
+pub(crate) fn for_each_run(buffer: &mut Buffer, run: usize, f: impl Fn(usize, *mut u8) + Sync) {
+    let len = buffer.len();
+    // SAFETY: the buffer has `len` bytes, and stays mutably borrowed while they are written.
+    let bytes: &mut [MaybeUninit<u8>] =
+        unsafe { std::slice::from_raw_parts_mut(buffer.as_mut_ptr().cast(), len) };
+    let write = |(k, run): (usize, &mut [MaybeUninit<u8>])| f(k, run.as_mut_ptr().cast());
+    match len {
+        ..MIN_PARALLEL_BYTES => bytes.chunks_exact_mut(run.max(1)).enumerate().for_each(write),
+        MIN_PARALLEL_BYTES.. => {
+            let runs = bytes.par_chunks_exact_mut(run).enumerate();
+            runs.with_min_len(PIECE_BYTES.div_ceil(run)).for_each(write)
+        }
+    }
+}
+
+/// The base address to which runs are written.
+struct RunTarget(*mut u8);
+// SAFETY: the only user, `write_runs`, writes each run from one thread, and the runs are disjoint
+// (caller contract of `write_runs`).
+unsafe impl Sync for RunTarget {}
+
+/// Writes the runs of `from`, each of `run` bytes, to the offsets `places` from `to`.
+///
+/// With `again`, it returns true only if every run equals the bytes that were there before, and may
+/// stop at the first that differs; without, the result is true.
+///
+/// # Safety
+/// The destination runs are disjoint, do not overlap `from`, and are within writable memory that no
+/// other thread accesses. With `again`, they are initialized.
+pub(crate) unsafe fn write_runs(from: &[u8], run: usize, to: *mut u8, places: &[usize], again: bool) -> bool {
+    let to = &RunTarget(to);
+    let put = |(from, place): (&[u8], &usize)| {
+        // SAFETY: `to` plus the offset points to `run` writable bytes, which overlap neither `from`
+        // nor another run, and which are initialized if `again` (caller contract).
+        unsafe {
+            let to = to.0.add(*place);
+            let same = !again || std::slice::from_raw_parts(to, run) == from;
+            kernels::copy(run, to, from.as_ptr(), false);
+            same
+        }
+    };
+    match from.len() {
+        ..MIN_PARALLEL_BYTES => from.chunks_exact(run.max(1)).zip(places).all(put),
+        MIN_PARALLEL_BYTES.. => {
+            let runs = from.par_chunks_exact(run).zip(places);
+            runs.with_min_len(PIECE_BYTES.div_ceil(run)).all(put)
+        }
+    }
+}
+
+/// Returns the size in bytes of the contiguous runs of a block within a row-major array, and the
+/// byte offset of each run.
+pub(crate) fn block_runs(shape: &[usize], index: &[Range<usize>], element: usize) -> (usize, Vec<usize>) {
+    // trailing dimensions that are taken completely belong to one run
+    let mut tail = shape.len();
+    while tail > 0 && index[tail - 1] == (0..shape[tail - 1]) {
+        tail -= 1;
+    }
+    let inner: usize = shape[tail..].iter().product::<usize>() * element;
+    let lead = tail.saturating_sub(1);
+    let run = if tail == 0 { inner } else { index[lead].len() * inner };
+    let mut starts = vec![0];
+    for d in 0..tail {
+        let stride: usize = shape[d + 1..].iter().product::<usize>() * element;
+        let steps = if d == lead { index[d].start..index[d].start + 1 } else { index[d].clone() };
+        starts = starts.iter().flat_map(|s| steps.clone().map(move |i| s + i * stride)).collect();
+    }
+    if run == 0 { (0, Vec::new()) } else { (run, starts) }
+}
+
+/// Copies a block of one partial value. Returns the array itself if the block is all of it.
+pub(crate) fn extract_block(
+    slab: &ArrayData,
+    copy: usize,
+    index: &[Range<usize>],
+) -> Result<ArrayData, Fault> {
+    let shape = slab.shape();
+    if slab.num_partials() == 1 && index.iter().zip(shape.iter()).all(|(r, n)| *r == (0..*n)) {
+        return Ok(slab.clone());
+    }
+    slab.ensure_host()?;
+    let size = slab.dtype().size();
+    let local: Shape = index.iter().map(Range::len).collect();
+    let mut out = Buffer::allocate(local.num_elements() * size)?;
+    let (run, starts) = block_runs(shape, index, size);
+    let base = copy * shape.num_elements() * size;
+    // SAFETY: `ensure_host` has succeeded; the runs of the block are within the partial value
+    // `copy`, and together have as many bytes as the new buffer.
+    for_each_run(&mut out, run, |k, to| unsafe { slab.copy_to(base + starts[k], run, to) });
+    Ok(ArrayData::new(slab.dtype(), local, 1, Arc::new(out)))
+}
+
+/// Writes a block's row-major bytes into a row-major value, which is at the start of the buffer.
+///
+/// # Panics
+/// If the block is not within the value, if the value is not within the buffer, or if `bytes` does
+/// not have the size of the block.
+#[cfg(any(test, feature = "xla"))]
+pub(crate) fn write_block(
+    bytes: &[u8],
+    shape: &[usize],
+    index: &[Range<usize>],
+    element: usize,
+    to: &mut Buffer,
+) {
+    let inside = index.len() == shape.len() && index.iter().zip(shape).all(|(r, n)| r.end <= *n);
+    let sizes = (index.iter().map(Range::len).product::<usize>(), shape.iter().product::<usize>());
+    assert!(
+        inside && sizes.0 * element == bytes.len() && sizes.1 * element <= to.len(),
+        "the block must be within the value, and the value within the buffer"
+    );
+    let (run, starts) = block_runs(shape, index, element);
+    // SAFETY: the runs of the block are disjoint and within the value, which is within the buffer
+    // (asserted above). The buffer is mutably borrowed, so it does not overlap `bytes`, and no
+    // other thread accesses it.
+    unsafe { write_runs(bytes, run, to.as_mut_ptr(), &starts, false) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndarray::{Array, s};
+
+    /// Sizes below and above the minimum for parallel execution.
+    const SIZES: [usize; 3] = [3, MIN_PARALLEL_BYTES / 4 - 1, MIN_PARALLEL_BYTES / 4 + 97];
+
+    #[test]
+    fn copies_and_conversions_keep_the_order() {
+        for n in SIZES {
+            let x: Vec<i32> = (0..n as i32).collect();
+            assert!(to_vec(&x).unwrap() == x);
+            for past in [false, true] {
+                let mut list = vec![7];
+                list.reserve_exact(n);
+                copy(&mut list.spare_capacity_mut()[..n], &x, past);
+                // SAFETY: the first element was there, and `copy` has initialized the `n` after it.
+                unsafe { list.set_len(n + 1) };
+                assert!(list[0] == 7 && list[1..] == x);
+            }
+            assert!(to_vec_with(&x, |x| x as f64).unwrap().iter().enumerate().all(|(k, x)| *x == k as f64));
+            let mut bytes: Vec<u8> = x.iter().flat_map(|x| x.to_be_bytes()).collect();
+            swap_bytes(&mut bytes, 4);
+            assert!(bytes == x.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+        }
+    }
+
+    #[test]
+    fn views_of_any_strides_become_row_major() {
+        for n in SIZES {
+            let x = Array::from_iter(0..2 * n as i32).into_shape_with_order((n, 2)).unwrap();
+            for view in [x.t(), x.slice(s![..;-1, ..]), x.slice(s![.., 1..])] {
+                let slab = to_contiguous(view).unwrap();
+                assert_eq!(**slab.shape(), *view.shape());
+                assert!(slab.elements::<i32>().iter().eq(view.iter()));
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_are_written_at_their_offsets() {
+        let full: Vec<i32> = (0..24).collect();
+        let slab = ArrayData::from_elements([4, 3, 2].into(), &full).unwrap();
+        let mut back = Buffer::zeroed(slab.nbytes()).unwrap();
+        for (d, rows) in [0..1, 1..4].into_iter().enumerate() {
+            for columns in [0..2, 2..3] {
+                let index = [rows.clone(), columns, 0..2];
+                let cut = extract_block(&slab, 0, &index).unwrap();
+                assert_eq!(cut.elements::<i32>().len(), rows.len() * index[1].len() * 2, "{d}");
+                write_block(cut.bytes().unwrap(), &[4, 3, 2], &index, 4, &mut back);
+            }
+        }
+        let back = ArrayData::new(crate::core::types::DType::I32, [4, 3, 2].into(), 1, Arc::new(back));
+        assert_eq!(back.elements::<i32>(), full);
+    }
+
+    #[test]
+    fn runs_are_gathered_and_scattered_by_index() {
+        for (n, run) in [(0, 4), (7, 4), (1, 2 * MIN_PARALLEL_BYTES), (MIN_PARALLEL_BYTES / 10, 28)] {
+            let x: Vec<u8> = (0..n * run).map(|k| (k % 251) as u8).collect();
+            let mut turned = Buffer::allocate(n * run).unwrap();
+            // SAFETY: each run of `x`, and each run of `turned`, has `run` bytes.
+            for_each_run(&mut turned, run, |k, to| unsafe {
+                to.copy_from_nonoverlapping(x[(n - 1 - k) * run..].as_ptr(), run)
+            });
+            // SAFETY: all runs were written above.
+            let turned = unsafe { std::slice::from_raw_parts(turned.as_ptr(), n * run) };
+            let mut back = vec![0; n * run];
+            let places: Vec<usize> = (0..n).rev().map(|k| k * run).collect();
+            for (from, again, same) in
+                [(turned, false, true), (turned, true, true), (&vec![255; n * run], true, n == 0)]
+            {
+                // SAFETY: the offsets are those of the disjoint runs of `back`, which is
+                // initialized.
+                assert_eq!(unsafe { write_runs(from, run, back.as_mut_ptr(), &places, again) }, same);
+                assert!(!same || back == x);
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Transposes linear programs: computes cotangents of inputs from cotangents of results.
+
+use super::util::{as_var, input_types, inputs};
+use super::{call, cond, loops, shard_map};
+use crate::core::diagnostic::Result;
+use crate::core::types::ArrayType;
+use crate::ir::program::dce::{dce, select};
+use crate::ir::program::typing::cotangent_type;
+use crate::ir::program::{Builder, Control, Env, Equation, Op, Phase, Program, TransposeArgs, Value, verify};
+
+/// A transposed linear program.
+#[derive(Clone, Debug)]
+pub(super) struct TransposedProgram {
+    /// The transposed program.
+    /// It takes the nonlinear inputs, then the given cotangents. It returns the cotangents of the
+    /// linear inputs for which `reached` is set.
+    pub(super) program: Program,
+    /// Marks the linear inputs that have a cotangent.
+    pub(super) reached: Vec<bool>,
+}
+
+/// The conversion of an input's cotangent before it leaves the transposed program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CotangentExit {
+    /// The cotangent is converted to the cotangent type of the input.
+    Fitted,
+    /// The cotangent keeps its type if all its contributions have the same type.
+    /// The caller converts it, after it has added more contributions.
+    Unfitted,
+}
+
+/// Transposes a program that is linear in the marked inputs.
+/// `given` marks the results that have a cotangent. `leave` returns how the cotangent of each input
+/// is converted.
+pub(super) fn transpose(
+    program: &Program,
+    is_linear: &[bool],
+    given: &[bool],
+    leave: impl Fn(usize) -> CotangentExit,
+) -> Result<TransposedProgram> {
+    let mut b = Builder::new();
+    if let Some(mesh) = &program.mesh {
+        b.set_default_mesh(mesh);
+    }
+    let mut values = Vec::with_capacity(is_linear.len());
+    for (ty, is_linear) in input_types(program).into_iter().zip(is_linear) {
+        values.push((!is_linear).then(|| b.input(ty, None)));
+    }
+    let mut cts = Vec::with_capacity(given.len());
+    for (ty, given) in program.output_types().iter().zip(given) {
+        cts.push(given.then(|| b.input(cotangent_type(ty), None)));
+    }
+    let back = select(&backward_pass(&mut b, program, &values, &cts, leave)?, is_linear);
+    let reached = back.iter().map(Option::is_some).collect();
+    let outs: Vec<Value> = back.into_iter().flatten().collect();
+    Ok(TransposedProgram { program: dce(&b.finish(&outs)), reached })
+}
+
+/// An equation to transpose, with the values that are available to it.
+pub(super) struct TransposedOp<'a> {
+    /// The values of the operands; `None` for linear operands.
+    pub(super) operands: Vec<Option<Value>>,
+    /// The types of all operands.
+    pub(super) types: Vec<ArrayType>,
+    /// The cotangents of the results; `None` is zero.
+    pub(super) cts: &'a [Option<Value>],
+}
+
+impl TransposedOp<'_> {
+    /// Returns a flag for each operand that is true if it is linear.
+    pub(super) fn is_linear(&self) -> Vec<bool> {
+        self.operands.iter().map(Option::is_none).collect()
+    }
+    /// Returns a flag for each result that is true if it has a cotangent.
+    pub(super) fn has_cotangent(&self) -> Vec<bool> {
+        self.cts.iter().map(Option::is_some).collect()
+    }
+    /// Returns the cotangents that are not zero.
+    pub(super) fn cotangents(&self) -> Vec<Value> {
+        self.cts.iter().flatten().cloned().collect()
+    }
+    /// Returns the values of the operands that are not linear.
+    pub(super) fn known_operands(&self) -> Vec<Value> {
+        self.operands.iter().flatten().cloned().collect()
+    }
+    /// Distributes the cotangents of the linear operands that have one over all operands.
+    pub(super) fn spread_cotangents(&self, reached: &[bool], outs: Vec<Value>) -> Vec<Option<Value>> {
+        let (mut reached, mut outs) = (reached.iter(), outs.into_iter());
+        let mut next = || reached.next().filter(|r| **r).and_then(|_| outs.next());
+        self.operands.iter().map(|o| if o.is_none() { next() } else { None }).collect()
+    }
+}
+
+/// Transposes `program`: runs nonlinear equations forward, then transposes the others in reverse.
+///
+/// `values` has a value for each known (not linear) input and `None` for each linear one. Returns
+/// the cotangents of the linear inputs that the given cotangents reach.
+pub(super) fn backward_pass(
+    b: &mut Builder,
+    program: &Program,
+    values: &[Option<Value>],
+    given: &[Option<Value>],
+    leave: impl Fn(usize) -> CotangentExit,
+) -> Result<Vec<Option<Value>>> {
+    let mut known: Env<Value> = Env::new(program, []);
+    for (v, value) in program.inputs.iter().zip(values) {
+        known.bind(&[*v], value.clone());
+    }
+    let (outer, phase) = (b.location(), b.phase());
+    let mut linear: Vec<&Equation> = Vec::new();
+    for e in &program.equations {
+        let ins: Option<Vec<Value>> = e.inputs.iter().map(|i| known.try_get(i)).collect();
+        let Some(ins) = ins else {
+            linear.push(e);
+            continue;
+        };
+        b.set_location(e.location.or(outer)).set_phase(e.phase.within(Phase::Recomputed));
+        let types = e.outputs.iter().map(|v| program.ty(*v).clone()).collect();
+        known.bind(&e.outputs, b.push(e.op.clone(), &ins, types));
+    }
+
+    let mut cts = vec![CotangentSum::default(); program.vars.len()];
+    b.set_location(outer).set_phase(Phase::Backward);
+    for (output, ct) in program.outputs.iter().zip(given) {
+        if let (Some(v), Some(ct)) = (as_var(output), ct) {
+            cts[v.index()].add(b, ct)?;
+        }
+    }
+    for e in linear.into_iter().rev() {
+        b.set_location(e.location.or(outer));
+        let mut of_results = Vec::with_capacity(e.outputs.len());
+        for v in &e.outputs {
+            of_results.push(std::mem::take(&mut cts[v.index()]).fitted(b, program.ty(*v))?);
+        }
+        if of_results.iter().all(Option::is_none) {
+            continue;
+        }
+        let turned = TransposedOp {
+            operands: e.inputs.iter().map(|i| known.try_get(i)).collect(),
+            types: e.inputs.iter().map(|i| program.input_type(i)).collect(),
+            cts: &of_results,
+        };
+        let back = transpose_equation(b, e, &turned)?;
+        for ((input, ct), operand) in e.inputs.iter().zip(back).zip(&turned.operands) {
+            if let (Some(v), Some(ct), None) = (as_var(input), ct, operand) {
+                cts[v.index()].add(b, &ct)?;
+            }
+        }
+    }
+    b.set_location(outer);
+    let mut back = Vec::with_capacity(values.len());
+    for (i, (v, value)) in program.inputs.iter().zip(values).enumerate() {
+        let sum = std::mem::take(&mut cts[v.index()]);
+        back.push(match (value, sum.0.as_slice()) {
+            (Some(_), _) => None,
+            (None, [one]) if leave(i) == CotangentExit::Unfitted => Some(one.clone()),
+            (None, _) => sum.fitted(b, program.ty(*v))?,
+        });
+    }
+    b.set_phase(phase);
+    Ok(back)
+}
+
+/// The cotangents of a variable, with one sum for each type.
+///
+/// The conversion to the variable's cotangent type (a sum over devices, a reshard) is then done
+/// once per type instead of once per contribution.
+#[derive(Clone, Debug, Default)]
+struct CotangentSum(Vec<Value>);
+
+impl CotangentSum {
+    /// Adds a cotangent to the sum of its type.
+    fn add(&mut self, b: &mut Builder, ct: &Value) -> Result<()> {
+        match self.0.iter_mut().find(|sum| sum.ty == ct.ty) {
+            Some(sum) => *sum = b.accumulate_cotangent(sum, ct)?,
+            None => self.0.push(ct.clone()),
+        }
+        Ok(())
+    }
+    /// Returns the sum of all cotangents, converted to the cotangent type of `of`.
+    fn fitted(self, b: &mut Builder, primal_ty: &ArrayType) -> Result<Option<Value>> {
+        let mut all = None;
+        for ct in self.0 {
+            let ct = b.fit_cotangent(&ct, primal_ty)?;
+            all = b.add_optional(all, Some(ct))?;
+        }
+        Ok(all)
+    }
+}
+
+/// Records the transpose of an equation and returns the cotangents of its operands.
+fn transpose_equation(
+    b: &mut Builder,
+    e: &Equation,
+    turned: &TransposedOp<'_>,
+) -> Result<Vec<Option<Value>>> {
+    match &e.op {
+        Op::Prim(prim) => {
+            let TransposedOp { operands, types, .. } = turned;
+            let from = b.program().equations.len();
+            let back =
+                prim.transpose(TransposeArgs { builder: b, operands, types, cotangents: turned.cts })?;
+            verify::added_equations(b, from, prim.as_ref())?;
+            verify::cotangents(b, prim.as_ref(), &back, types)?;
+            Ok(back)
+        }
+        Op::Control(Control::Jit { body, .. }) => call::transpose_jit(b, body, turned),
+        Op::Control(Control::AxisModes { body, .. }) => call::transpose_modes(b, body, turned),
+        Op::Control(Control::Loop(l)) => loops::transpose_loop(b, l, turned),
+        Op::Control(Control::While { .. }) => Err(loops::while_not_reversible(b)),
+        Op::Control(Control::Cond { branches }) => cond::transpose_cond(b, branches, turned),
+        Op::Control(Control::ShardMap(m)) => shard_map::transpose_shard_map(b, m, turned),
+        Op::Control(Control::Print { .. }) => Ok(vec![None; e.inputs.len()]),
+    }
+}
+
+/// Returns a new builder with inputs of the given types, for a body that is built by hand.
+pub(super) fn body_builder(types: &[ArrayType]) -> (Builder, Vec<Value>) {
+    let mut b = Builder::new();
+    let ins = inputs(&mut b, types.iter().cloned());
+    (b, ins)
+}

@@ -1,0 +1,175 @@
+//! Collectives that move blocks between devices: `all_to_all` and `ppermute`.
+//!
+//! Both are linear, and each is the transpose of a collective of the same kind: `all_to_all` with
+//! its dimensions swapped, and `ppermute` with its pairs reversed.
+
+use super::{
+    CollectiveGroup, VaryingState, collective_common, dim_after_split, passthrough_factors, transpose_rule,
+};
+use crate::core::diagnostic::{ErrorKind, Fault, Result};
+use crate::core::sharding::Spec;
+use crate::core::types::{ArrayType, DType, Shape};
+use crate::ir::ops::dim_check::format_list;
+use crate::ir::ops::structural::linear_jvp;
+use crate::ir::program::loop_nest::LoopNest;
+use crate::ir::program::{BatchedOp, VmapArgs};
+use crate::ir::program::{
+    Factors, Linearity, ManualCollective, Prim, Primitive, Priority, Tangents, TypedOperand,
+};
+use std::sync::Arc;
+
+/// The collective that splits one dimension and concatenates received blocks: `all_to_all`.
+///
+/// Device `i` receives block `i` of every device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AllToAllPrim {
+    /// The participating devices.
+    pub group: CollectiveGroup,
+    /// The dimension that is split.
+    pub split_dim: usize,
+    /// The dimension of the result along which the received blocks are concatenated.
+    pub concat_dim: usize,
+    /// If true, blocks are split and concatenated along existing dimensions.
+    /// If false, `split_dim` must have the size of the device group and is removed, and
+    /// `concat_dim` is a new dimension of that size.
+    pub tiled: bool,
+}
+
+/// The collective that sends blocks from source to target devices: `ppermute`.
+///
+/// Devices that receive no block get zeros.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ppermute {
+    /// The participating devices.
+    pub group: CollectiveGroup,
+    /// The pairs (source, target) of device indices within the group.
+    pub pairs: Vec<(usize, usize)>,
+}
+
+impl Primitive for AllToAllPrim {
+    collective_common!("all_to_all");
+    fn params(&self) -> String {
+        let (split, concat) = (self.split_dim, self.concat_dim);
+        format!("{}, split={split}, concat={concat}, tiled={}", self.group.format_axes(), self.tiled)
+    }
+    fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
+        let x = self.group.check_operand(self.name(), operands)?;
+        self.group.check_may_vary(self.name(), x)?;
+        let (mut shape, mut dims) = (x.shape.clone(), x.spec.dims().to_vec());
+        self.group.split_dim(&mut shape, &mut dims, self.split_dim, self.tiled)?;
+        self.group.concat_dim(&mut shape, &mut dims, self.concat_dim, self.tiled)?;
+        Ok(vec![self.group.result_type(x, shape, dims, VaryingState::Varying)?])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        passthrough_factors(&operands[0], &results[0].1, |d| {
+            let d = dim_after_split(d, self.split_dim, self.tiled)?;
+            match self.tiled {
+                true => Some(d).filter(|d| *d != self.concat_dim),
+                false => Some(if d < self.concat_dim { d } else { d + 1 }),
+            }
+        })
+    }
+    linear_jvp!();
+    transpose_rule!(|self, _types| {
+        let (split, concat) = (self.concat_dim, self.split_dim);
+        Some(Arc::new(AllToAllPrim { split_dim: split, concat_dim: concat, ..self.clone() }))
+    });
+    fn collective(&self) -> Option<ManualCollective> {
+        let AllToAllPrim { split_dim: split, concat_dim: concat, tiled, .. } = *self;
+        Some(ManualCollective::AllToAll { axes: self.group.axes.clone(), split, concat, tiled })
+    }
+    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
+        let (split, concat) = (self.split_dim + 1, self.concat_dim + 1);
+        BatchedOp::new(Arc::new(AllToAllPrim { split_dim: split, concat_dim: concat, ..self.clone() }))
+    }
+}
+
+impl Primitive for Ppermute {
+    collective_common!("ppermute");
+    fn params(&self) -> String {
+        let pairs: Vec<_> = self.pairs.iter().map(|(s, t)| format!("{s}->{t}")).collect();
+        format!("{}, pairs={}", self.group.format_axes(), format_list(&pairs))
+    }
+    fn types(&self, operands: &[TypedOperand]) -> Result<Vec<ArrayType>, Fault> {
+        let x = self.group.check_operand(self.name(), operands)?;
+        let n = self.group.size();
+        for (i, &(source, target)) in self.pairs.iter().enumerate() {
+            if let Some(p) = [source, target].into_iter().find(|p| *p >= n) {
+                let message = format!("there is no device {p} along {}, which has {n}", self.group.axes);
+                return Err(Fault::new(ErrorKind::Mesh, message)
+                    .help(format!("they are counted along the axes, from 0 to {}", n - 1)));
+            }
+            let twice = |what, p| {
+                let message = format!("device {p} is a {what} twice");
+                Err(Fault::new(ErrorKind::Mesh, message)
+                    .help("each device sends once and receives once at most"))
+            };
+            if self.pairs[..i].iter().any(|p| p.0 == source) {
+                return twice("source", source);
+            }
+            if self.pairs[..i].iter().any(|p| p.1 == target) {
+                return twice("target", target);
+            }
+        }
+        self.group.check_may_vary(self.name(), x)?;
+        Ok(vec![self.group.same_shape_type(x, VaryingState::Varying)?])
+    }
+    fn factors(&self, operands: &[ArrayType], results: &[(DType, Shape)]) -> Factors {
+        passthrough_factors(&operands[0], &results[0].1, Some)
+    }
+    linear_jvp!();
+    transpose_rule!(|self, _types| {
+        let pairs = self.pairs.iter().map(|&(s, t)| (t, s)).collect();
+        Some(Arc::new(Ppermute { pairs, group: self.group.clone() }))
+    });
+    fn collective(&self) -> Option<ManualCollective> {
+        Some(ManualCollective::Permute { axes: self.group.axes.clone(), pairs: self.pairs.clone() })
+    }
+    fn vmap(&self, _: &VmapArgs<'_>) -> BatchedOp {
+        BatchedOp::new(Arc::new(self.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::ops::example_group;
+    use crate::ir::ops::test_util::check_prim;
+
+    check_prim! {
+        all_to_all_and_back: AllToAllPrim { group: example_group(), split_dim: 0, concat_dim: 1, tiled: true }, ["float32[4,2]{V:X}"] of Manual => "
+            (a: float32[4,2]{V:X}) {
+              b: float32[2,4]{V:X} = all_to_all[axes=X, split=0, concat=1, tiled=true] a
+              return b
+            }
+            tangents: (a: float32[4,2]{V:X}, b: float32[4,2]{V:X}) {
+              c: float32[2,4]{V:X} = all_to_all[axes=X, split=0, concat=1, tiled=true] a
+              d: float32[2,4]{V:X} = all_to_all[axes=X, split=0, concat=1, tiled=true] b
+              return c, d
+            }
+            cotangents: (a: float32[2,4]{V:X}) {
+              b: float32[4,2]{V:X} = all_to_all[axes=X, split=1, concat=0, tiled=true] a
+              return b
+            }
+        ";
+        ppermute_turns_round: Ppermute { group: example_group(), pairs: vec![(0, 1)] }, ["float32[4]{V:X}"] of Manual => "
+            (a: float32[4]{V:X}) {
+              b: float32[4]{V:X} = ppermute[axes=X, pairs=[0->1]] a
+              return b
+            }
+            tangents: (a: float32[4]{V:X}, b: float32[4]{V:X}) {
+              c: float32[4]{V:X} = ppermute[axes=X, pairs=[0->1]] a
+              d: float32[4]{V:X} = ppermute[axes=X, pairs=[0->1]] b
+              return c, d
+            }
+            cotangents: (a: float32[4]{V:X}) {
+              b: float32[4]{V:X} = ppermute[axes=X, pairs=[1->0]] a
+              return b
+            }
+        ";
+        ppermute_to_one_twice_is_refused: Ppermute { group: example_group(), pairs: vec![(0, 1), (1, 1)] }, ["float32[4]{V:X}"] of Manual => "
+            refused: device 1 is a target twice
+            each device sends once and receives once at most
+        ";
+    }
+}

@@ -1,0 +1,57 @@
+//! The pseudoinverse.
+
+use super::matrix_kernel::{MatrixOp, MatrixResult, ResultKind};
+use super::matrix_op_rules;
+use crate::core::diagnostic::Result;
+use crate::core::types::{Scalar, Shape};
+use crate::ir::program::{JvpArgs, Primitive, Tangents};
+use atmesh_linalg::Real;
+
+/// The Moore-Penrose inverse, which is n×m for an m×n matrix: `pinv{tolerance}`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pinv {
+    /// The threshold for singular values, relative to the largest one.
+    /// Singular values below it count as 0.
+    pub tolerance: Scalar,
+}
+
+impl Primitive for Pinv {
+    matrix_op_rules!("pinv");
+    fn params(&self) -> String {
+        format!("tolerance={}", self.tolerance)
+    }
+    /// Returns −p ȧ p + p pᵀ (ȧᵀ − ȧᵀ a p) + (ȧᵀ − p a ȧᵀ) pᵀ p, which holds for constant rank.
+    fn jvp(&self, JvpArgs { builder: b, operands, tangents, outputs }: JvpArgs<'_>) -> Result<Tangents> {
+        let Some(t) = &tangents[0] else { return Ok(vec![None]) };
+        let (a, p) = (&operands[0], &outputs[0]);
+        let (pt, tt) = (b.matrix_transpose(p)?, b.matrix_transpose(t)?);
+        let pa = b.matmul(p, a)?;
+        let ap = b.matmul(a, p)?;
+        let moved = b.matmul(p, t)?;
+        let moved = b.matmul(&moved, p)?;
+        let within = b.matmul(&tt, &ap)?;
+        let right = b.sub(&tt, &within)?;
+        let (ppt, ptp) = (b.matmul(p, &pt)?, b.matmul(&pt, p)?);
+        let right = b.matmul(&ppt, &right)?;
+        let within = b.matmul(&pa, &tt)?;
+        let left = b.sub(&tt, &within)?;
+        let left = b.matmul(&left, &ptp)?;
+        let sum = b.add(&right, &left)?;
+        Ok(vec![Some(b.sub(&sum, &moved)?)])
+    }
+}
+
+impl MatrixOp for Pinv {
+    fn requires_square(&self) -> bool {
+        false
+    }
+    fn result_kinds(&self, [m, n, _]: [usize; 3]) -> Vec<(ResultKind, Shape)> {
+        vec![(ResultKind::Float, [n, m].into())]
+    }
+    fn ns_per_mul(&self) -> f64 {
+        6.0
+    }
+    fn compute<T: Real>(&self, x: &[Vec<T>], [m, n, _]: [usize; 3]) -> Vec<MatrixResult<T>> {
+        vec![MatrixResult::Floats(T::pinv(&x[0], m, n, self.tolerance.to_f64()))]
+    }
+}

@@ -1,0 +1,377 @@
+//! The sets of a result: the axes over which it is unreduced, and those over which it is reduced.
+
+use super::context::TypingContext;
+use super::suggest::reshard_operands_help;
+use crate::core::diagnostic::{Fault, TypePart};
+use crate::core::mesh::{Axes, Axis, AxisType};
+use crate::core::sharding::Spec;
+use crate::ir::program::factors::{Dim, DimMap, FactorKind, Linearity, LoopId};
+
+/// Returns the spec as reduced over these axes, which are removed from its dimensions.
+fn reduced_over(spec: Spec, axes: &Axes) -> Spec {
+    spec.filter_axes(|a| !axes.contains(a)).reduced(axes)
+}
+
+/// Returns a help text that turns a literal into an array with this spec.
+fn literal_help(kind: &str, spec: Spec) -> String {
+    format!("make the number {kind}: `Array::from(…).put(&mesh, {spec})`")
+}
+
+impl TypingContext<'_> {
+    fn user_index(&self, k: usize) -> usize {
+        self.operands[k].user_index(k)
+    }
+    fn user_spec(&self, k: usize) -> Spec {
+        self.operands[k].user_type().spec
+    }
+    /// Returns text about an operand, for messages.
+    fn describe(&self, k: usize) -> String {
+        format!("operand {}, {}", self.user_index(k), self.operands[k].user_type())
+    }
+    /// Returns a help text that sums an unreduced operand.
+    fn sum_help(&self, k: usize) -> String {
+        format!(
+            "sum operand {} first: `.reshard({})`",
+            self.user_index(k),
+            self.user_spec(k).unreduced(Axes::none())
+        )
+    }
+    fn is_manual(&self, axis: Axis) -> bool {
+        self.mesh.axis_type(axis) == Some(AxisType::Manual)
+    }
+    /// Returns the unreduced and reduced axes of the results.
+    pub(super) fn sets(&self, linearity: Linearity, out: Option<Spec>) -> Result<(Axes, Axes), Fault> {
+        let mut real: Vec<(usize, Spec)> = self
+            .operands
+            .iter()
+            .enumerate()
+            .filter(|(_, o)| !o.is_literal)
+            .map(|(k, o)| (k, o.ty.spec))
+            .collect();
+        let mut literal = real.len() < self.operands.len();
+        let mut linearity = linearity;
+        if let Linearity::Indexed(n) | Linearity::IndexedWithFill(n) = linearity {
+            let unreduced = |real: &[(usize, Spec)]| real.iter().any(|(_, s)| !s.unreduced_axes().is_empty());
+            let (linear, indices): (Vec<_>, Vec<_>) = real.into_iter().partition(|(k, _)| *k < n);
+            if unreduced(&indices) {
+                return Err(self.not_linear(Linearity::Indexed(n), &indices));
+            }
+            if matches!(linearity, Linearity::IndexedWithFill(_)) && unreduced(&linear) {
+                return Err(self.not_linear(linearity, &linear));
+            }
+            literal = linear.len() < n;
+            (real, linearity) = (linear, Linearity::Joint);
+        }
+        if linearity == Linearity::Select
+            && let [(0, which), chosen @ ..] = &real[..]
+        {
+            if !which.unreduced_axes().is_empty() {
+                return Err(self.not_linear(linearity, &real));
+            }
+            if !chosen.is_empty() {
+                real.remove(0);
+            }
+        }
+        if self.elementwise {
+            for (k, spec) in &mut real {
+                *spec = spec.reduced(
+                    spec.reduced_axes().iter().filter(|a| !self.is_broadcast_along(*k, *a)).collect::<Axes>(),
+                );
+            }
+        }
+        let (mut u, mut r) = (Axes::none(), Axes::none());
+        for (_, spec) in &real {
+            u.extend_unique(spec.unreduced_axes());
+            r.extend_unique(spec.reduced_axes());
+        }
+        let joins = matches!(
+            linearity,
+            Linearity::Joint | Linearity::Select | Linearity::None | Linearity::NonlinearSum
+        ) || linearity == Linearity::Product && u.is_empty();
+        if joins {
+            self.check_reduced_match(&real, literal && r.iter().any(|a| self.is_manual(a)))?;
+        }
+        if !u.is_empty() {
+            match linearity {
+                Linearity::Joint | Linearity::Select => self.check_unreduced_match(&real, &u, literal)?,
+                Linearity::Product => {
+                    self.check_product(&real, literal)?;
+                    r = Axes::none();
+                }
+                _ => return Err(self.not_linear(linearity, &real)),
+            }
+        }
+        if matches!(linearity, Linearity::Contraction | Linearity::Nullary) {
+            r = Axes::none();
+        }
+        match out {
+            Some(out) => self.requested_sets(linearity, out, &u, &r),
+            None => Ok((u, r)),
+        }
+    }
+    /// Returns the sets of a result with a requested output sharding.
+    /// Without the request, it would be unreduced over `u` and reduced over `r`.
+    fn requested_sets(
+        &self,
+        linearity: Linearity,
+        out: Spec,
+        u: &Axes,
+        r: &Axes,
+    ) -> Result<(Axes, Axes), Fault> {
+        // the request is about explicit axes, so sets over manual axes do not change
+        let (own, u): (Axes, Axes) = (
+            u.iter().filter(|a| self.is_manual(*a)).collect(),
+            u.iter().filter(|a| !self.is_manual(*a)).collect(),
+        );
+        let asked = out.unreduced_axes();
+        let (partial, even) = self.contracted_axes(linearity);
+        let sums = (0..self.factors.loops.len())
+            .any(|l| self.factors.loops[l].size > 1 && self.factors.kind(l) == FactorKind::Reduction);
+        match linearity {
+            Linearity::Contraction if !(asked.is_empty() || even && asked.same_set(&partial)) => {
+                return Err(self.not_partial(out, &partial));
+            }
+            Linearity::NonlinearSum if !(asked.is_empty() || even && asked.is_subset_of(&partial)) => {
+                let may = if even { partial } else { Axes::none() };
+                return Err(self.not_partial(out, &may));
+            }
+            Linearity::Joint if !asked.iter().all(|a| partial.contains(a) || u.contains(a)) => {
+                let mut may = partial.clone();
+                may.extend_unique(&u);
+                return Err(self.not_partial(out, &may));
+            }
+            Linearity::Joint if !u.is_subset_of(asked) => {
+                return Err(self
+                    .sharding_fault(format!(
+                        "the operand is unreduced over {u}, which the sharding asked for, {out}, leaves out"
+                    ))
+                    .help(format!(
+                        "reshard it first: `x.reshard({})`",
+                        self.operands[0].ty.spec.unreduced(Axes::none())
+                    ))
+                    .highlight(0, TypePart::Sets));
+            }
+            Linearity::None | Linearity::Product | Linearity::Nullary if !asked.is_subset_of(&u) => {
+                return Err(self.not_partial(out, &u));
+            }
+            _ => {}
+        }
+        let mut unreduced = asked.clone();
+        unreduced.extend_unique(&own);
+        // this is the transpose of a sum with an unreduced result: along a new dimension that is
+        // split over a reduced axis, each device keeps its shard
+        let new = self.new_dim_axes(out);
+        let mut reduced: Axes =
+            r.iter().filter(|a| linearity != Linearity::Joint || !new.contains(*a)).collect();
+        if !sums {
+            reduced.extend_unique(out.reduced_axes());
+        }
+        Ok((unreduced, reduced))
+    }
+    /// Returns the axes that split dimensions of the first result that no operand has.
+    fn new_dim_axes(&self, out: Spec) -> Axes {
+        let held = |l: LoopId| {
+            self.factors.operands.iter().flatten().any(|d| d.map != DimMap::Broadcast && d.loops.contains(&l))
+        };
+        let new = |dim: &Dim| !dim.loops.iter().any(|l| held(*l));
+        let dims = self.factors.results.first().map_or(&[][..], Vec::as_slice);
+        let axes = dims.iter().zip(out.dims()).filter(|(dim, _)| new(dim)).flat_map(|(_, axes)| axes.iter());
+        axes.collect()
+    }
+    /// Returns true if operand `k` is broadcast along a dimension that another operand shards.
+    /// The operation is elementwise, and the other operand is sharded over `axis` in this
+    /// dimension. If operand `k` is reduced over the axis, the broadcast repeats it in each block
+    /// of the other operand. In the backward pass, the sum over this dimension then becomes the sum
+    /// of the cotangent over the axis.
+    fn is_broadcast_along(&self, k: usize, axis: Axis) -> bool {
+        let has = |l: &LoopId| {
+            self.factors.operands[k].iter().any(|d| d.map != DimMap::Broadcast && d.loops.contains(l))
+        };
+        let others = self.factors.operands.iter().zip(self.operands).enumerate().filter(|(j, _)| *j != k);
+        let mut dims =
+            others.flat_map(|(_, (dims, o))| dims.iter().enumerate().map(|(d, dim)| (dim, o.ty.spec.dim(d))));
+        dims.any(|(dim, axes)| axes.contains(&axis) && !dim.loops.iter().any(has))
+    }
+    fn check_reduced_match(&self, real: &[(usize, Spec)], literal: bool) -> Result<(), Fault> {
+        let reduced = real.iter().find(|(_, s)| !s.reduced_axes().is_empty());
+        let lacking = reduced
+            .and_then(|(_, with)| real.iter().find(|(_, s)| !s.reduced_axes().same_set(with.reduced_axes())));
+        match (lacking, reduced) {
+            (Some(&(k, _)), Some(&(j, other))) => {
+                let fault = self.sharding_fault(format!(
+                    "{}, is reduced over {}, but {}, is not",
+                    self.describe(j),
+                    other.reduced_axes(),
+                    self.describe(k)
+                ));
+                let help = |k, spec| format!("reshard operand {}: `.reshard({spec})`", self.user_index(k));
+                let (own, to) = (self.user_spec(k), reduced_over(self.user_spec(k), other.reduced_axes()));
+                // if the other operand is split over one of these axes, making it reduced would
+                // gather it first, so no help is given
+                let fault = if own.dims() == to.dims() { fault.help(help(k, to)) } else { fault };
+                Err(fault
+                    .help(help(j, self.user_spec(j).reduced(Axes::none())))
+                    .highlight(k, TypePart::Sets)
+                    .highlight(j, TypePart::Sets))
+            }
+            (None, Some((j, other))) if literal => Err(self
+                .sharding_fault(format!(
+                    "{}, is reduced over {}, but a plain number is not",
+                    self.describe(*j),
+                    other.reduced_axes()
+                ))
+                .help(format!("cast it first: `.pcast(…, PcastTo::Varying)` over {}", other.reduced_axes()))
+                .highlight(*j, TypePart::Sets)),
+            _ => Ok(()),
+        }
+    }
+    fn check_unreduced_match(&self, real: &[(usize, Spec)], u: &Axes, literal: bool) -> Result<(), Fault> {
+        let Some((j, with)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
+            return Ok(());
+        };
+        let summed = self.sum_help(*j);
+        let other = real.iter().find(|(_, s)| !s.unreduced_axes().same_set(with.unreduced_axes()));
+        if let Some((k, _)) = other {
+            let wanted = with.unreduced_axes();
+            let fault = self
+                .sharding_fault(format!(
+                    "{}, is unreduced over {wanted}, but {}, is not",
+                    self.describe(*j),
+                    self.describe(*k)
+                ))
+                .highlight(*k, TypePart::Sets)
+                .highlight(*j, TypePart::Sets);
+            let parts = self.user_spec(*k).filter_axes(|a| !wanted.contains(a)).unreduced(wanted);
+            return Err(fault
+                .help(format!("reshard operand {}: `.reshard({parts})`", self.user_index(*k)))
+                .help(format!("or {summed}")));
+        }
+        if literal {
+            return Err(self
+                .sharding_fault(format!(
+                    "{}, is unreduced over {u}: a plain number next to it would count once for each partial value",
+                    self.describe(*j)
+                ))
+                .help(literal_help("unreduced", Spec::replicated(0).unreduced(u)))
+                .help(format!("or {summed}"))
+                .highlight(*j, TypePart::Sets));
+        }
+        Ok(())
+    }
+    /// Returns an error if the product with an unreduced operand is not valid.
+    /// The other operand must be reduced over the same axes.
+    fn check_product(&self, real: &[(usize, Spec)], literal: bool) -> Result<(), Fault> {
+        let (with, others): (Vec<_>, Vec<_>) = real.iter().partition(|(_, s)| !s.unreduced_axes().is_empty());
+        if let ([(_, a)], [(_, b)]) = (&with[..], &others[..])
+            && !literal
+            && a.unreduced_axes().same_set(b.reduced_axes())
+            && a.reduced_axes().is_empty()
+        {
+            return Ok(());
+        }
+        let Some((k, spec)) = with.first().copied() else { return Ok(()) };
+        let u = spec.unreduced_axes();
+        let why = if with.len() > 1 {
+            "a product of two unreduced values is not the sum of the products of their partial values"
+                .to_string()
+        } else if literal {
+            format!("its other factor must be reduced over {u}, but a plain number is not")
+        } else {
+            format!("the other factor must be reduced over {u} too")
+        };
+        let mut fault = self.sharding_fault(format!("{}, is unreduced over {u}: {why}", self.describe(k)));
+        if let ([_, (j, _)], []) = (&with[..], &others[..]) {
+            let summed = |k: usize| self.user_spec(k).unreduced(Axes::none());
+            return Err(fault
+                .highlight(k, TypePart::Sets)
+                .highlight(*j, TypePart::Sets)
+                .help(format!(
+                    "sum operand {} first: `.reshard({})`",
+                    self.user_index(*j),
+                    reduced_over(summed(*j), u)
+                ))
+                .help(reshard_operands_help(&[
+                    (self.user_index(k), summed(k)),
+                    (self.user_index(*j), summed(*j)),
+                ])));
+        }
+        if let [(j, _)] = &others[..] {
+            let to = reduced_over(self.user_spec(*j), u);
+            fault = fault.help(format!("reshard operand {}: `.reshard({to})`", self.user_index(*j)));
+        }
+        if literal {
+            fault = fault.help(literal_help("reduced", Spec::replicated(0).reduced(u)));
+        }
+        fault = others.iter().fold(fault, |f, (j, _)| f.highlight(*j, TypePart::Sets));
+        fault = with.iter().fold(fault, |f, (k, _)| f.highlight(*k, TypePart::Sets));
+        let or = if fault.help.is_empty() { "" } else { "or " };
+        Err(fault.help(format!("{or}{}", self.sum_help(k))))
+    }
+    fn not_linear(&self, linearity: Linearity, real: &[(usize, Spec)]) -> Fault {
+        let Some((k, spec)) = real.iter().find(|(_, s)| !s.unreduced_axes().is_empty()) else {
+            return self.sharding_fault("an operand is unreduced".into());
+        };
+        let why = match linearity {
+            Linearity::Contraction => "its product cannot be left unreduced".to_string(),
+            Linearity::IndexedWithFill(_) => "the fill value would be added once per device".to_string(),
+            _ if self.primitive_name == "div" => "a quotient cannot be left unreduced".to_string(),
+            _ if self.primitive_name == "convert_element_type" => {
+                "a sum is rounded once, not each of its summands".to_string()
+            }
+            _ => {
+                let name = self.primitive_name.strip_prefix("reduce_").unwrap_or(self.primitive_name);
+                format!("{name} of a sum is not the sum of {name} of its partial values")
+            }
+        };
+        self.sharding_fault(format!(
+            "{}, is unreduced over {}: {why}",
+            self.describe(*k),
+            spec.unreduced_axes()
+        ))
+        .help(match self.operands.len() {
+            1 => format!("sum it first: `.reshard({})`", self.user_spec(*k).unreduced(Axes::none())),
+            _ => self.sum_help(*k),
+        })
+        .highlight(*k, TypePart::Sets)
+    }
+    fn not_partial(&self, out: Spec, partial: &Axes) -> Fault {
+        let asked = out.unreduced_axes();
+        let fault = self.sharding_fault(format!(
+            "the result is asked to be unreduced over {asked}, but it is unreduced over {}",
+            if partial.is_empty() { "no axis".to_string() } else { format!("{partial} only") }
+        ));
+        let rank = self.shapes.first().map_or(0, |s| s.1.rank());
+        let dims = out.padded(rank).dims().iter();
+        let dims = dims.map(|d| d.iter().filter(|a| !partial.contains(*a)).collect()).collect();
+        let may = out.with_dims(dims).unreduced(partial);
+        match partial.is_empty() {
+            true => fault.help(format!(
+                "ask for {may}: only a sum over a dimension that is sharded over {asked} is unreduced over it"
+            )),
+            false => fault.help(format!("ask for {may}")),
+        }
+    }
+    /// Returns the axes over which split reduced loops leave partial results.
+    /// The flag is true if all operands that run over such a loop are sharded equally. In a
+    /// contraction, only loops of both operands count.
+    pub(super) fn contracted_axes(&self, linearity: Linearity) -> (Axes, bool) {
+        let (mut partial, mut even) = (Axes::none(), true);
+        for l in (0..self.factors.loops.len()).filter(|l| self.factors.kind(*l) == FactorKind::Reduction) {
+            let entries = self.factors.operands.iter().zip(self.operands).flat_map(|(dims, o)| {
+                dims.iter().enumerate().filter(|(_, d)| d.loops[..] == [l]).map(|(d, _)| o.ty.spec.dim(d))
+            });
+            // an unsharded operand is read block by block, so it does not matter
+            let mut entries = entries.filter(|e| linearity != Linearity::NonlinearSum || !e.is_empty());
+            let Some(first) = entries.next() else { continue };
+            let (mut count, mut same) = (1, true);
+            for e in entries {
+                (count, same) = (count + 1, same && e == first);
+            }
+            if linearity != Linearity::Contraction || count > 1 {
+                partial.extend_unique(&Axes::from(first));
+                even &= same;
+            }
+        }
+        (partial, even)
+    }
+}

@@ -1,0 +1,234 @@
+//! Conversions between element types.
+//!
+//! Floats convert to integers by truncation towards zero, and saturate; NaN becomes 0. Conversion
+//! to bool is `!= 0`.
+
+use super::SliceKernel;
+use super::elementwise::{Constants, ElementFn, KernelVariant, narrow, scalar};
+use super::float::CHUNK_ELEMENTS;
+use crate::core::types::{DType, f64_to_f32_odd, i128_to_f64_odd};
+use half::{bf16, f16};
+use num_complex::Complex;
+use std::marker::PhantomData;
+
+/// A bool in memory: a byte 0 or 1.
+#[derive(Clone, Copy, Default)]
+#[repr(transparent)]
+struct BoolByte(u8);
+
+trait ConvertTo<D> {
+    fn to(self) -> D;
+}
+/// The conversion of a number to float64, before it is rounded to a narrower float.
+///
+/// A number with more bits than a float64 is rounded to odd, so that the second rounding gives the
+/// correctly rounded result.
+trait ToF64 {
+    fn wide(self) -> f64;
+}
+macro_rules! wide {
+    (whole $($T:ident)*) => { $(
+        impl ToF64 for $T {
+            #[inline(always)]
+            fn wide(self) -> f64 {
+                let near = self as f64;
+                if near as i128 == i128::from(self) { near } else { i128_to_f64_odd(i128::from(self)) }
+            }
+        }
+    )* };
+    ($($T:ident)*) => { $(
+        impl ToF64 for $T {
+            #[inline(always)]
+            fn wide(self) -> f64 { f64::from(self) }
+        }
+    )* };
+}
+wide!(u8 u16 u32 i8 i16 i32 f32 f64);
+wide!(whole u64 i64);
+macro_rules! numbers {
+    ($($A:ident)*) => { $(numbers!(@ $A: u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);)* $(
+        impl ConvertTo<BoolByte> for $A {
+            #[inline(always)]
+            fn to(self) -> BoolByte { BoolByte((self != 0 as $A) as u8) }
+        }
+        impl ConvertTo<$A> for BoolByte {
+            #[inline(always)]
+            fn to(self) -> $A { self.0 as $A }
+        }
+        impl ConvertTo<f16> for $A {
+            #[inline(always)]
+            fn to(self) -> f16 { f16::from_f32(f64_to_f32_odd(self.wide())) }
+        }
+        impl ConvertTo<bf16> for $A {
+            #[inline(always)]
+            fn to(self) -> bf16 { bf16::from_f32(f64_to_f32_odd(self.wide())) }
+        }
+        impl ConvertTo<$A> for f16 {
+            #[inline(always)]
+            fn to(self) -> $A { self.to_f32() as $A }
+        }
+        impl ConvertTo<$A> for bf16 {
+            #[inline(always)]
+            fn to(self) -> $A { self.to_f32() as $A }
+        }
+    )* };
+    (@ $A:ident: $($D:ident)*) => { $(
+        #[allow(clippy::unnecessary_cast, reason = "the same code for all pairs")]
+        impl ConvertTo<$D> for $A {
+            #[inline(always)]
+            fn to(self) -> $D { self as $D }
+        }
+    )* };
+}
+numbers!(u8 u16 u32 u64 i8 i16 i32 i64 f32 f64);
+macro_rules! others {
+    ($($A:ty => $D:ty, |$x:ident| $e:expr;)*) => { $(
+        impl ConvertTo<$D> for $A {
+            #[inline(always)]
+            fn to(self) -> $D { let $x = self; $e }
+        }
+    )* };
+}
+others! {
+    BoolByte => BoolByte, |x| x;
+    BoolByte => f16, |x| f16::from_f32(x.0 as f32);
+    BoolByte => bf16, |x| bf16::from_f32(x.0 as f32);
+    f16 => BoolByte, |x| BoolByte((x != f16::ZERO) as u8);
+    bf16 => BoolByte, |x| BoolByte((x != bf16::ZERO) as u8);
+    f16 => f16, |x| x;
+    bf16 => bf16, |x| x;
+    f16 => bf16, |x| bf16::from_f32(x.to_f32());
+    bf16 => f16, |x| f16::from_f32(x.to_f32());
+    Complex<f32> => Complex<f64>, |x| Complex::new(x.re.into(), x.im.into());
+    Complex<f64> => Complex<f32>, |x| Complex::new(x.re as f32, x.im as f32);
+}
+
+struct CastFn<A, D>(PhantomData<(A, D)>);
+impl<A: ConvertTo<D> + Copy + 'static, D: Copy + 'static> ElementFn for CastFn<A, D> {
+    type A = A;
+    type B = u8;
+    type C = u8;
+    type D = D;
+    const ARITY: usize = 1;
+    #[inline(always)]
+    fn f<const L: u8>(a: A, _: u8, _: u8, _: &Constants) -> D {
+        a.to()
+    }
+}
+
+/// Converts 16-bit floats to float32 with the vector code of the `half` crate.
+///
+/// # Safety
+/// The caller upholds the contract of [`SliceKernel`], for an operand of type `H` and a result of
+/// float32.
+unsafe fn widen<H: super::float::Half>(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    _: *const u8,
+    _: *const u8,
+    _: &Constants,
+) {
+    let mut wide = [0f32; CHUNK_ELEMENTS];
+    // SAFETY: operand and result have `n` elements each, and do not overlap (caller contract).
+    unsafe {
+        for at in (0..n).step_by(CHUNK_ELEMENTS) {
+            let m = (n - at).min(CHUNK_ELEMENTS);
+            H::widen(std::slice::from_raw_parts(a.cast::<H>().add(at), m), &mut wide[..m]);
+            std::ptr::copy_nonoverlapping(wide.as_ptr(), d.cast::<f32>().add(at), m);
+        }
+    }
+}
+/// Converts float32 to 16-bit floats with the vector code of the `half` crate.
+///
+/// # Safety
+/// The caller upholds the contract of [`SliceKernel`], for an operand of float32 and a result of
+/// type `H`.
+unsafe fn round<H: super::float::Half>(
+    n: usize,
+    d: *mut u8,
+    a: *const u8,
+    _: *const u8,
+    _: *const u8,
+    _: &Constants,
+) {
+    // SAFETY: operand and result have `n` elements each, and do not overlap (caller contract).
+    unsafe {
+        for at in (0..n).step_by(CHUNK_ELEMENTS) {
+            let m = (n - at).min(CHUNK_ELEMENTS);
+            let from = std::slice::from_raw_parts(a.cast::<f32>().add(at), m);
+            H::round_to(from, d.add(at * size_of::<H>()));
+        }
+    }
+}
+
+/// Returns the conversion from `A` to the type `to`; `common` selects vector code.
+fn conversion_from<A>(to: DType, common: bool, h: KernelVariant) -> Option<SliceKernel>
+where
+    A: Copy
+        + 'static
+        + ConvertTo<BoolByte>
+        + ConvertTo<f16>
+        + ConvertTo<bf16>
+        + ConvertTo<f32>
+        + ConvertTo<f64>,
+    A: ConvertTo<i8>
+        + ConvertTo<i16>
+        + ConvertTo<i32>
+        + ConvertTo<i64>
+        + ConvertTo<u8>
+        + ConvertTo<u16>
+        + ConvertTo<u32>
+        + ConvertTo<u64>,
+{
+    macro_rules! one {
+        ($D:ty, $fast:expr) => {
+            if common && $fast { narrow::<CastFn<A, $D>>(h) } else { scalar::<CastFn<A, $D>>() }
+        };
+    }
+    Some(match to {
+        DType::Bool => one!(BoolByte, true),
+        DType::I8 => one!(i8, false),
+        DType::I16 => one!(i16, false),
+        DType::I32 => one!(i32, true),
+        DType::I64 => one!(i64, true),
+        DType::U8 => one!(u8, false),
+        DType::U16 => one!(u16, false),
+        DType::U32 => one!(u32, true),
+        DType::U64 => one!(u64, false),
+        DType::F16 => one!(f16, false),
+        DType::BF16 => one!(bf16, false),
+        DType::F32 => one!(f32, true),
+        DType::F64 => one!(f64, true),
+        _ => return None,
+    })
+}
+
+/// Returns the kernel that converts elements of type `of` to type `to`.
+pub(super) fn convert(of: DType, to: DType, h: KernelVariant) -> Option<SliceKernel> {
+    match (of, to) {
+        (DType::C64, DType::C128) => return Some(narrow::<CastFn<Complex<f32>, Complex<f64>>>(h)),
+        (DType::C128, DType::C64) => return Some(narrow::<CastFn<Complex<f64>, Complex<f32>>>(h)),
+        (DType::F16, DType::F32) => return Some(widen::<f16>),
+        (DType::BF16, DType::F32) => return Some(widen::<bf16>),
+        (DType::F32, DType::F16) => return Some(round::<f16>),
+        (DType::F32, DType::BF16) => return Some(round::<bf16>),
+        _ => {}
+    }
+    match of {
+        DType::Bool => conversion_from::<BoolByte>(to, true, h),
+        DType::I8 => conversion_from::<i8>(to, false, h),
+        DType::I16 => conversion_from::<i16>(to, false, h),
+        DType::I32 => conversion_from::<i32>(to, true, h),
+        DType::I64 => conversion_from::<i64>(to, true, h),
+        DType::U8 => conversion_from::<u8>(to, false, h),
+        DType::U16 => conversion_from::<u16>(to, false, h),
+        DType::U32 => conversion_from::<u32>(to, true, h),
+        DType::U64 => conversion_from::<u64>(to, true, h),
+        DType::F16 => conversion_from::<f16>(to, false, h),
+        DType::BF16 => conversion_from::<bf16>(to, false, h),
+        DType::F32 => conversion_from::<f32>(to, true, h),
+        DType::F64 => conversion_from::<f64>(to, true, h),
+        _ => None,
+    }
+}

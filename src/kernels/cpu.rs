@@ -1,0 +1,127 @@
+//! Detection of the processor's vector instructions, and functions compiled for each level of them.
+
+use std::sync::OnceLock;
+
+/// The level of vector instructions that kernels are compiled for.
+///
+/// For a given level, results have the same bits on every machine, including matrix products.
+/// Between `Base` and the other levels, products of floats and functions such as `exp` and `sin`
+/// may differ in the last bits, because the base level has no fused multiply-add. Single arithmetic
+/// operations and sums are the same at all levels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum IsaLevel {
+    /// The instructions that every processor of this architecture has.
+    Base,
+    /// AVX2 with fused multiply-add (and BMI2 and F16C).
+    Avx2,
+    /// AVX-512 F, DQ, VL and BW, in addition to `Avx2`.
+    Avx512,
+}
+
+impl IsaLevel {
+    /// Returns the level's name: `base`, `avx2` or `avx512`.
+    pub fn name(self) -> &'static str {
+        ["base", "avx2", "avx512"][self as usize]
+    }
+    /// Iterates over all levels that this processor supports, lowest first.
+    pub fn available() -> impl Iterator<Item = IsaLevel> {
+        [IsaLevel::Base, IsaLevel::Avx2, IsaLevel::Avx512].into_iter().filter(|l| *l <= detect())
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn detect() -> IsaLevel {
+    let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+    let avx2 = avx2 && is_x86_feature_detected!("bmi2") && is_x86_feature_detected!("f16c");
+    let avx512 = is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512bw");
+    match (avx2, avx512) {
+        (true, true) => IsaLevel::Avx512,
+        (true, false) => IsaLevel::Avx2,
+        _ => IsaLevel::Base,
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn detect() -> IsaLevel {
+    IsaLevel::Base
+}
+
+/// Returns the level of this process: the processor's highest, or the one that `ATMESH_CPU` names.
+///
+/// `ATMESH_CPU` is `base`, `avx2` or `avx512`. A lower level makes runs on different machines agree
+/// to the last bit. The variable is read once, and affects everything that the engines compute.
+pub fn level() -> IsaLevel {
+    static LEVEL: OnceLock<IsaLevel> = OnceLock::new();
+    *LEVEL.get_or_init(|| {
+        let asked = std::env::var("ATMESH_CPU").ok();
+        IsaLevel::available().find(|l| asked.as_deref() == Some(l.name())).unwrap_or_else(detect)
+    })
+}
+
+/// The base level as a number; levels from 1 on have a fused multiply-add.
+pub(crate) const BASE: u8 = if cfg!(target_arch = "aarch64") { 1 } else { 0 };
+
+/// Compiles a function for each level.
+///
+/// The result is a module with the functions `base`, `avx2` and `avx512`, and `at`, which selects
+/// one of them by level. Inside the function, `$L` is the level as a number; from 1 on there is a
+/// fused multiply-add. The functions that it calls must be `#[inline(always)]`, because only
+/// inlined code is compiled for the level.
+macro_rules! for_each_isa {
+    ($(
+        mod $name:ident<$T:ident: $Bound:path>($($p:ident: $t:ty),* $(,)?) at $L:ident => $call:expr;
+    )*) => { $(
+        #[allow(dead_code, reason = "not every function asks for its level, or has all of its forms used")]
+        mod $name {
+            use super::*;
+
+            /// Runs the function at the base level.
+            ///
+            /// # Safety
+            /// The caller upholds the contract of the wrapped function.
+            pub(crate) unsafe fn base<$T: $Bound>($($p: $t),*) {
+                const $L: u8 = $crate::kernels::cpu::BASE;
+                // SAFETY: the caller upholds the contract of the wrapped function.
+                unsafe { $call }
+            }
+            /// Runs the function with AVX2.
+            ///
+            /// # Safety
+            /// The caller upholds the contract of the wrapped function; the processor has these
+            /// features.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,bmi2")]
+            pub(crate) unsafe fn avx2<$T: $Bound>($($p: $t),*) {
+                const $L: u8 = 1;
+                // SAFETY: the caller upholds the contract of the wrapped function.
+                unsafe { $call }
+            }
+            /// Runs the function with AVX-512.
+            ///
+            /// # Safety
+            /// The caller upholds the contract of the wrapped function; the processor has these
+            /// features.
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw,avx2,fma,bmi2")]
+            pub(crate) unsafe fn avx512<$T: $Bound>($($p: $t),*) {
+                const $L: u8 = 2;
+                // SAFETY: the caller upholds the contract of the wrapped function.
+                unsafe { $call }
+            }
+            /// Returns the function for a level.
+            pub(crate) fn at<$T: $Bound>(level: $crate::kernels::cpu::IsaLevel) -> unsafe fn($($t),*) {
+                match level {
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::cpu::IsaLevel::Avx512 => avx512::<$T>,
+                    #[cfg(target_arch = "x86_64")]
+                    $crate::kernels::cpu::IsaLevel::Avx2 => avx2::<$T>,
+                    _ => base::<$T>,
+                }
+            }
+        }
+    )* };
+}
+pub(crate) use for_each_isa;

@@ -1,0 +1,576 @@
+//! Matrix products on one thread, with a fixed order of summation.
+//!
+//! Each element of a product of two float matrices is a sum in a fixed order, whichever code
+//! computes it. Its terms are split into panels of 512. The terms of a panel are added in order,
+//! each by a fused multiply-add if the level has one (see `cpu`), and the sums of the panels are
+//! added in order. Large products use the `gemm` crate, one panel at a time, so that neither its
+//! blocking nor the sizes of the machine's caches affect the result; tiny products are plain loops.
+//! A product with a vector has a different order, which depends on its length and on which operand
+//! is contiguous.
+//!
+//! Products of integers and of complex numbers have no panels: the terms of each element are added
+//! in order.
+//!
+//! The order depends on the shape of the complete product ([`ProductKind`]), not on the tile of it
+//! that a call computes.
+
+mod gemm_crate;
+mod gemv;
+#[cfg(target_arch = "x86_64")]
+mod small_k;
+#[cfg(test)]
+mod tests;
+
+use super::buffer::Buffer;
+use super::cpu;
+use crate::core::types::DType;
+use gemv::{columns as columns_body, dots as dots_body};
+use num_complex::Complex;
+
+/// The maximum number of multiply-adds for which a plain loop is faster than packing.
+const MAX_UNPACKED_MACS: usize = 4096;
+/// The number of terms in a panel.
+/// The sum of a panel is completed before it is added to those of earlier panels.
+pub(crate) const PANEL_TERMS: usize = 512;
+/// The number of columns of a result that a loop keeps in registers.
+const TILE_COLUMNS: usize = 32;
+
+/// The kind of the complete product, which determines the order of sums in each of its tiles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ProductKind {
+    /// A product of two matrices.
+    MatMat,
+    /// A product of a matrix and a vector; the result is one column.
+    MatVec,
+    /// A product of a vector and a matrix; the result is one row.
+    VecMat,
+}
+
+impl ProductKind {
+    /// Returns the kind of a product whose result has this number of rows and columns.
+    pub fn for_shape(rows: usize, columns: usize) -> ProductKind {
+        match (rows, columns) {
+            (_, 1) => ProductKind::MatVec,
+            (1, _) => ProductKind::VecMat,
+            _ => ProductKind::MatMat,
+        }
+    }
+}
+
+/// Computes `dst = lhs·rhs`, or `dst += lhs·rhs` with `accumulate`.
+///
+/// `lhs` is m×k, `rhs` is k×n and `dst` is m×n; strides are in elements of `dtype`. Integers wrap.
+///
+/// With `accumulate`, the product is rounded to `dtype` before it is added, so that a sum over
+/// blocks does not depend on how the blocks are distributed over calls.
+///
+/// In products of float matrices, each element is then multiplied by `by`, with a separate
+/// rounding. `by` must be 1 for all other products, with `accumulate`, and for more than
+/// [`PANEL_TERMS`] terms.
+///
+/// # Safety
+/// All elements that the sizes and strides address are within memory of type `dtype`. Those of the
+/// operands are initialized. Those of `dst` are distinct and writable, are not elements of an
+/// operand, and are initialized with `accumulate`.
+///
+/// # Panics
+/// If `dtype` is not an integer type, float32, float64 or complex.
+#[expect(clippy::too_many_arguments, reason = "the form in which every library has it")]
+pub unsafe fn gemm(
+    dtype: DType,
+    way: ProductKind,
+    m: usize,
+    k: usize,
+    n: usize,
+    dst: *mut u8,
+    dst_rs: isize,
+    dst_cs: isize,
+    lhs: *const u8,
+    lhs_rs: isize,
+    lhs_cs: isize,
+    rhs: *const u8,
+    rhs_rs: isize,
+    rhs_cs: isize,
+    accumulate: bool,
+    by: f64,
+) {
+    macro_rules! run {
+        ($f:ident, $T:ty $(, $by:ident)?) => {{
+            let c = MatMut { ptr: dst.cast::<$T>(), rs: dst_rs, cs: dst_cs };
+            let a = MatRef { ptr: lhs.cast::<$T>(), rs: lhs_rs, cs: lhs_cs };
+            let b = MatRef { ptr: rhs.cast::<$T>(), rs: rhs_rs, cs: rhs_cs };
+            // SAFETY: the caller of `gemm` upholds its contract, which is that of these functions
+            // too.
+            unsafe { $f(way, GemmSizes { m, k, n }, c, a, b, accumulate $(, $by)?) }
+        }};
+    }
+    match dtype {
+        DType::F32 => run!(floats, f32, by),
+        DType::F64 => run!(floats, f64, by),
+        DType::C64 => run!(ints, Complex<f32>),
+        DType::C128 => run!(ints, Complex<f64>),
+        // arithmetic wraps, so signed and unsigned integers give the same bits
+        DType::I8 | DType::U8 => run!(ints, u8),
+        DType::I16 | DType::U16 => run!(ints, u16),
+        DType::I32 | DType::U32 => run!(ints, u32),
+        DType::I64 | DType::U64 => run!(ints, u64),
+        DType::F16 | DType::BF16 | DType::Bool | DType::Key => panic!("no products of {dtype}"),
+    }
+}
+
+/// Adds the m×n matrix `part` to `dst`; strides are in elements of `dtype`.
+///
+/// # Safety
+/// All elements that the sizes and strides address are initialized and within memory of type
+/// `dtype`. Those of `dst` are writable, and no two elements of the two matrices share memory.
+///
+/// # Panics
+/// If `dtype` is not supported by [`gemm`].
+pub(crate) unsafe fn add_partial(
+    dtype: DType,
+    (m, n): (usize, usize),
+    dst: (*mut u8, isize, isize),
+    part: (*mut u8, isize, isize),
+) {
+    macro_rules! run {
+        ($T:ty) => {{
+            let matrix = |x: (*mut u8, isize, isize)| MatMut { ptr: x.0.cast::<$T>(), rs: x.1, cs: x.2 };
+            // SAFETY: the caller of `add_partial` upholds its contract, which is that of `add` too.
+            unsafe { add(GemmSizes { m, k: 0, n }, matrix(dst), matrix(part)) }
+        }};
+    }
+    match dtype {
+        DType::F32 => run!(f32),
+        DType::F64 => run!(f64),
+        DType::C64 => run!(Complex<f32>),
+        DType::C128 => run!(Complex<f64>),
+        DType::I8 | DType::U8 => run!(u8),
+        DType::I16 | DType::U16 => run!(u16),
+        DType::I32 | DType::U32 => run!(u32),
+        DType::I64 | DType::U64 => run!(u64),
+        DType::F16 | DType::BF16 | DType::Bool | DType::Key => panic!("no products of {dtype}"),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct GemmSizes {
+    m: usize,
+    k: usize,
+    n: usize,
+}
+
+/// An operand: a pointer to its first element, and its row and column strides in elements.
+#[derive(Clone, Copy)]
+struct MatRef<T> {
+    ptr: *const T,
+    rs: isize,
+    cs: isize,
+}
+impl<T: Copy> MatRef<T> {
+    #[inline(always)]
+    fn row(self, i: usize) -> *const T {
+        self.ptr.wrapping_offset(i as isize * self.rs)
+    }
+    /// Reads an element.
+    ///
+    /// # Safety
+    /// Row `i` and column `j` are within the matrix.
+    #[inline(always)]
+    unsafe fn get(self, i: usize, j: usize) -> T {
+        // SAFETY: the element is within the matrix (caller contract).
+        unsafe { *self.row(i).offset(j as isize * self.cs) }
+    }
+    fn transpose(self) -> MatRef<T> {
+        MatRef { ptr: self.ptr, rs: self.cs, cs: self.rs }
+    }
+    /// Returns the submatrix that starts at row `i` and column `j`.
+    fn offset(self, i: usize, j: usize) -> MatRef<T> {
+        MatRef { ptr: self.row(i).wrapping_offset(j as isize * self.cs), ..self }
+    }
+}
+/// A result: a pointer to its first element, and its row and column strides in elements.
+#[derive(Clone, Copy)]
+struct MatMut<T> {
+    ptr: *mut T,
+    rs: isize,
+    cs: isize,
+}
+impl<T: Num> MatMut<T> {
+    /// Writes an element, or adds to it.
+    ///
+    /// # Safety
+    /// Row `i` and column `j` are within the matrix. With `accumulate` the element is initialized.
+    #[inline(always)]
+    unsafe fn put(self, i: usize, j: usize, x: T, accumulate: bool) {
+        // SAFETY: the element is within the matrix, and initialized if it is read (caller
+        // contract).
+        unsafe {
+            let at = self.ptr.offset(i as isize * self.rs + j as isize * self.cs);
+            *at = if accumulate { (*at).plus(x) } else { x };
+        }
+    }
+    fn transpose(self) -> MatMut<T> {
+        MatMut { ptr: self.ptr, rs: self.cs, cs: self.rs }
+    }
+}
+
+trait Num: Copy + 'static {
+    const ZERO: Self;
+    fn plus(self, x: Self) -> Self;
+    /// Returns `self·x + y`, fused at levels from 1 on.
+    fn fma<const L: u8>(self, x: Self, y: Self) -> Self;
+    /// Returns the product with a factor, for floats; other types ignore it.
+    fn times(self, _: f64) -> Self {
+        self
+    }
+    /// Returns the sum of each of 16 rows; the elements of a row are added pairwise in halves.
+    ///
+    /// # Safety
+    /// The processor has level `L`.
+    #[inline(always)]
+    unsafe fn sum_lanes<const L: u8>(rows: &[[Self; 16]; 16]) -> [Self; 16] {
+        gemv::sum_lanes(rows)
+    }
+}
+macro_rules! ints {
+    ($($T:ident)*) => { $(
+        impl Num for $T {
+            const ZERO: $T = 0;
+            #[inline(always)]
+            fn plus(self, x: $T) -> $T { self.wrapping_add(x) }
+            #[inline(always)]
+            fn fma<const L: u8>(self, x: $T, y: $T) -> $T { self.wrapping_mul(x).wrapping_add(y) }
+        }
+    )* };
+}
+ints!(i8 i16 i32 i64 u8 u16 u32 u64);
+macro_rules! floats {
+    ($T:ident $($more:item)?) => {
+        impl Num for $T {
+            const ZERO: $T = 0.0;
+            #[inline(always)]
+            fn plus(self, x: $T) -> $T { self + x }
+            #[inline(always)]
+            fn fma<const L: u8>(self, x: $T, y: $T) -> $T {
+                if L > 0 { self.mul_add(x, y) } else { self * x + y }
+            }
+            #[inline(always)]
+            fn times(self, x: f64) -> $T { self * x as $T }
+            $($more)?
+        }
+    };
+}
+floats!(f64);
+floats!(f32
+    #[inline(always)]
+    unsafe fn sum_lanes<const L: u8>(rows: &[[f32; 16]; 16]) -> [f32; 16] {
+        #[cfg(target_arch = "x86_64")]
+        if L == 2 {
+            // SAFETY: level 2 is AVX-512, which the processor has (caller contract).
+            return unsafe { gemv::sum_lanes_avx512(rows) };
+        }
+        gemv::sum_lanes(rows)
+    }
+);
+
+macro_rules! complex {
+    ($($T:ident)*) => { $(
+        impl Num for Complex<$T> {
+            const ZERO: Complex<$T> = Complex::new(0.0, 0.0);
+            #[inline(always)]
+            fn plus(self, x: Complex<$T>) -> Complex<$T> { self + x }
+            #[inline(always)]
+            fn fma<const L: u8>(self, x: Complex<$T>, y: Complex<$T>) -> Complex<$T> {
+                let add = |a: $T, b: $T, c: $T| <$T as Num>::fma::<L>(a, b, c);
+                Complex {
+                    re: add(-self.im, x.im, add(self.re, x.re, y.re)),
+                    im: add(self.im, x.re, add(self.re, x.im, y.im)),
+                }
+            }
+        }
+    )* };
+}
+complex!(f32 f64);
+
+/// Adds the terms of each element in order, for several columns of a row at a time.
+///
+/// # Safety
+/// The caller upholds the contract of [`gemm`]; the processor has level `L`.
+#[inline(always)]
+unsafe fn plain_body<T: Num, const L: u8>(
+    s: GemmSizes,
+    c: MatMut<T>,
+    a: MatRef<T>,
+    b: MatRef<T>,
+    accumulate: bool,
+) {
+    // SAFETY: all rows and columns below are within the matrices (caller contract), and a row of
+    // `b` is read as a slice only where its columns are contiguous.
+    unsafe {
+        for i in 0..s.m {
+            for from in (0..s.n).step_by(TILE_COLUMNS) {
+                let width = (s.n - from).min(TILE_COLUMNS);
+                let mut sums = [T::ZERO; TILE_COLUMNS];
+                for p in 0..s.k {
+                    let x = a.get(i, p);
+                    if b.cs == 1 && width == TILE_COLUMNS {
+                        let row = std::slice::from_raw_parts(b.row(p).add(from), TILE_COLUMNS);
+                        for j in 0..TILE_COLUMNS {
+                            sums[j] = x.fma::<L>(row[j], sums[j]);
+                        }
+                    } else {
+                        for (j, sum) in sums[..width].iter_mut().enumerate() {
+                            *sum = x.fma::<L>(b.get(p, from + j), *sum);
+                        }
+                    }
+                }
+                for (j, sum) in sums[..width].iter().enumerate() {
+                    c.put(i, from + j, *sum, accumulate);
+                }
+            }
+        }
+    }
+}
+
+cpu::for_each_isa! {
+    mod plain<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
+        => plain_body::<T, L>(s, c, a, b, accumulate);
+    mod dots<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
+        => dots_body::<T, L>(s, c, a, b, accumulate);
+    mod columns<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) at L
+        => columns_body::<T, L>(s, c, a, b, accumulate);
+}
+
+/// Multiplies integers, whose sums do not depend on the order, or complex numbers.
+///
+/// # Safety
+/// The caller upholds the contract of [`gemm`].
+unsafe fn ints<T: Num>(
+    _: ProductKind,
+    s: GemmSizes,
+    c: MatMut<T>,
+    a: MatRef<T>,
+    b: MatRef<T>,
+    accumulate: bool,
+) {
+    // SAFETY: the caller upholds the contract of `gemm`, which is that of these functions too.
+    unsafe {
+        match ProductKind::for_shape(s.m, s.n) {
+            ProductKind::MatMat => in_order(s, c, a, b, accumulate),
+            way => gemv(way, s, c, a, b, accumulate),
+        }
+    }
+}
+
+/// Adds the terms of each element in order.
+///
+/// # Safety
+/// The caller upholds the contract of [`gemm`].
+unsafe fn in_order<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool) {
+    // SAFETY: the caller upholds the contract of `gemm`, and the processor has the level that
+    // `level` returns.
+    unsafe {
+        if b.cs != 1 && a.rs == 1 {
+            // transpose the problem: the inner loop is then contiguous
+            let flipped = GemmSizes { m: s.n, k: s.k, n: s.m };
+            return plain::at::<T>(cpu::level())(
+                flipped,
+                c.transpose(),
+                b.transpose(),
+                a.transpose(),
+                accumulate,
+            );
+        }
+        plain::at::<T>(cpu::level())(s, c, a, b, accumulate)
+    }
+}
+
+/// Multiplies a matrix and a vector; `way` selects the side that is the vector.
+///
+/// # Safety
+/// The caller upholds the contract of [`gemm`].
+unsafe fn gemv<T: Num>(
+    way: ProductKind,
+    s: GemmSizes,
+    c: MatMut<T>,
+    a: MatRef<T>,
+    b: MatRef<T>,
+    accumulate: bool,
+) {
+    // SAFETY: the caller upholds the contract of `gemm`, and the processor has the level that
+    // `level` returns; `pack` returns `k` contiguous elements, and each kernel gets the strides
+    // that it needs.
+    unsafe {
+        let (s, c, a, b) = match way {
+            ProductKind::VecMat => {
+                (GemmSizes { m: s.n, k: s.k, n: 1 }, c.transpose(), b.transpose(), a.transpose())
+            }
+            _ => (s, c, a, b),
+        };
+        if s.k == 1 {
+            return plain::at::<T>(cpu::level())(s, c, a, b, accumulate);
+        }
+        // short rows are faster column by column if the columns are contiguous
+        if a.cs == 1 && !(a.rs == 1 && s.k < 64) {
+            if b.rs == 1 {
+                return dots::at::<T>(cpu::level())(s, c, a, b, accumulate);
+            }
+            let (_packed, x) = pack(b, s.k, 1);
+            return dots::at::<T>(cpu::level())(s, c, a, MatRef { ptr: x.ptr, rs: 1, cs: 1 }, accumulate);
+        }
+        if a.rs == 1 {
+            columns::at::<T>(cpu::level())(s, c, a, b, accumulate)
+        } else {
+            plain::at::<T>(cpu::level())(s, c, a, b, accumulate)
+        }
+    }
+}
+
+/// Copies a matrix into a new row-major buffer.
+///
+/// # Safety
+/// `x` has `rows` rows and `cols` columns.
+unsafe fn pack<T: Num>(x: MatRef<T>, rows: usize, cols: usize) -> (Buffer, MatRef<T>) {
+    let mut packed = Buffer::allocate_or_unwind(rows * cols * size_of::<T>());
+    let to: *mut T = packed.as_mut_ptr().cast();
+    for i in 0..rows {
+        for j in 0..cols {
+            // SAFETY: row `i` and column `j` are within `x` (caller contract), and the buffer has
+            // `rows·cols` elements.
+            unsafe { to.add(i * cols + j).write(x.get(i, j)) }
+        }
+    }
+    (packed, MatRef { ptr: to, rs: cols as isize, cs: 1 })
+}
+
+/// Multiplies float32 or float64 operands; `T` is one of the two.
+///
+/// # Safety
+/// The caller upholds the contract of [`gemm`].
+unsafe fn floats<T: Num>(
+    way: ProductKind,
+    s: GemmSizes,
+    c: MatMut<T>,
+    a: MatRef<T>,
+    b: MatRef<T>,
+    accumulate: bool,
+    by: f64,
+) {
+    debug_assert!(by == 1.0 || way == ProductKind::MatMat && s.k <= PANEL_TERMS && !accumulate);
+    // SAFETY: the caller upholds the contract of `gemm`; the scratch matrix has m·n elements and is
+    // not shared; the panels are within the operands.
+    unsafe {
+        if way != ProductKind::MatMat {
+            return gemv(way, s, c, a, b, accumulate);
+        }
+        if accumulate && s.k > PANEL_TERMS {
+            // panels are added to a scratch matrix first, which is then added to `dst`
+            let mut scratch =
+                Buffer::allocate_or_unwind(s.m.saturating_mul(s.n).saturating_mul(size_of::<T>()));
+            let by_rows = c.cs.abs() <= c.rs.abs();
+            let (rs, cs) = if by_rows { (s.n as isize, 1) } else { (1, s.m as isize) };
+            let part = MatMut { ptr: scratch.as_mut_ptr().cast(), rs, cs };
+            floats(way, s, part, a, b, false, 1.0);
+            return add(s, c, part);
+        }
+        panel(GemmSizes { k: s.k.min(PANEL_TERMS), ..s }, c, a, b, accumulate, by);
+        for from in (PANEL_TERMS..s.k).step_by(PANEL_TERMS) {
+            let k = (s.k - from).min(PANEL_TERMS);
+            panel(GemmSizes { k, ..s }, c, a.offset(0, from), b.offset(from, 0), true, 1.0);
+        }
+    }
+}
+
+/// Adds the m×n matrix `part` to `c`.
+///
+/// # Safety
+/// Both matrices have `s.m` rows and `s.n` columns, all initialized, and do not overlap. `c` is
+/// writable.
+unsafe fn add<T: Num>(s: GemmSizes, c: MatMut<T>, part: MatMut<T>) {
+    if s.m > 1 && (s.n == 1 || c.cs.abs() > c.rs.abs()) {
+        // SAFETY: the transposed matrices have `s.n` rows and `s.m` columns (caller contract).
+        return unsafe { add(GemmSizes { m: s.n, n: s.m, ..s }, c.transpose(), part.transpose()) };
+    }
+    for i in 0..s.m {
+        let row = |x: MatMut<T>| x.ptr.wrapping_offset(i as isize * x.rs);
+        let (to, from) = (row(c), row(part));
+        // SAFETY: the row and its `s.n` elements are within both matrices (caller contract), and
+        // are read as slices only where they are contiguous.
+        unsafe {
+            if c.cs == 1 && part.cs == 1 {
+                let from = std::slice::from_raw_parts(from, s.n);
+                for (to, from) in std::slice::from_raw_parts_mut(to, s.n).iter_mut().zip(from) {
+                    *to = to.plus(*from);
+                }
+                continue;
+            }
+            for j in 0..s.n as isize {
+                let to = to.offset(j * c.cs);
+                *to = (*to).plus(*from.offset(j * part.cs));
+            }
+        }
+    }
+}
+
+/// Multiplies operands of at most [`PANEL_TERMS`] terms, in order, and scales the result by `by`.
+///
+/// # Safety
+/// The caller upholds the contract of [`gemm`]; `T` is float32 or float64.
+unsafe fn panel<T: Num>(s: GemmSizes, c: MatMut<T>, a: MatRef<T>, b: MatRef<T>, accumulate: bool, by: f64) {
+    // SAFETY: the caller upholds the contract of `gemm`. The casts to float32 are of matrices whose
+    // elements, of 4 bytes, are float32. Packed operands have the sizes that `pack` was given.
+    unsafe {
+        // the crate adds two terms to `dst` one after the other, and has separate code for vectors
+        if s.m * s.n * s.k <= MAX_UNPACKED_MACS || s.k <= 2 || s.m == 1 || s.n == 1 || !gemm_crate::usable() {
+            in_order(s, c, a, b, accumulate);
+            return scale(s, c, by);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if size_of::<T>() == 4 && cpu::level() == cpu::IsaLevel::Avx512 {
+            let cast = |c: MatMut<T>, a: MatRef<T>, b: MatRef<T>| {
+                let side = |x: MatRef<T>| MatRef { ptr: x.ptr.cast::<f32>(), rs: x.rs, cs: x.cs };
+                (MatMut { ptr: c.ptr.cast::<f32>(), rs: c.rs, cs: c.cs }, side(a), side(b))
+            };
+            if small_k::fits(s, c, b) {
+                let (of, (c, a, b)) = (c, cast(c, a, b));
+                small_k::product(s, c, a, b, accumulate);
+                return scale(s, of, by);
+            }
+            let flipped = GemmSizes { m: s.n, k: s.k, n: s.m };
+            if small_k::fits(flipped, c.transpose(), a.transpose()) {
+                let (of, (c, a, b)) = (c, cast(c.transpose(), b.transpose(), a.transpose()));
+                small_k::product(flipped, c, a, b, accumulate);
+                return scale(s, of, by);
+            }
+        }
+        // for a small product of contiguous rows with contiguous columns, the crate would add terms
+        // lane by lane, in another order
+        if a.cs == 1 && b.rs == 1 && s.m * s.n <= 256 {
+            if s.n <= s.m {
+                let (_packed, b) = pack(b, s.k, s.n);
+                return gemm_crate::product(s, c, a, b, accumulate, by);
+            }
+            let (_packed, a) = pack(a.transpose(), s.k, s.m);
+            return gemm_crate::product(s, c, a.transpose(), b, accumulate, by);
+        }
+        gemm_crate::product(s, c, a, b, accumulate, by)
+    }
+}
+
+/// Multiplies the m×n matrix `c` by `by`.
+///
+/// # Safety
+/// `c` has `s.m` rows and `s.n` columns, all of which are initialized.
+unsafe fn scale<T: Num>(s: GemmSizes, c: MatMut<T>, by: f64) {
+    // in WebAssembly no caller passes a factor
+    if size_optimized!() || by == 1.0 {
+        return;
+    }
+    for (i, j) in (0..s.m).flat_map(|i| (0..s.n).map(move |j| (i as isize, j as isize))) {
+        // SAFETY: the element is within the matrix, and initialized (caller contract).
+        unsafe {
+            let at = c.ptr.offset(i * c.rs + j * c.cs);
+            *at = (*at).times(by);
+        }
+    }
+}

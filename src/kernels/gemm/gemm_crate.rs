@@ -1,0 +1,129 @@
+//! Matrix products by the `gemm` crate, on machines where it is usable.
+
+use super::{GemmSizes, MatMut, MatRef, Num, PANEL_TERMS};
+use crate::kernels::cpu;
+use crate::kernels::cpu::IsaLevel;
+use gemm_common::cache::{CACHE_INFO, kernel_params};
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// Returns true if the crate adds terms in the order of `in_order` and runs on this machine.
+///
+/// Otherwise `in_order` is used instead. The crate's vector code always uses fused multiply-adds,
+/// which the base level does not have, and Miri cannot run it. WebAssembly has the base level only;
+/// the test for it comes first, so that the crate is not linked there.
+pub(super) fn usable() -> bool {
+    if cfg!(target_family = "wasm") {
+        return false;
+    }
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    let fused = cfg!(target_arch = "aarch64") || cpu::level() > IsaLevel::Base;
+    !cfg!(miri) && fused && *KNOWN.get_or_init(|| std::panic::catch_unwind(caches_supported).unwrap_or(false))
+}
+
+/// Returns true if the crate's panels fit the caches that the system reports.
+///
+/// On unexpected sizes, such as a fourth cache level or a large cache shared by many processors,
+/// the crate would panic, or would search forever for a panel that is small enough.
+fn caches_supported() -> bool {
+    if cfg!(target_os = "linux") && !cache_levels_known(Path::new("/sys/devices/system/cpu")) {
+        return false;
+    }
+    let caches = *CACHE_INFO;
+    [4, 8].into_iter().all(|size| {
+        let (rows, columns) = (vector_bytes() * 4 / size, 6);
+        let small = caches[1].cache_bytes / size / PANEL_TERMS / rows;
+        let large = kernel_params(1 << 16, 1 << 16, PANEL_TERMS, rows, columns, size);
+        small > 0 && large.kc == PANEL_TERMS && large.mc >= rows && (large.nc == 0 || large.nc >= columns)
+    })
+}
+
+/// Returns true if Linux reports its caches here, with levels that the crate supports.
+///
+/// Without such a report the crate would run `lscpu`, that is, any program of that name in `$PATH`.
+fn cache_levels_known(cpus: &Path) -> bool {
+    let more = |level: String| level.trim().parse().is_ok_and(|level: usize| level > 3);
+    let levels = std::fs::read_dir(cpus.join("cpu0/cache")).into_iter().flatten().flatten();
+    std::fs::read_dir(cpus).is_ok()
+        && !levels.filter_map(|index| std::fs::read_to_string(index.path().join("level")).ok()).any(more)
+}
+
+/// Returns the number of bytes in a vector of the crate's code.
+fn vector_bytes() -> usize {
+    #[cfg(target_arch = "x86_64")]
+    return if is_x86_feature_detected!("avx512f") { 64 } else { 32 };
+    #[cfg(not(target_arch = "x86_64"))]
+    16
+}
+
+/// Multiplies matrices of at most [`PANEL_TERMS`] terms, and of more than two rows and columns.
+///
+/// Without `accumulate`, the result is multiplied by `by`.
+///
+/// # Safety
+/// The caller upholds the contract of [`gemm`](super::gemm); `T` is float32 or float64.
+pub(super) unsafe fn product<T: Num>(
+    s: GemmSizes,
+    c: MatMut<T>,
+    a: MatRef<T>,
+    b: MatRef<T>,
+    accumulate: bool,
+    by: f64,
+) {
+    /// Calls the crate for the element type `F`.
+    ///
+    /// # Safety
+    /// The caller upholds the contract of `gemm` for operands of type `F`.
+    unsafe fn typed_product<F: 'static>(
+        s: GemmSizes,
+        c: MatMut<F>,
+        a: MatRef<F>,
+        b: MatRef<F>,
+        read: bool,
+        zero: F,
+        one: [F; 2],
+    ) {
+        let [one, by] = one;
+        let none = gemm::Parallelism::None;
+        let factor = if read { one } else { zero };
+        // SAFETY: the caller of `typed_product` upholds the contract of `gemm`, which is that of
+        // the crate.
+        unsafe {
+            gemm::gemm(
+                s.m, s.n, s.k, c.ptr, c.cs, c.rs, read, a.ptr, a.cs, a.rs, b.ptr, b.cs, b.rs, factor, by,
+                false, false, false, none,
+            )
+        }
+    }
+    macro_rules! cast {
+        ($F:ty) => {{
+            let c = MatMut { ptr: c.ptr.cast::<$F>(), rs: c.rs, cs: c.cs };
+            let a = MatRef { ptr: a.ptr.cast::<$F>(), rs: a.rs, cs: a.cs };
+            let b = MatRef { ptr: b.ptr.cast::<$F>(), rs: b.rs, cs: b.cs };
+            // SAFETY: the caller upholds the contract of `gemm`; `T` is float32 or float64 (caller
+            // contract), and `F` is the one of these two that has the size of `T`, so it is `T`.
+            unsafe { typed_product(s, c, a, b, accumulate, 0.0, [1.0, by as $F]) }
+        }};
+    }
+    if size_of::<T>() == 4 { cast!(f32) } else { cast!(f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it writes files")]
+    fn odd_caches_are_not_asked_about() {
+        let cpus = std::env::temp_dir().join(format!("caches_{}", std::process::id()));
+        assert!(!cache_levels_known(&cpus), "nothing is told");
+        let index = cpus.join("cpu0/cache/index3");
+        fs::create_dir_all(&index).unwrap();
+        fs::write(index.join("level"), "3\n").unwrap();
+        assert!(cache_levels_known(&cpus));
+        fs::write(index.join("level"), "4\n").unwrap();
+        assert!(!cache_levels_known(&cpus), "a fourth level");
+        fs::remove_dir_all(&cpus).unwrap();
+    }
+}

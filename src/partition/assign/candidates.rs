@@ -1,0 +1,71 @@
+//! Candidate splits of loops, taken from the sub-axes of operands and results.
+
+use crate::core::sharding::sub_axes::{SubAxes, canonicalize, prime_factors, truncate_to_free};
+use crate::core::util::small_sort;
+use crate::ir::program::loop_nest::{LoopNest, Source};
+use crate::partition::draft::Draft;
+use crate::partition::layout::{DimLayout, Layout};
+
+/// Combines one option per loop into a layout.
+/// Reduction loops take sub-axes first.
+pub(super) fn combined_layout(
+    s: &LoopNest,
+    own: &Layout,
+    options: &[Vec<SubAxes>],
+    pick: &[usize],
+) -> Vec<DimLayout> {
+    let mut used = SubAxes::new();
+    let mut loops: Vec<DimLayout> = Vec::new();
+    for l in (0..s.extents.len()).rev() {
+        let sub_axes = truncate_to_free(&options[l][pick[l]], &used);
+        used.extend(sub_axes.iter().copied());
+        loops.push(loop_layout(s, own, l, sub_axes));
+    }
+    loops.reverse();
+    loops
+}
+
+/// Returns the layout of a loop split over these sub-axes.
+/// It has the block offset of the result if that has the same split.
+pub(super) fn loop_layout(s: &LoopNest, own: &Layout, l: usize, sub_axes: SubAxes) -> DimLayout {
+    let framed = l < s.rank && sub_axes == own.dims[l].sub_axes;
+    if framed { own.dims[l].clone() } else { DimLayout::new(s.extents[l], sub_axes) }
+}
+
+/// Returns the distinct lists of sub-axes that split operands along a loop, sorted.
+pub(super) fn operand_splits(d: &Draft, s: &LoopNest, l: usize) -> Vec<SubAxes> {
+    let mut list = Vec::new();
+    for p in s.accesses.iter().flat_map(|r| &r.pieces) {
+        let Source::Value(src) = p.source else { continue };
+        for (dim, m) in p.map.iter().enumerate() {
+            let held = &d.slots[src].layout.dims[dim];
+            if held.sub_axes.is_empty() {
+                continue;
+            }
+            match m.terms[..] {
+                [(k, _)] if k == l => list.push(held.sub_axes.clone()),
+                // several loops run along one dimension: the loops with larger strides take its
+                // sub-axes first
+                _ if m.terms.iter().any(|t| t.0 == l) => {
+                    let mut terms = m.terms.to_vec();
+                    small_sort::sort_by_key(&mut terms, |t| std::cmp::Reverse(t.1.abs()));
+                    let mut sub_axes = prime_factors(&held.sub_axes).into_iter().peekable();
+                    for (k, _) in terms {
+                        let (mut remaining, mut here) = (s.extents[k], SubAxes::new());
+                        while let Some(a) = sub_axes.next_if(|a| remaining.is_multiple_of(a.size)) {
+                            remaining /= a.size;
+                            here.push(a);
+                        }
+                        if k == l && !here.is_empty() {
+                            list.push(canonicalize(here));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    small_sort::sort(&mut list);
+    list.dedup();
+    list
+}

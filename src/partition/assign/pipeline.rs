@@ -1,0 +1,112 @@
+//! The pass pipeline from a draft to a finished program.
+//!
+//! If region search changes the placement of values, the program is finished with and without these
+//! changes, and the better one is used.
+
+use crate::core::diagnostic::Result;
+use crate::partition::assign::hoist_inputs::AdoptedInput;
+use crate::partition::assign::place::{self, Placer};
+use crate::partition::assign::{
+    block_align, combine_collectives, fuse_views, hoist_inputs, insert_fetches, licm, region_search,
+};
+use crate::partition::collective::Collectives;
+use crate::partition::cost::cache::CostCache;
+use crate::partition::cost::compute::{CostEstimate, ElementsPerByte, computed_elements};
+use crate::partition::draft::{Draft, DraftStep, FusedView};
+use crate::partition::program::SpmdProgram;
+use crate::partition::report::classify;
+
+/// A per-device program and the report of its collectives.
+#[derive(Clone, Debug)]
+pub struct Partitioned {
+    /// The per-device program.
+    pub program: SpmdProgram,
+    /// The collectives, each with its bytes, source location and reason.
+    pub collectives: Collectives,
+}
+
+impl Partitioned {
+    /// Returns the cost of the program's own steps.
+    ///
+    /// Nested programs are left out, because they are equal in all alternative placements.
+    fn total_cost(&self, per_byte: ElementsPerByte) -> CostEstimate {
+        let own = self.program.steps.iter().filter_map(|s| s.local());
+        let work: f64 = own.map(|l| computed_elements(l.nest, l.layout)).sum();
+        per_byte.cost(self.collectives.total_bytes() as f64, work * self.program.devices as f64)
+    }
+}
+
+/// A finished program, and the changes it needs in the loop around it.
+pub(crate) struct PlannedProgram {
+    /// The program and its collectives.
+    pub(crate) partitioned: Partitioned,
+    /// Inputs whose layouts differ from the draft's, and the consumers that need that.
+    pub(crate) adopted: Vec<AdoptedInput>,
+    /// Loop-invariant steps to hoist before the loop.
+    /// Their results are inputs of the program, after those of the draft.
+    pub(crate) hoisted: Vec<DraftStep>,
+}
+
+/// Runs all passes on a draft.
+pub(crate) fn run_pipeline(mut d: Draft) -> Result<PlannedProgram> {
+    d.check_sizes()?;
+    watch("lower", &d);
+    let vias = fuse_views::fuse_views(&mut d);
+    fuse_views::absorb_permutations(&mut d);
+    watch("views", &d);
+    let before = region_search::place_regions(&mut d);
+    if before.is_empty() {
+        return Ok(assign_layouts(d, &vias)?.0);
+    }
+    let mut propagated = d.clone_uncached();
+    before.into_iter().for_each(|(slot, dims)| propagated.slots[slot].layout.dims = dims);
+    // the cost around a region does not include all effects, so compare whole programs
+    let per_byte = d.per_byte;
+    let (moved, prices) = assign_layouts(d, &vias)?;
+    propagated.costs = prices;
+    let propagated = assign_layouts(propagated, &vias)?.0;
+    let [after, before] = [&moved, &propagated].map(|p| p.partitioned.total_cost(per_byte));
+    Ok(if after.bytes < before.bytes && after.total < before.total { moved } else { propagated })
+}
+
+/// Runs the passes that follow placement, and returns the program with the cache of costs.
+fn assign_layouts(mut d: Draft, vias: &[Option<FusedView>]) -> Result<(PlannedProgram, CostCache)> {
+    block_align::align_blocks(&mut d);
+    let (again, n) =
+        ((d.trip_count > 1 && !d.loop_invariant.is_empty()).then(|| d.clone_uncached()), d.slots.len());
+    let mut placed = place::place(d);
+    placed.d.check_sizes()?;
+    let mut adopted = hoist_inputs::adopt_layouts(&mut placed.d);
+    let mut before = Vec::new();
+    if let Some(mut body) = again
+        && let Some(found) = licm::find_invariants(&placed.d, n)
+    {
+        body.costs = std::mem::take(&mut placed.d.costs);
+        before = licm::hoist_out(&mut body, found);
+        placed = place::place(body);
+        adopted = hoist_inputs::adopt_layouts(&mut placed.d);
+    }
+    let Placer { mut d, two_step_reductions: halves, .. } = placed;
+    combine_collectives::combine_small_reductions(&mut d);
+    watch("choose", &d);
+    insert_fetches::insert_fetches(&mut d);
+    watch("fetch", &d);
+    let prices = std::mem::take(&mut d.costs);
+    let (program, notes) = d.finish();
+    #[cfg(debug_assertions)]
+    if let Err(wrong) = crate::partition::assign::verify::verify(&program) {
+        let what = format!("the per-device program is not sound: {wrong}\n{program}");
+        return Err(crate::core::diagnostic::Error::internal(what));
+    }
+    let collectives = classify::list_collectives(&program, &notes, vias, &halves, &prices);
+    Ok((
+        PlannedProgram { partitioned: Partitioned { program, collectives }, adopted, hoisted: before },
+        prices,
+    ))
+}
+
+/// Records a draft after a pass, for the test of the module documentation.
+#[cfg(test)]
+use crate::partition::tests::watch;
+#[cfg(not(test))]
+fn watch(_: &'static str, _: &Draft) {}

@@ -1,0 +1,206 @@
+//! The collectives of a program: their kinds, sizes and causes.
+
+use crate::core::diagnostic::SourceLocation;
+use crate::core::mesh::Axes;
+use crate::ir::program::Phase;
+use crate::partition::memory::StepMemory;
+use crate::partition::program::{SpmdProgram, StepOrigin};
+use std::fmt;
+
+/// The kind of a collective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum CollectiveKind {
+    /// Combines partial values; every device receives the result.
+    AllReduce,
+    /// Joins blocks; every device receives the result.
+    AllGather,
+    /// Combines partial values; each device keeps its block of the result.
+    ReduceScatter,
+    /// Splits one dimension and joins another.
+    AllToAll,
+    /// Sends full blocks from device to device.
+    Permute,
+    /// Sends the edges of blocks to neighbours.
+    Halo,
+    /// Any other exchange of blocks.
+    Exchange,
+}
+
+/// The role of a collective in its operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CollectiveRole {
+    /// Brings operands.
+    /// The index is that of the first access it serves.
+    Operand(usize),
+    /// Combines the partial values of the result.
+    Reduction,
+    /// Moves the result into the requested layout.
+    Result,
+}
+
+/// A collective of a program.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Collective {
+    /// The kind.
+    pub kind: CollectiveKind,
+    /// The mesh axes it runs over.
+    /// A sub-axis is named by its axis.
+    pub axes: Axes,
+    /// The bytes that the busiest device receives, per execution.
+    pub bytes_per_device: u64,
+    /// The bytes that all devices together receive, per execution.
+    pub total_bytes: u64,
+    /// True if the byte counts are exact.
+    /// Otherwise they were estimated from a sample of the devices, and are printed with `≈`.
+    pub exact: bool,
+    /// The number of messages between devices per execution, if every block is sent separately.
+    pub messages: u64,
+    /// True if all messages were counted.
+    /// Otherwise the number was estimated from a sample of the devices, and is printed with `≈`.
+    pub messages_exact: bool,
+    /// The number of executions: the product of the trip counts of the surrounding loops.
+    pub count: u64,
+    /// The operation that needed the collective.
+    pub op: String,
+    /// The source location.
+    /// `None` if it is unknown.
+    ///
+    /// If a function of the user's program moves data, this is the location inside that function,
+    /// or that of its caller if it is `#[track_caller]`.
+    pub location: Option<SourceLocation>,
+    /// The phase of differentiation that added the collective.
+    pub phase: Phase,
+    /// True if the program requested it.
+    ///
+    /// Requests are `reshard`, `constrain`, and collectives in per-device code. Otherwise an
+    /// operation needs data that its device does not hold.
+    pub requested: bool,
+    /// The reason why it is needed.
+    pub reason: String,
+    /// The role in its operation.
+    pub(crate) role: CollectiveRole,
+    /// The origin of the consumer that determines the placement of the operation's result.
+    pub(crate) for_consumer: Option<StepOrigin>,
+    /// The origin of the loop that it was hoisted out of, if any.
+    pub(crate) hoisted_from: Option<StepOrigin>,
+    /// The position in the program.
+    /// For each surrounding program, the step and the index of the program nested in it; last, the
+    /// step of the collective.
+    pub(crate) path: Vec<(usize, usize)>,
+}
+
+/// The collectives of a program, in order, and its peak memory.
+#[derive(Clone, Debug, Default)]
+pub struct Collectives {
+    /// The collectives, in program order.
+    pub(crate) list: Vec<Collective>,
+    /// The peak memory per device, in bytes.
+    pub(crate) peak_bytes: u64,
+    /// True if `peak_bytes` is an estimate.
+    pub(crate) estimated: bool,
+    /// The memory account that `peak_bytes` is computed from.
+    pub(crate) memory: StepMemory,
+}
+
+impl CollectiveKind {
+    /// Returns the name of the kind, such as `all_reduce`.
+    pub fn name(self) -> &'static str {
+        match self {
+            CollectiveKind::AllReduce => "all_reduce",
+            CollectiveKind::AllGather => "all_gather",
+            CollectiveKind::ReduceScatter => "reduce_scatter",
+            CollectiveKind::AllToAll => "all_to_all",
+            CollectiveKind::Permute => "permute",
+            CollectiveKind::Halo => "halo",
+            CollectiveKind::Exchange => "exchange",
+        }
+    }
+}
+impl fmt::Display for CollectiveKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl<'a> IntoIterator for &'a Collectives {
+    type Item = &'a Collective;
+    type IntoIter = std::slice::Iter<'a, Collective>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.iter()
+    }
+}
+impl Collectives {
+    /// Returns an iterator over the collectives, in program order.
+    /// A collective in a loop body is listed once, with its number of executions.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Collective> {
+        self.list.iter()
+    }
+    /// Returns the number of collectives.
+    /// A collective in a loop body counts once.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+    /// Returns true if the program does not communicate.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+    /// Returns the number of collectives of a kind over the given axes.
+    /// A collective in a loop body counts once.
+    pub fn count(&self, kind: CollectiveKind, axes: impl Into<Axes>) -> usize {
+        let axes = axes.into();
+        self.list.iter().filter(|c| c.kind == kind && same_axes(&c.axes, &axes)).count()
+    }
+    /// Returns the bytes that the busiest device of each collective receives, over all executions.
+    pub fn bytes(&self) -> u64 {
+        self.list.iter().fold(0, |sum, c| sum.saturating_add(c.bytes_per_device.saturating_mul(c.count)))
+    }
+    /// Returns the bytes that all devices receive, over all executions.
+    pub fn total_bytes(&self) -> u64 {
+        self.list.iter().fold(0, |sum, c| sum.saturating_add(c.total_bytes.saturating_mul(c.count)))
+    }
+    /// Returns the peak memory per device, in bytes.
+    ///
+    /// It counts the blocks of live values and fetched data. It is printed with `≈` if it is an
+    /// estimate. A donated argument counts until its last consumer; one that reads it element by
+    /// element overwrites it. [`Lowered::memory`](crate::Lowered::memory) lists the values held at
+    /// the peak.
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak_bytes
+    }
+    /// Returns the collectives with the peak recomputed for donated inputs.
+    pub(crate) fn with_donated(self, p: &SpmdProgram, donated: &[bool]) -> Collectives {
+        let (peak_bytes, exact) = self.memory.peak(p, donated);
+        Collectives { peak_bytes, estimated: !exact, ..self }
+    }
+    /// Panics unless the program has exactly these collectives.
+    ///
+    /// Each entry is a kind, a set of axes in any order, and the number of such collectives. The
+    /// message lists the collectives found.
+    #[track_caller]
+    pub fn assert(&self, expected: &[(CollectiveKind, Axes, usize)]) {
+        let mut wrong = Vec::new();
+        let mut seen: Vec<(CollectiveKind, &Axes)> = Vec::new();
+        for (kind, axes, n) in expected {
+            let found = self.count(*kind, axes);
+            if found != *n {
+                wrong.push(format!("{kind} over {axes}: expected {n}, found {found}"));
+            }
+            seen.push((*kind, axes));
+        }
+        for c in &self.list {
+            if !seen.iter().any(|(k, a)| *k == c.kind && same_axes(a, &c.axes)) {
+                let n = self.count(c.kind, &c.axes);
+                wrong.push(format!("{} over {}: expected none, found {n}", c.kind, c.axes));
+                seen.push((c.kind, &c.axes));
+            }
+        }
+        assert!(wrong.is_empty(), "other collectives than expected:\n  {}\n{self}", wrong.join("\n  "));
+    }
+}
+
+/// Returns true if two lists contain the same axes.
+fn same_axes(a: &Axes, b: &Axes) -> bool {
+    a.len() == b.len() && a.iter().all(|x| b.contains(x))
+}

@@ -1,0 +1,164 @@
+//! Factorises index spaces so that held and needed blocks are boxes of sub-axes.
+
+use crate::core::sharding::sub_axes::{SubAxes, prime_factors};
+use crate::core::util::small_sort;
+use crate::ir::program::loop_nest::{Source, StridedRange};
+use crate::partition::cost::consumer::Consumer;
+use crate::partition::layout::DimLayout;
+use crate::partition::program::{Slot, StoredValue};
+use std::collections::BTreeSet;
+
+/// A factor of an index space in which held and needed blocks are boxes.
+pub(crate) struct IndexFactor {
+    /// The size of the factor.
+    pub(crate) size: i64,
+    /// The dimension of the stored value that it is a factor of.
+    pub(crate) dim: usize,
+    /// The prime sub-axes that split the held blocks.
+    pub(crate) held: SubAxes,
+    /// The prime sub-axes that split the needed blocks.
+    pub(crate) wanted: SubAxes,
+}
+
+/// Returns the factors of an access that reads all of a value.
+/// If `evenly`, both layouts must have equal blocks.
+pub(crate) fn factorize(
+    slot: Slot,
+    stored: &StoredValue,
+    r: &Consumer,
+    evenly: bool,
+) -> Option<Vec<IndexFactor>> {
+    let even = |l: &DimLayout, n: usize| {
+        l.origin == 0 && n.is_multiple_of(l.num_shards()) && l.block as usize * l.num_shards() == n
+    };
+    let s = r.nest;
+    let all = stored.layout.dims.iter().zip(&stored.shape[..]).chain(r.layout.iter().zip(&s.extents));
+    if evenly && !all.into_iter().all(|(l, n)| even(l, *n)) {
+        return None;
+    }
+    let held: Vec<&SubAxes> = stored.layout.dims.iter().map(|l| &l.sub_axes).collect();
+    if !s.compute.has_affine_accesses() {
+        let sizes = common_refinement(&stored.shape, &s.extents)?;
+        let a = distribute_sub_axes(&stored.shape, &held, &sizes)?;
+        let b = distribute_sub_axes(
+            &s.extents,
+            &r.layout.iter().map(|l| &l.sub_axes).collect::<Vec<_>>(),
+            &sizes,
+        )?;
+        let mut dims = Vec::new();
+        for (d, n) in stored.shape.iter().enumerate() {
+            let (mut left, mut k) = (*n, dims.len());
+            if left == 1 && sizes.get(k) == Some(&1) {
+                dims.push(d);
+            }
+            while left > 1 {
+                left /= sizes[k];
+                dims.push(d);
+                k += 1;
+            }
+        }
+        let each = sizes.iter().zip(a).zip(b).zip(dims);
+        return Some(
+            each.map(|(((n, held), wanted), dim)| IndexFactor { size: *n as i64, dim, held, wanted })
+                .collect(),
+        );
+    }
+    let [part] = &s.accesses[r.access].pieces[..] else { return None };
+    if part.source != Source::Value(slot)
+        || !part.ranges.iter().zip(&s.extents).all(|(v, n)| *v == StridedRange::full(*n))
+    {
+        return None;
+    }
+    let mut used = BTreeSet::new();
+    let mut factors = Vec::new();
+    for (dim, (m, n)) in part.map.iter().zip(&stored.shape[..]).enumerate() {
+        if m.constant != 0 {
+            return None;
+        }
+        let mut terms: Vec<(usize, i64)> = m.terms.iter().copied().filter(|t| s.extents[t.0] > 1).collect();
+        small_sort::sort_by_key(&mut terms, |t| std::cmp::Reverse(t.1));
+        let mut step = *n as i64;
+        let mut sizes = Vec::new();
+        for (l, c) in &terms {
+            let size = s.extents[*l];
+            if !used.insert(*l) || c * size as i64 != step {
+                return None;
+            }
+            step = *c;
+            sizes.push(size);
+        }
+        if step != 1 {
+            return None;
+        }
+        if sizes.is_empty() {
+            continue;
+        }
+        // a dimension along a single loop need not be divisible
+        let pieces = match sizes[..] {
+            [_] => vec![prime_factors(held[dim])],
+            _ => distribute_sub_axes(&[*n], &[held[dim]], &sizes)?,
+        };
+        for ((l, _), own) in terms.iter().zip(pieces) {
+            let wanted = prime_factors(&r.layout[*l].sub_axes);
+            factors.push(IndexFactor { size: s.extents[*l] as i64, dim, held: own, wanted });
+        }
+    }
+    Some(factors)
+}
+
+/// Returns the common refinement of two shapes with equal element counts, major to minor.
+///
+/// `None` if a factor of one shape does not divide a factor of the other.
+fn common_refinement(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
+    let cuts = |s: &[usize]| -> Vec<usize> {
+        s.iter()
+            .scan(1, |p, n| {
+                *p *= n;
+                Some(*p)
+            })
+            .collect()
+    };
+    let mut all: Vec<usize> = cuts(a).into_iter().chain(cuts(b)).collect();
+    small_sort::sort(&mut all);
+    all.dedup();
+    let mut before = 1;
+    all.iter()
+        .map(|c| {
+            let f = (before != 0 && c.is_multiple_of(before)).then(|| c / before);
+            before = *c;
+            f
+        })
+        .collect()
+}
+
+/// Distributes the sub-axes of each dimension over its factors, major first.
+/// `None` if a block would be strided.
+fn distribute_sub_axes(shape: &[usize], sub_axes: &[&SubAxes], sizes: &[usize]) -> Option<Vec<SubAxes>> {
+    let mut out: Vec<SubAxes> = Vec::new();
+    let mut k = 0;
+    for (n, sub_axes) in shape.iter().zip(sub_axes) {
+        let (mut left, mut sub_axes) = (*n, prime_factors(sub_axes).into_iter().peekable());
+        if left == 1 && sizes.get(k) == Some(&1) {
+            out.push(SubAxes::new());
+            k += 1;
+        }
+        while left > 1 {
+            let size = *sizes.get(k)?;
+            let (mut remaining, mut here) = (size, SubAxes::new());
+            while let Some(a) = sub_axes.next_if(|a| remaining.is_multiple_of(a.size)) {
+                remaining /= a.size;
+                here.push(a);
+            }
+            if remaining > 1 && left > size && sub_axes.peek().is_some() {
+                return None;
+            }
+            out.push(here);
+            left /= size;
+            k += 1;
+        }
+        if sub_axes.next().is_some() {
+            return None;
+        }
+    }
+    (out.len() == sizes.len()).then_some(out)
+}

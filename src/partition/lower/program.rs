@@ -1,0 +1,49 @@
+//! Partitions a whole program: lowers it, then runs the pass pipeline.
+
+use crate::core::diagnostic::Result;
+use crate::ir::program::{Op, Phase, Program};
+use crate::partition::assign::pipeline::{Partitioned, run_pipeline};
+use crate::partition::cost::compute::ElementsPerByte;
+use crate::partition::draft::Draft;
+use crate::partition::lower::equations::{LoweredValue, Lowering};
+use crate::partition::program::StepOrigin;
+
+/// Partitions a program for no machine in particular.
+/// Every variable must be placed.
+pub fn partition(program: &Program) -> Result<Partitioned> {
+    partition_for(program, ElementsPerByte::default())
+}
+
+/// Partitions a program for a machine with this cost of a byte.
+/// Every variable must be placed.
+pub(crate) fn partition_for(program: &Program, per_byte: ElementsPerByte) -> Result<Partitioned> {
+    let draft = Draft::new(num_devices(program), program.mesh.clone(), per_byte);
+    let mut lower = Lowering { draft, manual: None, phase: Phase::Forward };
+    let mut vals = Vec::new();
+    for var in &program.inputs {
+        let info = &program.vars[var.index()];
+        let layout = lower.layout_of(info, &[]);
+        let slot = lower.draft.add_slot(info.ty.dtype, info.ty.shape.clone(), layout);
+        lower.draft.ins.push(slot);
+        vals.push(LoweredValue::Slot(slot, Vec::new()));
+    }
+    let outs = lower.run(program, vals)?;
+    let why = StepOrigin { op: "return".into(), ..StepOrigin::default() };
+    lower.draft.outs = outs.iter().map(|v| lower.as_slot(v, &why)).collect();
+    Ok(run_pipeline(lower.draft)?.partitioned)
+}
+
+/// Returns the number of devices of a program.
+/// It is the size of its mesh, or more if its placements imply more.
+fn num_devices(program: &Program) -> usize {
+    let mut n = program.mesh.as_ref().map_or(1, |m| m.size());
+    for p in program.vars.iter().filter_map(|v| v.placement.as_ref()) {
+        n = p.dims.iter().flatten().chain(&p.partial).map(|a| a.stride * a.size).fold(n, usize::max);
+    }
+    for e in &program.equations {
+        if let Op::Control(c) = &e.op {
+            n = c.bodies().iter().map(|b| num_devices(b)).fold(n, usize::max);
+        }
+    }
+    n
+}

@@ -1,0 +1,288 @@
+//! Output of plans: a text table, JSON, an HTML page, and trace events.
+
+use super::html::{PageCell, location_text, page, table};
+use super::schedule::LoopRemainder;
+use super::{EntryKind, Plan, PlanEntry};
+use crate::core::util::small_sort;
+use crate::ir::program::Phase;
+use crate::partition::PHASE_COLUMN;
+use std::fmt;
+
+/// Returns a text as a JSON string.
+pub(crate) fn json_string(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if u32::from(c) < 0x20 => out += &format!("\\u{:04x}", u32::from(c)),
+            c => out.push(c),
+        }
+    }
+    out + "\""
+}
+
+/// Formats a value with an SI prefix, such as `1.23 ms`.
+pub(crate) fn scaled(x: f64, unit: &str) -> String {
+    let units = [
+        (1e15, "P"),
+        (1e12, "T"),
+        (1e9, "G"),
+        (1e6, "M"),
+        (1e3, "k"),
+        (1.0, ""),
+        (1e-3, "m"),
+        (1e-6, "µ"),
+        (1e-9, "n"),
+    ];
+    // bytes and operations are integers, so they get no prefixes below 1
+    let least = if unit == "s" { 1e-9 } else { 1.0 };
+    let fits = |u: &&(f64, &str)| u.0 >= least && x.abs() >= u.0 && !(unit == "s" && u.0 > 1.0);
+    match units.iter().find(fits) {
+        Some((by, name)) => format!("{:.3} {name}{unit}", x / by),
+        None => format!("0 {unit}"),
+    }
+}
+
+impl EntryKind {
+    fn name(&self) -> String {
+        match self {
+            EntryKind::Kernel => "kernel".into(),
+            EntryKind::Collective(kind, axes) => format!("{kind} over {axes}"),
+        }
+    }
+}
+
+/// A row of the table: the entries of one operation and source line with the same kind and bound.
+struct PlanRow<'a> {
+    first: &'a PlanEntry,
+    seconds: f64,
+    exposed: f64,
+    count: u64,
+    flops: f64,
+    bytes: f64,
+}
+
+impl Plan {
+    /// Returns the rows, the longest first.
+    fn rows(&self) -> Vec<PlanRow<'_>> {
+        let mut rows: Vec<PlanRow> = Vec::new();
+        let mut found = std::collections::HashMap::new();
+        for i in &self.entries {
+            let times = i.count as f64;
+            let key = (i.kind.name(), &i.op, location_text(i.source), i.bound, i.phase);
+            let at = *found.entry(key).or_insert(rows.len());
+            if at == rows.len() {
+                rows.push(PlanRow { first: i, seconds: 0.0, exposed: 0.0, count: 0, flops: 0.0, bytes: 0.0 });
+            }
+            let row = &mut rows[at];
+            row.seconds += i.seconds * times;
+            row.exposed += i.exposed();
+            row.count = row.count.saturating_add(i.count);
+            row.flops += i.flops * times;
+            row.bytes += i.bytes * times;
+        }
+        // compare as float32, so that rows whose times differ only by rounding stay in program
+        // order
+        let by = |of: fn(&PlanRow) -> f64| {
+            move |a: &PlanRow, b: &PlanRow| (of(b) as f32).total_cmp(&(of(a) as f32))
+        };
+        small_sort::sort_by(&mut rows, |a, b| by(|r| r.exposed)(a, b).then(by(|r| r.seconds)(a, b)));
+        rows
+    }
+    fn share(&self, seconds: f64) -> f64 {
+        if self.seconds > 0.0 { 100.0 * seconds / self.seconds } else { 0.0 }
+    }
+    /// Returns the figures above the table, each with its name.
+    fn head(&self) -> Vec<(&'static str, String)> {
+        let mut head = vec![("one call", scaled(self.seconds, "s"))];
+        head.push(("kernels", scaled(self.kernel_seconds(), "s")));
+        let exposed = scaled(self.exposed_seconds(), "s");
+        head.push((
+            "collectives",
+            format!("{}, of which {exposed} are not hidden", scaled(self.collective_seconds(), "s")),
+        ));
+        head.push(("utilisation", format!("{:.1} % of the matmul rate", 100.0 * self.utilisation())));
+        if let Some((bound, share)) = self.bound() {
+            head.push(("bound by", format!("{} ({:.0} % of the time)", bound.name(), 100.0 * share)));
+        }
+        let held = scaled(self.peak_bytes as f64, "B");
+        let memory = self.machine.memory.map(|bytes| {
+            let fits = if self.fits() == Some(true) { "it fits" } else { "it does not fit" };
+            format!(" of {} per device: {fits}", scaled(bytes, "B"))
+        });
+        head.push(("memory", held + &memory.unwrap_or_else(|| " per device".into())));
+        head
+    }
+
+    /// Returns the plan as JSON: the totals, then a list of kernels and collectives.
+    ///
+    /// The seconds, operations and bytes of an entry are those of one device.
+    pub fn to_json(&self) -> String {
+        let item = |i: &PlanEntry| {
+            format!(
+                "\n  {{\"what\": {}, \"operation\": {}, \"line\": {}, \"phase\": {}, \"start\": {:e}, \"seconds\": {:e}, \"times\": {}, \"operations\": {:e}, \"bytes\": {:e}, \"bound\": {}, \"hidden\": {:e}}}",
+                json_string(&i.kind.name()),
+                json_string(&i.op),
+                json_string(&location_text(i.source)),
+                json_string(i.phase.name()),
+                i.start,
+                i.seconds,
+                i.count,
+                i.flops,
+                i.bytes,
+                json_string(i.bound.name()),
+                i.overlapped,
+            )
+        };
+        format!(
+            "{{\"machine\": {}, \"devices\": {}, \"seconds\": {:e}, \"kernels\": {:e}, \"collectives\": {:e}, \"exposed\": {:e}, \"utilisation\": {:e}, \"peak_bytes\": {}, \"items\": [{}\n]}}\n",
+            json_string(self.machine.name()),
+            self.devices,
+            self.seconds,
+            self.kernel_seconds(),
+            self.collective_seconds(),
+            self.exposed_seconds(),
+            self.utilisation(),
+            self.peak_bytes,
+            self.entries.iter().map(item).collect::<Vec<_>>().join(",")
+        )
+    }
+
+    /// Returns the plan as trace events for `ui.perfetto.dev`.
+    ///
+    /// There is a track of kernels and one of messages. Only the first iteration of a loop is
+    /// drawn; a third track shows how many more there are, and how long they take.
+    pub fn to_perfetto(&self) -> String {
+        let event = |i: &PlanEntry| {
+            let track = if i.kind == EntryKind::Kernel { 1 } else { 2 };
+            let when = event_times(i.start, i.seconds)?;
+            Some(format!(
+                "\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": {track}, {when}, \"name\": {}, \"args\": {{\"what\": {}, \"line\": {}, \"phase\": {}, \"times\": {}, \"bound\": {}}}}}",
+                json_string(&i.op),
+                json_string(&i.kind.name()),
+                json_string(&location_text(i.source)),
+                json_string(i.phase.name()),
+                i.count,
+                json_string(i.bound.name()),
+            ))
+        };
+        let name = |what: &str, track: u32, name: &str| {
+            format!(
+                "\n{{\"ph\": \"M\", \"pid\": 1, \"tid\": {track}, \"name\": \"{what}\", \"args\": {{\"name\": {}}}}}",
+                json_string(name)
+            )
+        };
+        let device = format!("a device of {} × {}", self.devices, self.machine.name());
+        let named = [
+            name("process_name", 0, &device),
+            name("thread_name", 1, "kernels"),
+            name("thread_name", 2, "messages"),
+            name("thread_name", 3, "loops"),
+        ];
+        let more = |r: &LoopRemainder| {
+            let steps = if r.steps == 1 { "1 more step".into() } else { format!("{} more steps", r.steps) };
+            let when = event_times(r.start, r.seconds)?;
+            Some(format!("\n{{\"ph\": \"X\", \"pid\": 1, \"tid\": 3, {when}, \"name\": \"{steps}\"}}"))
+        };
+        let drawn = self.entries.iter().filter_map(event).chain(self.loop_remainders.iter().filter_map(more));
+        let events: Vec<String> = named.into_iter().chain(drawn).collect();
+        format!("{{\"traceEvents\": [{}\n]}}\n", events.join(","))
+    }
+
+    /// Returns the plan as an HTML page: one file, whose table is sorted by clicking on a column.
+    ///
+    /// `source` is prepended to the name of each source file, so that source locations are links.
+    /// It may be a folder, or the address of a site that shows the files.
+    pub fn to_html(&self, source: &str) -> String {
+        let figure = |value: f64, unit| PageCell::Figure(value, scaled(value, unit));
+        let row = |r: PlanRow<'_>| {
+            vec![
+                PageCell::Line(r.first.source),
+                PageCell::Text(r.first.op.clone()),
+                PageCell::Text(r.first.kind.name()),
+                PageCell::Text(r.first.phase.name().into()),
+                PageCell::Text(r.first.bound.name().into()),
+                figure(r.seconds, "s"),
+                figure(r.exposed, "s"),
+                PageCell::Figure(r.exposed, format!("{:.1}", self.share(r.exposed))),
+                PageCell::Figure(r.count as f64, r.count.to_string()),
+                figure(r.flops, ""),
+                figure(r.bytes, "B"),
+            ]
+        };
+        let title = format!("{} × {}", self.devices, self.machine.name());
+        let columns = [
+            "line",
+            "operation",
+            "what",
+            PHASE_COLUMN,
+            "bound by",
+            "seconds",
+            "not hidden",
+            "share %",
+            "times",
+            "operations",
+            "bytes",
+        ];
+        page(&title, &self.head(), &columns, self.rows().into_iter().map(row).collect(), source)
+    }
+}
+
+/// The maximum number of rows printed.
+const MAX_ROWS: usize = 16;
+
+/// Prints the totals, then the rows that take longest.
+/// The columns are: time, exposed time, share, count, bound, phase, kind, operation and source
+/// line.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} × {}", self.devices, self.machine.name())?;
+        for (name, figure) in self.head() {
+            writeln!(f, "  {name:<12} {figure}")?;
+        }
+        let all = self.rows();
+        if all.is_empty() {
+            return Ok(());
+        }
+        let head =
+            ["time", "not hidden", "share", "times", "bound by", PHASE_COLUMN, "what", "operation", "line"];
+        let mut rows = vec![head.map(String::from).to_vec()];
+        for r in all.iter().take(MAX_ROWS) {
+            rows.push(vec![
+                scaled(r.seconds, "s"),
+                scaled(r.exposed, "s"),
+                format!("{:.1} %", self.share(r.exposed)),
+                r.count.to_string(),
+                r.first.bound.name().into(),
+                r.first.phase.name().into(),
+                r.first.kind.name(),
+                r.first.op.clone(),
+                location_text(r.first.source),
+            ]);
+        }
+        if all.iter().all(|r| r.first.phase == Phase::Forward) {
+            rows.iter_mut().for_each(|r| drop(r.remove(5)));
+        }
+        f.write_str(&table(&rows, 4))?;
+        if all.len() > MAX_ROWS {
+            let rest = all[MAX_ROWS..].iter().fold(0.0, |t, r| t + r.exposed);
+            writeln!(f, "and {} shorter ones: {}", all.len() - MAX_ROWS, scaled(rest, "s"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the start and duration of a trace event in microseconds, as JSON fields.
+/// The start and the end are whole numbers of nanoseconds, and the sum of start and duration, as
+/// floating-point numbers, does not exceed the end. Successive events of a track therefore do not
+/// overlap, however they are read. Returns `None` for less than a nanosecond, because viewers
+/// disagree about where an event without duration ends.
+pub(super) fn event_times(start: f64, seconds: f64) -> Option<String> {
+    let nanos = |at: f64| (at * 1e9).round();
+    let (from, to) = (nanos(start), nanos(start + seconds));
+    let (ts, end, mut dur) = (from / 1e3, to / 1e3, (to - from) / 1e3);
+    while ts + dur > end {
+        dur = dur.next_down();
+    }
+    (from < to).then(|| format!("\"ts\": {ts}, \"dur\": {dur}"))
+}

@@ -1,0 +1,31 @@
+//! Copies results that were requested in a placement that they do not have.
+
+use crate::ir::ops::sharding::Copy;
+use crate::ir::program::{Equation, Input, Op, Phase, Placement, Program, Var, VarInfo};
+use std::sync::Arc;
+
+/// Adds a copy of each result that is not placed as requested.
+pub(super) fn add_copies(program: &mut Program, requested: &[Option<Placement>]) {
+    for (k, requested) in requested.iter().enumerate().take(program.outputs.len()) {
+        let (Some(requested), Input::Var(var)) = (requested, program.outputs[k]) else { continue };
+        if program.vars[var.index()].placement.as_ref() == Some(requested) {
+            continue;
+        }
+        let made_by = |e: &&Equation| e.outputs.contains(&var);
+        let maker = program.equations.iter().find(made_by);
+        let (source_location, phase) =
+            (maker.and_then(|e| e.location), maker.map_or(Phase::Forward, |e| e.phase));
+        let ty = program.ty(var).clone();
+        let copy = Var(program.vars.len() as u32);
+        program.vars.push(VarInfo { ty, placement: Some(requested.clone()) });
+        program.equations.push(Equation {
+            op: Op::Prim(Arc::new(Copy)),
+            inputs: vec![Input::Var(var)],
+            outputs: vec![copy],
+            location: source_location,
+            phase,
+            name: None,
+        });
+        program.outputs[k] = Input::Var(copy);
+    }
+}

@@ -1,0 +1,426 @@
+//! Classifies exchanges as collectives by comparing the sub-axes of held and needed blocks.
+//!
+//! Collectives that the user called keep the kind the user gave them.
+
+use crate::core::mesh::{Axes, Axis, Mesh};
+use crate::core::sharding::sub_axes::{SubAxes, SubAxis, num_shards, touched_axes};
+use crate::core::util::small_sort;
+use crate::ir::program::loop_nest::Source;
+use crate::partition::boxes::volume;
+use crate::partition::collective::{Collective, CollectiveKind, CollectiveRole, Collectives};
+use crate::partition::cost::cache;
+use crate::partition::cost::cache::CostCache;
+use crate::partition::cost::consumer::{Consumer, FetchQuery, distinct_consumers};
+use crate::partition::cost::factorize::{IndexFactor, factorize};
+use crate::partition::cost::transfer::TransferCost;
+use crate::partition::draft::{FusedView, StepInfo};
+use crate::partition::layout::DimLayout;
+use crate::partition::memory::StepMemory;
+use crate::partition::program::{FetchRequest, LocalStep, Slot, SpmdProgram, Step, StepOrigin, StoredValue};
+use crate::partition::report::sampling::{ReceiveSample, ReceiveSampler};
+use crate::partition::transfers::Transfer;
+
+/// Lists the collectives of a program and its nested programs, and computes the peak memory.
+pub(crate) fn list_collectives(
+    p: &SpmdProgram,
+    notes: &[StepInfo],
+    vias: &[Option<FusedView>],
+    halves: &[(Slot, Slot)],
+    prices: &CostCache,
+) -> Collectives {
+    let mut makers = vec![None; p.slots.len()];
+    for (k, l) in p.steps.iter().enumerate().filter_map(|(k, s)| Some((k, s.local()?))).rev() {
+        makers[l.out] = Some(k);
+    }
+    let namer = Classifier {
+        p,
+        infos: notes,
+        fused_views: vias,
+        two_step_reductions: halves,
+        costs: prices,
+        producers: makers,
+        sampler: ReceiveSampler::new(p),
+    };
+    let mut list: Vec<Collective> = Vec::new();
+    // the first halves of all-reduces, by the value between the halves
+    let mut open: Vec<(Slot, usize)> = Vec::new();
+    let mut inside = Vec::new();
+    for (k, step) in p.steps.iter().enumerate() {
+        for (n, (c, times)) in notes[k].nested_collectives.iter().enumerate() {
+            list.extend(c.list.iter().map(|c| {
+                let path = [&[(k, n)], &c.path[..]].concat();
+                Collective { count: c.count.saturating_mul(*times), path, ..c.clone() }
+            }));
+        }
+        inside.push(notes[k].nested_collectives.iter().map(|(c, _)| c.memory.clone()).collect());
+        match step {
+            Step::Fetch { src, requests: needs } => {
+                let Some(c) = namer.fetch_collective(k, *src, needs) else { continue };
+                match open.iter().find(|o| o.0 == *src) {
+                    Some((_, first)) => {
+                        let all = &mut list[*first];
+                        all.bytes_per_device = all.bytes_per_device.saturating_add(c.bytes_per_device);
+                        all.total_bytes = all.total_bytes.saturating_add(c.total_bytes);
+                        all.messages += c.messages;
+                        all.exact &= c.exact;
+                        all.messages_exact &= c.messages_exact;
+                    }
+                    None => list.push(c),
+                }
+            }
+            Step::Reduce { src, out, combine } => {
+                let Some(mut c) = namer.reduce_collective(k, *src, *out, *combine) else { continue };
+                let together = p.combined_reductions(k);
+                if together.is_empty() && p.is_tree_reduction(k) {
+                    // the collective is reported with the first step of its exchange
+                    continue;
+                }
+                namer.merge_exchange(&together, &mut c);
+                if halves.iter().any(|h| h.0 == *out) {
+                    open.push((*out, list.len()));
+                }
+                list.push(c);
+            }
+            // local and control steps move nothing themselves; nested collectives were added above
+            Step::Local { .. }
+            | Step::Loop { .. }
+            | Step::While { .. }
+            | Step::Branch { .. }
+            | Step::Print { .. } => {}
+        }
+    }
+    let (fetched, exact) = namer.fetched_bytes();
+    let holds = StepMemory::new(p, fetched, inside, exact);
+    let (peak_bytes, exact) = holds.peak(p, &[]);
+    Collectives { list, peak_bytes, estimated: !exact, memory: holds }
+}
+
+/// The data from which collectives are classified.
+pub(super) struct Classifier<'a> {
+    /// The program.
+    pub(super) p: &'a SpmdProgram,
+    /// The metadata of each step.
+    pub(super) infos: &'a [StepInfo],
+    /// The fused views, by slot.
+    fused_views: &'a [Option<FusedView>],
+    /// The two halves of all-reduces, as (intermediate value, result).
+    pub(super) two_step_reductions: &'a [(Slot, Slot)],
+    /// The cache of costs.
+    pub(super) costs: &'a CostCache,
+    /// The local step that computes each value.
+    pub(super) producers: Vec<Option<usize>>,
+    /// The sampler of messages.
+    pub(super) sampler: ReceiveSampler<'a>,
+}
+
+/// Creates the report entry of step `k`.
+/// `size` is the size of an element in bytes.
+pub(super) fn new_collective(
+    k: usize,
+    named: (CollectiveKind, Axes),
+    c: &TransferCost,
+    size: u64,
+    seen: &ReceiveSample,
+    why: &StepOrigin,
+    reason: String,
+) -> Collective {
+    Collective {
+        kind: named.0,
+        axes: named.1,
+        bytes_per_device: (c.max as u64).saturating_mul(size),
+        total_bytes: (c.total as u64).saturating_mul(size),
+        exact: c.exact,
+        messages: seen.messages,
+        messages_exact: seen.messages_exact,
+        count: 1,
+        op: why.op.clone(),
+        location: why.location,
+        phase: why.phase,
+        requested: false,
+        reason,
+        role: CollectiveRole::Reduction,
+        for_consumer: None,
+        hoisted_from: None,
+        path: vec![(k, 0)],
+    }
+}
+
+/// The kind of an exchange, with its sub-axes and reason.
+struct Classification {
+    kind: CollectiveKind,
+    sub_axes: SubAxes,
+    reason: String,
+}
+
+impl Classifier<'_> {
+    pub(super) fn mesh(&self) -> Option<&Mesh> {
+        self.p.mesh.as_ref()
+    }
+
+    /// Returns the distinct consumers of a fetch and its cost.
+    fn fetch_cost(&self, src: Slot, needs: &[FetchRequest]) -> (Vec<Consumer<'_>>, TransferCost) {
+        let readers = distinct_consumers(needs.iter().filter_map(|n| self.consumer(n)));
+        let cost = self.costs.transfer_cost(&self.fetch_query(src, &readers));
+        (readers, cost)
+    }
+    fn fetch_query<'r>(&'r self, src: Slot, readers: &'r [Consumer<'r>]) -> FetchQuery<'r> {
+        FetchQuery {
+            devices: self.p.devices,
+            slot: src,
+            stored: &self.p.slots[src],
+            consumers: readers,
+            num_partials: 1,
+        }
+    }
+
+    /// Returns the report entry of a fetch, `None` if it moves nothing.
+    fn fetch_collective(&self, k: usize, src: Slot, needs: &[FetchRequest]) -> Option<Collective> {
+        let p = self.p;
+        let stored = &p.slots[src];
+        let (readers, c) = self.fetch_cost(src, needs);
+        if c.total == 0 {
+            return None;
+        }
+        let mut key = Vec::new();
+        cache::write_fetch(&mut key, &self.fetch_query(src, &readers));
+        let seen = self.sampler.lookup(key, || self.sampler.fetch_sample(src, needs));
+        let first = needs.first()?.consumer_step;
+        let mut why = p.origins[first].clone();
+        let size = stored.dtype.size() as u64;
+        let called = self.user_collective(src, needs);
+        let asked = called.is_some() || self.infos[first].constrained || self.infos[first].requested;
+        let (kind, axes, reason) = match called {
+            Some((kind, axes, by)) => {
+                let reason = format!("the program calls {} over {axes}", by.op);
+                why = by;
+                (kind, axes, reason)
+            }
+            None => {
+                let name = self.classify(src, (k, &seen), &readers, c.total, first);
+                (name.kind, touched_axes_of(self.mesh(), &name.sub_axes), name.reason)
+            }
+        };
+        let (sake, before) = (self.infos[first].for_consumer.clone(), self.infos[first].hoisted_from.clone());
+        let part = match p.steps[first].loop_nest() {
+            Some(s) if s.copied_operand().is_some() => CollectiveRole::Result,
+            Some(_) | None => CollectiveRole::Operand(needs.first()?.access),
+        };
+        let collective = new_collective(k, (kind, axes), &c, size, &seen, &why, reason);
+        Some(Collective {
+            requested: asked,
+            role: part,
+            for_consumer: sake,
+            hoisted_from: before,
+            ..collective
+        })
+    }
+
+    fn consumer(&self, n: &FetchRequest) -> Option<Consumer<'_>> {
+        let LocalStep { nest: loop_nest, layout, .. } = self.p.steps[n.consumer_step].local()?;
+        Some(Consumer { nest: loop_nest, access: n.access, layout })
+    }
+
+    /// Returns the user's collective that makes a consumer need the value, if any.
+    fn user_collective(
+        &self,
+        src: Slot,
+        needs: &[FetchRequest],
+    ) -> Option<(CollectiveKind, Axes, StepOrigin)> {
+        let moves = |u: &(CollectiveKind, Axes)| {
+            matches!(u.0, CollectiveKind::AllGather | CollectiveKind::AllToAll | CollectiveKind::Permute)
+        };
+        for n in needs {
+            let note = &self.infos[n.consumer_step];
+            if let Some(u) = note.user_collective.clone().filter(moves) {
+                return Some((u.0, u.1, self.p.origins[n.consumer_step].clone()));
+            }
+            for via in note.fused_views.iter().filter_map(|s| self.fused_views[*s].as_ref()) {
+                if let Some(u) = via.step.user_collective.clone().filter(moves)
+                    && via.access.sources().contains(&src)
+                {
+                    return Some((u.0, u.1, via.step.origin.clone()));
+                }
+            }
+        }
+        None
+    }
+
+    /// Classifies what these consumers need together.
+    fn classify(
+        &self,
+        src: Slot,
+        (k, seen): (usize, &ReceiveSample),
+        readers: &[Consumer],
+        total: i64,
+        first: usize,
+    ) -> Classification {
+        let stored = &self.p.slots[src];
+        let (op, note) = (&self.p.origins[first].op, &self.infos[first]);
+        let copies = || self.p.steps[first].loop_nest().is_some_and(|s| s.copied_operand().is_some());
+        let asks = note.constrained || note.requested && copies();
+        let mut names: Vec<Classification> = Vec::new();
+        for r in readers {
+            let Some(name) = classify_consumer(src, stored, r, self.mesh(), op, asks) else {
+                continue;
+            };
+            // a consumer that needs everything that the others need determines the kind
+            let alone = readers.len() == 1 || self.costs.total(&self.fetch_query(src, &[*r])).0 == total;
+            if alone {
+                return name;
+            }
+            names.push(name);
+        }
+        if names.len() == readers.len()
+            && names.windows(2).all(|w| w[0].kind == w[1].kind && w[0].sub_axes == w[1].sub_axes)
+            && let Some(name) = names.pop()
+        {
+            return name;
+        }
+        let looked = seen.transfers(self.p, k);
+        let sub_axis_list = differing_axes(self.mesh(), looked);
+        let axes = touched_axes_of(self.mesh(), &sub_axis_list);
+        let is_full = |(_, pieces): &(usize, Vec<Transfer>)| {
+            let moved: i64 = pieces.iter().map(|x| volume(&x.region)).sum();
+            pieces.first().is_none_or(|x| moved == volume(&stored.layout.region(&stored.shape, x.from)))
+        };
+        if seen.max_senders <= 1 && looked.iter().all(is_full) {
+            let reason = format!("{op} reads blocks of other devices along {axes}");
+            return Classification { kind: CollectiveKind::Permute, sub_axes: sub_axis_list, reason };
+        }
+        if readers.iter().all(|r| is_halo(src, stored, r)) {
+            let reason = format!("{op} reads beyond the edges of blocks along {axes}");
+            return Classification { kind: CollectiveKind::Halo, sub_axes: sub_axis_list, reason };
+        }
+        let most = seen.max_senders;
+        let reason = format!("{op} reads regions of other devices along {axes}: from up to {most} of them");
+        Classification { kind: CollectiveKind::Exchange, sub_axes: sub_axis_list, reason }
+    }
+
+    /// Returns the bytes that each step fetches on the busiest device, and whether all are exact.
+    fn fetched_bytes(&self) -> (Vec<u64>, bool) {
+        let mut exact = true;
+        let brings = |step: &Step| {
+            let Some((src, needs)) = step.fetches() else { return 0 };
+            let (_, c) = self.fetch_cost(src, needs);
+            exact &= c.exact;
+            (c.max as u64).saturating_mul(self.p.slots[src].dtype.size() as u64)
+        };
+        (self.p.steps.iter().map(brings).collect(), exact)
+    }
+}
+
+/// Classifies what one consumer needs by sub-axes alone.
+/// `None` if they do not determine it.
+fn classify_consumer(
+    src: Slot,
+    stored: &StoredValue,
+    r: &Consumer,
+    mesh: Option<&Mesh>,
+    op: &str,
+    asks_for: bool,
+) -> Option<Classification> {
+    let factors = factorize(src, stored, r, false)?;
+    let cuts: Vec<(SubAxes, SubAxes)> = factors
+        .iter()
+        .map(|f| {
+            let same = f.held.iter().zip(&f.wanted).take_while(|(a, b)| a == b).count();
+            (f.held[same..].iter().copied().collect(), f.wanted[same..].iter().copied().collect())
+        })
+        .collect();
+    let list = |pick: fn(&(SubAxes, SubAxes)) -> &SubAxes| -> SubAxes {
+        cuts.iter().flat_map(|c| pick(c).iter().copied()).collect()
+    };
+    let (gone, new) = (list(|c| &c.0), list(|c| &c.1));
+    if gone.is_empty() {
+        return None;
+    }
+    let named = |a: &SubAxes| touched_axes_of(mesh, a);
+    let dim = |pick: fn(&(SubAxes, SubAxes)) -> &SubAxes| {
+        cuts.iter().position(|c| !pick(c).is_empty()).map_or(0, |k| factors[k].dim)
+    };
+    let asks = |what: String| {
+        if asks_for {
+            format!("{op} asks for the value {what}")
+        } else {
+            format!("{op} reads the value {what}")
+        }
+    };
+    let is_full = |f: &IndexFactor, c: &(SubAxes, SubAxes)| c.0.len() == f.held.len();
+    let (kind, sub_axis_list, reason) = if new.is_empty() {
+        let what =
+            format!("unsharded along dimension {}, which is sharded over {}", dim(|c| &c.0), named(&gone));
+        (CollectiveKind::AllGather, gone, asks(what))
+    } else if let Some(over) = moved_sub_axes(&cuts) {
+        let (from, to) = (dim(|c| &c.0), dim(|c| &c.1));
+        let what =
+            format!("sharded over {} along dimension {to}, but it is along dimension {from}", named(&over));
+        (CollectiveKind::AllToAll, over, asks(what))
+    } else if factors.iter().all(|f| num_shards(&f.held) == num_shards(&f.wanted)) {
+        let all: SubAxes = gone.iter().chain(&new).copied().collect();
+        let what = format!("in other blocks of the same size, along {}", named(&all));
+        (CollectiveKind::Permute, all, asks(what))
+    } else if new.iter().all(|a| factors.iter().flat_map(|f| &f.held).all(|b| !a.overlaps(*b)))
+        && factors.iter().zip(&cuts).all(|(f, c)| is_full(f, c) || c.0.is_empty() || c.1.is_empty())
+    {
+        // the needed block is cut out locally before the gather
+        let what =
+            format!("unsharded along dimension {}, which is sharded over {}", dim(|c| &c.0), named(&gone));
+        (CollectiveKind::AllGather, gone, asks(what))
+    } else {
+        let all: SubAxes = gone.iter().chain(&new).copied().collect();
+        let what = format!("sharded over {}, but it is sharded over {}", named(&new), named(&gone));
+        (CollectiveKind::Exchange, all, asks(what))
+    };
+    Some(Classification { kind, sub_axes: sub_axis_list, reason })
+}
+
+/// Returns the sub-axes that move from one dimension to another, if these are the only change.
+fn moved_sub_axes(cuts: &[(SubAxes, SubAxes)]) -> Option<SubAxes> {
+    let mut gone: Vec<SubAxis> = cuts.iter().flat_map(|c| c.0.iter().copied()).collect();
+    let mut new: Vec<SubAxis> = cuts.iter().flat_map(|c| c.1.iter().copied()).collect();
+    let over: SubAxes = gone.iter().copied().collect();
+    small_sort::sort(&mut gone);
+    small_sort::sort(&mut new);
+    let from = cuts.iter().filter(|c| !c.0.is_empty()).count();
+    let to = cuts.iter().filter(|c| !c.1.is_empty()).count();
+    let apart = cuts.iter().all(|c| c.0.is_empty() || c.1.is_empty());
+    (gone == new && apart && from == 1 && to == 1).then_some(over)
+}
+
+/// Returns true if a consumer needs its own blocks and elements next to them.
+/// Sub-axes and slope must be the same in each split dimension.
+fn is_halo(src: Slot, stored: &StoredValue, r: &Consumer) -> bool {
+    let pieces = r.nest.accesses[r.access].pieces.iter().filter(|p| p.source == Source::Value(src));
+    let along = |l: &DimLayout,
+                 m: &crate::ir::program::loop_nest::AffineExpr,
+                 spans: &[crate::ir::program::loop_nest::StridedRange]| {
+        if l.sub_axes.is_empty() {
+            return true;
+        }
+        let mut split = m.terms.iter().filter(|t| !r.layout[t.0].sub_axes.is_empty());
+        let Some((k, c)) = split.next() else { return false };
+        let reader = &r.layout[*k];
+        split.next().is_none()
+            && reader.sub_axes == l.sub_axes
+            && (reader.block * c - l.block * spans[*k].step).abs() <= l.block / 2
+    };
+    r.nest.compute.has_affine_accesses()
+        && pieces
+            .into_iter()
+            .all(|p| p.map.iter().zip(&stored.layout.dims).all(|(m, l)| along(l, m, &p.ranges)))
+}
+
+/// Returns the axes along which senders and receivers differ.
+fn differing_axes(mesh: Option<&Mesh>, looked: &[(usize, Vec<Transfer>)]) -> SubAxes {
+    let Some(mesh) = mesh else { return SubAxes::new() };
+    let axis = |a: Axis| SubAxis { stride: mesh.stride_of(a), size: mesh.extent(a) };
+    let differs = |a: &SubAxis| {
+        looked.iter().any(|(device, pieces)| pieces.iter().any(|x| a.index_of(x.from) != a.index_of(*device)))
+    };
+    mesh.axis_names().iter().map(|a| axis(*a)).filter(|a| a.size > 1 && differs(a)).collect()
+}
+
+/// Returns the mesh axes that sub-axes belong to.
+pub(super) fn touched_axes_of(mesh: Option<&Mesh>, sub_axes: &[SubAxis]) -> Axes {
+    mesh.map_or_else(Axes::none, |mesh| touched_axes(mesh, sub_axes))
+}

@@ -1,0 +1,127 @@
+//! Samples the messages that devices receive in a step.
+//!
+//! All devices are counted, or a sample if there are many. Equal steps are sampled once.
+
+use crate::partition::boxes::volume;
+use crate::partition::program::{FetchRequest, Slot, SpmdProgram, Step};
+use crate::partition::transfers::Transfer;
+use crate::partition::tree_reduce;
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The maximum number of devices that are all counted.
+const MAX_COUNTED_DEVICES: usize = 64;
+/// The number of devices in a sample.
+const SAMPLED_DEVICES: usize = 16;
+
+/// The messages that a sample of devices receives in a step.
+pub(crate) struct ReceiveSample {
+    /// The number of messages received by all devices.
+    pub(crate) messages: u64,
+    /// True if all devices were counted.
+    /// Otherwise the number is extrapolated from a sample.
+    pub(crate) messages_exact: bool,
+    /// The maximum number of devices that one sampled device receives from.
+    pub(crate) max_senders: usize,
+    /// The sampled devices with the blocks that each receives from others.
+    /// Computed on demand, as few classifications need them.
+    transfers: OnceCell<Vec<(usize, Vec<Transfer>)>>,
+}
+
+impl ReceiveSample {
+    fn new(messages: u64, messages_exact: bool, max_senders: usize) -> ReceiveSample {
+        ReceiveSample { messages, messages_exact, max_senders, transfers: OnceCell::new() }
+    }
+    /// Returns the sampled devices in fetch `k`, with the blocks that each receives.
+    pub(crate) fn transfers(&self, p: &SpmdProgram, k: usize) -> &[(usize, Vec<Transfer>)] {
+        self.transfers.get_or_init(|| {
+            let of = |device: usize| {
+                let mut pieces = p.transfers(k, device);
+                pieces.retain(|x| x.from != device);
+                (device, pieces)
+            };
+            sampled_devices(p.devices).into_iter().map(of).collect()
+        })
+    }
+}
+
+/// Returns all of `n` devices, or an evenly spaced sample including the first and last.
+fn sampled_devices(n: usize) -> Vec<usize> {
+    if n <= MAX_COUNTED_DEVICES {
+        (0..n).collect()
+    } else {
+        (0..SAMPLED_DEVICES).map(|k| k * (n - 1) / (SAMPLED_DEVICES - 1)).collect()
+    }
+}
+
+/// Counts messages.
+/// `of` returns the number of devices that a device receives from.
+fn count_messages(n: usize, of: impl Fn(usize) -> usize) -> ReceiveSample {
+    let devices = sampled_devices(n);
+    let (all, most) = devices.iter().map(|d| of(*d)).fold((0, 0), |(all, most), m| (all + m, most.max(m)));
+    ReceiveSample::new(all as u64 * n as u64 / devices.len().max(1) as u64, n <= MAX_COUNTED_DEVICES, most)
+}
+
+/// Samples what devices receive in the steps of a program.
+pub(crate) struct ReceiveSampler<'a> {
+    p: &'a SpmdProgram,
+    /// The samples of earlier steps by key.
+    /// Repeated layers have equal steps.
+    cache: RefCell<HashMap<Box<[i64]>, Rc<ReceiveSample>>>,
+}
+
+impl<'a> ReceiveSampler<'a> {
+    pub(crate) fn new(p: &'a SpmdProgram) -> ReceiveSampler<'a> {
+        ReceiveSampler { p, cache: RefCell::default() }
+    }
+    /// Returns the cached sample of steps with this key, or computes it.
+    pub(crate) fn lookup(&self, key: Vec<i64>, look: impl FnOnce() -> ReceiveSample) -> Rc<ReceiveSample> {
+        if let Some(known) = self.cache.borrow().get(&key[..]) {
+            return known.clone();
+        }
+        let seen = Rc::new(look());
+        self.cache.borrow_mut().insert(key.into(), seen.clone());
+        seen
+    }
+    /// Samples how many devices each device receives from in a fetch.
+    pub(crate) fn fetch_sample(&self, src: Slot, needs: &[FetchRequest]) -> ReceiveSample {
+        let (n, layout) = (self.p.devices, &self.p.slots[src].layout);
+        count_messages(n, |device| {
+            layout.num_other_holders(device, &self.p.missing_regions(src, needs, device))
+        })
+    }
+    /// Samples how many devices each device reads from if `src` is reduced to `out`.
+    pub(crate) fn reduce_sample(&self, src: Slot, out: Slot) -> ReceiveSample {
+        let (p, n) = (self.p, self.p.devices);
+        let (partials, stored) = (p.reduced_sub_axes(src, out), &p.slots[src]);
+        count_messages(n, |device| {
+            let requested = p.slots[out].layout.region(&stored.shape, device);
+            // each of the other partial values has `holders` holders; the device itself may hold
+            // one of them
+            let holders = volume(&stored.layout.owner_ranks(&requested)) as usize;
+            let own = stored.layout.num_other_holders(device, std::slice::from_ref(&requested));
+            own + if volume(&requested) == 0 || p.slot_has_equal_partials(src) {
+                0
+            } else {
+                holders * (partials.num_shards() - 1)
+            }
+        })
+    }
+    /// Counts the messages of small reductions that share one exchange.
+    pub(crate) fn tree_sample(&self, together: &[usize]) -> ReceiveSample {
+        let p = self.p;
+        let (mut elements, mut even, mut messages) = (0, true, 0);
+        for k in together {
+            let Step::Reduce { src, out, .. } = &p.steps[*k] else { continue };
+            let (stored, to) = (&p.slots[*src], &p.slots[*out].layout);
+            let Some((route, more)) = tree_reduce::tree_reduction(stored, to) else { continue };
+            elements += more as usize;
+            even &= stored.shape.num_elements()
+                == more as usize * to.dims.iter().map(|l| l.num_shards()).product::<usize>();
+            messages = route.num_messages(elements)
+                * (p.devices / p.reduced_sub_axes(*src, *out).num_shards()) as u64;
+        }
+        ReceiveSample::new(messages, even, 0)
+    }
+}

@@ -1,0 +1,415 @@
+//! The C interface of PJRT plugins: the calls needed to run a module, and all their `unsafe` code.
+//!
+//! A function of the interface takes one pointer to a struct of arguments, and returns an error or
+//! null. Every such struct is a sequence of 8-byte words: the first is its size in bytes, the
+//! second is null, and results are written into some of the others. The functions are at fixed
+//! offsets in a table that only grows (`pjrt_c_api.h`, versions 0.x). Offsets and words are
+//! therefore sufficient, and no binding of the header is needed.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::path::Path;
+use std::slice;
+use std::sync::Arc;
+
+/// The offset of a function in the plugin's table, in bytes.
+#[derive(Clone, Copy)]
+struct FunctionOffset(usize);
+
+const ERROR_DESTROY: FunctionOffset = FunctionOffset(40);
+const ERROR_MESSAGE: FunctionOffset = FunctionOffset(48);
+const PLUGIN_INITIALIZE: FunctionOffset = FunctionOffset(64);
+const EVENT_DESTROY: FunctionOffset = FunctionOffset(80);
+const EVENT_AWAIT: FunctionOffset = FunctionOffset(104);
+const CLIENT_CREATE: FunctionOffset = FunctionOffset(120);
+const CLIENT_DESTROY: FunctionOffset = FunctionOffset(128);
+const CLIENT_PLATFORM: FunctionOffset = FunctionOffset(136);
+const CLIENT_DEVICES: FunctionOffset = FunctionOffset(168);
+const CLIENT_COMPILE: FunctionOffset = FunctionOffset(200);
+const BUFFER_FROM_HOST: FunctionOffset = FunctionOffset(216);
+const EXECUTABLE_DESTROY: FunctionOffset = FunctionOffset(360);
+const EXECUTABLE_OUTPUTS: FunctionOffset = FunctionOffset(392);
+const EXECUTABLE_OPTIMIZED: FunctionOffset = FunctionOffset(424);
+const LOADED_DESTROY: FunctionOffset = FunctionOffset(440);
+const LOADED_EXECUTABLE: FunctionOffset = FunctionOffset(448);
+const LOADED_EXECUTE: FunctionOffset = FunctionOffset(480);
+const BUFFER_DESTROY: FunctionOffset = FunctionOffset(504);
+const BUFFER_TYPE: FunctionOffset = FunctionOffset(512);
+const BUFFER_DIMENSIONS: FunctionOffset = FunctionOffset(520);
+const BUFFER_TO_HOST: FunctionOffset = FunctionOffset(600);
+/// The minimum size of the table in bytes, which includes the last of these functions.
+const MIN_TABLE_BYTES: usize = 608;
+
+/// The argument struct of a call as words, for both arguments and results.
+type CallWords<'a> = &'a mut [usize];
+
+fn address<T>(of: *const T) -> usize {
+    of.expose_provenance()
+}
+fn pointer<T>(word: usize) -> *const T {
+    std::ptr::with_exposed_provenance(word)
+}
+
+/// The reason why a plugin cannot be loaded.
+#[derive(Debug)]
+pub(super) enum PluginLoadError {
+    /// The system could not load the library; the system's message.
+    NoLibrary(String),
+    /// The library exports no `GetPjrtApi`.
+    NoPlugin,
+    /// The plugin has an unsupported interface; its version, and the size of its table in bytes.
+    Version((i32, i32), usize),
+    /// The plugin failed to start; its message.
+    Start(String),
+}
+
+/// The function table of a loaded plugin.
+/// Plugins stay loaded until the process ends, since their threads run their code.
+pub(super) struct Api {
+    table: *const u8,
+    pub(super) version: (i32, i32),
+}
+// SAFETY: the plugin does not write to the table after it has returned it, and PJRT's functions may
+// be called from any thread (contract of PJRT plugins)
+unsafe impl Send for Api {}
+// SAFETY: the table is never written, and PJRT's functions may be called from several threads at a
+// time (contract of PJRT plugins)
+unsafe impl Sync for Api {}
+
+impl Api {
+    /// Loads a library and starts the plugin in it.
+    ///
+    /// # Safety
+    /// The code of the file runs in this process: the library must be sound to load, and its
+    /// `GetPjrtApi`, if it exports one, must be that of a PJRT plugin.
+    pub(super) unsafe fn load(path: &Path) -> Result<Api, PluginLoadError> {
+        // SAFETY: the library is sound to load (caller contract)
+        let library = unsafe { libloading::Library::new(path) }
+            .map_err(|e| PluginLoadError::NoLibrary(root_cause(&e)))?;
+        // SAFETY: `GetPjrtApi` is that of a PJRT plugin, so it has this type (caller contract)
+        let table = unsafe {
+            match library.get::<extern "C" fn() -> *const u8>(b"GetPjrtApi\0") {
+                Ok(get) => get(),
+                Err(_) => return Err(PluginLoadError::NoPlugin),
+            }
+        };
+        // the library is never unloaded, since the table points into it
+        std::mem::forget(library);
+        if table.is_null() {
+            return Err(PluginLoadError::NoPlugin);
+        }
+        // SAFETY: a table starts with its size, a pointer, and a version struct of size, pointer,
+        // major and minor (contract of PJRT plugins)
+        let (size, major, minor) = unsafe {
+            let number = |at: usize| table.add(at).cast::<i32>().read();
+            (table.cast::<usize>().read(), number(32), number(36))
+        };
+        if size < MIN_TABLE_BYTES || major != 0 {
+            return Err(PluginLoadError::Version((major, minor), size));
+        }
+        let api = Api { table, version: (major, minor) };
+        // SAFETY: `PJRT_Plugin_Initialize_Args` has two words
+        unsafe { api.call(PLUGIN_INITIALIZE, &mut [0; 2]) }.map_err(PluginLoadError::Start)?;
+        Ok(api)
+    }
+    /// Calls a function; an error is the plugin's message.
+    ///
+    /// # Safety
+    /// `words` are the argument struct of this function, and everything that they point to lives
+    /// until it returns.
+    unsafe fn call(&self, function: FunctionOffset, words: CallWords<'_>) -> Result<(), String> {
+        // SAFETY: `words` are the arguments of this function (caller contract)
+        let error = unsafe { self.call_raw(function, words) };
+        if error == 0 {
+            return Ok(());
+        }
+        let mut message = [0, 0, error, 0, 0];
+        // SAFETY: `error` is an error returned by the plugin; its message lives until the error is
+        // destroyed, which happens once
+        unsafe {
+            self.call_raw(ERROR_MESSAGE, &mut message);
+            let text = String::from_utf8_lossy(bytes(message[3], message[4])).trim_end().to_string();
+            self.call_raw(ERROR_DESTROY, &mut [0, 0, error]);
+            Err(if text.is_empty() { "it gave no reason".into() } else { text })
+        }
+    }
+    /// Calls a function and returns the address of its error, or 0 if it succeeds.
+    ///
+    /// # Safety
+    /// The contract of `call` applies.
+    unsafe fn call_raw(&self, FunctionOffset(at): FunctionOffset, words: CallWords<'_>) -> usize {
+        words[0] = size_of_val(words);
+        // SAFETY: `load` has checked that the table is large enough, and at this offset it has a
+        // function that takes one such struct (contract of PJRT plugins). The functions for errors
+        // return nothing, and their result is not used
+        unsafe {
+            let f = self.table.add(at).cast::<Option<extern "C" fn(*mut usize) -> usize>>().read();
+            f.map_or(0, |f| f(words.as_mut_ptr()))
+        }
+    }
+}
+
+/// Returns the message of the innermost cause of an error.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut at = error;
+    while let Some(source) = at.source() {
+        at = source;
+    }
+    at.to_string()
+}
+
+/// Returns the bytes at an address; an empty slice if the address or the length is 0.
+///
+/// # Safety
+/// Unless `at` or `len` is 0, `at` points to `len` bytes that stay valid while the result is used.
+unsafe fn bytes<'a>(at: usize, len: usize) -> &'a [u8] {
+    if len == 0 || at == 0 {
+        return &[];
+    }
+    // SAFETY: `at` points to `len` valid bytes (caller contract)
+    unsafe { slice::from_raw_parts(pointer(at), len) }
+}
+
+/// A handle to an object of the plugin, which is destroyed when the handle is dropped.
+struct OwnedHandle {
+    api: Arc<Api>,
+    word: usize,
+    destroy: FunctionOffset,
+}
+impl Drop for OwnedHandle {
+    fn drop(&mut self) {
+        // SAFETY: the object is destroyed once, by the function for its type
+        let _ = unsafe { self.api.call(self.destroy, &mut [0, 0, self.word]) };
+    }
+}
+impl fmt::Debug for OwnedHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#x}", self.word)
+    }
+}
+
+/// A client: the connection to the devices of a plugin.
+#[derive(Debug)]
+pub(super) struct RawClient {
+    owned: OwnedHandle,
+    devices: Vec<usize>,
+    pub(super) platform: String,
+}
+
+impl RawClient {
+    /// Creates a client; `options` are pairs of a name and an integer value.
+    pub(super) fn new(api: &Arc<Api>, options: &[(&str, i64)]) -> Result<RawClient, String> {
+        // PJRT_NamedValue: size, extensions, name and its length, type 1 (int64), value, number of
+        // values
+        let named: Vec<[usize; 7]> = options
+            .iter()
+            .map(|(name, n)| [56, 0, address(name.as_ptr()), name.len(), 1, *n as usize, 1])
+            .collect();
+        let mut made = [0, 0, address(named.as_ptr()), named.len(), 0, 0, 0, 0, 0, 0, 0];
+        // SAFETY: these are PJRT_Client_Create_Args; the options live until the call returns
+        unsafe { api.call(CLIENT_CREATE, &mut made)? };
+        let owned = OwnedHandle { api: api.clone(), word: made[8], destroy: CLIENT_DESTROY };
+        let (mut held, mut named) = ([0, 0, owned.word, 0, 0], [0, 0, owned.word, 0, 0]);
+        // SAFETY: both calls take a client and return a list that lives as long as the client
+        let (devices, platform) = unsafe {
+            api.call(CLIENT_DEVICES, &mut held)?;
+            api.call(CLIENT_PLATFORM, &mut named)?;
+            let devices = match held[4] {
+                0 => Vec::new(),
+                n => slice::from_raw_parts(pointer::<usize>(held[3]), n).to_vec(),
+            };
+            (devices, String::from_utf8_lossy(bytes(named[3], named[4])).into_owned())
+        };
+        Ok(RawClient { owned, devices, platform })
+    }
+    /// Returns the number of devices that this process may use.
+    pub(super) fn devices(&self) -> usize {
+        self.devices.len()
+    }
+    /// Returns the version of the plugin's interface, major and minor.
+    pub(super) fn version(&self) -> (i32, i32) {
+        self.owned.api.version
+    }
+    /// Compiles the text of a module; `options` is a serialised `CompileOptionsProto`.
+    pub(super) fn compile(&self, text: &str, options: &[u8]) -> Result<RawExecutable, String> {
+        let (api, format) = (&self.owned.api, "mlir");
+        let program = [48, 0, address(text.as_ptr()), text.len(), address(format.as_ptr()), format.len()];
+        let mut made =
+            [0, 0, self.owned.word, address(program.as_ptr()), address(options.as_ptr()), options.len(), 0];
+        // SAFETY: these are PJRT_Client_Compile_Args with a PJRT_Program; all of it lives until the
+        // call returns
+        unsafe { api.call(CLIENT_COMPILE, &mut made)? };
+        let loaded = OwnedHandle { api: api.clone(), word: made[6], destroy: LOADED_DESTROY };
+        let mut made = RawExecutable { loaded, outputs: 0 };
+        let mut outputs = [0, 0, made.unloaded()?.word, 0];
+        // SAFETY: the argument is an executable
+        unsafe { api.call(EXECUTABLE_OUTPUTS, &mut outputs)? };
+        made.outputs = outputs[3];
+        Ok(made)
+    }
+    /// Copies a row-major block of elements to a device; `kind` is a `PJRT_Buffer_Type`.
+    pub(super) fn put(
+        &self,
+        elements: &[u8],
+        kind: usize,
+        shape: &[usize],
+        device: usize,
+    ) -> Result<RawBuffer, String> {
+        let api = &self.owned.api;
+        let dims: Vec<i64> = shape.iter().map(|n| *n as i64).collect();
+        let mut made = [0; 15];
+        made[2..7].copy_from_slice(&[
+            self.owned.word,
+            address(elements.as_ptr()),
+            kind,
+            address(dims.as_ptr()),
+            dims.len(),
+        ]);
+        // no strides, because the block is dense; the plugin reads the bytes during the call only
+        // (semantics 0)
+        made[10] = self.devices[device];
+        // SAFETY: these are PJRT_Client_BufferFromHostBuffer_Args; the elements and sizes live
+        // until the call returns, and the plugin reads them only until then (semantics 0). The
+        // caller of `put` passes as many elements as `shape` has
+        unsafe { api.call(BUFFER_FROM_HOST, &mut made)? };
+        let buffer = RawBuffer(OwnedHandle { api: api.clone(), word: made[14], destroy: BUFFER_DESTROY });
+        await_event(api, made[13])?;
+        Ok(buffer)
+    }
+}
+
+/// Waits for an event and destroys it.
+fn await_event(api: &Arc<Api>, event: usize) -> Result<(), String> {
+    if event == 0 {
+        return Ok(());
+    }
+    let event = OwnedHandle { api: api.clone(), word: event, destroy: EVENT_DESTROY };
+    // SAFETY: the argument is an event
+    unsafe { api.call(EVENT_AWAIT, &mut [0, 0, event.word]) }
+}
+
+/// A compiled module, loaded onto its devices.
+#[derive(Debug)]
+pub(super) struct RawExecutable {
+    loaded: OwnedHandle,
+    pub(super) outputs: usize,
+}
+
+impl RawExecutable {
+    /// Returns a handle to the compiled module without its devices.
+    fn unloaded(&self) -> Result<OwnedHandle, String> {
+        let api = &self.loaded.api;
+        let mut inner = [0, 0, self.loaded.word, 0];
+        // SAFETY: the argument is a loaded executable
+        unsafe { api.call(LOADED_EXECUTABLE, &mut inner)? };
+        Ok(OwnedHandle { api: api.clone(), word: inner[3], destroy: EXECUTABLE_DESTROY })
+    }
+    /// Returns the name of the format of the optimised module, and the module in that format.
+    pub(super) fn optimized(&self) -> Result<(String, Vec<u8>), String> {
+        let inner = self.unloaded()?;
+        // PJRT_Program: size, extensions, code and its length, format and its length
+        let mut program = [48usize, 0, 0, 0, 0, 0];
+        let mut words = [0, 0, inner.word, program.as_mut_ptr().expose_provenance()];
+        // SAFETY: these are PJRT_Executable_OptimizedProgram_Args; without a buffer for the code,
+        // the call returns the length of the code
+        unsafe { inner.api.call(EXECUTABLE_OPTIMIZED, &mut words)? };
+        let mut code = vec![0u8; program[3]];
+        program[2] = code.as_mut_ptr().expose_provenance();
+        // SAFETY: these are the same arguments, now with a buffer of the length that the first call
+        // returned; the format's name lives as long as the executable
+        let format = unsafe {
+            inner.api.call(EXECUTABLE_OPTIMIZED, &mut words)?;
+            String::from_utf8_lossy(bytes(program[4], program[5])).into_owned()
+        };
+        Ok((format, code))
+    }
+    /// Runs the module and waits for it: `arguments` and the results have one list for each device.
+    ///
+    /// The lists must have equal lengths, and their buffers must belong to the executable's client.
+    /// The arguments with the indices `kept` are not donated, even if the module donates them.
+    pub(super) fn run(
+        &self,
+        arguments: &[Vec<&RawBuffer>],
+        kept: &[i64],
+    ) -> Result<Vec<Vec<RawBuffer>>, String> {
+        let api = &self.loaded.api;
+        let (devices, given) = (arguments.len(), arguments.first().map_or(0, Vec::len));
+        assert!(arguments.iter().all(|list| list.len() == given), "as many arguments on each device");
+        let lists: Vec<Vec<usize>> =
+            arguments.iter().map(|list| list.iter().map(|b| b.0.word).collect()).collect();
+        let ins: Vec<usize> = lists.iter().map(|list| address(list.as_ptr())).collect();
+        let mut made = vec![vec![0usize; self.outputs]; devices];
+        let outs: Vec<usize> = made.iter_mut().map(|list| list.as_mut_ptr().expose_provenance()).collect();
+        let mut events = vec![0usize; devices];
+        // PJRT_ExecuteOptions, larger than in any known version: unknown fields are null
+        let mut options = [0usize; 18];
+        options[0] = size_of_val(&options);
+        options[7..9].copy_from_slice(&[address(kept.as_ptr()), kept.len()]);
+        let mut words = [
+            0,
+            0,
+            self.loaded.word,
+            options.as_mut_ptr().expose_provenance(),
+            address(ins.as_ptr()),
+            devices,
+            given,
+            address(outs.as_ptr()),
+            events.as_mut_ptr().expose_provenance(),
+            0,
+        ];
+        // SAFETY: these are PJRT_LoadedExecutable_Execute_Args; each device's list has `given`
+        // arguments (asserted above) and space for `outputs` results, there is one event for each
+        // device, and all lists live until the call returns. The plugin does not access them
+        // afterwards (contract of PJRT plugins)
+        let started = unsafe { api.call(LOADED_EXECUTE, &mut words) };
+        let owned = |word| RawBuffer(OwnedHandle { api: api.clone(), word, destroy: BUFFER_DESTROY });
+        let full = |list: Vec<usize>| list.into_iter().filter(|w| *w != 0).map(owned).collect();
+        let results: Vec<Vec<RawBuffer>> = made.into_iter().map(full).collect();
+        // wait for all events, even if one failed
+        let ends: Vec<_> = events.into_iter().map(|event| await_event(api, event)).collect();
+        started?;
+        ends.into_iter().collect::<Result<(), String>>()?;
+        Ok(results)
+    }
+}
+
+/// A block of elements on one device.
+#[derive(Debug)]
+pub(super) struct RawBuffer(OwnedHandle);
+
+impl RawBuffer {
+    /// Returns the `PJRT_Buffer_Type` of the elements.
+    pub(super) fn kind(&self) -> Result<usize, String> {
+        let mut words = [0, 0, self.0.word, 0];
+        // SAFETY: the argument is a buffer, and the word for the type has space for the 32-bit
+        // integer that the call writes
+        unsafe { self.0.api.call(BUFFER_TYPE, &mut words)? };
+        Ok(words[3] & 0xffff_ffff)
+    }
+    /// Returns the shape.
+    pub(super) fn shape(&self) -> Result<Vec<usize>, String> {
+        let mut words = [0, 0, self.0.word, 0, 0];
+        // SAFETY: the argument is a buffer, and the list that the call returns lives as long as the
+        // buffer
+        unsafe {
+            self.0.api.call(BUFFER_DIMENSIONS, &mut words)?;
+            Ok(match words[4] {
+                0 => Vec::new(),
+                n => slice::from_raw_parts(pointer::<i64>(words[3]), n).iter().map(|n| *n as usize).collect(),
+            })
+        }
+    }
+    /// Copies the elements in row-major order to `to`, which must have exactly their size.
+    pub(super) fn read(&self, to: &mut [u8]) -> Result<(), String> {
+        // minor to major: the last dimension varies fastest, whatever the order on the device
+        let order: Vec<i64> = (0..self.shape()?.len() as i64).rev().collect();
+        // PJRT_Buffer_MemoryLayout of type 0 (tiled), without tiles
+        let layout = [80, 0, 56, 0, address(order.as_ptr()), order.len(), 0, 0, 0, 0];
+        let target = to.as_mut_ptr().cast::<c_void>().expose_provenance();
+        let mut words = [0, 0, self.0.word, address(layout.as_ptr()), target, to.len(), 0];
+        // SAFETY: these are PJRT_Buffer_ToHostBuffer_Args; the plugin checks the size of the
+        // target, which is borrowed until the event is complete
+        unsafe { self.0.api.call(BUFFER_TO_HOST, &mut words)? };
+        await_event(&self.0.api, words[6])
+    }
+}

@@ -1,0 +1,529 @@
+//! XLA without Python: compiles and runs StableHLO modules with a PJRT plugin. (Feature `xla`.)
+//!
+//! A plugin is a shared library that the XLA project or a device vendor builds. The environment
+//! variable `ATMESH_PJRT_PLUGIN` names its file. A [`Client`] gives access to the plugin's devices:
+//! it compiles the text of a module for several of them, copies blocks of elements to a device, and
+//! returns results device by device. The interface is that of `pjrt_c_api.h`, versions 0.x, from
+//! 2023 on.
+//!
+//! ```
+//! use atmesh::pjrt::Client;
+//! use atmesh::prelude::*;
+//! # if std::env::var_os("ATMESH_PJRT_PLUGIN").is_none() {
+//! #     return Ok(());
+//! # }
+//! let text = "module { func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {
+//!   %y = stablehlo.add %x, %x : tensor<2xf32>
+//!   return %y : tensor<2xf32>
+//! } }";
+//! let client = Client::from_env(1)?;
+//! let double = client.compile(text, 1)?;
+//! let x: Vec<u8> = [1.0f32, 2.0].iter().flat_map(|x| x.to_ne_bytes()).collect();
+//! let x = client.put(&x, F32, &[2], 0)?;
+//! let results = double.run(&[vec![&x]])?;
+//! assert_eq!(results[0][0].read()?[..4], 2.0f32.to_ne_bytes());
+//! # Ok::<(), atmesh::Error>(())
+//! ```
+
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("the feature `xla` needs pointers of 64 bits, as the plugins have");
+
+mod api;
+mod hlo;
+mod options;
+
+pub use hlo::XlaCollective;
+
+use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
+use crate::core::types::{DType, Shape};
+use api::PluginLoadError;
+use std::cell::Cell;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// The environment variable that names the plugin's file.
+pub const PLUGIN: &str = "ATMESH_PJRT_PLUGIN";
+
+/// The `PJRT_Buffer_Type` of each element type that PJRT shares with this crate.
+const BUFFER_TYPES: [(DType, usize); 15] = [
+    (DType::Bool, 1),
+    (DType::I8, 2),
+    (DType::I16, 3),
+    (DType::I32, 4),
+    (DType::I64, 5),
+    (DType::U8, 6),
+    (DType::U16, 7),
+    (DType::U32, 8),
+    (DType::U64, 9),
+    (DType::F16, 10),
+    (DType::F32, 11),
+    (DType::F64, 12),
+    (DType::BF16, 13),
+    (DType::C64, 14),
+    (DType::C128, 15),
+];
+
+fn fault(kind: ErrorKind, what: impl Into<String>) -> Fault {
+    Fault::new(kind, what)
+}
+fn op_error(op: &str, fault: Fault) -> Error {
+    Error::new(fault, op, Vec::new(), None)
+}
+/// Returns a device error with the plugin's message.
+fn plugin_error(op: &str, what: &str, words: &str) -> Error {
+    op_error(op, fault(ErrorKind::Device, format!("{what}: {words}")))
+}
+
+/// The numbers of blocks that were copied to devices and from them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Transfers {
+    /// The number of blocks copied to devices.
+    pub to_devices: usize,
+    /// The number of blocks copied from devices.
+    pub from_devices: usize,
+}
+
+thread_local! {
+    static TRANSFERS: Cell<Transfers> = const { Cell::new(Transfers { to_devices: 0, from_devices: 0 }) };
+}
+
+/// Returns the numbers of blocks that this thread has copied to and from devices so far.
+///
+/// If they are the same before and after a step of a loop, the arrays of that step stay on the
+/// devices.
+///
+/// ```
+/// use atmesh::pjrt::transfers;
+/// use atmesh::prelude::*;
+/// # if std::env::var_os("ATMESH_PJRT_PLUGIN").is_none() {
+/// #     return Ok(());
+/// # }
+/// let double = jit(|x: &Array| x * 2.0).engine(EngineKind::Xla);
+/// let mut x = double.call(Array::ones([2]))?;
+/// let before = transfers();
+/// for _ in 0..10 {
+///     x = double.call(&x)?;
+/// }
+/// assert_eq!(transfers(), before);
+/// assert_eq!(x.to_vec::<f32>()?, [2048.0; 2]);
+/// assert_eq!(transfers().from_devices, before.from_devices + 1);
+/// # Ok::<(), atmesh::Error>(())
+/// ```
+pub fn transfers() -> Transfers {
+    TRANSFERS.get()
+}
+fn update_transfers(one: impl FnOnce(&mut Transfers)) {
+    let mut now = TRANSFERS.get();
+    one(&mut now);
+    TRANSFERS.set(now);
+}
+
+/// A connection of this process to the devices of a plugin. Clones share the connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: Arc<api::RawClient>,
+    path: Arc<Path>,
+    /// A lock that is held while a module runs.
+    /// Two modules that communicate would deadlock if they started in different orders on their
+    /// devices.
+    run_lock: Arc<Mutex<()>>,
+}
+
+impl Client {
+    /// Returns a client, with at least `devices` devices, of the plugin that the environment names.
+    ///
+    /// The variable `ATMESH_PJRT_PLUGIN` names the plugin's file.
+    ///
+    /// CPU plugins create the requested number of devices; other plugins have those of the machine.
+    ///
+    /// This function is safe because only the environment of the process determines which code is
+    /// loaded.
+    ///
+    /// # Errors
+    /// The variable is not set, or names something that is not a file, a shared library or a
+    /// plugin; the plugin is too old, does not start, or has fewer devices.
+    ///
+    /// ```
+    /// use atmesh::pjrt::Client;
+    /// if std::env::var_os("ATMESH_PJRT_PLUGIN").is_none() {
+    ///     let error = Client::from_env(8).unwrap_err();
+    ///     assert!(error.to_string().contains("ATMESH_PJRT_PLUGIN is not set"));
+    /// }
+    /// ```
+    pub fn from_env(devices: usize) -> Result<Client> {
+        let Some(path) = std::env::var_os(PLUGIN).filter(|p| !p.is_empty()) else {
+            let fault = fault(ErrorKind::Data, format!("{PLUGIN} is not set, so there is no XLA to run on"))
+                .help(format!(
+                    "name a plugin that exports `GetPjrtApi`: `{PLUGIN}=/path/to/pjrt_c_api_cpu_plugin.so`"
+                ));
+            return Err(op_error("pjrt::Client", fault));
+        };
+        // SAFETY: the environment of the process names the library; the user who sets the variable
+        // guarantees that it is a PJRT plugin that is sound to load
+        unsafe { Client::load(PathBuf::from(path), devices) }
+    }
+    /// Loads the plugin file at `path` and returns a client with at least `devices` devices.
+    ///
+    /// It is like [`from_env`](Client::from_env), which takes the path from the environment.
+    ///
+    /// # Safety
+    /// The code of the file runs in this process. The library must be sound to load, and if it
+    /// exports `GetPjrtApi`, this must be the function of that name of a PJRT plugin.
+    ///
+    /// ```
+    /// use atmesh::pjrt::Client;
+    /// // SAFETY: there is no such file
+    /// let error = unsafe { Client::load("nowhere.so", 1) }.unwrap_err();
+    /// assert!(error.to_string().contains("there is no file nowhere.so"));
+    /// ```
+    pub unsafe fn load(path: impl AsRef<Path>, devices: usize) -> Result<Client> {
+        let op = "pjrt::Client";
+        let path: Arc<Path> = path.as_ref().into();
+        // SAFETY: the file is a PJRT plugin that is sound to load (caller contract)
+        let api = unsafe { load_api(&path) }.map_err(|fault| op_error(op, fault))?;
+        let counted = i64::try_from(devices).unwrap_or(i64::MAX);
+        // other than CPU plugins reject the option because of its name, so try again without it
+        let made = api::RawClient::new(&api, &[("cpu_device_count", counted)])
+            .or_else(|_| api::RawClient::new(&api, &[]))
+            .map_err(|words| {
+                let fault = fault(ErrorKind::Device, format!("{} has no devices: {words}", path.display()))
+                    .help("run where its devices are, or name a plugin for CPUs");
+                op_error(op, fault)
+            })?;
+        if made.devices() < devices {
+            let has = crate::core::diagnostic::pluralize(made.devices(), "device");
+            let fault = fault(
+                ErrorKind::Mesh,
+                format!("{} ({}) has {has}, but {devices} are needed", path.display(), made.platform),
+            );
+            return Err(op_error(op, fault.help("use a mesh with no more devices than the plugin has")));
+        }
+        Ok(Client { inner: Arc::new(made), path, run_lock: Arc::default() })
+    }
+    /// Returns the number of devices.
+    pub fn devices(&self) -> usize {
+        self.inner.devices()
+    }
+    /// Returns the plugin's name of its platform: `cpu`, `cuda`, `tpu`.
+    pub fn platform(&self) -> &str {
+        &self.inner.platform
+    }
+    /// Returns the version of the plugin's interface, major and minor.
+    pub fn version(&self) -> (i32, i32) {
+        self.inner.version()
+    }
+    /// Compiles the text of a StableHLO module for the first `devices` devices.
+    ///
+    /// Shardy partitions the program by the shardings in the text, with one partition per device.
+    /// bfloat16 values are rounded after each operation, as in this crate; XLA's default keeps some
+    /// intermediate values in float32.
+    ///
+    /// # Errors
+    /// The client has fewer devices, or XLA rejects the module; the error contains XLA's message.
+    pub fn compile(&self, text: &str, devices: usize) -> Result<LoadedExecutable> {
+        let op = "pjrt::Client::compile";
+        if devices == 0 || devices > self.devices() {
+            let has = crate::core::diagnostic::pluralize(self.devices(), "device");
+            let fault = fault(
+                ErrorKind::Mesh,
+                format!("a module for {devices} devices, but {} has {has}", self.path.display()),
+            );
+            return Err(op_error(op, fault.help("pass the mesh's number of devices to `Client::from_env`")));
+        }
+        let proto = options::compile(devices, &[("xla_allow_excess_precision", false)]);
+        let inner = self.inner.compile(text, &proto).map_err(|words| {
+            let fault = fault(ErrorKind::Unsupported, format!("XLA rejected the module: {words}"));
+            op_error(op, fault)
+        })?;
+        Ok(LoadedExecutable { inner, client: self.clone(), devices, hlo_module: OnceLock::new() })
+    }
+    /// Copies a block of elements to the device with index `device`.
+    ///
+    /// The elements are in row-major order and in the machine's byte order.
+    ///
+    /// # Errors
+    /// There is no such device, the number of bytes does not match the shape, or the element type
+    /// is that of PRNG keys (pass their two uint32 words instead).
+    pub fn put(&self, elements: &[u8], dtype: DType, shape: &[usize], device: usize) -> Result<DeviceBuffer> {
+        let op = "pjrt::Client::put";
+        let ty = dtype.array_type(shape);
+        let at = |fault| Error::new(fault, op, vec![ty.to_string()], None);
+        let Some((_, kind)) = BUFFER_TYPES.iter().find(|k| k.0 == dtype) else {
+            let fault = fault(ErrorKind::Dtype, format!("XLA has no element type {dtype}"));
+            return Err(at(fault.help("pass the two words of the key: `key.data()`")));
+        };
+        if device >= self.devices() {
+            let last = self.devices().saturating_sub(1);
+            return Err(at(fault(
+                ErrorKind::Mesh,
+                format!("there is no device {device}: the last one is {last}"),
+            )));
+        }
+        ty.check_addressable().map_err(at)?;
+        if elements.len() != ty.nbytes() {
+            let message = format!("{ty} takes {} bytes, and {} are given", ty.nbytes(), elements.len());
+            return Err(at(fault(ErrorKind::Shape, message)));
+        }
+        let inner = self
+            .inner
+            .put(elements, *kind, shape, device)
+            .map_err(|words| plugin_error(op, &format!("device {device} did not accept {ty}"), &words))?;
+        update_transfers(|t| t.to_devices += 1);
+        Ok(DeviceBuffer { inner, dtype, shape: shape.into(), device, client: self.clone() })
+    }
+    pub(crate) fn is_same(&self, other: &Client) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+/// Returns the function table of the plugin in a file; each plugin is loaded once.
+///
+/// # Safety
+/// The contract of [`Client::load`] applies.
+unsafe fn load_api(path: &Path) -> Result<Arc<api::Api>, Fault> {
+    type Loaded = Vec<(PathBuf, Arc<api::Api>)>;
+    static LOADED: Mutex<Loaded> = Mutex::new(Vec::new());
+    let shown = path.display();
+    let known = std::fs::metadata(path).map_err(|why| {
+        let message = match why.kind() {
+            std::io::ErrorKind::NotFound => format!("there is no file {shown}"),
+            _ => format!("{shown}: {why}"),
+        };
+        fault(ErrorKind::Data, message).help(format!("{PLUGIN} names the file of a plugin"))
+    })?;
+    if !known.is_file() {
+        return Err(fault(ErrorKind::Data, format!("{shown} is not a file")).help(format!(
+            "{PLUGIN} must name the plugin's file itself, such as `…/pjrt_c_api_cpu_plugin.so`"
+        )));
+    }
+    // the system's loader would search other folders for a name without a folder
+    let full_path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut list = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, api)) = list.iter().find(|l| l.0 == full_path) {
+        return Ok(api.clone());
+    }
+    // SAFETY: the file is a PJRT plugin that is sound to load (caller contract)
+    let api = unsafe { api::Api::load(&full_path) }.map_err(|why| match why {
+        PluginLoadError::NoLibrary(words) => fault(ErrorKind::Data, format!("{shown} cannot be loaded: {words}"))
+            .help("name a shared library for this system"),
+        PluginLoadError::NoPlugin => {
+            fault(ErrorKind::Data, format!("{shown} is not a PJRT plugin: it does not export `GetPjrtApi`"))
+                .help("jaxlib's own library is not one either; the wheels of plugins contain one, such as `…pjrt…plugin.so`")
+        }
+        PluginLoadError::Version((major, minor), size) => fault(
+            ErrorKind::Unsupported,
+            format!("{shown} has PJRT C API {major}.{minor} with a table of {size} bytes; supported are versions 0.x from 2023 on"),
+        )
+        .help("use a newer plugin"),
+        PluginLoadError::Start(words) => fault(ErrorKind::Device, format!("{shown} does not start: {words}")),
+    })?;
+    let api = Arc::new(api);
+    list.push((full_path, api.clone()));
+    Ok(api)
+}
+
+/// A module that is compiled for several devices of a [`Client`].
+#[derive(Debug)]
+pub struct LoadedExecutable {
+    inner: api::RawExecutable,
+    client: Client,
+    devices: usize,
+    /// The data read from the compiled module, once it has been requested.
+    hlo_module: OnceLock<Option<hlo::HloModule>>,
+}
+
+impl LoadedExecutable {
+    /// Returns the number of devices that the module runs on.
+    pub fn devices(&self) -> usize {
+        self.devices
+    }
+    /// Runs the module and waits until it is complete.
+    ///
+    /// `arguments[d]` has the blocks of all arguments for device `d`, in order; the results have
+    /// the same form. Buffers of arguments that the module donates lose their contents. Threads
+    /// that run modules of one client run them one after another.
+    ///
+    /// # Errors
+    /// There is not one list per device, the lists differ in length, a buffer belongs to another
+    /// device or client, or a block's type differs from that of the module's parameter. (If the
+    /// plugin does not report the parameters, it compares sizes in bytes, and the error is its
+    /// message.)
+    pub fn run(&self, arguments: &[Vec<&DeviceBuffer>]) -> Result<Vec<Vec<DeviceBuffer>>> {
+        if let (Some(given), Some(takes)) =
+            (arguments.first(), self.hlo_module().and_then(|m| m.parameters.as_ref()))
+        {
+            let op = "pjrt::LoadedExecutable::run";
+            if given.len() != takes.len() {
+                let takes = crate::core::diagnostic::pluralize(takes.len(), "argument");
+                let message = format!("the module takes {takes}, and {} are given", given.len());
+                return Err(op_error(op, fault(ErrorKind::Data, message)));
+            }
+            for (k, (b, (dtype, shape))) in given.iter().zip(takes).enumerate() {
+                if (b.dtype, &b.shape) != (*dtype, shape) {
+                    let kind = if b.dtype == *dtype { ErrorKind::Shape } else { ErrorKind::Dtype };
+                    let (given, wanted) = (b.dtype.array_type(&b.shape), dtype.array_type(shape));
+                    let message =
+                        format!("argument {k} is {given}; on each device the module takes {wanted}");
+                    return Err(Error::new(fault(kind, message), op, vec![given.to_string()], None));
+                }
+            }
+        }
+        self.run_without_donating(arguments, &[])
+    }
+    /// Returns the collectives of the compiled module, in order; one in a loop counts once.
+    ///
+    /// Returns `None` if the plugin does not return the optimised module.
+    ///
+    /// ```
+    /// use atmesh::pjrt::Client;
+    /// # if std::env::var_os("ATMESH_PJRT_PLUGIN").is_none() {
+    /// #     return Ok(());
+    /// # }
+    /// let text = r#"module {
+    ///   sdy.mesh @m = <["X"=4]>
+    ///   func.func public @main(%x: tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{"X"}]>})
+    ///       -> (tensor<8xf32> {sdy.sharding = #sdy.sharding<@m, [{}]>}) {
+    ///     return %x : tensor<8xf32>
+    ///   }
+    /// }"#;
+    /// let gather = Client::from_env(4)?.compile(text, 4)?;
+    /// let all = gather.collectives().expect("a plugin that returns the optimised module");
+    /// assert_eq!(all[0].to_string(), "all-gather float32[8] among 4 devices");
+    /// # Ok::<(), atmesh::Error>(())
+    /// ```
+    pub fn collectives(&self) -> Option<&[XlaCollective]> {
+        self.hlo_module().map(|module| &*module.collectives)
+    }
+    fn hlo_module(&self) -> Option<&hlo::HloModule> {
+        let read = || self.inner.optimized().ok().and_then(|(form, code)| hlo::read(&form, &code));
+        self.hlo_module.get_or_init(read).as_ref()
+    }
+    /// Runs the module, but does not donate the arguments with the indices `kept`.
+    pub(crate) fn run_without_donating(
+        &self,
+        arguments: &[Vec<&DeviceBuffer>],
+        kept: &[i64],
+    ) -> Result<Vec<Vec<DeviceBuffer>>> {
+        let op = "pjrt::LoadedExecutable::run";
+        let reject = |kind, message: String| Err(op_error(op, fault(kind, message)));
+        if arguments.len() != self.devices {
+            let message =
+                format!("arguments of {} devices, but it runs on {}", arguments.len(), self.devices);
+            return reject(ErrorKind::Mesh, message);
+        }
+        for (d, list) in arguments.iter().enumerate() {
+            if list.len() != arguments[0].len() {
+                let message =
+                    format!("device {d} has {} arguments, device 0 has {}", list.len(), arguments[0].len());
+                return reject(ErrorKind::Data, message);
+            }
+            for (k, b) in list.iter().enumerate() {
+                if !b.client.is_same(&self.client) {
+                    return reject(
+                        ErrorKind::Mesh,
+                        format!("argument {k} on device {d} is of another client"),
+                    );
+                }
+                if b.device != d {
+                    return reject(
+                        ErrorKind::Mesh,
+                        format!("argument {k} of device {d} is on device {}", b.device),
+                    );
+                }
+                let first = arguments[0][k];
+                if (b.dtype, &b.shape) != (first.dtype, &first.shape) {
+                    let message = format!(
+                        "argument {k} is {} on device {d} and {} on device 0",
+                        b.dtype.array_type(&b.shape),
+                        first.dtype.array_type(&first.shape)
+                    );
+                    return reject(ErrorKind::Shape, message);
+                }
+            }
+        }
+        let inner: Vec<Vec<&api::RawBuffer>> =
+            arguments.iter().map(|list| list.iter().map(|b| &b.inner).collect()).collect();
+        let turn = self.client.run_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let results =
+            self.inner.run(&inner, kept).map_err(|words| plugin_error(op, "XLA did not run it", &words))?;
+        drop(turn);
+        let held = |(device, list): (usize, Vec<api::RawBuffer>)| {
+            if list.len() != self.inner.outputs {
+                return Err(plugin_error(
+                    op,
+                    "XLA ran it",
+                    &format!("device {device} has {} results", list.len()),
+                ));
+            }
+            list.into_iter().map(|b| self.wrap_result(device, b)).collect()
+        };
+        results.into_iter().enumerate().map(held).collect()
+    }
+    fn wrap_result(&self, device: usize, inner: api::RawBuffer) -> Result<DeviceBuffer> {
+        let op = "pjrt::LoadedExecutable::run";
+        let failed = |words: String| plugin_error(op, "the type of a result cannot be read", &words);
+        let kind = inner.kind().map_err(failed)?;
+        let shape = inner.shape().map_err(failed)?;
+        let Some((dtype, _)) = BUFFER_TYPES.iter().find(|k| k.1 == kind) else {
+            let message = format!(
+                "a result has element type {kind} of the PJRT interface, which atmesh does not support"
+            );
+            return Err(op_error(op, fault(ErrorKind::Dtype, message)));
+        };
+        Ok(DeviceBuffer { inner, dtype: *dtype, shape: shape.into(), device, client: self.client.clone() })
+    }
+}
+
+/// A block of elements on a device of a [`Client`]. Its memory is freed when it is dropped.
+#[derive(Debug)]
+pub struct DeviceBuffer {
+    inner: api::RawBuffer,
+    dtype: DType,
+    shape: Shape,
+    device: usize,
+    client: Client,
+}
+
+impl DeviceBuffer {
+    /// Returns the element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+    /// Returns the shape.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+    /// Returns the index of the device.
+    pub fn device(&self) -> usize {
+        self.device
+    }
+    /// Copies the elements to the host, in row-major order and in the machine's byte order.
+    ///
+    /// Returns an error if the block has been donated.
+    pub fn read(&self) -> Result<Vec<u8>> {
+        let len = self.dtype.array_type(&self.shape).nbytes();
+        let mut bytes = crate::exec::runtime::try_vec_with_capacity(len)
+            .map_err(|fault| op_error("pjrt::DeviceBuffer::read", fault))?;
+        bytes.resize(len, 0);
+        self.read_into(&mut bytes)?;
+        Ok(bytes)
+    }
+    /// Copies the elements to a slice, which must have exactly their size in bytes.
+    ///
+    /// The order is that of [`read`](DeviceBuffer::read).
+    pub fn read_into(&self, to: &mut [u8]) -> Result<()> {
+        let op = "pjrt::DeviceBuffer::read";
+        let ty = self.dtype.array_type(&self.shape);
+        if to.len() != ty.nbytes() {
+            let message = format!("{ty} takes {} bytes, but the slice has {}", ty.nbytes(), to.len());
+            return Err(Error::new(fault(ErrorKind::Shape, message), op, vec![ty.to_string()], None));
+        }
+        if to.is_empty() {
+            return Ok(());
+        }
+        self.inner.read(to).map_err(|words| plugin_error(op, &format!("{ty} cannot be read"), &words))?;
+        update_transfers(|t| t.from_devices += 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Elementwise code: each scalar instruction becomes one StableHLO operation or a few.
+
+use super::syntax::tensor;
+use super::writer::{Ssa, Writer, names, types};
+use super::{FaultResult, unsupported};
+use crate::core::types::{DType, Scalar};
+use crate::ir::program::loop_nest::{LoopNest, ScalarArg, ScalarCode, ScalarInst, ScalarOp};
+
+impl Writer {
+    /// Writes scalar code over all loops of a loop nest, and returns its value.
+    pub(super) fn code(&mut self, code: &ScalarCode, s: &LoopNest, operands: &[Ssa]) -> FaultResult<Ssa> {
+        let loops: Vec<usize> = (0..s.extents.len()).collect();
+        let reads = s.accesses.iter().map(|r| self.read(r, &s.extents, &loops, operands));
+        let reads = reads.collect::<FaultResult<Vec<_>>>()?;
+        self.insts(code, &s.extents, &reads)
+    }
+    fn insts(&mut self, code: &ScalarCode, shape: &[usize], reads: &[Ssa]) -> FaultResult<Ssa> {
+        let mut made: Vec<Ssa> = Vec::new();
+        for inst in &code.insts {
+            let mut args = Vec::new();
+            for (k, arg) in inst.args.iter().enumerate() {
+                args.push(match arg {
+                    ScalarArg::Access(r) => reads[*r].clone(),
+                    ScalarArg::Inst(i) => made[*i].clone(),
+                    ScalarArg::Const(c) => {
+                        let d = if inst.op == ScalarOp::Select && k == 0 {
+                            DType::Bool
+                        } else {
+                            inst.operand_dtype
+                        };
+                        self.constant(d, *c, shape)
+                    }
+                    ScalarArg::Index(l) => self.iota(*l, DType::I64, shape),
+                });
+            }
+            made.push(self.inst(inst, &args)?);
+        }
+        made.pop().or_else(|| reads.last().cloned()).ok_or_else(|| unsupported("code without instructions"))
+    }
+    /// Writes one scalar instruction.
+    fn inst(&mut self, inst: &ScalarInst, args: &[Ssa]) -> FaultResult<Ssa> {
+        let (x, shape) = (&args[0], &args[0].shape[..]);
+        let (from, dtype) = (x.dtype, inst.dtype.storage());
+        Ok(match inst.op {
+            ScalarOp::Copy => x.clone(),
+            ScalarOp::Convert => self.converted(x, dtype),
+            ScalarOp::Bitcast => match from == dtype {
+                true => x.clone(),
+                false => self.typed(&format!("stablehlo.bitcast_convert {}", x.name), &[x], dtype, shape),
+            },
+            ScalarOp::IsFinite => self.typed(&format!("stablehlo.is_finite {}", x.name), &[x], dtype, shape),
+            ScalarOp::Eq | ScalarOp::Ne | ScalarOp::Lt | ScalarOp::Le | ScalarOp::Gt | ScalarOp::Ge => {
+                self.compare(&format!("{:?}", inst.op).to_uppercase(), x, &args[1])
+            }
+            ScalarOp::Select => self.select(x, &args[1], &args[2]),
+            ScalarOp::Abs if from.is_complex() => {
+                self.typed(&format!("stablehlo.abs {}", x.name), &[x], dtype, shape)
+            }
+            ScalarOp::Abs if !from.is_signed() && !from.is_float() => x.clone(),
+            ScalarOp::Sign if from.is_unsigned() => {
+                let one = self.int(from, 1, shape);
+                self.elementwise("minimum", &[x, &one])
+            }
+            ScalarOp::Real | ScalarOp::Imag => {
+                let op = if inst.op == ScalarOp::Real { "real" } else { "imag" };
+                self.typed(&format!("stablehlo.{op} {}", x.name), &[x], dtype, shape)
+            }
+            ScalarOp::Complex => {
+                let text = format!("stablehlo.complex {}", names(args));
+                self.op(format!("{text} : {}", tensor(dtype, shape)), dtype, shape)
+            }
+            ScalarOp::Conj => {
+                let part = from.real();
+                let re = self.typed(&format!("stablehlo.real {}", x.name), &[x], part, shape);
+                let im = self.typed(&format!("stablehlo.imag {}", x.name), &[x], part, shape);
+                let im = self.elementwise("negate", &[&im]);
+                let text = format!("stablehlo.complex {} : {}", names([&re, &im]), x.ty());
+                self.op(text, dtype, shape)
+            }
+            ScalarOp::Exp2 => {
+                let two = self.constant(from, Scalar::Float(std::f64::consts::LN_2), shape);
+                let scaled = self.elementwise("multiply", &[x, &two]);
+                self.elementwise("exponential", &[&scaled])
+            }
+            ScalarOp::Max | ScalarOp::Min if from.is_complex() => {
+                return Err(unsupported("an order of complex numbers has no StableHLO"));
+            }
+            ScalarOp::Threefry => self.threefry(x, &args[1]),
+            fun => match (stablehlo_name(fun), chlo_name(fun)) {
+                (Some(op), _) => self.elementwise(op, &args.iter().collect::<Vec<_>>()),
+                (None, Some(op)) => {
+                    let text = format!("\"chlo.{op}\"({}) : ({}) -> {}", names(args), types(args), x.ty());
+                    self.op(text, dtype, shape)
+                }
+                (None, None) => return Err(unsupported(format!("{fun:?} has no StableHLO"))),
+            },
+        })
+    }
+    /// Converts elements to another type.
+    /// Conversion to bool is `!= 0`, and conversion of a complex number to a real type takes its
+    /// real part.
+    fn converted(&mut self, x: &Ssa, to: DType) -> Ssa {
+        if to == DType::Bool && x.dtype != DType::Bool {
+            let zero = self.constant(x.dtype, Scalar::zero(x.dtype), &x.shape);
+            return self.compare("NE", x, &zero);
+        }
+        if x.dtype.is_complex() && !to.is_complex() {
+            let re = self.typed(&format!("stablehlo.real {}", x.name), &[x], x.dtype.real(), &x.shape);
+            return self.convert(&re, to);
+        }
+        self.convert(x, to)
+    }
+
+    /// Writes the Threefry hash of each pair of elements, in 32-bit words.
+    fn threefry(&mut self, key: &Ssa, counter: &Ssa) -> Ssa {
+        const ROTATIONS: [[i64; 4]; 2] = [[13, 15, 26, 6], [17, 29, 16, 24]];
+        let shape = key.shape.clone();
+        let (k1, k0) = self.split_words(key);
+        let (c0, c1) = self.split_words(counter);
+        let mixed = self.elementwise("xor", &[&k0, &k1]);
+        let magic = self.int(DType::U32, 0x1BD1_1BDA, &shape);
+        let third = self.elementwise("xor", &[&mixed, &magic]);
+        let keys = [k0, k1, third];
+        let (mut x, mut y) =
+            (self.elementwise("add", &[&c0, &keys[0]]), self.elementwise("add", &[&c1, &keys[1]]));
+        for group in 0..5 {
+            for r in ROTATIONS[group % 2] {
+                x = self.elementwise("add", &[&x, &y]);
+                let (left, right) = (self.int(DType::U32, r, &shape), self.int(DType::U32, 32 - r, &shape));
+                let up = self.elementwise("shift_left", &[&y, &left]);
+                let down = self.elementwise("shift_right_logical", &[&y, &right]);
+                let turned = self.elementwise("or", &[&up, &down]);
+                y = self.elementwise("xor", &[&turned, &x]);
+            }
+            x = self.elementwise("add", &[&x, &keys[(group + 1) % 3]]);
+            y = self.elementwise("add", &[&y, &keys[(group + 2) % 3]]);
+            let n = self.int(DType::U32, group as i64 + 1, &shape);
+            y = self.elementwise("add", &[&y, &n]);
+        }
+        self.join_words(&y, &x)
+    }
+    /// Returns the high and the low 32-bit word of each ui64.
+    pub(super) fn split_words(&mut self, x: &Ssa) -> (Ssa, Ssa) {
+        let n = self.int(DType::U64, 32, &x.shape);
+        let up = self.elementwise("shift_right_logical", &[x, &n]);
+        (self.convert(&up, DType::U32), self.convert(x, DType::U32))
+    }
+    /// Joins high and low 32-bit words to ui64.
+    pub(super) fn join_words(&mut self, high: &Ssa, low: &Ssa) -> Ssa {
+        let (high, low) = (self.convert(high, DType::U64), self.convert(low, DType::U64));
+        let n = self.int(DType::U64, 32, &low.shape);
+        let up = self.elementwise("shift_left", &[&high, &n]);
+        self.elementwise("or", &[&low, &up])
+    }
+}
+
+/// Returns the StableHLO operation with the meaning of a scalar operation, if there is one.
+fn stablehlo_name(fun: ScalarOp) -> Option<&'static str> {
+    Some(match fun {
+        ScalarOp::Neg => "negate",
+        ScalarOp::Sign => "sign",
+        ScalarOp::Abs => "abs",
+        ScalarOp::Floor => "floor",
+        ScalarOp::Ceil => "ceil",
+        ScalarOp::Round => "round_nearest_afz",
+        ScalarOp::Exp => "exponential",
+        ScalarOp::Expm1 => "exponential_minus_one",
+        ScalarOp::Log => "log",
+        ScalarOp::Log1p => "log_plus_one",
+        ScalarOp::Sin => "sine",
+        ScalarOp::Cos => "cosine",
+        ScalarOp::Tan => "tan",
+        ScalarOp::Tanh => "tanh",
+        ScalarOp::Sqrt => "sqrt",
+        ScalarOp::Rsqrt => "rsqrt",
+        ScalarOp::Cbrt => "cbrt",
+        ScalarOp::Logistic => "logistic",
+        ScalarOp::Not => "not",
+        ScalarOp::Add => "add",
+        ScalarOp::Sub => "subtract",
+        ScalarOp::Mul => "multiply",
+        ScalarOp::Div => "divide",
+        ScalarOp::Rem => "remainder",
+        ScalarOp::Max => "maximum",
+        ScalarOp::Min => "minimum",
+        ScalarOp::Pow => "power",
+        ScalarOp::Atan2 => "atan2",
+        ScalarOp::And => "and",
+        ScalarOp::Or => "or",
+        ScalarOp::Xor => "xor",
+        ScalarOp::ShiftLeft => "shift_left",
+        ScalarOp::ShiftRightLogical => "shift_right_logical",
+        ScalarOp::ShiftRightArithmetic => "shift_right_arithmetic",
+        _ => return None,
+    })
+}
+
+/// Returns the CHLO operation with the meaning of a scalar operation, if there is one.
+/// CHLO is a dialect that XLA expands.
+fn chlo_name(fun: ScalarOp) -> Option<&'static str> {
+    Some(match fun {
+        ScalarOp::Asin => "asin",
+        ScalarOp::Acos => "acos",
+        ScalarOp::Atan => "atan",
+        ScalarOp::Sinh => "sinh",
+        ScalarOp::Cosh => "cosh",
+        ScalarOp::Asinh => "asinh",
+        ScalarOp::Acosh => "acosh",
+        ScalarOp::Atanh => "atanh",
+        ScalarOp::Erf => "erf",
+        ScalarOp::ErfInv => "erf_inv",
+        ScalarOp::NextAfter => "next_after",
+        _ => return None,
+    })
+}

@@ -1,0 +1,103 @@
+//! Rules of elementwise operations: dims are aligned at the last one.
+
+use crate::axis::{Shard, Split};
+use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
+use crate::size::Size;
+
+/// A pair of dims of one size, and the sharding of the result's dim.
+#[diagnostic::on_unimplemented(
+    message = "elementwise op: dim `{Self}` on the left and dim `{D2}` on the right are sharded over different mesh axes",
+    label = "`{Self}` meets `{D2}`",
+    note = "a dim must be sharded the same way in both operands, or be unsharded in one of them: `reshard` one operand, for instance `b.reshard(P![..])`",
+    note = "axes of two meshes never go together, whatever their names: `put` both arrays on one mesh"
+)]
+pub trait MergeSplits<D2> {
+    /// The dim of the result.
+    type Out: DimType;
+}
+// rustc lists candidate impls: the last one is enough
+#[diagnostic::do_not_recommend]
+impl<Z: Size> MergeSplits<TDim<Z>> for TDim<Z> {
+    type Out = TDim<Z>;
+}
+#[diagnostic::do_not_recommend]
+impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z> {
+    type Out = TDim<Z, S>;
+}
+#[diagnostic::do_not_recommend]
+impl<Z: Size, S: Split> MergeSplits<TDim<Z>> for TDim<Z, S> {
+    type Out = TDim<Z, S>;
+}
+impl<Z: Size, S: Split> MergeSplits<TDim<Z, S>> for TDim<Z, S> {
+    type Out = TDim<Z, S>;
+}
+
+/// A pair of dims of the operands, and the dim of the result.
+#[diagnostic::on_unimplemented(
+    message = "elementwise op: dim `{Self}` on the left and dim `{D2}` on the right have different sizes",
+    label = "`{Self}` meets `{D2}`",
+    note = "dims are paired from the last one backwards; a dim of size 1 is repeated only if its type says so: `~`, which is what `keep(..)` and `expand_dims` give",
+    note = "numbers from 1000 on are printed in groups of three digits: `K<4, 96>` is 4,096"
+)]
+pub trait ZipDim<D2> {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<Z: Size, S1, S2> ZipDim<TDim<Z, S2>> for TDim<Z, S1>
+where
+    TDim<Z, S1>: MergeSplits<TDim<Z, S2>>,
+{
+    type Out = <TDim<Z, S1> as MergeSplits<TDim<Z, S2>>>::Out;
+}
+#[diagnostic::do_not_recommend]
+impl<Z: Size, S: Shard> ZipDim<Stretch> for TDim<Z, S> {
+    type Out = TDim<Z, S>;
+}
+#[diagnostic::do_not_recommend]
+impl<Z: Size, S: Shard> ZipDim<TDim<Z, S>> for Stretch {
+    type Out = TDim<Z, S>;
+}
+#[diagnostic::do_not_recommend]
+impl ZipDim<Stretch> for Stretch {
+    type Out = Stretch;
+}
+
+/// The shape of the right operand of an elementwise operation, for a left operand of shape `L`.
+///
+/// `Self` is the right operand. While rustc resolves `a.add(&b)` it looks for the rule before it
+/// knows the type of `b`. With the unknown operand as `Self` it waits, and shows this trait's
+/// message.
+#[diagnostic::on_unimplemented(
+    message = "elementwise op: shapes `{L}` and `{Self}` do not go together",
+    label = "ranks must be equal, or one operand's dims must be the last dims of the other"
+)]
+pub trait ZipRhs<L> {
+    /// The shape of the result.
+    type Out: Shape;
+}
+/// The shape of the result of an elementwise operation on shapes `L` and `R`.
+pub type ZipOf<L, R> = <R as ZipRhs<L>>::Out;
+
+macro_rules! zip {
+    // all counts of leading dims that only one operand has
+    ([] [$($a:ident $b:ident)*]) => {
+        impl<$($a: ZipDim<$b>, $b),*> ZipRhs<($($a,)*)> for ($($b,)*)
+        where ($($a::Out,)*): AxesOnce + Shape { type Out = ($($a::Out,)*); }
+    };
+    ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
+        impl<$p0: DimType, $($p: DimType,)* $($a: ZipDim<$b>, $b),*> ZipRhs<($p0, $($p,)* $($a,)*)> for ($($b,)*)
+        where ($p0, $($p,)* $($a::Out,)*): AxesOnce + Shape { type Out = ($p0, $($p,)* $($a::Out,)*); }
+        impl<$p0: DimType, $($p: DimType,)* $($a: ZipDim<$b>, $b),*> ZipRhs<($($a,)*)> for ($p0, $($p,)* $($b,)*)
+        where ($p0, $($p,)* $($a::Out,)*): AxesOnce + Shape { type Out = ($p0, $($p,)* $($a::Out,)*); }
+        zip!([$($p)*] [$($a $b)*]);
+    };
+}
+zip!([P1 P2 P3 P4 P5 P6 P7 P8] []);
+zip!([P1 P2 P3 P4 P5 P6 P7] [A1 B1]);
+zip!([P1 P2 P3 P4 P5 P6] [A1 B1 A2 B2]);
+zip!([P1 P2 P3 P4 P5] [A1 B1 A2 B2 A3 B3]);
+zip!([P1 P2 P3 P4] [A1 B1 A2 B2 A3 B3 A4 B4]);
+zip!([P1 P2 P3] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
+zip!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
+zip!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
+zip!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);

@@ -1,0 +1,131 @@
+//! Rules of transposing, squeezing, broadcasting and reshaping.
+
+use crate::axis::{Shard, Whole};
+use crate::shape::{At, D, DimType, Other, Shape, Stretch, TDim};
+use crate::size::{Num, Size, SplitsOver};
+
+/// A shape whose dims can be permuted into the order `P`: `(D1, D0)`.
+#[diagnostic::on_unimplemented(
+    message = "`{P}` does not permute the dims of `{Self}`",
+    label = "name every dim of the array once: `x.transpose((D1, D0))`"
+)]
+pub trait Permute<P>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+    /// The order, as dim numbers.
+    const ORDER: &'static [usize];
+}
+macro_rules! permute {
+    ($me:ty; $($d:ident $i:ident)*) => { permute!(@pairs $me; [$($d $i)*] [] $($i)*); };
+    (@pairs $me:ty; $all:tt [$($x:ident $y:ident)*] $a:ident $($r:ident)+) => {
+        permute!(@pairs $me; $all [$($x $y)* $($a $r)+] $($r)+);
+    };
+    (@pairs $me:ty; [$($d:ident $i:ident)*] [$($x:ident $y:ident)*] $last:ident) => {
+        impl<$($d: DimType,)* $(const $i: usize),*> Permute<($(D<$i>,)*)> for $me
+        where $($me: At<D<$i>>,)* $(D<$x>: Other<D<$y>>),* {
+            type Out = ($(<$me as At<D<$i>>>::Dim,)*);
+            const ORDER: &'static [usize] = &[$($i),*];
+        }
+    };
+}
+permute!((A,); A I);
+permute!((A, B); A I B J);
+permute!((A, B, C); A I B J C K);
+permute!((A, B, C, E); A I B J C K E L);
+permute!((A, B, C, E, F); A I B J C K E L F M);
+permute!((A, B, C, E, F, G); A I B J C K E L F M G O);
+permute!((A, B, C, E, F, G, H); A I B J C K E L F M G O H P);
+permute!((A, B, C, E, F, G, H, T); A I B J C K E L F M G O H P T Q);
+
+/// A dim of size 1, which `squeeze` can remove.
+#[diagnostic::on_unimplemented(
+    message = "a dim `{Self}` cannot be taken away: its size is not 1",
+    label = "`squeeze` takes dims of size 1"
+)]
+pub trait One: DimType {}
+impl One for Stretch {}
+impl<S: Shard> One for TDim<Num<1>, S> {}
+
+/// A shape to which arrays of shape `S` can be broadcast.
+#[diagnostic::on_unimplemented(
+    message = "an array of shape `{S}` cannot be broadcast to `{Self}`",
+    label = "its dims are the last dims of the new shape; `~` may become any unsharded dim, new dims are unsharded"
+)]
+pub trait BroadcastOf<S>: Shape {}
+/// A dim to which a dim `A` can be broadcast.
+#[diagnostic::on_unimplemented(
+    message = "a dim `{A}` cannot be broadcast to a dim `{Self}`",
+    label = "`{A}` stays as it is, sharding and all; `~` may become any unsharded dim"
+)]
+pub trait BroadcastDim<A>: DimType {}
+impl<Z: Size, S: Shard> BroadcastDim<TDim<Z, S>> for TDim<Z, S> {}
+impl<Z: Size> BroadcastDim<Stretch> for TDim<Z> {}
+impl BroadcastDim<Stretch> for Stretch {}
+/// An unsharded dim.
+#[diagnostic::on_unimplemented(
+    message = "dim `{Self}` is sharded, and must be unsharded here",
+    label = "expected an unsharded dim: one without `@axis`",
+    note = "`reshard` first: `.reshard(P![..])` with `_` for this dim",
+    note = "or state the result of the untyped operation: `x.then::<T![..]>(|x| ..)`, which is checked when it runs"
+)]
+pub trait WholeDim: DimType {}
+impl<Z: Size> WholeDim for TDim<Z> {}
+impl WholeDim for Stretch {}
+/// A shape of unsharded dims.
+#[diagnostic::on_unimplemented(
+    message = "a dim of `{Self}` is sharded, and must be unsharded here",
+    label = "reshaping keeps no sharding by itself: how the new dims are sharded is open",
+    note = "`.split_dim(..)` and `.merge_dims(..)` keep the sharding of the first factor",
+    note = "or state the result: `x.then::<T![f32; ..]>(|x| x.reshape_to(..))`, which is checked when it runs"
+)]
+pub trait WholeShape: Shape {}
+
+macro_rules! broadcast {
+    ([] [$($a:ident $b:ident)*]) => {
+        impl<$($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($($b,)*) {}
+        // the message of the shape is more helpful than that of the dim
+        #[diagnostic::do_not_recommend]
+        impl<$($a: WholeDim),*> WholeShape for ($($a,)*) {}
+    };
+    ([$p0:ident $($p:ident)*] [$($a:ident $b:ident)*]) => {
+        impl<$p0: WholeDim, $($p: WholeDim,)* $($a: DimType, $b: BroadcastDim<$a>),*> BroadcastOf<($($a,)*)> for ($p0, $($p,)* $($b,)*) {}
+        broadcast!([$($p)*] [$($a $b)*]);
+    };
+}
+broadcast!([P1 P2 P3 P4 P5 P6 P7 P8] []);
+broadcast!([P1 P2 P3 P4 P5 P6 P7] [A1 B1]);
+broadcast!([P1 P2 P3 P4 P5 P6] [A1 B1 A2 B2]);
+broadcast!([P1 P2 P3 P4 P5] [A1 B1 A2 B2 A3 B3]);
+broadcast!([P1 P2 P3 P4] [A1 B1 A2 B2 A3 B3 A4 B4]);
+broadcast!([P1 P2 P3] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5]);
+broadcast!([P1 P2] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6]);
+broadcast!([P1] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7]);
+broadcast!([] [A1 B1 A2 B2 A3 B3 A4 B4 A5 B5 A6 B6 A7 B7 A8 B8]);
+
+/// Returns the number of elements of an array of shape `S`. `None` if it is known only at run time.
+pub const fn elements<S: Shape>() -> Option<usize> {
+    let (mut i, mut n) = (0, 1);
+    while i < S::DIMS.len() {
+        match S::DIMS[i].size {
+            Some(size) => n *= size,
+            None => return None,
+        }
+        i += 1;
+    }
+    Some(n)
+}
+
+/// A dim that splits into a major factor `A`, which keeps the sharding, and a minor factor `B`.
+pub trait Factored<A, B>: DimType {
+    /// The dim of the major factor.
+    type Major: DimType;
+    /// The dim of the minor factor.
+    type Minor: DimType;
+}
+impl<Z: Size, S: Shard, A: SplitsOver<S>, B: Size> Factored<A, B> for TDim<Z, S>
+where
+    Z: super::slice::ProductIs<A, B>,
+{
+    type Major = TDim<A, S>;
+    type Minor = TDim<B, Whole>;
+}

@@ -1,0 +1,193 @@
+//! Specs: shardings that a program states.
+
+use crate::axis::{Distinct, MeshAxis, MeshType, Shard, Whole};
+use crate::sets::{MarkIn, Outside, Sets};
+use crate::shape::{AxesOnce, DimType, Shape, Stretch, TDim};
+use crate::size::{Size, SplitsOver};
+use core::marker::PhantomData;
+
+/// The entry of a spec that keeps a dim's sharding. The notation is `=`.
+#[derive(Clone, Copy, Debug)]
+pub struct Same;
+/// A spec with axes over which the result is left unreduced: `P![_, _; U: X]`.
+///
+/// The variant of the same name is its only value, so the notation is both a type and a value.
+#[derive(Clone, Copy, Debug)]
+pub enum LeftUnreduced<P, A> {
+    /// The spec.
+    LeftUnreduced,
+    #[doc(hidden)]
+    NeverUnreduced(core::convert::Infallible, PhantomData<fn() -> (P, A)>),
+}
+/// A spec with axes over which the result is marked as reduced: `P![_, _; R: X]`.
+#[derive(Clone, Copy, Debug)]
+pub enum MarkedReduced<P, A> {
+    /// The spec.
+    MarkedReduced,
+    #[doc(hidden)]
+    NeverReduced(core::convert::Infallible, PhantomData<fn() -> (P, A)>),
+}
+mod values {
+    pub use super::LeftUnreduced::*;
+    pub use super::MarkedReduced::*;
+}
+// as types, the names resolve to the enums above; as values, to these variants
+#[doc(hidden)]
+pub use values::*;
+
+/// A dim that can be sharded as `S` says.
+pub trait RespecDim<S> {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<Z: SplitsOver<S2>, S1, S2: Shard> RespecDim<S2> for TDim<Z, S1> {
+    type Out = TDim<Z, S2>;
+}
+#[diagnostic::do_not_recommend]
+impl<Z: Size, S1: Shard> RespecDim<Same> for TDim<Z, S1> {
+    type Out = TDim<Z, S1>;
+}
+#[diagnostic::do_not_recommend]
+impl RespecDim<Whole> for Stretch {
+    type Out = Stretch;
+}
+#[diagnostic::do_not_recommend]
+impl RespecDim<Same> for Stretch {
+    type Out = Stretch;
+}
+
+/// A spec for arrays of shape `S`: one entry for each dim.
+#[diagnostic::on_unimplemented(
+    message = "spec `{Self}` does not fit the dims of `{S}`",
+    label = "a spec has one entry for every dim: an axis, `(X, Y)`, `=` for a dim as it is, or `_` for an unsharded dim"
+)]
+pub trait Spec<S> {
+    /// The shape with the sharding of the spec.
+    type Out: Shape;
+}
+macro_rules! respec { ($($d:ident $s:ident)*) => {
+    impl<$($d: RespecDim<$s>, $s),*> Spec<($($d,)*)> for ($($s,)*)
+    where ($($d::Out,)*): AxesOnce + Shape { type Out = ($($d::Out,)*); }
+    impl<$($d: NotOver<A>,)* A> NotOver<A> for ($($d,)*) {}
+} }
+respec!();
+respec!(A1 S1);
+respec!(A1 S1 A2 S2);
+respec!(A1 S1 A2 S2 A3 S3);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7);
+respec!(A1 S1 A2 S2 A3 S3 A4 S4 A5 S5 A6 S6 A7 S7 A8 S8);
+impl<S, A, P: Spec<S>> Spec<S> for LeftUnreduced<P, A> {
+    type Out = P::Out;
+}
+impl<S, A, P: Spec<S>> Spec<S> for MarkedReduced<P, A> {
+    type Out = P::Out;
+}
+
+/// A shape, or a dim, that is not sharded over the axes `A`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is sharded over mesh axis `{A}`, so it cannot be made unreduced or reduced over it",
+    label = "a value is unreduced over axes that shard none of its dims",
+    note = "`reshard` it to be unsharded along the axis first"
+)]
+pub trait NotOver<A> {}
+impl<A> NotOver<A> for Stretch {}
+impl<Z, S: Distinct<A>, A: MeshAxis> NotOver<A> for TDim<Z, S> {}
+impl<Z, S: Distinct<A>, A: MeshAxis> NotOver<(A,)> for TDim<Z, S> {}
+impl<Z, S: Distinct<A> + Distinct<B>, A: MeshAxis, B: MeshAxis> NotOver<(A, B)> for TDim<Z, S> {}
+
+/// The sets of the result of `reshard`, for a value of shape `S` and sets `V`.
+#[diagnostic::on_unimplemented(
+    message = "a value with the sets `{V}` cannot be resharded so",
+    label = "`reshard` is for values outside of `shard_map`; a sum that has not been made goes to a plain spec",
+    note = "inside of `shard_map` collectives move data: `psum`, `all_gather`, `psum_scatter`, `all_to_all`, `ppermute`"
+)]
+pub trait ReshardSets<S, V> {
+    /// The sets of the result.
+    type Out: Sets;
+}
+macro_rules! plain { ($($s:ident)*) => {
+    impl<S, $($s),*> ReshardSets<S, ()> for ($($s,)*) { type Out = (); }
+    impl<S, V, $($s),*> ReshardSets<S, Outside<V>> for ($($s,)*) { type Out = (); }
+} }
+plain!();
+plain!(S1);
+plain!(S1 S2);
+plain!(S1 S2 S3);
+plain!(S1 S2 S3 S4);
+plain!(S1 S2 S3 S4 S5);
+plain!(S1 S2 S3 S4 S5 S6);
+plain!(S1 S2 S3 S4 S5 S6 S7);
+plain!(S1 S2 S3 S4 S5 S6 S7 S8);
+type EmptyOf<A> = <<A as MeshAxis>::Mesh as MeshType>::Empty;
+impl<S: NotOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for LeftUnreduced<P, (A,)>
+where
+    (A,): MarkIn<EmptyOf<A>>,
+{
+    type Out = Outside<<(A,) as MarkIn<EmptyOf<A>>>::Unreduced>;
+}
+impl<S: NotOver<(A,)>, P, A: MeshAxis> ReshardSets<S, ()> for MarkedReduced<P, (A,)>
+where
+    (A,): MarkIn<EmptyOf<A>>,
+{
+    type Out = Outside<<(A,) as MarkIn<EmptyOf<A>>>::Reduced>;
+}
+impl<S: NotOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for LeftUnreduced<P, (A, B)>
+where
+    (A, B): MarkIn<EmptyOf<A>>,
+{
+    type Out = Outside<<(A, B) as MarkIn<EmptyOf<A>>>::Unreduced>;
+}
+impl<S: NotOver<(A, B)>, P, A: MeshAxis, B> ReshardSets<S, ()> for MarkedReduced<P, (A, B)>
+where
+    (A, B): MarkIn<EmptyOf<A>>,
+{
+    type Out = Outside<<(A, B) as MarkIn<EmptyOf<A>>>::Reduced>;
+}
+
+/// The sets of a product of shapes `L` and `R`, with a stated result sharding.
+///
+/// They are plain, or unreduced over the axes that shard both contracted dims. `V` is the sets that
+/// the operands' sets combine to.
+#[diagnostic::on_unimplemented(
+    message = "the product of `{L}` and `{R}` cannot be left unreduced so",
+    label = "the unreduced axes are exactly those by which both contracted dims are sharded, alike",
+    note = "`a.matmul_to(&b, P![_, _; U: X])` is for `a` of `[M, K@X]` and `b` of `[K@X, N]`"
+)]
+pub trait ProductSets<L, R, V> {
+    /// The sets of the result.
+    type Out: Sets;
+}
+macro_rules! product { ($($s:ident)*) => {
+    #[diagnostic::do_not_recommend]
+    impl<L, R, V: Sets, $($s),*> ProductSets<L, R, V> for ($($s,)*) { type Out = V; }
+} }
+product!();
+product!(S1);
+product!(S1 S2);
+product!(S1 S2 S3);
+product!(S1 S2 S3 S4);
+product!(S1 S2 S3 S4 S5);
+product!(S1 S2 S3 S4 S5 S6);
+product!(S1 S2 S3 S4 S5 S6 S7);
+product!(S1 S2 S3 S4 S5 S6 S7 S8);
+macro_rules! unreduced { ($([$($l:ident)*] [$($r:ident)*] [$($n:ident)*];)*) => { $(
+    unreduced!(@ [A] A, (A,); [$($l)*] [$($r)*] [$($n)*]);
+    unreduced!(@ [A B] (A, B), (A, B); [$($l)*] [$($r)*] [$($n)*]);
+)* };
+    (@ [$($axis:ident)*] $split:ty, $list:ty; [$($l:ident)*] [$($r:ident)*] [$($n:ident)*]) => {
+        // the notes are shorter than rustc's list of these impls
+        #[diagnostic::do_not_recommend]
+        impl<P, Z: Size, $($axis: MeshAxis,)* $($l: DimType,)* $($r: DimType,)* $($n: DimType),*>
+            ProductSets<($($l,)* TDim<Z, $split>,), ($($r,)* TDim<Z, $split>, $($n,)*), ()> for LeftUnreduced<P, $list>
+        where
+            $list: MarkIn<EmptyOf<A>>,
+        {
+            type Out = Outside<<$list as MarkIn<EmptyOf<A>>>::Unreduced>;
+        }
+    };
+}
+// matrices, stacks of matrices on the left or on both sides, and vectors
+unreduced! { [] [] []; [M] [] []; [] [] [K]; [M] [] [K]; [L1 M] [] [K]; [L1 M] [R1] [K]; [L1 L2 M] [] [K]; [L1 L2 M] [R1 R2] [K]; }

@@ -1,0 +1,221 @@
+//! Rules of concatenating, splitting, slicing, padding and merging dims.
+//!
+//! Sums and products of sizes are computed by `typenum`. Sizes that are known only at run time need
+//! the checked conversion `Typed::then`.
+
+use super::reshape_dims::WholeDim;
+use crate::axis::{MeshAxis, Shard};
+use crate::shape::{DimType, Shape, Stretch, TDim};
+use crate::size::{IntoSize, IntoTypenum, Size, SplitsOver};
+use core::ops::{Add, Mul, Sub};
+use typenum::{Diff, Prod, Sum, Unsigned};
+
+type Of<T> = <T as IntoTypenum>::Typenum;
+
+/// A size to which `B` can be added.
+#[diagnostic::on_unimplemented(
+    message = "the sum of the sizes `{Self}` and `{B}` is not known when compiling",
+    label = "expected two numbers",
+    note = "for named sizes and those known at run time only state the result: `x.then::<T![..]>(|x| ..)`"
+)]
+pub trait Plus<B>: Size {
+    /// The sum.
+    type Out: Size;
+}
+#[diagnostic::do_not_recommend]
+impl<A: Size + IntoTypenum, B: IntoTypenum> Plus<B> for A
+where
+    Of<A>: Add<Of<B>>,
+    Sum<Of<A>, Of<B>>: IntoSize,
+{
+    type Out = <Sum<Of<A>, Of<B>> as IntoSize>::Size;
+}
+/// A size from which `B`, which is not larger, can be subtracted.
+#[diagnostic::on_unimplemented(
+    message = "a slice from `{B}` to `{Self}` is not known to have a size",
+    label = "expected two numbers, the lesser one first"
+)]
+pub trait Minus<B>: Size {
+    /// The difference.
+    type Out: Size;
+}
+#[diagnostic::do_not_recommend]
+impl<A: Size + IntoTypenum, B: IntoTypenum> Minus<B> for A
+where
+    Of<A>: Sub<Of<B>>,
+    Diff<Of<A>, Of<B>>: IntoSize,
+{
+    type Out = <Diff<Of<A>, Of<B>> as IntoSize>::Size;
+}
+/// A size that is at most `Z`.
+#[diagnostic::on_unimplemented(
+    message = "a slice up to `{Self}` reaches beyond a dim of size `{Z}`",
+    label = "the end of a slice is at most the dim's size"
+)]
+pub trait UpTo<Z> {}
+#[diagnostic::do_not_recommend]
+impl<A: IntoTypenum, Z: IntoTypenum> UpTo<Z> for A
+where
+    Of<Z>: Sub<Of<A>>,
+    Diff<Of<Z>, Of<A>>: Unsigned,
+{
+}
+/// A size that is the product of `A` and `B`.
+#[diagnostic::on_unimplemented(
+    message = "a dim of size `{Self}` is not `{A}` times `{B}`",
+    label = "the two factors multiply to the dim's size",
+    note = "for named sizes and those known at run time only state the result: `x.then::<T![..]>(|x| ..)`"
+)]
+pub trait ProductIs<A, B>: Size {}
+#[diagnostic::do_not_recommend]
+impl<Z: Size + IntoTypenum, A: IntoTypenum, B: IntoTypenum> ProductIs<A, B> for Z where
+    Of<A>: Mul<Of<B>, Output = Of<Z>>
+{
+}
+/// A size that can be multiplied by `B`.
+#[diagnostic::on_unimplemented(
+    message = "the product of the sizes `{Self}` and `{B}` is not known when compiling",
+    label = "expected two numbers",
+    note = "for named sizes and those known at run time only state the result: `x.then::<T![..]>(|x| ..)`"
+)]
+pub trait Times<B>: Size {
+    /// The product.
+    type Out: Size;
+}
+#[diagnostic::do_not_recommend]
+impl<A: Size + IntoTypenum, B: IntoTypenum> Times<B> for A
+where
+    Of<A>: Mul<Of<B>>,
+    Prod<Of<A>, Of<B>>: IntoSize,
+{
+    type Out = <Prod<Of<A>, Of<B>> as IntoSize>::Size;
+}
+
+/// A pair of dims that can be concatenated.
+///
+/// Both are sharded the same way, and so is the sum of their sizes.
+#[diagnostic::on_unimplemented(
+    message = "concat: dims `{Self}` and `{D2}` cannot be joined",
+    label = "joined dims have one sharding; `reshard` one operand"
+)]
+pub trait JoinDim<D2>: DimType {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<A: Plus<B>, B: Size, S: Shard> JoinDim<TDim<B, S>> for TDim<A, S>
+where
+    A::Out: SplitsOver<S>,
+{
+    type Out = TDim<A::Out, S>;
+}
+/// A pair of dims that can be merged into one.
+///
+/// The merged dim is sharded over the axes of the first dim, then those of the second. Only the
+/// second dim may be unsharded.
+#[diagnostic::on_unimplemented(
+    message = "dims `{Self}` and `{D2}` cannot be merged into one",
+    label = "where the second one is sharded, the first one is too, over other axes; over three axes in all"
+)]
+pub trait MergeDim<D2>: DimType {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<A: Times<B>, B: Size, S: Shard> MergeDim<TDim<B>> for TDim<A, S>
+where
+    A::Out: SplitsOver<S>,
+{
+    type Out = TDim<A::Out, S>;
+}
+macro_rules! strung { ($($($a:ident)+, $first:ty, $second:ty;)*) => { $(
+    impl<A: Times<B>, B: Size, $($a: MeshAxis),+> MergeDim<TDim<B, $second>> for TDim<A, $first>
+    where
+        A::Out: SplitsOver<($($a,)+)>,
+    {
+        type Out = TDim<A::Out, ($($a,)+)>;
+    }
+)* } }
+strung! { X Y, X, Y; X Y Z, X, (Y, Z); X Y Z, (X, Y), Z; }
+/// A dim that splits into a first piece of size `A` and a second one of size `B`.
+#[diagnostic::on_unimplemented(
+    message = "a dim `{Self}` cannot be split into parts of `{A}` and `{B}`",
+    label = "the parts' sizes are numbers that add up to the dim's, and mesh axes divide each"
+)]
+pub trait CutDim<A, B>: DimType {
+    /// The first piece.
+    type First: DimType;
+    /// The second piece.
+    type Second: DimType;
+}
+impl<Z: Size, S: Shard, A: SplitsOver<S> + Plus<B, Out = Z>, B: SplitsOver<S>> CutDim<A, B> for TDim<Z, S> {
+    type First = TDim<A, S>;
+    type Second = TDim<B, S>;
+}
+/// An unsharded dim that can be sliced from `A` to `B`.
+#[diagnostic::on_unimplemented(
+    message = "dim `{Self}` cannot be sliced from `{A}` to `{B}` in types",
+    label = "slices are of unsharded dims whose size is a number: `reshard` first",
+    note = "or state the result: `x.then::<T![..]>(|x| x.slice(ix![..]))`"
+)]
+pub trait SliceDim<A, B>: WholeDim {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<Z: Size, A, B: Minus<A> + UpTo<Z>> SliceDim<A, B> for TDim<Z> {
+    type Out = TDim<B::Out>;
+}
+/// An unsharded dim that can be padded by `A` elements before and `B` elements after.
+#[diagnostic::on_unimplemented(
+    message = "pad: dim `{Self}` cannot be padded by `{A}` and `{B}` in types",
+    label = "padded dims are unsharded, and their sizes numbers: `reshard` first",
+    note = "or state the result: `x.then::<T![..]>(|x| x.pad(..))`"
+)]
+pub trait PadDim<A, B>: WholeDim {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<Z: Plus<A>, A, B> PadDim<A, B> for TDim<Z>
+where
+    Z::Out: Plus<B>,
+{
+    type Out = TDim<<Z::Out as Plus<B>>::Out>;
+}
+/// An unsharded dim that can be repeated `K` times.
+#[diagnostic::on_unimplemented(
+    message = "tile: dim `{Self}` cannot be repeated `{K}` times in types",
+    label = "repeated dims are unsharded, and their sizes numbers: `reshard` first",
+    note = "or state the result: `x.then::<T![..]>(|x| x.tile(..))`"
+)]
+pub trait TileDim<K>: WholeDim {
+    /// The dim of the result.
+    type Out: DimType;
+}
+impl<Z: Times<K>, K> TileDim<K> for TDim<Z> {
+    type Out = TDim<Z::Out>;
+}
+impl<K: Size> TileDim<K> for Stretch {
+    type Out = TDim<K>;
+}
+/// The shape of indices that take elements of a shape `S` along dim `I`.
+#[diagnostic::on_unimplemented(
+    message = "take: indices of shape `{Self}` cannot take elements of `{S}` along dim `{I}`",
+    label = "expected one unsharded dim of indices, and an unsharded dim to take from",
+    note = "`reshard` first, or state the result: `x.then::<T![..]>(|x| x.take_to(..))`"
+)]
+pub trait TakeRhs<S, I>: Shape {
+    /// The shape of the result.
+    type Out: Shape;
+}
+impl<Q: WholeDim, S: crate::shape::At<I>, I> TakeRhs<S, I> for (Q,)
+where
+    S::Dim: WholeDim,
+    S::Put<Q>: Shape,
+{
+    type Out = S::Put<Q>;
+}
+/// A shape that differs from `S` only in dim `I`.
+#[diagnostic::on_unimplemented(
+    message = "concat: shapes `{S}` and `{Self}` differ in more than the joined dim",
+    label = "all other dims are the same, sharding and all"
+)]
+pub trait SameBut<I, S>: Shape {}
+impl<I, S: crate::shape::At<I>, R: crate::shape::At<I, Without = S::Without>> SameBut<I, S> for R {}

@@ -1,0 +1,69 @@
+//! Conversion between sizes and `typenum` integers.
+//!
+//! The rules work on this crate's types for sizes ([`Num`], [`K`], [`M`]): rustc prints them
+//! readably, and dividing one takes a number of steps proportional to its decimal digits.
+//! [`IntoSize`] converts `typenum` integers to these types, and [`IntoTypenum`] converts them back.
+
+use super::{K, M, NamedSize, Num, Prime, R, Size};
+use crate::size::MultiplyPrime;
+use core::ops::{Add, Mul};
+use typenum::consts::U1000;
+use typenum::{B0, B1, Prod, Sum, UInt, UTerm};
+
+/// A type that stands for a size: a `typenum` integer, or a size itself.
+pub trait IntoSize {
+    /// The size: `<U4096 as IntoSize>::Size` is `N![4096]`.
+    type Size: Size;
+}
+impl IntoSize for UTerm {
+    type Size = Num<0>;
+}
+impl<U: IntoSize> IntoSize for UInt<U, B0>
+where
+    U::Size: MultiplyPrime<Prime<2>, R<0>>,
+{
+    type Size = <U::Size as MultiplyPrime<Prime<2>, R<0>>>::Product;
+}
+impl<U: IntoSize> IntoSize for UInt<U, B1>
+where
+    U::Size: MultiplyPrime<Prime<2>, R<1>>,
+{
+    type Size = <U::Size as MultiplyPrime<Prime<2>, R<1>>>::Product;
+}
+
+/// A size with a known value, as a `typenum` integer.
+#[diagnostic::on_unimplemented(
+    message = "the size `{Self}` has no number that is known when compiling",
+    label = "expected a number or a named number"
+)]
+pub trait IntoTypenum {
+    /// The integer.
+    type Typenum: typenum::Unsigned;
+}
+macro_rules! table { ($($n:literal $u:ident)*) => { $(
+    impl IntoTypenum for Num<$n> { type Typenum = typenum::consts::$u; }
+)* } }
+atmesh_typed_macros::typenums!(table);
+
+type Of<T> = <T as IntoTypenum>::Typenum;
+impl<const A: u16, const B: u16> IntoTypenum for K<A, B>
+where
+    Num<A>: IntoTypenum<Typenum: Mul<U1000>>,
+    Num<B>: IntoTypenum,
+    Prod<Of<Num<A>>, U1000>: Add<Of<Num<B>>>,
+    Sum<Prod<Of<Num<A>>, U1000>, Of<Num<B>>>: typenum::Unsigned,
+{
+    type Typenum = Sum<Prod<Of<Num<A>>, U1000>, Of<Num<B>>>;
+}
+impl<const A: u16, const B: u16, const C: u16> IntoTypenum for M<A, B, C>
+where
+    K<A, B>: IntoTypenum<Typenum: Mul<U1000>>,
+    Num<C>: IntoTypenum,
+    Prod<Of<K<A, B>>, U1000>: Add<Of<Num<C>>>,
+    Sum<Prod<Of<K<A, B>>, U1000>, Of<Num<C>>>: typenum::Unsigned,
+{
+    type Typenum = Sum<Prod<Of<K<A, B>>, U1000>, Of<Num<C>>>;
+}
+
+/// The `typenum` integer of a named size.
+pub type TypenumOfName<S> = Of<<S as NamedSize>::Number>;
