@@ -50,8 +50,8 @@
 //!   types, so leave these out: `|x|`, `|(w, b)|`. If a function takes references, wrap it in a
 //!   closure: `grad(&w, |w| loss(&w))`.
 //! * [`jit`] and [`shard_map`](shard_map::shard_map) take the closure alone, so write out its
-//!   types. Here a parameter may also be a reference, and each element of the tuple may be a
-//!   parameter: `|w: &Array, b: &Array|` is the usual form.
+//!   types. Here the closure may also take references, and several parameters instead of one tuple:
+//!   `|w: &Array, b: &Array|` is the usual form.
 //!
 //! One closure borrows: the condition of [`while_loop`], since the body takes the same carry. The
 //! code of [`spmd`](spmd::spmd) is not traced, and takes views of blocks.

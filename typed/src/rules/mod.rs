@@ -1,8 +1,9 @@
 //! The typing rules of operations, as traits: result types as functions of operand types.
 //!
-//! Each rule is a few impls that match on the form of a sharding, without conditions: rustc
-//! resolves them by unification, so generic code needs no bounds for them. The traits follow these
-//! laws. Each is easy to break, and a violation shows far from its cause:
+//! Most rules are a few impls, one for each form of a sharding. rustc selects among them by
+//! unification, so generic code needs no bounds on shardings for them. Rules that compute sizes
+//! need bounds on the sizes. The traits follow these laws. Each is easy to break, and a violation
+//! shows far from its cause:
 //!
 //! * the operand whose type may not be known yet is `Self`;
 //! * no impl recurs through a parameter that may not be known yet;

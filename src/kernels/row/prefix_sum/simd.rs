@@ -105,7 +105,8 @@ mod avx512 {
                     sums = _mm512_permutexvar_ps(back, sums);
                 }
                 // SAFETY: the group is within `y`, which has space for as many elements as `x`
-                // (caller contract).
+                // (caller contract). For `STORE` 2, `y` is aligned to 64 bytes (caller contract),
+                // and so is every group, because a group has 64 bytes.
                 unsafe {
                     match STORE {
                         1 => _mm512_storeu_ps(y.add(at), sums),
