@@ -363,3 +363,98 @@ fn room_for_values_in_between() {
     assert_eq!(given.scratch_bytes + 48 * 48 * 4, plain.scratch_bytes, "{plain}{given}");
     assert!(given.to_string().contains("donated argument 0: scratch for intermediate values"), "{given}");
 }
+
+fn is_gone(x: &Array) -> bool {
+    x.to_vec::<f32>().is_err()
+}
+
+/// A function that wraps a function has its parameters: `donate` counts them alike in a closure, a
+/// traced function, per-device code, and functions made of these.
+#[test]
+fn wrappers_have_the_parameters_of_what_they_wrap() -> Result<()> {
+    type Pair = (Array, Array);
+    let mesh = Mesh::new([("x", 2)])?;
+    let row = |x: f32| Array::full([4], x).put(&mesh, p!["x"]);
+    // donating argument `k` takes the leaves `want` of the arguments
+    macro_rules! check {
+        ($make:expr, $f:expr, $args:expr, $leaves:expr, $donate:expr, $want:expr) => {{
+            let direct = jit($f).donate($donate);
+            let twice = jit(jit($f)).donate($donate);
+            let thrice = jit(jit(jit($f))).donate($donate);
+            let region = jit(shard_map(&mesh, p!["x"], p!["x"], $f)).donate($donate);
+            let inner = shard_map(&mesh, p!["x"], p!["x"], $f);
+            let borrowed = jit(&inner).donate($donate);
+            let traced = jit($f);
+            let both = jit(shard_map(&mesh, p!["x"], p!["x"], &traced)).donate($donate);
+            for (name, f) in [
+                ("jit", direct),
+                ("jit(jit)", twice),
+                ("jit(jit(jit))", thrice),
+                ("jit(shard_map)", region),
+                ("jit(&shard_map)", borrowed),
+                ("jit(shard_map(&jit))", both),
+            ] {
+                let values = $make;
+                let _ = f.call($args(&values))?;
+                let gone: Vec<bool> = $leaves(&values).iter().map(|a| is_gone(a)).collect();
+                assert_eq!(gone, $want, "{name}, donate({:?})", $donate);
+            }
+        }};
+    }
+    check!(row(1.0), |x: &Array| x + 1.0, |x: &Array| x.clone(), |x: &Array| [x.clone()], 0, [true]);
+    let pair = || (row(1.0), row(2.0));
+    let leaves = |p: &Pair| [p.0.clone(), p.1.clone()];
+    let one = |p: &Pair| (&p.0 + 1.0, &p.1 + 2.0);
+    check!(pair(), one, |p: &Pair| p.clone(), leaves, 0, [true, true]);
+    let two = |a: &Array, b: &Array| (a + b, a - b);
+    for (donate, want) in [(0, [true, false]), (1, [false, true])] {
+        check!(pair(), two, |p: &Pair| p.clone(), leaves, donate, want);
+    }
+    check!(pair(), two, |p: &Pair| p.clone(), leaves, [1, 0], [true, true]);
+    let nested = |p: &Pair, c: &Array| (&p.0 + c, &p.1 - c);
+    let three = || (pair(), row(3.0));
+    let all = |(p, c): &(Pair, Array)| [p.0.clone(), p.1.clone(), c.clone()];
+    for (donate, want) in [(0, [true, true, false]), (1, [false, false, true])] {
+        check!(three(), nested, |t: &(Pair, Array)| t.clone(), all, donate, want);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_argument_that_does_not_exist_cannot_be_donated() -> Result<()> {
+    let mesh = Mesh::new([("x", 2)])?;
+    let x = || Array::ones([4]).put(&mesh, p!["x"]);
+    let region = jit(shard_map(&mesh, p!["x"], p!["x"], |x: &Array| x + 1.0)).donate(1);
+    let twice = jit(jit(|x: &Array| x + 1.0)).donate([0, 1]);
+    for f in [region, twice] {
+        let e = f.call(x()).unwrap_err().to_string();
+        assert!(e.contains("cannot donate argument 1: there is 1 argument"), "{e}");
+    }
+    let f = jit(|a: &Array, b: &Array| a + b).donate(2);
+    let e = f.call((x(), x())).unwrap_err().to_string();
+    assert!(e.contains("cannot donate argument 2: there are 2 arguments"), "{e}");
+    let e = jit(|| Array::from(1)).donate(0).call(()).unwrap_err().to_string();
+    assert!(e.contains("there are 0 arguments") && e.contains("leave `.donate(..)` out"), "{e}");
+    Ok(())
+}
+
+/// The report names donations of no use, and why.
+#[test]
+fn donations_of_no_use_are_reported() -> Result<()> {
+    let report = |f: atmesh::Jit<'static, Array, Array>, n: usize| -> Result<String> {
+        Ok(f.donate(0).lower(Array::ones([n]))?.compile()?.report().to_string())
+    };
+    let half = report(jit(|x: &Array| x.slice(ix![..2]).sum(..)), 4)?;
+    let no_fit = "donated argument 0: not used: no result or intermediate value can take its memory";
+    assert!(half.contains(no_fit), "{half}");
+    let same = report(jit(|x: &Array| x.clone()), 4)?;
+    assert!(
+        same.contains("donated argument 0: not used: result 0 is this argument or a part of it"),
+        "{same}"
+    );
+    let empty = report(jit(|x: &Array| x + 1.0), 0)?;
+    assert!(empty.contains("donated argument 0: not used: it has no elements"), "{empty}");
+    let used = report(jit(|x: &Array| x + 1.0), 4)?;
+    assert!(!used.contains("not used"), "{used}");
+    Ok(())
+}

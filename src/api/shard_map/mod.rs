@@ -61,12 +61,11 @@ pub fn shard_map<'f, M, F: Func<M, Ret: Output> + 'f>(
         checked: true,
         location: Location::caller(),
     }));
+    let arity = f.arity();
     let body = boxed_body(f);
     let shared = settings.clone();
-    let jit = Jit::from_body(
-        Box::new(move |input: &F::In| record_region(&shared.borrow(), &*body, input)),
-        F::ARITY,
-    );
+    let jit =
+        Jit::from_body(Box::new(move |input: &F::In| record_region(&shared.borrow(), &*body, input)), arity);
     ShardMap { settings, jit }
 }
 
@@ -169,7 +168,9 @@ macro_rules! impl_func { ($($t:ty),*) => {$(
     impl<I: Tree, O: Tree> Func<WrapperMarker> for $t {
         type In = I;
         type Ret = Result<O>;
-        const ARITY: Option<usize> = None;
+        fn arity(&self) -> usize {
+            self.jit.num_parameters()
+        }
         fn apply(&self, input: &I) -> Result<O> {
             self.jit.run_body(input)
         }

@@ -48,7 +48,8 @@ pub(crate) fn boxed_body<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> JitBody<'
 /// # Ok::<(), atmesh::Error>(())
 /// ```
 pub fn jit<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Jit<'f, F::In, OutputTree<F, M>> {
-    Jit::from_body(boxed_body(f), F::ARITY)
+    let arity = f.arity();
+    Jit::from_body(boxed_body(f), arity)
 }
 
 /// A traced function, made by [`jit`].
@@ -68,7 +69,7 @@ pub fn jit<'f, M, F: Func<M, Ret: Output> + 'f>(f: F) -> Jit<'f, F::In, OutputTr
 #[must_use = "a traced function does nothing until it is called"]
 pub struct Jit<'f, I, O> {
     body: JitBody<'f, I, O>,
-    arity: Option<usize>,
+    arity: usize,
     mesh: Option<Mesh>,
     in_specs: Option<SpecTree>,
     out_specs: Option<SpecTree>,
@@ -116,7 +117,7 @@ impl<const N: usize> From<[usize; N]> for ArgNums {
 
 impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// Creates a traced function with this body and number of parameters.
-    pub(crate) fn from_body(body: JitBody<'f, I, O>, arity: Option<usize>) -> Self {
+    pub(crate) fn from_body(body: JitBody<'f, I, O>, arity: usize) -> Self {
         Jit {
             body,
             arity,
@@ -130,6 +131,10 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             cache: Cache::new(MAX_CACHED_EQUATIONS),
             last_used: RefCell::default(),
         }
+    }
+    /// Returns the number of parameters of the function.
+    pub(crate) fn num_parameters(&self) -> usize {
+        self.arity
     }
     /// Clears the caches after an option has changed.
     pub(crate) fn with_empty_cache(mut self) -> Self {
@@ -163,7 +168,12 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
     /// result is computed, or if it is read at the index that is being written (`w - 0.1 * g`,
     /// `x.at(i).set(y)`): a training step updates its weights in place. It may also become one of
     /// the two buffers between which a loop carry alternates, or scratch memory for intermediate
-    /// values. The compiled program's [report](crate::Compiled::report) says which.
+    /// values. The compiled program's [report](crate::Compiled::report) says which, and names a
+    /// donated argument whose memory is of no use, with the reason.
+    ///
+    /// A function that wraps another one (`jit(jit(f))`, `jit(shard_map(..))`) has the parameters of
+    /// that one. The donations of a function that is called inside another traced function have no
+    /// effect: the arguments are values of that function's program.
     ///
     /// Only memory without other owners is overwritten. If another array, a
     /// [`HostView`](crate::api::array::HostView) or a second argument shares it, or the argument is
@@ -439,18 +449,21 @@ impl<'f, I: Tree, O: Tree> Jit<'f, I, O> {
             // the first path component is the argument's position, except in a function of one
             // parameter
             let number = match self.arity {
-                Some(1) => Some(0),
+                1 => Some(0),
                 _ => path.parts().first().and_then(|p| p.parse::<usize>().ok()),
             };
             numbers.push(number);
         });
-        let given = self.arity.unwrap_or_else(|| numbers.iter().flatten().max().map_or(0, |n| n + 1));
-        if let Some(none) = self.donate.iter().find(|n| **n >= given) {
-            let fault = Fault::new(
-                ErrorKind::Tree,
-                format!("argument {none} is to be donated, but there are {given} arguments"),
-            )
-            .help("arguments are counted from 0: `.donate(0)`");
+        if let Some(none) = self.donate.iter().find(|n| **n >= self.arity) {
+            let has = match self.arity {
+                1 => "there is 1 argument".to_string(),
+                n => format!("there are {n} arguments"),
+            };
+            let fault = Fault::new(ErrorKind::Tree, format!("cannot donate argument {none}: {has}"));
+            let fault = match self.arity {
+                0 => fault.help("leave `.donate(..)` out: captured arrays are not donated"),
+                _ => fault.help("arguments are counted from 0: `.donate(0)`"),
+            };
             return Err(CallSite::new("jit", location).error(fault, Vec::new));
         }
         let donated = numbers.iter().map(|n| n.is_some_and(|n| self.donate.contains(&n))).collect();
@@ -546,7 +559,9 @@ macro_rules! impl_func { ($($t:ty),*) => {$(
     impl<I: Tree, O: Tree> Func<WrapperMarker> for $t {
         type In = I;
         type Ret = Result<O>;
-        const ARITY: Option<usize> = None;
+        fn arity(&self) -> usize {
+            self.num_parameters()
+        }
         #[track_caller]
         fn apply(&self, input: &I) -> Result<O> {
             self.call_tree(input, Location::caller())

@@ -17,8 +17,10 @@ pub trait Func<M> {
     type In: Tree;
     /// The return type.
     type Ret;
-    /// The number of parameters. `None` if it is unknown.
-    const ARITY: Option<usize>;
+    /// Returns the number of parameters.
+    ///
+    /// A function that wraps another one, such as [`Jit`](crate::Jit), has as many as that one.
+    fn arity(&self) -> usize;
     /// Calls the function.
     fn apply(&self, input: &Self::In) -> Self::Ret;
 }
@@ -34,7 +36,9 @@ macro_rules! funcs { ($($n:literal $In:ty: $pat:pat, ($($T:ident)*);)*) => {$(
     where Fun: Fn($($T),*) -> R, for<'f> &'f Fun: Fn($($T::Item<'f>),*) -> R {
         type In = $In;
         type Ret = R;
-        const ARITY: Option<usize> = Some($n);
+        fn arity(&self) -> usize {
+            $n
+        }
         #[allow(non_snake_case)]
         fn apply(&self, $pat: &Self::In) -> R {
             #[allow(clippy::too_many_arguments)]

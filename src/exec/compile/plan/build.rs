@@ -6,8 +6,8 @@ use super::reuse::{self, BufferReuse};
 use super::row_fusion::{self, BoundGroups};
 use super::scatter_chains::ScatterChains;
 use super::{
-    BoundCopyBox, BufferLocation, CompiledPlan, CopySource, DonatedBuffer, ExecutionPlan, NodeInfo,
-    NodeKernel, PackKernel, PlanLevel, PlanNode, PrintKernel, PrintValue, ResultPlan,
+    BoundCopyBox, BufferLocation, CompiledPlan, CopySource, DonatedBuffer, ExecutionPlan, IdleDonation,
+    NodeInfo, NodeKernel, PackKernel, PlanLevel, PlanNode, PrintKernel, PrintValue, ResultPlan,
 };
 use crate::core::diagnostic::{Error, ErrorKind, Fault, Result};
 use crate::core::mesh::Axes;
@@ -52,6 +52,7 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan>
     let (mut plan, arena) = planner.plan(&mut groups, 0, false, &skip, &reuse)?;
     plan.cost_us = plan.levels.iter().flat_map(|l| &l.nodes).map(|n| n.cost_us).sum();
     let donations = planner.keep_used_donations(&reuse.donated, &mut outs);
+    let idle = idle_donations(&flow, donated, &donations, &outs);
     let Planner { locations: places, num_levels: levels } = planner;
     Ok(CompiledPlan {
         plan,
@@ -60,8 +61,29 @@ pub(crate) fn compile(p: &SpmdProgram, donated: &[bool]) -> Result<CompiledPlan>
         results: outs,
         fresh_bytes: fresh,
         donated: donations,
+        idle_donations: idle,
         num_levels: levels,
     })
+}
+
+/// Returns the donated inputs that are not among the used ones, each with the reason.
+fn idle_donations(
+    flow: &BufferProgram<'_>,
+    donated: &[bool],
+    used: &[DonatedBuffer],
+    outs: &[ResultPlan],
+) -> Vec<(usize, IdleDonation)> {
+    let given = donated.iter().take(flow.ins.len()).enumerate().filter(|(_, d)| **d).map(|(i, _)| i);
+    let idle = given.filter(|i| used.iter().all(|d| d.arg != *i));
+    let reason = |i: usize| {
+        let is = |o: &ResultPlan| matches!(o, ResultPlan::Argument(a) | ResultPlan::View { arg: a, .. } if *a == i);
+        match outs.iter().position(is) {
+            _ if value_bytes(flow, flow.ins[i]) == 0 => IdleDonation::Empty,
+            Some(k) => IdleDonation::Returned(k),
+            None => IdleDonation::NoFit,
+        }
+    };
+    idle.map(|i| (i, reason(i))).collect()
 }
 
 /// The state of planning.

@@ -95,6 +95,27 @@ impl fmt::Display for DonationPurpose {
     }
 }
 
+/// The reason why the memory of a donated argument is not written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum IdleDonation {
+    /// The argument has no elements.
+    Empty,
+    /// The argument, or a part of it, is this result, by number.
+    Returned(usize),
+    /// No result or intermediate value can take its memory.
+    NoFit,
+}
+
+impl fmt::Display for IdleDonation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IdleDonation::Empty => f.write_str("it has no elements"),
+            IdleDonation::Returned(k) => write!(f, "result {k} is this argument or a part of it"),
+            IdleDonation::NoFit => f.write_str("no result or intermediate value can take its memory"),
+        }
+    }
+}
+
 /// A copy of strided boxes, which runs on one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct PackKernel {
@@ -371,6 +392,8 @@ pub(crate) struct CompiledPlan {
     pub(crate) fresh_bytes: Vec<usize>,
     /// The donated arguments whose memory is written.
     pub(crate) donated: Vec<DonatedBuffer>,
+    /// The donated arguments whose memory is not written, by number.
+    pub(crate) idle_donations: Vec<(usize, IdleDonation)>,
     /// The number of levels, including those of nested plans.
     pub(crate) num_levels: usize,
 }

@@ -321,6 +321,9 @@ impl Executable for LockstepExecutable {
         for g in c.donated.iter().filter(|g| g.purpose != DonationPurpose::Result) {
             let _ = writeln!(text, "donated argument {}: {}", g.arg, g.purpose);
         }
+        for (arg, reason) in &c.idle_donations {
+            let _ = writeln!(text, "donated argument {arg}: not used: {reason}");
+        }
         let bytes = |(dtype, shape, copies): &BoundaryType| {
             shape.num_elements().saturating_mul(dtype.size() * copies)
         };
